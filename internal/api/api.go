@@ -1,0 +1,156 @@
+// Package api is the one interface that every door and the SDK speak: what a client may ask and what a worker may do,
+// as Go values. In-process callers use it directly; gRPC, REST and the console are thin translations of it.
+//
+// All methods are safe for concurrent use. Errors carry a fault kind. A call that returns nil has been made durable.
+package api
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Backend is the engine as seen from outside.
+type Backend interface {
+	Client
+	// Join adds a worker. Work flows to it until the session is left or the backend closes.
+	Join(ctx context.Context, w Worker, offer Offer) (Session, error)
+}
+
+// Client is what ordinary code and operators may ask.
+type Client interface {
+	// Start begins an execution, or attaches to the one that has the key. The same key with another input is a Conflict.
+	Start(ctx context.Context, r StartRequest) (StartReply, error)
+	// Signal delivers a named message to the current run of the target, exactly once per request id. NotFound when there is no such
+	// execution, Conflict when it is closed.
+	Signal(ctx context.Context, r SignalRequest) error
+	// Settle resolves or rejects a promise; the first one wins, later ones are a Conflict.
+	Settle(ctx context.Context, r SettleRequest) error
+	// Cancel asks an execution to end. It is a no-op when the execution is being cancelled already, and a Conflict when it is closed.
+	Cancel(ctx context.Context, r CancelRequest) error
+	// Await waits for the end of an execution, through all runs of its chain unless the target names a run.
+	Await(ctx context.Context, t Target) (Result, error)
+	// Describe tells how an execution stands; it does not wait.
+	Describe(ctx context.Context, t Target) (Description, error)
+	// History returns a page of the events of a run, the virtual first and last one included.
+	History(ctx context.Context, r HistoryRequest) (HistoryPage, error)
+	// List returns executions, newest first.
+	List(ctx context.Context, r ListRequest) (ListPage, error)
+	// Count counts executions.
+	Count(ctx context.Context, r ListRequest) (int64, error)
+}
+
+// Target names an execution: the current run of the address, or the one run when Run is set.
+type Target struct {
+	Address model.Address
+	Run     model.RunID
+}
+
+// StartRequest begins an execution.
+type StartRequest struct {
+	Address model.Address
+	Input   model.Payload
+	Reuse   model.ReusePolicy
+	// RequestID makes a repeated start with a reuse policy harmless; may be empty.
+	RequestID string
+	// With are signals delivered in the same commit, whether the execution is new or not.
+	With []Message
+}
+
+// Message is a named payload.
+type Message struct {
+	Name  string
+	Input model.Payload
+}
+
+// StartReply tells which run has the key now.
+type StartReply struct {
+	Run      model.RunID
+	Existing bool
+	Status   model.Status
+}
+
+// SignalRequest sends a signal.
+type SignalRequest struct {
+	Target    Target
+	Name      string
+	Input     model.Payload
+	RequestID string
+}
+
+// SettleRequest resolves (Failure nil) or rejects a promise.
+type SettleRequest struct {
+	Target    Target
+	Name      string
+	Value     model.Payload
+	Failure   *model.Failure
+	RequestID string
+}
+
+// CancelRequest asks an execution to end.
+type CancelRequest struct {
+	Target    Target
+	Reason    string
+	RequestID string
+}
+
+// Result is how an execution ended.
+type Result struct {
+	Run     model.RunID
+	Outcome model.Outcome
+}
+
+// Description is how an execution stands.
+type Description struct {
+	Shard   model.ShardID
+	Start   model.Start
+	Outcome model.Outcome
+	Current bool
+	// Reasons say why an open run does not move, the main one first; empty when it is closed.
+	Reasons []model.Reason
+	// Timers are the open timers of the run.
+	Timers []Timer
+	// Events is the number of events so far.
+	Events int64
+	// Owner is the node that owns the shard; zero when nobody does.
+	Owner model.NodeID
+}
+
+// Timer is an open timer.
+type Timer struct {
+	ID  string
+	Due model.Time
+}
+
+// HistoryRequest asks for events above After.
+type HistoryRequest struct {
+	Target Target
+	After  int64 // -1 for the beginning
+	Limit  int   // at most; 0 for the default
+}
+
+// HistoryPage is a page of events.
+type HistoryPage struct {
+	Run    model.RunID
+	Events []model.Event
+	More   bool
+}
+
+// ListRequest selects executions.
+type ListRequest struct {
+	Tenant      string
+	Workflow    string
+	KeyPrefix   string
+	Statuses    []model.Status
+	StartedFrom model.Time
+	StartedTo   model.Time
+	AllRuns     bool
+	Limit       int
+	Cursor      string // opaque, of the page before
+}
+
+// ListPage is one page of executions.
+type ListPage struct {
+	Executions []Description // Start.Input and Outcome payloads are left out
+	Cursor     string        // empty on the last page
+}

@@ -1,0 +1,41 @@
+package api
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Worker runs the code of workflows. The engine calls it; no method may block.
+//
+// For each run that it holds, the worker gets one Activate, then Deliver calls in the order of the history without a gap,
+// and finally one Evict, unless the worker itself ended it by a turn that closes, blocks or releases the run. All calls for a run name
+// the generation of its activation; calls of other generations must be ignored.
+type Worker interface {
+	// Activate hands a run over, with its whole history so far.
+	Activate(a Activation)
+	// Deliver brings the events that follow, all of them committed: news from outside, and the worker's own outcomes come back the same way.
+	Deliver(run model.RunID, generation uint64, events []model.Event)
+	// Retry tells that the back-off of a step is over.
+	Retry(run model.RunID, generation uint64, id string)
+	// Evict takes a run back: it was closed, moved to another owner, or cannot go on here. Steps that still run may finish; nobody hears their outcome.
+	Evict(run model.RunID, generation uint64, reason string)
+}
+
+// Activation is a run handed to a worker.
+type Activation = model.Activation
+
+// Session is what a worker may do. Methods do not wait for the commit.
+type Session interface {
+	// Report hands in a turn. What it records comes back through Deliver once it is committed. Report blocks while the engine is full
+	// and fails when the session or ctx has ended; the run is then evicted.
+	Report(ctx context.Context, t model.Turn) error
+	// Release gives a parked run back because it idles: the engine stores what it waits for. Afterwards the worker gets either Evict (it is gone;
+	// a later event activates it anew) or Deliver (there was news; it stays).
+	Release(run model.RunID, generation uint64, seen int64, waits []model.Reason)
+	// Leave stops the flow of new work, waits until every run of the worker is handed back, and ends the session.
+	Leave(ctx context.Context) error
+}
+
+// Offer says what a worker can run.
+type Offer = model.Offer

@@ -1,0 +1,258 @@
+package cluster
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Config of a membership. Zero fields take the defaults.
+type Config struct {
+	Self store.NodeInfo
+	// TTL of the lease; 10 s. Renewal every RenewEvery (2 s), which is also the poll for mail. Margin is how long before the
+	// end of its lease a node stops serving; 1 s.
+	TTL, RenewEvery, Margin time.Duration
+	// Gone proves that a process of this host has ended. It may do nothing but look.
+	Gone func(store.NodeInfo) bool
+}
+
+func (c *Config) withDefaults() {
+	if c.TTL == 0 {
+		c.TTL = 10 * time.Second
+	}
+	if c.RenewEvery == 0 {
+		c.RenewEvery = c.TTL / 5
+	}
+	if c.Margin == 0 {
+		c.Margin = c.TTL / 10
+	}
+	if c.Gone == nil {
+		c.Gone = func(store.NodeInfo) bool { return false }
+	}
+}
+
+// Membership is the state machine of one incarnation of a node. It is not safe for concurrent use.
+//
+// It uses two clocks: mono, the node's own monotonic clock, for its own lease; and store time, only as it comes in views.
+type Membership struct {
+	cfg      Config
+	epoch    int64
+	draining bool
+
+	validUntil time.Duration // mono time until which the lease surely holds
+	nextRenew  time.Duration
+	renewing   bool
+	sentAt     time.Duration // mono time at which the renewal in flight was sent
+
+	view     store.View
+	fencing  map[model.NodeID]bool
+	owned    map[model.ShardID]bool // ours by the store
+	leaving  map[model.ShardID]bool // told the lanes to give up
+	acquires bool                   // an acquire is in flight
+	stale    bool                   // something changed since the renewal in flight was sent: its view is old
+	lost     error
+}
+
+// Actions is what the caller has to do.
+type Actions struct {
+	// Renew asks for a renewal; the result goes to Renewed.
+	Renew *store.RenewRequest
+	// Fence are nodes to fence; each result goes to Fenced.
+	Fence []FenceTarget
+	// Acquire are shards to acquire; the result goes to Acquired.
+	Acquire []model.ShardID
+	// GiveUp are shards that the lanes are to drain and free; when they have, tell Freed.
+	GiveUp []model.ShardID
+	// Mail tells that messages wait in the store for our shards.
+	Mail bool
+	// Lost is set when the node is not a member any more: everything it does is void.
+	Lost error
+}
+
+// FenceTarget is a node to fence.
+type FenceTarget struct {
+	Node   model.NodeID
+	Epoch  int64
+	Proven bool
+}
+
+// New makes the membership of a node that was registered; sentAt is the mono time at which the registration was sent.
+func New(cfg Config, epoch int64, sentAt time.Duration) *Membership {
+	cfg.withDefaults()
+	return &Membership{
+		cfg: cfg, epoch: epoch, validUntil: sentAt + cfg.TTL - cfg.Margin, nextRenew: sentAt,
+		fencing: map[model.NodeID]bool{}, owned: map[model.ShardID]bool{}, leaving: map[model.ShardID]bool{},
+	}
+}
+
+// Serving reports whether the lease surely holds at mono. It must be asked after a request has arrived and before its
+// answer is given: a process that was paused in between finds out here.
+func (m *Membership) Serving(mono time.Duration) bool { return m.lost == nil && mono < m.validUntil }
+
+// ValidUntil is the mono time until which the lease surely holds.
+func (m *Membership) ValidUntil() time.Duration { return m.validUntil }
+
+// Epoch of the registration.
+func (m *Membership) Epoch() int64 { return m.epoch }
+
+// View is the cluster as it was last seen.
+func (m *Membership) View() store.View { return m.view }
+
+// Drain makes the node give up all its shards and take no others.
+func (m *Membership) Drain() { m.draining, m.nextRenew = true, 0 }
+
+// Drained reports whether the node owns nothing any more.
+func (m *Membership) Drained() bool { return m.draining && len(m.owned) == 0 && !m.acquires }
+
+// Tick does what is due at mono.
+func (m *Membership) Tick(mono time.Duration) (a Actions) {
+	if m.lost != nil {
+		a.Lost = m.lost
+		return a
+	}
+	if !m.renewing && mono >= m.nextRenew {
+		m.renewing, m.sentAt = true, mono
+		a.Renew = &store.RenewRequest{
+			Node: m.cfg.Self.ID, Epoch: m.epoch, TTL: m.cfg.TTL, Draining: m.draining, Shards: sortedShards(m.owned),
+		}
+	}
+	return a
+}
+
+// NextTick is the mono time at which Tick must be called next. While a renewal is in flight its result comes first.
+func (m *Membership) NextTick() time.Duration {
+	if m.renewing {
+		return math.MaxInt64
+	}
+	return m.nextRenew
+}
+
+// Nudge asks for a renewal at once, because something has changed.
+func (m *Membership) Nudge() { m.nextRenew = 0 }
+
+// Renewed hands in the result of a renewal.
+func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Actions) {
+	m.renewing = false
+	m.nextRenew = max(m.sentAt+m.cfg.RenewEvery, mono)
+	switch {
+	case m.lost != nil:
+	case err != nil && store.ClassOf(err) == store.Fenced:
+		m.lost = err
+		a.Lost = err
+		return a
+	case err != nil:
+		m.nextRenew = mono + m.cfg.RenewEvery/4
+		return a
+	}
+	m.validUntil = max(m.validUntil, m.sentAt+m.cfg.TTL-m.cfg.Margin)
+	m.view = v
+	if m.stale {
+		m.stale, m.nextRenew = false, mono
+	} else {
+		a = m.plan()
+	}
+	a.Mail = v.Mail
+	return a
+}
+
+// plan compares what is with what should be.
+func (m *Membership) plan() (a Actions) {
+	live := m.liveMembers(&a)
+	proposed := Propose(len(m.view.Owners), live)
+	registered := map[model.NodeID]int64{}
+	for _, n := range m.view.Members {
+		registered[n.ID] = n.Epoch
+	}
+	for _, o := range m.view.Owners {
+		mine := proposed[o.Shard] == m.cfg.Self.ID
+		switch {
+		case o.Node == m.cfg.Self.ID && o.Epoch == m.epoch:
+			switch {
+			case m.owned[o.Shard]:
+				if !mine && !m.leaving[o.Shard] {
+					m.leaving[o.Shard] = true
+					a.GiveUp = append(a.GiveUp, o.Shard)
+				}
+			case !m.acquires: // the answer to our acquire was lost
+				a.Acquire = append(a.Acquire, o.Shard)
+			}
+		case mine && !m.draining && !m.acquires && !m.owned[o.Shard]:
+			if epoch, ok := registered[o.Node]; o.Node.IsZero() || !ok || epoch != o.Epoch {
+				a.Acquire = append(a.Acquire, o.Shard)
+			}
+		}
+	}
+	m.acquires = m.acquires || len(a.Acquire) > 0
+	return a
+}
+
+// liveMembers are the nodes among which shards are shared out. Dead ones are to be fenced.
+func (m *Membership) liveMembers(a *Actions) []store.Member {
+	var live []store.Member
+	for _, n := range m.view.Members {
+		expired := n.Expires < m.view.Now
+		self := n.ID == m.cfg.Self.ID
+		proven := !self && m.cfg.Gone(n.NodeInfo)
+		if !self && (expired || proven) {
+			if !m.fencing[n.ID] {
+				m.fencing[n.ID] = true
+				a.Fence = append(a.Fence, FenceTarget{n.ID, n.Epoch, proven})
+			}
+			continue
+		}
+		if !n.Draining && (!self || !m.draining) {
+			live = append(live, n)
+		}
+	}
+	return live
+}
+
+// Fenced hands in the result of fencing a node; its shards are taken with the next renewal, which is due at once.
+func (m *Membership) Fenced(node model.NodeID, done bool, err error) {
+	delete(m.fencing, node)
+	if err == nil && done {
+		m.nextRenew = 0
+	}
+}
+
+// Acquired hands in the result of an acquire: the shards that are ours now.
+func (m *Membership) Acquired(shards []store.AcquiredShard, err error) (a Actions) {
+	m.acquires = false
+	if err != nil {
+		if store.ClassOf(err) == store.Fenced {
+			m.lost = err
+			a.Lost = err
+		}
+		// Otherwise the next view tells what came of it.
+		return a
+	}
+	for _, s := range shards {
+		m.owned[s.Shard] = true
+	}
+	m.stale = m.renewing
+	return a
+}
+
+// Freed tells that a shard has been given up.
+func (m *Membership) Freed(shards []model.ShardID) {
+	for _, s := range shards {
+		delete(m.owned, s)
+		delete(m.leaving, s)
+	}
+	m.stale = m.renewing
+}
+
+// Owned lists the shards that are ours.
+func (m *Membership) Owned() []model.ShardID { return sortedShards(m.owned) }
+
+func sortedShards(set map[model.ShardID]bool) []model.ShardID {
+	ids := make([]model.ShardID, 0, len(set))
+	for s := range set {
+		ids = append(ids, s)
+	}
+	slices.Sort(ids)
+	return ids
+}

@@ -1,0 +1,21 @@
+// Package core decides. What happens to an execution is a function of its state and one input:
+//
+//	state + input → state + what to write + whom to tell
+//
+// There is no clock, no randomness, no goroutine and no I/O in it (a test proves that); the time, fresh ids and
+// everything read from a store come in as values. So it can be tested exhaustively, fuzzed and simulated with a seed.
+//
+// Invariants, which tests refer to by number:
+//
+//	I1  Positions of events are 0, 1, 2, … without a gap; times never decrease.
+//	I2  Nothing is appended to a closed run.
+//	I3  The state is the fold of the history and the open timers: Recover gives the state that Apply left behind.
+//	I4  Each timer fires at most once, and never after it was stopped or withdrawn.
+//	I5  Each child is asked for once per step, and its outcome is recorded at most once.
+//	I6  The first settlement of a promise wins; later ones are refused.
+//	I7  Every accepted signal is in the history of exactly one run that can still take it, in the order of acceptance:
+//	    what a run has not taken when it continues as new is carried to the next.
+//	I8  The commit that closes a run stops its timers, tells its parent and watchers, and cancels its children by policy.
+//	I9  Of a turn that ran ahead of news, only the facts are recorded.
+//	I10 A refused input writes nothing.
+package core

@@ -1,0 +1,165 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Execution is the state of a run as its owner keeps it. It does not grow with the history: outcomes of steps
+// leave no trace in it, because the worker matches them by identity and the history is append-only.
+type Execution struct {
+	Start   model.Start
+	Outcome model.Outcome // Status is Running while open
+
+	// Next is the position of the next event.
+	Next int64
+	// Last is the time of the last event.
+	Last model.Time
+	// Canceling is the position of the cancel request; 0 when there is none.
+	Canceling int64
+	// Parked means that the stored mark says so: nothing is to be done until an event comes.
+	Parked bool
+	// Blocked is why the code cannot go on; nil when it can.
+	Blocked *model.Reason
+
+	timers   []Timer
+	children []child
+	settled  []string
+	signals  []model.Event // received and not taken
+	watchers []model.Link
+	fired    []firing // timers that fired and that the code may not have seen
+}
+
+// Timer is an open timer of a run.
+type Timer struct {
+	ID  string
+	Due model.Time
+}
+
+type child struct {
+	id      string
+	address model.Address
+	policy  model.ParentClosePolicy
+}
+
+type firing struct {
+	id  string
+	seq int64
+}
+
+// Open reports whether the run has not ended.
+func (x *Execution) Open() bool { return !x.Outcome.Status.Closed() }
+
+// Timers are the open timers, in no particular order. The caller must not change them.
+func (x *Execution) Timers() []Timer { return x.timers }
+
+// Signals is the number of signals that the code has not taken.
+func (x *Execution) Signals() int { return len(x.signals) }
+
+// Size is roughly the memory that the state takes.
+func (x *Execution) Size() int {
+	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.watchers)*128
+	for i := range x.signals {
+		n += x.signals[i].Size()
+	}
+	return n
+}
+
+// Clone is an independent copy.
+func (x *Execution) Clone() *Execution {
+	if x == nil {
+		return nil
+	}
+	c := *x
+	c.timers = slices.Clone(x.timers)
+	c.children = slices.Clone(x.children)
+	c.settled = slices.Clone(x.settled)
+	c.signals = slices.Clone(x.signals)
+	c.watchers = slices.Clone(x.watchers)
+	c.fired = slices.Clone(x.fired)
+	return &c
+}
+
+// begin is the state of a run right after its start.
+func begin(s model.Start) *Execution {
+	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: s.At}
+	for i := range s.Carried {
+		x.note(&s.Carried[i])
+	}
+	x.Next = int64(len(s.Carried)) + 1
+	return x
+}
+
+// Recover rebuilds the state of a run from its start, its outcome (Running while open), all its stored events and its open timers.
+func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Timer) (*Execution, error) {
+	x := begin(s)
+	for i := range events {
+		e := &events[i]
+		if e.Seq != x.Next {
+			return nil, fault.New(fault.Corrupt, "history of %s: event %d stands where %d belongs", s.Run, e.Seq, x.Next)
+		}
+		if e.At < x.Last {
+			return nil, fault.New(fault.Corrupt, "history of %s: event %d is older than the one before it", s.Run, e.Seq)
+		}
+		x.note(e)
+		x.Next, x.Last = e.Seq+1, e.At
+	}
+	x.Outcome = o
+	x.timers = slices.Clone(timers)
+	x.fired = nil // whoever replays from here has the whole history
+	return x, nil
+}
+
+// note folds one event into the state. Recover and Apply both go through it, so they cannot disagree (I3).
+func (x *Execution) note(e *model.Event) {
+	switch e.Kind {
+	case model.EventSignalReceived:
+		x.signals = append(x.signals, *e)
+	case model.EventSignalTaken:
+		if i := x.signal(e.Ref); i >= 0 {
+			x.signals = slices.Delete(x.signals, i, i+1)
+		}
+	case model.EventPromiseSettled:
+		x.settled = append(x.settled, e.Name)
+	case model.EventCancelRequest:
+		x.Canceling = e.Seq
+	case model.EventChildStarted:
+		x.children = append(x.children, child{e.ID, e.Target, e.Policy})
+	case model.EventChildClosed, model.EventWithdrawn:
+		if i := x.child(e.ID); i >= 0 {
+			x.children = slices.Delete(x.children, i, i+1)
+		}
+	case model.EventWatched:
+		x.watchers = append(x.watchers, e.Watcher)
+	case model.EventTimerFired:
+		x.fired = append(x.fired, firing{e.ID, e.Seq})
+	case model.EventStarted, model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed,
+		model.EventSent, model.EventClosed:
+	}
+}
+
+func (x *Execution) signal(seq int64) int {
+	return slices.IndexFunc(x.signals, func(e model.Event) bool { return e.Seq == seq })
+}
+
+func (x *Execution) child(id string) int {
+	return slices.IndexFunc(x.children, func(c child) bool { return c.id == id })
+}
+
+func (x *Execution) timer(id string) int {
+	return slices.IndexFunc(x.timers, func(t Timer) bool { return t.ID == id })
+}
+
+// Recent reports whether a timer fired after the code last reported what it had seen.
+func (x *Execution) recentlyFired(id string) bool {
+	return slices.ContainsFunc(x.fired, func(f firing) bool { return f.id == id })
+}
+
+// seen forgets firings that the code has been fed.
+func (x *Execution) seen(seq int64) {
+	if len(x.fired) > 0 {
+		x.fired = slices.DeleteFunc(x.fired, func(f firing) bool { return f.seq <= seq })
+	}
+}

@@ -1,0 +1,185 @@
+package core
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Deliver applies a message to an address. x is its current run, nil when there is none; the result is the current run
+// afterwards. fresh is the id of the run that a start may create.
+func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
+	var d Decision
+	if !m.ToRun.IsZero() && (x == nil || x.Start.Run != m.ToRun) {
+		if m.Kind != model.MessageClosed {
+			d.refuse(fault.NotFound, fmt.Sprintf("run %s of %s is not the current one", m.ToRun, m.To))
+			d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
+		}
+		return x, d // for the end of a child: the run that asked is over, nobody waits
+	}
+	if m.Kind == model.MessageStart {
+		return deliverStart(x, m, now, fresh, lim)
+	}
+	if x == nil {
+		d.refuse(fault.NotFound, fmt.Sprintf("execution %s does not exist", m.To))
+		d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
+		return nil, d
+	}
+	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
+	if !x.Open() {
+		if m.Kind == model.MessageWatch {
+			d.bounce(m, x.Outcome)
+		} else if m.Kind != model.MessageClosed {
+			d.refuse(fault.Conflict, fmt.Sprintf("execution %s is closed (%s)", m.To, x.Outcome.Status))
+		}
+		return x, d
+	}
+	switch m.Kind {
+	case model.MessageSignal:
+		x.receive(&d, now, model.Event{Name: m.Name, Input: m.Input, RequestID: m.RequestID}, lim)
+	case model.MessageSettle:
+		x.settle(&d, m, now)
+	case model.MessageCancel:
+		if x.Canceling == 0 {
+			x.append(&d, now, model.Event{Kind: model.EventCancelRequest, Failure: m.Failure, RequestID: m.RequestID})
+		}
+	case model.MessageWatch:
+		x.watch(&d, now, m.From)
+	case model.MessageClosed:
+		if x.child(m.ID) >= 0 {
+			x.append(&d, now, model.Event{
+				Kind: model.EventChildClosed, ID: m.ID, Status: m.Status, Output: m.Input, Failure: m.Failure,
+				Target: m.From.Address, Run: m.From.Run,
+			})
+		}
+	case model.MessageStart, model.MessageNothing:
+	}
+	return x, d
+}
+
+// receive accepts a signal.
+func (x *Execution) receive(d *Decision, now model.Time, e model.Event, lim Limits) {
+	switch {
+	case len(x.signals) >= lim.Signals:
+		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s holds %d signals that it has not taken, which is the limit",
+			x.Start.Address, len(x.signals)))
+	case x.Next >= lim.Events:
+		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, which is the limit", x.Start.Run, x.Next))
+	default:
+		e.Kind = model.EventSignalReceived
+		x.append(d, now, e)
+	}
+}
+
+// settle resolves or rejects a promise once (I6).
+func (x *Execution) settle(d *Decision, m *model.Message, now model.Time) {
+	if slices.Contains(x.settled, m.Name) {
+		d.refuse(fault.Conflict, fmt.Sprintf("promise %s of %s is settled already", m.Name, x.Start.Address))
+		return
+	}
+	x.append(d, now, model.Event{
+		Kind: model.EventPromiseSettled, Name: m.Name, Output: m.Input, Failure: m.Failure, RequestID: m.RequestID,
+	})
+}
+
+// watch adds somebody who waits for the outcome, once.
+func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
+	if who.ID == "" || who == x.Start.Parent || slices.Contains(x.watchers, who) {
+		return
+	}
+	x.append(d, now, model.Event{Kind: model.EventWatched, Watcher: who})
+}
+
+// bounce answers a message that cannot be served to the step that sent it; clients hear it through the Answer.
+func (d *Decision) bounce(m *model.Message, o model.Outcome) {
+	if m.From.ID != "" && m.Kind != model.MessageClosed {
+		d.Messages = append(d.Messages, closedMessage(m.From, model.Link{Address: m.To}, o))
+	}
+}
+
+func closedMessage(to, from model.Link, o model.Outcome) model.Message {
+	return model.Message{
+		Kind: model.MessageClosed, To: to.Address, ToRun: to.Run, ID: to.ID, From: from,
+		Status: o.Status, Input: o.Output, Failure: o.Failure,
+	}
+}
+
+// deliverStart starts an execution, attaches to the one that has the key, or refuses.
+func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
+	var d Decision
+	if x != nil && !mayReplace(x, m) {
+		return x, attach(x, m, now, lim)
+	}
+	s := model.Start{
+		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy,
+	}
+	if m.From.ID != "" {
+		s.Parent = m.From
+	}
+	for i, e := range m.With {
+		e.Kind, e.Seq, e.At = model.EventSignalReceived, int64(i+1), now
+		s.Carried = append(s.Carried, e)
+	}
+	if x != nil {
+		d.Replaces = x.Start.Run
+	}
+	d.Start = &s
+	d.Answer = model.Answer{Run: fresh, Status: model.Running}
+	return begin(s), d
+}
+
+// mayReplace decides whether a start may begin a new run although the address has one.
+func mayReplace(x *Execution, m *model.Message) bool {
+	if x.Open() || (m.RequestID != "" && m.RequestID == x.Start.RequestID) {
+		return false
+	}
+	switch m.Reuse {
+	case model.ReuseAlways:
+		return true
+	case model.ReuseIfFailed:
+		return x.Outcome.Status != model.Completed
+	case model.ReturnExisting:
+	}
+	return false
+}
+
+// attach answers a start with the run that is there.
+func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision {
+	var d Decision
+	d.Answer = model.Answer{Run: x.Start.Run, Status: x.Outcome.Status, Existing: true}
+	if m.From.ID != "" && m.From == x.Start.Parent {
+		return d // the same step asks again after a crash
+	}
+	if !x.startedWith(m.Input) {
+		d.refuse(fault.Conflict, fmt.Sprintf("execution %s was started with another input", m.To))
+		d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
+		return d
+	}
+	if !x.Open() {
+		d.bounce(m, x.Outcome)
+		if len(m.With) > 0 {
+			d.refuse(fault.Conflict, fmt.Sprintf("execution %s is closed (%s)", m.To, x.Outcome.Status))
+		}
+		return d
+	}
+	if len(x.signals)+len(m.With) > lim.Signals || x.Next+int64(len(m.With)) > lim.Events {
+		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s cannot take more signals", m.To))
+		return d
+	}
+	for _, e := range m.With {
+		x.receive(&d, now, e, lim)
+	}
+	x.watch(&d, now, m.From)
+	return d
+}
+
+// startedWith reports whether the chain of runs was started with the input.
+func (x *Execution) startedWith(in model.Payload) bool {
+	if len(x.Start.Origin) > 0 {
+		return bytes.Equal(x.Start.Origin, in.Digest())
+	}
+	return x.Start.Input.Equal(in)
+}

@@ -1,0 +1,289 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// retryPrefix marks the timer rows of back-offs, so that they cannot be confused with timers of the code.
+const retryPrefix = "retry\x1f"
+
+func retryTimer(id string, attempt int) string {
+	return fmt.Sprintf("%s%d\x1f%s", retryPrefix, attempt, id)
+}
+
+// RetryOf is the step that a timer belongs to when it is the back-off of one.
+func RetryOf(timer string) (step string, ok bool) {
+	if len(timer) < len(retryPrefix) || timer[:len(retryPrefix)] != retryPrefix {
+		return "", false
+	}
+	for i := len(retryPrefix); i < len(timer); i++ {
+		if timer[i] == '\x1f' {
+			return timer[i+1:], true
+		}
+	}
+	return "", false
+}
+
+// Fire applies a due timer. A timer that is not open any more does nothing (I4).
+func Fire(x *Execution, id string, now model.Time) Decision {
+	var d Decision
+	i := x.timer(id)
+	if i < 0 || !x.Open() || x.timers[i].Due > now {
+		return d
+	}
+	if step, ok := RetryOf(id); ok {
+		// The row stays until the outcome of the next attempt is recorded, so a crash in between only repeats the wake-up.
+		d.Retry = step
+		return d
+	}
+	due := x.timers[i].Due
+	x.stopTimer(&d, id)
+	x.append(&d, now, model.Event{Kind: model.EventTimerFired, ID: id, Due: due})
+	return d
+}
+
+// Release applies the wish of a worker to let go of a parked run. It reports false when there is news that the code has not seen.
+func Release(x *Execution, seen int64, waits []model.Reason) (Decision, bool) {
+	var d Decision
+	x.seen(seen)
+	if !x.Open() || seen != x.Next-1 {
+		return d, false
+	}
+	if !x.Parked {
+		x.Parked = true
+		d.Mark = &Mark{Parked: true, Waits: waits, Blocked: x.Blocked}
+	}
+	return d, true
+}
+
+// Apply applies a turn of the worker that holds the run. fresh is the id of the next run, if the turn continues as new.
+// An error means that the turn contradicts the state: nothing was applied, and the worker must start over.
+func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision, error) {
+	var d Decision
+	if !x.Open() {
+		return x, d, fault.New(fault.Conflict, "run %s is closed", x.Start.Run)
+	}
+	if t.Seen >= x.Next || t.Seen < 0 || t.Ahead > len(t.Commands) {
+		return x, d, fault.New(fault.Invalid, "turn of %s has seen event %d of %d", x.Start.Run, t.Seen, x.Next)
+	}
+	if err := x.check(t, lim); err != nil {
+		return x, d, err
+	}
+	commands, end := t.Commands, t.Close
+	if t.Ahead > 0 && t.Seen != x.Next-1 {
+		commands, end, d.Diverged = t.Commands[:t.Ahead], nil, true
+	}
+	x.seen(t.Seen)
+	if t.Blocked != nil {
+		x.block(&d, t.Blocked)
+		return x, d, nil
+	}
+	if x.Blocked != nil {
+		x.Blocked = nil
+		d.Mark = &Mark{}
+	}
+	for i := range commands {
+		x.command(&d, &commands[i], now)
+	}
+	if end != nil {
+		return x.close(&d, t, now, fresh), d, nil
+	}
+	return x, d, nil
+}
+
+// block keeps the reason why the code cannot go on. Told the same again, it writes nothing.
+func (x *Execution) block(d *Decision, why *model.Reason) {
+	if x.Blocked != nil && *x.Blocked == *why {
+		return
+	}
+	x.Blocked = why
+	d.Mark = &Mark{Blocked: why}
+}
+
+// check refuses a turn that cannot be applied, before any of it is.
+func (x *Execution) check(t *model.Turn, lim Limits) error {
+	if t.Close == nil && x.Next+int64(len(t.Commands)) > lim.Events {
+		return fault.New(fault.Exhausted, "the history of %s has %d events and may have %d: continue as new", x.Start.Run, x.Next, lim.Events)
+	}
+	timers := 0
+	for i := range t.Commands {
+		c := &t.Commands[i]
+		switch c.Kind {
+		case model.CommandRecord:
+			switch c.Event.Kind {
+			case model.EventStepCompleted, model.EventStepFailed:
+			case model.EventSignalTaken:
+				if x.signal(c.Event.Ref) < 0 {
+					return fault.New(fault.Invalid, "run %s takes signal %d, which it does not have", x.Start.Run, c.Event.Ref)
+				}
+			default:
+				return fault.New(fault.Invalid, "run %s records a %s, which is not for a worker to say", x.Start.Run, c.Event.Kind)
+			}
+		case model.CommandStartTimer:
+			timers++
+		case model.CommandRetry, model.CommandStopTimer, model.CommandWithdraw, model.CommandStartChild, model.CommandWatch:
+		case model.CommandSend:
+			if c.Message == nil {
+				return fault.New(fault.Invalid, "run %s sends nothing", x.Start.Run)
+			}
+		default:
+			return fault.New(fault.Invalid, "run %s asks for command %d, which this build does not know", x.Start.Run, c.Kind)
+		}
+	}
+	if len(x.timers)+timers > lim.Timers {
+		return fault.New(fault.Exhausted, "run %s has %d timers and may have %d", x.Start.Run, len(x.timers)+timers, lim.Timers)
+	}
+	return nil
+}
+
+// command applies one command of a turn.
+func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
+	e := c.Event
+	switch c.Kind {
+	case model.CommandRecord:
+		if e.Kind != model.EventSignalTaken {
+			x.stopRetry(d, e.ID)
+		}
+		x.append(d, now, e)
+	case model.CommandRetry:
+		x.stopRetry(d, e.ID)
+		e.Kind, e.Due = model.EventAttemptFailed, now.Add(max(c.Delay, 0))
+		x.append(d, now, e)
+		x.startTimer(d, Timer{retryTimer(e.ID, e.Attempt), e.Due})
+	case model.CommandStartTimer:
+		if x.timer(e.ID) < 0 && !x.recentlyFired(e.ID) {
+			x.startTimer(d, Timer{e.ID, e.Due})
+		}
+	case model.CommandStopTimer:
+		x.stopTimer(d, e.ID)
+	case model.CommandWithdraw:
+		x.withdraw(d, e, now)
+	case model.CommandStartChild, model.CommandWatch:
+		x.ask(d, c, now)
+	case model.CommandSend:
+		m := *c.Message
+		m.From = model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID}
+		e.Kind = model.EventSent
+		x.append(d, now, e)
+		d.Messages = append(d.Messages, m)
+	}
+}
+
+// stopRetry stops the back-off of a step, whichever attempt it belongs to.
+func (x *Execution) stopRetry(d *Decision, id string) {
+	for i := range x.timers {
+		if step, ok := RetryOf(x.timers[i].ID); ok && step == id {
+			x.stopTimer(d, x.timers[i].ID)
+			return
+		}
+	}
+}
+
+// withdraw records that the code gave up on a step, and ends what stands behind it.
+func (x *Execution) withdraw(d *Decision, e model.Event, now model.Time) {
+	x.stopTimer(d, e.ID)
+	x.stopRetry(d, e.ID)
+	if i := x.child(e.ID); i >= 0 && x.children[i].policy == model.CancelChild {
+		d.Messages = append(d.Messages, x.cancelChild(x.children[i], "its parent withdrew it"))
+	}
+	e.Kind = model.EventWithdrawn
+	x.append(d, now, e)
+}
+
+// ask starts a child, or asks another execution for its outcome (I5: a step that has asked does not ask again).
+func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
+	e := c.Event
+	if x.child(e.ID) >= 0 {
+		return
+	}
+	m := model.Message{
+		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy,
+		From: model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID},
+	}
+	if c.Kind == model.CommandWatch {
+		m.Kind, m.ToRun = model.MessageWatch, e.Run
+		e.Policy = model.AbandonChild
+	}
+	e.Kind = model.EventChildStarted
+	x.append(d, now, e)
+	d.Messages = append(d.Messages, m)
+}
+
+func (x *Execution) cancelChild(c child, why string) model.Message {
+	return model.Message{
+		Kind: model.MessageCancel, To: c.address, Failure: &model.Failure{Kind: model.FailureCanceled, Message: why},
+		From: model.Link{Address: x.Start.Address, Run: x.Start.Run},
+	}
+}
+
+// close ends the run (I8) and, when it continues as new, begins the next one. It returns the current run of the address.
+func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh model.RunID) *Execution {
+	end := t.Close
+	o := model.Outcome{
+		Status: end.Status, Output: end.Output, Failure: end.Failure, At: max(now, x.Last), Seen: t.Seen,
+	}
+	if len(x.timers) > 0 || len(d.StopTimers) > 0 {
+		d.StopAll = true
+	}
+	d.StartTimers, d.StopTimers, d.Mark = nil, nil, nil
+	for _, c := range x.children {
+		if c.policy == model.CancelChild {
+			d.Messages = append(d.Messages, x.cancelChild(c, "its parent closed"))
+		}
+	}
+	current := x
+	if end.Status == model.Continued {
+		s := x.continued(t, o.At, fresh)
+		o.Next = s.Run
+		d.Start, d.Replaces = &s, x.Start.Run
+		current = begin(s)
+	} else {
+		self := model.Link{Address: x.Start.Address, Run: x.Start.Run}
+		for _, who := range x.audience() {
+			d.Messages = append(d.Messages, closedMessage(who, self, o))
+		}
+	}
+	d.Close = &o
+	x.Outcome, x.timers, x.children = o, nil, nil
+	x.Parked, x.Blocked = false, nil
+	d.Answer = model.Answer{Run: current.Start.Run, Status: o.Status}
+	return current
+}
+
+// audience is everybody who waits for the outcome.
+func (x *Execution) audience() []model.Link {
+	who := slices.Clone(x.watchers)
+	if x.Start.Parent.ID != "" {
+		who = append(who, x.Start.Parent)
+	}
+	return who
+}
+
+// continued is the start of the next run. Signals that were not taken, watchers, and what the code cannot have seen go with it (I7).
+func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
+	s := model.Start{
+		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, Parent: x.Start.Parent,
+		OnParentClose: x.Start.OnParentClose, First: x.Start.First, Previous: x.Start.Run, Origin: x.Start.Origin,
+	}
+	if s.First.IsZero() {
+		s.First, s.Origin = x.Start.Run, x.Start.Input.Digest()
+	}
+	carry := func(e model.Event) {
+		e.Seq, e.At = int64(len(s.Carried)+1), at
+		s.Carried = append(s.Carried, e)
+	}
+	for _, e := range x.signals {
+		carry(e)
+	}
+	for _, w := range x.watchers {
+		carry(model.Event{Kind: model.EventWatched, Watcher: w})
+	}
+	if x.Canceling > t.Seen {
+		carry(model.Event{Kind: model.EventCancelRequest, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "requested before the run continued as new"}})
+	}
+	return s
+}

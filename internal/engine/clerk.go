@@ -1,0 +1,217 @@
+package engine
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	retryPause = 5 * time.Millisecond
+	clerkPoll  = time.Second
+)
+
+// clerk asks other owners by way of the store, and looks for their answers: when a hint comes, and once a second as long as
+// anything is awaited, with one query for all of it.
+type clerk struct {
+	eng  *Engine
+	wake chan struct{}
+
+	mu      sync.Mutex
+	replies map[store.RequestKey]*call
+	runs    map[store.RunKey][]*call
+}
+
+func newClerk(e *Engine) *clerk {
+	return &clerk{
+		eng: e, wake: make(chan struct{}, 1),
+		replies: map[store.RequestKey]*call{}, runs: map[store.RunKey][]*call{},
+	}
+}
+
+func (k *clerk) nudge() {
+	select {
+	case k.wake <- struct{}{}:
+	default:
+	}
+}
+
+// run looks for answers until ctx ends.
+func (k *clerk) run(ctx context.Context) {
+	tick := time.NewTicker(clerkPoll)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		case <-k.wake:
+		}
+		k.look(ctx)
+	}
+}
+
+func (k *clerk) look(ctx context.Context) {
+	k.mu.Lock()
+	keys := make([]store.RequestKey, 0, len(k.replies))
+	for key := range k.replies {
+		keys = append(keys, key)
+	}
+	runs := make([]store.RunKey, 0, len(k.runs))
+	for key := range k.runs {
+		runs = append(runs, key)
+	}
+	k.mu.Unlock()
+	if len(keys) > 0 {
+		found, err := k.eng.cfg.Store.LoadReplies(ctx, keys)
+		if err != nil {
+			k.eng.cfg.Log.Warn("cannot look for answers", "error", err)
+		}
+		for _, r := range found {
+			k.answered(r)
+		}
+	}
+	if len(runs) > 0 {
+		found, err := k.eng.cfg.Store.LoadOutcomes(ctx, runs)
+		if err != nil {
+			k.eng.cfg.Log.Warn("cannot look for outcomes", "error", err)
+		}
+		for _, x := range found {
+			k.closed(store.RunKey{Shard: x.Shard, Run: x.Start.Run}, x.Outcome)
+		}
+	}
+}
+
+func (k *clerk) answered(r store.Reply) {
+	a, err := model.DecodeAnswer(r.Body)
+	if err == nil {
+		err = core.RefusalOf(a)
+	}
+	k.mu.Lock()
+	c := k.replies[r.RequestKey]
+	delete(k.replies, r.RequestKey)
+	k.mu.Unlock()
+	if c != nil {
+		c.finish(&lane.Answer{Answer: a, Err: err})
+	}
+}
+
+func (k *clerk) closed(key store.RunKey, o model.Outcome) {
+	k.mu.Lock()
+	waiting := k.runs[key]
+	delete(k.runs, key)
+	k.mu.Unlock()
+	for _, c := range waiting {
+		c.finish(&lane.Answer{Result: &lane.Result{Run: key.Run, Outcome: o}})
+	}
+}
+
+// put stores a request for the owner of an address and wakes it.
+func (k *clerk) put(ctx context.Context, m *model.Message) (store.RequestKey, error) {
+	shard := m.To.Shard(k.eng.cfg.Store.Info().Shards)
+	id := newRun()
+	if m.RequestID == "" {
+		m.RequestID = id.String()
+	}
+	if inc := k.eng.current(); inc != nil {
+		m.Node = inc.self.ID
+	}
+	row := store.InboxRow{Shard: shard, ID: id, Message: *m}
+	key := store.RequestKey{Shard: shard, Address: m.To, ID: m.RequestID}
+	for {
+		err := k.eng.cfg.Store.PutInbox(ctx, []store.InboxRow{row})
+		if err == nil {
+			k.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: shard})
+			return key, nil
+		}
+		if !transient(err) || !sleep(ctx, 50*time.Millisecond) { // the same id: a repetition changes nothing
+			return key, err
+		}
+	}
+}
+
+// send asks the owner and waits for its answer.
+func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error) {
+	asked := *m
+	if asked.RequestID == "" {
+		asked.RequestID = newRun().String()
+	}
+	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
+	c := newCall()
+	k.mu.Lock()
+	k.replies[key] = c
+	k.mu.Unlock()
+	defer func() {
+		k.mu.Lock()
+		delete(k.replies, key)
+		k.mu.Unlock()
+	}()
+	if _, err := k.put(ctx, &asked); err != nil {
+		return model.Answer{}, err
+	}
+	select {
+	case <-c.done:
+		return c.answer.Answer, c.answer.Err
+	case <-ctx.Done():
+		return model.Answer{}, fault.New(fault.KindOf(ctx.Err()), "send %s to %s: accepted, but not answered yet: %w", m.Kind, m.To, context.Cause(ctx))
+	}
+}
+
+// await waits for the end of an execution that another node owns, run by run along the chain.
+func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
+	shard := a.Shard(k.eng.cfg.Store.Info().Shards)
+	asked := false
+	for {
+		row, err := k.eng.cfg.Store.LoadExecution(ctx, shard, a, run)
+		switch {
+		case err != nil:
+			return lane.Result{}, err
+		case row == nil:
+			return lane.Result{}, fault.New(fault.NotFound, "execution %s does not exist", a)
+		case row.Outcome.Status.Closed() && (!run.IsZero() || row.Outcome.Status != model.Continued):
+			return lane.Result{Run: row.Start.Run, Outcome: row.Outcome}, nil
+		}
+		if !asked {
+			asked = true
+			if _, err := k.put(ctx, &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}); err != nil {
+				return lane.Result{}, err
+			}
+		}
+		r, err := k.awaitRun(ctx, a, store.RunKey{Shard: shard, Run: row.Start.Run})
+		if err != nil || !run.IsZero() || r.Outcome.Status != model.Continued {
+			return r, err
+		}
+	}
+}
+
+func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey) (lane.Result, error) {
+	c := newCall()
+	k.mu.Lock()
+	k.runs[key] = append(k.runs[key], c)
+	k.mu.Unlock()
+	k.nudge()
+	select {
+	case <-c.done:
+		return *c.answer.Result, nil
+	case <-ctx.Done():
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for i, other := range k.runs[key] {
+			if other == c {
+				k.runs[key] = append(k.runs[key][:i], k.runs[key][i+1:]...)
+				break
+			}
+		}
+		if len(k.runs[key]) == 0 {
+			delete(k.runs, key)
+		}
+		return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
+	}
+}

@@ -1,0 +1,187 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/cluster"
+	"github.com/perdure/perdure/internal/cluster/host"
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Config of an engine. Zero fields take the defaults.
+type Config struct {
+	Store store.Store
+	// Hints wakes other nodes; nil for a node that is alone.
+	Hints notify.Hub
+	Log   *slog.Logger
+	// Version of the program, for people.
+	Version string
+
+	Lanes         int           // committers; 1
+	LeaseTTL      time.Duration // 10 s
+	CommitTimeout time.Duration // until an answer to a commit is given up on, and its outcome is unknown; 30 s
+	InboxLimit    int           // inputs that wait for a lane; 65,536
+	RetainRequest time.Duration // how long request ids are remembered; 24 h
+	Lane          lane.Config   // its Ref, Shards, Lanes and NewRun are set by the engine
+	Limits        core.Limits
+}
+
+func (c *Config) withDefaults() {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Hints == nil {
+		c.Hints = notify.Nobody{}
+	}
+	if c.Lanes == 0 {
+		c.Lanes = 1
+	}
+	if c.LeaseTTL == 0 {
+		c.LeaseTTL = 10 * time.Second
+	}
+	if c.CommitTimeout == 0 {
+		c.CommitTimeout = 30 * time.Second
+	}
+	if c.InboxLimit == 0 {
+		c.InboxLimit = 1 << 16
+	}
+	if c.RetainRequest == 0 {
+		c.RetainRequest = 24 * time.Hour
+	}
+	if c.Limits == (core.Limits{}) {
+		c.Limits = core.DefaultLimits
+	}
+}
+
+// Engine is the running part of a node.
+type Engine struct {
+	cfg     Config
+	clock   *clock
+	workers workers
+	inc     atomic.Pointer[incarnation]
+	clerk   *clerk
+	ready   chan struct{} // closed when the first incarnation serves
+	isReady sync.Once
+}
+
+// New makes an engine; Run starts it.
+func New(cfg Config) *Engine {
+	cfg.withDefaults()
+	e := &Engine{cfg: cfg, clock: newClock(), ready: make(chan struct{})}
+	e.clerk = newClerk(e)
+	return e
+}
+
+func (e *Engine) current() *incarnation { return e.inc.Load() }
+
+// Ready waits until the node serves for the first time: it has registered, and has what shards it could get.
+func (e *Engine) Ready(ctx context.Context) error {
+	select {
+	case <-e.ready:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.Timeout, "the node is not ready: %w", context.Cause(ctx))
+	}
+}
+
+// errStopping is the cause of an orderly end.
+var errStopping = errors.New("the node is stopping")
+
+// Run serves until ctx ends, then gives everything up in order and returns when all its goroutines are gone.
+func (e *Engine) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	wg.Go(func() { e.clerk.run(inner) })
+	pause := time.Duration(0)
+	for {
+		inc, err := e.register(ctx)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			if !transient(err) {
+				return err
+			}
+			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
+			e.cfg.Log.Warn("cannot register with the store", "error", err, "again_in", pause)
+			if !sleep(ctx, pause) {
+				return nil
+			}
+			continue
+		}
+		pause = 0
+		e.inc.Store(inc)
+		err = inc.run(ctx)
+		e.inc.CompareAndSwap(inc, nil)
+		if ctx.Err() != nil {
+			return nil
+		}
+		e.cfg.Log.Error("the node lost its lease and starts over", "error", err)
+	}
+}
+
+// transient reports whether trying again may help.
+func transient(err error) bool {
+	switch store.ClassOf(err) {
+	case store.Retryable, store.Unknown, store.Away:
+		return !fault.Is(err, fault.Corrupt)
+	case store.Refused, store.Fenced:
+	}
+	return false
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// register begins an incarnation.
+func (e *Engine) register(ctx context.Context) (*incarnation, error) {
+	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), e.cfg.Version)
+	sent := e.clock.mono()
+	reg, err := e.cfg.Store.Register(ctx, self, e.cfg.Lanes, e.cfg.LeaseTTL)
+	if err != nil {
+		return nil, err
+	}
+	e.clock.anchor(reg.Now)
+	inc := &incarnation{
+		eng: e, self: self, epoch: reg.Epoch, wake: make(chan struct{}, 1),
+		lanes: make([]*laneShell, e.cfg.Lanes), owner: make([]atomic.Int32, e.cfg.Store.Info().Shards),
+		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.Gone}, reg.Epoch, sent),
+	}
+	inc.validUntil.Store(int64(inc.member.ValidUntil()))
+	for i := range inc.lanes {
+		cfg := e.cfg.Lane
+		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
+		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
+		cfg.NewRun = newRun
+		if cfg.MaxLoads == 0 {
+			cfg.MaxLoads = 64
+		}
+		inc.lanes[i] = newLaneShell(inc, i, cfg)
+	}
+	e.cfg.Log.Info("node registered", "node", self.ID.String(), "epoch", reg.Epoch)
+	return inc, nil
+}
+
+func newRun() model.RunID { return model.RunID(uuid.Must(uuid.NewV7())) }

@@ -1,0 +1,147 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// stepper is a worker whose every workflow records a number of steps, one after the other, and completes.
+type stepper struct {
+	steps   int
+	session *engine.Session
+
+	mu   sync.Mutex
+	runs map[model.RunID]int64
+	ran  map[string]int
+}
+
+func (w *stepper) Activate(a model.Activation) {
+	go w.step(a.Start.Run, a.Generation, int64(len(a.Events)))
+}
+
+func (w *stepper) Deliver(run model.RunID, gen uint64, events []model.Event) {
+	go w.step(run, gen, events[len(events)-1].Seq)
+}
+
+func (w *stepper) Retry(model.RunID, uint64, string) {}
+
+func (w *stepper) Evict(model.RunID, uint64, string) {}
+
+func (w *stepper) step(run model.RunID, gen uint64, seen int64) {
+	t := model.Turn{Run: run, Generation: gen, Seen: seen}
+	id := fmt.Sprintf("|step|%d", seen+1)
+	w.mu.Lock()
+	w.ran[run.String()+id]++
+	w.mu.Unlock()
+	t.Commands = []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: id, Name: "step"}}}
+	if int(seen)+1 == w.steps {
+		t.Ahead = 1
+		t.Close = &model.Close{Status: model.Completed, Output: model.Payload{Data: []byte(`"done"`)}}
+	}
+	_ = w.session.Report(context.Background(), t)
+}
+
+func open(t testing.TB, st store.Store) (*engine.Engine, func()) {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	e := engine.New(engine.Config{Store: st, Log: log})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	wait, stop := context.WithTimeout(ctx, 5*time.Second)
+	defer stop()
+	if err := e.Ready(wait); err != nil {
+		t.Fatal(err)
+	}
+	return e, func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func join(e *engine.Engine, steps int) *stepper {
+	w := &stepper{steps: steps, ran: map[string]int{}}
+	ready := make(chan struct{})
+	_ = ready
+	w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+	return w
+}
+
+func start(key string) *model.Message {
+	return &model.Message{Kind: model.MessageStart, To: model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: key}, Input: model.Payload{Data: []byte("1")}}
+}
+
+func TestThreeSteps(t *testing.T) {
+	t.Parallel()
+	e, stop := open(t, memory.New(memory.Options{}))
+	defer stop()
+	w := join(e, 3)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	m := start("a")
+	a, err := e.Send(ctx, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := e.Await(ctx, m.To, model.RunID{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Run != a.Run || r.Outcome.Status != model.Completed || string(r.Outcome.Output.Data) != `"done"` {
+		t.Errorf("result = %+v", r)
+	}
+	again, err := e.Send(ctx, start("a"))
+	if err != nil || !again.Existing || again.Run != a.Run {
+		t.Errorf("second start = %+v, %v; want the existing run", again, err)
+	}
+	other := start("a")
+	other.Input.Data = []byte("2")
+	if _, err := e.Send(ctx, other); !fault.Is(err, fault.Conflict) {
+		t.Errorf("start with another input: %v, want a conflict", err)
+	}
+	for id, n := range w.ran {
+		if n != 1 {
+			t.Errorf("%s ran %d times", id, n)
+		}
+	}
+}
+
+func BenchmarkThreeSteps(b *testing.B) {
+	e, stop := open(b, memory.New(memory.Options{}))
+	defer stop()
+	join(e, 3)
+	ctx := context.Background()
+	b.SetParallelism(32)
+	var n sync.Mutex
+	i := 0
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			n.Lock()
+			i++
+			key := fmt.Sprint(i)
+			n.Unlock()
+			m := start(key)
+			if _, err := e.Send(ctx, m); err != nil {
+				b.Error(err)
+				return
+			}
+			if _, err := e.Await(ctx, m.To, model.RunID{}); err != nil {
+				b.Error(err)
+				return
+			}
+		}
+	})
+}

@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// op is something for a lane to do: one of the two hot inputs, or any other as a function.
+type op struct {
+	message *model.Message
+	turn    *model.Turn
+	worker  lane.WorkerID
+	token   any
+	do      func(l *lane.Lane, now model.Time)
+}
+
+// inbox is the bounded queue in front of a lane. Results of commits and reads have a line of their own that is never full, so
+// that a lane without room can always get on with what it has.
+type inbox struct {
+	limit int
+	wake  chan struct{} // capacity 1: there is something to take
+
+	mu      sync.Mutex
+	ops     []op
+	results []op
+	room    chan struct{} // closed when there is room again; nil when nobody waits
+	closed  error
+}
+
+func newInbox(limit int) *inbox { return &inbox{limit: limit, wake: make(chan struct{}, 1)} }
+
+// put adds an op; it waits while the inbox is full.
+func (b *inbox) put(ctx context.Context, o op) error {
+	for {
+		b.mu.Lock()
+		switch {
+		case b.closed != nil:
+			b.mu.Unlock()
+			return b.closed
+		case len(b.ops) < b.limit:
+			b.ops = append(b.ops, o)
+			b.mu.Unlock()
+			b.ring()
+			return nil
+		}
+		if b.room == nil {
+			b.room = make(chan struct{})
+		}
+		room := b.room
+		b.mu.Unlock()
+		select {
+		case <-room:
+		case <-ctx.Done():
+			return fault.New(fault.Exhausted, "the engine is full: %w", context.Cause(ctx))
+		}
+	}
+}
+
+// result adds an op that must not wait. It reports false when the lane has ended.
+func (b *inbox) result(do func(l *lane.Lane, now model.Time)) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed != nil {
+		return false
+	}
+	b.results = append(b.results, op{do: do})
+	b.ring()
+	return true
+}
+
+func (b *inbox) ring() {
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take empties the inbox; only the line of results when full is set. The given slices are used for what comes next.
+func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	results, b.results = b.results, spareResults[:0]
+	if full {
+		return spareOps[:0], results
+	}
+	ops, b.ops = b.ops, spareOps[:0]
+	if b.room != nil {
+		close(b.room)
+		b.room = nil
+	}
+	return ops, results
+}
+
+// close refuses everything from now on and returns what was left.
+func (b *inbox) close(why error) []op {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = why
+	left := b.ops
+	b.ops, b.results = nil, nil
+	if b.room != nil {
+		close(b.room)
+		b.room = nil
+	}
+	return left
+}

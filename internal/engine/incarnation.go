@@ -1,0 +1,330 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/cluster"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// incarnation is one life of the node, from its registration to the loss of its lease or its orderly end.
+type incarnation struct {
+	eng   *Engine
+	self  store.NodeInfo
+	epoch int64
+	lanes []*laneShell
+	owner []atomic.Int32 // by shard: 0 not ours, else lane + 1
+
+	// validUntil is the mono time (ns) until which the lease surely holds.
+	validUntil atomic.Int64
+
+	member *cluster.Membership // only touched by the members loop
+	stop   context.CancelCauseFunc
+	wake   chan struct{} // capacity 1: something was posted to the members loop
+	mu     sync.Mutex
+	posted []func()
+}
+
+// serving reports whether answers from memory may be given.
+func (inc *incarnation) serving() bool { return int64(inc.eng.clock.mono()) < inc.validUntil.Load() }
+
+// laneOf is the lane that an activation came from.
+func (inc *incarnation) laneOf(generation uint64) *laneShell {
+	return inc.lanes[generation%uint64(len(inc.lanes))]
+}
+
+// run serves until the lease is lost, which it returns as an error, or until ctx ends; then it drains and gives everything back.
+func (inc *incarnation) run(ctx context.Context) error {
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	inc.stop = cancel
+	defer cancel(errStopping)
+	var wg sync.WaitGroup
+	for _, s := range inc.lanes {
+		wg.Go(func() { s.run(inner) })
+	}
+	for _, s := range inc.eng.workers.all() {
+		inc.join(s)
+	}
+	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.hinted(h) })
+	inc.members(ctx, inner)
+	unsubscribe()
+	cause := context.Cause(inner)
+	cancel(errStopping)
+	wg.Wait()
+	if cause == nil || errors.Is(cause, errStopping) {
+		inc.unregister(ctx)
+		return nil
+	}
+	return cause
+}
+
+// unregister frees the node's place at once, so that nobody has to wait for its lease.
+func (inc *incarnation) unregister(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if err := inc.eng.cfg.Store.Unregister(ctx, inc.self.ID, inc.epoch); err != nil {
+		inc.eng.cfg.Log.Warn("cannot unregister; others wait for the lease to expire", "error", err)
+		return
+	}
+	inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
+	inc.eng.cfg.Log.Info("node unregistered", "node", inc.self.ID.String())
+}
+
+// end is called by a lane that has been fenced.
+func (inc *incarnation) end(why error) { inc.stop(why) }
+
+// members is the loop of the membership: it renews the lease, fences the dead, and moves shards.
+func (inc *incarnation) members(ctx, inner context.Context) {
+	m := inc.member
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	draining := false
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	sweep := time.NewTicker(30 * time.Second)
+	defer sweep.Stop()
+	done := ctx.Done()
+	for {
+		select {
+		case <-inner.Done():
+			return
+		case <-done:
+			done, draining = nil, true
+			m.Drain()
+		case <-inc.wake:
+			for _, do := range inc.take() {
+				do()
+			}
+		case <-sweep.C:
+			calls.Go(func() { inc.sweep(inner) })
+		case <-timer.C:
+		}
+		if draining && m.Drained() {
+			inc.stop(errStopping)
+			return
+		}
+		inc.act(inner, &calls, m.Tick(inc.eng.clock.mono()))
+		timer.Reset(max(0, m.NextTick()-inc.eng.clock.mono()))
+	}
+}
+
+// act carries out what the membership asks for. Calls to the store run beside the loop, so that a slow one does not delay the next renewal.
+func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluster.Actions) {
+	if a.Lost != nil {
+		inc.stop(a.Lost)
+		return
+	}
+	st := inc.eng.cfg.Store
+	timeout := inc.eng.cfg.LeaseTTL / 2
+	if r := a.Renew; r != nil {
+		calls.Go(func() {
+			brief, cancel := context.WithTimeout(ctx, timeout)
+			v, err := st.Renew(brief, *r)
+			cancel()
+			inc.post(func() { inc.renewed(ctx, calls, v, err) })
+		})
+	}
+	for _, f := range a.Fence {
+		calls.Go(func() {
+			brief, cancel := context.WithTimeout(ctx, timeout)
+			ok, err := st.FenceNode(brief, f.Node, f.Epoch, f.Proven)
+			cancel()
+			inc.eng.cfg.Log.Info("fenced a dead node", "node", f.Node.String(), "proven", f.Proven, "done", ok, "error", err)
+			inc.post(func() { inc.member.Fenced(f.Node, ok, err) })
+		})
+	}
+	if len(a.Acquire) > 0 {
+		calls.Go(func() {
+			brief, cancel := context.WithTimeout(ctx, timeout)
+			got, err := st.Acquire(brief, inc.self.ID, inc.epoch, a.Acquire)
+			cancel()
+			inc.post(func() { inc.acquired(ctx, calls, got, err) })
+		})
+	}
+	if len(a.GiveUp) > 0 {
+		inc.eng.cfg.Log.Info("giving up shards", "count", len(a.GiveUp))
+		for _, s := range a.GiveUp {
+			inc.owner[s].Store(0)
+		}
+		for i, s := range inc.lanes {
+			if mine := inc.laneShards(i, a.GiveUp); len(mine) > 0 {
+				s.inbox.result(func(l *lane.Lane, now model.Time) { l.GiveUp(now, mine) })
+			}
+		}
+	}
+	if a.Mail {
+		inc.mailWaits()
+	}
+}
+
+// post hands something to the members loop; it never waits.
+func (inc *incarnation) post(do func()) {
+	inc.mu.Lock()
+	inc.posted = append(inc.posted, do)
+	inc.mu.Unlock()
+	select {
+	case inc.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (inc *incarnation) take() []func() {
+	inc.mu.Lock()
+	defer inc.mu.Unlock()
+	posted := inc.posted
+	inc.posted = nil
+	return posted
+}
+
+func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v store.View, err error) {
+	a := inc.member.Renewed(inc.eng.clock.mono(), v, err)
+	if err != nil {
+		inc.eng.cfg.Log.Warn("cannot renew the lease", "error", err)
+	} else {
+		inc.eng.clock.anchor(v.Now)
+	}
+	inc.validUntil.Store(int64(inc.member.ValidUntil()))
+	inc.act(ctx, calls, a)
+	if err == nil && len(a.Acquire) == 0 {
+		inc.eng.isReady.Do(func() { close(inc.eng.ready) })
+	}
+}
+
+func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
+	inc.act(ctx, calls, inc.member.Acquired(got, err))
+	if err != nil {
+		inc.eng.cfg.Log.Warn("cannot acquire shards", "error", err)
+		return
+	}
+	for i, s := range inc.lanes {
+		var mine []store.AcquiredShard
+		for _, g := range got {
+			if int(g.Shard)%len(inc.lanes) == i {
+				mine = append(mine, g)
+			}
+		}
+		if len(mine) > 0 {
+			s.inbox.result(func(l *lane.Lane, now model.Time) { l.Acquired(now, mine) })
+		}
+	}
+	for _, g := range got {
+		inc.owner[g.Shard].Store(int32(int(g.Shard)%len(inc.lanes)) + 1)
+	}
+	inc.eng.cfg.Log.Info("acquired shards", "count", len(got))
+	inc.eng.isReady.Do(func() { close(inc.eng.ready) })
+	inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
+}
+
+// laneShards are those of the shards that belong to a lane.
+func (inc *incarnation) laneShards(index int, shards []model.ShardID) []model.ShardID {
+	var mine []model.ShardID
+	for _, s := range shards {
+		if int(s)%len(inc.lanes) == index {
+			mine = append(mine, s)
+		}
+	}
+	return mine
+}
+
+// freed is told by a lane that shards have been given up.
+func (inc *incarnation) freed(shards []model.ShardID) {
+	shards = append([]model.ShardID(nil), shards...)
+	inc.post(func() {
+		inc.member.Freed(shards)
+		inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
+	})
+}
+
+// lane of a shard that is ours; nil when it is not.
+func (inc *incarnation) lane(s model.ShardID) *laneShell {
+	if i := inc.owner[s].Load(); i > 0 {
+		return inc.lanes[i-1]
+	}
+	return nil
+}
+
+// route passes on messages for shards of other lanes or nodes.
+func (inc *incarnation) route(rows []store.MessageRow) {
+	for _, row := range rows {
+		if s := inc.lane(row.To); s != nil {
+			s.inbox.result(func(l *lane.Lane, _ model.Time) { l.Messages([]store.MessageRow{row}) })
+		} else {
+			inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: row.To})
+		}
+	}
+}
+
+func (inc *incarnation) mailWaits() {
+	for _, s := range inc.lanes {
+		s.inbox.result(func(l *lane.Lane, _ model.Time) { l.MailWaits() })
+	}
+}
+
+// hinted is told by other nodes that something may have changed.
+func (inc *incarnation) hinted(h notify.Hint) {
+	switch h.Kind {
+	case notify.Mail:
+		if s := inc.lane(h.Shard); s != nil {
+			s.inbox.result(func(l *lane.Lane, _ model.Time) { l.MailWaits() })
+		}
+	case notify.Closed:
+		if h.Node == inc.self.ID {
+			inc.eng.clerk.nudge()
+		}
+	case notify.Membership:
+		inc.post(inc.member.Nudge)
+	}
+}
+
+// hint tells other nodes that runs they wait for have closed, or that their requests are answered.
+func (e *Engine) hint(hs []lane.Hint) {
+	for _, h := range hs {
+		e.cfg.Hints.Publish(notify.Hint{Kind: notify.Closed, Node: h.Node})
+	}
+}
+
+func (inc *incarnation) join(w *Session) {
+	for _, s := range inc.lanes {
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, w.offer) })
+	}
+}
+
+func (inc *incarnation) withdraw(w *Session) {
+	for _, s := range inc.lanes {
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Withdraw(now, w.id) })
+	}
+}
+
+func (inc *incarnation) leave(w *Session) {
+	for _, s := range inc.lanes {
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
+	}
+}
+
+// sweep removes what nobody needs any more, in bounded steps.
+func (inc *incarnation) sweep(ctx context.Context) {
+	var mine []model.ShardID
+	for s := range inc.owner {
+		if inc.owner[s].Load() > 0 {
+			mine = append(mine, model.ShardID(s))
+		}
+	}
+	if len(mine) == 0 {
+		return
+	}
+	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
+		Shards: mine, RequestsBefore: inc.eng.clock.now().Add(-inc.eng.cfg.RetainRequest), Limit: 5000,
+	})
+	if err != nil && ctx.Err() == nil {
+		inc.eng.cfg.Log.Warn("cannot sweep", "error", err)
+	} else if n > 0 {
+		inc.eng.cfg.Log.Debug("swept", "rows", n)
+	}
+}

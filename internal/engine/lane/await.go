@@ -1,0 +1,84 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// waiter is somebody who wants to hear how an execution ends: a caller of this process, or another node.
+type waiter struct {
+	token any
+	node  model.NodeID
+	run   model.RunID // a certain run; zero for the end of the chain
+}
+
+// Await registers a caller that wants to hear the end of an execution. It must look at the store afterwards: a run that
+// had ended before is not told. Forget takes it back.
+func (l *Lane) Await(a model.Address, run model.RunID, token any) error {
+	if l.dead != nil {
+		return l.dead
+	}
+	if !l.Owns(a.Shard(l.cfg.Shards)) {
+		return ErrNotOwner
+	}
+	l.waiters[a] = append(l.waiters[a], waiter{token: token, run: run})
+	return nil
+}
+
+// Forget takes an Await back.
+func (l *Lane) Forget(a model.Address, token any) {
+	ws := slices.DeleteFunc(l.waiters[a], func(w waiter) bool { return w.token == token })
+	if len(ws) == 0 {
+		delete(l.waiters, a)
+	} else {
+		l.waiters[a] = ws
+	}
+}
+
+// tellWaiters tells those who wait for the end of a run, or of the chain it was the last of.
+func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
+	ws := l.waiters[a]
+	if len(ws) == 0 {
+		return
+	}
+	kept := ws[:0]
+	for _, w := range ws {
+		switch {
+		case w.run != run && (!w.run.IsZero() || o.Status == model.Continued):
+			kept = append(kept, w)
+		case w.node.IsZero():
+			l.answer(Answer{Token: w.token, Result: &Result{Run: run, Outcome: *o}})
+		default:
+			l.out.Hints = append(l.out.Hints, Hint{Node: w.node, Address: a, Run: run})
+		}
+	}
+	if len(kept) == 0 {
+		delete(l.waiters, a)
+	} else {
+		clear(ws[len(kept):])
+		l.waiters[a] = kept
+	}
+}
+
+// failWaiters tells everybody who waits to ask again elsewhere; only those of one shard when it is given.
+func (l *Lane) failWaiters(shards ...model.ShardID) {
+	var gone []model.Address
+	for a := range l.waiters {
+		if len(shards) == 0 || slices.Contains(shards, a.Shard(l.cfg.Shards)) {
+			gone = append(gone, a)
+		}
+	}
+	slices.SortFunc(gone, compareAddresses)
+	err := error(ErrNotOwner)
+	if l.dead != nil {
+		err = fault.New(fault.Unavailable, "%w", l.dead)
+	}
+	for _, a := range gone {
+		for _, w := range l.waiters[a] {
+			l.answer(Answer{Token: w.token, Err: err})
+		}
+		delete(l.waiters, a)
+	}
+}

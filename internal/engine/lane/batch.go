@@ -1,0 +1,223 @@
+package lane
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// building is a batch with everything that hangs on it: the inputs that led to it and what is to be told after its commit.
+type building struct {
+	batch   store.Batch
+	entries []*entry
+	inputs  []*input
+	effects []effect
+	pairs   []*pair // whose cursor advances
+	frees   []*shard
+	bytes   int
+}
+
+type effectKind uint8
+
+const (
+	effAnswer effectKind = iota + 1
+	effDeliver
+	effActivate
+	effClosed
+	effEvict
+	effHint
+)
+
+// effect is something to be told once the batch is durable.
+type effect struct {
+	kind    effectKind
+	entry   *entry
+	run     model.RunID
+	events  []model.Event
+	outcome *model.Outcome
+	answer  Answer
+	call    Call
+	hint    Hint
+}
+
+func (l *Lane) newBuilding() *building { return &building{} }
+
+func (b *building) rows() int { return b.batch.Rows() + len(b.effects)/4 }
+
+// empty reports whether there is nothing to commit.
+func (b *building) empty() bool {
+	return b.batch.Empty() && len(b.pairs) == 0 && len(b.frees) == 0 && !slices.ContainsFunc(b.entries, func(e *entry) bool { return e.mark != nil })
+}
+
+// touch notes that the entry has something in the batch.
+func (l *Lane) touch(b *building, e *entry) {
+	if b == l.open && !e.inOpen {
+		e.inOpen = true
+		b.entries = append(b.entries, e)
+	}
+}
+
+// unstartTimer takes back a timer that was started in this very batch.
+func (b *building) unstartTimer(run model.RunID, id string) bool {
+	for i := len(b.batch.Timers) - 1; i >= 0; i-- {
+		if t := &b.batch.Timers[i]; t.Run == run && t.ID == id {
+			b.batch.Timers = slices.Delete(b.batch.Timers, i, i+1)
+			return true
+		}
+	}
+	return false
+}
+
+// seal closes the open batch and hands it out for commit, if none is in flight.
+func (l *Lane) seal(now model.Time) {
+	if l.flight != nil || l.recovery.busy() {
+		return
+	}
+	b := l.open
+	if b.empty() {
+		if len(b.effects) > 0 || len(b.inputs) > 0 {
+			// What was written has cancelled out; the rest depends on nothing that is still to be committed.
+			l.open = l.newBuilding()
+			l.settle(b)
+			for _, e := range b.entries {
+				e.inOpen, e.served = false, 0
+			}
+			l.run(now, b)
+		}
+		return
+	}
+	b.batch.Lane, b.batch.Number, b.batch.At = l.cfg.Ref, l.number+1, now
+	for _, e := range b.entries {
+		e.inOpen, e.inFlight, e.served = false, true, 0
+		if e.mark != nil {
+			b.batch.Marks = append(b.batch.Marks, store.MarkRow{
+				RunKey: e.key(), Parked: e.mark.Parked, Waits: e.mark.Waits, Blocked: e.mark.Blocked,
+			})
+			e.mark = nil
+		}
+	}
+	l.numberMessages(b)
+	for _, p := range b.pairs {
+		b.batch.Cursors = append(b.batch.Cursors, p.seal())
+	}
+	for _, s := range b.frees {
+		b.batch.Free = append(b.batch.Free, s.id)
+	}
+	b.sort()
+	l.flight, l.open = b, l.newBuilding()
+	l.out.Commit = &b.batch
+}
+
+// numberMessages gives every message its place in the sequence of its pair of shards. It happens at the last moment, so that
+// a batch that is refused leaves no gap.
+func (l *Lane) numberMessages(b *building) {
+	if len(b.batch.Messages) == 0 {
+		return
+	}
+	next := map[[2]model.ShardID]int64{}
+	for i := range b.batch.Messages {
+		row := &b.batch.Messages[i]
+		k := [2]model.ShardID{row.From, row.To}
+		n, ok := next[k]
+		if !ok {
+			n = l.shards[row.From].sent[row.To]
+		}
+		row.Seq = n + 1
+		next[k] = n + 1
+	}
+}
+
+// sort puts rows in the order of their keys, so that concurrent writers of different shards cannot deadlock and pages are touched in order.
+func (b *building) sort() {
+	slices.SortStableFunc(b.batch.Events, func(x, y store.EventRow) int {
+		return cmp.Or(cmp.Compare(x.Shard, y.Shard), x.Run.Compare(y.Run), cmp.Compare(x.Event.Seq, y.Event.Seq))
+	})
+	slices.SortStableFunc(b.batch.Closes, func(x, y store.CloseRow) int { return compareRuns(x.RunKey, y.RunKey) })
+	slices.SortStableFunc(b.batch.Marks, func(x, y store.MarkRow) int { return compareRuns(x.RunKey, y.RunKey) })
+	slices.SortStableFunc(b.batch.StopTimers, func(x, y store.TimerKey) int {
+		return cmp.Or(compareRuns(x.RunKey, y.RunKey), cmp.Compare(x.ID, y.ID))
+	})
+	slices.SortStableFunc(b.batch.Cursors, func(x, y store.CursorRow) int {
+		return cmp.Or(cmp.Compare(x.To, y.To), cmp.Compare(x.From, y.From))
+	})
+}
+
+func compareAddresses(x, y model.Address) int {
+	return cmp.Or(cmp.Compare(x.Tenant, y.Tenant), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Key, y.Key))
+}
+
+func compareEntries(x, y *entry) int {
+	return cmp.Or(cmp.Compare(x.shard.id, y.shard.id), compareAddresses(x.address, y.address))
+}
+
+func compareRuns(x, y store.RunKey) int {
+	return cmp.Or(cmp.Compare(x.Shard, y.Shard), x.Run.Compare(y.Run))
+}
+
+// settle lets go of the inputs of a batch that has been dealt with.
+func (l *Lane) settle(b *building) {
+	for _, in := range b.inputs {
+		l.bytes -= in.size()
+	}
+	b.inputs = nil
+}
+
+// committed makes the facts of a batch known to the rest of the lane and tells everybody (L2).
+func (l *Lane) committed(now model.Time, b *building) {
+	l.number = b.batch.Number
+	l.flight = nil
+	l.settle(b)
+	for i := range b.batch.Messages {
+		row := &b.batch.Messages[i]
+		l.shards[row.From].sent[row.To] = row.Seq
+	}
+	for _, p := range b.pairs {
+		p.commit(l)
+	}
+	for i := range b.batch.Timers {
+		l.timers.add(&b.batch.Timers[i])
+	}
+	for i := range b.batch.Inbox {
+		delete(l.mail.inbox, b.batch.Inbox[i].ID)
+	}
+	for i := range b.batch.Deferred {
+		delete(l.mail.inbox, b.batch.Deferred[i].ID)
+	}
+	for _, e := range b.entries {
+		e.inFlight = false
+	}
+	l.run(now, b)
+	for _, s := range b.frees {
+		l.freed(s)
+	}
+	l.post(b.batch.Messages)
+}
+
+// run tells what a batch has to tell, in order.
+func (l *Lane) run(now model.Time, b *building) {
+	for i := range b.effects {
+		f := &b.effects[i]
+		switch f.kind {
+		case effAnswer:
+			l.answer(f.answer)
+		case effDeliver:
+			l.deliver(now, f.entry, f.run, f.events)
+		case effActivate:
+			l.activateFresh(now, f.entry, f.run)
+		case effClosed:
+			l.tellWaiters(f.entry.address, f.run, f.outcome)
+		case effEvict:
+			l.out.Calls = append(l.out.Calls, f.call)
+		case effHint:
+			l.out.Hints = append(l.out.Hints, f.hint)
+		}
+	}
+	for _, e := range b.entries {
+		l.maybeDrop(e)
+		if len(e.backlog) > 0 {
+			l.schedule(e)
+		}
+	}
+}

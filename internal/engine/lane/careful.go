@@ -1,0 +1,194 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// chunk is a run of kept inputs that are committed together after a refused batch.
+type chunk []*input
+
+// careful reports whether kept inputs of a refused batch are being applied again. Until they are, nothing else is.
+func (r *recovery) careful() bool { return len(r.chunks) > 0 }
+
+// refused deals with a batch that the store will never accept (L3). The provisional state of everything in it and in the batch
+// that fills is dropped. The kept inputs are applied again in the same order, in halves, so that the poison stands alone in the end.
+func (l *Lane) refused(now model.Time, err error) {
+	r := &l.recovery
+	r.stage, r.at, r.attempts = stageNone, 0, 0
+	first, rest := l.flight.inputs, l.open.inputs
+	if len(first) == 0 {
+		l.die(fault.New(fault.Internal, "a batch without inputs was refused: %w", err))
+		return
+	}
+	if r.careful() {
+		r.chunks = r.chunks[1:]
+	}
+	l.rollback(l.open)
+	l.rollback(l.flight)
+	l.flight, l.open = nil, l.newBuilding()
+	l.timers.reset() // what the batches stopped is open again
+
+	var chunks []chunk
+	if len(first) == 1 {
+		chunks = l.isolate(now, first[0], err)
+	} else {
+		half := len(first) / 2
+		chunks = []chunk{first[:half:half], first[half:]}
+	}
+	if len(rest) > 0 {
+		chunks = append(chunks, rest)
+	}
+	r.chunks = append(chunks, r.chunks...)
+}
+
+// rollback drops the provisional state that a batch left in memory.
+func (l *Lane) rollback(b *building) {
+	for _, e := range b.entries {
+		e.inOpen, e.inFlight, e.served = false, false, 0
+		l.forget(e)
+	}
+	for _, p := range b.pairs {
+		p.rollback()
+	}
+	for _, s := range b.frees {
+		s.freeing = false
+	}
+}
+
+// isolate quarantines the address of the one input that is refused, and has the reason stored where people can see it.
+func (l *Lane) isolate(now model.Time, in *input, err error) []chunk {
+	if in.kind == inQuarantine {
+		l.done(in) // not even the reason can be stored; memory has it
+		return nil
+	}
+	e := l.entry(in.address)
+	if e == nil {
+		l.done(in)
+		return nil
+	}
+	why := model.Reason{Code: model.WaitPoison, Detail: err.Error()}
+	l.quarantine(now, e, why)
+	chunks := []chunk{{in}} // refused by the quarantine; a message is put off, which is a write
+	if !in.run.IsZero() {
+		note := &input{kind: inQuarantine, address: in.address, run: in.run, turn: model.Turn{Blocked: &why}}
+		l.bytes += note.size()
+		chunks = append(chunks, chunk{note})
+	}
+	return chunks
+}
+
+// carefulStep applies the next chunk once everything it touches has been read again.
+func (l *Lane) carefulStep(now model.Time) {
+	r := &l.recovery
+	for r.careful() && l.flight == nil && !r.busy() {
+		waiting := false
+		for _, in := range r.chunks[0] {
+			e := l.entry(in.address)
+			if e == nil || e.poison != nil || e.known || in.kind == inQuarantine {
+				continue
+			}
+			if !e.loading {
+				l.load(e, in.run)
+			}
+			waiting = true
+		}
+		if waiting {
+			return
+		}
+		for _, in := range r.chunks[0] {
+			if e := l.entry(in.address); e != nil {
+				l.apply(now, e, in)
+			} else {
+				l.answer(Answer{Token: in.token, Err: ErrNotOwner})
+				l.done(in)
+			}
+		}
+		l.seal(now)
+		if l.flight == nil {
+			r.chunks = r.chunks[1:] // nothing to write after all
+		}
+	}
+	if !r.careful() {
+		if r.chunks == nil {
+			return
+		}
+		r.chunks = nil
+		l.MailWaits() // what was queued behind the kept messages was dropped
+		for _, e := range l.sorted(func(e *entry) bool { return len(e.backlog) > 0 }) {
+			l.schedule(e)
+		}
+		l.serveBacklog(now)
+		l.seal(now)
+	}
+}
+
+// carefulLanded goes on to the next chunk.
+func (l *Lane) carefulLanded() {
+	if l.recovery.careful() {
+		l.recovery.chunks = l.recovery.chunks[1:]
+	}
+}
+
+func (l *Lane) failCareful(fail func(*input)) {
+	for _, c := range l.recovery.chunks {
+		for _, in := range c {
+			fail(in)
+		}
+	}
+	l.recovery.chunks = nil
+}
+
+// quarantine keeps an address apart whose rows the store refuses or cannot read: it harms nobody else, and nothing of it is lost.
+// It is tried again after a while, and by whoever owns the shard next.
+func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
+	if e.worker != 0 {
+		l.letGoNow(e, why.String())
+	}
+	l.forget(e)
+	e.poison, e.poisonUntil = &why, now.Add(l.cfg.QuarantineFor)
+	e.waits = []model.Reason{why}
+	if len(e.backlog) > 0 {
+		l.schedule(e)
+	}
+}
+
+// applyPoisoned deals with an input for a quarantined address: people are told, messages are put off, timers stay where they are.
+func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
+	blocked := fault.New(fault.Blocked, "execution %s is %s", e.address, e.poison)
+	switch {
+	case in.kind == inQuarantine:
+		l.touch(l.open, e)
+		l.open.batch.Marks = append(l.open.batch.Marks, store.MarkRow{
+			RunKey: store.RunKey{Shard: e.shard.id, Run: in.run}, Blocked: in.turn.Blocked,
+		})
+		l.open.inputs = append(l.open.inputs, in)
+		return
+	case in.kind == inTurn || in.kind == inRelease:
+		l.out.Calls = append(l.out.Calls, Call{
+			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),
+		})
+	case in.pair != nil && !in.pair.next(in):
+	case in.pair != nil || !in.inbox.IsZero():
+		l.putOff(now, e, in)
+		return
+	default:
+		l.answer(Answer{Token: in.token, Err: blocked})
+	}
+	l.done(in)
+}
+
+// putOff moves a message for a quarantined address out of the way of those behind it, to be tried again later.
+func (l *Lane) putOff(now model.Time, e *entry, in *input) {
+	b := l.open
+	l.touch(b, e)
+	row := store.InboxRow{Shard: e.shard.id, ID: in.inbox, Message: in.message, NotBefore: now.Add(l.cfg.QuarantineFor)}
+	if in.pair != nil {
+		row.ID = l.cfg.NewRun()
+		in.pair.consume(l, in)
+	}
+	b.batch.Deferred = append(b.batch.Deferred, row)
+	b.inputs = append(b.inputs, in)
+	b.bytes += in.size()
+}

@@ -1,0 +1,219 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// stage is how far the lane is in dealing with a commit that did not succeed.
+type stage uint8
+
+const (
+	stageNone      stage = iota
+	stageResend          // send the same batch again at the given time
+	stageRefence         // move the fence at the given time
+	stageRefencing       // waiting for the fence
+	stageVerifying       // waiting for a look at what the starts of a landed batch met
+)
+
+// recovery is how a failed commit is being dealt with.
+type recovery struct {
+	stage    stage
+	at       model.Time // when to go on; zero for as soon as possible
+	attempts int
+	chunks   []chunk // see careful.go
+	entries  []*entry
+}
+
+// busy reports whether the batch in flight is being dealt with, so that nothing else may be sealed.
+func (r *recovery) busy() bool { return r.stage != stageNone }
+
+// Committed hands in the result of a commit.
+func (l *Lane) Committed(now model.Time, res store.Committed, err error) {
+	if l.dead != nil || l.flight == nil {
+		return
+	}
+	if err == nil {
+		l.landed(now, res)
+		return
+	}
+	r := &l.recovery
+	r.attempts++
+	switch store.ClassOf(err) {
+	case store.Retryable:
+		r.stage, r.at = stageResend, 0
+		if r.attempts > 3 {
+			r.at = now.Add(backoff(r.attempts - 3))
+		}
+	case store.Away:
+		r.stage, r.at = stageResend, now.Add(backoff(r.attempts))
+	case store.Unknown:
+		r.stage, r.at = stageRefence, 0
+	case store.Refused:
+		l.refused(now, err)
+	case store.Fenced:
+		l.die(err)
+	}
+}
+
+// recover goes on with a failed commit when its time has come.
+func (l *Lane) recover(now model.Time) {
+	l.loads.ripen(now)
+	r := &l.recovery
+	if r.at > now || l.dead != nil {
+		return
+	}
+	switch r.stage {
+	case stageResend:
+		r.stage, r.at = stageNone, 0
+		l.flight.batch.Lane = l.cfg.Ref
+		l.out.Commit = &l.flight.batch
+	case stageRefence:
+		r.stage, r.at = stageRefencing, 0
+		ref := l.cfg.Ref
+		l.out.Refence = &ref
+	case stageNone, stageRefencing, stageVerifying:
+		l.carefulStep(now)
+	}
+}
+
+// Refenced hands in the result of moving the fence: the orphan of an unknown commit can do nothing any more, and
+// landed tells whether it did (L4).
+func (l *Lane) Refenced(now model.Time, epoch, landed int64, err error) {
+	if l.dead != nil || l.recovery.stage != stageRefencing {
+		return
+	}
+	r := &l.recovery
+	switch {
+	case err != nil && store.ClassOf(err) == store.Fenced:
+		l.die(err)
+	case err != nil:
+		// Whether or not the fence has moved: asking again moves it once more. The epoch is only raised by a fence that
+		// stands at ours, so an unknown outcome leaves us fenced by ourselves; the node then starts over.
+		r.attempts++
+		r.stage, r.at = stageRefence, now.Add(backoff(r.attempts))
+	case landed == l.flight.batch.Number:
+		l.cfg.Ref.Epoch = epoch
+		l.verify(now)
+	case landed == l.flight.batch.Number-1:
+		l.cfg.Ref.Epoch = epoch
+		r.stage, r.at = stageResend, 0
+	default:
+		l.die(fault.New(fault.Internal, "fence of lane %d stands at batch %d while %d is in flight", l.cfg.Ref.Lane, landed, l.flight.batch.Number))
+	}
+}
+
+// verify finds out which starts of a batch that landed unseen met an existing run.
+func (l *Lane) verify(now model.Time) {
+	for _, s := range l.flight.batch.Starts {
+		if s.IfAbsent {
+			l.out.Verify = append(l.out.Verify, s)
+		}
+	}
+	if len(l.out.Verify) == 0 {
+		l.landed(now, store.Committed{})
+		return
+	}
+	l.recovery.stage = stageVerifying
+}
+
+// Verified hands in the current runs of the addresses that Verify named, in the same order.
+func (l *Lane) Verified(now model.Time, rows []*store.Execution, err error) {
+	if l.dead != nil || l.recovery.stage != stageVerifying {
+		return
+	}
+	if err != nil {
+		l.recovery.attempts++
+		l.recovery.stage, l.recovery.at = stageRefence, now.Add(backoff(l.recovery.attempts))
+		return
+	}
+	var res store.Committed
+	n := 0
+	for i, s := range l.flight.batch.Starts {
+		if !s.IfAbsent {
+			continue
+		}
+		if row := rows[n]; row != nil && row.Start.Run != s.Start.Run {
+			res.Existing = append(res.Existing, store.ExistingStart{Index: i, Execution: *row})
+		}
+		n++
+	}
+	l.landed(now, res)
+}
+
+// landed goes on after a batch has been committed.
+func (l *Lane) landed(now model.Time, res store.Committed) {
+	l.recovery.stage, l.recovery.at, l.recovery.attempts = stageNone, 0, 0
+	b := l.flight
+	for _, x := range res.Existing {
+		l.startMetRun(b, x)
+	}
+	l.committed(now, b)
+	l.carefulLanded()
+}
+
+// startMetRun takes back a start that found its address in use: nothing of it was written. The input is applied again, now
+// that we know there is a run.
+func (l *Lane) startMetRun(b *building, x store.ExistingStart) {
+	run := b.batch.Starts[x.Index].Start.Run
+	e := l.runs[run]
+	b.effects = deleteEffects(b.effects, run)
+	for _, in := range b.inputs {
+		if in.kind == inMessage && in.message.Kind == model.MessageStart && in.address == e.address {
+			again := *in
+			again.checked = true
+			e.backlog = append([]*input{&again}, e.backlog...)
+			l.bytes += again.size()
+		}
+	}
+	l.forget(e)
+	if x.Execution.Outcome.Status.Closed() {
+		l.setRun(e, &core.Execution{Start: x.Execution.Start, Outcome: x.Execution.Outcome})
+	}
+}
+
+// deleteEffects removes the activation of a run that was not started and the answer to whoever asked for it.
+func deleteEffects(fs []effect, run model.RunID) []effect {
+	kept := fs[:0]
+	for _, f := range fs {
+		switch {
+		case f.kind == effActivate && f.run == run:
+		case f.kind == effAnswer && f.answer.Answer.Run == run && !f.answer.Answer.Existing:
+		default:
+			kept = append(kept, f)
+		}
+	}
+	return kept
+}
+
+// die ends the lane: it is not the owner of anything any more (L5). Whoever waits is told to ask again elsewhere.
+func (l *Lane) die(err error) {
+	l.dead = fault.New(fault.Unavailable, "this node lost its lease: %w", err)
+	l.out = Output{Dead: l.dead, Calls: l.out.Calls, Answers: l.out.Answers}
+	fail := func(in *input) { l.answer(Answer{Token: in.token, Err: l.dead}) }
+	for _, b := range [...]*building{l.flight, l.open} {
+		if b == nil {
+			continue
+		}
+		for _, in := range b.inputs {
+			fail(in)
+		}
+	}
+	for _, e := range l.sorted(func(*entry) bool { return true }) {
+		for _, in := range e.backlog {
+			fail(in)
+		}
+		l.letGoNow(e, "the node lost its lease")
+	}
+	l.failCareful(fail)
+	l.failWaiters()
+}
+
+// Die tells the lane that its node has been fenced.
+func (l *Lane) Die(err error) {
+	if l.dead == nil {
+		l.die(err)
+	}
+}

@@ -1,0 +1,247 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// WorkerID names a worker of this process. Zero is nobody.
+type WorkerID int
+
+type kind struct{ tenant, workflow string }
+
+// workers knows who offers what.
+type workers struct {
+	offers map[kind][]WorkerID
+	turn   map[kind]int
+	gen    uint64
+	// unserved are runs that nobody here can continue, by kind.
+	unserved map[kind][]*entry
+	leaving  map[WorkerID]bool
+}
+
+func newWorkers() workers {
+	return workers{offers: map[kind][]WorkerID{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, leaving: map[WorkerID]bool{}}
+}
+
+// pick chooses among the workers that offer the kind, in turn; 0 when there is none.
+func (w *workers) pick(k kind) WorkerID {
+	ids := w.offers[k]
+	if len(ids) == 0 {
+		return 0
+	}
+	w.turn[k]++
+	return ids[w.turn[k]%len(ids)]
+}
+
+// Join adds a worker. Runs that waited for somebody like it are handed over, and so are blocked ones: its code may be newer.
+func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
+	for _, name := range o.Workflows {
+		k := kind{o.Tenant, name}
+		l.workers.offers[k] = append(l.workers.offers[k], id)
+		waiting := l.workers.unserved[k]
+		delete(l.workers.unserved, k)
+		for _, e := range waiting {
+			e.unserved = false
+			l.dispatch(now, e)
+		}
+	}
+}
+
+// Withdraw begins to take everything from a worker that wants to leave: nothing new goes to it, idle runs are taken back now, busy ones
+// between two steps.
+func (l *Lane) Withdraw(now model.Time, id WorkerID) {
+	l.unoffer(id)
+	l.workers.leaving[id] = true
+	for _, e := range l.sorted(func(e *entry) bool { return e.worker == id && !e.busy }) {
+		l.takeBack(now, e, "the worker leaves")
+	}
+}
+
+// Leave removes a worker. What it still holds goes to others or waits for one.
+func (l *Lane) Leave(now model.Time, id WorkerID) {
+	l.unoffer(id)
+	delete(l.workers.leaving, id)
+	for _, e := range l.sorted(func(e *entry) bool { return e.worker == id }) {
+		l.takeBack(now, e, "the worker left")
+	}
+}
+
+func (l *Lane) unoffer(id WorkerID) {
+	for k, ids := range l.workers.offers {
+		if ids = slices.DeleteFunc(ids, func(x WorkerID) bool { return x == id }); len(ids) == 0 {
+			delete(l.workers.offers, k)
+		} else {
+			l.workers.offers[k] = ids
+		}
+	}
+}
+
+// takeBack takes a run from its worker and finds another one.
+func (l *Lane) takeBack(now model.Time, e *entry, why string) {
+	l.letGoNow(e, why)
+	if e.x != nil && e.x.Open() {
+		l.dispatch(now, e)
+	}
+	l.maybeDrop(e)
+}
+
+// sorted lists entries in an order that does not depend on chance.
+func (l *Lane) sorted(want func(*entry) bool) []*entry {
+	var found []*entry
+	for _, e := range l.entries {
+		if want(e) {
+			found = append(found, e)
+		}
+	}
+	slices.SortFunc(found, compareEntries)
+	return found
+}
+
+// dispatch hands an open run to a worker. Its history is read first.
+func (l *Lane) dispatch(now model.Time, e *entry) {
+	if l.dead != nil || e.worker != 0 || e.activating || e.shard.draining || e.poison != nil {
+		return
+	}
+	if e.known && (e.x == nil || !e.x.Open()) {
+		return
+	}
+	if e.unserved {
+		return // somebody who can continue it will take it along
+	}
+	k := kind{e.address.Tenant, e.address.Type}
+	if len(l.workers.offers[k]) == 0 {
+		l.strand(k, e, noWorker(e))
+		return
+	}
+	e.activating, e.tail = true, nil
+	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, Run: e.run(), entry: e})
+}
+
+// strand lets a run wait for a worker that can continue it. It is never a failure.
+func (l *Lane) strand(k kind, e *entry, why model.Reason) {
+	e.waits = []model.Reason{why}
+	if !e.unserved {
+		e.unserved = true
+		l.workers.unserved[k] = append(l.workers.unserved[k], e)
+	}
+}
+
+func noWorker(e *entry) model.Reason {
+	return model.Reason{Code: model.WaitWorker, Name: e.address.Type}
+}
+
+// activateFresh hands over a run that has just begun: there is nothing to read.
+func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
+	e.starting = false
+	if len(e.backlog) > 0 {
+		l.schedule(e)
+	}
+	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining {
+		return
+	}
+	k := kind{e.address.Tenant, e.address.Type}
+	w := l.workers.pick(k)
+	if w == 0 {
+		l.strand(k, e, noWorker(e))
+		return
+	}
+	l.activate(now, e, w, e.x.Start.Carried)
+}
+
+func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Event) {
+	l.workers.gen += uint64(l.cfg.Lanes)
+	e.worker, e.gen, e.busy, e.activating, e.tail = w, l.workers.gen, true, false, nil
+	e.waits = []model.Reason{{Code: model.WaitTurn}}
+	l.out.Calls = append(l.out.Calls, Call{
+		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.gen,
+		Activation: &model.Activation{Start: e.x.Start, Generation: e.gen, Events: events, Now: now},
+	})
+}
+
+// activateLoaded hands over a run whose history has been read.
+func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
+	e.activating = false
+	if e.x == nil || !e.x.Open() || e.worker != 0 || e.shard.draining {
+		e.tail = nil
+		return
+	}
+	k := kind{e.address.Tenant, e.address.Type}
+	w := l.workers.pick(k)
+	if w == 0 {
+		e.tail = nil
+		l.strand(k, e, noWorker(e))
+		return
+	}
+	all := slices.Concat(e.x.Start.Carried, events)
+	for _, t := range e.tail {
+		if t.Seq == int64(len(all))+1 {
+			all = append(all, t)
+		}
+	}
+	l.activate(now, e, w, all)
+}
+
+// deliver brings committed events to the worker that holds the run, or finds one.
+func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model.Event) {
+	switch {
+	case e.run() != run:
+	case e.worker != 0 && e.shard.draining && e.busy:
+		// The shard is being given up: the run stops here, between two steps.
+		l.letGoNow(e, "the shard moves")
+	case l.workers.leaving[e.worker]:
+		l.takeBack(now, e, "the worker leaves")
+	case e.worker != 0:
+		l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.worker, Run: run, Generation: e.gen, Events: events})
+	case e.activating:
+		e.tail = append(e.tail, events...)
+	case e.x.Blocked == nil:
+		l.dispatch(now, e)
+	}
+}
+
+// wakeForRetry has a step run again whose back-off is over.
+func (l *Lane) wakeForRetry(now model.Time, e *entry, step string) {
+	if e.worker != 0 {
+		l.out.Calls = append(l.out.Calls, Call{Kind: CallRetry, Worker: e.worker, Run: e.run(), Generation: e.gen, ID: step})
+		return
+	}
+	if e.x.Blocked == nil {
+		l.dispatch(now, e)
+	}
+}
+
+// letGo takes the run from its worker once the batch is committed; at once when there is none.
+func (l *Lane) letGo(b *building, e *entry, why string) {
+	if e.worker == 0 {
+		return
+	}
+	call := Call{Kind: CallEvict, Worker: e.worker, Run: e.run(), Generation: e.gen, Reason: why}
+	if b == nil {
+		l.out.Calls = append(l.out.Calls, call)
+	} else {
+		b.effects = append(b.effects, effect{kind: effEvict, call: call})
+	}
+	l.letGoQuietly(e)
+}
+
+func (l *Lane) letGoNow(e *entry, why string) { l.letGo(nil, e, why) }
+
+// letGoQuietly takes the run from a worker that knows already.
+func (l *Lane) letGoQuietly(e *entry) { e.worker, e.gen, e.busy = 0, 0, false }
+
+// Explain says why the current run of an address does not move; ok is false when the lane does not know better than the store.
+func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
+	e := l.entries[a]
+	if e == nil || l.dead != nil {
+		return nil, false
+	}
+	switch {
+	case e.poison != nil:
+		return []model.Reason{*e.poison}, true
+	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0:
+		return []model.Reason{*e.x.Blocked}, true
+	}
+	return e.waits, len(e.waits) > 0
+}

@@ -1,0 +1,121 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// entry is an address that the lane has something to do with. It leaves memory as soon as it is idle.
+type entry struct {
+	address model.Address
+	shard   *shard
+	x       *core.Execution // current run; nil when the address has none, or before it has been read
+	known   bool            // x is right, be it nil
+
+	// starting is set while a start that assumed the address to be unused waits for its commit; other inputs wait behind it.
+	starting bool
+	loading  bool // the run is being read
+
+	inOpen, inFlight bool // has rows or answers in that batch
+	mark             *core.Mark
+	served           int // inputs applied in the open batch
+	backlog          []*input
+	queued           bool // is in Lane.backlog
+
+	worker     WorkerID // 0 when nobody holds the run
+	gen        uint64
+	busy       bool // the worker may be running a step
+	activating bool // the history is being read for a worker
+	tail       []model.Event
+	unserved   bool // waits for a worker to offer its workflow
+	waits      []model.Reason
+
+	poison      *model.Reason // quarantined
+	poisonUntil model.Time
+}
+
+func (e *entry) run() model.RunID {
+	if e.x == nil {
+		return model.RunID{}
+	}
+	return e.x.Start.Run
+}
+
+func (e *entry) key() store.RunKey { return store.RunKey{Shard: e.shard.id, Run: e.run()} }
+
+func (e *entry) dirty() bool { return e.inOpen || e.inFlight }
+
+// entry finds or makes the entry of an address; nil when its shard is not ours.
+func (l *Lane) entry(a model.Address) *entry {
+	if e, ok := l.entries[a]; ok {
+		return e
+	}
+	sh, ok := l.shards[a.Shard(l.cfg.Shards)]
+	if !ok {
+		return nil
+	}
+	e := &entry{address: a, shard: sh}
+	l.entries[a] = e
+	sh.entries[e] = struct{}{}
+	return e
+}
+
+// setRun makes x the current run of the entry.
+func (l *Lane) setRun(e *entry, x *core.Execution) {
+	if old := e.run(); !old.IsZero() && (x == nil || x.Start.Run != old) {
+		delete(l.runs, old)
+	}
+	e.x, e.known = x, true
+	if x != nil {
+		l.runs[x.Start.Run] = e
+	}
+}
+
+// forget drops what is known of the run; it will be read again.
+func (l *Lane) forget(e *entry) {
+	if run := e.run(); !run.IsZero() {
+		delete(l.runs, run)
+	}
+	e.x, e.known, e.starting, e.mark = nil, false, false, nil
+}
+
+// maybeDrop lets an idle entry go.
+func (l *Lane) maybeDrop(e *entry) {
+	if e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil {
+		return
+	}
+	l.drop(e)
+}
+
+func (l *Lane) drop(e *entry) {
+	if run := e.run(); !run.IsZero() && l.runs[run] == e {
+		delete(l.runs, run)
+	}
+	if l.entries[e.address] == e {
+		delete(l.entries, e.address)
+	}
+	delete(e.shard.entries, e)
+}
+
+// ring is a queue of entries, served in turn.
+type ring struct{ items []*entry }
+
+func (r *ring) len() int { return len(r.items) }
+
+func (r *ring) push(e *entry) {
+	if !e.queued {
+		e.queued = true
+		r.items = append(r.items, e)
+	}
+}
+
+// take empties the queue.
+func (r *ring) take() []*entry {
+	items := r.items
+	r.items = nil
+	for _, e := range items {
+		e.queued = false
+	}
+	return items
+}

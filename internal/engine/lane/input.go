@@ -1,0 +1,437 @@
+package lane
+
+import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+type inputKind uint8
+
+const (
+	inMessage inputKind = iota + 1
+	inTurn
+	inTimer
+	inRelease
+	inQuarantine // stores why an address is quarantined
+)
+
+// input is something to be applied to one address. It is kept until its commit.
+type input struct {
+	kind    inputKind
+	address model.Address
+
+	message model.Message // of inMessage
+	pair    *pair         // where the message came from, when another shard sent it
+	seq     int64         // its position there
+	inbox   model.RunID   // its inbox row, when another process asked
+	checked bool          // the request id has been looked up
+	token   any           // who is to be answered
+
+	turn   model.Turn // of inTurn and inRelease
+	worker WorkerID
+
+	timer string // of inTimer
+	run   model.RunID
+}
+
+func (in *input) size() int {
+	n := 256
+	switch in.kind {
+	case inMessage:
+		n += in.message.Size()
+	case inTurn:
+		for i := range in.turn.Commands {
+			n += in.turn.Commands[i].Event.Size()
+		}
+		if c := in.turn.Close; c != nil {
+			n += c.Output.Size() + c.Input.Size()
+		}
+	case inTimer, inRelease, inQuarantine:
+	}
+	return n
+}
+
+// ErrNotOwner tells that the lane does not serve the shard of an address: ask whoever does.
+var ErrNotOwner = fault.New(fault.Unavailable, "this node does not own the shard")
+
+// Deliver hands in a message from a client. The answer comes with the token.
+func (l *Lane) Deliver(now model.Time, m *model.Message, token any) {
+	e := l.entry(m.To)
+	switch {
+	case l.dead != nil:
+		l.answer(Answer{Token: token, Err: l.dead})
+		return
+	case e == nil || e.shard.draining:
+		l.answer(Answer{Token: token, Err: ErrNotOwner})
+		return
+	case len(e.backlog) >= l.cfg.MaxBacklog:
+		l.answer(Answer{Token: token, Err: fault.New(fault.Exhausted, "%d requests wait for %s already", len(e.backlog), m.To)})
+		return
+	}
+	l.take(now, e, &input{kind: inMessage, address: m.To, message: *m, token: token})
+}
+
+// Turn hands in what a worker reports.
+func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
+	e := l.held(w, t.Run, t.Generation)
+	if e == nil {
+		return
+	}
+	l.take(now, e, &input{kind: inTurn, address: e.address, turn: *t, worker: w, run: t.Run})
+}
+
+// Release hands in the wish of a worker to let go of a parked run.
+func (l *Lane) Release(now model.Time, w WorkerID, run model.RunID, gen uint64, seen int64, waits []model.Reason) {
+	e := l.held(w, run, gen)
+	if e == nil {
+		return
+	}
+	l.take(now, e, &input{
+		kind: inRelease, address: e.address, worker: w, run: run,
+		turn: model.Turn{Run: run, Generation: gen, Seen: seen, Waits: waits},
+	})
+}
+
+// held finds the run that the worker holds in that generation; otherwise it tells the worker that it holds it no more.
+func (l *Lane) held(w WorkerID, run model.RunID, gen uint64) *entry {
+	if l.dead == nil {
+		if e := l.runs[run]; e != nil && e.worker == w && e.gen == gen {
+			return e
+		}
+	}
+	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the run is not held any more"})
+	return nil
+}
+
+// take applies an input, or lets it wait until it can be applied.
+func (l *Lane) take(now model.Time, e *entry, in *input) {
+	l.bytes += in.size()
+	if len(e.backlog) > 0 || !l.ready(now, e, in) {
+		e.backlog = append(e.backlog, in)
+		l.schedule(e)
+		return
+	}
+	l.apply(now, e, in)
+}
+
+// schedule has the backlog of an entry served when nothing is in its way.
+func (l *Lane) schedule(e *entry) {
+	if !e.loading && !e.starting {
+		l.backlog.push(e)
+	}
+}
+
+// ready tells whether an input can be applied now; if it first needs something to be read, it sees to that.
+func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
+	switch {
+	case e.loading || e.starting || l.recovery.careful():
+		return false
+	case e.served >= l.cfg.PerKey || l.open.rows() >= l.cfg.MaxBatchRows:
+		return false
+	}
+	if e.poison != nil && now >= e.poisonUntil {
+		e.poison = nil
+		l.forget(e)
+		l.timers.reset() // those that came due meanwhile were left in the store
+	}
+	if e.poison != nil {
+		return true // refused without a look at the run
+	}
+	if in.kind == inMessage && in.message.RequestID != "" && in.message.Kind != model.MessageStart && !in.checked && in.inbox.IsZero() {
+		l.loads.add(&Load{
+			Kind: LoadReply, Shard: e.shard.id, Address: e.address, RequestID: in.message.RequestID, entry: e, input: in,
+		})
+		e.loading = true
+		return false
+	}
+	if e.known || l.mayAssumeAbsent(e, in) {
+		return true
+	}
+	l.load(e, in.run)
+	return false
+}
+
+// load reads the run of an entry, so that inputs can be applied. An input wakes a sleeping run as a rule, so its history is read for a worker at the same time.
+func (l *Lane) load(e *entry, run model.RunID) {
+	e.loading = true
+	if len(l.workers.offers[kind{e.address.Tenant, e.address.Type}]) > 0 && e.worker == 0 && !e.activating && !e.shard.draining {
+		e.activating, e.tail = true, nil
+	}
+	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, Run: run, entry: e})
+}
+
+// mayAssumeAbsent: a start by a client of this process may be written without a look: the store inserts it only if the
+// address is unused, and otherwise gives us the run that is there.
+func (l *Lane) mayAssumeAbsent(e *entry, in *input) bool {
+	return in.kind == inMessage && in.message.Kind == model.MessageStart && in.pair == nil && in.inbox.IsZero() && !in.checked
+}
+
+// serveBacklog applies waiting inputs, entry by entry in turn.
+func (l *Lane) serveBacklog(now model.Time) {
+	if l.backlog.len() == 0 || l.recovery.careful() {
+		return
+	}
+	for _, e := range l.backlog.take() {
+		for len(e.backlog) > 0 && l.ready(now, e, e.backlog[0]) {
+			in := e.backlog[0]
+			e.backlog[0] = nil
+			e.backlog = e.backlog[1:]
+			l.apply(now, e, in)
+		}
+		if len(e.backlog) > 0 {
+			l.schedule(e)
+		} else {
+			e.backlog = nil
+			l.maybeDrop(e)
+		}
+	}
+}
+
+// apply decides what an input does and puts it into the open batch.
+func (l *Lane) apply(now model.Time, e *entry, in *input) {
+	if e.poison != nil {
+		l.applyPoisoned(now, e, in)
+		return
+	}
+	switch in.kind {
+	case inMessage:
+		l.applyMessage(now, e, in)
+	case inTurn:
+		l.applyTurn(now, e, in)
+	case inTimer:
+		if e.x == nil || e.x.Start.Run != in.run {
+			l.done(in) // the run has ended; its timers went with it
+			l.maybeDrop(e)
+			return
+		}
+		d := core.Fire(e.x, in.timer, now)
+		if d.Retry != "" {
+			l.wakeForRetry(now, e, d.Retry)
+		}
+		l.record(e, in, &d)
+	case inRelease:
+		l.applyRelease(e, in)
+	case inQuarantine:
+	}
+}
+
+func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
+	if in.pair != nil && !in.pair.next(in) {
+		l.done(in)
+		l.maybeDrop(e)
+		return
+	}
+	assumed := !e.known
+	x, d := core.Deliver(e.x, &in.message, now, l.freshFor(&in.message), l.cfg.Limits)
+	if assumed || (d.Start != nil && e.run() != x.Start.Run) {
+		l.setRun(e, x)
+	}
+	g := l.record(e, in, &d)
+	if d.Start != nil {
+		row := &g.batch.Starts[len(g.batch.Starts)-1]
+		row.IfAbsent = assumed
+		e.starting = assumed
+	}
+}
+
+// freshFor draws an id only where it can be needed: ids are part of the trace of a simulation.
+func (l *Lane) freshFor(m *model.Message) model.RunID {
+	if m.Kind != model.MessageStart {
+		return model.RunID{}
+	}
+	return l.cfg.NewRun()
+}
+
+func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
+	t := &in.turn
+	if e.x == nil || e.x.Start.Run != t.Run || e.gen != t.Generation || e.worker != in.worker {
+		l.done(in)
+		l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: in.worker, Run: t.Run, Generation: t.Generation, Reason: "stale: the run is not held any more"})
+		l.maybeDrop(e)
+		return
+	}
+	var fresh model.RunID
+	if t.Close != nil && t.Close.Status == model.Continued {
+		fresh = l.cfg.NewRun()
+	}
+	x, d, err := core.Apply(e.x, t, now, fresh, l.cfg.Limits)
+	if err != nil {
+		l.blockOn(e, in, err)
+		return
+	}
+	e.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep)
+	e.waits = t.Waits
+	g := l.record(e, in, &d)
+	switch {
+	case d.Close != nil:
+		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: t.Run, outcome: d.Close})
+		l.letGo(g, e, "closed")
+		if x != e.x {
+			l.setRun(e, x)
+			g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: x.Start.Run})
+		}
+	case t.Blocked != nil:
+		l.letGoQuietly(e)
+		l.strand(kind{e.address.Tenant, e.address.Type}, e, *t.Blocked)
+	}
+}
+
+// blockOn keeps a run whose turn cannot be applied as it is, and says why: trying again would fail again.
+func (l *Lane) blockOn(e *entry, in *input, err error) {
+	why := &model.Reason{Code: model.WaitMismatch, Detail: err.Error()}
+	if fault.Is(err, fault.Exhausted) {
+		why.Code = model.WaitLimit
+	}
+	blocked := model.Turn{Run: in.turn.Run, Generation: in.turn.Generation, Seen: min(in.turn.Seen, e.x.Next-1), Blocked: why}
+	_, d, err := core.Apply(e.x, &blocked, e.x.Last, model.RunID{}, l.cfg.Limits)
+	if err != nil {
+		l.done(in) // closed in the meantime: nothing to block
+	} else {
+		l.record(e, in, &d)
+	}
+	l.letGo(l.batchOf(e), e, why.String())
+	l.strand(kind{e.address.Tenant, e.address.Type}, e, *why)
+}
+
+func (l *Lane) applyRelease(e *entry, in *input) {
+	t := &in.turn
+	if e.x == nil || e.x.Start.Run != t.Run || e.gen != t.Generation || e.worker != in.worker {
+		l.done(in)
+		l.maybeDrop(e)
+		return
+	}
+	d, ok := core.Release(e.x, t.Seen, t.Waits)
+	g := l.record(e, in, &d)
+	if ok {
+		e.waits = t.Waits
+		l.letGo(g, e, "released")
+		l.maybeDrop(e)
+	}
+}
+
+func hasCode(rs []model.Reason, code model.ReasonCode) bool {
+	for i := range rs {
+		if rs[i].Code == code {
+			return true
+		}
+	}
+	return false
+}
+
+// record puts a decision into the open batch, with what is to be told after its commit. A decision that writes nothing is
+// told at once, unless it rests on something that is not committed yet. It returns the batch that the input went to, nil when it is done.
+func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
+	var b *building
+	if d.Writes() || in.pair != nil || !in.inbox.IsZero() {
+		b = l.open
+		l.touch(b, e)
+		l.write(b, e, in, d)
+	} else {
+		b = l.batchOf(e)
+	}
+	if in.token != nil {
+		a := Answer{Token: in.token, Answer: d.Answer, Err: d.Refused()}
+		if b == nil {
+			l.answer(a)
+		} else {
+			b.effects = append(b.effects, effect{kind: effAnswer, answer: a})
+		}
+	}
+	if b == nil {
+		l.done(in)
+		l.maybeDrop(e)
+		return nil
+	}
+	if b == l.open {
+		e.served++
+	}
+	b.inputs = append(b.inputs, in)
+	return b
+}
+
+// done lets go of an input that has been dealt with.
+func (l *Lane) done(in *input) {
+	l.bytes -= in.size()
+	if in.pair != nil {
+		in.pair.release(l)
+		l.MailWaits()
+	}
+}
+
+func (l *Lane) answer(a Answer) {
+	if a.Token != nil {
+		l.out.Answers = append(l.out.Answers, a)
+	}
+}
+
+// batchOf is the last batch that the entry has something in; nil when all of it is committed.
+func (l *Lane) batchOf(e *entry) *building {
+	switch {
+	case e.inOpen:
+		return l.open
+	case e.inFlight:
+		return l.flight
+	}
+	return nil
+}
+
+// write turns a decision into rows.
+func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
+	key := e.key()
+	if d.Close != nil {
+		key.Run = in.turn.Run
+	}
+	b.bytes += in.size()
+	if d.Start != nil {
+		b.batch.Starts = append(b.batch.Starts, store.StartRow{Shard: e.shard.id, Start: *d.Start, Replaces: d.Replaces})
+		if d.Close == nil {
+			b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: d.Start.Run})
+		}
+	}
+	if d.Close != nil {
+		b.batch.Closes = append(b.batch.Closes, store.CloseRow{RunKey: key, Outcome: *d.Close})
+		e.mark = nil
+	}
+	if d.Mark != nil {
+		e.mark = d.Mark
+	}
+	for i := range d.Events {
+		b.batch.Events = append(b.batch.Events, store.EventRow{RunKey: key, Event: d.Events[i]})
+	}
+	if len(d.Events) > 0 {
+		b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
+	}
+	l.writeTimers(b, e, key, d)
+	for i := range d.Messages {
+		m := &d.Messages[i]
+		b.batch.Messages = append(b.batch.Messages, store.MessageRow{
+			To: m.To.Shard(l.cfg.Shards), From: e.shard.id, Message: *m,
+		})
+	}
+	if in.pair != nil {
+		in.pair.consume(l, in)
+	}
+	if !in.inbox.IsZero() {
+		l.writeInbox(b, e, in, d)
+	} else if in.message.RequestID != "" && in.kind == inMessage && in.message.Kind != model.MessageStart {
+		l.remember(b, e, in, d)
+	}
+}
+
+func (l *Lane) writeTimers(b *building, e *entry, key store.RunKey, d *core.Decision) {
+	for _, id := range d.StopTimers {
+		if !b.unstartTimer(key.Run, id) {
+			b.batch.StopTimers = append(b.batch.StopTimers, store.TimerKey{RunKey: key, ID: id})
+		}
+		l.timers.remove(key.Run, id)
+	}
+	for _, t := range d.StartTimers {
+		row := store.Timer{Shard: e.shard.id, Run: key.Run, ID: t.ID, Due: t.Due, Address: e.address}
+		b.batch.Timers = append(b.batch.Timers, row)
+	}
+	if d.StopAll {
+		b.batch.StopAll = append(b.batch.StopAll, key)
+	}
+}

@@ -1,0 +1,232 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Config is what a lane needs to know. Zero fields take the defaults.
+type Config struct {
+	Ref    store.LaneRef // fence of this lane
+	Shards int           // of the cluster
+	Lanes  int           // of the node; generations tell lanes apart by the remainder
+	Limits core.Limits
+	// NewRun draws a fresh id.
+	NewRun func() model.RunID
+
+	MaxBatchRows  int           // rows per batch; 2,000
+	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
+	MaxBacklog    int           // inputs that wait for one address; 10,000
+	PerKey        int           // inputs of one address per batch; 64
+	MaxLoads      int           // reads in flight; 64
+	TimerWindow   int           // timers in memory; 50,000
+	TimerHorizon  time.Duration // how far ahead timers are read; 30 s
+	DrainWait     time.Duration // how long a shard that is given up waits for running steps; 5 s
+	QuarantineFor time.Duration // until a quarantined address is tried again; 1 min
+}
+
+func (c *Config) withDefaults() {
+	set := func(v *int, def int) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	setD := func(v *time.Duration, def time.Duration) {
+		if *v == 0 {
+			*v = def
+		}
+	}
+	set(&c.Lanes, 1)
+	set(&c.MaxBatchRows, 2000)
+	set(&c.MaxBytes, 64<<20)
+	set(&c.MaxBacklog, 10_000)
+	set(&c.PerKey, 64)
+	set(&c.MaxLoads, 64)
+	set(&c.TimerWindow, 50_000)
+	setD(&c.TimerHorizon, 30*time.Second)
+	setD(&c.DrainWait, 5*time.Second)
+	setD(&c.QuarantineFor, time.Minute)
+	if c.Limits == (core.Limits{}) {
+		c.Limits = core.DefaultLimits
+	}
+}
+
+// Lane is the state machine. It is not safe for concurrent use.
+type Lane struct {
+	cfg    Config
+	number int64 // of the last batch that was committed
+
+	shards  map[model.ShardID]*shard
+	entries map[model.Address]*entry
+	runs    map[model.RunID]*entry
+
+	open     *building
+	flight   *building
+	recovery recovery // how a failed commit is being dealt with
+
+	backlog ring // entries with waiting inputs that may be served
+	bytes   int
+
+	loads   loads
+	timers  window
+	mail    mailroom
+	workers workers
+	waiters map[model.Address][]waiter
+
+	out  Output
+	dead error
+}
+
+// New makes a lane that owns no shard yet.
+func New(cfg Config) *Lane {
+	cfg.withDefaults()
+	l := &Lane{
+		cfg:     cfg,
+		shards:  map[model.ShardID]*shard{},
+		entries: map[model.Address]*entry{},
+		runs:    map[model.RunID]*entry{},
+		waiters: map[model.Address][]waiter{},
+	}
+	l.open = l.newBuilding()
+	l.loads = newLoads()
+	l.timers = newWindow(cfg.TimerWindow)
+	l.mail = newMailroom()
+	l.workers = newWorkers()
+	// A generation is never used twice, not even by the next incarnation of the node.
+	l.workers.gen = uint64(cfg.Ref.Epoch)<<32/uint64(cfg.Lanes)*uint64(cfg.Lanes) + uint64(cfg.Ref.Lane)
+	return l
+}
+
+// Output is what the caller has to do, in this order. Slices are valid until the next call of Take.
+type Output struct {
+	// Commit is a batch to commit; the result goes to Committed.
+	Commit *store.Batch
+	// Refence asks to move the fence; the result goes to Refenced.
+	Refence *store.LaneRef
+	// Verify asks to read the current run of each start of the batch in flight; the rows go to Verified.
+	Verify []store.StartRow
+	// Loads are reads to make; each result goes to Loaded.
+	Loads []Load
+	// Calls go to workers, in order.
+	Calls []Call
+	// Answers go to callers.
+	Answers []Answer
+	// Mail is for shards of other lanes; it is durable, this is only a hint.
+	Mail []store.MessageRow
+	// Hints tells other nodes that a run they wait for has closed.
+	Hints []Hint
+	// Freed are shards that are not ours any more.
+	Freed []model.ShardID
+	// Dead is set once the lane has been fenced: everything in memory is void.
+	Dead error
+}
+
+// Answer goes to the caller that handed in the token.
+type Answer struct {
+	Token any
+	// Answer to a message; Result to an await.
+	Answer model.Answer
+	Result *Result
+	Err    error
+}
+
+// Result is how an execution ended.
+type Result struct {
+	Run     model.RunID
+	Outcome model.Outcome
+}
+
+// Hint names a run that has closed, for a node that waits for it.
+type Hint struct {
+	Node    model.NodeID
+	Address model.Address
+	Run     model.RunID
+}
+
+// CallKind says which method of a worker to call.
+type CallKind uint8
+
+// Kinds of calls.
+const (
+	CallActivate CallKind = iota + 1
+	CallDeliver
+	CallRetry
+	CallEvict
+)
+
+// Call is a call to a worker.
+type Call struct {
+	Kind       CallKind
+	Worker     WorkerID
+	Run        model.RunID
+	Generation uint64
+	Activation *model.Activation
+	Events     []model.Event
+	ID         string // of the step, for CallRetry
+	Reason     string // for CallEvict
+}
+
+// Take returns what has to be done and forgets it. spare, if given, is an Output of before whose memory is used again.
+func (l *Lane) Take(spare Output) Output {
+	out := l.out
+	l.out = Output{
+		Loads: spare.Loads[:0], Calls: clearCalls(spare.Calls), Answers: clearAnswers(spare.Answers), Mail: spare.Mail[:0],
+		Hints: spare.Hints[:0], Freed: spare.Freed[:0], Verify: spare.Verify[:0],
+	}
+	return out
+}
+
+func clearCalls(c []Call) []Call       { clear(c); return c[:0] }
+func clearAnswers(a []Answer) []Answer { clear(a); return a[:0] }
+
+// Full reports whether the lane has no room: hand in nothing but results until it has.
+func (l *Lane) Full() bool {
+	return l.bytes >= l.cfg.MaxBytes || l.open.rows() >= l.cfg.MaxBatchRows || l.recovery.careful()
+}
+
+// Owns reports whether the lane serves the shard.
+func (l *Lane) Owns(s model.ShardID) bool {
+	sh, ok := l.shards[s]
+	return ok && !sh.draining
+}
+
+// Idle reports whether everything handed in has been dealt with.
+func (l *Lane) Idle() bool {
+	return l.flight == nil && l.open.empty() && l.backlog.len() == 0 && l.loads.idle() && !l.recovery.careful()
+}
+
+// Flush ends a round of inputs: it serves backlogs and due timers as far as there is room, and seals a batch if none is in flight.
+func (l *Lane) Flush(now model.Time) {
+	if l.dead != nil {
+		return
+	}
+	l.fireTimers(now)
+	l.feed(now)
+	l.serveBacklog(now)
+	l.drainShards(now)
+	l.seal(now)
+	l.recover(now)
+	l.feed(now)
+	l.loads.issue(l)
+}
+
+// Wake is when Flush must be called next even if no input comes; zero for never.
+func (l *Lane) Wake() model.Time {
+	if l.dead != nil {
+		return 0
+	}
+	wake := l.recovery.at
+	timers := model.Time(0)
+	if !l.Full() {
+		timers = l.timers.wake(l.cfg.TimerHorizon)
+	}
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake()} {
+		if t != 0 && (wake == 0 || t < wake) {
+			wake = t
+		}
+	}
+	return wake
+}

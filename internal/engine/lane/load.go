@@ -1,0 +1,229 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// LoadKind says what to read.
+type LoadKind uint8
+
+// Kinds of reads.
+const (
+	LoadRun      LoadKind = iota + 1 // the run (Run, or the current one of Address); while it is open with all events and timers
+	LoadReply                        // the remembered answer to RequestID of Address
+	LoadRunnable                     // a page of runnable runs of Shards behind After
+	LoadTimers                       // a page of timers of Shards behind Mark, due until Until
+	LoadMail                         // messages and inbox rows for Shards
+)
+
+// Load is a read that the lane asks for.
+type Load struct {
+	ID        uint64
+	Kind      LoadKind
+	Shard     model.ShardID
+	Shards    []model.ShardID
+	Address   model.Address
+	Run       model.RunID
+	RequestID string
+	After     store.RunKey
+	Mark      store.TimerMark
+	Until     model.Time
+	Limit     int
+
+	entry    *entry
+	input    *input
+	attempts int
+	at       model.Time // not before
+}
+
+// LoadResult is what was read.
+type LoadResult struct {
+	Execution *store.Execution
+	Events    []model.Event
+	Timers    []store.Timer
+	Reply     *store.Reply
+	Runnable  []store.RunHead
+	Messages  []store.MessageRow
+	Inbox     []store.InboxRow
+	Err       error
+}
+
+// loads are the reads in flight and those that wait for their turn.
+type loads struct {
+	next    uint64
+	flying  map[uint64]*Load
+	waiting []*Load
+	delayed []*Load // failed, to be repeated later
+}
+
+func newLoads() loads { return loads{flying: map[uint64]*Load{}} }
+
+func (q *loads) idle() bool { return len(q.flying) == 0 && len(q.waiting) == 0 && len(q.delayed) == 0 }
+
+// crowded reports whether so many reads wait that nothing should be begun that needs another.
+func (q *loads) crowded() bool { return len(q.waiting) > 1000 }
+
+func (q *loads) add(ld *Load) { q.waiting = append(q.waiting, ld) }
+
+// issue hands out as many reads as may be in flight.
+func (q *loads) issue(l *Lane) {
+	for len(q.waiting) > 0 && len(q.flying) < l.cfg.MaxLoads {
+		ld := q.waiting[0]
+		q.waiting[0] = nil
+		q.waiting = q.waiting[1:]
+		if ld.entry != nil && ld.entry.shard.gone {
+			continue
+		}
+		q.next++
+		ld.ID = q.next
+		q.flying[ld.ID] = ld
+		l.out.Loads = append(l.out.Loads, *ld)
+	}
+	if len(q.waiting) == 0 {
+		q.waiting = nil
+	}
+}
+
+// wake is when a failed read is repeated.
+func (q *loads) wake() model.Time {
+	var t model.Time
+	for _, ld := range q.delayed {
+		if t == 0 || ld.at < t {
+			t = ld.at
+		}
+	}
+	return t
+}
+
+// ripen moves reads whose waiting time is over back into the queue.
+func (q *loads) ripen(now model.Time) {
+	kept := q.delayed[:0]
+	for _, ld := range q.delayed {
+		if ld.at <= now {
+			q.waiting = append(q.waiting, ld)
+		} else {
+			kept = append(kept, ld)
+		}
+	}
+	q.delayed = kept
+}
+
+// backoff is the pause before attempt n (from 1): 10 ms doubled up to 1 s.
+func backoff(n int) time.Duration { return min(10*time.Millisecond<<min(n-1, 10), time.Second) }
+
+// Loaded hands in the result of a read.
+func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
+	ld := l.loads.flying[id]
+	if ld == nil || l.dead != nil {
+		return
+	}
+	delete(l.loads.flying, id)
+	if ld.entry != nil && ld.entry.shard.gone {
+		return
+	}
+	if r.Err != nil && !fault.Is(r.Err, fault.Corrupt) {
+		ld.attempts++
+		ld.at = now.Add(backoff(ld.attempts))
+		l.loads.delayed = append(l.loads.delayed, ld)
+		return
+	}
+	switch ld.Kind {
+	case LoadRun:
+		l.loadedRun(now, ld.entry, r)
+	case LoadReply:
+		l.loadedReply(ld, r)
+	case LoadRunnable:
+		l.loadedRunnable(now, ld, r)
+	case LoadTimers:
+		l.loadedTimers(ld, r)
+	case LoadMail:
+		l.loadedMail(now, ld, r)
+	}
+}
+
+// loadedRun makes the state of a run from what was read, and hands it to a worker if that is why it was read.
+func (l *Lane) loadedRun(now model.Time, e *entry, r LoadResult) {
+	e.loading = false
+	if !e.known && r.Err == nil {
+		x, err := recoverRun(r)
+		if err != nil {
+			r.Err = err
+		} else {
+			l.setRun(e, x)
+		}
+	}
+	if r.Err != nil {
+		e.activating, e.tail = false, nil
+		l.quarantine(now, e, model.Reason{Code: model.WaitCorrupt, Detail: r.Err.Error()})
+		return
+	}
+	if e.activating {
+		l.activateLoaded(now, e, r.Events)
+	}
+	if len(e.backlog) > 0 {
+		l.schedule(e)
+	} else {
+		l.maybeDrop(e)
+	}
+}
+
+func recoverRun(r LoadResult) (*core.Execution, error) {
+	row := r.Execution
+	if row == nil {
+		return nil, nil
+	}
+	if row.Outcome.Status.Closed() {
+		return &core.Execution{Start: row.Start, Outcome: row.Outcome}, nil
+	}
+	timers := make([]core.Timer, len(r.Timers))
+	for i, t := range r.Timers {
+		timers[i] = core.Timer{ID: t.ID, Due: t.Due}
+	}
+	x, err := core.Recover(row.Start, row.Outcome, r.Events, timers)
+	if err != nil {
+		return nil, err
+	}
+	x.Parked, x.Blocked = row.Parked, row.Blocked
+	return x, nil
+}
+
+// loadedReply answers a repeated request from memory of the first, or lets it pass.
+func (l *Lane) loadedReply(ld *Load, r LoadResult) {
+	e := ld.entry
+	e.loading = false
+	ld.input.checked = true
+	if r.Reply != nil && len(e.backlog) > 0 && e.backlog[0] == ld.input {
+		e.backlog = e.backlog[1:]
+		a, err := model.DecodeAnswer(r.Reply.Body)
+		if err == nil {
+			err = core.RefusalOf(a)
+		}
+		l.answer(Answer{Token: ld.input.token, Answer: a, Err: err})
+		l.done(ld.input)
+	}
+	if len(e.backlog) > 0 {
+		l.schedule(e)
+	} else {
+		l.maybeDrop(e)
+	}
+}
+
+// loadedRunnable dispatches runs of shards that have just become ours, and reads on.
+func (l *Lane) loadedRunnable(now model.Time, ld *Load, r LoadResult) {
+	for _, h := range r.Runnable {
+		if e := l.entry(h.Address); e != nil {
+			if e.known && e.run() != h.Run {
+				continue // has gone on in the meantime
+			}
+			l.dispatch(now, e)
+		}
+	}
+	if len(r.Runnable) == ld.Limit {
+		l.loads.add(&Load{Kind: LoadRunnable, Shards: ld.Shards, After: r.Runnable[len(r.Runnable)-1].RunKey, Limit: ld.Limit})
+	}
+}

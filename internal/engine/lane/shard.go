@@ -1,0 +1,168 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const runnablePage = 1000
+
+// shard is a slice of the address space that this lane owns.
+type shard struct {
+	id       model.ShardID
+	received map[model.ShardID]int64 // committed cursors, by sender
+	sent     map[model.ShardID]int64 // last committed position, by receiver
+	entries  map[*entry]struct{}
+
+	draining bool       // is being given up: takes nothing new
+	until    model.Time // when running steps are waited for no longer
+	freeing  bool       // the batch that frees it is open or in flight
+	gone     bool       // not ours any more
+}
+
+// Acquired hands in shards that have become ours. Their runs are taken up.
+func (l *Lane) Acquired(now model.Time, shards []store.AcquiredShard) {
+	if l.dead != nil || len(shards) == 0 {
+		return
+	}
+	ids := make([]model.ShardID, 0, len(shards))
+	for _, s := range shards {
+		sh := &shard{id: s.Shard, received: s.Received, sent: s.Sent, entries: map[*entry]struct{}{}}
+		if sh.received == nil {
+			sh.received = map[model.ShardID]int64{}
+		}
+		if sh.sent == nil {
+			sh.sent = map[model.ShardID]int64{}
+		}
+		l.shards[s.Shard] = sh
+		ids = append(ids, s.Shard)
+	}
+	slices.Sort(ids)
+	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage})
+	l.timers.reset()
+	l.MailWaits()
+}
+
+// GiveUp begins to hand shards over: they take nothing new, runs stop between two steps, and the last commit frees them.
+func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
+	if l.dead != nil {
+		return
+	}
+	for _, id := range shards {
+		sh := l.shards[id]
+		if sh == nil || sh.draining {
+			continue
+		}
+		sh.draining, sh.until = true, now.Add(l.cfg.DrainWait)
+		l.failWaiters(id)
+		l.timers.dropShard(id)
+		for _, e := range sh.sorted() {
+			l.refuseBacklog(e)
+			if !e.busy {
+				l.letGoNow(e, "the shard moves")
+			}
+		}
+	}
+}
+
+// refuseBacklog sends away what waits for an address of a shard that is given up. Turns stay: they are facts.
+func (l *Lane) refuseBacklog(e *entry) {
+	kept := e.backlog[:0]
+	for _, in := range e.backlog {
+		if in.kind == inTurn {
+			kept = append(kept, in)
+			continue
+		}
+		l.answer(Answer{Token: in.token, Err: ErrNotOwner})
+		l.bytes -= in.size()
+		delete(l.mail.inbox, in.inbox)
+	}
+	clear(e.backlog[len(kept):])
+	e.backlog = kept
+}
+
+// drainShards frees those shards that have come to rest.
+func (l *Lane) drainShards(now model.Time) {
+	if l.recovery.careful() {
+		return
+	}
+	for _, id := range l.ids(func(s *shard) bool { return s.draining && !s.freeing }) {
+		sh := l.shards[id]
+		rest := true
+		for _, e := range sh.sorted() {
+			switch {
+			case e.dirty() || e.loading || len(e.backlog) > 0:
+				rest = false
+			case e.busy && now < sh.until:
+				rest = false
+			case e.worker != 0:
+				l.letGoNow(e, "the shard moves")
+			}
+		}
+		if rest {
+			sh.freeing = true
+			l.open.frees = append(l.open.frees, sh)
+		}
+	}
+}
+
+func (l *Lane) drainWake() model.Time {
+	var t model.Time
+	for _, s := range l.shards {
+		if s.draining && !s.freeing && (t == 0 || s.until < t) {
+			t = s.until
+		}
+	}
+	return t
+}
+
+// freed forgets a shard that another node may own now.
+func (l *Lane) freed(sh *shard) {
+	sh.gone = true
+	for e := range sh.entries {
+		if run := e.run(); !run.IsZero() && l.runs[run] == e {
+			delete(l.runs, run)
+		}
+		delete(l.entries, e.address)
+		if e.unserved {
+			k := kind{e.address.Tenant, e.address.Type}
+			l.workers.unserved[k] = slices.DeleteFunc(l.workers.unserved[k], func(x *entry) bool { return x == e })
+		}
+	}
+	for k := range l.mail.pairs {
+		if k[0] == sh.id {
+			delete(l.mail.pairs, k)
+		}
+	}
+	delete(l.shards, sh.id)
+	l.out.Freed = append(l.out.Freed, sh.id)
+}
+
+func (s *shard) sorted() []*entry {
+	es := make([]*entry, 0, len(s.entries))
+	for e := range s.entries {
+		es = append(es, e)
+	}
+	slices.SortFunc(es, compareEntries)
+	return es
+}
+
+// ids lists shards in order.
+func (l *Lane) ids(want func(*shard) bool) []model.ShardID {
+	var ids []model.ShardID
+	for id, s := range l.shards {
+		if want(s) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// serving lists the shards that are served.
+func (l *Lane) serving() []model.ShardID { return l.ids(func(s *shard) bool { return !s.draining }) }
+
+// Shards lists the shards that the lane holds, those being given up included.
+func (l *Lane) Shards() []model.ShardID { return l.ids(func(*shard) bool { return true }) }

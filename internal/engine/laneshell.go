@@ -1,0 +1,256 @@
+package engine
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// laneShell runs one lane: a loop that hands inputs to the state machine and carries out what it asks for, a committer, and readers.
+type laneShell struct {
+	eng     *Engine
+	inc     *incarnation
+	index   int
+	lane    *lane.Lane
+	inbox   *inbox
+	commits chan func(ctx context.Context)
+	loads   chan lane.Load
+	log     *slog.Logger
+}
+
+const loaders = 4
+
+func newLaneShell(inc *incarnation, index int, cfg lane.Config) *laneShell {
+	return &laneShell{
+		eng: inc.eng, inc: inc, index: index, lane: lane.New(cfg), inbox: newInbox(inc.eng.cfg.InboxLimit),
+		commits: make(chan func(context.Context), 1), loads: make(chan lane.Load, cfg.MaxLoads+loaders),
+		log: inc.eng.cfg.Log.With("lane", index),
+	}
+}
+
+// run serves the lane until the incarnation ends.
+func (s *laneShell) run(ctx context.Context) {
+	var wg sync.WaitGroup
+	wg.Go(func() { s.committer(ctx) })
+	for range loaders {
+		wg.Go(func() { s.loader(ctx) })
+	}
+	s.loop(ctx)
+	close(s.commits)
+	close(s.loads)
+	wg.Wait()
+}
+
+func (s *laneShell) loop(ctx context.Context) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	var ops, results []op
+	var out lane.Output
+	for {
+		ops, results = s.inbox.take(s.lane.Full(), ops, results)
+		now := s.eng.clock.now()
+		for i := range results {
+			results[i].do(s.lane, now)
+		}
+		for i := range ops {
+			s.apply(now, &ops[i])
+		}
+		clear(results)
+		clear(ops)
+		s.lane.Flush(now)
+		out = s.lane.Take(out)
+		if dead := s.carryOut(&out); dead != nil {
+			s.inc.end(dead)
+			s.abandon(dead)
+			return
+		}
+		if s.sleep(ctx, timer) {
+			continue
+		}
+		cause := context.Cause(ctx)
+		s.lane.Die(cause)
+		out = s.lane.Take(out)
+		s.carryOut(&out)
+		s.abandon(cause)
+		return
+	}
+}
+
+// sleep waits for something to do. It reports false when the incarnation has ended.
+func (s *laneShell) sleep(ctx context.Context, timer *time.Timer) bool {
+	wait := time.Hour
+	if at := s.lane.Wake(); at != 0 {
+		wait = max(0, at.Sub(s.eng.clock.now()))
+	}
+	timer.Reset(wait)
+	select {
+	case <-s.inbox.wake:
+	case <-timer.C:
+	case <-ctx.Done():
+		return false
+	}
+	return ctx.Err() == nil
+}
+
+func (s *laneShell) apply(now model.Time, o *op) {
+	switch {
+	case o.message != nil:
+		s.lane.Deliver(now, o.message, o.token)
+	case o.turn != nil:
+		s.lane.Turn(now, o.worker, o.turn)
+	default:
+		o.do(s.lane, now)
+	}
+}
+
+// carryOut does what the lane asks for.
+func (s *laneShell) carryOut(out *lane.Output) error {
+	for i := range out.Calls {
+		s.eng.workers.call(&out.Calls[i])
+	}
+	for i := range out.Answers {
+		a := &out.Answers[i]
+		a.Token.(*call).finish(a)
+	}
+	if out.Dead != nil {
+		return out.Dead
+	}
+	if b := out.Commit; b != nil {
+		s.commits <- func(ctx context.Context) { s.commit(ctx, b) }
+	}
+	if ref := out.Refence; ref != nil {
+		s.commits <- func(ctx context.Context) { s.refence(ctx, *ref) }
+	}
+	if len(out.Verify) > 0 {
+		starts := append([]store.StartRow(nil), out.Verify...)
+		s.commits <- func(ctx context.Context) { s.verify(ctx, starts) }
+	}
+	for i := range out.Loads {
+		s.loads <- out.Loads[i]
+	}
+	if len(out.Mail) > 0 {
+		s.inc.route(out.Mail)
+	}
+	if len(out.Hints) > 0 {
+		s.eng.hint(out.Hints)
+	}
+	if len(out.Freed) > 0 {
+		s.inc.freed(out.Freed)
+	}
+	return nil
+}
+
+// abandon answers what was still in the inbox when the incarnation ended.
+func (s *laneShell) abandon(why error) {
+	for _, o := range s.inbox.close(lane.ErrNotOwner) {
+		if c, ok := o.token.(*call); ok {
+			c.finish(&lane.Answer{Err: lane.ErrNotOwner})
+		}
+	}
+	s.log.Debug("lane ended", "reason", why)
+}
+
+// committer does one thing at a time: the order of commits is the order in which the lane asks for them.
+func (s *laneShell) committer(ctx context.Context) {
+	for do := range s.commits {
+		do(ctx)
+	}
+}
+
+func (s *laneShell) commit(ctx context.Context, b *store.Batch) {
+	ctx, cancel := context.WithTimeout(ctx, s.eng.cfg.CommitTimeout)
+	res, err := s.eng.cfg.Store.Commit(ctx, b)
+	cancel()
+	if err != nil {
+		s.log.Warn("commit failed", "class", store.ClassOf(err).String(), "batch", b.Number, "error", err)
+	}
+	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Committed(now, res, err) })
+}
+
+func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
+	ctx, cancel := context.WithTimeout(ctx, s.eng.cfg.CommitTimeout)
+	epoch, landed, err := s.eng.cfg.Store.Refence(ctx, ref)
+	cancel()
+	s.log.Warn("fence moved after an unknown commit", "epoch", epoch, "landed", landed, "error", err)
+	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Refenced(now, epoch, landed, err) })
+}
+
+func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
+	rows := make([]*store.Execution, len(starts))
+	var err error
+	for i := range starts {
+		if rows[i], err = s.eng.cfg.Store.LoadExecution(ctx, starts[i].Shard, starts[i].Start.Address, model.RunID{}); err != nil {
+			break
+		}
+	}
+	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Verified(now, rows, err) })
+}
+
+// loader makes the reads that the lane asks for.
+func (s *laneShell) loader(ctx context.Context) {
+	for ld := range s.loads {
+		if ctx.Err() != nil {
+			continue
+		}
+		r := Read(ctx, s.eng.cfg.Store, ld, s.eng.clock.now())
+		if r.Err != nil {
+			s.log.Warn("read failed", "error", r.Err)
+		}
+		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Loaded(now, ld.ID, r) })
+	}
+}
+
+const (
+	eventPage      = 2000
+	eventPageBytes = 8 << 20
+)
+
+// Read makes a read that a lane asks for.
+func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r lane.LoadResult) {
+	switch ld.Kind {
+	case lane.LoadRun:
+		r.Execution, r.Err = st.LoadExecution(ctx, ld.Shard, ld.Address, ld.Run)
+		if r.Err == nil && r.Execution != nil && !r.Execution.Outcome.Status.Closed() {
+			readRun(ctx, st, &r)
+		}
+	case lane.LoadReply:
+		var found []store.Reply
+		found, r.Err = st.LoadReplies(ctx, []store.RequestKey{{Shard: ld.Shard, Address: ld.Address, ID: ld.RequestID}})
+		if len(found) > 0 {
+			r.Reply = &found[0]
+		}
+	case lane.LoadRunnable:
+		r.Runnable, r.Err = st.LoadRunnable(ctx, ld.Shards, ld.After, ld.Limit)
+	case lane.LoadTimers:
+		r.Timers, r.Err = st.LoadTimers(ctx, ld.Shards, ld.Mark, ld.Until, ld.Limit)
+	case lane.LoadMail:
+		if r.Messages, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit); r.Err == nil {
+			r.Inbox, r.Err = st.LoadInbox(ctx, ld.Shards, now, ld.Limit)
+		}
+	}
+	return r
+}
+
+// readRun reads the history and the timers of an open run.
+func readRun(ctx context.Context, st store.Store, r *lane.LoadResult) {
+	key := store.RunKey{Shard: r.Execution.Shard, Run: r.Execution.Start.Run}
+	after := int64(len(r.Execution.Start.Carried))
+	for {
+		page, err := st.LoadEvents(ctx, key, after, eventPage, eventPageBytes)
+		if err != nil {
+			r.Err = err
+			return
+		}
+		if len(page) == 0 {
+			break
+		}
+		r.Events = append(r.Events, page...)
+		after = page[len(page)-1].Seq
+	}
+	r.Timers, r.Err = st.LoadRunTimers(ctx, key)
+}

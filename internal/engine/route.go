@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// call is somebody who waits for an answer of a lane.
+type call struct {
+	done   chan struct{}
+	once   sync.Once
+	answer lane.Answer
+}
+
+func newCall() *call { return &call{done: make(chan struct{})} }
+
+func (c *call) finish(a *lane.Answer) {
+	c.once.Do(func() {
+		c.answer = *a
+		close(c.done)
+	})
+}
+
+// Send delivers a message of a client to its address, wherever it is owned, and returns the answer. When ctx ends first, the message may
+// or may not take effect: repeat it with the same request id.
+func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, error) {
+	for {
+		a, err := e.sendLocal(ctx, m)
+		if !errors.Is(err, lane.ErrNotOwner) {
+			return a, err
+		}
+		if e.cfg.Store.Info().Shared {
+			return e.clerk.send(ctx, m)
+		}
+		// The only node there can be is between two incarnations, or not ready yet.
+		if !sleep(ctx, retryPause) {
+			return model.Answer{}, fault.New(fault.Unavailable, "send %s to %s: the node does not serve its shards: %w", m.Kind, m.To, context.Cause(ctx))
+		}
+	}
+}
+
+func (e *Engine) sendLocal(ctx context.Context, m *model.Message) (model.Answer, error) {
+	inc := e.current()
+	if inc == nil {
+		return model.Answer{}, lane.ErrNotOwner
+	}
+	s := inc.lane(m.To.Shard(len(inc.owner)))
+	if s == nil {
+		return model.Answer{}, lane.ErrNotOwner
+	}
+	c := newCall()
+	if err := s.inbox.put(ctx, op{message: m, token: c}); err != nil {
+		return model.Answer{}, err
+	}
+	select {
+	case <-c.done:
+		return c.answer.Answer, c.answer.Err
+	case <-ctx.Done():
+		return model.Answer{}, fault.New(fault.KindOf(ctx.Err()), "send %s to %s: %w", m.Kind, m.To, context.Cause(ctx))
+	}
+}
+
+// Await waits for the end of an execution: of the run if it is given, else of the last run of the chain.
+func (e *Engine) Await(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
+	for {
+		r, err := e.awaitLocal(ctx, a, run)
+		if !errors.Is(err, lane.ErrNotOwner) && !(fault.Is(err, fault.Unavailable) && ctx.Err() == nil) {
+			return r, err
+		}
+		if e.cfg.Store.Info().Shared {
+			return e.clerk.await(ctx, a, run)
+		}
+		if !sleep(ctx, retryPause) {
+			return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
+		}
+	}
+}
+
+// awaitLocal registers with the owner first and looks at the store afterwards, so that an end in between is heard.
+func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
+	inc := e.current()
+	if inc == nil {
+		return lane.Result{}, lane.ErrNotOwner
+	}
+	shard := a.Shard(len(inc.owner))
+	s := inc.lane(shard)
+	if s == nil {
+		return lane.Result{}, lane.ErrNotOwner
+	}
+	c, registered := newCall(), newCall()
+	err := s.inbox.put(ctx, op{token: registered, do: func(l *lane.Lane, _ model.Time) {
+		registered.finish(&lane.Answer{Err: l.Await(a, run, c)})
+	}})
+	if err != nil {
+		return lane.Result{}, err
+	}
+	select {
+	case <-registered.done:
+	case <-ctx.Done():
+		return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
+	}
+	if err := registered.answer.Err; err != nil {
+		return lane.Result{}, err
+	}
+	forget := func() { s.inbox.result(func(l *lane.Lane, _ model.Time) { l.Forget(a, c) }) }
+	row, err := e.cfg.Store.LoadExecution(ctx, shard, a, run)
+	switch {
+	case err != nil:
+		forget()
+		return lane.Result{}, err
+	case row == nil:
+		forget()
+		return lane.Result{}, fault.New(fault.NotFound, "execution %s does not exist", a)
+	case row.Outcome.Status.Closed() && (!run.IsZero() || row.Outcome.Status != model.Continued):
+		forget()
+		return lane.Result{Run: row.Start.Run, Outcome: row.Outcome}, nil
+	}
+	select {
+	case <-c.done:
+		if c.answer.Result == nil {
+			return lane.Result{}, c.answer.Err
+		}
+		return *c.answer.Result, nil
+	case <-ctx.Done():
+		forget()
+		return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
+	}
+}
+
+// Explain says why the current run of an address does not move, as far as this node knows better than the store. A node that cannot
+// be sure of its lease knows nothing.
+func (e *Engine) Explain(ctx context.Context, a model.Address) ([]model.Reason, bool) {
+	inc := e.current()
+	if inc == nil {
+		return nil, false
+	}
+	s := inc.lane(a.Shard(len(inc.owner)))
+	if s == nil {
+		return nil, false
+	}
+	c := newCall()
+	var reasons []model.Reason
+	var ok bool
+	err := s.inbox.put(ctx, op{token: c, do: func(l *lane.Lane, _ model.Time) {
+		reasons, ok = l.Explain(a)
+		c.finish(&lane.Answer{})
+	}})
+	if err != nil {
+		return nil, false
+	}
+	select {
+	case <-c.done:
+		return reasons, ok && c.answer.Err == nil && inc.serving()
+	case <-ctx.Done():
+		return nil, false
+	}
+}

@@ -1,0 +1,159 @@
+package engine
+
+import (
+	"context"
+	"sync"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Worker runs the code of workflows. No method may block. See api.Worker for the protocol.
+type Worker interface {
+	Activate(a model.Activation)
+	Deliver(run model.RunID, generation uint64, events []model.Event)
+	Retry(run model.RunID, generation uint64, id string)
+	Evict(run model.RunID, generation uint64, reason string)
+}
+
+// workers are those that have joined this node, over all its incarnations.
+type workers struct {
+	mu   sync.Mutex
+	next lane.WorkerID
+	byID map[lane.WorkerID]*Session
+}
+
+func (w *workers) get(id lane.WorkerID) *Session {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byID[id]
+}
+
+// all are the workers that are here now.
+func (w *workers) all() []*Session {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ss := make([]*Session, 0, len(w.byID))
+	for _, s := range w.byID {
+		ss = append(ss, s)
+	}
+	return ss
+}
+
+// call passes a call of a lane on.
+func (w *workers) call(c *lane.Call) {
+	s := w.get(c.Worker)
+	if s == nil {
+		return // has left; the lane hears of it
+	}
+	switch c.Kind {
+	case lane.CallActivate:
+		s.hold(c.Run, c.Generation)
+		s.worker.Activate(*c.Activation)
+	case lane.CallDeliver:
+		s.worker.Deliver(c.Run, c.Generation, c.Events)
+	case lane.CallRetry:
+		s.worker.Retry(c.Run, c.Generation, c.ID)
+	case lane.CallEvict:
+		s.worker.Evict(c.Run, c.Generation, c.Reason)
+		s.release(c.Run, c.Generation)
+	}
+}
+
+// Session is a worker's side of the engine.
+type Session struct {
+	eng    *Engine
+	id     lane.WorkerID
+	worker Worker
+	offer  model.Offer
+
+	mu      sync.Mutex
+	held    map[model.RunID]uint64
+	leaving chan struct{} // closed when nothing is held any more; nil while the session lasts
+}
+
+// Join adds a worker.
+func (e *Engine) Join(w Worker, offer model.Offer) *Session {
+	e.workers.mu.Lock()
+	e.workers.next++
+	s := &Session{eng: e, id: e.workers.next, worker: w, offer: offer, held: map[model.RunID]uint64{}}
+	if e.workers.byID == nil {
+		e.workers.byID = map[lane.WorkerID]*Session{}
+	}
+	e.workers.byID[s.id] = s
+	e.workers.mu.Unlock()
+	if inc := e.current(); inc != nil {
+		inc.join(s)
+	}
+	return s
+}
+
+func (s *Session) hold(run model.RunID, gen uint64) {
+	s.mu.Lock()
+	s.held[run] = gen
+	s.mu.Unlock()
+}
+
+func (s *Session) release(run model.RunID, gen uint64) {
+	s.mu.Lock()
+	if s.held[run] == gen {
+		delete(s.held, run)
+	}
+	if s.leaving != nil && len(s.held) == 0 {
+		close(s.leaving)
+		s.leaving = nil
+	}
+	s.mu.Unlock()
+}
+
+// Report hands in a turn; it waits while the engine is full.
+func (s *Session) Report(ctx context.Context, t model.Turn) error {
+	inc := s.eng.current()
+	if inc == nil {
+		return fault.New(fault.Unavailable, "the engine is not running")
+	}
+	err := inc.laneOf(t.Generation).inbox.put(ctx, op{turn: &t, worker: s.id})
+	if err == nil && t.Blocked != nil {
+		s.release(t.Run, t.Generation)
+	}
+	return err
+}
+
+// Release gives a parked run back.
+func (s *Session) Release(run model.RunID, generation uint64, seen int64, waits []model.Reason) {
+	inc := s.eng.current()
+	if inc == nil {
+		return
+	}
+	inc.laneOf(generation).inbox.result(func(l *lane.Lane, now model.Time) { l.Release(now, s.id, run, generation, seen, waits) })
+}
+
+// Leave stops the flow of new work, waits until nothing is held any more or ctx ends, and ends the session.
+func (s *Session) Leave(ctx context.Context) error {
+	if inc := s.eng.current(); inc != nil {
+		inc.withdraw(s)
+	}
+	s.mu.Lock()
+	var empty chan struct{}
+	if len(s.held) > 0 {
+		empty = make(chan struct{})
+		s.leaving = empty
+	}
+	s.mu.Unlock()
+	var err error
+	if empty != nil {
+		select {
+		case <-empty:
+		case <-ctx.Done():
+			err = fault.New(fault.Timeout, "runs are still held by the worker: %w", context.Cause(ctx))
+		}
+	}
+	if inc := s.eng.current(); inc != nil {
+		inc.leave(s)
+	}
+	s.eng.workers.mu.Lock()
+	delete(s.eng.workers.byID, s.id)
+	s.eng.workers.mu.Unlock()
+	return err
+}

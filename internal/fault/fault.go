@@ -1,0 +1,126 @@
+// Package fault classifies errors by what the caller can do about them.
+//
+// An error that leaves a package of ours carries one Kind. Layers add where it
+// happened with fmt.Errorf("…: %w", err), which keeps the kind; doors translate
+// the kind to a gRPC code, an HTTP status or an exit code in one table each.
+// The text is a lower-case sentence that names the thing; a Hint tells a human
+// what to do next.
+package fault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// Kind says what the caller can do about an error.
+type Kind uint8
+
+// The kinds. The zero Kind means that an error was not classified, which callers treat as Internal.
+const (
+	Unclassified    Kind = iota
+	NotFound             // the thing does not exist, or not for this tenant
+	AlreadyExists        // it exists and the call demanded that it does not
+	Invalid              // the request itself is wrong; repeating it cannot help
+	Conflict             // the request contradicts what is stored
+	Denied               // authenticated, but not allowed
+	Unauthenticated      // no valid credential
+	Exhausted            // a bound is reached; try later
+	Unavailable          // the store or the owner is away; try again
+	Canceled             // the caller or an operator gave up
+	Timeout              // a deadline passed
+	Blocked              // the execution cannot continue until someone changes something
+	Corrupt              // stored data cannot be understood
+	Internal             // a broken promise of ours
+)
+
+var kindNames = [...]string{
+	"unclassified", "not_found", "already_exists", "invalid", "conflict", "denied", "unauthenticated",
+	"exhausted", "unavailable", "canceled", "timeout", "blocked", "corrupt", "internal",
+}
+
+// String is the name of the kind on the wire and in logs.
+func (k Kind) String() string {
+	if int(k) < len(kindNames) {
+		return kindNames[k]
+	}
+	return fmt.Sprintf("kind(%d)", uint8(k))
+}
+
+// ParseKind reads the text form of a Kind; an unknown text is Unclassified.
+func ParseKind(s string) Kind {
+	for k, name := range kindNames {
+		if name == s {
+			return Kind(k)
+		}
+	}
+	return Unclassified
+}
+
+// Error is a classified error.
+type Error struct {
+	Kind  Kind
+	Text  string // lower case, says the operation and the thing
+	Hint  string // what a human can do next; may be empty
+	Cause error  // may be nil
+}
+
+// Error is the text, the cause and the hint as one sentence.
+func (e *Error) Error() string {
+	s := e.Text
+	if e.Cause != nil {
+		if text := e.Cause.Error(); text != "" {
+			s += ": " + text
+		}
+	}
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+// Unwrap gives errors.Is and errors.As the cause.
+func (e *Error) Unwrap() error { return e.Cause }
+
+// New makes an error of a kind. A %w verb in the format becomes the cause.
+func New(k Kind, format string, args ...any) *Error {
+	err := fmt.Errorf(format, args...)
+	if cause := errors.Unwrap(err); cause != nil {
+		return &Error{Kind: k, Text: err.Error(), Cause: hidden{cause}}
+	}
+	return &Error{Kind: k, Text: err.Error()}
+}
+
+// hidden is a cause whose text is already part of the message.
+type hidden struct{ error }
+
+func (hidden) Error() string   { return "" }
+func (h hidden) Unwrap() error { return h.error }
+
+// WithHint returns a copy of err that tells a human what to do next. An
+// unclassified error becomes Internal.
+func WithHint(err error, format string, args ...any) error {
+	return &Error{Kind: KindOf(err), Text: err.Error(), Cause: hidden{err}, Hint: fmt.Sprintf(format, args...)}
+}
+
+// KindOf is the kind of the outermost classified error in the chain. Context errors
+// have a kind of their own; anything else is Internal. KindOf(nil) is Unclassified.
+func KindOf(err error) Kind {
+	if err == nil {
+		return Unclassified
+	}
+	var e *Error
+	if errors.As(err, &e) && e.Kind != Unclassified {
+		return e.Kind
+	}
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return Timeout
+	case errors.Is(err, context.Canceled):
+		return Canceled
+	}
+	return Internal
+}
+
+// Is reports whether err has the kind.
+func Is(err error, k Kind) bool { return err != nil && KindOf(err) == k }

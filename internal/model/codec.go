@@ -1,0 +1,146 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// The stored form of events, messages, starts and outcomes is CBOR with integer keys.
+
+var (
+	encMode = must(cbor.EncOptions{Sort: cbor.SortNone, IndefLength: cbor.IndefLengthForbidden}.EncMode())
+	decMode = must(cbor.DecOptions{
+		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden,
+		MaxNestedLevels: 16, MaxArrayElements: 1 << 20, MaxMapPairs: 1 << 16,
+		// Texts of errors of user code may be any bytes; refusing them here would make a stored history unreadable.
+		UTF8: cbor.UTF8DecodeInvalid,
+	}.DecMode())
+)
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+// EncodeEvent is the stored body of an event; position, time and kind are columns of their own.
+func EncodeEvent(e *Event) ([]byte, error) { return encMode.Marshal(e) }
+
+// DecodeEvent reads a stored event.
+func DecodeEvent(seq int64, at Time, kind EventKind, body []byte) (Event, error) {
+	var e Event
+	if !kind.Known() {
+		return e, fmt.Errorf("event %d has kind %d, which this build does not know", seq, kind)
+	}
+	if err := decMode.Unmarshal(body, &e); err != nil {
+		return e, fmt.Errorf("event %d (%s): %w", seq, kind, err)
+	}
+	e.Seq, e.At, e.Kind = seq, at, kind
+	return e, nil
+}
+
+// EncodeMessage is the stored body of a message.
+func EncodeMessage(m *Message) ([]byte, error) { return encMode.Marshal(m) }
+
+// DecodeMessage reads a stored message.
+func DecodeMessage(body []byte) (Message, error) {
+	var m Message
+	if err := decMode.Unmarshal(body, &m); err != nil {
+		return m, fmt.Errorf("message: %w", err)
+	}
+	if !m.Kind.Known() {
+		return m, fmt.Errorf("message of kind %d, which this build does not know", m.Kind)
+	}
+	return m, nil
+}
+
+// carried is an event with its kind, as stored inside a start.
+type carried struct {
+	Kind  EventKind `cbor:"1,keyasint"`
+	At    Time      `cbor:"2,keyasint,omitempty"`
+	Event Event     `cbor:"3,keyasint"`
+}
+
+// startBody is what a Start stores beside its columns.
+type startBody struct {
+	Input         Payload           `cbor:"1,keyasint,omitzero"`
+	RequestID     string            `cbor:"2,keyasint,omitempty"`
+	Parent        Link              `cbor:"3,keyasint,omitzero"`
+	OnParentClose ParentClosePolicy `cbor:"4,keyasint,omitempty"`
+	First         RunID             `cbor:"5,keyasint,omitzero"`
+	Previous      RunID             `cbor:"6,keyasint,omitzero"`
+	Carried       []carried         `cbor:"7,keyasint,omitempty"`
+	Origin        []byte            `cbor:"8,keyasint,omitempty"`
+}
+
+// EncodeStart is the stored body of a start; address, run and time are columns of their own.
+func EncodeStart(s *Start) ([]byte, error) {
+	b := startBody{
+		Input: s.Input, RequestID: s.RequestID, Parent: s.Parent, OnParentClose: s.OnParentClose,
+		First: s.First, Previous: s.Previous, Origin: s.Origin,
+	}
+	for i := range s.Carried {
+		b.Carried = append(b.Carried, carried{s.Carried[i].Kind, s.Carried[i].At, s.Carried[i]})
+	}
+	return encMode.Marshal(&b)
+}
+
+// DecodeStart reads a stored start.
+func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
+	var b startBody
+	if err := decMode.Unmarshal(body, &b); err != nil {
+		return Start{}, fmt.Errorf("start of %s: %w", run, err)
+	}
+	s := Start{
+		Address: a, Run: run, At: at, Input: b.Input, RequestID: b.RequestID, Parent: b.Parent,
+		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin,
+	}
+	for i, c := range b.Carried {
+		if !c.Kind.Known() {
+			return Start{}, fmt.Errorf("start of %s carries an event of kind %d, which this build does not know", run, c.Kind)
+		}
+		e := c.Event
+		e.Seq, e.At, e.Kind = int64(i+1), c.At, c.Kind
+		s.Carried = append(s.Carried, e)
+	}
+	return s, nil
+}
+
+// outcomeBody is what an Outcome stores beside its columns.
+type outcomeBody struct {
+	Output  Payload  `cbor:"1,keyasint,omitzero"`
+	Failure *Failure `cbor:"2,keyasint,omitempty"`
+	Seen    int64    `cbor:"3,keyasint,omitempty"`
+	Next    RunID    `cbor:"4,keyasint,omitzero"`
+}
+
+// EncodeOutcome is the stored body of an outcome; status and time are columns of their own.
+func EncodeOutcome(o *Outcome) ([]byte, error) {
+	return encMode.Marshal(&outcomeBody{o.Output, o.Failure, o.Seen, o.Next})
+}
+
+// DecodeOutcome reads a stored outcome.
+func DecodeOutcome(status Status, at Time, body []byte) (Outcome, error) {
+	var b outcomeBody
+	if err := decMode.Unmarshal(body, &b); err != nil {
+		return Outcome{}, fmt.Errorf("outcome: %w", err)
+	}
+	return Outcome{Status: status, At: at, Output: b.Output, Failure: b.Failure, Seen: b.Seen, Next: b.Next}, nil
+}
+
+// EncodeReasons is the stored form of what a run waits for.
+func EncodeReasons(rs []Reason) ([]byte, error) { return encMode.Marshal(rs) }
+
+// DecodeReasons reads what a run waits for.
+func DecodeReasons(body []byte) ([]Reason, error) {
+	if len(body) == 0 {
+		return nil, nil
+	}
+	var rs []Reason
+	if err := decMode.Unmarshal(body, &rs); err != nil {
+		return nil, fmt.Errorf("reasons: %w", err)
+	}
+	return rs, nil
+}

@@ -1,0 +1,81 @@
+package model
+
+// EventKind says what an event of a history is. The numbers are stored and never reused.
+type EventKind uint8
+
+// Kinds of events. Those marked (asked) answer something that the code asked for, by ID;
+// the others are unsolicited and may stand anywhere in a history.
+const (
+	EventStarted        EventKind = 1  // event 0; made from the row of the run
+	EventStepCompleted  EventKind = 2  // (asked) an inline step returned: Input, Output
+	EventStepFailed     EventKind = 3  // (asked) its last attempt failed: Input, Failure
+	EventAttemptFailed  EventKind = 4  // (asked) an attempt failed and is repeated at Due: Attempt, Failure
+	EventTimerFired     EventKind = 5  // (asked) a timer or the deadline of a scope: Due
+	EventWithdrawn      EventKind = 6  // (asked) the code cancelled the step, timer or child ID before its outcome
+	EventSignalReceived EventKind = 7  // Name, Input, RequestID
+	EventSignalTaken    EventKind = 8  // (asked) the code took the signal of position Ref: Name
+	EventPromiseSettled EventKind = 9  // Name and Output or Failure; the first one wins
+	EventChildStarted   EventKind = 10 // (asked) a child was asked for: Target, Input
+	EventChildClosed    EventKind = 11 // (asked) the outcome of a child or of a watched execution: Status, Output, Failure
+	EventSent           EventKind = 12 // (asked) a message left for Target: Name
+	EventCancelRequest  EventKind = 13 // Failure.Message is the reason
+	EventWatched        EventKind = 14 // Watcher wants to hear the outcome of this run
+	EventClosed         EventKind = 15 // the last event; made from the row of the run
+)
+
+var eventNames = [...]string{
+	EventStarted: "started", EventStepCompleted: "step_completed", EventStepFailed: "step_failed",
+	EventAttemptFailed: "attempt_failed", EventTimerFired: "timer_fired", EventWithdrawn: "withdrawn",
+	EventSignalReceived: "signal_received", EventSignalTaken: "signal_taken", EventPromiseSettled: "promise_settled",
+	EventChildStarted: "child_started", EventChildClosed: "child_closed", EventSent: "sent",
+	EventCancelRequest: "cancel_requested", EventWatched: "watched", EventClosed: "closed",
+}
+
+// String is the name that people and the CLI use.
+func (k EventKind) String() string {
+	if int(k) < len(eventNames) && eventNames[k] != "" {
+		return eventNames[k]
+	}
+	return "unknown"
+}
+
+// Known reports whether this build understands the kind.
+func (k EventKind) Known() bool { return k >= EventStarted && k <= EventClosed }
+
+// Event is one fact of the history of a run. Which fields are set depends on Kind.
+// Positions are 0, 1, 2, … without a gap; times never decrease.
+type Event struct {
+	Seq  int64     `cbor:"-"` // stored as columns
+	At   Time      `cbor:"-"`
+	Kind EventKind `cbor:"-"`
+
+	// ID is the identity of what was asked: coroutine path, name, and key or arguments (see StepID).
+	ID      string   `cbor:"1,keyasint,omitempty"`
+	Name    string   `cbor:"2,keyasint,omitempty"`
+	Attempt int      `cbor:"3,keyasint,omitempty"`
+	Input   Payload  `cbor:"4,keyasint,omitzero"`
+	Output  Payload  `cbor:"5,keyasint,omitzero"`
+	Failure *Failure `cbor:"6,keyasint,omitempty"`
+	Due     Time     `cbor:"7,keyasint,omitempty"`
+	Ref     int64    `cbor:"8,keyasint,omitempty"`
+	Target  Address  `cbor:"9,keyasint,omitzero"`
+	Run     RunID    `cbor:"10,keyasint,omitzero"` // of Target, where known
+	Status  Status   `cbor:"11,keyasint,omitempty"`
+	Watcher Link     `cbor:"12,keyasint,omitzero"`
+	// RequestID is the id under which a client sent it; repeated sends of the same id are dropped.
+	RequestID string            `cbor:"13,keyasint,omitempty"`
+	Policy    ParentClosePolicy `cbor:"14,keyasint,omitempty"`
+	// Position is file:line of the call in user code, so that a mismatch can name both places.
+	Position string `cbor:"15,keyasint,omitempty"`
+	// Detached marks a child whose outcome the code never waits for.
+	Detached bool `cbor:"16,keyasint,omitempty"`
+}
+
+// Size is roughly what the event costs in memory and on disk.
+func (e *Event) Size() int {
+	n := 64 + len(e.ID) + len(e.Name) + e.Input.Size() + e.Output.Size() + len(e.RequestID) + len(e.Position)
+	if e.Failure != nil {
+		n += len(e.Failure.Message) + len(e.Failure.Type) + len(e.Failure.Stack) + 32
+	}
+	return n
+}

@@ -1,0 +1,99 @@
+package model
+
+// Status is the state of a run.
+type Status uint8
+
+// Statuses. The numbers are stored.
+const (
+	Running   Status = 1
+	Completed Status = 2
+	Failed    Status = 3
+	Canceled  Status = 4
+	Continued Status = 5 // ended by continue-as-new; the next run has the same key
+)
+
+var statusNames = map[Status]string{
+	Running: "running", Completed: "completed", Failed: "failed", Canceled: "canceled", Continued: "continued",
+}
+
+// String is the word that users see.
+func (s Status) String() string {
+	if name, ok := statusNames[s]; ok {
+		return name
+	}
+	return "unknown"
+}
+
+// ParseStatus reads the word; ok is false when there is no such status.
+func ParseStatus(word string) (s Status, ok bool) {
+	for s := Running; s <= Continued; s++ {
+		if statusNames[s] == word {
+			return s, true
+		}
+	}
+	return 0, false
+}
+
+// Closed reports whether the run has ended, in whatever way.
+func (s Status) Closed() bool { return s > Running }
+
+// ReusePolicy says what a start does when the key was used by a closed execution.
+type ReusePolicy uint8
+
+// Policies of reuse. The numbers are stored.
+const (
+	ReturnExisting ReusePolicy = 0
+	ReuseIfFailed  ReusePolicy = 1
+	ReuseAlways    ReusePolicy = 2
+)
+
+// ParentClosePolicy says what happens to a child when its parent closes.
+type ParentClosePolicy uint8
+
+// Policies on the close of a parent. The numbers are stored.
+const (
+	CancelChild  ParentClosePolicy = 0
+	AbandonChild ParentClosePolicy = 1
+)
+
+// Link points back to whoever waits for the outcome of an execution: a step of a run.
+type Link struct {
+	Address Address `cbor:"1,keyasint,omitempty"`
+	Run     RunID   `cbor:"2,keyasint,omitempty"`
+	ID      string  `cbor:"3,keyasint,omitempty"` // the step of that run
+}
+
+// Start is everything that begins a run. It is stored once, as the row of the run;
+// event 0 of the history is made from it.
+type Start struct {
+	Address Address
+	Run     RunID
+	At      Time
+	Input   Payload
+	// RequestID deduplicates a repeated start of the same key; may be empty.
+	RequestID string
+	// Parent is who asked for this run and hears its outcome; zero when a client did.
+	Parent Link
+	// OnParentClose is told by the parent; stored for people to see.
+	OnParentClose ParentClosePolicy
+	// First is the first run of the chain, Previous the one before; both zero for a first run.
+	First, Previous RunID
+	// Origin is the SHA-256 of the input of the first run, empty in a first run: a repeated start of the key is compared with it.
+	Origin []byte
+	// Carried are signals and watchers that belong to this run from its first moment, in order:
+	// unconsumed ones of the run before, and those that a signal-with-start brought along.
+	// They become events 1 … n without rows of their own.
+	Carried []Event
+}
+
+// Outcome is how a run ended.
+type Outcome struct {
+	Status  Status
+	Output  Payload
+	Failure *Failure
+	At      Time
+	// Seen is the last event that the code had seen when it returned.
+	Seen int64
+	// Next is the run that follows after continue-as-new.
+	Next RunID
+}

@@ -1,0 +1,93 @@
+package model
+
+import (
+	"encoding/base32"
+	"fmt"
+	"strings"
+)
+
+// DefaultTenant is the only tenant of an embedded node.
+const DefaultTenant = "default"
+
+// Address names something durable. The owner of its shard is its only writer.
+type Address struct {
+	Tenant string `cbor:"1,keyasint,omitempty"`
+	Type   string `cbor:"2,keyasint,omitempty"` // the name of the workflow
+	Key    string `cbor:"3,keyasint,omitempty"`
+}
+
+// String is tenant/type/key, for logs and errors.
+func (a Address) String() string { return a.Tenant + "/" + a.Type + "/" + a.Key }
+
+// IsZero reports whether the address names nothing.
+func (a Address) IsZero() bool { return a == Address{} }
+
+// ShardID is a slice of the address space.
+type ShardID uint16
+
+// MaxShards bounds the shard count of a cluster.
+const MaxShards = 4096
+
+// Shard is the shard of the address in a cluster of n shards: FNV-1a (64 bit) over the
+// length-prefixed parts, finalised and reduced. It is part of the stored format: the count
+// and this function never change for the life of a store.
+func (a Address) Shard(n int) ShardID {
+	h := uint64(14695981039346656037)
+	for _, part := range [...]string{a.Tenant, a.Type, a.Key} {
+		for size, i := uint32(len(part)), 0; i < 4; i++ {
+			h = (h ^ uint64(byte(size>>(8*i)))) * 1099511628211
+		}
+		for i := range len(part) {
+			h = (h ^ uint64(part[i])) * 1099511628211
+		}
+	}
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	h ^= h >> 33
+	return ShardID(h % uint64(n))
+}
+
+// RunID identifies one run of an execution: a UUIDv7, so ids sort by creation.
+type RunID [16]byte
+
+// NodeID identifies one incarnation of a process that runs the engine.
+type NodeID [16]byte
+
+var idText = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
+
+// String is run_ and 26 characters.
+func (id RunID) String() string { return "run_" + idText.EncodeToString(id[:]) }
+
+// IsZero reports whether the id names no run.
+func (id RunID) IsZero() bool { return id == RunID{} }
+
+// Compare orders ids by their bytes, as the stores do.
+func (id RunID) Compare(other RunID) int { return strings.Compare(string(id[:]), string(other[:])) }
+
+// ParseRunID reads the text form.
+func ParseRunID(s string) (RunID, error) {
+	var id RunID
+	err := parseID(s, "run_", id[:])
+	return id, err
+}
+
+// String is node_ and 26 characters.
+func (id NodeID) String() string { return "node_" + idText.EncodeToString(id[:]) }
+
+// IsZero reports whether the id names no node.
+func (id NodeID) IsZero() bool { return id == NodeID{} }
+
+func parseID(s, prefix string, into []byte) error {
+	body, ok := strings.CutPrefix(s, prefix)
+	if !ok || len(body) != 26 {
+		return fmt.Errorf("%q is not an id of the form %s and 26 characters", s, prefix)
+	}
+	raw, err := idText.DecodeString(body)
+	if err != nil || idText.EncodeToString(raw) != body {
+		return fmt.Errorf("%q is not an id of the form %s and 26 characters", s, prefix)
+	}
+	copy(into, raw)
+	return nil
+}

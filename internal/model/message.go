@@ -1,0 +1,65 @@
+package model
+
+// MessageKind says what a message asks of its receiver. The numbers are stored and never reused.
+type MessageKind uint8
+
+// Kinds of messages.
+const (
+	MessageStart   MessageKind = 1 // start To with Input; From hears the outcome when From.ID is set
+	MessageWatch   MessageKind = 2 // tell From the outcome of To
+	MessageClosed  MessageKind = 3 // the outcome of a child or watched execution, for step ID of To
+	MessageSignal  MessageKind = 4 // Name, Input
+	MessageSettle  MessageKind = 5 // promise Name: Input or Failure
+	MessageCancel  MessageKind = 6 // Failure.Message is the reason
+	MessageNothing MessageKind = 7 // has been consumed without effect; keeps a sequence gapless
+)
+
+var messageNames = [...]string{
+	MessageStart: "start", MessageWatch: "watch", MessageClosed: "closed", MessageSignal: "signal",
+	MessageSettle: "settle", MessageCancel: "cancel", MessageNothing: "nothing",
+}
+
+// String names the kind for people.
+func (k MessageKind) String() string {
+	if int(k) < len(messageNames) && messageNames[k] != "" {
+		return messageNames[k]
+	}
+	return "unknown"
+}
+
+// Known reports whether this build understands the kind.
+func (k MessageKind) Known() bool { return k >= MessageStart && k <= MessageNothing }
+
+// Message travels from one address to another, or from a client to an address. Between addresses
+// it is a row written by the sender's commit and consumed, exactly once and in order per sending
+// shard, by a commit of the receiver.
+type Message struct {
+	Kind MessageKind `cbor:"1,keyasint"`
+	To   Address     `cbor:"2,keyasint"`
+	// ToRun restricts the message to one run; a later run of the same key ignores it.
+	ToRun RunID `cbor:"3,keyasint,omitzero"`
+	// From is who sent it and under which step; zero for clients.
+	From    Link     `cbor:"4,keyasint,omitzero"`
+	ID      string   `cbor:"5,keyasint,omitempty"`
+	Name    string   `cbor:"6,keyasint,omitempty"`
+	Input   Payload  `cbor:"7,keyasint,omitzero"`
+	Failure *Failure `cbor:"8,keyasint,omitempty"`
+	Status  Status   `cbor:"9,keyasint,omitempty"`
+	// RequestID deduplicates what clients send; remembered by address for a retention time.
+	RequestID string            `cbor:"10,keyasint,omitempty"`
+	Reuse     ReusePolicy       `cbor:"11,keyasint,omitempty"`
+	Policy    ParentClosePolicy `cbor:"12,keyasint,omitempty"`
+	// With are signals that a start brings along (signal-with-start), delivered in the same commit.
+	With []Event `cbor:"13,keyasint,omitempty"`
+	// Node is the process that wants to be told by a hint; zero when nobody does.
+	Node NodeID `cbor:"14,keyasint,omitzero"`
+}
+
+// Size is roughly what the message costs in memory and on disk.
+func (m *Message) Size() int {
+	n := 96 + len(m.To.Key) + len(m.ID) + len(m.Name) + m.Input.Size() + len(m.RequestID)
+	for i := range m.With {
+		n += m.With[i].Size()
+	}
+	return n
+}

@@ -1,0 +1,74 @@
+package model
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// ReasonCode is the machine-readable part of a Reason.
+type ReasonCode string
+
+// Codes of reasons.
+const (
+	WaitTimer    ReasonCode = "timer"           // until Until
+	WaitSignal   ReasonCode = "signal"          // Name
+	WaitPromise  ReasonCode = "promise"         // Name
+	WaitChild    ReasonCode = "child"           // Name is workflow/key
+	WaitStep     ReasonCode = "step"            // Name is running
+	WaitRetry    ReasonCode = "retry"           // Name, attempt Attempt at Until, Detail is the last error
+	WaitWorker   ReasonCode = "no_worker"       // nobody offers code for workflow Name
+	WaitOwner    ReasonCode = "no_owner"        // no live node owns the shard
+	WaitTurn     ReasonCode = "ready"           // runnable, waits for its turn
+	WaitNothing  ReasonCode = "nothing"         // every coroutine is parked and nothing is pending: it can only be signalled or cancelled
+	WaitMismatch ReasonCode = "replay_mismatch" // Detail names what was recorded and what the code asked for
+	WaitPoison   ReasonCode = "quarantined"     // Detail is why the store refused its rows
+	WaitCorrupt  ReasonCode = "corrupt"         // Detail names the row that cannot be understood
+	WaitLimit    ReasonCode = "history_limit"   // the history has as many events as a run may have
+	WaitStuck    ReasonCode = "code_blocked"    // code blocks outside the scheduler; Detail is the stack
+)
+
+// Reason says why something that is open does not move. The same value goes to the API, the CLI, the console and metrics.
+type Reason struct {
+	Code    ReasonCode `cbor:"1,keyasint"`
+	Name    string     `cbor:"2,keyasint,omitempty"`
+	Until   Time       `cbor:"3,keyasint,omitempty"`
+	Attempt int        `cbor:"4,keyasint,omitempty"`
+	Detail  string     `cbor:"5,keyasint,omitempty"`
+}
+
+// String is the sentence that people read.
+func (r Reason) String() string {
+	switch r.Code {
+	case WaitTimer:
+		return "waits for a timer until " + r.Until.String()
+	case WaitSignal:
+		return "waits for signal " + r.Name
+	case WaitPromise:
+		return "waits for promise " + r.Name
+	case WaitChild:
+		return "waits for child " + r.Name
+	case WaitStep:
+		return "runs step " + r.Name
+	case WaitRetry:
+		return fmt.Sprintf("retries step %s, attempt %d, at %s after: %s", r.Name, r.Attempt, r.Until, r.Detail)
+	case WaitWorker:
+		return "no worker offers workflow " + r.Name
+	case WaitOwner:
+		return "no live node owns shard " + r.Name
+	case WaitTurn:
+		return "ready to run"
+	case WaitNothing:
+		return "waits for nothing: every coroutine is parked and nothing is pending"
+	case WaitMismatch:
+		return "blocked by a replay mismatch: " + r.Detail
+	case WaitPoison:
+		return "quarantined: " + r.Detail
+	case WaitCorrupt:
+		return "stored data cannot be understood: " + r.Detail
+	case WaitLimit:
+		return "the history has reached its limit: " + r.Detail
+	case WaitStuck:
+		return "workflow code blocks outside of durable calls: " + r.Detail
+	}
+	return strconv.Quote(string(r.Code))
+}

@@ -1,0 +1,61 @@
+package model
+
+import "time"
+
+// Time is a point in time in microseconds since 1970 (UTC), the resolution of every store.
+// Zero means none.
+type Time int64
+
+// TimeOf converts a standard time; the zero time becomes zero.
+func TimeOf(t time.Time) Time {
+	if t.IsZero() {
+		return 0
+	}
+	return Time(t.UnixMicro())
+}
+
+// MaxTime is later than any timer may be due: the year 9999.
+const MaxTime Time = 253402300799_000000
+
+// Add is the time d later, saturating at MaxTime and never below 1.
+func (t Time) Add(d time.Duration) Time {
+	sum := int64(t) + d.Microseconds()
+	switch {
+	case sum > int64(MaxTime) || (d > 0 && sum < int64(t)):
+		return MaxTime
+	case sum < 1:
+		return 1
+	}
+	return Time(sum)
+}
+
+// Sub is the distance to an earlier time, saturating.
+func (t Time) Sub(earlier Time) time.Duration {
+	const most = Time(1<<63-1) / 1000
+	d := t - earlier
+	if d > most {
+		d = most
+	} else if d < -most {
+		d = -most
+	}
+	return time.Duration(d) * time.Microsecond
+}
+
+// IsZero reports whether the time means none.
+func (t Time) IsZero() bool { return t == 0 }
+
+// Std converts to a standard time in UTC; zero becomes the zero time.
+func (t Time) Std() time.Time {
+	if t == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(int64(t)).UTC()
+}
+
+// String is RFC 3339 with microseconds, or "never".
+func (t Time) String() string {
+	if t == 0 {
+		return "never"
+	}
+	return t.Std().Format("2006-01-02T15:04:05.000000Z07:00")
+}

@@ -1,0 +1,58 @@
+package model
+
+import "time"
+
+// CommandKind says what the code of a workflow asks for.
+type CommandKind uint8
+
+// Kinds of commands.
+const (
+	CommandRecord     CommandKind = 1 // append Event as it is: an outcome of a step, a signal taken
+	CommandRetry      CommandKind = 2 // append Event (attempt failed) and run the step again after Delay
+	CommandStartTimer CommandKind = 3 // Event.ID fires at Event.Due; no event until then
+	CommandStopTimer  CommandKind = 4 // Event.ID is not needed any more; leaves no event (deadline of a scope)
+	CommandWithdraw   CommandKind = 5 // the code cancelled Event.ID: append EventWithdrawn, stop its timer, cancel its child
+	CommandStartChild CommandKind = 6 // append Event (child started) and send it on its way
+	CommandWatch      CommandKind = 7 // append Event (child started, without input) and ask Event.Target for its outcome
+	CommandSend       CommandKind = 8 // append Event (sent) and send Message
+)
+
+// Command is one thing that the code of a workflow asks for.
+type Command struct {
+	Kind    CommandKind
+	Event   Event
+	Delay   time.Duration
+	Message *Message // of CommandSend
+	Reuse   ReusePolicy
+}
+
+// Close ends a run.
+type Close struct {
+	Status  Status // Completed, Failed, Canceled or Continued
+	Output  Payload
+	Failure *Failure
+	// Input of the next run, when Continued.
+	Input Payload
+}
+
+// Turn is what a worker reports: outcomes of steps, new requests, the end of the run, and what it waits for.
+//
+// The code may have run ahead of the commit of the first Ahead commands (an outcome that it took for
+// granted because nothing else was pending). When other events came in between, the engine records those
+// first commands, which are facts, drops the rest of the turn and delivers the events; the worker finds its
+// expectation broken, throws its state away and replays.
+type Turn struct {
+	Run RunID
+	// Generation is the activation that this belongs to; a turn of an older one is stale and changes nothing.
+	Generation uint64
+	// Seen is the position of the last event that the code had been fed.
+	Seen     int64
+	Commands []Command
+	// Ahead is how many of the Commands the code took for granted before the others were made; 0 when it did not run ahead.
+	Ahead int
+	Close *Close
+	// Waits says what the run waits for when every coroutine is parked; the first is the main one.
+	Waits []Reason
+	// Blocked means that the code does not fit the history (replay mismatch) or cannot run; the run is kept as it is.
+	Blocked *Reason
+}

@@ -1,0 +1,19 @@
+package model
+
+// Activation is a run handed to a worker.
+type Activation struct {
+	Start      Start
+	Generation uint64
+	// Events are those after the start, carried ones included: positions 1, 2, …
+	Events []Event
+	// Now is the owner's clock.
+	Now Time
+}
+
+// Offer says what a worker can run.
+type Offer struct {
+	Name      string // for people
+	Tenant    string
+	Workflows []string
+	Version   string
+}

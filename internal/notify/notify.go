@@ -1,0 +1,82 @@
+// Package notify carries wake-up hints between nodes.
+//
+// A hint is never the truth: whoever gets one looks at the store. Hints may be lost, doubled, delayed and reordered; losing all of
+// them costs latency and nothing else.
+package notify
+
+import (
+	"sync"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Kind says what a hint is about.
+type Kind uint8
+
+// Kinds of hints.
+const (
+	Mail       Kind = iota + 1 // messages or requests wait for Shard
+	Closed                     // something that Node waits for has happened
+	Membership                 // nodes have come or gone, shards have been freed
+)
+
+// Hint is a wake-up.
+type Hint struct {
+	Kind  Kind
+	Shard model.ShardID
+	Node  model.NodeID
+}
+
+// Hub passes hints on to every subscriber of every node, the publisher's own ones included or not.
+type Hub interface {
+	// Publish never blocks and never fails; a hint that cannot be sent is dropped.
+	Publish(h Hint)
+	// Subscribe has fn called for every hint until the returned function is called. fn must not block.
+	Subscribe(fn func(Hint)) (unsubscribe func())
+}
+
+// Nobody is the hub of a node that is alone.
+type Nobody struct{}
+
+// Publish drops the hint.
+func (Nobody) Publish(Hint) {}
+
+// Subscribe never calls fn.
+func (Nobody) Subscribe(func(Hint)) func() { return func() {} }
+
+// Local passes hints on within one process, for several nodes in it.
+type Local struct {
+	mu   sync.Mutex
+	next int
+	subs map[int]func(Hint)
+}
+
+// Publish calls every subscriber.
+func (l *Local) Publish(h Hint) {
+	l.mu.Lock()
+	subs := make([]func(Hint), 0, len(l.subs))
+	for _, fn := range l.subs {
+		subs = append(subs, fn)
+	}
+	l.mu.Unlock()
+	for _, fn := range subs {
+		fn(h)
+	}
+}
+
+// Subscribe adds a subscriber.
+func (l *Local) Subscribe(fn func(Hint)) func() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.subs == nil {
+		l.subs = map[int]func(Hint){}
+	}
+	l.next++
+	id := l.next
+	l.subs[id] = fn
+	return func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.subs, id)
+	}
+}

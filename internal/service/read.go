@@ -1,0 +1,231 @@
+package service
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"strconv"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	defaultPage = 100
+	maxPage     = 1000
+	historyPage = 1000
+)
+
+// execution reads the row of a target.
+func (s *Service) execution(ctx context.Context, op string, t api.Target) (*store.Execution, error) {
+	v := s.check(op)
+	v.address(t.Address)
+	if err := v.err(); err != nil {
+		return nil, err
+	}
+	row, err := s.store.LoadExecution(ctx, s.shard(t.Address), t.Address, t.Run)
+	if err != nil {
+		return nil, err
+	}
+	if row == nil || row.Start.Address != t.Address {
+		if !t.Run.IsZero() {
+			return nil, fault.New(fault.NotFound, "run %s of %s does not exist", t.Run, t.Address)
+		}
+		return nil, fault.New(fault.NotFound, "execution %s does not exist", t.Address)
+	}
+	return row, nil
+}
+
+// Describe tells how an execution stands.
+func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, error) {
+	row, err := s.execution(ctx, "describe", t)
+	if err != nil {
+		return api.Description{}, err
+	}
+	d := describe(row)
+	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
+	if d.Events, err = s.countEvents(ctx, key, int64(len(row.Start.Carried))); err != nil {
+		return d, err
+	}
+	if row.Outcome.Status.Closed() {
+		d.Events++
+		return d, nil
+	}
+	timers, err := s.store.LoadRunTimers(ctx, key)
+	if err != nil {
+		return d, err
+	}
+	for _, tm := range timers {
+		d.Timers = append(d.Timers, api.Timer{ID: tm.ID, Due: tm.Due})
+	}
+	view, err := s.store.Members(ctx)
+	if err != nil {
+		return d, err
+	}
+	d.Owner = ownerOf(view, row.Shard)
+	d.Reasons = s.reasons(ctx, row, d.Owner)
+	return d, nil
+}
+
+// countEvents counts the events of a run: event 0, the carried ones, and those stored.
+func (s *Service) countEvents(ctx context.Context, key store.RunKey, carried int64) (int64, error) {
+	last := carried
+	for {
+		page, err := s.store.LoadEvents(ctx, key, last, historyPage, 4<<20)
+		if err != nil {
+			return 0, err
+		}
+		if len(page) == 0 {
+			return last + 1, nil
+		}
+		last = page[len(page)-1].Seq
+	}
+}
+
+func describe(row *store.Execution) api.Description {
+	return api.Description{Shard: row.Shard, Start: row.Start, Outcome: row.Outcome, Current: row.Current, Reasons: storedReasons(row)}
+}
+
+// storedReasons say why an open run does not move, as far as the store knows.
+func storedReasons(row *store.Execution) []model.Reason {
+	switch {
+	case row.Outcome.Status.Closed():
+		return nil
+	case row.Blocked != nil:
+		return []model.Reason{*row.Blocked}
+	case row.Parked && len(row.Waits) > 0:
+		return row.Waits
+	}
+	return []model.Reason{{Code: model.WaitTurn}}
+}
+
+// reasons say why an open run does not move: its owner knows best, if it is this node.
+func (s *Service) reasons(ctx context.Context, row *store.Execution, owner model.NodeID) []model.Reason {
+	if s.engine != nil && row.Current {
+		if rs, ok := s.engine.Explain(ctx, row.Start.Address); ok {
+			return rs
+		}
+	}
+	if owner.IsZero() && !row.Parked && row.Blocked == nil {
+		return []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(row.Shard))}}
+	}
+	return storedReasons(row)
+}
+
+func ownerOf(v store.View, shard model.ShardID) model.NodeID {
+	for _, o := range v.Owners {
+		if o.Shard != shard {
+			continue
+		}
+		for _, m := range v.Members {
+			if m.ID == o.Node && m.Epoch == o.Epoch && m.Expires >= v.Now {
+				return o.Node
+			}
+		}
+	}
+	return model.NodeID{}
+}
+
+// History returns a page of events. The first event is made from the start and the last from the outcome of the run.
+func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.HistoryPage, error) {
+	row, err := s.execution(ctx, "history", r.Target)
+	if err != nil {
+		return api.HistoryPage{}, err
+	}
+	limit := r.Limit
+	if limit <= 0 || limit > historyPage {
+		limit = historyPage
+	}
+	page := api.HistoryPage{Run: row.Start.Run}
+	add := func(e model.Event) {
+		if e.Seq > r.After && len(page.Events) < limit {
+			page.Events = append(page.Events, e)
+		} else if e.Seq > r.After {
+			page.More = true
+		}
+	}
+	add(model.Event{Kind: model.EventStarted, At: row.Start.At, Name: row.Start.Address.Type, Input: row.Start.Input, RequestID: row.Start.RequestID, Watcher: row.Start.Parent})
+	for _, e := range row.Start.Carried {
+		add(e)
+	}
+	last := max(r.After, int64(len(row.Start.Carried)))
+	for !page.More && len(page.Events) <= limit {
+		stored, err := s.store.LoadEvents(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, last, limit+1-len(page.Events), 8<<20)
+		if err != nil {
+			return page, err
+		}
+		if len(stored) == 0 {
+			break
+		}
+		for _, e := range stored {
+			add(e)
+		}
+		last = stored[len(stored)-1].Seq
+	}
+	if row.Outcome.Status.Closed() && !page.More {
+		add(model.Event{
+			Seq: last + 1, At: row.Outcome.At, Kind: model.EventClosed, Status: row.Outcome.Status, Output: row.Outcome.Output,
+			Failure: row.Outcome.Failure, Ref: row.Outcome.Seen, Run: row.Outcome.Next,
+		})
+	}
+	return page, nil
+}
+
+func (s *Service) query(r api.ListRequest) (store.Query, error) {
+	q := store.Query{
+		Tenant: r.Tenant, Workflow: r.Workflow, KeyPrefix: r.KeyPrefix, Statuses: r.Statuses,
+		StartedFrom: r.StartedFrom, StartedTo: r.StartedTo, AllRuns: r.AllRuns, Limit: r.Limit,
+	}
+	if q.Tenant == "" {
+		q.Tenant = model.DefaultTenant
+	}
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	q.Limit = min(q.Limit, maxPage)
+	if r.Cursor == "" {
+		return q, nil
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(r.Cursor)
+	if err != nil || len(raw) != 24 {
+		return q, fault.New(fault.Invalid, "list: the cursor %q is not one of ours", r.Cursor)
+	}
+	q.After.Started = model.Time(binary.BigEndian.Uint64(raw))
+	copy(q.After.Run[:], raw[8:])
+	return q, nil
+}
+
+// List returns executions, newest first.
+func (s *Service) List(ctx context.Context, r api.ListRequest) (api.ListPage, error) {
+	q, err := s.query(r)
+	if err != nil {
+		return api.ListPage{}, err
+	}
+	rows, err := s.store.List(ctx, q)
+	if err != nil {
+		return api.ListPage{}, err
+	}
+	var page api.ListPage
+	for i := range rows.Executions {
+		d := describe(&rows.Executions[i])
+		d.Start.Input, d.Start.Carried, d.Outcome.Output = model.Payload{}, nil, model.Payload{}
+		page.Executions = append(page.Executions, d)
+	}
+	if rows.More {
+		last := rows.Executions[len(rows.Executions)-1].Start
+		raw := binary.BigEndian.AppendUint64(nil, uint64(last.At))
+		page.Cursor = base64.RawURLEncoding.EncodeToString(append(raw, last.Run[:]...))
+	}
+	return page, nil
+}
+
+// Count counts executions.
+func (s *Service) Count(ctx context.Context, r api.ListRequest) (int64, error) {
+	q, err := s.query(r)
+	if err != nil {
+		return 0, err
+	}
+	return s.store.Count(ctx, q)
+}

@@ -1,0 +1,132 @@
+// Package service implements api.Backend: one method per operation, each of which validates, authorises and then asks the engine,
+// or reads the store. It holds no state of its own.
+package service
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Service is the engine and the store behind the one interface that all doors speak.
+type Service struct {
+	engine *engine.Engine
+	store  store.Store
+	limits Limits
+}
+
+// New makes a service. engine may be nil for a service that only reads.
+func New(e *engine.Engine, st store.Store, limits Limits) *Service {
+	return &Service{engine: e, store: st, limits: limits.withDefaults()}
+}
+
+var _ api.Backend = (*Service)(nil)
+
+func (s *Service) shard(a model.Address) model.ShardID { return a.Shard(s.store.Info().Shards) }
+
+// send asks the owner of an address.
+func (s *Service) send(ctx context.Context, m *model.Message) (model.Answer, error) {
+	if s.engine == nil {
+		return model.Answer{}, fault.New(fault.Denied, "%s of %s: the store is open for reading only", m.Kind, m.To)
+	}
+	return s.engine.Send(ctx, m)
+}
+
+// Start begins an execution or attaches to the one that has the key.
+func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply, error) {
+	m := model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID}
+	v := s.check("start " + r.Address.Type)
+	v.address(r.Address)
+	v.payload("input", r.Input)
+	v.requestID(r.RequestID)
+	for _, w := range r.With {
+		v.name("signal", w.Name)
+		v.payload("signal "+w.Name, w.Input)
+		m.With = append(m.With, model.Event{Kind: model.EventSignalReceived, Name: w.Name, Input: w.Input})
+	}
+	if err := v.err(); err != nil {
+		return api.StartReply{}, err
+	}
+	a, err := s.send(ctx, &m)
+	return api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, err
+}
+
+// Signal sends a signal.
+func (s *Service) Signal(ctx context.Context, r api.SignalRequest) error {
+	v := s.check("signal " + r.Name)
+	v.address(r.Target.Address)
+	v.name("signal", r.Name)
+	v.payload("value", r.Input)
+	v.requestID(r.RequestID)
+	if err := v.err(); err != nil {
+		return err
+	}
+	_, err := s.send(ctx, &model.Message{
+		Kind: model.MessageSignal, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input, RequestID: r.RequestID,
+	})
+	return err
+}
+
+// Settle resolves or rejects a promise.
+func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
+	v := s.check("settle promise " + r.Name)
+	v.address(r.Target.Address)
+	v.name("promise", r.Name)
+	v.payload("value", r.Value)
+	v.requestID(r.RequestID)
+	if err := v.err(); err != nil {
+		return err
+	}
+	_, err := s.send(ctx, &model.Message{
+		Kind: model.MessageSettle, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Value, Failure: r.Failure, RequestID: r.RequestID,
+	})
+	return err
+}
+
+// Cancel asks an execution to end.
+func (s *Service) Cancel(ctx context.Context, r api.CancelRequest) error {
+	v := s.check("cancel")
+	v.address(r.Target.Address)
+	v.requestID(r.RequestID)
+	if err := v.err(); err != nil {
+		return err
+	}
+	_, err := s.send(ctx, &model.Message{
+		Kind: model.MessageCancel, To: r.Target.Address, ToRun: r.Target.Run, RequestID: r.RequestID,
+		Failure: &model.Failure{Kind: model.FailureCanceled, Message: r.Reason},
+	})
+	return err
+}
+
+// Await waits for the end of an execution.
+func (s *Service) Await(ctx context.Context, t api.Target) (api.Result, error) {
+	v := s.check("await")
+	v.address(t.Address)
+	if err := v.err(); err != nil {
+		return api.Result{}, err
+	}
+	if s.engine == nil {
+		return api.Result{}, fault.New(fault.Denied, "await %s: the store is open for reading only", t.Address)
+	}
+	r, err := s.engine.Await(ctx, t.Address, t.Run)
+	return api.Result{Run: r.Run, Outcome: r.Outcome}, err
+}
+
+// Join adds a worker.
+func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Session, error) {
+	if s.engine == nil {
+		return nil, fault.New(fault.Denied, "the store is open for reading only")
+	}
+	v := s.check("join")
+	for _, name := range offer.Workflows {
+		v.name("workflow", name)
+	}
+	if err := v.err(); err != nil {
+		return nil, err
+	}
+	return s.engine.Join(w, offer), nil
+}

@@ -1,0 +1,90 @@
+package service
+
+import (
+	"errors"
+	"fmt"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Limits bound what a request may bring. Zero fields take the defaults.
+type Limits struct {
+	Name    int // bytes of a name; 200
+	Key     int // bytes of a key; 512
+	Payload int // bytes of a payload; 2 MiB
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Name == 0 {
+		l.Name = 200
+	}
+	if l.Key == 0 {
+		l.Key = 512
+	}
+	if l.Payload == 0 {
+		l.Payload = 2 << 20
+	}
+	return l
+}
+
+// validator collects everything that is wrong with a request.
+type validator struct {
+	op       string
+	limits   Limits
+	problems []error
+}
+
+func (s *Service) check(op string) *validator { return &validator{op: op, limits: s.limits} }
+
+func (v *validator) wrong(format string, args ...any) {
+	v.problems = append(v.problems, fmt.Errorf(format, args...))
+}
+
+// err is all problems as one error of kind Invalid.
+func (v *validator) err() error {
+	if len(v.problems) == 0 {
+		return nil
+	}
+	return fault.New(fault.Invalid, "%s: %w", v.op, errors.Join(v.problems...))
+}
+
+func (v *validator) text(what, s string, most int) {
+	switch {
+	case s == "":
+		v.wrong("%s is empty", what)
+	case len(s) > most:
+		v.wrong("%s has %d bytes, at most %d are allowed", what, len(s), most)
+	case !utf8.ValidString(s):
+		v.wrong("%s is not valid UTF-8", what)
+	default:
+		for _, r := range s {
+			if unicode.IsControl(r) {
+				v.wrong("%s contains the control character %U", what, r)
+				return
+			}
+		}
+	}
+}
+
+func (v *validator) name(what, s string) { v.text("the name of the "+what, s, v.limits.Name) }
+
+func (v *validator) address(a model.Address) {
+	v.text("the tenant", a.Tenant, v.limits.Name)
+	v.text("the name of the workflow", a.Type, v.limits.Name)
+	v.text("the key", a.Key, v.limits.Key)
+}
+
+func (v *validator) payload(what string, p model.Payload) {
+	if p.Size() > v.limits.Payload {
+		v.wrong("%s has %d bytes, at most %d are allowed", what, p.Size(), v.limits.Payload)
+	}
+}
+
+func (v *validator) requestID(id string) {
+	if id != "" {
+		v.text("the request id", id, v.limits.Name)
+	}
+}

@@ -1,0 +1,115 @@
+package store
+
+import "github.com/perdure/perdure/internal/model"
+
+// Batch is everything that one lane makes durable at once. There is at most one write per row of a table: the lane coalesces.
+//
+// Adapters write in the order of the fields, check every guarded write, and refuse the batch as a whole.
+type Batch struct {
+	// Lane and Number: the fence must stand at Number-1 under the lane's epoch, and stands at Number afterwards.
+	Lane   LaneRef
+	Number int64
+	// At is the owner's clock when the batch was sealed, for rows that record when they were written.
+	At model.Time
+
+	// Starts inserts runs. A start whose address has a current run already is not inserted when IfAbsent is set, and is
+	// reported in Committed.Existing; otherwise that refuses the batch.
+	Starts []StartRow
+	// Closes ends open runs (guarded: the run must be open).
+	Closes []CloseRow
+	// Marks changes what is stored about open runs outside of their history: parked, blocked (guarded: the run must be open).
+	Marks []MarkRow
+	// Events are appended (a position that is taken refuses the batch).
+	Events []EventRow
+	// StopTimers are deleted (guarded: each must exist), then Timers are inserted (a timer that exists refuses the batch), then
+	// StopAll deletes every timer of a run (however many there are).
+	StopTimers []TimerKey
+	Timers     []Timer
+	StopAll    []RunKey
+	// Messages are inserted (a taken position refuses the batch).
+	Messages []MessageRow
+	// Cursors advance from Prev to Next (guarded; a first advance, Prev 0, inserts).
+	Cursors []CursorRow
+	// Inbox rows are deleted (guarded: each must exist).
+	Inbox []InboxKey
+	// Deferred puts requests and messages off that cannot be served now: inserts inbox rows, or moves the NotBefore of existing ones.
+	Deferred []InboxRow
+	// Requests remembers answers by request id (a remembered id refuses the batch).
+	Requests []Reply
+	// Free gives shards back; the node must own them (guarded).
+	Free []model.ShardID
+}
+
+// StartRow inserts a run.
+type StartRow struct {
+	Shard model.ShardID
+	Start model.Start
+	// IfAbsent makes the insert conditional on the address having no current run.
+	IfAbsent bool
+	// Replaces is the run of the same address that stops being current in this batch; it must be current, and its
+	// own close, if it is still open, must be in this batch too. Zero when there is none.
+	Replaces model.RunID
+}
+
+// CloseRow ends a run.
+type CloseRow struct {
+	RunKey
+	Outcome model.Outcome
+}
+
+// MarkRow stores what is known about an open run outside of its history.
+type MarkRow struct {
+	RunKey
+	Parked  bool
+	Waits   []model.Reason
+	Blocked *model.Reason
+}
+
+// EventRow appends an event.
+type EventRow struct {
+	RunKey
+	Event model.Event
+}
+
+// TimerKey names a timer to delete.
+type TimerKey struct {
+	RunKey
+	ID string
+}
+
+// CursorRow advances the cursor of a pair of shards.
+type CursorRow struct {
+	To, From   model.ShardID
+	Prev, Next int64
+}
+
+// InboxKey names a consumed request.
+type InboxKey struct {
+	Shard model.ShardID
+	ID    model.RunID
+}
+
+// Committed is the result of a commit.
+type Committed struct {
+	// Existing lists the starts that were not inserted because their address has a current run, with that run.
+	Existing []ExistingStart
+}
+
+// ExistingStart is a start that found its address taken.
+type ExistingStart struct {
+	Index     int // in Batch.Starts
+	Execution Execution
+}
+
+// Empty reports whether the batch writes nothing but its fence.
+func (b *Batch) Empty() bool {
+	return len(b.Starts) == 0 && len(b.Closes) == 0 && len(b.Marks) == 0 && len(b.Events) == 0 &&
+		len(b.Timers) == 0 && len(b.StopTimers) == 0 && len(b.StopAll) == 0 && len(b.Messages) == 0 &&
+		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Free) == 0
+}
+
+// Rows is the number of rows that the batch writes, without its fence.
+func (b *Batch) Rows() int {
+	return len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Events) + len(b.Timers) + len(b.StopTimers) +
+		len(b.StopAll) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Free)
+}

@@ -1,0 +1,81 @@
+package memory
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// What goes in and what comes out is copied down to the last byte. A test walks the values by reflection,
+// so that a new field of the model that is forgotten here is noticed.
+
+func clonePayload(p model.Payload) model.Payload {
+	p.Data = bytes.Clone(p.Data)
+	return p
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
+}
+
+func cloneEvent(e model.Event) model.Event {
+	e.Input, e.Output, e.Failure = clonePayload(e.Input), clonePayload(e.Output), clonePointer(e.Failure)
+	return e
+}
+
+func cloneEvents(in []model.Event) []model.Event {
+	if in == nil {
+		return nil
+	}
+	out := make([]model.Event, len(in))
+	for i := range in {
+		out[i] = cloneEvent(in[i])
+	}
+	return out
+}
+
+func cloneStart(s model.Start) model.Start {
+	s.Input, s.Origin, s.Carried = clonePayload(s.Input), bytes.Clone(s.Origin), cloneEvents(s.Carried)
+	return s
+}
+
+func cloneOutcome(o model.Outcome) model.Outcome {
+	o.Output, o.Failure = clonePayload(o.Output), clonePointer(o.Failure)
+	return o
+}
+
+// cloneMessage copies a message. Position, time and kind of the events that come along are not part of a stored message.
+func cloneMessage(m model.Message) model.Message {
+	m.Input, m.Failure, m.With = clonePayload(m.Input), clonePointer(m.Failure), cloneEvents(m.With)
+	for i := range m.With {
+		m.With[i].Seq, m.With[i].At, m.With[i].Kind = 0, 0, 0
+	}
+	return m
+}
+
+func cloneExecution(e store.Execution) store.Execution {
+	e.Start, e.Outcome = cloneStart(e.Start), cloneOutcome(e.Outcome)
+	e.Waits, e.Blocked = slices.Clone(e.Waits), clonePointer(e.Blocked)
+	return e
+}
+
+func cloneMessageRow(r store.MessageRow) store.MessageRow {
+	r.Message = cloneMessage(r.Message)
+	return r
+}
+
+func cloneInboxRow(r store.InboxRow) store.InboxRow {
+	r.Message = cloneMessage(r.Message)
+	return r
+}
+
+func cloneReply(r store.Reply) store.Reply {
+	r.Body = bytes.Clone(r.Body)
+	return r
+}

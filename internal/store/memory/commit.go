@@ -1,0 +1,203 @@
+package memory
+
+import (
+	"context"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Commit applies a batch whole or not at all.
+func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "commit"); err != nil {
+		return store.Committed{}, err
+	}
+	f := s.fence(b.Lane)
+	switch {
+	case f == nil:
+		return store.Committed{}, store.Errorf(store.Fenced, "commit", "lane %d of %s does not stand at epoch %d", b.Lane.Lane, b.Lane.Node, b.Lane.Epoch)
+	case f.batch+1 != b.Number:
+		return store.Committed{}, store.Errorf(store.Fenced, "commit", "batch %d cannot follow batch %d", b.Number, f.batch)
+	}
+	c, err := s.apply(b)
+	if err != nil {
+		for _, undo := range slices.Backward(s.undo) {
+			undo()
+		}
+	} else {
+		f.batch = b.Number
+	}
+	clear(s.undo)
+	s.undo = s.undo[:0]
+	if err != nil {
+		return store.Committed{}, err
+	}
+	return c, nil
+}
+
+// refuse is the error of a row that cannot be written.
+func refuse(format string, args ...any) error {
+	return store.Errorf(store.Refused, "commit", format, args...)
+}
+
+// undone adds how to take a write back. The writes before a refused row are taken back in reverse order.
+func (s *Store) undone(f func()) { s.undo = append(s.undo, f) }
+
+// apply writes table after table, and stops at the first row that cannot be written.
+func (s *Store) apply(b *store.Batch) (c store.Committed, err error) {
+	c, err = s.applyStarts(b)
+	if err != nil {
+		return c, err
+	}
+	for _, table := range [...]func(b *store.Batch) error{
+		s.applyCloses, s.applyMarks, s.applyEvents, s.applyStopTimers, s.applyTimers, s.applyStopAll,
+		s.applyMessages, s.applyCursors, s.applyInbox, s.applyDeferred, s.applyRequests, s.applyFree,
+	} {
+		if err = table(b); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+func (s *Store) applyStarts(b *store.Batch) (c store.Committed, err error) {
+	for i := range b.Starts {
+		row := &b.Starts[i]
+		sh := s.shard(row.Shard)
+		if sh == nil {
+			return c, refuse("there is no shard %d", row.Shard)
+		}
+		address := row.Start.Address
+		old := sh.current[address]
+		switch {
+		case !row.Replaces.IsZero():
+			if old == nil || old.key.Run != row.Replaces {
+				return c, refuse("%s is not the current run of %s", row.Replaces, address)
+			}
+		case old != nil && row.IfAbsent:
+			c.Existing = append(c.Existing, store.ExistingStart{Index: i, Execution: cloneExecution(old.row)})
+			continue
+		case old != nil:
+			return c, refuse("%s has the current run %s", address, old.key.Run)
+		}
+		r := sh.run(row.Start.Run)
+		if r.started {
+			return c, refuse("%s exists", r.key.Run)
+		}
+		s.start(sh, r, old, cloneStart(row.Start))
+	}
+	return c, nil
+}
+
+// start writes the row of a run, in place of an old one when there is one.
+func (s *Store) start(sh *shard, r, old *run, start model.Start) {
+	r.started = true
+	r.row = store.Execution{Shard: sh.id, Start: start, Outcome: model.Outcome{Status: model.Running}, Current: true}
+	if old != nil {
+		old.row.Current = false
+	}
+	sh.current[start.Address] = r
+	sh.settle(r)
+	s.listing.insert(r)
+	s.undone(func() {
+		s.listing.remove(r)
+		r.started = false
+		sh.settle(r)
+		r.row = store.Execution{}
+		if old != nil {
+			old.row.Current = true
+			sh.current[start.Address] = old
+		} else {
+			delete(sh.current, start.Address)
+		}
+	})
+}
+
+// opened is an open run.
+func (s *Store) opened(key store.RunKey) (*shard, *run, error) {
+	sh := s.peek(key.Shard)
+	if sh == nil {
+		return nil, nil, refuse("%s does not exist", key.Run)
+	}
+	r := sh.runs[key.Run]
+	switch {
+	case r == nil || !r.started:
+		return nil, nil, refuse("%s does not exist", key.Run)
+	case !r.open():
+		return nil, nil, refuse("%s is closed", key.Run)
+	}
+	return sh, r, nil
+}
+
+func (s *Store) applyCloses(b *store.Batch) error {
+	for i := range b.Closes {
+		row := &b.Closes[i]
+		sh, r, err := s.opened(row.RunKey)
+		if err != nil {
+			return err
+		}
+		if !row.Outcome.Status.Closed() {
+			return refuse("%s cannot be closed as %s", row.Run, row.Outcome.Status)
+		}
+		s.change(sh, r)
+		r.row.Outcome = cloneOutcome(row.Outcome)
+		r.row.Parked, r.row.Waits, r.row.Blocked = false, nil, nil
+		sh.settle(r)
+	}
+	for i := range b.Starts {
+		row := &b.Starts[i]
+		if row.Replaces.IsZero() {
+			continue
+		}
+		if old := s.peek(row.Shard).runs[row.Replaces]; old.open() {
+			return refuse("%s stops being current and is not closed", row.Replaces)
+		}
+	}
+	return nil
+}
+
+func (s *Store) applyMarks(b *store.Batch) error {
+	for i := range b.Marks {
+		row := &b.Marks[i]
+		sh, r, err := s.opened(row.RunKey)
+		if err != nil {
+			return err
+		}
+		s.change(sh, r)
+		r.row.Parked, r.row.Waits, r.row.Blocked = row.Parked, slices.Clone(row.Waits), clonePointer(row.Blocked)
+		sh.settle(r)
+	}
+	return nil
+}
+
+// change is called before the row of an open run changes.
+func (s *Store) change(sh *shard, r *run) {
+	outcome, parked, waits, blocked := r.row.Outcome, r.row.Parked, r.row.Waits, r.row.Blocked
+	s.undone(func() {
+		r.row.Outcome, r.row.Parked, r.row.Waits, r.row.Blocked = outcome, parked, waits, blocked
+		sh.settle(r)
+	})
+}
+
+func (s *Store) applyEvents(b *store.Batch) error {
+	for i := range b.Events {
+		row := &b.Events[i]
+		sh := s.shard(row.Shard)
+		if sh == nil {
+			return refuse("there is no shard %d", row.Shard)
+		}
+		r := sh.run(row.Run)
+		at, taken := r.event(row.Event.Seq)
+		if taken {
+			return refuse("position %d of %s is taken", row.Event.Seq, row.Run)
+		}
+		r.events = slices.Insert(r.events, at, cloneEvent(row.Event))
+		s.undone(func() {
+			at, _ := r.event(row.Event.Seq)
+			r.events = slices.Delete(r.events, at, at+1)
+		})
+	}
+	return nil
+}

@@ -1,0 +1,203 @@
+package memory
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// LoadRunnable returns open runs that are not parked.
+func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after store.RunKey, limit int) ([]store.RunHead, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load runnable"); err != nil {
+		return nil, err
+	}
+	var out []store.RunHead
+	for _, sh := range s.some(shards) {
+		if sh.id < after.Shard {
+			continue
+		}
+		p := sh.runnable.first()
+		if sh.id == after.Shard {
+			p = sh.runnable.after(&run{key: after})
+		}
+		for ; len(out) < limit; p.next() {
+			r, ok := p.at()
+			if !ok {
+				break
+			}
+			out = append(out, store.RunHead{RunKey: r.key, Address: r.row.Start.Address})
+		}
+	}
+	return out, nil
+}
+
+// look is what is stored about a run; nil when there is nothing.
+func (s *Store) look(key store.RunKey) *run {
+	if sh := s.peek(key.Shard); sh != nil {
+		return sh.runs[key.Run]
+	}
+	return nil
+}
+
+// LoadExecution returns the current run of an address, or the run itself.
+func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, address model.Address, id model.RunID) (*store.Execution, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load execution"); err != nil {
+		return nil, err
+	}
+	var r *run
+	if !id.IsZero() {
+		r = s.look(store.RunKey{Shard: shard, Run: id})
+	} else if sh := s.peek(shard); sh != nil {
+		r = sh.current[address]
+	}
+	if r == nil || !r.started {
+		return nil, nil
+	}
+	e := cloneExecution(r.row)
+	return &e, nil
+}
+
+// LoadEvents returns stored events of a run.
+func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, limit, maxBytes int) ([]model.Event, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load events"); err != nil {
+		return nil, err
+	}
+	r := s.look(key)
+	if r == nil {
+		return nil, nil
+	}
+	from, found := r.event(after)
+	if found {
+		from++
+	}
+	end, size := from, 0
+	for end < len(r.events) && end-from < limit {
+		size += r.events[end].Size()
+		if end > from && size > maxBytes {
+			break
+		}
+		end++
+	}
+	if end == from {
+		return nil, nil
+	}
+	return cloneEvents(r.events[from:end]), nil
+}
+
+// LoadTimers returns timers in the order of (due, run, id).
+func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load timers"); err != nil {
+		return nil, err
+	}
+	mark := &store.Timer{Due: after.Due, Run: after.Run, ID: after.ID}
+	var places []place[*store.Timer]
+	for _, sh := range s.some(shards) {
+		places = append(places, sh.timers.after(mark))
+	}
+	var out []store.Timer
+	merge(places, byDue, func(t *store.Timer) bool {
+		if t.Due > until || len(out) >= limit {
+			return false
+		}
+		out = append(out, *t)
+		return true
+	})
+	return out, nil
+}
+
+// LoadRunTimers returns the timers of a run, ordered by id.
+func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load timers of a run"); err != nil {
+		return nil, err
+	}
+	r := s.look(key)
+	if r == nil {
+		return nil, nil
+	}
+	var out []store.Timer
+	for _, t := range r.timers {
+		out = append(out, *t)
+	}
+	return out, nil
+}
+
+// matches reports whether a run is selected by a query, paging aside.
+func matches(r *run, q *store.Query) bool {
+	start := &r.row.Start
+	return start.Address.Tenant == q.Tenant &&
+		(q.Workflow == "" || start.Address.Type == q.Workflow) &&
+		strings.HasPrefix(start.Address.Key, q.KeyPrefix) &&
+		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, r.row.Outcome.Status)) &&
+		(q.StartedFrom == 0 || start.At >= q.StartedFrom) &&
+		(q.StartedTo == 0 || start.At < q.StartedTo) &&
+		(q.AllRuns || r.row.Current)
+}
+
+// List returns executions, newest start first.
+func (s *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "list"); err != nil {
+		return store.Page{}, err
+	}
+	p := s.listing.first()
+	if q.After != (store.PageMark{}) {
+		mark := &run{key: store.RunKey{Shard: model.MaxShards, Run: q.After.Run}}
+		mark.row.Start.At = q.After.Started
+		p = s.listing.after(mark)
+	}
+	var out store.Page
+	for ; ; p.next() {
+		r, ok := p.at()
+		if !ok {
+			return out, nil
+		}
+		if !matches(r, &q) {
+			continue
+		}
+		if len(out.Executions) >= q.Limit {
+			out.More = true
+			return out, nil
+		}
+		out.Executions = append(out.Executions, cloneExecution(r.row))
+	}
+}
+
+// Count counts executions.
+func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "count"); err != nil {
+		return 0, err
+	}
+	for p := s.listing.first(); ; p.next() {
+		r, ok := p.at()
+		if !ok {
+			return n, nil
+		}
+		if matches(r, &q) {
+			n++
+		}
+	}
+}
+
+// LoadOutcomes returns the rows of those runs that are closed, in the order of the keys.
+func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load outcomes"); err != nil {
+		return nil, err
+	}
+	var out []store.Execution
+	for _, key := range keys {
+		if r := s.look(key); r != nil && r.started && !r.open() {
+			out = append(out, cloneExecution(r.row))
+		}
+	}
+	return out, nil
+}

@@ -1,0 +1,125 @@
+package memory
+
+import (
+	"context"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// LoadMessages returns messages behind the cursors, ordered by (to, from, position).
+func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]store.MessageRow, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load messages"); err != nil {
+		return nil, err
+	}
+	var out []store.MessageRow
+	for _, sh := range s.some(shards) {
+		for _, w := range sh.in {
+			next := w.received + 1
+			at, _ := w.message(next)
+			for ; at < len(w.rows) && w.rows[at].Seq == next && len(out) < limit; at++ {
+				out = append(out, cloneMessageRow(w.rows[at]))
+				next++
+			}
+		}
+	}
+	return out, nil
+}
+
+// LoadInbox returns requests that may be served at now, ordered by id.
+func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]store.InboxRow, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load inbox"); err != nil {
+		return nil, err
+	}
+	var places []place[*store.InboxRow]
+	for _, sh := range s.some(shards) {
+		places = append(places, sh.inbox.first())
+	}
+	var out []store.InboxRow
+	merge(places, byRequest, func(row *store.InboxRow) bool {
+		if len(out) >= limit {
+			return false
+		}
+		if row.NotBefore <= now {
+			r := cloneInboxRow(*row)
+			r.Seen = s.peek(r.Shard).remembers(&r.Message)
+			out = append(out, r)
+		}
+		return true
+	})
+	return out, nil
+}
+
+// PutInbox stores requests; those that wait already or are remembered stay as they are.
+func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "put inbox"); err != nil {
+		return err
+	}
+	for i := range rows {
+		if int(rows[i].Shard) >= len(s.shards) {
+			return store.Errorf(store.Refused, "put inbox", "there is no shard %d", rows[i].Shard)
+		}
+	}
+	for i := range rows {
+		sh := s.shard(rows[i].Shard)
+		if sh.remembers(&rows[i].Message) {
+			continue
+		}
+		fresh := cloneInboxRow(rows[i])
+		fresh.Seen = false
+		sh.inbox.insert(&fresh)
+	}
+	return nil
+}
+
+// LoadReplies returns remembered answers, in the order of the keys.
+func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]store.Reply, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load replies"); err != nil {
+		return nil, err
+	}
+	var out []store.Reply
+	for _, k := range keys {
+		sh := s.peek(k.Shard)
+		if sh == nil {
+			continue
+		}
+		if r := sh.replies[requestKey{k.Address, k.ID}]; r != nil {
+			out = append(out, cloneReply(*r))
+		}
+	}
+	return out, nil
+}
+
+// Sweep deletes messages behind cursors and old remembered requests. Cursors stay: with a fixed number of shards, every pair may come back.
+func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "sweep"); err != nil {
+		return 0, err
+	}
+	left := max(r.Limit, 0)
+	for _, sh := range s.some(r.Shards) {
+		for _, w := range sh.in {
+			end, found := w.message(w.received)
+			if found {
+				end++
+			}
+			end = min(end, left)
+			w.rows = slices.Delete(w.rows, 0, end)
+			left -= end
+		}
+		for ; left > 0; left-- {
+			p := sh.byAge.first()
+			oldest, ok := p.at()
+			if !ok || oldest.At >= r.RequestsBefore {
+				break
+			}
+			sh.forget(oldest)
+		}
+	}
+	return max(r.Limit, 0) - left, nil
+}

@@ -1,0 +1,186 @@
+package store
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// NodeInfo describes a process that runs the engine.
+type NodeInfo struct {
+	ID model.NodeID
+	// Host identity: together they let a process on the same host prove that this one is gone.
+	Host      string // host name, for people
+	BootID    string // changes with every boot of the machine
+	Namespace string // process id namespace
+	PID       int
+	PIDStart  int64 // start time of the process in clock ticks since boot
+	Version   string
+}
+
+// Registration is the result of Register.
+type Registration struct {
+	Epoch int64
+	Now   model.Time // store time
+}
+
+// Member is a registered node as others see it.
+type Member struct {
+	NodeInfo
+	Epoch   int64
+	Expires model.Time
+	// Draining nodes keep their lease and want no shards.
+	Draining bool
+}
+
+// ShardOwner is a row of the shard table. A zero Node means free.
+type ShardOwner struct {
+	Shard model.ShardID
+	Node  model.NodeID
+	Epoch int64
+}
+
+// RenewRequest renews a lease.
+type RenewRequest struct {
+	Node     model.NodeID
+	Epoch    int64
+	TTL      time.Duration
+	Draining bool
+	// Shards are those the node owns; the view tells whether mail waits for them.
+	Shards []model.ShardID
+}
+
+// View is the cluster at one moment of store time.
+type View struct {
+	Now     model.Time
+	Members []Member
+	Owners  []ShardOwner // every shard, in order
+	// Mail tells that messages or inbox rows wait for shards of the request.
+	Mail bool
+}
+
+// AcquiredShard is a shard that has just become ours, with what travels with it.
+type AcquiredShard struct {
+	Shard model.ShardID
+	// Received is the position up to which messages from another shard have been consumed.
+	Received map[model.ShardID]int64
+	// Sent is the position of the last message sent to another shard.
+	Sent map[model.ShardID]int64
+}
+
+// LaneRef names a fence.
+type LaneRef struct {
+	Node  model.NodeID
+	Lane  int
+	Epoch int64
+}
+
+// RunKey is the primary key of a run.
+type RunKey struct {
+	Shard model.ShardID
+	Run   model.RunID
+}
+
+// RunHead is what an owner needs to know of a runnable run before it loads it.
+type RunHead struct {
+	RunKey
+	Address model.Address
+}
+
+// Execution is the row of a run.
+type Execution struct {
+	Shard   model.ShardID
+	Start   model.Start
+	Outcome model.Outcome // Status is Running while open
+	// Current tells that this is the last run of its address.
+	Current bool
+	// Parked runs wait for something from outside; Waits says for what.
+	Parked bool
+	Waits  []model.Reason
+	// Blocked is set while the run cannot continue until someone changes something.
+	Blocked *model.Reason
+}
+
+// Timer is an open timer of a run.
+type Timer struct {
+	Shard model.ShardID
+	Run   model.RunID
+	ID    string
+	Due   model.Time
+	// Address of the run, so that due timers can be served fairly between tenants and types, and their runs be found.
+	Address model.Address
+}
+
+// TimerMark is a position in the order of timers.
+type TimerMark struct {
+	Due model.Time
+	Run model.RunID
+	ID  string
+}
+
+// MessageRow is a message on its way. Seq counts from 1 without a gap for each pair of shards.
+type MessageRow struct {
+	To, From model.ShardID
+	Seq      int64
+	Message  model.Message
+}
+
+// InboxRow is a request of a process that does not own the shard.
+type InboxRow struct {
+	Shard   model.ShardID
+	ID      model.RunID // UUIDv7 of the request; order per sender
+	Message model.Message
+	// NotBefore puts a request off that could not be served because its address is quarantined. Zero for a fresh one.
+	NotBefore model.Time
+	// Seen tells that the request id is remembered: it has been served, only its row is left.
+	Seen bool
+}
+
+// RequestKey names a remembered request.
+type RequestKey struct {
+	Shard   model.ShardID
+	Address model.Address
+	ID      string
+}
+
+// Reply is the remembered answer to a request.
+type Reply struct {
+	RequestKey
+	At   model.Time
+	Body []byte
+}
+
+// Query selects executions.
+type Query struct {
+	Tenant    string
+	Workflow  string         // exact; empty for all
+	KeyPrefix string         // empty for all
+	Statuses  []model.Status // empty for all
+	// Started is the half-open interval of start times; zero bounds are open.
+	StartedFrom, StartedTo model.Time
+	// AllRuns includes earlier runs of a chain.
+	AllRuns bool
+	Limit   int
+	// After continues behind the last row of the page before.
+	After PageMark
+}
+
+// PageMark is a position in a listing, newest start first.
+type PageMark struct {
+	Started model.Time
+	Run     model.RunID
+}
+
+// Page is one page of a listing.
+type Page struct {
+	Executions []Execution
+	// More is set when there are further rows behind the last one.
+	More bool
+}
+
+// SweepRequest bounds one sweep.
+type SweepRequest struct {
+	Shards         []model.ShardID // owned shards
+	RequestsBefore model.Time
+	Limit          int
+}

@@ -1,0 +1,139 @@
+// Package store is the port to durable storage.
+//
+// Its methods are whole transactions, so that a fault can be put before or after each of them and
+// nowhere in between. Three adapters implement it (memory, sqlite, postgres) and pass one conformance
+// suite (storetest); faultstore wraps any of them.
+//
+// Promises of every adapter:
+//
+//   - Commit applies a batch whole or not at all, and only when the fence of its lane stands exactly one
+//     batch before it under the expected epoch. A fenced lane commits nothing.
+//   - Every guarded write checks the number of rows it touched; a mismatch refuses the whole batch.
+//   - Committed means durable (memory excepted).
+//   - Reads return committed data. What the engine acts upon is never read from a replica.
+//
+// The port knows rows and transactions. It knows nothing of workflows: what to write is decided by core and engine.
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Store is durable storage. All methods are safe for concurrent use.
+type Store interface {
+	// Info describes the store as it was opened.
+	Info() Info
+	// Close releases all resources. Calls in flight end with an error.
+	Close() error
+
+	Ownership
+	Writer
+	Recovery
+	Mailroom
+	Reader
+}
+
+// Info describes an open store.
+type Info struct {
+	// Shards is the number of shards, fixed when the store was created.
+	Shards int
+	// Cluster is a random id of the store's contents.
+	Cluster string
+	// Shared tells whether several processes may open the store at the same time.
+	Shared bool
+	// URL names the store for people, without credentials.
+	URL string
+	// Version is the version of the schema.
+	Version int
+}
+
+// Ownership is who may write what: nodes with leases, shards, fences.
+// Time is the store's own clock wherever a lease is judged.
+type Ownership interface {
+	// Register adds a node with a lease of ttl, draws a fresh epoch from the cluster-wide counter, and creates one
+	// fence per lane at that epoch and batch 0.
+	Register(ctx context.Context, n NodeInfo, lanes int, ttl time.Duration) (Registration, error)
+
+	// Renew extends the lease and returns the view of the cluster, all in one round trip. It fails with ErrFenced when
+	// the node is gone or its epoch was raised; an expired lease that nobody took over yet may be renewed.
+	Renew(ctx context.Context, r RenewRequest) (View, error)
+
+	// FenceNode ends a node whose lease has expired by the store's clock, or whose death the caller has proven (proven):
+	// it locks the lease and fences, re-checks, raises the epoch of every fence of the node and removes its lease row.
+	// In-flight commits of the node finish before it or fail after it. It reports false when the lease is alive (and not proven dead)
+	// or is held by another epoch; a node that is gone already reports true.
+	FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error)
+
+	// Acquire takes those of the shards that are free, that the node holds already, or whose recorded owner has been fenced, for the
+	// node, and returns them with the state that travels with a shard. It fails with ErrFenced when the node itself is fenced.
+	Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]AcquiredShard, error)
+
+	// Unregister removes a node that has freed its shards, with its fences. Shards it still holds become free.
+	Unregister(ctx context.Context, node model.NodeID, epoch int64) error
+
+	// Refence is the answer to an unknown commit: it moves the lane's fence to a fresh epoch by an exclusive write, which waits for
+	// an orphaned transaction or excludes it, and returns the new epoch and the last batch that landed. ErrFenced when the lane's fence does
+	// not stand at the epoch (somebody else fenced the node).
+	Refence(ctx context.Context, l LaneRef) (epoch, landed int64, err error)
+}
+
+// Writer is the hot path.
+type Writer interface {
+	// Commit applies a batch. On error nothing was applied, unless the error is ErrUnknown (see Class).
+	Commit(ctx context.Context, b *Batch) (Committed, error)
+}
+
+// Recovery reads what an owner needs to take up its shards. Every method returns pages; no method locks.
+type Recovery interface {
+	// LoadRunnable returns open runs of the shards that are not parked, in order of (shard, run), after the given one.
+	LoadRunnable(ctx context.Context, shards []model.ShardID, after RunKey, limit int) ([]RunHead, error)
+
+	// LoadExecution returns the current run of an address, or the run itself when run is set.
+	// It returns nil when there is none.
+	LoadExecution(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID) (*Execution, error)
+
+	// LoadEvents returns stored events of a run with a position above after, in order; at most limit events and about maxBytes of
+	// bodies, but at least one if there is one. Events 0 and those carried by the start are not stored and not returned.
+	// A row that cannot be decoded is an error of kind fault.Corrupt that names run and position.
+	LoadEvents(ctx context.Context, key RunKey, after int64, limit, maxBytes int) ([]model.Event, error)
+
+	// LoadTimers returns timers of the shards with After < (Due, Run, ID) and Due <= until, ordered by (Due, Run, ID), at most limit.
+	LoadTimers(ctx context.Context, shards []model.ShardID, after TimerMark, until model.Time, limit int) ([]Timer, error)
+
+	// LoadRunTimers returns the open timers of one run.
+	LoadRunTimers(ctx context.Context, key RunKey) ([]Timer, error)
+
+	// LoadMessages returns messages to the shards behind their cursors, for each (to, from) pair in order without a gap,
+	// at most limit in total.
+	LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]MessageRow, error)
+
+	// LoadInbox returns requests of other processes to the shards that may be served at now, ordered by id, at most limit;
+	// those whose request id is remembered already have Seen set.
+	LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]InboxRow, error)
+}
+
+// Mailroom is how a process that does not own a shard asks something of its owner, by way of the store.
+type Mailroom interface {
+	// PutInbox stores requests. Repeating a request with the same id changes nothing while it is unconsumed or remembered.
+	PutInbox(ctx context.Context, rows []InboxRow) error
+	// LoadReplies returns the remembered answers among the request keys; unknown ones are absent.
+	LoadReplies(ctx context.Context, keys []RequestKey) ([]Reply, error)
+}
+
+// Reader serves the API; it never takes part in a decision.
+type Reader interface {
+	// List returns executions, newest start first.
+	List(ctx context.Context, q Query) (Page, error)
+	// Count counts executions that match; the paging fields of q are ignored.
+	Count(ctx context.Context, q Query) (int64, error)
+	// LoadOutcomes returns the rows of those runs that are closed.
+	LoadOutcomes(ctx context.Context, keys []RunKey) ([]Execution, error)
+	// Members returns the nodes and the owners of the shards.
+	Members(ctx context.Context) (View, error)
+	// Sweep deletes, in one bounded transaction, message rows behind their cursors, remembered requests older than before,
+	// cursors of drained pairs that cannot come back, and reports how many rows went.
+	Sweep(ctx context.Context, s SweepRequest) (int, error)
+}
