@@ -36,6 +36,8 @@ type Execution struct {
 type Timer struct {
 	ID  string
 	Due model.Time
+
+	rung bool // the back-off of a step is over and its worker has been told
 }
 
 type child struct {
@@ -108,7 +110,7 @@ func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Time
 	}
 	x.Outcome = o
 	x.timers = slices.Clone(timers)
-	x.fired = nil // whoever replays from here has the whole history
+	// Firings are kept: a worker that holds the run while its state is read again may not have seen them yet.
 	return x, nil
 }
 

@@ -41,9 +41,9 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	case model.MessageSignal:
 		x.receive(&d, now, model.Event{Name: m.Name, Input: m.Input, RequestID: m.RequestID}, lim)
 	case model.MessageSettle:
-		x.settle(&d, m, now)
+		x.settle(&d, m, now, lim)
 	case model.MessageCancel:
-		if x.Canceling == 0 {
+		if x.Canceling == 0 && x.obeys(m.From) {
 			x.append(&d, now, model.Event{Kind: model.EventCancelRequest, Failure: m.Failure, RequestID: m.RequestID})
 		}
 	case model.MessageWatch:
@@ -58,6 +58,12 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	case model.MessageStart, model.MessageNothing:
 	}
 	return x, d
+}
+
+// obeys reports whether a cancel request counts. That of a parent that closes or gives up (it names no step) is meant for what it has
+// started itself, not for an execution that it attached to or that has got the key meanwhile.
+func (x *Execution) obeys(from model.Link) bool {
+	return from.ID != "" || from.Run.IsZero() || (from.Address == x.Start.Parent.Address && from.Run == x.Start.Parent.Run)
 }
 
 // receive accepts a signal.
@@ -75,9 +81,13 @@ func (x *Execution) receive(d *Decision, now model.Time, e model.Event, lim Limi
 }
 
 // settle resolves or rejects a promise once (I6).
-func (x *Execution) settle(d *Decision, m *model.Message, now model.Time) {
+func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if slices.Contains(x.settled, m.Name) {
 		d.refuse(fault.Conflict, fmt.Sprintf("promise %s of %s is settled already", m.Name, x.Start.Address))
+		return
+	}
+	if x.Next >= lim.Events {
+		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, which is the limit", x.Start.Run, x.Next))
 		return
 	}
 	x.append(d, now, model.Event{
@@ -112,6 +122,10 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	var d Decision
 	if x != nil && !mayReplace(x, m) {
 		return x, attach(x, m, now, lim)
+	}
+	if len(m.With) > lim.Signals {
+		d.refuse(fault.Exhausted, fmt.Sprintf("a start of %s with %d signals: it may hold %d", m.To, len(m.With), lim.Signals))
+		return x, d
 	}
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy,
@@ -158,6 +172,9 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 		return d
 	}
+	if m.RequestID != "" && m.RequestID == x.Start.RequestID {
+		return d // the start that began this chain, repeated: what came with it is there
+	}
 	if !x.Open() {
 		d.bounce(m, x.Outcome)
 		if len(m.With) > 0 {
@@ -165,7 +182,7 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		}
 		return d
 	}
-	if len(x.signals)+len(m.With) > lim.Signals || x.Next+int64(len(m.With)) > lim.Events {
+	if n := len(m.With); n > 0 && (len(x.signals)+n > lim.Signals || x.Next+int64(n) > lim.Events) {
 		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s cannot take more signals", m.To))
 		return d
 	}

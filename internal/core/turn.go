@@ -37,7 +37,10 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 	}
 	if step, ok := RetryOf(id); ok {
 		// The row stays until the outcome of the next attempt is recorded, so a crash in between only repeats the wake-up.
-		d.Retry = step
+		if !x.timers[i].rung {
+			x.timers[i].rung = true
+			d.Retry = step
+		}
 		return d
 	}
 	due := x.timers[i].Due
@@ -49,8 +52,11 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 // Release applies the wish of a worker to let go of a parked run. It reports false when there is news that the code has not seen.
 func Release(x *Execution, seen int64, waits []model.Reason) (Decision, bool) {
 	var d Decision
+	if !x.Open() || seen >= x.Next {
+		return d, false
+	}
 	x.seen(seen)
-	if !x.Open() || seen != x.Next-1 {
+	if seen != x.Next-1 {
 		return d, false
 	}
 	if !x.Parked {
@@ -83,7 +89,7 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 		return x, d, nil
 	}
 	if x.Blocked != nil {
-		x.Blocked = nil
+		x.Blocked, x.Parked = nil, false
 		d.Mark = &Mark{}
 	}
 	for i := range commands {
@@ -100,16 +106,20 @@ func (x *Execution) block(d *Decision, why *model.Reason) {
 	if x.Blocked != nil && *x.Blocked == *why {
 		return
 	}
-	x.Blocked = why
+	x.Blocked, x.Parked = why, false
 	d.Mark = &Mark{Blocked: why}
 }
 
 // check refuses a turn that cannot be applied, before any of it is.
 func (x *Execution) check(t *model.Turn, lim Limits) error {
-	if t.Close == nil && x.Next+int64(len(t.Commands)) > lim.Events {
+	if n := int64(len(t.Commands)); n > 0 && t.Close == nil && x.Next+n > lim.Events {
 		return fault.New(fault.Exhausted, "the history of %s has %d events and may have %d: continue as new", x.Start.Run, x.Next, lim.Events)
 	}
+	if c := t.Close; c != nil && (!c.Status.Closed() || c.Status > model.Continued) {
+		return fault.New(fault.Invalid, "run %s ends with status %d, which is not an end", x.Start.Run, c.Status)
+	}
 	timers := 0
+	var taken []int64
 	for i := range t.Commands {
 		c := &t.Commands[i]
 		switch c.Kind {
@@ -117,9 +127,10 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			switch c.Event.Kind {
 			case model.EventStepCompleted, model.EventStepFailed:
 			case model.EventSignalTaken:
-				if x.signal(c.Event.Ref) < 0 {
+				if x.signal(c.Event.Ref) < 0 || slices.Contains(taken, c.Event.Ref) {
 					return fault.New(fault.Invalid, "run %s takes signal %d, which it does not have", x.Start.Run, c.Event.Ref)
 				}
+				taken = append(taken, c.Event.Ref)
 			default:
 				return fault.New(fault.Invalid, "run %s records a %s, which is not for a worker to say", x.Start.Run, c.Event.Kind)
 			}
@@ -134,10 +145,31 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			return fault.New(fault.Invalid, "run %s asks for command %d, which this build does not know", x.Start.Run, c.Kind)
 		}
 	}
-	if len(x.timers)+timers > lim.Timers {
-		return fault.New(fault.Exhausted, "run %s has %d timers and may have %d", x.Start.Run, len(x.timers)+timers, lim.Timers)
+	if len(x.timers)+timers <= lim.Timers {
+		return nil
+	}
+	if n := x.timersAfter(t.Commands); n > lim.Timers {
+		return fault.New(fault.Exhausted, "run %s has %d timers and may have %d", x.Start.Run, n, lim.Timers)
 	}
 	return nil
+}
+
+// timersAfter is how many timers would be open after the commands. A replay asks for those that are open again.
+func (x *Execution) timersAfter(commands []model.Command) int {
+	open := make(map[string]struct{}, len(x.timers)+len(commands))
+	for i := range x.timers {
+		open[x.timers[i].ID] = struct{}{}
+	}
+	for i := range commands {
+		switch id := commands[i].Event.ID; commands[i].Kind {
+		case model.CommandStartTimer:
+			open[id] = struct{}{}
+		case model.CommandStopTimer, model.CommandWithdraw:
+			delete(open, id)
+		default:
+		}
+	}
+	return len(open)
 }
 
 // command applies one command of a turn.
@@ -153,10 +185,10 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 		x.stopRetry(d, e.ID)
 		e.Kind, e.Due = model.EventAttemptFailed, now.Add(max(c.Delay, 0))
 		x.append(d, now, e)
-		x.startTimer(d, Timer{retryTimer(e.ID, e.Attempt), e.Due})
+		x.startTimer(d, Timer{ID: retryTimer(e.ID, e.Attempt), Due: e.Due})
 	case model.CommandStartTimer:
 		if x.timer(e.ID) < 0 && !x.recentlyFired(e.ID) {
-			x.startTimer(d, Timer{e.ID, e.Due})
+			x.startTimer(d, Timer{ID: e.ID, Due: e.Due})
 		}
 	case model.CommandStopTimer:
 		x.stopTimer(d, e.ID)
@@ -266,7 +298,7 @@ func (x *Execution) audience() []model.Link {
 // continued is the start of the next run. Signals that were not taken, watchers, and what the code cannot have seen go with it (I7).
 func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
 	s := model.Start{
-		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, Parent: x.Start.Parent,
+		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
 		OnParentClose: x.Start.OnParentClose, First: x.Start.First, Previous: x.Start.Run, Origin: x.Start.Origin,
 	}
 	if s.First.IsZero() {
@@ -286,4 +318,12 @@ func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) m
 		carry(model.Event{Kind: model.EventCancelRequest, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "requested before the run continued as new"}})
 	}
 	return s
+}
+
+// RetryDue reports whether the back-off of a step is over and its outcome is not recorded.
+func RetryDue(x *Execution, now model.Time) bool {
+	return slices.ContainsFunc(x.timers, func(t Timer) bool {
+		_, ok := RetryOf(t.ID)
+		return ok && t.Due <= now
+	})
 }

@@ -12,6 +12,7 @@ import (
 // op is something for a lane to do: one of the two hot inputs, or any other as a function.
 type op struct {
 	message *model.Message
+	fresh   bool // the request id of the message has never been used before
 	turn    *model.Turn
 	worker  lane.WorkerID
 	token   any

@@ -100,7 +100,7 @@ func (s *laneShell) sleep(ctx context.Context, timer *time.Timer) bool {
 func (s *laneShell) apply(now model.Time, o *op) {
 	switch {
 	case o.message != nil:
-		s.lane.Deliver(now, o.message, o.token)
+		s.lane.Deliver(now, o.message, o.fresh, o.token)
 	case o.turn != nil:
 		s.lane.Turn(now, o.worker, o.turn)
 	default:

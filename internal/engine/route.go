@@ -26,11 +26,17 @@ func (c *call) finish(a *lane.Answer) {
 	})
 }
 
-// Send delivers a message of a client to its address, wherever it is owned, and returns the answer. When ctx ends first, the message may
-// or may not take effect: repeat it with the same request id.
+// Send delivers a message of a client to its address, wherever it is owned, and returns the answer. Losing the lease in between is not the
+// caller's business: the message has a request id, so it is simply sent again. When ctx ends first, it may or may not take effect.
 func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, error) {
+	fresh := m.RequestID == ""
+	if fresh && !repeatable(m) {
+		named := *m
+		named.RequestID = newRun().String()
+		m = &named
+	}
 	for {
-		a, err := e.sendLocal(ctx, m)
+		a, err := e.sendLocal(ctx, m, fresh)
 		if !errors.Is(err, lane.ErrNotOwner) {
 			return a, err
 		}
@@ -38,13 +44,26 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 			return e.clerk.send(ctx, m)
 		}
 		// The only node there can be is between two incarnations, or not ready yet.
+		fresh = false
 		if !sleep(ctx, retryPause) {
 			return model.Answer{}, fault.New(fault.Unavailable, "send %s to %s: the node does not serve its shards: %w", m.Kind, m.To, context.Cause(ctx))
 		}
 	}
 }
 
-func (e *Engine) sendLocal(ctx context.Context, m *model.Message) (model.Answer, error) {
+// repeatable messages change nothing the second time, even without a request id.
+func repeatable(m *model.Message) bool {
+	switch m.Kind {
+	case model.MessageStart:
+		return m.Reuse == model.ReturnExisting && len(m.With) == 0
+	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed:
+		return true
+	case model.MessageSignal, model.MessageSettle:
+	}
+	return false
+}
+
+func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh bool) (model.Answer, error) {
 	inc := e.current()
 	if inc == nil {
 		return model.Answer{}, lane.ErrNotOwner
@@ -54,7 +73,7 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message) (model.Answer,
 		return model.Answer{}, lane.ErrNotOwner
 	}
 	c := newCall()
-	if err := s.inbox.put(ctx, op{message: m, token: c}); err != nil {
+	if err := s.inbox.put(ctx, op{message: m, fresh: fresh, token: c}); err != nil {
 		return model.Answer{}, err
 	}
 	select {
@@ -93,8 +112,11 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 		return lane.Result{}, lane.ErrNotOwner
 	}
 	c, registered := newCall(), newCall()
+	var sure bool
 	err := s.inbox.put(ctx, op{token: registered, do: func(l *lane.Lane, _ model.Time) {
-		registered.finish(&lane.Answer{Err: l.Await(a, run, c)})
+		var err error
+		sure, err = l.Await(a, run, c)
+		registered.finish(&lane.Answer{Err: err})
 	}})
 	if err != nil {
 		return lane.Result{}, err
@@ -108,17 +130,19 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 		return lane.Result{}, err
 	}
 	forget := func() { s.inbox.result(func(l *lane.Lane, _ model.Time) { l.Forget(a, c) }) }
-	row, err := e.cfg.Store.LoadExecution(ctx, shard, a, run)
-	switch {
-	case err != nil:
-		forget()
-		return lane.Result{}, err
-	case row == nil:
-		forget()
-		return lane.Result{}, fault.New(fault.NotFound, "execution %s does not exist", a)
-	case row.Outcome.Status.Closed() && (!run.IsZero() || row.Outcome.Status != model.Continued):
-		forget()
-		return lane.Result{Run: row.Start.Run, Outcome: row.Outcome}, nil
+	if !sure {
+		row, err := e.cfg.Store.LoadExecution(ctx, shard, a, run)
+		switch {
+		case err != nil:
+			forget()
+			return lane.Result{}, err
+		case row == nil:
+			forget()
+			return lane.Result{}, fault.New(fault.NotFound, "execution %s does not exist", a)
+		case row.Outcome.Status.Closed() && (!run.IsZero() || row.Outcome.Status != model.Continued):
+			forget()
+			return lane.Result{Run: row.Start.Run, Outcome: row.Outcome}, nil
+		}
 	}
 	select {
 	case <-c.done:

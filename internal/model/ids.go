@@ -1,6 +1,7 @@
 package model
 
 import (
+	"bytes"
 	"encoding/base32"
 	"fmt"
 	"strings"
@@ -64,7 +65,7 @@ func (id RunID) String() string { return "run_" + idText.EncodeToString(id[:]) }
 func (id RunID) IsZero() bool { return id == RunID{} }
 
 // Compare orders ids by their bytes, as the stores do.
-func (id RunID) Compare(other RunID) int { return strings.Compare(string(id[:]), string(other[:])) }
+func (id RunID) Compare(other RunID) int { return bytes.Compare(id[:], other[:]) }
 
 // ParseRunID reads the text form.
 func ParseRunID(s string) (RunID, error) {

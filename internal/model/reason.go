@@ -52,23 +52,23 @@ func (r Reason) String() string {
 	case WaitRetry:
 		return fmt.Sprintf("retries step %s, attempt %d, at %s after: %s", r.Name, r.Attempt, r.Until, r.Detail)
 	case WaitWorker:
-		return "no worker offers workflow " + r.Name
+		return "waits for a worker that offers workflow " + r.Name
 	case WaitOwner:
-		return "no live node owns shard " + r.Name
+		return "waits for a node to own shard " + r.Name
 	case WaitTurn:
-		return "ready to run"
+		return "is running, or ready to"
 	case WaitNothing:
 		return "waits for nothing: every coroutine is parked and nothing is pending"
 	case WaitMismatch:
-		return "blocked by a replay mismatch: " + r.Detail
+		return "is blocked by a replay mismatch: " + r.Detail
 	case WaitPoison:
-		return "quarantined: " + r.Detail
+		return "is quarantined: " + r.Detail
 	case WaitCorrupt:
-		return "stored data cannot be understood: " + r.Detail
+		return "cannot be read: " + r.Detail
 	case WaitLimit:
-		return "the history has reached its limit: " + r.Detail
+		return "has reached the limit of its history: " + r.Detail
 	case WaitStuck:
-		return "workflow code blocks outside of durable calls: " + r.Detail
+		return "blocks outside of durable calls: " + r.Detail
 	}
 	return strconv.Quote(string(r.Code))
 }

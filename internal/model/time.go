@@ -19,23 +19,18 @@ const MaxTime Time = 253402300799_000000
 
 // Add is the time d later, saturating at MaxTime and never below 1.
 func (t Time) Add(d time.Duration) Time {
-	sum := int64(t) + d.Microseconds()
-	switch {
-	case sum > int64(MaxTime) || (d > 0 && sum < int64(t)):
-		return MaxTime
-	case sum < 1:
-		return 1
-	}
-	return Time(sum)
+	sum := min(max(t, -MaxTime), 2*MaxTime) + Time(d.Microseconds()) // clamped first: the sum cannot overflow
+	return min(max(sum, 1), MaxTime)
 }
 
 // Sub is the distance to an earlier time, saturating.
 func (t Time) Sub(earlier Time) time.Duration {
 	const most = Time(1<<63-1) / 1000
 	d := t - earlier
-	if d > most {
+	switch {
+	case t >= earlier && (d > most || d < 0): // below zero: overflow
 		d = most
-	} else if d < -most {
+	case t < earlier && (d < -most || d >= 0):
 		d = -most
 	}
 	return time.Duration(d) * time.Microsecond

@@ -82,7 +82,8 @@ type Ownership interface {
 
 // Writer is the hot path.
 type Writer interface {
-	// Commit applies a batch. On error nothing was applied, unless the error is ErrUnknown (see Class).
+	// Commit applies a batch. On error nothing was applied, unless the error is of class Unknown. The batch belongs to the store only
+	// during the call: its memory is used again afterwards (what its rows point to is not).
 	Commit(ctx context.Context, b *Batch) (Committed, error)
 }
 

@@ -14,17 +14,19 @@ type waiter struct {
 	run   model.RunID // a certain run; zero for the end of the chain
 }
 
-// Await registers a caller that wants to hear the end of an execution. It must look at the store afterwards: a run that
-// had ended before is not told. Forget takes it back.
-func (l *Lane) Await(a model.Address, run model.RunID, token any) error {
+// Await registers a caller that wants to hear the end of an execution; Forget takes it back. Unless it reports sure, the run is not in
+// memory, and may have ended before: the caller must look at the store afterwards.
+func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, err error) {
 	if l.dead != nil {
-		return l.dead
+		return false, l.dead
 	}
 	if !l.Owns(a.Shard(l.cfg.Shards)) {
-		return ErrNotOwner
+		return false, ErrNotOwner
 	}
 	l.waiters[a] = append(l.waiters[a], waiter{token: token, run: run})
-	return nil
+	e := l.entries[a]
+	sure = e != nil && e.known && e.x != nil && e.x.Open() && !e.starting && (run.IsZero() || run == e.x.Start.Run)
+	return sure, nil
 }
 
 // Forget takes an Await back.

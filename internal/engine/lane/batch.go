@@ -42,7 +42,31 @@ type effect struct {
 	hint    Hint
 }
 
-func (l *Lane) newBuilding() *building { return &building{} }
+// newBuilding is an empty batch. Its memory is used again: what is handed out points to other memory.
+func (l *Lane) newBuilding() *building {
+	if b := l.spare; b != nil {
+		l.spare = nil
+		return b
+	}
+	return &building{}
+}
+
+// reuse keeps the memory of a batch that has been dealt with.
+func (l *Lane) reuse(b *building) {
+	t := &b.batch
+	clear(b.entries)
+	clear(b.effects)
+	clear(b.pairs)
+	clear(t.Starts)
+	clear(t.Closes)
+	clear(t.Events)
+	clear(t.Messages)
+	*b = building{
+		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0],
+		batch: store.Batch{Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0]},
+	}
+	l.spare = b
+}
 
 func (b *building) rows() int { return b.batch.Rows() + len(b.effects)/4 }
 
@@ -105,7 +129,6 @@ func (l *Lane) seal(now model.Time) {
 	for _, s := range b.frees {
 		b.batch.Free = append(b.batch.Free, s.id)
 	}
-	b.sort()
 	l.flight, l.open = b, l.newBuilding()
 	l.out.Commit = &b.batch
 }
@@ -129,31 +152,12 @@ func (l *Lane) numberMessages(b *building) {
 	}
 }
 
-// sort puts rows in the order of their keys, so that concurrent writers of different shards cannot deadlock and pages are touched in order.
-func (b *building) sort() {
-	slices.SortStableFunc(b.batch.Events, func(x, y store.EventRow) int {
-		return cmp.Or(cmp.Compare(x.Shard, y.Shard), x.Run.Compare(y.Run), cmp.Compare(x.Event.Seq, y.Event.Seq))
-	})
-	slices.SortStableFunc(b.batch.Closes, func(x, y store.CloseRow) int { return compareRuns(x.RunKey, y.RunKey) })
-	slices.SortStableFunc(b.batch.Marks, func(x, y store.MarkRow) int { return compareRuns(x.RunKey, y.RunKey) })
-	slices.SortStableFunc(b.batch.StopTimers, func(x, y store.TimerKey) int {
-		return cmp.Or(compareRuns(x.RunKey, y.RunKey), cmp.Compare(x.ID, y.ID))
-	})
-	slices.SortStableFunc(b.batch.Cursors, func(x, y store.CursorRow) int {
-		return cmp.Or(cmp.Compare(x.To, y.To), cmp.Compare(x.From, y.From))
-	})
-}
-
 func compareAddresses(x, y model.Address) int {
 	return cmp.Or(cmp.Compare(x.Tenant, y.Tenant), cmp.Compare(x.Type, y.Type), cmp.Compare(x.Key, y.Key))
 }
 
 func compareEntries(x, y *entry) int {
 	return cmp.Or(cmp.Compare(x.shard.id, y.shard.id), compareAddresses(x.address, y.address))
-}
-
-func compareRuns(x, y store.RunKey) int {
-	return cmp.Or(cmp.Compare(x.Shard, y.Shard), x.Run.Compare(y.Run))
 }
 
 // settle lets go of the inputs of a batch that has been dealt with.
@@ -180,10 +184,17 @@ func (l *Lane) committed(now model.Time, b *building) {
 		l.timers.add(&b.batch.Timers[i])
 	}
 	for i := range b.batch.Inbox {
-		delete(l.mail.inbox, b.batch.Inbox[i].ID)
+		l.mail.consumed(b.batch.Inbox[i].ID)
 	}
 	for i := range b.batch.Deferred {
-		delete(l.mail.inbox, b.batch.Deferred[i].ID)
+		l.mail.consumed(b.batch.Deferred[i].ID)
+	}
+	for i := range b.batch.Requests {
+		delete(l.requests, b.batch.Requests[i].RequestKey)
+	}
+	if l.mail.more && len(b.batch.Inbox)+len(b.batch.Deferred)+len(b.batch.Cursors) > 0 {
+		l.mail.more = false
+		l.MailWaits()
 	}
 	for _, e := range b.entries {
 		e.inFlight = false
@@ -193,6 +204,7 @@ func (l *Lane) committed(now model.Time, b *building) {
 		l.freed(s)
 	}
 	l.post(b.batch.Messages)
+	l.reuse(b)
 }
 
 // run tells what a batch has to tell, in order.
@@ -210,6 +222,11 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.tellWaiters(f.entry.address, f.run, f.outcome)
 		case effEvict:
 			l.out.Calls = append(l.out.Calls, f.call)
+			f.entry.evicting = false
+			if f.entry.wanted {
+				f.entry.wanted = false
+				l.dispatch(now, f.entry)
+			}
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)
 		}

@@ -47,13 +47,35 @@ func (l *Lane) refused(now model.Time, err error) {
 func (l *Lane) rollback(b *building) {
 	for _, e := range b.entries {
 		e.inOpen, e.inFlight, e.served = false, false, 0
+		if e.read != nil {
+			e.activating, e.read, e.tail = false, nil, nil // what it waited for does not come
+		}
 		l.forget(e)
+	}
+	for i := range b.effects {
+		if f := &b.effects[i]; f.kind == effEvict {
+			l.holdAgain(f.entry, &f.call)
+		}
+	}
+	for i := range b.batch.Requests {
+		delete(l.requests, b.batch.Requests[i].RequestKey)
 	}
 	for _, p := range b.pairs {
 		p.rollback()
 	}
 	for _, s := range b.frees {
 		s.freeing = false
+	}
+}
+
+// holdAgain gives a run back to the worker that was to let go of it and has not heard of it: its turn is applied again.
+func (l *Lane) holdAgain(e *entry, c *Call) {
+	e.evicting, e.wanted = false, false
+	if e.worker == 0 && !e.activating && l.workers.here[c.Worker] {
+		e.worker, e.gen, e.busy, e.held = c.Worker, c.Generation, true, c.Run
+		l.runs[c.Run] = e
+	} else {
+		l.out.Calls = append(l.out.Calls, *c)
 	}
 }
 
@@ -72,7 +94,7 @@ func (l *Lane) isolate(now model.Time, in *input, err error) []chunk {
 	l.quarantine(now, e, why)
 	chunks := []chunk{{in}} // refused by the quarantine; a message is put off, which is a write
 	if !in.run.IsZero() {
-		note := &input{kind: inQuarantine, address: in.address, run: in.run, turn: model.Turn{Blocked: &why}}
+		note := &input{kind: inQuarantine, address: in.address, run: in.run, turn: &model.Turn{Blocked: &why}}
 		l.bytes += note.size()
 		chunks = append(chunks, chunk{note})
 	}
@@ -90,7 +112,7 @@ func (l *Lane) carefulStep(now model.Time) {
 				continue
 			}
 			if !e.loading {
-				l.load(e, in.run)
+				l.load(e)
 			}
 			waiting = true
 		}
@@ -147,6 +169,10 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 		l.letGoNow(e, why.String())
 	}
 	l.forget(e)
+	if e.poison == nil {
+		l.sick = append(l.sick, e)
+	}
+	e.activating, e.tail, e.read = false, nil, nil
 	e.poison, e.poisonUntil = &why, now.Add(l.cfg.QuarantineFor)
 	e.waits = []model.Reason{why}
 	if len(e.backlog) > 0 {
@@ -154,9 +180,44 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	}
 }
 
+// cure tries those again whose quarantine is over: nobody else may ever ask for them.
+func (l *Lane) cure(now model.Time) {
+	if len(l.sick) == 0 || l.recovery.careful() {
+		return
+	}
+	kept := l.sick[:0]
+	for _, e := range l.sick {
+		switch {
+		case e.shard.gone:
+		case now < e.poisonUntil:
+			kept = append(kept, e)
+		default:
+			e.poison = nil
+			l.forget(e)
+			l.timers.reset() // those that came due meanwhile were left in the store
+			l.dispatch(now, e)
+			l.maybeDrop(e)
+		}
+	}
+	clear(l.sick[len(kept):])
+	l.sick = kept
+}
+
+func (l *Lane) cureWake() model.Time {
+	var t model.Time
+	if !l.recovery.careful() {
+		for _, e := range l.sick {
+			if t == 0 || e.poisonUntil < t {
+				t = e.poisonUntil
+			}
+		}
+	}
+	return t
+}
+
 // applyPoisoned deals with an input for a quarantined address: people are told, messages are put off, timers stay where they are.
 func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
-	blocked := fault.New(fault.Blocked, "execution %s is %s", e.address, e.poison)
+	blocked := fault.New(fault.Blocked, "execution %s %s", e.address, e.poison)
 	switch {
 	case in.kind == inQuarantine:
 		l.touch(l.open, e)
@@ -183,7 +244,7 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 func (l *Lane) putOff(now model.Time, e *entry, in *input) {
 	b := l.open
 	l.touch(b, e)
-	row := store.InboxRow{Shard: e.shard.id, ID: in.inbox, Message: in.message, NotBefore: now.Add(l.cfg.QuarantineFor)}
+	row := store.InboxRow{Shard: e.shard.id, ID: in.inbox, Message: *in.message, NotBefore: now.Add(l.cfg.QuarantineFor)}
 	if in.pair != nil {
 		row.ID = l.cfg.NewRun()
 		in.pair.consume(l, in)

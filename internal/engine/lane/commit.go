@@ -148,7 +148,7 @@ func (l *Lane) landed(now model.Time, res store.Committed) {
 	l.recovery.stage, l.recovery.at, l.recovery.attempts = stageNone, 0, 0
 	b := l.flight
 	for _, x := range res.Existing {
-		l.startMetRun(b, x)
+		l.startMetRun(now, b, x)
 	}
 	l.committed(now, b)
 	l.carefulLanded()
@@ -156,9 +156,9 @@ func (l *Lane) landed(now model.Time, res store.Committed) {
 
 // startMetRun takes back a start that found its address in use: nothing of it was written. The input is applied again, now
 // that we know there is a run.
-func (l *Lane) startMetRun(b *building, x store.ExistingStart) {
+func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	run := b.batch.Starts[x.Index].Start.Run
-	e := l.runs[run]
+	e := l.entries[b.batch.Starts[x.Index].Start.Address]
 	b.effects = deleteEffects(b.effects, run)
 	for _, in := range b.inputs {
 		if in.kind == inMessage && in.message.Kind == model.MessageStart && in.address == e.address {
@@ -171,6 +171,8 @@ func (l *Lane) startMetRun(b *building, x store.ExistingStart) {
 	l.forget(e)
 	if x.Execution.Outcome.Status.Closed() {
 		l.setRun(e, &core.Execution{Start: x.Execution.Start, Outcome: x.Execution.Outcome})
+	} else if !x.Execution.Parked {
+		l.dispatch(now, e) // whoever found it runnable meanwhile was told that it had gone on
 	}
 }
 
@@ -188,17 +190,23 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 	return kept
 }
 
-// die ends the lane: it is not the owner of anything any more (L5). Whoever waits is told to ask again elsewhere.
+// die ends the lane: it is not the owner of anything any more (L5). Whoever waits is told to ask again, of whoever is; with the same request
+// id, because what was in flight may have landed.
 func (l *Lane) die(err error) {
 	l.dead = fault.New(fault.Unavailable, "this node lost its lease: %w", err)
 	l.out = Output{Dead: l.dead, Calls: l.out.Calls, Answers: l.out.Answers}
-	fail := func(in *input) { l.answer(Answer{Token: in.token, Err: l.dead}) }
+	fail := func(in *input) { l.answer(Answer{Token: in.token, Err: ErrNotOwner}) }
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {
 			continue
 		}
 		for _, in := range b.inputs {
 			fail(in)
+		}
+		for i := range b.effects {
+			if b.effects[i].kind == effEvict {
+				l.out.Calls = append(l.out.Calls, b.effects[i].call) // nobody else will tell the worker
+			}
 		}
 	}
 	for _, e := range l.sorted(func(*entry) bool { return true }) {

@@ -18,11 +18,12 @@ type workers struct {
 	gen    uint64
 	// unserved are runs that nobody here can continue, by kind.
 	unserved map[kind][]*entry
+	here     map[WorkerID]bool
 	leaving  map[WorkerID]bool
 }
 
 func newWorkers() workers {
-	return workers{offers: map[kind][]WorkerID{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, leaving: map[WorkerID]bool{}}
+	return workers{offers: map[kind][]WorkerID{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, here: map[WorkerID]bool{}, leaving: map[WorkerID]bool{}}
 }
 
 // pick chooses among the workers that offer the kind, in turn; 0 when there is none.
@@ -37,6 +38,7 @@ func (w *workers) pick(k kind) WorkerID {
 
 // Join adds a worker. Runs that waited for somebody like it are handed over, and so are blocked ones: its code may be newer.
 func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
+	l.workers.here[id] = true
 	for _, name := range o.Workflows {
 		k := kind{o.Tenant, name}
 		l.workers.offers[k] = append(l.workers.offers[k], id)
@@ -63,6 +65,7 @@ func (l *Lane) Withdraw(now model.Time, id WorkerID) {
 func (l *Lane) Leave(now model.Time, id WorkerID) {
 	l.unoffer(id)
 	delete(l.workers.leaving, id)
+	delete(l.workers.here, id)
 	for _, e := range l.sorted(func(e *entry) bool { return e.worker == id }) {
 		l.takeBack(now, e, "the worker left")
 	}
@@ -81,7 +84,7 @@ func (l *Lane) unoffer(id WorkerID) {
 // takeBack takes a run from its worker and finds another one.
 func (l *Lane) takeBack(now model.Time, e *entry, why string) {
 	l.letGoNow(e, why)
-	if e.x != nil && e.x.Open() {
+	if !e.known || (e.x != nil && e.x.Open()) {
 		l.dispatch(now, e)
 	}
 	l.maybeDrop(e)
@@ -101,7 +104,11 @@ func (l *Lane) sorted(want func(*entry) bool) []*entry {
 
 // dispatch hands an open run to a worker. Its history is read first.
 func (l *Lane) dispatch(now model.Time, e *entry) {
-	if l.dead != nil || e.worker != 0 || e.activating || e.shard.draining || e.poison != nil {
+	if l.dead != nil || e.worker != 0 || e.activating || e.fresh || e.shard.draining || e.poison != nil {
+		return
+	}
+	if e.evicting {
+		e.wanted = true
 		return
 	}
 	if e.known && (e.x == nil || !e.x.Open()) {
@@ -116,7 +123,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		return
 	}
 	e.activating, e.tail = true, nil
-	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, Run: e.run(), entry: e})
+	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
 // strand lets a run wait for a worker that can continue it. It is never a failure.
@@ -134,7 +141,9 @@ func noWorker(e *entry) model.Reason {
 
 // activateFresh hands over a run that has just begun: there is nothing to read.
 func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
-	e.starting = false
+	if e.run() == run {
+		e.starting, e.fresh = false, false
+	}
 	if len(e.backlog) > 0 {
 		l.schedule(e)
 	}
@@ -152,7 +161,8 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 
 func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Event) {
 	l.workers.gen += uint64(l.cfg.Lanes)
-	e.worker, e.gen, e.busy, e.activating, e.tail = w, l.workers.gen, true, false, nil
+	e.worker, e.gen, e.busy, e.activating, e.tail, e.told = w, l.workers.gen, true, false, nil, int64(len(events))
+	e.held, l.runs[e.run()] = e.run(), e
 	e.waits = []model.Reason{{Code: model.WaitTurn}}
 	l.out.Calls = append(l.out.Calls, Call{
 		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.gen,
@@ -162,8 +172,8 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 
 // activateLoaded hands over a run whose history has been read.
 func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
-	e.activating = false
-	if e.x == nil || !e.x.Open() || e.worker != 0 || e.shard.draining {
+	e.activating, e.read = false, nil
+	if e.x == nil || !e.x.Open() || e.worker != 0 || e.shard.draining || e.poison != nil {
 		e.tail = nil
 		return
 	}
@@ -180,6 +190,11 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 			all = append(all, t)
 		}
 	}
+	if int64(len(all)) < e.x.Next-1 {
+		// Outcomes of steps are on their way to the store: a worker that did not know them would run the steps again.
+		e.activating, e.read = true, &events
+		return
+	}
 	l.activate(now, e, w, all)
 }
 
@@ -193,9 +208,18 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	case l.workers.leaving[e.worker]:
 		l.takeBack(now, e, "the worker leaves")
 	case e.worker != 0:
-		l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.worker, Run: run, Generation: e.gen, Events: events})
+		for len(events) > 0 && events[0].Seq <= e.told {
+			events = events[1:] // came with the activation
+		}
+		if len(events) > 0 {
+			e.told = events[len(events)-1].Seq
+			l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.worker, Run: run, Generation: e.gen, Events: events})
+		}
 	case e.activating:
 		e.tail = append(e.tail, events...)
+		if e.read != nil {
+			l.activateLoaded(now, e, *e.read)
+		}
 	case e.x.Blocked == nil:
 		l.dispatch(now, e)
 	}
@@ -217,11 +241,12 @@ func (l *Lane) letGo(b *building, e *entry, why string) {
 	if e.worker == 0 {
 		return
 	}
-	call := Call{Kind: CallEvict, Worker: e.worker, Run: e.run(), Generation: e.gen, Reason: why}
+	call := Call{Kind: CallEvict, Worker: e.worker, Run: e.held, Generation: e.gen, Reason: why}
 	if b == nil {
 		l.out.Calls = append(l.out.Calls, call)
 	} else {
-		b.effects = append(b.effects, effect{kind: effEvict, call: call})
+		e.evicting = true
+		b.effects = append(b.effects, effect{kind: effEvict, entry: e, call: call})
 	}
 	l.letGoQuietly(e)
 }
@@ -229,7 +254,10 @@ func (l *Lane) letGo(b *building, e *entry, why string) {
 func (l *Lane) letGoNow(e *entry, why string) { l.letGo(nil, e, why) }
 
 // letGoQuietly takes the run from a worker that knows already.
-func (l *Lane) letGoQuietly(e *entry) { e.worker, e.gen, e.busy = 0, 0, false }
+func (l *Lane) letGoQuietly(e *entry) {
+	delete(l.runs, e.held)
+	e.worker, e.gen, e.busy, e.held = 0, 0, false, model.RunID{}
+}
 
 // Explain says why the current run of an address does not move; ok is false when the lane does not know better than the store.
 func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {

@@ -12,9 +12,11 @@ type entry struct {
 	shard   *shard
 	x       *core.Execution // current run; nil when the address has none, or before it has been read
 	known   bool            // x is right, be it nil
+	version int             // counts how often the state was dropped: what was read for an older one is out of date
 
 	// starting is set while a start that assumed the address to be unused waits for its commit; other inputs wait behind it.
 	starting bool
+	fresh    bool // the run begins in a batch that is not committed yet; it is handed to a worker then
 	loading  bool // the run is being read
 
 	inOpen, inFlight bool // has rows or answers in that batch
@@ -23,12 +25,17 @@ type entry struct {
 	backlog          []*input
 	queued           bool // is in Lane.backlog
 
-	worker     WorkerID // 0 when nobody holds the run
+	worker     WorkerID    // 0 when nobody holds the run
+	held       model.RunID // the run that the worker holds, also while its state is being read again
 	gen        uint64
-	busy       bool // the worker may be running a step
-	activating bool // the history is being read for a worker
+	busy       bool  // the worker may be running a step
+	evicting   bool  // the worker hears of it when the batch is committed
+	wanted     bool  // is to be handed to a worker after that
+	told       int64 // position of the last event that the worker was given
+	activating bool  // the history is being read for a worker
 	tail       []model.Event
-	unserved   bool // waits for a worker to offer its workflow
+	read       *[]model.Event // has been read, and waits for what is on its way to the store
+	unserved   bool           // waits for a worker to offer its workflow
 	waits      []model.Reason
 
 	poison      *model.Reason // quarantined
@@ -63,21 +70,13 @@ func (l *Lane) entry(a model.Address) *entry {
 
 // setRun makes x the current run of the entry.
 func (l *Lane) setRun(e *entry, x *core.Execution) {
-	if old := e.run(); !old.IsZero() && (x == nil || x.Start.Run != old) {
-		delete(l.runs, old)
-	}
 	e.x, e.known = x, true
-	if x != nil {
-		l.runs[x.Start.Run] = e
-	}
 }
 
 // forget drops what is known of the run; it will be read again.
 func (l *Lane) forget(e *entry) {
-	if run := e.run(); !run.IsZero() {
-		delete(l.runs, run)
-	}
-	e.x, e.known, e.starting, e.mark = nil, false, false, nil
+	e.x, e.known, e.starting, e.fresh, e.mark = nil, false, false, false, nil
+	e.version++
 }
 
 // maybeDrop lets an idle entry go.
@@ -89,9 +88,6 @@ func (l *Lane) maybeDrop(e *entry) {
 }
 
 func (l *Lane) drop(e *entry) {
-	if run := e.run(); !run.IsZero() && l.runs[run] == e {
-		delete(l.runs, run)
-	}
 	if l.entries[e.address] == e {
 		delete(l.entries, e.address)
 	}

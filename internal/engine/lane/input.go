@@ -22,14 +22,14 @@ type input struct {
 	kind    inputKind
 	address model.Address
 
-	message model.Message // of inMessage
-	pair    *pair         // where the message came from, when another shard sent it
-	seq     int64         // its position there
-	inbox   model.RunID   // its inbox row, when another process asked
-	checked bool          // the request id has been looked up
-	token   any           // who is to be answered
+	message *model.Message // of inMessage
+	pair    *pair          // where the message came from, when another shard sent it
+	seq     int64          // its position there
+	inbox   model.RunID    // its inbox row, when another process asked
+	checked bool           // the request id has been looked up
+	token   any            // who is to be answered
 
-	turn   model.Turn // of inTurn and inRelease
+	turn   *model.Turn // of inTurn and inRelease
 	worker WorkerID
 
 	timer string // of inTimer
@@ -56,12 +56,14 @@ func (in *input) size() int {
 // ErrNotOwner tells that the lane does not serve the shard of an address: ask whoever does.
 var ErrNotOwner = fault.New(fault.Unavailable, "this node does not own the shard")
 
-// Deliver hands in a message from a client. The answer comes with the token.
-func (l *Lane) Deliver(now model.Time, m *model.Message, token any) {
+// Deliver hands in a message from a client. The answer comes with the token. fresh tells that its request id has never been used before,
+// so that nothing needs to be looked up. ErrNotOwner means that it has taken no effect, or that repeating it with the same request id
+// will show which.
+func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) {
 	e := l.entry(m.To)
 	switch {
 	case l.dead != nil:
-		l.answer(Answer{Token: token, Err: l.dead})
+		l.answer(Answer{Token: token, Err: ErrNotOwner})
 		return
 	case e == nil || e.shard.draining:
 		l.answer(Answer{Token: token, Err: ErrNotOwner})
@@ -70,7 +72,7 @@ func (l *Lane) Deliver(now model.Time, m *model.Message, token any) {
 		l.answer(Answer{Token: token, Err: fault.New(fault.Exhausted, "%d requests wait for %s already", len(e.backlog), m.To)})
 		return
 	}
-	l.take(now, e, &input{kind: inMessage, address: m.To, message: *m, token: token})
+	l.take(now, e, &input{kind: inMessage, address: m.To, message: m, checked: fresh && m.Kind != model.MessageStart, token: token})
 }
 
 // Turn hands in what a worker reports.
@@ -79,7 +81,7 @@ func (l *Lane) Turn(now model.Time, w WorkerID, t *model.Turn) {
 	if e == nil {
 		return
 	}
-	l.take(now, e, &input{kind: inTurn, address: e.address, turn: *t, worker: w, run: t.Run})
+	l.take(now, e, &input{kind: inTurn, address: e.address, turn: t, worker: w, run: t.Run})
 }
 
 // Release hands in the wish of a worker to let go of a parked run.
@@ -90,7 +92,7 @@ func (l *Lane) Release(now model.Time, w WorkerID, run model.RunID, gen uint64, 
 	}
 	l.take(now, e, &input{
 		kind: inRelease, address: e.address, worker: w, run: run,
-		turn: model.Turn{Run: run, Generation: gen, Seen: seen, Waits: waits},
+		turn: &model.Turn{Run: run, Generation: gen, Seen: seen, Waits: waits},
 	})
 }
 
@@ -131,15 +133,13 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	case e.served >= l.cfg.PerKey || l.open.rows() >= l.cfg.MaxBatchRows:
 		return false
 	}
-	if e.poison != nil && now >= e.poisonUntil {
-		e.poison = nil
-		l.forget(e)
-		l.timers.reset() // those that came due meanwhile were left in the store
-	}
 	if e.poison != nil {
 		return true // refused without a look at the run
 	}
-	if in.kind == inMessage && in.message.RequestID != "" && in.message.Kind != model.MessageStart && !in.checked && in.inbox.IsZero() {
+	if in.once() && !in.checked {
+		if _, pending := l.requests[store.RequestKey{Shard: e.shard.id, Address: e.address, ID: in.message.RequestID}]; pending {
+			return false // the same request is on its way to the store
+		}
 		l.loads.add(&Load{
 			Kind: LoadReply, Shard: e.shard.id, Address: e.address, RequestID: in.message.RequestID, entry: e, input: in,
 		})
@@ -149,23 +149,31 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	if e.known || l.mayAssumeAbsent(e, in) {
 		return true
 	}
-	l.load(e, in.run)
+	l.load(e)
 	return false
 }
 
+// once reports whether a repetition of the request must be noticed. A plain start needs no memory: its key is its identity.
+func (in *input) once() bool {
+	m := in.message
+	return in.kind == inMessage && m.RequestID != "" &&
+		(m.Kind != model.MessageStart || !in.inbox.IsZero() || len(m.With) > 0 || m.Reuse != model.ReturnExisting)
+}
+
 // load reads the run of an entry, so that inputs can be applied. An input wakes a sleeping run as a rule, so its history is read for a worker at the same time.
-func (l *Lane) load(e *entry, run model.RunID) {
+func (l *Lane) load(e *entry) {
 	e.loading = true
 	if len(l.workers.offers[kind{e.address.Tenant, e.address.Type}]) > 0 && e.worker == 0 && !e.activating && !e.shard.draining {
 		e.activating, e.tail = true, nil
 	}
-	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, Run: run, entry: e})
+	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
 // mayAssumeAbsent: a start by a client of this process may be written without a look: the store inserts it only if the
 // address is unused, and otherwise gives us the run that is there.
 func (l *Lane) mayAssumeAbsent(e *entry, in *input) bool {
-	return in.kind == inMessage && in.message.Kind == model.MessageStart && in.pair == nil && in.inbox.IsZero() && !in.checked
+	return in.kind == inMessage && in.message.Kind == model.MessageStart && in.pair == nil && in.inbox.IsZero() && !in.checked &&
+		!e.activating && !e.unserved && e.worker == 0 // otherwise there is a run
 }
 
 // serveBacklog applies waiting inputs, entry by entry in turn.
@@ -212,7 +220,7 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		}
 		l.record(e, in, &d)
 	case inRelease:
-		l.applyRelease(e, in)
+		l.applyRelease(now, e, in)
 	case inQuarantine:
 	}
 }
@@ -224,7 +232,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 		return
 	}
 	assumed := !e.known
-	x, d := core.Deliver(e.x, &in.message, now, l.freshFor(&in.message), l.cfg.Limits)
+	x, d := core.Deliver(e.x, in.message, now, l.freshFor(in.message), l.cfg.Limits)
 	if assumed || (d.Start != nil && e.run() != x.Start.Run) {
 		l.setRun(e, x)
 	}
@@ -232,7 +240,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	if d.Start != nil {
 		row := &g.batch.Starts[len(g.batch.Starts)-1]
 		row.IfAbsent = assumed
-		e.starting = assumed
+		e.starting, e.fresh = assumed, true
 	}
 }
 
@@ -245,10 +253,13 @@ func (l *Lane) freshFor(m *model.Message) model.RunID {
 }
 
 func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
-	t := &in.turn
+	t := in.turn
 	if e.x == nil || e.x.Start.Run != t.Run || e.gen != t.Generation || e.worker != in.worker {
 		l.done(in)
 		l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: in.worker, Run: t.Run, Generation: t.Generation, Reason: "stale: the run is not held any more"})
+		if e.x != nil && e.x.Open() && !e.x.Parked && e.x.Blocked == nil {
+			l.dispatch(now, e) // its worker went away while the turn waited
+		}
 		l.maybeDrop(e)
 		return
 	}
@@ -270,6 +281,7 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 		l.letGo(g, e, "closed")
 		if x != e.x {
 			l.setRun(e, x)
+			e.fresh = true
 			g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: x.Start.Run})
 		}
 	case t.Blocked != nil:
@@ -295,8 +307,8 @@ func (l *Lane) blockOn(e *entry, in *input, err error) {
 	l.strand(kind{e.address.Tenant, e.address.Type}, e, *why)
 }
 
-func (l *Lane) applyRelease(e *entry, in *input) {
-	t := &in.turn
+func (l *Lane) applyRelease(now model.Time, e *entry, in *input) {
+	t := in.turn
 	if e.x == nil || e.x.Start.Run != t.Run || e.gen != t.Generation || e.worker != in.worker {
 		l.done(in)
 		l.maybeDrop(e)
@@ -307,6 +319,9 @@ func (l *Lane) applyRelease(e *entry, in *input) {
 	if ok {
 		e.waits = t.Waits
 		l.letGo(g, e, "released")
+		if core.RetryDue(e.x, now) {
+			l.dispatch(now, e) // the worker was told of it when it had let go already
+		}
 		l.maybeDrop(e)
 	}
 }
@@ -415,7 +430,7 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if !in.inbox.IsZero() {
 		l.writeInbox(b, e, in, d)
-	} else if in.message.RequestID != "" && in.kind == inMessage && in.message.Kind != model.MessageStart {
+	} else if in.once() {
 		l.remember(b, e, in, d)
 	}
 }

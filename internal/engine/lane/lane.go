@@ -59,12 +59,14 @@ type Lane struct {
 	cfg    Config
 	number int64 // of the last batch that was committed
 
-	shards  map[model.ShardID]*shard
-	entries map[model.Address]*entry
-	runs    map[model.RunID]*entry
+	shards   map[model.ShardID]*shard
+	draining int // shards that are being given up
+	entries  map[model.Address]*entry
+	runs     map[model.RunID]*entry // held by workers
 
 	open     *building
 	flight   *building
+	spare    *building
 	recovery recovery // how a failed commit is being dealt with
 
 	backlog ring // entries with waiting inputs that may be served
@@ -75,6 +77,9 @@ type Lane struct {
 	mail    mailroom
 	workers workers
 	waiters map[model.Address][]waiter
+	// requests are those whose answers are remembered by the batches that are not committed yet.
+	requests map[store.RequestKey]struct{}
+	sick     []*entry // quarantined
 
 	out  Output
 	dead error
@@ -84,11 +89,12 @@ type Lane struct {
 func New(cfg Config) *Lane {
 	cfg.withDefaults()
 	l := &Lane{
-		cfg:     cfg,
-		shards:  map[model.ShardID]*shard{},
-		entries: map[model.Address]*entry{},
-		runs:    map[model.RunID]*entry{},
-		waiters: map[model.Address][]waiter{},
+		cfg:      cfg,
+		shards:   map[model.ShardID]*shard{},
+		entries:  map[model.Address]*entry{},
+		runs:     map[model.RunID]*entry{},
+		waiters:  map[model.Address][]waiter{},
+		requests: map[store.RequestKey]struct{}{},
 	}
 	l.open = l.newBuilding()
 	l.loads = newLoads()
@@ -203,6 +209,7 @@ func (l *Lane) Flush(now model.Time) {
 	if l.dead != nil {
 		return
 	}
+	l.cure(now)
 	l.fireTimers(now)
 	l.feed(now)
 	l.serveBacklog(now)
@@ -218,12 +225,15 @@ func (l *Lane) Wake() model.Time {
 	if l.dead != nil {
 		return 0
 	}
+	if l.backlog.len() > 0 && l.flight == nil && !l.recovery.busy() && !l.recovery.careful() {
+		return 1 // what was in the way has come to nothing
+	}
 	wake := l.recovery.at
 	timers := model.Time(0)
 	if !l.Full() {
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}

@@ -37,6 +37,7 @@ type Load struct {
 
 	entry    *entry
 	input    *input
+	version  int // of the entry when the read was made
 	attempts int
 	at       model.Time // not before
 }
@@ -82,6 +83,9 @@ func (q *loads) issue(l *Lane) {
 		q.next++
 		ld.ID = q.next
 		q.flying[ld.ID] = ld
+		if ld.entry != nil {
+			ld.version = ld.entry.version
+		}
 		l.out.Loads = append(l.out.Loads, *ld)
 	}
 	if len(q.waiting) == 0 {
@@ -126,7 +130,7 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 	if ld.entry != nil && ld.entry.shard.gone {
 		return
 	}
-	if r.Err != nil && !fault.Is(r.Err, fault.Corrupt) {
+	if r.Err != nil && (ld.Kind != LoadRun || !fault.Is(r.Err, fault.Corrupt)) {
 		ld.attempts++
 		ld.at = now.Add(backoff(ld.attempts))
 		l.loads.delayed = append(l.loads.delayed, ld)
@@ -134,7 +138,7 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 	}
 	switch ld.Kind {
 	case LoadRun:
-		l.loadedRun(now, ld.entry, r)
+		l.loadedRun(now, ld, r)
 	case LoadReply:
 		l.loadedReply(ld, r)
 	case LoadRunnable:
@@ -147,7 +151,14 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 }
 
 // loadedRun makes the state of a run from what was read, and hands it to a worker if that is why it was read.
-func (l *Lane) loadedRun(now model.Time, e *entry, r LoadResult) {
+func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
+	e := ld.entry
+	if ld.version != e.version {
+		if e.loading || e.activating {
+			l.loads.add(ld)
+		}
+		return
+	}
 	e.loading = false
 	if !e.known && r.Err == nil {
 		x, err := recoverRun(r)
@@ -197,7 +208,11 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.loading = false
 	ld.input.checked = true
-	if r.Reply != nil && len(e.backlog) > 0 && e.backlog[0] == ld.input {
+	switch {
+	case r.Reply == nil || len(e.backlog) == 0 || e.backlog[0] != ld.input:
+	case !ld.input.inbox.IsZero():
+		ld.input.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left
+	default:
 		e.backlog = e.backlog[1:]
 		a, err := model.DecodeAnswer(r.Reply.Body)
 		if err == nil {

@@ -1,8 +1,6 @@
 package lane
 
 import (
-	"slices"
-
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -15,8 +13,10 @@ type mailroom struct {
 	pairs   map[[2]model.ShardID]*pair // by (to, from)
 	hungry  []*pair                    // may hand on their next message
 	inbox   map[model.RunID]struct{}   // requests that have been taken from the inbox and are not committed yet
+	served  []model.RunID              // those that were committed while the inbox was being read: the read may still show them
 	reading bool
 	again   bool // more mail was announced while reading
+	more    bool // the last page was full
 }
 
 func newMailroom() mailroom {
@@ -76,7 +76,7 @@ func (l *Lane) feed(now model.Time) {
 		p.feeding = true
 		head := &p.queue[0]
 		l.take(now, l.entry(head.Message.To), &input{
-			kind: inMessage, address: head.Message.To, message: head.Message, pair: p, seq: head.Seq,
+			kind: inMessage, address: head.Message.To, message: &head.Message, pair: p, seq: head.Seq,
 		})
 	}
 }
@@ -158,9 +158,23 @@ func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
 	for i := range r.Inbox {
 		l.request(now, &r.Inbox[i])
 	}
-	if l.mail.again || len(r.Messages) == ld.Limit || len(r.Inbox) == ld.Limit {
+	for _, id := range l.mail.served {
+		delete(l.mail.inbox, id)
+	}
+	l.mail.served = nil
+	l.mail.more = len(r.Messages) == ld.Limit || len(r.Inbox) == ld.Limit // read on when some of it has been committed
+	if l.mail.again {
 		l.mail.again = false
 		l.MailWaits()
+	}
+}
+
+// consumed notes mail that was committed.
+func (m *mailroom) consumed(id model.RunID) {
+	if m.reading {
+		m.served = append(m.served, id)
+	} else {
+		delete(m.inbox, id)
 	}
 }
 
@@ -174,9 +188,9 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 		return
 	}
 	l.mail.inbox[row.ID] = struct{}{}
-	in := &input{kind: inMessage, address: e.address, message: row.Message, inbox: row.ID}
+	in := &input{kind: inMessage, address: e.address, message: &row.Message, inbox: row.ID}
 	if row.Seen {
-		in.message = model.Message{Kind: model.MessageNothing, To: row.Message.To}
+		in.message = &model.Message{Kind: model.MessageNothing, To: row.Message.To}
 	}
 	l.take(now, e, in)
 }
@@ -202,8 +216,9 @@ func (l *Lane) remember(b *building, e *entry, in *input, d *core.Decision) {
 		return // an answer is plain data: this cannot happen, and would only cost the memory of the request
 	}
 	key := store.RequestKey{Shard: e.shard.id, Address: e.address, ID: in.message.RequestID}
-	if slices.ContainsFunc(b.batch.Requests, func(r store.Reply) bool { return r.RequestKey == key }) {
+	if _, pending := l.requests[key]; pending {
 		return
 	}
+	l.requests[key] = struct{}{}
 	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: body})
 }

@@ -56,6 +56,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 			continue
 		}
 		sh.draining, sh.until = true, now.Add(l.cfg.DrainWait)
+		l.draining++
 		l.failWaiters(id)
 		l.timers.dropShard(id)
 		for _, e := range sh.sorted() {
@@ -85,7 +86,7 @@ func (l *Lane) refuseBacklog(e *entry) {
 
 // drainShards frees those shards that have come to rest.
 func (l *Lane) drainShards(now model.Time) {
-	if l.recovery.careful() {
+	if l.draining == 0 || l.recovery.careful() {
 		return
 	}
 	for _, id := range l.ids(func(s *shard) bool { return s.draining && !s.freeing }) {
@@ -101,6 +102,9 @@ func (l *Lane) drainShards(now model.Time) {
 				l.letGoNow(e, "the shard moves")
 			}
 		}
+		if now >= sh.until {
+			sh.until = 0 // what is left to wait for comes by itself
+		}
 		if rest {
 			sh.freeing = true
 			l.open.frees = append(l.open.frees, sh)
@@ -110,8 +114,14 @@ func (l *Lane) drainShards(now model.Time) {
 
 func (l *Lane) drainWake() model.Time {
 	var t model.Time
+	if l.recovery.careful() {
+		return t
+	}
+	if l.draining == 0 {
+		return t
+	}
 	for _, s := range l.shards {
-		if s.draining && !s.freeing && (t == 0 || s.until < t) {
+		if s.draining && !s.freeing && s.until != 0 && (t == 0 || s.until < t) {
 			t = s.until
 		}
 	}
@@ -122,9 +132,6 @@ func (l *Lane) drainWake() model.Time {
 func (l *Lane) freed(sh *shard) {
 	sh.gone = true
 	for e := range sh.entries {
-		if run := e.run(); !run.IsZero() && l.runs[run] == e {
-			delete(l.runs, run)
-		}
 		delete(l.entries, e.address)
 		if e.unserved {
 			k := kind{e.address.Tenant, e.address.Type}
@@ -137,6 +144,7 @@ func (l *Lane) freed(sh *shard) {
 		}
 	}
 	delete(l.shards, sh.id)
+	l.draining--
 	l.out.Freed = append(l.out.Freed, sh.id)
 }
 

@@ -22,11 +22,11 @@ const (
 type window struct {
 	limit   int
 	heap    timerHeap
-	known   map[timerKey]struct{}
-	horizon store.TimerMark // everything up to here is known
-	asked   model.Time      // bound of the refill in flight; 0 when there is none
-	stale   bool            // shards were added: read again from the beginning
-	fresh   bool            // nothing has been read yet
+	known   map[timerKey]model.Time // when it is due: an older entry of the same timer in the heap is void
+	horizon store.TimerMark         // everything up to here is known
+	asked   model.Time              // bound of the refill in flight; 0 when there is none
+	stale   bool                    // shards were added: read again from the beginning
+	fresh   bool                    // nothing has been read yet
 	due     fairQueue
 }
 
@@ -36,7 +36,7 @@ type timerKey struct {
 }
 
 func newWindow(limit int) window {
-	return window{limit: limit, known: map[timerKey]struct{}{}, fresh: true, due: fairQueue{lines: map[kind][]store.Timer{}}}
+	return window{limit: limit, known: map[timerKey]model.Time{}, fresh: true, due: fairQueue{lines: map[kind][]store.Timer{}}}
 }
 
 // reset has all timers read again, because shards were added.
@@ -56,10 +56,10 @@ func (w *window) add(t *store.Timer) {
 
 func (w *window) push(t store.Timer) {
 	k := timerKey{t.Run, t.ID}
-	if _, ok := w.known[k]; ok {
+	if due, ok := w.known[k]; ok && due == t.Due {
 		return
 	}
-	w.known[k] = struct{}{}
+	w.known[k] = t.Due
 	heap.Push(&w.heap, t)
 	if len(w.heap) > 2*w.limit {
 		w.shrink()
@@ -70,7 +70,9 @@ func (w *window) push(t store.Timer) {
 func (w *window) shrink() {
 	slices.SortFunc(w.heap, compareTimers)
 	for _, t := range w.heap[w.limit:] {
-		delete(w.known, timerKey{t.Run, t.ID})
+		if k := (timerKey{t.Run, t.ID}); w.known[k] == t.Due {
+			delete(w.known, k)
+		}
 	}
 	clear(w.heap[w.limit:])
 	w.heap = w.heap[:w.limit] // sorted is a heap
@@ -119,7 +121,7 @@ func (l *Lane) fireTimers(now model.Time) {
 	for len(w.heap) > 0 && w.heap[0].Due <= now {
 		t := heap.Pop(&w.heap).(store.Timer)
 		k := timerKey{t.Run, t.ID}
-		if _, ok := w.known[k]; ok {
+		if due, ok := w.known[k]; ok && due == t.Due {
 			delete(w.known, k)
 			w.due.push(t)
 		}
@@ -146,6 +148,7 @@ func (l *Lane) refill(now model.Time) {
 	w := &l.timers
 	shards := l.serving()
 	if len(shards) == 0 {
+		w.fresh = true // until there are some
 		return
 	}
 	w.asked = now.Add(l.cfg.TimerHorizon)
@@ -154,13 +157,13 @@ func (l *Lane) refill(now model.Time) {
 
 func (l *Lane) loadedTimers(ld *Load, r LoadResult) {
 	w := &l.timers
-	asked := w.asked
-	w.asked = 0
 	for _, t := range r.Timers {
 		if l.Owns(t.Shard) {
-			w.push(t)
+			w.push(t) // may shrink the window, which makes the bound of this read stale
 		}
 	}
+	asked := w.asked
+	w.asked = 0
 	switch {
 	case w.stale:
 		// The horizon was moved while we were reading: what we have is right, but there may be more in front of it.

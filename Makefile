@@ -1,0 +1,77 @@
+# Perdure. `make` alone lists the targets; every target is a plain command that also works without make.
+# People and CI run the same thing: `make check`.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Overridable on the command line: `make sim SEEDS=100000`, `make bench BENCH=Commit`, `make test PKG=./internal/engine`.
+PKG    ?= ./...
+SEEDS  ?= 20000
+BENCH  ?= .
+COUNT  ?= 1
+
+GO_FILES = $$(git ls-files --cached --others --exclude-standard '*.go' | while read -r f; do [ ! -f "$$f" ] || echo "$$f"; done)
+
+.PHONY: help
+help: ## list the targets
+	@awk 'BEGIN { FS = ":.*## " } /^[a-z][a-z-]*:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: build
+build: ## compile everything; the commands go to dist/
+	go build ./...
+	@if [ -d cmd ]; then mkdir -p dist && CGO_ENABLED=0 go build -trimpath -o dist/ ./cmd/...; fi
+
+.PHONY: fmt
+fmt: .bin/gofumpt ## format all Go files with gofumpt
+	@files=$(GO_FILES); [ -z "$$files" ] || .bin/gofumpt -l -w $$files
+
+.PHONY: vet
+vet: ## go vet, also of the files behind build tags
+	go vet ./...
+	go vet -tags long ./...
+
+.PHONY: lint
+lint: .bin/golangci-lint ## golangci-lint with .golangci.yml
+	.bin/golangci-lint run ./...
+
+.PHONY: test
+test: ## the fast suite with the race detector; starts its own PostgreSQL (PKG=./internal/engine narrows it)
+	go test -race -timeout 20m $(PKG)
+
+.PHONY: test-long
+test-long: ## crash rounds, chaos and everything else too slow for each change
+	go test -tags long -run Long -timeout 60m $(PKG)
+
+.PHONY: sim
+sim: ## seeded simulation of a cluster (SEEDS=20000)
+	go test ./internal/sim -run Seeds -count 1 -timeout 60m -seeds=$(SEEDS)
+
+.PHONY: mutants
+mutants: ## plant known bugs, one at a time, and demand that the suite catches each
+	go test -tags mutants -count 1 -timeout 60m ./internal/mutants
+
+.PHONY: bench
+bench: ## Go benchmarks of this module (BENCH=regexp, COUNT=n); the peers are in bench/
+	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m $(PKG)
+
+.PHONY: examples
+examples: ## compile, vet and test the example programs
+	@if [ ! -d examples ]; then echo "no examples yet"; exit 0; fi; \
+	go build -o /dev/null ./examples/... && go vet ./examples/... && go test -timeout 10m ./examples/...
+
+.PHONY: check
+check: ## everything that CI runs
+	./.ci/run
+
+.PHONY: generate
+generate: ## regenerate the committed generated code
+	go generate ./...
+
+.PHONY: tools
+tools: ## install the pinned tools into .bin/
+	scripts/tools.sh
+
+.bin/gofumpt .bin/golangci-lint: scripts/tools.sh
+	scripts/tools.sh $(@F)
+	@touch $@

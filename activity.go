@@ -1,0 +1,166 @@
+package perdure
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Activity is the typed name of an activity: a function with side effects that workflows call as a step.
+type Activity[I, O any] struct {
+	name string
+	fn   func(context.Context, I) (O, error)
+	key  func(I) string
+	opts stepOptions
+	at   string
+}
+
+// NewActivity defines an activity whose code is here.
+func NewActivity[I, O any](name string, fn func(context.Context, I) (O, error), opts ...ActivityOption) *Activity[I, O] {
+	a := &Activity[I, O]{name: name, fn: fn, at: callerPosition()}
+	a.apply(opts)
+	return a
+}
+
+// DeclareActivity names an activity whose code is bound later.
+func DeclareActivity[I, O any](name string, opts ...ActivityOption) *Activity[I, O] {
+	a := &Activity[I, O]{name: name, at: callerPosition()}
+	a.apply(opts)
+	return a
+}
+
+func (a *Activity[I, O]) apply(opts []ActivityOption) {
+	for _, o := range opts {
+		o.applyActivity(&a.opts)
+	}
+}
+
+// Bind joins a declared activity with its code.
+func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
+	return Binding{a.definition(fn, callerPosition())}
+}
+
+func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), at string) activityDefinition {
+	d := activityDefinition{name: a.name, at: at, types: []typeOf{
+		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
+	}}
+	if fn != nil {
+		d.fn = fn
+	}
+	return d
+}
+
+func (a *Activity[I, O]) define(r *registry) { r.activity(a.definition(a.fn, a.at)) }
+
+// StepKeyedBy returns a copy whose steps are identified by key(in) instead of by equal arguments and occurrence.
+func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] {
+	c := *a
+	c.key = key
+	return &c
+}
+
+// Run executes the activity as a step and waits for its outcome.
+func (a *Activity[I, O]) Run(ctx WorkflowCtx, in I, opts ...CallOption) (out O, err error) {
+	s, err := a.step(ctx, in, opts)
+	if err != nil {
+		return out, err
+	}
+	p, err := ctx.x.Step(s)
+	if err != nil {
+		return out, remote(err)
+	}
+	return decode[O]("output of activity", a.name, p)
+}
+
+// Go begins the activity as a step.
+func (a *Activity[I, O]) Go(ctx WorkflowCtx, in I, opts ...CallOption) *Future[O] {
+	s, err := a.step(ctx, in, opts)
+	if err != nil {
+		return failedFuture[O](ctx, err)
+	}
+	return payloadFuture[O]("output of activity", a.name, ctx.x.StepFuture(s))
+}
+
+// step is one call of the activity.
+func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay.Step, error) {
+	o := a.opts
+	for _, opt := range opts {
+		opt.applyCall(&o)
+	}
+	if a.key != nil && !o.keyed {
+		o.key, o.keyed = a.key(in), true
+	}
+	h := hostOf(ctx.x)
+	p, err := encodeFor(h, "input of activity", a.name, in)
+	if err != nil {
+		return nil, Permanent(err)
+	}
+	s := newStep(a.name, &o)
+	s.Input, s.HasInput, s.Normalize = p, true, normalize[I]
+	fn := a.fn
+	if d, ok := h.activities[a.name]; ok && d.fn != nil {
+		if fn, ok = d.fn.(func(context.Context, I) (O, error)); !ok {
+			return nil, Permanent(fault.New(fault.Invalid, "activity %s is bound at %s with code of other types than it is called with", a.name, d.at))
+		}
+	}
+	if fn != nil {
+		s.Body = func(ctx context.Context) (model.Payload, error) {
+			out, err := fn(ctx, in)
+			if err != nil {
+				return model.Payload{}, err
+			}
+			return encodeFor(h, "output of activity", a.name, out)
+		}
+	}
+	return s, nil
+}
+
+func newStep(name string, o *stepOptions) *replay.Step {
+	s := &replay.Step{Name: name, Key: o.key, Keyed: o.keyed, AttemptTimeout: o.timeout}
+	if o.retry != nil {
+		s.Policy = o.retry.policy()
+	}
+	return s
+}
+
+// Do runs fn as a step: it is executed once its turn has come, its outcome is journaled, and on replay the outcome is returned without executing
+// it. In a loop, give each a StepKey.
+func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error), opts ...CallOption) (out T, err error) {
+	var o stepOptions
+	for _, opt := range opts {
+		opt.applyCall(&o)
+	}
+	s := newStep(name, &o)
+	h := hostOf(ctx.x)
+	s.Body = func(ctx context.Context) (model.Payload, error) {
+		v, err := fn(ctx)
+		if err != nil {
+			return model.Payload{}, err
+		}
+		return encodeFor(h, "result of step", name, v)
+	}
+	p, err := ctx.x.Step(s)
+	if err != nil {
+		return out, remote(err)
+	}
+	return decode[T]("result of step", name, p)
+}
+
+// IdempotencyKey is stable over all attempts of the current step; empty outside of one. Hand it to services that support it, so that
+// an attempt whose outcome was lost is not done twice there.
+func IdempotencyKey(ctx context.Context) string {
+	if s := replay.StepFrom(ctx); s != nil {
+		return s.IdempotencyKey()
+	}
+	return ""
+}
+
+// Attempt counts the attempts of the current step from 1; it is 0 outside of one.
+func Attempt(ctx context.Context) int {
+	if s := replay.StepFrom(ctx); s != nil {
+		return s.Attempt()
+	}
+	return 0
+}

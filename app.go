@@ -1,0 +1,108 @@
+package perdure
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// App is an open node, and the worker in it that serves the definitions. It is safe for concurrent use.
+type App struct {
+	host   *host
+	worker *replay.Worker
+	cfg    Attachment
+
+	closing sync.Once
+	closed  error
+}
+
+// Attachment is how package embedded joins an App with an engine. Programs use embedded.Open.
+type Attachment struct {
+	Backend api.Backend
+	Logger  *slog.Logger
+	// IdleAfter is how long a parked execution stays in memory; 5 s.
+	IdleAfter time.Duration
+	// MaxLoaded is how many executions stay in memory at once; 10,000.
+	MaxLoaded int
+	// MaxSteps is how many bodies of steps run at once; 1,024.
+	MaxSteps int
+	// MaxPayload is the largest input or output in bytes; 2 MiB.
+	MaxPayload int
+	// DrainTimeout is how long Close waits for running steps; 10 s.
+	DrainTimeout time.Duration
+	// OnClose closes the engine.
+	OnClose func() error
+}
+
+// Attach makes an App of an engine and definitions. Programs use embedded.Open.
+func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, error) {
+	r, err := register(defs)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Logger = cmp.Or(cfg.Logger, silent)
+	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, 2<<20)
+	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 10*time.Second)
+	a := &App{cfg: cfg, host: &host{
+		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, maxPayload: cfg.MaxPayload,
+	}}
+	if len(r.workflows) == 0 {
+		return a, nil
+	}
+	code := map[string]replay.Code{}
+	for name, d := range r.workflows {
+		code[name] = d.code
+	}
+	a.worker = replay.NewWorker(replay.Config{
+		Code: code, Host: a.host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps,
+	})
+	names := a.worker.Workflows()
+	slices.Sort(names)
+	session, err := cfg.Backend.Join(ctx, a.worker, api.Offer{Tenant: model.DefaultTenant, Workflows: names})
+	if err != nil {
+		return nil, public(err)
+	}
+	a.worker.Serve(session)
+	return a, nil
+}
+
+// With is the app in the name of ctx: the Caller of ordinary code. When ctx ends, so does the call; what it started goes on.
+func (a *App) With(ctx context.Context) Client { return Client{a, ctx} }
+
+// Wait blocks until ctx ends, then closes the app.
+func (a *App) Wait(ctx context.Context) error {
+	<-ctx.Done()
+	return a.Close()
+}
+
+// Close takes no new work, waits for running steps, and releases everything. Executions go on when the store is opened again.
+func (a *App) Close() error {
+	a.closing.Do(func() {
+		if a.worker != nil {
+			ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
+			a.closed = a.worker.Close(ctx)
+			cancel()
+		}
+		if a.cfg.OnClose != nil {
+			a.closed = errors.Join(a.closed, a.cfg.OnClose())
+		}
+	})
+	return a.closed
+}
+
+func sortedKeys[V any](m map[string]V) []string {
+	keys := make([]string, 0, len(m))
+	for k := range m {
+		keys = append(keys, k)
+	}
+	slices.Sort(keys)
+	return keys
+}

@@ -1,0 +1,140 @@
+// Command bench measures Perdure beside its peers, on a PostgreSQL that it starts itself and on SQLite, and compares the outcome with
+// our bars. See README.md.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/perdure/perdure/internal/bench"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+// peers are the systems that we compare with.
+var peers = map[string]bench.Opener{"dbos": openDBOS, "engine": openEngine}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	run := func() error { return measure(ctx, os.Args[1:]) }
+	if bench.IsChild() {
+		run = func() error { return bench.Child(ctx, peers) }
+	}
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// measure is the command.
+func measure(ctx context.Context, args []string) (err error) {
+	flags := flag.NewFlagSet("bench", flag.ExitOnError)
+	store := flags.String("store", "all", "postgres, sqlite or all")
+	with := flags.String("peers", "dbos", "systems to run beside Perdure, separated by commas; empty for none")
+	workloads := flags.String("workloads", "", fmt.Sprintf("some of %v, separated by commas (default all)", bench.Workloads))
+	duration := flags.Duration("duration", 3*time.Second, "of one measurement of throughput or latency")
+	rounds := flags.Int("rounds", 3, "how often each system is measured")
+	clients := flags.Int("clients", 64, "that wait for results in the throughput workload")
+	sleepers := flags.Int("sleepers", 100_000, "sleeping executions in the workload open")
+	wait := flags.Duration("wait", 0, "for a quiet machine, at most, before each measurement")
+	out := flags.String("out", "", "file for the report, as JSON if it ends in .json, else as Markdown (default: Markdown on the standard output)")
+	dir := flags.String("dir", "", "directory for the data; decides which disk is measured (default: the temporary directory)")
+	profile := flags.String("profile", "", "directory for CPU and allocation profiles of Perdure")
+	gate := flags.Bool("gate", false, "exit with an error when a bar is not met")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	o := bench.Options{
+		Duration: *duration, Rounds: *rounds, Clients: *clients, Sleepers: *sleepers, Wait: *wait, Profile: *profile,
+		Peers: list(*with), Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
+	}
+	for _, w := range list(*workloads) {
+		o.Workloads = append(o.Workloads, bench.Workload(w))
+	}
+	for _, p := range o.Peers {
+		if peers[p] == nil {
+			return fmt.Errorf("unknown peer %q", p)
+		}
+	}
+	if *profile != "" {
+		if err := os.MkdirAll(*profile, 0o755); err != nil {
+			return err
+		}
+	}
+	if *dir == "" {
+		*dir = os.TempDir()
+	}
+	if *store == "postgres" || *store == "all" {
+		server, err := startPostgres(ctx)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = server.Close() }() // it also ends with this process
+		o.Places = append(o.Places, bench.Server(server.URL("postgres")))
+	}
+	if *store == "sqlite" || *store == "all" {
+		o.Places = append(o.Places, bench.Directory(*dir))
+	}
+	report, err := bench.Run(ctx, o)
+	if err != nil {
+		return err
+	}
+	report.Judge(o.Workloads)
+	if err := write(report, *out); err != nil {
+		return err
+	}
+	if failed := report.Failed(); *gate && len(failed) > 0 {
+		lines := make([]string, len(failed))
+		for i, b := range failed {
+			lines[i] = "\n  " + b.String()
+		}
+		return fmt.Errorf("%d of %d bars are not met:%s", len(failed), len(report.Bars), strings.Join(lines, ""))
+	}
+	return nil
+}
+
+// startPostgres starts a durable server with settings close to those of a fresh installation.
+func startPostgres(ctx context.Context) (*pgtest.Server, error) {
+	return pgtest.Open(ctx, pgtest.Options{Fsync: true, Settings: map[string]string{
+		"shared_buffers": "128MB",
+		"max_wal_size":   "4GB", // no checkpoint in the middle of a measurement; each begins with one
+	}})
+}
+
+// write writes the report to a file or to the standard output.
+func write(report *bench.Report, file string) (err error) {
+	to := io.Writer(os.Stdout)
+	if file != "" {
+		f, err := os.Create(file)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		to = f
+	}
+	if filepath.Ext(file) == ".json" {
+		enc := json.NewEncoder(to)
+		enc.SetIndent("", "  ")
+		return enc.Encode(report)
+	}
+	return report.WriteMarkdown(to)
+}
+
+// list splits a list at its commas.
+func list(text string) (items []string) {
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			items = append(items, item)
+		}
+	}
+	return items
+}

@@ -1,0 +1,46 @@
+package perdure
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Sender may send: start, signal, resolve, cancel. Client and WorkflowCtx are Senders.
+type Sender interface{ sender() outlet }
+
+// Caller may also wait for an answer. Client and WorkflowCtx are Callers.
+type Caller interface {
+	Sender
+	caller() inlet
+}
+
+// outlet is how a Sender sends.
+type outlet interface {
+	start(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (Ref, error)
+	send(m model.Message, o *stepOptions) error
+}
+
+// inlet is how a Caller waits.
+type inlet interface {
+	run(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (model.Payload, error)
+	result(ref Ref) (model.Payload, error)
+	poll(ref Ref) (state, error)
+}
+
+// state is how an execution stands.
+type state struct {
+	Status  string
+	Reason  string
+	Output  []byte
+	Failure *model.Failure
+}
+
+// Client is an App together with the context of the call: the Caller of ordinary code.
+type Client struct {
+	app *App
+	ctx context.Context //nolint:containedctx // a Client is one call's view of the App
+}
+
+func (c Client) sender() outlet { return c }
+func (c Client) caller() inlet  { return c }

@@ -1,0 +1,78 @@
+package perdure
+
+import (
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// ---- Client as Caller: plain calls of the engine
+
+func (c Client) begin(ref Ref, in model.Payload, o *startOptions) (Ref, error) {
+	r := api.StartRequest{Address: ref.address(), Input: in, Reuse: o.reuse, RequestID: o.requestID}
+	for _, w := range o.with {
+		r.With = append(r.With, api.Message{Name: w.name, Input: w.value})
+	}
+	reply, err := c.app.host.backend.Start(c.ctx, r)
+	if err != nil {
+		return Ref{}, public(err)
+	}
+	ref.Run = reply.Run.String()
+	return ref, nil
+}
+
+func (c Client) start(ref Ref, in model.Payload, o *startOptions, _ func([]byte) ([]byte, error)) (Ref, error) {
+	ref, err := c.begin(ref, in, o)
+	ref.Run = "" // the execution, not only its current run
+	return ref, err
+}
+
+func (c Client) run(ref Ref, in model.Payload, o *startOptions, _ func([]byte) ([]byte, error)) (model.Payload, error) {
+	if _, err := c.begin(ref, in, o); err != nil {
+		return model.Payload{}, err
+	}
+	return c.result(ref)
+}
+
+func (c Client) result(ref Ref) (model.Payload, error) {
+	t, err := ref.api()
+	if err != nil {
+		return model.Payload{}, public(err)
+	}
+	r, err := c.app.host.backend.Await(c.ctx, t)
+	if err != nil {
+		return model.Payload{}, public(err)
+	}
+	return outcome(ref, r.Outcome)
+}
+
+// outcome is the value or the error of a closed execution.
+func outcome(ref Ref, o model.Outcome) (model.Payload, error) {
+	switch {
+	case o.Failure != nil:
+		return model.Payload{}, o.Failure
+	case o.Status != model.Completed:
+		return model.Payload{}, &model.Failure{Kind: o.Status.String(), Message: "execution " + ref.String() + " ended as " + o.Status.String()}
+	}
+	return o.Output, nil
+}
+
+func (c Client) poll(ref Ref) (state, error) {
+	st, err := c.app.host.state(c.ctx, ref)
+	return st, public(err)
+}
+
+func (c Client) send(m model.Message, o *stepOptions) error {
+	b := c.app.host.backend
+	t := api.Target{Address: m.To, Run: m.ToRun}
+	switch m.Kind {
+	case model.MessageSignal:
+		return public(b.Signal(c.ctx, api.SignalRequest{Target: t, Name: m.Name, Input: m.Input, RequestID: o.requestID}))
+	case model.MessageSettle:
+		return public(b.Settle(c.ctx, api.SettleRequest{Target: t, Name: m.Name, Value: m.Input, Failure: m.Failure, RequestID: o.requestID}))
+	case model.MessageCancel:
+		return public(b.Cancel(c.ctx, api.CancelRequest{Target: t, Reason: m.Failure.Message, RequestID: o.requestID}))
+	default:
+		return fault.New(fault.Internal, "a client does not send %s", m.Kind)
+	}
+}

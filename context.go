@@ -1,0 +1,163 @@
+package perdure
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// WorkflowCtx is what workflow code may do. It is deliberately not a context.Context, so that nobody hands it to something that has effects.
+type WorkflowCtx struct{ x replay.Ctx }
+
+func (ctx WorkflowCtx) sender() outlet { return ctx }
+func (ctx WorkflowCtx) caller() inlet  { return ctx }
+
+// Self is the address of this execution.
+func (ctx WorkflowCtx) Self() Ref {
+	a, run := ctx.x.Self()
+	return Ref{Workflow: a.Type, Key: a.Key, Run: run.String()}
+}
+
+// Sleep parks until d has passed or the scope ends.
+func (ctx WorkflowCtx) Sleep(d time.Duration) error { return remote(ctx.x.Sleep(d)) }
+
+// Timer is a durable timer as future.
+func (ctx WorkflowCtx) Timer(d time.Duration) *Future[time.Time] {
+	f := &Future[time.Time]{f: ctx.x.Timer(d)}
+	f.value = func(f *replay.Future) (time.Time, error) { return f.At().Std(), nil }
+	return f
+}
+
+// Now is the time of the history position, equal on replay.
+func (ctx WorkflowCtx) Now() time.Time { return ctx.x.Now() }
+
+// Rand is seeded by the execution, equal on replay.
+func (ctx WorkflowCtx) Rand() *rand.Rand { return ctx.x.Rand() }
+
+// UUID is equal on replay.
+func (ctx WorkflowCtx) UUID() string { return ctx.x.UUID() }
+
+// Log is silent on replay.
+func (ctx WorkflowCtx) Log() *slog.Logger {
+	if !ctx.x.Live() {
+		return silent
+	}
+	a, run := ctx.x.Self()
+	return hostOf(ctx.x).logger.With("workflow", a.Type, "key", a.Key, "run_id", run.String())
+}
+
+var silent = slog.New(slog.DiscardHandler)
+
+// WithTimeout limits every wait under the returned scope: they end with ErrTimeout once d has passed.
+func (ctx WorkflowCtx) WithTimeout(d time.Duration) WorkflowCtx {
+	return WorkflowCtx{ctx.x.WithTimeout(d)}
+}
+
+// Detached survives cancellation of the execution and deadlines around it, for clean-up.
+func (ctx WorkflowCtx) Detached() WorkflowCtx { return WorkflowCtx{ctx.x.Detached()} }
+
+// Err is ErrCanceled or ErrTimeout once the scope has ended.
+func (ctx WorkflowCtx) Err() error { return ctx.x.Err() }
+
+// OnFailure adds a compensation; compensations run in reverse when the workflow fails or is cancelled. Their steps are durable.
+func (ctx WorkflowCtx) OnFailure(undo func(WorkflowCtx) error) {
+	ctx.x.Cleanup(true, func(x replay.Ctx) error { return undo(WorkflowCtx{x}) })
+}
+
+// Defer runs fn when the execution really ends, in reverse order, never when it is merely unloaded. Its steps are durable. Plain defers run
+// on every unload: use them for nothing that has an effect.
+func (ctx WorkflowCtx) Defer(fn func(WorkflowCtx) error) {
+	ctx.x.Cleanup(false, func(x replay.Ctx) error { return fn(WorkflowCtx{x}) })
+}
+
+// ---- as Caller: every call is journaled
+
+func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (replay.Child, error) {
+	if len(o.with) > 0 {
+		return replay.Child{}, Permanent(fault.New(fault.Invalid, "start of %s: a child cannot be started with a signal: start it, then send", ref.Workflow))
+	}
+	return replay.Child{
+		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
+	}, nil
+}
+
+func (ctx WorkflowCtx) start(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (Ref, error) {
+	c, err := ctx.child(ref, in, o, normalize)
+	if err != nil {
+		return Ref{}, err
+	}
+	a, err := ctx.x.StartChild(c)
+	return Ref{Workflow: a.Type, Key: a.Key}, err
+}
+
+func (ctx WorkflowCtx) run(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (model.Payload, error) {
+	c, err := ctx.child(ref, in, o, normalize)
+	if err != nil {
+		return model.Payload{}, err
+	}
+	return ctx.x.RunChild(c)
+}
+
+func (ctx WorkflowCtx) send(m model.Message, o *stepOptions) error { return ctx.x.Send(m, o.key) }
+
+func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
+	run, err := ref.run()
+	if err != nil {
+		return model.Payload{}, Permanent(err)
+	}
+	f := ctx.x.Outcome(ref.address(), run)
+	if err := ctx.x.Get(f); err != nil {
+		return model.Payload{}, err
+	}
+	return f.Payload(), nil
+}
+
+// poll looks at another execution as a step, so that replay sees the same.
+func (ctx WorkflowCtx) poll(ref Ref) (state, error) {
+	h := hostOf(ctx.x)
+	return Do(ctx, "poll "+ref.String(), func(c context.Context) (state, error) { return h.state(c, ref) })
+}
+
+// host is what the code of all executions of an app shares.
+type host struct {
+	backend    api.Backend
+	activities map[string]activityDefinition
+	logger     *slog.Logger
+	maxPayload int
+}
+
+func hostOf(x replay.Ctx) *host { return x.Host().(*host) }
+
+// limit refuses a payload that is too large, where it is made.
+func (h *host) limit(kind, name string, p model.Payload) error {
+	if p.Size() <= h.maxPayload {
+		return nil
+	}
+	return Permanent(fault.New(fault.Invalid, "%s %s has %d bytes, at most %d are allowed", kind, name, p.Size(), h.maxPayload))
+}
+
+// state asks how an execution stands.
+func (h *host) state(ctx context.Context, ref Ref) (state, error) {
+	t, err := ref.api()
+	if err != nil {
+		return state{}, Permanent(err)
+	}
+	d, err := h.backend.Describe(ctx, t)
+	if err != nil {
+		if k := fault.KindOf(err); k == fault.NotFound || k == fault.Invalid {
+			err = Permanent(err)
+		}
+		return state{}, err
+	}
+	st := state{Status: d.Outcome.Status.String(), Failure: d.Outcome.Failure, Output: d.Outcome.Output.Data}
+	if len(d.Reasons) > 0 {
+		st.Reason = d.Reasons[0].String()
+	}
+	return st, nil
+}

@@ -1,0 +1,82 @@
+// Package embedded opens a node in this process: the store, the engine, and a worker for the given definitions.
+//
+//	app, err := embedded.Open(ctx, "file:app.db", Orders, Charge)
+//	defer app.Close()
+//
+// The URL names the store:
+//
+//	memory:                    nothing survives; for tests
+//	file:app.db                a SQLite file; one process at a time
+//	postgres://user@host/db    a PostgreSQL database; every process that opens it becomes part of one cluster
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/service"
+)
+
+// Config is Open with settings, as net.Dialer is to net.Dial. The zero value is right for most programs.
+type Config struct {
+	// Schema is the PostgreSQL schema that holds the tables; "perdure".
+	Schema string
+	// Shards of a store that is being created. It can never be changed; an existing store must have the same number. 0 is the store's default.
+	Shards int
+	// Logger hears what an operator should know: leases, takeovers, trouble with the store. No payloads. Default: nobody.
+	Logger *slog.Logger
+	// LeaseTTL is how long others wait before they take over from this process when it dies on another machine; 10 s.
+	LeaseTTL time.Duration
+	// IdleAfter is how long a waiting execution stays in memory; 5 s.
+	IdleAfter time.Duration
+	// MaxLoaded is how many executions stay in memory at once; 10,000.
+	MaxLoaded int
+	// MaxSteps is how many bodies of steps run at once; 1,024.
+	MaxSteps int
+	// MaxPayload is the largest input or output in bytes; 2 MiB.
+	MaxPayload int
+	// DrainTimeout is how long Close waits for running steps; 10 s.
+	DrainTimeout time.Duration
+	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
+	NoMigrate bool
+	// AllowUnsafe accepts a PostgreSQL server that can lose acknowledged commits (fsync or synchronous_commit off). For tests.
+	AllowUnsafe bool
+}
+
+// Open opens a node on a store URL and serves the definitions. Every mistake in them is reported at once.
+func Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
+	return Config{}.Open(ctx, url, defs...)
+}
+
+// MustOpen is Open for main functions and examples; it panics.
+func MustOpen(url string, defs ...perdure.Definition) *perdure.App {
+	app, err := Open(context.Background(), url, defs...)
+	if err != nil {
+		panic(err)
+	}
+	return app
+}
+
+// Open opens a node with these settings.
+func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
+	n, err := node.Open(ctx, node.Config{
+		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
+		AllowUnsafe: c.AllowUnsafe, Limits: service.Limits{Payload: c.MaxPayload},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	app, err := perdure.Attach(ctx, perdure.Attachment{
+		Backend: n.Backend(), Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
+		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, OnClose: n.Close,
+	}, defs...)
+	if err != nil {
+		return nil, errors.Join(err, n.Close())
+	}
+	return app, nil
+}

@@ -1,0 +1,94 @@
+package perdure
+
+import (
+	"errors"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Errors of waits in workflow code.
+var (
+	ErrCanceled = replay.ErrCanceled // the execution, or the future, was cancelled
+	ErrTimeout  = replay.ErrTimeout  // the scope's time is over
+)
+
+// Errors of the engine, for errors.Is. The error itself names what and which.
+var (
+	ErrNotFound    = errors.New("not found")             // no such execution
+	ErrConflict    = errors.New("conflict")              // contradicts what is stored: another input, closed, settled already
+	ErrInvalid     = errors.New("invalid")               // the call itself is wrong
+	ErrExhausted   = errors.New("a limit is reached")    // try later
+	ErrUnavailable = errors.New("the store is away")     // try again
+	ErrBlocked     = errors.New("the execution is kept") // it cannot go on until someone changes something
+)
+
+var kinds = map[fault.Kind]error{
+	fault.NotFound: ErrNotFound, fault.Conflict: ErrConflict, fault.AlreadyExists: ErrConflict, fault.Invalid: ErrInvalid,
+	fault.Exhausted: ErrExhausted, fault.Unavailable: ErrUnavailable, fault.Blocked: ErrBlocked,
+	fault.Canceled: ErrCanceled, fault.Timeout: ErrTimeout,
+}
+
+// engineError is an error of the engine that errors.Is recognises.
+type engineError struct {
+	error
+	kind error
+}
+
+func (e *engineError) Unwrap() []error { return []error{e.error, e.kind} }
+
+// public makes an error of the engine recognisable for users.
+func public(err error) error {
+	if err == nil {
+		return nil
+	}
+	if kind, ok := kinds[fault.KindOf(err)]; ok && !errors.Is(err, kind) {
+		return &engineError{err, kind}
+	}
+	return err
+}
+
+// RemoteError is an error that crossed a process or the journal: of a step, a child, a workflow. What it wrapped has not survived.
+// It is the same value when the code is replayed.
+type RemoteError struct {
+	Kind    string // canceled, timeout, panic, … or empty for an error of user code
+	Type    string // Go type of the original error
+	Message string
+
+	failure *model.Failure
+}
+
+// Error is the message of the original error.
+func (e *RemoteError) Error() string { return e.Message }
+
+// Is matches ErrCanceled, ErrTimeout, ErrNotFound and the others by the kind of the error.
+func (e *RemoteError) Is(target error) bool {
+	return target != nil && kinds[fault.ParseKind(e.Kind)] == target
+}
+
+// As gives the engine what it stored.
+func (e *RemoteError) As(target any) bool {
+	if f, ok := target.(**model.Failure); ok && e.failure != nil {
+		*f = e.failure
+		return true
+	}
+	return false
+}
+
+// remote turns what was stored back into an error for users. Errors of waits stay what they are.
+func remote(err error) error {
+	var f *model.Failure
+	var re *RemoteError
+	if err == nil || errors.As(err, &re) || !errors.As(err, &f) {
+		return err
+	}
+	return &RemoteError{Kind: f.Kind, Type: f.Type, Message: f.Message, failure: f}
+}
+
+// Permanent marks an error that is not retried.
+func Permanent(err error) error { return replay.Permanent(err) }
+
+// RetryAfter asks for the next attempt at a given distance, instead of the policy's.
+func RetryAfter(err error, d time.Duration) error { return replay.RetryAfter(err, d) }

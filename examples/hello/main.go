@@ -1,0 +1,25 @@
+// Command hello greets after a durable sleep: kill it while it sleeps, run it again, and it goes on.
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+var greet = perdure.NewWorkflow("greet", func(ctx perdure.WorkflowCtx, name string) (string, error) {
+	msg, err := perdure.Do(ctx, "compose", func(context.Context) (string, error) { return "Hello " + name, nil })
+	if err != nil {
+		return "", err
+	}
+	return msg, ctx.Sleep(10 * time.Second) // kill the process here; it resumes
+})
+
+func main() {
+	app := embedded.MustOpen("file:hello.db", greet)
+	defer app.Close()
+	fmt.Println(greet.Run(app.With(context.Background()), "World", perdure.RawKey("hello-1")))
+}

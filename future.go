@@ -1,0 +1,244 @@
+package perdure
+
+import (
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Future is a result to come, within one execution.
+type Future[T any] struct {
+	f     *replay.Future
+	value func(*replay.Future) (T, error)
+	err   error // of a call that was wrong from the beginning
+}
+
+func (f *Future[T]) future() *replay.Future { return f.f }
+
+// Waitable is a *Future of any type.
+type Waitable interface{ future() *replay.Future }
+
+// payloadFuture decodes what the journal holds.
+func payloadFuture[T any](kind, name string, f *replay.Future) *Future[T] {
+	return &Future[T]{f: f, value: func(f *replay.Future) (T, error) { return decode[T](kind, name, f.Payload()) }}
+}
+
+// failedFuture is the future of a call that was wrong: Get says why.
+func failedFuture[T any](ctx WorkflowCtx, err error) *Future[T] {
+	return &Future[T]{f: ctx.x.Go(func(replay.Ctx) (any, error) { return nil, Permanent(err) }), err: Permanent(err)}
+}
+
+// Get waits for the value. The error is that of the work, or ErrTimeout or ErrCanceled when the scope of ctx ends first.
+func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
+	if f.err != nil {
+		return v, f.err
+	}
+	if err := ctx.x.Get(f.f); err != nil {
+		return v, remote(err)
+	}
+	return f.value(f.f)
+}
+
+// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A future that has its result keeps it.
+func (f *Future[T]) Cancel(ctx WorkflowCtx) {
+	// The only error is misuse from inside a step, which Get reports as well.
+	_ = ctx.x.Cancel(f.f)
+}
+
+// Go runs fn as a coroutine of this execution. Coroutines run one at a time, so they may share variables.
+func Go[T any](ctx WorkflowCtx, fn func(WorkflowCtx) (T, error)) *Future[T] {
+	return &Future[T]{
+		f: ctx.x.Go(func(x replay.Ctx) (any, error) { return fn(WorkflowCtx{x}) }),
+		value: func(f *replay.Future) (T, error) {
+			v, ok := f.Value().(T)
+			if !ok {
+				var zero T // a nil interface
+				return zero, nil
+			}
+			return v, nil
+		},
+	}
+}
+
+func futures[W Waitable](fs []W) []*replay.Future {
+	rs := make([]*replay.Future, len(fs))
+	for i, f := range fs {
+		rs[i] = f.future()
+	}
+	return rs
+}
+
+// Select waits for the first of the futures and returns it; on the end of the scope it returns nil and the error. The others go on.
+func Select(ctx WorkflowCtx, fs ...Waitable) (Waitable, error) {
+	i, err := ctx.x.Select(futures(fs))
+	if err != nil {
+		return nil, remote(err)
+	}
+	return fs[i], nil
+}
+
+// Wait waits for all futures, of any types. The error is the first one by history, or that of the scope; nothing is cancelled.
+func Wait(ctx WorkflowCtx, fs ...Waitable) error { return remote(ctx.x.Wait(futures(fs))) }
+
+// All waits for all and returns the values in order, or the first error; the rest is then cancelled.
+func All[T any](ctx WorkflowCtx, fs ...*Future[T]) ([]T, error) {
+	if err := ctx.x.All(futures(fs)); err != nil {
+		return nil, remote(err)
+	}
+	return values(fs)
+}
+
+func values[T any](fs []*Future[T]) ([]T, error) {
+	vs := make([]T, len(fs))
+	for i, f := range fs {
+		v, err := f.value(f.f)
+		if err != nil {
+			return nil, err
+		}
+		vs[i] = v
+	}
+	return vs, nil
+}
+
+// Race returns the first to finish, be it a value or an error, and cancels the rest.
+func Race[T any](ctx WorkflowCtx, fs ...*Future[T]) (v T, err error) {
+	i, err := ctx.x.Race(futures(fs))
+	if err != nil {
+		return v, remote(err)
+	}
+	return fs[i].Get(ctx)
+}
+
+// FirstN returns the first n successes and cancels the rest. When n successes have become impossible, it returns the first error.
+func FirstN[T any](ctx WorkflowCtx, n int, fs ...*Future[T]) ([]T, error) {
+	if n < 0 || n > len(fs) {
+		return nil, Permanent(fault.New(fault.Invalid, "the first %d of %d futures", n, len(fs)))
+	}
+	first, err := ctx.x.FirstN(n, futures(fs))
+	if err != nil {
+		return nil, remote(err)
+	}
+	won := make([]*Future[T], len(first))
+	for i, j := range first {
+		won[i] = fs[j]
+	}
+	return values(won)
+}
+
+// ---- messages
+
+// Signal is the typed name of a message to an execution.
+type Signal[T any] struct{ name string }
+
+// NewSignal names a signal.
+func NewSignal[T any](name string) *Signal[T] { return &Signal[T]{name} }
+
+// Send delivers v once, in order per sender.
+func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) error {
+	var o stepOptions
+	for _, opt := range opts {
+		opt.applyCall(&o)
+	}
+	p, err := encode("signal", s.name, v)
+	if err != nil {
+		return public(err)
+	}
+	ref := to.target()
+	run, err := ref.run()
+	if err != nil {
+		return public(err)
+	}
+	return remote(from.sender().send(model.Message{
+		Kind: model.MessageSignal, To: ref.address(), ToRun: run, Name: s.name, Input: p, RequestID: o.requestID,
+	}, &o))
+}
+
+// Receive waits for the next.
+func (s *Signal[T]) Receive(ctx WorkflowCtx) (T, error) { return s.Next(ctx).Get(ctx) }
+
+// TryReceive takes one if it is there. A value that does not fit the type blocks the execution.
+func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
+	p, ok := ctx.x.TryReceive(s.name)
+	if !ok {
+		return v, false
+	}
+	v, err := decode[T]("signal", s.name, p)
+	if err != nil {
+		ctx.x.Block(err.Error())
+	}
+	return v, true
+}
+
+// Next is the pending receive; until its Get it is the same future, so a lost Select loses no signal.
+func (s *Signal[T]) Next(ctx WorkflowCtx) *Future[T] {
+	f := ctx.x.Next(s.name)
+	if h, ok := f.Handle.(*Future[T]); ok {
+		return h
+	}
+	h := payloadFuture[T]("signal", s.name, f)
+	f.Handle = h
+	return h
+}
+
+// With starts the execution, if need be, and delivers the signal in the same commit (signal-with-start).
+func (s *Signal[T]) With(v T) StartOption {
+	p, err := encode("signal", s.name, v)
+	return withSignal{signalWith{s.name, p}, err}
+}
+
+type withSignal struct {
+	signalWith
+	err error
+}
+
+func (w withSignal) applyStart(o *startOptions) {
+	o.with = append(o.with, w.signalWith)
+	if o.err == nil {
+		o.err = w.err
+	}
+}
+
+// Promise is the typed name of a value that is resolved once, from anywhere.
+type Promise[T any] struct{ name string }
+
+// NewPromise names a promise.
+func NewPromise[T any](name string) *Promise[T] { return &Promise[T]{name} }
+
+// Await waits for the value.
+func (p *Promise[T]) Await(ctx WorkflowCtx) (T, error) { return p.Future(ctx).Get(ctx) }
+
+// Future is the value as future.
+func (p *Promise[T]) Future(ctx WorkflowCtx) *Future[T] {
+	f := ctx.x.Promise(p.name)
+	if h, ok := f.Handle.(*Future[T]); ok {
+		return h
+	}
+	h := payloadFuture[T]("promise", p.name, f)
+	f.Handle = h
+	return h
+}
+
+// Resolve sets the value; the first one wins, a later one is an ErrConflict.
+func (p *Promise[T]) Resolve(from Sender, to Target, v T) error {
+	value, err := encode("promise", p.name, v)
+	if err != nil {
+		return public(err)
+	}
+	return p.settle(from, to, value, nil)
+}
+
+// Reject sets an error; the first one wins, a later one is an ErrConflict.
+func (p *Promise[T]) Reject(from Sender, to Target, err error) error {
+	return p.settle(from, to, model.Payload{}, replay.FailureOf(err))
+}
+
+func (p *Promise[T]) settle(from Sender, to Target, value model.Payload, failure *model.Failure) error {
+	ref := to.target()
+	run, err := ref.run()
+	if err != nil {
+		return public(err)
+	}
+	return remote(from.sender().send(model.Message{
+		Kind: model.MessageSettle, To: ref.address(), ToRun: run, Name: p.name, Input: value, Failure: failure,
+	}, &stepOptions{}))
+}

@@ -1,0 +1,130 @@
+package perdure
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Info describes an execution, with the reason why it does not move.
+type Info struct {
+	Ref     Ref // with its run
+	Status  Status
+	Reason  string // while open
+	Started time.Time
+	Closed  time.Time // zero while open
+	Err     error     // of one that failed or was cancelled
+}
+
+func infoOf(d *api.Description) Info {
+	a := d.Start.Address
+	i := Info{
+		Ref:    Ref{Workflow: a.Type, Key: a.Key, Run: d.Start.Run.String()},
+		Status: Status(d.Outcome.Status.String()), Started: d.Start.At.Std(), Closed: d.Outcome.At.Std(),
+	}
+	if len(d.Reasons) > 0 {
+		i.Reason = d.Reasons[0].String()
+	}
+	if d.Outcome.Failure != nil {
+		i.Err = remote(d.Outcome.Failure)
+	}
+	return i
+}
+
+// Describe tells how an execution stands.
+func (a *App) Describe(ctx context.Context, t Target) (Info, error) {
+	to, err := t.target().api()
+	if err != nil {
+		return Info{}, public(err)
+	}
+	d, err := a.host.backend.Describe(ctx, to)
+	if err != nil {
+		return Info{}, public(err)
+	}
+	return infoOf(&d), nil
+}
+
+// Executions lists by query, newest first. The empty query lists all. A query is made of conditions joined by "and":
+//
+//	workflow = "order"     key = "order-"*      status = "open"
+//	started >= "2026-11-15T00:00:00Z"           started < "2026-11-16T00:00:00Z"
+//
+// where a star behind a key means that it begins so, and status is open, closed, running, completed, failed, canceled or continued.
+func (a *App) Executions(ctx context.Context, query string) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		req, err := parseQuery(query)
+		if err != nil {
+			yield(Info{}, public(err))
+			return
+		}
+		req.Limit = 200
+		for {
+			page, err := a.host.backend.List(ctx, req)
+			if err != nil {
+				yield(Info{}, public(err))
+				return
+			}
+			for i := range page.Executions {
+				if !yield(infoOf(&page.Executions[i]), nil) {
+					return
+				}
+			}
+			if req.Cursor = page.Cursor; req.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// Event is one fact of the history of a run.
+type Event struct {
+	Position      int64
+	Time          time.Time
+	Kind          string // such as step_completed, timer_fired, signal_received
+	Name          string // of the step, signal, promise or child
+	Attempt       int
+	Input, Output []byte
+	Err           error
+}
+
+// History is the history of a run, from its start.
+func (a *App) History(ctx context.Context, t Target) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		to, err := t.target().api()
+		if err != nil {
+			yield(Event{}, public(err))
+			return
+		}
+		req := api.HistoryRequest{Target: to, After: -1}
+		for {
+			page, err := a.host.backend.History(ctx, req)
+			if err != nil {
+				yield(Event{}, public(err))
+				return
+			}
+			for i := range page.Events {
+				if !yield(eventOf(&page.Events[i]), nil) {
+					return
+				}
+			}
+			if !page.More || len(page.Events) == 0 {
+				return
+			}
+			req.After, req.Target.Run = page.Events[len(page.Events)-1].Seq, page.Run
+		}
+	}
+}
+
+func eventOf(e *model.Event) Event {
+	out := Event{
+		Position: e.Seq, Time: e.At.Std(), Kind: e.Kind.String(), Name: e.Name, Attempt: e.Attempt,
+		Input: e.Input.Data, Output: e.Output.Data,
+	}
+	if e.Failure != nil {
+		out.Err = remote(e.Failure)
+	}
+	return out
+}

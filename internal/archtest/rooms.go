@@ -1,0 +1,174 @@
+package archtest
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// room is a row of the table: a package, or a family of packages, and what it may use.
+type room struct {
+	// path is relative to the module; "." is its root. With "/..." at the end it is the package and all below it.
+	path string
+	// imports are the packages of ours that production code may import, as patterns like path.
+	imports []string
+	// except are taken away from imports again.
+	except []string
+	// testing is for packages whose purpose is testing: they may import the standard testing packages.
+	testing bool
+	// public packages have their exported surface recorded.
+	public bool
+}
+
+// generated is the code that the protocol compiler writes.
+const generated = "api/perdure/..."
+
+// Abbreviations of the table.
+var (
+	// vocabulary is what every room speaks.
+	vocabulary = []string{"internal/model", "internal/fault"}
+	// testOnly are the rooms that never end up in a binary that we ship.
+	testOnly = []string{
+		"internal/archtest", "internal/bench/...", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
+		"internal/store/faultstore", "internal/store/storetest",
+	}
+)
+
+// rooms is the table of DESIGN §3. The most specific row counts. A change here belongs into docs/architecture.md too.
+var rooms = []room{
+	// Vocabulary: ids, events, commands, statuses, policies; error kinds. Values only.
+	{path: "internal/model"},
+	{path: "internal/fault"},
+
+	// Decisions, without time, randomness, goroutines and I/O (see pure).
+	{path: "internal/core/...", imports: vocabulary},
+
+	// The port to the database and its adapters.
+	{path: "internal/store", imports: vocabulary},
+	{path: "internal/store/postgres/...", imports: join(vocabulary, "internal/store", "internal/store/postgres/...")},
+	{path: "internal/store/sqlite/...", imports: join(vocabulary, "internal/store", "internal/store/sqlite/...")},
+	{path: "internal/store/memory", imports: join(vocabulary, "internal/store")},
+	// The conformance suite compares every store with the memory store.
+	{path: "internal/store/storetest", imports: join(vocabulary, "internal/store", "internal/store/memory"), testing: true},
+	{path: "internal/store/faultstore", imports: join(vocabulary, "internal/store"), testing: true},
+
+	// Wake-up hints, never truth.
+	{path: "internal/notify", imports: []string{"internal/model"}},
+	{path: "internal/notify/postgres", imports: []string{"internal/model", "internal/notify"}},
+	{path: "internal/notify/nats", imports: []string{"internal/model", "internal/notify"}},
+
+	// Membership, leases, epochs, shard map, peer calls.
+	{path: "internal/cluster", imports: join(vocabulary, "internal/store", "internal/notify", "internal/cluster/...", generated)},
+	{path: "internal/cluster/membership", imports: join(vocabulary, "internal/store")},
+	{path: "internal/cluster/host", imports: join(vocabulary, "internal/store")},
+
+	// The loop per shard: load, decide, commit, effects.
+	{
+		path: "internal/engine",
+		imports: join(
+			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/telemetry",
+		),
+	},
+	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/store")},
+
+	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
+	{path: "internal/api", imports: vocabulary},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/engine", "internal/store", "internal/authz", "internal/telemetry")},
+	{path: "internal/authn", imports: vocabulary},
+	{path: "internal/authz", imports: vocabulary},
+
+	// Doors: thin adapters, no rules in them. Wire translates between protocol messages and our values.
+	{path: "internal/wire", imports: join(vocabulary, "internal/api", generated)},
+	{path: "internal/grpcapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/wire", "internal/telemetry", generated)},
+	{path: "internal/flovyn/...", imports: join(vocabulary, "internal/api", "internal/authn", "internal/wire", "internal/telemetry", "internal/flovyn/...")},
+	{path: "internal/restapi", imports: join(vocabulary, "internal/api", "internal/authn", "internal/wire", "internal/telemetry")},
+	{path: "internal/console"},
+
+	// Commands; configuration, loaded and validated once; logger, meter, tracer, and the names they use.
+	{
+		path: "internal/cli",
+		imports: join(
+			vocabulary, "internal/api", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
+			"internal/store", // doctor shows a view of the store that node has read
+		),
+	},
+	{path: "internal/config", imports: vocabulary},
+	{path: "internal/telemetry", imports: vocabulary},
+
+	// The SDK's side: deterministic coroutines and journal matching; the client of a remote server.
+	{path: "internal/replay", imports: join(vocabulary, "internal/api")},
+	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
+
+	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
+	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/remote"), public: true},
+	{path: "embedded", imports: []string{".", "internal/node"}, public: true},
+	{path: "perduretest", imports: []string{".", "internal/node", "internal/store/memory"}, testing: true, public: true},
+	{path: "perdurevet", public: true},
+	{path: "api/perdure/...", imports: []string{generated}},
+
+	// Wiring and lifecycle: the only room that knows all others.
+	{path: "internal/node", imports: []string{"internal/...", generated}, except: join(testOnly, "internal/cli")},
+
+	// Programs.
+	{path: "cmd/perdure", imports: []string{"internal/cli"}},
+	{path: "cmd/perdurevet", imports: []string{"perdurevet"}},
+	{path: "examples/...", imports: []string{generated, ".", "embedded", "perduretest", "examples/..."}},
+
+	// Proof.
+	{path: "internal/archtest", testing: true},
+	{path: "internal/bench/...", imports: []string{".", "embedded", "internal/..."}, except: []string{"internal/cli"}, testing: true},
+	{path: "internal/mutants/...", imports: []string{"internal/..."}, testing: true},
+	{path: "internal/pgproxy", testing: true},
+	{path: "internal/pgtest", testing: true},
+	{path: "internal/sim/...", imports: []string{"internal/..."}, testing: true},
+}
+
+// pure are the packages that get time and randomness as inputs and act only through their results, so that the
+// simulator runs the very code that production runs.
+var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/cluster/membership/..."}
+
+// pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
+var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/netresearch/go-cron"}
+
+// maxTypes is the budget of exported types in the root package (STYLE, "Public API").
+const maxTypes = 60
+
+// roomOf returns the most specific row for a package.
+func roomOf(rooms []room, dir string) (room, bool) {
+	best, found := room{}, false
+	for _, r := range rooms {
+		if matches(r.path, dir) && (!found || specificity(r.path) > specificity(best.path)) {
+			best, found = r, true
+		}
+	}
+	return best, found
+}
+
+// allows reports whether production code of the room may import a package of ours.
+func (r room) allows(dir string) bool {
+	return matchesAny(r.imports, dir) && !matchesAny(r.except, dir)
+}
+
+// matches reports whether a package is meant by a pattern.
+func matches(pattern, dir string) bool {
+	if parent, family := strings.CutSuffix(pattern, "/..."); family {
+		return dir == parent || strings.HasPrefix(dir, parent+"/")
+	}
+	return dir == pattern
+}
+
+func matchesAny(patterns []string, dir string) bool {
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matches(pattern, dir) })
+}
+
+// specificity orders patterns that match the same package: the longer one, and of equal ones the exact one.
+func specificity(pattern string) int {
+	parent, family := strings.CutSuffix(path.Clean(pattern), "/...")
+	if family {
+		return 2 * len(parent)
+	}
+	return 2*len(parent) + 1
+}
+
+// join returns a new list with further patterns.
+func join(patterns []string, more ...string) []string { return slices.Concat(patterns, more) }

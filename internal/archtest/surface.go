@@ -1,0 +1,162 @@
+package archtest
+
+import (
+	"bytes"
+	"cmp"
+	"go/ast"
+	"go/parser"
+	"go/printer"
+	"go/token"
+	"path"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// surface renders what a package exports: every exported declaration, without comments, function bodies, unexported
+// fields and values of variables, in an order that does not depend on files. ok is false when a file of the package
+// cannot be parsed at the moment.
+func surface(p *pkg) (text string, ok bool) {
+	var decls []declaration
+	for _, f := range p.files {
+		if f.test {
+			continue
+		}
+		// Parsed again: what follows takes the tree apart. Without comments, because the surface has none.
+		syntax, err := parser.ParseFile(token.NewFileSet(), f.name, f.source, parser.SkipObjectResolution)
+		if err != nil {
+			return "", false
+		}
+		ast.FileExports(syntax)
+		for _, decl := range syntax.Decls {
+			decls = append(decls, exported(decl)...)
+		}
+	}
+	slices.SortFunc(decls, func(a, b declaration) int {
+		return cmp.Or(cmp.Compare(a.order, b.order), strings.Compare(a.name, b.name), strings.Compare(a.text, b.text))
+	})
+	// Files for different systems may declare the same.
+	decls = slices.Compact(decls)
+	var out strings.Builder
+	for _, d := range decls {
+		out.WriteString(d.text + "\n")
+	}
+	return out.String(), true
+}
+
+// surfaceFile returns the name of the file that holds the surface of a package.
+func surfaceFile(m *module, p *pkg) string {
+	name := p.dir
+	if name == "." {
+		name = path.Base(m.path)
+	}
+	return strings.ReplaceAll(name, "/", "_") + ".txt"
+}
+
+// declaration is one exported thing, rendered.
+type declaration struct {
+	order int // constants, variables, functions, types with their methods
+	name  string
+	text  string
+}
+
+// exported renders what a declaration exports. ast.FileExports has removed what it does not, except for methods of
+// unexported types.
+func exported(decl ast.Decl) []declaration {
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		d.Body = nil
+		if d.Recv == nil {
+			return []declaration{{2, d.Name.Name, render(d)}}
+		}
+		receiver := receiverName(d)
+		if !ast.IsExported(receiver) {
+			return nil
+		}
+		if names := d.Recv.List[0].Names; len(names) > 0 {
+			names[0].Name = "_" // how a receiver is called is nobody's business
+		}
+		return []declaration{{3, receiver + "." + d.Name.Name, render(d)}}
+	case *ast.GenDecl:
+		var list []declaration
+		switch d.Tok {
+		case token.CONST:
+			if len(d.Specs) > 0 { // a group counts up, so it stays together
+				list = append(list, declaration{0, d.Specs[0].(*ast.ValueSpec).Names[0].Name, render(d)})
+			}
+		case token.VAR, token.TYPE:
+			for _, spec := range d.Specs {
+				switch s := spec.(type) {
+				case *ast.ValueSpec:
+					s.Values = nil
+					for _, name := range s.Names {
+						one := &ast.GenDecl{Tok: token.VAR, Specs: []ast.Spec{&ast.ValueSpec{Names: []*ast.Ident{name}, Type: s.Type}}}
+						list = append(list, declaration{1, name.Name, render(one)})
+					}
+				case *ast.TypeSpec:
+					list = append(list, declaration{3, s.Name.Name, render(&ast.GenDecl{Tok: token.TYPE, Specs: []ast.Spec{s}})})
+				}
+			}
+		}
+		return list
+	default:
+		return nil
+	}
+}
+
+// render prints a declaration as if it had been typed in by nobody: how the source was broken into lines is lost.
+func render(decl ast.Decl) string {
+	ast.Inspect(decl, func(n ast.Node) bool {
+		if n == nil {
+			return false
+		}
+		if s, ok := n.(*ast.StructType); ok {
+			s.Incomplete = false // unexported fields are nobody's business; unexported methods seal an interface
+		}
+		forget(n)
+		return true
+	})
+	var out bytes.Buffer
+	config := printer.Config{Mode: printer.UseSpaces | printer.TabIndent, Tabwidth: 8}
+	if err := config.Fprint(&out, token.NewFileSet(), decl); err != nil {
+		return "cannot print: " + err.Error()
+	}
+	return strings.TrimSpace(out.String())
+}
+
+// forget removes the positions from a node, except for those whose presence means something.
+func forget(n ast.Node) {
+	keep := ""
+	switch n.(type) {
+	case *ast.TypeSpec:
+		keep = "Assign" // an alias
+	case *ast.CallExpr:
+		keep = "Ellipsis"
+	}
+	value := reflect.ValueOf(n).Elem()
+	for i := range value.NumField() {
+		if field := value.Type().Field(i); field.Type == reflect.TypeFor[token.Pos]() && field.Name != keep {
+			value.Field(i).SetInt(0)
+		}
+	}
+}
+
+// countTypes returns the number of exported types of a package.
+func countTypes(p *pkg) int {
+	names := map[string]bool{}
+	for _, f := range p.files {
+		if f.test {
+			continue
+		}
+		for _, decl := range f.syntax.Decls {
+			if d, ok := decl.(*ast.GenDecl); ok {
+				for _, spec := range d.Specs {
+					if s, ok := spec.(*ast.TypeSpec); ok && s.Name.IsExported() {
+						names[s.Name.Name] = true
+					}
+				}
+			}
+		}
+	}
+	return len(names)
+}

@@ -1,0 +1,126 @@
+package bench
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Bar is a requirement and whether it holds.
+type Bar struct {
+	Kind     Kind
+	Name     string
+	AtLeast  bool // Got must be at least Want; otherwise at most
+	Want     float64
+	Got      float64
+	Unit     string
+	Measured bool
+}
+
+// Holds tells whether the requirement was measured and is met.
+func (b Bar) Holds() bool {
+	return b.Measured && (b.AtLeast && b.Got >= b.Want || !b.AtLeast && b.Got <= b.Want)
+}
+
+// String is the requirement in a line.
+func (b Bar) String() string {
+	sign := "≤"
+	if b.AtLeast {
+		sign = "≥"
+	}
+	got := "not measured"
+	if b.Measured {
+		got = number(b.Got)
+	}
+	return fmt.Sprintf("%s: %s: %s %s %s%s", b.Kind, b.Name, got, sign, number(b.Want), b.Unit)
+}
+
+// tolerance is by how much the cost of a step may differ between the ends of a growth measurement: what medians of the same thing
+// differ by on a busy machine.
+const tolerance = 1.25
+
+// Peer is the system that the bars compare with.
+const Peer = "dbos"
+
+// demand says what one kind of store must reach; 0 is no demand.
+type demand struct{ cpu, throughput, latency, fanOut float64 }
+
+var demands = map[Kind]demand{
+	Postgres: {cpu: 0.25, throughput: 7, latency: 0.7, fanOut: 0.1},
+	SQLite:   {cpu: 0.15, throughput: 15, fanOut: 0.05},
+}
+
+// Judge compares what was measured with the bars. Those of workloads that did not run are left out; those whose measurement failed are not met.
+func (r *Report) Judge(workloads []Workload) {
+	if workloads == nil {
+		workloads = Workloads
+	}
+	r.Bars = nil
+	for _, s := range r.Stores {
+		d := demands[s.Kind]
+		add := func(w Workload, name string, atLeast bool, want float64, unit string, got func() (float64, bool)) {
+			if want > 0 && slices.Contains(workloads, w) {
+				b := Bar{Kind: s.Kind, Name: name, AtLeast: atLeast, Want: want, Unit: unit}
+				b.Got, b.Measured = got()
+				r.Bars = append(r.Bars, b)
+			}
+		}
+		ours := func(w Workload, figure func(Result) float64) func() (float64, bool) {
+			return func() (float64, bool) { return s.median(Perdure, w, figure) }
+		}
+		against := func(w Workload, figure func(Result) float64) func() (float64, bool) {
+			return func() (float64, bool) { return s.ratio(Peer, w, figure) }
+		}
+		compare := slices.Contains(r.Peers, Peer)
+
+		add(Throughput, fmt.Sprintf("CPU per three-step workflow, %d clients, database included", r.Clients), false, d.cpu, " ms", ours(Throughput, cpu))
+		if compare {
+			add(Throughput, fmt.Sprintf("throughput against DBOS, %d clients", r.Clients), true, d.throughput, "×", against(Throughput, rate))
+			add(Latency, "p50 against DBOS, one client", false, d.latency, "×", against(Latency, p50))
+		}
+		add(FanOut, "1,000 parallel steps", false, d.fanOut, " s", ours(FanOut, func(r Result) float64 { return p50(r) / 1000 }))
+		add(Sequence, "2,000 sequential steps against bare fenced commits", false, 1.3, "×", ours(Sequence, overBare))
+		add(Recovery, "first new step of a 2,000-step history after kill -9", false, 0.5, " s", ours(Recovery, firstStep))
+		add(History, "cost of a step at 10,000 steps of history against 10", false, tolerance, "×", ours(History, growth))
+		add(Open, fmt.Sprintf("cost of a step beside %s open executions against 10", thousands(r.Sleepers)), false, tolerance, "×", ours(Open, growth))
+		add(Open, "memory per sleeping execution", false, 1024, " B", ours(Open, func(r Result) float64 { return float64(r.Sleeper) }))
+	}
+}
+
+// Failed are the bars that do not hold.
+func (r *Report) Failed() (failed []Bar) {
+	for _, b := range r.Bars {
+		if !b.Holds() {
+			failed = append(failed, b)
+		}
+	}
+	return failed
+}
+
+// number writes a figure with three digits that matter.
+func number(f float64) string {
+	switch {
+	case f >= 100 || f <= -100:
+		return thousands(int(math.Round(f)))
+	case f >= 10:
+		return fmt.Sprintf("%.1f", f)
+	case f >= 1 || f == 0:
+		return fmt.Sprintf("%.2f", f)
+	default:
+		return fmt.Sprintf("%.3f", f)
+	}
+}
+
+// thousands writes a number with separators.
+func thousands(n int) string {
+	text := fmt.Sprint(n)
+	var b strings.Builder
+	for i, c := range text {
+		if i > 0 && c != '-' && (len(text)-i)%3 == 0 && text[i-1] != '-' {
+			b.WriteByte(',')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}

@@ -1,0 +1,160 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// fake is a system that is perfect and forgets everything.
+type fake struct {
+	body  func(int)
+	three atomic.Int64
+}
+
+func (f *fake) Three(context.Context, string) error                     { f.three.Add(1); return nil }
+func (f *fake) FanOut(context.Context, string, int) error               { return nil }
+func (f *fake) StartSleep(context.Context, string, time.Duration) error { return nil }
+func (f *fake) Close() error                                            { return nil }
+
+func (f *fake) Chain(_ context.Context, _ string, n int) error {
+	for i := range n {
+		f.body(i)
+	}
+	return nil
+}
+
+func openFake(_ context.Context, _ Place, body func(int)) (System, error) {
+	return &fake{body: body}, nil
+}
+
+func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
+	t.Parallel()
+	for _, w := range []Workload{Throughput, Latency, FanOut, Sequence, Open} {
+		t.Run(string(w), func(t *testing.T) {
+			t.Parallel()
+			place := Place{Kind: SQLite, Path: filepath.Join(t.TempDir(), "bench.db")}
+			job := Job{System: "fake", Workload: w, Place: place, Duration: 20 * time.Millisecond, Clients: 2, Sleepers: 20}
+			r, err := job.run(t.Context(), openFake)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch w {
+			case Throughput, Latency:
+				if r.Operations == 0 || r.Elapsed < job.Duration || r.P99 < r.P50 {
+					t.Errorf("got %+v", r)
+				}
+			case Sequence:
+				if r.Operations != longChain || r.Steps <= 0 || r.Bare <= 0 || r.Steps > r.Bare {
+					t.Errorf("got %d steps in %s beside bare commits in %s, want cheaper ones: they do nothing", r.Operations, r.Steps, r.Bare)
+				}
+			case Open:
+				if len(r.Points) != 3 || r.Points[2].Size != job.Sleepers {
+					t.Errorf("got points %+v", r.Points)
+				}
+			default:
+				if r.Operations == 0 {
+					t.Errorf("got %+v", r)
+				}
+			}
+		})
+	}
+}
+
+func TestRecoveryCountsFinishedStepsThatRunAgain(t *testing.T) {
+	t.Parallel()
+	job := Job{System: "fake", Workload: Recovery, Place: Place{Kind: SQLite}}
+	r, err := job.run(t.Context(), openFake)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Repeated != crashAt { // the fake remembers nothing
+		t.Errorf("got %d repeated steps, want %d", r.Repeated, crashAt)
+	}
+}
+
+func TestSQLiteCommitsCountsTransactions(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "bench.db")
+	b, err := openBareSQLite(t.Context(), path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = b.close(context.WithoutCancel(t.Context())) }()
+	before := sqliteCommits(path)
+	for range 7 {
+		if err := b.commit(t.Context(), 3, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := sqliteCommits(path) - before; got != 7 {
+		t.Errorf("got %d commits, want 7", got)
+	}
+}
+
+func TestProcessTimesSeesThisProcess(t *testing.T) {
+	t.Parallel()
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		t.Log("no /proc here: nothing to read")
+		return
+	}
+	if own, _, parent := processTimes(os.Getpid()); own <= 0 || parent != os.Getppid() {
+		t.Errorf("got %s, parent %d; want some time and parent %d", own, parent, os.Getppid())
+	}
+	if residentMemory() < 1<<20 {
+		t.Errorf("got %d bytes of resident memory", residentMemory())
+	}
+}
+
+func TestJudgeAndMarkdown(t *testing.T) {
+	t.Parallel()
+	result := func(system string, round, operations int) Round {
+		return Round{Round: round, Result: Result{
+			System: system, Kind: SQLite, Workload: Throughput, Operations: operations, Elapsed: time.Second, P50: time.Millisecond, P99: 2 * time.Millisecond,
+			Usage: Usage{Process: time.Second},
+		}}
+	}
+	report := &Report{Clients: 64, Peers: []string{Peer}, Stores: []*Store{{
+		Kind: SQLite, Errors: []string{"latency failed\nfor a reason"},
+		Results: []Round{result(Perdure, 0, 16000), result(Peer, 0, 1000), result(Perdure, 1, 8000), result(Peer, 1, 500), result(Perdure, 2, 9000)},
+	}}}
+	report.Judge([]Workload{Throughput, Latency, Recovery})
+	var got []string
+	for _, b := range report.Bars {
+		got = append(got, b.String())
+	}
+	want := []string{
+		"sqlite: CPU per three-step workflow, 64 clients, database included: 0.111 ≤ 0.150 ms",
+		"sqlite: throughput against DBOS, 64 clients: 16.0 ≥ 15.0×",
+		"sqlite: first new step of a 2,000-step history after kill -9: not measured ≤ 0.500 s",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got bars\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if failed := report.Failed(); len(failed) != 1 || failed[0].Measured {
+		t.Errorf("got failed bars %v, want the one that was not measured", failed)
+	}
+	var text bytes.Buffer
+	if err := report.WriteMarkdown(&text); err != nil {
+		t.Fatal(err)
+	}
+	for _, part := range []string{"| pass |", "**FAIL**", "| perdure | 9,000 |", "    for a reason"} {
+		if !strings.Contains(text.String(), part) {
+			t.Errorf("the report lacks %q:\n%s", part, text.String())
+		}
+	}
+}
+
+func TestNumbersForPeople(t *testing.T) {
+	t.Parallel()
+	for f, want := range map[float64]string{0: "0.00", 0.1234: "0.123", 1.5: "1.50", 12.34: "12.3", 1234567: "1,234,567", -1234: "-1,234"} {
+		if got := number(f); got != want {
+			t.Errorf("number(%v) is %q, want %q", f, got, want)
+		}
+	}
+}

@@ -1,0 +1,81 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// jobVariable is the environment variable with the job of a child process, as JSON.
+const jobVariable = "PERDURE_BENCH_JOB"
+
+// IsChild tells whether this process was started to carry out a measurement; it then calls Child and nothing else.
+func IsChild() bool { return os.Getenv(jobVariable) != "" }
+
+// Child carries out the measurement that this process was started for, and prints the result for its parent. Systems are by name; Perdure
+// itself is among them in any case.
+func Child(ctx context.Context, systems map[string]Opener) error {
+	var job Job
+	if err := json.Unmarshal([]byte(os.Getenv(jobVariable)), &job); err != nil {
+		return fmt.Errorf("$%s: %w", jobVariable, err)
+	}
+	open := systems[job.System]
+	if job.System == Perdure {
+		open = openPerdure
+	}
+	if open == nil {
+		return fmt.Errorf("unknown system %q", job.System)
+	}
+	result, err := job.run(ctx, open)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(os.Stdout).Encode(result)
+}
+
+// patience is how long a child may take beyond the duration of its job. One that takes longer is told to quit with its stacks.
+const patience = 3 * time.Minute
+
+// spawn carries a job out in a process of its own.
+func spawn(ctx context.Context, command []string, job Job) (r Result, err error) {
+	text, err := json.Marshal(job)
+	if err != nil {
+		return r, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, job.Duration+patience)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), jobVariable+"="+string(text))
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) }
+	cmd.WaitDelay = 5 * time.Second
+	err = cmd.Run()
+	if job.Workload == crash && err != nil && cmd.ProcessState != nil && cmd.ProcessState.String() == "signal: killed" {
+		return r, nil
+	}
+	if err != nil {
+		return r, fmt.Errorf("%s of %s on %s: %w\n%s", job.Workload, job.System, job.Place.Kind, errors.Join(err, ctx.Err()), ending(stderr.String()))
+	}
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		return r, fmt.Errorf("%s of %s on %s: answer %q: %w", job.Workload, job.System, job.Place.Kind, stdout.String(), err)
+	}
+	return r, nil
+}
+
+// ending is the end of a text, enough for people to see what went wrong.
+func ending(text string) string {
+	const most = 8000
+	text = strings.TrimSpace(text)
+	if len(text) > most {
+		text = "…" + text[len(text)-most:]
+	}
+	return text
+}

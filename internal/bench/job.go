@@ -1,0 +1,117 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/pprof"
+	"time"
+)
+
+// Workload names a measurement; see the package comment.
+type Workload string
+
+// The workloads.
+const (
+	Throughput Workload = "throughput"
+	Latency    Workload = "latency"
+	FanOut     Workload = "fan-out"
+	Sequence   Workload = "sequence"
+	Recovery   Workload = "recovery"
+	History    Workload = "history"
+	Open       Workload = "open"
+
+	crash Workload = "crash" // the first half of Recovery: ends with the death of the process
+)
+
+// Workloads are all workloads in the order in which they run.
+var Workloads = []Workload{Throughput, Latency, FanOut, Sequence, Recovery, History, Open}
+
+// Job is one measurement: what a child process does.
+type Job struct {
+	System   string
+	Workload Workload
+	Place    Place
+	Duration time.Duration // of Throughput and Latency
+	Clients  int           // of Throughput
+	Sleepers int           // of Open: the largest number of sleeping executions
+	Profile  string        // directory for profiles, or ""
+}
+
+// Result is what a job measured. Only the fields that its workload is about are set.
+type Result struct {
+	System   string
+	Kind     Kind
+	Workload Workload
+
+	Operations int           // workflows that ended within Elapsed
+	Elapsed    time.Duration // wall time
+	P50, P99   time.Duration // of a workflow; of FanOut: the median and the longest
+	Usage      Usage
+
+	Steps, Bare time.Duration // Sequence: the sum of all steps, and of the bare commits between them
+	FirstStep   time.Duration // Recovery: from the start of the process to its first new step
+	Repeated    int           // Recovery: steps that ran again although they were complete
+	Points      []Point       // History, Open
+	Sleeper     int64         // Open: bytes of memory per sleeping execution
+	StartRate   float64       // Open: starts per second
+	Goroutines  int           // Open: how many are left beside the sleeping executions
+}
+
+// Point is the cost of a step, and of a bare commit at the same time, at some size of history or number of open executions.
+type Point struct {
+	Size       int
+	Step, Bare time.Duration // medians
+}
+
+// up is when this process was up.
+var up = time.Now()
+
+// run carries a job out in this process.
+func (j Job) run(ctx context.Context, open Opener) (Result, error) {
+	r := Result{System: j.System, Kind: j.Place.Kind, Workload: j.Workload}
+	work := map[Workload]func(context.Context, Opener, *Result) error{
+		Throughput: func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
+		Latency:    func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, 1, r) },
+		FanOut:     j.fanOut,
+		Sequence:   j.sequence,
+		crash:      j.crash,
+		Recovery:   j.recovery,
+		History:    j.history,
+		Open:       j.open,
+	}[j.Workload]
+	if work == nil {
+		return r, fmt.Errorf("unknown workload %q", j.Workload)
+	}
+	if err := work(ctx, open, &r); err != nil {
+		return r, fmt.Errorf("%s of %s on %s: %w", j.Workload, j.System, j.Place.Kind, err)
+	}
+	return r, nil
+}
+
+// profiled runs fn, and writes profiles of it when the job asks for them.
+func (j Job) profiled(fn func()) error {
+	if j.Profile == "" {
+		fn()
+		return nil
+	}
+	name := func(kind string) string {
+		return filepath.Join(j.Profile, fmt.Sprintf("%s-%s-%s.%s.pprof", j.System, j.Place.Kind, j.Workload, kind))
+	}
+	cpu, err := os.Create(name("cpu"))
+	if err != nil {
+		return err
+	}
+	allocs, err := os.Create(name("allocs"))
+	if err != nil {
+		return errors.Join(err, cpu.Close())
+	}
+	err = pprof.StartCPUProfile(cpu)
+	fn()
+	pprof.StopCPUProfile()
+	runtime.GC() // the profile shows what was allocated up to the last collection
+	return errors.Join(err, pprof.Lookup("allocs").WriteTo(allocs, 0), cpu.Close(), allocs.Close())
+}

@@ -1,0 +1,124 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// nothing is the body of a step without effect.
+func nothing(int) {}
+
+// load measures workflows of three steps, by clients that each wait for one result before they ask for the next.
+func (j Job) load(ctx context.Context, open Opener, clients int, r *Result) error {
+	m, err := openMeter(ctx, j.Place)
+	if err != nil {
+		return err
+	}
+	defer m.close(ctx)
+	system, err := open(ctx, j.Place, nothing)
+	if err != nil {
+		return err
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			_ = system.Close() // the error that brought us here matters more
+		}
+	}()
+	created := sqliteCommits(j.Place.Path)
+	warm, err := crowd(ctx, system, "warm", clients, min(j.Duration/3, time.Second))
+	if err != nil {
+		return err
+	}
+	before, err := m.read(ctx)
+	if err != nil {
+		return err
+	}
+	var times []time.Duration
+	err = j.profiled(func() { times, err = crowd(ctx, system, "run", clients, j.Duration) })
+	if err != nil {
+		return err
+	}
+	after, err := m.read(ctx)
+	if err != nil {
+		return err
+	}
+	r.Usage = between(before, after)
+	r.Operations, r.Elapsed = len(times), after.at.Sub(before.at)
+	r.P50, r.P99 = quantile(times, 0.5), quantile(times, 0.99)
+
+	closed = true
+	if err := system.Close(); err != nil {
+		return err
+	}
+	flushes, err := m.lifeFlushes(ctx)
+	if m.conn == nil {
+		flushes = after.commits - created
+	}
+	r.Usage.Flushes = float64(flushes) / float64(len(times)+len(warm))
+	return err
+}
+
+// crowd lets clients run workflows one after the other for some time and returns how long each took. A client finishes what it has begun.
+func crowd(ctx context.Context, system System, name string, clients int, d time.Duration) ([]time.Duration, error) {
+	end := time.Now().Add(d)
+	var (
+		mu   sync.Mutex
+		all  []time.Duration
+		errs []error
+		wg   sync.WaitGroup
+	)
+	for c := range clients {
+		wg.Go(func() {
+			times, err := []time.Duration(nil), error(nil)
+			for i := 0; err == nil && time.Now().Before(end); i++ {
+				begin := time.Now()
+				err = system.Three(ctx, fmt.Sprintf("%s-%d-%d", name, c, i))
+				times = append(times, time.Since(begin))
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			all, errs = append(all, times...), append(errs, err)
+		})
+	}
+	wg.Wait()
+	err := errors.Join(errs...)
+	if err == nil && len(all) == 0 {
+		err = errors.New("no workflow ended")
+	}
+	return all, err
+}
+
+// fanOut measures a workflow of many parallel steps, a few times.
+func (j Job) fanOut(ctx context.Context, open Opener, r *Result) error {
+	const width, times = 1000, 7
+	system, err := open(ctx, j.Place, nothing)
+	if err != nil {
+		return err
+	}
+	all := make([]time.Duration, 0, times)
+	for i := range times + 1 {
+		begin := time.Now()
+		if err := system.FanOut(ctx, fmt.Sprintf("fan-%d", i), width); err != nil {
+			return errors.Join(err, system.Close())
+		}
+		if i > 0 { // the first one warms up
+			all = append(all, time.Since(begin))
+		}
+	}
+	r.Operations, r.P50, r.P99, r.Usage.RSS = times, quantile(all, 0.5), slices.Max(all), residentMemory()
+	return system.Close()
+}
+
+// quantile sorts times and returns the one at q of the way from the shortest to the longest.
+func quantile(times []time.Duration, q float64) time.Duration {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return times[int(q*float64(len(times)-1))]
+}

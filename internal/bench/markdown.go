@@ -1,0 +1,191 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+)
+
+// WriteMarkdown writes the report for people.
+func (r *Report) WriteMarkdown(w io.Writer) error {
+	p := &page{}
+	p.line("# Perdure benchmark, %s", r.Time.Format("2006-01-02 15:04 MST"))
+	p.line("")
+	p.line("%s.", r.Machine)
+	p.line("Client, system and database share the machine. Medians of %d rounds; systems take turns, ratios are formed within a round. %s per measurement of throughput and latency.",
+		r.Rounds, r.Duration)
+	if most := r.loudest(); most > noisy {
+		p.line("")
+		p.line("**The machine was not quiet**: others used up to %.0f %% of it. Trust CPU, ratios to bare commits and memory; run again for the rest.", 100*most)
+	}
+	if len(r.Bars) > 0 {
+		p.line("")
+		p.line("## Bars")
+		p.table("store", "requirement", "measured", "bar", "")
+		for _, b := range r.Bars {
+			p.row(string(b.Kind), b.Name, b.got(), b.want(), verdict(b.Holds()))
+		}
+	}
+	for _, s := range r.Stores {
+		r.store(p, s)
+	}
+	_, err := io.WriteString(w, p.String())
+	return err
+}
+
+func verdict(ok bool) string {
+	if ok {
+		return "pass"
+	}
+	return "**FAIL**"
+}
+
+func (b Bar) got() string {
+	if !b.Measured {
+		return "–"
+	}
+	return number(b.Got) + b.Unit
+}
+
+func (b Bar) want() string {
+	if b.AtLeast {
+		return "≥ " + number(b.Want) + b.Unit
+	}
+	return "≤ " + number(b.Want) + b.Unit
+}
+
+// store writes the section of one kind of store.
+func (r *Report) store(p *page, s *Store) {
+	systems := append([]string{Perdure}, r.Peers...)
+	p.line("")
+	p.line("## %s", s.Kind)
+	p.line("")
+	p.line("%s.", s.Description)
+	for _, e := range s.Errors {
+		p.line("")
+		p.line("**Failed:**")
+		p.line("")
+		p.line("    %s", strings.ReplaceAll(e, "\n", "\n    "))
+	}
+	flush, bytes := "flushes / step", "WAL B / step"
+	if s.Kind == SQLite {
+		flush, bytes = "commits / step", "written B / step"
+	}
+	for _, w := range []Workload{Throughput, Latency} {
+		if len(s.of(Perdure, w)) == 0 && !s.anyPeer(r.Peers, w) {
+			continue
+		}
+		clients := r.Clients
+		if w == Latency {
+			clients = 1
+		}
+		p.line("")
+		p.line("### Three sequential no-op steps, clients waiting for the result: %d", clients)
+		p.table("system", "workflows/s", "steps/s", "p50 ms", "p99 ms", "CPU s / 1,000 workflows: process + database", flush, bytes, "RSS MiB", "others' CPU %")
+		for _, system := range systems {
+			cell := s.cells(system, w)
+			p.row(system, cell(rate), cell(func(r Result) float64 { return steps * rate(r) }), cell(p50), cell(p99),
+				cell(cpuOurs)+" + "+cell(cpuStore), cell(flushes), cell(written), cell(rss), cell(others))
+		}
+	}
+	p.line("")
+	p.line("### One workflow")
+	p.table("system", "1,000 parallel steps ms", "2,000 sequential steps: ms / step", "against bare commits", "first step after kill -9 s", "all done s", "finished steps run again")
+	for _, system := range systems {
+		f, q, c := s.cells(system, FanOut), s.cells(system, Sequence), s.cells(system, Recovery)
+		p.row(system, f(p50), q(func(r Result) float64 { return ms(r.Steps) / float64(r.Operations) }), q(overBare), c(firstStep),
+			c(func(r Result) float64 { return r.Elapsed.Seconds() }), c(func(r Result) float64 { return float64(r.Repeated) }))
+	}
+	s.growth(p)
+	s.limits(p)
+}
+
+// growth writes the cost of a step at several sizes.
+func (s *Store) growth(p *page) {
+	for _, g := range []struct {
+		w    Workload
+		what string
+	}{{History, "steps of history"}, {Open, "sleeping executions"}} {
+		for _, r := range s.of(Perdure, g.w) {
+			p.line("")
+			p.line("### Cost of a step by %s", g.what)
+			p.table(g.what, "step µs", "bare commit µs", "ratio")
+			for _, x := range r.Points {
+				p.row(thousands(x.Size), micros(x.Step), micros(x.Bare), number(float64(x.Step)/float64(x.Bare)))
+			}
+			if g.w == Open {
+				p.line("")
+				p.line("Each sleeping execution costs %s bytes of memory; they were started at %s per second; %d goroutines are left; RSS %s MiB.",
+					thousands(int(r.Sleeper)), thousands(int(r.StartRate)), r.Goroutines, number(rss(r.Result)))
+			}
+		}
+	}
+}
+
+// limits writes the raw limits and our share of them.
+func (s *Store) limits(p *page) {
+	if s.Limits.Single.Commits == 0 {
+		return
+	}
+	p.line("")
+	p.line("### Raw limits of the machine, one after the other, and our share")
+	p.table("what", "per s", "p50 µs", "p99 µs", "our share")
+	put := func(name string, l Limit, share string) {
+		p.row(name, number(l.Commits), micros(l.P50), micros(l.P99), share)
+	}
+	put("append 108 B + fdatasync", s.Sync, "")
+	put("commit of one row", s.Limits.Single, "")
+	latency, sequence, throughput := "", "", ""
+	if v, ok := s.median(Perdure, Latency, p50); ok {
+		latency = fmt.Sprintf("one client: %.0f %% (%d such commits take %s of the %s ms of a workflow)",
+			100*(steps+1)*ms(s.Limits.Fenced.P50)/v, steps+1, number((steps+1)*ms(s.Limits.Fenced.P50)), number(v))
+	}
+	if v, ok := s.median(Perdure, Sequence, overBare); ok {
+		sequence = fmt.Sprintf("sequential steps: %.0f %%; ", 100/v)
+	}
+	if v, ok := s.median(Perdure, Throughput, rate); ok {
+		throughput = fmt.Sprintf("throughput: %.0f %% (%s of %s rows/s)", 100*v*workflowRows/s.Limits.Batched.RowRate(), number(v*workflowRows), number(s.Limits.Batched.RowRate()))
+	}
+	put("commit of a fence and one row", s.Limits.Fenced, sequence+latency)
+	put(fmt.Sprintf("commit of a fence and %d rows", batchRows), s.Limits.Batched, throughput)
+}
+
+// anyPeer tells whether a peer has results.
+func (s *Store) anyPeer(peers []string, w Workload) bool {
+	for _, peer := range peers {
+		if len(s.of(peer, w)) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// cells returns a function that writes the median of a figure.
+func (s *Store) cells(system string, w Workload) func(func(Result) float64) string {
+	return func(figure func(Result) float64) string {
+		v, ok := s.median(system, w, figure)
+		if !ok {
+			return "–"
+		}
+		return number(v)
+	}
+}
+
+func micros(d time.Duration) string { return number(float64(d) / float64(time.Microsecond)) }
+
+// page is a Markdown text in the making.
+type page struct{ strings.Builder }
+
+func (p *page) line(format string, args ...any) {
+	p.WriteString(fmt.Sprintf(format, args...) + "\n")
+}
+
+// table begins a table.
+func (p *page) table(columns ...string) {
+	p.line("")
+	p.row(columns...)
+	p.line("|%s", strings.Repeat("---|", len(columns)))
+}
+
+func (p *page) row(cells ...string) { p.line("| %s |", strings.Join(cells, " | ")) }

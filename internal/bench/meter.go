@@ -1,0 +1,93 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// meter reads what this process and its database use. It is opened before the system under test and closed after it.
+type meter struct {
+	place      Place
+	conn       *pgx.Conn // nil for SQLite
+	postmaster int       // 0 when unknown
+	flushes    int64     // of the server, when the meter was opened
+}
+
+// reading is the state of all counters at one moment.
+type reading struct {
+	at                time.Time
+	process, database time.Duration
+	machine           time.Duration
+	written, commits  int64
+}
+
+func openMeter(ctx context.Context, place Place) (*meter, error) {
+	m := &meter{place: place}
+	if place.Kind != Postgres {
+		return m, nil
+	}
+	var err error
+	if m.conn, err = pgx.Connect(ctx, place.URL); err != nil {
+		return nil, err
+	}
+	m.postmaster = postmasterOf(int(m.conn.PgConn().PID()))
+	m.flushes, err = m.serverFlushes(ctx)
+	return m, err
+}
+
+func (m *meter) close(ctx context.Context) {
+	if m.conn != nil {
+		_ = m.conn.Close(ctx)
+	}
+}
+
+// read takes a reading.
+func (m *meter) read(ctx context.Context) (reading, error) {
+	r := reading{at: time.Now(), process: processCPU(), database: databaseCPU(m.postmaster), machine: machineCPU()}
+	if m.conn == nil {
+		r.written, r.commits = bytesWritten(), sqliteCommits(m.place.Path)
+		return r, nil
+	}
+	err := m.conn.QueryRow(ctx, "select pg_current_wal_insert_lsn() - '0/0'::pg_lsn").Scan(&r.written)
+	return r, err
+}
+
+// between is what was used between two readings. Flushes is left out.
+func between(a, b reading) Usage {
+	u := Usage{Process: b.process - a.process, Database: b.database - a.database, Written: b.written - a.written, RSS: residentMemory()}
+	all := b.at.Sub(a.at) * time.Duration(runtime.NumCPU())
+	u.Others = max(0, float64(b.machine-a.machine-u.CPU())/float64(all))
+	return u
+}
+
+// lifeFlushes is the number of flushes since the meter was opened. Backends report theirs about once a second and when they end, so it is
+// exact only after the system under test is closed.
+func (m *meter) lifeFlushes(ctx context.Context) (int64, error) {
+	if m.conn == nil {
+		return 0, nil
+	}
+	time.Sleep(100 * time.Millisecond) // for backends to end
+	n, err := m.serverFlushes(ctx)
+	return n - m.flushes, err
+}
+
+// serverFlushes counts the flushes of the server's log since its statistics began.
+func (m *meter) serverFlushes(ctx context.Context) (n int64, err error) {
+	const view, since18 = "select wal_sync from pg_stat_wal", "select coalesce(sum(fsyncs), 0)::bigint from pg_stat_io where object = 'wal'"
+	query := view
+	var version int
+	if err := m.conn.QueryRow(ctx, "select current_setting('server_version_num')::int").Scan(&version); err != nil {
+		return 0, err
+	}
+	if version >= 180000 {
+		query = since18
+	}
+	if err := m.conn.QueryRow(ctx, query).Scan(&n); err != nil {
+		return 0, fmt.Errorf("flushes of the server: %w", err)
+	}
+	return n, nil
+}

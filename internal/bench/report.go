@@ -1,0 +1,145 @@
+package bench
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Report is everything that was measured.
+type Report struct {
+	Time     time.Time
+	Machine  string
+	Clients  int
+	Sleepers int
+	Duration time.Duration
+	Rounds   int
+	Peers    []string
+	Stores   []*Store
+	Bars     []Bar // filled in by Judge
+}
+
+// Store is what was measured on one kind of store.
+type Store struct {
+	Kind        Kind
+	Description string
+	Sync        Limit // of a small append to a file
+	Limits      Limits
+	Results     []Round
+	Errors      []string
+}
+
+// Round is the result of a measurement in its round.
+type Round struct {
+	Round int
+	Result
+}
+
+// note remembers an error and tells whether there was none.
+func (s *Store) note(err error) bool {
+	if err != nil {
+		s.Errors = append(s.Errors, err.Error())
+	}
+	return err == nil
+}
+
+// of returns the results of a system.
+func (s *Store) of(system string, w Workload) (rs []Round) {
+	for _, r := range s.Results {
+		if r.System == system && r.Workload == w {
+			rs = append(rs, r)
+		}
+	}
+	return rs
+}
+
+// median of a figure over the rounds of a system; ok is false when there is none.
+func (s *Store) median(system string, w Workload, figure func(Result) float64) (_ float64, ok bool) {
+	var values []float64
+	for _, r := range s.of(system, w) {
+		values = append(values, figure(r.Result))
+	}
+	return median(values)
+}
+
+// ratio is the median over the rounds of a figure of ours divided by a peer's of the same round.
+func (s *Store) ratio(peer string, w Workload, figure func(Result) float64) (_ float64, ok bool) {
+	var values []float64
+	for _, ours := range s.of(Perdure, w) {
+		for _, theirs := range s.of(peer, w) {
+			if theirs.Round == ours.Round {
+				values = append(values, figure(ours.Result)/figure(theirs.Result))
+			}
+		}
+	}
+	return median(values)
+}
+
+// loudest is the largest share of the machine that others used during a measurement.
+func (r *Report) loudest() (most float64) {
+	for _, s := range r.Stores {
+		for _, round := range s.Results {
+			most = max(most, round.Usage.Others)
+		}
+	}
+	return most
+}
+
+func median(values []float64) (_ float64, ok bool) {
+	if len(values) == 0 {
+		return 0, false
+	}
+	slices.Sort(values)
+	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2, true
+}
+
+// The figures of a result.
+
+// steps of the workflow of Throughput and Latency, and the rows that it writes: its start, its steps and its end.
+const steps, workflowRows = 3, steps + 2
+
+func rate(r Result) float64     { return float64(r.Operations) / r.Elapsed.Seconds() }
+func p50(r Result) float64      { return ms(r.P50) }
+func p99(r Result) float64      { return ms(r.P99) }
+func cpu(r Result) float64      { return ms(r.Usage.CPU()) / float64(r.Operations) }
+func cpuOurs(r Result) float64  { return ms(r.Usage.Process) / float64(r.Operations) }
+func cpuStore(r Result) float64 { return ms(r.Usage.Database) / float64(r.Operations) }
+func written(r Result) float64  { return float64(r.Usage.Written) / float64(r.Operations) / steps }
+func flushes(r Result) float64  { return r.Usage.Flushes / steps }
+func rss(r Result) float64      { return float64(r.Usage.RSS) / (1 << 20) }
+func others(r Result) float64   { return 100 * r.Usage.Others }
+func overBare(r Result) float64 { return float64(r.Steps) / float64(r.Bare) }
+func firstStep(r Result) float64 {
+	return r.FirstStep.Seconds()
+}
+
+// growth is how much more a step costs at the last point than at the first, relative to bare commits of the same time.
+func growth(r Result) float64 {
+	if len(r.Points) == 0 {
+		return 0
+	}
+	first, last := r.Points[0], r.Points[len(r.Points)-1]
+	return (float64(last.Step) / float64(last.Bare)) / (float64(first.Step) / float64(first.Bare))
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// brief is a result in a few words, for the progress.
+func (r Result) brief(err error) string {
+	switch {
+	case err != nil:
+		return "FAILED: " + err.Error()
+	case r.Workload == Throughput || r.Workload == Latency:
+		return fmt.Sprintf("%.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %.3f ms per workflow", rate(r), p50(r), p99(r), cpu(r))
+	case r.Workload == FanOut:
+		return fmt.Sprintf("%.1f ms", p50(r))
+	case r.Workload == Sequence:
+		return fmt.Sprintf("%.2f of bare commits, %.3f ms per step", overBare(r), p50(r))
+	case r.Workload == Recovery:
+		return fmt.Sprintf("first step after %.3f s", firstStep(r))
+	case r.Workload == Open:
+		return fmt.Sprintf("growth %.2f, %d B per sleeping execution", growth(r), r.Sleeper)
+	default:
+		return fmt.Sprintf("growth %.2f", growth(r))
+	}
+}

@@ -1,0 +1,168 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+)
+
+// Perdure is the name of the system that is ours.
+const Perdure = "perdure"
+
+// Options say what to measure. Places is required.
+type Options struct {
+	Places    []Provider
+	Peers     []string          // names of further systems, which the children know; they take part in the workloads that compare
+	Workloads []Workload        // all when nil
+	Rounds    int               // how often each system runs each workload that compares; 3 when 0
+	Duration  time.Duration     // of one measurement of throughput or latency; 3 s when 0
+	Clients   int               // of the throughput; 64 when 0
+	Sleepers  int               // 100,000 when 0
+	Wait      time.Duration     // for others to leave the machine alone, at most, before each measurement
+	Profile   string            // directory for profiles of Perdure's throughput and sequence, or ""
+	Command   []string          // starts a child; this executable without arguments when nil
+	Progress  func(line string) // hears of each measurement, in a line; may be nil
+}
+
+func (o Options) withDefaults() (Options, error) {
+	if len(o.Places) == 0 {
+		return o, errors.New("no store to measure")
+	}
+	if o.Workloads == nil {
+		o.Workloads = Workloads
+	}
+	for _, w := range o.Workloads {
+		if !slices.Contains(Workloads, w) {
+			return o, fmt.Errorf("unknown workload %q; there are %v", w, Workloads)
+		}
+	}
+	if o.Rounds <= 0 {
+		o.Rounds = 3
+	}
+	if o.Duration <= 0 {
+		o.Duration = 3 * time.Second
+	}
+	if o.Clients <= 0 {
+		o.Clients = 64
+	}
+	if o.Sleepers <= 0 {
+		o.Sleepers = 100_000
+	}
+	if o.Command == nil {
+		self, err := os.Executable()
+		if err != nil {
+			return o, err
+		}
+		o.Command = []string{self}
+	}
+	if o.Progress == nil {
+		o.Progress = func(string) {}
+	}
+	return o, nil
+}
+
+// Run measures. A measurement that fails is in the report with its error and does not stop the others; what Run itself returns are
+// mistakes in the options and the end of ctx.
+func Run(ctx context.Context, o Options) (*Report, error) {
+	o, err := o.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{
+		Time: time.Now().UTC().Truncate(time.Second), Machine: describeMachine(),
+		Clients: o.Clients, Sleepers: o.Sleepers, Duration: o.Duration, Rounds: o.Rounds, Peers: o.Peers,
+	}
+	for _, p := range o.Places {
+		s := o.measure(ctx, p)
+		report.Stores = append(report.Stores, s)
+		if err := context.Cause(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return report, nil
+}
+
+// measure measures everything on one kind of store.
+func (o Options) measure(ctx context.Context, p Provider) *Store {
+	s := &Store{Kind: p.Kind()}
+	s.note(o.limits(ctx, p, s))
+	for _, w := range o.Workloads {
+		rounds, systems := o.Rounds, append([]string{Perdure}, o.Peers...)
+		if w == History || w == Open { // about Perdure alone, and within one run
+			rounds, systems = 1, systems[:1]
+		}
+		for round := range rounds {
+			for _, system := range systems {
+				if ctx.Err() != nil {
+					return s
+				}
+				job := Job{System: system, Workload: w, Duration: o.Duration, Clients: o.Clients, Sleepers: o.Sleepers}
+				if system == Perdure && round == 0 && (w == Throughput || w == Sequence) {
+					job.Profile = o.Profile
+				}
+				awaitQuiet(ctx, o.Wait)
+				begin := time.Now()
+				r, err := o.one(ctx, p, job)
+				o.Progress(fmt.Sprintf("%-9s %-10s %-8s round %d of %d  %4.1f s  %s",
+					p.Kind(), w, system, round+1, rounds, time.Since(begin).Seconds(), r.brief(err)))
+				if s.note(err) {
+					s.Results = append(s.Results, Round{Round: round, Result: r})
+				}
+			}
+		}
+	}
+	return s
+}
+
+// limits measures the store without an engine.
+func (o Options) limits(ctx context.Context, p Provider, s *Store) error {
+	var err error
+	if s.Description, err = p.Describe(ctx); err != nil {
+		return err
+	}
+	place, remove, err := p.Fresh(ctx)
+	if err != nil {
+		return err
+	}
+	awaitQuiet(ctx, o.Wait)
+	const each = 700 * time.Millisecond
+	dir, err := os.MkdirTemp(syncDirectory(p), "bench-")
+	if err == nil {
+		s.Sync, err = measureSync(dir, each)
+		err = errors.Join(err, os.RemoveAll(dir))
+	}
+	var lerr error
+	s.Limits, lerr = measureLimits(ctx, place, each)
+	o.Progress(fmt.Sprintf("%-9s raw: %.0f flushes/s, %.0f fenced commits/s, %.0f rows/s in large ones",
+		p.Kind(), s.Sync.Commits, s.Limits.Fenced.Commits, s.Limits.Batched.RowRate()))
+	return errors.Join(err, lerr, remove())
+}
+
+// syncDirectory is where the latency of the disk is measured: where the files are, or else in the temporary directory.
+func syncDirectory(p Provider) string {
+	if d, ok := p.(Directory); ok {
+		return string(d)
+	}
+	return ""
+}
+
+// one carries a job out on a fresh store.
+func (o Options) one(ctx context.Context, p Provider, job Job) (r Result, err error) {
+	place, remove, err := p.Fresh(ctx)
+	if err != nil {
+		return r, err
+	}
+	defer func() { err = errors.Join(err, remove()) }()
+	job.Place = place
+	if job.Workload == Recovery {
+		first := job
+		first.Workload = crash
+		if _, err := spawn(ctx, o.Command, first); err != nil {
+			return r, err
+		}
+	}
+	return spawn(ctx, o.Command, job)
+}

@@ -1,0 +1,39 @@
+package bench
+
+import (
+	"context"
+	"time"
+)
+
+// System is a durable-execution library under test. Its methods may be called from many goroutines.
+type System interface {
+	// Three runs a workflow of three sequential no-op steps and waits for its result.
+	Three(ctx context.Context, key string) error
+	// Chain runs a workflow of n sequential steps, or attaches to it, and waits for its result.
+	Chain(ctx context.Context, key string, n int) error
+	// FanOut runs a workflow of n parallel no-op steps and waits for its result.
+	FanOut(ctx context.Context, key string, n int) error
+	// StartSleep starts a workflow that sleeps for d.
+	StartSleep(ctx context.Context, key string, d time.Duration) error
+	// Close releases everything.
+	Close() error
+}
+
+// Opener opens a system on a store. Each step of a Chain calls body with its number from 0 on, and is without effect otherwise.
+type Opener func(ctx context.Context, place Place, body func(step int)) (System, error)
+
+// Kind is a kind of store.
+type Kind string
+
+// The stores that are measured.
+const (
+	Postgres Kind = "postgres"
+	SQLite   Kind = "sqlite"
+)
+
+// Place is where a system keeps its data.
+type Place struct {
+	Kind Kind
+	URL  string // of a database, when Kind is Postgres
+	Path string // of a file, when Kind is SQLite
+}

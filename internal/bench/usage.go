@@ -1,0 +1,135 @@
+package bench
+
+import (
+	"bytes"
+	"encoding/binary"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Usage is what a measurement used.
+type Usage struct {
+	Process  time.Duration // processor time of the process of the system, clients included
+	Database time.Duration // processor time of the PostgreSQL server and all its backends
+	Written  int64         // bytes of write-ahead log (PostgreSQL), or all bytes that the process wrote to files (SQLite)
+	Flushes  float64       // per workflow: flushes of the write-ahead log (PostgreSQL) or commits (SQLite)
+	RSS      int64         // resident memory of the process in bytes, at the end
+	Others   float64       // share of the machine's processor time that was taken by others
+}
+
+// CPU is the processor time of process and database together.
+func (u Usage) CPU() time.Duration { return u.Process + u.Database }
+
+// tick is the unit of processor times in /proc/<pid>/stat: USER_HZ, which is 100 on every Linux of ours.
+const tick = 10 * time.Millisecond
+
+// databaseCPU is the processor time of a postmaster, of its children, and of children that have ended.
+func databaseCPU(postmaster int) time.Duration {
+	if postmaster == 0 {
+		return 0
+	}
+	own, ended, _ := processTimes(postmaster)
+	total := own + ended
+	entries, _ := filepath.Glob("/proc/[0-9]*")
+	for _, entry := range entries {
+		pid, _ := strconv.Atoi(filepath.Base(entry))
+		own, _, parent := processTimes(pid)
+		if parent == postmaster {
+			total += own
+		}
+	}
+	return total
+}
+
+// processTimes reads the processor time of a process, of its children that have ended, and its parent. All are zero when there is no such
+// process. The first is exact where the kernel counts nanoseconds: ticks of many backends would add up to a large error.
+func processTimes(pid int) (own, ended time.Duration, parent int) {
+	dir := "/proc/" + strconv.Itoa(pid)
+	stat, err := os.ReadFile(dir + "/stat")
+	if err != nil {
+		return 0, 0, 0
+	}
+	// The name of the program, in parentheses, may contain anything; what follows are numbers.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if len(fields) < 15 {
+		return 0, 0, 0
+	}
+	ticks := func(i int) time.Duration { n, _ := strconv.ParseInt(fields[i], 10, 64); return time.Duration(n) * tick }
+	parent, _ = strconv.Atoi(fields[1])
+	own, ended = ticks(11)+ticks(12), ticks(13)+ticks(14)
+	if exact, err := os.ReadFile(dir + "/schedstat"); err == nil {
+		if fields := strings.Fields(string(exact)); len(fields) > 0 {
+			if n, err := strconv.ParseInt(fields[0], 10, 64); err == nil && n > 0 {
+				own = time.Duration(n)
+			}
+		}
+	}
+	return own, ended, parent
+}
+
+// postmasterOf returns the parent of a backend, if that is a PostgreSQL of this machine.
+func postmasterOf(backend int) int {
+	name, err := os.ReadFile("/proc/" + strconv.Itoa(backend) + "/comm")
+	if err != nil || !strings.HasPrefix(string(name), "postgres") {
+		return 0
+	}
+	_, _, parent := processTimes(backend)
+	return parent
+}
+
+// procNumber reads the number behind a name from a file of "name: number" lines.
+func procNumber(file, name string) int64 {
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return 0
+	}
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, name+":"); ok {
+			if fields := strings.Fields(rest); len(fields) > 0 {
+				n, _ := strconv.ParseInt(fields[0], 10, 64)
+				return n
+			}
+		}
+	}
+	return 0
+}
+
+// machineCPU is the processor time of all processes together, that which the hypervisor gave to other machines included.
+func machineCPU() time.Duration {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0
+	}
+	line, _, _ := strings.Cut(string(text), "\n")
+	var busy time.Duration
+	for i, field := range strings.Fields(line) { // cpu user nice system idle iowait irq softirq steal guest guest_nice
+		if n, err := strconv.ParseInt(field, 10, 64); err == nil && i != 4 && i != 5 && i < 9 {
+			busy += time.Duration(n) * tick
+		}
+	}
+	return busy
+}
+
+// residentMemory of this process in bytes.
+func residentMemory() int64 { return procNumber("/proc/self/status", "VmRSS") << 10 }
+
+// bytesWritten by this process to files and sockets.
+func bytesWritten() int64 { return procNumber("/proc/self/io", "wchar") }
+
+// sqliteCommits is the number of write transactions of an open SQLite database in WAL mode since its log was opened: the field iChange of the header of the
+// WAL index, see "WAL-mode File Format" in the documentation of SQLite.
+func sqliteCommits(path string) int64 {
+	file, err := os.Open(path + "-shm")
+	if err != nil {
+		return 0
+	}
+	defer file.Close()
+	var word [4]byte
+	if _, err := file.ReadAt(word[:], 8); err != nil {
+		return 0
+	}
+	return int64(binary.NativeEndian.Uint32(word[:]))
+}

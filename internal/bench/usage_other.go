@@ -1,0 +1,12 @@
+//go:build !unix
+
+package bench
+
+import (
+	"os"
+	"time"
+)
+
+func processCPU() time.Duration { return 0 }
+
+func die() { os.Exit(1) }

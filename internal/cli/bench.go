@@ -1,0 +1,68 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/bench"
+	"github.com/perdure/perdure/internal/fault"
+)
+
+func newBench(o *options) *cobra.Command {
+	opts := bench.Options{}
+	var workloads []string
+	cmd := &cobra.Command{
+		Use: "bench", Short: "Measure throughput, latency and cost on a store",
+		Long: `Measure what this machine and a store make of workflows: throughput and latency, CPU time, rows, bytes and flushes per step,
+memory of sleeping executions, and the raw limits of the store beside them. It uses fresh stores next to the one named by
+--store (files in its directory, databases on its server) and removes them; the store itself is not touched.`,
+		Example: "  perdure bench --store file:perdure.db --workloads throughput,latency\n  perdure bench --store postgres://localhost/app",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			place, err := benchPlace(o.store)
+			if err != nil {
+				return err
+			}
+			opts.Places = []bench.Provider{place}
+			for _, w := range workloads {
+				opts.Workloads = append(opts.Workloads, bench.Workload(w))
+			}
+			opts.Progress = func(line string) { fmt.Fprintln(o.Err, line) }
+			report, err := bench.Run(cmd.Context(), opts)
+			if err != nil {
+				return err
+			}
+			if o.output == "json" {
+				return o.json(report)
+			}
+			return report.WriteMarkdown(o.Out)
+		},
+	}
+	cmd.Flags().StringSliceVar(&workloads, "workloads", nil, fmt.Sprintf("some of %v (default all)", bench.Workloads))
+	cmd.Flags().DurationVar(&opts.Duration, "duration", 3*time.Second, "of one measurement of throughput or latency")
+	cmd.Flags().IntVar(&opts.Rounds, "rounds", 3, "how often each workload is measured")
+	cmd.Flags().IntVar(&opts.Clients, "clients", 64, "that wait for results in the throughput workload")
+	cmd.Flags().IntVar(&opts.Sleepers, "sleepers", 100_000, "sleeping executions in the workload open")
+	return cmd
+}
+
+// benchPlace is where fresh stores are made for a measurement.
+func benchPlace(url string) (bench.Provider, error) {
+	scheme, rest, _ := strings.Cut(url, ":")
+	switch scheme {
+	case "file":
+		dir := filepath.Dir(rest)
+		if _, err := os.Stat(dir); err != nil {
+			return nil, fault.New(fault.NotFound, "--store: %w", err)
+		}
+		return bench.Directory(dir), nil
+	case "postgres", "postgresql":
+		return bench.Server(url), nil
+	}
+	return nil, fault.New(fault.Invalid, "--store %s cannot be measured: file:<path> or postgres://…", scheme)
+}

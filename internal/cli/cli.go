@@ -1,0 +1,123 @@
+// Package cli is the command line: perdure <noun> <verb>. Commands read flags, call the API or the store, and print; they hold no rules.
+// Tables go to people, -o json to programs; what went wrong goes to standard error as a sentence, and the exit code tells its kind.
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime/debug"
+
+	"charm.land/fang/v2"
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/bench"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/node"
+)
+
+// Streams are where a command reads and writes.
+type Streams struct {
+	In       io.Reader
+	Out, Err io.Writer
+}
+
+// options are the flags that every command has.
+type options struct {
+	Streams
+	store   string
+	schema  string
+	output  string
+	verbose bool
+}
+
+// Main runs the command line and returns the exit code.
+func Main(ctx context.Context, args []string, s Streams) int {
+	if bench.IsChild() { // a measurement runs in a process of its own
+		err := bench.Child(ctx, nil)
+		if err != nil {
+			fmt.Fprintln(s.Err, err)
+		}
+		return exitCode(err)
+	}
+	root := newRoot(&options{Streams: s})
+	root.SetArgs(args)
+	root.SetIn(s.In)
+	root.SetOut(s.Out)
+	root.SetErr(s.Err)
+	err := fang.Execute(ctx, root, fang.WithVersion(Version()), fang.WithoutManpage(), fang.WithNotifySignal(os.Interrupt))
+	return exitCode(err)
+}
+
+// Version of this build, as the module system knows it.
+func Version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "(devel)"
+}
+
+// exitCodes by kind of error; anything else is 1. They are part of the contract with scripts.
+var exitCodes = map[fault.Kind]int{
+	fault.Invalid: 2, fault.NotFound: 3, fault.Conflict: 4, fault.AlreadyExists: 4, fault.Unavailable: 5,
+	fault.Timeout: 6, fault.Canceled: 130, fault.Denied: 7, fault.Unauthenticated: 7, fault.Exhausted: 8, fault.Blocked: 9, fault.Corrupt: 10,
+}
+
+func exitCode(err error) int {
+	if err == nil {
+		return 0
+	}
+	if code, ok := exitCodes[fault.KindOf(err)]; ok {
+		return code
+	}
+	return 1
+}
+
+func newRoot(o *options) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "perdure",
+		Short: "Durable workflows on a store of yours",
+		Long: `perdure looks at and looks after a Perdure store: a file, or a PostgreSQL database.
+
+Exit codes: 0 done, 1 a fault of ours, 2 wrong usage, 3 not found, 4 conflict, 5 store away,
+6 timeout, 7 not allowed, 8 a limit is reached, 9 blocked, 10 stored data is damaged.`,
+		Example: `  perdure workflow list --store file:hello.db
+  perdure workflow explain greet/hello-1 --store file:hello.db
+  perdure doctor --store postgres://localhost/app`,
+		SilenceUsage: true,
+	}
+	def := os.Getenv("PERDURE_STORE")
+	if def == "" {
+		def = "file:perdure.db"
+	}
+	root.PersistentFlags().StringVar(&o.store, "store", def, "store URL: file:<path> or postgres://… ($PERDURE_STORE)")
+	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "PostgreSQL schema")
+	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "table or json")
+	root.PersistentFlags().BoolVarP(&o.verbose, "verbose", "v", false, "log what the node does")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if o.output != "table" && o.output != "json" {
+			return fault.New(fault.Invalid, "--output %q: table or json", o.output)
+		}
+		return nil
+	}
+	root.AddCommand(newWorkflow(o), newMigrate(o), newDoctor(o), newDev(o), newBench(o))
+	return root
+}
+
+func (o *options) log() *slog.Logger {
+	if !o.verbose {
+		return slog.New(slog.DiscardHandler)
+	}
+	return slog.New(slog.NewTextHandler(o.Err, nil))
+}
+
+// look opens the store for reading, beside whoever owns it.
+func (o *options) look(ctx context.Context) (*node.Node, error) {
+	n, err := node.Open(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()})
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	return n, nil
+}

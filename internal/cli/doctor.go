@@ -1,0 +1,151 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// finding is the result of one examination.
+type finding struct {
+	Check  string `json:"check"`
+	State  string `json:"state"` // ok, warning or problem
+	Detail string `json:"detail"`
+}
+
+func newDoctor(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Examine a store and say what is wrong with it",
+		Long:    "Examine a store: schema, nodes, shards, clocks, executions that cannot go on. It changes nothing.\nThe exit code is 9 when there is a problem.",
+		Example: "  perdure doctor --store postgres://localhost/app",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			found, err := o.examine(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.output == "json" {
+				err = o.json(found)
+			} else {
+				rows := make([][]string, len(found))
+				for i, f := range found {
+					rows[i] = []string{f.State, f.Check, f.Detail}
+				}
+				err = o.table("", rows)
+			}
+			for _, f := range found {
+				if f.State == "problem" && err == nil {
+					err = fault.New(fault.Blocked, "%s: %s", f.Check, f.Detail)
+				}
+			}
+			return err
+		},
+	}
+}
+
+func (o *options) examine(ctx context.Context) ([]finding, error) {
+	schema, err := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema})
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case schema.Version == 0:
+		return []finding{{"schema", "problem", "there is none yet: run perdure migrate, or open the store with a program"}}, nil
+	case schema.Version < schema.Latest:
+		return []finding{{"schema", "problem", fmt.Sprintf("is at version %d of %d: run perdure migrate", schema.Version, schema.Latest)}}, nil
+	}
+	found := []finding{{"schema", "ok", fmt.Sprintf("version %d, %d shards", schema.Version, schema.Shards)}}
+	n, err := o.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	sent := time.Now()
+	view, err := n.Store().Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, clockFinding(view, sent, time.Now()))
+	found = append(found, memberFindings(view)...)
+	stuck, err := executionFindings(ctx, n.Backend())
+	return append(found, stuck...), err
+}
+
+// clockFinding compares the store's clock with ours. Leases use only the store's, so a difference harms nobody; it confuses people.
+func clockFinding(v store.View, sent, got time.Time) finding {
+	middle := sent.Add(got.Sub(sent) / 2)
+	skew := v.Now.Std().Sub(middle).Round(time.Millisecond)
+	if skew.Abs() > 2*time.Second {
+		return finding{"clock", "warning", fmt.Sprintf("the store's clock is %s from this machine's", skew)}
+	}
+	return finding{"clock", "ok", fmt.Sprintf("the store's clock agrees (%s)", skew)}
+}
+
+func memberFindings(v store.View) []finding {
+	live, expired := map[model.NodeID]int64{}, 0
+	for _, m := range v.Members {
+		if m.Expires >= v.Now {
+			live[m.ID] = m.Epoch
+		} else {
+			expired++
+		}
+	}
+	orphans := 0
+	for _, s := range v.Owners {
+		if epoch, ok := live[s.Node]; !ok || epoch != s.Epoch {
+			orphans++
+		}
+	}
+	nodes := finding{"nodes", "ok", fmt.Sprintf("%d alive", len(live))}
+	if expired > 0 {
+		nodes = finding{"nodes", "warning", fmt.Sprintf("%d alive, %d with an expired lease that nobody took over", len(live), expired)}
+	}
+	shards := finding{"shards", "ok", fmt.Sprintf("all %d are owned", len(v.Owners))}
+	switch {
+	case len(live) == 0:
+		shards = finding{"shards", "ok", "nobody runs a node now; executions wait"}
+	case orphans > 0:
+		shards = finding{"shards", "warning", fmt.Sprintf("%d of %d have no live owner", orphans, len(v.Owners))}
+	}
+	return []finding{nodes, shards}
+}
+
+// executionFindings looks for runs that cannot go on by themselves.
+func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
+	req := api.ListRequest{Statuses: []model.Status{model.Running}, Limit: 1000}
+	open, blocked, example := 0, 0, ""
+	for {
+		page, err := b.List(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Executions {
+			open++
+			d := &page.Executions[i]
+			if len(d.Reasons) == 0 {
+				continue
+			}
+			switch d.Reasons[0].Code {
+			case model.WaitMismatch, model.WaitPoison, model.WaitCorrupt, model.WaitLimit:
+				blocked++
+				example = d.Start.Address.Type + "/" + d.Start.Address.Key + " " + d.Reasons[0].String()
+			default:
+			}
+		}
+		if req.Cursor = page.Cursor; req.Cursor == "" {
+			break
+		}
+	}
+	if blocked > 0 {
+		return []finding{{"executions", "problem", fmt.Sprintf("%d of %d open ones cannot go on, such as %s", blocked, open, example)}}, nil
+	}
+	return []finding{{"executions", "ok", fmt.Sprintf("%d open, none blocked", open)}}, nil
+}

@@ -1,0 +1,83 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// table prints rows under a head, in columns.
+func (o *options) table(head string, rows [][]string) error {
+	w := tabwriter.NewWriter(o.Out, 2, 4, 2, ' ', 0)
+	if head != "" {
+		fmt.Fprintln(w, head)
+	}
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	return w.Flush()
+}
+
+// json prints one value.
+func (o *options) json(v any) error {
+	enc := json.NewEncoder(o.Out)
+	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// stamp is a time for people.
+func stamp(t model.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Std().Format("2006-01-02 15:04:05.000")
+}
+
+// took is the distance between two times for people.
+func took(from, to model.Time) string {
+	if from.IsZero() || to.IsZero() {
+		return "-"
+	}
+	return to.Sub(from).Round(time.Microsecond * 10).String()
+}
+
+// payload is a payload on one line, shortened. Bytes that are not text are counted instead.
+func payload(p model.Payload, most int) string {
+	switch {
+	case len(p.Data) == 0:
+		return ""
+	case p.Encoding != model.JSON || !utf8.Valid(p.Data):
+		return fmt.Sprintf("(%d bytes of %s)", len(p.Data), encoding(p))
+	case len(p.Data) > most:
+		cut := most
+		for cut > 0 && !utf8.RuneStart(p.Data[cut]) {
+			cut--
+		}
+		return string(p.Data[:cut]) + "…"
+	}
+	return string(p.Data)
+}
+
+func encoding(p model.Payload) string {
+	if p.Encoding == model.JSON {
+		return "json"
+	}
+	return p.Encoding
+}
+
+// raw is a payload in JSON output: itself when it is JSON, else a description.
+func raw(p model.Payload) any {
+	if len(p.Data) == 0 {
+		return nil
+	}
+	if p.Encoding == model.JSON && json.Valid(p.Data) {
+		return json.RawMessage(p.Data)
+	}
+	return map[string]any{"encoding": encoding(p), "bytes": p.Data}
+}

@@ -1,0 +1,378 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+func newWorkflow(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "workflow", Aliases: []string{"wf"}, Short: "Executions of workflows"}
+	cmd.AddCommand(newWorkflowList(o), newWorkflowDescribe(o), newWorkflowShow(o), newWorkflowExplain(o))
+	return cmd
+}
+
+// target reads workflow/key and the --run flag.
+func target(arg, run string) (api.Target, error) {
+	name, key, ok := strings.Cut(arg, "/")
+	if !ok || name == "" || key == "" {
+		return api.Target{}, fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", arg)
+	}
+	t := api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: name, Key: key}}
+	if run != "" {
+		id, err := model.ParseRunID(run)
+		if err != nil {
+			return t, fault.New(fault.Invalid, "--run: %w", err)
+		}
+		t.Run = id
+	}
+	return t, nil
+}
+
+type listFlags struct {
+	workflow, prefix string
+	statuses         []string
+	since, until     string
+	all              bool
+	limit            int
+}
+
+func newWorkflowList(o *options) *cobra.Command {
+	var f listFlags
+	cmd := &cobra.Command{
+		Use: "list", Short: "List executions, newest first",
+		Example: "  perdure workflow list --workflow greet --status running\n  perdure workflow list --since 1h -o json",
+		Args:    cobra.NoArgs,
+		RunE:    func(cmd *cobra.Command, _ []string) error { return o.list(cmd.Context(), &f) },
+	}
+	cmd.Flags().StringVar(&f.workflow, "workflow", "", "only this workflow")
+	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only keys that begin so")
+	cmd.Flags().StringSliceVar(&f.statuses, "status", nil, "only these: running, completed, failed, canceled, continued")
+	cmd.Flags().StringVar(&f.since, "since", "", "started at or after: a time (RFC 3339) or a distance (1h)")
+	cmd.Flags().StringVar(&f.until, "until", "", "started before: a time or a distance")
+	cmd.Flags().BoolVar(&f.all, "all-runs", false, "earlier runs of a chain too")
+	cmd.Flags().IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
+	return cmd
+}
+
+func (f *listFlags) request() (api.ListRequest, error) {
+	r := api.ListRequest{Workflow: f.workflow, KeyPrefix: f.prefix, AllRuns: f.all, Limit: 500}
+	for _, word := range f.statuses {
+		st, ok := model.ParseStatus(word)
+		if !ok {
+			return r, fault.New(fault.Invalid, "--status %q: running, completed, failed, canceled or continued", word)
+		}
+		r.Statuses = append(r.Statuses, st)
+	}
+	var err error
+	if r.StartedFrom, err = moment("--since", f.since); err != nil {
+		return r, err
+	}
+	r.StartedTo, err = moment("--until", f.until)
+	return r, err
+}
+
+// moment reads a time, or a distance back from now.
+func moment(flag, text string) (model.Time, error) {
+	if text == "" {
+		return 0, nil
+	}
+	if d, err := time.ParseDuration(text); err == nil {
+		return model.TimeOf(time.Now().Add(-d)), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return 0, fault.New(fault.Invalid, "%s %q: a time such as 2026-11-15T08:00:00Z, or a distance such as 90m", flag, text)
+	}
+	return model.TimeOf(t), nil
+}
+
+// summary is an execution in a listing.
+type summary struct {
+	Workflow string `json:"workflow"`
+	Key      string `json:"key"`
+	Run      string `json:"run"`
+	Status   string `json:"status"`
+	Reason   string `json:"reason,omitempty"`
+	Started  string `json:"started"`
+	Closed   string `json:"closed,omitempty"`
+}
+
+func summarise(d *api.Description) summary {
+	s := summary{
+		Workflow: d.Start.Address.Type, Key: d.Start.Address.Key, Run: d.Start.Run.String(), Status: d.Outcome.Status.String(),
+		Started: d.Start.At.String(),
+	}
+	if len(d.Reasons) > 0 {
+		s.Reason = d.Reasons[0].String()
+	}
+	if f := d.Outcome.Failure; f != nil {
+		s.Reason = f.Message
+	}
+	if d.Outcome.Status.Closed() {
+		s.Closed = d.Outcome.At.String()
+	}
+	return s
+}
+
+func (o *options) list(ctx context.Context, f *listFlags) error {
+	req, err := f.request()
+	if err != nil {
+		return err
+	}
+	n, err := o.look(ctx)
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	found := []summary{}
+	for {
+		page, err := n.Backend().List(ctx, req)
+		if err != nil {
+			return err
+		}
+		for i := range page.Executions {
+			found = append(found, summarise(&page.Executions[i]))
+		}
+		req.Cursor = page.Cursor
+		if page.Cursor == "" || (f.limit > 0 && len(found) >= f.limit) {
+			break
+		}
+	}
+	more := req.Cursor != ""
+	if f.limit > 0 && len(found) > f.limit {
+		found, more = found[:f.limit], true
+	}
+	if o.output == "json" {
+		return o.json(found)
+	}
+	rows := make([][]string, len(found))
+	for i, s := range found {
+		rows[i] = []string{s.Workflow + "/" + s.Key, s.Status, strings.TrimSuffix(strings.Replace(s.Started, "T", " ", 1), "Z"), shorten(s.Reason, 70)}
+	}
+	if err := o.table("EXECUTION\tSTATUS\tSTARTED\tREASON", rows); err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(o.Err, "There are more; --limit 0 lists all.\n")
+	}
+	return nil
+}
+
+func shorten(s string, most int) string {
+	s = strings.ReplaceAll(s, "\n", " ")
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return s
+}
+
+// one makes a command about one execution.
+func (o *options) one(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target) error) *cobra.Command {
+	var run string
+	cmd := &cobra.Command{
+		Use: use + " workflow/key", Short: short, Example: example, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := target(args[0], run)
+			if err != nil {
+				return err
+			}
+			n, err := o.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			return do(cmd.Context(), n.Backend(), t)
+		},
+	}
+	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	return cmd
+}
+
+func newWorkflowDescribe(o *options) *cobra.Command {
+	return o.one("describe", "Tell how an execution stands", "  perdure workflow describe greet/hello-1", func(ctx context.Context, b api.Backend, t api.Target) error {
+		d, err := b.Describe(ctx, t)
+		if err != nil {
+			return err
+		}
+		s := summarise(&d)
+		if o.output == "json" {
+			return o.json(struct {
+				summary
+				Shard  int      `json:"shard"`
+				Owner  string   `json:"owner,omitempty"`
+				Events int64    `json:"events"`
+				Input  any      `json:"input"`
+				Output any      `json:"output,omitempty"`
+				Waits  []string `json:"waits,omitempty"`
+			}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons)})
+		}
+		rows := [][]string{
+			{"Execution", s.Workflow + "/" + s.Key},
+			{"Run", s.Run},
+			{"Status", s.Status},
+			{"Started", stamp(d.Start.At)},
+			{"Closed", stamp(d.Outcome.At)},
+			{"Took", took(d.Start.At, d.Outcome.At)},
+			{"Events", strconv.FormatInt(d.Events, 10)},
+			{"Shard", fmt.Sprintf("%d, owned by %s", d.Shard, orDash(owner(&d)))},
+			{"Input", payload(d.Start.Input, 200)},
+		}
+		if d.Start.Parent.ID != "" {
+			rows = append(rows, []string{"Parent", d.Start.Parent.Address.Type + "/" + d.Start.Parent.Address.Key})
+		}
+		if d.Outcome.Status.Closed() {
+			rows = append(rows, []string{"Output", payload(d.Outcome.Output, 200)})
+		}
+		if f := d.Outcome.Failure; f != nil {
+			rows = append(rows, []string{"Error", f.Message})
+		}
+		for i, r := range reasons(d.Reasons) {
+			label := ""
+			if i == 0 {
+				label = "Waits"
+			}
+			rows = append(rows, []string{label, r})
+		}
+		return o.table("", rows)
+	})
+}
+
+func owner(d *api.Description) string {
+	if d.Owner.IsZero() {
+		return ""
+	}
+	return d.Owner.String()
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "nobody"
+	}
+	return s
+}
+
+func reasons(rs []model.Reason) []string {
+	texts := make([]string, len(rs))
+	for i, r := range rs {
+		texts[i] = r.String()
+	}
+	return texts
+}
+
+func newWorkflowExplain(o *options) *cobra.Command {
+	return o.one("explain", "Say why an execution does not move", "  perdure workflow explain greet/hello-1", func(ctx context.Context, b api.Backend, t api.Target) error {
+		d, err := b.Describe(ctx, t)
+		if err != nil {
+			return err
+		}
+		if o.output == "json" {
+			return o.json(struct {
+				Status  string         `json:"status"`
+				Reasons []model.Reason `json:"reasons"`
+			}{d.Outcome.Status.String(), d.Reasons})
+		}
+		if d.Outcome.Status.Closed() {
+			fmt.Fprintf(o.Out, "It is closed: %s at %s.\n", d.Outcome.Status, stamp(d.Outcome.At))
+			return nil
+		}
+		for _, r := range d.Reasons {
+			fmt.Fprintf(o.Out, "It %s.\n", r)
+		}
+		for _, tm := range d.Timers {
+			fmt.Fprintf(o.Out, "  a timer is due at %s\n", stamp(tm.Due))
+		}
+		return nil
+	})
+}
+
+func newWorkflowShow(o *options) *cobra.Command {
+	return o.one("show", "Show the history of an execution", "  perdure workflow show greet/hello-1 -o json", func(ctx context.Context, b api.Backend, t api.Target) error {
+		req := api.HistoryRequest{Target: t, After: -1}
+		var events []model.Event
+		for {
+			page, err := b.History(ctx, req)
+			if err != nil {
+				return err
+			}
+			events = append(events, page.Events...)
+			if !page.More || len(page.Events) == 0 {
+				break
+			}
+			req.After, req.Target.Run = page.Events[len(page.Events)-1].Seq, page.Run
+		}
+		return o.printHistory(events)
+	})
+}
+
+func (o *options) printHistory(events []model.Event) error {
+	if o.output == "json" {
+		type line struct {
+			Seq     int64          `json:"seq"`
+			At      string         `json:"at"`
+			Kind    string         `json:"kind"`
+			Name    string         `json:"name,omitempty"`
+			ID      string         `json:"id,omitempty"`
+			Attempt int            `json:"attempt,omitempty"`
+			Input   any            `json:"input,omitempty"`
+			Output  any            `json:"output,omitempty"`
+			Failure *model.Failure `json:"failure,omitempty"`
+			Due     string         `json:"due,omitempty"`
+			Target  string         `json:"target,omitempty"`
+		}
+		lines := make([]line, len(events))
+		for i, e := range events {
+			lines[i] = line{
+				Seq: e.Seq, At: e.At.String(), Kind: e.Kind.String(), Name: e.Name, ID: e.ID, Attempt: e.Attempt,
+				Input: raw(e.Input), Output: raw(e.Output), Failure: e.Failure,
+			}
+			if !e.Due.IsZero() {
+				lines[i].Due = e.Due.String()
+			}
+			if !e.Target.IsZero() {
+				lines[i].Target = e.Target.Type + "/" + e.Target.Key
+			}
+		}
+		return o.json(lines)
+	}
+	rows := make([][]string, len(events))
+	for i, e := range events {
+		rows[i] = []string{strconv.FormatInt(e.Seq, 10), stamp(e.At), e.Kind.String(), e.Name, detail(&e)}
+	}
+	return o.table("#\tTIME\tEVENT\tNAME\tDETAIL", rows)
+}
+
+// detail is what is worth knowing about an event, on one line.
+func detail(e *model.Event) string {
+	var parts []string
+	if in := payload(e.Input, 60); in != "" {
+		parts = append(parts, "in "+in)
+	}
+	if out := payload(e.Output, 60); out != "" {
+		parts = append(parts, "out "+out)
+	}
+	if e.Failure != nil {
+		parts = append(parts, "error "+shorten(e.Failure.Message, 60))
+	}
+	if e.Attempt > 0 {
+		parts = append(parts, "attempt "+strconv.Itoa(e.Attempt))
+	}
+	if !e.Due.IsZero() {
+		parts = append(parts, "due "+stamp(e.Due))
+	}
+	if !e.Target.IsZero() {
+		parts = append(parts, e.Target.Type+"/"+e.Target.Key)
+	}
+	if e.Kind == model.EventClosed {
+		parts = append(parts, e.Status.String())
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,138 @@
+package core_test
+
+import (
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+func TestRecoverRefusesBrokenHistories(t *testing.T) {
+	t.Parallel()
+	start := model.Start{Run: runID(1), At: epoch, Carried: []model.Event{{Seq: 1, At: epoch, Kind: model.EventSignalReceived}}}
+	running := model.Outcome{Status: model.Running}
+	good := []model.Event{{Seq: 2, At: epoch, Kind: model.EventStepCompleted}, {Seq: 3, At: epoch + 1, Kind: model.EventStepCompleted}}
+	if x, err := core.Recover(start, running, good, nil); err != nil || x.Next != 4 || x.Last != epoch+1 {
+		t.Fatalf("a good history = %+v, %v", x, err)
+	}
+	for name, events := range map[string][]model.Event{
+		"a gap":               {good[0], {Seq: 4, At: epoch + 1}},
+		"a position twice":    {good[0], good[0]},
+		"not from the start":  {good[1]},
+		"the carried again":   {{Seq: 1, At: epoch}},
+		"backwards":           {good[1], good[0]},
+		"time goes back":      {{Seq: 2, At: epoch + 5}, {Seq: 3, At: epoch + 4}},
+		"older than the run":  {{Seq: 2, At: epoch - 1}},
+		"a negative position": {{Seq: -1, At: epoch}},
+	} {
+		if _, err := core.Recover(start, running, events, nil); !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), runID(1).String()) {
+			t.Errorf("%s: %v, want a Corrupt error that names the run", name, err)
+		}
+	}
+}
+
+// A worker may have been told of a firing, and not have reported that it has seen it, when the state of its run is read again. What it
+// asked for before it saw the firing must not start the timer a second time (I4).
+func TestRecoveredRunKnowsFirings(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t.Fatalf)
+	a := address("order")
+	w.deliver(&model.Message{Kind: model.MessageStart, To: a})
+	ask := []model.Command{{Kind: model.CommandStartTimer, Event: model.Event{ID: "nap", Due: epoch + 5}}}
+	if _, err := w.turn(a, &model.Turn{Run: runID(1), Commands: ask}); err != nil {
+		t.Fatal(err)
+	}
+	w.now = epoch + 10
+	w.fire(a, "nap")
+	s := w.seat(a)
+	x, err := core.Recover(s.last().start, s.last().outcome, s.last().events, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.x = x
+	d, err := w.turn(a, &model.Turn{Run: runID(1), Seen: 0, Commands: ask})
+	if err != nil || len(d.StartTimers) > 0 {
+		t.Errorf("the timer was started again: %v, %v", d.StartTimers, err)
+	}
+}
+
+func TestCloneIsIndependent(t *testing.T) {
+	t.Parallel()
+	if (*core.Execution)(nil).Clone() != nil {
+		t.Error("the clone of nothing is something")
+	}
+	w := newWorld(t.Fatalf)
+	a := address("order")
+	w.deliver(&model.Message{Kind: model.MessageStart, To: a})
+	grow := func(x *core.Execution, n string) {
+		core.Deliver(x, &model.Message{Kind: model.MessageSignal, To: a, Name: n}, w.now, runID(9), w.lim)
+		core.Deliver(x, &model.Message{Kind: model.MessageSettle, To: a, Name: n}, w.now, runID(9), w.lim)
+		core.Deliver(x, &model.Message{Kind: model.MessageWatch, To: a, From: model.Link{Address: a, ID: n}}, w.now, runID(9), w.lim)
+		_, _, err := core.Apply(x, &model.Turn{Seen: x.Next - 1, Commands: []model.Command{
+			{Kind: model.CommandStartTimer, Event: model.Event{ID: n, Due: w.now}},
+			{Kind: model.CommandStartChild, Event: model.Event{ID: "child " + n, Target: a}},
+		}}, w.now, runID(9), w.lim)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	x := w.seat(a).x
+	grow(x, "one")
+	grow(x, "two")
+	c := x.Clone()
+	before := x.Clone()
+	if diff := core.Diff(x, c); diff != "" {
+		t.Fatalf("the clone differs:\n%s", diff)
+	}
+	grow(c, "three")
+	core.Fire(c, "one", w.now)
+	if diff := core.Diff(x, before); diff != "" {
+		t.Errorf("changing the clone changed the original:\n%s", diff)
+	}
+	if c.Size() <= x.Size() || x.Signals() != 2 || c.Signals() != 3 {
+		t.Errorf("sizes %d and %d, signals %d and %d", x.Size(), c.Size(), x.Signals(), c.Signals())
+	}
+}
+
+// Names of steps may look like anything, also like the timers of the back-offs of others.
+func TestRetryOf(t *testing.T) {
+	t.Parallel()
+	for _, id := range []string{"", "retry", "retry\x1f", "retry\x1f1", "x\x1f1\x1fa", "Retry\x1f1\x1fa", "0|timer|1"} {
+		if step, ok := core.RetryOf(id); ok {
+			t.Errorf("%q is the back-off of %q", id, step)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		step := rapid.OneOf(rapid.String(), rapid.SampledFrom([]string{"", "\x1f", "a\x1fb", "retry\x1f1\x1fa"})).Draw(t, "step")
+		w := newWorld(t.Fatalf)
+		a := address("order")
+		w.deliver(&model.Message{Kind: model.MessageStart, To: a})
+		d, err := w.turn(a, &model.Turn{Commands: []model.Command{{Kind: model.CommandRetry, Event: model.Event{ID: step, Attempt: rapid.IntRange(-1, 1<<40).Draw(t, "attempt")}}}})
+		if err != nil || len(d.StartTimers) != 1 {
+			t.Fatalf("retry of %q: %v, %v", step, d.StartTimers, err)
+		}
+		if got, ok := core.RetryOf(d.StartTimers[0].ID); !ok || got != step {
+			t.Fatalf("%q is the back-off of %q, want %q", d.StartTimers[0].ID, got, step)
+		}
+		if d := w.fire(a, d.StartTimers[0].ID); d.Retry != step {
+			t.Fatalf("fired for %q, want %q", d.Retry, step)
+		}
+	})
+}
+
+func TestRefusalOf(t *testing.T) {
+	t.Parallel()
+	if err := core.RefusalOf(model.Answer{Run: runID(1)}); err != nil {
+		t.Errorf("an answer without a failure = %v", err)
+	}
+	for k := fault.NotFound; k <= fault.Internal; k++ {
+		err := core.RefusalOf(model.Answer{Failure: &model.Failure{Kind: k.String(), Message: "100% sure"}})
+		if !fault.Is(err, k) || err.Error() != "100% sure" {
+			t.Errorf("refusal of kind %s = %v", k, err)
+		}
+	}
+}

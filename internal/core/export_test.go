@@ -1,0 +1,67 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Diff tells in what two states of a run differ, empty when they do not. Timers are compared as a set. What only memory
+// knows is not compared: which firings the code has not seen, and which back-offs its worker was told of.
+func Diff(a, b *Execution) string {
+	if (a == nil) != (b == nil) {
+		return fmt.Sprintf("one is nil: %v, %v", a == nil, b == nil)
+	}
+	if a == nil {
+		return ""
+	}
+	var out strings.Builder
+	field := func(name string, x, y any) {
+		if s, t := fmt.Sprintf("%+v", x), fmt.Sprintf("%+v", y); s != t {
+			fmt.Fprintf(&out, "%s: %s, %s\n", name, s, t)
+		}
+	}
+	timers := func(x *Execution) (ts []string) {
+		for _, t := range x.timers {
+			ts = append(ts, fmt.Sprintf("%q@%d", t.ID, t.Due))
+		}
+		slices.Sort(ts)
+		return ts
+	}
+	field("start", a.Start, b.Start)
+	field("status", a.Outcome.Status, b.Outcome.Status)
+	field("next", a.Next, b.Next)
+	field("last", a.Last, b.Last)
+	field("canceling", a.Canceling, b.Canceling)
+	field("parked", a.Parked, b.Parked)
+	field("blocked", a.Blocked != nil, b.Blocked != nil)
+	if a.Blocked != nil && b.Blocked != nil {
+		field("blocked", *a.Blocked, *b.Blocked)
+	}
+	field("timers", timers(a), timers(b))
+	field("children", a.children, b.children)
+	field("settled", a.settled, b.settled)
+	field("signals", a.signals, b.signals)
+	field("watchers", a.watchers, b.watchers)
+	return out.String()
+}
+
+// Facts are the parts of a state that only the core sees, for tests.
+type Facts struct {
+	Children, Settled []string
+	Signals           []int64
+	Watchers          int
+}
+
+// FactsOf lists them.
+func FactsOf(x *Execution) (f Facts) {
+	for _, c := range x.children {
+		f.Children = append(f.Children, c.id)
+	}
+	f.Settled = slices.Clone(x.settled)
+	for i := range x.signals {
+		f.Signals = append(f.Signals, x.signals[i].Seq)
+	}
+	f.Watchers = len(x.watchers)
+	return f
+}

@@ -1,0 +1,478 @@
+package core_test
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// naive is a second implementation of the core for the property tests. It keeps nothing but the histories and the open timers, and finds
+// out everything else by reading them from the beginning, every time.
+type naive struct {
+	runs []*naiveRun
+	lim  core.Limits
+}
+
+type naiveRun struct {
+	start   model.Start
+	events  []model.Event // 1 … n
+	timers  map[string]model.Time
+	status  model.Status
+	outcome model.Outcome
+	parked  bool
+	blocked string
+	seen    int64           // the furthest position that its code has reported
+	rung    map[string]bool // back-offs that the worker was told of
+}
+
+func (n *naive) current() *naiveRun {
+	if len(n.runs) == 0 {
+		return nil
+	}
+	return n.runs[len(n.runs)-1]
+}
+
+// expected is what must come of an input.
+type expected struct {
+	core.Decision
+	refused string
+}
+
+func (x *expected) refuse(kind string) { x.refused = kind }
+
+func (r *naiveRun) open() bool { return r.status == model.Running }
+
+func (r *naiveRun) last() model.Time {
+	if n := len(r.events); n > len(r.start.Carried) {
+		return r.events[n-1].At
+	}
+	return r.start.At
+}
+
+func (r *naiveRun) count(want func(*model.Event) bool) (n int) {
+	for i := range r.events {
+		if want(&r.events[i]) {
+			n++
+		}
+	}
+	return n
+}
+
+// pending are the signals that were received and not taken.
+func (r *naiveRun) pending() (signals []model.Event) {
+	for _, e := range r.events {
+		taken := r.count(func(t *model.Event) bool { return t.Kind == model.EventSignalTaken && t.Ref == e.Seq })
+		if e.Kind == model.EventSignalReceived && taken == 0 {
+			signals = append(signals, e)
+		}
+	}
+	return signals
+}
+
+// children are those that were asked for and are neither closed nor withdrawn.
+func (r *naiveRun) children() (open []model.Event) {
+	for i, e := range r.events {
+		if e.Kind != model.EventChildStarted {
+			continue
+		}
+		over := slices.ContainsFunc(r.events[i:], func(o model.Event) bool {
+			return o.ID == e.ID && (o.Kind == model.EventChildClosed || o.Kind == model.EventWithdrawn)
+		})
+		if !over {
+			open = append(open, e)
+		}
+	}
+	return open
+}
+
+func (r *naiveRun) watchers() (who []model.Link) {
+	for _, e := range r.events {
+		if e.Kind == model.EventWatched {
+			who = append(who, e.Watcher)
+		}
+	}
+	return who
+}
+
+// cancel is the position of the cancel request.
+func (r *naiveRun) cancel() (seq int64) {
+	for _, e := range r.events {
+		if e.Kind == model.EventCancelRequest {
+			seq = e.Seq
+		}
+	}
+	return seq
+}
+
+func (r *naiveRun) add(x *expected, now model.Time, e model.Event) {
+	e.Seq, e.At = int64(len(r.events))+1, max(now, r.last())
+	r.events = append(r.events, e)
+	x.Events = append(x.Events, e)
+	r.parked = false
+}
+
+func (n *naive) deliver(m *model.Message, now model.Time, fresh model.RunID) (x expected) {
+	r := n.current()
+	self := model.Link{Address: m.To}
+	bounce := func(status model.Status, out model.Payload) {
+		if m.From.ID != "" {
+			x.Messages = append(x.Messages, model.Message{
+				Kind: model.MessageClosed, To: m.From.Address, ToRun: m.From.Run, ID: m.From.ID, From: self, Status: status, Input: out,
+			})
+		}
+	}
+	if m.ToRun != (model.RunID{}) && (r == nil || r.start.Run != m.ToRun) {
+		if m.Kind != model.MessageClosed {
+			x.refuse("not_found")
+			bounce(model.Failed, model.Payload{})
+		}
+		return x
+	}
+	if m.Kind == model.MessageStart {
+		n.start(&x, r, m, now, fresh, bounce)
+		return x
+	}
+	if r == nil {
+		x.refuse("not_found")
+		if m.Kind != model.MessageClosed {
+			bounce(model.Failed, model.Payload{})
+		}
+		return x
+	}
+	if !r.open() {
+		switch m.Kind {
+		case model.MessageWatch:
+			bounce(r.status, r.outcome.Output)
+		case model.MessageClosed:
+		default:
+			x.refuse("conflict")
+		}
+		return x
+	}
+	full := int64(len(r.events))+1 >= n.lim.Events
+	switch m.Kind {
+	case model.MessageSignal:
+		if len(r.pending()) >= n.lim.Signals || full {
+			x.refuse("exhausted")
+			return x
+		}
+		r.add(&x, now, model.Event{Kind: model.EventSignalReceived, Name: m.Name, Input: m.Input, RequestID: m.RequestID})
+	case model.MessageSettle:
+		settled := r.count(func(e *model.Event) bool { return e.Kind == model.EventPromiseSettled && e.Name == m.Name })
+		switch {
+		case settled > 0:
+			x.refuse("conflict")
+		case full:
+			x.refuse("exhausted")
+		default:
+			r.add(&x, now, model.Event{Kind: model.EventPromiseSettled, Name: m.Name, Output: m.Input, Failure: m.Failure, RequestID: m.RequestID})
+		}
+	case model.MessageCancel:
+		byParent := m.From.ID == "" && m.From.Run != (model.RunID{})
+		isParent := r.start.Parent.Address == m.From.Address && r.start.Parent.Run == m.From.Run
+		if r.cancel() == 0 && (!byParent || isParent) {
+			r.add(&x, now, model.Event{Kind: model.EventCancelRequest, Failure: m.Failure, RequestID: m.RequestID})
+		}
+	case model.MessageWatch:
+		n.watch(&x, r, now, m.From)
+	case model.MessageClosed:
+		if slices.ContainsFunc(r.children(), func(c model.Event) bool { return c.ID == m.ID }) {
+			r.add(&x, now, model.Event{
+				Kind: model.EventChildClosed, ID: m.ID, Status: m.Status, Output: m.Input, Failure: m.Failure, Target: m.From.Address, Run: m.From.Run,
+			})
+		}
+	default:
+	}
+	return x
+}
+
+func (n *naive) watch(x *expected, r *naiveRun, now model.Time, who model.Link) {
+	if who.ID != "" && who != r.start.Parent && !slices.Contains(r.watchers(), who) {
+		r.add(x, now, model.Event{Kind: model.EventWatched, Watcher: who})
+	}
+}
+
+func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time, fresh model.RunID, bounce func(model.Status, model.Payload)) {
+	repeated := r != nil && m.RequestID != "" && m.RequestID == r.start.RequestID
+	fits := r == nil || !repeated && !r.open() && (m.Reuse == model.ReuseAlways || m.Reuse == model.ReuseIfFailed && r.status != model.Completed)
+	if fits {
+		if len(m.With) > n.lim.Signals {
+			x.refuse("exhausted")
+			return
+		}
+		s := model.Start{Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy}
+		if m.From.ID != "" {
+			s.Parent = m.From
+		}
+		for i, e := range m.With {
+			e.Kind, e.Seq, e.At = model.EventSignalReceived, int64(i+1), now
+			s.Carried = append(s.Carried, e)
+		}
+		if r != nil {
+			x.Replaces = r.start.Run
+		}
+		n.begin(x, s)
+		return
+	}
+	x.Answer.Existing = true
+	first := r.start.Input
+	sameInput := first.Equal(m.Input)
+	if len(r.start.Origin) > 0 {
+		sameInput = bytes.Equal(r.start.Origin, m.Input.Digest())
+	}
+	switch {
+	case m.From.ID != "" && m.From == r.start.Parent:
+	case !sameInput:
+		x.refuse("conflict")
+		bounce(model.Failed, model.Payload{})
+	case repeated:
+	case !r.open():
+		bounce(r.status, r.outcome.Output)
+		if len(m.With) > 0 {
+			x.refuse("conflict")
+		}
+	case len(m.With) > 0 && (len(r.pending())+len(m.With) > n.lim.Signals || int64(len(r.events)+1+len(m.With)) > n.lim.Events):
+		x.refuse("exhausted")
+	default:
+		for _, e := range m.With {
+			e.Kind = model.EventSignalReceived
+			r.add(x, now, e)
+		}
+		n.watch(x, r, now, m.From)
+	}
+}
+
+func (n *naive) begin(x *expected, s model.Start) {
+	n.runs = append(n.runs, &naiveRun{start: s, events: slices.Clone(s.Carried), status: model.Running, timers: map[string]model.Time{}, rung: map[string]bool{}})
+	x.Start = &s
+}
+
+func (n *naive) fire(id string, now model.Time) (x expected) {
+	r := n.current()
+	due, ok := r.timers[id]
+	if !ok || !r.open() || due > now {
+		return x
+	}
+	if step, isRetry := core.RetryOf(id); isRetry {
+		if !r.rung[id] {
+			x.Retry, r.rung[id] = step, true
+		}
+		return x
+	}
+	delete(r.timers, id)
+	r.add(&x, now, model.Event{Kind: model.EventTimerFired, ID: id, Due: due})
+	return x
+}
+
+func (n *naive) release(seen int64) (ok bool) {
+	r := n.current()
+	if !r.open() || seen > int64(len(r.events)) {
+		return false
+	}
+	r.seen = max(r.seen, seen)
+	if seen != int64(len(r.events)) {
+		return false
+	}
+	r.parked = true
+	return true
+}
+
+// invalid is the kind of the error of a turn that cannot be applied.
+func (n *naive) invalid(r *naiveRun, t *model.Turn) string {
+	if !r.open() {
+		return "conflict"
+	}
+	if t.Seen < 0 || t.Seen > int64(len(r.events)) || t.Ahead > len(t.Commands) {
+		return "invalid"
+	}
+	if len(t.Commands) > 0 && t.Close == nil && int64(len(r.events)+1+len(t.Commands)) > n.lim.Events {
+		return "exhausted"
+	}
+	open := map[string]bool{}
+	for id := range r.timers {
+		open[id] = true
+	}
+	var taken []int64
+	for _, c := range t.Commands {
+		switch c.Kind {
+		case model.CommandRecord:
+			if c.Event.Kind == model.EventSignalTaken {
+				has := slices.ContainsFunc(r.pending(), func(e model.Event) bool { return e.Seq == c.Event.Ref })
+				if !has || slices.Contains(taken, c.Event.Ref) {
+					return "invalid"
+				}
+				taken = append(taken, c.Event.Ref)
+			}
+		case model.CommandStartTimer:
+			open[c.Event.ID] = true
+		case model.CommandStopTimer, model.CommandWithdraw:
+			delete(open, c.Event.ID)
+		default:
+		}
+	}
+	if len(open) > n.lim.Timers {
+		return "exhausted"
+	}
+	return ""
+}
+
+func (n *naive) turn(t *model.Turn, now model.Time, fresh model.RunID) (x expected) {
+	r := n.current()
+	if x.refused = n.invalid(r, t); x.refused != "" {
+		return x
+	}
+	commands, end := t.Commands, t.Close
+	if t.Ahead > 0 && t.Seen < int64(len(r.events)) {
+		commands, end, x.Diverged = t.Commands[:t.Ahead], nil, true
+	}
+	r.seen = max(r.seen, t.Seen)
+	if t.Blocked != nil {
+		if why := fmt.Sprint(*t.Blocked); why != r.blocked {
+			r.blocked, r.parked = why, false
+		}
+		return x
+	}
+	if r.blocked != "" {
+		r.blocked, r.parked = "", false
+	}
+	before := maps.Clone(r.timers)
+	for i := range commands {
+		n.command(&x, r, &commands[i], now)
+		for id := range r.timers {
+			if due, ok := before[id]; ok {
+				r.timers[id] = due // stopped and started again in one turn: simply kept
+			}
+		}
+	}
+	if end != nil {
+		n.end(&x, r, t, now, fresh)
+	}
+	return x
+}
+
+func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Time) {
+	e := c.Event
+	self := model.Link{Address: r.start.Address, Run: r.start.Run, ID: e.ID}
+	stopRetry := func() {
+		for id := range r.timers {
+			if strings.HasPrefix(id, "retry\x1f") && strings.HasSuffix(id, "\x1f"+e.ID) {
+				delete(r.timers, id)
+			}
+		}
+	}
+	child := func() (c model.Event, ok bool) {
+		open := r.children()
+		i := slices.IndexFunc(open, func(c model.Event) bool { return c.ID == e.ID })
+		if i < 0 {
+			return c, false
+		}
+		return open[i], true
+	}
+	switch c.Kind {
+	case model.CommandRecord:
+		if e.Kind != model.EventSignalTaken {
+			stopRetry()
+		}
+		r.add(x, now, e)
+	case model.CommandRetry:
+		stopRetry()
+		e.Kind, e.Due = model.EventAttemptFailed, now.Add(max(0, c.Delay))
+		r.add(x, now, e)
+		r.timers[fmt.Sprintf("retry\x1f%d\x1f%s", e.Attempt, e.ID)] = e.Due
+	case model.CommandStartTimer:
+		_, open := r.timers[e.ID]
+		firedUnseen := r.count(func(f *model.Event) bool { return f.Kind == model.EventTimerFired && f.ID == e.ID && f.Seq > r.seen })
+		if !open && firedUnseen == 0 {
+			r.timers[e.ID] = e.Due
+		}
+	case model.CommandStopTimer:
+		delete(r.timers, e.ID)
+	case model.CommandWithdraw:
+		delete(r.timers, e.ID)
+		stopRetry()
+		if c, ok := child(); ok && c.Policy == model.CancelChild {
+			x.Messages = append(x.Messages, n.cancelOf(r, c))
+		}
+		e.Kind = model.EventWithdrawn
+		r.add(x, now, e)
+	case model.CommandStartChild:
+		if _, ok := child(); ok {
+			return
+		}
+		e.Kind = model.EventChildStarted
+		r.add(x, now, e)
+		x.Messages = append(x.Messages, model.Message{Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, From: self})
+	case model.CommandWatch:
+		if _, ok := child(); ok {
+			return
+		}
+		e.Kind, e.Policy = model.EventChildStarted, model.AbandonChild
+		r.add(x, now, e)
+		x.Messages = append(x.Messages, model.Message{Kind: model.MessageWatch, To: e.Target, ToRun: e.Run, From: self})
+	case model.CommandSend:
+		m := *c.Message
+		m.From = self
+		e.Kind = model.EventSent
+		r.add(x, now, e)
+		x.Messages = append(x.Messages, m)
+	}
+}
+
+func (n *naive) cancelOf(r *naiveRun, c model.Event) model.Message {
+	return model.Message{Kind: model.MessageCancel, To: c.Target, From: model.Link{Address: r.start.Address, Run: r.start.Run}}
+}
+
+func (n *naive) end(x *expected, r *naiveRun, t *model.Turn, now model.Time, fresh model.RunID) {
+	at := max(now, r.last())
+	o := model.Outcome{Status: t.Close.Status, Output: t.Close.Output, Failure: t.Close.Failure, At: at, Seen: t.Seen}
+	for _, c := range r.children() {
+		if c.Policy == model.CancelChild {
+			x.Messages = append(x.Messages, n.cancelOf(r, c))
+		}
+	}
+	clear(r.timers)
+	r.status, r.parked, r.blocked = t.Close.Status, false, ""
+	if t.Close.Status != model.Continued {
+		self := model.Link{Address: r.start.Address, Run: r.start.Run}
+		who := r.watchers()
+		if r.start.Parent.ID != "" {
+			who = append(who, r.start.Parent)
+		}
+		for _, l := range who {
+			x.Messages = append(x.Messages, model.Message{
+				Kind: model.MessageClosed, To: l.Address, ToRun: l.Run, ID: l.ID, From: self, Status: o.Status, Input: o.Output, Failure: o.Failure,
+			})
+		}
+		r.outcome = o
+		x.Close = &o
+		return
+	}
+	o.Next = fresh
+	r.outcome = o
+	x.Close = &o
+	s := model.Start{
+		Address: r.start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: r.start.RequestID, Parent: r.start.Parent,
+		OnParentClose: r.start.OnParentClose, First: r.start.First, Previous: r.start.Run, Origin: r.start.Origin,
+	}
+	if s.First == (model.RunID{}) {
+		s.First, s.Origin = r.start.Run, r.start.Input.Digest()
+	}
+	carried := r.pending()
+	for _, w := range r.watchers() {
+		carried = append(carried, model.Event{Kind: model.EventWatched, Watcher: w})
+	}
+	if r.cancel() > t.Seen {
+		carried = append(carried, model.Event{Kind: model.EventCancelRequest, Failure: &model.Failure{Kind: model.FailureCanceled}})
+	}
+	for i := range carried {
+		carried[i].Seq, carried[i].At = int64(i+1), at
+	}
+	s.Carried = carried
+	x.Replaces = r.start.Run
+	n.begin(x, s)
+}

@@ -1,0 +1,115 @@
+package model_test
+
+import (
+	"encoding/binary"
+	"reflect"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Generators of everything that is stored. Texts and payloads are any bytes: empty, NUL, invalid UTF-8.
+
+// asStored compares as a store would: no bytes and empty bytes are the same.
+func asStored(got, want any) string {
+	if reflect.DeepEqual(got, want) {
+		return "" // cmp is slow
+	}
+	return cmp.Diff(want, got, cmpopts.EquateEmpty())
+}
+
+var (
+	genBytes = rapid.OneOf(rapid.SampledFrom([][]byte{nil, {}, {0}, {0xff, 0}}), rapid.SliceOfN(rapid.Byte(), 1, 24))
+	genText  = rapid.OneOf(
+		rapid.SampledFrom([]string{"", "\x00", "a\x00b", "\xff\xfe", "\xed\xa0\x80", "äöü", "\U0001f980", "run_", "\x1f"}),
+		rapid.StringN(0, 12, -1),
+		rapid.Map(genBytes, func(b []byte) string { return string(b) }),
+	)
+	genInt  = rapid.OneOf(rapid.SampledFrom([]int64{0, 1, -1, 1<<63 - 1, -1 << 63, 255, 256, 1 << 32}), rapid.Int64())
+	genTime = rapid.OneOf(
+		rapid.SampledFrom([]model.Time{0, 1, -1, model.MaxTime, model.MaxTime + 1, 1<<63 - 1, -1 << 63}),
+		rapid.Map(rapid.Int64(), func(n int64) model.Time { return model.Time(n) }),
+	)
+	genID = rapid.Custom(func(t *rapid.T) (id model.RunID) {
+		binary.BigEndian.PutUint64(id[:], rapid.Uint64().Draw(t, "high"))
+		binary.BigEndian.PutUint64(id[8:], rapid.Uint64().Draw(t, "low"))
+		return id
+	})
+	genRun     = rapid.OneOf(rapid.Just(model.RunID{}), genID)
+	genNode    = rapid.Map(genRun, func(id model.RunID) model.NodeID { return model.NodeID(id) })
+	genPayload = rapid.Custom(func(t *rapid.T) model.Payload {
+		return model.Payload{Data: genBytes.Draw(t, "data"), Encoding: genText.Draw(t, "encoding")}
+	})
+	genAddress = rapid.OneOf(rapid.Just(model.Address{}), rapid.Custom(func(t *rapid.T) model.Address {
+		return model.Address{Tenant: genText.Draw(t, "tenant"), Type: genText.Draw(t, "type"), Key: genText.Draw(t, "key")}
+	}))
+	genLink = rapid.OneOf(rapid.Just(model.Link{}), rapid.Custom(func(t *rapid.T) model.Link {
+		return model.Link{Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), ID: genText.Draw(t, "id")}
+	}))
+	genFailure = rapid.OneOf(rapid.Just((*model.Failure)(nil)), rapid.Just(&model.Failure{}), rapid.Custom(func(t *rapid.T) *model.Failure {
+		return &model.Failure{
+			Kind: genText.Draw(t, "kind"), Type: genText.Draw(t, "type"), Message: genText.Draw(t, "message"),
+			Stack: genText.Draw(t, "stack"), Permanent: rapid.Bool().Draw(t, "permanent"),
+		}
+	}))
+	genStatus = rapid.Map(rapid.Byte(), func(b byte) model.Status { return model.Status(b) })
+	genPolicy = rapid.Map(rapid.Byte(), func(b byte) model.ParentClosePolicy { return model.ParentClosePolicy(b) })
+	genReason = rapid.Custom(func(t *rapid.T) model.Reason {
+		return model.Reason{
+			Code: model.ReasonCode(genText.Draw(t, "code")), Name: genText.Draw(t, "name"), Until: genTime.Draw(t, "until"),
+			Attempt: int(genInt.Draw(t, "attempt")), Detail: genText.Draw(t, "detail"),
+		}
+	})
+	genOutcome = rapid.Custom(func(t *rapid.T) model.Outcome {
+		return model.Outcome{
+			Status: genStatus.Draw(t, "status"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"),
+			At: genTime.Draw(t, "at"), Seen: genInt.Draw(t, "seen"), Next: genRun.Draw(t, "next"),
+		}
+	})
+	genAnswer = rapid.Custom(func(t *rapid.T) model.Answer {
+		return model.Answer{
+			Run: genRun.Draw(t, "run"), Status: genStatus.Draw(t, "status"), Existing: rapid.Bool().Draw(t, "existing"),
+			Failure: genFailure.Draw(t, "failure"),
+		}
+	})
+)
+
+// genBody is an event without what is stored as columns.
+var genBody = rapid.Custom(func(t *rapid.T) model.Event {
+	return model.Event{
+		ID: genText.Draw(t, "id"), Name: genText.Draw(t, "name"), Attempt: int(genInt.Draw(t, "attempt")),
+		Input: genPayload.Draw(t, "input"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"),
+		Due: genTime.Draw(t, "due"), Ref: genInt.Draw(t, "ref"), Target: genAddress.Draw(t, "target"), Run: genRun.Draw(t, "run"),
+		Status: genStatus.Draw(t, "status"), Watcher: genLink.Draw(t, "watcher"), RequestID: genText.Draw(t, "request"),
+		Policy: genPolicy.Draw(t, "policy"), Position: genText.Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"),
+	}
+})
+
+var genKind = rapid.Map(rapid.IntRange(int(model.EventStarted), int(model.EventClosed)), func(n int) model.EventKind { return model.EventKind(n) })
+
+var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
+	return model.Message{
+		Kind: model.MessageKind(rapid.IntRange(int(model.MessageStart), int(model.MessageNothing)).Draw(t, "kind")),
+		To:   genAddress.Draw(t, "to"), ToRun: genRun.Draw(t, "to_run"), From: genLink.Draw(t, "from"), ID: genText.Draw(t, "id"),
+		Name: genText.Draw(t, "name"), Input: genPayload.Draw(t, "input"), Failure: genFailure.Draw(t, "failure"),
+		Status: genStatus.Draw(t, "status"), RequestID: genText.Draw(t, "request"),
+		Reuse: model.ReusePolicy(rapid.Byte().Draw(t, "reuse")), Policy: genPolicy.Draw(t, "policy"),
+		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
+	}
+})
+
+var genStart = rapid.Custom(func(t *rapid.T) model.Start {
+	s := model.Start{
+		Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), At: genTime.Draw(t, "at"), Input: genPayload.Draw(t, "input"),
+		RequestID: genText.Draw(t, "request"), Parent: genLink.Draw(t, "parent"), OnParentClose: genPolicy.Draw(t, "policy"),
+		First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"), Origin: genBytes.Draw(t, "origin"),
+	}
+	for i, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "carried") {
+		e.Seq, e.At, e.Kind = int64(i+1), genTime.Draw(t, "at"), genKind.Draw(t, "kind")
+		s.Carried = append(s.Carried, e)
+	}
+	return s
+})

@@ -1,0 +1,185 @@
+package model_test
+
+import (
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden files")
+
+// sample is one of everything that is stored, with every field set.
+type sample struct {
+	name   string
+	encode func() ([]byte, error)
+	decode func(body []byte) (any, error)
+	want   any
+}
+
+func samples() []sample {
+	id := func(b byte) model.RunID {
+		return model.RunID{0x01, 0x93, 0x2c, 0x5a, 0xb0, b, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, b}
+	}
+	at := func(s int64) model.Time { return model.Time(1_700_000_000_000_000 + s*1_000_000) }
+	address := model.Address{Tenant: "acme", Type: "order", Key: "42"}
+	link := model.Link{Address: model.Address{Tenant: "acme", Type: "shop", Key: "7"}, Run: id(1), ID: "0|child|order"}
+	text := model.Payload{Data: []byte(`{"n":1}`)}
+	blob := model.Payload{Data: []byte{0, 1, 0xff}, Encoding: "binary"}
+	fail := &model.Failure{Kind: "timeout", Type: "*main.E", Message: "too late", Stack: "main.go:1", Permanent: true}
+	full := model.Event{
+		ID: "0|step|a", Name: "charge", Attempt: 3, Input: text, Output: blob, Failure: fail, Due: at(9), Ref: 5, Target: address, Run: id(2),
+		Status: model.Failed, Watcher: link, RequestID: "req-1", Policy: model.AbandonChild, Position: "main.go:12", Detached: true,
+	}
+	numbered := func(e model.Event, seq int64, kind model.EventKind) model.Event {
+		e.Seq, e.At, e.Kind = seq, at(seq), kind
+		return e
+	}
+
+	var all []sample
+	event := func(name string, e model.Event) {
+		all = append(all, sample{
+			name, func() ([]byte, error) { return model.EncodeEvent(&e) },
+			func(b []byte) (any, error) { return model.DecodeEvent(e.Seq, e.At, e.Kind, b) }, e,
+		})
+	}
+	event("event: empty", numbered(model.Event{}, 1, model.EventCancelRequest))
+	event("event: every field", numbered(full, 2, model.EventChildClosed))
+	event("event: step completed", numbered(
+		model.Event{ID: "0|step|a", Name: "charge", Input: text, Output: blob, Position: "main.go:12"}, 3, model.EventStepCompleted))
+	event("event: signal received", numbered(model.Event{Name: "paid", Input: text, RequestID: "req-1"}, 4, model.EventSignalReceived))
+	event("event: signal taken", numbered(model.Event{ID: "0|take|paid", Name: "paid", Ref: 1}, 5, model.EventSignalTaken))
+	event("event: timer fired", numbered(model.Event{ID: "0|timer", Due: at(3)}, 6, model.EventTimerFired))
+	event("event: watched", numbered(model.Event{Watcher: link}, 7, model.EventWatched))
+
+	message := func(name string, m model.Message) {
+		all = append(all, sample{
+			name, func() ([]byte, error) { return model.EncodeMessage(&m) },
+			func(b []byte) (any, error) { return model.DecodeMessage(b) }, m,
+		})
+	}
+	message("message: smallest", model.Message{Kind: model.MessageNothing})
+	message("message: every field", model.Message{
+		Kind: model.MessageStart, To: address, ToRun: id(3), From: link, ID: "0|child|order", Name: "paid", Input: text, Failure: fail,
+		Status: model.Completed, RequestID: "req-1", Reuse: model.ReuseAlways, Policy: model.AbandonChild,
+		With: []model.Event{{Name: "paid", Input: text}, {Name: "sent"}}, Node: model.NodeID(id(4)),
+	})
+
+	start := func(name string, s model.Start) {
+		all = append(all, sample{
+			name, func() ([]byte, error) { return model.EncodeStart(&s) },
+			func(b []byte) (any, error) { return model.DecodeStart(s.Address, s.Run, s.At, b) }, s,
+		})
+	}
+	start("start: smallest", model.Start{Address: address, Run: id(1), At: at(0)})
+	start("start: every field", model.Start{
+		Address: address, Run: id(2), At: at(1), Input: text, RequestID: "req-1", Parent: link, OnParentClose: model.AbandonChild,
+		First: id(1), Previous: id(1), Origin: text.Digest(),
+		Carried: []model.Event{
+			numbered(model.Event{Name: "paid", Input: blob, RequestID: "req-2"}, 1, model.EventSignalReceived),
+			numbered(model.Event{Watcher: link}, 2, model.EventWatched),
+			numbered(model.Event{Failure: fail}, 3, model.EventCancelRequest),
+		},
+	})
+
+	outcome := func(name string, o model.Outcome) {
+		all = append(all, sample{
+			name, func() ([]byte, error) { return model.EncodeOutcome(&o) },
+			func(b []byte) (any, error) { return model.DecodeOutcome(o.Status, o.At, b) }, o,
+		})
+	}
+	outcome("outcome: smallest", model.Outcome{Status: model.Completed, At: at(5)})
+	outcome("outcome: every field", model.Outcome{Status: model.Continued, Output: blob, Failure: fail, At: at(5), Seen: 12, Next: id(6)})
+
+	reasons := func(name string, rs []model.Reason) {
+		all = append(all, sample{
+			name, func() ([]byte, error) { return model.EncodeReasons(rs) },
+			func(b []byte) (any, error) { return model.DecodeReasons(b) }, rs,
+		})
+	}
+	reasons("reasons: none", nil)
+	reasons("reasons: two", []model.Reason{
+		{Code: model.WaitRetry, Name: "charge", Until: at(60), Attempt: 4, Detail: "boom"}, {Code: model.WaitSignal, Name: "paid"},
+	})
+
+	answer := func(name string, a model.Answer) {
+		all = append(all, sample{
+			name, func() ([]byte, error) { return model.EncodeAnswer(&a) },
+			func(b []byte) (any, error) { return model.DecodeAnswer(b) }, a,
+		})
+	}
+	answer("answer: empty", model.Answer{})
+	answer("answer: every field", model.Answer{Run: id(1), Status: model.Running, Existing: true, Failure: fail})
+	return all
+}
+
+// TestStoredFormat notices a change of the stored format, in both directions: what this build writes, and how it reads what older builds
+// wrote. Lines of the file are only ever added; a build that changes one cannot read the stores of its users.
+func TestStoredFormat(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join("testdata", "stored.golden")
+	if *update {
+		var b strings.Builder
+		b.WriteString("# The stored form of one of everything, in hex. Lines are added, never changed: see TestStoredFormat.\n")
+		for _, s := range samples() {
+			body, err := s.encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			fmt.Fprintf(&b, "%s = %x\n", s.name, body)
+		}
+		if err := os.WriteFile(path, []byte(b.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	golden := readGolden(t, path)
+	for _, s := range samples() {
+		body, err := s.encode()
+		if err != nil {
+			t.Errorf("%s: %v", s.name, err)
+			continue
+		}
+		stored, ok := golden[s.name]
+		if !ok {
+			t.Errorf("%s: not in %s; run with -update", s.name, path)
+			continue
+		}
+		if got := hex.EncodeToString(body); got != stored {
+			t.Errorf("%s is stored differently now:\n got %s\nwant %s", s.name, got, stored)
+		}
+		old, err := hex.DecodeString(stored)
+		if err != nil {
+			t.Fatal(err)
+		}
+		back, err := s.decode(old)
+		if err != nil {
+			t.Errorf("%s: what an older build wrote cannot be read: %v", s.name, err)
+		} else if diff := asStored(back, s.want); diff != "" {
+			t.Errorf("%s: what an older build wrote is read differently (-written +read):\n%s", s.name, diff)
+		}
+		delete(golden, s.name)
+	}
+	for name := range golden {
+		t.Errorf("%s: in the golden file, but no sample has that name any more", name)
+	}
+}
+
+func readGolden(t *testing.T, path string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if name, body, ok := strings.Cut(strings.TrimSpace(line), " = "); ok {
+			golden[name] = body
+		}
+	}
+	return golden
+}

@@ -1,0 +1,56 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/store/postgres"
+	"github.com/perdure/perdure/internal/store/sqlite"
+)
+
+// SchemaStatus is how far the schema of a store is.
+type SchemaStatus struct {
+	URL     string `json:"url"`
+	Version int    `json:"version"` // of the store; 0 when it is not there yet
+	Latest  int    `json:"latest"`  // that this build knows
+	Shards  int    `json:"shards"`
+}
+
+// CheckSchema tells how far the schema of a store is; it changes nothing.
+func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
+	switch scheme, _, _ := strings.Cut(cfg.URL, ":"); scheme {
+	case "file":
+		c, err := sqlite.ParseURL(cfg.URL)
+		if err != nil {
+			return SchemaStatus{}, err
+		}
+		st := SchemaStatus{URL: cfg.URL, Latest: 1}
+		if _, err := os.Stat(c.Path); errors.Is(err, os.ErrNotExist) {
+			return st, nil
+		}
+		c.ReadOnly = true
+		s, err := sqlite.Open(ctx, c)
+		if err != nil {
+			return st, err
+		}
+		st.Version, st.Shards = s.Info().Version, s.Info().Shards
+		return st, s.Close()
+	case "postgres", "postgresql":
+		st, err := postgres.Check(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema})
+		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards}, err
+	}
+	return SchemaStatus{}, fault.New(fault.Invalid, "a %s store has no schema", cfg.URL)
+}
+
+// Migrate brings the schema of a store up to date.
+func Migrate(ctx context.Context, cfg Config) (SchemaStatus, error) {
+	st, err := OpenStore(ctx, cfg)
+	if err != nil {
+		return SchemaStatus{}, err
+	}
+	info := st.Info()
+	return SchemaStatus{URL: info.URL, Version: info.Version, Latest: info.Version, Shards: info.Shards}, st.Close()
+}

@@ -1,0 +1,167 @@
+// Package node wires a node together: it is the only room that knows all the others. Opening one reads top to bottom: store, hints,
+// engine, service; closing goes the other way.
+package node
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/service"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+	"github.com/perdure/perdure/internal/store/postgres"
+	"github.com/perdure/perdure/internal/store/sqlite"
+)
+
+// Config of a node. Zero fields take the defaults.
+type Config struct {
+	// URL names the store: memory:, file:<path>, or postgres://…
+	URL string
+	// Schema is the PostgreSQL schema; perdure by default.
+	Schema string
+	// Shards of a store that is being created; the default of the store otherwise.
+	Shards int
+	// ReadOnly opens a store beside its owner, for looking only.
+	ReadOnly bool
+	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
+	NoMigrate bool
+	// AllowUnsafe accepts a PostgreSQL server that loses acknowledged commits in a crash. For tests.
+	AllowUnsafe bool
+	Log         *slog.Logger
+	Version     string
+	Lanes       int
+	LeaseTTL    time.Duration
+	Limits      service.Limits
+	Lane        lane.Config
+	// Wrap puts something around the store, such as injected faults. For tests.
+	Wrap func(store.Store) store.Store
+}
+
+// Node is a running node.
+type Node struct {
+	store   store.Store
+	engine  *engine.Engine
+	service *service.Service
+	hints   closer
+	stop    context.CancelFunc
+	done    chan error
+}
+
+type closer interface{ Close() error }
+
+// OpenStore opens the store that a URL names.
+func OpenStore(ctx context.Context, cfg Config) (store.Store, error) {
+	scheme, _, ok := strings.Cut(cfg.URL, ":")
+	if !ok {
+		return nil, unknownURL(cfg.URL)
+	}
+	switch scheme {
+	case "memory":
+		return memory.New(memory.Options{Shards: cfg.Shards}), nil
+	case "file":
+		c, err := sqlite.ParseURL(cfg.URL)
+		if err != nil {
+			return nil, err
+		}
+		if cfg.Shards != 0 {
+			c.Shards = cfg.Shards
+		}
+		c.ReadOnly, c.Logger = cfg.ReadOnly, cfg.Log
+		return sqlite.Open(ctx, c)
+	case "postgres", "postgresql":
+		return postgres.Open(ctx, postgres.Config{
+			URL: cfg.URL, Schema: cfg.Schema, Shards: cfg.Shards, Lease: cfg.LeaseTTL,
+			NoMigrate: cfg.NoMigrate || cfg.ReadOnly, AllowUnsafe: cfg.AllowUnsafe || cfg.ReadOnly,
+		})
+	}
+	return nil, unknownURL(cfg.URL)
+}
+
+func unknownURL(url string) error {
+	scheme, _, _ := strings.Cut(url, ":")
+	return fault.WithHint(fault.New(fault.Invalid, "store URL of scheme %q is not known", scheme),
+		"use memory:, file:<path> or postgres://user@host/database")
+}
+
+// Open opens a node and waits until it serves.
+func Open(ctx context.Context, cfg Config) (*Node, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	st, err := OpenStore(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	n := &Node{store: st}
+	if cfg.ReadOnly {
+		n.service = service.New(nil, st, cfg.Limits)
+		return n, nil
+	}
+	if cfg.Wrap != nil {
+		n.store = cfg.Wrap(st)
+	}
+	hub, err := n.openHints(ctx, cfg, st)
+	if err != nil {
+		return nil, errors.Join(err, st.Close())
+	}
+	n.engine = engine.New(engine.Config{
+		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
+	})
+	n.service = service.New(n.engine, n.store, cfg.Limits)
+	run, stop := context.WithCancel(context.WithoutCancel(ctx))
+	n.stop, n.done = stop, make(chan error, 1)
+	go func() { n.done <- n.engine.Run(run) }()
+	return n, n.waitReady(ctx)
+}
+
+// openHints connects the node with its peers, if it can have any.
+func (n *Node) openHints(ctx context.Context, cfg Config, st store.Store) (notify.Hub, error) {
+	return notify.Nobody{}, nil
+}
+
+// waitReady waits until the engine serves, has failed for good, or ctx ends.
+func (n *Node) waitReady(ctx context.Context) error {
+	ready := make(chan error, 1)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() { ready <- n.engine.Ready(ctx) }()
+	var err error
+	select {
+	case err = <-ready:
+	case failed := <-n.done:
+		n.done <- failed
+		err = failed
+	}
+	if err != nil {
+		return errors.Join(err, n.Close())
+	}
+	return nil
+}
+
+// Backend is what the doors and the SDK speak to.
+func (n *Node) Backend() api.Backend { return n.service }
+
+// Store is the open store, for commands that look behind the API.
+func (n *Node) Store() store.Store { return n.store }
+
+// Close drains, flushes and frees everything, then closes the store.
+func (n *Node) Close() error {
+	var err error
+	if n.stop != nil {
+		n.stop()
+		err = <-n.done
+		n.done <- nil // a second Close finds the engine stopped
+	}
+	if n.hints != nil {
+		err = errors.Join(err, n.hints.Close())
+	}
+	return errors.Join(err, n.store.Close())
+}

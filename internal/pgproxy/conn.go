@@ -1,0 +1,490 @@
+package pgproxy
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// conn is one client's connection and its counterpart to the server.
+type conn struct {
+	proxy  *Proxy
+	number int
+	client *net.TCPConn
+	ctx    context.Context // ends when the connection is to end; the task object that STYLE allows to hold one
+	cancel context.CancelFunc
+	ended  chan struct{} // closed when nothing of it is left
+
+	fromClient *bufio.Reader
+	parameters map[string]string
+
+	mu        sync.Mutex
+	server    *net.TCPConn
+	exchanges []*exchange // that the server has still to answer, in order
+	status    byte        // of the last ReadyForQuery: 'I' idle, 'T' in a transaction block, 'E' in a failed one
+	muted     bool        // the client is gone or is to hear nothing more
+	key       []byte      // with which the client may ask to cancel a query
+	struck    bool        // by a fault after which the client cannot reach its session any more
+}
+
+// exchange is a request on its way, or the startup of the connection.
+type exchange struct {
+	trigger *Trigger // nil: nothing happens to it
+	reply   Reply
+}
+
+// swallowed reports whether the client never sees the answer.
+func (e *exchange) swallowed() bool { return e.trigger != nil && e.trigger.rule.Fault != Delay }
+
+// errStruck ends a pump because a fault has taken over the connection.
+var errStruck = errors.New("struck by a fault")
+
+// errServerGone ends the pump to the server because the server does not read any more. The other pump still delivers
+// the server's last words and then ends the connection.
+var errServerGone = errors.New("the server's connection has ended")
+
+func newConn(p *Proxy, number int, client *net.TCPConn) *conn {
+	c := &conn{
+		proxy:      p,
+		number:     number,
+		client:     client,
+		ended:      make(chan struct{}),
+		fromClient: bufio.NewReaderSize(client, 64<<10),
+	}
+	c.ctx, c.cancel = context.WithCancel(p.ctx)
+	return c
+}
+
+// serve forwards until the connection ends. Nothing of it is left when it returns.
+func (c *conn) serve() {
+	var parts sync.WaitGroup
+	// Closing the sockets is what ends the pumps.
+	parts.Go(func() {
+		<-c.ctx.Done()
+		c.resetBoth()
+	})
+	if c.start() {
+		var pumps sync.WaitGroup
+		pumps.Go(func() { c.endAfter(ToServer, c.pumpToServer()) })
+		pumps.Go(func() { c.endAfter(ToClient, c.pumpToClient()) })
+		pumps.Wait()
+	}
+	c.cancel()
+	parts.Wait()
+	c.abandon()
+}
+
+// start reads how the connection begins, connects to the server, and reports whether there is a session to serve.
+func (c *conn) start() bool {
+	for {
+		message, code, err := appendStartup(nil, c.fromClient)
+		if err != nil || c.proxy.pass(c.ctx, ToServer) != nil {
+			return false
+		}
+		switch code {
+		case codeSSL, codeGSS:
+			if c.proxy.pass(c.ctx, ToClient) != nil {
+				return false
+			}
+			if _, err := c.client.Write([]byte{'N'}); err != nil {
+				return false
+			}
+			continue
+		case codeCancel:
+			c.forwardCancel(message)
+			return false
+		}
+		if !c.dial() {
+			return false
+		}
+		c.parameters = startupParameters(message)
+		c.exchanges = []*exchange{{}} // ends with the first ReadyForQuery
+		c.status = 'I'
+		return c.write(message) == nil
+	}
+}
+
+// dial connects to the server.
+func (c *conn) dial() bool {
+	c.proxy.mu.Lock()
+	target := c.proxy.target
+	c.proxy.mu.Unlock()
+	var dialer net.Dialer
+	server, err := dialer.DialContext(c.ctx, "tcp", target)
+	if err != nil {
+		return false // to the client, a reset connection
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.server = server.(*net.TCPConn)
+	return c.ctx.Err() == nil
+}
+
+// forwardCancel passes on a request to cancel a query. The server closes the connection when it has seen it. A request
+// for a session that a fault has taken from its client is lost: drivers send one when their connection breaks, and an
+// orphan that is cancelled now and then would prove nothing.
+func (c *conn) forwardCancel(message []byte) {
+	if c.proxy.unreachable(message[8:]) || !c.dial() {
+		return
+	}
+	if c.write(message) != nil {
+		return
+	}
+	// The answer is the end of the connection, and the client waits for it.
+	_, _ = c.server.Read(make([]byte, 1))
+	if c.proxy.pass(c.ctx, ToClient) == nil {
+		_ = c.client.Close() // in good order; a reset would tell the client that its request was lost
+	}
+}
+
+// pumpToServer collects the client's messages into requests and forwards them.
+func (c *conn) pumpToServer() error {
+	s := newSession()
+	for {
+		at := len(s.buf)
+		var err error
+		if s.buf, err = appendMessage(s.buf, c.fromClient); err != nil {
+			return err
+		}
+		kind, complete, forward := s.see(at)
+		switch {
+		case complete:
+			err = c.request(s, kind, at)
+		case forward:
+			err = c.send(s.buf)
+		default:
+			continue // the request goes on
+		}
+		if err != nil {
+			return err
+		}
+		s.forwarded()
+	}
+}
+
+// request forwards a complete request, unless a rule has something else in mind for it.
+func (c *conn) request(s *session, kind Kind, at int) error {
+	if err := c.proxy.pass(c.ctx, ToServer); err != nil {
+		return err
+	}
+	r, struck, slow := c.begin(s, kind, at)
+	if struck == nil {
+		return c.writeHeld(s.buf, r.holdAt, slow)
+	}
+	return c.strike(struck, s.buf)
+}
+
+// begin notes that a request is under way. It returns its exchange if a rule strikes it, or else how long its commit is
+// delayed. All in one step, so that no answer can come in between.
+func (c *conn) begin(s *session, kind Kind, at int) (r Request, struck *exchange, slow time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.exchanges) == 0 {
+		s.inTx = c.status != 'I' // nothing is under way, so the server's word counts and not our guess
+	}
+	r = s.take(kind, at)
+	r.Conn, r.Client = c.number, c.parameters
+	if !r.continues {
+		c.exchanges = append(c.exchanges, &exchange{})
+	}
+	if len(c.exchanges) == 0 {
+		return r, nil, 0 // the end of a COPY that has failed and was answered
+	}
+	e := c.exchanges[len(c.exchanges)-1]
+	if e.trigger != nil {
+		return r, nil, 0 // the end of a COPY whose beginning was struck
+	}
+	if e.trigger, slow = c.proxy.catch(r); e.trigger != nil {
+		return r, e, 0
+	}
+	return r, nil, slow
+}
+
+// strike does to a request what the rule of its trigger says.
+func (c *conn) strike(e *exchange, message []byte) error {
+	t := e.trigger
+	holdAt := 0
+	if t.rule.Hold == HoldCommit {
+		holdAt = t.request.holdAt
+	}
+	if e.swallowed() {
+		c.mu.Lock()
+		c.struck = true
+		c.mu.Unlock()
+	}
+	switch t.rule.Fault {
+	case Reset:
+		c.resetClient()
+		close(t.hit)
+		return errStruck
+
+	case Orphan:
+		c.resetClient()
+		err := c.write(message[:holdAt])
+		close(t.hit)
+		if err == nil {
+			err = c.writeHeld(message[holdAt:], 0, t.rule.Delay)
+		}
+		if err != nil {
+			return err
+		}
+		c.reached(e)
+		<-c.ctx.Done() // the other pump ends the connection when the server has answered
+		return errStruck
+
+	case DropReply:
+		close(t.hit)
+		if err := c.write(message); err != nil {
+			return err
+		}
+		c.reached(e)
+		<-c.ctx.Done()
+		return errStruck
+
+	case Hang:
+		close(t.hit)
+		if err := c.write(message); err != nil {
+			return err
+		}
+		c.reached(e)
+		return c.discard()
+
+	case Delay:
+		close(t.hit)
+		if err := c.writeHeld(message, holdAt, t.rule.Delay); err != nil {
+			return err
+		}
+		c.reached(e)
+		return nil
+
+	default:
+		panic("pgproxy: unknown fault") // Inject has checked it
+	}
+}
+
+// discard reads what the client sends, for nobody, until it gives up.
+func (c *conn) discard() error {
+	var buf []byte
+	for {
+		var err error
+		if buf, err = appendMessage(buf[:0], c.fromClient); err != nil {
+			return err
+		}
+	}
+}
+
+// pumpToClient forwards the server's messages and follows which request they answer.
+func (c *conn) pumpToClient() error {
+	from := bufio.NewReaderSize(c.server, 64<<10)
+	to := bufio.NewWriterSize(c.client, 64<<10)
+	var buf []byte
+	for {
+		if from.Buffered() == 0 {
+			if err := c.flush(to); err != nil {
+				return err
+			}
+		}
+		var err error
+		if buf, err = appendMessage(buf[:0], from); err != nil {
+			return errors.Join(err, c.flush(to))
+		}
+		swallow, ended := c.answer(buf[0], buf[5:])
+		if !swallow {
+			if err := c.proxy.pass(c.ctx, ToClient); err != nil {
+				return err
+			}
+			if _, err := to.Write(buf); err != nil && !c.isMuted() {
+				return err
+			}
+		}
+		if ended != nil {
+			// The client reads all answers before the one that it misses.
+			if err := c.flush(to); err != nil {
+				return err
+			}
+			if err := c.end(ended); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// answer notes a message of the server. It reports whether the client must not see it, and the exchange that it ends
+// if there is a trigger to it.
+func (c *conn) answer(kind byte, body []byte) (swallow bool, ended *exchange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.exchanges) == 0 {
+		return c.muted, nil // a notification or the like
+	}
+	if kind == msgBackendKeyData {
+		c.key = bytes.Clone(body)
+	}
+	e := c.exchanges[0]
+	swallow = c.muted || e.swallowed()
+	switch kind {
+	case msgCommandComplete:
+		tag, _ := text(body)
+		e.reply.Tags = append(e.reply.Tags, tag)
+	case msgErrorResponse:
+		e.reply.SQLState = sqlState(body)
+	case msgReadyForQuery:
+		if len(body) > 0 {
+			c.status = body[0]
+		}
+		c.exchanges = c.exchanges[1:]
+		e.reply.Answered = true
+		if e.trigger != nil {
+			ended = e
+		}
+	}
+	return swallow, ended
+}
+
+// end finishes an exchange with a trigger after its answer.
+func (c *conn) end(e *exchange) error {
+	switch e.trigger.rule.Fault {
+	case DropReply, Orphan:
+		c.resetBoth()
+		e.trigger.finish(c.replyOf(e))
+		return errStruck
+	case Hang:
+		c.mu.Lock()
+		c.muted = true
+		c.mu.Unlock()
+	case Reset, Delay:
+	}
+	e.trigger.finish(c.replyOf(e))
+	return nil
+}
+
+// replyOf returns the answer to an exchange that has ended.
+func (c *conn) replyOf(e *exchange) Reply {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.reply.Reached = e.reply.Reached || e.reply.Answered
+	return e.reply
+}
+
+// reached notes that the whole request is with the server.
+func (c *conn) reached(e *exchange) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.reply.Reached = true
+}
+
+// abandon finishes the triggers whose answer never came, when both pumps have ended.
+func (c *conn) abandon() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.exchanges {
+		if e.trigger != nil {
+			e.trigger.finish(e.reply)
+		}
+	}
+	c.exchanges = nil
+}
+
+// endAfter passes on how one side has ended to the other.
+func (c *conn) endAfter(direction Direction, err error) {
+	if errors.Is(err, errStruck) {
+		c.cancel()
+		return
+	}
+	if errors.Is(err, errServerGone) {
+		return
+	}
+	if c.proxy.pass(c.ctx, direction) != nil {
+		return // cut or closed in the meantime
+	}
+	if errors.Is(err, syscall.ECONNRESET) {
+		c.cancel() // resets both
+		return
+	}
+	if direction == ToServer {
+		_ = c.server.CloseWrite() // the server ends its side, and then the other pump ends
+		return
+	}
+	_ = c.client.Close() // in good order
+	c.cancel()
+}
+
+// send forwards messages that are no request.
+func (c *conn) send(message []byte) error {
+	if err := c.proxy.pass(c.ctx, ToServer); err != nil {
+		return err
+	}
+	return c.write(message)
+}
+
+// write writes to the server.
+func (c *conn) write(message []byte) error {
+	if _, err := c.server.Write(message); err != nil {
+		return fmt.Errorf("%w: %w", errServerGone, err)
+	}
+	return nil
+}
+
+// writeHeld writes to the server, with a pause of d before the offset holdAt.
+func (c *conn) writeHeld(message []byte, holdAt int, d time.Duration) error {
+	if d > 0 {
+		if err := c.write(message[:holdAt]); err != nil {
+			return err
+		}
+		timer := time.NewTimer(d)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-c.ctx.Done():
+			return c.ctx.Err()
+		}
+		message = message[holdAt:]
+	}
+	return c.write(message)
+}
+
+// flush writes to the client what was collected for it.
+func (c *conn) flush(to *bufio.Writer) error {
+	if err := to.Flush(); err != nil && !c.isMuted() {
+		return err
+	}
+	return nil
+}
+
+func (c *conn) isMuted() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.muted
+}
+
+// resetClient cuts the client off and keeps the server.
+func (c *conn) resetClient() {
+	c.mu.Lock()
+	c.muted = true
+	c.mu.Unlock()
+	reset(c.client)
+}
+
+// resetBoth closes both sockets so that their peers see a reset, unless they were closed in good order before.
+func (c *conn) resetBoth() {
+	c.mu.Lock()
+	c.muted = true
+	server := c.server
+	c.mu.Unlock()
+	reset(c.client)
+	if server != nil {
+		reset(server)
+	}
+}
+
+// reset closes a socket with a reset. Errors mean that it was closed before.
+func reset(socket *net.TCPConn) {
+	_ = socket.SetLinger(0)
+	_ = socket.Close()
+}

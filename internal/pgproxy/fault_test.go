@@ -1,0 +1,532 @@
+package pgproxy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"go.uber.org/goleak"
+
+	"github.com/perdure/perdure/internal/pgproxy"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// stage is a database with a proxy in front of it.
+type stage struct {
+	proxy  *pgproxy.Proxy
+	url    string    // through the proxy
+	direct *pgx.Conn // past it
+}
+
+func setup(t *testing.T) *stage {
+	t.Helper()
+	return setupIn(t, pgtest.URL(t), "main")
+}
+
+// setupIn makes a schema the stage of a test; a database takes ten times as long.
+func setupIn(t *testing.T, database, schema string) *stage {
+	t.Helper()
+	u, err := url.Parse(database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	query := u.Query()
+	query.Set("search_path", schema)
+	u.RawQuery = query.Encode()
+	server := u.String()
+	s := &stage{direct: connect(t, server)}
+	s.exec(t, s.direct, "create schema "+schema)
+	s.proxy = pgproxy.New(t, u.Host)
+	s.url = s.proxy.URL(server)
+	s.exec(t, s.direct, "create table t (n int primary key)")
+	return s
+}
+
+// connect opens a connection that is closed with the test.
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatalf("connect: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = conn.Close(ctx)
+	})
+	return conn
+}
+
+func (s *stage) exec(t *testing.T, conn *pgx.Conn, sql string, args ...any) {
+	t.Helper()
+	if _, err := conn.Exec(t.Context(), sql, args...); err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+}
+
+// has reports, past the proxy, whether a row is committed.
+func (s *stage) has(t *testing.T, n int) bool {
+	t.Helper()
+	var count int
+	if err := s.direct.QueryRow(t.Context(), "select count(*) from t where n = $1", n).Scan(&count); err != nil {
+		t.Fatal(err)
+	}
+	return count == 1
+}
+
+// wait fails the test when a channel is not closed in time.
+func wait(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("still waiting after 20 s: %s", what)
+	}
+}
+
+// eventually waits for a condition on the server.
+func eventually(t *testing.T, what string, condition func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(20 * time.Second)
+	for !condition() {
+		if time.Now().After(deadline) {
+			t.Fatalf("still not true after 20 s: %s", what)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// writers insert a row in every way that commits.
+var writers = map[string]func(ctx context.Context, conn *pgx.Conn, n int) error{
+	"explicit commit": func(ctx context.Context, conn *pgx.Conn, n int) error {
+		tx, err := conn.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, "insert into t values ($1)", n); err != nil {
+			return err
+		}
+		return tx.Commit(ctx)
+	},
+	"implicit commit of a batch": func(ctx context.Context, conn *pgx.Conn, n int) error {
+		var batch pgx.Batch
+		batch.Queue("select 1")
+		batch.Queue("insert into t values ($1)", n)
+		batch.Queue("select 2")
+		return conn.SendBatch(ctx, &batch).Close()
+	},
+	"explicit commit in a batch": func(ctx context.Context, conn *pgx.Conn, n int) error {
+		var batch pgx.Batch
+		batch.Queue("begin")
+		batch.Queue("insert into t values ($1)", n)
+		batch.Queue("commit")
+		return conn.SendBatch(ctx, &batch).Close()
+	},
+	"autocommit, extended": func(ctx context.Context, conn *pgx.Conn, n int) error {
+		_, err := conn.Exec(ctx, "insert into t values ($1)", n)
+		return err
+	},
+	"autocommit, simple": func(ctx context.Context, conn *pgx.Conn, n int) error {
+		_, err := conn.Exec(ctx, fmt.Sprintf("insert into t values (%d)", n))
+		return err
+	},
+	"several statements": func(ctx context.Context, conn *pgx.Conn, n int) error {
+		_, err := conn.Exec(ctx, fmt.Sprintf("begin; insert into t values (%d); commit", n))
+		return err
+	},
+	"copy": func(ctx context.Context, conn *pgx.Conn, n int) error {
+		_, err := conn.CopyFrom(ctx, pgx.Identifier{"t"}, []string{"n"}, pgx.CopyFromRows([][]any{{n}}))
+		return err
+	},
+	"copy in a transaction": func(ctx context.Context, conn *pgx.Conn, n int) error {
+		tx, err := conn.Begin(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"t"}, []string{"n"}, pgx.CopyFromRows([][]any{{n}})); err != nil {
+			return err
+		}
+		return tx.Commit(ctx)
+	},
+}
+
+// everyWriter runs a test for each way to commit.
+func everyWriter(t *testing.T, test func(t *testing.T, s *stage, conn *pgx.Conn, write func(context.Context, int) error)) {
+	t.Parallel()
+	database := pgtest.URL(t)
+	schemas := 0
+	for name, write := range writers {
+		schemas++
+		schema := fmt.Sprintf("s%d", schemas)
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setupIn(t, database, schema)
+			conn := connect(t, s.url)
+			// Without a fault it works, and statements are prepared.
+			if err := write(t.Context(), conn, 0); err != nil || !s.has(t, 0) {
+				t.Fatalf("undisturbed: %v, committed: %v", err, s.has(t, 0))
+			}
+			test(t, s, conn, func(ctx context.Context, n int) error { return write(ctx, conn, n) })
+		})
+	}
+}
+
+// lost checks that an error leaves the outcome open, as opposed to one that the server has sent.
+func lost(t *testing.T, err error) {
+	t.Helper()
+	var answered *pgconn.PgError
+	if err == nil || errors.As(err, &answered) {
+		t.Errorf("error = %v, want one of the connection", err)
+	}
+}
+
+func TestReset(t *testing.T) {
+	everyWriter(t, func(t *testing.T, s *stage, _ *pgx.Conn, write func(context.Context, int) error) {
+		trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset})
+		lost(t, write(t.Context(), 1))
+		wait(t, "done", trigger.Done())
+		if s.has(t, 1) {
+			t.Error("a request that was reset before it reached the server is committed")
+		}
+		if reply := trigger.Reply(); reply.Reached || reply.Answered || reply.Committed() {
+			t.Errorf("reply = %+v, want one of a request that never arrived", reply)
+		}
+	})
+}
+
+func TestDropReply(t *testing.T) {
+	everyWriter(t, func(t *testing.T, s *stage, conn *pgx.Conn, write func(context.Context, int) error) {
+		trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
+		lost(t, write(t.Context(), 1))
+		// The client hears of it only after the server is done, so the row is there without any waiting.
+		if !s.has(t, 1) {
+			t.Error("the server has answered, and the row is not there")
+		}
+		wait(t, "done", trigger.Done())
+		if reply := trigger.Reply(); !reply.Reached || !reply.Committed() {
+			t.Errorf("reply = %+v, want a commit", reply)
+		}
+		if !trigger.Request().Commits() {
+			t.Errorf("request = %+v, want one that commits", trigger.Request())
+		}
+		if err := conn.Ping(t.Context()); err == nil {
+			t.Error("the connection still works")
+		}
+		// Once is once.
+		if err := writers["explicit commit"](t.Context(), connect(t, s.url), 2); err != nil {
+			t.Errorf("the next commit: %v", err)
+		}
+	})
+}
+
+func TestDropReplyOfACommitThatFails(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	s.exec(t, s.direct, "create table d (n int unique deferrable initially deferred)")
+	conn := connect(t, s.url)
+	trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
+	_, err := conn.Exec(t.Context(), "insert into d values (1), (1)")
+	lost(t, err)
+	if reply := trigger.Reply(); reply.Committed() || reply.SQLState != "23505" || reply.String() != "error 23505" {
+		t.Errorf("reply = %+v, want the unique violation that the client missed", reply)
+	}
+
+	// A COMMIT of a failed transaction is answered without an error, by a rollback.
+	conn = connect(t, s.url)
+	s.exec(t, conn, "begin")
+	if _, err := conn.Exec(t.Context(), "select 1/0"); err == nil {
+		t.Fatal("1/0")
+	}
+	trigger = s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
+	_, err = conn.Exec(t.Context(), "commit")
+	lost(t, err)
+	if reply := trigger.Reply(); reply.Committed() || reply.String() != "ROLLBACK" {
+		t.Errorf("reply = %+v, want a rollback", reply)
+	}
+}
+
+func TestOrphan(t *testing.T) {
+	everyWriter(t, func(t *testing.T, s *stage, _ *pgx.Conn, write func(context.Context, int) error) {
+		const delay = 300 * time.Millisecond
+		trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Orphan, Delay: delay})
+		begin := time.Now()
+		lost(t, write(t.Context(), 1))
+		if took := time.Since(begin); took >= delay {
+			t.Errorf("the client was cut off after %v, want at once", took)
+		}
+		wait(t, "hit", trigger.Hit())
+		// Whoever looks now sees nothing, and must not conclude anything from it.
+		if s.has(t, 1) {
+			t.Error("committed before its time")
+		}
+		wait(t, "done", trigger.Done())
+		if took := time.Since(begin); took < delay {
+			t.Errorf("the server answered after %v, want not before %v", took, delay)
+		}
+		if !s.has(t, 1) || !trigger.Reply().Committed() {
+			t.Errorf("the orphan did not commit: %v", trigger.Reply())
+		}
+	})
+}
+
+// TestOrphanAndFence is the story of DESIGN §4: after an unknown outcome, the lane fences itself with an exclusive
+// update of its own row, which waits for the orphan or excludes it, and only then looks.
+func TestOrphanAndFence(t *testing.T) {
+	t.Parallel()
+	commit := func(ctx context.Context, conn *pgx.Conn) error {
+		var batch pgx.Batch
+		batch.Queue("update fence set batch = batch + 1, epoch = 1/(case epoch when $1 then 1 else 0 end)", 1)
+		batch.Queue("insert into t values ($1)", 1)
+		return conn.SendBatch(ctx, &batch).Close()
+	}
+	for name, test := range map[string]struct {
+		hold      pgproxy.Hold
+		committed bool
+		reply     string
+	}{
+		"the orphan holds the row: the fence waits, and it commits first":    {pgproxy.HoldCommit, true, "UPDATE 1, INSERT 0 1"},
+		"the orphan has not begun: the fence is first, and it commits never": {pgproxy.HoldRequest, false, "error 22012"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := setup(t)
+			s.exec(t, s.direct, "create table fence (epoch int, batch int)")
+			s.exec(t, s.direct, "insert into fence values (1, 0)")
+			conn := connect(t, s.url)
+			trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Orphan, Delay: 300 * time.Millisecond, Hold: test.hold})
+			lost(t, commit(t.Context(), conn))
+			wait(t, "hit", trigger.Hit())
+			if test.hold == pgproxy.HoldCommit {
+				eventually(t, "the orphan has done its statements", func() bool {
+					var waiting bool
+					err := s.direct.QueryRow(t.Context(), "select count(*) > 0 from pg_locks where locktype = 'relation' and mode = 'RowExclusiveLock' and relation = 't'::regclass").Scan(&waiting)
+					return err == nil && waiting
+				})
+			}
+			s.exec(t, s.direct, "update fence set epoch = 2")
+			if got := s.has(t, 1); got != test.committed {
+				t.Errorf("behind the fence: committed = %v, want %v", got, test.committed)
+			}
+			wait(t, "done", trigger.Done())
+			if got := s.has(t, 1); got != test.committed {
+				t.Errorf("at the end: committed = %v, want %v", got, test.committed)
+			}
+			if reply := trigger.Reply(); reply.String() != test.reply {
+				t.Errorf("reply = %q, want %q", reply, test.reply)
+			}
+		})
+	}
+}
+
+func TestHang(t *testing.T) {
+	everyWriter(t, func(t *testing.T, s *stage, _ *pgx.Conn, write func(context.Context, int) error) {
+		trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Hang})
+		ctx, cancel := context.WithCancel(t.Context())
+		failed := make(chan error, 1)
+		go func() { failed <- write(ctx, 1) }()
+		wait(t, "done", trigger.Done())
+		if !s.has(t, 1) || !trigger.Reply().Committed() {
+			t.Errorf("not committed: %v", trigger.Reply())
+		}
+		select {
+		case err := <-failed:
+			t.Errorf("the client heard something: %v", err)
+		default:
+		}
+		cancel()
+		lost(t, <-failed)
+	})
+}
+
+func TestDelay(t *testing.T) {
+	everyWriter(t, func(t *testing.T, s *stage, _ *pgx.Conn, write func(context.Context, int) error) {
+		const delay = 100 * time.Millisecond
+		for n, hold := range []pgproxy.Hold{pgproxy.HoldRequest, pgproxy.HoldCommit} {
+			trigger := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Delay, Delay: delay, Hold: hold})
+			begin := time.Now()
+			if err := write(t.Context(), n+1); err != nil {
+				t.Errorf("late, but not lost: %v", err)
+			}
+			if took := time.Since(begin); took < delay {
+				t.Errorf("took %v, want at least %v", took, delay)
+			}
+			wait(t, "done", trigger.Done())
+			if !s.has(t, n+1) || !trigger.Reply().Committed() {
+				t.Errorf("not committed: %v", trigger.Reply())
+			}
+		}
+	})
+}
+
+func TestDelayCommits(t *testing.T) {
+	everyWriter(t, func(t *testing.T, s *stage, conn *pgx.Conn, write func(context.Context, int) error) {
+		const delay = 100 * time.Millisecond
+		took := func(f func() error) time.Duration {
+			t.Helper()
+			begin := time.Now()
+			if err := f(); err != nil {
+				t.Error(err)
+			}
+			return time.Since(begin)
+		}
+		// On a machine that is busy, anything may be slow once; but not ten times in a row.
+		fast := func(f func(i int) error) bool {
+			t.Helper()
+			for i := range 10 {
+				if took(func() error { return f(i) }) < delay {
+					return true
+				}
+			}
+			return false
+		}
+		s.proxy.DelayCommits(delay)
+		for n := range 2 {
+			if d := took(func() error { return write(t.Context(), n+1) }); d < delay {
+				t.Errorf("a commit took %v, want at least %v", d, delay)
+			}
+		}
+		if !fast(func(int) error { return conn.Ping(t.Context()) }) {
+			t.Error("what does not commit is slow, too")
+		}
+		s.proxy.DelayCommits(0)
+		if !fast(func(i int) error { return write(t.Context(), i+10) }) {
+			t.Error("commits are still slow")
+		}
+	})
+}
+
+func TestHoldCommitKeepsTheLocks(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	conn := connect(t, s.url)
+	s.proxy.DelayCommits(time.Hour)
+	failed := make(chan error, 1)
+	go func() { failed <- writers["implicit commit of a batch"](t.Context(), conn, 1) }()
+	eventually(t, "the batch has written, and waits to commit", func() bool {
+		_, err := s.direct.Exec(t.Context(), "set lock_timeout = '50ms'; insert into t values (1); delete from t")
+		var refused *pgconn.PgError
+		return errors.As(err, &refused) && refused.Code == "55P03"
+	})
+	s.proxy.CutAll()
+	lost(t, <-failed)
+	eventually(t, "cut off, it is rolled back", func() bool {
+		_, err := s.direct.Exec(t.Context(), "insert into t values (1)")
+		return err == nil
+	})
+}
+
+func TestNthMatchAndCancel(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	write := func(n int) error { return writers["explicit commit"](t.Context(), connect(t, s.url), n) }
+
+	third := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Nth: 3})
+	for n := 1; n <= 4; n++ {
+		if err := write(n); (err != nil) != (n == 3) {
+			t.Errorf("commit %d: %v; want the third to fail", n, err)
+		}
+	}
+	wait(t, "the third", third.Done())
+
+	count := 0
+	special := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply, Match: func(r pgproxy.Request) bool {
+		count++
+		return r.Client["application_name"] == "special" && pgproxy.Mentions("insert into T")(r)
+	}})
+	if err := write(5); err != nil {
+		t.Errorf("a request that does not match: %v", err)
+	}
+	if count < 3 { // begin, insert, commit, and what the driver prepares
+		t.Errorf("the rule saw %d requests, want all", count)
+	}
+	conn := connect(t, s.url+"&application_name=special")
+	_, err := conn.Exec(t.Context(), "insert into t values (6)")
+	lost(t, err)
+	if r := special.Request(); r.Kind != pgproxy.Query || r.InTx || len(r.SQL) != 1 || r.Conn == 0 {
+		t.Errorf("request = %+v", r)
+	}
+	if special.Cancel() {
+		t.Error("a rule that has struck was withdrawn")
+	}
+
+	never := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset})
+	if !never.Cancel() || never.Cancel() {
+		t.Error("a rule that waits must be withdrawn once")
+	}
+	if err := write(7); err != nil {
+		t.Errorf("a withdrawn rule struck: %v", err)
+	}
+
+	// Two rules for the same request: one after the other.
+	first := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset})
+	second := s.proxy.Inject(pgproxy.Rule{Fault: pgproxy.DropReply})
+	lost(t, write(8))
+	lost(t, write(9))
+	if s.has(t, 8) || !s.has(t, 9) || first.Reply().Reached || !second.Reply().Committed() {
+		t.Errorf("first: %v, second: %v; want a reset and then a lost reply", first.Reply(), second.Reply())
+	}
+}
+
+func TestUnknownFaultIsAMistake(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	defer func() {
+		if recover() == nil {
+			t.Error("a rule without a fault was accepted")
+		}
+	}()
+	s.proxy.Inject(pgproxy.Rule{})
+}
+
+func TestNothingBehindAStruckRequestReachesTheServer(t *testing.T) {
+	t.Parallel()
+	for _, fault := range []pgproxy.Fault{pgproxy.Reset, pgproxy.DropReply, pgproxy.Orphan, pgproxy.Hang} {
+		t.Run(fault.String(), func(t *testing.T) {
+			t.Parallel()
+			s := setup(t)
+			conn := connect(t, s.url)
+			trigger := s.proxy.Inject(pgproxy.Rule{Fault: fault, Nth: 2})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			// Three transactions on their way at once, each with a Sync of its own.
+			pipeline := conn.PgConn().StartPipeline(ctx)
+			for n := 1; n <= 3; n++ {
+				pipeline.SendQueryParams(fmt.Sprintf("insert into t values (%d)", n), nil, nil, nil, nil)
+				pipeline.SendPipelineSync()
+			}
+			if err := pipeline.Flush(); err != nil {
+				t.Fatal(err)
+			}
+			// The first is answered.
+			results, err := pipeline.GetResults()
+			if err == nil {
+				_, err = results.(*pgconn.ResultReader).Close()
+			}
+			if fault == pgproxy.DropReply || fault == pgproxy.Hang { // the others cut the client off at once
+				if err != nil {
+					t.Errorf("the answer before the one that is lost: %v", err)
+				}
+			}
+			wait(t, "done", trigger.Done())
+			cancel()
+			_ = pipeline.Close()
+			s.proxy.CutAll()
+			if !s.has(t, 1) && fault != pgproxy.Reset {
+				t.Error("the first is not committed")
+			}
+			if s.has(t, 2) != (fault != pgproxy.Reset) {
+				t.Errorf("the second: committed = %v", s.has(t, 2))
+			}
+			if s.has(t, 3) {
+				t.Error("the third is committed")
+			}
+		})
+	}
+}

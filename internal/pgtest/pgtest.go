@@ -1,0 +1,184 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// EnvURL names the environment variable with the URL of an existing server, to be used instead of one of our own.
+const EnvURL = "PERDURE_TEST_POSTGRES"
+
+// cleanupTimeout bounds what happens after a test, whose own context has ended by then.
+const cleanupTimeout = 60 * time.Second
+
+// shared is the server of this test process. It is the one piece of package state here: the tests of a package have
+// nothing else in common that could hold it.
+var shared struct {
+	mu      sync.Mutex
+	tried   bool
+	server  *Server
+	failure error
+}
+
+// databases numbers the databases of this process.
+var databases atomic.Int64
+
+// URL returns the URL of a new, empty database on the server of this test process, which is started at the first
+// use. The database is dropped when the test and its subtests have ended, connections to it notwithstanding.
+func URL(t testing.TB) string {
+	t.Helper()
+	if external := os.Getenv(EnvURL); external != "" {
+		return newDatabase(t, external)
+	}
+	server, err := sharedServer()
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	return server.NewDatabase(t)
+}
+
+// Start starts a server for this test alone and closes it when the test has ended.
+func Start(t testing.TB, o Options) *Server {
+	t.Helper()
+	server, err := Open(t.Context(), o)
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := server.Close(); err != nil {
+			t.Errorf("pgtest: close server: %v", err)
+		}
+	})
+	return server
+}
+
+// Runner is what testing.M and goleak agree upon.
+type Runner interface {
+	// Run runs the tests and returns the exit code.
+	Run() int
+}
+
+// Main wraps the tests of a package so that the shared server is closed when they have run. No package needs it,
+// since the server dies with the process; it exists for packages that look for leaked goroutines, because one
+// goroutine waits for the server:
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+func Main(m Runner) Runner { return closing{m} }
+
+type closing struct{ tests Runner }
+
+// Run runs the tests, then closes the shared server.
+func (c closing) Run() int {
+	code := c.tests.Run()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server != nil {
+		if err := shared.server.Close(); err != nil {
+			fmt.Fprintf(os.Stderr, "pgtest: close shared server: %v\n", err)
+			code = max(code, 1)
+		}
+	}
+	shared.server, shared.failure, shared.tried = nil, nil, false
+	return code
+}
+
+// sharedServer starts the server of this process once. A failure is remembered: every test of the process reports
+// it, and none tries again.
+func sharedServer() (*Server, error) {
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if !shared.tried {
+		shared.tried = true
+		// Not the context of the test that happens to come first: the server outlives it.
+		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		defer cancel()
+		shared.server, shared.failure = Open(ctx, Options{})
+	}
+	return shared.server, shared.failure
+}
+
+// NewDatabase creates an empty database on s and returns its URL. The database is dropped when the test has ended,
+// unless the server is down by then.
+func (s *Server) NewDatabase(t testing.TB) string {
+	t.Helper()
+	return newDatabase(t, s.URL("postgres"))
+}
+
+// newDatabase creates a database on the server of the admin URL, to be dropped when t has ended.
+func newDatabase(t testing.TB, admin string) string {
+	t.Helper()
+	name := databaseName(t.Name())
+	target, err := withDatabase(admin, name)
+	if err != nil {
+		t.Fatalf("pgtest: $%s: %v", EnvURL, err)
+	}
+	// template0 is empty also where somebody has put things into template1.
+	if err := execute(t.Context(), admin, "create database "+pgx.Identifier{name}.Sanitize()+" template template0"); err != nil {
+		t.Fatalf("pgtest: create database: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), cleanupTimeout)
+		defer cancel()
+		err := execute(ctx, admin, "drop database if exists "+pgx.Identifier{name}.Sanitize()+" with (force)")
+		if errors.Is(err, errUnreachable) {
+			return // the test stopped its server: the database goes with the data directory
+		}
+		if err != nil {
+			t.Errorf("pgtest: drop database: %v", err)
+		}
+	})
+	return target
+}
+
+// errUnreachable marks a failure to connect, as opposed to one of the statement.
+var errUnreachable = errors.New("server unreachable")
+
+// execute runs one statement on a connection of its own.
+func execute(ctx context.Context, connURL, sql string) error {
+	conn, err := pgx.Connect(ctx, connURL)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errUnreachable, err)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	_, err = conn.Exec(ctx, sql)
+	return err
+}
+
+// withDatabase replaces the database of a connection URL.
+func withDatabase(connURL, name string) (string, error) {
+	u, err := url.Parse(connURL)
+	if err != nil {
+		return "", fmt.Errorf("not a URL: %w", err)
+	}
+	if u.Scheme != "postgres" && u.Scheme != "postgresql" {
+		return "", fmt.Errorf("want a URL like postgres://user@host/database, got scheme %q", u.Scheme)
+	}
+	u.Path = "/" + name
+	return u.String(), nil
+}
+
+// databaseName makes a name that is unique on any server and tells a human in pg_stat_activity which test it is.
+func databaseName(test string) string {
+	slug := strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r + 'a' - 'A'
+		default:
+			return '_'
+		}
+	}, test)
+	name := fmt.Sprintf("t%d_%s_%s", databases.Add(1), randomHex(5), slug)
+	return name[:min(len(name), 63)] // PostgreSQL's limit for names
+}

@@ -1,0 +1,94 @@
+package pgtest
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// dieWithParent makes a child end with us, as another user where one is given. The order matters and is Go's: a
+// change of user clears the signal, so it is set afterwards. SIGQUIT is PostgreSQL's immediate shutdown.
+func dieWithParent(user *serverUser) *syscall.SysProcAttr {
+	attr := &syscall.SysProcAttr{
+		Pdeathsig: syscall.SIGQUIT,
+		// A group of its own: Ctrl-C in a terminal is for the tests, and what follows from it is our decision.
+		Setpgid: true,
+	}
+	if user != nil {
+		attr.Credential = user.credential()
+	}
+	return attr
+}
+
+// children lists the direct children of a process.
+func children(pid int) ([]int, error) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
+	if err != nil {
+		return nil, err
+	}
+	var pids []int
+	for field := range strings.FieldsSeq(string(text)) {
+		child, err := strconv.Atoi(field)
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, child)
+	}
+	return pids, nil
+}
+
+// running reports whether a process exists and is not a zombie.
+func running(pid int) bool {
+	switch state(pid) {
+	case 0, 'Z', 'X':
+		return false
+	default:
+		return true
+	}
+}
+
+// stopped reports whether a process was stopped by a signal.
+func stopped(pid int) bool { return state(pid) == 'T' }
+
+// state returns the state of a process as in proc(5), or 0 if it does not exist.
+func state(pid int) byte {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return 0
+	}
+	// The state follows the command, which is in parentheses and may itself contain some.
+	if i := bytes.LastIndexByte(stat, ')'); i >= 0 && i+2 < len(stat) {
+		return stat[i+2]
+	}
+	return 0
+}
+
+// removeSharedMemory removes the one System V segment that a killed server leaves behind; a server that was stopped
+// has removed it. It is best effort: what remains is a few dozen bytes until the next reboot.
+func removeSharedMemory(data string) {
+	file, err := os.Open(filepath.Join(data, "postmaster.pid"))
+	if err != nil {
+		return // the server was stopped properly, or never ran
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	for n := 1; lines.Scan(); n++ {
+		if n != 7 { // LOCK_FILE_LINE_SHMEM_KEY: key and id
+			continue
+		}
+		fields := strings.Fields(lines.Text())
+		if len(fields) != 2 {
+			return
+		}
+		if id, err := strconv.Atoi(fields[1]); err == nil {
+			const remove = 0 // IPC_RMID
+			_, _, _ = syscall.Syscall(syscall.SYS_SHMCTL, uintptr(id), remove, 0)
+		}
+		return
+	}
+}

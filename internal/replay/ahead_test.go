@@ -1,0 +1,152 @@
+package replay_test
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// TestNewsAtEveryMoment sends a signal, a cancel request or a promise at every single moment of programs that run ahead, and compares
+// what the code saw with replay. A step that was taken for granted is neither lost nor executed twice.
+func TestNewsAtEveryMoment(t *testing.T) {
+	programs := map[string][]op{
+		"steps":         {{Kind: "step"}, {Kind: "try"}, {Kind: "step"}, {Kind: "try"}, {Kind: "step"}},
+		"steps and now": {{Kind: "step"}, {Kind: "now"}, {Kind: "step"}, {Kind: "now"}},
+		"steps and end": {{Kind: "step"}},
+		"then sleep":    {{Kind: "step"}, {Kind: "sleep", N: 1}, {Kind: "try"}, {Kind: "step"}},
+		"then receive":  {{Kind: "step"}, {Kind: "recv"}, {Kind: "step"}, {Kind: "recv"}, {Kind: "step"}},
+		"then branch":   {{Kind: "step"}, {Kind: "par", M: 2, Body: []op{{Kind: "try"}, {Kind: "step"}, {Kind: "now"}}}, {Kind: "step"}},
+		"branch, now":   {{Kind: "step"}, {Kind: "select", N: 0, M: 2}, {Kind: "now"}, {Kind: "step"}},
+		"failures":      {{Kind: "fails"}, {Kind: "try"}, {Kind: "retried", M: 1}, {Kind: "step"}},
+		"clean-up":      {{Kind: "cleanup", Body: []op{{Kind: "step"}, {Kind: "try"}, {Kind: "step"}}}, {Kind: "step"}, {Kind: "fails"}},
+		"send":          {{Kind: "send"}, {Kind: "step"}, {Kind: "send"}, {Kind: "child"}, {Kind: "step"}},
+	}
+	news := map[string]func(e *engine){
+		"signal": func(e *engine) { e.signal("s0", "x") },
+		"cancel": func(e *engine) { e.inject(model.Event{Kind: model.EventCancelRequest}) },
+		"other":  func(e *engine) { e.inject(model.Event{Kind: model.EventWatched}) },
+	}
+	diverged := 0
+	for name, ops := range programs {
+		for what, send := range news {
+			t.Run(name+"/"+what, func(t *testing.T) {
+				for moment := 0; ; moment++ {
+					var ended bool
+					synctest.Test(t, func(t *testing.T) {
+						s := newSim(ops, nil, false)
+						e := s.e
+						s.signals, s.cancels = 0, 0
+						e.activate(-1)
+						late := 0
+						n := 0
+						for ; n < 300 && e.end == nil && e.blocked == nil; n++ {
+							if n == moment {
+								send(e)
+							}
+							as := s.actions()
+							if len(as) == 0 {
+								if late++; late > 5 {
+									break
+								}
+								e.signal("s0", "late")
+								continue
+							}
+							as[0]()
+						}
+						ended = n < moment
+						e.stop()
+						diverged += e.diverged
+						if err := s.finished(); err != nil {
+							t.Fatalf("moment %d: %v\n%s", moment, err, dump(e.events))
+						}
+						if err := s.check(); err != nil {
+							t.Fatalf("moment %d: %v\n%s", moment, err, dump(e.events))
+						}
+					})
+					if ended {
+						return
+					}
+				}
+			})
+		}
+	}
+	if diverged < 10 {
+		t.Errorf("the code was overtaken by news only %d times", diverged)
+	}
+}
+
+// TestBodyWaitsForCommit keeps a body from running while the outcome before it is not committed.
+func TestBodyWaitsForCommit(t *testing.T) {
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		return "", steps("a", "b")(e, x)
+	}, func(e *engine) {
+		e.letGo(0)
+		if len(e.bodies) != 0 || len(e.reports) != 1 || e.reports[0].Ahead != 1 {
+			t.Fatalf("bodies %d, reports %+v", len(e.bodies), e.reports)
+		}
+		e.apply()
+		if len(e.bodies) != 0 {
+			t.Fatal("the second body runs before the first outcome came back")
+		}
+		e.deliver(1)
+		if len(e.bodies) != 1 || e.bodies[0].name != "b" {
+			t.Fatal("the second body does not run")
+		}
+		e.settle()
+		e.wantClosed(t, model.Completed, "")
+	})
+}
+
+// TestTurnAfterRunningAhead puts what the code asks for after an outcome into the same turn.
+func TestTurnAfterRunningAhead(t *testing.T) {
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		if _, err := e.step(x, "a"); err != nil {
+			return "", err
+		}
+		return "slept", x.Sleep(time.Hour)
+	}, func(e *engine) {
+		e.letGo(0)
+		if len(e.reports) != 1 {
+			t.Fatalf("%d reports", len(e.reports))
+		}
+		got := fmt.Sprint(e.reports[0].Ahead, len(e.reports[0].Commands), e.reports[0].Commands[1].Kind)
+		if want := fmt.Sprint(1, 2, model.CommandStartTimer); got != want {
+			t.Errorf("turn %s, want %s", got, want)
+		}
+		e.settle()
+		for id := range e.timers {
+			e.fire(id)
+		}
+		e.settle()
+		e.wantClosed(t, model.Completed, "slept")
+	})
+}
+
+// TestSignalTakenRidesAlong takes a signal and the outcome of the next step for granted together.
+func TestSignalTakenRidesAlong(t *testing.T) {
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		for range 2 {
+			if err := x.Get(x.Next("go")); err != nil {
+				return "", err
+			}
+			if _, err := e.step(x, "a"); err != nil {
+				return "", err
+			}
+		}
+		return "done", nil
+	}, func(e *engine) {
+		for range 2 {
+			e.settle()
+			e.signal("go", "1")
+			e.settle()
+		}
+		e.wantClosed(t, model.Completed, "done")
+		if e.commits != 3 { // the first wait, then outcome and taken signal twice
+			t.Errorf("%d commits, want 3", e.commits)
+		}
+	})
+}

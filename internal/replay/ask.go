@@ -1,0 +1,164 @@
+package replay
+
+import (
+	"context"
+	"sync/atomic"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// ask is one thing that the code asked for under an identity, and what has become of it.
+type ask struct {
+	fut  Future
+	id   string // as recorded; see alias for inputs that are encoded differently today
+	kind askKind
+	name string
+	// position is file:line of the call; known when it was made at the end of the history, or while a mismatch is examined.
+	position string
+	repeats  int // further asks of the same identity
+
+	step       *Step      // of askStep
+	caller     *Coroutine // that waits for the step in the call that asked for it
+	cancelable bool       // a cancel request ends that wait
+
+	deadline *Scope        // of askScope
+	ref      int64         // of askTaken: the position of the signal
+	target   model.Address // of askChild, askWatch, askSend
+
+	recorded  bool           // its own record (child started, signal taken, sent) is in the history
+	pending   *model.Command // what to ask the engine for at the end of the history, unless it turns out to be recorded
+	withdrawn bool           // the code gave up on it
+	gone      bool           // which is in the history
+	confirmed bool
+
+	state   stepState
+	attempt int // failed so far
+	due     model.Time
+	last    string // the error of the last attempt
+
+	// expect counts events that were reported for it and have not come back.
+	expect atomic.Int32
+
+	// Guarded by the mutex of the run.
+	cancel  context.CancelCauseFunc
+	dropped bool // nobody wants the outcome of the running body
+}
+
+type stepState uint8
+
+const (
+	stepAsked   stepState = iota
+	stepRunning           // its body runs, or its outcome is on the way
+	stepBackoff           // waits for the next attempt
+)
+
+// newAsk gives what the code asks for its identity, and its occurrence among equal ones.
+func (m *machine) newAsk(path string, id *identity) *ask {
+	a := &ask{kind: id.kind, name: id.name}
+	a.fut.m, a.fut.ask = m, a
+	m.buf = id.append(m.buf[:0], path)
+	if earlier := m.asks[string(m.buf)]; earlier != nil {
+		earlier.repeats++
+		m.buf = appendOccurrence(m.buf, earlier.repeats)
+	}
+	a.id = string(m.buf)
+	m.asks[a.id] = a
+	if m.live || m.examine {
+		a.position = m.w.positions.caller()
+	}
+	return a
+}
+
+// request asks the engine for something: at once at the end of the history, else when it turns out not to be recorded.
+func (m *machine) request(a *ask, c model.Command) {
+	if m.live {
+		m.command(a, c)
+		return
+	}
+	a.pending = &c
+	m.unconfirmed = append(m.unconfirmed, a)
+}
+
+// command puts a command into the turn; a hears of it when it is recorded.
+func (m *machine) command(a *ask, c model.Command) {
+	m.commands = append(m.commands, c)
+	if c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer {
+		m.authors = append(m.authors, a)
+	}
+}
+
+// withdraw gives up on a step, timer, child or watch.
+func (m *machine) withdraw(a *ask) {
+	if a.withdrawn || a.fut.done {
+		return
+	}
+	a.withdrawn = true
+	if a.kind == askStep && a.state == stepRunning {
+		m.r.abandon(a)
+	}
+	m.serveEarly(a)
+	switch {
+	case !m.live:
+		m.unconfirmed = append(m.unconfirmed, a)
+	case !a.gone && a.begun():
+		m.command(a, withdrawal(a))
+	}
+}
+
+func withdrawal(a *ask) model.Command {
+	return model.Command{Kind: model.CommandWithdraw, Event: model.Event{
+		Kind: model.EventWithdrawn, ID: a.id, Name: a.name, Position: a.position,
+	}}
+}
+
+// goLive is reached at the end of the history: everything recorded was asked for, so what the code asked for and is not
+// recorded is new. It reports false when something recorded is left over.
+func (m *machine) goLive() bool {
+	if len(m.early) > 0 {
+		return false
+	}
+	m.live = true
+	for _, a := range m.unconfirmed {
+		m.confirm(a)
+	}
+	m.unconfirmed, m.early, m.renamed, m.strays = nil, nil, nil, nil
+	return true
+}
+
+// confirm asks the engine for what the history does not have. An ask that is listed twice is confirmed once.
+func (m *machine) confirm(a *ask) {
+	if a.confirmed {
+		return
+	}
+	a.confirmed = true
+	_, sent := m.inflight[a.id]
+	pending := a.pending
+	a.pending = nil
+	switch a.kind {
+	case askStep:
+		switch {
+		case a.withdrawn || a.fut.done:
+		case sent:
+			a.state = stepRunning // its outcome is on the way
+		default:
+			m.toStart = append(m.toStart, a)
+		}
+	case askTimer:
+		if !a.fut.done {
+			m.command(a, *pending)
+		}
+	case askChild, askWatch, askSend, askTaken:
+		if !a.recorded && !sent {
+			m.command(a, *pending)
+		}
+	case askScope:
+	}
+	if a.withdrawn && !a.gone && a.begun() {
+		m.command(a, withdrawal(a))
+	}
+}
+
+// begun reports whether anybody else may know of the ask, so that giving up on it has to be recorded.
+func (a *ask) begun() bool {
+	return a.kind != askStep || a.state != stepAsked || a.attempt > 0
+}

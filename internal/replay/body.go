@@ -1,0 +1,260 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// errShutdown is the cause with which bodies are interrupted when the worker closes.
+var errShutdown = errors.New("the worker shuts down")
+
+// slots bounds how many bodies run at once. Those that find no slot wait in line.
+type slots struct {
+	mu   sync.Mutex
+	max  int
+	used int
+	line []job
+}
+
+// job is one attempt of a step on a goroutine of its own.
+type job struct {
+	m *machine
+	a *ask
+}
+
+// try takes a slot if one is free.
+func (s *slots) try() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used >= s.max {
+		return false
+	}
+	s.used++
+	return true
+}
+
+// enter takes a slot for the job, or puts it in line.
+func (s *slots) enter(j job) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used >= s.max {
+		s.line = append(s.line, j)
+		return false
+	}
+	s.used++
+	return true
+}
+
+// leave gives a slot to the next in line, or frees it.
+func (s *slots) leave() (job, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.line) == 0 {
+		s.used--
+		return job{}, false
+	}
+	j := s.line[0]
+	s.line[0] = job{}
+	s.line = s.line[1:]
+	return j, true
+}
+
+// freeSlot gives back the slot of an inline body.
+func (w *Worker) freeSlot() {
+	if j, ok := w.slots.leave(); ok {
+		w.goroutines.Add(1)
+		go w.work(j)
+	}
+}
+
+// launch runs the body of a step on a goroutine of its own.
+func (r *run) launch(m *machine, a *ask) {
+	r.bodies.Add(1)
+	if j := (job{m, a}); r.w.slots.enter(j) {
+		r.w.goroutines.Add(1)
+		go r.w.work(j)
+	}
+}
+
+// work runs a body, and then those that waited for the slot.
+func (w *Worker) work(j job) {
+	defer w.goroutines.Done()
+	returned := false
+	defer func() {
+		if !returned { // the body called runtime.Goexit
+			j.m.r.finished(j, model.Payload{}, exitFailure("step "+j.a.name))
+			w.freeSlot()
+		}
+	}()
+	for ok := true; ok; j, ok = w.slots.leave() {
+		j.run()
+	}
+	returned = true
+}
+
+// run makes one attempt.
+func (j job) run() {
+	r, a := j.m.r, j.a
+	r.mu.Lock()
+	if a.dropped || r.w.draining.Load() {
+		if !a.dropped {
+			j.m.outstanding.Add(1) // never to come here: the run is not idle, whoever holds it next runs the step
+		}
+		r.mu.Unlock()
+		r.bodies.Add(-1)
+		return
+	}
+	ctx, cancel := r.bodyContext(a)
+	a.cancel = cancel
+	r.mu.Unlock()
+	out, err := r.w.attempt(ctx, a)
+	r.finished(j, out, err)
+	cancel(nil)
+}
+
+// attempt calls the body within its time.
+func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
+	limit := a.step.AttemptTimeout
+	if limit <= 0 {
+		return w.call(ctx, a)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, ErrTimeout)
+	defer cancel()
+	type result struct {
+		out model.Payload
+		err error
+	}
+	results := make(chan result, 1)
+	w.goroutines.Add(1)
+	go func() {
+		defer w.goroutines.Done()
+		res := result{err: exitFailure("step " + a.name)}
+		defer func() { results <- res }()
+		out, err := w.call(ctx, a)
+		res = result{out, err}
+	}()
+	late := time.NewTimer(limit + attemptGrace)
+	defer late.Stop()
+	select {
+	case res := <-results:
+		if res.err != nil && errors.Is(context.Cause(ctx), ErrTimeout) {
+			res.err = fmt.Errorf("attempt of step %s took more than %s: %w", a.name, limit, res.err)
+		}
+		return res.out, res.err
+	case <-late.C:
+		w.cfg.Logger.Warn("step ignores its attempt timeout; it is left alone", "step", a.name)
+		return model.Payload{}, fmt.Errorf("attempt of step %s took more than %s and goes on: %w", a.name, limit, ErrTimeout)
+	}
+}
+
+// finished reports the outcome of a body as a fact. Outcomes that are ready together share a turn.
+func (r *run) finished(j job, out model.Payload, err error) {
+	m, a := j.m, j.a
+	cmd := r.w.outcome(a, out, err)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	defer r.bodies.Add(-1)
+	a.cancel = nil
+	r.lastUsed.Store(r.w.tick.Load())
+	if r.evicted || r.m != m || a.dropped || r.w.halted.Load() {
+		return
+	}
+	a.expect.Add(1)
+	m.outstanding.Add(1)
+	r.done, r.authors = append(r.done, cmd), append(r.authors, a)
+	if r.flushing {
+		return
+	}
+	r.flushing = true
+	for len(r.done) > 0 {
+		t := model.Turn{
+			Run: r.start.Run, Generation: r.generation, Seen: m.seen.Load(), Commands: r.wanted(m), Waits: r.told,
+		}
+		if len(t.Commands) == 0 {
+			continue
+		}
+		r.mu.Unlock()
+		if err := r.w.report(t); err != nil {
+			r.lost(err)
+		}
+		r.mu.Lock()
+	}
+	r.flushing = false
+}
+
+// wanted takes the outcomes that are ready, without those that the code has given up on meanwhile.
+func (r *run) wanted(m *machine) []model.Command {
+	cmds := r.done[:0:len(r.done)]
+	for i, a := range r.authors {
+		if a.dropped {
+			a.expect.Add(-1)
+			m.outstanding.Add(-1)
+			continue
+		}
+		cmds = append(cmds, r.done[i])
+	}
+	r.done, r.authors = nil, r.authors[:0]
+	return cmds
+}
+
+// beginInline prepares the context of a body that runs on the goroutine of its coroutine.
+func (r *run) beginInline(a *ask) context.Context {
+	ctx, cancel := r.bodyContext(a)
+	r.mu.Lock()
+	a.cancel = cancel
+	r.inline = a
+	r.since = r.w.tick.Load()
+	r.mu.Unlock()
+	return ctx
+}
+
+func (r *run) endInline(a *ask) {
+	r.mu.Lock()
+	cancel := a.cancel
+	a.cancel, r.inline = nil, nil
+	r.mu.Unlock()
+	cancel(nil)
+}
+
+// abandon tells the body of a step that nobody wants its outcome.
+func (r *run) abandon(a *ask) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.abandonLocked(a, ErrCanceled)
+}
+
+func (r *run) abandonLocked(a *ask, cause error) {
+	a.dropped = true
+	if a.cancel != nil {
+		a.cancel(cause)
+	}
+}
+
+// cancelBodies tells every running body of the machine that nobody wants its outcome.
+func (r *run) cancelBodies(m *machine, why string) {
+	if r.bodies.Load() == 0 {
+		return
+	}
+	cause := fmt.Errorf("%w: %s", ErrCanceled, why)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, a := range m.asks {
+		if a.kind == askStep && a.state == stepRunning {
+			r.abandonLocked(a, cause)
+		}
+	}
+}
+
+// interrupt cancels the running bodies because the worker closes; their steps will run again elsewhere.
+func (r *run) interrupt() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if a := r.inline; a != nil && a.cancel != nil {
+		a.cancel(errShutdown)
+	}
+}

@@ -1,0 +1,171 @@
+package replay
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Sleep parks until d has passed or the scope ends.
+func (x Ctx) Sleep(d time.Duration) error {
+	if err := x.enter("Sleep"); err != nil {
+		return err
+	}
+	if err := x.scope.ended(); err != nil || d <= 0 {
+		return err
+	}
+	a := x.askTimer(d)
+	x.co.single[0] = &a.fut
+	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
+		x.co.m.withdraw(a)
+		return err
+	}
+	return a.fut.err
+}
+
+// Timer is a durable timer as future.
+func (x Ctx) Timer(d time.Duration) *Future {
+	if err := x.enter("Timer"); err != nil {
+		return failed(err)
+	}
+	if err := x.scope.ended(); err != nil {
+		return failed(err)
+	}
+	a := x.askTimer(max(d, 0))
+	return a.fut.bind(x.scope)
+}
+
+// askTimer asks for a timer. Timers are told apart by occurrence alone: a run that waits for one keeps its stored time when the code
+// asks for another duration after a deploy.
+func (x Ctx) askTimer(d time.Duration) *ask {
+	m := x.co.m
+	a := m.newAsk(x.co.path, &identity{kind: askTimer})
+	a.fut.kind = futureTimer
+	a.due = m.clock().Add(d)
+	m.serveEarly(a)
+	if !a.fut.done {
+		m.request(a, model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: a.id, Due: a.due}})
+	}
+	return a
+}
+
+// Child is a start of another execution by a workflow.
+type Child struct {
+	Workflow string
+	// Key is the key of the execution; a child without one gets a key of its own, derived from the run and the step.
+	Key       string
+	Keyed     bool
+	Input     model.Payload
+	Normalize func([]byte) ([]byte, error)
+	Policy    model.ParentClosePolicy
+	Reuse     model.ReusePolicy
+}
+
+// StartChild starts an execution as a child and returns its address; it does not wait.
+func (x Ctx) StartChild(c Child) (model.Address, error) {
+	_, a, err := x.startChild("Start", c)
+	return a, err
+}
+
+// RunChild starts an execution as a child and waits for its result. The end of the scope withdraws it.
+func (x Ctx) RunChild(c Child) (model.Payload, error) {
+	a, _, err := x.startChild("Run", c)
+	if err != nil {
+		return model.Payload{}, err
+	}
+	x.co.single[0] = &a.fut
+	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
+		x.co.m.cancel(&a.fut)
+		return model.Payload{}, err
+	}
+	return a.fut.out, a.fut.err
+}
+
+func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
+	if err := x.enter(call, "of workflow", c.Workflow); err != nil {
+		return nil, model.Address{}, err
+	}
+	if err := x.scope.ended(); err != nil {
+		return nil, model.Address{}, err
+	}
+	m := x.co.m
+	id := identity{kind: askChild, name: c.Workflow, key: c.Key, keyed: c.Keyed, input: c.Input.Data, hashed: !c.Keyed}
+	a := m.newAsk(x.co.path, &id)
+	if id.hashed {
+		m.learn(askChild, c.Workflow, c.Normalize)
+	}
+	a.fut.kind = futureChild
+	self := &m.r.start
+	key := c.Key
+	if !c.Keyed {
+		run := self.Run
+		sum := sha256.Sum256([]byte(string(run[:]) + a.id))
+		key = hex.EncodeToString(sum[:16])
+	}
+	a.target = model.Address{Tenant: self.Address.Tenant, Type: c.Workflow, Key: key}
+	m.adopt(a)
+	m.serveEarly(a)
+	if !a.recorded {
+		m.request(a, model.Command{Kind: model.CommandStartChild, Reuse: c.Reuse, Event: model.Event{
+			Kind: model.EventChildStarted, ID: a.id, Name: c.Workflow, Target: a.target, Input: c.Input, Policy: c.Policy, Position: a.position,
+		}})
+	}
+	return a, a.target, nil
+}
+
+func (m *machine) adopt(a *ask) {
+	if m.children == nil {
+		m.children = map[model.Address]*ask{}
+	}
+	m.children[a.target] = a
+}
+
+// Outcome is the result of another execution as future. That of a child is known anyway; others are asked for it.
+func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
+	if err := x.enter("Result"); err != nil {
+		return failed(err)
+	}
+	m := x.co.m
+	if a := m.children[target]; a != nil && run.IsZero() {
+		return &a.fut
+	}
+	if err := x.scope.ended(); err != nil {
+		return failed(err)
+	}
+	id := identity{kind: askWatch, name: target.Type, key: target.Key, keyed: true}
+	if !run.IsZero() {
+		id.key = joined(target.Key, run.String())
+	}
+	a := m.newAsk(x.co.path, &id)
+	a.fut.kind, a.target = futureChild, target
+	m.serveEarly(a)
+	if !a.recorded && !a.fut.done {
+		m.request(a, model.Command{Kind: model.CommandWatch, Event: model.Event{
+			Kind: model.EventChildStarted, ID: a.id, Name: target.Type, Target: target, Run: run, Position: a.position,
+		}})
+	}
+	return &a.fut
+}
+
+// Send sends a message to another execution: a signal, a settlement or a cancel request. key tells equal sends apart; it may be empty.
+func (x Ctx) Send(msg model.Message, key string) error {
+	if err := x.enter("Send", msg.Kind.String(), msg.Name); err != nil {
+		return err
+	}
+	if err := x.scope.ended(); err != nil {
+		return err
+	}
+	m := x.co.m
+	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
+	a := m.newAsk(x.co.path, &id)
+	a.target = msg.To
+	m.serveEarly(a)
+	if !a.recorded {
+		m.request(a, model.Command{Kind: model.CommandSend, Message: &msg, Event: model.Event{
+			Kind: model.EventSent, ID: a.id, Name: msg.Name, Target: msg.To, Position: a.position,
+		}})
+	}
+	return nil
+}

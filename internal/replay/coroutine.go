@@ -1,0 +1,294 @@
+package replay
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Code is a workflow function, from encoded input to encoded output. An error of type *Continue begins the next run.
+type Code func(Ctx, model.Payload) (model.Payload, error)
+
+// Coroutine is one line of execution of a run: a goroutine that runs only while it holds the baton of the run.
+type Coroutine struct {
+	m     *machine
+	path  string
+	scope *Scope
+	fn    func(Ctx) (any, error) // nil for the root
+	fut   *Future                // its result; nil for the root
+
+	signal   chan wake
+	started  bool
+	returned bool        // its function returned and the baton has been passed on
+	dying    atomic.Bool // its goroutine is being ended
+	link     node[*Coroutine]
+
+	wait     wait
+	under    *Scope // where it is parked
+	parkLink node[*Coroutine]
+	single   [1]*Future             // room for the wait of a synchronous call
+	inline   *ask                   // it runs this step itself, or was woken to do so
+	inStep   atomic.Pointer[string] // the step that it waits for or runs
+
+	kids, scopes int
+	next         map[string]*Future // pending receives by signal
+	random       *rand.Rand
+	uuids        *rand.ChaCha8
+}
+
+// wake is what a parked goroutine is told.
+type wake uint8
+
+const (
+	wakeResume wake = iota // your wait is over, you hold the baton
+	wakeDrive              // you hold the baton, though your wait may not be over
+	wakeExit               // end
+)
+
+// Ctx is a coroutine and the scope that its waits belong to: what workflow code holds.
+type Ctx struct {
+	co    *Coroutine
+	scope *Scope
+}
+
+// enter guards a durable call: it must come from the coroutine that runs now, outside of any step.
+func (x Ctx) enter(call ...string) error {
+	c := x.co
+	if c == nil {
+		return misuse("durable call %s on a context that is not of an execution", strings.Join(call, " "))
+	}
+	if c.dying.Load() || c.m.dead.Load() {
+		runtime.Goexit() // a deferred function, or a goroutine that outlived its execution
+	}
+	if step := c.inStep.Load(); step != nil {
+		return misuse("durable call %s inside step %s", strings.Join(call, " "), *step)
+	}
+	if c.m.active.Load() != c {
+		return misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
+			strings.Join(call, " "))
+	}
+	return nil
+}
+
+// must is enter for calls that return no error.
+func (x Ctx) must(call string) {
+	if err := x.enter(call); err != nil {
+		panic(err)
+	}
+}
+
+// park gives the baton away until the wait of the coroutine is over.
+func (c *Coroutine) park() {
+	mine := c.m.turnOver(c, false)
+	for !mine {
+		switch <-c.signal {
+		case wakeResume:
+			mine = true
+		case wakeDrive:
+			mine = c.m.turnOver(c, false)
+		case wakeExit:
+			runtime.Goexit()
+		}
+	}
+	if c.dying.Load() {
+		runtime.Goexit()
+	}
+}
+
+// parkUnder parks until something wakes the coroutine; the end of the scope does.
+func (c *Coroutine) parkUnder(s *Scope) {
+	c.under = s
+	s.parked.push(&c.parkLink, c)
+	s.enter()
+	c.wait.active = true
+	c.park()
+}
+
+// wake makes a parked coroutine ready. Waking it twice is harmless.
+func (c *Coroutine) wake() {
+	if !c.wait.active {
+		return
+	}
+	c.wait.active = false
+	c.parkLink.remove()
+	c.under.leave()
+	c.under = nil
+	c.m.ready = append(c.m.ready, c)
+}
+
+// resume hands the baton to the coroutine. Afterwards the caller must not touch the machine.
+func (c *Coroutine) resume() {
+	if !c.started {
+		c.started = true
+		c.m.w.goroutines.Add(1)
+		go c.main()
+		return
+	}
+	c.signal <- wakeResume
+}
+
+// main is the goroutine of the coroutine.
+func (c *Coroutine) main() {
+	defer c.m.w.goroutines.Done()
+	defer c.exited()
+	if c.fn == nil {
+		c.m.runRoot()
+	} else {
+		v, err := c.call()
+		c.finish(v, err)
+	}
+	c.returned = true
+}
+
+// call runs the function and turns a panic into an error.
+func (c *Coroutine) call() (v any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			f := panicFailure(p)
+			c.m.panics = append(c.m.panics, c.fut)
+			v, err = nil, f
+		}
+	}()
+	return c.fn(Ctx{c, c.scope})
+}
+
+// finish resolves the future of a coroutine whose function is over, and passes the baton on.
+func (c *Coroutine) finish(v any, err error) {
+	m := c.m
+	m.drop(c)
+	if !c.fut.done {
+		c.fut.value, c.fut.err = v, err
+		m.resolve(c.fut, m.position())
+	}
+	m.turnOver(nil, false)
+}
+
+// exited looks after a goroutine that ends without having returned: it was unloaded, or user code called runtime.Goexit.
+func (c *Coroutine) exited() {
+	m := c.m
+	switch {
+	case c.returned:
+	case c.dying.Load():
+		select {
+		case m.gone <- c:
+		default: // nobody waits any more
+		}
+	case c.inline != nil:
+		m.exitedInStep(c)
+	default:
+		m.w.goroutines.Add(1)
+		go c.replace(exitFailure("workflow code"))
+	}
+}
+
+// replace goes on for a goroutine that user code has ended.
+func (c *Coroutine) replace(f *model.Failure) {
+	defer c.m.w.goroutines.Done()
+	defer c.exited()
+	if c.fn == nil {
+		c.m.rootReturned(model.Payload{}, f)
+	} else {
+		c.m.panics = append(c.m.panics, c.fut)
+		c.finish(nil, f)
+	}
+	c.returned = true
+}
+
+// Go runs fn as a coroutine of the execution; it begins when the caller next waits.
+func (x Ctx) Go(fn func(Ctx) (any, error)) *Future {
+	if err := x.enter("Go"); err != nil {
+		return failed(err)
+	}
+	c, m := x.co, x.co.m
+	c.kids++
+	child := &Coroutine{m: m, path: childPath(c.path, c.kids), fn: fn, signal: make(chan wake, 1)}
+	child.scope = &Scope{m: m, parent: x.scope, path: child.path}
+	child.fut = &Future{m: m, kind: futureCoroutine, co: child}
+	m.coroutines.push(&child.link, child)
+	m.alive++
+	m.ready = append(m.ready, child)
+	return child.fut
+}
+
+// Now is the time of the history position. What was taken for granted is committed first, because only then its time is known.
+func (x Ctx) Now() time.Time {
+	c := x.co
+	if c == nil {
+		panic(misuse("Now on a context that is not of an execution"))
+	}
+	if c.m.active.Load() == c && c.inStep.Load() == nil {
+		x.must("Now")
+		c.settle()
+	}
+	return model.Time(c.m.now.Load()).Std()
+}
+
+// settle waits until what the code took for granted is committed. No other coroutine runs meanwhile: on replay there is no wait here.
+func (c *Coroutine) settle() {
+	if len(c.m.ahead) > 0 {
+		c.m.settling = c
+		c.park()
+	}
+}
+
+// Self is the address of the execution and its run.
+func (x Ctx) Self() (model.Address, model.RunID) {
+	if x.co == nil {
+		panic(misuse("Self on a context that is not of an execution"))
+	}
+	s := &x.co.m.r.start
+	return s.Address, s.Run
+}
+
+// Live reports whether the code does now what it has not done before, as far as the history tells.
+func (x Ctx) Live() bool {
+	x.must("Log")
+	return x.co.m.live
+}
+
+// Host is what the worker was configured with.
+func (x Ctx) Host() any { return x.co.m.w.cfg.Host }
+
+// Rand is seeded by the run and the coroutine.
+func (x Ctx) Rand() *rand.Rand {
+	x.must("Rand")
+	c := x.co
+	if c.random == nil {
+		c.random = rand.New(rand.NewChaCha8(c.seed("rand")))
+	}
+	return c.random
+}
+
+// UUID is a random UUID (version 4) drawn from the seed of the run and the coroutine.
+func (x Ctx) UUID() string {
+	x.must("UUID")
+	c := x.co
+	if c.uuids == nil {
+		c.uuids = rand.NewChaCha8(c.seed("uuid"))
+	}
+	var b [16]byte
+	_, _ = c.uuids.Read(b[:]) // never fails
+	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
+	var text [36]byte
+	hex.Encode(text[:8], b[:4])
+	hex.Encode(text[9:13], b[4:6])
+	hex.Encode(text[14:18], b[6:8])
+	hex.Encode(text[19:23], b[8:10])
+	hex.Encode(text[24:], b[10:])
+	text[8], text[13], text[18], text[23] = '-', '-', '-', '-'
+	return string(text[:])
+}
+
+func (c *Coroutine) seed(purpose string) [32]byte {
+	run := c.m.r.start.Run
+	return sha256.Sum256([]byte(string(run[:]) + "\x00" + purpose + "\x00" + c.path))
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }

@@ -1,0 +1,100 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Errors of waits.
+var (
+	ErrCanceled = errors.New("canceled")
+	ErrTimeout  = errors.New("timeout")
+)
+
+// Continue is returned by Code as error to end the run and begin the next.
+type Continue struct {
+	Workflow string
+	Input    model.Payload
+}
+
+// Error says what was asked for; it is seen when the error is returned by something else than the workflow function.
+func (c *Continue) Error() string { return "continue workflow " + c.Workflow + " as new" }
+
+// FailureOf is an error as it is stored. Marks of ours are taken off; the type is that of the error which a user would recognise.
+func FailureOf(err error) *model.Failure {
+	f := &model.Failure{Message: err.Error()}
+	var inner *model.Failure
+	var perm *permanent
+	var classified *fault.Error
+	switch {
+	case errors.As(err, &inner):
+		f.Kind, f.Type, f.Stack, f.Permanent = inner.Kind, inner.Type, inner.Stack, inner.Permanent
+	case errors.Is(err, ErrCanceled), errors.Is(err, context.Canceled):
+		f.Kind = model.FailureCanceled
+	case errors.Is(err, ErrTimeout), errors.Is(err, context.DeadlineExceeded):
+		f.Kind = model.FailureTimeout
+	case errors.As(err, &classified):
+		f.Kind = classified.Kind.String()
+	}
+	if errors.As(err, &perm) {
+		f.Permanent = true
+	}
+	if f.Type == "" {
+		f.Type = typeName(err)
+	}
+	return f
+}
+
+// typeName is the Go type of the outermost error that is not a mere wrapper.
+func typeName(err error) string {
+	for {
+		name := fmt.Sprintf("%T", err)
+		switch name {
+		case "*replay.permanent", "*replay.retryAfter", "*fmt.wrapError":
+			if next := errors.Unwrap(err); next != nil {
+				err = next
+				continue
+			}
+		}
+		return name
+	}
+}
+
+// panicFailure is a panic of user code as it is stored.
+func panicFailure(v any) *model.Failure {
+	text := fmt.Sprint(v)
+	kind := "string"
+	if v != nil {
+		kind = fmt.Sprintf("%T", v)
+	}
+	return &model.Failure{Kind: model.FailurePanic, Type: kind, Message: "panic: " + text, Stack: panicStack()}
+}
+
+const maxStack = 16 << 10
+
+// panicStack is the stack of the panicking goroutine without the frames of the recovery.
+func panicStack() string {
+	buf := make([]byte, maxStack)
+	s := string(buf[:runtime.Stack(buf, false)])
+	if i := strings.Index(s, "\npanic("); i >= 0 {
+		head, _, _ := strings.Cut(s, "\n")
+		s = head + s[i:]
+	}
+	return s
+}
+
+// exitFailure stands for user code that called runtime.Goexit (as t.FailNow does) instead of returning.
+func exitFailure(what string) *model.Failure {
+	return &model.Failure{Kind: model.FailurePanic, Type: "runtime.Goexit", Message: what + " ended its goroutine (runtime.Goexit) instead of returning"}
+}
+
+// misuse is the error of a durable call where none may be made; it is never retried.
+func misuse(format string, args ...any) error {
+	return Permanent(fault.New(fault.Invalid, format, args...))
+}

@@ -1,0 +1,149 @@
+package replay
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// feed gives the next event to the code: it settles what the event answers and makes ready whoever waited for that.
+func (m *machine) feed() {
+	i := m.fed
+	e := &m.r.events[i]
+	m.fed++
+	m.seen.Store(int64(m.fed))
+	if int64(e.At) > m.now.Load() {
+		m.now.Store(int64(e.At))
+	}
+	if len(m.ahead) > 0 {
+		m.compare(e)
+		return
+	}
+	switch e.Kind {
+	case model.EventSignalReceived:
+		m.receive(i)
+	case model.EventPromiseSettled:
+		m.settled(i)
+	case model.EventCancelRequest:
+		if m.canceled == nil {
+			m.canceled = e.Failure
+			if m.canceled == nil {
+				m.canceled = &model.Failure{Kind: model.FailureCanceled}
+			}
+			m.rootScope.end(ErrCanceled)
+		}
+	case model.EventWatched, model.EventStarted, model.EventClosed:
+	default:
+		a := m.find(e.ID)
+		if a == nil {
+			a = m.rename(e)
+		}
+		if a == nil || !m.apply(a, e) {
+			m.stray(i)
+		}
+	}
+}
+
+// compare checks an event against what the code took for granted at its position.
+func (m *machine) compare(e *model.Event) {
+	a := m.ahead[0]
+	kind := model.EventSignalTaken
+	if a.kind == askStep {
+		kind = model.EventStepCompleted
+		if a.fut.err != nil {
+			kind = model.EventStepFailed
+		}
+	}
+	if e.Kind != kind || e.ID != a.id {
+		m.broken = true
+		return
+	}
+	m.ahead[0] = nil
+	m.ahead = m.ahead[1:]
+	a.fut.at = e.At
+	a.recorded = true
+	m.came(a)
+}
+
+// came notes that an event which was reported for a has come back.
+func (m *machine) came(a *ask) {
+	if a.expect.Load() > 0 {
+		a.expect.Add(-1)
+		m.outstanding.Add(-1)
+	}
+}
+
+func (m *machine) find(id string) *ask {
+	if a := m.asks[id]; a != nil {
+		return a
+	}
+	return m.alias[id]
+}
+
+// apply gives an event to the ask that it answers. It reports false when the code has not asked for that yet.
+func (m *machine) apply(a *ask, e *model.Event) bool {
+	switch e.Kind {
+	case model.EventWithdrawn:
+		if !a.withdrawn {
+			return false
+		}
+		a.gone = true
+	case model.EventSignalTaken:
+		if a.ref != e.Ref {
+			m.block(fmt.Sprintf("event %d records that signal %s of position %d was taken; the code takes that of position %d%s",
+				e.Seq, e.Name, e.Ref, a.ref, at(a.position)))
+		}
+		a.recorded = true
+	case model.EventChildStarted:
+		if a.target != e.Target {
+			m.block(fmt.Sprintf("event %d records child %s%s; the code asks for %s%s",
+				e.Seq, addressText(e.Target), at(e.Position), addressText(a.target), at(a.position)))
+		}
+		a.recorded = true
+	case model.EventSent:
+		a.recorded = true
+	case model.EventAttemptFailed:
+		if !a.fut.done && !a.withdrawn {
+			a.attempt, a.due, a.state = e.Attempt, e.Due, stepBackoff
+			if e.Failure != nil {
+				a.last = e.Failure.Message
+			}
+		}
+	case model.EventTimerFired:
+		if a.kind == askScope {
+			a.deadline.armed = false
+			a.deadline.end(ErrTimeout)
+		} else {
+			m.answer(a, e)
+		}
+	default: // the outcome of a step or a child
+		m.answer(a, e)
+	}
+	m.came(a)
+	return true
+}
+
+// answer resolves the future of an ask by the event that settles it, unless the code gave up on it before.
+func (m *machine) answer(a *ask, e *model.Event) {
+	f := &a.fut
+	if f.done || a.withdrawn {
+		return
+	}
+	f.out, f.at = e.Output, e.At
+	if e.Failure != nil {
+		f.err = e.Failure
+	} else if e.Kind == model.EventChildClosed && e.Status != model.Completed {
+		f.err = &model.Failure{Kind: e.Status.String(), Message: "execution " + addressText(a.target) + " ended as " + e.Status.String()}
+	}
+	m.resolve(f, e.Seq)
+}
+
+func addressText(a model.Address) string { return a.Type + "/" + a.Key }
+
+// at is " at file:line" for messages, or nothing when the place is not known.
+func at(position string) string {
+	if position == "" {
+		return ""
+	}
+	return " at " + position
+}

@@ -1,0 +1,163 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// cleanup is a function that runs when the execution really ends.
+type cleanup struct {
+	fn          func(Ctx) error
+	onlyFailure bool
+}
+
+// Cleanup adds a function that runs when the run ends, in reverse order of addition, never on unload. With onlyFailure it runs
+// only when the run fails or is cancelled.
+func (x Ctx) Cleanup(onlyFailure bool, fn func(Ctx) error) {
+	x.must("Defer")
+	x.co.m.cleanup = append(x.co.m.cleanup, cleanup{fn, onlyFailure})
+}
+
+// Block stops the run because the code does not fit what is recorded; it does not return.
+func (x Ctx) Block(detail string) {
+	x.must("Block")
+	x.co.m.block(detail)
+	x.co.park()
+	panic("replay: a blocked run went on") // park ends the goroutine
+}
+
+// runRoot is the root coroutine: the workflow function, then the clean-up, then the end of the run.
+func (m *machine) runRoot() {
+	out, err := m.callRoot()
+	m.rootReturned(out, err)
+}
+
+func (m *machine) callRoot() (out model.Payload, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = model.Payload{}, panicFailure(p)
+		}
+	}()
+	return m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input)
+}
+
+// rootReturned ends the run: the root ends all other coroutines where they are parked.
+func (m *machine) rootReturned(out model.Payload, err error) {
+	m.endOthers()
+	var next *Continue
+	if errors.As(err, &next) && next.Workflow != m.r.start.Address.Type {
+		m.block(fmt.Sprintf("the code of workflow %s continues workflow %s as new", m.r.start.Address.Type, next.Workflow))
+		m.root.park()
+	}
+	if err == nil {
+		err = m.unseenPanic()
+	}
+	err = m.runCleanup(err)
+	m.endOthers() // that the clean-up began
+	m.close(m.ending(out, err))
+}
+
+// unseenPanic is the panic of a coroutine whose future nobody looked at.
+func (m *machine) unseenPanic() error {
+	for _, f := range m.panics {
+		if !f.observed {
+			return f.err
+		}
+	}
+	return nil
+}
+
+// runCleanup runs what the code left to be done at the end. An error of it fails the run.
+func (m *machine) runCleanup(err error) error {
+	var next *Continue
+	for len(m.cleanup) > 0 {
+		last := m.cleanup[len(m.cleanup)-1]
+		m.cleanup = m.cleanup[:len(m.cleanup)-1]
+		if last.onlyFailure && (err == nil || errors.As(err, &next)) {
+			continue
+		}
+		if e := m.callCleanup(last.fn); e != nil {
+			if err == nil || errors.As(err, &next) {
+				err = e
+			} else {
+				err = fmt.Errorf("%w (clean-up: %w)", err, e)
+			}
+		}
+	}
+	return err
+}
+
+func (m *machine) callCleanup(fn func(Ctx) error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = panicFailure(p)
+		}
+	}()
+	return fn(Ctx{m.root, m.rootScope}.Detached())
+}
+
+// ending is how the run ends.
+func (m *machine) ending(out model.Payload, err error) *model.Close {
+	var next *Continue
+	switch {
+	case err == nil:
+		return &model.Close{Status: model.Completed, Output: out}
+	case errors.As(err, &next):
+		return &model.Close{Status: model.Continued, Input: next.Input}
+	}
+	f := m.w.cfg.Failure(err)
+	if m.canceled != nil && errors.Is(err, ErrCanceled) {
+		f.Kind = model.FailureCanceled
+		if why := m.canceled.Message; why != "" && err == ErrCanceled { //nolint:errorlint // only the bare error gets the reason
+			f.Message = "canceled: " + why
+		}
+		return &model.Close{Status: model.Canceled, Failure: f}
+	}
+	return &model.Close{Status: model.Failed, Failure: f}
+}
+
+// close reports the end of the run. The root coroutine holds the baton and lays it down here.
+func (m *machine) close(end *model.Close) {
+	r := m.r
+	if !m.live && !m.settleRest() {
+		m.root.park() // blocked
+	}
+	m.closed = true
+	m.drop(m.root)
+	m.root.returned = true
+	m.active.Store(nil)
+	sure := len(m.ahead) == 0
+	r.cancelBodies(m, "the execution has ended")
+	if !m.report(end) || sure {
+		r.forget()
+		return
+	}
+	m.turnOver(nil, false) // kept until the engine has agreed: news may have come first
+}
+
+// endOthers ends all coroutines but the root, the last one first, and gives up on every step and timer that is pending.
+func (m *machine) endOthers() {
+	for n := m.coroutines.last; n != nil && n.value != m.root; n = m.coroutines.last {
+		m.end(n.value)
+		m.drop(n.value)
+	}
+	m.active.Store(m.root)
+	m.ready = nil
+	if len(m.cleanup) == 0 {
+		return // the end of the run is the end of them
+	}
+	var pending []*ask
+	for _, a := range m.asks {
+		if (a.kind == askStep || a.kind == askTimer) && !a.fut.done {
+			pending = append(pending, a)
+		}
+	}
+	slices.SortFunc(pending, func(a, b *ask) int { return strings.Compare(a.id, b.id) })
+	for _, a := range pending {
+		m.giveUp(&a.fut, ErrCanceled)
+	}
+}

@@ -1,0 +1,469 @@
+package replay
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+type futureKind uint8
+
+const (
+	futureStep futureKind = iota
+	futureTimer
+	futureChild
+	futureSignal
+	futurePromise
+	futureCoroutine
+	futureFailed // of a call that could not be made
+)
+
+// Future is a result to come, within one execution of the code.
+type Future struct {
+	// Handle is the typed form of the future, for whoever keeps one.
+	Handle any
+
+	m    *machine
+	kind futureKind
+	ask  *ask       // the step, timer, child or watch behind it
+	co   *Coroutine // the coroutine behind it, or the one that a pending receive belongs to
+	name string     // of the signal or promise
+
+	scope *Scope // it ends with, if any: that of a step or timer which no call waits for
+	link  node[*Future]
+
+	done     bool
+	pos, sub int64 // when it was resolved: the position, and the order among those of one position
+	at       model.Time
+	out      model.Payload
+	value    any
+	err      error
+	waiters  []*Coroutine
+	room     [1]*Coroutine // for the first of them
+	observed bool          // somebody looked at the result
+	taken    bool          // of a signal: recorded as taken
+	received int           // of a signal: index of the event
+}
+
+// failed is the future of a call that could not be made.
+func failed(err error) *Future { return &Future{kind: futureFailed, done: true, err: err} }
+
+// Done reports whether the future is resolved.
+func (f *Future) Done() bool { return f.done }
+
+// Payload is the encoded result, once Get returned nil.
+func (f *Future) Payload() model.Payload { return f.out }
+
+// Value is the result of a coroutine, once Get returned nil.
+func (f *Future) Value() any { return f.value }
+
+// At is the time at which the future was resolved.
+func (f *Future) At() model.Time { return f.at }
+
+// before orders resolved futures by history position.
+func (f *Future) before(g *Future) bool {
+	return f.pos < g.pos || (f.pos == g.pos && f.sub < g.sub)
+}
+
+// resolve settles a future whose result has been set, as of a position, and tells those who wait.
+func (m *machine) resolve(f *Future, pos int64) {
+	m.sub++
+	f.done, f.pos, f.sub = true, pos, m.sub
+	f.unbind()
+	waiters := f.waiters
+	f.waiters = nil
+	for _, c := range waiters {
+		c.noticed(f)
+	}
+}
+
+// bind makes the future end with the scope, unless it is resolved already.
+func (f *Future) bind(s *Scope) *Future {
+	if !f.done && f.link.in == nil {
+		f.scope = s
+		s.pending.push(&f.link, f)
+		s.enter()
+	}
+	return f
+}
+
+func (f *Future) unbind() {
+	if f.link.in != nil {
+		f.link.remove()
+		f.scope.leave()
+	}
+}
+
+// giveUp resolves a pending future with an error and withdraws the work behind it.
+func (m *machine) giveUp(f *Future, err error) {
+	if f.done {
+		return
+	}
+	f.err = err
+	switch f.kind {
+	case futureStep, futureTimer:
+		m.withdraw(f.ask)
+	case futureCoroutine:
+		defer f.co.scope.end(ErrCanceled)
+	case futureSignal:
+		f.co.forgetNext(f)
+		m.unqueue(f)
+	case futurePromise:
+		m.unqueue(f)
+	case futureChild, futureFailed:
+	}
+	m.resolve(f, m.position())
+}
+
+// Cancel withdraws the work behind the future; Get then returns ErrCanceled. A resolved future stays as it is, but a signal
+// that was not taken yet goes back to where it came from.
+func (x Ctx) Cancel(f *Future) error {
+	if err := x.check("Cancel", f); err != nil {
+		return err
+	}
+	x.co.m.cancel(f)
+	return nil
+}
+
+func (m *machine) cancel(f *Future) {
+	switch {
+	case f.done && f.kind == futureSignal && !f.taken && f.err == nil:
+		m.returnSignal(f)
+		f.err = ErrCanceled
+	case f.done:
+	case f.kind == futureChild:
+		m.withdraw(f.ask)
+		m.giveUp(f, ErrCanceled)
+	default:
+		m.giveUp(f, ErrCanceled)
+	}
+}
+
+// check guards a call that takes futures: they must be of this execution.
+func (x Ctx) check(call string, fs ...*Future) error {
+	if err := x.enter(call); err != nil {
+		return err
+	}
+	for i, f := range fs {
+		switch {
+		case f == nil:
+			return fault.New(fault.Invalid, "%s: future %d is nil", call, i+1)
+		case f.kind != futureFailed && f.m != x.co.m:
+			return misuse("%s: future %d belongs to another execution", call, i+1)
+		}
+	}
+	return nil
+}
+
+// ---- waiting
+
+type waitMode uint8
+
+const (
+	waitAny  waitMode = iota // for the first
+	waitAll                  // for all, or for the first error
+	waitDone                 // for all, whatever comes
+	waitSome                 // for the first so many successes, or until they are impossible
+)
+
+// wait is what a parked coroutine waits for.
+type wait struct {
+	active  bool
+	mode    waitMode
+	need    int // more results
+	slack   int // failures that waitSome can still bear
+	members []*Future
+}
+
+// noticed tells a waiting coroutine that one of its futures was resolved.
+func (c *Coroutine) noticed(f *Future) {
+	w := &c.wait
+	if !w.active {
+		return
+	}
+	switch w.mode {
+	case waitAny:
+		w.need = 0
+	case waitAll:
+		if w.need--; f.err != nil {
+			w.need = 0
+		}
+	case waitDone:
+		w.need--
+	case waitSome:
+		if f.err == nil {
+			w.need--
+		} else if w.slack--; w.slack < 0 {
+			w.need = 0
+		}
+	}
+	if w.need <= 0 {
+		c.wake()
+	}
+}
+
+// await parks until the futures satisfy the mode, or the scope ends. n is for waitSome.
+func (x Ctx) await(mode waitMode, n int, fs []*Future) error {
+	c := x.co
+	w := &c.wait
+	w.mode, w.members = mode, fs
+	if w.prepare(n) {
+		return nil
+	}
+	if err := x.scope.ended(); err != nil {
+		return err
+	}
+	for _, f := range fs {
+		if !f.done {
+			f.await(c)
+		}
+	}
+	c.parkUnder(x.scope)
+	for _, f := range fs {
+		if !f.done {
+			f.abandon(c)
+		}
+	}
+	satisfied := w.prepare(n)
+	w.members = nil
+	if !satisfied {
+		return x.scope.ended()
+	}
+	return nil
+}
+
+// prepare counts what is missing and reports whether nothing is.
+func (w *wait) prepare(n int) bool {
+	if w.mode == waitAny {
+		w.need = 1
+		return w.claimFirst()
+	}
+	w.need, w.slack = len(w.members), len(w.members)-n
+	if w.mode == waitSome {
+		w.need = n
+	}
+	for _, f := range w.members {
+		f.claim()
+		switch {
+		case !f.done:
+		case w.mode == waitSome && f.err != nil:
+			w.slack--
+		case w.mode == waitAll && f.err != nil:
+			w.need = 0
+			return true
+		default:
+			w.need--
+		}
+	}
+	return w.need <= 0 || w.slack < 0 && w.mode == waitSome
+}
+
+// claimFirst takes the first of the members that are ready, if any. A signal that is not the first stays where it is.
+func (w *wait) claimFirst() bool {
+	f := first(w.members)
+	if f == nil {
+		return false
+	}
+	f.claim()
+	return true
+}
+
+// first is the ready member of the smallest position, nil when none is ready.
+func first(fs []*Future) *Future {
+	var best *Future
+	var bestPos int64
+	for _, f := range fs {
+		pos, ok := f.readyAt()
+		if ok && (best == nil || pos < bestPos || (pos == bestPos && best.done && f.done && f.before(best))) {
+			best, bestPos = f, pos
+		}
+	}
+	return best
+}
+
+// readyAt is the position at which the future was, or could be, resolved.
+func (f *Future) readyAt() (int64, bool) {
+	if f.done {
+		return f.pos, true
+	}
+	i, ok := f.source()
+	return int64(i + 1), ok
+}
+
+// await registers a coroutine with the future.
+func (f *Future) await(c *Coroutine) {
+	if f.waiters == nil {
+		f.waiters = f.room[:0]
+	}
+	if f.waiters = append(f.waiters, c); len(f.waiters) == 1 {
+		f.m.queue(f)
+	}
+}
+
+// abandon undoes await.
+func (f *Future) abandon(c *Coroutine) {
+	if i := slices.Index(f.waiters, c); i >= 0 {
+		f.waiters = slices.Delete(f.waiters, i, i+1)
+	}
+	if len(f.waiters) == 0 {
+		f.m.unqueue(f)
+	}
+}
+
+// Get waits for the future. The error is that of the scope, or of the work behind the future.
+func (x Ctx) Get(f *Future) error {
+	if err := x.check("Get", f); err != nil {
+		return err
+	}
+	x.co.single[0] = f
+	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
+		return err
+	}
+	return x.look(f)
+}
+
+// look takes the result of a resolved future.
+func (x Ctx) look(f *Future) error {
+	f.observed = true
+	if f.err != nil {
+		return f.err
+	}
+	if f.kind == futureSignal && !f.taken {
+		x.co.m.take(x.co, f)
+	}
+	return nil
+}
+
+// Select waits for the first of the futures and returns its index.
+func (x Ctx) Select(fs []*Future) (int, error) {
+	if err := x.check("Select", fs...); err != nil {
+		return -1, err
+	}
+	if len(fs) == 0 {
+		return -1, fault.New(fault.Invalid, "Select of no futures would wait for ever")
+	}
+	if err := x.await(waitAny, 0, fs); err != nil {
+		return -1, err
+	}
+	f := first(fs)
+	f.observed = true
+	return slices.Index(fs, f), nil
+}
+
+// Wait waits until all futures are resolved, whatever their results. The error is that of the scope or, when all are
+// resolved, the first one by position; none is cancelled.
+func (x Ctx) Wait(fs []*Future) error {
+	if err := x.check("Wait", fs...); err != nil {
+		return err
+	}
+	if err := x.await(waitDone, 0, fs); err != nil {
+		return err
+	}
+	if f := firstError(fs); f != nil {
+		return f.err
+	}
+	return nil
+}
+
+// All waits for all futures, or returns the first error by position and cancels the rest.
+func (x Ctx) All(fs []*Future) error {
+	if err := x.check("All", fs...); err != nil {
+		return err
+	}
+	err := x.await(waitAll, 0, fs)
+	if err == nil {
+		if f := firstError(fs); f != nil {
+			err = f.err
+		}
+	}
+	if err != nil {
+		x.co.m.cancelAll(fs, nil)
+		return err
+	}
+	for _, f := range fs {
+		if err := x.look(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Race waits for the first of the futures, cancels the rest and returns the index of the first.
+func (x Ctx) Race(fs []*Future) (int, error) {
+	if err := x.check("Race", fs...); err != nil {
+		return -1, err
+	}
+	if len(fs) == 0 {
+		return -1, fault.New(fault.Invalid, "Race of no futures would wait for ever")
+	}
+	if err := x.await(waitAny, 0, fs); err != nil {
+		x.co.m.cancelAll(fs, nil)
+		return -1, err
+	}
+	won := first(fs)
+	x.co.m.cancelAll(fs, []*Future{won})
+	return slices.Index(fs, won), x.look(won)
+}
+
+// FirstN waits for the first n successes, cancels the rest and returns their indexes in the order of their positions. When n
+// successes have become impossible it returns the first error.
+func (x Ctx) FirstN(n int, fs []*Future) ([]int, error) {
+	if err := x.check("FirstN", fs...); err != nil {
+		return nil, err
+	}
+	if n < 1 || n > len(fs) {
+		return nil, fault.New(fault.Invalid, "FirstN: %d of %d futures", n, len(fs))
+	}
+	if err := x.await(waitSome, n, fs); err != nil {
+		x.co.m.cancelAll(fs, nil)
+		return nil, err
+	}
+	var won []*Future
+	for _, f := range fs {
+		if f.done && f.err == nil {
+			won = append(won, f)
+		}
+	}
+	if len(won) < n {
+		err := firstError(fs).err
+		x.co.m.cancelAll(fs, nil)
+		return nil, err
+	}
+	slices.SortFunc(won, func(a, b *Future) int {
+		if a.before(b) {
+			return -1
+		}
+		return 1
+	})
+	won = won[:n]
+	x.co.m.cancelAll(fs, won)
+	indexes := make([]int, n)
+	for i, f := range won {
+		indexes[i] = slices.Index(fs, f)
+		if err := x.look(f); err != nil {
+			return nil, err
+		}
+	}
+	return indexes, nil
+}
+
+func firstError(fs []*Future) *Future {
+	var worst *Future
+	for _, f := range fs {
+		f.observed = f.observed || f.done
+		if f.done && f.err != nil && (worst == nil || f.before(worst)) {
+			worst = f
+		}
+	}
+	return worst
+}
+
+// cancelAll cancels those of the futures that are not kept.
+func (m *machine) cancelAll(fs, keep []*Future) {
+	for _, f := range fs {
+		if !slices.Contains(keep, f) {
+			m.cancel(f)
+		}
+	}
+}

@@ -1,0 +1,399 @@
+package replay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// engine is a deterministic stand-in for the real one, for one run. Nothing happens by itself: reports queue up until they are
+// applied, events are committed and not delivered until somebody says so, and step bodies block until they are let go.
+// It checks everything that the engine's side of the contract promises to be told.
+type engine struct {
+	code replay.Code
+	cfg  replay.Config
+
+	mu     sync.Mutex
+	w      *replay.Worker
+	start  model.Start
+	gen    uint64
+	held   bool
+	events []model.Event
+	told   int // events that the worker knows of
+
+	reports  []model.Turn
+	timers   map[string]model.Time
+	retries  map[string]int64 // back-offs, by the position of the failed attempt
+	retried  map[string]bool
+	sent     map[string]bool
+	children map[string]bool // open
+	released bool
+	waits    []model.Reason
+	blocked  *model.Reason
+	end      *model.Close
+	endSeen  int64
+	diverged int
+	problems []string
+
+	bodies  []*body // that block
+	auto    bool    // bodies do not block
+	ran     map[string]int
+	commits int
+}
+
+type body struct {
+	name string
+	free chan struct{}
+}
+
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+
+func newEngine(code replay.Code) *engine {
+	return &engine{
+		code: code, timers: map[string]model.Time{}, retries: map[string]int64{}, sent: map[string]bool{}, retried: map[string]bool{}, children: map[string]bool{},
+		ran: map[string]int{},
+		start: model.Start{
+			Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}, At: model.TimeOf(epoch),
+			Input: model.Payload{Data: []byte(`"in"`)},
+		},
+	}
+}
+
+func (e *engine) problem(format string, args ...any) {
+	e.problems = append(e.problems, fmt.Sprintf(format, args...))
+}
+
+// ---- api.Session
+
+func (e *engine) Report(_ context.Context, t model.Turn) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.reports = append(e.reports, t)
+	return nil
+}
+
+func (e *engine) Release(_ model.RunID, gen uint64, seen int64, waits []model.Reason) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if gen == e.gen && seen == e.last() && len(e.reports) == 0 {
+		e.released, e.waits = true, waits
+	}
+}
+
+func (e *engine) Leave(context.Context) error { return nil }
+
+// ---- what happens to it
+
+func (e *engine) last() int64 { return int64(len(e.events)) }
+
+// activate hands the run, with the first n events (all when negative), to a new worker.
+func (e *engine) activate(n int) {
+	cfg := e.cfg
+	cfg.Code = map[string]replay.Code{"wf": e.code}
+	e.w = replay.NewWorker(cfg)
+	e.w.Serve(e)
+	e.reactivate(n)
+}
+
+func (e *engine) reactivate(n int) {
+	e.mu.Lock()
+	if n < 0 {
+		n = len(e.events)
+	}
+	e.gen++
+	e.held, e.told, e.reports, e.released = true, n, nil, false
+	a := api.Activation{Start: e.start, Generation: e.gen, Events: slices.Clone(e.events[:n]), Now: e.now()}
+	w := e.w
+	e.mu.Unlock()
+	w.Activate(a)
+	synctest.Wait()
+}
+
+func (e *engine) now() model.Time {
+	return e.start.At.Add(time.Duration(len(e.events)) * time.Millisecond)
+}
+
+// crash drops the worker as if its process had died: what it says afterwards is not heard.
+func (e *engine) crash() {
+	e.mu.Lock()
+	w := e.w
+	e.gen++
+	e.reports, e.held = nil, false
+	bodies := e.bodies
+	e.bodies = nil
+	e.mu.Unlock()
+	for _, b := range bodies {
+		close(b.free)
+	}
+	w.Evict(e.start.Run, e.gen-1, "crash")
+	if err := w.Close(context.Background()); err != nil {
+		e.problem("close: %v", err)
+	}
+	synctest.Wait()
+	e.reports = nil
+}
+
+func (e *engine) append(ev model.Event) {
+	ev.Seq, ev.At = e.last()+1, e.now()
+	e.events = append(e.events, ev)
+}
+
+// apply applies the oldest report.
+func (e *engine) apply() {
+	e.mu.Lock()
+	t := e.reports[0]
+	e.reports = e.reports[1:]
+	e.commit(&t)
+	closed, gen := e.end != nil, t.Generation
+	e.mu.Unlock()
+	if closed {
+		e.w.Evict(e.start.Run, gen, "closed")
+	}
+	synctest.Wait()
+}
+
+func (e *engine) commit(t *model.Turn) {
+	if t.Generation != e.gen || !e.held {
+		return
+	}
+	e.commits++
+	if t.Seen > e.last() || t.Seen < 0 {
+		e.problem("turn has seen %d of %d events", t.Seen, e.last())
+	}
+	if t.Blocked != nil {
+		e.blocked, e.held = t.Blocked, false
+		return
+	}
+	commands, end := t.Commands, t.Close
+	if t.Ahead > 0 && t.Seen != e.last() {
+		commands, end = commands[:t.Ahead], nil
+		e.diverged++
+	} else {
+		e.waits = t.Waits
+	}
+	for i := range commands {
+		e.command(&commands[i])
+	}
+	if end != nil {
+		e.end, e.endSeen, e.held = end, t.Seen+int64(t.Ahead), false
+	}
+}
+
+func (e *engine) command(c *model.Command) {
+	ev := c.Event
+	switch c.Kind {
+	case model.CommandRecord, model.CommandRetry:
+		for i := range e.events {
+			o := &e.events[i]
+			if o.ID == ev.ID && (o.Kind == model.EventStepCompleted || o.Kind == model.EventStepFailed || o.Kind == model.EventSignalTaken) {
+				e.problem("%s %s is recorded twice", ev.Kind, ev.ID)
+			}
+			if ev.Kind == model.EventSignalTaken && o.Kind == ev.Kind && o.Ref == ev.Ref {
+				e.problem("signal %d is taken twice", ev.Ref)
+			}
+		}
+		if ev.Kind == model.EventSignalTaken && (ev.Ref < 1 || ev.Ref > e.last() || e.events[ev.Ref-1].Kind != model.EventSignalReceived) {
+			e.problem("signal %d does not exist", ev.Ref)
+		}
+		if c.Kind == model.CommandRetry {
+			ev.Due = e.now().Add(c.Delay)
+			e.retries[ev.ID] = e.last() + 1
+		} else {
+			delete(e.retries, ev.ID)
+		}
+		e.append(ev)
+	case model.CommandStartTimer:
+		if _, ok := e.timers[ev.ID]; !ok && !e.unseenFiring(ev.ID) {
+			e.timers[ev.ID] = ev.Due
+		}
+	case model.CommandStopTimer:
+		delete(e.timers, ev.ID)
+	case model.CommandWithdraw:
+		delete(e.timers, ev.ID)
+		delete(e.retries, ev.ID)
+		delete(e.children, ev.ID)
+		ev.Kind = model.EventWithdrawn
+		e.append(ev)
+	case model.CommandStartChild, model.CommandWatch:
+		if e.sent[ev.ID] {
+			e.problem("child %s is asked for twice", ev.ID)
+		}
+		e.sent[ev.ID], e.children[ev.ID] = true, true
+		ev.Kind = model.EventChildStarted
+		e.append(ev)
+	case model.CommandSend:
+		if e.sent[ev.ID] {
+			e.problem("%s is sent twice", ev.ID)
+		}
+		e.sent[ev.ID] = true
+		ev.Kind = model.EventSent
+		e.append(ev)
+	}
+}
+
+// unseenFiring reports whether the timer fired and the worker has not been told.
+func (e *engine) unseenFiring(id string) bool {
+	return slices.ContainsFunc(e.events[e.told:], func(o model.Event) bool { return o.Kind == model.EventTimerFired && o.ID == id })
+}
+
+// deliver brings the next n committed events to the worker.
+func (e *engine) deliver(n int) {
+	e.mu.Lock()
+	events := slices.Clone(e.events[e.told : e.told+n])
+	e.told += n
+	e.released = false
+	gen := e.gen
+	e.mu.Unlock()
+	e.w.Deliver(e.start.Run, gen, events)
+	synctest.Wait()
+}
+
+func (e *engine) inject(ev model.Event) {
+	e.mu.Lock()
+	e.append(ev)
+	e.mu.Unlock()
+}
+
+func (e *engine) signal(name, value string) {
+	e.inject(model.Event{Kind: model.EventSignalReceived, Name: name, Input: payload(value)})
+}
+
+func (e *engine) fire(id string) {
+	e.mu.Lock()
+	due := e.timers[id]
+	delete(e.timers, id)
+	e.append(model.Event{Kind: model.EventTimerFired, ID: id, Due: due})
+	e.mu.Unlock()
+}
+
+func (e *engine) retry(id string) {
+	e.retried[fmt.Sprint(id, e.retries[id], e.gen)] = true // the row stays until the outcome, as in the real engine
+	e.w.Retry(e.start.Run, e.gen, id)
+	synctest.Wait()
+}
+
+func (e *engine) closeChild(id, value string) {
+	delete(e.children, id)
+	e.inject(model.Event{Kind: model.EventChildClosed, ID: id, Status: model.Completed, Output: payload(value)})
+}
+
+// letGo lets a blocked body return.
+func (e *engine) letGo(i int) {
+	e.mu.Lock()
+	b := e.bodies[i]
+	e.bodies = slices.Delete(e.bodies, i, i+1)
+	e.mu.Unlock()
+	close(b.free)
+	synctest.Wait()
+}
+
+// settle does everything that is pending, in the plainest order, until nothing is.
+func (e *engine) settle() {
+	for {
+		e.mu.Lock()
+		reports, news, bodies := len(e.reports), int(e.last())-e.told, len(e.bodies)
+		held := e.held
+		e.mu.Unlock()
+		switch {
+		case reports > 0:
+			e.apply()
+		case news > 0 && held:
+			e.deliver(news)
+		case bodies > 0:
+			e.letGo(0)
+		default:
+			return
+		}
+	}
+}
+
+// stop ends the worker and checks that it leaves nothing behind.
+func (e *engine) stop() {
+	for len(e.bodies) > 0 {
+		e.letGo(0)
+	}
+	if err := e.w.Close(context.Background()); err != nil {
+		e.problem("close: %v", err)
+	}
+	if n := e.w.Loaded(); n > 0 {
+		e.problem("%d runs are still loaded", n)
+	}
+}
+
+func (e *engine) err() error {
+	if len(e.problems) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(e.problems, "\n"))
+}
+
+// ---- code under test
+
+func payload(s string) model.Payload { return model.Payload{Data: []byte(s)} }
+
+// step is a step whose body blocks until the test lets it go.
+func (e *engine) step(x replay.Ctx, name string, opts ...func(*replay.Step)) (string, error) {
+	out, err := x.Step(e.stepOf(name, opts...))
+	return string(out.Data), err
+}
+
+func (e *engine) stepOf(name string, opts ...func(*replay.Step)) *replay.Step {
+	s := &replay.Step{Name: name}
+	s.Body = func(ctx context.Context) (model.Payload, error) {
+		info := replay.StepFrom(ctx)
+		e.mu.Lock()
+		e.ran[fmt.Sprintf("%s@%d", info.IdempotencyKey(), info.Attempt())]++
+		b := &body{name: name, free: make(chan struct{})}
+		auto := e.auto
+		if !auto {
+			e.bodies = append(e.bodies, b)
+		}
+		e.mu.Unlock()
+		if !auto {
+			<-b.free
+		}
+		return payload("out-" + name), nil
+	}
+	for _, o := range opts {
+		o(s)
+	}
+	return s
+}
+
+func input(s string) func(*replay.Step) {
+	return func(st *replay.Step) { st.Input, st.HasInput = payload(s), true }
+}
+
+func failing(times int, permanent bool) func(*replay.Step) {
+	return func(st *replay.Step) {
+		inner := st.Body
+		st.Body = func(ctx context.Context) (model.Payload, error) {
+			out, err := inner(ctx)
+			if replay.StepFrom(ctx).Attempt() <= times {
+				err = errors.New("boom " + st.Name)
+				if permanent {
+					err = replay.Permanent(err)
+				}
+			}
+			return out, err
+		}
+	}
+}
+
+func dump(events []model.Event) string {
+	var b strings.Builder
+	for i := range events {
+		ev := &events[i]
+		fmt.Fprintf(&b, "%d %s %s %s ref=%d\n", ev.Seq, ev.Kind, ev.ID, ev.Name, ev.Ref)
+	}
+	return b.String()
+}

@@ -1,0 +1,162 @@
+package replay
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// The identity of what code asks for, as text:
+//
+//	<coroutine path>/<kind><length>:<name>[/k<length>:<key> | /K<digest of a long key> | /h<digest of the input>][#<occurrence>]
+//
+// Name and key are counted, so that any characters may stand in them; keys that are long or not text are replaced by a digest, so
+// that an identity is bounded and can be stored. The second and further equal asks carry their occurrence. Identities are stored.
+
+// askKind is what kind of thing is asked for; the letters are stored.
+type askKind byte
+
+const (
+	askStep  askKind = 's'
+	askTimer askKind = 't'
+	askScope askKind = 'd' // the deadline of a scope
+	askTaken askKind = 'g' // a signal got
+	askChild askKind = 'c'
+	askWatch askKind = 'w'
+	askSend  askKind = 'x'
+)
+
+const (
+	maxKey  = 96 // longer keys are replaced by their digest
+	maxPath = 64 // so are longer coroutine paths
+)
+
+// digest is 96 bits of SHA-256 as 16 characters.
+func digest(b []byte) [16]byte {
+	sum := sha256.Sum256(b)
+	var text [16]byte
+	base64.RawURLEncoding.Encode(text[:], sum[:12])
+	return text
+}
+
+// childPath is the path of the n-th coroutine that the one at path started.
+func childPath(path string, n int) string {
+	if path == "" {
+		return strconv.Itoa(n)
+	}
+	p := path + "." + strconv.Itoa(n)
+	if len(p) > maxPath {
+		d := digest([]byte(p))
+		p = "~" + string(d[:])
+	}
+	return p
+}
+
+// identity says what tells an ask from others of its kind and name.
+type identity struct {
+	kind   askKind
+	name   string
+	key    string
+	input  []byte
+	keyed  bool // by key
+	hashed bool // by input
+}
+
+// append writes the identity without its occurrence.
+func (id *identity) append(b []byte, path string) []byte {
+	b = append(b, path...)
+	b = append(b, '/', byte(id.kind))
+	if id.name != "" {
+		b = strconv.AppendInt(b, int64(len(id.name)), 10)
+		b = append(b, ':')
+		b = append(b, id.name...)
+	}
+	switch {
+	case id.keyed && (len(id.key) > maxKey || !utf8.ValidString(id.key) || strings.IndexByte(id.key, 0) >= 0):
+		d := digest([]byte(id.key))
+		b = append(b, '/', 'K')
+		b = append(b, d[:]...)
+	case id.keyed:
+		b = append(b, '/', 'k')
+		b = strconv.AppendInt(b, int64(len(id.key)), 10)
+		b = append(b, ':')
+		b = append(b, id.key...)
+	case id.hashed:
+		d := digest(id.input)
+		b = append(b, '/', 'h')
+		b = append(b, d[:]...)
+	}
+	return b
+}
+
+func appendOccurrence(b []byte, n int) []byte {
+	if n == 0 {
+		return b
+	}
+	b = append(b, '#')
+	return strconv.AppendInt(b, int64(n), 10)
+}
+
+// parsedID is an identity read back from the history, for messages and for inputs that are encoded differently today.
+type parsedID struct {
+	path       string
+	kind       askKind
+	name       string
+	key        string // of an explicit key, unless it was replaced by a digest
+	hashed     bool
+	occurrence int
+}
+
+// parseID reads an identity; ok is false when it is not one of ours.
+func parseID(s string) (p parsedID, ok bool) {
+	slash := strings.IndexByte(s, '/')
+	if slash < 0 || slash+1 >= len(s) {
+		return p, false
+	}
+	p.path, p.kind, s = s[:slash], askKind(s[slash+1]), s[slash+2:]
+	if p.name, s, ok = counted(s); !ok {
+		return p, false
+	}
+	if strings.HasPrefix(s, "/k") {
+		if p.key, s, ok = counted(s[2:]); !ok {
+			return p, false
+		}
+	} else if len(s) >= 18 && (s[:2] == "/h" || s[:2] == "/K") {
+		p.hashed, s = s[1] == 'h', s[18:]
+	}
+	if s == "" {
+		return p, true
+	}
+	if s[0] != '#' {
+		return p, false
+	}
+	n, err := strconv.Atoi(s[1:])
+	p.occurrence = n
+	return p, err == nil && n > 0
+}
+
+// counted reads <length>:<text>; text that does not begin with a digit is empty.
+func counted(s string) (text, rest string, ok bool) {
+	if s == "" || s[0] < '0' || s[0] > '9' {
+		return "", s, true
+	}
+	digits, after, found := strings.Cut(s, ":")
+	n, err := strconv.Atoi(digits)
+	if !found || err != nil || n > len(after) {
+		return "", s, false
+	}
+	return after[:n], after[n:], true
+}
+
+// joined is several texts as one, from which they could be told apart again.
+func joined(parts ...string) string {
+	var b strings.Builder
+	for _, p := range parts {
+		b.WriteString(strconv.Itoa(len(p)))
+		b.WriteByte(':')
+		b.WriteString(p)
+	}
+	return b.String()
+}

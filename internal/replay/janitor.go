@@ -1,0 +1,145 @@
+package replay
+
+import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// janitor is the one goroutine that looks after idle and stuck runs, for the whole worker.
+func (w *Worker) janitor() {
+	defer w.goroutines.Done()
+	every := min(max(w.cfg.IdleAfter/8, 10*time.Millisecond), 250*time.Millisecond)
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	idle := int64(w.cfg.IdleAfter / every)
+	stuck := max(int64(w.cfg.StuckAfter/every), 1)
+	var runs []*run
+	for {
+		var full bool
+		select {
+		case <-w.ctx.Done():
+			return
+		case <-ticker.C:
+			w.tick.Add(1)
+		case <-w.full:
+			full = true
+		}
+		runs = w.snapshot(runs[:0])
+		now := w.tick.Load()
+		for _, r := range runs {
+			r.inspect(now, idle, stuck)
+		}
+		if excess := len(runs) - w.cfg.MaxLoaded; full || excess > 0 {
+			w.releaseOldest(runs, excess)
+		}
+		clear(runs)
+	}
+}
+
+// inspect releases a run that has been parked for long, tells what it waits for if nobody was told, and reports code that blocks.
+func (r *run) inspect(now, idle, stuck int64) {
+	r.mu.Lock()
+	if r.busy {
+		r.inspectBusy(now, stuck)
+		return
+	}
+	m := r.m
+	age := now - r.lastUsed.Load()
+	switch {
+	case r.evicted || r.released || len(r.inbox) > 0:
+	case m.untold && !m.closed && age > 0:
+		r.busy = true
+		m.tell = true
+		r.mu.Unlock()
+		m.turnOver(nil, false)
+		return
+	case age >= idle && m.idle():
+		r.releaseLocked()
+		return
+	}
+	r.mu.Unlock()
+}
+
+// inspectBusy looks at a run somebody of which executes. It unlocks.
+func (r *run) inspectBusy(now, stuck int64) {
+	m := r.m
+	var t model.Turn
+	switch c := m.active.Load(); {
+	case r.evicted:
+	case r.inline != nil:
+		if r.since != 0 && now-r.since > 1 {
+			r.since = 0
+			t.Waits = []model.Reason{{Code: model.WaitStep, Name: r.inline.name}}
+		}
+	case c != nil && now-m.since.Load() >= stuck && r.stuck != m.since.Load()+1:
+		r.stuck = m.since.Load() + 1
+		t.Waits = []model.Reason{{Code: model.WaitStuck, Detail: r.w.stackOf(c)}}
+	}
+	r.mu.Unlock()
+	if t.Waits == nil {
+		return
+	}
+	t.Run, t.Generation, t.Seen = r.start.Run, r.generation, m.seen.Load()
+	if err := r.w.report(t); err != nil {
+		r.lost(err)
+	}
+}
+
+// releaseOldest releases parked runs, least recently used first, until no more than the limit are loaded.
+func (w *Worker) releaseOldest(runs []*run, excess int) {
+	if excess <= 0 {
+		return
+	}
+	slices.SortFunc(runs, func(a, b *run) int { return int(a.lastUsed.Load() - b.lastUsed.Load()) })
+	for _, r := range runs {
+		if excess == 0 {
+			return
+		}
+		r.mu.Lock()
+		if r.busy || r.evicted || r.released || len(r.inbox) > 0 || !r.m.idle() {
+			r.mu.Unlock()
+			continue
+		}
+		r.releaseLocked()
+		excess--
+	}
+}
+
+// stackOf is the stack of the goroutine of a coroutine. It dumps all goroutines, so it is for reports only.
+func (w *Worker) stackOf(c *Coroutine) string {
+	buf := make([]byte, 1<<20)
+	for len(buf) < 64<<20 {
+		n := runtime.Stack(buf, true)
+		if n < len(buf) {
+			buf = buf[:n]
+			break
+		}
+		buf = make([]byte, 2*len(buf))
+	}
+	mark := []byte(fmt.Sprintf("replay.(*Coroutine).main(%p", c))
+	for _, stack := range bytes.Split(buf, []byte("\n\n")) {
+		if bytes.Contains(stack, mark) {
+			return trimStack(string(stack))
+		}
+	}
+	return "unknown"
+}
+
+// trimStack keeps what lies above our own frames.
+func trimStack(s string) string {
+	if i := strings.Index(s, "github.com/perdure/perdure/internal/replay.(*machine).callRoot"); i > 0 {
+		s = s[:i]
+	} else if i := strings.Index(s, "github.com/perdure/perdure/internal/replay.(*Coroutine).call("); i > 0 {
+		s = s[:i]
+	}
+	if len(s) > maxStack {
+		s = s[:maxStack]
+	}
+	return strings.TrimSpace(s)
+}

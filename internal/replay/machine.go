@@ -1,0 +1,239 @@
+package replay
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// machine is one execution of the code of a run, from its first line. When what it took for granted does not come true, it is
+// thrown away and another one begins. Everything in it belongs to whoever holds the baton, unless it is atomic.
+type machine struct {
+	w *Worker
+	r *run
+
+	// active is the coroutine that executes user code; nil while nobody does. dead means that all goroutines are being ended.
+	active atomic.Pointer[Coroutine]
+	since  atomic.Int64 // tick of the last resume, for the watchdog
+	dead   atomic.Bool
+	gone   chan *Coroutine // goroutines that have ended because they were told to
+
+	root       *Coroutine
+	coroutines list[*Coroutine] // in order of creation
+	alive      int
+	ready      []*Coroutine
+	settling   *Coroutine // waits for the commit of what was taken for granted; nobody else may run
+	rootScope  *Scope
+	panics     []*Future // of coroutines that panicked
+	cleanup    []cleanup
+
+	fed     int          // so many events have been fed
+	seen    atomic.Int64 // the same, for others
+	now     atomic.Int64 // journal time
+	sub     int64        // orders resolutions of one position
+	live    bool         // the end of the history was reached
+	examine bool         // a mismatch is examined: remember source positions
+
+	asks        map[string]*ask
+	buf         []byte
+	unconfirmed []*ask                // asked for before the end of the history
+	inflight    map[string]struct{}   // reported by an earlier machine of this activation, certain to come
+	early       map[string][]int      // events that nobody asked for yet, by identity
+	renamed     map[string]string     // today's identity of early events whose input is encoded differently today
+	alias       map[string]*ask       // the other way round, for asks that were found so
+	strays      map[kindName][]string // early identities that could not be renamed yet
+	normalizers map[kindName]func([]byte) ([]byte, error)
+
+	signals     map[string]*signalQueue
+	promises    map[string]*promise
+	children    map[model.Address]*ask
+	dirtyScopes []*Scope
+	canceled    *model.Failure // the cancel request, once fed
+
+	toStart  []*ask // steps whose body is to run
+	missing  int    // steps for which there is no code here
+	commands []model.Command
+	authors  []*ask // of those commands that are recorded
+	aheadN   int    // so many commands of the unreported turn were taken for granted
+	ahead    []*ask // what was taken for granted and has not come back, in order
+	aheadBuf []*ask // where ahead begins
+	// outstanding counts events that were reported and have not been fed.
+	outstanding atomic.Int64
+	untold      bool // code has run since the waits were last reported
+	tell        bool // report them, however short they may be
+
+	doom   *model.Reason // the code does not fit the history, or cannot run
+	broken bool          // what was taken for granted did not come true
+	closed bool          // the end of the run was reported
+}
+
+func newMachine(r *run) *machine {
+	m := &machine{
+		w: r.w, r: r,
+		asks: make(map[string]*ask, 8),
+		gone: make(chan *Coroutine, 1),
+	}
+	m.now.Store(int64(r.start.At))
+	m.rootScope = &Scope{m: m}
+	m.root = &Coroutine{m: m, scope: m.rootScope, signal: make(chan wake, 1)}
+	m.coroutines.push(&m.root.link, m.root)
+	m.alive = 1
+	m.ready = append(m.ready, m.root)
+	return m
+}
+
+// position is where the code stands: the last event that it was fed or took for granted.
+func (m *machine) position() int64 { return int64(m.fed + len(m.ahead)) }
+
+// clock is the journal time, or an estimate when the code has run ahead of it.
+func (m *machine) clock() model.Time {
+	now := model.Time(m.now.Load())
+	if len(m.ahead) > 0 {
+		now = max(now, m.r.clock())
+	}
+	return now
+}
+
+// drop takes a finished coroutine out of the machine.
+func (m *machine) drop(c *Coroutine) {
+	c.link.remove()
+	m.alive--
+}
+
+// turnOver is called by whoever holds the baton and has nothing to execute: a coroutine that parks (self), one that is over, or
+// a guest from outside (who may not block). It reports true when self may go on. Otherwise the baton has been passed on or laid
+// down, and the caller must not touch the machine any more.
+func (m *machine) turnOver(self *Coroutine, guest bool) bool {
+	m.active.Store(nil)
+	for {
+		if c := m.next(); c != nil {
+			m.since.Store(m.w.tick.Load())
+			m.active.Store(c)
+			m.untold = true
+			if c == self {
+				return true
+			}
+			c.resume()
+			return false
+		}
+		if !m.advance(guest) {
+			return false
+		}
+	}
+}
+
+// next is the coroutine whose turn it is.
+func (m *machine) next() *Coroutine {
+	if m.doom != nil || m.broken {
+		return nil
+	}
+	if c := m.settling; c != nil {
+		if len(m.ahead) > 0 {
+			return nil
+		}
+		m.settling = nil
+		return c
+	}
+	for len(m.ready) > 0 {
+		c := m.ready[0]
+		m.ready[0] = nil
+		if m.ready = m.ready[1:]; len(m.ready) == 0 {
+			m.ready = nil
+		}
+		if !c.dying.Load() {
+			return c
+		}
+	}
+	return nil
+}
+
+// advance does the next thing that is due while every coroutine is parked. It reports false when the baton is gone.
+func (m *machine) advance(guest bool) bool {
+	r := m.r
+	switch {
+	case !r.collect():
+		r.retire(r.unload)
+		return false
+	case m.broken:
+		r.retire(r.restart)
+		return false
+	case m.doom != nil:
+		r.retire(r.block)
+		return false
+	case m.fed < len(r.events):
+		if m.aheadN > 0 {
+			return m.flush(guest) // the facts first: the engine must have them before the code forgets
+		}
+		if !m.closed || len(m.ahead) > 0 {
+			m.feed()
+			m.reachEnd()
+			return true
+		}
+	case m.closed:
+	case m.settling != nil:
+		if len(m.commands) > 0 {
+			return m.flush(guest)
+		}
+	case !m.live:
+		m.reachEnd()
+		if !m.live && m.doom == nil {
+			m.mismatchAtEnd()
+		}
+		return true
+	case m.startSteps():
+		return true
+	default:
+		m.syncTimers()
+		if len(m.commands) > 0 || m.untold && (m.tell || m.worthTelling()) {
+			return m.flush(guest)
+		}
+	}
+	return !r.layDown()
+}
+
+// reachEnd makes the machine live once the whole history is fed and nothing in it is left over.
+func (m *machine) reachEnd() {
+	if !m.live && m.doom == nil && m.fed == len(m.r.events) {
+		m.goLive()
+	}
+}
+
+// flush reports the turn. A guest must not block, so it hands the baton to the root coroutine for that.
+func (m *machine) flush(guest bool) bool {
+	if guest {
+		m.root.signal <- wakeDrive
+		return false
+	}
+	return m.report(nil)
+}
+
+// report hands the turn in. It reports false, without the baton, when there is nobody to report to any more.
+func (m *machine) report(end *model.Close) bool {
+	t := model.Turn{
+		Run: m.r.start.Run, Generation: m.r.generation, Seen: int64(m.fed),
+		Commands: m.commands, Ahead: m.aheadN, Close: end,
+	}
+	if end == nil && m.settling == nil {
+		t.Waits = m.waits()
+		m.untold, m.tell = false, false
+		m.r.remember(t.Waits)
+	}
+	m.commands, m.aheadN = nil, 0
+	for _, a := range m.authors {
+		a.expect.Add(1)
+	}
+	m.outstanding.Add(int64(len(m.authors)))
+	m.authors = m.authors[:0]
+	if err := m.w.report(t); err != nil {
+		m.r.lost(err)
+		if end == nil {
+			m.r.retire(m.r.unload)
+		}
+		return false
+	}
+	return true
+}
+
+// clockFrom is the estimate of the owner's clock.
+func clockFrom(owner model.Time, at time.Time) model.Time { return owner.Add(time.Since(at)) }

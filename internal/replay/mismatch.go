@@ -1,0 +1,361 @@
+package replay
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// block stops the run with a reason. The first one counts.
+func (m *machine) block(detail string) {
+	if m.doom == nil {
+		m.doom = &model.Reason{Code: model.WaitMismatch, Detail: detail}
+	}
+}
+
+// ---- events that nobody asked for
+
+// stray keeps an event that nobody has asked for. Once the code has reached the end of the history there can be none.
+func (m *machine) stray(i int) {
+	e := &m.r.events[i]
+	if m.live {
+		m.block(fmt.Sprintf("%s, which the code did not ask for", recorded(e)))
+		return
+	}
+	if m.early == nil {
+		m.early = map[string][]int{}
+	}
+	m.early[e.ID] = append(m.early[e.ID], i)
+}
+
+// serveEarly gives an ask what was recorded for it before the code asked.
+func (m *machine) serveEarly(a *ask) {
+	if len(m.early) == 0 {
+		return
+	}
+	id := a.id
+	events, ok := m.early[id]
+	if !ok {
+		if id, ok = m.renamed[a.id]; !ok {
+			return
+		}
+		events = m.early[id]
+		m.adoptName(a, id)
+	}
+	rest := events[:0:0]
+	for _, i := range events {
+		if !m.apply(a, &m.r.events[i]) {
+			rest = append(rest, i)
+		}
+	}
+	if len(rest) == 0 {
+		delete(m.early, id)
+	} else {
+		m.early[id] = rest
+	}
+}
+
+// ---- inputs that are encoded differently today
+
+type kindName struct {
+	kind askKind
+	name string
+}
+
+// learn remembers how inputs of a step or child are encoded today, and looks at early events under that light.
+func (m *machine) learn(kind askKind, name string, normalize func([]byte) ([]byte, error)) {
+	if m.live || normalize == nil {
+		return
+	}
+	key := kindName{kind, name}
+	if m.normalizers[key] != nil {
+		return
+	}
+	if m.normalizers == nil {
+		m.normalizers = map[kindName]func([]byte) ([]byte, error){}
+	}
+	m.normalizers[key] = normalize
+	for _, id := range m.strays[key] {
+		for _, i := range m.early[id] {
+			m.today(&m.r.events[i])
+		}
+	}
+	delete(m.strays, key)
+}
+
+// rename finds the ask of an event whose input is encoded differently today, nil when there is none (yet).
+func (m *machine) rename(e *model.Event) *ask {
+	if m.live {
+		return nil
+	}
+	id, ok := m.today(e)
+	if !ok {
+		return nil
+	}
+	a := m.asks[id]
+	if a == nil || a.fut.done || a.recorded {
+		return nil
+	}
+	m.adoptName(a, e.ID)
+	return a
+}
+
+// adoptName lets an ask go on under the identity that is recorded.
+func (m *machine) adoptName(a *ask, id string) {
+	if m.alias == nil {
+		m.alias = map[string]*ask{}
+	}
+	m.alias[id] = a
+	a.id = id
+}
+
+// today is the identity that the recorded ask would have if it were made today.
+func (m *machine) today(e *model.Event) (string, bool) {
+	p, ok := parseID(e.ID)
+	if !ok || !p.hashed || len(e.Input.Data) == 0 {
+		return "", false
+	}
+	key := kindName{p.kind, p.name}
+	normalize := m.normalizers[key]
+	if normalize == nil {
+		if m.strays == nil {
+			m.strays = map[kindName][]string{}
+		}
+		m.strays[key] = append(m.strays[key], e.ID)
+		return "", false
+	}
+	input, err := normalize(e.Input.Data)
+	if err != nil {
+		return "", false
+	}
+	id := identity{kind: p.kind, name: p.name, input: input, hashed: true}
+	text := string(appendOccurrence(id.append(nil, p.path), p.occurrence))
+	if m.renamed == nil {
+		m.renamed = map[string]string{}
+	}
+	m.renamed[text] = e.ID
+	return text, true
+}
+
+// ---- what is left over
+
+// mismatchAtEnd blocks the run because something recorded was not asked for although the code has come to the end of the history.
+func (m *machine) mismatchAtEnd() {
+	e := m.firstEarly()
+	if text := m.drift(e); text != "" {
+		m.block(text)
+		return
+	}
+	m.block(fmt.Sprintf("%s, which the code did not ask for; it asks for %s", recorded(e), m.asking()))
+}
+
+// settleRest checks, when the code returns before the end of the history, that what follows is unsolicited or was asked for. What the code
+// asked for and is not recorded is then asked for with the end of the run.
+func (m *machine) settleRest() bool {
+	left := m.r.events[m.fed:]
+	for i := range left {
+		e := &left[i]
+		switch e.Kind {
+		case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched:
+			continue
+		default:
+		}
+		a := m.find(e.ID)
+		if a == nil {
+			a = m.rename(e)
+		}
+		switch {
+		case a == nil || e.Kind == model.EventWithdrawn && !a.withdrawn:
+			m.block(recorded(e) + ", but the code returned without asking for it")
+			return false
+		case e.Kind == model.EventChildStarted || e.Kind == model.EventSignalTaken || e.Kind == model.EventSent:
+			a.recorded = true
+		case e.Kind == model.EventWithdrawn:
+			a.gone = true
+		}
+	}
+	if len(m.early) > 0 {
+		m.block(recorded(m.firstEarly()) + ", but the code returned without asking for it")
+		return false
+	}
+	m.goLive()
+	return m.doom == nil
+}
+
+// firstEarly is the first event that nobody asked for.
+func (m *machine) firstEarly() *model.Event {
+	at := len(m.r.events)
+	for _, events := range m.early {
+		at = min(at, events[0])
+	}
+	return &m.r.events[at]
+}
+
+// recorded describes an event for people.
+func recorded(e *model.Event) string {
+	what := e.Kind.String()
+	name := e.Name
+	if p, ok := parseID(e.ID); ok {
+		if name == "" {
+			name = p.name
+		}
+		switch p.kind {
+		case askStep:
+			what = "step"
+		case askTimer, askScope:
+			what, name = "timer", ""
+		case askTaken:
+			what = "the taking of signal"
+		case askChild:
+			what = "child"
+		case askWatch:
+			what = "the wait for execution"
+		case askSend:
+			what = "message"
+		}
+		if e.Kind == model.EventWithdrawn {
+			what = "the withdrawal of " + what
+		}
+		if p.key != "" && p.kind == askStep {
+			name += " (key " + p.key + ")"
+		}
+	}
+	if name != "" {
+		what += " " + name
+	}
+	return fmt.Sprintf("event %d records %s%s", e.Seq, what, at(e.Position))
+}
+
+// asking describes what the code waits for, for people.
+func (m *machine) asking() string {
+	var texts []string
+	for n := m.coroutines.first; n != nil && len(texts) < 4; n = n.next {
+		for _, f := range n.value.wait.members {
+			if f.done || f.kind == futureCoroutine || len(texts) == 4 {
+				continue
+			}
+			texts = append(texts, asked(f))
+		}
+	}
+	if len(texts) == 0 {
+		return "nothing"
+	}
+	return strings.Join(texts, ", ")
+}
+
+func asked(f *Future) string {
+	switch f.kind {
+	case futureStep:
+		return "step " + f.ask.name + at(f.ask.position)
+	case futureTimer:
+		return "a timer" + at(f.ask.position)
+	case futureChild:
+		return "execution " + addressText(f.ask.target) + at(f.ask.position)
+	case futureSignal:
+		return "signal " + f.name
+	case futurePromise:
+		return "promise " + f.name
+	case futureCoroutine, futureFailed:
+	}
+	return "nothing"
+}
+
+// ---- argument drift
+
+// drift explains a recorded step or child of a name that the code asks for with another input; "" when it is something else.
+func (m *machine) drift(e *model.Event) string {
+	p, ok := parseID(e.ID)
+	if !ok || !p.hashed {
+		return ""
+	}
+	what := "step"
+	if p.kind == askChild {
+		what = "child"
+	}
+	a := m.driftedTo(p)
+	if a == nil {
+		return ""
+	}
+	text := fmt.Sprintf("input of %s %s changed", what, p.name)
+	switch fields := changedFields(m.inputOf(e), a.input()); len(fields) {
+	case 0:
+	case 1:
+		text += ": field " + fields[0]
+	default:
+		text += ": fields " + strings.Join(fields, ", ")
+	}
+	return fmt.Sprintf("%s (%s; the code asks%s)", text, recorded(e), at(a.position))
+}
+
+// driftedTo is the open ask that most likely is the recorded one with another input: of the same coroutine, kind and name.
+func (m *machine) driftedTo(p parsedID) *ask {
+	var best *ask
+	var bestID parsedID
+	for _, a := range m.asks {
+		q, ok := parseID(a.id)
+		if !ok || a.fut.done || a.recorded || !q.hashed || q.kind != p.kind || q.name != p.name || q.path != p.path {
+			continue
+		}
+		if best == nil || (q.occurrence == p.occurrence) != (bestID.occurrence == p.occurrence) && q.occurrence == p.occurrence ||
+			(q.occurrence == p.occurrence) == (bestID.occurrence == p.occurrence) && a.id < best.id {
+			best, bestID = a, q
+		}
+	}
+	return best
+}
+
+// inputOf is the recorded input of what the event belongs to.
+func (m *machine) inputOf(e *model.Event) []byte {
+	for i := range m.r.events {
+		if o := &m.r.events[i]; o.ID == e.ID && len(o.Input.Data) > 0 {
+			return o.Input.Data
+		}
+	}
+	return nil
+}
+
+func (a *ask) input() []byte {
+	if a.kind == askStep {
+		return a.step.Input.Data
+	}
+	if a.pending != nil {
+		return a.pending.Event.Input.Data
+	}
+	return nil
+}
+
+// changedFields names the fields in which two JSON values differ, at most five; nil when they are not objects.
+func changedFields(a, b []byte) []string {
+	var x, y map[string]json.RawMessage
+	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {
+		return nil
+	}
+	var fields []string
+	for name, v := range x {
+		if w, ok := y[name]; !ok {
+			fields = append(fields, name)
+		} else if !bytes.Equal(v, w) {
+			inner := changedFields(v, w)
+			for _, f := range inner {
+				fields = append(fields, name+"."+f)
+			}
+			if len(inner) == 0 {
+				fields = append(fields, name)
+			}
+		}
+	}
+	for name := range y {
+		if _, ok := x[name]; !ok {
+			fields = append(fields, name)
+		}
+	}
+	slices.Sort(fields)
+	if len(fields) > 5 {
+		fields = append(fields[:5], "…")
+	}
+	return fields
+}

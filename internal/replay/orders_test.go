@@ -1,0 +1,124 @@
+package replay_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// permutations of 0 … n-1.
+func permutations(n int) [][]int {
+	if n == 0 {
+		return [][]int{nil}
+	}
+	var all [][]int
+	for _, p := range permutations(n - 1) {
+		for i := range n {
+			all = append(all, slices.Insert(slices.Clone(p), i, n-1))
+		}
+	}
+	return all
+}
+
+// compositions of n: all ways to deliver n events in batches.
+func compositions(n int) [][]int {
+	if n == 0 {
+		return [][]int{nil}
+	}
+	var all [][]int
+	for first := 1; first <= n; first++ {
+		for _, rest := range compositions(n - first) {
+			all = append(all, append([]int{first}, rest...))
+		}
+	}
+	return all
+}
+
+// TestAllCompletionOrders lets up to four parallel steps end in every order, reported and delivered in every batching, and crashes
+// after every event: the rest of the run must end as it would have, having seen the same.
+func TestAllCompletionOrders(t *testing.T) {
+	pairs := 0
+	for n := 1; n <= 4; n++ {
+		for _, kind := range []op{
+			{Kind: "all", N: 9, M: n},
+			{Kind: "race", N: 9, M: n},
+			{Kind: "firstn", N: 1, M: n},
+			{Kind: "par", M: n, Body: []op{{Kind: "step", N: 1}, {Kind: "step", N: 1}}},
+			{Kind: "race-par", M: n, Body: []op{{Kind: "step"}, {Kind: "now"}}},
+		} {
+			ops := []op{kind, {Kind: "now"}, {Kind: "step", N: 1}}
+			for _, order := range permutations(n) {
+				for _, batches := range compositions(n) {
+					synctest.Test(t, func(t *testing.T) {
+						s := newSim(ops, nil, false)
+						s.e.activate(-1)
+						if len(s.e.bodies) == n {
+							bodies := slices.Clone(s.e.bodies)
+							for _, i := range order {
+								s.e.letGo(slices.Index(s.e.bodies, bodies[i]))
+							}
+							for _, b := range batches {
+								for len(s.e.reports) > 0 {
+									s.e.apply()
+								}
+								if news := int(s.e.last()) - s.e.told; s.e.held && news > 0 {
+									s.e.deliver(min(b, news))
+								}
+							}
+						}
+						s.e.settle()
+						s.e.stop()
+						if err := s.finished(); err != nil {
+							t.Fatalf("%v %v %v: %v", kind, order, batches, err)
+						}
+						if err := s.check(); err != nil {
+							t.Fatalf("%v %v %v: %v", kind, order, batches, err)
+						}
+						pairs += len(s.e.events) + 1
+						for k := range len(s.e.events) {
+							r := newSim(ops, nil, false)
+							r.e.events = slices.Clone(s.e.events[:k])
+							for i := range r.e.events { // what the engine knows from the history
+								if id := r.e.events[i].ID; r.e.events[i].Kind == model.EventChildStarted {
+									r.e.sent[id] = true
+								}
+							}
+							r.e.activate(-1)
+							r.e.settle()
+							r.e.stop()
+							if err := r.finished(); err != nil {
+								t.Fatalf("%v %v %v, crash after %d: %v", kind, order, batches, k, err)
+							}
+							if err := r.check(); err != nil {
+								t.Fatalf("%v %v %v, crash after %d: %v", kind, order, batches, k, err)
+							}
+							pairs += len(r.e.events) + 1
+						}
+					})
+				}
+			}
+		}
+	}
+	t.Logf("%d live/replay pairs", pairs)
+}
+
+// finished checks how a simulated run ended.
+func (s *sim) finished() error {
+	switch {
+	case s.e.err() != nil:
+		return s.e.err()
+	case s.e.blocked != nil:
+		return fmt.Errorf("blocked: %s", s.e.blocked)
+	case s.e.end == nil:
+		return fmt.Errorf("does not end, waits %v", s.e.waits)
+	}
+	for id, n := range s.e.ran {
+		if n > 1 {
+			return fmt.Errorf("step %s ran %d times", id, n)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,249 @@
+package replay_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// op is one statement of a random program.
+type op struct {
+	Kind string
+	N    int // chooses among variants
+	M    int
+	Body []op
+}
+
+// leaves are statements without others in them, blocks have some.
+var (
+	leaves = []string{
+		"step", "step", "step", "input", "keyed", "fails", "retried", "recv", "recvT", "try", "sleep", "select", "all", "race", "firstn", "cancel",
+		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited",
+	}
+	blocks = []string{"par", "par", "race-par", "scope", "detached", "cleanup"}
+)
+
+func genProgram(depth int) *rapid.Generator[[]op] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) op {
+		kinds := leaves
+		if depth > 0 {
+			kinds = append(append([]string(nil), leaves...), append(blocks, blocks...)...)
+		}
+		o := op{Kind: rapid.SampledFrom(kinds).Draw(t, "kind"), N: rapid.IntRange(0, 3).Draw(t, "n"), M: rapid.IntRange(1, 3).Draw(t, "m")}
+		for _, b := range blocks {
+			if o.Kind == b {
+				o.Body = genProgram(depth-1).Draw(t, "body")
+			}
+		}
+		return o
+	}), 1, 4)
+}
+
+func (o op) String() string {
+	if o.Body == nil {
+		return fmt.Sprintf("%s(%d,%d)", o.Kind, o.N, o.M)
+	}
+	return fmt.Sprintf("%s(%d,%d){%s}", o.Kind, o.N, o.M, text(o.Body))
+}
+
+func text(ops []op) string {
+	var s []string
+	for _, o := range ops {
+		s = append(s, o.String())
+	}
+	return strings.Join(s, " ")
+}
+
+// interp runs a program and writes down everything that it sees.
+type interp struct {
+	e     *engine
+	trace []string
+}
+
+func (p *interp) log(who, format string, args ...any) {
+	p.trace = append(p.trace, who+" "+fmt.Sprintf(format, args...))
+}
+
+func (p *interp) run(x replay.Ctx, who string, ops []op) error {
+	var failure error
+	for i, o := range ops {
+		me := fmt.Sprintf("%s/%d", who, i)
+		p.log(me, "begin %s err=%v", o.Kind, x.Err())
+		if err := p.one(x, me, o); err != nil {
+			p.log(me, "error %v", err)
+			failure = err
+		}
+	}
+	return failure
+}
+
+// name takes few values, so that equal steps meet in parallel branches and in sequence.
+func name(n int) string { return string(rune('a' + n%2)) }
+
+func (p *interp) got(me string, f *replay.Future, err error) error {
+	if err == nil {
+		p.log(me, "got %q %v", f.Payload().Data, f.Value())
+	}
+	return err
+}
+
+func (p *interp) one(x replay.Ctx, me string, o op) error {
+	e := p.e
+	sig := fmt.Sprintf("s%d", o.N%2)
+	switch o.Kind {
+	case "step", "input", "keyed", "fails", "retried", "limited":
+		out, err := x.Step(p.stepOf(o))
+		p.log(me, "step %q", out.Data)
+		var f *model.Failure
+		if err != nil && !errors.As(err, &f) && !errors.Is(err, replay.ErrCanceled) && !errors.Is(err, replay.ErrTimeout) {
+			e.problem("error of a step is %T", err)
+		}
+		return err
+	case "loop":
+		for i := range o.M {
+			out, err := x.Step(e.stepOf("loop"))
+			p.log(me, "%d %q", i, out.Data)
+			if err != nil {
+				return err
+			}
+		}
+	case "recv":
+		f := x.Next(sig)
+		return p.got(me, f, x.Get(f))
+	case "recvT":
+		y := x.WithTimeout(time.Minute)
+		f := y.Next(sig)
+		return p.got(me, f, y.Get(f))
+	case "try":
+		v, ok := x.TryReceive(sig)
+		p.log(me, "try %q %v", v.Data, ok)
+	case "sleep":
+		return x.Sleep(time.Duration(o.N) * time.Minute)
+	case "select":
+		fs := []*replay.Future{x.Timer(time.Hour), x.Next(sig), x.StepFuture(e.stepOf(name(o.N)))}
+		for range o.M {
+			i, err := x.Select(fs)
+			p.log(me, "first %d %v", i, err)
+			if err != nil {
+				return err
+			}
+			if err := p.got(me, fs[i], x.Get(fs[i])); err != nil {
+				return err
+			}
+			if i == 1 {
+				fs[1] = x.Next(sig)
+			} else {
+				fs = append(fs[:i:i], fs[i+1:]...)
+			}
+			if len(fs) < 2 || i == 0 {
+				break
+			}
+		}
+	case "all", "race", "firstn", "cancel":
+		return p.futures(x, me, o)
+	case "promise":
+		y := x.WithTimeout(time.Minute)
+		f := y.Promise("p")
+		return p.got(me, f, y.Get(f))
+	case "now":
+		p.log(me, "now %v", x.Now())
+	case "uuid":
+		p.log(me, "%s %d", x.UUID(), x.Rand().IntN(1000))
+	case "child":
+		out, err := x.RunChild(replay.Child{Workflow: "kid", Input: payload(fmt.Sprint(o.N)), Keyed: o.N%2 == 0, Key: "k" + fmt.Sprint(o.N)})
+		p.log(me, "child %q", out.Data)
+		return err
+	case "watch":
+		a, err := x.StartChild(replay.Child{Workflow: "kid", Input: payload(fmt.Sprint(o.N))})
+		if err != nil {
+			return err
+		}
+		f := x.Outcome(a, model.RunID{})
+		g := x.Outcome(model.Address{Tenant: "default", Type: "other", Key: "o"}, model.RunID{})
+		i, err := x.Race([]*replay.Future{f, g})
+		p.log(me, "watched %d", i)
+		return err
+	case "send":
+		return x.Send(model.Message{Kind: model.MessageSignal, To: model.Address{Type: "other", Key: "o"}, Name: sig, Input: payload("1")}, "")
+	case "par", "race-par":
+		return p.parallel(x, me, o)
+	case "scope":
+		return p.run(x.WithTimeout(time.Duration(o.N+1)*time.Minute), me, o.Body)
+	case "detached":
+		return p.run(x.Detached(), me, o.Body)
+	case "cleanup":
+		x.Cleanup(o.N%2 == 0, func(y replay.Ctx) error { return p.run(y, me+"!", o.Body) })
+	}
+	return nil
+}
+
+func (p *interp) stepOf(o op) *replay.Step {
+	switch o.Kind {
+	case "input":
+		return p.e.stepOf(name(o.N), input(fmt.Sprintf(`{"n":%d}`, o.M)))
+	case "keyed":
+		return p.e.stepOf(name(o.N), func(s *replay.Step) { s.Key, s.Keyed = fmt.Sprint(o.M), true })
+	case "fails":
+		return p.e.stepOf("f"+name(o.N), failing(99, true))
+	case "retried":
+		return p.e.stepOf("r"+name(o.N), failing(o.M, false), func(s *replay.Step) { s.Policy.MaxAttempts = 3 })
+	case "limited":
+		return p.e.stepOf(name(o.N), func(s *replay.Step) { s.AttemptTimeout = time.Hour })
+	}
+	return p.e.stepOf(name(o.N))
+}
+
+func (p *interp) futures(x replay.Ctx, me string, o op) error {
+	var fs []*replay.Future
+	for i := range o.M {
+		if i == o.N {
+			fs = append(fs, x.StepFuture(p.e.stepOf("f", failing(99, true))))
+			continue
+		}
+		fs = append(fs, x.StepFuture(p.e.stepOf(name(i))))
+	}
+	if o.N == 2 {
+		fs = append(fs, x.Next("s0"))
+	}
+	switch o.Kind {
+	case "all":
+		err := x.All(fs)
+		for i, f := range fs {
+			p.log(me, "%d %v %q", i, f.Done(), f.Payload().Data)
+		}
+		return err
+	case "race":
+		i, err := x.Race(fs)
+		p.log(me, "winner %d", i)
+		return err
+	case "firstn":
+		is, err := x.FirstN(1+o.N%len(fs), fs)
+		p.log(me, "first %v", is)
+		return err
+	}
+	err := x.Cancel(fs[0])
+	p.log(me, "cancelled %v, then %v", err, x.Get(fs[0]))
+	return x.Wait(fs)
+}
+
+func (p *interp) parallel(x replay.Ctx, me string, o op) error {
+	var fs []*replay.Future
+	for i := range o.M {
+		who := fmt.Sprintf("%s.%d", me, i)
+		fs = append(fs, x.Go(func(y replay.Ctx) (any, error) { return who, p.run(y, who, o.Body) }))
+	}
+	if o.Kind == "race-par" {
+		i, err := x.Race(fs)
+		p.log(me, "winner %d", i)
+		return err
+	}
+	err := x.Wait(fs)
+	p.log(me, "joined")
+	return err
+}

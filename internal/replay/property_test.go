@@ -1,0 +1,239 @@
+package replay_test
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// sim drives one random program by a list of choices.
+type sim struct {
+	e       *engine
+	ops     []op
+	p       *interp // of the latest execution of the code
+	choices []byte
+	next    int
+
+	signals, cancels, crashes, evictions int // what may still happen
+	lost                                 bool
+}
+
+func newSim(ops []op, choices []byte, faults bool) *sim {
+	s := &sim{ops: ops, choices: choices, signals: 4, cancels: 1}
+	if faults {
+		s.crashes, s.evictions = 2, 2
+	}
+	s.e = newEngine(s.code)
+	return s
+}
+
+func (s *sim) code(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+	p := &interp{e: s.e}
+	s.p = p
+	err := p.run(x, "", s.ops)
+	p.log("", "end %v", err)
+	return payload("end"), err
+}
+
+func (s *sim) choose(n int) int {
+	if s.next >= len(s.choices) {
+		return 0
+	}
+	c := int(s.choices[s.next])
+	s.next++
+	return c % n
+}
+
+// actions are what may happen next; the first ones make progress.
+func (s *sim) actions() []func() {
+	e := s.e
+	var as []func()
+	add := func(f func()) { as = append(as, f) }
+	if len(e.reports) > 0 {
+		add(e.apply)
+	}
+	news := int(e.last()) - e.told
+	if news > 0 && e.held {
+		add(func() { e.deliver(news) })
+		add(func() { e.deliver(1) })
+	}
+	for i := range e.bodies {
+		add(func() { e.letGo(i) })
+	}
+	if e.held {
+		for _, id := range slices.Sorted(maps.Keys(e.retries)) {
+			if e.retries[id] <= int64(e.told) && !e.retried[fmt.Sprint(id, e.retries[id], e.gen)] {
+				add(func() { e.retry(id) })
+			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.children)) {
+		add(func() { e.closeChild(id, "kid") })
+	}
+	for _, id := range slices.Sorted(maps.Keys(e.timers)) {
+		add(func() { e.fire(id) })
+	}
+	if s.signals > 0 {
+		add(func() { s.signals--; e.signal("s0", "x") })
+		add(func() { s.signals--; e.signal("s1", "y") })
+		add(func() {
+			s.signals--
+			e.inject(model.Event{Kind: model.EventPromiseSettled, Name: "p", Output: payload("promised")})
+		})
+		add(func() { s.signals--; e.inject(model.Event{Kind: model.EventWatched}) })
+	}
+	if s.cancels > 0 {
+		add(func() {
+			s.cancels--
+			e.inject(model.Event{Kind: model.EventCancelRequest, Failure: &model.Failure{Message: "why"}})
+		})
+	}
+	if s.evictions > 0 && e.held {
+		add(func() {
+			s.evictions--
+			s.lost = true
+			e.w.Evict(e.start.Run, e.gen, "moved")
+			for len(e.bodies) > 0 {
+				e.letGo(0)
+			}
+			synctest.Wait()
+			e.reactivate(-1)
+		})
+	}
+	if s.crashes > 0 && e.held {
+		add(func() {
+			s.crashes--
+			s.lost = true
+			e.crash()
+			e.activate(-1)
+		})
+	}
+	return as
+}
+
+// run lets things happen until the run ends.
+func (s *sim) run() error {
+	e := s.e
+	e.activate(-1)
+	late := 0
+	for range 3000 {
+		if e.end != nil || e.blocked != nil || len(e.problems) > 0 {
+			break
+		}
+		as := s.actions()
+		if len(as) == 0 { // it waits for what nobody sends any more
+			if late++; late > 20 {
+				break
+			}
+			e.signal("s0", "late")
+			e.signal("s1", "late")
+			continue
+		}
+		as[s.choose(len(as))]()
+	}
+	if e.released {
+		e.problem("released in the middle")
+	}
+	e.stop()
+	switch {
+	case e.err() != nil:
+		return e.err()
+	case e.blocked != nil:
+		return errors.New("blocked: " + e.blocked.String())
+	case e.end == nil:
+		return fmt.Errorf("does not end, waits %v", e.waits)
+	case e.end.Status == model.Failed && e.end.Failure.Kind == model.FailurePanic:
+		return fmt.Errorf("%s\n%s", e.end.Failure.Message, e.end.Failure.Stack)
+	}
+	if !s.lost {
+		for id, n := range e.ran {
+			if n > 1 {
+				return fmt.Errorf("step %s ran %d times", id, n)
+			}
+		}
+	}
+	return nil
+}
+
+// check replays every prefix of the history and compares what the code sees.
+func (s *sim) check() error {
+	live := s.p.trace
+	for k := range len(s.e.events) + 1 {
+		r := newSim(s.ops, nil, false)
+		r.e.events = slices.Clone(s.e.events[:k])
+		r.e.cfg.IdleAfter = 1 << 60
+		frozen := replay.NewWorker(replay.Config{Code: map[string]replay.Code{"wf": r.code}})
+		frozen.Freeze()
+		r.e.w = frozen
+		frozen.Serve(r.e)
+		r.e.reactivate(-1)
+		trace := r.p.trace
+		var end *model.Close
+		for _, t := range r.e.reports {
+			if t.Blocked != nil {
+				r.e.stop()
+				return fmt.Errorf("replay of %d events is blocked: %s", k, t.Blocked)
+			}
+			if t.Close != nil {
+				end = t.Close
+			}
+		}
+		r.e.stop()
+		if len(r.e.ran) > 0 {
+			return fmt.Errorf("replay of %d events executed a step", k)
+		}
+		if err := samePrefix(trace, live, k == len(s.e.events)); err != nil {
+			return fmt.Errorf("replay of %d of %d events: %w", k, len(s.e.events), err)
+		}
+		if k == len(s.e.events) && (end == nil || end.Status != s.e.end.Status) {
+			return fmt.Errorf("replay ends as %+v, live as %+v", end, s.e.end)
+		}
+	}
+	return nil
+}
+
+func samePrefix(got, want []string, whole bool) error {
+	for i, line := range got {
+		if i >= len(want) || line != want[i] {
+			return fmt.Errorf("line %d is %q\n--- replay\n%s\n--- live\n%s", i, line, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	if whole && len(got) != len(want) {
+		return fmt.Errorf("the trace ends after %d of %d lines\n--- live\n%s", len(got), len(want), strings.Join(want, "\n"))
+	}
+	return nil
+}
+
+func simulate(t *testing.T, ops []op, choices []byte, faults bool) (err error, s *sim) {
+	synctest.Test(t, func(*testing.T) {
+		s = newSim(ops, choices, faults)
+		if err = s.run(); err == nil {
+			err = s.check()
+		}
+	})
+	return err, s
+}
+
+// TestLiveEqualsReplay runs random programs against random schedules: news at every moment, bodies that end in any order, crashes, evictions.
+func TestLiveEqualsReplay(t *testing.T) {
+	for _, faults := range []bool{false, true} {
+		t.Run(fmt.Sprintf("faults=%v", faults), func(t *testing.T) {
+			rapid.Check(t, func(rt *rapid.T) {
+				ops := genProgram(2).Draw(rt, "program")
+				choices := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(rt, "choices")
+				if err, s := simulate(t, ops, choices, faults); err != nil {
+					rt.Fatalf("%v\n\n%s\n\nhistory:\n%s", err, text(ops), dump(s.e.events))
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package replay
+
+import (
+	"errors"
+	"math"
+	"math/rand/v2"
+	"time"
+)
+
+// Policy says when a failed attempt of a step is repeated. The zero value never gives up: 1 s, doubled, at most 1 min.
+type Policy struct {
+	MaxAttempts         int
+	Initial, Max        time.Duration
+	Coefficient, Jitter float64
+	If                  func(error) bool
+}
+
+const (
+	defaultInitial = time.Second
+	defaultMax     = time.Minute
+	// farFuture bounds any delay, so that sums with it do not overflow.
+	farFuture = 100 * 365 * 24 * time.Hour
+)
+
+// delay is how long to wait after the failed attempt n (from 1) before the next one. It saturates: no input overflows.
+func (p *Policy) delay(n int, random float64) time.Duration {
+	first := p.Initial
+	if first <= 0 {
+		first = defaultInitial
+	}
+	most := p.Max
+	if most <= 0 {
+		most = max(defaultMax, first)
+	}
+	factor := p.Coefficient
+	if !(factor >= 1) { // also when it is not a number
+		factor = 2
+	}
+	d := float64(first) * math.Pow(factor, float64(max(n, 1)-1))
+	if !(d <= float64(most)) {
+		d = float64(most)
+	}
+	if j := p.Jitter; j > 0 {
+		d += d * min(j, 1) * (2*random - 1)
+	}
+	return time.Duration(min(max(d, 0), float64(farFuture)))
+}
+
+// again decides whether an error after attempt n is followed by another attempt, and when.
+func (p *Policy) again(err error, n int) (time.Duration, bool) {
+	var after *retryAfter
+	var perm *permanent
+	switch {
+	case errors.As(err, &perm):
+		return 0, false
+	case p.MaxAttempts > 0 && n >= p.MaxAttempts:
+		return 0, false
+	case p.If != nil && !p.If(err):
+		return 0, false
+	case errors.As(err, &after):
+		return min(max(after.d, 0), farFuture), true
+	}
+	return p.delay(n, rand.Float64()), true
+}
+
+type permanent struct{ error }
+
+func (p *permanent) Unwrap() error { return p.error }
+
+// Permanent marks an error that is not retried.
+func Permanent(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &permanent{err}
+}
+
+type retryAfter struct {
+	error
+	d time.Duration
+}
+
+func (r *retryAfter) Unwrap() error { return r.error }
+
+// RetryAfter asks for the next attempt at a given distance.
+func RetryAfter(err error, d time.Duration) error {
+	if err == nil {
+		return nil
+	}
+	return &retryAfter{err, d}
+}

@@ -1,0 +1,248 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// run is a run that the worker holds: its history, its mailbox, and the machine that executes its code. The fields above the mutex
+// belong to whoever holds the baton, which is a right and not a thing: busy means that somebody has it.
+type run struct {
+	w          *Worker
+	start      model.Start
+	generation uint64
+	code       Code
+	ownerNow   model.Time // the owner's clock at activation
+	activated  time.Time
+	m          *machine
+	events     []model.Event // the history so far; event n has position n+1
+
+	mail     atomic.Bool  // there is something in the mailbox
+	bodies   atomic.Int64 // running step bodies, beside the inline one
+	lastUsed atomic.Int64 // tick, for idleness
+
+	mu       sync.Mutex
+	busy     bool
+	inbox    []model.Event
+	retries  []string
+	evicted  bool
+	cause    string
+	inline   *ask // whose body runs on the goroutine of its coroutine
+	done     []model.Command
+	authors  []*ask
+	flushing bool
+	told     []model.Reason // the waits that were last reported
+	released bool           // the engine was asked to take it back
+	stuck    int64          // the resume that was reported as stuck
+	since    int64          // tick at which the inline body began
+}
+
+func newRun(w *Worker, a *model.Activation, code Code) *run {
+	r := &run{
+		w: w, start: a.Start, generation: a.Generation, code: code, ownerNow: a.Now, activated: time.Now(),
+		events: slices.Clip(a.Events), busy: true,
+	}
+	r.lastUsed.Store(w.tick.Load())
+	r.m = newMachine(r)
+	return r
+}
+
+// clock estimates the owner's clock.
+func (r *run) clock() model.Time { return clockFrom(r.ownerNow, r.activated) }
+
+// begin starts the machine. The caller holds the baton and passes it to the root coroutine.
+func (r *run) begin() {
+	r.m.reachEnd()
+	r.m.turnOver(nil, true)
+}
+
+// ---- the mailbox
+
+// deliver puts events into the mailbox. When nobody holds the baton, the caller takes it and feeds them itself, up to the point where
+// code has to run.
+func (r *run) deliver(events []model.Event) {
+	r.mu.Lock()
+	if r.evicted {
+		r.mu.Unlock()
+		return
+	}
+	r.inbox = append(r.inbox, events...)
+	r.released = false
+	if a := r.inline; a != nil && a.cancelable && a.cancel != nil {
+		for i := range events {
+			if events[i].Kind == model.EventCancelRequest {
+				a.cancel(ErrCanceled)
+			}
+		}
+	}
+	r.wakeLocked()
+}
+
+// retry notes that the back-off of a step is over.
+func (r *run) retry(id string) {
+	r.mu.Lock()
+	r.retries = append(r.retries, id)
+	r.wakeLocked()
+}
+
+// evict has the run unloaded as soon as its code parks.
+func (r *run) evict(cause string) {
+	r.mu.Lock()
+	r.evicted, r.cause = true, cause
+	r.wakeLocked()
+}
+
+// wakeLocked takes the baton if it lies about, and uses it. It unlocks.
+func (r *run) wakeLocked() {
+	r.mail.Store(true)
+	r.lastUsed.Store(r.w.tick.Load())
+	if r.busy {
+		r.mu.Unlock()
+		return
+	}
+	r.busy = true
+	r.mu.Unlock()
+	r.m.turnOver(nil, true)
+}
+
+// collect takes events out of the mailbox. It reports false when the run is to be unloaded.
+func (r *run) collect() bool {
+	if !r.mail.Load() {
+		return true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i := range r.inbox {
+		e := &r.inbox[i]
+		if want := int64(len(r.events)) + 1; e.Seq == want {
+			r.events = append(r.events, *e)
+		} else if e.Seq > want {
+			r.m.doom = &model.Reason{Code: model.WaitCorrupt, Detail: "event " + itoa(int(e.Seq)) + " came where " + itoa(int(want)) + " belongs"}
+		}
+	}
+	clear(r.inbox)
+	r.inbox = r.inbox[:0]
+	r.mail.Store(len(r.retries) > 0)
+	return !r.evicted
+}
+
+// takeRetries takes the steps whose back-off is over out of the mailbox.
+func (r *run) takeRetries() []string {
+	if !r.mail.Load() {
+		return nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	ids := r.retries
+	r.retries = nil
+	r.mail.Store(len(r.inbox) > 0 || r.evicted)
+	return ids
+}
+
+// layDown gives the baton up, unless there is mail. Retries wait until the code may run steps again.
+func (r *run) layDown() bool {
+	r.mu.Lock()
+	m := r.m
+	if len(r.inbox) > 0 || r.evicted || len(r.retries) > 0 && m.live && !m.closed && m.settling == nil {
+		r.mu.Unlock()
+		return false
+	}
+	r.busy = false
+	if r.w.draining.Load() && !r.released && m.idle() {
+		r.releaseLocked()
+		return true
+	}
+	r.mu.Unlock()
+	return true
+}
+
+// releaseLocked asks the engine to take the run back; nobody holds the baton. It unlocks.
+func (r *run) releaseLocked() {
+	r.released = true
+	seen, waits := int64(r.m.fed), r.m.waits()
+	r.mu.Unlock()
+	r.w.session.Load().s.Release(r.start.Run, r.generation, seen, waits)
+}
+
+// remember keeps the waits that were reported, for turns that say nothing about them.
+func (r *run) remember(waits []model.Reason) {
+	r.mu.Lock()
+	r.told = waits
+	r.mu.Unlock()
+}
+
+// ---- ending
+
+// retire passes the baton to a goroutine of its own that ends or replaces the machine.
+func (r *run) retire(end func()) {
+	r.w.goroutines.Add(1)
+	go func() {
+		defer r.w.goroutines.Done()
+		end()
+	}()
+}
+
+// unload ends the run here.
+func (r *run) unload() {
+	r.cancelBodies(r.m, "the run was unloaded")
+	r.m.unload()
+	r.forget()
+}
+
+// restart throws the machine away and replays. What the old one took for granted is certain to come.
+func (r *run) restart() {
+	old := r.m
+	old.unload()
+	m := newMachine(r)
+	m.examine = old.examine
+	m.inflight = old.inflight
+	if m.inflight == nil {
+		m.inflight = map[string]struct{}{}
+	}
+	for _, a := range old.ahead {
+		m.inflight[a.id] = struct{}{}
+	}
+	r.mu.Lock()
+	r.m = m
+	r.mu.Unlock()
+	r.begin()
+}
+
+// block reports that the code does not fit, and ends the run here. The first time it replays once more, to learn the source positions
+// that are not kept otherwise.
+func (r *run) block() {
+	m := r.m
+	if !m.examine && !m.live && m.doom.Code == model.WaitMismatch {
+		m.examine = true
+		r.restart()
+		return
+	}
+	r.cancelBodies(m, "the execution is blocked")
+	m.unload()
+	t := model.Turn{Run: r.start.Run, Generation: r.generation, Seen: int64(min(m.fed, len(r.events))), Blocked: m.doom}
+	if err := r.w.report(t); err != nil {
+		r.lost(err)
+	}
+	r.forget()
+}
+
+// forget takes the run out of the worker.
+func (r *run) forget() {
+	r.mu.Lock()
+	r.evicted = true
+	r.mu.Unlock()
+	r.w.forget(r)
+}
+
+// lost notes that a report found nobody to take it.
+func (r *run) lost(err error) {
+	if !errors.Is(err, context.Canceled) {
+		r.w.cfg.Logger.Debug("report refused", "run_id", r.start.Run.String(), "error", err)
+	}
+}

@@ -1,0 +1,170 @@
+package replay
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Scope is a part of an execution whose waits end together: by a deadline, by the cancel request of the execution, or because
+// the future of its coroutine was cancelled. What is parked or pending under a scope is linked to it, and only while it is, so
+// that scopes which nobody waits under cost nothing.
+type Scope struct {
+	m      *machine
+	parent *Scope // nil for the root and for detached scopes
+	err    error
+
+	deadline model.Time
+	path     string // of the coroutine that made it
+	n        int    // how many it had made before
+	timer    *ask   // asked for when something first waits under it
+	armed    bool   // the engine was asked for the timer
+	dirty    bool   // armed may have to change
+
+	count   int // parked coroutines and pending futures under it, at any depth
+	parked  list[*Coroutine]
+	pending list[*Future]
+	kids    list[*Scope] // those under which something waits
+	link    node[*Scope]
+}
+
+// ended is the error of the scope or of one around it; nil while waits are allowed.
+func (s *Scope) ended() error {
+	for ; s != nil; s = s.parent {
+		if s.err != nil {
+			return s.err
+		}
+	}
+	return nil
+}
+
+// limited reports whether a deadline stands over the scope.
+func (s *Scope) limited() bool {
+	for ; s != nil; s = s.parent {
+		if s.deadline != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// reached reports whether the end of the root scope ends this one.
+func (s *Scope) reached(root *Scope) bool {
+	for ; s != nil; s = s.parent {
+		if s == root {
+			return true
+		}
+	}
+	return false
+}
+
+// enter counts one more thing that waits under the scope.
+func (s *Scope) enter() {
+	for ; s != nil; s = s.parent {
+		if s.count++; s.count > 1 {
+			continue
+		}
+		if s.parent != nil {
+			s.parent.kids.push(&s.link, s)
+		}
+		if s.deadline != 0 {
+			s.touch()
+		}
+	}
+}
+
+// leave undoes enter.
+func (s *Scope) leave() {
+	for ; s != nil; s = s.parent {
+		if s.count--; s.count > 0 {
+			continue
+		}
+		s.link.remove()
+		if s.deadline != 0 {
+			s.touch()
+		}
+	}
+}
+
+// touch has the machine look at the timer of the scope at the end of the turn.
+func (s *Scope) touch() {
+	m := s.m
+	if s.timer == nil {
+		s.timer = m.newAsk(s.path, &identity{kind: askScope, name: itoa(s.n)})
+		s.timer.deadline = s
+		m.serveEarly(s.timer)
+	}
+	if !s.dirty {
+		s.dirty = true
+		m.dirtyScopes = append(m.dirtyScopes, s)
+	}
+}
+
+// end ends every wait under the scope, in the order in which they began.
+func (s *Scope) end(err error) {
+	if s.err != nil {
+		return
+	}
+	s.err = err
+	s.endWaits(err)
+}
+
+func (s *Scope) endWaits(err error) {
+	for n := s.parked.first; n != nil; n = s.parked.first {
+		n.value.wake()
+	}
+	for n := s.pending.first; n != nil; n = s.pending.first {
+		s.m.giveUp(n.value, err)
+	}
+	for n := s.kids.first; n != nil; n = s.kids.first {
+		n.value.endWaits(err)
+		n.remove() // nothing waits there any more; enter links it again
+	}
+}
+
+// syncTimers asks for the timers of scopes under which something waits now, and stops those that nobody needs.
+func (m *machine) syncTimers() {
+	if len(m.dirtyScopes) == 0 {
+		return
+	}
+	for _, s := range m.dirtyScopes {
+		s.dirty = false
+		want := s.count > 0 && s.ended() == nil
+		if want == s.armed {
+			continue
+		}
+		kind := model.CommandStartTimer
+		if s.armed {
+			kind = model.CommandStopTimer
+		}
+		s.armed = want
+		m.command(nil, model.Command{Kind: kind, Event: model.Event{ID: s.timer.id, Due: s.deadline}})
+	}
+	m.dirtyScopes = m.dirtyScopes[:0]
+}
+
+// WithTimeout limits every wait under the returned scope; they end with ErrTimeout.
+func (x Ctx) WithTimeout(d time.Duration) Ctx {
+	x.must("WithTimeout")
+	s := x.newScope(x.scope)
+	s.deadline = x.co.m.clock().Add(max(d, 0))
+	return Ctx{x.co, s}
+}
+
+// Detached survives cancellation of the execution and deadlines around it, for clean-up.
+func (x Ctx) Detached() Ctx {
+	x.must("Detached")
+	return Ctx{x.co, x.newScope(nil)}
+}
+
+func (x Ctx) newScope(parent *Scope) *Scope {
+	c := x.co
+	c.scopes++
+	return &Scope{m: c.m, parent: parent, path: c.path, n: c.scopes}
+}
+
+// Err is ErrCanceled or ErrTimeout once the scope has ended.
+func (x Ctx) Err() error {
+	x.must("Err")
+	return x.scope.ended()
+}

@@ -1,0 +1,222 @@
+package replay
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// signalQueue holds the signals of one name that nobody has taken, or the receives that wait for one; never both.
+type signalQueue struct {
+	received []int     // indexes of events
+	waiting  []*Future // somebody is parked on them, in the order in which they began to wait
+}
+
+func (q *signalQueue) pop() int {
+	i := q.received[0]
+	q.received = q.received[1:]
+	return i
+}
+
+func (m *machine) signalQueue(name string) *signalQueue {
+	q := m.signals[name]
+	if q == nil {
+		if m.signals == nil {
+			m.signals = map[string]*signalQueue{}
+		}
+		q = &signalQueue{}
+		m.signals[name] = q
+	}
+	return q
+}
+
+// receive gives a new signal to the receive that has waited longest, or keeps it.
+func (m *machine) receive(i int) { m.offer(m.signalQueue(m.r.events[i].Name), i) }
+
+func (m *machine) offer(q *signalQueue, i int) {
+	if len(q.waiting) == 0 {
+		at, _ := slices.BinarySearch(q.received, i)
+		q.received = slices.Insert(q.received, at, i)
+		return
+	}
+	f := q.waiting[0]
+	q.waiting = q.waiting[1:]
+	m.bindSignal(f, i)
+}
+
+// bindSignal resolves a receive by a signal. It is not taken before somebody looks at it.
+func (m *machine) bindSignal(f *Future, i int) {
+	e := &m.r.events[i]
+	f.received, f.out, f.at = i, e.Input, e.At
+	m.resolve(f, e.Seq)
+}
+
+// returnSignal gives back a signal that was bound to a receive and not taken.
+func (m *machine) returnSignal(f *Future) {
+	f.co.forgetNext(f)
+	m.offer(m.signalQueue(f.name), f.received)
+}
+
+// take records that the code has a signal now.
+func (m *machine) take(c *Coroutine, f *Future) {
+	f.taken = true
+	f.co.forgetNext(f)
+	e := &m.r.events[f.received]
+	a := m.newAsk(c.path, &identity{kind: askTaken, name: f.name})
+	a.ref = e.Seq
+	m.serveEarly(a)
+	if !a.recorded {
+		m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{
+			Kind: model.EventSignalTaken, ID: a.id, Name: f.name, Ref: e.Seq, Position: a.position,
+		}})
+	}
+}
+
+// Next is the pending receive of a signal: the same future until its value is got, so that a lost Select loses no signal.
+func (x Ctx) Next(name string) *Future {
+	if err := x.enter("Next"); err != nil {
+		return failed(err)
+	}
+	c := x.co
+	if f := c.next[name]; f != nil {
+		return f
+	}
+	f := &Future{m: c.m, kind: futureSignal, co: c, name: name}
+	if c.next == nil {
+		c.next = map[string]*Future{}
+	}
+	c.next[name] = f
+	return f
+}
+
+func (c *Coroutine) forgetNext(f *Future) {
+	if c.next[f.name] == f {
+		delete(c.next, f.name)
+	}
+}
+
+// TryReceive takes a signal if one is there: one that a pending receive has got, or the oldest that nobody waits for.
+func (x Ctx) TryReceive(name string) (model.Payload, bool) {
+	x.must("TryReceive")
+	c := x.co
+	f := c.next[name]
+	if f == nil {
+		f = &Future{m: c.m, kind: futureSignal, co: c, name: name}
+	}
+	f.claim()
+	if !f.done || f.err != nil {
+		return model.Payload{}, false
+	}
+	_ = x.look(f) // has no error
+	return f.out, true
+}
+
+// promise is a value that is settled once from anywhere.
+type promise struct {
+	settled int       // index of the event and 1; 0 while it is open
+	waiting []*Future // somebody is parked on them
+}
+
+func (m *machine) promise(name string) *promise {
+	p := m.promises[name]
+	if p == nil {
+		if m.promises == nil {
+			m.promises = map[string]*promise{}
+		}
+		p = &promise{}
+		m.promises[name] = p
+	}
+	return p
+}
+
+// settled notes the value of a promise; the first one wins.
+func (m *machine) settled(i int) {
+	p := m.promise(m.r.events[i].Name)
+	if p.settled > 0 {
+		return
+	}
+	p.settled = i + 1
+	waiting := p.waiting
+	p.waiting = nil
+	for _, f := range waiting {
+		m.fulfil(f, p)
+	}
+}
+
+func (m *machine) fulfil(f *Future, p *promise) {
+	e := &m.r.events[p.settled-1]
+	f.out, f.at = e.Output, e.At
+	if e.Failure != nil {
+		f.err = e.Failure
+	}
+	m.resolve(f, e.Seq)
+}
+
+// Promise is the value of a promise as future.
+func (x Ctx) Promise(name string) *Future {
+	if err := x.enter("Promise"); err != nil {
+		return failed(err)
+	}
+	return &Future{m: x.co.m, kind: futurePromise, name: name}
+}
+
+// ---- futures that are resolved only when somebody waits for them
+
+// source is what a receive or the future of a promise could be resolved by now.
+func (f *Future) source() (i int, ok bool) {
+	switch f.kind {
+	case futureSignal:
+		if q := f.m.signals[f.name]; q != nil && len(q.received) > 0 {
+			return q.received[0], true
+		}
+	case futurePromise:
+		if p := f.m.promises[f.name]; p != nil && p.settled > 0 {
+			return p.settled - 1, true
+		}
+	default:
+	}
+	return 0, false
+}
+
+// claim resolves the future if its source has something.
+func (f *Future) claim() {
+	if f.done {
+		return
+	}
+	if _, ok := f.source(); !ok {
+		return
+	}
+	if f.kind == futureSignal {
+		f.m.bindSignal(f, f.m.signals[f.name].pop())
+	} else {
+		f.m.fulfil(f, f.m.promises[f.name])
+	}
+}
+
+// queue lets the future wait for its source; unqueue takes it out again.
+func (m *machine) queue(f *Future) {
+	switch f.kind {
+	case futureSignal:
+		q := m.signalQueue(f.name)
+		q.waiting = append(q.waiting, f)
+	case futurePromise:
+		p := m.promise(f.name)
+		p.waiting = append(p.waiting, f)
+	default:
+	}
+}
+
+func (m *machine) unqueue(f *Future) {
+	var waiting *[]*Future
+	switch f.kind {
+	case futureSignal:
+		waiting = &m.signalQueue(f.name).waiting
+	case futurePromise:
+		waiting = &m.promise(f.name).waiting
+	default:
+		return
+	}
+	if i := slices.Index(*waiting, f); i >= 0 {
+		*waiting = slices.Delete(*waiting, i, i+1)
+	}
+}

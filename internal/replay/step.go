@@ -1,0 +1,299 @@
+package replay
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Step is one call of an activity or of a function with side effects. It must not be changed after it was asked for.
+type Step struct {
+	Name string
+	// Key identifies the step explicitly when Keyed; otherwise it is identified by its input, if HasInput, and its occurrence.
+	Key      string
+	Keyed    bool
+	Input    model.Payload
+	HasInput bool
+	// Normalize decodes a recorded input into today's type and encodes it again; nil when inputs cannot change their encoding.
+	Normalize func([]byte) ([]byte, error)
+	Policy    Policy
+	// AttemptTimeout limits one attempt; 0 is no limit.
+	AttemptTimeout time.Duration
+	// Body does the work; nil when there is no code for it here. It may run in any goroutine.
+	Body func(context.Context) (model.Payload, error)
+}
+
+// attemptGrace is how long a body may overstay its attempt timeout before the attempt is given up and its result ignored.
+const attemptGrace = time.Second
+
+// Step runs a step and waits for its outcome. The end of the scope withdraws it.
+func (x Ctx) Step(s *Step) (model.Payload, error) {
+	if err := x.enter("of step", s.Name); err != nil {
+		return model.Payload{}, err
+	}
+	if err := x.scope.ended(); err != nil {
+		return model.Payload{}, err
+	}
+	c, m := x.co, x.co.m
+	a := m.askStep(c, s)
+	f := &a.fut
+	if f.done {
+		return f.out, f.err
+	}
+	a.cancelable = x.scope.reached(m.rootScope)
+	c.inStep.Store(&a.name)
+	defer c.inStep.Store(nil)
+	if m.atLeisure() && m.mayInline(x.scope, a) {
+		c.runInline(a)
+	} else {
+		if m.live {
+			m.toStart = append(m.toStart, a)
+		} else {
+			m.unconfirmed = append(m.unconfirmed, a)
+		}
+		a.caller = c
+	}
+	for !f.done {
+		c.single[0] = f
+		if err := x.await(waitAny, 0, c.single[:]); err != nil {
+			m.withdraw(a)
+			return model.Payload{}, err
+		}
+		if c.inline == a {
+			c.runInline(a)
+		}
+	}
+	return f.out, f.err
+}
+
+// StepFuture begins a step.
+func (x Ctx) StepFuture(s *Step) *Future {
+	if err := x.enter("of step", s.Name); err != nil {
+		return failed(err)
+	}
+	if err := x.scope.ended(); err != nil {
+		return failed(err)
+	}
+	m := x.co.m
+	a := m.askStep(x.co, s)
+	if a.fut.done {
+		return &a.fut
+	}
+	if m.live {
+		m.toStart = append(m.toStart, a)
+	} else {
+		m.unconfirmed = append(m.unconfirmed, a)
+	}
+	return a.fut.bind(x.scope)
+}
+
+// askStep asks for a step; what is recorded early is served at once.
+func (m *machine) askStep(c *Coroutine, s *Step) *ask {
+	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, input: s.Input.Data, hashed: s.HasInput && !s.Keyed}
+	a := m.newAsk(c.path, &id)
+	a.step = s
+	a.fut.kind = futureStep
+	if id.hashed {
+		m.learn(askStep, s.Name, s.Normalize)
+	}
+	m.serveEarly(a)
+	return a
+}
+
+// atLeisure reports whether nothing is going on but the coroutine that asks: the end of the history is reached, what the
+// code has seen is committed, and there is no news.
+func (m *machine) atLeisure() bool {
+	return m.live && len(m.ahead) == 0 && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
+}
+
+// mayInline decides whether the only coroutine may run the body itself, and takes a slot for it.
+func (m *machine) mayInline(s *Scope, a *ask) bool {
+	return m.alive == 1 && a.step.Body != nil && a.step.AttemptTimeout == 0 && m.r.bodies.Load() == 0 && !s.limited() &&
+		!m.w.draining.Load() && m.w.slots.try()
+}
+
+// startSteps starts the bodies that are due. It reports false when there are none.
+func (m *machine) startSteps() bool {
+	for _, id := range m.r.takeRetries() {
+		if a := m.find(id); a != nil && a.state == stepBackoff && !slices.Contains(m.toStart, a) { // told twice, it runs once
+			a.due = 0
+			m.toStart = append(m.toStart, a)
+		}
+	}
+	if len(m.toStart) == 0 || len(m.ahead) > 0 || m.w.draining.Load() {
+		return false
+	}
+	due := slices.DeleteFunc(m.toStart, func(a *ask) bool {
+		switch {
+		case a.fut.done || a.withdrawn || a.state == stepRunning:
+			return true
+		case a.step.Body == nil:
+			m.missing++ // it waits for a process that has the code
+			return true
+		}
+		return a.state == stepBackoff && a.due > m.r.clock()
+	})
+	m.toStart = nil
+	if len(due) == 1 {
+		a := due[0]
+		if c := a.caller; c != nil && c.wait.active && m.mayInline(c.under, a) {
+			c.inline = a
+			c.wake()
+			return true
+		}
+	}
+	for _, a := range due {
+		a.state = stepRunning
+		m.r.launch(m, a)
+	}
+	return true
+}
+
+// runInline runs the body of a step on the goroutine of the only coroutine. If there is still no news afterwards, the code goes on
+// with the outcome before it is committed; otherwise the outcome is reported, and the coroutine parks until it comes back.
+func (c *Coroutine) runInline(a *ask) {
+	m, r := c.m, c.m.r
+	c.inline = a
+	if m.urgent() && !m.report(nil) {
+		m.w.freeSlot()
+		c.wither()
+	}
+	a.state = stepRunning
+	ctx := r.beginInline(a)
+	out, err := m.w.call(ctx, a)
+	r.endInline(a)
+	m.w.freeSlot()
+	c.inline = nil
+	cmd := m.w.outcome(a, out, err)
+	m.command(a, cmd)
+	if cmd.Kind == model.CommandRetry || r.mail.Load() || m.outstanding.Load() > 0 {
+		return
+	}
+	m.aheadN = len(m.commands)
+	m.aheadBuf = append(m.aheadBuf[:0], m.authors...)
+	m.ahead = m.aheadBuf
+	a.fut.out, a.fut.at = cmd.Event.Output, m.r.clock()
+	if cmd.Event.Failure != nil {
+		a.fut.err = cmd.Event.Failure
+	}
+	m.resolve(&a.fut, m.position())
+}
+
+// urgent reports whether the turn holds anything that should not wait for the end of a body.
+func (m *machine) urgent() bool {
+	m.syncTimers()
+	return slices.ContainsFunc(m.commands, func(c model.Command) bool {
+		return c.Kind != model.CommandRecord
+	})
+}
+
+// wither waits for the goroutine to be ended, after the baton was lost.
+func (c *Coroutine) wither() {
+	for {
+		if <-c.signal == wakeExit {
+			runtime.Goexit()
+		}
+	}
+}
+
+// exitedInStep saves what can be saved after a body called runtime.Goexit on the goroutine of its coroutine: the attempt has failed,
+// and the code is replayed from its beginning.
+func (m *machine) exitedInStep(c *Coroutine) {
+	a := c.inline
+	m.r.endInline(a)
+	m.w.freeSlot()
+	m.command(a, m.w.outcome(a, model.Payload{}, exitFailure("step "+a.name)))
+	m.ahead = append(m.ahead, m.authors...)
+	m.drop(c)
+	m.active.Store(nil)
+	m.w.goroutines.Add(1)
+	go func() {
+		defer m.w.goroutines.Done()
+		if m.report(nil) {
+			m.r.retire(m.r.restart)
+		}
+	}()
+}
+
+// call runs a body and turns a panic into an error.
+func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out = model.Payload{}
+			if e, ok := p.(error); ok && errors.As(e, new(*permanent)) {
+				err = e // the misuse of a durable call that has no error result
+				return
+			}
+			err = panicFailure(p)
+		}
+	}()
+	return a.step.Body(ctx)
+}
+
+// outcome is the command that records how an attempt went.
+func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
+	n := a.attempt + 1
+	e := model.Event{ID: a.id, Name: a.name, Attempt: n, Input: a.step.Input, Position: a.position}
+	if err == nil {
+		e.Kind, e.Output = model.EventStepCompleted, out
+		return model.Command{Kind: model.CommandRecord, Event: e}
+	}
+	e.Failure = w.cfg.Failure(err)
+	delay, again := a.step.Policy.again(err, n)
+	if !again {
+		e.Kind = model.EventStepFailed
+		return model.Command{Kind: model.CommandRecord, Event: e}
+	}
+	e.Kind = model.EventAttemptFailed
+	if n > 1 {
+		e.Input = model.Payload{} // the first one has it
+	}
+	return model.Command{Kind: model.CommandRetry, Event: e, Delay: delay}
+}
+
+// ---- the context of a body
+
+// StepContext tells a body which step it is.
+type StepContext struct {
+	context.Context
+	run     model.RunID
+	id      string
+	attempt int
+}
+
+type stepContextKey struct{}
+
+// Value finds the step itself, or what the contexts around it hold.
+func (s *StepContext) Value(key any) any {
+	if _, ok := key.(stepContextKey); ok {
+		return s
+	}
+	return s.Context.Value(key)
+}
+
+// StepFrom is the step that a context belongs to, nil outside of steps.
+func StepFrom(ctx context.Context) *StepContext {
+	s, _ := ctx.Value(stepContextKey{}).(*StepContext)
+	return s
+}
+
+// Attempt counts from 1.
+func (s *StepContext) Attempt() int { return s.attempt }
+
+// IdempotencyKey is stable over all attempts of the step.
+func (s *StepContext) IdempotencyKey() string {
+	sum := sha256.Sum256([]byte(string(s.run[:]) + s.id))
+	return hex.EncodeToString(sum[:16])
+}
+
+// bodyContext is the context of the next attempt of a step.
+func (r *run) bodyContext(a *ask) (context.Context, context.CancelCauseFunc) {
+	s := &StepContext{Context: r.w.base, run: r.start.Run, id: a.id, attempt: a.attempt + 1}
+	return context.WithCancelCause(s)
+}

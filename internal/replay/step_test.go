@@ -1,0 +1,345 @@
+package replay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// beside keeps a second coroutine alive, so that steps run on goroutines of their own.
+func beside(x replay.Ctx) {
+	x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
+}
+
+// bothWays runs a test with the body on the goroutine of the coroutine, and with the body elsewhere.
+func bothWays(t *testing.T, code func(e *engine, x replay.Ctx) (string, error), test func(t *testing.T, e *engine)) {
+	t.Helper()
+	for _, parallel := range []bool{false, true} {
+		t.Run(fmt.Sprintf("parallel=%v", parallel), func(t *testing.T) {
+			bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+				if parallel {
+					beside(x)
+				}
+				return code(e, x)
+			}, func(e *engine) { test(t, e) })
+		})
+	}
+}
+
+func TestErrorsAreTheSameLiveAndOnReplay(t *testing.T) {
+	var texts []string
+	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
+		_, err := e.step(x, "a", failing(9, true))
+		var f *model.Failure
+		if !errors.As(err, &f) {
+			return "", fmt.Errorf("error is %T", err)
+		}
+		texts = append(texts, fmt.Sprintf("%s|%s|%s|%v", f.Kind, f.Type, f.Message, f.Permanent))
+		return f.Message, x.Sleep(time.Hour)
+	}, func(t *testing.T, e *engine) {
+		texts = nil
+		e.settle()
+		e.crash()
+		e.activate(-1)
+		e.settle()
+		if len(texts) != 2 || texts[0] != texts[1] || texts[0] != "|*errors.errorString|boom a|true" {
+			t.Errorf("errors %q", texts)
+		}
+	})
+}
+
+func TestRetries(t *testing.T) {
+	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
+		out, err := e.step(x, "a", failing(2, false), func(s *replay.Step) {
+			s.Policy = replay.Policy{MaxAttempts: 3, Initial: time.Minute}
+		})
+		return out, err
+	}, func(t *testing.T, e *engine) {
+		e.settle()
+		want := model.Reason{Code: model.WaitRetry, Name: "a", Attempt: 2, Until: e.start.At.Add(time.Minute), Detail: "boom a"}
+		if e.waits[0] != want {
+			t.Errorf("waits %v", e.waits)
+		}
+		id := e.events[0].ID
+		if e.retry("nobody"); len(e.bodies) > 0 {
+			t.Error("a step ran for somebody else's retry")
+		}
+		e.retry(id)
+		e.settle()
+		e.retry(id)
+		e.settle()
+		e.wantClosed(t, model.Completed, "out-a")
+		if got := e.kinds(); got != "attempt_failed a, attempt_failed a, step_completed a" {
+			t.Errorf("history %s", got)
+		}
+		if e.events[1].Due.Sub(e.events[1].At) != 2*time.Minute {
+			t.Errorf("second back-off %s", e.events[1].Due.Sub(e.events[1].At))
+		}
+	})
+}
+
+func TestBackoffOverCrash(t *testing.T) {
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		return e.step(x, "a", failing(1, false), func(s *replay.Step) { s.Policy.Initial = 3 * time.Millisecond })
+	}, func(e *engine) {
+		e.settle()
+		e.crash()
+		e.activate(-1)
+		if len(e.bodies) > 0 {
+			t.Fatal("the step ran before its time")
+		}
+		e.crash()
+		for range 4 {
+			e.inject(model.Event{Kind: model.EventWatched}) // time passes
+		}
+		e.activate(-1)
+		if len(e.bodies) != 1 {
+			t.Fatal("the step does not run although its time has come")
+		}
+		e.settle()
+		e.wantClosed(t, model.Completed, "out-a")
+	})
+}
+
+func TestPanics(t *testing.T) {
+	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
+		_, err := x.Step(&replay.Step{Name: "p", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) { panic("ouch") }})
+		var f *model.Failure
+		if !errors.As(err, &f) || f.Kind != model.FailurePanic || !strings.Contains(f.Stack, "step_test.go") {
+			return "", fmt.Errorf("not a panic: %w", err)
+		}
+		panic(fmt.Errorf("workflow after %w", err))
+	}, func(t *testing.T, e *engine) {
+		e.settle()
+		e.wantClosed(t, model.Failed, "")
+		if f := e.end.Failure; f.Kind != model.FailurePanic || f.Message != "panic: workflow after panic: ouch" || !strings.Contains(f.Stack, "step_test.go") {
+			t.Errorf("failure %+v", f)
+		}
+	})
+}
+
+func TestPanicOfACoroutine(t *testing.T) {
+	for _, observed := range []bool{false, true} {
+		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+			f := x.Go(func(replay.Ctx) (any, error) { panic("ouch") })
+			if observed {
+				return "seen: " + x.Get(f).Error(), nil
+			}
+			return "", x.Sleep(time.Hour)
+		}, func(e *engine) {
+			e.settle()
+			if observed {
+				e.wantClosed(t, model.Completed, "seen: panic: ouch")
+				return
+			}
+			e.fireAll()
+			e.wantClosed(t, model.Failed, "")
+		})
+	}
+}
+
+// TestGoexitIsContained has user code end its goroutine, as t.FailNow does in a mock.
+func TestGoexitIsContained(t *testing.T) {
+	t.Run("step", func(t *testing.T) {
+		runs := 0
+		bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
+			out, err := x.Step(&replay.Step{Name: "a", Body: func(ctx context.Context) (model.Payload, error) {
+				if runs++; replay.StepFrom(ctx).Attempt() == 1 {
+					runtime.Goexit()
+				}
+				return payload("second"), nil
+			}})
+			return string(out.Data), err
+		}, func(t *testing.T, e *engine) {
+			runs = 1
+			e.settle()
+			if got := e.kinds(); got != "attempt_failed a" {
+				t.Fatalf("history %s", got)
+			}
+			e.retry(e.events[0].ID)
+			e.settle()
+			e.wantClosed(t, model.Completed, "second")
+			if runs != 2 {
+				t.Errorf("%d runs", runs)
+			}
+		})
+	})
+	t.Run("workflow", func(t *testing.T) {
+		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+			x.Cleanup(true, func(y replay.Ctx) error { _, err := e.step(y, "undo"); return err })
+			runtime.Goexit()
+			return "", nil
+		}, func(e *engine) {
+			e.settle()
+			e.wantClosed(t, model.Failed, "")
+			if e.kinds() != "step_completed undo" {
+				t.Errorf("history %s", e.kinds())
+			}
+		})
+	})
+	t.Run("coroutine", func(t *testing.T) {
+		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+			return x.Get(x.Go(func(replay.Ctx) (any, error) { runtime.Goexit(); return nil, nil })).Error(), nil
+		}, func(e *engine) {
+			e.settle()
+			e.wantClosed(t, model.Completed, "workflow code ended its goroutine (runtime.Goexit) instead of returning")
+		})
+	})
+	t.Run("thread", func(t *testing.T) {
+		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			return e.step(x, "a")
+		}, func(e *engine) {
+			e.settle()
+			e.wantClosed(t, model.Completed, "out-a")
+		})
+	})
+}
+
+func TestAttemptTimeout(t *testing.T) {
+	for _, obeys := range []bool{true, false} {
+		var free chan struct{}
+		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+			_, err := x.Step(&replay.Step{
+				Name: "a", AttemptTimeout: time.Minute, Policy: replay.Policy{MaxAttempts: 1},
+				Body: func(ctx context.Context) (model.Payload, error) {
+					if obeys {
+						<-ctx.Done()
+						return model.Payload{}, ctx.Err()
+					}
+					<-free
+					return payload("late"), nil
+				},
+			})
+			var f *model.Failure
+			errors.As(err, &f)
+			return f.Kind, nil
+		}, func(e *engine) {
+			free = make(chan struct{})
+			time.Sleep(2 * time.Minute)
+			e.settle()
+			e.wantClosed(t, model.Completed, "timeout")
+			close(free)
+			synctest.Wait()
+			if len(e.events) != 1 {
+				t.Errorf("history %s", e.kinds())
+			}
+		})
+	}
+}
+
+func TestNoMoreBodiesThanSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := newEngine(nil)
+		e.cfg.MaxSteps = 3
+		e.code = func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+			var fs []*replay.Future
+			for range 10 {
+				fs = append(fs, x.StepFuture(e.stepOf("a")))
+			}
+			if err := x.Cancel(fs[9]); err != nil {
+				return model.Payload{}, err
+			}
+			return payload("done"), x.All(fs[:9])
+		}
+		e.activate(-1)
+		for range 9 {
+			if n := len(e.bodies); n == 0 || n > 3 {
+				t.Fatalf("%d bodies run", n)
+			}
+			e.letGo(len(e.bodies) - 1)
+		}
+		e.settle()
+		e.stop()
+		e.wantClosed(t, model.Completed, "done")
+	})
+}
+
+func TestMissingCode(t *testing.T) {
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		_, err := x.Step(&replay.Step{Name: "act"})
+		return "", err
+	}, func(e *engine) {
+		e.settle()
+		if e.waits[0].Code != model.WaitWorker || e.waits[0].Name != "act" {
+			t.Errorf("waits %v", e.waits)
+		}
+		time.Sleep(time.Minute)
+		if e.released {
+			t.Error("a run with work to do was released")
+		}
+	})
+}
+
+// TestCancelRequestInterruptsTheBody cancels the context of a step that runs.
+func TestCancelRequestInterruptsTheBody(t *testing.T) {
+	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
+		_, err := x.Step(&replay.Step{Name: "a", Body: func(ctx context.Context) (model.Payload, error) {
+			<-ctx.Done()
+			return model.Payload{}, ctx.Err()
+		}})
+		return "", err
+	}, func(t *testing.T, e *engine) {
+		e.applyAll()
+		e.inject(model.Event{Kind: model.EventCancelRequest, Failure: &model.Failure{Message: "enough"}})
+		e.deliver(1)
+		e.settle()
+		e.wantClosed(t, model.Canceled, "")
+		if e.end.Failure.Message != "canceled: enough" {
+			t.Errorf("failure %+v", e.end.Failure)
+		}
+	})
+}
+
+func TestGuards(t *testing.T) {
+	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
+		var inside []string
+		_, err := x.Step(&replay.Step{Name: "a", Body: func(context.Context) (model.Payload, error) {
+			_, nested := x.Step(&replay.Step{Name: "b"})
+			inside = append(inside, x.Sleep(1).Error(), nested.Error(), x.Get(x.Timer(1)).Error(), x.Now().Format(time.DateOnly))
+			x.Cleanup(true, nil)
+			return model.Payload{}, nil
+		}})
+		inside = append(inside, err.Error())
+		f := x.Go(func(replay.Ctx) (any, error) { return nil, x.Sleep(1) }) // the context of the parent
+		inside = append(inside, x.Get(f).Error(), replay.Ctx{}.Sleep(1).Error())
+		return strings.Join(inside, "\n"), nil
+	}, func(t *testing.T, e *engine) {
+		e.settle()
+		e.wantClosed(t, model.Completed, strings.Join([]string{
+			"durable call Sleep inside step a",
+			"durable call of step b inside step a",
+			"durable call Get inside step a",
+			"2026-01-01",
+			"durable call Defer inside step a",
+			"durable call Sleep outside a coroutine of this execution: use the context that the running function was given",
+			"durable call Sleep on a context that is not of an execution",
+		}, "\n"))
+	})
+}
+
+// TestForeignFuture uses a future of another execution of the code.
+func TestForeignFuture(t *testing.T) {
+	var kept *replay.Future
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		if kept == nil {
+			kept = x.Timer(time.Hour)
+			return "", x.Sleep(time.Hour)
+		}
+		return x.Get(kept).Error(), nil
+	}, func(e *engine) {
+		e.crash()
+		e.activate(-1)
+		e.settle()
+		e.wantClosed(t, model.Completed, "Get: future 1 belongs to another execution")
+	})
+}

@@ -1,0 +1,52 @@
+package replay
+
+import (
+	"time"
+)
+
+// unload ends every goroutine of the machine at its parking call, the last coroutine first.
+func (m *machine) unload() {
+	m.dead.Store(true)
+	for n := m.coroutines.last; n != nil; n = m.coroutines.last {
+		m.end(n.value)
+		m.drop(n.value)
+	}
+	m.active.Store(nil)
+}
+
+// end ends the goroutine of one coroutine: deferred functions run, and durable calls in them end it again. One that does not end in time
+// is reported with its stack, and left behind.
+func (m *machine) end(c *Coroutine) {
+	c.dying.Store(true)
+	if c.wait.active {
+		c.wait.active = false
+		c.parkLink.remove()
+		c.under.leave()
+		c.under = nil
+	}
+	for _, f := range c.wait.members {
+		if f != nil && !f.done {
+			f.abandon(c)
+		}
+	}
+	c.wait.members = nil
+	if !c.started {
+		return
+	}
+	m.active.Store(c)
+	c.signal <- wakeExit
+	timer := time.NewTimer(m.w.cfg.UnloadTimeout)
+	defer timer.Stop()
+	for {
+		select {
+		case gone := <-m.gone:
+			if gone == c {
+				return
+			}
+		case <-timer.C:
+			m.w.cfg.Logger.Error("deferred function of workflow code does not end",
+				"run_id", m.r.start.Run.String(), "workflow", m.r.start.Address.Type, "stack", m.w.stackOf(c))
+			return
+		}
+	}
+}

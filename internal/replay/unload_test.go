@@ -1,0 +1,250 @@
+package replay_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// TestUnload ends goroutines at their parking calls: in reverse order, with their deferred functions, and without running on.
+func TestUnload(t *testing.T) {
+	var log []string
+	var mu sync.Mutex
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		x.Cleanup(false, func(replay.Ctx) error { log = append(log, "Cleanup"); return nil })
+		for i := range 3 {
+			x.Go(func(y replay.Ctx) (any, error) {
+				defer func() { log = append(log, fmt.Sprintf("defer %d", i)) }()
+				defer func() {
+					for { // a durable call ends it
+						_ = y.Sleep(time.Hour)
+					}
+				}()
+				for {
+					func() {
+						defer func() { _ = recover() }() // swallows nothing
+						_ = y.Sleep(time.Hour)
+					}()
+				}
+			})
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		defer func() {
+			log = append(log, "root")
+			panic("in a deferred function")
+		}()
+		err := x.Get(x.Next("never"))
+		log = append(log, "ran on")
+		return "", err
+	}, func(e *engine) {
+		e.settle()
+		e.w.Evict(e.start.Run, e.gen, "idle")
+		synctest.Wait()
+		if got, want := strings.Join(log, ", "), "defer 2, defer 1, defer 0, root"; got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+		if !mu.TryLock() {
+			t.Error("the mutex is held")
+		}
+		mu.Unlock()
+		if n := e.w.Loaded(); n != 0 {
+			t.Errorf("%d runs are loaded", n)
+		}
+	})
+}
+
+// TestUnloadThatDoesNotEnd reports a deferred function that blocks, with its stack.
+func TestUnloadThatDoesNotEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		free := make(chan struct{})
+		e := newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+			defer func() { <-free }()
+			return model.Payload{}, x.Sleep(time.Hour)
+		})
+		e.cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		e.activate(-1)
+		e.settle()
+		e.w.Evict(e.start.Run, e.gen, "idle")
+		time.Sleep(time.Minute)
+		if s := logged.String(); !strings.Contains(s, "does not end") || !strings.Contains(s, "unload_test.go") || !strings.Contains(s, "chan receive") {
+			t.Errorf("log: %s", s)
+		}
+		close(free)
+		e.stop()
+	})
+}
+
+func TestIdleRunsAreReleased(t *testing.T) {
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		if _, err := e.step(x, "a"); err != nil {
+			return "", err
+		}
+		f := x.Next("go")
+		return "woken", x.Get(f)
+	}, func(e *engine) {
+		time.Sleep(time.Minute)
+		if e.released {
+			t.Fatal("released while a body runs")
+		}
+		e.settle()
+		time.Sleep(4 * time.Second)
+		if e.released {
+			t.Fatal("released too early")
+		}
+		time.Sleep(2 * time.Second)
+		if !e.released || e.waits[0].Code != model.WaitSignal {
+			t.Fatalf("released %v, waits %v", e.released, e.waits)
+		}
+		e.signal("go", "1")
+		e.deliver(1) // there was news, it stays
+		e.settle()
+		e.wantClosed(t, model.Completed, "woken")
+	})
+}
+
+// TestLongStepIsSaid tells what a run waits for once it takes long, although nothing is to be recorded.
+func TestLongStepIsSaid(t *testing.T) {
+	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
+		return e.step(x, "long")
+	}, func(t *testing.T, e *engine) {
+		time.Sleep(2 * time.Second)
+		e.applyAll()
+		if len(e.waits) == 0 || e.waits[0] != (model.Reason{Code: model.WaitStep, Name: "long"}) {
+			t.Errorf("waits %v", e.waits)
+		}
+		if e.commits > 2 {
+			t.Errorf("said %d times", e.commits)
+		}
+		e.settle()
+		e.wantClosed(t, model.Completed, "out-long")
+	})
+}
+
+// TestBlockingCodeIsSaid reports workflow code that blocks outside of durable calls, with its stack.
+func TestBlockingCodeIsSaid(t *testing.T) {
+	var free chan struct{}
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		<-free
+		return "went on", nil
+	}, func(e *engine) {
+		free = make(chan struct{})
+		e.w.Evict(e.start.Run, e.gen, "") // the channel of the bubble did not exist yet
+		synctest.Wait()
+		e.reactivate(-1)
+		time.Sleep(5 * time.Second)
+		e.applyAll()
+		if len(e.waits) == 0 || e.waits[0].Code != model.WaitStuck || !strings.Contains(e.waits[0].Detail, "unload_test.go") ||
+			!strings.Contains(e.waits[0].Detail, "chan receive") {
+			t.Errorf("waits %v", e.waits)
+		}
+		close(free)
+		synctest.Wait()
+		e.settle()
+		e.wantClosed(t, model.Completed, "went on")
+	})
+}
+
+// many is a session for many runs, which only counts.
+type many struct {
+	mu       sync.Mutex
+	w        *replay.Worker
+	released []byte
+}
+
+func (s *many) Report(context.Context, model.Turn) error { return nil }
+
+func (s *many) Release(run model.RunID, gen uint64, _ int64, _ []model.Reason) {
+	s.mu.Lock()
+	s.released = append(s.released, run[0])
+	s.mu.Unlock()
+	s.w.Evict(run, gen, "released")
+}
+
+func (s *many) Leave(context.Context) error { return nil }
+
+func TestLeastRecentlyUsedRunsAreReleasedAboveTheLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &many{}
+		s.w = replay.NewWorker(replay.Config{MaxLoaded: 3, IdleAfter: time.Hour, Code: map[string]replay.Code{
+			"wf": func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+				for {
+					if err := x.Get(x.Next("s")); err != nil {
+						return model.Payload{}, err
+					}
+				}
+			},
+		}})
+		s.w.Serve(s)
+		start := func(n byte) {
+			s.w.Activate(api.Activation{Start: model.Start{Address: model.Address{Type: "wf"}, Run: model.RunID{n}, At: 1}, Generation: 1, Now: 1})
+			time.Sleep(time.Second)
+		}
+		for n := range byte(3) {
+			start(n)
+		}
+		s.w.Deliver(model.RunID{0}, 1, []model.Event{{Seq: 1, Kind: model.EventSignalReceived, Name: "other"}})
+		start(3)
+		start(4)
+		if got := fmt.Sprint(s.released); got != "[1 2]" {
+			t.Errorf("released %s", got)
+		}
+		if s.w.Loaded() != 3 {
+			t.Errorf("%d are loaded", s.w.Loaded())
+		}
+		if err := s.w.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestCloseDrains gives parked runs back, lets a running body finish, and begins no new one.
+func TestCloseDrains(t *testing.T) {
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		beside(x)
+		return "", steps("a", "b")(e, x)
+	}, func(e *engine) {
+		e.w.Freeze()
+		e.letGo(0)
+		e.settle()
+		if len(e.bodies) > 0 || e.kinds() != "step_completed a" {
+			t.Errorf("bodies %d, history %s", len(e.bodies), e.kinds())
+		}
+		if e.released {
+			t.Error("a run with work to do was released")
+		}
+	})
+}
+
+// TestLoadedRunsCostAGoroutineEach and nothing once they are gone is checked by goleak and by the bubble of every other test;
+// here a run is evicted at every moment of its life.
+func TestEvictAtEveryMoment(t *testing.T) {
+	for moment := range 40 {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSim([]op{{Kind: "step"}, {Kind: "par", M: 2, Body: []op{{Kind: "step"}, {Kind: "recvT"}}}, {Kind: "race", N: 1, M: 3}, {Kind: "now"}}, nil, false)
+			s.signals, s.cancels = 0, 0
+			s.e.activate(-1)
+			for range moment {
+				if as := s.actions(); len(as) > 0 {
+					as[0]()
+				}
+			}
+			s.e.w.Evict(s.e.start.Run, s.e.gen, "moment")
+			s.e.stop()
+			if err := s.e.err(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,93 @@
+package replay
+
+import (
+	"github.com/perdure/perdure/internal/model"
+)
+
+// maxWaits bounds how many reasons a run reports: a fan-out waits for thousands of things.
+const maxWaits = 16
+
+// waits says what the run waits for, the root coroutine first.
+func (m *machine) waits() []model.Reason {
+	var rs []model.Reason
+	for n := m.coroutines.first; n != nil && len(rs) < maxWaits; n = n.next {
+		c := n.value
+		if c.inline != nil {
+			rs = append(rs, reason(&c.inline.fut))
+			continue
+		}
+		if !c.wait.active {
+			continue
+		}
+		for _, f := range c.wait.members {
+			if f.done || f.kind == futureCoroutine { // the coroutine speaks for itself
+				continue
+			}
+			if rs = append(rs, reason(f)); len(rs) == maxWaits {
+				break
+			}
+		}
+	}
+	if len(rs) == 0 {
+		rs = m.pendingWaits()
+	}
+	return rs
+}
+
+// pendingWaits is for runs in which nobody waits for anything but other coroutines: perhaps a deadline ends that.
+func (m *machine) pendingWaits() []model.Reason {
+	for n := m.coroutines.first; n != nil; n = n.next {
+		for s := n.value.under; s != nil; s = s.parent {
+			if s.deadline != 0 && s.ended() == nil {
+				return []model.Reason{{Code: model.WaitTimer, Until: s.deadline}}
+			}
+		}
+	}
+	return []model.Reason{{Code: model.WaitNothing}}
+}
+
+// reason is why a future is not resolved.
+func reason(f *Future) model.Reason {
+	a := f.ask
+	switch f.kind {
+	case futureSignal:
+		return model.Reason{Code: model.WaitSignal, Name: f.name}
+	case futurePromise:
+		return model.Reason{Code: model.WaitPromise, Name: f.name}
+	case futureTimer:
+		return model.Reason{Code: model.WaitTimer, Until: a.due}
+	case futureChild:
+		return model.Reason{Code: model.WaitChild, Name: addressText(a.target)}
+	case futureStep:
+		switch {
+		case a.state == stepBackoff:
+			return model.Reason{Code: model.WaitRetry, Name: a.name, Attempt: a.attempt + 1, Until: a.due, Detail: a.last}
+		case a.step.Body == nil:
+			return model.Reason{Code: model.WaitWorker, Name: a.name, Detail: "activity"}
+		}
+		return model.Reason{Code: model.WaitStep, Name: a.name}
+	case futureCoroutine, futureFailed:
+	}
+	return model.Reason{Code: model.WaitNothing}
+}
+
+// worthTelling reports whether the waits should be told at once. Running steps are soon over; if not, the janitor tells.
+func (m *machine) worthTelling() bool {
+	for n := m.coroutines.first; n != nil; n = n.next {
+		if !n.value.wait.active {
+			continue
+		}
+		for _, f := range n.value.wait.members {
+			if !f.done && f.kind == futureStep && f.ask.state == stepRunning {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// idle reports whether nothing but news can move the run, so that it may be released: no body runs or is to run.
+func (m *machine) idle() bool {
+	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && len(m.toStart) == 0 && m.missing == 0 &&
+		m.outstanding.Load() == 0 && m.r.bodies.Load() == 0
+}

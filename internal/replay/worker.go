@@ -1,0 +1,256 @@
+package replay
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Config is what a worker works with. The zero value of each optional field is its default.
+type Config struct {
+	// Code is what the worker can run, by the name of the workflow.
+	Code map[string]Code
+	// Host is handed to the code through Ctx.Host.
+	Host any
+	// Failure turns an error of user code into what is stored. Default FailureOf.
+	Failure func(error) *model.Failure
+	// Logger hears what an operator should know. Default: nobody.
+	Logger *slog.Logger
+	// IdleAfter is how long a parked run stays in memory. Default 5 s.
+	IdleAfter time.Duration
+	// MaxLoaded is how many runs stay in memory; above it, the least recently used parked ones are released. Default 10,000.
+	MaxLoaded int
+	// MaxSteps is how many bodies of steps run at once; further ones wait in line. Default 1,024.
+	MaxSteps int
+	// StuckAfter is how long workflow code may run without a durable call before it is reported as stuck. Default 2 s.
+	StuckAfter time.Duration
+	// UnloadTimeout is how long deferred functions of workflow code may take when a run is unloaded. Default 5 s.
+	UnloadTimeout time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	orDuration := func(d *time.Duration, v time.Duration) {
+		if *d <= 0 {
+			*d = v
+		}
+	}
+	orDuration(&c.IdleAfter, 5*time.Second)
+	orDuration(&c.StuckAfter, 2*time.Second)
+	orDuration(&c.UnloadTimeout, 5*time.Second)
+	if c.MaxLoaded <= 0 {
+		c.MaxLoaded = 10_000
+	}
+	if c.MaxSteps <= 0 {
+		c.MaxSteps = 1024
+	}
+	if c.Failure == nil {
+		c.Failure = FailureOf
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+// Worker runs the code of workflows for an engine. It implements api.Worker; none of those methods blocks.
+type Worker struct {
+	cfg       Config
+	base      context.Context //nolint:containedctx // the root of the contexts of all bodies
+	positions positions
+	slots     slots
+
+	session atomic.Pointer[bound]
+	joined  chan struct{} // closed by Serve
+
+	tick       atomic.Int64 // advances with the janitor; cheaper than a clock
+	draining   atomic.Bool  // no new bodies; parked runs are released at once
+	halted     atomic.Bool  // outcomes of bodies are not reported any more
+	goroutines sync.WaitGroup
+	stop       context.CancelFunc
+	ctx        context.Context //nolint:containedctx // ends when the worker is closed
+
+	mu   sync.Mutex
+	runs map[model.RunID]*run
+	full chan struct{} // tells the janitor that too many runs are loaded
+}
+
+// bound is a session that the worker serves.
+type bound struct{ s api.Session }
+
+// NewWorker makes a worker. It can be activated at once; what it reports waits for Serve.
+func NewWorker(cfg Config) *Worker {
+	w := &Worker{
+		cfg: cfg.withDefaults(), base: context.Background(),
+		joined: make(chan struct{}), runs: map[model.RunID]*run{}, full: make(chan struct{}, 1),
+	}
+	w.slots.max = w.cfg.MaxSteps
+	w.ctx, w.stop = context.WithCancel(context.Background())
+	return w
+}
+
+// Serve gives the worker the session to report to.
+func (w *Worker) Serve(s api.Session) {
+	w.session.Store(&bound{s})
+	close(w.joined)
+	w.goroutines.Add(1)
+	go w.janitor()
+}
+
+// Workflows are the names that the worker has code for, in no particular order.
+func (w *Worker) Workflows() []string {
+	names := make([]string, 0, len(w.cfg.Code))
+	for name := range w.cfg.Code {
+		names = append(names, name)
+	}
+	return names
+}
+
+// report hands in a turn, once there is somebody to hand it to.
+func (w *Worker) report(t model.Turn) error {
+	b := w.session.Load()
+	if b == nil {
+		select {
+		case <-w.joined:
+			b = w.session.Load()
+		case <-w.ctx.Done():
+			return fault.New(fault.Unavailable, "the worker is closed")
+		}
+	}
+	return b.s.Report(w.ctx, t)
+}
+
+// Activate takes a run over, with its whole history so far.
+func (w *Worker) Activate(a api.Activation) {
+	code, known := w.cfg.Code[a.Start.Address.Type]
+	r := newRun(w, &a, code)
+	for i := range r.events {
+		if r.events[i].Seq != int64(i)+1 {
+			r.m.doom = &model.Reason{Code: model.WaitCorrupt, Detail: "event " + itoa(int(r.events[i].Seq)) + " stands where " + itoa(i+1) + " belongs"}
+			r.events = r.events[:i]
+			break
+		}
+	}
+	if !known {
+		r.m.doom = &model.Reason{Code: model.WaitWorker, Name: a.Start.Address.Type}
+	}
+	w.mu.Lock()
+	if w.ctx.Err() != nil {
+		w.mu.Unlock()
+		return
+	}
+	old := w.runs[a.Start.Run]
+	w.runs[a.Start.Run] = r
+	loaded := len(w.runs)
+	w.mu.Unlock()
+	if old != nil {
+		old.evict("activated anew")
+	}
+	if loaded > w.cfg.MaxLoaded {
+		select {
+		case w.full <- struct{}{}:
+		default:
+		}
+	}
+	r.begin()
+}
+
+// held is the run, if the worker holds it in that generation.
+func (w *Worker) held(id model.RunID, generation uint64) *run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r := w.runs[id]; r != nil && r.generation == generation {
+		return r
+	}
+	return nil
+}
+
+// Deliver brings the events that follow.
+func (w *Worker) Deliver(id model.RunID, generation uint64, events []model.Event) {
+	if r := w.held(id, generation); r != nil {
+		r.deliver(events)
+	}
+}
+
+// Retry tells that the back-off of a step is over.
+func (w *Worker) Retry(id model.RunID, generation uint64, step string) {
+	if r := w.held(id, generation); r != nil {
+		r.retry(step)
+	}
+}
+
+// Evict takes a run back.
+func (w *Worker) Evict(id model.RunID, generation uint64, reason string) {
+	if r := w.held(id, generation); r != nil {
+		r.evict(reason)
+	}
+}
+
+// forget takes a run out, unless it has been replaced.
+func (w *Worker) forget(r *run) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.runs[r.start.Run] == r {
+		delete(w.runs, r.start.Run)
+	}
+}
+
+// Loaded is the number of runs in memory.
+func (w *Worker) Loaded() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.runs)
+}
+
+func (w *Worker) snapshot(into []*run) []*run {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, r := range w.runs {
+		into = append(into, r)
+	}
+	return into
+}
+
+// Close leaves the session: parked runs are given back, running bodies may finish until ctx ends, and are then interrupted. It
+// returns when no goroutine of the worker is left, or says which runs could not be ended.
+func (w *Worker) Close(ctx context.Context) error {
+	var err error
+	if b := w.session.Load(); b != nil {
+		w.draining.Store(true)
+		for _, r := range w.snapshot(nil) {
+			r.mu.Lock()
+			if r.busy || r.released || len(r.inbox) > 0 || !r.m.idle() {
+				r.mu.Unlock()
+				continue
+			}
+			r.releaseLocked()
+		}
+		err = b.s.Leave(ctx)
+	}
+	w.halted.Store(true)
+	w.mu.Lock()
+	w.stop()
+	w.mu.Unlock()
+	for _, r := range w.snapshot(nil) {
+		r.interrupt()
+		r.evict("the worker is closed")
+	}
+	done := make(chan struct{})
+	go func() {
+		w.goroutines.Wait()
+		close(done)
+	}()
+	timer := time.NewTimer(w.cfg.UnloadTimeout)
+	defer timer.Stop()
+	select {
+	case <-done:
+	case <-timer.C:
+		return fault.New(fault.Timeout, "%d runs did not end: their code or their steps block", w.Loaded())
+	}
+	return err
+}

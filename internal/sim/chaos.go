@@ -1,0 +1,186 @@
+package sim
+
+import (
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// scheduleChaos decides what goes wrong beside the calls to the store, and when.
+func (s *Sim) scheduleChaos() {
+	at := func(n int, do func()) {
+		for range n {
+			s.at(s.between(0, s.plan.faultsUntil*9/10), nil, do)
+		}
+	}
+	at(s.plan.crashes, func() {
+		if p := s.procs[s.pick(3)]; p != nil {
+			p.crash()
+			s.restart(p.slot)
+		}
+	})
+	at(s.plan.pauses, func() {
+		if p := s.procs[s.pick(3)]; p != nil {
+			p.pause(oneOf(s, s.between(10, 100)*millisecond, s.between(s.plan.ttl.Microseconds(), 5*s.plan.ttl.Microseconds()/2)))
+		}
+	})
+	at(s.plan.leaves, func() {
+		if p := s.procs[s.pick(3)]; p != nil && !p.paused {
+			s.hurt(faultLeave)
+			p.leave()
+			s.watchLeave(p)
+		}
+	})
+	at(s.plan.aways, func() {
+		s.disk.away = s.now + s.between(10, 400)*millisecond
+		s.logf("store    is AWAY for %d ms", (s.disk.away-s.now)/1000)
+		s.hurt(faultStoreAway)
+	})
+	at(s.plan.poisons, func() { s.sicken(s.disk.poison, "poison") })
+	at(s.plan.corrupts, func() { s.sicken(s.disk.corrupt, "corrupt") })
+	at(s.plan.moves, func() {
+		if p := s.procs[s.pick(3)]; p != nil {
+			s.hurt(faultWorkerMoves)
+			s.at(s.now, p, func() {
+				if len(p.workers) > 0 && s.chance(0.7) {
+					p.workers[s.pick(len(p.workers))].leave()
+				}
+				if s.chance(0.7) {
+					p.join(s.chance(0.2))
+				}
+			})
+		}
+	})
+	at(s.plan.sweeps, func() { s.sweep() })
+	s.disk.poisonMarks = s.chance(0.3)
+}
+
+// restart boots a process in a slot after a while.
+func (s *Sim) restart(slot int) {
+	s.after(oneOf(s, s.between(0, 50)*millisecond, s.between(100, 2000)*millisecond), nil, func() { s.boot(slot) })
+}
+
+// watchLeave restarts a process that has left.
+func (s *Sim) watchLeave(p *proc) {
+	s.after(20*millisecond, nil, func() {
+		switch {
+		case p.left:
+			s.restart(p.slot)
+		case !p.dead:
+			s.watchLeave(p)
+		}
+	})
+}
+
+// sicken makes the rows of an address unwritable or unreadable for a while.
+func (s *Sim) sicken(what map[model.Address]bool, name string) {
+	a := s.address()
+	if s.chance(0.2) {
+		a = s.childAddress()
+	}
+	s.ledger.address(a).sick = true
+	what[a] = true
+	s.logf("store    %s: %s", name, a)
+	s.after(s.between(50, 1500)*millisecond, nil, func() {
+		delete(what, a)
+		s.logf("store    no more %s: %s", name, a)
+	})
+}
+
+// sweep removes messages that were consumed.
+func (s *Sim) sweep() {
+	var mine []model.ShardID
+	for i := range s.plan.shards {
+		mine = append(mine, model.ShardID(i))
+	}
+	n, err := s.disk.mem.Sweep(background, store.SweepRequest{Shards: mine, Limit: 1 + s.pick(20)})
+	if err != nil {
+		s.fail("sweep: %v", err)
+	}
+	if n > 0 {
+		s.did(opSwept)
+	}
+}
+
+// heal ends all faults.
+func (s *Sim) heal() {
+	s.healed = true
+	s.logf("HEAL")
+	s.disk.away = 0
+	clear(s.disk.poison)
+	clear(s.disk.corrupt)
+	for _, p := range s.procs {
+		if p == nil {
+			continue
+		}
+		p.resume()
+	}
+	s.tend()
+}
+
+// tend keeps the healed cluster whole, and gives open runs what they wait for.
+func (s *Sim) tend() {
+	if s.leaving {
+		return
+	}
+	for slot, p := range s.procs {
+		if p == nil {
+			s.boot(slot)
+			p = s.procs[slot]
+		}
+		if !p.tended {
+			p.tended = true
+			s.at(s.now, p, p.mend)
+		}
+	}
+	s.provide()
+	s.after(50*millisecond, nil, s.tend)
+}
+
+// mend gives a process workers that can run everything.
+func (p *proc) mend() {
+	for _, w := range p.workers {
+		w.bad = false
+	}
+	p.join(false)
+}
+
+// provide sends open runs the signals and promises that they wait for.
+func (s *Sim) provide() {
+	for _, r := range s.ledger.order {
+		if !r.open() {
+			continue
+		}
+		m := s.replay(r)
+		kind, name := m.wants()
+		if kind == 0 {
+			continue
+		}
+		u := s.helper
+		message := settle(r.address.name, name, u)
+		switch {
+		case r.provided == nil || (r.provided.done && r.provided.acked):
+			if kind == blockSignal {
+				message = u.signalTo(r.address.name, name)
+			}
+		case r.provided.done && r.provided.refused != nil:
+			// It holds as many signals of other names as it may.
+			message = model.Message{Kind: model.MessageCancel, To: r.address.name, Failure: &model.Failure{Message: "cannot take the signal that it waits for"}}
+		default:
+			continue
+		}
+		r.provided = u.op(message)
+		r.provided.perform(func() {})
+	}
+}
+
+// replay runs the program of a run over its history.
+func (s *Sim) replay(r *run) machine {
+	m := s.newMachine(&r.start)
+	for i := range r.events {
+		m.feed(&r.events[i])
+	}
+	if m.broken != nil {
+		s.fail("I13: history of %s (%s): %v", short(r.id), r.address.name.Key, m.broken)
+	}
+	return m
+}

@@ -1,0 +1,379 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// disk is the store behind a faulty connection.
+type disk struct {
+	s   *Sim
+	mem *memory.Store
+	// away until then: no call reaches it.
+	away int64
+	// poison are addresses whose rows are refused, corrupt those whose runs cannot be read.
+	poison, corrupt map[model.Address]bool
+	poisonMarks     bool
+	locks           map[fenceKey]*lock
+	applying        *store.Batch
+}
+
+// fenceKey names a fence.
+type fenceKey struct {
+	node model.NodeID
+	lane int
+}
+
+// lock is the row lock on a fence: a transaction that has begun holds it until its end.
+type lock struct {
+	held    bool
+	orphan  bool // nobody waits for its holder any more
+	waiting []func()
+}
+
+var background = context.Background()
+
+func newDisk(s *Sim) *disk {
+	d := &disk{s: s, poison: map[model.Address]bool{}, corrupt: map[model.Address]bool{}, locks: map[fenceKey]*lock{}}
+	d.mem = memory.New(memory.Options{
+		Shards: s.plan.shards, Cluster: "sim", Now: func() time.Time { return s.storeTime().Std() },
+	})
+	return d
+}
+
+// fate is what happens to a call.
+type fate uint8
+
+const (
+	fine        fate = iota
+	failsBefore      // an error, and nothing was done
+	lostRequest      // an unknown outcome, and nothing was done
+	lostReply        // an unknown outcome, and it was done
+	late             // an unknown outcome, and it is done later
+)
+
+// request is one call of a process to the store.
+type request struct {
+	p    *proc
+	name string
+	fate fate
+	// exec does it at the store and then calls done.
+	exec func(done func())
+	ok   func()
+	bad  func(error)
+}
+
+var errLost = errors.New("the connection was lost")
+
+// latency of one way.
+func (d *disk) latency() int64 { return d.s.between(20, d.s.plan.latency) }
+
+// call sends a request on its way. Its result comes back as an event of the process.
+func (d *disk) call(r *request) {
+	s := d.s
+	there, back := d.latency(), d.latency()
+	fails := func(after int64, class store.Class) {
+		s.after(after, r.p, func() { r.bad(store.Errorf(class, r.name, "%w", errLost)) })
+	}
+	switch r.fate {
+	case failsBefore:
+		fails(there+back, oneOf(s, store.Retryable, store.Away))
+		return
+	case lostRequest:
+		fails(there+back, store.Unknown)
+		return
+	case late:
+		fails(there+back, store.Unknown)
+		there += s.between(0, 4*s.plan.slow)
+	case lostReply:
+		fails(there+back+d.latency(), store.Unknown)
+	case fine:
+	}
+	s.after(there, nil, func() {
+		if r.p.dead && r.p.cut {
+			s.hurt(faultCrashCut)
+			return
+		}
+		if s.now < d.away {
+			if r.fate == fine {
+				s.hurt(faultStoreAway)
+				fails(back, store.Away)
+			}
+			return
+		}
+		r.exec(func() {
+			if r.fate == fine {
+				s.after(back, r.p, r.ok)
+			}
+		})
+	})
+}
+
+// draw decides the fate of a call that is no commit.
+func (d *disk) draw(fails, lost faultKind, mayBeLate bool) fate {
+	s := d.s
+	if s.healed || !s.chance(s.plan.callFails) {
+		return fine
+	}
+	if s.chance(0.4) {
+		s.hurt(fails)
+		return failsBefore
+	}
+	s.hurt(lost)
+	f := oneOf(s, lostReply, lostReply, lostRequest)
+	if mayBeLate && s.chance(0.4) {
+		f = late
+	}
+	return f
+}
+
+func (d *disk) lock(k fenceKey) *lock {
+	l := d.locks[k]
+	if l == nil {
+		l = &lock{}
+		d.locks[k] = l
+	}
+	return l
+}
+
+// hold runs do with the fence of a lane locked; do lets go of it by calling the function that it is given.
+func (d *disk) hold(k fenceKey, do func(release func())) {
+	l := d.lock(k)
+	if l.held {
+		l.waiting = append(l.waiting, func() { d.hold(k, do) })
+		return
+	}
+	l.held = true
+	do(func() {
+		l.held, l.orphan = false, false
+		for !l.held && len(l.waiting) > 0 {
+			next := l.waiting[0]
+			l.waiting = l.waiting[1:]
+			next()
+		}
+	})
+}
+
+// holdAll runs do when no fence of the node is locked.
+func (d *disk) holdAll(node model.NodeID, do func()) {
+	for i := range d.s.plan.lanes {
+		k := fenceKey{node, i}
+		if l := d.lock(k); l.held {
+			if l.orphan {
+				d.s.hurt(faultLateWaited)
+			}
+			l.waiting = append(l.waiting, func() { d.holdAll(node, do) })
+			return
+		}
+	}
+	do()
+}
+
+// commit sends a batch.
+func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error)) {
+	s := d.s
+	sent := *b // what is under way does not change when the lane goes on
+	var res store.Committed
+	var err error
+	r := &request{p: p, name: "commit", ok: func() { reply(res, err) }, bad: func(e error) { reply(store.Committed{}, e) }}
+	takes := int64(0)
+	orphan := false
+	switch {
+	case s.healed:
+	case s.chance(s.plan.commitFails):
+		r.fate = failsBefore
+		s.hurt(faultCommitRetryable)
+	case s.chance(s.plan.commitUnknown):
+		orphan = true
+		switch s.pick(5) {
+		case 0:
+			r.fate = lostRequest
+			s.hurt(faultUnknownLost)
+		case 1:
+			r.fate = lostReply
+			s.hurt(faultUnknownApplied)
+		case 2, 3: // begins in time, and takes long
+			r.fate = lostReply
+			takes = s.between(0, 2*s.plan.slow)
+			s.hurt(faultUnknownApplied)
+		case 4:
+			r.fate = late
+		}
+	case s.chance(s.plan.commitSlow):
+		takes = s.between(0, s.plan.slow)
+		s.hurt(faultCommitSlow)
+	}
+	k := fenceKey{sent.Lane.Node, sent.Lane.Lane}
+	r.exec = func(done func()) {
+		d.hold(k, func(release func()) {
+			d.lock(k).orphan = orphan
+			finish := func() {
+				if p.dead && p.cut && takes > 0 {
+					err = store.Errorf(store.Unknown, "commit", "rolled back") // nobody hears it
+				} else {
+					res, err = d.apply(&sent)
+					if r.fate == late || (orphan && takes > 0) {
+						if err == nil {
+							s.hurt(faultLateLanded)
+						} else if store.ClassOf(err) == store.Fenced {
+							s.hurt(faultLateExcluded)
+						}
+					}
+				}
+				done()
+				release()
+			}
+			if takes == 0 {
+				finish()
+			} else {
+				s.after(takes, nil, finish)
+			}
+		})
+	}
+	d.call(r)
+}
+
+// apply commits a batch, in the store and in the ledger.
+func (d *disk) apply(b *store.Batch) (store.Committed, error) {
+	s := d.s
+	if a := d.poisoned(b); a != nil && d.stands(b) {
+		s.hurt(faultPoison)
+		s.logf("store    refuses batch %d of %s: poison of %s", b.Number, s.ledger.name(b.Lane.Node), a.name)
+		return store.Committed{}, store.Errorf(store.Refused, "commit", "row of %s is poison", a.name)
+	}
+	res, err := d.mem.Commit(background, b)
+	s.mixBatch(b, err)
+	if err != nil {
+		s.logf("store    refuses batch %d of %s: %v", b.Number, s.ledger.name(b.Lane.Node), err)
+		if store.ClassOf(err) == store.Refused {
+			s.fail("the store refuses batch %d of %s: %v", b.Number, s.ledger.name(b.Lane.Node), err)
+		}
+		return res, err
+	}
+	if s.opts.Trace {
+		s.logf("store    batch %d of %s: %s", b.Number, s.ledger.name(b.Lane.Node), describe(b))
+	}
+	d.applying = b
+	s.ledger.apply(b, res)
+	d.applying = nil
+	return res, nil
+}
+
+// stands reports whether the fence lets the batch pass: a fenced lane does not come as far as its data.
+func (d *disk) stands(b *store.Batch) bool {
+	m := d.s.ledger.nodes[b.Lane.Node]
+	return m != nil && m.alive && m.fence[b.Lane.Lane] == b.Lane.Epoch && m.batch[b.Lane.Lane]+1 == b.Number
+}
+
+// poisoned is the address of a row that cannot be written; nil when there is none.
+func (d *disk) poisoned(b *store.Batch) *address {
+	if len(d.poison) == 0 {
+		return nil
+	}
+	l := d.s.ledger
+	bad := func(a *address) bool { return a != nil && d.poison[a.name] }
+	for i := range b.Starts {
+		if a := l.address(b.Starts[i].Start.Address); bad(a) {
+			return a
+		}
+	}
+	for i := range b.Closes {
+		if a := l.addressOf(b, b.Closes[i].Run); bad(a) {
+			return a
+		}
+	}
+	for i := range b.Events {
+		if a := l.addressOf(b, b.Events[i].Run); bad(a) {
+			return a
+		}
+	}
+	for i := range b.Timers {
+		if a := l.addressOf(b, b.Timers[i].Run); bad(a) {
+			return a
+		}
+	}
+	if d.poisonMarks {
+		for i := range b.Marks {
+			if a := l.addressOf(b, b.Marks[i].Run); bad(a) {
+				return a
+			}
+		}
+	}
+	return nil
+}
+
+// refence moves a fence.
+func (d *disk) refence(p *proc, ref store.LaneRef, reply func(epoch, landed int64, err error)) {
+	var epoch, landed int64
+	var err error
+	d.call(&request{
+		p: p, name: "refence", fate: d.draw(faultRefenceFails, faultRefenceLost, false),
+		exec: func(done func()) {
+			k := fenceKey{ref.Node, ref.Lane}
+			if l := d.lock(k); l.held && l.orphan {
+				d.s.hurt(faultLateWaited)
+			}
+			d.hold(k, func(release func()) {
+				epoch, landed, err = d.mem.Refence(background, ref)
+				if err == nil {
+					d.s.did(opRefence)
+					if m := d.s.ledger.nodes[ref.Node]; m != nil {
+						m.fence[ref.Lane] = epoch
+					}
+				}
+				d.s.logf("store    refence of %s: epoch %d, landed %d, %v", d.s.ledger.name(ref.Node), epoch, landed, err)
+				release()
+				done()
+			})
+		},
+		ok:  func() { reply(epoch, landed, err) },
+		bad: func(e error) { reply(0, 0, e) },
+	})
+}
+
+// mixBatch folds a batch into the hash of the trace.
+func (s *Sim) mixBatch(b *store.Batch, err error) {
+	s.mix(1, uint64(b.Number), uint64(b.Lane.Epoch), uint64(b.At), uint64(b.Rows()))
+	for i := range b.Starts {
+		s.mixRun(b.Starts[i].Start.Run)
+	}
+	for i := range b.Closes {
+		s.mixRun(b.Closes[i].Run)
+	}
+	for i := range b.Marks {
+		s.mixRun(b.Marks[i].Run)
+	}
+	for i := range b.Events {
+		e := &b.Events[i].Event
+		s.mixRun(b.Events[i].Run)
+		s.mix(uint64(e.Kind), uint64(e.Seq), uint64(e.At))
+		s.mixText(e.ID)
+	}
+	for i := range b.StopTimers {
+		s.mixText(b.StopTimers[i].ID)
+	}
+	for i := range b.Timers {
+		s.mixText(b.Timers[i].ID)
+		s.mix(uint64(b.Timers[i].Due))
+	}
+	for i := range b.Messages {
+		s.mix(uint64(b.Messages[i].Message.Kind), uint64(b.Messages[i].To), uint64(b.Messages[i].From), uint64(b.Messages[i].Seq))
+	}
+	for i := range b.Cursors {
+		s.mix(uint64(b.Cursors[i].To), uint64(b.Cursors[i].From), uint64(b.Cursors[i].Next))
+	}
+	for i := range b.Inbox {
+		s.mixRun(b.Inbox[i].ID)
+	}
+	for i := range b.Requests {
+		s.mixText(b.Requests[i].ID)
+	}
+	if err != nil {
+		s.mix(2, uint64(store.ClassOf(err)))
+	}
+}

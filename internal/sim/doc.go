@@ -1,0 +1,17 @@
+// Package sim runs a cluster of three nodes on one shared store in virtual time, in one goroutine, from a seed.
+//
+// The state machines are those of production: lane.Lane, cluster.Membership and, through them, core. What production does with
+// goroutines, channels and clocks is done here by an event heap: a node is a set of machines whose inputs are events. In between
+// stands a store in memory behind a faulty connection (disk): calls take time, fail, are lost on the way there or back, or arrive
+// long after the caller has given up. Nodes crash, pause past their lease, leave, come back and take over.
+//
+// On top run random programs (program, machine): workers interpret them as a pure function of the history, so that every
+// history can be checked against its program. Users start, signal, settle, cancel and await, with and without request ids, from any node.
+//
+// Every accepted commit is applied to a ledger as well, which checks the invariants of spec/reliability.md §3.3 at once; every effect
+// (answer, call to a worker, mail) is checked against the ledger: what it rests on must be durable. After a while everything heals, and
+// all that is open must come to its end in bounded virtual time; then the store is compared with the ledger and everything that was acknowledged
+// must be there.
+//
+// The same seed gives the same trace, byte for byte. SIM_SEED=n go test ./internal/sim -run TestSeeds -v prints it.
+package sim

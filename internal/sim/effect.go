@@ -1,0 +1,147 @@
+package sim
+
+import (
+	"strings"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// What is told to anybody must rest on what is durable at that moment (L2, I4).
+
+// stored checks that events are in the store as they are told.
+func (s *Sim) stored(id model.RunID, events []model.Event, who string) *run {
+	r := s.ledger.runs[id]
+	if r == nil {
+		s.fail("L2: %s hears of %s, which is not in the store", who, short(id))
+	}
+	for i := range events {
+		e := &events[i]
+		if e.Seq < 1 || e.Seq > int64(len(r.events)) {
+			s.fail("L2: %s hears of event %d (%s) of %s, which is not in the store", who, e.Seq, e.Kind, short(id))
+		}
+		if o := &r.events[e.Seq-1]; o.Kind != e.Kind || o.ID != e.ID || o.At != e.At || o.Ref != e.Ref || string(o.Input.Data) != string(e.Input.Data) {
+			s.fail("L2: %s hears of another event %d of %s than the one in the store", who, e.Seq, short(id))
+		}
+	}
+	return r
+}
+
+// checkCall checks a call to a worker.
+func (sh *shell) checkCall(c *lane.Call) {
+	s := sh.s
+	switch c.Kind {
+	case lane.CallActivate:
+		r := s.stored(c.Run, c.Activation.Events, "a worker")
+		for i := range c.Activation.Events {
+			if c.Activation.Events[i].Seq != int64(i+1) {
+				s.fail("activation of %s has event %d in place of %d", short(c.Run), c.Activation.Events[i].Seq, i+1)
+			}
+		}
+		if c.Activation.Start.Run != c.Run || c.Activation.Start.Address != r.address.name {
+			s.fail("activation of %s with the start of another run", short(c.Run))
+		}
+	case lane.CallDeliver:
+		s.stored(c.Run, c.Events, "a worker")
+		for _, w := range sh.inc.p.workers {
+			if w.id != c.Worker {
+				continue
+			}
+			if h := w.held[c.Run]; h != nil && h.gen == c.Generation && c.Events[0].Seq != h.m.seen+1 {
+				s.fail("worker %d of %s gets event %d of %s after event %d", w.id, sh.inc.name(), c.Events[0].Seq, short(c.Run), h.m.seen)
+			}
+		}
+	case lane.CallRetry:
+		r := s.stored(c.Run, nil, "a worker")
+		b, a, ok := parseAsk(c.ID)
+		if !ok || r.asks[b][a].attempts == 0 {
+			s.fail("L2: a worker is to repeat %s of %s, which has not failed", c.ID, short(c.Run))
+		}
+	case lane.CallEvict:
+		r := s.ledger.runs[c.Run]
+		if c.Reason == "closed" && (r == nil || r.open()) {
+			s.fail("L2: a worker hears that %s is closed, and it is open", short(c.Run))
+		}
+		if (strings.Contains(c.Reason, "quarantined") || strings.Contains(c.Reason, "cannot be understood")) && r != nil && !r.address.sick {
+			s.fail("I14: %s is quarantined, and there is nothing wrong with it: %s", r.address.name, c.Reason)
+		}
+		if strings.HasPrefix(c.Reason, "stale") {
+			s.did(opStale)
+		}
+	}
+}
+
+// checkMail checks a message that is passed on.
+func (sh *shell) checkMail(row *store.MessageRow) {
+	c := sh.s.ledger.channel(row.To, row.From)
+	if row.Seq < 1 || row.Seq > int64(len(c.rows)) || c.rows[row.Seq-1].Message.To != row.Message.To {
+		sh.s.fail("L2: message %d from shard %d to shard %d is passed on and not in the store", row.Seq, row.From, row.To)
+	}
+}
+
+// checkResult checks the end of an execution that somebody awaited.
+func (s *Sim) checkResult(a model.Address, res *lane.Result) {
+	r := s.ledger.runs[res.Run]
+	if r == nil || r.open() || r.address.name != a || r.outcome.Status != res.Outcome.Status || string(r.outcome.Output.Data) != string(res.Outcome.Output.Data) {
+		s.fail("I4: a caller hears an outcome of %s that is not in the store", a)
+	}
+}
+
+// origin is the first run of the chain that a run belongs to.
+func (l *ledger) origin(r *run) *run {
+	if first := l.runs[r.start.First]; first != nil {
+		return first
+	}
+	return r
+}
+
+// checkAnswer checks that what a caller is told is durable.
+func (s *Sim) checkAnswer(o *op, a *model.Answer) {
+	r := s.ledger.runs[a.Run]
+	if r == nil || r.address.name != o.message.To {
+		s.fail("I4: %s was accepted for %s, which is not in the store", o, short(a.Run))
+	}
+	switch o.message.Kind {
+	case model.MessageStart:
+		if first := s.ledger.origin(r); !first.start.Input.Equal(o.message.Input) {
+			s.fail("I10: %s was answered with a run of another input", o)
+		}
+		if !a.Existing && o.shadow == nil {
+			if r.fresh++; r.fresh > 1 {
+				s.fail("I2: two starts of %s were told that %s is theirs", o.message.To, short(a.Run))
+			}
+		}
+		for i := range o.message.With {
+			s.hasSignal(o, &o.message.With[i].Input)
+		}
+	case model.MessageSignal:
+		s.hasSignal(o, &o.message.Input)
+	case model.MessageSettle:
+		if got, ok := r.settled[o.message.Name]; !ok || got != string(o.message.Input.Data) {
+			s.fail("I9: %s was accepted, and the promise has another value or none", o)
+		}
+	case model.MessageCancel:
+		if !r.cancel {
+			s.fail("I4: %s was accepted and is not in the history", o)
+		}
+	default:
+	}
+}
+
+func (s *Sim) hasSignal(o *op, p *model.Payload) {
+	if got := s.ledger.signals[signalID(*p)]; got == nil || got.address.name != o.message.To {
+		s.fail("I4: %s was accepted and is not in a history", o)
+	}
+}
+
+// mayRetry reports whether a run has a back-off that is over.
+func (r *run) mayRetry(now model.Time) bool {
+	for i := range r.timers {
+		if _, ok := core.RetryOf(r.timers[i].ID); ok && r.timers[i].Due <= now {
+			return true
+		}
+	}
+	return false
+}

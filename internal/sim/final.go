@@ -1,0 +1,234 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// finished reports whether everything has come to its end: no open run, no user who waits, no message on its way.
+func (s *Sim) finished() bool {
+	if s.ledger.open > 0 || len(s.ledger.inbox) > 0 {
+		return false
+	}
+	for _, u := range s.users {
+		if u.busy {
+			return false
+		}
+	}
+	for _, o := range s.ops {
+		if !o.done {
+			return false
+		}
+	}
+	for _, c := range s.ledger.pairs {
+		if c.next < int64(len(c.rows)) {
+			return false
+		}
+	}
+	for _, p := range s.procs {
+		if p == nil || p.inc == nil {
+			return false
+		}
+		for _, w := range p.workers {
+			if len(w.held) > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// failStuck says what does not move.
+func (s *Sim) failStuck() {
+	var t strings.Builder
+	for _, r := range s.ledger.order {
+		if r.open() {
+			m := s.replay(r)
+			fmt.Fprintf(&t, "\n  run %s of %s is open: %d events, parked %v, blocked %v, timers %d, block %d", short(r.id), r.address.name, len(r.events), r.parked, r.blocked, len(r.timers), m.pc)
+			if m.end == nil && m.pc < len(m.p.blocks) {
+				fmt.Fprintf(&t, " (%s)", blockNames[m.p.blocks[m.pc].kind])
+			}
+		}
+	}
+	for _, o := range s.ops {
+		if !o.done {
+			fmt.Fprintf(&t, "\n  %s has not ended", o)
+		}
+	}
+	for k, c := range s.ledger.pairs {
+		if c.next < int64(len(c.rows)) {
+			fmt.Fprintf(&t, "\n  messages from shard %d to shard %d: %d of %d consumed", k[1], k[0], c.next, len(c.rows))
+		}
+	}
+	for id := range s.ledger.inbox {
+		fmt.Fprintf(&t, "\n  request %s waits", short(id))
+	}
+	for _, p := range s.procs {
+		for _, w := range p.workers {
+			for id := range w.held {
+				fmt.Fprintf(&t, "\n  worker %d of %s holds %s", w.id, p.name(), short(id))
+			}
+		}
+	}
+	s.fail("E42: stuck %d s after everything has healed:%s", s.plan.patience/second, t.String())
+}
+
+// checkEnd compares the store with the ledger, and both with what users were told.
+func (s *Sim) checkEnd() {
+	for _, r := range s.ledger.order {
+		s.checkRun(r)
+	}
+	s.checkOps()
+	all := make([]model.ShardID, s.plan.shards)
+	for i := range all {
+		all[i] = model.ShardID(i)
+	}
+	timers, _ := s.disk.mem.LoadTimers(background, all, store.TimerMark{}, model.MaxTime, 10)
+	if len(timers) > 0 {
+		s.fail("I8: timer %q of %s is left", timers[0].ID, short(timers[0].Run))
+	}
+	messages, _ := s.disk.mem.LoadMessages(background, all, 10)
+	inbox, _ := s.disk.mem.LoadInbox(background, all, model.MaxTime, 10)
+	runnable, _ := s.disk.mem.LoadRunnable(background, all, store.RunKey{}, 10)
+	if len(messages)+len(inbox)+len(runnable) > 0 {
+		s.fail("E42: %d messages, %d requests, %d runnable runs are left", len(messages), len(inbox), len(runnable))
+	}
+}
+
+// checkRun compares a run with the store and with its program.
+func (s *Sim) checkRun(r *run) {
+	row, err := s.disk.mem.LoadExecution(background, r.address.shard, r.address.name, r.id)
+	if err != nil || row == nil {
+		s.fail("I4: %s is not in the store: %v", short(r.id), err)
+	}
+	if row.Outcome.Status != r.outcome.Status || row.Current != (r.address.current == r) {
+		s.fail("I3: %s is %s in the store, %s by the ledger", short(r.id), row.Outcome.Status, r.outcome.Status)
+	}
+	events, err := s.disk.mem.LoadEvents(background, store.RunKey{Shard: r.address.shard, Run: r.id}, int64(len(r.start.Carried)), 1<<30, 1<<30)
+	if err != nil || len(events)+len(r.start.Carried) != len(r.events) {
+		s.fail("I4: %s has %d events in the store, %d by the ledger: %v", short(r.id), len(events)+len(r.start.Carried), len(r.events), err)
+	}
+	for i := range events {
+		o := &r.events[len(r.start.Carried)+i]
+		if e := &events[i]; e.Seq != o.Seq || e.Kind != o.Kind || e.ID != o.ID || e.At != o.At {
+			s.fail("I4: event %d of %s is another one in the store", o.Seq, short(r.id))
+		}
+	}
+	// The program, run over what the code had seen when it returned, ends the same way.
+	m := s.newMachine(&r.start)
+	for i := range r.events {
+		if m.end != nil {
+			break
+		}
+		m.feed(&r.events[i])
+	}
+	switch {
+	case m.broken != nil:
+		s.fail("I13: history of %s: %v", short(r.id), m.broken)
+	case m.end == nil:
+		s.fail("I13: %s is %s, and its program has not ended", short(r.id), r.outcome.Status)
+	case m.end.Status != r.outcome.Status || string(m.end.Output.Data) != string(r.outcome.Output.Data):
+		s.fail("I13: %s is %s with %x, its program ends as %s with %x", short(r.id), r.outcome.Status, r.outcome.Output.Data, m.end.Status, m.end.Output.Data)
+	}
+	if r.outcome.Status == model.Continued {
+		if next := s.ledger.runs[r.outcome.Next]; next == nil || !next.start.Input.Equal(m.end.Input) {
+			s.fail("I2: %s continues with another input than its program says", short(r.id))
+		}
+	}
+}
+
+// checkOps compares what users were told with what is there.
+func (s *Sim) checkOps() {
+	for _, o := range s.ops {
+		var ids []model.Payload
+		switch o.message.Kind {
+		case model.MessageSignal:
+			ids = append(ids, o.message.Input)
+		case model.MessageStart:
+			for i := range o.message.With {
+				ids = append(ids, o.message.With[i].Input)
+			}
+		default:
+		}
+		for _, p := range ids {
+			got := s.ledger.signals[signalID(p)]
+			if o.acked && got == nil {
+				s.fail("I4: %s was accepted and is not in a history", o)
+			}
+			if o.refused != nil && o.tries == 1 && o.shadow == nil && !o.repeated(s) && got != nil {
+				s.fail("I10: %s was refused (%v) and is in a history", o, o.refused)
+			}
+		}
+	}
+	s.checkOrder()
+}
+
+// repeated reports whether another op repeats this one.
+func (o *op) repeated(s *Sim) bool {
+	for _, x := range s.ops {
+		if x.shadow == o {
+			return true
+		}
+	}
+	return false
+}
+
+// checkOrder checks that signals of one user to one address arrive in the order in which they were accepted: one that was
+// accepted before another one was sent comes before it.
+func (s *Sim) checkOrder() {
+	type sent struct {
+		o     *op
+		order int
+	}
+	last := map[model.Address][]sent{}
+	for _, o := range s.ops {
+		if o.message.Kind != model.MessageSignal || !o.acked {
+			continue
+		}
+		got := s.ledger.signals[signalID(o.message.Input)]
+		if got.address.sick {
+			continue // a quarantine puts messages off
+		}
+		for _, before := range last[o.message.To] {
+			if before.o.user == o.user && before.o.ended <= o.invoked && before.order > got.order {
+				s.fail("I11: %s was received after %s, which was sent later", before.o, o)
+			}
+		}
+		last[o.message.To] = append(last[o.message.To], sent{o, got.order})
+	}
+}
+
+// leaveAll lets all nodes leave in order: nothing may be left of them.
+func (s *Sim) leaveAll() {
+	down := func() bool {
+		for _, p := range s.procs {
+			if p != nil {
+				return false
+			}
+		}
+		return true
+	}
+	s.leaving = true
+	last := s.procs
+	for _, p := range s.procs {
+		s.at(s.now, p, p.leave)
+	}
+	s.runUntil(s.now+20*second, down)
+	if !down() {
+		s.fail("a node does not come to its end")
+	}
+	v, err := s.disk.mem.Members(background)
+	if err != nil {
+		s.fail("members: %v", err)
+	}
+	for _, o := range v.Owners {
+		if m := s.ledger.nodes[o.Node]; m != nil && m.alive && m.inc != nil && slices.Contains(last[:], m.inc.p) {
+			s.fail("shard %d still belongs to %s", o.Shard, s.ledger.name(o.Node))
+		}
+	}
+	s.stats.Seeds, s.stats.Events = 1, s.steps
+}

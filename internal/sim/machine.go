@@ -1,0 +1,306 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// ask is what has become of one thing that a program asked for.
+type ask struct {
+	asked     bool
+	recorded  bool // child started, sent, signal taken: is in the history
+	done      bool // its outcome is
+	gone      bool // the program gave up on it
+	withdrawn bool // which is in the history
+	attempts  int  // that failed
+	due       model.Time
+	timer     model.Time // when its timer is due
+	ref       int64      // the signal that was taken
+}
+
+// machine interprets a program: its state is a function of the events that it was fed, and of nothing else.
+type machine struct {
+	p       *program
+	start   *model.Start
+	cans    int
+	count   int // steps completed, over the whole chain
+	pc      int
+	asks    [maxBlocks + 1][maxAsks]ask
+	signals []model.Event // received and not taken
+	settled uint8
+	seen    int64
+	last    model.Time
+	cancel  bool
+	broken  error // the history does not fit the program
+	end     *model.Close
+}
+
+// newMachine begins a program.
+func (s *Sim) newMachine(start *model.Start) machine {
+	m := machine{start: start, last: start.At}
+	index, cans, count, ok := parseInput(start.Input)
+	if !ok || index >= len(s.programs) {
+		m.broken = fmt.Errorf("input %x names no program", start.Input.Data)
+		return m
+	}
+	m.p, m.cans, m.count = s.programs[index], cans, count
+	m.enter()
+	m.advance()
+	return m
+}
+
+// clone is a copy that can be fed on its own.
+func (m *machine) clone() machine {
+	c := *m
+	c.signals = slices.Clone(m.signals)
+	return c
+}
+
+// feed tells the program of the next event.
+func (m *machine) feed(e *model.Event) {
+	if m.broken != nil {
+		return
+	}
+	if e.Seq != m.seen+1 {
+		m.broken = fmt.Errorf("event %d follows event %d", e.Seq, m.seen)
+		return
+	}
+	m.seen, m.last = e.Seq, e.At
+	switch e.Kind {
+	case model.EventSignalReceived:
+		m.signals = append(m.signals, *e)
+	case model.EventPromiseSettled:
+		for i, name := range promises {
+			if name == e.Name {
+				m.settled |= 1 << i
+			}
+		}
+	case model.EventCancelRequest:
+		m.cancel = true
+	case model.EventWatched:
+	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
+		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent:
+		m.answer(e)
+	case model.EventStarted, model.EventClosed:
+		m.broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
+	}
+	m.advance()
+}
+
+// answer notes an event that answers an ask.
+func (m *machine) answer(e *model.Event) {
+	b, i, ok := parseAsk(e.ID)
+	if !ok || !m.asks[b][i].asked {
+		m.broken = fmt.Errorf("event %d (%s) answers %q, which was not asked for", e.Seq, e.Kind, e.ID)
+		return
+	}
+	a := &m.asks[b][i]
+	switch e.Kind {
+	case model.EventStepCompleted:
+		if !a.gone {
+			m.count++
+		}
+		a.done = true
+	case model.EventStepFailed, model.EventTimerFired, model.EventChildClosed:
+		a.done = true
+	case model.EventAttemptFailed:
+		a.attempts, a.due = e.Attempt, e.Due
+	case model.EventWithdrawn:
+		a.withdrawn = true
+		if !a.gone {
+			m.broken = fmt.Errorf("event %d withdraws %s, which the program wants", e.Seq, e.ID)
+		}
+	case model.EventSignalTaken:
+		a.recorded = true
+		if a.ref != e.Ref {
+			m.broken = fmt.Errorf("event %d takes signal %d, the program took %d", e.Seq, e.Ref, a.ref)
+		}
+	case model.EventChildStarted, model.EventSent:
+		a.recorded = true
+	default:
+	}
+}
+
+// enter asks for what the current block needs.
+func (m *machine) enter() {
+	if m.pc >= len(m.p.blocks) {
+		m.finish()
+		return
+	}
+	b := &m.p.blocks[m.pc]
+	as := &m.asks[m.pc]
+	ask := func(i int) { as[i].asked = true }
+	timer := func(i int) {
+		as[i].asked, as[i].timer = true, m.last+model.Time(b.wait)
+	}
+	switch b.kind {
+	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockSignal, blockPromise:
+		ask(0)
+		if b.wait > 0 {
+			timer(1)
+		}
+	case blockSleep:
+		timer(0)
+	case blockRace:
+		ask(0)
+		timer(1)
+	case blockAll:
+		ask(0)
+		ask(1)
+		timer(2)
+	}
+}
+
+// advance goes on as far as the program can without further events.
+func (m *machine) advance() {
+	for m.end == nil && m.broken == nil {
+		if m.cancel && m.pc != cleanupBlock {
+			m.giveUp()
+			if !m.p.cleanup {
+				m.end = &model.Close{Status: model.Canceled, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "canceled"}}
+				return
+			}
+			m.pc = cleanupBlock
+			m.asks[cleanupBlock][0].asked = true
+		}
+		if m.pc == cleanupBlock {
+			if m.asks[cleanupBlock][0].done {
+				m.end = &model.Close{Status: model.Canceled, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "cleaned up"}}
+			}
+			return
+		}
+		if !m.passed() {
+			return
+		}
+		m.giveUp()
+		m.pc++
+		m.enter()
+	}
+}
+
+// passed reports whether the current block is over.
+func (m *machine) passed() bool {
+	b, as := &m.p.blocks[m.pc], &m.asks[m.pc]
+	late := b.wait > 0 && as[1].done
+	switch b.kind {
+	case blockStep, blockSleep:
+		return as[0].done
+	case blockSignal:
+		if as[0].ref > 0 {
+			return true
+		}
+		if i := slices.IndexFunc(m.signals, func(e model.Event) bool { return e.Name == b.name }); i >= 0 && !late {
+			as[0].ref = m.signals[i].Seq
+			m.signals = slices.Delete(m.signals, i, i+1)
+			return true
+		}
+		return late
+	case blockPromise:
+		return m.settled&b.bit != 0 || late
+	case blockChild, blockWatch:
+		return as[0].done || late
+	case blockDetach, blockSend:
+		return true
+	case blockRace:
+		return as[0].done || as[1].done
+	case blockAll:
+		return as[0].done && as[1].done && as[2].done
+	}
+	return false
+}
+
+// giveUp lets go of what the current block still waits for.
+func (m *machine) giveUp() {
+	b := &m.p.blocks[m.pc]
+	for i := range m.asks[m.pc] {
+		a := &m.asks[m.pc][i]
+		switch {
+		case !a.asked || a.done:
+		case b.kind == blockDetach || b.kind == blockSend || (i == 0 && (b.kind == blockSignal || b.kind == blockPromise)):
+		default:
+			a.gone = true
+		}
+	}
+}
+
+// finish is reached behind the last block.
+func (m *machine) finish() {
+	output := model.Payload{Data: []byte{byte(m.count >> 8), byte(m.count)}}
+	switch {
+	case m.cans > 0:
+		m.end = &model.Close{Status: model.Continued, Input: input(m.p.index, m.cans-1, m.count)}
+	case m.p.fails:
+		m.end = &model.Close{Status: model.Failed, Failure: &model.Failure{Message: "meant to fail"}, Output: output}
+	default:
+		m.end = &model.Close{Status: model.Completed, Output: output}
+	}
+}
+
+// deadline reports whether the ask is the deadline of its block: it is stopped, where others are withdrawn.
+func (b *block) deadline(i int) bool {
+	switch b.kind {
+	case blockSignal, blockPromise, blockChild, blockWatch, blockStep:
+		return i == 1
+	default:
+		return false
+	}
+}
+
+// step reports whether the ask is a step.
+func (p *program) step(b, i int) bool {
+	if b == cleanupBlock {
+		return i == 0
+	}
+	switch p.blocks[b].kind {
+	case blockStep, blockRace:
+		return i == 0
+	case blockAll:
+		return i < 2
+	default:
+		return false
+	}
+}
+
+// timed reports whether the ask is a timer.
+func (p *program) timed(b, i int) bool {
+	if b == cleanupBlock {
+		return false
+	}
+	blk := &p.blocks[b]
+	switch blk.kind {
+	case blockSleep:
+		return i == 0
+	case blockRace:
+		return i == 1
+	case blockAll:
+		return i == 2
+	default:
+		return blk.deadline(i)
+	}
+}
+
+// wants is what the program waits for that somebody outside must give: a signal or a promise by name.
+func (m *machine) wants() (kind blockKind, name string) {
+	if m.end != nil || m.broken != nil || m.pc == cleanupBlock {
+		return 0, ""
+	}
+	b := &m.p.blocks[m.pc]
+	if b.kind == blockSignal || b.kind == blockPromise {
+		return b.kind, b.name
+	}
+	return 0, ""
+}
+
+// waits are the reasons for which the run does not move.
+func (m *machine) waits(running bool) []model.Reason {
+	if running {
+		return []model.Reason{{Code: model.WaitStep, Name: "step"}}
+	}
+	if m.end != nil || m.pc == cleanupBlock {
+		return []model.Reason{{Code: model.WaitRetry}}
+	}
+	b := &m.p.blocks[m.pc]
+	return []model.Reason{{Code: model.WaitSignal, Name: blockNames[b.kind]}}
+}

@@ -1,0 +1,89 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/lane"
+)
+
+// plan is what a seed decides before anything happens.
+type plan struct {
+	shards, lanes      int
+	ttl, renew, margin time.Duration
+	lane               lane.Config
+	sameHost           bool    // nodes can prove each other's death
+	drift              float64 // of the nodes' clocks, at most
+
+	stagger     int64 // between the starts of nodes
+	faultsUntil int64
+	patience    int64 // after that, until everything must have ended
+	poll        int64 // of the clerk, for answers
+
+	latency, slow, loopDelay int64 // of a call, of a slow one, of the loop of a lane: at most
+
+	// Probabilities.
+	commitFails, commitUnknown, commitSlow float64
+	loadFails, callFails                   float64
+	hintLost, mailLost, tornRead           float64
+	ahead, release, stale                  float64
+
+	crashes, pauses, leaves, aways, poisons, corrupts, moves, sweeps int
+
+	users, actions int
+	keys, children int
+}
+
+func (s *Sim) drawPlan() {
+	p := &s.plan
+	p.shards = oneOf(s, 4, 8, 8, 16)
+	p.lanes = oneOf(s, 1, 1, 2)
+	p.ttl = oneOf(s, 500*time.Millisecond, time.Second, 2*time.Second)
+	p.renew, p.margin = p.ttl/5, p.ttl/10
+	p.lane = lane.Config{
+		Limits:        core.DefaultLimits,
+		MaxBatchRows:  oneOf(s, 0, 0, 4, 16),
+		MaxBytes:      oneOf(s, 0, 0, 2<<10, 8<<10),
+		MaxBacklog:    oneOf(s, 0, 0, 0, 4),
+		PerKey:        oneOf(s, 0, 0, 1, 2),
+		MaxLoads:      oneOf(s, 0, 0, 1, 3),
+		TimerWindow:   oneOf(s, 0, 0, 3, 3, 6),
+		TimerHorizon:  oneOf(s, 0, 300*time.Millisecond, time.Second),
+		DrainWait:     oneOf(s, 100*time.Millisecond, 500*time.Millisecond),
+		QuarantineFor: oneOf(s, 200*time.Millisecond, 600*time.Millisecond),
+	}
+	if s.chance(0.1) {
+		p.lane.Limits.Signals = 2
+	}
+	p.sameHost = s.chance(0.4)
+	p.drift = oneOf(s, 0.0, 0.01, 0.03)
+	p.stagger = oneOf(s, 0, 50*millisecond, 500*millisecond)
+	p.faultsUntil = s.between(1200, 3500) * millisecond
+	p.patience = 60 * second
+	p.poll = s.between(50, 300) * millisecond
+	p.latency = oneOf[int64](s, 300, 1000, 3000)
+	p.slow = oneOf(s, 20*millisecond, 300*millisecond, p.ttl.Microseconds())
+	p.loopDelay = oneOf[int64](s, 0, 50, 500)
+	p.users = 2 + s.pick(3)
+	p.actions = 5 + s.pick(5)
+	p.keys, p.children = 3+s.pick(4), 1+s.pick(3)
+	p.ahead, p.release = oneOf(s, 0.0, 0.5, 1), oneOf(s, 0.0, 0.3, 1)
+	if s.opts.Calm {
+		return
+	}
+	p.commitFails, p.commitUnknown, p.commitSlow = s.rate(0.15), s.rate(0.15), s.rate(0.1)
+	p.loadFails, p.callFails = s.rate(0.2), s.rate(0.2)
+	p.hintLost, p.mailLost, p.tornRead = s.rate(0.6), s.rate(0.6), s.rate(0.6)
+	p.stale = s.rate(0.1)
+	p.crashes, p.pauses, p.leaves = s.pick(3), s.pick(3), s.pick(2)
+	p.aways, p.poisons, p.corrupts = s.pick(2), s.pick(3), s.pick(2)
+	p.moves, p.sweeps = s.pick(3), s.pick(3)
+}
+
+// rate is a probability up to most, often none.
+func (s *Sim) rate(most float64) float64 {
+	if s.chance(0.25) {
+		return 0
+	}
+	return most * float64(s.random()>>11) / (1 << 53)
+}

@@ -1,0 +1,531 @@
+package sim
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/internal/cluster"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// proc is a process: workers and, one after the other, incarnations of a node.
+type proc struct {
+	s    *Sim
+	slot int
+	pid  int
+	born int64
+	rate float64 // of its clock against the store's
+
+	dead     bool
+	cut      bool // its calls under way do not arrive
+	paused   bool
+	deferred []event // what happened to it while it was paused
+	leaving  bool    // is being stopped in order
+	left     bool    // has
+	tended   bool    // was given good workers after everything healed
+
+	offset float64 // store time at mono 0, in µs
+	last   model.Time
+
+	inc     *incarnation
+	workers []*worker
+	nextID  lane.WorkerID
+	clerk   clerk
+	calls   []*call
+}
+
+// boot starts a process in a slot.
+func (s *Sim) boot(slot int) {
+	if s.procs[slot] != nil {
+		return
+	}
+	s.pids++
+	p := &proc{s: s, slot: slot, pid: s.pids, born: s.now, rate: 1}
+	if s.plan.drift > 0 {
+		p.rate += s.plan.drift * (2*float64(s.random()>>11)/(1<<53) - 1)
+	}
+	p.offset = float64(epoch + s.now - s.between(-5*second, 5*second))
+	p.clerk.p = p
+	s.procs[slot] = p
+	s.logf("%s starts, clock %+.3f%%", p.name(), (p.rate-1)*100)
+	for range 1 + s.pick(2) {
+		p.join(!s.healed && !s.opts.Calm && s.chance(0.2))
+	}
+	p.register()
+}
+
+func (p *proc) name() string { return fmt.Sprintf("n%d.%d", p.slot, p.pid) }
+
+// mono is the time of its own clock since it started.
+func (p *proc) mono() time.Duration {
+	return time.Duration(float64(p.s.now-p.born)*p.rate) * time.Microsecond
+}
+
+// when is the time at which its own clock will stand at mono.
+func (p *proc) when(mono time.Duration) int64 {
+	return p.born + int64(float64(mono.Microseconds())/p.rate) + 1
+}
+
+// anchor sets its idea of store time.
+func (p *proc) anchor(t model.Time) { p.offset = float64(t) - float64(p.s.now-p.born)*p.rate }
+
+// now is its idea of store time; it never goes back.
+func (p *proc) now() model.Time {
+	p.last = max(p.last, model.Time(p.offset+float64(p.s.now-p.born)*p.rate))
+	return p.last
+}
+
+// skew is how far any clock may be ahead of the store's: it drifts since the last renewal.
+func (s *Sim) skew() int64 { return int64(s.plan.drift*float64(s.now)) + 1 }
+
+// info is what the process tells of itself when it registers.
+func (p *proc) info() store.NodeInfo {
+	id := p.s.newRun()
+	for i := range 8 { // rendezvous hashing wants ids that differ in more than a counter
+		id[8+i] = byte(p.s.random())
+	}
+	return store.NodeInfo{ID: model.NodeID(id), Host: "host", PID: p.pid, Version: "sim"}
+}
+
+// gone proves that a process on this host has ended.
+func (p *proc) gone(n store.NodeInfo) bool {
+	if !p.s.plan.sameHost || n.PID == p.pid {
+		return false
+	}
+	for _, o := range p.s.procs {
+		if o != nil && o.pid == n.PID {
+			return false
+		}
+	}
+	return true
+}
+
+// register begins an incarnation.
+func (p *proc) register() {
+	s := p.s
+	info, sent := p.info(), p.mono()
+	var reg store.Registration
+	again := func(err error) {
+		s.logf("%s cannot register: %v", p.name(), err)
+		s.after(s.between(5, 50)*millisecond, p, p.register)
+	}
+	s.disk.call(&request{
+		p: p, name: "register", fate: s.disk.draw(faultRegisterLost, faultRegisterLost, true),
+		exec: func(done func()) {
+			var err error
+			if reg, err = s.disk.mem.Register(background, info, s.plan.lanes, s.plan.ttl); err != nil {
+				s.fail("register: %v", err)
+			}
+			m := &member{alive: true, epoch: reg.Epoch, batch: make([]int64, s.plan.lanes), fence: make([]int64, s.plan.lanes)}
+			for i := range m.fence {
+				m.fence[i] = reg.Epoch
+			}
+			s.ledger.nodes[info.ID] = m
+			done()
+		},
+		ok: func() {
+			p.anchor(reg.Now)
+			p.begin(info, reg, sent)
+		},
+		bad: again,
+	})
+}
+
+// crash ends the process at once. What it has sent may or may not arrive.
+func (p *proc) crash() {
+	s := p.s
+	p.dead, p.cut = true, s.chance(0.4)
+	s.procs[p.slot] = nil
+	s.hurt(faultCrash)
+	s.logf("%s CRASHES", p.name())
+	for _, c := range p.calls {
+		c.lost()
+	}
+	p.clerk.crash()
+}
+
+// pause stops the process for a while; it does not notice.
+func (p *proc) pause(d int64) {
+	s := p.s
+	if p.paused {
+		return
+	}
+	p.paused = true
+	s.hurt(faultPause)
+	if d > s.plan.ttl.Microseconds() {
+		s.hurt(faultPausePastLease)
+	}
+	s.logf("%s is PAUSED for %d ms", p.name(), d/1000)
+	s.after(d, nil, p.resume)
+}
+
+// resume lets it go on: everything that happened to it meanwhile happens now.
+func (p *proc) resume() {
+	if p.dead || !p.paused {
+		return
+	}
+	p.paused = false
+	p.s.logf("%s goes on", p.name())
+	for _, e := range p.deferred {
+		p.s.at(p.s.now, p, e.do)
+	}
+	p.deferred = nil
+}
+
+// leave stops the process in order: it gives up its shards and unregisters.
+func (p *proc) leave() {
+	if p.leaving {
+		return
+	}
+	p.leaving = true
+	p.s.logf("%s leaves", p.name())
+	if p.inc != nil {
+		p.inc.drain()
+	}
+}
+
+// gone after an orderly end.
+func (p *proc) exit() {
+	s := p.s
+	p.dead, p.left = true, true
+	if s.procs[p.slot] == p {
+		s.procs[p.slot] = nil
+	}
+	for _, c := range p.calls {
+		c.lost()
+	}
+	p.clerk.crash()
+	s.logf("%s has left", p.name())
+}
+
+// incarnation is one life of a node, from its registration to the loss of its lease or its orderly end.
+type incarnation struct {
+	p        *proc
+	self     store.NodeInfo
+	epoch    int64
+	member   *cluster.Membership
+	shells   []*shell
+	owner    []bool // by shard: requests are routed here
+	draining bool
+	ended    bool
+	ticks    int
+}
+
+func (inc *incarnation) name() string { return fmt.Sprintf("%s@%d", inc.p.name(), inc.epoch) }
+
+// begin starts the machines of an incarnation.
+func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Duration) {
+	s := p.s
+	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, owner: make([]bool, s.plan.shards)}
+	inc.member = cluster.New(cluster.Config{
+		Self: info, TTL: s.plan.ttl, RenewEvery: s.plan.renew, Margin: s.plan.margin, Gone: p.gone,
+	}, reg.Epoch, sent)
+	p.inc = inc
+	if m := s.ledger.nodes[info.ID]; m != nil {
+		m.inc = inc
+	}
+	s.logf("%s registered", inc.name())
+	for i := range s.plan.lanes {
+		cfg := s.plan.lane
+		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
+		cfg.Shards, cfg.Lanes, cfg.NewRun = s.plan.shards, s.plan.lanes, s.newRun
+		inc.shells = append(inc.shells, &shell{s: s, inc: inc, index: i, lane: lane.New(cfg)})
+	}
+	for _, w := range p.workers {
+		inc.join(w)
+	}
+	if p.leaving {
+		inc.drain()
+	}
+	inc.loop()
+}
+
+func (inc *incarnation) drain() {
+	inc.draining = true
+	inc.member.Drain()
+	inc.loop()
+}
+
+// loop is what the members loop of production does after each event.
+func (inc *incarnation) loop() {
+	if inc.ended {
+		return
+	}
+	s := inc.p.s
+	if inc.draining && inc.member.Drained() {
+		inc.end(nil)
+		return
+	}
+	inc.act(inc.member.Tick(inc.p.mono()))
+	if inc.ended {
+		return
+	}
+	next := inc.member.NextTick()
+	if next == 1<<63-1 {
+		return
+	}
+	inc.ticks++
+	tick := inc.ticks
+	s.at(inc.p.when(next), inc.p, func() {
+		if tick == inc.ticks {
+			inc.loop()
+		}
+	})
+}
+
+// end stops the incarnation: because it lost its lease, or in order when there is no reason.
+func (inc *incarnation) end(why error) {
+	if inc.ended {
+		return
+	}
+	s, p := inc.p.s, inc.p
+	inc.ended = true
+	s.logf("%s ends: %v", inc.name(), why)
+	for i := range inc.owner {
+		inc.owner[i] = false
+	}
+	for _, sh := range inc.shells {
+		if why != nil {
+			sh.die(why)
+		} else {
+			sh.die(fmt.Errorf("the node is stopping"))
+		}
+	}
+	p.inc = nil
+	if why != nil {
+		s.hurt(faultLateFenced)
+		s.after(s.between(0, 20)*millisecond, p, p.register)
+		return
+	}
+	s.did(opDrained)
+	inc.unregister()
+}
+
+func (inc *incarnation) unregister() {
+	s := inc.p.s
+	s.disk.call(&request{
+		p: inc.p, name: "unregister", fate: s.disk.draw(faultRegisterLost, faultRegisterLost, false),
+		exec: func(done func()) {
+			s.disk.holdAll(inc.self.ID, func() {
+				if err := s.disk.mem.Unregister(background, inc.self.ID, inc.epoch); err == nil {
+					s.ledger.fenced(inc.self.ID, true)
+				}
+				done()
+			})
+		},
+		ok: inc.p.exit, bad: func(error) { inc.p.exit() },
+	})
+}
+
+// act carries out what the membership asks for.
+func (inc *incarnation) act(a cluster.Actions) {
+	if inc.ended {
+		return
+	}
+	if a.Lost != nil {
+		inc.end(a.Lost)
+		return
+	}
+	if a.Renew != nil {
+		inc.renew(*a.Renew)
+	}
+	for _, f := range a.Fence {
+		inc.fence(f)
+	}
+	if len(a.Acquire) > 0 {
+		inc.acquire(a.Acquire)
+	}
+	if len(a.GiveUp) > 0 {
+		inc.p.s.logf("%s gives up %v", inc.name(), a.GiveUp)
+		for _, sh := range a.GiveUp {
+			inc.owner[sh] = false
+		}
+		for i, sh := range inc.shells {
+			if mine := inc.laneShards(i, a.GiveUp); len(mine) > 0 {
+				sh.result(func(now model.Time) { sh.lane.GiveUp(now, mine) })
+			}
+		}
+	}
+	if a.Mail {
+		inc.mailWaits()
+	}
+}
+
+func (inc *incarnation) laneShards(index int, shards []model.ShardID) (mine []model.ShardID) {
+	for _, sh := range shards {
+		if int(sh)%len(inc.shells) == index {
+			mine = append(mine, sh)
+		}
+	}
+	return mine
+}
+
+func (inc *incarnation) mailWaits() {
+	for _, sh := range inc.shells {
+		sh.result(func(model.Time) { sh.lane.MailWaits() })
+	}
+}
+
+func (inc *incarnation) renew(r store.RenewRequest) {
+	s, p := inc.p.s, inc.p
+	var v store.View
+	var err error
+	answered := func(v store.View, err error) {
+		if inc.ended {
+			return
+		}
+		a := inc.member.Renewed(p.mono(), v, err)
+		if err == nil {
+			p.anchor(v.Now)
+		}
+		inc.act(a)
+		inc.loop()
+	}
+	s.disk.call(&request{
+		p: p, name: "renew", fate: s.disk.draw(faultRenewFails, faultRenewLost, false),
+		exec: func(done func()) {
+			v, err = s.disk.mem.Renew(background, r)
+			done()
+		},
+		ok: func() { answered(v, err) }, bad: func(e error) { answered(store.View{}, e) },
+	})
+}
+
+func (inc *incarnation) fence(f cluster.FenceTarget) {
+	s, p := inc.p.s, inc.p
+	var ok bool
+	var err error
+	answered := func(ok bool, err error) {
+		if !inc.ended {
+			inc.member.Fenced(f.Node, ok, err)
+			inc.loop()
+		}
+	}
+	s.disk.call(&request{
+		p: p, name: "fence node", fate: s.disk.draw(faultFenceFails, faultFenceLost, true),
+		exec: func(done func()) {
+			s.disk.holdAll(f.Node, func() {
+				ok, err = s.disk.mem.FenceNode(background, f.Node, f.Epoch, f.Proven)
+				if ok && err == nil && s.ledger.fenced(f.Node, false) {
+					if f.Proven {
+						s.did(opTakeoverProof)
+					} else {
+						s.did(opTakeoverLease)
+					}
+					s.logf("store    %s fences %s, proven %v", inc.name(), s.ledger.name(f.Node), f.Proven)
+				}
+				done()
+			})
+		},
+		ok: func() { answered(ok, err) }, bad: func(e error) { answered(false, e) },
+	})
+}
+
+func (inc *incarnation) acquire(shards []model.ShardID) {
+	s, p := inc.p.s, inc.p
+	var got []store.AcquiredShard
+	var err error
+	f := s.disk.draw(faultAcquireFails, faultAcquireLost, true)
+	if f == late {
+		s.hurt(faultAcquireLate)
+	}
+	s.disk.call(&request{
+		p: p, name: "acquire", fate: f,
+		exec: func(done func()) {
+			if got, err = s.disk.mem.Acquire(background, inc.self.ID, inc.epoch, shards); err == nil {
+				s.ledger.acquired(inc, got)
+			}
+			done()
+		},
+		ok: func() { inc.acquired(got, err) }, bad: func(e error) { inc.acquired(nil, e) },
+	})
+}
+
+func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
+	if inc.ended {
+		return
+	}
+	inc.act(inc.member.Acquired(got, err))
+	if err == nil && !inc.ended {
+		for i, sh := range inc.shells {
+			var mine []store.AcquiredShard
+			for _, g := range got {
+				if int(g.Shard)%len(inc.shells) == i {
+					mine = append(mine, g)
+				}
+			}
+			if len(mine) > 0 {
+				sh.result(func(now model.Time) { sh.lane.Acquired(now, mine) })
+			}
+		}
+		for _, g := range got {
+			inc.owner[g.Shard] = true
+		}
+	}
+	inc.loop()
+}
+
+// freed is told by a lane that shards have been given up.
+func (inc *incarnation) freed(shards []model.ShardID) {
+	if !inc.ended {
+		inc.member.Freed(shards)
+		inc.p.s.nudge(inc.p)
+		inc.loop()
+	}
+}
+
+// nudge tells the other nodes that the membership or ownership has changed.
+func (s *Sim) nudge(from *proc) {
+	for _, p := range s.procs {
+		if p != nil && p != from && !s.hintIsLost() {
+			s.after(s.disk.latency(), p, func() {
+				if p.inc != nil {
+					p.inc.member.Nudge()
+					p.inc.loop()
+				}
+			})
+		}
+	}
+}
+
+// fenced notes that a node is a member no more; it reports whether that is new. After an orderly end its shards are free.
+func (l *ledger) fenced(id model.NodeID, unregistered bool) bool {
+	m := l.nodes[id]
+	if m == nil || !m.alive {
+		return false
+	}
+	m.alive = false
+	if unregistered {
+		for i := range l.owner {
+			if l.owner[i] == id {
+				l.owner[i] = model.NodeID{}
+			}
+		}
+	}
+	return true
+}
+
+// acquired checks who gets shards, and that nobody else serves them any more (I1).
+func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
+	for _, g := range got {
+		old := l.owner[g.Shard]
+		if old == inc.self.ID {
+			continue
+		}
+		if m := l.nodes[old]; m != nil && m.alive {
+			l.fail("I1: %s takes shard %d, which belongs to %s", inc.name(), g.Shard, l.name(old))
+		}
+		for _, p := range l.s.procs {
+			if p == nil || p.inc == nil || p.inc == inc {
+				continue
+			}
+			if p.inc.owner[g.Shard] && p.inc.member.Serving(p.mono()) {
+				l.fail("I1: %s gets shard %d while %s still serves it", inc.name(), g.Shard, p.inc.name())
+			}
+		}
+		l.owner[g.Shard] = inc.self.ID
+		l.s.did(opAcquire)
+	}
+}

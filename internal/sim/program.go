@@ -1,0 +1,183 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// tenant of everything.
+const tenant = model.DefaultTenant
+
+var workflows = [...]string{"alpha", "beta", "gamma"}
+
+// blockKind says what a block of a program does.
+type blockKind uint8
+
+const (
+	blockStep    blockKind = iota + 1 // a step with failing attempts
+	blockSleep                        // a timer
+	blockSignal                       // take a signal, perhaps within a time
+	blockPromise                      // wait for a promise, perhaps within a time
+	blockChild                        // run a child, perhaps within a time
+	blockDetach                       // start a child and go on
+	blockWatch                        // wait for another execution, perhaps within a time
+	blockSend                         // send a signal to another execution
+	blockRace                         // a step against a timer; the loser is withdrawn
+	blockAll                          // two steps and a timer, all of them
+)
+
+var blockNames = [...]string{
+	blockStep: "step", blockSleep: "sleep", blockSignal: "signal", blockPromise: "promise", blockChild: "child",
+	blockDetach: "detach", blockWatch: "watch", blockSend: "send", blockRace: "race", blockAll: "all",
+}
+
+// block is one thing that a program does before it goes on.
+type block struct {
+	kind     blockKind
+	fails    int // attempts of the (first) step that fail
+	attempts int // that are made at most
+	took     int64
+	backoff  int64
+	wait     int64 // of the timer or deadline; 0 for none
+	name     string
+	bit      uint8 // of the promise
+	target   model.Address
+	program  int // of the child
+	policy   model.ParentClosePolicy
+	reuse    model.ReusePolicy
+}
+
+// program is a workflow as data. It ends by completing, failing or continuing as new.
+type program struct {
+	index   int
+	blocks  []block
+	cleanup bool // a step after a cancel request
+	fails   bool
+	// ids of the asks, by block and ask.
+	ids [maxBlocks + 1][maxAsks]string
+}
+
+const (
+	maxBlocks = 6
+	maxAsks   = 3
+	// cleanupBlock is the place of the step after a cancel request.
+	cleanupBlock = maxBlocks
+)
+
+var (
+	askIDs      = makeAskIDs()
+	signalNames = [...]string{"s0", "s1"}
+	promises    = [...]string{"p0", "p1"}
+)
+
+func makeAskIDs() (ids [maxBlocks + 1][maxAsks]string) {
+	for b := range ids {
+		for a := range ids[b] {
+			ids[b][a] = fmt.Sprintf("b%d.%d", b, a)
+		}
+	}
+	return ids
+}
+
+// parseAsk reads the identity of an ask.
+func parseAsk(id string) (b, a int, ok bool) {
+	if len(id) != 4 || id[0] != 'b' || id[2] != '.' {
+		return 0, 0, false
+	}
+	b, a = int(id[1]-'0'), int(id[3]-'0')
+	return b, a, b >= 0 && b <= maxBlocks && a >= 0 && a < maxAsks
+}
+
+// input names a program to run, how often it continues as new, and what was counted before.
+func input(program, cans, count int) model.Payload {
+	return model.Payload{Data: []byte{byte(program), byte(cans), byte(count >> 8), byte(count)}}
+}
+
+func parseInput(p model.Payload) (program, cans, count int, ok bool) {
+	if len(p.Data) != 4 {
+		return 0, 0, 0, false
+	}
+	return int(p.Data[0]), int(p.Data[1]), int(p.Data[2])<<8 | int(p.Data[3]), true
+}
+
+// drawPrograms makes the programs: the first ones for children, which wait for nobody else, the others for roots.
+func (s *Sim) drawPrograms() {
+	n := 3
+	for i := range n {
+		s.programs = append(s.programs, s.drawProgram(i, false))
+	}
+	for i := range 4 {
+		s.programs = append(s.programs, s.drawProgram(n+i, true))
+	}
+}
+
+func (s *Sim) drawProgram(index int, root bool) *program {
+	p := &program{index: index, cleanup: s.chance(0.4), fails: s.chance(0.15), ids: askIDs}
+	for range 1 + s.pick(maxBlocks-1) {
+		p.blocks = append(p.blocks, s.drawBlock(root))
+	}
+	return p
+}
+
+func (s *Sim) drawBlock(root bool) block {
+	kinds := []blockKind{blockStep, blockStep, blockStep, blockSleep, blockSignal, blockPromise, blockRace, blockAll}
+	if root {
+		kinds = append(kinds, blockChild, blockChild, blockDetach, blockWatch, blockSend, blockSend)
+	}
+	b := block{kind: kinds[s.pick(len(kinds))]}
+	b.took, b.backoff, b.attempts = oneOf(s, 0, s.between(0, 3000), s.between(0, 60*millisecond)), s.between(0, 40*millisecond), 1+s.pick(3)
+	if s.chance(0.3) {
+		b.fails = 1 + s.pick(3)
+	}
+	within := oneOf(s, 0, 0, s.between(1, 20)*millisecond, s.between(50, 400)*millisecond)
+	switch b.kind {
+	case blockSleep, blockRace, blockAll:
+		b.wait = oneOf(s, s.between(0, 10)*millisecond, s.between(1, 400)*millisecond)
+	case blockSignal:
+		b.name, b.wait = oneOf(s, signalNames[:]...), within
+	case blockPromise:
+		i := s.pick(len(promises))
+		b.name, b.bit, b.wait = promises[i], 1<<i, within
+	case blockChild, blockDetach:
+		b.target, b.program = s.childAddress(), s.pick(3)
+		if s.chance(0.3) {
+			b.target = model.Address{} // one of its own
+		}
+		b.policy, b.reuse = oneOf(s, model.CancelChild, model.AbandonChild), oneOf(s, model.ReturnExisting, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
+		if b.kind == blockChild {
+			b.wait = within
+		}
+	case blockWatch:
+		b.target, b.wait = s.address(), max(within, 5*millisecond) // two that watch each other must not wait for ever
+	case blockSend:
+		b.target, b.name = s.address(), oneOf(s, signalNames[:]...)
+	case blockStep:
+	}
+	return b
+}
+
+// address is one of the roots.
+func (s *Sim) address() model.Address { return rootAddress(s.pick(s.plan.keys)) }
+
+func rootAddress(i int) model.Address {
+	return model.Address{Tenant: tenant, Type: workflows[i%len(workflows)], Key: rootKeys[i]}
+}
+
+func (s *Sim) childAddress() model.Address {
+	i := s.pick(s.plan.children)
+	return model.Address{Tenant: tenant, Type: workflows[(i+1)%len(workflows)], Key: childKeys[i]}
+}
+
+var (
+	rootKeys  = [...]string{"k0", "k1", "k2", "k3", "k4", "k5", "k6"}
+	childKeys = [...]string{"c0", "c1", "c2"}
+)
+
+// childOf is the target of a child block of a run: a shared one, or one of its own.
+func (b *block) childOf(start *model.Start, index int) model.Address {
+	if !b.target.IsZero() {
+		return b.target
+	}
+	return model.Address{Tenant: tenant, Type: workflows[index%len(workflows)], Key: start.Address.Key + "/" + askIDs[index][0]}
+}

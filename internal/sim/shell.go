@@ -1,0 +1,387 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// shell runs one lane, as the loop of a lane does in production: it hands in what has come, and carries out what the lane asks for.
+type shell struct {
+	s     *Sim
+	inc   *incarnation
+	index int
+	lane  *lane.Lane
+	out   lane.Output
+
+	ops     []posted
+	results []func(now model.Time)
+	pending bool // a round is scheduled
+	wake    int  // number of the last wake-up that was set
+	idle    int  // rounds in a row that nothing but a wake-up led to
+	dead    bool
+}
+
+// posted is something that waits for the lane, and who waits for its answer.
+type posted struct {
+	c  *call
+	do func(now model.Time)
+}
+
+// put hands in something that waits while the lane is full.
+func (sh *shell) put(c *call, do func(now model.Time)) bool {
+	if sh.dead {
+		return false
+	}
+	sh.ops = append(sh.ops, posted{c, do})
+	sh.kick()
+	return true
+}
+
+// result hands in something that never waits.
+func (sh *shell) result(do func(now model.Time)) {
+	if !sh.dead {
+		sh.results = append(sh.results, do)
+		sh.kick()
+	}
+}
+
+func (sh *shell) kick() {
+	sh.idle = 0
+	if !sh.pending {
+		sh.pending = true
+		sh.s.after(sh.s.between(0, sh.s.plan.loopDelay), sh.inc.p, sh.round)
+	}
+}
+
+// round is one turn of the loop.
+func (sh *shell) round() {
+	if sh.dead {
+		return
+	}
+	sh.pending = false
+	full := sh.lane.Full()
+	results := sh.results
+	sh.results = nil
+	var ops []posted
+	if !full {
+		ops, sh.ops = sh.ops, nil
+	}
+	now := sh.inc.p.now()
+	for _, do := range results {
+		do(now)
+	}
+	for _, o := range ops {
+		o.do(now)
+	}
+	sh.lane.Flush(now)
+	sh.out = sh.lane.Take(sh.out)
+	if dead := sh.carryOut(&sh.out); dead != nil {
+		sh.inc.end(dead)
+		return
+	}
+	if sh.dead {
+		return
+	}
+	if len(sh.ops) > 0 && !sh.lane.Full() {
+		sh.kick()
+		return
+	}
+	sh.sleep(now)
+}
+
+// sleep sets the next wake-up.
+func (sh *shell) sleep(now model.Time) {
+	at := sh.lane.Wake()
+	if at == 0 {
+		return
+	}
+	p := sh.inc.p
+	wait := int64(float64(at-now)/p.rate) + 1
+	if at <= now {
+		if sh.idle++; sh.idle > 100 {
+			sh.s.fail("lane %d of %s runs in circles", sh.index, sh.inc.name())
+		}
+		wait = 1
+	}
+	sh.wake++
+	wake := sh.wake
+	sh.s.after(wait, p, func() {
+		if wake == sh.wake && !sh.dead && !sh.pending {
+			sh.round()
+		}
+	})
+}
+
+// die ends the lane with its incarnation.
+func (sh *shell) die(why error) {
+	if sh.dead {
+		return
+	}
+	sh.lane.Die(why)
+	sh.out = sh.lane.Take(sh.out)
+	sh.dead = true
+	sh.carryOut(&sh.out)
+	ops := sh.ops
+	sh.ops, sh.results = nil, nil
+	for _, o := range ops {
+		if o.c != nil {
+			o.c.finish(&lane.Answer{Err: lane.ErrNotOwner})
+		}
+	}
+}
+
+// carryOut does what the lane asks for.
+func (sh *shell) carryOut(out *lane.Output) error {
+	s, p := sh.s, sh.inc.p
+	for i := range out.Calls {
+		c := &out.Calls[i]
+		s.mix(3, uint64(c.Kind), uint64(c.Worker), c.Generation)
+		s.mixRun(c.Run)
+		sh.checkCall(c)
+		p.call(c)
+	}
+	for i := range out.Answers {
+		a := out.Answers[i]
+		s.mix(4, uint64(a.Answer.Status))
+		s.mixRun(a.Answer.Run)
+		a.Token.(*call).finish(&a)
+	}
+	if out.Dead != nil || sh.dead {
+		return out.Dead
+	}
+	if b := out.Commit; b != nil {
+		s.logf("%s/%d commits batch %d: %s", sh.inc.name(), sh.index, b.Number, describeIf(s, b))
+		s.disk.commit(p, b, func(res store.Committed, err error) {
+			sh.result(func(now model.Time) { sh.committed(now, res, err) })
+		})
+	}
+	if ref := out.Refence; ref != nil {
+		s.disk.refence(p, *ref, func(epoch, landed int64, err error) {
+			sh.result(func(now model.Time) { sh.lane.Refenced(now, epoch, landed, err) })
+		})
+	}
+	if len(out.Verify) > 0 {
+		sh.verify(append([]store.StartRow(nil), out.Verify...))
+	}
+	for i := range out.Loads {
+		sh.load(out.Loads[i])
+	}
+	for i := range out.Mail {
+		sh.mail(&out.Mail[i])
+	}
+	for _, h := range out.Hints {
+		s.hint(h.Node)
+	}
+	if len(out.Freed) > 0 {
+		s.logf("%s freed %v", sh.inc.name(), out.Freed)
+		sh.inc.freed(append([]model.ShardID(nil), out.Freed...))
+	}
+	return nil
+}
+
+func (sh *shell) committed(now model.Time, res store.Committed, err error) {
+	if err != nil {
+		sh.s.logf("%s/%d commit failed: %v", sh.inc.name(), sh.index, err)
+		if store.ClassOf(err) == store.Refused {
+			sh.s.did(opCareful)
+		}
+	}
+	sh.lane.Committed(now, res, err)
+}
+
+func (sh *shell) verify(starts []store.StartRow) {
+	s := sh.s
+	rows := make([]*store.Execution, len(starts))
+	var err error
+	reply := func(rows []*store.Execution, err error) {
+		sh.result(func(now model.Time) { sh.lane.Verified(now, rows, err) })
+	}
+	s.disk.call(&request{
+		p: sh.inc.p, name: "verify", fate: s.disk.draw(faultVerifyFails, faultVerifyFails, false),
+		exec: func(done func()) {
+			s.did(opVerify)
+			for i := range starts {
+				if rows[i], err = s.disk.mem.LoadExecution(background, starts[i].Shard, starts[i].Start.Address, model.RunID{}); err != nil {
+					break
+				}
+			}
+			done()
+		},
+		ok: func() { reply(rows, err) }, bad: func(e error) { reply(nil, e) },
+	})
+}
+
+// load makes a read that the lane asks for.
+func (sh *shell) load(ld lane.Load) {
+	s := sh.s
+	s.mix(5, uint64(ld.Kind), ld.ID, uint64(ld.Shard))
+	reply := func(r lane.LoadResult) {
+		sh.result(func(now model.Time) { sh.lane.Loaded(now, ld.ID, r) })
+	}
+	r := &request{p: sh.inc.p, name: "load", bad: func(e error) { reply(lane.LoadResult{Err: e}) }}
+	if !s.healed && s.chance(s.plan.loadFails) {
+		s.hurt(faultLoad)
+		r.fate = failsBefore
+	}
+	var res lane.LoadResult
+	r.ok = func() { reply(res) }
+	now := sh.inc.p.now()
+	r.exec = func(done func()) {
+		if ld.Kind == lane.LoadRun && s.disk.corrupt[ld.Address] {
+			s.hurt(faultLoadCorrupt)
+			res.Err = fault.New(fault.Corrupt, "row of %s cannot be understood", ld.Address)
+			done()
+			return
+		}
+		if ld.Kind == lane.LoadRun && !s.healed && s.chance(s.plan.tornRead) {
+			s.hurt(faultTornRead)
+			sh.torn(ld, &tornStore{Store: s.disk.mem}, &res, done)
+			return
+		}
+		res = engine.Read(background, s.disk.mem, ld, now)
+		done()
+	}
+	s.disk.call(r)
+}
+
+// torn makes a read whose parts are made at different times.
+func (sh *shell) torn(ld lane.Load, t *tornStore, res *lane.LoadResult, done func()) {
+	t.call, t.budget = 0, 1
+	r := engine.Read(background, t, ld, sh.inc.p.now())
+	if !t.stopped {
+		*res = r
+		done()
+		return
+	}
+	t.stopped = false
+	sh.s.after(sh.s.between(1, 3*millisecond), nil, func() { sh.torn(ld, t, res, done) })
+}
+
+// mail passes on a message for a shard of another lane or node; it is only a hint.
+func (sh *shell) mail(row *store.MessageRow) {
+	s := sh.s
+	sh.checkMail(row)
+	if !s.healed && s.chance(s.plan.mailLost) {
+		s.hurt(faultMailLost)
+		return
+	}
+	if sh.inc.owner[row.To] {
+		other, m := sh.inc.shells[int(row.To)%len(sh.inc.shells)], *row
+		other.result(func(model.Time) { other.lane.Messages([]store.MessageRow{m}) })
+		return
+	}
+	s.hintMail(row.To)
+}
+
+func (s *Sim) hintIsLost() bool {
+	if s.healed || !s.chance(s.plan.hintLost) {
+		return false
+	}
+	s.hurt(faultHintLost)
+	return true
+}
+
+// hintMail tells whoever owns a shard that there is mail for it.
+func (s *Sim) hintMail(shard model.ShardID) {
+	for _, p := range s.procs {
+		if p == nil || s.hintIsLost() {
+			continue
+		}
+		s.after(s.disk.latency(), p, func() {
+			if p.inc != nil && p.inc.owner[shard] {
+				sh := p.inc.shells[int(shard)%len(p.inc.shells)]
+				sh.result(func(model.Time) { sh.lane.MailWaits() })
+			}
+		})
+	}
+}
+
+// hint tells a node that something it waits for has happened.
+func (s *Sim) hint(node model.NodeID) {
+	for _, p := range s.procs {
+		if p == nil || s.hintIsLost() {
+			continue
+		}
+		s.after(s.disk.latency(), p, func() {
+			if p.inc != nil && p.inc.self.ID == node {
+				p.clerk.look()
+			}
+		})
+	}
+}
+
+func describeIf(s *Sim, b *store.Batch) string {
+	if !s.opts.Trace {
+		return ""
+	}
+	return describe(b)
+}
+
+// describe lists the rows of a batch for people.
+func describe(b *store.Batch) string {
+	var t strings.Builder
+	for i := range b.Starts {
+		r := &b.Starts[i]
+		fmt.Fprintf(&t, " start(%s %s ifabsent=%v)", r.Start.Address.Key, short(r.Start.Run), r.IfAbsent)
+	}
+	for i := range b.Closes {
+		fmt.Fprintf(&t, " close(%s %s)", short(b.Closes[i].Run), b.Closes[i].Outcome.Status)
+	}
+	for i := range b.Marks {
+		fmt.Fprintf(&t, " mark(%s parked=%v blocked=%v)", short(b.Marks[i].Run), b.Marks[i].Parked, b.Marks[i].Blocked != nil)
+	}
+	for i := range b.Events {
+		e := &b.Events[i]
+		fmt.Fprintf(&t, " %s/%d:%s", short(e.Run), e.Event.Seq, e.Event.Kind)
+		if e.Event.ID != "" {
+			fmt.Fprintf(&t, "(%s)", e.Event.ID)
+		}
+		if e.Event.Kind == model.EventSignalReceived {
+			fmt.Fprintf(&t, "(%x)", signalID(e.Event.Input))
+		}
+	}
+	for i := range b.StopTimers {
+		fmt.Fprintf(&t, " stop(%s %q)", short(b.StopTimers[i].Run), b.StopTimers[i].ID)
+	}
+	for i := range b.Timers {
+		fmt.Fprintf(&t, " timer(%s %q due %.6f)", short(b.Timers[i].Run), b.Timers[i].ID, float64(b.Timers[i].Due-epoch)/1e6)
+	}
+	for _, k := range b.StopAll {
+		fmt.Fprintf(&t, " stopall(%s)", short(k.Run))
+	}
+	for i := range b.Messages {
+		m := &b.Messages[i]
+		fmt.Fprintf(&t, " msg(%d>%d #%d %s %s)", m.From, m.To, m.Seq, m.Message.Kind, m.Message.To.Key)
+	}
+	for _, c := range b.Cursors {
+		fmt.Fprintf(&t, " cursor(%d>%d %d..%d)", c.From, c.To, c.Prev, c.Next)
+	}
+	for _, k := range b.Inbox {
+		fmt.Fprintf(&t, " inbox(%s)", short(k.ID))
+	}
+	for i := range b.Deferred {
+		fmt.Fprintf(&t, " defer(%s %s %s)", short(b.Deferred[i].ID), b.Deferred[i].Message.Kind, b.Deferred[i].Message.To.Key)
+	}
+	for i := range b.Requests {
+		fmt.Fprintf(&t, " request(%s %s)", b.Requests[i].Address.Key, b.Requests[i].ID)
+	}
+	if len(b.Free) > 0 {
+		fmt.Fprintf(&t, " free%v", b.Free)
+	}
+	return t.String()
+}
+
+// short is a run id for people: the counter in it.
+func short(id model.RunID) string {
+	n := uint64(0)
+	for _, b := range id[8:] {
+		n = n<<8 | uint64(b)
+	}
+	return fmt.Sprintf("r%d", n)
+}

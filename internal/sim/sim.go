@@ -1,0 +1,286 @@
+package sim
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// epoch is the store time at which every simulation begins, in µs.
+const epoch = 1_700_000_000_000_000
+
+const (
+	millisecond = int64(1000)
+	second      = 1000 * millisecond
+)
+
+// Options of one simulation.
+type Options struct {
+	// Trace collects a readable trace, which costs time.
+	Trace bool
+	// Calm leaves out all faults.
+	Calm bool
+}
+
+// Result is what came of a simulation.
+type Result struct {
+	Hash  uint64
+	Stats Stats
+	// Trace is the readable trace, if it was asked for.
+	Trace string
+}
+
+// Run simulates one seed. The error says which promise was broken.
+func Run(seed uint64, o Options) (r Result, err error) {
+	s := newSim(seed, o)
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+		case violation:
+			err = p
+		default:
+			err = fmt.Errorf("panic at %s: %v\n%s", s.clock(), p, debug.Stack())
+		}
+		r = Result{Hash: s.hash, Stats: s.stats, Trace: s.trace.String()}
+	}()
+	s.run()
+	return r, nil
+}
+
+// violation is a broken promise.
+type violation struct{ text string }
+
+func (v violation) Error() string { return v.text }
+
+// Sim is one simulation.
+type Sim struct {
+	opts  Options
+	plan  plan
+	state uint64 // of the random numbers
+	now   int64  // virtual time in µs
+	queue eventHeap
+	seq   uint64
+	steps int
+
+	hash  uint64
+	trace strings.Builder
+	stats Stats
+
+	disk     *disk
+	ledger   *ledger
+	procs    [3]*proc // by slot; nil while down
+	pids     int
+	programs []*program
+	users    []*user
+	helper   *user // gives runs what they wait for, after everything has healed
+	ops      []*op
+	healed   bool
+	leaving  bool // everybody goes home
+	ids      uint64
+}
+
+// event is something that happens at a time: to a process when proc is set, else to the world.
+type event struct {
+	at   int64
+	seq  uint64
+	proc *proc
+	do   func()
+}
+
+func newSim(seed uint64, o Options) *Sim {
+	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037}
+	for range 4 {
+		s.random()
+	}
+	s.drawPlan()
+	s.ledger = newLedger(s)
+	s.disk = newDisk(s)
+	s.drawPrograms()
+	return s
+}
+
+// random is the next number of a splitmix64 generator.
+func (s *Sim) random() uint64 {
+	s.state += 0x9e3779b97f4a7c15
+	z := s.state
+	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
+	z = (z ^ z>>27) * 0x94d049bb133111eb
+	return z ^ z>>31
+}
+
+// pick is a number below n.
+func (s *Sim) pick(n int) int { return int(s.random() % uint64(n)) }
+
+// between is a number from lo to hi, both included.
+func (s *Sim) between(lo, hi int64) int64 { return lo + int64(s.random()%uint64(hi-lo+1)) }
+
+// chance is true with a probability.
+func (s *Sim) chance(p float64) bool { return float64(s.random()>>11)/(1<<53) < p }
+
+// oneOf picks one of some values.
+func oneOf[T any](s *Sim, values ...T) T { return values[s.pick(len(values))] }
+
+// newRun draws an id that sorts by the time at which it was drawn, as a UUIDv7 does.
+func (s *Sim) newRun() (id model.RunID) {
+	s.ids++
+	ms := uint64(epoch+s.now) / 1000
+	for i := range 6 {
+		id[i] = byte(ms >> (8 * (5 - i)))
+	}
+	for i := range 8 {
+		id[8+i] = byte(s.ids >> (8 * (7 - i)))
+	}
+	return id
+}
+
+// storeTime is the clock of the store.
+func (s *Sim) storeTime() model.Time { return model.Time(epoch + s.now) }
+
+// at has something happen at a time; to a process when it is given.
+func (s *Sim) at(t int64, p *proc, do func()) {
+	s.seq++
+	s.queue.push(event{max(t, s.now), s.seq, p, do})
+}
+
+// after has something happen later.
+func (s *Sim) after(d int64, p *proc, do func()) { s.at(s.now+d, p, do) }
+
+const maxSteps = 400_000
+
+// runUntil lets events happen until the time is reached or done says so.
+func (s *Sim) runUntil(limit int64, done func() bool) {
+	for len(s.queue) > 0 && s.queue[0].at <= limit && (done == nil || !done()) {
+		e := s.queue.pop()
+		s.now = e.at
+		if s.steps++; s.steps > maxSteps {
+			s.fail("more than %d events: something runs in circles", maxSteps)
+		}
+		if p := e.proc; p != nil {
+			if p.dead {
+				continue
+			}
+			if p.paused {
+				p.deferred = append(p.deferred, e)
+				continue
+			}
+		}
+		e.do()
+	}
+	if len(s.queue) == 0 || s.queue[0].at > limit {
+		s.now = max(s.now, limit)
+	}
+}
+
+// run is the whole life of the cluster.
+func (s *Sim) run() {
+	s.logf("plan %+v", s.plan)
+	for slot := range s.procs {
+		s.after(s.between(0, s.plan.stagger), nil, func() { s.boot(slot) })
+	}
+	s.drawUsers()
+	if !s.opts.Calm {
+		s.scheduleChaos()
+	}
+	s.runUntil(s.plan.faultsUntil, nil)
+	s.heal()
+	deadline := s.now + s.plan.patience
+	s.runUntil(deadline, s.finished)
+	if !s.finished() {
+		s.failStuck()
+	}
+	s.checkEnd()
+	s.leaveAll()
+}
+
+// fail ends the simulation: a promise was broken.
+func (s *Sim) fail(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	s.logf("VIOLATION %s", text)
+	panic(violation{fmt.Sprintf("at %s: %s", s.clock(), text)})
+}
+
+func (s *Sim) clock() string { return time.Duration(s.now * 1000).String() }
+
+// logf adds a line to the readable trace.
+func (s *Sim) logf(format string, args ...any) {
+	if s.opts.Trace {
+		fmt.Fprintf(&s.trace, "%10.6f ", float64(s.now)/1e6)
+		fmt.Fprintf(&s.trace, format, args...)
+		s.trace.WriteByte('\n')
+	}
+}
+
+// mix folds what happens into the hash of the trace.
+func (s *Sim) mix(vs ...uint64) {
+	h := s.hash
+	h = (h ^ uint64(s.now)) * 1099511628211
+	for _, v := range vs {
+		h = (h ^ v) * 1099511628211
+		h ^= h >> 29
+	}
+	s.hash = h
+}
+
+func (s *Sim) mixText(t string) {
+	h := s.hash
+	for i := range len(t) {
+		h = (h ^ uint64(t[i])) * 1099511628211
+	}
+	s.hash = h
+}
+
+func (s *Sim) mixRun(id model.RunID) {
+	h := s.hash
+	for _, b := range id {
+		h = (h ^ uint64(b)) * 1099511628211
+	}
+	s.hash = h
+}
+
+// eventHeap orders events by time, and by their making among equal times.
+type eventHeap []event
+
+func (h eventHeap) less(i, j int) bool {
+	return h[i].at < h[j].at || (h[i].at == h[j].at && h[i].seq < h[j].seq)
+}
+
+func (h *eventHeap) push(e event) {
+	*h = append(*h, e)
+	q := *h
+	for i := len(q) - 1; i > 0; {
+		up := (i - 1) / 2
+		if !q.less(i, up) {
+			break
+		}
+		q[i], q[up] = q[up], q[i]
+		i = up
+	}
+}
+
+func (h *eventHeap) pop() event {
+	q := *h
+	top := q[0]
+	n := len(q) - 1
+	q[0] = q[n]
+	q[n] = event{}
+	q = q[:n]
+	*h = q
+	for i := 0; ; {
+		least := i
+		for _, c := range [2]int{2*i + 1, 2*i + 2} {
+			if c < n && q.less(c, least) {
+				least = c
+			}
+		}
+		if least == i {
+			return top
+		}
+		q[i], q[least] = q[least], q[i]
+		i = least
+	}
+}
+
+func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -1,0 +1,104 @@
+package sim
+
+import (
+	"flag"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var (
+	seedCount = flag.Int("seeds", 3000, "number of seeds to simulate")
+	firstSeed = flag.Uint64("seed", 1, "first seed")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	debug.SetGCPercent(400) // many short lives, little that stays
+	os.Exit(m.Run())
+}
+
+// TestSeeds simulates many seeds and demands that no promise is broken in any of them, and that everything has happened in some.
+func TestSeeds(t *testing.T) {
+	if text := os.Getenv("SIM_SEED"); text != "" {
+		seed, err := strconv.ParseUint(text, 0, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := Run(seed, Options{Trace: true, Calm: os.Getenv("SIM_CALM") != ""})
+		t.Logf("seed %d, hash %016x\n%s", seed, r.Hash, r.Trace)
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		return
+	}
+	began := time.Now()
+	stats, failed := runSeeds(t, *firstSeed, *seedCount)
+	took := time.Since(began)
+	t.Logf("%d seeds in %v: %.0f per second, %.1f faults and %.0f events each", stats.Seeds, took.Round(time.Millisecond),
+		float64(stats.Seeds)/took.Seconds(), float64(stats.Faults())/float64(stats.Seeds), float64(stats.Events)/float64(stats.Seeds))
+	if failed > 0 {
+		t.Fatalf("%d of %d seeds failed", failed, *seedCount)
+	}
+	if testing.Verbose() {
+		t.Log(stats.String())
+	}
+	if stats.Faults() < 50*stats.Seeds {
+		t.Errorf("%d faults in %d seeds are fewer than 50 each", stats.Faults(), stats.Seeds)
+	}
+	if *seedCount >= 1000 {
+		for _, name := range stats.Missing() {
+			t.Errorf("%s never happened", name)
+		}
+	}
+}
+
+// runSeeds simulates seeds on all cores.
+func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
+	t.Helper()
+	var (
+		next, failed atomic.Int64
+		mu           sync.Mutex
+		stats        Stats
+		wg           sync.WaitGroup
+	)
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			var mine Stats
+			for {
+				i := next.Add(1) - 1
+				if i >= int64(n) || failed.Load() >= 20 {
+					break
+				}
+				seed := first + uint64(i)
+				r, err := Run(seed, Options{})
+				if err != nil {
+					if failed.Add(1) <= 10 {
+						t.Errorf("seed %d: %v\n  SIM_SEED=%d go test ./internal/sim -run TestSeeds -v", seed, err, seed)
+					}
+					continue
+				}
+				mine.Add(&r.Stats)
+			}
+			mu.Lock()
+			stats.Add(&mine)
+			mu.Unlock()
+		})
+	}
+	wg.Wait()
+	return stats, int(failed.Load())
+}
+
+// TestCalm simulates without any fault.
+func TestCalm(t *testing.T) {
+	for seed := uint64(1); seed <= 300; seed++ {
+		if _, err := Run(seed, Options{Calm: true}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}

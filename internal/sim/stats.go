@@ -1,0 +1,195 @@
+package sim
+
+import (
+	"fmt"
+	"strings"
+)
+
+// opKind is something that must have worked at least once over a run of many seeds.
+type opKind int
+
+// faultKind is something that must have gone wrong at least once over a run of many seeds.
+type faultKind int
+
+const (
+	opStep opKind = iota
+	opStepFailed
+	opRetry
+	opTimerStarted
+	opTimerFired
+	opWithdrawn
+	opSignal
+	opTaken
+	opSettled
+	opChild
+	opChildClosed
+	opBounced
+	opSent
+	opCanceled
+	opWatched
+	opMessage
+	opInbox
+	opDeferred
+	opParked
+	opBlocked
+	opQuarantined
+	opContinued
+	opFree
+	opAcquire
+	opTakeoverLease // shards of a node whose lease had expired
+	opTakeoverProof // shards of a node that was provably gone
+	opDrained
+	opRefence
+	opVerify
+	opLanded // an unknown commit had landed
+	opResent // an unknown commit had not
+	opCareful
+	opStarted
+	opAttached
+	opRepeated // a request id came again and changed nothing
+	opConflict
+	opNotFound
+	opRefusedFull
+	opRemote // asked another node by way of the store
+	opAwaited
+	opAwaitedRemote
+	opRead
+	opReadRefused
+	opAhead
+	opDiverged
+	opReleased
+	opEvicted
+	opStale
+	opWorkerLeft
+	opSwept
+	opWentOn // a quarantined address goes on
+
+	opClosed // + status
+	_
+	_
+	_
+	_
+	_
+	opCount
+)
+
+var opNames = [opCount]string{
+	"step", "step failed", "retry", "timer started", "timer fired", "withdrawn", "signal", "signal taken", "promise settled",
+	"child started", "child closed", "bounced", "sent", "canceled", "watched", "message", "inbox", "deferred", "parked", "blocked",
+	"quarantined", "continued", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
+	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
+	"remote", "awaited", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
+	"swept", "went on", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+}
+
+const (
+	faultCommitRetryable faultKind = iota
+	faultCommitAway
+	faultUnknownApplied
+	faultUnknownLost
+	faultLateLanded   // an orphan that landed after its caller had given up
+	faultLateExcluded // an orphan that came after the fence had moved
+	faultLateWaited   // an orphan that the fence had to wait for
+	faultCommitSlow
+	faultPoison
+	faultLoad
+	faultLoadCorrupt
+	faultTornRead
+	faultHintLost
+	faultMailLost
+	faultStoreAway
+	faultRenewLost
+	faultRenewFails
+	faultAcquireLost
+	faultAcquireLate
+	faultAcquireFails
+	faultFenceLost
+	faultFenceFails
+	faultRefenceLost
+	faultRefenceFails
+	faultVerifyFails
+	faultRegisterLost
+	faultPutLost
+	faultPutFails
+	faultRepliesFails
+	faultCrash
+	faultCrashCut
+	faultPause
+	faultPausePastLease
+	faultLeave
+	faultWorkerMoves
+	faultBadWorker
+	faultLateFenced // a node was told that it had lost its lease
+	faultGaveUp     // a caller stopped waiting
+	faultStaleTurn
+	faultCount
+)
+
+var faultNames = [faultCount]string{
+	"commit retryable", "commit away", "unknown applied", "unknown lost", "orphan landed", "orphan excluded", "orphan waited for", "commit slow",
+	"poison", "load fails", "load corrupt", "torn read", "hint lost", "mail lost", "store away", "renew lost", "renew fails", "acquire lost", "acquire late",
+	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
+	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
+	"gave up", "stale turn",
+}
+
+// Stats counts what happened.
+type Stats struct {
+	ops    [opCount]int
+	faults [faultCount]int
+	Seeds  int
+	Events int
+}
+
+func (s *Sim) did(k opKind)     { s.stats.ops[k]++ }
+func (s *Sim) hurt(k faultKind) { s.stats.faults[k]++ }
+
+// Add sums statistics up.
+func (s *Stats) Add(o *Stats) {
+	for i := range o.ops {
+		s.ops[i] += o.ops[i]
+	}
+	for i := range o.faults {
+		s.faults[i] += o.faults[i]
+	}
+	s.Seeds += o.Seeds
+	s.Events += o.Events
+}
+
+// Faults is how many faults were injected.
+func (s *Stats) Faults() (n int) {
+	for _, c := range s.faults {
+		n += c
+	}
+	return n
+}
+
+// Missing names the kinds of operations and faults that never occurred.
+func (s *Stats) Missing() (names []string) {
+	for i, n := range s.ops {
+		if n == 0 && opNames[i] != "" {
+			names = append(names, "op "+opNames[i])
+		}
+	}
+	for i, n := range s.faults {
+		if n == 0 {
+			names = append(names, "fault "+faultNames[i])
+		}
+	}
+	return names
+}
+
+// String lists all counts.
+func (s *Stats) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d seeds, %d events, %d faults\n", s.Seeds, s.Events, s.Faults())
+	for i, n := range s.ops {
+		if opNames[i] != "" {
+			fmt.Fprintf(&b, "  %-20s %9d\n", opNames[i], n)
+		}
+	}
+	for i, n := range s.faults {
+		fmt.Fprintf(&b, "  ! %-18s %9d\n", faultNames[i], n)
+	}
+	return b.String()
+}

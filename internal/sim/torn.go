@@ -1,0 +1,49 @@
+package sim
+
+import (
+	"context"
+	"errors"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// tornStore lets a read of several calls be made in several goes: each go repeats the answers that it has and makes one further call.
+type tornStore struct {
+	store.Store
+	answers []any
+	call    int
+	budget  int
+	stopped bool
+}
+
+var errStopped = errors.New("to be continued")
+
+// answer is the answer to the next call: an earlier one, or what ask gives, or errStopped.
+func answer[T any](t *tornStore, ask func() (T, error)) (v T, err error) {
+	t.call++
+	if t.call <= len(t.answers) {
+		return t.answers[t.call-1].(T), nil
+	}
+	if t.budget == 0 {
+		t.stopped = true
+		return v, errStopped
+	}
+	t.budget--
+	if v, err = ask(); err == nil {
+		t.answers = append(t.answers, v)
+	}
+	return v, err
+}
+
+func (t *tornStore) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (*store.Execution, error) {
+	return answer(t, func() (*store.Execution, error) { return t.Store.LoadExecution(ctx, shard, a, run) })
+}
+
+func (t *tornStore) LoadEvents(ctx context.Context, key store.RunKey, after int64, _, maxBytes int) ([]model.Event, error) {
+	return answer(t, func() ([]model.Event, error) { return t.Store.LoadEvents(ctx, key, after, 3, maxBytes) })
+}
+
+func (t *tornStore) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
+	return answer(t, func() ([]store.Timer, error) { return t.Store.LoadRunTimers(ctx, key) })
+}

@@ -1,0 +1,322 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// user does one thing after the other, from whatever process is up.
+type user struct {
+	s     *Sim
+	index int
+	left  int // actions to draw
+	busy  bool
+	sent  uint64
+}
+
+// op is something that a user wants: a message to an address, or to know how one ends or stands.
+type op struct {
+	user    *user
+	index   int
+	message model.Message // Kind is 0 for await and read
+	read    bool
+	run     model.RunID // to await; zero for the end of the chain
+
+	tries   int
+	invoked int64
+	ended   int64
+	acked   bool
+	refused error // for good
+	unknown bool  // nobody knows
+	done    bool
+	shadow  *op // the op that this one repeats with the same request id
+}
+
+func (o *op) String() string {
+	kind := o.message.Kind.String()
+	if o.message.Kind == 0 {
+		kind = "await"
+		if o.read {
+			kind = "read"
+		}
+	}
+	text := fmt.Sprintf("op %d (%s %s", o.index, kind, o.message.To.Key)
+	if o.message.Kind == model.MessageSignal {
+		text += fmt.Sprintf(" %x", signalID(o.message.Input))
+	}
+	if o.message.RequestID != "" {
+		text += " " + o.message.RequestID
+	}
+	return text + ")"
+}
+
+func (s *Sim) drawUsers() {
+	s.helper = &user{s: s, index: 100}
+	for i := range s.plan.users {
+		u := &user{s: s, index: i + 1, left: s.plan.actions}
+		s.users = append(s.users, u)
+		u.busy = true
+		s.after(s.between(0, 300)*millisecond, nil, u.next)
+	}
+}
+
+// next does the next thing.
+func (u *user) next() {
+	s := u.s
+	u.busy = true
+	if u.left == 0 {
+		u.busy = false
+		return
+	}
+	u.left--
+	o := u.draw()
+	if o.message.RequestID != "" && !s.opts.Calm && !s.healed && s.chance(0.3) {
+		twin := *o
+		twin.shadow, twin.index = o, len(s.ops)
+		s.ops = append(s.ops, &twin)
+		s.after(s.between(0, 2*millisecond), nil, func() { twin.perform(func() {}) })
+	}
+	o.perform(func() { s.after(s.between(0, 250)*millisecond, nil, u.next) })
+}
+
+func (u *user) op(m model.Message) *op {
+	o := &op{user: u, index: len(u.s.ops), message: m}
+	u.s.ops = append(u.s.ops, o)
+	if m.Kind != 0 && u.s.chance(0.5) {
+		o.message.RequestID = fmt.Sprintf("req-%d", o.index)
+	}
+	return o
+}
+
+func (u *user) signal() model.Payload {
+	u.sent++
+	return signalPayload(uint64(u.index)<<32 | u.sent)
+}
+
+// draw makes up something to do.
+func (u *user) draw() *op {
+	s := u.s
+	to := s.address()
+	if s.chance(0.1) {
+		to = s.childAddress()
+	}
+	start := func() model.Message {
+		program := 3 + slices.Index(rootKeys[:], to.Key)%4
+		if slices.Index(rootKeys[:], to.Key) < 0 {
+			program = 0
+		}
+		if s.chance(0.08) {
+			program = s.pick(len(s.programs)) // another input
+		}
+		m := model.Message{Kind: model.MessageStart, To: to, Input: input(program, int(to.Key[1]-'0')%3, 0)}
+		m.Reuse = oneOf(s, model.ReturnExisting, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
+		return m
+	}
+	switch n := s.pick(20); {
+	case n < 7 || s.ledger.addresses[to] == nil:
+		return u.op(start())
+	case n < 9:
+		m := start()
+		for range 1 + s.pick(2) {
+			m.With = append(m.With, model.Event{Name: oneOf(s, signalNames[:]...), Input: u.signal()})
+		}
+		return u.op(m)
+	case n < 13:
+		return u.op(u.signalTo(to, oneOf(s, signalNames[:]...)))
+	case n < 15:
+		return u.op(settle(to, oneOf(s, promises[:]...), u))
+	case n < 16:
+		return u.op(model.Message{Kind: model.MessageCancel, To: to, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "by a user"}})
+	case n < 18:
+		o := u.op(model.Message{To: to})
+		if a := s.ledger.addresses[to]; s.chance(0.3) && a.current != nil {
+			o.run = a.current.id
+		}
+		return o
+	default:
+		o := u.op(model.Message{To: to})
+		o.read = true
+		return o
+	}
+}
+
+func (u *user) signalTo(to model.Address, name string) model.Message {
+	return model.Message{Kind: model.MessageSignal, To: to, Name: name, Input: u.signal()}
+}
+
+func settle(to model.Address, name string, u *user) model.Message {
+	return model.Message{Kind: model.MessageSettle, To: to, Name: name, Input: u.signal()}
+}
+
+// perform does the op, again and again if need be, and then goes on.
+func (o *op) perform(then func()) {
+	s := o.user.s
+	var up []*proc
+	for _, p := range s.procs {
+		if p != nil {
+			up = append(up, p)
+		}
+	}
+	if len(up) == 0 {
+		s.after(20*millisecond, nil, func() { o.perform(then) })
+		return
+	}
+	p := up[s.pick(len(up))]
+	if o.tries++; o.tries == 1 {
+		o.invoked = s.now
+	}
+	s.logf("user %d %s on %s, try %d", o.user.index, o, p.name(), o.tries)
+	answered := false
+	reply := func(a *lane.Answer) {
+		if answered {
+			return
+		}
+		answered = true
+		s.mix(6, uint64(o.index))
+		o.answer(a, then)
+	}
+	patience := s.between(100, 1500) * millisecond
+	if s.healed {
+		patience = 20 * second
+	}
+	s.after(patience, nil, func() {
+		if !answered {
+			if !s.healed {
+				s.hurt(faultGaveUp)
+			}
+			reply(&lane.Answer{Err: fault.New(fault.Timeout, "gave up")})
+		}
+	})
+	// The call is made by the process: while it is paused, nothing happens.
+	s.after(0, p, func() {
+		switch {
+		case o.read:
+			p.read(o, reply)
+		case o.message.Kind == 0:
+			p.await(o.message.To, o.run, reply)
+		default:
+			m := o.message
+			p.send(&m, reply)
+		}
+	})
+}
+
+// read asks a node why an execution does not move, as Engine.Explain does. Only the owner may answer.
+func (p *proc) read(o *op, reply func(*lane.Answer)) {
+	s := p.s
+	shard := o.message.To.Shard(s.plan.shards)
+	inc := p.inc
+	if inc == nil || !inc.owner[shard] {
+		reply(&lane.Answer{})
+		return
+	}
+	sh := inc.shells[int(shard)%len(inc.shells)]
+	c := newCall(p, reply)
+	sh.put(c, func(model.Time) {
+		reasons, ok := sh.lane.Explain(o.message.To)
+		switch {
+		case ok && inc.member.Serving(p.mono()):
+			s.did(opRead)
+			if s.ledger.owner[shard] != inc.self.ID {
+				s.fail("I1: %s answers a read of shard %d, which belongs to %s", inc.name(), shard, s.ledger.name(s.ledger.owner[shard]))
+			}
+			for _, r := range reasons {
+				if (r.Code == model.WaitPoison || r.Code == model.WaitCorrupt) && !s.ledger.address(o.message.To).sick {
+					s.fail("I14: %s is quarantined, and there is nothing wrong with it: %s", o.message.To, r)
+				}
+			}
+		case ok:
+			s.did(opReadRefused)
+		}
+		c.finish(&lane.Answer{})
+	})
+}
+
+// answer is what came of a try.
+func (o *op) answer(a *lane.Answer, then func()) {
+	s := o.user.s
+	s.logf("user %d %s: run %s existing %v, %v", o.user.index, o, short(a.Answer.Run), a.Answer.Existing, a.Err)
+	again := func() { s.after(s.between(1, 50)*millisecond, nil, func() { o.perform(then) }) }
+	end := func() {
+		o.done, o.ended = true, s.now
+		then()
+	}
+	switch {
+	case o.read:
+		end()
+		return
+	case o.message.Kind == 0:
+		o.awaited(a, again, end)
+		return
+	}
+	switch kind := fault.KindOf(a.Err); {
+	case a.Err == nil:
+		o.acked = true
+		s.checkAnswer(o, &a.Answer)
+		o.accepted(&a.Answer)
+		end()
+	case kind == fault.Conflict:
+		s.did(opConflict)
+		o.refused = a.Err
+		end()
+	case kind == fault.NotFound:
+		s.did(opNotFound)
+		o.refused = a.Err
+		end()
+	case kind == fault.Exhausted:
+		s.did(opRefusedFull)
+		o.refused = a.Err
+		end()
+	case kind == fault.Blocked:
+		if !s.ledger.address(o.message.To).sick {
+			s.fail("I14: %s: %v, and there is nothing wrong with it", o, a.Err)
+		}
+		o.refused = a.Err
+		end()
+	case kind != fault.Unavailable && kind != fault.Timeout && !errors.Is(a.Err, errCrashed):
+		s.fail("%s: %v", o, a.Err)
+	case o.message.RequestID != "" || o.message.Kind == model.MessageCancel || (o.message.Kind == model.MessageStart && o.message.Reuse == model.ReturnExisting && len(o.message.With) == 0):
+		again()
+	default:
+		o.unknown = true
+		end()
+	}
+}
+
+func (o *op) accepted(a *model.Answer) {
+	s := o.user.s
+	if o.shadow != nil || o.tries > 1 {
+		s.did(opRepeated)
+	}
+	if o.message.Kind == model.MessageStart {
+		if a.Existing {
+			s.did(opAttached)
+		} else {
+			s.did(opStarted)
+		}
+	}
+}
+
+func (o *op) awaited(a *lane.Answer, again, end func()) {
+	s := o.user.s
+	switch kind := fault.KindOf(a.Err); {
+	case a.Result != nil:
+		s.did(opAwaited)
+		s.checkResult(o.message.To, a.Result)
+		if !o.run.IsZero() && a.Result.Run != o.run {
+			s.fail("I4: %s heard the end of another run", o)
+		}
+		end()
+	case kind == fault.NotFound:
+		end()
+	case kind == fault.Timeout && !s.healed && s.chance(0.5):
+		end()
+	default:
+		again()
+	}
+}

@@ -1,0 +1,91 @@
+package faultstore
+
+// Method is a method of the port that can fail.
+type Method uint8
+
+// Methods. Any is none of them.
+const (
+	Any Method = iota
+	Register
+	Renew
+	FenceNode
+	Acquire
+	Unregister
+	Refence
+	Commit
+	LoadRunnable
+	LoadExecution
+	LoadEvents
+	LoadTimers
+	LoadRunTimers
+	LoadMessages
+	LoadInbox
+	PutInbox
+	LoadReplies
+	List
+	Count
+	LoadOutcomes
+	Members
+	Sweep
+)
+
+const methods = int(Sweep) + 1
+
+var methodNames = [methods]string{
+	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load execution",
+	"load events", "load timers", "load timers of a run", "load messages", "load inbox", "put inbox", "load replies", "list", "count",
+	"load outcomes", "members", "sweep",
+}
+
+// String names the method for people.
+func (m Method) String() string {
+	if int(m) < methods {
+		return methodNames[m]
+	}
+	return "unknown"
+}
+
+// Methods are all methods of the port that can fail.
+func Methods() []Method {
+	out := make([]Method, 0, methods-1)
+	for m := Any + 1; int(m) < methods; m++ {
+		out = append(out, m)
+	}
+	return out
+}
+
+// Counts tells how often each method was called and which faults it met.
+type Counts struct {
+	Calls  [methods]int64
+	Faults [methods][kinds]int64
+}
+
+// Of is how often a fault of the kind met the method; Any stands for all methods.
+func (c *Counts) Of(m Method, k Kind) int64 {
+	if m != Any {
+		return c.Faults[m][k]
+	}
+	n := int64(0)
+	for i := range c.Faults {
+		n += c.Faults[i][k]
+	}
+	return n
+}
+
+// Injected is how many faults there were in all.
+func (c *Counts) Injected() int64 {
+	n := int64(0)
+	for _, k := range Kinds() {
+		n += c.Of(Any, k)
+	}
+	return n
+}
+
+// Total is how many calls there were in all.
+func (c *Counts) Total() int64 {
+	n := int64(0)
+	for _, calls := range c.Calls {
+		n += calls
+	}
+	return n
+}

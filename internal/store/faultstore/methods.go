@@ -1,0 +1,146 @@
+package faultstore
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Info describes the wrapped store. It cannot fail.
+func (f *Store) Info() store.Info { return f.inner.Info() }
+
+// Close ends the process in good order: later calls fail. It closes the wrapped store unless KeepInner is set.
+func (f *Store) Close() error {
+	f.Kill()
+	if f.config.KeepInner {
+		return nil
+	}
+	return f.inner.Close()
+}
+
+// Register registers a node.
+func (f *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
+	return call(ctx, f, Register, nil, func() (store.Registration, error) {
+		f.orphans.finish(n.ID, -1)
+		return f.inner.Register(ctx, n, lanes, ttl)
+	})
+}
+
+// Renew renews a lease.
+func (f *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
+	return call(ctx, f, Renew, nil, func() (store.View, error) { return f.inner.Renew(ctx, r) })
+}
+
+// FenceNode fences a node, after its commits that have begun.
+func (f *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
+	return call(ctx, f, FenceNode, nil, func() (bool, error) {
+		f.orphans.finish(node, -1)
+		return f.inner.FenceNode(ctx, node, epoch, proven)
+	})
+}
+
+// Acquire acquires shards.
+func (f *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
+	return call(ctx, f, Acquire, nil, func() ([]store.AcquiredShard, error) { return f.inner.Acquire(ctx, node, epoch, shards) })
+}
+
+// Unregister removes a node, after its commits that have begun.
+func (f *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
+	_, err := call(ctx, f, Unregister, nil, func() (struct{}, error) {
+		f.orphans.finish(node, -1)
+		return struct{}{}, f.inner.Unregister(ctx, node, epoch)
+	})
+	return err
+}
+
+// Refence moves the fence of a lane, after its commits that have begun.
+func (f *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
+	type answer struct{ epoch, landed int64 }
+	a, err := call(ctx, f, Refence, nil, func() (answer, error) {
+		f.orphans.finish(l.Node, l.Lane)
+		epoch, landed, err := f.inner.Refence(ctx, l)
+		return answer{epoch, landed}, err
+	})
+	return a.epoch, a.landed, err
+}
+
+// Commit commits a batch, after commits of the lane that have begun.
+func (f *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	return call(ctx, f, Commit, b, func() (store.Committed, error) {
+		f.orphans.finish(b.Lane.Node, b.Lane.Lane)
+		return f.inner.Commit(ctx, b)
+	})
+}
+
+// LoadRunnable loads runnable runs.
+func (f *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after store.RunKey, limit int) ([]store.RunHead, error) {
+	return call(ctx, f, LoadRunnable, nil, func() ([]store.RunHead, error) { return f.inner.LoadRunnable(ctx, shards, after, limit) })
+}
+
+// LoadExecution loads a run.
+func (f *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (*store.Execution, error) {
+	return call(ctx, f, LoadExecution, nil, func() (*store.Execution, error) { return f.inner.LoadExecution(ctx, shard, a, run) })
+}
+
+// LoadEvents loads events of a run.
+func (f *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, limit, maxBytes int) ([]model.Event, error) {
+	return call(ctx, f, LoadEvents, nil, func() ([]model.Event, error) { return f.inner.LoadEvents(ctx, key, after, limit, maxBytes) })
+}
+
+// LoadTimers loads timers of shards.
+func (f *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
+	return call(ctx, f, LoadTimers, nil, func() ([]store.Timer, error) { return f.inner.LoadTimers(ctx, shards, after, until, limit) })
+}
+
+// LoadRunTimers loads timers of a run.
+func (f *Store) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
+	return call(ctx, f, LoadRunTimers, nil, func() ([]store.Timer, error) { return f.inner.LoadRunTimers(ctx, key) })
+}
+
+// LoadMessages loads messages.
+func (f *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]store.MessageRow, error) {
+	return call(ctx, f, LoadMessages, nil, func() ([]store.MessageRow, error) { return f.inner.LoadMessages(ctx, shards, limit) })
+}
+
+// LoadInbox loads requests.
+func (f *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]store.InboxRow, error) {
+	return call(ctx, f, LoadInbox, nil, func() ([]store.InboxRow, error) { return f.inner.LoadInbox(ctx, shards, now, limit) })
+}
+
+// PutInbox stores requests.
+func (f *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
+	_, err := call(ctx, f, PutInbox, nil, func() (struct{}, error) { return struct{}{}, f.inner.PutInbox(ctx, rows) })
+	return err
+}
+
+// LoadReplies loads remembered answers.
+func (f *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]store.Reply, error) {
+	return call(ctx, f, LoadReplies, nil, func() ([]store.Reply, error) { return f.inner.LoadReplies(ctx, keys) })
+}
+
+// List lists executions.
+func (f *Store) List(ctx context.Context, q store.Query) (store.Page, error) {
+	return call(ctx, f, List, nil, func() (store.Page, error) { return f.inner.List(ctx, q) })
+}
+
+// Count counts executions.
+func (f *Store) Count(ctx context.Context, q store.Query) (int64, error) {
+	return call(ctx, f, Count, nil, func() (int64, error) { return f.inner.Count(ctx, q) })
+}
+
+// LoadOutcomes loads closed runs.
+func (f *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
+	return call(ctx, f, LoadOutcomes, nil, func() ([]store.Execution, error) { return f.inner.LoadOutcomes(ctx, keys) })
+}
+
+// Members shows the cluster.
+func (f *Store) Members(ctx context.Context) (store.View, error) {
+	return call(ctx, f, Members, nil, func() (store.View, error) { return f.inner.Members(ctx) })
+}
+
+// Sweep deletes what nobody needs.
+func (f *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
+	return call(ctx, f, Sweep, nil, func() (int, error) { return f.inner.Sweep(ctx, r) })
+}

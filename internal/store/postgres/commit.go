@@ -1,0 +1,462 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Commit applies a batch in one round trip; see the package comment.
+func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	if err := s.alive(ctx); err != nil {
+		return store.Committed{}, away("commit", err)
+	}
+	l, err := s.lane(b.Lane)
+	if err != nil {
+		return store.Committed{}, away("commit", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if err := l.connect(ctx); err != nil {
+		return store.Committed{}, away("commit", err)
+	}
+	// A start that is conditional almost always finds its address free, and a plain insert is the cheapest way to say so. When a key turns out to
+	// be taken nothing was applied, and the batch goes out once more with inserts that make way. Where one start found its address taken others
+	// soon will, so the next batches make way at once.
+	conditional := l.duplicates > 0 && slices.ContainsFunc(b.Starts, func(r store.StartRow) bool { return r.IfAbsent })
+	if conditional {
+		l.duplicates--
+	}
+	w, err := l.write(ctx, b, conditional)
+	if err != nil && !conditional && takenStart(err, b) {
+		const expectMore = 64
+		l.duplicates = expectMore
+		w, err = l.write(ctx, b, true)
+	}
+	if err != nil {
+		return store.Committed{}, err
+	}
+	return w.committed(ctx)
+}
+
+// writer encodes the rows of a batch and keeps what is needed to understand the reply.
+type writer struct {
+	*encoder
+	lane  *lane
+	batch *store.Batch
+	order []int32
+	// earlier[i] is the start of the same batch that takes the address of start i; only in batches whose starts make way.
+	earlier  map[int]int
+	existing []store.ExistingStart
+	missing  []int // starts that were not inserted because of runs that their statement could not see
+}
+
+// write sends a batch. conditional says whether starts make way where they may.
+func (l *lane) write(ctx context.Context, b *store.Batch, conditional bool) (*writer, error) {
+	w := &l.writer
+	w.encoder, w.lane, w.batch, w.existing, w.missing, w.earlier = &l.encoder, l, b, nil, nil, nil
+	w.reset()
+	w.fence()
+	w.starts(conditional)
+	w.runs()
+	w.timers()
+	w.mail()
+	w.sync()
+	if w.err != nil {
+		return nil, &store.Error{Class: store.Refused, Op: "commit", Err: w.err}
+	}
+	return w, l.exchange(ctx, w)
+}
+
+// use begins a statement.
+func (w *writer) use(index int) {
+	st := &w.lane.store.statements[index]
+	name := st.name
+	if !w.lane.store.cfg.prepare {
+		name = ""
+	}
+	if name == "" || !w.lane.prepared[index] {
+		w.parse(name, st.sql)
+	}
+	w.bind(name, st)
+}
+
+// sorted returns the indexes of n rows in the order of their keys: so that transactions which touch the same rows lock them in the same order, and
+// neighbours in an index are written one after the other.
+func (w *writer) sorted(n int, compare func(i, j int) int) []int32 {
+	w.order = w.order[:0]
+	ordered := true
+	for i := range n {
+		w.order = append(w.order, int32(i))
+		ordered = ordered && (i == 0 || compare(i-1, i) <= 0)
+	}
+	if !ordered {
+		slices.SortStableFunc(w.order, func(i, j int32) int { return compare(int(i), int(j)) })
+	}
+	return w.order
+}
+
+func compareRuns(a, b store.RunKey) int {
+	return cmp.Or(cmp.Compare(a.Shard, b.Shard), a.Run.Compare(b.Run))
+}
+
+// clampLane keeps the number of a lane that cannot exist from wrapping around to one that does.
+func clampLane(n int) int32 {
+	if n < 0 || n > math.MaxInt32 {
+		return -1
+	}
+	return int32(n)
+}
+
+func (w *writer) fence() {
+	w.use(stFence)
+	w.uuid(w.batch.Lane.Node)
+	w.int4(clampLane(w.batch.Lane.Lane))
+	w.int8(w.batch.Lane.Epoch)
+	w.int8(w.batch.Number)
+	w.execute()
+}
+
+// starts writes runs that begin, after the runs that they replace have made room.
+func (w *writer) starts(conditional bool) {
+	rows := w.batch.Starts
+	if len(rows) == 0 {
+		return
+	}
+	replaced := w.replaces()
+	order := w.sorted(len(rows), func(i, j int) int { return compareRuns(startKey(&rows[i]), startKey(&rows[j])) })
+	plain, making := order, []int32(nil)
+	if conditional {
+		plain = nil
+		first := make(map[model.Address]int)
+		for i := range rows {
+			if j, taken := first[rows[i].Start.Address]; taken && rows[i].IfAbsent {
+				if w.earlier == nil {
+					w.earlier = make(map[int]int)
+				}
+				w.earlier[i] = j
+			} else if !taken {
+				first[rows[i].Start.Address] = i
+			}
+		}
+		for _, i := range order {
+			switch _, late := w.earlier[int(i)]; {
+			case !rows[i].IfAbsent:
+				plain = append(plain, i)
+			case !late:
+				making = append(making, i)
+			}
+		}
+	}
+	w.insertStarts(stStart, plain, replaced)
+	w.insertStarts(stStartIfAbsent, making, replaced)
+}
+
+func startKey(r *store.StartRow) store.RunKey {
+	return store.RunKey{Shard: r.Shard, Run: r.Start.Run}
+}
+
+// replaces takes the place of current runs away from those that other starts name, and returns the runs of this very batch
+// among them: they are inserted without it.
+func (w *writer) replaces() map[store.RunKey]bool {
+	rows := w.batch.Starts
+	var replaced map[store.RunKey]bool
+	var stored []int32
+	for i := range rows {
+		if rows[i].Replaces.IsZero() {
+			continue
+		}
+		key := store.RunKey{Shard: rows[i].Shard, Run: rows[i].Replaces}
+		if j := slices.IndexFunc(rows, func(r store.StartRow) bool { return startKey(&r) == key }); j < 0 {
+			stored = append(stored, int32(i))
+			continue
+		} else if rows[j].Start.Address != rows[i].Start.Address || !w.closes(key) || replaced[key] {
+			w.fail(fmt.Errorf("run %s cannot take the place of run %s, which starts in the same batch", rows[i].Start.Run, key.Run))
+		}
+		if replaced == nil {
+			replaced = make(map[store.RunKey]bool)
+		}
+		replaced[key] = true
+	}
+	if n := len(stored); n > 0 {
+		at := func(i int) *store.StartRow { return &rows[stored[i]] }
+		w.use(stReplace)
+		w.shards(n, func(i int) model.ShardID { return at(i).Shard })
+		w.encoder.runs(n, func(i int) model.RunID { return at(i).Replaces })
+		w.bools(n, func(i int) bool { return w.closes(store.RunKey{Shard: at(i).Shard, Run: at(i).Replaces}) })
+		w.texts(n, func(i int) string { return at(i).Start.Address.Tenant })
+		w.texts(n, func(i int) string { return at(i).Start.Address.Type })
+		w.texts(n, func(i int) string { return at(i).Start.Address.Key })
+		w.execute()
+	}
+	return replaced
+}
+
+// closes tells whether the batch closes a run.
+func (w *writer) closes(key store.RunKey) bool {
+	return slices.ContainsFunc(w.batch.Closes, func(r store.CloseRow) bool { return r.RunKey == key })
+}
+
+func (w *writer) insertStarts(index int, which []int32, replaced map[store.RunKey]bool) {
+	n := len(which)
+	if n == 0 {
+		return
+	}
+	at := func(i int) *store.StartRow { return &w.batch.Starts[which[i]] }
+	w.use(index)
+	w.shards(n, func(i int) model.ShardID { return at(i).Shard })
+	w.encoder.runs(n, func(i int) model.RunID { return at(i).Start.Run })
+	w.int8s(n, func(i int) int64 { return int64(at(i).Start.At) })
+	w.bools(n, func(i int) bool { return replaced == nil || !replaced[startKey(at(i))] })
+	w.texts(n, func(i int) string { return at(i).Start.Address.Tenant })
+	w.texts(n, func(i int) string { return at(i).Start.Address.Type })
+	w.texts(n, func(i int) string { return at(i).Start.Address.Key })
+	w.bodies(n, func(i int) ([]byte, error) { return model.EncodeStart(&at(i).Start) })
+	if index == stStartIfAbsent {
+		w.int4s(n, func(i int) int32 { return which[i] })
+	}
+	w.execute()
+}
+
+// runs writes what happens to open runs: closes, marks, events.
+func (w *writer) runs() {
+	if rows := w.batch.Closes; len(rows) > 0 {
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return compareRuns(rows[i].RunKey, rows[j].RunKey) })
+		w.use(stClose)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
+		w.int2s(n, func(i int) int16 {
+			status := rows[o[i]].Outcome.Status
+			if !status.Closed() {
+				w.fail(fmt.Errorf("run %s is closed with status %s", rows[o[i]].Run, status))
+			}
+			return int16(status)
+		})
+		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Outcome.At) })
+		w.bodies(n, func(i int) ([]byte, error) { return model.EncodeOutcome(&rows[o[i]].Outcome) })
+		w.execute()
+	}
+	if rows := w.batch.Marks; len(rows) > 0 {
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return compareRuns(rows[i].RunKey, rows[j].RunKey) })
+		w.use(stMark)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
+		w.int2s(n, func(i int) int16 {
+			if rows[o[i]].Parked {
+				return stateParked
+			}
+			return stateRunnable
+		})
+		w.bodies(n, func(i int) ([]byte, error) { return encodeReasons(rows[o[i]].Waits) })
+		w.bodies(n, func(i int) ([]byte, error) {
+			if rows[o[i]].Blocked == nil {
+				return nil, nil
+			}
+			return encodeReasons([]model.Reason{*rows[o[i]].Blocked})
+		})
+		w.execute()
+	}
+	if rows := w.batch.Events; len(rows) > 0 {
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+			return cmp.Or(compareRuns(rows[i].RunKey, rows[j].RunKey), cmp.Compare(rows[i].Event.Seq, rows[j].Event.Seq))
+		})
+		w.use(stEvent)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
+		w.int8s(n, func(i int) int64 { return rows[o[i]].Event.Seq })
+		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Event.At) })
+		w.int2s(n, func(i int) int16 { return int16(rows[o[i]].Event.Kind) })
+		w.bodies(n, func(i int) ([]byte, error) { return model.EncodeEvent(&rows[o[i]].Event) })
+		w.execute()
+	}
+}
+
+// encodeReasons is null when there is nothing to say.
+func encodeReasons(rs []model.Reason) ([]byte, error) {
+	if len(rs) == 0 {
+		return nil, nil
+	}
+	return model.EncodeReasons(rs)
+}
+
+func (w *writer) timers() {
+	if rows := w.batch.StopTimers; len(rows) > 0 {
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+			return cmp.Or(compareRuns(rows[i].RunKey, rows[j].RunKey), strings.Compare(rows[i].ID, rows[j].ID))
+		})
+		w.use(stStopTimer)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
+		w.texts(n, func(i int) string { return rows[o[i]].ID })
+		w.execute()
+	}
+	if rows := w.batch.Timers; len(rows) > 0 {
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+			return cmp.Or(cmp.Compare(rows[i].Shard, rows[j].Shard), rows[i].Run.Compare(rows[j].Run), strings.Compare(rows[i].ID, rows[j].ID))
+		})
+		w.use(stTimer)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
+		w.texts(n, func(i int) string { return rows[o[i]].ID })
+		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Due) })
+		w.texts(n, func(i int) string { return rows[o[i]].Address.Tenant })
+		w.texts(n, func(i int) string { return rows[o[i]].Address.Type })
+		w.texts(n, func(i int) string { return rows[o[i]].Address.Key })
+		w.execute()
+	}
+	if rows := w.batch.StopAll; len(rows) > 0 {
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return compareRuns(rows[i], rows[j]) })
+		w.use(stStopAll)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
+		w.execute()
+	}
+}
+
+// mail writes messages, cursors, requests, and shards that are given back.
+func (w *writer) mail() {
+	if rows := w.batch.Messages; len(rows) > 0 {
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+			return cmp.Or(cmp.Compare(rows[i].To, rows[j].To), cmp.Compare(rows[i].From, rows[j].From), cmp.Compare(rows[i].Seq, rows[j].Seq))
+		})
+		w.use(stMessage)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].To })
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].From })
+		w.int8s(n, func(i int) int64 { return rows[o[i]].Seq })
+		w.bodies(n, func(i int) ([]byte, error) { return model.EncodeMessage(&rows[o[i]].Message) })
+		w.execute()
+	}
+	w.cursors()
+	if rows := w.batch.Inbox; len(rows) > 0 {
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+			return cmp.Or(cmp.Compare(rows[i].Shard, rows[j].Shard), rows[i].ID.Compare(rows[j].ID))
+		})
+		w.use(stInbox)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].ID })
+		w.execute()
+	}
+	if rows := w.batch.Deferred; len(rows) > 0 {
+		w.use(stDefer)
+		w.inbox(rows)
+		w.execute()
+	}
+	if rows := w.batch.Requests; len(rows) > 0 {
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+			a, b := &rows[i], &rows[j]
+			return cmp.Or(cmp.Compare(a.Shard, b.Shard), strings.Compare(a.Address.Key, b.Address.Key), strings.Compare(a.ID, b.ID))
+		})
+		w.use(stRequest)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+		w.texts(n, func(i int) string { return rows[o[i]].Address.Tenant })
+		w.texts(n, func(i int) string { return rows[o[i]].Address.Type })
+		w.texts(n, func(i int) string { return rows[o[i]].Address.Key })
+		w.texts(n, func(i int) string { return rows[o[i]].ID })
+		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].At) })
+		w.bodies(n, func(i int) ([]byte, error) { return notNull(rows[o[i]].Body), nil })
+		w.execute()
+	}
+	if rows := w.batch.Free; len(rows) > 0 {
+		w.use(stFree)
+		w.shards(len(rows), func(i int) model.ShardID { return rows[i] })
+		w.uuid(w.batch.Lane.Node)
+		w.execute()
+	}
+}
+
+// cursors inserts the first position of a pair and advances later ones.
+func (w *writer) cursors() {
+	rows := w.batch.Cursors
+	if len(rows) == 0 {
+		return
+	}
+	o := w.sorted(len(rows), func(i, j int) int {
+		return cmp.Or(cmp.Compare(min(rows[i].Prev, 1), min(rows[j].Prev, 1)), cmp.Compare(rows[i].To, rows[j].To), cmp.Compare(rows[i].From, rows[j].From))
+	})
+	first := 0 // those with Prev 0 come first
+	for first < len(o) && rows[o[first]].Prev == 0 {
+		first++
+	}
+	if n := first; n > 0 {
+		w.use(stFirstCursor)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].To })
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].From })
+		w.int8s(n, func(i int) int64 { return rows[o[i]].Next })
+		w.execute()
+	}
+	if o, n := o[first:], len(o)-first; n > 0 {
+		w.use(stCursor)
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].To })
+		w.shards(n, func(i int) model.ShardID { return rows[o[i]].From })
+		w.int8s(n, func(i int) int64 { return rows[o[i]].Prev })
+		w.int8s(n, func(i int) int64 { return rows[o[i]].Next })
+		w.execute()
+	}
+}
+
+// inbox appends the columns of inbox rows.
+func (e *encoder) inbox(rows []store.InboxRow) {
+	n := len(rows)
+	e.shards(n, func(i int) model.ShardID { return rows[i].Shard })
+	e.runs(n, func(i int) model.RunID { return rows[i].ID })
+	e.int8s(n, func(i int) int64 { return int64(rows[i].NotBefore) })
+	e.texts(n, func(i int) string { return requestKey(&rows[i]).Address.Tenant })
+	e.texts(n, func(i int) string { return requestKey(&rows[i]).Address.Type })
+	e.texts(n, func(i int) string { return requestKey(&rows[i]).Address.Key })
+	e.texts(n, func(i int) string { return requestKey(&rows[i]).ID })
+	e.bodies(n, func(i int) ([]byte, error) { return model.EncodeMessage(&rows[i].Message) })
+}
+
+// requestKey is the key under which the answer to a request is remembered. It is empty when there is none: no request id, or one
+// that the columns of remembered requests cannot hold.
+func requestKey(r *store.InboxRow) store.RequestKey {
+	k := store.RequestKey{Shard: r.Shard, Address: r.Message.To, ID: r.Message.RequestID}
+	for _, text := range [...]string{k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID} {
+		if k.ID == "" || strings.IndexByte(text, 0) >= 0 || !utf8.ValidString(text) {
+			return store.RequestKey{Shard: r.Shard}
+		}
+	}
+	return k
+}
+
+func notNull(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
+
+// committed is the result of a batch that landed.
+func (w *writer) committed(ctx context.Context) (store.Committed, error) {
+	for _, i := range w.missing {
+		r := &w.batch.Starts[i]
+		e, err := w.lane.store.LoadExecution(ctx, r.Shard, r.Start.Address, model.RunID{})
+		if err == nil && e == nil {
+			err = fmt.Errorf("the run that kept %s from starting is gone", r.Start.Address)
+		}
+		if err != nil {
+			return store.Committed{}, &store.Error{Class: store.Unknown, Op: "commit", Err: err} // it is applied
+		}
+		w.existing = append(w.existing, store.ExistingStart{Index: i, Execution: *e})
+	}
+	for i, j := range w.earlier {
+		e := store.ExistingStart{Index: i}
+		k := slices.IndexFunc(w.existing, func(x store.ExistingStart) bool { return x.Index == j })
+		if k >= 0 {
+			e.Execution = w.existing[k].Execution
+		} else {
+			r := &w.batch.Starts[j]
+			e.Execution = store.Execution{Shard: r.Shard, Start: r.Start, Outcome: model.Outcome{Status: model.Running}, Current: true}
+		}
+		w.existing = append(w.existing, e)
+	}
+	slices.SortFunc(w.existing, func(a, b store.ExistingStart) int { return a.Index - b.Index })
+	return store.Committed{Existing: w.existing}, nil
+}

@@ -1,0 +1,121 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// connectTimeout bounds one attempt to connect to one address.
+const connectTimeout = 5 * time.Second
+
+// connConfig is the configuration of a connection with the settings.
+func (c *config) connConfig(s settings) *pgx.ConnConfig {
+	cfg := c.pool.ConnConfig.Copy()
+	if cfg.ConnectTimeout == 0 || cfg.ConnectTimeout > connectTimeout {
+		cfg.ConnectTimeout = connectTimeout
+	}
+	cfg.DialFunc = dialer(c.Lease)
+	if cfg.ValidateConnect == nil {
+		cfg.ValidateConnect = pgconn.ValidateConnectTargetSessionAttrsReadWrite
+	}
+	name := s["application_name"]
+	if name == "" {
+		name = c.Name
+	}
+	cfg.RuntimeParams["application_name"] = name
+	cfg.AfterConnect = func(ctx context.Context, conn *pgconn.PgConn) error { return c.greet(ctx, conn, s) }
+	cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	if !c.prepare {
+		cfg.DefaultQueryExecMode = pgx.QueryExecModeCacheDescribe // unnamed statements only
+	}
+	return cfg
+}
+
+// greet prepares a fresh connection: it refuses a server that we cannot trust, and changes the settings of the session.
+// Settings that the server does not know are left out, so that relatives of PostgreSQL have a chance.
+func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) error {
+	const check = `select current_setting('server_version_num'), coalesce(current_setting('fsync', true), 'on'),
+  coalesce(current_setting('synchronous_commit', true), 'on'), coalesce(current_setting('full_page_writes', true), 'on')`
+	result := conn.ExecParams(ctx, check, nil, nil, nil, nil).Read()
+	if result.Err != nil {
+		return result.Err
+	}
+	row := result.Rows[0]
+	if version, _ := strconv.Atoi(string(row[0])); version < 140000 {
+		return fault.New(fault.Invalid, "%s is PostgreSQL %s; 14 or newer is needed", c.server, row[0])
+	}
+	for i, name := range []string{"", "fsync", "synchronous_commit", "full_page_writes"} {
+		if i > 0 && string(row[i]) == "off" && !c.AllowUnsafe {
+			return fault.WithHint(fault.New(fault.Invalid, "%s runs with %s=off and may lose commits that it has acknowledged", c.server, name),
+				"set %s=on", name)
+		}
+	}
+	if !c.prepare { // the session is not ours
+		return nil
+	}
+	const set = `select set_config(s.name, v.value, false) from unnest($1::text[], $2::text[]) v (name, value)
+join pg_catalog.pg_settings s on s.name = v.name where s.enumvals is null or v.value = any (s.enumvals)`
+	names := slices.Sorted(maps.Keys(s))
+	values := make([]string, len(names))
+	for i, name := range names {
+		values[i] = s[name]
+	}
+	params := [][]byte{textArray(names), textArray(values)}
+	return conn.ExecParams(ctx, set, params, nil, []int16{pgx.BinaryFormatCode, pgx.BinaryFormatCode}, nil).Read().Err
+}
+
+// textArray is the binary form of an array of texts.
+func textArray(values []string) []byte {
+	var e encoder
+	e.texts(len(values), func(i int) string { return values[i] })
+	return e.buf[4:] // without the length, which the driver adds
+}
+
+// dial opens a connection with the settings. Whatever fails, nothing of the caller's has been sent.
+func (s *Store) dial(ctx context.Context, with settings) (*pgconn.PgConn, error) {
+	conn, err := pgconn.ConnectConfig(ctx, &s.cfg.connConfig(with).Config)
+	if err != nil {
+		return nil, connectError(s.cfg.server, err)
+	}
+	return conn, nil
+}
+
+// connectError is a failure to connect, for people: the server, and what it or the network said. The driver's own text adds the user name.
+func connectError(server string, err error) error {
+	var classified *fault.Error
+	if errors.As(err, &classified) {
+		return classified
+	}
+	var connect *pgconn.ConnectError
+	if errors.As(err, &connect) {
+		err = connect.Unwrap()
+	}
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, &pg):
+		return fmt.Errorf("connect to %s: %w", server, pg)
+	default:
+		return fmt.Errorf("connect to %s: %w", server, err)
+	}
+}
+
+// dialer connects with timeouts that notice a dead server well before a lease ends.
+func dialer(lease time.Duration) pgconn.DialFunc {
+	d := &net.Dialer{
+		Timeout:         connectTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: max(time.Second, lease/5), Interval: max(time.Second, lease/10), Count: 3},
+		Control:         userTimeout(lease / 2),
+	}
+	return d.DialContext
+}

@@ -1,0 +1,276 @@
+package postgres_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pgproxy"
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/postgres"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+// tableStats are the counters of a table.
+type tableStats struct {
+	Inserted, Updated, Hot, Deleted, Scans, ScannedRows, IndexRows int64
+}
+
+// statistics reads the counters of all tables. They are complete only when the sessions that caused them have ended.
+func statistics(t testing.TB, url string) map[string]tableStats {
+	t.Helper()
+	c, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	eventually(t, "all other sessions to end", func() bool {
+		var n int
+		err := c.QueryRow(t.Context(), `select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and backend_type = 'client backend'`).Scan(&n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n == 0
+	})
+	rows, err := c.Query(t.Context(), `select relname, n_tup_ins, n_tup_upd, n_tup_hot_upd, n_tup_del, seq_scan, seq_tup_read, coalesce(idx_tup_fetch, 0)
+from pg_stat_user_tables where schemaname = 'perdure'`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := make(map[string]tableStats)
+	var name string
+	var s tableStats
+	_, err = pgx.ForEachRow(rows, []any{&name, &s.Inserted, &s.Updated, &s.Hot, &s.Deleted, &s.Scans, &s.ScannedRows, &s.IndexRows}, func() error {
+		out[name] = s
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (a tableStats) minus(b tableStats) tableStats {
+	return tableStats{
+		a.Inserted - b.Inserted, a.Updated - b.Updated, a.Hot - b.Hot, a.Deleted - b.Deleted, a.Scans - b.Scans, a.ScannedRows - b.ScannedRows, a.IndexRows - b.IndexRows,
+	}
+}
+
+// An inline step is one row; a start and a close are one row each, and one in the set of runnable runs. Nothing else is touched but the fence, and the
+// updates of runs leave the indexes alone.
+func TestRowsPerWorkflow(t *testing.T) {
+	t.Parallel()
+	base := pgtest.URL(t)
+	s := openURL(t, base)
+	l := newLoad(t, s, 100)
+	_ = s.Close()
+	before := statistics(t, base)
+	s = openURL(t, base)
+	l.f.Store = s
+	const batches, workflows = 40, 100
+	for range batches {
+		l.lane.Write(func(b *store.Batch) { l.mixed(b, workflows*4/batches*5/4) })
+	}
+	_ = s.Close()
+	after := statistics(t, base)
+	want := map[string]tableStats{
+		"history": {Inserted: 3 * workflows}, "executions": {Inserted: workflows, Updated: workflows},
+		"runnable": {Inserted: workflows, Deleted: workflows}, "fences": {Updated: batches},
+	}
+	for name := range after {
+		got := after[name].minus(before[name])
+		hot := got.Hot
+		got.Hot, got.Scans, got.ScannedRows, got.IndexRows = 0, 0, 0, 0
+		if got != want[name] {
+			t.Errorf("%s: %+v, want %+v", name, got, want[name])
+		}
+		if name == "executions" && hot < got.Updated*9/10 {
+			t.Errorf("%d of %d updates of executions were heap-only", hot, got.Updated)
+		}
+	}
+}
+
+// No method reads a table from one end to the other, whatever is in it. Each is called with and without prepared plans, on tables with 20,000 rows that
+// do not concern the call.
+func TestNothingScans(t *testing.T) {
+	t.Parallel()
+	for _, prepared := range []bool{true, false} {
+		t.Run(fmt.Sprint("prepared ", prepared), func(t *testing.T) {
+			t.Parallel()
+			base := pgtest.URL(t)
+			s := openURL(t, base, func(c *postgres.Config) { c.NoPrepare = !prepared })
+			f := storetest.New(t, s)
+			n := f.Join(1)
+			// While everything is empty: this is when a session that lives long makes its plans.
+			for range 8 {
+				everything(t, f, n)
+			}
+			postgres.Fill(t, s)
+			exec(t, connect(t, base), `analyze`)
+			_ = s.Close()
+			before := statistics(t, base)
+			s = openURL(t, base, func(c *postgres.Config) { c.NoPrepare = !prepared })
+			f.Store = s
+			const times = 8
+			for range times {
+				everything(t, f, n)
+			}
+			_ = s.Close()
+			after := statistics(t, base)
+			small := []string{"meta", "nodes", "shards", "migrations"}
+			for _, name := range slices.Sorted(maps.Keys(after)) {
+				got := after[name].minus(before[name])
+				if !slices.Contains(small, name) && got.Scans > 0 {
+					t.Errorf("%s was scanned %d times, %d rows", name, got.Scans, got.ScannedRows)
+				}
+				// Rows that do not concern a call are seen only where a filter is applied on the way: the inbox, whose deferred requests are few, and lists.
+				if most := int64(times * 300); name != "inbox" && got.IndexRows > most {
+					t.Errorf("%s: %d rows were read through indexes, want at most %d", name, got.IndexRows, most)
+				}
+			}
+		})
+	}
+}
+
+// everything calls what an owner calls, with rows of its own.
+func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
+	t.Helper()
+	ctx, s, l := t.Context(), f.Store, n.Lanes[0]
+	a, next := f.Subject(), storetest.Subject{}
+	other := f.Subject()
+	next = f.SubjectOf(a.Start.Address)
+	request, later := a.Request(f.RunID(), "q"), a.Request(f.RunID(), "d")
+	later.NotBefore = storetest.Noon
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	acquired, err := s.Acquire(ctx, n.ID, n.Epoch, f.Shards())
+	check(err)
+	sent, received := int64(0), int64(0)
+	for _, shard := range acquired {
+		if shard.Shard == 1 {
+			sent, received = shard.Sent[1], shard.Received[1]
+		}
+	}
+	sent, received = max(sent, received), max(sent, received)
+	check(s.PutInbox(ctx, []store.InboxRow{request}))
+	l.Write(func(b *store.Batch) {
+		b.Starts = []store.StartRow{a.StartRow(), other.StartIfAbsent()}
+		b.Events = []store.EventRow{a.Event(1)}
+		b.Timers = []store.Timer{a.Timer("t", storetest.Noon), a.Timer("u", storetest.Noon)}
+		b.Messages = []store.MessageRow{storetest.Message(1, 1, sent+1)}
+		b.Marks = []store.MarkRow{a.Park()}
+		b.Inbox = []store.InboxKey{storetest.Consume(request)}
+		b.Deferred = []store.InboxRow{later}
+		b.Requests = []store.Reply{a.Reply("q", 1)}
+	})
+	_, err = s.LoadRunnable(ctx, []model.ShardID{other.Shard}, store.RunKey{Shard: other.Shard}, 10)
+	check(err)
+	_, err = s.LoadExecution(ctx, a.Shard, a.Start.Address, model.RunID{})
+	check(err)
+	_, err = s.LoadExecution(ctx, a.Shard, a.Start.Address, a.Run)
+	check(err)
+	_, err = s.LoadEvents(ctx, a.RunKey, 0, 10, 1000)
+	check(err)
+	_, err = s.LoadTimers(ctx, f.Shards(), store.TimerMark{}, storetest.Noon+1, 10)
+	check(err)
+	_, err = s.LoadRunTimers(ctx, a.RunKey)
+	check(err)
+	_, err = s.LoadMessages(ctx, f.Shards(), 10)
+	check(err)
+	_, err = s.LoadInbox(ctx, f.Shards(), storetest.Noon, 10)
+	check(err)
+	_, err = s.LoadReplies(ctx, []store.RequestKey{a.RequestKey("q")})
+	check(err)
+	n.Renew(time.Hour, f.Shards()...)
+	l.Write(func(b *store.Batch) {
+		b.Starts = []store.StartRow{next.Replace(a.Run)}
+		b.Closes = []store.CloseRow{a.Close(model.Continued), other.Close(model.Completed)}
+		b.StopTimers = []store.TimerKey{a.Stop("t")}
+		b.StopAll = []store.RunKey{a.StopAll()}
+		b.Cursors = []store.CursorRow{{To: 1, From: 1, Prev: received, Next: sent + 1}}
+		b.Inbox = []store.InboxKey{storetest.Consume(later)}
+		b.Free = []model.ShardID{5}
+	})
+	again := f.SubjectOf(other.Start.Address)
+	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{again.StartIfAbsent()} })
+	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{next.Close(model.Completed)} })
+	_, err = s.LoadOutcomes(ctx, []store.RunKey{a.RunKey, next.RunKey})
+	check(err)
+	for _, q := range []store.Query{
+		{Tenant: model.DefaultTenant, Limit: 10},
+		{Tenant: model.DefaultTenant, Limit: 10, After: store.PageMark{Started: storetest.Noon + 5, Run: a.Run}, AllRuns: true},
+		{Tenant: model.DefaultTenant, Workflow: "order", KeyPrefix: "order", Statuses: []model.Status{model.Completed}, StartedFrom: 1, StartedTo: model.MaxTime, Limit: 10},
+	} {
+		_, err = s.List(ctx, q)
+		check(err)
+	}
+	_, err = s.Count(ctx, store.Query{Tenant: "nobody"})
+	check(err)
+	_, err = s.Members(ctx)
+	check(err)
+	epoch, _, err := s.Refence(ctx, l.Ref)
+	check(err)
+	l.Ref.Epoch = epoch
+	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, Limit: 10})
+	check(err)
+}
+
+// An idle node asks the database once per renewal, and nothing else.
+func TestIdleBudget(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	base := server.NewDatabase(t)
+	proxy := pgproxy.New(t, server.Addr())
+	s := openURL(t, proxy.URL(base))
+	f := storetest.New(t, s)
+	n := f.Join(1)
+	n.Acquire(f.Shards()...)
+	n.Lanes[0].Write(func(*store.Batch) {})
+	n.Renew(time.Hour, f.Shards()...)
+	requests := 0
+	proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Match: func(pgproxy.Request) bool { requests++; return false }})
+	const times = 5
+	for range times {
+		time.Sleep(1100 * time.Millisecond) // longer than a pool waits before it pings
+		n.Renew(time.Hour, f.Shards()...)
+	}
+	if requests != times {
+		t.Errorf("%d round trips for %d renewals", requests, times)
+	}
+}
+
+// A reader that keeps a snapshot open for hours, as a backup does, must not make commits slower and slower: dead versions of the fence cannot be
+// removed as long as it lives.
+func TestOldSnapshot(t *testing.T) {
+	t.Parallel()
+	base := pgtest.URL(t)
+	s := openURL(t, base)
+	l := newLoad(t, s, 4)
+	reader := connect(t, base)
+	exec(t, reader, `begin isolation level repeatable read`)
+	exec(t, reader, `select count(*) from perdure.fences`)
+	const batches, window = 12_000, 500
+	took := make([]time.Duration, 0, batches)
+	for range batches {
+		b := l.lane.Batch()
+		start := time.Now()
+		l.lane.Commit(b)
+		took = append(took, time.Since(start))
+	}
+	median := func(d []time.Duration) time.Duration { d = slices.Clone(d); slices.Sort(d); return d[len(d)/2] }
+	first, last := median(took[:window]), median(took[batches-window:])
+	if last > 3*first {
+		t.Errorf("a commit took %s, and %s after %d commits under an old snapshot", first, last, batches)
+	}
+}

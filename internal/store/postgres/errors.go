@@ -1,0 +1,174 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// SQLSTATEs that are decided one by one.
+const (
+	codeDivisionByZero    = "22012" // how fences and guards raise
+	codeUniqueViolation   = "23505"
+	codeReadOnly          = "25006"
+	codeCompletionUnknown = "40003"
+	codeLockNotAvailable  = "55P03"
+	codeQueryCanceled     = "57014"
+	codePlanChanged       = "0A000" // cached plan must not change result type
+	codeNoSuchStatement   = "26000"
+	codeStatementExists   = "42P05"
+	codeDataCorrupted     = "XX001"
+	codeIndexCorrupted    = "XX002"
+	codeUndefinedTable    = "42P01"
+	codeInvalidSchema     = "3F000"
+)
+
+// classOf decides what an error of severity ERROR means for a write: its transaction was aborted, so nothing was applied, and nothing will be.
+// What remains is whether the same call can succeed. What is not listed is Away: to wait and try again harms nobody, while Refused would make the
+// engine look for a culprit among the rows.
+func classOf(code string) store.Class {
+	if len(code) != 5 {
+		return store.Away
+	}
+	switch code {
+	case codeCompletionUnknown:
+		return store.Unknown
+	case codeLockNotAvailable, codeQueryCanceled, codePlanChanged, codeNoSuchStatement, codeStatementExists:
+		return store.Retryable
+	case codeDataCorrupted, codeIndexCorrupted:
+		return store.Refused // by the rows that lie there; the others can go on
+	}
+	switch code[:2] {
+	case "40": // serialization failure, deadlock
+		return store.Retryable
+	case "08", "57": // connection, operator intervention (57014 is above)
+		return store.Unknown
+	case "21", "22", "23", "27", "44", "54", "P0": // cardinality, data, constraints, triggers, limits of the program, raised by functions
+		return store.Refused
+	case "72": // snapshot too old
+		return store.Retryable
+	}
+	// 25 read-only, 28 and 42 rights and missing tables, 53 resources, 55 state, 58 and XX system errors, F0 configuration
+	return store.Away
+}
+
+// proves tells whether the error proves that the transaction was aborted. FATAL and PANIC do not: the session may end after
+// the commit was written, for instance while it waits for a standby.
+func (f *failure) proves() bool {
+	severity := f.SeverityUnlocalized
+	if severity == "" { // not sent by something that merely speaks the protocol
+		severity = f.Severity
+	}
+	return severity == "ERROR" && classOf(f.Code) != store.Unknown
+}
+
+// class is the class of a failed batch.
+func (f *failure) class() store.Class {
+	if f.statement != nil && f.statement.index == stFence && f.Code == codeDivisionByZero {
+		return store.Fenced
+	}
+	return classOf(f.Code)
+}
+
+// breaks tells whether the connection should not be used again: its server cannot write, or its prepared statements are stale.
+func (f *failure) breaks() bool { return breaks(f.Code) }
+
+func breaks(code string) bool {
+	switch code {
+	case codeReadOnly, codePlanChanged, codeNoSuchStatement, codeStatementExists:
+		return true
+	}
+	return len(code) == 5 && (code[:3] == "57P" || code[:2] == "08")
+}
+
+// explain is the error for people: what the server said, without values of rows.
+func (f *failure) explain(schema string) error {
+	switch {
+	case f.statement == nil:
+		return withHint(f.PgError, f.PgError)
+	case f.class() == store.Fenced:
+		return store.ErrFenced.Err
+	case f.Code == codeDivisionByZero:
+		return fmt.Errorf("%s.%s: a guarded write did not find all of its rows as expected", schema, f.statement.table)
+	default:
+		return fmt.Errorf("%s.%s: %w", schema, f.statement.table, withHint(f.PgError, f.PgError))
+	}
+}
+
+// withHint says what to do about errors that somebody has to act upon.
+func withHint(err error, pg *pgconn.PgError) error {
+	hint := ""
+	switch pg.Code {
+	case codeNoSuchStatement, codeStatementExists:
+		hint = "a connection pooler shares server connections between clients: add prepare=off to the URL of the store"
+	case codeUndefinedTable, codeInvalidSchema:
+		hint = "run `perdure migrate`"
+	default:
+		return err
+	}
+	return fault.WithHint(fault.New(fault.Unavailable, "%w", err), "%s", hint)
+}
+
+// takenStart tells whether a batch was refused because a run or an address exists, and has starts that may make way.
+func takenStart(err error, b *store.Batch) bool {
+	var pg *pgconn.PgError
+	return store.ClassOf(err) == store.Refused && errors.As(err, &pg) && pg.Code == codeUniqueViolation && pg.TableName == "executions" &&
+		slices.ContainsFunc(b.Starts, func(r store.StartRow) bool { return r.IfAbsent })
+}
+
+var errClosed = errors.New("the store is closed")
+
+// away is the error of a call that could not begin.
+func away(op string, err error) error {
+	var e *store.Error
+	if errors.As(err, &e) {
+		return err
+	}
+	return &store.Error{Class: store.Away, Op: op, Err: err}
+}
+
+// fenced is the error of a node or lane that is not ours any more.
+func fenced(op string) error {
+	return &store.Error{Class: store.Fenced, Op: op, Err: store.ErrFenced.Err}
+}
+
+// refusal is the error of a call whose arguments cannot be stored.
+func refusal(op string, err error) error { return &store.Error{Class: store.Refused, Op: op, Err: err} }
+
+// classify is the error of a call on a connection of the pool, after something was handed to the driver.
+// A read cannot have been applied, so that its class is never Unknown.
+func classify(ctx context.Context, op string, write bool, err error) error {
+	var e *store.Error
+	if err == nil || errors.As(err, &e) {
+		return err
+	}
+	unknown := store.Unknown
+	if !write {
+		unknown = store.Away
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		if cause := context.Cause(ctx); cause != nil {
+			err = fmt.Errorf("%w (%w)", cause, err)
+		}
+		if fault.KindOf(err) == fault.Corrupt {
+			return fmt.Errorf("%s: %w", op, err)
+		}
+		return &store.Error{Class: unknown, Op: op, Err: err}
+	}
+	f := failure{PgError: pg}
+	if !f.proves() {
+		return &store.Error{Class: unknown, Op: op, Err: withHint(err, pg)}
+	}
+	class := f.class()
+	if class == store.Retryable && pg.Code != codePlanChanged && !write {
+		class = store.Away // a read that takes too long will do so again
+	}
+	return &store.Error{Class: class, Op: op, Err: withHint(err, pg)}
+}

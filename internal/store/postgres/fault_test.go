@@ -1,0 +1,418 @@
+package postgres_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pgproxy"
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/postgres"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+// rig is a store behind a proxy that can break its connections, a second store that always works, and a lane on the first.
+type rig struct {
+	*testing.T
+	proxy  *pgproxy.Proxy
+	broken *postgres.Store
+	f      *storetest.Fixture // on the store that works
+	node   *storetest.Node
+	lane   *storetest.Lane
+	run    storetest.Subject
+	url    string
+}
+
+func newRig(t *testing.T, server *pgtest.Server, change ...func(c *postgres.Config)) *rig {
+	t.Helper()
+	r := &rig{T: t, url: server.NewDatabase(t)}
+	r.proxy = pgproxy.New(t, server.Addr())
+	good := openURL(t, r.url, change...)
+	r.broken = openURL(t, r.proxy.URL(r.url), change...)
+	r.f = storetest.New(t, good)
+	r.node = r.f.Join(2)
+	r.lane = r.node.Lanes[0]
+	r.run = r.f.Subject()
+	r.commit(r.batch(func(b *store.Batch) { b.Starts = []store.StartRow{r.run.StartRow()} }))
+	return r
+}
+
+// batch is the next batch of the lane: the event with the number of the batch, and more.
+func (r *rig) batch(fill ...func(b *store.Batch)) *store.Batch {
+	b := r.lane.Batch()
+	b.Events = []store.EventRow{r.run.Event(b.Number)}
+	for _, f := range fill {
+		f(b)
+	}
+	return b
+}
+
+// commit commits through the store that can break; it must not.
+func (r *rig) commit(b *store.Batch) {
+	r.Helper()
+	if _, err := r.broken.Commit(r.Context(), b); err != nil {
+		r.Fatalf("batch %d: %v", b.Number, err)
+	}
+	r.lane.Landed = b.Number
+}
+
+// refence does what an engine does about an unknown outcome.
+func (r *rig) refence(s store.Store) (landed int64) {
+	r.Helper()
+	epoch, landed, err := s.Refence(r.Context(), r.lane.Ref)
+	if err != nil {
+		r.Fatalf("refence: %v", err)
+	}
+	r.lane.Ref.Epoch, r.lane.Landed = epoch, landed
+	return landed
+}
+
+// wantEvents checks that exactly the batches up to the last one were applied, each once.
+func (r *rig) wantEvents() {
+	r.Helper()
+	events, err := r.f.Store.LoadEvents(r.Context(), r.run.RunKey, 0, 1000, 1<<20)
+	if err != nil {
+		r.Fatal(err)
+	}
+	if len(events) != int(r.lane.Landed) || len(events) > 0 && events[len(events)-1].Seq != r.lane.Landed {
+		r.Fatalf("%d events after batch %d", len(events), r.lane.Landed)
+	}
+}
+
+// openTransactions fails the test when a session of the store sits in a transaction.
+func (r *rig) wantNoOpenTransaction() {
+	r.Helper()
+	c, err := pgx.Connect(r.Context(), r.url)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	eventually(r.T, "all transactions to end", func() bool {
+		var n int
+		err := c.QueryRow(r.Context(), `select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in%'`).Scan(&n)
+		if err != nil {
+			r.Fatal(err)
+		}
+		return n == 0
+	})
+}
+
+func eventually(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(20 * time.Second); !done(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("waited too long for %s", what)
+		}
+	}
+}
+
+func isFence(r pgproxy.Request) bool {
+	return len(r.SQL) > 0 && strings.Contains(r.SQL[0], "fences set batch")
+}
+
+// matching matches a statement that contains a fragment; the statement commit itself and not what mentions it.
+func matching(fragment string) func(pgproxy.Request) bool {
+	if fragment != "commit" {
+		return pgproxy.Mentions(fragment)
+	}
+	return func(r pgproxy.Request) bool { return len(r.SQL) == 1 && r.SQL[0] == "commit" }
+}
+
+// What happens when the network breaks in the middle of a commit: the outcome is unknown, Refence tells the truth, and nothing is lost or doubled.
+func TestCommitWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	for _, prepared := range []bool{true, false} {
+		for _, c := range []struct {
+			name   string
+			rule   pgproxy.Rule
+			landed bool
+		}{
+			{"dropped reply", pgproxy.Rule{Fault: pgproxy.DropReply}, true},
+			{"reset before the server saw it", pgproxy.Rule{Fault: pgproxy.Reset}, false},
+			{"silence", pgproxy.Rule{Fault: pgproxy.Hang}, true},
+			{"orphan that holds its locks", pgproxy.Rule{Fault: pgproxy.Orphan, Delay: 300 * time.Millisecond, Hold: pgproxy.HoldCommit}, true},
+			{"orphan that comes late", pgproxy.Rule{Fault: pgproxy.Orphan, Delay: 300 * time.Millisecond}, false},
+		} {
+			t.Run(fmt.Sprintf("%s, prepared %v", c.name, prepared), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, server, func(c *postgres.Config) { c.NoPrepare, c.Lease = !prepared, 2*time.Second })
+				for range 3 {
+					r.commit(r.batch())
+				}
+				c.rule.Match = isFence
+				lost := r.proxy.Inject(c.rule)
+				b := r.batch()
+				_, err := r.broken.Commit(t.Context(), b)
+				r.f.WantClass(err, store.Unknown)
+				// The fence is asked for at once, before an orphan has ended, through the same broken network.
+				landed := r.refence(r.broken)
+				if want := b.Number - 1; !c.landed && landed != want || c.landed && landed != b.Number {
+					t.Errorf("landed %d of %d, reply was %s", landed, b.Number, lost.Reply())
+				}
+				reply := lost.Reply()
+				if reply.Committed() != c.landed {
+					t.Errorf("the server says %s, refence says that batch %d of %d landed", reply, landed, b.Number)
+				}
+				r.wantEvents()
+				r.commit(r.batch()) // again, or the next one
+				r.wantEvents()
+				r.wantNoOpenTransaction()
+			})
+		}
+	}
+}
+
+// The same, with every other write of the port: whatever is said, repeating it leads to the same result as if nothing had happened.
+func TestOtherWritesWhoseAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	for _, c := range []struct {
+		name, mentions string
+		call           func(r *rig) error
+	}{
+		{"register", "insert into \"perdure\".nodes", func(r *rig) error {
+			_, err := r.broken.Register(r.Context(), r.node.Info, 2, time.Hour)
+			return err
+		}},
+		{"acquire", "update \"perdure\".shards s set node", func(r *rig) error {
+			got, err := r.broken.Acquire(r.Context(), r.node.ID, r.node.Epoch, []model.ShardID{3, 4})
+			if err == nil && len(got) != 2 {
+				return fmt.Errorf("acquired %v", got)
+			}
+			return err
+		}},
+		{"put inbox", "insert into \"perdure\".inbox", func(r *rig) error {
+			return r.broken.PutInbox(r.Context(), []store.InboxRow{r.run.Request(r.run.Run, "again")})
+		}},
+		{"sweep", "commit", func(r *rig) error {
+			_, err := r.broken.Sweep(r.Context(), store.SweepRequest{Shards: r.f.Shards(), RequestsBefore: model.MaxTime, Limit: 10})
+			return err
+		}},
+		{"fence node", "commit", func(r *rig) error {
+			ok, err := r.broken.FenceNode(r.Context(), r.node.ID, r.node.Epoch, true)
+			if err == nil && !ok {
+				return errors.New("not fenced")
+			}
+			return err
+		}},
+		{"unregister", "commit", func(r *rig) error { return r.broken.Unregister(r.Context(), r.node.ID, r.node.Epoch) }},
+	} {
+		for _, fault := range []pgproxy.Fault{pgproxy.DropReply, pgproxy.Reset} {
+			t.Run(c.name+", "+fault.String(), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, server)
+				lost := r.proxy.Inject(pgproxy.Rule{Fault: fault, Match: matching(c.mentions)})
+				err := c.call(r)
+				r.f.WantClass(err, store.Unknown)
+				<-lost.Done()
+				if err := c.call(r); err != nil {
+					t.Errorf("repeated: %v", err)
+				}
+				r.wantNoOpenTransaction()
+			})
+		}
+	}
+}
+
+// Calls that may be repeated without harm repeat themselves when a connection breaks under them.
+func TestReadsAndRenewalsSurviveABrokenConnection(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	r := newRig(t, server)
+	r.node.Renew(time.Hour)
+	for i, fault := range []pgproxy.Fault{pgproxy.DropReply, pgproxy.Reset} {
+		r.proxy.Inject(pgproxy.Rule{Fault: fault, Match: pgproxy.Mentions("history")})
+		if _, err := r.broken.LoadEvents(t.Context(), r.run.RunKey, 0, 10, 1000); err != nil {
+			t.Errorf("%s: load: %v", fault, err)
+		}
+		r.proxy.Inject(pgproxy.Rule{Fault: fault, Match: pgproxy.Mentions("update \"perdure\".nodes")})
+		v, err := r.broken.Renew(t.Context(), store.RenewRequest{Node: r.node.ID, Epoch: r.node.Epoch, TTL: time.Duration(i+1) * time.Hour})
+		if err != nil || len(v.Members) != 1 {
+			t.Errorf("%s: renew: %v", fault, err)
+		}
+		// A lost answer to a refence: the fence stands at an epoch that only we know.
+		r.proxy.Inject(pgproxy.Rule{Fault: fault, Match: pgproxy.Mentions("fences set epoch")})
+		if landed := r.refence(r.broken); landed != 1 {
+			t.Errorf("%s: landed %d", fault, landed)
+		}
+	}
+	r.commit(r.batch())
+	r.wantEvents()
+}
+
+// A context that ends in the middle of a call leaves nothing behind but an unknown outcome.
+func TestCancelledInTheMiddle(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	r := newRig(t, server)
+	cause := errors.New("enough")
+	for _, hold := range []pgproxy.Hold{pgproxy.HoldCommit, pgproxy.HoldRequest} {
+		held := r.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Delay, Delay: 200 * time.Millisecond, Match: isFence, Hold: hold})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		go func() { <-held.Hit(); cancel(cause) }()
+		_, err := r.broken.Commit(ctx, r.batch())
+		r.f.WantClass(err, store.Unknown)
+		if !errors.Is(err, cause) {
+			t.Errorf("the cause is lost: %v", err)
+		}
+		r.refence(r.broken)
+		r.wantEvents()
+		r.commit(r.batch())
+
+		held = r.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Delay, Delay: 200 * time.Millisecond, Match: pgproxy.Mentions("delete from"), Hold: hold})
+		ctx, cancel = context.WithCancelCause(t.Context())
+		go func() { <-held.Hit(); cancel(cause) }()
+		_, err = r.broken.Sweep(ctx, store.SweepRequest{Shards: r.f.Shards(), Limit: 10})
+		if !errors.Is(err, cause) {
+			t.Errorf("sweep: %v", err)
+		}
+		r.wantNoOpenTransaction()
+	}
+	r.wantEvents()
+}
+
+// A deadline counts from the call, also when nobody answers at all.
+func TestSilentNetwork(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	r := newRig(t, server, func(c *postgres.Config) { c.Lease = time.Second })
+	r.proxy.Blackhole()
+	start := time.Now()
+	_, err := r.broken.Commit(t.Context(), r.batch())
+	r.f.WantClass(err, store.Unknown)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := r.broken.Renew(ctx, store.RenewRequest{Node: r.node.ID, Epoch: r.node.Epoch, TTL: time.Hour}); err == nil {
+		t.Error("renewed through a black hole")
+	}
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("it took %s to give up, with a lease of a second", took)
+	}
+	r.proxy.Heal()
+	eventually(t, "the network", func() bool {
+		epoch, landed, err := r.broken.Refence(t.Context(), r.lane.Ref)
+		r.lane.Ref.Epoch, r.lane.Landed = max(epoch, r.lane.Ref.Epoch), max(landed, r.lane.Landed)
+		return err == nil
+	})
+	r.commit(r.batch())
+	r.wantEvents()
+}
+
+// A session that holds on to its fence, though its process is stopped or cut off, does not keep a takeover waiting.
+func TestTakeoverEndsASessionThatHoldsItsFence(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	r := newRig(t, server, func(c *postgres.Config) { c.Lease = 2 * time.Second })
+	held := r.proxy.Inject(pgproxy.Rule{Fault: pgproxy.Orphan, Delay: time.Minute, Match: isFence, Hold: pgproxy.HoldCommit})
+	_, err := r.broken.Commit(t.Context(), r.batch())
+	r.f.WantClass(err, store.Unknown)
+	<-held.Hit()
+	start := time.Now()
+	ok, err := r.f.Store.FenceNode(t.Context(), r.node.ID, r.node.Epoch, true)
+	if err != nil || !ok {
+		t.Fatalf("fence: %v, %v", ok, err)
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("the takeover took %s", took)
+	}
+	r.proxy.CutAll()
+	if held.Reply().Committed() {
+		t.Error("the fenced session committed")
+	}
+	r.wantEvents() // the batch is not there
+}
+
+// After any restart of the server the store works again by itself, and the first commit after an idle time is not even unknown.
+func TestServerRestart(t *testing.T) {
+	t.Parallel()
+	for _, mode := range []pgtest.Mode{pgtest.Fast, pgtest.Immediate} {
+		t.Run(mode.String(), func(t *testing.T) {
+			t.Parallel()
+			server := pgtest.Start(t, pgtest.Options{Settings: map[string]string{"synchronous_commit": "on"}})
+			r := newRig(t, server)
+			r.node.Renew(time.Hour)
+			for range 2 {
+				if err := server.Stop(mode); err != nil {
+					t.Fatal(err)
+				}
+				_, err := r.f.Store.Commit(t.Context(), r.batch())
+				r.f.WantClass(err, store.Away)
+				if _, err := r.f.Store.Members(t.Context()); store.ClassOf(err) != store.Away {
+					t.Errorf("members: %v", err)
+				}
+				if _, err := r.f.Store.Renew(t.Context(), store.RenewRequest{}); store.ClassOf(err) != store.Away {
+					t.Errorf("renew: %v", err)
+				}
+				if err := server.Start(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				r.node.Renew(time.Hour)
+				if _, err := r.f.Store.Members(t.Context()); err != nil {
+					t.Errorf("members: %v", err)
+				}
+				r.f.Store.Commit(t.Context(), r.batch())
+				r.refence(r.f.Store)
+				r.wantEvents()
+			}
+		})
+	}
+}
+
+// A server that became read-only is Away; when it can write again so can we.
+func TestReadOnlyServer(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	r := newRig(t, server)
+	admin, err := pgx.Connect(t.Context(), r.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close(context.Background())
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := admin.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`set default_transaction_read_only = off`) // for this session, whatever the server says
+	readOnly := func(on bool) {
+		t.Helper()
+		exec(fmt.Sprintf(`alter system set default_transaction_read_only = %v`, on))
+		exec(`select pg_reload_conf()`)
+	}
+	readOnly(true)
+	eventually(t, "the server to be read-only", func() bool {
+		_, err := r.f.Store.Commit(t.Context(), r.batch())
+		if err == nil {
+			r.lane.Landed++
+			return false
+		}
+		r.f.WantClass(err, store.Away)
+		return true
+	})
+	if err := r.f.Store.PutInbox(t.Context(), []store.InboxRow{r.run.Request(r.f.RunID(), "x")}); store.ClassOf(err) != store.Away {
+		t.Errorf("put inbox: %v", err)
+	}
+	readOnly(false)
+	eventually(t, "the server to write again", func() bool {
+		_, err := r.f.Store.Commit(t.Context(), r.batch())
+		if err == nil {
+			r.lane.Landed++
+		}
+		return err == nil
+	})
+	eventually(t, "the pool to heal", func() bool {
+		return r.f.Store.PutInbox(t.Context(), []store.InboxRow{r.run.Request(r.f.RunID(), "x")}) == nil
+	})
+	r.wantEvents()
+}

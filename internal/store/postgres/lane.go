@@ -1,0 +1,214 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// lane is the connection over which the batches of one lane travel, one at a time.
+type lane struct {
+	store *Store
+	ref   laneKey
+
+	mu       sync.Mutex
+	conn     *pgconn.PgConn // nil when there is none
+	prepared [statements]bool
+	used     time.Time // when conn was used last
+	encoder  encoder
+	writer   writer
+	// duplicates counts down the batches in which starts that found their address taken are still expected.
+	duplicates int
+
+	// sock is the socket of conn, for Close, which does not wait for a commit that is under way.
+	sockMu sync.Mutex
+	sock   net.Conn
+	ended  bool
+}
+
+type laneKey struct {
+	node model.NodeID
+	lane int
+}
+
+// connect makes sure that there is a connection. Nothing has been sent when it fails.
+func (l *lane) connect(ctx context.Context) error {
+	const idle = time.Second
+	if l.conn != nil && time.Since(l.used) > idle && !healthy(l.conn.Conn()) {
+		l.drop()
+	}
+	if l.conn != nil {
+		return nil
+	}
+	conn, err := l.store.dial(ctx, l.store.cfg.laneSettings(l.ref))
+	if err != nil {
+		return err
+	}
+	l.sockMu.Lock()
+	defer l.sockMu.Unlock()
+	if l.ended {
+		return errors.Join(errClosed, conn.Conn().Close())
+	}
+	l.conn, l.sock, l.prepared = conn, conn.Conn(), [statements]bool{}
+	return nil
+}
+
+// drop gives the connection up. The server may still be working on what was sent.
+func (l *lane) drop() {
+	l.sockMu.Lock()
+	defer l.sockMu.Unlock()
+	if l.conn != nil {
+		_ = l.sock.Close() // it is of no use any more, whatever this says
+	}
+	l.conn, l.sock = nil, nil
+}
+
+// end closes the lane for good; a commit that is under way ends with an error.
+func (l *lane) end() {
+	l.sockMu.Lock()
+	defer l.sockMu.Unlock()
+	l.ended = true
+	if l.sock != nil {
+		_ = l.sock.Close()
+	}
+}
+
+// failure is an error of the server and where in the pipeline it happened.
+type failure struct {
+	*pgconn.PgError
+	statement *statement // nil when all statements were complete, that is, at the commit itself
+}
+
+// exchange sends the pipeline of w and reads the reply. It returns nil only when the server has said that it is ready for the next query
+// and has not reported an error before: that is when the transaction is durable.
+func (l *lane) exchange(ctx context.Context, w *writer) error {
+	deadline := time.Now().Add(l.store.cfg.commitTimeout())
+	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
+		deadline = d
+	}
+	sock := l.sock
+	if err := errors.Join(ctx.Err(), sock.SetDeadline(deadline)); err != nil { // the last moment at which nothing has been sent
+		l.drop()
+		return away("commit", err)
+	}
+	stop := context.AfterFunc(ctx, func() { _ = sock.SetDeadline(time.Unix(1, 0)) })
+	failed, err := l.converse(w)
+	if !stop() && err == nil {
+		l.drop() // the deadline above has passed or is about to
+	}
+	l.used = time.Now()
+	if err != nil {
+		l.drop()
+		if cause := context.Cause(ctx); cause != nil && ctx.Err() != nil {
+			err = fmt.Errorf("%w (%w)", cause, err)
+		}
+		if failed == nil || !failed.proves() {
+			return &store.Error{Class: store.Unknown, Op: "commit", Err: err}
+		}
+	}
+	if failed != nil {
+		class := failed.class()
+		if failed.breaks() {
+			l.drop()
+		}
+		return &store.Error{Class: class, Op: "commit", Err: failed.explain(l.store.cfg.schema)}
+	}
+	return nil
+}
+
+// converse writes the pipeline and reads until the server is ready for the next query. A failure may come with an error: then
+// the connection broke after the server had reported it.
+func (l *lane) converse(w *writer) (failed *failure, err error) {
+	if w.sends(stStartIfAbsent) {
+		// This statement may answer with more than the sockets hold while we are still writing; then both sides would wait.
+		done := l.writeAside(w.buf)
+		defer func() {
+			if err != nil {
+				_ = l.sock.SetDeadline(time.Unix(1, 0)) // ends the write
+			}
+			<-done
+		}()
+	} else if _, err := l.sock.Write(w.buf); err != nil {
+		return nil, err
+	}
+	complete := 0 // statements
+	for {
+		message, err := l.conn.Frontend().Receive()
+		if err != nil {
+			return failed, err
+		}
+		switch m := message.(type) {
+		case *pgproto3.ParseComplete:
+			if complete < len(w.sent) && l.store.cfg.prepare {
+				l.prepared[w.sent[complete].index] = true
+			}
+		case *pgproto3.DataRow:
+			if complete < len(w.sent) && w.sent[complete].index == stStartIfAbsent {
+				if err := w.exists(m.Values); err != nil {
+					return failed, err
+				}
+			}
+		case *pgproto3.CommandComplete:
+			complete++
+		case *pgproto3.ErrorResponse:
+			failed = &failure{PgError: pgconn.ErrorResponseToPgError(m)}
+			if complete < len(w.sent) {
+				failed.statement = w.sent[complete]
+			}
+			if !failed.proves() {
+				return failed, failed.PgError
+			}
+		case *pgproto3.ReadyForQuery:
+			if failed == nil && complete != len(w.sent) {
+				return nil, fmt.Errorf("the server completed %d of %d statements and reported no error", complete, len(w.sent))
+			}
+			if m.TxStatus != 'I' {
+				return failed, fmt.Errorf("the server is in transaction state %q after the end of a batch", m.TxStatus)
+			}
+			return failed, nil
+		}
+	}
+}
+
+// writeAside writes from a goroutine of its own and closes the channel when that has ended. An error shows up on the reading side too.
+func (l *lane) writeAside(buf []byte) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = l.sock.Write(buf)
+	}()
+	return done
+}
+
+// sends tells whether a statement is part of the pipeline.
+func (e *encoder) sends(index int) bool {
+	for _, st := range e.sent {
+		if st.index == index {
+			return true
+		}
+	}
+	return false
+}
+
+// exists takes a row of a run that a start found in its place.
+func (w *writer) exists(values [][]byte) error {
+	index, found, e, err := decodeExisting(values)
+	if err != nil {
+		return err
+	}
+	if !found {
+		w.missing = append(w.missing, index)
+		return nil
+	}
+	w.existing = append(w.existing, store.ExistingStart{Index: index, Execution: e})
+	return nil
+}

@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// PutInbox stores requests, but for those that wait already or are remembered. Between the look at what is remembered and the insert an owner may
+// have served a request; then it is stored once more, and LoadInbox tells that it has been seen.
+func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
+	const put = `
+insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
+select u.* from unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[])
+  u (shard, id, not_before, tenant, workflow, key, request, body)
+where u.request = '' or not exists (
+  select from {schema}.requests r
+  where r.shard = u.shard and r.key = u.key and r.id = u.request and r.workflow = u.workflow and r.tenant = u.tenant)
+on conflict (shard, id) do nothing`
+	const op = "put inbox"
+	if len(rows) == 0 {
+		return nil
+	}
+	n := len(rows)
+	shards, ids, notBefore := make([]int16, n), make([]pgtype.UUID, n), make([]int64, n)
+	tenants, workflows, keys, requests, bodies := make([]string, n), make([]string, n), make([]string, n), make([]string, n), make([][]byte, n)
+	for i := range rows {
+		r := &rows[i]
+		if r.Shard >= model.MaxShards {
+			return refusal(op, errors.New("a shard that no store has"))
+		}
+		k := requestKey(r)
+		shards[i], ids[i], notBefore[i] = int16(r.Shard), runArg(r.ID), int64(r.NotBefore)
+		tenants[i], workflows[i], keys[i], requests[i] = k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID
+		var err error
+		if bodies[i], err = model.EncodeMessage(&r.Message); err != nil {
+			return refusal(op, err)
+		}
+	}
+	return s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, s.sql(put), shards, ids, notBefore, tenants, workflows, keys, requests, bodies)
+		return err
+	})
+}
+
+// LoadReplies returns the remembered answers among the requests.
+func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
+	const load = `
+select r.shard, r.tenant, r.workflow, r.key, r.id, r.at, r.body
+from unnest($1::smallint[], $2::text[], $3::text[], $4::text[], $5::text[]) u (shard, tenant, workflow, key, id)
+join {schema}.requests r on r.shard = u.shard and r.key = u.key and r.id = u.id and r.workflow = u.workflow and r.tenant = u.tenant`
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	var shards []int16
+	var tenants, workflows, names, ids []string
+	for _, k := range keys {
+		if k.Shard < model.MaxShards {
+			shards, ids = append(shards, int16(k.Shard)), append(ids, k.ID)
+			tenants, workflows, names = append(tenants, k.Address.Tenant), append(workflows, k.Address.Type), append(names, k.Address.Key)
+		}
+	}
+	err = s.read(ctx, "load replies", func(ctx context.Context, c *pgx.Conn) error {
+		out = nil
+		rows, err := c.Query(ctx, s.sql(load), shards, tenants, workflows, names, ids)
+		if err != nil {
+			return err
+		}
+		var r store.Reply
+		var body []byte
+		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &r.Address.Tenant, &r.Address.Type, &r.Address.Key, &r.ID, &r.At, &body}, func() error {
+			r.Body, body = body, nil
+			out = append(out, r)
+			return nil
+		})
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,280 @@
+package postgres
+
+import (
+	"context"
+	"embed"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Migrations are numbered files that only go forward. All that are missing run in one transaction, which also records them, under an advisory lock of
+// that transaction: five processes that start at once do it once, a process that is killed half way leaves nothing behind, and it
+// works through a pooler. (goose would need database/sql, a session that stays ours, and a rewritten file per schema name,
+// for what are a hundred lines here.)
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+type migration struct {
+	version int
+	name    string
+	sql     string
+}
+
+// migrations returns all migrations that this build knows, in order.
+func migrations() ([]migration, error) {
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql")
+	if err != nil {
+		return nil, err
+	}
+	var out []migration
+	for i, path := range names {
+		text, err := migrationFiles.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(path, "migrations/"), ".sql")
+		number, _, _ := strings.Cut(name, "_")
+		version, err := strconv.Atoi(number)
+		if err != nil || version != i+1 {
+			return nil, fmt.Errorf("migration %s does not follow migration %d", name, i)
+		}
+		out = append(out, migration{version, name, string(text)})
+	}
+	return out, nil
+}
+
+// Status is what Check finds.
+type Status struct {
+	// Version is the version of the schema in the database, 0 when there is none; Known is that of this build.
+	Version, Known int
+	// Pending are the migrations that Open would run.
+	Pending []string
+	// Shards and Cluster of an existing store.
+	Shards  int
+	Cluster string
+	// Store names it, without credentials.
+	Store string
+}
+
+// Check looks at the schema and changes nothing. A schema that is newer than this build is an error.
+func Check(ctx context.Context, c Config) (Status, error) {
+	cfg, err := c.read()
+	if err != nil {
+		return Status{}, err
+	}
+	m, err := newMigrator(ctx, cfg)
+	if err != nil {
+		return Status{}, err
+	}
+	defer m.close()
+	return m.status(ctx)
+}
+
+// Migrate creates or upgrades the schema, as Open does.
+func Migrate(ctx context.Context, c Config) (Status, error) {
+	cfg, err := c.read()
+	if err != nil {
+		return Status{}, err
+	}
+	return migrate(ctx, cfg, false)
+}
+
+// migrate brings the schema up to date and returns how it stands. With checkOnly, a schema that is not up to date is an error.
+func migrate(ctx context.Context, cfg *config, checkOnly bool) (Status, error) {
+	m, err := newMigrator(ctx, cfg)
+	if err != nil {
+		return Status{}, err
+	}
+	defer m.close()
+	st, err := m.status(ctx)
+	if err == nil && len(st.Pending) > 0 {
+		if checkOnly {
+			return st, fault.WithHint(fault.New(fault.Conflict, "%s has version %d of the schema and this build needs %d", st.Store, st.Version, st.Known),
+				"run `perdure migrate`")
+		}
+		if err = m.upgrade(ctx); err == nil {
+			st, err = m.status(ctx)
+		}
+	}
+	if err != nil {
+		return st, err
+	}
+	if cfg.Shards != 0 && cfg.Shards != st.Shards {
+		return st, fault.WithHint(fault.New(fault.Conflict, "%s was created with %d shards and %d are configured", st.Store, st.Shards, cfg.Shards),
+			"the number of shards is fixed when a store is created: configure %d", st.Shards)
+	}
+	return st, nil
+}
+
+// migrator runs migrations on a connection of its own.
+type migrator struct {
+	cfg  *config
+	conn *pgx.Conn
+	all  []migration
+}
+
+// Waiting of a migration: long for another process that migrates, short for a lock on a table that is in use, because everybody else queues behind us.
+const (
+	waitForOthers  = time.Minute
+	waitForTables  = 3 * time.Second
+	mostMigrations = 10 * time.Minute
+)
+
+func newMigrator(ctx context.Context, cfg *config) (*migrator, error) {
+	all, err := migrations()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg.connConfig(cfg.baseSettings(mostMigrations, waitForTables)))
+	if err != nil {
+		return nil, away("open store", connectError(cfg.server, err))
+	}
+	return &migrator{cfg, conn, all}, nil
+}
+
+func (m *migrator) close() {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = m.conn.Close(ctx) // nothing depends on it
+}
+
+// status reads the version, and what the store was created with.
+func (m *migrator) status(ctx context.Context) (Status, error) {
+	st := Status{Known: len(m.all), Store: m.cfg.publicURL()}
+	var err error
+	if st.Version, err = m.version(ctx, m.conn); err != nil {
+		return st, m.failed(ctx, err)
+	}
+	if st.Version > st.Known {
+		return st, fault.WithHint(fault.New(fault.Conflict, "%s has version %d of the schema and this build knows up to %d", st.Store, st.Version, st.Known),
+			"it was upgraded by a newer build: run that one, or restore a backup")
+	}
+	for _, one := range m.all[st.Version:] {
+		st.Pending = append(st.Pending, one.name)
+	}
+	if st.Version > 0 {
+		var cluster pgtype.UUID
+		if err = m.conn.QueryRow(ctx, expand(m.cfg.schema, `select shards, cluster from {schema}.meta`)).Scan(&st.Shards, &cluster); err != nil {
+			return st, m.failed(ctx, err)
+		}
+		st.Cluster = cluster.String()
+	}
+	return st, nil
+}
+
+func (m *migrator) failed(ctx context.Context, err error) error {
+	return classify(ctx, "open store "+m.cfg.publicURL(), false, err)
+}
+
+// version is the last migration that ran; 0 when there is no schema yet.
+func (m *migrator) version(ctx context.Context, q interface {
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+},
+) (v int, err error) {
+	// Not to_regclass: it answers from a cache that does not notice a table which was created while we waited for the lock.
+	const look = `select exists (select from pg_catalog.pg_tables where schemaname = $1 and tablename = 'migrations')`
+	var exists bool
+	if err = q.QueryRow(ctx, look, m.cfg.Schema).Scan(&exists); err != nil || !exists {
+		return 0, err
+	}
+	err = q.QueryRow(ctx, expand(m.cfg.schema, `select coalesce(max(version), 0) from {schema}.migrations`)).Scan(&v)
+	return v, err
+}
+
+// upgrade runs what is missing. A table that is in use is waited for only a moment; then it tries again.
+func (m *migrator) upgrade(ctx context.Context) error {
+	const tries = 10
+	for try := 1; ; try++ {
+		err := m.upgradeOnce(ctx)
+		var pg *pgconn.PgError
+		if err == nil || try == tries || !errors.As(err, &pg) || pg.Code != codeLockNotAvailable {
+			return m.failed(ctx, err)
+		}
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-time.After(time.Duration(try) * 100 * time.Millisecond):
+		}
+	}
+}
+
+func (m *migrator) upgradeOnce(ctx context.Context) error {
+	return pgx.BeginFunc(ctx, m.conn, func(tx pgx.Tx) error {
+		exec := func(sql string, args ...any) error {
+			_, err := tx.Exec(ctx, expand(m.cfg.schema, sql), args...)
+			return err
+		}
+		wait := func(d time.Duration) error {
+			return exec(`select set_config('lock_timeout', $1, true)`, strconv.FormatInt(d.Milliseconds(), 10))
+		}
+		if err := wait(waitForOthers); err != nil {
+			return err
+		}
+		if err := exec(`select pg_advisory_xact_lock($1)`, m.lockID()); err != nil {
+			return err
+		}
+		if err := wait(waitForTables); err != nil {
+			return err
+		}
+		done, err := m.version(ctx, tx) // again: somebody else may have been faster
+		if err != nil || done >= len(m.all) {
+			return err
+		}
+		if done == 0 {
+			if err = m.create(ctx, tx, exec); err != nil {
+				return err
+			}
+		}
+		for _, one := range m.all[done:] {
+			// Several statements in one go need the simple protocol; there are no parameters.
+			if _, err = tx.Exec(ctx, expand(m.cfg.schema, one.sql), pgx.QueryExecModeSimpleProtocol); err != nil {
+				return fmt.Errorf("migration %s: %w", one.name, err)
+			}
+			if err = exec(`insert into {schema}.migrations (version, name, at) values ($1, $2, {now})`, one.version, one.name); err != nil {
+				return err
+			}
+		}
+		if done > 0 {
+			return nil
+		}
+		shards := orDefault(m.cfg.Shards, DefaultShards)
+		if err = exec(`insert into {schema}.meta (id, shards, epoch, created) values (1, $1, 0, {now})`, shards); err != nil {
+			return err
+		}
+		return exec(`insert into {schema}.shards (shard) select generate_series(0, $1::integer - 1)`, shards)
+	})
+}
+
+// create creates the schema, unless somebody with more rights than we have did, and the table of migrations.
+func (m *migrator) create(ctx context.Context, tx pgx.Tx, exec func(sql string, args ...any) error) error {
+	var exists bool
+	const look = `select exists (select from pg_catalog.pg_namespace where nspname = $1)`
+	if err := tx.QueryRow(ctx, look, m.cfg.Schema).Scan(&exists); err != nil {
+		return err
+	}
+	if !exists {
+		if err := exec(`create schema {schema}`); err != nil {
+			return err
+		}
+	}
+	return exec(`create table if not exists {schema}.migrations (version integer not null primary key, name text not null, at bigint not null)`)
+}
+
+// lockID is the advisory lock of a schema.
+func (m *migrator) lockID() int64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte("perdure migrate " + m.cfg.Schema)) // never fails
+	return int64(h.Sum64())
+}

@@ -1,0 +1,182 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Store is a store in PostgreSQL. It holds one connection for the renewal of leases, one per lane that commits, and a small pool for the rest.
+type Store struct {
+	cfg        *config
+	info       store.Info
+	statements *[statements]statement
+	texts      sync.Map // of statements by their templates
+	pool       *pgxpool.Pool
+
+	// closing is done when the store is closed.
+	closing context.Context
+	close   context.CancelCauseFunc
+
+	mu    sync.Mutex
+	lanes map[laneKey]*lane
+
+	renewMu sync.Mutex
+	renewer *pgx.Conn // nil when there is none
+	renewed time.Time
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens a store and, unless told otherwise, creates or upgrades its schema.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	cfg, err := c.read()
+	if err != nil {
+		return nil, err
+	}
+	status, err := migrate(ctx, cfg, cfg.NoMigrate)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{cfg: cfg, statements: prepare(cfg.schema), lanes: make(map[laneKey]*lane)}
+	s.info = store.Info{Shards: status.Shards, Cluster: status.Cluster, Shared: true, URL: cfg.publicURL(), Version: status.Version}
+	//nolint:contextcheck // lives as long as the store, not as the call
+	s.closing, s.close = context.WithCancelCause(context.Background())
+
+	const patience = 30 * time.Second // for lists and counts
+	pool := cfg.pool.Copy()
+	pool.ConnConfig = cfg.connConfig(cfg.baseSettings(patience, cfg.Lease*4/10))
+	pool.MaxConns, pool.MinConns, pool.MinIdleConns = int32(cfg.PoolSize), 0, 0
+	pool.MaxConnIdleTime, pool.MaxConnLifetime, pool.MaxConnLifetimeJitter = 5*time.Minute, time.Hour, 10*time.Minute
+	pool.HealthCheckPeriod = time.Minute
+	// No ping before use: an idle node asks the database once per renewal and nothing else. A look at the socket says nearly as much.
+	pool.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	pool.PrepareConn = func(_ context.Context, c *pgx.Conn) (bool, error) { return healthy(c.PgConn().Conn()), nil }
+	pool.AfterRelease = func(c *pgx.Conn) bool { return c.PgConn().TxStatus() == 'I' }
+	if s.pool, err = pgxpool.NewWithConfig(s.closing, pool); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Info describes the store as it was opened.
+func (s *Store) Info() store.Info { return s.info }
+
+// Close releases all connections. Calls in flight end with an error.
+func (s *Store) Close() error {
+	s.close(errClosed)
+	s.mu.Lock()
+	lanes := s.lanes
+	s.lanes = nil
+	s.mu.Unlock()
+	for _, l := range lanes {
+		l.end()
+	}
+	s.pool.Close()
+	s.renewMu.Lock()
+	defer s.renewMu.Unlock()
+	return s.dropRenewer()
+}
+
+// alive tells why a call cannot begin; nil when it can.
+func (s *Store) alive(ctx context.Context) error {
+	if s.closing.Err() != nil {
+		return errClosed
+	}
+	return context.Cause(ctx)
+}
+
+// lane is the lane with its connection; it exists from the first commit on.
+func (s *Store) lane(ref store.LaneRef) (*lane, error) {
+	key := laneKey{ref.Node, ref.Lane}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lanes == nil {
+		return nil, errClosed
+	}
+	l := s.lanes[key]
+	if l == nil {
+		l = &lane{store: s, ref: key}
+		s.lanes[key] = l
+	}
+	return l, nil
+}
+
+// dropLanes ends the connections of a node that has left.
+func (s *Store) dropLanes(matches func(laneKey) bool) {
+	s.mu.Lock()
+	var gone []*lane
+	for key, l := range s.lanes {
+		if matches(key) {
+			gone = append(gone, l)
+			delete(s.lanes, key)
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range gone {
+		l.end()
+	}
+}
+
+// within is ctx, ended by the close of the store as well.
+func (s *Store) within(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(s.closing, func() { cancel(errClosed) })
+	return ctx, func() { stop(); cancel(nil) }
+}
+
+// work runs f on a connection of the pool. Errors of f are classified.
+func (s *Store) work(ctx context.Context, op string, write bool, f func(ctx context.Context, c *pgx.Conn) error) error {
+	if err := s.alive(ctx); err != nil {
+		return away(op, err)
+	}
+	ctx, done := s.within(ctx)
+	defer done()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return away(op, connectError(s.cfg.server, err))
+	}
+	defer conn.Release()
+	if err = f(ctx, conn.Conn()); err == nil {
+		return nil
+	}
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && breaks(pg.Code) {
+		s.pool.Reset() // all of them are connected to the same server
+		_ = conn.Conn().PgConn().Conn().Close()
+	}
+	return classify(ctx, op, write, err)
+}
+
+// read runs a query that changes nothing. When an idle connection turns out to be dead it is run once more, on another one.
+func (s *Store) read(ctx context.Context, op string, f func(ctx context.Context, c *pgx.Conn) error) error {
+	for try := 0; ; try++ {
+		broken := false
+		err := s.work(ctx, op, false, func(ctx context.Context, c *pgx.Conn) error {
+			err := f(ctx, c)
+			var pg *pgconn.PgError
+			broken = err != nil && (c.IsClosed() || errors.As(err, &pg) && breaks(pg.Code))
+			return err
+		})
+		if err == nil || !broken || try > 0 || ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// sql is the text of a statement that stands beside its function as a template.
+func (s *Store) sql(template string) string {
+	if text, ok := s.texts.Load(template); ok {
+		return text.(string)
+	}
+	text := expand(s.cfg.schema, template)
+	s.texts.Store(template, text)
+	return text
+}

@@ -1,0 +1,357 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Transactions that touch several of these tables lock them in this order: nodes, fences, shards. A commit locks its fence and then shards. So none
+// of them waits in a circle. Epochs are drawn in a transaction of their own, so that one that has to wait for a fence does not keep
+// the counter from others; an epoch that nobody used is lost, which is harmless.
+
+// drawEpoch takes the next epoch of the cluster.
+func (s *Store) drawEpoch(ctx context.Context, c *pgx.Conn) (epoch int64, err error) {
+	const draw = `update {schema}.meta set epoch = epoch + 1 returning epoch`
+	err = c.QueryRow(ctx, s.sql(draw)).Scan(&epoch)
+	return epoch, err
+}
+
+// Register adds a node with a lease and its fences. A node that is registered already is replaced: what it has under way under its old epoch ends first
+// or fails afterwards.
+func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
+	const (
+		insertNode = `
+insert into {schema}.nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version)
+values ($1, $2, {now} + $3, false, $4, $5, $6, $7, $8, $9)
+on conflict (node) do update set epoch = excluded.epoch, expires = excluded.expires, draining = false, host = excluded.host, boot = excluded.boot,
+  namespace = excluded.namespace, pid = excluded.pid, pid_start = excluded.pid_start, version = excluded.version
+returning {now}`
+		deleteFences = `delete from {schema}.fences where node = $1`
+		insertFences = `insert into {schema}.fences (node, lane, epoch, batch) select $1, lane, $2, 0 from generate_series(0, $3::integer - 1) lane`
+	)
+	if lanes < 1 {
+		return r, refusal("register", fmt.Errorf("a node with %d lanes", lanes))
+	}
+	err = s.work(ctx, "register", true, func(ctx context.Context, c *pgx.Conn) error {
+		if r.Epoch, err = s.drawEpoch(ctx, c); err != nil {
+			return err
+		}
+		var batch pgx.Batch
+		batch.Queue(s.sql(insertNode), pgtype.UUID{Bytes: n.ID, Valid: true}, r.Epoch, ttl.Microseconds(),
+			n.Host, n.BootID, n.Namespace, n.PID, n.PIDStart, n.Version).QueryRow(func(row pgx.Row) error { return row.Scan(&r.Now) })
+		batch.Queue(s.sql(deleteFences), nodeArg(n.ID))
+		batch.Queue(s.sql(insertFences), nodeArg(n.ID), r.Epoch, lanes)
+		return c.SendBatch(ctx, &batch).Close()
+	})
+	return r, err
+}
+
+func nodeArg(id model.NodeID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
+
+// Renew extends the lease and returns the view: one statement, one round trip, on a connection of its own, so that no slow query can
+// delay it.
+func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
+	const renew = `
+with me as (
+  update {schema}.nodes set expires = {now} + $3, draining = $4 where node = $1 and epoch = $2 returning expires
+)
+select (select expires from me), ` + mailWaits + `, v.* from (` + viewColumns + `) v`
+	const op = "renew"
+	if err := s.alive(ctx); err != nil {
+		return store.View{}, away(op, err)
+	}
+	ctx, done := s.within(ctx)
+	defer done()
+	s.renewMu.Lock()
+	defer s.renewMu.Unlock()
+	for try := 0; ; try++ {
+		if err := s.connectRenewer(ctx); err != nil {
+			return store.View{}, away(op, err)
+		}
+		var expires *model.Time
+		var mail bool
+		var v viewRow
+		err := s.renewer.QueryRow(ctx, s.sql(renew), nodeArg(r.Node), r.Epoch, r.TTL.Microseconds(), r.Draining, shardArgs(r.Shards)).
+			Scan(append([]any{&expires, &mail}, v.targets()...)...)
+		s.renewed = time.Now()
+		if err == nil && expires == nil {
+			return store.View{}, fenced(op)
+		}
+		if err == nil {
+			view := v.view()
+			view.Mail = mail
+			for i := range view.Members { // the statement sees the row as it was before
+				if view.Members[i].ID == r.Node {
+					view.Members[i].Expires, view.Members[i].Draining = *expires, r.Draining
+				}
+			}
+			return view, nil
+		}
+		var pg *pgconn.PgError
+		if s.renewer.IsClosed() || errors.As(err, &pg) && breaks(pg.Code) {
+			_ = s.dropRenewer()
+			if try == 0 && ctx.Err() == nil {
+				continue // to renew twice is harmless
+			}
+		}
+		return store.View{}, classify(ctx, op, true, err)
+	}
+}
+
+// connectRenewer makes sure that there is a connection for renewals.
+func (s *Store) connectRenewer(ctx context.Context) (err error) {
+	if s.renewer != nil && !healthy(s.renewer.PgConn().Conn()) {
+		_ = s.dropRenewer()
+	}
+	if s.renewer == nil {
+		s.renewer, err = pgx.ConnectConfig(ctx, s.cfg.connConfig(s.cfg.baseSettings(s.cfg.Lease/3, s.cfg.Lease/3)))
+		if err != nil {
+			return connectError(s.cfg.server, err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) dropRenewer() error {
+	c := s.renewer
+	if s.renewer = nil; c == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return c.Close(ctx)
+}
+
+// FenceNode ends a node. It holds the lease, then the fences; whatever the node has in flight ends before.
+func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
+	const op = "fence node"
+	ended, err := s.fenceNode(ctx, node, epoch, proven)
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
+		// Somebody holds on to a fence: a process that was stopped in the middle of a write, or a network that swallows packets, can keep a session alive
+		// for longer than any timeout of ours. The lease has run out, so the session has no business here any more.
+		if err = s.endSessions(ctx, node); err == nil {
+			ended, err = s.fenceNode(ctx, node, epoch, proven)
+		}
+	}
+	return ended, patient(err)
+}
+
+func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (ended bool, err error) {
+	const (
+		lockNode   = `select epoch, expires <= {now} from {schema}.nodes where node = $1 for update`
+		lockFences = `delete from {schema}.fences where node = $1`
+		deleteNode = `delete from {schema}.nodes where node = $1`
+	)
+	err = s.work(ctx, "fence node", true, func(ctx context.Context, c *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+			var holder int64
+			var expired bool
+			switch err := tx.QueryRow(ctx, s.sql(lockNode), nodeArg(node)).Scan(&holder, &expired); {
+			case errors.Is(err, pgx.ErrNoRows):
+				ended = true // gone already
+				return nil
+			case err != nil:
+				return err
+			case holder != epoch || !expired && !proven:
+				ended = false
+				return nil
+			}
+			var batch pgx.Batch
+			batch.Queue(s.sql(lockFences), nodeArg(node))
+			batch.Queue(s.sql(deleteNode), nodeArg(node))
+			ended = true
+			return tx.SendBatch(ctx, &batch).Close()
+		})
+	})
+	return ended && err == nil, err
+}
+
+// endSessions ends the commit connections of a node. The server allows it to the role that opened them.
+func (s *Store) endSessions(ctx context.Context, node model.NodeID) error {
+	const end = `
+select pg_terminate_backend(pid) from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid() and position($1 in application_name) > 0`
+	return s.work(ctx, "fence node", true, func(ctx context.Context, c *pgx.Conn) error {
+		_, err := c.Exec(ctx, end, node.String()+" lane")
+		return err
+	})
+}
+
+// patient turns a timeout of ours while waiting for a lock into Away: somebody has to wait longer, and the caller decides who.
+func patient(err error) error {
+	var e *store.Error
+	var pg *pgconn.PgError
+	if errors.As(err, &e) && e.Class == store.Retryable && errors.As(err, &pg) && (pg.Code == codeLockNotAvailable || pg.Code == codeQueryCanceled) {
+		return &store.Error{Class: store.Away, Op: e.Op, Err: e.Err}
+	}
+	return err
+}
+
+// Acquire takes shards that are free, those whose owner has been fenced, and returns them with those that are ours already.
+//
+// It is one round trip. Every statement sees what was committed when it began: the update begins after the rows are locked, so it knows every
+// node that could have taken one of them before, and the positions are read after the last commit of the owner before.
+func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
+	const (
+		lockNode   = `select 1 from {schema}.nodes where node = $1 and epoch = $2 for update`
+		lockShards = `select 1 from {schema}.shards where shard = any ($1) order by shard for update`
+		take       = `
+update {schema}.shards s set node = $1, epoch = $2
+where s.shard = any ($3) and exists (select from {schema}.nodes n where n.node = $1 and n.epoch = $2)
+  and (s.node is null or s.node = $1 and s.epoch = $2 or not exists (select from {schema}.nodes n where n.node = s.node and n.epoch = s.epoch))
+returning s.shard`
+		received = `select to_shard, from_shard, position from {schema}.cursors where to_shard = any ($1)`
+		consumed = `select to_shard, from_shard, position from {schema}.cursors where from_shard = any ($1)`
+		// The last message of every pair that has messages, found by jumping from pair to pair.
+		waiting = `
+with recursive pairs as (
+  (select to_shard, from_shard from {schema}.messages order by to_shard, from_shard limit 1)
+  union all
+  select n.to_shard, n.from_shard from pairs p cross join lateral (
+    select m.to_shard, m.from_shard from {schema}.messages m
+    where (m.to_shard, m.from_shard) > (p.to_shard, p.from_shard) order by m.to_shard, m.from_shard limit 1) n
+)
+select p.to_shard, p.from_shard, l.seq from pairs p cross join lateral (
+  select m.seq from {schema}.messages m where m.to_shard = p.to_shard and m.from_shard = p.from_shard order by m.seq desc limit 1) l
+where p.from_shard = any ($1)`
+	)
+	const op = "acquire"
+	var out []store.AcquiredShard
+	err := s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
+		want := shardArgs(shards)
+		var batch pgx.Batch
+		for _, sql := range []string{lockNode, lockShards, take, received, consumed, waiting} {
+			switch sql {
+			case lockNode:
+				batch.Queue(s.sql(sql), nodeArg(node), epoch)
+			case take:
+				batch.Queue(s.sql(sql), nodeArg(node), epoch, want)
+			default:
+				batch.Queue(s.sql(sql), want)
+			}
+		}
+		results := c.SendBatch(ctx, &batch)
+		err := readAcquired(results, &out)
+		return errors.Join(err, results.Close())
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
+	alive, err := results.Exec()
+	if err != nil {
+		return err
+	}
+	if _, err = results.Exec(); err != nil {
+		return err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	taken, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	if err != nil {
+		return err
+	}
+	if alive.RowsAffected() == 0 {
+		return fenced("acquire")
+	}
+	byShard := make(map[model.ShardID]*store.AcquiredShard, len(taken))
+	*out = make([]store.AcquiredShard, len(taken))
+	for i, shard := range taken {
+		a := &(*out)[i]
+		*a = store.AcquiredShard{Shard: model.ShardID(shard), Received: map[model.ShardID]int64{}, Sent: map[model.ShardID]int64{}}
+		byShard[a.Shard] = a
+	}
+	for i := range 3 {
+		rows, err := results.Query()
+		if err != nil {
+			return err
+		}
+		var to, from model.ShardID
+		var position int64
+		_, err = pgx.ForEachRow(rows, []any{&to, &from, &position}, func() error {
+			if i == 0 {
+				if a := byShard[to]; a != nil {
+					a.Received[from] = position
+				}
+			} else if a := byShard[from]; a != nil {
+				a.Sent[to] = max(a.Sent[to], position)
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Unregister removes a node with its fences and frees what it still holds.
+func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
+	const (
+		deleteNode   = `delete from {schema}.nodes where node = $1 and epoch = $2`
+		deleteFences = `delete from {schema}.fences where node = $1`
+		freeShards   = `update {schema}.shards set node = null, epoch = 0 where node = $1 and epoch = $2`
+	)
+	err := s.work(ctx, "unregister", true, func(ctx context.Context, c *pgx.Conn) error {
+		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(ctx, s.sql(deleteNode), nodeArg(node), epoch)
+			if err != nil || tag.RowsAffected() == 0 {
+				return err
+			}
+			var batch pgx.Batch
+			batch.Queue(s.sql(deleteFences), nodeArg(node)) // waits for a commit that is in flight
+			batch.Queue(s.sql(freeShards), nodeArg(node), epoch)
+			return tx.SendBatch(ctx, &batch).Close()
+		})
+	})
+	if err == nil {
+		s.dropLanes(func(k laneKey) bool { return k.node == node })
+	}
+	return err
+}
+
+// Refence moves the fence of a lane to a fresh epoch. The update waits for an orphan that holds the row, and sees what it left; an orphan that
+// comes later finds another epoch and fails.
+func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
+	const refence = `update {schema}.fences set epoch = $4 where node = $1 and lane = $2 and epoch = any ($3) returning batch`
+	const op = "refence"
+	s.dropLanes(func(k laneKey) bool { return k == laneKey{l.Node, l.Lane} }) // what is in flight there belongs to the old epoch
+	// When the answer to the update is lost the fence may stand at the epoch that we drew for it.
+	ours := []int64{l.Epoch}
+	for try := 0; ; try++ {
+		err = s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
+			if epoch, err = s.drawEpoch(ctx, c); err != nil {
+				return err
+			}
+			err := c.QueryRow(ctx, s.sql(refence), nodeArg(l.Node), clampLane(l.Lane), ours, epoch).Scan(&landed)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return fenced(op)
+			}
+			return err
+		})
+		const tries = 3
+		if store.ClassOf(err) != store.Unknown || err == nil || try == tries || ctx.Err() != nil {
+			break
+		}
+		ours = append(ours, epoch)
+	}
+	if err != nil {
+		return 0, 0, patient(err)
+	}
+	return epoch, landed, nil
+}

@@ -1,0 +1,115 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+// nested finds a plan that scans a table, whole or through an index without a condition.
+var scans = regexp.MustCompile(`Seq Scan on (\w+)|Bitmap Heap Scan on (\w+)|Hash Join|Merge Join`)
+
+// The plans of all hot statements, as they are made on a commit connection when the tables are empty, with statistics that say so, are the ones that are
+// right when they are full: every table is reached through an index.
+func TestHotPlans(t *testing.T) {
+	t.Parallel()
+	c := Config{URL: pgtest.URL(t), AllowUnsafe: true}
+	s, err := Open(t.Context(), c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for _, full := range []bool{false, true} {
+		if full {
+			fill(t, s)
+		}
+		conn := laneConn(t, s)
+		exec := func(sql string) (rows []string) {
+			t.Helper()
+			results, err := conn.Exec(t.Context(), sql).ReadAll()
+			if err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+			for _, r := range results {
+				for _, row := range r.Rows {
+					rows = append(rows, string(row[0]))
+				}
+			}
+			return rows
+		}
+		exec(`analyze`)
+		for i := range s.statements {
+			st := &s.statements[i]
+			exec(fmt.Sprintf("prepare %s as %s", st.name, st.sql))
+			nulls := strings.TrimSuffix(strings.Repeat("null, ", st.params), ", ")
+			plan := strings.Join(exec(fmt.Sprintf("explain (costs off) execute %s(%s)", st.name, nulls)), "\n")
+			if bad := scans.FindString(plan); bad != "" {
+				t.Errorf("full %v: statement %d scans (%s):\n%s", full, i, bad, plan)
+			}
+			reads := strings.Contains(st.sql, "join") || strings.Contains(st.sql, "using (") || strings.Contains(st.sql, "update {") || strings.Contains(st.sql, " e set")
+			if reads && !strings.Contains(plan, "Index Cond:") {
+				t.Errorf("full %v: statement %d has no condition on an index:\n%s", full, i, plan)
+			}
+			for _, line := range strings.Split(plan, "\n") { // an index of a table that is big is asked for a row, not read through
+				if strings.Contains(line, "Index") && strings.Contains(line, "Scan using") && !strings.Contains(plan, "Index Cond:") {
+					t.Errorf("full %v: statement %d reads an index without a condition:\n%s", full, i, plan)
+				}
+			}
+		}
+	}
+}
+
+// laneConn is a connection with the settings of a lane.
+func laneConn(t *testing.T, s *Store) *pgconn.PgConn {
+	t.Helper()
+	conn, err := s.dial(t.Context(), s.cfg.laneSettings(laneKey{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
+	return conn
+}
+
+// fill puts enough rows into every table to make a scan the worst of all plans.
+func fill(t testing.TB, s *Store) {
+	t.Helper()
+	conn, err := pgx.ConnectConfig(t.Context(), s.cfg.connConfig(settings{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	const n = 20_000
+	run := `('00000000-0000-7000-8000-' || lpad(to_hex(g), 12, '0'))::uuid`
+	shards := s.info.Shards
+	for _, sql := range []string{
+		`insert into {schema}.executions (started, run, shard, current, tenant, workflow, key, start, state, closed, outcome)
+		 select g, %[1]s, g %% %[2]d, true, 'filler', 'w', 'k' || g, '\xa0', 2, g, '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.runnable (run, shard) select %[1]s, g %% %[2]d from generate_series(1, %[3]d) g`,
+		`insert into {schema}.history (seq, at, run, shard, kind, body)
+		 select g / %[2]d, g, '00000000-0000-7000-8000-000000000001', g %% %[2]d, 2, '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.timers (due, run, shard, id, tenant, workflow, key) select 4e15::bigint + g, %[1]s, g %% %[2]d, 't' || g, 'filler', 'w', 'k' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.messages (seq, to_shard, from_shard, body) select g / %[2]d, g %% %[2]d, 0, '\xa0' from generate_series(%[2]d, %[3]d) g`,
+		`insert into {schema}.cursors (position, to_shard, from_shard) select %[3]d, a, b from generate_series(0, %[2]d - 1) a, generate_series(0, %[2]d - 1) b`,
+		`insert into {schema}.inbox (not_before, id, shard, tenant, workflow, key, request, body)
+		 select 9e15::bigint, %[1]s, g %% %[2]d, 'filler', 'w', 'k', 'r' || g, '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.requests (at, shard, tenant, workflow, key, id, body) select 8e15::bigint + g, g %% %[2]d, 'filler', 'w', 'k', 'r' || g, '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.fences (node, epoch, batch, lane) select %[1]s, 1, 1, 0 from generate_series(1, 1000) g`,
+	} {
+		if strings.Contains(sql, "%") {
+			sql = fmt.Sprintf(strings.ReplaceAll(sql, "generate_series(1, 1000)", "generate_series(1, 1000 + 0 * %[2]d + 0 * %[3]d)"), run, shards, n)
+		}
+		if _, err := conn.Exec(t.Context(), expand(s.cfg.schema, sql)); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+}
+
+// Fill is fill for the tests outside.
+func Fill(t testing.TB, s *Store) { fill(t, s) }

@@ -1,0 +1,111 @@
+package postgres_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/postgres"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+const testShards = 16
+
+// open opens a store on an empty database.
+func open(t testing.TB, change ...func(c *postgres.Config)) *postgres.Store {
+	t.Helper()
+	return openURL(t, pgtest.URL(t), change...)
+}
+
+func openURL(t testing.TB, url string, change ...func(c *postgres.Config)) *postgres.Store {
+	t.Helper()
+	c := postgres.Config{URL: url, Shards: testShards, AllowUnsafe: true}
+	for _, f := range change {
+		f(&c)
+	}
+	return openConfig(t, c)
+}
+
+func openConfig(t testing.TB, c postgres.Config) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), c)
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// family opens stores for the conformance suite: a schema each in one database, which is cheaper than a database each.
+type family struct {
+	url    string
+	change func(c *postgres.Config)
+
+	mu      sync.Mutex
+	schemas int
+	configs map[store.Store]postgres.Config
+}
+
+func newFamily(t *testing.T, change func(c *postgres.Config)) *family {
+	t.Helper()
+	return &family{url: pgtest.URL(t), change: change, configs: make(map[store.Store]postgres.Config)}
+}
+
+func (f *family) open(t *testing.T) store.Store {
+	t.Helper()
+	f.mu.Lock()
+	f.schemas++
+	c := postgres.Config{URL: f.url, Schema: fmt.Sprintf("s%d", f.schemas), Shards: testShards, AllowUnsafe: true}
+	f.mu.Unlock()
+	if f.change != nil {
+		f.change(&c)
+	}
+	return f.openConfig(t, c)
+}
+
+func (f *family) openConfig(t *testing.T, c postgres.Config) store.Store {
+	t.Helper()
+	s := openConfig(t, c)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.configs[s] = c
+	return s
+}
+
+// second opens another handle on the data of s.
+func (f *family) second(t *testing.T, s store.Store) store.Store {
+	t.Helper()
+	f.mu.Lock()
+	c := f.configs[s]
+	f.mu.Unlock()
+	return f.openConfig(t, c)
+}
+
+func (f *family) reopen(t *testing.T, s store.Store) store.Store {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatalf("close: %v", err)
+	}
+	return f.second(t, s)
+}
+
+func (f *family) options() storetest.Options {
+	return storetest.Options{Open: f.open, Reopen: f.reopen, Second: f.second}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.RunWith(t, newFamily(t, nil).options())
+}
+
+// As behind a pooler: no prepared statements, no settings of the session. And with a pool of one connection.
+func TestConformanceWithoutPreparedStatements(t *testing.T) {
+	t.Parallel()
+	storetest.RunWith(t, newFamily(t, func(c *postgres.Config) { c.PoolSize, c.NoPrepare = 1, true }).options())
+}

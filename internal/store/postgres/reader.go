@@ -1,0 +1,170 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// where is the condition of a list, with its arguments.
+type where struct {
+	text strings.Builder
+	args []any
+}
+
+// and adds a condition; %s stands for the argument.
+func (w *where) and(condition string, args ...any) {
+	names := make([]any, len(args))
+	for i, a := range args {
+		w.args = append(w.args, a)
+		names[i] = fmt.Sprintf("$%d", len(w.args))
+	}
+	if w.text.Len() > 0 {
+		w.text.WriteString(" and ")
+	}
+	fmt.Fprintf(&w.text, condition, names...)
+}
+
+// matching is the condition of a query without its paging fields. Every query names a tenant.
+func matching(q *store.Query) *where {
+	w := &where{}
+	w.and("e.tenant = %s", q.Tenant)
+	if q.Workflow != "" {
+		w.and("e.workflow = %s", q.Workflow)
+	}
+	if q.KeyPrefix != "" {
+		w.and("starts_with(e.key, %s)", q.KeyPrefix)
+	}
+	if len(q.Statuses) > 0 {
+		var states []int16
+		for _, s := range q.Statuses {
+			if s == model.Running {
+				states = append(states, stateRunnable, stateParked)
+			} else if s.Closed() {
+				states = append(states, int16(s))
+			}
+		}
+		w.and("e.state = any (%s)", states)
+	}
+	if q.StartedFrom != 0 {
+		w.and("e.started >= %s", q.StartedFrom)
+	}
+	if q.StartedTo != 0 {
+		w.and("e.started < %s", q.StartedTo)
+	}
+	if !q.AllRuns {
+		w.and("e.current")
+	}
+	return w
+}
+
+// List returns executions, newest start first. It walks the index by start time of the tenant; filters are applied on the way.
+func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err error) {
+	w := matching(&q)
+	if q.After != (store.PageMark{}) {
+		w.and("e.started <= %s", q.After.Started) // for the index, which does not have the run
+		w.and("(e.started, e.run) < (%s, %s)", q.After.Started, runArg(q.After.Run))
+	}
+	limit := max(0, q.Limit)
+	sql := `select {execution} from {schema}.executions e where ` + w.text.String() +
+		fmt.Sprintf(` order by e.started desc, e.run desc limit $%d`, len(w.args)+1)
+	err = s.read(ctx, "list", func(ctx context.Context, c *pgx.Conn) error {
+		page = store.Page{}
+		rows, err := s.executions(ctx, c, expand(s.cfg.schema, sql), append(w.args, limit+1)...)
+		if page.More = len(rows) > limit; page.More {
+			rows = rows[:limit]
+		}
+		page.Executions = rows
+		return err
+	})
+	return page, err
+}
+
+// Count counts executions.
+func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
+	w := matching(&q)
+	sql := `select count(*) from {schema}.executions e where ` + w.text.String()
+	err = s.read(ctx, "count", func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, expand(s.cfg.schema, sql), w.args...).Scan(&n)
+	})
+	return n, err
+}
+
+// LoadOutcomes returns the rows of those runs that are closed.
+func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []store.Execution, err error) {
+	const load = `
+select {execution} from unnest($1::smallint[], $2::uuid[]) u (shard, run)
+join {schema}.executions e on e.shard = u.shard and e.run = u.run and e.state > 1`
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	var shards []int16
+	var runs []pgtype.UUID
+	for _, k := range keys {
+		if k.Shard < model.MaxShards {
+			shards, runs = append(shards, int16(k.Shard)), append(runs, runArg(k.Run))
+		}
+	}
+	err = s.read(ctx, "load outcomes", func(ctx context.Context, c *pgx.Conn) error {
+		out, err = s.executions(ctx, c, s.sql(load), shards, runs)
+		return err
+	})
+	return out, err
+}
+
+// Sweep deletes message rows behind their cursors and remembered requests that are old. Cursors stay: see the schema.
+func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
+	const (
+		sweepMessages = `
+delete from {schema}.messages d using (
+  select t.shard, p.from_shard, m.seq
+  from unnest($1::smallint[]) t (shard) cross join lateral ` + senders + ` p
+  join {schema}.cursors c on c.to_shard = t.shard and c.from_shard = p.from_shard
+  cross join lateral (
+    select q.seq from {schema}.messages q
+    where q.to_shard = t.shard and q.from_shard = p.from_shard and q.seq <= c.position order by q.seq limit $2) m
+  limit $2
+) x where d.to_shard = x.shard and d.from_shard = x.from_shard and d.seq = x.seq`
+		sweepRequests = `
+delete from {schema}.requests d using (
+  select t.shard, q.tenant, q.workflow, q.key, q.id
+  from unnest($1::smallint[]) t (shard)
+  cross join lateral (
+    select r.tenant, r.workflow, r.key, r.id from {schema}.requests r where r.shard = t.shard and r.at < $2 order by r.at limit $3) q
+  limit $3
+) x where d.shard = x.shard and d.key = x.key and d.id = x.id and d.workflow = x.workflow and d.tenant = x.tenant`
+	)
+	shards := sortedShards(r.Shards, 0)
+	if len(shards) == 0 || r.Limit <= 0 {
+		return 0, nil
+	}
+	swept := 0
+	err := s.work(ctx, "sweep", true, func(ctx context.Context, c *pgx.Conn) error {
+		swept = 0
+		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+			tag, err := tx.Exec(ctx, s.sql(sweepMessages), shards, r.Limit)
+			if err != nil {
+				return err
+			}
+			swept = int(tag.RowsAffected())
+			if r.RequestsBefore == 0 || swept >= r.Limit {
+				return nil
+			}
+			if tag, err = tx.Exec(ctx, s.sql(sweepRequests), shards, r.RequestsBefore, r.Limit-swept); err != nil {
+				return err
+			}
+			swept += int(tag.RowsAffected())
+			return nil
+		})
+	})
+	if err != nil {
+		return 0, err
+	}
+	return swept, nil
+}

@@ -1,0 +1,303 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Queries over many shards take the shards one by one, each with an index that has the shard in front and with a limit, because
+// `shard = any (…) order by … limit` reads and sorts everything of all of them before it returns the first row.
+
+func runArg(id model.RunID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
+
+// sortedShards returns the shards from first on, in order and each once.
+func sortedShards(shards []model.ShardID, first model.ShardID) []int16 {
+	out := shardArgs(shards)
+	slices.Sort(out)
+	out = slices.Compact(out)
+	i, _ := slices.BinarySearch(out, int16(min(first, model.MaxShards)))
+	return out[i:]
+}
+
+// LoadRunnable returns open runs that are not parked.
+func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after store.RunKey, limit int) ([]store.RunHead, error) {
+	const load = `
+select t.shard, r.run, e.tenant, e.workflow, e.key
+from unnest($1::smallint[]) with ordinality t (shard, nr)
+cross join lateral (
+  select q.run from {schema}.runnable q where q.shard = t.shard and (t.shard > $2 or q.run > $3) order by q.run limit $4) r
+cross join lateral (select e.tenant, e.workflow, e.key from {schema}.executions e where e.shard = t.shard and e.run = r.run) e
+order by t.nr, r.run limit $4`
+	const perQuery = 32 // shards: bounds what is read for nothing
+	var out []store.RunHead
+	err := s.read(ctx, "load runnable", func(ctx context.Context, c *pgx.Conn) error {
+		out = nil
+		for some := range slices.Chunk(sortedShards(shards, after.Shard), perQuery) {
+			if len(out) >= limit {
+				break
+			}
+			rows, err := c.Query(ctx, s.sql(load), some, int16(min(after.Shard, model.MaxShards)), runArg(after.Run), limit-len(out))
+			if err != nil {
+				return err
+			}
+			var h store.RunHead
+			var run pgtype.UUID
+			_, err = pgx.ForEachRow(rows, []any{&h.Shard, &run, &h.Address.Tenant, &h.Address.Type, &h.Address.Key}, func() error {
+				h.Run = run.Bytes
+				out = append(out, h)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}
+
+// LoadExecution returns the current run of an address, or the run itself.
+func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (*store.Execution, error) {
+	const (
+		byRun     = `select {execution} from {schema}.executions e where e.shard = $1 and e.run = $2 and e.key = $3 and e.workflow = $4 and e.tenant = $5`
+		byAddress = `select {execution} from {schema}.executions e where e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and e.current`
+	)
+	if shard >= model.MaxShards {
+		return nil, nil
+	}
+	sql, args := byAddress, []any{int16(shard)}
+	if !run.IsZero() {
+		sql, args = byRun, append(args, runArg(run))
+	}
+	args = append(args, a.Key, a.Type, a.Tenant)
+	var out *store.Execution
+	err := s.read(ctx, "load execution", func(ctx context.Context, c *pgx.Conn) error {
+		rows, err := s.executions(ctx, c, s.sql(sql), args...)
+		if err != nil || len(rows) == 0 {
+			return err
+		}
+		out = &rows[0]
+		return nil
+	})
+	return out, err
+}
+
+// LoadEvents returns stored events of a run.
+func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, limit, maxBytes int) ([]model.Event, error) {
+	// The length of a body is known without reading it.
+	const load = `
+select seq, at, kind, body from (
+  select seq, at, kind, body, sum(octet_length(body)) over (order by seq) - octet_length(body) as before
+  from {schema}.history where shard = $1 and run = $2 and seq > $3 order by seq limit $4
+) h where before < $5 or before = 0 order by seq`
+	if key.Shard >= model.MaxShards {
+		return nil, nil
+	}
+	var out []model.Event
+	err := s.read(ctx, "load events", func(ctx context.Context, c *pgx.Conn) error {
+		out = nil
+		rows, err := c.Query(ctx, s.sql(load), int16(key.Shard), runArg(key.Run), after, max(1, limit), maxBytes)
+		if err != nil {
+			return err
+		}
+		var seq int64
+		var at model.Time
+		var kind int16
+		var body pgtype.DriverBytes
+		_, err = pgx.ForEachRow(rows, []any{&seq, &at, &kind, &body}, func() error {
+			e, err := model.DecodeEvent(seq, at, model.EventKind(kind), body)
+			if err != nil {
+				return fault.New(fault.Corrupt, "run %s, event %d: %w", key.Run, seq, err)
+			}
+			out = append(out, e)
+			return nil
+		})
+		return err
+	})
+	return out, err
+}
+
+// LoadTimers returns timers of the shards up to a horizon, ordered by time.
+//
+// It takes a few timers of each shard at a time. What lies behind the last one taken of a shard that may have more is not known
+// yet, so only timers before the first such point count; the next round goes on from there with larger portions.
+func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
+	const load = `
+select t.shard, d.due, d.run, d.id, d.tenant, d.workflow, d.key
+from unnest($1::smallint[]) t (shard)
+cross join lateral (
+  select q.due, q.run, q.id, q.tenant, q.workflow, q.key from {schema}.timers q
+  where q.shard = t.shard and (q.due, q.run, q.id) > ($2, $3, $4) and q.due <= $5 order by q.due, q.run, q.id limit $6) d`
+	all := sortedShards(shards, 0)
+	if len(all) == 0 || limit <= 0 {
+		return nil, nil
+	}
+	var out []store.Timer
+	err := s.read(ctx, "load timers", func(ctx context.Context, c *pgx.Conn) error {
+		out = nil
+		mark, portion := after, max(16, 2*limit/len(all))
+		for len(out) < limit {
+			portion = min(portion, limit)
+			page, bound, err := s.timerPortions(ctx, c, s.sql(load), all, mark, until, portion)
+			if err != nil {
+				return err
+			}
+			out = append(out, page...)
+			if bound == nil {
+				break
+			}
+			mark, portion = *bound, 2*portion
+		}
+		out = out[:min(len(out), limit)]
+		return nil
+	})
+	return out, err
+}
+
+// timerPortions reads up to portion timers of each shard and returns, in order, those before the bound up to which they are complete.
+// The bound is nil when there are no more.
+func (s *Store) timerPortions(ctx context.Context, c *pgx.Conn, sql string, shards []int16, after store.TimerMark, until model.Time, portion int) ([]store.Timer, *store.TimerMark, error) {
+	timers, err := scanTimers(c.Query(ctx, sql, shards, after.Due, runArg(after.Run), after.ID, until, portion))
+	if err != nil {
+		return nil, nil, err
+	}
+	counts := make(map[model.ShardID]int, len(shards))
+	last := make(map[model.ShardID]*store.Timer, len(shards))
+	for i := range timers {
+		t := &timers[i]
+		counts[t.Shard]++
+		if l := last[t.Shard]; l == nil || compareTimers(*l, *t) < 0 {
+			last[t.Shard] = t
+		}
+	}
+	var bound *store.Timer
+	for shard, n := range counts {
+		if l := last[shard]; n == portion && (bound == nil || compareTimers(*l, *bound) < 0) {
+			bound = l
+		}
+	}
+	if bound == nil {
+		slices.SortFunc(timers, compareTimers)
+		return timers, nil, nil
+	}
+	edge := *bound
+	timers = slices.DeleteFunc(timers, func(t store.Timer) bool { return compareTimers(t, edge) > 0 })
+	slices.SortFunc(timers, compareTimers)
+	return timers, &store.TimerMark{Due: edge.Due, Run: edge.Run, ID: edge.ID}, nil
+}
+
+func compareTimers(a, b store.Timer) int {
+	return cmp.Or(cmp.Compare(a.Due, b.Due), a.Run.Compare(b.Run), cmp.Compare(a.ID, b.ID))
+}
+
+func scanTimers(rows pgx.Rows, err error) ([]store.Timer, error) {
+	if err != nil {
+		return nil, err
+	}
+	var out []store.Timer
+	var t store.Timer
+	var run pgtype.UUID
+	_, err = pgx.ForEachRow(rows, []any{&t.Shard, &t.Due, &run, &t.ID, &t.Address.Tenant, &t.Address.Type, &t.Address.Key}, func() error {
+		t.Run = run.Bytes
+		out = append(out, t)
+		return nil
+	})
+	return out, err
+}
+
+// LoadRunTimers returns the open timers of one run.
+func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) (out []store.Timer, err error) {
+	const load = `select shard, due, run, id, tenant, workflow, key from {schema}.timers where shard = $1 and run = $2 order by id`
+	if key.Shard >= model.MaxShards {
+		return nil, nil
+	}
+	err = s.read(ctx, "load timers of a run", func(ctx context.Context, c *pgx.Conn) error {
+		out, err = scanTimers(c.Query(ctx, s.sql(load), int16(key.Shard), runArg(key.Run)))
+		return err
+	})
+	return out, err
+}
+
+// LoadMessages returns the messages right behind the cursors.
+func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) (out []store.MessageRow, err error) {
+	// A row whose number does not follow has a gap before it, and is not returned.
+	const load = `
+select t.shard, p.from_shard, m.seq, m.body
+from unnest($1::smallint[]) t (shard) cross join lateral ` + senders + ` p
+left join {schema}.cursors c on c.to_shard = t.shard and c.from_shard = p.from_shard
+cross join lateral (
+  select q.seq, q.body, row_number() over (order by q.seq) as nr from {schema}.messages q
+  where q.to_shard = t.shard and q.from_shard = p.from_shard and q.seq > coalesce(c.position, 0) order by q.seq limit $2) m
+where m.seq = coalesce(c.position, 0) + m.nr
+limit $2`
+	all := sortedShards(shards, 0)
+	if len(all) == 0 || limit <= 0 {
+		return nil, nil
+	}
+	err = s.read(ctx, "load messages", func(ctx context.Context, c *pgx.Conn) error {
+		out = nil
+		rows, err := c.Query(ctx, s.sql(load), all, limit)
+		if err != nil {
+			return err
+		}
+		var m store.MessageRow
+		var body pgtype.DriverBytes
+		_, err = pgx.ForEachRow(rows, []any{&m.To, &m.From, &m.Seq, &body}, func() (err error) {
+			if m.Message, err = model.DecodeMessage(body); err != nil {
+				return fault.New(fault.Corrupt, "message %d from shard %d to shard %d: %w", m.Seq, m.From, m.To, err)
+			}
+			out = append(out, m)
+			return nil
+		})
+		return err
+	})
+	slices.SortFunc(out, func(a, b store.MessageRow) int {
+		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From), cmp.Compare(a.Seq, b.Seq))
+	})
+	return out, err
+}
+
+// LoadInbox returns requests that may be served now.
+func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) (out []store.InboxRow, err error) {
+	const load = `
+select t.shard, i.id, i.not_before, i.body, i.request <> '' and exists (
+  select from {schema}.requests r
+  where r.shard = t.shard and r.key = i.key and r.id = i.request and r.workflow = i.workflow and r.tenant = i.tenant)
+from unnest($1::smallint[]) t (shard)
+cross join lateral (
+  select q.id, q.not_before, q.tenant, q.workflow, q.key, q.request, q.body from {schema}.inbox q
+  where q.shard = t.shard and q.not_before <= $2 order by q.id limit $3) i
+order by i.id, t.shard limit $3`
+	all := sortedShards(shards, 0)
+	if len(all) == 0 || limit <= 0 {
+		return nil, nil
+	}
+	err = s.read(ctx, "load inbox", func(ctx context.Context, c *pgx.Conn) error {
+		out = nil
+		rows, err := c.Query(ctx, s.sql(load), all, now, limit)
+		if err != nil {
+			return err
+		}
+		var r store.InboxRow
+		var id pgtype.UUID
+		var body pgtype.DriverBytes
+		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &id, &r.NotBefore, &body, &r.Seen}, func() (err error) {
+			r.ID = id.Bytes
+			if r.Message, err = model.DecodeMessage(body); err != nil {
+				return fault.New(fault.Corrupt, "request %s in the inbox of shard %d: %w", r.ID, r.Shard, err)
+			}
+			out = append(out, r)
+			return nil
+		})
+		return err
+	})
+	return out, err
+}

@@ -1,0 +1,199 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+)
+
+// statement is a prepared statement of the commit path.
+type statement struct {
+	index  int
+	name   string
+	table  string // what a failure is about, for people
+	sql    string
+	params int
+}
+
+// The statements of a commit, in the order in which they are sent. Those that are empty in a batch are left out.
+const (
+	stFence = iota
+	stReplace
+	stStart
+	stStartIfAbsent
+	stClose
+	stMark
+	stEvent
+	stStopTimer
+	stTimer
+	stStopAll
+	stMessage
+	stFirstCursor
+	stCursor
+	stInbox
+	stDefer
+	stRequest
+	stFree
+	statements // how many there are
+)
+
+// guard ends a statement whose common table expression w returns one row per row that it touched. It divides by zero, and so aborts the
+// transaction, unless as many rows were touched as the first parameter has elements.
+const guard = `
+select 1 / (case when count(*) = cardinality($1) then 1 else 0 end) from w`
+
+// rows is a subquery u with the rows of parallel arrays, given as "parameter name type". Set-returning functions in the list of columns are run in step; that
+// is a good deal cheaper than unnest with several arguments in the from clause, which stores each array on its way.
+func rows(columns string) string {
+	var list []string
+	for column := range strings.SplitSeq(columns, ", ") {
+		part := strings.Fields(column)
+		list = append(list, fmt.Sprintf("unnest(%s::%s[]) as %s", part[0], part[2], part[1]))
+	}
+	return "(select " + strings.Join(list, ", ") + ") u"
+}
+
+// Rows of one table travel as arrays, one per column. The joins below are nested loops over the primary key, see baseSettings.
+var templates = [statements]struct{ table, sql string }{
+	stFence: {"fences", `
+with w as (
+  update {schema}.fences set batch = $4 where node = $1 and lane = $2 and epoch = $3 and batch = $4::bigint - 1 returning 1
+)
+select 1 / count(*) from w`},
+
+	stReplace: {"executions", `
+with w as (
+  update {schema}.executions e set current = false
+  from ` + rows("$1 shard smallint, $2 run uuid, $3 closes boolean, $4 tenant text, $5 workflow text, $6 key text") + `
+  where e.shard = u.shard and e.run = u.run and e.current and (e.state > 1 or u.closes)
+    and e.tenant = u.tenant and e.workflow = u.workflow and e.key = u.key
+  returning 1
+)` + guard},
+
+	stStart: {"executions", `
+with r as (
+  insert into {schema}.runnable (shard, run) select * from ` + rows("$1 shard smallint, $2 run uuid") + `
+)
+insert into {schema}.executions (shard, run, started, state, current, tenant, workflow, key, start)
+select u.shard, u.run, u.started, 0, u.current, u.tenant, u.workflow, u.key, u.start
+from ` + rows("$1 shard smallint, $2 run uuid, $3 started bigint, $4 current boolean, $5 tenant text, $6 workflow text, $7 key text, $8 start bytea")},
+
+	// Returns the index of each start that was not inserted, with the run that is there. The run is missing when it was committed after this
+	// statement had begun, which cannot happen while an address has one writer.
+	stStartIfAbsent: {"executions", `
+with i as (
+  insert into {schema}.executions (shard, run, started, state, current, tenant, workflow, key, start)
+  select u.shard, u.run, u.started, 0, u.current, u.tenant, u.workflow, u.key, u.start
+  from ` + rows("$1 shard smallint, $2 run uuid, $3 started bigint, $4 current boolean, $5 tenant text, $6 workflow text, $7 key text, $8 start bytea") + `
+  on conflict (shard, key, workflow, tenant) where current do nothing
+  returning shard, run
+), r as (
+  insert into {schema}.runnable (shard, run) select shard, run from i
+)
+select u.start, {execution}
+from ` + rows("$9 start integer, $1 shard smallint, $2 run uuid, $5 tenant text, $6 workflow text, $7 key text") + `
+left join {schema}.executions e on e.shard = u.shard and e.key = u.key and e.workflow = u.workflow and e.tenant = u.tenant and e.current
+where (u.shard, u.run) not in (select shard, run from i)`},
+
+	stClose: {"executions", `
+with r as (
+  delete from {schema}.runnable q using ` + rows("$1 shard smallint, $2 run uuid") + ` where q.shard = u.shard and q.run = u.run
+), w as (
+  update {schema}.executions e set state = u.state, closed = u.closed, outcome = u.outcome, waits = null, blocked = null
+  from ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint, $4 closed bigint, $5 outcome bytea") + `
+  where e.shard = u.shard and e.run = u.run and e.state < 2
+  returning 1
+)` + guard},
+
+	stMark: {"executions", `
+with d as (
+  delete from {schema}.runnable q using ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint") + `
+  where q.shard = u.shard and q.run = u.run and u.state = 1
+), i as (
+  insert into {schema}.runnable (shard, run)
+  select u.shard, u.run from ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint") + ` where u.state = 0
+  on conflict do nothing
+), w as (
+  update {schema}.executions e set state = u.state, waits = u.waits, blocked = u.blocked
+  from ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint, $4 waits bytea, $5 blocked bytea") + `
+  where e.shard = u.shard and e.run = u.run and e.state < 2
+  returning 1
+)` + guard},
+
+	stEvent: {"history", `
+insert into {schema}.history (shard, run, seq, at, kind, body)
+select * from ` + rows("$1 shard smallint, $2 run uuid, $3 seq bigint, $4 at bigint, $5 kind smallint, $6 body bytea")},
+
+	stStopTimer: {"timers", `
+with w as (
+  delete from {schema}.timers t using ` + rows("$1 shard smallint, $2 run uuid, $3 id text") + `
+  where t.shard = u.shard and t.run = u.run and t.id = u.id
+  returning 1
+)` + guard},
+
+	stTimer: {"timers", `
+insert into {schema}.timers (shard, run, id, due, tenant, workflow, key)
+select * from ` + rows("$1 shard smallint, $2 run uuid, $3 id text, $4 due bigint, $5 tenant text, $6 workflow text, $7 key text")},
+
+	stStopAll: {"timers", `
+delete from {schema}.timers t using ` + rows("$1 shard smallint, $2 run uuid") + ` where t.shard = u.shard and t.run = u.run`},
+
+	stMessage: {"messages", `
+insert into {schema}.messages (to_shard, from_shard, seq, body)
+select * from ` + rows("$1 to_shard smallint, $2 from_shard smallint, $3 seq bigint, $4 body bytea")},
+
+	stFirstCursor: {"cursors", `
+insert into {schema}.cursors (to_shard, from_shard, position) select * from ` + rows("$1 to_shard smallint, $2 from_shard smallint, $3 position bigint")},
+
+	stCursor: {"cursors", `
+with w as (
+  update {schema}.cursors c set position = u.next
+  from ` + rows("$1 to_shard smallint, $2 from_shard smallint, $3 prev bigint, $4 next bigint") + `
+  where c.to_shard = u.to_shard and c.from_shard = u.from_shard and c.position = u.prev
+  returning 1
+)` + guard},
+
+	stInbox: {"inbox", `
+with w as (
+  delete from {schema}.inbox i using ` + rows("$1 shard smallint, $2 id uuid") + ` where i.shard = u.shard and i.id = u.id
+  returning 1
+)` + guard},
+
+	stDefer: {"inbox", `
+insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
+select * from ` + rows("$1 shard smallint, $2 id uuid, $3 not_before bigint, $4 tenant text, $5 workflow text, $6 key text, $7 request text, $8 body bytea") + `
+on conflict (shard, id) do update set not_before = excluded.not_before`},
+
+	stRequest: {"requests", `
+insert into {schema}.requests (shard, tenant, workflow, key, id, at, body)
+select * from ` + rows("$1 shard smallint, $2 tenant text, $3 workflow text, $4 key text, $5 id text, $6 at bigint, $7 body bytea")},
+
+	stFree: {"shards", `
+with w as (
+  update {schema}.shards s set node = null, epoch = 0 from ` + rows("$1 shard smallint") + ` where s.shard = u.shard and s.node = $2
+  returning 1
+)` + guard},
+}
+
+// executionColumns are the columns of an execution in the order of executionRow's readers.
+const executionColumns = `e.shard, e.run, e.started, e.state, e.closed, e.current, e.tenant, e.workflow, e.key, e.start, e.outcome, e.waits, e.blocked`
+
+// expand puts the name of the schema and the columns of an execution into a statement.
+func expand(schema, sql string) string {
+	return strings.NewReplacer("{schema}", schema, "{execution}", executionColumns, "{now}", storeClock).Replace(strings.TrimSpace(sql))
+}
+
+// storeClock is the time of the server in microseconds, now and not at the beginning of the transaction.
+const storeClock = `(extract(epoch from clock_timestamp()) * 1000000)::bigint`
+
+// prepare makes the statements for a schema.
+func prepare(schema string) *[statements]statement {
+	var out [statements]statement
+	for i, t := range templates {
+		params := 0
+		for n := 1; strings.Contains(t.sql, fmt.Sprintf("$%d", n)); n++ {
+			params = n
+		}
+		out[i] = statement{index: i, name: fmt.Sprintf("perdure_%d", i), table: t.table, sql: expand(schema, t.sql), params: params}
+	}
+	return &out
+}

@@ -1,0 +1,106 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// viewColumns is the cluster as one row: arrays of members in the order of their ids, and of owners in the order of shards.
+const viewColumns = `
+select {now}, m.*, o.* from (
+  select array_agg(node order by node), array_agg(epoch order by node), array_agg(expires order by node), array_agg(draining order by node),
+    array_agg(host order by node), array_agg(boot order by node), array_agg(namespace order by node), array_agg(pid order by node),
+    array_agg(pid_start order by node), array_agg(version order by node)
+  from {schema}.nodes
+) m cross join (
+  select array_agg(shard order by shard), array_agg(node order by shard), array_agg(epoch order by shard) from {schema}.shards
+) o`
+
+// viewRow is what viewColumns returns.
+type viewRow struct {
+	now             model.Time
+	nodes           []pgtype.UUID
+	epochs, expires []int64
+	draining        []bool
+	host, boot, ns  []string
+	pid             []int32
+	pidStart        []int64
+	version         []string
+	shards          []int16
+	owners          []pgtype.UUID
+	ownerEpochs     []int64
+}
+
+func (v *viewRow) targets() []any {
+	return []any{
+		&v.now, &v.nodes, &v.epochs, &v.expires, &v.draining, &v.host, &v.boot, &v.ns, &v.pid, &v.pidStart, &v.version,
+		&v.shards, &v.owners, &v.ownerEpochs,
+	}
+}
+
+func (v *viewRow) view() store.View {
+	out := store.View{Now: v.now, Owners: make([]store.ShardOwner, len(v.shards))}
+	for i := range v.nodes {
+		out.Members = append(out.Members, store.Member{
+			NodeInfo: store.NodeInfo{
+				ID: v.nodes[i].Bytes, Host: v.host[i], BootID: v.boot[i], Namespace: v.ns[i],
+				PID: int(v.pid[i]), PIDStart: v.pidStart[i], Version: v.version[i],
+			},
+			Epoch: v.epochs[i], Expires: model.Time(v.expires[i]), Draining: v.draining[i],
+		})
+	}
+	for i, shard := range v.shards {
+		out.Owners[i] = store.ShardOwner{Shard: model.ShardID(shard), Node: v.owners[i].Bytes, Epoch: v.ownerEpochs[i]}
+	}
+	return out
+}
+
+// Members returns the nodes and the owners of the shards.
+func (s *Store) Members(ctx context.Context) (view store.View, err error) {
+	var v viewRow
+	err = s.read(ctx, "members", func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, s.sql(viewColumns)).Scan(v.targets()...)
+	})
+	if err != nil {
+		return store.View{}, err
+	}
+	return v.view(), nil
+}
+
+// senders are the shards that have messages for shard t.shard, found by jumping from one to the next: as many look-ups as there are senders,
+// whatever the number of rows. It is a lateral part of queries on messages.
+const senders = `(
+  with recursive s as (
+    (select m.from_shard from {schema}.messages m where m.to_shard = t.shard order by m.from_shard limit 1)
+    union all
+    select n.from_shard from s cross join lateral (
+      select m.from_shard from {schema}.messages m where m.to_shard = t.shard and m.from_shard > s.from_shard order by m.from_shard limit 1) n
+  )
+  select from_shard from s
+)`
+
+// mailWaits tells whether something waits for the shards in $5: a request that may be served now, or a message right behind a cursor.
+const mailWaits = `(
+  exists (select from {schema}.inbox i where i.shard = any ($5::smallint[]) and i.not_before <= {now})
+  or exists (
+    select from unnest($5::smallint[]) t (shard) cross join lateral ` + senders + ` p
+    left join {schema}.cursors c on c.to_shard = t.shard and c.from_shard = p.from_shard
+    where exists (
+      select from {schema}.messages m
+      where m.to_shard = t.shard and m.from_shard = p.from_shard and m.seq = coalesce(c.position, 0) + 1)))`
+
+// shardArgs is the list of shards as a parameter.
+func shardArgs(shards []model.ShardID) []int16 {
+	out := make([]int16, 0, len(shards))
+	for _, s := range shards {
+		if s < model.MaxShards {
+			out = append(out, int16(s))
+		}
+	}
+	return out
+}

@@ -1,0 +1,215 @@
+package postgres
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// This file encodes the frontend messages of a commit. The driver could do it; writing binary arrays straight into one buffer costs a fraction
+// of its CPU and leaves no doubt about what has been sent when something goes wrong.
+
+// Types of parameters, by their object id.
+const (
+	oidBool  = 16
+	oidBytea = 17
+	oidInt8  = 20
+	oidInt2  = 21
+	oidInt4  = 23
+	oidText  = 25
+	oidUUID  = 2950
+)
+
+// mostMessage is what PostgreSQL accepts as one message, with some room.
+const mostMessage = 1<<30 - 1<<16
+
+var errTooLarge = errors.New("rows of one table are larger than 1 GiB together, more than PostgreSQL takes in one statement")
+
+// encoder builds the messages of one pipeline.
+type encoder struct {
+	buf   []byte
+	sent  []*statement // in the order of their Execute messages
+	start int          // of the Bind message that is open
+	param int          // of the parameter that is open
+	err   error        // the first one; the pipeline must not be sent
+}
+
+func (e *encoder) reset() {
+	const keep = 1 << 20
+	if cap(e.buf) > keep {
+		e.buf = nil
+	}
+	e.buf, e.sent, e.err = e.buf[:0], e.sent[:0], nil
+}
+
+// parse sends the text of a statement. An empty name is the unnamed statement, which lives until the next one.
+func (e *encoder) parse(name, sql string) {
+	at := e.open('P')
+	e.cstring(name)
+	e.cstring(sql)
+	e.buf = append(e.buf, 0, 0) // types as the text says
+	e.close(at)
+}
+
+// bind begins the execution of a statement; its parameters and execute follow.
+func (e *encoder) bind(name string, st *statement) {
+	e.start = e.open('B')
+	e.buf = append(e.buf, 0) // unnamed portal
+	e.cstring(name)
+	e.buf = append(e.buf, 0, 1, 0, 1) // all parameters are binary
+	e.buf = binary.BigEndian.AppendUint16(e.buf, uint16(st.params))
+	e.sent = append(e.sent, st)
+}
+
+// execute ends a bind.
+func (e *encoder) execute() {
+	e.buf = append(e.buf, 0, 1, 0, 1) // all results are binary
+	if len(e.buf)-e.start > mostMessage {
+		e.fail(errTooLarge)
+	}
+	e.close(e.start)
+	e.buf = append(e.buf, 'E', 0, 0, 0, 9, 0, 0, 0, 0, 0) // unnamed portal, all rows
+}
+
+// sync ends the pipeline and with it the transaction.
+func (e *encoder) sync() { e.buf = append(e.buf, 'S', 0, 0, 0, 4) }
+
+func (e *encoder) fail(err error) {
+	if e.err == nil {
+		e.err = err
+	}
+}
+
+// open begins a message and returns where its length goes.
+func (e *encoder) open(kind byte) int {
+	e.buf = append(e.buf, kind, 0, 0, 0, 0)
+	return len(e.buf) - 4
+}
+
+func (e *encoder) close(at int) { binary.BigEndian.PutUint32(e.buf[at:], uint32(len(e.buf)-at)) }
+
+func (e *encoder) cstring(s string) { e.buf = append(append(e.buf, s...), 0) }
+
+// Parameters that are single values.
+
+func (e *encoder) int4(v int32) {
+	e.buf = binary.BigEndian.AppendUint32(append(e.buf, 0, 0, 0, 4), uint32(v))
+}
+
+func (e *encoder) int8(v int64) {
+	e.buf = binary.BigEndian.AppendUint64(append(e.buf, 0, 0, 0, 8), uint64(v))
+}
+
+func (e *encoder) uuid(v [16]byte) {
+	e.buf = append(append(e.buf, 0, 0, 0, 16), v[:]...)
+}
+
+// Parameters that are arrays: one call per column with the number of rows and the value of each.
+
+// array begins an array; done ends it. Elements are appended in between, each with its length.
+func (e *encoder) array(oid uint32, n int) {
+	e.param = len(e.buf)
+	b := append(e.buf, 0, 0, 0, 0) // length of the parameter
+	b = append(b, 0, 0, 0, 1)      // dimensions
+	b = append(b, 0, 0, 0, 0)      // flags: PostgreSQL looks for nulls itself
+	b = binary.BigEndian.AppendUint32(b, oid)
+	b = binary.BigEndian.AppendUint32(b, uint32(n))
+	e.buf = append(b, 0, 0, 0, 1) // lower bound
+}
+
+func (e *encoder) done() {
+	n := len(e.buf) - e.param - 4
+	if n > mostMessage {
+		e.fail(errTooLarge)
+	}
+	binary.BigEndian.PutUint32(e.buf[e.param:], uint32(n))
+}
+
+func (e *encoder) bools(n int, value func(i int) bool) {
+	e.array(oidBool, n)
+	for i := range n {
+		v := byte(0)
+		if value(i) {
+			v = 1
+		}
+		e.buf = append(e.buf, 0, 0, 0, 1, v)
+	}
+	e.done()
+}
+
+func (e *encoder) int2s(n int, value func(i int) int16) {
+	e.array(oidInt2, n)
+	for i := range n {
+		v := value(i)
+		e.buf = append(e.buf, 0, 0, 0, 2, byte(uint16(v)>>8), byte(v))
+	}
+	e.done()
+}
+
+func (e *encoder) shards(n int, value func(i int) model.ShardID) {
+	e.array(oidInt2, n)
+	for i := range n {
+		v := value(i)
+		if v > math.MaxInt16 {
+			e.fail(fmt.Errorf("shard %d is beyond what a store can have", v))
+		}
+		e.buf = append(e.buf, 0, 0, 0, 2, byte(v>>8), byte(v))
+	}
+	e.done()
+}
+
+func (e *encoder) int4s(n int, value func(i int) int32) {
+	e.array(oidInt4, n)
+	for i := range n {
+		e.int4(value(i))
+	}
+	e.done()
+}
+
+func (e *encoder) int8s(n int, value func(i int) int64) {
+	e.array(oidInt8, n)
+	for i := range n {
+		e.int8(value(i))
+	}
+	e.done()
+}
+
+func (e *encoder) runs(n int, value func(i int) model.RunID) {
+	e.array(oidUUID, n)
+	for i := range n {
+		v := value(i)
+		e.buf = append(append(e.buf, 0, 0, 0, 16), v[:]...)
+	}
+	e.done()
+}
+
+func (e *encoder) texts(n int, value func(i int) string) {
+	e.array(oidText, n)
+	for i := range n {
+		v := value(i)
+		e.buf = append(binary.BigEndian.AppendUint32(e.buf, uint32(len(v))), v...)
+	}
+	e.done()
+}
+
+// bodies appends encoded values; a nil one becomes null.
+func (e *encoder) bodies(n int, value func(i int) ([]byte, error)) {
+	e.array(oidBytea, n)
+	for i := range n {
+		v, err := value(i)
+		switch {
+		case err != nil:
+			e.fail(err)
+		case v == nil:
+			e.buf = append(e.buf, 0xff, 0xff, 0xff, 0xff)
+		case len(e.buf)-e.start+len(v) > mostMessage:
+			e.fail(errTooLarge)
+		default:
+			e.buf = append(binary.BigEndian.AppendUint32(e.buf, uint32(len(v))), v...)
+		}
+	}
+	e.done()
+}

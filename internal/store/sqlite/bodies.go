@@ -1,0 +1,139 @@
+package sqlite
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// bodies are the stored bodies of a batch, in the order in which they are written.
+type bodies struct {
+	data    []byte
+	ends    []int // of each body in data; -1 for one that is null
+	at, pos int   // the next one to be written
+	columns []byte
+}
+
+// maxBody bounds one stored value. SQLite could store more, but not within the memory that a connection gets.
+const maxBody = 64 << 20
+
+// reset forgets all bodies and keeps their memory, but not that of a huge batch.
+func (e *bodies) reset() {
+	const most = 4 << 20
+	if cap(e.data) > most {
+		e.data = nil
+	}
+	e.data, e.ends, e.at, e.pos = e.data[:0], e.ends[:0], 0, 0
+}
+
+// next is the next body; nil for null.
+func (e *bodies) next() []byte {
+	end := e.ends[e.at]
+	e.at++
+	if end < 0 {
+		return nil
+	}
+	body := e.data[e.pos:end]
+	e.pos = end
+	return body
+}
+
+func (e *bodies) null() { e.ends = append(e.ends, -1) }
+
+// add seals an encoded value; columns have been put into e.columns.
+func (e *bodies) add(body []byte, err error) error {
+	if err != nil {
+		return fmt.Errorf("encode: %w", err)
+	}
+	if len(body) > maxBody {
+		return fmt.Errorf("%d bytes are too large, the limit is %d", len(body), maxBody)
+	}
+	e.data = seal(e.data, e.columns, body)
+	e.ends = append(e.ends, len(e.data))
+	return nil
+}
+
+// reasons seals reasons, null when there are none.
+func (e *bodies) reasons(rs []model.Reason) error {
+	if len(rs) == 0 {
+		e.null()
+		return nil
+	}
+	return e.add(model.EncodeReasons(rs))
+}
+
+// encode encodes every body of a batch.
+func (e *bodies) encode(b *store.Batch) error {
+	e.reset()
+	for i := range b.Starts {
+		r := &b.Starts[i]
+		e.columns = startColumns(e.columns[:0], store.RunKey{Shard: r.Shard, Run: r.Start.Run}, r.Start.Address, r.Start.At)
+		if err := e.add(model.EncodeStart(&r.Start)); err != nil {
+			return fmt.Errorf("start of %s: %w", r.Start.Run, err)
+		}
+	}
+	for i := range b.Closes {
+		r := &b.Closes[i]
+		e.columns = outcomeColumns(e.columns[:0], r.RunKey, r.Outcome.Status, r.Outcome.At)
+		if err := e.add(model.EncodeOutcome(&r.Outcome)); err != nil {
+			return fmt.Errorf("close of %s: %w", r.Run, err)
+		}
+	}
+	for i := range b.Marks {
+		if err := e.mark(&b.Marks[i]); err != nil {
+			return fmt.Errorf("mark of %s: %w", b.Marks[i].Run, err)
+		}
+	}
+	for i := range b.Events {
+		r := &b.Events[i]
+		e.columns = eventColumns(e.columns[:0], r.RunKey, r.Event.Seq, r.Event.At, r.Event.Kind)
+		if err := e.add(model.EncodeEvent(&r.Event)); err != nil {
+			return fmt.Errorf("event %d of %s: %w", r.Event.Seq, r.Run, err)
+		}
+	}
+	return e.encodeMail(b)
+}
+
+func (e *bodies) mark(r *store.MarkRow) error {
+	e.columns = waitsColumns(e.columns[:0], r.RunKey)
+	if err := e.reasons(r.Waits); err != nil {
+		return err
+	}
+	e.columns = blockedColumns(e.columns[:0], r.RunKey)
+	if r.Blocked == nil {
+		e.null()
+		return nil
+	}
+	return e.reasons([]model.Reason{*r.Blocked})
+}
+
+// encodeMail encodes messages, requests and answers.
+func (e *bodies) encodeMail(b *store.Batch) error {
+	for i := range b.Messages {
+		r := &b.Messages[i]
+		e.columns = messageColumns(e.columns[:0], r.To, r.From, r.Seq)
+		if err := e.add(model.EncodeMessage(&r.Message)); err != nil {
+			return fmt.Errorf("message %d from shard %d to shard %d: %w", r.Seq, r.From, r.To, err)
+		}
+	}
+	for i := range b.Deferred {
+		r := &b.Deferred[i]
+		e.columns = inboxColumns(e.columns[:0], r.Shard, r.ID)
+		if err := e.add(model.EncodeMessage(&r.Message)); err != nil {
+			return fmt.Errorf("request %s to shard %d: %w", r.ID, r.Shard, err)
+		}
+	}
+	for i := range b.Requests {
+		r := &b.Requests[i]
+		e.columns = requestColumns(e.columns[:0], r.RequestKey, r.At)
+		if err := e.add(r.Body, nil); err != nil {
+			return fmt.Errorf("answer to request %q of %s: %w", r.ID, r.Address, err)
+		}
+	}
+	return nil
+}
+
+// bodyPool keeps the memory of encoded batches.
+var bodyPool = sync.Pool{New: func() any { return new(bodies) }}

@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A stored body is the encoded value and, in its last 4 bytes, the CRC-32C of the other columns of its row and of the
+// value. SQLite notices a flipped bit only in the structure of its pages; this notices it in what users rely on,
+// and notices a row that ended up under the wrong key.
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+const sumSize = 4
+
+// seal appends a body and its checksum to dst.
+func seal(dst, columns, body []byte) []byte {
+	sum := crc32.Update(crc32.Checksum(columns, castagnoli), castagnoli, body)
+	return binary.LittleEndian.AppendUint32(append(dst, body...), sum)
+}
+
+// unseal returns the body of what seal made, or an error when row or body are not what they were.
+func unseal(columns, sealed []byte) ([]byte, error) {
+	if len(sealed) < sumSize {
+		return nil, fmt.Errorf("its body has %d bytes, too few for a checksum", len(sealed))
+	}
+	body, tail := sealed[:len(sealed)-sumSize], sealed[len(sealed)-sumSize:]
+	if sum := crc32.Update(crc32.Checksum(columns, castagnoli), castagnoli, body); sum != binary.LittleEndian.Uint32(tail) {
+		return nil, fmt.Errorf("its checksum does not match")
+	}
+	return body, nil
+}
+
+// The columns that a checksum covers, by table. The first byte keeps a body from passing for one of another column.
+
+func appendNumber(dst []byte, n int64) []byte {
+	return binary.LittleEndian.AppendUint64(dst, uint64(n))
+}
+
+func appendText(dst []byte, s string) []byte { return append(appendNumber(dst, int64(len(s))), s...) }
+
+func appendAddress(dst []byte, a model.Address) []byte {
+	return appendText(appendText(appendText(dst, a.Tenant), a.Type), a.Key)
+}
+
+func appendRun(dst []byte, tag byte, k store.RunKey) []byte {
+	return binary.LittleEndian.AppendUint16(append(append(dst, tag), k.Run[:]...), uint16(k.Shard))
+}
+
+func startColumns(dst []byte, k store.RunKey, a model.Address, at model.Time) []byte {
+	return appendAddress(appendNumber(appendRun(dst, 's', k), int64(at)), a)
+}
+
+func outcomeColumns(dst []byte, k store.RunKey, status model.Status, at model.Time) []byte {
+	return append(appendNumber(appendRun(dst, 'o', k), int64(at)), byte(status))
+}
+
+func waitsColumns(dst []byte, k store.RunKey) []byte   { return appendRun(dst, 'w', k) }
+func blockedColumns(dst []byte, k store.RunKey) []byte { return appendRun(dst, 'b', k) }
+
+func eventColumns(dst []byte, k store.RunKey, seq int64, at model.Time, kind model.EventKind) []byte {
+	return append(appendNumber(appendNumber(appendRun(dst, 'e', k), seq), int64(at)), byte(kind))
+}
+
+func messageColumns(dst []byte, to, from model.ShardID, seq int64) []byte {
+	return appendNumber(appendNumber(appendNumber(append(dst, 'm'), int64(to)), int64(from)), seq)
+}
+
+func inboxColumns(dst []byte, shard model.ShardID, id model.RunID) []byte {
+	return appendRun(dst, 'i', store.RunKey{Shard: shard, Run: id})
+}
+
+func requestColumns(dst []byte, k store.RequestKey, at model.Time) []byte {
+	return appendText(appendAddress(appendNumber(appendNumber(append(dst, 'r'), int64(k.Shard)), int64(at)), k.Address), k.ID)
+}

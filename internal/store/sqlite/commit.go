@@ -1,0 +1,379 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Commit applies a batch.
+func (s *Store) Commit(ctx context.Context, b *store.Batch) (out store.Committed, err error) {
+	op := opCommit
+	enc := bodyPool.Get().(*bodies)
+	defer bodyPool.Put(enc)
+	// Encoding needs no transaction, and a value that cannot be stored should not begin one.
+	if err := enc.encode(b); err != nil {
+		return out, &store.Error{Class: store.Refused, Op: op, Err: err}
+	}
+	err = s.write(ctx, op, func(w *writer) error {
+		t := batchWriter{w: w, b: b, bodies: enc}
+		if err := t.apply(); err != nil {
+			return err
+		}
+		out.Existing, err = t.existing()
+		return err
+	})
+	if err != nil {
+		return store.Committed{}, err
+	}
+	return out, nil
+}
+
+const opCommit = "commit"
+
+// batchWriter writes one batch.
+type batchWriter struct {
+	w      *writer
+	b      *store.Batch
+	bodies *bodies
+	taken  []int // starts that found their address taken
+}
+
+// apply writes everything, in the order of the fields of the batch.
+func (t *batchWriter) apply() error {
+	for _, step := range [...]func() error{
+		t.fence, t.starts, t.closes, t.marks, t.events, t.timers, t.messages, t.cursors, t.inbox, t.requests, t.frees,
+	} {
+		if err := step(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// one runs a guarded statement: it must change one row.
+func (t *batchWriter) one(q *stmt) (bool, error) {
+	if err := q.run(); err != nil {
+		return false, err
+	}
+	return t.w.db.Changes() == 1, nil
+}
+
+// refused is the error of a guard that did not match.
+func refused(format string, args ...any) error {
+	return store.Errorf(store.Refused, opCommit, format, args...)
+}
+
+// fence advances the fence of the lane.
+func (t *batchWriter) fence() error {
+	q, b := t.w.fence, t.b
+	q.setBlob(1, b.Lane.Node[:])
+	q.setInt(2, int64(b.Lane.Lane))
+	q.setInt(3, b.Lane.Epoch)
+	q.setInt(4, b.Number)
+	ok, err := t.one(q)
+	if err == nil && !ok {
+		err = store.Errorf(store.Fenced, opCommit, "the fence of lane %d of %s does not stand at batch %d under epoch %d",
+			b.Lane.Lane, b.Lane.Node, b.Number-1, b.Lane.Epoch)
+	}
+	return err
+}
+
+func (t *batchWriter) starts() error {
+	for i := range t.b.Starts {
+		if err := t.start(i); err != nil {
+			return fmt.Errorf("start of %s: %w", t.b.Starts[i].Start.Run, err)
+		}
+	}
+	return nil
+}
+
+func (t *batchWriter) start(i int) error {
+	row := &t.b.Starts[i]
+	a := &row.Start.Address
+	if !row.Replaces.IsZero() {
+		if err := t.replace(row); err != nil {
+			return err
+		}
+	}
+	q := t.w.start
+	if row.IfAbsent {
+		q = t.w.startIfAbsent
+	}
+	body := t.bodies.next()
+	q.setBlob(1, row.Start.Run[:])
+	q.setInt(2, int64(row.Shard))
+	q.setInt(3, int64(row.Start.At))
+	q.setText(4, a.Tenant)
+	q.setText(5, a.Type)
+	q.setText(6, a.Key)
+	large := len(body) > inlineStart
+	if large {
+		q.setBlob(7, nil)
+	} else {
+		q.setBlob(7, body)
+	}
+	inserted, err := t.one(q)
+	switch {
+	case err != nil:
+		return err
+	case !inserted:
+		t.taken = append(t.taken, i)
+		return nil
+	case !large:
+		return nil
+	}
+	q = t.w.largeStart
+	q.setBlob(1, row.Start.Run[:])
+	q.setInt(2, int64(row.Shard))
+	q.setBlob(3, body)
+	return q.run()
+}
+
+// replace makes the run before a start stop being current.
+func (t *batchWriter) replace(row *store.StartRow) error {
+	q, a := t.w.replace, &row.Start.Address
+	q.setBlob(1, row.Replaces[:])
+	q.setInt(2, int64(row.Shard))
+	q.setText(3, a.Tenant)
+	q.setText(4, a.Type)
+	q.setText(5, a.Key)
+	found, open := false, false
+	err := q.each(func(q *stmt) error {
+		found, open = true, q.int(0) < stateClosed
+		return nil
+	})
+	switch {
+	case err != nil:
+		return err
+	case !found:
+		return refused("%s is not the current run of %s", row.Replaces, a)
+	case open && !t.closing(store.RunKey{Shard: row.Shard, Run: row.Replaces}):
+		return refused("%s is still open and would not be current", row.Replaces)
+	}
+	return nil
+}
+
+// closing tells whether the batch closes a run.
+func (t *batchWriter) closing(key store.RunKey) bool {
+	for i := range t.b.Closes {
+		if t.b.Closes[i].RunKey == key {
+			return true
+		}
+	}
+	return false
+}
+
+func (t *batchWriter) closes() error {
+	q := t.w.close
+	for i := range t.b.Closes {
+		row := &t.b.Closes[i]
+		if !row.Outcome.Status.Closed() {
+			return refused("close of %s: status %s does not close a run", row.Run, row.Outcome.Status)
+		}
+		q.setBlob(1, row.Run[:])
+		q.setInt(2, int64(row.Shard))
+		q.setInt(3, int64(row.Outcome.Status))
+		q.setInt(4, int64(row.Outcome.At))
+		q.setBlob(5, t.bodies.next())
+		if ok, err := t.one(q); err != nil {
+			return fmt.Errorf("close of %s: %w", row.Run, err)
+		} else if !ok {
+			return refused("close of %s: the run is not open", row.Run)
+		}
+	}
+	return nil
+}
+
+func (t *batchWriter) marks() error {
+	q := t.w.mark
+	for i := range t.b.Marks {
+		row := &t.b.Marks[i]
+		state := int64(stateRunnable)
+		if row.Parked {
+			state = stateParked
+		}
+		q.setBlob(1, row.Run[:])
+		q.setInt(2, int64(row.Shard))
+		q.setInt(3, state)
+		q.setBlob(4, t.bodies.next())
+		q.setBlob(5, t.bodies.next())
+		if ok, err := t.one(q); err != nil {
+			return fmt.Errorf("mark of %s: %w", row.Run, err)
+		} else if !ok {
+			return refused("mark of %s: the run is not open", row.Run)
+		}
+	}
+	return nil
+}
+
+func (t *batchWriter) events() error {
+	q := t.w.event
+	for i := range t.b.Events {
+		row := &t.b.Events[i]
+		q.setBlob(1, row.Run[:])
+		q.setInt(2, int64(row.Shard))
+		q.setInt(3, row.Event.Seq)
+		q.setInt(4, int64(row.Event.At))
+		q.setInt(5, int64(row.Event.Kind))
+		q.setBlob(6, t.bodies.next())
+		if err := q.run(); err != nil {
+			return fmt.Errorf("event %d of %s: %w", row.Event.Seq, row.Run, err)
+		}
+	}
+	return nil
+}
+
+func (t *batchWriter) timers() error {
+	q := t.w.stopTimer
+	for i := range t.b.StopTimers {
+		row := &t.b.StopTimers[i]
+		q.setBlob(1, row.Run[:])
+		q.setInt(2, int64(row.Shard))
+		q.setText(3, row.ID)
+		if ok, err := t.one(q); err != nil {
+			return fmt.Errorf("stop of timer %q of %s: %w", row.ID, row.Run, err)
+		} else if !ok {
+			return refused("timer %q of %s does not exist", row.ID, row.Run)
+		}
+	}
+	q = t.w.timer
+	for i := range t.b.Timers {
+		row := &t.b.Timers[i]
+		q.setBlob(1, row.Run[:])
+		q.setInt(2, int64(row.Shard))
+		q.setText(3, row.ID)
+		q.setInt(4, int64(row.Due))
+		q.setText(5, row.Address.Tenant)
+		q.setText(6, row.Address.Type)
+		q.setText(7, row.Address.Key)
+		if err := q.run(); err != nil {
+			return fmt.Errorf("timer %q of %s: %w", row.ID, row.Run, err)
+		}
+	}
+	q = t.w.stopAll
+	for i := range t.b.StopAll {
+		row := &t.b.StopAll[i]
+		q.setBlob(1, row.Run[:])
+		q.setInt(2, int64(row.Shard))
+		if err := q.run(); err != nil {
+			return fmt.Errorf("stop of the timers of %s: %w", row.Run, err)
+		}
+	}
+	return nil
+}
+
+func (t *batchWriter) messages() error {
+	q := t.w.message
+	for i := range t.b.Messages {
+		row := &t.b.Messages[i]
+		q.setInt(1, int64(row.To))
+		q.setInt(2, int64(row.From))
+		q.setInt(3, row.Seq)
+		q.setBlob(4, t.bodies.next())
+		if ok, err := t.one(q); err != nil {
+			return fmt.Errorf("message %d from shard %d to shard %d: %w", row.Seq, row.From, row.To, err)
+		} else if !ok {
+			return refused("message %d from shard %d to shard %d was consumed long ago", row.Seq, row.From, row.To)
+		}
+	}
+	return nil
+}
+
+func (t *batchWriter) cursors() error {
+	for i := range t.b.Cursors {
+		row := &t.b.Cursors[i]
+		q := t.w.firstCursor
+		if row.Prev != 0 {
+			q = t.w.cursor
+			q.setInt(4, row.Prev)
+		}
+		q.setInt(1, int64(row.To))
+		q.setInt(2, int64(row.From))
+		q.setInt(3, row.Next)
+		if ok, err := t.one(q); err != nil {
+			return fmt.Errorf("cursor of shard %d for shard %d: %w", row.To, row.From, err)
+		} else if !ok {
+			return refused("the cursor of shard %d for shard %d does not stand at %d", row.To, row.From, row.Prev)
+		}
+	}
+	return nil
+}
+
+func (t *batchWriter) inbox() error {
+	q := t.w.consume
+	for i := range t.b.Inbox {
+		row := &t.b.Inbox[i]
+		q.setInt(1, int64(row.Shard))
+		q.setBlob(2, row.ID[:])
+		if ok, err := t.one(q); err != nil {
+			return fmt.Errorf("request %s to shard %d: %w", row.ID, row.Shard, err)
+		} else if !ok {
+			return refused("request %s to shard %d is not in the inbox", row.ID, row.Shard)
+		}
+	}
+	q = t.w.defers
+	for i := range t.b.Deferred {
+		row := &t.b.Deferred[i]
+		q.setInt(1, int64(row.Shard))
+		q.setBlob(2, row.ID[:])
+		q.setInt(3, int64(row.NotBefore))
+		q.setBlob(4, t.bodies.next())
+		if err := q.run(); err != nil {
+			return fmt.Errorf("request %s to shard %d put off: %w", row.ID, row.Shard, err)
+		}
+	}
+	return nil
+}
+
+func (t *batchWriter) requests() error {
+	q := t.w.request
+	for i := range t.b.Requests {
+		row := &t.b.Requests[i]
+		q.setInt(1, int64(row.Shard))
+		q.setText(2, row.Address.Tenant)
+		q.setText(3, row.Address.Type)
+		q.setText(4, row.Address.Key)
+		q.setText(5, row.ID)
+		q.setInt(6, int64(row.At))
+		q.setBlob(7, t.bodies.next())
+		if err := q.run(); err != nil {
+			return fmt.Errorf("answer to request %q of %s: %w", row.ID, row.Address, err)
+		}
+	}
+	return nil
+}
+
+func (t *batchWriter) frees() error {
+	q := t.w.free
+	for _, shard := range t.b.Free {
+		q.setInt(1, int64(shard))
+		q.setBlob(2, t.b.Lane.Node[:])
+		if ok, err := t.one(q); err != nil {
+			return fmt.Errorf("free of shard %d: %w", shard, err)
+		} else if !ok {
+			return refused("shard %d does not belong to %s", shard, t.b.Lane.Node)
+		}
+	}
+	return nil
+}
+
+// existing reads, as the batch leaves them, the runs whose addresses starts found taken.
+func (t *batchWriter) existing() ([]store.ExistingStart, error) {
+	if len(t.taken) == 0 {
+		return nil, nil
+	}
+	out := make([]store.ExistingStart, 0, len(t.taken))
+	for _, i := range t.taken {
+		e, err := currentRun(t.w.conn, t.b.Starts[i].Start.Address)
+		if err != nil {
+			return nil, err
+		}
+		if e == nil {
+			return nil, refused("start of %s: its address was taken and is not any more", t.b.Starts[i].Start.Run)
+		}
+		out = append(out, store.ExistingStart{Index: i, Execution: *e})
+	}
+	return out, nil
+}

@@ -1,0 +1,39 @@
+package sqlite_test
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/sqlite"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+// openAt opens a store that is closed with the test.
+func openAt(t testing.TB, path string) *sqlite.Store {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), sqlite.Config{Path: path})
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	storetest.RunWith(t, storetest.Options{
+		Open: func(t *testing.T) store.Store { t.Helper(); return openAt(t, filepath.Join(t.TempDir(), "store.db")) },
+		Reopen: func(t *testing.T, s store.Store) store.Store {
+			t.Helper()
+			if err := s.Close(); err != nil {
+				t.Fatalf("close: %v", err)
+			}
+			cfg, err := sqlite.ParseURL(s.Info().URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return openAt(t, cfg.Path)
+		},
+	})
+}

@@ -1,0 +1,250 @@
+package sqlite
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+func TestTamperedRowsAreCorrupt(t *testing.T) {
+	t.Parallel()
+	f := storetest.New(t, openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")}))
+	s := f.Store.(*Store)
+	lane := f.Join(1).Lanes[0]
+	a, large, parked := f.SubjectIn(3), f.SubjectIn(3), f.SubjectIn(3)
+	large.Start.Input = storetest.Text(strings.Repeat("x", 5000))
+	request := a.Request(f.RunID(), "r")
+	if err := s.PutInbox(t.Context(), []store.InboxRow{request}); err != nil {
+		t.Fatal(err)
+	}
+	lane.Write(func(b *store.Batch) {
+		b.Starts = []store.StartRow{a.StartRow(), large.StartRow(), parked.StartRow()}
+		b.Closes = []store.CloseRow{large.Close(model.Completed)}
+		b.Marks = []store.MarkRow{parked.Park()}
+		b.Events = []store.EventRow{a.Event(1), a.Event(2), a.Event(3)}
+		b.Messages = []store.MessageRow{storetest.Message(3, 1, 1)}
+		b.Requests = []store.Reply{a.Reply("old", storetest.Noon)}
+	})
+	shards := []model.ShardID{3}
+	events := func() error { return second(s.LoadEvents(t.Context(), a.RunKey, 0, 10, 1000)) }
+	row := func(x storetest.Subject) func() error {
+		return func() error { return second(s.LoadExecution(t.Context(), x.Shard, x.Start.Address, x.Run)) }
+	}
+	list := func() error { return second(s.List(t.Context(), store.Query{Tenant: model.DefaultTenant, Limit: 10})) }
+	reply := func() error { return second(s.LoadReplies(t.Context(), []store.RequestKey{a.RequestKey("old")})) }
+	flip := func(column string) string { // of the last byte
+		return fmt.Sprintf("%[1]s = cast(substr(%[1]s, 1, length(%[1]s) - 1) || case substr(%[1]s, -1) when x'00' then x'01' else x'00' end as blob)", column)
+	}
+	for _, c := range []struct {
+		change, table, where string
+		read                 func() error
+		says                 []string
+	}{
+		{flip("body"), "perdure_history", "seq = 2", events, []string{"perdure_history", a.Run.String(), "position 2"}},
+		{"body = cast(x'a0' || substr(body, 2) as blob)", "perdure_history", "seq = 3", events, []string{"position 3"}},
+		{"body = x''", "perdure_history", "seq = 1", events, []string{"position 1"}},
+		{"at = at + 1", "perdure_history", "seq = 1", events, []string{"position 1"}},
+		{"kind = 9", "perdure_history", "seq = 1", events, []string{"position 1"}},
+		{"kind = 77", "perdure_history", "seq = 1", events, []string{"position 1"}},
+		{"kind = 256 + kind", "perdure_history", "seq = 1", events, []string{"position 1"}},
+		{"seq = 4", "perdure_history", "seq = 2", events, []string{"position 4"}},
+		{flip("start"), "perdure_executions", "start is not null", row(a), []string{"perdure_executions", a.Run.String(), "start"}},
+		{"start = null", "perdure_executions", "start is not null", row(a), []string{"start"}},
+		{"key = key || 'x'", "perdure_executions", "start is not null", row(a), []string{"start"}},
+		{"started = 5", "perdure_executions", "start is not null", list, []string{"start"}},
+		{flip("body"), "perdure_starts", "true", row(large), []string{"perdure_executions", large.Run.String(), "start"}},
+		{flip("outcome"), "perdure_executions", "outcome is not null", row(large), []string{large.Run.String(), "outcome"}},
+		{"state = 3", "perdure_executions", "state = 2", row(large), []string{"outcome"}},
+		{"outcome = null", "perdure_executions", "state = 2", row(large), []string{"outcome"}},
+		{flip("waits"), "perdure_executions", "waits is not null", row(parked), []string{parked.Run.String(), "waits"}},
+		{flip("body"), "perdure_messages", "true", func() error { return second(s.LoadMessages(t.Context(), shards, 10)) }, []string{"perdure_messages", "shard 1 to shard 3", "position 1"}},
+		{flip("body"), "perdure_inbox", "true", func() error { return second(s.LoadInbox(t.Context(), shards, 0, 10)) }, []string{"perdure_inbox", request.ID.String()}},
+		{flip("body"), "perdure_requests", "true", reply, []string{"perdure_requests", `"old"`}},
+		{"at = at + 1", "perdure_requests", "true", reply, []string{"perdure_requests"}},
+	} {
+		if err := c.read(); err != nil {
+			t.Fatalf("%s of %s, before: %v", c.change, c.table, err)
+		}
+		tamper(t, s, "create temp table saved as select * from "+c.table)
+		tamper(t, s, "update "+c.table+" set "+c.change+" where "+c.where)
+		err := c.read()
+		if !fault.Is(err, fault.Corrupt) || store.ClassOf(err) != store.Refused {
+			t.Errorf("%s of %s: %v", c.change, c.table, err)
+		} else {
+			wantKind(t, err, fault.Corrupt, c.says...)
+		}
+		tamper(t, s, "delete from "+c.table+"; insert into "+c.table+" select * from temp.saved; drop table temp.saved")
+	}
+}
+
+// filled makes a closed file with something in it and returns what can be read from it.
+func filled(t *testing.T) (image []byte, scope storetest.Scope, want storetest.Contents) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "app.db")
+	s := openTest(t, Config{Path: path})
+	f := storetest.New(t, s)
+	lane := f.Join(1).Lanes[0]
+	scope.Tenants = []string{model.DefaultTenant}
+	for i := range 30 {
+		a := f.Subject()
+		a.Start.Input = storetest.Text(strings.Repeat("input ", 10*i))
+		lane.Write(func(b *store.Batch) {
+			b.Starts = []store.StartRow{a.StartRow()}
+			for seq := range int64(20) {
+				b.Events = append(b.Events, a.Event(seq+1))
+			}
+			if i%2 == 0 {
+				b.Closes = []store.CloseRow{a.Close(model.Completed)}
+			}
+			scope.Note(b)
+		})
+	}
+	want, err := storetest.Read(t.Context(), s, scope)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closeTest(t, s)
+	if image, err = os.ReadFile(path); err != nil {
+		t.Fatal(err)
+	}
+	return image, scope, want
+}
+
+func TestFlippedBitsAreNeverBelieved(t *testing.T) {
+	t.Parallel()
+	image, scope, want := filled(t)
+	events := map[store.RunKey]map[int64]string{}
+	for _, h := range want.Events {
+		events[h.Run] = map[int64]string{}
+		for _, e := range h.Events {
+			events[h.Run][e.Seq] = fmt.Sprintf("%+v", e)
+		}
+	}
+	runs := map[model.RunID]string{}
+	for i := range want.Executions {
+		e := &want.Executions[i]
+		runs[e.Start.Run] = fmt.Sprintf("%+v %+v", e.Start, e.Outcome)
+	}
+	rounds := 100
+	if testing.Short() {
+		rounds = 20
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	path := filepath.Join(t.TempDir(), "app.db")
+	noticed, unharmed, missing := 0, 0, 0
+	for range rounds {
+		broken := bytes.Clone(image)
+		at := random.IntN(len(broken))
+		broken[at] ^= 1 << random.IntN(8)
+		if err := os.WriteFile(path, broken, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_ = os.Remove(path + "-wal")
+		_ = os.Remove(path + "-shm")
+		s, err := Open(t.Context(), Config{Path: path, ReadOnly: true})
+		if err != nil {
+			noticed++
+			continue
+		}
+		got, err := storetest.Read(t.Context(), s, scope)
+		_ = s.Close()
+		if err != nil {
+			if k := fault.KindOf(err); k != fault.Corrupt && k != fault.Unavailable {
+				t.Errorf("bit in byte %d: %v", at, err)
+			}
+			noticed++
+			continue
+		}
+		count := 0
+		for _, h := range got.Events {
+			for _, e := range h.Events {
+				count++
+				if events[h.Run][e.Seq] != fmt.Sprintf("%+v", e) {
+					t.Errorf("bit in byte %d: event %d of %s is not what was written", at, e.Seq, h.Run.Run)
+				}
+			}
+		}
+		for i := range got.Executions {
+			e := &got.Executions[i]
+			count++
+			if was := runs[e.Start.Run]; was != fmt.Sprintf("%+v %+v", e.Start, e.Outcome) {
+				t.Errorf("bit in byte %d: run %s is not what was written", at, e.Start.Run)
+			}
+		}
+		if count == 30*21 {
+			unharmed++
+		} else {
+			missing++
+		}
+	}
+	t.Logf("of %d flipped bits %d were noticed, %d did no harm, %d hid rows", rounds, noticed, unharmed, missing)
+}
+
+func TestTruncatedFileIsNoticed(t *testing.T) {
+	t.Parallel()
+	image, scope, _ := filled(t)
+	path := filepath.Join(t.TempDir(), "app.db")
+	for _, size := range []int{1, 50, 100, 4096, 8192, 3 * 8192, len(image) / 2, len(image) - 8192, len(image) - 1} {
+		if err := os.WriteFile(path, image[:size], 0o600); err != nil {
+			t.Fatal(err)
+		}
+		s, err := Open(t.Context(), Config{Path: path})
+		if err == nil {
+			_, err = storetest.Read(t.Context(), s, scope)
+			_ = s.Close()
+		}
+		if k := fault.KindOf(err); err == nil || k != fault.Corrupt && k != fault.Invalid {
+			t.Errorf("cut to %d of %d bytes: %v", size, len(image), err)
+		}
+	}
+}
+
+func TestDamagedFileTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	b.lane.Commit(b.event(10))
+	// A page of the history becomes garbage.
+	onWriter(t, b.s, func(w *writer) {
+		root, _, err := w.number("select rootpage from sqlite_schema where name = 'perdure_history'")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, sql := range []string{"pragma writable_schema = on", fmt.Sprintf("update sqlite_schema set rootpage = 1 where rootpage = %d", root)} {
+			if err := w.db.Exec(sql); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	closeTest(t, b.s)
+	s, err := Open(t.Context(), Config{Path: b.path})
+	if err == nil {
+		_, err = s.Commit(t.Context(), b.event(10))
+		wantClass(t, err, store.Away)
+		_ = s.Close()
+	}
+	wantKind(t, err, fault.Corrupt, b.path)
+}
+
+func TestMovedFileTakesNoWrites(t *testing.T) {
+	t.Parallel()
+	for _, suffix := range []string{"", "-wal"} {
+		b := newBench(t, Config{})
+		b.lane.Commit(b.event(10))
+		if err := os.Rename(b.path+suffix, b.path+".moved"); err != nil {
+			t.Fatal(err)
+		}
+		onWriter(t, b.s, func(w *writer) { w.names.next = w.names.next.Add(-1e9) }) // a second later
+		_, err := b.lane.Try(t.Context(), b.event(10))
+		wantClass(t, err, store.Away)
+		wantKind(t, err, fault.Unavailable, b.path, "moved")
+	}
+}

@@ -1,0 +1,102 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// failure makes an error of the port from whatever went wrong before a commit began: nothing was applied.
+func (s *Store) failure(op string, err error) error {
+	var done *store.Error
+	var known *fault.Error
+	switch {
+	case err == nil:
+		return nil
+	case errors.As(err, &done):
+		return err
+	case errors.As(err, &known): // a row that cannot be understood
+		return &store.Error{Class: store.Refused, Op: op, Err: err}
+	case errors.Is(err, context.Canceled):
+		return &store.Error{Class: store.Retryable, Op: op, Err: fault.New(fault.Canceled, "%w", err)}
+	case errors.Is(err, context.DeadlineExceeded):
+		return &store.Error{Class: store.Retryable, Op: op, Err: fault.New(fault.Timeout, "%w", err)}
+	}
+	class, kind, hint := s.judge(err)
+	return &store.Error{Class: class, Op: op, Err: &fault.Error{Kind: kind, Text: s.cfg.Path, Cause: err, Hint: hint}}
+}
+
+// judge classifies an error of SQLite.
+func (s *Store) judge(err error) (store.Class, fault.Kind, string) {
+	var code sqlite3.ErrorCode
+	if !errors.As(err, &code) {
+		return store.Away, fault.Internal, ""
+	}
+	switch code {
+	case sqlite3.BUSY, sqlite3.LOCKED:
+		return store.Retryable, fault.Unavailable, "another program writes to the file; end its transaction"
+	case sqlite3.CONSTRAINT, sqlite3.TOOBIG, sqlite3.MISMATCH, sqlite3.RANGE:
+		return store.Refused, fault.Invalid, ""
+	case sqlite3.CORRUPT, sqlite3.NOTADB:
+		return store.Away, fault.Corrupt, "the file is damaged: restore a backup, or save what is left with the .recover command of sqlite3"
+	case sqlite3.FULL:
+		return store.Away, fault.Unavailable, "free space on the disk"
+	case sqlite3.READONLY, sqlite3.CANTOPEN, sqlite3.PERM, sqlite3.AUTH:
+		return store.Away, fault.Unavailable, "make the file and its directory writable for this process"
+	case sqlite3.IOERR:
+		return store.Away, fault.Unavailable, "look for disk errors in the log of the system"
+	default: // a mistake of ours, or a table that somebody has changed
+		return store.Away, fault.Internal, ""
+	}
+}
+
+// syncFailed tells that the system could not say that data is on disk.
+func syncFailed(err error) bool {
+	return errors.Is(err, sqlite3.IOERR_FSYNC) || errors.Is(err, sqlite3.IOERR_DIR_FSYNC)
+}
+
+// damaged tells that SQLite found the structure of the file broken.
+func damaged(err error) bool {
+	return errors.Is(err, sqlite3.CORRUPT) || errors.Is(err, sqlite3.NOTADB)
+}
+
+// certainlyNotApplied tells whether a COMMIT that failed has left nothing behind.
+//
+// SQLite writes the frames of a transaction to the log, the one that commits last, then syncs, then publishes it to
+// readers; on any error it rolls back in memory. When a write ran out of space or the file became read-only, the last frame
+// was not written whole: the transaction can never be recovered. After any other error the frames may be there, and the
+// next recovery may find them: the outcome is unknown until the file has been opened again.
+func certainlyNotApplied(err error) bool {
+	return errors.Is(err, sqlite3.FULL) || errors.Is(err, sqlite3.READONLY) || errors.Is(err, sqlite3.CONSTRAINT) || errors.Is(err, sqlite3.BUSY)
+}
+
+// breakDown makes the store refuse every further write. The first reason is kept.
+func (s *Store) breakDown(err error) {
+	s.broken.CompareAndSwap(nil, &err)
+}
+
+// refuseBroken is the answer to a write after breakDown.
+func (s *Store) refuseBroken(op string) error {
+	cause := s.broken.Load()
+	if cause == nil {
+		return nil
+	}
+	kind := fault.Unavailable
+	if damaged(*cause) {
+		kind = fault.Corrupt
+	}
+	return &store.Error{Class: store.Away, Op: op, Err: &fault.Error{
+		Kind: kind, Text: fmt.Sprintf("%s takes no writes since an earlier error", s.cfg.Path), Cause: *cause,
+		Hint: "check the disk, then restart the process: the file is recovered when it is opened again",
+	}}
+}
+
+// corrupt is the error for a row that cannot be understood.
+func corrupt(err error, format string, args ...any) error {
+	return fault.New(fault.Corrupt, "table perdure_%s: %w", fmt.Sprintf(format, args...), err)
+}

@@ -1,0 +1,117 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+)
+
+// fileSystem is the driver's file system, but it says which writes failed for want of space or of permission. The driver calls
+// both an I/O error and forgets the cause on the way, and the difference decides whether a commit is known to have failed.
+type fileSystem struct{ vfs.VFSFilename }
+
+// systemName is the name under which SQLite finds it.
+const systemName = "perdure"
+
+// registerFiles makes the file system known to SQLite, once.
+var registerFiles = sync.OnceFunc(func() { vfs.Register(systemName, fileSystem{vfs.Find("").(vfs.VFSFilename)}) })
+
+// OpenFilename opens a file.
+func (s fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
+	f, flags, err := s.VFSFilename.OpenFilename(name, flags)
+	if err != nil {
+		return nil, flags, err
+	}
+	return file{f}, flags, nil
+}
+
+// file is a file of the driver. Memory mapping is left out on purpose.
+type file struct{ vfs.File }
+
+// WriteAt writes.
+func (f file) WriteAt(p []byte, off int64) (int, error) {
+	n, err := f.File.WriteAt(p, off)
+	return n, cause(err)
+}
+
+// Truncate changes the size.
+func (f file) Truncate(size int64) error { return cause(f.File.Truncate(size)) }
+
+// SizeHint reserves space.
+func (f file) SizeHint(size int64) error {
+	if h, ok := f.File.(vfs.FileSizeHint); ok {
+		return cause(h.SizeHint(size))
+	}
+	return nil
+}
+
+// HasMoved tells whether the file is still the one of its name.
+func (f file) HasMoved() (bool, error) {
+	if m, ok := f.File.(vfs.FileHasMoved); ok {
+		return m.HasMoved()
+	}
+	return false, nil
+}
+
+// SharedMemory is the index of the log.
+func (f file) SharedMemory() vfs.SharedMemory {
+	if m, ok := f.File.(vfs.FileSharedMemory); ok {
+		return m.SharedMemory()
+	}
+	return nil
+}
+
+// cause gives a failed write the code that says why.
+func cause(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return vfs.SystemError(err, sqlite3.FULL)
+	case errors.Is(err, syscall.EROFS):
+		return vfs.SystemError(err, sqlite3.READONLY)
+	}
+	return err
+}
+
+// nameCheck notices that somebody has moved or deleted the files of an open store: what is committed to them then is lost with the
+// process. It looks at most once per second.
+type nameCheck struct {
+	files map[string]os.FileInfo
+	next  time.Time
+}
+
+func newNameCheck(path string) (nameCheck, error) {
+	n := nameCheck{files: map[string]os.FileInfo{}}
+	for _, name := range []string{path, path + "-wal"} {
+		fi, err := os.Stat(name)
+		if err != nil {
+			return n, err
+		}
+		n.files[name] = fi
+	}
+	return n, nil
+}
+
+// check fails when a name does not lead to the file that is open.
+func (n *nameCheck) check() error {
+	now := time.Now()
+	if now.Before(n.next) {
+		return nil
+	}
+	n.next = now.Add(time.Second)
+	for name, was := range n.files {
+		fi, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(was, fi) {
+			return fmt.Errorf("%s was moved, replaced or deleted while it was open", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,15 @@
+//go:build (!unix && !windows) || illumos || solaris || aix
+
+package sqlite
+
+import (
+	"errors"
+	"os"
+)
+
+func unlock(*os.File) {}
+
+// tryLock fails: a store that two processes may write to would lose data.
+func tryLock(*os.File) (bool, error) {
+	return false, errors.New("this system has no file locks that this build knows")
+}

@@ -1,0 +1,212 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	sqlNextSender   = `select from_shard from perdure_messages where to_shard = ?1 and from_shard > ?2 order by from_shard limit 1`
+	sqlCursorOf     = `select seq from perdure_cursors where to_shard = ?1 and from_shard = ?2`
+	sqlLoadMessages = `select seq, body from perdure_messages where to_shard = ?1 and from_shard = ?2 and seq > ?3 order by seq limit ?4`
+	sqlInboxDue     = `select 1 from perdure_inbox where shard = ?1 and not_before <= ?2 limit 1`
+	sqlLoadInbox    = `select id, not_before, body from perdure_inbox where shard = ?1 and not_before <= ?2 order by id limit ?3`
+	sqlPutInbox     = `insert into perdure_inbox (shard, id, not_before, body) values (?1, ?2, ?3, ?4) on conflict do nothing`
+	sqlRemembered   = `select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
+	sqlLoadReply    = `select at, body from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
+)
+
+// eachSender calls f for every shard that has messages for to, with the cursor of the pair, until it returns an error.
+func eachSender(c *conn, to model.ShardID, f func(from model.ShardID, cursor int64) error) error {
+	from := int64(-1)
+	for {
+		next, found, err := c.number(sqlNextSender, int(to), from)
+		if err != nil || !found {
+			return err
+		}
+		from = next
+		cursor, _, err := c.number(sqlCursorOf, int(to), from)
+		if err != nil {
+			return err
+		}
+		if err := f(model.ShardID(from), cursor); err != nil {
+			return err
+		}
+	}
+}
+
+// LoadMessages returns messages behind their cursors.
+func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) (out []store.MessageRow, err error) {
+	err = s.read(ctx, "load messages", func(c *conn) error {
+		for _, to := range distinct(shards) {
+			err := eachSender(c, to, func(from model.ShardID, cursor int64) error {
+				expected := cursor + 1
+				return c.query(sqlLoadMessages, func(q *stmt) error {
+					seq := q.int(0)
+					if seq != expected {
+						return errStop
+					}
+					expected++
+					body, err := unseal(messageColumns(nil, to, from, seq), q.raw(1))
+					if err != nil {
+						return corrupt(err, "messages, from shard %d to shard %d, position %d", from, to, seq)
+					}
+					m, err := model.DecodeMessage(body)
+					if err != nil {
+						return corrupt(err, "messages, from shard %d to shard %d, position %d", from, to, seq)
+					}
+					out = append(out, store.MessageRow{To: to, From: from, Seq: seq, Message: m})
+					return nil
+				}, int(to), int(from), cursor, limit-len(out))
+			})
+			if err != nil {
+				return err
+			}
+			if len(out) >= limit {
+				return nil
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// hasMail tells whether messages or requests wait for the shards.
+func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
+	for _, shard := range distinct(shards) {
+		_, found, err := c.number(sqlInboxDue, int(shard), int64(at))
+		if err != nil || found {
+			return found, err
+		}
+		err = eachSender(c, shard, func(from model.ShardID, cursor int64) error {
+			last, _, err := c.number(sqlLastMessage, int(shard), int(from))
+			if err == nil && last > cursor {
+				found = true
+				err = errStop
+			}
+			return err
+		})
+		if found {
+			return true, nil
+		}
+		if err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// LoadInbox returns requests that may be served.
+func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.Time, limit int) (out []store.InboxRow, err error) {
+	err = s.read(ctx, "load inbox", func(c *conn) error {
+		for _, shard := range distinct(shards) {
+			err := c.query(sqlLoadInbox, func(q *stmt) error {
+				row := store.InboxRow{Shard: shard, NotBefore: model.Time(q.int(1))}
+				id, ok := q.id(0)
+				if !ok {
+					return corrupt(fmt.Errorf("an id is not 16 bytes long"), "inbox, shard %d", shard)
+				}
+				row.ID = id
+				body, err := unseal(inboxColumns(nil, shard, row.ID), q.raw(2))
+				if err == nil {
+					row.Message, err = model.DecodeMessage(body)
+				}
+				if err != nil {
+					return corrupt(err, "inbox, shard %d, request %s", shard, row.ID)
+				}
+				out = append(out, row)
+				return nil
+			}, int(shard), int64(at), limit)
+			if err != nil {
+				return err
+			}
+		}
+		slices.SortFunc(out, func(a, b store.InboxRow) int { return a.ID.Compare(b.ID) })
+		if len(out) > limit {
+			out = out[:limit]
+		}
+		for i := range out {
+			if err := seen(c, &out[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// seen sets Seen when the request is remembered.
+func seen(c *conn, row *store.InboxRow) (err error) {
+	m := &row.Message
+	if m.RequestID == "" {
+		return nil
+	}
+	_, row.Seen, err = c.number(sqlRemembered, int(row.Shard), m.To.Tenant, m.To.Type, m.To.Key, m.RequestID)
+	return err
+}
+
+// PutInbox stores requests, but for those that are there or remembered.
+func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
+	const op = "put inbox"
+	enc := bodyPool.Get().(*bodies)
+	defer bodyPool.Put(enc)
+	enc.reset()
+	for i := range rows {
+		enc.columns = inboxColumns(enc.columns[:0], rows[i].Shard, rows[i].ID)
+		if err := enc.add(model.EncodeMessage(&rows[i].Message)); err != nil {
+			return store.Errorf(store.Refused, op, "request %s to shard %d: %w", rows[i].ID, rows[i].Shard, err)
+		}
+	}
+	return s.write(ctx, op, func(w *writer) error {
+		for i := range rows {
+			row := rows[i]
+			body := enc.next()
+			if err := seen(w.conn, &row); err != nil {
+				return err
+			}
+			if row.Seen {
+				continue
+			}
+			if _, err := w.exec(sqlPutInbox, int(row.Shard), row.ID[:], int64(row.NotBefore), body); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// LoadReplies returns the remembered answers among the keys.
+func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out []store.Reply, err error) {
+	err = s.read(ctx, "load replies", func(c *conn) error {
+		for _, k := range keys {
+			err := c.query(sqlLoadReply, func(q *stmt) error {
+				r := store.Reply{RequestKey: k, At: model.Time(q.int(0))}
+				body, err := unseal(requestColumns(nil, k, r.At), q.raw(1))
+				if err != nil {
+					return corrupt(err, "requests, shard %d, request %q of %s", k.Shard, k.ID, k.Address)
+				}
+				r.Body = slices.Clone(body)
+				out = append(out, r)
+				return nil
+			}, int(k.Shard), k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}

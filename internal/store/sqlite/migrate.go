@@ -1,0 +1,203 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Migrations are SQL files, numbered from 1 without a gap and never changed after a release. Each runs in one transaction
+// together with the version that it leads to, so a process that is killed on the way leaves the version before.
+//
+// There is no migration library in between: data definition is transactional in SQLite, the file lock keeps others out,
+// and a library would bring database/sql into a package that does not use it. The version is a row of our own rather than
+// PRAGMA user_version, because the file may hold tables of the user.
+
+//go:embed migrations/*.sql
+var migrationFiles embed.FS
+
+// migrations are the names of the files in order; number i leads to version i+1, which a test checks.
+func migrations() []string {
+	names, err := fs.Glob(migrationFiles, "migrations/*.sql") // sorted
+	if err != nil {
+		panic(err) // the pattern is a constant
+	}
+	return names
+}
+
+// Latest is the version of the schema that this build brings a store to.
+func Latest() int { return len(migrations()) }
+
+// Status is what Check finds.
+type Status struct {
+	// Version is the version of the schema in the file, 0 when there is none; Known is that of this build.
+	Version, Known int
+	// Pending are the migrations that Open would run.
+	Pending []string
+	// Shards and Cluster of an existing store.
+	Shards  int
+	Cluster string
+	// Store names it.
+	Store string
+}
+
+// Check looks at the schema of a file and changes nothing; the file may be in use. A schema that is newer than this build is an error.
+func Check(ctx context.Context, cfg Config) (Status, error) {
+	cfg.ReadOnly, cfg.Shards = true, 0
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return Status{}, err
+	}
+	st := Status{Known: Latest(), Pending: migrations(), Store: storeURL(cfg.Path)}
+	if fi, err := os.Stat(cfg.Path); errors.Is(err, fs.ErrNotExist) || err == nil && fi.Mode().IsRegular() && fi.Size() == 0 {
+		return st, checkOrphan(cfg.Path)
+	}
+	if err := checkPath(&cfg); err != nil {
+		return st, err
+	}
+	s := &Store{cfg: cfg}
+	c, err := openConn(ctx, &cfg, modeReadOnly, readerPragmas)
+	if err != nil {
+		return st, s.openError(err)
+	}
+	defer func() { _ = c.close() }() // it has read only
+	if st.Version, err = schemaVersion(c); err == nil {
+		err = checkVersion(cfg.Path, st.Version, st.Known)
+	}
+	if err != nil || st.Version == 0 {
+		return st, s.openError(err)
+	}
+	st.Pending = st.Pending[st.Version:]
+	info, err := readInfo(c, &cfg)
+	st.Shards, st.Cluster = info.Shards, info.Cluster
+	return st, s.openError(err)
+}
+
+// schemaVersion is the version that the file has; 0 when it holds no store.
+func schemaVersion(c *conn) (int, error) {
+	_, found, err := c.number("select 1 from sqlite_schema where type = 'table' and name = 'perdure_meta'")
+	if err != nil || !found {
+		return 0, err
+	}
+	version, found, err := c.number("select value from perdure_meta where name = 'schema'")
+	if err == nil && (!found || version < 1) {
+		err = fault.New(fault.Corrupt, "table perdure_meta: the version of the schema is missing")
+	}
+	return int(version), err
+}
+
+// migrate brings the schema to the version of this build and fills a new store. It refuses a newer one.
+func migrate(c *conn, path string, shards int) error {
+	names := migrations()
+	version, err := schemaVersion(c)
+	if err != nil {
+		return err
+	}
+	if err := checkVersion(path, version, len(names)); err != nil {
+		return err
+	}
+	for ; version < len(names); version++ {
+		text, err := migrationFiles.ReadFile(names[version])
+		if err != nil {
+			return err
+		}
+		if err := migrateTo(c, version+1, string(text), shards); err != nil {
+			return fmt.Errorf("%s: %w", names[version], err)
+		}
+	}
+	return nil
+}
+
+// checkVersion refuses what a newer build has written.
+func checkVersion(path string, version, known int) error {
+	if version <= known {
+		return nil
+	}
+	return &fault.Error{
+		Kind: fault.Conflict, Text: fmt.Sprintf("%s has schema version %d, but this build knows no version above %d", path, version, known),
+		Hint: "run the newer build of perdure that has written it, or restore a backup from before the upgrade",
+	}
+}
+
+func migrateTo(c *conn, version int, text string, shards int) (err error) {
+	tx, err := c.db.BeginImmediate()
+	if err != nil {
+		return err
+	}
+	defer tx.End(&err)
+	if err := c.db.Exec(text); err != nil {
+		return err
+	}
+	if version == 1 {
+		if err := fill(c, shards); err != nil {
+			return err
+		}
+	}
+	_, err = c.exec("insert into perdure_meta (name, value) values ('schema', ?) on conflict do update set value = excluded.value", version)
+	return err
+}
+
+// fill puts into a new store what is decided once.
+func fill(c *conn, shards int) error {
+	if shards == 0 {
+		shards = defaultShards
+	}
+	const insert = "insert into perdure_meta (name, value) values (?, ?)"
+	for _, row := range [][]any{{"shards", shards}, {"cluster", rand.Text()}, {"epoch", 0}} {
+		if _, err := c.exec(insert, row...); err != nil {
+			return err
+		}
+	}
+	for i := range shards {
+		if _, err := c.exec("insert into perdure_shards (shard, node, epoch) values (?, null, 0)", i); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeURL names a store for people and for ParseURL.
+func storeURL(path string) string { return (&url.URL{Scheme: "file", Path: uriPath(path)}).String() }
+
+// readInfo reads what describes the store.
+func readInfo(c *conn, cfg *Config) (store.Info, error) {
+	info := store.Info{URL: storeURL(cfg.Path)}
+	var err error
+	if info.Version, err = schemaVersion(c); err != nil {
+		return info, err
+	}
+	shards, found, err := c.number("select value from perdure_meta where name = 'shards'")
+	if err != nil {
+		return info, err
+	}
+	rows, _, err := c.number("select count(*) from perdure_shards")
+	if err != nil {
+		return info, err
+	}
+	if !found || shards < 1 || shards != rows {
+		return info, fault.New(fault.Corrupt, "table perdure_meta: the number of shards is %d, and there are rows for %d", shards, rows)
+	}
+	info.Shards = int(shards)
+	err = c.query("select value from perdure_meta where name = 'cluster'", func(q *stmt) error {
+		info.Cluster = q.text(0)
+		return nil
+	})
+	if err == nil && info.Cluster == "" {
+		err = fault.New(fault.Corrupt, "table perdure_meta: the id of the cluster is missing")
+	}
+	if err == nil && cfg.Shards != 0 && cfg.Shards != info.Shards {
+		err = &fault.Error{
+			Kind: fault.Conflict, Text: fmt.Sprintf("%s has %d shards, which never changes, but %d are asked for", cfg.Path, info.Shards, cfg.Shards),
+			Hint: fmt.Sprintf("leave the number of shards out, or ask for %d", info.Shards),
+		}
+	}
+	return info, err
+}

@@ -1,0 +1,316 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// pageSize of new files. Twice the default of SQLite: a batch touches fewer pages, and a row may be twice as large
+// before it spills into pages of its own.
+const pageSize = 8192
+
+// Pragmas of the writing connection.
+//
+// The cache is counted in pages and kept small on purpose: after most page splits SQLite walks the whole hash table of the
+// cache when it commits, which at 8000 pages costs as much as the rows of a batch. What is written lies at the ends of a few
+// trees and fits many times. No mmap anywhere: an I/O error or a truncated file would kill the process instead of returning an error.
+const writerPragmas = `
+	pragma synchronous = full;
+	pragma temp_store = memory;
+	pragma cache_size = 2000;
+	pragma foreign_keys = off;
+	pragma trusted_schema = off;
+	pragma cell_size_check = on;
+	pragma wal_autocheckpoint = 0;`
+
+// Pragmas of the other connections.
+const readerPragmas = `
+	pragma synchronous = full;
+	pragma temp_store = memory;
+	pragma cache_size = 500;
+	pragma trusted_schema = off;
+	pragma cell_size_check = on;
+	pragma wal_autocheckpoint = 0;
+	pragma busy_timeout = 2000;`
+
+// busyTimeout is how long a write waits for another program that writes to the same file, such as the sqlite3 shell.
+const busyTimeout = 2 * time.Second
+
+// Open opens the store in a file, creates it when there is none, and brings its schema to the version of this build.
+// The caller closes it.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	cfg, err := cfg.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := checkPath(&cfg); err != nil {
+		return nil, err
+	}
+	s := &Store{
+		cfg: cfg, writer: make(chan *writer, 1), readers: make(chan *conn, cfg.Readers),
+		move: make(chan struct{}, 1), done: make(chan struct{}),
+	}
+	for range cfg.Readers {
+		s.readers <- nil
+	}
+	if cfg.ReadOnly {
+		if err := s.openReadOnly(ctx); err != nil {
+			return nil, err
+		}
+		return s, nil
+	}
+	if s.lock, err = lockFile(cfg.Path); err != nil {
+		return nil, err
+	}
+	if err := s.openWriter(ctx); err != nil {
+		_ = s.lock.release() // the file was not touched, or is as good as before
+		return nil, s.openError(err)
+	}
+	return s, nil
+}
+
+// openWriter opens, migrates and recovers.
+func (s *Store) openWriter(ctx context.Context) (err error) {
+	if err := createPrivate(s.cfg.Path); err != nil {
+		return err
+	}
+	c, err := openConn(ctx, &s.cfg, modeCreate, writerPragmas)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = s.closeConn(c)
+		}
+	}()
+	if err := c.db.BusyTimeout(busyTimeout); err != nil {
+		return err
+	}
+	if err := useLog(c, s.cfg.WALSize); err != nil {
+		return err
+	}
+	if err := migrate(c, s.cfg.Path, s.cfg.Shards); err != nil {
+		return err
+	}
+	// What the process before left in the log is written to the file and synced anew: if its last sync failed, the pages of the
+	// log that the kernel shows us may not be on disk. An outside reader may prevent it, which is no failure.
+	if _, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); err != nil && !errors.Is(err, sqlite3.BUSY) {
+		return err
+	}
+	// The driver does not sync the directory, and the log was just created.
+	if err := syncDir(filepath.Dir(s.cfg.Path)); err != nil {
+		return err
+	}
+	if s.info, err = readInfo(c, &s.cfg); err != nil {
+		return err
+	}
+	w, err := newWriter(c, s.cfg.WALSize)
+	if err != nil {
+		return err
+	}
+	if w.names, err = newNameCheck(s.cfg.Path); err != nil {
+		return err
+	}
+	mover, err := openConn(ctx, &s.cfg, modeCreate, readerPragmas)
+	if err != nil {
+		return err
+	}
+	s.writer <- w
+	s.background.Go(func() { s.moveLog(mover) })
+	return nil
+}
+
+// createPrivate creates the file, unless it exists, such that only this user may read the payloads in it. Whoever wants to share it changes
+// its mode once; SQLite would go by the umask.
+func createPrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return nil
+	}
+	if err != nil {
+		return openFailed(path, err)
+	}
+	return f.Close()
+}
+
+// useLog turns the write-ahead log on, which is a property of the file.
+func useLog(c *conn, size int64) error {
+	if err := c.db.Exec(fmt.Sprintf("pragma page_size = %d", pageSize)); err != nil { // of a new file only
+		return err
+	}
+	var mode string
+	if err := c.query("pragma journal_mode = wal", func(q *stmt) error { mode = q.text(0); return nil }); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		return fault.New(fault.Unavailable, "the file system allows no write-ahead log (journal mode is %s)", mode)
+	}
+	// A log that had to grow, because an outside reader held it, is cut back when it begins anew.
+	return c.db.Exec(fmt.Sprintf("pragma journal_size_limit = %d", 2*size))
+}
+
+// openReadOnly opens a reader at once, to see that there is something to read.
+func (s *Store) openReadOnly(ctx context.Context) error {
+	c, err := openConn(ctx, &s.cfg, modeReadOnly, readerPragmas)
+	if err != nil {
+		return s.openError(err)
+	}
+	<-s.readers
+	s.readers <- c
+	err = func() error {
+		version, err := schemaVersion(c)
+		if err != nil {
+			return err
+		}
+		if err := checkVersion(s.cfg.Path, version, Latest()); err != nil {
+			return err
+		}
+		switch {
+		case version == 0:
+			return fault.New(fault.NotFound, "%s holds no store", s.cfg.Path)
+		case version < Latest():
+			return &fault.Error{
+				Kind: fault.Conflict, Text: fmt.Sprintf("%s has schema version %d, this build reads version %d", s.cfg.Path, version, Latest()),
+				Hint: "start the process that owns the file with this build once; it migrates",
+			}
+		}
+		s.info, err = readInfo(c, &s.cfg)
+		return err
+	}()
+	if err != nil {
+		_ = s.Close()
+		return s.openError(err)
+	}
+	return nil
+}
+
+// openError makes an error of kind fault from an error while opening.
+func (s *Store) openError(err error) error {
+	var known *fault.Error
+	if err == nil || errors.As(err, &known) {
+		return err
+	}
+	_, kind, hint := s.judge(err)
+	return &fault.Error{Kind: kind, Text: "open " + s.cfg.Path, Cause: err, Hint: hint}
+}
+
+// checkPath resolves the path and says early, by name, what SQLite would say late.
+func checkPath(cfg *Config) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(cfg.Path))
+	if err != nil {
+		return openFailed(filepath.Dir(cfg.Path), err)
+	}
+	cfg.Path = filepath.Join(dir, filepath.Base(cfg.Path))
+	if real, err := filepath.EvalSymlinks(cfg.Path); err == nil {
+		cfg.Path = real // the lock belongs to the file, not to one of its names
+	}
+	if fi, err := os.Stat(dir); err != nil {
+		return openFailed(dir, err)
+	} else if !fi.IsDir() {
+		return &fault.Error{Kind: fault.Invalid, Text: dir + " is not a directory", Hint: "name a file in a directory"}
+	}
+	fi, err := os.Stat(cfg.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && cfg.ReadOnly:
+		return fault.New(fault.NotFound, "%s does not exist", cfg.Path)
+	case errors.Is(err, fs.ErrNotExist):
+		return checkOrphan(cfg.Path)
+	case err != nil:
+		return openFailed(cfg.Path, err)
+	case fi.IsDir():
+		return &fault.Error{Kind: fault.Invalid, Text: cfg.Path + " is a directory", Hint: "name a file in it"}
+	case !fi.Mode().IsRegular():
+		return &fault.Error{Kind: fault.Invalid, Text: cfg.Path + " is not a regular file", Hint: "name another file"}
+	case fi.Size() == 0 && cfg.ReadOnly:
+		return fault.New(fault.NotFound, "%s is empty", cfg.Path)
+	case fi.Mode().Perm()&0o222 == 0 && !cfg.ReadOnly: // also for root, who could
+		return openFailed(cfg.Path, fs.ErrPermission)
+	}
+	return checkFile(cfg, fi.Size())
+}
+
+// checkFile looks whether the file can be used as asked and is a database at all.
+func checkFile(cfg *Config, size int64) error {
+	flags := os.O_RDWR
+	if cfg.ReadOnly {
+		flags = os.O_RDONLY
+	}
+	f, err := os.OpenFile(cfg.Path, flags, 0)
+	if err != nil {
+		return openFailed(cfg.Path, err)
+	}
+	defer f.Close()
+	if size == 0 {
+		return checkOrphan(cfg.Path)
+	}
+	const magic = "SQLite format 3\x00"
+	head := make([]byte, len(magic))
+	if _, err := io.ReadFull(f, head); err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return openFailed(cfg.Path, err)
+	}
+	if string(head) != magic {
+		return &fault.Error{Kind: fault.Invalid, Text: cfg.Path + " is not an SQLite file", Hint: "name another file, or move this one away"}
+	}
+	return nil
+}
+
+// checkOrphan refuses an empty or missing file whose log is not empty: SQLite would throw the log away and begin anew.
+func checkOrphan(path string) error {
+	fi, err := os.Stat(path + "-wal")
+	if err != nil || fi.Size() == 0 {
+		return nil
+	}
+	return &fault.Error{
+		Kind: fault.Corrupt, Text: fmt.Sprintf("%s is empty or missing, but its log %s-wal is not", path, path),
+		Hint: "restore both from a backup, or move the log away to begin with an empty store",
+	}
+}
+
+// openFailed is the error for a file or directory that the system does not give us.
+func openFailed(path string, err error) error {
+	out := &fault.Error{Kind: fault.Unavailable, Text: "open " + path, Cause: err}
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		out.Kind, out.Hint = fault.NotFound, "create the directory first"
+	case errors.Is(err, syscall.EROFS):
+		out.Kind, out.Hint = fault.Denied, "the file system is read-only: open the store read-only, or name another path"
+	case errors.Is(err, fs.ErrPermission):
+		out.Kind, out.Hint = fault.Denied, "make the file and its directory writable for this process, or open the store read-only"
+	case errors.Is(err, syscall.ENOTDIR):
+		out.Kind, out.Hint = fault.Invalid, "name a file in a directory"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		out.Hint = "free space on the disk"
+	}
+	return out
+}
+
+// syncDir makes the names of files in a directory durable.
+func syncDir(dir string) error {
+	if runtime.GOOS == "windows" {
+		return nil // has no such call
+	}
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := d.Sync(); err != nil && !errors.Is(err, syscall.EINVAL) { // a file system that has nothing to sync
+		return err
+	}
+	return nil
+}

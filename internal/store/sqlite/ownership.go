@@ -1,0 +1,293 @@
+package sqlite
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Leases mean little where the file lock lets only one process in, but the engine is the same everywhere: it finds the node
+// rows of processes that are gone and ends them with FenceNode, proven dead by the lock that it could take.
+
+// now is the clock by which leases are judged.
+func now() model.Time { return model.TimeOf(time.Now()) }
+
+// fenced is the error of a node that does not own anything any more.
+func fenced(op string, node model.NodeID, epoch int64) error {
+	return store.Errorf(store.Fenced, op, "%s is not registered under epoch %d", node, epoch)
+}
+
+// nextEpoch draws from the counter.
+func nextEpoch(c *conn) (int64, error) {
+	epoch, found, err := c.number("update perdure_meta set value = value + 1 where name = 'epoch' returning value")
+	if err == nil && !found {
+		err = corrupt(fmt.Errorf("the counter of epochs is missing"), "meta")
+	}
+	return epoch, err
+}
+
+// Register adds a node, or replaces it when its id is known.
+func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (r store.Registration, err error) {
+	const op = "register"
+	err = s.write(ctx, op, func(w *writer) (err error) {
+		if r.Epoch, err = nextEpoch(w.conn); err != nil {
+			return err
+		}
+		r.Now = now()
+		_, err = w.exec(`insert or replace into perdure_nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version)
+			values (?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`,
+			n.ID[:], r.Epoch, int64(r.Now.Add(ttl)), n.Host, n.BootID, n.Namespace, n.PID, n.PIDStart, n.Version)
+		if err != nil {
+			return err
+		}
+		if _, err := w.exec("delete from perdure_fences where node = ?", n.ID[:]); err != nil {
+			return err
+		}
+		for lane := range lanes {
+			if _, err := w.exec("insert into perdure_fences (node, lane, epoch, batch) values (?, ?, ?, 0)", n.ID[:], lane, r.Epoch); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return store.Registration{}, err
+	}
+	return r, nil
+}
+
+// Renew extends the lease and returns the view of the cluster.
+func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, err error) {
+	const op = "renew"
+	err = s.write(ctx, op, func(w *writer) (err error) {
+		at := now()
+		draining := 0
+		if r.Draining {
+			draining = 1
+		}
+		changed, err := w.exec("update perdure_nodes set expires = ?, draining = ? where node = ? and epoch = ?",
+			int64(at.Add(r.TTL)), draining, r.Node[:], r.Epoch)
+		if err != nil {
+			return err
+		}
+		if changed != 1 {
+			return fenced(op, r.Node, r.Epoch)
+		}
+		if v, err = loadView(w.conn); err != nil {
+			return err
+		}
+		v.Now = at
+		v.Mail, err = hasMail(w.conn, r.Shards, at)
+		return err
+	})
+	if err != nil {
+		return store.View{}, err
+	}
+	return v, nil
+}
+
+// FenceNode ends a node. Its fences go with it: there is one writer, so no commit of the node is on its way.
+func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (ended bool, err error) {
+	err = s.write(ctx, "fence", func(w *writer) error {
+		at, known := now(), false
+		err := w.query("select epoch, expires from perdure_nodes where node = ?", func(q *stmt) error {
+			known = true
+			ended = q.int(0) == epoch && (proven || q.int(1) <= int64(at))
+			return nil
+		}, node[:])
+		if err != nil {
+			return err
+		}
+		if !known {
+			ended = true
+		}
+		if !known || !ended {
+			return nil
+		}
+		return removeNode(w.conn, node)
+	})
+	return ended && err == nil, err
+}
+
+// removeNode deletes a node and its fences.
+func removeNode(c *conn, node model.NodeID) error {
+	if _, err := c.exec("delete from perdure_fences where node = ?", node[:]); err != nil {
+		return err
+	}
+	_, err := c.exec("delete from perdure_nodes where node = ?", node[:])
+	return err
+}
+
+// Acquire takes shards for a node.
+func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) (out []store.AcquiredShard, err error) {
+	const op = "acquire"
+	err = s.write(ctx, op, func(w *writer) error {
+		_, alive, err := w.number("select 1 from perdure_nodes where node = ? and epoch = ?", node[:], epoch)
+		if err != nil {
+			return err
+		}
+		if !alive {
+			return fenced(op, node, epoch)
+		}
+		out = nil
+		for _, shard := range distinct(shards) {
+			// Free, ours already (an answer was lost), or of a node that is gone.
+			changed, err := w.exec(`update perdure_shards set node = ?2, epoch = ?3 where shard = ?1 and
+				(node is null or (node = ?2 and epoch = ?3) or not exists (
+					select 1 from perdure_nodes n where n.node = perdure_shards.node and n.epoch = perdure_shards.epoch))`,
+				int(shard), node[:], epoch)
+			if err != nil {
+				return err
+			}
+			if changed == 1 {
+				out = append(out, store.AcquiredShard{
+					Shard: shard, Received: map[model.ShardID]int64{}, Sent: map[model.ShardID]int64{},
+				})
+			}
+		}
+		return loadPositions(w.conn, out)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// loadPositions fills in where the shards stand as receivers and as senders.
+func loadPositions(c *conn, shards []store.AcquiredShard) error {
+	byShard := make(map[model.ShardID]*store.AcquiredShard, len(shards))
+	for i := range shards {
+		byShard[shards[i].Shard] = &shards[i]
+	}
+	// What was sent last is in the table of messages, or, when every row is swept, where the receiver's cursor stands.
+	sent := func(to, from model.ShardID, seq int64) {
+		if a := byShard[from]; a != nil {
+			a.Sent[to] = max(a.Sent[to], seq)
+		}
+	}
+	err := c.query("select to_shard, from_shard, seq from perdure_cursors", func(q *stmt) error {
+		to, from, seq := model.ShardID(q.int(0)), model.ShardID(q.int(1)), q.int(2)
+		if a := byShard[to]; a != nil {
+			a.Received[from] = seq
+		}
+		sent(to, from, seq)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return eachPair(c, sent)
+}
+
+// eachPair calls f for every pair of shards that has messages, with the last position. It jumps from pair to pair,
+// so what it costs depends on the pairs, not on the messages.
+func eachPair(c *conn, f func(to, from model.ShardID, last int64)) error {
+	to, from := int64(-1), int64(-1)
+	for {
+		last, found := int64(0), false
+		err := c.query(sqlNextPair, func(q *stmt) error {
+			to, from, found = q.int(0), q.int(1), true
+			return nil
+		}, to, from)
+		if err != nil || !found {
+			return err
+		}
+		if last, _, err = c.number(sqlLastMessage, to, from); err != nil {
+			return err
+		}
+		f(model.ShardID(to), model.ShardID(from), last)
+	}
+}
+
+const (
+	sqlNextPair = `select to_shard, from_shard from perdure_messages where (to_shard, from_shard) > (?1, ?2)
+		order by to_shard, from_shard limit 1`
+	sqlLastMessage = `select max(seq) from perdure_messages where to_shard = ?1 and from_shard = ?2`
+)
+
+// Unregister removes a node with its fences and frees what it still holds.
+func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
+	const op = "unregister"
+	return s.write(ctx, op, func(w *writer) error {
+		_, found, err := w.number("select 1 from perdure_nodes where node = ? and epoch = ?", node[:], epoch)
+		if err != nil {
+			return err
+		}
+		if !found {
+			return fenced(op, node, epoch)
+		}
+		if _, err := w.exec("update perdure_shards set node = null, epoch = 0 where node = ?", node[:]); err != nil {
+			return err
+		}
+		return removeNode(w.conn, node)
+	})
+}
+
+// Refence moves a lane to a fresh epoch.
+func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
+	const op = "refence"
+	err = s.write(ctx, op, func(w *writer) (err error) {
+		if epoch, err = nextEpoch(w.conn); err != nil {
+			return err
+		}
+		found := false
+		landed, found, err = w.number("update perdure_fences set epoch = ? where node = ? and lane = ? and epoch = ? returning batch",
+			epoch, l.Node[:], l.Lane, l.Epoch)
+		if err == nil && !found {
+			err = store.Errorf(store.Fenced, op, "lane %d of %s does not stand at epoch %d", l.Lane, l.Node, l.Epoch)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, 0, err
+	}
+	return epoch, landed, nil
+}
+
+// Members returns the nodes and the owners of the shards.
+func (s *Store) Members(ctx context.Context) (v store.View, err error) {
+	err = s.read(ctx, "members", func(c *conn) (err error) {
+		v, err = loadView(c)
+		v.Now = now()
+		return err
+	})
+	if err != nil {
+		return store.View{}, err
+	}
+	return v, nil
+}
+
+// loadView reads nodes and shards.
+func loadView(c *conn) (v store.View, err error) {
+	err = c.query(`select node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version
+		from perdure_nodes order by node`, func(q *stmt) error {
+		m := store.Member{
+			NodeInfo: store.NodeInfo{
+				Host: q.text(4), BootID: q.text(5), Namespace: q.text(6), PID: int(q.int(7)), PIDStart: q.int(8), Version: q.text(9),
+			},
+			Epoch: q.int(1), Expires: model.Time(q.int(2)), Draining: q.int(3) != 0,
+		}
+		id, ok := q.id(0)
+		if !ok {
+			return corrupt(fmt.Errorf("an id is not 16 bytes long"), "nodes")
+		}
+		m.ID = id
+		v.Members = append(v.Members, m)
+		return nil
+	})
+	if err != nil {
+		return v, err
+	}
+	err = c.query("select shard, node, epoch from perdure_shards order by shard", func(q *stmt) error {
+		o := store.ShardOwner{Shard: model.ShardID(q.int(0)), Epoch: q.int(2)}
+		if id, ok := q.id(1); ok {
+			o.Node = id
+		}
+		v.Owners = append(v.Owners, o)
+		return nil
+	})
+	return v, err
+}

@@ -1,0 +1,169 @@
+package sqlite
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+// plan is what SQLite says it will do.
+func plan(t *testing.T, c *conn, sql string) string {
+	t.Helper()
+	var steps []string
+	err := c.query("explain query plan "+sql, func(q *stmt) error {
+		steps = append(steps, q.text(3))
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("%s: %v", sql, err)
+	}
+	return strings.Join(steps, "; ")
+}
+
+// fill puts a few hundred rows into every table.
+func fillTables(t *testing.T, s *Store) {
+	t.Helper()
+	f := storetest.New(t, s)
+	lane := f.Join(1).Lanes[0]
+	for i := range 20 {
+		lane.Write(func(b *store.Batch) {
+			for j := range 20 {
+				a := f.Subject()
+				b.Starts = append(b.Starts, a.StartRow())
+				b.Events = append(b.Events, a.Event(1), a.Event(2))
+				b.Timers = append(b.Timers, a.Timer("t", storetest.Noon))
+				b.Messages = append(b.Messages, storetest.Message(model.ShardID(j%16), model.ShardID(j%5), int64(20*i+j+1)))
+				b.Deferred = append(b.Deferred, a.Request(f.RunID(), "x"))
+				b.Requests = append(b.Requests, a.Reply("y", storetest.Noon))
+				if j%2 == 0 {
+					b.Closes = append(b.Closes, a.Close(model.Completed))
+				}
+			}
+		})
+	}
+}
+
+func TestHotStatementsSearch(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
+	fillTables(t, s)
+	// What a statement looks up, by table or index.
+	const (
+		executions = "perdure_executions USING PRIMARY KEY (run=? AND shard=?)"
+		timers     = "perdure_timers USING PRIMARY KEY (run=? AND shard=?"
+		requests   = "perdure_requests USING PRIMARY KEY (shard=? AND tenant=? AND workflow=? AND key=? AND id=?)"
+	)
+	for sql, want := range map[string]string{
+		sqlFence: "perdure_fences USING PRIMARY KEY (node=? AND lane=?)",
+		sqlStart: "", sqlStartIfAbsent: "", sqlLargeStart: "", sqlEvent: "", sqlTimer: "", sqlFirstCursor: "", sqlDefer: "", sqlRequest: "", sqlPutInbox: "",
+		sqlReplace: executions, sqlClose: executions, sqlMark: executions,
+		sqlRun:       "e USING PRIMARY KEY (run=? AND shard=?)",
+		sqlStopTimer: timers + " AND id=?)", sqlStopAll: timers + ")", sqlRunTimers: timers + ")",
+		sqlMessage: "perdure_cursors USING PRIMARY KEY (to_shard=? AND from_shard=?)",
+		sqlCursor:  "perdure_cursors USING PRIMARY KEY (to_shard=? AND from_shard=?)",
+		sqlConsume: "perdure_inbox USING PRIMARY KEY (shard=? AND id=?)",
+		sqlFree:    "perdure_shards USING PRIMARY KEY (shard=?)",
+
+		sqlCurrentRun: "perdure_executions_current (tenant=? AND workflow=? AND key=?)",
+		sqlRunnable:   "perdure_executions_runnable (shard=? AND run>?)",
+		sqlLoadEvents: "perdure_history USING PRIMARY KEY (run=? AND shard=? AND seq>?)",
+		sqlLoadTimers: "perdure_timers_due (shard=? AND (due,run,id)>(?,?,?) AND due<?)",
+
+		sqlNextPair:      "perdure_messages USING PRIMARY KEY ((to_shard,from_shard)>(?,?))",
+		sqlNextSender:    "perdure_messages USING PRIMARY KEY (to_shard=? AND from_shard>?)",
+		sqlLastMessage:   "perdure_messages USING PRIMARY KEY (to_shard=? AND from_shard=?)",
+		sqlFirstMessage:  "perdure_messages USING PRIMARY KEY (to_shard=? AND from_shard=?)",
+		sqlLoadMessages:  "perdure_messages USING PRIMARY KEY (to_shard=? AND from_shard=? AND seq>?)",
+		sqlSweepMessages: "perdure_messages USING PRIMARY KEY (to_shard=? AND from_shard=? AND seq<?)",
+		sqlCursorOf:      "perdure_cursors USING PRIMARY KEY (to_shard=? AND from_shard=?)",
+		sqlInboxDue:      "perdure_inbox USING PRIMARY KEY (shard=?)",
+		sqlLoadInbox:     "perdure_inbox USING PRIMARY KEY (shard=?)",
+		sqlRemembered:    requests, sqlLoadReply: requests, sqlSweepRequest: requests,
+		sqlOldRequests: "perdure_requests_age (shard=? AND at<?)",
+	} {
+		onWriter(t, s, func(w *writer) {
+			got := plan(t, w.conn, sql)
+			rest := strings.ReplaceAll(got, "SCAN CONSTANT ROW", "")
+			if !strings.Contains(got, want) || strings.Contains(rest, "SCAN") || strings.Contains(rest, "TEMP B-TREE") {
+				t.Errorf("%s\nplan: %s\nwant: %s", sql, got, want)
+			}
+		})
+	}
+}
+
+func TestListingIsNotSorted(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
+	fillTables(t, s)
+	q := store.Query{Tenant: "t", Workflow: "w", Statuses: []model.Status{model.Running, model.Failed}, Limit: 1}
+	f := newFilter(&q)
+	f.and("(started, run) < (?, ?)")
+	onWriter(t, s, func(w *writer) {
+		got := plan(t, w.conn, selectExecution+"indexed by perdure_executions_listing "+f.sql.String()+" order by started desc, run desc limit 1")
+		if !strings.Contains(got, "perdure_executions_listing (tenant=? AND (started,run)<(?,?))") || strings.Contains(got, "TEMP B-TREE") {
+			t.Error(got)
+		}
+	})
+}
+
+func TestInlineStepWritesOneRow(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, Config{})
+	b.lane.Commit(b.event(10))
+	changes := func() (n int64) {
+		onWriter(t, b.s, func(w *writer) { n = w.db.TotalChanges() })
+		return n
+	}
+	before := changes()
+	b.lane.Commit(b.event(10))
+	if got := changes() - before; got != 2 {
+		t.Errorf("a batch with one event changed %d rows, want 2: its fence and the event", got)
+	}
+	// WITHOUT ROWID: the table is its own and only tree.
+	onWriter(t, b.s, func(w *writer) {
+		trees, _, err := w.number("select count(*) from sqlite_schema where tbl_name = 'perdure_history' and rootpage > 0")
+		if trees != 1 || err != nil {
+			t.Errorf("the history has %d trees, want 1: %v", trees, err)
+		}
+	})
+}
+
+func TestTimersOfManyShardsComeInOrder(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
+	f := storetest.New(t, s)
+	lane := f.Join(1).Lanes[0]
+	const timers, page = 500, 37
+	lane.Write(func(b *store.Batch) {
+		for i := range timers {
+			b.Timers = append(b.Timers, f.Subject().Timer(fmt.Sprint(i), storetest.Noon+model.Time(i*7919%timers/3)))
+		}
+	})
+	var all []store.Timer
+	var after store.TimerMark
+	for {
+		got, err := s.LoadTimers(t.Context(), f.Shards(), after, model.MaxTime, page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got) == 0 {
+			break
+		}
+		all = append(all, got...)
+		last := got[len(got)-1]
+		after = store.TimerMark{Due: last.Due, Run: last.Run, ID: last.ID}
+	}
+	if len(all) != timers {
+		t.Fatalf("%d timers, want %d", len(all), timers)
+	}
+	for i := 1; i < len(all); i++ {
+		if compareTimers(all[i-1], all[i]) >= 0 {
+			t.Fatalf("timer %d comes after timer %d", i-1, i)
+		}
+	}
+}

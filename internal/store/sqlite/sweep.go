@@ -1,0 +1,81 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	sqlFirstMessage  = `select min(seq) from perdure_messages where to_shard = ?1 and from_shard = ?2`
+	sqlSweepMessages = `delete from perdure_messages where to_shard = ?1 and from_shard = ?2 and seq <= ?3`
+	sqlOldRequests   = `select tenant, workflow, key, id from perdure_requests indexed by perdure_requests_age
+		where shard = ?1 and at < ?2 order by at limit ?3`
+	sqlSweepRequest = `delete from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
+)
+
+// Sweep deletes messages behind their cursors and old remembered requests. Cursors stay: between shards there is no pair that cannot
+// come back, and where a sender stands is known from the cursor alone when its messages are gone.
+func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
+	err = s.write(ctx, "sweep", func(w *writer) error {
+		swept = 0
+		for _, shard := range distinct(r.Shards) {
+			n, err := sweepMessages(w.conn, shard, r.Limit-swept)
+			if err != nil {
+				return err
+			}
+			swept += n
+			if n, err = sweepRequests(w.conn, shard, r.RequestsBefore, r.Limit-swept); err != nil {
+				return err
+			}
+			swept += n
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return swept, nil
+}
+
+func sweepMessages(c *conn, to model.ShardID, limit int) (swept int, err error) {
+	err = eachSender(c, to, func(from model.ShardID, cursor int64) error {
+		if swept >= limit {
+			return errStop
+		}
+		first, found, err := c.number(sqlFirstMessage, int(to), int(from))
+		if err != nil || !found || first > cursor {
+			return err
+		}
+		// Positions have no gap, so that this many rows go at most.
+		n, err := c.exec(sqlSweepMessages, int(to), int(from), min(cursor, first+int64(limit-swept)-1))
+		swept += int(n)
+		return err
+	})
+	if errors.Is(err, errStop) {
+		err = nil
+	}
+	return swept, err
+}
+
+func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (int, error) {
+	if limit <= 0 {
+		return 0, nil
+	}
+	var keys [][4]string
+	err := c.query(sqlOldRequests, func(q *stmt) error {
+		keys = append(keys, [4]string{q.text(0), q.text(1), q.text(2), q.text(3)})
+		return nil
+	}, int(shard), int64(before), limit)
+	if err != nil {
+		return 0, err
+	}
+	for _, k := range keys {
+		if _, err := c.exec(sqlSweepRequest, int(shard), k[0], k[1], k[2], k[3]); err != nil {
+			return 0, err
+		}
+	}
+	return len(keys), nil
+}

@@ -1,0 +1,95 @@
+package sqlite
+
+import "github.com/ncruces/go-sqlite3"
+
+// Statements of the hot path. Each finds its row by a key; TestHotStatementsSearch asks SQLite whether that is so.
+const (
+	sqlFence = `update perdure_fences set batch = ?4 where node = ?1 and lane = ?2 and epoch = ?3 and batch = ?4 - 1`
+
+	sqlStart = `insert into perdure_executions (run, shard, state, current, started, closed, tenant, workflow, key, start)
+		values (?1, ?2, 0, 1, ?3, 0, ?4, ?5, ?6, ?7)`
+	sqlStartIfAbsent = sqlStart + ` on conflict (tenant, workflow, key) where current = 1 do nothing`
+	sqlLargeStart    = `insert into perdure_starts (run, shard, body) values (?1, ?2, ?3)`
+	sqlReplace       = `update perdure_executions set current = 0
+		where run = ?1 and shard = ?2 and current = 1 and tenant = ?3 and workflow = ?4 and key = ?5 returning state`
+	sqlClose = `update perdure_executions set state = ?3, closed = ?4, outcome = ?5, waits = null, blocked = null
+		where run = ?1 and shard = ?2 and state < 2`
+	sqlMark = `update perdure_executions set state = ?3, waits = ?4, blocked = ?5 where run = ?1 and shard = ?2 and state < 2`
+
+	sqlEvent = `insert into perdure_history (run, shard, seq, at, kind, body) values (?1, ?2, ?3, ?4, ?5, ?6)`
+
+	sqlStopTimer = `delete from perdure_timers where run = ?1 and shard = ?2 and id = ?3`
+	sqlTimer     = `insert into perdure_timers (run, shard, id, due, tenant, workflow, key) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
+	sqlStopAll   = `delete from perdure_timers where run = ?1 and shard = ?2`
+
+	// A position behind the cursor is taken even when its row has been swept.
+	sqlMessage = `insert into perdure_messages (to_shard, from_shard, seq, body) select ?1, ?2, ?3, ?4
+		where not exists (select 1 from perdure_cursors where to_shard = ?1 and from_shard = ?2 and seq >= ?3)`
+	sqlFirstCursor = `insert into perdure_cursors (to_shard, from_shard, seq) values (?1, ?2, ?3)`
+	sqlCursor      = `update perdure_cursors set seq = ?3 where to_shard = ?1 and from_shard = ?2 and seq = ?4`
+
+	sqlConsume = `delete from perdure_inbox where shard = ?1 and id = ?2`
+	sqlDefer   = `insert into perdure_inbox (shard, id, not_before, body) values (?1, ?2, ?3, ?4)
+		on conflict (shard, id) do update set not_before = excluded.not_before`
+	sqlRequest = `insert into perdure_requests (shard, tenant, workflow, key, id, at, body) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
+
+	sqlFree = `update perdure_shards set node = null, epoch = 0 where shard = ?1 and node = ?2`
+)
+
+// States of a run below the numbers of closed statuses.
+const (
+	stateRunnable = 0
+	stateParked   = 1
+	stateClosed   = 2 // the first of them
+)
+
+// inlineStart is the largest body of a start that is stored in the row of its run.
+const inlineStart = 512
+
+// writer is the connection that writes, with the statements of the hot path at hand.
+type writer struct {
+	*conn
+	begin, commit, rollback                                *stmt
+	fence                                                  *stmt
+	start, startIfAbsent, largeStart, replace, close, mark *stmt
+	event                                                  *stmt
+	stopTimer, timer, stopAll                              *stmt
+	message, firstCursor, cursor                           *stmt
+	consume, defers, request, free                         *stmt
+
+	walPages int // in the log after the last commit, as SQLite tells
+	log      logState
+	names    nameCheck
+}
+
+func newWriter(c *conn, logSize int64) (*writer, error) {
+	w := &writer{conn: c}
+	for text, into := range map[string]**stmt{
+		"begin immediate": &w.begin, "commit": &w.commit, "rollback": &w.rollback, sqlFence: &w.fence,
+		sqlStart: &w.start, sqlStartIfAbsent: &w.startIfAbsent, sqlLargeStart: &w.largeStart, sqlReplace: &w.replace,
+		sqlClose: &w.close, sqlMark: &w.mark, sqlEvent: &w.event,
+		sqlStopTimer: &w.stopTimer, sqlTimer: &w.timer, sqlStopAll: &w.stopAll,
+		sqlMessage: &w.message, sqlFirstCursor: &w.firstCursor, sqlCursor: &w.cursor,
+		sqlConsume: &w.consume, sqlDefer: &w.defers, sqlRequest: &w.request, sqlFree: &w.free,
+	} {
+		q, err := c.prepare(text)
+		if err != nil {
+			return nil, err
+		}
+		*into = q
+	}
+	size, _, err := c.number("pragma page_size")
+	if err != nil {
+		return nil, err
+	}
+	w.log.limit = int(logSize / size)
+	w.log.next = w.log.limit
+	c.db.WALHook(w.noteLog)
+	return w, nil
+}
+
+// noteLog is called by SQLite after each commit with the size of the log.
+func (w *writer) noteLog(_ *sqlite3.Conn, _ string, pages int) error {
+	w.walPages = pages
+	return nil
+}

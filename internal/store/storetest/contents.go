@@ -1,0 +1,269 @@
+package storetest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"testing"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Scope names what Read looks at beside what it finds by itself: the port can list neither tenants nor
+// remembered requests, nor the rows of runs that do not exist.
+type Scope struct {
+	Tenants  []string
+	Runs     []store.RunKey
+	Requests []store.RequestKey
+}
+
+// Note adds everything that a batch names.
+func (s *Scope) Note(b *store.Batch) {
+	tenant := func(name string) {
+		if !slices.Contains(s.Tenants, name) {
+			s.Tenants = append(s.Tenants, name)
+		}
+	}
+	for i := range b.Starts {
+		tenant(b.Starts[i].Start.Address.Tenant)
+		s.Runs = append(s.Runs, store.RunKey{Shard: b.Starts[i].Shard, Run: b.Starts[i].Start.Run})
+	}
+	for i := range b.Events {
+		s.Runs = append(s.Runs, b.Events[i].RunKey)
+	}
+	for i := range b.Requests {
+		tenant(b.Requests[i].Address.Tenant)
+		s.Requests = append(s.Requests, b.Requests[i].RequestKey)
+	}
+	s.Runs, s.Requests = unique(s.Runs, compareKeys), unique(s.Requests, compareRequests)
+}
+
+// unique sorts a slice and drops what is there twice.
+func unique[T comparable](in []T, compare func(a, b T) int) []T {
+	slices.SortFunc(in, compare)
+	return slices.Compact(in)
+}
+
+func compareKeys(a, b store.RunKey) int {
+	return cmp.Or(cmp.Compare(a.Shard, b.Shard), a.Run.Compare(b.Run))
+}
+
+func compareRequests(a, b store.RequestKey) int {
+	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Address.Tenant, b.Address.Tenant),
+		cmp.Compare(a.Address.Type, b.Address.Type), cmp.Compare(a.Address.Key, b.Address.Key), cmp.Compare(a.ID, b.ID))
+}
+
+func compareTimers(a, b store.Timer) int {
+	return cmp.Or(cmp.Compare(a.Due, b.Due), a.Run.Compare(b.Run), cmp.Compare(a.ID, b.ID))
+}
+
+func compareMessages(a, b store.MessageRow) int {
+	return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From), cmp.Compare(a.Seq, b.Seq))
+}
+
+// Contents is everything that can be read from a store within a scope, in an order that does not depend on the adapter. Lease times are left out.
+type Contents struct {
+	Executions []store.Execution
+	Runnable   []store.RunHead
+	Events     []History
+	Timers     []store.Timer
+	Messages   []store.MessageRow
+	Inbox      []store.InboxRow
+	Replies    []store.Reply
+	// Owners are the shards that are not free.
+	Owners  []store.ShardOwner
+	Members []model.NodeID
+}
+
+// History is the stored events of a run.
+type History struct {
+	Run    store.RunKey
+	Events []model.Event
+}
+
+// Read reads the contents of a store.
+func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
+	r := reader{ctx: ctx, s: s}
+	for i := range s.Info().Shards {
+		r.shards = append(r.shards, model.ShardID(i))
+	}
+	var c Contents
+	for _, tenant := range scope.Tenants {
+		c.Executions = append(c.Executions, r.executions(tenant)...)
+	}
+	runs := slices.Clone(scope.Runs)
+	for i := range c.Executions {
+		runs = append(runs, store.RunKey{Shard: c.Executions[i].Shard, Run: c.Executions[i].Start.Run})
+	}
+	for _, key := range unique(runs, compareKeys) {
+		if events := r.events(key); len(events) > 0 {
+			c.Events = append(c.Events, History{key, events})
+		}
+	}
+	c.Runnable, c.Timers = r.runnable(), r.timers()
+	const all = 1 << 20
+	c.Messages = call(&r, func() ([]store.MessageRow, error) { return s.LoadMessages(ctx, r.shards, all) })
+	slices.SortStableFunc(c.Messages, compareMessages)
+	c.Inbox = call(&r, func() ([]store.InboxRow, error) { return s.LoadInbox(ctx, r.shards, model.MaxTime, all) })
+	c.Replies = call(&r, func() ([]store.Reply, error) { return s.LoadReplies(ctx, scope.Requests) })
+	slices.SortFunc(c.Replies, func(a, b store.Reply) int { return compareRequests(a.RequestKey, b.RequestKey) })
+	view := call(&r, func() (store.View, error) { return s.Members(ctx) })
+	for _, o := range view.Owners {
+		if !o.Node.IsZero() {
+			c.Owners = append(c.Owners, o)
+		}
+	}
+	for i := range view.Members {
+		c.Members = append(c.Members, view.Members[i].ID)
+	}
+	slices.SortFunc(c.Members, func(a, b model.NodeID) int { return cmp.Compare(string(a[:]), string(b[:])) })
+	return c, r.err
+}
+
+// reader reads page after page and keeps the first error.
+type reader struct {
+	ctx    context.Context // lives as long as one call of Read
+	s      store.Store
+	shards []model.ShardID
+	calls  int
+	err    error
+}
+
+// page is small, so that reading the contents is also a test of paging.
+const page = 7
+
+// call makes a call unless one failed before. Pages that do not end are an error too, lest a broken store hang its test.
+func call[T any](r *reader, f func() (T, error)) (out T) {
+	const most = 100_000
+	if r.calls++; r.calls > most && r.err == nil {
+		r.err = fmt.Errorf("%d calls to read everything: pages do not end", most)
+	}
+	if r.err != nil {
+		return out
+	}
+	out, r.err = f()
+	return out
+}
+
+func (r *reader) executions(tenant string) (out []store.Execution) {
+	q := store.Query{Tenant: tenant, AllRuns: true, Limit: page}
+	for {
+		p := call(r, func() (store.Page, error) { return r.s.List(r.ctx, q) })
+		out = append(out, p.Executions...)
+		if !p.More || len(p.Executions) == 0 {
+			return out
+		}
+		last := p.Executions[len(p.Executions)-1].Start
+		q.After = store.PageMark{Started: last.At, Run: last.Run}
+	}
+}
+
+func (r *reader) events(key store.RunKey) (out []model.Event) {
+	after := int64(0)
+	for {
+		p := call(r, func() ([]model.Event, error) { return r.s.LoadEvents(r.ctx, key, after, page, 1<<20) })
+		if len(p) == 0 {
+			return out
+		}
+		out, after = append(out, p...), p[len(p)-1].Seq
+	}
+}
+
+func (r *reader) runnable() (out []store.RunHead) {
+	var after store.RunKey
+	for {
+		p := call(r, func() ([]store.RunHead, error) { return r.s.LoadRunnable(r.ctx, r.shards, after, page) })
+		if len(p) == 0 {
+			return out
+		}
+		out, after = append(out, p...), p[len(p)-1].RunKey
+	}
+}
+
+func (r *reader) timers() (out []store.Timer) {
+	var after store.TimerMark
+	for {
+		p := call(r, func() ([]store.Timer, error) {
+			return r.s.LoadTimers(r.ctx, r.shards, after, model.MaxTime, page)
+		})
+		if len(p) == 0 {
+			return out
+		}
+		last := p[len(p)-1]
+		out, after = append(out, p...), store.TimerMark{Due: last.Due, Run: last.Run, ID: last.ID}
+	}
+}
+
+// Note remembers what a batch names, so that Contents reads it.
+func (f *Fixture) Note(b *store.Batch) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.scope.Note(b)
+}
+
+// Contents reads everything that the fixture knows of.
+func (f *Fixture) Contents() Contents {
+	f.Helper()
+	f.mu.Lock()
+	scope := Scope{slices.Clone(f.scope.Tenants), slices.Clone(f.scope.Runs), slices.Clone(f.scope.Requests)}
+	f.mu.Unlock()
+	c, err := Read(f.Context(), f.Store, scope)
+	if err != nil {
+		f.Fatalf("read the contents: %v", err)
+	}
+	return c
+}
+
+// Diff compares what was written with what was read: nil and empty are the same, and so are the parts of an event
+// that a message does not carry. It is empty when there is no difference.
+func Diff(want, got any) string {
+	if reflect.DeepEqual(want, got) {
+		return "" // the usual case, and a hundred times faster
+	}
+	return gocmp.Diff(want, got, cmpopts.EquateEmpty(), gocmp.FilterPath(inWith, gocmp.Ignore()))
+}
+
+// inWith selects position, time and kind of the events in Message.With, which core sets when they become events of a run.
+func inWith(p gocmp.Path) bool {
+	const tail = 3 // .With, [i], .Kind
+	if len(p) < tail {
+		return false
+	}
+	switch p.Index(-1).String() {
+	case ".Seq", ".At", ".Kind":
+		return p.Index(-tail).String() == ".With"
+	}
+	return false
+}
+
+// Want fails the test, without ending it, when what was read differs from what was written.
+func (f *Fixture) Want(what string, want, got any) {
+	f.Helper()
+	if d := Diff(want, got); d != "" {
+		f.Errorf("%s (-want +got):\n%s", what, d)
+	}
+}
+
+// result is what a call returned.
+type result[T any] struct {
+	value T
+	err   error
+}
+
+// try takes what a call returned.
+func try[T any](v T, err error) result[T] { return result[T]{v, err} }
+
+// or is the value; an error ends the test.
+func (r result[T]) or(t testing.TB) T {
+	t.Helper()
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	return r.value
+}

@@ -1,0 +1,209 @@
+package storetest
+
+import (
+	"bytes"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+var eventTests = []test{
+	{name: "every kind and field comes back as it was", run: testEventRoundTrip},
+	{name: "events come in order whatever the order of rows", run: testEventOrder},
+	{name: "a position is taken once", run: testEventPositions},
+	{name: "pages by number", run: testEventPages},
+	{name: "pages by bytes with at least one event", run: testEventBytes},
+	{name: "large bodies", run: testLargeBodies},
+}
+
+// events is all of the stored events of a run.
+func (x *suite) events(key store.RunKey) []model.Event {
+	x.Helper()
+	return try(x.Store.LoadEvents(x.Context(), key, 0, 100_000, 1<<30)).or(x)
+}
+
+func testEventRoundTrip(x *suite) {
+	l := x.Join(1).Lanes[0]
+	rapid.Check(x.t, func(t *rapid.T) {
+		s := x.Subject()
+		s.Start.Carried = EventLists(2).Draw(t, "carried")
+		events := EventLists(4).Draw(t, "events")
+		l.Write(func(b *store.Batch) {
+			b.Starts = []store.StartRow{s.StartRow()}
+			for i := range events {
+				events[i].Seq += int64(len(s.Start.Carried))
+				b.Events = append(b.Events, store.EventRow{RunKey: s.RunKey, Event: events[i]})
+			}
+		})
+		if d := Diff(events, x.events(s.RunKey)); d != "" {
+			t.Fatalf("events (-want +got):\n%s", d)
+		}
+		if d := Diff(s.Start.Carried, x.row(s).Start.Carried); d != "" {
+			t.Fatalf("carried events (-want +got):\n%s", d)
+		}
+	})
+	// Whatever the generator chose: every kind, at least once.
+	s := x.Subject()
+	b := l.Batch()
+	var want []model.Event
+	for k := model.EventStarted; k <= model.EventClosed; k++ {
+		e := s.Event(int64(k)).Event
+		e.Kind = k
+		want = append(want, e)
+		b.Events = append(b.Events, store.EventRow{RunKey: s.RunKey, Event: e})
+	}
+	l.Commit(b)
+	x.Want("an event of every kind", want, x.events(s.RunKey))
+}
+
+func testEventOrder(x *suite) {
+	l := x.Join(1).Lanes[0]
+	a, c := x.SubjectIn(3), x.SubjectIn(3)
+	l.Write(func(b *store.Batch) {
+		for _, seq := range []int64{10, 2, 9, 1} {
+			b.Events = append(b.Events, a.Event(seq), c.Event(seq+1))
+		}
+	})
+	l.Write(func(b *store.Batch) { b.Events = []store.EventRow{a.Event(3), a.Event(100)} })
+	var got []int64
+	for _, e := range x.events(a.RunKey) {
+		got = append(got, e.Seq)
+	}
+	x.Want("positions", []int64{1, 2, 3, 9, 10, 100}, got)
+	if n := len(x.events(c.RunKey)); n != 4 {
+		x.Errorf("%d events of the other run, want 4", n)
+	}
+}
+
+func testEventPositions(x *suite) {
+	l := x.Join(1).Lanes[0]
+	a := x.SubjectIn(3)
+	other := x.SubjectIn(4)
+	other.Run = a.Run // the same run id in another shard is another run
+	l.Write(func(b *store.Batch) { b.Events = []store.EventRow{a.Event(1), a.Event(2)} })
+	l.Write(func(b *store.Batch) { b.Events = []store.EventRow{other.Event(1)} })
+	for _, rows := range [][]store.EventRow{
+		{a.Event(1)}, {a.Event(2), a.Event(3)}, {a.Event(3), a.Event(2)}, {a.Event(3), a.Event(3)},
+	} {
+		b := l.Batch()
+		b.Events = rows
+		l.Refuse(b, store.Refused)
+	}
+	x.Want("events", []model.Event{a.Event(1).Event, a.Event(2).Event}, x.events(a.RunKey))
+	x.Want("events of the other", []model.Event{other.Event(1).Event}, x.events(other.RunKey))
+}
+
+func testEventPages(x *suite) {
+	l := x.Join(1).Lanes[0]
+	a := x.Subject()
+	const n = 25
+	l.Write(func(b *store.Batch) {
+		for seq := range int64(n) {
+			b.Events = append(b.Events, a.Event(seq+3)) // as if two were carried
+		}
+	})
+	for _, limit := range []int{1, 4, 24, 25, 26} {
+		after, count := int64(0), 0
+		for {
+			p := try(x.Store.LoadEvents(x.Context(), a.RunKey, after, limit, 1<<20)).or(x)
+			if len(p) == 0 {
+				break
+			}
+			if len(p) > limit {
+				x.Fatalf("%d events, more than the limit %d", len(p), limit)
+			}
+			for _, e := range p {
+				if d := Diff(a.Event(int64(count)+3).Event, e); d != "" {
+					x.Fatalf("event %d (-want +got):\n%s", count, d)
+				}
+				count++
+			}
+			after = p[len(p)-1].Seq
+		}
+		if count != n {
+			x.Errorf("%d events in pages of %d, want %d", count, limit, n)
+		}
+	}
+	if p := try(x.Store.LoadEvents(x.Context(), a.RunKey, n+2, 10, 1<<20)).or(x); len(p) != 0 {
+		x.Errorf("events behind the last one: %v", p)
+	}
+}
+
+func testEventBytes(x *suite) {
+	l := x.Join(1).Lanes[0]
+	a := x.Subject()
+	const n, size = 20, 2000
+	l.Write(func(b *store.Batch) {
+		for seq := range int64(n) {
+			e := a.Event(seq + 1)
+			e.Event.Input = model.Payload{Data: bytes.Repeat([]byte{byte(seq)}, size)}
+			b.Events = append(b.Events, e)
+		}
+	})
+	for _, most := range []int{0, 1, size, 3 * size, 5*size + 1, 100 * size} {
+		after, count := int64(0), 0
+		for {
+			p := try(x.Store.LoadEvents(x.Context(), a.RunKey, after, n, most)).or(x)
+			if len(p) == 0 {
+				break
+			}
+			// "About": one event more than fits is fine, a page that ignores the bound is not.
+			if len(p) > most/size+1 {
+				x.Fatalf("%d events of %d bytes in a page of %d bytes", len(p), size, most)
+			}
+			count += len(p)
+			after = p[len(p)-1].Seq
+			if after != int64(count) {
+				x.Fatalf("position %d after %d events", after, count)
+			}
+		}
+		if count != n {
+			x.Errorf("%d events in pages of %d bytes, want %d", count, most, n)
+		}
+	}
+}
+
+func testLargeBodies(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s := x.Subject()
+	big := func(fill byte) model.Payload {
+		return model.Payload{Data: bytes.Repeat([]byte{fill, 0, 0xff, '\''}, 1<<18)} // 1 MiB
+	}
+	s.Start.Input = big(1)
+	e := s.Event(1)
+	e.Event.Input, e.Event.Output = big(2), big(3)
+	m := Message(1, 2, 1)
+	m.Message.Input = big(4)
+	r := s.Request(x.RunID(), "big")
+	r.Message.Input = big(5)
+	reply := s.Reply("big", Noon)
+	reply.Body = big(6).Data
+	if err := x.Store.PutInbox(x.Context(), []store.InboxRow{r}); err != nil {
+		x.Fatal(err)
+	}
+	l.Write(func(b *store.Batch) {
+		b.Starts, b.Events = []store.StartRow{s.StartRow()}, []store.EventRow{e}
+		b.Messages, b.Requests = []store.MessageRow{m}, []store.Reply{reply}
+	})
+	o := s.Close(model.Completed)
+	o.Outcome.Output = big(7)
+	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{o} })
+	c := x.Contents()
+	same := len(c.Executions) == 1 && len(c.Events) == 1 && len(c.Messages) == 1 && len(c.Inbox) == 1 && len(c.Replies) == 1
+	if !same {
+		x.Fatalf("%d executions, %d histories, %d messages, %d requests, %d replies; want one of each",
+			len(c.Executions), len(c.Events), len(c.Messages), len(c.Inbox), len(c.Replies))
+	}
+	got := c.Events[0].Events[0]
+	for i, p := range []model.Payload{
+		c.Executions[0].Start.Input, got.Input, got.Output, c.Messages[0].Message.Input, c.Inbox[0].Message.Input,
+		{Data: c.Replies[0].Body},
+		c.Executions[0].Outcome.Output,
+	} {
+		if !p.Equal(big(byte(i + 1))) {
+			x.Errorf("large body %d came back with %d bytes, not as it was", i+1, p.Size())
+		}
+	}
+}

@@ -1,0 +1,174 @@
+package storetest
+
+import (
+	"strings"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Longest texts that the suite demands of an adapter: what is a column of its own and may be part of an index.
+const (
+	MaxName = 256  // tenants, workflows, request ids
+	MaxKey  = 1024 // keys and the ids of timers
+)
+
+// Times are points in time that a row may carry, the zero time and the last one among them.
+func Times() *rapid.Generator[model.Time] {
+	return rapid.OneOf(
+		rapid.Just(model.Time(0)), rapid.Just(model.MaxTime), rapid.Just(model.Time(1)),
+		rapid.Map(rapid.Int64Range(1, int64(model.MaxTime)), func(v int64) model.Time { return model.Time(v) }),
+	)
+}
+
+// Texts are texts that are stored inside of a body: any bytes, as errors of user code have them.
+func Texts() *rapid.Generator[string] {
+	return rapid.OneOf(
+		rapid.Just(""), rapid.StringN(1, 20, 60),
+		rapid.SampledFrom([]string{"a\x00b", "\xff\xfe broken \xc3", "'; drop table runs; --", `back\slash "quoted"`, "\u202eright to left", "😀"}),
+	)
+}
+
+// Names are texts that are a column of their own: no NUL, valid UTF-8, at most max bytes, odd characters.
+func Names(most int) *rapid.Generator[string] {
+	return rapid.OneOf(
+		rapid.SampledFrom([]string{
+			"x", "a'b", `a"b`, `a\b`, `\`, "%", "_", "a%b_c", "$1", "?", "{}", "{1,2}", "\t\r\n", " ", "  padded  ", "null", "NULL", "😀",
+			"é", "e\u0301", "ſ", "A", "a", "Z", "ä", "\u007f", "\u0001", "\U0010ffff", strings.Repeat("n", most), strings.Repeat("é", most/2),
+		}),
+		rapid.Map(rapid.StringN(1, 40, most), func(s string) string { return strings.ReplaceAll(s, "\x00", "0") }),
+	)
+}
+
+// Payloads are payloads of every shape.
+func Payloads() *rapid.Generator[model.Payload] {
+	return rapid.Custom(func(t *rapid.T) model.Payload {
+		return model.Payload{
+			Data: rapid.OneOf(
+				rapid.Just([]byte(nil)), rapid.Just([]byte{}), rapid.Just([]byte{0}), rapid.Just([]byte("\xff\x00\xfe'\\")),
+				rapid.SliceOfN(rapid.Byte(), 0, 100),
+			).Draw(t, "data"),
+			Encoding: rapid.SampledFrom([]string{"", "text", "proto", "x'\"\\"}).Draw(t, "encoding"),
+		}
+	})
+}
+
+// Failures are failures of every shape; nil among them.
+func Failures() *rapid.Generator[*model.Failure] {
+	return rapid.Custom(func(t *rapid.T) *model.Failure {
+		if rapid.Bool().Draw(t, "none") {
+			return nil
+		}
+		return &model.Failure{
+			Kind: Texts().Draw(t, "kind"), Type: Texts().Draw(t, "type"), Message: Texts().Draw(t, "message"),
+			Stack: Texts().Draw(t, "stack"), Permanent: rapid.Bool().Draw(t, "permanent"),
+		}
+	})
+}
+
+func runIDs() *rapid.Generator[model.RunID] {
+	return rapid.Custom(func(t *rapid.T) (id model.RunID) {
+		if rapid.Bool().Draw(t, "some run") {
+			copy(id[:], rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "run"))
+		}
+		return id
+	})
+}
+
+func addresses() *rapid.Generator[model.Address] {
+	return rapid.Custom(func(t *rapid.T) model.Address {
+		return model.Address{Tenant: Texts().Draw(t, "tenant"), Type: Texts().Draw(t, "type"), Key: Texts().Draw(t, "key")}
+	})
+}
+
+// Links are links of every shape.
+func Links() *rapid.Generator[model.Link] {
+	return rapid.Custom(func(t *rapid.T) model.Link {
+		return model.Link{Address: addresses().Draw(t, "address"), Run: runIDs().Draw(t, "run"), ID: Texts().Draw(t, "id")}
+	})
+}
+
+func numbers() *rapid.Generator[int64] {
+	return rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(0, 1<<62), rapid.Int64Range(0, 300))
+}
+
+func policies() *rapid.Generator[model.ParentClosePolicy] {
+	return rapid.SampledFrom([]model.ParentClosePolicy{model.CancelChild, model.AbandonChild})
+}
+
+func statuses() *rapid.Generator[model.Status] {
+	return rapid.Map(rapid.Uint8Range(0, uint8(model.Continued)), func(v uint8) model.Status { return model.Status(v) })
+}
+
+// Events are events of every kind with every field set or not, at position 1.
+func Events() *rapid.Generator[model.Event] {
+	return rapid.Custom(func(t *rapid.T) model.Event {
+		return model.Event{
+			Seq: 1, At: Times().Draw(t, "at"),
+			Kind: model.EventKind(rapid.Uint8Range(uint8(model.EventStarted), uint8(model.EventClosed)).Draw(t, "kind")),
+			ID:   Texts().Draw(t, "id"), Name: Texts().Draw(t, "name"), Attempt: int(numbers().Draw(t, "attempt")),
+			Input: Payloads().Draw(t, "input"), Output: Payloads().Draw(t, "output"), Failure: Failures().Draw(t, "failure"),
+			Due: Times().Draw(t, "due"), Ref: numbers().Draw(t, "ref"), Target: addresses().Draw(t, "target"),
+			Run: runIDs().Draw(t, "run"), Status: statuses().Draw(t, "status"), Watcher: Links().Draw(t, "watcher"),
+			RequestID: Texts().Draw(t, "request"), Policy: policies().Draw(t, "policy"),
+			Position: Texts().Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"),
+		}
+	})
+}
+
+// EventLists are up to most events at the positions 1, 2, 3, …
+func EventLists(most int) *rapid.Generator[[]model.Event] {
+	return rapid.Map(rapid.SliceOfN(Events(), 0, most), func(list []model.Event) []model.Event {
+		for i := range list {
+			list[i].Seq = int64(i + 1)
+		}
+		return list
+	})
+}
+
+// Messages are messages of every kind with every field set or not.
+func Messages() *rapid.Generator[model.Message] {
+	return rapid.Custom(func(t *rapid.T) model.Message {
+		return model.Message{
+			Kind: model.MessageKind(rapid.Uint8Range(uint8(model.MessageStart), uint8(model.MessageNothing)).Draw(t, "kind")),
+			To:   addresses().Draw(t, "to"), ToRun: runIDs().Draw(t, "to run"), From: Links().Draw(t, "from"),
+			ID: Texts().Draw(t, "id"), Name: Texts().Draw(t, "name"), Input: Payloads().Draw(t, "input"),
+			Failure: Failures().Draw(t, "failure"), Status: statuses().Draw(t, "status"), RequestID: Texts().Draw(t, "request"),
+			Reuse:  rapid.SampledFrom([]model.ReusePolicy{model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways}).Draw(t, "reuse"),
+			Policy: policies().Draw(t, "policy"), With: EventLists(2).Draw(t, "with"), Node: model.NodeID(runIDs().Draw(t, "node")),
+		}
+	})
+}
+
+// Starts are starts with every field set or not, but for Address, Run and At, which name a run.
+func Starts() *rapid.Generator[model.Start] {
+	return rapid.Custom(func(t *rapid.T) model.Start {
+		return model.Start{
+			Input: Payloads().Draw(t, "input"), RequestID: Texts().Draw(t, "request"), Parent: Links().Draw(t, "parent"),
+			OnParentClose: policies().Draw(t, "policy"), First: runIDs().Draw(t, "first"), Previous: runIDs().Draw(t, "previous"),
+			Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"), Carried: EventLists(3).Draw(t, "carried"),
+		}
+	})
+}
+
+// Outcomes are outcomes of closed runs with every field set or not.
+func Outcomes() *rapid.Generator[model.Outcome] {
+	return rapid.Custom(func(t *rapid.T) model.Outcome {
+		return model.Outcome{
+			Status: model.Status(rapid.Uint8Range(uint8(model.Completed), uint8(model.Continued)).Draw(t, "status")),
+			Output: Payloads().Draw(t, "output"), Failure: Failures().Draw(t, "failure"),
+			At: Times().Draw(t, "at"), Seen: numbers().Draw(t, "seen"), Next: runIDs().Draw(t, "next"),
+		}
+	})
+}
+
+// Reasons are reasons of every shape.
+func Reasons() *rapid.Generator[model.Reason] {
+	return rapid.Custom(func(t *rapid.T) model.Reason {
+		return model.Reason{
+			Code: rapid.SampledFrom([]model.ReasonCode{model.WaitTimer, model.WaitSignal, model.WaitRetry, model.WaitMismatch, ""}).Draw(t, "code"),
+			Name: Texts().Draw(t, "name"), Until: Times().Draw(t, "until"), Attempt: int(numbers().Draw(t, "attempt")), Detail: Texts().Draw(t, "detail"),
+		}
+	})
+}

@@ -1,0 +1,180 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+var inboxTests = []test{
+	{name: "requests come in the order of their ids", run: testInboxOrder},
+	{name: "putting a request again changes nothing", run: testPutAgain},
+	{name: "a remembered request is not put again", run: testPutRemembered},
+	{name: "a request that is remembered is seen", run: testSeen},
+	{name: "deferred requests wait", run: testDeferred},
+	{name: "replies", run: testReplies},
+	{name: "a request is remembered by address", run: testRequestKeys},
+}
+
+// put stores requests.
+func (x *suite) put(rows ...store.InboxRow) {
+	x.Helper()
+	if err := x.Store.PutInbox(x.Context(), rows); err != nil {
+		x.Fatalf("put inbox: %v", err)
+	}
+}
+
+// inbox is what LoadInbox returns.
+func (x *suite) inbox(now model.Time, shards ...model.ShardID) []store.InboxRow {
+	x.Helper()
+	return try(x.Store.LoadInbox(x.Context(), shards, now, 1000)).or(x)
+}
+
+func testInboxOrder(x *suite) {
+	l := x.Join(1).Lanes[0]
+	subjects := []Subject{x.SubjectIn(8), x.SubjectIn(1), x.SubjectIn(5)}
+	var all []store.InboxRow
+	for i := range 30 {
+		all = append(all, subjects[i%3].Request(x.RunID(), fmt.Sprint(i)))
+	}
+	backwards := slices.Clone(all)
+	slices.Reverse(backwards)
+	x.put(backwards[:10]...)
+	x.put(backwards[10:]...)
+	x.Want("all", all, x.inbox(Noon, 1, 5, 8))
+	one := slices.DeleteFunc(slices.Clone(all), func(r store.InboxRow) bool { return r.Shard != 5 })
+	x.Want("of one shard", one, x.inbox(Noon, 5))
+	x.Want("limited", all[:7], try(x.Store.LoadInbox(x.Context(), []model.ShardID{8, 5, 1}, Noon, 7)).or(x))
+	l.Write(func(b *store.Batch) {
+		for _, r := range all[:29] {
+			b.Inbox = append(b.Inbox, Consume(r))
+		}
+	})
+	x.Want("the last one", all[29:], x.inbox(Noon, 1, 5, 8))
+}
+
+func testPutAgain(x *suite) {
+	s := x.Subject()
+	a, b := s.Request(x.RunID(), "a"), s.Request(x.RunID(), "b")
+	x.put(a)
+	changed := a
+	changed.Message.Input = Text("changed")
+	x.put(changed, b)
+	x.put(a, b)
+	x.Want("inbox", []store.InboxRow{a, b}, x.inbox(Noon, s.Shard))
+	// Nor does it bring a deferred request forward.
+	l := x.Join(1).Lanes[0]
+	later := a
+	later.NotBefore = Noon + 100
+	l.Write(func(w *store.Batch) { w.Deferred = []store.InboxRow{later} })
+	x.put(a)
+	x.Want("inbox with one deferred", []store.InboxRow{b}, x.inbox(Noon, s.Shard))
+	x.Want("the deferred one, later", []store.InboxRow{later, b}, x.inbox(Noon+100, s.Shard))
+}
+
+func testPutRemembered(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s := x.Subject()
+	a, b := s.Request(x.RunID(), "a"), s.Request(x.RunID(), "b")
+	x.put(a)
+	l.Write(func(w *store.Batch) {
+		w.Inbox = []store.InboxKey{Consume(a)}
+		w.Requests = []store.Reply{s.Reply("a", Noon)}
+	})
+	x.put(a, b)
+	x.Want("inbox", []store.InboxRow{b}, x.inbox(Noon, s.Shard))
+	// Forgotten, it is a request like any other.
+	if n := try(x.Store.Sweep(x.Context(), store.SweepRequest{Shards: []model.ShardID{s.Shard}, RequestsBefore: Noon + 1, Limit: 10})).or(x); n != 1 {
+		x.Errorf("swept %d rows, want the remembered request", n)
+	}
+	x.put(a)
+	x.Want("inbox after it was forgotten", []store.InboxRow{a, b}, x.inbox(Noon, s.Shard))
+}
+
+func testSeen(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s, other := x.SubjectIn(4), x.SubjectIn(4)
+	a, b, c := s.Request(x.RunID(), "a"), s.Request(x.RunID(), "b"), other.Request(x.RunID(), "a")
+	x.put(a, b, c)
+	// Served by another way than the inbox: the row is still there.
+	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{s.Reply("a", Noon)} })
+	seen := a
+	seen.Seen = true
+	x.Want("inbox", []store.InboxRow{seen, b, c}, x.inbox(Noon, 4))
+	l.Write(func(w *store.Batch) { w.Inbox = []store.InboxKey{Consume(a)} })
+	x.Want("inbox, consumed", []store.InboxRow{b, c}, x.inbox(Noon, 4))
+	// A request without a request id cannot be remembered.
+	d := s.Request(x.RunID(), "")
+	x.put(d)
+	x.Want("inbox with a nameless request", []store.InboxRow{b, c, d}, x.inbox(Noon, 4))
+}
+
+func testDeferred(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s := x.SubjectIn(4)
+	a, b, c := s.Request(x.RunID(), "a"), s.Request(x.RunID(), "b"), s.Request(x.RunID(), "c")
+	x.put(a)
+	a.NotBefore, b.NotBefore = Noon+10, Noon+20
+	l.Write(func(w *store.Batch) { w.Deferred = []store.InboxRow{a, b, c} })
+	x.Want("before", []store.InboxRow{c}, x.inbox(Noon+9, 4))
+	x.Want("at the time of the first", []store.InboxRow{a, c}, x.inbox(Noon+10, 4))
+	x.Want("at the time of the second", []store.InboxRow{a, b, c}, x.inbox(Noon+20, 4))
+	moved := a
+	moved.NotBefore = Noon + 30
+	moved.Message.Input = Text("only the time moves")
+	l.Write(func(w *store.Batch) { w.Deferred = []store.InboxRow{moved} })
+	a.NotBefore = moved.NotBefore
+	x.Want("moved, before", []store.InboxRow{b, c}, x.inbox(Noon+29, 4))
+	x.Want("moved, after", []store.InboxRow{a, b, c}, x.inbox(Noon+30, 4))
+	l.Write(func(w *store.Batch) { w.Inbox = []store.InboxKey{Consume(a), Consume(b), Consume(c)} })
+	x.Want("consumed", []store.InboxRow(nil), x.inbox(model.MaxTime, 4))
+}
+
+func testReplies(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s := x.Subject()
+	empty := s.Reply("empty", Noon)
+	empty.Body = nil
+	odd := s.Reply("odd", model.MaxTime)
+	odd.Body = []byte("\x00\xff'\\")
+	l.Write(func(b *store.Batch) { b.Requests = []store.Reply{s.Reply("a", Noon), empty, odd} })
+	got := try(x.Store.LoadReplies(x.Context(), []store.RequestKey{
+		s.RequestKey("odd"), s.RequestKey("unknown"), s.RequestKey("empty"), s.RequestKey("a"), x.Subject().RequestKey("a"), s.RequestKey("A"),
+	})).or(x)
+	slices.SortFunc(got, func(a, b store.Reply) int { return compareRequests(a.RequestKey, b.RequestKey) })
+	x.Want("replies", []store.Reply{s.Reply("a", Noon), empty, odd}, got)
+	if got := try(x.Store.LoadReplies(x.Context(), nil)).or(x); len(got) != 0 {
+		x.Errorf("replies to no requests: %v", got)
+	}
+}
+
+func testRequestKeys(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s := x.SubjectIn(4)
+	key := s.RequestKey("id")
+	var all []store.Reply
+	b := l.Batch()
+	for i, change := range []func(k *store.RequestKey){
+		func(*store.RequestKey) {},
+		func(k *store.RequestKey) { k.Shard = 5 },
+		func(k *store.RequestKey) { k.Address.Tenant = "other" },
+		func(k *store.RequestKey) { k.Address.Type = "other" },
+		func(k *store.RequestKey) { k.Address.Key = "other" },
+		func(k *store.RequestKey) { k.ID = "ID" },
+	} {
+		k := key
+		change(&k)
+		r := store.Reply{RequestKey: k, At: Noon, Body: []byte{byte(i)}}
+		all = append(all, r)
+		b.Requests = append(b.Requests, r)
+	}
+	l.Commit(b)
+	for _, r := range all {
+		x.Want("reply", []store.Reply{r}, try(x.Store.LoadReplies(x.Context(), []store.RequestKey{r.RequestKey})).or(x))
+		again := l.Batch()
+		again.Requests = []store.Reply{r}
+		l.Refuse(again, store.Refused)
+	}
+}

@@ -1,0 +1,309 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+var leaseTests = []test{
+	{name: "epochs strictly increase", run: testEpochs},
+	{name: "members show who is there", run: testMembers},
+	{name: "renew extends the lease", run: testRenew},
+	{name: "an expired lease may be renewed until somebody fences it", run: testRenewExpired},
+	{name: "renew of a node that is not ours", run: testRenewFenced},
+	{name: "a live lease is not fenced", run: testFenceLive},
+	{name: "an expired lease is fenced", run: testFenceExpired},
+	{name: "a node that is proven dead is fenced at once", run: testFenceProven},
+	{name: "register again replaces", run: testRegisterAgain},
+	{name: "unregister frees", run: testUnregister},
+}
+
+// brief is a lease that expires while the test runs.
+const brief = 40 * time.Millisecond
+
+// member is a node as the store shows it; ok is false when it is not there.
+func (x *suite) member(id model.NodeID) (m store.Member, now model.Time, ok bool) {
+	x.Helper()
+	v := try(x.Store.Members(x.Context())).or(x)
+	i := slices.IndexFunc(v.Members, func(m store.Member) bool { return m.ID == id })
+	if i < 0 {
+		return m, v.Now, false
+	}
+	return v.Members[i], v.Now, true
+}
+
+// expire waits until a lease has expired by the store's clock.
+func (x *suite) expire(n *Node) {
+	x.Helper()
+	m, now, ok := x.member(n.ID)
+	if !ok {
+		x.Fatalf("node %s is not there", n.ID)
+	}
+	if x.o.Advance != nil {
+		x.o.Advance(x.Store, m.Expires.Sub(now)+time.Millisecond)
+	}
+	x.eventually("the lease to expire", func() bool {
+		m, now, ok = x.member(n.ID)
+		return !ok || now > m.Expires
+	})
+}
+
+// eventually waits for a condition.
+func (x *suite) eventually(what string, done func() bool) {
+	x.Helper()
+	const patience = 20 * time.Second
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !done(); <-tick.C {
+		if time.Now().After(end) {
+			x.Fatalf("waited %s for %s", patience, what)
+		}
+	}
+}
+
+func testEpochs(x *suite) {
+	last := int64(0)
+	for range 5 {
+		n := x.Join(2)
+		if n.Epoch <= last {
+			x.Fatalf("epoch %d after epoch %d", n.Epoch, last)
+		}
+		epoch, _, err := x.Store.Refence(x.Context(), n.Lanes[1].Ref)
+		if err != nil || epoch <= n.Epoch {
+			x.Fatalf("refence: epoch %d after %d, %v", epoch, n.Epoch, err)
+		}
+		last = epoch
+		n.Fence()
+	}
+	n := x.Join(1)
+	if n.Epoch <= last {
+		x.Fatalf("epoch %d after epoch %d, when everybody was gone", n.Epoch, last)
+	}
+}
+
+func testMembers(x *suite) {
+	n := x.NodeID()
+	info := store.NodeInfo{ID: n, Host: "h", BootID: "b", Namespace: "ns", PID: 1, PIDStart: 2, Version: "v"}
+	r := try(x.Store.Register(x.Context(), info, 1, time.Hour)).or(x)
+	m, now, ok := x.member(n)
+	if !ok {
+		x.Fatal("a registered node is not there")
+	}
+	x.Want("info", info, m.NodeInfo)
+	if m.Epoch != r.Epoch || m.Draining {
+		x.Errorf("member %+v, want epoch %d and not draining", m, r.Epoch)
+	}
+	if left := m.Expires.Sub(r.Now); left < time.Hour-time.Minute || left > time.Hour+time.Minute {
+		x.Errorf("the lease of an hour ends in %s", left)
+	}
+	if now < r.Now {
+		x.Errorf("store time went from %s to %s", r.Now, now)
+	}
+	v := try(x.Store.Renew(x.Context(), store.RenewRequest{Node: n, Epoch: r.Epoch, TTL: time.Hour, Draining: true})).or(x)
+	if len(v.Members) != 1 || !v.Members[0].Draining {
+		x.Errorf("members after draining: %+v", v.Members)
+	}
+	x.Want("info in the view", info, v.Members[0].NodeInfo)
+	v = try(x.Store.Renew(x.Context(), store.RenewRequest{Node: n, Epoch: r.Epoch, TTL: time.Hour})).or(x)
+	if v.Members[0].Draining {
+		x.Error("still draining")
+	}
+	other := x.Join(1)
+	v = other.Renew(time.Hour)
+	if len(v.Members) != 2 || len(v.Owners) != x.Store.Info().Shards {
+		x.Errorf("%d members and %d owners, want 2 and one per shard", len(v.Members), len(v.Owners))
+	}
+	for i, o := range v.Owners {
+		if o.Shard != model.ShardID(i) {
+			x.Fatalf("owner %d is of shard %d", i, o.Shard)
+		}
+	}
+}
+
+func testRenew(x *suite) {
+	n := x.JoinFor(1, time.Minute)
+	before, _, _ := x.member(n.ID)
+	v := n.Renew(time.Hour)
+	after, _, _ := x.member(n.ID)
+	if after.Expires <= before.Expires || after.Expires.Sub(v.Now) < time.Hour-time.Minute {
+		x.Errorf("renewed at %s for an hour: expires at %s, before %s", v.Now, after.Expires, before.Expires)
+	}
+	i := slices.IndexFunc(v.Members, func(m store.Member) bool { return m.ID == n.ID })
+	if i < 0 || v.Members[i].Expires != after.Expires {
+		x.Errorf("the view does not show the renewed lease: %+v", v.Members)
+	}
+	// A renewal counts from now, whatever the lease was before.
+	short := x.JoinFor(1, brief)
+	for range 5 {
+		short.Renew(time.Hour)
+		if ok, err := x.Store.FenceNode(x.Context(), short.ID, short.Epoch, false); ok || err != nil {
+			x.Fatalf("a renewed node was fenced: %v, %v", ok, err)
+		}
+	}
+}
+
+func testRenewExpired(x *suite) {
+	n, other := x.JoinFor(1, brief), x.Join(1)
+	n.Acquire(3)
+	x.expire(n)
+	if _, _, ok := x.member(n.ID); !ok {
+		x.Fatal("an expired node is gone although nobody fenced it")
+	}
+	// Its shards are not for others either: nobody fenced it.
+	if got := other.Acquire(3); len(got) != 0 {
+		x.Errorf("acquired %v from a node that nobody fenced", got)
+	}
+	n.Lanes[0].Write(func(*store.Batch) {}) // the fence still stands
+	n.Renew(time.Hour)
+	if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); ok || err != nil {
+		x.Errorf("fenced after the renewal: %v, %v", ok, err)
+	}
+	n.Lanes[0].Write(func(*store.Batch) {})
+}
+
+func testRenewFenced(x *suite) {
+	n := x.Join(1)
+	for name, r := range map[string]store.RenewRequest{
+		"older epoch":  {Node: n.ID, Epoch: n.Epoch - 1, TTL: time.Hour},
+		"newer epoch":  {Node: n.ID, Epoch: n.Epoch + 1, TTL: time.Hour},
+		"unknown node": {Node: x.NodeID(), Epoch: n.Epoch, TTL: time.Hour},
+	} {
+		if _, err := x.Store.Renew(x.Context(), r); !errors.Is(err, store.ErrFenced) {
+			x.Errorf("%s: %v, want fenced", name, err)
+		}
+	}
+	n.Renew(time.Hour)
+	n.Fence()
+	_, err := x.Store.Renew(x.Context(), store.RenewRequest{Node: n.ID, Epoch: n.Epoch, TTL: time.Hour})
+	x.WantClass(err, store.Fenced)
+	if _, _, ok := x.member(n.ID); ok {
+		x.Error("a fenced node is back")
+	}
+}
+
+func testFenceLive(x *suite) {
+	n := x.Join(2)
+	n.Acquire(3)
+	for name, epoch := range map[string]int64{"its epoch": n.Epoch, "an older epoch": n.Epoch - 1, "a newer epoch": n.Epoch + 1} {
+		if ok, err := x.Store.FenceNode(x.Context(), n.ID, epoch, false); ok || err != nil {
+			x.Errorf("fencing a live node at %s: %v, %v", name, ok, err)
+		}
+	}
+	// A proof is about one incarnation.
+	for name, epoch := range map[string]int64{"an older epoch": n.Epoch - 1, "a newer epoch": n.Epoch + 1} {
+		if ok, err := x.Store.FenceNode(x.Context(), n.ID, epoch, true); ok || err != nil {
+			x.Errorf("fencing %s with a proof: %v, %v", name, ok, err)
+		}
+	}
+	for _, l := range n.Lanes {
+		l.Write(func(*store.Batch) {})
+	}
+	n.Renew(time.Hour)
+	if got := x.Join(1).Acquire(3); len(got) != 0 {
+		x.Errorf("acquired %v from a live node", got)
+	}
+}
+
+func testFenceExpired(x *suite) {
+	n, other := x.JoinFor(2, brief), x.Join(1)
+	n.Acquire(3, 4)
+	x.expire(n)
+	for range 2 { // idempotent
+		if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); !ok || err != nil {
+			x.Fatalf("fencing an expired node: %v, %v", ok, err)
+		}
+	}
+	for _, l := range n.Lanes {
+		l.Refuse(l.Batch(), store.Fenced)
+	}
+	_, err := x.Store.Renew(x.Context(), store.RenewRequest{Node: n.ID, Epoch: n.Epoch, TTL: time.Hour})
+	x.WantClass(err, store.Fenced)
+	if got := other.Acquire(3, 4); len(got) != 2 {
+		x.Errorf("acquired %v, want both shards of the fenced node", got)
+	}
+	other.Lanes[0].Write(func(*store.Batch) {})
+}
+
+func testFenceProven(x *suite) {
+	n, other := x.Join(1), x.Join(1)
+	n.Acquire(3)
+	l, s := n.Lanes[0], x.Subject()
+	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{s.StartRow()} })
+	n.Fence()
+	n.Fence()
+	b := l.Batch()
+	b.Events = []store.EventRow{s.Event(1)}
+	l.Refuse(b, store.Fenced)
+	if got := other.Acquire(3); len(got) != 1 {
+		x.Errorf("acquired %v, want shard 3", got)
+	}
+	if e := x.events(s.RunKey); len(e) != 0 {
+		x.Errorf("events of a fenced node: %v", e)
+	}
+	// Nobody ever heard of this one: it is gone as well.
+	if ok, err := x.Store.FenceNode(x.Context(), x.NodeID(), 1, false); !ok || err != nil {
+		x.Errorf("fencing an unknown node: %v, %v", ok, err)
+	}
+}
+
+func testRegisterAgain(x *suite) {
+	n := x.Join(2)
+	n.Acquire(3)
+	n.Lanes[0].Write(func(*store.Batch) {})
+	// As after a lost answer: the node cannot know its epoch.
+	r := try(x.Store.Register(x.Context(), n.Info, 1, time.Hour)).or(x)
+	if r.Epoch <= n.Epoch {
+		x.Fatalf("epoch %d after epoch %d", r.Epoch, n.Epoch)
+	}
+	for _, l := range n.Lanes {
+		l.Refuse(l.Batch(), store.Fenced)
+	}
+	_, err := x.Store.Renew(x.Context(), store.RenewRequest{Node: n.ID, Epoch: n.Epoch, TTL: time.Hour})
+	x.WantClass(err, store.Fenced)
+	again := &Node{f: n.f, ID: n.ID, Epoch: r.Epoch}
+	lane := &Lane{f: n.f, Ref: store.LaneRef{Node: n.ID, Epoch: r.Epoch}}
+	lane.Write(func(*store.Batch) {})
+	again.Renew(time.Hour)
+	if m := x.Contents().Members; len(m) != 1 {
+		x.Errorf("members %v, want one", m)
+	}
+	if got := again.Acquire(3); len(got) != 1 {
+		x.Errorf("acquired %v, want shard 3", got)
+	}
+}
+
+func testUnregister(x *suite) {
+	n, other := x.Join(1), x.Join(1)
+	n.Acquire(3, 4, 5)
+	other.Acquire(8)
+	n.Lanes[0].Write(func(b *store.Batch) { b.Free = []model.ShardID{4} })
+	if err := x.Store.Unregister(x.Context(), n.ID, n.Epoch-1); err != nil {
+		x.WantClass(err, store.Fenced)
+	}
+	n.Renew(time.Hour) // an older epoch is somebody else
+	if err := x.Store.Unregister(x.Context(), n.ID, n.Epoch); err != nil {
+		x.Fatalf("unregister: %v", err)
+	}
+	x.Want("members", []model.NodeID{other.ID}, x.Contents().Members)
+	x.Want("owners", []store.ShardOwner{{Shard: 8, Node: other.ID, Epoch: other.Epoch}}, x.Contents().Owners)
+	n.Lanes[0].Refuse(n.Lanes[0].Batch(), store.Fenced)
+	_, err := x.Store.Renew(x.Context(), store.RenewRequest{Node: n.ID, Epoch: n.Epoch, TTL: time.Hour})
+	x.WantClass(err, store.Fenced)
+	if got := other.Acquire(3, 4, 5); len(got) != 3 {
+		x.Errorf("acquired %v, want all three", got)
+	}
+	// Said twice, it takes nothing from the next owner.
+	if err := x.Store.Unregister(x.Context(), n.ID, n.Epoch); err != nil {
+		x.WantClass(err, store.Fenced)
+	}
+	if got := x.Contents().Owners; len(got) != 4 {
+		x.Errorf("owners %v, want four shards of the other node", got)
+	}
+	if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); !ok || err != nil {
+		x.Errorf("fencing a node that left: %v, %v", ok, err)
+	}
+}

@@ -1,0 +1,316 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+var messageTests = []test{
+	{name: "messages behind the cursor come in order per pair", run: testMessages},
+	{name: "a message behind a gap is not returned", run: testMessageGaps},
+	{name: "limit", run: testMessageLimit},
+	{name: "cursors advance from where they are", run: testCursors},
+	{name: "every kind and field comes back as it was", run: testMessageRoundTrip},
+	{name: "sweep removes what is behind the cursor and resets nothing", run: testSweepMessages},
+	{name: "sweep is bounded and leaves other shards alone", run: testSweepBounds},
+	{name: "a view tells of mail", run: testMail},
+}
+
+// mail is what LoadMessages returns, sorted by pair. It fails the test when a pair is out of order.
+func (x *suite) mail(limit int, shards ...model.ShardID) []store.MessageRow {
+	x.Helper()
+	got := try(x.Store.LoadMessages(x.Context(), shards, limit)).or(x)
+	if len(got) > limit {
+		x.Errorf("%d messages, more than the limit %d", len(got), limit)
+	}
+	last := make(map[[2]model.ShardID]int64)
+	for _, m := range got {
+		pair := [2]model.ShardID{m.To, m.From}
+		if before, ok := last[pair]; ok && m.Seq != before+1 {
+			x.Errorf("message %d of pair %v after message %d", m.Seq, pair, before)
+		}
+		last[pair] = m.Seq
+	}
+	slices.SortStableFunc(got, compareMessages)
+	return got
+}
+
+// rows are the messages first to last of a pair.
+func rows(to, from model.ShardID, first, last int64) (out []store.MessageRow) {
+	for seq := first; seq <= last; seq++ {
+		out = append(out, Message(to, from, seq))
+	}
+	return out
+}
+
+func testMessages(x *suite) {
+	l := x.Join(1).Lanes[0]
+	l.Write(func(b *store.Batch) {
+		b.Messages = slices.Concat(rows(1, 2, 1, 2), rows(1, 1, 1, 3), rows(2, 1, 1, 1), rows(1, 3, 1, 12))
+	})
+	l.Write(func(b *store.Batch) { b.Messages = rows(1, 2, 3, 4) })
+	x.Want("to shard 1", slices.Concat(rows(1, 1, 1, 3), rows(1, 2, 1, 4), rows(1, 3, 1, 12)), x.mail(100, 1))
+	x.Want("to shard 2", rows(2, 1, 1, 1), x.mail(100, 2, 2, 9))
+	l.Write(func(b *store.Batch) {
+		b.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 3}, {To: 1, From: 1, Next: 3}, {To: 1, From: 3, Next: 9}}
+	})
+	x.Want("behind the cursors", slices.Concat(rows(1, 2, 4, 4), rows(1, 3, 10, 12), rows(2, 1, 1, 1)), x.mail(100, 1, 2))
+	l.Write(func(b *store.Batch) { b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: 3, Next: 4}} })
+	l.Write(func(b *store.Batch) { b.Messages = rows(1, 2, 5, 5) })
+	x.Want("after more", slices.Concat(rows(1, 2, 5, 5), rows(1, 3, 10, 12)), x.mail(100, 1))
+	taken := l.Batch()
+	taken.Messages = slices.Concat(rows(1, 2, 6, 6), rows(1, 3, 12, 12))
+	l.Refuse(taken, store.Refused)
+}
+
+func testMessageGaps(x *suite) {
+	l := x.Join(1).Lanes[0]
+	// The sender promises not to leave a gap; the reader does not rely on it.
+	l.Write(func(b *store.Batch) {
+		b.Messages = slices.Concat(rows(1, 2, 1, 2), rows(1, 2, 4, 6), rows(1, 3, 2, 3), rows(1, 4, 1, 1))
+	})
+	x.Want("up to the gap", slices.Concat(rows(1, 2, 1, 2), rows(1, 4, 1, 1)), x.mail(100, 1))
+	l.Write(func(b *store.Batch) {
+		b.Messages = rows(1, 3, 1, 1)
+		b.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 2}}
+	})
+	x.Want("a gap right behind the cursor", slices.Concat(rows(1, 3, 1, 3), rows(1, 4, 1, 1)), x.mail(100, 1))
+	l.Write(func(b *store.Batch) { b.Messages = rows(1, 2, 3, 3) })
+	x.Want("when it is filled", slices.Concat(rows(1, 2, 3, 6), rows(1, 3, 1, 3), rows(1, 4, 1, 1)), x.mail(100, 1))
+}
+
+func testMessageLimit(x *suite) {
+	l := x.Join(1).Lanes[0]
+	l.Write(func(b *store.Batch) {
+		b.Messages = slices.Concat(rows(1, 2, 1, 20), rows(1, 3, 1, 20), rows(4, 2, 1, 20))
+	})
+	cursor := make(map[[2]model.ShardID]int64)
+	total := 0
+	for {
+		got := x.mail(7, 1, 4)
+		if len(got) == 0 {
+			break
+		}
+		if len(got) != min(7, 60-total) {
+			x.Fatalf("%d messages, want %d", len(got), min(7, 60-total))
+		}
+		total += len(got)
+		next := make(map[[2]model.ShardID]int64)
+		for _, m := range got {
+			pair := [2]model.ShardID{m.To, m.From}
+			if before := max(next[pair], cursor[pair]); m.Seq != before+1 {
+				x.Fatalf("message %d of %v, want %d", m.Seq, pair, before+1)
+			}
+			next[pair] = m.Seq
+		}
+		l.Write(func(b *store.Batch) {
+			for pair, seq := range next {
+				b.Cursors = append(b.Cursors, store.CursorRow{To: pair[0], From: pair[1], Prev: cursor[pair], Next: seq})
+				cursor[pair] = seq
+			}
+		})
+	}
+	if total != 60 {
+		x.Errorf("%d messages in all, want 60", total)
+	}
+}
+
+func testCursors(x *suite) {
+	l := x.Join(1).Lanes[0]
+	l.Write(func(b *store.Batch) { b.Messages = rows(1, 2, 1, 9) })
+	l.Write(func(b *store.Batch) { b.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 3}} })
+	for _, c := range []store.CursorRow{
+		{To: 1, From: 2, Prev: 0, Next: 3},
+		{To: 1, From: 2, Prev: 0, Next: 4},
+		{To: 1, From: 2, Prev: 2, Next: 4},
+		{To: 1, From: 2, Prev: 4, Next: 5},
+		{To: 2, From: 1, Prev: 3, Next: 4},
+	} {
+		b := l.Batch()
+		b.Cursors = []store.CursorRow{{To: 7, From: 7, Next: 1}, c}
+		l.Refuse(b, store.Refused)
+		x.Want(fmt.Sprintf("after refused cursor %+v", c), rows(1, 2, 4, 9), x.mail(100, 1))
+	}
+	l.Write(func(b *store.Batch) {
+		b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: 3, Next: 9}, {To: 7, From: 7, Next: 1}}
+	})
+	x.Want("at the end", []store.MessageRow(nil), x.mail(100, 1))
+}
+
+func testMessageRoundTrip(x *suite) {
+	l := x.Join(1).Lanes[0]
+	seq := int64(0)
+	rapid.Check(x.t, func(t *rapid.T) {
+		row := store.MessageRow{To: 1, From: 2, Seq: seq + 1, Message: Messages().Draw(t, "message")}
+		request := store.InboxRow{Shard: 3, ID: x.RunID(), Message: Messages().Draw(t, "request"), NotBefore: Times().Draw(t, "not before")}
+		request.Message.To.Tenant, request.Message.To.Type = "tenant", "type" // columns in some adapters
+		request.Message.To.Key, request.Message.RequestID = "key", fmt.Sprint("request ", seq)
+		l.Write(func(b *store.Batch) {
+			b.Messages = []store.MessageRow{row}
+			b.Deferred = []store.InboxRow{request}
+		})
+		seq++
+		if d := Diff([]store.MessageRow{row}, x.mail(10, 1)); d != "" {
+			t.Fatalf("message (-want +got):\n%s", d)
+		}
+		inbox := try(x.Store.LoadInbox(x.Context(), []model.ShardID{3}, model.MaxTime, 10)).or(x)
+		if d := Diff([]store.InboxRow{request}, inbox); d != "" {
+			t.Fatalf("request (-want +got):\n%s", d)
+		}
+		l.Write(func(b *store.Batch) {
+			b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: seq - 1, Next: seq}}
+			b.Inbox = []store.InboxKey{Consume(request)}
+		})
+	})
+}
+
+// travels is the state that came with a shard, without pairs at zero.
+func travels(a store.AcquiredShard) store.AcquiredShard {
+	for _, m := range []map[model.ShardID]int64{a.Received, a.Sent} {
+		for shard, position := range m {
+			if position == 0 {
+				delete(m, shard)
+			}
+		}
+	}
+	return a
+}
+
+// state acquires a shard for a new node and returns what travels with it.
+func (x *suite) state(shard model.ShardID) store.AcquiredShard {
+	x.Helper()
+	n := x.Join(1)
+	defer n.Fence()
+	return x.stateOf(n, shard)
+}
+
+// stateOf acquires a shard for a node, which may have it already, and returns what travels with it.
+func (x *suite) stateOf(n *Node, shard model.ShardID) store.AcquiredShard {
+	x.Helper()
+	got := n.Acquire(shard)
+	if len(got) != 1 || got[0].Shard != shard {
+		x.Fatalf("acquired %v, want shard %d", got, shard)
+	}
+	return travels(got[0])
+}
+
+func testSweepMessages(x *suite) {
+	l := x.Join(1).Lanes[0]
+	l.Write(func(b *store.Batch) {
+		b.Messages = slices.Concat(rows(1, 2, 1, 10), rows(1, 1, 1, 4), rows(2, 1, 1, 3), rows(2, 3, 1, 2))
+	})
+	l.Write(func(b *store.Batch) {
+		b.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 6}, {To: 1, From: 1, Next: 4}, {To: 2, From: 1, Next: 3}}
+	})
+	want := []store.AcquiredShard{
+		{Shard: 1, Received: map[model.ShardID]int64{1: 4, 2: 6}, Sent: map[model.ShardID]int64{1: 4, 2: 3}},
+		{Shard: 2, Received: map[model.ShardID]int64{1: 3}, Sent: map[model.ShardID]int64{1: 10}},
+		{Shard: 3, Sent: map[model.ShardID]int64{2: 2}},
+		{Shard: 4},
+	}
+	check := func(when string) {
+		x.Helper()
+		for _, w := range want {
+			x.Want(fmt.Sprintf("%s: state of shard %d", when, w.Shard), w, x.state(w.Shard))
+		}
+		x.Want(when+": messages", slices.Concat(rows(1, 2, 7, 10), rows(2, 3, 1, 2)), x.mail(100, 1, 2))
+	}
+	check("before")
+	sweep := store.SweepRequest{Shards: []model.ShardID{1, 2}, Limit: 1000}
+	if n := try(x.Store.Sweep(x.Context(), sweep)).or(x); n != 13 {
+		x.Errorf("swept %d rows, want 13", n)
+	}
+	check("after")
+	if n := try(x.Store.Sweep(x.Context(), sweep)).or(x); n != 0 {
+		x.Errorf("swept %d rows again, want none", n)
+	}
+	check("after a second sweep")
+	// Both sides go on where they were.
+	l.Write(func(b *store.Batch) {
+		b.Messages = rows(1, 1, 5, 5)
+		b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: 6, Next: 10}}
+	})
+	if n := try(x.Store.Sweep(x.Context(), sweep)).or(x); n != 4 {
+		x.Errorf("swept %d rows, want 4", n)
+	}
+	x.Want("messages at the end", slices.Concat(rows(1, 1, 5, 5), rows(2, 3, 1, 2)), x.mail(100, 1, 2))
+	w := store.AcquiredShard{Shard: 1, Received: map[model.ShardID]int64{1: 4, 2: 10}, Sent: map[model.ShardID]int64{1: 5, 2: 3}}
+	x.Want("state at the end", w, x.state(1))
+}
+
+func testSweepBounds(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s := x.SubjectIn(1)
+	elsewhere := x.SubjectIn(2)
+	l.Write(func(b *store.Batch) {
+		b.Messages = slices.Concat(rows(1, 2, 1, 10), rows(2, 1, 1, 10))
+		b.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 8}, {To: 2, From: 1, Next: 10}}
+		for i := range 6 {
+			b.Requests = append(b.Requests, s.Reply(fmt.Sprint(i), Noon+model.Time(i)), elsewhere.Reply(fmt.Sprint(i), Noon))
+		}
+	})
+	sweep := store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: Noon + 4, Limit: 5}
+	total := 0
+	for range 20 {
+		n := try(x.Store.Sweep(x.Context(), sweep)).or(x)
+		if n > sweep.Limit {
+			x.Fatalf("swept %d rows, more than the limit %d", n, sweep.Limit)
+		}
+		total += n
+		if n == 0 {
+			break
+		}
+	}
+	if total != 8+4 {
+		x.Errorf("swept %d rows, want 8 messages and 4 requests", total)
+	}
+	c := x.Contents()
+	x.Want("messages", rows(1, 2, 9, 10), c.Messages)
+	if len(c.Replies) != 2+6 {
+		x.Errorf("%d requests left, want 2 young ones and 6 of the other shard", len(c.Replies))
+	}
+	if n := try(x.Store.Sweep(x.Context(), store.SweepRequest{RequestsBefore: model.MaxTime, Limit: 100})).or(x); n != 0 {
+		x.Errorf("a sweep of no shards removed %d rows", n)
+	}
+	// A request that was forgotten may be remembered again.
+	l.Write(func(b *store.Batch) { b.Requests = []store.Reply{s.Reply("0", Noon+9)} })
+	// The other shard still has its rows: a taken position is refused.
+	b := l.Batch()
+	b.Messages = rows(2, 1, 10, 10)
+	l.Refuse(b, store.Refused)
+}
+
+func testMail(x *suite) {
+	n := x.Join(1)
+	l := n.Lanes[0]
+	s := x.SubjectIn(3)
+	want := func(what string, mail bool, shards ...model.ShardID) {
+		x.Helper()
+		if got := n.Renew(time.Hour, shards...).Mail; got != mail {
+			x.Errorf("%s: mail is %v, want %v", what, got, mail)
+		}
+	}
+	want("nothing", false, 1, 2, 3)
+	l.Write(func(b *store.Batch) { b.Messages = rows(1, 2, 1, 2) })
+	want("messages to shard 1", true, 1, 2)
+	want("messages to another shard", false, 2, 3)
+	want("no shards", false)
+	l.Write(func(b *store.Batch) { b.Cursors = []store.CursorRow{{To: 1, From: 2, Next: 1}} })
+	want("one message left", true, 1)
+	l.Write(func(b *store.Batch) { b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: 1, Next: 2}} })
+	want("all consumed, none swept", false, 1, 2, 3)
+	r := s.Request(x.RunID(), "r")
+	if err := x.Store.PutInbox(x.Context(), []store.InboxRow{r}); err != nil {
+		x.Fatal(err)
+	}
+	want("a request to shard 3", true, 3, 1)
+	want("a request to another shard", false, 1, 2)
+	l.Write(func(b *store.Batch) { b.Inbox = []store.InboxKey{Consume(r)} })
+	want("consumed", false, 3)
+}

@@ -1,0 +1,234 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// mixer fills one random batch of a duel. A batch has at most one write per row of a table, as the port demands.
+type mixer struct {
+	*duel
+	b    *store.Batch
+	node model.NodeID
+	// sent and received are what the batch adds.
+	sent, received map[[2]model.ShardID]int64
+}
+
+// seldom is true for the few rows that need not be good.
+func (m *mixer) seldom() bool { return m.rng.IntN(12) == 0 }
+
+func (m *mixer) add() {
+	rows := [...]func(){
+		m.start, m.start, m.end, m.mark, m.event, m.event, m.timer, m.timer, m.stop, m.stopAll,
+		m.message, m.message, m.cursor, m.consume, m.deferred, m.request, m.free,
+	}
+	rows[m.rng.IntN(len(rows))]()
+}
+
+// touched reports whether the batch writes the row of a run already.
+func (m *mixer) touched(key store.RunKey) bool {
+	return slices.ContainsFunc(m.b.Closes, func(r store.CloseRow) bool { return r.RunKey == key }) ||
+		slices.ContainsFunc(m.b.Marks, func(r store.MarkRow) bool { return r.RunKey == key }) ||
+		slices.ContainsFunc(m.b.Starts, func(r store.StartRow) bool { return r.Replaces == key.Run })
+}
+
+// row is the row of a run in the oracle; nil when there is none.
+func (m *mixer) row(s Subject) *store.Execution {
+	return try(m.stores[1].s.LoadExecution(m.Context(), s.Shard, s.Start.Address, s.Run)).or(m)
+}
+
+func (m *mixer) start() {
+	a := m.addresses[m.rng.IntN(len(m.addresses))]
+	if slices.ContainsFunc(m.b.Starts, func(r store.StartRow) bool { return r.Start.Address == a }) {
+		return
+	}
+	s := m.SubjectOf(a)
+	m.runs = append(m.runs, s)
+	old := try(m.stores[1].s.LoadExecution(m.Context(), s.Shard, a, model.RunID{})).or(m)
+	switch {
+	case old == nil || m.seldom():
+		m.b.Starts = append(m.b.Starts, s.StartRow())
+	case m.rng.IntN(2) == 0:
+		// What is read of a run that the same batch changes is not settled.
+		if !m.touched(store.RunKey{Shard: s.Shard, Run: old.Start.Run}) {
+			m.b.Starts = append(m.b.Starts, s.StartIfAbsent())
+		}
+	default:
+		before := Subject{RunKey: store.RunKey{Shard: s.Shard, Run: old.Start.Run}, Start: old.Start}
+		if m.touched(before.RunKey) {
+			return
+		}
+		m.b.Starts = append(m.b.Starts, s.Replace(before.Run))
+		if old.Outcome.Status == model.Running && !m.seldom() {
+			m.b.Closes = append(m.b.Closes, before.Close(model.Continued))
+		}
+	}
+}
+
+// change picks a run whose row may change; ok is false when the batch writes it already.
+func (m *mixer) change() (s Subject, ok bool) {
+	for range 20 {
+		s = m.run()
+		taken := slices.ContainsFunc(m.b.Starts, func(r store.StartRow) bool { return r.IfAbsent && r.Start.Address == s.Start.Address })
+		if m.touched(s.RunKey) || taken {
+			continue
+		}
+		if e := m.row(s); (e != nil && e.Outcome.Status == model.Running) || m.seldom() {
+			return s, true
+		}
+	}
+	return s, false
+}
+
+func (m *mixer) end() {
+	if s, ok := m.change(); ok {
+		status := model.Completed + model.Status(m.rng.IntN(3))
+		m.b.Closes = append(m.b.Closes, s.Close(status))
+	}
+}
+
+func (m *mixer) mark() {
+	if s, ok := m.change(); ok {
+		r := s.Unpark()
+		if m.rng.IntN(2) == 0 {
+			r = s.Park()
+		}
+		m.b.Marks = append(m.b.Marks, r)
+	}
+}
+
+func (m *mixer) event() {
+	s := m.run()
+	next := int64(1)
+	if events := try(m.stores[1].s.LoadEvents(m.Context(), s.RunKey, 0, 1000, 1<<30)).or(m); len(events) > 0 {
+		next = events[len(events)-1].Seq + 1
+	}
+	for _, e := range m.b.Events {
+		if e.RunKey == s.RunKey {
+			next++
+		}
+	}
+	if m.seldom() {
+		next = max(1, next-1)
+	}
+	m.b.Events = append(m.b.Events, s.Event(next))
+}
+
+func (m *mixer) timer() {
+	s, id := m.run(), fmt.Sprint("t", m.rng.IntN(4))
+	timers := try(m.stores[1].s.LoadRunTimers(m.Context(), s.RunKey)).or(m)
+	same := func(t store.Timer) bool { return t.Run == s.Run && t.ID == id }
+	if slices.ContainsFunc(m.b.Timers, same) || (slices.ContainsFunc(timers, same) && !m.seldom()) {
+		return
+	}
+	m.b.Timers = append(m.b.Timers, s.Timer(id, Noon+model.Time(m.rng.IntN(20))))
+}
+
+func (m *mixer) stop() {
+	s := m.run()
+	timers := try(m.stores[1].s.LoadRunTimers(m.Context(), s.RunKey)).or(m)
+	id := "t9"
+	switch {
+	case len(timers) > 0:
+		id = timers[m.rng.IntN(len(timers))].ID
+	case !m.seldom():
+		return
+	}
+	if !slices.ContainsFunc(m.b.StopTimers, func(k store.TimerKey) bool { return k.Run == s.Run && k.ID == id }) {
+		m.b.StopTimers = append(m.b.StopTimers, s.Stop(id))
+	}
+}
+
+func (m *mixer) stopAll() {
+	if s := m.run(); !slices.Contains(m.b.StopAll, s.RunKey) {
+		m.b.StopAll = append(m.b.StopAll, s.StopAll())
+	}
+}
+
+func (m *mixer) pair() [2]model.ShardID {
+	return [2]model.ShardID{m.shards[m.rng.IntN(len(m.shards))], m.shards[m.rng.IntN(len(m.shards))]}
+}
+
+func (m *mixer) message() {
+	pair := m.pair()
+	next := max(m.sent[pair], m.duel.sent[pair]) + 1
+	if next > m.duel.received[pair]+1 && m.seldom() {
+		next-- // taken, and not swept
+	}
+	m.sent[pair] = next
+	m.b.Messages = append(m.b.Messages, Message(pair[0], pair[1], next))
+}
+
+func (m *mixer) cursor() {
+	pair := m.pair()
+	if _, twice := m.received[pair]; twice {
+		return
+	}
+	prev, sent := m.duel.received[pair], m.duel.sent[pair]
+	if sent == prev {
+		return
+	}
+	next := prev + 1 + m.rng.Int64N(sent-prev)
+	if m.seldom() {
+		prev++
+	}
+	m.received[pair] = next
+	m.b.Cursors = append(m.b.Cursors, store.CursorRow{To: pair[0], From: pair[1], Prev: prev, Next: next})
+}
+
+func (m *mixer) inbox() []store.InboxRow {
+	return try(m.stores[1].s.LoadInbox(m.Context(), m.shards, model.MaxTime, 1000)).or(m)
+}
+
+// puts reports whether the batch writes a request already.
+func (m *mixer) puts(id model.RunID) bool {
+	return slices.ContainsFunc(m.b.Inbox, func(k store.InboxKey) bool { return k.ID == id }) ||
+		slices.ContainsFunc(m.b.Deferred, func(r store.InboxRow) bool { return r.ID == id })
+}
+
+func (m *mixer) consume() {
+	waits := m.inbox()
+	if len(waits) == 0 {
+		return
+	}
+	r := waits[m.rng.IntN(len(waits))]
+	if m.seldom() {
+		r.ID = m.RunID()
+	}
+	if !m.puts(r.ID) {
+		m.b.Inbox = append(m.b.Inbox, Consume(r))
+	}
+}
+
+func (m *mixer) deferred() {
+	r := m.run().Request(m.RunID(), fmt.Sprint("request ", m.rng.IntN(20)))
+	if waits := m.inbox(); len(waits) > 0 && m.rng.IntN(2) == 0 {
+		r = waits[m.rng.IntN(len(waits))]
+	}
+	r.NotBefore, r.Seen = Noon+model.Time(m.rng.IntN(10)), false
+	if !m.puts(r.ID) {
+		m.b.Deferred = append(m.b.Deferred, r)
+	}
+}
+
+func (m *mixer) request() {
+	r := m.run().Reply(fmt.Sprint("request ", m.rng.IntN(20)), Noon+model.Time(m.rng.IntN(50)))
+	known := try(m.stores[1].s.LoadReplies(m.Context(), []store.RequestKey{r.RequestKey})).or(m)
+	twice := slices.ContainsFunc(m.b.Requests, func(o store.Reply) bool { return o.RequestKey == r.RequestKey })
+	if twice || (len(known) > 0 && !m.seldom()) {
+		return
+	}
+	m.b.Requests = append(m.b.Requests, r)
+}
+
+func (m *mixer) free() {
+	id := m.shards[m.rng.IntN(len(m.shards))]
+	v := try(m.stores[1].s.Members(m.Context())).or(m)
+	if slices.Contains(m.b.Free, id) || (v.Owners[id].Node != m.node && !m.seldom()) {
+		return
+	}
+	m.b.Free = append(m.b.Free, id)
+}

@@ -1,0 +1,110 @@
+// Package storetest is the conformance suite of the store port: what the documentation of internal/store
+// promises, as tests that every adapter passes, and the fixtures to write such tests with.
+//
+// An adapter runs it from an external test package:
+//
+//	func TestConformance(t *testing.T) {
+//		storetest.RunWith(t, storetest.Options{Open: open, Reopen: reopen})
+//	}
+//
+// Every subtest opens a store of its own and runs in parallel with the others, so opening should be cheap. The suite uses
+// nothing but the port. It waits for leases to expire by watching the store's own clock; it never sleeps for a fixed time.
+//
+// Beyond the text of the port the suite settles these points; an adapter that differs fails:
+//
+//   - A close takes Parked, Waits and Blocked away: they describe open runs.
+//   - Register with the id of a registered node replaces it under a fresh epoch, so that it may be repeated when its answer was lost.
+//   - Unregister of a node that is gone frees nothing and is no failure of the store: nil, or class Fenced.
+//   - A request is remembered under (shard, Message.To, Message.RequestID); that is what Seen and PutInbox go by.
+//   - Texts are compared and ordered by their bytes, whatever the collation of the database; a KeyPrefix is no pattern.
+//   - The events in Message.With are signals: their Seq, At and Kind need not be stored.
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Options tells the suite what an adapter can do.
+type Options struct {
+	// Open opens a new, empty store with at least 16 shards. The suite closes it; closing it again must be harmless.
+	Open func(t *testing.T) store.Store
+	// Reopen closes a store and opens its data again. Nil when the adapter keeps nothing.
+	Reopen func(t *testing.T, s store.Store) store.Store
+	// Second opens another handle on the data of an open store, as another process would. Nil unless the adapter is shared.
+	Second func(t *testing.T, s store.Store) store.Store
+	// Advance moves the clock of the store. Nil for a store that lives in real time: the suite then uses leases of
+	// milliseconds and waits for them.
+	Advance func(s store.Store, d time.Duration)
+}
+
+// Run runs the suite on an adapter without durability that one process opens.
+func Run(t *testing.T, open func(t *testing.T) store.Store) {
+	t.Helper()
+	RunWith(t, Options{Open: open})
+}
+
+// RunWith runs the suite.
+func RunWith(t *testing.T, o Options) {
+	t.Helper()
+	groups := []struct {
+		name  string
+		tests []test
+	}{
+		{"handle", handleTests},
+		{"commit", commitTests},
+		{"fence", fenceTests},
+		{"starts", startTests},
+		{"runs", runTests},
+		{"events", eventTests},
+		{"timers", timerTests},
+		{"messages", messageTests},
+		{"inbox", inboxTests},
+		{"texts", textTests},
+		{"list", listTests},
+		{"leases", leaseTests},
+		{"shards", shardTests},
+		{"concurrency", concurrencyTests},
+		{"durability", durabilityTests},
+		{"shared", sharedTests},
+		{"random", randomTests},
+	}
+	for _, g := range groups {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			for _, c := range g.tests {
+				if c.needs != nil && !c.needs(&o) {
+					continue
+				}
+				t.Run(c.name, func(t *testing.T) {
+					t.Parallel()
+					s := o.Open(t)
+					f := New(t, s)
+					t.Cleanup(func() { _ = f.Store.Close() })
+					c.run(&suite{Fixture: f, t: t, o: &o})
+				})
+			}
+		})
+	}
+}
+
+// test is one subtest of the suite.
+type test struct {
+	name string
+	run  func(x *suite)
+	// needs tells whether the adapter can be tested in this way at all; nil means yes.
+	needs func(o *Options) bool
+}
+
+// suite is what a subtest works with: a fixture on a store of its own.
+type suite struct {
+	*Fixture
+	t *testing.T
+	o *Options
+}
+
+func durable(o *Options) bool { return o.Reopen != nil }
+
+func shared(o *Options) bool { return o.Second != nil }

@@ -1,0 +1,55 @@
+package storetest_test
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+// TestGeneratedValuesSurviveTheStoredForm tells a mistake of the codec from one of an adapter: whatever the suite demands of adapters
+// must be possible with the stored form.
+func TestGeneratedValuesSurviveTheStoredForm(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		check := func(want, got any, err error) {
+			if d := storetest.Diff(want, got); err != nil || d != "" {
+				t.Fatalf("%v (-want +got):\n%s", err, d)
+			}
+		}
+		encoded := func(body []byte, err error) []byte {
+			if err != nil {
+				t.Fatal(err)
+			}
+			return body
+		}
+		e := storetest.Events().Draw(t, "event")
+		event, err := model.DecodeEvent(e.Seq, e.At, e.Kind, encoded(model.EncodeEvent(&e)))
+		check(e, event, err)
+		m := storetest.Messages().Draw(t, "message")
+		message, err := model.DecodeMessage(encoded(model.EncodeMessage(&m)))
+		check(m, message, err)
+		s := storetest.Starts().Draw(t, "start")
+		start, err := model.DecodeStart(s.Address, s.Run, s.At, encoded(model.EncodeStart(&s)))
+		check(s, start, err)
+		o := storetest.Outcomes().Draw(t, "outcome")
+		outcome, err := model.DecodeOutcome(o.Status, o.At, encoded(model.EncodeOutcome(&o)))
+		check(o, outcome, err)
+		r := rapid.SliceOfN(storetest.Reasons(), 0, 3).Draw(t, "reasons")
+		reasons, err := model.DecodeReasons(encoded(model.EncodeReasons(r)))
+		check(r, reasons, err)
+	})
+}
+
+func TestNamesAreWhatTheySay(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		for _, most := range []int{64, storetest.MaxName, storetest.MaxKey} {
+			if s := storetest.Names(most).Draw(t, "name"); s == "" || len(s) > most {
+				t.Fatalf("%d bytes, want 1 to %d", len(s), most)
+			}
+		}
+	})
+}

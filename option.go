@@ -1,0 +1,148 @@
+package perdure
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+type (
+	// WorkflowOption configures a workflow definition.
+	WorkflowOption interface{ applyWorkflow(*workflowOptions) }
+	// ActivityOption configures an activity definition.
+	ActivityOption interface{ applyActivity(*stepOptions) }
+	// StartOption configures one start.
+	StartOption interface{ applyStart(*startOptions) }
+	// CallOption configures one step, call or send.
+	CallOption interface{ applyCall(*stepOptions) }
+)
+
+type workflowOptions struct{ uses []Definition }
+
+type stepOptions struct {
+	retry     *RetryPolicy
+	timeout   time.Duration
+	key       string
+	keyed     bool
+	requestID string
+}
+
+type startOptions struct {
+	key       Key
+	keyed     bool
+	reuse     model.ReusePolicy
+	policy    model.ParentClosePolicy
+	requestID string
+	with      []signalWith
+	err       error
+}
+
+type signalWith struct {
+	name  string
+	value model.Payload
+}
+
+// RetryPolicy says when a failed attempt is repeated. The zero value never gives up: after 1 s, doubled each time, at most 1 min.
+type RetryPolicy struct {
+	// MaxAttempts counts all attempts; 0 is no limit.
+	MaxAttempts int
+	// Initial is the pause after the first attempt (1 s), Max the longest one (1 min).
+	Initial, Max time.Duration
+	// Coefficient multiplies the pause each time (2). Jitter moves it by up to that share either way (0).
+	Coefficient, Jitter float64
+	// If decides whether an error is worth another attempt; nil means that every one is. Permanent errors never are.
+	If func(error) bool
+}
+
+func (p RetryPolicy) applyActivity(o *stepOptions) { o.retry = &p }
+func (p RetryPolicy) applyCall(o *stepOptions)     { o.retry = &p }
+
+func (p RetryPolicy) policy() replay.Policy {
+	return replay.Policy{
+		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max, Coefficient: p.Coefficient, Jitter: p.Jitter, If: p.If,
+	}
+}
+
+// Exponential pauses 1 s, doubled up to 60 s, and makes at most n attempts.
+func Exponential(n int) RetryPolicy {
+	return RetryPolicy{MaxAttempts: n, Initial: time.Second, Max: time.Minute, Coefficient: 2}
+}
+
+// Constant pauses d each time and makes at most n attempts.
+func Constant(n int, d time.Duration) RetryPolicy {
+	return RetryPolicy{MaxAttempts: n, Initial: d, Max: d, Coefficient: 1}
+}
+
+type timeoutOption time.Duration
+
+func (t timeoutOption) applyActivity(o *stepOptions) { o.timeout = time.Duration(t) }
+func (t timeoutOption) applyCall(o *stepOptions)     { o.timeout = time.Duration(t) }
+
+// AttemptTimeout limits one attempt: its context ends after d, and the attempt has failed.
+func AttemptTimeout(d time.Duration) interface {
+	ActivityOption
+	CallOption
+} {
+	return timeoutOption(d)
+}
+
+type stepKey string
+
+func (k stepKey) applyCall(o *stepOptions) { o.key, o.keyed = string(k), true }
+
+// StepKey names a step explicitly; needed for Do in a loop.
+func StepKey(k string) CallOption { return stepKey(k) }
+
+type requestID string
+
+func (r requestID) applyCall(o *stepOptions)   { o.requestID = string(r) }
+func (r requestID) applyStart(o *startOptions) { o.requestID = string(r) }
+
+// RequestID deduplicates a start or a send: repeated with the same id, it changes nothing. Without one, a send from ordinary code is a new one each
+// time; sends from a workflow are never repeated.
+func RequestID(id string) interface {
+	CallOption
+	StartOption
+} {
+	return requestID(id)
+}
+
+type usesOption []Definition
+
+func (u usesOption) applyWorkflow(o *workflowOptions) { o.uses = append(o.uses, u...) }
+
+// Uses makes opening fail, naming it, when an activity the workflow needs has no code here.
+func Uses(defs ...Definition) WorkflowOption { return usesOption(defs) }
+
+// ParentClose says what happens to a child when its parent closes.
+type ParentClose int
+
+// Policies of ParentClose.
+const (
+	CancelChild  ParentClose = iota // it is asked to end
+	AbandonChild                    // it goes on
+)
+
+func (p ParentClose) applyStart(o *startOptions) {
+	o.policy = model.CancelChild
+	if p == AbandonChild {
+		o.policy = model.AbandonChild
+	}
+}
+
+// Reuse says what a start does when the key was used by a closed execution.
+type Reuse int
+
+// Policies of Reuse.
+const (
+	ReturnExisting Reuse = iota // the closed execution and its result stand
+	ReuseIfFailed               // a new run begins unless the last one completed
+	ReuseAlways                 // a new run begins
+)
+
+func (r Reuse) applyStart(o *startOptions) {
+	o.reuse = map[Reuse]model.ReusePolicy{
+		ReturnExisting: model.ReturnExisting, ReuseIfFailed: model.ReuseIfFailed, ReuseAlways: model.ReuseAlways,
+	}[r]
+}

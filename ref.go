@@ -1,0 +1,63 @@
+package perdure
+
+import (
+	"strings"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Ref is the address of an execution; a comparable, serialisable value. An empty Run means the current one.
+type Ref struct{ Workflow, Key, Run string }
+
+const runMark = "#run_"
+
+// String is workflow/key, and #run_… when a certain run is meant.
+func (r Ref) String() string {
+	if r.Run == "" {
+		return r.Workflow + "/" + r.Key
+	}
+	return r.Workflow + "/" + r.Key + "#" + r.Run
+}
+
+// ParseRef reads the text form of a Ref.
+func ParseRef(s string) (Ref, error) {
+	name, key, ok := strings.Cut(s, "/")
+	if !ok || name == "" || key == "" {
+		return Ref{}, public(fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", s))
+	}
+	r := Ref{Workflow: name, Key: key}
+	if i := strings.LastIndex(key, runMark); i > 0 {
+		r.Key, r.Run = key[:i], key[i+1:]
+		if _, err := model.ParseRunID(r.Run); err != nil {
+			return Ref{}, public(fault.New(fault.Invalid, "%q: %w", s, err))
+		}
+	}
+	return r, nil
+}
+
+// Target is an execution that may be signalled, resolved, cancelled or described: an Execution or a Ref.
+type Target interface{ target() Ref }
+
+func (r Ref) target() Ref { return r }
+
+func (r Ref) address() model.Address {
+	return model.Address{Tenant: model.DefaultTenant, Type: r.Workflow, Key: r.Key}
+}
+
+func (r Ref) run() (model.RunID, error) {
+	if r.Run == "" {
+		return model.RunID{}, nil
+	}
+	id, err := model.ParseRunID(r.Run)
+	if err != nil {
+		return id, fault.New(fault.Invalid, "%s: %w", r, err)
+	}
+	return id, nil
+}
+
+func (r Ref) api() (api.Target, error) {
+	run, err := r.run()
+	return api.Target{Address: r.address(), Run: run}, err
+}

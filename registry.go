@@ -1,0 +1,220 @@
+package perdure
+
+import (
+	"encoding"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"runtime"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Definition is anything that opening accepts: a workflow, an activity, a Binding or a Group.
+type Definition interface{ define(*registry) }
+
+// Group is a reusable bundle of definitions.
+type Group []Definition
+
+func (g Group) define(r *registry) {
+	for _, d := range g {
+		r.add(d)
+	}
+}
+
+// Binding joins a declared handle and the code that serves it.
+type Binding struct{ def Definition }
+
+func (b Binding) define(r *registry) { r.add(b.def) }
+
+type workflowDefinition struct {
+	name  string
+	code  replay.Code
+	uses  []Definition
+	at    string
+	types []typeOf
+}
+
+func (d workflowDefinition) define(r *registry) { r.workflow(d) }
+
+type activityDefinition struct {
+	name  string
+	fn    any // func(context.Context, I) (O, error); nil when it is only declared
+	at    string
+	types []typeOf
+}
+
+func (d activityDefinition) define(r *registry) { r.activity(d) }
+
+// registry collects definitions and everything that is wrong with them.
+type registry struct {
+	workflows  map[string]workflowDefinition
+	activities map[string]activityDefinition
+	problems   []error
+}
+
+// register collects definitions; the error names every mistake.
+func register(defs []Definition) (*registry, error) {
+	r := &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
+	for _, d := range defs {
+		r.add(d)
+	}
+	for _, name := range sortedKeys(r.workflows) {
+		d := r.workflows[name]
+		if d.code == nil {
+			r.wrong("workflow %s is declared (%s) but has no code: pass its Bind(fn)", name, d.at)
+		}
+		r.checkUses(d)
+	}
+	if len(r.problems) > 0 {
+		return nil, public(fault.New(fault.Invalid, "%d mistakes in definitions:\n%w", len(r.problems), errors.Join(r.problems...)))
+	}
+	return r, nil
+}
+
+func (r *registry) wrong(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Errorf(format, args...))
+}
+
+func (r *registry) add(d Definition) {
+	if d == nil || (reflect.ValueOf(d).Kind() == reflect.Pointer && reflect.ValueOf(d).IsNil()) {
+		r.wrong("a definition is nil")
+		return
+	}
+	d.define(r)
+}
+
+func (r *registry) workflow(d workflowDefinition) {
+	if old, ok := r.workflows[d.name]; ok {
+		r.wrong("two definitions of workflow %s (%s, %s)", d.name, old.at, d.at)
+		return
+	}
+	r.check("workflow", d.name, d.at, d.types)
+	r.workflows[d.name] = d
+}
+
+func (r *registry) activity(d activityDefinition) {
+	if old, ok := r.activities[d.name]; ok {
+		r.wrong("two definitions of activity %s (%s, %s)", d.name, old.at, d.at)
+		return
+	}
+	r.check("activity", d.name, d.at, d.types)
+	r.activities[d.name] = d
+}
+
+const maxName = 200
+
+func (r *registry) check(kind, name, at string, types []typeOf) {
+	switch {
+	case name == "":
+		r.wrong("a %s has no name (%s)", kind, at)
+	case len(name) > maxName:
+		r.wrong("the name of %s %.40s… has %d bytes, at most %d are allowed (%s)", kind, name, len(name), maxName, at)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		r.wrong("the name of %s %q contains what cannot be printed (%s)", kind, name, at)
+	case kind == "workflow" && strings.Contains(name, "/"):
+		r.wrong("the name of workflow %q contains a slash, which separates it from the key (%s)", name, at)
+	}
+	for _, t := range types {
+		if err := encodable(t.typ, nil); err != nil {
+			r.wrong("%s: %w (%s)", t.what, err, at)
+		}
+	}
+}
+
+// checkUses demands code for everything that a workflow says it uses.
+func (r *registry) checkUses(d workflowDefinition) {
+	needed := &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
+	for _, u := range d.uses {
+		needed.add(u)
+	}
+	for _, name := range sortedKeys(needed.activities) {
+		if r.activities[name].fn == nil && needed.activities[name].fn == nil {
+			r.wrong("workflow %s uses activity %s, which has no code here: pass its Bind(fn)", d.name, name)
+		}
+	}
+	for _, name := range sortedKeys(needed.workflows) {
+		if r.workflows[name].code == nil {
+			r.wrong("workflow %s uses workflow %s, which has no code here: pass it, or its Bind(fn)", d.name, name)
+		}
+	}
+}
+
+type typeOf struct {
+	what string
+	typ  reflect.Type
+}
+
+func typeFor[T any](what string) typeOf { return typeOf{what, reflect.TypeFor[T]()} }
+
+var (
+	jsonMarshaler   = reflect.TypeFor[json.Marshaler]()
+	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
+	textMarshaler   = reflect.TypeFor[encoding.TextMarshaler]()
+)
+
+// encodable says why values of a type cannot be stored as JSON and read back; nil when they can.
+func encodable(t reflect.Type, seen []reflect.Type) error {
+	for _, s := range seen {
+		if s == t {
+			return nil
+		}
+	}
+	if t.Implements(jsonMarshaler) || reflect.PointerTo(t).Implements(jsonUnmarshaler) || reflect.PointerTo(t).Implements(textMarshaler) {
+		return nil
+	}
+	seen = append(seen, t)
+	switch t.Kind() {
+	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
+		return fmt.Errorf("%s cannot be encoded", t)
+	case reflect.Interface:
+		if t.NumMethod() > 0 {
+			return fmt.Errorf("interface %s can be encoded but not decoded", t)
+		}
+	case reflect.Pointer, reflect.Slice, reflect.Array:
+		return encodable(t.Elem(), seen)
+	case reflect.Map:
+		if k := t.Key(); k.Kind() != reflect.String && !isInteger(k.Kind()) && !k.Implements(textMarshaler) {
+			return fmt.Errorf("the keys of %s cannot be encoded", t)
+		}
+		return encodable(t.Elem(), seen)
+	case reflect.Struct:
+		return encodableFields(t, seen)
+	default:
+	}
+	return nil
+}
+
+func encodableFields(t reflect.Type, seen []reflect.Type) error {
+	for i := range t.NumField() {
+		f := t.Field(i)
+		if (!f.IsExported() && !f.Anonymous) || f.Tag.Get("json") == "-" {
+			continue
+		}
+		if err := encodable(f.Type, seen); err != nil {
+			return fmt.Errorf("field %s: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+func isInteger(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Uintptr }
+
+// callerPosition is file:line of whoever called the exported function that calls it.
+func callerPosition() string {
+	_, file, line, ok := runtime.Caller(2)
+	if !ok {
+		return "unknown"
+	}
+	if i := strings.LastIndex(file, "/"); i >= 0 {
+		if j := strings.LastIndex(file[:i], "/"); j >= 0 {
+			file = file[j+1:]
+		}
+	}
+	return fmt.Sprintf("%s:%d", file, line)
+}

@@ -1,0 +1,75 @@
+#!/usr/bin/env bash
+# Installs what the tests need and the machine lacks, from the distribution. Does nothing when all is there.
+#
+#   PostgreSQL server binaries   internal/pgtest starts its own private servers with them. The system cluster is
+#                                neither created, nor started, nor used.
+#   a C compiler                 only the race detector needs it (Perdure itself is built without cgo).
+#
+# Go is expected to be installed. Works as root or with sudo, on Debian and its relatives; elsewhere it says what to
+# install by hand. $PERDURE_TEST_POSTGRES does not matter here: tests that stop and kill their server start one of
+# their own whatever it says.
+set -euo pipefail
+
+say() { printf 'setup: %s\n' "$*"; }
+die() {
+	printf 'setup: %s\n' "$*" >&2
+	exit 1
+}
+
+command -v go >/dev/null || die "Go is not installed or not in PATH; go.mod names the version"
+
+have_postgres() {
+	# The same places in the same order as internal/pgtest.
+	if [ -n "${PERDURE_TEST_PGBIN:-}" ]; then
+		[ -x "$PERDURE_TEST_PGBIN/postgres" ] && [ -x "$PERDURE_TEST_PGBIN/initdb" ]
+		return
+	fi
+	local dir
+	for dir in /usr/lib/postgresql/*/bin; do
+		if [ -x "$dir/postgres" ] && [ -x "$dir/initdb" ]; then
+			return 0
+		fi
+	done
+	command -v postgres >/dev/null && command -v initdb >/dev/null
+}
+
+have_compiler() {
+	[ "$(CGO_ENABLED=1 go env CGO_ENABLED)" = 1 ] && command -v "$(go env CC | awk '{ print $1 }')" >/dev/null &&
+		printf '#include <stdlib.h>\nint main(void) { return 0; }\n' |
+		"$(go env CC | awk '{ print $1 }')" -x c -o /dev/null - 2>/dev/null
+}
+
+missing=()
+have_postgres || missing+=(postgresql)
+have_compiler || missing+=(gcc libc6-dev)
+
+if [ "${#missing[@]}" -eq 0 ]; then
+	exit 0
+fi
+
+command -v apt-get >/dev/null ||
+	die "missing: ${missing[*]} (Debian package names), and there is no apt-get here; please install them"
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+	command -v sudo >/dev/null || die "missing: ${missing[*]}; run this as root, or install sudo"
+	as_root=(sudo)
+fi
+root() { ${as_root[@]+"${as_root[@]}"} "$@"; }
+
+say "installing ${missing[*]}"
+
+# The server package creates and starts a cluster named "main" unless told not to. It is told for this installation
+# only: the file is removed again, so that what the machine's owner does later behaves as documented.
+no_cluster=/etc/postgresql-common/createcluster.d/perdure-setup.conf
+cleanup() { root rm -f "$no_cluster"; }
+trap cleanup EXIT
+root mkdir -p "$(dirname "$no_cluster")"
+printf 'create_main_cluster = false\n' | root tee "$no_cluster" >/dev/null
+
+root env DEBIAN_FRONTEND=noninteractive apt-get update -q
+root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null
+
+have_postgres || die "PostgreSQL server binaries are still missing after installing ${missing[*]}"
+have_compiler || die "a working C compiler is still missing after installing ${missing[*]}"
+say "done"

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Installs the pinned development tools into .bin/ (ignored by git).
+#
+# A tool that is already there in the pinned version is left alone, so calling this again costs nothing.
+# The tools stay out of go.mod: their dependency graphs are huge, and ours should show what Perdure links.
+# To change a version, change it here; newer releases may not resolve, see the reasons beside the pins.
+#
+#   scripts/tools.sh                 everything
+#   scripts/tools.sh gofumpt         only what is named
+set -euo pipefail
+
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# name|package|version
+tools=(
+	# v2.15.0 requires untagged commits of linters that module proxies refuse.
+	"golangci-lint|github.com/golangci/golangci-lint/v2/cmd/golangci-lint|v2.14.0"
+	# golangci-lint formats too, but a formatter that builds in seconds is kinder to `make fmt`.
+	"gofumpt|mvdan.cc/gofumpt|v0.12.0"
+)
+
+bin=$PWD/.bin
+mkdir -p "$bin"
+
+# installed NAME: the module version that the binary was built from, or nothing.
+installed() {
+	[ -x "$bin/$1" ] || return 0
+	go version -m "$bin/$1" 2>/dev/null | awk '$1 == "mod" { print $3 }'
+}
+
+wanted=("$@")
+known=" $(printf '%s\n' "${tools[@]}" | cut -d'|' -f1 | tr '\n' ' ')"
+for name in ${wanted[@]+"${wanted[@]}"}; do
+	if [[ "$known" != *" $name "* ]]; then
+		echo "tools: unknown tool '$name'; known:$known" >&2
+		exit 2
+	fi
+done
+
+for row in "${tools[@]}"; do
+	IFS='|' read -r name package version <<<"$row"
+	if [ "${#wanted[@]}" -gt 0 ] && [[ " ${wanted[*]} " != *" $name "* ]]; then
+		continue
+	fi
+	if [ "$(installed "$name")" = "$version" ]; then
+		continue
+	fi
+	echo "tools: installing $name $version (the first time takes minutes)"
+	# CGO_ENABLED=0: no C compiler needed. A broken GOFLAGS of the caller must not reach an unrelated module.
+	GOBIN=$bin CGO_ENABLED=0 GOFLAGS=-buildvcs=false go install "$package@$version"
+	if [ "$(installed "$name")" != "$version" ]; then
+		echo "tools: $name reports version '$(installed "$name")' after installing $version" >&2
+		exit 1
+	fi
+done

@@ -1,0 +1,229 @@
+package perdure
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Workflow is the typed name of a workflow; safe for package-level variables and for concurrent use.
+type Workflow[I, O any] struct {
+	name string
+	fn   func(WorkflowCtx, I) (O, error)
+	key  func(I) Key
+	opts workflowOptions
+	at   string
+}
+
+// NewWorkflow defines a workflow whose code is here.
+func NewWorkflow[I, O any](name string, fn func(WorkflowCtx, I) (O, error), opts ...WorkflowOption) *Workflow[I, O] {
+	w := &Workflow[I, O]{name: name, fn: fn, at: callerPosition()}
+	w.apply(opts)
+	return w
+}
+
+// DeclareWorkflow names a workflow whose code is elsewhere, or is bound later.
+func DeclareWorkflow[I, O any](name string, opts ...WorkflowOption) *Workflow[I, O] {
+	w := &Workflow[I, O]{name: name, at: callerPosition()}
+	w.apply(opts)
+	return w
+}
+
+func (w *Workflow[I, O]) apply(opts []WorkflowOption) {
+	for _, o := range opts {
+		o.applyWorkflow(&w.opts)
+	}
+}
+
+// KeyedBy returns a copy that derives the key of an execution from its input. Without it, the key is the hash of the input.
+func (w *Workflow[I, O]) KeyedBy(key func(I) Key) *Workflow[I, O] {
+	c := *w
+	c.key = key
+	return &c
+}
+
+// Bind joins a declared workflow with its code, for Open.
+func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
+	return Binding{w.definition(fn, callerPosition())}
+}
+
+func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), at string) workflowDefinition {
+	d := workflowDefinition{name: w.name, uses: w.opts.uses, at: at, types: []typeOf{
+		typeFor[I]("input of workflow " + w.name), typeFor[O]("output of workflow " + w.name),
+	}}
+	if fn != nil {
+		d.code = w.code(fn)
+	}
+	return d
+}
+
+func (w *Workflow[I, O]) define(r *registry) { r.workflow(w.definition(w.fn, w.at)) }
+
+// code is the function from encoded input to encoded output.
+func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
+	return func(x replay.Ctx, p model.Payload) (model.Payload, error) {
+		in, err := decode[I]("input of workflow", w.name, p)
+		if err != nil {
+			x.Block(err.Error())
+		}
+		out, err := fn(WorkflowCtx{x}, in)
+		if err != nil {
+			return model.Payload{}, err
+		}
+		return encodeFor(hostOf(x), "output of workflow", w.name, out)
+	}
+}
+
+// resolve applies options and finds the key.
+func (w *Workflow[I, O]) resolve(in I, opts []StartOption) (Ref, model.Payload, *startOptions, error) {
+	var o startOptions
+	for _, opt := range opts {
+		opt.applyStart(&o)
+	}
+	p, err := encode("input of workflow", w.name, in)
+	if err != nil {
+		return Ref{}, p, &o, err
+	}
+	if !o.keyed {
+		if w.key != nil {
+			o.key, o.keyed = w.key(in), true
+		} else {
+			o.key = hashPayload(p)
+		}
+	}
+	if o.err == nil {
+		o.err = o.key.err
+	}
+	if o.err == nil && o.key.id == "" {
+		o.err = fault.New(fault.Invalid, "start of workflow %s: the key is empty", w.name)
+	}
+	return Ref{Workflow: w.name, Key: o.key.id}, p, &o, o.err
+}
+
+// Run starts (or attaches to) the execution of the key and waits for its result. From a workflow it is a child.
+func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err error) {
+	ref, p, o, err := w.resolve(in, opts)
+	if err != nil {
+		return out, public(err)
+	}
+	got, err := c.caller().run(ref, p, o, normalize[I])
+	if err != nil {
+		return out, remote(err)
+	}
+	return decode[O]("output of workflow", w.name, got)
+}
+
+// Start starts (or attaches to) the execution of the key and returns at once.
+func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O], error) {
+	ref, p, o, err := w.resolve(in, opts)
+	if err != nil {
+		return Execution[O]{}, public(err)
+	}
+	ref, err = s.sender().start(ref, p, o, normalize[I])
+	return Execution[O]{ref}, remote(err)
+}
+
+// Execution refers to the execution of a key without touching the store.
+func (w *Workflow[I, O]) Execution(key Key) Execution[O] {
+	return Execution[O]{Ref{Workflow: w.name, Key: key.id}}
+}
+
+// ContinueAsNew is returned as error to end this run and begin the next with in, under the same key.
+func (w *Workflow[I, O]) ContinueAsNew(in I) error {
+	p, err := encode("input of workflow", w.name, in)
+	if err != nil {
+		return Permanent(err)
+	}
+	return &replay.Continue{Workflow: w.name, Input: p}
+}
+
+// Execution is a Ref that knows its result type; a serialisable value.
+type Execution[O any] struct{ Ref Ref }
+
+func (e Execution[O]) target() Ref { return e.Ref }
+
+// String is the text form of the Ref.
+func (e Execution[O]) String() string { return e.Ref.String() }
+
+// Result waits for the result.
+func (e Execution[O]) Result(c Caller) (out O, err error) {
+	p, err := c.caller().result(e.Ref)
+	if err != nil {
+		return out, remote(err)
+	}
+	return decode[O]("output of workflow", e.Ref.Workflow, p)
+}
+
+// Future is the result as a future of the calling workflow.
+func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
+	run, err := e.Ref.run()
+	if err != nil {
+		return failedFuture[O](ctx, err)
+	}
+	return payloadFuture[O]("output of workflow", e.Ref.Workflow, ctx.x.Outcome(e.Ref.address(), run))
+}
+
+// Poll tells how the execution stands; it does not wait.
+func (e Execution[O]) Poll(c Caller) (Outcome[O], error) {
+	st, err := c.caller().poll(e.Ref)
+	if err != nil {
+		return Outcome[O]{}, remote(err)
+	}
+	out := Outcome[O]{Status: Status(st.Status), Reason: st.Reason}
+	if st.Failure != nil {
+		out.Err = remote(st.Failure)
+	} else if len(st.Output) > 0 {
+		out.Value, err = decode[O]("output of workflow", e.Ref.Workflow, model.Payload{Data: st.Output})
+	}
+	return out, err
+}
+
+// Cancel asks the execution to end; clean-up runs.
+func (e Execution[O]) Cancel(s Sender, reason string) error { return cancel(s, e.Ref, reason) }
+
+func cancel(s Sender, to Ref, reason string) error {
+	run, err := to.run()
+	if err != nil {
+		return public(err)
+	}
+	return remote(s.sender().send(model.Message{
+		Kind: model.MessageCancel, To: to.address(), ToRun: run,
+		Failure: &model.Failure{Kind: model.FailureCanceled, Message: reason},
+	}, &stepOptions{}))
+}
+
+// Status is the state of an execution.
+type Status string
+
+// Statuses.
+const (
+	Running   Status = "running"
+	Completed Status = "completed"
+	Failed    Status = "failed"
+	Canceled  Status = "canceled"
+	Continued Status = "continued" // ended by ContinueAsNew; the next run has the same key
+)
+
+// Open reports whether the execution has not ended.
+func (s Status) Open() bool { return s == Running }
+
+// Outcome is the state of an execution and, once closed, its value or error.
+type Outcome[O any] struct {
+	Status Status
+	Value  O
+	Err    error
+	Reason string // why it does not move, while open
+}
+
+// String is for people.
+func (o Outcome[O]) String() string {
+	switch {
+	case o.Err != nil:
+		return fmt.Sprintf("%s: %v", o.Status, o.Err)
+	case o.Status.Open():
+		return fmt.Sprintf("%s: %s", o.Status, o.Reason)
+	}
+	return fmt.Sprintf("%s: %v", o.Status, o.Value)
+}
