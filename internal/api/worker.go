@@ -30,7 +30,8 @@ type Session interface {
 	// Report hands in a turn. What it records comes back through Deliver once it is committed. Report blocks while the engine is full
 	// and fails when the session or ctx has ended; the run is then evicted.
 	Report(ctx context.Context, t model.Turn) error
-	// Release gives a parked run back because it idles: the engine stores what it waits for. Afterwards the worker gets either Evict (it is gone;
+	// Release gives a parked run back because it idles: the engine stores what it waits for. Without waits, the run could go on, but not
+	// here: the worker leaves. Afterwards the worker gets either Evict (it is gone;
 	// a later event activates it anew) or Deliver (there was news; it stays).
 	Release(run model.RunID, generation uint64, seen int64, waits []model.Reason)
 	// Leave stops the flow of new work, waits until every run of the worker is handed back, and ends the session.

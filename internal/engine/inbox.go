@@ -61,6 +61,16 @@ func (b *inbox) put(ctx context.Context, o op) error {
 	}
 }
 
+// follow adds an op behind those that were put, even when the inbox is full: it does not wait, and overtakes nothing.
+func (b *inbox) follow(o op) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed == nil {
+		b.ops = append(b.ops, o)
+		b.ring()
+	}
+}
+
 // result adds an op that must not wait. It reports false when the lane has ended.
 func (b *inbox) result(do func(l *lane.Lane, now model.Time)) bool {
 	b.mu.Lock()

@@ -298,7 +298,7 @@ func (inc *incarnation) join(w *Session) {
 
 func (inc *incarnation) withdraw(w *Session) {
 	for _, s := range inc.lanes {
-		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Withdraw(now, w.id) })
+		s.inbox.result(func(l *lane.Lane, _ model.Time) { l.Withdraw(w.id) })
 	}
 }
 

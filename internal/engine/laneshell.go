@@ -52,7 +52,8 @@ func (s *laneShell) loop(ctx context.Context) {
 	var ops, results []op
 	var out lane.Output
 	for {
-		ops, results = s.inbox.take(s.lane.Full(), ops, results)
+		full := s.lane.Full()
+		ops, results = s.inbox.take(full, ops, results)
 		now := s.eng.clock.now()
 		for i := range results {
 			results[i].do(s.lane, now)
@@ -68,6 +69,9 @@ func (s *laneShell) loop(ctx context.Context) {
 			s.inc.end(dead)
 			s.abandon(dead)
 			return
+		}
+		if full && !s.lane.Full() {
+			s.inbox.ring() // what was left there can be taken now
 		}
 		if s.sleep(ctx, timer) {
 			continue

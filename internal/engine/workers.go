@@ -126,7 +126,8 @@ func (s *Session) Release(run model.RunID, generation uint64, seen int64, waits 
 	if inc == nil {
 		return
 	}
-	inc.laneOf(generation).inbox.result(func(l *lane.Lane, now model.Time) { l.Release(now, s.id, run, generation, seen, waits) })
+	// It must not overtake a turn that was reported before: that may start the very timer the run waits for.
+	inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Release(now, s.id, run, generation, seen, waits) }})
 }
 
 // Leave stops the flow of new work, waits until nothing is held any more or ctx ends, and ends the session.

@@ -2,8 +2,6 @@ package node
 
 import (
 	"context"
-	"errors"
-	"os"
 	"strings"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -27,17 +25,8 @@ func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 		if err != nil {
 			return SchemaStatus{}, err
 		}
-		st := SchemaStatus{URL: cfg.URL, Latest: 1}
-		if _, err := os.Stat(c.Path); errors.Is(err, os.ErrNotExist) {
-			return st, nil
-		}
-		c.ReadOnly = true
-		s, err := sqlite.Open(ctx, c)
-		if err != nil {
-			return st, err
-		}
-		st.Version, st.Shards = s.Info().Version, s.Info().Shards
-		return st, s.Close()
+		st, err := sqlite.Check(ctx, c)
+		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards}, err
 	case "postgres", "postgresql":
 		st, err := postgres.Check(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema})
 		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards}, err

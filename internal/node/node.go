@@ -74,7 +74,7 @@ func OpenStore(ctx context.Context, cfg Config) (store.Store, error) {
 		if cfg.Shards != 0 {
 			c.Shards = cfg.Shards
 		}
-		c.ReadOnly, c.Logger = cfg.ReadOnly, cfg.Log
+		c.ReadOnly, c.Logger = c.ReadOnly || cfg.ReadOnly, cfg.Log
 		return sqlite.Open(ctx, c)
 	case "postgres", "postgresql":
 		return postgres.Open(ctx, postgres.Config{

@@ -28,6 +28,7 @@ const (
 	effClosed
 	effEvict
 	effHint
+	effWaits
 )
 
 // effect is something to be told once the batch is durable.
@@ -40,6 +41,7 @@ type effect struct {
 	answer  Answer
 	call    Call
 	hint    Hint
+	turn    *model.Turn
 }
 
 // newBuilding is an empty batch. Its memory is used again: what is handed out points to other memory.
@@ -227,6 +229,8 @@ func (l *Lane) run(now model.Time, b *building) {
 				f.entry.wanted = false
 				l.dispatch(now, f.entry)
 			}
+		case effWaits:
+			f.entry.heard(f.turn)
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)
 		}

@@ -75,6 +75,7 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 		e.worker, e.gen, e.busy, e.held = c.Worker, c.Generation, true, c.Run
 		l.runs[c.Run] = e
 	} else {
+		c.Reason = "what it reported could not be stored"
 		l.out.Calls = append(l.out.Calls, *c)
 	}
 }
@@ -138,8 +139,12 @@ func (l *Lane) carefulStep(now model.Time) {
 		}
 		r.chunks = nil
 		l.MailWaits() // what was queued behind the kept messages was dropped
-		for _, e := range l.sorted(func(e *entry) bool { return len(e.backlog) > 0 }) {
-			l.schedule(e)
+		for _, e := range l.sorted(func(*entry) bool { return true }) {
+			if len(e.backlog) > 0 {
+				l.schedule(e)
+			} else {
+				l.maybeDrop(e)
+			}
 		}
 		l.serveBacklog(now)
 		l.seal(now)

@@ -204,8 +204,9 @@ func (l *Lane) die(err error) {
 			fail(in)
 		}
 		for i := range b.effects {
-			if b.effects[i].kind == effEvict {
-				l.out.Calls = append(l.out.Calls, b.effects[i].call) // nobody else will tell the worker
+			if f := &b.effects[i]; f.kind == effEvict {
+				f.call.Reason = "the node lost its lease" // whether or not it is true any more: nobody else will tell the worker
+				l.out.Calls = append(l.out.Calls, f.call)
 			}
 		}
 	}

@@ -51,14 +51,11 @@ func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
 	}
 }
 
-// Withdraw begins to take everything from a worker that wants to leave: nothing new goes to it, idle runs are taken back now, busy ones
-// between two steps.
-func (l *Lane) Withdraw(now model.Time, id WorkerID) {
+// Withdraw begins to take everything from a worker that wants to leave: nothing new goes to it, and it is expected to release what it holds.
+// A run that gets news is taken back at once.
+func (l *Lane) Withdraw(id WorkerID) {
 	l.unoffer(id)
 	l.workers.leaving[id] = true
-	for _, e := range l.sorted(func(e *entry) bool { return e.worker == id && !e.busy }) {
-		l.takeBack(now, e, "the worker leaves")
-	}
 }
 
 // Leave removes a worker. What it still holds goes to others or waits for one.

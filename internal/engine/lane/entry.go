@@ -79,9 +79,9 @@ func (l *Lane) forget(e *entry) {
 	e.version++
 }
 
-// maybeDrop lets an idle entry go.
+// maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
-	if e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil {
+	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil {
 		return
 	}
 	l.drop(e)

@@ -272,9 +272,12 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 		l.blockOn(e, in, err)
 		return
 	}
-	e.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep)
-	e.waits = t.Waits
 	g := l.record(e, in, &d)
+	if g == nil {
+		e.heard(t)
+	} else {
+		g.effects = append(g.effects, effect{kind: effWaits, entry: e, run: t.Run, turn: t})
+	}
 	switch {
 	case d.Close != nil:
 		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: t.Run, outcome: d.Close})
@@ -314,6 +317,11 @@ func (l *Lane) applyRelease(now model.Time, e *entry, in *input) {
 		l.maybeDrop(e)
 		return
 	}
+	if len(t.Waits) == 0 {
+		l.done(in)
+		l.takeBack(now, e, "given back")
+		return
+	}
 	d, ok := core.Release(e.x, t.Seen, t.Waits)
 	g := l.record(e, in, &d)
 	if ok {
@@ -323,6 +331,13 @@ func (l *Lane) applyRelease(now model.Time, e *entry, in *input) {
 			l.dispatch(now, e) // the worker was told of it when it had let go already
 		}
 		l.maybeDrop(e)
+	}
+}
+
+// heard takes note of what the code waits for.
+func (e *entry) heard(t *model.Turn) {
+	if e.gen == t.Generation && t.Close == nil && t.Blocked == nil {
+		e.waits, e.busy = t.Waits, len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep)
 	}
 }
 

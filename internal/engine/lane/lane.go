@@ -193,6 +193,9 @@ func (l *Lane) Full() bool {
 	return l.bytes >= l.cfg.MaxBytes || l.open.rows() >= l.cfg.MaxBatchRows || l.recovery.careful()
 }
 
+// Held is the number of bytes of inputs that wait or are not committed yet.
+func (l *Lane) Held() int { return l.bytes }
+
 // Owns reports whether the lane serves the shard.
 func (l *Lane) Owns(s model.ShardID) bool {
 	sh, ok := l.shards[s]

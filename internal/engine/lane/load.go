@@ -173,8 +173,12 @@ func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 		l.quarantine(now, e, model.Reason{Code: model.WaitCorrupt, Detail: r.Err.Error()})
 		return
 	}
-	if e.activating {
+	switch {
+	case !e.activating:
+	case r.Execution != nil && r.Execution.Start.Run == e.run():
 		l.activateLoaded(now, e, r.Events)
+	default: // there is none, or somebody else has gone on with it: we shall hear that we are fenced
+		e.activating, e.tail = false, nil
 	}
 	if len(e.backlog) > 0 {
 		l.schedule(e)
@@ -211,7 +215,9 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	switch {
 	case r.Reply == nil || len(e.backlog) == 0 || e.backlog[0] != ld.input:
 	case !ld.input.inbox.IsZero():
+		l.bytes -= ld.input.size()
 		ld.input.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left
+		l.bytes += ld.input.size()
 	default:
 		e.backlog = e.backlog[1:]
 		a, err := model.DecodeAnswer(r.Reply.Body)

@@ -42,6 +42,10 @@ func newWindow(limit int) window {
 // reset has all timers read again, because shards were added.
 func (w *window) reset() {
 	w.horizon, w.stale, w.fresh = store.TimerMark{}, w.asked != 0, false
+	if len(w.heap) >= w.limit { // no room to read: those in it are read again, with the others in order
+		w.heap = nil
+		clear(w.known)
+	}
 }
 
 // bound is the due time up to which a timer must be kept in memory.
@@ -172,7 +176,7 @@ func (l *Lane) loadedTimers(ld *Load, r LoadResult) {
 		last := r.Timers[len(r.Timers)-1]
 		w.horizon = store.TimerMark{Due: last.Due, Run: last.Run, ID: last.ID}
 	default:
-		w.horizon = store.TimerMark{Due: asked, Run: maxRun, ID: "\xff"}
+		w.horizon = store.TimerMark{Due: asked, Run: maxRun}
 	}
 }
 

@@ -18,9 +18,9 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
 select u.* from unnest($1::smallint[], $2::uuid[], $3::bigint[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bytea[])
   u (shard, id, not_before, tenant, workflow, key, request, body)
-where u.request = '' or not exists (
-  select from {schema}.requests r
-  where r.shard = u.shard and r.key = u.key and r.id = u.request and r.workflow = u.workflow and r.tenant = u.tenant)
+where u.request = '' or (
+  select r.at from {schema}.requests r
+  where r.shard = u.shard and r.key = u.key and r.id = u.request and r.workflow = u.workflow and r.tenant = u.tenant) is null
 on conflict (shard, id) do nothing`
 	const op = "put inbox"
 	if len(rows) == 0 {
@@ -53,7 +53,9 @@ func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out [
 	const load = `
 select r.shard, r.tenant, r.workflow, r.key, r.id, r.at, r.body
 from unnest($1::smallint[], $2::text[], $3::text[], $4::text[], $5::text[]) u (shard, tenant, workflow, key, id)
-join {schema}.requests r on r.shard = u.shard and r.key = u.key and r.id = u.id and r.workflow = u.workflow and r.tenant = u.tenant`
+cross join lateral (
+  select q.shard, q.tenant, q.workflow, q.key, q.id, q.at, q.body from {schema}.requests q
+  where q.shard = u.shard and q.key = u.key and q.id = u.id and q.workflow = u.workflow and q.tenant = u.tenant limit 1) r`
 	if len(keys) == 0 {
 		return nil, nil
 	}

@@ -34,7 +34,7 @@ func (w *where) and(condition string, args ...any) {
 // matching is the condition of a query without its paging fields. Every query names a tenant.
 func matching(q *store.Query) *where {
 	w := &where{}
-	w.and("e.tenant = %s", q.Tenant)
+	w.and("e.tenant = %s and e.started is not null", q.Tenant) // the condition of the index
 	if q.Workflow != "" {
 		w.and("e.workflow = %s", q.Workflow)
 	}
@@ -99,8 +99,8 @@ func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
 // LoadOutcomes returns the rows of those runs that are closed.
 func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []store.Execution, err error) {
 	const load = `
-select {execution} from unnest($1::smallint[], $2::uuid[]) u (shard, run)
-join {schema}.executions e on e.shard = u.shard and e.run = u.run and e.state > 1`
+select x.* from unnest($1::smallint[], $2::uuid[]) u (shard, run)
+cross join lateral (select {execution} from {schema}.executions e where e.shard = u.shard and e.run = u.run and e.state > 1 limit 1) x`
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -120,25 +120,22 @@ join {schema}.executions e on e.shard = u.shard and e.run = u.run and e.state > 
 
 // Sweep deletes message rows behind their cursors and remembered requests that are old. Cursors stay: see the schema.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
+	// Rows of these tables are never updated, so that the place of one is as good as its key.
 	const (
 		sweepMessages = `
-delete from {schema}.messages d using (
-  select t.shard, p.from_shard, m.seq
-  from unnest($1::smallint[]) t (shard) cross join lateral ` + senders + ` p
-  join {schema}.cursors c on c.to_shard = t.shard and c.from_shard = p.from_shard
+delete from {schema}.messages where ctid = any (array(
+  select m.ctid
+  from unnest($1::smallint[]) t (shard) cross join lateral ` + senders + ` p cross join ` + cursor + `
   cross join lateral (
-    select q.seq from {schema}.messages q
+    select q.ctid from {schema}.messages q
     where q.to_shard = t.shard and q.from_shard = p.from_shard and q.seq <= c.position order by q.seq limit $2) m
-  limit $2
-) x where d.to_shard = x.shard and d.from_shard = x.from_shard and d.seq = x.seq`
+  limit $2))`
 		sweepRequests = `
-delete from {schema}.requests d using (
-  select t.shard, q.tenant, q.workflow, q.key, q.id
+delete from {schema}.requests where ctid = any (array(
+  select q.ctid
   from unnest($1::smallint[]) t (shard)
-  cross join lateral (
-    select r.tenant, r.workflow, r.key, r.id from {schema}.requests r where r.shard = t.shard and r.at < $2 order by r.at limit $3) q
-  limit $3
-) x where d.shard = x.shard and d.key = x.key and d.id = x.id and d.workflow = x.workflow and d.tenant = x.tenant`
+  cross join lateral (select r.ctid from {schema}.requests r where r.shard = t.shard and r.at < $2 order by r.at limit $3) q
+  limit $3))`
 	)
 	shards := sortedShards(r.Shards, 0)
 	if len(shards) == 0 || r.Limit <= 0 {

@@ -15,6 +15,9 @@ import (
 
 // Queries over many shards take the shards one by one, each with an index that has the shard in front and with a limit, because
 // `shard = any (…) order by … limit` reads and sorts everything of all of them before it returns the first row.
+//
+// Tables are joined by lateral subqueries with a limit and by scalar subqueries, also where a plain join would do. The planner must leave them in the
+// place where they stand, which is the right one when the table is full; a plain join it would turn around while the table is empty, and keep that.
 
 func runArg(id model.RunID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid: true} }
 
@@ -34,7 +37,7 @@ select t.shard, r.run, e.tenant, e.workflow, e.key
 from unnest($1::smallint[]) with ordinality t (shard, nr)
 cross join lateral (
   select q.run from {schema}.runnable q where q.shard = t.shard and (t.shard > $2 or q.run > $3) order by q.run limit $4) r
-cross join lateral (select e.tenant, e.workflow, e.key from {schema}.executions e where e.shard = t.shard and e.run = r.run) e
+cross join lateral (select e.tenant, e.workflow, e.key from {schema}.executions e where e.shard = t.shard and e.run = r.run limit 1) e
 order by t.nr, r.run limit $4`
 	const perQuery = 32 // shards: bounds what is read for nothing
 	var out []store.RunHead
@@ -231,12 +234,11 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit 
 	// A row whose number does not follow has a gap before it, and is not returned.
 	const load = `
 select t.shard, p.from_shard, m.seq, m.body
-from unnest($1::smallint[]) t (shard) cross join lateral ` + senders + ` p
-left join {schema}.cursors c on c.to_shard = t.shard and c.from_shard = p.from_shard
+from unnest($1::smallint[]) t (shard) cross join lateral ` + senders + ` p cross join ` + cursor + `
 cross join lateral (
   select q.seq, q.body, row_number() over (order by q.seq) as nr from {schema}.messages q
-  where q.to_shard = t.shard and q.from_shard = p.from_shard and q.seq > coalesce(c.position, 0) order by q.seq limit $2) m
-where m.seq = coalesce(c.position, 0) + m.nr
+  where q.to_shard = t.shard and q.from_shard = p.from_shard and q.seq > c.position order by q.seq limit $2) m
+where m.seq = c.position + m.nr
 limit $2`
 	all := sortedShards(shards, 0)
 	if len(all) == 0 || limit <= 0 {
@@ -268,9 +270,9 @@ limit $2`
 // LoadInbox returns requests that may be served now.
 func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) (out []store.InboxRow, err error) {
 	const load = `
-select t.shard, i.id, i.not_before, i.body, i.request <> '' and exists (
-  select from {schema}.requests r
-  where r.shard = t.shard and r.key = i.key and r.id = i.request and r.workflow = i.workflow and r.tenant = i.tenant)
+select t.shard, i.id, i.not_before, i.body, i.request <> '' and (
+  select r.at from {schema}.requests r
+  where r.shard = t.shard and r.key = i.key and r.id = i.request and r.workflow = i.workflow and r.tenant = i.tenant) is not null
 from unnest($1::smallint[]) t (shard)
 cross join lateral (
   select q.id, q.not_before, q.tenant, q.workflow, q.key, q.request, q.body from {schema}.inbox q

@@ -40,7 +40,8 @@ func healthy(conn net.Conn) bool {
 		return false
 	}
 	alive := true
-	err = raw.Read(func(fd uintptr) bool {
+	// Control, not Read: after a slow write the driver leaves a goroutine behind that reads in the background, and Read would wait for it.
+	err = raw.Control(func(fd uintptr) {
 		var b [1]byte
 		n, _, err := syscall.Recvfrom(int(fd), b[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 		switch {
@@ -50,7 +51,6 @@ func healthy(conn net.Conn) bool {
 		default:
 			alive = encrypted || b[0] != 'E' // an ErrorResponse that nobody asked for is the last word
 		}
-		return true
 	})
 	return err == nil && alive
 }

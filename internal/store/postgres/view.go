@@ -84,15 +84,19 @@ const senders = `(
   select from_shard from s
 )`
 
+// cursor is the cursor of the pair (t.shard, p.from_shard), at 0 when there is none.
+const cursor = `lateral (
+  select coalesce((select c.position from {schema}.cursors c where c.to_shard = t.shard and c.from_shard = p.from_shard), 0) as position) c`
+
 // mailWaits tells whether something waits for the shards in $5: a request that may be served now, or a message right behind a cursor.
 const mailWaits = `(
-  exists (select from {schema}.inbox i where i.shard = any ($5::smallint[]) and i.not_before <= {now})
+  exists (
+    select from unnest($5::smallint[]) t (shard)
+    cross join lateral (select from {schema}.inbox i where i.shard = t.shard and i.not_before <= {now} order by i.id limit 1) i)
   or exists (
-    select from unnest($5::smallint[]) t (shard) cross join lateral ` + senders + ` p
-    left join {schema}.cursors c on c.to_shard = t.shard and c.from_shard = p.from_shard
-    where exists (
-      select from {schema}.messages m
-      where m.to_shard = t.shard and m.from_shard = p.from_shard and m.seq = coalesce(c.position, 0) + 1)))`
+    select from unnest($5::smallint[]) t (shard) cross join lateral ` + senders + ` p cross join ` + cursor + `
+    cross join lateral (
+      select from {schema}.messages m where m.to_shard = t.shard and m.from_shard = p.from_shard and m.seq = c.position + 1 limit 1) m))`
 
 // shardArgs is the list of shards as a parameter.
 func shardArgs(shards []model.ShardID) []int16 {

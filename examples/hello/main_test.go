@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+func TestHello(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the sleep costs nothing here
+		app := embedded.MustOpen("memory:", greet)
+		defer app.Close()
+		got, err := greet.Run(app.With(t.Context()), "World", perdure.RawKey("hello-1"))
+		if err != nil || got != "Hello World" {
+			t.Errorf("got %q, %v", got, err)
+		}
+	})
+}
+
+// The first program that people see stays short.
+func TestHelloHasAtMostTwentyLines(t *testing.T) {
+	t.Parallel()
+	src, err := os.ReadFile("main.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, code, _ := bytes.Cut(src, []byte("package main"))
+	lines := 1
+	for s := bufio.NewScanner(bytes.NewReader(code)); s.Scan(); {
+		if strings.TrimSpace(s.Text()) != "" {
+			lines++
+		}
+	}
+	if lines > 20 {
+		t.Errorf("hello has %d non-blank lines", lines)
+	}
+}

@@ -1,0 +1,88 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/cli"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){
+		"perdure": func() {
+			os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+		},
+		"demo": demo,
+	})
+}
+
+var (
+	approve = perdure.NewSignal[bool]("approve")
+	shop    = perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, what string) (string, error) {
+		got, err := perdure.Do(ctx, "fetch", func(context.Context) (string, error) {
+			if what == "nothing" {
+				return "", perdure.Permanent(errors.New("there is nothing to fetch"))
+			}
+			return "a " + what, nil
+		})
+		if err != nil {
+			return "", err
+		}
+		if what == "wait" {
+			_, err = approve.Receive(ctx)
+		}
+		return got, err
+	})
+)
+
+// demo leaves a store with one execution that completed, one that failed and one that waits for a signal.
+func demo() {
+	if err := fill(os.Args[1]); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func fill(url string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	app, err := embedded.Open(ctx, url, shop)
+	if err != nil {
+		return err
+	}
+	defer app.Close()
+	c := app.With(ctx)
+	if _, err := shop.Run(c, "lamp", perdure.RawKey("k-1")); err != nil {
+		return err
+	}
+	if _, err := shop.Run(c, "nothing", perdure.RawKey("k-2")); err == nil {
+		return errors.New("k-2 should fail")
+	}
+	waiting, err := shop.Start(c, "wait", perdure.RawKey("k-3"))
+	if err != nil {
+		return err
+	}
+	for {
+		info, err := app.Describe(ctx, waiting)
+		if err != nil {
+			return err
+		}
+		if info.Reason == "waits for signal approve" {
+			return nil
+		}
+		time.Sleep(time.Millisecond) // until its worker has said so
+	}
+}
+
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != ""})
+}

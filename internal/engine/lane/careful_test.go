@@ -1,0 +1,392 @@
+package lane_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// L3: one poison among a hundred neighbours who do all kinds of things. All of them commit, exactly once; the poison stands alone.
+func TestPoisonAmongNeighbours(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	const n = 100
+	name := func(i int) model.Address { return key(fmt.Sprint("n", i)) }
+	target := in(2, 0)
+	r.began(target)
+	for i := range n {
+		if i%5 != 0 {
+			r.began(name(i))
+		}
+	}
+	bad := key("bad")
+	r.began(bad)
+	r.refuse = poison("poison")
+	inputs := func(i int) {
+		a := name(i)
+		switch i % 5 {
+		case 0:
+			r.start(a, i)
+		case 1:
+			r.signal(a, "s", i)
+		case 2:
+			r.turn(a, model.Turn{Commands: []model.Command{step("x"), signalTo(target, fmt.Sprint("m", i), fmt.Sprint("from ", i))}})
+		case 3:
+			r.turn(a, model.Turn{Commands: []model.Command{step("x")}, Close: done()})
+		case 4:
+			r.release(a, "nothing")
+		}
+	}
+	for i := range n {
+		if i == 40 {
+			r.turn(bad, steps("poison"))
+		}
+		inputs(i)
+		if i == 70 {
+			r.flush() // the first part is in flight, the rest fills the next batch
+		}
+	}
+	if r.commit == nil {
+		t.Fatal("nothing is in flight")
+	}
+	r.settle()
+
+	for i := range n {
+		a := name(i)
+		switch i % 5 {
+		case 0:
+			r.wantAnswer(i, "")
+			if r.holder(a) == 0 {
+				t.Errorf("%s was not activated", a.Key)
+			}
+		case 1:
+			r.wantAnswer(i, "")
+			r.wantEvents(a, "signal_received s")
+		case 2:
+			r.wantEvents(a, "step_completed x", fmt.Sprint("sent m", i))
+		case 3:
+			r.wantEvents(a, "step_completed x")
+			if row := r.current(a); row.Outcome.Status != model.Completed || r.holder(a) != 0 {
+				t.Errorf("%s is %s, held by %d; want it completed", a.Key, row.Outcome.Status, r.holder(a))
+			}
+		case 4:
+			if row := r.current(a); !row.Parked || r.holder(a) != 0 {
+				t.Errorf("%s: parked %v, held by %d; want it released", a.Key, row.Parked, r.holder(a))
+			}
+		}
+	}
+	var want []string
+	for i := 2; i < n; i += 5 {
+		want = append(want, fmt.Sprint("signal_received from ", i))
+	}
+	if got := r.events(target); !slices.Equal(sorted(got), sorted(want)) {
+		t.Errorf("messages that arrived: %q, want each once: %q", got, want)
+	}
+	r.wantEvents(bad)
+	if row := r.current(bad); row.Blocked == nil || row.Blocked.Code != model.WaitPoison || r.holder(bad) != 0 {
+		t.Errorf("the poison is blocked by %v, held by %d; want it quarantined", row.Blocked, r.holder(bad))
+	}
+	if why, ok := r.l.Explain(bad); !ok || why[0].Code != model.WaitPoison {
+		t.Errorf("explained as %v", why)
+	}
+	if r.l.Full() || r.l.Held() != 0 || !r.l.Idle() {
+		t.Errorf("full %v, %d bytes held, idle %v; want the lane at rest", r.l.Full(), r.l.Held(), r.l.Idle())
+	}
+}
+
+func sorted(s []string) []string { return slices.Sorted(slices.Values(s)) }
+
+// What comes while the kept inputs are applied again waits, and follows in order.
+func TestInputsDuringIsolation(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, b, bad := key("a"), key("b"), key("bad")
+	for _, x := range []model.Address{a, b, bad} {
+		r.began(x)
+	}
+	r.refuse = poison("poison")
+	r.signal(a, "1", "a1")
+	r.turn(bad, steps("poison"))
+	r.signal(b, "1", "b1")
+	r.flush()
+	r.commitNow() // refused
+	if !r.l.Full() {
+		t.Error("the lane takes inputs while it isolates")
+	}
+	r.signal(a, "2", "a2")
+	r.start(key("new"), "new")
+	r.turn(b, steps("x")) // reported before its worker could know
+	r.settle()
+	for _, token := range []any{"a1", "b1", "a2", "new"} {
+		r.wantAnswer(token, "")
+	}
+	r.wantEvents(a, "signal_received 1", "signal_received 2")
+	r.wantEvents(b, "signal_received 1", "step_completed x")
+	if r.holder(a) == 0 || r.holder(b) == 0 || r.holder(key("new")) == 0 {
+		t.Error("a neighbour lost its worker")
+	}
+}
+
+// A quarantined address refuses people with a reason, puts messages off, leaves timers where they are, and is tried again after a while.
+func TestQuarantine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	bad, sender := in(0, 0), in(1, 0)
+	r.began(bad)
+	r.began(sender)
+	r.turn(bad, model.Turn{Commands: []model.Command{timer("t", r.now.Add(10 * time.Second))}})
+	r.settle()
+	r.refuse = poison("poison")
+	r.turn(bad, steps("poison"))
+	r.settle()
+
+	r.signal(bad, "s", "client")
+	r.settle()
+	r.wantAnswer("client", "blocked")
+	r.turn(sender, model.Turn{Commands: []model.Command{signalTo(bad, "m1", "one"), signalTo(sender, "m2", "echo"), signalTo(bad, "m3", "two")}})
+	r.settle()
+	r.wantEvents(sender, "sent m1", "sent m2", "sent m3", "signal_received echo")
+	r.wantEvents(bad)
+	r.pass(30 * time.Second)
+	r.wantEvents(bad)
+	if r.timers(bad) != 1 {
+		t.Error("the timer of a quarantined run is gone")
+	}
+	inbox, err := r.st.LoadInbox(t.Context(), []model.ShardID{0}, model.MaxTime, 10)
+	if err != nil || len(inbox) != 2 {
+		t.Fatalf("put off: %+v, %v, want both messages", inbox, err)
+	}
+
+	// The quarantine ends by itself: nobody has to come.
+	r.refuse = nil
+	r.pass(31 * time.Second)
+	if r.holder(bad) == 0 {
+		t.Fatal("the run is not tried again after its quarantine")
+	}
+	if got := r.events(bad); !slices.Contains(got, "timer_fired t") {
+		t.Errorf("after the quarantine: %q, want the timer to have fired", got)
+	}
+	r.pass(time.Minute)
+	r.l.MailWaits() // the poll
+	r.settle()
+	if got := r.events(bad); !slices.Equal(got, []string{"timer_fired t", "signal_received one", "signal_received two"}) {
+		t.Errorf("after the quarantine: %q, want timer and both messages, in order", got)
+	}
+	r.signal(bad, "s", "client again")
+	r.turn(bad, steps("x"))
+	r.settle()
+	r.wantAnswer("client again", "")
+	if row := r.current(bad); row.Blocked != nil {
+		t.Errorf("still blocked by %v", row.Blocked)
+	}
+}
+
+// The poison comes back: quarantined again, and its worker loses the run each time.
+func TestQuarantineAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	bad := key("bad")
+	r.began(bad)
+	r.refuse = poison("poison")
+	for range 3 {
+		r.turn(bad, steps("poison"))
+		r.settle()
+		if r.holder(bad) != 0 {
+			t.Fatal("the worker keeps a quarantined run")
+		}
+		r.pass(61 * time.Second)
+		if r.holder(bad) == 0 {
+			t.Fatal("the run is not tried again")
+		}
+	}
+	r.wantEvents(bad)
+}
+
+// A message that is itself the poison: its address is quarantined, those behind it in the same channel pass.
+func TestPoisonMessage(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	from, bad, good := in(0, 0), in(1, 0), in(1, 1)
+	for _, a := range []model.Address{from, bad, good} {
+		r.began(a)
+	}
+	r.refuse = poison("poison")
+	r.turn(from, model.Turn{Commands: []model.Command{
+		signalTo(good, "m1", "one"), signalTo(bad, "m2", "poison"), signalTo(good, "m3", "three"), signalTo(bad, "m4", "four"),
+	}})
+	r.settle()
+	r.wantEvents(good, "signal_received one", "signal_received three")
+	r.wantEvents(bad)
+	if r.holder(good) == 0 || r.holder(bad) != 0 {
+		t.Errorf("the neighbour is held by %d, the poison by %d", r.holder(good), r.holder(bad))
+	}
+	left, err := r.st.LoadMessages(t.Context(), []model.ShardID{1}, 10)
+	if err != nil || len(left) != 0 {
+		t.Errorf("behind the cursor: %+v, %v, want nothing", left, err)
+	}
+	// Another node that takes the shards over finds the messages that were put off.
+	r.refuse = nil
+	r.restart()
+	r.join(1)
+	r.now = r.now.Add(2 * time.Minute)
+	r.l.MailWaits()
+	r.settle()
+	r.wantEvents(bad, "signal_received poison", "signal_received four")
+}
+
+// A start that is refused: whoever asked is told, and others can start.
+func TestPoisonStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	r.refuse = poison("bad")
+	r.start(key("a"), "a")
+	r.start(key("bad"), "bad")
+	r.signal(key("bad"), "s", "behind it")
+	r.start(key("b"), "b")
+	r.settle()
+	r.wantAnswer("a", "")
+	r.wantAnswer("b", "")
+	r.wantAnswer("bad", "blocked")
+	r.wantAnswer("behind it", "blocked")
+	r.refuse = nil
+	r.pass(61 * time.Second)
+	r.start(key("bad"), "again")
+	r.settle()
+	r.wantAnswer("again", "")
+}
+
+// A refused batch that holds nothing but the freeing of shards cannot be bisected: the node starts over.
+func TestRefusedBatchWithoutInputs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.flush()
+	if r.commit == nil || len(r.commit.Free) != 1 {
+		t.Fatalf("batch = %+v", r.commit)
+	}
+	r.fail(store.Refused)
+	if r.dead == nil {
+		t.Error("the lane lives on")
+	}
+}
+
+// Several poisons in one batch.
+func TestManyPoisons(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	for i := range 20 {
+		r.began(key(fmt.Sprint(i)))
+	}
+	r.refuse = poison("poison")
+	for i := range 20 {
+		id := "x"
+		if i%7 == 3 {
+			id = "poison"
+		}
+		r.turn(key(fmt.Sprint(i)), steps(id))
+	}
+	r.settle()
+	for i := range 20 {
+		if i%7 == 3 {
+			r.wantEvents(key(fmt.Sprint(i)))
+		} else {
+			r.wantEvents(key(fmt.Sprint(i)), "step_completed x")
+		}
+	}
+}
+
+// The worker of a run leaves while its inputs are being applied again.
+func TestWorkerLeavesDuringIsolation(t *testing.T) {
+	t.Parallel()
+	for _, closing := range []bool{false, true} {
+		r := newRig(t)
+		r.join(1)
+		a, bad := key("a"), key("bad")
+		r.began(a)
+		r.began(bad)
+		r.refuse = poison("poison")
+		turn := steps("x")
+		if closing {
+			turn.Close = done()
+		}
+		r.turn(a, turn)
+		r.turn(bad, steps("poison"))
+		r.flush()
+		r.commitNow() // refused
+		r.l.Leave(r.now, 1)
+		r.take()
+		r.join(2)
+		r.settle()
+		// What the worker did is a fact or is done again: either way somebody has the run, or it is closed.
+		row := r.current(a)
+		if row.Outcome.Status == model.Running && r.holder(a) != 2 {
+			t.Errorf("closing %v: the run is open and held by %d, want 2", closing, r.holder(a))
+		}
+		if h := r.held[row.Start.Run]; h != nil && len(h.events) != len(r.events(a)) {
+			t.Errorf("closing %v: the new worker knows %d of %d events", closing, len(h.events), len(r.events(a)))
+		}
+	}
+}
+
+// Timers that a refused batch stopped are open again; those it started are not.
+func TestTimersOfARefusedBatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, bad := key("a"), key("bad")
+	r.began(a)
+	r.began(bad)
+	r.turn(a, model.Turn{Commands: []model.Command{timer("old", r.now.Add(5 * time.Second))}})
+	r.turn(bad, model.Turn{Commands: []model.Command{timer("old", r.now.Add(5 * time.Second))}})
+	r.settle()
+	r.refuse = poison("poison")
+	r.turn(a, model.Turn{Commands: []model.Command{stop("old"), timer("new", r.now.Add(6 * time.Second))}})
+	r.turn(bad, model.Turn{Commands: []model.Command{stop("old"), timer("new", r.now.Add(6 * time.Second)), step("poison")}})
+	r.settle()
+	r.pass(10 * time.Second)
+	r.wantEvents(a, "timer_fired new")
+	r.refuse = nil
+	r.pass(time.Minute)
+	r.wantEvents(bad, "timer_fired old")
+}
+
+// The lane dies while it isolates: everybody who waits is told once.
+func TestDeathDuringIsolation(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, bad := key("a"), key("bad")
+	r.began(a)
+	r.began(bad)
+	r.refuse = poison("poison")
+	r.signal(a, "s", "kept")
+	r.turn(a, model.Turn{Close: done()})
+	r.turn(bad, steps("poison"))
+	r.flush()
+	r.signal(a, "t", "filling")
+	r.commitNow() // refused
+	r.start(key("c"), "waiting")
+	r.l.Die(errInjected)
+	r.take()
+	for _, token := range []any{"kept", "filling", "waiting"} {
+		r.wantAnswer(token, "unavailable")
+	}
+	if len(r.held) != 0 {
+		t.Errorf("a dead lane leaves %d runs with its worker", len(r.held))
+	}
+	if r.dead == nil {
+		t.Error("not dead")
+	}
+}
+

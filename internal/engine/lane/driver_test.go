@@ -1,0 +1,586 @@
+package lane_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// rig drives a lane by hand on a store in memory: it does what the lane asks for only when the test says so, one thing at a time.
+// Whatever the lane tells anybody is checked against the store at that moment (L2: nothing is told before it is durable).
+type rig struct {
+	t   testing.TB
+	st  *memory.Store
+	l   *lane.Lane
+	now model.Time
+	cfg lane.Config
+
+	ids   int
+	spare lane.Output
+
+	// What the lane has asked for and has not got.
+	commit  *store.Batch
+	refence *store.LaneRef
+	verify  []store.StartRow
+	loads   []lane.Load
+	// What it has told.
+	calls   []lane.Call
+	answers map[any]lane.Answer
+	mail    []store.MessageRow
+	hints   []lane.Hint
+	freed   []model.ShardID
+	dead    error
+
+	// held is what workers hold, as they know it.
+	held map[model.RunID]*holding
+	// refuse tells which batches the store refuses.
+	refuse func(b *store.Batch) error
+	// reads, when set, replaces a read.
+	reads func(ld *lane.Load) *lane.LoadResult
+	// commits counts batches that were committed.
+	commits int
+}
+
+// holding is a run in the hands of a worker.
+type holding struct {
+	worker lane.WorkerID
+	gen    uint64
+	start  model.Start
+	events []model.Event
+	retry  []string
+}
+
+const (
+	shards = 4
+	begin  = model.Time(1_700_000_000_000_000)
+)
+
+func newRig(t testing.TB, change ...func(*lane.Config)) *rig {
+	t.Helper()
+	r := &rig{t: t, now: begin, answers: map[any]lane.Answer{}, held: map[model.RunID]*holding{}}
+	r.st = memory.New(memory.Options{Shards: shards, Now: func() time.Time { return r.now.Std() }, Cluster: "test"})
+	r.cfg = lane.Config{Shards: shards, NewRun: r.newRun, Limits: core.DefaultLimits}
+	for _, f := range change {
+		f(&r.cfg)
+	}
+	r.register(model.NodeID{15: 1})
+	r.acquire(0, 1, 2, 3)
+	r.settle()
+	return r
+}
+
+// register begins a new life of the node.
+func (r *rig) register(id model.NodeID) {
+	r.t.Helper()
+	reg, err := r.st.Register(r.t.Context(), store.NodeInfo{ID: id}, 1, time.Hour)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.cfg.Ref = store.LaneRef{Node: id, Epoch: reg.Epoch}
+	r.l = lane.New(r.cfg)
+}
+
+func (r *rig) newRun() model.RunID {
+	r.ids++
+	return model.RunID{0: 1, 13: byte(r.ids >> 16), 14: byte(r.ids >> 8), 15: byte(r.ids)}
+}
+
+func (r *rig) acquire(ids ...model.ShardID) {
+	r.t.Helper()
+	ref := r.cfg.Ref
+	got, err := r.st.Acquire(r.t.Context(), ref.Node, ref.Epoch, ids)
+	if err != nil || len(got) != len(ids) {
+		r.t.Fatalf("acquire %v: got %v, %v", ids, got, err)
+	}
+	r.l.Acquired(r.now, got)
+	r.take()
+}
+
+// flush ends a round of inputs.
+func (r *rig) flush() {
+	r.t.Helper()
+	r.l.Flush(r.now)
+	r.take()
+}
+
+// take notes what the lane asks for and tells.
+func (r *rig) take() {
+	r.t.Helper()
+	out := r.l.Take(r.spare)
+	if out.Commit != nil {
+		if r.commit != nil || r.refence != nil || r.verify != nil {
+			r.t.Fatal("L1: a batch is handed out while another one is in flight")
+		}
+		r.commit = out.Commit
+	}
+	if out.Refence != nil {
+		r.refence = out.Refence
+	}
+	if len(out.Verify) > 0 {
+		r.verify = slices.Clone(out.Verify)
+	}
+	r.loads = append(r.loads, out.Loads...)
+	if out.Dead != nil {
+		r.dead = out.Dead
+	}
+	for _, c := range out.Calls {
+		r.call(c)
+	}
+	for _, a := range out.Answers {
+		r.answer(a)
+	}
+	for _, m := range out.Mail {
+		r.durableMessage(m)
+		r.mail = append(r.mail, m)
+	}
+	r.hints = append(r.hints, out.Hints...)
+	r.freed = append(r.freed, out.Freed...)
+	r.spare = out
+}
+
+// call is what a worker does when it is called.
+func (r *rig) call(c lane.Call) {
+	r.t.Helper()
+	r.calls = append(r.calls, c)
+	h := r.held[c.Run]
+	switch c.Kind {
+	case lane.CallActivate:
+		if h != nil {
+			r.t.Fatalf("%s is activated while generation %d is held", c.Run, h.gen)
+		}
+		a := c.Activation
+		if a.Start.Run != c.Run || a.Generation != c.Generation || c.Generation == 0 {
+			r.t.Fatalf("the activation of %s generation %d is of %s generation %d", c.Run, c.Generation, a.Start.Run, a.Generation)
+		}
+		h = &holding{worker: c.Worker, gen: c.Generation, start: a.Start}
+		r.held[c.Run] = h
+		r.feed(h, a.Events)
+	case lane.CallDeliver:
+		if h == nil || h.gen != c.Generation || h.worker != c.Worker {
+			r.t.Fatalf("events of %s for generation %d, which is not held", c.Run, c.Generation)
+		}
+		r.feed(h, c.Events)
+	case lane.CallRetry:
+		if h == nil || h.gen != c.Generation {
+			r.t.Fatalf("a retry of %s for generation %d, which is not held", c.Run, c.Generation)
+		}
+		h.retry = append(h.retry, c.ID)
+	case lane.CallEvict:
+		if c.Run.IsZero() {
+			r.t.Fatalf("an eviction that names no run: %s", c.Reason)
+		}
+		if h != nil && h.gen == c.Generation && h.worker == c.Worker {
+			delete(r.held, c.Run)
+		}
+	}
+}
+
+// feed hands events to the code: they follow without a gap, and are durable.
+func (r *rig) feed(h *holding, events []model.Event) {
+	r.t.Helper()
+	for _, e := range events {
+		if e.Seq != int64(len(h.events))+1 {
+			r.t.Fatalf("%s is fed event %d, want %d", h.start.Run, e.Seq, len(h.events)+1)
+		}
+		h.events = append(h.events, e)
+	}
+	if stored := r.history(h.start.Address, h.start.Run); len(stored) < len(h.events) {
+		r.t.Fatalf("L2: %s is fed event %d, but only %d are durable", h.start.Run, len(h.events), len(stored))
+	}
+}
+
+func (r *rig) answer(a lane.Answer) {
+	r.t.Helper()
+	if old, ok := r.answers[a.Token]; ok {
+		r.t.Fatalf("%v is answered twice: %+v, then %+v", a.Token, old, a)
+	}
+	r.answers[a.Token] = a
+	if run := a.Answer.Run; a.Err == nil && !run.IsZero() && r.row(run) == nil {
+		r.t.Fatalf("L2: %v is told of %s, which is not durable", a.Token, run)
+	}
+	if res := a.Result; res != nil {
+		if row := r.row(res.Run); row == nil || row.Outcome.Status != res.Outcome.Status {
+			r.t.Fatalf("L2: %v is told that %s has ended, which is not durable", a.Token, res.Run)
+		}
+	}
+}
+
+func (r *rig) durableMessage(m store.MessageRow) {
+	r.t.Helper()
+	rows, err := r.st.LoadMessages(r.t.Context(), []model.ShardID{m.To}, 10_000)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if !slices.ContainsFunc(rows, func(x store.MessageRow) bool { return x.From == m.From && x.Seq == m.Seq }) {
+		r.t.Fatalf("L2: message %d from shard %d to %d is not durable", m.Seq, m.From, m.To)
+	}
+}
+
+// commitNow lets the store do the commit that the lane has asked for, and reports the result.
+func (r *rig) commitNow() {
+	r.t.Helper()
+	res, err := r.land()
+	r.l.Committed(r.now, res, err)
+	r.flush()
+}
+
+// land does the commit and keeps the result to itself.
+func (r *rig) land() (store.Committed, error) {
+	r.t.Helper()
+	b := r.commit
+	if b == nil {
+		r.t.Fatal("no batch is in flight")
+	}
+	r.commit = nil
+	if r.refuse != nil {
+		if err := r.refuse(b); err != nil {
+			return store.Committed{}, err
+		}
+	}
+	res, err := r.st.Commit(r.t.Context(), b)
+	if err == nil {
+		r.commits++
+	}
+	return res, err
+}
+
+// fail reports that the commit failed; nothing was written.
+func (r *rig) fail(c store.Class) {
+	r.t.Helper()
+	if r.commit == nil {
+		r.t.Fatal("no batch is in flight")
+	}
+	r.commit = nil
+	r.l.Committed(r.now, store.Committed{}, store.Errorf(c, "commit", "injected"))
+	r.flush()
+}
+
+func (r *rig) refenceNow() {
+	r.t.Helper()
+	ref := *r.refence
+	r.refence = nil
+	epoch, landed, err := r.st.Refence(r.t.Context(), ref)
+	if err == nil {
+		r.cfg.Ref.Epoch = epoch
+	}
+	r.l.Refenced(r.now, epoch, landed, err)
+	r.flush()
+}
+
+func (r *rig) verifyNow() {
+	r.t.Helper()
+	rows := make([]*store.Execution, len(r.verify))
+	for i, s := range r.verify {
+		rows[i] = r.current(s.Start.Address)
+	}
+	r.verify = nil
+	r.l.Verified(r.now, rows, nil)
+	r.flush()
+}
+
+// read does all reads that the lane has asked for.
+func (r *rig) read() {
+	r.t.Helper()
+	loads := r.loads
+	r.loads = nil
+	for _, ld := range loads {
+		r.readOne(ld)
+	}
+	r.flush()
+}
+
+func (r *rig) readOne(ld lane.Load) {
+	if r.reads != nil {
+		if res := r.reads(&ld); res != nil {
+			r.l.Loaded(r.now, ld.ID, *res)
+			return
+		}
+	}
+	r.l.Loaded(r.now, ld.ID, engine.Read(r.t.Context(), r.st, ld, r.now))
+}
+
+// settle does everything that the lane asks for until it asks for nothing more.
+func (r *rig) settle() {
+	r.t.Helper()
+	r.flush()
+	for range 10_000 {
+		switch {
+		case len(r.loads) > 0:
+			r.read()
+		case r.commit != nil:
+			r.commitNow()
+		case r.refence != nil:
+			r.refenceNow()
+		case r.verify != nil:
+			r.verifyNow()
+		case r.dead == nil && r.l.Wake() != 0 && r.l.Wake() <= r.now:
+			r.flush()
+		default:
+			return
+		}
+	}
+	r.t.Fatal("the lane does not come to rest")
+}
+
+// pass lets time go by, waking the lane whenever it wants to be woken.
+func (r *rig) pass(d time.Duration) {
+	r.t.Helper()
+	until := r.now.Add(d)
+	for range 100_000 {
+		at := r.l.Wake()
+		if at == 0 || at > until {
+			r.now = until
+			r.settle()
+			return
+		}
+		r.now = max(r.now, at)
+		r.settle()
+		if at := r.l.Wake(); at != 0 && at <= r.now {
+			r.t.Fatalf("the lane has nothing to do and wants to be woken at %s, which is now or past: it would spin", at)
+		}
+	}
+	r.t.Fatal("the lane is woken without end")
+}
+
+// What the store holds.
+
+func (r *rig) current(a model.Address) *store.Execution {
+	r.t.Helper()
+	row, err := r.st.LoadExecution(r.t.Context(), a.Shard(shards), a, model.RunID{})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return row
+}
+
+func (r *rig) row(run model.RunID) *store.Execution {
+	r.t.Helper()
+	for s := range model.ShardID(shards) {
+		row, err := r.st.LoadExecution(r.t.Context(), s, model.Address{}, run)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if row != nil {
+			return row
+		}
+	}
+	return nil
+}
+
+// history is all events of a run, those that it was started with included.
+func (r *rig) history(a model.Address, run model.RunID) []model.Event {
+	r.t.Helper()
+	row := r.row(run)
+	if row == nil {
+		return nil
+	}
+	stored, err := r.st.LoadEvents(r.t.Context(), store.RunKey{Shard: a.Shard(shards), Run: run}, 0, 1<<20, 1<<30)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return slices.Concat(row.Start.Carried, stored)
+}
+
+// events names the events of the current run: "step_completed a", …
+func (r *rig) events(a model.Address) []string {
+	r.t.Helper()
+	row := r.current(a)
+	if row == nil {
+		return nil
+	}
+	var out []string
+	for _, e := range r.history(a, row.Start.Run) {
+		text := e.Kind.String()
+		if e.ID != "" {
+			text += " " + e.ID
+		} else if e.Name != "" {
+			text += " " + e.Name
+		}
+		out = append(out, text)
+	}
+	return out
+}
+
+func (r *rig) timers(a model.Address) int {
+	r.t.Helper()
+	row := r.current(a)
+	if row == nil {
+		return 0
+	}
+	ts, err := r.st.LoadRunTimers(r.t.Context(), store.RunKey{Shard: row.Shard, Run: row.Start.Run})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return len(ts)
+}
+
+// Inputs.
+
+func key(k string) model.Address { return model.Address{Tenant: "default", Type: "wf", Key: k} }
+
+// in is an address of the type wf in the given shard; n tells several apart.
+func in(s model.ShardID, n int) model.Address {
+	for i := 0; ; i++ {
+		a := key(fmt.Sprintf("s%d-%d", s, i))
+		if a.Shard(shards) == s {
+			if n == 0 {
+				return a
+			}
+			n--
+		}
+	}
+}
+
+func (r *rig) join(w lane.WorkerID, workflows ...string) {
+	if len(workflows) == 0 {
+		workflows = []string{"wf"}
+	}
+	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: workflows})
+	r.take()
+}
+
+// send hands in a message of a client; the answer comes under the token.
+func (r *rig) send(m model.Message, token any) {
+	r.l.Deliver(r.now, &m, false, token)
+	r.take()
+}
+
+func (r *rig) start(a model.Address, token any) {
+	r.send(model.Message{Kind: model.MessageStart, To: a}, token)
+}
+
+func (r *rig) signal(a model.Address, name string, token any) {
+	r.send(model.Message{Kind: model.MessageSignal, To: a, Name: name}, token)
+}
+
+// began starts an execution and lets everything settle; a worker holds it if there is one.
+func (r *rig) began(a model.Address) model.RunID {
+	r.t.Helper()
+	token := fmt.Sprintf("start of %s at %d", a, r.ids)
+	r.start(a, token)
+	r.settle()
+	ans, ok := r.answers[token]
+	if !ok || ans.Err != nil {
+		r.t.Fatalf("%s: %+v", token, ans)
+	}
+	return ans.Answer.Run
+}
+
+// turn is a turn of whoever holds the current run of the address.
+func (r *rig) turn(a model.Address, t model.Turn) {
+	r.t.Helper()
+	for run, h := range r.held {
+		if h.start.Address == a {
+			t.Run, t.Generation = run, h.gen
+			if t.Seen == 0 {
+				t.Seen = int64(len(h.events))
+			}
+			r.l.Turn(r.now, h.worker, &t)
+			r.take()
+			return
+		}
+	}
+	r.t.Fatalf("nobody holds %s", a)
+}
+
+func (r *rig) release(a model.Address, waits string) {
+	r.t.Helper()
+	for run, h := range r.held {
+		if h.start.Address == a {
+			r.l.Release(r.now, h.worker, run, h.gen, int64(len(h.events)), []model.Reason{{Code: model.WaitSignal, Name: waits}})
+			r.take()
+			return
+		}
+	}
+	r.t.Fatalf("nobody holds %s", a)
+}
+
+func (r *rig) holder(a model.Address) lane.WorkerID {
+	for _, h := range r.held {
+		if h.start.Address == a {
+			return h.worker
+		}
+	}
+	return 0
+}
+
+func step(id string) model.Command {
+	return model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: id}}
+}
+
+func timer(id string, due model.Time) model.Command {
+	return model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: id, Due: due}}
+}
+
+func stop(id string) model.Command {
+	return model.Command{Kind: model.CommandStopTimer, Event: model.Event{ID: id}}
+}
+
+func steps(ids ...string) (t model.Turn) {
+	for _, id := range ids {
+		t.Commands = append(t.Commands, step(id))
+	}
+	return t
+}
+
+func done() *model.Close {
+	return &model.Close{Status: model.Completed, Output: model.Payload{Data: []byte("done")}}
+}
+
+// signalTo is a command that sends a signal.
+func signalTo(a model.Address, id, name string) model.Command {
+	return model.Command{
+		Kind: model.CommandSend, Event: model.Event{ID: id, Target: a}, Message: &model.Message{Kind: model.MessageSignal, To: a, Name: name},
+	}
+}
+
+// poison refuses every batch that has an event or a start with the name.
+func poison(name string) func(*store.Batch) error {
+	return func(b *store.Batch) error {
+		bad := slices.ContainsFunc(b.Events, func(e store.EventRow) bool { return e.Event.ID == name || e.Event.Name == name }) ||
+			slices.ContainsFunc(b.Starts, func(s store.StartRow) bool { return s.Start.Address.Key == name })
+		if bad {
+			return store.Errorf(store.Refused, "commit", "poison %s", name)
+		}
+		return nil
+	}
+}
+
+func (r *rig) wantEvents(a model.Address, want ...string) {
+	r.t.Helper()
+	if got := r.events(a); !slices.Equal(got, want) {
+		r.t.Errorf("history of %s = %q, want %q", a.Key, got, want)
+	}
+}
+
+func (r *rig) wantAnswer(token any, kind string) {
+	r.t.Helper()
+	a, ok := r.answers[token]
+	if !ok {
+		r.t.Errorf("%v is not answered", token)
+		return
+	}
+	if got := kindOf(a.Err); got != kind {
+		r.t.Errorf("%v is answered %q (%v), want %q", token, got, a.Err, kind)
+	}
+}
+
+func (r *rig) wantSilence(tokens ...any) {
+	r.t.Helper()
+	for _, token := range tokens {
+		if a, ok := r.answers[token]; ok {
+			r.t.Errorf("%v is answered: %+v", token, a)
+		}
+	}
+}
+
+var errInjected = errors.New("injected")

@@ -1,0 +1,322 @@
+package lane_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// foreign is another node that owns a shard and sends messages to ours.
+type foreign struct {
+	r     *rig
+	ref   store.LaneRef
+	shard model.ShardID
+	sent  map[model.ShardID]int64
+	batch int64
+}
+
+// foreignRig is a rig that owns all shards but the last.
+func foreignRig(t *testing.T) (*rig, *foreign) {
+	t.Helper()
+	r := newRig(t)
+	r.l.GiveUp(r.now, []model.ShardID{3})
+	r.settle()
+	f := &foreign{r: r, shard: 3, sent: map[model.ShardID]int64{}}
+	id := model.NodeID{15: 99}
+	reg, err := r.st.Register(t.Context(), store.NodeInfo{ID: id}, 1, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.ref = store.LaneRef{Node: id, Epoch: reg.Epoch}
+	if _, err := r.st.Acquire(t.Context(), id, reg.Epoch, []model.ShardID{3}); err != nil {
+		t.Fatal(err)
+	}
+	return r, f
+}
+
+// sends commits messages of the other node, and returns the rows.
+func (f *foreign) sends(ms ...model.Message) []store.MessageRow {
+	f.r.t.Helper()
+	f.batch++
+	b := &store.Batch{Lane: f.ref, Number: f.batch, At: f.r.now}
+	for _, m := range ms {
+		to := m.To.Shard(shards)
+		f.sent[to]++
+		b.Messages = append(b.Messages, store.MessageRow{To: to, From: f.shard, Seq: f.sent[to], Message: m})
+	}
+	if _, err := f.r.st.Commit(f.r.t.Context(), b); err != nil {
+		f.r.t.Fatal(err)
+	}
+	return b.Messages
+}
+
+func signals(a model.Address, from, to int) (ms []model.Message) {
+	for i := from; i <= to; i++ {
+		ms = append(ms, model.Message{Kind: model.MessageSignal, To: a, Name: fmt.Sprint(i)})
+	}
+	return ms
+}
+
+func received(from, to int) (names []string) {
+	for i := from; i <= to; i++ {
+		names = append(names, fmt.Sprint("signal_received ", i))
+	}
+	return names
+}
+
+func (r *rig) cursor(to, from model.ShardID) int64 {
+	r.t.Helper()
+	rows, err := r.st.LoadMessages(r.t.Context(), []model.ShardID{to}, 100_000)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, m := range rows {
+		if m.From == from {
+			return m.Seq - 1
+		}
+	}
+	return -1 // nothing is behind it
+}
+
+// Messages take effect in the order of their channel, each once, whatever the hints look like: lost, doubled, in another order.
+func TestHintsOfMessages(t *testing.T) {
+	t.Parallel()
+	hints := map[string]func(r *rig, rows []store.MessageRow){
+		"none, but the poll":   func(r *rig, _ []store.MessageRow) { r.l.MailWaits() },
+		"in order":             func(r *rig, rows []store.MessageRow) { r.l.Messages(rows) },
+		"doubled":              func(r *rig, rows []store.MessageRow) { r.l.Messages(slices.Concat(rows, rows)) },
+		"backwards":            func(r *rig, rows []store.MessageRow) { slices.Reverse(rows); r.l.Messages(rows) },
+		"only the last":        func(r *rig, rows []store.MessageRow) { r.l.Messages(rows[len(rows)-1:]) },
+		"only the first":       func(r *rig, rows []store.MessageRow) { r.l.Messages(rows[:1]); r.settle(); r.l.MailWaits() },
+		"a gap":                func(r *rig, rows []store.MessageRow) { r.l.Messages(slices.Concat(rows[:3], rows[5:])) },
+		"and the poll":         func(r *rig, rows []store.MessageRow) { r.l.MailWaits(); r.l.Messages(rows); r.l.MailWaits() },
+		"again after they are": func(r *rig, rows []store.MessageRow) { r.l.Messages(rows); r.settle(); r.l.Messages(rows) },
+	}
+	for name, hint := range hints {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, f := foreignRig(t)
+			r.join(1)
+			a, b := in(0, 0), in(0, 1)
+			r.began(a)
+			r.began(b)
+			ms := slices.Concat(signals(a, 1, 5), signals(b, 1, 5), signals(a, 6, 9))
+			hint(r, f.sends(ms...))
+			r.settle()
+			r.wantEvents(a, received(1, 9)...)
+			r.wantEvents(b, received(1, 5)...)
+			if at := r.cursor(0, 3); at != -1 {
+				t.Errorf("the cursor stands at %d, want all %d consumed", at, len(ms))
+			}
+			if r.l.Held() != 0 {
+				t.Errorf("%d bytes are held by nothing", r.l.Held())
+			}
+		})
+	}
+}
+
+// The cursor advances in the commit that consumes: nothing is applied twice after a restart in between.
+func TestCursorTravelsWithTheCommit(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t)
+	a := in(0, 0)
+	r.began(a)
+	rows := f.sends(signals(a, 1, 4)...)
+	r.l.Messages(rows[:2])
+	r.settle()
+	r.l.Messages(rows[2:])
+	r.flush()
+	if r.commit == nil || len(r.commit.Cursors) != 1 || r.commit.Cursors[0] != (store.CursorRow{To: 0, From: 3, Prev: 2, Next: 4}) {
+		t.Fatalf("batch = %+v, want the cursor to go from 2 to 4", r.commit)
+	}
+	r.commit = nil // the process dies before the commit
+	old := r.cfg.Ref
+	if err := r.st.Unregister(t.Context(), old.Node, old.Epoch); err != nil {
+		t.Fatal(err)
+	}
+	r.register(model.NodeID{15: 50})
+	r.loads, r.held, r.spare = nil, map[model.RunID]*holding{}, lane.Output{}
+	r.acquire(0, 1, 2)
+	r.settle()
+	r.wantEvents(a, received(1, 4)...)
+}
+
+// One message that cannot be applied yet lets those of other channels pass, and those behind it in its own wait.
+func TestMessagesWaitInTheirOwnChannel(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t)
+	r.join(1)
+	slow, quick, own := in(0, 0), in(0, 1), in(1, 0)
+	for _, a := range []model.Address{slow, quick, own} {
+		r.began(a)
+	}
+	r.release(slow, "s")
+	r.settle()
+	r.l.Messages(f.sends(slices.Concat(signals(slow, 1, 1), signals(quick, 1, 1))...))
+	r.turn(own, model.Turn{Commands: []model.Command{signalTo(quick, "m", "2")}})
+	r.flush()
+	held := r.loads // the read of the slow one takes its time
+	r.loads = nil
+	if len(held) == 0 {
+		t.Fatal("the slow one is not read")
+	}
+	for range 3 {
+		if r.commit != nil {
+			r.commitNow()
+		}
+		r.flush()
+	}
+	r.wantEvents(quick, "signal_received 2")
+	r.wantEvents(slow)
+	r.loads = append(held, r.loads...)
+	r.settle()
+	r.wantEvents(slow, "signal_received 1")
+	r.wantEvents(quick, "signal_received 2", "signal_received 1")
+}
+
+// More mail than one page: all of it arrives, without the same page being read over and over.
+func TestMoreMailThanAPage(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t)
+	a := in(0, 0)
+	r.began(a)
+	const n = 1300
+	for i := 0; i < n; i += 100 {
+		f.sends(signals(a, i+1, i+100)...)
+	}
+	reads := 0
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if ld.Kind == lane.LoadMail {
+			reads++
+		}
+		return nil
+	}
+	r.l.MailWaits()
+	r.settle()
+	r.wantEvents(a, received(1, n)...)
+	if reads > 3*n/64+10 {
+		t.Errorf("%d reads for %d messages", reads, n)
+	}
+}
+
+// Messages to an address that does not exist, and to a run that is over, are consumed.
+func TestMessagesThatTakeNoEffect(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t)
+	r.join(1)
+	ghost, a, child := in(0, 0), in(0, 1), in(3, 0)
+	r.began(a)
+	link := model.Link{Address: child, Run: model.RunID{9}, ID: "w"}
+	r.l.Messages(f.sends(
+		model.Message{Kind: model.MessageSignal, To: ghost, Name: "1"},
+		model.Message{Kind: model.MessageClosed, To: a, ToRun: model.RunID{8}, ID: "x"},
+		model.Message{Kind: model.MessageNothing, To: a},
+		model.Message{Kind: model.MessageWatch, To: ghost, From: link},
+		model.Message{Kind: model.MessageSignal, To: a, Name: "2"},
+	))
+	r.settle()
+	r.wantEvents(a, "signal_received 2")
+	if r.cursor(0, 3) != -1 {
+		t.Error("not all are consumed")
+	}
+	if len(r.mail) != 1 || r.mail[0].To != 3 || r.mail[0].Message.Kind != model.MessageClosed || r.mail[0].Message.ID != "w" {
+		t.Errorf("mail for others = %+v, want the answer to the watcher", r.mail)
+	}
+}
+
+// Requests of other processes: served once, the answer is remembered, and the process that waits is told.
+func TestInbox(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	node := model.NodeID{15: 77}
+	put := func(id string, m model.Message) store.RequestKey {
+		m.To, m.RequestID, m.Node = a, id, node
+		row := store.InboxRow{Shard: a.Shard(shards), ID: r.newRun(), Message: m}
+		if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
+			t.Fatal(err)
+		}
+		return store.RequestKey{Shard: row.Shard, Address: a, ID: id}
+	}
+	keys := []store.RequestKey{
+		put("req-1", model.Message{Kind: model.MessageSignal, Name: "s"}),
+		put("req-2", model.Message{Kind: model.MessageSettle, Name: "p"}),
+		put("req-3", model.Message{Kind: model.MessageSettle, Name: "p"}),
+		put("req-4", model.Message{Kind: model.MessageStart, Input: model.Payload{Data: []byte("other")}}),
+		put("req-5", model.Message{Kind: model.MessageWatch}),
+	}
+	r.l.MailWaits()
+	r.l.MailWaits()
+	r.settle()
+	r.l.MailWaits()
+	r.settle()
+	r.wantEvents(a, "signal_received s", "promise_settled p")
+	got, err := r.st.LoadReplies(t.Context(), keys)
+	if err != nil || len(got) != 5 {
+		t.Fatalf("remembered answers: %+v, %v", got, err)
+	}
+	for i, want := range []string{"", "", "conflict", "conflict", ""} {
+		ans, err := model.DecodeAnswer(got[i].Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := ""
+		if ans.Failure != nil {
+			kind = ans.Failure.Kind
+		}
+		if kind != want {
+			t.Errorf("answer to %s = %q, want %q", got[i].ID, kind, want)
+		}
+	}
+	if len(r.hints) != 5 || r.hints[0].Node != node {
+		t.Errorf("hints = %+v, want five for the node that asked", r.hints)
+	}
+	// The watcher is told of the end.
+	r.hints = nil
+	r.turn(a, model.Turn{Close: done()})
+	r.settle()
+	if len(r.hints) != 1 || r.hints[0].Node != node || r.hints[0].Address != a {
+		t.Errorf("hints after the end = %+v, want one for the node that waits", r.hints)
+	}
+	// Put again, it is seen as served and only its row goes.
+	put("req-1", model.Message{Kind: model.MessageSignal, Name: "s"})
+	r.l.MailWaits()
+	r.settle()
+	if left, _ := r.st.LoadInbox(t.Context(), []model.ShardID{0, 1, 2, 3}, r.now, 10); len(left) != 0 {
+		t.Errorf("inbox = %+v", left)
+	}
+}
+
+// A row that is read again before its commit is served once.
+func TestInboxReadTwice(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := key("a")
+	r.began(a)
+	row := store.InboxRow{Shard: a.Shard(shards), ID: r.newRun(), Message: model.Message{Kind: model.MessageSignal, To: a, Name: "s"}}
+	if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
+		t.Fatal(err)
+	}
+	r.l.MailWaits()
+	r.flush()
+	r.read()
+	r.l.MailWaits() // while the commit is in flight
+	r.flush()
+	late := r.loads
+	r.loads = nil
+	read := lane.LoadResult{Inbox: []store.InboxRow{row}} // what it saw before the commit
+	r.commitNow()
+	r.settle()
+	for _, ld := range late {
+		r.l.Loaded(r.now, ld.ID, read)
+	}
+	r.settle()
+	r.wantEvents(a, "signal_received s")
+}

@@ -1,0 +1,110 @@
+package lane_test
+
+import (
+	"testing"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+func request(a model.Address, name, id string) model.Message {
+	return model.Message{Kind: model.MessageSignal, To: a, Name: name, RequestID: id}
+}
+
+// A request id is remembered: a repetition gets the first answer and changes nothing, whenever it comes.
+func TestRepeatedRequest(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	repeat := map[string]func(r *rig){
+		"in the same batch":             func(*rig) {},
+		"while the first is in flight":  func(r *rig) { r.read(); r.flush() },
+		"after the first":               func(r *rig) { r.settle() },
+		"after the run left the memory": func(r *rig) { r.settle(); r.release(a, "s"); r.settle() },
+		"after a restart":               func(r *rig) { r.settle(); r.restart(); r.settle(); r.join(1) },
+	}
+	for name, between := range repeat {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			r.began(a)
+			r.send(request(a, "s", "req-1"), "first")
+			between(r)
+			r.send(request(a, "s", "req-1"), "second")
+			r.send(request(a, "t", "req-2"), "other")
+			r.settle()
+			r.send(request(a, "s", "req-1"), "third")
+			r.settle()
+			for _, token := range []any{"first", "second", "third", "other"} {
+				r.wantAnswer(token, "")
+				if got, want := r.answers[token].Answer.Run, r.answers["first"].Answer.Run; got != want {
+					t.Errorf("%v names %s, want %s", token, got, want)
+				}
+			}
+			r.wantEvents(a, "signal_received s", "signal_received t")
+			if r.l.Held() != 0 {
+				t.Errorf("%d bytes are held by nothing", r.l.Held())
+			}
+		})
+	}
+}
+
+// The refusal of a request that wrote something else is remembered; one that wrote nothing is decided anew.
+func TestRepeatedSignalWithStart(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	start := model.Message{Kind: model.MessageStart, To: a, RequestID: "req-1", With: []model.Event{{Name: "s"}}}
+	for name, prepare := range map[string]func(r *rig){
+		"new":      func(*rig) {},
+		"existing": func(r *rig) { r.began(a) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			prepare(r)
+			r.send(start, "first")
+			r.send(start, "second")
+			r.flush()
+			r.send(start, "third")
+			r.settle()
+			r.send(start, "fourth")
+			r.settle()
+			for _, token := range []any{"first", "second", "third", "fourth"} {
+				r.wantAnswer(token, "")
+			}
+			r.wantEvents(a, "signal_received s")
+		})
+	}
+}
+
+// The same request by way of the inbox of another node and directly.
+func TestRequestByBothWays(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	for _, inboxFirst := range []bool{true, false} {
+		r := newRig(t)
+		r.join(1)
+		r.began(a)
+		row := store.InboxRow{Shard: a.Shard(shards), ID: r.newRun(), Message: request(a, "s", "req-1")}
+		if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
+			t.Fatal(err)
+		}
+		if inboxFirst {
+			r.l.MailWaits()
+			r.flush()
+			r.read() // the row is taken, not committed
+			r.send(request(a, "s", "req-1"), "direct")
+		} else {
+			r.send(request(a, "s", "req-1"), "direct")
+			r.l.MailWaits()
+		}
+		r.settle()
+		r.wantAnswer("direct", "")
+		r.wantEvents(a, "signal_received s")
+		left, err := r.st.LoadInbox(t.Context(), []model.ShardID{0, 1, 2, 3}, r.now, 10)
+		if err != nil || len(left) != 0 {
+			t.Errorf("inbox = %+v, %v, want it served", left, err)
+		}
+	}
+}

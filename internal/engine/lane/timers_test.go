@@ -1,0 +1,397 @@
+package lane_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// timersIn starts a run with the given timers, seconds from now.
+func (r *rig) timersIn(a model.Address, seconds ...int) {
+	r.t.Helper()
+	r.began(a)
+	var t model.Turn
+	for _, s := range seconds {
+		t.Commands = append(t.Commands, timer(fmt.Sprint("t", s), r.now.Add(time.Duration(s)*time.Second)))
+	}
+	t.Waits = []model.Reason{{Code: model.WaitTimer}}
+	r.turn(a, t)
+	r.settle()
+}
+
+// wantFired demands that the timers of the given seconds have fired, each once and not before its time.
+func (r *rig) wantFired(a model.Address, since model.Time, seconds ...int) {
+	r.t.Helper()
+	row := r.current(a)
+	var got []int
+	for _, e := range r.history(a, row.Start.Run) {
+		if e.Kind == model.EventTimerFired {
+			s := int(e.Due.Sub(since).Seconds())
+			got = append(got, s)
+			if e.At < e.Due {
+				r.t.Errorf("%s of %s fired at %s, due at %s", e.ID, a.Key, e.At, e.Due)
+			}
+		}
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, seconds) {
+		r.t.Errorf("timers of %s that fired: %v, want %v", a.Key, got, seconds)
+	}
+}
+
+// The window holds what is due soon; what is further away is read in time.
+func TestTimersBeyondTheHorizon(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.TimerHorizon = 30 * time.Second })
+	r.join(1)
+	a, from := key("a"), r.now
+	r.timersIn(a, 1, 29, 31, 61, 3600, 86400)
+	r.pass(30 * time.Second)
+	r.wantFired(a, from, 1, 29)
+	r.pass(2 * time.Second)
+	r.wantFired(a, from, 1, 29, 31)
+	r.pass(time.Hour)
+	r.wantFired(a, from, 1, 29, 31, 61, 3600)
+	r.pass(24 * time.Hour)
+	r.wantFired(a, from, 1, 29, 31, 61, 3600, 86400)
+}
+
+// Timers fire when they are due, not later than the lane is woken for them.
+func TestTimersFireOnTime(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	from := r.now
+	var all []int
+	for i := range 20 {
+		r.timersIn(key(fmt.Sprint(i)), i*7, i*7+3)
+		all = append(all, i*7)
+	}
+	r.pass(time.Duration(all[len(all)-1]+10) * time.Second)
+	for i := range 20 {
+		row := r.current(key(fmt.Sprint(i)))
+		for _, e := range r.history(row.Start.Address, row.Start.Run) {
+			if late := e.At.Sub(e.Due); e.Kind == model.EventTimerFired && late > 0 {
+				t.Errorf("%s due %s after the beginning fired %s late", e.ID, e.Due.Sub(from), late)
+			}
+		}
+		r.wantFired(key(fmt.Sprint(i)), from, i*7, i*7+3)
+	}
+}
+
+// A timer that is committed while a refill is in flight is judged against the bound that the refill asked for, whichever way the
+// two cross.
+func TestTimerCommittedDuringRefill(t *testing.T) {
+	t.Parallel()
+	for _, order := range []string{"read, commit, result", "commit, read, result", "read, result, commit", "commit result last"} {
+		t.Run(order, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, func(c *lane.Config) { c.TimerHorizon = 30 * time.Second })
+			r.join(1)
+			a := key("a")
+			r.began(a)
+			r.now = r.now.Add(20 * time.Second) // the window must move on
+			from := r.now
+			r.flush()
+			if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadTimers {
+				t.Fatalf("loads = %+v, want a refill", r.loads)
+			}
+			refill := r.loads[0]
+			r.loads = nil
+			var read []store.Timer
+			look := func() {
+				var err error
+				if read, err = r.st.LoadTimers(t.Context(), refill.Shards, refill.Mark, refill.Until, refill.Limit); err != nil {
+					t.Fatal(err)
+				}
+			}
+			result := func() { r.l.Loaded(r.now, refill.ID, lane.LoadResult{Timers: read}); r.flush() }
+			r.turn(a, model.Turn{Commands: []model.Command{timer("t25", r.now.Add(25*time.Second)), timer("t40", r.now.Add(40*time.Second))}})
+			r.flush()
+			switch order {
+			case "read, commit, result":
+				look()
+				r.commitNow()
+				result()
+			case "commit, read, result":
+				r.commitNow()
+				look()
+				result()
+			case "read, result, commit":
+				look()
+				result()
+				r.commitNow()
+			case "commit result last":
+				res, err := r.land()
+				look()
+				result()
+				r.l.Committed(r.now, res, err)
+			}
+			r.pass(26 * time.Second)
+			r.wantFired(a, from, 25)
+			r.pass(20 * time.Second)
+			r.wantFired(a, from, 25, 40)
+		})
+	}
+}
+
+// More timers than the window holds: all fire, each once, in order of their due times.
+func TestMoreTimersThanTheWindow(t *testing.T) {
+	t.Parallel()
+	for _, limit := range []int{1, 2, 10, 1000} {
+		r := newRig(t, func(c *lane.Config) { c.TimerWindow = limit })
+		r.join(1)
+		from := r.now
+		var want [4][]int
+		for i := range 4 {
+			for j := range 25 {
+				want[i] = append(want[i], 1+(j*4+i)%50)
+			}
+			slices.Sort(want[i])
+			want[i] = slices.Compact(want[i])
+			r.timersIn(key(fmt.Sprint(i)), want[i]...)
+		}
+		r.pass(2 * time.Minute)
+		for i := range 4 {
+			r.wantFired(key(fmt.Sprint(i)), from, want[i]...)
+		}
+	}
+}
+
+// The window shrinks while a refill is in flight: nothing falls between.
+func TestWindowShrinksDuringRefill(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 10 })
+	r.join(1)
+	a, b := key("a"), key("b")
+	r.began(a)
+	r.began(b)
+	r.now = r.now.Add(20 * time.Second)
+	from := r.now
+	r.flush()
+	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadTimers {
+		t.Fatalf("loads = %+v, want a refill", r.loads)
+	}
+	// Far more than the window holds is committed before the refill comes back.
+	var turn model.Turn
+	var want []int
+	for i := 1; i <= 28; i++ {
+		turn.Commands = append(turn.Commands, timer(fmt.Sprint(i), r.now.Add(time.Duration(i)*time.Second)))
+		want = append(want, i)
+	}
+	r.turn(a, turn)
+	r.turn(b, turn)
+	r.flush()
+	r.commitNow()
+	r.read()
+	r.pass(5 * time.Second)
+	r.wantFired(a, from, want[:5]...)
+	r.pass(time.Minute)
+	r.wantFired(a, from, want...)
+	r.wantFired(b, from, want...)
+}
+
+// The same when the timers were read before those that shrink the window.
+func TestRefillShrinksTheWindow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 10; c.TimerHorizon = 100 * time.Second })
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.now = r.now.Add(80 * time.Second)
+	from := r.now
+	r.flush()
+	refill := r.loads[0]
+	r.loads = nil
+	// Five that the refill finds, and as many as fit into the window twice that it does not see.
+	var want []int
+	commit := func(first, n, every int) {
+		var turn model.Turn
+		for i := range n {
+			turn.Commands = append(turn.Commands, timer(fmt.Sprint(first+i*every), r.now.Add(time.Duration(first+i*every)*time.Second)))
+			want = append(want, first+i*every)
+		}
+		r.turn(a, turn)
+		r.flush()
+		r.commitNow()
+	}
+	commit(10, 10, 5)
+	found := engineTimers(r, refill)
+	commit(1, 9, 1)
+	commit(61, 9, 2)
+	r.l.Loaded(r.now, refill.ID, lane.LoadResult{Timers: found})
+	slices.Sort(want)
+	r.pass(3 * time.Minute)
+	r.wantFired(a, from, want...)
+}
+
+func engineTimers(r *rig, ld lane.Load) []store.Timer {
+	r.t.Helper()
+	ts, err := r.st.LoadTimers(r.t.Context(), ld.Shards, ld.Mark, ld.Until, ld.Limit)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return ts
+}
+
+// Due timers are served in turn between kinds of workflows: a storm of one does not delay the others.
+func TestTimerStormOfOneKind(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.MaxBatchRows = 20 })
+	r.join(1, "storm", "calm")
+	calm := model.Address{Tenant: "default", Type: "calm", Key: "c"}
+	r.began(calm)
+	r.turn(calm, model.Turn{Commands: []model.Command{timer("t", r.now.Add(2*time.Second))}, Waits: []model.Reason{{Code: model.WaitTimer}}})
+	for i := range 200 {
+		a := model.Address{Tenant: "default", Type: "storm", Key: fmt.Sprint(i)}
+		r.start(a, i)
+		r.settle()
+		r.turn(a, model.Turn{Commands: []model.Command{timer("t", r.now.Add(time.Second))}, Waits: []model.Reason{{Code: model.WaitTimer}}})
+	}
+	r.settle()
+	r.now = r.now.Add(3 * time.Second) // all are due; those of the storm before the other one
+	batches := 0
+	for len(r.events(calm)) == 0 {
+		r.flush()
+		if len(r.loads) > 0 {
+			r.read()
+		}
+		if r.commit == nil {
+			t.Fatal("nothing is in flight")
+		}
+		r.commitNow()
+		if batches++; batches > 2 {
+			t.Fatalf("the calm one still waits after %d batches", batches)
+		}
+	}
+}
+
+// A full window must not keep the timers of a shard waiting that has just become ours.
+func TestFullWindowAndAnotherShard(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 5 })
+	r.join(1)
+	mine, theirs := in(0, 0), in(1, 0)
+	from := r.now
+	r.timersIn(theirs, 12)
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.settle()
+	if len(r.freed) != 1 {
+		t.Fatalf("freed = %v", r.freed)
+	}
+	r.timersIn(mine, 21, 22, 23, 24, 25, 26)
+	r.pass(11 * time.Second)
+	r.acquire(1)
+	r.settle()
+	r.pass(2 * time.Second)
+	r.wantFired(theirs, from, 12)
+}
+
+// Timers of runs that have ended do nothing, also when the key has a new run meanwhile.
+func TestTimerOfAClosedRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.timersIn(a, 10)
+	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
+	r.settle()
+	r.release(a, "s")
+	r.settle()
+	r.now = r.now.Add(11 * time.Second)
+	r.flush() // the timer of the first run comes due: the address is read
+	r.signal(a, "s", "signal")
+	r.settle()
+	r.wantAnswer("signal", "")
+	r.wantEvents(a, "signal_received s")
+}
+
+// A timer that is stopped and started again with another time fires at that time.
+func TestTimerStartedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, from := key("a"), r.now
+	r.timersIn(a, 5)
+	r.turn(a, model.Turn{Commands: []model.Command{stop("t5")}})
+	r.settle()
+	r.turn(a, model.Turn{Commands: []model.Command{timer("t5", r.now.Add(10*time.Second))}})
+	r.settle()
+	r.pass(6 * time.Second)
+	r.wantFired(a, from)
+	r.pass(6 * time.Second)
+	r.wantFired(a, from, 10)
+	// Earlier than before.
+	from = r.now
+	b := key("b")
+	r.timersIn(b, 20)
+	r.turn(b, model.Turn{Commands: []model.Command{stop("t20")}})
+	r.settle()
+	r.turn(b, model.Turn{Commands: []model.Command{timer("t20", r.now.Add(3*time.Second))}})
+	r.settle()
+	r.pass(4 * time.Second)
+	r.wantFired(b, from, 3)
+	r.pass(time.Minute)
+	r.wantFired(b, from, 3)
+}
+
+// The back-off of a step: the worker that holds the run is told; one that let go gets the run again.
+func TestBackoff(t *testing.T) {
+	t.Parallel()
+	for _, released := range []bool{false, true} {
+		r := newRig(t)
+		r.join(1)
+		a := key("a")
+		run := r.began(a)
+		retry := model.Command{Kind: model.CommandRetry, Delay: 5 * time.Second, Event: model.Event{ID: "x", Attempt: 1}}
+		r.turn(a, model.Turn{Commands: []model.Command{retry}, Waits: []model.Reason{{Code: model.WaitRetry}}})
+		r.settle()
+		if released {
+			r.release(a, "retry")
+			r.settle()
+			if r.holder(a) != 0 {
+				t.Fatal("not released")
+			}
+		}
+		r.pass(4 * time.Second)
+		if h := r.held[run]; released != (h == nil) || h != nil && len(h.retry) > 0 {
+			t.Fatalf("released %v: woken too early", released)
+		}
+		r.pass(2 * time.Second)
+		h := r.held[run]
+		if h == nil || !released && !slices.Equal(h.retry, []string{"x"}) || len(h.events) != 1 {
+			t.Fatalf("released %v: %+v, want the step to be run again", released, h)
+		}
+		r.turn(a, steps("x"))
+		r.settle()
+		if r.timers(a) != 0 {
+			t.Error("the timer of the back-off is left")
+		}
+	}
+}
+
+// A lane without shards sleeps.
+func TestLaneWithoutShardsSleeps(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	r.timersIn(key("a"), 100)
+	r.l.GiveUp(r.now, []model.ShardID{0, 1, 2, 3})
+	r.settle()
+	if len(r.freed) != 4 || len(r.held) != 0 {
+		t.Fatalf("freed %v, held %d", r.freed, len(r.held))
+	}
+	r.pass(time.Hour)
+	if at := r.l.Wake(); at != 0 && at <= r.now {
+		t.Errorf("wants to be woken at %s", at)
+	}
+	from := begin
+	r.acquire(0, 1, 2, 3)
+	r.settle()
+	r.wantFired(key("a"), from, 100)
+}
