@@ -10,16 +10,17 @@ import (
 
 // Activity is the typed name of an activity: a function with side effects that workflows call as a step.
 type Activity[I, O any] struct {
-	name string
-	fn   func(context.Context, I) (O, error)
-	key  func(I) string
-	opts stepOptions
-	at   string
+	name  string
+	fn    func(context.Context, I) (O, error)
+	bound bool // its code was given with its name
+	key   func(I) string
+	opts  stepOptions
+	at    string
 }
 
 // NewActivity defines an activity whose code is here.
 func NewActivity[I, O any](name string, fn func(context.Context, I) (O, error), opts ...ActivityOption) *Activity[I, O] {
-	a := &Activity[I, O]{name: name, fn: fn, at: callerPosition()}
+	a := &Activity[I, O]{name: name, fn: fn, bound: true, at: callerPosition()}
 	a.apply(opts)
 	return a
 }
@@ -39,11 +40,11 @@ func (a *Activity[I, O]) apply(opts []ActivityOption) {
 
 // Bind joins a declared activity with its code.
 func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
-	return Binding{a.definition(fn, callerPosition())}
+	return Binding{a.definition(fn, true, callerPosition())}
 }
 
-func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), at string) activityDefinition {
-	d := activityDefinition{name: a.name, at: at, types: []typeOf{
+func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), bound bool, at string) activityDefinition {
+	d := activityDefinition{name: a.name, bound: bound, at: at, types: []typeOf{
 		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
 	}}
 	if fn != nil {
@@ -52,7 +53,7 @@ func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), at s
 	return d
 }
 
-func (a *Activity[I, O]) define(r *registry) { r.activity(a.definition(a.fn, a.at)) }
+func (a *Activity[I, O]) define(r *registry) { r.activity(a.definition(a.fn, a.bound, a.at)) }
 
 // StepKeyedBy returns a copy whose steps are identified by key(in) instead of by equal arguments and occurrence.
 func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] {
@@ -71,16 +72,16 @@ func (a *Activity[I, O]) Run(ctx WorkflowCtx, in I, opts ...CallOption) (out O, 
 	if err != nil {
 		return out, remote(err)
 	}
-	return decode[O]("output of activity", a.name, p)
+	return recorded[O](ctx.x, "output of activity", a.name, p), nil
 }
 
 // Go begins the activity as a step.
 func (a *Activity[I, O]) Go(ctx WorkflowCtx, in I, opts ...CallOption) *Future[O] {
 	s, err := a.step(ctx, in, opts)
 	if err != nil {
-		return failedFuture[O](ctx, err)
+		return failedFuture[O](err)
 	}
-	return payloadFuture[O]("output of activity", a.name, ctx.x.StepFuture(s))
+	return stepFuture[O](ctx.x, "output of activity", a.name, ctx.x.StepFuture(s))
 }
 
 // step is one call of the activity.
@@ -94,15 +95,19 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	}
 	h := hostOf(ctx.x)
 	p, err := encodeFor(h, "input of activity", a.name, in)
+	if err == nil {
+		err = checkName("activity", a.name)
+	}
 	if err != nil {
-		return nil, Permanent(err)
+		return nil, Permanent(public(err))
 	}
 	s := newStep(a.name, &o)
 	s.Input, s.HasInput, s.Normalize = p, true, normalize[I]
 	fn := a.fn
 	if d, ok := h.activities[a.name]; ok && d.fn != nil {
 		if fn, ok = d.fn.(func(context.Context, I) (O, error)); !ok {
-			return nil, Permanent(fault.New(fault.Invalid, "activity %s is bound at %s with code of other types than it is called with", a.name, d.at))
+			return nil, Permanent(public(fault.New(fault.Invalid,
+				"activity %s is bound at %s with code of other types than it is called with", a.name, d.at)))
 		}
 	}
 	if fn != nil {
@@ -132,6 +137,9 @@ func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error)
 	for _, opt := range opts {
 		opt.applyCall(&o)
 	}
+	if err := checkName("step", name); err != nil {
+		return out, Permanent(public(err))
+	}
 	s := newStep(name, &o)
 	h := hostOf(ctx.x)
 	s.Body = func(ctx context.Context) (model.Payload, error) {
@@ -145,7 +153,7 @@ func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error)
 	if err != nil {
 		return out, remote(err)
 	}
-	return decode[T]("result of step", name, p)
+	return recorded[T](ctx.x, "result of step", name, p), nil
 }
 
 // IdempotencyKey is stable over all attempts of the current step; empty outside of one. Hand it to services that support it, so that

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
 )
 
 // Void is the input or output of something that has none.
@@ -28,10 +29,10 @@ func encode[T any](kind, name string, v T) (model.Payload, error) {
 // encodeFor is encode for a value that workflow code stores; it must not be too large.
 func encodeFor[T any](h *host, kind, name string, v T) (model.Payload, error) {
 	p, err := encode(kind, name, v)
-	if err == nil {
-		err = h.limit(kind, name, p)
+	if err != nil {
+		return p, Permanent(public(err))
 	}
-	return p, err
+	return p, h.limit(kind, name, p)
 }
 
 // decode reads a stored value. Fields that today's type does not know are ignored, so that a type may grow and shrink.
@@ -46,6 +47,16 @@ func decode[T any](kind, name string, p model.Payload) (v T, err error) {
 		return v, fault.New(fault.Invalid, "%s %s cannot be decoded: %w", kind, name, err)
 	}
 	return v, nil
+}
+
+// recorded is the outcome of a step as the code knows it. When today's type cannot hold what is recorded, the code does not fit the
+// history: the execution is blocked, as by any other mismatch, and goes on with a build that can.
+func recorded[T any](x replay.Ctx, kind, name string, p model.Payload) T {
+	v, err := decode[T](kind, name, p)
+	if err != nil {
+		x.Block(err.Error())
+	}
+	return v
 }
 
 // normalize decodes a recorded value into today's type and encodes it again, so that a new optional field changes nothing.

@@ -82,6 +82,9 @@ func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normali
 	if len(o.with) > 0 {
 		return replay.Child{}, Permanent(fault.New(fault.Invalid, "start of %s: a child cannot be started with a signal: start it, then send", ref.Workflow))
 	}
+	if err := hostOf(ctx.x).limit("input of workflow", ref.Workflow, in); err != nil {
+		return replay.Child{}, err
+	}
 	return replay.Child{
 		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
 	}, nil
@@ -104,7 +107,12 @@ func (ctx WorkflowCtx) run(ref Ref, in model.Payload, o *startOptions, normalize
 	return ctx.x.RunChild(c)
 }
 
-func (ctx WorkflowCtx) send(m model.Message, o *stepOptions) error { return ctx.x.Send(m, o.key) }
+func (ctx WorkflowCtx) send(m model.Message, o *stepOptions) error {
+	if err := hostOf(ctx.x).limit(m.Kind.String(), m.Name, m.Input); err != nil {
+		return err
+	}
+	return ctx.x.Send(m, o.key)
+}
 
 func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 	run, err := ref.run()
@@ -121,7 +129,14 @@ func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 // poll looks at another execution as a step, so that replay sees the same.
 func (ctx WorkflowCtx) poll(ref Ref) (state, error) {
 	h := hostOf(ctx.x)
-	return Do(ctx, "poll "+ref.String(), func(c context.Context) (state, error) { return h.state(c, ref) })
+	started := ref.Run == "" && ctx.x.Started(ref.address())
+	return Do(ctx, "poll", func(c context.Context) (state, error) {
+		st, err := h.state(c, ref)
+		if started && fault.Is(err, fault.NotFound) {
+			return state{Status: string(Running), Reason: "is being started"}, nil
+		}
+		return st, err
+	}, StepKey(ref.String()))
 }
 
 // host is what the code of all executions of an app shares.
@@ -139,7 +154,7 @@ func (h *host) limit(kind, name string, p model.Payload) error {
 	if p.Size() <= h.maxPayload {
 		return nil
 	}
-	return Permanent(fault.New(fault.Invalid, "%s %s has %d bytes, at most %d are allowed", kind, name, p.Size(), h.maxPayload))
+	return Permanent(public(fault.New(fault.Invalid, "%s %s has %d bytes, at most %d are allowed", kind, name, p.Size(), h.maxPayload)))
 }
 
 // state asks how an execution stands.

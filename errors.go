@@ -77,12 +77,12 @@ func (e *RemoteError) As(target any) bool {
 	return false
 }
 
-// remote turns what was stored back into an error for users. Errors of waits stay what they are.
+// remote turns what was stored back into an error for users. Errors of waits stay what they are, others become recognisable.
 func remote(err error) error {
 	var f *model.Failure
 	var re *RemoteError
 	if err == nil || errors.As(err, &re) || !errors.As(err, &f) {
-		return err
+		return public(err)
 	}
 	return &RemoteError{Kind: f.Kind, Type: f.Type, Message: f.Message, failure: f}
 }

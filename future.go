@@ -1,7 +1,6 @@
 package perdure
 
 import (
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
@@ -10,30 +9,36 @@ import (
 type Future[T any] struct {
 	f     *replay.Future
 	value func(*replay.Future) (T, error)
-	err   error // of a call that was wrong from the beginning
 }
 
-func (f *Future[T]) future() *replay.Future { return f.f }
+func (f *Future[T]) future() *replay.Future {
+	if f == nil {
+		return nil
+	}
+	return f.f
+}
 
 // Waitable is a *Future of any type.
 type Waitable interface{ future() *replay.Future }
 
-// payloadFuture decodes what the journal holds.
+// payloadFuture decodes what was sent. A value that does not fit is an error.
 func payloadFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 	return &Future[T]{f: f, value: func(f *replay.Future) (T, error) { return decode[T](kind, name, f.Payload()) }}
 }
 
+// stepFuture decodes the recorded outcome of a step. One that does not fit blocks the execution.
+func stepFuture[T any](x replay.Ctx, kind, name string, f *replay.Future) *Future[T] {
+	return &Future[T]{f: f, value: func(f *replay.Future) (T, error) { return recorded[T](x, kind, name, f.Payload()), nil }}
+}
+
 // failedFuture is the future of a call that was wrong: Get says why.
-func failedFuture[T any](ctx WorkflowCtx, err error) *Future[T] {
-	return &Future[T]{f: ctx.x.Go(func(replay.Ctx) (any, error) { return nil, Permanent(err) }), err: Permanent(err)}
+func failedFuture[T any](err error) *Future[T] {
+	return &Future[T]{f: replay.Failed(Permanent(public(err)))}
 }
 
 // Get waits for the value. The error is that of the work, or ErrTimeout or ErrCanceled when the scope of ctx ends first.
 func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
-	if f.err != nil {
-		return v, f.err
-	}
-	if err := ctx.x.Get(f.f); err != nil {
+	if err := ctx.x.Get(f.future()); err != nil {
 		return v, remote(err)
 	}
 	return f.value(f.f)
@@ -42,7 +47,7 @@ func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
 // Cancel withdraws the work behind the future; Get then returns ErrCanceled. A future that has its result keeps it.
 func (f *Future[T]) Cancel(ctx WorkflowCtx) {
 	// The only error is misuse from inside a step, which Get reports as well.
-	_ = ctx.x.Cancel(f.f)
+	_ = ctx.x.Cancel(f.future())
 }
 
 // Go runs fn as a coroutine of this execution. Coroutines run one at a time, so they may share variables.
@@ -63,7 +68,9 @@ func Go[T any](ctx WorkflowCtx, fn func(WorkflowCtx) (T, error)) *Future[T] {
 func futures[W Waitable](fs []W) []*replay.Future {
 	rs := make([]*replay.Future, len(fs))
 	for i, f := range fs {
-		rs[i] = f.future()
+		if any(f) != nil {
+			rs[i] = f.future()
+		}
 	}
 	return rs
 }
@@ -111,9 +118,6 @@ func Race[T any](ctx WorkflowCtx, fs ...*Future[T]) (v T, err error) {
 
 // FirstN returns the first n successes and cancels the rest. When n successes have become impossible, it returns the first error.
 func FirstN[T any](ctx WorkflowCtx, n int, fs ...*Future[T]) ([]T, error) {
-	if n < 0 || n > len(fs) {
-		return nil, Permanent(fault.New(fault.Invalid, "the first %d of %d futures", n, len(fs)))
-	}
 	first, err := ctx.x.FirstN(n, futures(fs))
 	if err != nil {
 		return nil, remote(err)
@@ -140,6 +144,9 @@ func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) error 
 		opt.applyCall(&o)
 	}
 	p, err := encode("signal", s.name, v)
+	if err == nil {
+		err = checkName("signal", s.name)
+	}
 	if err != nil {
 		return public(err)
 	}
@@ -233,6 +240,9 @@ func (p *Promise[T]) Reject(from Sender, to Target, err error) error {
 }
 
 func (p *Promise[T]) settle(from Sender, to Target, value model.Payload, failure *model.Failure) error {
+	if err := checkName("promise", p.name); err != nil {
+		return public(err)
+	}
 	ref := to.target()
 	run, err := ref.run()
 	if err != nil {

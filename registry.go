@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -34,7 +35,8 @@ func (b Binding) define(r *registry) { r.add(b.def) }
 
 type workflowDefinition struct {
 	name  string
-	code  replay.Code
+	code  replay.Code // nil when it is only declared
+	bound bool        // it was meant to have code
 	uses  []Definition
 	at    string
 	types []typeOf
@@ -45,6 +47,7 @@ func (d workflowDefinition) define(r *registry) { r.workflow(d) }
 type activityDefinition struct {
 	name  string
 	fn    any // func(context.Context, I) (O, error); nil when it is only declared
+	bound bool
 	at    string
 	types []typeOf
 }
@@ -66,15 +69,21 @@ func register(defs []Definition) (*registry, error) {
 	}
 	for _, name := range sortedKeys(r.workflows) {
 		d := r.workflows[name]
-		if d.code == nil {
-			r.wrong("workflow %s is declared (%s) but has no code: pass its Bind(fn)", name, d.at)
-		}
+		r.checkCode("workflow", name, d.at, d.code != nil, d.bound)
 		r.checkUses(d)
 	}
-	if len(r.problems) > 0 {
-		return nil, public(fault.New(fault.Invalid, "%d mistakes in definitions:\n%w", len(r.problems), errors.Join(r.problems...)))
+	for _, name := range sortedKeys(r.activities) {
+		d := r.activities[name]
+		r.checkCode("activity", name, d.at, d.fn != nil, d.bound)
 	}
-	return r, nil
+	switch n := len(r.problems); n {
+	case 0:
+		return r, nil
+	case 1:
+		return nil, public(fault.New(fault.Invalid, "a mistake in the definitions: %w", r.problems[0]))
+	default:
+		return nil, public(fault.New(fault.Invalid, "%d mistakes in definitions:\n%w", n, errors.Join(r.problems...)))
+	}
 }
 
 func (r *registry) wrong(format string, args ...any) {
@@ -87,6 +96,17 @@ func (r *registry) add(d Definition) {
 		return
 	}
 	d.define(r)
+}
+
+// checkCode demands code for what is served here.
+func (r *registry) checkCode(kind, name, at string, has, bound bool) {
+	switch {
+	case has:
+	case bound:
+		r.wrong("the function of %s %s is nil (%s)", kind, name, at)
+	default:
+		r.wrong("%s %s is declared but has no code: pass its Bind(fn) (%s)", kind, name, at)
+	}
 }
 
 func (r *registry) workflow(d workflowDefinition) {
@@ -107,18 +127,41 @@ func (r *registry) activity(d activityDefinition) {
 	r.activities[d.name] = d
 }
 
-const maxName = 200
+// Bounds of names and keys, in bytes.
+const (
+	maxName = 200
+	maxKey  = 512
+)
+
+// checkName says what is wrong with the name of something.
+func checkName(kind, name string) error {
+	if err := checkText("the name of "+kind, name, maxName); err != nil {
+		return err
+	}
+	if kind == "workflow" && strings.Contains(name, "/") {
+		return fault.New(fault.Invalid, "the name of workflow %q contains a slash, which separates it from the key", name)
+	}
+	return nil
+}
+
+// checkText says what is wrong with a name or a key.
+func checkText(what, s string, most int) error {
+	switch {
+	case s == "":
+		return fault.New(fault.Invalid, "%s is empty", what)
+	case len(s) > most:
+		return fault.New(fault.Invalid, "%s %.40q… has %d bytes, at most %d are allowed", what, s, len(s), most)
+	case !utf8.ValidString(s):
+		return fault.New(fault.Invalid, "%s %q is not valid UTF-8", what, s)
+	case strings.ContainsFunc(s, unicode.IsControl):
+		return fault.New(fault.Invalid, "%s %q contains a control character", what, s)
+	}
+	return nil
+}
 
 func (r *registry) check(kind, name, at string, types []typeOf) {
-	switch {
-	case name == "":
-		r.wrong("a %s has no name (%s)", kind, at)
-	case len(name) > maxName:
-		r.wrong("the name of %s %.40s… has %d bytes, at most %d are allowed (%s)", kind, name, len(name), maxName, at)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
-		r.wrong("the name of %s %q contains what cannot be printed (%s)", kind, name, at)
-	case kind == "workflow" && strings.Contains(name, "/"):
-		r.wrong("the name of workflow %q contains a slash, which separates it from the key (%s)", name, at)
+	if err := checkName(kind, name); err != nil {
+		r.wrong("%w (%s)", err, at)
 	}
 	for _, t := range types {
 		if err := encodable(t.typ, nil); err != nil {
@@ -156,17 +199,30 @@ var (
 	jsonMarshaler   = reflect.TypeFor[json.Marshaler]()
 	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
 	textMarshaler   = reflect.TypeFor[encoding.TextMarshaler]()
+	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
+
+// speaksForItself reports whether a type has its own stored form. One that can be written so and not read, or the other way round, is a mistake.
+func speaksForItself(t reflect.Type) (bool, error) {
+	p := reflect.PointerTo(t)
+	writes := p.Implements(jsonMarshaler) || p.Implements(textMarshaler)
+	reads := p.Implements(jsonUnmarshaler) || p.Implements(textUnmarshaler)
+	switch {
+	case writes && !reads && t.Kind() != reflect.Interface:
+		return false, fmt.Errorf("%s encodes itself but cannot decode itself", t)
+	case reads && !writes:
+		return false, fmt.Errorf("%s decodes itself but cannot encode itself", t)
+	}
+	return writes && reads, nil
+}
 
 // encodable says why values of a type cannot be stored as JSON and read back; nil when they can.
 func encodable(t reflect.Type, seen []reflect.Type) error {
-	for _, s := range seen {
-		if s == t {
-			return nil
-		}
-	}
-	if t.Implements(jsonMarshaler) || reflect.PointerTo(t).Implements(jsonUnmarshaler) || reflect.PointerTo(t).Implements(textMarshaler) {
+	if slices.Contains(seen, t) {
 		return nil
+	}
+	if own, err := speaksForItself(t); own || err != nil {
+		return err
 	}
 	seen = append(seen, t)
 	switch t.Kind() {
@@ -179,7 +235,8 @@ func encodable(t reflect.Type, seen []reflect.Type) error {
 	case reflect.Pointer, reflect.Slice, reflect.Array:
 		return encodable(t.Elem(), seen)
 	case reflect.Map:
-		if k := t.Key(); k.Kind() != reflect.String && !isInteger(k.Kind()) && !k.Implements(textMarshaler) {
+		if k := t.Key(); k.Kind() != reflect.String && !isInteger(k.Kind()) &&
+			!(k.Implements(textMarshaler) && reflect.PointerTo(k).Implements(textUnmarshaler)) {
 			return fmt.Errorf("the keys of %s cannot be encoded", t)
 		}
 		return encodable(t.Elem(), seen)
@@ -191,14 +248,22 @@ func encodable(t reflect.Type, seen []reflect.Type) error {
 }
 
 func encodableFields(t reflect.Type, seen []reflect.Type) error {
+	hidden := 0
 	for i := range t.NumField() {
 		f := t.Field(i)
-		if (!f.IsExported() && !f.Anonymous) || f.Tag.Get("json") == "-" {
+		if !f.IsExported() && !f.Anonymous {
+			hidden++
+			continue
+		}
+		if f.Tag.Get("json") == "-" {
 			continue
 		}
 		if err := encodable(f.Type, seen); err != nil {
 			return fmt.Errorf("field %s: %w", f.Name, err)
 		}
+	}
+	if hidden > 0 && hidden == t.NumField() && len(seen) == 1 {
+		return fmt.Errorf("%s has no exported field, so nothing of it would be stored", t)
 	}
 	return nil
 }

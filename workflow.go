@@ -1,25 +1,26 @@
 package perdure
 
 import (
+	"errors"
 	"fmt"
 
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
 
 // Workflow is the typed name of a workflow; safe for package-level variables and for concurrent use.
 type Workflow[I, O any] struct {
-	name string
-	fn   func(WorkflowCtx, I) (O, error)
-	key  func(I) Key
-	opts workflowOptions
-	at   string
+	name  string
+	fn    func(WorkflowCtx, I) (O, error)
+	bound bool // its code was given with its name
+	key   func(I) Key
+	opts  workflowOptions
+	at    string
 }
 
 // NewWorkflow defines a workflow whose code is here.
 func NewWorkflow[I, O any](name string, fn func(WorkflowCtx, I) (O, error), opts ...WorkflowOption) *Workflow[I, O] {
-	w := &Workflow[I, O]{name: name, fn: fn, at: callerPosition()}
+	w := &Workflow[I, O]{name: name, fn: fn, bound: true, at: callerPosition()}
 	w.apply(opts)
 	return w
 }
@@ -46,11 +47,11 @@ func (w *Workflow[I, O]) KeyedBy(key func(I) Key) *Workflow[I, O] {
 
 // Bind joins a declared workflow with its code, for Open.
 func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
-	return Binding{w.definition(fn, callerPosition())}
+	return Binding{w.definition(fn, true, callerPosition())}
 }
 
-func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), at string) workflowDefinition {
-	d := workflowDefinition{name: w.name, uses: w.opts.uses, at: at, types: []typeOf{
+func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), bound bool, at string) workflowDefinition {
+	d := workflowDefinition{name: w.name, bound: bound, uses: w.opts.uses, at: at, types: []typeOf{
 		typeFor[I]("input of workflow " + w.name), typeFor[O]("output of workflow " + w.name),
 	}}
 	if fn != nil {
@@ -59,7 +60,7 @@ func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), at strin
 	return d
 }
 
-func (w *Workflow[I, O]) define(r *registry) { r.workflow(w.definition(w.fn, w.at)) }
+func (w *Workflow[I, O]) define(r *registry) { r.workflow(w.definition(w.fn, w.bound, w.at)) }
 
 // code is the function from encoded input to encoded output.
 func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
@@ -69,6 +70,11 @@ func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 			x.Block(err.Error())
 		}
 		out, err := fn(WorkflowCtx{x}, in)
+		if next := (*replay.Continue)(nil); errors.As(err, &next) {
+			if e := hostOf(x).limit("input of workflow", next.Workflow, next.Input); e != nil {
+				err = e
+			}
+		}
 		if err != nil {
 			return model.Payload{}, err
 		}
@@ -96,8 +102,8 @@ func (w *Workflow[I, O]) resolve(in I, opts []StartOption) (Ref, model.Payload, 
 	if o.err == nil {
 		o.err = o.key.err
 	}
-	if o.err == nil && o.key.id == "" {
-		o.err = fault.New(fault.Invalid, "start of workflow %s: the key is empty", w.name)
+	if o.err == nil {
+		o.err = checkText("start of workflow "+w.name+": the key", o.key.id, maxKey)
 	}
 	return Ref{Workflow: w.name, Key: o.key.id}, p, &o, o.err
 }
@@ -160,7 +166,7 @@ func (e Execution[O]) Result(c Caller) (out O, err error) {
 func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
 	run, err := e.Ref.run()
 	if err != nil {
-		return failedFuture[O](ctx, err)
+		return failedFuture[O](err)
 	}
 	return payloadFuture[O]("output of workflow", e.Ref.Workflow, ctx.x.Outcome(e.Ref.address(), run))
 }

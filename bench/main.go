@@ -20,7 +20,7 @@ import (
 )
 
 // peers are the systems that we compare with.
-var peers = map[string]bench.Opener{"dbos": openDBOS, "engine": openEngine}
+var peers = map[string]bench.Opener{"dbos": openDBOS}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

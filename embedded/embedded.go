@@ -19,7 +19,6 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/node"
-	"github.com/perdure/perdure/internal/service"
 )
 
 // Config is Open with settings, as net.Dialer is to net.Dial. The zero value is right for most programs.
@@ -66,7 +65,7 @@ func MustOpen(url string, defs ...perdure.Definition) *perdure.App {
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
-		AllowUnsafe: c.AllowUnsafe, Limits: service.Limits{Payload: c.MaxPayload},
+		AllowUnsafe: c.AllowUnsafe, MaxPayload: c.MaxPayload,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)

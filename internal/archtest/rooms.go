@@ -29,7 +29,7 @@ var (
 	vocabulary = []string{"internal/model", "internal/fault"}
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
-		"internal/archtest", "internal/bench/...", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
+		"internal/archtest", "internal/chaos", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
 		"internal/store/faultstore", "internal/store/storetest",
 	}
 )
@@ -59,7 +59,6 @@ var rooms = []room{
 
 	// Membership, leases, epochs, shard map, peer calls.
 	{path: "internal/cluster", imports: join(vocabulary, "internal/store", "internal/notify", "internal/cluster/...", generated)},
-	{path: "internal/cluster/membership", imports: join(vocabulary, "internal/store")},
 	{path: "internal/cluster/host", imports: join(vocabulary, "internal/store")},
 
 	// The loop per shard: load, decide, commit, effects.
@@ -90,6 +89,7 @@ var rooms = []room{
 		imports: join(
 			vocabulary, "internal/api", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
 			"internal/store", // doctor shows a view of the store that node has read
+			"internal/bench",
 		),
 	},
 	{path: "internal/config", imports: vocabulary},
@@ -116,7 +116,10 @@ var rooms = []room{
 
 	// Proof.
 	{path: "internal/archtest", testing: true},
-	{path: "internal/bench/...", imports: []string{".", "embedded", "internal/..."}, except: []string{"internal/cli"}, testing: true},
+	{path: "internal/bench/...", imports: []string{".", "embedded", "internal/..."}, except: join(testOnly, "internal/cli")},
+	{path: "internal/chaos", testing: true},
+	{path: "internal/crashwalk", testing: true},
+	{path: "internal/e2e", testing: true},
 	{path: "internal/mutants/...", imports: []string{"internal/..."}, testing: true},
 	{path: "internal/pgproxy", testing: true},
 	{path: "internal/pgtest", testing: true},
@@ -125,7 +128,7 @@ var rooms = []room{
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the
 // simulator runs the very code that production runs.
-var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/cluster/membership/..."}
+var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/cluster"}
 
 // pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
 var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/netresearch/go-cron"}

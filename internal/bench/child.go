@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -33,6 +34,9 @@ func Child(ctx context.Context, systems map[string]Opener) error {
 	if open == nil {
 		return fmt.Errorf("unknown system %q", job.System)
 	}
+	if job.Profile != "" {
+		runtime.MemProfileRate = 64 << 10 // more samples than usual; before anything of interest is allocated
+	}
 	result, err := job.run(ctx, open)
 	if err != nil {
 		return err
@@ -41,7 +45,7 @@ func Child(ctx context.Context, systems map[string]Opener) error {
 }
 
 // patience is how long a child may take beyond the duration of its job. One that takes longer is told to quit with its stacks.
-const patience = 3 * time.Minute
+const patience = 10 * time.Minute
 
 // spawn carries a job out in a process of its own.
 func spawn(ctx context.Context, command []string, job Job) (r Result, err error) {

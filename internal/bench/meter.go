@@ -23,6 +23,7 @@ type reading struct {
 	process, database time.Duration
 	machine           time.Duration
 	written, commits  int64
+	allocs, bytes     int64
 }
 
 func openMeter(ctx context.Context, place Place) (*meter, error) {
@@ -48,6 +49,9 @@ func (m *meter) close(ctx context.Context) {
 // read takes a reading.
 func (m *meter) read(ctx context.Context) (reading, error) {
 	r := reading{at: time.Now(), process: processCPU(), database: databaseCPU(m.postmaster), machine: machineCPU()}
+	var heap runtime.MemStats
+	runtime.ReadMemStats(&heap)
+	r.allocs, r.bytes = int64(heap.Mallocs), int64(heap.TotalAlloc)
 	if m.conn == nil {
 		r.written, r.commits = bytesWritten(), sqliteCommits(m.place.Path)
 		return r, nil
@@ -58,7 +62,10 @@ func (m *meter) read(ctx context.Context) (reading, error) {
 
 // between is what was used between two readings. Flushes is left out.
 func between(a, b reading) Usage {
-	u := Usage{Process: b.process - a.process, Database: b.database - a.database, Written: b.written - a.written, RSS: residentMemory()}
+	u := Usage{
+		Process: b.process - a.process, Database: b.database - a.database, Written: b.written - a.written,
+		Allocs: b.allocs - a.allocs, Bytes: b.bytes - a.bytes, RSS: residentMemory(),
+	}
 	all := b.at.Sub(a.at) * time.Duration(runtime.NumCPU())
 	u.Others = max(0, float64(b.machine-a.machine-u.CPU())/float64(all))
 	return u

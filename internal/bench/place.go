@@ -15,6 +15,7 @@ import (
 
 // Provider makes empty stores.
 type Provider interface {
+	// Kind of the stores.
 	Kind() Kind
 	// Fresh makes an empty store, which remove removes.
 	Fresh(ctx context.Context) (_ Place, remove func() error, err error)

@@ -106,6 +106,8 @@ func cpuOurs(r Result) float64  { return ms(r.Usage.Process) / float64(r.Operati
 func cpuStore(r Result) float64 { return ms(r.Usage.Database) / float64(r.Operations) }
 func written(r Result) float64  { return float64(r.Usage.Written) / float64(r.Operations) / steps }
 func flushes(r Result) float64  { return r.Usage.Flushes / steps }
+func allocs(r Result) float64   { return float64(r.Usage.Allocs) / float64(r.Operations) }
+func garbage(r Result) float64  { return float64(r.Usage.Bytes) / float64(r.Operations) / (1 << 10) }
 func rss(r Result) float64      { return float64(r.Usage.RSS) / (1 << 20) }
 func others(r Result) float64   { return 100 * r.Usage.Others }
 func overBare(r Result) float64 { return float64(r.Steps) / float64(r.Bare) }

@@ -16,6 +16,8 @@ type Usage struct {
 	Database time.Duration // processor time of the PostgreSQL server and all its backends
 	Written  int64         // bytes of write-ahead log (PostgreSQL), or all bytes that the process wrote to files (SQLite)
 	Flushes  float64       // per workflow: flushes of the write-ahead log (PostgreSQL) or commits (SQLite)
+	Allocs   int64         // allocations of the process on the Go heap
+	Bytes    int64         // bytes of those
 	RSS      int64         // resident memory of the process in bytes, at the end
 	Others   float64       // share of the machine's processor time that was taken by others
 }

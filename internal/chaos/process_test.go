@@ -9,14 +9,17 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
 	"github.com/perdure/perdure/internal/pgtest"
 )
@@ -26,6 +29,8 @@ const (
 	envLedger = "PERDURE_CHAOS_LEDGER"
 	envCount  = "PERDURE_CHAOS_COUNT"
 	envLease  = "PERDURE_CHAOS_LEASE"
+	envProbe  = "PERDURE_CHAOS_PROBE" // ask all the time what the execution probe waits for
+	envServe  = "PERDURE_CHAOS_SERVE" // work under this prefix until SIGTERM
 )
 
 func TestMain(m *testing.M) {
@@ -35,11 +40,13 @@ func TestMain(m *testing.M) {
 	os.Exit(pgtest.Main(m).Run())
 }
 
-// victim is the process that gets killed: it drives the workload once and ends.
+// victim is the process that gets killed: it drives the workload once and ends, or works until it is told to stop.
 func victim(url string) int {
 	n, _ := strconv.Atoi(os.Getenv(envCount))
 	lease, _ := time.ParseDuration(os.Getenv(envLease))
 	ctx := context.Background()
+	terminate := make(chan os.Signal, 1)
+	signal.Notify(terminate, syscall.SIGTERM)
 	app, err := embedded.Config{
 		LeaseTTL: lease, AllowUnsafe: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
 	}.Open(ctx, url, definitions(ledger{os.Getenv(envLedger)}))
@@ -47,8 +54,16 @@ func victim(url string) int {
 		fmt.Println("open:", err)
 		return 1
 	}
+	if os.Getenv(envProbe) != "" {
+		if err := watchProbe(ctx, app); err != nil {
+			fmt.Println("probe:", err)
+			return 1
+		}
+	}
 	fmt.Println("up")
-	if err := drive(ctx, app, n); err != nil {
+	if prefix := os.Getenv(envServe); prefix != "" {
+		serve(ctx, app, prefix, terminate)
+	} else if err := drive(ctx, app, n); err != nil {
 		fmt.Println("drive:", err)
 		return 1
 	}
@@ -57,7 +72,60 @@ func victim(url string) int {
 		fmt.Println("close:", err)
 		return 1
 	}
+	fmt.Println("closed")
 	return 0
+}
+
+// serve works until it is told to stop. What its callers still wait for then is not waited for.
+func serve(ctx context.Context, app *perdure.App, prefix string, terminate <-chan os.Signal) {
+	w := startLoad(ctx, app, prefix, 8)
+	for range w.progress {
+		fmt.Println("done", w.done.Load())
+		select {
+		case <-terminate:
+			close(w.stopping)
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			for _, err := range w.errs {
+				fmt.Println("caller heard:", err)
+			}
+			fmt.Println("begun", w.begun.Load())
+			return
+		default:
+		}
+	}
+}
+
+// watchProbe asks all the time what the execution probe waits for. It says so once it hears the first answer from memory, and
+// then every answer to a question that was asked after the process had been stopped.
+func watchProbe(ctx context.Context, app *perdure.App) error {
+	probe, err := stages.Start(app.With(ctx), "", perdure.RawKey("probe"))
+	if err != nil {
+		return err
+	}
+	var last atomic.Int64
+	var woken atomic.Bool
+	var said sync.Once
+	last.Store(time.Now().UnixNano())
+	for range 4 {
+		go func() {
+			for {
+				now := time.Now().UnixNano()
+				if now-last.Swap(now) > int64(time.Second) {
+					woken.Store(true)
+				}
+				after := woken.Load()
+				info, err := app.Describe(ctx, probe)
+				switch {
+				case err == nil && after:
+					fmt.Println("probe after waking:", info.Reason)
+				case err == nil && strings.Contains(info.Reason, stageOne):
+					said.Do(func() { fmt.Println("probe is up") })
+				}
+			}
+		}()
+	}
+	return nil
 }
 
 // process is a running victim.
@@ -69,14 +137,16 @@ type process struct {
 	done chan struct{}
 	err  error
 
-	mu  sync.Mutex
-	log strings.Builder
+	mu   sync.Mutex
+	log  strings.Builder
+	news chan struct{} // closed and replaced with every line
 }
 
-func spawn(t *testing.T, url string, l ledger, n int, lease time.Duration) *process {
+func spawn(t *testing.T, url string, l ledger, n int, lease time.Duration, env ...string) *process {
 	t.Helper()
-	p := &process{t: t, url: url, cmd: exec.Command(os.Args[0]), up: make(chan struct{}), done: make(chan struct{})}
+	p := &process{t: t, url: url, cmd: exec.Command(os.Args[0]), up: make(chan struct{}), done: make(chan struct{}), news: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), envVictim+"="+url, envLedger+"="+l.path, envCount+"="+strconv.Itoa(n), envLease+"="+lease.String())
+	p.cmd.Env = append(p.cmd.Env, env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {
@@ -95,6 +165,8 @@ func spawn(t *testing.T, url string, l ledger, n int, lease time.Duration) *proc
 func (p *process) Write(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	close(p.news)
+	p.news = make(chan struct{})
 	return p.log.Write(b)
 }
 
@@ -114,6 +186,27 @@ func (p *process) follow(out io.Reader) {
 	}
 	p.err = p.cmd.Wait()
 	close(p.done)
+}
+
+// says waits for a line that begins so and returns what follows.
+func (p *process) says(line string, within time.Duration) string {
+	p.t.Helper()
+	limit := time.After(within)
+	for {
+		p.mu.Lock()
+		news, text := p.news, "\n"+p.log.String()
+		p.mu.Unlock()
+		if _, rest, ok := strings.Cut(text, "\n"+line); ok {
+			if rest, _, ok = strings.Cut(rest, "\n"); ok {
+				return strings.TrimSpace(rest)
+			}
+		}
+		select {
+		case <-news:
+		case <-limit:
+			p.t.Fatalf("the process did not say %q within %s:\n%s\n%s", line, within, openExecutions(p.t, p.url), p.text())
+		}
+	}
 }
 
 func (p *process) signal(s syscall.Signal) {
@@ -151,7 +244,7 @@ func (p *process) finish(within time.Duration) {
 // killRounds kills a process again and again while it works, then lets one finish.
 func killRounds(t *testing.T, url string, rounds, n int) {
 	t.Helper()
-	l := ledger{filepath.Join(t.TempDir(), "ledger")}
+	l := newLedger(t)
 	for r := range rounds {
 		p := spawn(t, url, l, n, 10*time.Second)
 		select {
@@ -181,20 +274,40 @@ func TestKillRoundsPostgres(t *testing.T) {
 	killRounds(t, pgtest.URL(t), 5, 20)
 }
 
-// A process that is stopped past its lease loses its shards to another one. When it wakes, it neither commits nor disturbs.
+// A process that is stopped past its lease loses its shards to another one. When it wakes, it neither commits nor disturbs, and answers
+// no question from its memory, which is of yesterday.
 func TestStoppedOwnerIsFenced(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	l := ledger{filepath.Join(t.TempDir(), "ledger")}
-	const n, lease = 60, 2 * time.Second
-	first := spawn(t, url, l, n, lease)
-	<-first.up
-	time.Sleep(30 * time.Millisecond) // somewhere in the middle of its work
-	first.signal(syscall.SIGSTOP)
-	second := spawn(t, url, l, n, lease)
-	second.finish(15 * time.Second)
+	l := newLedger(t)
+	const n, lease = 40, 2 * time.Second
+	first := spawn(t, url, l, n, lease, envProbe+"=1")
+	first.says("up", 15*time.Second)
+	first.says("probe is up", 15*time.Second)
+	first.signal(syscall.SIGSTOP) // somewhere in the middle of its work
+	second := openApp(t, url, l, lease)
+	if err := drive(t.Context(), second.app, n); err != nil {
+		t.Fatal(err)
+	}
+	c := second.app.With(t.Context())
+	probe := stages.Execution(perdure.RawKey("probe"))
+	if err := firstStage.Send(c, probe, ""); err != nil {
+		t.Fatal(err)
+	}
+	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
 	first.finish(15 * time.Second) // finds itself fenced, starts over, and hears that all is done
+	if text := first.text(); strings.Contains(text, "probe after waking: "+stageOne) {
+		t.Errorf("the process answered from memory after it had been stopped past its lease:\n%s", text)
+	} else if !strings.Contains(text, "probe after waking: ") || !strings.Contains(text, "the node lost its lease") {
+		t.Errorf("the process was not asked after it had woken, or has not noticed:\n%s", text)
+	}
+	if err := secondStage.Resolve(c, probe, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := probe.Result(c); err != nil {
+		t.Fatal(err)
+	}
 	verify(t, url, n, l)
 }
 
@@ -202,10 +315,69 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
-	l := ledger{filepath.Join(t.TempDir(), "ledger")}
+	l := newLedger(t)
 	const n = 30
 	first, second := spawn(t, url, l, n, 10*time.Second), spawn(t, url, l, n, 10*time.Second)
 	first.finish(15 * time.Second)
 	second.finish(15 * time.Second)
-	verify(t, url, n, l)
+	verifyOnce(t, verify(t, url, n, l))
+}
+
+// Two processes are replaced, one after the other, while both work. The callers of the one that stays hear nothing of it, and no step runs twice:
+// what runs is waited for, what does not is handed over (entities-workflows §17.17, §17.8).
+func TestRollingRestart(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	l := newLedger(t)
+	const lease = 3 * time.Second
+	begun := map[string]int{}
+	start := func(prefix string) *process {
+		p := spawn(t, url, l, 0, lease, envServe+"="+prefix)
+		p.says("up", 15*time.Second)
+		return p
+	}
+	stop := func(prefix string, p *process) {
+		t.Helper()
+		p.signal(syscall.SIGTERM)
+		n, err := strconv.Atoi(p.says("begun", 15*time.Second))
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.finish(15 * time.Second)
+		if strings.Contains(p.text(), "caller heard:") {
+			t.Errorf("callers of process %s heard errors:\n%s", prefix, p.text())
+		}
+		if strings.Contains(p.text(), "lost its lease") {
+			t.Errorf("process %s lost its lease:\n%s", prefix, p.text())
+		}
+		begun[prefix] = n
+	}
+	a, b := start("a"), start("b")
+	a.says("done 1", 20*time.Second)
+	b.says("done 1", 20*time.Second)
+	stop("a", a)
+	a = start("A")
+	a.says("done 1", 20*time.Second)
+	stop("b", b)
+	b = start("B")
+	b.says("done 1", 20*time.Second)
+	stop("A", a)
+	stop("B", b)
+
+	// What was begun by callers that are gone is done by others.
+	last := openApp(t, url, l, lease)
+	var wg sync.WaitGroup
+	total := 0
+	for prefix, n := range begun {
+		total += n
+		for i := range n {
+			wg.Go(func() {
+				if err := driveOne(last.app.With(t.Context()), prefix, i); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	wg.Wait()
+	verifyOnce(t, verify(t, url, total, l))
 }

@@ -8,8 +8,11 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/api"
@@ -19,6 +22,8 @@ import (
 
 // The workload: chains of steps with sleeps and failing attempts, executions that wait for a signal and a promise, and parents of two chains.
 // What each execution must return follows from its key alone.
+
+const chainSteps = 7
 
 type chainIn struct {
 	Key   string
@@ -31,6 +36,16 @@ var (
 	family = perdure.DeclareWorkflow[string, int]("family")
 	open   = perdure.NewSignal[int]("open")
 	word   = perdure.NewPromise[string]("word")
+
+	stages      = perdure.DeclareWorkflow[string, string]("stages")
+	firstStage  = perdure.NewSignal[string]("first")
+	secondStage = perdure.NewPromise[string]("second")
+)
+
+// What an execution of stages says in its two stages.
+const (
+	stageOne = "waits for signal first"
+	stageTwo = "waits for promise second"
 )
 
 // ledger notes every execution of a step body, in a file that survives the process.
@@ -66,7 +81,7 @@ func definitions(l ledger) perdure.Group {
 			sum := 0
 			for i := range in.Steps {
 				v, err := perdure.Do(ctx, "square", func(actx context.Context) (int, error) {
-					if err := l.note(fmt.Sprintf("%s/%d", in.Key, i)); err != nil {
+					if err := l.note(stepID(in.Key, i)); err != nil {
 						return 0, err
 					}
 					if i%5 == 4 && perdure.Attempt(actx) == 1 {
@@ -98,6 +113,12 @@ func definitions(l ledger) perdure.Group {
 			w, err := word.Await(ctx)
 			return fmt.Sprintf("%s %d", w, total), err
 		}),
+		stages.Bind(func(ctx perdure.WorkflowCtx, _ string) (string, error) {
+			if _, err := firstStage.Receive(ctx); err != nil {
+				return "", err
+			}
+			return secondStage.Await(ctx)
+		}),
 		family.Bind(func(ctx perdure.WorkflowCtx, key string) (int, error) {
 			a := perdure.Go(ctx, func(ctx perdure.WorkflowCtx) (int, error) {
 				return chain.Run(ctx, chainIn{key + "/a", 4}, perdure.RawKey(key+"/a"))
@@ -122,49 +143,137 @@ func squares(n int) (sum int) {
 // drive starts n executions of each kind (or attaches to them) and waits for all of them. It may be called again and again, by
 // one process after another or by several at once.
 func drive(ctx context.Context, app *perdure.App, n int) error {
-	c := app.With(ctx)
 	var wg sync.WaitGroup
-	errs := make(chan error, 3*n)
+	errs := make([]error, n)
 	for i := range n {
-		wg.Go(func() {
-			key := fmt.Sprintf("c%d", i)
-			got, err := chain.Run(c, chainIn{key, 7}, perdure.RawKey(key))
-			errs <- check("chain/"+key, got, squares(7), err)
-		})
-		wg.Go(func() {
-			key := fmt.Sprintf("g%d", i)
-			exec, err := gate.Start(c, key, perdure.RawKey(key))
-			for s := 1; s <= 3 && err == nil; s++ {
-				err = open.Send(c, exec, s, perdure.RequestID(fmt.Sprintf("%s-%d", key, s)))
-				if errors.Is(err, perdure.ErrConflict) {
-					err = nil // it has ended: an earlier drive sent them all
-				}
-			}
-			if err == nil {
-				if err = word.Resolve(c, exec, "open"); errors.Is(err, perdure.ErrConflict) {
-					err = nil
-				}
-			}
-			if err != nil {
-				errs <- fmt.Errorf("gate/%s: %w", key, err)
-				return
-			}
-			got, err := exec.Result(c)
-			errs <- check("gate/"+key, got, "open 6", err)
-		})
-		wg.Go(func() {
-			key := fmt.Sprintf("f%d", i)
-			got, err := family.Run(c, key, perdure.RawKey(key))
-			errs <- check("family/"+key, got, squares(4)+squares(5), err)
-		})
+		wg.Go(func() { errs[i] = driveOne(app.With(ctx), "", i) })
 	}
 	wg.Wait()
-	close(errs)
-	var all error
-	for err := range errs {
-		all = errors.Join(all, err)
+	return errors.Join(errs...)
+}
+
+// driveOne starts one execution of each kind (or attaches to it) and waits for them.
+func driveOne(c perdure.Client, prefix string, i int) error {
+	var wg sync.WaitGroup
+	var errs [3]error
+	wg.Go(func() {
+		key := fmt.Sprintf("%sc%d", prefix, i)
+		got, err := chain.Run(c, chainIn{key, chainSteps}, perdure.RawKey(key))
+		errs[0] = check("chain/"+key, got, squares(chainSteps), err)
+	})
+	wg.Go(func() {
+		key := fmt.Sprintf("%sg%d", prefix, i)
+		exec, err := gate.Start(c, key, perdure.RawKey(key))
+		for s := 1; s <= 3 && err == nil; s++ {
+			err = open.Send(c, exec, s, perdure.RequestID(fmt.Sprintf("%s-%d", key, s)))
+			if errors.Is(err, perdure.ErrConflict) {
+				err = nil // it has ended: an earlier drive sent them all
+			}
+		}
+		if err == nil {
+			if err = word.Resolve(c, exec, "open"); errors.Is(err, perdure.ErrConflict) {
+				err = nil
+			}
+		}
+		if err != nil {
+			errs[1] = fmt.Errorf("gate/%s: %w", key, err)
+			return
+		}
+		got, err := exec.Result(c)
+		errs[1] = check("gate/"+key, got, "open 6", err)
+	})
+	wg.Go(func() {
+		key := fmt.Sprintf("%sf%d", prefix, i)
+		got, err := family.Run(c, key, perdure.RawKey(key))
+		errs[2] = check("family/"+key, got, squares(4)+squares(5), err)
+	})
+	wg.Wait()
+	return errors.Join(errs[:]...)
+}
+
+// load is a number of callers that drive one execution of each kind after the other, until they are told to stop.
+type load struct {
+	begun, done atomic.Int64
+	stopping    chan struct{}
+	callers     sync.WaitGroup
+	progress    chan struct{} // capacity 1: one more is done
+
+	mu   sync.Mutex
+	errs []error
+}
+
+// startLoad starts the callers. ctx ends the calls.
+func startLoad(ctx context.Context, app *perdure.App, prefix string, callers int) *load {
+	w := &load{stopping: make(chan struct{}), progress: make(chan struct{}, 1)}
+	for range callers {
+		w.callers.Go(func() {
+			for {
+				select {
+				case <-w.stopping:
+					return
+				default:
+				}
+				if err := driveOne(app.With(ctx), prefix, int(w.begun.Add(1)-1)); err != nil {
+					w.mu.Lock()
+					w.errs = append(w.errs, err)
+					w.mu.Unlock()
+				}
+				w.done.Add(1)
+				select {
+				case w.progress <- struct{}{}:
+				default:
+				}
+			}
+		})
 	}
-	return all
+	return w
+}
+
+// more waits until n further ones are done.
+func (w *load) more(t *testing.T, n int64, within time.Duration) {
+	t.Helper()
+	limit := time.NewTimer(within)
+	defer limit.Stop()
+	for target := w.done.Load() + n; w.done.Load() < target; {
+		select {
+		case <-w.progress:
+		case <-limit.C:
+			t.Fatalf("%d of %d are not done within %s", target-w.done.Load(), n, within)
+		}
+	}
+}
+
+// stop lets the callers finish what they have begun, and returns how many there were of each kind.
+func (w *load) stop() (int, error) {
+	close(w.stopping)
+	w.callers.Wait()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return int(w.begun.Load()), errors.Join(w.errs...)
+}
+
+// finish is stop within a time.
+func (w *load) finish(t *testing.T, url string, within time.Duration) int {
+	t.Helper()
+	type result struct {
+		n   int
+		err error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		n, err := w.stop()
+		ended <- result{n, err}
+	}()
+	select {
+	case r := <-ended:
+		if r.err != nil {
+			t.Errorf("callers heard: %v", r.err)
+		}
+		return r.n
+	case <-time.After(within):
+		t.Fatalf("the workload did not end within %s:\n%s", within, openExecutions(t, url))
+		return 0
+	}
 }
 
 func check[T comparable](what string, got, want T, err error) error {
@@ -177,9 +286,11 @@ func check[T comparable](what string, got, want T, err error) error {
 	return nil
 }
 
-// verify looks at what is stored once everything has ended: every execution is completed, its history has no gap, and every outcome is in it once.
-func verify(t *testing.T, url string, n int, l ledger) {
+// verify looks at what is stored once everything has ended: every execution is completed, its history has no gap, every outcome is in it
+// once, and the body of every step has run. It returns how often each body ran.
+func verify(t *testing.T, url string, n int, l ledger) map[string]int {
 	t.Helper()
+	ran := l.counts(t)
 	nd, err := node.Open(t.Context(), node.Config{URL: url, ReadOnly: true})
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +311,7 @@ func verify(t *testing.T, url string, n int, l ledger) {
 			if d.Outcome.Status != model.Completed {
 				t.Errorf("%s is %s: %v %v", d.Start.Address, d.Outcome.Status, d.Reasons, d.Outcome.Failure)
 			}
-			verifyHistory(t, b, d)
+			verifyHistory(t, b, d, ran)
 		}
 		if req.Cursor = page.Cursor; req.Cursor == "" {
 			break
@@ -211,17 +322,25 @@ func verify(t *testing.T, url string, n int, l ledger) {
 			t.Errorf("%d runs of %s, want %d", found[kind], kind, count)
 		}
 	}
-	ran := l.counts(t)
-	for i := range n {
-		for s := range 7 {
-			if id := fmt.Sprintf("c%d/%d", i, s); ran[id] == 0 {
-				t.Errorf("step %s is recorded, but its body never ran", id)
-			}
+	return ran
+}
+
+// verifyOnce demands that no body of a step ran more often than its attempts: nothing was repeated.
+func verifyOnce(t *testing.T, ran map[string]int) {
+	t.Helper()
+	for id, n := range ran {
+		_, step, _ := strings.Cut(id, "#")
+		want := 1
+		if i, _ := strconv.Atoi(step); i%5 == 4 {
+			want = 2 // the first attempt fails
+		}
+		if n != want {
+			t.Errorf("the body of step %s ran %d times, want %d", id, n, want)
 		}
 	}
 }
 
-func verifyHistory(t *testing.T, b api.Backend, d *api.Description) {
+func verifyHistory(t *testing.T, b api.Backend, d *api.Description, ran map[string]int) {
 	t.Helper()
 	page, err := b.History(t.Context(), api.HistoryRequest{Target: api.Target{Address: d.Start.Address, Run: d.Start.Run}, After: -1})
 	if err != nil {
@@ -251,12 +370,31 @@ func verifyHistory(t *testing.T, b api.Backend, d *api.Description) {
 		default:
 		}
 	}
+	if d.Start.Address.Type == "chain" {
+		for i := range countKind(page.Events, model.EventStepCompleted) {
+			if id := stepID(d.Start.Address.Key, i); ran[id] == 0 {
+				t.Errorf("step %s is recorded, but its body never ran", id)
+			}
+		}
+	}
 	for what, n := range outcomes {
 		if n != 1 {
 			t.Errorf("%s: %s is recorded %d times", d.Start.Address, what, n)
 		}
 	}
 }
+
+func countKind(events []model.Event, kind model.EventKind) (n int) {
+	for i := range events {
+		if events[i].Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// stepID is a step of a chain in the ledger.
+func stepID(key string, i int) string { return fmt.Sprintf("%s#%d", key, i) }
 
 // openExecutions tells what has not ended, and what is in its history.
 func openExecutions(t *testing.T, url string) string {
@@ -276,6 +414,46 @@ func openExecutions(t *testing.T, url string) string {
 		h, _ := nd.Backend().History(t.Context(), api.HistoryRequest{Target: api.Target{Address: d.Start.Address}, After: -1})
 		for _, e := range h.Events {
 			fmt.Fprintf(&text, "  %d %s %s %s %v\n", e.Seq, e.Kind, e.Name, e.ID, e.Due)
+			if e.Kind == model.EventChildStarted {
+				child, err := nd.Backend().Describe(t.Context(), api.Target{Address: e.Target})
+				fmt.Fprintf(&text, "    %s is %s on shard %d, its parent on %d: %v %v\n", e.Target, child.Outcome.Status, child.Shard, d.Shard, child.Reasons, err)
+			}
+		}
+	}
+	text.WriteString(rawTables(t, url))
+	return text.String()
+}
+
+// rawTables shows the rows in which something that got lost could still be.
+func rawTables(t *testing.T, url string) string {
+	if !strings.HasPrefix(url, "postgres") {
+		return ""
+	}
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		return err.Error()
+	}
+	defer conn.Close(t.Context())
+	var text strings.Builder
+	for _, sql := range []string{
+		`select 'message', m.to_shard, m.from_shard, m.seq, coalesce(c.position, 0) from perdure.messages m
+left join perdure.cursors c using (to_shard, from_shard) where m.seq > coalesce(c.position, 0) order by 2, 3, 4`,
+		`select 'inbox', shard, workflow, key, request, not_before from perdure.inbox order by id`,
+		`select 'node', node, epoch, expires, draining, pid from perdure.nodes`,
+		`select 'fence', node, epoch, batch, lane from perdure.fences`,
+		`select 'shards', node, epoch, count(*) from perdure.shards group by 2, 3`,
+		`select 'runnable', r.shard, e.workflow, e.key from perdure.runnable r join perdure.executions e using (shard, run)`,
+	} {
+		rows, err := conn.Query(t.Context(), sql)
+		if err != nil {
+			return text.String() + err.Error()
+		}
+		for rows.Next() {
+			v, _ := rows.Values()
+			fmt.Fprintln(&text, v...)
+		}
+		if rows.Err() != nil {
+			fmt.Fprintln(&text, rows.Err())
 		}
 	}
 	return text.String()

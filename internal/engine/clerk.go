@@ -15,6 +15,7 @@ import (
 
 const (
 	retryPause = 5 * time.Millisecond
+	storePause = 50 * time.Millisecond // while the store is away
 	clerkPoll  = time.Second
 )
 
@@ -131,7 +132,7 @@ func (k *clerk) put(ctx context.Context, m *model.Message) (store.RequestKey, er
 			k.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: shard})
 			return key, nil
 		}
-		if !transient(err) || !sleep(ctx, 50*time.Millisecond) { // the same id: a repetition changes nothing
+		if !transient(err) || !k.eng.pause(ctx, storePause) { // the same id: a repetition changes nothing
 			return key, err
 		}
 	}
@@ -160,8 +161,9 @@ func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error
 	case <-c.done:
 		return c.answer.Answer, c.answer.Err
 	case <-ctx.Done():
-		return model.Answer{}, fault.New(fault.KindOf(ctx.Err()), "send %s to %s: accepted, but not answered yet: %w", m.Kind, m.To, context.Cause(ctx))
+	case <-k.eng.stopped:
 	}
+	return model.Answer{}, k.eng.gaveUp(ctx, "send %s to %s: accepted, but not answered yet", m.Kind, m.To)
 }
 
 // await waits for the end of an execution that another node owns, run by run along the chain.
@@ -171,6 +173,8 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 	for {
 		row, err := k.eng.cfg.Store.LoadExecution(ctx, shard, a, run)
 		switch {
+		case fault.Is(err, fault.Unavailable) && k.eng.pause(ctx, storePause):
+			continue // to wait is the caller's wish
 		case err != nil:
 			return lane.Result{}, err
 		case row == nil:
@@ -201,17 +205,18 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	case <-c.done:
 		return *c.answer.Result, nil
 	case <-ctx.Done():
-		k.mu.Lock()
-		defer k.mu.Unlock()
-		for i, other := range k.runs[key] {
-			if other == c {
-				k.runs[key] = append(k.runs[key][:i], k.runs[key][i+1:]...)
-				break
-			}
-		}
-		if len(k.runs[key]) == 0 {
-			delete(k.runs, key)
-		}
-		return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
+	case <-k.eng.stopped:
 	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for i, other := range k.runs[key] {
+		if other == c {
+			k.runs[key] = append(k.runs[key][:i], k.runs[key][i+1:]...)
+			break
+		}
+	}
+	if len(k.runs[key]) == 0 {
+		delete(k.runs, key)
+	}
+	return lane.Result{}, k.eng.gaveUp(ctx, "wait for %s", a)
 }

@@ -74,12 +74,13 @@ type Engine struct {
 	clerk   *clerk
 	ready   chan struct{} // closed when the first incarnation serves
 	isReady sync.Once
+	stopped chan struct{} // closed when Run has returned: nobody answers any more
 }
 
 // New makes an engine; Run starts it.
 func New(cfg Config) *Engine {
 	cfg.withDefaults()
-	e := &Engine{cfg: cfg, clock: newClock(), ready: make(chan struct{})}
+	e := &Engine{cfg: cfg, clock: newClock(), ready: make(chan struct{}), stopped: make(chan struct{})}
 	e.clerk = newClerk(e)
 	return e
 }
@@ -101,6 +102,7 @@ var errStopping = errors.New("the node is stopping")
 
 // Run serves until ctx ends, then gives everything up in order and returns when all its goroutines are gone.
 func (e *Engine) Run(ctx context.Context) error {
+	defer close(e.stopped)
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -153,6 +155,28 @@ func sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 		return false
 	}
+}
+
+// pause waits before something is tried again. It reports false when ctx or the engine has ended.
+func (e *Engine) pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+	case <-e.stopped:
+	}
+	return false
+}
+
+// gaveUp is why a caller waits no longer: its own context has ended, or the engine has.
+func (e *Engine) gaveUp(ctx context.Context, format string, args ...any) error {
+	kind, cause := fault.Unavailable, errStopping
+	if ctx.Err() != nil {
+		kind, cause = fault.KindOf(ctx.Err()), context.Cause(ctx)
+	}
+	return fault.New(kind, format+": %w", append(args, cause)...)
 }
 
 // register begins an incarnation.

@@ -45,8 +45,8 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 		}
 		// The only node there can be is between two incarnations, or not ready yet.
 		fresh = false
-		if !sleep(ctx, retryPause) {
-			return model.Answer{}, fault.New(fault.Unavailable, "send %s to %s: the node does not serve its shards: %w", m.Kind, m.To, context.Cause(ctx))
+		if !e.pause(ctx, retryPause) {
+			return model.Answer{}, e.gaveUp(ctx, "send %s to %s: the node does not serve its shards", m.Kind, m.To)
 		}
 	}
 }
@@ -91,11 +91,15 @@ func (e *Engine) Await(ctx context.Context, a model.Address, run model.RunID) (l
 		if !errors.Is(err, lane.ErrNotOwner) && !(fault.Is(err, fault.Unavailable) && ctx.Err() == nil) {
 			return r, err
 		}
-		if e.cfg.Store.Info().Shared {
-			return e.clerk.await(ctx, a, run)
+		again := storePause
+		if errors.Is(err, lane.ErrNotOwner) {
+			if e.cfg.Store.Info().Shared {
+				return e.clerk.await(ctx, a, run)
+			}
+			again = retryPause
 		}
-		if !sleep(ctx, retryPause) {
-			return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
+		if !e.pause(ctx, again) {
+			return lane.Result{}, e.gaveUp(ctx, "wait for %s", a)
 		}
 	}
 }

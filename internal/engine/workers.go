@@ -11,9 +11,13 @@ import (
 
 // Worker runs the code of workflows. No method may block. See api.Worker for the protocol.
 type Worker interface {
+	// Activate hands a run over.
 	Activate(a model.Activation)
+	// Deliver brings the events that follow.
 	Deliver(run model.RunID, generation uint64, events []model.Event)
+	// Retry tells that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)
+	// Evict takes a run back.
 	Evict(run model.RunID, generation uint64, reason string)
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/notify"
+	notifypg "github.com/perdure/perdure/internal/notify/postgres"
 	"github.com/perdure/perdure/internal/service"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
@@ -39,7 +40,7 @@ type Config struct {
 	Version     string
 	Lanes       int
 	LeaseTTL    time.Duration
-	Limits      service.Limits
+	MaxPayload  int // bytes of an input or output; 2 MiB
 	Lane        lane.Config
 	// Wrap puts something around the store, such as injected faults. For tests.
 	Wrap func(store.Store) store.Store
@@ -102,20 +103,20 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n := &Node{store: st}
 	if cfg.ReadOnly {
-		n.service = service.New(nil, st, cfg.Limits)
+		n.service = service.New(nil, st, service.Limits{})
 		return n, nil
 	}
 	if cfg.Wrap != nil {
 		n.store = cfg.Wrap(st)
 	}
-	hub, err := n.openHints(ctx, cfg, st)
+	hub, err := n.openHints(cfg, st)
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
 	}
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
 	})
-	n.service = service.New(n.engine, n.store, cfg.Limits)
+	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	n.stop, n.done = stop, make(chan error, 1)
 	go func() { n.done <- n.engine.Run(run) }()
@@ -123,8 +124,20 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 }
 
 // openHints connects the node with its peers, if it can have any.
-func (n *Node) openHints(ctx context.Context, cfg Config, st store.Store) (notify.Hub, error) {
-	return notify.Nobody{}, nil
+func (n *Node) openHints(cfg Config, st store.Store) (notify.Hub, error) {
+	if !st.Info().Shared {
+		return notify.Nobody{}, nil
+	}
+	hub, err := notifypg.Open(notifypg.Config{URL: cfg.URL, Schema: cfg.Schema, Changed: func(err error) {
+		if err != nil {
+			cfg.Log.Warn("no hints from other nodes; they are noticed by polling", "error", err)
+		}
+	}})
+	if err != nil {
+		return nil, err
+	}
+	n.hints = hub
+	return hub, nil
 }
 
 // waitReady waits until the engine serves, has failed for good, or ctx ends.

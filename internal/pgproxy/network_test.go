@@ -96,6 +96,32 @@ func TestBlackhole(t *testing.T) {
 			t.Errorf("a client that waited: %v, want its row and an answer in the end", err)
 		}
 	})
+	t.Run("a client that leaves", func(t *testing.T) {
+		t.Parallel()
+		s := setup(t)
+		conn := connect(t, s.url+"&application_name=client")
+		s.proxy.Blackhole(pgproxy.ToServer)
+		_ = conn.PgConn().Conn().Close()
+		time.Sleep(100 * time.Millisecond) // nothing is to happen in this time
+		if n := sessions(t, s); n != 1 {
+			t.Errorf("%d sessions, want one: the server cannot know", n)
+		}
+		s.proxy.Heal()
+		eventually(t, "the session has ended", func() bool { return sessions(t, s) == 0 })
+	})
+	t.Run("a server that leaves", func(t *testing.T) {
+		t.Parallel()
+		s := setup(t)
+		conn := connect(t, s.url+"&application_name=client")
+		s.proxy.Blackhole(pgproxy.ToClient)
+		s.exec(t, s.direct, "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'client' and datname = current_database()")
+		eventually(t, "the session has ended", func() bool { return sessions(t, s) == 0 })
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		if err := conn.Ping(ctx); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("error = %v, want silence: the client cannot know", err)
+		}
+	})
 	t.Run("cut", func(t *testing.T) {
 		t.Parallel()
 		s := start(t)

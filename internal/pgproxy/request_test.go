@@ -154,6 +154,10 @@ func TestRequests(t *testing.T) {
 			flat(execute("insert into t values (1)"), one(&pgproto3.Flush{}), batch("select 1")),
 			[]string{"forward", "Sync: insert into t values (1) | select 1 [commits at S]"},
 		},
+		"explicit commit ahead of a flush": {
+			flat(batch("begin"), execute("commit"), one(&pgproto3.Flush{}, &pgproto3.Sync{})),
+			[]string{"Sync: begin", "forward", "Sync: commit [in tx] [commits at S]"},
+		},
 		"copy in a simple query": {
 			one(query("copy t from stdin"), &pgproto3.CopyData{}, &pgproto3.CopyDone{}, query("copy t to stdout"), query("copy t from '/file'")),
 			[]string{"Query: copy t from stdin", "forward", "CopyDone: copy t from stdin [commits at c] [continues]", "Query: copy t to stdout", "Query: copy t from '/file' [commits at Q]"},

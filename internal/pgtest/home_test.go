@@ -147,11 +147,14 @@ func TestSweepRemovesWhatTheWatchdogCouldNot(t *testing.T) {
 	if !exists(v.dir) {
 		t.Fatal("nobody was left to remove the directory, and yet it is gone")
 	}
-	age()
-	sweep(parent)
-	if exists(v.dir) {
-		t.Error("an abandoned directory was not swept")
-	}
+	// Another test of this run may be sweeping at the same time, or dying backends may still write.
+	eventually(t, "the abandoned directory is swept", func() bool {
+		if exists(v.dir) {
+			_ = os.Chtimes(v.dir, old, old)
+			sweep(parent)
+		}
+		return !exists(v.dir)
+	})
 }
 
 func TestSweepSparesWhatIsBeingCreated(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 const EnvURL = "PERDURE_TEST_POSTGRES"
 
 // cleanupTimeout bounds what happens after a test, whose own context has ended by then.
-const cleanupTimeout = 60 * time.Second
+const cleanupTimeout = 3 * time.Minute
 
 // shared is the server of this test process. It is the one piece of package state here: the tests of a package have
 // nothing else in common that could hold it.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -60,10 +61,10 @@ func query[T any](t *testing.T, conn *pgx.Conn, sql string, args ...any) T {
 // eventually waits for a condition that another process brings about.
 func eventually(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(time.Minute)
 	for !condition() {
 		if time.Now().After(deadline) {
-			t.Fatalf("still not true after 20 s: %s", what)
+			t.Fatalf("still not true after a minute: %s", what)
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
@@ -251,15 +252,27 @@ func TestKill(t *testing.T) {
 func TestStartAfterTheServerDiedByItself(t *testing.T) {
 	t.Parallel()
 	pg := Start(t, Options{})
-	process, err := os.FindProcess(pg.PID())
-	if err != nil {
-		t.Fatal(err)
+	pid := pg.PID()
+	backends, err := children(pid)
+	if err != nil || len(backends) == 0 {
+		t.Fatalf("backends = %v, %v", backends, err)
 	}
-	if err := process.Kill(); err != nil {
+	// One of them takes its time to notice, and the server cannot start before.
+	slow := backends[0]
+	if err := errors.Join(syscall.Kill(slow, syscall.SIGSTOP), waitStopped(slow, stopTimeout), syscall.Kill(pid, syscall.SIGKILL)); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the server is known to be down", func() bool { return pg.PID() == 0 })
-	if err := pg.Start(t.Context()); err != nil {
+	started := make(chan error, 1)
+	go func() { started <- pg.Start(t.Context()) }()
+	eventually(t, "the server has tried to start", func() bool {
+		log, err := os.ReadFile(pg.LogFile())
+		return err == nil && strings.Contains(string(log), "pre-existing shared memory block")
+	})
+	if err := syscall.Kill(slow, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-started; err != nil {
 		t.Fatal(err)
 	}
 	connect(t, pg.URL("postgres"))

@@ -72,7 +72,9 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 // request asks the engine for something: at once at the end of the history, else when it turns out not to be recorded.
 func (m *machine) request(a *ask, c model.Command) {
 	if m.live {
-		m.command(a, c)
+		if !m.sent(a) {
+			m.command(a, c)
+		}
 		return
 	}
 	a.pending = &c
@@ -131,7 +133,7 @@ func (m *machine) confirm(a *ask) {
 		return
 	}
 	a.confirmed = true
-	_, sent := m.inflight[a.id]
+	sent := m.sent(a)
 	pending := a.pending
 	a.pending = nil
 	switch a.kind {
@@ -156,6 +158,12 @@ func (m *machine) confirm(a *ask) {
 	if a.withdrawn && !a.gone && a.begun() {
 		m.command(a, withdrawal(a))
 	}
+}
+
+// sent reports whether an earlier machine of this activation has reported what the ask would lead to.
+func (m *machine) sent(a *ask) bool {
+	_, ok := m.inflight[a.id]
+	return ok
 }
 
 // begun reports whether anybody else may know of the ask, so that giving up on it has to be recorded.

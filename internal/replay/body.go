@@ -208,7 +208,7 @@ func (r *run) beginInline(a *ask) context.Context {
 	r.mu.Lock()
 	a.cancel = cancel
 	r.inline = a
-	r.since = r.w.tick.Load()
+	r.since = r.w.tick.Load() + 1
 	r.mu.Unlock()
 	return ctx
 }

@@ -115,6 +115,12 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	return a, a.target, nil
 }
 
+// Started reports whether the run has started the execution as a child: it exists, or is on its way.
+func (x Ctx) Started(target model.Address) bool {
+	x.must("Poll")
+	return x.co.m.children[target] != nil
+}
+
 func (m *machine) adopt(a *ask) {
 	if m.children == nil {
 		m.children = map[model.Address]*ask{}

@@ -247,8 +247,11 @@ func (x Ctx) Self() (model.Address, model.RunID) {
 	return s.Address, s.Run
 }
 
-// Live reports whether the code does now what it has not done before, as far as the history tells.
+// Live reports whether the code does now what it has not done before, as far as the history tells. Steps always do.
 func (x Ctx) Live() bool {
+	if c := x.co; c != nil && c.inStep.Load() != nil {
+		return true
+	}
 	x.must("Log")
 	return x.co.m.live
 }

@@ -2,6 +2,7 @@ package replay
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -105,11 +106,13 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 	case model.EventAttemptFailed:
 		if !a.fut.done && !a.withdrawn {
 			a.attempt, a.due, a.state = e.Attempt, e.Due, stepBackoff
+			m.untold = true
 			if e.Failure != nil {
 				a.last = e.Failure.Message
 			}
 		}
 	case model.EventTimerFired:
+		m.unrequest(e.ID)
 		if a.kind == askScope {
 			a.deadline.armed = false
 			a.deadline.end(ErrTimeout)
@@ -121,6 +124,14 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 	}
 	m.came(a)
 	return true
+}
+
+// unrequest takes back the request for a timer that fired before the request was reported (its row was there already, from before a
+// takeover): the engine would take it for a new one and fire it again.
+func (m *machine) unrequest(timer string) {
+	m.commands = slices.DeleteFunc(m.commands, func(c model.Command) bool {
+		return c.Kind == model.CommandStartTimer && c.Event.ID == timer
+	})
 }
 
 // answer resolves the future of an ask by the event that settles it, unless the code gave up on it before.

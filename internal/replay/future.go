@@ -46,7 +46,9 @@ type Future struct {
 	received int           // of a signal: index of the event
 }
 
-// failed is the future of a call that could not be made.
+// Failed is the future of a call that was wrong: Get says why.
+func Failed(err error) *Future { return failed(err) }
+
 func failed(err error) *Future { return &Future{kind: futureFailed, done: true, err: err} }
 
 // Done reports whether the future is resolved.

@@ -48,6 +48,7 @@ type engine struct {
 	auto    bool    // bodies do not block
 	ran     map[string]int
 	commits int
+	hold    chan struct{} // for code that is to block
 }
 
 type body struct {
@@ -60,7 +61,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newEngine(code replay.Code) *engine {
 	return &engine{
 		code: code, timers: map[string]model.Time{}, retries: map[string]int64{}, sent: map[string]bool{}, retried: map[string]bool{}, children: map[string]bool{},
-		ran: map[string]int{},
+		ran: map[string]int{}, hold: make(chan struct{}),
 		start: model.Start{
 			Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}, At: model.TimeOf(epoch),
 			Input: model.Payload{Data: []byte(`"in"`)},

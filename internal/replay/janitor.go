@@ -2,6 +2,7 @@ package replay
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"runtime"
 	"slices"
@@ -21,24 +22,31 @@ func (w *Worker) janitor() {
 	stuck := max(int64(w.cfg.StuckAfter/every), 1)
 	var runs []*run
 	for {
-		var full bool
+		if len(runs) == 0 { // an idle process is not woken
+			ticker.Stop()
+			select {
+			case <-w.ctx.Done():
+				return
+			case <-w.attention:
+			}
+			ticker.Reset(every)
+		}
 		select {
 		case <-w.ctx.Done():
 			return
 		case <-ticker.C:
 			w.tick.Add(1)
-		case <-w.full:
-			full = true
+		case <-w.attention:
 		}
 		runs = w.snapshot(runs[:0])
 		now := w.tick.Load()
 		for _, r := range runs {
 			r.inspect(now, idle, stuck)
 		}
-		if excess := len(runs) - w.cfg.MaxLoaded; full || excess > 0 {
-			w.releaseOldest(runs, excess)
+		if len(runs) > w.cfg.MaxLoaded {
+			w.releaseOldest(runs)
 		}
-		clear(runs)
+		clear(runs[len(runs):cap(runs)])
 	}
 }
 
@@ -73,7 +81,7 @@ func (r *run) inspectBusy(now, stuck int64) {
 	switch c := m.active.Load(); {
 	case r.evicted:
 	case r.inline != nil:
-		if r.since != 0 && now-r.since > 1 {
+		if r.since != 0 && now-r.since > 0 {
 			r.since = 0
 			t.Waits = []model.Reason{{Code: model.WaitStep, Name: r.inline.name}}
 		}
@@ -92,22 +100,26 @@ func (r *run) inspectBusy(now, stuck int64) {
 }
 
 // releaseOldest releases parked runs, least recently used first, until no more than the limit are loaded.
-func (w *Worker) releaseOldest(runs []*run, excess int) {
-	if excess <= 0 {
-		return
-	}
-	slices.SortFunc(runs, func(a, b *run) int { return int(a.lastUsed.Load() - b.lastUsed.Load()) })
-	for _, r := range runs {
-		if excess == 0 {
-			return
-		}
-		r.mu.Lock()
-		if r.busy || r.evicted || r.released || len(r.inbox) > 0 || !r.m.idle() {
+func (w *Worker) releaseOldest(runs []*run) {
+	excess := len(runs) - w.cfg.MaxLoaded
+	slices.SortFunc(runs, func(a, b *run) int { return cmp.Compare(a.lastUsed.Load(), b.lastUsed.Load()) })
+	for pass := range 2 { // first those that are leaving already
+		for _, r := range runs {
+			if excess <= 0 {
+				return
+			}
+			r.mu.Lock()
+			leaving := r.evicted || r.released
+			switch {
+			case pass == 0 && leaving:
+				excess--
+			case pass == 1 && !leaving && !r.busy && len(r.inbox) == 0 && r.m.idle():
+				r.releaseLocked()
+				excess--
+				continue
+			}
 			r.mu.Unlock()
-			continue
 		}
-		r.releaseLocked()
-		excess--
 	}
 }
 

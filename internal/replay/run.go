@@ -40,7 +40,7 @@ type run struct {
 	told     []model.Reason // the waits that were last reported
 	released bool           // the engine was asked to take it back
 	stuck    int64          // the resume that was reported as stuck
-	since    int64          // tick at which the inline body began
+	since    int64          // tick at which the inline body began and 1; 0 when that was told
 }
 
 func newRun(w *Worker, a *model.Activation, code Code) *run {
@@ -154,7 +154,7 @@ func (r *run) layDown() bool {
 		return false
 	}
 	r.busy = false
-	if r.w.draining.Load() && !r.released && m.idle() {
+	if r.w.draining.Load() && !r.released && m.quiet() {
 		r.releaseLocked()
 		return true
 	}
@@ -162,10 +162,14 @@ func (r *run) layDown() bool {
 	return true
 }
 
-// releaseLocked asks the engine to take the run back; nobody holds the baton. It unlocks.
+// releaseLocked asks the engine to take the run back; nobody holds the baton. It unlocks. A run that is not idle is given back as it is.
 func (r *run) releaseLocked() {
 	r.released = true
-	seen, waits := int64(r.m.fed), r.m.waits()
+	seen := int64(r.m.fed)
+	var waits []model.Reason
+	if r.m.idle() {
+		waits = r.m.waits()
+	} // else it could go on, but not here
 	r.mu.Unlock()
 	r.w.session.Load().s.Release(r.start.Run, r.generation, seen, waits)
 }

@@ -49,14 +49,10 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 	a.cancelable = x.scope.reached(m.rootScope)
 	c.inStep.Store(&a.name)
 	defer c.inStep.Store(nil)
-	if m.atLeisure() && m.mayInline(x.scope, a) {
+	if m.atLeisure() && !m.sent(a) && m.mayInline(x.scope, a) {
 		c.runInline(a)
 	} else {
-		if m.live {
-			m.toStart = append(m.toStart, a)
-		} else {
-			m.unconfirmed = append(m.unconfirmed, a)
-		}
+		m.schedule(a)
 		a.caller = c
 	}
 	for !f.done {
@@ -85,12 +81,20 @@ func (x Ctx) StepFuture(s *Step) *Future {
 	if a.fut.done {
 		return &a.fut
 	}
-	if m.live {
-		m.toStart = append(m.toStart, a)
-	} else {
-		m.unconfirmed = append(m.unconfirmed, a)
-	}
+	m.schedule(a)
 	return a.fut.bind(x.scope)
+}
+
+// schedule has the body of a step run once every coroutine is parked, unless its outcome is recorded or on the way.
+func (m *machine) schedule(a *ask) {
+	switch {
+	case !m.live:
+		m.unconfirmed = append(m.unconfirmed, a)
+	case m.sent(a):
+		a.state = stepRunning
+	default:
+		m.toStart = append(m.toStart, a)
+	}
 }
 
 // askStep asks for a step; what is recorded early is served at once.
@@ -121,7 +125,7 @@ func (m *machine) mayInline(s *Scope, a *ask) bool {
 // startSteps starts the bodies that are due. It reports false when there are none.
 func (m *machine) startSteps() bool {
 	for _, id := range m.r.takeRetries() {
-		if a := m.find(id); a != nil && a.state == stepBackoff && !slices.Contains(m.toStart, a) { // told twice, it runs once
+		if a := m.find(id); a != nil && a.state == stepBackoff {
 			a.due = 0
 			m.toStart = append(m.toStart, a)
 		}
@@ -149,8 +153,10 @@ func (m *machine) startSteps() bool {
 		}
 	}
 	for _, a := range due {
-		a.state = stepRunning
-		m.r.launch(m, a)
+		if a.state != stepRunning { // told twice, it runs once
+			a.state = stepRunning
+			m.r.launch(m, a)
+		}
 	}
 	return true
 }

@@ -59,12 +59,12 @@ func TestErrorsAreTheSameLiveAndOnReplay(t *testing.T) {
 func TestRetries(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		out, err := e.step(x, "a", failing(2, false), func(s *replay.Step) {
-			s.Policy = replay.Policy{MaxAttempts: 3, Initial: time.Minute}
+			s.Policy = replay.Policy{MaxAttempts: 3, Initial: 10 * time.Second}
 		})
 		return out, err
 	}, func(t *testing.T, e *engine) {
 		e.settle()
-		want := model.Reason{Code: model.WaitRetry, Name: "a", Attempt: 2, Until: e.start.At.Add(time.Minute), Detail: "boom a"}
+		want := model.Reason{Code: model.WaitRetry, Name: "a", Attempt: 2, Until: e.start.At.Add(10 * time.Second), Detail: "boom a"}
 		if e.waits[0] != want {
 			t.Errorf("waits %v", e.waits)
 		}
@@ -80,7 +80,7 @@ func TestRetries(t *testing.T) {
 		if got := e.kinds(); got != "attempt_failed a, attempt_failed a, step_completed a" {
 			t.Errorf("history %s", got)
 		}
-		if e.events[1].Due.Sub(e.events[1].At) != 2*time.Minute {
+		if e.events[1].Due.Sub(e.events[1].At) != 20*time.Second {
 			t.Errorf("second back-off %s", e.events[1].Due.Sub(e.events[1].At))
 		}
 	})
@@ -207,7 +207,6 @@ func TestGoexitIsContained(t *testing.T) {
 
 func TestAttemptTimeout(t *testing.T) {
 	for _, obeys := range []bool{true, false} {
-		var free chan struct{}
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			_, err := x.Step(&replay.Step{
 				Name: "a", AttemptTimeout: time.Minute, Policy: replay.Policy{MaxAttempts: 1},
@@ -216,7 +215,7 @@ func TestAttemptTimeout(t *testing.T) {
 						<-ctx.Done()
 						return model.Payload{}, ctx.Err()
 					}
-					<-free
+					<-e.hold
 					return payload("late"), nil
 				},
 			})
@@ -224,11 +223,10 @@ func TestAttemptTimeout(t *testing.T) {
 			errors.As(err, &f)
 			return f.Kind, nil
 		}, func(e *engine) {
-			free = make(chan struct{})
 			time.Sleep(2 * time.Minute)
 			e.settle()
 			e.wantClosed(t, model.Completed, "timeout")
-			close(free)
+			close(e.hold)
 			synctest.Wait()
 			if len(e.events) != 1 {
 				t.Errorf("history %s", e.kinds())

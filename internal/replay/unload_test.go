@@ -134,24 +134,26 @@ func TestLongStepIsSaid(t *testing.T) {
 
 // TestBlockingCodeIsSaid reports workflow code that blocks outside of durable calls, with its stack.
 func TestBlockingCodeIsSaid(t *testing.T) {
-	var free chan struct{}
-	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
-		<-free
-		return "went on", nil
-	}, func(e *engine) {
-		free = make(chan struct{})
-		e.w.Evict(e.start.Run, e.gen, "") // the channel of the bubble did not exist yet
-		synctest.Wait()
-		e.reactivate(-1)
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		e := newEngine(func(replay.Ctx, model.Payload) (model.Payload, error) {
+			<-free
+			return payload("went on"), nil
+		})
+		e.activate(-1)
 		time.Sleep(5 * time.Second)
 		e.applyAll()
 		if len(e.waits) == 0 || e.waits[0].Code != model.WaitStuck || !strings.Contains(e.waits[0].Detail, "unload_test.go") ||
 			!strings.Contains(e.waits[0].Detail, "chan receive") {
 			t.Errorf("waits %v", e.waits)
 		}
+		if e.commits != 1 {
+			t.Errorf("said %d times", e.commits)
+		}
 		close(free)
 		synctest.Wait()
 		e.settle()
+		e.stop()
 		e.wantClosed(t, model.Completed, "went on")
 	})
 }

@@ -86,6 +86,11 @@ func (m *machine) worthTelling() bool {
 	return true
 }
 
+// quiet reports whether nothing of the run is on its way: no body runs, and everything that was reported has come back.
+func (m *machine) quiet() bool {
+	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && m.outstanding.Load() == 0 && m.r.bodies.Load() == 0
+}
+
 // idle reports whether nothing but news can move the run, so that it may be released: no body runs or is to run.
 func (m *machine) idle() bool {
 	return m.live && !m.closed && m.settling == nil && len(m.ahead) == 0 && len(m.toStart) == 0 && m.missing == 0 &&

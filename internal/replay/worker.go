@@ -77,7 +77,8 @@ type Worker struct {
 
 	mu   sync.Mutex
 	runs map[model.RunID]*run
-	full chan struct{} // tells the janitor that too many runs are loaded
+	// attention calls the janitor: there is a first run, or there are too many.
+	attention chan struct{}
 }
 
 // bound is a session that the worker serves.
@@ -87,7 +88,7 @@ type bound struct{ s api.Session }
 func NewWorker(cfg Config) *Worker {
 	w := &Worker{
 		cfg: cfg.withDefaults(), base: context.Background(),
-		joined: make(chan struct{}), runs: map[model.RunID]*run{}, full: make(chan struct{}, 1),
+		joined: make(chan struct{}), runs: map[model.RunID]*run{}, attention: make(chan struct{}, 1),
 	}
 	w.slots.max = w.cfg.MaxSteps
 	w.ctx, w.stop = context.WithCancel(context.Background())
@@ -151,9 +152,9 @@ func (w *Worker) Activate(a api.Activation) {
 	if old != nil {
 		old.evict("activated anew")
 	}
-	if loaded > w.cfg.MaxLoaded {
+	if loaded == 1 || loaded > w.cfg.MaxLoaded {
 		select {
-		case w.full <- struct{}{}:
+		case w.attention <- struct{}{}:
 		default:
 		}
 	}
@@ -224,7 +225,7 @@ func (w *Worker) Close(ctx context.Context) error {
 		w.draining.Store(true)
 		for _, r := range w.snapshot(nil) {
 			r.mu.Lock()
-			if r.busy || r.released || len(r.inbox) > 0 || !r.m.idle() {
+			if r.busy || r.released || len(r.inbox) > 0 || !r.m.quiet() {
 				r.mu.Unlock()
 				continue
 			}

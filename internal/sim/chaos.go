@@ -122,13 +122,17 @@ func (s *Sim) tend() {
 	if s.leaving {
 		return
 	}
+	blocked := false
+	for _, r := range s.ledger.order {
+		blocked = blocked || (r.open() && r.blocked != nil && r.blocked.Code == model.WaitStuck)
+	}
 	for slot, p := range s.procs {
 		if p == nil {
 			s.boot(slot)
 			p = s.procs[slot]
 		}
-		if !p.tended {
-			p.tended = true
+		if p.tended == 0 || (blocked && s.now > p.tended+second) {
+			p.tended = s.now
 			s.at(s.now, p, p.mend)
 		}
 	}
@@ -158,11 +162,11 @@ func (s *Sim) provide() {
 		u := s.helper
 		message := settle(r.address.name, name, u)
 		switch {
-		case r.provided == nil || (r.provided.done && r.provided.acked):
+		case r.provided == nil || (r.provided.done && r.provided.refused == nil):
 			if kind == blockSignal {
 				message = u.signalTo(r.address.name, name)
 			}
-		case r.provided.done && r.provided.refused != nil:
+		case r.provided.done:
 			// It holds as many signals of other names as it may.
 			message = model.Message{Kind: model.MessageCancel, To: r.address.name, Failure: &model.Failure{Message: "cannot take the signal that it waits for"}}
 		default:

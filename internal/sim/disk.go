@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -62,6 +63,8 @@ type request struct {
 	p    *proc
 	name string
 	fate fate
+	// class of the error when it fails before anything is done; drawn when zero.
+	class store.Class
 	// exec does it at the store and then calls done.
 	exec func(done func())
 	ok   func()
@@ -77,12 +80,19 @@ func (d *disk) latency() int64 { return d.s.between(20, d.s.plan.latency) }
 func (d *disk) call(r *request) {
 	s := d.s
 	there, back := d.latency(), d.latency()
+	if !s.healed && s.chance(s.plan.callFails/2) {
+		back += s.between(0, s.plan.ttl.Microseconds()/2)
+		s.hurt(faultSlowReply)
+	}
 	fails := func(after int64, class store.Class) {
 		s.after(after, r.p, func() { r.bad(store.Errorf(class, r.name, "%w", errLost)) })
 	}
 	switch r.fate {
 	case failsBefore:
-		fails(there+back, oneOf(s, store.Retryable, store.Away))
+		if r.class == 0 {
+			r.class = oneOf(s, store.Retryable, store.Away)
+		}
+		fails(there+back, r.class)
 		return
 	case lostRequest:
 		fails(there+back, store.Unknown)
@@ -174,10 +184,20 @@ func (d *disk) holdAll(node model.NodeID, do func()) {
 	do()
 }
 
+// underWay is a copy of a batch: what is on its way to the store does not change when the lane goes on and uses the memory again.
+func underWay(b *store.Batch) store.Batch {
+	c := *b
+	c.Starts, c.Closes, c.Marks, c.Events = slices.Clone(b.Starts), slices.Clone(b.Closes), slices.Clone(b.Marks), slices.Clone(b.Events)
+	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)
+	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)
+	c.Deferred, c.Requests, c.Free = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Free)
+	return c
+}
+
 // commit sends a batch.
 func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error)) {
 	s := d.s
-	sent := *b // what is under way does not change when the lane goes on
+	sent := underWay(b)
 	var res store.Committed
 	var err error
 	r := &request{p: p, name: "commit", ok: func() { reply(res, err) }, bad: func(e error) { reply(store.Committed{}, e) }}
@@ -186,8 +206,12 @@ func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error
 	switch {
 	case s.healed:
 	case s.chance(s.plan.commitFails):
-		r.fate = failsBefore
+		r.fate, r.class = failsBefore, store.Retryable
 		s.hurt(faultCommitRetryable)
+		if s.chance(0.5) {
+			r.class = store.Away
+			s.hurt(faultCommitAway)
+		}
 	case s.chance(s.plan.commitUnknown):
 		orphan = true
 		switch s.pick(5) {

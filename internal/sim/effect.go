@@ -145,3 +145,11 @@ func (r *run) mayRetry(now model.Time) bool {
 	}
 	return false
 }
+
+// checkDeath checks that a lane gives up only when it must: its node was fenced, or it may have fenced itself.
+func (sh *shell) checkDeath(why error) {
+	m := sh.s.ledger.nodes[sh.inc.self.ID]
+	if m.alive && !sh.unsure {
+		sh.s.fail("lane %d of %s gives up and nobody has fenced it: %v", sh.index, sh.inc.name(), why)
+	}
+}

@@ -74,7 +74,21 @@ func (s *Sim) failStuck() {
 			}
 		}
 	}
+	if s.opts.Trace {
+		s.dump()
+	}
 	s.fail("E42: stuck %d s after everything has healed:%s", s.plan.patience/second, t.String())
+}
+
+// checkIdle checks that lanes with nothing to do hold nothing.
+func (s *Sim) checkIdle() {
+	for _, p := range s.procs {
+		for _, sh := range p.inc.shells {
+			if sh.lane.Idle() && len(sh.ops)+len(sh.results) == 0 && sh.lane.Held() != 0 {
+				s.fail("L7: lane %d of %s is idle and holds %d bytes", sh.index, p.inc.name(), sh.lane.Held())
+			}
+		}
+	}
 }
 
 // checkEnd compares the store with the ledger, and both with what users were told.
@@ -83,6 +97,7 @@ func (s *Sim) checkEnd() {
 		s.checkRun(r)
 	}
 	s.checkOps()
+	s.checkIdle()
 	all := make([]model.ShardID, s.plan.shards)
 	for i := range all {
 		all[i] = model.ShardID(i)
@@ -213,12 +228,16 @@ func (s *Sim) leaveAll() {
 		return true
 	}
 	s.leaving = true
-	last := s.procs
+	var last []*incarnation
 	for _, p := range s.procs {
+		last = append(last, p.inc)
 		s.at(s.now, p, p.leave)
 	}
 	s.runUntil(s.now+20*second, down)
 	if !down() {
+		if s.opts.Trace {
+			s.dump()
+		}
 		s.fail("a node does not come to its end")
 	}
 	v, err := s.disk.mem.Members(background)
@@ -226,7 +245,7 @@ func (s *Sim) leaveAll() {
 		s.fail("members: %v", err)
 	}
 	for _, o := range v.Owners {
-		if m := s.ledger.nodes[o.Node]; m != nil && m.alive && m.inc != nil && slices.Contains(last[:], m.inc.p) {
+		if m := s.ledger.nodes[o.Node]; m != nil && m.alive && m.inc != nil && slices.Contains(last, m.inc) {
 			s.fail("shard %d still belongs to %s", o.Shard, s.ledger.name(o.Node))
 		}
 	}

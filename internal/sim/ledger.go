@@ -39,6 +39,8 @@ type address struct {
 	current *run
 	runs    []*run
 	sick    bool // its rows were poisoned or corrupt at some time: quarantine is in order
+	// quarantined is set when it was, and nothing has been written since.
+	quarantined bool
 }
 
 // run is a run as the store has it.
@@ -329,6 +331,7 @@ func (l *ledger) mark(b *store.Batch, row *store.MarkRow) {
 				l.fail("I14: %s is quarantined, and there is nothing wrong with it: %s", r.address.name, row.Blocked)
 			}
 			l.s.did(opQuarantined)
+			r.address.quarantined = true
 		case model.WaitStuck: // how workers of the simulation say that they cannot run a workflow
 			l.s.did(opBlocked)
 		default:

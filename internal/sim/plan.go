@@ -26,7 +26,7 @@ type plan struct {
 	commitFails, commitUnknown, commitSlow float64
 	loadFails, callFails                   float64
 	hintLost, mailLost, tornRead           float64
-	ahead, release, stale                  float64
+	ahead, release, stale, restart         float64
 
 	crashes, pauses, leaves, aways, poisons, corrupts, moves, sweeps int
 
@@ -47,7 +47,7 @@ func (s *Sim) drawPlan() {
 		MaxBacklog:    oneOf(s, 0, 0, 0, 4),
 		PerKey:        oneOf(s, 0, 0, 1, 2),
 		MaxLoads:      oneOf(s, 0, 0, 1, 3),
-		TimerWindow:   oneOf(s, 0, 0, 3, 3, 6),
+		TimerWindow:   oneOf(s, 0, 0, 1, 2, 3, 6),
 		TimerHorizon:  oneOf(s, 0, 300*time.Millisecond, time.Second),
 		DrainWait:     oneOf(s, 100*time.Millisecond, 500*time.Millisecond),
 		QuarantineFor: oneOf(s, 200*time.Millisecond, 600*time.Millisecond),
@@ -74,10 +74,10 @@ func (s *Sim) drawPlan() {
 	p.commitFails, p.commitUnknown, p.commitSlow = s.rate(0.15), s.rate(0.15), s.rate(0.1)
 	p.loadFails, p.callFails = s.rate(0.2), s.rate(0.2)
 	p.hintLost, p.mailLost, p.tornRead = s.rate(0.6), s.rate(0.6), s.rate(0.6)
-	p.stale = s.rate(0.1)
+	p.stale, p.restart = s.rate(0.1), s.rate(0.2)
 	p.crashes, p.pauses, p.leaves = s.pick(3), s.pick(3), s.pick(2)
-	p.aways, p.poisons, p.corrupts = s.pick(2), s.pick(3), s.pick(2)
-	p.moves, p.sweeps = s.pick(3), s.pick(3)
+	p.aways, p.poisons, p.corrupts = s.pick(2), s.pick(4), s.pick(3)
+	p.moves, p.sweeps = s.pick(5), s.pick(3)
 }
 
 // rate is a probability up to most, often none.

@@ -24,7 +24,7 @@ type proc struct {
 	deferred []event // what happened to it while it was paused
 	leaving  bool    // is being stopped in order
 	left     bool    // has
-	tended   bool    // was given good workers after everything healed
+	tended   int64   // when it was last given good workers, after everything has healed
 
 	offset float64 // store time at mono 0, in µs
 	last   model.Time
@@ -38,7 +38,7 @@ type proc struct {
 
 // boot starts a process in a slot.
 func (s *Sim) boot(slot int) {
-	if s.procs[slot] != nil {
+	if s.procs[slot] != nil || s.leaving {
 		return
 	}
 	s.pids++
@@ -258,6 +258,7 @@ func (inc *incarnation) loop() {
 		inc.end(nil)
 		return
 	}
+	inc.checkServing()
 	inc.act(inc.member.Tick(inc.p.mono()))
 	if inc.ended {
 		return
@@ -273,6 +274,19 @@ func (inc *incarnation) loop() {
 			inc.loop()
 		}
 	})
+}
+
+// checkServing checks that a node which believes in its lease owns what it serves (I1).
+func (inc *incarnation) checkServing() {
+	if !inc.member.Serving(inc.p.mono()) {
+		return
+	}
+	l := inc.p.s.ledger
+	for i, mine := range inc.owner {
+		if mine && l.owner[i] != inc.self.ID {
+			l.fail("I1: %s serves shard %d, which belongs to %s", inc.name(), i, l.name(l.owner[i]))
+		}
+	}
 }
 
 // end stops the incarnation: because it lost its lease, or in order when there is no reason.

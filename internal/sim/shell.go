@@ -25,6 +25,8 @@ type shell struct {
 	wake    int  // number of the last wake-up that was set
 	idle    int  // rounds in a row that nothing but a wake-up led to
 	dead    bool
+	number  int64 // of the last batch that was sent
+	unsure  bool  // whether its fence has moved: a refence had no answer
 }
 
 // posted is something that waits for the lane, and who waits for its answer.
@@ -82,6 +84,7 @@ func (sh *shell) round() {
 	sh.lane.Flush(now)
 	sh.out = sh.lane.Take(sh.out)
 	if dead := sh.carryOut(&sh.out); dead != nil {
+		sh.checkDeath(dead)
 		sh.inc.end(dead)
 		return
 	}
@@ -157,12 +160,20 @@ func (sh *shell) carryOut(out *lane.Output) error {
 	}
 	if b := out.Commit; b != nil {
 		s.logf("%s/%d commits batch %d: %s", sh.inc.name(), sh.index, b.Number, describeIf(s, b))
+		sh.number = b.Number
 		s.disk.commit(p, b, func(res store.Committed, err error) {
 			sh.result(func(now model.Time) { sh.committed(now, res, err) })
 		})
 	}
 	if ref := out.Refence; ref != nil {
 		s.disk.refence(p, *ref, func(epoch, landed int64, err error) {
+			if err == nil && landed == sh.number {
+				s.did(opLanded)
+			} else if err == nil {
+				s.did(opResent)
+			} else {
+				sh.unsure = true
+			}
 			sh.result(func(now model.Time) { sh.lane.Refenced(now, epoch, landed, err) })
 		})
 	}
@@ -384,4 +395,37 @@ func short(id model.RunID) string {
 		n = n<<8 | uint64(b)
 	}
 	return fmt.Sprintf("r%d", n)
+}
+
+// describeTurn lists the commands of a turn for people.
+func describeTurn(t *model.Turn) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "seen %d", t.Seen)
+	for i := range t.Commands {
+		c := &t.Commands[i]
+		name := c.Event.Kind.String()
+		switch c.Kind {
+		case model.CommandStartTimer:
+			name = fmt.Sprintf("start_timer due %.6f", float64(c.Event.Due-epoch)/1e6)
+		case model.CommandStopTimer:
+			name = "stop_timer"
+		case model.CommandWithdraw:
+			name = "withdraw"
+		case model.CommandStartChild, model.CommandWatch:
+			name = "child " + c.Event.Target.Key
+		case model.CommandSend:
+			name = "send " + c.Event.Target.Key
+		case model.CommandRetry:
+			name = "retry"
+		case model.CommandRecord:
+		}
+		fmt.Fprintf(&b, " %s(%s)", name, c.Event.ID)
+		if i+1 == t.Ahead {
+			b.WriteString(" ahead:")
+		}
+	}
+	if t.Close != nil {
+		fmt.Fprintf(&b, " close %s", t.Close.Status)
+	}
+	return b.String()
 }

@@ -15,11 +15,14 @@ import (
 var (
 	seedCount = flag.Int("seeds", 3000, "number of seeds to simulate")
 	firstSeed = flag.Uint64("seed", 1, "first seed")
+	failures  = flag.Int64("failures", 10, "number of failed seeds after which to stop")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	debug.SetGCPercent(400) // many short lives, little that stays
+	// Many short lives, and nothing that stays: collect when there is much to collect.
+	debug.SetGCPercent(-1)
+	debug.SetMemoryLimit(512 << 20)
 	os.Exit(m.Run())
 }
 
@@ -72,13 +75,13 @@ func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
 			var mine Stats
 			for {
 				i := next.Add(1) - 1
-				if i >= int64(n) || failed.Load() >= 20 {
+				if i >= int64(n) || failed.Load() >= *failures {
 					break
 				}
 				seed := first + uint64(i)
 				r, err := Run(seed, Options{})
 				if err != nil {
-					if failed.Add(1) <= 10 {
+					if failed.Add(1) <= *failures {
 						t.Errorf("seed %d: %v\n  SIM_SEED=%d go test ./internal/sim -run TestSeeds -v", seed, err, seed)
 					}
 					continue
@@ -100,5 +103,33 @@ func TestCalm(t *testing.T) {
 		if _, err := Run(seed, Options{Calm: true}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
+	}
+}
+
+// TestSameSeedSameTrace runs every seed twice: nothing may depend on chance, such as the order of a map.
+func TestSameSeedSameTrace(t *testing.T) {
+	t.Parallel()
+	for seed := uint64(1); seed <= 200; seed++ {
+		first, err1 := Run(seed, Options{})
+		second, err2 := Run(seed, Options{Trace: seed%10 == 0})
+		if first.Hash != second.Hash || (err1 == nil) != (err2 == nil) || first.Stats != second.Stats {
+			t.Errorf("seed %d: hash %016x, then %016x", seed, first.Hash, second.Hash)
+		}
+	}
+}
+
+// TestSeedsDiffer checks that the hash sees something.
+func TestSeedsDiffer(t *testing.T) {
+	t.Parallel()
+	seen := map[uint64]uint64{}
+	for seed := uint64(1); seed <= 50; seed++ {
+		r, err := Run(seed, Options{})
+		if err != nil {
+			t.Fatalf("seed %d: %v", seed, err)
+		}
+		if other, ok := seen[r.Hash]; ok {
+			t.Errorf("seeds %d and %d have the same trace", other, seed)
+		}
+		seen[r.Hash] = seed
 	}
 }

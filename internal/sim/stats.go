@@ -63,6 +63,7 @@ const (
 	opWorkerLeft
 	opSwept
 	opWentOn // a quarantined address goes on
+	opTimerRestarted
 
 	opClosed // + status
 	_
@@ -79,7 +80,7 @@ var opNames = [opCount]string{
 	"quarantined", "continued", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
 	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
 	"remote", "awaited", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
-	"swept", "went on", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+	"swept", "went on", "timer restarted", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 }
 
 const (
@@ -122,6 +123,7 @@ const (
 	faultLateFenced // a node was told that it had lost its lease
 	faultGaveUp     // a caller stopped waiting
 	faultStaleTurn
+	faultSlowReply
 	faultCount
 )
 
@@ -130,7 +132,7 @@ var faultNames = [faultCount]string{
 	"poison", "load fails", "load corrupt", "torn read", "hint lost", "mail lost", "store away", "renew lost", "renew fails", "acquire lost", "acquire late",
 	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
 	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
-	"gave up", "stale turn",
+	"gave up", "stale turn", "slow reply",
 }
 
 // Stats counts what happened.

@@ -88,7 +88,7 @@ func (w *worker) leave() {
 	s.logf("%s worker %d leaves", p.name(), w.id)
 	if p.inc != nil {
 		for _, sh := range p.inc.shells {
-			sh.result(func(now model.Time) { sh.lane.Withdraw(now, w.id) })
+			sh.result(func(model.Time) { sh.lane.Withdraw(w.id) })
 		}
 	}
 	end := s.now + s.between(0, 100)*millisecond
@@ -275,6 +275,7 @@ func (h *hold) turn() {
 	}
 	s := h.w.p.s
 	h.startSteps()
+	h.restartTimer()
 	commands, marks, eventful := h.commands(&h.m)
 	waits := h.m.waits(h.running > 0)
 	quiet := len(commands) == 0 && h.m.end == nil && h.reported && waits[0].Name == h.lastWaits
@@ -285,6 +286,30 @@ func (h *hold) turn() {
 	if !h.closed && h.running == 0 && h.unacked == 0 && s.chance(s.plan.release) {
 		seen := h.m.seen
 		s.after(s.between(0, 30*millisecond), h.w.p, func() { h.release(seen) })
+	}
+}
+
+// restartTimer has the code move a timer, from time to time: it is stopped in one turn and started again, with another due time, in the next.
+func (h *hold) restartTimer() {
+	s := h.w.p.s
+	if s.healed || !s.chance(s.plan.restart) {
+		return
+	}
+	for b := range h.m.asks {
+		for a := range h.m.asks[b] {
+			x := &h.m.asks[b][a]
+			if !x.asked || x.done || x.gone || !h.m.p.timed(b, a) || h.marks[b][a]&markStarted == 0 {
+				continue
+			}
+			s.did(opTimerRestarted)
+			h.marks[b][a] &^= markStarted
+			x.timer += model.Time(s.between(-20, 100) * millisecond)
+			h.send(model.Turn{
+				Commands: []model.Command{{Kind: model.CommandStopTimer, Event: model.Event{ID: h.m.p.ids[b][a]}}},
+				Waits:    []model.Reason{{Code: model.WaitTurn}},
+			})
+			return
+		}
 	}
 }
 
@@ -301,6 +326,9 @@ func (h *hold) send(t model.Turn) {
 		old := t
 		old.Generation -= uint64(len(h.w.p.inc0()))
 		h.w.report(old)
+	}
+	if s.opts.Trace {
+		s.logf("%s worker %d reports for %s: %s", h.w.p.name(), h.w.id, short(h.run), describeTurn(&t))
 	}
 	if !h.w.report(t) {
 		h.drop()
@@ -493,5 +521,5 @@ func (h *hold) release(seen int64) {
 	h.w.p.s.did(opReleased)
 	waits := h.m.waits(false)
 	sh := inc.shells[h.gen%uint64(len(inc.shells))]
-	sh.result(func(now model.Time) { sh.lane.Release(now, h.w.id, h.run, h.gen, seen, waits) })
+	sh.put(nil, func(now model.Time) { sh.lane.Release(now, h.w.id, h.run, h.gen, seen, waits) })
 }

@@ -29,6 +29,7 @@ const (
 	effEvict
 	effHint
 	effWaits
+	effRetry
 )
 
 // effect is something to be told once the batch is durable.
@@ -42,6 +43,7 @@ type effect struct {
 	call    Call
 	hint    Hint
 	turn    *model.Turn
+	step    string
 }
 
 // newBuilding is an empty batch. Its memory is used again: what is handed out points to other memory.
@@ -115,6 +117,9 @@ func (l *Lane) seal(now model.Time) {
 		return
 	}
 	b.batch.Lane, b.batch.Number, b.batch.At = l.cfg.Ref, l.number+1, now
+	for i := range b.batch.Requests {
+		b.batch.Requests[i].At = now // its age: without one it would be swept at once, and a repetition would take effect again
+	}
 	for _, e := range b.entries {
 		e.inOpen, e.inFlight, e.served = false, true, 0
 		if e.mark != nil {
@@ -174,6 +179,11 @@ func (l *Lane) settle(b *building) {
 func (l *Lane) committed(now model.Time, b *building) {
 	l.number = b.batch.Number
 	l.flight = nil
+	for _, in := range b.inputs {
+		if !in.inbox.IsZero() {
+			l.mail.consumed(in.inbox)
+		}
+	}
 	l.settle(b)
 	for i := range b.batch.Messages {
 		row := &b.batch.Messages[i]
@@ -184,12 +194,6 @@ func (l *Lane) committed(now model.Time, b *building) {
 	}
 	for i := range b.batch.Timers {
 		l.timers.add(&b.batch.Timers[i])
-	}
-	for i := range b.batch.Inbox {
-		l.mail.consumed(b.batch.Inbox[i].ID)
-	}
-	for i := range b.batch.Deferred {
-		l.mail.consumed(b.batch.Deferred[i].ID)
 	}
 	for i := range b.batch.Requests {
 		delete(l.requests, b.batch.Requests[i].RequestKey)
@@ -231,6 +235,8 @@ func (l *Lane) run(now model.Time, b *building) {
 			}
 		case effWaits:
 			f.entry.heard(f.turn)
+		case effRetry:
+			l.wakeForRetry(now, f.entry, f.run, f.step)
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)
 		}

@@ -141,7 +141,7 @@ func TestQuarantine(t *testing.T) {
 	bad, sender := in(0, 0), in(1, 0)
 	r.began(bad)
 	r.began(sender)
-	r.turn(bad, model.Turn{Commands: []model.Command{timer("t", r.now.Add(10 * time.Second))}})
+	r.turn(bad, model.Turn{Commands: []model.Command{timer("t", r.now.Add(10*time.Second))}})
 	r.settle()
 	r.refuse = poison("poison")
 	r.turn(bad, steps("poison"))
@@ -347,12 +347,12 @@ func TestTimersOfARefusedBatch(t *testing.T) {
 	a, bad := key("a"), key("bad")
 	r.began(a)
 	r.began(bad)
-	r.turn(a, model.Turn{Commands: []model.Command{timer("old", r.now.Add(5 * time.Second))}})
-	r.turn(bad, model.Turn{Commands: []model.Command{timer("old", r.now.Add(5 * time.Second))}})
+	r.turn(a, model.Turn{Commands: []model.Command{timer("old", r.now.Add(5*time.Second))}})
+	r.turn(bad, model.Turn{Commands: []model.Command{timer("old", r.now.Add(5*time.Second))}})
 	r.settle()
 	r.refuse = poison("poison")
-	r.turn(a, model.Turn{Commands: []model.Command{stop("old"), timer("new", r.now.Add(6 * time.Second))}})
-	r.turn(bad, model.Turn{Commands: []model.Command{stop("old"), timer("new", r.now.Add(6 * time.Second)), step("poison")}})
+	r.turn(a, model.Turn{Commands: []model.Command{stop("old"), timer("new", r.now.Add(6*time.Second))}})
+	r.turn(bad, model.Turn{Commands: []model.Command{stop("old"), timer("new", r.now.Add(6*time.Second)), step("poison")}})
 	r.settle()
 	r.pass(10 * time.Second)
 	r.wantEvents(a, "timer_fired new")
@@ -389,4 +389,3 @@ func TestDeathDuringIsolation(t *testing.T) {
 		t.Error("not dead")
 	}
 }
-

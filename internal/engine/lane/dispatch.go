@@ -223,12 +223,12 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 }
 
 // wakeForRetry has a step run again whose back-off is over.
-func (l *Lane) wakeForRetry(now model.Time, e *entry, step string) {
-	if e.worker != 0 {
-		l.out.Calls = append(l.out.Calls, Call{Kind: CallRetry, Worker: e.worker, Run: e.run(), Generation: e.gen, ID: step})
-		return
-	}
-	if e.x.Blocked == nil {
+func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step string) {
+	switch {
+	case e.run() != run:
+	case e.worker != 0:
+		l.out.Calls = append(l.out.Calls, Call{Kind: CallRetry, Worker: e.worker, Run: run, Generation: e.gen, ID: step})
+	case e.x.Blocked == nil:
 		l.dispatch(now, e)
 	}
 }

@@ -1,10 +1,10 @@
 package lane_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
@@ -18,7 +18,7 @@ import (
 // rig drives a lane by hand on a store in memory: it does what the lane asks for only when the test says so, one thing at a time.
 // Whatever the lane tells anybody is checked against the store at that moment (L2: nothing is told before it is durable).
 type rig struct {
-	t   testing.TB
+	t   tb
 	st  *memory.Store
 	l   *lane.Lane
 	now model.Time
@@ -50,6 +50,16 @@ type rig struct {
 	commits int
 }
 
+// tb is a test or a check of rapid.
+type tb interface {
+	Helper()
+	Errorf(format string, args ...any)
+	Error(args ...any)
+	Fatalf(format string, args ...any)
+	Fatal(args ...any)
+	Context() context.Context
+}
+
 // holding is a run in the hands of a worker.
 type holding struct {
 	worker lane.WorkerID
@@ -64,7 +74,7 @@ const (
 	begin  = model.Time(1_700_000_000_000_000)
 )
 
-func newRig(t testing.TB, change ...func(*lane.Config)) *rig {
+func newRig(t tb, change ...func(*lane.Config)) *rig {
 	t.Helper()
 	r := &rig{t: t, now: begin, answers: map[any]lane.Answer{}, held: map[model.RunID]*holding{}}
 	r.st = memory.New(memory.Options{Shards: shards, Now: func() time.Time { return r.now.Std() }, Cluster: "test"})

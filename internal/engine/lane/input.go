@@ -215,10 +215,14 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 			return
 		}
 		d := core.Fire(e.x, in.timer, now)
-		if d.Retry != "" {
-			l.wakeForRetry(now, e, d.Retry)
+		b := l.record(e, in, &d)
+		switch {
+		case d.Retry == "":
+		case b == nil:
+			l.wakeForRetry(now, e, in.run, d.Retry)
+		default: // after what the worker has to hear first: that the attempt failed may be on its way to the store
+			b.effects = append(b.effects, effect{kind: effRetry, entry: e, run: in.run, step: d.Retry})
 		}
-		l.record(e, in, &d)
 	case inRelease:
 		l.applyRelease(now, e, in)
 	case inQuarantine:
@@ -233,7 +237,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	}
 	assumed := !e.known
 	x, d := core.Deliver(e.x, in.message, now, l.freshFor(in.message), l.cfg.Limits)
-	if assumed || (d.Start != nil && e.run() != x.Start.Run) {
+	if d.Start != nil { // a start that is refused without a look has not found out whether there is a run
 		l.setRun(e, x)
 	}
 	g := l.record(e, in, &d)

@@ -130,7 +130,8 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 	if ld.entry != nil && ld.entry.shard.gone {
 		return
 	}
-	if r.Err != nil && (ld.Kind != LoadRun || !fault.Is(r.Err, fault.Corrupt)) {
+	// What cannot be understood is quarantined, but not while some of the run is on its way to the store: that would be forgotten.
+	if r.Err != nil && (ld.Kind != LoadRun || !fault.Is(r.Err, fault.Corrupt) || ld.entry.dirty()) {
 		ld.attempts++
 		ld.at = now.Add(backoff(ld.attempts))
 		l.loads.delayed = append(l.loads.delayed, ld)

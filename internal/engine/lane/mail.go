@@ -169,7 +169,7 @@ func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
 	}
 }
 
-// consumed notes mail that was committed.
+// consumed notes a request whose row has been deleted or put off.
 func (m *mailroom) consumed(id model.RunID) {
 	if m.reading {
 		m.served = append(m.served, id)

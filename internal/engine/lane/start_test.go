@@ -135,3 +135,16 @@ func TestContinueAndReuseInOneBatch(t *testing.T) {
 		t.Errorf("current run = %+v", row.Start)
 	}
 }
+
+// A start that is refused without a look at the address says nothing about the address.
+func TestRefusedStartOfAnUnknownAddress(t *testing.T) {
+	t.Parallel()
+	r := parkedRig(t, "a")
+	many := make([]model.Event, 10_001)
+	r.send(model.Message{Kind: model.MessageStart, To: key("a"), With: many}, "too many")
+	r.signal(key("a"), "s", "signal")
+	r.settle()
+	r.wantAnswer("too many", "exhausted")
+	r.wantAnswer("signal", "")
+	r.wantEvents(key("a"), "signal_received s")
+}

@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -15,18 +16,11 @@ import (
 
 // Commit applies a batch in one round trip; see the package comment.
 func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
-	if err := s.alive(ctx); err != nil {
-		return store.Committed{}, away("commit", err)
-	}
-	l, err := s.lane(b.Lane)
+	l, err := s.begin(ctx, b.Lane)
 	if err != nil {
 		return store.Committed{}, away("commit", err)
 	}
-	l.mu.Lock()
 	defer l.mu.Unlock()
-	if err := l.connect(ctx); err != nil {
-		return store.Committed{}, away("commit", err)
-	}
 	// A start that is conditional almost always finds its address free, and a plain insert is the cheapest way to say so. When a key turns out to
 	// be taken nothing was applied, and the batch goes out once more with inserts that make way. Where one start found its address taken others
 	// soon will, so the next batches make way at once.
@@ -44,6 +38,27 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 		return store.Committed{}, err
 	}
 	return w.committed(ctx)
+}
+
+// begin returns the lane, locked and connected. A lane whose node left in the meantime gives way to a new one.
+func (s *Store) begin(ctx context.Context, ref store.LaneRef) (*lane, error) {
+	for {
+		if err := s.alive(ctx); err != nil {
+			return nil, err
+		}
+		l, err := s.lane(ref)
+		if err != nil {
+			return nil, err
+		}
+		l.mu.Lock()
+		if err = l.connect(ctx); err == nil {
+			return l, nil
+		}
+		l.mu.Unlock()
+		if !errors.Is(err, errEnded) {
+			return nil, err
+		}
+	}
 }
 
 // writer encodes the rows of a batch and keeps what is needed to understand the reply.

@@ -3,6 +3,7 @@ package postgres
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/url"
 	"regexp"
@@ -105,8 +106,8 @@ func (c Config) read() (*config, error) {
 	if out.Shards < 0 || out.Shards > model.MaxShards {
 		problem("%d shards: there are 1 to %d", out.Shards, model.MaxShards)
 	}
-	if out.Lease < time.Second {
-		problem("a lease of %s is shorter than a second", out.Lease)
+	if out.Lease < shortestLease {
+		problem("a lease of %s is shorter than %s", out.Lease, shortestLease)
 	}
 	if out.PoolSize < 1 || out.PoolSize > 1000 {
 		problem("a pool of %d connections: there are 1 to 1000", out.PoolSize)
@@ -153,8 +154,19 @@ func (c *config) publicURL() string {
 	return u.String()
 }
 
+// Shortest times. Leases of less than some seconds are for tests; then timeouts have a floor that is longer.
+const (
+	shortestLease   = 50 * time.Millisecond
+	shortestTimeout = 500 * time.Millisecond
+)
+
+// part is that many tenths of the lease.
+func (c *config) part(tenths int) time.Duration {
+	return max(shortestTimeout, c.Lease*time.Duration(tenths)/10)
+}
+
 // commitTimeout is how long we wait for the answer to a commit.
-func (c *config) commitTimeout() time.Duration { return c.Lease * 8 / 10 }
+func (c *config) commitTimeout() time.Duration { return c.part(8) }
 
 // settings are session settings of the server by name.
 type settings map[string]string
@@ -167,12 +179,12 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 	return settings{
 		"statement_timeout":                   ms(statement),
 		"lock_timeout":                        ms(lock),
-		"idle_in_transaction_session_timeout": ms(c.Lease / 2),
-		"client_connection_check_interval":    ms(min(time.Second, c.Lease/4)),
-		"tcp_keepalives_idle":                 seconds(c.Lease / 5),
-		"tcp_keepalives_interval":             seconds(c.Lease / 10),
+		"idle_in_transaction_session_timeout": ms(c.part(5)),
+		"client_connection_check_interval":    ms(min(time.Second, c.part(2))),
+		"tcp_keepalives_idle":                 seconds(c.part(2)),
+		"tcp_keepalives_interval":             seconds(c.part(1)),
 		"tcp_keepalives_count":                "3",
-		"tcp_user_timeout":                    ms(c.Lease / 2),
+		"tcp_user_timeout":                    ms(c.part(5)),
 		"default_transaction_isolation":       "read committed",
 		// A plan is made for each call: these are not the hot calls, and a plan that is kept was made for tables of another size.
 		"plan_cache_mode": "force_custom_plan",
@@ -186,8 +198,8 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 // with the table because it has so few rows, and keep the plan when it has grown. Bitmap scans look odd for single rows, but are the one
 // kind of scan that needs a condition on the index; plain index scans could read an index from end to end. The difference in cost is not measurable.
 func (c *config) laneSettings(k laneKey) settings {
-	s := c.baseSettings(c.Lease/2, c.Lease*4/10)
-	for name, value := range map[string]string{
+	s := c.baseSettings(c.part(5), c.part(4))
+	maps.Copy(s, settings{
 		"application_name":          laneName(c.Name, k),
 		"transaction_timeout":       strconv.FormatInt(c.commitTimeout().Milliseconds(), 10), // PostgreSQL 17
 		"plan_cache_mode":           "force_generic_plan",
@@ -198,9 +210,7 @@ func (c *config) laneSettings(k laneKey) settings {
 		"enable_hashjoin":           "off",
 		"enable_mergejoin":          "off",
 		"default_toast_compression": "lz4",
-	} {
-		s[name] = value
-	}
+	})
 	return s
 }
 

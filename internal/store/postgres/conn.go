@@ -93,21 +93,16 @@ func (s *Store) dial(ctx context.Context, with settings) (*pgconn.PgConn, error)
 
 // connectError is a failure to connect, for people: the server, and what it or the network said. The driver's own text adds the user name.
 func connectError(server string, err error) error {
-	var classified *fault.Error
-	if errors.As(err, &classified) {
+	if classified, ok := errors.AsType[*fault.Error](err); ok {
 		return classified
 	}
-	var connect *pgconn.ConnectError
-	if errors.As(err, &connect) {
+	if connect, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = connect.Unwrap()
 	}
-	var pg *pgconn.PgError
-	switch {
-	case errors.As(err, &pg):
-		return fmt.Errorf("connect to %s: %w", server, pg)
-	default:
-		return fmt.Errorf("connect to %s: %w", server, err)
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		err = pg
 	}
+	return fmt.Errorf("connect to %s: %w", server, err)
 }
 
 // dialer connects with timeouts that notice a dead server well before a lease ends.
@@ -115,7 +110,7 @@ func dialer(lease time.Duration) pgconn.DialFunc {
 	d := &net.Dialer{
 		Timeout:         connectTimeout,
 		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: max(time.Second, lease/5), Interval: max(time.Second, lease/10), Count: 3},
-		Control:         userTimeout(lease / 2),
+		Control:         userTimeout(max(shortestTimeout, lease/2)),
 	}
 	return d.DialContext
 }

@@ -150,9 +150,8 @@ func TestNothingScans(t *testing.T) {
 func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	t.Helper()
 	ctx, s, l := t.Context(), f.Store, n.Lanes[0]
-	a, next := f.Subject(), storetest.Subject{}
-	other := f.Subject()
-	next = f.SubjectOf(a.Start.Address)
+	a, other := f.Subject(), f.Subject()
+	next := f.SubjectOf(a.Start.Address)
 	request, later := a.Request(f.RunID(), "q"), a.Request(f.RunID(), "d")
 	later.NotBefore = storetest.Noon
 	check := func(err error) {

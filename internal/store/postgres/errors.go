@@ -126,8 +126,7 @@ var errClosed = errors.New("the store is closed")
 
 // away is the error of a call that could not begin.
 func away(op string, err error) error {
-	var e *store.Error
-	if errors.As(err, &e) {
+	if _, ok := errors.AsType[*store.Error](err); ok {
 		return err
 	}
 	return &store.Error{Class: store.Away, Op: op, Err: err}

@@ -58,10 +58,20 @@ func TestProof(t *testing.T) {
 		severity, code string
 		want           bool
 	}{
-		{"ERROR", "23505", true}, {"ERROR", "57014", true}, {"ERROR", "40001", true}, {"ERROR", "53100", true}, {"ERROR", "25006", true},
-		{"ERROR", "57P01", false}, {"ERROR", "08006", false}, {"ERROR", "40003", false},
-		{"FATAL", "57P01", false}, {"FATAL", "23505", false}, {"FATAL", "57014", false}, {"FATAL", "40001", false},
-		{"PANIC", "53100", false}, {"", "23505", false},
+		{"ERROR", "23505", true},
+		{"ERROR", "57014", true},
+		{"ERROR", "40001", true},
+		{"ERROR", "53100", true},
+		{"ERROR", "25006", true},
+		{"ERROR", "57P01", false},
+		{"ERROR", "08006", false},
+		{"ERROR", "40003", false},
+		{"FATAL", "57P01", false},
+		{"FATAL", "23505", false},
+		{"FATAL", "57014", false},
+		{"FATAL", "40001", false},
+		{"PANIC", "53100", false},
+		{"", "23505", false},
 	} {
 		if got := (&failure{PgError: serverError(c.severity, c.code)}).proves(); got != c.want {
 			t.Errorf("%s %s proves %v, want %v", c.severity, c.code, got, c.want)

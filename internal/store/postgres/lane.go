@@ -40,8 +40,13 @@ type laneKey struct {
 	lane int
 }
 
+var errEnded = errors.New("the lane has ended")
+
 // connect makes sure that there is a connection. Nothing has been sent when it fails.
 func (l *lane) connect(ctx context.Context) error {
+	if l.isEnded() {
+		return errEnded
+	}
 	const idle = time.Second
 	if l.conn != nil && time.Since(l.used) > idle && !healthy(l.conn.Conn()) {
 		l.drop()
@@ -56,7 +61,7 @@ func (l *lane) connect(ctx context.Context) error {
 	l.sockMu.Lock()
 	defer l.sockMu.Unlock()
 	if l.ended {
-		return errors.Join(errClosed, conn.Conn().Close())
+		return errors.Join(errEnded, conn.Conn().Close())
 	}
 	l.conn, l.sock, l.prepared = conn, conn.Conn(), [statements]bool{}
 	return nil
@@ -70,6 +75,12 @@ func (l *lane) drop() {
 		_ = l.sock.Close() // it is of no use any more, whatever this says
 	}
 	l.conn, l.sock = nil, nil
+}
+
+func (l *lane) isEnded() bool {
+	l.sockMu.Lock()
+	defer l.sockMu.Unlock()
+	return l.ended
 }
 
 // end closes the lane for good; a commit that is under way ends with an error.
@@ -102,7 +113,9 @@ func (l *lane) exchange(ctx context.Context, w *writer) error {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = sock.SetDeadline(time.Unix(1, 0)) })
 	failed, err := l.converse(w)
-	if !stop() && err == nil {
+	if stop() {
+		_ = sock.SetDeadline(time.Time{}) // a failure shows in the next use
+	} else if err == nil {
 		l.drop() // the deadline above has passed or is about to
 	}
 	l.used = time.Now()

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -52,7 +53,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 
 	const patience = 30 * time.Second // for lists and counts
 	pool := cfg.pool.Copy()
-	pool.ConnConfig = cfg.connConfig(cfg.baseSettings(patience, cfg.Lease*4/10))
+	pool.ConnConfig = cfg.connConfig(cfg.baseSettings(patience, cfg.part(4)))
 	pool.MaxConns, pool.MinConns, pool.MinIdleConns = int32(cfg.PoolSize), 0, 0
 	pool.MaxConnIdleTime, pool.MaxConnLifetime, pool.MaxConnLifetimeJitter = 5*time.Minute, time.Hour, 10*time.Minute
 	pool.HealthCheckPeriod = time.Minute
@@ -110,11 +111,11 @@ func (s *Store) lane(ref store.LaneRef) (*lane, error) {
 }
 
 // dropLanes ends the connections of a node that has left.
-func (s *Store) dropLanes(matches func(laneKey) bool) {
+func (s *Store) dropLanes(node model.NodeID) {
 	s.mu.Lock()
 	var gone []*lane
 	for key, l := range s.lanes {
-		if matches(key) {
+		if key.node == node {
 			gone = append(gone, l)
 			delete(s.lanes, key)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -113,7 +114,7 @@ func (s *Store) connectRenewer(ctx context.Context) (err error) {
 		_ = s.dropRenewer()
 	}
 	if s.renewer == nil {
-		s.renewer, err = pgx.ConnectConfig(ctx, s.cfg.connConfig(s.cfg.baseSettings(s.cfg.Lease/3, s.cfg.Lease/3)))
+		s.renewer, err = pgx.ConnectConfig(ctx, s.cfg.connConfig(s.cfg.baseSettings(s.cfg.part(3), s.cfg.part(3))))
 		if err != nil {
 			return connectError(s.cfg.server, err)
 		}
@@ -133,7 +134,6 @@ func (s *Store) dropRenewer() error {
 
 // FenceNode ends a node. It holds the lease, then the fences; whatever the node has in flight ends before.
 func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
-	const op = "fence node"
 	ended, err := s.fenceNode(ctx, node, epoch, proven)
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) && pg.Code == codeLockNotAvailable {
@@ -148,12 +148,16 @@ func (s *Store) FenceNode(ctx context.Context, node model.NodeID, epoch int64, p
 
 func (s *Store) fenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (ended bool, err error) {
 	const (
+		waitFor    = `select set_config('lock_timeout', $1, true)`
 		lockNode   = `select epoch, expires <= {now} from {schema}.nodes where node = $1 for update`
 		lockFences = `delete from {schema}.fences where node = $1`
 		deleteNode = `delete from {schema}.nodes where node = $1`
 	)
 	err = s.work(ctx, "fence node", true, func(ctx context.Context, c *pgx.Conn) error {
 		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, waitFor, strconv.FormatInt(s.cfg.part(1).Milliseconds(), 10)); err != nil {
+				return err
+			}
 			var holder int64
 			var expired bool
 			switch err := tx.QueryRow(ctx, s.sql(lockNode), nodeArg(node)).Scan(&holder, &expired); {
@@ -320,7 +324,7 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 		})
 	})
 	if err == nil {
-		s.dropLanes(func(k laneKey) bool { return k.node == node })
+		s.dropLanes(node)
 	}
 	return err
 }
@@ -330,7 +334,6 @@ func (s *Store) Unregister(ctx context.Context, node model.NodeID, epoch int64) 
 func (s *Store) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
 	const refence = `update {schema}.fences set epoch = $4 where node = $1 and lane = $2 and epoch = any ($3) returning batch`
 	const op = "refence"
-	s.dropLanes(func(k laneKey) bool { return k == laneKey{l.Node, l.Lane} }) // what is in flight there belongs to the old epoch
 	// When the answer to the update is lost the fence may stand at the epoch that we drew for it.
 	ours := []int64{l.Epoch}
 	for try := 0; ; try++ {

@@ -17,12 +17,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
 const testShards = 16
 
-// open opens a store on an empty database.
-func open(t testing.TB, change ...func(c *postgres.Config)) *postgres.Store {
-	t.Helper()
-	return openURL(t, pgtest.URL(t), change...)
-}
-
+// openURL opens a store.
 func openURL(t testing.TB, url string, change ...func(c *postgres.Config)) *postgres.Store {
 	t.Helper()
 	c := postgres.Config{URL: url, Shards: testShards, AllowUnsafe: true}

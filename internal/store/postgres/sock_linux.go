@@ -49,7 +49,7 @@ func healthy(conn net.Conn) bool {
 		case err != nil || n == 0:
 			alive = false
 		default:
-			alive = encrypted || b[0] != 'E' // an ErrorResponse that nobody asked for is the last word
+			alive = encrypted || b[0] == 'S' // a changed setting; an error or a warning that nobody asked for is the last word of a server
 		}
 	})
 	return err == nil && alive

@@ -1,0 +1,86 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+// TestMain lets the test binary be its own children.
+func TestMain(m *testing.M) {
+	if IsChild() {
+		if err := Child(context.Background(), map[string]Opener{"fake": openFake}); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// short runs workloads with everything real: Perdure, stores, child processes. Nothing may fail.
+func short(t *testing.T, place Provider, workloads ...Workload) *Store {
+	t.Helper()
+	report, err := Run(t.Context(), Options{
+		Places: []Provider{place}, Workloads: workloads, Rounds: 1, Duration: 200 * time.Millisecond, Clients: 8,
+		Progress: func(line string) { t.Log(line) },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := report.Stores[0]
+	if len(s.Errors) > 0 {
+		t.Fatalf("%q", s.Errors)
+	}
+	return s
+}
+
+func TestRunMeasuresPerdure(t *testing.T) {
+	t.Parallel()
+	places := map[Kind]func(*testing.T) Provider{
+		SQLite: func(t *testing.T) Provider { return Directory(t.TempDir()) },
+		Postgres: func(t *testing.T) Provider {
+			return Server(pgtest.Start(t, pgtest.Options{Fsync: true}).URL("postgres"))
+		},
+	}
+	for kind, place := range places {
+		t.Run(string(kind), func(t *testing.T) {
+			t.Parallel()
+			s := short(t, place(t), Throughput, FanOut)
+			if l := s.Limits; s.Sync.Commits == 0 || l.Single.Commits == 0 || l.Fenced.Commits == 0 || l.Batched.RowRate() <= l.Batched.Commits {
+				t.Errorf("limits are %+v", l)
+			}
+			u := s.of(Perdure, Throughput)[0].Usage
+			if u.Process <= 0 || u.Written <= 0 || u.Flushes <= 0 || u.Allocs <= 0 || u.RSS <= 0 || (kind == Postgres) != (u.Database > 0) {
+				t.Errorf("usage is %+v", u)
+			}
+			if r := s.of(Perdure, FanOut)[0]; r.P50 <= 0 {
+				t.Errorf("fan-out took %s", r.P50)
+			}
+		})
+	}
+}
+
+func TestRecoveryOfPerdureRepeatsNothing(t *testing.T) {
+	t.Parallel()
+	s := short(t, Directory(t.TempDir()), Recovery)
+	if r := s.of(Perdure, Recovery)[0]; r.Repeated != 0 || r.FirstStep <= 0 {
+		t.Errorf("%d finished steps ran again, first step after %s", r.Repeated, r.FirstStep)
+	}
+}
+
+func TestOptionsNameWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	if _, err := Run(t.Context(), Options{}); err == nil {
+		t.Error("no store was accepted")
+	}
+	_, err := Run(t.Context(), Options{Places: []Provider{Directory(t.TempDir())}, Workloads: []Workload{"dance"}})
+	if err == nil || !slices.Contains([]string{fmt.Sprintf("unknown workload %q; there are %v", "dance", Workloads)}, err.Error()) {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,59 @@
+package chaos_test
+
+import (
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+// healing is how long a node may take until it serves again, once the database does (reliability I16).
+const healing = 5 * time.Second
+
+// PostgreSQL is restarted, crashes and loses a backend, again and again, under a node that works. The node needs no help: it serves again as soon as
+// the server does, and callers hear of it by nothing but a delay (reliability B3, B4).
+func TestPostgresRestartsUnderLoad(t *testing.T) {
+	t.Parallel()
+	pg := pgtest.Start(t, pgtest.Options{})
+	url := pg.NewDatabase(t)
+	b := openApp(t, url, newLedger(t), 10*time.Second)
+	work := startLoad(t.Context(), b.app, "", 6)
+	restart := func(m pgtest.Mode) func() {
+		return func() {
+			if err := pg.Restart(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	crash := func() {
+		conn := connect(t, url)
+		var pid int
+		if err := conn.QueryRow(t.Context(), `select pid from pg_stat_activity where application_name like '% lane %'`).Scan(&pid); err != nil {
+			t.Fatal(err)
+		}
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		// All sessions end, and the server recovers.
+		if err := conn.PgConn().Conn().SetReadDeadline(time.Now().Add(20 * time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.PgConn().Conn().Read(make([]byte, 1)); err != nil {
+			t.Fatalf("the crash of a backend did not end the other sessions: %v", err)
+		}
+		connect(t, url)
+	}
+	for _, strike := range []func(){restart(pgtest.Fast), restart(pgtest.Immediate), crash, restart(pgtest.Immediate), restart(pgtest.Fast), crash} {
+		work.more(t, 5, 20*time.Second)
+		strike()
+		back := time.Now()
+		work.more(t, 7, healing) // more than there are callers: at least one was begun after the strike
+		t.Logf("healed after %s", time.Since(back))
+	}
+	n := work.finish(t, url, 20*time.Second)
+	if lost := b.book.count("the node lost its lease"); lost > 0 {
+		t.Errorf("the lease was lost %d times by outages that were shorter", lost)
+	}
+	verify(t, url, n, b.ledger)
+}

@@ -1,0 +1,174 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/pgproxy"
+)
+
+// entry is what a node logged.
+type entry struct {
+	message string
+	attrs   map[string]slog.Value
+}
+
+// logbook collects what a node logs, so that a test can ask what happened inside.
+type logbook struct {
+	mu      sync.Mutex
+	entries []entry
+	news    chan struct{} // closed and replaced with every entry
+}
+
+func newLogbook() *logbook { return &logbook{news: make(chan struct{})} }
+
+// Enabled is part of slog.Handler.
+func (b *logbook) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelInfo }
+
+// Handle is part of slog.Handler.
+func (b *logbook) Handle(_ context.Context, r slog.Record) error {
+	e := entry{message: r.Message, attrs: map[string]slog.Value{}}
+	r.Attrs(func(a slog.Attr) bool { e.attrs[a.Key] = a.Value; return true })
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.entries = append(b.entries, e)
+	close(b.news)
+	b.news = make(chan struct{})
+	return nil
+}
+
+// WithAttrs is part of slog.Handler.
+func (b *logbook) WithAttrs([]slog.Attr) slog.Handler { return b }
+
+// WithGroup is part of slog.Handler.
+func (b *logbook) WithGroup(string) slog.Handler { return b }
+
+// find returns the entries from one on whose message begins so.
+func (b *logbook) find(from int, message string) (found []entry, news <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, e := range b.entries[min(from, len(b.entries)):] {
+		if strings.HasPrefix(e.message, message) {
+			found = append(found, e)
+		}
+	}
+	return found, b.news
+}
+
+func (b *logbook) count(message string) int {
+	found, _ := b.find(0, message)
+	return len(found)
+}
+
+func (b *logbook) len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.entries)
+}
+
+// await waits for an entry behind from whose message begins so and that is wanted.
+func (b *logbook) await(t *testing.T, from int, message string, wanted func(entry) bool, within time.Duration) entry {
+	t.Helper()
+	limit := time.After(within)
+	for {
+		found, news := b.find(from, message)
+		for _, e := range found {
+			if wanted == nil || wanted(e) {
+				return e
+			}
+		}
+		select {
+		case <-news:
+		case <-limit:
+			t.Fatalf("the node did not log %q within %s; it logged:\n%s", message, within, b)
+		}
+	}
+}
+
+// String is the whole book.
+func (b *logbook) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var text strings.Builder
+	for _, e := range b.entries {
+		fmt.Fprintln(&text, e.message, e.attrs)
+	}
+	return text.String()
+}
+
+// bench is an app in this process, with its log and its ledger.
+type bench struct {
+	app  *perdure.App
+	book *logbook
+	ledger
+}
+
+// openApp opens an app in this process. It is closed with the test, unless the test does so.
+func openApp(t *testing.T, url string, l ledger, lease time.Duration) *bench {
+	t.Helper()
+	book := newLogbook()
+	app, err := embedded.Config{LeaseTTL: lease, AllowUnsafe: true, Logger: slog.New(book)}.Open(t.Context(), url, definitions(l))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := app.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+		if t.Failed() {
+			t.Logf("the node logged:\n%s", book)
+		}
+	})
+	return &bench{app, book, l}
+}
+
+func newLedger(t *testing.T) ledger { return ledger{filepath.Join(t.TempDir(), "ledger")} }
+
+// proxied puts a proxy in front of the server of a URL.
+func proxied(t *testing.T, server string) (*pgproxy.Proxy, string) {
+	t.Helper()
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := pgproxy.New(t, u.Host)
+	return p, p.URL(server)
+}
+
+// ofLane matches the commits of batches.
+func ofLane(r pgproxy.Request) bool {
+	return r.Commits() && strings.Contains(r.Client["application_name"], " lane ")
+}
+
+// connect waits until the server takes connections.
+func connect(t *testing.T, url string) *pgx.Conn {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		conn, err := pgx.Connect(ctx, url)
+		if err == nil {
+			t.Cleanup(func() { _ = conn.Close(context.WithoutCancel(ctx)) })
+			return conn
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			t.Fatal(errors.Join(err, ctx.Err()))
+		}
+	}
+}

@@ -1,0 +1,294 @@
+package crashwalk_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// scenario is a program, what is done with it, and what must come of it.
+type scenario struct {
+	name   string
+	stages []stage
+	// lanes of the engine; 1.
+	lanes int
+	// idleAfter is how long waiting executions stay in memory; 5 s.
+	idleAfter time.Duration
+	// bodies is how often the body of each step runs when nothing goes wrong. A crash may repeat each once per process.
+	bodies map[string]int
+	// maybe are bodies that need not run, or not to their end: those of steps that are given up.
+	maybe []string
+	// ignore are kinds of events that depend on who came first, and are left out when histories are compared with those without a fault.
+	ignore []model.EventKind
+	// loose histories may differ from those without a fault, because they depend on who came first. check looks at them instead.
+	loose bool
+	// check is what must hold at the end, beside what holds for every scenario.
+	check func(w *world, h *histories) error
+}
+
+// stage is a part of a scenario that one program serves. The stages of a scenario follow each other, as releases of a program do.
+type stage struct {
+	// processes that serve it side by side; 1.
+	processes int
+	// define is the code. It is called by every process.
+	define func(w *world) perdure.Group
+	// drive does what clients do. It runs again when it fails, with other processes if need be, so everything that it does is repeatable.
+	drive func(d *driver) error
+	// open are executions ("workflow/key") that are meant to be left open.
+	open []string
+}
+
+// alone is the stage of a scenario that has only one.
+func alone(define func(w *world) perdure.Group, drive func(d *driver) error) []stage {
+	return []stage{{define: define, drive: drive}}
+}
+
+// driver is what one run of a driver works with.
+type driver struct {
+	w    *world
+	ps   []*process
+	ctxs []context.Context
+}
+
+// client is a client in the first process.
+func (d *driver) client() perdure.Client { return d.at(0) }
+
+// at is a client in another process.
+func (d *driver) at(i int) perdure.Client { return d.ps[i].app.With(d.ctxs[i]) }
+
+// ctx is the context of the first client.
+func (d *driver) ctx() context.Context { return d.ctxs[0] }
+
+// sleep waits as long as the first process lives.
+func (d *driver) sleep(v time.Duration) error { return sleep(d.ctxs[0], v) }
+
+// once does something that has succeeded in no earlier drive: a client knows what it was told.
+func (d *driver) once(what string, do func() error) error {
+	if d.w.known(what) {
+		return nil
+	}
+	err := do()
+	if err == nil {
+		d.w.tell(what, "done")
+	}
+	return err
+}
+
+func sleep(ctx context.Context, v time.Duration) error {
+	t := time.NewTimer(v)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// until waits for something to become so in the world.
+func (d *driver) until(what string, so func() bool) error {
+	for !so() {
+		if err := d.sleep(50 * time.Millisecond); err != nil {
+			return fmt.Errorf("wait for %s: %w", what, err)
+		}
+	}
+	return nil
+}
+
+// ran waits until the body of a step has run.
+func (d *driver) ran(name string) error {
+	return d.until("step "+name, func() bool { return d.w.times(name) > 0 })
+}
+
+// recorded waits until the store has an event of that kind and name. It looks past all wrappers, so that the wait makes no calls of its own.
+func (d *driver) recorded(r perdure.Ref, k model.EventKind, name string) error {
+	return d.until(k.String()+" "+name, func() bool {
+		h, err := d.w.read()
+		return err == nil && h.count(r, k, name) > 0
+	})
+}
+
+var errWrong = errors.New("wrong")
+
+func wrong(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", errWrong, fmt.Sprintf(format, args...))
+}
+
+// several are the errors of several clients.
+type several []error
+
+func (s several) Error() string { return errors.Join(s...).Error() }
+
+// Unwrap lets errors.Is find each of them.
+func (s several) Unwrap() []error { return s }
+
+// together runs clients at the same time.
+func together(clients ...func() error) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(clients))
+	for i, c := range clients {
+		wg.Go(func() { errs[i] = c() })
+	}
+	wg.Wait()
+	var failed several
+	for _, err := range errs {
+		if err != nil {
+			failed = append(failed, err)
+		}
+	}
+	if len(failed) == 0 {
+		return nil
+	}
+	return failed
+}
+
+// inOrder runs actions one after the other until one fails.
+func inOrder(actions ...func() error) error {
+	for _, do := range actions {
+		if err := do(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// acked notes what a client was told.
+func (d *driver) acked(what string, holds func(h *histories) error) {
+	d.w.mu.Lock()
+	defer d.w.mu.Unlock()
+	d.w.acks = append(d.w.acks, ack{what, holds})
+}
+
+// cause replaces the error of a call that ended because its context did by why it did, so that a death can be told from
+// the cancellation of an execution.
+func (d *driver) cause(i int, err error) error {
+	if err != nil && d.ctxs[i].Err() != nil {
+		return fmt.Errorf("%w: %w", context.Cause(d.ctxs[i]), err)
+	}
+	return err
+}
+
+// start starts an execution and notes that it exists.
+func start[I, O any](d *driver, w *perdure.Workflow[I, O], in I, key string, opts ...perdure.StartOption) (perdure.Execution[O], error) {
+	x, err := w.Start(d.client(), in, append(opts, perdure.RawKey(key))...)
+	if err != nil {
+		return x, d.cause(0, fmt.Errorf("start %s: %w", key, err))
+	}
+	ref := x.Ref
+	d.acked("start of "+ref.String(), func(h *histories) error {
+		if h.of(ref) == nil {
+			return wrong("execution %s was acknowledged and does not exist", ref)
+		}
+		return nil
+	})
+	return x, nil
+}
+
+// result waits for an execution, and demands a certain value.
+func result[O comparable](d *driver, x perdure.Execution[O], want O) error {
+	return resultAt(d, 0, x, want)
+}
+
+func resultAt[O comparable](d *driver, i int, x perdure.Execution[O], want O) error {
+	got, err := x.Result(d.at(i))
+	if err != nil {
+		return d.cause(i, fmt.Errorf("result of %s: %w", x, err))
+	}
+	if got != want {
+		return wrong("result of %s is %v, want %v", x, got, want)
+	}
+	ref := x.Ref
+	d.acked("result of "+ref.String(), func(h *histories) error {
+		data, _ := json.Marshal(got)
+		last := h.last(ref)
+		if last == nil || last.row.Outcome.Status != model.Completed || string(last.row.Outcome.Output.Data) != string(data) {
+			return wrong("result %s of %s was handed out, but that is not how it stands", data, ref)
+		}
+		return nil
+	})
+	return nil
+}
+
+// ends waits for an execution that must not complete, and demands a status and a text within the error.
+func ends[O any](d *driver, x perdure.Execution[O], want perdure.Status, text string) error {
+	_, err := x.Result(d.client())
+	if err != nil && d.ctx().Err() != nil {
+		return d.cause(0, err)
+	}
+	var remote *perdure.RemoteError
+	switch {
+	case err == nil:
+		return wrong("%s completed, want %s", x, want)
+	case !errors.As(err, &remote):
+		return fmt.Errorf("result of %s: %w", x, err)
+	case !strings.Contains(remote.Message, text):
+		return wrong("%s ended with %q, want %q in it", x, remote.Message, text)
+	case (want == perdure.Canceled) != errors.Is(err, perdure.ErrCanceled):
+		return wrong("%s ended with kind %q, want it to be %s", x, remote.Kind, want)
+	}
+	ref := x.Ref
+	d.acked("end of "+ref.String(), func(h *histories) error {
+		if last := h.last(ref); last == nil || last.row.Outcome.Status.String() != string(want) {
+			return wrong("%s was told to have ended as %s, but that is not how it stands", ref, want)
+		}
+		return nil
+	})
+	return nil
+}
+
+// send sends a signal under an id, and notes that it was accepted.
+func send[T any](d *driver, s *perdure.Signal[T], to perdure.Ref, v T, id string) error {
+	return sendAt(d, 0, s, to, v, id)
+}
+
+func sendAt[T any](d *driver, i int, s *perdure.Signal[T], to perdure.Ref, v T, id string) error {
+	if err := s.Send(d.at(i), to, v, perdure.RequestID(id)); err != nil {
+		return d.cause(i, fmt.Errorf("signal %s to %s: %w", id, to, err))
+	}
+	d.acked("signal "+id, func(h *histories) error {
+		if !h.received(to, id) {
+			return wrong("signal %s to %s was acknowledged and is nowhere", id, to)
+		}
+		return nil
+	})
+	return nil
+}
+
+// cancel asks an execution to end. Repeated, it may find it closed.
+func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
+	err := x.Cancel(d.client(), why)
+	if errors.Is(err, perdure.ErrConflict) {
+		return nil // an earlier drive, or somebody else, has done it: the end tells
+	}
+	if err != nil {
+		return d.cause(0, fmt.Errorf("cancel %s: %w", x, err))
+	}
+	ref := x.Ref
+	d.acked("cancel of "+ref.String(), func(h *histories) error {
+		if h.count(ref, model.EventCancelRequest, "") == 0 && !h.last(ref).row.Outcome.Status.Closed() {
+			return wrong("the cancel request to %s was acknowledged and is nowhere", ref)
+		}
+		return nil
+	})
+	return nil
+}
+
+// eventually repeats something that finds an execution missing, because the message that starts it is still on its way.
+func (d *driver) eventually(do func() error) error {
+	for {
+		err := do()
+		if !errors.Is(err, perdure.ErrNotFound) {
+			return err
+		}
+		if err := d.sleep(100 * time.Millisecond); err != nil {
+			return err
+		}
+	}
+}

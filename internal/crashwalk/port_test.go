@@ -1,0 +1,221 @@
+package crashwalk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/faultstore"
+)
+
+// port is the store as the engine of one process sees it. It notes every call for the report of a failure, and it tells a dead process that it
+// is fenced, so that what is left of it ends at once instead of trying for ever.
+type port struct {
+	*faultstore.Store
+	w       *world
+	process int
+	shared  bool
+}
+
+var _ store.Store = (*port)(nil)
+
+// called is one line of the trace.
+type called struct {
+	at      time.Duration
+	process int
+	method  faultstore.Method
+	detail  string
+	err     error
+}
+
+// trace is what all processes of a world asked of the store. Its mutex is never held over a call.
+type trace struct {
+	begin time.Time
+
+	mu    sync.Mutex
+	calls []called
+}
+
+func (t *trace) note(c called) {
+	c.at = time.Since(t.begin)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls = append(t.calls, c)
+}
+
+// String shows the calls around the fault: lines that only renew are left out when there are many.
+func (t *trace) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var b strings.Builder
+	for i, c := range t.calls {
+		if c.method == faultstore.Renew && c.err == nil && i > 30 {
+			continue
+		}
+		fmt.Fprintf(&b, "  %4d %9s  process %d  %s%s", i+1, c.at, c.process, c.method, c.detail)
+		if c.err != nil {
+			fmt.Fprintf(&b, ": %v", c.err)
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// batchText says what a commit is about.
+func batchText(b *store.Batch) string {
+	var s strings.Builder
+	fmt.Fprintf(&s, " lane %d batch %d:", b.Lane.Lane, b.Number)
+	for _, part := range []struct {
+		n    int
+		name string
+	}{
+		{len(b.Starts), "starts"}, {len(b.Closes), "closes"}, {len(b.Marks), "marks"}, {len(b.Events), "events"},
+		{len(b.StopTimers) + len(b.StopAll), "timers stopped"}, {len(b.Timers), "timers"}, {len(b.Messages), "messages"},
+		{len(b.Cursors), "cursors"}, {len(b.Inbox), "inbox"}, {len(b.Deferred), "deferred"}, {len(b.Requests), "requests"}, {len(b.Free), "freed"},
+	} {
+		if part.n > 0 {
+			fmt.Fprintf(&s, " %d %s", part.n, part.name)
+		}
+	}
+	for i := range b.Events {
+		fmt.Fprintf(&s, " [%d %s %s]", b.Events[i].Event.Seq, b.Events[i].Event.Kind, b.Events[i].Event.Name)
+	}
+	return s.String()
+}
+
+// end notes a call and fences a dead process.
+func (p *port) end(m faultstore.Method, detail string, err error) error {
+	p.w.trace.note(called{process: p.process, method: m, detail: detail, err: err})
+	if errors.Is(err, faultstore.ErrCrashed) {
+		return &store.Error{Class: store.Fenced, Op: m.String(), Err: faultstore.ErrCrashed}
+	}
+	return err
+}
+
+func (p *port) Info() store.Info {
+	i := p.Store.Info()
+	i.Shared = p.shared
+	return i
+}
+
+func (p *port) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
+	r, err := p.Store.Register(ctx, n, lanes, ttl)
+	return r, p.end(faultstore.Register, "", err)
+}
+
+func (p *port) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
+	v, err := p.Store.Renew(ctx, r)
+	return v, p.end(faultstore.Renew, "", err)
+}
+
+func (p *port) FenceNode(ctx context.Context, node model.NodeID, epoch int64, proven bool) (bool, error) {
+	ok, err := p.Store.FenceNode(ctx, node, epoch, proven)
+	return ok, p.end(faultstore.FenceNode, "", err)
+}
+
+func (p *port) Acquire(ctx context.Context, node model.NodeID, epoch int64, shards []model.ShardID) ([]store.AcquiredShard, error) {
+	got, err := p.Store.Acquire(ctx, node, epoch, shards)
+	return got, p.end(faultstore.Acquire, fmt.Sprintf(" %d of %d", len(got), len(shards)), err)
+}
+
+func (p *port) Unregister(ctx context.Context, node model.NodeID, epoch int64) error {
+	return p.end(faultstore.Unregister, "", p.Store.Unregister(ctx, node, epoch))
+}
+
+func (p *port) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int64, err error) {
+	epoch, landed, err = p.Store.Refence(ctx, l)
+	return epoch, landed, p.end(faultstore.Refence, fmt.Sprintf(" lane %d: %d landed", l.Lane, landed), err)
+}
+
+func (p *port) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	detail := batchText(b)
+	c, err := p.Store.Commit(ctx, b)
+	return c, p.end(faultstore.Commit, detail, err)
+}
+
+func (p *port) LoadRunnable(ctx context.Context, shards []model.ShardID, after store.RunKey, limit int) ([]store.RunHead, error) {
+	rows, err := p.Store.LoadRunnable(ctx, shards, after, limit)
+	return rows, p.end(faultstore.LoadRunnable, fmt.Sprintf(": %d", len(rows)), err)
+}
+
+func (p *port) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (*store.Execution, error) {
+	x, err := p.Store.LoadExecution(ctx, shard, a, run)
+	return x, p.end(faultstore.LoadExecution, " "+a.Type+"/"+a.Key, err)
+}
+
+func (p *port) LoadEvents(ctx context.Context, key store.RunKey, after int64, limit, maxBytes int) ([]model.Event, error) {
+	es, err := p.Store.LoadEvents(ctx, key, after, limit, maxBytes)
+	return es, p.end(faultstore.LoadEvents, fmt.Sprintf(": %d", len(es)), err)
+}
+
+func (p *port) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
+	ts, err := p.Store.LoadTimers(ctx, shards, after, until, limit)
+	return ts, p.end(faultstore.LoadTimers, fmt.Sprintf(": %d", len(ts)), err)
+}
+
+func (p *port) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
+	ts, err := p.Store.LoadRunTimers(ctx, key)
+	return ts, p.end(faultstore.LoadRunTimers, fmt.Sprintf(": %d", len(ts)), err)
+}
+
+func (p *port) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]store.MessageRow, error) {
+	ms, err := p.Store.LoadMessages(ctx, shards, limit)
+	return ms, p.end(faultstore.LoadMessages, fmt.Sprintf(": %d", len(ms)), err)
+}
+
+func (p *port) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]store.InboxRow, error) {
+	rows, err := p.Store.LoadInbox(ctx, shards, now, limit)
+	return rows, p.end(faultstore.LoadInbox, fmt.Sprintf(": %d", len(rows)), err)
+}
+
+func (p *port) PutInbox(ctx context.Context, rows []store.InboxRow) error {
+	return p.end(faultstore.PutInbox, "", p.Store.PutInbox(ctx, rows))
+}
+
+func (p *port) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]store.Reply, error) {
+	rs, err := p.Store.LoadReplies(ctx, keys)
+	return rs, p.end(faultstore.LoadReplies, fmt.Sprintf(": %d of %d", len(rs), len(keys)), err)
+}
+
+func (p *port) List(ctx context.Context, q store.Query) (store.Page, error) {
+	page, err := p.Store.List(ctx, q)
+	return page, p.end(faultstore.List, "", err)
+}
+
+func (p *port) Count(ctx context.Context, q store.Query) (int64, error) {
+	n, err := p.Store.Count(ctx, q)
+	return n, p.end(faultstore.Count, "", err)
+}
+
+func (p *port) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
+	xs, err := p.Store.LoadOutcomes(ctx, keys)
+	return xs, p.end(faultstore.LoadOutcomes, fmt.Sprintf(": %d of %d", len(xs), len(keys)), err)
+}
+
+func (p *port) Members(ctx context.Context) (store.View, error) {
+	v, err := p.Store.Members(ctx)
+	return v, p.end(faultstore.Members, "", err)
+}
+
+func (p *port) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
+	n, err := p.Store.Sweep(ctx, r)
+	return n, p.end(faultstore.Sweep, "", err)
+}
+
+// commits is how many of the calls were commits.
+func (t *trace) commits() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n := 0
+	for i := range t.calls {
+		if t.calls[i].method == faultstore.Commit {
+			n++
+		}
+	}
+	return n
+}

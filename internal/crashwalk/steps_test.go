@@ -1,0 +1,97 @@
+package crashwalk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+var (
+	linear  = perdure.DeclareWorkflow[string, string]("linear")
+	flaky   = perdure.DeclareActivity[int, string]("flaky")
+	hopeful = perdure.DeclareWorkflow[int, string]("hopeful")
+	failing = perdure.DeclareWorkflow[int, string]("failing")
+)
+
+// stepScenarios are about steps and their attempts.
+func stepScenarios() []*scenario {
+	return []*scenario{
+		{
+			name:   "three steps",
+			bodies: map[string]int{"a": 1, "b": 1, "c": 1},
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{linear.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
+					for _, name := range []string{"a", "b", "c"} {
+						got, err := w.step(ctx, name)
+						if err != nil {
+							return "", err
+						}
+						in += got
+					}
+					return in, nil
+				})}
+			}, func(d *driver) error {
+				x, err := start(d, linear, ">", "k")
+				if err != nil {
+					return err
+				}
+				return result(d, x, ">abc")
+			}),
+		},
+		{
+			name:   "attempts",
+			bodies: map[string]int{"flaky 1": 1, "flaky 2": 1, "flaky 3": 1},
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{
+					flaky.Bind(func(ctx context.Context, n int) (string, error) {
+						attempt := perdure.Attempt(ctx)
+						w.ran(fmt.Sprintf("flaky %d", attempt))
+						if attempt <= n {
+							return "", fmt.Errorf("attempt %d fails", attempt)
+						}
+						return fmt.Sprintf("attempt %d", attempt), nil
+					}),
+					hopeful.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
+						return flaky.Run(ctx, n, perdure.Constant(5, time.Second))
+					}),
+				}
+			}, func(d *driver) error {
+				x, err := start(d, hopeful, 2, "k")
+				if err != nil {
+					return err
+				}
+				return result(d, x, "attempt 3")
+			}),
+		},
+		{
+			name:   "errors that the code sees",
+			bodies: map[string]int{"hopeless": 2, "broken": 1, "repair": 1},
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{failing.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
+					_, first := perdure.Do(ctx, "hopeless", func(context.Context) (int, error) {
+						w.ran("hopeless")
+						return 0, errors.New("no luck")
+					}, perdure.Constant(2, time.Second))
+					_, second := perdure.Do(ctx, "broken", func(context.Context) (int, error) {
+						w.ran("broken")
+						return 0, perdure.Permanent(errors.New("no way"))
+					})
+					if first == nil || second == nil {
+						return "", errors.New("steps that fail succeeded")
+					}
+					got, err := w.step(ctx, "repair")
+					return fmt.Sprintf("%v, %v, %s", first, second, got), err
+				})}
+			}, func(d *driver) error {
+				x, err := start(d, failing, 0, "k")
+				if err != nil {
+					return err
+				}
+				return result(d, x, "no luck, no way, repair")
+			}),
+		},
+	}
+}

@@ -1,0 +1,505 @@
+package crashwalk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/faultstore"
+)
+
+// history is a run as the store has it.
+type history struct {
+	row    store.Execution
+	events []model.Event // the carried ones included
+}
+
+// histories are all runs of a world.
+type histories struct {
+	runs  []*history // oldest first
+	chain map[model.Address][]*history
+}
+
+func allShards() []model.ShardID {
+	ids := make([]model.ShardID, shards)
+	for i := range ids {
+		ids[i] = model.ShardID(i)
+	}
+	return ids
+}
+
+// read reads everything, past all wrappers.
+func (w *world) read() (*histories, error) {
+	ctx := context.Background()
+	page, err := w.mem.List(ctx, store.Query{Tenant: model.DefaultTenant, AllRuns: true, Limit: 1000})
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(page.Executions)
+	h := &histories{chain: map[model.Address][]*history{}}
+	for _, row := range page.Executions {
+		r := &history{row: row, events: slices.Clone(row.Start.Carried)}
+		stored, err := w.mem.LoadEvents(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, int64(len(r.events)), math.MaxInt32, math.MaxInt32)
+		if err != nil {
+			return nil, err
+		}
+		r.events = append(r.events, stored...)
+		h.runs = append(h.runs, r)
+		h.chain[row.Start.Address] = append(h.chain[row.Start.Address], r)
+	}
+	for a, runs := range h.chain {
+		if h.chain[a], err = inSuccession(runs); err != nil {
+			return h, err
+		}
+	}
+	return h, nil
+}
+
+// inSuccession orders the runs of an address: by their start, and those of one moment so that each follows the one it came from.
+func inSuccession(runs []*history) ([]*history, error) {
+	current := slices.DeleteFunc(slices.Clone(runs), func(r *history) bool { return !r.row.Current })
+	if len(current) != 1 {
+		return runs, wrong("%d runs of %s are current", len(current), runs[0].row.Start.Address)
+	}
+	slices.SortStableFunc(runs, func(x, y *history) int {
+		switch {
+		case x == y:
+			return 0
+		case x == current[0] || x.row.Start.Previous == y.row.Start.Run:
+			return 1
+		case y == current[0] || y.row.Start.Previous == x.row.Start.Run:
+			return -1
+		}
+		return int(x.row.Start.At - y.row.Start.At)
+	})
+	return runs, nil
+}
+
+func addressOf(r perdure.Ref) model.Address {
+	return model.Address{Tenant: model.DefaultTenant, Type: r.Workflow, Key: r.Key}
+}
+
+// of are the runs of an execution, in order.
+func (h *histories) of(r perdure.Ref) []*history { return h.chain[addressOf(r)] }
+
+// last is its last run; nil when there is none.
+func (h *histories) last(r perdure.Ref) *history {
+	if runs := h.of(r); len(runs) > 0 {
+		return runs[len(runs)-1]
+	}
+	return nil
+}
+
+// count counts events of a kind, and of a name unless it is empty, over all runs of an execution.
+func (h *histories) count(r perdure.Ref, k model.EventKind, name string) int {
+	n := 0
+	for _, run := range h.of(r) {
+		n += run.count(k, name)
+	}
+	return n
+}
+
+func (r *history) count(k model.EventKind, name string) int {
+	n := 0
+	for i := range r.events {
+		if r.events[i].Kind == k && (name == "" || r.events[i].Name == name) {
+			n++
+		}
+	}
+	return n
+}
+
+// received reports whether a signal of that id has been received by the execution.
+func (h *histories) received(r perdure.Ref, id string) bool {
+	return slices.ContainsFunc(h.of(r), func(run *history) bool {
+		return slices.ContainsFunc(run.events, func(e model.Event) bool {
+			return e.Kind == model.EventSignalReceived && e.RequestID == id
+		})
+	})
+}
+
+// String shows everything, for people.
+func (h *histories) String() string {
+	var b strings.Builder
+	for _, r := range h.runs {
+		s, o := &r.row.Start, &r.row.Outcome
+		fmt.Fprintf(&b, "  %s/%s on shard %d, %s: %s", s.Address.Type, s.Address.Key, r.row.Shard, s.Run, o.Status)
+		switch {
+		case o.Failure != nil:
+			fmt.Fprintf(&b, " (%s %s)", o.Failure.Kind, o.Failure.Message)
+		case o.Status.Closed():
+			fmt.Fprintf(&b, " %s", o.Output.Data)
+		}
+		if !o.Status.Closed() {
+			fmt.Fprintf(&b, " parked=%v waits=%v blocked=%v", r.row.Parked, r.row.Waits, r.row.Blocked)
+		}
+		b.WriteByte('\n')
+		for i := range r.events {
+			e := &r.events[i]
+			fmt.Fprintf(&b, "    %3d %s %-16s %s %s", e.Seq, e.At.Std().Format("15:04:05.000"), e.Kind, e.ID, e.Name)
+			if e.RequestID != "" {
+				fmt.Fprintf(&b, " request=%s", e.RequestID)
+			}
+			if e.Failure != nil {
+				fmt.Fprintf(&b, " %s", e.Failure.Message)
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
+}
+
+// meant reports whether an execution is meant to be left open.
+func (st *stage) meant(a model.Address) bool { return slices.Contains(st.open, a.Type+"/"+a.Key) }
+
+// restless says what is still under way.
+func (w *world) restless() error {
+	ctx := context.Background()
+	page, err := w.mem.List(ctx, store.Query{Tenant: model.DefaultTenant, Statuses: []model.Status{model.Running}, Limit: 1000})
+	if err != nil {
+		return err
+	}
+	for _, row := range page.Executions {
+		if a := row.Start.Address; !w.current.meant(a) {
+			return fmt.Errorf("execution %s/%s is open (parked=%v, waits=%v, blocked=%v)", a.Type, a.Key, row.Parked, row.Waits, row.Blocked)
+		}
+	}
+	messages, err := w.mem.LoadMessages(ctx, allShards(), 10)
+	if err != nil {
+		return err
+	}
+	if len(messages) > 0 {
+		return fmt.Errorf("messages are on their way, the first one is a %s to %s", messages[0].Message.Kind, messages[0].Message.To)
+	}
+	inbox, err := w.mem.LoadInbox(ctx, allShards(), math.MaxInt64, 10)
+	if err != nil {
+		return err
+	}
+	if len(inbox) > 0 {
+		return fmt.Errorf("requests wait in the inbox, the first one is a %s to %s", inbox[0].Message.Kind, inbox[0].Message.To)
+	}
+	return nil
+}
+
+// verify checks what must hold after every run.
+func (w *world) verify(plain []string) (*histories, error) {
+	h, err := w.read()
+	if err != nil {
+		return h, err
+	}
+	var errs []error
+	if err := w.restless(); err != nil {
+		errs = append(errs, fmt.Errorf("stuck: %w", err))
+	}
+	for _, r := range h.runs {
+		if err := r.verify(); err != nil {
+			errs = append(errs, fmt.Errorf("history of %s/%s: %w", r.row.Start.Address.Type, r.row.Start.Address.Key, err))
+		}
+	}
+	for _, runs := range h.chain {
+		errs = append(errs, verifyChain(runs))
+	}
+	errs = append(errs, w.verifyTimers(h), w.verifyBodies(), w.verifyNodes())
+	for _, a := range w.acks {
+		if err := a.holds(h); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", a.what, err))
+		}
+	}
+	if plain != nil && !w.s.loose {
+		errs = append(errs, compare(plain, h.facts(w.s.ignore...)))
+	}
+	if w.s.check != nil {
+		errs = append(errs, w.s.check(w, h))
+	}
+	return h, errors.Join(errs...)
+}
+
+// once notes things that may be there once.
+type once map[string]int64
+
+func (o once) see(seq int64, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	if first, twice := o[what]; twice {
+		return wrong("%s is recorded at %d and again at %d", what, first, seq)
+	}
+	o[what] = seq
+	return nil
+}
+
+// verify checks a run by itself: positions without a gap, times that do not go back, and nothing twice.
+func (r *history) verify() error {
+	seen, received, started, failures := once{}, map[int64]string{}, map[string]bool{}, map[string]int{}
+	last := r.row.Start.At
+	for i := range r.events {
+		e := &r.events[i]
+		if e.Seq != int64(i)+1 {
+			return wrong("event %d stands where %d belongs", e.Seq, i+1)
+		}
+		if e.At < last {
+			return wrong("event %d is older than the one before it", e.Seq)
+		}
+		last = e.At
+		var err error
+		switch e.Kind {
+		case model.EventStepCompleted, model.EventStepFailed:
+			err = seen.see(e.Seq, "the outcome of step %s", e.ID)
+			if want := failures[e.ID] + 1; err == nil && e.Attempt != want {
+				err = wrong("step %s ended with attempt %d, want %d", e.ID, e.Attempt, want)
+			}
+		case model.EventAttemptFailed:
+			if failures[e.ID]++; e.Attempt != failures[e.ID] {
+				err = wrong("attempt %d of step %s is recorded as %d", failures[e.ID], e.ID, e.Attempt)
+			}
+		case model.EventTimerFired:
+			if err = seen.see(e.Seq, "timer %s", e.ID); err == nil && e.At < e.Due {
+				err = wrong("timer %s fired before it was due", e.ID)
+			}
+		case model.EventWithdrawn:
+			err = seen.see(e.Seq, "the withdrawal of %s", e.ID)
+		case model.EventSignalReceived:
+			received[e.Seq] = e.Name
+			if e.RequestID != "" {
+				err = seen.see(e.Seq, "signal %s", e.RequestID)
+			}
+		case model.EventSignalTaken:
+			if name, ok := received[e.Ref]; !ok || name != e.Name {
+				err = wrong("event %d takes a signal %s at %d, which is not there", e.Seq, e.Name, e.Ref)
+			} else {
+				err = errors.Join(seen.see(e.Seq, "the taking of the signal at %d", e.Ref), seen.see(e.Seq, "the taking %s", e.ID))
+			}
+		case model.EventPromiseSettled:
+			err = seen.see(e.Seq, "promise %s", e.Name)
+		case model.EventChildStarted:
+			started[e.ID] = true
+			err = seen.see(e.Seq, "the start of child %s", e.ID)
+		case model.EventChildClosed:
+			if err = seen.see(e.Seq, "the end of child %s", e.ID); err == nil && !started[e.ID] {
+				err = wrong("child %s ended and was never started", e.ID)
+			}
+		case model.EventSent:
+			err = seen.see(e.Seq, "message %s", e.ID)
+		case model.EventCancelRequest:
+			err = seen.see(e.Seq, "the cancel request")
+		case model.EventWatched:
+			err = seen.see(e.Seq, "watcher %v", e.Watcher)
+		default:
+			err = wrong("event %d is a %s", e.Seq, e.Kind)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if o := &r.row.Outcome; o.Status.Closed() && o.At < last {
+		return wrong("the run ended before its last event")
+	}
+	return nil
+}
+
+// verifyChain checks the runs of an address: they follow each other, and a signal is taken by at most one of them.
+func verifyChain(runs []*history) error {
+	taken, began := once{}, once{}
+	for i, r := range runs {
+		s, o := &r.row.Start, &r.row.Outcome
+		if i < len(runs)-1 && !o.Status.Closed() {
+			return wrong("run %d of %d of %s is open", i+1, len(runs), s.Address)
+		}
+		if (o.Status == model.Continued) == o.Next.IsZero() {
+			return wrong("run %s ended as %s, next run %s", s.Run, o.Status, o.Next)
+		}
+		if o.Status == model.Continued && (i == len(runs)-1 || runs[i+1].row.Start.Run != o.Next || runs[i+1].row.Start.Previous != s.Run) {
+			return wrong("run %s continues as %s, which does not follow it", s.Run, o.Next)
+		}
+		if o.Status == model.Continued {
+			if err := verifyCarried(r, runs[i+1]); err != nil {
+				return err
+			}
+		}
+		if s.RequestID != "" && s.Previous.IsZero() {
+			if err := began.see(int64(i), "the run that request %s began", s.RequestID); err != nil {
+				return err
+			}
+		}
+		for _, e := range r.events {
+			if e.Kind != model.EventSignalTaken {
+				continue
+			}
+			if id := r.events[e.Ref-1].RequestID; id != "" {
+				if err := taken.see(int64(i), "the taking of signal %s", id); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// verifyCarried demands that the signals which a run has not taken are the first ones of the next, in order.
+func verifyCarried(from, to *history) error {
+	text := func(e *model.Event) string { return e.Name + " " + e.RequestID + " " + string(e.Input.Data) }
+	var left, carried []string
+	for i := range from.events {
+		e := &from.events[i]
+		if e.Kind == model.EventSignalReceived && !slices.ContainsFunc(from.events, func(t model.Event) bool {
+			return t.Kind == model.EventSignalTaken && t.Ref == e.Seq
+		}) {
+			left = append(left, text(e))
+		}
+	}
+	for i := range to.row.Start.Carried {
+		if e := &to.row.Start.Carried[i]; e.Kind == model.EventSignalReceived {
+			carried = append(carried, text(e))
+		}
+	}
+	if !slices.Equal(left, carried) {
+		return wrong("run %s has left signals %q, the next one begins with %q", from.row.Start.Run, left, carried)
+	}
+	return nil
+}
+
+// verifyTimers demands that no timer is left of a run that has ended.
+func (w *world) verifyTimers(h *histories) error {
+	timers, err := w.mem.LoadTimers(context.Background(), allShards(), store.TimerMark{}, math.MaxInt64, 100)
+	if err != nil {
+		return err
+	}
+	for _, t := range timers {
+		for _, r := range h.runs {
+			if r.row.Start.Run == t.Run && r.row.Outcome.Status.Closed() {
+				return wrong("timer %s of %s is left, which has ended", t.ID, t.Address)
+			}
+		}
+	}
+	return nil
+}
+
+// verifyBodies demands that every body has run: once, or at most once per process when one has crashed.
+func (w *world) verifyBodies() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	crashed := w.strike.kind != nil && w.strike.kind.crash && w.strike.happened()
+	for name, want := range w.s.bodies {
+		got, most := w.bodies[name], want
+		if crashed {
+			most *= w.opened
+		}
+		if w.strike.kind != nil && w.strike.kind.refuses {
+			most = math.MaxInt // an attempt whose outcome is put into quarantine is repeated
+		}
+		if got < want || got > most {
+			return wrong("body %s ran %d times, want %d (%d processes)", name, got, want, w.opened)
+		}
+	}
+	for name := range w.bodies {
+		if _, known := w.s.bodies[name]; !known && !slices.Contains(w.s.maybe, name) {
+			return wrong("body %s ran, which nobody expects", name)
+		}
+	}
+	return nil
+}
+
+// verifyNodes demands that all nodes have left and all shards are free. A node that could not say goodbye stays until its lease has expired.
+func (w *world) verifyNodes() error {
+	v, err := w.mem.Members(context.Background())
+	if err != nil {
+		return err
+	}
+	for _, o := range v.Owners {
+		if !o.Node.IsZero() && !w.refused() {
+			return wrong("shard %d belongs to %s after everybody has left", o.Shard, o.Node)
+		}
+	}
+	if most := w.goodbyesLost(); len(v.Members) > most {
+		return wrong("%d nodes are registered after everybody has left, want %d", len(v.Members), most)
+	}
+	return nil
+}
+
+// refused reports whether a commit was refused. A node that may not even free its shards leaves them to its lease.
+func (w *world) refused() bool {
+	return w.strike.kind != nil && w.strike.kind.refuses && w.strike.happened()
+}
+
+// goodbyesLost is how many nodes may be left registered: one that died without anything that somebody else would want, or
+// that could not say goodbye, or whose registration was never answered.
+func (w *world) goodbyesLost() int {
+	w.strike.mu.Lock()
+	defer w.strike.mu.Unlock()
+	if w.strike.hit && (w.strike.kind.crash || w.strike.kind.refuses || w.strike.met == faultstore.Register || w.strike.met == faultstore.Unregister) {
+		return 1
+	}
+	return 0
+}
+
+// facts are the histories as sorted lines, without what differs from run to run: times, run ids and derived keys.
+func (h *histories) facts(ignore ...model.EventKind) []string {
+	var lines []string
+	for a, runs := range h.chain {
+		for i, r := range runs {
+			at := fmt.Sprintf("%s run %d", label(a), i+1)
+			o := &r.row.Outcome
+			lines = append(lines, fmt.Sprintf("%s: %s %s%s", at, o.Status, o.Output.Data, failureText(o.Failure)))
+			for i := range r.events {
+				e := &r.events[i]
+				if slices.Contains(ignore, e.Kind) {
+					continue
+				}
+				name := e.Name
+				if e.Kind == model.EventSignalTaken {
+					name += " " + string(r.events[e.Ref-1].Input.Data)
+				}
+				output := string(e.Output.Data)
+				if uuid.MatchString(output) {
+					output = "a UUID" // drawn from the seed of the run
+				}
+				lines = append(lines, fmt.Sprintf("%s: %s %s %s %d %s %s%s %s %s", at, e.Kind, e.ID, name, e.Attempt, e.RequestID, output,
+					failureText(e.Failure), label(e.Target), label(e.Watcher.Address)))
+			}
+		}
+	}
+	slices.Sort(lines)
+	return lines
+}
+
+var uuid = regexp.MustCompile(`^"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"$`)
+
+func label(a model.Address) string {
+	switch {
+	case a.Type == "":
+		return ""
+	case len(a.Key) == 32: // derived from the run of the parent
+		return a.Type + "/*"
+	}
+	return a.Type + "/" + a.Key
+}
+
+func failureText(f *model.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return fmt.Sprintf(" (%s %s)", f.Kind, f.Message)
+}
+
+// compare says which facts are missing and which are too many.
+func compare(want, got []string) error {
+	var errs []error
+	for i, j := 0, 0; i < len(want) || j < len(got); {
+		switch {
+		case j == len(got) || i < len(want) && want[i] < got[j]:
+			errs = append(errs, wrong("missing: %s", want[i]))
+			i++
+		case i == len(want) || got[j] < want[i]:
+			errs = append(errs, wrong("not there without a fault: %s", got[j]))
+			j++
+		default:
+			i, j = i+1, j+1
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,181 @@
+package crashwalk_test
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+var (
+	logRuns  = flag.Bool("walk.log", false, "show what the engine logs")
+	onlyKind = flag.String("walk.kind", "", "walk only this kind of fault")
+	onlyAt   = flag.Int("walk.at", 0, "put the fault only at this call")
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// scenarios are all there are.
+func scenarios() []*scenario {
+	return slices.Concat(stepScenarios(), timeScenarios(), signalScenarios(), childScenarios(), groupScenarios(), lifeScenarios())
+}
+
+// TestCrashWalk walks through all scenarios. With the race detector, or in short mode, it takes every third call only; every call is
+// walked without it, and by TestLongCrashWalk.
+func TestCrashWalk(t *testing.T) {
+	t.Parallel()
+	every := 1
+	if raceEnabled || testing.Short() {
+		every = 3
+	}
+	walkAll(t, every)
+}
+
+func walkAll(t *testing.T, every int) {
+	var walks, faults atomic.Int64
+	began := time.Now()
+	t.Run("all", func(t *testing.T) {
+		for _, s := range scenarios() {
+			t.Run(s.name, func(t *testing.T) {
+				t.Parallel()
+				w, f := s.walk(t, every)
+				walks.Add(w)
+				faults.Add(f)
+			})
+		}
+	})
+	t.Logf("%d scenarios, %d runs, %d faults, %s", len(scenarios()), walks.Load(), faults.Load(), time.Since(began).Round(time.Millisecond))
+}
+
+// walk goes through a scenario with every kind of fault.
+func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
+	plain := s.trial(t, &strike{}, nil)
+	if plain.err != nil {
+		t.Fatal(plain.report())
+	}
+	runs++
+	failures := 0
+	began := time.Now()
+	for i := range kinds {
+		k := &kinds[i]
+		if *onlyKind != "" && k.name != *onlyKind {
+			continue
+		}
+		hits, last := 0, 0
+		for at := 1 + i%every; ; at += every {
+			if *onlyAt > 0 {
+				at = *onlyAt
+			}
+			last = at
+			r := s.trial(t, &strike{kind: k, at: at}, plain.facts)
+			runs++
+			if r.err != nil {
+				t.Error(r.report())
+				if failures++; failures == 3 {
+					t.Fatal("and so on")
+				}
+			}
+			if r.hit {
+				hits++
+				faults++
+			}
+			if *onlyAt > 0 || !r.hit && (k.commits && at > plain.commits || !k.commits && at > plain.calls) {
+				break
+			}
+		}
+		// A run may need fewer calls than another, because more of them share a commit; not many fewer.
+		if 2*hits*every < last && *onlyAt == 0 || hits == 0 {
+			t.Errorf("%s: %d faults happened in a walk up to call %d", k.name, hits, last)
+		}
+	}
+	t.Logf("%d calls, %d commits; %d runs, %d faults, %s", plain.calls, plain.commits, runs, faults, time.Since(began).Round(time.Millisecond))
+	return runs, faults
+}
+
+// outcome is what came of a run.
+type outcome struct {
+	s              *scenario
+	strike         *strike
+	hit            bool
+	calls, commits int
+	facts          []string
+	err            error
+	text           string // histories and trace, when it failed
+}
+
+func (o *outcome) report() string {
+	return fmt.Sprintf("%s, %s:\n%v\n%s", o.s.name, o.strike, o.err, o.text)
+}
+
+// trial is one run with at most one fault, in a bubble of its own.
+func (s *scenario) trial(t *testing.T, st *strike, plain []string) (o outcome) {
+	o.s, o.strike = s, st
+	watchdog := time.AfterFunc(2*time.Minute, func() { // real time: something spins, so that virtual time stands still
+		fmt.Fprintf(os.Stderr, "%s, %s: hangs\n%s\n", s.name, st, stacks(""))
+		os.Exit(2)
+	})
+	defer watchdog.Stop()
+	defer func() {
+		if p := recover(); p != nil {
+			o.err = errors.Join(o.err, fmt.Errorf("goroutines are left: %v", p))
+			o.text += stacks("synctest bubble")
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		w := newWorld(s, st)
+		o.err = w.run()
+		h, err := w.verify(plain)
+		if o.err == nil {
+			o.err = err
+		}
+		o.hit, o.calls, o.commits = st.happened(), st.count(), w.trace.commits()
+		if st.kind == nil && h != nil {
+			o.facts = h.facts(s.ignore...)
+		}
+		if o.err == nil && st.kind == nil {
+			o.err = w.again(h)
+		}
+		if o.err != nil || *logRuns {
+			o.text = fmt.Sprintf("histories:\n%scalls:\n%s", h, &w.trace)
+		}
+	})
+	return o
+}
+
+// again drives the last stage once more, by a process that comes late: nothing may change.
+func (w *world) again(before *histories) error {
+	if err := w.stage(&w.s.stages[len(w.s.stages)-1]); err != nil {
+		return fmt.Errorf("driven once more: %w", err)
+	}
+	after, err := w.verify(nil)
+	if err == nil {
+		err = compare(before.facts(), after.facts())
+	}
+	if err != nil {
+		return fmt.Errorf("driven once more: %w", err)
+	}
+	return nil
+}
+
+// stacks are those of all goroutines that a text occurs in.
+func stacks(mark string) string {
+	buf := make([]byte, 8<<20)
+	buf = buf[:runtime.Stack(buf, true)]
+	var b bytes.Buffer
+	for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
+		if bytes.Contains(stack, []byte(mark)) && b.Len() < 64<<10 {
+			b.Write(stack)
+			b.WriteString("\n\n")
+		}
+	}
+	return b.String()
+}

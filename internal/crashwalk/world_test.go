@@ -1,0 +1,359 @@
+package crashwalk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/service"
+	"github.com/perdure/perdure/internal/store/faultstore"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// Bounds of a run, in virtual time. A takeover takes the time of a lease; an address that was quarantined is tried again after a minute.
+const (
+	leaseTTL   = 10 * time.Second
+	patience   = 5 * time.Minute // for one drive
+	maxLives   = 4               // processes that may be opened one after the other in one stage
+	maxRetries = 4               // drives that may fail in one process
+	shards     = 8
+)
+
+// world is everything that outlives a process: the store, the bodies of steps that were executed (they act on the world), and what
+// was acknowledged to clients.
+type world struct {
+	s       *scenario
+	mem     *memory.Store
+	orphans *faultstore.Orphans
+	strike  *strike
+	trace   trace
+	hints   *notify.Local
+	log     *slog.Logger
+
+	opened  int    // processes so far
+	current *stage // the last one that was begun
+
+	mu     sync.Mutex
+	bodies map[string]int
+	facts  map[string]string // what was told to the world
+	asked  []string          // who has asked for a number
+	acks   []ack
+}
+
+// ack is something that a client was told, and that must be so for ever.
+type ack struct {
+	what  string
+	holds func(h *histories) error
+}
+
+func newWorld(s *scenario, st *strike) *world {
+	w := &world{
+		s: s, strike: st, mem: memory.New(memory.Options{Shards: shards, Cluster: "walk"}), orphans: faultstore.NewOrphans(),
+		bodies: map[string]int{}, facts: map[string]string{}, trace: trace{begin: time.Now()}, hints: &notify.Local{},
+		log: slog.New(slog.DiscardHandler),
+	}
+	if *logRuns {
+		w.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return w
+}
+
+// ran notes that the body of a step was executed.
+func (w *world) ran(name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.bodies[name]++
+}
+
+// times is how often a body was executed.
+func (w *world) times(name string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bodies[name]
+}
+
+// tell stores a fact unless there is one, and returns the one that stands: an outside service with idempotent requests.
+func (w *world) tell(key, value string) string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if old, ok := w.facts[key]; ok {
+		return old
+	}
+	w.facts[key] = value
+	return value
+}
+
+// known reports whether there is a fact of that key.
+func (w *world) known(key string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.facts[key]
+	return ok
+}
+
+// ordinal numbers those who ask from 1, and tells each the same number every time.
+func (w *world) ordinal(who string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.asked, who) {
+		w.asked = append(w.asked, who)
+	}
+	return slices.Index(w.asked, who) + 1
+}
+
+// step is a step that notes its execution and returns its name.
+func (w *world) step(ctx perdure.WorkflowCtx, name string, opts ...perdure.CallOption) (string, error) {
+	return perdure.Do(ctx, name, func(context.Context) (string, error) {
+		w.ran(name)
+		return name, nil
+	}, opts...)
+}
+
+var (
+	errDied  = errors.New("the process died")
+	errStuck = errors.New("stuck: the driver did not end in time")
+)
+
+// process is one life of the program: an engine and an App on the store of the world, seen through a wrapper of its own.
+type process struct {
+	w    *world
+	n    int
+	fs   *faultstore.Store
+	app  *perdure.App
+	ctx  context.Context //nolint:containedctx // ends when the process dies
+	die  context.CancelCauseFunc
+	stop context.CancelFunc
+	done chan struct{} // closed when the engine has ended
+	err  error         // of the engine
+}
+
+// open opens a process, as embedded.Open does, and waits until it serves.
+func (w *world) open(st *stage) (*process, error) {
+	w.opened++
+	p := &process{w: w, n: w.opened, done: make(chan struct{})}
+	p.ctx, p.die = context.WithCancelCause(context.Background())
+	p.fs = faultstore.Wrap(w.mem, faultstore.Config{
+		Plan: w.strike, OnCrash: func() { p.die(errDied) }, Orphans: w.orphans, KeepInner: true,
+	})
+	port := &port{Store: p.fs, w: w, process: p.n, shared: st.processes > 1}
+	log := w.log.With("process", p.n)
+	cfg := engine.Config{Store: port, Log: log, Lanes: w.s.lanes, LeaseTTL: leaseTTL, Lane: lane.Config{}}
+	if st.processes > 1 {
+		cfg.Hints = w.hints
+	}
+	eng := engine.New(cfg)
+	run, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	go func() {
+		defer close(p.done)
+		p.err = eng.Run(run)
+	}()
+	ready, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	err := eng.Ready(ready)
+	if err == nil {
+		p.app, err = perdure.Attach(p.ctx, perdure.Attachment{
+			Backend: service.New(eng, port, service.Limits{}), Logger: log, IdleAfter: w.s.idleAfter,
+			OnClose: func() error {
+				stop()
+				<-p.done
+				return p.err
+			},
+		}, st.define(w))
+	}
+	return p, err
+}
+
+func (p *process) dead() bool { return p.ctx.Err() != nil }
+
+// close ends a process in good order; it reports whether the process lived to its end.
+func (p *process) close() (orderly bool, err error) {
+	err = p.app.Close()
+	if p.dead() {
+		return false, nil
+	}
+	p.die(errors.New("closed"))
+	return true, err
+}
+
+// bury ends what is left of a process that has died, or is given up.
+func (p *process) bury() error {
+	p.die(errDied)
+	p.fs.Kill()
+	p.stop()
+	<-p.done
+	if p.app == nil {
+		return nil
+	}
+	if err := p.app.Close(); err != nil && !errors.Is(err, faultstore.ErrCrashed) {
+		return fmt.Errorf("the remains of process %d: %w", p.n, err)
+	}
+	return nil
+}
+
+// run goes through the stages of the scenario, whatever happens to the processes.
+func (w *world) run() error {
+	for i := range w.s.stages {
+		if err := w.stage(&w.s.stages[i]); err != nil {
+			return fmt.Errorf("stage %d: %w", i+1, err)
+		}
+	}
+	w.orphans.ReleaseAll()
+	return nil
+}
+
+// stage opens the processes of a stage and drives them until the driver has succeeded and they have closed in good order.
+func (w *world) stage(st *stage) (err error) {
+	w.current = st
+	ps := make([]*process, max(st.processes, 1))
+	defer func() {
+		for _, p := range ps {
+			if p != nil {
+				err = errors.Join(err, p.bury())
+			}
+		}
+	}()
+	retries := 0
+	for lives := 1; ; {
+		if lives > maxLives || retries > maxRetries {
+			return fmt.Errorf("gave up after %d processes and %d drives: %w", lives, retries, errStuck)
+		}
+		alive, err := w.populate(st, ps)
+		if err != nil {
+			return err
+		}
+		if !alive {
+			lives++
+			continue
+		}
+		err = w.drive(st, ps)
+		if err == nil {
+			err = w.quiet(ps)
+		}
+		died, failed := w.burials(ps)
+		switch {
+		case failed != nil:
+			return failed
+		case err != nil && !died && errors.Is(err, errDied):
+			return fmt.Errorf("no process died, but the driver says: %w", err)
+		case err != nil && !tolerable(err, w.strike.kind):
+			return fmt.Errorf("drive: %w", err)
+		case died:
+			lives++
+			continue
+		case err != nil:
+			retries++
+			if w.strike.kind != nil && w.strike.kind.refuses {
+				time.Sleep(time.Minute) // until the quarantine is over
+			}
+			continue
+		}
+		ended, err := w.closeAll(ps)
+		if err != nil || ended {
+			return err
+		}
+		lives++
+	}
+}
+
+// populate opens the processes that are missing. It reports false when one of them died meanwhile.
+func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
+	for i, p := range ps {
+		if p != nil {
+			continue
+		}
+		p, err := w.open(st)
+		ps[i] = p
+		if p.dead() {
+			ps[i] = nil
+			return false, p.bury()
+		}
+		if err != nil {
+			return false, fmt.Errorf("open process %d: %w", p.n, err)
+		}
+	}
+	return true, nil
+}
+
+// burials ends the remains of processes that died.
+func (w *world) burials(ps []*process) (died bool, err error) {
+	for i, p := range ps {
+		if p.dead() {
+			died = true
+			ps[i] = nil
+			err = errors.Join(err, p.bury())
+		}
+	}
+	return died, err
+}
+
+// closeAll ends all processes in good order. It reports false when one died before its end.
+func (w *world) closeAll(ps []*process) (orderly bool, err error) {
+	orderly = true
+	for i, p := range ps {
+		ok, err := p.close()
+		if err != nil {
+			return false, fmt.Errorf("close process %d: %w", p.n, err)
+		}
+		if !ok {
+			orderly = false
+			if err := p.bury(); err != nil {
+				return false, err
+			}
+		}
+		ps[i] = nil
+	}
+	return orderly, nil
+}
+
+// drive runs the driver once.
+func (w *world) drive(st *stage, ps []*process) error {
+	d := &driver{w: w, ps: ps}
+	for _, p := range ps {
+		ctx, cancel := context.WithTimeoutCause(p.ctx, patience, errStuck)
+		defer cancel()
+		d.ctxs = append(d.ctxs, ctx)
+	}
+	return st.drive(d)
+}
+
+// quiet waits until nothing moves any more: every run that is open is meant to be, and all messages have arrived.
+func (w *world) quiet(ps []*process) error {
+	for began := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		why := w.restless()
+		switch {
+		case why == nil:
+			return nil
+		case slices.ContainsFunc(ps, (*process).dead):
+			return errDied
+		case time.Since(began) > patience:
+			return fmt.Errorf("%w: %w", errStuck, why)
+		}
+	}
+}
+
+// tolerable reports whether a driver may end so and be run again: its process died, the store was away, or
+// an address was quarantined.
+func tolerable(err error, k *kind) bool {
+	var all several
+	switch {
+	case k == nil, errors.Is(err, errStuck), errors.Is(err, errWrong):
+		return false
+	case errors.As(err, &all):
+		return !slices.ContainsFunc(all, func(e error) bool { return !tolerable(e, k) })
+	case k.crash: // whoever lives on must not notice
+		return errors.Is(err, errDied)
+	case errors.Is(err, perdure.ErrBlocked):
+		return k.refuses
+	}
+	return errors.Is(err, perdure.ErrUnavailable)
+}

@@ -1,0 +1,171 @@
+package lane_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Reads that fail are repeated with a pause, and nothing is lost.
+func TestReadsFail(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []lane.LoadKind{lane.LoadRun, lane.LoadReply, lane.LoadRunnable, lane.LoadTimers, lane.LoadMail} {
+		r := newRig(t)
+		r.join(1)
+		a := key("a")
+		r.timersIn(a, 40)
+		r.signal(a, "s", "signal")
+		r.settle()
+		r.restart()
+		failures := 0
+		r.reads = func(ld *lane.Load) *lane.LoadResult {
+			if ld.Kind != kind || failures >= 5 {
+				return nil
+			}
+			failures++
+			return &lane.LoadResult{Err: store.Errorf(store.Away, "read", "injected")}
+		}
+		r.settle()
+		r.join(1)
+		row := store.InboxRow{Shard: a.Shard(shards), ID: r.newRun(), Message: model.Message{Kind: model.MessageSignal, To: a, Name: "inbox"}}
+		if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
+			t.Fatal(err)
+		}
+		r.l.MailWaits()
+		r.send(request(a, "u", "req-1"), "request")
+		r.settle()
+		r.pass(10 * time.Second)
+		if failures != 5 {
+			t.Errorf("kind %d: %d failures, want 5", kind, failures)
+		}
+		r.wantAnswer("request", "")
+		r.pass(60 * time.Second)
+		got := r.events(a)
+		if len(got) != 4 || r.holder(a) != 1 {
+			t.Errorf("kind %d: history %q, held by %d; want both signals, the inbox and the timer", kind, got, r.holder(a))
+		}
+	}
+}
+
+// Stored data that cannot be understood quarantines its own address and nobody else.
+func TestCorruptRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	bad, good := key("bad"), key("good")
+	r.timersIn(bad, 10)
+	r.timersIn(good, 10)
+	r.restart()
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if ld.Kind == lane.LoadRun && ld.Address == bad {
+			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "event 3 of it cannot be decoded")}
+		}
+		return nil
+	}
+	r.join(1)
+	r.settle()
+	r.signal(bad, "s", "bad")
+	r.signal(good, "s", "good")
+	r.settle()
+	r.wantAnswer("bad", "blocked")
+	r.wantAnswer("good", "")
+	r.pass(20 * time.Second)
+	r.wantEvents(good, "signal_received s", "timer_fired t10")
+	if why, ok := r.l.Explain(bad); !ok || why[0].Code != model.WaitCorrupt || r.holder(bad) != 0 {
+		t.Errorf("explained as %v, held by %d", why, r.holder(bad))
+	}
+	// It is repaired: the lane finds out by itself.
+	r.reads = nil
+	r.pass(61 * time.Second)
+	r.wantEvents(bad, "timer_fired t10")
+	if r.holder(bad) != 1 {
+		t.Error("the repaired run is not taken up")
+	}
+}
+
+// A history with a hole is corrupt, whatever the store says.
+func TestHistoryWithAHole(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.turn(a, steps("x", "y", "z"))
+	r.settle()
+	r.restart()
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if ld.Kind != lane.LoadRun {
+			return nil
+		}
+		events := r.history(a, r.current(a).Start.Run)
+		return &lane.LoadResult{Execution: r.current(a), Events: []model.Event{events[0], events[2]}}
+	}
+	r.join(1)
+	r.settle()
+	if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitCorrupt || r.holder(a) != 0 {
+		t.Errorf("explained as %v, held by %d; want it quarantined", why, r.holder(a))
+	}
+}
+
+// A read that was made before the state was dropped is out of date: it is made again.
+func TestReadIsOutOfDate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, bad := key("a"), key("bad")
+	run := r.began(a)
+	r.began(bad)
+	r.l.Leave(r.now, 1)
+	r.take()
+	r.settle()
+	r.join(2) // reads the history of both for the new worker
+	r.flush()
+	var old []lane.Load
+	var results []lane.LoadResult
+	for _, ld := range r.loads {
+		old = append(old, ld)
+		results = append(results, lane.LoadResult{Execution: r.current(ld.Address)}) // read now, slow to arrive
+	}
+	r.loads = nil
+	r.signal(a, "s", "signal")
+	r.flush()
+	r.commitNow()
+	// Then a batch with both is refused, so that their states are dropped.
+	r.refuse = poison("poison")
+	r.signal(a, "t", "signal 2")
+	r.signal(bad, "poison", "poison")
+	r.flush()
+	r.commitNow()
+	for i, ld := range old {
+		r.l.Loaded(r.now, ld.ID, results[i])
+	}
+	r.settle()
+	r.wantAnswer("signal", "")
+	r.wantAnswer("signal 2", "")
+	r.wantAnswer("poison", "blocked")
+	r.wantEvents(a, "signal_received s", "signal_received t")
+	if h := r.held[run]; h == nil || len(h.events) != 2 {
+		t.Errorf("held as %+v", h)
+	}
+}
+
+// Answers to reads that nobody asked for, or that come twice, are ignored.
+func TestUnknownReads(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.signal(a, "s", "signal")
+	r.flush()
+	ld := r.loads[0]
+	r.loads = nil
+	r.l.Loaded(r.now, 12345, lane.LoadResult{})
+	r.l.Loaded(r.now, ld.ID, lane.LoadResult{})
+	r.l.Loaded(r.now, ld.ID, lane.LoadResult{Execution: &store.Execution{}})
+	r.settle()
+	r.wantAnswer("signal", "not_found")
+}

@@ -1,0 +1,257 @@
+package lane_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A shard is given up: it takes nothing new, idle runs are taken from their workers, and the last commit frees it.
+func TestGiveUpIdleShard(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	gone, stays := in(1, 0), in(2, 0)
+	r.began(gone)
+	r.began(stays)
+	waits := model.Turn{Commands: []model.Command{timer("t", r.now.Add(time.Second))}, Waits: []model.Reason{{Code: model.WaitTimer}}}
+	r.turn(gone, waits)
+	r.turn(stays, waits)
+	r.settle()
+	if _, err := r.l.Await(gone, model.RunID{}, "await"); err != nil {
+		t.Fatal(err)
+	}
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.take()
+	r.wantAnswer("await", "unavailable")
+	if r.l.Owns(1) || !r.l.Owns(2) || !slices.Equal(r.l.Shards(), []model.ShardID{0, 1, 2, 3}) {
+		t.Error("a shard that is given up is still served")
+	}
+	r.signal(gone, "s", "late")
+	r.wantAnswer("late", "unavailable")
+	if _, err := r.l.Await(gone, model.RunID{}, "late await"); err == nil {
+		t.Error("an await was taken")
+	}
+	r.settle()
+	if !slices.Equal(r.freed, []model.ShardID{1}) || r.holder(gone) != 0 || r.holder(stays) == 0 {
+		t.Fatalf("freed %v, held by %d and %d", r.freed, r.holder(gone), r.holder(stays))
+	}
+	view, err := r.st.Members(t.Context())
+	if err != nil || !view.Owners[1].Node.IsZero() || view.Owners[2].Node.IsZero() {
+		t.Errorf("owners = %+v, %v", view.Owners, err)
+	}
+	r.pass(5 * time.Second)
+	r.wantEvents(gone)
+	r.wantEvents(stays, "timer_fired t")
+	// It comes back: everything goes on.
+	r.acquire(1)
+	r.settle()
+	r.wantEvents(gone, "timer_fired t")
+	if r.holder(gone) == 0 {
+		t.Error("nobody holds the run after the shard came back")
+	}
+}
+
+// A busy run is waited for; its turn is committed, and then it stops between two steps.
+func TestGiveUpBusyShard(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := in(1, 0)
+	run := r.began(a)
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.settle()
+	if len(r.freed) != 0 || r.holder(a) != 1 {
+		t.Fatalf("freed %v, held by %d; want the running step to be waited for", r.freed, r.holder(a))
+	}
+	r.turn(a, steps("x"))
+	r.settle()
+	if r.holder(a) != 0 || !slices.Equal(r.freed, []model.ShardID{1}) {
+		t.Fatalf("freed %v, held by %d; want it freed after the step", r.freed, r.holder(a))
+	}
+	if got := r.history(a, run); len(got) != 1 || got[0].ID != "x" {
+		t.Errorf("history = %+v, want the outcome of the step", got)
+	}
+	// The worker did not hear of the eviction yet and reports another turn.
+	r.l.Turn(r.now, 1, &model.Turn{Run: run, Generation: 1, Seen: 1})
+	r.take()
+	if last := r.calls[len(r.calls)-1]; last.Kind != lane.CallEvict || last.Run != run {
+		t.Errorf("a late turn = %+v, want an eviction", last)
+	}
+}
+
+// A step that does not end is waited for only so long.
+func TestGiveUpWaitsOnlySoLong(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.DrainWait = 5 * time.Second })
+	r.join(1)
+	a := in(1, 0)
+	r.began(a)
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.pass(4 * time.Second)
+	if len(r.freed) != 0 {
+		t.Fatal("freed too early")
+	}
+	r.pass(2 * time.Second)
+	if len(r.freed) != 1 || r.holder(a) != 0 {
+		t.Fatalf("freed %v, held by %d", r.freed, r.holder(a))
+	}
+}
+
+// Everything that touches the shard is committed before it is freed; what waits for it is sent away.
+func TestGiveUpWhileCommitting(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a, b := in(1, 0), in(1, 1)
+	r.began(a)
+	r.signal(a, "1", "in flight")
+	r.flush()
+	r.signal(a, "2", "open")
+	r.signal(b, "3", "waits for a read")
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.flush()
+	if len(r.commit.Free) != 0 {
+		t.Fatal("freed together with what is in flight")
+	}
+	for r.commit != nil {
+		free := slices.Contains(r.commit.Free, 1)
+		events := slices.ContainsFunc(r.commit.Events, func(e store.EventRow) bool { return e.Shard == 1 })
+		if free && events {
+			t.Fatal("the batch that frees the shard writes to it")
+		}
+		r.commitNow()
+	}
+	r.settle()
+	r.wantAnswer("in flight", "")
+	r.wantAnswer("open", "")
+	r.wantAnswer("waits for a read", "unavailable")
+	if len(r.freed) != 1 {
+		t.Errorf("freed = %v", r.freed)
+	}
+	if r.l.Held() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	}
+}
+
+// The store is away while a shard is given up: the lane waits without spinning.
+func TestGiveUpWhileTheStoreIsAway(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := in(1, 0)
+	r.began(a)
+	r.signal(a, "1", "signal")
+	r.flush()
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	for range 20 {
+		r.fail(store.Away)
+		r.now = r.now.Add(time.Second)
+		r.flush()
+		if r.commit == nil {
+			t.Fatal("not sent again")
+		}
+		if at := r.l.Wake(); at != 0 && at <= r.now {
+			t.Fatalf("wants to be woken at %s while a commit is in flight", at)
+		}
+	}
+	r.settle()
+	if len(r.freed) != 1 {
+		t.Error("not freed")
+	}
+}
+
+// Messages to a shard that moves away are not lost, and its channels begin where they stood when it comes back.
+func TestMessagesToAShardThatMoves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	from, to := in(0, 0), in(1, 0)
+	r.began(from)
+	r.began(to)
+	r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m1", "1")}})
+	r.settle()
+	r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m2", "2")}})
+	r.flush() // in flight when the shard is given up
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.turn(to, model.Turn{Waits: []model.Reason{{Code: model.WaitNothing}}})
+	r.settle()
+	r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m3", "3")}})
+	r.settle()
+	if len(r.freed) != 1 || len(r.mail) == 0 {
+		t.Fatalf("freed %v, hints %v", r.freed, r.mail)
+	}
+	r.wantEvents(to, "signal_received 1")
+	r.acquire(1)
+	r.settle()
+	r.wantEvents(to, received(1, 3)...)
+	r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m4", "4")}})
+	r.settle()
+	r.wantEvents(to, received(1, 4)...)
+}
+
+// A shard that sends moves: its next owner goes on counting where it stood.
+func TestSenderMoves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	from, to := in(1, 0), in(0, 0)
+	r.began(from)
+	r.began(to)
+	for i, m := range []string{"1", "2", "3"} {
+		r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m"+m, m)}, Waits: []model.Reason{{Code: model.WaitNothing}}})
+		r.settle()
+		r.freed = nil
+		r.l.GiveUp(r.now, []model.ShardID{1})
+		r.settle()
+		if len(r.freed) != 1 {
+			t.Fatalf("round %d: not freed", i)
+		}
+		r.acquire(1)
+		r.settle()
+	}
+	r.wantEvents(to, received(1, 3)...)
+}
+
+// A page of runnable runs is followed by the next one.
+func TestManyRunnableRuns(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	const n = 2100
+	for i := range n {
+		r.start(key(fmt.Sprint(i)), i)
+	}
+	r.settle()
+	r.restart()
+	r.join(1)
+	r.settle()
+	if len(r.held) != n {
+		t.Errorf("%d of %d runs were taken up", len(r.held), n)
+	}
+}
+
+// Nobody offers the workflow when the shard is acquired: the runs wait, and say why.
+func TestRunnableWithoutWorkers(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := key("a")
+	r.began(a)
+	r.restart()
+	r.settle()
+	if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitWorker || why[0].Name != "wf" {
+		t.Errorf("explained as %v", why)
+	}
+	r.join(1, "another")
+	r.settle()
+	if r.holder(a) != 0 {
+		t.Error("handed to a worker that does not offer it")
+	}
+	r.join(2, "wf")
+	r.settle()
+	if r.holder(a) != 2 {
+		t.Errorf("held by %d, want 2", r.holder(a))
+	}
+}

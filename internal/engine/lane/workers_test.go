@@ -1,0 +1,287 @@
+package lane_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Runs are handed to the workers that offer them, in turn.
+func TestRunsAreSharedOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	r.join(2)
+	r.join(3, "another")
+	n := map[lane.WorkerID]int{}
+	for i := range 20 {
+		r.began(key(fmt.Sprint(i)))
+		n[r.holder(key(fmt.Sprint(i)))]++
+	}
+	if n[1] != 10 || n[2] != 10 {
+		t.Errorf("shared out as %v", n)
+	}
+}
+
+// A worker leaves: what it holds goes to others, with all events, or waits for one.
+func TestWorkerLeaves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	run := r.began(a)
+	r.turn(a, steps("x"))
+	r.settle()
+	r.turn(a, steps("y"))
+	r.flush() // in flight when the worker leaves
+	old := r.held[run].gen
+	r.l.Leave(r.now, 1)
+	r.take()
+	if r.holder(a) != 0 {
+		t.Fatal("a worker that left still holds a run")
+	}
+	r.settle()
+	if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitWorker {
+		t.Errorf("explained as %v", why)
+	}
+	r.signal(a, "s", "signal")
+	r.settle()
+	r.wantAnswer("signal", "")
+	r.join(2)
+	r.settle()
+	h := r.held[run]
+	if h == nil || h.worker != 2 || len(h.events) != 3 || h.gen <= old {
+		t.Fatalf("the next worker has %+v, want three events and a later generation than %d", h, old)
+	}
+	// A turn of the old one comes late.
+	r.l.Turn(r.now, 1, &model.Turn{Run: run, Generation: old, Seen: 1, Commands: []model.Command{step("late")}})
+	r.take()
+	r.settle()
+	r.wantEvents(a, "step_completed x", "step_completed y", "signal_received s")
+	if last := r.calls[len(r.calls)-1]; last.Kind != lane.CallEvict || last.Worker != 1 || last.Generation != old {
+		t.Errorf("the late turn is answered %+v, want an eviction", last)
+	}
+	if r.holder(a) != 2 {
+		t.Error("the late turn took the run from its new worker")
+	}
+}
+
+// The outcome of a step is on its way when the worker leaves: the next one must not run the step again.
+func TestWorkerLeavesBeforeItsCommit(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	run := r.began(a)
+	r.turn(a, steps("x"))
+	r.flush()
+	r.join(2)
+	r.l.Leave(r.now, 1)
+	r.flush()
+	r.read() // the history is read before the commit
+	if h := r.held[run]; h != nil && len(h.events) == 0 {
+		t.Fatal("handed over without an outcome that is on its way")
+	}
+	r.settle()
+	if h := r.held[run]; h == nil || h.worker != 2 || len(h.events) != 1 {
+		t.Errorf("the next worker has %+v", h)
+	}
+}
+
+// A worker withdraws: nothing new goes to it. It gives back what it holds, and loses at once what gets news.
+func TestWorkerWithdraws(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	idle, busy, parks, gives := key("idle"), key("busy"), key("parks"), key("gives")
+	for _, a := range []model.Address{idle, busy, parks, gives} {
+		r.began(a)
+	}
+	r.turn(idle, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal}}})
+	r.settle()
+	r.join(2)
+	r.l.Withdraw(1)
+	r.take()
+	r.began(key("new"))
+	if r.holder(key("new")) != 2 {
+		t.Error("a new run went to a worker that leaves")
+	}
+	r.signal(idle, "s", "signal")
+	r.turn(busy, steps("x"))
+	r.release(parks, "s")
+	run := r.current(gives).Start.Run
+	r.l.Release(r.now, 1, run, r.held[run].gen, 0, nil) // it does not know what the run waits for
+	r.take()
+	r.settle()
+	for _, a := range []model.Address{idle, busy, gives} {
+		h := r.held[r.current(a).Start.Run]
+		if h == nil || h.worker != 2 || len(h.events) != len(r.events(a)) {
+			t.Errorf("%s is held as %+v, want it with worker 2 and all its events", a.Key, h)
+		}
+	}
+	if row := r.current(parks); !row.Parked || r.holder(parks) != 0 {
+		t.Errorf("parked %v, held by %d", row.Parked, r.holder(parks))
+	}
+	r.wantEvents(busy, "step_completed x")
+	r.l.Leave(r.now, 1)
+	r.take()
+	r.settle()
+	if len(r.held) != 4 {
+		t.Errorf("%d runs are held, want 4", len(r.held))
+	}
+}
+
+// A blocked run waits for code that fits: it is handed to the next worker that joins, and events alone do not wake it.
+func TestBlockedRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	run := r.began(a)
+	why := &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
+	r.turn(a, model.Turn{Blocked: why})
+	delete(r.held, run) // the worker itself ended it
+	r.settle()
+	if row := r.current(a); row.Blocked == nil || *row.Blocked != *why {
+		t.Fatalf("stored as blocked by %v", row.Blocked)
+	}
+	r.signal(a, "s", "signal")
+	r.settle()
+	r.wantAnswer("signal", "")
+	if got, ok := r.l.Explain(a); r.holder(a) != 0 || !ok || got[0] != *why {
+		t.Errorf("held by %d, explained as %v", r.holder(a), got)
+	}
+	r.join(2)
+	r.settle()
+	if h := r.held[run]; h == nil || len(h.events) != 1 {
+		t.Fatalf("the worker that joined has %+v", h)
+	}
+	r.turn(a, steps("y"))
+	r.settle()
+	if row := r.current(a); row.Blocked != nil {
+		t.Errorf("still blocked by %v", row.Blocked)
+	}
+	// After a restart of the node a blocked run is tried again as well.
+	r.turn(a, model.Turn{Blocked: why})
+	r.settle()
+	r.restart()
+	r.join(3)
+	r.settle()
+	if r.holder(a) != 3 {
+		t.Error("a blocked run is not tried by the next owner")
+	}
+}
+
+// A turn that contradicts the history blocks the run with the reason, and nothing of it is written.
+func TestInvalidTurnBlocks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.Limits = core.Limits{Events: 3, Signals: 10, Timers: 10} })
+	r.join(1)
+	bad, full := key("bad"), key("full")
+	r.began(bad)
+	r.began(full)
+	r.turn(bad, model.Turn{Commands: []model.Command{step("x"), {Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}}})
+	r.turn(full, steps("a", "b", "c"))
+	r.settle()
+	for _, a := range []model.Address{bad, full} {
+		r.wantEvents(a)
+		if r.holder(a) != 0 {
+			t.Errorf("%s is still held", a.Key)
+		}
+	}
+	if row := r.current(bad); row.Blocked == nil || row.Blocked.Code != model.WaitMismatch {
+		t.Errorf("blocked by %v, want a mismatch", row.Blocked)
+	}
+	if row := r.current(full); row.Blocked == nil || row.Blocked.Code != model.WaitLimit {
+		t.Errorf("blocked by %v, want the limit", row.Blocked)
+	}
+	r.join(2)
+	r.settle()
+	r.turn(full, model.Turn{Close: &model.Close{Status: model.Continued}})
+	r.turn(bad, steps("x"))
+	r.settle()
+	r.wantEvents(bad, "step_completed x")
+	if row := r.current(full); row.Start.Previous.IsZero() || row.Blocked != nil {
+		t.Errorf("a run at its limit cannot continue as new: %+v", row)
+	}
+}
+
+// Release: the run is parked and leaves memory; news in between keeps it with its worker.
+func TestRelease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	run := r.began(a)
+	r.signal(a, "s", "signal")
+	r.flush() // news on the way
+	r.release(a, "s")
+	r.settle()
+	if h := r.held[run]; h == nil || len(h.events) != 1 {
+		t.Fatalf("held as %+v, want it kept with the news", h)
+	}
+	r.release(a, "s")
+	r.flush()
+	if r.holder(a) != 1 {
+		t.Fatal("evicted before the mark is durable")
+	}
+	r.signal(a, "t", "signal 2") // comes while the release is in flight
+	r.settle()
+	r.wantAnswer("signal 2", "")
+	if h := r.held[run]; h == nil || len(h.events) != 2 {
+		t.Fatalf("held as %+v, want it activated again with both signals", h)
+	}
+	if row := r.current(a); row.Parked {
+		t.Error("parked although there was news")
+	}
+	r.release(a, "u")
+	r.settle()
+	row := r.current(a)
+	if !row.Parked || len(row.Waits) != 1 || row.Waits[0].Name != "u" || r.holder(a) != 0 {
+		t.Errorf("parked %v, waits %v, held by %d", row.Parked, row.Waits, r.holder(a))
+	}
+	if _, ok := r.l.Explain(a); ok {
+		t.Error("a parked run is still in memory")
+	}
+	// A stale wish.
+	r.l.Release(r.now, 1, run, 1, 2, nil)
+	r.take()
+	r.settle()
+}
+
+// Generations are never used twice: not by another lane of the node, not after a restart.
+func TestGenerations(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.Lanes = 3; c.Ref.Lane = 0 })
+	r.join(1)
+	seen := map[uint64]bool{}
+	check := func() {
+		t.Helper()
+		for _, c := range r.calls {
+			if c.Kind != lane.CallActivate {
+				continue
+			}
+			if seen[c.Generation] || c.Generation%3 != uint64(r.cfg.Ref.Lane) {
+				t.Fatalf("generation %d: used before %v, remainder %d", c.Generation, seen[c.Generation], c.Generation%3)
+			}
+			seen[c.Generation] = true
+		}
+		r.calls = nil
+	}
+	for i := range 10 {
+		r.began(key(fmt.Sprint(i)))
+	}
+	check()
+	for range 3 {
+		r.restart()
+		r.join(1)
+		r.settle()
+		check()
+	}
+	if len(seen) != 40 {
+		t.Errorf("%d activations, want 40", len(seen))
+	}
+}

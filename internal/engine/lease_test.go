@@ -1,0 +1,91 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// deaf is a store whose renewals get no answer while it is told so.
+type deaf struct {
+	store.Store
+	deaf atomic.Bool
+}
+
+func (d *deaf) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
+	if !d.deaf.Load() {
+		return d.Store.Renew(ctx, r)
+	}
+	<-ctx.Done()
+	return store.View{}, store.Errorf(store.Away, "renew", "%w", ctx.Err())
+}
+
+// waiter is a worker whose every workflow waits for a signal.
+type waiter struct{ session *engine.Session }
+
+func (w *waiter) Activate(a model.Activation) {
+	go w.session.Report(context.Background(), model.Turn{
+		Run: a.Start.Run, Generation: a.Generation, Seen: int64(len(a.Events)), Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}},
+	})
+}
+func (w *waiter) Deliver(model.RunID, uint64, []model.Event) {}
+func (w *waiter) Retry(model.RunID, uint64, string)          {}
+func (w *waiter) Evict(model.RunID, uint64, string)          {}
+
+// Answers from memory end by the node's own clock, before its lease does, when its renewals are not answered; and come back with the first that is.
+func TestExplainEndsWithTheLease(t *testing.T) {
+	t.Parallel()
+	st := &deaf{Store: memory.New(memory.Options{})}
+	const lease = 500 * time.Millisecond
+	e := engine.New(engine.Config{Store: st, LeaseTTL: lease})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	defer func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := e.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	w := &waiter{}
+	w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+	m := start("a")
+	if _, err := e.Send(t.Context(), m); err != nil {
+		t.Fatal(err)
+	}
+	until := func(want bool) time.Duration {
+		t.Helper()
+		tick := time.NewTicker(time.Millisecond)
+		defer tick.Stop()
+		for from := time.Now(); ; <-tick.C {
+			rs, ok := e.Explain(t.Context(), m.To)
+			ok = ok && len(rs) == 1 && rs[0].Code == model.WaitSignal
+			if took := time.Since(from); ok == want {
+				return took
+			} else if took > 10*time.Second {
+				t.Fatalf("Explain = %v, %v; want an answer: %v", rs, ok, want)
+			}
+		}
+	}
+	until(true)
+	st.deaf.Store(true)
+	if took := until(false); took > lease {
+		t.Errorf("answers ended %s after the last renewal that can have been answered; the lease is %s", took, lease)
+	}
+	for range 100 {
+		if rs, ok := e.Explain(t.Context(), m.To); ok {
+			t.Fatalf("Explain = %v without a lease", rs)
+		}
+	}
+	st.deaf.Store(false)
+	until(true)
+}

@@ -1,0 +1,73 @@
+//go:build mutants
+
+package mutants
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestMutants plants every bug and demands that the tests which are meant to notice it do.
+func TestMutants(t *testing.T) {
+	dir, err := filepath.Abs(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range list {
+		m := &list[i]
+		t.Run(m.name, func(t *testing.T) {
+			for _, args := range m.tests {
+				began := time.Now()
+				out, failed := m.run(t, dir, args)
+				switch {
+				case strings.Contains(out, "[build failed]") || strings.Contains(out, "[setup failed]"):
+					t.Fatalf("the mutant does not compile:\n%s", out)
+				case !failed:
+					t.Errorf("nobody notices: go test %s", strings.Join(args, " "))
+				default:
+					t.Logf("noticed by %s in %v:\n%s", args[0], time.Since(began).Round(time.Millisecond), firstFailure(out))
+				}
+			}
+		})
+	}
+}
+
+// run compiles a mutant in and runs tests.
+func (m *mutant) run(t *testing.T, dir string, args []string) (out string, failed bool) {
+	t.Helper()
+	tmp := t.TempDir()
+	file := filepath.Join(tmp, "mutant.go")
+	if err := os.WriteFile(file, []byte(m.patched(t)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	overlay, err := json.Marshal(map[string]map[string]string{"Replace": {filepath.Join(dir, m.file): file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec := filepath.Join(tmp, "overlay.json")
+	if err := os.WriteFile(spec, overlay, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off", "-overlay", spec}, args...)...)
+	cmd.Dir = dir
+	text, err := cmd.CombinedOutput()
+	return string(text), err != nil
+}
+
+// firstFailure is the beginning of what a failed test said.
+func firstFailure(out string) string {
+	for line := range strings.Lines(out) {
+		if strings.Contains(line, "_test.go:") || strings.Contains(line, "panic") {
+			return strings.TrimSpace(line)
+		}
+	}
+	return strings.TrimSpace(out[:min(len(out), 300)])
+}

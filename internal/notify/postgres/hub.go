@@ -1,0 +1,301 @@
+// Package postgres carries hints with LISTEN and NOTIFY, so that nodes on one database need nothing else to wake each other.
+//
+// Hints travel on connections of their own, never in a transaction of the store: a transaction that notifies waits for a lock that all of
+// them share. They are coalesced: one that repeats another is dropped, those of a few milliseconds travel together, and when there is nothing
+// to say nothing is sent. A lost connection is made again, after a pause that grows; what was missed meanwhile is made up for by one hint to look around.
+//
+// Behind a pooler that shares server connections between transactions, LISTEN does not work, without any error. The hub notices that its own
+// greeting does not come back, says so, and tries again from time to time.
+package postgres
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"math"
+	mathrand "math/rand/v2"
+	"net"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/internal/notify"
+)
+
+// Config of a hub. URL is required.
+type Config struct {
+	// URL is the connection string of the store; parameters that belong to the store are ignored, but for schema.
+	URL string
+	// Schema is that of the store; nodes of different stores in one database do not hear each other. Default "perdure".
+	Schema string
+	// Gap is the shortest time between two notifications. Default 3 ms.
+	Gap time.Duration
+	// Changed, if set, is called with nil when the hub has connected and with the reason when it has not, one call at a time. It must not block.
+	Changed func(err error)
+}
+
+// Bounds.
+const (
+	mostPending    = 10_000 // hints that wait; more are dropped, they are but hints
+	connectTimeout = 5 * time.Second
+	sendTimeout    = 5 * time.Second
+	probeTimeout   = 2 * time.Second
+	firstPause     = 50 * time.Millisecond
+	longestPause   = 5 * time.Second
+	deafPause      = time.Minute
+)
+
+var errDeaf = errors.New("notifications do not come back: a connection pooler in between shares server connections, so that other nodes are noticed only by polling")
+
+// Hub is a notify.Hub on PostgreSQL.
+type Hub struct {
+	cfg     Config
+	conn    *pgx.ConnConfig
+	channel string
+	local   notify.Local
+
+	ctx    context.Context //nolint:containedctx // that of its two goroutines
+	cancel context.CancelFunc
+	wg     sync.WaitGroup
+
+	mu      sync.Mutex
+	pending map[notify.Hint]struct{}
+	wake    chan struct{}
+
+	changed sync.Mutex    // held over Config.Changed
+	own     atomic.Uint32 // the backend that sends our hints
+}
+
+var _ notify.Hub = (*Hub)(nil)
+
+var schemaName = regexp.MustCompile(`^[a-z_][a-z0-9_]{0,47}$`)
+
+// Open starts a hub. It returns before it has connected; a hub that cannot connect drops hints and tries again. Close ends it.
+func Open(c Config) (*Hub, error) {
+	conn, err := pgx.ParseConfig(c.URL)
+	if err != nil { // the driver's text might quote the URL, which holds a password
+		return nil, errors.New("the URL of the PostgreSQL store cannot be read; it should look like postgres://user:password@host:port/database")
+	}
+	for _, name := range []string{"schema", "shards", "pool", "prepare"} { // of the store
+		if v := conn.RuntimeParams[name]; name == "schema" && v != "" {
+			c.Schema = v
+		}
+		delete(conn.RuntimeParams, name)
+	}
+	if c.Schema == "" {
+		c.Schema = "perdure"
+	}
+	if !schemaName.MatchString(c.Schema) {
+		return nil, fmt.Errorf("schema %q: small letters, digits and _ are allowed, at most 48, and no digit in front", c.Schema)
+	}
+	if c.Gap == 0 {
+		c.Gap = 3 * time.Millisecond
+	}
+	conn.ConnectTimeout = connectTimeout
+	conn.RuntimeParams["application_name"] = "perdure hints"
+	conn.DefaultQueryExecMode = pgx.QueryExecModeExec
+	dialer := &net.Dialer{Timeout: connectTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3}}
+	conn.DialFunc = dialer.DialContext
+	h := &Hub{
+		cfg: c, conn: conn, channel: "perdure_hint_" + c.Schema, pending: make(map[notify.Hint]struct{}), wake: make(chan struct{}, 1),
+	}
+	h.ctx, h.cancel = context.WithCancel(context.Background())
+	h.wg.Go(h.listen)
+	h.wg.Go(h.send)
+	return h, nil
+}
+
+// Close ends the hub and waits for its goroutines. Hints that were not sent are dropped.
+func (h *Hub) Close() error {
+	h.cancel()
+	h.wg.Wait()
+	return nil
+}
+
+// Subscribe has fn called for every hint of another node. When the connection was lost and is there again, fn gets a hint of
+// kind Membership: whoever looks around because of it finds everything else that it may have missed.
+func (h *Hub) Subscribe(fn func(notify.Hint)) func() { return h.local.Subscribe(fn) }
+
+// Publish adds a hint to those that are sent next.
+func (h *Hub) Publish(hint notify.Hint) {
+	h.mu.Lock()
+	if len(h.pending) < mostPending {
+		h.pending[hint] = struct{}{}
+	}
+	h.mu.Unlock()
+	select {
+	case h.wake <- struct{}{}:
+	default:
+	}
+}
+
+// take takes the hints that wait.
+func (h *Hub) take() map[notify.Hint]struct{} {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	taken := h.pending
+	h.pending = make(map[notify.Hint]struct{})
+	return taken
+}
+
+// send sends hints until the hub is closed.
+func (h *Hub) send() {
+	var conn *pgx.Conn
+	defer func() { h.drop(conn) }()
+	pause := firstPause
+	for h.ctx.Err() == nil {
+		select {
+		case <-h.ctx.Done():
+			return
+		case <-h.wake:
+		}
+		hints := h.take()
+		err := h.deliver(&conn, encode(hints))
+		if err == nil {
+			pause = firstPause
+			h.sleep(h.cfg.Gap) // hints of this time travel together
+			continue
+		}
+		h.drop(conn)
+		conn = nil
+		for hint := range hints {
+			h.Publish(hint)
+		}
+		pause = h.backOff(pause)
+	}
+}
+
+// deliver sends payloads, each with a notification of its own.
+func (h *Hub) deliver(conn **pgx.Conn, payloads []string) (err error) {
+	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
+	defer cancel()
+	if *conn == nil {
+		// A hint need not survive a crash, so nobody waits for the disk.
+		cfg := h.conn.Copy()
+		cfg.RuntimeParams["synchronous_commit"] = "off"
+		if *conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+			return err
+		}
+		h.own.Store((*conn).PgConn().PID())
+	}
+	for _, payload := range payloads {
+		if _, err = (*conn).Exec(ctx, `select pg_notify($1, $2)`, h.channel, payload); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// listen passes on hints of others until the hub is closed.
+func (h *Hub) listen() {
+	pause := firstPause
+	for first := true; h.ctx.Err() == nil; first = false {
+		started := time.Now()
+		err := h.listenOnce(first)
+		if h.ctx.Err() != nil {
+			return
+		}
+		h.report(err)
+		switch {
+		case errors.Is(err, errDeaf):
+			h.sleep(deafPause)
+		case time.Since(started) > longestPause:
+			pause = firstPause
+			fallthrough
+		default:
+			pause = h.backOff(pause)
+		}
+	}
+}
+
+func (h *Hub) listenOnce(first bool) error {
+	conn, err := pgx.ConnectConfig(h.ctx, h.conn)
+	if err != nil {
+		return err
+	}
+	defer h.drop(conn)
+	if _, err = conn.Exec(h.ctx, "listen "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
+		return err
+	}
+	if err = h.probe(conn); err != nil {
+		return err
+	}
+	h.report(nil)
+	if !first {
+		h.local.Publish(notify.Hint{Kind: notify.Membership})
+	}
+	for {
+		n, err := conn.WaitForNotification(h.ctx)
+		if err != nil {
+			return err
+		}
+		if n.PID != h.own.Load() && n.PID != conn.PgConn().PID() {
+			for _, hint := range decode(n.Payload) {
+				h.local.Publish(hint)
+			}
+		}
+	}
+}
+
+// probe sends a greeting to itself and waits for it.
+func (h *Hub) probe(conn *pgx.Conn) error {
+	greeting := "p" + rand.Text()
+	if _, err := conn.Exec(h.ctx, `select pg_notify($1, $2)`, h.channel, greeting); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(h.ctx, probeTimeout)
+	defer cancel()
+	for {
+		n, err := conn.WaitForNotification(ctx)
+		switch {
+		case ctx.Err() != nil && h.ctx.Err() == nil:
+			return errDeaf
+		case err != nil:
+			return err
+		case n.Payload == greeting:
+			return nil
+		}
+		for _, hint := range decode(n.Payload) {
+			h.local.Publish(hint)
+		}
+	}
+}
+
+func (h *Hub) report(err error) {
+	if h.cfg.Changed != nil {
+		h.changed.Lock()
+		defer h.changed.Unlock()
+		h.cfg.Changed(err)
+	}
+}
+
+// drop ends a connection.
+func (h *Hub) drop(conn *pgx.Conn) {
+	if conn == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // it is of no use any more
+	<-conn.PgConn().CleanupDone()
+}
+
+// sleep waits, or returns when the hub is closed.
+func (h *Hub) sleep(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-h.ctx.Done():
+	}
+}
+
+// backOff pauses for about the given time, up to half longer or shorter so that nodes do not come back all at once, and returns the next pause.
+func (h *Hub) backOff(pause time.Duration) time.Duration {
+	h.sleep(pause/2 + time.Duration(mathrand.Int64N(int64(pause))))
+	return time.Duration(math.Min(float64(2*pause), float64(longestPause)))
+}

@@ -1,0 +1,222 @@
+package postgres_test
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/notify/postgres"
+	"github.com/perdure/perdure/internal/pgproxy"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+
+// ear is a hub that remembers what it hears.
+type ear struct {
+	*testing.T
+	hub *postgres.Hub
+
+	mu     sync.Mutex
+	heard  []notify.Hint
+	states []error
+}
+
+func open(t *testing.T, c postgres.Config) *ear {
+	t.Helper()
+	e := &ear{T: t}
+	c.Changed = func(err error) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.states = append(e.states, err)
+	}
+	var err error
+	if e.hub, err = postgres.Open(c); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = e.hub.Close() })
+	e.hub.Subscribe(func(h notify.Hint) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.heard = append(e.heard, h)
+	})
+	return e
+}
+
+// connected waits until the hub listens for the nth time.
+func (e *ear) connected(n int) *ear {
+	e.Helper()
+	e.eventually("the connection", func() bool {
+		times := 0
+		for _, err := range e.states {
+			if err == nil {
+				times++
+			}
+		}
+		return times >= n
+	})
+	return e
+}
+
+// hears waits for a hint.
+func (e *ear) hears(h notify.Hint) {
+	e.Helper()
+	e.eventually("a hint", func() bool { return slices.Contains(e.heard, h) })
+}
+
+func (e *ear) eventually(what string, done func() bool) {
+	e.Helper()
+	check := func() bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return done()
+	}
+	for end := time.Now().Add(20 * time.Second); !check(); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			e.Fatalf("waited too long for %s: heard %v, states %v", what, e.heard, e.states)
+		}
+	}
+}
+
+func mail(shard int) notify.Hint {
+	return notify.Hint{Kind: notify.Mail, Shard: model.ShardID(shard)}
+}
+
+func TestHints(t *testing.T) {
+	t.Parallel()
+	c := postgres.Config{URL: pgtest.URL(t)}
+	a, b, other := open(t, c).connected(1), open(t, c).connected(1), open(t, postgres.Config{URL: c.URL, Schema: "elsewhere"}).connected(1)
+	hints := []notify.Hint{mail(3), {Kind: notify.Closed, Node: model.NodeID{1, 2, 3}}, {Kind: notify.Membership}}
+	for _, h := range hints {
+		a.hub.Publish(h)
+	}
+	for _, h := range hints {
+		b.hears(h)
+	}
+	b.hub.Publish(mail(9))
+	a.hears(mail(9))
+	b.hub.Publish(mail(10)) // by now the one before has been heard by all who could
+	a.hears(mail(10))
+	for name, e := range map[string]*ear{"the sender": a, "another store": other} {
+		e.mu.Lock()
+		if slices.Contains(e.heard, mail(3)) {
+			t.Errorf("%s hears %v", name, e.heard)
+		}
+		e.mu.Unlock()
+	}
+}
+
+// A flood of hints becomes few notifications, and silence none.
+func TestCoalescing(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	base := server.NewDatabase(t)
+	proxy := pgproxy.New(t, server.Addr())
+	listener := open(t, postgres.Config{URL: base}).connected(1)
+	e := open(t, postgres.Config{URL: proxy.URL(base), Gap: 20 * time.Millisecond}).connected(1)
+	e.hub.Publish(mail(0))
+	listener.hears(mail(0))
+	requests := 0
+	proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Match: func(pgproxy.Request) bool { requests++; return false }})
+	start := time.Now()
+	for range 50 {
+		for shard := range 100 {
+			e.hub.Publish(mail(shard))
+		}
+		time.Sleep(time.Millisecond)
+	}
+	e.hub.Publish(mail(999))
+	listener.hears(mail(999))
+	took := time.Since(start)
+	time.Sleep(1500 * time.Millisecond) // nothing is sent meanwhile
+	if most := int(took/(20*time.Millisecond)) + 2; requests > most {
+		t.Errorf("5,001 hints in %s were sent in %d notifications, want at most %d", took, requests, most)
+	}
+}
+
+// A hub that lost its connection finds back, tells its subscribers to look around, and goes on.
+func TestReconnect(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	c := postgres.Config{URL: server.NewDatabase(t)}
+	a, b := open(t, c).connected(1), open(t, c).connected(1)
+	a.hub.Publish(mail(1))
+	b.hears(mail(1))
+	if err := server.Stop(pgtest.Immediate); err != nil {
+		t.Fatal(err)
+	}
+	a.hub.Publish(mail(2)) // kept until it can be sent
+	if err := server.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.connected(2)
+	b.connected(2)
+	b.hears(notify.Hint{Kind: notify.Membership})
+	for i := 100; ; i++ { // the one that was kept may have been sent before b listened again
+		a.hub.Publish(mail(i))
+		b.mu.Lock()
+		heard := slices.ContainsFunc(b.heard, func(h notify.Hint) bool { return h.Shard >= 100 })
+		b.mu.Unlock()
+		if heard {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Without a server a hub costs nothing but its hints; Publish never waits, and Close ends it at once.
+func TestNobodyThere(t *testing.T) {
+	t.Parallel()
+	e := open(t, postgres.Config{URL: "postgres://nobody:secret@127.0.0.1:1/none"})
+	start := time.Now()
+	for i := range 100_000 {
+		e.hub.Publish(mail(i % 4096))
+	}
+	if took := time.Since(start); took > 5*time.Second {
+		t.Errorf("publishing took %s", took)
+	}
+	e.eventually("a report", func() bool { return len(e.states) > 0 && e.states[0] != nil })
+	start = time.Now()
+	_ = e.hub.Close()
+	if took := time.Since(start); took > 3*time.Second {
+		t.Errorf("closing took %s", took)
+	}
+	if text := e.states[0].Error(); strings.Contains(text, "secret") {
+		t.Errorf("the password is in %q", text)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]postgres.Config{
+		"url": {URL: "postgres://user:secret@host:port/x"}, "schema": {URL: "postgres://h/d", Schema: `x"; drop`},
+	} {
+		if h, err := postgres.Open(c); err == nil {
+			_ = h.Close()
+			t.Errorf("%s: opened", name)
+		} else if strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: the password is in %q", name, err)
+		}
+	}
+	// Parameters of the store are not for the server, but the schema counts.
+	base := pgtest.URL(t)
+	u, err := url.Parse(base)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	for name, value := range map[string]string{"prepare": "off", "schema": "mine", "shards": "64", "pool": "3"} {
+		q.Set(name, value)
+	}
+	u.RawQuery = q.Encode()
+	a, b := open(t, postgres.Config{URL: u.String()}).connected(1), open(t, postgres.Config{URL: base, Schema: "mine"}).connected(1)
+	a.hub.Publish(mail(1))
+	b.hears(mail(1))
+}
