@@ -78,24 +78,19 @@ func exported(decl ast.Decl) []declaration {
 		}
 		return []declaration{{3, receiver + "." + d.Name.Name, render(d)}}
 	case *ast.GenDecl:
+		if d.Tok == token.CONST && len(d.Specs) > 0 { // a group counts up, so it stays together
+			return []declaration{{0, d.Specs[0].(*ast.ValueSpec).Names[0].Name, render(d)}}
+		}
 		var list []declaration
-		switch d.Tok {
-		case token.CONST:
-			if len(d.Specs) > 0 { // a group counts up, so it stays together
-				list = append(list, declaration{0, d.Specs[0].(*ast.ValueSpec).Names[0].Name, render(d)})
-			}
-		case token.VAR, token.TYPE:
-			for _, spec := range d.Specs {
-				switch s := spec.(type) {
-				case *ast.ValueSpec:
-					s.Values = nil
-					for _, name := range s.Names {
-						one := &ast.GenDecl{Tok: token.VAR, Specs: []ast.Spec{&ast.ValueSpec{Names: []*ast.Ident{name}, Type: s.Type}}}
-						list = append(list, declaration{1, name.Name, render(one)})
-					}
-				case *ast.TypeSpec:
-					list = append(list, declaration{3, s.Name.Name, render(&ast.GenDecl{Tok: token.TYPE, Specs: []ast.Spec{s}})})
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.ValueSpec:
+				for _, name := range s.Names {
+					one := &ast.GenDecl{Tok: token.VAR, Specs: []ast.Spec{&ast.ValueSpec{Names: []*ast.Ident{name}, Type: s.Type}}}
+					list = append(list, declaration{1, name.Name, render(one)})
 				}
+			case *ast.TypeSpec:
+				list = append(list, declaration{3, s.Name.Name, render(&ast.GenDecl{Tok: token.TYPE, Specs: []ast.Spec{s}})})
 			}
 		}
 		return list

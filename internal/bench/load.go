@@ -100,18 +100,22 @@ func (j Job) fanOut(ctx context.Context, open Opener, r *Result) error {
 	if err != nil {
 		return err
 	}
-	all := make([]time.Duration, 0, times)
-	for i := range times + 1 {
+	once := func(i int) (time.Duration, error) {
 		begin := time.Now()
-		if err := system.FanOut(ctx, fmt.Sprintf("fan-%d", i), width); err != nil {
-			return errors.Join(err, system.Close())
-		}
-		if i > 0 { // the first one warms up
-			all = append(all, time.Since(begin))
-		}
+		err := system.FanOut(ctx, fmt.Sprintf("fan-%d", i), width)
+		return time.Since(begin), err
 	}
+	if _, err := once(times); err != nil { // to warm up
+		return errors.Join(err, system.Close())
+	}
+	all := make([]time.Duration, times)
+	perr := j.profiled(func() {
+		for i := 0; i < times && err == nil; i++ {
+			all[i], err = once(i)
+		}
+	})
 	r.Operations, r.P50, r.P99, r.Usage.RSS = times, quantile(all, 0.5), slices.Max(all), residentMemory()
-	return system.Close()
+	return errors.Join(err, perr, system.Close())
 }
 
 // quantile sorts times and returns the one at q of the way from the shortest to the longest.

@@ -82,11 +82,11 @@ func (r *Report) store(p *page, s *Store) {
 		}
 		p.line("")
 		p.line("### Three sequential no-op steps, clients waiting for the result: %d", clients)
-		p.table("system", "workflows/s", "steps/s", "p50 ms", "p99 ms", "CPU s / 1,000 workflows: process + database", flush, bytes, "allocations / workflow (KiB)", "RSS MiB", "others' CPU %")
+		p.table("system", "workflows/s", "steps/s", "p50 ms", "p99 ms", "CPU s / 1,000 workflows: process + database", flush, bytes, "allocations / workflow (KiB)", "RSS MiB", "others' CPU %", "workflows/s without them (estimate)")
 		for _, system := range systems {
 			cell := s.cells(system, w)
 			p.row(system, cell(rate), cell(func(r Result) float64 { return steps * rate(r) }), cell(p50), cell(p99),
-				cell(cpuOurs)+" + "+cell(cpuStore), cell(flushes), cell(written), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others))
+				cell(cpuOurs)+" + "+cell(cpuStore), cell(flushes), cell(written), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
 		}
 	}
 	p.line("")

@@ -99,6 +99,7 @@ func median(values []float64) (_ float64, ok bool) {
 const steps, workflowRows = 3, steps + 2
 
 func rate(r Result) float64     { return float64(r.Operations) / r.Elapsed.Seconds() }
+func alone(r Result) float64    { return rate(r) / max(0.01, 1-r.Usage.Others) }
 func p50(r Result) float64      { return ms(r.P50) }
 func p99(r Result) float64      { return ms(r.P99) }
 func cpu(r Result) float64      { return ms(r.Usage.CPU()) / float64(r.Operations) }

@@ -22,7 +22,7 @@ type Options struct {
 	Clients   int               // of the throughput; 64 when 0
 	Sleepers  int               // 100,000 when 0
 	Wait      time.Duration     // for others to leave the machine alone, at most, before each measurement
-	Profile   string            // directory for profiles of Perdure's throughput and sequence, or ""
+	Profile   string            // directory for profiles of Perdure in throughput, latency, fan-out and sequence, or ""
 	Command   []string          // starts a child; this executable without arguments when nil
 	Progress  func(line string) // hears of each measurement, in a line; may be nil
 }
@@ -100,7 +100,7 @@ func (o Options) measure(ctx context.Context, p Provider) *Store {
 					return s
 				}
 				job := Job{System: system, Workload: w, Duration: o.Duration, Clients: o.Clients, Sleepers: o.Sleepers}
-				if system == Perdure && round == 0 && (w == Throughput || w == Sequence) {
+				if system == Perdure && round == 0 {
 					job.Profile = o.Profile
 				}
 				awaitQuiet(ctx, o.Wait)

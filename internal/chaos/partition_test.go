@@ -19,7 +19,7 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	proxy, through := proxied(t, url)
 	l := newLedger(t)
 	const lease = 2 * time.Second
-	first := openApp(t, through, l, lease)
+	first := openAppWith(t, through, l, keeping(lease))
 	c := first.app.With(t.Context())
 	probe, err := stages.Start(c, "", perdure.RawKey("probe"))
 	if err != nil {
@@ -30,7 +30,7 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	work.more(t, 5, 20*time.Second)
 
 	proxy.Blackhole()
-	second := openApp(t, url, l, lease)
+	second := openAppWith(t, url, l, keeping(lease))
 	other := startLoad(t.Context(), second.app, "other-", 3)
 	other.more(t, 4, lease+healing) // all shards have moved
 	c = second.app.With(t.Context())
@@ -70,7 +70,7 @@ func TestReadsEndWithTheLease(t *testing.T) {
 	proxy, through := proxied(t, url)
 	l := newLedger(t)
 	const lease = 2 * time.Second
-	first := openApp(t, through, l, lease)
+	first := openAppWith(t, through, l, keeping(lease))
 	probe, err := stages.Start(first.app.With(t.Context()), "", perdure.RawKey("probe"))
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func TestReadsEndWithTheLease(t *testing.T) {
 	for range 1000 {
 		lost = append(lost, proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Match: pgproxy.Mentions("nodes set expires")}))
 	}
-	second := openApp(t, url, l, lease)
+	second := openAppWith(t, url, l, keeping(lease))
 	c := second.app.With(t.Context())
 	if err := firstStage.Send(c, probe, ""); err != nil { // is taken when the shard has moved
 		t.Fatal(err)

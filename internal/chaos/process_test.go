@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"bufio"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -37,6 +38,10 @@ func TestMain(m *testing.M) {
 	if url := os.Getenv(envVictim); url != "" {
 		os.Exit(victim(url))
 	}
+	// Most of these tests wait for a lease or a timer most of the time.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
 	os.Exit(pgtest.Main(m).Run())
 }
 
@@ -47,9 +52,12 @@ func victim(url string) int {
 	ctx := context.Background()
 	terminate := make(chan os.Signal, 1)
 	signal.Notify(terminate, syscall.SIGTERM)
-	app, err := embedded.Config{
-		LeaseTTL: lease, AllowUnsafe: true, Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo})),
-	}.Open(ctx, url, definitions(ledger{os.Getenv(envLedger)}))
+	cfg := embedded.Config{LeaseTTL: lease}
+	if os.Getenv(envProbe) != "" {
+		cfg = keeping(lease)
+	}
+	cfg.AllowUnsafe, cfg.Logger = true, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
+	app, err := cfg.Open(ctx, url, definitions(ledger{os.Getenv(envLedger)}))
 	if err != nil {
 		fmt.Println("open:", err)
 		return 1
@@ -241,11 +249,12 @@ func (p *process) finish(within time.Duration) {
 	}
 }
 
-// killRounds kills a process again and again while it works, then lets one finish.
-func killRounds(t *testing.T, url string, rounds, n int) {
+// killRounds kills a process again and again while it works, then lets one finish. Each round has some more to do than the one before.
+func killRounds(t *testing.T, url string, rounds, n, more int) {
 	t.Helper()
 	l := newLedger(t)
 	for r := range rounds {
+		n += more
 		p := spawn(t, url, l, n, 10*time.Second)
 		select {
 		case <-p.up:
@@ -260,18 +269,18 @@ func killRounds(t *testing.T, url string, rounds, n int) {
 			t.Fatalf("round %d", r)
 		}
 	}
-	spawn(t, url, l, n, 10*time.Second).finish(15 * time.Second)
+	spawn(t, url, l, n, 10*time.Second).finish(30 * time.Second)
 	verify(t, url, n, l)
 }
 
 func TestKillRoundsSQLite(t *testing.T) {
 	t.Parallel()
-	killRounds(t, "file:"+filepath.Join(t.TempDir(), "chaos.db"), 5, 20)
+	killRounds(t, "file:"+filepath.Join(t.TempDir(), "chaos.db"), 5, 10, 4)
 }
 
 func TestKillRoundsPostgres(t *testing.T) {
 	t.Parallel()
-	killRounds(t, pgtest.URL(t), 5, 20)
+	killRounds(t, pgtest.URL(t), 5, 10, 4)
 }
 
 // A process that is stopped past its lease loses its shards to another one. When it wakes, it neither commits nor disturbs, and answers
@@ -285,7 +294,7 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	first.says("up", 15*time.Second)
 	first.says("probe is up", 15*time.Second)
 	first.signal(syscall.SIGSTOP) // somewhere in the middle of its work
-	second := openApp(t, url, l, lease)
+	second := openAppWith(t, url, l, keeping(lease))
 	if err := drive(t.Context(), second.app, n); err != nil {
 		t.Fatal(err)
 	}

@@ -118,8 +118,19 @@ type bench struct {
 // openApp opens an app in this process. It is closed with the test, unless the test does so.
 func openApp(t *testing.T, url string, l ledger, lease time.Duration) *bench {
 	t.Helper()
+	return openAppWith(t, url, l, embedded.Config{LeaseTTL: lease})
+}
+
+// keeping is a configuration under which parked executions stay in memory.
+func keeping(lease time.Duration) embedded.Config {
+	return embedded.Config{LeaseTTL: lease, IdleAfter: time.Hour}
+}
+
+func openAppWith(t *testing.T, url string, l ledger, cfg embedded.Config) *bench {
+	t.Helper()
 	book := newLogbook()
-	app, err := embedded.Config{LeaseTTL: lease, AllowUnsafe: true, Logger: slog.New(book)}.Open(t.Context(), url, definitions(l))
+	cfg.AllowUnsafe, cfg.Logger = true, slog.New(book)
+	app, err := cfg.Open(t.Context(), url, definitions(l))
 	if err != nil {
 		t.Fatal(err)
 	}

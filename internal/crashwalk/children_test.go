@@ -41,7 +41,7 @@ func childScenarios() []*scenario {
 			bodies: map[string]int{"named": 1, "nameless": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{work(w), parent.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
-					a, err := child.Run(ctx, "named", perdure.RawKey("c"))
+					a, err := child.Run(ctx, "named", perdure.RawKey("c1")) // on the other lane
 					if err != nil {
 						return "", err
 					}

@@ -177,9 +177,13 @@ func (d *driver) cause(i int, err error) error {
 
 // start starts an execution and notes that it exists.
 func start[I, O any](d *driver, w *perdure.Workflow[I, O], in I, key string, opts ...perdure.StartOption) (perdure.Execution[O], error) {
-	x, err := w.Start(d.client(), in, append(opts, perdure.RawKey(key))...)
+	return startAt(d, 0, w, in, key, opts...)
+}
+
+func startAt[I, O any](d *driver, i int, w *perdure.Workflow[I, O], in I, key string, opts ...perdure.StartOption) (perdure.Execution[O], error) {
+	x, err := w.Start(d.at(i), in, append(opts, perdure.RawKey(key))...)
 	if err != nil {
-		return x, d.cause(0, fmt.Errorf("start %s: %w", key, err))
+		return x, d.cause(i, fmt.Errorf("start %s: %w", key, err))
 	}
 	ref := x.Ref
 	d.acked("start of "+ref.String(), func(h *histories) error {

@@ -346,6 +346,56 @@ func lifeScenarios() []*scenario {
 				return together(clients...)
 			}),
 		},
+		{
+			// Both serve; shards move from the first to the second while executions run, and each client speaks to executions that the
+			// other process owns. When one dies, the other one's clients notice nothing but a delay.
+			name:   "two processes",
+			bodies: crowdBodies(),
+			maybe:  []string{"child of c0", "child of c1", "child of c2", "child of c3", "child of c4", "child of c5"},
+			stages: []stage{{
+				processes: 2,
+				define: func(w *world) perdure.Group {
+					return perdure.Group{
+						child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) { return w.step(ctx, name) }),
+						distant.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) {
+							one, err := w.step(ctx, "one of "+name)
+							if err != nil {
+								return "", err
+							}
+							if _, err := child.Run(ctx, "child of "+name, perdure.RawKey(name)); err != nil {
+								return "", err
+							}
+							v, err := words.Receive(ctx)
+							if err != nil {
+								return "", err
+							}
+							two, err := w.step(ctx, "two of "+name)
+							return one + ", " + v + ", " + two, err
+						}),
+					}
+				},
+				drive: func(d *driver) error {
+					var clients []func() error
+					for i := range crowd {
+						name, here, there := fmt.Sprintf("c%d", i), i%2, (i+1)%2
+						clients = append(clients, func() error {
+							x, err := startAt(d, here, distant, name, name)
+							if err != nil {
+								return err
+							}
+							if err := sleep(d.ctxs[there], time.Duration(i)*time.Second); err != nil {
+								return err
+							}
+							if err := sendAt(d, there, words, x.Ref, "hi "+name, "s "+name); err != nil {
+								return err
+							}
+							return resultAt(d, there, x, fmt.Sprintf("one of %s, hi %s, two of %s", name, name, name))
+						})
+					}
+					return together(clients...)
+				},
+			}},
+		},
 	}
 }
 

@@ -3,6 +3,7 @@ package crashwalk_test
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/faultstore"
@@ -19,6 +20,10 @@ type kind struct {
 	crash, next bool
 	// refuses tells that an address is quarantined for a while although there is nothing wrong with it.
 	refuses bool
+	// span makes all calls go wrong from the first one on, for so long.
+	span time.Duration
+	// restarts tells that the node may lose its lease without having died, so that it begins anew and repeats what it was doing.
+	restarts bool
 }
 
 func always(k faultstore.Kind) func(faultstore.Method, int) faultstore.Fault {
@@ -56,21 +61,28 @@ var kinds = []kind{
 	// The same, and the process dies before it can do anything about it: they land somewhere in the takeover, or after it.
 	{name: "late and crash", commits: true, crash: true, next: true, fault: late(faultstore.Late, func(k int) int { return 1 + 7*k%24 })},
 	{name: "late begun and crash", commits: true, crash: true, next: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
+	// The store is away for longer than a lease; and it does everything for a while, but all its answers are lost.
+	{name: "outage", span: 15 * time.Second, fault: func(faultstore.Method, int) faultstore.Fault {
+		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Away}
+	}},
+	{name: "answers lost", span: 3 * time.Second, restarts: true, fault: always(faultstore.FailAfter)},
 }
 
 // strike is the plan of one run: one fault at one call, counted over all processes.
 type strike struct {
 	kind *kind // nil for none
 	at   int
+	// then is at which call after the fault another process dies; 0 for none.
+	then int
 
 	mu    sync.Mutex
 	calls int // that the kind walks over
 	total int
+	since int // the fault
 	hit   bool
-	dead  bool              // the crash that follows has happened
+	until time.Time         // the end of the span
 	met   faultstore.Method // what was hit
 	of    string            // which batch it was
-	what  faultstore.Fault  // what happened to it
 	where int               // which of all calls it was
 }
 
@@ -79,27 +91,36 @@ func (s *strike) Next(c faultstore.Call) faultstore.Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.total++
-	if s.kind == nil {
+	switch {
+	case s.kind == nil:
 		return faultstore.Fault{}
-	}
-	if s.hit {
-		if s.kind.next && !s.dead {
-			s.dead = true
-			return faultstore.Fault{Kind: faultstore.CrashBefore}
-		}
-		return faultstore.Fault{}
-	}
-	if s.kind.commits && c.Method != faultstore.Commit {
+	case s.hit:
+		return s.after(c)
+	case s.kind.commits && c.Method != faultstore.Commit:
 		return faultstore.Fault{}
 	}
 	if s.calls++; s.calls != s.at {
 		return faultstore.Fault{}
 	}
-	s.hit, s.met, s.where, s.what = true, c.Method, s.total, s.kind.fault(c.Method, s.at)
+	s.hit, s.met, s.where, s.until = true, c.Method, s.total, time.Now().Add(s.kind.span)
 	if c.Batch != nil {
 		s.of = batchText(c.Batch)
 	}
-	return s.what
+	return s.kind.fault(c.Method, s.at)
+}
+
+// after is what happens to calls after the one that was hit.
+func (s *strike) after(c faultstore.Call) faultstore.Fault {
+	s.since++
+	switch {
+	case s.since == 1 && s.kind.next:
+		return faultstore.Fault{Kind: faultstore.CrashBefore}
+	case s.since == s.then:
+		return faultstore.Fault{Kind: []faultstore.Kind{faultstore.CrashBefore, faultstore.CrashAfter}[s.then%2]}
+	case time.Now().Before(s.until):
+		return s.kind.fault(c.Method, s.at)
+	}
+	return faultstore.Fault{}
 }
 
 // count is how many calls there were so far.
@@ -126,5 +147,9 @@ func (s *strike) String() string {
 	case !s.hit:
 		return fmt.Sprintf("%s at %d, which did not happen", s.kind.name, s.at)
 	}
-	return fmt.Sprintf("%s at %d: call %d, %s%s", s.kind.name, s.at, s.where, s.met, s.of)
+	second := ""
+	if s.then > 0 {
+		second = fmt.Sprintf(", and another crash %d calls later", s.then)
+	}
+	return fmt.Sprintf("%s at %d: call %d, %s%s%s", s.kind.name, s.at, s.where, s.met, s.of, second)
 }

@@ -37,17 +37,17 @@ func TestCrashWalk(t *testing.T) {
 	if raceEnabled || testing.Short() {
 		every = 3
 	}
-	walkAll(t, every)
+	walkAll(t, every, (*scenario).walk)
 }
 
-func walkAll(t *testing.T, every int) {
+func walkAll(t *testing.T, every int, walk func(s *scenario, t *testing.T, every int) (runs, faults int64)) {
 	var walks, faults atomic.Int64
 	began := time.Now()
 	t.Run("all", func(t *testing.T) {
 		for _, s := range scenarios() {
 			t.Run(s.name, func(t *testing.T) {
 				t.Parallel()
-				w, f := s.walk(t, every)
+				w, f := walk(s, t, every)
 				walks.Add(w)
 				faults.Add(f)
 			})
@@ -98,6 +98,32 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 		}
 	}
 	t.Logf("%d calls, %d commits; %d runs, %d faults, %s", plain.calls, plain.commits, runs, faults, time.Since(began).Round(time.Millisecond))
+	return runs, faults
+}
+
+// walkTwice lets a process die at one call, and the one that takes over from it at another.
+func (s *scenario) walkTwice(t *testing.T, every int) (runs, faults int64) {
+	plain := s.trial(t, &strike{}, nil)
+	if plain.err != nil {
+		t.Fatal(plain.report())
+	}
+	crash := &kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == "crash after" })]
+	failures := 0
+	for at := 1; at <= plain.calls; at += every {
+		for then := 1 + at%every; then <= 2*plain.calls; then += every {
+			r := s.trial(t, &strike{kind: crash, at: at, then: then}, plain.facts)
+			runs++
+			if r.hit {
+				faults++
+			}
+			if r.err != nil {
+				t.Error(r.report())
+				if failures++; failures == 3 {
+					t.Fatal("and so on")
+				}
+			}
+		}
+	}
 	return runs, faults
 }
 

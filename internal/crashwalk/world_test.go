@@ -23,8 +23,8 @@ import (
 const (
 	leaseTTL   = 10 * time.Second
 	patience   = 5 * time.Minute // for one drive
-	maxLives   = 4               // processes that may be opened one after the other in one stage
-	maxRetries = 4               // drives that may fail in one process
+	maxLives   = 6               // processes that may be opened one after the other in one stage
+	maxRetries = 40              // drives that may fail in one process
 	shards     = 8
 )
 
@@ -252,7 +252,8 @@ func (w *world) stage(st *stage) (err error) {
 			continue
 		case err != nil:
 			retries++
-			if w.strike.kind != nil && w.strike.kind.refuses {
+			time.Sleep(time.Second)
+			if w.refused() {
 				time.Sleep(time.Minute) // until the quarantine is over
 			}
 			continue

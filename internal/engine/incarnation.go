@@ -80,6 +80,9 @@ func (inc *incarnation) unregister(ctx context.Context) {
 // end is called by a lane that has been fenced.
 func (inc *incarnation) end(why error) { inc.stop(why) }
 
+// drainLimit is how long a node that stops tries to give up its shards in order, as long as it has its lease.
+const drainLimit = 30 * time.Second
+
 // members is the loop of the membership: it renews the lease, fences the dead, and moves shards.
 func (inc *incarnation) members(ctx, inner context.Context) {
 	m := inc.member
@@ -91,13 +94,19 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 	sweep := time.NewTicker(30 * time.Second)
 	defer sweep.Stop()
 	done := ctx.Done()
+	var enough <-chan time.Time
 	for {
 		select {
 		case <-inner.Done():
 			return
 		case <-done:
 			done, draining = nil, true
+			enough = time.After(drainLimit)
 			m.Drain()
+		case <-enough:
+			inc.eng.cfg.Log.Warn("the node stops with shards that it could not give up", "count", len(m.Owned()))
+			inc.stop(errStopping)
+			return
 		case <-inc.wake:
 			for _, do := range inc.take() {
 				do()
@@ -106,12 +115,16 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 			calls.Go(func() { inc.sweep(inner) })
 		case <-timer.C:
 		}
-		if draining && m.Drained() {
+		if draining && (m.Drained() || !inc.serving()) { // without a lease there is nothing to give up any more
 			inc.stop(errStopping)
 			return
 		}
 		inc.act(inner, &calls, m.Tick(inc.eng.clock.mono()))
-		timer.Reset(max(0, m.NextTick()-inc.eng.clock.mono()))
+		next := m.NextTick()
+		if draining {
+			next = min(next, m.ValidUntil())
+		}
+		timer.Reset(max(0, next-inc.eng.clock.mono()))
 	}
 }
 

@@ -370,7 +370,7 @@ func TestDatabaseName(t *testing.T) {
 	if len(got) > 63 || strings.Trim(got, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
 		t.Errorf("databaseName = %q, want at most 63 plain characters", got)
 	}
-	if databaseName("x") == databaseName("x") {
+	if first, second := databaseName("x"), databaseName("x"); first == second {
 		t.Error("two names are equal")
 	}
 }

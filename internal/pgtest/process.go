@@ -107,8 +107,10 @@ func (s *Server) output(ctx context.Context, cmd *exec.Cmd) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer os.Remove(out.Name())
-	defer out.Close()
+	defer func() {
+		_ = out.Close()
+		_ = os.Remove(out.Name()) // goes with the home in any case
+	}()
 	cmd.Stdout, cmd.Stderr = out, out
 	p, err := startProcess(cmd)
 	if err != nil {

@@ -64,7 +64,7 @@ func (x Ctx) enter(call ...string) error {
 	if c == nil {
 		return misuse("durable call %s on a context that is not of an execution", strings.Join(call, " "))
 	}
-	if c.dying.Load() || c.m.dead.Load() {
+	if c.dying.Load() {
 		runtime.Goexit() // a deferred function, or a goroutine that outlived its execution
 	}
 	if step := c.inStep.Load(); step != nil {

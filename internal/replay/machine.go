@@ -13,10 +13,8 @@ type machine struct {
 	w *Worker
 	r *run
 
-	// active is the coroutine that executes user code; nil while nobody does. dead means that all goroutines are being ended.
-	active atomic.Pointer[Coroutine]
-	since  atomic.Int64 // tick of the last resume, for the watchdog
-	dead   atomic.Bool
+	active atomic.Pointer[Coroutine] // executes user code; nil while nobody does
+	since  atomic.Int64              // tick of the last resume, for the watchdog
 	gone   chan *Coroutine // goroutines that have ended because they were told to
 
 	root       *Coroutine

@@ -144,6 +144,7 @@ func TestChangedCode(t *testing.T) {
 		{name: "returns early", old: thenSleep(steps("a", "b")), new: steps("a"), blocked: []string{"event 2 records step b", "but the code returned without asking for it"}},
 		{name: "fails early", old: thenSleep(steps("a", "b")), new: fail(steps("a")), blocked: []string{"records step b", "returned without asking"}},
 		{name: "continues early", old: thenSleep(steps("a", "b")), new: continued(steps("a")), blocked: []string{"records step b", "returned without asking"}},
+		{name: "step removed, then returns", old: thenSleep(steps("a", "b")), new: steps("b"), blocked: []string{"event 1 records step a", "returned without asking"}},
 		{name: "returns at once", old: thenSleep(steps("a")), new: steps(), blocked: []string{"records step a", "returned without asking"}},
 		{name: "new zero field", old: thenSleep(charge(chargeV1{"o"})), new: thenSleep(charge(chargeV2{Order: "o"}))},
 		{

@@ -94,15 +94,21 @@ func TestRaceCancelsTheLosers(t *testing.T) {
 		}}
 		fs := []*replay.Future{x.StepFuture(slow), x.StepFuture(e.stepOf("quick")), x.Timer(time.Hour)}
 		i, err := x.Race(fs)
-		return say(i, err, x.Get(fs[0]), x.Get(fs[2])), nil
+		texts := say(i, err, x.Get(fs[0]), x.Get(fs[2]))
+		return texts, x.Get(x.Next("go"))
 	}, func(e *engine) {
 		canceled = make(chan error, 1)
 		e.settle()
+		if e.end != nil {
+			t.Fatal("it has ended")
+		}
+		e.signal("go", "1")
 		if err := <-canceled; !errors.Is(err, replay.ErrCanceled) {
 			t.Errorf("cause %v", err)
 		}
+		e.settle()
 		e.wantClosed(t, model.Completed, "1 <nil> canceled canceled")
-		if got, want := e.kinds(), "step_completed quick, withdrawn slow, withdrawn"; got != want {
+		if got, want := e.kinds(), "step_completed quick, withdrawn slow, withdrawn, signal_received go"; got != want {
 			t.Errorf("history %q, want %q", got, want)
 		}
 		if len(e.timers) > 0 {

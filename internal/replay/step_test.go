@@ -86,6 +86,32 @@ func TestRetries(t *testing.T) {
 	})
 }
 
+// TestRetryToldTwice runs a step once, although the engine has said twice that its time has come.
+func TestRetryToldTwice(t *testing.T) {
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		f := x.StepFuture(e.stepOf("a", failing(1, false)))
+		if err := x.Get(x.Next("go")); err != nil {
+			return "", err
+		}
+		<-e.hold // somebody holds the baton
+		return "done", x.Get(f)
+	}, func(e *engine) {
+		e.settle()
+		e.signal("go", "1")
+		e.deliver(1)
+		for range 3 {
+			e.w.Retry(e.start.Run, e.gen, e.events[0].ID)
+		}
+		close(e.hold)
+		synctest.Wait()
+		if len(e.bodies) != 1 {
+			t.Errorf("%d bodies run", len(e.bodies))
+		}
+		e.settle()
+		e.wantClosed(t, model.Completed, "done")
+	})
+}
+
 func TestBackoffOverCrash(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 		return e.step(x, "a", failing(1, false), func(s *replay.Step) { s.Policy.Initial = 3 * time.Millisecond })
@@ -170,6 +196,23 @@ func TestGoexitIsContained(t *testing.T) {
 			if runs != 2 {
 				t.Errorf("%d runs", runs)
 			}
+		})
+	})
+	t.Run("step after a signal", func(t *testing.T) { // what was taken before is not taken again
+		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+			if err := x.Get(x.Next("go")); err != nil {
+				return "", err
+			}
+			out, err := x.Step(&replay.Step{Name: "a", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
+				runtime.Goexit()
+				return model.Payload{}, nil
+			}})
+			return string(out.Data), err
+		}, func(e *engine) {
+			e.settle()
+			e.signal("go", "1")
+			e.settle()
+			e.wantClosed(t, model.Failed, "")
 		})
 	})
 	t.Run("workflow", func(t *testing.T) {

@@ -6,7 +6,6 @@ import (
 
 // unload ends every goroutine of the machine at its parking call, the last coroutine first.
 func (m *machine) unload() {
-	m.dead.Store(true)
 	for n := m.coroutines.last; n != nil; n = m.coroutines.last {
 		m.end(n.value)
 		m.drop(n.value)

@@ -150,7 +150,11 @@ func (l *ledger) fired(b *store.Batch, r *run, e *model.Event, h *history) {
 		l.fail("I8: timer %q of %s fires again, or after it was withdrawn", e.ID, r.id)
 	}
 	h.fired = true
+	l.s.did(opTimerFired)
 	i := r.timer(e.ID)
+	if i < 0 && l.s.plan.restart > 0 {
+		return // was moved in this very batch to a time that has passed
+	}
 	if i < 0 {
 		l.fail("I8: timer %q of %s fires and was not open", e.ID, r.id)
 	}
@@ -167,7 +171,6 @@ func (l *ledger) fired(b *store.Batch, r *run, e *model.Event, h *history) {
 	if !stops(b, r.id, e.ID) {
 		l.fail("I8: timer %q of %s fires and stays", e.ID, r.id)
 	}
-	l.s.did(opTimerFired)
 }
 
 // stops reports whether the batch removes the timer.
@@ -249,12 +252,21 @@ func (l *ledger) consume(b *store.Batch, row *store.CursorRow) {
 	if row.Prev != c.next || row.Next <= row.Prev || row.Next > int64(len(c.rows)) {
 		l.fail("cursor from shard %d to shard %d moves from %d to %d, stands at %d of %d", row.From, row.To, row.Prev, row.Next, c.next, len(c.rows))
 	}
+	var before *received
 	for i := row.Prev; i < row.Next; i++ {
 		m := &c.rows[i].Message
 		if !l.putOff(b, m) {
 			l.effect(b, m)
 		}
 		l.s.did(opMessage)
+		got := l.signals[signalID(m.Input)]
+		if m.Kind != model.MessageSignal || got == nil || got.address.sick {
+			continue
+		}
+		if before != nil && before.address == got.address && before.order > got.order {
+			l.fail("I11: two signals from shard %d to %s arrive in the wrong order", row.From, m.To)
+		}
+		before = got
 	}
 	c.next = row.Next
 }

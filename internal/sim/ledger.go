@@ -20,6 +20,7 @@ type ledger struct {
 	// owner of each shard by the store; zero when free.
 	owner []model.NodeID
 	nodes map[model.NodeID]*member
+	asked map[model.Link]bool // steps that have started a child
 	open  int
 }
 
@@ -84,7 +85,7 @@ func newLedger(s *Sim) *ledger {
 	return &ledger{
 		s: s, runs: map[model.RunID]*run{}, addresses: map[model.Address]*address{}, signals: map[uint64]*received{},
 		pairs: map[[2]model.ShardID]*channel{}, inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]struct{}{},
-		owner: make([]model.NodeID, s.plan.shards), nodes: map[model.NodeID]*member{},
+		owner: make([]model.NodeID, s.plan.shards), nodes: map[model.NodeID]*member{}, asked: map[model.Link]bool{},
 	}
 }
 
@@ -259,6 +260,12 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		if e.Kind == model.EventCancelRequest {
 			r.cancel = true
 		}
+	}
+	if st.Parent.ID != "" && st.Previous.IsZero() {
+		if l.asked[st.Parent] {
+			l.fail("E40: step %s of %s starts a second child", st.Parent.ID, short(st.Parent.Run))
+		}
+		l.asked[st.Parent] = true
 	}
 	if !st.Previous.IsZero() {
 		l.carriedOver(a.current, r)

@@ -215,14 +215,14 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 			return
 		}
 		d := core.Fire(e.x, in.timer, now)
-		b := l.record(e, in, &d)
-		switch {
+		switch b := l.batchOf(e); {
 		case d.Retry == "":
 		case b == nil:
 			l.wakeForRetry(now, e, in.run, d.Retry)
 		default: // after what the worker has to hear first: that the attempt failed may be on its way to the store
 			b.effects = append(b.effects, effect{kind: effRetry, entry: e, run: in.run, step: d.Retry})
 		}
+		l.record(e, in, &d)
 	case inRelease:
 		l.applyRelease(now, e, in)
 	case inQuarantine:

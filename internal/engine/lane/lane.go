@@ -80,6 +80,7 @@ type Lane struct {
 	// requests are those whose answers are remembered by the batches that are not committed yet.
 	requests map[store.RequestKey]struct{}
 	sick     []*entry // quarantined
+	tenure   int      // counts how often shards were acquired
 
 	out  Output
 	dead error

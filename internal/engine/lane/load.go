@@ -38,6 +38,7 @@ type Load struct {
 	entry    *entry
 	input    *input
 	version  int // of the entry when the read was made
+	tenure   int // of the lane when the read was made
 	attempts int
 	at       model.Time // not before
 }
@@ -81,7 +82,7 @@ func (q *loads) issue(l *Lane) {
 			continue
 		}
 		q.next++
-		ld.ID = q.next
+		ld.ID, ld.tenure = q.next, l.tenure
 		q.flying[ld.ID] = ld
 		if ld.entry != nil {
 			ld.version = ld.entry.version

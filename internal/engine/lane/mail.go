@@ -156,7 +156,9 @@ func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
 	l.mail.reading = false
 	l.Messages(r.Messages)
 	for i := range r.Inbox {
-		l.request(now, &r.Inbox[i])
+		if sh := l.shards[r.Inbox[i].Shard]; sh != nil && sh.tenure <= ld.tenure {
+			l.request(now, &r.Inbox[i])
+		}
 	}
 	for _, id := range l.mail.served {
 		delete(l.mail.inbox, id)

@@ -12,6 +12,7 @@ const runnablePage = 1000
 // shard is a slice of the address space that this lane owns.
 type shard struct {
 	id       model.ShardID
+	tenure   int                     // what was read before it became ours, perhaps not for the first time, is out of date
 	received map[model.ShardID]int64 // committed cursors, by sender
 	sent     map[model.ShardID]int64 // last committed position, by receiver
 	entries  map[*entry]struct{}
@@ -27,9 +28,10 @@ func (l *Lane) Acquired(now model.Time, shards []store.AcquiredShard) {
 	if l.dead != nil || len(shards) == 0 {
 		return
 	}
+	l.tenure++
 	ids := make([]model.ShardID, 0, len(shards))
 	for _, s := range shards {
-		sh := &shard{id: s.Shard, received: s.Received, sent: s.Sent, entries: map[*entry]struct{}{}}
+		sh := &shard{id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, entries: map[*entry]struct{}{}}
 		if sh.received == nil {
 			sh.received = map[model.ShardID]int64{}
 		}

@@ -42,10 +42,6 @@ func newWindow(limit int) window {
 // reset has all timers read again, because shards were added.
 func (w *window) reset() {
 	w.horizon, w.stale, w.fresh = store.TimerMark{}, w.asked != 0, false
-	if len(w.heap) >= w.limit { // no room to read: those in it are read again, with the others in order
-		w.heap = nil
-		clear(w.known)
-	}
 }
 
 // bound is the due time up to which a timer must be kept in memory.
@@ -80,8 +76,10 @@ func (w *window) shrink() {
 	}
 	clear(w.heap[w.limit:])
 	w.heap = w.heap[:w.limit] // sorted is a heap
-	last := w.heap[w.limit-1]
-	w.horizon = store.TimerMark{Due: last.Due, Run: last.Run, ID: last.ID}
+	// Only ever back: after a reset there may be timers in front of it that have not been read.
+	if last := w.heap[w.limit-1]; !w.beyond(last) {
+		w.horizon = store.TimerMark{Due: last.Due, Run: last.Run, ID: last.ID}
+	}
 	w.stale = w.asked != 0
 }
 
@@ -117,7 +115,15 @@ func (w *window) wake(horizon time.Duration) model.Time {
 }
 
 // wantsRefill reports whether there is room to read on, and nobody does yet.
-func (w *window) wantsRefill() bool { return !w.fresh && w.asked == 0 && len(w.heap)+w.due.n < w.limit }
+func (w *window) wantsRefill() bool {
+	// A window that is full of what lies behind the horizon has room too: what is in front of it comes first, and the rest goes.
+	return !w.fresh && w.asked == 0 && w.due.n < w.limit && (len(w.heap)+w.due.n < w.limit || w.beyond(w.heap[0]))
+}
+
+// beyond reports whether a timer lies behind the horizon.
+func (w *window) beyond(t store.Timer) bool {
+	return compareTimers(t, store.Timer{Due: w.horizon.Due, Run: w.horizon.Run, ID: w.horizon.ID}) > 0
+}
 
 // fireTimers fires what is due, as far as there is room, and reads on well before the window has been used up.
 func (l *Lane) fireTimers(now model.Time) {

@@ -395,3 +395,37 @@ func TestLaneWithoutShardsSleeps(t *testing.T) {
 	r.settle()
 	r.wantFired(key("a"), from, 100)
 }
+
+// The window overflows after a shard was added and before its timers were read: they are not taken for read.
+func TestWindowShrinksAfterAShardWasAdded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 2 })
+	r.join(1)
+	mine, theirs := in(0, 0), in(1, 0)
+	r.timersIn(theirs, 25)
+	r.began(mine)
+	from := r.now
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.settle()
+	r.now = r.now.Add(20 * time.Second)
+	r.flush()
+	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadTimers {
+		t.Fatalf("loads = %+v, want a refill", r.loads)
+	}
+	refill := r.loads
+	r.loads = nil
+	r.acquire(1)
+	var turn model.Turn
+	for i := 28; i < 34; i++ { // within what the refill asked for
+		turn.Commands = append(turn.Commands, timer(fmt.Sprint(i), from.Add(time.Duration(i)*time.Second)))
+	}
+	r.turn(mine, turn)
+	r.flush()
+	r.commitNow()
+	r.loads = append(refill, r.loads...)
+	r.settle()
+	r.pass(6 * time.Second)
+	r.wantFired(theirs, from, 25)
+	r.pass(time.Minute)
+	r.wantFired(mine, from, 28, 29, 30, 31, 32, 33)
+}

@@ -71,7 +71,7 @@ order by t.nr, r.run limit $4`
 func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (*store.Execution, error) {
 	const (
 		byRun     = `select {execution} from {schema}.executions e where e.shard = $1 and e.run = $2 and e.key = $3 and e.workflow = $4 and e.tenant = $5`
-		byAddress = `select {execution} from {schema}.executions e where e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and e.current`
+		byAddress = `select {execution} from {schema}.executions e where e.shard is not distinct from $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and e.current`
 	)
 	if shard >= model.MaxShards {
 		return nil, nil

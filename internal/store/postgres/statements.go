@@ -78,6 +78,9 @@ insert into {schema}.executions (shard, run, started, state, current, tenant, wo
 select u.shard, u.run, u.started, 0, u.current, u.tenant, u.workflow, u.key, u.start
 from ` + rows("$1 shard smallint, $2 run uuid, $3 started bigint, $4 current boolean, $5 tenant text, $6 workflow text, $7 key text, $8 start bytea")},
 
+	// The shard is compared in a way that no index understands: the address alone leads to the run, while the shard might lead to the primary key,
+	// in a plan that is made when both cost the same.
+	//
 	// Returns the index of each start that was not inserted, with the run that is there. The run is missing when it was committed after this
 	// statement had begun, which cannot happen while an address has one writer.
 	stStartIfAbsent: {"executions", `
@@ -85,7 +88,7 @@ with i as (
   insert into {schema}.executions (shard, run, started, state, current, tenant, workflow, key, start)
   select u.shard, u.run, u.started, 0, u.current, u.tenant, u.workflow, u.key, u.start
   from ` + rows("$1 shard smallint, $2 run uuid, $3 started bigint, $4 current boolean, $5 tenant text, $6 workflow text, $7 key text, $8 start bytea") + `
-  on conflict (shard, key, workflow, tenant) where current do nothing
+  on conflict (key, workflow, tenant, shard) where current do nothing
   returning shard, run
 ), r as (
   insert into {schema}.runnable (shard, run) select shard, run from i
@@ -94,7 +97,7 @@ select u.start, e.*
 from ` + rows("$9 start integer, $1 shard smallint, $2 run uuid, $5 tenant text, $6 workflow text, $7 key text") + `
 left join lateral (
   select {execution} from {schema}.executions e
-  where e.shard = u.shard and e.key = u.key and e.workflow = u.workflow and e.tenant = u.tenant and e.current limit 1) e on true
+  where e.key = u.key and e.workflow = u.workflow and e.tenant = u.tenant and e.shard is not distinct from u.shard and e.current limit 1) e on true
 where (u.shard, u.run) not in (select shard, run from i)`},
 
 	stClose: {"executions", `

@@ -38,7 +38,7 @@ create table {schema}.executions (
 ) with (fillfactor = 75, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_analyze_scale_factor = 0.05);
 
 -- At most one current run per address, and the way to it.
-create unique index executions_current on {schema}.executions (shard, key, workflow, tenant) where current;
+create unique index executions_current on {schema}.executions (key, workflow, tenant, shard) where current;
 -- Lists, newest first.
 create index executions_started on {schema}.executions (tenant, started) where started is not null;
 

@@ -1,0 +1,235 @@
+//go:build long
+
+package chaos_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/pgproxy"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+func TestLongKillRoundsSQLite(t *testing.T) {
+	t.Parallel()
+	killRounds(t, "file:"+filepath.Join(t.TempDir(), "chaos.db"), 50, 20, 5)
+}
+
+func TestLongKillRoundsPostgres(t *testing.T) {
+	t.Parallel()
+	killRounds(t, pgtest.URL(t), 50, 20, 5)
+}
+
+// soak is three processes on one server behind one proxy, and everything that may happen to them.
+type soak struct {
+	t      *testing.T
+	rand   *rand.Rand
+	pg     *pgtest.Server
+	proxy  *pgproxy.Proxy
+	url    string // through the proxy
+	ledger ledger
+	lease  time.Duration
+
+	procs   []*process
+	spawned int
+	struck  map[string]int
+	lost    []*pgproxy.Trigger
+}
+
+// For two minutes, one thing after the other goes wrong, by chance. Then nothing is lost, doubled or stuck. $PERDURE_CHAOS_SEED repeats a run's
+// choices, though not its timing.
+func TestLongSoak(t *testing.T) {
+	t.Parallel()
+	seed := uint64(time.Now().UnixNano())
+	if text := os.Getenv("PERDURE_CHAOS_SEED"); text != "" {
+		var err error
+		if seed, err = strconv.ParseUint(text, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("PERDURE_CHAOS_SEED=%d", seed)
+	lasting := 2 * time.Minute
+	if text := os.Getenv("PERDURE_CHAOS_TIME"); text != "" {
+		var err error
+		if lasting, err = time.ParseDuration(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s := &soak{t: t, rand: rand.New(rand.NewPCG(seed, 1)), lease: 2 * time.Second, ledger: newLedger(t), struck: map[string]int{}}
+	s.pg = pgtest.Start(t, pgtest.Options{})
+	direct := s.pg.NewDatabase(t)
+	s.proxy, s.url = proxied(t, direct)
+	for range 3 {
+		s.procs = append(s.procs, s.spawn())
+	}
+	for end := time.Now().Add(lasting); time.Now().Before(end); {
+		s.strike()
+		time.Sleep(s.between(500*time.Millisecond, 3*time.Second)) // a moment of peace
+	}
+	s.proxy.Heal()
+	for _, p := range s.procs {
+		p.signal(syscall.SIGCONT)
+	}
+	for _, l := range s.lost {
+		l.Cancel()
+	}
+	for _, p := range s.procs {
+		from := p.said("done")
+		p.says(fmt.Sprintf("done %d", from+1), 30*time.Second) // it serves again
+		p.signal(syscall.SIGTERM)
+		p.finish(30 * time.Second)
+		if strings.Contains(p.text(), "caller heard:") {
+			t.Errorf("callers of a process that was never killed heard errors:\n%s", p.text())
+		}
+	}
+	for _, kind := range []string{"kill", "stop", "terminate", "restart", "immediate", "drop", "orphan", "reset", "partition"} {
+		if s.struck[kind] == 0 && lasting >= 2*time.Minute {
+			t.Errorf("%s never happened", kind)
+		}
+	}
+	t.Logf("struck %v; %d processes; %d faults on the wire", s.struck, s.spawned, len(s.lost))
+	verify(t, direct, s.redo(direct), s.ledger)
+}
+
+func (s *soak) between(least, most time.Duration) time.Duration {
+	return least + time.Duration(s.rand.Int64N(int64(most-least)))
+}
+
+func (s *soak) spawn() *process {
+	s.t.Helper()
+	s.spawned++
+	return spawn(s.t, s.url, s.ledger, 0, s.lease, envServe+"="+fmt.Sprintf("p%d-", s.spawned))
+}
+
+// strike does one thing that may happen.
+func (s *soak) strike() {
+	s.t.Helper()
+	i := s.rand.IntN(len(s.procs))
+	p := s.procs[i]
+	wire := func(kind string, r pgproxy.Rule) {
+		s.struck[kind]++
+		for range 1 + s.rand.IntN(3) {
+			r.Match, r.Nth = ofLane, 1+s.rand.IntN(30)
+			s.lost = append(s.lost, s.proxy.Inject(r))
+		}
+	}
+	switch dice := s.rand.IntN(100); {
+	case dice < 20:
+		s.struck["kill"]++
+		p.kill()
+		s.procs[i] = s.spawn()
+	case dice < 35:
+		s.struck["stop"]++
+		p.signal(syscall.SIGSTOP)
+		time.Sleep(s.between(s.lease/4, 2*s.lease))
+		p.signal(syscall.SIGCONT)
+	case dice < 45:
+		s.struck["terminate"]++
+		select {
+		case <-p.up:
+			p.signal(syscall.SIGTERM)
+			p.finish(30 * time.Second)
+		case <-p.done:
+		default: // not up yet
+			p.kill()
+		}
+		s.procs[i] = s.spawn()
+	case dice < 52:
+		s.struck["restart"]++
+		s.restart(pgtest.Fast)
+	case dice < 60:
+		s.struck["immediate"]++
+		s.restart(pgtest.Immediate)
+	case dice < 72:
+		wire("drop", pgproxy.Rule{Fault: pgproxy.DropReply})
+	case dice < 82:
+		wire("orphan", pgproxy.Rule{Fault: pgproxy.Orphan, Delay: s.between(0, time.Second), Hold: pgproxy.HoldCommit})
+	case dice < 90:
+		wire("reset", pgproxy.Rule{Fault: pgproxy.Reset})
+	default:
+		s.struck["partition"]++
+		s.proxy.Blackhole([][]pgproxy.Direction{{}, {pgproxy.ToServer}, {pgproxy.ToClient}}[s.rand.IntN(3)]...)
+		time.Sleep(s.between(s.lease/4, 2*s.lease))
+		s.proxy.Heal()
+	}
+}
+
+func (s *soak) restart(m pgtest.Mode) {
+	s.t.Helper()
+	if err := s.pg.Restart(s.t.Context(), m); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// said is the number behind the last line that begins so.
+func (p *process) said(line string) int {
+	found := regexp.MustCompile(`(?m)^`+line+` (\d+)$`).FindAllStringSubmatch(p.text(), -1)
+	if len(found) == 0 {
+		return 0
+	}
+	n, _ := strconv.Atoi(found[len(found)-1][1])
+	return n
+}
+
+// redo finishes what callers that are gone have begun, and returns how many executions of each kind there are.
+func (s *soak) redo(url string) int {
+	s.t.Helper()
+	nd, err := node.Open(s.t.Context(), node.Config{URL: url, ReadOnly: true})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer nd.Close()
+	key := regexp.MustCompile(`^(p\d+-)[cgf](\d+)$`)
+	most := map[string]int{}
+	req := api.ListRequest{AllRuns: true, Limit: 1000}
+	for {
+		page, err := nd.Backend().List(s.t.Context(), req)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for i := range page.Executions {
+			if m := key.FindStringSubmatch(page.Executions[i].Start.Address.Key); m != nil {
+				n, _ := strconv.Atoi(m[2])
+				most[m[1]] = max(most[m[1]], n+1)
+			}
+		}
+		if req.Cursor = page.Cursor; req.Cursor == "" {
+			break
+		}
+	}
+	last := openApp(s.t, url, s.ledger, s.lease)
+	var wg sync.WaitGroup
+	gate := make(chan struct{}, 64)
+	total := 0
+	for prefix, n := range most {
+		total += n
+		for i := range n {
+			gate <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-gate }()
+				if err := driveOne(last.app.With(s.t.Context()), prefix, i); err != nil {
+					s.t.Error(err)
+				}
+			})
+		}
+	}
+	done := make(chan struct{})
+	go func() { wg.Wait(); close(done) }()
+	select {
+	case <-done:
+	case <-time.After(60 * time.Second):
+		s.t.Fatalf("stuck:\n%s", openExecutions(s.t, url))
+	}
+	return total
+}
