@@ -404,17 +404,15 @@ func (w *world) verifyBodies() error {
 	return nil
 }
 
-// verifyNodes demands that all nodes have left and have freed their shards. A node that could not say goodbye stays until its lease has expired
-// and somebody wants what it has.
+// verifyNodes demands that all nodes have left and have freed their shards. One that died, or could not say goodbye, leaves them to whoever wants them.
 func (w *world) verifyNodes() error {
 	v, err := w.mem.Members(context.Background())
 	if err != nil {
 		return err
 	}
 	for _, o := range v.Owners {
-		left := !slices.ContainsFunc(v.Members, func(m store.Member) bool { return m.ID == o.Node })
-		if !o.Node.IsZero() && left {
-			return wrong("shard %d belongs to %s, which has left", o.Shard, o.Node)
+		if !o.Node.IsZero() && !w.lostLease() {
+			return wrong("shard %d belongs to %s after everybody has left", o.Shard, o.Node)
 		}
 	}
 	if most := w.goodbyesLost(); len(v.Members) > most {
@@ -428,15 +426,26 @@ func (w *world) refused() bool {
 	return w.strike.kind != nil && w.strike.kind.refuses && w.strike.happened()
 }
 
+// lostLease reports whether a node has ended otherwise than in good order.
+func (w *world) lostLease() bool {
+	k := w.strike.kind
+	return k != nil && w.strike.happened() && (k.crash || k.refuses || k.span > 0)
+}
+
 // goodbyesLost is how many nodes may be left registered: one that died without anything that somebody else would want, or
 // that could not say goodbye, or whose registration was never answered.
 func (w *world) goodbyesLost() int {
+	lost := w.lostLease()
 	w.strike.mu.Lock()
 	defer w.strike.mu.Unlock()
-	if w.strike.hit && w.strike.kind.span > 0 {
+	switch {
+	case !w.strike.hit:
+		return 0
+	case w.strike.kind.span > 0:
 		return math.MaxInt
-	}
-	if w.strike.hit && (w.strike.kind.crash || w.strike.kind.refuses || w.strike.met == faultstore.Register || w.strike.met == faultstore.Unregister) {
+	case lost && w.strike.then > 0:
+		return 2
+	case lost || w.strike.met == faultstore.Register || w.strike.met == faultstore.Unregister:
 		return 1
 	}
 	return 0

@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/notify"
 	"github.com/perdure/perdure/internal/service"
 	"github.com/perdure/perdure/internal/store/faultstore"
@@ -134,6 +135,8 @@ type process struct {
 	stop context.CancelFunc
 	done chan struct{} // closed when the engine has ended
 	err  error         // of the engine
+
+	closed bool // was ended in good order, or was to be
 }
 
 // open opens a process, as embedded.Open does, and waits until it serves.
@@ -177,6 +180,7 @@ func (p *process) dead() bool { return p.ctx.Err() != nil }
 
 // close ends a process in good order; it reports whether the process lived to its end.
 func (p *process) close() (orderly bool, err error) {
+	p.closed = true
 	err = p.app.Close()
 	if p.dead() {
 		return false, nil
@@ -194,7 +198,7 @@ func (p *process) bury() error {
 	if p.app == nil {
 		return nil
 	}
-	if err := p.app.Close(); err != nil && !errors.Is(err, faultstore.ErrCrashed) {
+	if err := p.app.Close(); err != nil && !errors.Is(err, faultstore.ErrCrashed) && !p.closed {
 		return fmt.Errorf("the remains of process %d: %w", p.n, err)
 	}
 	return nil
@@ -302,6 +306,9 @@ func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 	orderly = true
 	for i, p := range ps {
 		ok, err := p.close()
+		if k := w.strike.kind; k != nil && k.span > 0 && fault.Is(err, fault.Timeout) {
+			ok, err = false, nil // it has waited for the store long enough
+		}
 		if err != nil {
 			return false, fmt.Errorf("close process %d: %w", p.n, err)
 		}

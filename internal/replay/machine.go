@@ -15,7 +15,7 @@ type machine struct {
 
 	active atomic.Pointer[Coroutine] // executes user code; nil while nobody does
 	since  atomic.Int64              // tick of the last resume, for the watchdog
-	gone   chan *Coroutine // goroutines that have ended because they were told to
+	gone   chan *Coroutine           // goroutines that have ended because they were told to
 
 	root       *Coroutine
 	coroutines list[*Coroutine] // in order of creation

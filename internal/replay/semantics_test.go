@@ -108,7 +108,7 @@ func TestRaceCancelsTheLosers(t *testing.T) {
 		}
 		e.settle()
 		e.wantClosed(t, model.Completed, "1 <nil> canceled canceled")
-		if got, want := e.kinds(), "step_completed quick, withdrawn slow, withdrawn, signal_received go"; got != want {
+		if got, want := e.kinds(), "step_completed quick, withdrawn slow, withdrawn, signal_received go, signal_taken go"; got != want {
 			t.Errorf("history %q, want %q", got, want)
 		}
 		if len(e.timers) > 0 {
