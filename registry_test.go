@@ -34,7 +34,9 @@ func TestMistakesInDefinitions(t *testing.T) {
 	_ = opaque{secret: ""}
 	wf := perdure.DeclareWorkflow[string, string]("wf")
 	act := perdure.DeclareActivity[string, string]("act")
-	workflow := func(opts ...perdure.WorkflowOption) perdure.Definition { return perdure.NewWorkflow("w", nothing, opts...) }
+	workflow := func(opts ...perdure.WorkflowOption) perdure.Definition {
+		return perdure.NewWorkflow("w", nothing, opts...)
+	}
 	for _, c := range []struct {
 		name string
 		defs []perdure.Definition

@@ -60,7 +60,7 @@ var (
 func TestSignalWithTimeout(t *testing.T) {
 	t.Parallel()
 	approve := perdure.NewWorkflow("approve", func(ctx perdure.WorkflowCtx, doc string) (string, error) {
-		a, err := approved.Receive(ctx.WithTimeout(48 * time.Hour))
+		a, err := approved.Receive(ctx.WithTimeout(48 * time.Minute))
 		switch {
 		case errors.Is(err, perdure.ErrTimeout):
 			return "expired", nil
@@ -74,7 +74,7 @@ func TestSignalWithTimeout(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(24 * time.Hour)
+		time.Sleep(24 * time.Minute)
 		if err := approved.Send(c, one, approval{"eve", true}, perdure.RequestID("r")); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +96,7 @@ func TestSignalWithTimeout(t *testing.T) {
 func TestPromise(t *testing.T) {
 	t.Parallel()
 	decide := perdure.NewWorkflow("decide", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
-		d, err := decision.Await(ctx.WithTimeout(24 * time.Hour))
+		d, err := decision.Await(ctx.WithTimeout(time.Hour))
 		return d.By, err
 	})
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
@@ -204,7 +204,7 @@ func TestChildrenAndCancel(t *testing.T) {
 		}
 	}, parent, ship.Bind(func(ctx perdure.WorkflowCtx, what string) (string, error) {
 		if what == "slow" {
-			return "", ctx.Sleep(24 * time.Hour)
+			return "", ctx.Sleep(time.Hour)
 		}
 		return "shipped " + what, nil
 	}))
@@ -289,7 +289,7 @@ func TestStepsAndErrors(t *testing.T) {
 		}
 		var r *perdure.RemoteError
 		errors.As(permanent, &r)
-		return strings.Join(append(texts, r.Type), "\n"), ctx.Sleep(time.Hour)
+		return strings.Join(append(texts, r.Type), "\n"), ctx.Sleep(time.Minute)
 	})
 	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
 		got, err := wf.Run(c, "") // sleeps long enough to be unloaded and replayed
@@ -316,7 +316,7 @@ func TestCoroutinesSelectAndScopes(t *testing.T) {
 		var fs []*perdure.Future[int]
 		for i := range 3 {
 			fs = append(fs, perdure.Go(ctx, func(ctx perdure.WorkflowCtx) (int, error) {
-				if err := ctx.Sleep(time.Duration(3-i) * time.Hour); err != nil {
+				if err := ctx.Sleep(time.Duration(3-i) * time.Minute); err != nil {
 					return 0, err
 				}
 				return double.Run(ctx, i)
@@ -328,7 +328,7 @@ func TestCoroutinesSelectAndScopes(t *testing.T) {
 		}
 		_, canceled := fs[0].Get(ctx)
 		var log []string
-		next, late := poke.Next(ctx), ctx.Timer(2*time.Hour)
+		next, late := poke.Next(ctx), ctx.Timer(2*time.Minute)
 		for range 3 {
 			first, err := perdure.Select(ctx, next, late)
 			switch {
@@ -357,7 +357,7 @@ func TestCoroutinesSelectAndScopes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(2*time.Hour + time.Minute)
+		time.Sleep(2*time.Minute + time.Second)
 		if err := poke.Send(c, e, 7); err != nil {
 			t.Fatal(err)
 		}
@@ -443,7 +443,7 @@ func TestLogIsSilentOnReplay(t *testing.T) {
 		if err != nil {
 			return "", err
 		}
-		if err := ctx.Sleep(time.Hour); err != nil { // long enough to be unloaded
+		if err := ctx.Sleep(time.Minute); err != nil { // long enough to be unloaded
 			return "", err
 		}
 		ctx.Log().Info("end")

@@ -85,8 +85,7 @@ func TestLongSoak(t *testing.T) {
 		l.Cancel()
 	}
 	for _, p := range s.procs {
-		from := p.said("done")
-		p.says(fmt.Sprintf("done %d", from+1), 30*time.Second) // it serves again
+		p.goesOn(30 * time.Second)
 		p.signal(syscall.SIGTERM)
 		p.finish(30 * time.Second)
 		if strings.Contains(p.text(), "caller heard:") {
@@ -180,6 +179,25 @@ func (p *process) said(line string) int {
 	}
 	n, _ := strconv.Atoi(found[len(found)-1][1])
 	return n
+}
+
+// goesOn waits until the process has done something more.
+func (p *process) goesOn(within time.Duration) {
+	p.t.Helper()
+	limit := time.After(within)
+	for from := p.said("done"); ; {
+		p.mu.Lock()
+		news := p.news
+		p.mu.Unlock()
+		if p.said("done") > from {
+			return
+		}
+		select {
+		case <-news:
+		case <-limit:
+			p.t.Fatalf("the process has done nothing for %s:\n%s\n%s", within, openExecutions(p.t, p.url), p.text())
+		}
+	}
 }
 
 // redo finishes what callers that are gone have begun, and returns how many executions of each kind there are.

@@ -148,7 +148,7 @@ func childScenarios() []*scenario {
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{
 					orphan.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) {
-						if err := ctx.Sleep(3 * time.Second); err != nil {
+						if err := ctx.Sleep(2 * time.Second); err != nil {
 							return "", err
 						}
 						return w.step(ctx, name)
@@ -209,7 +209,7 @@ func childScenarios() []*scenario {
 				return perdure.Group{
 					orphan.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) {
 						if name == "slow" {
-							if err := ctx.Sleep(3 * time.Second); err != nil {
+							if err := ctx.Sleep(2 * time.Second); err != nil {
 								return "", err
 							}
 						}

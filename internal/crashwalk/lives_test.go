@@ -75,7 +75,7 @@ func lifeScenarios() []*scenario {
 		},
 		{
 			name:      "unloaded",
-			idleAfter: time.Second,
+			idleAfter: 500 * time.Millisecond,
 			bodies:    map[string]int{"id": 1, "signalled": 1, "rested": 1},
 			maybe:     []string{"code"},
 			stages: alone(func(w *world) perdure.Group {
@@ -95,7 +95,7 @@ func lifeScenarios() []*scenario {
 					if _, err := w.step(ctx, "signalled"); err != nil {
 						return "", err
 					}
-					if err := ctx.Sleep(5 * time.Second); err != nil {
+					if err := ctx.Sleep(2 * time.Second); err != nil {
 						return "", err
 					}
 					rested, err := w.step(ctx, "rested")
@@ -107,7 +107,7 @@ func lifeScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return d.sleep(3 * time.Second) },
+					func() error { return d.sleep(2 * time.Second) },
 					func() error { return send(d, words, x.Ref, "woken", "s1") },
 					func() error { return result(d, x, "woken rested") },
 				)
@@ -383,7 +383,7 @@ func lifeScenarios() []*scenario {
 							if err != nil {
 								return err
 							}
-							if err := sleep(d.ctxs[there], time.Duration(i)*time.Second); err != nil {
+							if err := sleep(d.ctxs[there], time.Duration(i)*500*time.Millisecond); err != nil {
 								return err
 							}
 							if err := sendAt(d, there, words, x.Ref, "hi "+name, "s "+name); err != nil {

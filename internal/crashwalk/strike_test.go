@@ -62,10 +62,10 @@ var kinds = []kind{
 	{name: "late and crash", commits: true, crash: true, next: true, fault: late(faultstore.Late, func(k int) int { return 1 + 7*k%24 })},
 	{name: "late begun and crash", commits: true, crash: true, next: true, fault: late(faultstore.LateBegun, func(int) int { return 0 })},
 	// The store is away for longer than a lease; and it does everything for a while, but all its answers are lost.
-	{name: "outage", span: 15 * time.Second, fault: func(faultstore.Method, int) faultstore.Fault {
+	{name: "outage", span: 6 * time.Second, fault: func(faultstore.Method, int) faultstore.Fault {
 		return faultstore.Fault{Kind: faultstore.FailBefore, Class: store.Away}
 	}},
-	{name: "answers lost", span: 3 * time.Second, restarts: true, fault: always(faultstore.FailAfter)},
+	{name: "answers lost", span: 2 * time.Second, restarts: true, fault: always(faultstore.FailAfter)},
 }
 
 // strike is the plan of one run: one fault at one call, counted over all processes.

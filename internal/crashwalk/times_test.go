@@ -27,10 +27,10 @@ func timeScenarios() []*scenario {
 					if err := ctx.Sleep(time.Second); err != nil {
 						return "", err
 					}
-					if err := ctx.Sleep(3 * time.Second); err != nil {
+					if err := ctx.Sleep(2 * time.Second); err != nil {
 						return "", err
 					}
-					if slept := ctx.Now().Sub(began); slept < 4*time.Second {
+					if slept := ctx.Now().Sub(began); slept < 3*time.Second {
 						return "", fmt.Errorf("woke up after %s", slept)
 					}
 					return w.step(ctx, "awake")

@@ -22,7 +22,7 @@ import (
 
 // Bounds of a run, in virtual time. A takeover takes the time of a lease; an address that was quarantined is tried again after a minute.
 const (
-	leaseTTL   = 10 * time.Second
+	leaseTTL   = 4 * time.Second
 	patience   = 5 * time.Minute // for one drive
 	maxLives   = 6               // processes that may be opened one after the other in one stage
 	maxRetries = 40              // drives that may fail in one process

@@ -27,6 +27,7 @@ type plan struct {
 	loadFails, callFails                   float64
 	hintLost, mailLost, tornRead           float64
 	ahead, release, stale, restart         float64
+	oddView                                float64
 
 	crashes, pauses, leaves, aways, poisons, corrupts, moves, sweeps int
 
@@ -74,7 +75,7 @@ func (s *Sim) drawPlan() {
 	p.commitFails, p.commitUnknown, p.commitSlow = s.rate(0.15), s.rate(0.15), s.rate(0.1)
 	p.loadFails, p.callFails = s.rate(0.2), s.rate(0.2)
 	p.hintLost, p.mailLost, p.tornRead = s.rate(0.6), s.rate(0.6), s.rate(0.6)
-	p.stale, p.restart = s.rate(0.1), s.rate(0.2)
+	p.stale, p.restart, p.oddView = s.rate(0.1), s.rate(0.2), s.rate(0.2)
 	p.crashes, p.pauses, p.leaves = s.pick(3), s.pick(3), s.pick(2)
 	p.aways, p.poisons, p.corrupts = s.pick(2), s.pick(4), s.pick(3)
 	p.moves, p.sweeps = s.pick(5), s.pick(3)

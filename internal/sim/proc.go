@@ -401,6 +401,11 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 		p: p, name: "renew", fate: s.disk.draw(faultRenewFails, faultRenewLost, false),
 		exec: func(done func()) {
 			v, err = s.disk.mem.Renew(background, r)
+			if n := len(v.Members); n > 0 && !s.healed && s.chance(s.plan.oddView) {
+				// Views only propose: one that makes nodes disagree moves shards about and harms nothing else.
+				v.Members[s.pick(n)].Draining = true
+				s.hurt(faultOddView)
+			}
 			done()
 		},
 		ok: func() { answered(v, err) }, bad: func(e error) { answered(store.View{}, e) },

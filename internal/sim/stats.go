@@ -124,6 +124,7 @@ const (
 	faultGaveUp     // a caller stopped waiting
 	faultStaleTurn
 	faultSlowReply
+	faultOddView
 	faultCount
 )
 
@@ -132,7 +133,7 @@ var faultNames = [faultCount]string{
 	"poison", "load fails", "load corrupt", "torn read", "hint lost", "mail lost", "store away", "renew lost", "renew fails", "acquire lost", "acquire late",
 	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
 	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
-	"gave up", "stale turn", "slow reply",
+	"gave up", "stale turn", "slow reply", "odd view",
 }
 
 // Stats counts what happened.

@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -35,12 +37,25 @@ func (l *Lane) refused(now model.Time, err error) {
 		chunks = l.isolate(now, first[0], err)
 	} else {
 		half := len(first) / 2
-		chunks = []chunk{first[:half:half], first[half:]}
+		chunks = []chunk{l.unread(first[:half:half]), l.unread(first[half:])}
 	}
 	if len(rest) > 0 {
-		chunks = append(chunks, rest)
+		chunks = append(chunks, l.unread(rest))
 	}
 	r.chunks = append(chunks, r.chunks...)
+}
+
+// unread leaves out requests of other processes that were put off without a look at whether they are repetitions: they are in the
+// store, and are read again.
+func (l *Lane) unread(c chunk) chunk {
+	return slices.DeleteFunc(c, func(in *input) bool {
+		if in.inbox.IsZero() || in.checked || !in.once() {
+			return false
+		}
+		l.mail.consumed(in.inbox)
+		l.done(in)
+		return true
+	})
 }
 
 // rollback drops the provisional state that a batch left in memory.
