@@ -249,8 +249,7 @@ func encodable(t reflect.Type, seen []reflect.Type) error {
 
 func encodableFields(t reflect.Type, seen []reflect.Type) error {
 	hidden := 0
-	for i := range t.NumField() {
-		f := t.Field(i)
+	for f := range t.Fields() {
 		if !f.IsExported() && !f.Anonymous {
 			hidden++
 			continue

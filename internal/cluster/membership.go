@@ -139,6 +139,8 @@ func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Act
 	m.nextRenew = max(m.sentAt+m.cfg.RenewEvery, mono)
 	switch {
 	case m.lost != nil:
+		a.Lost = m.lost
+		return a
 	case err != nil && store.ClassOf(err) == store.Fenced:
 		m.lost = err
 		a.Lost = err

@@ -74,9 +74,18 @@ func batchText(b *store.Batch) string {
 		n    int
 		name string
 	}{
-		{len(b.Starts), "starts"}, {len(b.Closes), "closes"}, {len(b.Marks), "marks"}, {len(b.Events), "events"},
-		{len(b.StopTimers) + len(b.StopAll), "timers stopped"}, {len(b.Timers), "timers"}, {len(b.Messages), "messages"},
-		{len(b.Cursors), "cursors"}, {len(b.Inbox), "inbox"}, {len(b.Deferred), "deferred"}, {len(b.Requests), "requests"}, {len(b.Free), "freed"},
+		{len(b.Starts), "starts"},
+		{len(b.Closes), "closes"},
+		{len(b.Marks), "marks"},
+		{len(b.Events), "events"},
+		{len(b.StopTimers) + len(b.StopAll), "timers stopped"},
+		{len(b.Timers), "timers"},
+		{len(b.Messages), "messages"},
+		{len(b.Cursors), "cursors"},
+		{len(b.Inbox), "inbox"},
+		{len(b.Deferred), "deferred"},
+		{len(b.Requests), "requests"},
+		{len(b.Free), "freed"},
 	} {
 		if part.n > 0 {
 			fmt.Fprintf(&s, " %d %s", part.n, part.name)

@@ -359,7 +359,7 @@ func tolerable(err error, k *kind) bool {
 	case errors.As(err, &all):
 		return !slices.ContainsFunc(all, func(e error) bool { return !tolerable(e, k) })
 	case k.crash: // whoever lives on must not notice
-		return errors.Is(err, errDied)
+		return errors.Is(err, errDied) || errors.Is(err, faultstore.ErrCrashed)
 	case errors.Is(err, perdure.ErrBlocked):
 		return k.refuses
 	}

@@ -26,9 +26,8 @@ type stepper struct {
 	steps   int
 	session *engine.Session
 
-	mu   sync.Mutex
-	runs map[model.RunID]int64
-	ran  map[string]int
+	mu  sync.Mutex
+	ran map[string]int
 }
 
 func (w *stepper) Activate(a model.Activation) {

@@ -79,7 +79,7 @@ func (s *laneShell) loop(ctx context.Context) {
 		cause := context.Cause(ctx)
 		s.lane.Die(cause)
 		out = s.lane.Take(out)
-		s.carryOut(&out)
+		_ = s.carryOut(&out) // it is dead, that is why we are here
 		s.abandon(cause)
 		return
 	}

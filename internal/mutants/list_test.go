@@ -86,13 +86,6 @@ var list = []mutant{
 		tests: [][]string{sim, memory},
 	},
 	{
-		name:  "a node takes shards of others",
-		file:  "internal/cluster/membership.go",
-		old:   "		expired := n.Expires < m.view.Now\n",
-		new:   "		expired := n.Expires < m.view.Now || n.Epoch < m.epoch\n",
-		tests: [][]string{sim},
-	},
-	{
 		name:  "batch n+1 without n: the store",
 		file:  "internal/store/memory/commit.go",
 		old:   "	case f.batch+1 != b.Number:\n",

@@ -88,3 +88,9 @@ func TestSleepAndSignal(t *testing.T) {
 		e.wantClosed(t, model.Completed, "v")
 	})
 }
+
+// pass lets time pass, and then waits until everything that it brought has happened.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

@@ -130,14 +130,12 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 		err error
 	}
 	results := make(chan result, 1)
-	w.goroutines.Add(1)
-	go func() {
-		defer w.goroutines.Done()
+	w.goroutines.Go(func() {
 		res := result{err: exitFailure("step " + a.name)}
 		defer func() { results <- res }()
 		out, err := w.call(ctx, a)
 		res = result{out, err}
-	}()
+	})
 	late := time.NewTimer(limit + attemptGrace)
 	defer late.Stop()
 	select {

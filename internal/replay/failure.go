@@ -30,7 +30,6 @@ func (c *Continue) Error() string { return "continue workflow " + c.Workflow + "
 func FailureOf(err error) *model.Failure {
 	f := &model.Failure{Message: err.Error()}
 	var inner *model.Failure
-	var perm *permanent
 	var classified *fault.Error
 	switch {
 	case errors.As(err, &inner):
@@ -42,7 +41,7 @@ func FailureOf(err error) *model.Failure {
 	case errors.As(err, &classified):
 		f.Kind = classified.Kind.String()
 	}
-	if errors.As(err, &perm) {
+	if _, ok := errors.AsType[*permanent](err); ok {
 		f.Permanent = true
 	}
 	if f.Type == "" {

@@ -90,6 +90,12 @@ func (e *engine) Release(_ model.RunID, gen uint64, seen int64, waits []model.Re
 	}
 }
 
+func (e *engine) isReleased() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.released
+}
+
 func (e *engine) Leave(context.Context) error { return nil }
 
 // ---- what happens to it

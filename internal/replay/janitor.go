@@ -135,7 +135,7 @@ func (w *Worker) stackOf(c *Coroutine) string {
 		buf = make([]byte, 2*len(buf))
 	}
 	mark := []byte(fmt.Sprintf("replay.(*Coroutine).main(%p", c))
-	for _, stack := range bytes.Split(buf, []byte("\n\n")) {
+	for stack := range bytes.SplitSeq(buf, []byte("\n\n")) {
 		if bytes.Contains(stack, mark) {
 			return trimStack(string(stack))
 		}

@@ -213,14 +213,14 @@ func samePrefix(got, want []string, whole bool) error {
 	return nil
 }
 
-func simulate(t *testing.T, ops []op, choices []byte, faults bool) (err error, s *sim) {
+func simulate(t *testing.T, ops []op, choices []byte, faults bool) (s *sim, err error) {
 	synctest.Test(t, func(*testing.T) {
 		s = newSim(ops, choices, faults)
 		if err = s.run(); err == nil {
 			err = s.check()
 		}
 	})
-	return err, s
+	return s, err
 }
 
 // TestLiveEqualsReplay runs random programs against random schedules: news at every moment, bodies that end in any order, crashes, evictions.
@@ -230,7 +230,7 @@ func TestLiveEqualsReplay(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				ops := genProgram(2).Draw(rt, "program")
 				choices := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(rt, "choices")
-				if err, s := simulate(t, ops, choices, faults); err != nil {
+				if s, err := simulate(t, ops, choices, faults); err != nil {
 					rt.Fatalf("%v\n\n%s\n\nhistory:\n%s", err, text(ops), dump(s.e.events))
 				}
 			})

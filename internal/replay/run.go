@@ -185,11 +185,7 @@ func (r *run) remember(waits []model.Reason) {
 
 // retire passes the baton to a goroutine of its own that ends or replaces the machine.
 func (r *run) retire(end func()) {
-	r.w.goroutines.Add(1)
-	go func() {
-		defer r.w.goroutines.Done()
-		end()
-	}()
+	r.w.goroutines.Go(end)
 }
 
 // unload ends the run here.

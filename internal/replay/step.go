@@ -218,13 +218,11 @@ func (m *machine) exitedInStep(c *Coroutine) {
 	m.ahead = append(m.ahead, m.authors...)
 	m.drop(c)
 	m.active.Store(nil)
-	m.w.goroutines.Add(1)
-	go func() {
-		defer m.w.goroutines.Done()
+	m.w.goroutines.Go(func() {
 		if m.report(nil) {
 			m.r.retire(m.r.restart)
 		}
-	}()
+	})
 }
 
 // call runs a body and turns a panic into an error.

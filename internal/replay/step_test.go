@@ -266,7 +266,7 @@ func TestAttemptTimeout(t *testing.T) {
 			errors.As(err, &f)
 			return f.Kind, nil
 		}, func(e *engine) {
-			time.Sleep(2 * time.Minute)
+			pass(2 * time.Minute)
 			e.settle()
 			e.wantClosed(t, model.Completed, "timeout")
 			close(e.hold)
@@ -314,8 +314,8 @@ func TestMissingCode(t *testing.T) {
 		if e.waits[0].Code != model.WaitWorker || e.waits[0].Name != "act" {
 			t.Errorf("waits %v", e.waits)
 		}
-		time.Sleep(time.Minute)
-		if e.released {
+		pass(time.Minute)
+		if e.isReleased() {
 			t.Error("a run with work to do was released")
 		}
 	})

@@ -77,7 +77,7 @@ func TestUnloadThatDoesNotEnd(t *testing.T) {
 		e.activate(-1)
 		e.settle()
 		e.w.Evict(e.start.Run, e.gen, "idle")
-		time.Sleep(time.Minute)
+		pass(time.Minute)
 		if s := logged.String(); !strings.Contains(s, "does not end") || !strings.Contains(s, "unload_test.go") || !strings.Contains(s, "chan receive") {
 			t.Errorf("log: %s", s)
 		}
@@ -94,18 +94,18 @@ func TestIdleRunsAreReleased(t *testing.T) {
 		f := x.Next("go")
 		return "woken", x.Get(f)
 	}, func(e *engine) {
-		time.Sleep(time.Minute)
-		if e.released {
+		pass(time.Minute)
+		if e.isReleased() {
 			t.Fatal("released while a body runs")
 		}
 		e.settle()
-		time.Sleep(4 * time.Second)
-		if e.released {
+		pass(4 * time.Second)
+		if e.isReleased() {
 			t.Fatal("released too early")
 		}
-		time.Sleep(2 * time.Second)
-		if !e.released || e.waits[0].Code != model.WaitSignal {
-			t.Fatalf("released %v, waits %v", e.released, e.waits)
+		pass(2 * time.Second)
+		if !e.isReleased() || e.waits[0].Code != model.WaitSignal {
+			t.Fatalf("released %v, waits %v", e.isReleased(), e.waits)
 		}
 		e.signal("go", "1")
 		e.deliver(1) // there was news, it stays
@@ -119,7 +119,7 @@ func TestLongStepIsSaid(t *testing.T) {
 	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
 		return e.step(x, "long")
 	}, func(t *testing.T, e *engine) {
-		time.Sleep(2 * time.Second)
+		pass(2 * time.Second)
 		e.applyAll()
 		if len(e.waits) == 0 || e.waits[0] != (model.Reason{Code: model.WaitStep, Name: "long"}) {
 			t.Errorf("waits %v", e.waits)
@@ -141,7 +141,7 @@ func TestBlockingCodeIsSaid(t *testing.T) {
 			return payload("went on"), nil
 		})
 		e.activate(-1)
-		time.Sleep(5 * time.Second)
+		pass(5 * time.Second)
 		e.applyAll()
 		if len(e.waits) == 0 || e.waits[0].Code != model.WaitStuck || !strings.Contains(e.waits[0].Detail, "unload_test.go") ||
 			!strings.Contains(e.waits[0].Detail, "chan receive") {
@@ -191,7 +191,7 @@ func TestLeastRecentlyUsedRunsAreReleasedAboveTheLimit(t *testing.T) {
 		s.w.Serve(s)
 		start := func(n byte) {
 			s.w.Activate(api.Activation{Start: model.Start{Address: model.Address{Type: "wf"}, Run: model.RunID{n}, At: 1}, Generation: 1, Now: 1})
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		for n := range byte(3) {
 			start(n)
@@ -199,8 +199,8 @@ func TestLeastRecentlyUsedRunsAreReleasedAboveTheLimit(t *testing.T) {
 		s.w.Deliver(model.RunID{0}, 1, []model.Event{{Seq: 1, Kind: model.EventSignalReceived, Name: "other"}})
 		start(3)
 		start(4)
-		if got := fmt.Sprint(s.released); got != "[1 2]" {
-			t.Errorf("released %s", got)
+		if got := string(s.released); got != "\x01\x02" {
+			t.Errorf("released %q", got)
 		}
 		if s.w.Loaded() != 3 {
 			t.Errorf("%d are loaded", s.w.Loaded())
@@ -223,7 +223,7 @@ func TestCloseDrains(t *testing.T) {
 		if len(e.bodies) > 0 || e.kinds() != "step_completed a" {
 			t.Errorf("bodies %d, history %s", len(e.bodies), e.kinds())
 		}
-		if e.released {
+		if e.isReleased() {
 			t.Error("a run with work to do was released")
 		}
 	})

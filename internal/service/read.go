@@ -185,6 +185,15 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 		q.Limit = defaultPage
 	}
 	q.Limit = min(q.Limit, maxPage)
+	v := s.check("list")
+	for what, text := range map[string]string{"the name of the workflow": q.Workflow, "the beginning of the key": q.KeyPrefix} {
+		if text != "" { // what cannot be in a store cannot be looked for
+			v.text(what, text, s.limits.Key)
+		}
+	}
+	if err := v.err(); err != nil {
+		return q, err
+	}
 	if r.Cursor == "" {
 		return q, nil
 	}

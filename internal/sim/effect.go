@@ -67,6 +67,11 @@ func (sh *shell) checkCall(c *lane.Call) {
 		if (strings.Contains(c.Reason, "quarantined") || strings.Contains(c.Reason, "cannot be understood")) && r != nil && !r.address.sick {
 			s.fail("I14: %s is quarantined, and there is nothing wrong with it: %s", r.address.name, c.Reason)
 		}
+		if strings.Contains(c.Reason, "could not be stored") && r != nil && !r.address.sick {
+			if w := sh.inc.p.worker(c.Worker); w != nil && !w.leaving {
+				s.fail("I14: a turn of %s is undone by a row of somebody else", r.address.name)
+			}
+		}
 		if strings.HasPrefix(c.Reason, "stale") {
 			s.did(opStale)
 		}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/cluster"
@@ -482,8 +483,26 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 		for _, g := range got {
 			inc.owner[g.Shard] = true
 		}
+		inc.knock(got)
 	}
 	inc.loop()
+}
+
+// knock has somebody start what is there already, while the shard is still being taken up.
+func (inc *incarnation) knock(got []store.AcquiredShard) {
+	s := inc.p.s
+	if s.healed || s.opts.Calm || !s.chance(0.3) {
+		return
+	}
+	for _, r := range s.ledger.order {
+		if !r.open() || r.address.current != r || !slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Shard == r.address.shard }) {
+			continue
+		}
+		o := s.helper.op(model.Message{Kind: model.MessageStart, To: r.address.name, Input: s.ledger.origin(r).start.Input})
+		o.message.RequestID, o.pinned = "", inc.p
+		s.after(s.between(0, 3*millisecond), nil, func() { o.perform(func() {}) })
+		return
+	}
 }
 
 // freed is told by a lane that shards have been given up.

@@ -22,6 +22,8 @@ type shell struct {
 	ops     []posted
 	results []func(now model.Time)
 	pending bool // a round is scheduled
+	working bool // a round has taken its inputs and is not done
+	again   bool // something has come meanwhile
 	wake    int  // number of the last wake-up that was set
 	idle    int  // rounds in a row that nothing but a wake-up led to
 	dead    bool
@@ -33,6 +35,13 @@ type shell struct {
 type posted struct {
 	c  *call
 	do func(now model.Time)
+}
+
+// refuse tells whoever waits to ask elsewhere.
+func (o *posted) refuse() {
+	if o.c != nil {
+		o.c.finish(&lane.Answer{Err: lane.ErrNotOwner})
+	}
 }
 
 // put hands in something that waits while the lane is full.
@@ -55,6 +64,10 @@ func (sh *shell) result(do func(now model.Time)) {
 
 func (sh *shell) kick() {
 	sh.idle = 0
+	if sh.working {
+		sh.again = true
+		return
+	}
 	if !sh.pending {
 		sh.pending = true
 		sh.s.after(sh.s.between(0, sh.s.plan.loopDelay), sh.inc.p, sh.round)
@@ -74,6 +87,24 @@ func (sh *shell) round() {
 	if !full {
 		ops, sh.ops = sh.ops, nil
 	}
+	if sh.s.plan.loopDelay > 0 && sh.s.chance(0.1) {
+		// What comes while the loop is at work waits for the next round.
+		sh.working = true
+		sh.s.after(sh.s.between(0, sh.s.plan.loopDelay), sh.inc.p, func() { sh.work(results, ops) })
+		return
+	}
+	sh.work(results, ops)
+}
+
+// work hands in what a round has taken, and carries out what comes of it.
+func (sh *shell) work(results []func(model.Time), ops []posted) {
+	sh.working = false
+	if sh.dead {
+		for _, o := range ops {
+			o.refuse()
+		}
+		return
+	}
 	now := sh.inc.p.now()
 	for _, do := range results {
 		do(now)
@@ -91,7 +122,8 @@ func (sh *shell) round() {
 	if sh.dead {
 		return
 	}
-	if len(sh.ops) > 0 && !sh.lane.Full() {
+	if sh.again || (len(sh.ops) > 0 && !sh.lane.Full()) {
+		sh.again = false
 		sh.kick()
 		return
 	}
@@ -115,7 +147,7 @@ func (sh *shell) sleep(now model.Time) {
 	sh.wake++
 	wake := sh.wake
 	sh.s.after(wait, p, func() {
-		if wake == sh.wake && !sh.dead && !sh.pending {
+		if wake == sh.wake && !sh.dead && !sh.pending && !sh.working {
 			sh.round()
 		}
 	})
@@ -133,9 +165,7 @@ func (sh *shell) die(why error) {
 	ops := sh.ops
 	sh.ops, sh.results = nil, nil
 	for _, o := range ops {
-		if o.c != nil {
-			o.c.finish(&lane.Answer{Err: lane.ErrNotOwner})
-		}
+		o.refuse()
 	}
 }
 

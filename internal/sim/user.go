@@ -34,7 +34,8 @@ type op struct {
 	refused error // for good
 	unknown bool  // nobody knows
 	done    bool
-	shadow  *op // the op that this one repeats with the same request id
+	pinned  *proc // where it is done, the first time
+	shadow  *op   // the op that this one repeats with the same request id
 }
 
 func (o *op) String() string {
@@ -169,6 +170,9 @@ func (o *op) perform(then func()) {
 	p := up[s.pick(len(up))]
 	if o.tries++; o.tries == 1 {
 		o.invoked = s.now
+		if o.pinned != nil && !o.pinned.dead {
+			p = o.pinned
+		}
 	}
 	s.logf("user %d %s on %s, try %d", o.user.index, o, p.name(), o.tries)
 	answered := false

@@ -56,8 +56,7 @@ func (e *Error) Unwrap() []error {
 		Retryable: fault.Unavailable, Unknown: fault.Unavailable, Refused: fault.Invalid,
 		Fenced: fault.Unavailable, Away: fault.Unavailable,
 	}[e.Class]
-	var f *fault.Error
-	if errors.As(e.Err, &f) {
+	if _, ok := errors.AsType[*fault.Error](e.Err); ok {
 		return []error{e.Err}
 	}
 	return []error{e.Err, &fault.Error{Kind: kind, Text: e.Op}}
@@ -71,8 +70,7 @@ func (e *Error) Is(target error) bool {
 
 // ClassOf is the class of an error of an adapter; an unclassified error is Unknown, the class that assumes least.
 func ClassOf(err error) Class {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Class
 	}
 	return Unknown

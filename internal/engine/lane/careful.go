@@ -37,25 +37,12 @@ func (l *Lane) refused(now model.Time, err error) {
 		chunks = l.isolate(now, first[0], err)
 	} else {
 		half := len(first) / 2
-		chunks = []chunk{l.unread(first[:half:half]), l.unread(first[half:])}
+		chunks = []chunk{first[:half:half], first[half:]}
 	}
 	if len(rest) > 0 {
-		chunks = append(chunks, l.unread(rest))
+		chunks = append(chunks, rest)
 	}
-	r.chunks = append(chunks, r.chunks...)
-}
-
-// unread leaves out requests of other processes that were put off without a look at whether they are repetitions: they are in the
-// store, and are read again.
-func (l *Lane) unread(c chunk) chunk {
-	return slices.DeleteFunc(c, func(in *input) bool {
-		if in.inbox.IsZero() || in.checked || !in.once() {
-			return false
-		}
-		l.mail.consumed(in.inbox)
-		l.done(in)
-		return true
-	})
+	r.chunks = append(append([]chunk{}, chunks...), r.chunks...) // not nil: its end has something to do, see carefulStep
 }
 
 // rollback drops the provisional state that a batch left in memory.
@@ -74,6 +61,9 @@ func (l *Lane) rollback(b *building) {
 	}
 	for i := range b.batch.Requests {
 		delete(l.requests, b.batch.Requests[i].RequestKey)
+		if e := l.entries[b.batch.Requests[i].Address]; e != nil {
+			e.remembered-- // what was looked up before is right again
+		}
 	}
 	for _, p := range b.pairs {
 		p.rollback()
@@ -135,14 +125,7 @@ func (l *Lane) carefulStep(now model.Time) {
 		if waiting {
 			return
 		}
-		for _, in := range r.chunks[0] {
-			if e := l.entry(in.address); e != nil {
-				l.apply(now, e, in)
-			} else {
-				l.answer(Answer{Token: in.token, Err: ErrNotOwner})
-				l.done(in)
-			}
-		}
+		l.applyChunk(now, r.chunks[0])
 		l.seal(now)
 		if l.flight == nil {
 			r.chunks = r.chunks[1:] // nothing to write after all
@@ -163,6 +146,28 @@ func (l *Lane) carefulStep(now model.Time) {
 		}
 		l.serveBacklog(now)
 		l.seal(now)
+	}
+}
+
+// applyChunk applies kept inputs. A request that may have been served meanwhile, because the same one was kept too, is looked up first,
+// in its turn.
+func (l *Lane) applyChunk(now model.Time, c chunk) {
+	var unsure []*input
+	for _, in := range c {
+		e := l.entry(in.address)
+		switch {
+		case e == nil:
+			l.answer(Answer{Token: in.token, Err: ErrNotOwner})
+			l.done(in)
+		case e.poison == nil && in.once() && !e.sure(in):
+			unsure = append(unsure, in)
+		default:
+			l.apply(now, e, in)
+		}
+	}
+	for _, in := range slices.Backward(unsure) {
+		e := l.entry(in.address)
+		e.backlog = slices.Insert(e.backlog, 0, in)
 	}
 }
 

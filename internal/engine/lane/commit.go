@@ -24,7 +24,6 @@ type recovery struct {
 	at       model.Time // when to go on; zero for as soon as possible
 	attempts int
 	chunks   []chunk // see careful.go
-	entries  []*entry
 }
 
 // busy reports whether the batch in flight is being dealt with, so that nothing else may be sealed.

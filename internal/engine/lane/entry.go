@@ -38,6 +38,7 @@ type entry struct {
 	unserved   bool           // waits for a worker to offer its workflow
 	waits      []model.Reason
 
+	remembered  int           // requests that were served
 	poison      *model.Reason // quarantined
 	poisonUntil model.Time
 }

@@ -27,6 +27,8 @@ type input struct {
 	seq     int64          // its position there
 	inbox   model.RunID    // its inbox row, when another process asked
 	checked bool           // the request id has been looked up
+	looked  int            // how many requests to the address had been served by then
+	fresh   bool           // the request id has never been used before
 	token   any            // who is to be answered
 
 	turn   *model.Turn // of inTurn and inRelease
@@ -72,7 +74,7 @@ func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) 
 		l.answer(Answer{Token: token, Err: fault.New(fault.Exhausted, "%d requests wait for %s already", len(e.backlog), m.To)})
 		return
 	}
-	l.take(now, e, &input{kind: inMessage, address: m.To, message: m, checked: fresh && m.Kind != model.MessageStart, token: token})
+	l.take(now, e, &input{kind: inMessage, address: m.To, message: m, fresh: fresh, token: token})
 }
 
 // Turn hands in what a worker reports.
@@ -136,14 +138,14 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	if e.poison != nil {
 		return true // refused without a look at the run
 	}
-	if in.once() && !in.checked {
+	if in.once() && !e.sure(in) {
 		if _, pending := l.requests[store.RequestKey{Shard: e.shard.id, Address: e.address, ID: in.message.RequestID}]; pending {
 			return false // the same request is on its way to the store
 		}
 		l.loads.add(&Load{
 			Kind: LoadReply, Shard: e.shard.id, Address: e.address, RequestID: in.message.RequestID, entry: e, input: in,
 		})
-		e.loading = true
+		e.loading, in.looked = true, e.remembered
 		return false
 	}
 	if e.known || l.mayAssumeAbsent(e, in) {
@@ -158,6 +160,12 @@ func (in *input) once() bool {
 	m := in.message
 	return in.kind == inMessage && m.RequestID != "" &&
 		(m.Kind != model.MessageStart || !in.inbox.IsZero() || len(m.With) > 0 || m.Reuse != model.ReturnExisting)
+}
+
+// sure reports whether it is known that the request has not been served. What was looked up before another request to the address
+// was served proves nothing any more.
+func (e *entry) sure(in *input) bool {
+	return in.fresh || (in.checked && in.looked == e.remembered)
 }
 
 // load reads the run of an entry, so that inputs can be applied. An input wakes a sleeping run as a rule, so its history is read for a worker at the same time.

@@ -222,5 +222,6 @@ func (l *Lane) remember(b *building, e *entry, in *input, d *core.Decision) {
 		return
 	}
 	l.requests[key] = struct{}{}
+	e.remembered++
 	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: body})
 }

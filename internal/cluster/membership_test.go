@@ -1,0 +1,420 @@
+package cluster_test
+
+import (
+	"errors"
+	"math"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/cluster"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const s = time.Second
+
+// at is store time, seconds after some beginning.
+func at(d time.Duration) model.Time { return model.Time(1_700_000_000_000_000).Add(d) }
+
+// view is the cluster at a moment: the members with a lease until 10 s later, and the owner of each shard (0 for free).
+func view(now time.Duration, ms []store.Member, owners ...int) store.View {
+	v := store.View{Now: at(now), Members: ms}
+	for i := range v.Members {
+		if v.Members[i].Expires == 0 {
+			v.Members[i].Expires = at(now + 10*s)
+		}
+	}
+	for i, n := range owners {
+		o := store.ShardOwner{Shard: model.ShardID(i)}
+		if n != 0 {
+			o.Node, o.Epoch = nodeID(n), int64(n)
+		}
+		v.Owners = append(v.Owners, o)
+	}
+	return v
+}
+
+// newNode is the membership of node n, which registered at mono 0 under epoch n.
+func newNode(n int) *cluster.Membership {
+	return cluster.New(cluster.Config{Self: store.NodeInfo{ID: nodeID(n)}}, int64(n), 0)
+}
+
+// renew makes the node renew at mono, with the answer arriving at once.
+func renew(t *testing.T, m *cluster.Membership, mono time.Duration, v store.View) cluster.Actions {
+	t.Helper()
+	if a := m.Tick(mono); a.Renew == nil {
+		t.Fatalf("no renewal at %s", mono)
+	}
+	return m.Renewed(mono, v, nil)
+}
+
+func got(ids ...int) (ss []store.AcquiredShard) {
+	for _, id := range ids {
+		ss = append(ss, store.AcquiredShard{Shard: model.ShardID(id)})
+	}
+	return ss
+}
+
+func shardIDs(ids ...int) (ss []model.ShardID) {
+	for _, id := range ids {
+		ss = append(ss, model.ShardID(id))
+	}
+	return ss
+}
+
+var errAway = store.Errorf(store.Away, "renew", "injected")
+
+// The lease holds from the moment its renewal was sent, not from the moment of the answer, and a margin less than it says.
+func TestLease(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	if m.ValidUntil() != 9*s || !m.Serving(0) || !m.Serving(9*s-1) || m.Serving(9*s) {
+		t.Fatalf("after the registration the lease holds until %s, want 9s", m.ValidUntil())
+	}
+	if a := m.Tick(0); a.Renew == nil || a.Renew.TTL != 10*s || a.Renew.Epoch != 1 || a.Renew.Node != nodeID(1) {
+		t.Fatalf("first tick = %+v, want a renewal at once", a)
+	}
+	if a := m.Tick(5 * s); a.Renew != nil || m.NextTick() != math.MaxInt64 {
+		t.Fatal("a second renewal while one is in flight")
+	}
+	m.Renewed(7*s, view(0, members(1), 1), nil) // a slow answer
+	if m.ValidUntil() != 9*s {
+		t.Errorf("the lease holds until %s, want 9s: it was sent at 0", m.ValidUntil())
+	}
+	if m.NextTick() != 7*s {
+		t.Errorf("next tick at %s, want at once: the answer came late", m.NextTick())
+	}
+	renew(t, m, 7*s, view(7*s, members(1), 1))
+	if m.ValidUntil() != 16*s || m.NextTick() != 9*s {
+		t.Errorf("the lease holds until %s, next tick at %s; want 16s and 9s", m.ValidUntil(), m.NextTick())
+	}
+	// A failed renewal changes nothing, and is tried again soon.
+	m.Tick(9 * s)
+	m.Renewed(9*s+100*time.Millisecond, store.View{}, errAway)
+	if m.ValidUntil() != 16*s || m.NextTick() <= 9*s || m.NextTick() > 10*s {
+		t.Errorf("after a failed renewal: until %s, next at %s", m.ValidUntil(), m.NextTick())
+	}
+	// A process that was paused finds out by itself.
+	if m.Serving(16*s) || m.Serving(time.Hour) {
+		t.Error("serves after its lease has ended")
+	}
+	// A lease that expired and that nobody took may be renewed.
+	renew(t, m, time.Hour, view(time.Hour, members(1), 1))
+	if !m.Serving(time.Hour + 8*s) {
+		t.Error("does not serve after it has renewed")
+	}
+}
+
+func TestConfigDefaults(t *testing.T) {
+	t.Parallel()
+	m := cluster.New(cluster.Config{TTL: 20 * s}, 1, 3*s)
+	if m.ValidUntil() != 21*s { // 3 + 20 − 2
+		t.Errorf("valid until %s, want 21s", m.ValidUntil())
+	}
+	if m.Epoch() != 1 {
+		t.Error("epoch")
+	}
+}
+
+// A node that was fenced is lost: it serves nothing and asks for nothing any more.
+func TestFencedNodeIsLost(t *testing.T) {
+	t.Parallel()
+	lose := map[string]func(m *cluster.Membership) cluster.Actions{
+		"by a renewal": func(m *cluster.Membership) cluster.Actions {
+			m.Tick(s)
+			return m.Renewed(s, store.View{}, store.Errorf(store.Fenced, "renew", "gone"))
+		},
+		"by an acquire": func(m *cluster.Membership) cluster.Actions {
+			renew(t, m, s, view(s, members(1), 0, 0))
+			m.Nudge()
+			if m.Tick(s).Renew == nil {
+				t.Error("no renewal in flight")
+			}
+			return m.Acquired(nil, store.Errorf(store.Fenced, "acquire", "gone"))
+		},
+	}
+	for name, f := range lose {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newNode(1)
+			a := f(m)
+			if a.Lost == nil || m.Serving(s) {
+				t.Fatalf("actions %+v, serving %v; want it lost", a, m.Serving(s))
+			}
+			if a := m.Tick(2 * s); a.Lost == nil || a.Renew != nil {
+				t.Errorf("a lost node ticks: %+v", a)
+			}
+			// The answer to a renewal that was in flight, from before it was fenced.
+			a = m.Renewed(2*s, view(s, members(1), 0, 0), nil)
+			if a.Lost == nil || len(a.Acquire)+len(a.GiveUp)+len(a.Fence) > 0 || m.Serving(2*s) {
+				t.Errorf("a lost node plans: %+v, serving %v", a, m.Serving(2*s))
+			}
+		})
+	}
+}
+
+// Free shards that are proposed for this node are acquired, others are not.
+func TestAcquiresFreeShards(t *testing.T) {
+	t.Parallel()
+	const n = 8
+	mine := proposedFor(n, 1, 1, 2)
+	m := newNode(1)
+	a := renew(t, m, s, view(s, members(1, 2), make([]int, n)...))
+	if !slices.Equal(a.Acquire, mine) || len(a.GiveUp) > 0 {
+		t.Fatalf("acquire %v, want %v", a.Acquire, mine)
+	}
+	// While it is in flight nothing else is acquired.
+	m.Nudge()
+	if a := renew(t, m, 2*s, view(2*s, members(1, 2), make([]int, n)...)); len(a.Acquire) > 0 {
+		t.Errorf("acquires %v while an acquire is in flight", a.Acquire)
+	}
+	m.Acquired(got(int(mine[0])), nil) // not all of them
+	if !slices.Equal(m.Owned(), mine[:1]) {
+		t.Errorf("owns %v, want %v", m.Owned(), mine[:1])
+	}
+	owners := make([]int, n)
+	owners[mine[0]] = 1
+	m.Nudge()
+	if a := renew(t, m, 3*s, view(3*s, members(1, 2), owners...)); !slices.Equal(a.Acquire, mine[1:]) {
+		t.Errorf("then acquires %v, want the rest: %v", a.Acquire, mine[1:])
+	}
+}
+
+// proposedFor are the shards that are proposed for a node among others.
+func proposedFor(shards, self int, nodes ...int) (ids []model.ShardID) {
+	for i, id := range cluster.Propose(shards, members(nodes...)) {
+		if id == nodeID(self) {
+			ids = append(ids, model.ShardID(i))
+		}
+	}
+	return ids
+}
+
+// Shards of another node are not touched while it is registered, whatever is proposed; they are when it was fenced.
+func TestShardsOfOthers(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	if a := renew(t, m, s, view(s, members(1, 2), 2, 2, 2, 2, 2, 2, 2, 2)); len(a.Acquire) > 0 {
+		t.Errorf("acquires %v of a live node", a.Acquire)
+	}
+	// Its row is gone: it was fenced.
+	if a := renew(t, m, 3*s, view(3*s, members(1), 2, 2, 2)); !slices.Equal(a.Acquire, shardIDs(0, 1, 2)) {
+		t.Errorf("acquires %v of a fenced node, want all", a.Acquire)
+	}
+	m.Acquired(nil, errAway)
+	// It has come back under another epoch: the shards of its former life may be taken.
+	back := members(1, 2)
+	back[1].Epoch = 99
+	m.Nudge()
+	a := renew(t, m, 5*s, view(5*s, back, 2, 2, 2, 2, 2, 2, 2, 2))
+	if want := proposedFor(8, 1, 1, 2); !slices.Equal(a.Acquire, want) {
+		t.Errorf("acquires %v, want %v", a.Acquire, want)
+	}
+}
+
+// Shards that are proposed for another live node are given up, once.
+func TestGivesUp(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
+	m.Acquired(got(0, 1, 2, 3), nil)
+	if a := renew(t, m, 3*s, view(3*s, members(1), 1, 1, 1, 1)); len(a.GiveUp)+len(a.Acquire) > 0 {
+		t.Fatalf("alone it moves something: %+v", a)
+	}
+	theirs := proposedFor(4, 2, 1, 2)
+	a := renew(t, m, 5*s, view(5*s, members(1, 2), 1, 1, 1, 1))
+	if !slices.Equal(a.GiveUp, theirs) || len(theirs) == 0 {
+		t.Fatalf("gives up %v, want %v", a.GiveUp, theirs)
+	}
+	if a := renew(t, m, 7*s, view(7*s, members(1, 2), 1, 1, 1, 1)); len(a.GiveUp) > 0 {
+		t.Errorf("gives up %v again", a.GiveUp)
+	}
+	m.Freed(theirs)
+	for _, id := range theirs {
+		if slices.Contains(m.Owned(), id) {
+			t.Errorf("still owns %d", id)
+		}
+	}
+	// The other one leaves before it has taken them: they come back.
+	owners := []int{1, 1, 1, 1}
+	for _, id := range theirs {
+		owners[id] = 0
+	}
+	if a := renew(t, m, 9*s, view(9*s, members(1), owners...)); !slices.Equal(a.Acquire, theirs) {
+		t.Errorf("acquires %v, want %v", a.Acquire, theirs)
+	}
+}
+
+// A view that was sent before something changed is not acted upon; a fresh one is asked for at once.
+func TestStaleView(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, s, view(s, members(1), 0, 0))
+	m.Tick(3 * s) // sent before the acquire is answered
+	m.Acquired(got(0, 1), nil)
+	a := m.Renewed(4*s, view(3*s, members(1), 0, 0), nil)
+	if len(a.Acquire)+len(a.GiveUp) > 0 || m.NextTick() > 4*s {
+		t.Fatalf("acted upon a stale view: %+v, next tick at %s", a, m.NextTick())
+	}
+	if m.ValidUntil() != 12*s {
+		t.Errorf("the lease holds until %s, want 12s: the renewal itself counts", m.ValidUntil())
+	}
+	// The same with a shard that was freed while the renewal was in flight: the view says that it is ours.
+	renew(t, m, 4*s, view(4*s, members(1, 2), 1, 1))
+	m.Nudge()
+	m.Tick(5 * s)
+	m.Freed(shardIDs(0, 1))
+	if a := m.Renewed(6*s, view(5*s, members(1, 2), 1, 1), nil); len(a.Acquire) > 0 {
+		t.Errorf("takes %v back because of a stale view", a.Acquire)
+	}
+	// Mail is a hint: it may be passed on.
+	m.Tick(6 * s)
+	m.Freed(nil)
+	v := view(6*s, members(1, 2), 0, 0)
+	v.Mail = true
+	if a := m.Renewed(6*s, v, nil); !a.Mail {
+		t.Error("mail is not passed on")
+	}
+}
+
+// The answer to an acquire was lost: the store knows that the shard is ours, so it is acquired again.
+func TestLostAcquireReply(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, s, view(s, members(1), 0, 0))
+	m.Acquired(nil, errors.New("connection lost"))
+	if len(m.Owned()) != 0 {
+		t.Fatal("owns what it does not know to have")
+	}
+	a := renew(t, m, 3*s, view(3*s, members(1), 1, 1))
+	if !slices.Equal(a.Acquire, shardIDs(0, 1)) {
+		t.Fatalf("acquires %v, want both again", a.Acquire)
+	}
+	m.Acquired(got(0, 1), nil)
+	if !slices.Equal(m.Owned(), shardIDs(0, 1)) {
+		t.Errorf("owns %v", m.Owned())
+	}
+	// Also when they are not proposed for it any more: it must take them up to be able to free them.
+	m = newNode(1)
+	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
+	m.Acquired(nil, errAway)
+	theirs := proposedFor(4, 2, 1, 2)
+	a = renew(t, m, 3*s, view(3*s, members(1, 2), 1, 1, 1, 1))
+	if !slices.Equal(a.Acquire, shardIDs(0, 1, 2, 3)) {
+		t.Fatalf("acquires %v, want all that the store says are ours", a.Acquire)
+	}
+	m.Acquired(got(0, 1, 2, 3), nil)
+	if a := renew(t, m, 5*s, view(5*s, members(1, 2), 1, 1, 1, 1)); !slices.Equal(a.GiveUp, theirs) {
+		t.Errorf("gives up %v, want %v", a.GiveUp, theirs)
+	}
+}
+
+// A node whose lease has expired by the store's clock is fenced, once at a time; its shards are taken when it is.
+func TestFencesExpiredNodes(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	ms := func(expires time.Duration) []store.Member {
+		ms := members(1, 2)
+		ms[1].Expires = at(expires)
+		return ms
+	}
+	if a := renew(t, m, s, view(5*s, ms(5*s), 2, 2)); len(a.Fence) > 0 {
+		t.Fatalf("fences a node whose lease ends this very moment: %+v", a.Fence)
+	}
+	a := renew(t, m, 3*s, view(6*s, ms(5*s), 2, 2))
+	if len(a.Fence) != 1 || a.Fence[0] != (cluster.FenceTarget{Node: nodeID(2), Epoch: 2}) || len(a.Acquire) > 0 {
+		t.Fatalf("actions = %+v, want node 2 fenced and nothing acquired before that", a)
+	}
+	if a := renew(t, m, 5*s, view(8*s, ms(5*s), 2, 2)); len(a.Fence) > 0 {
+		t.Error("fences twice at a time")
+	}
+	m.Fenced(nodeID(2), false, errAway)
+	if a := renew(t, m, 7*s, view(10*s, ms(5*s), 2, 2)); len(a.Fence) != 1 {
+		t.Error("does not try again")
+	}
+	m.Fenced(nodeID(2), true, nil)
+	if m.NextTick() != 0 {
+		t.Errorf("next tick at %s, want at once", m.NextTick())
+	}
+	if a := renew(t, m, 8*s, view(11*s, members(1), 2, 2)); !slices.Equal(a.Acquire, shardIDs(0, 1)) {
+		t.Errorf("acquires %v of the fenced node, want both", a.Acquire)
+	}
+}
+
+// A process of this host that is provably gone is fenced at once; the node itself never is.
+func TestFencesProvenDead(t *testing.T) {
+	t.Parallel()
+	gone := map[model.NodeID]bool{nodeID(1): true, nodeID(2): true}
+	m := cluster.New(cluster.Config{Self: store.NodeInfo{ID: nodeID(1)}, Gone: func(n store.NodeInfo) bool { return gone[n.ID] }}, 1, 0)
+	a := renew(t, m, s, view(s, members(1, 2, 3), 2, 2, 3))
+	if len(a.Fence) != 1 || a.Fence[0] != (cluster.FenceTarget{Node: nodeID(2), Epoch: 2, Proven: true}) {
+		t.Fatalf("fence = %+v, want node 2 with proof", a.Fence)
+	}
+	if len(a.Acquire) > 0 {
+		t.Errorf("acquires %v before the fence", a.Acquire)
+	}
+	// Its own lease has expired as others see it: it goes on as long as nobody has fenced it.
+	own := members(1)
+	own[0].Expires = at(0)
+	m = newNode(1)
+	if a := renew(t, m, 60*s, view(60*s, own, 0)); len(a.Fence) > 0 || !slices.Equal(a.Acquire, shardIDs(0)) {
+		t.Errorf("actions = %+v", a)
+	}
+}
+
+// A draining node gives everything up and takes nothing; others do not count on it.
+func TestDrain(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, s, view(s, members(1), 0, 0, 0))
+	m.Acquired(got(0, 1), nil)
+	if m.Drained() {
+		t.Fatal("drained before it was asked to")
+	}
+	m.Drain()
+	if m.Drained() {
+		t.Fatal("drained while it owns shards")
+	}
+	if m.NextTick() != 0 {
+		t.Error("does not tell at once")
+	}
+	a := m.Tick(s)
+	if a.Renew == nil || !a.Renew.Draining || !slices.Equal(a.Renew.Shards, shardIDs(0, 1)) {
+		t.Fatalf("renewal = %+v, want it draining, with its shards", a.Renew)
+	}
+	a = m.Renewed(s, view(s, members(1), 1, 1, 0), nil)
+	if !slices.Equal(a.GiveUp, shardIDs(0, 1)) || len(a.Acquire) > 0 {
+		t.Fatalf("actions = %+v, want everything given up and nothing taken", a)
+	}
+	m.Freed(shardIDs(0))
+	if m.Drained() {
+		t.Error("drained with one left")
+	}
+	m.Freed(shardIDs(1))
+	if !m.Drained() {
+		t.Error("not drained")
+	}
+	// The other side: a draining node gets nothing, and keeps its lease.
+	other := newNode(2)
+	ms := members(1, 2)
+	ms[0].Draining = true
+	if a := renew(t, other, s, view(s, ms, 0, 0, 0)); !slices.Equal(a.Acquire, shardIDs(0, 1, 2)) || len(a.Fence) > 0 {
+		t.Errorf("actions = %+v, want all shards for the one that stays", a)
+	}
+}
+
+// An acquire is in flight when the node is to drain: it is not drained before the answer.
+func TestDrainDuringAcquire(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, s, view(s, members(1), 0))
+	m.Drain()
+	if m.Drained() {
+		t.Fatal("drained while an acquire is in flight")
+	}
+	m.Acquired(got(0), nil)
+	if a := renew(t, m, 2*s, view(2*s, members(1), 1)); !slices.Equal(a.GiveUp, shardIDs(0)) {
+		t.Errorf("gives up %v, want the shard that came late", a.GiveUp)
+	}
+}

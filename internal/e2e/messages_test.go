@@ -1,0 +1,301 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// order is a typed message with more in it than a number.
+type order struct {
+	Number int
+	Items  []string
+	At     time.Time
+}
+
+// Typed values arrive as they were sent, each once, in the order of their sender; senders do not disturb each other (reliability I11).
+func signalsInOrder(t *testing.T, s *site) {
+	const senders, each = 3, 30
+	orders := perdure.NewSignal[order]("orders")
+	collect := perdure.NewWorkflow("collect", func(ctx perdure.WorkflowCtx, n int) ([]order, error) {
+		var got []order
+		for range n {
+			o, err := orders.Receive(ctx)
+			if err != nil {
+				return nil, err
+			}
+			got = append(got, o)
+		}
+		return got, nil
+	})
+	app := s.open(collect)
+	c := caller(t, app)
+	exec, err := collect.Start(c, senders*each, perdure.RawKey("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := time.Date(2026, 11, 15, 1, 2, 3, 4, time.UTC)
+	var wg sync.WaitGroup
+	for sender := range senders {
+		wg.Go(func() {
+			for i := range each {
+				if err := orders.Send(c, exec, order{Number: sender*1000 + i, Items: []string{"a", "ü\x00"}, At: at}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	got, err := exec.Result(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := [senders]int{}
+	for _, o := range got {
+		sender, i := o.Number/1000, o.Number%1000
+		if i != next[sender] {
+			t.Fatalf("signal %d of sender %d came as number %d", i, sender, next[sender])
+		}
+		next[sender]++
+		if !slices.Equal(o.Items, []string{"a", "ü\x00"}) || !o.At.Equal(at) {
+			t.Fatalf("signal = %+v", o)
+		}
+	}
+	if err := orders.Send(c, exec, order{}); !errors.Is(err, perdure.ErrConflict) {
+		t.Errorf("a signal to an execution that has ended: %v, want a conflict", err)
+	}
+	fails(t, "a signal to nobody", orders.Send(c, collect.Execution(perdure.RawKey("nobody")), order{}), perdure.ErrNotFound, "collect", "nobody")
+}
+
+// entities-workflows §17.13: a signal before the wait, after the code has looked and found nothing, and after it has parked: it always wakes.
+func signalsWheneverTheyCome(t *testing.T, s *site) {
+	ping := perdure.NewSignal[int]("ping")
+	looked := make(chan struct{}, 10)
+	late := perdure.NewWorkflow("late", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
+		// Before: this sleep gives the first one time to come.
+		if err := ctx.Sleep(30 * time.Millisecond); err != nil {
+			return "", err
+		}
+		first, err := ping.Receive(ctx)
+		if err != nil {
+			return "", err
+		}
+		// Between: nothing is there, and the next one comes while code runs.
+		if v, ok := ping.TryReceive(ctx); ok {
+			return "", fmt.Errorf("took %d before it was sent", v)
+		}
+		_, err = perdure.Do(ctx, "look", func(c context.Context) (int, error) {
+			looked <- struct{}{}
+			select {
+			case <-looked:
+			case <-c.Done():
+			}
+			return 0, nil
+		})
+		if err != nil {
+			return "", err
+		}
+		second, err := ping.Receive(ctx)
+		if err != nil {
+			return "", err
+		}
+		// After: it has parked.
+		third, err := ping.Receive(ctx)
+		return fmt.Sprint(first, second, third), err
+	})
+	app := s.open(late)
+	c := caller(t, app)
+	exec, err := late.Start(c, "", perdure.RawKey("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := ping.Send(c, exec, 1); err != nil {
+		t.Fatal(err)
+	}
+	<-looked
+	if err := ping.Send(c, exec, 2); err != nil {
+		t.Fatal(err)
+	}
+	looked <- struct{}{}
+	eventually(t, "it waits for the third", func() bool { return slices.Equal(takenOf(t, app, exec), []string{"ping", "ping"}) })
+	reason(t, app, exec, "waits for signal ping")
+	if err := ping.Send(c, exec, 3); err != nil {
+		t.Fatal(err)
+	}
+	got, err := exec.Result(c)
+	equal(t, "result", got, err, "1 2 3")
+}
+
+func takenOf(t *testing.T, app *perdure.App, to perdure.Target) (names []string) {
+	t.Helper()
+	for e, err := range app.History(t.Context(), to) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Kind == "signal_taken" {
+			names = append(names, e.Name)
+		}
+	}
+	return names
+}
+
+// A wait ends with ErrTimeout when its scope does; the signal that comes later is not lost, and the scope's end is the same on replay.
+func signalTimeout(t *testing.T, s *site) {
+	answer := perdure.NewSignal[string]("answer")
+	ask := perdure.NewWorkflow("ask", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
+		_, err := answer.Receive(ctx.WithTimeout(20 * time.Millisecond))
+		if !errors.Is(err, perdure.ErrTimeout) {
+			return "", fmt.Errorf("the wait ended with %v", err)
+		}
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("the scope around it has ended: %w", ctx.Err())
+		}
+		first, err := answer.Receive(ctx)
+		if err != nil {
+			return "", err
+		}
+		second, err := answer.Receive(ctx.WithTimeout(time.Hour))
+		return first + second, err
+	})
+	app := s.open(ask)
+	c := caller(t, app)
+	exec, err := ask.Start(c, "", perdure.RawKey("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first wait has ended", func() bool { return slices.Contains(kindsOf(t, app, exec), "timer_fired") })
+	for _, v := range []string{"a", "b"} {
+		if err := answer.Send(c, exec, v); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := exec.Result(c)
+	equal(t, "result", got, err, "ab")
+}
+
+// A signal sent with a start is there when the execution begins; for one that runs already, it is an ordinary signal.
+func signalWithStart(t *testing.T, s *site) {
+	item := perdure.NewSignal[string]("item")
+	basket := perdure.NewWorkflow("basket", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
+		first, err := item.Receive(ctx)
+		if err != nil {
+			return "", err
+		}
+		second, err := item.Receive(ctx)
+		return first + second, err
+	})
+	app := s.open(basket)
+	c := caller(t, app)
+	exec, err := basket.Start(c, "in", perdure.RawKey("k"), item.With("a"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the first was taken", func() bool { return len(takenOf(t, app, exec)) == 1 })
+	reason(t, app, exec, "waits for signal item")
+	if _, err := basket.Start(c, "in", perdure.RawKey("k"), item.With("b")); err != nil {
+		t.Fatal(err)
+	}
+	got, err := exec.Result(c)
+	equal(t, "result", got, err, "ab")
+}
+
+// The first value wins, before or after the wait; whoever comes later is told. A rejected promise is an error with its text.
+func promises(t *testing.T, s *site) {
+	word, other := perdure.NewPromise[string]("word"), perdure.NewPromise[int]("other")
+	wait := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
+		w, err := word.Await(ctx)
+		if err != nil {
+			return "", err
+		}
+		again, err := word.Await(ctx)
+		if err != nil || again != w {
+			return "", fmt.Errorf("a second look gives %q, %w", again, err)
+		}
+		_, err = other.Await(ctx)
+		return fmt.Sprintf("%s, %v", w, err), nil
+	})
+	app := s.open(wait)
+	c := caller(t, app)
+	for _, early := range []bool{true, false} {
+		exec, err := wait.Start(c, "", perdure.RawKey(fmt.Sprint(early)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !early {
+			reason(t, app, exec, "waits for promise word")
+		}
+		if err := word.Resolve(c, exec, "first"); err != nil {
+			t.Fatal(err)
+		}
+		fails(t, "a second value", word.Resolve(c, exec, "second"), perdure.ErrConflict, "word")
+		fails(t, "a rejection of a settled promise", word.Reject(c, exec, errors.New("no")), perdure.ErrConflict, "word")
+		if err := other.Reject(c, exec, errors.New("out of numbers")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := exec.Result(c)
+		equal(t, "result", got, err, "first, out of numbers")
+	}
+}
+
+// Repeated with the same id, a send or a start changes nothing, also after the execution has ended; with another id it is another one.
+func requestIDs(t *testing.T, s *site) {
+	add := perdure.NewSignal[int]("add")
+	sum := perdure.NewWorkflow("sum", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		total := 0
+		for range n {
+			v, err := add.Receive(ctx)
+			if err != nil {
+				return 0, err
+			}
+			total += v
+		}
+		return total, nil
+	})
+	app := s.open(sum)
+	c := caller(t, app)
+	exec, err := sum.Start(c, 2, perdure.RawKey("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	send := func(v int, id string) {
+		t.Helper()
+		if err := add.Send(c, exec, v, perdure.RequestID(id)); err != nil {
+			t.Fatalf("signal with id %s: %v", id, err)
+		}
+	}
+	var wg sync.WaitGroup
+	for range 10 { // at once
+		wg.Go(func() { send(1, "one") })
+	}
+	wg.Wait()
+	send(1, "one")
+	send(2, "two")
+	got, err := exec.Result(c)
+	equal(t, "sum", got, err, 3)
+	send(2, "two") // has been accepted, whatever came after
+	fails(t, "a new signal to a closed execution", add.Send(c, exec, 3, perdure.RequestID("three")), perdure.ErrConflict)
+
+	runs := map[string]bool{}
+	for range 3 {
+		if _, err := sum.Start(c, 0, perdure.RawKey("again"), perdure.ReuseAlways, perdure.RequestID("start-1")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := sum.Execution(perdure.RawKey("again")).Result(c); err != nil {
+			t.Fatal(err)
+		}
+		info, err := app.Describe(t.Context(), sum.Execution(perdure.RawKey("again")))
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs[info.Ref.Run] = true
+	}
+	if len(runs) != 1 {
+		t.Errorf("the same start led to runs %v", runs)
+	}
+}

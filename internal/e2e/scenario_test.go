@@ -1,0 +1,59 @@
+package e2e_test
+
+import (
+	"testing"
+	"time"
+)
+
+// scenarios are what a program may rely on, whatever the store.
+var scenarios = []struct {
+	name string
+	run  func(t *testing.T, s *site)
+}{
+	{"signals come once and in order", signalsInOrder},
+	{"a signal wakes whenever it comes", signalsWheneverTheyCome},
+	{"a wait for a signal ends with its scope", signalTimeout},
+	{"signals with a start", signalWithStart},
+	{"a promise is settled once", promises},
+	{"children and their parents", children},
+	{"children outlive their parents only if told", childPolicies},
+	{"cancel lets clean-up run", cancelWithCleanup},
+	{"compensations run in reverse", compensations},
+	{"all, race, select, first", combinators},
+	{"a chain of runs keeps key and signals", continueAsNew},
+	{"a request id makes a repetition harmless", requestIDs},
+	{"what happens to a used key", reusePolicies},
+	{"looking at executions", looking},
+	{"two sleeps take the sum", twoSleeps},
+	{"equal calls are two steps", equalCalls},
+	{"attempts and their errors", attempts},
+	{"now, random and ids do not change", sideEffects},
+	{"a panic fails its execution only", panics},
+	{"durable calls inside a step are refused", nestedCalls},
+	{"a workflow that waits for nothing says so", waitsForNothing},
+}
+
+// Every scenario runs on every store.
+func TestScenarios(t *testing.T) {
+	t.Parallel()
+	for _, c := range scenarios {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			onStores(t, kinds, c.run)
+		})
+	}
+}
+
+// Every scenario runs once more with executions that leave memory at every wait, so that each of them is replayed again and again.
+func TestScenariosUnloaded(t *testing.T) {
+	t.Parallel()
+	for _, c := range scenarios {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			onStores(t, []string{"memory", "postgres"}, func(t *testing.T, s *site) {
+				s.cfg.IdleAfter = time.Nanosecond
+				c.run(t, s)
+			})
+		})
+	}
+}

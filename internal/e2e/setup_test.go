@@ -1,0 +1,288 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/ncruces/go-sqlite3"
+	"go.uber.org/goleak"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+func TestMain(m *testing.M) {
+	// Most of these tests wait for a commit or a timer most of the time.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(pgtest.Main(m))
+}
+
+// patience is how long something may take that takes a moment, on a busy machine.
+const patience = 20 * time.Second
+
+// site is a store for one test.
+type site struct {
+	t    *testing.T
+	kind string // memory, sqlite, postgres
+	url  string
+	path string // of the file, for sqlite
+	cfg  embedded.Config
+}
+
+var kinds = []string{"memory", "sqlite", "postgres"}
+
+// newSite makes an empty store.
+func newSite(t *testing.T, kind string) *site {
+	t.Helper()
+	s := &site{t: t, kind: kind, cfg: embedded.Config{AllowUnsafe: true}}
+	switch kind {
+	case "memory":
+		s.url = "memory:"
+	case "sqlite":
+		s.path = filepath.Join(t.TempDir(), "e2e.db")
+		s.url = "file:" + s.path
+	case "postgres":
+		s.url = pgtest.URL(t)
+	}
+	return s
+}
+
+// onStores runs a test on an empty store of each kind.
+func onStores(t *testing.T, kinds []string, f func(t *testing.T, s *site)) {
+	t.Helper()
+	for _, kind := range kinds {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			f(t, newSite(t, kind))
+		})
+	}
+}
+
+// durable are the stores that can be opened again.
+var durable = []string{"sqlite", "postgres"}
+
+// open opens the store; the app is closed with the test, unless the test closes it.
+func (s *site) open(defs ...perdure.Definition) *perdure.App {
+	s.t.Helper()
+	app, err := s.cfg.Open(s.t.Context(), s.url, defs...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := app.Close(); err != nil {
+			s.t.Errorf("close: %v", err)
+		}
+	})
+	return app
+}
+
+// reopen closes the app and opens the store again.
+func (s *site) reopen(app *perdure.App, defs ...perdure.Definition) *perdure.App {
+	s.t.Helper()
+	if err := app.Close(); err != nil {
+		s.t.Fatal(err)
+	}
+	return s.open(defs...)
+}
+
+// caller is the app in the name of the test, with a limit to its patience.
+func caller(t *testing.T, app *perdure.App) perdure.Client {
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	t.Cleanup(cancel)
+	return app.With(ctx)
+}
+
+// eventually waits until ok.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); !ok(); <-tick.C {
+		if time.Now().After(end) {
+			t.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// reason waits until the execution says that it waits for something.
+func reason(t *testing.T, app *perdure.App, to perdure.Target, want string) perdure.Info {
+	t.Helper()
+	var info perdure.Info
+	var err error
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; <-tick.C {
+		if info, err = app.Describe(t.Context(), to); err == nil && strings.Contains(info.Reason, want) {
+			return info
+		}
+		if time.Now().After(end) {
+			t.Fatalf("described as %+v, %v; want reason %q", info, err, want)
+		}
+	}
+}
+
+// must returns the value of a call that has to succeed.
+func must[T any](v T, err error) func(t *testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// equal demands that a call returns a value.
+func equal[T comparable](t *testing.T, what string, got T, err error, want T) {
+	t.Helper()
+	if err != nil || got != want {
+		t.Errorf("%s = %v, %v; want %v", what, got, err, want)
+	}
+}
+
+// fails demands that an error is of a kind and names everything.
+func fails(t *testing.T, what string, err, kind error, names ...string) {
+	t.Helper()
+	if err == nil || !errors.Is(err, kind) {
+		t.Errorf("%s: error %v, want one that is %q", what, err, kind)
+		return
+	}
+	for _, name := range names {
+		if !strings.Contains(err.Error(), name) {
+			t.Errorf("%s: error %q does not name %q", what, err, name)
+		}
+	}
+}
+
+// kindsOf are the kinds of the events of a run in order.
+func kindsOf(t *testing.T, app *perdure.App, to perdure.Target) []string {
+	t.Helper()
+	var kinds []string
+	for e, err := range app.History(t.Context(), to) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = append(kinds, e.Kind)
+	}
+	return kinds
+}
+
+// list lists the refs of executions without their runs.
+func list(t *testing.T, app *perdure.App, query string) []string {
+	t.Helper()
+	var refs []string
+	for info, err := range app.Executions(t.Context(), query) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		refs = append(refs, info.Ref.Workflow+"/"+info.Ref.Key)
+	}
+	return refs
+}
+
+// sql runs a statement on the store, behind the back of everybody, and returns the rows as texts.
+func (s *site) sql(statement string, args ...any) [][]string {
+	s.t.Helper()
+	if s.kind == "sqlite" {
+		return s.sqlite(statement)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.t.Context()), patience)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer conn.Close(ctx)
+	rows, err := conn.Query(ctx, statement, args...)
+	if err != nil {
+		s.t.Fatalf("%s: %v", statement, err)
+	}
+	out, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) ([]string, error) {
+		values, err := row.Values()
+		texts := make([]string, len(values))
+		for i, v := range values {
+			texts[i] = fmt.Sprint(v)
+		}
+		return texts, err
+	})
+	if err != nil {
+		s.t.Fatalf("%s: %v", statement, err)
+	}
+	return out
+}
+
+func (s *site) sqlite(statements string) (out [][]string) {
+	s.t.Helper()
+	db, err := sqlite3.OpenFlags("file:"+s.path+"?_pragma=busy_timeout(5000)", sqlite3.OPEN_READWRITE|sqlite3.OPEN_URI)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Exec("pragma busy_timeout = 5000"); err != nil {
+		s.t.Fatal(err)
+	}
+	for rest := statements; strings.TrimSpace(rest) != ""; {
+		stmt, tail, err := db.Prepare(rest)
+		if err != nil {
+			s.t.Fatalf("%s: %v", rest, err)
+		}
+		rest = tail
+		if stmt == nil {
+			continue
+		}
+		for stmt.Step() {
+			row := make([]string, stmt.ColumnCount())
+			for i := range row {
+				row[i] = stmt.ColumnText(i)
+			}
+			out = append(out, row)
+		}
+		if err := errors.Join(stmt.Err(), stmt.Close()); err != nil {
+			s.t.Fatalf("%s: %v", statements, err)
+		}
+	}
+	return out
+}
+
+// contents counts the rows of every table in which something of an execution can be. It is nil for memory.
+func (s *site) contents() map[string]string {
+	s.t.Helper()
+	if s.kind == "memory" {
+		return nil
+	}
+	tables := []string{"executions", "history", "timers", "messages", "inbox", "requests"}
+	prefix := "perdure_"
+	if s.kind == "postgres" {
+		tables, prefix = append(tables, "runnable"), "perdure."
+	} else {
+		tables = append(tables, "starts")
+	}
+	out := map[string]string{}
+	for _, table := range tables {
+		out[table] = s.sql("select count(*) from " + prefix + table)[0][0]
+	}
+	return out
+}
+
+// unchanged demands that nothing was stored since.
+func (s *site) unchanged(before map[string]string) {
+	s.t.Helper()
+	if after := s.contents(); !maps.Equal(before, after) {
+		s.t.Errorf("rows before %v, after %v: something was stored", before, after)
+	}
+}
+
+// sorted is a sorted copy.
+func sorted(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
