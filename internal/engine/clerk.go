@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -133,7 +134,7 @@ func (k *clerk) put(ctx context.Context, m *model.Message) (store.RequestKey, er
 			return key, nil
 		}
 		if !transient(err) || !k.eng.pause(ctx, storePause) { // the same id: a repetition changes nothing
-			return key, err
+			return key, fmt.Errorf("send %s to %s: %w", m.Kind, m.To, err)
 		}
 	}
 }
@@ -173,8 +174,11 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 	for {
 		row, err := k.eng.cfg.Store.LoadExecution(ctx, shard, a, run)
 		switch {
-		case fault.Is(err, fault.Unavailable) && k.eng.pause(ctx, storePause):
-			continue // to wait is the caller's wish
+		case fault.Is(err, fault.Unavailable):
+			if !k.eng.pause(ctx, storePause) { // to wait is what the caller wants
+				return lane.Result{}, k.eng.gaveUp(ctx, "wait for %s", a)
+			}
+			continue
 		case err != nil:
 			return lane.Result{}, err
 		case row == nil:

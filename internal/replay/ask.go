@@ -64,7 +64,11 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 	a.id = string(m.buf)
 	m.asks[a.id] = a
 	if m.live || m.examine {
-		a.position = m.w.positions.caller()
+		depth := positionDepth
+		if a.kind == askStep {
+			depth = stepDepth
+		}
+		a.position = m.w.positions.caller(depth)
 	}
 	return a
 }

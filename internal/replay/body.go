@@ -13,13 +13,19 @@ import (
 // errShutdown is the cause with which bodies are interrupted when the worker closes.
 var errShutdown = errors.New("the worker shuts down")
 
-// slots bounds how many bodies run at once. Those that find no slot wait in line.
+// slots bounds how many bodies run at once. Those that find no slot wait in line. A few goroutines are kept between bodies, because
+// their stacks have grown to what bodies need.
 type slots struct {
-	mu   sync.Mutex
-	max  int
-	used int
-	line []job
+	mu     sync.Mutex
+	max    int
+	used   int
+	line   []job
+	idle   []chan job // of goroutines that wait for a body
+	closed bool
 }
+
+// maxIdle bounds the goroutines that are kept.
+const maxIdle = 64
 
 // job is one attempt of a step on a goroutine of its own.
 type job struct {
@@ -38,7 +44,7 @@ func (s *slots) try() bool {
 	return true
 }
 
-// enter takes a slot for the job, or puts it in line.
+// enter takes a slot for the job, or puts it in line. It reports true when the job needs a goroutine.
 func (s *slots) enter(j job) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,6 +53,11 @@ func (s *slots) enter(j job) bool {
 		return false
 	}
 	s.used++
+	if last := len(s.idle) - 1; last >= 0 {
+		s.idle[last] <- j
+		s.idle = s.idle[:last]
+		return false
+	}
 	return true
 }
 
@@ -54,6 +65,10 @@ func (s *slots) enter(j job) bool {
 func (s *slots) leave() (job, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.leaveLocked()
+}
+
+func (s *slots) leaveLocked() (job, bool) {
 	if len(s.line) == 0 {
 		s.used--
 		return job{}, false
@@ -62,6 +77,32 @@ func (s *slots) leave() (job, bool) {
 	s.line[0] = job{}
 	s.line = s.line[1:]
 	return j, true
+}
+
+// next is leave for a goroutine that may be kept: it waits for another job. It reports false when the goroutine is to end.
+func (s *slots) next(mine chan job) (job, bool) {
+	s.mu.Lock()
+	j, ok := s.leaveLocked()
+	keep := !ok && !s.closed && len(s.idle) < maxIdle
+	if keep {
+		s.idle = append(s.idle, mine)
+	}
+	s.mu.Unlock()
+	if keep {
+		j, ok = <-mine
+	}
+	return j, ok
+}
+
+// close ends the goroutines that are kept.
+func (s *slots) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	for _, c := range s.idle {
+		close(c)
+	}
+	s.idle = nil
 }
 
 // freeSlot gives back the slot of an inline body.
@@ -91,7 +132,8 @@ func (w *Worker) work(j job) {
 			w.freeSlot()
 		}
 	}()
-	for ok := true; ok; j, ok = w.slots.leave() {
+	mine := make(chan job, 1)
+	for ok := true; ok; j, ok = w.slots.next(mine) {
 		j.run()
 	}
 	returned = true

@@ -13,13 +13,16 @@ type positions struct {
 	known map[[positionDepth]uintptr]string
 }
 
-// positionDepth is how many frames of ours may lie between a durable call of user code and here.
-const positionDepth = 8
+// positionDepth is how many frames are looked at, stepDepth how many for a step, of which there are most: unwinding is what costs.
+const (
+	positionDepth = 8
+	stepDepth     = 5
+)
 
 // caller is where user code called into the SDK.
-func (p *positions) caller() string {
+func (p *positions) caller(depth int) string {
 	var pcs [positionDepth]uintptr
-	if runtime.Callers(3, pcs[:]) == 0 {
+	if runtime.Callers(3, pcs[:depth]) == 0 {
 		return ""
 	}
 	p.mu.RLock()

@@ -84,10 +84,15 @@ func (r *run) deliver(events []model.Event) {
 	r.wakeLocked()
 }
 
-// retry notes that the back-off of a step is over.
+// retry notes that the back-off of a step is over. A run that was released keeps it for the case that it stays: if it does not, the engine
+// hands it out anew, and an attempt that began here would be made twice.
 func (r *run) retry(id string) {
 	r.mu.Lock()
 	r.retries = append(r.retries, id)
+	if r.released {
+		r.mu.Unlock()
+		return
+	}
 	r.wakeLocked()
 }
 

@@ -241,6 +241,7 @@ func (w *Worker) Close(ctx context.Context) error {
 		r.interrupt()
 		r.evict("the worker is closed")
 	}
+	w.slots.close()
 	done := make(chan struct{})
 	go func() {
 		w.goroutines.Wait()

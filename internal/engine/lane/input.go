@@ -178,9 +178,9 @@ func (l *Lane) load(e *entry) {
 }
 
 // mayAssumeAbsent: a start by a client of this process may be written without a look: the store inserts it only if the
-// address is unused, and otherwise gives us the run that is there.
+// address is unused, and otherwise gives us the run that is there. Not one whose answer is remembered: that would be stored either way.
 func (l *Lane) mayAssumeAbsent(e *entry, in *input) bool {
-	return in.kind == inMessage && in.message.Kind == model.MessageStart && in.pair == nil && in.inbox.IsZero() && !in.checked &&
+	return in.kind == inMessage && in.message.Kind == model.MessageStart && in.pair == nil && in.inbox.IsZero() && !in.checked && !in.once() &&
 		!e.activating && !e.unserved && e.worker == 0 // otherwise there is a run
 }
 
