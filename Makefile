@@ -5,7 +5,7 @@ SHELL       := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Overridable on the command line: `make sim SEEDS=100000`, `make bench BENCH=Commit`, `make test PKG=./internal/engine`.
+# Overridable on the command line: `make sim SEEDS=100000`, `make microbench BENCH=Commit`, `make test PKG=./internal/engine`.
 PKG    ?= ./...
 SEEDS  ?= 20000
 BENCH  ?= .
@@ -52,7 +52,11 @@ mutants: ## plant known bugs, one at a time, and demand that the suite catches e
 	go test -tags mutants -count 1 -timeout 60m ./internal/mutants
 
 .PHONY: bench
-bench: ## Go benchmarks of this module (BENCH=regexp, COUNT=n); the peers are in bench/
+bench: ## measure us beside DBOS on PostgreSQL and SQLite, and judge by our bars (BENCHFLAGS="-store sqlite -rounds 5")
+	cd bench && go run . $(BENCHFLAGS)
+
+.PHONY: microbench
+microbench: ## Go benchmarks of this module (BENCH=regexp, COUNT=n)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) -timeout 60m $(PKG)
 
 .PHONY: examples

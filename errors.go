@@ -17,12 +17,12 @@ var (
 
 // Errors of the engine, for errors.Is. The error itself names what and which.
 var (
-	ErrNotFound    = errors.New("not found")             // no such execution
-	ErrConflict    = errors.New("conflict")              // contradicts what is stored: another input, closed, settled already
-	ErrInvalid     = errors.New("invalid")               // the call itself is wrong
-	ErrExhausted   = errors.New("a limit is reached")    // try later
-	ErrUnavailable = errors.New("the store is away")     // try again
-	ErrBlocked     = errors.New("the execution is kept") // it cannot go on until someone changes something
+	ErrNotFound    = fault.NewSentinel("not found", fault.NotFound)                     // no such execution
+	ErrConflict    = fault.NewSentinel("conflict", fault.Conflict, fault.AlreadyExists) // contradicts what is stored: another input, closed, settled already
+	ErrInvalid     = fault.NewSentinel("invalid", fault.Invalid)                        // the call itself is wrong
+	ErrExhausted   = fault.NewSentinel("a limit is reached", fault.Exhausted)           // try later
+	ErrUnavailable = fault.NewSentinel("the store is away", fault.Unavailable)          // try again
+	ErrBlocked     = fault.NewSentinel("the execution is kept", fault.Blocked)          // it cannot go on until someone changes something
 )
 
 var kinds = map[fault.Kind]error{

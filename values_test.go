@@ -177,6 +177,11 @@ func TestReopen(t *testing.T) {
 		r, err := perdure.Do(ctx, "number", func(context.Context) (v2, error) { ran.Add(1); return v2{}, nil })
 		return in + r.Number, err
 	})
+	charge := perdure.NewActivity("charge", func(context.Context, int) (v1, error) { ran.Add(1); return v1{}, nil })
+	renamed := receipt.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
+		_, err := charge.Run(ctx, 1)
+		return in, err
+	})
 	open := func(d perdure.Definition) *perdure.App {
 		app, err := embedded.Open(t.Context(), url, d)
 		if err != nil {
@@ -184,18 +189,19 @@ func TestReopen(t *testing.T) {
 		}
 		return app
 	}
-	waitFor := func(app *perdure.App, what string) {
+	waitFor := func(app *perdure.App, what string) (reason string) {
 		t.Helper()
 		var info perdure.Info
 		var err error
 		for range 500 {
 			info, err = app.Describe(t.Context(), receipt.Execution(perdure.RawKey("r")))
 			if err == nil && strings.Contains(info.Reason, what) {
-				return
+				return info.Reason
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 		t.Fatalf("reason %q, %v; want %q", info.Reason, err, what)
+		return ""
 	}
 	app := open(good)
 	if _, err := receipt.Start(app.With(t.Context()), "r-", perdure.RawKey("r")); err != nil {
@@ -210,6 +216,14 @@ func TestReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	waitFor(app, "replay mismatch: result of step number cannot be decoded")
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+	app = open(renamed)
+	reason := waitFor(app, "which the code did not ask for; it asks for step charge at ")
+	if strings.Count(reason, "/values_test.go:") != 2 {
+		t.Errorf("the reason does not name both places: %s", reason)
+	}
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,6 @@
 package cluster
 
 import (
-	"fmt"
 	"maps"
 	"time"
 
@@ -15,11 +14,17 @@ func (m *Membership) Clone() *Membership {
 	return &c
 }
 
-// Fingerprint tells states apart that can behave differently from now on. Times are relative to mono.
-func (m *Membership) Fingerprint(mono time.Duration) string {
-	next := max(m.nextRenew-mono, 0)
-	return fmt.Sprint(m.epoch, m.draining, max(m.validUntil-mono, 0), next, m.renewing, m.sentAt-mono, m.acquires, m.stale, m.lost != nil,
-		len(m.fencing), m.Owned(), sortedShards(m.leaving))
+// Fingerprint appends what tells states apart that can behave differently from now on. Times are relative to mono, in seconds.
+func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
+	seconds := func(t time.Duration) byte { return byte(max(t-mono, -100*time.Second) / time.Second) }
+	b = append(b, byte(m.epoch), seconds(max(m.validUntil, mono)), seconds(max(m.nextRenew, mono)), seconds(m.sentAt), byte(len(m.fencing)))
+	for _, f := range [...]bool{m.draining, m.renewing, m.acquires, m.stale, m.lost != nil, m.owned[0], m.leaving[0]} {
+		b = append(b, 0)
+		if f {
+			b[len(b)-1] = 1
+		}
+	}
+	return b
 }
 
 // Leaves reports whether the lanes have been told to give the shard up.

@@ -2,6 +2,7 @@ package cluster_test
 
 import (
 	"fmt"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"testing"
@@ -17,71 +18,66 @@ import (
 // serve the shard.
 func TestNeverTwoOwners(t *testing.T) {
 	t.Parallel()
-	for _, v := range []struct {
-		name  string
-		begin func() *small
-		until int
-	}{
-		{"free shard", func() *small { return newSmall(0) }, 9},
-		{"shard on the wrong node", func() *small { return newSmall(1 + loser) }, 9},
-		{"shard on the right node", func() *small { return newSmall(2 - loser) }, 9},
-	} {
-		t.Run(v.name, func(t *testing.T) {
-			t.Parallel()
-			first := v.begin()
-			seen := map[string]bool{first.print(): true}
-			todo := []*small{first}
-			both, moved := 0, false
-			for len(todo) > 0 {
-				w := todo[len(todo)-1]
-				todo = todo[:len(todo)-1]
-				for _, next := range w.steps(v.until) {
-					if next.serving(0) && next.serving(1) {
-						t.Fatalf("both nodes serve the shard:\n%s", strings.Join(next.trace(), "\n"))
-					}
-					if next.serving(0) {
-						both |= 1
-					}
-					if next.serving(1) {
-						both |= 2
-					}
-					moved = moved || next.moved
-					if k := next.print(); !seen[k] {
-						seen[k] = true
-						todo = append(todo, next)
-					}
-				}
-				if len(seen) > 3_000_000 {
-					t.Fatal("the model is not small")
-				}
-			}
-			if both != 3 {
-				t.Errorf("only the nodes %b ever served: the exploration shows nothing", both)
-			}
-			t.Logf("%d states", len(seen))
-		})
+	for _, faults := range []faults{{orphans: true}, {lost: true, deaths: true}, {lost: true, drift: true}} {
+		for owner, name := range []string{"free shard", "shard of node 1", "shard of node 2"} {
+			t.Run(fmt.Sprintf("%s, %+v", name, faults), func(t *testing.T) {
+				t.Parallel()
+				first := newSmall(owner)
+				first.faults = faults
+				explore(t, first)
+			})
+		}
 	}
 }
 
-const (
-	ttl    = 4
-	margin = 1
-)
+// faults is what can go wrong besides calls being slow.
+type faults struct {
+	lost    bool // calls fail, or their answers are lost
+	orphans bool // calls are given up on and take effect later
+	deaths  bool // nodes die
+	drift   bool // the clock of a node falls behind
+}
 
-// loser is the node (0 or 1) that the shard is not proposed for.
-var loser = func() int {
-	if cluster.Propose(1, members(1, 2))[0] == nodeID(1) {
-		return 1
+func explore(t *testing.T, first *small) {
+	seen := map[uint64]bool{first.print(): true}
+	todo := []*small{first}
+	var served [2]bool
+	for len(todo) > 0 {
+		w := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		for _, next := range w.steps() {
+			a, b := next.serving(0), next.serving(1)
+			if a && b {
+				t.Fatalf("both nodes serve the shard:\n%s", strings.Join(next.trace(), "\n"))
+			}
+			served[0], served[1] = served[0] || a, served[1] || b
+			if k := next.print(); !seen[k] {
+				seen[k] = true
+				todo = append(todo, next)
+			}
+		}
+		if len(seen) > 2_000_000 {
+			t.Fatal("the model is not small")
+		}
 	}
-	return 0
-}()
+	if !served[0] || !served[1] {
+		t.Errorf("nodes that ever served: %v; the exploration shows nothing", served)
+	}
+	t.Logf("%d states", len(seen))
+}
+
+const (
+	ttl    = 3
+	margin = 1
+	until  = 5 // long enough for a lease to be lost and taken over
+)
 
 // small is a state of the small cluster. The store is a few variables; it does what the port promises.
 type small struct {
 	now   int
 	nodes [2]smallNode
 	owner int // of the shard: 0 free, else node + 1
-	moved bool
+	faults
 
 	parent *small
 	did    string
@@ -110,7 +106,7 @@ func newSmall(owner int) *small {
 	for i := range w.nodes {
 		n := &w.nodes[i]
 		n.m = cluster.New(cluster.Config{
-			Self: store.NodeInfo{ID: nodeID(i + 1), PID: i}, TTL: ttl * s, RenewEvery: 2 * s, Margin: margin * s,
+			Self: store.NodeInfo{ID: nodeID(i + 1), PID: i}, TTL: ttl * s, RenewEvery: s, Margin: margin * s,
 		}, int64(i+1), 0)
 		n.registered, n.expires = true, ttl
 	}
@@ -128,23 +124,38 @@ func (w *small) serving(i int) bool {
 	return !n.dead && n.m.Serving(w.mono(i)) && n.m.Owns(0) && !n.m.Leaves(0)
 }
 
-func (w *small) print() string {
-	var b strings.Builder
-	fmt.Fprint(&b, w.now, w.owner)
+// print tells states apart; it is a hash.
+func (w *small) print() uint64 {
+	b := append(make([]byte, 0, 128), byte(w.now), byte(w.owner))
+	flag := func(f bool) {
+		if f {
+			b = append(b, 1)
+		} else {
+			b = append(b, 0)
+		}
+	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		fmt.Fprint(&b, "|", n.registered, n.expires, n.behind, n.dead, n.renew, n.acquire, n.fence, n.err != nil, n.acquired, n.fenced, n.proven, n.freeing, n.orphan, " ")
+		b = append(b, byte(n.expires), byte(n.behind), byte(n.renew), byte(n.acquire), byte(n.fence), byte(n.freeing), byte(len(n.orphan)))
+		for _, f := range [...]bool{n.registered, n.dead, n.err != nil, n.acquired, n.fenced, n.proven} {
+			flag(f)
+		}
 		if !n.dead {
-			b.WriteString(n.m.Fingerprint(w.mono(i)))
+			b = n.m.Fingerprint(b, w.mono(i))
 		}
 		if n.renew == 2 {
-			fmt.Fprint(&b, n.view.Now, len(n.view.Members), n.view.Owners)
 			for _, m := range n.view.Members {
-				fmt.Fprint(&b, m.Expires, m.Draining)
+				b = append(b, m.ID[15], byte(m.Expires.Sub(n.view.Now)/s))
+			}
+			b = append(b, byte(n.view.Now.Sub(at(0))/s))
+			for _, o := range n.view.Owners {
+				b = append(b, o.Node[15])
 			}
 		}
 	}
-	return b.String()
+	h := fnv.New64a()
+	_, _ = h.Write(b)
+	return h.Sum64()
 }
 
 func (w *small) trace() (steps []string) {
@@ -167,7 +178,7 @@ func (w *small) then(did string, change func(c *small)) *small {
 }
 
 // steps are all states that can come next.
-func (w *small) steps(until int) (next []*small) {
+func (w *small) steps() (next []*small) {
 	if w.now < until {
 		next = append(next, w.then("time passes", func(c *small) { c.now++ }))
 	}
@@ -181,6 +192,11 @@ func (w *small) stepsOf(i int) (next []*small) {
 	n := &w.nodes[i]
 	add := func(did string, change func(c *small, n *smallNode)) {
 		next = append(next, w.then(fmt.Sprintf("node %d: %s", i+1, did), func(c *small) { change(c, &c.nodes[i]) }))
+	}
+	lost := func(did string, change func(c *small, n *smallNode)) {
+		if w.lost {
+			add(did, change)
+		}
 	}
 	if n.orphan != "" {
 		add("an orphaned "+n.orphan+" takes effect", func(c *small, n *smallNode) {
@@ -196,10 +212,10 @@ func (w *small) stepsOf(i int) (next []*small) {
 	if n.dead {
 		return next
 	}
-	if w.now > 0 && w.now < 3 {
+	if w.deaths {
 		add("dies", func(_ *small, n *smallNode) { n.dead = true })
 	}
-	if n.behind < margin {
+	if w.drift && n.behind < margin {
 		add("its clock stands still for a moment", func(_ *small, n *smallNode) { n.behind++ })
 	}
 	if n.renew == 0 && n.m.NextTick() <= w.mono(i) {
@@ -212,7 +228,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 	switch n.renew {
 	case 1:
 		add("the renewal is executed", func(c *small, n *smallNode) { n.renew = 2; n.view, n.err = c.execRenew(i) })
-		if n.orphan == "" {
+		if w.orphans && n.orphan == "" {
 			add("the renewal times out", func(c *small, n *smallNode) {
 				n.renew, n.orphan = 0, "renewal"
 				n.m.Renewed(c.mono(i), store.View{}, errAway)
@@ -232,7 +248,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 				n.freeing = 1
 			}
 		})
-		add("the answer to the renewal is lost", func(c *small, n *smallNode) {
+		lost("the answer to the renewal is lost", func(c *small, n *smallNode) {
 			n.renew = 0
 			n.m.Renewed(c.mono(i), store.View{}, errAway)
 		})
@@ -240,28 +256,27 @@ func (w *small) stepsOf(i int) (next []*small) {
 	switch n.acquire {
 	case 1:
 		add("the acquire is executed", func(c *small, n *smallNode) { n.acquire = 2; n.acquired, n.err = c.execAcquire(i) })
-		if n.orphan == "" {
+		if w.orphans && n.orphan == "" {
 			add("the acquire times out", func(_ *small, n *smallNode) { n.acquire, n.orphan = 0, "acquire"; n.m.Acquired(nil, errAway) })
 		}
 	case 2:
-		add("the answer to the acquire arrives", func(c *small, n *smallNode) {
+		add("the answer to the acquire arrives", func(_ *small, n *smallNode) {
 			n.acquire = 0
 			var ids []store.AcquiredShard
 			if n.acquired {
 				ids = got(0)
 			}
 			n.m.Acquired(ids, n.err)
-			c.moved = c.moved || n.acquired
 		})
-		add("the answer to the acquire is lost", func(_ *small, n *smallNode) { n.acquire = 0; n.m.Acquired(nil, errAway) })
+		lost("the answer to the acquire is lost", func(_ *small, n *smallNode) { n.acquire = 0; n.m.Acquired(nil, errAway) })
 	}
 	switch n.fence {
 	case 1:
 		add("the fence is executed", func(c *small, n *smallNode) { n.fence = 2; n.fenced = c.execFence(1-i, n.proven) })
-		add("the fence fails", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), false, errAway) })
+		lost("the fence fails", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), false, errAway) })
 	case 2:
 		add("the answer to the fence arrives", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), n.fenced, nil) })
-		add("the answer to the fence is lost", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), false, errAway) })
+		lost("the answer to the fence is lost", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), false, errAway) })
 	}
 	switch n.freeing {
 	case 1:

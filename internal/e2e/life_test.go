@@ -374,3 +374,16 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 		equal(t, "result", got, err, 2)
 	})
 }
+
+// An attempt that is due when its execution leaves memory is made once, not once by each side.
+func TestUnloadingRepeatsNoAttempt(t *testing.T) {
+	t.Parallel()
+	for i := range 40 {
+		t.Run(strconv.Itoa(i), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "memory")
+			s.cfg.IdleAfter = time.Nanosecond
+			attempts(t, s)
+		})
+	}
+}

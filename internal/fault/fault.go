@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Kind says what the caller can do about an error.
@@ -81,6 +82,24 @@ func (e *Error) Error() string {
 
 // Unwrap gives errors.Is and errors.As the cause.
 func (e *Error) Unwrap() error { return e.Cause }
+
+// Is matches a Sentinel of the error's kind.
+func (e *Error) Is(target error) bool {
+	s, ok := target.(*Sentinel)
+	return ok && slices.Contains(s.kinds, e.Kind)
+}
+
+// Sentinel stands for errors of some kinds in errors.Is, for users to whom kinds are not shown.
+type Sentinel struct {
+	text  string
+	kinds []Kind
+}
+
+// NewSentinel makes a Sentinel.
+func NewSentinel(text string, kinds ...Kind) error { return &Sentinel{text, kinds} }
+
+// Error is the text of the sentinel.
+func (s *Sentinel) Error() string { return s.text }
 
 // New makes an error of a kind. A %w verb in the format becomes the cause.
 func New(k Kind, format string, args ...any) *Error {

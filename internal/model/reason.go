@@ -16,7 +16,7 @@ const (
 	WaitChild    ReasonCode = "child"           // Name is workflow/key
 	WaitStep     ReasonCode = "step"            // Name is running
 	WaitRetry    ReasonCode = "retry"           // Name, attempt Attempt at Until, Detail is the last error
-	WaitWorker   ReasonCode = "no_worker"       // nobody offers code for workflow Name
+	WaitWorker   ReasonCode = "no_worker"       // nobody offers code for workflow Name, or for what Detail says, such as an activity
 	WaitOwner    ReasonCode = "no_owner"        // no live node owns the shard
 	WaitTurn     ReasonCode = "ready"           // runnable, waits for its turn
 	WaitNothing  ReasonCode = "nothing"         // every coroutine is parked and nothing is pending: it can only be signalled or cancelled
@@ -52,6 +52,9 @@ func (r Reason) String() string {
 	case WaitRetry:
 		return fmt.Sprintf("retries step %s, attempt %d, at %s after: %s", r.Name, r.Attempt, r.Until, r.Detail)
 	case WaitWorker:
+		if r.Detail != "" {
+			return "waits for a worker that offers " + r.Detail + " " + r.Name
+		}
 		return "waits for a worker that offers workflow " + r.Name
 	case WaitOwner:
 		return "waits for a node to own shard " + r.Name

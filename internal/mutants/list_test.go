@@ -242,13 +242,6 @@ var list = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a run that a start has met is not taken up",
-		file:  "internal/engine/lane/commit.go",
-		old:   "	} else if !x.Execution.Parked {\n",
-		new:   "	} else if false {\n",
-		tests: [][]string{sim},
-	},
-	{
 		name:  "a worker is not told when its lane dies",
 		file:  "internal/engine/lane/commit.go",
 		old:   "			if f := &b.effects[i]; f.kind == effEvict {\n",

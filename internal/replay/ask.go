@@ -57,7 +57,8 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 	a := &ask{kind: id.kind, name: id.name}
 	a.fut.m, a.fut.ask = m, a
 	m.buf = id.append(m.buf[:0], path)
-	if earlier := m.asks[string(m.buf)]; earlier != nil {
+	earlier := m.asks[string(m.buf)]
+	if earlier != nil {
 		earlier.repeats++
 		m.buf = appendOccurrence(m.buf, earlier.repeats)
 	}
@@ -69,6 +70,9 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 			depth = stepDepth
 		}
 		a.position = m.w.positions.caller(depth)
+		if earlier != nil && a.kind == askStep && !id.hashed && !id.keyed && a.position == earlier.position {
+			m.w.warnLoop(a)
+		}
 	}
 	return a
 }

@@ -110,6 +110,14 @@ func (m *machine) askStep(c *Coroutine, s *Step) *ask {
 	return a
 }
 
+// warnLoop tells, once per place, that a step without input and key is repeated: its outcomes are told apart by their order alone, so
+// another order of the loop would swap them silently.
+func (w *Worker) warnLoop(a *ask) {
+	if _, told := w.loops.LoadOrStore(a.position, true); !told {
+		w.cfg.Logger.Warn("step in a loop has no key: give it one, such as StepKey", "step", a.name, "position", a.position)
+	}
+}
+
 // atLeisure reports whether nothing is going on but the coroutine that asks: the end of the history is reached, what the
 // code has seen is committed, and there is no news.
 func (m *machine) atLeisure() bool {
@@ -194,9 +202,12 @@ func (c *Coroutine) runInline(a *ask) {
 // urgent reports whether the turn holds anything that should not wait for the end of a body.
 func (m *machine) urgent() bool {
 	m.syncTimers()
-	return slices.ContainsFunc(m.commands, func(c model.Command) bool {
-		return c.Kind != model.CommandRecord
-	})
+	for i := range m.commands { // by index: a command is large
+		if m.commands[i].Kind != model.CommandRecord {
+			return true
+		}
+	}
+	return false
 }
 
 // wither waits for the goroutine to be ended, after the baton was lost.

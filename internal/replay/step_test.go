@@ -1,9 +1,11 @@
 package replay_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
@@ -365,6 +367,31 @@ func TestGuards(t *testing.T) {
 			"durable call Sleep outside a coroutine of this execution: use the context that the running function was given",
 			"durable call Sleep on a context that is not of an execution",
 		}, "\n"))
+	})
+}
+
+// TestLoopWithoutKey warns once of steps that only their order tells apart.
+func TestLoopWithoutKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var logged bytes.Buffer
+		e := newEngine(nil)
+		e.auto = true
+		e.cfg.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		e.code = func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+			body := func(context.Context) (model.Payload, error) { return model.Payload{}, nil }
+			for i := range 3 {
+				_, _ = x.Step(&replay.Step{Name: "bare", Body: body})
+				_, _ = x.Step(&replay.Step{Name: "keyed", Key: fmt.Sprint(i), Keyed: true, Body: body})
+				_, _ = x.Step(&replay.Step{Name: "input", Input: payload("1"), HasInput: true, Body: body})
+			}
+			return payload(""), nil
+		}
+		e.activate(-1)
+		e.settle()
+		e.stop()
+		if got := logged.String(); strings.Count(got, "step in a loop has no key") != 1 || !strings.Contains(got, "step=bare") || !strings.Contains(got, "step_test.go:") {
+			t.Errorf("log: %s", got)
+		}
 	})
 }
 

@@ -64,6 +64,7 @@ type Worker struct {
 	base      context.Context //nolint:containedctx // the root of the contexts of all bodies
 	positions positions
 	slots     slots
+	loops     sync.Map // positions of steps in loops that were complained about
 
 	session atomic.Pointer[bound]
 	joined  chan struct{} // closed by Serve

@@ -285,8 +285,21 @@ func (h *hold) turn() {
 	}
 	if !h.closed && h.running == 0 && h.unacked == 0 && s.chance(s.plan.release) {
 		seen := h.m.seen
-		s.after(s.between(0, 30*millisecond), h.w.p, func() { h.release(seen) })
+		s.after(h.idles(), h.w.p, func() { h.release(seen) })
 	}
+}
+
+// idles is how long the run is kept: sometimes just until a back-off ends.
+func (h *hold) idles() int64 {
+	s := h.w.p.s
+	for b := range h.m.asks {
+		for a := range h.m.asks[b] {
+			if x := &h.m.asks[b][a]; x.asked && !x.done && !x.gone && x.attempts > 0 && s.chance(0.5) {
+				return max(0, int64(x.due-h.w.p.now())+s.between(-500, 1500))
+			}
+		}
+	}
+	return s.between(0, 30*millisecond)
 }
 
 // restartTimer has the code move a timer, from time to time: it is stopped in one turn and started again, with another due time, in the next.
