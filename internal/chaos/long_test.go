@@ -87,7 +87,7 @@ func TestLongSoak(t *testing.T) {
 	for _, p := range s.procs {
 		p.goesOn(30 * time.Second)
 		p.signal(syscall.SIGTERM)
-		p.finish(30 * time.Second)
+		p.finish(90 * time.Second)
 		if strings.Contains(p.text(), "caller heard:") {
 			t.Errorf("callers of a process that was never killed heard errors:\n%s", p.text())
 		}
@@ -138,7 +138,7 @@ func (s *soak) strike() {
 		select {
 		case <-p.up:
 			p.signal(syscall.SIGTERM)
-			p.finish(30 * time.Second)
+			p.finish(90 * time.Second)
 		case <-p.done:
 		default: // not up yet
 			p.kill()

@@ -27,7 +27,7 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	}
 	describe(t, first.app, probe, stageOne)
 	work := startLoad(t.Context(), first.app, "", 6)
-	work.more(t, 5, 20*time.Second)
+	work.more(t, 5, 90*time.Second)
 
 	proxy.Blackhole()
 	second := openAppWith(t, url, l, keeping(lease))
@@ -57,8 +57,8 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	if _, err := probe.Result(c); err != nil {
 		t.Fatal(err)
 	}
-	n := work.finish(t, url, 20*time.Second) // the calls of before came through as well
-	n += other.finish(t, url, 20*time.Second)
+	n := work.finish(t, url, 90*time.Second) // the calls of before came through as well
+	n += other.finish(t, url, 90*time.Second)
 	verify(t, url, n, l)
 }
 

@@ -269,7 +269,7 @@ func killRounds(t *testing.T, url string, rounds, n, more int) {
 			t.Fatalf("round %d", r)
 		}
 	}
-	spawn(t, url, l, n, 10*time.Second).finish(30 * time.Second)
+	spawn(t, url, l, n, 10*time.Second).finish(90 * time.Second)
 	verify(t, url, n, l)
 }
 
@@ -291,8 +291,8 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	l := newLedger(t)
 	const n, lease = 40, 2 * time.Second
 	first := spawn(t, url, l, n, lease, envProbe+"=1")
-	first.says("up", 15*time.Second)
-	first.says("probe is up", 15*time.Second)
+	first.says("up", 60*time.Second)
+	first.says("probe is up", 60*time.Second)
 	first.signal(syscall.SIGSTOP) // somewhere in the middle of its work
 	second := openAppWith(t, url, l, keeping(lease))
 	if err := drive(t.Context(), second.app, n); err != nil {
@@ -305,7 +305,7 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	}
 	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
-	first.finish(15 * time.Second) // finds itself fenced, starts over, and hears that all is done
+	first.finish(60 * time.Second) // finds itself fenced, starts over, and hears that all is done
 	if text := first.text(); strings.Contains(text, "probe after waking: "+stageOne) {
 		t.Errorf("the process answered from memory after it had been stopped past its lease:\n%s", text)
 	} else if !strings.Contains(text, "probe after waking: ") || !strings.Contains(text, "the node lost its lease") {
@@ -327,8 +327,8 @@ func TestTwoProcesses(t *testing.T) {
 	l := newLedger(t)
 	const n = 30
 	first, second := spawn(t, url, l, n, 10*time.Second), spawn(t, url, l, n, 10*time.Second)
-	first.finish(15 * time.Second)
-	second.finish(15 * time.Second)
+	first.finish(60 * time.Second)
+	second.finish(60 * time.Second)
 	verifyOnce(t, verify(t, url, n, l))
 }
 
@@ -342,17 +342,17 @@ func TestRollingRestart(t *testing.T) {
 	begun := map[string]int{}
 	start := func(prefix string) *process {
 		p := spawn(t, url, l, 0, lease, envServe+"="+prefix)
-		p.says("up", 15*time.Second)
+		p.says("up", 60*time.Second)
 		return p
 	}
 	stop := func(prefix string, p *process) {
 		t.Helper()
 		p.signal(syscall.SIGTERM)
-		n, err := strconv.Atoi(p.says("begun", 15*time.Second))
+		n, err := strconv.Atoi(p.says("begun", 60*time.Second))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.finish(15 * time.Second)
+		p.finish(60 * time.Second)
 		if strings.Contains(p.text(), "caller heard:") {
 			t.Errorf("callers of process %s heard errors:\n%s", prefix, p.text())
 		}
@@ -362,14 +362,14 @@ func TestRollingRestart(t *testing.T) {
 		begun[prefix] = n
 	}
 	a, b := start("a"), start("b")
-	a.says("done 1", 20*time.Second)
-	b.says("done 1", 20*time.Second)
+	a.says("done 1", 90*time.Second)
+	b.says("done 1", 90*time.Second)
 	stop("a", a)
 	a = start("A")
-	a.says("done 1", 20*time.Second)
+	a.says("done 1", 90*time.Second)
 	stop("b", b)
 	b = start("B")
-	b.says("done 1", 20*time.Second)
+	b.says("done 1", 90*time.Second)
 	stop("A", a)
 	stop("B", b)
 

@@ -37,7 +37,7 @@ func TestLostReplies(t *testing.T) {
 			t.Errorf("%s: landed = %v, want %v", c.name, landed, c.landed)
 		}
 	}
-	n := work.finish(t, url, 20*time.Second)
+	n := work.finish(t, url, 90*time.Second)
 	if lost := b.book.count("the node lost its lease"); lost > 0 {
 		t.Errorf("the lease was lost %d times", lost)
 	}
@@ -48,13 +48,13 @@ func TestLostReplies(t *testing.T) {
 // returns whether the batch landed.
 func loseReply(t *testing.T, proxy *pgproxy.Proxy, b *bench, work *load, rule pgproxy.Rule) bool {
 	t.Helper()
-	work.more(t, 2, 20*time.Second)
+	work.more(t, 2, 90*time.Second)
 	from := b.book.len()
 	rule.Match, rule.Nth = ofLane, 5
 	struck := proxy.Inject(rule)
 	select {
 	case <-struck.Done():
-	case <-time.After(20 * time.Second):
+	case <-time.After(90 * time.Second):
 		t.Fatalf("%s: no commit was struck", rule.Fault)
 	}
 	failed := b.book.await(t, from, "commit failed", func(e entry) bool { return e.attrs["class"].String() == "unknown" }, healing)
@@ -79,7 +79,7 @@ func TestSlowCommits(t *testing.T) {
 	for time.Since(began) < lasting {
 		work.more(t, 1, healing)
 	}
-	n := work.finish(t, url, 30*time.Second)
+	n := work.finish(t, url, 90*time.Second)
 	took := time.Since(began)
 	proxy.DelayCommits(0)
 	for _, bad := range []string{"the node lost its lease", "cannot renew the lease"} {

@@ -166,7 +166,7 @@ func ofLane(r pgproxy.Request) bool {
 // connect waits until the server takes connections.
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 90*time.Second)
 	defer cancel()
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

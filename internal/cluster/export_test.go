@@ -17,8 +17,15 @@ func (m *Membership) Clone() *Membership {
 // Fingerprint appends what tells states apart that can behave differently from now on. Times are relative to mono, in seconds.
 func (m *Membership) Fingerprint(b []byte, mono time.Duration) []byte {
 	seconds := func(t time.Duration) byte { return byte(max(t-mono, -100*time.Second) / time.Second) }
-	b = append(b, byte(m.epoch), seconds(max(m.validUntil, mono)), seconds(max(m.nextRenew, mono)), seconds(m.sentAt), byte(len(m.fencing)))
-	for _, f := range [...]bool{m.draining, m.renewing, m.acquires, m.stale, m.lost != nil, m.owned[0], m.leaving[0]} {
+	if m.lost != nil {
+		return append(b, 0)
+	}
+	sent := mono
+	if m.renewing {
+		sent = m.sentAt
+	}
+	b = append(b, byte(m.epoch), seconds(max(m.validUntil, mono)), seconds(max(m.nextRenew, mono)), seconds(sent), byte(len(m.fencing)))
+	for _, f := range [...]bool{m.draining, m.renewing, m.acquires, m.stale, m.owned[0], m.leaving[0]} {
 		b = append(b, 0)
 		if f {
 			b[len(b)-1] = 1

@@ -93,10 +93,8 @@ type smallNode struct {
 	// Calls: 0 none, 1 sent, 2 executed (the answer is on its way).
 	renew, acquire, fence int
 	view                  store.View
-	err                   error // of the executed renewal or acquire
-	acquired              bool
-	fenced                bool
-	proven                bool
+	renewErr, acquireErr  error
+	acquired, fenced      bool
 	freeing               int // 1 the lanes are told, 2 the store is
 	orphan                string
 }
@@ -136,9 +134,15 @@ func (w *small) print() uint64 {
 	}
 	for i := range w.nodes {
 		n := &w.nodes[i]
-		b = append(b, byte(n.expires), byte(n.behind), byte(n.renew), byte(n.acquire), byte(n.fence), byte(n.freeing), byte(len(n.orphan)))
-		for _, f := range [...]bool{n.registered, n.dead, n.err != nil, n.acquired, n.fenced, n.proven} {
+		b = append(b, byte(n.behind), byte(n.renew), byte(n.acquire), byte(n.fence), byte(n.freeing), byte(len(n.orphan)))
+		for _, f := range [...]bool{
+			n.registered, n.dead, n.renew == 2 && n.renewErr != nil, n.acquire == 2 && n.acquireErr != nil, n.acquire == 2 && n.acquired,
+			n.fence == 2 && n.fenced,
+		} {
 			flag(f)
+		}
+		if n.registered {
+			b = append(b, byte(n.expires))
 		}
 		if !n.dead {
 			b = n.m.Fingerprint(b, w.mono(i))
@@ -213,7 +217,9 @@ func (w *small) stepsOf(i int) (next []*small) {
 		return next
 	}
 	if w.deaths {
-		add("dies", func(_ *small, n *smallNode) { n.dead = true })
+		add("dies", func(_ *small, n *smallNode) {
+			*n = smallNode{m: n.m, registered: n.registered, expires: n.expires, dead: true}
+		})
 	}
 	if w.drift && n.behind < margin {
 		add("its clock stands still for a moment", func(_ *small, n *smallNode) { n.behind++ })
@@ -227,7 +233,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 	}
 	switch n.renew {
 	case 1:
-		add("the renewal is executed", func(c *small, n *smallNode) { n.renew = 2; n.view, n.err = c.execRenew(i) })
+		add("the renewal is executed", func(c *small, n *smallNode) { n.renew = 2; n.view, n.renewErr = c.execRenew(i) })
 		if w.orphans && n.orphan == "" {
 			add("the renewal times out", func(c *small, n *smallNode) {
 				n.renew, n.orphan = 0, "renewal"
@@ -237,12 +243,12 @@ func (w *small) stepsOf(i int) (next []*small) {
 	case 2:
 		add("the answer to the renewal arrives", func(c *small, n *smallNode) {
 			n.renew = 0
-			a := n.m.Renewed(c.mono(i), n.view, n.err)
+			a := n.m.Renewed(c.mono(i), n.view, n.renewErr)
 			if len(a.Acquire) > 0 {
 				n.acquire = 1
 			}
 			if len(a.Fence) > 0 {
-				n.fence, n.proven = 1, a.Fence[0].Proven
+				n.fence = 1
 			}
 			if len(a.GiveUp) > 0 {
 				n.freeing = 1
@@ -255,7 +261,7 @@ func (w *small) stepsOf(i int) (next []*small) {
 	}
 	switch n.acquire {
 	case 1:
-		add("the acquire is executed", func(c *small, n *smallNode) { n.acquire = 2; n.acquired, n.err = c.execAcquire(i) })
+		add("the acquire is executed", func(c *small, n *smallNode) { n.acquire = 2; n.acquired, n.acquireErr = c.execAcquire(i) })
 		if w.orphans && n.orphan == "" {
 			add("the acquire times out", func(_ *small, n *smallNode) { n.acquire, n.orphan = 0, "acquire"; n.m.Acquired(nil, errAway) })
 		}
@@ -266,13 +272,13 @@ func (w *small) stepsOf(i int) (next []*small) {
 			if n.acquired {
 				ids = got(0)
 			}
-			n.m.Acquired(ids, n.err)
+			n.m.Acquired(ids, n.acquireErr)
 		})
 		lost("the answer to the acquire is lost", func(_ *small, n *smallNode) { n.acquire = 0; n.m.Acquired(nil, errAway) })
 	}
 	switch n.fence {
 	case 1:
-		add("the fence is executed", func(c *small, n *smallNode) { n.fence = 2; n.fenced = c.execFence(1-i, n.proven) })
+		add("the fence is executed", func(c *small, n *smallNode) { n.fence = 2; n.fenced = c.execFence(1 - i) })
 		lost("the fence fails", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), false, errAway) })
 	case 2:
 		add("the answer to the fence arrives", func(_ *small, n *smallNode) { n.fence = 0; n.m.Fenced(nodeID(2-i), n.fenced, nil) })
@@ -326,9 +332,9 @@ func (w *small) execAcquire(i int) (bool, error) {
 	return false, nil
 }
 
-func (w *small) execFence(j int, proven bool) bool {
+func (w *small) execFence(j int) bool {
 	n := &w.nodes[j]
-	if n.registered && !proven && n.expires > w.now {
+	if n.registered && n.expires > w.now {
 		return false
 	}
 	n.registered = false

@@ -135,13 +135,12 @@ func (e *engine) crash() {
 	w := e.w
 	e.gen++
 	e.reports, e.held = nil, false
-	bodies := e.bodies
-	e.bodies = nil
 	e.mu.Unlock()
-	for _, b := range bodies {
-		close(b.free)
-	}
 	w.Evict(e.start.Run, e.gen-1, "crash")
+	synctest.Wait()
+	for len(e.bodies) > 0 {
+		e.letGo(0)
+	}
 	if err := w.Close(context.Background()); err != nil {
 		e.problem("close: %v", err)
 	}

@@ -33,6 +33,7 @@ func newSim(ops []op, choices []byte, faults bool) *sim {
 		s.crashes, s.evictions = 2, 2
 	}
 	s.e = newEngine(s.code)
+	s.e.cfg.MaxSteps = []int{0, 1, 2}[len(choices)%3] // also with steps that wait in line
 	return s
 }
 
@@ -102,6 +103,7 @@ func (s *sim) actions() []func() {
 			s.evictions--
 			s.lost = true
 			e.w.Evict(e.start.Run, e.gen, "moved")
+			synctest.Wait()
 			for len(e.bodies) > 0 {
 				e.letGo(0)
 			}

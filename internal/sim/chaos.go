@@ -32,7 +32,9 @@ func (s *Sim) scheduleChaos() {
 	})
 	at(s.plan.aways, func() {
 		s.disk.away = s.now + s.between(10, 400)*millisecond
-		s.logf("store    is AWAY for %d ms", (s.disk.away-s.now)/1000)
+		if s.opts.Trace {
+			s.logf("store    is AWAY for %d ms", (s.disk.away-s.now)/1000)
+		}
 		s.hurt(faultStoreAway)
 	})
 	at(s.plan.poisons, func() { s.sicken(s.disk.poison, "poison") })
@@ -79,10 +81,14 @@ func (s *Sim) sicken(what map[model.Address]bool, name string) {
 	}
 	s.ledger.address(a).sick = true
 	what[a] = true
-	s.logf("store    %s: %s", name, a)
+	if s.opts.Trace {
+		s.logf("store    %s: %s", name, a)
+	}
 	s.after(s.between(50, 1500)*millisecond, nil, func() {
 		delete(what, a)
-		s.logf("store    no more %s: %s", name, a)
+		if s.opts.Trace {
+			s.logf("store    no more %s: %s", name, a)
+		}
 	})
 }
 
@@ -104,7 +110,9 @@ func (s *Sim) sweep() {
 // heal ends all faults.
 func (s *Sim) heal() {
 	s.healed = true
-	s.logf("HEAL")
+	if s.opts.Trace {
+		s.logf("HEAL")
+	}
 	s.disk.away = 0
 	clear(s.disk.poison)
 	clear(s.disk.corrupt)

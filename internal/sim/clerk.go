@@ -198,7 +198,9 @@ func (k *clerk) put(m *model.Message, stored func(error)) {
 					s.fail("put inbox: %v", err)
 				}
 				s.ledger.put(&row)
-				s.logf("store    inbox row %s: %s %s for %s", short(row.ID), m.Kind, m.RequestID, m.To.Key)
+				if s.opts.Trace {
+					s.logf("store    inbox row %s: %s %s for %s", short(row.ID), m.Kind, m.RequestID, m.To.Key)
+				}
 				done()
 			},
 			ok: func() {

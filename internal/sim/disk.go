@@ -267,13 +267,17 @@ func (d *disk) apply(b *store.Batch) (store.Committed, error) {
 	s := d.s
 	if a := d.poisoned(b); a != nil && d.stands(b) {
 		s.hurt(faultPoison)
-		s.logf("store    refuses batch %d of %s: poison of %s", b.Number, s.ledger.name(b.Lane.Node), a.name)
+		if s.opts.Trace {
+			s.logf("store    refuses batch %d of %s: poison of %s", b.Number, s.ledger.name(b.Lane.Node), a.name)
+		}
 		return store.Committed{}, store.Errorf(store.Refused, "commit", "row of %s is poison", a.name)
 	}
 	res, err := d.mem.Commit(background, b)
 	s.mixBatch(b, err)
 	if err != nil {
-		s.logf("store    refuses batch %d of %s: %v", b.Number, s.ledger.name(b.Lane.Node), err)
+		if s.opts.Trace {
+			s.logf("store    refuses batch %d of %s: %v", b.Number, s.ledger.name(b.Lane.Node), err)
+		}
 		if store.ClassOf(err) == store.Refused {
 			s.fail("the store refuses batch %d of %s: %v", b.Number, s.ledger.name(b.Lane.Node), err)
 		}
@@ -350,7 +354,9 @@ func (d *disk) refence(p *proc, ref store.LaneRef, reply func(epoch, landed int6
 						m.fence[ref.Lane] = epoch
 					}
 				}
-				d.s.logf("store    refence of %s: epoch %d, landed %d, %v", d.s.ledger.name(ref.Node), epoch, landed, err)
+				if d.s.opts.Trace {
+					d.s.logf("store    refence of %s: epoch %d, landed %d, %v", d.s.ledger.name(ref.Node), epoch, landed, err)
+				}
 				release()
 				done()
 			})

@@ -13,11 +13,12 @@ import (
 
 // proc is a process: workers and, one after the other, incarnations of a node.
 type proc struct {
-	s    *Sim
-	slot int
-	pid  int
-	born int64
-	rate float64 // of its clock against the store's
+	s     *Sim
+	slot  int
+	pid   int
+	label string
+	born  int64
+	rate  float64 // of its clock against the store's
 
 	dead     bool
 	cut      bool // its calls under way do not arrive
@@ -48,16 +49,18 @@ func (s *Sim) boot(slot int) {
 		p.rate += s.plan.drift * (2*float64(s.random()>>11)/(1<<53) - 1)
 	}
 	p.offset = float64(epoch + s.now - s.between(-5*second, 5*second))
-	p.clerk.p = p
+	p.clerk.p, p.label = p, fmt.Sprintf("n%d.%d", slot, p.pid)
 	s.procs[slot] = p
-	s.logf("%s starts, clock %+.3f%%", p.name(), (p.rate-1)*100)
+	if s.opts.Trace {
+		s.logf("%s starts, clock %+.3f%%", p.name(), (p.rate-1)*100)
+	}
 	for range 1 + s.pick(2) {
 		p.join(!s.healed && !s.opts.Calm && s.chance(0.2))
 	}
 	p.register()
 }
 
-func (p *proc) name() string { return fmt.Sprintf("n%d.%d", p.slot, p.pid) }
+func (p *proc) name() string { return p.label }
 
 // mono is the time of its own clock since it started.
 func (p *proc) mono() time.Duration {
@@ -109,7 +112,9 @@ func (p *proc) register() {
 	info, sent := p.info(), p.mono()
 	var reg store.Registration
 	again := func(err error) {
-		s.logf("%s cannot register: %v", p.name(), err)
+		if s.opts.Trace {
+			s.logf("%s cannot register: %v", p.name(), err)
+		}
 		s.after(s.between(5, 50)*millisecond, p, p.register)
 	}
 	s.disk.call(&request{
@@ -140,7 +145,9 @@ func (p *proc) crash() {
 	p.dead, p.cut = true, s.chance(0.4)
 	s.procs[p.slot] = nil
 	s.hurt(faultCrash)
-	s.logf("%s CRASHES", p.name())
+	if s.opts.Trace {
+		s.logf("%s CRASHES", p.name())
+	}
 	for _, c := range p.calls {
 		c.lost()
 	}
@@ -158,7 +165,9 @@ func (p *proc) pause(d int64) {
 	if d > s.plan.ttl.Microseconds() {
 		s.hurt(faultPausePastLease)
 	}
-	s.logf("%s is PAUSED for %d ms", p.name(), d/1000)
+	if s.opts.Trace {
+		s.logf("%s is PAUSED for %d ms", p.name(), d/1000)
+	}
 	s.after(d, nil, p.resume)
 }
 
@@ -168,7 +177,9 @@ func (p *proc) resume() {
 		return
 	}
 	p.paused = false
-	p.s.logf("%s goes on", p.name())
+	if p.s.opts.Trace {
+		p.s.logf("%s goes on", p.name())
+	}
 	for _, e := range p.deferred {
 		p.s.at(p.s.now, p, e.do)
 	}
@@ -181,7 +192,9 @@ func (p *proc) leave() {
 		return
 	}
 	p.leaving = true
-	p.s.logf("%s leaves", p.name())
+	if p.s.opts.Trace {
+		p.s.logf("%s leaves", p.name())
+	}
 	if p.inc != nil {
 		p.inc.drain()
 	}
@@ -198,7 +211,9 @@ func (p *proc) exit() {
 		c.lost()
 	}
 	p.clerk.crash()
-	s.logf("%s has left", p.name())
+	if s.opts.Trace {
+		s.logf("%s has left", p.name())
+	}
 }
 
 // incarnation is one life of a node, from its registration to the loss of its lease or its orderly end.
@@ -211,15 +226,18 @@ type incarnation struct {
 	owner    []bool // by shard: requests are routed here
 	draining bool
 	ended    bool
-	ticks    int
+	label    string
+	ticks    int   // number of the last tick that was set
+	tickAt   int64 // when it is due
 }
 
-func (inc *incarnation) name() string { return fmt.Sprintf("%s@%d", inc.p.name(), inc.epoch) }
+func (inc *incarnation) name() string { return inc.label }
 
 // begin starts the machines of an incarnation.
 func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Duration) {
 	s := p.s
 	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, owner: make([]bool, s.plan.shards)}
+	inc.label = fmt.Sprintf("%s@%d", p.label, inc.epoch)
 	inc.member = cluster.New(cluster.Config{
 		Self: info, TTL: s.plan.ttl, RenewEvery: s.plan.renew, Margin: s.plan.margin, Gone: p.gone,
 	}, reg.Epoch, sent)
@@ -227,7 +245,9 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	if m := s.ledger.nodes[info.ID]; m != nil {
 		m.inc = inc
 	}
-	s.logf("%s registered", inc.name())
+	if s.opts.Trace {
+		s.logf("%s registered", inc.name())
+	}
 	for i := range s.plan.lanes {
 		cfg := s.plan.lane
 		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
@@ -268,10 +288,16 @@ func (inc *incarnation) loop() {
 	if next == 1<<63-1 {
 		return
 	}
+	at := max(inc.p.when(next), s.now+1)
+	if inc.tickAt == at {
+		return
+	}
 	inc.ticks++
 	tick := inc.ticks
-	s.at(inc.p.when(next), inc.p, func() {
+	inc.tickAt = at
+	s.at(at, inc.p, func() {
 		if tick == inc.ticks {
+			inc.tickAt = 0
 			inc.loop()
 		}
 	})
@@ -297,7 +323,9 @@ func (inc *incarnation) end(why error) {
 	}
 	s, p := inc.p.s, inc.p
 	inc.ended = true
-	s.logf("%s ends: %v", inc.name(), why)
+	if s.opts.Trace {
+		s.logf("%s ends: %v", inc.name(), why)
+	}
 	for i := range inc.owner {
 		inc.owner[i] = false
 	}
@@ -353,7 +381,9 @@ func (inc *incarnation) act(a cluster.Actions) {
 		inc.acquire(a.Acquire)
 	}
 	if len(a.GiveUp) > 0 {
-		inc.p.s.logf("%s gives up %v", inc.name(), a.GiveUp)
+		if inc.p.s.opts.Trace {
+			inc.p.s.logf("%s gives up %v", inc.name(), a.GiveUp)
+		}
 		for _, sh := range a.GiveUp {
 			inc.owner[sh] = false
 		}
@@ -434,7 +464,9 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 					} else {
 						s.did(opTakeoverLease)
 					}
-					s.logf("store    %s fences %s, proven %v", inc.name(), s.ledger.name(f.Node), f.Proven)
+					if s.opts.Trace {
+						s.logf("store    %s fences %s, proven %v", inc.name(), s.ledger.name(f.Node), f.Proven)
+					}
 				}
 				done()
 			})

@@ -189,7 +189,9 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		return out.Dead
 	}
 	if b := out.Commit; b != nil {
-		s.logf("%s/%d commits batch %d: %s", sh.inc.name(), sh.index, b.Number, describeIf(s, b))
+		if s.opts.Trace {
+			s.logf("%s/%d commits batch %d: %s", sh.inc.name(), sh.index, b.Number, describeIf(s, b))
+		}
 		sh.number = b.Number
 		s.disk.commit(p, b, func(res store.Committed, err error) {
 			sh.result(func(now model.Time) { sh.committed(now, res, err) })
@@ -220,7 +222,9 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		s.hint(h.Node)
 	}
 	if len(out.Freed) > 0 {
-		s.logf("%s freed %v", sh.inc.name(), out.Freed)
+		if s.opts.Trace {
+			s.logf("%s freed %v", sh.inc.name(), out.Freed)
+		}
 		sh.inc.freed(append([]model.ShardID(nil), out.Freed...))
 	}
 	return nil
@@ -228,7 +232,9 @@ func (sh *shell) carryOut(out *lane.Output) error {
 
 func (sh *shell) committed(now model.Time, res store.Committed, err error) {
 	if err != nil {
-		sh.s.logf("%s/%d commit failed: %v", sh.inc.name(), sh.index, err)
+		if sh.s.opts.Trace {
+			sh.s.logf("%s/%d commit failed: %v", sh.inc.name(), sh.index, err)
+		}
 		if store.ClassOf(err) == store.Refused {
 			sh.s.did(opCareful)
 		}

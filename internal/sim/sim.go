@@ -247,40 +247,53 @@ func (h eventHeap) less(i, j int) bool {
 	return h[i].at < h[j].at || (h[i].at == h[j].at && h[i].seq < h[j].seq)
 }
 
+// The heap has four children per node: it is shallow, and most events are pushed near its end.
+
 func (h *eventHeap) push(e event) {
 	*h = append(*h, e)
 	q := *h
-	for i := len(q) - 1; i > 0; {
-		up := (i - 1) / 2
-		if !q.less(i, up) {
+	i := len(q) - 1
+	for i > 0 {
+		up := (i - 1) / 4
+		if q[up].at < e.at || (q[up].at == e.at && q[up].seq < e.seq) {
 			break
 		}
-		q[i], q[up] = q[up], q[i]
+		q[i] = q[up]
 		i = up
 	}
+	q[i] = e
 }
 
 func (h *eventHeap) pop() event {
 	q := *h
 	top := q[0]
 	n := len(q) - 1
-	q[0] = q[n]
+	e := q[n]
 	q[n] = event{}
 	q = q[:n]
 	*h = q
-	for i := 0; ; {
-		least := i
-		for _, c := range [2]int{2*i + 1, 2*i + 2} {
-			if c < n && q.less(c, least) {
+	if n == 0 {
+		return top
+	}
+	i := 0
+	for {
+		least := 4*i + 1
+		if least >= n {
+			break
+		}
+		for c := least + 1; c < min(4*i+5, n); c++ {
+			if q.less(c, least) {
 				least = c
 			}
 		}
-		if least == i {
-			return top
+		if e.at < q[least].at || (e.at == q[least].at && e.seq < q[least].seq) {
+			break
 		}
-		q[i], q[least] = q[least], q[i]
+		q[i] = q[least]
 		i = least
 	}
+	q[i] = e
+	return top
 }
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }

@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	flag.Parse()
 	// Many short lives, and nothing that stays: collect when there is much to collect.
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(512 << 20)
+	debug.SetMemoryLimit(64 << 20)
 	os.Exit(m.Run())
 }
 

@@ -174,7 +174,9 @@ func (o *op) perform(then func()) {
 			p = o.pinned
 		}
 	}
-	s.logf("user %d %s on %s, try %d", o.user.index, o, p.name(), o.tries)
+	if s.opts.Trace {
+		s.logf("user %d %s on %s, try %d", o.user.index, o, p.name(), o.tries)
+	}
 	answered := false
 	reply := func(a *lane.Answer) {
 		if answered {
@@ -244,7 +246,9 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 // answer is what came of a try.
 func (o *op) answer(a *lane.Answer, then func()) {
 	s := o.user.s
-	s.logf("user %d %s: run %s existing %v, %v", o.user.index, o, short(a.Answer.Run), a.Answer.Existing, a.Err)
+	if s.opts.Trace {
+		s.logf("user %d %s: run %s existing %v, %v", o.user.index, o, short(a.Answer.Run), a.Answer.Existing, a.Err)
+	}
 	again := func() { s.after(s.between(1, 50)*millisecond, nil, func() { o.perform(then) }) }
 	end := func() {
 		o.done, o.ended = true, s.now

@@ -85,7 +85,9 @@ func (w *worker) leave() {
 		return
 	}
 	w.leaving = true
-	s.logf("%s worker %d leaves", p.name(), w.id)
+	if s.opts.Trace {
+		s.logf("%s worker %d leaves", p.name(), w.id)
+	}
 	if p.inc != nil {
 		for _, sh := range p.inc.shells {
 			sh.result(func(model.Time) { sh.lane.Withdraw(w.id) })
@@ -151,7 +153,9 @@ func (p *proc) call(c *lane.Call) {
 	case lane.CallEvict:
 		p.s.did(opEvicted)
 		if h != nil {
-			p.s.logf("%s worker %d evicted %s: %s", p.name(), w.id, short(c.Run), c.Reason)
+			if p.s.opts.Trace {
+				p.s.logf("%s worker %d evicted %s: %s", p.name(), w.id, short(c.Run), c.Reason)
+			}
 			h.drop()
 		}
 	}
@@ -174,7 +178,9 @@ func (w *worker) report(t model.Turn) bool {
 
 func (w *worker) activate(a *model.Activation) {
 	s := w.p.s
-	s.logf("%s worker %d activates %s of %s gen %x with %d events", w.p.name(), w.id, short(a.Start.Run), a.Start.Address.Key, a.Generation, len(a.Events))
+	if s.opts.Trace {
+		s.logf("%s worker %d activates %s of %s gen %x with %d events", w.p.name(), w.id, short(a.Start.Run), a.Start.Address.Key, a.Generation, len(a.Events))
+	}
 	if w.bad {
 		t := model.Turn{
 			Run: a.Start.Run, Generation: a.Generation, Seen: int64(len(a.Events)),

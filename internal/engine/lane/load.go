@@ -78,7 +78,7 @@ func (q *loads) issue(l *Lane) {
 		ld := q.waiting[0]
 		q.waiting[0] = nil
 		q.waiting = q.waiting[1:]
-		if ld.entry != nil && ld.entry.shard.gone {
+		if ld.entry != nil && l.entries[ld.entry.address] != ld.entry {
 			continue
 		}
 		q.next++
@@ -128,7 +128,7 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		return
 	}
 	delete(l.loads.flying, id)
-	if ld.entry != nil && ld.entry.shard.gone {
+	if ld.entry != nil && l.entries[ld.entry.address] != ld.entry {
 		return
 	}
 	// What cannot be understood is quarantined, but not while some of the run is on its way to the store: that would be forgotten.
