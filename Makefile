@@ -41,6 +41,7 @@ test: ## the fast suite with the race detector; starts its own PostgreSQL (PKG=.
 
 .PHONY: test-long
 test-long: ## crash rounds, chaos and everything else too slow for each change
+	go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
 
 .PHONY: sim

@@ -25,13 +25,13 @@ step() {
 }
 
 # Tests that break processes and servers, and those that measure, need the machine for themselves, and their time limits mean
-# nothing under the race detector.
-alone='/internal/(chaos|bench|crashwalk)$'
+# nothing under the race detector. The whole of them is `make test-long`.
+alone='/internal/(chaos|bench|crashwalk|e2e)$'
 
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
-suite() { CGO_ENABLED=1 go test -race -timeout 20m ${GOTESTFLAGS:-} $(go list ./... | grep -vE "$alone"); }
-# shellcheck disable=SC2046,SC2086
-quiet() { go test -p 1 -parallel 2 -timeout 20m ${GOTESTFLAGS:-} $(go list ./... | grep -E "$alone"); }
+suite() { CGO_ENABLED=1 go test -race -timeout 30m ${GOTESTFLAGS:-} $(go list ./... | grep -vE "$alone"); }
+# shellcheck disable=SC2086
+kills() { go test -p 1 -timeout 20m -run 'KillRounds|TwoProcesses' ${GOTESTFLAGS:-} ./internal/chaos; }
 
 # beside DIR: compiles another module of this repository, tests included, without running them.
 beside() { (cd "$1" && go build ./... && go vet ./...); }
@@ -41,7 +41,7 @@ step build go build ./...
 step vet go vet ./...
 step "vet (long)" go vet -tags long ./...
 step "test -race" suite
-step "test, one at a time" quiet
+step "kill -9 rounds" kills
 if [ -d examples ]; then
 	step examples go test -timeout 10m ./examples/...
 fi

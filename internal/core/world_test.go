@@ -271,10 +271,10 @@ func refusal(err error) string {
 }
 
 func since(t model.Time) string {
-	switch {
-	case t == 0:
+	switch t {
+	case 0:
 		return "never"
-	case t == model.MaxTime:
+	case model.MaxTime:
 		return "max"
 	}
 	d := time.Duration(t-epoch) * time.Microsecond

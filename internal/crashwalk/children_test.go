@@ -36,9 +36,10 @@ func childScenarios() []*scenario {
 	}
 	return []*scenario{
 		{
-			name:   "child",
-			lanes:  2,
-			bodies: map[string]int{"named": 1, "nameless": 1},
+			name:     "child",
+			selfless: true,
+			lanes:    2,
+			bodies:   map[string]int{"named": 1, "nameless": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{work(w), parent.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					a, err := child.Run(ctx, "named", perdure.RawKey("c1")) // on the other lane
@@ -57,8 +58,9 @@ func childScenarios() []*scenario {
 			}),
 		},
 		{
-			name:   "failing child",
-			bodies: map[string]int{"fail": 1},
+			name:     "failing child",
+			selfless: true,
+			bodies:   map[string]int{"fail": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{
 					child.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) {
@@ -81,8 +83,9 @@ func childScenarios() []*scenario {
 			}),
 		},
 		{
-			name:   "child loses against a timer",
-			bodies: map[string]int{"tidy up": 1},
+			name:     "child loses against a timer",
+			selfless: true,
+			bodies:   map[string]int{"tidy up": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{wait(w), parent.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					x, err := child.Start(ctx, "slow", perdure.RawKey("c"))
@@ -115,8 +118,9 @@ func childScenarios() []*scenario {
 			}),
 		},
 		{
-			name:   "child wins against a timer",
-			bodies: map[string]int{"fast": 1},
+			name:     "child wins against a timer",
+			selfless: true,
+			bodies:   map[string]int{"fast": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{work(w), parent.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					x, err := child.Start(ctx, "fast", perdure.RawKey("c"))
@@ -143,8 +147,9 @@ func childScenarios() []*scenario {
 			}),
 		},
 		{
-			name:   "abandoned child",
-			bodies: map[string]int{"later": 1},
+			name:     "abandoned child",
+			selfless: true,
+			bodies:   map[string]int{"later": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{
 					orphan.Bind(func(ctx perdure.WorkflowCtx, name string) (string, error) {

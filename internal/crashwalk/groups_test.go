@@ -43,8 +43,9 @@ func groupScenarios() []*scenario {
 	}
 	return []*scenario{
 		{
-			name:   "twenty activities",
-			bodies: squares,
+			name:     "twenty activities",
+			selfless: true,
+			bodies:   squares,
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{
 					square.Bind(func(_ context.Context, n int) (int, error) {
@@ -119,10 +120,11 @@ func groupScenarios() []*scenario {
 			}),
 		},
 		{
-			name:   "race and first of several",
-			bodies: map[string]int{"winner": 1, "one": 1, "two": 1},
-			maybe:  []string{"slow a", "slow b", "slow c"},
-			ignore: []model.EventKind{model.EventWithdrawn}, // what has not begun when it loses leaves no trace
+			name:     "race and first of several",
+			selfless: true,
+			bodies:   map[string]int{"winner": 1, "one": 1, "two": 1},
+			maybe:    []string{"slow a", "slow b", "slow c"},
+			ignore:   []model.EventKind{model.EventWithdrawn}, // what has not begun when it loses leaves no trace
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{run(w), racer.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					first, err := perdure.Race(ctx, runner.Go(ctx, "slow a"), runner.Go(ctx, "winner"))
@@ -147,8 +149,9 @@ func groupScenarios() []*scenario {
 			}),
 		},
 		{
-			name:   "coroutines",
-			bodies: map[string]int{"left": 1, "right": 1, "joined": 1},
+			name:     "coroutines",
+			selfless: true,
+			bodies:   map[string]int{"left": 1, "right": 1, "joined": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{mixer.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					side := func(name string, d time.Duration) *perdure.Future[string] {
@@ -191,8 +194,9 @@ func groupScenarios() []*scenario {
 			check: compensated,
 		},
 		{
-			name:   "failure with clean-up",
-			bodies: map[string]int{"reserve": 1, "charge": 1, "refund": 1, "unreserve": 1, "log": 1, "ship": 1},
+			name:     "failure with clean-up",
+			selfless: true,
+			bodies:   map[string]int{"reserve": 1, "charge": 1, "refund": 1, "unreserve": 1, "log": 1, "ship": 1},
 			stages: alone(sagaCode, func(d *driver) error {
 				x, err := start(d, saga, "ship", "k")
 				if err != nil {

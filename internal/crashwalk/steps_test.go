@@ -20,8 +20,9 @@ var (
 func stepScenarios() []*scenario {
 	return []*scenario{
 		{
-			name:   "three steps",
-			bodies: map[string]int{"a": 1, "b": 1, "c": 1},
+			name:     "three steps",
+			selfless: true,
+			bodies:   map[string]int{"a": 1, "b": 1, "c": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{linear.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
 					for _, name := range []string{"a", "b", "c"} {
@@ -42,8 +43,9 @@ func stepScenarios() []*scenario {
 			}),
 		},
 		{
-			name:   "attempts",
-			bodies: map[string]int{"flaky 1": 1, "flaky 2": 1, "flaky 3": 1},
+			name:     "attempts",
+			selfless: true,
+			bodies:   map[string]int{"flaky 1": 1, "flaky 2": 1, "flaky 3": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{
 					flaky.Bind(func(ctx context.Context, n int) (string, error) {
@@ -67,8 +69,9 @@ func stepScenarios() []*scenario {
 			}),
 		},
 		{
-			name:   "errors that the code sees",
-			bodies: map[string]int{"hopeless": 2, "broken": 1, "repair": 1},
+			name:     "errors that the code sees",
+			selfless: true,
+			bodies:   map[string]int{"hopeless": 2, "broken": 1, "repair": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{failing.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					_, first := perdure.Do(ctx, "hopeless", func(context.Context) (int, error) {

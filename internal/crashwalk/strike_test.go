@@ -34,7 +34,10 @@ func late(k faultstore.Kind, after func(k int) int) func(faultstore.Method, int)
 	return func(_ faultstore.Method, n int) faultstore.Fault { return faultstore.Fault{Kind: k, After: after(n)} }
 }
 
-// kinds are those of a walk. The first four go over every call.
+// mainKinds is how many of the kinds, the first ones, go over every call whatever it costs.
+const mainKinds = 4
+
+// kinds are those of a walk.
 var kinds = []kind{
 	{name: "fail before", fault: func(m faultstore.Method, _ int) faultstore.Fault {
 		if m == faultstore.Commit {

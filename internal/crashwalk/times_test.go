@@ -19,8 +19,9 @@ var (
 func timeScenarios() []*scenario {
 	return []*scenario{
 		{
-			name:   "two sleeps",
-			bodies: map[string]int{"awake": 1},
+			name:     "two sleeps",
+			selfless: true,
+			bodies:   map[string]int{"awake": 1},
 			stages: alone(func(w *world) perdure.Group {
 				return perdure.Group{sleeper.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
 					began := ctx.Now()

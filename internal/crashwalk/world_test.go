@@ -40,8 +40,9 @@ type world struct {
 	hints   *notify.Local
 	log     *slog.Logger
 
-	opened  int    // processes so far
-	current *stage // the last one that was begun
+	opened  int                 // processes so far
+	stores  []*faultstore.Store // of those
+	current *stage              // the last one that was begun
 
 	mu     sync.Mutex
 	bodies map[string]int
@@ -147,6 +148,7 @@ func (w *world) open(st *stage) (*process, error) {
 	p.fs = faultstore.Wrap(w.mem, faultstore.Config{
 		Plan: w.strike, OnCrash: func() { p.die(errDied) }, Orphans: w.orphans, KeepInner: true,
 	})
+	w.stores = append(w.stores, p.fs)
 	port := &port{Store: p.fs, w: w, process: p.n, shared: st.processes > 1}
 	log := w.log.With("process", p.n)
 	cfg := engine.Config{Store: port, Log: log, Lanes: w.s.lanes, LeaseTTL: leaseTTL, Lane: lane.Config{}}
@@ -204,6 +206,16 @@ func (p *process) bury() error {
 	return nil
 }
 
+// injected is how many faults the wrappers say there were.
+func (w *world) injected() int64 {
+	n := int64(0)
+	for _, fs := range w.stores {
+		c := fs.Counts()
+		n += c.Injected()
+	}
+	return n
+}
+
 // run goes through the stages of the scenario, whatever happens to the processes.
 func (w *world) run() error {
 	for i := range w.s.stages {
@@ -238,6 +250,11 @@ func (w *world) stage(st *stage) (err error) {
 		if !alive {
 			lives++
 			continue
+		}
+		if lives > 1 && w.s.selfless && w.strike.at%2 == 0 {
+			if err := w.quiet(ps); err != nil && !errors.Is(err, errDied) {
+				return fmt.Errorf("left alone after a crash: %w", err)
+			}
 		}
 		err = w.drive(st, ps)
 		if err == nil {

@@ -340,8 +340,7 @@ func TestWrongTypes(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "wake") {
 			t.Errorf("a signal of another type: %v, want an error that names it", err)
 		}
-		var remote *perdure.RemoteError
-		if !errors.As(err, &remote) {
+		if _, ok := errors.AsType[*perdure.RemoteError](err); !ok {
 			t.Errorf("error %#v, want one of the execution", err)
 		}
 		a.ends(t, c, "a")

@@ -151,7 +151,7 @@ func signalTimeout(t *testing.T, s *site) {
 	ask := perdure.NewWorkflow("ask", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		_, err := answer.Receive(ctx.WithTimeout(20 * time.Millisecond))
 		if !errors.Is(err, perdure.ErrTimeout) {
-			return "", fmt.Errorf("the wait ended with %v", err)
+			return "", fmt.Errorf("the wait ended with %w", err)
 		}
 		if ctx.Err() != nil {
 			return "", fmt.Errorf("the scope around it has ended: %w", ctx.Err())

@@ -133,17 +133,6 @@ func reason(t *testing.T, app *perdure.App, to perdure.Target, want string) perd
 	}
 }
 
-// must returns the value of a call that has to succeed.
-func must[T any](v T, err error) func(t *testing.T) T {
-	return func(t *testing.T) T {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
-	}
-}
-
 // equal demands that a call returns a value.
 func equal[T comparable](t *testing.T, what string, got T, err error, want T) {
 	t.Helper()

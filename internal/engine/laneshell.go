@@ -1,12 +1,15 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -21,6 +24,7 @@ type laneShell struct {
 	commits chan func(ctx context.Context)
 	loads   chan lane.Load
 	log     *slog.Logger
+	trouble atomic.Pointer[error] // why the store did not take the last commit, for those who give up waiting
 }
 
 const loaders = 4
@@ -170,7 +174,9 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) {
 	ctx, cancel := context.WithTimeout(ctx, s.eng.cfg.CommitTimeout)
 	res, err := s.eng.cfg.Store.Commit(ctx, b)
 	cancel()
+	s.trouble.Store(nil)
 	if err != nil {
+		s.trouble.Store(&err)
 		s.log.Warn("commit failed", "class", store.ClassOf(err).String(), "batch", b.Number, "error", err)
 	}
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Committed(now, res, err) })
@@ -193,6 +199,14 @@ func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 		}
 	}
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Verified(now, rows, err) })
+}
+
+// gaveUp is the error of a caller that waits no longer: it names what the store has to say, if that is what it waited for.
+func (s *laneShell) gaveUp(ctx context.Context, m *model.Message) error {
+	if t := s.trouble.Load(); t != nil {
+		return fault.New(fault.Unavailable, "send %s to %s: the store takes nothing (%v): %w", m.Kind, m.To, *t, context.Cause(ctx))
+	}
+	return fault.New(fault.KindOf(ctx.Err()), "send %s to %s: %w", m.Kind, m.To, context.Cause(ctx))
 }
 
 // loader makes the reads that the lane asks for.
@@ -233,8 +247,11 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 	case lane.LoadTimers:
 		r.Timers, r.Err = st.LoadTimers(ctx, ld.Shards, ld.Mark, ld.Until, ld.Limit)
 	case lane.LoadMail:
-		if r.Messages, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit); r.Err == nil {
-			r.Inbox, r.Err = st.LoadInbox(ctx, ld.Shards, now, ld.Limit)
+		if r.Messages, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit); r.Err == nil || fault.Is(r.Err, fault.Corrupt) {
+			var err error
+			if r.Inbox, err = st.LoadInbox(ctx, ld.Shards, now, ld.Limit); r.Err == nil || !fault.Is(err, fault.Corrupt) {
+				r.Err = cmp.Or(err, r.Err)
+			}
 		}
 	}
 	return r

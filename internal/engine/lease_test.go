@@ -30,7 +30,7 @@ func (d *deaf) Renew(ctx context.Context, r store.RenewRequest) (store.View, err
 type waiter struct{ session *engine.Session }
 
 func (w *waiter) Activate(a model.Activation) {
-	go w.session.Report(context.Background(), model.Turn{
+	go func(t model.Turn) { _ = w.session.Report(context.Background(), t) }(model.Turn{
 		Run: a.Start.Run, Generation: a.Generation, Seen: int64(len(a.Events)), Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}},
 	})
 }

@@ -80,7 +80,7 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh bool) (m
 	case <-c.done:
 		return c.answer.Answer, c.answer.Err
 	case <-ctx.Done():
-		return model.Answer{}, fault.New(fault.KindOf(ctx.Err()), "send %s to %s: %w", m.Kind, m.To, context.Cause(ctx))
+		return model.Answer{}, s.gaveUp(ctx, m)
 	}
 }
 

@@ -13,11 +13,12 @@ type mutant struct {
 // sim is the simulator, until the first seed that fails.
 var sim = []string{"./internal/sim", "-run", "TestSeeds$", "-seeds=4000", "-failures=1"}
 
-// conformance of the stores that need no server.
+// conformance of the stores, and how code is replayed.
 var (
-	memory = []string{"./internal/store/memory"}
-	sqlite = []string{"./internal/store/sqlite"}
-	replay = []string{"./internal/replay"}
+	memory   = []string{"./internal/store/memory", "-run", "Conformance", "-failfast"}
+	sqlite   = []string{"./internal/store/sqlite", "-run", "Conformance", "-failfast"}
+	postgres = []string{"./internal/store/postgres", "-run", "Conformance", "-failfast"}
+	replay   = []string{"./internal/replay", "-failfast"}
 )
 
 var list = []mutant{
@@ -163,6 +164,56 @@ var list = []mutant{
 		tests: [][]string{sim},
 	},
 
+	{
+		name:  "no fence: SQLite",
+		file:  "internal/store/sqlite/commit.go",
+		old:   "	if err == nil && !ok {\n		err = store.Errorf(store.Fenced",
+		new:   "	if err == nil && !ok && b.Number < 0 {\n		err = store.Errorf(store.Fenced",
+		tests: [][]string{sqlite},
+	},
+	{
+		name:  "no fence: PostgreSQL",
+		file:  "internal/store/postgres/statements.go",
+		old:   "where node = $1 and lane = $2 and epoch = $3 and batch = $4::bigint - 1 returning 1",
+		new:   "where node = $1 and lane = $2 and $3::bigint > 0 returning 1",
+		tests: [][]string{postgres},
+	},
+	{
+		name:  "a fence that matches nothing does not stop the pipeline: PostgreSQL",
+		file:  "internal/store/postgres/statements.go",
+		old:   "select 1 / count(*) from w`}",
+		new:   "select count(*) from w`}",
+		tests: [][]string{postgres},
+	},
+	{
+		name:  "rows affected are not checked: SQLite",
+		file:  "internal/store/sqlite/commit.go",
+		old:   "	return t.w.db.Changes() == 1, nil\n",
+		new:   "	return true, nil\n",
+		tests: [][]string{sqlite},
+	},
+	{
+		name:  "rows affected are not checked: PostgreSQL",
+		file:  "internal/store/postgres/statements.go",
+		old:   "select 1 / (case when count(*) = cardinality($1) then 1 else 0 end) from w`",
+		new:   "select count(*) from w where cardinality($1) >= 0`",
+		tests: [][]string{postgres},
+	},
+	{
+		name:  "steps are matched by position",
+		file:  "internal/replay/ask.go",
+		old:   "	m.buf = id.append(m.buf[:0], path)\n",
+		new:   "	m.buf = appendOccurrence(m.buf[:0], len(m.asks)+1)\n",
+		tests: [][]string{replay},
+	},
+	{
+		name:  "an early return leaves recorded steps over",
+		file:  "internal/replay/mismatch.go",
+		old:   "	left := m.r.events[m.fed:]\n",
+		new:   "	left := m.r.events[m.fed:]\n	if len(left) >= 0 {\n		m.early = nil\n		m.goLive()\n		return true\n	}\n",
+		tests: [][]string{replay},
+	},
+
 	// What the simulator has found in earlier versions of the lane and its neighbours must stay found.
 	{
 		name:  "the same request twice in one batch",
@@ -188,8 +239,8 @@ var list = []mutant{
 	{
 		name:  "a worker hears events twice",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   "		for len(events) > 0 && events[0].Seq <= e.told {\n",
-		new:   "		for false {\n",
+		old:   "	for len(events) > 0 && events[0].Seq <= e.told {\n",
+		new:   "	for false {\n",
 		tests: [][]string{sim},
 	},
 	{
@@ -221,6 +272,13 @@ var list = []mutant{
 		tests: [][]string{sim},
 	},
 	{
+		name:  "a worker that gets its run back misses what came meanwhile",
+		file:  "internal/engine/lane/careful.go",
+		old:   "		l.tell(e, e.missed)\n",
+		new:   "",
+		tests: [][]string{sim},
+	},
+	{
 		name:  "a quarantined run is forgotten",
 		file:  "internal/engine/lane/lane.go",
 		old:   "	l.cure(now)\n",
@@ -230,8 +288,8 @@ var list = []mutant{
 	{
 		name:  "a corrupt read drops what is on its way to the store",
 		file:  "internal/engine/lane/load.go",
-		old:   " || ld.entry.dirty()) {\n",
-		new:   ") {\n",
+		old:   "(ld.Kind != LoadRun || ld.entry.dirty())",
+		new:   "ld.Kind != LoadRun",
 		tests: [][]string{sim},
 	},
 	{

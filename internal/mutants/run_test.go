@@ -19,10 +19,17 @@ func TestMutants(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	healthy := map[string]bool{}
 	for i := range list {
 		m := &list[i]
 		t.Run(m.name, func(t *testing.T) {
 			for _, args := range m.tests {
+				if name := strings.Join(args, " "); !healthy[name] {
+					if out, failed := test(t, dir, args); failed {
+						t.Fatalf("go test %s fails without any mutant:\n%s", name, out)
+					}
+					healthy[name] = true
+				}
 				began := time.Now()
 				out, failed := m.run(t, dir, args)
 				switch {
@@ -54,9 +61,15 @@ func (m *mutant) run(t *testing.T, dir string, args []string) (out string, faile
 	if err := os.WriteFile(spec, overlay, 0o600); err != nil {
 		t.Fatal(err)
 	}
+	return test(t, dir, append([]string{"-overlay", spec}, args...))
+}
+
+// test runs tests.
+func test(t *testing.T, dir string, args []string) (out string, failed bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off", "-overlay", spec}, args...)...)
+	cmd := exec.CommandContext(ctx, "go", append([]string{"test", "-count=1", "-vet=off"}, args...)...)
 	cmd.Dir = dir
 	text, err := cmd.CombinedOutput()
 	return string(text), err != nil
@@ -65,7 +78,7 @@ func (m *mutant) run(t *testing.T, dir string, args []string) (out string, faile
 // firstFailure is the beginning of what a failed test said.
 func firstFailure(out string) string {
 	for line := range strings.Lines(out) {
-		if strings.Contains(line, "_test.go:") || strings.Contains(line, "panic") {
+		if strings.Contains(line, ".go:") || strings.Contains(line, "panic") {
 			return strings.TrimSpace(line)
 		}
 	}

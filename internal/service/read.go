@@ -46,7 +46,9 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	}
 	d := describe(row)
 	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
-	if d.Events, err = s.countEvents(ctx, key, int64(len(row.Start.Carried))); err != nil {
+	d.Events, err = s.countEvents(ctx, key, int64(len(row.Start.Carried)))
+	damage := err
+	if err != nil && (!fault.Is(err, fault.Corrupt) || row.Outcome.Status.Closed()) {
 		return d, err
 	}
 	if row.Outcome.Status.Closed() {
@@ -66,6 +68,9 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	}
 	d.Owner = ownerOf(view, row.Shard)
 	d.Reasons = s.reasons(ctx, row, d.Owner)
+	if damage != nil {
+		d.Reasons = []model.Reason{{Code: model.WaitCorrupt, Detail: damage.Error()}}
+	}
 	return d, nil
 }
 

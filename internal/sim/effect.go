@@ -49,8 +49,8 @@ func (sh *shell) checkCall(c *lane.Call) {
 			if w.id != c.Worker {
 				continue
 			}
-			if h := w.held[c.Run]; h != nil && h.gen == c.Generation && c.Events[0].Seq != h.m.seen+1 {
-				s.fail("worker %d of %s gets event %d of %s after event %d", w.id, sh.inc.name(), c.Events[0].Seq, short(c.Run), h.m.seen)
+			if h := w.held[c.Run]; h != nil && h.gen == c.Generation && c.Events[0].Seq != h.last()+1 {
+				s.fail("worker %d of %s gets event %d of %s after event %d", w.id, sh.inc.name(), c.Events[0].Seq, short(c.Run), h.last())
 			}
 		}
 	case lane.CallRetry:
@@ -139,16 +139,6 @@ func (s *Sim) hasSignal(o *op, p *model.Payload) {
 	if got := s.ledger.signals[signalID(*p)]; got == nil || got.address.name != o.message.To {
 		s.fail("I4: %s was accepted and is not in a history", o)
 	}
-}
-
-// mayRetry reports whether a run has a back-off that is over.
-func (r *run) mayRetry(now model.Time) bool {
-	for i := range r.timers {
-		if _, ok := core.RetryOf(r.timers[i].ID); ok && r.timers[i].Due <= now {
-			return true
-		}
-	}
-	return false
 }
 
 // checkDeath checks that a lane gives up only when it must: its node was fenced, or it may have fenced itself.

@@ -42,6 +42,17 @@ func (s *Sim) finished() bool {
 	return true
 }
 
+// dump adds the state of all lanes to the trace.
+func (s *Sim) dump() {
+	for _, p := range s.procs {
+		if p != nil && p.inc != nil {
+			for _, sh := range p.inc.shells {
+				s.logf("lane %d of %s: %d and %d inputs wait; %s", sh.index, p.inc.name(), len(sh.ops), len(sh.results), sh.lane)
+			}
+		}
+	}
+}
+
 // failStuck says what does not move.
 func (s *Sim) failStuck() {
 	var t strings.Builder

@@ -252,7 +252,9 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		cfg := s.plan.lane
 		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.NewRun = s.plan.shards, s.plan.lanes, s.newRun
-		inc.shells = append(inc.shells, &shell{s: s, inc: inc, index: i, lane: lane.New(cfg)})
+		sh := &shell{s: s, inc: inc, index: i, lane: lane.New(cfg)}
+		sh.roundFunc, sh.wakeFunc = sh.round, sh.wake
+		inc.shells = append(inc.shells, sh)
 	}
 	for _, w := range p.workers {
 		inc.join(w)

@@ -21,14 +21,16 @@ type shell struct {
 
 	ops     []posted
 	results []func(now model.Time)
-	pending bool // a round is scheduled
-	working bool // a round has taken its inputs and is not done
-	again   bool // something has come meanwhile
-	wake    int  // number of the last wake-up that was set
-	idle    int  // rounds in a row that nothing but a wake-up led to
+	pending bool  // a round is scheduled
+	working bool  // a round has taken its inputs and is not done
+	again   bool  // something has come meanwhile
+	wakeAt  int64 // when the lane wants to be woken; 0 for never
+	idle    int   // rounds in a row that nothing but a wake-up led to
 	dead    bool
-	number  int64 // of the last batch that was sent
-	unsure  bool  // whether its fence has moved: a refence had no answer
+	// roundFunc and wakeFunc are the methods as values, made once.
+	roundFunc, wakeFunc func()
+	number              int64 // of the last batch that was sent
+	unsure              bool  // whether its fence has moved: a refence had no answer
 }
 
 // posted is something that waits for the lane, and who waits for its answer.
@@ -70,7 +72,7 @@ func (sh *shell) kick() {
 	}
 	if !sh.pending {
 		sh.pending = true
-		sh.s.after(sh.s.between(0, sh.s.plan.loopDelay), sh.inc.p, sh.round)
+		sh.s.after(sh.s.between(0, sh.s.plan.loopDelay), sh.inc.p, sh.roundFunc)
 	}
 }
 
@@ -132,6 +134,7 @@ func (sh *shell) work(results []func(model.Time), ops []posted) {
 
 // sleep sets the next wake-up.
 func (sh *shell) sleep(now model.Time) {
+	sh.wakeAt = 0
 	at := sh.lane.Wake()
 	if at == 0 {
 		return
@@ -144,13 +147,16 @@ func (sh *shell) sleep(now model.Time) {
 		}
 		wait = 1
 	}
-	sh.wake++
-	wake := sh.wake
-	sh.s.after(wait, p, func() {
-		if wake == sh.wake && !sh.dead && !sh.pending && !sh.working {
-			sh.round()
-		}
-	})
+	sh.wakeAt = sh.s.now + wait
+	sh.s.at(sh.wakeAt, p, sh.wakeFunc)
+}
+
+// wake is called at the time of a wake-up, which may have been put off meanwhile.
+func (sh *shell) wake() {
+	if sh.s.now >= sh.wakeAt && sh.wakeAt != 0 && !sh.dead && !sh.pending && !sh.working {
+		sh.wakeAt = 0
+		sh.round()
+	}
 }
 
 // die ends the lane with its incarnation.
@@ -161,7 +167,7 @@ func (sh *shell) die(why error) {
 	sh.lane.Die(why)
 	sh.out = sh.lane.Take(sh.out)
 	sh.dead = true
-	sh.carryOut(&sh.out)
+	_ = sh.carryOut(&sh.out) // it is dead
 	ops := sh.ops
 	sh.ops, sh.results = nil, nil
 	for _, o := range ops {
@@ -249,8 +255,13 @@ func (sh *shell) verify(starts []store.StartRow) {
 	reply := func(rows []*store.Execution, err error) {
 		sh.result(func(now model.Time) { sh.lane.Verified(now, rows, err) })
 	}
+	f := fine
+	if !s.healed && s.chance(0.3) {
+		f = failsBefore
+		s.hurt(faultVerifyFails)
+	}
 	s.disk.call(&request{
-		p: sh.inc.p, name: "verify", fate: s.disk.draw(faultVerifyFails, faultVerifyFails, false),
+		p: sh.inc.p, name: "verify", fate: f,
 		exec: func(done func()) {
 			s.did(opVerify)
 			for i := range starts {

@@ -33,7 +33,15 @@ type hold struct {
 	thinking  bool
 	dropped   bool
 	lastWaits string
+
+	// While a step runs inline, the code is in it: commands that came before it are kept, and news waits.
+	inline bool
+	kept   []model.Command
+	mail   []model.Event
 }
+
+// last is the position of the last event that it was given.
+func (h *hold) last() int64 { return h.m.seen + int64(len(h.mail)) }
 
 // mark is what a worker has already asked for in this activation.
 type mark uint8
@@ -211,6 +219,10 @@ func (h *hold) deliver(events []model.Event) {
 	if len(events) == 0 {
 		s.fail("worker gets nothing for %s", short(h.run))
 	}
+	if h.inline {
+		h.mail = append(h.mail, events...)
+		return
+	}
 	if h.ahead != nil {
 		if e := &events[0]; e.Kind != h.ahead.kind || e.ID != h.ahead.id {
 			// There was other news: all but the fact was dropped.
@@ -276,13 +288,18 @@ func (h *hold) think() {
 // turn goes on with the program: it asks for what is new, and runs the steps.
 func (h *hold) turn() {
 	h.thinking = false
-	if h.dropped || h.closed || h.released || h.ahead != nil {
+	if h.dropped || h.closed || h.released || h.ahead != nil || h.inline {
 		return
 	}
 	s := h.w.p.s
-	h.startSteps()
+	started := h.startSteps()
 	h.restartTimer()
 	commands, marks, eventful := h.commands(&h.m)
+	if started == 1 && h.running == 1 && h.unacked == 0 && len(commands) == eventful && records(commands) && s.chance(s.plan.ahead) {
+		h.take(marks, eventful)
+		h.inline, h.kept = true, commands
+		return
+	}
 	waits := h.m.waits(h.running > 0)
 	quiet := len(commands) == 0 && h.m.end == nil && h.reported && waits[0].Name == h.lastWaits
 	if !quiet {
@@ -293,6 +310,16 @@ func (h *hold) turn() {
 		seen := h.m.seen
 		s.after(h.idles(), h.w.p, func() { h.release(seen) })
 	}
+}
+
+// records reports whether the commands only record something.
+func records(cs []model.Command) bool {
+	for i := range cs {
+		if cs[i].Kind != model.CommandRecord {
+			return false
+		}
+	}
+	return true
 }
 
 // idles is how long the run is kept: sometimes just until a back-off ends.
@@ -438,7 +465,7 @@ func sendID(run model.RunID, b int) uint64 {
 }
 
 // startSteps runs the steps that are to be run.
-func (h *hold) startSteps() {
+func (h *hold) startSteps() (started int) {
 	m := &h.m
 	for b := range m.asks {
 		for a := range m.asks[b] {
@@ -451,6 +478,7 @@ func (h *hold) startSteps() {
 			}
 			h.marks[b][a] |= markRunning
 			h.running++
+			started++
 			took := int64(0)
 			if b != cleanupBlock {
 				took = m.p.blocks[b].took
@@ -459,6 +487,7 @@ func (h *hold) startSteps() {
 			s.after(took, h.w.p, func() { h.ran(b, a) })
 		}
 	}
+	return started
 }
 
 // ran is reached when the body of a step has returned.
@@ -479,16 +508,21 @@ func (h *hold) ran(b, a int) {
 	if h.ahead != nil {
 		s.fail("worker runs a step while it is ahead of the history")
 	}
-	alone := h.running == 0 && h.unacked == 0 && c.Kind == model.CommandRecord
+	alone := h.running == 0 && h.unacked == len(h.kept) && c.Kind == model.CommandRecord && len(h.mail) == 0
 	h.unacked++
-	t := model.Turn{Commands: []model.Command{c}, Waits: h.m.waits(h.running > 0)}
-	if alone && s.chance(s.plan.ahead) {
+	t := model.Turn{Commands: append(h.kept, c), Waits: h.m.waits(h.running > 0)}
+	if alone && (h.inline || s.chance(s.plan.ahead)) {
 		h.runAhead(&t)
 	}
+	h.inline, h.kept = false, nil
 	if h.running == 0 && t.Ahead == 0 {
 		t.Waits = []model.Reason{{Code: model.WaitStep, Name: "step"}} // the code goes on when it is recorded
 	}
 	h.send(t)
+	if news := h.mail; len(news) > 0 && !h.dropped {
+		h.mail = nil
+		h.deliver(news)
+	}
 }
 
 // outcome of an attempt.
@@ -512,10 +546,13 @@ func (h *hold) outcome(b, a int) model.Command {
 
 // runAhead takes the outcome of a step for granted, and adds what follows from it to the turn.
 func (h *hold) runAhead(t *model.Turn) {
-	fact := t.Commands[0].Event
+	fact, facts := t.Commands[0].Event, len(t.Commands)
 	next := h.m.clone()
-	fact.Seq, fact.At = next.seen+1, max(next.last, h.w.p.now())
-	next.feed(&fact)
+	for i := range t.Commands {
+		e := t.Commands[i].Event
+		e.Seq, e.At = next.seen+1, max(next.last, h.w.p.now())
+		next.feed(&e)
+	}
 	commands, marks, eventful := h.commands(&next)
 	if len(commands) == 0 && next.end == nil {
 		return
@@ -524,7 +561,7 @@ func (h *hold) runAhead(t *model.Turn) {
 	h.take(marks, eventful)
 	h.ahead = &ahead{kind: fact.Kind, id: fact.ID, marks: marks, eventful: eventful}
 	t.Commands = append(t.Commands, commands...)
-	t.Ahead, t.Close, t.Waits = 1, next.end, next.waits(true)
+	t.Ahead, t.Close, t.Waits = facts, next.end, next.waits(true)
 }
 
 // release lets go of a run that idles.

@@ -101,6 +101,12 @@ type Execution struct {
 	Blocked *model.Reason
 }
 
+// Unreadable is the row of a run whose body cannot be understood, as far as its columns tell: a listing shows it with the reason, and goes on.
+func (x *Execution) Unreadable(start model.Start, status model.Status, why error) {
+	x.Start, x.Outcome = start, model.Outcome{Status: status}
+	x.Blocked = &model.Reason{Code: model.WaitCorrupt, Detail: why.Error()}
+}
+
 // Timer is an open timer of a run.
 type Timer struct {
 	Shard model.ShardID

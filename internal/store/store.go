@@ -108,11 +108,13 @@ type Recovery interface {
 	LoadRunTimers(ctx context.Context, key RunKey) ([]Timer, error)
 
 	// LoadMessages returns messages to the shards behind their cursors, for each (to, from) pair in order without a gap,
-	// at most limit in total.
+	// at most limit in total. A message that cannot be decoded keeps back those behind it: the others are returned with an error of kind
+	// fault.Corrupt that names it.
 	LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]MessageRow, error)
 
 	// LoadInbox returns requests of other processes to the shards that may be served at now, ordered by id, at most limit;
-	// those whose request id is remembered already have Seen set.
+	// those whose request id is remembered already have Seen set. One that cannot be decoded is left out, and the error of kind fault.Corrupt
+	// names it.
 	LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]InboxRow, error)
 }
 

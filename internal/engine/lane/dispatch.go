@@ -197,6 +197,9 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 
 // deliver brings committed events to the worker that holds the run, or finds one.
 func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model.Event) {
+	if e.evicting && e.leaves == run {
+		e.missed = append(e.missed, events...)
+	}
 	switch {
 	case e.run() != run:
 	case e.worker != 0 && e.shard.draining && e.busy:
@@ -205,13 +208,7 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	case l.workers.leaving[e.worker]:
 		l.takeBack(now, e, "the worker leaves")
 	case e.worker != 0:
-		for len(events) > 0 && events[0].Seq <= e.told {
-			events = events[1:] // came with the activation
-		}
-		if len(events) > 0 {
-			e.told = events[len(events)-1].Seq
-			l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.worker, Run: run, Generation: e.gen, Events: events})
-		}
+		l.tell(e, events)
 	case e.activating:
 		e.tail = append(e.tail, events...)
 		if e.read != nil {
@@ -219,6 +216,17 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		}
 	case e.x.Blocked == nil:
 		l.dispatch(now, e)
+	}
+}
+
+// tell brings events to the worker, unless they came with the activation.
+func (l *Lane) tell(e *entry, events []model.Event) {
+	for len(events) > 0 && events[0].Seq <= e.told {
+		events = events[1:]
+	}
+	if len(events) > 0 {
+		e.told = events[len(events)-1].Seq
+		l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.worker, Run: e.held, Generation: e.gen, Events: events})
 	}
 }
 
@@ -242,7 +250,7 @@ func (l *Lane) letGo(b *building, e *entry, why string) {
 	if b == nil {
 		l.out.Calls = append(l.out.Calls, call)
 	} else {
-		e.evicting = true
+		e.evicting, e.leaves, e.missed = true, e.held, nil
 		b.effects = append(b.effects, effect{kind: effEvict, entry: e, call: call})
 	}
 	l.letGoQuietly(e)

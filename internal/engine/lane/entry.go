@@ -28,11 +28,13 @@ type entry struct {
 	worker     WorkerID    // 0 when nobody holds the run
 	held       model.RunID // the run that the worker holds, also while its state is being read again
 	gen        uint64
-	busy       bool  // the worker may be running a step
-	evicting   bool  // the worker hears of it when the batch is committed
-	wanted     bool  // is to be handed to a worker after that
-	told       int64 // position of the last event that the worker was given
-	activating bool  // the history is being read for a worker
+	busy       bool          // the worker may be running a step
+	evicting   bool          // the worker hears of it when the batch is committed
+	leaves     model.RunID   // the run that it is to let go of then
+	missed     []model.Event // what came for it meanwhile: it is told after all when the batch is refused
+	wanted     bool          // is to be handed to a worker after that
+	told       int64         // position of the last event that the worker was given
+	activating bool          // the history is being read for a worker
 	tail       []model.Event
 	read       *[]model.Event // has been read, and waits for what is on its way to the store
 	unserved   bool           // waits for a worker to offer its workflow

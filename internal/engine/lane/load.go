@@ -132,7 +132,8 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		return
 	}
 	// What cannot be understood is quarantined, but not while some of the run is on its way to the store: that would be forgotten.
-	if r.Err != nil && (ld.Kind != LoadRun || !fault.Is(r.Err, fault.Corrupt) || ld.entry.dirty()) {
+	// Mail that cannot be is left where it is; the rest of it is served.
+	if r.Err != nil && (!fault.Is(r.Err, fault.Corrupt) || ld.Kind != LoadMail && (ld.Kind != LoadRun || ld.entry.dirty())) {
 		ld.attempts++
 		ld.at = now.Add(backoff(ld.attempts))
 		l.loads.delayed = append(l.loads.delayed, ld)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -101,6 +102,12 @@ func connectError(server string, err error) error {
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
 		err = pg
+		switch {
+		case strings.HasPrefix(pg.Code, "28"): // wrong password, no such role
+			return fault.New(fault.Denied, "connect to %s: %w", server, pg)
+		case pg.Code == "3D000":
+			return fault.WithHint(fault.New(fault.NotFound, "connect to %s: %w", server, pg), "create the database first")
+		}
 	}
 	return fmt.Errorf("connect to %s: %w", server, err)
 }

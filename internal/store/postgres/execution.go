@@ -52,8 +52,23 @@ func (r *executionRow) execution() (e store.Execution, err error) {
 	return e, nil
 }
 
+// unreadable is the row as far as its columns tell.
+func (r *executionRow) unreadable(e *store.Execution, why error) {
+	status := model.Running
+	if r.state >= stateClosed {
+		status = model.Status(r.state)
+	}
+	a := model.Address{Tenant: r.tenant, Type: r.workflow, Key: r.key}
+	e.Unreadable(model.Start{Address: a, Run: r.run, At: model.Time(r.started)}, status, why)
+}
+
 // executions runs a query that returns executionColumns.
 func (s *Store) executions(ctx context.Context, c *pgx.Conn, sql string, args ...any) ([]store.Execution, error) {
+	return s.executionsBut(ctx, c, nil, sql, args...)
+}
+
+// executionsBut is executions where unreadable says what is made of a row that cannot be understood: an error, unless it is given.
+func (s *Store) executionsBut(ctx context.Context, c *pgx.Conn, unreadable func(*executionRow, *store.Execution, error), sql string, args ...any) ([]store.Execution, error) {
 	rows, err := c.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
@@ -67,6 +82,10 @@ func (s *Store) executions(ctx context.Context, c *pgx.Conn, sql string, args ..
 	}, func() error {
 		r.run, r.start, r.outcome, r.waits, r.blocked = run.Bytes, start, outcome, waits, blocked
 		e, err := r.execution()
+		if err != nil && unreadable != nil {
+			unreadable(&r, &e, err)
+			err = nil
+		}
 		out = append(out, e)
 		return err
 	})

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -76,7 +77,7 @@ func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err e
 		fmt.Sprintf(` order by e.started desc, e.run desc limit $%d`, len(w.args)+1)
 	err = s.read(ctx, "list", func(ctx context.Context, c *pgx.Conn) error {
 		page = store.Page{}
-		rows, err := s.executions(ctx, c, expand(s.cfg.schema, sql), append(w.args, limit+1)...)
+		rows, err := s.executionsBut(ctx, c, (*executionRow).unreadable, expand(s.cfg.schema, sql), append(w.args, limit+1)...)
 		if page.More = len(rows) > limit; page.More {
 			rows = rows[:limit]
 		}
@@ -112,7 +113,8 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 		}
 	}
 	err = s.read(ctx, "load outcomes", func(ctx context.Context, c *pgx.Conn) error {
-		out, err = s.executions(ctx, c, s.sql(load), shards, runs)
+		out, err = s.executionsBut(ctx, c, func(_ *executionRow, e *store.Execution, _ error) { *e = store.Execution{} }, s.sql(load), shards, runs)
+		out = slices.DeleteFunc(out, func(e store.Execution) bool { return e.Start.Run.IsZero() }) // cannot be read; the others can
 		return err
 	})
 	return out, err

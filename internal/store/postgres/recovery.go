@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -244,8 +245,10 @@ limit $2`
 	if len(all) == 0 || limit <= 0 {
 		return nil, nil
 	}
+	var unreadable error // a message that cannot be understood keeps back those behind it, and nothing else
+	bad := map[[2]model.ShardID]int64{}
 	err = s.read(ctx, "load messages", func(ctx context.Context, c *pgx.Conn) error {
-		out = nil
+		out, unreadable = nil, nil
 		rows, err := c.Query(ctx, s.sql(load), all, limit)
 		if err != nil {
 			return err
@@ -254,13 +257,24 @@ limit $2`
 		var body pgtype.DriverBytes
 		_, err = pgx.ForEachRow(rows, []any{&m.To, &m.From, &m.Seq, &body}, func() (err error) {
 			if m.Message, err = model.DecodeMessage(body); err != nil {
-				return fault.New(fault.Corrupt, "message %d from shard %d to shard %d: %w", m.Seq, m.From, m.To, err)
+				unreadable = fault.New(fault.Corrupt, "message %d from shard %d to shard %d: %w", m.Seq, m.From, m.To, err)
+				if first, ok := bad[[2]model.ShardID{m.To, m.From}]; !ok || m.Seq < first {
+					bad[[2]model.ShardID{m.To, m.From}] = m.Seq
+				}
+				return nil
 			}
 			out = append(out, m)
 			return nil
 		})
 		return err
 	})
+	if err == nil && unreadable != nil {
+		err = fmt.Errorf("load messages: %w", unreadable)
+		out = slices.DeleteFunc(out, func(m store.MessageRow) bool {
+			first, ok := bad[[2]model.ShardID{m.To, m.From}]
+			return ok && m.Seq > first
+		})
+	}
 	slices.SortFunc(out, func(a, b store.MessageRow) int {
 		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From), cmp.Compare(a.Seq, b.Seq))
 	})
@@ -282,8 +296,9 @@ order by i.id, t.shard limit $3`
 	if len(all) == 0 || limit <= 0 {
 		return nil, nil
 	}
+	var unreadable error // one of them is left out; the others can be served
 	err = s.read(ctx, "load inbox", func(ctx context.Context, c *pgx.Conn) error {
-		out = nil
+		out, unreadable = nil, nil
 		rows, err := c.Query(ctx, s.sql(load), all, now, limit)
 		if err != nil {
 			return err
@@ -294,12 +309,16 @@ order by i.id, t.shard limit $3`
 		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &id, &r.NotBefore, &body, &r.Seen}, func() (err error) {
 			r.ID = id.Bytes
 			if r.Message, err = model.DecodeMessage(body); err != nil {
-				return fault.New(fault.Corrupt, "request %s in the inbox of shard %d: %w", r.ID, r.Shard, err)
+				unreadable = fault.New(fault.Corrupt, "request %s in the inbox of shard %d: %w", r.ID, r.Shard, err)
+				return nil
 			}
 			out = append(out, r)
 			return nil
 		})
 		return err
 	})
+	if err == nil && unreadable != nil {
+		err = fmt.Errorf("load inbox: %w", unreadable)
+	}
 	return out, err
 }

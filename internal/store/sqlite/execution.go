@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -218,6 +219,15 @@ func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err e
 				return errStop
 			}
 			e, err := scanExecution(row)
+			if run, ok := row.id(0); ok && fault.Is(err, fault.Corrupt) {
+				status := model.Running
+				if state := row.int(2); state >= stateClosed {
+					status = model.Status(state)
+				}
+				a := model.Address{Tenant: row.text(6), Type: row.text(7), Key: row.text(8)}
+				e.Unreadable(model.Start{Address: a, Run: run, At: model.Time(row.int(4))}, status, err)
+				err = nil
+			}
 			page.Executions = append(page.Executions, e)
 			return err
 		}, append(f.args, q.Limit+1)...)

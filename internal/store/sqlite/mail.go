@@ -41,7 +41,9 @@ func eachSender(c *conn, to model.ShardID, f func(from model.ShardID, cursor int
 
 // LoadMessages returns messages behind their cursors.
 func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) (out []store.MessageRow, err error) {
+	var unreadable error // a message that cannot be understood keeps back those behind it, and nothing else
 	err = s.read(ctx, "load messages", func(c *conn) error {
+		out, unreadable = nil, nil
 		for _, to := range distinct(shards) {
 			err := eachSender(c, to, func(from model.ShardID, cursor int64) error {
 				expected := cursor + 1
@@ -52,12 +54,13 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit 
 					}
 					expected++
 					body, err := unseal(messageColumns(nil, to, from, seq), q.raw(1))
-					if err != nil {
-						return corrupt(err, "messages, from shard %d to shard %d, position %d", from, to, seq)
+					var m model.Message
+					if err == nil {
+						m, err = model.DecodeMessage(body)
 					}
-					m, err := model.DecodeMessage(body)
 					if err != nil {
-						return corrupt(err, "messages, from shard %d to shard %d, position %d", from, to, seq)
+						unreadable = corrupt(err, "messages, from shard %d to shard %d, position %d", from, to, seq)
+						return errStop
 					}
 					out = append(out, store.MessageRow{To: to, From: from, Seq: seq, Message: m})
 					return nil
@@ -75,7 +78,7 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit 
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	return out, s.failure("load messages", unreadable)
 }
 
 // hasMail tells whether messages or requests wait for the shards.
@@ -105,7 +108,9 @@ func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 
 // LoadInbox returns requests that may be served.
 func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.Time, limit int) (out []store.InboxRow, err error) {
+	var unreadable error // one of them is left out; the others can be served
 	err = s.read(ctx, "load inbox", func(c *conn) error {
+		out, unreadable = nil, nil
 		for _, shard := range distinct(shards) {
 			err := c.query(sqlLoadInbox, func(q *stmt) error {
 				row := store.InboxRow{Shard: shard, NotBefore: model.Time(q.int(1))}
@@ -119,7 +124,8 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 					row.Message, err = model.DecodeMessage(body)
 				}
 				if err != nil {
-					return corrupt(err, "inbox, shard %d, request %s", shard, row.ID)
+					unreadable = corrupt(err, "inbox, shard %d, request %s", shard, row.ID)
+					return nil
 				}
 				out = append(out, row)
 				return nil
@@ -142,7 +148,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	return out, s.failure("load inbox", unreadable)
 }
 
 // seen sets Seen when the request is remembered.
