@@ -236,9 +236,9 @@ func (w *small) stepsOf(i int) (next []*small) {
 		add("an orphaned "+n.orphan+" takes effect", func(c *small, n *smallNode) {
 			switch n.orphan {
 			case "renewal":
-				_ = c.execRenew(i) // nobody hears the answer
+				_, _ = c.execRenew(i) // nobody hears the answer
 			case "acquire":
-				_ = c.execAcquire(i)
+				_, _ = c.execAcquire(i)
 			}
 			n.orphan = ""
 		})
