@@ -10,5 +10,5 @@
 // twice, nothing that was acknowledged may be missing, nothing may be left open, waiting or unread, and no goroutine may be left.
 // A walk in which a fault did not happen, or a kind of fault never did, has failed too.
 //
-// To see one run again: go test ./internal/crashwalk -run 'CrashWalk/child' -walk.kind 'crash after' -walk.at 17 -walk.log -v
+// To see one run again: go test ./internal/crashwalk -run 'CrashWalk/all/^child$' -walk.kind 'crash after' -walk.at 17 -walk.log -v
 package crashwalk

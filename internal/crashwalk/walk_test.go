@@ -85,11 +85,14 @@ func (s *scenario) walk(t *testing.T, every int) (runs, faults int64) {
 			last = at
 			r := s.trial(t, &strike{kind: k, at: at}, plain.facts)
 			runs++
-			if r.err != nil {
+			switch {
+			case r.err != nil:
 				t.Error(r.report())
 				if failures++; failures == 3 {
 					t.Fatal("and so on")
 				}
+			case *onlyAt > 0:
+				t.Log(r.report())
 			}
 			if r.hit {
 				hits++

@@ -13,13 +13,19 @@ import (
 )
 
 var (
-	seedCount = flag.Int("seeds", 3000, "number of seeds to simulate")
+	seedCount = flag.Int("seeds", 0, "number of seeds to simulate; 3,000, or 200 under the race detector")
 	firstSeed = flag.Uint64("seed", 1, "first seed")
 	failures  = flag.Int64("failures", 10, "number of failed seeds after which to stop")
 )
 
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if *seedCount == 0 {
+		*seedCount = 3000
+		if underRace {
+			*seedCount = 200
+		}
+	}
 	// Many short lives, and nothing that stays: collect when there is much to collect.
 	debug.SetGCPercent(-1)
 	debug.SetMemoryLimit(64 << 20)
@@ -97,9 +103,18 @@ func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
 	return stats, int(failed.Load())
 }
 
+// fewer seeds are enough under the race detector.
+func fewer(n uint64) uint64 {
+	if underRace {
+		return n / 5
+	}
+	return n
+}
+
 // TestCalm simulates without any fault.
 func TestCalm(t *testing.T) {
-	for seed := uint64(1); seed <= 300; seed++ {
+	t.Parallel()
+	for seed := range fewer(300) {
 		if _, err := Run(seed, Options{Calm: true}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
@@ -109,7 +124,7 @@ func TestCalm(t *testing.T) {
 // TestSameSeedSameTrace runs every seed twice: nothing may depend on chance, such as the order of a map.
 func TestSameSeedSameTrace(t *testing.T) {
 	t.Parallel()
-	for seed := uint64(1); seed <= 200; seed++ {
+	for seed := range fewer(200) {
 		first, err1 := Run(seed, Options{})
 		second, err2 := Run(seed, Options{Trace: seed%10 == 0})
 		if first.Hash != second.Hash || (err1 == nil) != (err2 == nil) || first.Stats != second.Stats {
@@ -122,7 +137,7 @@ func TestSameSeedSameTrace(t *testing.T) {
 func TestSeedsDiffer(t *testing.T) {
 	t.Parallel()
 	seen := map[uint64]uint64{}
-	for seed := uint64(1); seed <= 50; seed++ {
+	for seed := range fewer(50) {
 		r, err := Run(seed, Options{})
 		if err != nil {
 			t.Fatalf("seed %d: %v", seed, err)
