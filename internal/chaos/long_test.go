@@ -3,6 +3,7 @@
 package chaos_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/embedded"
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/pgproxy"
@@ -29,6 +31,29 @@ func TestLongKillRoundsSQLite(t *testing.T) {
 func TestLongKillRoundsPostgres(t *testing.T) {
 	t.Parallel()
 	killRounds(t, pgtest.URL(t), 50, 20, 5)
+}
+
+// A process whose database has gone away can be stopped all the same: closing takes no longer than its steps, its lease and a last try.
+func TestLongCloseWithoutDatabase(t *testing.T) {
+	t.Parallel()
+	proxy, through := proxied(t, pgtest.URL(t))
+	b := openAppWith(t, through, newLedger(t), embedded.Config{LeaseTTL: 2 * time.Second, DrainTimeout: time.Second})
+	ctx, cancel := context.WithCancel(t.Context())
+	work := startLoad(ctx, b.app, "", 6)
+	work.more(t, 3, 90*time.Second)
+	proxy.Blackhole()
+	from := time.Now()
+	closed := make(chan error, 1)
+	go func() { closed <- b.app.Close() }()
+	select {
+	case err := <-closed:
+		t.Logf("closed after %s: %v", time.Since(from), err)
+	case <-time.After(60 * time.Second):
+		t.Fatal("the app does not close while its database is away")
+	}
+	b.closed = true // what it says is of no interest
+	cancel()
+	_, _ = work.stop() // its callers have heard that the app is closed
 }
 
 // soak is three processes on one server behind one proxy, and everything that may happen to them.

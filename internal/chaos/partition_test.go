@@ -40,11 +40,11 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	describe(t, second.app, probe, stageTwo)
 
 	from := first.book.len()
-	asked := make(chan string, 1)
-	go func() { asked <- stale(t, first.app, probe) }()
+	asked, enough := make(chan string, 1), make(chan struct{})
+	go func() { asked <- stale(t, first.app, probe, enough) }()
 	proxy.Heal()
 	first.book.await(t, from, "node registered", nil, healing)
-	describe(t, first.app, probe, stageTwo)
+	close(enough)
 	if text := <-asked; text != "" {
 		t.Error(text)
 	}
@@ -134,17 +134,22 @@ func describe(t *testing.T, app *perdure.App, to perdure.Target, want string) {
 	}
 }
 
-// stale asks a node again and again what an execution waits for, until it gives the answer of today, and tells whether it ever gave that of before.
-func stale(t *testing.T, app *perdure.App, to perdure.Target) string {
-	for t.Context().Err() == nil {
+// stale asks a node again and again what an execution waits for, and once more at the end, and tells whether it ever gave the answer of before.
+func stale(t *testing.T, app *perdure.App, to perdure.Target, enough <-chan struct{}) string {
+	for last := false; ; {
 		info, err := app.Describe(t.Context(), to)
 		switch {
-		case err != nil:
-		case strings.Contains(info.Reason, stageOne):
+		case err == nil && strings.Contains(info.Reason, stageOne):
 			return "the node answered from memory after it had lost its lease: " + info.Reason
-		case strings.Contains(info.Reason, stageTwo):
+		case last && err != nil:
+			return "the question was not answered: " + err.Error()
+		case last:
 			return ""
 		}
+		select {
+		case <-enough:
+			last = true
+		default:
+		}
 	}
-	return "the question was not answered"
 }

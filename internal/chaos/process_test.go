@@ -332,6 +332,24 @@ func TestTwoProcesses(t *testing.T) {
 	verifyOnce(t, verify(t, url, n, l))
 }
 
+// entities-workflows §17.9: three processes ask for the same executions at once, one of them is killed half way: the others get the same results.
+func TestThreeRunnersOneDies(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	l := newLedger(t)
+	const n = 20
+	var all [3]*process
+	for i := range all {
+		all[i] = spawn(t, url, l, n, 10*time.Second)
+	}
+	all[0].says("up", 60*time.Second)
+	time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // somewhere on the way
+	all[0].kill()
+	all[1].finish(60 * time.Second)
+	all[2].finish(60 * time.Second)
+	verify(t, url, n, l)
+}
+
 // Two processes are replaced, one after the other, while both work. The callers of the one that stays hear nothing of it, and no step runs twice:
 // what runs is waited for, what does not is handed over (entities-workflows §17.17, §17.8).
 func TestRollingRestart(t *testing.T) {

@@ -1,6 +1,9 @@
 package chaos_test
 
 import (
+	"errors"
+	"os"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -39,17 +42,22 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 		if err := conn.PgConn().Conn().SetReadDeadline(time.Now().Add(90 * time.Second)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := conn.PgConn().Conn().Read(make([]byte, 1)); err != nil {
-			t.Fatalf("the crash of a backend did not end the other sessions: %v", err)
+		if _, err := conn.PgConn().Conn().Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Fatal("the crash of a backend did not end the other sessions")
 		}
 		connect(t, url)
 	}
+	var took []time.Duration
 	for _, strike := range []func(){restart(pgtest.Fast), restart(pgtest.Immediate), crash, restart(pgtest.Immediate), restart(pgtest.Fast), crash} {
 		work.more(t, 5, 90*time.Second)
 		strike()
 		back := time.Now()
 		work.more(t, 7, healing) // more than there are callers: at least one was begun after the strike
-		t.Logf("healed after %s", time.Since(back))
+		took = append(took, time.Since(back))
+	}
+	t.Logf("healed after %v", took)
+	if slices.Sort(took); took[len(took)/2] > 5*time.Second { // one of them may meet a busy machine
+		t.Errorf("healed after %v, want 5 s at most", took)
 	}
 	n := work.finish(t, url, 90*time.Second)
 	if lost := b.book.count("the node lost its lease"); lost > 0 {

@@ -110,8 +110,9 @@ func (b *logbook) String() string {
 
 // bench is an app in this process, with its log and its ledger.
 type bench struct {
-	app  *perdure.App
-	book *logbook
+	app    *perdure.App
+	book   *logbook
+	closed bool // by the test
 	ledger
 }
 
@@ -134,15 +135,16 @@ func openAppWith(t *testing.T, url string, l ledger, cfg embedded.Config) *bench
 	if err != nil {
 		t.Fatal(err)
 	}
+	b := &bench{app: app, book: book, ledger: l}
 	t.Cleanup(func() {
-		if err := app.Close(); err != nil {
+		if err := app.Close(); err != nil && !b.closed {
 			t.Errorf("close: %v", err)
 		}
 		if t.Failed() {
 			t.Logf("the node logged:\n%s", book)
 		}
 	})
-	return &bench{app, book, l}
+	return b
 }
 
 func newLedger(t *testing.T) ledger { return ledger{filepath.Join(t.TempDir(), "ledger")} }

@@ -33,7 +33,7 @@ func TestReopen(t *testing.T) {
 				ran.Add(1)
 				return 0, fmt.Errorf("attempt %d", perdure.Attempt(ctx))
 			}, perdure.Constant(3, time.Millisecond))
-			if err := ctx.Sleep(300 * time.Millisecond); err != nil {
+			if err := ctx.Sleep(1500 * time.Millisecond); err != nil {
 				return "", err
 			}
 			word, err := wake.Receive(ctx)

@@ -76,7 +76,7 @@ func signalsInOrder(t *testing.T, s *site) {
 // entities-workflows §17.13: a signal before the wait, after the code has looked and found nothing, and after it has parked: it always wakes.
 func signalsWheneverTheyCome(t *testing.T, s *site) {
 	ping := perdure.NewSignal[int]("ping")
-	looked := make(chan struct{}, 10)
+	looked, sent := make(chan struct{}, 10), make(chan struct{})
 	late := perdure.NewWorkflow("late", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		// Before: this sleep gives the first one time to come.
 		if err := ctx.Sleep(30 * time.Millisecond); err != nil {
@@ -93,10 +93,11 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 		_, err = perdure.Do(ctx, "look", func(c context.Context) (int, error) {
 			looked <- struct{}{}
 			select {
-			case <-looked:
+			case <-sent:
+				return 0, nil
 			case <-c.Done():
+				return 0, c.Err()
 			}
-			return 0, nil
 		})
 		if err != nil {
 			return "", err
@@ -118,11 +119,15 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 	if err := ping.Send(c, exec, 1); err != nil {
 		t.Fatal(err)
 	}
-	<-looked
+	select {
+	case <-looked:
+	case <-time.After(patience):
+		t.Fatal("the code does not look for a signal")
+	}
 	if err := ping.Send(c, exec, 2); err != nil {
 		t.Fatal(err)
 	}
-	looked <- struct{}{}
+	close(sent)
 	eventually(t, "it waits for the third", func() bool { return slices.Equal(takenOf(t, app, exec), []string{"ping", "ping"}) })
 	reason(t, app, exec, "waits for signal ping")
 	if err := ping.Send(c, exec, 3); err != nil {

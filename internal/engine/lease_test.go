@@ -89,3 +89,27 @@ func TestExplainEndsWithTheLease(t *testing.T) {
 	st.deaf.Store(false)
 	until(true)
 }
+
+// A node whose store does not answer any more can be stopped all the same: when its lease is over there is nothing left to give up.
+func TestStopWithoutStore(t *testing.T) {
+	t.Parallel()
+	st := &deaf{Store: memory.New(memory.Options{})}
+	e := engine.New(engine.Config{Store: st, LeaseTTL: 500 * time.Millisecond})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	if err := e.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	st.deaf.Store(true)
+	cancel()
+	select {
+	case err := <-done:
+		if err != nil {
+			t.Error(err)
+		}
+	case <-time.After(10 * time.Second):
+		t.Fatal("the node does not stop")
+	}
+}

@@ -1,54 +1,85 @@
 package notify_test
 
 import (
-	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
 )
 
 func TestLocal(t *testing.T) {
 	t.Parallel()
-	var hub notify.Local
-	hub.Publish(notify.Hint{Kind: notify.Membership}) // nobody listens
-	var first, second []notify.Hint
-	stop := hub.Subscribe(func(h notify.Hint) { first = append(first, h) })
-	hub.Subscribe(func(h notify.Hint) {
-		second = append(second, h)
-		if h.Kind == notify.Membership {
-			hub.Publish(notify.Hint{Kind: notify.Mail, Shard: 7}) // a subscriber may publish
-		}
-	})
-	hub.Publish(notify.Hint{Kind: notify.Membership})
-	stop()
-	stop()
-	hub.Publish(notify.Hint{Kind: notify.Mail, Shard: 8})
-	if len(first) != 2 || len(second) != 3 || !slices.Contains(first, notify.Hint{Kind: notify.Mail, Shard: 7}) {
-		t.Errorf("heard %v and %v", first, second)
+	var hub notify.Local // the zero value works
+	hub.Publish(notify.Hint{Kind: notify.Mail})
+	var a, b []notify.Hint
+	leaveA := hub.Subscribe(func(h notify.Hint) { a = append(a, h) })
+	leaveB := hub.Subscribe(func(h notify.Hint) { b = append(b, h) })
+	one := notify.Hint{Kind: notify.Mail, Shard: 7}
+	two := notify.Hint{Kind: notify.Closed, Node: model.NodeID{1}}
+	three := notify.Hint{Kind: notify.Membership}
+	hub.Publish(one)
+	hub.Publish(two)
+	leaveA()
+	leaveA() // again is fine
+	hub.Publish(three)
+	leaveB()
+	hub.Publish(one)
+	if len(a) != 2 || a[0] != one || a[1] != two {
+		t.Errorf("the first subscriber got %+v", a)
+	}
+	if len(b) != 3 || b[2] != three {
+		t.Errorf("the second subscriber got %+v", b)
 	}
 }
 
-func TestLocalFromManySides(t *testing.T) {
+// A subscriber may publish, subscribe and leave from within its call: no lock is held meanwhile.
+func TestLocalCallsBack(t *testing.T) {
 	t.Parallel()
 	var hub notify.Local
+	var got []notify.Kind
+	var leave func()
+	leave = hub.Subscribe(func(h notify.Hint) {
+		got = append(got, h.Kind)
+		if h.Kind == notify.Mail {
+			leave()
+			hub.Subscribe(func(h notify.Hint) { got = append(got, h.Kind) })
+			hub.Publish(notify.Hint{Kind: notify.Closed})
+		}
+	})
+	hub.Publish(notify.Hint{Kind: notify.Mail})
+	if len(got) != 2 || got[0] != notify.Mail || got[1] != notify.Closed {
+		t.Errorf("got %v, want the mail and, by way of the new subscriber, the close", got)
+	}
+}
+
+func TestLocalFromManyGoroutines(t *testing.T) {
+	t.Parallel()
+	var hub notify.Local
+	var n atomic.Int64
+	hub.Subscribe(func(notify.Hint) { n.Add(1) })
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {
-			for range 200 {
-				stop := hub.Subscribe(func(notify.Hint) {})
+			for range 100 {
+				leave := hub.Subscribe(func(notify.Hint) {})
 				hub.Publish(notify.Hint{Kind: notify.Mail})
-				stop()
+				leave()
 			}
 		})
 	}
 	wg.Wait()
+	if n.Load() != 800 {
+		t.Errorf("%d hints arrived, want 800", n.Load())
+	}
 }
 
 func TestNobody(t *testing.T) {
 	t.Parallel()
 	var hub notify.Hub = notify.Nobody{}
-	stop := hub.Subscribe(func(notify.Hint) { t.Error("somebody") })
-	hub.Publish(notify.Hint{Kind: notify.Membership})
-	stop()
+	leave := hub.Subscribe(func(notify.Hint) { t.Error("somebody was called") })
+	hub.Publish(notify.Hint{Kind: notify.Mail})
+	leave()
+	leave()
 }

@@ -170,6 +170,13 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 		last = stored[len(stored)-1].Seq
 	}
 	if row.Outcome.Status.Closed() && !page.More {
+		if last == r.After && last > int64(len(row.Start.Carried)) {
+			// Nothing is stored behind it: either it is the last one stored, or whoever asks has had the end already.
+			own, err := s.store.LoadEvents(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, last-1, 1, 1)
+			if err != nil || len(own) == 0 {
+				return page, err
+			}
+		}
 		add(model.Event{
 			Seq: last + 1, At: row.Outcome.At, Kind: model.EventClosed, Status: row.Outcome.Status, Output: row.Outcome.Output,
 			Failure: row.Outcome.Failure, Ref: row.Outcome.Seen, Run: row.Outcome.Next,
@@ -191,9 +198,9 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 	}
 	q.Limit = min(q.Limit, maxPage)
 	v := s.check("list")
-	for what, text := range map[string]string{"the name of the workflow": q.Workflow, "the beginning of the key": q.KeyPrefix} {
-		if text != "" { // what cannot be in a store cannot be looked for
-			v.text(what, text, s.limits.Key)
+	for _, part := range [...][2]string{{"the tenant", q.Tenant}, {"the name of the workflow", q.Workflow}, {"the beginning of the key", q.KeyPrefix}} {
+		if part[1] != "" { // what cannot be in a store cannot be looked for
+			v.text(part[0], part[1], s.limits.Key)
 		}
 	}
 	if err := v.err(); err != nil {

@@ -77,6 +77,9 @@ func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
 	v.address(r.Target.Address)
 	v.name("promise", r.Name)
 	v.payload("value", r.Value)
+	if f := r.Failure; f != nil {
+		v.size("failure", len(f.Kind)+len(f.Type)+len(f.Message)+len(f.Stack))
+	}
 	v.requestID(r.RequestID)
 	if err := v.err(); err != nil {
 		return err
@@ -91,6 +94,7 @@ func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
 func (s *Service) Cancel(ctx context.Context, r api.CancelRequest) error {
 	v := s.check("cancel")
 	v.address(r.Target.Address)
+	v.size("reason", len(r.Reason))
 	v.requestID(r.RequestID)
 	if err := v.err(); err != nil {
 		return err
@@ -111,6 +115,11 @@ func (s *Service) Await(ctx context.Context, t api.Target) (api.Result, error) {
 	}
 	if s.engine == nil {
 		return api.Result{}, fault.New(fault.Denied, "await %s: the store is open for reading only", t.Address)
+	}
+	if !t.Run.IsZero() { // the engine finds a run by its id alone: it must be one of this address
+		if _, err := s.execution(ctx, "await", t); err != nil {
+			return api.Result{}, err
+		}
 	}
 	r, err := s.engine.Await(ctx, t.Address, t.Run)
 	return api.Result{Run: r.Run, Outcome: r.Outcome}, err

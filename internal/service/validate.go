@@ -77,9 +77,11 @@ func (v *validator) address(a model.Address) {
 	v.text("the key", a.Key, v.limits.Key)
 }
 
-func (v *validator) payload(what string, p model.Payload) {
-	if p.Size() > v.limits.Payload {
-		v.wrong("%s has %d bytes, at most %d are allowed", what, p.Size(), v.limits.Payload)
+func (v *validator) payload(what string, p model.Payload) { v.size(what, p.Size()) }
+
+func (v *validator) size(what string, n int) {
+	if n > v.limits.Payload {
+		v.wrong("%s has %d bytes, at most %d are allowed", what, n, v.limits.Payload)
 	}
 }
 

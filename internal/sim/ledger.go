@@ -2,6 +2,7 @@ package sim
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -382,11 +383,35 @@ func (l *ledger) startTimer(b *store.Batch, row *store.Timer) {
 	l.s.did(opTimerStarted)
 }
 
-// closedWhole checks that a close takes the timers with it.
+// closedWhole checks that a close takes the timers with it, and tells everybody who is to know: children by policy, parent and watchers.
 func (l *ledger) closedWhole(b *store.Batch) {
 	for i := range b.Closes {
-		if r := l.runs[b.Closes[i].Run]; len(r.timers) > 0 {
+		r := l.runs[b.Closes[i].Run]
+		if len(r.timers) > 0 {
 			l.fail("I8: %s was closed and its timer %q stays", r.id, r.timers[0].ID)
+		}
+		told := func(k model.MessageKind, to model.Address, id string) bool {
+			return slices.ContainsFunc(b.Messages, func(m store.MessageRow) bool {
+				return m.Message.Kind == k && m.Message.To == to && m.Message.ID == id && m.Message.From.Run == r.id
+			})
+		}
+		final := r.outcome.Status != model.Continued
+		if p := r.start.Parent; final && p.ID != "" && !told(model.MessageClosed, p.Address, p.ID) {
+			l.fail("E40: %s was closed and its parent is not told", r.id)
+		}
+		for i := range r.events {
+			switch e := &r.events[i]; e.Kind {
+			case model.EventChildStarted:
+				bi, ai, _ := parseAsk(e.ID)
+				if h := &r.asks[bi][ai]; e.Policy == model.CancelChild && !h.closed && !h.withdrawn && e.Input.Data != nil && !told(model.MessageCancel, e.Target, "") {
+					l.fail("E40: %s was closed and its child %s is not canceled", r.id, e.Target)
+				}
+			case model.EventWatched:
+				if final && !told(model.MessageClosed, e.Watcher.Address, e.Watcher.ID) {
+					l.fail("E40: %s was closed and %s, who watches it, is not told", r.id, e.Watcher.Address)
+				}
+			default:
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -387,5 +388,71 @@ func TestDeathDuringIsolation(t *testing.T) {
 	}
 	if r.dead == nil {
 		t.Error("not dead")
+	}
+}
+
+// A timer that a refused batch stopped fires after all when the turn that stopped it comes to nothing.
+func TestTimerOfATurnThatCameToNothing(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, bad := key("a"), key("bad")
+	r.timersIn(a, 5)
+	r.began(bad)
+	r.refuse = poison("poison")
+	r.turn(a, model.Turn{Commands: []model.Command{stop("t5")}})
+	r.turn(bad, steps("poison"))
+	r.flush()
+	r.commitNow() // refused
+	r.l.Leave(r.now, 1)
+	r.take()
+	r.settle()
+	r.pass(10 * time.Second)
+	r.wantEvents(a, "timer_fired t5")
+}
+
+// A message waits for its address when the batch before it is refused: it is read from the store once more, and takes effect once.
+func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t)
+	r.join(1)
+	slow, quick, bad := in(0, 0), in(0, 1), in(1, 0)
+	for _, a := range []model.Address{slow, quick, bad} {
+		r.began(a)
+	}
+	r.release(slow, "s")
+	r.settle()
+	r.l.Messages(f.sends(slices.Concat(signals(quick, 1, 1), signals(slow, 1, 1), signals(quick, 2, 2))...))
+	r.refuse = poison("poison")
+	r.turn(bad, steps("poison"))
+	r.flush()
+	var held []lane.Load // the read of the slow one takes its time
+	hold := func() {
+		for _, ld := range r.loads {
+			if ld.Kind == lane.LoadRun && ld.Address == slow {
+				held = append(held, ld)
+			} else {
+				r.readOne(ld)
+			}
+		}
+		r.loads = nil
+		r.flush()
+	}
+	for range 20 {
+		hold()
+		if r.commit != nil {
+			r.commitNow()
+		}
+	}
+	if len(held) == 0 {
+		t.Fatal("the slow one is not read")
+	}
+	r.wantEvents(quick, "signal_received 1")
+	r.loads = held
+	r.settle()
+	r.wantEvents(slow, "signal_received 1")
+	r.wantEvents(quick, "signal_received 1", "signal_received 2")
+	if r.cursor(0, 3) != -1 {
+		t.Error("not all messages are consumed")
 	}
 }

@@ -267,7 +267,7 @@ func (l *Lane) letGoQuietly(e *entry) {
 // Explain says why the current run of an address does not move; ok is false when the lane does not know better than the store.
 func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	e := l.entries[a]
-	if e == nil || l.dead != nil {
+	if e == nil || l.dead != nil || e.shard.draining { // a shard that is given up may have another owner already
 		return nil, false
 	}
 	switch {

@@ -126,9 +126,13 @@ func TestFullLaneFiresNoTimer(t *testing.T) {
 		r.send(model.Message{Kind: model.MessageSignal, To: a, Input: model.Payload{Data: make([]byte, 1000)}}, i)
 	}
 	r.flush()
-	r.now = r.now.Add(5_000_000)
+	r.now = r.now.Add(5 * time.Second)
+	held := r.l.Held()
 	r.flush()
 	r.flush()
+	if r.l.Held() != held {
+		t.Errorf("a full lane takes in %d bytes more", r.l.Held()-held)
+	}
 	if at := r.l.Wake(); at != 0 && at <= r.now {
 		t.Errorf("a full lane wants to be woken at %s: it would spin", at)
 	}

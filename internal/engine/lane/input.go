@@ -145,7 +145,7 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		l.loads.add(&Load{
 			Kind: LoadReply, Shard: e.shard.id, Address: e.address, RequestID: in.message.RequestID, entry: e, input: in,
 		})
-		e.loading, in.looked = true, e.remembered
+		e.loading, in.checked, in.looked = true, false, e.remembered
 		return false
 	}
 	if e.known || l.mayAssumeAbsent(e, in) {

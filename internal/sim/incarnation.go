@@ -1,0 +1,398 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/cluster"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// incarnation is one life of a node, from its registration to the loss of its lease or its orderly end.
+type incarnation struct {
+	p        *proc
+	self     store.NodeInfo
+	epoch    int64
+	member   *cluster.Membership
+	shells   []*shell
+	owner    []bool // by shard: requests are routed here
+	draining bool
+	ended    bool
+	label    string
+	ticks    int   // number of the last tick that was set
+	tickAt   int64 // when it is due
+}
+
+func (inc *incarnation) name() string { return inc.label }
+
+// begin starts the machines of an incarnation.
+func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Duration) {
+	s := p.s
+	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, owner: make([]bool, s.plan.shards)}
+	inc.label = fmt.Sprintf("%s@%d", p.label, inc.epoch)
+	inc.member = cluster.New(cluster.Config{
+		Self: info, TTL: s.plan.ttl, RenewEvery: s.plan.renew, Margin: s.plan.margin, Gone: p.gone,
+	}, reg.Epoch, sent)
+	p.inc = inc
+	if m := s.ledger.nodes[info.ID]; m != nil {
+		m.inc = inc
+	}
+	if s.opts.Trace {
+		s.logf("%s registered", inc.name())
+	}
+	for i := range s.plan.lanes {
+		cfg := s.plan.lane
+		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
+		cfg.Shards, cfg.Lanes, cfg.NewRun = s.plan.shards, s.plan.lanes, s.newRun
+		sh := &shell{s: s, inc: inc, index: i, lane: lane.New(cfg)}
+		sh.roundFunc, sh.wakeFunc = sh.round, sh.wake
+		inc.shells = append(inc.shells, sh)
+	}
+	for _, w := range p.workers {
+		inc.join(w)
+	}
+	if p.leaving {
+		inc.drain()
+	}
+	inc.loop()
+}
+
+func (inc *incarnation) drain() {
+	inc.draining = true
+	inc.member.Drain()
+	inc.loop()
+}
+
+// loop is what the members loop of production does after each event.
+func (inc *incarnation) loop() {
+	if inc.ended {
+		return
+	}
+	s := inc.p.s
+	if inc.draining && inc.member.Drained() {
+		inc.end(nil)
+		return
+	}
+	inc.checkServing()
+	inc.act(inc.member.Tick(inc.p.mono()))
+	if inc.ended {
+		return
+	}
+	next := inc.member.NextTick()
+	if next == 1<<63-1 {
+		return
+	}
+	at := max(inc.p.when(next), s.now+1)
+	if inc.tickAt == at {
+		return
+	}
+	inc.ticks++
+	tick := inc.ticks
+	inc.tickAt = at
+	s.at(at, inc.p, func() {
+		if tick == inc.ticks {
+			inc.tickAt = 0
+			inc.loop()
+		}
+	})
+}
+
+// checkServing checks that a node which believes in its lease owns what it serves (I1).
+func (inc *incarnation) checkServing() {
+	if !inc.member.Serving(inc.p.mono()) {
+		return
+	}
+	l := inc.p.s.ledger
+	for i, mine := range inc.owner {
+		if mine && l.owner[i] != inc.self.ID {
+			l.fail("I1: %s serves shard %d, which belongs to %s", inc.name(), i, l.name(l.owner[i]))
+		}
+	}
+}
+
+// end stops the incarnation: because it lost its lease, or in order when there is no reason.
+func (inc *incarnation) end(why error) {
+	if inc.ended {
+		return
+	}
+	s, p := inc.p.s, inc.p
+	inc.ended = true
+	if s.opts.Trace {
+		s.logf("%s ends: %v", inc.name(), why)
+	}
+	for i := range inc.owner {
+		inc.owner[i] = false
+	}
+	for _, sh := range inc.shells {
+		if why != nil {
+			sh.die(why)
+		} else {
+			sh.die(fmt.Errorf("the node is stopping"))
+		}
+	}
+	p.inc = nil
+	if why != nil {
+		s.hurt(faultLateFenced)
+		s.after(s.between(0, 20)*millisecond, p, p.register)
+		return
+	}
+	s.did(opDrained)
+	inc.unregister()
+}
+
+func (inc *incarnation) unregister() {
+	s := inc.p.s
+	s.disk.call(&request{
+		p: inc.p, name: "unregister", fate: s.disk.draw(faultRegisterLost, faultRegisterLost, false),
+		exec: func(done func()) {
+			s.disk.holdAll(inc.self.ID, func() {
+				if err := s.disk.mem.Unregister(background, inc.self.ID, inc.epoch); err == nil {
+					s.ledger.fenced(inc.self.ID, true)
+				}
+				done()
+			})
+		},
+		ok: inc.p.exit, bad: func(error) { inc.p.exit() },
+	})
+}
+
+// act carries out what the membership asks for.
+func (inc *incarnation) act(a cluster.Actions) {
+	if inc.ended {
+		return
+	}
+	if a.Lost != nil {
+		inc.end(a.Lost)
+		return
+	}
+	if a.Renew != nil {
+		inc.renew(*a.Renew)
+	}
+	for _, f := range a.Fence {
+		inc.fence(f)
+	}
+	if len(a.Acquire) > 0 {
+		inc.acquire(a.Acquire)
+	}
+	if len(a.GiveUp) > 0 {
+		if inc.p.s.opts.Trace {
+			inc.p.s.logf("%s gives up %v", inc.name(), a.GiveUp)
+		}
+		for _, sh := range a.GiveUp {
+			inc.owner[sh] = false
+		}
+		for i, sh := range inc.shells {
+			if mine := inc.laneShards(i, a.GiveUp); len(mine) > 0 {
+				sh.result(func(now model.Time) { sh.lane.GiveUp(now, mine) })
+			}
+		}
+	}
+	if a.Mail {
+		inc.mailWaits()
+	}
+}
+
+func (inc *incarnation) laneShards(index int, shards []model.ShardID) (mine []model.ShardID) {
+	for _, sh := range shards {
+		if int(sh)%len(inc.shells) == index {
+			mine = append(mine, sh)
+		}
+	}
+	return mine
+}
+
+func (inc *incarnation) mailWaits() {
+	for _, sh := range inc.shells {
+		sh.result(func(model.Time) { sh.lane.MailWaits() })
+	}
+}
+
+func (inc *incarnation) renew(r store.RenewRequest) {
+	s, p := inc.p.s, inc.p
+	var v store.View
+	var err error
+	answered := func(v store.View, err error) {
+		if inc.ended {
+			return
+		}
+		a := inc.member.Renewed(p.mono(), v, err)
+		if err == nil {
+			p.anchor(v.Now)
+		}
+		inc.act(a)
+		inc.loop()
+	}
+	s.disk.call(&request{
+		p: p, name: "renew", fate: s.disk.draw(faultRenewFails, faultRenewLost, false),
+		exec: func(done func()) {
+			v, err = s.disk.mem.Renew(background, r)
+			if n := len(v.Members); n > 0 && !s.healed && s.chance(s.plan.oddView) {
+				// Views only propose: one that makes nodes disagree moves shards about and harms nothing else.
+				v.Members[s.pick(n)].Draining = true
+				s.hurt(faultOddView)
+			}
+			done()
+		},
+		ok: func() { answered(v, err) }, bad: func(e error) { answered(store.View{}, e) },
+	})
+}
+
+func (inc *incarnation) fence(f cluster.FenceTarget) {
+	s, p := inc.p.s, inc.p
+	var ok bool
+	var err error
+	answered := func(ok bool, err error) {
+		if !inc.ended {
+			inc.member.Fenced(f.Node, ok, err)
+			inc.loop()
+		}
+	}
+	s.disk.call(&request{
+		p: p, name: "fence node", fate: s.disk.draw(faultFenceFails, faultFenceLost, true),
+		exec: func(done func()) {
+			s.disk.holdAll(f.Node, func() {
+				ok, err = s.disk.mem.FenceNode(background, f.Node, f.Epoch, f.Proven)
+				if ok && err == nil && s.ledger.fenced(f.Node, false) {
+					if f.Proven {
+						s.did(opTakeoverProof)
+					} else {
+						s.did(opTakeoverLease)
+					}
+					if s.opts.Trace {
+						s.logf("store    %s fences %s, proven %v", inc.name(), s.ledger.name(f.Node), f.Proven)
+					}
+				}
+				done()
+			})
+		},
+		ok: func() { answered(ok, err) }, bad: func(e error) { answered(false, e) },
+	})
+}
+
+func (inc *incarnation) acquire(shards []model.ShardID) {
+	s, p := inc.p.s, inc.p
+	var got []store.AcquiredShard
+	var err error
+	f := s.disk.draw(faultAcquireFails, faultAcquireLost, true)
+	if f == late {
+		s.hurt(faultAcquireLate)
+	}
+	s.disk.call(&request{
+		p: p, name: "acquire", fate: f,
+		exec: func(done func()) {
+			if got, err = s.disk.mem.Acquire(background, inc.self.ID, inc.epoch, shards); err == nil {
+				s.ledger.acquired(inc, got)
+			}
+			done()
+		},
+		ok: func() { inc.acquired(got, err) }, bad: func(e error) { inc.acquired(nil, e) },
+	})
+}
+
+func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
+	if inc.ended {
+		return
+	}
+	inc.act(inc.member.Acquired(got, err))
+	if err == nil && !inc.ended {
+		for i, sh := range inc.shells {
+			var mine []store.AcquiredShard
+			for _, g := range got {
+				if int(g.Shard)%len(inc.shells) == i {
+					mine = append(mine, g)
+				}
+			}
+			if len(mine) > 0 {
+				sh.result(func(now model.Time) { sh.lane.Acquired(now, mine) })
+			}
+		}
+		for _, g := range got {
+			inc.owner[g.Shard] = true
+		}
+		inc.knock(got)
+	}
+	inc.loop()
+}
+
+// knock has somebody start what is there already, while the shard is still being taken up.
+func (inc *incarnation) knock(got []store.AcquiredShard) {
+	s := inc.p.s
+	if s.healed || s.opts.Calm || !s.chance(0.3) {
+		return
+	}
+	for _, r := range s.ledger.order {
+		if !r.open() || r.address.current != r || !slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Shard == r.address.shard }) {
+			continue
+		}
+		o := s.helper.op(model.Message{Kind: model.MessageStart, To: r.address.name, Input: s.ledger.origin(r).start.Input})
+		o.message.RequestID, o.pinned = "", inc.p
+		s.after(s.between(0, 3*millisecond), nil, func() { o.perform(func() {}) })
+		return
+	}
+}
+
+// freed is told by a lane that shards have been given up.
+func (inc *incarnation) freed(shards []model.ShardID) {
+	if !inc.ended {
+		inc.member.Freed(shards)
+		inc.p.s.nudge(inc.p)
+		inc.loop()
+	}
+}
+
+// nudge tells the other nodes that the membership or ownership has changed.
+func (s *Sim) nudge(from *proc) {
+	for _, p := range s.procs {
+		if p != nil && p != from && !s.hintIsLost() {
+			s.after(s.disk.latency(), p, func() {
+				if p.inc != nil {
+					p.inc.member.Nudge()
+					p.inc.loop()
+				}
+			})
+		}
+	}
+}
+
+// fenced notes that a node is a member no more; it reports whether that is new. After an orderly end its shards are free.
+func (l *ledger) fenced(id model.NodeID, unregistered bool) bool {
+	m := l.nodes[id]
+	if m == nil || !m.alive {
+		return false
+	}
+	m.alive = false
+	if unregistered {
+		for i := range l.owner {
+			if l.owner[i] == id {
+				l.owner[i] = model.NodeID{}
+			}
+		}
+	}
+	return true
+}
+
+// acquired checks who gets shards, and that nobody else serves them any more (I1).
+func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
+	for _, g := range got {
+		old := l.owner[g.Shard]
+		if old == inc.self.ID {
+			continue
+		}
+		if m := l.nodes[old]; m != nil && m.alive {
+			l.fail("I1: %s takes shard %d, which belongs to %s", inc.name(), g.Shard, l.name(old))
+		}
+		for _, p := range l.s.procs {
+			if p == nil || p.inc == nil || p.inc == inc {
+				continue
+			}
+			if p.inc.owner[g.Shard] && p.inc.member.Serving(p.mono()) {
+				l.fail("I1: %s gets shard %d while %s still serves it", inc.name(), g.Shard, p.inc.name())
+			}
+		}
+		l.owner[g.Shard] = inc.self.ID
+		l.s.did(opAcquire)
+	}
+}
