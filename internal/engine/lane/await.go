@@ -12,6 +12,7 @@ type waiter struct {
 	token any
 	node  model.NodeID
 	run   model.RunID // a certain run; zero for the end of the chain
+	early bool        // its own start is not committed: what ends now is not what it waits for
 }
 
 // Await registers a caller that wants to hear the end of an execution; Forget takes it back. Unless it reports sure, the run is not in
@@ -39,6 +40,16 @@ func (l *Lane) Forget(a model.Address, token any) {
 	}
 }
 
+// awaits turns a waiter whose start has begun a run into one of that run. One that was taken back meanwhile stays away.
+func (l *Lane) awaits(a model.Address, token any) {
+	ws := l.waiters[a]
+	for i := range ws {
+		if ws[i].token == token {
+			ws[i].early = false
+		}
+	}
+}
+
 // tellWaiters tells those who wait for the end of a run, or of the chain it was the last of.
 func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 	ws := l.waiters[a]
@@ -48,7 +59,7 @@ func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 	kept := ws[:0]
 	for _, w := range ws {
 		switch {
-		case w.run != run && (!w.run.IsZero() || o.Status == model.Continued):
+		case w.early || w.run != run && (!w.run.IsZero() || o.Status == model.Continued):
 			kept = append(kept, w)
 		case w.node.IsZero():
 			l.answer(Answer{Token: w.token, Result: &Result{Run: run, Outcome: *o}})

@@ -181,7 +181,7 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 	for _, f := range fs {
 		switch {
 		case f.kind == effActivate && f.run == run:
-		case f.kind == effAnswer && f.answer.Answer.Run == run && !f.answer.Answer.Existing:
+		case (f.kind == effAnswer || f.kind == effAwait) && f.answer.Answer.Run == run && !f.answer.Answer.Existing:
 		default:
 			kept = append(kept, f)
 		}
