@@ -120,6 +120,9 @@ func (s *laneShell) apply(now model.Time, o *op) {
 
 // carryOut does what the lane asks for.
 func (s *laneShell) carryOut(out *lane.Output) error {
+	if b := out.Commit; b != nil { // first: the rest, which belongs to earlier batches, is done meanwhile
+		s.commits <- func(ctx context.Context) { s.commit(ctx, b) }
+	}
 	for i := range out.Calls {
 		s.eng.workers.call(&out.Calls[i])
 	}
@@ -129,9 +132,6 @@ func (s *laneShell) carryOut(out *lane.Output) error {
 	}
 	if out.Dead != nil {
 		return out.Dead
-	}
-	if b := out.Commit; b != nil {
-		s.commits <- func(ctx context.Context) { s.commit(ctx, b) }
 	}
 	if ref := out.Refence; ref != nil {
 		s.commits <- func(ctx context.Context) { s.refence(ctx, *ref) }
