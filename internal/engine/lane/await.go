@@ -40,13 +40,17 @@ func (l *Lane) Forget(a model.Address, token any) {
 	}
 }
 
-// awaits turns a waiter whose start has begun a run into one of that run. One that was taken back meanwhile stays away.
-func (l *Lane) awaits(a model.Address, token any) {
-	ws := l.waiters[a]
-	for i := range ws {
-		if ws[i].token == token {
-			ws[i].early = false
-		}
+// awaits turns a waiter whose start has begun a run into one of that run. One that was taken back meanwhile stays away; one whose shard
+// moves must ask the next owner.
+func (l *Lane) awaits(e *entry, token any) {
+	ws := l.waiters[e.address]
+	i := slices.IndexFunc(ws, func(w waiter) bool { return w.token == token })
+	switch {
+	case i < 0:
+	case e.shard.draining:
+		l.reply(e.address, true, Answer{Token: token, Err: ErrNotOwner})
+	default:
+		ws[i].early = false
 	}
 }
 
@@ -75,7 +79,8 @@ func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 	}
 }
 
-// failWaiters tells everybody who waits to ask again elsewhere; only those of one shard when it is given.
+// failWaiters tells everybody who waits to ask again elsewhere; only those of one shard when it is given. Those whose start is not
+// committed hear it with the answer to that.
 func (l *Lane) failWaiters(shards ...model.ShardID) {
 	var gone []model.Address
 	for a := range l.waiters {
@@ -89,9 +94,18 @@ func (l *Lane) failWaiters(shards ...model.ShardID) {
 		err = fault.New(fault.Unavailable, "%w", l.dead)
 	}
 	for _, a := range gone {
+		kept := l.waiters[a][:0]
 		for _, w := range l.waiters[a] {
-			l.answer(Answer{Token: w.token, Err: err})
+			if w.early {
+				kept = append(kept, w)
+			} else {
+				l.answer(Answer{Token: w.token, Err: err})
+			}
 		}
-		delete(l.waiters, a)
+		if len(kept) > 0 {
+			l.waiters[a] = kept
+		} else {
+			delete(l.waiters, a)
+		}
 	}
 }

@@ -221,9 +221,9 @@ func (l *Lane) run(now model.Time, b *building) {
 		f := &b.effects[i]
 		switch f.kind {
 		case effAnswer:
-			l.reply(f.entry, f.awaits, f.answer)
+			l.reply(f.entry.address, f.awaits, f.answer)
 		case effAwait:
-			l.awaits(f.entry.address, f.answer.Token)
+			l.awaits(f.entry, f.answer.Token)
 		case effDeliver:
 			l.deliver(now, f.entry, f.run, f.events)
 		case effActivate:

@@ -394,7 +394,7 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 		case in.awaits && d.Start != nil:
 			b.effects = append(b.effects, effect{kind: effAwait, entry: e, run: d.Start.Run, answer: a})
 		case b == nil:
-			l.reply(e, in.awaits, a)
+			l.reply(e.address, in.awaits, a)
 		default:
 			b.effects = append(b.effects, effect{kind: effAnswer, entry: e, awaits: in.awaits, answer: a})
 		}
@@ -426,10 +426,10 @@ func (l *Lane) answer(a Answer) {
 	}
 }
 
-// reply answers a message. A start that began nothing is not waited for by its sender, who knows now.
-func (l *Lane) reply(e *entry, awaits bool, a Answer) {
+// reply answers a message. Whoever would have waited for the end of what it starts knows now that it must ask again.
+func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
 	if awaits {
-		l.Forget(e.address, a.Token)
+		l.Forget(to, a.Token)
 	}
 	l.answer(a)
 }

@@ -227,7 +227,7 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 		if err == nil {
 			err = core.RefusalOf(a)
 		}
-		l.answer(Answer{Token: ld.input.token, Answer: a, Err: err})
+		l.reply(ld.input.address, ld.input.awaits, Answer{Token: ld.input.token, Answer: a, Err: err})
 		l.done(ld.input)
 	}
 	if len(e.backlog) > 0 {
