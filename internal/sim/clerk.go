@@ -40,10 +40,8 @@ var errCrashed = errors.New("the process is gone")
 // lost is what a caller notices when the process ends.
 func (c *call) lost() { c.finish(&lane.Answer{Err: errCrashed}) }
 
-// send delivers a message of a client, wherever its address is owned, as Engine.Send does.
-func (p *proc) send(m *model.Message, reply func(*lane.Answer)) { p.deliver(m, false, reply) }
-
-// deliver is send or, for a start whose sender awaits its end, the first half of Engine.Execute. It returns how to give up.
+// deliver brings a message of a client to its address, wherever that is owned, as Engine.Send does or, for a start whose sender awaits
+// its end, the first half of Engine.Execute. It returns how to give up.
 func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) (giveUp func()) {
 	giveUp = func() {}
 	fresh := m.RequestID == ""
