@@ -76,6 +76,13 @@ func (ctx WorkflowCtx) Defer(fn func(WorkflowCtx) error) {
 	ctx.x.Cleanup(false, func(x replay.Ctx) error { return fn(WorkflowCtx{x}) })
 }
 
+// Version is the version of a change to the code that this execution follows: the one that it has followed from this point on, if it has
+// passed it; min if it was past it before the change was made; else max, which is recorded. Branch on it, and raise min (then remove the
+// branch) when no execution follows an older version any more; an execution that does is blocked with a reason, not broken.
+func (ctx WorkflowCtx) Version(change string, min, max int) int {
+	return ctx.x.Version(change, min, max)
+}
+
 // ---- as Caller: every call is journaled
 
 func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (replay.Child, error) {

@@ -138,7 +138,7 @@ func (x *Execution) note(e *model.Event) {
 	case model.EventTimerFired:
 		x.fired = append(x.fired, firing{e.ID, e.Seq})
 	case model.EventStarted, model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed,
-		model.EventSent, model.EventClosed:
+		model.EventSent, model.EventClosed, model.EventVersionMarked:
 	}
 }
 

@@ -269,6 +269,9 @@ func (s *script) command(t *model.Turn, line string) {
 	case "take":
 		ref, _ := strconv.ParseInt(id, 10, 64)
 		record(model.Event{Kind: model.EventSignalTaken, ID: "take" + id, Ref: ref})
+	case "mark":
+		v, _ := strconv.ParseInt(args["version"], 10, 64)
+		record(model.Event{Kind: model.EventVersionMarked, ID: "mark " + id, Name: id, Ref: v})
 	case "retry":
 		d, _ := time.ParseDuration(args["after"])
 		n, _ := strconv.Atoi(args["attempt"])
@@ -298,7 +301,7 @@ func (s *script) command(t *model.Turn, line string) {
 		}
 		add(c)
 	case "record":
-		for k := model.EventStarted; k <= model.EventClosed; k++ {
+		for k := model.EventStarted; k <= model.LastEventKind; k++ {
 			if k.String() == id {
 				record(model.Event{Kind: k, ID: "x"})
 			}

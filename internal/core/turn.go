@@ -125,7 +125,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		switch c.Kind {
 		case model.CommandRecord:
 			switch c.Event.Kind {
-			case model.EventStepCompleted, model.EventStepFailed:
+			case model.EventStepCompleted, model.EventStepFailed, model.EventVersionMarked:
 			case model.EventSignalTaken:
 				if x.signal(c.Event.Ref) < 0 || slices.Contains(taken, c.Event.Ref) {
 					return fault.New(fault.Invalid, "run %s takes signal %d, which it does not have", x.Start.Run, c.Event.Ref)

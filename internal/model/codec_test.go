@@ -44,7 +44,7 @@ func TestEventRoundTrip(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e := genBody.Draw(t, "event")
 		e.Seq, e.At = genInt.Draw(t, "seq"), genTime.Draw(t, "at")
-		for e.Kind = model.EventStarted; e.Kind <= model.EventClosed; e.Kind++ {
+		for e.Kind = model.EventStarted; e.Kind <= model.LastEventKind; e.Kind++ {
 			body := model.AppendEvent(nil, &e)
 			back, err := model.DecodeEvent(e.Seq, e.At, e.Kind, body)
 			if err != nil {
@@ -160,7 +160,7 @@ func TestHugeValuesRoundTrip(t *testing.T) {
 func TestUnknownKindsAreErrors(t *testing.T) {
 	t.Parallel()
 	empty := model.AppendEvent(nil, &model.Event{})
-	for _, k := range []model.EventKind{0, model.EventClosed + 1, 100, 255} {
+	for _, k := range []model.EventKind{0, model.LastEventKind + 1, 100, 255} {
 		if _, err := model.DecodeEvent(7, 1, k, empty); err == nil || !strings.Contains(err.Error(), "event 7") {
 			t.Errorf("event of kind %d: %v, want an error that names the position", k, err)
 		}

@@ -21,6 +21,10 @@ const (
 	EventCancelRequest  EventKind = 13 // Failure.Message is the reason
 	EventWatched        EventKind = 14 // Watcher wants to hear the outcome of this run
 	EventClosed         EventKind = 15 // the last event; made from the row of the run
+	EventVersionMarked  EventKind = 16 // (asked) the code chose version Ref of change Name
+
+	// LastEventKind is the highest kind that this build knows.
+	LastEventKind = EventVersionMarked
 )
 
 var eventNames = [...]string{
@@ -29,6 +33,7 @@ var eventNames = [...]string{
 	EventSignalReceived: "signal_received", EventSignalTaken: "signal_taken", EventPromiseSettled: "promise_settled",
 	EventChildStarted: "child_started", EventChildClosed: "child_closed", EventSent: "sent",
 	EventCancelRequest: "cancel_requested", EventWatched: "watched", EventClosed: "closed",
+	EventVersionMarked: "version_marked",
 }
 
 // String is the name that people and the CLI use.
@@ -40,7 +45,7 @@ func (k EventKind) String() string {
 }
 
 // Known reports whether this build understands the kind.
-func (k EventKind) Known() bool { return k >= EventStarted && k <= EventClosed }
+func (k EventKind) Known() bool { return k >= EventStarted && k <= LastEventKind }
 
 // Event is one fact of the history of a run. Which fields are set depends on Kind.
 // Positions are 0, 1, 2, … without a gap; times never decrease.

@@ -12,7 +12,7 @@ func FuzzDecode(f *testing.F) {
 		f.Add(uint8(model.EventStepCompleted), s.encode())
 	}
 	f.Add(uint8(0), []byte{})
-	f.Add(uint8(model.EventClosed)+1, []byte{0xa0})
+	f.Add(uint8(model.LastEventKind)+1, []byte{0xa0})
 	f.Add(uint8(model.EventClosed), []byte{0x9b, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
 	f.Fuzz(func(t *testing.T, kind uint8, body []byte) {
 		if e, err := model.DecodeEvent(3, 4, model.EventKind(kind), body); err == nil {

@@ -88,7 +88,7 @@ var genBody = rapid.Custom(func(t *rapid.T) model.Event {
 	}
 })
 
-var genKind = rapid.Map(rapid.IntRange(int(model.EventStarted), int(model.EventClosed)), func(n int) model.EventKind { return model.EventKind(n) })
+var genKind = rapid.Map(rapid.IntRange(int(model.EventStarted), int(model.LastEventKind)), func(n int) model.EventKind { return model.EventKind(n) })
 
 var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 	return model.Message{

@@ -55,6 +55,7 @@ func samples() []sample {
 	event("event: signal received", numbered(model.Event{Name: "paid", Input: text, RequestID: "req-1"}, 4, model.EventSignalReceived))
 	event("event: signal taken", numbered(model.Event{ID: "0|take|paid", Name: "paid", Ref: 1}, 5, model.EventSignalTaken))
 	event("event: timer fired", numbered(model.Event{ID: "0|timer", Due: at(3)}, 6, model.EventTimerFired))
+	event("event: version marked", numbered(model.Event{ID: "/v5:taxes", Name: "taxes", Ref: 2, Position: "main.go:12"}, 8, model.EventVersionMarked))
 	event("event: watched", numbered(model.Event{Watcher: link}, 7, model.EventWatched))
 
 	message := func(name string, m model.Message) {

@@ -184,14 +184,14 @@ func TestAddressText(t *testing.T) {
 func TestNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
-	for k := model.EventStarted; k <= model.EventClosed; k++ {
+	for k := model.EventStarted; k <= model.LastEventKind; k++ {
 		if name := k.String(); name == "unknown" || seen[name] || !k.Known() {
 			t.Errorf("event kind %d is called %q, known %v", k, name, k.Known())
 		} else {
 			seen[name] = true
 		}
 	}
-	for _, k := range []model.EventKind{0, model.EventClosed + 1, 255} {
+	for _, k := range []model.EventKind{0, model.LastEventKind + 1, 255} {
 		if k.Known() || k.String() != "unknown" {
 			t.Errorf("event kind %d is called %q, known %v", k, k, k.Known())
 		}

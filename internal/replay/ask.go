@@ -152,7 +152,7 @@ func (m *machine) confirm(a *ask) {
 		if !a.fut.done {
 			m.command(a, *pending)
 		}
-	case askChild, askWatch, askSend, askTaken:
+	case askChild, askWatch, askSend, askTaken, askMark:
 		if !a.recorded && !sent {
 			m.command(a, *pending)
 		}

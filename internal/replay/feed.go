@@ -33,6 +33,10 @@ func (m *machine) feed() {
 			}
 			m.rootScope.end(ErrCanceled)
 		}
+	case model.EventVersionMarked:
+		if a := m.find(e.ID); a != nil { // else the code is done with the change
+			m.apply(a, e)
+		}
 	case model.EventWatched, model.EventStarted, model.EventClosed:
 	default:
 		a := m.find(e.ID)
@@ -49,11 +53,13 @@ func (m *machine) feed() {
 func (m *machine) compare(e *model.Event) {
 	a := m.ahead[0]
 	kind := model.EventSignalTaken
-	if a.kind == askStep {
+	switch {
+	case a.kind == askMark:
+		kind = model.EventVersionMarked
+	case a.kind == askStep && a.fut.err != nil:
+		kind = model.EventStepFailed
+	case a.kind == askStep:
 		kind = model.EventStepCompleted
-		if a.fut.err != nil {
-			kind = model.EventStepFailed
-		}
 	}
 	if e.Kind != kind || e.ID != a.id {
 		m.broken = true
@@ -101,7 +107,7 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 				e.Seq, addressText(e.Target), at(e.Position), addressText(a.target), at(a.position)))
 		}
 		a.recorded = true
-	case model.EventSent:
+	case model.EventSent, model.EventVersionMarked:
 		a.recorded = true
 	case model.EventAttemptFailed:
 		if !a.fut.done && !a.withdrawn {

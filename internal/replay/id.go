@@ -26,6 +26,7 @@ const (
 	askChild askKind = 'c'
 	askWatch askKind = 'w'
 	askSend  askKind = 'x'
+	askMark  askKind = 'v' // the version of a change
 )
 
 const (

@@ -50,8 +50,10 @@ type machine struct {
 	dirtyScopes []*Scope
 	canceled    *model.Failure // the cancel request, once fed
 
-	toStart  []*ask // steps whose body is to run
-	missing  int    // steps for which there is no code here
+	toStart  []*ask         // steps whose body is to run
+	missing  int            // steps for which there is no code here
+	versions map[string]int // chosen, by change
+	marks    bool           // a mark is among the commands: nothing that rests on it may be reported before
 	commands []model.Command
 	authors  []*ask // of those commands that are recorded
 	aheadN   int    // so many commands of the unreported turn were taken for granted
@@ -194,6 +196,8 @@ func (m *machine) advance(guest bool) bool {
 			m.mismatchAtEnd()
 		}
 		return true
+	case m.marks && len(m.ahead) == 0:
+		return m.flush(guest)
 	case m.startSteps():
 		return true
 	default:
@@ -232,7 +236,7 @@ func (m *machine) report(end *model.Close) bool {
 		m.untold, m.tell = false, false
 		m.r.remember(t.Waits)
 	}
-	m.commands, m.aheadN = nil, 0
+	m.commands, m.aheadN, m.marks = nil, 0, false
 	for _, a := range m.authors {
 		a.expect.Add(1)
 	}

@@ -158,7 +158,7 @@ func (m *machine) mismatchAtEnd() {
 func (m *machine) settleRest() bool {
 	for _, e := range m.r.events[m.fed:] {
 		switch e.Kind {
-		case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched:
+		case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventVersionMarked:
 			continue
 		default:
 		}
@@ -208,6 +208,8 @@ func recorded(e *model.Event) string {
 			what, name = "timer", ""
 		case askTaken:
 			what = "the taking of signal"
+		case askMark:
+			what = "the version of change"
 		case askChild:
 			what = "child"
 		case askWatch:

@@ -24,7 +24,7 @@ type op struct {
 var (
 	leaves = []string{
 		"step", "step", "step", "input", "keyed", "fails", "retried", "recv", "recvT", "try", "sleep", "select", "all", "race", "firstn", "cancel",
-		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited",
+		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version",
 	}
 	blocks = []string{"par", "par", "race-par", "scope", "detached", "cleanup"}
 )
@@ -151,6 +151,8 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 		y := x.WithTimeout(time.Minute)
 		f := y.Promise("p")
 		return p.got(me, f, y.Get(f))
+	case "version":
+		p.log(me, "version %d", x.Version(fmt.Sprintf("c%d", o.N), 0, o.M))
 	case "now":
 		p.log(me, "now %v", x.Now())
 	case "uuid":

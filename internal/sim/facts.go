@@ -136,7 +136,7 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 			}
 		}
 		l.s.did(opWatched)
-	case model.EventStarted, model.EventClosed:
+	case model.EventStarted, model.EventClosed, model.EventVersionMarked:
 		l.fail("I3: a %s is stored as event %d of %s", e.Kind, e.Seq, r.id)
 	}
 }

@@ -83,7 +83,7 @@ func (m *machine) feed(e *model.Event) {
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
 		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent:
 		m.answer(e)
-	case model.EventStarted, model.EventClosed:
+	case model.EventStarted, model.EventClosed, model.EventVersionMarked:
 		m.broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
 	}
 	m.advance()

@@ -48,7 +48,7 @@ func testEventRoundTrip(x *suite) {
 	s := x.Subject()
 	b := l.Batch()
 	var want []model.Event
-	for k := model.EventStarted; k <= model.EventClosed; k++ {
+	for k := model.EventStarted; k <= model.LastEventKind; k++ {
 		e := s.Event(int64(k)).Event
 		e.Kind = k
 		want = append(want, e)

@@ -106,7 +106,7 @@ func Events() *rapid.Generator[model.Event] {
 	return rapid.Custom(func(t *rapid.T) model.Event {
 		return model.Event{
 			Seq: 1, At: Times().Draw(t, "at"),
-			Kind: model.EventKind(rapid.Uint8Range(uint8(model.EventStarted), uint8(model.EventClosed)).Draw(t, "kind")),
+			Kind: model.EventKind(rapid.Uint8Range(uint8(model.EventStarted), uint8(model.LastEventKind)).Draw(t, "kind")),
 			ID:   Texts().Draw(t, "id"), Name: Texts().Draw(t, "name"), Attempt: int(numbers().Draw(t, "attempt")),
 			Input: Payloads().Draw(t, "input"), Output: Payloads().Draw(t, "output"), Failure: Failures().Draw(t, "failure"),
 			Due: Times().Draw(t, "due"), Ref: numbers().Draw(t, "ref"), Target: addresses().Draw(t, "target"),
