@@ -40,8 +40,9 @@ type ask struct {
 	expect atomic.Int32
 
 	// Guarded by the mutex of the run.
-	cancel  context.CancelCauseFunc
-	dropped bool // nobody wants the outcome of the running body
+	cancel   context.CancelCauseFunc
+	launched bool // its body runs on a goroutine of its own, or is in line
+	dropped  bool // nobody wants the outcome of the running body
 }
 
 type stepState uint8

@@ -186,7 +186,7 @@ func (inc *incarnation) act(a cluster.Actions) {
 		}
 		for i, sh := range inc.shells {
 			if mine := inc.laneShards(i, a.GiveUp); len(mine) > 0 {
-				sh.result(func(now model.Time) { sh.lane.GiveUp(now, mine) })
+				sh.result(func(now model.Time) { sh.giveUp(now, mine) })
 			}
 		}
 	}

@@ -234,7 +234,7 @@ func (l *Lane) run(now model.Time, b *building) {
 				l.dispatch(now, f.entry)
 			}
 		case effWaits:
-			f.entry.heard(f.turn)
+			l.heard(now, f.entry, f.turn)
 		case effRetry:
 			l.wakeForRetry(now, f.entry, f.run, f.step)
 		case effHint:

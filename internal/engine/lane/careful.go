@@ -79,7 +79,11 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 	if e.worker == 0 && !e.activating && l.workers.here[c.Worker] {
 		e.worker, e.gen, e.busy, e.held = c.Worker, c.Generation, true, c.Run
 		l.runs[c.Run] = e
-		l.tell(e, e.missed)
+		if l.stops(e) {
+			e.withheld = true
+		} else {
+			l.tell(e, e.missed)
+		}
 	} else {
 		c.Reason = "what it reported could not be stored"
 		l.out.Calls = append(l.out.Calls, *c)
