@@ -55,7 +55,7 @@ func (l *Lane) rollback(b *building) {
 		l.forget(e)
 	}
 	for i := range b.effects {
-		if f := &b.effects[i]; f.kind == effEvict {
+		if f := &b.effects[i]; f.kind == effEvict || f.kind == effBlocked {
 			l.holdAgain(f.entry, &f.call)
 		}
 	}
@@ -76,6 +76,7 @@ func (l *Lane) rollback(b *building) {
 // holdAgain gives a run back to the worker that was to let go of it and has not heard of it: its turn is applied again.
 func (l *Lane) holdAgain(e *entry, c *Call) {
 	e.evicting, e.wanted = false, false
+	l.unstrand(e) // that it is blocked is not stored: it is, or is not, when the turn is applied again
 	if e.worker == 0 && !e.activating && l.workers.here[c.Worker] {
 		e.worker, e.gen, e.busy, e.held = c.Worker, c.Generation, true, c.Run
 		l.runs[c.Run] = e
@@ -84,7 +85,7 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 		} else {
 			l.tell(e, e.missed)
 		}
-	} else {
+	} else if c.Kind == CallEvict {
 		c.Reason = "what it reported could not be stored"
 		l.out.Calls = append(l.out.Calls, *c)
 	}
@@ -203,6 +204,7 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 		l.sick = append(l.sick, e)
 	}
 	e.activating, e.tail, e.read = false, nil, nil
+	l.unstrand(e) // it is tried again by whoever is here then
 	e.poison, e.poisonUntil = &why, now.Add(l.cfg.QuarantineFor)
 	e.waits = []model.Reason{why}
 	if len(e.backlog) > 0 {

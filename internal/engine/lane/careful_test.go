@@ -189,6 +189,97 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
+// A run that its worker reports as blocked shares its batch with a poison row of somebody else: the block is stored all the same.
+func TestBlockBesidePoison(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, bad := key("a"), key("bad")
+	run := r.began(a)
+	r.began(bad)
+	r.refuse = poison("poison")
+	why := &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
+	r.turn(bad, steps("poison"))
+	r.turn(a, model.Turn{Blocked: why})
+	delete(r.held, run) // the worker itself ended it
+	r.settle()
+	if row := r.current(a); row.Blocked == nil || *row.Blocked != *why {
+		t.Errorf("stored as blocked by %v", row.Blocked)
+	}
+	if got, ok := r.l.Explain(a); r.holder(a) != 0 || !ok || got[0] != *why {
+		t.Errorf("held by %d, explained as %v", r.holder(a), got)
+	}
+}
+
+// The block itself cannot be stored: the run is quarantined, and tried again after that; no worker has to join for it.
+func TestBlockThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, turn := range map[string]model.Turn{
+		"reported": {Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}},
+		"found":    {Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			a := key("a")
+			run := r.began(a)
+			block := func() {
+				r.turn(a, turn)
+				delete(r.held, run)
+				r.settle()
+			}
+			r.refuse = func(b *store.Batch) error {
+				if slices.ContainsFunc(b.Marks, func(m store.MarkRow) bool { return m.Blocked != nil && m.Blocked.Code == model.WaitMismatch }) {
+					return store.Errorf(store.Refused, "commit", "no room for the reason")
+				}
+				return nil
+			}
+			block()
+			if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitPoison {
+				t.Errorf("explained as %v, want the quarantine", why)
+			}
+			r.refuse = nil
+			r.pass(61 * time.Second)
+			if r.holder(a) == 0 {
+				t.Fatal("the run is not tried again")
+			}
+			block()
+			if row := r.current(a); row.Blocked == nil || row.Blocked.Code != model.WaitMismatch {
+				t.Errorf("stored as blocked by %v", row.Blocked)
+			}
+		})
+	}
+}
+
+// A blocked run is quarantined for something else: afterwards it is tried again, so that what is stored about it is true again.
+func TestBlockedRunAfterQuarantine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	run := r.began(a)
+	why := &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
+	r.turn(a, model.Turn{Blocked: why})
+	delete(r.held, run)
+	r.settle()
+	r.refuse = poison("poison")
+	r.signal(a, "poison", "signal")
+	r.settle()
+	r.wantAnswer("signal", "blocked")
+	r.refuse = nil
+	r.pass(61 * time.Second)
+	if r.holder(a) == 0 {
+		t.Fatal("the run is not tried again")
+	}
+	r.turn(a, model.Turn{Blocked: why})
+	delete(r.held, run)
+	r.settle()
+	if row := r.current(a); row.Blocked == nil || *row.Blocked != *why {
+		t.Errorf("stored as blocked by %v", row.Blocked)
+	}
+}
+
 // The poison comes back: quarantined again, and its worker loses the run each time.
 func TestQuarantineAgain(t *testing.T) {
 	t.Parallel()

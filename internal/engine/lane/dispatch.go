@@ -132,6 +132,15 @@ func (l *Lane) strand(k kind, e *entry, why model.Reason) {
 	}
 }
 
+// unstrand has the run wait for nobody any more.
+func (l *Lane) unstrand(e *entry) {
+	if e.unserved {
+		k := kind{e.address.Tenant, e.address.Type}
+		l.workers.unserved[k] = slices.DeleteFunc(l.workers.unserved[k], func(x *entry) bool { return x == e })
+		e.unserved = false
+	}
+}
+
 func noWorker(e *entry) model.Reason {
 	return model.Reason{Code: model.WaitWorker, Name: e.address.Type}
 }

@@ -307,6 +307,11 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 			g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: x.Start.Run})
 		}
 	case t.Blocked != nil:
+		if g != nil {
+			call := Call{Worker: e.worker, Run: e.held, Generation: e.gen} // nothing to call it for
+			g.effects = append(g.effects, effect{kind: effBlocked, entry: e, call: call})
+			e.missed = nil
+		}
 		l.letGoQuietly(e)
 		l.strand(kind{e.address.Tenant, e.address.Type}, e, *t.Blocked)
 	}

@@ -135,10 +135,7 @@ func (l *Lane) freed(sh *shard) {
 	sh.gone = true
 	for e := range sh.entries {
 		delete(l.entries, e.address)
-		if e.unserved {
-			k := kind{e.address.Tenant, e.address.Type}
-			l.workers.unserved[k] = slices.DeleteFunc(l.workers.unserved[k], func(x *entry) bool { return x == e })
-		}
+		l.unstrand(e)
 	}
 	for k := range l.mail.pairs {
 		if k[0] == sh.id {
