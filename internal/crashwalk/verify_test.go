@@ -423,7 +423,7 @@ func (w *world) verifyNodes() error {
 	return nil
 }
 
-// refused reports whether a commit was refused. A node that may not even free its shards leaves them to its lease.
+// refused reports whether a commit was refused.
 func (w *world) refused() bool {
 	return w.strike.kind != nil && w.strike.kind.refuses && w.strike.happened()
 }
@@ -431,7 +431,7 @@ func (w *world) refused() bool {
 // lostLease reports whether a node has ended otherwise than in good order.
 func (w *world) lostLease() bool {
 	k := w.strike.kind
-	return k != nil && w.strike.happened() && (k.crash || k.refuses || k.span > 0)
+	return k != nil && w.strike.happened() && (k.crash || k.span > 0)
 }
 
 // goodbyesLost is how many nodes may be left registered: one that died without anything that somebody else would want, or

@@ -19,9 +19,9 @@ func (r *recovery) careful() bool { return len(r.chunks) > 0 }
 func (l *Lane) refused(now model.Time, err error) {
 	r := &l.recovery
 	r.stage, r.at, r.attempts = stageNone, 0, 0
-	first, rest := l.flight.inputs, l.open.inputs
+	first, rest, freed := l.flight.inputs, l.open.inputs, len(l.flight.frees) > 0
 	if len(first) == 0 {
-		l.die(fault.New(fault.Internal, "a batch without inputs was refused: %w", err))
+		l.freeRefused(now, err)
 		return
 	}
 	if r.careful() {
@@ -33,9 +33,12 @@ func (l *Lane) refused(now model.Time, err error) {
 	l.timers.reset() // what the batches stopped is open again
 
 	var chunks []chunk
-	if len(first) == 1 {
+	switch {
+	case len(first) == 1 && freed:
+		chunks = []chunk{first} // perhaps it is the freeing of a shard that was refused
+	case len(first) == 1:
 		chunks = l.isolate(now, first[0], err)
-	} else {
+	default:
 		half := len(first) / 2
 		chunks = []chunk{first[:half:half], first[half:]}
 	}
@@ -69,7 +72,7 @@ func (l *Lane) rollback(b *building) {
 		p.rollback()
 	}
 	for _, s := range b.frees {
-		s.freeing = false
+		s.freeing, s.alone = false, true // in case that this is what is refused
 	}
 }
 
