@@ -75,6 +75,42 @@ type Engine struct {
 	ready   chan struct{} // closed when the first incarnation serves
 	isReady sync.Once
 	stopped chan struct{} // closed when Run has returned: nobody answers any more
+	served  bell          // rung when shards have become ours
+}
+
+// bell wakes everybody who listens. Who waits for something to become so listens first and looks then, so that no ring is missed.
+type bell struct {
+	mu   sync.Mutex
+	rung chan struct{} // nil when nobody listens
+}
+
+func (b *bell) listen() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung == nil {
+		b.rung = make(chan struct{})
+	}
+	return b.rung
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung != nil {
+		close(b.rung)
+		b.rung = nil
+	}
+}
+
+// await waits for a ring that was listened for. It reports false when ctx or the engine has ended.
+func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
+	select {
+	case <-ring:
+		return true
+	case <-ctx.Done():
+	case <-e.stopped:
+	}
+	return false
 }
 
 // New makes an engine; Run starts it.

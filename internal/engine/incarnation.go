@@ -230,6 +230,7 @@ func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(int(g.Shard)%len(inc.lanes)) + 1)
 	}
+	inc.eng.served.ring()
 	inc.eng.cfg.Log.Info("acquired shards", "count", len(got))
 	inc.eng.isReady.Do(func() { close(inc.eng.ready) })
 	inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
