@@ -15,6 +15,7 @@ type Worker interface {
 	// Activate hands a run over, with its whole history so far.
 	Activate(a Activation)
 	// Deliver brings the events that follow, all of them committed: news from outside, and the worker's own outcomes come back the same way.
+	// The worker answers what is news (model.EventKind.News) with a turn that has seen it, unless the one that took it for granted did.
 	Deliver(run model.RunID, generation uint64, events []model.Event)
 	// Retry tells that the back-off of a step is over.
 	Retry(run model.RunID, generation uint64, id string)

@@ -369,7 +369,11 @@ func lifeScenarios() []*scenario {
 							if err != nil {
 								return "", err
 							}
-							two, err := w.step(ctx, "two of "+name)
+							// It takes a while, so that shards move while it runs: it began with news, and is waited for all the same.
+							two, err := perdure.Do(ctx, "two of "+name, func(ctx context.Context) (string, error) {
+								w.ran("two of " + name)
+								return "two of " + name, sleep(ctx, time.Second)
+							})
 							return one + ", " + v + ", " + two, err
 						}),
 					}

@@ -379,14 +379,16 @@ func (w *world) verifyTimers(h *histories) error {
 	return nil
 }
 
-// verifyBodies demands that every body has run: once, or at most once per process when one has crashed.
+// verifyBodies demands that every body has run: once, or at most once per process when one has crashed or was fenced.
 func (w *world) verifyBodies() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	crashed := w.strike.kind != nil && w.strike.kind.crash && w.strike.happened()
+	// After an outage that is longer than a lease, whoever comes back first fences the others. A shard that moves in order repeats nothing.
+	outlived := w.strike.kind != nil && w.strike.kind.span > 0 && w.strike.happened() && w.current.processes > 1
 	for name, want := range w.s.bodies {
 		got, most := w.bodies[name], want
-		if crashed || w.current.processes > 1 { // a shard that moves may interrupt a step whose run was thought to be waiting
+		if crashed || outlived {
 			most *= w.opened
 		}
 		if k := w.strike.kind; k != nil && (k.refuses || k.restarts) {
@@ -421,7 +423,7 @@ func (w *world) verifyNodes() error {
 	return nil
 }
 
-// refused reports whether a commit was refused. A node that may not even free its shards leaves them to its lease.
+// refused reports whether a commit was refused.
 func (w *world) refused() bool {
 	return w.strike.kind != nil && w.strike.kind.refuses && w.strike.happened()
 }
@@ -429,7 +431,7 @@ func (w *world) refused() bool {
 // lostLease reports whether a node has ended otherwise than in good order.
 func (w *world) lostLease() bool {
 	k := w.strike.kind
-	return k != nil && w.strike.happened() && (k.crash || k.refuses || k.span > 0)
+	return k != nil && w.strike.happened() && (k.crash || k.span > 0)
 }
 
 // goodbyesLost is how many nodes may be left registered: one that died without anything that somebody else would want, or

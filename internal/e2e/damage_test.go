@@ -429,3 +429,79 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 		s.open(a.w)
 	})
 }
+
+// A store that takes no writes until it is opened again: whoever asks for something hears why, and what to do, and so does the log, once.
+func TestStoreMustBeOpenedAgain(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "sqlite")
+	log := &lastErrors{}
+	s.cfg.Logger = slog.New(log)
+	s.cfg.LeaseTTL = 2 * time.Second // the same process comes back, which cannot be proven to have died
+	app, err := s.cfg.Open(t.Context(), s.url, damaged)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := caller(t, app)
+	exec, err := damaged.Start(client, "in", perdure.RawKey("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reason(t, app, exec, "waits for signal word")
+	if err := os.Rename(s.path, s.path+".away"); err != nil {
+		t.Fatal(err)
+	}
+	told := func(what string, err error) {
+		t.Helper()
+		if !errors.Is(err, perdure.ErrUnavailable) || !strings.Contains(err.Error(), "moved, replaced or deleted") || !strings.Contains(err.Error(), "restart the process") {
+			t.Errorf("%s: %v, want it to name the reason, and what to do", what, err)
+		}
+	}
+	_, err = exec.Result(client) // until the store notices
+	told("result", err)
+	_, err = damaged.Start(client, "in", perdure.RawKey("another"))
+	told("start", err)
+	told("signal", perdure.NewSignal[string]("word").Send(client, exec.Ref, "x"))
+	closing := time.Now()
+	told("close", app.Close())
+	if took := time.Since(closing); took > 5*time.Second {
+		t.Errorf("to close it took %s, though there is nothing to wait for", took)
+	}
+	if got := log.all(); len(got) != 1 || !strings.Contains(got[0], "restart the process") {
+		t.Errorf("logged as errors: %q, want one line that says what to do", got)
+	}
+	// Once the reason is gone, another process goes on.
+	if err := os.Rename(s.path+".away", s.path); err != nil {
+		t.Fatal(err)
+	}
+	app = s.open(damaged)
+	client = caller(t, app)
+	if err := perdure.NewSignal[string]("word").Send(client, exec.Ref, "x"); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := exec.Result(client); err != nil || got != "x" {
+		t.Errorf("result = %q, %v", got, err)
+	}
+}
+
+// lastErrors keeps what is logged as an error.
+type lastErrors struct {
+	mu    sync.Mutex
+	lines []string
+}
+
+func (*lastErrors) Enabled(_ context.Context, l slog.Level) bool { return l >= slog.LevelError }
+func (l *lastErrors) WithAttrs([]slog.Attr) slog.Handler         { return l }
+func (l *lastErrors) WithGroup(string) slog.Handler              { return l }
+
+func (l *lastErrors) Handle(_ context.Context, r slog.Record) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lines = append(l.lines, r.Message)
+	return nil
+}
+
+func (l *lastErrors) all() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.lines
+}

@@ -15,7 +15,6 @@ import (
 )
 
 const (
-	retryPause = 5 * time.Millisecond
 	storePause = 50 * time.Millisecond // while the store is away
 	clerkPoll  = time.Second
 )

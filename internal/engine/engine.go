@@ -74,7 +74,44 @@ type Engine struct {
 	clerk   *clerk
 	ready   chan struct{} // closed when the first incarnation serves
 	isReady sync.Once
-	stopped chan struct{} // closed when Run has returned: nobody answers any more
+	stopped chan struct{}         // closed when Run has returned: nobody answers any more
+	served  bell                  // rung when shards have become ours
+	failed  atomic.Pointer[error] // why Run has returned, unless it was told to
+}
+
+// bell wakes everybody who listens. Who waits for something to become so listens first and looks then, so that no ring is missed.
+type bell struct {
+	mu   sync.Mutex
+	rung chan struct{} // nil when nobody listens
+}
+
+func (b *bell) listen() <-chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung == nil {
+		b.rung = make(chan struct{})
+	}
+	return b.rung
+}
+
+func (b *bell) ring() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.rung != nil {
+		close(b.rung)
+		b.rung = nil
+	}
+}
+
+// await waits for a ring that was listened for. It reports false when ctx or the engine has ended.
+func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
+	select {
+	case <-ring:
+		return true
+	case <-ctx.Done():
+	case <-e.stopped:
+	}
+	return false
 }
 
 // New makes an engine; Run starts it.
@@ -116,7 +153,7 @@ func (e *Engine) Run(ctx context.Context) error {
 				return nil
 			}
 			if !transient(err) {
-				return err
+				return e.fail(err)
 			}
 			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
 			e.cfg.Log.Warn("cannot register with the store", "error", err, "again_in", pause)
@@ -129,6 +166,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.inc.Store(inc)
 		err = inc.run(ctx)
 		e.inc.CompareAndSwap(inc, nil)
+		if store.Final(err) {
+			return e.fail(err)
+		}
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -136,8 +176,23 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 }
 
+// fail ends the engine for a reason that it cannot do anything about. Somebody must, so people are told: here once, and every caller from now on.
+func (e *Engine) fail(err error) error {
+	e.failed.Store(&err)
+	if store.Final(err) {
+		e.cfg.Log.Error("the store takes no writes any more and the node has stopped; restart the process: the store is recovered when it is opened again",
+			"error", err)
+	} else {
+		e.cfg.Log.Error("the node cannot register with the store and has stopped; mend what the error names, then restart the process", "error", err)
+	}
+	return err
+}
+
 // transient reports whether trying again may help.
 func transient(err error) bool {
+	if store.Final(err) {
+		return false
+	}
 	switch store.ClassOf(err) {
 	case store.Retryable, store.Unknown, store.Away:
 		return !fault.Is(err, fault.Corrupt)
@@ -173,7 +228,9 @@ func (e *Engine) pause(ctx context.Context, d time.Duration) bool {
 // gaveUp is why a caller waits no longer: its own context has ended, or the engine has.
 func (e *Engine) gaveUp(ctx context.Context, format string, args ...any) error {
 	kind, cause := fault.Unavailable, errStopping
-	if ctx.Err() != nil {
+	if failed := e.failed.Load(); failed != nil {
+		kind, cause = fault.KindOf(*failed), *failed
+	} else if ctx.Err() != nil {
 		kind, cause = fault.KindOf(ctx.Err()), context.Cause(ctx)
 	}
 	return fault.New(kind, format+": %w", append(args, cause)...)

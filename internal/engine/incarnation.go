@@ -77,7 +77,7 @@ func (inc *incarnation) unregister(ctx context.Context) {
 	inc.eng.cfg.Log.Info("node unregistered", "node", inc.self.ID.String())
 }
 
-// end is called by a lane that has been fenced.
+// end is called by a lane that has been fenced, and when the store must be opened again.
 func (inc *incarnation) end(why error) { inc.stop(why) }
 
 // drainLimit is how long a node that stops tries to give up its shards in order, as long as it has its lease.
@@ -197,6 +197,10 @@ func (inc *incarnation) take() []func() {
 }
 
 func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v store.View, err error) {
+	if store.Final(err) {
+		inc.end(err)
+		return
+	}
 	a := inc.member.Renewed(inc.eng.clock.mono(), v, err)
 	if err != nil {
 		inc.eng.cfg.Log.Warn("cannot renew the lease", "error", err)
@@ -230,6 +234,7 @@ func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(int(g.Shard)%len(inc.lanes)) + 1)
 	}
+	inc.eng.served.ring()
 	inc.eng.cfg.Log.Info("acquired shards", "count", len(got))
 	inc.eng.isReady.Do(func() { close(inc.eng.ready) })
 	inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})

@@ -181,6 +181,10 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) {
 		s.trouble.Store(&err)
 		s.log.Warn("commit failed", "class", store.ClassOf(err).String(), "batch", b.Number, "error", err)
 	}
+	if store.Final(err) {
+		s.inc.end(err) // whether the batch has landed is found out by the process that opens the store again
+		return
+	}
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Committed(now, res, err) })
 }
 
@@ -189,6 +193,10 @@ func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 	epoch, landed, err := s.eng.cfg.Store.Refence(ctx, ref)
 	cancel()
 	s.log.Warn("fence moved after an unknown commit", "epoch", epoch, "landed", landed, "error", err)
+	if store.Final(err) {
+		s.inc.end(err)
+		return
+	}
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Refenced(now, epoch, landed, err) })
 }
 

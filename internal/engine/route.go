@@ -30,7 +30,7 @@ func (c *call) finish(a *lane.Answer) {
 // caller's business: the message has a request id, so it is simply sent again. When ctx ends first, it may or may not take effect.
 func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, error) {
 	m, fresh := named(m)
-	for {
+	for served := (<-chan struct{})(nil); ; served = e.served.listen() {
 		a, err := e.sendLocal(ctx, m, fresh, false)
 		if !errors.Is(err, lane.ErrNotOwner) {
 			return a.Answer, err
@@ -38,9 +38,9 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 		if e.cfg.Store.Info().Shared {
 			return e.clerk.send(ctx, m)
 		}
-		// The only node there can be is between two incarnations, or not ready yet.
+		// The only node there can be is between two incarnations, or not ready yet. The first look was made without listening: look again.
 		fresh = false
-		if !e.pause(ctx, retryPause) {
+		if served != nil && !e.await(ctx, served) {
 			return model.Answer{}, e.gaveUp(ctx, "send %s to %s: the node does not serve its shards", m.Kind, m.To)
 		}
 	}
@@ -116,19 +116,21 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 
 // Await waits for the end of an execution: of the run if it is given, else of the last run of the chain.
 func (e *Engine) Await(ctx context.Context, a model.Address, run model.RunID) (lane.Result, error) {
-	for {
+	for served := (<-chan struct{})(nil); ; served = e.served.listen() {
 		r, err := e.awaitLocal(ctx, a, run)
-		if !errors.Is(err, lane.ErrNotOwner) && !(fault.Is(err, fault.Unavailable) && ctx.Err() == nil) {
-			return r, err
-		}
-		again := storePause
-		if errors.Is(err, lane.ErrNotOwner) {
-			if e.cfg.Store.Info().Shared {
-				return e.clerk.await(ctx, a, run)
+		more := true
+		switch {
+		case !errors.Is(err, lane.ErrNotOwner):
+			if !fault.Is(err, fault.Unavailable) || ctx.Err() != nil {
+				return r, err
 			}
-			again = retryPause
+			more = e.pause(ctx, storePause) // the store cannot be read
+		case e.cfg.Store.Info().Shared:
+			return e.clerk.await(ctx, a, run)
+		case served != nil:
+			more = e.await(ctx, served)
 		}
-		if !e.pause(ctx, again) {
+		if !more {
 			return lane.Result{}, e.gaveUp(ctx, "wait for %s", a)
 		}
 	}

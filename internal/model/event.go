@@ -47,6 +47,18 @@ func (k EventKind) String() string {
 // Known reports whether this build understands the kind.
 func (k EventKind) Known() bool { return k >= EventStarted && k <= LastEventKind }
 
+// News reports whether code may go on with an event of the kind, so that a step may begin. A worker answers such events with a turn,
+// however little came of them: until then its owner must think that a body runs. The others only note what the code did itself.
+func (k EventKind) News() bool {
+	switch k {
+	case EventStepCompleted, EventStepFailed, EventAttemptFailed, EventTimerFired, EventSignalReceived, EventPromiseSettled,
+		EventChildClosed, EventCancelRequest:
+		return true
+	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked:
+	}
+	return false
+}
+
 // Event is one fact of the history of a run. Which fields are set depends on Kind.
 // Positions are 0, 1, 2, … without a gap; times never decrease.
 type Event struct {

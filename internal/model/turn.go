@@ -51,6 +51,8 @@ type Turn struct {
 	// Ahead is how many of the Commands the code took for granted before the others were made; 0 when it did not run ahead.
 	Ahead int
 	Close *Close
+	// Running tells that the body of a step runs: whoever takes the run away now has it run again.
+	Running bool
 	// Waits says what the run waits for when every coroutine is parked; the first is the main one.
 	Waits []Reason
 	// Blocked means that the code does not fit the history (replay mismatch) or cannot run; the run is kept as it is.

@@ -39,8 +39,9 @@ type ask struct {
 	expect atomic.Int32
 
 	// Guarded by the mutex of the run.
-	body    *StepContext // of the running attempt
-	dropped bool         // nobody wants the outcome of the running body
+	body     *StepContext // of the running attempt
+	launched bool         // its body runs on a goroutine of its own, or is in line
+	dropped  bool         // nobody wants the outcome of the running body
 }
 
 type stepState uint8

@@ -115,6 +115,10 @@ func (w *Worker) freeSlot() {
 
 // launch runs the body of a step on a goroutine of its own.
 func (r *run) launch(m *machine, a *ask) {
+	r.mu.Lock()
+	a.launched = true
+	r.mu.Unlock()
+	r.running.Add(1)
 	r.bodies.Add(1)
 	if j := (job{m, a}); r.w.slots.enter(j) {
 		r.w.goroutines.Add(1)
@@ -146,7 +150,9 @@ func (j job) run() {
 	if a.dropped || r.w.draining.Load() {
 		if !a.dropped {
 			j.m.outstanding.Add(1) // never to come here: the run is not idle, whoever holds it next runs the step
+			r.running.Add(-1)
 		}
+		a.launched = false
 		r.mu.Unlock()
 		r.bodies.Add(-1)
 		return
@@ -198,14 +204,18 @@ func (r *run) finished(j job, out model.Payload, err error) {
 	cmd := r.w.outcome(a, out, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	defer r.bodies.Add(-1)
-	a.body = nil
+	a.body, a.launched = nil, false
+	if !a.dropped {
+		r.running.Add(-1)
+	}
 	r.lastUsed.Store(r.w.tick.Load())
 	if r.evicted || r.m != m || a.dropped || r.w.halted.Load() {
+		r.bodies.Add(-1)
 		return
 	}
 	a.expect.Add(1)
 	m.outstanding.Add(1)
+	r.bodies.Add(-1) // from here on the run is not idle because its outcome is outstanding
 	r.done, r.authors = append(r.done, cmd), append(r.authors, a)
 	if r.flushing {
 		return
@@ -214,10 +224,12 @@ func (r *run) finished(j job, out model.Payload, err error) {
 	for len(r.done) > 0 {
 		t := model.Turn{
 			Run: r.start.Run, Generation: r.generation, Seen: m.seen.Load(), Commands: r.wanted(m), Waits: r.told,
+			Running: r.running.Load() > 0 || r.busy, // whoever executes may be about to begin another
 		}
 		if len(t.Commands) == 0 {
 			continue
 		}
+		r.vague = r.vague || r.busy && r.running.Load() == 0
 		r.mu.Unlock()
 		if err := r.w.report(t); err != nil {
 			r.lost(err)
@@ -269,6 +281,9 @@ func (r *run) abandon(a *ask) {
 }
 
 func (r *run) abandonLocked(a *ask, cause error) {
+	if a.launched && !a.dropped {
+		r.running.Add(-1)
+	}
 	a.dropped = true
 	if a.body != nil {
 		a.body.end(cause)

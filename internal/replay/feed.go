@@ -20,6 +20,9 @@ func (m *machine) feed() {
 		m.compare(e)
 		return
 	}
+	if e.Kind.News() {
+		m.unanswered = true // even if nobody waited for it: the owner wants to know that no step has begun
+	}
 	switch e.Kind {
 	case model.EventSignalReceived:
 		m.receive(i)

@@ -28,7 +28,10 @@ type engine struct {
 	gen    uint64
 	held   bool
 	events []model.Event
-	told   int // events that the worker knows of
+	told   int   // events that the worker knows of
+	news   int64 // the last of them that it has to answer
+	seen   int64 // what its last turn had seen or took for granted
+	busy   bool  // its last turn said that a body runs
 
 	reports  []model.Turn
 	timers   map[string]model.Time
@@ -118,6 +121,7 @@ func (e *engine) reactivate(n int) {
 	}
 	e.gen++
 	e.held, e.told, e.reports, e.released = true, n, nil, false
+	e.news, e.seen, e.busy = int64(n), -1, true
 	a := api.Activation{Start: e.start, Generation: e.gen, Events: slices.Clone(e.events[:n]), Now: e.now()}
 	w := e.w
 	e.mu.Unlock()
@@ -180,8 +184,10 @@ func (e *engine) commit(t *model.Turn) {
 		return
 	}
 	commands, end := t.Commands, t.Close
+	e.seen, e.busy = t.Seen+int64(t.Ahead), t.Running
 	if t.Ahead > 0 && t.Seen != e.last() {
 		commands, end = commands[:t.Ahead], nil
+		e.seen = t.Seen
 		e.diverged++
 	} else {
 		e.waits = t.Waits
@@ -257,6 +263,11 @@ func (e *engine) deliver(n int) {
 	events := slices.Clone(e.events[e.told : e.told+n])
 	e.told += n
 	e.released = false
+	for i := range events {
+		if events[i].Kind.News() {
+			e.news = events[i].Seq
+		}
+	}
 	gen := e.gen
 	e.mu.Unlock()
 	e.w.Deliver(e.start.Run, gen, events)
@@ -317,8 +328,18 @@ func (e *engine) settle() {
 		case bodies > 0:
 			e.letGo(0)
 		default:
+			e.rests()
 			return
 		}
+	}
+}
+
+// rests demands that the worker has answered all news and does not say that a body runs: none does.
+func (e *engine) rests() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.held && (e.busy || e.seen < e.news) {
+		e.problem("nothing runs, and the last turn has seen %d of %d events; a body runs: %v", e.seen, e.news, e.busy)
 	}
 }
 

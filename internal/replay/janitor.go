@@ -61,7 +61,7 @@ func (r *run) inspect(now, idle, stuck int64) {
 	age := now - r.lastUsed.Load()
 	switch {
 	case r.evicted || r.released || len(r.inbox) > 0:
-	case m.untold && !m.closed && age > 0:
+	case (m.untold || m.unanswered) && !m.closed && age > 0:
 		r.busy = true
 		m.tell = true
 		r.mu.Unlock()
@@ -93,6 +93,7 @@ func (r *run) inspectBusy(now, stuck int64) {
 	if t.Waits == nil {
 		return
 	}
+	t.Running = true // or may soon be
 	t.Run, t.Generation, t.Seen = r.start.Run, r.generation, m.seen.Load()
 	if err := r.w.report(t); err != nil {
 		r.lost(err)

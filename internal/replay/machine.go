@@ -63,6 +63,7 @@ type machine struct {
 	outstanding atomic.Int64
 	untold      bool // code has run since the waits were last reported
 	tell        bool // report them, however short they may be
+	unanswered  bool // there was news since the last report
 
 	doom   *model.Reason // the code does not fit the history, or cannot run
 	broken bool          // what was taken for granted did not come true
@@ -202,7 +203,7 @@ func (m *machine) advance(guest bool) bool {
 		return true
 	default:
 		m.syncTimers()
-		if len(m.commands) > 0 || m.untold && (m.tell || m.worthTelling()) {
+		if len(m.commands) > 0 || m.untold && (m.tell || m.worthTelling()) || m.unanswered && (m.tell || m.atRest()) {
 			return m.flush(guest)
 		}
 	}
@@ -229,14 +230,14 @@ func (m *machine) flush(guest bool) bool {
 func (m *machine) report(end *model.Close) bool {
 	t := model.Turn{
 		Run: m.r.start.Run, Generation: m.r.generation, Seen: int64(m.fed),
-		Commands: m.commands, Ahead: m.aheadN, Close: end,
+		Commands: m.commands, Ahead: m.aheadN, Close: end, Running: m.r.running.Load() > 0 || m.root.inline != nil,
 	}
 	if end == nil && m.settling == nil {
 		t.Waits = m.waits()
 		m.untold, m.tell = false, false
 		m.r.remember(t.Waits)
 	}
-	m.commands, m.aheadN, m.marks = nil, 0, false
+	m.commands, m.aheadN, m.marks, m.unanswered = nil, 0, false, false
 	for _, a := range m.authors {
 		a.expect.Add(1)
 	}

@@ -25,6 +25,7 @@ type run struct {
 
 	mail     atomic.Bool  // there is something in the mailbox
 	bodies   atomic.Int64 // running step bodies, beside the inline one
+	running  atomic.Int64 // those of them whose outcome is wanted
 	lastUsed atomic.Int64 // tick, for idleness
 
 	mu       sync.Mutex
@@ -38,6 +39,7 @@ type run struct {
 	authors  []*ask
 	flushing bool
 	told     []model.Reason // the waits that were last reported
+	vague    bool           // a turn said that a body may run because somebody had the baton: who lays it down says more
 	released bool           // the engine was asked to take it back
 	stuck    int64          // the resume that was reported as stuck
 	since    int64          // tick at which the inline body began and 1; 0 when that was told
@@ -162,6 +164,11 @@ func (r *run) layDown() bool {
 	r.mu.Lock()
 	m := r.m
 	if len(r.inbox) > 0 || r.evicted || len(r.retries) > 0 && m.live && !m.closed && m.settling == nil {
+		r.mu.Unlock()
+		return false
+	}
+	if r.vague && !m.closed && m.live {
+		r.vague, m.untold, m.tell = false, true, true
 		r.mu.Unlock()
 		return false
 	}

@@ -223,6 +223,7 @@ func (c *Coroutine) wither() {
 // and the code is replayed from its beginning.
 func (m *machine) exitedInStep(c *Coroutine) {
 	a := c.inline
+	c.inline = nil
 	m.r.endInline(a)
 	m.w.freeSlot()
 	m.command(a, m.w.outcome(a, model.Payload{}, exitFailure("step "+a.name)))

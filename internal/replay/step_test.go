@@ -411,3 +411,47 @@ func TestForeignFuture(t *testing.T) {
 		e.wantClosed(t, model.Completed, "Get: future 1 belongs to another execution")
 	})
 }
+
+// TestTurnsTellWhatRuns has every turn say whether a body runs, also one that nobody waits for: the owner does not take the run away then.
+func TestTurnsTellWhatRuns(t *testing.T) {
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		f, g := x.StepFuture(e.stepOf("a")), x.StepFuture(e.stepOf("b"))
+		if err := x.Get(x.Next("go")); err != nil {
+			return "", err
+		}
+		return "done", errors.Join(x.Get(f), x.Get(g))
+	}, func(e *engine) {
+		last := func() model.Turn {
+			t.Helper()
+			if len(e.reports) != 1 {
+				t.Fatalf("%d reports, want 1", len(e.reports))
+			}
+			return e.reports[0]
+		}
+		if first := last(); !first.Running || len(first.Waits) != 2 || first.Waits[0].Code != model.WaitSignal || first.Waits[1].Code != model.WaitStep {
+			t.Errorf("first turn = %+v, want it to wait for a signal, and to name a step that runs", first)
+		}
+		e.apply()
+		e.signal("another", "x")
+		e.deliver(1)
+		time.Sleep(time.Second) // until the janitor comes by: a body runs, so there is no hurry
+		synctest.Wait()
+		if turn := last(); turn.Seen != 1 || !turn.Running {
+			t.Errorf("after a signal that nobody waits for: %+v, want it seen", turn)
+		}
+		e.apply()
+		e.letGo(0)
+		if turn := last(); !turn.Running {
+			t.Error("the other body still runs")
+		}
+		e.apply()
+		e.letGo(0)
+		if turn := last(); turn.Running {
+			t.Error("both bodies have ended")
+		}
+		e.settle()
+		e.signal("go", "x")
+		e.settle()
+		e.wantClosed(t, model.Completed, "done")
+	})
+}

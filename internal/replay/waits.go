@@ -1,6 +1,8 @@
 package replay
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -31,7 +33,30 @@ func (m *machine) waits() []model.Reason {
 	if len(rs) == 0 {
 		rs = m.pendingWaits()
 	}
+	// A body that runs is named even if nobody waits for it yet: the owner must not think that nothing goes on.
+	if a := m.unawaited(rs); a != nil {
+		rs = append(rs[:min(len(rs), maxWaits-1)], reason(&a.fut))
+	}
 	return rs
+}
+
+// unawaited is a step that runs or is to run, if the waits name none.
+func (m *machine) unawaited(rs []model.Reason) (found *ask) {
+	if len(m.toStart) == 0 && m.r.running.Load() == 0 || slices.ContainsFunc(rs, func(r model.Reason) bool { return r.Code == model.WaitStep }) {
+		return nil
+	}
+	wanted := func(a *ask) bool { return a.kind == askStep && !a.fut.done && !a.withdrawn && a.step.Body != nil }
+	for _, a := range m.toStart {
+		if wanted(a) && a.state != stepBackoff {
+			return a
+		}
+	}
+	for _, a := range m.asks {
+		if wanted(a) && a.state == stepRunning && (found == nil || a.id < found.id) {
+			found = a
+		}
+	}
+	return found
 }
 
 // pendingWaits is for runs in which nobody waits for anything but other coroutines: perhaps a deadline ends that.
@@ -85,6 +110,9 @@ func (m *machine) worthTelling() bool {
 	}
 	return true
 }
+
+// atRest reports whether no body runs and no outcome is on its way: otherwise more is said soon; if not, the janitor does.
+func (m *machine) atRest() bool { return m.r.running.Load() == 0 && m.outstanding.Load() == 0 }
 
 // quiet reports whether nothing of the run is on its way: no body runs, and everything that was reported has come back.
 func (m *machine) quiet() bool {

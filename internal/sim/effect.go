@@ -74,7 +74,37 @@ func (sh *shell) checkCall(c *lane.Call) {
 		if strings.HasPrefix(c.Reason, "stale") {
 			s.did(opStale)
 		}
+		sh.checkTaken(c, r)
 	}
+}
+
+// giveUp has the lane give up shards, and remembers when it was told to.
+func (sh *shell) giveUp(now model.Time, shards []model.ShardID) {
+	if sh.moving == nil {
+		sh.moving = map[model.ShardID]model.Time{}
+	}
+	for _, id := range shards {
+		sh.moving[id] = now
+	}
+	sh.lane.GiveUp(now, shards)
+}
+
+// checkTaken checks that a run is not taken from its worker while that runs a step: nothing has crashed, and its body would run again. Only a
+// shard that has waited long enough may move all the same.
+func (sh *shell) checkTaken(c *lane.Call, r *run) {
+	w := sh.inc.p.worker(c.Worker)
+	if w == nil || r == nil || c.Reason != "the shard moves" && c.Reason != "the worker leaves" {
+		return
+	}
+	h := w.held[c.Run]
+	if h == nil || h.gen != c.Generation || h.running == 0 {
+		return
+	}
+	since, moving := sh.moving[r.address.name.Shard(sh.s.plan.shards)]
+	if c.Reason == "the shard moves" && moving && sh.inc.p.now() >= since.Add(sh.s.plan.lane.DrainWait) {
+		return
+	}
+	sh.s.fail("%s is taken from worker %d of %s while a step of it runs: %s", short(c.Run), w.id, sh.inc.name(), c.Reason)
 }
 
 // checkMail checks a message that is passed on.

@@ -21,6 +21,7 @@ type hold struct {
 	thinking  bool
 	dropped   bool
 	lastWaits string
+	lastSeen  int64 // what the last turn had seen or took for granted
 
 	// While a step runs inline, the code is in it: commands that came before it are kept, and news waits.
 	inline bool
@@ -169,7 +170,7 @@ func (h *hold) turn() {
 		return
 	}
 	waits := h.m.waits(h.running > 0)
-	quiet := len(commands) == 0 && h.m.end == nil && h.reported && waits[0].Name == h.lastWaits
+	quiet := len(commands) == 0 && h.m.end == nil && h.reported && waits[0].Name == h.lastWaits && h.m.seen == h.lastSeen
 	if !quiet {
 		h.take(marks, eventful)
 		h.send(model.Turn{Commands: commands, Close: h.m.end, Waits: waits})
@@ -229,7 +230,8 @@ func (h *hold) restartTimer() {
 
 func (h *hold) send(t model.Turn) {
 	s := h.w.p.s
-	t.Run, t.Generation, t.Seen = h.run, h.gen, h.m.seen
+	t.Run, t.Generation, t.Seen, t.Running = h.run, h.gen, h.m.seen, h.running > 0
+	h.lastSeen = t.Seen + int64(t.Ahead)
 	h.reported = true
 	h.closed = t.Close != nil
 	if len(t.Waits) > 0 {

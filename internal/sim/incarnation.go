@@ -21,6 +21,7 @@ type incarnation struct {
 	owner    []bool // by shard: requests are routed here
 	draining bool
 	ended    bool
+	lost     bool // its lease, or its fence
 	label    string
 	ticks    int   // number of the last tick that was set
 	tickAt   int64 // when it is due
@@ -119,7 +120,7 @@ func (inc *incarnation) end(why error) {
 		return
 	}
 	s, p := inc.p.s, inc.p
-	inc.ended = true
+	inc.ended, inc.lost = true, why != nil
 	if s.opts.Trace {
 		s.logf("%s ends: %v", inc.name(), why)
 	}
@@ -186,7 +187,7 @@ func (inc *incarnation) act(a cluster.Actions) {
 		}
 		for i, sh := range inc.shells {
 			if mine := inc.laneShards(i, a.GiveUp); len(mine) > 0 {
-				sh.result(func(now model.Time) { sh.lane.GiveUp(now, mine) })
+				sh.result(func(now model.Time) { sh.giveUp(now, mine) })
 			}
 		}
 	}

@@ -31,6 +31,8 @@ type shell struct {
 	roundFunc, wakeFunc func()
 	number              int64 // of the last batch that was sent
 	unsure              bool  // whether its fence has moved: a refence had no answer
+	// moving are the shards that are being given up, and since when.
+	moving map[model.ShardID]model.Time
 }
 
 // posted is something that waits for the lane, and who waits for its answer.

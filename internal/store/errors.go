@@ -42,6 +42,14 @@ type Error struct {
 	Class Class
 	Op    string // what was asked, for people
 	Err   error
+	// Final tells that the store takes no writes any more, whatever happens, until it has been opened again.
+	Final bool
+}
+
+// Final reports whether an error says that the store must be opened again.
+func Final(err error) bool {
+	e, ok := errors.AsType[*Error](err)
+	return ok && e.Final
 }
 
 // ErrFenced is a bare error of class Fenced, for errors.Is and for tests.

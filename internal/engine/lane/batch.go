@@ -28,6 +28,7 @@ const (
 	effActivate
 	effClosed
 	effEvict
+	effBlocked // the worker has let go by itself; only a refused batch has something to do about it
 	effHint
 	effWaits
 	effRetry
@@ -238,9 +239,10 @@ func (l *Lane) run(now model.Time, b *building) {
 				l.dispatch(now, f.entry)
 			}
 		case effWaits:
-			f.entry.heard(f.turn)
+			l.heard(now, f.entry, f.turn)
 		case effRetry:
 			l.wakeForRetry(now, f.entry, f.run, f.step)
+		case effBlocked:
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)
 		}

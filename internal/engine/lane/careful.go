@@ -19,9 +19,9 @@ func (r *recovery) careful() bool { return len(r.chunks) > 0 }
 func (l *Lane) refused(now model.Time, err error) {
 	r := &l.recovery
 	r.stage, r.at, r.attempts = stageNone, 0, 0
-	first, rest := l.flight.inputs, l.open.inputs
+	first, rest, freed := l.flight.inputs, l.open.inputs, len(l.flight.frees) > 0
 	if len(first) == 0 {
-		l.die(fault.New(fault.Internal, "a batch without inputs was refused: %w", err))
+		l.freeRefused(now, err)
 		return
 	}
 	if r.careful() {
@@ -33,9 +33,12 @@ func (l *Lane) refused(now model.Time, err error) {
 	l.timers.reset() // what the batches stopped is open again
 
 	var chunks []chunk
-	if len(first) == 1 {
+	switch {
+	case len(first) == 1 && freed:
+		chunks = []chunk{first} // perhaps it is the freeing of a shard that was refused
+	case len(first) == 1:
 		chunks = l.isolate(now, first[0], err)
-	} else {
+	default:
 		half := len(first) / 2
 		chunks = []chunk{first[:half:half], first[half:]}
 	}
@@ -55,7 +58,7 @@ func (l *Lane) rollback(b *building) {
 		l.forget(e)
 	}
 	for i := range b.effects {
-		if f := &b.effects[i]; f.kind == effEvict {
+		if f := &b.effects[i]; f.kind == effEvict || f.kind == effBlocked {
 			l.holdAgain(f.entry, &f.call)
 		}
 	}
@@ -69,18 +72,23 @@ func (l *Lane) rollback(b *building) {
 		p.rollback()
 	}
 	for _, s := range b.frees {
-		s.freeing = false
+		s.freeing, s.alone = false, true // in case that this is what is refused
 	}
 }
 
 // holdAgain gives a run back to the worker that was to let go of it and has not heard of it: its turn is applied again.
 func (l *Lane) holdAgain(e *entry, c *Call) {
 	e.evicting, e.wanted = false, false
+	l.unstrand(e) // that it is blocked is not stored: it is, or is not, when the turn is applied again
 	if e.worker == 0 && !e.activating && l.workers.here[c.Worker] {
 		e.worker, e.gen, e.busy, e.held = c.Worker, c.Generation, true, c.Run
 		l.runs[c.Run] = e
-		l.tell(e, e.missed)
-	} else {
+		if l.stops(e) {
+			e.withheld = true
+		} else {
+			l.tell(e, e.missed)
+		}
+	} else if c.Kind == CallEvict {
 		c.Reason = "what it reported could not be stored"
 		l.out.Calls = append(l.out.Calls, *c)
 	}
@@ -199,6 +207,7 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 		l.sick = append(l.sick, e)
 	}
 	e.activating, e.tail, e.read = false, nil, nil
+	l.unstrand(e) // it is tried again by whoever is here then
 	e.poison, e.poisonUntil = &why, now.Add(l.cfg.QuarantineFor)
 	e.waits = []model.Reason{why}
 	if len(e.backlog) > 0 {

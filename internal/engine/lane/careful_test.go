@@ -189,6 +189,97 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
+// A run that its worker reports as blocked shares its batch with a poison row of somebody else: the block is stored all the same.
+func TestBlockBesidePoison(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, bad := key("a"), key("bad")
+	run := r.began(a)
+	r.began(bad)
+	r.refuse = poison("poison")
+	why := &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
+	r.turn(bad, steps("poison"))
+	r.turn(a, model.Turn{Blocked: why})
+	delete(r.held, run) // the worker itself ended it
+	r.settle()
+	if row := r.current(a); row.Blocked == nil || *row.Blocked != *why {
+		t.Errorf("stored as blocked by %v", row.Blocked)
+	}
+	if got, ok := r.l.Explain(a); r.holder(a) != 0 || !ok || got[0] != *why {
+		t.Errorf("held by %d, explained as %v", r.holder(a), got)
+	}
+}
+
+// The block itself cannot be stored: the run is quarantined, and tried again after that; no worker has to join for it.
+func TestBlockThatIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, turn := range map[string]model.Turn{
+		"reported": {Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}},
+		"found":    {Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			a := key("a")
+			run := r.began(a)
+			block := func() {
+				r.turn(a, turn)
+				delete(r.held, run)
+				r.settle()
+			}
+			r.refuse = func(b *store.Batch) error {
+				if slices.ContainsFunc(b.Marks, func(m store.MarkRow) bool { return m.Blocked != nil && m.Blocked.Code == model.WaitMismatch }) {
+					return store.Errorf(store.Refused, "commit", "no room for the reason")
+				}
+				return nil
+			}
+			block()
+			if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitPoison {
+				t.Errorf("explained as %v, want the quarantine", why)
+			}
+			r.refuse = nil
+			r.pass(61 * time.Second)
+			if r.holder(a) == 0 {
+				t.Fatal("the run is not tried again")
+			}
+			block()
+			if row := r.current(a); row.Blocked == nil || row.Blocked.Code != model.WaitMismatch {
+				t.Errorf("stored as blocked by %v", row.Blocked)
+			}
+		})
+	}
+}
+
+// A blocked run is quarantined for something else: afterwards it is tried again, so that what is stored about it is true again.
+func TestBlockedRunAfterQuarantine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	run := r.began(a)
+	why := &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
+	r.turn(a, model.Turn{Blocked: why})
+	delete(r.held, run)
+	r.settle()
+	r.refuse = poison("poison")
+	r.signal(a, "poison", "signal")
+	r.settle()
+	r.wantAnswer("signal", "blocked")
+	r.refuse = nil
+	r.pass(61 * time.Second)
+	if r.holder(a) == 0 {
+		t.Fatal("the run is not tried again")
+	}
+	r.turn(a, model.Turn{Blocked: why})
+	delete(r.held, run)
+	r.settle()
+	if row := r.current(a); row.Blocked == nil || *row.Blocked != *why {
+		t.Errorf("stored as blocked by %v", row.Blocked)
+	}
+}
+
 // The poison comes back: quarantined again, and its worker loses the run each time.
 func TestQuarantineAgain(t *testing.T) {
 	t.Parallel()
@@ -266,18 +357,69 @@ func TestPoisonStart(t *testing.T) {
 	r.wantAnswer("again", "")
 }
 
-// A refused batch that holds nothing but the freeing of shards cannot be bisected: the node starts over.
-func TestRefusedBatchWithoutInputs(t *testing.T) {
+// refuseFree refuses to free a shard, as long as it is told to, and counts how often it was asked together with anything else.
+func refuseFree(id model.ShardID, times *int) (refuse func(b *store.Batch) error, shared *int) {
+	shared = new(int)
+	return func(b *store.Batch) error {
+		if *times == 0 || !slices.Contains(b.Free, id) {
+			return nil
+		}
+		*times--
+		if len(b.Free) > 1 || b.Rows() > 1 {
+			*shared++
+		}
+		return store.Errorf(store.Refused, "commit", "shard %d cannot be freed", id)
+	}, shared
+}
+
+// The freeing of a shard is refused, with others and with inputs of strangers beside it: it is tried again, alone, and they notice nothing.
+func TestFreeingIsRefused(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.join(1)
+	a := in(0, 0)
+	r.began(a)
+	times := 3
+	var shared *int
+	r.refuse, shared = refuseFree(1, &times)
+	r.signal(a, "1", "in flight")
 	r.flush()
-	if r.commit == nil || len(r.commit.Free) != 1 {
-		t.Fatalf("batch = %+v", r.commit)
+	r.signal(a, "2", "beside it")
+	r.l.GiveUp(r.now, []model.ShardID{1, 2})
+	r.settle()
+	r.signal(a, "3", "meanwhile")
+	r.settle()
+	r.pass(time.Second)
+	for _, token := range []string{"in flight", "beside it", "meanwhile"} {
+		r.wantAnswer(token, "")
 	}
-	r.fail(store.Refused)
-	if r.dead == nil {
-		t.Error("the lane lives on")
+	r.wantEvents(a, received(1, 3)...)
+	if r.dead != nil || r.holder(a) == 0 {
+		t.Errorf("dead %v, held by %d: a stranger suffers", r.dead, r.holder(a))
+	}
+	slices.Sort(r.freed)
+	if !slices.Equal(r.freed, []model.ShardID{1, 2}) || times != 0 || *shared > 1 {
+		t.Errorf("freed %v, %d refusals to come, %d of a shared batch; want it freed by itself after the first", r.freed, times, *shared)
+	}
+	if r.l.Held() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	}
+}
+
+// A shard that can never be freed would have no owner who serves it: the node starts over, and others take what they want.
+func TestFreeingIsRefusedForEver(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	times := 1_000
+	r.refuse, _ = refuseFree(1, &times)
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.pass(2 * time.Second)
+	if r.dead != nil {
+		t.Fatalf("dead after %d refusals: %v", 1_000-times, r.dead)
+	}
+	r.pass(10 * time.Second)
+	if r.dead == nil || times < 900 {
+		t.Errorf("dead %v after %d refusals", r.dead, 1_000-times)
 	}
 }
 

@@ -132,6 +132,15 @@ func (l *Lane) strand(k kind, e *entry, why model.Reason) {
 	}
 }
 
+// unstrand has the run wait for nobody any more.
+func (l *Lane) unstrand(e *entry) {
+	if e.unserved {
+		k := kind{e.address.Tenant, e.address.Type}
+		l.workers.unserved[k] = slices.DeleteFunc(l.workers.unserved[k], func(x *entry) bool { return x == e })
+		e.unserved = false
+	}
+}
+
 func noWorker(e *entry) model.Reason {
 	return model.Reason{Code: model.WaitWorker, Name: e.address.Type}
 }
@@ -159,6 +168,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Event) {
 	l.workers.gen += uint64(l.cfg.Lanes)
 	e.worker, e.gen, e.busy, e.activating, e.tail, e.told = w, l.workers.gen, true, false, nil, int64(len(events))
+	e.news, e.retrying, e.withheld = e.told, nil, false
 	e.held, l.runs[e.run()] = e.run(), e
 	e.waits = []model.Reason{{Code: model.WaitTurn}}
 	l.out.Calls = append(l.out.Calls, Call{
@@ -206,8 +216,10 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	}
 	switch {
 	case e.run() != run:
-	case e.worker != 0 && e.shard.draining && e.busy:
-		// The shard is being given up: the run stops here, between two steps.
+	case e.worker != 0 && e.busy && l.stops(e):
+		// The run stops here, between two steps: told nothing more, the worker begins none, and what it runs may end (see heard).
+		e.withheld = true
+	case e.worker != 0 && e.shard.draining:
 		l.letGoNow(e, "the shard moves")
 	case l.workers.leaving[e.worker]:
 		l.takeBack(now, e, "the worker leaves")
@@ -230,15 +242,26 @@ func (l *Lane) tell(e *entry, events []model.Event) {
 	}
 	if len(events) > 0 {
 		e.told = events[len(events)-1].Seq
+		for i := range events {
+			if events[i].Kind.News() {
+				e.news, e.busy = events[i].Seq, true
+			}
+		}
 		l.out.Calls = append(l.out.Calls, Call{Kind: CallDeliver, Worker: e.worker, Run: e.held, Generation: e.gen, Events: events})
 	}
 }
+
+// stops reports whether the run is to leave its worker as soon as that runs no step.
+func (l *Lane) stops(e *entry) bool { return e.shard.draining || l.workers.leaving[e.worker] }
 
 // wakeForRetry has a step run again whose back-off is over.
 func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step string) {
 	switch {
 	case e.run() != run:
+	case e.worker != 0 && e.busy && l.stops(e):
+		e.withheld = true // whoever holds it next finds that the time has come
 	case e.worker != 0:
+		e.retrying, e.busy = append(e.retrying, step), true
 		l.out.Calls = append(l.out.Calls, Call{Kind: CallRetry, Worker: e.worker, Run: run, Generation: e.gen, ID: step})
 	case e.x.Blocked == nil:
 		l.dispatch(now, e)

@@ -28,7 +28,10 @@ type entry struct {
 	worker     WorkerID    // 0 when nobody holds the run
 	held       model.RunID // the run that the worker holds, also while its state is being read again
 	gen        uint64
-	busy       bool          // the worker may be running a step
+	busy       bool          // the worker may be running a step, or may be about to
+	news       int64         // position of the last event that it has to answer with a turn
+	retrying   []string      // steps that it was told to run again, until it reports what came of it
+	withheld   bool          // there are events that it was not told, because the run is to leave it
 	evicting   bool          // the worker hears of it when the batch is committed
 	leaves     model.RunID   // the run that it is to let go of then
 	missed     []model.Event // what came for it meanwhile: it is told after all when the batch is refused

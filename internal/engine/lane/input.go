@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -300,8 +302,13 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 		return
 	}
 	g := l.record(e, in, &d)
+	if d.Diverged {
+		only := *t
+		only.Ahead, only.Close, only.Waits = 0, nil, nil // what it took for granted has not come next: it goes on behind Seen
+		t = &only
+	}
 	if g == nil {
-		e.heard(t)
+		l.heard(now, e, t)
 	} else {
 		g.effects = append(g.effects, effect{kind: effWaits, entry: e, run: t.Run, turn: t})
 	}
@@ -315,6 +322,11 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 			g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: x.Start.Run})
 		}
 	case t.Blocked != nil:
+		if g != nil {
+			call := Call{Worker: e.worker, Run: e.held, Generation: e.gen} // nothing to call it for
+			g.effects = append(g.effects, effect{kind: effBlocked, entry: e, call: call})
+			e.missed = nil
+		}
 		l.letGoQuietly(e)
 		l.strand(kind{e.address.Tenant, e.address.Type}, e, *t.Blocked)
 	}
@@ -351,6 +363,9 @@ func (l *Lane) applyRelease(now model.Time, e *entry, in *input) {
 	}
 	d, ok := core.Release(e.x, t.Seen, t.Waits)
 	g := l.record(e, in, &d)
+	if !ok && l.stops(e) {
+		l.heard(now, e, t) // the news that it has not seen is not for it
+	}
 	if ok {
 		e.waits = t.Waits
 		l.letGo(g, e, "released")
@@ -361,10 +376,25 @@ func (l *Lane) applyRelease(now model.Time, e *entry, in *input) {
 	}
 }
 
-// heard takes note of what the code waits for.
-func (e *entry) heard(t *model.Turn) {
-	if e.gen == t.Generation && t.Close == nil && t.Blocked == nil {
-		e.waits, e.busy = t.Waits, len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep)
+// heard takes note of what the code waits for, and whether it may be running a step. A run that is to leave its worker leaves when it does not;
+// it does not begin one either, because it is not told that it may go on.
+func (l *Lane) heard(now model.Time, e *entry, t *model.Turn) {
+	if e.gen != t.Generation || t.Close != nil || t.Blocked != nil {
+		return
+	}
+	if len(e.retrying) > 0 {
+		e.retrying = slices.DeleteFunc(e.retrying, func(id string) bool {
+			return slices.ContainsFunc(t.Commands, func(c model.Command) bool { return c.Event.ID == id })
+		})
+	}
+	e.waits = t.Waits
+	e.busy = t.Running || t.Seen+int64(t.Ahead) < e.news || len(e.retrying) > 0
+	switch {
+	case e.busy:
+	case !l.stops(e):
+		e.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep) // it goes on with what has just been committed
+	case e.withheld && !e.shard.draining: // of a shard that is given up, see drainShards
+		l.takeBack(now, e, "the worker leaves")
 	}
 }
 

@@ -3,11 +3,15 @@ package lane
 import (
 	"slices"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
-const runnablePage = 1000
+const (
+	runnablePage    = 1000
+	maxFreeRefusals = 10 // about four seconds
+)
 
 // shard is a slice of the address space that this lane owns.
 type shard struct {
@@ -21,6 +25,10 @@ type shard struct {
 	until    model.Time // when running steps are waited for no longer
 	freeing  bool       // the batch that frees it is open or in flight
 	gone     bool       // not ours any more
+
+	alone    bool       // a batch that was to free it was refused: the next one does nothing else
+	refusals int        // of such batches
+	again    model.Time // when the next one is tried
 }
 
 // Acquired hands in shards that have become ours. Their runs are taken up.
@@ -107,10 +115,47 @@ func (l *Lane) drainShards(now model.Time) {
 		if now >= sh.until {
 			sh.until = 0 // what is left to wait for comes by itself
 		}
-		if rest {
+		if now >= sh.again {
+			sh.again = 0
+		}
+		switch {
+		case !rest || sh.again != 0:
+		case !sh.alone:
 			sh.freeing = true
 			l.open.frees = append(l.open.frees, sh)
+		case l.flight == nil && !l.recovery.busy():
+			l.freeAlone(now, sh)
 		}
+	}
+}
+
+// freeAlone sends a batch that frees one shard and does nothing else, past the one that fills.
+func (l *Lane) freeAlone(now model.Time, sh *shard) {
+	open := l.open
+	sh.freeing = true
+	l.open = &building{frees: []*shard{sh}}
+	l.seal(now)
+	l.open, l.spare = open, l.open
+}
+
+// freeRefused deals with a refused batch that does nothing but free shards. There is no input to isolate and no state to drop, and it is no
+// fault of those whose runs the lane serves, so it does not end the lane: each shard is tried again in a batch of its own, where it harms
+// nobody. But a shard that is not freed has no owner who serves it. If it cannot be freed for seconds, the node starts over after all: its
+// fence is raised then, which lets another node have the shard without it being freed.
+func (l *Lane) freeRefused(now model.Time, err error) {
+	frees := l.flight.frees
+	l.flight = nil
+	for _, sh := range frees {
+		sh.freeing = false
+		if !sh.alone {
+			sh.alone = true
+			continue
+		}
+		if sh.refusals++; sh.refusals == maxFreeRefusals {
+			l.die(fault.New(fault.Internal, "shard %d cannot be freed: %w", sh.id, err))
+			return
+		}
+		sh.again = now.Add(backoff(sh.refusals))
 	}
 }
 
@@ -123,8 +168,10 @@ func (l *Lane) drainWake() model.Time {
 		return t
 	}
 	for _, s := range l.shards {
-		if s.draining && !s.freeing && s.until != 0 && (t == 0 || s.until < t) {
-			t = s.until
+		for _, at := range [...]model.Time{s.until, s.again} {
+			if s.draining && !s.freeing && at != 0 && (t == 0 || at < t) {
+				t = at
+			}
 		}
 	}
 	return t
@@ -135,10 +182,7 @@ func (l *Lane) freed(sh *shard) {
 	sh.gone = true
 	for e := range sh.entries {
 		delete(l.entries, e.address)
-		if e.unserved {
-			k := kind{e.address.Tenant, e.address.Type}
-			l.workers.unserved[k] = slices.DeleteFunc(l.workers.unserved[k], func(x *entry) bool { return x == e })
-		}
+		l.unstrand(e)
 	}
 	for k := range l.mail.pairs {
 		if k[0] == sh.id {

@@ -255,3 +255,138 @@ func TestRunnableWithoutWorkers(t *testing.T) {
 		t.Errorf("held by %d, want 2", r.holder(a))
 	}
 }
+
+// parked lets a worker hold a run that waits for a signal.
+func (r *rig) parked(a model.Address) model.RunID {
+	r.t.Helper()
+	run := r.began(a)
+	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}}})
+	r.settle()
+	return run
+}
+
+// wantMoved demands that the shard is freed, nobody holds the run, and its history is what it should be.
+func (r *rig) wantMoved(a model.Address, events ...string) {
+	r.t.Helper()
+	if len(r.freed) != 1 || r.holder(a) != 0 {
+		r.t.Errorf("freed %v, held by %d; want it freed", r.freed, r.holder(a))
+	}
+	r.wantEvents(a, events...)
+}
+
+// wantKept demands that the shard is not freed, because a step may be running.
+func (r *rig) wantKept(a model.Address) {
+	r.t.Helper()
+	if len(r.freed) != 0 || r.holder(a) == 0 {
+		r.t.Fatalf("freed %v, held by %d; want the step to be waited for", r.freed, r.holder(a))
+	}
+}
+
+// A run whose worker was handed news may have begun a step: it is waited for like any other that runs one.
+func TestGiveUpWaitsForWhoWasHandedNews(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := in(1, 0)
+	r.parked(a)
+	r.signal(a, "go", "signal")
+	r.settle()
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.pass(4 * time.Second)
+	r.wantKept(a)
+	r.turn(a, steps("x"))
+	r.settle()
+	r.wantMoved(a, "signal_received go", "step_completed x")
+}
+
+// The worker says that nothing came of the news: there is nothing to wait for.
+func TestGiveUpWaitsForNoStep(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := in(1, 0)
+	r.parked(a)
+	r.signal(a, "another", "signal")
+	r.settle()
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.settle()
+	r.wantKept(a)
+	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}}})
+	r.settle()
+	r.wantMoved(a, "signal_received another")
+}
+
+// Several steps run at once: all of them are waited for, whatever comes meanwhile, and nothing new begins.
+func TestGiveUpWaitsForEveryStep(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := in(1, 0)
+	r.began(a)
+	r.turn(a, model.Turn{Running: true, Waits: []model.Reason{{Code: model.WaitStep, Name: "x"}, {Code: model.WaitStep, Name: "y"}}})
+	r.signal(a, "go", "signal") // committed while the shard is given up
+	r.flush()
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.settle()
+	r.wantKept(a)
+	first := steps("x")
+	first.Running = true
+	r.turn(a, first)
+	r.settle()
+	r.wantKept(a)
+	r.turn(a, steps("y"))
+	r.settle()
+	r.wantMoved(a, "signal_received go", "step_completed x", "step_completed y")
+	for _, c := range r.calls {
+		if c.Kind == lane.CallDeliver {
+			t.Errorf("%v was delivered: the worker could begin another step", c.Events)
+		}
+	}
+}
+
+// A step that is to be repeated runs again from the moment that its worker is told.
+func TestGiveUpWaitsForARepeatedStep(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := in(1, 0)
+	r.began(a)
+	waits := []model.Reason{{Code: model.WaitRetry, Name: "x"}}
+	failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "x", Attempt: 1}}
+	r.turn(a, model.Turn{Commands: []model.Command{failed}, Waits: waits})
+	r.settle()
+	r.turn(a, model.Turn{Waits: waits}) // has seen that
+	r.pass(time.Second)
+	if last := r.calls[len(r.calls)-1]; last.Kind != lane.CallRetry {
+		t.Fatalf("last call = %+v, want the worker to be told", last)
+	}
+	r.turn(a, model.Turn{Waits: waits}) // was on its way when it was told
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.pass(4 * time.Second)
+	r.wantKept(a)
+	r.turn(a, steps("x"))
+	r.settle()
+	r.wantMoved(a, "attempt_failed x", "step_completed x")
+}
+
+// A worker that leaves may end the step that it runs, even if there is news for the run; then the run goes to another one.
+func TestLeavingWorkerEndsItsStep(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := in(1, 0)
+	r.began(a)
+	r.l.Withdraw(1)
+	r.join(2)
+	r.signal(a, "go", "signal")
+	r.settle()
+	if r.holder(a) != 1 {
+		t.Fatalf("held by %d while worker 1 runs a step", r.holder(a))
+	}
+	r.turn(a, steps("x"))
+	r.settle()
+	if r.holder(a) != 2 {
+		t.Errorf("held by %d, want 2", r.holder(a))
+	}
+	r.wantEvents(a, "signal_received go", "step_completed x")
+}

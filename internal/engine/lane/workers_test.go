@@ -2,11 +2,13 @@ package lane_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // Runs are handed to the workers that offer them, in turn.
@@ -283,5 +285,109 @@ func TestGenerations(t *testing.T) {
 	}
 	if len(seen) != 40 {
 		t.Errorf("%d activations, want 40", len(seen))
+	}
+}
+
+// A worker whose code ran ahead to its end keeps the run until it hears from the lane: whatever becomes of the turn, it hears that the run is
+// gone, or what came in between.
+func TestEndThatRanAheadIsAnswered(t *testing.T) {
+	t.Parallel()
+	news := func(r *rig, a model.Address) {
+		r.signal(a, "s", "news")
+		r.flush()
+	}
+	for name, c := range map[string]struct {
+		before, after func(r *rig, a model.Address)
+		change        func(turn *model.Turn)
+		kind          lane.CallKind
+		reason        string
+	}{
+		"committed":    {kind: lane.CallEvict, reason: "closed"},
+		"continued":    {change: func(turn *model.Turn) { turn.Close = &model.Close{Status: model.Continued} }, kind: lane.CallEvict, reason: "closed"},
+		"news":         {before: news, kind: lane.CallDeliver},
+		"news later":   {after: func(r *rig, a model.Address) { r.signal(a, "s", "news") }, kind: lane.CallEvict, reason: "closed"},
+		"shard moves":  {after: func(r *rig, _ model.Address) { r.l.GiveUp(r.now, []model.ShardID{1}) }, kind: lane.CallEvict, reason: "closed"},
+		"worker goes":  {after: func(r *rig, _ model.Address) { r.l.Withdraw(1) }, kind: lane.CallEvict, reason: "closed"},
+		"worker left":  {after: func(r *rig, _ model.Address) { r.l.Leave(r.now, 1) }, kind: lane.CallEvict, reason: "closed"},
+		"lane is dead": {after: func(r *rig, _ model.Address) { r.l.Die(store.ErrFenced) }, kind: lane.CallEvict, reason: "the node lost its lease"},
+		"refused": {
+			before: func(r *rig, _ model.Address) { r.refuse = poison("x") }, kind: lane.CallEvict, reason: "quarantined",
+		},
+		"refused because of another": {
+			before: func(r *rig, _ model.Address) {
+				r.began(key("bad"))
+				r.refuse = poison("poison")
+				r.turn(key("bad"), steps("poison"))
+			},
+			kind: lane.CallEvict, reason: "closed",
+		},
+		"lost, and landed": {
+			after: func(r *rig, _ model.Address) {
+				r.flush()
+				if _, err := r.land(); err != nil {
+					r.t.Fatal(err)
+				}
+				r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
+			},
+			kind: lane.CallEvict, reason: "closed",
+		},
+		"lost": {
+			after: func(r *rig, _ model.Address) {
+				r.flush()
+				r.fail(store.Unknown)
+			},
+			kind: lane.CallEvict, reason: "closed",
+		},
+		"fenced": {
+			after: func(r *rig, _ model.Address) {
+				r.flush()
+				r.fail(store.Fenced)
+			},
+			kind: lane.CallEvict, reason: "the node lost its lease",
+		},
+		"news, and the shard moves": {
+			before: news, after: func(r *rig, _ model.Address) { r.l.GiveUp(r.now, []model.ShardID{1}) },
+			kind: lane.CallEvict, reason: "the shard moves",
+		},
+		"news, and the worker goes": {
+			before: news, after: func(r *rig, _ model.Address) { r.l.Withdraw(1) },
+			kind: lane.CallEvict, reason: "the worker leaves",
+		},
+		"a turn that contradicts the history": {
+			change: func(turn *model.Turn) {
+				turn.Commands = append(turn.Commands, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}})
+			},
+			kind: lane.CallEvict, reason: "9",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			a := in(1, 0)
+			run := r.began(a)
+			if c.before != nil {
+				c.before(r, a)
+			}
+			h := r.held[run]
+			turn := steps("x")
+			turn.Run, turn.Generation, turn.Ahead, turn.Close = run, h.gen, 1, done()
+			if c.change != nil {
+				c.change(&turn)
+			}
+			told := len(r.calls)
+			r.l.Turn(r.now, 1, &turn)
+			r.take()
+			if c.after != nil {
+				c.after(r, a)
+			}
+			r.settle() // no time passes
+			for _, call := range r.calls[told:] {
+				if call.Run == run && call.Generation == h.gen && call.Kind == c.kind && strings.Contains(call.Reason, c.reason) {
+					return
+				}
+			}
+			t.Errorf("calls after the turn: %+v, want the worker to hear %d %q", r.calls[told:], c.kind, c.reason)
+		})
 	}
 }

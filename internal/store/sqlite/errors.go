@@ -90,7 +90,7 @@ func (s *Store) refuseBroken(op string) error {
 	if damaged(*cause) {
 		kind = fault.Corrupt
 	}
-	return &store.Error{Class: store.Away, Op: op, Err: &fault.Error{
+	return &store.Error{Class: store.Away, Op: op, Final: true, Err: &fault.Error{
 		Kind: kind, Text: fmt.Sprintf("%s takes no writes since an earlier error", s.cfg.Path), Cause: *cause,
 		Hint: "check the disk, then restart the process: the file is recovered when it is opened again",
 	}}

@@ -66,6 +66,9 @@ func TestFailedSyncIsUnknownAndFinal(t *testing.T) {
 			_, err := b.lane.Try(t.Context(), b.event(10))
 			wantClass(t, err, store.Unknown)
 			wantKind(t, err, fault.Unavailable, b.path, "may or may not", "restart")
+			if !store.Final(err) {
+				t.Error("nobody is told that it is for good")
+			}
 			b.fs.heal()
 			// The disk is well again, but nobody knows what is on it.
 			_, err = b.lane.Try(t.Context(), b.event(10))
@@ -73,6 +76,9 @@ func TestFailedSyncIsUnknownAndFinal(t *testing.T) {
 			wantKind(t, err, fault.Unavailable, b.path, "no writes", "restart")
 			_, _, err = b.s.Refence(t.Context(), b.lane.Ref)
 			wantClass(t, err, store.Away)
+			if !store.Final(err) {
+				t.Error("nobody is told that it is for good")
+			}
 			if n := b.events(b.s); n != 1 {
 				t.Errorf("%d events are visible, want 1", n)
 			}

@@ -161,7 +161,7 @@ func (s *Store) commitFailed(w *writer, op string, err error) error {
 		return s.failure(op, err)
 	}
 	s.breakDown(err)
-	return &store.Error{Class: store.Unknown, Op: op, Err: &fault.Error{
+	return &store.Error{Class: store.Unknown, Op: op, Final: true, Err: &fault.Error{
 		Kind: fault.Unavailable, Text: s.cfg.Path + ": the commit may or may not survive", Cause: err,
 		Hint: "check the disk, then restart the process: the file is recovered when it is opened again",
 	}}
