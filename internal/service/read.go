@@ -40,6 +40,12 @@ func (s *Service) execution(ctx context.Context, op string, t api.Target) (*stor
 
 // Describe tells how an execution stands.
 func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, error) {
+	// Its owner is asked first: what it does not hold any more is in the store by then.
+	var told []model.Reason
+	var known bool
+	if s.engine != nil {
+		told, known = s.engine.Explain(ctx, t.Address)
+	}
 	row, err := s.execution(ctx, "describe", t)
 	if err != nil {
 		return api.Description{}, err
@@ -67,9 +73,13 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 		return d, err
 	}
 	d.Owner = ownerOf(view, row.Shard)
-	d.Reasons = s.reasons(ctx, row, d.Owner)
-	if damage != nil {
+	switch {
+	case damage != nil:
 		d.Reasons = []model.Reason{{Code: model.WaitCorrupt, Detail: damage.Error()}}
+	case known && row.Current:
+		d.Reasons = told
+	case d.Owner.IsZero() && !row.Parked && row.Blocked == nil:
+		d.Reasons = []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(row.Shard))}}
 	}
 	return d, nil
 }
@@ -104,19 +114,6 @@ func storedReasons(row *store.Execution) []model.Reason {
 		return row.Waits
 	}
 	return []model.Reason{{Code: model.WaitTurn}}
-}
-
-// reasons say why an open run does not move: its owner knows best, if it is this node.
-func (s *Service) reasons(ctx context.Context, row *store.Execution, owner model.NodeID) []model.Reason {
-	if s.engine != nil && row.Current {
-		if rs, ok := s.engine.Explain(ctx, row.Start.Address); ok {
-			return rs
-		}
-	}
-	if owner.IsZero() && !row.Parked && row.Blocked == nil {
-		return []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(row.Shard))}}
-	}
-	return storedReasons(row)
 }
 
 func ownerOf(v store.View, shard model.ShardID) model.NodeID {
