@@ -53,6 +53,7 @@ func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, er
 	switch a, err := e.sendLocal(ctx, m, fresh, true); {
 	case a.Result != nil:
 		return *a.Result, nil
+	case a.Begun: // and its owner is gone
 	case errors.Is(err, lane.ErrNotOwner) || fault.Is(err, fault.Unavailable) && ctx.Err() == nil:
 		if _, err := e.Send(ctx, m); err != nil {
 			return lane.Result{}, err

@@ -14,7 +14,7 @@ type positions struct {
 }
 
 // positionDepth is how many frames are looked at when the frame of the caller is not known. Unwinding is what costs.
-const positionDepth = 8
+const positionDepth = 12
 
 type positionKey [positionDepth]uintptr
 
@@ -29,12 +29,21 @@ func (x Ctx) Caller() uintptr {
 	return pc[0]
 }
 
-// of is where user code called into the SDK: at the program counter, or in the innermost frame that is not ours when it is 0.
+// of is where user code called into the SDK: at the program counter, or in the innermost frame that is not ours when it is 0. It is
+// called by newAsk.
 func (p *positions) of(pc uintptr) string {
-	key := positionKey{pc}
-	if pc == 0 && runtime.Callers(3, key[:]) == 0 {
-		return ""
+	if pc != 0 {
+		if place := p.look(positionKey{pc}); place != "" {
+			return place
+		} // else the SDK called itself
 	}
+	var key positionKey
+	runtime.Callers(3, key[:])
+	return p.look(key)
+}
+
+// look finds the place of a key, looking symbols up the first time.
+func (p *positions) look(key positionKey) string {
 	p.mu.RLock()
 	place, ok := p.known[key]
 	p.mu.RUnlock()

@@ -180,6 +180,15 @@ func (sh *shell) die(why error) {
 // carryOut does what the lane asks for.
 func (sh *shell) carryOut(out *lane.Output) error {
 	s, p := sh.s, sh.inc.p
+	if b := out.Commit; b != nil && !sh.dead {
+		if s.opts.Trace {
+			s.logf("%s/%d commits batch %d: %s", sh.inc.name(), sh.index, b.Number, describeIf(s, b))
+		}
+		sh.number = b.Number
+		s.disk.commit(p, b, func(res store.Committed, err error) {
+			sh.result(func(now model.Time) { sh.committed(now, res, err) })
+		})
+	}
 	for i := range out.Calls {
 		c := &out.Calls[i]
 		s.mix(3, uint64(c.Kind), uint64(c.Worker), c.Generation)
@@ -195,15 +204,6 @@ func (sh *shell) carryOut(out *lane.Output) error {
 	}
 	if out.Dead != nil || sh.dead {
 		return out.Dead
-	}
-	if b := out.Commit; b != nil {
-		if s.opts.Trace {
-			s.logf("%s/%d commits batch %d: %s", sh.inc.name(), sh.index, b.Number, describeIf(s, b))
-		}
-		sh.number = b.Number
-		s.disk.commit(p, b, func(res store.Committed, err error) {
-			sh.result(func(now model.Time) { sh.committed(now, res, err) })
-		})
 	}
 	if ref := out.Refence; ref != nil {
 		s.disk.refence(p, *ref, func(epoch, landed int64, err error) {

@@ -13,6 +13,7 @@ type waiter struct {
 	node  model.NodeID
 	run   model.RunID // a certain run; zero for the end of the chain
 	early bool        // its own start is not committed: what ends now is not what it waits for
+	begun bool        // its own start is
 }
 
 // Await registers a caller that wants to hear the end of an execution; Forget takes it back. Unless it reports sure, the run is not in
@@ -48,9 +49,9 @@ func (l *Lane) awaits(e *entry, token any) {
 	switch {
 	case i < 0:
 	case e.shard.draining:
-		l.reply(e.address, true, Answer{Token: token, Err: ErrNotOwner})
+		l.reply(e.address, true, Answer{Token: token, Begun: true, Err: ErrNotOwner})
 	default:
-		ws[i].early = false
+		ws[i].early, ws[i].begun = false, true
 	}
 }
 
@@ -99,7 +100,7 @@ func (l *Lane) failWaiters(shards ...model.ShardID) {
 			if w.early {
 				kept = append(kept, w)
 			} else {
-				l.answer(Answer{Token: w.token, Err: err})
+				l.answer(Answer{Token: w.token, Begun: w.begun, Err: err})
 			}
 		}
 		if len(kept) > 0 {

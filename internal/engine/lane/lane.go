@@ -137,7 +137,9 @@ type Answer struct {
 	// Answer to a message; Result to an await.
 	Answer model.Answer
 	Result *Result
-	Err    error
+	// Begun tells whoever ran an execution, and must ask elsewhere how it ends, that it has begun.
+	Begun bool
+	Err   error
 }
 
 // Result is how an execution ended.

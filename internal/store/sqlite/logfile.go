@@ -1,6 +1,9 @@
 package sqlite
 
-import "github.com/ncruces/go-sqlite3/vfs"
+import (
+	"github.com/ncruces/go-sqlite3"
+	"github.com/ncruces/go-sqlite3/vfs"
+)
 
 // logFile is the write-ahead log as the writer sees it. SQLite writes it piece by piece, two system calls for each page; here the pieces
 // of a commit are collected, and written at once when it syncs the log. That is the moment that counts: others look at what a commit
@@ -75,4 +78,14 @@ func (f *logFile) Sync(flags vfs.SyncFlag) error {
 func (f *logFile) Close() error {
 	f.pending = nil
 	return f.file.Close()
+}
+
+// discardLog forgets what a transaction that was rolled back has left to be written: by the next time this connection comes to write it,
+// the place may hold a commit of another connection. The caller holds the writer.
+func (w *writer) discardLog() {
+	if f, err := w.db.FileControl("main", sqlite3.FCNTL_JOURNAL_POINTER); err == nil {
+		if l, ok := f.(*logFile); ok {
+			l.pending = l.pending[:0]
+		}
+	}
 }

@@ -169,6 +169,7 @@ func (s *Store) commitFailed(w *writer, op string, err error) error {
 
 // rollback ends the transaction unless SQLite has done so by itself, which it does after some errors.
 func (s *Store) rollback(w *writer) {
+	defer w.discardLog()
 	if w.db.GetAutocommit() {
 		return
 	}
