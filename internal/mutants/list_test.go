@@ -288,8 +288,8 @@ var list = []mutant{
 	{
 		name:  "a corrupt read drops what is on its way to the store",
 		file:  "internal/engine/lane/load.go",
-		old:   "(ld.Kind != LoadRun || ld.entry.dirty())",
-		new:   "ld.Kind != LoadRun",
+		old:   "return !ld.entry.dirty()",
+		new:   "return true",
 		tests: [][]string{sim},
 	},
 	{
