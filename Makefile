@@ -46,7 +46,7 @@ test-long: ## crash rounds, chaos and everything else too slow for each change
 
 .PHONY: sim
 sim: ## seeded simulation of a cluster (SEEDS=20000)
-	go test ./internal/sim -run Seeds -count 1 -timeout 60m -seeds=$(SEEDS)
+	go test ./internal/sim -run Seed -count 1 -timeout 60m -seeds=$(SEEDS)
 
 .PHONY: mutants
 mutants: ## plant known bugs, one at a time, and demand that the suite catches each

@@ -67,6 +67,9 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// again is which of the seeds are run a second time, to see whether the same happens.
+const again = 50
+
 // runSeeds simulates seeds on all cores.
 func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
 	t.Helper()
@@ -93,6 +96,12 @@ func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
 					continue
 				}
 				mine.Add(&r.Stats)
+				if i%again == 0 {
+					if second, err := Run(seed, Options{}); err != nil || second.Hash != r.Hash || second.Stats != r.Stats {
+						failed.Add(1)
+						t.Errorf("seed %d: hash %016x, then %016x, %v", seed, r.Hash, second.Hash, err)
+					}
+				}
 			}
 			mu.Lock()
 			stats.Add(&mine)
