@@ -112,8 +112,8 @@ func TestManyRunsAtOnce(t *testing.T) {
 		b.mu.Lock()
 		b.runs[r.e.start.Run] = r
 		b.mu.Unlock()
-		go b.commit(r, r.e.start.Run, rand.New(rand.NewPCG(uint64(n), 1)))
 		b.w.Activate(api.Activation{Start: r.e.start, Generation: 1, Now: r.e.start.At})
+		go b.commit(r, r.e.start.Run, rand.New(rand.NewPCG(uint64(n), 1)))
 	}
 	for id, r := range b.runs {
 		<-r.closed
