@@ -68,6 +68,7 @@ func (a *Activity[I, O]) Run(ctx WorkflowCtx, in I, opts ...CallOption) (out O, 
 	if err != nil {
 		return out, err
 	}
+	s.Caller = ctx.x.Caller()
 	p, err := ctx.x.Step(s)
 	if err != nil {
 		return out, remote(err)
@@ -81,6 +82,7 @@ func (a *Activity[I, O]) Go(ctx WorkflowCtx, in I, opts ...CallOption) *Future[O
 	if err != nil {
 		return failedFuture[O](err)
 	}
+	s.Caller = ctx.x.Caller()
 	return stepFuture[O](ctx.x, "output of activity", a.name, ctx.x.StepFuture(s))
 }
 
@@ -122,6 +124,20 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	return s, nil
 }
 
+// callOptions collects options. Most calls have none.
+func callOptions(opts []CallOption) *stepOptions {
+	if len(opts) == 0 {
+		return &noOptions
+	}
+	o := new(stepOptions)
+	for _, opt := range opts {
+		opt.applyCall(o)
+	}
+	return o
+}
+
+var noOptions stepOptions // never changed
+
 func newStep(name string, o *stepOptions) *replay.Step {
 	s := &replay.Step{Name: name, Key: o.key, Keyed: o.keyed, AttemptTimeout: o.timeout}
 	if o.retry != nil {
@@ -133,14 +149,11 @@ func newStep(name string, o *stepOptions) *replay.Step {
 // Do runs fn as a step: it is executed once its turn has come, its outcome is journaled, and on replay the outcome is returned without executing
 // it. In a loop, give each a StepKey.
 func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error), opts ...CallOption) (out T, err error) {
-	var o stepOptions
-	for _, opt := range opts {
-		opt.applyCall(&o)
-	}
 	if err := checkName("step", name); err != nil {
 		return out, Permanent(public(err))
 	}
-	s := newStep(name, &o)
+	s := newStep(name, callOptions(opts))
+	s.Caller = ctx.x.Caller()
 	h := hostOf(ctx.x)
 	s.Body = func(ctx context.Context) (model.Payload, error) {
 		v, err := fn(ctx)

@@ -8,30 +8,28 @@ import (
 
 // ---- Client as Caller: plain calls of the engine
 
-func (c Client) begin(ref Ref, in model.Payload, o *startOptions) (Ref, error) {
+func startRequest(ref Ref, in model.Payload, o *startOptions) api.StartRequest {
 	r := api.StartRequest{Address: ref.address(), Input: in, Reuse: o.reuse, RequestID: o.requestID}
 	for _, w := range o.with {
 		r.With = append(r.With, api.Message{Name: w.name, Input: w.value})
 	}
-	reply, err := c.app.host.backend.Start(c.ctx, r)
-	if err != nil {
+	return r
+}
+
+// start refers to the execution, not only to its current run.
+func (c Client) start(ref Ref, in model.Payload, o *startOptions, _ func([]byte) ([]byte, error)) (Ref, error) {
+	if _, err := c.app.host.backend.Start(c.ctx, startRequest(ref, in, o)); err != nil {
 		return Ref{}, public(err)
 	}
-	ref.Run = reply.Run.String()
 	return ref, nil
 }
 
-func (c Client) start(ref Ref, in model.Payload, o *startOptions, _ func([]byte) ([]byte, error)) (Ref, error) {
-	ref, err := c.begin(ref, in, o)
-	ref.Run = "" // the execution, not only its current run
-	return ref, err
-}
-
 func (c Client) run(ref Ref, in model.Payload, o *startOptions, _ func([]byte) ([]byte, error)) (model.Payload, error) {
-	if _, err := c.begin(ref, in, o); err != nil {
-		return model.Payload{}, err
+	r, err := c.app.host.backend.Run(c.ctx, startRequest(ref, in, o))
+	if err != nil {
+		return model.Payload{}, public(err)
 	}
-	return c.result(ref)
+	return outcome(ref, r.Outcome)
 }
 
 func (c Client) result(ref Ref) (model.Payload, error) {

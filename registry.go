@@ -135,13 +135,18 @@ const (
 
 // checkName says what is wrong with the name of something.
 func checkName(kind, name string) error {
-	if err := checkText("the name of "+kind, name, maxName); err != nil {
-		return err
+	if !textFits(name, maxName) {
+		return checkText("the name of "+kind, name, maxName)
 	}
 	if kind == "workflow" && strings.Contains(name, "/") {
 		return fault.New(fault.Invalid, "the name of workflow %q contains a slash, which separates it from the key", name)
 	}
 	return nil
+}
+
+// textFits reports whether checkText has nothing to say, at no cost.
+func textFits(s string, most int) bool {
+	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }
 
 // checkText says what is wrong with a name or a key.

@@ -70,12 +70,12 @@ func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 			x.Block(err.Error())
 		}
 		out, err := fn(WorkflowCtx{x}, in)
-		if next := (*replay.Continue)(nil); errors.As(err, &next) {
-			if e := hostOf(x).limit("input of workflow", next.Workflow, next.Input); e != nil {
-				err = e
-			}
-		}
 		if err != nil {
+			if next := (*replay.Continue)(nil); errors.As(err, &next) {
+				if e := hostOf(x).limit("input of workflow", next.Workflow, next.Input); e != nil {
+					err = e
+				}
+			}
 			return model.Payload{}, err
 		}
 		return encodeFor(hostOf(x), "output of workflow", w.name, out)
@@ -102,7 +102,7 @@ func (w *Workflow[I, O]) resolve(in I, opts []StartOption) (Ref, model.Payload, 
 	if o.err == nil {
 		o.err = o.key.err
 	}
-	if o.err == nil {
+	if o.err == nil && !textFits(o.key.id, maxKey) {
 		o.err = checkText("start of workflow "+w.name+": the key", o.key.id, maxKey)
 	}
 	return Ref{Workflow: w.name, Key: o.key.id}, p, &o, o.err

@@ -21,6 +21,8 @@ type Backend interface {
 type Client interface {
 	// Start begins an execution, or attaches to the one that has the key. The same key with another input is a Conflict.
 	Start(ctx context.Context, r StartRequest) (StartReply, error)
+	// Run is Start, and then Await of the execution that has the key.
+	Run(ctx context.Context, r StartRequest) (Result, error)
 	// Signal delivers a named message to the current run of the target, exactly once per request id. NotFound when there is no such
 	// execution, Conflict when it is closed.
 	Signal(ctx context.Context, r SignalRequest) error

@@ -140,9 +140,10 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	if x != nil {
 		d.Replaces = x.Start.Run
 	}
-	d.Start = &s
+	x = begin(s)
+	d.Start = &x.Start
 	d.Answer = model.Answer{Run: fresh, Status: model.Running}
-	return begin(s), d
+	return x, d
 }
 
 // mayReplace decides whether a start may begin a new run although the address has one.

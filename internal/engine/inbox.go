@@ -16,6 +16,7 @@ type op struct {
 	turn    *model.Turn
 	worker  lane.WorkerID
 	token   any
+	awaits  bool // the message is a start, and the token waits for the end
 	do      func(l *lane.Lane, now model.Time)
 }
 

@@ -107,6 +107,8 @@ func (s *laneShell) sleep(ctx context.Context, timer *time.Timer) bool {
 
 func (s *laneShell) apply(now model.Time, o *op) {
 	switch {
+	case o.awaits:
+		s.lane.Run(now, o.message, o.fresh, o.token)
 	case o.message != nil:
 		s.lane.Deliver(now, o.message, o.fresh, o.token)
 	case o.turn != nil:
@@ -118,6 +120,9 @@ func (s *laneShell) apply(now model.Time, o *op) {
 
 // carryOut does what the lane asks for.
 func (s *laneShell) carryOut(out *lane.Output) error {
+	if b := out.Commit; b != nil { // first: the rest, which belongs to earlier batches, is done meanwhile
+		s.commits <- func(ctx context.Context) { s.commit(ctx, b) }
+	}
 	for i := range out.Calls {
 		s.eng.workers.call(&out.Calls[i])
 	}
@@ -127,9 +132,6 @@ func (s *laneShell) carryOut(out *lane.Output) error {
 	}
 	if out.Dead != nil {
 		return out.Dead
-	}
-	if b := out.Commit; b != nil {
-		s.commits <- func(ctx context.Context) { s.commit(ctx, b) }
 	}
 	if ref := out.Refence; ref != nil {
 		s.commits <- func(ctx context.Context) { s.refence(ctx, *ref) }
@@ -206,12 +208,17 @@ func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Verified(now, rows, err) })
 }
 
+// forget takes back the wait of a caller for the end of an execution.
+func (s *laneShell) forget(a model.Address, c *call) {
+	s.inbox.follow(op{do: func(l *lane.Lane, _ model.Time) { l.Forget(a, c) }})
+}
+
 // gaveUp is the error of a caller that waits no longer: it names what the store has to say, if that is what it waited for.
-func (s *laneShell) gaveUp(ctx context.Context, m *model.Message) error {
+func (s *laneShell) gaveUp(ctx context.Context, what string) error {
 	if t := s.trouble.Load(); t != nil {
-		return fault.New(fault.Unavailable, "send %s to %s: the store takes nothing (%v): %w", m.Kind, m.To, *t, context.Cause(ctx))
+		return fault.New(fault.Unavailable, "%s: the store takes nothing (%v): %w", what, *t, context.Cause(ctx))
 	}
-	return fault.New(fault.KindOf(ctx.Err()), "send %s to %s: %w", m.Kind, m.To, context.Cause(ctx))
+	return fault.New(fault.KindOf(ctx.Err()), "%s: %w", what, context.Cause(ctx))
 }
 
 // loader makes the reads that the lane asks for.

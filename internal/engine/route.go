@@ -29,16 +29,11 @@ func (c *call) finish(a *lane.Answer) {
 // Send delivers a message of a client to its address, wherever it is owned, and returns the answer. Losing the lease in between is not the
 // caller's business: the message has a request id, so it is simply sent again. When ctx ends first, it may or may not take effect.
 func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, error) {
-	fresh := m.RequestID == ""
-	if fresh && !repeatable(m) {
-		named := *m
-		named.RequestID = newRun().String()
-		m = &named
-	}
+	m, fresh := named(m)
 	for {
-		a, err := e.sendLocal(ctx, m, fresh)
+		a, err := e.sendLocal(ctx, m, fresh, false)
 		if !errors.Is(err, lane.ErrNotOwner) {
-			return a, err
+			return a.Answer, err
 		}
 		if e.cfg.Store.Info().Shared {
 			return e.clerk.send(ctx, m)
@@ -49,6 +44,36 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 			return model.Answer{}, e.gaveUp(ctx, "send %s to %s: the node does not serve its shards", m.Kind, m.To)
 		}
 	}
+}
+
+// Execute is Send of a start and Await of the chain that has the key then. When this node owns the shard and the start begins the
+// execution, as is usual, the owner is asked once.
+func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, error) {
+	m, fresh := named(m)
+	switch a, err := e.sendLocal(ctx, m, fresh, true); {
+	case a.Result != nil:
+		return *a.Result, nil
+	case errors.Is(err, lane.ErrNotOwner) || fault.Is(err, fault.Unavailable) && ctx.Err() == nil:
+		if _, err := e.Send(ctx, m); err != nil {
+			return lane.Result{}, err
+		}
+	case err != nil:
+		return lane.Result{}, err
+	}
+	return e.Await(ctx, m.To, model.RunID{})
+}
+
+// named gives a message a request id if repeating it could do harm. fresh tells that no id can have been used before.
+func named(m *model.Message) (_ *model.Message, fresh bool) {
+	if m.RequestID != "" {
+		return m, false
+	}
+	if repeatable(m) {
+		return m, true
+	}
+	c := *m
+	c.RequestID = newRun().String()
+	return &c, true
 }
 
 // repeatable messages change nothing the second time, even without a request id.
@@ -63,24 +88,29 @@ func repeatable(m *model.Message) bool {
 	return false
 }
 
-func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh bool) (model.Answer, error) {
+// sendLocal asks the owner if it is this node: for the answer to a message or, for a start that awaits, for the end of what it begins.
+func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits bool) (lane.Answer, error) {
 	inc := e.current()
 	if inc == nil {
-		return model.Answer{}, lane.ErrNotOwner
+		return lane.Answer{}, lane.ErrNotOwner
 	}
 	s := inc.lane(m.To.Shard(len(inc.owner)))
 	if s == nil {
-		return model.Answer{}, lane.ErrNotOwner
+		return lane.Answer{}, lane.ErrNotOwner
 	}
 	c := newCall()
-	if err := s.inbox.put(ctx, op{message: m, fresh: fresh, token: c}); err != nil {
-		return model.Answer{}, err
+	if err := s.inbox.put(ctx, op{message: m, fresh: fresh, token: c, awaits: awaits}); err != nil {
+		return lane.Answer{}, err
 	}
 	select {
 	case <-c.done:
-		return c.answer.Answer, c.answer.Err
+		return c.answer, c.answer.Err
 	case <-ctx.Done():
-		return model.Answer{}, s.gaveUp(ctx, m)
+		if awaits {
+			s.forget(m.To, c)
+			return lane.Answer{}, s.gaveUp(ctx, "run of "+m.To.String())
+		}
+		return lane.Answer{}, s.gaveUp(ctx, "send "+m.Kind.String()+" to "+m.To.String())
 	}
 }
 
@@ -133,7 +163,7 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 	if err := registered.answer.Err; err != nil {
 		return lane.Result{}, err
 	}
-	forget := func() { s.inbox.result(func(l *lane.Lane, _ model.Time) { l.Forget(a, c) }) }
+	forget := func() { s.forget(a, c) }
 	if !sure {
 		row, err := e.cfg.Store.LoadExecution(ctx, shard, a, run)
 		switch {

@@ -12,9 +12,6 @@ type Answer struct {
 	Failure *Failure `cbor:"4,keyasint,omitempty"`
 }
 
-// EncodeAnswer is the stored form of an answer.
-func EncodeAnswer(a *Answer) ([]byte, error) { return encMode.Marshal(a) }
-
 // DecodeAnswer reads a stored answer.
 func DecodeAnswer(body []byte) (Answer, error) {
 	var a Answer

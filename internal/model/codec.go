@@ -6,17 +6,14 @@ import (
 	"github.com/fxamacker/cbor/v2"
 )
 
-// The stored form of events, messages, starts and outcomes is CBOR with integer keys.
+// The stored form of events, messages, starts and outcomes is CBOR with integer keys. Here it is read; append.go writes it.
 
-var (
-	encMode = must(cbor.EncOptions{Sort: cbor.SortNone, IndefLength: cbor.IndefLengthForbidden}.EncMode())
-	decMode = must(cbor.DecOptions{
-		DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden,
-		MaxNestedLevels: 16, MaxArrayElements: 1 << 20, MaxMapPairs: 1 << 16,
-		// Texts of errors of user code may be any bytes; refusing them here would make a stored history unreadable.
-		UTF8: cbor.UTF8DecodeInvalid,
-	}.DecMode())
-)
+var decMode = must(cbor.DecOptions{
+	DupMapKey: cbor.DupMapKeyEnforcedAPF, IndefLength: cbor.IndefLengthForbidden,
+	MaxNestedLevels: 16, MaxArrayElements: 1 << 20, MaxMapPairs: 1 << 16,
+	// Texts of errors of user code may be any bytes; refusing them here would make a stored history unreadable.
+	UTF8: cbor.UTF8DecodeInvalid,
+}.DecMode())
 
 func must[T any](v T, err error) T {
 	if err != nil {
@@ -24,9 +21,6 @@ func must[T any](v T, err error) T {
 	}
 	return v
 }
-
-// EncodeEvent is the stored body of an event; position, time and kind are columns of their own.
-func EncodeEvent(e *Event) ([]byte, error) { return encMode.Marshal(e) }
 
 // DecodeEvent reads a stored event.
 func DecodeEvent(seq int64, at Time, kind EventKind, body []byte) (Event, error) {
@@ -40,9 +34,6 @@ func DecodeEvent(seq int64, at Time, kind EventKind, body []byte) (Event, error)
 	e.Seq, e.At, e.Kind = seq, at, kind
 	return e, nil
 }
-
-// EncodeMessage is the stored body of a message.
-func EncodeMessage(m *Message) ([]byte, error) { return encMode.Marshal(m) }
 
 // DecodeMessage reads a stored message.
 func DecodeMessage(body []byte) (Message, error) {
@@ -75,18 +66,6 @@ type startBody struct {
 	Origin        []byte            `cbor:"8,keyasint,omitempty"`
 }
 
-// EncodeStart is the stored body of a start; address, run and time are columns of their own.
-func EncodeStart(s *Start) ([]byte, error) {
-	b := startBody{
-		Input: s.Input, RequestID: s.RequestID, Parent: s.Parent, OnParentClose: s.OnParentClose,
-		First: s.First, Previous: s.Previous, Origin: s.Origin,
-	}
-	for i := range s.Carried {
-		b.Carried = append(b.Carried, carried{s.Carried[i].Kind, s.Carried[i].At, s.Carried[i]})
-	}
-	return encMode.Marshal(&b)
-}
-
 // DecodeStart reads a stored start.
 func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 	var b startBody
@@ -116,11 +95,6 @@ type outcomeBody struct {
 	Next    RunID    `cbor:"4,keyasint,omitzero"`
 }
 
-// EncodeOutcome is the stored body of an outcome; status and time are columns of their own.
-func EncodeOutcome(o *Outcome) ([]byte, error) {
-	return encMode.Marshal(&outcomeBody{o.Output, o.Failure, o.Seen, o.Next})
-}
-
 // DecodeOutcome reads a stored outcome.
 func DecodeOutcome(status Status, at Time, body []byte) (Outcome, error) {
 	var b outcomeBody
@@ -129,9 +103,6 @@ func DecodeOutcome(status Status, at Time, body []byte) (Outcome, error) {
 	}
 	return Outcome{Status: status, At: at, Output: b.Output, Failure: b.Failure, Seen: b.Seen, Next: b.Next}, nil
 }
-
-// EncodeReasons is the stored form of what a run waits for.
-func EncodeReasons(rs []Reason) ([]byte, error) { return encMode.Marshal(rs) }
 
 // DecodeReasons reads what a run waits for.
 func DecodeReasons(body []byte) ([]Reason, error) {

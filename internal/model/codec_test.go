@@ -11,16 +11,41 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+func TestAppendWritesWhatTheTagsSay(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		e, m, s, o := genBody.Draw(t, "event"), genMessage.Draw(t, "message"), genStart.Draw(t, "start"), genOutcome.Draw(t, "outcome")
+		a, rs := genAnswer.Draw(t, "answer"), rapid.SliceOfN(genReason, 0, 4).Draw(t, "reasons")
+		before := []byte("before")
+		for _, c := range []struct {
+			value any
+			got   []byte
+		}{
+			{&e, model.AppendEvent(before, &e)},
+			{&m, model.AppendMessage(before, &m)},
+			{&s, model.AppendStart(before, &s)},
+			{&o, model.AppendOutcome(before, &o)},
+			{&a, model.AppendAnswer(before, &a)},
+			{rs, model.AppendReasons(before, rs)},
+		} {
+			want, err := model.MarshalByTags(c.value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, ok := bytes.CutPrefix(c.got, before); !ok || !bytes.Equal(got, want) {
+				t.Fatalf("%#v\nis written as %x\nand should be  %x", c.value, got, want)
+			}
+		}
+	})
+}
+
 func TestEventRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		e := genBody.Draw(t, "event")
 		e.Seq, e.At = genInt.Draw(t, "seq"), genTime.Draw(t, "at")
 		for e.Kind = model.EventStarted; e.Kind <= model.EventClosed; e.Kind++ {
-			body, err := model.EncodeEvent(&e)
-			if err != nil {
-				t.Fatal(err)
-			}
+			body := model.AppendEvent(nil, &e)
 			back, err := model.DecodeEvent(e.Seq, e.At, e.Kind, body)
 			if err != nil {
 				t.Fatal(err)
@@ -36,10 +61,7 @@ func TestMessageRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := genMessage.Draw(t, "message")
-		body, err := model.EncodeMessage(&m)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := model.AppendMessage(nil, &m)
 		back, err := model.DecodeMessage(body)
 		if err != nil {
 			t.Fatal(err)
@@ -54,10 +76,7 @@ func TestStartRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		s := genStart.Draw(t, "start")
-		body, err := model.EncodeStart(&s)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := model.AppendStart(nil, &s)
 		back, err := model.DecodeStart(s.Address, s.Run, s.At, body)
 		if err != nil {
 			t.Fatal(err)
@@ -72,10 +91,7 @@ func TestOutcomeRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		o := genOutcome.Draw(t, "outcome")
-		body, err := model.EncodeOutcome(&o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := model.AppendOutcome(nil, &o)
 		back, err := model.DecodeOutcome(o.Status, o.At, body)
 		if err != nil {
 			t.Fatal(err)
@@ -90,10 +106,7 @@ func TestReasonsRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		rs := rapid.SliceOfN(genReason, 0, 4).Draw(t, "reasons")
-		body, err := model.EncodeReasons(rs)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := model.AppendReasons(nil, rs)
 		back, err := model.DecodeReasons(body)
 		if err != nil {
 			t.Fatal(err)
@@ -111,10 +124,7 @@ func TestAnswerRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a := genAnswer.Draw(t, "answer")
-		body, err := model.EncodeAnswer(&a)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := model.AppendAnswer(nil, &a)
 		back, err := model.DecodeAnswer(body)
 		if err != nil {
 			t.Fatal(err)
@@ -131,10 +141,7 @@ func TestHugeValuesRoundTrip(t *testing.T) {
 	huge := model.Payload{Data: bytes.Repeat([]byte{0, 0xff, 'x'}, 1<<20), Encoding: strings.Repeat("e\x00", 1<<10)}
 	fail := &model.Failure{Message: strings.Repeat("\xff\x00", 1<<20), Stack: strings.Repeat("at main.go:1\n", 1<<14)}
 	e := model.Event{Seq: 1 << 62, At: model.MaxTime, Kind: model.EventStepFailed, ID: strings.Repeat("|", 1<<16), Input: huge, Output: huge, Failure: fail}
-	body, err := model.EncodeEvent(&e)
-	if err != nil {
-		t.Fatal(err)
-	}
+	body := model.AppendEvent(nil, &e)
 	back, err := model.DecodeEvent(e.Seq, e.At, e.Kind, body)
 	if err != nil || asStored(back, e) != "" {
 		t.Errorf("a huge event did not come back (%v)", err)
@@ -143,9 +150,7 @@ func TestHugeValuesRoundTrip(t *testing.T) {
 	for i := range 20_000 { // twice the default limit of signals
 		s.Carried = append(s.Carried, model.Event{Seq: int64(i + 1), Kind: model.EventSignalReceived, Name: "s", Input: model.Payload{Data: fmt.Append(nil, i)}})
 	}
-	if body, err = model.EncodeStart(&s); err != nil {
-		t.Fatal(err)
-	}
+	body = model.AppendStart(nil, &s)
 	again, err := model.DecodeStart(s.Address, s.Run, s.At, body)
 	if err != nil || asStored(again, s) != "" {
 		t.Errorf("a start with many signals did not come back (%v)", err)
@@ -154,28 +159,19 @@ func TestHugeValuesRoundTrip(t *testing.T) {
 
 func TestUnknownKindsAreErrors(t *testing.T) {
 	t.Parallel()
-	empty, err := model.EncodeEvent(&model.Event{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	empty := model.AppendEvent(nil, &model.Event{})
 	for _, k := range []model.EventKind{0, model.EventClosed + 1, 100, 255} {
 		if _, err := model.DecodeEvent(7, 1, k, empty); err == nil || !strings.Contains(err.Error(), "event 7") {
 			t.Errorf("event of kind %d: %v, want an error that names the position", k, err)
 		}
-		body, err := model.EncodeStart(&model.Start{Carried: []model.Event{{Kind: k}}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := model.AppendStart(nil, &model.Start{Carried: []model.Event{{Kind: k}}})
 		run := model.RunID{1}
 		if _, err := model.DecodeStart(model.Address{}, run, 1, body); err == nil || !strings.Contains(err.Error(), run.String()) {
 			t.Errorf("carried event of kind %d: %v, want an error that names the run", k, err)
 		}
 	}
 	for _, k := range []model.MessageKind{0, model.MessageNothing + 1, 255} {
-		body, err := model.EncodeMessage(&model.Message{Kind: k})
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := model.AppendMessage(nil, &model.Message{Kind: k})
 		if _, err := model.DecodeMessage(body); err == nil {
 			t.Errorf("message of kind %d was read", k)
 		}

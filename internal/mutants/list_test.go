@@ -122,8 +122,8 @@ var list = []mutant{
 	{
 		name:  "an answer before the commit",
 		file:  "internal/engine/lane/input.go",
-		old:   "		if b == nil {\n			l.answer(a)\n",
-		new:   "		if b != nil || b == nil {\n			l.answer(a)\n",
+		old:   "		case b == nil:\n			l.reply(",
+		new:   "		case b == nil || !in.awaits:\n			l.reply(",
 		tests: [][]string{sim, kills},
 	},
 	{
@@ -231,8 +231,8 @@ var list = []mutant{
 	{
 		name:  "an early return leaves recorded steps over",
 		file:  "internal/replay/mismatch.go",
-		old:   "	left := m.r.events[m.fed:]\n",
-		new:   "	left := m.r.events[m.fed:]\n	if len(left) >= 0 {\n		m.early = nil\n		m.goLive()\n		return true\n	}\n",
+		old:   "	for _, e := range m.r.events[m.fed:] {\n		switch e.Kind {\n		case model.EventSignalReceived,",
+		new:   "	if m.fed >= 0 {\n		m.early = nil\n		m.goLive()\n		return true\n	}\n	for _, e := range m.r.events[m.fed:] {\n		switch e.Kind {\n		case model.EventSignalReceived,",
 		tests: [][]string{{"./internal/replay", "-run", "TestChangedCode$"}},
 	},
 

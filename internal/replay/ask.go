@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"context"
 	"sync/atomic"
 
 	"github.com/perdure/perdure/internal/model"
@@ -40,8 +39,8 @@ type ask struct {
 	expect atomic.Int32
 
 	// Guarded by the mutex of the run.
-	cancel  context.CancelCauseFunc
-	dropped bool // nobody wants the outcome of the running body
+	body    *StepContext // of the running attempt
+	dropped bool         // nobody wants the outcome of the running body
 }
 
 type stepState uint8
@@ -65,11 +64,7 @@ func (m *machine) newAsk(path string, id *identity) *ask {
 	a.id = string(m.buf)
 	m.asks[a.id] = a
 	if m.live || m.examine {
-		depth := positionDepth
-		if a.kind == askStep {
-			depth = stepDepth
-		}
-		a.position = m.w.positions.caller(depth)
+		a.position = m.w.positions.of(id.caller)
 		if earlier != nil && a.kind == askStep && !id.hashed && !id.keyed && a.position == earlier.position {
 			m.w.warnLoop(a)
 		}

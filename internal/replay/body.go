@@ -151,12 +151,12 @@ func (j job) run() {
 		r.bodies.Add(-1)
 		return
 	}
-	ctx, cancel := r.bodyContext(a)
-	a.cancel = cancel
+	ctx := r.bodyContext(a)
+	a.body = ctx
 	r.mu.Unlock()
 	out, err := r.w.attempt(ctx, a)
 	r.finished(j, out, err)
-	cancel(nil)
+	ctx.end(nil)
 }
 
 // attempt calls the body within its time.
@@ -199,7 +199,7 @@ func (r *run) finished(j job, out model.Payload, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	defer r.bodies.Add(-1)
-	a.cancel = nil
+	a.body = nil
 	r.lastUsed.Store(r.w.tick.Load())
 	if r.evicted || r.m != m || a.dropped || r.w.halted.Load() {
 		return
@@ -244,9 +244,9 @@ func (r *run) wanted(m *machine) []model.Command {
 
 // beginInline prepares the context of a body that runs on the goroutine of its coroutine.
 func (r *run) beginInline(a *ask) context.Context {
-	ctx, cancel := r.bodyContext(a)
+	ctx := r.bodyContext(a)
 	r.mu.Lock()
-	a.cancel = cancel
+	a.body = ctx
 	r.inline = a
 	r.since = r.w.tick.Load() + 1
 	r.mu.Unlock()
@@ -255,10 +255,10 @@ func (r *run) beginInline(a *ask) context.Context {
 
 func (r *run) endInline(a *ask) {
 	r.mu.Lock()
-	cancel := a.cancel
-	a.cancel, r.inline = nil, nil
+	ctx := a.body
+	a.body, r.inline = nil, nil
 	r.mu.Unlock()
-	cancel(nil)
+	ctx.end(nil)
 }
 
 // abandon tells the body of a step that nobody wants its outcome.
@@ -270,8 +270,8 @@ func (r *run) abandon(a *ask) {
 
 func (r *run) abandonLocked(a *ask, cause error) {
 	a.dropped = true
-	if a.cancel != nil {
-		a.cancel(cause)
+	if a.body != nil {
+		a.body.end(cause)
 	}
 }
 
@@ -294,7 +294,7 @@ func (r *run) cancelBodies(m *machine, why string) {
 func (r *run) interrupt() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if a := r.inline; a != nil && a.cancel != nil {
-		a.cancel(errShutdown)
+	if a := r.inline; a != nil && a.body != nil {
+		a.body.end(errShutdown)
 	}
 }

@@ -120,23 +120,21 @@ func (c *Coroutine) wake() {
 	c.parkLink.remove()
 	c.under.leave()
 	c.under = nil
-	c.m.ready = append(c.m.ready, c)
+	c.m.makeReady(c)
 }
 
 // resume hands the baton to the coroutine. Afterwards the caller must not touch the machine.
 func (c *Coroutine) resume() {
 	if !c.started {
 		c.started = true
-		c.m.w.goroutines.Add(1)
-		go c.main()
+		c.m.w.hosts.run(c)
 		return
 	}
 	c.signal <- wakeResume
 }
 
-// main is the goroutine of the coroutine.
+// main is what the goroutine of the coroutine does.
 func (c *Coroutine) main() {
-	defer c.m.w.goroutines.Done()
 	defer c.exited()
 	if c.fn == nil {
 		c.m.runRoot()
@@ -213,7 +211,7 @@ func (x Ctx) Go(fn func(Ctx) (any, error)) *Future {
 	child.fut = &Future{m: m, kind: futureCoroutine, co: child}
 	m.coroutines.push(&child.link, child)
 	m.alive++
-	m.ready = append(m.ready, child)
+	m.makeReady(child)
 	return child.fut
 }
 

@@ -10,7 +10,7 @@ import (
 // feed gives the next event to the code: it settles what the event answers and makes ready whoever waited for that.
 func (m *machine) feed() {
 	i := m.fed
-	e := &m.r.events[i]
+	e := m.r.events[i]
 	m.fed++
 	m.seen.Store(int64(m.fed))
 	if int64(e.At) > m.now.Load() {

@@ -48,8 +48,7 @@ func (m *machine) callRoot() (out model.Payload, err error) {
 // rootReturned ends the run: the root ends all other coroutines where they are parked.
 func (m *machine) rootReturned(out model.Payload, err error) {
 	m.endOthers()
-	var next *Continue
-	if errors.As(err, &next) && next.Workflow != m.r.start.Address.Type {
+	if next := continued(err); next != nil && next.Workflow != m.r.start.Address.Type {
 		m.block(fmt.Sprintf("the code of workflow %s continues workflow %s as new", m.r.start.Address.Type, next.Workflow))
 		m.root.park()
 	}
@@ -59,6 +58,16 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 	err = m.runCleanup(err)
 	m.endOthers() // that the clean-up began
 	m.close(m.ending(out, err))
+}
+
+// continued is the next run that an error of the code asks for; nil when it does not.
+func continued(err error) *Continue {
+	if err == nil {
+		return nil
+	}
+	var next *Continue
+	errors.As(err, &next)
+	return next
 }
 
 // unseenPanic is the panic of a coroutine whose future nobody looked at.
@@ -73,15 +82,14 @@ func (m *machine) unseenPanic() error {
 
 // runCleanup runs what the code left to be done at the end. An error of it fails the run.
 func (m *machine) runCleanup(err error) error {
-	var next *Continue
 	for len(m.cleanup) > 0 {
 		last := m.cleanup[len(m.cleanup)-1]
 		m.cleanup = m.cleanup[:len(m.cleanup)-1]
-		if last.onlyFailure && (err == nil || errors.As(err, &next)) {
+		if last.onlyFailure && (err == nil || continued(err) != nil) {
 			continue
 		}
 		if e := m.callCleanup(last.fn); e != nil {
-			if err == nil || errors.As(err, &next) {
+			if err == nil || continued(err) != nil {
 				err = e
 			} else {
 				err = fmt.Errorf("%w (clean-up: %w)", err, e)
@@ -102,11 +110,10 @@ func (m *machine) callCleanup(fn func(Ctx) error) (err error) {
 
 // ending is how the run ends.
 func (m *machine) ending(out model.Payload, err error) *model.Close {
-	var next *Continue
-	switch {
-	case err == nil:
+	if err == nil {
 		return &model.Close{Status: model.Completed, Output: out}
-	case errors.As(err, &next):
+	}
+	if next := continued(err); next != nil {
 		return &model.Close{Status: model.Continued, Input: next.Input}
 	}
 	f := m.w.cfg.Failure(err)

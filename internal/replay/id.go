@@ -60,8 +60,9 @@ type identity struct {
 	name   string
 	key    string
 	input  []byte
-	keyed  bool // by key
-	hashed bool // by input
+	keyed  bool    // by key
+	hashed bool    // by input
+	caller uintptr // where user code asks, when that is known
 }
 
 // append writes the identity without its occurrence.

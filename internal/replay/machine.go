@@ -15,13 +15,14 @@ type machine struct {
 
 	active atomic.Pointer[Coroutine] // executes user code; nil while nobody does
 	since  atomic.Int64              // tick of the last resume, for the watchdog
-	gone   chan *Coroutine           // goroutines that have ended because they were told to
+	gone   chan *Coroutine           // goroutines that have ended because they were told to; made when the first one is
 
 	root       *Coroutine
 	coroutines list[*Coroutine] // in order of creation
 	alive      int
 	ready      []*Coroutine
-	settling   *Coroutine // waits for the commit of what was taken for granted; nobody else may run
+	readyBuf   []*Coroutine // where ready begins
+	settling   *Coroutine   // waits for the commit of what was taken for granted; nobody else may run
 	rootScope  *Scope
 	panics     []*Future // of coroutines that panicked
 	cleanup    []cleanup
@@ -67,18 +68,30 @@ type machine struct {
 }
 
 func newMachine(r *run) *machine {
-	m := &machine{
-		w: r.w, r: r,
-		asks: make(map[string]*ask, 8),
-		gone: make(chan *Coroutine, 1),
-	}
+	parts := new(struct { // what every machine has, in one piece
+		machine machine
+		scope   Scope
+		root    Coroutine
+		ready   [1]*Coroutine
+	})
+	m := &parts.machine
+	m.w, m.r, m.asks = r.w, r, make(map[string]*ask, 8)
 	m.now.Store(int64(r.start.At))
-	m.rootScope = &Scope{m: m}
-	m.root = &Coroutine{m: m, scope: m.rootScope, signal: make(chan wake, 1)}
+	m.rootScope, m.root, m.readyBuf = &parts.scope, &parts.root, parts.ready[:0]
+	m.rootScope.m = m
+	m.root.m, m.root.scope, m.root.signal = m, m.rootScope, make(chan wake, 1)
 	m.coroutines.push(&m.root.link, m.root)
 	m.alive = 1
-	m.ready = append(m.ready, m.root)
+	m.makeReady(m.root)
 	return m
+}
+
+// makeReady puts a coroutine into the line of those that may go on.
+func (m *machine) makeReady(c *Coroutine) {
+	if len(m.ready) == 0 {
+		m.ready = m.readyBuf
+	}
+	m.ready = append(m.ready, c)
 }
 
 // position is where the code stands: the last event that it was fed or took for granted.
@@ -136,9 +149,7 @@ func (m *machine) next() *Coroutine {
 	for len(m.ready) > 0 {
 		c := m.ready[0]
 		m.ready[0] = nil
-		if m.ready = m.ready[1:]; len(m.ready) == 0 {
-			m.ready = nil
-		}
+		m.ready = m.ready[1:]
 		if !c.dying.Load() {
 			return c
 		}
@@ -151,7 +162,11 @@ func (m *machine) advance(guest bool) bool {
 	r := m.r
 	switch {
 	case !r.collect():
-		r.retire(r.unload)
+		if m.alive == 0 {
+			r.unload() // there is no goroutine to wait for
+		} else {
+			r.retire(r.unload)
+		}
 		return false
 	case m.broken:
 		r.retire(r.restart)

@@ -21,7 +21,7 @@ func (m *machine) block(detail string) {
 
 // stray keeps an event that nobody has asked for. Once the code has reached the end of the history there can be none.
 func (m *machine) stray(i int) {
-	e := &m.r.events[i]
+	e := m.r.events[i]
 	if m.live {
 		m.block(fmt.Sprintf("%s, which the code did not ask for", recorded(e)))
 		return
@@ -48,7 +48,7 @@ func (m *machine) serveEarly(a *ask) {
 	}
 	rest := events[:0:0]
 	for _, i := range events {
-		if !m.apply(a, &m.r.events[i]) {
+		if !m.apply(a, m.r.events[i]) {
 			rest = append(rest, i)
 		}
 	}
@@ -81,7 +81,7 @@ func (m *machine) learn(kind askKind, name string, normalize func([]byte) ([]byt
 	m.normalizers[key] = normalize
 	for _, id := range m.strays[key] {
 		for _, i := range m.early[id] {
-			m.today(&m.r.events[i])
+			m.today(m.r.events[i])
 		}
 	}
 	delete(m.strays, key)
@@ -156,9 +156,7 @@ func (m *machine) mismatchAtEnd() {
 // settleRest checks, when the code returns before the end of the history, that what follows is unsolicited or was asked for. What the code
 // asked for and is not recorded is then asked for with the end of the run.
 func (m *machine) settleRest() bool {
-	left := m.r.events[m.fed:]
-	for i := range left {
-		e := &left[i]
+	for _, e := range m.r.events[m.fed:] {
 		switch e.Kind {
 		case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched:
 			continue
@@ -192,7 +190,7 @@ func (m *machine) firstEarly() *model.Event {
 	for _, events := range m.early {
 		at = min(at, events[0])
 	}
-	return &m.r.events[at]
+	return m.r.events[at]
 }
 
 // recorded describes an event for people.
@@ -310,8 +308,8 @@ func (m *machine) driftedTo(p parsedID) *ask {
 
 // inputOf is the recorded input of what the event belongs to.
 func (m *machine) inputOf(e *model.Event) []byte {
-	for i := range m.r.events {
-		if o := &m.r.events[i]; o.ID == e.ID && len(o.Input.Data) > 0 {
+	for _, o := range m.r.events {
+		if o.ID == e.ID && len(o.Input.Data) > 0 {
 			return o.Input.Data
 		}
 	}

@@ -10,34 +10,44 @@ import (
 // positions turns program counters into file:line of user code. Looking symbols up is slow, so each place is looked up once.
 type positions struct {
 	mu    sync.RWMutex
-	known map[[positionDepth]uintptr]string
+	known map[positionKey]string
 }
 
-// positionDepth is how many frames are looked at, stepDepth how many for a step, of which there are most: unwinding is what costs.
-const (
-	positionDepth = 8
-	stepDepth     = 5
-)
+// positionDepth is how many frames are looked at when the frame of the caller is not known. Unwinding is what costs.
+const positionDepth = 8
 
-// caller is where user code called into the SDK.
-func (p *positions) caller(depth int) string {
-	var pcs [positionDepth]uintptr
-	if runtime.Callers(3, pcs[:depth]) == 0 {
+type positionKey [positionDepth]uintptr
+
+// Caller is the program counter in the function that called the caller of this one, for Step.Caller; 0 when nobody needs it.
+// It is worth its place in hot calls: unwinding stops at the frame that is wanted.
+func (x Ctx) Caller() uintptr {
+	if c := x.co; c == nil || !c.m.live && !c.m.examine {
+		return 0
+	}
+	var pc [1]uintptr
+	runtime.Callers(3, pc[:])
+	return pc[0]
+}
+
+// of is where user code called into the SDK: at the program counter, or in the innermost frame that is not ours when it is 0.
+func (p *positions) of(pc uintptr) string {
+	key := positionKey{pc}
+	if pc == 0 && runtime.Callers(3, key[:]) == 0 {
 		return ""
 	}
 	p.mu.RLock()
-	place, ok := p.known[pcs]
+	place, ok := p.known[key]
 	p.mu.RUnlock()
 	if ok {
 		return place
 	}
-	place = userFrame(pcs[:])
+	place = userFrame(key[:])
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.known == nil {
-		p.known = map[[positionDepth]uintptr]string{}
+		p.known = map[positionKey]string{}
 	}
-	p.known[pcs] = place
+	p.known[key] = place
 	return place
 }
 

@@ -21,7 +21,7 @@ type run struct {
 	ownerNow   model.Time // the owner's clock at activation
 	activated  time.Time
 	m          *machine
-	events     []model.Event // the history so far; event n has position n+1
+	events     []*model.Event // the history so far; event n has position n+1. They are shared with the engine and never changed
 
 	mail     atomic.Bool  // there is something in the mailbox
 	bodies   atomic.Int64 // running step bodies, beside the inline one
@@ -29,7 +29,7 @@ type run struct {
 
 	mu       sync.Mutex
 	busy     bool
-	inbox    []model.Event
+	inbox    []*model.Event
 	retries  []string
 	evicted  bool
 	cause    string
@@ -46,11 +46,19 @@ type run struct {
 func newRun(w *Worker, a *model.Activation, code Code) *run {
 	r := &run{
 		w: w, start: a.Start, generation: a.Generation, code: code, ownerNow: a.Now, activated: time.Now(),
-		events: slices.Clip(a.Events), busy: true,
+		events: pointers(nil, a.Events), busy: true,
 	}
 	r.lastUsed.Store(w.tick.Load())
 	r.m = newMachine(r)
 	return r
+}
+
+func pointers(to []*model.Event, events []model.Event) []*model.Event {
+	to = slices.Grow(to, len(events))
+	for i := range events {
+		to = append(to, &events[i])
+	}
+	return to
 }
 
 // clock estimates the owner's clock.
@@ -72,12 +80,12 @@ func (r *run) deliver(events []model.Event) {
 		r.mu.Unlock()
 		return
 	}
-	r.inbox = append(r.inbox, events...)
+	r.inbox = pointers(r.inbox, events)
 	r.released = false
-	if a := r.inline; a != nil && a.cancelable && a.cancel != nil {
+	if a := r.inline; a != nil && a.cancelable && a.body != nil {
 		for i := range events {
 			if events[i].Kind == model.EventCancelRequest {
-				a.cancel(ErrCanceled)
+				a.body.end(ErrCanceled)
 			}
 		}
 	}
@@ -123,10 +131,9 @@ func (r *run) collect() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for i := range r.inbox {
-		e := &r.inbox[i]
+	for _, e := range r.inbox {
 		if want := int64(len(r.events)) + 1; e.Seq == want {
-			r.events = append(r.events, *e)
+			r.events = append(r.events, e)
 		} else if e.Seq > want {
 			r.m.doom = &model.Reason{Code: model.WaitCorrupt, Detail: "event " + itoa(int(e.Seq)) + " came where " + itoa(int(want)) + " belongs"}
 		}

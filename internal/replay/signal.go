@@ -46,7 +46,7 @@ func (m *machine) offer(q *signalQueue, i int) {
 
 // bindSignal resolves a receive by a signal. It is not taken before somebody looks at it.
 func (m *machine) bindSignal(f *Future, i int) {
-	e := &m.r.events[i]
+	e := m.r.events[i]
 	f.received, f.out, f.at = i, e.Input, e.At
 	m.resolve(f, e.Seq)
 }
@@ -61,7 +61,7 @@ func (m *machine) returnSignal(f *Future) {
 func (m *machine) take(c *Coroutine, f *Future) {
 	f.taken = true
 	f.co.forgetNext(f)
-	e := &m.r.events[f.received]
+	e := m.r.events[f.received]
 	a := m.newAsk(c.path, &identity{kind: askTaken, name: f.name})
 	a.ref = e.Seq
 	m.serveEarly(a)
@@ -144,7 +144,7 @@ func (m *machine) settled(i int) {
 }
 
 func (m *machine) fulfil(f *Future, p *promise) {
-	e := &m.r.events[p.settled-1]
+	e := m.r.events[p.settled-1]
 	f.out, f.at = e.Output, e.At
 	if e.Failure != nil {
 		f.err = e.Failure

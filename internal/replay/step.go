@@ -2,8 +2,6 @@ package replay
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"runtime"
 	"slices"
@@ -25,6 +23,8 @@ type Step struct {
 	Policy    Policy
 	// AttemptTimeout limits one attempt; 0 is no limit.
 	AttemptTimeout time.Duration
+	// Caller is the program counter of user code (see Ctx.Caller); it is looked for when 0.
+	Caller uintptr
 	// Body does the work; nil when there is no code for it here. It may run in any goroutine.
 	Body func(context.Context) (model.Payload, error)
 }
@@ -99,7 +99,7 @@ func (m *machine) schedule(a *ask) {
 
 // askStep asks for a step; what is recorded early is served at once.
 func (m *machine) askStep(c *Coroutine, s *Step) *ask {
-	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, input: s.Input.Data, hashed: s.HasInput && !s.Keyed}
+	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, input: s.Input.Data, hashed: s.HasInput && !s.Keyed, caller: s.Caller}
 	a := m.newAsk(c.path, &id)
 	a.step = s
 	a.fut.kind = futureStep
@@ -270,45 +270,4 @@ func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 		e.Input = model.Payload{} // the first one has it
 	}
 	return model.Command{Kind: model.CommandRetry, Event: e, Delay: delay}
-}
-
-// ---- the context of a body
-
-// StepContext tells a body which step it is.
-type StepContext struct {
-	context.Context
-	run     model.RunID
-	id      string
-	attempt int
-}
-
-type stepContextKey struct{}
-
-// Value finds the step itself, or what the contexts around it hold.
-func (s *StepContext) Value(key any) any {
-	if _, ok := key.(stepContextKey); ok {
-		return s
-	}
-	return s.Context.Value(key)
-}
-
-// StepFrom is the step that a context belongs to, nil outside of steps.
-func StepFrom(ctx context.Context) *StepContext {
-	s, _ := ctx.Value(stepContextKey{}).(*StepContext)
-	return s
-}
-
-// Attempt counts from 1.
-func (s *StepContext) Attempt() int { return s.attempt }
-
-// IdempotencyKey is stable over all attempts of the step.
-func (s *StepContext) IdempotencyKey() string {
-	sum := sha256.Sum256([]byte(string(s.run[:]) + s.id))
-	return hex.EncodeToString(sum[:16])
-}
-
-// bodyContext is the context of the next attempt of a step.
-func (r *run) bodyContext(a *ask) (context.Context, context.CancelCauseFunc) {
-	s := &StepContext{Context: r.w.base, run: r.start.Run, id: a.id, attempt: a.attempt + 1}
-	return context.WithCancelCause(s)
 }

@@ -16,6 +16,9 @@ func (m *machine) unload() {
 // end ends the goroutine of one coroutine: deferred functions run, and durable calls in them end it again. One that does not end in time
 // is reported with its stack, and left behind.
 func (m *machine) end(c *Coroutine) {
+	if m.gone == nil {
+		m.gone = make(chan *Coroutine, 1)
+	}
 	c.dying.Store(true)
 	if c.wait.active {
 		c.wait.active = false

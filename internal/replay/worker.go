@@ -64,6 +64,7 @@ type Worker struct {
 	base      context.Context //nolint:containedctx // the root of the contexts of all bodies
 	positions positions
 	slots     slots
+	hosts     hosts
 	loops     sync.Map // positions of steps in loops that were complained about
 
 	session atomic.Pointer[bound]
@@ -92,6 +93,7 @@ func NewWorker(cfg Config) *Worker {
 		joined: make(chan struct{}), runs: map[model.RunID]*run{}, attention: make(chan struct{}, 1),
 	}
 	w.slots.max = w.cfg.MaxSteps
+	w.hosts.goroutines = &w.goroutines
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w
 }
@@ -243,6 +245,7 @@ func (w *Worker) Close(ctx context.Context) error {
 		r.evict("the worker is closed")
 	}
 	w.slots.close()
+	w.hosts.close()
 	done := make(chan struct{})
 	go func() {
 		w.goroutines.Wait()

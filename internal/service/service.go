@@ -31,14 +31,41 @@ func (s *Service) shard(a model.Address) model.ShardID { return a.Shard(s.store.
 // send asks the owner of an address.
 func (s *Service) send(ctx context.Context, m *model.Message) (model.Answer, error) {
 	if s.engine == nil {
-		return model.Answer{}, fault.New(fault.Denied, "%s of %s: the store is open for reading only", m.Kind, m.To)
+		return model.Answer{}, readOnly(m)
 	}
 	return s.engine.Send(ctx, m)
 }
 
+func readOnly(m *model.Message) error {
+	return fault.New(fault.Denied, "%s of %s: the store is open for reading only", m.Kind, m.To)
+}
+
 // Start begins an execution or attaches to the one that has the key.
 func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply, error) {
-	m := model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID}
+	m, err := s.start(&r)
+	if err != nil {
+		return api.StartReply{}, err
+	}
+	a, err := s.send(ctx, m)
+	return api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, err
+}
+
+// Run is Start, and Await of the execution.
+func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, error) {
+	m, err := s.start(&r)
+	if err != nil {
+		return api.Result{}, err
+	}
+	if s.engine == nil {
+		return api.Result{}, readOnly(m)
+	}
+	end, err := s.engine.Execute(ctx, m)
+	return api.Result{Run: end.Run, Outcome: end.Outcome}, err
+}
+
+// start is the message of a request to start an execution, if it is in order.
+func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
+	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID}
 	v := s.check("start " + r.Address.Type)
 	v.address(r.Address)
 	v.payload("input", r.Input)
@@ -48,11 +75,7 @@ func (s *Service) Start(ctx context.Context, r api.StartRequest) (api.StartReply
 		v.payload("signal "+w.Name, w.Input)
 		m.With = append(m.With, model.Event{Kind: model.EventSignalReceived, Name: w.Name, Input: w.Input})
 	}
-	if err := v.err(); err != nil {
-		return api.StartReply{}, err
-	}
-	a, err := s.send(ctx, &m)
-	return api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, err
+	return m, v.err()
 }
 
 // Signal sends a signal.

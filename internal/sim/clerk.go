@@ -40,8 +40,10 @@ var errCrashed = errors.New("the process is gone")
 // lost is what a caller notices when the process ends.
 func (c *call) lost() { c.finish(&lane.Answer{Err: errCrashed}) }
 
-// send delivers a message of a client, wherever its address is owned, as Engine.Send does.
-func (p *proc) send(m *model.Message, reply func(*lane.Answer)) {
+// deliver brings a message of a client to its address, wherever that is owned, as Engine.Send does or, for a start whose sender awaits
+// its end, the first half of Engine.Execute. It returns how to give up.
+func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) (giveUp func()) {
+	giveUp = func() {}
 	fresh := m.RequestID == ""
 	if fresh && !repeatable(m) {
 		m.RequestID = p.s.newRun().String()
@@ -57,12 +59,18 @@ func (p *proc) send(m *model.Message, reply func(*lane.Answer)) {
 	inc := p.inc
 	if inc == nil || !inc.owner[shard] {
 		c.finish(&lane.Answer{Err: lane.ErrNotOwner})
-		return
+		return giveUp
 	}
 	sh := inc.shells[int(shard)%len(inc.shells)]
-	if !sh.put(c, func(now model.Time) { sh.lane.Deliver(now, m, false, c) }) {
+	put := func(now model.Time) { sh.lane.Deliver(now, m, false, c) }
+	if awaits {
+		put = func(now model.Time) { sh.lane.Run(now, m, false, c) }
+		giveUp = func() { sh.result(func(model.Time) { sh.lane.Forget(m.To, c) }) }
+	}
+	if !sh.put(c, put) {
 		c.finish(&lane.Answer{Err: lane.ErrNotOwner})
 	}
+	return giveUp
 }
 
 // repeatable messages change nothing the second time, even without a request id.

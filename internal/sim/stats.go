@@ -52,6 +52,7 @@ const (
 	opRefusedFull
 	opRemote // asked another node by way of the store
 	opAwaited
+	opRan // a start whose sender heard of the end of what it began
 	opAwaitedRemote
 	opRead
 	opReadRefused
@@ -79,7 +80,7 @@ var opNames = [opCount]string{
 	"child started", "child closed", "bounced", "sent", "canceled", "watched", "message", "inbox", "deferred", "parked", "blocked",
 	"quarantined", "continued", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
 	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
-	"remote", "awaited", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
+	"remote", "awaited", "ran", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
 	"swept", "went on", "timer restarted", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 }
 

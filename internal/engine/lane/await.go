@@ -12,6 +12,7 @@ type waiter struct {
 	token any
 	node  model.NodeID
 	run   model.RunID // a certain run; zero for the end of the chain
+	early bool        // its own start is not committed: what ends now is not what it waits for
 }
 
 // Await registers a caller that wants to hear the end of an execution; Forget takes it back. Unless it reports sure, the run is not in
@@ -39,6 +40,20 @@ func (l *Lane) Forget(a model.Address, token any) {
 	}
 }
 
+// awaits turns a waiter whose start has begun a run into one of that run. One that was taken back meanwhile stays away; one whose shard
+// moves must ask the next owner.
+func (l *Lane) awaits(e *entry, token any) {
+	ws := l.waiters[e.address]
+	i := slices.IndexFunc(ws, func(w waiter) bool { return w.token == token })
+	switch {
+	case i < 0:
+	case e.shard.draining:
+		l.reply(e.address, true, Answer{Token: token, Err: ErrNotOwner})
+	default:
+		ws[i].early = false
+	}
+}
+
 // tellWaiters tells those who wait for the end of a run, or of the chain it was the last of.
 func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 	ws := l.waiters[a]
@@ -48,7 +63,7 @@ func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 	kept := ws[:0]
 	for _, w := range ws {
 		switch {
-		case w.run != run && (!w.run.IsZero() || o.Status == model.Continued):
+		case w.early || w.run != run && (!w.run.IsZero() || o.Status == model.Continued):
 			kept = append(kept, w)
 		case w.node.IsZero():
 			l.answer(Answer{Token: w.token, Result: &Result{Run: run, Outcome: *o}})
@@ -64,7 +79,8 @@ func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 	}
 }
 
-// failWaiters tells everybody who waits to ask again elsewhere; only those of one shard when it is given.
+// failWaiters tells everybody who waits to ask again elsewhere; only those of one shard when it is given. Those whose start is not
+// committed hear it with the answer to that.
 func (l *Lane) failWaiters(shards ...model.ShardID) {
 	var gone []model.Address
 	for a := range l.waiters {
@@ -78,9 +94,18 @@ func (l *Lane) failWaiters(shards ...model.ShardID) {
 		err = fault.New(fault.Unavailable, "%w", l.dead)
 	}
 	for _, a := range gone {
+		kept := l.waiters[a][:0]
 		for _, w := range l.waiters[a] {
-			l.answer(Answer{Token: w.token, Err: err})
+			if w.early {
+				kept = append(kept, w)
+			} else {
+				l.answer(Answer{Token: w.token, Err: err})
+			}
 		}
-		delete(l.waiters, a)
+		if len(kept) > 0 {
+			l.waiters[a] = kept
+		} else {
+			delete(l.waiters, a)
+		}
 	}
 }

@@ -68,3 +68,122 @@ func TestAwaitBeforeTheStartIsDurable(t *testing.T) {
 		t.Errorf("await = %+v", r.answers["await"])
 	}
 }
+
+func (r *rig) runs(a model.Address, reuse model.ReusePolicy, token any) {
+	r.l.Run(r.now, &model.Message{Kind: model.MessageStart, To: a, Reuse: reuse}, false, token)
+	r.take()
+}
+
+// Who runs an execution hears of its end, not of its beginning: of the end of the chain that the start began.
+func TestRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.runs(a, model.ReturnExisting, "run")
+	r.runs(a, model.ReturnExisting, "attached")
+	r.settle()
+	r.wantSilence("run")
+	if got := r.answers["attached"]; got.Err != nil || got.Result != nil || !got.Answer.Existing {
+		t.Errorf("attached = %+v", got)
+	}
+	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
+	r.settle()
+	r.wantSilence("run")
+	second := r.current(a).Start.Run
+	// The end of the chain is on its way when somebody begins the next one.
+	r.turn(a, model.Turn{Close: done()})
+	r.flush()
+	r.runs(a, model.ReuseAlways, "next")
+	r.settle()
+	if res := r.answers["run"].Result; res == nil || res.Run != second {
+		t.Errorf("run = %+v", r.answers["run"])
+	}
+	r.wantSilence("next")
+	r.turn(a, model.Turn{Close: done()})
+	r.settle()
+	if res := r.answers["next"].Result; res == nil || res.Run == second {
+		t.Errorf("next = %+v", r.answers["next"])
+	}
+}
+
+// A start that is assumed to find nothing and meets a run, in the store, is answered with that run.
+func TestRunMeetsARun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := key("a")
+	r.began(a) // nobody holds it: it leaves memory
+	r.join(1)
+	r.settle()
+	r.release(a, "s")
+	r.settle()
+	r.runs(a, model.ReturnExisting, "run")
+	r.settle()
+	if got := r.answers["run"]; got.Err != nil || got.Result != nil || !got.Answer.Existing {
+		t.Errorf("run = %+v", got)
+	}
+}
+
+// A batch that is refused for a neighbour is applied in parts: nobody is answered twice, and the wait stays.
+func TestRunBesidePoison(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, bad := key("a"), key("bad")
+	r.refuse = poison("bad")
+	r.runs(a, model.ReturnExisting, "run")
+	r.runs(bad, model.ReturnExisting, "bad")
+	r.settle()
+	r.wantSilence("run")
+	if r.answers["bad"].Err == nil {
+		t.Errorf("bad = %+v", r.answers["bad"])
+	}
+	r.turn(a, model.Turn{Close: done()})
+	r.settle()
+	if r.answers["run"].Result == nil {
+		t.Errorf("run = %+v", r.answers["run"])
+	}
+}
+
+// A wait that is taken back before its start is committed leaves nothing behind.
+func TestRunForgotten(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.runs(a, model.ReturnExisting, "run")
+	r.flush()
+	r.l.Forget(a, "run")
+	r.settle()
+	r.turn(a, model.Turn{Close: done()})
+	r.settle()
+	r.wantSilence("run")
+}
+
+// Whoever waits when the shard moves or the lane dies is told once, before or after the commit of the start, and asks the next owner.
+func TestRunWhoseOwnerGoes(t *testing.T) {
+	t.Parallel()
+	for _, committed := range []bool{false, true} {
+		for _, end := range []string{"moves", "dies"} {
+			r := newRig(t)
+			r.join(1)
+			a := key("a")
+			r.runs(a, model.ReturnExisting, "run")
+			r.flush()
+			if committed {
+				r.settle()
+			}
+			if end == "moves" {
+				r.l.GiveUp(r.now, []model.ShardID{a.Shard(shards)})
+				r.take()
+				r.settle()
+			} else {
+				r.l.Die(errInjected)
+				r.take()
+			}
+			if got, ok := r.answers["run"]; !ok || got.Err == nil {
+				t.Errorf("%s, committed %v: %+v", end, committed, got)
+			}
+		}
+	}
+}

@@ -23,6 +23,7 @@ type effectKind uint8
 
 const (
 	effAnswer effectKind = iota + 1
+	effAwait
 	effDeliver
 	effActivate
 	effClosed
@@ -40,6 +41,7 @@ type effect struct {
 	events  []model.Event
 	outcome *model.Outcome
 	answer  Answer
+	awaits  bool // the answer ends a wait
 	call    Call
 	hint    Hint
 	turn    *model.Turn
@@ -219,7 +221,9 @@ func (l *Lane) run(now model.Time, b *building) {
 		f := &b.effects[i]
 		switch f.kind {
 		case effAnswer:
-			l.answer(f.answer)
+			l.reply(f.entry.address, f.awaits, f.answer)
+		case effAwait:
+			l.awaits(f.entry, f.answer.Token)
 		case effDeliver:
 			l.deliver(now, f.entry, f.run, f.events)
 		case effActivate:

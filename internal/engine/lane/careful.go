@@ -158,7 +158,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 		e := l.entry(in.address)
 		switch {
 		case e == nil:
-			l.answer(Answer{Token: in.token, Err: ErrNotOwner})
+			l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
 			l.done(in)
 		case e.poison == nil && in.once() && !e.sure(in):
 			unsure = append(unsure, in)
@@ -261,7 +261,7 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 		l.putOff(now, e, in)
 		return
 	default:
-		l.answer(Answer{Token: in.token, Err: blocked})
+		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: blocked})
 	}
 	l.done(in)
 }

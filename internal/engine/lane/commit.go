@@ -181,7 +181,7 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 	for _, f := range fs {
 		switch {
 		case f.kind == effActivate && f.run == run:
-		case f.kind == effAnswer && f.answer.Answer.Run == run && !f.answer.Answer.Existing:
+		case (f.kind == effAnswer || f.kind == effAwait) && f.answer.Answer.Run == run && !f.answer.Answer.Existing:
 		default:
 			kept = append(kept, f)
 		}
@@ -194,7 +194,7 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 func (l *Lane) die(err error) {
 	l.dead = fault.New(fault.Unavailable, "this node lost its lease: %w", err)
 	l.out = Output{Dead: l.dead, Calls: l.out.Calls, Answers: l.out.Answers}
-	fail := func(in *input) { l.answer(Answer{Token: in.token, Err: ErrNotOwner}) }
+	fail := func(in *input) { l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner}) }
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {
 			continue

@@ -198,7 +198,11 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 // deliver brings committed events to the worker that holds the run, or finds one.
 func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model.Event) {
 	if e.evicting && e.leaves == run {
-		e.missed = append(e.missed, events...)
+		if e.missed == nil {
+			e.missed = slices.Clip(events) // shared: nobody changes events
+		} else {
+			e.missed = append(e.missed, events...)
+		}
 	}
 	switch {
 	case e.run() != run:

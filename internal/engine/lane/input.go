@@ -30,6 +30,7 @@ type input struct {
 	looked  int            // how many requests to the address had been served by then
 	fresh   bool           // the request id has never been used before
 	token   any            // who is to be answered
+	awaits  bool           // and wants to hear the end of the run that it starts, instead of its beginning
 
 	turn   *model.Turn // of inTurn and inRelease
 	worker WorkerID
@@ -62,6 +63,17 @@ var ErrNotOwner = fault.New(fault.Unavailable, "this node does not own the shard
 // so that nothing needs to be looked up. ErrNotOwner means that it has taken no effect, or that repeating it with the same request id
 // will show which.
 func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) {
+	l.deliverFrom(now, &input{kind: inMessage, address: m.To, message: m, fresh: fresh, token: token})
+}
+
+// Run hands in a start of a client that waits for the end of the execution: when the start begins one, the answer is its Result;
+// otherwise it is that of the start. Forget takes the wait back.
+func (l *Lane) Run(now model.Time, m *model.Message, fresh bool, token any) {
+	l.deliverFrom(now, &input{kind: inMessage, address: m.To, message: m, fresh: fresh, token: token, awaits: true})
+}
+
+func (l *Lane) deliverFrom(now model.Time, in *input) {
+	m, token := in.message, in.token
 	e := l.entry(m.To)
 	switch {
 	case l.dead != nil:
@@ -74,7 +86,10 @@ func (l *Lane) Deliver(now model.Time, m *model.Message, fresh bool, token any) 
 		l.answer(Answer{Token: token, Err: fault.New(fault.Exhausted, "%d requests wait for %s already", len(e.backlog), m.To)})
 		return
 	}
-	l.take(now, e, &input{kind: inMessage, address: m.To, message: m, fresh: fresh, token: token})
+	if in.awaits {
+		l.waiters[m.To] = append(l.waiters[m.To], waiter{token: token, early: true})
+	}
+	l.take(now, e, in)
 }
 
 // Turn hands in what a worker reports.
@@ -375,10 +390,13 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 	}
 	if in.token != nil {
 		a := Answer{Token: in.token, Answer: d.Answer, Err: d.Refused()}
-		if b == nil {
-			l.answer(a)
-		} else {
-			b.effects = append(b.effects, effect{kind: effAnswer, answer: a})
+		switch {
+		case in.awaits && d.Start != nil:
+			b.effects = append(b.effects, effect{kind: effAwait, entry: e, run: d.Start.Run, answer: a})
+		case b == nil:
+			l.reply(e.address, in.awaits, a)
+		default:
+			b.effects = append(b.effects, effect{kind: effAnswer, entry: e, awaits: in.awaits, answer: a})
 		}
 	}
 	if b == nil {
@@ -406,6 +424,14 @@ func (l *Lane) answer(a Answer) {
 	if a.Token != nil {
 		l.out.Answers = append(l.out.Answers, a)
 	}
+}
+
+// reply answers a message. Whoever would have waited for the end of what it starts knows now that it must ask again.
+func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
+	if awaits {
+		l.Forget(to, a.Token)
+	}
+	l.answer(a)
 }
 
 // batchOf is the last batch that the entry has something in; nil when all of it is committed.

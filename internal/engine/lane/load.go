@@ -239,7 +239,7 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 			a = Remembered(r.Reply)
 		}
 		a.Token = ld.input.token
-		l.answer(a)
+		l.reply(ld.input.address, ld.input.awaits, a)
 		l.done(ld.input)
 	}
 	if len(e.backlog) > 0 {

@@ -213,15 +213,11 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 
 // remember stores the answer to a request, so that a repetition of it changes nothing.
 func (l *Lane) remember(b *building, e *entry, in *input, d *core.Decision) {
-	body, err := model.EncodeAnswer(&d.Answer)
-	if err != nil {
-		return // an answer is plain data: this cannot happen, and would only cost the memory of the request
-	}
 	key := store.RequestKey{Shard: e.shard.id, Address: e.address, ID: in.message.RequestID}
 	if _, pending := l.requests[key]; pending {
 		return
 	}
 	l.requests[key] = struct{}{}
 	e.remembered++
-	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: body})
+	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: model.AppendAnswer(nil, &d.Answer)})
 }

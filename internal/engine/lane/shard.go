@@ -78,7 +78,7 @@ func (l *Lane) refuseBacklog(e *entry) {
 			kept = append(kept, in)
 			continue
 		}
-		l.answer(Answer{Token: in.token, Err: ErrNotOwner})
+		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
 		l.bytes -= in.size()
 		delete(l.mail.inbox, in.inbox)
 	}

@@ -234,7 +234,7 @@ func (w *writer) insertStarts(index int, which []int32, replaced map[store.RunKe
 	w.texts(n, func(i int) string { return at(i).Start.Address.Tenant })
 	w.texts(n, func(i int) string { return at(i).Start.Address.Type })
 	w.texts(n, func(i int) string { return at(i).Start.Address.Key })
-	w.bodies(n, func(i int) ([]byte, error) { return model.EncodeStart(&at(i).Start) })
+	w.bodies(n, func(dst []byte, i int) []byte { return model.AppendStart(dst, &at(i).Start) })
 	if index == stStartIfAbsent {
 		w.int4s(n, func(i int) int32 { return which[i] })
 	}
@@ -256,7 +256,7 @@ func (w *writer) runs() {
 			return int16(status)
 		})
 		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Outcome.At) })
-		w.bodies(n, func(i int) ([]byte, error) { return model.EncodeOutcome(&rows[o[i]].Outcome) })
+		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendOutcome(dst, &rows[o[i]].Outcome) })
 		w.execute()
 	}
 	if rows := w.batch.Marks; len(rows) > 0 {
@@ -270,12 +270,12 @@ func (w *writer) runs() {
 			}
 			return stateRunnable
 		})
-		w.bodies(n, func(i int) ([]byte, error) { return encodeReasons(rows[o[i]].Waits) })
-		w.bodies(n, func(i int) ([]byte, error) {
+		w.bodies(n, func(dst []byte, i int) []byte { return appendReasons(dst, rows[o[i]].Waits) })
+		w.bodies(n, func(dst []byte, i int) []byte {
 			if rows[o[i]].Blocked == nil {
-				return nil, nil
+				return nil
 			}
-			return encodeReasons([]model.Reason{*rows[o[i]].Blocked})
+			return appendReasons(dst, []model.Reason{*rows[o[i]].Blocked})
 		})
 		w.execute()
 	}
@@ -289,17 +289,17 @@ func (w *writer) runs() {
 		w.int8s(n, func(i int) int64 { return rows[o[i]].Event.Seq })
 		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Event.At) })
 		w.int2s(n, func(i int) int16 { return int16(rows[o[i]].Event.Kind) })
-		w.bodies(n, func(i int) ([]byte, error) { return model.EncodeEvent(&rows[o[i]].Event) })
+		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendEvent(dst, &rows[o[i]].Event) })
 		w.execute()
 	}
 }
 
-// encodeReasons is null when there is nothing to say.
-func encodeReasons(rs []model.Reason) ([]byte, error) {
+// appendReasons is null when there is nothing to say.
+func appendReasons(dst []byte, rs []model.Reason) []byte {
 	if len(rs) == 0 {
-		return nil, nil
+		return nil
 	}
-	return model.EncodeReasons(rs)
+	return model.AppendReasons(dst, rs)
 }
 
 func (w *writer) timers() {
@@ -346,7 +346,7 @@ func (w *writer) mail() {
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].To })
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].From })
 		w.int8s(n, func(i int) int64 { return rows[o[i]].Seq })
-		w.bodies(n, func(i int) ([]byte, error) { return model.EncodeMessage(&rows[o[i]].Message) })
+		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendMessage(dst, &rows[o[i]].Message) })
 		w.execute()
 	}
 	w.cursors()
@@ -376,7 +376,7 @@ func (w *writer) mail() {
 		w.texts(n, func(i int) string { return rows[o[i]].Address.Key })
 		w.texts(n, func(i int) string { return rows[o[i]].ID })
 		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].At) })
-		w.bodies(n, func(i int) ([]byte, error) { return notNull(rows[o[i]].Body), nil })
+		w.bodies(n, func(dst []byte, i int) []byte { return append(dst, rows[o[i]].Body...) })
 		w.execute()
 	}
 	if rows := w.batch.Free; len(rows) > 0 {
@@ -427,7 +427,7 @@ func (e *encoder) inbox(rows []store.InboxRow) {
 	e.texts(n, func(i int) string { return requestKey(&rows[i]).Address.Type })
 	e.texts(n, func(i int) string { return requestKey(&rows[i]).Address.Key })
 	e.texts(n, func(i int) string { return requestKey(&rows[i]).ID })
-	e.bodies(n, func(i int) ([]byte, error) { return model.EncodeMessage(&rows[i].Message) })
+	e.bodies(n, func(dst []byte, i int) []byte { return model.AppendMessage(dst, &rows[i].Message) })
 }
 
 // requestKey is the key under which the answer to a request is remembered. It is empty when there is none: no request id, or one
@@ -440,13 +440,6 @@ func requestKey(r *store.InboxRow) store.RequestKey {
 		}
 	}
 	return k
-}
-
-func notNull(b []byte) []byte {
-	if b == nil {
-		return []byte{}
-	}
-	return b
 }
 
 // committed is the result of a batch that landed.

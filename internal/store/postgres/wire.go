@@ -196,19 +196,19 @@ func (e *encoder) texts(n int, value func(i int) string) {
 }
 
 // bodies appends encoded values; a nil one becomes null.
-func (e *encoder) bodies(n int, value func(i int) ([]byte, error)) {
+func (e *encoder) bodies(n int, value func(dst []byte, i int) []byte) {
 	e.array(oidBytea, n)
 	for i := range n {
-		v, err := value(i)
+		head := len(e.buf)
+		e.buf = append(e.buf, 0xff, 0xff, 0xff, 0xff)
+		v := value(e.buf, i)
 		switch {
-		case err != nil:
-			e.fail(err)
-		case v == nil:
-			e.buf = append(e.buf, 0xff, 0xff, 0xff, 0xff)
-		case len(e.buf)-e.start+len(v) > mostMessage:
+		case v == nil: // null
+		case len(v)-e.start > mostMessage:
 			e.fail(errTooLarge)
 		default:
-			e.buf = append(binary.BigEndian.AppendUint32(e.buf, uint32(len(v))), v...)
+			binary.BigEndian.PutUint32(v[head:], uint32(len(v)-head-4))
+			e.buf = v
 		}
 	}
 	e.done()

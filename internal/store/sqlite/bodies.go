@@ -42,15 +42,13 @@ func (e *bodies) next() []byte {
 
 func (e *bodies) null() { e.ends = append(e.ends, -1) }
 
-// add seals an encoded value; columns have been put into e.columns.
-func (e *bodies) add(body []byte, err error) error {
-	if err != nil {
-		return fmt.Errorf("encode: %w", err)
+// add takes data with another encoded value at its end, and seals that; columns have been put into e.columns.
+func (e *bodies) add(data []byte) error {
+	begin := len(e.data)
+	if n := len(data) - begin; n > maxBody {
+		return fmt.Errorf("%d bytes are too large, the limit is %d", n, maxBody)
 	}
-	if len(body) > maxBody {
-		return fmt.Errorf("%d bytes are too large, the limit is %d", len(body), maxBody)
-	}
-	e.data = seal(e.data, e.columns, body)
+	e.data = seal(data, begin, e.columns)
 	e.ends = append(e.ends, len(e.data))
 	return nil
 }
@@ -61,7 +59,7 @@ func (e *bodies) reasons(rs []model.Reason) error {
 		e.null()
 		return nil
 	}
-	return e.add(model.EncodeReasons(rs))
+	return e.add(model.AppendReasons(e.data, rs))
 }
 
 // encode encodes every body of a batch.
@@ -70,14 +68,14 @@ func (e *bodies) encode(b *store.Batch) error {
 	for i := range b.Starts {
 		r := &b.Starts[i]
 		e.columns = startColumns(e.columns[:0], store.RunKey{Shard: r.Shard, Run: r.Start.Run}, r.Start.Address, r.Start.At)
-		if err := e.add(model.EncodeStart(&r.Start)); err != nil {
+		if err := e.add(model.AppendStart(e.data, &r.Start)); err != nil {
 			return fmt.Errorf("start of %s: %w", r.Start.Run, err)
 		}
 	}
 	for i := range b.Closes {
 		r := &b.Closes[i]
 		e.columns = outcomeColumns(e.columns[:0], r.RunKey, r.Outcome.Status, r.Outcome.At)
-		if err := e.add(model.EncodeOutcome(&r.Outcome)); err != nil {
+		if err := e.add(model.AppendOutcome(e.data, &r.Outcome)); err != nil {
 			return fmt.Errorf("close of %s: %w", r.Run, err)
 		}
 	}
@@ -89,7 +87,7 @@ func (e *bodies) encode(b *store.Batch) error {
 	for i := range b.Events {
 		r := &b.Events[i]
 		e.columns = eventColumns(e.columns[:0], r.RunKey, r.Event.Seq, r.Event.At, r.Event.Kind)
-		if err := e.add(model.EncodeEvent(&r.Event)); err != nil {
+		if err := e.add(model.AppendEvent(e.data, &r.Event)); err != nil {
 			return fmt.Errorf("event %d of %s: %w", r.Event.Seq, r.Run, err)
 		}
 	}
@@ -114,21 +112,21 @@ func (e *bodies) encodeMail(b *store.Batch) error {
 	for i := range b.Messages {
 		r := &b.Messages[i]
 		e.columns = messageColumns(e.columns[:0], r.To, r.From, r.Seq)
-		if err := e.add(model.EncodeMessage(&r.Message)); err != nil {
+		if err := e.add(model.AppendMessage(e.data, &r.Message)); err != nil {
 			return fmt.Errorf("message %d from shard %d to shard %d: %w", r.Seq, r.From, r.To, err)
 		}
 	}
 	for i := range b.Deferred {
 		r := &b.Deferred[i]
 		e.columns = inboxColumns(e.columns[:0], r.Shard, r.ID)
-		if err := e.add(model.EncodeMessage(&r.Message)); err != nil {
+		if err := e.add(model.AppendMessage(e.data, &r.Message)); err != nil {
 			return fmt.Errorf("request %s to shard %d: %w", r.ID, r.Shard, err)
 		}
 	}
 	for i := range b.Requests {
 		r := &b.Requests[i]
 		e.columns = requestColumns(e.columns[:0], r.RequestKey, r.At)
-		if err := e.add(r.Body, nil); err != nil {
+		if err := e.add(append(e.data, r.Body...)); err != nil {
 			return fmt.Errorf("answer to request %q of %s: %w", r.ID, r.Address, err)
 		}
 	}

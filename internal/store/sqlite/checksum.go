@@ -17,10 +17,10 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 const sumSize = 4
 
-// seal appends a body and its checksum to dst.
-func seal(dst, columns, body []byte) []byte {
-	sum := crc32.Update(crc32.Checksum(columns, castagnoli), castagnoli, body)
-	return binary.LittleEndian.AppendUint32(append(dst, body...), sum)
+// seal appends the checksum of the body that begins at begin and ends with the data.
+func seal(data []byte, begin int, columns []byte) []byte {
+	sum := crc32.Update(crc32.Checksum(columns, castagnoli), castagnoli, data[begin:])
+	return binary.LittleEndian.AppendUint32(data, sum)
 }
 
 // unseal returns the body of what seal made, or an error when row or body are not what they were.

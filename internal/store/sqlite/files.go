@@ -29,6 +29,9 @@ func (s fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 	if err != nil {
 		return nil, flags, err
 	}
+	if flags&vfs.OPEN_WAL != 0 {
+		return &logFile{file: file{f}}, flags, nil
+	}
 	return file{f}, flags, nil
 }
 

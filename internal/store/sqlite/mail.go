@@ -169,7 +169,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	enc.reset()
 	for i := range rows {
 		enc.columns = inboxColumns(enc.columns[:0], rows[i].Shard, rows[i].ID)
-		if err := enc.add(model.EncodeMessage(&rows[i].Message)); err != nil {
+		if err := enc.add(model.AppendMessage(enc.data, &rows[i].Message)); err != nil {
 			return store.Errorf(store.Refused, op, "request %s to shard %d: %w", rows[i].ID, rows[i].Shard, err)
 		}
 	}

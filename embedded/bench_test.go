@@ -1,0 +1,68 @@
+package embedded_test
+
+import (
+	"context"
+	"path/filepath"
+	"strconv"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+// BenchmarkThreeSteps runs workflows of three no-op steps for 64 clients that wait for the result, and reports the processor time
+// of this process (that of PostgreSQL is not in it; bench/ has it).
+func BenchmarkThreeSteps(b *testing.B) {
+	stores := []struct {
+		name string
+		url  func(b *testing.B) string
+	}{
+		{"memory", func(*testing.B) string { return "memory:" }},
+		{"sqlite", func(b *testing.B) string { return "file:" + filepath.Join(b.TempDir(), "perdure.db") }},
+		{"postgres", func(b *testing.B) string { return pgtest.Start(b, pgtest.Options{Fsync: true}).NewDatabase(b) }},
+	}
+	three := perdure.NewWorkflow("three", func(ctx perdure.WorkflowCtx, in int) (out int, err error) {
+		for _, name := range [...]string{"first", "second", "third"} {
+			if out, err = perdure.Do(ctx, name, func(context.Context) (int, error) { return in, nil }); err != nil {
+				return 0, err
+			}
+		}
+		return out, nil
+	})
+	for _, s := range stores {
+		b.Run(s.name, func(b *testing.B) {
+			app, err := embedded.Open(b.Context(), s.url(b), three)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = app.Close() }()
+			ctx := app.With(b.Context())
+			var n atomic.Int64
+			b.ReportAllocs()
+			b.SetParallelism(32)
+			b.ResetTimer()
+			before := processorTime(b)
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					if _, err := three.Run(ctx, 7, perdure.RawKey(strconv.FormatInt(n.Add(1), 10))); err != nil {
+						b.Error(err)
+						return
+					}
+				}
+			})
+			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+func processorTime(b *testing.B) time.Duration {
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}

@@ -1,0 +1,31 @@
+package model
+
+import (
+	"fmt"
+
+	"github.com/fxamacker/cbor/v2"
+)
+
+// MarshalByTags encodes by reflection, as the tags of the types say.
+func MarshalByTags(v any) ([]byte, error) {
+	mode, err := cbor.EncOptions{Sort: cbor.SortNone, IndefLength: cbor.IndefLengthForbidden}.EncMode()
+	if err != nil {
+		return nil, err
+	}
+	switch v := v.(type) {
+	case *Event, *Message, []Reason, *Answer:
+		return mode.Marshal(v)
+	case *Start:
+		b := startBody{
+			Input: v.Input, RequestID: v.RequestID, Parent: v.Parent, OnParentClose: v.OnParentClose,
+			First: v.First, Previous: v.Previous, Origin: v.Origin,
+		}
+		for i := range v.Carried {
+			b.Carried = append(b.Carried, carried{v.Carried[i].Kind, v.Carried[i].At, v.Carried[i]})
+		}
+		return mode.Marshal(&b)
+	case *Outcome:
+		return mode.Marshal(&outcomeBody{v.Output, v.Failure, v.Seen, v.Next})
+	}
+	return nil, fmt.Errorf("%T is not stored", v)
+}

@@ -1,0 +1,63 @@
+package replay
+
+import "sync"
+
+// hosts are the goroutines that coroutines run on. A few are kept between coroutines, because their stacks have grown to what user
+// code needs: growing one anew cost more than starting the goroutine.
+type hosts struct {
+	goroutines *sync.WaitGroup
+
+	mu     sync.Mutex
+	idle   []chan *Coroutine
+	closed bool
+}
+
+// run runs the coroutine on a goroutine that is idle, or on a new one.
+func (h *hosts) run(c *Coroutine) {
+	h.mu.Lock()
+	if last := len(h.idle) - 1; last >= 0 {
+		next := h.idle[last]
+		h.idle = h.idle[:last]
+		h.mu.Unlock()
+		next <- c
+		return
+	}
+	h.mu.Unlock()
+	h.goroutines.Add(1)
+	go h.host(c)
+}
+
+// host runs one coroutine after the other. One whose goroutine is ended, by its unloading or by user code, ends this too.
+func (h *hosts) host(c *Coroutine) {
+	defer h.goroutines.Done()
+	mine := make(chan *Coroutine, 1)
+	for c != nil {
+		c.main()
+		c = h.next(mine)
+	}
+}
+
+// next waits for the next coroutine; nil when the goroutine is to end.
+func (h *hosts) next(mine chan *Coroutine) *Coroutine {
+	h.mu.Lock()
+	keep := !h.closed && len(h.idle) < maxIdle
+	if keep {
+		h.idle = append(h.idle, mine)
+	}
+	h.mu.Unlock()
+	if !keep {
+		return nil
+	}
+	return <-mine
+}
+
+// close ends the goroutines that are idle.
+func (h *hosts) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	for _, c := range h.idle {
+		close(c)
+	}
+	h.idle = nil
+}

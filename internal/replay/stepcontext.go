@@ -1,0 +1,102 @@
+package replay
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// StepContext is the context of one attempt of a step, and tells which one it is. Most bodies never look at it, so what makes it one of
+// the standard library's contexts, which others can be derived from at no cost, is made when somebody does.
+type StepContext struct {
+	run     model.RunID
+	id      string
+	attempt int
+	base    context.Context //nolint:containedctx // it is one
+
+	mu    sync.Mutex
+	std   context.Context //nolint:containedctx // it is one
+	stop  context.CancelCauseFunc
+	over  bool // ended before std was made
+	cause error
+}
+
+var _ context.Context = (*StepContext)(nil)
+
+// bodyContext is the context of the next attempt of a step.
+func (r *run) bodyContext(a *ask) *StepContext {
+	return &StepContext{run: r.start.Run, id: a.id, attempt: a.attempt + 1, base: r.w.base}
+}
+
+// standard is the same context as one of the standard library.
+func (s *StepContext) standard() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.std == nil {
+		s.std, s.stop = context.WithCancelCause(s.base)
+		if s.over {
+			s.stop(s.cause)
+		}
+	}
+	return s.std
+}
+
+// end ends the context; the first cause counts.
+func (s *StepContext) end(cause error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.std != nil:
+		s.stop(cause)
+	case !s.over:
+		s.over, s.cause = true, cause
+	}
+}
+
+// Deadline is that of whatever the worker runs under.
+func (s *StepContext) Deadline() (time.Time, bool) { return s.base.Deadline() }
+
+// Done is closed when nobody wants the outcome of the attempt any more, and after its body has returned.
+func (s *StepContext) Done() <-chan struct{} { return s.standard().Done() }
+
+// Err is set once Done is closed.
+func (s *StepContext) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.std != nil:
+		return s.std.Err()
+	case s.over:
+		return context.Canceled
+	}
+	return s.base.Err()
+}
+
+type stepContextKey struct{}
+
+// Value finds the step itself, or what the contexts around it hold.
+func (s *StepContext) Value(key any) any {
+	if _, ok := key.(stepContextKey); ok {
+		return s
+	}
+	return s.standard().Value(key)
+}
+
+// StepFrom is the step that a context belongs to, nil outside of steps.
+func StepFrom(ctx context.Context) *StepContext {
+	s, _ := ctx.Value(stepContextKey{}).(*StepContext)
+	return s
+}
+
+// Attempt counts from 1.
+func (s *StepContext) Attempt() int { return s.attempt }
+
+// IdempotencyKey is stable over all attempts of the step.
+func (s *StepContext) IdempotencyKey() string {
+	sum := sha256.Sum256([]byte(string(s.run[:]) + s.id))
+	return hex.EncodeToString(sum[:16])
+}
