@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -313,18 +314,21 @@ func (s *site) damage(table, column, where string) (restore func()) {
 // change flips bytes in a column of one row, and returns how to undo it.
 func (s *site) change(table, column, where string) (restore func()) {
 	s.t.Helper()
-	prefix, hex, unhex := "perdure.", "encode(%s, 'hex')", "decode('%s', 'hex')"
+	prefix, read, write := "perdure.", "encode(%s, 'hex')", "decode('%s', 'hex')"
 	if s.kind == "sqlite" {
-		prefix, hex, unhex = "perdure_", "hex(%s)", "x'%s'"
+		prefix, read, write = "perdure_", "hex(%s)", "x'%s'"
 	}
-	body := s.sql(fmt.Sprintf("select "+hex+" from %s%s where %s", column, prefix, table, where))[0][0]
+	body := s.sql(fmt.Sprintf("select "+read+" from %s%s where %s", column, prefix, table, where))[0][0]
 	set := func(body string) {
-		s.sql(fmt.Sprintf("update %s%s set %s = "+unhex+" where %s", prefix, table, column, body, where))
+		s.sql(fmt.Sprintf("update %s%s set %s = "+write+" where %s", prefix, table, column, body, where))
 	}
-	flipped := []byte(body)
-	copy(flipped, "ff") // no CBOR begins so
-	flipped[len(body)/2] ^= 1
-	set(string(flipped))
+	flipped, err := hex.DecodeString(body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	flipped[0] = 0xff // nothing that we store begins so
+	flipped[len(flipped)/2] ^= 1
+	set(hex.EncodeToString(flipped))
 	return func() { set(body) }
 }
 
