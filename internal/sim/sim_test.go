@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	seedCount = flag.Int("seeds", 0, "number of seeds to simulate; 3,000, or 200 under the race detector")
+	seedCount = flag.Int("seeds", 0, "number of seeds to simulate; 3,000, or 100 under the race detector")
 	firstSeed = flag.Uint64("seed", 1, "first seed")
 	failures  = flag.Int64("failures", 10, "number of failed seeds after which to stop")
 )
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if *seedCount == 0 {
 		*seedCount = 3000
 		if underRace {
-			*seedCount = 200
+			*seedCount = 100
 		}
 	}
 	// Many short lives, and nothing that stays: collect when there is much to collect.
@@ -115,7 +115,7 @@ func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
 // fewer seeds are enough under the race detector.
 func fewer(n uint64) uint64 {
 	if underRace {
-		return n / 5
+		return n / 10
 	}
 	return n
 }
