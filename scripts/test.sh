@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole fast suite, from a fresh clone: installs what is missing, builds, vets, tests with the race detector,
-# checks the examples, and compiles the modules beside ours.
+# The whole fast suite, from a fresh clone: installs what is missing, builds, vets, tests with the race detector and without,
+# breaks processes and servers, checks the examples, and compiles the modules beside ours.
 #
 #   scripts/test.sh            everything
 #   GOTESTFLAGS=-v …           further flags for `go test`
@@ -24,14 +24,21 @@ step() {
 	printf '==> %s: ok, %d s\n' "$name" $((SECONDS - begin))
 }
 
-# Tests that break processes and servers, and those that measure, need the machine for themselves, and their time limits mean
-# nothing under the race detector. The whole of them is `make test-long`.
+# Tests that break processes and servers, and those that measure, run one package at a time, and without the race detector, under which
+# their time limits mean nothing.
 alone='/internal/(chaos|bench|crashwalk|e2e)$'
+# What holds back in short mode: random inputs, exhaustive walks, damaged files, seeds of the simulator.
+random='/internal/(core|cluster|engine/lane|model|replay|sim|store/(memory|faultstore|sqlite))$'
 
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
-suite() { CGO_ENABLED=1 go test -race -timeout 30m ${GOTESTFLAGS:-} $(go list ./... | grep -vE "$alone"); }
+race() { CGO_ENABLED=1 go test -race -short -timeout 20m ${GOTESTFLAGS:-} $(go list ./... | grep -vE "$alone"); }
+# shellcheck disable=SC2046,SC2086
+whole() {
+	go test -timeout 20m ${GOTESTFLAGS:-} $(go list ./... | grep -E "$random") &&
+		go test -timeout 20m -run WithoutPreparedStatements ${GOTESTFLAGS:-} ./internal/store/postgres
+}
 # shellcheck disable=SC2086
-kills() { go test -p 1 -timeout 20m -run 'KillRounds|TwoProcesses' ${GOTESTFLAGS:-} ./internal/chaos; }
+proofs() { go test -p 1 -timeout 20m ${GOTESTFLAGS:-} ./internal/crashwalk ./internal/e2e ./internal/chaos; }
 
 # beside DIR: compiles another module of this repository, tests included, without running them.
 beside() { (cd "$1" && go build ./... && go vet ./...); }
@@ -40,8 +47,9 @@ step setup scripts/setup.sh
 step build go build ./...
 step vet go vet ./...
 step "vet (long)" go vet -tags long ./...
-step "test -race" suite
-step "kill -9 rounds" kills
+step "test -race" race
+step "test, whole" whole
+step "crash walk, end to end, chaos" proofs
 if [ -d examples ]; then
 	step examples go test -timeout 10m ./examples/...
 fi

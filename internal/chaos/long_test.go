@@ -25,12 +25,12 @@ import (
 
 func TestLongKillRoundsSQLite(t *testing.T) {
 	t.Parallel()
-	killRounds(t, "file:"+filepath.Join(t.TempDir(), "chaos.db"), 50, 20, 5)
+	killRounds(t, "file:"+filepath.Join(t.TempDir(), "chaos.db"), 50)
 }
 
 func TestLongKillRoundsPostgres(t *testing.T) {
 	t.Parallel()
-	killRounds(t, pgtest.URL(t), 50, 20, 5)
+	killRounds(t, pgtest.URL(t), 50)
 }
 
 // A process whose database has gone away can be stopped all the same: closing takes no longer than its steps, its lease and a last try.
@@ -39,7 +39,7 @@ func TestLongCloseWithoutDatabase(t *testing.T) {
 	proxy, through := proxied(t, pgtest.URL(t))
 	b := openAppWith(t, through, newLedger(t), embedded.Config{LeaseTTL: 2 * time.Second, DrainTimeout: time.Second})
 	ctx, cancel := context.WithCancel(t.Context())
-	work := startLoad(ctx, b.app, "", 6)
+	work := startLoad(ctx, b.app, b.ledger, "", 6)
 	work.more(t, 3, 90*time.Second)
 	proxy.Blackhole()
 	from := time.Now()
@@ -261,7 +261,7 @@ func (s *soak) redo(url string) int {
 			gate <- struct{}{}
 			wg.Go(func() {
 				defer func() { <-gate }()
-				if err := driveOne(last.app.With(s.t.Context()), prefix, i); err != nil {
+				if err := driveOne(last.app.With(s.t.Context()), s.ledger, prefix, i); err != nil {
 					s.t.Error(err)
 				}
 			})

@@ -2,7 +2,10 @@ package chaos_test
 
 import (
 	"context"
+	"fmt"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -26,12 +29,12 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 		t.Fatal(err)
 	}
 	describe(t, first.app, probe, stageOne)
-	work := startLoad(t.Context(), first.app, "", 6)
+	work := startLoad(t.Context(), first.app, l, "", 6)
 	work.more(t, 5, 90*time.Second)
 
 	proxy.Blackhole()
 	second := openAppWith(t, url, l, keeping(lease))
-	other := startLoad(t.Context(), second.app, "other-", 3)
+	other := startLoad(t.Context(), second.app, l, "other-", 3)
 	other.more(t, 4, lease+healing) // all shards have moved
 	c = second.app.With(t.Context())
 	if err := firstStage.Send(c, probe, ""); err != nil {
@@ -76,13 +79,11 @@ func TestReadsEndWithTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	describe(t, first.app, probe, stageOne)
-	var lost []*pgproxy.Trigger
-	for range 1000 {
-		lost = append(lost, proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Match: pgproxy.Mentions("nodes set expires")}))
-	}
+	found := loseRenewals(proxy)
 	second := openAppWith(t, url, l, keeping(lease))
+	ownsAll(t, url)
 	c := second.app.With(t.Context())
-	if err := firstStage.Send(c, probe, ""); err != nil { // is taken when the shard has moved
+	if err := firstStage.Send(c, probe, ""); err != nil {
 		t.Fatal(err)
 	}
 	describe(t, second.app, probe, stageTwo)
@@ -101,9 +102,7 @@ func TestReadsEndWithTheLease(t *testing.T) {
 		t.Error("the first node was told that it had lost its lease, so this test shows nothing")
 	}
 	from := first.book.len()
-	for _, l := range lost {
-		l.Cancel()
-	}
+	found()
 	first.book.await(t, from, "node registered", nil, healing)
 	if err := secondStage.Resolve(first.app.With(t.Context()), probe, ""); err != nil {
 		t.Fatal(err)
@@ -112,6 +111,86 @@ func TestReadsEndWithTheLease(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("the answers were %v", answers)
+}
+
+// A process that is stopped past its lease, and whose renewals get lost when it wakes, is not told by anybody that it has been replaced. It knows by its
+// own clock, which went on, and answers nothing from memory, not even the first question (reliability A1, A8).
+func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	proxy, through := proxied(t, url)
+	l := newLedger(t)
+	const lease, questions = 2 * time.Second, 50
+	first := spawn(t, through, l, 0, lease, envProbe+"=1", envIdle+"=1")
+	first.says("probe is up", 60*time.Second)
+	first.signal(syscall.SIGSTOP)
+	found := loseRenewals(proxy)
+	second := openAppWith(t, url, l, keeping(lease))
+	ownsAll(t, url)
+	c := second.app.With(t.Context())
+	probe := stages.Execution(perdure.RawKey("probe"))
+	if err := firstStage.Send(c, probe, ""); err != nil {
+		t.Fatal(err)
+	}
+	describe(t, second.app, probe, stageTwo)
+	first.signal(syscall.SIGCONT)
+	first.says(fmt.Sprintf("probe after waking %d:", questions), 60*time.Second)
+	text := first.text()
+	if strings.Contains(text, "lost its lease") {
+		t.Errorf("the process was told that it had lost its lease, so this test shows nothing:\n%s", text)
+	}
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "probe after waking") && strings.Contains(line, stageOne) {
+			t.Fatalf("the process answered from memory after it had been stopped past its lease:\n%s", text)
+		}
+	}
+	found()
+	first.says("probe after waking "+strconv.Itoa(questions+1), 60*time.Second)
+	first.signal(syscall.SIGTERM)
+	first.finish(60 * time.Second)
+	if err := secondStage.Resolve(c, probe, ""); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := probe.Result(c); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// loseRenewals lets every renewal of a lease be lost on its way, until they are found again.
+func loseRenewals(proxy *pgproxy.Proxy) (found func()) {
+	lost := make([]*pgproxy.Trigger, 1000)
+	for i := range lost {
+		lost[i] = proxy.Inject(pgproxy.Rule{Fault: pgproxy.Reset, Match: pgproxy.Mentions("nodes set expires")})
+	}
+	return func() {
+		for _, l := range lost {
+			l.Cancel()
+		}
+	}
+}
+
+// ownsAll waits until all shards have one owner, the only node that is left: a request to it goes to nobody else.
+func ownsAll(t *testing.T, url string) {
+	t.Helper()
+	conn := connect(t, url)
+	tick := time.NewTicker(10 * time.Millisecond)
+	defer tick.Stop()
+	for limit := time.After(healing); ; {
+		var nodes, others int
+		err := conn.QueryRow(t.Context(), `select (select count(*) from perdure.nodes),
+(select count(*) from perdure.shards where node is null or node not in (select node from perdure.nodes))`).Scan(&nodes, &others)
+		switch {
+		case err != nil:
+			t.Fatal(err)
+		case nodes == 1 && others == 0:
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-limit:
+			t.Fatalf("after %s there are %d nodes, and %d shards that are nobody's", healing, nodes, others)
+		}
+	}
 }
 
 // describe waits until the reason of an execution is the wanted one.

@@ -15,7 +15,7 @@ func TestLostReplies(t *testing.T) {
 	url := pgtest.URL(t)
 	proxy, through := proxied(t, url)
 	b := openApp(t, through, newLedger(t), 10*time.Second)
-	work := startLoad(t.Context(), b.app, "", 6)
+	work := startLoad(t.Context(), b.app, b.ledger, "", 6)
 	for _, c := range []struct {
 		name string
 		rule pgproxy.Rule
@@ -75,7 +75,7 @@ func TestSlowCommits(t *testing.T) {
 	const delay, lasting, callers = 100 * time.Millisecond, 8 * time.Second, 40
 	proxy.DelayCommits(delay)
 	began := time.Now()
-	work := startLoad(t.Context(), b.app, "", callers)
+	work := startLoad(t.Context(), b.app, b.ledger, "", callers)
 	for time.Since(began) < lasting {
 		work.more(t, 1, healing)
 	}

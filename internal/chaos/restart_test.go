@@ -21,7 +21,7 @@ func TestPostgresRestartsUnderLoad(t *testing.T) {
 	pg := pgtest.Start(t, pgtest.Options{})
 	url := pg.NewDatabase(t)
 	b := openApp(t, url, newLedger(t), 10*time.Second)
-	work := startLoad(t.Context(), b.app, "", 6)
+	work := startLoad(t.Context(), b.app, b.ledger, "", 6)
 	restart := func(m pgtest.Mode) func() {
 		return func() {
 			if err := pg.Restart(t.Context(), m); err != nil {

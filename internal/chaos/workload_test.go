@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -48,11 +49,19 @@ const (
 	stageTwo = "waits for promise second"
 )
 
-// ledger notes every execution of a step body, in a file that survives the process.
+// ledger notes every execution of a step body, and everything that a caller was told, in files that survive the process.
 type ledger struct{ path string }
 
-func (l ledger) note(line string) error {
-	f, err := os.OpenFile(l.path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+// note says that a body runs.
+func (l ledger) note(line string) error { return appendLine(l.path, line) }
+
+// heard says that a caller was told something.
+func (l ledger) heard(what ...string) error {
+	return appendLine(l.path+".heard", strings.Join(what, " "))
+}
+
+func appendLine(path, line string) error {
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		return err
 	}
@@ -60,16 +69,37 @@ func (l ledger) note(line string) error {
 	return errors.Join(err, f.Close())
 }
 
+// bodies reads which bodies ran, in the order in which they began.
+func (l ledger) bodies(t *testing.T) []string {
+	t.Helper()
+	return readLines(t, l.path)
+}
+
+// answers reads what callers were told.
+func (l ledger) answers(t *testing.T) []string {
+	t.Helper()
+	return readLines(t, l.path+".heard")
+}
+
+// readLines is empty for a file that does not exist yet.
+func readLines(t *testing.T, path string) []string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		t.Fatal(err)
+	}
+	if len(b) == 0 {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+}
+
 // counts reads how often each body ran.
 func (l ledger) counts(t *testing.T) map[string]int {
 	t.Helper()
-	b, err := os.ReadFile(l.path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	n := map[string]int{}
-	for line := range strings.Lines(string(b)) {
-		n[strings.TrimSpace(line)]++
+	for _, id := range l.bodies(t) {
+		n[id]++
 	}
 	return n
 }
@@ -142,53 +172,82 @@ func squares(n int) (sum int) {
 
 // drive starts n executions of each kind (or attaches to them) and waits for all of them. It may be called again and again, by
 // one process after another or by several at once.
-func drive(ctx context.Context, app *perdure.App, n int) error {
+func drive(ctx context.Context, app *perdure.App, l ledger, n int) error {
 	var wg sync.WaitGroup
 	errs := make([]error, n)
 	for i := range n {
-		wg.Go(func() { errs[i] = driveOne(app.With(ctx), "", i) })
+		wg.Go(func() { errs[i] = driveOne(app.With(ctx), l, "", i) })
 	}
 	wg.Wait()
 	return errors.Join(errs...)
 }
 
-// driveOne starts one execution of each kind (or attaches to it) and waits for them.
-func driveOne(c perdure.Client, prefix string, i int) error {
+// driveOne starts one execution of each kind (or attaches to it) and waits for them. It notes what it is told.
+func driveOne(c perdure.Client, l ledger, prefix string, i int) error {
 	var wg sync.WaitGroup
 	var errs [3]error
-	wg.Go(func() {
-		key := fmt.Sprintf("%sc%d", prefix, i)
-		got, err := chain.Run(c, chainIn{key, chainSteps}, perdure.RawKey(key))
-		errs[0] = check("chain/"+key, got, squares(chainSteps), err)
-	})
-	wg.Go(func() {
-		key := fmt.Sprintf("%sg%d", prefix, i)
-		exec, err := gate.Start(c, key, perdure.RawKey(key))
-		for s := 1; s <= 3 && err == nil; s++ {
-			err = open.Send(c, exec, s, perdure.RequestID(fmt.Sprintf("%s-%d", key, s)))
-			if errors.Is(err, perdure.ErrConflict) {
-				err = nil // it has ended: an earlier drive sent them all
-			}
-		}
-		if err == nil {
-			if err = word.Resolve(c, exec, "open"); errors.Is(err, perdure.ErrConflict) {
-				err = nil
-			}
-		}
-		if err != nil {
-			errs[1] = fmt.Errorf("gate/%s: %w", key, err)
-			return
-		}
-		got, err := exec.Result(c)
-		errs[1] = check("gate/"+key, got, "open 6", err)
-	})
-	wg.Go(func() {
-		key := fmt.Sprintf("%sf%d", prefix, i)
-		got, err := family.Run(c, key, perdure.RawKey(key))
-		errs[2] = check("family/"+key, got, squares(4)+squares(5), err)
-	})
+	wg.Go(func() { errs[0] = driveChain(c, l, fmt.Sprintf("%sc%d", prefix, i)) })
+	wg.Go(func() { errs[1] = driveGate(c, l, fmt.Sprintf("%sg%d", prefix, i)) })
+	wg.Go(func() { errs[2] = driveFamily(c, l, fmt.Sprintf("%sf%d", prefix, i)) })
 	wg.Wait()
 	return errors.Join(errs[:]...)
+}
+
+func driveChain(c perdure.Client, l ledger, key string) error {
+	got, err := chain.Run(c, chainIn{key, chainSteps}, perdure.RawKey(key))
+	return told(l, "chain/"+key, got, squares(chainSteps), err)
+}
+
+func driveFamily(c perdure.Client, l ledger, key string) error {
+	exec, err := family.Start(c, key, perdure.RawKey(key))
+	if err == nil {
+		err = l.heard("started", "family/"+key)
+	}
+	if err != nil {
+		return fmt.Errorf("family/%s: %w", key, err)
+	}
+	got, err := exec.Result(c)
+	return told(l, "family/"+key, got, squares(4)+squares(5), err)
+}
+
+func driveGate(c perdure.Client, l ledger, key string) error {
+	exec, err := gate.Start(c, key, perdure.RawKey(key))
+	if err == nil {
+		err = l.heard("started", "gate/"+key)
+	}
+	// A conflict means that it has ended, or that the promise is settled: an earlier drive has done it all.
+	accepted := func(what, id string, err error) error {
+		switch {
+		case err == nil:
+			return l.heard(what, "gate/"+key, id)
+		case errors.Is(err, perdure.ErrConflict):
+			return nil
+		}
+		return err
+	}
+	for s := 1; s <= 3 && err == nil; s++ {
+		id := fmt.Sprintf("%s-%d", key, s)
+		err = accepted("signal", id, open.Send(c, exec, s, perdure.RequestID(id)))
+	}
+	if err == nil {
+		err = accepted("promise", "word", word.Resolve(c, exec, "open"))
+	}
+	if err != nil {
+		return fmt.Errorf("gate/%s: %w", key, err)
+	}
+	got, err := exec.Result(c)
+	return told(l, "gate/"+key, got, "open 6", err)
+}
+
+// told checks a result, and notes that a caller has heard it.
+func told[T comparable](l ledger, what string, got, want T, err error) error {
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: %w", what, err)
+	case got != want:
+		return fmt.Errorf("%s = %v, want %v", what, got, want)
+	}
+	return l.heard("ended", what)
 }
 
 // load is a number of callers that drive one execution of each kind after the other, until they are told to stop.
@@ -203,7 +262,7 @@ type load struct {
 }
 
 // startLoad starts the callers. ctx ends the calls.
-func startLoad(ctx context.Context, app *perdure.App, prefix string, callers int) *load {
+func startLoad(ctx context.Context, app *perdure.App, l ledger, prefix string, callers int) *load {
 	w := &load{stopping: make(chan struct{}), progress: make(chan struct{}, 1)}
 	for range callers {
 		w.callers.Go(func() {
@@ -213,7 +272,7 @@ func startLoad(ctx context.Context, app *perdure.App, prefix string, callers int
 					return
 				default:
 				}
-				if err := driveOne(app.With(ctx), prefix, int(w.begun.Add(1)-1)); err != nil {
+				if err := driveOne(app.With(ctx), l, prefix, int(w.begun.Add(1)-1)); err != nil {
 					w.mu.Lock()
 					w.errs = append(w.errs, err)
 					w.mu.Unlock()
@@ -274,16 +333,6 @@ func (w *load) finish(t *testing.T, url string, within time.Duration) int {
 		t.Fatalf("the workload did not end within %s:\n%s", within, openExecutions(t, url))
 		return 0
 	}
-}
-
-func check[T comparable](what string, got, want T, err error) error {
-	switch {
-	case err != nil:
-		return fmt.Errorf("%s: %w", what, err)
-	case got != want:
-		return fmt.Errorf("%s = %v, want %v", what, got, want)
-	}
-	return nil
 }
 
 // verify looks at what is stored once everything has ended: every execution is completed, its history has no gap, every outcome is in it

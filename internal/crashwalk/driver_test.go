@@ -21,6 +21,8 @@ type scenario struct {
 	lanes int
 	// idleAfter is how long waiting executions stay in memory; 5 s.
 	idleAfter time.Duration
+	// lease of its processes; leaseTTL.
+	lease time.Duration
 	// selfless executions need nothing from clients once they have been started: after a crash they must end by themselves.
 	selfless bool
 	// bodies is how often the body of each step runs when nothing goes wrong. A crash may repeat each once per process.

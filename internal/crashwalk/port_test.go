@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -214,6 +215,13 @@ func (p *port) Members(ctx context.Context) (store.View, error) {
 func (p *port) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	n, err := p.Store.Sweep(ctx, r)
 	return n, p.end(faultstore.Sweep, "", err)
+}
+
+// since are the calls from one on.
+func (t *trace) since(from int) []called {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return slices.Clone(t.calls[from:])
 }
 
 // commits is how many of the calls were commits.

@@ -1,6 +1,7 @@
 package crashwalk_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,7 +152,7 @@ func (w *world) open(st *stage) (*process, error) {
 	w.stores = append(w.stores, p.fs)
 	port := &port{Store: p.fs, w: w, process: p.n, shared: st.processes > 1}
 	log := w.log.With("process", p.n)
-	cfg := engine.Config{Store: port, Log: log, Lanes: w.s.lanes, LeaseTTL: leaseTTL, Lane: lane.Config{}}
+	cfg := engine.Config{Store: port, Log: log, Lanes: w.s.lanes, LeaseTTL: cmp.Or(w.s.lease, leaseTTL), Lane: lane.Config{}}
 	if st.processes > 1 {
 		cfg.Hints = w.hints
 	}

@@ -2,6 +2,7 @@ package e2e_test
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -10,7 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,18 +42,22 @@ func TestCorruptedRows(t *testing.T) {
 		table string
 		// column is what is damaged, of the row that where selects.
 		column, where string
+		input         string
+		kinds         []string
 	}{
-		{"an event", "history", "body", "seq = 2"},
-		{"the start", "executions", "start", "true"},
+		{"an event", "history", "body", "seq = 2", "in", durable},
+		{"the start", "executions", "start", "true", "in", durable},
+		{"a large start", "starts", "body", "true", strings.Repeat("large ", 2000), []string{"sqlite"}}, // stands elsewhere there
+		{"what it waits for", "executions", "waits", "true", "in", durable},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			onStores(t, durable, func(t *testing.T, s *site) {
+			onStores(t, c.kinds, func(t *testing.T, s *site) {
 				a := newAlive()
 				app := s.open(damaged, a.w)
 				client := caller(t, app)
 				a.start(t, app, client)
-				exec, err := damaged.Start(client, "in", perdure.RawKey("k"))
+				exec, err := damaged.Start(client, c.input, perdure.RawKey("k"))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -68,11 +73,11 @@ func TestCorruptedRows(t *testing.T) {
 				if err == nil || !errors.Is(err, perdure.ErrBlocked) && !fault.Is(err, fault.Corrupt) {
 					t.Errorf("a signal to it: %v, want an error that says it is blocked or corrupt", err)
 				}
-				// Without its start it cannot be described at all; otherwise it is, with the reason.
+				// Without its own row it cannot be described at all; otherwise it is, with the reason.
 				described, err := app.Describe(t.Context(), exec)
 				text := described.Reason
 				switch {
-				case c.column == "start" && fault.Is(err, fault.Corrupt):
+				case c.table != "history" && fault.Is(err, fault.Corrupt):
 					text = err.Error()
 				case err != nil || described.Ref != info.Ref || !described.Status.Open() || !strings.Contains(text, "cannot be read"):
 					t.Errorf("described as %+v, %v; want a reason that says it cannot be read", described, err)
@@ -111,6 +116,110 @@ func TestCorruptedRows(t *testing.T) {
 			})
 		})
 	}
+}
+
+// An outcome that cannot be understood is not guessed: whoever asks for the result hears which row is broken, and the key is neither free nor run again.
+func TestCorruptedOutcome(t *testing.T) {
+	t.Parallel()
+	onStores(t, durable, func(t *testing.T, s *site) {
+		a := newAlive()
+		var ran atomic.Int64
+		w := perdure.NewWorkflow("damaged", func(perdure.WorkflowCtx, string) (string, error) {
+			ran.Add(1)
+			return "the result", nil
+		})
+		app := s.open(w, a.w)
+		c := caller(t, app)
+		a.start(t, app, c)
+		if _, err := w.Run(c, "in", perdure.RawKey("k")); err != nil {
+			t.Fatal(err)
+		}
+		exec := w.Execution(perdure.RawKey("k"))
+		info, err := app.Describe(t.Context(), exec)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := app.Close(); err != nil {
+			t.Fatal(err)
+		}
+		restore := s.damage("executions", "outcome", "true")
+		app = s.open(w, a.w)
+		c = caller(t, app)
+		before := s.contents()
+		calls := map[string]func() error{
+			"result":   func() error { _, err := exec.Result(c); return err },
+			"poll":     func() error { _, err := exec.Poll(c); return err },
+			"run":      func() error { _, err := w.Run(c, "in", perdure.RawKey("k")); return err },
+			"start":    func() error { _, err := w.Start(c, "in", perdure.RawKey("k")); return err },
+			"describe": func() error { _, err := app.Describe(t.Context(), exec); return err },
+		}
+		for what, call := range calls {
+			err := call()
+			if err == nil || !errors.Is(err, perdure.ErrBlocked) && !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), info.Ref.Run) || !strings.Contains(err.Error(), "outcome") {
+				t.Errorf("%s: %v, want an error that says it is blocked or corrupt, and names the run and the column", what, err)
+			}
+		}
+		s.unchanged(before)
+		if got := list(t, app, ""); len(got) != 2 {
+			t.Errorf("all are listed as %v", got)
+		}
+		a.say(t, caller(t, app), "b")
+		if err := app.Close(); err != nil {
+			t.Fatal(err)
+		}
+		restore()
+		app = s.open(w, a.w)
+		c = caller(t, app)
+		got, err := w.Run(c, "in", perdure.RawKey("k"))
+		equal(t, "the result once the row is as it was", got, err, "the result")
+		if n := ran.Load(); n != 1 {
+			t.Errorf("the code ran %d times", n)
+		}
+		a.ends(t, c, "ab")
+	})
+}
+
+// A remembered answer that cannot be understood: the request is not taken for a new one.
+func TestCorruptedAnswer(t *testing.T) {
+	t.Parallel()
+	onStores(t, durable, func(t *testing.T, s *site) {
+		word := perdure.NewSignal[string]("word")
+		a := newAlive()
+		app := s.open(damaged, a.w)
+		c := caller(t, app)
+		a.start(t, app, c)
+		exec, err := damaged.Start(c, "in", perdure.RawKey("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := word.Send(c, exec, "hello", perdure.RequestID("r1")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := exec.Result(c)
+		equal(t, "result", got, err, "hello")
+		if err := app.Close(); err != nil {
+			t.Fatal(err)
+		}
+		restore := s.change("requests", "body", "id = 'r1'")
+		app = s.open(damaged, a.w)
+		c = caller(t, app)
+		before := s.contents()
+		if err := word.Send(c, exec, "hello", perdure.RequestID("r1")); !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), "r1") {
+			t.Errorf("the same request: %v, want an error of kind corrupt that names it", err)
+		}
+		s.unchanged(before)
+		a.say(t, caller(t, app), "b")
+		if err := app.Close(); err != nil {
+			t.Fatal(err)
+		}
+		restore()
+		app = s.open(damaged, a.w)
+		c = caller(t, app)
+		if err := word.Send(c, exec, "hello", perdure.RequestID("r1")); err != nil {
+			t.Errorf("the same request once the row is as it was: %v", err)
+		}
+		a.ends(t, c, "ab")
+	})
 }
 
 // Mail that cannot be understood is left where it is and logged; all other mail is delivered.
@@ -195,94 +304,32 @@ func (l *logged) String() string {
 // damage flips bytes in a column of the execution damaged/k, and returns how to undo it.
 func (s *site) damage(table, column, where string) (restore func()) {
 	s.t.Helper()
-	prefix, hex, unhex := "perdure.", "encode(%s, 'hex')", "decode('%s', 'hex')"
+	prefix := "perdure."
 	if s.kind == "sqlite" {
-		prefix, hex, unhex = "perdure_", "hex(%s)", "x'%s'"
+		prefix = "perdure_"
 	}
-	where += fmt.Sprintf(" and run in (select run from %sexecutions where workflow = 'damaged')", prefix)
-	body := s.sql(fmt.Sprintf("select "+hex+" from %s%s where %s", column, prefix, table, where))[0][0]
+	return s.change(table, column, where+fmt.Sprintf(" and run in (select run from %sexecutions where workflow = 'damaged')", prefix))
+}
+
+// change flips bytes in a column of one row, and returns how to undo it.
+func (s *site) change(table, column, where string) (restore func()) {
+	s.t.Helper()
+	prefix, read, write := "perdure.", "encode(%s, 'hex')", "decode('%s', 'hex')"
+	if s.kind == "sqlite" {
+		prefix, read, write = "perdure_", "hex(%s)", "x'%s'"
+	}
+	body := s.sql(fmt.Sprintf("select "+read+" from %s%s where %s", column, prefix, table, where))[0][0]
 	set := func(body string) {
-		s.sql(fmt.Sprintf("update %s%s set %s = "+unhex+" where %s", prefix, table, column, body, where))
+		s.sql(fmt.Sprintf("update %s%s set %s = "+write+" where %s", prefix, table, column, body, where))
 	}
-	flipped := []byte(body)
-	copy(flipped, "ff") // no CBOR begins so
-	flipped[len(body)/2] ^= 1
-	set(string(flipped))
-	return func() { set(body) }
-}
-
-// The disk is full: what cannot be stored is not acknowledged, the caller hears why, and everything goes on when there is room.
-func TestFullDisk(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m"); err != nil {
-		t.Skipf("a small file system cannot be mounted here: %v", err)
-	}
-	t.Cleanup(func() {
-		if err := syscall.Unmount(dir, 0); err != nil {
-			t.Errorf("unmount: %v", err)
-		}
-	})
-	s := newSite(t, "sqlite")
-	s.path = filepath.Join(dir, "e2e.db")
-	s.url = "file:" + s.path
-	s.cfg.LeaseTTL = 3 * time.Second
-	a := newAlive()
-	keep := perdure.NewWorkflow("keep", func(_ perdure.WorkflowCtx, in string) (string, error) { return in[:1], nil })
-	app := s.open(a.w, keep)
-	c := caller(t, app)
-	a.start(t, app, c)
-	done := 0
-	for ; done < 5; done++ {
-		if _, err := keep.Run(c, strings.Repeat("x", 1000), perdure.RawKey(fmt.Sprint(done))); err != nil {
-			t.Fatal(err)
-		}
-	}
-	filler := filepath.Join(dir, "filler")
-	fill(t, filler)
-	ctx, cancel := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-	defer cancel()
-	var full error
-	for full == nil { // there may be a little room left in the files that exist
-		_, full = keep.Run(app.With(ctx), strings.Repeat("y", 100_000), perdure.RawKey(fmt.Sprint(done)))
-		if full == nil {
-			done++
-		}
-	}
-	fails(t, "a start on a full disk", full, perdure.ErrUnavailable, "keep", s.path)
-	if !strings.Contains(strings.ToLower(full.Error()), "full") && !strings.Contains(full.Error(), "space") {
-		t.Errorf("error %q does not say what is the matter", full)
-	}
-	t.Logf("the caller heard: %v", full)
-	if err := os.Remove(filler); err != nil {
-		t.Fatal(err)
-	}
-	// What was handed in when there was no room may have taken effect since; repeated, it does.
-	if _, err := keep.Run(c, strings.Repeat("y", 100_000), perdure.RawKey(fmt.Sprint(done))); err != nil {
-		t.Errorf("once there is room: %v", err)
-	}
-	a.ends(t, c, "a")
-	app = s.reopen(app, a.w, keep)
-	if got := list(t, app, `workflow = "keep" and status = "completed"`); len(got) != done+1 {
-		t.Errorf("%d executions are stored, want %d", len(got), done+1)
-	}
-}
-
-// fill writes until there is no room.
-func fill(t *testing.T, path string) {
-	t.Helper()
-	f, err := os.Create(path)
+	flipped, err := hex.DecodeString(body)
 	if err != nil {
-		t.Fatal(err)
+		s.t.Fatal(err)
 	}
-	defer f.Close()
-	for block := make([]byte, 1<<12); ; {
-		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
-			return
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
+	flipped[0] = 0xff // nothing that we store begins so
+	flipped[len(flipped)/2] ^= 1
+	set(hex.EncodeToString(flipped))
+	return func() { set(body) }
 }
 
 // A server that becomes read-only, as after a failover, takes nothing; callers hear why, and everything goes on when it writes again (reliability B5).

@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -91,16 +90,13 @@ func (k *clerk) look(ctx context.Context) {
 }
 
 func (k *clerk) answered(r store.Reply) {
-	a, err := model.DecodeAnswer(r.Body)
-	if err == nil {
-		err = core.RefusalOf(a)
-	}
+	a := lane.Remembered(&r)
 	k.mu.Lock()
 	c := k.replies[r.RequestKey]
 	delete(k.replies, r.RequestKey)
 	k.mu.Unlock()
 	if c != nil {
-		c.finish(&lane.Answer{Answer: a, Err: err})
+		c.finish(&a)
 	}
 }
 

@@ -204,7 +204,12 @@ func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 	rows := make([]*store.Execution, len(starts))
 	var err error
 	for i := range starts {
-		if rows[i], err = s.eng.cfg.Store.LoadExecution(ctx, starts[i].Shard, starts[i].Start.Address, model.RunID{}); err != nil {
+		rows[i], err = s.eng.cfg.Store.LoadExecution(ctx, starts[i].Shard, starts[i].Start.Address, model.RunID{})
+		if fault.Is(err, fault.Corrupt) { // whatever it is, it is there: the start has not begun, and everything else of its batch goes on
+			unread := store.Unread(starts[i].Shard, starts[i].Start.Address, err)
+			rows[i], err = &unread, nil
+		}
+		if err != nil {
 			break
 		}
 	}

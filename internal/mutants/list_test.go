@@ -13,13 +13,18 @@ type mutant struct {
 // sim is the simulator, until the first seed that fails.
 var sim = []string{"./internal/sim", "-run", "TestSeeds$", "-seeds=4000", "-failures=1"}
 
-// conformance of the stores, and how code is replayed.
+// conformance of the stores: what is about fences, ownership and guards.
 var (
-	memory   = []string{"./internal/store/memory", "-run", "Conformance", "-failfast"}
-	sqlite   = []string{"./internal/store/sqlite", "-run", "Conformance", "-failfast"}
-	postgres = []string{"./internal/store/postgres", "-run", "Conformance", "-failfast"}
-	replay   = []string{"./internal/replay", "-failfast"}
+	memory        = []string{"./internal/store/memory", "-run", "TestConformance$"}
+	sqliteFence   = []string{"./internal/store/sqlite", "-run", "TestConformance$/^fence$"}
+	sqliteGuard   = []string{"./internal/store/sqlite", "-run", "TestConformance$/^(timers|messages)$"}
+	postgresFence = []string{"./internal/store/postgres", "-run", "TestConformance$/^fence$"}
+	postgresOwner = []string{"./internal/store/postgres", "-run", "TestConformance$/^(shards|leases)$"}
+	postgresGuard = []string{"./internal/store/postgres", "-run", "TestConformance$/^(timers|messages)$"}
 )
+
+// kills are real processes that are killed with SIGKILL.
+var kills = []string{"./internal/chaos", "-run", "TestKillRoundsSQLite$"}
 
 var list = []mutant{
 	{
@@ -117,16 +122,16 @@ var list = []mutant{
 	{
 		name:  "an answer before the commit",
 		file:  "internal/engine/lane/input.go",
-		old:   "		if b == nil {\n			l.answer(a)\n",
-		new:   "		if b != nil || b == nil {\n			l.answer(a)\n",
-		tests: [][]string{sim},
+		old:   "		case b == nil:\n			l.reply(",
+		new:   "		case b == nil || !in.awaits:\n			l.reply(",
+		tests: [][]string{sim, kills},
 	},
 	{
 		name:  "events are delivered before the commit",
 		file:  "internal/engine/lane/input.go",
 		old:   "		b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})\n",
 		new:   "		l.deliver(b.batch.At, e, key.Run, d.Events)\n",
-		tests: [][]string{sim},
+		tests: [][]string{sim, kills},
 	},
 	{
 		name:  "a timer is lost during a refill: the bound",
@@ -157,6 +162,16 @@ var list = []mutant{
 		tests: [][]string{sim},
 	},
 	{
+		name: "a paused owner answers: the engine",
+		file: "internal/engine/incarnation.go",
+		old:  "return int64(inc.eng.clock.mono()) < inc.validUntil.Load()",
+		new:  "return inc.validUntil.Load() > 0",
+		tests: [][]string{
+			{"./internal/chaos", "-run", "TestReadsEndWithTheLease$"},
+			{"./internal/chaos", "-run", "TestStoppedOwnerDoesNotAnswer$"},
+		},
+	},
+	{
 		name:  "a renewal counts from its answer",
 		file:  "internal/cluster/membership.go",
 		old:   "	m.validUntil = max(m.validUntil, m.sentAt+m.cfg.TTL-m.cfg.Margin)\n",
@@ -169,49 +184,56 @@ var list = []mutant{
 		file:  "internal/store/sqlite/commit.go",
 		old:   "	if err == nil && !ok {\n		err = store.Errorf(store.Fenced",
 		new:   "	if err == nil && !ok && b.Number < 0 {\n		err = store.Errorf(store.Fenced",
-		tests: [][]string{sqlite},
+		tests: [][]string{sqliteFence},
 	},
 	{
 		name:  "no fence: PostgreSQL",
 		file:  "internal/store/postgres/statements.go",
 		old:   "where node = $1 and lane = $2 and epoch = $3 and batch = $4::bigint - 1 returning 1",
 		new:   "where node = $1 and lane = $2 and $3::bigint > 0 returning 1",
-		tests: [][]string{postgres},
+		tests: [][]string{postgresFence},
 	},
 	{
 		name:  "a fence that matches nothing does not stop the pipeline: PostgreSQL",
 		file:  "internal/store/postgres/statements.go",
 		old:   "select 1 / count(*) from w`}",
 		new:   "select count(*) from w`}",
-		tests: [][]string{postgres},
+		tests: [][]string{postgresFence},
+	},
+	{
+		name:  "two nodes own a shard: PostgreSQL",
+		file:  "internal/store/postgres/ownership.go",
+		old:   "  and (s.node is null or s.node = $1 and s.epoch = $2 or not exists (",
+		new:   "  and (true or not exists (",
+		tests: [][]string{postgresOwner},
 	},
 	{
 		name:  "rows affected are not checked: SQLite",
 		file:  "internal/store/sqlite/commit.go",
 		old:   "	return t.w.db.Changes() == 1, nil\n",
 		new:   "	return true, nil\n",
-		tests: [][]string{sqlite},
+		tests: [][]string{sqliteGuard},
 	},
 	{
 		name:  "rows affected are not checked: PostgreSQL",
 		file:  "internal/store/postgres/statements.go",
 		old:   "select 1 / (case when count(*) = cardinality($1) then 1 else 0 end) from w`",
 		new:   "select count(*) from w where cardinality($1) >= 0`",
-		tests: [][]string{postgres},
+		tests: [][]string{postgresGuard},
 	},
 	{
 		name:  "steps are matched by position",
 		file:  "internal/replay/ask.go",
 		old:   "	m.buf = id.append(m.buf[:0], path)\n",
 		new:   "	m.buf = appendOccurrence(m.buf[:0], len(m.asks)+1)\n",
-		tests: [][]string{replay},
+		tests: [][]string{{"./internal/replay", "-run", "TestBranchesDoNotShiftEachOther$"}},
 	},
 	{
 		name:  "an early return leaves recorded steps over",
 		file:  "internal/replay/mismatch.go",
-		old:   "	left := m.r.events[m.fed:]\n",
-		new:   "	left := m.r.events[m.fed:]\n	if len(left) >= 0 {\n		m.early = nil\n		m.goLive()\n		return true\n	}\n",
-		tests: [][]string{replay},
+		old:   "	for _, e := range m.r.events[m.fed:] {\n		switch e.Kind {\n		case model.EventSignalReceived,",
+		new:   "	if m.fed >= 0 {\n		m.early = nil\n		m.goLive()\n		return true\n	}\n	for _, e := range m.r.events[m.fed:] {\n		switch e.Kind {\n		case model.EventSignalReceived,",
+		tests: [][]string{{"./internal/replay", "-run", "TestChangedCode$"}},
 	},
 
 	// What the simulator has found in earlier versions of the lane and its neighbours must stay found.
@@ -288,8 +310,8 @@ var list = []mutant{
 	{
 		name:  "a corrupt read drops what is on its way to the store",
 		file:  "internal/engine/lane/load.go",
-		old:   "(ld.Kind != LoadRun || ld.entry.dirty())",
-		new:   "ld.Kind != LoadRun",
+		old:   "return !ld.entry.dirty()",
+		new:   "return true",
 		tests: [][]string{sim},
 	},
 	{
@@ -311,7 +333,7 @@ var list = []mutant{
 		file:  "internal/core/execution.go",
 		old:   "	x.timers = slices.Clone(timers)\n",
 		new:   "	x.timers = slices.Clone(timers)\n	x.fired = nil\n",
-		tests: [][]string{sim},
+		tests: [][]string{{"./internal/core", "-run", "TestRecoveredRunKnowsFirings$"}},
 	},
 	{
 		name:  "cursors of messages are not checked",

@@ -40,8 +40,11 @@ func compositions(n int) [][]int {
 // TestAllCompletionOrders lets up to four parallel steps end in every order, reported and delivered in every batching, and crashes
 // after every event: the rest of the run must end as it would have, having seen the same.
 func TestAllCompletionOrders(t *testing.T) {
-	pairs := 0
-	for n := 1; n <= 4; n++ {
+	pairs, most := 0, 4
+	if testing.Short() {
+		most = 3
+	}
+	for n := 1; n <= most; n++ {
 		for _, kind := range []op{
 			{Kind: "all", N: 9, M: n},
 			{Kind: "race", N: 9, M: n},

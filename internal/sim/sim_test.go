@@ -13,7 +13,7 @@ import (
 )
 
 var (
-	seedCount = flag.Int("seeds", 0, "number of seeds to simulate; 3,000, or 200 under the race detector")
+	seedCount = flag.Int("seeds", 0, "number of seeds to simulate; 3,000, or 100 under the race detector")
 	firstSeed = flag.Uint64("seed", 1, "first seed")
 	failures  = flag.Int64("failures", 10, "number of failed seeds after which to stop")
 )
@@ -23,7 +23,7 @@ func TestMain(m *testing.M) {
 	if *seedCount == 0 {
 		*seedCount = 3000
 		if underRace {
-			*seedCount = 200
+			*seedCount = 100
 		}
 	}
 	// Many short lives, and nothing that stays: collect when there is much to collect.
@@ -67,6 +67,9 @@ func TestSeeds(t *testing.T) {
 	}
 }
 
+// again is which of the seeds are run a second time, to see whether the same happens.
+const again = 50
+
 // runSeeds simulates seeds on all cores.
 func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
 	t.Helper()
@@ -93,6 +96,12 @@ func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
 					continue
 				}
 				mine.Add(&r.Stats)
+				if i%again == 0 {
+					if second, err := Run(seed, Options{}); err != nil || second.Hash != r.Hash || second.Stats != r.Stats {
+						failed.Add(1)
+						t.Errorf("seed %d: hash %016x, then %016x, %v", seed, r.Hash, second.Hash, err)
+					}
+				}
 			}
 			mu.Lock()
 			stats.Add(&mine)
@@ -106,7 +115,7 @@ func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
 // fewer seeds are enough under the race detector.
 func fewer(n uint64) uint64 {
 	if underRace {
-		return n / 5
+		return n / 10
 	}
 	return n
 }

@@ -95,7 +95,7 @@ type Committed struct {
 	Existing []ExistingStart
 }
 
-// ExistingStart is a start that found its address taken.
+// ExistingStart is a start that found its address taken, by a run that may be [Unread].
 type ExistingStart struct {
 	Index     int // in Batch.Starts
 	Execution Execution

@@ -107,6 +107,14 @@ func (x *Execution) Unreadable(start model.Start, status model.Status, why error
 	x.Blocked = &model.Reason{Code: model.WaitCorrupt, Detail: why.Error()}
 }
 
+// Unread stands for the current run of an address when its row cannot be understood. It counts as parked: nobody takes it up unasked, and
+// whoever needs it reads it and hears why that fails.
+func Unread(shard model.ShardID, a model.Address, why error) Execution {
+	x := Execution{Shard: shard, Current: true, Parked: true}
+	x.Unreadable(model.Start{Address: a}, model.Running, why)
+	return x
+}
+
 // Timer is an open timer of a run.
 type Timer struct {
 	Shard model.ShardID

@@ -131,9 +131,7 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 	if ld.entry != nil && l.entries[ld.entry.address] != ld.entry {
 		return
 	}
-	// What cannot be understood is quarantined, but not while some of the run is on its way to the store: that would be forgotten.
-	// Mail that cannot be is left where it is; the rest of it is served.
-	if r.Err != nil && (!fault.Is(r.Err, fault.Corrupt) || ld.Kind != LoadMail && (ld.Kind != LoadRun || ld.entry.dirty())) {
+	if r.Err != nil && (!fault.Is(r.Err, fault.Corrupt) || !ld.survives()) {
 		ld.attempts++
 		ld.at = now.Add(backoff(ld.attempts))
 		l.loads.delayed = append(l.loads.delayed, ld)
@@ -150,6 +148,19 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedTimers(ld, r)
 	case LoadMail:
 		l.loadedMail(now, ld, r)
+	}
+}
+
+// survives reports whether the lane goes on without what cannot be understood. A run is quarantined, but not while some of it is on its way to
+// the store: that would be forgotten. Mail is left where it is, and the rest of it served. Whoever repeats a request hears that its answer is lost.
+func (ld *Load) survives() bool {
+	switch ld.Kind {
+	case LoadMail, LoadReply:
+		return true
+	case LoadRun:
+		return !ld.entry.dirty()
+	default:
+		return false
 	}
 }
 
@@ -216,18 +227,19 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	e.loading = false
 	ld.input.checked = true
 	switch {
-	case r.Reply == nil || len(e.backlog) == 0 || e.backlog[0] != ld.input:
+	case r.Reply == nil && r.Err == nil || len(e.backlog) == 0 || e.backlog[0] != ld.input:
 	case !ld.input.inbox.IsZero():
 		l.bytes -= ld.input.size()
 		ld.input.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left
 		l.bytes += ld.input.size()
 	default:
 		e.backlog = e.backlog[1:]
-		a, err := model.DecodeAnswer(r.Reply.Body)
-		if err == nil {
-			err = core.RefusalOf(a)
+		a := Answer{Err: r.Err}
+		if r.Err == nil {
+			a = Remembered(r.Reply)
 		}
-		l.reply(ld.input.address, ld.input.awaits, Answer{Token: ld.input.token, Answer: a, Err: err})
+		a.Token = ld.input.token
+		l.reply(ld.input.address, ld.input.awaits, a)
 		l.done(ld.input)
 	}
 	if len(e.backlog) > 0 {
@@ -235,6 +247,15 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	} else {
 		l.maybeDrop(e)
 	}
+}
+
+// Remembered is the answer that was given to a request when it was served.
+func Remembered(r *store.Reply) Answer {
+	a, err := model.DecodeAnswer(r.Body)
+	if err != nil {
+		return Answer{Err: fault.New(fault.Corrupt, "the answer to request %q of %s: %w", r.ID, r.Address, err)}
+	}
+	return Answer{Answer: a, Err: core.RefusalOf(a)}
 }
 
 // loadedRunnable dispatches runs of shards that have just become ours, and reads on.

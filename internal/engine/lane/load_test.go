@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -84,6 +85,87 @@ func TestCorruptRun(t *testing.T) {
 	r.wantEvents(bad, "timer_fired t10")
 	if r.holder(bad) != 1 {
 		t.Error("the repaired run is not taken up")
+	}
+}
+
+// A start that meets a run whose row cannot be understood is refused with the reason; nobody else of its batch notices, whether the commit told or
+// a look at what had landed.
+func TestStartMeetsAnUnreadableRun(t *testing.T) {
+	t.Parallel()
+	for _, unseen := range []bool{false, true} {
+		r := newRig(t)
+		r.join(1)
+		bad, good := key("bad"), key("good")
+		r.reads = func(ld *lane.Load) *lane.LoadResult {
+			if ld.Kind == lane.LoadRun && ld.Address == bad {
+				return &lane.LoadResult{Err: fault.New(fault.Corrupt, "its outcome cannot be decoded")}
+			}
+			return nil
+		}
+		r.start(bad, "bad")
+		r.start(good, "good")
+		r.flush()
+		// It is the first of the two that meets a run, which is not in the store of this test.
+		batch := *r.commit
+		if len(batch.Starts) != 2 || batch.Starts[0].Start.Address != bad {
+			t.Fatalf("the batch starts %+v", batch.Starts)
+		}
+		batch.Starts = batch.Starts[1:]
+		unread := store.Unread(bad.Shard(shards), bad, errors.New("its outcome cannot be decoded"))
+		r.commit = &batch
+		if _, err := r.land(); err != nil {
+			t.Fatal(err)
+		}
+		if unseen {
+			r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer is lost"))
+			r.flush()
+			r.refenceNow()
+			r.verify = nil
+			r.l.Verified(r.now, []*store.Execution{&unread, r.current(good)}, nil)
+		} else {
+			r.l.Committed(r.now, store.Committed{Existing: []store.ExistingStart{{Index: 0, Execution: unread}}}, nil)
+		}
+		r.settle()
+		r.wantAnswer("bad", "blocked")
+		r.wantAnswer("good", "")
+		if r.holder(good) != 1 || r.holder(bad) != 0 {
+			t.Errorf("held by %d and %d", r.holder(good), r.holder(bad))
+		}
+		r.signal(good, "s", "signal")
+		r.settle()
+		r.wantAnswer("signal", "")
+	}
+}
+
+// Whoever repeats a request whose remembered answer cannot be understood hears that; it is not served a second time.
+func TestCorruptReply(t *testing.T) {
+	t.Parallel()
+	for _, c := range []lane.LoadResult{
+		{Err: fault.New(fault.Corrupt, "the answer cannot be decoded")},
+		{Reply: &store.Reply{Body: []byte{0xff}}},
+	} {
+		r := newRig(t)
+		r.join(1)
+		a := key("a")
+		r.began(a)
+		r.send(request(a, "u", "req-1"), "first")
+		r.settle()
+		r.restart()
+		r.join(1)
+		r.reads = func(ld *lane.Load) *lane.LoadResult {
+			if ld.Kind == lane.LoadReply {
+				return &c
+			}
+			return nil
+		}
+		r.send(request(a, "u", "req-1"), "again")
+		r.settle()
+		r.wantAnswer("again", "corrupt")
+		r.reads = nil
+		r.signal(a, "s", "other")
+		r.settle()
+		r.wantAnswer("other", "")
+		r.wantEvents(a, "signal_received u", "signal_received s")
 	}
 }
 

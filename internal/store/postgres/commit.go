@@ -10,6 +10,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -446,7 +447,11 @@ func (w *writer) committed(ctx context.Context) (store.Committed, error) {
 	for _, i := range w.missing {
 		r := &w.batch.Starts[i]
 		e, err := w.lane.store.LoadExecution(ctx, r.Shard, r.Start.Address, model.RunID{})
-		if err == nil && e == nil {
+		switch {
+		case fault.Is(err, fault.Corrupt):
+			unread := store.Unread(r.Shard, r.Start.Address, err)
+			e, err = &unread, nil
+		case err == nil && e == nil:
 			err = fmt.Errorf("the run that kept %s from starting is gone", r.Start.Address)
 		}
 		if err != nil {

@@ -106,6 +106,8 @@ func decodeExisting(v [][]byte) (index int, found bool, e store.Execution, err e
 		state: int16(binary.BigEndian.Uint16(v[4])), closed: int64(binary.BigEndian.Uint64(v[5])), current: v[6][0] == 1,
 		tenant: string(v[7]), workflow: string(v[8]), key: string(v[9]), start: v[10], outcome: v[11], waits: v[12], blocked: v[13],
 	}
-	e, err = r.execution()
-	return int(binary.BigEndian.Uint32(v[0])), true, e, err
+	if e, err = r.execution(); err != nil { // the batch is committed all the same
+		e = store.Unread(e.Shard, model.Address{Tenant: r.tenant, Type: r.workflow, Key: r.key}, err)
+	}
+	return int(binary.BigEndian.Uint32(v[0])), true, e, nil
 }

@@ -1,6 +1,7 @@
 package postgres_test
 
 import (
+	"flag"
 	"fmt"
 	"sync"
 	"testing"
@@ -13,7 +14,13 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	// Most of these tests wait for the server most of the time.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(pgtest.Main(m))
+}
 
 const testShards = 16
 
@@ -102,5 +109,8 @@ func TestConformance(t *testing.T) {
 // As behind a pooler: no prepared statements, no settings of the session. And with a pool of one connection.
 func TestConformanceWithoutPreparedStatements(t *testing.T) {
 	t.Parallel()
+	if testing.Short() {
+		t.Skip("nothing else runs in it than in TestConformance but the server")
+	}
 	storetest.RunWith(t, newFamily(t, func(c *postgres.Config) { c.PoolSize, c.NoPrepare = 1, true }).options())
 }

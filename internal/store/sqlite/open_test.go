@@ -323,7 +323,11 @@ func TestReadOnlyFileSystem(t *testing.T) {
 
 func TestOpenConvergesAfterACrashAtAnyWrite(t *testing.T) {
 	t.Parallel()
-	for survived, n := false, 1; !survived; n++ {
+	every := 1
+	if testing.Short() {
+		every = 5
+	}
+	for survived, n := false, 1; !survived; n += every {
 		path := filepath.Join(t.TempDir(), "app.db")
 		fs := newFaultFS(t)
 		fs.crashAfter(n)

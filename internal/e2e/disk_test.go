@@ -1,0 +1,202 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+// envNamespace marks a test that runs again in a namespace in which it may mount.
+const envNamespace = "PERDURE_E2E_NAMESPACE"
+
+// The disk is full: what cannot be stored is not acknowledged, the caller hears why, and everything goes on when there is room.
+func TestFullDisk(t *testing.T) {
+	t.Parallel()
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		dir, ok := mountSmall(t)
+		if !ok {
+			inNamespace(t)
+			return
+		}
+		s := newSite(t, "sqlite")
+		s.path = filepath.Join(dir, "e2e.db")
+		s.url = "file:" + s.path
+		fullDisk(t, s, dir, s.path)
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		if os.Getenv(envNamespace) != "" {
+			t.Skip("a server does not run as the root of a namespace")
+		}
+		dir, ok := mountSmall(t)
+		if !ok {
+			t.Skip("no file system can be mounted here")
+		}
+		s := newSite(t, "postgres")
+		s.moveTo(dir)
+		fullDisk(t, s, dir, "executions")
+	})
+}
+
+// fullDisk fills the disk of a store under an app that works. The error must name the place.
+func fullDisk(t *testing.T, s *site, dir, place string) {
+	t.Helper()
+	s.cfg.LeaseTTL = 3 * time.Second
+	a := newAlive()
+	keep := perdure.NewWorkflow("keep", func(_ perdure.WorkflowCtx, in string) (string, error) { return in[:1], nil })
+	app := s.open(a.w, keep)
+	c := caller(t, app)
+	a.start(t, app, c)
+	done := 0
+	for ; done < 5; done++ {
+		if _, err := keep.Run(c, noise(1000), perdure.RawKey(fmt.Sprint(done))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filler := filepath.Join(dir, "filler")
+	fill(t, filler)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	var full error
+	last := noise(100_000)
+	for full == nil { // there may be a little room left in the files that exist
+		_, full = keep.Run(app.With(ctx), last, perdure.RawKey(fmt.Sprint(done)))
+		if full == nil {
+			done++
+		}
+	}
+	fails(t, "a start on a full disk", full, perdure.ErrUnavailable, "keep", place)
+	if text := strings.ToLower(full.Error()); !strings.Contains(text, "full") && !strings.Contains(text, "space") {
+		t.Errorf("error %q does not say what is the matter", full)
+	}
+	t.Logf("the caller heard: %v", full)
+	if err := os.Remove(filler); err != nil {
+		t.Fatal(err)
+	}
+	// What was handed in when there was no room may have taken effect since; repeated, it does.
+	if _, err := keep.Run(c, last, perdure.RawKey(fmt.Sprint(done))); err != nil {
+		t.Errorf("once there is room: %v", err)
+	}
+	a.ends(t, c, "a")
+	app = s.reopen(app, a.w, keep)
+	if got := list(t, app, `workflow = "keep" and status = "completed"`); len(got) != done+1 {
+		t.Errorf("%d executions are stored, want %d", len(got), done+1)
+	}
+}
+
+// noise is a text that cannot be compressed.
+func noise(n int) string {
+	b := make([]byte, n)
+	x := uint32(2463534242)
+	for i := range b {
+		x ^= x << 13
+		x ^= x >> 17
+		x ^= x << 5
+		b[i] = 'a' + byte(x>>24)%26
+	}
+	return string(b)
+}
+
+// mountSmall mounts a small file system.
+func mountSmall(t *testing.T) (dir string, ok bool) {
+	t.Helper()
+	dir = t.TempDir()
+	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=24m"); err != nil {
+		if os.Getenv(envNamespace) != "" {
+			t.Fatal(err)
+		}
+		t.Logf("mount: %v", err)
+		return "", false
+	}
+	t.Cleanup(func() {
+		// A server closes the files of a tablespace when it likes.
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Errorf("unmount: %v", err)
+		}
+	})
+	return dir, true
+}
+
+// inNamespace runs the test again, in a namespace in which everybody may mount.
+func inNamespace(t *testing.T) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^"+strings.ReplaceAll(t.Name(), "/", "$/^")+"$", "-test.v")
+	cmd.Env = append(os.Environ(), envNamespace+"=1")
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Cloneflags:  syscall.CLONE_NEWUSER | syscall.CLONE_NEWNS,
+		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getuid(), Size: 1}},
+		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getgid(), Size: 1}},
+		Pdeathsig:   syscall.SIGKILL,
+	}
+	out, err := cmd.CombinedOutput()
+	if _, ran := errors.AsType[*exec.ExitError](err); err != nil && !ran {
+		t.Skipf("neither a file system nor a namespace can be had here: %v", err)
+	}
+	if err != nil || !strings.Contains(string(out), "--- PASS: "+t.Name()) {
+		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+// moveTo moves an empty database to a directory.
+func (s *site) moveTo(dir string) {
+	s.t.Helper()
+	if os.Getuid() == 0 { // the server runs as somebody else
+		u, err := user.Lookup("postgres")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		uid, _ := strconv.Atoi(u.Uid)
+		gid, _ := strconv.Atoi(u.Gid)
+		if err := os.Chown(dir, uid, gid); err != nil {
+			s.t.Fatal(err)
+		}
+		for d := filepath.Dir(dir); strings.HasPrefix(d, os.TempDir()) && d != os.TempDir(); d = filepath.Dir(d) {
+			if err := os.Chmod(d, 0o755); err != nil {
+				s.t.Fatal(err)
+			}
+		}
+	}
+	other := &site{t: s.t, kind: s.kind, url: pgtest.URL(s.t)} // nobody may be connected to a database that moves
+	u, err := url.Parse(s.url)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	name := strings.TrimPrefix(u.Path, "/")
+	other.sql(fmt.Sprintf(`create tablespace small location '%s'`, dir))
+	other.sql(fmt.Sprintf(`alter database %q set tablespace small`, name))
+	s.t.Cleanup(func() {
+		other.sql(fmt.Sprintf(`alter database %q set tablespace pg_default`, name))
+		other.sql(`drop tablespace small`)
+	})
+}
+
+// fill writes until there is no room.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	for block := make([]byte, 1<<12); ; {
+		if _, err := f.Write(block); errors.Is(err, syscall.ENOSPC) {
+			return
+		} else if err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package postgres_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+// A start that meets a run whose row cannot be understood is told that there is one. The batch is committed: everything else in it is
+// somebody else's.
+func TestStartMeetsAnUnreadableRun(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	f := storetest.New(t, openURL(t, url))
+	lane := f.Join(1).Lanes[0]
+	conn, err := pgx.Connect(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	for _, column := range []string{"outcome", "start"} {
+		broken := f.Subject()
+		lane.Write(func(b *store.Batch) {
+			b.Starts = []store.StartRow{broken.StartRow()}
+			b.Closes = []store.CloseRow{broken.Close(model.Completed)}
+		})
+		if _, err := conn.Exec(t.Context(), `update perdure.executions set `+column+` = '\xff' where run = $1`, [16]byte(broken.Run)); err != nil {
+			t.Fatal(err)
+		}
+		for range 2 { // the second time, the batch expects runs in its way
+			late, other := f.SubjectOf(broken.Start.Address), f.Subject()
+			b := lane.Batch()
+			b.Starts = []store.StartRow{other.StartIfAbsent(), late.StartIfAbsent()}
+			got, err := lane.Try(t.Context(), b)
+			if err != nil {
+				t.Fatalf("%s: %v", column, err)
+			}
+			if len(got.Existing) != 1 || got.Existing[0].Index != 1 {
+				t.Fatalf("%s: existing %+v, want one for the second start", column, got.Existing)
+			}
+			x := got.Existing[0].Execution
+			if x.Blocked == nil || x.Blocked.Code != model.WaitCorrupt || !strings.Contains(x.Blocked.Detail, broken.Run.String()) || !x.Parked {
+				t.Errorf("%s: %+v is not said to be unreadable", column, x)
+			}
+			if e, err := f.Store.LoadExecution(t.Context(), other.Shard, other.Start.Address, other.Run); err != nil || e == nil {
+				t.Errorf("%s: the other start of the batch: %v, %v", column, e, err)
+			}
+		}
+	}
+}
