@@ -256,7 +256,7 @@ var list = []mutant{
 		file:  "internal/engine/lane/mail.go",
 		old:   "sh != nil && sh.tenure <= ld.tenure {",
 		new:   "sh != nil {",
-		tests: [][]string{sim},
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestRequestsReadInAnEarlierTenure$"}},
 	},
 	{
 		name:  "a worker hears events twice",
@@ -298,7 +298,7 @@ var list = []mutant{
 		file:  "internal/engine/lane/careful.go",
 		old:   "		l.tell(e, e.missed)\n",
 		new:   "",
-		tests: [][]string{sim},
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestWorkerHearsWhatItMissed$"}},
 	},
 	{
 		name:  "a quarantined run is forgotten",
@@ -312,7 +312,7 @@ var list = []mutant{
 		file:  "internal/engine/lane/load.go",
 		old:   "return !ld.entry.dirty()",
 		new:   "return true",
-		tests: [][]string{sim},
+		tests: [][]string{{"./internal/sim", "-run", "TestSeeds$", "-seeds=10000", "-failures=1"}},
 	},
 	{
 		name:  "an entry is dropped while kept inputs wait for it",

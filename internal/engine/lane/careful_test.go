@@ -598,3 +598,27 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 		t.Error("not all messages are consumed")
 	}
 }
+
+// A batch in which a run leaves its worker is refused because of a stranger: the worker has it again, and hears what came meanwhile.
+func TestWorkerHearsWhatItMissed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, bad := key("a"), key("bad")
+	run := r.began(a)
+	r.began(bad)
+	h := r.held[run]
+	r.refuse = poison("poison")
+	r.signal(a, "s", "signal")
+	r.flush() // in flight
+	r.turn(a, model.Turn{Commands: []model.Command{step("x")}, Close: done()})
+	r.turn(bad, steps("poison"))
+	r.settle()
+	r.wantAnswer("signal", "")
+	if !slices.ContainsFunc(h.events, func(e model.Event) bool { return e.Kind == model.EventSignalReceived }) {
+		t.Errorf("the worker heard %v, and not of the signal", h.events)
+	}
+	if row := r.row(run); row.Outcome.Status != model.Completed {
+		t.Errorf("the run is %s", row.Outcome.Status)
+	}
+}

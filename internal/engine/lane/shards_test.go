@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -389,4 +390,61 @@ func TestLeavingWorkerEndsItsStep(t *testing.T) {
 		t.Errorf("held by %d, want 2", r.holder(a))
 	}
 	r.wantEvents(a, "signal_received go", "step_completed x")
+}
+
+// Requests that were read before a shard went away and came back are out of date: whoever had it meanwhile may have served them.
+func TestRequestsReadInAnEarlierTenure(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := in(1, 0)
+	r.began(a)
+	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}})
+	r.settle()
+	row := store.InboxRow{Shard: 1, ID: r.newRun(), Message: model.Message{Kind: model.MessageSignal, To: a, Name: "s"}}
+	if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
+		t.Fatal(err)
+	}
+	r.l.MailWaits()
+	r.flush()
+	i := slices.IndexFunc(r.loads, func(ld lane.Load) bool { return ld.Kind == lane.LoadMail })
+	if i < 0 {
+		t.Fatalf("nobody reads the mail: %+v", r.loads)
+	}
+	late := r.loads[i]
+	r.loads = slices.Delete(r.loads, i, i+1)
+	was := engine.Read(t.Context(), r.st, late, r.now)
+	if len(was.Inbox) != 1 {
+		t.Fatalf("read %+v", was)
+	}
+	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.take()
+	r.settle()
+	if !slices.Contains(r.freed, 1) {
+		t.Fatalf("freed %v", r.freed)
+	}
+	// Another node has the shard for a while and serves the request.
+	other, err := r.st.Register(t.Context(), store.NodeInfo{ID: model.NodeID{0: 9}}, 1, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.st.Acquire(t.Context(), model.NodeID{0: 9}, other.Epoch, []model.ShardID{1}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = r.st.Commit(t.Context(), &store.Batch{
+		Lane: store.LaneRef{Node: model.NodeID{0: 9}, Epoch: other.Epoch}, Number: 1, Inbox: []store.InboxKey{{Shard: 1, ID: row.ID}}, Free: []model.ShardID{1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.acquire(1)
+	r.l.Loaded(r.now, late.ID, was)
+	r.refuse = func(b *store.Batch) error {
+		if len(b.Inbox) > 0 {
+			t.Errorf("a request that was read in an earlier tenure is served: %+v", b.Inbox)
+		}
+		return nil
+	}
+	r.settle()
+	r.wantEvents(a)
 }
