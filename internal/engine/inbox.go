@@ -84,6 +84,13 @@ func (b *inbox) result(do func(l *lane.Lane, now model.Time)) bool {
 	return true
 }
 
+// empty reports whether nothing waits.
+func (b *inbox) empty() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.ops)+len(b.results) == 0
+}
+
 func (b *inbox) ring() {
 	select {
 	case b.wake <- struct{}{}:
