@@ -184,7 +184,11 @@ func (p *program) variables(n ast.Node) {
 			if v, again := p.info.Uses[name].(*types.Var); again {
 				p.reassigned[v] = true
 				if n.Tok == token.ASSIGN && len(n.Lhs) == len(n.Rhs) && p.initial[v] == nil {
-					p.first[v] = n.Rhs[i] // var f func(); f = func() { … f() … }
+					if _, again := p.first[v]; again {
+						p.first[v] = &ast.BadExpr{} // not known
+					} else {
+						p.first[v] = n.Rhs[i] // var f func(); f = func() { … f() … }
+					}
 				}
 			} else if len(n.Lhs) == len(n.Rhs) {
 				remember(name, n.Rhs[i])

@@ -11,11 +11,11 @@ import (
 // reach is something that has no place in workflow code and that a function does, itself or by way of others.
 type reach struct {
 	Check check
-	What  string // time.Now
-	Hint  string // what is wrong with it and what to write instead
-	Where string // file and line
-	via   string // the function of another package that reaches it
-	node  ast.Node
+	What  string   // time.Now
+	Hint  string   // what is wrong with it and what to write instead
+	Where string   // file and line
+	via   string   // the function of another package that reaches it
+	node  ast.Node // where
 }
 
 // funcFact is what other packages know of a function.
@@ -197,6 +197,10 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 			return
 		}
 		if value := p.initial[obj]; value != nil && p.called(id) { // var now = time.Now
+			if g := p.resolve(id); g != nil {
+				f.callees = append(f.callees, use{node, g})
+				return
+			}
 			if target := p.mentioned(value); target != nil {
 				if r, ok := ruleFor(target); ok {
 					found.Check, found.What, found.Hint = r.check, p.short(target)+" (by way of "+obj.Name()+")", r.hint
@@ -228,6 +232,8 @@ func (p *program) replays(f *function) {
 		for _, r := range u.f.summary {
 			if u.f.obj != nil {
 				p.reportReach(f, r, u.at, p.short(u.f.obj))
+			} else if at, ok := u.at.(ast.Expr); ok {
+				p.reportReach(f, r, at, p.text(at))
 			}
 		}
 	}
@@ -241,6 +247,9 @@ func (p *program) reportReach(f *function, r reach, at ast.Node, via string) {
 // export tells other packages what they need to know.
 func (p *program) export() {
 	for obj, f := range p.byObj {
+		if !obj.Exported() {
+			continue
+		}
 		fact := &funcFact{Unkeyed: f.unkeyed, Bound: f.binding}
 		if f.role == roleNone {
 			for _, c := range checks {

@@ -7,7 +7,6 @@ import (
 	"sync"
 
 	"github.com/perdure/perdure"
-	"github.com/perdure/perdure/embedded"
 )
 
 var (
@@ -33,11 +32,6 @@ type shop struct{ c perdure.Client }
 
 func (s *shop) wrongField(ctx perdure.WorkflowCtx, n int) (int, error) {
 	return Ship.Run(s.c, n) // want `Client c used in workflow code`
-}
-
-func wrongOpen(ctx perdure.WorkflowCtx, n int) (int, error) {
-	_ = embedded.MustOpen("memory:") // want `embedded\.MustOpen in workflow code: its calls are not journaled`
-	return 0, nil
 }
 
 func wrongDirect(ctx perdure.WorkflowCtx, n int) (int, error) { // V7

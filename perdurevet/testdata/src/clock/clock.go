@@ -10,6 +10,8 @@ import (
 
 var now = time.Now
 
+var today = func() time.Time { return time.Now().Truncate(24 * time.Hour) }
+
 func wrongNow(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {
 	return time.Now(), nil // want `time\.Now in workflow code: it differs on replay; use ctx\.Now\(\) \[clock\]`
 }
@@ -37,6 +39,10 @@ func wrongValue(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {
 
 func wrongVariable(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {
 	return now(), nil // want `time\.Now \(by way of now\) in workflow code`
+}
+
+func wrongLiteral(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {
+	return today(), nil // want `today reaches time\.Now \(clock\.go:\d+\) in workflow code`
 }
 
 // A closure of the workflow is workflow code.

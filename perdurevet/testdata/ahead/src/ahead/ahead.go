@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
 )
 
 type account struct{ Cents int }
@@ -142,6 +143,13 @@ func rightHandlers(ctx perdure.WorkflowCtx, n int) (total int, err error) {
 		return nil
 	})
 	return total, ctx.Lock(perdure.LockSet{accounts.Ref("a")}, func(ctx perdure.WorkflowCtx) error { return ctx.Sleep(1) })
+}
+
+// ---- an app, which is not ahead, but whose package is slow to load from source
+
+func wrongOpen(ctx perdure.WorkflowCtx, n int) (int, error) {
+	_ = embedded.MustOpen("memory:") // want `embedded\.MustOpen in workflow code: its calls are not journaled`
+	return 0, nil
 }
 
 // ---- event-driven workflows
