@@ -60,7 +60,7 @@ var checks = []struct {
 	{unchecked, "report durable calls whose error, or whose future, is dropped"},
 	{continueas, "report ContinueAsNew that is dropped or that is of another workflow"},
 	{directcall, "report the code of a workflow or an activity that is called like an ordinary function"},
-	{deferred, "report plain defers with durable calls or log lines: they run on every unload"},
+	{deferred, "report plain defers with durable calls, log lines or other effects: they run on every unload"},
 	{pool, "report a pool used, or a commit, inside a transactional activity"},
 	{constname, "report computed names of definitions and steps"},
 	{allow, "report allow comments without a reason, and those that silence nothing"},

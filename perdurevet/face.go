@@ -38,7 +38,7 @@ var bodies = map[string]role{
 	"NewMachine":           roleMachine,
 }
 
-// code says which calls join a function and a handle, and what it thereby is. The handle is the receiver, the first
+// binds says which calls join a function and a handle, and what it thereby is. The handle is the receiver, the first
 // argument, or made by the call.
 var binds = map[string]string{
 	"NewWorkflow":   "workflow",

@@ -54,6 +54,7 @@ type function struct {
 	direct  []reach         // what its own statements do
 	callees []use           // functions of this package that it mentions
 	summary map[check]reach // what it reaches in the end, per check
+	mutator bool            // a method that changes what its receiver leads to
 	unkeyed *unkeyed        // a step without key that a caller in a loop would repeat
 	binding []boundTo       // the workflows and activities whose code it is
 }

@@ -27,6 +27,7 @@ type program struct {
 	first      map[*types.Var]ast.Expr  // what a variable without that is assigned
 	reassigned map[*types.Var]bool      // assigned to after its declaration
 	mutable    map[*types.Var]token.Pos // package variables that change, and where
+	shared     map[*types.Var]token.Pos // fields and captured variables that steps and entities change, and where
 	foreign    map[*types.Func]boundTo  // functions of other packages that are bound here
 
 	allows allows
@@ -52,12 +53,14 @@ func runIndex(pass *analysis.Pass) (any, error) {
 		pass: pass, info: pass.TypesInfo,
 		byNode: map[ast.Node]*function{}, byObj: map[*types.Func]*function{}, parents: map[ast.Node]ast.Node{},
 		initial: map[*types.Var]ast.Expr{}, first: map[*types.Var]ast.Expr{}, reassigned: map[*types.Var]bool{},
-		mutable: map[*types.Var]token.Pos{}, foreign: map[*types.Func]boundTo{}, found: map[key]finding{},
+		mutable: map[*types.Var]token.Pos{}, shared: map[*types.Var]token.Pos{}, foreign: map[*types.Func]boundTo{}, found: map[key]finding{},
 	}
 	p.collect()
 	p.allows = p.readAllows()
+	p.mutators()
 	p.mutations()
 	p.assign()
+	p.sharing()
 	p.reaches()
 	p.keys()
 	p.export()
@@ -82,6 +85,7 @@ func (p *program) judge(f *function) {
 		p.directCalls(f)
 		p.clients(f)
 		p.writes(f)
+		p.reads(f)
 		if f.role == roleWorkflow {
 			p.outerContexts(f)
 			p.loops(f)

@@ -23,6 +23,7 @@ type funcFact struct {
 	Reaches []reach
 	Unkeyed *unkeyed
 	Bound   []boundTo
+	Mutator bool // a method that changes what its receiver leads to
 }
 
 // varFact is what other packages know of a package variable.
@@ -250,7 +251,7 @@ func (p *program) export() {
 		if !obj.Exported() {
 			continue
 		}
-		fact := &funcFact{Unkeyed: f.unkeyed, Bound: f.binding}
+		fact := &funcFact{Unkeyed: f.unkeyed, Bound: f.binding, Mutator: f.mutator}
 		if f.role == roleNone {
 			for _, c := range checks {
 				if r, ok := f.summary[c.name]; ok {
@@ -259,7 +260,7 @@ func (p *program) export() {
 				}
 			}
 		}
-		if fact.Unkeyed != nil || len(fact.Bound) > 0 || len(fact.Reaches) > 0 {
+		if fact.Unkeyed != nil || fact.Mutator || len(fact.Bound) > 0 || len(fact.Reaches) > 0 {
 			p.pass.ExportObjectFact(obj, fact)
 		}
 	}

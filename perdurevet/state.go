@@ -9,6 +9,7 @@ import (
 // write is an assignment, by whatever syntax, to something that begins with a variable.
 type write struct {
 	at      ast.Node
+	target  ast.Expr
 	v       *types.Var
 	through bool // not to the variable but to what it leads to: a field behind a pointer, an element
 }
@@ -17,7 +18,7 @@ type write struct {
 func (p *program) assignments(n ast.Node) (ws []write) {
 	add := func(e ast.Expr) {
 		if v, through := p.root(e); v != nil {
-			ws = append(ws, write{n, v, through})
+			ws = append(ws, write{n, e, v, through})
 		}
 	}
 	switch n := n.(type) {
@@ -41,7 +42,7 @@ func (p *program) assignments(n ast.Node) (ws []write) {
 		if tv := p.info.Types[n.Fun]; tv.IsBuiltin() && len(n.Args) > 0 {
 			if id, ok := ast.Unparen(n.Fun).(*ast.Ident); ok && (id.Name == "delete" || id.Name == "clear" || id.Name == "copy") {
 				if v, _ := p.root(n.Args[0]); v != nil {
-					ws = append(ws, write{n, v, true})
+					ws = append(ws, write{n, n.Args[0], v, true})
 				}
 			}
 			return ws
@@ -50,7 +51,7 @@ func (p *program) assignments(n ast.Node) (ws []write) {
 		sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
 		if ok && fromSync(p.info.TypeOf(sel.X)) && sel.Sel.Name != "Load" && sel.Sel.Name != "Range" {
 			if v, _ := p.root(sel.X); v != nil {
-				ws = append(ws, write{n, v, true})
+				ws = append(ws, write{n, sel.X, v, true})
 			}
 		}
 	}
@@ -91,6 +92,46 @@ func (p *program) root(e ast.Expr) (v *types.Var, through bool) {
 	}
 }
 
+// mutators finds the methods that change what their receiver leads to, themselves or by calling another.
+func (p *program) mutators() {
+	for changed := true; changed; {
+		changed = false
+		for obj, f := range p.byObj {
+			recv := obj.Signature().Recv()
+			if recv == nil || f.mutator {
+				continue
+			}
+			f.each(func(n ast.Node) {
+				for _, w := range p.assignments(n) {
+					f.mutator = f.mutator || w.v == recv && w.through
+				}
+				if call, ok := n.(*ast.CallExpr); ok {
+					v, _ := p.mutated(call)
+					f.mutator = f.mutator || v == recv
+				}
+			})
+			changed = changed || f.mutator
+		}
+	}
+}
+
+// mutated returns the variable that the receiver of a call begins with, when the method changes its receiver.
+func (p *program) mutated(call *ast.CallExpr) (*types.Var, bool) {
+	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	callee := p.callee(call)
+	if !ok || callee == nil || callee.Signature().Recv() == nil {
+		return nil, false
+	}
+	var fact funcFact
+	if g := p.byObj[callee]; g == nil || !g.mutator {
+		if callee.Pkg() == p.pass.Pkg || callee.Pkg() == nil || !p.pass.ImportObjectFact(callee, &fact) || !fact.Mutator {
+			return nil, false
+		}
+	}
+	v, _ := p.root(sel.X)
+	return v, v != nil
+}
+
 // mutations finds the package variables that somebody changes after the program has begun.
 func (p *program) mutations() {
 	note := func(v *types.Var, pos token.Pos) {
@@ -105,6 +146,11 @@ func (p *program) mutations() {
 		f.each(func(n ast.Node) {
 			for _, w := range p.assignments(n) {
 				note(w.v, n.Pos())
+			}
+			if call, ok := n.(*ast.CallExpr); ok {
+				if v, ok := p.mutated(call); ok {
+					note(v, n.Pos())
+				}
 			}
 			if u, ok := n.(*ast.UnaryExpr); ok && u.Op == token.AND { // flag.StringVar(&url, …)
 				if v, through := p.root(u.X); v != nil && !through {
@@ -129,6 +175,78 @@ func (p *program) changes(v *types.Var) string {
 
 func isPackageLevel(v *types.Var) bool {
 	return v.Pkg() != nil && v.Parent() == v.Pkg().Scope()
+}
+
+// sharing finds the fields and captured variables that steps and entities change while executions run.
+func (p *program) sharing() {
+	for _, f := range p.functions {
+		if f.test || !f.role.step() && f.role != roleEntity {
+			continue
+		}
+		f.each(func(n ast.Node) {
+			for _, w := range p.assignments(n) {
+				home := f.declares(w.v)
+				if w.v != f.receiver() && (home == nil || home.role != roleNone) || !w.through && w.v == f.receiver() {
+					continue // a local variable, or a copy
+				}
+				if v := p.lastField(w.target); v != nil {
+					if _, ok := p.shared[v]; !ok {
+						p.shared[v] = n.Pos()
+					}
+				}
+			}
+		})
+	}
+}
+
+// lastField is the field that an assignable expression ends with, or the variable that it is.
+func (p *program) lastField(e ast.Expr) *types.Var {
+	for {
+		switch x := e.(type) {
+		case *ast.ParenExpr:
+			e = x.X
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.SelectorExpr:
+			v, _ := p.info.Uses[x.Sel].(*types.Var)
+			return v
+		case *ast.Ident:
+			v, _ := p.info.Uses[x].(*types.Var)
+			return v
+		default:
+			return nil
+		}
+	}
+}
+
+// reads reports what workflow code reads although steps or entities change it, and methods that change their receiver.
+func (p *program) reads(f *function) {
+	if f.test || f.role == roleMachine {
+		return
+	}
+	f.each(func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.Ident:
+			v, ok := p.info.Uses[n].(*types.Var)
+			if !ok {
+				return
+			}
+			if pos, ok := p.shared[v]; ok {
+				p.report(state, p.whole(n), "%s in %s: a step or an entity changes it (%s), so %s", p.text(p.whole(n)), f.role.where(), p.at(pos), useState)
+			}
+		case *ast.CallExpr:
+			v, ok := p.mutated(n)
+			if !ok || isPackageLevel(v) {
+				return // a package variable that changes is reported as that
+			}
+			home := f.declares(v)
+			if v == f.receiver() || home != nil && home.role == roleNone {
+				p.report(state, n, "%s changes its receiver, which no journal keeps and all executions share; use local variables, they are rebuilt on replay", p.text(n.Fun))
+			}
+		}
+	})
 }
 
 // writes judges the assignments of a function by what it is for.

@@ -12,25 +12,53 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 
+	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/unitchecker"
 
 	"github.com/perdure/perdure/perdurevet"
 )
 
 func main() {
-	if asked(os.Args[1:]) {
+	args := os.Args[1:]
+	switch {
+	case len(args) > 0 && slices.Contains([]string{"help", "-h", "-help", "--help"}, args[0]):
+		os.Exit(help(args[1:]))
+	case asked(args):
 		unitchecker.Main(perdurevet.Analyzers()...) // exits
+	default:
+		os.Exit(vet(args))
 	}
-	os.Exit(vet(os.Args[1:]))
 }
 
-// asked reports whether this is the go command speaking, or somebody who wants help.
-func asked(args []string) bool {
-	if len(args) > 0 && args[0] == "help" {
-		return true
+// help prints what there is, or what is known about some checks.
+func help(names []string) int {
+	all := perdurevet.Analyzers()
+	if len(names) == 0 {
+		fmt.Print("perdurevet finds mistakes in programs that use Perdure.\n\n" +
+			"  perdurevet [-check] [-check=false] [packages]\n" +
+			"  go vet -vettool=$(which perdurevet) [packages]\n\n" +
+			"Silence a finding with a reason: //perdure:allow <check> <reason>\n\nChecks:\n\n")
+		for _, a := range all {
+			fmt.Printf("  %-12s %s\n", a.Name, a.Doc)
+		}
+		return 0
 	}
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(a *analysis.Analyzer) bool { return a.Name == name })
+		if i < 0 {
+			fmt.Fprintf(os.Stderr, "perdurevet: there is no check %q; `perdurevet help` lists them\n", name)
+			return 2
+		}
+		fmt.Printf("%s: %s\n%s\n", name, all[i].Doc, all[i].URL)
+	}
+	return 0
+}
+
+// asked reports whether this is the go command speaking.
+func asked(args []string) bool {
 	for _, arg := range args {
 		if strings.HasSuffix(arg, ".cfg") || arg == "-flags" || strings.HasPrefix(arg, "-V") {
 			return true

@@ -66,6 +66,8 @@ func TestCommand(t *testing.T) {
 		{name: "by itself, with a flag", command: []string{tool, "-random=false", snippets + "random"}},
 		{name: "nothing wrong", command: []string{"go", "vet", "-vettool=" + tool, snippets + "helper/..."}},
 		{name: "help", command: []string{tool, "help"}, prints: []string{"maporder", "stepkey"}},
+		{name: "help by flag", command: []string{tool, "-h"}, prints: []string{"maporder", "stepkey"}},
+		{name: "help on what is not there", command: []string{tool, "help", "nothing"}, fails: true, prints: []string{"there is no check \"nothing\""}},
 		{name: "help on a check", command: []string{tool, "help", "stepkey"}, prints: []string{"report perdure.Do in a loop without StepKey"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

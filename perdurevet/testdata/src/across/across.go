@@ -50,7 +50,18 @@ var mine = perdure.NewWorkflow("mine", func(ctx perdure.WorkflowCtx, n int) (int
 	return 0, flow.Child.ContinueAsNew(n) // want `this is the code of workflow mine, which cannot continue as child`
 })
 
+type shop struct{ c *helper.Counter }
+
+func (s *shop) wrongCounter(ctx perdure.WorkflowCtx, n int) (int, error) {
+	return s.c.Next(), nil // want `s\.c\.Next changes its receiver`
+}
+
 // ---- right
+
+func rightCounter(ctx perdure.WorkflowCtx, n int) (int, error) {
+	var c helper.Counter
+	return c.Next(), nil
+}
 
 func right(ctx perdure.WorkflowCtx, n int) (string, error) {
 	if _, err := flow.Child.Run(ctx, n); err != nil {

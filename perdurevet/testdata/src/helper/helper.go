@@ -27,3 +27,9 @@ func (*Config) Load(name string) string { b, _ := os.ReadFile(name); return stri
 
 // Pure computes.
 func Pure(s string) string { return strings.ToLower(s) }
+
+// Counter counts.
+type Counter struct{ n int }
+
+// Next changes it.
+func (c *Counter) Next() int { c.n++; return c.n }

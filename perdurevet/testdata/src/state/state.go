@@ -80,7 +80,58 @@ func wrongCapture() *perdure.Workflow[int, int] {
 	})
 }
 
+func (s *shop) count() int { s.orders++; return s.orders }
+
+func (s *shop) countTwice() int { return s.count() + s.count() }
+
+func (s *shop) wrongMethod(ctx perdure.WorkflowCtx, _ int) (int, error) {
+	return s.countTwice(), nil // want `s\.countTwice changes its receiver, which no journal keeps and all executions share`
+}
+
+var all shop
+
+func wrongVariableMethod(ctx perdure.WorkflowCtx, _ int) (int, error) {
+	return all.count(), nil // want `package variable all in workflow code: it changes`
+}
+
+type stats struct{ sold, asked atomic.Int64 }
+
+var sell = perdure.DeclareActivity[int, int]("sell")
+
+func (s *stats) definitions() perdure.Group {
+	last := 0
+	return perdure.Group{
+		sell.Bind(s.sell),
+		perdure.NewActivity("last", func(_ context.Context, n int) (int, error) { last = n; return n, nil }),
+		perdure.NewWorkflow("reads", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
+			return last, nil // want `last in workflow code: a step or an entity changes it \(state\.go:\d+\), so replay may see another value`
+		}),
+	}
+}
+
+func (s *stats) sell(_ context.Context, n int) (int, error) { s.sold.Add(int64(n)); return n, nil }
+
+func (s *stats) wrongRead(ctx perdure.WorkflowCtx, _ int) (int64, error) {
+	return s.sold.Load(), nil // want `s\.sold in workflow code: a step or an entity changes it`
+}
+
 // ---- right
+
+func (s *stats) rightRead(ctx perdure.WorkflowCtx, _ int) (int64, error) { return s.asked.Load(), nil }
+
+type sum struct{ n int }
+
+func (s *sum) add(n int) { s.n += n }
+
+func rightLocal(ctx perdure.WorkflowCtx, in []int) (int, error) {
+	var s sum
+	p := &sum{}
+	for _, n := range in {
+		s.add(n)
+		p.add(n)
+	}
+	return s.n + p.n, nil
+}
 
 func right(ctx perdure.WorkflowCtx, in []int) (n int, err error) {
 	local := map[int]int{}
