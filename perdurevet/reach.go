@@ -143,12 +143,12 @@ func (p *program) scan(f *function) {
 	})
 }
 
-// scanCall finds a context.Context that is handed on, and output by way of a file variable.
+// scanCall finds a context.Context that is handed on by code that has none of its own.
 func (p *program) scanCall(f *function, call *ast.CallExpr, add func(check, ast.Node, string, string)) {
-	callee := p.callee(call)
 	if f.role == roleNone {
-		return // an ordinary function has a context of its own
+		return // an ordinary function may well have been given one
 	}
+	callee := p.callee(call)
 	if callee != nil && callee.Pkg() != nil && (inFace(callee) || slices.Contains([]string{"context", "log/slog"}, callee.Pkg().Path())) {
 		return
 	}

@@ -50,6 +50,12 @@ var mine = perdure.NewWorkflow("mine", func(ctx perdure.WorkflowCtx, n int) (int
 	return 0, flow.Child.ContinueAsNew(n) // want `this is the code of workflow mine, which cannot continue as child`
 })
 
+var plain = perdure.NewActivity("plain", flow.Plain)
+
+func wrongForeign(ctx perdure.WorkflowCtx, n int) (int, error) {
+	return flow.Plain(nil, n) // want `direct call of flow\.Plain, the code of activity plain: .* write plain\.Run`
+}
+
 type shop struct{ c *helper.Counter }
 
 func (s *shop) wrongCounter(ctx perdure.WorkflowCtx, n int) (int, error) {

@@ -2,6 +2,7 @@
 package allowed
 
 import (
+	"context"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -46,6 +47,15 @@ func whole(ctx perdure.WorkflowCtx, _ int) (time.Time, error) {
 	begin := time.Now()
 	time.Sleep(1)
 	return begin, nil
+}
+
+func others(ctx perdure.WorkflowCtx, in []string) (n int, err error) {
+	for range in {
+		//perdure:allow stepkey they are all the same
+		n, err = perdure.Do(ctx, "x", func(context.Context) (int, error) { return 1, nil })
+	}
+	ctx.Sleep(1) //perdure:allow nobody cares
+	return n, err
 }
 
 func stamp() time.Time {

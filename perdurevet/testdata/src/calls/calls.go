@@ -42,6 +42,14 @@ func wrongDirectActivity(ctx perdure.WorkflowCtx, n int) (int, error) {
 	return charge(nil, n) // want `direct call of charge, the code of activity charge: it is not journaled and runs again on every replay; write Charge\.Run\(ctx, …\)`
 }
 
+func unnamed(_ context.Context, n int) (int, error) { return n, nil }
+
+var group = perdure.Group{perdure.NewActivity("unnamed", unnamed)}
+
+func wrongDirectUnnamed(ctx perdure.WorkflowCtx, n int) (int, error) {
+	return unnamed(nil, n) // want `direct call of unnamed, the code of activity unnamed: .* write its handle\.Run`
+}
+
 func wrongDropped(ctx perdure.WorkflowCtx, n int) (int, error) {
 	ctx.Sleep(1)       // want `the error of ctx\.Sleep is dropped: it may be ErrCanceled or ErrTimeout`
 	Charge.Run(ctx, n) // want `the error of Charge\.Run is dropped`

@@ -85,6 +85,33 @@ func wrongIteratedName(ctx perdure.WorkflowCtx, in []string) (n int, err error) 
 	return n, nil
 }
 
+func wrongNameInVariable(ctx perdure.WorkflowCtx, i int) (int, error) {
+	name := fmt.Sprint("count-", i)
+	return perdure.Do(ctx, name, one) // want `the name of a step is computed \(name\)`
+}
+
+func wrongCountedName(ctx perdure.WorkflowCtx, n int) (sum int, err error) {
+	for i := 'a'; i < 'z'; i++ {
+		if sum, err = perdure.Do(ctx, string(i), one); err != nil { // want `the name of a step is computed`
+			return 0, err
+		}
+	}
+	return sum, nil
+}
+
+func wrongPolicy(ctx perdure.WorkflowCtx, n int) (sum int, err error) {
+	policy := perdure.RetryPolicy{MaxAttempts: 2}
+	for range n {
+		if sum, err = perdure.Do(ctx, "literal", one, perdure.RetryPolicy{MaxAttempts: 2}); err != nil { // want `perdure\.Do "literal" in a loop`
+			return 0, err
+		}
+		if sum, err = perdure.Do(ctx, "variable", one, policy); err != nil { // want `perdure\.Do "variable" in a loop`
+			return 0, err
+		}
+	}
+	return sum, nil
+}
+
 func wrongDefinition(tenant string) *perdure.Activity[int, int] {
 	return perdure.DeclareActivity[int, int]("charge-" + tenant) // want `the name given to perdure\.DeclareActivity is computed \("charge-" \+ tenant\): what is stored under it must be found again by every build`
 }
@@ -120,6 +147,15 @@ func rightCoroutines(ctx perdure.WorkflowCtx, in []string) ([]int, error) {
 func rightConstants(ctx perdure.WorkflowCtx, _ int) (n int, err error) {
 	for _, name := range []string{"first", "second"} {
 		if n, err = perdure.Do(ctx, name, one); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+func rightOption(ctx perdure.WorkflowCtx, in []string, opt perdure.CallOption) (n int, err error) {
+	for range in {
+		if n, err = perdure.Do(ctx, "count", one, opt); err != nil { // it may be a key
 			return 0, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sort"
+	"sync"
 
 	"github.com/perdure/perdure"
 )
@@ -68,6 +69,15 @@ func wrongClosure(ctx perdure.WorkflowCtx, in map[string]int) (int, error) {
 	one := func(k string) error { _, err := charge.Run(ctx, k); return err }
 	for k := range in { // want `durable call charge\.Run in the order of a map`
 		if err := one(k); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+func wrongSyncMap(ctx perdure.WorkflowCtx, in *sync.Map) (int, error) {
+	for k := range in.Range { // want `durable call charge\.Run in the order of a map`
+		if _, err := charge.Run(ctx, k.(string)); err != nil {
 			return 0, err
 		}
 	}

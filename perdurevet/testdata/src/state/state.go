@@ -28,6 +28,17 @@ func wrongCount(ctx perdure.WorkflowCtx, _ int) (int, error) {
 	return 0, nil
 }
 
+func wrongRange(ctx perdure.WorkflowCtx, in []int) (int, error) {
+	for count = range in { // want `package variable count in workflow code`
+	}
+	return 0, nil
+}
+
+func wrongDelete(ctx perdure.WorkflowCtx, k string) (int, error) {
+	delete(cache, k) // want `package variable cache in workflow code`
+	return 0, nil
+}
+
 func wrongAtomic(ctx perdure.WorkflowCtx, _ int) (int, error) {
 	hits.Add(1) // want `package variable hits in .*: it changes`
 	return 0, nil

@@ -52,6 +52,14 @@ var wrongPackage = perdure.NewOperation(accounts, "count", func(ctx perdure.Enti
 	return seen, nil
 })
 
+func wrongCaptured() *perdure.RPC[int, int] {
+	calls := 0
+	return perdure.NewRPC(service, "calls", func(ctx perdure.EntityCtx, n int) (int, error) {
+		calls++ // want `an entity changes calls, which is declared outside of it`
+		return calls, nil
+	})
+}
+
 type keeps struct {
 	ctx perdure.EntityCtx // want `EntityCtx kept in a field`
 }

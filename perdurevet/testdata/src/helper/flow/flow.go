@@ -20,6 +20,9 @@ func Run(ctx perdure.WorkflowCtx, n int) (int, error) { return n, ctx.Sleep(1) }
 // Mail is the code of Send.
 func Mail(_ context.Context, to string) (int, error) { return len(to), nil }
 
+// Plain is bound elsewhere.
+func Plain(_ context.Context, n int) (int, error) { return n, nil }
+
 // Count makes a step without a key.
 func Count(ctx perdure.WorkflowCtx) (int, error) {
 	return perdure.Do(ctx, "count", func(context.Context) (int, error) { return 1, nil })
