@@ -27,9 +27,11 @@ fmt: .bin/gofumpt ## format all Go files with gofumpt
 	@files=$(GO_FILES); [ -z "$$files" ] || .bin/gofumpt -l -w $$files
 
 .PHONY: vet
-vet: ## go vet, also of the files behind build tags
+vet: ## go vet, also of the files behind build tags, and perdurevet on our own workflows, those of the examples included
 	go vet ./...
 	go vet -tags long ./...
+	@mkdir -p .bin && go build -o .bin/perdurevet ./cmd/perdurevet
+	go vet -vettool=$(CURDIR)/.bin/perdurevet -tags long ./...
 
 .PHONY: lint
 lint: .bin/golangci-lint ## golangci-lint with .golangci.yml

@@ -1,0 +1,172 @@
+package perdurevet
+
+import (
+	"go/ast"
+	"go/types"
+	"strings"
+)
+
+// durable reports whether a call is journaled: a verb of the face that is given, or called on, a workflow context, or a
+// function that is handed one and may make such a call.
+func (p *program) durable(call *ast.CallExpr) bool {
+	if tv := p.info.Types[call.Fun]; tv.IsType() || tv.IsBuiltin() {
+		return false
+	}
+	verb := faceFunc(p.callee(call))
+	if accessors[verb] || scopes[verb] || draws[verb] {
+		return false
+	}
+	if strings.HasPrefix(verb, "WorkflowCtx.") {
+		return true
+	}
+	for _, arg := range call.Args {
+		if isCtx(p.info.TypeOf(arg)) {
+			return true
+		}
+	}
+	return false
+}
+
+// durableInStep reports durable calls where there is nobody to record them.
+func (p *program) durableInStep(f *function) {
+	place := "a step"
+	if f.role == roleRead {
+		place = "a query or validator"
+	}
+	f.each(func(n ast.Node) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return
+		}
+		verb := faceFunc(p.callee(call))
+		switch {
+		case draws[verb]:
+			p.report(nested, call, "%s inside %s, which does not run on replay, so that what is drawn later would differ; call it before, or use math/rand here", p.text(call.Fun), place)
+		case p.durable(call):
+			p.report(nested, call, "durable call %s inside %s: there is nobody to journal it; make it in the workflow, before or after", p.text(call.Fun), place)
+		default:
+			g := p.closure(call)
+			if g == nil {
+				return
+			}
+			if inner := p.firstDurable(g.body); inner != nil {
+				p.report(nested, call, "durable call %s (%s) inside %s, by way of %s: there is nobody to journal it; make it in the workflow, before or after", p.text(inner.Fun), p.at(inner.Pos()), place, p.text(call.Fun))
+			}
+		}
+	})
+}
+
+// outerContexts reports the use of a context that belongs to the function around the one that was given its own.
+func (p *program) outerContexts(f *function) {
+	owner := f.owner()
+	if owner == nil {
+		return
+	}
+	f.each(func(n ast.Node) {
+		id, ok := n.(*ast.Ident)
+		if !ok {
+			return
+		}
+		v, ok := p.info.Uses[id].(*types.Var)
+		if !ok || v.IsField() || !isCtx(v.Type()) || owner.contains(v.Pos()) || isPackageLevel(v) {
+			return
+		}
+		if sel, ok := p.parents[id].(*ast.SelectorExpr); ok && accessors["WorkflowCtx."+sel.Sel.Name] {
+			return
+		}
+		p.report(outerctx, id, "%s belongs to the function around this one, which runs in another coroutine or scope; use the WorkflowCtx that this function is given", id.Name)
+	})
+}
+
+// clients reports an App or a Client where calls must be journaled, or must not wait.
+func (p *program) clients(f *function) {
+	if f.role == roleKey {
+		return
+	}
+	f.each(func(n ast.Node) {
+		id, ok := n.(*ast.Ident)
+		if !ok {
+			return
+		}
+		v, ok := p.info.Uses[id].(*types.Var)
+		if !ok {
+			return
+		}
+		name := faceType(v.Type())
+		if name != "App" && name != "Client" {
+			return
+		}
+		if f.role == roleEntity {
+			p.report(client, id, "%s %s used by an entity, which would wait for others while they wait for it; send with its EntityCtx: workflow.Start(ctx, in)", name, id.Name)
+			return
+		}
+		p.report(client, id, "%s %s used in workflow code: %s", name, id.Name, useVerb)
+	})
+}
+
+// directCalls reports code of workflows and activities that is called past its handle.
+func (p *program) directCalls(f *function) {
+	f.each(func(n ast.Node) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return
+		}
+		var bound []boundTo
+		where := ""
+		if g := p.resolve(call.Fun); g != nil {
+			bound = g.binding
+		} else if callee := p.callee(call); callee != nil {
+			var fact funcFact
+			if b, ok := p.foreign[callee]; ok {
+				bound = []boundTo{b}
+			} else if callee.Pkg() != p.pass.Pkg && p.pass.ImportObjectFact(callee, &fact) {
+				bound = fact.Bound
+				where = callee.Pkg().Name() + "."
+			}
+		}
+		if len(bound) == 0 {
+			return
+		}
+		b := bound[0]
+		handle := where + b.Handle
+		if b.Handle == "" {
+			handle = "its handle"
+		}
+		if b.Kind == "workflow" {
+			p.report(directcall, call, "direct call of %s, the code of workflow %s: it runs as part of this execution, under its key; write %s.Run(ctx, …) for a child, or move what both need into a function of its own", p.text(call.Fun), b.Name, handle)
+			return
+		}
+		p.report(directcall, call, "direct call of %s, the code of activity %s: it is not journaled and runs again on every replay; write %s.Run(ctx, …)", p.text(call.Fun), b.Name, handle)
+	})
+}
+
+// transactions reports what leads around the transaction that a transactional activity was given.
+func (p *program) transactions(f *function) {
+	f.each(func(n ast.Node) {
+		sel, ok := n.(*ast.SelectorExpr)
+		if !ok {
+			return
+		}
+		m, ok := p.info.Uses[sel.Sel].(*types.Func)
+		if !ok || m.Signature().Recv() == nil {
+			return
+		}
+		t := p.info.TypeOf(sel.X)
+		switch {
+		case pools[typeName(t)]:
+			p.report(pool, sel, "%s is a pool or connection: what it does is not part of the transaction of this activity, and may be done twice; use the transaction that the function is given", p.text(sel.X))
+		case (m.Name() == "Commit" || m.Name() == "Rollback") && p.isTx(f, t):
+			p.report(pool, sel, "%s ends the transaction before the outcome of the activity is in it; return, and Perdure commits, or rolls back on an error", p.text(sel))
+		}
+	})
+}
+
+// isTx reports whether a type is that of the transaction of f.
+func (p *program) isTx(f *function, t types.Type) bool {
+	for ; f != nil; f = f.outer {
+		if params := f.sig.Params(); params.Len() == 3 && isContext(params.At(0).Type()) {
+			return t != nil && types.Identical(params.At(1).Type(), t)
+		}
+	}
+	return false
+}

@@ -1,0 +1,307 @@
+package perdurevet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"strings"
+)
+
+// role is what a function is for.
+type role int
+
+const (
+	roleNone     role = iota // an ordinary function: judged by who calls it
+	roleWorkflow             // code of a workflow: runs again on every replay
+	roleKey                  // derives a key: must give the same for the same input
+	roleMachine              // a method of an event-driven workflow
+	roleStep                 // code of a step or an activity: runs once it is its turn, and never on replay
+	roleTx                   // the same, inside a transaction of the user's database
+	roleEntity               // an operation of an entity or an RPC of a service
+	roleRead                 // answers a query or validates: must change nothing
+)
+
+// replayed roles run again on replay and must do the same then.
+func (r role) replayed() bool { return r == roleWorkflow || r == roleKey || r == roleMachine }
+
+// step roles do not run on replay.
+func (r role) step() bool { return r == roleStep || r == roleTx }
+
+// where names the role in a finding.
+func (r role) where() string {
+	switch r {
+	case roleKey:
+		return "a function that derives a key"
+	case roleMachine:
+		return "an event-driven workflow"
+	case roleEntity:
+		return "an entity"
+	default:
+		return "workflow code"
+	}
+}
+
+// function is a declared function or a literal.
+type function struct {
+	node  ast.Node // *ast.FuncDecl or *ast.FuncLit
+	body  *ast.BlockStmt
+	sig   *types.Signature
+	obj   *types.Func // nil for a literal
+	outer *function   // around a literal
+	role  role
+	test  bool // in a _test.go file
+
+	direct  []reach         // what its own statements do
+	callees []use           // functions of this package that it mentions
+	summary map[check]reach // what it reaches in the end, per check
+	mutator bool            // a method that changes what its receiver leads to
+	unkeyed *unkeyed        // a step without key that a caller in a loop would repeat
+	binding []boundTo       // the workflows and activities whose code it is
+}
+
+// use is a mention of a function.
+type use struct {
+	at ast.Node
+	f  *function
+}
+
+// hasCtx reports whether the function is given a workflow context.
+func (f *function) hasCtx() bool { return hasParam(f.sig, "WorkflowCtx") }
+
+// owner is the innermost function around that is given a workflow context, itself included.
+func (f *function) owner() *function {
+	for ; f != nil; f = f.outer {
+		if f.hasCtx() {
+			return f
+		}
+	}
+	return nil
+}
+
+// contains reports whether a position is inside.
+func (f *function) contains(pos token.Pos) bool { return f.node.Pos() <= pos && pos < f.node.End() }
+
+// declares returns the function, this one or one around it, that declares a variable; nil when none does.
+func (f *function) declares(v *types.Var) *function {
+	for ; f != nil; f = f.outer {
+		if f.contains(v.Pos()) {
+			return f
+		}
+	}
+	return nil
+}
+
+// receiver is the receiver of the method that f is or is inside of.
+func (f *function) receiver() *types.Var {
+	for f.outer != nil {
+		f = f.outer
+	}
+	return f.sig.Recv()
+}
+
+// each visits the nodes of the function, but not those of literals inside, which are functions of their own.
+func (f *function) each(visit func(ast.Node)) {
+	ast.Inspect(f.body, func(n ast.Node) bool {
+		if n == nil {
+			return false
+		}
+		visit(n)
+		_, literal := n.(*ast.FuncLit)
+		return !literal
+	})
+}
+
+// collect finds all functions, outer ones first, and the parent of every node.
+func (p *program) collect() {
+	for _, file := range p.pass.Files {
+		test := strings.HasSuffix(p.pass.Fset.File(file.Pos()).Name(), "_test.go")
+		var stack []ast.Node
+		var around []*function
+		ast.Inspect(file, func(n ast.Node) bool {
+			if n == nil {
+				if top := stack[len(stack)-1]; len(around) > 0 && around[len(around)-1].node == top {
+					around = around[:len(around)-1]
+				}
+				stack = stack[:len(stack)-1]
+				return true
+			}
+			if len(stack) > 0 {
+				p.parents[n] = stack[len(stack)-1]
+			}
+			stack = append(stack, n)
+			f := &function{node: n, test: test}
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				obj, ok := p.info.Defs[n.Name].(*types.Func)
+				if n.Body == nil || !ok {
+					return true
+				}
+				f.body, f.obj, f.sig = n.Body, obj, obj.Signature()
+				p.byObj[obj] = f
+			case *ast.FuncLit:
+				sig, ok := types.Unalias(p.info.TypeOf(n)).(*types.Signature)
+				if !ok {
+					return true
+				}
+				f.body, f.sig = n.Body, sig
+				if len(around) > 0 {
+					f.outer = around[len(around)-1]
+				}
+			default:
+				if call, ok := n.(*ast.CallExpr); ok {
+					p.calls = append(p.calls, call)
+				}
+				p.variables(n)
+				return true
+			}
+			p.byNode[n] = f
+			p.functions = append(p.functions, f)
+			around = append(around, f)
+			return true
+		})
+	}
+}
+
+// variables remembers what variables begin with, as long as nobody assigns to them again.
+func (p *program) variables(n ast.Node) {
+	remember := func(name *ast.Ident, value ast.Expr) {
+		if v, ok := p.info.Defs[name].(*types.Var); ok {
+			p.initial[v] = value
+		}
+	}
+	switch n := n.(type) {
+	case *ast.ValueSpec:
+		if len(n.Names) == len(n.Values) {
+			for i, name := range n.Names {
+				remember(name, n.Values[i])
+			}
+		}
+	case *ast.AssignStmt:
+		for i, left := range n.Lhs {
+			name, ok := left.(*ast.Ident)
+			if !ok {
+				continue
+			}
+			if v, again := p.info.Uses[name].(*types.Var); again {
+				p.reassigned[v] = true
+				if n.Tok == token.ASSIGN && len(n.Lhs) == len(n.Rhs) && p.initial[v] == nil {
+					if _, again := p.first[v]; again {
+						p.first[v] = &ast.BadExpr{} // not known
+					} else {
+						p.first[v] = n.Rhs[i] // var f func(); f = func() { … f() … }
+					}
+				}
+			} else if len(n.Lhs) == len(n.Rhs) {
+				remember(name, n.Rhs[i])
+			}
+		}
+	}
+}
+
+// assign gives every function its role: by its parameters, by what it is handed to, or by what is around it.
+func (p *program) assign() {
+	for _, call := range p.calls {
+		p.assignArguments(call)
+	}
+	for _, f := range p.functions { // outer ones first
+		switch {
+		case f.hasCtx():
+			f.role = roleWorkflow
+		case hasParam(f.sig, "EntityCtx"):
+			f.role = roleEntity
+		case f.role != roleNone:
+		case f.sig.Recv() != nil && f.sig.Results().Len() == 1 && faceType(f.sig.Results().At(0).Type()) == "Actions":
+			f.role = roleMachine
+		case f.outer == nil:
+		case f.outer.role.replayed() && hasContext(f.sig):
+			f.role = roleStep // workflow code has no context to call it with, so somebody else will
+		default:
+			f.role = f.outer.role
+		}
+	}
+}
+
+// assignArguments gives roles to the functions that are handed to a verb of the face, and notes whose code they are.
+func (p *program) assignArguments(call *ast.CallExpr) {
+	callee := p.callee(call)
+	verb := faceFunc(callee)
+	if verb == "" {
+		return
+	}
+	r, kind := bodies[verb], binds[verb]
+	for _, arg := range call.Args {
+		if _, ok := types.Unalias(p.info.TypeOf(arg)).(*types.Signature); !ok {
+			continue
+		}
+		f := p.resolve(arg)
+		if f != nil && r != roleNone {
+			f.role = r
+		}
+		if kind == "" {
+			continue
+		}
+		b := boundTo{Kind: kind, Name: p.boundName(verb, call), Handle: p.boundHandle(verb, call)}
+		if f != nil {
+			f.binding = append(f.binding, b)
+		} else if obj := p.mentioned(arg); obj != nil {
+			p.foreign[obj] = b
+		}
+	}
+}
+
+// resolve returns the function of this package that an expression stands for: a literal, a declared function, a method
+// value, or a local variable that holds a literal and nothing else.
+func (p *program) resolve(e ast.Expr) *function {
+	e = ast.Unparen(e)
+	if lit, ok := e.(*ast.FuncLit); ok {
+		return p.byNode[lit]
+	}
+	if f := p.mentioned(e); f != nil {
+		return p.byObj[f]
+	}
+	id, ok := e.(*ast.Ident)
+	if !ok {
+		return nil
+	}
+	v, ok := p.info.Uses[id].(*types.Var)
+	if !ok {
+		return nil
+	}
+	value := p.initial[v]
+	switch {
+	case value == nil:
+		value = p.first[v]
+	case p.reassigned[v]:
+		return nil
+	}
+	if value == nil {
+		return nil
+	}
+	if lit, ok := ast.Unparen(value).(*ast.FuncLit); ok {
+		return p.byNode[lit]
+	}
+	if f := p.mentioned(value); f != nil {
+		return p.byObj[f]
+	}
+	return nil
+}
+
+// mentioned returns the declared function that an expression is.
+func (p *program) mentioned(e ast.Expr) *types.Func {
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		if f, ok := p.info.Uses[e].(*types.Func); ok {
+			return f.Origin()
+		}
+	case *ast.SelectorExpr:
+		return p.mentioned(e.Sel)
+	case *ast.IndexExpr:
+		return p.mentioned(e.X)
+	case *ast.IndexListExpr:
+		return p.mentioned(e.X)
+	}
+	return nil
+}
+
+// callee returns the declared function that a call calls.
+func (p *program) callee(call *ast.CallExpr) *types.Func { return p.mentioned(call.Fun) }

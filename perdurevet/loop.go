@@ -1,0 +1,154 @@
+package perdurevet
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/types"
+)
+
+// unkeyed is a perdure.Do that is known by its name and occurrence only.
+type unkeyed struct {
+	Name  string
+	Where string
+}
+
+// keys finds the functions that contain a step without a key which their callers would repeat in a loop.
+func (p *program) keys() {
+	for changed := true; changed; {
+		changed = false
+		for _, f := range p.functions {
+			if f.unkeyed != nil || f.role != roleWorkflow {
+				continue
+			}
+			f.each(func(n ast.Node) {
+				if f.unkeyed != nil {
+					return
+				}
+				switch n := n.(type) {
+				case *ast.CallExpr:
+					f.unkeyed = p.unkeyedCall(n)
+				case *ast.FuncLit:
+					if g := p.byNode[n]; g != nil && !p.ownCoroutine(n) && p.calledHere(n) {
+						f.unkeyed = g.unkeyed
+					}
+				}
+			})
+			changed = changed || f.unkeyed != nil
+		}
+	}
+}
+
+// calledHere reports whether a literal runs when and where it is written: it is called at once, or handed to a verb.
+func (p *program) calledHere(lit *ast.FuncLit) bool {
+	_, ok := p.parents[lit].(*ast.CallExpr)
+	return ok
+}
+
+// unkeyedCall returns the step without a key that a call makes, itself or in what it calls.
+func (p *program) unkeyedCall(call *ast.CallExpr) *unkeyed {
+	callee := p.callee(call)
+	if faceFunc(callee) == "Do" && len(call.Args) > 1 {
+		name, constant := p.constant(call.Args[1])
+		if !constant || p.keyed(call) || p.allows.silence(stepkey, p.pass.Fset.Position(call.Pos())) {
+			return nil
+		}
+		return &unkeyed{name, p.at(call.Pos())}
+	}
+	if g := p.resolve(call.Fun); g != nil {
+		if g.role == roleWorkflow {
+			return g.unkeyed
+		}
+		return nil
+	}
+	var fact funcFact
+	if callee != nil && callee.Pkg() != p.pass.Pkg && p.pass.ImportObjectFact(callee, &fact) {
+		return fact.Unkeyed
+	}
+	return nil
+}
+
+// keyed reports whether a call of Do has a key, as far as one can see: options in variables get the benefit of the doubt.
+func (p *program) keyed(call *ast.CallExpr) bool {
+	if call.Ellipsis.IsValid() {
+		return true
+	}
+	for _, arg := range call.Args[min(3, len(call.Args)):] {
+		if lit, ok := ast.Unparen(arg).(*ast.CompositeLit); ok && faceType(p.info.TypeOf(lit)) == "RetryPolicy" {
+			continue
+		}
+		opt, ok := ast.Unparen(arg).(*ast.CallExpr)
+		if !ok && faceType(p.info.TypeOf(arg)) != "RetryPolicy" {
+			return true
+		}
+		if ok {
+			if verb := faceFunc(p.callee(opt)); verb == "" || verb == "StepKey" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// loops reports steps without a key in a loop.
+func (p *program) loops(f *function) {
+	f.each(func(n ast.Node) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || !p.inLoop(call) {
+			return
+		}
+		u := p.unkeyedCall(call)
+		switch {
+		case u == nil:
+		case faceFunc(p.callee(call)) == "Do":
+			p.report(stepkey, call, "perdure.Do %q in a loop needs perdure.StepKey: without one, steps are told apart by their order, and a changed loop gets the results of others", u.Name)
+		default:
+			p.report(stepkey, call, "%s makes step %q without a key (%s) and is called in a loop: steps are then told apart by their order; give that perdure.Do a perdure.StepKey", p.text(call.Fun), u.Name, u.Where)
+		}
+	})
+}
+
+// inLoop reports whether a call is repeated by a loop on the same coroutine.
+func (p *program) inLoop(call *ast.CallExpr) bool {
+	var n ast.Node = call
+	for parent := p.parents[n]; parent != nil; n, parent = parent, p.parents[parent] {
+		switch parent := parent.(type) {
+		case *ast.ForStmt:
+			if n == parent.Body || n == parent.Cond || n == parent.Post {
+				return true
+			}
+		case *ast.RangeStmt:
+			if n == parent.Body {
+				return true
+			}
+		case *ast.FuncLit:
+			if p.ownCoroutine(parent) || !p.calledHere(parent) {
+				return false // a closure that is called in a loop is found there
+			}
+		case *ast.FuncDecl:
+			return false
+		}
+	}
+	return false
+}
+
+// ownCoroutine reports whether a literal becomes a coroutine, or is the code of a workflow.
+func (p *program) ownCoroutine(lit *ast.FuncLit) bool {
+	call, ok := p.parents[lit].(*ast.CallExpr)
+	if !ok {
+		return false
+	}
+	verb := faceFunc(p.callee(call))
+	return coroutines[verb] || binds[verb] != ""
+}
+
+// constant is the value of a constant string expression.
+func (p *program) constant(e ast.Expr) (string, bool) {
+	return stringOf(p.info.Types[e])
+}
+
+func stringOf(tv types.TypeAndValue) (string, bool) {
+	if tv.Value == nil || tv.Value.Kind() != constant.String {
+		return "", false
+	}
+	return constant.StringVal(tv.Value), true
+}

@@ -1,0 +1,204 @@
+package perdurevet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+	"strings"
+)
+
+// maps reports iterations whose order is not the same next time and that somebody can tell.
+func (p *program) maps(f *function) {
+	const hint = "range over slices.Sorted(maps.Keys(m)) instead"
+	f.each(func(n ast.Node) {
+		if call, ok := n.(*ast.CallExpr); ok && p.gathers(f, call) {
+			p.report(maporder, call, "%s gives the order of a map, which differs on replay; use slices.Sorted", p.text(call.Fun))
+		}
+		loop, ok := n.(*ast.RangeStmt)
+		if !ok || !p.unordered(loop.X) {
+			return
+		}
+		if call := p.firstDurable(loop.Body); call != nil {
+			p.report(maporder, loop, "durable call %s in the order of a map, which differs on replay; %s", p.text(call.Fun), hint)
+			return
+		}
+		if v := p.collects(f, loop); v != nil {
+			p.report(maporder, loop, "%s gets the order of a map, which differs on replay; sort it, or %s", v.Name(), hint)
+		}
+	})
+}
+
+// unordered reports whether an expression is a map or an iterator over one.
+func (p *program) unordered(e ast.Expr) bool {
+	t := p.info.TypeOf(e)
+	if t == nil {
+		return false
+	}
+	if _, ok := t.Underlying().(*types.Map); ok {
+		return true
+	}
+	switch e := ast.Unparen(e).(type) {
+	case *ast.CallExpr:
+		f := p.callee(e)
+		return f != nil && f.Pkg() != nil && f.Pkg().Path() == "maps" && (f.Name() == "Keys" || f.Name() == "Values" || f.Name() == "All")
+	case *ast.SelectorExpr:
+		return typeName(p.info.TypeOf(e.X)) == "sync.Map" && e.Sel.Name == "Range"
+	}
+	return false
+}
+
+// gathers reports whether a call makes a list of a map that is not sorted later.
+func (p *program) gathers(f *function, call *ast.CallExpr) bool {
+	callee := p.callee(call)
+	if callee == nil || callee.Pkg() == nil || callee.Pkg().Path() != "slices" || callee.Name() != "Collect" || len(call.Args) != 1 || !p.unordered(call.Args[0]) {
+		return false
+	}
+	if a, ok := p.parents[call].(*ast.AssignStmt); ok && len(a.Lhs) == 1 {
+		if id, ok := a.Lhs[0].(*ast.Ident); ok {
+			if v, ok := p.info.ObjectOf(id).(*types.Var); ok {
+				return !p.sorted(f, v, call.End())
+			}
+		}
+	}
+	return true
+}
+
+// firstDurable finds a durable call anywhere below, also in local closures that are called there, but not in steps.
+func (p *program) firstDurable(below ast.Node) *ast.CallExpr {
+	return p.firstDurableExcept(below, map[*function]bool{})
+}
+
+func (p *program) firstDurableExcept(below ast.Node, seen map[*function]bool) (found *ast.CallExpr) {
+	ast.Inspect(below, func(n ast.Node) bool {
+		if found != nil {
+			return false
+		}
+		if lit, ok := n.(*ast.FuncLit); ok && p.byNode[lit] != nil && p.byNode[lit].role.step() {
+			return false
+		}
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		if p.durable(call) {
+			found = call
+			return false
+		}
+		if g := p.closure(call); g != nil && !seen[g] {
+			seen[g] = true
+			found = p.firstDurableExcept(g.body, seen)
+		}
+		return found == nil
+	})
+	return found
+}
+
+// closure returns the closure of a workflow that a call calls by way of a variable.
+func (p *program) closure(call *ast.CallExpr) *function {
+	if g := p.resolve(call.Fun); g != nil && g.obj == nil && g.role == roleWorkflow && !g.hasCtx() {
+		return g
+	}
+	return nil
+}
+
+// collects finds a variable from outside the loop that gets the order of its iterations: by append or by +=, without
+// being sorted later in the function.
+func (p *program) collects(f *function, loop *ast.RangeStmt) (found *types.Var) {
+	ast.Inspect(loop.Body, func(n ast.Node) bool {
+		a, ok := n.(*ast.AssignStmt)
+		if !ok || found != nil || len(a.Lhs) != 1 || len(a.Rhs) != 1 {
+			return found == nil
+		}
+		id, ok := ast.Unparen(a.Lhs[0]).(*ast.Ident)
+		if !ok {
+			return true
+		}
+		v, ok := p.info.Uses[id].(*types.Var)
+		if !ok || loop.Pos() <= v.Pos() && v.Pos() < loop.End() {
+			return true
+		}
+		basic, _ := v.Type().Underlying().(*types.Basic)
+		call, _ := ast.Unparen(a.Rhs[0]).(*ast.CallExpr)
+		text := a.Tok == token.ADD_ASSIGN && basic != nil && basic.Info()&types.IsString != 0
+		list := a.Tok == token.ASSIGN && call != nil && p.info.Types[call.Fun].IsBuiltin() && p.text(call.Fun) == "append"
+		if text || list && !p.sorted(f, v, loop.End()) {
+			found = v
+		}
+		return found == nil
+	})
+	return found
+}
+
+// sorted reports whether a variable is handed to a sort after a position.
+func (p *program) sorted(f *function, v *types.Var, after token.Pos) (yes bool) {
+	f.each(func(n ast.Node) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || call.Pos() < after {
+			return
+		}
+		callee := p.callee(call)
+		if callee == nil {
+			return
+		}
+		name := strings.ToLower(callee.Name())
+		if !strings.Contains(name, "sort") && (callee.Pkg() == nil || callee.Pkg().Path() != "sort") {
+			return
+		}
+		for _, arg := range call.Args {
+			ast.Inspect(arg, func(n ast.Node) bool {
+				if id, ok := n.(*ast.Ident); ok && p.info.Uses[id] == v {
+					yes = true
+				}
+				return true
+			})
+		}
+	})
+	return yes
+}
+
+// mutexes reports locks that are held over a durable call: the execution may leave memory there, or wait for days.
+func (p *program) mutexes(f *function) {
+	type held struct {
+		call *ast.CallExpr
+		name string
+	}
+	var locks []held
+	unlocked := map[string][]token.Pos{}
+	var calls []*ast.CallExpr
+	f.each(func(n ast.Node) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return
+		}
+		if sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr); ok {
+			if m := p.callee(call); m != nil && m.Pkg() != nil && m.Pkg().Path() == "sync" {
+				switch m.Name() {
+				case "Lock", "RLock":
+					locks = append(locks, held{call, types.ExprString(sel.X)})
+				case "Unlock", "RUnlock":
+					if _, later := p.parents[call].(*ast.DeferStmt); !later {
+						name := types.ExprString(sel.X)
+						unlocked[name] = append(unlocked[name], call.Pos())
+					}
+				}
+			}
+		}
+		if p.durable(call) {
+			calls = append(calls, call)
+		}
+	})
+	for _, l := range locks {
+		until := f.node.End()
+		for _, pos := range unlocked[l.name] {
+			if pos > l.call.Pos() {
+				until = min(until, pos)
+			}
+		}
+		for _, c := range calls {
+			if l.call.Pos() < c.Pos() && c.Pos() < until {
+				p.report(block, l.call, "%s is held over the durable call %s (%s), which may take days; unlock before it: coroutines run one at a time and need no mutex", l.name, p.text(c.Fun), p.at(c.Pos()))
+				break
+			}
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package perdurevet
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"golang.org/x/tools/go/analysis"
+	"golang.org/x/tools/go/analysis/analysistest"
+)
+
+// all reports what every check finds, for tests that expect findings of several.
+var all = &analysis.Analyzer{
+	Name:       "all",
+	Doc:        "report everything",
+	Requires:   []*analysis.Analyzer{index},
+	ResultType: reflect.TypeFor[struct{}](),
+	Run: func(pass *analysis.Pass) (any, error) {
+		for _, a := range Analyzers() {
+			inner := *pass
+			inner.ResultOf = map[*analysis.Analyzer]any{index: pass.ResultOf[index]}
+			if _, err := a.Run(&inner); err != nil {
+				return nil, err
+			}
+		}
+		return struct{}{}, nil
+	},
+}
+
+// TestSnippets runs the checks over right and wrong programs that use the real package: a stub would go on compiling when the
+// face changes, and the checks would look for what is no longer there.
+func TestSnippets(t *testing.T) {
+	t.Parallel()
+	root, err := filepath.Abs("..") // with its go.mod, so that the snippets are packages of this module
+	if err != nil {
+		t.Fatal(err)
+	}
+	analysistest.Run(t, root, all, "./perdurevet/testdata/src/...")
+}
+
+// TestAhead runs the checks over programs that use a stub: what the documents promise and the root package does not have yet.
+// It includes all example programs of the design, in which nothing may be found.
+func TestAhead(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.Abs("testdata/ahead")
+	if err != nil {
+		t.Fatal(err)
+	}
+	analysistest.Run(t, dir, all, "ahead", "programs/...")
+}
+
+// TestDocumented checks that every check has its row in the documentation, which findings link to.
+func TestDocumented(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../docs/vet.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range checks {
+		if row := fmt.Sprintf("| <a id=%q></a>`%s` |", c.name, c.name); !strings.Contains(string(page), row) {
+			t.Errorf("docs/vet.md has no row %s", row)
+		}
+	}
+	if err := analysis.Validate(Analyzers()); err != nil {
+		t.Error(err)
+	}
+}

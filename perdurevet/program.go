@@ -1,0 +1,176 @@
+package perdurevet
+
+import (
+	"cmp"
+	"fmt"
+	"go/ast"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/tools/go/analysis"
+)
+
+// program is one package under analysis.
+type program struct {
+	pass *analysis.Pass
+	info *types.Info
+
+	functions  []*function // outer ones first
+	calls      []*ast.CallExpr
+	byNode     map[ast.Node]*function
+	byObj      map[*types.Func]*function
+	parents    map[ast.Node]ast.Node
+	initial    map[*types.Var]ast.Expr  // what a variable is declared with
+	first      map[*types.Var]ast.Expr  // what a variable without that is assigned
+	reassigned map[*types.Var]bool      // assigned to after its declaration
+	mutable    map[*types.Var]token.Pos // package variables that change, and where
+	shared     map[*types.Var]token.Pos // fields and captured variables that steps and entities change, and where
+	foreign    map[*types.Func]boundTo  // functions of other packages that are bound here
+
+	allows allows
+	found  map[key]finding
+}
+
+// key makes findings unique: one per check and line.
+type key struct {
+	check check
+	file  string
+	line  int
+}
+
+func runIndex(pass *analysis.Pass) (any, error) {
+	uses := slices.ContainsFunc(pass.Pkg.Imports(), func(i *types.Package) bool {
+		return isFace(i) || strings.HasPrefix(i.Path(), facePath+"/")
+	})
+	ours := pass.Module != nil && pass.Module.Path != "" && pass.Module.Version == ""
+	if !uses && !ours || isFace(pass.Pkg) {
+		return findings{}, nil // somebody else's code, for which there is the table; or the implementation of the face
+	}
+	p := &program{
+		pass: pass, info: pass.TypesInfo,
+		byNode: map[ast.Node]*function{}, byObj: map[*types.Func]*function{}, parents: map[ast.Node]ast.Node{},
+		initial: map[*types.Var]ast.Expr{}, first: map[*types.Var]ast.Expr{}, reassigned: map[*types.Var]bool{},
+		mutable: map[*types.Var]token.Pos{}, shared: map[*types.Var]token.Pos{}, foreign: map[*types.Func]boundTo{}, found: map[key]finding{},
+	}
+	p.collect()
+	p.allows = p.readAllows()
+	p.mutators()
+	p.mutations()
+	p.assign()
+	p.sharing()
+	p.reaches()
+	p.keys()
+	p.export()
+	if uses {
+		for _, f := range p.functions {
+			p.judge(f)
+		}
+		p.escapes()
+		p.constants()
+		p.misplacedAllows()
+	}
+	return p.result(), nil
+}
+
+// judge finds what is wrong with one function.
+func (p *program) judge(f *function) {
+	switch {
+	case f.role.replayed():
+		p.replays(f)
+		p.maps(f)
+		p.mutexes(f)
+		p.directCalls(f)
+		p.clients(f)
+		p.writes(f)
+		p.reads(f)
+		if f.role == roleWorkflow {
+			p.outerContexts(f)
+			p.loops(f)
+			p.defers(f)
+			p.continues(f)
+		}
+	case f.role.step():
+		p.durableInStep(f)
+		p.writes(f)
+		if f.role == roleTx {
+			p.transactions(f)
+		}
+	case f.role == roleEntity:
+		p.clients(f)
+		p.writes(f)
+	case f.role == roleRead:
+		p.durableInStep(f)
+		p.writes(f)
+	}
+	p.dropped(f)
+}
+
+// report notes a finding, unless it is silenced.
+func (p *program) report(c check, at ast.Node, format string, args ...any) {
+	p.reportAt(c, at.Pos(), at.End(), fmt.Sprintf(format, args...))
+}
+
+func (p *program) reportAt(c check, pos, end token.Pos, text string) {
+	where := p.pass.Fset.Position(pos)
+	if p.allows.silence(c, where) {
+		return
+	}
+	k := key{c, where.Filename, where.Line}
+	if old, ok := p.found[k]; !ok || pos < old.pos {
+		p.found[k] = finding{pos, end, text}
+	}
+}
+
+// result sorts what was found.
+func (p *program) result() findings {
+	all := findings{}
+	for k, f := range p.found {
+		all[k.check] = append(all[k.check], f)
+	}
+	for _, fs := range all {
+		slices.SortFunc(fs, func(a, b finding) int { return cmp.Compare(a.pos, b.pos) })
+	}
+	return all
+}
+
+// at is a position for a sentence: file name and line.
+func (p *program) at(pos token.Pos) string {
+	where := p.pass.Fset.Position(pos)
+	return fmt.Sprintf("%s:%d", filepath.Base(where.Filename), where.Line)
+}
+
+// text is an expression as written, in one line.
+func (p *program) text(e ast.Expr) string {
+	switch x := ast.Unparen(e).(type) {
+	case *ast.IndexExpr:
+		if p.mentioned(x) != nil { // type arguments
+			e = x.X
+		}
+	case *ast.IndexListExpr:
+		e = x.X
+	case *ast.FuncLit:
+		return "the function"
+	}
+	s := []rune(types.ExprString(e))
+	if len(s) > 60 {
+		s = append(s[:59], '…')
+	}
+	return string(s)
+}
+
+// short is how code would write a function: time.Now, sql.DB.Query, stamp.
+func (p *program) short(f *types.Func) string {
+	name := f.Name()
+	if recv := f.Signature().Recv(); recv != nil {
+		if n := named(recv.Type()); n != nil {
+			name = n.Obj().Name() + "." + name
+		}
+	}
+	if f.Pkg() == nil || f.Pkg() == p.pass.Pkg {
+		return name
+	}
+	return f.Pkg().Name() + "." + name
+}

@@ -1,0 +1,290 @@
+package perdurevet
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+)
+
+// write is an assignment, by whatever syntax, to something that begins with a variable.
+type write struct {
+	at      ast.Node
+	target  ast.Expr
+	v       *types.Var
+	through bool // not to the variable but to what it leads to: a field behind a pointer, an element
+}
+
+// assignments finds the writes of one node.
+func (p *program) assignments(n ast.Node) (ws []write) {
+	add := func(e ast.Expr) {
+		if v, through := p.root(e); v != nil {
+			ws = append(ws, write{n, e, v, through})
+		}
+	}
+	switch n := n.(type) {
+	case *ast.AssignStmt:
+		for _, left := range n.Lhs {
+			if id, ok := left.(*ast.Ident); ok && p.info.Uses[id] == nil {
+				continue // declares it
+			}
+			add(left)
+		}
+	case *ast.IncDecStmt:
+		add(n.X)
+	case *ast.RangeStmt:
+		if n.Tok == token.ASSIGN {
+			add(n.Key)
+			if n.Value != nil {
+				add(n.Value)
+			}
+		}
+	case *ast.CallExpr:
+		if tv := p.info.Types[n.Fun]; tv.IsBuiltin() && len(n.Args) > 0 {
+			if id, ok := ast.Unparen(n.Fun).(*ast.Ident); ok && (id.Name == "delete" || id.Name == "clear" || id.Name == "copy") {
+				if v, _ := p.root(n.Args[0]); v != nil {
+					ws = append(ws, write{n, n.Args[0], v, true})
+				}
+			}
+			return ws
+		}
+		// hits.Add(1), cache.Store(k, v)
+		sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr)
+		if ok && fromSync(p.info.TypeOf(sel.X)) && sel.Sel.Name != "Load" && sel.Sel.Name != "Range" {
+			if v, _ := p.root(sel.X); v != nil {
+				ws = append(ws, write{n, sel.X, v, true})
+			}
+		}
+	}
+	return ws
+}
+
+// root is the variable that an assignable expression begins with.
+func (p *program) root(e ast.Expr) (v *types.Var, through bool) {
+	for {
+		switch x := e.(type) {
+		case *ast.Ident:
+			v, _ := p.info.Uses[x].(*types.Var)
+			return v, through
+		case *ast.ParenExpr:
+			e = x.X
+		case *ast.StarExpr:
+			e, through = x.X, true
+		case *ast.IndexExpr:
+			if t := p.info.TypeOf(x.X); t != nil {
+				if _, array := t.Underlying().(*types.Array); !array {
+					through = true
+				}
+			}
+			e = x.X
+		case *ast.SelectorExpr:
+			if v, ok := p.info.Uses[x.Sel].(*types.Var); ok && isPackageLevel(v) {
+				return v, through // other.Variable
+			}
+			if t := p.info.TypeOf(x.X); t != nil {
+				if _, pointer := t.Underlying().(*types.Pointer); pointer {
+					through = true
+				}
+			}
+			e = x.X
+		default:
+			return nil, false
+		}
+	}
+}
+
+// mutators finds the methods that change what their receiver leads to, themselves or by calling another.
+func (p *program) mutators() {
+	for changed := true; changed; {
+		changed = false
+		for obj, f := range p.byObj {
+			recv := obj.Signature().Recv()
+			if recv == nil || f.mutator {
+				continue
+			}
+			f.each(func(n ast.Node) {
+				for _, w := range p.assignments(n) {
+					f.mutator = f.mutator || w.v == recv && w.through
+				}
+				if call, ok := n.(*ast.CallExpr); ok {
+					v, _ := p.mutated(call)
+					f.mutator = f.mutator || v == recv
+				}
+			})
+			changed = changed || f.mutator
+		}
+	}
+}
+
+// mutated returns the variable that the receiver of a call begins with, when the method changes its receiver.
+func (p *program) mutated(call *ast.CallExpr) (*types.Var, bool) {
+	sel, ok := ast.Unparen(call.Fun).(*ast.SelectorExpr)
+	callee := p.callee(call)
+	if !ok || callee == nil || callee.Signature().Recv() == nil {
+		return nil, false
+	}
+	var fact funcFact
+	if g := p.byObj[callee]; g == nil || !g.mutator {
+		if callee.Pkg() == p.pass.Pkg || callee.Pkg() == nil || !p.pass.ImportObjectFact(callee, &fact) || !fact.Mutator {
+			return nil, false
+		}
+	}
+	v, _ := p.root(sel.X)
+	return v, v != nil
+}
+
+// mutations finds the package variables that somebody changes after the program has begun.
+func (p *program) mutations() {
+	note := func(v *types.Var, pos token.Pos) {
+		if _, ok := p.mutable[v]; !ok && isPackageLevel(v) && faceType(v.Type()) == "" {
+			p.mutable[v] = pos
+		}
+	}
+	for _, f := range p.functions {
+		if f.test || f.obj != nil && f.obj.Name() == "init" && f.sig.Recv() == nil {
+			continue // a test may replace what production code never does
+		}
+		f.each(func(n ast.Node) {
+			for _, w := range p.assignments(n) {
+				note(w.v, n.Pos())
+			}
+			if call, ok := n.(*ast.CallExpr); ok {
+				if v, ok := p.mutated(call); ok {
+					note(v, n.Pos())
+				}
+			}
+			if u, ok := n.(*ast.UnaryExpr); ok && u.Op == token.AND { // flag.StringVar(&url, …)
+				if v, through := p.root(u.X); v != nil && !through {
+					note(v, n.Pos())
+				}
+			}
+		})
+	}
+}
+
+// changes says where a package variable is changed; "" when it is not.
+func (p *program) changes(v *types.Var) string {
+	if pos, ok := p.mutable[v]; ok {
+		return p.at(pos)
+	}
+	var fact varFact
+	if v.Pkg() != p.pass.Pkg && p.pass.ImportObjectFact(v, &fact) {
+		return fact.Changed
+	}
+	return ""
+}
+
+func isPackageLevel(v *types.Var) bool {
+	return v.Pkg() != nil && v.Parent() == v.Pkg().Scope()
+}
+
+// sharing finds the fields and captured variables that steps and entities change while executions run.
+func (p *program) sharing() {
+	for _, f := range p.functions {
+		if f.test || !f.role.step() && f.role != roleEntity {
+			continue
+		}
+		f.each(func(n ast.Node) {
+			for _, w := range p.assignments(n) {
+				home := f.declares(w.v)
+				if w.v != f.receiver() && (home == nil || home.role != roleNone) || !w.through && w.v == f.receiver() {
+					continue // a local variable, or a copy
+				}
+				if v := p.lastField(w.target); v != nil {
+					if _, ok := p.shared[v]; !ok {
+						p.shared[v] = n.Pos()
+					}
+				}
+			}
+		})
+	}
+}
+
+// lastField is the field that an assignable expression ends with, or the variable that it is.
+func (p *program) lastField(e ast.Expr) *types.Var {
+	for {
+		switch x := e.(type) {
+		case *ast.ParenExpr:
+			e = x.X
+		case *ast.StarExpr:
+			e = x.X
+		case *ast.IndexExpr:
+			e = x.X
+		case *ast.SelectorExpr:
+			v, _ := p.info.Uses[x.Sel].(*types.Var)
+			return v
+		case *ast.Ident:
+			v, _ := p.info.Uses[x].(*types.Var)
+			return v
+		default:
+			return nil
+		}
+	}
+}
+
+// reads reports what workflow code reads although steps or entities change it, and methods that change their receiver.
+func (p *program) reads(f *function) {
+	if f.test || f.role == roleMachine {
+		return
+	}
+	f.each(func(n ast.Node) {
+		switch n := n.(type) {
+		case *ast.Ident:
+			v, ok := p.info.Uses[n].(*types.Var)
+			if !ok {
+				return
+			}
+			if pos, ok := p.shared[v]; ok {
+				p.report(state, p.whole(n), "%s in %s: a step or an entity changes it (%s), so %s", p.text(p.whole(n)), f.role.where(), p.at(pos), useState)
+			}
+		case *ast.CallExpr:
+			v, ok := p.mutated(n)
+			if !ok || isPackageLevel(v) {
+				return // a package variable that changes is reported as that
+			}
+			home := f.declares(v)
+			if v == f.receiver() || home != nil && home.role == roleNone {
+				p.report(state, n, "%s changes its receiver, which no journal keeps and all executions share; use local variables, they are rebuilt on replay", p.text(n.Fun))
+			}
+		}
+	})
+}
+
+// writes judges the assignments of a function by what it is for.
+func (p *program) writes(f *function) {
+	f.each(func(n ast.Node) {
+		for _, w := range p.assignments(n) {
+			if isPackageLevel(w.v) {
+				if f.role == roleEntity && !f.test {
+					p.report(state, w.at, "package variable %s changed by an entity: it is lost with the process and not part of the commit; keep it in the state of the entity", w.v.Name())
+				}
+				continue // in workflow code: already found as a package variable that changes
+			}
+			p.judgeWrite(f, w)
+		}
+	})
+}
+
+func (p *program) judgeWrite(f *function, w write) {
+	if w.v == f.receiver() {
+		switch {
+		case !w.through: // a copy
+		case f.role == roleWorkflow && !f.test:
+			p.report(state, w.at, "workflow code changes a field of its receiver %s, which no journal keeps and all executions share; use local variables, they are rebuilt on replay", w.v.Name())
+		case f.role == roleEntity && !f.test:
+			p.report(state, w.at, "entity handler keeps state in a field of its receiver %s, which is lost with the process and differs between nodes; keep it in the state of the entity", w.v.Name())
+		}
+		return
+	}
+	home := f.declares(w.v)
+	if home == nil || home == f {
+		return
+	}
+	switch {
+	case f.role.step() && home.role.replayed():
+		p.report(captured, w.at, "step assigns to %s of its workflow: on replay the step does not run and %s keeps its old value; return the value from the step", w.v.Name(), w.v.Name())
+	case f.role == roleRead && home.role.replayed():
+		p.report(captured, w.at, "query or validator changes %s of its workflow: it is not journaled, so replay would not change it; use an update handler", w.v.Name())
+	case (f.role.replayed() || f.role == roleEntity) && home.role == roleNone && !f.test:
+		p.report(state, w.at, "%s changes %s, which is declared outside of it: no journal keeps that and all executions share it; return it, or use local variables", f.role.where(), w.v.Name())
+	}
+}

@@ -1,0 +1,184 @@
+// Package ahead uses what the face promises and the root package does not have yet: entities, transactions, queries, updates,
+// locks, event-driven workflows. When it has them, these move to the other snippets.
+package ahead
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+type account struct{ Cents int }
+
+var (
+	accounts = perdure.NewEntity[account]("account")
+	service  = perdure.NewService("gateway")
+	review   = perdure.DeclareWorkflow[string, int]("review")
+	settled  = perdure.DeclareActivity[int, int]("settle")
+	contents = perdure.NewQuery[int, int]("contents")
+	add      = perdure.NewUpdate[int, int]("add")
+	seen     int
+	db       *sql.DB
+	pgxPool  *pgxpool.Pool
+)
+
+// ---- entities
+
+type gateway struct {
+	app  *perdure.App
+	hits int
+	rate int
+}
+
+func (g *gateway) wrongField(ctx perdure.EntityCtx, n int) (int, error) {
+	g.hits++ // want `entity handler keeps state in a field of its receiver g, which is lost with the process and differs between nodes; keep it in the state of the entity`
+	return g.hits, nil
+}
+
+func (g *gateway) wrongWait(ctx perdure.EntityCtx, n int) (int, error) {
+	return review.Run(g.app.With(context.Background()), "x") // want `App app used by an entity, which would wait for others while they wait for it`
+}
+
+var wrongPackage = perdure.NewOperation(accounts, "count", func(ctx perdure.EntityCtx, s *account, n int) (int, error) {
+	seen++ // want `package variable seen changed by an entity`
+	return seen, nil
+})
+
+func wrongCaptured() *perdure.RPC[int, int] {
+	calls := 0
+	return perdure.NewRPC(service, "calls", func(ctx perdure.EntityCtx, n int) (int, error) {
+		calls++ // want `an entity changes calls, which is declared outside of it`
+		return calls, nil
+	})
+}
+
+type keeps struct {
+	ctx perdure.EntityCtx // want `EntityCtx kept in a field`
+}
+
+func (g *gateway) right(ctx perdure.EntityCtx, n int) (int, error) {
+	_, err := review.Start(ctx, ctx.Key())
+	return n * g.rate, err
+}
+
+var rightState = perdure.NewOperation(accounts, "deposit", func(ctx perdure.EntityCtx, s *account, n int) (int, error) {
+	s.Cents += n
+	return s.Cents, nil
+})
+
+// ---- transactions
+
+var wrongPool = perdure.NewTxActivity("pool", perdure.SQL(db), func(ctx context.Context, tx *sql.Tx, n int) (int, error) {
+	if _, err := tx.ExecContext(ctx, "update a"); err != nil {
+		return 0, err
+	}
+	_, err := db.ExecContext(ctx, "update b") // want `db is a pool or connection: what it does is not part of the transaction of this activity, and may be done twice; use the transaction that the function is given`
+	return n, err
+})
+
+var wrongCommit = perdure.NewTxActivity("commit", perdure.SQL(db), func(ctx context.Context, tx *sql.Tx, n int) (int, error) {
+	return n, tx.Commit() // want `tx\.Commit ends the transaction before the outcome of the activity is in it; return, and Perdure commits`
+})
+
+func settle(ctx context.Context, tx pgx.Tx, n int) (int, error) {
+	_, err := pgxPool.Exec(ctx, "update a") // want `pgxPool is a pool or connection`
+	return n, err
+}
+
+var bound = perdure.BindTx(settled, perdure.Pgx(pgxPool), settle)
+
+var rightTx = perdure.NewTxActivity("right", perdure.SQL(db), func(ctx context.Context, tx *sql.Tx, n int) (int, error) {
+	_, err := tx.ExecContext(ctx, "update a")
+	return rand.IntN(n), err
+})
+
+// An ordinary activity may use the pool.
+var rightPool = perdure.NewActivity("ordinary", func(ctx context.Context, n int) (int, error) {
+	_, err := db.ExecContext(ctx, "update a")
+	return n, err
+})
+
+// ---- queries, updates, locks
+
+func wrongHandlers(ctx perdure.WorkflowCtx, n int) (total int, err error) {
+	contents.Handle(ctx, func(int) (int, error) {
+		total++ // want `query or validator changes total of its workflow: it is not journaled`
+		return total, nil
+	})
+	add.Handle(ctx, func(inner perdure.WorkflowCtx, n int) (int, error) {
+		return n, ctx.Sleep(1) // want `ctx belongs to the function around this one`
+	}, func(n int) error {
+		return ctx.Sleep(1) // want `durable call ctx\.Sleep inside a query or validator`
+	})
+	return total, ctx.Lock(perdure.LockSet{accounts.Ref("a")}, func(perdure.WorkflowCtx) error {
+		return ctx.Sleep(1) // want `ctx belongs to the function around this one`
+	})
+}
+
+func wrongVersion(ctx perdure.WorkflowCtx, change string) (int, error) {
+	return ctx.Version("change-"+change, 1, 2), nil // want `the name given to perdure\.WorkflowCtx\.Version is computed`
+}
+
+func wrongDropped(ctx perdure.WorkflowCtx, to perdure.Ref) (int, error) {
+	add.Call(ctx, to, 1)                    // want `the error of add\.Call is dropped`
+	rightState.Send(ctx, "a", 1)            // want `the error of rightState\.Send is dropped`
+	rightState.Go(ctx, "a", 1)              // want `the future of rightState\.Go is dropped`
+	for k := range map[string]int{"a": 1} { // want `durable call rightState\.Call in the order of a map`
+		if _, err := rightState.Call(ctx, k, 1); err != nil {
+			return 0, err
+		}
+	}
+	return 0, nil
+}
+
+func rightHandlers(ctx perdure.WorkflowCtx, n int) (total int, err error) {
+	contents.Handle(ctx, func(int) (int, error) { return total, nil })
+	add.Handle(ctx, func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		total += n // an update is journaled
+		return total, ctx.Sleep(1)
+	}, func(n int) error {
+		if n < 0 {
+			return fmt.Errorf("%d is negative", n)
+		}
+		return nil
+	})
+	return total, ctx.Lock(perdure.LockSet{accounts.Ref("a")}, func(ctx perdure.WorkflowCtx) error { return ctx.Sleep(1) })
+}
+
+// ---- an app, which is not ahead, but whose package is slow to load from source
+
+func wrongOpen(ctx perdure.WorkflowCtx, n int) (int, error) {
+	_ = embedded.MustOpen("memory:") // want `embedded\.MustOpen in workflow code: its calls are not journaled`
+	return 0, nil
+}
+
+// ---- event-driven workflows
+
+type machine struct {
+	perdure.Events
+	began time.Time
+	n     int
+}
+
+func (m *machine) OnStart() perdure.Actions {
+	m.began = time.Now() // want `time\.Now in an event-driven workflow: it differs on replay`
+	m.n++                // its fields are the state of the execution
+	return perdure.Actions{settled.Schedule("settle", m.n)}
+}
+
+func (m *machine) OnTimerFired(perdure.TimerFired) perdure.Actions {
+	seen++ // want `package variable seen in .*: it changes`
+	return nil
+}
+
+var events = perdure.NewMachine[int, int]("events", func(n int) *machine {
+	return &machine{n: rand.IntN(n)} // want `rand\.IntN in an event-driven workflow`
+})
