@@ -31,7 +31,7 @@ type Config struct {
 
 	Lanes         int           // committers; 1
 	LeaseTTL      time.Duration // 10 s
-	CommitTimeout time.Duration // until an answer to a commit is given up on, and its outcome is unknown; 30 s
+	CommitTimeout time.Duration // until an answer to a commit is given up on (or up to a quarter sooner), and its outcome is unknown; 30 s
 	InboxLimit    int           // inputs that wait for a lane; 65,536
 	RetainRequest time.Duration // how long request ids are remembered; 24 h
 	Lane          lane.Config   // its Ref, Shards, Lanes and NewRun are set by the engine

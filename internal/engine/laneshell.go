@@ -25,6 +25,13 @@ type laneShell struct {
 	loads   chan lane.Load
 	log     *slog.Logger
 	trouble atomic.Pointer[error] // why the store did not take the last commit, for those who give up waiting
+	landed  bool                  // the lane has committed a batch itself: there is more to do
+
+	limit struct { // of commits, see bounded; belongs to whoever commits, and only one does at a time
+		ctx    context.Context //nolint:containedctx // that of the last commit
+		cancel context.CancelFunc
+		renew  time.Time
+	}
 }
 
 const loaders = 4
@@ -48,6 +55,9 @@ func (s *laneShell) run(ctx context.Context) {
 	close(s.commits)
 	close(s.loads)
 	wg.Wait()
+	if s.limit.cancel != nil {
+		s.limit.cancel()
+	}
 }
 
 func (s *laneShell) loop(ctx context.Context) {
@@ -73,6 +83,10 @@ func (s *laneShell) loop(ctx context.Context) {
 			s.inc.end(dead)
 			s.abandon(dead)
 			return
+		}
+		if s.landed && ctx.Err() == nil {
+			s.landed = false
+			continue
 		}
 		if full && !s.lane.Full() {
 			s.inbox.ring() // what was left there can be taken now
@@ -126,11 +140,19 @@ const fewRows = 4
 func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	if b := out.Commit; b != nil {
 		if b.Rows() <= fewRows && len(out.Calls)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
-			s.commit(ctx, b)
+			res, err := s.commit(ctx, b)
+			if !store.Final(err) {
+				s.lane.Committed(s.eng.clock.now(), res, err)
+				s.landed = true
+			}
 			return nil
 		}
 		// First: the rest, which belongs to earlier batches, is done meanwhile.
-		s.commits <- func(ctx context.Context) { s.commit(ctx, b) }
+		s.commits <- func(ctx context.Context) {
+			if res, err := s.commit(ctx, b); !store.Final(err) {
+				s.inbox.result(func(l *lane.Lane, now model.Time) { l.Committed(now, res, err) })
+			}
+		}
 	}
 	for i := range out.Calls {
 		s.eng.workers.call(&out.Calls[i])
@@ -181,20 +203,33 @@ func (s *laneShell) committer(ctx context.Context) {
 	}
 }
 
-func (s *laneShell) commit(ctx context.Context, b *store.Batch) {
-	ctx, cancel := context.WithTimeout(ctx, s.eng.cfg.CommitTimeout)
-	res, err := s.eng.cfg.Store.Commit(ctx, b)
-	cancel()
+// commit asks the store. A final error has ended the incarnation: whether the batch has landed is found out by the process that opens the
+// store again.
+func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	res, err := s.eng.cfg.Store.Commit(s.bounded(ctx), b)
 	s.trouble.Store(nil)
 	if err != nil {
 		s.trouble.Store(&err)
 		s.log.Warn("commit failed", "class", store.ClassOf(err).String(), "batch", b.Number, "error", err)
 	}
 	if store.Final(err) {
-		s.inc.end(err) // whether the batch has landed is found out by the process that opens the store again
-		return
+		s.inc.end(err)
 	}
-	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Committed(now, res, err) })
+	return res, err
+}
+
+// bounded gives a commit its time: the limit, or up to a quarter less, because the context is used again for the next ones. A context for each
+// would cost a step 2 % of its time.
+func (s *laneShell) bounded(ctx context.Context) context.Context {
+	limit := s.eng.cfg.CommitTimeout
+	if now := time.Now(); s.limit.ctx == nil || now.After(s.limit.renew) {
+		if s.limit.cancel != nil {
+			s.limit.cancel()
+		}
+		s.limit.ctx, s.limit.cancel = context.WithTimeout(ctx, limit)
+		s.limit.renew = now.Add(limit / 4)
+	}
+	return s.limit.ctx
 }
 
 func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {

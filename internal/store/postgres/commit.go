@@ -279,7 +279,19 @@ func (w *writer) runs() {
 		})
 		w.execute()
 	}
-	if rows := w.batch.Events; len(rows) > 0 {
+	switch rows := w.batch.Events; len(rows) {
+	case 0:
+	case 1:
+		row := &rows[0]
+		w.use(stOneEvent)
+		w.shard(row.Shard)
+		w.uuid(row.Run)
+		w.int8(row.Event.Seq)
+		w.int8(int64(row.Event.At))
+		w.int2(int16(row.Event.Kind))
+		w.body(func(dst []byte) []byte { return model.AppendEvent(dst, &row.Event) })
+		w.execute()
+	default:
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
 			return cmp.Or(compareRuns(rows[i].RunKey, rows[j].RunKey), cmp.Compare(rows[i].Event.Seq, rows[j].Event.Seq))
 		})

@@ -23,6 +23,7 @@ const (
 	stClose
 	stMark
 	stEvent
+	stOneEvent
 	stStopTimer
 	stTimer
 	stStopAll
@@ -128,6 +129,10 @@ with d as (
 	stEvent: {"history", `
 insert into {schema}.history (shard, run, seq, at, kind, body)
 select * from ` + rows("$1 shard smallint, $2 run uuid, $3 seq bigint, $4 at bigint, $5 kind smallint, $6 body bytea")},
+
+	// A workflow that is alone commits its steps one by one: without the arrays that costs a third less.
+	stOneEvent: {"history", `
+insert into {schema}.history (shard, run, seq, at, kind, body) values ($1, $2, $3, $4, $5, $6)`},
 
 	stStopTimer: {"timers", `
 with w as (

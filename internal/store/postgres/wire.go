@@ -95,6 +95,30 @@ func (e *encoder) cstring(s string) { e.buf = append(append(e.buf, s...), 0) }
 
 // Parameters that are single values.
 
+func (e *encoder) int2(v int16) { e.buf = append(e.buf, 0, 0, 0, 2, byte(uint16(v)>>8), byte(v)) }
+
+func (e *encoder) shard(v model.ShardID) {
+	if v > math.MaxInt16 {
+		e.fail(fmt.Errorf("shard %d is beyond what a store can have", v))
+	}
+	e.int2(int16(v))
+}
+
+// body appends an encoded value; a nil one becomes null.
+func (e *encoder) body(value func(dst []byte) []byte) {
+	head := len(e.buf)
+	e.buf = append(e.buf, 0xff, 0xff, 0xff, 0xff)
+	v := value(e.buf)
+	switch {
+	case v == nil: // null
+	case len(v)-e.start > mostMessage:
+		e.fail(errTooLarge)
+	default:
+		binary.BigEndian.PutUint32(v[head:], uint32(len(v)-head-4))
+		e.buf = v
+	}
+}
+
 func (e *encoder) int4(v int32) {
 	e.buf = binary.BigEndian.AppendUint32(append(e.buf, 0, 0, 0, 4), uint32(v))
 }
@@ -143,8 +167,7 @@ func (e *encoder) bools(n int, value func(i int) bool) {
 func (e *encoder) int2s(n int, value func(i int) int16) {
 	e.array(oidInt2, n)
 	for i := range n {
-		v := value(i)
-		e.buf = append(e.buf, 0, 0, 0, 2, byte(uint16(v)>>8), byte(v))
+		e.int2(value(i))
 	}
 	e.done()
 }
@@ -152,11 +175,7 @@ func (e *encoder) int2s(n int, value func(i int) int16) {
 func (e *encoder) shards(n int, value func(i int) model.ShardID) {
 	e.array(oidInt2, n)
 	for i := range n {
-		v := value(i)
-		if v > math.MaxInt16 {
-			e.fail(fmt.Errorf("shard %d is beyond what a store can have", v))
-		}
-		e.buf = append(e.buf, 0, 0, 0, 2, byte(v>>8), byte(v))
+		e.shard(value(i))
 	}
 	e.done()
 }
@@ -199,17 +218,7 @@ func (e *encoder) texts(n int, value func(i int) string) {
 func (e *encoder) bodies(n int, value func(dst []byte, i int) []byte) {
 	e.array(oidBytea, n)
 	for i := range n {
-		head := len(e.buf)
-		e.buf = append(e.buf, 0xff, 0xff, 0xff, 0xff)
-		v := value(e.buf, i)
-		switch {
-		case v == nil: // null
-		case len(v)-e.start > mostMessage:
-			e.fail(errTooLarge)
-		default:
-			binary.BigEndian.PutUint32(v[head:], uint32(len(v)-head-4))
-			e.buf = v
-		}
+		e.body(func(dst []byte) []byte { return value(dst, i) })
 	}
 	e.done()
 }
