@@ -57,7 +57,7 @@ func (l *Lane) rollback(b *building) {
 		}
 		l.forget(e)
 	}
-	for i := range b.effects {
+	for i := range slices.Backward(b.effects) { // whoever had a run last has it again
 		if f := &b.effects[i]; f.kind == effEvict || f.kind == effBlocked {
 			l.holdAgain(f.entry, &f.call)
 		}

@@ -211,6 +211,34 @@ func TestBlockBesidePoison(t *testing.T) {
 	}
 }
 
+// A run is blocked, taken up by the next worker, and ended by it, before a neighbour's poison undoes all of that: the last worker is the one
+// whose turns count.
+func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, bad := key("a"), key("bad")
+	run := r.began(a)
+	r.began(bad)
+	r.refuse = poison("poison")
+	r.turn(bad, steps("poison"))
+	r.flush() // in flight
+	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}})
+	delete(r.held, run) // the worker itself ended it
+	r.join(2)
+	r.flush()
+	r.read()
+	end := steps("s")
+	end.Close = done()
+	r.turn(a, end)
+	r.commitNow() // refused
+	r.settle()
+	r.wantEvents(a, "step_completed s")
+	if row := r.current(a); row.Outcome.Status != model.Completed {
+		t.Errorf("the end is lost: %s, blocked by %v", row.Outcome.Status, row.Blocked)
+	}
+}
+
 // The block itself cannot be stored: the run is quarantined, and tried again after that; no worker has to join for it.
 func TestBlockThatIsRefused(t *testing.T) {
 	t.Parallel()
