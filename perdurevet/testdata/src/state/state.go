@@ -9,14 +9,14 @@ import (
 )
 
 var (
-	count   int
-	hits    atomic.Int64
-	cache   = map[string]int{}
-	limit   = 10
-	verbose bool
-	patience = 10 // only a test changes it
-	names   = []string{"a", "b"} // never changes
-	charge  = perdure.DeclareActivity[string, int]("charge")
+	count    int
+	hits     atomic.Int64
+	cache    = map[string]int{}
+	limit    = 10
+	verbose  bool
+	patience = 10                 // only a test changes it
+	names    = []string{"a", "b"} // never changes
+	charge   = perdure.DeclareActivity[string, int]("charge")
 )
 
 func configure(n int) { limit = n }
