@@ -14,6 +14,8 @@ var (
 	flaky   = perdure.DeclareActivity[int, string]("flaky")
 	hopeful = perdure.DeclareWorkflow[int, string]("hopeful")
 	failing = perdure.DeclareWorkflow[int, string]("failing")
+	changed = perdure.DeclareWorkflow[string, string]("changed")
+	aside   = perdure.DeclareActivity[string, string]("aside")
 )
 
 // stepScenarios are about steps and their attempts.
@@ -40,6 +42,40 @@ func stepScenarios() []*scenario {
 					return err
 				}
 				return result(d, x, ">abc")
+			}),
+		},
+		{
+			// The outcome of a step that was begun before the change may be committed before its version: that proves nothing.
+			name:     "version of a change",
+			selfless: true,
+			bodies:   map[string]int{"aside": 1, "a": 1, "new": 1},
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{
+					aside.Bind(func(context.Context, string) (string, error) { w.ran("aside"); return "s", nil }),
+					changed.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
+						beside := aside.Go(ctx, in)
+						a, err := w.step(ctx, "a")
+						if err != nil {
+							return "", err
+						}
+						branch := "old"
+						if ctx.Version("change", 0, 1) == 1 {
+							branch = "new"
+						}
+						b, err := w.step(ctx, branch)
+						if err != nil {
+							return "", err
+						}
+						c, err := beside.Get(ctx)
+						return a + b + c, err
+					}),
+				}
+			}, func(d *driver) error {
+				x, err := start(d, changed, "", "k")
+				if err != nil {
+					return err
+				}
+				return result(d, x, "anews")
 			}),
 		},
 		{

@@ -285,6 +285,8 @@ func (r *history) verify() error {
 			}
 		case model.EventSent:
 			err = seen.see(e.Seq, "message %s", e.ID)
+		case model.EventVersionMarked:
+			err = seen.see(e.Seq, "the version of %s", e.Name)
 		case model.EventCancelRequest:
 			err = seen.see(e.Seq, "the cancel request")
 		case model.EventWatched:
