@@ -25,6 +25,7 @@ type window struct {
 	known   map[timerKey]model.Time // when it is due: an older entry of the same timer in the heap is void
 	horizon store.TimerMark         // everything up to here is known
 	asked   model.Time              // bound of the refill in flight; 0 when there is none
+	changed map[timerKey]struct{}   // started or stopped since it was asked for: what it brings of them is out of date
 	stale   bool                    // shards were added: read again from the beginning
 	fresh   bool                    // nothing has been read yet
 	due     fairQueue
@@ -36,7 +37,7 @@ type timerKey struct {
 }
 
 func newWindow(limit int) window {
-	return window{limit: limit, known: map[timerKey]model.Time{}, fresh: true, due: fairQueue{lines: map[kind][]store.Timer{}}}
+	return window{limit: limit, known: map[timerKey]model.Time{}, changed: map[timerKey]struct{}{}, fresh: true, due: fairQueue{lines: map[kind][]store.Timer{}}}
 }
 
 // reset has all timers read again, because shards were added.
@@ -49,6 +50,7 @@ func (w *window) bound() model.Time { return max(w.horizon.Due, w.asked) }
 
 // add takes in a timer that has just been committed, if it is due within the window.
 func (w *window) add(t *store.Timer) {
+	w.change(timerKey{t.Run, t.ID})
 	if t.Due <= w.bound() {
 		w.push(*t)
 	}
@@ -84,7 +86,16 @@ func (w *window) shrink() {
 }
 
 // remove forgets a timer that was stopped. It stays in the heap and is skipped when its time comes.
-func (w *window) remove(run model.RunID, id string) { delete(w.known, timerKey{run, id}) }
+func (w *window) remove(run model.RunID, id string) {
+	w.change(timerKey{run, id})
+	delete(w.known, timerKey{run, id})
+}
+
+func (w *window) change(k timerKey) {
+	if w.asked != 0 {
+		w.changed[k] = struct{}{}
+	}
+}
 
 func (w *window) dropShard(id model.ShardID) {
 	w.heap = slices.DeleteFunc(w.heap, func(t store.Timer) bool {
@@ -168,12 +179,13 @@ func (l *Lane) refill(now model.Time) {
 func (l *Lane) loadedTimers(ld *Load, r LoadResult) {
 	w := &l.timers
 	for _, t := range r.Timers {
-		if l.Owns(t.Shard) {
+		if _, changed := w.changed[timerKey{t.Run, t.ID}]; !changed && l.Owns(t.Shard) {
 			w.push(t) // may shrink the window, which makes the bound of this read stale
 		}
 	}
 	asked := w.asked
 	w.asked = 0
+	clear(w.changed)
 	switch {
 	case w.stale:
 		// The horizon was moved while we were reading: what we have is right, but there may be more in front of it.

@@ -340,6 +340,39 @@ func TestTimerStartedAgain(t *testing.T) {
 	r.wantFired(b, from, 3)
 }
 
+// The same while a refill brings the row as it was before: that one does not take the place of the new one.
+func TestTimerStartedAgainDuringRefill(t *testing.T) {
+	t.Parallel()
+	for _, later := range []int{28, 45} { // within what the refill asks for, and beyond
+		r := newRig(t, func(c *lane.Config) { c.TimerHorizon = 30 * time.Second })
+		r.join(1)
+		a := key("a")
+		r.timersIn(a, 40) // beyond the window
+		r.now = r.now.Add(20 * time.Second)
+		from := r.now
+		r.flush()
+		if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadTimers {
+			t.Fatalf("loads = %+v, want a refill", r.loads)
+		}
+		refill := r.loads[0]
+		r.loads = nil
+		read, err := r.st.LoadTimers(t.Context(), refill.Shards, refill.Mark, refill.Until, refill.Limit)
+		if err != nil || len(read) != 1 {
+			t.Fatalf("read %v, %v", read, err)
+		}
+		r.turn(a, model.Turn{Commands: []model.Command{stop("t40")}})
+		r.turn(a, model.Turn{Commands: []model.Command{timer("t40", r.now.Add(time.Duration(later)*time.Second))}})
+		r.flush()
+		r.commitNow()
+		r.l.Loaded(r.now, refill.ID, lane.LoadResult{Timers: read})
+		r.flush()
+		r.pass(25 * time.Second)
+		r.wantFired(a, from)
+		r.pass(25 * time.Second)
+		r.wantFired(a, from, later)
+	}
+}
+
 // The back-off of a step: the worker that holds the run is told; one that let go gets the run again.
 func TestBackoff(t *testing.T) {
 	t.Parallel()
