@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -250,4 +251,56 @@ func TestUnknownReads(t *testing.T) {
 	r.l.Loaded(r.now, ld.ID, lane.LoadResult{Execution: &store.Execution{}})
 	r.settle()
 	r.wantAnswer("signal", "not_found")
+}
+
+// A read that was sent for an input comes after the one that was sent, later, to hand the run to a worker: it does not take its place.
+func TestReadsComeInAnotherOrder(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	a := key("a")
+	r.start(a, "start")
+	r.settle() // nobody holds it
+	r.restart()
+	r.join(1)
+	// hold makes the last read of the run that was asked for, and hands in all the other ones.
+	hold := func() (lane.Load, lane.LoadResult) {
+		t.Helper()
+		last := len(r.loads) - 1
+		if last < 0 || r.loads[last].Kind != lane.LoadRun {
+			t.Fatalf("the run is not read: %+v", r.loads)
+		}
+		ld, others := r.loads[last], r.loads[:last]
+		r.loads = nil
+		res := engine.Read(t.Context(), r.st, ld, r.now)
+		for _, o := range others {
+			r.readOne(o)
+		}
+		return ld, res
+	}
+	r.flush()
+	r.read() // which runs there are: this one is read to be handed over
+	r.flush()
+	r.signal(a, "one", "one") // and read once more, because the signal waits
+	r.flush()
+	early, stale := hold()
+	r.settle()
+	if r.holder(a) == 0 {
+		t.Fatal("nobody holds the run")
+	}
+	run := r.current(a).Start.Run
+	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}})
+	delete(r.held, run) // the worker itself ended it
+	r.settle()
+	r.join(2)
+	r.flush()
+	ld, res := hold()
+	r.signal(a, "two", "two")
+	r.flush() // on its way to the store
+	r.l.Loaded(r.now, ld.ID, res)
+	r.l.Loaded(r.now, early.ID, stale)
+	r.take()
+	r.settle()
+	if r.holder(a) == 0 {
+		t.Error("nobody is given the run")
+	}
 }
