@@ -27,8 +27,8 @@ func (l *Lane) refused(now model.Time, err error) {
 	if r.careful() {
 		r.chunks = r.chunks[1:]
 	}
-	l.rollback(l.open)
-	l.rollback(l.flight)
+	l.rollback(now, l.open)
+	l.rollback(now, l.flight)
 	l.flight, l.open = nil, l.newBuilding()
 	l.timers.reset() // what the batches stopped is open again
 
@@ -49,11 +49,13 @@ func (l *Lane) refused(now model.Time, err error) {
 }
 
 // rollback drops the provisional state that a batch left in memory.
-func (l *Lane) rollback(b *building) {
+func (l *Lane) rollback(now model.Time, b *building) {
+	var unheld []*entry
 	for _, e := range b.entries {
 		e.inOpen, e.inFlight, e.served = false, false, 0
 		if e.read != nil {
 			e.activating, e.read, e.tail = false, nil, nil // what it waited for does not come
+			unheld = append(unheld, e)
 		}
 		l.forget(e)
 	}
@@ -61,6 +63,9 @@ func (l *Lane) rollback(b *building) {
 		if f := &b.effects[i]; f.kind == effEvict || f.kind == effBlocked {
 			l.holdAgain(f.entry, &f.call)
 		}
+	}
+	for _, e := range unheld {
+		l.dispatch(now, e) // unless whoever had it has it again
 	}
 	for i := range b.batch.Requests {
 		delete(l.requests, b.batch.Requests[i].RequestKey)

@@ -239,6 +239,35 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	}
 }
 
+// The same, but the block is stored, and the last worker has left when its turns are undone: the next one tries.
+func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, bad := key("a"), key("bad")
+	run := r.began(a)
+	r.began(bad)
+	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}})
+	delete(r.held, run) // the worker itself ended it
+	r.settle()
+	r.join(2)
+	r.settle()
+	r.refuse = poison("poison")
+	r.turn(bad, steps("poison"))
+	r.flush() // in flight
+	last := r.holder(a)
+	end := steps("s")
+	end.Close = done()
+	r.turn(a, end)
+	r.l.Leave(r.now, last)
+	r.take()
+	r.commitNow() // refused
+	r.settle()
+	if r.holder(a) == 0 || r.holder(a) == last {
+		t.Errorf("worker %d left, worker %d holds the run", last, r.holder(a))
+	}
+}
+
 // The block itself cannot be stored: the run is quarantined, and tried again after that; no worker has to join for it.
 func TestBlockThatIsRefused(t *testing.T) {
 	t.Parallel()

@@ -286,8 +286,8 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 	if e.x == nil || e.x.Start.Run != t.Run || e.gen != t.Generation || e.worker != in.worker {
 		l.done(in)
 		l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: in.worker, Run: t.Run, Generation: t.Generation, Reason: "stale: the run is not held any more"})
-		if e.x != nil && e.x.Open() && !e.x.Parked && e.x.Blocked == nil {
-			l.dispatch(now, e) // its worker went away while the turn waited
+		if e.x != nil && e.x.Open() && !e.x.Parked {
+			l.dispatch(now, e) // its worker went away while the turn waited; what is blocked was perhaps not any more, before that was undone
 		}
 		l.maybeDrop(e)
 		return
