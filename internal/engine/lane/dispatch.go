@@ -120,6 +120,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		return
 	}
 	e.activating, e.tail = true, nil
+	e.version++ // a read that is still on its way from before lacks what came since: it would take the place of this one
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 

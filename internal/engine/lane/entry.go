@@ -12,7 +12,7 @@ type entry struct {
 	shard   *shard
 	x       *core.Execution // current run; nil when the address has none, or before it has been read
 	known   bool            // x is right, be it nil
-	version int             // counts how often the state was dropped: what was read for an older one is out of date
+	version int             // counts how often the state was dropped or read for a worker: what was read for an older one is out of date
 
 	// starting is set while a start that assumed the address to be unused waits for its commit; other inputs wait behind it.
 	starting bool

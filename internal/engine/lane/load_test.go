@@ -2,6 +2,8 @@ package lane_test
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -302,5 +304,71 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	r.settle()
 	if r.holder(a) == 0 {
 		t.Error("nobody is given the run")
+	}
+}
+
+// A run may be read twice at the same time: because it is runnable, and for an input. The slower of the two takes nothing away from what was read
+// for the next worker meanwhile, be it of the same run or of the next.
+func TestReadIsOvertaken(t *testing.T) {
+	t.Parallel()
+	for _, continued := range []bool{false, true} {
+		t.Run(fmt.Sprintf("continued %t", continued), func(t *testing.T) {
+			t.Parallel()
+			testReadIsOvertaken(t, continued)
+		})
+	}
+}
+
+func testReadIsOvertaken(t *testing.T, continued bool) {
+	t.Helper()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.restart()
+	r.join(1)
+	r.flush()
+	var slow lane.Load
+	for _, ld := range r.loads {
+		if ld.Kind == lane.LoadRunnable {
+			r.readOne(ld)
+		}
+	}
+	r.loads = slices.DeleteFunc(r.loads, func(ld lane.Load) bool { return ld.Kind == lane.LoadRunnable })
+	r.signal(a, "s", "signal")
+	r.flush()
+	r.loads = slices.DeleteFunc(r.loads, func(ld lane.Load) bool {
+		first := ld.Kind == lane.LoadRun && slow.ID == 0
+		if first {
+			slow = ld
+		}
+		return first
+	})
+	old := engine.Read(t.Context(), r.st, slow, r.now)
+	r.settle()
+	r.wantAnswer("signal", "")
+	if slow.ID == 0 || r.holder(a) != 1 {
+		t.Fatalf("read %d, held by %d; want it read twice, and held", slow.ID, r.holder(a))
+	}
+	if continued {
+		r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
+		r.settle()
+	}
+	r.turn(a, steps("x"))
+	r.flush()
+	if continued {
+		r.settle()
+	}
+	r.join(2)
+	r.l.Leave(r.now, 1)
+	r.flush()
+	if !continued {
+		r.read() // for worker 2; x is on its way to the store
+	}
+	r.l.Loaded(r.now, slow.ID, old)
+	r.settle()
+	r.wantEvents(a, "signal_received s", "step_completed x")
+	if r.holder(a) != 2 {
+		t.Errorf("held by %d, want 2", r.holder(a))
 	}
 }
