@@ -101,8 +101,8 @@ var list = []mutant{
 	{
 		name:  "batch n+1 without n: the lane",
 		file:  "internal/engine/lane/careful.go",
-		old:   "	l.rollback(l.open)\n	l.rollback(l.flight)\n	l.flight, l.open = nil, l.newBuilding()\n",
-		new:   "	l.rollback(l.flight)\n	l.flight, rest = nil, nil\n",
+		old:   "	l.rollback(now, l.open)\n	l.rollback(now, l.flight)\n	l.flight, l.open = nil, l.newBuilding()\n",
+		new:   "	l.rollback(now, l.flight)\n	l.flight, rest = nil, nil\n",
 		tests: [][]string{sim},
 	},
 	{
