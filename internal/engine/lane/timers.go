@@ -70,14 +70,19 @@ func (w *window) push(t store.Timer) {
 
 // shrink forgets the later half; the horizon moves in front of it.
 func (w *window) shrink() {
-	slices.SortFunc(w.heap, compareTimers)
+	slices.SortFunc(w.heap, compareTimers) // sorted is a heap
+	// A timer that was stopped and started again for the same time is in it twice, and must not be half forgotten.
+	w.heap = slices.CompactFunc(w.heap, func(x, y store.Timer) bool { return compareTimers(x, y) == 0 })
+	if len(w.heap) <= w.limit {
+		return
+	}
 	for _, t := range w.heap[w.limit:] {
 		if k := (timerKey{t.Run, t.ID}); w.known[k] == t.Due {
 			delete(w.known, k)
 		}
 	}
 	clear(w.heap[w.limit:])
-	w.heap = w.heap[:w.limit] // sorted is a heap
+	w.heap = w.heap[:w.limit]
 	// Only ever back: after a reset there may be timers in front of it that have not been read.
 	if last := w.heap[w.limit-1]; !w.beyond(last) {
 		w.horizon = store.TimerMark{Due: last.Due, Run: last.Run, ID: last.ID}

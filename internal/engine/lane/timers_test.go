@@ -340,6 +340,23 @@ func TestTimerStartedAgain(t *testing.T) {
 	r.wantFired(b, from, 3)
 }
 
+// Nor is one forgotten that was started again for the same time when the window is full.
+func TestTimerStartedAgainInAFullWindow(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.TimerWindow = 1 })
+	r.join(1)
+	a, from := key("a"), r.now
+	r.timersIn(a, 5)
+	for range 3 {
+		r.turn(a, model.Turn{Commands: []model.Command{stop("t5")}})
+		r.settle()
+		r.turn(a, model.Turn{Commands: []model.Command{timer("t5", from.Add(5*time.Second))}})
+		r.settle()
+	}
+	r.pass(time.Minute)
+	r.wantFired(a, from, 5)
+}
+
 // The same while a refill brings the row as it was before: that one does not take the place of the new one.
 func TestTimerStartedAgainDuringRefill(t *testing.T) {
 	t.Parallel()
