@@ -27,8 +27,8 @@ step() {
 # Tests that break processes and servers, and those that measure, run one package at a time, and without the race detector, under which
 # their time limits mean nothing.
 alone='/internal/(chaos|bench|crashwalk|e2e)$'
-# What holds back in short mode: random inputs, exhaustive walks, damaged files, seeds of the simulator.
-random='/internal/(core|cluster|engine/lane|model|replay|sim|store/(memory|faultstore|sqlite))$'
+# What holds back in short mode: random inputs, exhaustive walks, damaged files, seeds of the simulator, a command that is built.
+random='/(internal/(core|cluster|engine/lane|model|replay|sim|store/(memory|faultstore|sqlite))|cmd/perdurevet)$'
 
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
 race() { CGO_ENABLED=1 go test -race -short -timeout 20m ${GOTESTFLAGS:-} $(go list ./... | grep -vE "$alone"); }

@@ -180,9 +180,6 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 
 // activateLoaded hands over a run whose history has been read.
 func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
-	if e.read != nil && len(*e.read) > len(events) {
-		events = *e.read // a read that was sent earlier, for an input that waited, has come later
-	}
 	e.activating, e.read = false, nil
 	if e.x == nil || !e.x.Open() || e.worker != 0 || e.shard.draining || e.poison != nil {
 		e.tail = nil

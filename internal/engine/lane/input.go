@@ -160,9 +160,9 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 			return false // the same request is on its way to the store
 		}
 		l.loads.add(&Load{
-			Kind: LoadReply, Shard: e.shard.id, Address: e.address, RequestID: in.message.RequestID, entry: e, input: in,
+			Kind: LoadReply, Shard: e.shard.id, Address: e.address, RequestID: in.message.RequestID, entry: e, input: in, looked: e.remembered,
 		})
-		e.loading, in.checked, in.looked = true, false, e.remembered
+		e.loading, in.checked = true, false
 		return false
 	}
 	if e.known || l.mayAssumeAbsent(e, in) {

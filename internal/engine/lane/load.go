@@ -39,6 +39,7 @@ type Load struct {
 	input    *input
 	version  int // of the entry when the read was made
 	tenure   int // of the lane when the read was made
+	looked   int // requests to the address that had been served when a reply was looked for
 	attempts int
 	at       model.Time // not before
 }
@@ -225,7 +226,7 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.loading = false
-	ld.input.checked = true
+	ld.input.checked, ld.input.looked = true, ld.looked // the same may be looked for twice, and the older result proves less
 	switch {
 	case r.Reply == nil && r.Err == nil || len(e.backlog) == 0 || e.backlog[0] != ld.input:
 	case !ld.input.inbox.IsZero():

@@ -40,7 +40,7 @@ func newWindow(limit int) window {
 	return window{limit: limit, known: map[timerKey]model.Time{}, changed: map[timerKey]struct{}{}, fresh: true, due: fairQueue{lines: map[kind][]store.Timer{}}}
 }
 
-// reset has all timers read again, because shards were added.
+// reset has all timers read again, because shards were added, or because a batch that stopped some was refused.
 func (w *window) reset() {
 	w.horizon, w.stale, w.fresh = store.TimerMark{}, w.asked != 0, false
 }

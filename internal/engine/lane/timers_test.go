@@ -347,7 +347,7 @@ func TestTimerStartedAgainInAFullWindow(t *testing.T) {
 	r.join(1)
 	a, from := key("a"), r.now
 	r.timersIn(a, 5)
-	for range 3 {
+	for range 2 {
 		r.turn(a, model.Turn{Commands: []model.Command{stop("t5")}})
 		r.settle()
 		r.turn(a, model.Turn{Commands: []model.Command{timer("t5", from.Add(5*time.Second))}})
