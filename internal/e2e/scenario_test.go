@@ -31,6 +31,16 @@ var scenarios = []struct {
 	{"a panic fails its execution only", panics},
 	{"durable calls inside a step are refused", nestedCalls},
 	{"a workflow that waits for nothing says so", waitsForNothing},
+	{"updates are validated, done once and answered", updates},
+	{"updates at the end of a run", updatesAtTheEnd},
+	{"updates between workflows", updatesBetweenWorkflows},
+	{"what a workflow sends is answered", sendsAreAnswered},
+	{"queries see the code at rest", queries},
+	{"state is read without a worker", states},
+	{"terminate ends whatever the code says", terminate},
+	{"pause keeps everything for later", pauses},
+	{"an interrupt is heard beside the code", interrupts},
+	{"all signals that are there", drains},
 }
 
 // Every scenario runs on every store.

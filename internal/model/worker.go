@@ -10,6 +10,13 @@ type Activation struct {
 	Now Time
 }
 
+// Query is a question to the code of a run.
+type Query struct {
+	ID    uint64
+	Name  string
+	Input Payload
+}
+
 // Offer says what a worker can run.
 type Offer struct {
 	Name      string // for people
