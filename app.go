@@ -70,9 +70,13 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	a.worker = replay.NewWorker(replay.Config{
 		Code: code, Version: cfg.Version, Pinned: pinned, Host: a.host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps,
 	})
-	names := a.worker.Workflows()
-	slices.Sort(names)
-	session, err := cfg.Backend.Join(ctx, a.worker, api.Offer{Tenant: model.DefaultTenant, Workflows: names, Version: cfg.Version})
+	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}
+	for _, name := range offer.Workflows {
+		if pinned[name] {
+			offer.Pinned = append(offer.Pinned, name)
+		}
+	}
+	session, err := cfg.Backend.Join(ctx, a.worker, offer)
 	if err != nil {
 		return nil, public(err)
 	}

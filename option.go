@@ -123,7 +123,8 @@ type pinnedOption struct{}
 func (pinnedOption) applyWorkflow(o *workflowOptions) { o.pinned = true }
 
 // Pinned has an execution continued only by processes of the version that began it (embedded.Config.Version), so that no deploy changes the
-// code under it. While there is none, it waits and says so. A run that continues as new may begin on any version.
+// code under it. While there is none, it waits and says so. A run that continues as new may begin on any version. A build in which the workflow is not
+// pinned any more continues all of them.
 func Pinned() WorkflowOption { return pinnedOption{} }
 
 // ParentClose says what happens to a child when its parent closes.

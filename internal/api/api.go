@@ -53,6 +53,9 @@ type Client interface {
 	List(ctx context.Context, r ListRequest) (ListPage, error)
 	// Count counts executions.
 	Count(ctx context.Context, r ListRequest) (int64, error)
+	// Stranded returns open executions that no live worker can continue: nobody has the code, or not the version they are pinned to. A
+	// page may be empty and not the last.
+	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
 }
 
 // Target names an execution: the current run of the address, or the one run when Run is set.

@@ -22,5 +22,7 @@ type Offer struct {
 	Name      string // for people
 	Tenant    string
 	Workflows []string
-	Version   string
+	// Pinned are those of the Workflows whose runs are continued only by workers of the version that began them.
+	Pinned  []string
+	Version string
 }

@@ -109,15 +109,6 @@ func (w *Worker) Serve(s api.Session) {
 	go w.janitor()
 }
 
-// Workflows are the names that the worker has code for, in no particular order.
-func (w *Worker) Workflows() []string {
-	names := make([]string, 0, len(w.cfg.Code))
-	for name := range w.cfg.Code {
-		names = append(names, name)
-	}
-	return names
-}
-
 // report hands in a turn, once there is somebody to hand it to.
 func (w *Worker) report(t model.Turn) error {
 	s := w.serving()

@@ -57,7 +57,7 @@ type Ownership interface {
 	// fence per lane at that epoch and batch 0.
 	Register(ctx context.Context, n NodeInfo, lanes int, ttl time.Duration) (Registration, error)
 
-	// Renew extends the lease and returns the view of the cluster, all in one round trip. It fails with ErrFenced when
+	// Renew extends the lease, notes what the node serves, and returns the view of the cluster, all in one round trip. It fails with ErrFenced when
 	// the node is gone or its epoch was raised; an expired lease that nobody took over yet may be renewed.
 	Renew(ctx context.Context, r RenewRequest) (View, error)
 

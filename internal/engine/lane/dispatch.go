@@ -27,18 +27,20 @@ type workers struct {
 type offer struct {
 	id      WorkerID
 	version string
+	pinned  bool // it continues only pinned runs of its version
 }
 
 func newWorkers() workers {
 	return workers{offers: map[kind][]offer{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, here: map[WorkerID]bool{}, leaving: map[WorkerID]bool{}}
 }
 
-// pick chooses among the workers that offer the kind, in turn, and have the version that the run is pinned to; 0 when there is none.
+// pick chooses among the workers that offer the kind, in turn, and have the version that the run is pinned to, or do not care; 0 when there is
+// none.
 func (w *workers) pick(k kind, pin string) WorkerID {
 	offers := w.offers[k]
 	for range offers {
 		w.turn[k]++
-		if o := offers[w.turn[k]%len(offers)]; pin == "" || o.version == pin {
+		if o := offers[w.turn[k]%len(offers)]; pin == "" || o.version == pin || !o.pinned {
 			return o.id
 		}
 	}
@@ -50,7 +52,7 @@ func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
 	l.workers.here[id] = true
 	for _, name := range o.Workflows {
 		k := kind{o.Tenant, name}
-		l.workers.offers[k] = append(l.workers.offers[k], offer{id, o.Version})
+		l.workers.offers[k] = append(l.workers.offers[k], offer{id, o.Version, slices.Contains(o.Pinned, name)})
 		waiting := l.workers.unserved[k]
 		delete(l.workers.unserved, k)
 		for _, e := range waiting {
