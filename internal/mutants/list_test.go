@@ -345,8 +345,8 @@ var list = []mutant{
 	{
 		name:  "untaken signals are lost when a run continues as new",
 		file:  "internal/core/turn.go",
-		old:   "	for _, e := range x.signals {\n		carry(e)\n	}\n",
-		new:   "",
+		old:   "	waiting := slices.Clone(x.signals)\n",
+		new:   "	var waiting []model.Event\n",
 		tests: [][]string{sim},
 	},
 	{
