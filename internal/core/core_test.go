@@ -127,6 +127,53 @@ func TestCloneIsIndependent(t *testing.T) {
 	}
 }
 
+// What a run holds for its code counts for the memory that it takes, and no longer than it holds it.
+func TestSizeFollowsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t.Fatalf)
+	a := address("order")
+	const big = 1000
+	load := value(strings.Repeat("x", big))
+	w.deliver(&model.Message{Kind: model.MessageStart, To: a})
+	turn := func(e model.Event, k model.CommandKind) {
+		if _, err := w.turn(a, &model.Turn{Run: runID(1), Seen: w.seat(a).x.Next - 1, Commands: []model.Command{{Kind: k, Event: e}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		put, end func()
+	}{
+		{
+			"a signal",
+			func() { w.deliver(&model.Message{Kind: model.MessageSignal, To: a, Input: load}) },
+			func() {
+				turn(model.Event{Kind: model.EventSignalTaken, Ref: w.seat(a).x.Next - 1}, model.CommandRecord)
+			},
+		},
+		{
+			"an update",
+			func() { w.deliver(&model.Message{Kind: model.MessageUpdate, To: a, Input: load}) },
+			func() { turn(model.Event{Ref: w.seat(a).x.Next - 1}, model.CommandAnswer) },
+		},
+		{
+			"a value",
+			func() { turn(model.Event{Kind: model.EventStateSet, Name: "n", Output: load}, model.CommandRecord) },
+			func() { turn(model.Event{Kind: model.EventStateSet, Name: "n"}, model.CommandRecord) },
+		},
+	} {
+		before := w.seat(a).x.Size()
+		c.put()
+		if got := w.seat(a).x.Size(); got < before+big {
+			t.Errorf("%s of %d bytes: the size grows from %d to %d", c.name, big, before, got)
+		}
+		c.end()
+		if got := w.seat(a).x.Size(); got != before {
+			t.Errorf("%s is gone: the size is %d, was %d", c.name, got, before)
+		}
+	}
+}
+
 // Names of steps may look like anything, also like the timers of the back-offs of others.
 func TestRetryOf(t *testing.T) {
 	t.Parallel()
