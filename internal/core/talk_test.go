@@ -155,6 +155,34 @@ func (b *book) closed(t *rapid.T, a model.Address, d *core.Decision) {
 	if !maps.Equal(want, told) {
 		t.Fatalf("I8: the end of %s is told to %v, want %v", name(r.start.Run), told, want)
 	}
+	if d.Close.Status == model.Terminated {
+		b.terminated(t, r, d)
+	}
+}
+
+// terminated demands that the children of a run that was terminated are cancelled, unless they were to outlive it (I8).
+func (b *book) terminated(t *rapid.T, r *stored, d *core.Decision) {
+	open := map[string]model.Address{}
+	for _, e := range r.all() {
+		switch {
+		case e.Kind == model.EventChildStarted && e.Policy == model.CancelChild:
+			open[e.ID] = e.Target
+		case e.Kind == model.EventChildClosed, e.Kind == model.EventWithdrawn:
+			delete(open, e.ID)
+		}
+	}
+	want, told := map[model.Address]int{}, map[model.Address]int{}
+	for _, to := range open {
+		want[to]++
+	}
+	for _, m := range d.Messages {
+		if m.Kind == model.MessageCancel {
+			told[m.To]++
+		}
+	}
+	if !maps.Equal(want, told) || len(r.timers) > 0 {
+		t.Fatalf("I8: %s is terminated, cancels %v, want %v, and has %d timers", name(r.start.Run), told, want, len(r.timers))
+	}
 }
 
 // check demands that whatever was delivered is answered, or is an update that an open run still holds (I11, I12).
