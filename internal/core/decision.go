@@ -33,7 +33,7 @@ type Decision struct {
 	StopAll     bool
 	// Messages leave for other addresses.
 	Messages []model.Message
-	// Mark changes the stored mark of the run.
+	// Mark changes the stored mark of the run; when it continues as new, that of the next one.
 	Mark *Mark
 	// Retry is a step whose back-off is over: the worker is to run it again.
 	Retry string

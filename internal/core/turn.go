@@ -38,7 +38,8 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 	}
 	if step, ok := RetryOf(id); ok {
 		// The row stays until the outcome of the next attempt is recorded, so a crash in between only repeats the wake-up.
-		if !x.timers[i].rung {
+		// Nobody may run it while the run is paused; whoever continues it finds that the time has come.
+		if !x.timers[i].rung && x.Paused == nil {
 			x.timers[i].rung = true
 			d.Retry = step
 		}
@@ -277,6 +278,10 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 		current = begin(s)
 	}
 	x.end(d, o, end.Begun)
+	if current.Paused != nil {
+		current.Parked = true
+		d.Mark = current.mark()
+	}
 	d.Answer = model.Answer{Run: current.Start.Run, Status: o.Status}
 	return current
 }
