@@ -69,7 +69,7 @@ func (x *Execution) Signals() int { return len(x.signals) }
 
 // Size is roughly the memory that the state takes.
 func (x *Execution) Size() int {
-	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.watchers)*128
+	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.calls)*64 + len(x.watchers)*128
 	for _, events := range [...][]model.Event{x.signals, x.updates, x.states} {
 		for i := range events {
 			n += events[i].Size()

@@ -65,7 +65,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	case model.MessageTerminate:
 		x.terminate(&d, m.Failure, now)
 	case model.MessagePause:
-		x.pause(&d, m, now)
+		x.pause(&d, m, now, lim)
 	case model.MessageResume:
 		if x.Paused != nil {
 			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
@@ -130,8 +130,12 @@ func (x *Execution) answer(d *Decision, u *model.Event, a model.Answer) {
 }
 
 // pause has nobody continue the run. What comes in meanwhile is recorded, and timers fire; the code hears of it when it is resumed.
-func (x *Execution) pause(d *Decision, m *model.Message, now model.Time) {
+func (x *Execution) pause(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if x.Paused != nil {
+		return
+	}
+	if x.Next >= lim.Events {
+		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, which is the limit", x.Start.Run, x.Next))
 		return
 	}
 	x.append(d, now, model.Event{Kind: model.EventPaused, Failure: m.Failure, RequestID: m.RequestID})

@@ -165,7 +165,11 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		}
 		n.close(&x, r, model.Outcome{Status: model.Terminated, Failure: &f, At: max(now, r.last()), Seen: int64(len(r.events))}, nil)
 	case model.MessagePause:
-		if !r.paused() {
+		switch {
+		case r.paused():
+		case full:
+			x.refuse("exhausted")
+		default:
 			r.add(&x, now, model.Event{Kind: model.EventPaused, Failure: m.Failure, RequestID: m.RequestID})
 		}
 	case model.MessageResume:
