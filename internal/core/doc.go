@@ -18,4 +18,7 @@
 //	I8  The commit that closes a run stops its timers, tells its parent and watchers, and cancels its children by policy.
 //	I9  Of a turn that ran ahead of news, only the facts are recorded.
 //	I10 A refused input writes nothing.
+//	I11 A run that begins with a past has its events at their positions and with their times; whatever its source still waited for, it
+//	    waits for too: signals and promises are in the past, children are watched again, timers are asked for by the code.
+//	I12 Only closed runs are deleted.
 package core

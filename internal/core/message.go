@@ -20,8 +20,13 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		}
 		return x, d // for the end of a child: the run that asked is over, nobody waits
 	}
-	if m.Kind == model.MessageStart {
+	switch {
+	case m.Kind == model.MessageStart && m.Past != nil:
+		return deliverPast(x, m, now, fresh, lim)
+	case m.Kind == model.MessageStart:
 		return deliverStart(x, m, now, fresh, lim)
+	case m.Kind == model.MessageDelete:
+		return deliverDelete(x, m)
 	}
 	if x == nil {
 		d.refuse(fault.NotFound, fmt.Sprintf("execution %s does not exist", m.To))
@@ -55,7 +60,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 				Target: m.From.Address, Run: m.From.Run,
 			})
 		}
-	case model.MessageStart, model.MessageNothing:
+	case model.MessageStart, model.MessageNothing, model.MessageDelete:
 	}
 	return x, d
 }

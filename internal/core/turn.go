@@ -279,7 +279,7 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 			d.Messages = append(d.Messages, closedMessage(who, self, o))
 		}
 	}
-	d.Close = &o
+	d.Close, d.Closed = &o, x.Start.Run
 	x.Outcome, x.timers, x.children = o, nil, nil
 	x.Parked, x.Blocked = false, nil
 	d.Answer = model.Answer{Run: current.Start.Run, Status: o.Status}

@@ -12,11 +12,14 @@ const (
 	MessageSettle  MessageKind = 5 // promise Name: Input or Failure
 	MessageCancel  MessageKind = 6 // Failure.Message is the reason
 	MessageNothing MessageKind = 7 // has been consumed without effect; keeps a sequence gapless
+
+	MessageDelete MessageKind = 13 // remove Runs of To, all of them closed
 )
 
 var messageNames = [...]string{
 	MessageStart: "start", MessageWatch: "watch", MessageClosed: "closed", MessageSignal: "signal",
 	MessageSettle: "settle", MessageCancel: "cancel", MessageNothing: "nothing",
+	MessageDelete: "delete",
 }
 
 // String names the kind for people.
@@ -28,7 +31,7 @@ func (k MessageKind) String() string {
 }
 
 // Known reports whether this build understands the kind.
-func (k MessageKind) Known() bool { return k >= MessageStart && k <= MessageNothing }
+func (k MessageKind) Known() bool { return k.String() != "unknown" }
 
 // Message travels from one address to another, or from a client to an address. Between addresses
 // it is a row written by the sender's commit and consumed, exactly once and in order per sending
@@ -53,6 +56,10 @@ type Message struct {
 	With []Event `cbor:"13,keyasint,omitempty"`
 	// Node is the process that wants to be told by a hint; zero when nobody does.
 	Node NodeID `cbor:"14,keyasint,omitzero"`
+	// Past is what a start brings along that does not begin at the beginning.
+	Past *Past `cbor:"20,keyasint,omitempty"`
+	// Runs are those to delete.
+	Runs []RunID `cbor:"21,keyasint,omitempty"`
 }
 
 // Size is roughly what the message costs in memory and on disk.
@@ -61,5 +68,8 @@ func (m *Message) Size() int {
 	for i := range m.With {
 		n += m.With[i].Size()
 	}
-	return n
+	if m.Past != nil {
+		n += m.Past.Size()
+	}
+	return n + len(m.Runs)*len(RunID{})
 }

@@ -52,4 +52,5 @@ const (
 	FailureNotFound = "not_found"
 	FailureConflict = "conflict"
 	FailureInvalid  = "invalid"
+	FailureReset    = "reset" // the run gave way to one that begins anew from an earlier position
 )
