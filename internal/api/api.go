@@ -40,6 +40,7 @@ type Client interface {
 	List(ctx context.Context, r ListRequest) (ListPage, error)
 	// Count counts executions.
 	Count(ctx context.Context, r ListRequest) (int64, error)
+	Histories
 }
 
 // Target names an execution: the current run of the address, or the one run when Run is set.

@@ -14,8 +14,8 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	var d Decision
 	p, takesOver := m.Past, !m.ToRun.IsZero()
 	switch {
-	case takesOver && x.Open() && p.Seen != x.Next-1:
-		d.refuse(fault.Conflict, fmt.Sprintf("run %s has gone on from event %d to %d meanwhile: try again", m.ToRun, p.Seen, x.Next-1))
+	case takesOver && (x.Open() != (p.Next != 0) || x.Open() && p.Next != x.Next):
+		d.refuse(fault.Conflict, fmt.Sprintf("run %s has gone on since its history was read: try again", m.ToRun))
 		return x, d
 	case takesOver || x == nil || mayReplace(x, m):
 	case m.RequestID != "" && m.RequestID == x.Start.RequestID:

@@ -332,7 +332,7 @@ func (m *appender) past(k byte, p *Past) {
 	in.id(4, p.Identity)
 	in.source(5, &p.Source)
 	in.data(6, p.Origin)
-	in.int(7, p.Seen)
+	in.int(7, p.Next)
 	in.int(8, int64(p.Status))
 	in.payload(9, &p.Output)
 	in.failure(10, p.Failure)

@@ -100,7 +100,7 @@ var (
 	genPast = rapid.OneOf(rapid.Just((*model.Past)(nil)), rapid.Just(&model.Past{}), rapid.Custom(func(t *rapid.T) *model.Past {
 		p := &model.Past{
 			Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"),
-			Source: genSource.Draw(t, "source"), Origin: genBytes.Draw(t, "origin"), Seen: genInt.Draw(t, "seen"),
+			Source: genSource.Draw(t, "source"), Origin: genBytes.Draw(t, "origin"), Next: genInt.Draw(t, "next"),
 			Status: genStatus.Draw(t, "status"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"), At: genTime.Draw(t, "at"),
 		}
 		for _, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "events") {

@@ -75,7 +75,7 @@ func samples() []sample {
 		Kind: model.MessageStart, To: address, ToRun: id(3), Input: text, Past: &model.Past{
 			Events: []model.PastEvent{{Kind: model.EventStepCompleted, At: at(2), Event: model.Event{ID: "0|step|a", Name: "charge", Output: text}}},
 			Began:  at(1), Seeds: []model.Seed{{Until: 1, Run: id(1)}}, Identity: id(2),
-			Source: model.Source{Address: address, Run: id(3), Position: 1}, Origin: text.Digest(), Seen: 4,
+			Source: model.Source{Address: address, Run: id(3), Position: 1}, Origin: text.Digest(), Next: 4,
 			Status: model.Failed, Output: blob, Failure: fail, At: at(9),
 		},
 	})

@@ -17,8 +17,9 @@ type Past struct {
 	Identity RunID  `cbor:"4,keyasint,omitzero"`
 	Source   Source `cbor:"5,keyasint,omitzero"`
 	Origin   []byte `cbor:"6,keyasint,omitempty"`
-	// Seen is how many events the open run had that is to be replaced; if it has more by now, something would be lost.
-	Seen int64 `cbor:"7,keyasint,omitempty"`
+	// Next is the position of the next event of the open run that is to be replaced, 0 when it was closed. If the run has gone on since, something
+	// would be lost.
+	Next int64 `cbor:"7,keyasint,omitempty"`
 	// Status and what follows is the end of a run that is stored as closed; zero for one that goes on.
 	Status  Status   `cbor:"8,keyasint,omitempty"`
 	Output  Payload  `cbor:"9,keyasint,omitzero"`

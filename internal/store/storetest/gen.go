@@ -177,7 +177,7 @@ func pasts() *rapid.Generator[*model.Past] {
 		return &model.Past{
 			Events: model.PastOf(EventLists(2).Draw(t, "events")), Began: Times().Draw(t, "began"), Seeds: seeds().Draw(t, "seeds"),
 			Identity: runIDs().Draw(t, "identity"), Source: sources().Draw(t, "source"), Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"),
-			Seen: numbers().Draw(t, "seen"), Status: statuses().Draw(t, "status"), Output: Payloads().Draw(t, "output"),
+			Next: numbers().Draw(t, "next"), Status: statuses().Draw(t, "status"), Output: Payloads().Draw(t, "output"),
 			Failure: Failures().Draw(t, "failure"), At: Times().Draw(t, "at"),
 		}
 	})
