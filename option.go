@@ -107,6 +107,7 @@ func (r requestID) applyStart(o *startOptions) { o.requestID = string(r) }
 func RequestID(id string) interface {
 	CallOption
 	StartOption
+	PastOption
 } {
 	return requestID(id)
 }

@@ -43,6 +43,9 @@ var rooms = []room{
 	// Decisions, without time, randomness, goroutines and I/O (see pure).
 	{path: "internal/core/...", imports: vocabulary},
 
+	// Histories as things: the file that they are exported to, and how they are cut.
+	{path: "internal/history", imports: vocabulary},
+
 	// The port to the database and its adapters.
 	{path: "internal/store", imports: vocabulary},
 	{path: "internal/store/postgres/...", imports: join(vocabulary, "internal/store", "internal/store/postgres/...")},
@@ -72,7 +75,7 @@ var rooms = []room{
 
 	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
 	{path: "internal/api", imports: vocabulary},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/engine", "internal/store", "internal/authz", "internal/telemetry")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/engine", "internal/history", "internal/store", "internal/authz", "internal/telemetry")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
 
@@ -87,7 +90,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
+			vocabulary, "internal/api", "internal/history", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
 			"internal/store", // doctor shows a view of the store that node has read
 			"internal/bench",
 		),
@@ -100,7 +103,7 @@ var rooms = []room{
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
-	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/remote"), public: true},
+	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/remote"), public: true},
 	{path: "embedded", imports: []string{".", "internal/node"}, public: true},
 	{path: "perduretest", imports: []string{".", "internal/node", "internal/store/memory"}, testing: true, public: true},
 	{path: "perdurevet", public: true},

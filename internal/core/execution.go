@@ -101,6 +101,7 @@ func begin(s model.Start) *Execution {
 	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: s.At}
 	for i := range s.Carried {
 		x.note(&s.Carried[i])
+		x.Last = max(x.Last, s.Carried[i].At) // those of a past may come from a clock that is ahead of ours
 	}
 	x.Next = int64(len(s.Carried)) + 1
 	return x
@@ -171,7 +172,9 @@ func (x *Execution) note(e *model.Event) {
 	case model.EventResumed:
 		x.Paused = nil
 	case model.EventWatched:
-		x.watchers = append(x.watchers, e.Watcher)
+		if !e.Blank() {
+			x.watchers = append(x.watchers, e.Watcher)
+		}
 	case model.EventTimerFired:
 		x.fired = append(x.fired, firing{e.ID, e.Seq})
 	case model.EventStarted, model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed,

@@ -310,10 +310,7 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 	}
 	for i := range x.updates {
 		if u := &x.updates[i]; o.Status != model.Continued || slices.Contains(begun, u.Seq) {
-			x.answer(d, u, model.Answer{Status: o.Status, Failure: &model.Failure{
-				Kind:    model.FailureConflict,
-				Message: fmt.Sprintf("execution %s ended (%s) before it answered update %s", x.Start.Address, o.Status, u.Name),
-			}})
+			x.refuseUpdate(d, u, o.Status, "ended ("+o.Status.String()+")")
 		}
 	}
 	if o.Status != model.Continued {
@@ -322,7 +319,7 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 			d.Messages = append(d.Messages, closedMessage(who, self, o))
 		}
 	}
-	d.Close = &o
+	d.Close, d.Closed = &o, x.Start.Run
 	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }

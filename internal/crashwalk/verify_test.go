@@ -236,7 +236,7 @@ func (o once) see(seq int64, format string, args ...any) error {
 // verify checks a run by itself: positions without a gap, times that do not go back, and nothing twice.
 func (r *history) verify() error {
 	seen, received, started, failures := once{}, map[int64]string{}, map[string]bool{}, map[string]int{}
-	last := r.row.Start.At
+	last := r.row.Start.Zero()
 	for i := range r.events {
 		e := &r.events[i]
 		if e.Seq != int64(i)+1 {
@@ -295,7 +295,9 @@ func (r *history) verify() error {
 		case model.EventCancelRequest:
 			err = seen.see(e.Seq, "the cancel request")
 		case model.EventWatched:
-			err = seen.see(e.Seq, "watcher %v", e.Watcher)
+			if !e.Blank() {
+				err = seen.see(e.Seq, "watcher %v", e.Watcher)
+			}
 		default:
 			err = wrong("event %d is a %s", e.Seq, e.Kind)
 		}
@@ -333,6 +335,9 @@ func verifyChain(runs []*history) error {
 				return err
 			}
 		}
+		if !s.Source.IsZero() {
+			taken = once{} // it has the past of the run before
+		}
 		for _, e := range r.events {
 			if e.Kind != model.EventSignalTaken {
 				continue
@@ -347,15 +352,15 @@ func verifyChain(runs []*history) error {
 	return nil
 }
 
-// verifyCarried demands that the signals which a run has not taken are the first ones of the next, in order.
+// verifyCarried demands that the signals which a run has not taken are the first ones of the next, in order; after a reset, all of them.
 func verifyCarried(from, to *history) error {
 	text := func(e *model.Event) string { return e.Name + " " + e.RequestID + " " + string(e.Input.Data) }
 	var left, carried []string
 	for i := range from.events {
 		e := &from.events[i]
-		if e.Kind == model.EventSignalReceived && !slices.ContainsFunc(from.events, func(t model.Event) bool {
+		if e.Kind == model.EventSignalReceived && (!to.row.Start.Source.IsZero() || !slices.ContainsFunc(from.events, func(t model.Event) bool {
 			return t.Kind == model.EventSignalTaken && t.Ref == e.Seq
-		}) {
+		})) {
 			left = append(left, text(e))
 		}
 	}

@@ -108,7 +108,7 @@ func named(m *model.Message) (_ *model.Message, fresh bool) {
 func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
-		return m.Reuse == model.ReturnExisting && len(m.With) == 0
+		return m.Reuse == model.ReturnExisting && len(m.With) == 0 && m.Past == nil
 	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer, model.MessageQuery:
 		return true
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,

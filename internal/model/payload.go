@@ -53,4 +53,5 @@ const (
 	FailureConflict   = "conflict"
 	FailureInvalid    = "invalid"
 	FailureTerminated = "terminated"
+	FailureReset      = "reset" // the run gave way to one that begins anew from an earlier position
 )

@@ -3,6 +3,7 @@ package replay
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,11 +102,21 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	self := &m.r.start
 	key := c.Key
 	if !c.Keyed {
-		run := self.Run
+		run := self.IdentityRun()
 		sum := sha256.Sum256([]byte(string(run[:]) + a.id))
 		key = hex.EncodeToString(sum[:16])
 	}
 	a.target = model.Address{Tenant: self.Address.Tenant, Type: c.Workflow, Key: key}
+	if e := m.childInPast(a.id); e != nil {
+		if !c.Keyed {
+			a.target = e.Target // its key was derived from the run that the past comes from
+		}
+		if e.Blank() {
+			c.Reuse = max(c.Reuse, model.ReuseIfFailed) // it failed, and is asked for again
+		}
+	} else if !c.Keyed && !self.Identity.IsZero() {
+		c.Reuse = max(c.Reuse, model.ReuseIfFailed) // what a retried run started before, and is not in its past, must not fail it again
+	}
 	m.adopt(a)
 	m.serveEarly(a)
 	if !a.recorded {
@@ -114,6 +125,18 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 		}})
 	}
 	return a, a.target, nil
+}
+
+// childInPast is the start of a child in the past that the run began with, or the blank in its place; nil when there is none.
+func (m *machine) childInPast(id string) *model.Event {
+	past := m.r.start.Carried
+	i := slices.IndexFunc(past, func(e model.Event) bool {
+		return e.ID == id && (e.Kind == model.EventChildStarted || e.Blank() && !e.Target.IsZero())
+	})
+	if i < 0 {
+		return nil
+	}
+	return &past[i]
 }
 
 // Started reports whether the run has started the execution as a child: it exists, or is on its way.

@@ -85,7 +85,7 @@ func newMachine(r *run) *machine {
 	})
 	m := &parts.machine
 	m.w, m.r, m.asks = r.w, r, make(map[string]*ask, 8)
-	m.now.Store(int64(r.start.At))
+	m.now.Store(int64(r.start.Zero()))
 	m.rootScope, m.root, m.readyBuf = &parts.scope, &parts.root, parts.ready[:0]
 	m.rootScope.m = m
 	m.root.m, m.root.scope, m.root.signal = m, m.rootScope, make(chan wake, 1)

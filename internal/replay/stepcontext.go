@@ -29,7 +29,7 @@ var _ context.Context = (*StepContext)(nil)
 
 // bodyContext is the context of the next attempt of a step.
 func (r *run) bodyContext(a *ask) *StepContext {
-	return &StepContext{run: r.start.Run, id: a.id, attempt: a.attempt + 1, base: r.w.base}
+	return &StepContext{run: r.start.IdentityRun(), id: a.id, attempt: a.attempt + 1, base: r.w.base}
 }
 
 // standard is the same context as one of the standard library.

@@ -160,6 +160,9 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	if e.poison != nil {
 		return true // refused without a look at the run
 	}
+	if in.kind == inMessage && in.message.Kind == model.MessageDelete && e.dirty() {
+		return false // a batch deletes before it writes: what it is to delete must be there
+	}
 	if in.once() && !e.sure(in) {
 		if _, pending := l.requests[store.RequestKey{Shard: e.shard.id, Address: e.address, ID: in.message.RequestID}]; pending {
 			return false // the same request is on its way to the store
@@ -181,7 +184,7 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 func (in *input) once() bool {
 	m := in.message
 	return in.kind == inMessage && m.RequestID != "" && m.Kind != model.MessageQuery &&
-		(m.Kind != model.MessageStart || !in.inbox.IsZero() || len(m.With) > 0 || m.Reuse != model.ReturnExisting)
+		(m.Kind != model.MessageStart || !in.inbox.IsZero() || len(m.With) > 0 || m.Past != nil || m.Reuse != model.ReturnExisting)
 }
 
 // sure reports whether it is known that the request has not been served. What was looked up before another request to the address
@@ -273,21 +276,42 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	}
 	assumed := !e.known
 	x, d := core.Deliver(e.x, in.message, now, l.freshFor(in.message), l.cfg.Limits)
-	if d.Start != nil { // a start that is refused without a look has not found out whether there is a run
+	if d.Start != nil || len(d.Deletes) > 0 { // a start that is refused without a look has not found out whether there is a run
 		l.setRun(e, x)
 	}
 	g := l.record(e, in, &d)
-	if d.Start != nil {
+	switch {
+	case d.Start != nil:
 		row := &g.batch.Starts[len(g.batch.Starts)-1]
 		row.IfAbsent = assumed
-		e.starting, e.fresh = assumed, true
+		e.starting, e.fresh = assumed, x.Open()
+		if d.Close != nil && x.Open() {
+			l.giveWay(g, e, &d)
+		}
+	case d.Close != nil:
+		l.terminated(g, e, d.Close)
 	}
-	if d.Close != nil { // without a word of its code
-		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: x.Start.Run, outcome: d.Close})
-		l.letGo(g, e, x.Outcome.Failure.Message)
-		l.unstrand(e)
-		l.refuseQueries(e, fault.New(fault.Conflict, "execution %s is closed (%s)", e.address, x.Outcome.Status))
+}
+
+// terminated takes a run that ended without a word of its code from its worker.
+func (l *Lane) terminated(g *building, e *entry, o *model.Outcome) {
+	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
+	l.letGo(g, e, o.Failure.Message)
+	l.unstrand(e)
+	l.refuseQueries(e, fault.New(fault.Conflict, "execution %s is closed (%s)", e.address, o.Status))
+}
+
+// giveWay takes the run that a reset ends from its worker and hands the next one to one.
+func (l *Lane) giveWay(g *building, e *entry, d *core.Decision) {
+	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
+	l.letGo(g, e, "reset")
+	l.askAgain(e)
+	if e.activating { // for the run that is over; what is read of it is out of date
+		e.activating, e.tail, e.read = false, nil, nil
+		e.version++
 	}
+	l.unstrand(e)
+	g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: e.run()})
 }
 
 // freshFor draws an id only where it can be needed: ids are part of the trace of a simulation.
@@ -500,10 +524,13 @@ func (l *Lane) batchOf(e *entry) *building {
 // write turns a decision into rows.
 func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	key := e.key()
-	if d.Close != nil && in.turn != nil {
-		key.Run = in.turn.Run // the entry may have the next run already
+	if d.Close != nil {
+		key.Run = d.Closed
 	}
 	b.bytes += in.size()
+	for _, run := range d.Deletes {
+		b.batch.Deletes = append(b.batch.Deletes, store.RunKey{Shard: e.shard.id, Run: run})
+	}
 	if d.Start != nil {
 		b.batch.Starts = append(b.batch.Starts, store.StartRow{Shard: e.shard.id, Start: *d.Start, Replaces: d.Replaces})
 		if d.Close == nil {

@@ -60,6 +60,7 @@ func RunWith(t *testing.T, o Options) {
 		{"runs", runTests},
 		{"events", eventTests},
 		{"timers", timerTests},
+		{"deletes", deleteTests},
 		{"messages", messageTests},
 		{"inbox", inboxTests},
 		{"texts", textTests},
