@@ -31,6 +31,10 @@ var scenarios = []struct {
 	{"a panic fails its execution only", panics},
 	{"durable calls inside a step are refused", nestedCalls},
 	{"a workflow that waits for nothing says so", waitsForNothing},
+	{"a machine hears events in order", machines},
+	{"a machine decides what a cancel request means", machineCancel},
+	{"machines start functions start machines", machinesAndFunctions},
+	{"a machine with thousands of activities", machineCrowd},
 }
 
 // Every scenario runs on every store.
