@@ -15,6 +15,7 @@ type Activity[I, O any] struct {
 	bound bool // its code was given with its name
 	key   func(I) string
 	opts  stepOptions
+	wrong error // with them
 	at    string
 }
 
@@ -36,6 +37,7 @@ func (a *Activity[I, O]) apply(opts []ActivityOption) {
 	for _, o := range opts {
 		o.applyActivity(&a.opts)
 	}
+	a.wrong = a.opts.check()
 }
 
 // Bind joins a declared activity with its code.
@@ -50,6 +52,7 @@ func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), boun
 	if fn != nil {
 		d.fn = fn
 	}
+	d.wrong = a.wrong
 	return d
 }
 
@@ -100,6 +103,15 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	if err == nil {
 		err = checkName("activity", a.name)
 	}
+	if err == nil {
+		err = a.wrong
+		if len(opts) > 0 {
+			err = o.check()
+		}
+		if err != nil {
+			err = fault.New(fault.Invalid, "activity %s: %w", a.name, err)
+		}
+	}
 	if err != nil {
 		return nil, Permanent(public(err))
 	}
@@ -149,10 +161,14 @@ func newStep(name string, o *stepOptions) *replay.Step {
 // Do runs fn as a step: it is executed once its turn has come, its outcome is journaled, and on replay the outcome is returned without executing
 // it. In a loop, give each a StepKey.
 func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error), opts ...CallOption) (out T, err error) {
-	if err := checkName("step", name); err != nil {
+	o := callOptions(opts)
+	if err = checkName("step", name); err != nil {
 		return out, Permanent(public(err))
 	}
-	s := newStep(name, callOptions(opts))
+	if err = o.check(); err != nil {
+		return out, Permanent(public(fault.New(fault.Invalid, "step %s: %w", name, err)))
+	}
+	s := newStep(name, o)
 	s.Caller = ctx.x.Caller()
 	h := hostOf(ctx.x)
 	s.Body = func(ctx context.Context) (model.Payload, error) {

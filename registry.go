@@ -51,6 +51,7 @@ type activityDefinition struct {
 	bound bool
 	at    string
 	types []typeOf
+	wrong error // with its options
 }
 
 func (d activityDefinition) define(r *registry) { r.activity(d) }
@@ -59,12 +60,20 @@ func (d activityDefinition) define(r *registry) { r.activity(d) }
 type registry struct {
 	workflows  map[string]workflowDefinition
 	activities map[string]activityDefinition
+	added      map[Definition]bool // handles: passed twice, or in several groups, one is the same definition
+	needs      []need
 	problems   []error
+}
+
+func newRegistry() *registry {
+	return &registry{
+		workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}, added: map[Definition]bool{},
+	}
 }
 
 // register collects definitions; the error names every mistake.
 func register(defs []Definition) (*registry, error) {
-	r := &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
+	r := newRegistry()
 	for _, d := range defs {
 		r.add(d)
 	}
@@ -77,6 +86,12 @@ func register(defs []Definition) (*registry, error) {
 		d := r.activities[name]
 		r.checkCode("activity", name, d.at, d.fn != nil, d.bound)
 	}
+	for _, n := range r.needs {
+		if r.activities[n.activity].fn == nil {
+			r.wrong("%s: activity %s is declared but has no code: pass its Bind(fn) (%s)", n.who, n.activity, n.at)
+		}
+	}
+	r.problems = distinct(r.problems)
 	switch n := len(r.problems); n {
 	case 0:
 		return r, nil
@@ -91,10 +106,27 @@ func (r *registry) wrong(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Errorf(format, args...))
 }
 
+// distinct drops what is said twice: what is passed and also used is looked at twice.
+func distinct(problems []error) []error {
+	said := map[string]bool{}
+	return slices.DeleteFunc(problems, func(err error) bool {
+		text := err.Error()
+		defer func() { said[text] = true }()
+		return said[text]
+	})
+}
+
 func (r *registry) add(d Definition) {
-	if d == nil || (reflect.ValueOf(d).Kind() == reflect.Pointer && reflect.ValueOf(d).IsNil()) {
+	isPointer := d != nil && reflect.ValueOf(d).Kind() == reflect.Pointer
+	if d == nil || isPointer && reflect.ValueOf(d).IsNil() {
 		r.wrong("a definition is nil")
 		return
+	}
+	if isPointer {
+		if r.added[d] {
+			return
+		}
+		r.added[d] = true
 	}
 	d.define(r)
 }
@@ -125,6 +157,9 @@ func (r *registry) activity(d activityDefinition) {
 		return
 	}
 	r.check("activity", d.name, d.at, d.types)
+	if d.wrong != nil {
+		r.wrong("activity %s: %w (%s)", d.name, d.wrong, d.at)
+	}
 	r.activities[d.name] = d
 }
 
@@ -178,10 +213,14 @@ func (r *registry) check(kind, name, at string, types []typeOf) {
 
 // checkUses demands code for everything that a workflow says it uses.
 func (r *registry) checkUses(d workflowDefinition) {
-	needed := &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
+	needed := newRegistry()
 	for _, u := range d.uses {
 		needed.add(u)
 	}
+	for _, n := range needed.needs {
+		needed.activities[n.activity] = activityDefinition{}
+	}
+	r.problems = append(r.problems, needed.problems...)
 	for _, name := range sortedKeys(needed.activities) {
 		if r.activities[name].fn == nil && needed.activities[name].fn == nil {
 			r.wrong("workflow %s uses activity %s, which has no code here: pass its Bind(fn)", d.name, name)

@@ -18,7 +18,7 @@ func (x Ctx) Sleep(d time.Duration) error {
 	if err := x.scope.ended(); err != nil || d <= 0 {
 		return err
 	}
-	a := x.askTimer(d)
+	a := x.askTimer(&identity{kind: askTimer}, d)
 	x.co.single[0] = &a.fut
 	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
 		x.co.m.withdraw(a)
@@ -28,22 +28,24 @@ func (x Ctx) Sleep(d time.Duration) error {
 }
 
 // Timer is a durable timer as future.
-func (x Ctx) Timer(d time.Duration) *Future {
+func (x Ctx) Timer(d time.Duration) *Future { return x.timer(&identity{kind: askTimer}, d) }
+
+func (x Ctx) timer(id *identity, d time.Duration) *Future {
 	if err := x.enter("Timer"); err != nil {
 		return failed(err)
 	}
 	if err := x.scope.ended(); err != nil {
 		return failed(err)
 	}
-	a := x.askTimer(max(d, 0))
+	a := x.askTimer(id, max(d, 0))
 	return a.fut.bind(x.scope)
 }
 
-// askTimer asks for a timer. Timers are told apart by occurrence alone: a run that waits for one keeps its stored time when the code
-// asks for another duration after a deploy.
-func (x Ctx) askTimer(d time.Duration) *ask {
+// askTimer asks for a timer. Timers are told apart by key, if they have one, and occurrence alone: a run that waits for one keeps its
+// stored time when the code asks for another duration after a deploy.
+func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 	m := x.co.m
-	a := m.newAsk(x.co.path, &identity{kind: askTimer})
+	a := m.newAsk(x.co.path, id)
 	a.fut.kind = futureTimer
 	a.due = m.clock().Add(d)
 	m.serveEarly(a)
@@ -57,8 +59,12 @@ func (x Ctx) askTimer(d time.Duration) *ask {
 type Child struct {
 	Workflow string
 	// Key is the key of the execution; a child without one gets a key of its own, derived from the run and the step.
-	Key       string
-	Keyed     bool
+	Key   string
+	Keyed bool
+	// Step identifies the start explicitly, unless it is empty; otherwise its key or its input does.
+	Step string
+	// Caller is the program counter of user code; it is looked for when 0.
+	Caller    uintptr
 	Input     model.Payload
 	Normalize func([]byte) ([]byte, error)
 	Policy    model.ParentClosePolicy
@@ -93,7 +99,10 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 		return nil, model.Address{}, err
 	}
 	m := x.co.m
-	id := identity{kind: askChild, name: c.Workflow, key: c.Key, keyed: c.Keyed, input: c.Input.Data, hashed: !c.Keyed}
+	id := identity{kind: askChild, name: c.Workflow, key: c.Key, keyed: c.Keyed, input: c.Input.Data, hashed: !c.Keyed, caller: c.Caller}
+	if c.Step != "" {
+		id.key, id.keyed, id.hashed = c.Step, true, false
+	}
 	a := m.newAsk(x.co.path, &id)
 	if id.hashed {
 		m.learn(askChild, c.Workflow, c.Normalize)

@@ -45,6 +45,7 @@ type machine struct {
 	normalizers map[kindName]func([]byte) ([]byte, error)
 
 	signals     map[string]*signalQueue
+	inbox       *Inbox // of event-driven code
 	promises    map[string]*promise
 	updates     map[string]*updateQueue
 	handling    []*handling // updates whose handlers have begun and not answered, in order

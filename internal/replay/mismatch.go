@@ -231,8 +231,8 @@ func recorded(e *model.Event) string {
 		if e.Kind == model.EventWithdrawn {
 			what = "the withdrawal of " + what
 		}
-		if p.key != "" && p.kind == askStep {
-			name += " (key " + p.key + ")"
+		if p.key != "" && (p.kind == askStep || p.kind == askTimer) {
+			name = strings.TrimPrefix(name+" (key "+p.key+")", " ")
 		}
 	}
 	if name != "" {
@@ -245,7 +245,7 @@ func recorded(e *model.Event) string {
 func (m *machine) asking() string {
 	var texts []string
 	for n := m.coroutines.first; n != nil && len(texts) < 4; n = n.next {
-		for _, f := range n.value.wait.members {
+		for _, f := range n.value.wait.pending() {
 			if f.done || f.kind == futureCoroutine || len(texts) == 4 {
 				continue
 			}

@@ -180,6 +180,8 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 		return p.run(x.WithTimeout(time.Duration(o.N+1)*time.Minute), me, o.Body)
 	case "detached":
 		return p.run(x.Detached(), me, o.Body)
+	case "machine":
+		return p.machine(x, me, o)
 	case "cleanup":
 		x.Cleanup(o.N%2 == 0, func(y replay.Ctx) error { return p.run(y, me+"!", o.Body) })
 	}
