@@ -2,6 +2,7 @@ package replay
 
 import (
 	"sync/atomic"
+	"time"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -33,7 +34,8 @@ type ask struct {
 	state   stepState
 	attempt int // failed so far
 	due     model.Time
-	last    string // the error of the last attempt
+	length  time.Duration // of askTimer, as the code gave it
+	last    string        // the error of the last attempt
 
 	// expect counts events that were reported for it and have not come back.
 	expect atomic.Int32

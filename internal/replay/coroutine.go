@@ -24,11 +24,12 @@ type Coroutine struct {
 	fn    func(Ctx) (any, error) // nil for the root
 	fut   *Future                // its result; nil for the root
 
-	signal   chan wake
-	started  bool
-	returned bool        // its function returned and the baton has been passed on
-	dying    atomic.Bool // its goroutine is being ended
-	link     node[*Coroutine]
+	signal    chan wake
+	goroutine uint64 // its number, when Checks need it
+	started   bool
+	returned  bool        // its function returned and the baton has been passed on
+	dying     atomic.Bool // its goroutine is being ended
+	link      node[*Coroutine]
 
 	wait     wait
 	under    *Scope // where it is parked
@@ -68,11 +69,15 @@ func (x Ctx) enter(call ...string) error {
 		runtime.Goexit() // a deferred function, or a goroutine that outlived its execution
 	}
 	if step := c.inStep.Load(); step != nil {
-		return misuse("durable call %s inside step %s", strings.Join(call, " "), *step)
+		return c.m.misused(misuse("durable call %s inside step %s", strings.Join(call, " "), *step))
 	}
 	if c.m.active.Load() != c {
-		return misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
-			strings.Join(call, " "))
+		return c.m.misused(misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
+			strings.Join(call, " ")))
+	}
+	if c.foreign() {
+		return c.m.misused(misuse("durable call %s from a goroutine that is not a coroutine of this execution: begin it with perdure.Go",
+			strings.Join(call, " ")))
 	}
 	return nil
 }
@@ -136,6 +141,9 @@ func (c *Coroutine) resume() {
 // main is what the goroutine of the coroutine does.
 func (c *Coroutine) main() {
 	defer c.exited()
+	if c.m.w.cfg.Checks != nil {
+		c.goroutine = goroutineID()
+	}
 	if c.fn == nil {
 		c.m.runRoot()
 	} else {
@@ -190,6 +198,7 @@ func (c *Coroutine) exited() {
 func (c *Coroutine) replace(f *model.Failure) {
 	defer c.m.w.goroutines.Done()
 	defer c.exited()
+	c.goroutine = 0 // clean-up runs here
 	if c.fn == nil {
 		c.m.rootReturned(model.Payload{}, f)
 	} else {
