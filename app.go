@@ -40,11 +40,15 @@ type Attachment struct {
 	DrainTimeout time.Duration
 	// OnClose closes the engine.
 	OnClose func() error
+	// Instead are definitions that take the place of those of the same name. Package perduretest uses it.
+	Instead Group
+	// Checks are for tests only. Package perduretest uses them.
+	Checks *replay.Checks
 }
 
 // Attach makes an App of an engine and definitions. Programs use embedded.Open.
 func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, error) {
-	r, err := register(defs)
+	r, err := register(defs, cfg.Instead...)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +67,7 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	}
 	a.worker = replay.NewWorker(replay.Config{
 		Code: code, Host: a.host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps,
+		Checks: cfg.Checks,
 	})
 	names := a.worker.Workflows()
 	slices.Sort(names)

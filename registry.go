@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime"
 	"slices"
@@ -59,11 +60,22 @@ type registry struct {
 	workflows  map[string]workflowDefinition
 	activities map[string]activityDefinition
 	problems   []error
+	replaced   *registry // what stands instead of definitions of the same name; nil when there is nothing
 }
 
-// register collects definitions; the error names every mistake.
-func register(defs []Definition) (*registry, error) {
-	r := &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
+func newRegistry() *registry {
+	return &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
+}
+
+// register collects definitions, and those that stand instead of others; the error names every mistake.
+func register(defs []Definition, instead ...Definition) (*registry, error) {
+	r := newRegistry()
+	if len(instead) > 0 {
+		for _, d := range instead {
+			r.add(d)
+		}
+		r.replaced = &registry{workflows: maps.Clone(r.workflows), activities: maps.Clone(r.activities)}
+	}
 	for _, d := range defs {
 		r.add(d)
 	}
@@ -110,6 +122,9 @@ func (r *registry) checkCode(kind, name, at string, has, bound bool) {
 }
 
 func (r *registry) workflow(d workflowDefinition) {
+	if r.replaced != nil && r.replaced.workflows[d.name].code != nil {
+		return
+	}
 	if old, ok := r.workflows[d.name]; ok {
 		r.wrong("two definitions of workflow %s (%s, %s)", d.name, old.at, d.at)
 		return
@@ -119,6 +134,9 @@ func (r *registry) workflow(d workflowDefinition) {
 }
 
 func (r *registry) activity(d activityDefinition) {
+	if r.replaced != nil && r.replaced.activities[d.name].fn != nil {
+		return
+	}
 	if old, ok := r.activities[d.name]; ok {
 		r.wrong("two definitions of activity %s (%s, %s)", d.name, old.at, d.at)
 		return
@@ -177,7 +195,7 @@ func (r *registry) check(kind, name, at string, types []typeOf) {
 
 // checkUses demands code for everything that a workflow says it uses.
 func (r *registry) checkUses(d workflowDefinition) {
-	needed := &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
+	needed := newRegistry()
 	for _, u := range d.uses {
 		needed.add(u)
 	}

@@ -1,20 +1,18 @@
 package replay
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"maps"
 	"runtime"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure/internal/model"
 )
 
 // Checks are what a worker does in tests of users' code and nowhere else, because it costs too much. Source positions are kept,
-// every durable call looks at the goroutine that it comes from, and mistakes are told to whoever runs the test.
+// every durable call looks whose goroutine it comes from, and mistakes are told to whoever runs the test.
 type Checks struct {
 	// Twice executes the code twice, from its first line, up to every point at which it can only wait or begin a step. When it does not ask
 	// for the same both times, the run is blocked before anything is done. Runs that wait do not stay in memory.
@@ -72,18 +70,25 @@ func (c *Checks) ran(a *ask, out model.Payload, err error) {
 
 // ---- goroutines
 
-// foreign reports whether the calling goroutine is not that of the coroutine. To know one's own goroutine takes microseconds.
-func (c *Coroutine) foreign() bool {
-	return c.m.w.cfg.Checks != nil && c.goroutine != 0 && goroutineID() != c.goroutine
-}
+// maxDepth is how deep a stack may be to be looked at down to its bottom.
+const maxDepth = 128
 
-// goroutineID is the number of the calling goroutine, read from the first line of its stack: "goroutine 17 [running]:".
-func goroutineID() uint64 {
-	var buf [64]byte
-	text := buf[:runtime.Stack(buf[:], false)]
-	digits, _, _ := bytes.Cut(bytes.TrimPrefix(text, []byte("goroutine ")), []byte(" "))
-	id, _ := strconv.ParseUint(string(digits), 10, 64) // 0 when there is no number, which disables the check
-	return id
+// foreign reports whether the calling goroutine is none that coroutines run on: user code has started it, or it runs the body of a
+// step. What lies at the bottom of its stack tells; that takes a microsecond, and so is for Checks only.
+func (c *Coroutine) foreign() bool {
+	if c.m.w.cfg.Checks == nil {
+		return false
+	}
+	var pcs [maxDepth]uintptr
+	n := runtime.Callers(3, pcs[:])
+	if n < 2 || n == maxDepth { // the bottom is not in sight
+		return false
+	}
+	switch runtime.FuncForPC(pcs[n-2]).Name() { // above runtime.goexit
+	case "github.com/perdure/perdure/internal/replay.(*hosts).host", "github.com/perdure/perdure/internal/replay.(*Coroutine).replace":
+		return false
+	}
+	return true
 }
 
 // ---- twice

@@ -24,12 +24,11 @@ type Coroutine struct {
 	fn    func(Ctx) (any, error) // nil for the root
 	fut   *Future                // its result; nil for the root
 
-	signal    chan wake
-	goroutine uint64 // its number, when Checks need it
-	started   bool
-	returned  bool        // its function returned and the baton has been passed on
-	dying     atomic.Bool // its goroutine is being ended
-	link      node[*Coroutine]
+	signal   chan wake
+	started  bool
+	returned bool        // its function returned and the baton has been passed on
+	dying    atomic.Bool // its goroutine is being ended
+	link     node[*Coroutine]
 
 	wait     wait
 	under    *Scope // where it is parked
@@ -141,9 +140,6 @@ func (c *Coroutine) resume() {
 // main is what the goroutine of the coroutine does.
 func (c *Coroutine) main() {
 	defer c.exited()
-	if c.m.w.cfg.Checks != nil {
-		c.goroutine = goroutineID()
-	}
 	if c.fn == nil {
 		c.m.runRoot()
 	} else {
@@ -198,7 +194,6 @@ func (c *Coroutine) exited() {
 func (c *Coroutine) replace(f *model.Failure) {
 	defer c.m.w.goroutines.Done()
 	defer c.exited()
-	c.goroutine = 0 // clean-up runs here
 	if c.fn == nil {
 		c.m.rootReturned(model.Payload{}, f)
 	} else {
