@@ -2,8 +2,8 @@ package perduretest
 
 import (
 	"context"
+	"fmt"
 	"maps"
-	"testing"
 	"testing/synctest"
 	"time"
 
@@ -13,8 +13,8 @@ import (
 // Env is the surroundings of a test: a store, a process that serves the definitions, and the clock. It belongs to the goroutine of the test,
 // except for With, App and Effects, which any may use.
 type Env struct {
-	w  *world
-	tb testing.TB
+	w     *world
+	fatal func(error) // ends the test; does not return
 }
 
 // App is the process that runs now. After Restart it is another one.
@@ -47,26 +47,24 @@ func (e *Env) Advance(d time.Duration) {
 
 // Reason says why an open execution does not move, such as "waits for signal paid"; it is empty when the execution is closed.
 func (e *Env) Reason(of perdure.Target) string {
-	e.tb.Helper()
 	synctest.Wait()
 	info, err := e.App().Describe(context.Background(), of)
 	if err != nil {
-		e.tb.Fatalf("perduretest: %v", err)
+		e.fatal(err)
 	}
 	return info.Reason
 }
 
 // History is the history of the current run of an execution, one event per line, for people.
 func (e *Env) History(of perdure.Target) string {
-	e.tb.Helper()
 	synctest.Wait()
 	info, err := e.App().Describe(context.Background(), of)
 	if err != nil {
-		e.tb.Fatalf("perduretest: %v", err)
+		e.fatal(err)
 	}
 	rows, err := e.w.executions()
 	if err != nil {
-		e.tb.Fatalf("perduretest: %v", err)
+		e.fatal(err)
 	}
 	for i := range rows {
 		if rows[i].Start.Run.String() == info.Ref.Run {
@@ -79,16 +77,15 @@ func (e *Env) History(of perdure.Target) string {
 // Restart lets the process die, wherever it stands, and opens another one on the same store, at the same time. Steps whose outcome was not
 // committed are executed again; everything else is replayed. With definitions it is a deploy: the new process serves these instead.
 func (e *Env) Restart(defs ...perdure.Definition) {
-	e.tb.Helper()
 	def := e.w.def
 	if len(defs) > 0 {
 		def = perdure.Group(defs)
 	}
 	if err := e.w.kill(); err != nil {
-		e.tb.Fatalf("perduretest: restart: %v", err)
+		e.fatal(fmt.Errorf("restart: %w", err))
 	}
 	if err := e.w.open(def); err != nil {
-		e.tb.Fatalf("perduretest: restart: %v", err)
+		e.fatal(fmt.Errorf("restart: %w", err))
 	}
 }
 

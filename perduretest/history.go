@@ -38,18 +38,6 @@ func (w *world) executions() ([]store.Execution, error) {
 	}
 }
 
-// open names the executions that have not ended.
-func (w *world) openExecutions() ([]string, error) {
-	rows, err := w.executions()
-	var open []string
-	for i := range rows {
-		if !rows[i].Outcome.Status.Closed() {
-			open = append(open, addressText(rows[i].Start.Address))
-		}
-	}
-	return open, err
-}
-
 func addressText(a model.Address) string { return a.Type + "/" + a.Key }
 
 // histories is everything in the store, for people.

@@ -43,7 +43,7 @@ func (c Config) Run(t *testing.T, def perdure.Definition, test func(t *testing.T
 func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test func(t *testing.T, env *Env)) {
 	w := newWorld(c)
 	w.found = func(text string) { tb.Errorf("perduretest: %s", text) }
-	env := &Env{w: w, tb: tb}
+	env := &Env{w: w, fatal: func(err error) { tb.Fatalf("perduretest: %v", err) }}
 	defer func() {
 		if tb.Failed() {
 			tb.Logf("%s", w.histories())
