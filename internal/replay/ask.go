@@ -152,7 +152,7 @@ func (m *machine) confirm(a *ask) {
 			m.toStart = append(m.toStart, a)
 		}
 	case askTimer:
-		if !a.fut.done {
+		if !a.fut.done && !a.withdrawn { // one that was given up would only fire for nobody, once more after every replay
 			m.command(a, *pending)
 		}
 	case askChild, askWatch, askSend, askTaken, askMark:
