@@ -44,7 +44,7 @@ func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
 }
 
 func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), bound bool, at string) activityDefinition {
-	d := activityDefinition{name: a.name, bound: bound, at: at, types: []typeOf{
+	d := activityDefinition{name: a.name, bound: bound, at: at, retry: a.opts.retry, types: []typeOf{
 		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
 	}}
 	if fn != nil {
@@ -100,6 +100,9 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	if err == nil {
 		err = checkName("activity", a.name)
 	}
+	if err == nil {
+		err = o.retry.wrong()
+	}
 	if err != nil {
 		return nil, Permanent(public(err))
 	}
@@ -149,10 +152,15 @@ func newStep(name string, o *stepOptions) *replay.Step {
 // Do runs fn as a step: it is executed once its turn has come, its outcome is journaled, and on replay the outcome is returned without executing
 // it. In a loop, give each a StepKey.
 func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error), opts ...CallOption) (out T, err error) {
-	if err := checkName("step", name); err != nil {
+	o := callOptions(opts)
+	err = checkName("step", name)
+	if err == nil {
+		err = o.retry.wrong()
+	}
+	if err != nil {
 		return out, Permanent(public(err))
 	}
-	s := newStep(name, callOptions(opts))
+	s := newStep(name, o)
 	s.Caller = ctx.x.Caller()
 	h := hostOf(ctx.x)
 	s.Body = func(ctx context.Context) (model.Payload, error) {

@@ -3,6 +3,7 @@ package perdure
 import (
 	"time"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
@@ -57,6 +58,23 @@ type RetryPolicy struct {
 
 func (p RetryPolicy) applyActivity(o *stepOptions) { o.retry = &p }
 func (p RetryPolicy) applyCall(o *stepOptions)     { o.retry = &p }
+
+// wrong says what is wrong with the policy; nil when nothing is.
+func (p *RetryPolicy) wrong() error {
+	switch {
+	case p == nil:
+		return nil
+	case p.MaxAttempts < 0:
+		return fault.New(fault.Invalid, "MaxAttempts of the retry policy is %d: use 0 for no limit, 1 for no retry", p.MaxAttempts)
+	case p.Initial < 0 || p.Max < 0:
+		return fault.New(fault.Invalid, "the retry policy pauses for %s up to %s: use 0 for the default", p.Initial, p.Max)
+	case p.Coefficient != 0 && !(p.Coefficient >= 1):
+		return fault.New(fault.Invalid, "Coefficient of the retry policy is %v: use 1 for equal pauses, more for growing ones, 0 for the default", p.Coefficient)
+	case !(p.Jitter >= 0 && p.Jitter <= 1):
+		return fault.New(fault.Invalid, "Jitter of the retry policy is %v: it is a share from 0 to 1", p.Jitter)
+	}
+	return nil
+}
 
 func (p RetryPolicy) policy() replay.Policy {
 	return replay.Policy{

@@ -51,6 +51,7 @@ type activityDefinition struct {
 	bound bool
 	at    string
 	types []typeOf
+	retry *RetryPolicy // nil for the default
 }
 
 func (d activityDefinition) define(r *registry) { r.activity(d) }
@@ -126,7 +127,7 @@ func (r *registry) workflow(d workflowDefinition) {
 		return
 	}
 	if old, ok := r.workflows[d.name]; ok {
-		r.wrong("two definitions of workflow %s (%s, %s)", d.name, old.at, d.at)
+		r.wrong("two definitions of workflow %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
 	r.check("workflow", d.name, d.at, d.types)
@@ -138,10 +139,13 @@ func (r *registry) activity(d activityDefinition) {
 		return
 	}
 	if old, ok := r.activities[d.name]; ok {
-		r.wrong("two definitions of activity %s (%s, %s)", d.name, old.at, d.at)
+		r.wrong("two definitions of activity %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
 	r.check("activity", d.name, d.at, d.types)
+	if err := d.retry.wrong(); err != nil {
+		r.wrong("activity %s: %w (%s)", d.name, err, d.at)
+	}
 	r.activities[d.name] = d
 }
 
@@ -188,7 +192,7 @@ func (r *registry) check(kind, name, at string, types []typeOf) {
 	}
 	for _, t := range types {
 		if err := encodable(t.typ, nil); err != nil {
-			r.wrong("%s: %w (%s)", t.what, err, at)
+			r.wrong("%s: %w; use a type that encoding/json can write and read again (%s)", t.what, err, at)
 		}
 	}
 }

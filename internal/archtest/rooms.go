@@ -30,7 +30,7 @@ var (
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
 		"internal/archtest", "internal/chaos", "internal/crash", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
-		"internal/store/faultstore", "internal/store/storetest",
+		"internal/store/faultstore", "internal/store/storetest", "internal/wrong",
 	}
 )
 
@@ -133,6 +133,7 @@ var rooms = []room{
 	{path: "internal/pgproxy", testing: true},
 	{path: "internal/pgtest", testing: true},
 	{path: "internal/sim/...", imports: []string{"internal/..."}, testing: true},
+	{path: "internal/wrong", testing: true},
 }
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the

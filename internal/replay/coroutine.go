@@ -68,7 +68,7 @@ func (x Ctx) enter(call ...string) error {
 		runtime.Goexit() // a deferred function, or a goroutine that outlived its execution
 	}
 	if step := c.inStep.Load(); step != nil {
-		return c.m.misused(misuse("durable call %s inside step %s", strings.Join(call, " "), *step))
+		return c.m.misused(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))
 	}
 	if c.m.active.Load() != c {
 		return c.m.misused(misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
