@@ -48,6 +48,8 @@ func (r *recorder) String() string {
 var outside int // that no journal keeps
 
 // TestWrongWorkflowsFail runs workflows that a program would get away with for a while.
+//
+//perdure:allow channel,clock,goroutine,nested the test is about them
 func TestWrongWorkflowsFail(t *testing.T) {
 	t.Parallel()
 	never := perdure.NewSignal[int]("never")
@@ -65,7 +67,7 @@ func TestWrongWorkflowsFail(t *testing.T) {
 				return err
 			}
 			outside++
-			return step(ctx, fmt.Sprint("s", outside)) //perdure:allow constname the test is about it
+			return step(ctx, fmt.Sprint("s", outside))
 		}, []string{"is blocked by a replay mismatch", "checks_test.go:", "history of 1 events", "step completed first"}},
 		{"go statement", func(ctx perdure.WorkflowCtx) error {
 			errs := make(chan error, 1)

@@ -40,6 +40,15 @@ func (w *world) executions() ([]store.Execution, error) {
 
 func addressText(a model.Address) string { return a.Type + "/" + a.Key }
 
+// report is what a test that has failed prints.
+func (w *world) report() string {
+	text := w.histories()
+	if p, _ := w.process(); p != nil && p.App != nil && !p.Dead() {
+		text += w.reasons(p.App)
+	}
+	return text
+}
+
 // histories is everything in the store, for people.
 func (w *world) histories() string {
 	rows, err := w.executions()

@@ -20,7 +20,7 @@ type Config struct {
 	// Once has code executed once, and keeps executions in memory while they wait, as in production. Histories of thousands of events
 	// are tested faster so.
 	Once bool
-	// Logger hears what executions log, and what an operator would be told. Default: nobody.
+	// Logger hears what executions log, and what an operator would be told. By default the former is in the output of the test.
 	Logger *slog.Logger
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
@@ -42,14 +42,13 @@ func (c Config) Run(t *testing.T, def perdure.Definition, test func(t *testing.T
 // run is Run inside of the bubble. Mistakes are reported to tb.
 func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test func(t *testing.T, env *Env)) {
 	w := newWorld(c)
+	w.log = cmp.Or(c.Logger, slog.New(slog.NewTextHandler(tb.Output(), nil)))
 	w.found = func(text string) { tb.Errorf("perduretest: %s", text) }
 	env := &Env{w: w, fatal: func(err error) { tb.Fatalf("perduretest: %v", err) }}
 	defer func() {
 		if tb.Failed() {
-			tb.Logf("%s", w.histories())
+			tb.Logf("%s", w.report())
 		}
-	}()
-	defer func() {
 		if err := w.close(); err != nil {
 			tb.Errorf("perduretest: close: %v", err)
 		}
@@ -63,12 +62,15 @@ func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test fu
 // bubble runs a test in virtual time. Goroutines that it leaves behind make it fail.
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
-	defer func() {
-		if p := recover(); p != nil {
-			t.Errorf("perduretest: the test has ended, but goroutines that it started have not, and nothing can end them: %v", p)
-		}
-	}()
+	defer leftBehind(t)
 	synctest.Test(t, test)
+}
+
+// leftBehind turns what synctest says about goroutines that can never end into a failure. A panic of the test itself does not come here.
+func leftBehind(t testing.TB) {
+	if p := recover(); p != nil {
+		t.Errorf("perduretest: the test has ended, but goroutines that it started have not, and nothing can end them: %v", p)
+	}
 }
 
 // stuck is the cause with which the waits of a test end that has lost its patience.

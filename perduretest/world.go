@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -26,6 +27,7 @@ const shards = 4
 // world is everything that outlives a process: the store, and what the bodies of steps have done to whatever is outside.
 type world struct {
 	cfg      Config
+	log      *slog.Logger // of executions
 	mem      *memory.Store
 	plan     faultstore.Plan
 	found    func(text string) // is told of mistakes, each once
@@ -52,7 +54,7 @@ type body struct {
 
 func newWorld(c Config) *world {
 	w := &world{
-		cfg: c, mem: memory.New(memory.Options{Shards: shards, Cluster: "perduretest"}),
+		cfg: c, log: c.Logger, mem: memory.New(memory.Options{Shards: shards, Cluster: "perduretest"}),
 		told: map[string]bool{}, effects: map[string]int{}, bodies: map[string]*body{},
 	}
 	w.patience = time.AfterFunc(c.Patience, w.giveUp)
@@ -108,7 +110,7 @@ func (w *world) open(def perdure.Definition) error {
 			Log: w.cfg.Logger, LeaseTTL: forever, SweepEvery: forever, RetainRequest: forever, Lane: lane.Config{TimerHorizon: forever},
 		},
 		Attachment: perdure.Attachment{
-			Logger: w.cfg.Logger, MaxPayload: w.cfg.MaxPayload, Instead: w.cfg.Instead,
+			Logger: w.log, MaxPayload: w.cfg.MaxPayload, Instead: w.cfg.Instead,
 			Checks: &replay.Checks{
 				Twice: !w.cfg.Once, Found: w.mistake, Ran: w.ran, Base: context.WithValue(context.Background(), worldKey{}, w),
 			},
@@ -147,16 +149,10 @@ func (w *world) fence() error {
 	return nil
 }
 
-// close ends the process in good order, and waits for the remains of others.
+// close ends everything. The process is not closed in good order: a test may end while steps run.
 func (w *world) close() error {
-	var err error
 	w.patience.Stop()
-	if p := w.enter(nil); p != nil {
-		if p.App != nil {
-			_, err = p.Close()
-		}
-		err = errors.Join(err, p.Bury())
-	}
+	err := w.kill()
 	w.remains.Wait()
 	return err
 }

@@ -125,7 +125,7 @@ var refusedAtRunTime = []ran{
 	{
 		id: "V6", name: "ContinueAsNew of another workflow",
 		run: func(t *testing.T) string {
-			return reason(t, func(_ perdure.WorkflowCtx, i in) (out, error) { return out{}, other.ContinueAsNew(i) }) //perdure:allow continueas the test is about it
+			return reason(t, func(_ perdure.WorkflowCtx, i in) (out, error) { return out{}, other.ContinueAsNew(i) })
 		},
 		want: []string{"is blocked", "the code of workflow wf continues workflow other as new: continue as itself, or start the other one"},
 	},
@@ -157,10 +157,10 @@ var refusedAtRunTime = []ran{
 	{
 		id: "V10", name: "future of another execution, stored globally",
 		run: func(t *testing.T) string {
-			futures := make(chan *perdure.Future[out], 1)
+			futures := make(chan *perdure.Future[out], 1) //perdure:allow escape the test is about it
 			return result(t, func(ctx perdure.WorkflowCtx, i in) (out, error) {
 				if i.A == 0 {
-					futures <- perdure.Go(ctx, func(perdure.WorkflowCtx) (out, error) { return out{}, nil }) //perdure:allow the test is about it
+					futures <- perdure.Go(ctx, func(perdure.WorkflowCtx) (out, error) { return out{}, nil }) //perdure:allow channel,escape the test is about it
 					return wf.Run(ctx, in{A: 1})
 				}
 				return (<-futures).Get(ctx) //perdure:allow the test is about it
