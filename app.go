@@ -43,11 +43,15 @@ type Attachment struct {
 	Version string
 	// OnClose closes the engine.
 	OnClose func() error
+	// Instead are definitions that take the place of those of the same name. Package perduretest uses it.
+	Instead Group
+	// Checks are for tests only. Package perduretest uses them.
+	Checks *replay.Checks
 }
 
 // Attach makes an App of an engine and definitions. Programs use embedded.Open.
 func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, error) {
-	r, err := register(defs)
+	r, err := register(defs, cfg.Instead...)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +72,8 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 		}
 	}
 	a.worker = replay.NewWorker(replay.Config{
-		Code: code, Version: cfg.Version, Pinned: pinned, Host: a.host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps,
+		Code: code, Version: cfg.Version, Pinned: pinned, Host: a.host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, MaxLoaded: cfg.MaxLoaded,
+		MaxSteps: cfg.MaxSteps, Checks: cfg.Checks,
 	})
 	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}
 	for _, name := range offer.Workflows {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime"
 	"slices"
@@ -63,6 +64,7 @@ type registry struct {
 	added      map[Definition]bool // handles: passed twice, or in several groups, one is the same definition
 	needs      []need
 	problems   []error
+	replaced   *registry // what stands instead of definitions of the same name; nil when there is nothing
 }
 
 func newRegistry() *registry {
@@ -71,9 +73,15 @@ func newRegistry() *registry {
 	}
 }
 
-// register collects definitions; the error names every mistake.
-func register(defs []Definition) (*registry, error) {
+// register collects definitions, and those that stand instead of others; the error names every mistake.
+func register(defs []Definition, instead ...Definition) (*registry, error) {
 	r := newRegistry()
+	if len(instead) > 0 {
+		for _, d := range instead {
+			r.add(d)
+		}
+		r.replaced = &registry{workflows: maps.Clone(r.workflows), activities: maps.Clone(r.activities)}
+	}
 	for _, d := range defs {
 		r.add(d)
 	}
@@ -143,8 +151,11 @@ func (r *registry) checkCode(kind, name, at string, has, bound bool) {
 }
 
 func (r *registry) workflow(d workflowDefinition) {
+	if r.replaced != nil && r.replaced.workflows[d.name].code != nil {
+		return
+	}
 	if old, ok := r.workflows[d.name]; ok {
-		r.wrong("two definitions of workflow %s (%s, %s)", d.name, old.at, d.at)
+		r.wrong("two definitions of workflow %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
 	r.check("workflow", d.name, d.at, d.types)
@@ -152,8 +163,11 @@ func (r *registry) workflow(d workflowDefinition) {
 }
 
 func (r *registry) activity(d activityDefinition) {
+	if r.replaced != nil && r.replaced.activities[d.name].fn != nil {
+		return
+	}
 	if old, ok := r.activities[d.name]; ok {
-		r.wrong("two definitions of activity %s (%s, %s)", d.name, old.at, d.at)
+		r.wrong("two definitions of activity %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
 	r.check("activity", d.name, d.at, d.types)
@@ -206,7 +220,7 @@ func (r *registry) check(kind, name, at string, types []typeOf) {
 	}
 	for _, t := range types {
 		if err := encodable(t.typ, nil); err != nil {
-			r.wrong("%s: %w (%s)", t.what, err, at)
+			r.wrong("%s: %w; use a type that encoding/json can write and read again (%s)", t.what, err, at)
 		}
 	}
 }

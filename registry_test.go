@@ -49,7 +49,7 @@ func TestMistakesInDefinitions(t *testing.T) {
 		{
 			"machine of types that cannot be stored",
 			[]perdure.Definition{perdure.NewMachine[chan int, func()]("m", func(chan int) *script { return nil })},
-			[]string{"input of workflow m: chan int cannot be encoded (", "output of workflow m: func() cannot be encoded", "/registry_test.go:"},
+			[]string{"input of workflow m: chan int cannot be encoded; use", "output of workflow m: func() cannot be encoded", "/registry_test.go:"},
 		},
 		{"nil activity function", []perdure.Definition{perdure.NewActivity[int, int]("n", nil)}, []string{"the function of activity n is nil"}},
 		{

@@ -29,8 +29,8 @@ var (
 	vocabulary = []string{"internal/model", "internal/fault"}
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
-		"internal/archtest", "internal/chaos", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
-		"internal/store/faultstore", "internal/store/storetest",
+		"internal/archtest", "internal/chaos", "internal/crash", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
+		"internal/store/faultstore", "internal/store/storetest", "internal/wrong",
 	}
 )
 
@@ -105,7 +105,15 @@ var rooms = []room{
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
 	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/remote"), public: true},
 	{path: "embedded", imports: []string{".", "internal/node"}, public: true},
-	{path: "perduretest", imports: []string{".", "internal/node", "internal/store/memory"}, testing: true, public: true},
+	// Users' tests run on the real engine and the memory store, in processes that can die, and look into the store for their reports.
+	{
+		path: "perduretest",
+		imports: join(
+			vocabulary, ".", "internal/crash", "internal/engine", "internal/engine/lane", "internal/replay", "internal/store", "internal/store/faultstore",
+			"internal/store/memory",
+		),
+		testing: true, public: true,
+	},
 	{path: "perdurevet", public: true},
 	{path: "api/perdure/...", imports: []string{generated}},
 
@@ -121,12 +129,14 @@ var rooms = []room{
 	{path: "internal/archtest", testing: true},
 	{path: "internal/bench/...", imports: []string{".", "embedded", "internal/..."}, except: join(testOnly, "internal/cli")},
 	{path: "internal/chaos", testing: true},
+	{path: "internal/crash", imports: join(vocabulary, ".", "internal/engine", "internal/service", "internal/store", "internal/store/faultstore"), testing: true},
 	{path: "internal/crashwalk", testing: true},
 	{path: "internal/e2e", testing: true},
 	{path: "internal/mutants/...", imports: []string{"internal/..."}, testing: true},
 	{path: "internal/pgproxy", testing: true},
 	{path: "internal/pgtest", testing: true},
 	{path: "internal/sim/...", imports: []string{"internal/..."}, testing: true},
+	{path: "internal/wrong", testing: true},
 }
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the

@@ -65,7 +65,7 @@ type driver struct {
 func (d *driver) client() perdure.Client { return d.at(0) }
 
 // at is a client in another process.
-func (d *driver) at(i int) perdure.Client { return d.ps[i].app.With(d.ctxs[i]) }
+func (d *driver) at(i int) perdure.Client { return d.ps[i].App.With(d.ctxs[i]) }
 
 // ctx is the context of the first client.
 func (d *driver) ctx() context.Context { return d.ctxs[0] }

@@ -63,7 +63,7 @@ func historyScenarios() []*scenario {
 				return inOrder(
 					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "price") },
 					func() error {
-						_, err := d.ps[0].app.Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.SetResult("price", 7), perdure.RequestID("f"))
+						_, err := d.ps[0].App.Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.SetResult("price", 7), perdure.RequestID("f"))
 						return d.cause(0, err)
 					},
 					func() error { return send(d, words, x.Ref, "van", "s1") },
@@ -95,7 +95,7 @@ func historyScenarios() []*scenario {
 					},
 					func() error { d.w.tell("repaired", "yes"); return nil },
 					func() error {
-						_, err := d.ps[0].app.Retry(d.ctx(), x)
+						_, err := d.ps[0].App.Retry(d.ctx(), x)
 						return d.done("retry", err)
 					},
 					func() error { return result(d, x, "1 wreck") },
@@ -122,7 +122,7 @@ func historyScenarios() []*scenario {
 						if h, err := d.w.read(); err != nil || len(h.of(x.Ref)) > 1 {
 							return err // an earlier drive has done it
 						}
-						_, err := d.ps[0].app.Reset(d.ctx(), x, perdure.AfterPosition(0))
+						_, err := d.ps[0].App.Reset(d.ctx(), x, perdure.AfterPosition(0))
 						return d.cause(0, err)
 					},
 					func() error { return send(d, words, x.Ref, "van", "s1") },
@@ -147,7 +147,7 @@ func historyScenarios() []*scenario {
 					if got, err := x.Result(d.client()); err != nil || got != "1 van" {
 						return d.cause(0, fmt.Errorf("the first ended as %q: %w", got, err))
 					}
-					return d.cause(0, d.ps[0].app.Delete(d.ctx(), x))
+					return d.cause(0, d.ps[0].App.Delete(d.ctx(), x))
 				}
 				return inOrder(
 					func() error { return d.once("deleted", first) },

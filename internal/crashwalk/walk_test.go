@@ -175,7 +175,7 @@ func (s *scenario) trial(t *testing.T, st *strike, plain []string) (o outcome) {
 		if o.err == nil {
 			o.err = err
 		}
-		o.hit, o.calls, o.commits = st.happened(), st.count(), w.trace.commits()
+		o.hit, o.calls, o.commits = st.happened(), st.count(), w.trace.Commits()
 		if n := w.injected(); o.hit != (n > 0) {
 			o.err = errors.Join(o.err, fmt.Errorf("the store counts %d faults, the plan says %v", n, o.hit))
 		}
@@ -186,7 +186,7 @@ func (s *scenario) trial(t *testing.T, st *strike, plain []string) (o outcome) {
 			o.err = w.again(h)
 		}
 		if o.err != nil || *logRuns {
-			o.text = fmt.Sprintf("histories:\n%scalls:\n%s", h, &w.trace)
+			o.text = fmt.Sprintf("histories:\n%scalls:\n%s", h, w.trace)
 		}
 	})
 	return o

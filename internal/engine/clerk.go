@@ -21,8 +21,9 @@ const (
 // clerk asks other owners by way of the store, and looks for their answers: when a hint comes, and once a second as long as
 // anything is awaited, with one query for all of it.
 type clerk struct {
-	eng  *Engine
-	wake chan struct{}
+	eng   *Engine
+	wake  chan struct{} // capacity 1: look now
+	begun chan struct{} // capacity 1: there is something to look for
 
 	mu      sync.Mutex
 	replies map[store.RequestKey]*call
@@ -31,7 +32,7 @@ type clerk struct {
 
 func newClerk(e *Engine) *clerk {
 	return &clerk{
-		eng: e, wake: make(chan struct{}, 1),
+		eng: e, wake: make(chan struct{}, 1), begun: make(chan struct{}, 1),
 		replies: map[store.RequestKey]*call{}, runs: map[store.RunKey][]*call{},
 	}
 }
@@ -43,19 +44,44 @@ func (k *clerk) nudge() {
 	}
 }
 
-// run looks for answers until ctx ends.
+func (k *clerk) begin() {
+	select {
+	case k.begun <- struct{}{}:
+	default:
+	}
+}
+
+// run looks for answers until ctx ends. While nothing is awaited it sleeps.
 func (k *clerk) run(ctx context.Context) {
 	tick := time.NewTicker(clerkPoll)
 	defer tick.Stop()
+	asleep := false
 	for {
+		if !asleep && !k.waits() {
+			tick.Stop()
+			asleep = true
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-k.begun:
+			if asleep { // else the next look is due already, and those who come must not put it off
+				tick.Reset(clerkPoll)
+				asleep = false
+			}
+			continue
 		case <-tick.C:
 		case <-k.wake:
 		}
 		k.look(ctx)
 	}
+}
+
+// waits reports whether anything is awaited. Who awaits something says afterwards that it has begun, so that none is overlooked.
+func (k *clerk) waits() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.replies)+len(k.runs) > 0
 }
 
 func (k *clerk) look(ctx context.Context) {
@@ -145,6 +171,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error
 	k.mu.Lock()
 	k.replies[key] = c
 	k.mu.Unlock()
+	k.begin()
 	defer func() {
 		k.mu.Lock()
 		delete(k.replies, key)
@@ -199,6 +226,7 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	k.mu.Lock()
 	k.runs[key] = append(k.runs[key], c)
 	k.mu.Unlock()
+	k.begin()
 	k.nudge()
 	select {
 	case <-c.done:

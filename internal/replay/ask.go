@@ -3,6 +3,7 @@ package replay
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -34,7 +35,8 @@ type ask struct {
 	state   stepState
 	attempt int // failed so far
 	due     model.Time
-	last    string // the error of the last attempt
+	length  time.Duration // of askTimer, as the code gave it
+	last    string        // the error of the last attempt
 
 	// expect counts events that were reported for it and have not come back.
 	expect atomic.Int32
@@ -162,7 +164,7 @@ func (m *machine) confirm(a *ask) {
 			m.toStart = append(m.toStart, a)
 		}
 	case askTimer:
-		if !a.fut.done {
+		if !a.fut.done && !a.withdrawn { // one that was given up would only fire for nobody, once more after every replay
 			m.command(a, *pending)
 		}
 	case askChild, askWatch, askSend, askTaken, askMark, askState, askReply, askPin:

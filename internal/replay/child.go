@@ -47,7 +47,7 @@ func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 	m := x.co.m
 	a := m.newAsk(x.co.path, id)
 	a.fut.kind = futureTimer
-	a.due = m.clock().Add(d)
+	a.due, a.length = m.clock().Add(d), d
 	m.serveEarly(a)
 	if !a.fut.done {
 		m.request(a, model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: a.id, Due: a.due}})

@@ -68,11 +68,15 @@ func (x Ctx) enter(call ...string) error {
 		runtime.Goexit() // a deferred function, or a goroutine that outlived its execution
 	}
 	if step := c.inStep.Load(); step != nil {
-		return misuse("durable call %s inside step %s", strings.Join(call, " "), *step)
+		return c.m.misused(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))
 	}
 	if c.m.active.Load() != c {
-		return misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
-			strings.Join(call, " "))
+		return c.m.misused(misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
+			strings.Join(call, " ")))
+	}
+	if c.foreign() {
+		return c.m.misused(misuse("durable call %s from a goroutine that is not a coroutine of this execution: begin it with perdure.Go",
+			strings.Join(call, " ")))
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 	}
 	m.endOthers()
 	if next := continued(err); next != nil && next.Workflow != m.r.start.Address.Type {
-		m.block(fmt.Sprintf("the code of workflow %s continues workflow %s as new", m.r.start.Address.Type, next.Workflow))
+		m.block(fmt.Sprintf("the code of workflow %s continues workflow %s as new: continue as itself, or start the other one", m.r.start.Address.Type, next.Workflow))
 		m.root.park()
 	}
 	if err == nil {

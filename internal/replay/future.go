@@ -162,7 +162,7 @@ func (x Ctx) check(call string, fs ...*Future) error {
 		case f == nil:
 			return fault.New(fault.Invalid, "%s: future %d is nil", call, i+1)
 		case f.kind != futureFailed && f.m != x.co.m:
-			return misuse("%s: future %d belongs to another execution", call, i+1)
+			return misuse("%s: future %d belongs to another execution: wait for it in the one that began it", call, i+1)
 		}
 	}
 	return nil

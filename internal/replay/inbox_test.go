@@ -89,7 +89,7 @@ func TestLiveMachineEqualsReplay(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				ops := genMachine().Draw(rt, "program")
 				choices := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(rt, "choices")
-				if s, err := simulate(t, ops, choices, faults); err != nil {
+				if s, err := simulate(t, ops, choices, faults, nil); err != nil {
 					rt.Fatalf("%v\n\n%s\n\nhistory:\n%s", err, text(ops), dump(s.e.events))
 				}
 			})

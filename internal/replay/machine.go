@@ -34,6 +34,11 @@ type machine struct {
 	live    bool         // the end of the history was reached
 	examine bool         // a mismatch is examined: remember source positions
 
+	// Of Checks.Twice.
+	twin   *twin // what the machine before this one had asked for
+	again  bool  // it is thrown away so that another one can be compared with it
+	proven int   // with so many events and 1, the code was found to ask for the same twice
+
 	asks        map[string]*ask
 	buf         []byte
 	unconfirmed []*ask                // asked for before the end of the history
@@ -87,6 +92,7 @@ func newMachine(r *run) *machine {
 	m := &parts.machine
 	m.w, m.r, m.asks = r.w, r, make(map[string]*ask, 8)
 	m.now.Store(int64(r.start.Zero()))
+	m.examine = r.w.cfg.Checks != nil
 	m.rootScope, m.root, m.readyBuf = &parts.scope, &parts.root, parts.ready[:0]
 	m.rootScope.m = m
 	m.root.m, m.root.scope, m.root.signal = m, m.rootScope, make(chan wake, 1)
@@ -205,6 +211,8 @@ func (m *machine) advance(guest bool) bool {
 			m.mismatchAtEnd()
 		}
 		return true
+	case m.doubtful():
+		return m.prove()
 	case m.marks && len(m.ahead) == 0:
 		return m.flush(guest)
 	case m.startSteps():

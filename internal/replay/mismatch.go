@@ -212,21 +212,11 @@ func recorded(e *model.Event) string {
 		if name == "" {
 			name = p.name
 		}
-		switch p.kind {
-		case askStep:
-			what = "step"
-		case askTimer, askScope:
-			what, name = "timer", ""
-		case askTaken:
-			what = "the taking of signal"
-		case askMark:
-			what = "the version of change"
-		case askChild:
-			what = "child"
-		case askWatch:
-			what = "the wait for execution"
-		case askSend:
-			what = "message"
+		if title := p.kind.title(); title != "" {
+			what = title
+		}
+		if p.kind == askTimer || p.kind == askScope {
+			name = ""
 		}
 		if e.Kind == model.EventWithdrawn {
 			what = "the withdrawal of " + what

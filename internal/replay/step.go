@@ -114,6 +114,8 @@ func (m *machine) askStep(c *Coroutine, s *Step) *ask {
 // another order of the loop would swap them silently.
 func (w *Worker) warnLoop(a *ask) {
 	if _, told := w.loops.LoadOrStore(a.position, true); !told {
+		a.fut.m.r.found(false, "step "+a.name+" is repeated without a key"+at(a.position)+
+			": its outcomes are told apart by their order alone; give each a perdure.StepKey")
 		w.cfg.Logger.Warn("step in a loop has no key: give it one, such as StepKey", "step", a.name, "position", a.position)
 	}
 }
@@ -121,7 +123,7 @@ func (w *Worker) warnLoop(a *ask) {
 // atLeisure reports whether nothing is going on but the coroutine that asks: the end of the history is reached, what the
 // code has seen is committed, and there is no news.
 func (m *machine) atLeisure() bool {
-	return m.live && len(m.ahead) == 0 && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
+	return !m.unproven() && m.live && len(m.ahead) == 0 && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
 }
 
 // mayInline decides whether the only coroutine may run the body itself, and takes a slot for it.
@@ -239,6 +241,9 @@ func (m *machine) exitedInStep(c *Coroutine) {
 
 // call runs a body and turns a panic into an error.
 func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error) {
+	if c := w.cfg.Checks; c != nil {
+		defer func() { c.ran(a, out, err) }()
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			out = model.Payload{}

@@ -35,6 +35,8 @@ type Config struct {
 	StuckAfter time.Duration
 	// UnloadTimeout is how long deferred functions of workflow code may take when a run is unloaded. Default 5 s.
 	UnloadTimeout time.Duration
+	// Checks are for tests of users' code; nil everywhere else.
+	Checks *Checks
 }
 
 func (c Config) withDefaults() Config {
@@ -94,6 +96,9 @@ func NewWorker(cfg Config) *Worker {
 	w := &Worker{
 		cfg: cfg.withDefaults(), base: context.Background(),
 		joined: make(chan struct{}), runs: map[model.RunID]*run{}, attention: make(chan struct{}, 1),
+	}
+	if c := w.cfg.Checks; c != nil && c.Base != nil {
+		w.base = c.Base
 	}
 	w.slots.max = w.cfg.MaxSteps
 	w.hosts.goroutines = &w.goroutines
