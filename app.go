@@ -4,14 +4,17 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/payload"
 )
 
 // App is an open node, and the worker in it that serves the definitions. It is safe for concurrent use.
@@ -36,6 +39,12 @@ type Attachment struct {
 	MaxSteps int
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
+	// Payloads is how inputs, outputs and messages are stored.
+	Payloads payload.Codec
+	// Cluster is the id of the store.
+	Cluster string
+	// Stored gives every value in the store in which a text occurs, all as of one moment, for clean-up; nil when that cannot be asked for.
+	Stored func(ctx context.Context, text string) iter.Seq2[[]byte, error]
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
 	// OnClose closes the engine.
@@ -44,15 +53,19 @@ type Attachment struct {
 
 // Attach makes an App of an engine and definitions. Programs use embedded.Open.
 func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, error) {
-	r, err := register(defs)
-	if err != nil {
-		return nil, err
-	}
 	cfg.Logger = cmp.Or(cfg.Logger, silent)
 	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, 2<<20)
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 10*time.Second)
+	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cfg.MaxPayload})
+	if err != nil {
+		return nil, public(err)
+	}
+	r, err := register(defs, c.CheckType)
+	if err != nil {
+		return nil, err
+	}
 	a := &App{cfg: cfg, host: &host{
-		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, maxPayload: cfg.MaxPayload,
+		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
 	}}
 	if len(r.workflows) == 0 {
 		return a, nil
@@ -62,7 +75,7 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 		code[name] = d.code
 	}
 	a.worker = replay.NewWorker(replay.Config{
-		Code: code, Host: a.host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps,
+		Code: code, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps,
 	})
 	names := a.worker.Workflows()
 	slices.Sort(names)

@@ -56,14 +56,15 @@ func (d activityDefinition) define(r *registry) { r.activity(d) }
 
 // registry collects definitions and everything that is wrong with them.
 type registry struct {
+	checkType  func(reflect.Type) error // of the format; may be nil
 	workflows  map[string]workflowDefinition
 	activities map[string]activityDefinition
 	problems   []error
 }
 
 // register collects definitions; the error names every mistake.
-func register(defs []Definition) (*registry, error) {
-	r := &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
+func register(defs []Definition, checkType func(reflect.Type) error) (*registry, error) {
+	r := &registry{checkType: checkType, workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
 	for _, d := range defs {
 		r.add(d)
 	}
@@ -169,7 +170,11 @@ func (r *registry) check(kind, name, at string, types []typeOf) {
 		r.wrong("%w (%s)", err, at)
 	}
 	for _, t := range types {
-		if err := encodable(t.typ, nil); err != nil {
+		err := encodable(t.typ, nil)
+		if err == nil && r.checkType != nil {
+			err = r.checkType(t.typ)
+		}
+		if err != nil {
 			r.wrong("%s: %w (%s)", t.what, err, at)
 		}
 	}

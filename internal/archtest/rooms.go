@@ -99,9 +99,15 @@ var rooms = []room{
 	{path: "internal/replay", imports: join(vocabulary, "internal/api")},
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
+	// How payloads are stored. Compressors and clients of object stores are packages of their own, which only their users link.
+	{path: "payload", public: true},
+	{path: "payload/zstd", imports: []string{"payload"}, public: true},
+	{path: "payload/s3", imports: []string{"payload"}, public: true},
+	{path: "internal/codec", imports: join(vocabulary, "payload")},
+
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
-	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/remote"), public: true},
-	{path: "embedded", imports: []string{".", "internal/node"}, public: true},
+	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/remote", "internal/codec", "payload"), public: true},
+	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "payload"}, public: true},
 	{path: "perduretest", imports: []string{".", "internal/node", "internal/store/memory"}, testing: true, public: true},
 	{path: "perdurevet", public: true},
 	{path: "api/perdure/...", imports: []string{generated}},
@@ -112,7 +118,7 @@ var rooms = []room{
 	// Programs.
 	{path: "cmd/perdure", imports: []string{"internal/cli"}},
 	{path: "cmd/perdurevet", imports: []string{"perdurevet"}},
-	{path: "examples/...", imports: []string{generated, ".", "embedded", "perduretest", "examples/..."}},
+	{path: "examples/...", imports: []string{generated, ".", "embedded", "payload/...", "perduretest", "examples/..."}},
 
 	// Proof.
 	{path: "internal/archtest", testing: true},

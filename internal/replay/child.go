@@ -58,7 +58,9 @@ type Child struct {
 	Key       string
 	Keyed     bool
 	Input     model.Payload
-	Normalize func([]byte) ([]byte, error)
+	Identity  []byte // as in Step
+	Seal      Seal
+	Normalize Normalize
 	Policy    model.ParentClosePolicy
 	Reuse     model.ReusePolicy
 }
@@ -92,7 +94,11 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	}
 	m := x.co.m
 	id := identity{kind: askChild, name: c.Workflow, key: c.Key, keyed: c.Keyed, input: c.Input.Data, hashed: !c.Keyed}
+	if c.Identity != nil {
+		id.input = c.Identity
+	}
 	a := m.newAsk(x.co.path, &id)
+	a.seal = c.Seal
 	if id.hashed {
 		m.learn(askChild, c.Workflow, c.Normalize)
 	}
@@ -156,7 +162,7 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 }
 
 // Send sends a message to another execution: a signal, a settlement or a cancel request. key tells equal sends apart; it may be empty.
-func (x Ctx) Send(msg model.Message, key string) error {
+func (x Ctx) Send(msg model.Message, key string, seal Seal) error {
 	if err := x.enter("Send", msg.Kind.String(), msg.Name); err != nil {
 		return err
 	}
@@ -166,7 +172,7 @@ func (x Ctx) Send(msg model.Message, key string) error {
 	m := x.co.m
 	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
 	a := m.newAsk(x.co.path, &id)
-	a.target = msg.To
+	a.target, a.seal = msg.To, seal
 	m.serveEarly(a)
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandSend, Message: &msg, Event: model.Event{

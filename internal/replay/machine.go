@@ -42,7 +42,7 @@ type machine struct {
 	renamed     map[string]string     // today's identity of early events whose input is encoded differently today
 	alias       map[string]*ask       // the other way round, for asks that were found so
 	strays      map[kindName][]string // early identities that could not be renamed yet
-	normalizers map[kindName]func([]byte) ([]byte, error)
+	normalizers map[kindName]Normalize
 
 	signals     map[string]*signalQueue
 	promises    map[string]*promise
@@ -55,6 +55,7 @@ type machine struct {
 	versions map[string]int // chosen, by change
 	marks    bool           // a mark is among the commands: nothing that rests on it may be reported before
 	commands []model.Command
+	unsealed []unsealed
 	authors  []*ask // of those commands that are recorded
 	aheadN   int    // so many commands of the unreported turn were taken for granted
 	ahead    []*ask // what was taken for granted and has not come back, in order
@@ -222,6 +223,9 @@ func (m *machine) flush(guest bool) bool {
 	if guest {
 		m.root.signal <- wakeDrive
 		return false
+	}
+	if !m.seal() {
+		return true // it is blocked
 	}
 	return m.report(nil)
 }

@@ -65,7 +65,8 @@ func charge[T any](v T) program {
 	encode := func(v any) []byte { b, _ := json.Marshal(v); return b }
 	return func(e *engine, x replay.Ctx) error {
 		_, err := e.step(x, "charge", input(string(encode(v))), func(s *replay.Step) {
-			s.Normalize = func(b []byte) ([]byte, error) {
+			s.Normalize = func(_ any, p model.Payload) ([]byte, error) {
+				b := p.Data
 				var old T
 				if err := json.Unmarshal(b, &old); err != nil {
 					return nil, err
@@ -209,7 +210,9 @@ func TestFanOutWithChangedEncoding(t *testing.T) {
 			for i := range 300 {
 				in := `{"n":` + string(rune('0'+i%10)) + fields + `}`
 				fs = append(fs, x.StepFuture(e.stepOf("s", input(in), func(s *replay.Step) {
-					s.Normalize = func(b []byte) ([]byte, error) { return []byte(strings.TrimSuffix(string(b), "}") + fields + "}"), nil }
+					s.Normalize = func(_ any, p model.Payload) ([]byte, error) {
+						return []byte(strings.TrimSuffix(string(p.Data), "}") + fields + "}"), nil
+					}
 				})))
 			}
 			if err := x.All(fs); err != nil {
@@ -245,7 +248,8 @@ func TestRetryUnderOldIdentity(t *testing.T) {
 					b, _ = json.Marshal(chargeV1{v.Order})
 				}
 				_, err := e.step(x, "charge", input(string(b)), failing(1, false), func(s *replay.Step) {
-					s.Normalize = func(b []byte) ([]byte, error) {
+					s.Normalize = func(_ any, p model.Payload) ([]byte, error) {
+						b := p.Data
 						var old chargeV2
 						_ = json.Unmarshal(b, &old)
 						return json.Marshal(old)
