@@ -2,6 +2,8 @@ package perdure
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -132,6 +134,32 @@ func (h *host) plainInput(p model.Payload) []byte {
 		return nil
 	}
 	return out.Data
+}
+
+// show is a payload for people: as JSON when that can be had, and how it is stored.
+func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is string) {
+	switch {
+	case p.Encoding == model.JSON && len(p.Data) == 0:
+		return nil, ""
+	case p.Encoding == model.JSON:
+		return p.Data, fmt.Sprintf("%d bytes of json", len(p.Data))
+	}
+	is = fmt.Sprintf("%d bytes of %s", len(p.Data), p.Form())
+	plain, err := h.open(ctx, 1, "payload", "", p)
+	if err != nil {
+		return nil, is
+	}
+	if plain.Encoding == model.JSON {
+		return plain.Data, is
+	}
+	var v any
+	if err := h.codec.Unmarshal(plain, &v); err != nil {
+		return nil, is
+	}
+	if text, err = json.Marshal(v); err != nil {
+		return nil, is
+	}
+	return text, is
 }
 
 // state asks how an execution stands.

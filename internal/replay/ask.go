@@ -131,7 +131,7 @@ func (m *machine) goLive() bool {
 	for _, a := range m.unconfirmed {
 		m.confirm(a)
 	}
-	m.unconfirmed, m.early, m.renamed, m.strays = nil, nil, nil, nil
+	m.unconfirmed, m.early, m.renamed, m.strays, m.kids, m.foreseen = nil, nil, nil, nil, nil, nil
 	return true
 }
 

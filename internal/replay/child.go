@@ -101,6 +101,7 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	a.seal = c.Seal
 	if id.hashed {
 		m.learn(askChild, c.Workflow, c.Normalize)
+		m.foresee(a)
 	}
 	a.fut.kind = futureChild
 	self := &m.r.start

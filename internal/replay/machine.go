@@ -36,12 +36,14 @@ type machine struct {
 
 	asks        map[string]*ask
 	buf         []byte
-	unconfirmed []*ask                // asked for before the end of the history
-	inflight    map[string]struct{}   // reported by an earlier machine of this activation, certain to come
-	early       map[string][]int      // events that nobody asked for yet, by identity
-	renamed     map[string]string     // today's identity of early events whose input is encoded differently today
-	alias       map[string]*ask       // the other way round, for asks that were found so
-	strays      map[kindName][]string // early identities that could not be renamed yet
+	unconfirmed []*ask                  // asked for before the end of the history
+	inflight    map[string]struct{}     // reported by an earlier machine of this activation, certain to come
+	early       map[string][]int        // events that nobody asked for yet, by identity
+	renamed     map[string]string       // today's identity of early events whose input is encoded differently today
+	alias       map[string]*ask         // the other way round, for asks that were found so
+	strays      map[kindName][]string   // early identities that could not be renamed yet
+	kids        map[string]*model.Event // records of children without keys of their own, once one was asked for before the end of the history
+	foreseen    map[string]struct{}     // names of those that have been given today's identities
 	normalizers map[kindName]Normalize
 
 	signals     map[string]*signalQueue

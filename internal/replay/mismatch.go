@@ -145,6 +145,39 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	return text, true
 }
 
+// foresee finds the record of a child whose input is encoded differently today before its turn comes: the key of the child follows from the
+// identity that is recorded, and the code may use it at once.
+func (m *machine) foresee(a *ask) {
+	if m.live || m.normalizers[kindName{askChild, a.name}] == nil {
+		return
+	}
+	if m.kids == nil {
+		m.kids = map[string]*model.Event{}
+		for _, e := range m.r.events {
+			if p, ok := parseID(e.ID); ok && e.Kind == model.EventChildStarted && p.kind == askChild && p.hashed {
+				m.kids[e.ID] = e
+			}
+		}
+	}
+	if len(m.kids) == 0 || m.kids[a.id] != nil {
+		return
+	}
+	if _, seen := m.foreseen[a.name]; !seen {
+		if m.foreseen == nil {
+			m.foreseen = map[string]struct{}{}
+		}
+		m.foreseen[a.name] = struct{}{}
+		for _, e := range m.kids {
+			if e.Name == a.name {
+				m.today(e)
+			}
+		}
+	}
+	if id, ok := m.renamed[a.id]; ok {
+		m.adoptName(a, id)
+	}
+}
+
 // ---- what is left over
 
 // mismatchAtEnd blocks the run because something recorded was not asked for although the code has come to the end of the history.

@@ -78,6 +78,24 @@ func charge[T any](v T) program {
 	}
 }
 
+// hire starts a child without a key of its own, and tells it something, so that the address of the child matters.
+func hire[T any](v T) program {
+	encode := func(v any) []byte { b, _ := json.Marshal(v); return b }
+	return func(_ *engine, x replay.Ctx) error {
+		kid, err := x.StartChild(replay.Child{
+			Workflow: "kid", Input: payload(string(encode(v))), Normalize: func(_ any, p model.Payload) ([]byte, error) {
+				var old T
+				err := json.Unmarshal(p.Data, &old)
+				return encode(old), err
+			},
+		})
+		if err != nil {
+			return err
+		}
+		return x.Send(model.Message{Kind: model.MessageSignal, To: kid, Name: "go"}, "", nil)
+	}
+}
+
 type chargeV1 struct{ Order string }
 
 type chargeV2 struct {
@@ -148,6 +166,11 @@ func TestChangedCode(t *testing.T) {
 		{name: "step removed, then returns", old: thenSleep(steps("a", "b")), new: steps("b"), blocked: []string{"event 1 records step a", "returned without asking"}},
 		{name: "returns at once", old: thenSleep(steps("a")), new: steps(), blocked: []string{"records step a", "returned without asking"}},
 		{name: "new zero field", old: thenSleep(charge(chargeV1{"o"})), new: thenSleep(charge(chargeV2{Order: "o"}))},
+		{name: "child with a new zero field", old: thenSleep(hire(chargeV1{"o"})), new: thenSleep(hire(chargeV2{Order: "o"}))},
+		{
+			name: "child with a new field with a value", old: thenSleep(hire(chargeV1{"o"})), new: thenSleep(hire(chargeV2{"o", "hi"})),
+			blocked: []string{"input of child kid changed: field Note"},
+		},
 		{
 			name: "new field with a value", old: thenSleep(charge(chargeV1{"o"})), new: thenSleep(charge(chargeV2{"o", "hi"})),
 			blocked: []string{"input of step charge changed: field Note", "event 1 records step charge at replay/harness_test.go:", "the code asks at replay/harness_test.go:"},
