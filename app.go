@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"iter"
 	"log/slog"
 	"slices"
 	"sync"
@@ -43,8 +42,8 @@ type Attachment struct {
 	Payloads payload.Codec
 	// Cluster is the id of the store.
 	Cluster string
-	// Stored gives every value in the store in which a text occurs, all as of one moment, for clean-up; nil when that cannot be asked for.
-	Stored func(ctx context.Context, text string) iter.Seq2[[]byte, error]
+	// Search finds every value in the store in which a text occurs, all as of one moment, for clean-up; nil when that cannot be asked for.
+	Search func(ctx context.Context, text string, found func(value []byte) error) error
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
 	// OnClose closes the engine.

@@ -78,7 +78,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	app, err := perdure.Attach(ctx, perdure.Attachment{
 		Backend: n.Backend(), Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
 		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, OnClose: n.Close,
-		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster,
+		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search,
 	}, defs...)
 	if err != nil {
 		return nil, errors.Join(err, n.Close())

@@ -3,8 +3,10 @@ package e2e_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
+	"iter"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -423,4 +425,178 @@ func TestKeysDoNotDependOnTheFormat(t *testing.T) {
 	if len(slices.Compact(keys)) != 1 {
 		t.Errorf("keys %v", keys)
 	}
+}
+
+// aged is a store of blobs that were all put long ago.
+type aged struct{ payload.Store }
+
+func (a aged) List(ctx context.Context, prefix string) iter.Seq2[payload.Blob, error] {
+	return func(yield func(payload.Blob, error) bool) {
+		for b, err := range a.Store.List(ctx, prefix) {
+			b.Stored = b.Stored.Add(-48 * time.Hour)
+			if !yield(b, err) {
+				return
+			}
+		}
+	}
+}
+
+// A sweep removes blobs that nothing refers to, and no other: not those of a history, of an input, of an outcome, of a signal that waits,
+// of another store, and not young ones.
+func TestSweepOfPayloads(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		blobs := payload.Dir(t.TempDir())
+		s.cfg.Payloads = payload.Codec{Chain: []payload.Transform{payload.Encrypt(ring(t, "k1")), payload.Offload(aged{blobs}, 300)}}
+		next := perdure.NewSignal[parcel]("next")
+		wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, p parcel) (parcel, error) {
+			got, err := perdure.Do(ctx, "step", func(context.Context) (parcel, error) { return p, nil })
+			if err != nil {
+				return p, err
+			}
+			for range p.Left {
+				if got, err = next.Receive(ctx); err != nil {
+					return p, err
+				}
+			}
+			return got, nil
+		})
+		app := s.open(wf)
+		c := caller(t, app)
+		if _, err := wf.Run(c, newParcel(0), perdure.RawKey("done")); err != nil {
+			t.Fatal(err)
+		}
+		open, err := wf.Start(c, newParcel(2), perdure.RawKey("open"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := next.Send(c, open, newParcel(7)); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, open, "waits for signal next")
+		used := len(blobsIn(t, blobs))
+		if n, err := app.SweepPayloads(t.Context(), time.Hour); err != nil || n != 0 {
+			t.Errorf("removed %d blobs that are in use, %v", n, err)
+		}
+		// A start that is refused has put its input already: nobody refers to it.
+		_, err = wf.Start(c, newParcel(9), perdure.RawKey("open"))
+		fails(t, "another input", err, perdure.ErrConflict, "open")
+		if len(blobsIn(t, blobs)) != used+1 {
+			t.Fatalf("%d blobs, want one more than %d", len(blobsIn(t, blobs)), used)
+		}
+		const foreign = "another-store/0123456789abcdef0123456789abcdef"
+		if err := blobs.Put(t.Context(), foreign, []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := app.SweepPayloads(t.Context(), 72*time.Hour); err != nil || n != 0 {
+			t.Errorf("removed %d young blobs, %v", n, err)
+		}
+		if n, err := app.SweepPayloads(t.Context(), time.Hour); err != nil || n != 1 {
+			t.Errorf("removed %d blobs, want 1, %v", n, err)
+		}
+		if got := blobsIn(t, blobs); len(got) != used+1 || !slices.Contains(got, foreign) {
+			t.Errorf("left are %v", got)
+		}
+		_, err = app.SweepPayloads(t.Context(), time.Minute)
+		fails(t, "a sweep of what is too young", err, perdure.ErrInvalid, "1m", "1h")
+		if err := next.Send(c, open, newParcel(8)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := open.Result(c)
+		equal(t, "the result", got, err, newParcel(8))
+		got, err = wf.Execution(perdure.RawKey("done")).Result(c)
+		equal(t, "the other result", got, err, newParcel(0))
+		plain := newSite(t, "memory").open(wf)
+		_, err = plain.SweepPayloads(t.Context(), time.Hour)
+		fails(t, "a sweep without an offload", err, perdure.ErrInvalid, "no offload")
+	})
+}
+
+func blobsIn(t *testing.T, s payload.Store) (keys []string) {
+	t.Helper()
+	for b, err := range s.List(t.Context(), "") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys = append(keys, b.Key)
+	}
+	return keys
+}
+
+// Blobs that are away are waited for: by steps that have done their work, by code that reads its history, by ends of runs. Nothing is
+// done twice for it, and nothing fails. A client is told after a while.
+func TestBlobsThatAreAway(t *testing.T) {
+	t.Parallel()
+	onStores(t, []string{"memory", "postgres"}, func(t *testing.T, s *site) {
+		s.cfg.IdleAfter = time.Nanosecond
+		blobs := &away{Store: payload.Dir(t.TempDir())}
+		s.cfg.Payloads = payload.Codec{Chain: []payload.Transform{payload.Offload(blobs, 100)}}
+		var ran atomic.Int64
+		next := perdure.NewSignal[string]("next")
+		wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, n int) (parcel, error) {
+			got, err := perdure.Do(ctx, "step", func(context.Context) (parcel, error) {
+				ran.Add(1)
+				blobs.gone.Store(true) // from here on
+				return newParcel(n), nil
+			}, perdure.Constant(1, time.Second))
+			if err != nil {
+				return got, err
+			}
+			_, err = next.Receive(ctx)
+			return got, err
+		})
+		app := s.open(wf)
+		c := caller(t, app)
+		x, err := wf.Start(c, 5, perdure.RawKey("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the step waits for the blobs", func() bool { return blobs.refused.Load() >= 2 })
+		blobs.gone.Store(false)
+		reason(t, app, x, "waits for signal next")
+		blobs.gone.Store(true)
+		before := blobs.refused.Load()
+		if err := next.Send(c, x, ""); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the code waits for the blobs", func() bool { return blobs.refused.Load() >= before+2 })
+		blobs.gone.Store(false)
+		got, err := x.Result(c)
+		equal(t, "the result", got, err, newParcel(5))
+		if ran.Load() != 1 {
+			t.Errorf("the step ran %d times", ran.Load())
+		}
+		blobs.gone.Store(true)
+		_, err = x.Result(c)
+		fails(t, "a result whose blob is away", err, perdure.ErrUnavailable, "output of workflow wf", "get blob", "no route")
+	})
+}
+
+// away is a store of blobs that comes and goes.
+type away struct {
+	payload.Store
+	gone    atomic.Bool
+	refused atomic.Int64
+}
+
+func (a *away) check() error {
+	if a.gone.Load() {
+		a.refused.Add(1)
+		return errors.New("no route")
+	}
+	return nil
+}
+
+func (a *away) Put(ctx context.Context, key string, data []byte) error {
+	if err := a.check(); err != nil {
+		return err
+	}
+	return a.Store.Put(ctx, key, data)
+}
+
+func (a *away) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := a.check(); err != nil {
+		return nil, err
+	}
+	return a.Store.Get(ctx, key)
 }

@@ -64,6 +64,7 @@ func RunWith(t *testing.T, o Options) {
 		{"inbox", inboxTests},
 		{"texts", textTests},
 		{"list", listTests},
+		{"search", searchTests},
 		{"leases", leaseTests},
 		{"shards", shardTests},
 		{"concurrency", concurrencyTests},
