@@ -39,6 +39,7 @@ type world struct {
 	strike  *strike
 	trace   trace
 	hints   *notify.Local
+	vault   vault
 	log     *slog.Logger
 
 	opened  int                 // processes so far
@@ -62,7 +63,7 @@ func newWorld(s *scenario, st *strike) *world {
 	w := &world{
 		s: s, strike: st, mem: memory.New(memory.Options{Shards: shards, Cluster: "walk"}), orphans: faultstore.NewOrphans(),
 		bodies: map[string]int{}, facts: map[string]string{}, trace: trace{begin: time.Now()}, hints: &notify.Local{},
-		log: slog.New(slog.DiscardHandler),
+		log: slog.New(slog.DiscardHandler), vault: vault{blobs: map[string][]byte{}},
 	}
 	if *logRuns {
 		w.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -169,6 +170,7 @@ func (w *world) open(st *stage) (*process, error) {
 	if err == nil {
 		p.app, err = perdure.Attach(p.ctx, perdure.Attachment{
 			Backend: service.New(eng, port, service.Limits{}), Logger: log, IdleAfter: w.s.idleAfter,
+			Payloads: w.payloads(), Cluster: "walk",
 			OnClose: func() error {
 				stop()
 				<-p.done
