@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/vmihailenco/msgpack/v5"
@@ -152,19 +153,11 @@ func canonicalMsgpack(data []byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// numbers makes integers of JSON numbers where they are, and floats of the others.
+// numbers makes numbers of JSON numbers.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
-		if !strings.ContainsAny(v.String(), ".eE") {
-			if i, err := v.Int64(); err == nil {
-				return i
-			}
-		}
-		if f, err := v.Float64(); err == nil {
-			return f
-		}
-		return v.String() // beyond both: its digits
+		return number(v.String())
 	case []any:
 		for i := range v {
 			v[i] = numbers(v[i])
@@ -175,4 +168,37 @@ func numbers(v any) any {
 		}
 	}
 	return v
+}
+
+// number is the value of a JSON number: an integer where it is one, else a float, and its digits where both would lose some of them: two
+// keys must not become one.
+func number(text string) any {
+	if !strings.ContainsAny(text, ".eE") {
+		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return i
+		}
+		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
+			return u
+		}
+		return text
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || digits(text) != digits(strconv.FormatFloat(f, 'e', -1, 64)) {
+		return text
+	}
+	if i := int64(f); float64(i) == f && i > -1<<53 && i < 1<<53 {
+		return i
+	}
+	return f
+}
+
+// digits are the significant digits of a number.
+func digits(text string) string {
+	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
+	return strings.Trim(strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' {
+			return -1
+		}
+		return r
+	}, mantissa), "0")
 }
