@@ -1,6 +1,8 @@
 package perdure
 
 import (
+	"bytes"
+
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -23,24 +25,45 @@ func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (r api.
 	return r, nil
 }
 
+// attaches reports whether a start that was refused because of another input attaches after all: the input of the execution is the same, but was stored in
+// another way, before the payload settings were changed. The engine cannot tell, because it cannot read what is stored.
+func (c Client) attaches(refused error, req *api.StartRequest, in model.Payload, normalize replay.Normalize) bool {
+	if !fault.Is(refused, fault.Conflict) || len(req.With) > 0 {
+		return false
+	}
+	h := c.host()
+	d, err := h.backend.Describe(c.ctx, api.Target{Address: req.Address})
+	if first := d.Start.First; err == nil && !first.IsZero() {
+		d, err = h.backend.Describe(c.ctx, api.Target{Address: req.Address, Run: first})
+	}
+	if err != nil || d.Start.Input.Form() == req.Input.Form() {
+		return false
+	}
+	was, err := normalize(h, d.Start.Input)
+	return err == nil && bytes.Equal(was, h.codec.Identity(in))
+}
+
 // start refers to the execution, not only to its current run.
-func (c Client) start(ref Ref, in model.Payload, o *startOptions, _ replay.Normalize) (Ref, error) {
+func (c Client) start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error) {
 	req, err := c.startRequest(ref, in, o)
 	if err == nil {
 		_, err = c.host().backend.Start(c.ctx, req)
 	}
-	if err != nil {
+	if err != nil && !c.attaches(err, &req, in, normalize) {
 		return Ref{}, public(err)
 	}
 	return ref, nil
 }
 
-func (c Client) run(ref Ref, in model.Payload, o *startOptions, _ replay.Normalize) (model.Payload, error) {
+func (c Client) run(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (model.Payload, error) {
 	req, err := c.startRequest(ref, in, o)
 	if err != nil {
 		return model.Payload{}, public(err)
 	}
 	r, err := c.host().backend.Run(c.ctx, req)
+	if err != nil && c.attaches(err, &req, in, normalize) {
+		return c.result(ref)
+	}
 	if err != nil {
 		return model.Payload{}, public(err)
 	}

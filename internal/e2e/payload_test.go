@@ -321,6 +321,14 @@ func TestSettingsMayChange(t *testing.T) {
 				t.Fatal(err)
 			}
 			want += i + 1
+			// A repeated start attaches, however the first one was stored; another input is still another.
+			if _, err := wf.Start(caller(t, app), newParcel(0), perdure.RawKey("k")); err != nil {
+				t.Errorf("settings %d: a repeated start: %v", i, err)
+			}
+			_, err := wf.Run(caller(t, app), newParcel(100), perdure.RawKey("k"))
+			fails(t, "another input", err, perdure.ErrConflict, "wf", "k")
+			got, err := kid.Run(caller(t, app), newParcel(0), perdure.RawKey("one"))
+			equal(t, "a repeated run", got, err, newParcel(0))
 			eventually(t, "the work is done", func() bool {
 				info, _ := app.Describe(t.Context(), x)
 				return ran.Load() == int64(i+1) || strings.Contains(info.Reason, "blocked")
@@ -599,4 +607,61 @@ func (a *away) Get(ctx context.Context, key string) ([]byte, error) {
 		return nil, err
 	}
 	return a.Store.Get(ctx, key)
+}
+
+// inflating makes payloads larger than they are.
+type inflating struct{ payload.Transform }
+
+func (inflating) Name() string { return "hot-air" }
+
+func (inflating) Seal(_ context.Context, _ payload.Meta, data []byte) ([]byte, bool, error) {
+	return bytes.Repeat(data, 100), true, nil
+}
+
+func (inflating) Open(_ context.Context, _ payload.Meta, sealed []byte) ([]byte, error) {
+	return sealed[:len(sealed)/100], nil
+}
+
+func (inflating) Digester(context.Context) (func([]byte) []byte, error) { return nil, nil }
+
+// Limits apply to values as they are encoded, and to what is stored. What is offloaded may be larger than the store would take.
+func TestSizesOfPayloads(t *testing.T) {
+	t.Parallel()
+	echo := perdure.NewWorkflow("echo", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		got, err := perdure.Do(ctx, "make", func(context.Context) (string, error) { return strings.Repeat("x", n), nil })
+		return len(got), err
+	})
+	word := perdure.NewWorkflow("word", func(_ perdure.WorkflowCtx, in string) (string, error) { return in, nil })
+	for what, c := range map[string]struct {
+		codec      payload.Codec
+		fits, over int
+		says       []string
+	}{
+		"plain":     {payload.Codec{}, 900, 1100, []string{"1102 bytes", "at most 1000"}},
+		"encrypted": {payload.Codec{Chain: []payload.Transform{payload.Encrypt(ring(t, "k1"))}}, 990, 1100, []string{"1102 bytes", "at most 1000"}},
+		"offloaded": {
+			payload.Codec{Chain: []payload.Transform{payload.Offload(payload.Dir(t.TempDir()), 500)}, MaxPlain: 5000},
+			4900, 5100,
+			[]string{"5102 bytes", "at most 5000"},
+		},
+		"inflated": {
+			payload.Codec{Chain: []payload.Transform{inflating{}}}, 10, 100, []string{"as it would be stored (json+hot-air)", "at most 2024"},
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t, "memory")
+			s.cfg.MaxPayload, s.cfg.Payloads = 1000, c.codec
+			cl := caller(t, s.open(echo, word))
+			n, err := echo.Run(cl, c.fits)
+			equal(t, "a step that fits", n, err, c.fits)
+			fit := strings.Repeat("y", c.fits)
+			got, err := word.Run(cl, fit, perdure.RawKey("fit"))
+			equal(t, "a value that fits", got, err, fit)
+			_, err = word.Run(cl, strings.Repeat("y", c.over), perdure.RawKey("over"))
+			fails(t, "a value that does not fit", err, perdure.ErrInvalid, c.says...)
+			_, err = echo.Run(cl, c.over)
+			fails(t, "a step that does not fit", err, perdure.ErrInvalid, append(c.says, "result of step make")...)
+		})
+	}
 }
