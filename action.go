@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"encoding/json"
 	"fmt"
 	"runtime"
 	"slices"
@@ -54,14 +55,14 @@ func (a Action) String() string {
 	return text
 }
 
-// argument shows a value as it is stored.
+// argument shows a value.
 func argument[T any](v T) func() string {
 	return func() string {
-		p, err := encode("value", "", v)
+		text, err := json.Marshal(v)
 		if err != nil {
 			return err.Error()
 		}
-		return string(p.Data)
+		return string(text)
 	}
 }
 
@@ -76,12 +77,10 @@ func callerPC() uintptr {
 func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 	act := Action{verb: verbSchedule, id: id, name: a.name, at: callerPC()}
 	// The machine may change what it gives as input while the activity runs, so that gets a copy.
-	data, err := encode("input of activity", a.name, in)
-	if err == nil {
-		in, err = decode[I]("input of activity", a.name, data)
-	}
-	act.arg = func() string { return string(data.Data) }
+	was := made("input of activity", a.name, in)
+	act.arg = func() string { return string(was.p.Data) }
 	act.begin = func(p *player) *replay.Future {
+		in, err := valueOf[I](&was, "input of activity", a.name)
 		if err != nil {
 			return p.inbox.Failed(err)
 		}
@@ -97,10 +96,9 @@ func (a *Activity[I, O]) Schedule(id string, in I, opts ...CallOption) Action {
 
 // Child starts a child under id. OnChildClosed follows. Without a key of its own, the key of the child is derived from the run and the id.
 func (w *Workflow[I, O]) Child(id string, in I, opts ...StartOption) Action {
-	act := Action{verb: verbChild, id: id, name: w.name, at: callerPC()}
-	ref, data, o, err := w.resolve(in, opts)
-	act.arg = func() string { return string(data.Data) }
+	act := Action{verb: verbChild, id: id, name: w.name, at: callerPC(), arg: argument(in)}
 	act.begin = func(p *player) *replay.Future {
+		ref, data, o, err := w.resolve(p.ctx.host(), in, opts)
 		if err != nil {
 			return p.inbox.Failed(err)
 		}

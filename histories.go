@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/history"
 	"github.com/perdure/perdure/internal/model"
@@ -19,7 +20,7 @@ type pastOptions struct {
 	request api.PastRequest
 	key     Key
 	keyed   bool
-	err     error
+	edits   []func(context.Context, *host) (api.Edit, error)
 }
 
 type pastOption func(*pastOptions)
@@ -39,11 +40,13 @@ func AfterPosition(n int64) PastOption {
 // SetResult gives the first step, activity or child of that name another result, whether it had completed or failed.
 func SetResult[T any](step string, v T) PastOption {
 	return pastOption(func(o *pastOptions) {
-		p, err := encode("result of step", step, v)
-		if err != nil && o.err == nil {
-			o.err = err
-		}
-		o.request.Edits = append(o.request.Edits, api.Edit{Step: step, Output: p})
+		o.edits = append(o.edits, func(ctx context.Context, h *host) (api.Edit, error) {
+			p, err := encode(h, "result of step", step, v)
+			if err == nil {
+				p, err = h.seal(ctx, brief, "result of step", step, p)
+			}
+			return api.Edit{Step: step, Output: p}, err
+		})
 	})
 }
 
@@ -56,19 +59,27 @@ func (r Reuse) applyPast(o *pastOptions) {
 	o.request.Reuse = s.reuse
 }
 
-func pastOf(t Target, opts []PastOption) (*pastOptions, error) {
+func (a *App) pastOf(ctx context.Context, t Target, opts []PastOption) (*pastOptions, error) {
 	o := &pastOptions{}
 	for _, opt := range opts {
 		opt.applyPast(o)
 	}
-	if o.keyed && o.err == nil {
-		o.err = o.key.err
+	if o.keyed && o.key.err != nil {
+		return o, o.key.err
 	}
-	if t != nil && o.err == nil {
-		o.request.Source, o.err = t.target().api()
+	for _, edit := range o.edits {
+		e, err := edit(ctx, a.host)
+		if err != nil {
+			return o, err
+		}
+		o.request.Edits = append(o.request.Edits, e)
 	}
 	o.request.Key = o.key.id
-	return o, o.err
+	var err error
+	if t != nil {
+		o.request.Source, err = t.target().api()
+	}
+	return o, err
 }
 
 func begun(r api.PastReply, err error) (Ref, error) {
@@ -81,7 +92,7 @@ func begun(r api.PastReply, err error) (Ref, error) {
 // Fork begins another execution of the workflow, under another key, with the past of a run: what it has done counts as done, and the code goes
 // on from there. The source, open or closed, is not changed. Steps of the fork have idempotency keys of their own.
 func (a *App) Fork(ctx context.Context, from Target, key Key, opts ...PastOption) (Ref, error) {
-	o, err := pastOf(from, append([]PastOption{key}, opts...))
+	o, err := a.pastOf(ctx, from, append([]PastOption{key}, opts...))
 	if err != nil {
 		return Ref{}, public(err)
 	}
@@ -92,7 +103,7 @@ func (a *App) Fork(ctx context.Context, from Target, key Key, opts ...PastOption
 // again with the idempotency key that it had. When no step has failed, all of its past is kept, for a corrected build to go on with. Whoever asks
 // for the result from now on hears that of the new run. It is a conflict while the execution is open, and when it has completed.
 func (a *App) Retry(ctx context.Context, t Target, opts ...PastOption) (Ref, error) {
-	o, err := pastOf(t, opts)
+	o, err := a.pastOf(ctx, t, opts)
 	if err != nil {
 		return Ref{}, public(err)
 	}
@@ -102,7 +113,7 @@ func (a *App) Retry(ctx context.Context, t Target, opts ...PastOption) (Ref, err
 // Reset has the current run of an execution, open or closed, give way to a new one that begins from an earlier place of its history. Steps behind
 // that place are made again, with idempotency keys of their own.
 func (a *App) Reset(ctx context.Context, t Target, opts ...PastOption) (Ref, error) {
-	o, err := pastOf(t, opts)
+	o, err := a.pastOf(ctx, t, opts)
 	if err != nil {
 		return Ref{}, public(err)
 	}
@@ -161,7 +172,7 @@ func export(ctx context.Context, b api.Client, t api.Target, w io.Writer) error 
 // Import stores a run that Export wrote, under its key or the one that is given. An open run goes on here, with the idempotency keys that it had: let
 // it go on in one place only. A closed one is stored with its outcome.
 func (a *App) Import(ctx context.Context, r io.Reader, opts ...PastOption) (Ref, error) {
-	o, err := pastOf(nil, opts)
+	o, err := a.pastOf(ctx, nil, opts)
 	if err != nil {
 		return Ref{}, public(err)
 	}
@@ -174,11 +185,18 @@ func (a *App) Import(ctx context.Context, r io.Reader, opts ...PastOption) (Ref,
 	}))
 }
 
+// maxReplayed bounds a payload where there is no app whose settings say.
+const maxReplayed = 64 << 20
+
 // Replay runs today's code against a history that Export wrote, without a store, and executes no step. It returns nil when the code asks for everything
 // that is recorded and ends as the run did; otherwise the error, which is ErrBlocked, says what was recorded and what the code does instead. Kept in a
 // repository, exported histories tell before a deploy which running executions it would block.
 func Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
-	reg, err := register(defs)
+	c, err := codec.New(ctx, codec.Config{MaxPayload: maxReplayed})
+	if err != nil {
+		return public(err)
+	}
+	reg, err := register(defs, c.CheckType)
 	if err != nil {
 		return err
 	}
@@ -190,6 +208,6 @@ func Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
 	if !ok {
 		return public(fault.New(fault.NotFound, "there is no definition of workflow %s", h.Start.Address.Type))
 	}
-	host := &host{activities: reg.activities, logger: silent, maxPayload: 2 << 20}
+	host := &host{activities: reg.activities, logger: silent, codec: c, plain: c.Plain(), maxStored: maxReplayed}
 	return public(replay.Check(ctx, replay.Config{Code: map[string]replay.Code{h.Start.Address.Type: def.code}, Host: host}, h))
 }

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -90,8 +91,9 @@ type (
 type carried struct {
 	p model.Payload
 	x replay.Ctx
-	// recorded is set for events of the history. Others are made by tests.
+	// recorded is set for events of the history.
 	recorded bool
+	wrong    error // why a value that was made cannot be carried
 }
 
 // NewMachine defines an event-driven workflow. newM is called once per execution, and again whenever it is replayed: it must
@@ -113,10 +115,7 @@ func (a *Activity[I, O]) Result(e ActivityCompleted) (out O, err error) {
 	if e.Activity != a.name {
 		return out, public(fault.New(fault.Invalid, "event %s is of activity %s, not of activity %s", e.ID, e.Activity, a.name))
 	}
-	out, err = decode[O]("output of activity", a.name, e.out.p)
-	if err != nil && e.out.recorded {
-		e.out.x.Block(err.Error())
-	}
+	out, err = valueOf[O](&e.out, "output of activity", a.name)
 	return out, public(err)
 }
 
@@ -129,7 +128,7 @@ func (w *Workflow[I, O]) Result(e ChildClosed) (out O, err error) {
 	case e.Err != nil:
 		return out, e.Err
 	}
-	out, err = decode[O]("output of workflow", w.name, e.out.p)
+	out, err = valueOf[O](&e.out, "output of workflow", w.name)
 	return out, public(err)
 }
 
@@ -138,10 +137,7 @@ func (s *Signal[T]) Value(e SignalReceived) (v T, ok bool) {
 	if e.Signal != s.name {
 		return v, false
 	}
-	v, err := decode[T]("signal", s.name, e.out.p)
-	if err != nil && e.out.recorded {
-		e.out.x.Block(err.Error())
-	}
+	v, err := valueOf[T](&e.out, "signal", s.name)
 	return v, err == nil
 }
 
@@ -160,11 +156,27 @@ func (s *Signal[T]) Received(v T) SignalReceived {
 	return SignalReceived{Signal: s.name, out: made("signal", s.name, v)}
 }
 
-// made is the value of an event that a test makes; one that cannot be encoded is a mistake in the test.
+// made is a value that is not in a history: that of an event which a test makes, or an input before it is recorded.
 func made[T any](kind, name string, v T) carried {
-	p, err := encode(kind, name, v)
+	data, err := json.Marshal(v)
 	if err != nil {
-		panic(err)
+		err = fault.New(fault.Invalid, "%s %s cannot be encoded: %w", kind, name, err)
 	}
-	return carried{p: p}
+	return carried{p: model.Payload{Data: data}, wrong: err}
+}
+
+// valueOf decodes what is carried. What is recorded and does not fit the type blocks the execution.
+func valueOf[T any](c *carried, kind, name string) (v T, err error) {
+	switch {
+	case c.recorded:
+		return recorded[T](WorkflowCtx{c.x}, kind, name, c.p), nil
+	case c.wrong != nil:
+		return v, c.wrong
+	case len(c.p.Data) == 0:
+		return v, nil
+	}
+	if err := json.Unmarshal(c.p.Data, &v); err != nil {
+		return v, fault.New(fault.Invalid, "%s %s cannot be decoded: %w", kind, name, err)
+	}
+	return v, nil
 }

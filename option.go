@@ -38,12 +38,12 @@ type startOptions struct {
 	policy    model.ParentClosePolicy
 	requestID string
 	with      []signalWith
-	err       error
 }
 
 type signalWith struct {
-	name  string
-	value model.Payload
+	name   string
+	encode func(*host) (model.Payload, error)
+	value  model.Payload // once it is encoded
 }
 
 // RetryPolicy says when a failed attempt is repeated. The zero value never gives up: after 1 s, doubled each time, at most 1 min.

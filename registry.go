@@ -59,6 +59,7 @@ func (d activityDefinition) define(r *registry) { r.activity(d) }
 
 // registry collects definitions and everything that is wrong with them.
 type registry struct {
+	checkType  func(reflect.Type) error // of the format; may be nil
 	workflows  map[string]workflowDefinition
 	activities map[string]activityDefinition
 	added      map[Definition]bool // handles: passed twice, or in several groups, one is the same definition
@@ -67,15 +68,15 @@ type registry struct {
 	replaced   *registry // what stands instead of definitions of the same name; nil when there is nothing
 }
 
-func newRegistry() *registry {
+func newRegistry(checkType func(reflect.Type) error) *registry {
 	return &registry{
-		workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}, added: map[Definition]bool{},
+		checkType: checkType, workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}, added: map[Definition]bool{},
 	}
 }
 
 // register collects definitions, and those that stand instead of others; the error names every mistake.
-func register(defs []Definition, instead ...Definition) (*registry, error) {
-	r := newRegistry()
+func register(defs []Definition, checkType func(reflect.Type) error, instead ...Definition) (*registry, error) {
+	r := newRegistry(checkType)
 	if len(instead) > 0 {
 		for _, d := range instead {
 			r.add(d)
@@ -219,15 +220,19 @@ func (r *registry) check(kind, name, at string, types []typeOf) {
 		r.wrong("%w (%s)", err, at)
 	}
 	for _, t := range types {
-		if err := encodable(t.typ, nil); err != nil {
-			r.wrong("%s: %w; use a type that encoding/json can write and read again (%s)", t.what, err, at)
+		err := encodable(t.typ, nil)
+		if err == nil && r.checkType != nil {
+			err = r.checkType(t.typ)
+		}
+		if err != nil {
+			r.wrong("%s: %w; use a type that can be written and read again (%s)", t.what, err, at)
 		}
 	}
 }
 
 // checkUses demands code for everything that a workflow says it uses.
 func (r *registry) checkUses(d workflowDefinition) {
-	needed := newRegistry()
+	needed := newRegistry(nil)
 	for _, u := range d.uses {
 		needed.add(u)
 	}

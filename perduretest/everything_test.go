@@ -376,6 +376,9 @@ func TestTalking(t *testing.T) {
 		if err := app.Terminate(ctx, y, "enough"); err != nil {
 			t.Fatal(err)
 		}
+		if n, err := app.SweepPayloads(ctx, time.Hour); n != 0 || !errors.Is(err, perdure.ErrInvalid) {
+			t.Errorf("a sweep of %d blobs where there are none: %v", n, err)
+		}
 		for info, err := range app.Stranded(ctx) {
 			t.Errorf("stranded: %+v, %v", info, err)
 		}

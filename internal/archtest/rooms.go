@@ -102,9 +102,19 @@ var rooms = []room{
 	{path: "internal/replay", imports: join(vocabulary, "internal/api")},
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
+	// How payloads are stored. Compressors and clients of object stores are packages of their own, which only their users link.
+	{path: "payload", public: true},
+	{path: "payload/zstd", imports: []string{"payload"}, public: true},
+	{path: "payload/s3", imports: []string{"payload"}, public: true},
+	{path: "internal/codec", imports: join(vocabulary, "payload")},
+
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
-	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/remote"), public: true},
-	{path: "embedded", imports: []string{".", "internal/node"}, public: true},
+	{
+		path:    ".",
+		imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/remote", "internal/codec", "payload"),
+		public:  true,
+	},
+	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "payload"}, public: true},
 	// Users' tests run on the real engine and the memory store, in processes that can die, and look into the store for their reports.
 	{
 		path: "perduretest",
@@ -123,7 +133,7 @@ var rooms = []room{
 	// Programs.
 	{path: "cmd/perdure", imports: []string{"internal/cli"}},
 	{path: "cmd/perdurevet", imports: []string{"perdurevet"}},
-	{path: "examples/...", imports: []string{generated, ".", "embedded", "perduretest", "examples/..."}},
+	{path: "examples/...", imports: []string{generated, ".", "embedded", "payload/...", "perduretest", "examples/..."}},
 
 	// Proof.
 	{path: "internal/archtest", testing: true},

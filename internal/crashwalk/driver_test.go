@@ -33,6 +33,8 @@ type scenario struct {
 	ignore []model.EventKind
 	// loose histories may differ from those without a fault, because they depend on who came first. check looks at them instead.
 	loose bool
+	// vaulted payloads are encrypted and offloaded.
+	vaulted bool
 	// check is what must hold at the end, beside what holds for every scenario.
 	check func(w *world, h *histories) error
 }

@@ -51,6 +51,9 @@ func (w *world) read() (*histories, error) {
 			return nil, err
 		}
 		r.events = append(r.events, stored...)
+		if err := w.reveal(r); err != nil {
+			return nil, err
+		}
 		h.runs = append(h.runs, r)
 		h.chain[row.Start.Address] = append(h.chain[row.Start.Address], r)
 	}

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // scenarios are all there are.
 func scenarios() []*scenario {
 	return slices.Concat(stepScenarios(), timeScenarios(), signalScenarios(), childScenarios(), groupScenarios(), lifeScenarios(),
-		historyScenarios(), machineScenarios())
+		historyScenarios(), machineScenarios(), payloadScenarios())
 }
 
 // TestCrashWalk walks through all scenarios: through every call with the four main kinds of faults, and with the others too unless

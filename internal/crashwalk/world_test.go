@@ -38,6 +38,7 @@ type world struct {
 	strike  *strike
 	trace   *crash.Trace
 	hints   *notify.Local
+	vault   vault
 	log     *slog.Logger
 
 	opened    int        // processes so far
@@ -61,7 +62,7 @@ func newWorld(s *scenario, st *strike) *world {
 	w := &world{
 		s: s, strike: st, mem: memory.New(memory.Options{Shards: shards, Cluster: "walk"}), orphans: faultstore.NewOrphans(),
 		bodies: map[string]int{}, facts: map[string]string{}, trace: crash.NewTrace(), hints: &notify.Local{},
-		log: slog.New(slog.DiscardHandler),
+		log: slog.New(slog.DiscardHandler), vault: vault{blobs: map[string][]byte{}},
 	}
 	if *logRuns {
 		w.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -132,7 +133,7 @@ func (w *world) open(st *stage) (*process, error) {
 	cfg := crash.Config{
 		Store: w.mem, Plan: w.strike, Orphans: w.orphans, Trace: w.trace, Number: w.opened, Shared: st.processes > 1, Patience: patience,
 		Engine:     engine.Config{Log: log, Lanes: w.s.lanes, LeaseTTL: cmp.Or(w.s.lease, leaseTTL)},
-		Attachment: perdure.Attachment{Logger: log, IdleAfter: w.s.idleAfter},
+		Attachment: perdure.Attachment{Logger: log, IdleAfter: w.s.idleAfter, Payloads: w.payloads(), Cluster: "walk"},
 	}
 	if st.processes > 1 {
 		cfg.Engine.Hints = w.hints

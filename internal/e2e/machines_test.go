@@ -13,9 +13,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// parcel is a machine that does a bit of everything: it charges (which fails at first), waits for a signal or a deadline, and
+// shipment is a machine that does a bit of everything: it charges (which fails at first), waits for a signal or a deadline, and
 // has a child ship it. It writes down what it heard.
-type parcel struct {
+type shipment struct {
 	perdure.Events
 	in    string
 	h     *parcelHandles
@@ -29,15 +29,15 @@ type parcelHandles struct {
 	address        *perdure.Signal[string]
 }
 
-func (p *parcel) hear(format string, args ...any) {
+func (p *shipment) hear(format string, args ...any) {
 	p.heard = append(p.heard, fmt.Sprintf(format, args...))
 }
 
-func (p *parcel) OnStart() perdure.Actions {
+func (p *shipment) OnStart() perdure.Actions {
 	return perdure.Actions{p.h.charge.Schedule("charge", p.in), perdure.StartTimer("deadline", time.Hour)}
 }
 
-func (p *parcel) OnActivityCompleted(e perdure.ActivityCompleted) perdure.Actions {
+func (p *shipment) OnActivityCompleted(e perdure.ActivityCompleted) perdure.Actions {
 	if e.Activity == "refund" {
 		return perdure.Actions{perdure.Fail(fmt.Errorf("%s, refunded: %w", strings.Join(p.heard, "; "), perdure.ErrCanceled))}
 	}
@@ -46,12 +46,12 @@ func (p *parcel) OnActivityCompleted(e perdure.ActivityCompleted) perdure.Action
 	return nil
 }
 
-func (p *parcel) OnActivityFailed(e perdure.ActivityFailed) perdure.Actions {
+func (p *shipment) OnActivityFailed(e perdure.ActivityFailed) perdure.Actions {
 	p.hear("%s failed: %v", e.ID, e.Err)
 	return perdure.Actions{p.h.machine.Complete(strings.Join(p.heard, "; "))}
 }
 
-func (p *parcel) OnSignal(e perdure.SignalReceived) perdure.Actions {
+func (p *shipment) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	to, ok := p.h.address.Value(e)
 	if !ok {
 		p.hear("ignored %s", e.Signal)
@@ -61,7 +61,7 @@ func (p *parcel) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	return perdure.Actions{perdure.CancelAction("deadline"), p.h.courier.Child("courier", to)}
 }
 
-func (p *parcel) OnChildClosed(e perdure.ChildClosed) perdure.Actions {
+func (p *shipment) OnChildClosed(e perdure.ChildClosed) perdure.Actions {
 	out, err := p.h.courier.Result(e)
 	if err != nil {
 		p.hear("%s failed: %v", e.ID, err)
@@ -71,17 +71,17 @@ func (p *parcel) OnChildClosed(e perdure.ChildClosed) perdure.Actions {
 	return perdure.Actions{p.h.machine.Complete(strings.Join(p.heard, "; "))}
 }
 
-func (p *parcel) OnTimerFired(e perdure.TimerFired) perdure.Actions {
+func (p *shipment) OnTimerFired(e perdure.TimerFired) perdure.Actions {
 	p.hear("%s", e.ID)
 	return perdure.Actions{p.h.machine.Complete(strings.Join(p.heard, "; "))}
 }
 
-func (p *parcel) OnCancel(reason string) perdure.Actions {
+func (p *shipment) OnCancel(reason string) perdure.Actions {
 	p.hear("cancelled: %s", reason)
 	return perdure.Actions{p.h.refund.Schedule("refund", p.in)}
 }
 
-// parcels are the definitions around a parcel.
+// parcels are the definitions around a shipment.
 func parcels() (*parcelHandles, perdure.Group) {
 	h := &parcelHandles{
 		charge: perdure.NewActivity("charge", func(ctx context.Context, in string) (string, error) {
@@ -100,10 +100,10 @@ func parcels() (*parcelHandles, perdure.Group) {
 			}
 			return "delivered to " + to, ctx.Sleep(5 * time.Millisecond)
 		}),
-		machine: perdure.DeclareWorkflow[string, string]("parcel"),
+		machine: perdure.DeclareWorkflow[string, string]("shipment"),
 		address: perdure.NewSignal[string]("address"),
 	}
-	bound := perdure.BindMachine(h.machine, func(in string) *parcel { return &parcel{in: in, h: h} })
+	bound := perdure.BindMachine(h.machine, func(in string) *shipment { return &shipment{in: in, h: h} })
 	return h, perdure.Group{h.charge, h.refund, h.courier, bound}
 }
 

@@ -83,7 +83,7 @@ type Start struct {
 	OnParentClose ParentClosePolicy
 	// First is the first run of the chain, Previous the one before; both zero for a first run.
 	First, Previous RunID
-	// Origin is the SHA-256 of the input of the first run, empty in a first run: a repeated start of the key is compared with it.
+	// Origin is the digest of the input of the first run, empty in a first run: a repeated start of the key is compared with it.
 	Origin []byte
 	// Carried are events that belong to this run from its first moment, in order: signals and watchers of the run before and those
 	// that a signal-with-start brought along, or the whole past of a fork, retry, reset or import.

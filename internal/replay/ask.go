@@ -26,6 +26,7 @@ type ask struct {
 	ref      int64         // of askTaken: the position of the signal
 	target   model.Address // of askChild, askWatch, askSend
 
+	seal      Seal           // of what it sends; nil when that is stored as it is
 	recorded  bool           // its own record (child started, signal taken, sent) is in the history
 	pending   *model.Command // what to ask the engine for at the end of the history, unless it turns out to be recorded
 	withdrawn bool           // the code gave up on it
@@ -91,6 +92,9 @@ func (m *machine) request(a *ask, c model.Command) {
 // command puts a command into the turn; a hears of it when it is recorded.
 func (m *machine) command(a *ask, c model.Command) {
 	m.commands = append(m.commands, c)
+	if a != nil && a.seal != nil && c.Kind != model.CommandWithdraw {
+		m.unsealed = append(m.unsealed, unsealed{len(m.commands) - 1, a.seal})
+	}
 	if c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer {
 		m.authors = append(m.authors, a)
 	}
@@ -131,7 +135,7 @@ func (m *machine) goLive() bool {
 	for _, a := range m.unconfirmed {
 		m.confirm(a)
 	}
-	m.unconfirmed, m.early, m.renamed, m.strays = nil, nil, nil, nil
+	m.unconfirmed, m.early, m.renamed, m.strays, m.kids, m.foreseen = nil, nil, nil, nil, nil, nil
 	return true
 }
 

@@ -66,7 +66,9 @@ type Child struct {
 	// Caller is the program counter of user code; it is looked for when 0.
 	Caller    uintptr
 	Input     model.Payload
-	Normalize func([]byte) ([]byte, error)
+	Identity  []byte // as in Step
+	Seal      Seal
+	Normalize Normalize
 	Policy    model.ParentClosePolicy
 	Reuse     model.ReusePolicy
 }
@@ -100,12 +102,17 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	}
 	m := x.co.m
 	id := identity{kind: askChild, name: c.Workflow, key: c.Key, keyed: c.Keyed, input: c.Input.Data, hashed: !c.Keyed, caller: c.Caller}
+	if c.Identity != nil {
+		id.input = c.Identity
+	}
 	if c.Step != "" {
 		id.key, id.keyed, id.hashed = c.Step, true, false
 	}
 	a := m.newAsk(x.co.path, &id)
+	a.seal = c.Seal
 	if id.hashed {
 		m.learn(askChild, c.Workflow, c.Normalize)
+		m.foresee(a)
 	}
 	a.fut.kind = futureChild
 	self := &m.r.start
@@ -190,7 +197,7 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 
 // Send sends a message to another execution and waits for its answer: that a signal, a settlement or an order took effect, or what the code
 // there answered to an update. key tells equal sends apart; it may be empty.
-func (x Ctx) Send(msg model.Message, key string) (model.Payload, error) {
+func (x Ctx) Send(msg model.Message, key string, seal Seal) (model.Payload, error) {
 	if err := x.enter("Send", msg.Kind.String(), msg.Name); err != nil {
 		return model.Payload{}, err
 	}
@@ -200,7 +207,8 @@ func (x Ctx) Send(msg model.Message, key string) (model.Payload, error) {
 	m := x.co.m
 	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
 	a := m.newAsk(x.co.path, &id)
-	a.fut.kind, a.fut.name, a.target = futureAnswer, strings.TrimSpace(msg.Kind.String()+" "+msg.Name), msg.To
+	a.fut.kind, a.fut.name = futureAnswer, strings.TrimSpace(msg.Kind.String()+" "+msg.Name)
+	a.target, a.seal = msg.To, seal
 	m.serveEarly(a)
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandSend, Message: &msg, Event: model.Event{

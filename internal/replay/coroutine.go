@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"math/rand/v2"
@@ -262,6 +263,9 @@ func (x Ctx) Live() bool {
 	x.must("Log")
 	return x.co.m.live
 }
+
+// Context ends when the worker is closed. It is for what the host has to fetch or to store in the name of the code.
+func (x Ctx) Context() context.Context { return x.co.m.w.ctx }
 
 // Host is what the worker was configured with.
 func (x Ctx) Host() any { return x.co.m.w.cfg.Host }

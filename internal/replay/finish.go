@@ -138,6 +138,9 @@ func (m *machine) close(end *model.Close) {
 	if !m.live && !m.settleRest() {
 		m.root.park() // blocked
 	}
+	if !m.seal() {
+		m.root.park() // blocked
+	}
 	m.closed = true
 	m.drop(m.root)
 	m.root.returned = true

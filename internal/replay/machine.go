@@ -41,13 +41,15 @@ type machine struct {
 
 	asks        map[string]*ask
 	buf         []byte
-	unconfirmed []*ask                // asked for before the end of the history
-	inflight    map[string]struct{}   // reported by an earlier machine of this activation, certain to come
-	early       map[string][]int      // events that nobody asked for yet, by identity
-	renamed     map[string]string     // today's identity of early events whose input is encoded differently today
-	alias       map[string]*ask       // the other way round, for asks that were found so
-	strays      map[kindName][]string // early identities that could not be renamed yet
-	normalizers map[kindName]func([]byte) ([]byte, error)
+	unconfirmed []*ask                  // asked for before the end of the history
+	inflight    map[string]struct{}     // reported by an earlier machine of this activation, certain to come
+	early       map[string][]int        // events that nobody asked for yet, by identity
+	renamed     map[string]string       // today's identity of early events whose input is encoded differently today
+	alias       map[string]*ask         // the other way round, for asks that were found so
+	strays      map[kindName][]string   // early identities that could not be renamed yet
+	kids        map[string]*model.Event // records of children without keys of their own, once one was asked for before the end of the history
+	foreseen    map[string]struct{}     // names of those that have been given today's identities
+	normalizers map[kindName]Normalize
 
 	signals     map[string]*signalQueue
 	inbox       *Inbox // of event-driven code
@@ -67,6 +69,7 @@ type machine struct {
 	versions map[string]int // chosen, by change
 	marks    bool           // a mark is among the commands: nothing that rests on it may be reported before
 	commands []model.Command
+	unsealed []unsealed
 	authors  []*ask // of those commands that are recorded
 	aheadN   int    // so many commands of the unreported turn were taken for granted
 	ahead    []*ask // what was taken for granted and has not come back, in order
@@ -242,6 +245,9 @@ func (m *machine) flush(guest bool) bool {
 	if guest {
 		m.root.signal <- wakeDrive
 		return false
+	}
+	if !m.seal() {
+		return true // it is blocked
 	}
 	return m.report(nil)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -18,8 +19,12 @@ type Step struct {
 	Keyed    bool
 	Input    model.Payload
 	HasInput bool
-	// Normalize decodes a recorded input into today's type and encodes it again; nil when inputs cannot change their encoding.
-	Normalize func([]byte) ([]byte, error)
+	// Identity is what a step is identified by instead of the bytes of its input, when not nil.
+	Identity []byte
+	// Stored is the form in which the input is recorded, once the body has set it; the input itself when nil.
+	Stored *atomic.Pointer[model.Payload]
+	// Normalize is what the step of a recorded input would be identified by today; nil when inputs cannot change their encoding.
+	Normalize Normalize
 	Policy    Policy
 	// AttemptTimeout limits one attempt; 0 is no limit.
 	AttemptTimeout time.Duration
@@ -100,6 +105,9 @@ func (m *machine) schedule(a *ask) {
 // askStep asks for a step; what is recorded early is served at once.
 func (m *machine) askStep(c *Coroutine, s *Step) *ask {
 	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, input: s.Input.Data, hashed: s.HasInput && !s.Keyed, caller: s.Caller}
+	if s.Identity != nil {
+		id.input = s.Identity
+	}
 	a := m.newAsk(c.path, &id)
 	a.step = s
 	a.fut.kind = futureStep
@@ -176,9 +184,16 @@ func (m *machine) startSteps() bool {
 func (c *Coroutine) runInline(a *ask) {
 	m, r := c.m, c.m.r
 	c.inline = a
-	if m.urgent() && !m.report(nil) {
-		m.w.freeSlot()
-		c.wither()
+	if m.urgent() {
+		if !m.seal() {
+			m.w.freeSlot()
+			c.inline = nil
+			c.park() // blocked
+		}
+		if !m.report(nil) {
+			m.w.freeSlot()
+			c.wither()
+		}
 	}
 	a.state = stepRunning
 	ctx := r.beginInline(a)
@@ -233,7 +248,10 @@ func (m *machine) exitedInStep(c *Coroutine) {
 	m.drop(c)
 	m.active.Store(nil)
 	m.w.goroutines.Go(func() {
-		if m.report(nil) {
+		switch {
+		case !m.seal():
+			m.r.retire(m.r.block)
+		case m.report(nil):
 			m.r.retire(m.r.restart)
 		}
 	})
@@ -257,10 +275,21 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 	return a.step.Body(ctx)
 }
 
+// stored is the input as it is recorded: nothing when the body did not come so far.
+func (s *Step) stored() model.Payload {
+	if s.Stored == nil {
+		return s.Input
+	}
+	if p := s.Stored.Load(); p != nil {
+		return *p
+	}
+	return model.Payload{}
+}
+
 // outcome is the command that records how an attempt went.
 func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 	n := a.attempt + 1
-	e := model.Event{ID: a.id, Name: a.name, Attempt: n, Input: a.step.Input, Position: a.position}
+	e := model.Event{ID: a.id, Name: a.name, Attempt: n, Input: a.step.stored(), Position: a.position}
 	if err == nil {
 		e.Kind, e.Output = model.EventStepCompleted, out
 		return model.Command{Kind: model.CommandRecord, Event: e}

@@ -23,6 +23,8 @@ type Config struct {
 	Host any
 	// Failure turns an error of user code into what is stored. Default FailureOf.
 	Failure func(error) *model.Failure
+	// Plain is a recorded input as it was before it was given its stored form, nil when that cannot be told. Default: as it is recorded.
+	Plain func(model.Payload) []byte
 	// Logger hears what an operator should know. Default: nobody.
 	Logger *slog.Logger
 	// IdleAfter is how long a parked run stays in memory. Default 5 s.
@@ -56,6 +58,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Failure == nil {
 		c.Failure = FailureOf
+	}
+	if c.Plain == nil {
+		c.Plain = func(p model.Payload) []byte { return p.Data }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

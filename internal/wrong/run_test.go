@@ -51,7 +51,7 @@ var refusedByOpen = []opened{
 	{
 		"R4", "unserialisable input (chan)",
 		[]perdure.Definition{perdure.NewWorkflow("w", func(perdure.WorkflowCtx, chan int) (out, error) { return out{}, nil })},
-		[]string{"input of workflow w: chan int cannot be encoded", "use a type that encoding/json can write and read again", "wrong/run_test.go:"},
+		[]string{"input of workflow w: chan int cannot be encoded", "use a type that can be written and read again", "wrong/run_test.go:"},
 	},
 
 	// Rules of workflows and activities.

@@ -65,6 +65,7 @@ func RunWith(t *testing.T, o Options) {
 		{"inbox", inboxTests},
 		{"texts", textTests},
 		{"list", listTests},
+		{"search", searchTests},
 		{"leases", leaseTests},
 		{"shards", shardTests},
 		{"concurrency", concurrencyTests},
