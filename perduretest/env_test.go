@@ -81,7 +81,7 @@ func TestDeployOfOtherCode(t *testing.T) {
 				t.Errorf("failed early: %s", r)
 			}
 			env.Restart(named("after"))
-			env.Advance(time.Hour)
+			env.Advance(time.Hour) // it is due only now: until then nobody looks at it
 			if got := env.Reason(x); !strings.Contains(got, "event 1 records step before") || !strings.Contains(got, "it asks for step after") {
 				t.Errorf("it %s", got)
 			}
