@@ -39,9 +39,15 @@ func (e *Env) Context() context.Context {
 // Settle returns when nothing moves any more without time passing: everything waits, for a timer, a signal, the test. No time passes.
 func (e *Env) Settle() { synctest.Wait() }
 
-// Advance lets time pass, and returns when everything that is due has happened.
+// Advance lets time pass, and returns when everything that is due has happened, or the process has died meanwhile.
 func (e *Env) Advance(d time.Duration) {
-	time.Sleep(d)
+	p, _ := e.w.process()
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.Context().Done():
+	}
 	synctest.Wait()
 }
 

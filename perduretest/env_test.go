@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -81,7 +82,7 @@ func TestDeployOfOtherCode(t *testing.T) {
 				t.Errorf("failed early: %s", r)
 			}
 			env.Restart(named("after"))
-			env.Advance(time.Hour)
+			env.Advance(time.Hour) // it is due only now: until then nobody looks at it
 			if got := env.Reason(x); !strings.Contains(got, "event 1 records step before") || !strings.Contains(got, "it asks for step after") {
 				t.Errorf("it %s", got)
 			}
@@ -95,22 +96,28 @@ func TestDeployOfOtherCode(t *testing.T) {
 	}
 }
 
-// TestEndsWithWork leaves an activity that waits for its context, and executions that wait, behind.
+// TestEndsWithWork leaves activities behind: one that waits for its context, and one that does not look at it.
 func TestEndsWithWork(t *testing.T) {
 	t.Parallel()
-	ended := false
-	Run(t, perdure.Group{slow, slowly.Bind(func(ctx context.Context, _ int) (int, error) {
-		<-ctx.Done()
-		ended = true
+	var ended atomic.Int32
+	Run(t, perdure.Group{slow, slowly.Bind(func(ctx context.Context, n int) (int, error) {
+		if n == 1 {
+			<-ctx.Done()
+		} else {
+			time.Sleep(24 * time.Hour)
+		}
+		ended.Add(1)
 		return 0, ctx.Err()
 	})}, func(t *testing.T, env *Env) {
-		if _, err := slow.Start(env.With(), 1); err != nil {
-			t.Fatal(err)
+		for n := range 3 {
+			if _, err := slow.Start(env.With(), n); err != nil {
+				t.Fatal(err)
+			}
 		}
 		env.Settle()
 	})
-	if !ended {
-		t.Error("the body was not told that the test is over")
+	if n := ended.Load(); n != 3 {
+		t.Errorf("%d of 3 bodies have ended with the test", n)
 	}
 }
 

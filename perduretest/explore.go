@@ -172,8 +172,10 @@ func (r *trial[R]) compare(plain *trial[R]) {
 		got, want := r.effects[name], plain.effects[name]
 		switch step := cmp.Or(r.authors[name], plain.authors[name], "?"); {
 		case got > want:
-			r.wrong("step %s is not idempotent: effect %q happened %s, and %s without a crash. A crash loses the outcome of a body that has run, which is "+
-				"executed again then: hand perdure.IdempotencyKey(ctx) to the service, or look first whether it has happened", step, name, times(got), times(want))
+			// First: it is the cause of much that may be wrong besides.
+			r.problems = slices.Insert(r.problems, 0, fmt.Sprintf("step %s is not idempotent: effect %q happened %s, and %s without a crash. A crash loses the "+
+				"outcome of a body that has run, which is executed again then: hand perdure.IdempotencyKey(ctx) to the service, or look first whether it has happened",
+				step, name, times(got), times(want)))
 		case got < want && len(r.problems) == 0:
 			r.wrong("effect %q of step %s happened %s, and %s without a crash", name, step, times(got), times(want))
 		}

@@ -121,7 +121,7 @@ func TestExploreFindsStepsThatAreNotIdempotent(t *testing.T) {
 	problems, hits := explored(t, payment(false))
 	text := strings.Join(problems, "\n")
 	for _, want := range []string{
-		`crash before commit`, `step_completed pay]): step pay is not idempotent: effect "pay 5" happened twice, and once without a crash`,
+		`crash before commit 2 (step completed pay, a timer begins): step pay is not idempotent: effect "pay 5" happened twice, and once without a crash`,
 		`effect "pay 10" happened twice`, "check: the balance is -20", "check: the balance is -25",
 	} {
 		if !strings.Contains(text, want) {

@@ -2,22 +2,18 @@ package perduretest
 
 import (
 	"context"
-	"io"
 	"io/fs"
 	"testing"
 
 	"github.com/perdure/perdure"
 )
 
-// checker replays exported histories. Whoever knows their format implements it.
-type checker interface {
-	// Check replays the history that r holds with the definitions, executing no step, and says in what the code differs from what is recorded.
-	Check(ctx context.Context, r io.Reader, defs ...perdure.Definition) error
-}
-
-// replayFiles replays the histories in all files that a pattern (see fs.Glob) matches, each as a test of its own. A pattern that matches nothing
-// is a mistake: a test that checks nothing must not succeed.
-func replayFiles(t *testing.T, c checker, files fs.FS, pattern string, defs ...perdure.Definition) {
+// Replay runs today's code against exported histories, without executing a step: those in all files that a pattern (see fs.Glob) matches, each as a test
+// of its own. It fails when the code would not do what is recorded: executions that run now would be blocked by a deploy of it. Export some of every kind
+// with `perdure workflow export`, and keep them in the repository.
+//
+// A pattern that matches nothing is a mistake: a test that checks nothing must not succeed.
+func Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
 	t.Helper()
 	names, err := fs.Glob(files, pattern)
 	if err != nil {
@@ -28,18 +24,18 @@ func replayFiles(t *testing.T, c checker, files fs.FS, pattern string, defs ...p
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			if err := replayFile(t.Context(), c, files, name, defs...); err != nil {
+			if err := replayFile(t.Context(), files, name, defs...); err != nil {
 				t.Errorf("perduretest: %s: %v", name, err)
 			}
 		})
 	}
 }
 
-func replayFile(ctx context.Context, c checker, files fs.FS, name string, defs ...perdure.Definition) error {
+func replayFile(ctx context.Context, files fs.FS, name string, defs ...perdure.Definition) error {
 	f, err := files.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return c.Check(ctx, f, defs...)
+	return perdure.Replay(ctx, f, defs...)
 }

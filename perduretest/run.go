@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"log/slog"
+	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,7 @@ func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test fu
 func bubble(t *testing.T, test func(t *testing.T)) {
 	t.Helper()
 	defer leftBehind(t)
+	defer watch(t.Name(), realPatience, os.Stderr).Stop()
 	synctest.Test(t, test)
 }
 

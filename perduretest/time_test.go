@@ -31,7 +31,7 @@ func TestAYearIsCheap(t *testing.T) {
 				t.Errorf("%s passed", passed)
 			}
 		})
-		if took := time.Since(began); took > 2*time.Second {
+		if took := time.Since(began); took > time.Second { // a few milliseconds as a rule; a node that did something every minute would need more
 			t.Errorf("a year took %s", took)
 		} else {
 			t.Logf("a year took %s (once: %v)", took, once)
@@ -75,5 +75,9 @@ func TestManyTimersInAYear(t *testing.T) {
 			}
 		}
 	})
-	t.Logf("%d timers in a year took %s", n, time.Since(began))
+	took := time.Since(began)
+	t.Logf("%d timers in a year took %s", n, took)
+	if took > 30*time.Second && !raceEnabled { // about two as a rule
+		t.Error("that is too long")
+	}
 }

@@ -59,7 +59,7 @@ func (d *death) Next(c faultstore.Call) faultstore.Fault {
 	if d.commits++; d.commits != d.at.commit {
 		return faultstore.Fault{}
 	}
-	d.hit, d.what = true, crash.Describe(c.Batch)
+	d.hit, d.what = true, commitText(c.Batch)
 	if d.at.after {
 		return faultstore.Fault{Kind: faultstore.CrashAfter}
 	}

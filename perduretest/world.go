@@ -40,6 +40,7 @@ type world struct {
 	current *crash.Process
 	ctx     context.Context //nolint:containedctx // of the calls of the test; ends with the process
 	cancel  context.CancelCauseFunc
+	ended   error // why the calls of the test have ended; nil while they may go on
 	told    map[string]bool
 	effects map[string]int
 	bodies  map[string]*body // by idempotency key
@@ -47,9 +48,9 @@ type world struct {
 
 // body is what is known about the body of one step.
 type body struct {
-	execution, step string
-	ran             int
-	effects         []string
+	step    string
+	ran     int
+	effects []string
 }
 
 func newWorld(c Config) *world {
@@ -83,7 +84,10 @@ func (w *world) process() (*crash.Process, context.Context) {
 func (w *world) end(why error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.cancel(why)
+	w.ended = why
+	if w.cancel != nil {
+		w.cancel(why)
+	}
 }
 
 // enter makes a process the one that runs now; nil for none.
@@ -94,6 +98,9 @@ func (w *world) enter(p *crash.Process) (before *crash.Process) {
 	w.current = p
 	if p != nil {
 		w.ctx, w.cancel = context.WithCancelCause(p.Context())
+		if w.ended != nil { // while the process was being opened
+			w.cancel(w.ended)
+		}
 	}
 	return before
 }
@@ -104,6 +111,9 @@ type worldKey struct{}
 func (w *world) open(def perdure.Definition) error {
 	w.def = def
 	w.opened++
+	w.mu.Lock()
+	w.ended = nil
+	w.mu.Unlock()
 	cfg := crash.Config{
 		Store: w.mem, Plan: w.plan, Number: w.opened, Patience: w.cfg.Patience,
 		Engine: engine.Config{
@@ -179,7 +189,7 @@ func (w *world) ran(a replay.Attempt) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	b := w.body(a.IdempotencyKey)
-	b.execution, b.step = a.Address.Type+"/"+a.Address.Key, a.Step
+	b.step = a.Step
 	b.ran++
 }
 

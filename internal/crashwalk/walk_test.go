@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/perdure/perdure/internal/replay"
 )
 
 var (
@@ -155,7 +157,11 @@ func (o *outcome) report() string {
 }
 
 // trial is one run with at most one fault, in a bubble of its own.
-func (s *scenario) trial(t *testing.T, st *strike, plain []string) (o outcome) {
+func (s *scenario) trial(t *testing.T, st *strike, plain []string) outcome {
+	return s.trialWith(t, st, plain, nil)
+}
+
+func (s *scenario) trialWith(t *testing.T, st *strike, plain []string, checks *replay.Checks) (o outcome) {
 	o.s, o.strike = s, st
 	watchdog := time.AfterFunc(2*time.Minute, func() { // real time: something spins, so that virtual time stands still
 		fmt.Fprintf(os.Stderr, "%s, %s: hangs\n%s\n", s.name, st, stacks(""))
@@ -170,6 +176,7 @@ func (s *scenario) trial(t *testing.T, st *strike, plain []string) (o outcome) {
 	}()
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(s, st)
+		w.checks = checks
 		o.err = w.run()
 		h, err := w.verify(plain)
 		if o.err == nil {

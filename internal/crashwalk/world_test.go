@@ -16,6 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/internal/store/faultstore"
 	"github.com/perdure/perdure/internal/store/memory"
 )
@@ -40,6 +41,7 @@ type world struct {
 	hints   *notify.Local
 	vault   vault
 	log     *slog.Logger
+	checks  *replay.Checks // nil for none
 
 	opened    int        // processes so far
 	processes []*process // those
@@ -133,7 +135,7 @@ func (w *world) open(st *stage) (*process, error) {
 	cfg := crash.Config{
 		Store: w.mem, Plan: w.strike, Orphans: w.orphans, Trace: w.trace, Number: w.opened, Shared: st.processes > 1, Patience: patience,
 		Engine:     engine.Config{Log: log, Lanes: w.s.lanes, LeaseTTL: cmp.Or(w.s.lease, leaseTTL)},
-		Attachment: perdure.Attachment{Logger: log, IdleAfter: w.s.idleAfter, Payloads: w.payloads(), Cluster: "walk"},
+		Attachment: perdure.Attachment{Logger: log, IdleAfter: w.s.idleAfter, Checks: w.checks, Payloads: w.payloads(), Cluster: "walk"},
 	}
 	if st.processes > 1 {
 		cfg.Engine.Hints = w.hints

@@ -356,4 +356,25 @@ var list = []mutant{
 		new:   "	if false {\n",
 		tests: [][]string{sim},
 	},
+	{
+		name:  "a timer that was given up is asked for again after a replay",
+		file:  "internal/replay/ask.go",
+		old:   "		if !a.fut.done && !a.withdrawn {",
+		new:   "		if !a.fut.done {",
+		tests: [][]string{{"./internal/replay", "-run", "TestWithdrawnTimerIsNotStartedAgain$"}},
+	},
+	{
+		name:  "code that differs the second time is not found",
+		file:  "internal/replay/checks.go",
+		old:   "	if len(before)+len(after) == 0 {",
+		new:   "	if len(before)+len(after) >= 0 {",
+		tests: [][]string{{"./internal/replay", "-run", "TestCodeThatDiffersIsFoundBeforeAnythingRuns$"}, {"./perduretest", "-run", "TestWrongWorkflowsFail$"}},
+	},
+	{
+		name:  "those who begin to wait put the next look for answers off",
+		file:  "internal/engine/clerk.go",
+		old:   "			if asleep { // else",
+		new:   "			if true { // else",
+		tests: [][]string{{"./internal/crash", "-run", "TestAnswersAreFoundWithoutHints$"}},
+	},
 }

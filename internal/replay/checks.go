@@ -75,12 +75,14 @@ const maxDepth = 128
 
 // foreign reports whether the calling goroutine is none that coroutines run on: user code has started it, or it runs the body of a
 // step. What lies at the bottom of its stack tells; that takes a microsecond, and so is for Checks only.
-func (c *Coroutine) foreign() bool {
-	if c.m.w.cfg.Checks == nil {
-		return false
-	}
+func (c *Coroutine) foreign() bool { return c.m.w.cfg.Checks != nil && onForeignGoroutine() }
+
+// onForeignGoroutine is a function of its own so that the stacks of production do not hold what it needs.
+//
+//go:noinline
+func onForeignGoroutine() bool {
 	var pcs [maxDepth]uintptr
-	n := runtime.Callers(3, pcs[:])
+	n := runtime.Callers(2, pcs[:])
 	if n < 2 || n == maxDepth { // the bottom is not in sight
 		return false
 	}

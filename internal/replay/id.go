@@ -49,6 +49,12 @@ func (k askKind) title() string {
 		return "the wait for execution"
 	case askSend:
 		return "message"
+	case askState:
+		return "state"
+	case askReply:
+		return "the answer to update"
+	case askPin:
+		return "the version of the workers"
 	}
 	return ""
 }

@@ -49,6 +49,9 @@ func (c Config) withDefaults() Config {
 	}
 	orDuration(&c.IdleAfter, 5*time.Second)
 	orDuration(&c.StuckAfter, 2*time.Second)
+	if c.Checks != nil { // in virtual time everything that can end does, at no cost
+		orDuration(&c.UnloadTimeout, farFuture)
+	}
 	orDuration(&c.UnloadTimeout, 5*time.Second)
 	if c.MaxLoaded <= 0 {
 		c.MaxLoaded = 10_000
