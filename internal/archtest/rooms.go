@@ -29,7 +29,7 @@ var (
 	vocabulary = []string{"internal/model", "internal/fault"}
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
-		"internal/archtest", "internal/chaos", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
+		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
 		"internal/store/faultstore", "internal/store/storetest",
 	}
 )
@@ -121,6 +121,7 @@ var rooms = []room{
 	{path: "internal/archtest", testing: true},
 	{path: "internal/bench/...", imports: []string{".", "embedded", "internal/..."}, except: join(testOnly, "internal/cli")},
 	{path: "internal/chaos", testing: true},
+	{path: "internal/corpus", testing: true},
 	{path: "internal/crashwalk", testing: true},
 	{path: "internal/e2e", testing: true},
 	{path: "internal/mutants/...", imports: []string{"internal/..."}, testing: true},
