@@ -96,7 +96,9 @@ func TestReplayNoticesChanges(t *testing.T) {
 		"another name of a step": {"steps", func(s string) string { return strings.ReplaceAll(s, `hopeless`, `hopeful_`) }, "hopeful_"},
 		"another seed":           {"steps", func(s string) string { return strings.Replace(s, `"run":"run_0`, `"run":"run_1`, 1) }, "record"},
 		"another time":           {"steps", func(s string) string { return strings.Replace(s, `"started":"2026`, `"started":"2025`, 1) }, "record"},
-		"another result":         {"versions", func(s string) string { return strings.ReplaceAll(s, `"status":"completed","at"`, `"status":"failed","at"`) }, "ended as failed"},
+		"another result": {"versions", func(s string) string {
+			return strings.ReplaceAll(s, `"status":"completed","at"`, `"status":"failed","at"`)
+		}, "ended as failed"},
 		"an end that came early": {"canceled", func(s string) string { return without(s, "cancel_requested") }, ""},
 		"a result too many":      {"versions", func(s string) string { return without(s, "step_completed") }, "ended as completed"},
 	} {
