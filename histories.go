@@ -7,6 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/history"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
 
@@ -139,7 +140,7 @@ func (a *App) Import(ctx context.Context, r io.Reader, opts ...PastOption) (Ref,
 		return Ref{}, public(err)
 	}
 	return begun(a.host.backend.Import(ctx, api.ImportRequest{
-		History: *h, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
+		History: *h, Tenant: model.DefaultTenant, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
 	}))
 }
 

@@ -275,7 +275,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 				return err
 			}
 			return o.with(cmd.Context(), dry, func(b api.Backend) error {
-				reply, err := b.Import(cmd.Context(), api.ImportRequest{History: *h, Key: key, DryRun: dry})
+				reply, err := b.Import(cmd.Context(), api.ImportRequest{History: *h, Tenant: model.DefaultTenant, Key: key, DryRun: dry})
 				return o.begun(api.Target{}, &reply, dry, err)
 			})
 		},

@@ -36,5 +36,9 @@ func Export(ctx context.Context, b api.Client, t api.Target, w io.Writer) error 
 		}
 		more = page.More && len(page.Events) > 0
 	}
+	// A run that was deleted meanwhile has lost events: what was written would be a piece of it.
+	if _, err := b.Describe(ctx, req.Target); err != nil {
+		return err
+	}
 	return out.End(&end)
 }
