@@ -140,9 +140,6 @@ func (x *Execution) watchAgain(d *Decision) {
 // deliverDelete removes closed runs: the current one, or others that were. An open run cannot be removed.
 func deliverDelete(x *Execution, m *model.Message) (*Execution, Decision) {
 	var d Decision
-	if x != nil {
-		d.Answer = model.Answer{Run: x.Start.Run, Status: x.Outcome.Status}
-	}
 	if x != nil && slices.Contains(m.Runs, x.Start.Run) {
 		if x.Open() {
 			d.refuse(fault.Conflict, fmt.Sprintf("execution %s is running: cancel it, wait for its end, then delete it", m.To))
