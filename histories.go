@@ -134,39 +134,9 @@ func (a *App) Delete(ctx context.Context, t Target) error {
 func (a *App) Export(ctx context.Context, t Target, w io.Writer) error {
 	to, err := t.target().api()
 	if err == nil {
-		err = export(ctx, a.host.backend, to, w)
+		err = history.Export(ctx, a.host.backend, to, w)
 	}
 	return public(err)
-}
-
-func export(ctx context.Context, b api.Client, t api.Target, w io.Writer) error {
-	d, err := b.Describe(ctx, t)
-	if err != nil {
-		return err
-	}
-	out, err := history.NewWriter(w, &d.Start)
-	if err != nil {
-		return err
-	}
-	req := api.HistoryRequest{Target: api.Target{Address: t.Address, Run: d.Start.Run}, After: 0}
-	end := model.Outcome{Status: model.Running}
-	for more := true; more; {
-		page, err := b.History(ctx, req)
-		if err != nil {
-			return err
-		}
-		for i := range page.Events {
-			e := &page.Events[i]
-			req.After = e.Seq
-			if e.Kind == model.EventClosed {
-				end = model.Outcome{Status: e.Status, Output: e.Output, Failure: e.Failure, At: e.At, Seen: e.Ref, Next: e.Run}
-			} else if err := out.Event(e); err != nil {
-				return err
-			}
-		}
-		more = page.More && len(page.Events) > 0
-	}
-	return out.End(&end)
 }
 
 // Import stores a run that Export wrote, under its key or the one that is given. An open run goes on here, with the idempotency keys that it had: let
@@ -181,7 +151,7 @@ func (a *App) Import(ctx context.Context, r io.Reader, opts ...PastOption) (Ref,
 		return Ref{}, public(err)
 	}
 	return begun(a.host.backend.Import(ctx, api.ImportRequest{
-		History: *h, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
+		History: *h, Tenant: model.DefaultTenant, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
 	}))
 }
 

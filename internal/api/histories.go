@@ -62,6 +62,8 @@ type PastReply struct {
 // ImportRequest stores a run of another store.
 type ImportRequest struct {
 	History model.History
+	// Tenant that it is imported for; the history must be of the same.
+	Tenant string
 	// Key to store it under; that of the history when empty.
 	Key       string
 	Reuse     model.ReusePolicy

@@ -29,7 +29,7 @@ var (
 	vocabulary = []string{"internal/model", "internal/fault"}
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
-		"internal/archtest", "internal/chaos", "internal/crash", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
+		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
 		"internal/store/faultstore", "internal/store/storetest", "internal/wrong",
 	}
 )
@@ -44,7 +44,7 @@ var rooms = []room{
 	{path: "internal/core/...", imports: vocabulary},
 
 	// Histories as things: the file that they are exported to, and how they are cut.
-	{path: "internal/history", imports: vocabulary},
+	{path: "internal/history", imports: join(vocabulary, "internal/api")},
 
 	// The port to the database and its adapters.
 	{path: "internal/store", imports: vocabulary},
@@ -140,6 +140,7 @@ var rooms = []room{
 	{path: "internal/bench/...", imports: []string{".", "embedded", "internal/..."}, except: join(testOnly, "internal/cli")},
 	{path: "internal/chaos", testing: true},
 	{path: "internal/crash", imports: join(vocabulary, ".", "internal/engine", "internal/service", "internal/store", "internal/store/faultstore"), testing: true},
+	{path: "internal/corpus", testing: true},
 	{path: "internal/crashwalk", testing: true},
 	{path: "internal/e2e", testing: true},
 	{path: "internal/mutants/...", imports: []string{"internal/..."}, testing: true},

@@ -51,6 +51,7 @@ type child struct {
 	id      string
 	address model.Address
 	policy  model.ParentClosePolicy
+	by      model.RunID // the run of this execution that started it, if it was another
 }
 
 type firing struct {
@@ -141,7 +142,7 @@ func (x *Execution) note(e *model.Event) {
 	case model.EventCancelRequest:
 		x.Canceling = e.Seq
 	case model.EventChildStarted:
-		x.children = append(x.children, child{e.ID, e.Target, e.Policy})
+		x.children = append(x.children, child{e.ID, e.Target, e.Policy, e.Watcher.Run})
 	case model.EventChildClosed, model.EventWithdrawn, model.EventAnswered:
 		if i := x.child(e.ID); i >= 0 {
 			x.children = slices.Delete(x.children, i, i+1)

@@ -15,7 +15,11 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	var d Decision
 	if !m.ToRun.IsZero() && (x == nil || x.Start.Run != m.ToRun) {
 		if !answers(m) {
-			d.refuse(fault.NotFound, fmt.Sprintf("run %s of %s is not the current one", m.ToRun, m.To))
+			kind := fault.NotFound
+			if m.Past != nil {
+				kind = fault.Conflict // somebody else was first
+			}
+			d.refuse(kind, fmt.Sprintf("run %s of %s is not the current one", m.ToRun, m.To))
 			d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 		}
 		return x, d // for an answer: the run that asked is over, nobody waits

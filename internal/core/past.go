@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -95,8 +96,14 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 		}
 		last = e.At
 	}
+	if last > x.Start.At.Add(maxAhead) {
+		return fault.Invalid, fmt.Sprintf("the past of %s reaches to %s, which is to come: nothing would happen before", a, last)
+	}
 	return 0, ""
 }
+
+// maxAhead is how far the clock that a past was made by may be ahead of ours: times of a run never decrease.
+const maxAhead = 24 * time.Hour
 
 // succeeded is the start of the run that takes the place of this one: it belongs to the same chain and to the same parent. Whoever waits
 // for the end of an open run waits on.
@@ -158,9 +165,6 @@ func (x *Execution) watchAgain(d *Decision) {
 // deliverDelete removes closed runs: the current one, or others that were. An open run cannot be removed.
 func deliverDelete(x *Execution, m *model.Message) (*Execution, Decision) {
 	var d Decision
-	if x != nil {
-		d.Answer = model.Answer{Run: x.Start.Run, Status: x.Outcome.Status}
-	}
 	if x != nil && slices.Contains(m.Runs, x.Start.Run) {
 		if x.Open() {
 			d.refuse(fault.Conflict, fmt.Sprintf("execution %s is running: cancel it, wait for its end, then delete it", m.To))

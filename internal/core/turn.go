@@ -258,9 +258,13 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 }
 
 func (x *Execution) cancelChild(c child, why string) model.Message {
+	by := x.Start.Run
+	if !c.by.IsZero() {
+		by = c.by // the child obeys whom it knows
+	}
 	return model.Message{
 		Kind: model.MessageCancel, To: c.address, Failure: &model.Failure{Kind: model.FailureCanceled, Message: why},
-		From: model.Link{Address: x.Start.Address, Run: x.Start.Run},
+		From: model.Link{Address: x.Start.Address, Run: by},
 	}
 }
 

@@ -293,6 +293,9 @@ func (c *cutter) child(i int) error {
 	case Fork:
 	}
 	if again {
+		if (c.r.Mode == Retry || c.r.Mode == Reset) && e.Watcher.Run.IsZero() {
+			e.Watcher.Run = c.h.Start.Run // in whose name it is cancelled: it obeys the run that started it
+		}
 		c.plan.Again = append(c.plan.Again, *e)
 	} else {
 		c.blank(i)

@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -199,6 +200,29 @@ func (s *sim) check() error {
 		if k == len(s.e.events) && (end == nil || end.Status != s.e.end.Status) {
 			return fmt.Errorf("replay ends as %+v, live as %+v", end, s.e.end)
 		}
+	}
+	return s.recheck()
+}
+
+// recheck has Check replay the whole history, and notice that something is missing in it or that the end is another.
+func (s *sim) recheck() error {
+	r := newSim(s.ops, nil, false)
+	cfg := replay.Config{Code: map[string]replay.Code{"wf": r.code}}
+	end := s.e.end
+	h := &model.History{
+		Start: s.e.start, Events: s.e.events, Outcome: model.Outcome{Status: end.Status, Output: end.Output, Failure: end.Failure},
+	}
+	if err := replay.Check(context.Background(), cfg, h); err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	if h.Outcome.Status++; h.Outcome.Status > model.Canceled {
+		h.Outcome.Status = model.Completed
+	}
+	if err := replay.Check(context.Background(), cfg, h); err == nil {
+		return fmt.Errorf("check takes %s for the end", h.Outcome.Status)
+	}
+	if len(r.e.ran) > 0 {
+		return errors.New("check executed a step")
 	}
 	return nil
 }

@@ -96,6 +96,9 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 	}
 	v := s.check("import")
 	v.address(to)
+	if to.Tenant != r.Tenant {
+		v.wrong("the history is of tenant %q, not of %q", to.Tenant, r.Tenant)
+	}
 	v.payload("input", h.Start.Input)
 	v.payload("output", h.Outcome.Output)
 	v.requestID(r.RequestID)
@@ -103,6 +106,9 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 		e := &h.Events[i]
 		v.payload(fmt.Sprintf("input of event %d", e.Seq), e.Input)
 		v.payload(fmt.Sprintf("output of event %d", e.Seq), e.Output)
+		if !e.Target.IsZero() && e.Target.Tenant != to.Tenant {
+			v.wrong("event %d is about %s, of another tenant", e.Seq, e.Target)
+		}
 	}
 	if h.Outcome.Status == model.Continued {
 		v.wrong("run %s continued as run %s: export and import that one", h.Start.Run, h.Outcome.Next)
@@ -166,9 +172,14 @@ func (s *Service) read(ctx context.Context, op string, t api.Target) (*model.His
 			return nil, err
 		}
 		if len(page) == 0 {
-			return h, nil
+			// Whoever was deleted meanwhile has lost events, not only its row.
+			_, err := s.execution(ctx, op, api.Target{Address: t.Address, Run: row.Start.Run})
+			return h, err
 		}
 		for i := range page {
+			if want := int64(len(h.Events) + i + 1); page[i].Seq != want {
+				return nil, fault.New(fault.Corrupt, "%s: event %d of %s stands where %d belongs", op, page[i].Seq, row.Start.Run, want)
+			}
 			size += page[i].Size()
 		}
 		if size > maxRead {
