@@ -209,6 +209,32 @@ func TestIdsAreUsedAgain(t *testing.T) {
 	})
 }
 
+// A timer that is cancelled and started again under its id fires at its new time, once.
+func TestDeadlineIsMoved(t *testing.T) {
+	t.Parallel()
+	play(t, func(string) *script {
+		var began time.Time
+		s := &script{start: func() perdure.Actions { return do(perdure.StartTimer("deadline", time.Hour)) }}
+		s.signal = func(e perdure.SignalReceived) perdure.Actions {
+			began = e.At
+			return do(perdure.CancelAction("deadline"), perdure.StartTimer("deadline", time.Hour))
+		}
+		s.fired = func(e perdure.TimerFired) perdure.Actions {
+			return do(scripted.Complete(e.At.Sub(began).Truncate(time.Minute).String()))
+		}
+		return s
+	}, func(t *testing.T, c perdure.Client, _ *perdure.App, x perdure.Execution[string]) {
+		for range 3 {
+			time.Sleep(50 * time.Minute) // of the bubble
+			if err := note.Send(c, x, "wait"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := x.Result(c)
+		want(t, got, err, "1h0m0s")
+	})
+}
+
 // Signals of all names come in the order of the history; a machine that waits for nothing else says so and still hears them.
 func TestMachineHearsSignals(t *testing.T) {
 	t.Parallel()

@@ -49,21 +49,21 @@ func TestRetryPolicy(t *testing.T) {
 				return boom
 			}, "1s 1h0m0s 1s boom",
 		},
-		{"if", perdure.RetryPolicy{If: func(err error) bool { return !errors.Is(err, io.EOF) }}, func(n int) error {
+		{"if", perdure.RetryPolicy{MaxAttempts: 9, If: func(err error) bool { return !errors.Is(err, io.EOF) }}, func(n int) error {
 			return map[bool]error{false: boom, true: wrapped(io.EOF)}[n > 2]
 		}, "1s 2s wrapped: EOF"},
-		{"except a type", perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorType[*cardError]()}}, func(n int) error {
+		{"except a type", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorType[*cardError]()}}, func(n int) error {
 			return map[bool]error{false: boom, true: wrapped(&cardError{7})}[n > 1]
 		}, "1s wrapped: card refused, code 7"},
-		{"except a value", perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorIs(boom), perdure.ErrorIs(io.EOF)}}, func(int) error {
+		{"except a value", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(boom), perdure.ErrorIs(io.EOF)}}, func(int) error {
 			return wrapped(io.EOF)
 		}, "wrapped: EOF"},
-		{"except a name of a type", perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorNamed("*perdure_test.cardError")}}, func(int) error {
+		{"except a name of a type", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorNamed("*perdure_test.cardError")}}, func(int) error {
 			return wrapped(&cardError{7})
 		}, "wrapped: card refused, code 7"},
-		{"except a name of a kind", perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorNamed("panic")}}, func(int) error { panic("oh") }, "panic: oh"},
+		{"except a name of a kind", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorNamed("panic")}}, func(int) error { panic("oh") }, "panic: oh"},
 		{"except and if", perdure.RetryPolicy{
-			Except: []perdure.ErrorKind{perdure.ErrorType[*cardError]()}, If: func(err error) bool { return errors.Is(err, boom) },
+			MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorType[*cardError]()}, If: func(err error) bool { return errors.Is(err, boom) },
 		}, func(n int) error {
 			return map[bool]error{false: boom, true: io.EOF}[n > 2]
 		}, "1s 2s EOF"},
@@ -176,9 +176,9 @@ var wrongPolicies = []struct {
 	{perdure.RetryPolicy{Jitter: -0.1}, "RetryPolicy.Jitter is -0.1: it is a share, from 0 to 1"},
 	{perdure.RetryPolicy{Jitter: 1.5}, "RetryPolicy.Jitter is 1.5"},
 	{perdure.RetryPolicy{Jitter: math.NaN()}, "RetryPolicy.Jitter is NaN"},
-	{perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorIs(io.EOF), {}}}, "RetryPolicy.Except, number 2 is empty"},
-	{perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorIs(nil)}}, "RetryPolicy.Except, number 1: ErrorIs of nil"},
-	{perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorNamed("")}}, "RetryPolicy.Except, number 1: ErrorNamed without a name"},
+	{perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(io.EOF), {}}}, "RetryPolicy.Except, number 2 is empty"},
+	{perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(nil)}}, "RetryPolicy.Except, number 1: ErrorIs of nil"},
+	{perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorNamed("")}}, "RetryPolicy.Except, number 1: ErrorNamed without a name"},
 	{perdure.AttemptTimeout(-time.Second), "AttemptTimeout is -1s, which is less than nothing"},
 }
 
