@@ -191,6 +191,9 @@ func TestIdsAreUsedAgain(t *testing.T) {
 	play(t, func(string) *script {
 		var heard []string
 		s := &script{start: func() perdure.Actions { return do(echo.Schedule("a", "0"), perdure.StartTimer("b", time.Hour)) }}
+		s.fired = func(e perdure.TimerFired) perdure.Actions {
+			return do(perdure.Fail(fmt.Errorf("timer %s was cancelled", e.ID)))
+		}
 		s.completed = func(e perdure.ActivityCompleted) perdure.Actions {
 			out, err := echo.Result(e)
 			heard = append(heard, fmt.Sprint(out, err))
