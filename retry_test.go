@@ -58,6 +58,9 @@ func TestRetryPolicy(t *testing.T) {
 		{"except a value", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(boom), perdure.ErrorIs(io.EOF)}}, func(int) error {
 			return wrapped(io.EOF)
 		}, "wrapped: EOF"},
+		{"except what is recorded as a time-out", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(perdure.ErrTimeout)}}, func(n int) error {
+			return map[bool]error{false: boom, true: wrapped(context.DeadlineExceeded)}[n > 1]
+		}, "1s wrapped: context deadline exceeded"},
 		{"except a name of a type", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorNamed("*perdure_test.cardError")}}, func(int) error {
 			return wrapped(&cardError{7})
 		}, "wrapped: card refused, code 7"},
@@ -120,6 +123,21 @@ func TestRetryPolicy(t *testing.T) {
 			}, w, act)
 		})
 	}
+}
+
+// A predicate that panics harms nobody: another attempt is made, and the reason says why.
+func TestPolicyThatPanics(t *testing.T) {
+	t.Parallel()
+	act := perdure.NewActivity("act", func(context.Context, string) (string, error) { return "", io.EOF },
+		perdure.RetryPolicy{Initial: time.Hour, If: func(error) bool { panic("oh") }})
+	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, in string) (string, error) { return act.Run(ctx, in) })
+	with(t, func(t *testing.T, client perdure.Client, app *perdure.App) {
+		x, err := w.Start(client, "in", perdure.RawKey("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, app, x, "EOF (the policy panicked: oh)")
+	}, w, act)
 }
 
 // Jitter moves pauses, and not all by the same.
