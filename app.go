@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
@@ -38,6 +39,8 @@ type Attachment struct {
 	MaxPayload int
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
+	// Version of the program, for workflows that are Pinned.
+	Version string
 	// OnClose closes the engine.
 	OnClose func() error
 }
@@ -57,16 +60,23 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	if len(r.workflows) == 0 {
 		return a, nil
 	}
-	code := map[string]replay.Code{}
+	code, pinned := map[string]replay.Code{}, map[string]bool{}
 	for name, d := range r.workflows {
-		code[name] = d.code
+		code[name], pinned[name] = d.code, d.pinned
+		if d.pinned && cfg.Version == "" {
+			return nil, public(fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, embedded.Config{Version: …}", name))
+		}
 	}
 	a.worker = replay.NewWorker(replay.Config{
-		Code: code, Host: a.host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps,
+		Code: code, Version: cfg.Version, Pinned: pinned, Host: a.host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps,
 	})
-	names := a.worker.Workflows()
-	slices.Sort(names)
-	session, err := cfg.Backend.Join(ctx, a.worker, api.Offer{Tenant: model.DefaultTenant, Workflows: names})
+	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}
+	for _, name := range offer.Workflows {
+		if pinned[name] {
+			offer.Pinned = append(offer.Pinned, name)
+		}
+	}
+	session, err := cfg.Backend.Join(ctx, a.worker, offer)
 	if err != nil {
 		return nil, public(err)
 	}

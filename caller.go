@@ -26,6 +26,8 @@ type inlet interface {
 	run(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (model.Payload, error)
 	result(ref Ref) (model.Payload, error)
 	poll(ref Ref) (state, error)
+	call(m model.Message, o *stepOptions) (model.Payload, error)
+	read(ref Ref, state string) (model.Payload, bool, error)
 }
 
 // state is how an execution stands.

@@ -74,3 +74,16 @@ func (c Client) send(m model.Message, o *stepOptions) error {
 		return fault.New(fault.Internal, "a client does not send %s", m.Kind)
 	}
 }
+
+// call asks the code of an execution.
+func (c Client) call(m model.Message, o *stepOptions) (model.Payload, error) {
+	p, err := c.app.host.backend.Update(c.ctx, api.UpdateRequest{
+		Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: m.Input, RequestID: o.requestID,
+	})
+	return p, public(err)
+}
+
+func (c Client) read(ref Ref, name string) (model.Payload, bool, error) {
+	p, ok, err := c.app.host.stateOf(c.ctx, ref, name)
+	return p, ok, public(err)
+}

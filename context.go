@@ -65,6 +65,16 @@ func (ctx WorkflowCtx) Detached() WorkflowCtx { return WorkflowCtx{ctx.x.Detache
 // Err is ErrCanceled or ErrTimeout once the scope has ended.
 func (ctx WorkflowCtx) Err() error { return ctx.x.Err() }
 
+// OnInterrupt has fn run when the execution is cancelled, with the reason, beside the code that the cancellation ends: to tell somebody, or
+// to stop something that goes on outside. Its steps are durable and are not cancelled, and the execution does not end before fn has.
+func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error) {
+	ctx.x.OnInterrupt(func(x replay.Ctx, reason string) error { return fn(WorkflowCtx{x}, reason) })
+}
+
+// WaitUpdates waits until every update that has begun is answered. When the workflow function returns or continues as new, an update
+// whose handler still runs is refused.
+func (ctx WorkflowCtx) WaitUpdates() error { return remote(ctx.x.WaitUpdates()) }
+
 // OnFailure adds a compensation; compensations run in reverse when the workflow fails or is cancelled. Their steps are durable.
 func (ctx WorkflowCtx) OnFailure(undo func(WorkflowCtx) error) {
 	ctx.x.Cleanup(true, func(x replay.Ctx) error { return undo(WorkflowCtx{x}) })
@@ -118,7 +128,29 @@ func (ctx WorkflowCtx) send(m model.Message, o *stepOptions) error {
 	if err := hostOf(ctx.x).limit(m.Kind.String(), m.Name, m.Input); err != nil {
 		return err
 	}
+	_, err := ctx.x.Send(m, o.key)
+	return err
+}
+
+func (ctx WorkflowCtx) call(m model.Message, o *stepOptions) (model.Payload, error) {
+	if err := hostOf(ctx.x).limit(m.Kind.String(), m.Name, m.Input); err != nil {
+		return model.Payload{}, err
+	}
 	return ctx.x.Send(m, o.key)
+}
+
+// read looks at the state of another execution as a step, so that replay sees the same.
+func (ctx WorkflowCtx) read(ref Ref, name string) (model.Payload, bool, error) {
+	h := hostOf(ctx.x)
+	type value struct {
+		Payload model.Payload
+		OK      bool
+	}
+	v, err := Do(ctx, "read state "+name, func(c context.Context) (v value, err error) {
+		v.Payload, v.OK, err = h.stateOf(c, ref, name)
+		return v, err
+	}, StepKey(ref.String()))
+	return v.Payload, v.OK, err
 }
 
 func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
@@ -162,6 +194,19 @@ func (h *host) limit(kind, name string, p model.Payload) error {
 		return nil
 	}
 	return Permanent(public(fault.New(fault.Invalid, "%s %s has %d bytes, at most %d are allowed", kind, name, p.Size(), h.maxPayload)))
+}
+
+// stateOf reads state that an execution has set. That there is no such execution does not change by asking again.
+func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload, bool, error) {
+	t, err := ref.api()
+	if err != nil {
+		return model.Payload{}, false, Permanent(err)
+	}
+	p, ok, err := h.backend.State(ctx, t, name)
+	if k := fault.KindOf(err); err != nil && (k == fault.NotFound || k == fault.Invalid) {
+		err = Permanent(err)
+	}
+	return p, ok, err
 }
 
 // state asks how an execution stands.

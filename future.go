@@ -139,25 +139,13 @@ func NewSignal[T any](name string) *Signal[T] { return &Signal[T]{name} }
 
 // Send delivers v once, in order per sender.
 func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) error {
-	var o stepOptions
-	for _, opt := range opts {
-		opt.applyCall(&o)
-	}
-	p, err := encode("signal", s.name, v)
-	if err == nil {
-		err = checkName("signal", s.name)
-	}
+	m, err := message(model.MessageSignal, "signal", s.name, to, v)
 	if err != nil {
 		return public(err)
 	}
-	ref := to.target()
-	run, err := ref.run()
-	if err != nil {
-		return public(err)
-	}
-	return remote(from.sender().send(model.Message{
-		Kind: model.MessageSignal, To: ref.address(), ToRun: run, Name: s.name, Input: p, RequestID: o.requestID,
-	}, &o))
+	o := callOptions(opts)
+	m.RequestID = o.requestID
+	return remote(from.sender().send(m, o))
 }
 
 // Receive waits for the next.
@@ -174,6 +162,18 @@ func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
 		ctx.x.Block(err.Error())
 	}
 	return v, true
+}
+
+// Drain takes all that are there, in order.
+func (s *Signal[T]) Drain(ctx WorkflowCtx) []T {
+	var all []T
+	for {
+		v, ok := s.TryReceive(ctx)
+		if !ok {
+			return all
+		}
+		all = append(all, v)
+	}
 }
 
 // Next is the pending receive; until its Get it is the same future, so a lost Select loses no signal.

@@ -121,17 +121,20 @@ type need struct{ activity, who, at string }
 
 var (
 	definitionType = reflect.TypeFor[Definition]()
-	messageType    = reflect.TypeFor[message]()
+	messageType    = reflect.TypeFor[namedMessage]()
 )
 
 // isHandle reports whether a field of the type is a handle of ours: something that is defined, or a name such as a signal.
 func isHandle(t reflect.Type) bool { return t.Implements(definitionType) || t.Implements(messageType) }
 
-// message is the typed name of a message. There is nothing to define, but it must not be nil.
-type message interface{ message() }
+// namedMessage is the typed name of a message. There is nothing to define, but it must not be nil.
+type namedMessage interface{ named() }
 
-func (s *Signal[T]) message()  {}
-func (p *Promise[T]) message() {}
+func (s *Signal[T]) named()    {}
+func (p *Promise[T]) named()   {}
+func (u *Update[I, O]) named() {}
+func (q *Query[I, O]) named()  {}
+func (s *State[T]) named()     {}
 
 // hasHandles reports whether a struct, or what a pointer to one points to, has a handle in it at any depth.
 func hasHandles(t reflect.Type, seen []reflect.Type) bool {

@@ -79,6 +79,28 @@ func (a *App) Executions(ctx context.Context, query string) iter.Seq2[Info, erro
 	}
 }
 
+// Stranded lists open executions that no live worker can continue, with the reason: nobody has their code, or not the version that they
+// are pinned to. Look at it after a deploy.
+func (a *App) Stranded(ctx context.Context) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		for cursor := ""; ; {
+			page, err := a.host.backend.Stranded(ctx, model.DefaultTenant, cursor)
+			if err != nil {
+				yield(Info{}, public(err))
+				return
+			}
+			for i := range page.Executions {
+				if !yield(infoOf(&page.Executions[i]), nil) {
+					return
+				}
+			}
+			if cursor = page.Cursor; cursor == "" {
+				return
+			}
+		}
+	}
+}
+
 // Event is one fact of the history of a run.
 type Event struct {
 	Position      int64

@@ -18,7 +18,10 @@ type (
 	CallOption interface{ applyCall(*stepOptions) }
 )
 
-type workflowOptions struct{ uses []Definition }
+type workflowOptions struct {
+	uses   []Definition
+	pinned bool
+}
 
 type stepOptions struct {
 	retry     *RetryPolicy
@@ -119,6 +122,15 @@ func (u usesOption) applyWorkflow(o *workflowOptions) { o.uses = append(o.uses, 
 
 // Uses makes opening fail, naming it, when an activity the workflow needs has no code here.
 func Uses(defs ...Definition) WorkflowOption { return usesOption(defs) }
+
+type pinnedOption struct{}
+
+func (pinnedOption) applyWorkflow(o *workflowOptions) { o.pinned = true }
+
+// Pinned has an execution continued only by processes of the version that began it (embedded.Config.Version), so that no deploy changes the
+// code under it. While there is none, it waits and says so. A run that continues as new may begin on any version. A build in which the workflow is not
+// pinned any more continues all of them.
+func Pinned() WorkflowOption { return pinnedOption{} }
 
 // ParentClose says what happens to a child when its parent closes.
 type ParentClose int

@@ -34,12 +34,13 @@ type Binding struct{ def Definition }
 func (b Binding) define(r *registry) { r.add(b.def) }
 
 type workflowDefinition struct {
-	name  string
-	code  replay.Code // nil when it is only declared
-	bound bool        // it was meant to have code
-	uses  []Definition
-	at    string
-	types []typeOf
+	name   string
+	code   replay.Code // nil when it is only declared
+	bound  bool        // it was meant to have code
+	uses   []Definition
+	pinned bool
+	at     string
+	types  []typeOf
 }
 
 func (d workflowDefinition) define(r *registry) { r.workflow(d) }

@@ -51,7 +51,7 @@ func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
 }
 
 func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), bound bool, at string) workflowDefinition {
-	d := workflowDefinition{name: w.name, bound: bound, uses: w.opts.uses, at: at, types: []typeOf{
+	d := workflowDefinition{name: w.name, bound: bound, uses: w.opts.uses, pinned: w.opts.pinned, at: at, types: []typeOf{
 		typeFor[I]("input of workflow " + w.name), typeFor[O]("output of workflow " + w.name),
 	}}
 	if fn != nil {
@@ -205,11 +205,12 @@ type Status string
 
 // Statuses.
 const (
-	Running   Status = "running"
-	Completed Status = "completed"
-	Failed    Status = "failed"
-	Canceled  Status = "canceled"
-	Continued Status = "continued" // ended by ContinueAsNew; the next run has the same key
+	Running    Status = "running"
+	Completed  Status = "completed"
+	Failed     Status = "failed"
+	Canceled   Status = "canceled"
+	Continued  Status = "continued"  // ended by ContinueAsNew; the next run has the same key
+	Terminated Status = "terminated" // ended by Terminate, without clean-up
 )
 
 // Open reports whether the execution has not ended.

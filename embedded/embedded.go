@@ -41,6 +41,9 @@ type Config struct {
 	MaxPayload int
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
+	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
+	// the version that began them.
+	Version string
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a PostgreSQL server that can lose acknowledged commits (fsync or synchronous_commit off). For tests.
@@ -65,14 +68,14 @@ func MustOpen(url string, defs ...perdure.Definition) *perdure.App {
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
-		AllowUnsafe: c.AllowUnsafe, MaxPayload: c.MaxPayload,
+		AllowUnsafe: c.AllowUnsafe, MaxPayload: c.MaxPayload, Version: c.Version,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
 	app, err := perdure.Attach(ctx, perdure.Attachment{
 		Backend: n.Backend(), Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
-		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, OnClose: n.Close,
+		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Version: c.Version, OnClose: n.Close,
 	}, defs...)
 	if err != nil {
 		return nil, errors.Join(err, n.Close())

@@ -30,6 +30,19 @@ type Client interface {
 	Settle(ctx context.Context, r SettleRequest) error
 	// Cancel asks an execution to end. It is a no-op when the execution is being cancelled already, and a Conflict when it is closed.
 	Cancel(ctx context.Context, r CancelRequest) error
+	// Terminate ends an execution whatever its code says: nothing of it runs any more. A Conflict when it is closed.
+	Terminate(ctx context.Context, r CancelRequest) error
+	// Pause has nobody continue an execution until Resume; what comes in meanwhile is kept. Both are no-ops when it is so already.
+	Pause(ctx context.Context, r CancelRequest) error
+	// Resume undoes Pause.
+	Resume(ctx context.Context, r CancelRequest) error
+	// Update asks the code of an execution to change something and waits for its answer. The same request id is the same update.
+	// An error of the code is a *model.Failure.
+	Update(ctx context.Context, r UpdateRequest) (model.Payload, error)
+	// Query asks the code of an open execution; it changes nothing. An error of the code is a *model.Failure.
+	Query(ctx context.Context, r QueryRequest) (model.Payload, error)
+	// State reads what the code of an execution has set; ok is false when there is nothing.
+	State(ctx context.Context, t Target, name string) (p model.Payload, ok bool, err error)
 	// Await waits for the end of an execution, through all runs of its chain unless the target names a run.
 	Await(ctx context.Context, t Target) (Result, error)
 	// Describe tells how an execution stands; it does not wait.
@@ -40,6 +53,9 @@ type Client interface {
 	List(ctx context.Context, r ListRequest) (ListPage, error)
 	// Count counts executions.
 	Count(ctx context.Context, r ListRequest) (int64, error)
+	// Stranded returns open executions that no live worker can continue: nobody has the code, or not the version they are pinned to. A
+	// page may be empty and not the last.
+	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
 }
 
 // Target names an execution: the current run of the address, or the one run when Run is set.
@@ -89,7 +105,22 @@ type SettleRequest struct {
 	RequestID string
 }
 
-// CancelRequest asks an execution to end.
+// UpdateRequest asks for a change.
+type UpdateRequest struct {
+	Target    Target
+	Name      string
+	Input     model.Payload
+	RequestID string
+}
+
+// QueryRequest asks for information.
+type QueryRequest struct {
+	Target Target
+	Name   string
+	Input  model.Payload
+}
+
+// CancelRequest asks an execution to end, or to pause, and says why.
 type CancelRequest struct {
 	Target    Target
 	Reason    string

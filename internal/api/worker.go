@@ -21,6 +21,9 @@ type Worker interface {
 	Retry(run model.RunID, generation uint64, id string)
 	// Evict takes a run back: it was closed, moved to another owner, or cannot go on here. Steps that still run may finish; nobody hears their outcome.
 	Evict(run model.RunID, generation uint64, reason string)
+	// Query asks the code of a run, once everything that was delivered has been seen. The worker answers by Session.Answer, unless it
+	// holds the run no more.
+	Query(run model.RunID, generation uint64, q model.Query)
 }
 
 // Activation is a run handed to a worker.
@@ -35,6 +38,8 @@ type Session interface {
 	// here: the worker leaves. Afterwards the worker gets either Evict (it is gone;
 	// a later event activates it anew) or Deliver (there was news; it stays).
 	Release(run model.RunID, generation uint64, seen int64, waits []model.Reason)
+	// Answer hands in what the code answered to a query, or why it could not.
+	Answer(run model.RunID, generation, id uint64, out model.Payload, f *model.Failure)
 	// Leave stops the flow of new work, waits until every run of the worker is handed back, and ends the session.
 	Leave(ctx context.Context) error
 }

@@ -41,6 +41,7 @@ type Membership struct {
 	cfg      Config
 	epoch    int64
 	draining bool
+	serves   []store.Served
 
 	validUntil time.Duration // mono time until which the lease surely holds
 	nextRenew  time.Duration
@@ -101,6 +102,9 @@ func (m *Membership) Epoch() int64 { return m.epoch }
 // View is the cluster as it was last seen.
 func (m *Membership) View() store.View { return m.view }
 
+// Serve has others know what the workers of the node can run.
+func (m *Membership) Serve(what []store.Served) { m.serves, m.nextRenew = what, 0 }
+
 // Drain makes the node give up all its shards and take no others.
 func (m *Membership) Drain() { m.draining, m.nextRenew = true, 0 }
 
@@ -116,7 +120,7 @@ func (m *Membership) Tick(mono time.Duration) (a Actions) {
 	if !m.renewing && mono >= m.nextRenew {
 		m.renewing, m.sentAt = true, mono
 		a.Renew = &store.RenewRequest{
-			Node: m.cfg.Self.ID, Epoch: m.epoch, TTL: m.cfg.TTL, Draining: m.draining, Shards: sortedShards(m.owned),
+			Node: m.cfg.Self.ID, Epoch: m.epoch, TTL: m.cfg.TTL, Draining: m.draining, Shards: sortedShards(m.owned), Serves: m.serves,
 		}
 	}
 	return a

@@ -67,34 +67,110 @@ func TestCloneIsIndependent(t *testing.T) {
 	}
 	w := newWorld(t.Fatalf)
 	a := address("order")
-	w.deliver(&model.Message{Kind: model.MessageStart, To: a})
-	grow := func(x *core.Execution, n string) {
-		core.Deliver(x, &model.Message{Kind: model.MessageSignal, To: a, Name: n}, w.now, runID(9), w.lim)
-		core.Deliver(x, &model.Message{Kind: model.MessageSettle, To: a, Name: n}, w.now, runID(9), w.lim)
-		core.Deliver(x, &model.Message{Kind: model.MessageWatch, To: a, From: model.Link{Address: a, ID: n}}, w.now, runID(9), w.lim)
-		_, _, err := core.Apply(x, &model.Turn{Seen: x.Next - 1, Commands: []model.Command{
-			{Kind: model.CommandStartTimer, Event: model.Event{ID: n, Due: w.now}},
-			{Kind: model.CommandStartChild, Event: model.Event{ID: "child " + n, Target: a}},
-		}}, w.now, runID(9), w.lim)
-		if err != nil {
+	deliver := func(x *core.Execution, m model.Message) {
+		m.To = a
+		if _, d := core.Deliver(x, &m, w.now, runID(9), w.lim); d.Refused() != nil {
+			t.Fatal(d.Refused())
+		}
+	}
+	turn := func(x *core.Execution, commands ...model.Command) {
+		if _, _, err := core.Apply(x, &model.Turn{Seen: x.Next - 1, Commands: commands}, w.now, runID(9), w.lim); err != nil {
 			t.Fatal(err)
 		}
 	}
-	x := w.seat(a).x
-	grow(x, "one")
-	grow(x, "two")
+	grow := func(x *core.Execution, n string) {
+		deliver(x, model.Message{Kind: model.MessageSignal, Name: n})
+		deliver(x, model.Message{Kind: model.MessageSettle, Name: n})
+		deliver(x, model.Message{Kind: model.MessageWatch, From: model.Link{Address: a, ID: n}})
+		deliver(x, model.Message{Kind: model.MessageUpdate, Name: n})
+		turn(
+			x,
+			model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: n, Due: w.now}},
+			model.Command{Kind: model.CommandStartChild, Event: model.Event{ID: "child " + n, Target: a}},
+			model.Command{Kind: model.CommandSend, Event: model.Event{ID: "call " + n, Target: a}, Message: &model.Message{Kind: model.MessageSignal, To: a}},
+			model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStateSet, Name: n, Output: value("1")}},
+		)
+	}
+	grown := func() *core.Execution {
+		x, _ := core.Deliver(nil, &model.Message{Kind: model.MessageStart, To: a}, w.now, runID(1), w.lim)
+		for _, n := range []string{"one", "two", "three"} {
+			grow(x, n)
+		}
+		return x
+	}
+	x, same := grown(), grown()
 	c := x.Clone()
-	before := x.Clone()
 	if diff := core.Diff(x, c); diff != "" {
 		t.Fatalf("the clone differs:\n%s", diff)
 	}
-	grow(c, "three")
+	// The first of each goes and another one comes, in the place that this frees.
+	deliver(c, model.Message{Kind: model.MessageClosed, ID: "child one"})
+	deliver(c, model.Message{Kind: model.MessageAnswer, ID: "call one"})
 	core.Fire(c, "one", w.now)
-	if diff := core.Diff(x, before); diff != "" {
-		t.Errorf("changing the clone changed the original:\n%s", diff)
+	has := core.FactsOf(c)
+	turn(
+		c,
+		model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: has.Signals[0]}},
+		model.Command{Kind: model.CommandAnswer, Event: model.Event{Ref: has.Updates[0]}},
+		model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStateSet, Name: "one"}},
+	)
+	if diff := core.Diff(x, same); diff != "" {
+		t.Errorf("taking from the clone changed the original:\n%s", diff)
 	}
-	if c.Size() <= x.Size() || x.Signals() != 2 || c.Signals() != 3 {
+	grow(c, "four")
+	if diff := core.Diff(x, same); diff != "" {
+		t.Errorf("adding to the clone changed the original:\n%s", diff)
+	}
+	grow(c, "five")
+	if c.Size() <= x.Size() || x.Signals() != 3 || c.Signals() != 4 {
 		t.Errorf("sizes %d and %d, signals %d and %d", x.Size(), c.Size(), x.Signals(), c.Signals())
+	}
+}
+
+// What a run holds for its code counts for the memory that it takes, and no longer than it holds it.
+func TestSizeFollowsWhatIsHeld(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t.Fatalf)
+	a := address("order")
+	const big = 1000
+	load := value(strings.Repeat("x", big))
+	w.deliver(&model.Message{Kind: model.MessageStart, To: a})
+	turn := func(e model.Event, k model.CommandKind) {
+		if _, err := w.turn(a, &model.Turn{Run: runID(1), Seen: w.seat(a).x.Next - 1, Commands: []model.Command{{Kind: k, Event: e}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range []struct {
+		name     string
+		put, end func()
+	}{
+		{
+			"a signal",
+			func() { w.deliver(&model.Message{Kind: model.MessageSignal, To: a, Input: load}) },
+			func() {
+				turn(model.Event{Kind: model.EventSignalTaken, Ref: w.seat(a).x.Next - 1}, model.CommandRecord)
+			},
+		},
+		{
+			"an update",
+			func() { w.deliver(&model.Message{Kind: model.MessageUpdate, To: a, Input: load}) },
+			func() { turn(model.Event{Ref: w.seat(a).x.Next - 1}, model.CommandAnswer) },
+		},
+		{
+			"a value",
+			func() { turn(model.Event{Kind: model.EventStateSet, Name: "n", Output: load}, model.CommandRecord) },
+			func() { turn(model.Event{Kind: model.EventStateSet, Name: "n"}, model.CommandRecord) },
+		},
+	} {
+		before := w.seat(a).x.Size()
+		c.put()
+		if got := w.seat(a).x.Size(); got < before+big {
+			t.Errorf("%s of %d bytes: the size grows from %d to %d", c.name, big, before, got)
+		}
+		c.end()
+		if got := w.seat(a).x.Size(); got != before {
+			t.Errorf("%s is gone: the size is %d, was %d", c.name, got, before)
+		}
 	}
 }
 

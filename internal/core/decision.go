@@ -33,16 +33,25 @@ type Decision struct {
 	StopAll     bool
 	// Messages leave for other addresses.
 	Messages []model.Message
-	// Mark changes the stored mark of the run.
+	// Mark changes the stored mark of the run; when it continues as new, that of the next one.
 	Mark *Mark
 	// Retry is a step whose back-off is over: the worker is to run it again.
 	Retry string
 	// Diverged tells that the worker ran ahead of news: the rest of its turn was dropped.
 	Diverged bool
-	// Answer goes to whoever sent the input.
-	Answer model.Answer
+	// Answer goes to whoever sent the input. Pending tells that there is none yet: the code gives it, and it comes as a reply.
+	Answer  model.Answer
+	Pending bool
+	// Replies are answers that clients have waited for. They are remembered under the ids of their requests.
+	Replies []Reply
 
 	stopped []Timer // what StopTimers names
+}
+
+// Reply is the answer to a request of a client that the code has given, or will never give.
+type Reply struct {
+	RequestID string
+	Answer    model.Answer
 }
 
 // Mark is what is stored about an open run outside of its history.
@@ -55,7 +64,7 @@ type Mark struct {
 // Writes reports whether the decision changes anything durable.
 func (d *Decision) Writes() bool {
 	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
-		d.StopAll || len(d.Messages) > 0 || d.Mark != nil
+		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0
 }
 
 // refuse makes the answer a refusal (I10: nothing was written before).
@@ -80,10 +89,19 @@ func (x *Execution) append(d *Decision, now model.Time, e model.Event) {
 	x.note(&e)
 	x.Next, x.Last = e.Seq+1, e.At
 	d.Events = append(d.Events, e)
-	if x.Parked {
+	if x.Parked && x.Paused == nil {
 		x.Parked = false
-		d.Mark = &Mark{Blocked: x.Blocked}
+		d.Mark = x.mark()
 	}
+}
+
+// mark is what is to be stored about the run now.
+func (x *Execution) mark() *Mark {
+	m := &Mark{Parked: x.Parked, Blocked: x.Blocked}
+	if x.Paused != nil {
+		m.Waits = []model.Reason{*x.Paused}
+	}
+	return m
 }
 
 // startTimer opens a timer. One that was stopped earlier in the same decision is simply kept.

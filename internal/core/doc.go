@@ -17,5 +17,11 @@
 //	    what a run has not taken when it continues as new is carried to the next.
 //	I8  The commit that closes a run stops its timers, tells its parent and watchers, and cancels its children by policy.
 //	I9  Of a turn that ran ahead of news, only the facts are recorded.
-//	I10 A refused input writes nothing.
+//	I10 A refused input writes nothing. Only the step that sent it, if it was one, is told by a message.
+//	I11 Every message that a step sent is answered once, taken or refused, and the answer is recorded once, unless the run of the step
+//	    is over by then or has withdrawn the step.
+//	I12 Every accepted update is answered once: by the code, by the end of the last run, or, when the code had begun it, by the end of its
+//	    run. What was not begun is carried to the next run. A request that waits for its answer is not accepted a second time.
+//	I13 State outlives continue-as-new: the next run begins with the last values.
+//	I14 A paused run stays parked until it is resumed, also when it continues as new, and records what comes in meanwhile.
 package core

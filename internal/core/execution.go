@@ -23,11 +23,18 @@ type Execution struct {
 	Parked bool
 	// Blocked is why the code cannot go on; nil when it can.
 	Blocked *model.Reason
+	// Paused is why nobody may continue the run; nil when somebody may. It is parked meanwhile, whatever comes in.
+	Paused *model.Reason
+	// Pin is the version of the workers that may continue the run; empty for any.
+	Pin string
 
 	timers   []Timer
 	children []child
+	calls    []string // steps that sent a message and have not been answered
 	settled  []string
 	signals  []model.Event // received and not taken
+	updates  []model.Event // received and not answered
+	states   []model.Event // the last value of each
 	watchers []model.Link
 	fired    []firing // timers that fired and that the code may not have seen
 }
@@ -62,9 +69,11 @@ func (x *Execution) Signals() int { return len(x.signals) }
 
 // Size is roughly the memory that the state takes.
 func (x *Execution) Size() int {
-	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.watchers)*128
-	for i := range x.signals {
-		n += x.signals[i].Size()
+	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.calls)*64 + len(x.watchers)*128
+	for _, events := range [...][]model.Event{x.signals, x.updates, x.states} {
+		for i := range events {
+			n += events[i].Size()
+		}
 	}
 	return n
 }
@@ -77,8 +86,11 @@ func (x *Execution) Clone() *Execution {
 	c := *x
 	c.timers = slices.Clone(x.timers)
 	c.children = slices.Clone(x.children)
+	c.calls = slices.Clone(x.calls)
 	c.settled = slices.Clone(x.settled)
 	c.signals = slices.Clone(x.signals)
+	c.updates = slices.Clone(x.updates)
+	c.states = slices.Clone(x.states)
 	c.watchers = slices.Clone(x.watchers)
 	c.fired = slices.Clone(x.fired)
 	return &c
@@ -129,21 +141,50 @@ func (x *Execution) note(e *model.Event) {
 		x.Canceling = e.Seq
 	case model.EventChildStarted:
 		x.children = append(x.children, child{e.ID, e.Target, e.Policy})
-	case model.EventChildClosed, model.EventWithdrawn:
+	case model.EventChildClosed, model.EventWithdrawn, model.EventAnswered:
 		if i := x.child(e.ID); i >= 0 {
 			x.children = slices.Delete(x.children, i, i+1)
 		}
+		if i := slices.Index(x.calls, e.ID); i >= 0 {
+			x.calls = slices.Delete(x.calls, i, i+1)
+		}
+	case model.EventSent:
+		x.calls = append(x.calls, e.ID)
+	case model.EventUpdateReceived:
+		x.updates = append(x.updates, *e)
+	case model.EventUpdateAnswered:
+		if i := x.update(e.Ref); i >= 0 {
+			x.updates = slices.Delete(x.updates, i, i+1)
+		}
+	case model.EventStateSet:
+		x.states = slices.DeleteFunc(x.states, func(s model.Event) bool { return s.Name == e.Name })
+		if len(e.Output.Data) > 0 {
+			x.states = append(x.states, *e)
+		}
+	case model.EventPinned:
+		x.Pin = e.Name
+	case model.EventPaused:
+		x.Paused = &model.Reason{Code: model.WaitPaused}
+		if e.Failure != nil {
+			x.Paused.Detail = e.Failure.Message
+		}
+	case model.EventResumed:
+		x.Paused = nil
 	case model.EventWatched:
 		x.watchers = append(x.watchers, e.Watcher)
 	case model.EventTimerFired:
 		x.fired = append(x.fired, firing{e.ID, e.Seq})
 	case model.EventStarted, model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed,
-		model.EventSent, model.EventClosed, model.EventVersionMarked:
+		model.EventClosed, model.EventVersionMarked:
 	}
 }
 
 func (x *Execution) signal(seq int64) int {
 	return slices.IndexFunc(x.signals, func(e model.Event) bool { return e.Seq == seq })
+}
+
+func (x *Execution) update(seq int64) int {
+	return slices.IndexFunc(x.updates, func(e model.Event) bool { return e.Seq == seq })
 }
 
 func (x *Execution) child(id string) int {

@@ -43,14 +43,22 @@ func Diff(a, b *Execution) string {
 	field("settled", a.settled, b.settled)
 	field("signals", a.signals, b.signals)
 	field("watchers", a.watchers, b.watchers)
+	field("calls", a.calls, b.calls)
+	field("updates", a.updates, b.updates)
+	field("states", a.states, b.states)
+	field("pin", a.Pin, b.Pin)
+	field("paused", a.Paused != nil, b.Paused != nil)
+	if a.Paused != nil && b.Paused != nil {
+		field("paused", *a.Paused, *b.Paused)
+	}
 	return out.String()
 }
 
 // Facts are the parts of a state that only the core sees, for tests.
 type Facts struct {
-	Children, Settled []string
-	Signals           []int64
-	Watchers          int
+	Children, Settled, Calls, States []string
+	Signals, Updates                 []int64
+	Watchers                         int
 }
 
 // FactsOf lists them.
@@ -61,6 +69,13 @@ func FactsOf(x *Execution) (f Facts) {
 	f.Settled = slices.Clone(x.settled)
 	for i := range x.signals {
 		f.Signals = append(f.Signals, x.signals[i].Seq)
+	}
+	f.Calls = slices.Clone(x.calls)
+	for i := range x.updates {
+		f.Updates = append(f.Updates, x.updates[i].Seq)
+	}
+	for i := range x.states {
+		f.States = append(f.States, fmt.Sprintf("%s=%s", x.states[i].Name, x.states[i].Output.Data))
 	}
 	f.Watchers = len(x.watchers)
 	return f

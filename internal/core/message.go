@@ -14,11 +14,11 @@ import (
 func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
 	var d Decision
 	if !m.ToRun.IsZero() && (x == nil || x.Start.Run != m.ToRun) {
-		if m.Kind != model.MessageClosed {
+		if !answers(m) {
 			d.refuse(fault.NotFound, fmt.Sprintf("run %s of %s is not the current one", m.ToRun, m.To))
 			d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 		}
-		return x, d // for the end of a child: the run that asked is over, nobody waits
+		return x, d // for an answer: the run that asked is over, nobody waits
 	}
 	if m.Kind == model.MessageStart {
 		return deliverStart(x, m, now, fresh, lim)
@@ -32,8 +32,9 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	if !x.Open() {
 		if m.Kind == model.MessageWatch {
 			d.bounce(m, x.Outcome)
-		} else if m.Kind != model.MessageClosed {
+		} else if !answers(m) {
 			d.refuse(fault.Conflict, fmt.Sprintf("execution %s is closed (%s)", m.To, x.Outcome.Status))
+			d.acknowledge(m)
 		}
 		return x, d
 	}
@@ -55,9 +56,91 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 				Target: m.From.Address, Run: m.From.Run,
 			})
 		}
-	case model.MessageStart, model.MessageNothing:
+	case model.MessageAnswer:
+		if slices.Contains(x.calls, m.ID) {
+			x.append(&d, now, model.Event{Kind: model.EventAnswered, ID: m.ID, Output: m.Input, Failure: m.Failure})
+		}
+	case model.MessageUpdate:
+		x.accept(&d, m, now, lim)
+	case model.MessageTerminate:
+		x.terminate(&d, m.Failure, now)
+	case model.MessagePause:
+		x.pause(&d, m, now, lim)
+	case model.MessageResume:
+		if x.Paused != nil {
+			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
+		}
+	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery:
 	}
+	d.acknowledge(m)
 	return x, d
+}
+
+// answers reports whether a message answers something, so that nobody waits for an answer to it.
+func answers(m *model.Message) bool {
+	return m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer
+}
+
+// acknowledge answers the step that sent a message: it took effect, or it was refused. An update is answered by the code.
+func (d *Decision) acknowledge(m *model.Message) {
+	switch m.Kind {
+	case model.MessageStart, model.MessageWatch, model.MessageClosed, model.MessageAnswer, model.MessageNothing:
+		return
+	default:
+	}
+	if m.From.ID != "" && !d.Pending {
+		d.Messages = append(d.Messages, answerMessage(m.From, model.Answer{Failure: d.Answer.Failure}))
+	}
+}
+
+func answerMessage(to model.Link, a model.Answer) model.Message {
+	return model.Message{Kind: model.MessageAnswer, To: to.Address, ToRun: to.Run, ID: to.ID, Input: a.Output, Failure: a.Failure}
+}
+
+// accept takes an update that the code is to answer. The same request again waits for the same answer.
+func (x *Execution) accept(d *Decision, m *model.Message, now model.Time, lim Limits) {
+	same := func(u model.Event) bool { return u.RequestID == m.RequestID }
+	switch {
+	case m.RequestID != "" && slices.ContainsFunc(x.updates, same):
+		d.Pending = true
+	case len(x.updates) >= lim.Signals:
+		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s holds %d updates that it has not answered, which is the limit",
+			x.Start.Address, len(x.updates)))
+	case x.Next >= lim.Events:
+		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, which is the limit", x.Start.Run, x.Next))
+	default:
+		e := model.Event{Kind: model.EventUpdateReceived, Name: m.Name, Input: m.Input, RequestID: m.RequestID}
+		if m.From.ID != "" {
+			e.Watcher = m.From
+		}
+		x.append(d, now, e)
+		d.Pending = true
+	}
+}
+
+// answer tells whoever sent an update what came of it: a step of another run, or a client.
+func (x *Execution) answer(d *Decision, u *model.Event, a model.Answer) {
+	if u.Watcher.ID != "" {
+		d.Messages = append(d.Messages, answerMessage(u.Watcher, a))
+	}
+	if u.RequestID != "" {
+		a.Run = x.Start.Run
+		d.Replies = append(d.Replies, Reply{RequestID: u.RequestID, Answer: a})
+	}
+}
+
+// pause has nobody continue the run. What comes in meanwhile is recorded, and timers fire; the code hears of it when it is resumed.
+func (x *Execution) pause(d *Decision, m *model.Message, now model.Time, lim Limits) {
+	if x.Paused != nil {
+		return
+	}
+	if x.Next >= lim.Events {
+		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, which is the limit", x.Start.Run, x.Next))
+		return
+	}
+	x.append(d, now, model.Event{Kind: model.EventPaused, Failure: m.Failure, RequestID: m.RequestID})
+	x.Parked = true
+	d.Mark = x.mark()
 }
 
 // obeys reports whether a cancel request counts. That of a parent that closes or gives up (it names no step) is meant for what it has
@@ -105,8 +188,13 @@ func (x *Execution) watch(d *Decision, now model.Time, who model.Link) {
 
 // bounce answers a message that cannot be served to the step that sent it; clients hear it through the Answer.
 func (d *Decision) bounce(m *model.Message, o model.Outcome) {
-	if m.From.ID != "" && m.Kind != model.MessageClosed {
-		d.Messages = append(d.Messages, closedMessage(m.From, model.Link{Address: m.To}, o))
+	switch m.Kind {
+	case model.MessageStart, model.MessageWatch:
+		if m.From.ID != "" {
+			d.Messages = append(d.Messages, closedMessage(m.From, model.Link{Address: m.To}, o))
+		}
+	default:
+		d.acknowledge(m)
 	}
 }
 

@@ -45,89 +45,44 @@ type expected struct {
 
 func (x *expected) refuse(kind string) { x.refused = kind }
 
-func (r *naiveRun) open() bool { return r.status == model.Running }
-
-func (r *naiveRun) last() model.Time {
-	if n := len(r.events); n > len(r.start.Carried) {
-		return r.events[n-1].At
-	}
-	return r.start.At
-}
-
-func (r *naiveRun) count(want func(*model.Event) bool) (n int) {
-	for i := range r.events {
-		if want(&r.events[i]) {
-			n++
-		}
-	}
-	return n
-}
-
-// pending are the signals that were received and not taken.
-func (r *naiveRun) pending() (signals []model.Event) {
-	for _, e := range r.events {
-		taken := r.count(func(t *model.Event) bool { return t.Kind == model.EventSignalTaken && t.Ref == e.Seq })
-		if e.Kind == model.EventSignalReceived && taken == 0 {
-			signals = append(signals, e)
-		}
-	}
-	return signals
-}
-
-// children are those that were asked for and are neither closed nor withdrawn.
-func (r *naiveRun) children() (open []model.Event) {
-	for i, e := range r.events {
-		if e.Kind != model.EventChildStarted {
-			continue
-		}
-		over := slices.ContainsFunc(r.events[i:], func(o model.Event) bool {
-			return o.ID == e.ID && (o.Kind == model.EventChildClosed || o.Kind == model.EventWithdrawn)
-		})
-		if !over {
-			open = append(open, e)
-		}
-	}
-	return open
-}
-
-func (r *naiveRun) watchers() (who []model.Link) {
-	for _, e := range r.events {
-		if e.Kind == model.EventWatched {
-			who = append(who, e.Watcher)
-		}
-	}
-	return who
-}
-
-// cancel is the position of the cancel request.
-func (r *naiveRun) cancel() (seq int64) {
-	for _, e := range r.events {
-		if e.Kind == model.EventCancelRequest {
-			seq = e.Seq
-		}
-	}
-	return seq
-}
-
 func (r *naiveRun) add(x *expected, now model.Time, e model.Event) {
 	e.Seq, e.At = int64(len(r.events))+1, max(now, r.last())
 	r.events = append(r.events, e)
 	x.Events = append(x.Events, e)
-	r.parked = false
+	r.parked = r.paused()
 }
 
-func (n *naive) deliver(m *model.Message, now model.Time, fresh model.RunID) (x expected) {
+func (n *naive) deliver(m *model.Message, now model.Time, fresh model.RunID) expected {
+	x := n.take(m, now, fresh)
+	switch m.Kind {
+	case model.MessageStart, model.MessageWatch, model.MessageClosed, model.MessageAnswer, model.MessageNothing:
+		return x // answered by an outcome, or not at all
+	default:
+	}
+	if m.From.ID != "" && !x.Pending {
+		a := model.Message{Kind: model.MessageAnswer, To: m.From.Address, ToRun: m.From.Run, ID: m.From.ID}
+		if x.refused != "" {
+			a.Failure = &model.Failure{Kind: x.refused}
+		}
+		x.Messages = append(x.Messages, a)
+	}
+	return x
+}
+
+// take is what a message does, apart from the answer to the step that sent it.
+func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x expected) {
 	r := n.current()
 	self := model.Link{Address: m.To}
 	bounce := func(status model.Status, out model.Payload) {
-		if m.From.ID != "" {
+		if m.From.ID != "" && (m.Kind == model.MessageStart || m.Kind == model.MessageWatch) {
 			x.Messages = append(x.Messages, model.Message{
 				Kind: model.MessageClosed, To: m.From.Address, ToRun: m.From.Run, ID: m.From.ID, From: self, Status: status, Input: out,
 			})
 		}
 	}
+	outcome := m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer // of something that a step had asked for
 	if m.ToRun != (model.RunID{}) && (r == nil || r.start.Run != m.ToRun) {
-		if m.Kind != model.MessageClosed {
+		if !outcome {
 			x.refuse("not_found")
 			bounce(model.Failed, model.Payload{})
 		}
@@ -139,17 +94,14 @@ func (n *naive) deliver(m *model.Message, now model.Time, fresh model.RunID) (x 
 	}
 	if r == nil {
 		x.refuse("not_found")
-		if m.Kind != model.MessageClosed {
-			bounce(model.Failed, model.Payload{})
-		}
+		bounce(model.Failed, model.Payload{})
 		return x
 	}
 	if !r.open() {
-		switch m.Kind {
-		case model.MessageWatch:
+		switch {
+		case m.Kind == model.MessageWatch:
 			bounce(r.status, r.outcome.Output)
-		case model.MessageClosed:
-		default:
+		case !outcome:
 			x.refuse("conflict")
 		}
 		return x
@@ -185,6 +137,44 @@ func (n *naive) deliver(m *model.Message, now model.Time, fresh model.RunID) (x 
 			r.add(&x, now, model.Event{
 				Kind: model.EventChildClosed, ID: m.ID, Status: m.Status, Output: m.Input, Failure: m.Failure, Target: m.From.Address, Run: m.From.Run,
 			})
+		}
+	case model.MessageAnswer:
+		if slices.Contains(r.calls(), m.ID) {
+			r.add(&x, now, model.Event{Kind: model.EventAnswered, ID: m.ID, Output: m.Input, Failure: m.Failure})
+		}
+	case model.MessageUpdate:
+		pending := r.updates()
+		again := slices.ContainsFunc(pending, func(u model.Event) bool { return u.RequestID == m.RequestID })
+		switch {
+		case m.RequestID != "" && again:
+			x.Pending = true
+		case len(pending) >= n.lim.Signals || full:
+			x.refuse("exhausted")
+		default:
+			x.Pending = true
+			e := model.Event{Kind: model.EventUpdateReceived, Name: m.Name, Input: m.Input, RequestID: m.RequestID}
+			if m.From.ID != "" {
+				e.Watcher = m.From
+			}
+			r.add(&x, now, e)
+		}
+	case model.MessageTerminate:
+		f := model.Failure{Kind: model.FailureTerminated, Message: "terminated"}
+		if m.Failure != nil {
+			f.Message += ": " + m.Failure.Message
+		}
+		n.close(&x, r, model.Outcome{Status: model.Terminated, Failure: &f, At: max(now, r.last()), Seen: int64(len(r.events))}, nil)
+	case model.MessagePause:
+		switch {
+		case r.paused():
+		case full:
+			x.refuse("exhausted")
+		default:
+			r.add(&x, now, model.Event{Kind: model.EventPaused, Failure: m.Failure, RequestID: m.RequestID})
+		}
+	case model.MessageResume:
+		if r.paused() {
+			r.add(&x, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
 		}
 	default:
 	}
@@ -259,7 +249,7 @@ func (n *naive) fire(id string, now model.Time) (x expected) {
 		return x
 	}
 	if step, isRetry := core.RetryOf(id); isRetry {
-		if !r.rung[id] {
+		if !r.rung[id] && !r.paused() {
 			x.Retry, r.rung[id] = step, true
 		}
 		return x
@@ -297,7 +287,10 @@ func (n *naive) invalid(r *naiveRun, t *model.Turn) string {
 	for id := range r.timers {
 		open[id] = true
 	}
-	var taken []int64
+	if t.Close != nil && t.Close.Status == model.Terminated {
+		return "invalid"
+	}
+	var taken, answered []int64
 	for _, c := range t.Commands {
 		switch c.Kind {
 		case model.CommandRecord:
@@ -308,6 +301,12 @@ func (n *naive) invalid(r *naiveRun, t *model.Turn) string {
 				}
 				taken = append(taken, c.Event.Ref)
 			}
+		case model.CommandAnswer:
+			has := slices.ContainsFunc(r.updates(), func(e model.Event) bool { return e.Seq == c.Event.Ref })
+			if !has || slices.Contains(answered, c.Event.Ref) {
+				return "invalid"
+			}
+			answered = append(answered, c.Event.Ref)
 		case model.CommandStartTimer:
 			open[c.Event.ID] = true
 		case model.CommandStopTimer, model.CommandWithdraw:
@@ -333,12 +332,12 @@ func (n *naive) turn(t *model.Turn, now model.Time, fresh model.RunID) (x expect
 	r.seen = max(r.seen, t.Seen)
 	if t.Blocked != nil {
 		if why := fmt.Sprint(*t.Blocked); why != r.blocked {
-			r.blocked, r.parked = why, false
+			r.blocked, r.parked = why, r.paused()
 		}
 		return x
 	}
 	if r.blocked != "" {
-		r.blocked, r.parked = "", false
+		r.blocked, r.parked = "", r.paused()
 	}
 	before := maps.Clone(r.timers)
 	for i := range commands {
@@ -414,6 +413,12 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 		e.Kind, e.Policy = model.EventChildStarted, model.AbandonChild
 		r.add(x, now, e)
 		x.Messages = append(x.Messages, model.Message{Kind: model.MessageWatch, To: e.Target, ToRun: e.Run, From: self})
+	case model.CommandAnswer:
+		pending := r.updates()
+		u := pending[slices.IndexFunc(pending, func(u model.Event) bool { return u.Seq == e.Ref })]
+		e.Kind = model.EventUpdateAnswered
+		r.add(x, now, e)
+		n.tell(x, r, u, model.Answer{Status: model.Running, Output: e.Output, Failure: e.Failure})
 	case model.CommandSend:
 		m := *c.Message
 		m.From = self
@@ -427,17 +432,40 @@ func (n *naive) cancelOf(r *naiveRun, c model.Event) model.Message {
 	return model.Message{Kind: model.MessageCancel, To: c.Target, From: model.Link{Address: r.start.Address, Run: r.start.Run}}
 }
 
+// tell answers an update.
+func (n *naive) tell(x *expected, r *naiveRun, u model.Event, a model.Answer) {
+	if w := u.Watcher; w.ID != "" {
+		x.Messages = append(x.Messages, model.Message{Kind: model.MessageAnswer, To: w.Address, ToRun: w.Run, ID: w.ID, Input: a.Output, Failure: a.Failure})
+	}
+	if u.RequestID != "" {
+		a.Run = r.start.Run
+		x.Replies = append(x.Replies, core.Reply{RequestID: u.RequestID, Answer: a})
+	}
+}
+
 func (n *naive) end(x *expected, r *naiveRun, t *model.Turn, now model.Time, fresh model.RunID) {
-	at := max(now, r.last())
-	o := model.Outcome{Status: t.Close.Status, Output: t.Close.Output, Failure: t.Close.Failure, At: at, Seen: t.Seen}
+	o := model.Outcome{Status: t.Close.Status, Output: t.Close.Output, Failure: t.Close.Failure, At: max(now, r.last()), Seen: t.Seen}
+	if o.Status == model.Continued {
+		o.Next = fresh
+	}
+	n.close(x, r, o, t.Close.Begun)
+	if o.Status == model.Continued {
+		n.next(x, r, t, o.At, fresh)
+	}
+}
+
+func (n *naive) close(x *expected, r *naiveRun, o model.Outcome, begun []int64) {
 	for _, c := range r.children() {
 		if c.Policy == model.CancelChild {
 			x.Messages = append(x.Messages, n.cancelOf(r, c))
 		}
 	}
-	clear(r.timers)
-	r.status, r.parked, r.blocked = t.Close.Status, false, ""
-	if t.Close.Status != model.Continued {
+	for _, u := range r.updates() {
+		if o.Status != model.Continued || slices.Contains(begun, u.Seq) {
+			n.tell(x, r, u, model.Answer{Status: o.Status, Failure: &model.Failure{Kind: model.FailureConflict}})
+		}
+	}
+	if o.Status != model.Continued {
 		self := model.Link{Address: r.start.Address, Run: r.start.Run}
 		who := r.watchers()
 		if r.start.Parent.ID != "" {
@@ -448,13 +476,14 @@ func (n *naive) end(x *expected, r *naiveRun, t *model.Turn, now model.Time, fre
 				Kind: model.MessageClosed, To: l.Address, ToRun: l.Run, ID: l.ID, From: self, Status: o.Status, Input: o.Output, Failure: o.Failure,
 			})
 		}
-		r.outcome = o
-		x.Close = &o
-		return
 	}
-	o.Next = fresh
-	r.outcome = o
+	clear(r.timers)
+	r.status, r.parked, r.blocked, r.outcome = o.Status, false, "", o
 	x.Close = &o
+}
+
+// next begins the run after one that continues as new.
+func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fresh model.RunID) {
 	s := model.Start{
 		Address: r.start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: r.start.RequestID, Parent: r.start.Parent,
 		OnParentClose: r.start.OnParentClose, First: r.start.First, Previous: r.start.Run, Origin: r.start.Origin,
@@ -462,17 +491,31 @@ func (n *naive) end(x *expected, r *naiveRun, t *model.Turn, now model.Time, fre
 	if s.First == (model.RunID{}) {
 		s.First, s.Origin = r.start.Run, r.start.Input.Digest()
 	}
-	carried := r.pending()
+	for _, e := range r.states() {
+		e.ID = ""
+		s.Carried = append(s.Carried, e)
+	}
+	signals, updates := r.pending(), r.updates()
+	for _, e := range r.events {
+		waits := slices.ContainsFunc(signals, func(o model.Event) bool { return o.Seq == e.Seq }) ||
+			slices.ContainsFunc(updates, func(o model.Event) bool { return o.Seq == e.Seq }) && !slices.Contains(t.Close.Begun, e.Seq)
+		if waits {
+			s.Carried = append(s.Carried, e)
+		}
+	}
 	for _, w := range r.watchers() {
-		carried = append(carried, model.Event{Kind: model.EventWatched, Watcher: w})
+		s.Carried = append(s.Carried, model.Event{Kind: model.EventWatched, Watcher: w})
+	}
+	if r.paused() {
+		s.Carried = append(s.Carried, model.Event{Kind: model.EventPaused})
 	}
 	if r.cancel() > t.Seen {
-		carried = append(carried, model.Event{Kind: model.EventCancelRequest, Failure: &model.Failure{Kind: model.FailureCanceled}})
+		s.Carried = append(s.Carried, model.Event{Kind: model.EventCancelRequest})
 	}
-	for i := range carried {
-		carried[i].Seq, carried[i].At = int64(i+1), at
+	for i := range s.Carried {
+		s.Carried[i].Seq, s.Carried[i].At = int64(i+1), at
 	}
-	s.Carried = carried
 	x.Replaces = r.start.Run
 	n.begin(x, s)
+	n.current().parked = n.current().paused()
 }

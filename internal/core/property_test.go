@@ -15,17 +15,20 @@ import (
 )
 
 // TestRandomInputs applies random inputs to a few executions that know each other, and compares every decision with that of the naive
-// model. After every input I1, I2, I3, I4, I8 and I10 are checked by the world, and I4, I5, I6 and I7 by reading all histories.
+// model. After every input I1, I2, I3, I4, I8, I10 and I14 are checked by the world, I4, I5, I6, I7, I12 and I13 by reading all histories,
+// and I11 and I12 by the book that is kept of who was told what. In the end all mail is delivered, and whoever still waits must have a reason.
 func TestRandomInputs(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		p := newPlay(t)
 		actions := map[string]func(*rapid.T){
-			"":        func(t *rapid.T) { p.w.fatal = t.Fatalf; p.histories(t) },
+			"":        func(t *rapid.T) { p.w.fatal = t.Fatalf; p.histories(t); p.book.check(t) },
 			"clock":   p.clock,
 			"start":   p.start,
 			"signal":  p.signal,
 			"client":  p.client,
+			"update":  p.update,
+			"operate": p.operate,
 			"turn":    p.turn,
 			"turn2":   p.turn, // as often as two others
 			"fire":    p.fire,
@@ -37,6 +40,12 @@ func TestRandomInputs(t *testing.T) {
 		for range 3 {
 			t.Repeat(actions)
 		}
+		for len(p.w.mail) > 0 {
+			p.mail(t)
+		}
+		p.histories(t)
+		p.book.check(t)
+		p.settled(t)
 	})
 }
 
@@ -46,6 +55,7 @@ type play struct {
 	next    int // numbers signals and attempts
 	retries int
 	accept  []accepted
+	book    *book
 }
 
 // accepted is a signal that was accepted, in order.
@@ -56,6 +66,7 @@ type accepted struct {
 
 func newPlay(t *rapid.T) *play {
 	p := &play{w: newWorld(t.Fatalf), models: map[model.Address]*naive{}}
+	p.book = newBook(p.w)
 	p.w.lim = core.Limits{
 		Events: rapid.Int64Range(8, 60).Draw(t, "events"), Signals: rapid.IntRange(1, 6).Draw(t, "signals"), Timers: rapid.IntRange(1, 4).Draw(t, "timers"),
 	}
@@ -115,7 +126,7 @@ func (p *play) signal(t *rapid.T) {
 // client sends something else than a start or a signal.
 func (p *play) client(t *rapid.T) {
 	m := &model.Message{To: p.key(t)}
-	m.Kind = pick(t, "kind", model.MessageSettle, model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed)
+	m.Kind = pick(t, "kind", model.MessageSettle, model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer)
 	switch m.Kind {
 	case model.MessageSettle:
 		m.Name, m.Input = pick(t, "promise", "p", "q"), value(p.number())
@@ -123,15 +134,22 @@ func (p *play) client(t *rapid.T) {
 		m.Failure = &model.Failure{Kind: model.FailureCanceled, Message: "client"}
 	case model.MessageClosed: // nobody sent this: a message from the past, or from another life
 		m.ID, m.Status, m.From = pick(t, "step", "c1", "c2", "nobody"), model.Completed, model.Link{Address: address("z")}
+	case model.MessageAnswer: // to a step that never sent anything
+		m.ID = pick(t, "step", "c1", "s1", "nobody")
 	default:
 	}
-	if rapid.IntRange(0, 3).Draw(t, "to_run") == 0 {
-		m.ToRun = runID(rapid.IntRange(1, p.w.runs+1).Draw(t, "run"))
-	}
+	p.toRun(t, m)
 	if m.Kind == model.MessageWatch && rapid.Bool().Draw(t, "step") {
 		m.From = model.Link{Address: address("z"), Run: runID(999), ID: pick(t, "watcher", "w1", "w2")}
 	}
 	p.deliver(t, m)
+}
+
+// toRun means one run, now and then.
+func (p *play) toRun(t *rapid.T, m *model.Message) {
+	if rapid.IntRange(0, 3).Draw(t, "to_run") == 0 {
+		m.ToRun = runID(rapid.IntRange(1, p.w.runs+1).Draw(t, "run"))
+	}
 }
 
 // mail delivers a message that an execution sent: the next one of some sender to some receiver.
@@ -167,6 +185,7 @@ func (p *play) deliver(t *rapid.T, m *model.Message) {
 	if x := p.w.seat(m.To).x; d.Refused() == nil && x != nil && d.Answer.Run != x.Start.Run && m.ToRun.IsZero() {
 		t.Fatalf("the answer names %s, current is %s", name(d.Answer.Run), name(x.Start.Run))
 	}
+	p.book.delivered(t, m, &d)
 	for _, e := range d.Events {
 		p.accepted(m.To, e)
 	}
@@ -218,21 +237,10 @@ func (p *play) release(t *rapid.T) {
 	p.compare(t, a, &expected{}, &d, "")
 }
 
-// crash has another node take the run up from what is stored.
+// crash has another node take the run up from what is stored. What only memory knew is gone.
 func (p *play) crash(t *rapid.T) {
 	a := p.begun(t)
-	s := p.w.seat(a)
-	if !s.x.Open() {
-		s.x = &core.Execution{Start: s.x.Start, Outcome: s.x.Outcome}
-		return
-	}
-	r := s.last()
-	x, err := core.Recover(r.start, r.outcome, r.events, r.openTimers())
-	if err != nil {
-		t.Fatal(err)
-	}
-	x.Parked, x.Blocked = r.mark.Parked, r.mark.Blocked
-	s.x = x
+	p.w.crash(a)
 	p.model(a).current().seen = 0
 	clear(p.model(a).current().rung)
 }
@@ -246,9 +254,9 @@ func (p *play) turn(t *rapid.T) {
 	}
 	switch rapid.IntRange(0, 11).Draw(t, "end") {
 	case 0:
-		turn.Close = &model.Close{Status: pick(t, "status", model.Completed, model.Failed, model.Canceled), Output: value(p.number())}
+		turn.Close = &model.Close{Status: pick(t, "status", model.Completed, model.Failed, model.Canceled, model.Terminated), Output: value(p.number())}
 	case 1, 2:
-		turn.Close = &model.Close{Status: model.Continued, Input: value(pick(t, "input", "", "1", "2"))}
+		turn.Close = &model.Close{Status: model.Continued, Input: value(pick(t, "input", "", "1", "2")), Begun: p.begunUpdates(t, x)}
 	case 3:
 		turn.Blocked = &model.Reason{Code: model.WaitMismatch, Detail: pick(t, "why", "x", "y")}
 	}
@@ -258,19 +266,39 @@ func (p *play) turn(t *rapid.T) {
 	want := p.model(a).turn(turn, p.w.now, p.w.fresh())
 	d, err := p.w.turn(a, turn)
 	p.compare(t, a, &want, &d, refusal(err))
+	p.book.turned(t, a, turn, &d)
 }
 
 func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
-	c := model.Command{Kind: pick(t, "command",
+	has := core.FactsOf(x)
+	wrong := rapid.IntRange(0, 19).Draw(t, "wrong") == 0 // it takes or answers what is not there, which has the whole turn refused
+	kinds := []model.CommandKind{
 		model.CommandRecord, model.CommandRecord, model.CommandRetry, model.CommandStartTimer, model.CommandStartTimer, model.CommandStopTimer,
-		model.CommandWithdraw, model.CommandStartChild, model.CommandWatch, model.CommandSend)}
+		model.CommandWithdraw, model.CommandStartChild, model.CommandWatch, model.CommandSend, model.CommandSend,
+	}
+	if wrong || len(has.Updates) > 0 {
+		kinds = append(kinds, model.CommandAnswer, model.CommandAnswer)
+	}
+	c := model.Command{Kind: pick(t, "command", kinds...)}
 	e := &c.Event
 	switch c.Kind {
 	case model.CommandRecord:
-		e.Kind, e.ID = pick(t, "event", model.EventStepCompleted, model.EventStepFailed, model.EventSignalTaken, model.EventSignalTaken), pick(t, "step", "s1", "s2")
-		if e.Kind == model.EventSignalTaken {
-			signals := append(core.FactsOf(x).Signals, 99)
-			e.Ref = pick(t, "signal", signals...)
+		facts := []model.EventKind{model.EventStepCompleted, model.EventStepFailed, model.EventStateSet, model.EventStateSet, model.EventPinned}
+		if wrong || len(has.Signals) > 0 {
+			facts = append(facts, model.EventSignalTaken, model.EventSignalTaken)
+		}
+		e.Kind, e.ID = pick(t, "event", facts...), pick(t, "step", "s1", "s2")
+		switch e.Kind {
+		case model.EventSignalTaken:
+			e.Ref = 99
+			if !wrong {
+				e.Ref = pick(t, "signal", has.Signals...)
+			}
+		case model.EventStateSet:
+			e.Name, e.Output = pick(t, "state", "u", "v", "w"), value(pick(t, "value", "", p.number()))
+		case model.EventPinned:
+			e.Name = pick(t, "version", "v1", "v2")
+		default:
 		}
 	case model.CommandRetry:
 		p.retries++
@@ -280,7 +308,7 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 	case model.CommandStopTimer:
 		e.ID = pick(t, "timer", "t1", "t2", "d1", "d2", "d3")
 	case model.CommandWithdraw:
-		e.ID = pick(t, "id", "t1", "s1", "s2", "c1", "c2", "w1")
+		e.ID = pick(t, "id", append(has.Calls, "t1", "s1", "s2", "c1", "c2", "w1")...)
 	case model.CommandStartChild:
 		e.ID, e.Target, e.Input, e.Policy = pick(t, "child", "c1", "c2"), p.key(t), value(pick(t, "input", "", "1")), model.ParentClosePolicy(rapid.IntRange(0, 1).Draw(t, "policy"))
 		c.Reuse = model.ReusePolicy(rapid.IntRange(0, 2).Draw(t, "reuse"))
@@ -291,7 +319,17 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 		}
 	case model.CommandSend:
 		e.ID, e.Target = "m"+p.number(), p.key(t)
-		c.Message = &model.Message{Kind: pick(t, "kind", model.MessageSignal, model.MessageSettle, model.MessageCancel), To: e.Target, Name: pick(t, "name", "x", "y"), Input: value(p.number())}
+		c.Message = p.sent(t, e.Target)
+	case model.CommandAnswer:
+		e.ID, e.Ref = "a"+p.number(), 99
+		if !wrong {
+			e.Ref = pick(t, "update", has.Updates...)
+		}
+		if rapid.IntRange(0, 3).Draw(t, "fails") == 0 {
+			e.Failure = &model.Failure{Kind: codeFailure, Message: p.number()}
+		} else {
+			e.Output = value(p.number())
+		}
 	}
 	return c
 }
@@ -321,6 +359,12 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	if !maps.Equal(timers, r.timers) {
 		t.Fatalf("timers %v, want %v", timers, r.timers)
 	}
+	if x.Pin != r.pin() || (x.Paused != nil) != r.paused() {
+		t.Fatalf("pinned to %q, paused %v, want %q, %v", x.Pin, x.Paused != nil, r.pin(), r.paused())
+	}
+	if f := core.FactsOf(x); !slices.Equal(f.Calls, r.calls()) || len(f.Updates) != len(r.updates()) || len(f.States) != len(r.states()) {
+		t.Fatalf("calls %v, updates %v, states %v, want %v, %v, %v", f.Calls, f.Updates, f.States, r.calls(), r.updates(), r.states())
+	}
 	blocked := ""
 	if x.Blocked != nil {
 		blocked = fmt.Sprint(*x.Blocked)
@@ -336,9 +380,17 @@ func facts(a model.Address, d *core.Decision) string {
 	c.StartTimers, c.StopTimers, c.StopAll, c.Mark = nil, nil, false, nil
 	c.Messages = slices.Clone(c.Messages)
 	for i := range c.Messages {
-		if m := &c.Messages[i]; m.Failure != nil && (m.Kind == model.MessageCancel && m.From.ID == "" || m.Kind == model.MessageClosed && m.From.Run.IsZero()) {
+		m := &c.Messages[i]
+		if m.Failure != nil && (m.Kind == model.MessageCancel && m.From.ID == "" || m.Kind == model.MessageClosed && m.From.Run.IsZero()) {
 			m.Failure = nil
 		}
+		if m.Kind == model.MessageAnswer {
+			m.Failure = kindOnly(m.Failure)
+		}
+	}
+	c.Replies = slices.Clone(c.Replies)
+	for i := range c.Replies {
+		c.Replies[i].Answer.Failure = kindOnly(c.Replies[i].Answer.Failure)
 	}
 	if c.Start != nil {
 		s := *c.Start
@@ -351,11 +403,20 @@ func facts(a model.Address, d *core.Decision) string {
 	return decisionText(a, &c)
 }
 
+// kindOnly leaves the sentence away if the core has written it. That of the code must arrive as it is.
+func kindOnly(f *model.Failure) *model.Failure {
+	if f == nil || f.Kind == codeFailure {
+		return f
+	}
+	return &model.Failure{Kind: f.Kind}
+}
+
 // histories checks what can be read from all histories together.
 func (p *play) histories(t *rapid.T) {
 	for _, a := range slices.SortedFunc(maps.Keys(p.w.seats), func(x, y model.Address) int { return strings.Compare(x.Key, y.Key) }) {
 		var left []string // accepted signals, in order, as the runs of the address tell
 		var all []string
+		var before *stored
 		for i, r := range p.w.seats[a].runs {
 			p.history(t, r)
 			for j, e := range r.all() {
@@ -368,7 +429,10 @@ func (p *play) histories(t *rapid.T) {
 					t.Fatalf("I7: %s carries the signals %v, the run before left %v", name(r.start.Run), got, left)
 				}
 			}
-			left = r.untaken()
+			if r.carriedOver() {
+				p.carried(t, before, r)
+			}
+			left, before = r.untaken(), r
 			if i < len(p.w.seats[a].runs)-1 && !r.outcome.Status.Closed() {
 				t.Fatalf("%s is open and not the last one", name(r.start.Run))
 			}
@@ -413,6 +477,7 @@ func (r *stored) untaken() (values []string) {
 
 // history checks one run.
 func (p *play) history(t *rapid.T, r *stored) {
+	p.talk(t, r)
 	taken, settled := map[int64]int{}, map[string]int{}
 	open := map[string]bool{} // children
 	cancels := 0

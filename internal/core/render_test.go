@@ -193,6 +193,12 @@ func decisionText(a model.Address, d *core.Decision) string {
 	for i := range d.Messages {
 		line("message: %s", messageText(&d.Messages[i]))
 	}
+	for i := range d.Replies {
+		line("reply to %s: %s", d.Replies[i].RequestID, replyText(&d.Replies[i].Answer))
+	}
+	if d.Pending {
+		line("the answer comes from the code")
+	}
 	if d.Retry != "" {
 		line("the worker is to run %s again", d.Retry)
 	}
@@ -200,6 +206,18 @@ func decisionText(a model.Address, d *core.Decision) string {
 		line("diverged: the rest of the turn is dropped")
 	}
 	return b.String()
+}
+
+// replyText is what a client hears that has waited for its update.
+func replyText(a *model.Answer) string {
+	s := fmt.Sprintf("%s %s", name(a.Run), a.Status)
+	if a.Output.Size() > 0 {
+		s += fmt.Sprintf(", output=%s", a.Output.Data)
+	}
+	if a.Failure != nil {
+		s += fmt.Sprintf(", failure=%q", failureText(a.Failure))
+	}
+	return s
 }
 
 func startText(d *core.Decision) string {
@@ -262,7 +280,7 @@ func stateText(x *core.Execution) string {
 			s += "; " + what + " " + strings.Join(items, " ")
 		}
 	}
-	var timers, signals []string
+	var timers, signals, updates []string
 	for _, t := range x.Timers() {
 		timers = append(timers, plain(t.ID)+"@"+since(t.Due))
 	}
@@ -275,6 +293,15 @@ func stateText(x *core.Execution) string {
 	add("signals", signals)
 	add("children", f.Children)
 	add("settled", f.Settled)
+	add("waits for answers to", f.Calls)
+	for _, seq := range f.Updates {
+		updates = append(updates, fmt.Sprintf("#%d", seq))
+	}
+	add("updates", updates)
+	add("values", f.States)
+	if x.Pin != "" {
+		s += "; pinned to " + x.Pin
+	}
 	if f.Watchers > 0 {
 		s += fmt.Sprintf("; watchers %d", f.Watchers)
 	}
@@ -283,6 +310,9 @@ func stateText(x *core.Execution) string {
 	}
 	if x.Parked {
 		s += "; parked"
+	}
+	if x.Paused != nil {
+		s += "; " + reasonText(x.Paused)
 	}
 	if x.Blocked != nil {
 		s += "; blocked by " + reasonText(x.Blocked)

@@ -22,7 +22,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 //	----
 //	what the core decides, and the state that it leaves
 //
-// After every input the invariants I1 to I10 are checked as well (see world).
+// After every input the invariants are checked as well (see world).
 //
 //	clock 10s                         it is 10 s after the beginning
 //	limits events=5 signals=2 timers=3
@@ -31,7 +31,13 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 //	settle KEY name= value= failure= request=
 //	cancel KEY reason= run=
 //	watch KEY run= from=KEY.runN.step
+//	update KEY name= input= request= run= from=
+//	terminate KEY reason= run= from=
+//	pause KEY reason= request=
+//	resume KEY request=
 //	closed KEY step= run= output= from=     the outcome of a child
+//	answer KEY step= run= output=           the answer to what a step has sent
+//	crash KEY                               another node takes the execution up from the store
 //	turn KEY seen= ahead=                   commands as in command
 //	fire KEY timer=                         a timer is due
 //	release KEY seen= waits=name
@@ -100,7 +106,7 @@ func (s *script) run() string {
 	case "limits":
 		w.lim = core.Limits{Events: int64(s.num("events")), Signals: s.num("signals"), Timers: s.num("timers")}
 		return fmt.Sprintf("at most %d events, %d signals, %d timers\n", w.lim.Events, w.lim.Signals, w.lim.Timers)
-	case "start", "signal", "settle", "cancel", "watch", "closed", "nothing":
+	case "start", "signal", "settle", "cancel", "watch", "closed", "nothing", "update", "answer", "terminate", "pause", "resume":
 		return s.deliver(s.message())
 	case "turn":
 		return s.turn()
@@ -120,6 +126,9 @@ func (s *script) run() string {
 			fmt.Fprintf(&out, "> %s\n%s", messageText(&m), s.deliver(&m))
 		}
 		return out.String()
+	case "crash":
+		w.crash(s.key())
+		return stateText(w.seat(s.key()).x)
 	case "lose":
 		n := len(w.mail)
 		w.mail = nil
@@ -207,12 +216,33 @@ func (s *script) message() *model.Message {
 		m.Kind, m.ID, m.Status, m.Input = model.MessageClosed, s.arg("step"), model.Completed, value(s.arg("output"))
 	case "nothing":
 		m.Kind = model.MessageNothing
+	case "update":
+		m.Kind = model.MessageUpdate
+	case "answer":
+		m.Kind, m.ID, m.Input = model.MessageAnswer, s.arg("step"), value(s.arg("output"))
+	case "terminate":
+		m.Kind, m.Failure = model.MessageTerminate, s.reason()
+	case "pause":
+		m.Kind, m.Failure = model.MessagePause, s.reason()
+	case "resume":
+		m.Kind = model.MessageResume
 	}
 	return m
 }
 
+// reason is why somebody intervenes; nil when he does not say.
+func (s *script) reason() *model.Failure {
+	if s.arg("reason") == "" {
+		return nil
+	}
+	return &model.Failure{Message: s.arg("reason")}
+}
+
 func (s *script) deliver(m *model.Message) string {
 	d := s.w.deliver(m)
+	if d.Pending {
+		return s.outcome(m.To, &d, "") // there is no answer yet
+	}
 	return s.outcome(m.To, &d, answerText(d.Answer))
 }
 
@@ -240,10 +270,12 @@ func (s *script) turn() string {
 
 // command reads one line of a turn:
 //
-//	step a = 1 | step a failed: why | retry a attempt=1 after=5s: why | take 3
+//	step a = 1 | step a failed: why | retry a attempt=1 after=5s: why | take 3 | set x = 1 | unset x | pin v1
+//	answer 3 = 1 | answer 3 failed: why
 //	timer t at=1m | stop t | withdraw t
-//	child c to=KEY input= reuse= abandon detached | watch w to=KEY run= | send s signal|cancel|settle to=KEY name= input=
-//	complete 42 | fail: why | canceled: why | continue 43 | blocked: why
+//	child c to=KEY input= reuse= abandon detached | watch w to=KEY run=
+//	send s signal|cancel|settle|update|terminate|pause|resume to=KEY name= input=
+//	complete 42 | fail: why | canceled: why | continue 43 begun=3,4 | blocked: why
 //	record kind | command n | send s nobody | end n         what no worker may say
 func (s *script) command(t *model.Turn, line string) {
 	line, why, _ := strings.Cut(line, ": ")
@@ -269,6 +301,21 @@ func (s *script) command(t *model.Turn, line string) {
 	case "take":
 		ref, _ := strconv.ParseInt(id, 10, 64)
 		record(model.Event{Kind: model.EventSignalTaken, ID: "take" + id, Ref: ref})
+	case "set":
+		record(model.Event{Kind: model.EventStateSet, ID: "set " + id, Name: id, Output: value(f[len(f)-1])})
+	case "unset":
+		record(model.Event{Kind: model.EventStateSet, ID: "unset " + id, Name: id})
+	case "pin":
+		record(model.Event{Kind: model.EventPinned, ID: "pin", Name: id})
+	case "answer":
+		e := model.Event{ID: "answer" + id}
+		e.Ref, _ = strconv.ParseInt(id, 10, 64)
+		if strings.HasSuffix(line, " failed") {
+			e.Failure = &model.Failure{Message: why}
+		} else {
+			e.Output = value(f[len(f)-1])
+		}
+		add(model.Command{Kind: model.CommandAnswer, Event: e})
 	case "mark":
 		v, _ := strconv.ParseInt(args["version"], 10, 64)
 		record(model.Event{Kind: model.EventVersionMarked, ID: "mark " + id, Name: id, Ref: v})
@@ -294,7 +341,10 @@ func (s *script) command(t *model.Turn, line string) {
 		_, c.Event.Detached = args["detached"]
 		add(c)
 	case "send":
-		kinds := map[string]model.MessageKind{"signal": model.MessageSignal, "cancel": model.MessageCancel, "settle": model.MessageSettle}
+		kinds := map[string]model.MessageKind{
+			"signal": model.MessageSignal, "cancel": model.MessageCancel, "settle": model.MessageSettle, "update": model.MessageUpdate,
+			"terminate": model.MessageTerminate, "pause": model.MessagePause, "resume": model.MessageResume,
+		}
 		c := model.Command{Kind: model.CommandSend, Event: model.Event{ID: id, Name: args["name"], Target: address(args["to"])}}
 		if k, ok := kinds[f[2]]; ok {
 			c.Message = &model.Message{Kind: k, To: address(args["to"]), Name: args["name"], Input: value(args["input"])}
@@ -320,6 +370,11 @@ func (s *script) command(t *model.Turn, line string) {
 		t.Close = &model.Close{Status: model.Status(n)}
 	case "continue":
 		t.Close = &model.Close{Status: model.Continued, Input: value(id)}
+		for word := range strings.SplitSeq(args["begun"], ",") {
+			if seq, err := strconv.ParseInt(word, 10, 64); err == nil {
+				t.Close.Begun = append(t.Close.Begun, seq)
+			}
+		}
 	case "blocked":
 		t.Blocked = &model.Reason{Code: model.WaitMismatch, Detail: why}
 	default:

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -37,7 +38,8 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 	}
 	if step, ok := RetryOf(id); ok {
 		// The row stays until the outcome of the next attempt is recorded, so a crash in between only repeats the wake-up.
-		if !x.timers[i].rung {
+		// Nobody may run it while the run is paused; whoever continues it finds that the time has come.
+		if !x.timers[i].rung && x.Paused == nil {
 			x.timers[i].rung = true
 			d.Retry = step
 		}
@@ -89,8 +91,8 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 		return x, d, nil
 	}
 	if x.Blocked != nil {
-		x.Blocked, x.Parked = nil, false
-		d.Mark = &Mark{}
+		x.Blocked, x.Parked = nil, x.Paused != nil
+		d.Mark = x.mark()
 	}
 	for i := range commands {
 		x.command(&d, &commands[i], now)
@@ -106,8 +108,8 @@ func (x *Execution) block(d *Decision, why *model.Reason) {
 	if x.Blocked != nil && *x.Blocked == *why {
 		return
 	}
-	x.Blocked, x.Parked = why, false
-	d.Mark = &Mark{Blocked: why}
+	x.Blocked, x.Parked = why, x.Paused != nil
+	d.Mark = x.mark()
 }
 
 // check refuses a turn that cannot be applied, before any of it is.
@@ -119,13 +121,13 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		return fault.New(fault.Invalid, "run %s ends with status %d, which is not an end", x.Start.Run, c.Status)
 	}
 	timers := 0
-	var taken []int64
+	var taken, answered []int64
 	for i := range t.Commands {
 		c := &t.Commands[i]
 		switch c.Kind {
 		case model.CommandRecord:
 			switch c.Event.Kind {
-			case model.EventStepCompleted, model.EventStepFailed, model.EventVersionMarked:
+			case model.EventStepCompleted, model.EventStepFailed, model.EventVersionMarked, model.EventStateSet, model.EventPinned:
 			case model.EventSignalTaken:
 				if x.signal(c.Event.Ref) < 0 || slices.Contains(taken, c.Event.Ref) {
 					return fault.New(fault.Invalid, "run %s takes signal %d, which it does not have", x.Start.Run, c.Event.Ref)
@@ -134,6 +136,11 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			default:
 				return fault.New(fault.Invalid, "run %s records a %s, which is not for a worker to say", x.Start.Run, c.Event.Kind)
 			}
+		case model.CommandAnswer:
+			if x.update(c.Event.Ref) < 0 || slices.Contains(answered, c.Event.Ref) {
+				return fault.New(fault.Invalid, "run %s answers update %d, which it does not have", x.Start.Run, c.Event.Ref)
+			}
+			answered = append(answered, c.Event.Ref)
 		case model.CommandStartTimer:
 			timers++
 		case model.CommandRetry, model.CommandStopTimer, model.CommandWithdraw, model.CommandStartChild, model.CommandWatch:
@@ -196,6 +203,11 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 		x.withdraw(d, e, now)
 	case model.CommandStartChild, model.CommandWatch:
 		x.ask(d, c, now)
+	case model.CommandAnswer:
+		u := x.updates[x.update(e.Ref)]
+		e.Kind = model.EventUpdateAnswered
+		x.append(d, now, e)
+		x.answer(d, &u, model.Answer{Status: model.Running, Output: e.Output, Failure: e.Failure})
 	case model.CommandSend:
 		m := *c.Message
 		m.From = model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID}
@@ -252,12 +264,41 @@ func (x *Execution) cancelChild(c child, why string) model.Message {
 	}
 }
 
-// close ends the run (I8) and, when it continues as new, begins the next one. It returns the current run of the address.
+// close ends the run as its code says (I8) and, when it continues as new, begins the next one. It returns the current run of the address.
 func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh model.RunID) *Execution {
 	end := t.Close
 	o := model.Outcome{
 		Status: end.Status, Output: end.Output, Failure: end.Failure, At: max(now, x.Last), Seen: t.Seen,
 	}
+	current := x
+	if end.Status == model.Continued {
+		s := x.continued(t, o.At, fresh)
+		o.Next = s.Run
+		d.Start, d.Replaces = &s, x.Start.Run
+		current = begin(s)
+	}
+	x.end(d, o, end.Begun)
+	if current.Paused != nil {
+		current.Parked = true
+		d.Mark = current.mark()
+	}
+	d.Answer = model.Answer{Run: current.Start.Run, Status: o.Status}
+	return current
+}
+
+// terminate ends the run without asking its code.
+func (x *Execution) terminate(d *Decision, why *model.Failure, now model.Time) {
+	f := &model.Failure{Kind: model.FailureTerminated, Message: "terminated"}
+	if why != nil && why.Message != "" {
+		f.Message += ": " + why.Message
+	}
+	x.end(d, model.Outcome{Status: model.Terminated, Failure: f, At: max(now, x.Last), Seen: x.Next - 1}, nil)
+	d.Answer = model.Answer{Run: x.Start.Run, Status: model.Terminated}
+}
+
+// end ends the run: nothing of it is left open, and everybody who waits is told. Updates that the next run begins are not answered;
+// begun are those that it must not begin.
+func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 	if len(x.timers) > 0 || len(d.StopTimers) > 0 {
 		d.StopAll = true
 	}
@@ -267,23 +308,23 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 			d.Messages = append(d.Messages, x.cancelChild(c, "its parent closed"))
 		}
 	}
-	current := x
-	if end.Status == model.Continued {
-		s := x.continued(t, o.At, fresh)
-		o.Next = s.Run
-		d.Start, d.Replaces = &s, x.Start.Run
-		current = begin(s)
-	} else {
+	for i := range x.updates {
+		if u := &x.updates[i]; o.Status != model.Continued || slices.Contains(begun, u.Seq) {
+			x.answer(d, u, model.Answer{Status: o.Status, Failure: &model.Failure{
+				Kind:    model.FailureConflict,
+				Message: fmt.Sprintf("execution %s ended (%s) before it answered update %s", x.Start.Address, o.Status, u.Name),
+			}})
+		}
+	}
+	if o.Status != model.Continued {
 		self := model.Link{Address: x.Start.Address, Run: x.Start.Run}
 		for _, who := range x.audience() {
 			d.Messages = append(d.Messages, closedMessage(who, self, o))
 		}
 	}
 	d.Close = &o
-	x.Outcome, x.timers, x.children = o, nil, nil
-	x.Parked, x.Blocked = false, nil
-	d.Answer = model.Answer{Run: current.Start.Run, Status: o.Status}
-	return current
+	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
+	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }
 
 // audience is everybody who waits for the outcome.
@@ -295,7 +336,8 @@ func (x *Execution) audience() []model.Link {
 	return who
 }
 
-// continued is the start of the next run. Signals that were not taken, watchers, and what the code cannot have seen go with it (I7).
+// continued is the start of the next run. State, signals that were not taken, updates that were not begun, watchers, and what the code cannot
+// have seen go with it (I7).
 func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
 	s := model.Start{
 		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
@@ -308,11 +350,25 @@ func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) m
 		e.Seq, e.At = int64(len(s.Carried)+1), at
 		s.Carried = append(s.Carried, e)
 	}
-	for _, e := range x.signals {
+	for _, e := range x.states {
+		e.ID = "" // that of a step of the run before
+		carry(e)
+	}
+	waiting := slices.Clone(x.signals)
+	for _, u := range x.updates {
+		if !slices.Contains(t.Close.Begun, u.Seq) {
+			waiting = append(waiting, u)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b model.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	for _, e := range waiting {
 		carry(e)
 	}
 	for _, w := range x.watchers {
 		carry(model.Event{Kind: model.EventWatched, Watcher: w})
+	}
+	if x.Paused != nil {
+		carry(model.Event{Kind: model.EventPaused, Failure: &model.Failure{Message: x.Paused.Detail}})
 	}
 	if x.Canceling > t.Seen {
 		carry(model.Event{Kind: model.EventCancelRequest, Failure: &model.Failure{Kind: model.FailureCanceled, Message: "requested before the run continued as new"}})

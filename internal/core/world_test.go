@@ -74,7 +74,7 @@ func (w *world) deliver(m *model.Message) core.Decision {
 	before := s.x.Clone()
 	x, d := core.Deliver(s.x, m, w.now, w.fresh(), w.lim)
 	if err := d.Refused(); err != nil {
-		w.refused(before, s.x, &d, m.From)
+		w.refused(before, s.x, &d, m)
 	}
 	w.keep(s, x, &d)
 	return d
@@ -85,7 +85,7 @@ func (w *world) turn(a model.Address, t *model.Turn) (core.Decision, error) {
 	before := s.x.Clone()
 	x, d, err := core.Apply(s.x, t, w.now, w.fresh(), w.lim)
 	if err != nil {
-		w.refused(before, s.x, &d, model.Link{})
+		w.refused(before, s.x, &d, &model.Message{})
 		if x != s.x {
 			w.fatal("a refused turn changed the current run")
 		}
@@ -99,6 +99,9 @@ func (w *world) fire(a model.Address, id string) core.Decision {
 	s := w.seat(a)
 	before := s.x.Clone()
 	d := core.Fire(s.x, id, w.now)
+	if d.Retry != "" && s.x.Paused != nil {
+		w.fatal("I14: %s is paused, and step %s is to be run again", s.x.Start.Run, d.Retry)
+	}
 	if !d.Writes() {
 		w.same("a timer that did nothing", before, s.x)
 	}
@@ -111,23 +114,30 @@ func (w *world) release(a model.Address, seen int64, waits []model.Reason) (core
 	before := s.x.Clone()
 	d, ok := core.Release(s.x, seen, waits)
 	if !ok {
-		w.refused(before, s.x, &d, model.Link{})
+		w.refused(before, s.x, &d, &model.Message{})
 	}
 	w.keep(s, s.x, &d)
 	return d, ok
 }
 
-// refused checks I10: a refused input writes nothing. Only the step that sent it hears of it.
-func (w *world) refused(before, after *core.Execution, d *core.Decision, from model.Link) {
+// refused checks I10: a refused input writes nothing. Only the step that sent it hears of it, once: as the outcome of what it asked for, or as
+// the answer to what it sent.
+func (w *world) refused(before, after *core.Execution, d *core.Decision, input *model.Message) {
 	w.same("a refused input", before, after)
+	told := model.MessageAnswer
+	if input.Kind == model.MessageStart || input.Kind == model.MessageWatch {
+		told = model.MessageClosed
+	}
 	for i := range d.Messages {
-		if m := &d.Messages[i]; from.ID == "" || m.Kind != model.MessageClosed || m.To != from.Address || m.ID != from.ID || m.ToRun != from.Run {
-			w.fatal("I10: a refused input sends a %s to %s", m.Kind, m.To)
+		m := &d.Messages[i]
+		to := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
+		if i > 0 || m.Kind != told || to.ID == "" || to != input.From || m.Failure == nil {
+			w.fatal("I10: a refused %s sends: %s", input.Kind, messageText(m))
 		}
 	}
 	rest := *d
 	rest.Messages = nil
-	if rest.Writes() {
+	if rest.Writes() || d.Pending {
 		w.fatal("I10: a refused input writes: %+v", rest)
 	}
 }
@@ -147,6 +157,9 @@ func (w *world) keep(s *seat, x *core.Execution, d *core.Decision) {
 	}
 	if d.Start != nil {
 		w.begin(s, d)
+	}
+	if d.Mark != nil {
+		w.mark(s.last(), d.Mark)
 	}
 	s.x = x
 	w.mail = append(w.mail, d.Messages...)
@@ -174,7 +187,7 @@ func (w *world) begin(s *seat, d *core.Decision) {
 
 // write writes the rows of one run, with the guards of a store.
 func (w *world) write(r *stored, d *core.Decision) {
-	if r.outcome.Status.Closed() && (len(d.Events)+len(d.StartTimers)+len(d.StopTimers) > 0 || d.Close != nil || d.Mark != nil || d.StopAll) {
+	if r.outcome.Status.Closed() && (len(d.Events)+len(d.StartTimers)+len(d.StopTimers) > 0 || d.Close != nil || d.StopAll) {
 		w.fatal("I2: something is written to the closed run %s: %+v", r.start.Run, d)
 	}
 	for _, e := range d.Events {
@@ -201,15 +214,20 @@ func (w *world) write(r *stored, d *core.Decision) {
 	if d.StopAll {
 		clear(r.timers)
 	}
-	if d.Mark != nil {
-		r.mark = *d.Mark
-	}
 	if d.Close != nil {
 		r.outcome, r.mark = *d.Close, core.Mark{}
 		if len(r.timers) > 0 {
 			w.fatal("I8: a closed run has timers: %v", r.timers)
 		}
 	}
+}
+
+// mark writes the mark of the run that is the current one afterwards.
+func (w *world) mark(r *stored, m *core.Mark) {
+	if r.outcome.Status.Closed() {
+		w.fatal("I2: the closed run %s is marked: %+v", r.start.Run, m)
+	}
+	r.mark = *m
 }
 
 // all are the events of a run, those that it was started with included.
@@ -231,6 +249,22 @@ func (r *stored) openTimers() []core.Timer {
 	}
 	slices.SortFunc(ts, func(a, b core.Timer) int { return cmp.Or(cmp.Compare(a.Due, b.Due), cmp.Compare(a.ID, b.ID)) })
 	return ts
+}
+
+// crash has another node take the current run up from what is stored.
+func (w *world) crash(a model.Address) {
+	s := w.seat(a)
+	r := s.last()
+	if r.outcome.Status.Closed() {
+		s.x = &core.Execution{Start: r.start, Outcome: r.outcome}
+		return
+	}
+	x, err := core.Recover(r.start, r.outcome, r.events, r.openTimers())
+	if err != nil {
+		w.fatal("I1: %v", err)
+	}
+	x.Parked, x.Blocked = r.mark.Parked, r.mark.Blocked
+	s.x = x
 }
 
 // check compares the state in memory with what a node that reads the store would have (I3).
@@ -259,6 +293,9 @@ func (w *world) check(s *seat) {
 	back.Parked, back.Blocked = r.mark.Parked, r.mark.Blocked
 	if diff := core.Diff(s.x, back); diff != "" {
 		w.fatal("I3: memory and recovered state differ:\n%s", diff)
+	}
+	if p := s.x.Paused; p != nil && (!r.mark.Parked || len(r.mark.Waits) != 1 || r.mark.Waits[0] != *p) {
+		w.fatal("I14: %s is paused, and its mark says %+v", r.start.Run, r.mark)
 	}
 }
 

@@ -284,7 +284,12 @@ func (r *history) verify() error {
 				err = wrong("child %s ended and was never started", e.ID)
 			}
 		case model.EventSent:
+			started[e.ID] = true
 			err = seen.see(e.Seq, "message %s", e.ID)
+		case model.EventAnswered:
+			if err = seen.see(e.Seq, "the answer to message %s", e.ID); err == nil && !started[e.ID] {
+				err = wrong("message %s was answered and never sent", e.ID)
+			}
 		case model.EventVersionMarked:
 			err = seen.see(e.Seq, "the version of %s", e.Name)
 		case model.EventCancelRequest:

@@ -35,6 +35,16 @@ var scenarios = []struct {
 	{"a machine decides what a cancel request means", machineCancel},
 	{"machines start functions start machines", machinesAndFunctions},
 	{"a machine with thousands of activities", machineCrowd},
+	{"updates are validated, done once and answered", updates},
+	{"updates at the end of a run", updatesAtTheEnd},
+	{"updates between workflows", updatesBetweenWorkflows},
+	{"what a workflow sends is answered", sendsAreAnswered},
+	{"queries see the code at rest", queries},
+	{"state is read without a worker", states},
+	{"terminate ends whatever the code says", terminate},
+	{"pause keeps everything for later", pauses},
+	{"an interrupt is heard beside the code", interrupts},
+	{"all signals that are there", drains},
 }
 
 // Every scenario runs on every store.

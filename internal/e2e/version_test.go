@@ -114,3 +114,85 @@ func names(t *testing.T, app *perdure.App, to perdure.Target) string {
 	}
 	return strings.Join(all, " ")
 }
+
+// A deploy that leaves executions behind is seen at once: those of a workflow that nobody has any more, and those pinned to a version that
+// nobody runs. They go on with a build that can.
+func TestStranded(t *testing.T) {
+	t.Parallel()
+	onStores(t, durable, func(t *testing.T, s *site) {
+		ping := perdure.NewSignal[string]("ping")
+		code := func(version string) func(perdure.WorkflowCtx, string) (string, error) {
+			return func(ctx perdure.WorkflowCtx, _ string) (string, error) {
+				v, err := ping.Receive(ctx)
+				return v + " on " + version, err
+			}
+		}
+		stranded := func(app *perdure.App) string {
+			var all []string
+			for info, err := range app.Stranded(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, info.Ref.Workflow+" "+info.Reason)
+			}
+			return strings.Join(sorted(all), "; ")
+		}
+		build := func(version string) []perdure.Definition {
+			return []perdure.Definition{
+				perdure.NewWorkflow("pinned", code(version), perdure.Pinned()), perdure.NewWorkflow("loose", code(version)),
+			}
+		}
+		pinned := perdure.DeclareWorkflow[string, string]("pinned")
+		loose := perdure.DeclareWorkflow[string, string]("loose")
+		gone := perdure.DeclareWorkflow[string, string]("gone")
+		s.cfg.Version = "v1"
+		app := s.open(append(build("v1"), gone.Bind(code("v1")))...)
+		for _, w := range []*perdure.Workflow[string, string]{pinned, loose, gone} {
+			exec, err := w.Start(caller(t, app), "x", perdure.RawKey("k"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			reason(t, app, exec, "ping")
+		}
+		eventually(t, "nothing is stranded", func() bool { return stranded(app) == "" })
+
+		s.cfg.Version = "v2"
+		app = s.reopen(app, build("v2")...)
+		want := "gone waits for a worker that offers workflow gone; pinned waits for a worker that offers version v1 of workflow pinned"
+		eventually(t, "two are stranded", func() bool { return stranded(app) == want })
+		c := caller(t, app)
+		for _, w := range []*perdure.Workflow[string, string]{pinned, loose} {
+			if err := ping.Send(c, w.Execution(perdure.RawKey("k")), "hello"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := loose.Execution(perdure.RawKey("k")).Result(c)
+		equal(t, "one that is not pinned", got, err, "hello on v2")
+		reason(t, app, pinned.Execution(perdure.RawKey("k")), "version v1")
+		fresh, err := pinned.Start(c, "x", perdure.RawKey("fresh"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, fresh, "ping")
+
+		s.cfg.Version = "v1"
+		app = s.reopen(app, build("v1")...)
+		c = caller(t, app)
+		got, err = pinned.Execution(perdure.RawKey("k")).Result(c)
+		equal(t, "a pinned one on its version", got, err, "hello on v1")
+
+		s.cfg.Version = ""
+		app = s.reopen(app, pinned.Bind(code("v3"))) // not pinned any more: it takes all of them
+		c = caller(t, app)
+		if err := ping.Send(c, fresh, "bye"); err != nil {
+			t.Fatal(err)
+		}
+		got, err = fresh.Result(c)
+		equal(t, "one that was pinned before", got, err, "bye on v3")
+		if err := app.Close(); err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.cfg.Open(t.Context(), s.url, build("")...)
+		fails(t, "a pinned workflow without a version", err, perdure.ErrInvalid, "pinned", "Version")
+	})
+}

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -309,6 +311,7 @@ func (e *Engine) hint(hs []lane.Hint) {
 }
 
 func (inc *incarnation) join(w *Session) {
+	inc.post(inc.serve)
 	for _, s := range inc.lanes {
 		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, w.offer) })
 	}
@@ -321,9 +324,26 @@ func (inc *incarnation) withdraw(w *Session) {
 }
 
 func (inc *incarnation) leave(w *Session) {
+	inc.post(inc.serve)
 	for _, s := range inc.lanes {
 		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
 	}
+}
+
+// serve has others know what can be run here.
+func (inc *incarnation) serve() {
+	var all []store.Served
+	for _, s := range inc.eng.workers.all() {
+		for _, name := range s.offer.Workflows {
+			all = append(all, store.Served{
+				Tenant: s.offer.Tenant, Workflow: name, Version: s.offer.Version, Pinned: slices.Contains(s.offer.Pinned, name),
+			})
+		}
+	}
+	slices.SortFunc(all, func(a, b store.Served) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version))
+	})
+	inc.member.Serve(slices.Compact(all))
 }
 
 // sweep removes what nobody needs any more, in bounded steps.

@@ -37,6 +37,7 @@ func (w *waiter) Activate(a model.Activation) {
 func (w *waiter) Deliver(model.RunID, uint64, []model.Event) {}
 func (w *waiter) Retry(model.RunID, uint64, string)          {}
 func (w *waiter) Evict(model.RunID, uint64, string)          {}
+func (w *waiter) Query(model.RunID, uint64, model.Query)     {}
 
 // Answers from memory end by the node's own clock, before its lease does, when its renewals are not answered; and come back with the first that is.
 func TestExplainEndsWithTheLease(t *testing.T) {

@@ -46,6 +46,33 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 	}
 }
 
+// Query asks the code of the current run of an address, wherever it is owned. A node that cannot be sure of its lease answers nothing: what it
+// has in memory may be out of date.
+func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, error) {
+	for tries := 0; ; tries++ {
+		served := e.served.listen()
+		inc := e.current()
+		a, err := e.sendLocal(ctx, m, true, false)
+		more := true
+		switch {
+		case errors.Is(err, lane.ErrAskAgain):
+			if tries > 2 {
+				more = e.pause(ctx, storePause)
+			}
+		case err == nil && !inc.serving():
+		case !errors.Is(err, lane.ErrNotOwner):
+			return a.Answer, err
+		case e.cfg.Store.Info().Shared:
+			return e.clerk.send(ctx, m)
+		default:
+			more = e.await(ctx, served)
+		}
+		if !more {
+			return model.Answer{}, e.gaveUp(ctx, "query %s of %s", m.Name, m.To)
+		}
+	}
+}
+
 // Execute is Send of a start and Await of the chain that has the key then. When this node owns the shard and the start begins the
 // execution, as is usual, the owner is asked once.
 func (e *Engine) Execute(ctx context.Context, m *model.Message) (lane.Result, error) {
@@ -82,9 +109,10 @@ func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
 		return m.Reuse == model.ReturnExisting && len(m.With) == 0
-	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed:
+	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer, model.MessageQuery:
 		return true
-	case model.MessageSignal, model.MessageSettle:
+	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
+		model.MessageDelete:
 	}
 	return false
 }
@@ -107,8 +135,10 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 	case <-c.done:
 		return c.answer, c.answer.Err
 	case <-ctx.Done():
-		if awaits {
+		if awaits || m.Kind == model.MessageUpdate {
 			s.forget(m.To, c)
+		}
+		if awaits {
 			return lane.Answer{}, s.gaveUp(ctx, "run of "+m.To.String())
 		}
 		return lane.Answer{}, s.gaveUp(ctx, "send "+m.Kind.String()+" to "+m.To.String())

@@ -19,6 +19,8 @@ type Worker interface {
 	Retry(run model.RunID, generation uint64, id string)
 	// Evict takes a run back.
 	Evict(run model.RunID, generation uint64, reason string)
+	// Query asks the code of a run.
+	Query(run model.RunID, generation uint64, q model.Query)
 }
 
 // workers are those that have joined this node, over all its incarnations.
@@ -59,6 +61,8 @@ func (w *workers) call(c *lane.Call) {
 		s.worker.Deliver(c.Run, c.Generation, c.Events)
 	case lane.CallRetry:
 		s.worker.Retry(c.Run, c.Generation, c.ID)
+	case lane.CallQuery:
+		s.worker.Query(c.Run, c.Generation, *c.Query)
 	case lane.CallEvict:
 		s.worker.Evict(c.Run, c.Generation, c.Reason)
 		s.release(c.Run, c.Generation)
@@ -132,6 +136,13 @@ func (s *Session) Release(run model.RunID, generation uint64, seen int64, waits 
 	}
 	// It must not overtake a turn that was reported before: that may start the very timer the run waits for.
 	inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Release(now, s.id, run, generation, seen, waits) }})
+}
+
+// Answer hands in what the code answered to a query.
+func (s *Session) Answer(run model.RunID, generation, id uint64, out model.Payload, f *model.Failure) {
+	if inc := s.eng.current(); inc != nil {
+		inc.laneOf(generation).inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Answered(now, s.id, run, generation, id, out, f) }})
+	}
 }
 
 // Leave stops the flow of new work, waits until nothing is held any more or ctx ends, and ends the session.

@@ -10,6 +10,8 @@ type Answer struct {
 	Existing bool `cbor:"3,keyasint,omitempty"`
 	// Failure is why the request was refused; nil when it took effect.
 	Failure *Failure `cbor:"4,keyasint,omitempty"`
+	// Output is what the code answered, to an update or a query.
+	Output Payload `cbor:"5,keyasint,omitzero"`
 }
 
 // DecodeAnswer reads a stored answer.

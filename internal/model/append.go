@@ -105,6 +105,7 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	m.int(2, int64(a.Status))
 	m.bool(3, a.Existing)
 	m.failure(4, a.Failure)
+	m.payload(5, &a.Output)
 	return m.end()
 }
 

@@ -170,7 +170,7 @@ func TestUnknownKindsAreErrors(t *testing.T) {
 			t.Errorf("carried event of kind %d: %v, want an error that names the run", k, err)
 		}
 	}
-	for _, k := range []model.MessageKind{0, model.MessageNothing + 1, 255} {
+	for _, k := range []model.MessageKind{0, model.LastMessageKind + 1, 255} {
 		body := model.AppendMessage(nil, &model.Message{Kind: k})
 		if _, err := model.DecodeMessage(body); err == nil {
 			t.Errorf("message of kind %d was read", k)

@@ -17,14 +17,21 @@ const (
 	EventPromiseSettled EventKind = 9  // Name and Output or Failure; the first one wins
 	EventChildStarted   EventKind = 10 // (asked) a child was asked for: Target, Input
 	EventChildClosed    EventKind = 11 // (asked) the outcome of a child or of a watched execution: Status, Output, Failure
-	EventSent           EventKind = 12 // (asked) a message left for Target: Name
+	EventSent           EventKind = 12 // (asked) a message left for Target: Name; its answer follows
 	EventCancelRequest  EventKind = 13 // Failure.Message is the reason
 	EventWatched        EventKind = 14 // Watcher wants to hear the outcome of this run
 	EventClosed         EventKind = 15 // the last event; made from the row of the run
 	EventVersionMarked  EventKind = 16 // (asked) the code chose version Ref of change Name
+	EventStateSet       EventKind = 17 // (asked) the code set state Name to Output, or removed it (no Output)
+	EventUpdateReceived EventKind = 18 // Name, Input, RequestID; Watcher is the step that hears the answer
+	EventUpdateAnswered EventKind = 19 // (asked) the code answered the update of position Ref: Output or Failure
+	EventAnswered       EventKind = 20 // (asked) the answer to a message that was sent: Output or Failure
+	EventPinned         EventKind = 21 // (asked) only workers of version Name continue the run
+	EventPaused         EventKind = 22 // nobody continues the run until it is resumed: Failure.Message is the reason
+	EventResumed        EventKind = 23
 
 	// LastEventKind is the highest kind that this build knows.
-	LastEventKind = EventVersionMarked
+	LastEventKind = EventResumed
 )
 
 var eventNames = [...]string{
@@ -33,7 +40,9 @@ var eventNames = [...]string{
 	EventSignalReceived: "signal_received", EventSignalTaken: "signal_taken", EventPromiseSettled: "promise_settled",
 	EventChildStarted: "child_started", EventChildClosed: "child_closed", EventSent: "sent",
 	EventCancelRequest: "cancel_requested", EventWatched: "watched", EventClosed: "closed",
-	EventVersionMarked: "version_marked",
+	EventVersionMarked: "version_marked", EventStateSet: "state_set", EventUpdateReceived: "update_received",
+	EventUpdateAnswered: "update_answered", EventAnswered: "answered", EventPinned: "pinned", EventPaused: "paused",
+	EventResumed: "resumed",
 }
 
 // String is the name that people and the CLI use.
@@ -52,9 +61,10 @@ func (k EventKind) Known() bool { return k >= EventStarted && k <= LastEventKind
 func (k EventKind) News() bool {
 	switch k {
 	case EventStepCompleted, EventStepFailed, EventAttemptFailed, EventTimerFired, EventSignalReceived, EventPromiseSettled,
-		EventChildClosed, EventCancelRequest:
+		EventChildClosed, EventCancelRequest, EventUpdateReceived, EventAnswered:
 		return true
-	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked:
+	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked,
+		EventStateSet, EventUpdateAnswered, EventPinned, EventPaused, EventResumed:
 	}
 	return false
 }

@@ -5,15 +5,20 @@ type Status uint8
 
 // Statuses. The numbers are stored.
 const (
-	Running   Status = 1
-	Completed Status = 2
-	Failed    Status = 3
-	Canceled  Status = 4
-	Continued Status = 5 // ended by continue-as-new; the next run has the same key
+	Running    Status = 1
+	Completed  Status = 2
+	Failed     Status = 3
+	Canceled   Status = 4
+	Continued  Status = 5 // ended by continue-as-new; the next run has the same key
+	Terminated Status = 6 // ended from outside, without a word of its code
+
+	// LastStatus is the highest status that this build knows.
+	LastStatus = Terminated
 )
 
 var statusNames = map[Status]string{
 	Running: "running", Completed: "completed", Failed: "failed", Canceled: "canceled", Continued: "continued",
+	Terminated: "terminated",
 }
 
 // String is the word that users see.
@@ -26,7 +31,7 @@ func (s Status) String() string {
 
 // ParseStatus reads the word; ok is false when there is no such status.
 func ParseStatus(word string) (s Status, ok bool) {
-	for s := Running; s <= Continued; s++ {
+	for s := Running; s <= LastStatus; s++ {
 		if statusNames[s] == word {
 			return s, true
 		}

@@ -72,7 +72,7 @@ var (
 	genAnswer = rapid.Custom(func(t *rapid.T) model.Answer {
 		return model.Answer{
 			Run: genRun.Draw(t, "run"), Status: genStatus.Draw(t, "status"), Existing: rapid.Bool().Draw(t, "existing"),
-			Failure: genFailure.Draw(t, "failure"),
+			Failure: genFailure.Draw(t, "failure"), Output: genPayload.Draw(t, "output"),
 		}
 	})
 )
@@ -92,7 +92,7 @@ var genKind = rapid.Map(rapid.IntRange(int(model.EventStarted), int(model.LastEv
 
 var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 	return model.Message{
-		Kind: model.MessageKind(rapid.IntRange(int(model.MessageStart), int(model.MessageNothing)).Draw(t, "kind")),
+		Kind: model.MessageKind(rapid.IntRange(int(model.MessageStart), int(model.LastMessageKind)).Draw(t, "kind")),
 		To:   genAddress.Draw(t, "to"), ToRun: genRun.Draw(t, "to_run"), From: genLink.Draw(t, "from"), ID: genText.Draw(t, "id"),
 		Name: genText.Draw(t, "name"), Input: genPayload.Draw(t, "input"), Failure: genFailure.Draw(t, "failure"),
 		Status: genStatus.Draw(t, "status"), RequestID: genText.Draw(t, "request"),

@@ -197,14 +197,14 @@ func TestNames(t *testing.T) {
 		}
 	}
 	seen = map[string]bool{}
-	for k := model.MessageStart; k <= model.MessageNothing; k++ {
+	for k := model.MessageStart; k <= model.LastMessageKind; k++ {
 		if name := k.String(); name == "unknown" || seen[name] || !k.Known() {
 			t.Errorf("message kind %d is called %q, known %v", k, name, k.Known())
 		} else {
 			seen[name] = true
 		}
 	}
-	for _, k := range []model.MessageKind{0, model.MessageNothing + 1, 255} {
+	for _, k := range []model.MessageKind{0, model.LastMessageKind + 1, 255} {
 		if k.Known() || k.String() != "unknown" {
 			t.Errorf("message kind %d is called %q, known %v", k, k, k.Known())
 		}

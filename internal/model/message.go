@@ -12,11 +12,23 @@ const (
 	MessageSettle  MessageKind = 5 // promise Name: Input or Failure
 	MessageCancel  MessageKind = 6 // Failure.Message is the reason
 	MessageNothing MessageKind = 7 // has been consumed without effect; keeps a sequence gapless
+
+	MessageUpdate    MessageKind = 8  // Name, Input; the answer comes when the code has it
+	MessageAnswer    MessageKind = 9  // to step ID of To, which sent a message: Input or Failure
+	MessageTerminate MessageKind = 10 // end the run, whatever its code says; Failure.Message is the reason
+	MessagePause     MessageKind = 11 // have nobody continue the run; Failure.Message is the reason
+	MessageResume    MessageKind = 12
+	MessageDelete    MessageKind = 13 // remove the closed execution
+	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
 )
+
+// LastMessageKind is the highest kind that this build knows.
+const LastMessageKind = MessageQuery
 
 var messageNames = [...]string{
 	MessageStart: "start", MessageWatch: "watch", MessageClosed: "closed", MessageSignal: "signal",
-	MessageSettle: "settle", MessageCancel: "cancel", MessageNothing: "nothing",
+	MessageSettle: "settle", MessageCancel: "cancel", MessageNothing: "nothing", MessageUpdate: "update", MessageAnswer: "answer",
+	MessageTerminate: "terminate", MessagePause: "pause", MessageResume: "resume", MessageDelete: "delete", MessageQuery: "query",
 }
 
 // String names the kind for people.
@@ -28,7 +40,7 @@ func (k MessageKind) String() string {
 }
 
 // Known reports whether this build understands the kind.
-func (k MessageKind) Known() bool { return k >= MessageStart && k <= MessageNothing }
+func (k MessageKind) Known() bool { return int(k) < len(messageNames) && messageNames[k] != "" }
 
 // Message travels from one address to another, or from a client to an address. Between addresses
 // it is a row written by the sender's commit and consumed, exactly once and in order per sending

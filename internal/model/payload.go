@@ -46,10 +46,11 @@ func (f *Failure) Error() string { return f.Message }
 
 // Kinds of Failure that the engine itself writes.
 const (
-	FailureCanceled = "canceled"
-	FailureTimeout  = "timeout"
-	FailurePanic    = "panic"
-	FailureNotFound = "not_found"
-	FailureConflict = "conflict"
-	FailureInvalid  = "invalid"
+	FailureCanceled   = "canceled"
+	FailureTimeout    = "timeout"
+	FailurePanic      = "panic"
+	FailureNotFound   = "not_found"
+	FailureConflict   = "conflict"
+	FailureInvalid    = "invalid"
+	FailureTerminated = "terminated"
 )

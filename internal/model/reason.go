@@ -25,6 +25,9 @@ const (
 	WaitCorrupt  ReasonCode = "corrupt"         // Detail names the row that cannot be understood
 	WaitLimit    ReasonCode = "history_limit"   // the history has as many events as a run may have
 	WaitStuck    ReasonCode = "code_blocked"    // code blocks outside the scheduler; Detail is the stack
+	WaitPaused   ReasonCode = "paused"          // until somebody resumes it; Detail is why it was paused
+	WaitAnswer   ReasonCode = "answer"          // of Name, workflow/key, to what Detail says was sent
+	WaitHandler  ReasonCode = "no_handler"      // updates Name have come, and the code has not said how it handles them
 )
 
 // Reason says why something that is open does not move. The same value goes to the API, the CLI, the console and metrics.
@@ -72,6 +75,15 @@ func (r Reason) String() string {
 		return "has reached the limit of its history: " + r.Detail
 	case WaitStuck:
 		return "blocks outside of durable calls: " + r.Detail
+	case WaitPaused:
+		if r.Detail == "" {
+			return "is paused"
+		}
+		return "is paused: " + r.Detail
+	case WaitAnswer:
+		return "waits for the answer of " + r.Name + " to " + r.Detail
+	case WaitHandler:
+		return "has got update " + r.Name + ", which its code does not handle yet"
 	}
 	return strconv.Quote(string(r.Code))
 }

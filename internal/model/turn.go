@@ -14,7 +14,8 @@ const (
 	CommandWithdraw   CommandKind = 5 // the code cancelled Event.ID: append EventWithdrawn, stop its timer, cancel its child
 	CommandStartChild CommandKind = 6 // append Event (child started) and send it on its way
 	CommandWatch      CommandKind = 7 // append Event (child started, without input) and ask Event.Target for its outcome
-	CommandSend       CommandKind = 8 // append Event (sent) and send Message
+	CommandSend       CommandKind = 8 // append Event (sent) and send Message; its answer comes back
+	CommandAnswer     CommandKind = 9 // append Event (update answered) and tell whoever sent the update
 )
 
 // Command is one thing that the code of a workflow asks for.
@@ -33,6 +34,8 @@ type Close struct {
 	Failure *Failure
 	// Input of the next run, when Continued.
 	Input Payload
+	// Begun are the positions of updates that the code has begun and not answered: the next run must not begin them again.
+	Begun []int64
 }
 
 // Turn is what a worker reports: outcomes of steps, new requests, the end of the run, and what it waits for.

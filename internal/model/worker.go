@@ -10,10 +10,19 @@ type Activation struct {
 	Now Time
 }
 
+// Query is a question to the code of a run.
+type Query struct {
+	ID    uint64
+	Name  string
+	Input Payload
+}
+
 // Offer says what a worker can run.
 type Offer struct {
 	Name      string // for people
 	Tenant    string
 	Workflows []string
-	Version   string
+	// Pinned are those of the Workflows whose runs are continued only by workers of the version that began them.
+	Pinned  []string
+	Version string
 }

@@ -231,8 +231,8 @@ var list = []mutant{
 	{
 		name:  "an early return leaves recorded steps over",
 		file:  "internal/replay/mismatch.go",
-		old:   "	for _, e := range m.r.events[m.fed:] {\n		switch e.Kind {\n		case model.EventSignalReceived,",
-		new:   "	if m.fed >= 0 {\n		m.early = nil\n		m.goLive()\n		return true\n	}\n	for _, e := range m.r.events[m.fed:] {\n		switch e.Kind {\n		case model.EventSignalReceived,",
+		old:   "	for _, e := range m.r.events[m.fed:] {\n		if unsolicited(e) {",
+		new:   "	if m.fed >= 0 {\n		m.early = nil\n		m.goLive()\n		return true\n	}\n	for _, e := range m.r.events[m.fed:] {\n		if unsolicited(e) {",
 		tests: [][]string{{"./internal/replay", "-run", "TestChangedCode$"}},
 	},
 	{
@@ -317,7 +317,7 @@ var list = []mutant{
 	{
 		name:  "a back-off that ends while the run is released",
 		file:  "internal/engine/lane/input.go",
-		old:   "		if core.RetryDue(e.x, now) {\n",
+		old:   "		if core.RetryDue(e.x, now) || len(e.queries) > 0 {\n",
 		new:   "		if false {\n",
 		tests: [][]string{sim},
 	},
@@ -380,8 +380,8 @@ var list = []mutant{
 	{
 		name:  "untaken signals are lost when a run continues as new",
 		file:  "internal/core/turn.go",
-		old:   "	for _, e := range x.signals {\n		carry(e)\n	}\n",
-		new:   "",
+		old:   "	waiting := slices.Clone(x.signals)\n",
+		new:   "	waiting := []model.Event(nil)\n",
 		tests: [][]string{sim},
 	},
 	{

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/perdure/perdure/internal/model"
@@ -124,11 +125,22 @@ func (m *machine) goLive() bool {
 		return false
 	}
 	m.live = true
+	m.pin()
 	for _, a := range m.unconfirmed {
 		m.confirm(a)
 	}
 	m.unconfirmed, m.early, m.renamed, m.strays = nil, nil, nil, nil
 	return true
+}
+
+// pin has the run continued only by workers of this version from now on, if the workflow asks for that.
+func (m *machine) pin() {
+	if m.w.cfg.Version == "" || !m.w.cfg.Pinned[m.r.start.Address.Type] ||
+		slices.ContainsFunc(m.r.events, func(e *model.Event) bool { return e.Kind == model.EventPinned }) {
+		return
+	}
+	a := m.newAsk("", &identity{kind: askPin})
+	m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventPinned, ID: a.id, Name: m.w.cfg.Version}})
 }
 
 // confirm asks the engine for what the history does not have. An ask that is listed twice is confirmed once.
@@ -153,7 +165,7 @@ func (m *machine) confirm(a *ask) {
 		if !a.fut.done {
 			m.command(a, *pending)
 		}
-	case askChild, askWatch, askSend, askTaken, askMark:
+	case askChild, askWatch, askSend, askTaken, askMark, askState, askReply, askPin:
 		if !a.recorded && !sent {
 			m.command(a, *pending)
 		}

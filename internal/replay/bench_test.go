@@ -57,6 +57,8 @@ func (s *memory) Report(_ context.Context, t model.Turn) error {
 func (s *memory) Release(model.RunID, uint64, int64, []model.Reason) {}
 func (s *memory) Leave(context.Context) error                        { return nil }
 
+func (s *memory) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
+
 func (s *memory) start(n int, events []model.Event) *memoryRun {
 	r := &memoryRun{closed: make(chan *model.Close, 1), events: events}
 	id := model.RunID{byte(n), byte(n >> 8), byte(n >> 16), byte(n >> 24)}

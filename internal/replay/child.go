@@ -3,6 +3,7 @@ package replay
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -164,23 +165,29 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	return &a.fut
 }
 
-// Send sends a message to another execution: a signal, a settlement or a cancel request. key tells equal sends apart; it may be empty.
-func (x Ctx) Send(msg model.Message, key string) error {
+// Send sends a message to another execution and waits for its answer: that a signal, a settlement or an order took effect, or what the code
+// there answered to an update. key tells equal sends apart; it may be empty.
+func (x Ctx) Send(msg model.Message, key string) (model.Payload, error) {
 	if err := x.enter("Send", msg.Kind.String(), msg.Name); err != nil {
-		return err
+		return model.Payload{}, err
 	}
 	if err := x.scope.ended(); err != nil {
-		return err
+		return model.Payload{}, err
 	}
 	m := x.co.m
 	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
 	a := m.newAsk(x.co.path, &id)
-	a.target = msg.To
+	a.fut.kind, a.fut.name, a.target = futureAnswer, strings.TrimSpace(msg.Kind.String()+" "+msg.Name), msg.To
 	m.serveEarly(a)
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandSend, Message: &msg, Event: model.Event{
 			Kind: model.EventSent, ID: a.id, Name: msg.Name, Target: msg.To, Position: a.position,
 		}})
 	}
-	return nil
+	x.co.single[0] = &a.fut
+	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
+		m.cancel(&a.fut)
+		return model.Payload{}, err
+	}
+	return a.fut.out, a.fut.err
 }

@@ -42,8 +42,10 @@ func (b *busy) Report(ctx context.Context, t model.Turn) error {
 	}
 }
 
-func (b *busy) Release(model.RunID, uint64, int64, []model.Reason) {}
-func (b *busy) Leave(context.Context) error                        { return nil }
+func (b *busy) Release(model.RunID, uint64, int64, []model.Reason)                {}
+func (b *busy) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
+
+func (b *busy) Leave(context.Context) error { return nil }
 
 // commit applies turns one after the other, mixed with signals, and delivers what they record.
 func (b *busy) commit(r *busyRun, id model.RunID, random *rand.Rand) {

@@ -204,10 +204,15 @@ func (x Ctx) Go(fn func(Ctx) (any, error)) *Future {
 	if err := x.enter("Go"); err != nil {
 		return failed(err)
 	}
-	c, m := x.co, x.co.m
+	c := x.co
 	c.kids++
-	child := &Coroutine{m: m, path: childPath(c.path, c.kids), fn: fn, signal: make(chan wake, 1)}
-	child.scope = &Scope{m: m, parent: x.scope, path: child.path}
+	return c.m.spawn(childPath(c.path, c.kids), x.scope, fn)
+}
+
+// spawn adds a coroutine that is ready to run, under a scope, or under none when it outlives cancellation.
+func (m *machine) spawn(path string, under *Scope, fn func(Ctx) (any, error)) *Future {
+	child := &Coroutine{m: m, path: path, fn: fn, signal: make(chan wake, 1)}
+	child.scope = &Scope{m: m, parent: under, path: path}
 	child.fut = &Future{m: m, kind: futureCoroutine, co: child}
 	m.coroutines.push(&child.link, child)
 	m.alive++

@@ -28,20 +28,19 @@ func (m *machine) feed() {
 		m.receive(i)
 	case model.EventPromiseSettled:
 		m.settled(i)
+	case model.EventUpdateReceived:
+		m.updateReceived(i)
 	case model.EventCancelRequest:
-		if m.canceled == nil {
-			m.canceled = e.Failure
-			if m.canceled == nil {
-				m.canceled = &model.Failure{Kind: model.FailureCanceled}
-			}
-			m.rootScope.end(ErrCanceled)
-		}
-	case model.EventVersionMarked:
+		m.cancelRequested(e.Failure)
+	case model.EventVersionMarked, model.EventPinned:
 		if a := m.find(e.ID); a != nil { // else the code is done with the change
 			m.apply(a, e)
 		}
-	case model.EventWatched, model.EventStarted, model.EventClosed:
+	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed:
 	default:
+		if carriedState(e) {
+			return
+		}
 		a := m.find(e.ID)
 		if a == nil {
 			a = m.rename(e)
@@ -110,7 +109,7 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 				e.Seq, addressText(e.Target), at(e.Position), addressText(a.target), at(a.position)))
 		}
 		a.recorded = true
-	case model.EventSent, model.EventVersionMarked:
+	case model.EventSent, model.EventVersionMarked, model.EventStateSet, model.EventUpdateAnswered, model.EventPinned:
 		a.recorded = true
 	case model.EventAttemptFailed:
 		if !a.fut.done && !a.withdrawn {
@@ -128,7 +127,7 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 		} else {
 			m.answer(a, e)
 		}
-	default: // the outcome of a step or a child
+	default: // the outcome of a step or a child, the answer to a message
 		m.answer(a, e)
 	}
 	m.came(a)

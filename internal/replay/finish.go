@@ -45,8 +45,11 @@ func (m *machine) callRoot() (out model.Payload, err error) {
 	return m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input)
 }
 
-// rootReturned ends the run: the root ends all other coroutines where they are parked.
+// rootReturned ends the run: the root ends all other coroutines where they are parked, once what was to be done about a cancel request is done.
 func (m *machine) rootReturned(out model.Payload, err error) {
+	if trouble := m.afterInterrupts(); trouble != nil && continued(err) == nil {
+		err = errors.Join(err, trouble)
+	}
 	m.endOthers()
 	if next := continued(err); next != nil && next.Workflow != m.r.start.Address.Type {
 		m.block(fmt.Sprintf("the code of workflow %s continues workflow %s as new", m.r.start.Address.Type, next.Workflow))
@@ -57,7 +60,9 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 	}
 	err = m.runCleanup(err)
 	m.endOthers() // that the clean-up began
-	m.close(m.ending(out, err))
+	end := m.ending(out, err)
+	end.Begun = m.begun()
+	m.close(end)
 }
 
 // continued is the next run that an error of the code asks for; nil when it does not.

@@ -16,6 +16,7 @@ const (
 	futureSignal
 	futurePromise
 	futureCoroutine
+	futureAnswer // to a message
 	futureFailed // of a call that could not be made
 )
 
@@ -122,7 +123,7 @@ func (m *machine) giveUp(f *Future, err error) {
 		m.unqueue(f)
 	case futurePromise:
 		m.unqueue(f)
-	case futureChild, futureFailed:
+	case futureChild, futureAnswer, futureFailed:
 	}
 	m.resolve(f, m.position())
 }
@@ -143,7 +144,7 @@ func (m *machine) cancel(f *Future) {
 		m.returnSignal(f)
 		f.err = ErrCanceled
 	case f.done:
-	case f.kind == futureChild:
+	case f.kind == futureChild || f.kind == futureAnswer:
 		m.withdraw(f.ask)
 		m.giveUp(f, ErrCanceled)
 	default:

@@ -51,7 +51,13 @@ type engine struct {
 	auto    bool    // bodies do not block
 	ran     map[string]int
 	commits int
-	hold    chan struct{} // for code that is to block
+	hold    chan struct{}     // for code that is to block
+	answers map[uint64]answer // to queries
+}
+
+type answer struct {
+	out     model.Payload
+	failure *model.Failure
 }
 
 type body struct {
@@ -64,7 +70,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newEngine(code replay.Code) *engine {
 	return &engine{
 		code: code, timers: map[string]model.Time{}, retries: map[string]int64{}, sent: map[string]bool{}, retried: map[string]bool{}, children: map[string]bool{},
-		ran: map[string]int{}, hold: make(chan struct{}),
+		ran: map[string]int{}, hold: make(chan struct{}), answers: map[uint64]answer{},
 		start: model.Start{
 			Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}, At: model.TimeOf(epoch),
 			Input: model.Payload{Data: []byte(`"in"`)},
@@ -100,6 +106,14 @@ func (e *engine) isReleased() bool {
 }
 
 func (e *engine) Leave(context.Context) error { return nil }
+
+func (e *engine) Answer(_ model.RunID, gen, id uint64, out model.Payload, f *model.Failure) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if gen == e.gen {
+		e.answers[id] = answer{out, f}
+	}
+}
 
 // ---- what happens to it
 
@@ -248,6 +262,18 @@ func (e *engine) command(c *model.Command) {
 		}
 		e.sent[ev.ID] = true
 		ev.Kind = model.EventSent
+		e.append(ev)
+		e.append(model.Event{Kind: model.EventAnswered, ID: ev.ID})
+	case model.CommandAnswer:
+		for i := range e.events {
+			if o := &e.events[i]; o.Kind == model.EventUpdateAnswered && o.Ref == ev.Ref {
+				e.problem("update %d is answered twice", ev.Ref)
+			}
+		}
+		if ev.Ref < 1 || ev.Ref > e.last() || e.events[ev.Ref-1].Kind != model.EventUpdateReceived {
+			e.problem("update %d does not exist", ev.Ref)
+		}
+		ev.Kind = model.EventUpdateAnswered
 		e.append(ev)
 	}
 }

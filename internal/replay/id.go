@@ -27,6 +27,9 @@ const (
 	askWatch askKind = 'w'
 	askSend  askKind = 'x'
 	askMark  askKind = 'v' // the version of a change
+	askState askKind = 'e' // state that the code set
+	askReply askKind = 'u' // the answer to an update
+	askPin   askKind = 'p'
 )
 
 const (

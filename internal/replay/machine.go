@@ -47,6 +47,12 @@ type machine struct {
 	signals     map[string]*signalQueue
 	inbox       *Inbox // of event-driven code
 	promises    map[string]*promise
+	updates     map[string]*updateQueue
+	handling    []*handling // updates whose handlers have begun and not answered, in order
+	queries     map[string]QueryHandler
+	states      map[string]model.Payload
+	interrupts  []func(Ctx, string) error // to be run when the execution is cancelled
+	interrupted []*Future                 // of those that have begun
 	children    map[model.Address]*ask
 	dirtyScopes []*Scope
 	canceled    *model.Failure // the cancel request, once fed
@@ -87,6 +93,7 @@ func newMachine(r *run) *machine {
 	m.coroutines.push(&m.root.link, m.root)
 	m.alive = 1
 	m.makeReady(m.root)
+	m.carryStates()
 	return m
 }
 
@@ -206,6 +213,10 @@ func (m *machine) advance(guest bool) bool {
 		m.syncTimers()
 		if len(m.commands) > 0 || m.untold && (m.tell || m.worthTelling()) || m.unanswered && (m.tell || m.atRest()) {
 			return m.flush(guest)
+		}
+		if len(m.ahead) == 0 && r.asked() {
+			r.retire(r.answerQueries)
+			return false
 		}
 	}
 	return !r.layDown()

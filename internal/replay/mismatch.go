@@ -157,10 +157,8 @@ func (m *machine) mismatchAtEnd() {
 // asked for and is not recorded is then asked for with the end of the run.
 func (m *machine) settleRest() bool {
 	for _, e := range m.r.events[m.fed:] {
-		switch e.Kind {
-		case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventVersionMarked:
+		if unsolicited(e) {
 			continue
-		default:
 		}
 		a := m.find(e.ID)
 		if a == nil {
@@ -170,7 +168,8 @@ func (m *machine) settleRest() bool {
 		case a == nil || e.Kind == model.EventWithdrawn && !a.withdrawn:
 			m.block(recorded(e) + ", but the code returned without asking for it")
 			return false
-		case e.Kind == model.EventChildStarted || e.Kind == model.EventSignalTaken || e.Kind == model.EventSent:
+		case e.Kind == model.EventChildStarted || e.Kind == model.EventSignalTaken || e.Kind == model.EventSent ||
+			e.Kind == model.EventStateSet || e.Kind == model.EventUpdateAnswered:
 			a.recorded = true
 		case e.Kind == model.EventWithdrawn:
 			a.gone = true
@@ -182,6 +181,18 @@ func (m *machine) settleRest() bool {
 	}
 	m.goLive()
 	return m.doom == nil
+}
+
+// unsolicited reports whether an event answers nothing that the code asks for, so that it may stand anywhere. A mark may, because it
+// may be there from code that has been cleaned up since.
+func unsolicited(e *model.Event) bool {
+	switch e.Kind {
+	case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventStarted, model.EventClosed,
+		model.EventVersionMarked, model.EventUpdateReceived, model.EventPaused, model.EventResumed, model.EventPinned:
+		return true
+	default:
+		return carriedState(e)
+	}
 }
 
 // firstEarly is the first event that nobody asked for.

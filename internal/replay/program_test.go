@@ -172,7 +172,8 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 		p.log(me, "watched %d", i)
 		return err
 	case "send":
-		return x.Send(model.Message{Kind: model.MessageSignal, To: model.Address{Type: "other", Key: "o"}, Name: sig, Input: payload("1")}, "")
+		_, err := x.Send(model.Message{Kind: model.MessageSignal, To: model.Address{Type: "other", Key: "o"}, Name: sig, Input: payload("1")}, "")
+		return err
 	case "par", "race-par":
 		return p.parallel(x, me, o)
 	case "scope":

@@ -32,6 +32,7 @@ type run struct {
 	busy     bool
 	inbox    []*model.Event
 	retries  []string
+	queries  []model.Query
 	evicted  bool
 	cause    string
 	inline   *ask // whose body runs on the goroutine of its coroutine
@@ -142,7 +143,7 @@ func (r *run) collect() bool {
 	}
 	clear(r.inbox)
 	r.inbox = r.inbox[:0]
-	r.mail.Store(len(r.retries) > 0)
+	r.mail.Store(len(r.retries)+len(r.queries) > 0)
 	return !r.evicted
 }
 
@@ -155,7 +156,7 @@ func (r *run) takeRetries() []string {
 	defer r.mu.Unlock()
 	ids := r.retries
 	r.retries = nil
-	r.mail.Store(len(r.inbox) > 0 || r.evicted)
+	r.mail.Store(len(r.inbox)+len(r.queries) > 0 || r.evicted)
 	return ids
 }
 
@@ -163,7 +164,8 @@ func (r *run) takeRetries() []string {
 func (r *run) layDown() bool {
 	r.mu.Lock()
 	m := r.m
-	if len(r.inbox) > 0 || r.evicted || len(r.retries) > 0 && m.live && !m.closed && m.settling == nil {
+	if len(r.inbox) > 0 || r.evicted ||
+		m.live && !m.closed && m.settling == nil && (len(r.retries) > 0 || len(r.queries) > 0 && len(m.ahead) == 0) {
 		r.mu.Unlock()
 		return false
 	}

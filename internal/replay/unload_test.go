@@ -174,6 +174,8 @@ func (s *many) Release(run model.RunID, gen uint64, _ int64, _ []model.Reason) {
 	s.w.Evict(run, gen, "released")
 }
 
+func (s *many) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
+
 func (s *many) Leave(context.Context) error { return nil }
 
 func TestLeastRecentlyUsedRunsAreReleasedAboveTheLimit(t *testing.T) {

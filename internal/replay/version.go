@@ -54,12 +54,9 @@ func (m *machine) choose(change string, oldest, newest int) int {
 
 // unasked reports whether an event answers something that the code has not asked for yet: it was asked for further on.
 func (m *machine) unasked(e *model.Event) bool {
-	switch e.Kind {
-	case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched,
-		model.EventStarted, model.EventClosed, model.EventVersionMarked:
+	if unsolicited(e) {
 		return false
-	default:
-		a := m.find(e.ID)
-		return a == nil || e.Kind == model.EventWithdrawn && !a.withdrawn
 	}
+	a := m.find(e.ID)
+	return a == nil || e.Kind == model.EventWithdrawn && !a.withdrawn
 }

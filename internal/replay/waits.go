@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/perdure/perdure/internal/model"
@@ -32,6 +33,11 @@ func (m *machine) waits() []model.Reason {
 	}
 	if len(rs) == 0 {
 		rs = m.pendingWaits()
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.updates)) {
+		if q := m.updates[name]; len(q.waiting) > 0 && len(rs) < maxWaits {
+			rs = append(rs, model.Reason{Code: model.WaitHandler, Name: name})
+		}
 	}
 	// A body that runs is named even if nobody waits for it yet: the owner must not think that nothing goes on.
 	if a := m.unawaited(rs); a != nil {
@@ -79,6 +85,8 @@ func reason(f *Future) model.Reason {
 		return model.Reason{Code: model.WaitSignal, Name: f.name}
 	case futurePromise:
 		return model.Reason{Code: model.WaitPromise, Name: f.name}
+	case futureAnswer:
+		return model.Reason{Code: model.WaitAnswer, Name: addressText(a.target), Detail: f.name}
 	case futureTimer:
 		return model.Reason{Code: model.WaitTimer, Until: a.due}
 	case futureChild:

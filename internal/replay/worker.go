@@ -16,6 +16,9 @@ import (
 type Config struct {
 	// Code is what the worker can run, by the name of the workflow.
 	Code map[string]Code
+	// Version of the code. Runs of workflows that are Pinned are continued only by workers of the version that began them.
+	Version string
+	Pinned  map[string]bool
 	// Host is handed to the code through Ctx.Host.
 	Host any
 	// Failure turns an error of user code into what is stored. Default FailureOf.
@@ -106,27 +109,27 @@ func (w *Worker) Serve(s api.Session) {
 	go w.janitor()
 }
 
-// Workflows are the names that the worker has code for, in no particular order.
-func (w *Worker) Workflows() []string {
-	names := make([]string, 0, len(w.cfg.Code))
-	for name := range w.cfg.Code {
-		names = append(names, name)
-	}
-	return names
-}
-
 // report hands in a turn, once there is somebody to hand it to.
 func (w *Worker) report(t model.Turn) error {
+	s := w.serving()
+	if s == nil {
+		return fault.New(fault.Unavailable, "the worker is closed")
+	}
+	return s.Report(w.ctx, t)
+}
+
+// serving is the session, once there is one; nil when the worker was closed before.
+func (w *Worker) serving() api.Session {
 	b := w.session.Load()
 	if b == nil {
 		select {
 		case <-w.joined:
 			b = w.session.Load()
 		case <-w.ctx.Done():
-			return fault.New(fault.Unavailable, "the worker is closed")
+			return nil
 		}
 	}
-	return b.s.Report(w.ctx, t)
+	return b.s
 }
 
 // Activate takes a run over, with its whole history so far.
@@ -185,6 +188,13 @@ func (w *Worker) Deliver(id model.RunID, generation uint64, events []model.Event
 func (w *Worker) Retry(id model.RunID, generation uint64, step string) {
 	if r := w.held(id, generation); r != nil {
 		r.retry(step)
+	}
+}
+
+// Query asks the code of a run.
+func (w *Worker) Query(id model.RunID, generation uint64, q model.Query) {
+	if r := w.held(id, generation); r != nil {
+		r.query(q)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"math"
 	"strconv"
 
 	"github.com/perdure/perdure/internal/api"
@@ -16,6 +17,7 @@ const (
 	defaultPage = 100
 	maxPage     = 1000
 	historyPage = 1000
+	statePage   = 100
 )
 
 // execution reads the row of a target.
@@ -36,6 +38,41 @@ func (s *Service) execution(ctx context.Context, op string, t api.Target) (*stor
 		return nil, fault.New(fault.NotFound, "execution %s does not exist", t.Address)
 	}
 	return row, nil
+}
+
+// State reads what the code of an execution has set: the last value of the name, in its history or carried over from the run before.
+func (s *Service) State(ctx context.Context, t api.Target, name string) (p model.Payload, ok bool, err error) {
+	v := s.check("state " + name)
+	v.name("state", name)
+	if err := v.err(); err != nil {
+		return p, false, err
+	}
+	row, err := s.execution(ctx, "state "+name, t)
+	if err != nil {
+		return p, false, err
+	}
+	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
+	for before := int64(math.MaxInt64); ; {
+		page, err := s.store.LoadEventsOf(ctx, key, model.EventStateSet, before, statePage)
+		if err != nil {
+			return p, false, err
+		}
+		for i := range page {
+			if page[i].Name == name {
+				return page[i].Output, len(page[i].Output.Data) > 0, nil
+			}
+		}
+		if len(page) < statePage {
+			break
+		}
+		before = page[len(page)-1].Seq
+	}
+	for _, e := range row.Start.Carried {
+		if e.Kind == model.EventStateSet && e.Name == name {
+			p, ok = e.Output, true
+		}
+	}
+	return p, ok, nil
 }
 
 // Describe tells how an execution stands.

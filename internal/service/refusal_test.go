@@ -301,7 +301,9 @@ func (w *closer) Activate(a api.Activation) {
 
 func (w *closer) Deliver(model.RunID, uint64, []model.Event) {}
 func (w *closer) Retry(model.RunID, uint64, string)          {}
-func (w *closer) Evict(model.RunID, uint64, string)          {}
+func (*closer) Query(model.RunID, uint64, model.Query)       {}
+
+func (w *closer) Evict(model.RunID, uint64, string) {}
 
 // The id of a run of another tenant opens nothing, not even when it lies in the same shard.
 func TestRunOfAnotherTenant(t *testing.T) {

@@ -115,18 +115,84 @@ func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
 
 // Cancel asks an execution to end.
 func (s *Service) Cancel(ctx context.Context, r api.CancelRequest) error {
-	v := s.check("cancel")
+	return s.order(ctx, model.MessageCancel, r)
+}
+
+// Terminate ends an execution.
+func (s *Service) Terminate(ctx context.Context, r api.CancelRequest) error {
+	return s.order(ctx, model.MessageTerminate, r)
+}
+
+// Pause has nobody continue an execution.
+func (s *Service) Pause(ctx context.Context, r api.CancelRequest) error {
+	return s.order(ctx, model.MessagePause, r)
+}
+
+// Resume undoes Pause.
+func (s *Service) Resume(ctx context.Context, r api.CancelRequest) error {
+	return s.order(ctx, model.MessageResume, r)
+}
+
+// order tells an execution what an operator wants, and why.
+func (s *Service) order(ctx context.Context, kind model.MessageKind, r api.CancelRequest) error {
+	v := s.check(kind.String())
 	v.address(r.Target.Address)
 	v.size("reason", len(r.Reason))
 	v.requestID(r.RequestID)
 	if err := v.err(); err != nil {
 		return err
 	}
-	_, err := s.send(ctx, &model.Message{
-		Kind: model.MessageCancel, To: r.Target.Address, ToRun: r.Target.Run, RequestID: r.RequestID,
-		Failure: &model.Failure{Kind: model.FailureCanceled, Message: r.Reason},
-	})
+	m := &model.Message{Kind: kind, To: r.Target.Address, ToRun: r.Target.Run, RequestID: r.RequestID, Failure: &model.Failure{Message: r.Reason}}
+	if kind == model.MessageCancel {
+		m.Failure.Kind = model.FailureCanceled
+	}
+	_, err := s.send(ctx, m)
 	return err
+}
+
+// updateIDs keeps the request ids of updates apart from those of other requests, whose answers are remembered at once: nobody else can make
+// one that begins so.
+const updateIDs = "\x1fupdate "
+
+// Update asks the code of an execution to change something.
+func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payload, error) {
+	v := s.check("update " + r.Name)
+	v.address(r.Target.Address)
+	v.name("update", r.Name)
+	v.payload("input", r.Input)
+	v.requestID(r.RequestID)
+	if err := v.err(); err != nil {
+		return model.Payload{}, err
+	}
+	m := &model.Message{Kind: model.MessageUpdate, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input}
+	if r.RequestID != "" {
+		m.RequestID = updateIDs + r.RequestID
+	}
+	return answered(s.send(ctx, m))
+}
+
+// Query asks the code of an execution.
+func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload, error) {
+	v := s.check("query " + r.Name)
+	v.address(r.Target.Address)
+	v.name("query", r.Name)
+	v.payload("input", r.Input)
+	if err := v.err(); err != nil {
+		return model.Payload{}, err
+	}
+	m := &model.Message{Kind: model.MessageQuery, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input}
+	if s.engine == nil {
+		return model.Payload{}, readOnly(m)
+	}
+	return answered(s.engine.Query(ctx, m))
+}
+
+// answered is what the code answered. An error of its own keeps its type, those of the engine their kind.
+func answered(a model.Answer, err error) (model.Payload, error) {
+	if f := a.Failure; f != nil && fault.ParseKind(f.Kind) == fault.Unclassified {
+		return model.Payload{}, f
+	}
+	return a.Output, err
 }
 
 // Await waits for the end of an execution.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -31,6 +32,35 @@ type Member struct {
 	Expires model.Time
 	// Draining nodes keep their lease and want no shards.
 	Draining bool
+	// Serves is what the workers of the node can run.
+	Serves []Served
+}
+
+// Served is a workflow that a worker can run.
+type Served struct {
+	Tenant, Workflow string
+	Version          string `json:",omitempty"` // of its code, when it has one
+	Pinned           bool   `json:",omitempty"` // it continues only runs of its version
+}
+
+// EncodeServed is a list of what is served as a text, for a column.
+func EncodeServed(s []Served) string {
+	if len(s) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // there are only texts in it
+	}
+	return string(text)
+}
+
+// DecodeServed reads the text. What cannot be read, because a newer version wrote it, counts as nothing.
+func DecodeServed(text string) (s []Served) {
+	if text != "" && json.Unmarshal([]byte(text), &s) != nil {
+		return nil
+	}
+	return s
 }
 
 // ShardOwner is a row of the shard table. A zero Node means free.
@@ -48,6 +78,8 @@ type RenewRequest struct {
 	Draining bool
 	// Shards are those the node owns; the view tells whether mail waits for them.
 	Shards []model.ShardID
+	// Serves is what the workers of the node can run now.
+	Serves []Served
 }
 
 // View is the cluster at one moment of store time.

@@ -57,7 +57,7 @@ type Ownership interface {
 	// fence per lane at that epoch and batch 0.
 	Register(ctx context.Context, n NodeInfo, lanes int, ttl time.Duration) (Registration, error)
 
-	// Renew extends the lease and returns the view of the cluster, all in one round trip. It fails with ErrFenced when
+	// Renew extends the lease, notes what the node serves, and returns the view of the cluster, all in one round trip. It fails with ErrFenced when
 	// the node is gone or its epoch was raised; an expired lease that nobody took over yet may be renewed.
 	Renew(ctx context.Context, r RenewRequest) (View, error)
 
@@ -132,6 +132,8 @@ type Reader interface {
 	List(ctx context.Context, q Query) (Page, error)
 	// Count counts executions that match; the paging fields of q are ignored.
 	Count(ctx context.Context, q Query) (int64, error)
+	// LoadEventsOf returns stored events of a run that are of the kind and below the position before, the newest first, at most limit.
+	LoadEventsOf(ctx context.Context, key RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error)
 	// LoadOutcomes returns the rows of those runs that are closed.
 	LoadOutcomes(ctx context.Context, keys []RunKey) ([]Execution, error)
 	// Members returns the nodes and the owners of the shards.

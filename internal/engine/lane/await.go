@@ -12,6 +12,7 @@ type waiter struct {
 	token any
 	node  model.NodeID
 	run   model.RunID // a certain run; zero for the end of the chain
+	reply string      // not for the end: for the answer to the request of this id
 	early bool        // its own start is not committed: what ends now is not what it waits for
 	begun bool        // its own start is
 }
@@ -64,7 +65,7 @@ func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 	kept := ws[:0]
 	for _, w := range ws {
 		switch {
-		case w.early || w.run != run && (!w.run.IsZero() || o.Status == model.Continued):
+		case w.early || w.reply != "" || w.run != run && (!w.run.IsZero() || o.Status == model.Continued):
 			kept = append(kept, w)
 		case w.node.IsZero():
 			l.answer(Answer{Token: w.token, Result: &Result{Run: run, Outcome: *o}})
@@ -76,6 +77,40 @@ func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 		delete(l.waiters, a)
 	} else {
 		clear(ws[len(kept):])
+		l.waiters[a] = kept
+	}
+}
+
+// expect has whoever sent an update wait for its answer, which the code gives later.
+func (l *Lane) expect(e *entry, in *input) {
+	if e.shard.draining {
+		l.answer(Answer{Token: in.token, Err: ErrNotOwner})
+		return
+	}
+	w := waiter{token: in.token, reply: in.message.RequestID}
+	if in.token == nil {
+		w.node = in.message.Node
+	}
+	l.waiters[e.address] = append(l.waiters[e.address], w)
+}
+
+// tellReply tells those who wait for the answer to a request.
+func (l *Lane) tellReply(a model.Address, id string, answer Answer) {
+	kept := slices.DeleteFunc(l.waiters[a], func(w waiter) bool {
+		if w.reply != id {
+			return false
+		}
+		if w.token != nil {
+			answer.Token = w.token
+			l.answer(answer)
+		} else if !w.node.IsZero() {
+			l.out.Hints = append(l.out.Hints, Hint{Node: w.node, Address: a, Run: answer.Answer.Run})
+		}
+		return true
+	})
+	if len(kept) == 0 {
+		delete(l.waiters, a)
+	} else {
 		l.waiters[a] = kept
 	}
 }

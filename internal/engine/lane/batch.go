@@ -32,6 +32,8 @@ const (
 	effHint
 	effWaits
 	effRetry
+	effExpect // whoever sent an update waits for its answer
+	effReply  // the code has answered it
 )
 
 // effect is something to be told once the batch is durable.
@@ -46,7 +48,8 @@ type effect struct {
 	call    Call
 	hint    Hint
 	turn    *model.Turn
-	step    string
+	step    string // or the id of a request, of effReply
+	input   *input // of effExpect
 }
 
 // newBuilding is an empty batch. Its memory is used again: what is handed out points to other memory.
@@ -242,6 +245,10 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.heard(now, f.entry, f.turn)
 		case effRetry:
 			l.wakeForRetry(now, f.entry, f.run, f.step)
+		case effExpect:
+			l.expect(f.entry, f.input)
+		case effReply:
+			l.tellReply(f.entry.address, f.step, f.answer)
 		case effBlocked:
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)

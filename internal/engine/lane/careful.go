@@ -213,6 +213,7 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	}
 	e.activating, e.tail, e.read = false, nil, nil
 	l.unstrand(e) // it is tried again by whoever is here then
+	l.refuseQueries(e, fault.New(fault.Blocked, "execution %s %s", e.address, why))
 	e.poison, e.poisonUntil = &why, now.Add(l.cfg.QuarantineFor)
 	e.waits = []model.Reason{why}
 	if len(e.backlog) > 0 {

@@ -69,7 +69,7 @@ func TestPoisonAmongNeighbours(t *testing.T) {
 			r.wantAnswer(i, "")
 			r.wantEvents(a, "signal_received s")
 		case 2:
-			r.wantEvents(a, "step_completed x", fmt.Sprint("sent m", i))
+			r.wantEvents(a, "step_completed x", fmt.Sprint("sent m", i), fmt.Sprint("answered m", i))
 		case 3:
 			r.wantEvents(a, "step_completed x")
 			if row := r.current(a); row.Outcome.Status != model.Completed || r.holder(a) != 0 {
@@ -153,7 +153,7 @@ func TestQuarantine(t *testing.T) {
 	r.wantAnswer("client", "blocked")
 	r.turn(sender, model.Turn{Commands: []model.Command{signalTo(bad, "m1", "one"), signalTo(sender, "m2", "echo"), signalTo(bad, "m3", "two")}})
 	r.settle()
-	r.wantEvents(sender, "sent m1", "sent m2", "sent m3", "signal_received echo")
+	r.wantEvents(sender, "sent m1", "sent m2", "sent m3", "signal_received echo", "answered m2")
 	r.wantEvents(bad)
 	r.pass(30 * time.Second)
 	r.wantEvents(bad)

@@ -214,6 +214,7 @@ func (l *Lane) die(err error) {
 			fail(in)
 		}
 		l.letGoNow(e, "the node lost its lease")
+		l.askAgain(e)
 	}
 	l.failCareful(fail)
 	l.failWaiters()

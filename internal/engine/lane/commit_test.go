@@ -214,10 +214,10 @@ func TestUnknownCommitThatLanded(t *testing.T) {
 	}
 	r.refenceNow()
 	r.settle()
-	r.wantEvents(a, "step_completed x", "sent m")
+	r.wantEvents(a, "step_completed x", "sent m", "answered m")
 	r.wantEvents(b, "signal_received hello")
-	if n := len(r.held[r.current(a).Start.Run].events); n != 2 {
-		t.Errorf("the worker was fed %d events, want 2", n)
+	if n := len(r.held[r.current(a).Start.Run].events); n != 3 {
+		t.Errorf("the worker was fed %d events, want 3", n)
 	}
 }
 

@@ -3,6 +3,7 @@ package lane
 import (
 	"slices"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -13,7 +14,7 @@ type kind struct{ tenant, workflow string }
 
 // workers knows who offers what.
 type workers struct {
-	offers map[kind][]WorkerID
+	offers map[kind][]offer
 	turn   map[kind]int
 	gen    uint64
 	// unserved are runs that nobody here can continue, by kind.
@@ -22,18 +23,28 @@ type workers struct {
 	leaving  map[WorkerID]bool
 }
 
-func newWorkers() workers {
-	return workers{offers: map[kind][]WorkerID{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, here: map[WorkerID]bool{}, leaving: map[WorkerID]bool{}}
+// offer is a worker that runs a workflow, and the version of its code.
+type offer struct {
+	id      WorkerID
+	version string
+	pinned  bool // it continues only pinned runs of its version
 }
 
-// pick chooses among the workers that offer the kind, in turn; 0 when there is none.
-func (w *workers) pick(k kind) WorkerID {
-	ids := w.offers[k]
-	if len(ids) == 0 {
-		return 0
+func newWorkers() workers {
+	return workers{offers: map[kind][]offer{}, turn: map[kind]int{}, unserved: map[kind][]*entry{}, here: map[WorkerID]bool{}, leaving: map[WorkerID]bool{}}
+}
+
+// pick chooses among the workers that offer the kind, in turn, and have the version that the run is pinned to, or do not care; 0 when there is
+// none.
+func (w *workers) pick(k kind, pin string) WorkerID {
+	offers := w.offers[k]
+	for range offers {
+		w.turn[k]++
+		if o := offers[w.turn[k]%len(offers)]; pin == "" || o.version == pin || !o.pinned {
+			return o.id
+		}
 	}
-	w.turn[k]++
-	return ids[w.turn[k]%len(ids)]
+	return 0
 }
 
 // Join adds a worker. Runs that waited for somebody like it are handed over, and so are blocked ones: its code may be newer.
@@ -41,12 +52,13 @@ func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
 	l.workers.here[id] = true
 	for _, name := range o.Workflows {
 		k := kind{o.Tenant, name}
-		l.workers.offers[k] = append(l.workers.offers[k], id)
+		l.workers.offers[k] = append(l.workers.offers[k], offer{id, o.Version, slices.Contains(o.Pinned, name)})
 		waiting := l.workers.unserved[k]
 		delete(l.workers.unserved, k)
 		for _, e := range waiting {
 			e.unserved = false
 			l.dispatch(now, e)
+			l.maybeDrop(e)
 		}
 	}
 }
@@ -70,7 +82,7 @@ func (l *Lane) Leave(now model.Time, id WorkerID) {
 
 func (l *Lane) unoffer(id WorkerID) {
 	for k, ids := range l.workers.offers {
-		if ids = slices.DeleteFunc(ids, func(x WorkerID) bool { return x == id }); len(ids) == 0 {
+		if ids = slices.DeleteFunc(ids, func(o offer) bool { return o.id == id }); len(ids) == 0 {
 			delete(l.workers.offers, k)
 		} else {
 			l.workers.offers[k] = ids
@@ -108,7 +120,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		e.wanted = true
 		return
 	}
-	if e.known && (e.x == nil || !e.x.Open()) {
+	if e.known && (e.x == nil || !e.x.Open() || e.x.Paused != nil) {
 		return
 	}
 	if e.unserved {
@@ -131,6 +143,7 @@ func (l *Lane) strand(k kind, e *entry, why model.Reason) {
 		e.unserved = true
 		l.workers.unserved[k] = append(l.workers.unserved[k], e)
 	}
+	l.refuseQueries(e, fault.New(fault.Unavailable, "execution %s %s", e.address, why))
 }
 
 // unstrand has the run wait for nobody any more.
@@ -143,7 +156,11 @@ func (l *Lane) unstrand(e *entry) {
 }
 
 func noWorker(e *entry) model.Reason {
-	return model.Reason{Code: model.WaitWorker, Name: e.address.Type}
+	why := model.Reason{Code: model.WaitWorker, Name: e.address.Type}
+	if e.known && e.x != nil && e.x.Pin != "" {
+		why.Detail = "version " + e.x.Pin + " of workflow"
+	}
+	return why
 }
 
 // activateFresh hands over a run that has just begun: there is nothing to read.
@@ -154,11 +171,11 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if len(e.backlog) > 0 {
 		l.schedule(e)
 	}
-	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining {
+	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.x.Paused != nil || !e.x.Open() {
 		return
 	}
 	k := kind{e.address.Tenant, e.address.Type}
-	w := l.workers.pick(k)
+	w := l.workers.pick(k, e.x.Pin)
 	if w == 0 {
 		l.strand(k, e, noWorker(e))
 		return
@@ -176,17 +193,21 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.gen,
 		Activation: &model.Activation{Start: e.x.Start, Generation: e.gen, Events: events, Now: now},
 	})
+	for _, q := range e.queries {
+		l.ask(q)
+	}
 }
 
 // activateLoaded hands over a run whose history has been read.
 func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 	e.activating, e.read = false, nil
-	if e.x == nil || !e.x.Open() || e.worker != 0 || e.shard.draining || e.poison != nil {
+	if e.x == nil || !e.x.Open() || e.x.Paused != nil || e.worker != 0 || e.shard.draining || e.poison != nil {
 		e.tail = nil
+		l.askAgain(e)
 		return
 	}
 	k := kind{e.address.Tenant, e.address.Type}
-	w := l.workers.pick(k)
+	w := l.workers.pick(k, e.x.Pin)
 	if w == 0 {
 		e.tail = nil
 		l.strand(k, e, noWorker(e))
@@ -217,13 +238,13 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	}
 	switch {
 	case e.run() != run:
-	case e.worker != 0 && e.busy && l.stops(e):
+	case e.worker != 0 && e.busy && (e.withheld || l.stops(e)):
 		// The run stops here, between two steps: told nothing more, the worker begins none, and what it runs may end (see heard).
 		e.withheld = true
 	case e.worker != 0 && e.shard.draining:
 		l.letGoNow(e, "the shard moves")
-	case l.workers.leaving[e.worker]:
-		l.takeBack(now, e, "the worker leaves")
+	case e.worker != 0 && (e.withheld || l.stops(e)):
+		l.takeBack(now, e, l.whyStops(e))
 	case e.worker != 0:
 		l.tell(e, events)
 	case e.activating:
@@ -253,14 +274,25 @@ func (l *Lane) tell(e *entry, events []model.Event) {
 }
 
 // stops reports whether the run is to leave its worker as soon as that runs no step.
-func (l *Lane) stops(e *entry) bool { return e.shard.draining || l.workers.leaving[e.worker] }
+func (l *Lane) stops(e *entry) bool {
+	return e.shard.draining || l.workers.leaving[e.worker] || e.known && e.x != nil && e.x.Paused != nil
+}
+
+func (l *Lane) whyStops(e *entry) string {
+	if e.known && e.x != nil && e.x.Paused != nil {
+		return e.x.Paused.String()
+	}
+	return "the worker leaves"
+}
 
 // wakeForRetry has a step run again whose back-off is over.
 func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step string) {
 	switch {
 	case e.run() != run:
-	case e.worker != 0 && e.busy && l.stops(e):
+	case e.worker != 0 && e.busy && (e.withheld || l.stops(e)):
 		e.withheld = true // whoever holds it next finds that the time has come
+	case e.worker != 0 && e.withheld:
+		l.takeBack(now, e, l.whyStops(e))
 	case e.worker != 0:
 		e.retrying, e.busy = append(e.retrying, step), true
 		l.out.Calls = append(l.out.Calls, Call{Kind: CallRetry, Worker: e.worker, Run: run, Generation: e.gen, ID: step})
@@ -301,6 +333,8 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	switch {
 	case e.poison != nil:
 		return []model.Reason{*e.poison}, true
+	case e.known && e.x != nil && e.x.Paused != nil:
+		return []model.Reason{*e.x.Paused}, true
 	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0:
 		return []model.Reason{*e.x.Blocked}, true
 	}

@@ -42,6 +42,7 @@ type entry struct {
 	read       *[]model.Event // has been read, and waits for what is on its way to the store
 	unserved   bool           // waits for a worker to offer its workflow
 	waits      []model.Reason
+	queries    []*query // asked of its code and not answered
 
 	remembered  int           // requests that were served
 	poison      *model.Reason // quarantined
@@ -90,6 +91,7 @@ func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil {
 		return
 	}
+	l.askAgain(e) // nobody would answer
 	l.drop(e)
 }
 

@@ -17,6 +17,7 @@ const (
 	inTimer
 	inRelease
 	inQuarantine // stores why an address is quarantined
+	inAnswered   // stores what the code answered to a query of another process
 )
 
 // input is something to be applied to one address. It is kept until its commit.
@@ -39,6 +40,8 @@ type input struct {
 
 	timer string // of inTimer
 	run   model.RunID
+
+	answer *model.Answer // of inAnswered
 }
 
 func (in *input) size() int {
@@ -46,6 +49,8 @@ func (in *input) size() int {
 	switch in.kind {
 	case inMessage:
 		n += in.message.Size()
+	case inAnswered:
+		n += in.message.Size() + in.answer.Output.Size()
 	case inTurn:
 		for i := range in.turn.Commands {
 			n += in.turn.Commands[i].Event.Size()
@@ -172,10 +177,10 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	return false
 }
 
-// once reports whether a repetition of the request must be noticed. A plain start needs no memory: its key is its identity.
+// once reports whether a repetition of the request must be noticed. A plain start needs no memory: its key is its identity. Nor does a query.
 func (in *input) once() bool {
 	m := in.message
-	return in.kind == inMessage && m.RequestID != "" &&
+	return in.kind == inMessage && m.RequestID != "" && m.Kind != model.MessageQuery &&
 		(m.Kind != model.MessageStart || !in.inbox.IsZero() || len(m.With) > 0 || m.Reuse != model.ReturnExisting)
 }
 
@@ -250,6 +255,8 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.record(e, in, &d)
 	case inRelease:
 		l.applyRelease(now, e, in)
+	case inAnswered:
+		l.record(e, in, &core.Decision{Answer: *in.answer})
 	case inQuarantine:
 	}
 }
@@ -258,6 +265,10 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	if in.pair != nil && !in.pair.next(in) {
 		l.done(in)
 		l.maybeDrop(e)
+		return
+	}
+	if in.message.Kind == model.MessageQuery {
+		l.applyQuery(now, e, in)
 		return
 	}
 	assumed := !e.known
@@ -270,6 +281,12 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 		row := &g.batch.Starts[len(g.batch.Starts)-1]
 		row.IfAbsent = assumed
 		e.starting, e.fresh = assumed, true
+	}
+	if d.Close != nil { // without a word of its code
+		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: x.Start.Run, outcome: d.Close})
+		l.letGo(g, e, x.Outcome.Failure.Message)
+		l.unstrand(e)
+		l.refuseQueries(e, fault.New(fault.Conflict, "execution %s is closed (%s)", e.address, x.Outcome.Status))
 	}
 }
 
@@ -316,6 +333,7 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 	case d.Close != nil:
 		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: t.Run, outcome: d.Close})
 		l.letGo(g, e, "closed")
+		l.askAgain(e)
 		if x != e.x {
 			l.setRun(e, x)
 			e.fresh = true
@@ -369,7 +387,7 @@ func (l *Lane) applyRelease(now model.Time, e *entry, in *input) {
 	if ok {
 		e.waits = t.Waits
 		l.letGo(g, e, "released")
-		if core.RetryDue(e.x, now) {
+		if core.RetryDue(e.x, now) || len(e.queries) > 0 {
 			l.dispatch(now, e) // the worker was told of it when it had let go already
 		}
 		l.maybeDrop(e)
@@ -391,10 +409,10 @@ func (l *Lane) heard(now model.Time, e *entry, t *model.Turn) {
 	e.busy = t.Running || t.Seen+int64(t.Ahead) < e.news || len(e.retrying) > 0
 	switch {
 	case e.busy:
+	case e.withheld && !e.shard.draining: // of a shard that is given up, see drainShards
+		l.takeBack(now, e, l.whyStops(e))
 	case !l.stops(e):
 		e.busy = len(t.Waits) == 0 || hasCode(t.Waits, model.WaitStep) // it goes on with what has just been committed
-	case e.withheld && !e.shard.draining: // of a shard that is given up, see drainShards
-		l.takeBack(now, e, "the worker leaves")
 	}
 }
 
@@ -421,6 +439,10 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 	if in.token != nil {
 		a := Answer{Token: in.token, Answer: d.Answer, Err: d.Refused()}
 		switch {
+		case d.Pending && b == nil:
+			l.expect(e, in)
+		case d.Pending:
+			b.effects = append(b.effects, effect{kind: effExpect, entry: e, input: in})
 		case in.awaits && d.Start != nil:
 			b.effects = append(b.effects, effect{kind: effAwait, entry: e, run: d.Start.Run, answer: a})
 		case b == nil:
@@ -478,8 +500,8 @@ func (l *Lane) batchOf(e *entry) *building {
 // write turns a decision into rows.
 func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	key := e.key()
-	if d.Close != nil {
-		key.Run = in.turn.Run
+	if d.Close != nil && in.turn != nil {
+		key.Run = in.turn.Run // the entry may have the next run already
 	}
 	b.bytes += in.size()
 	if d.Start != nil {
@@ -513,8 +535,13 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if !in.inbox.IsZero() {
 		l.writeInbox(b, e, in, d)
-	} else if in.once() {
-		l.remember(b, e, in, d)
+	} else if in.once() && !d.Pending {
+		l.remember(b, e, in.message.RequestID, &d.Answer)
+	}
+	for i := range d.Replies {
+		r := &d.Replies[i]
+		l.remember(b, e, r.RequestID, &r.Answer)
+		b.effects = append(b.effects, effect{kind: effReply, entry: e, step: r.RequestID, answer: Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)}})
 	}
 }
 

@@ -77,6 +77,8 @@ type Lane struct {
 	mail    mailroom
 	workers workers
 	waiters map[model.Address][]waiter
+	queries map[uint64]*query
+	asked   uint64 // queries so far
 	// requests are those whose answers are remembered by the batches that are not committed yet.
 	requests map[store.RequestKey]struct{}
 	sick     []*entry // quarantined
@@ -95,6 +97,7 @@ func New(cfg Config) *Lane {
 		entries:  map[model.Address]*entry{},
 		runs:     map[model.RunID]*entry{},
 		waiters:  map[model.Address][]waiter{},
+		queries:  map[uint64]*query{},
 		requests: map[store.RequestKey]struct{}{},
 	}
 	l.open = l.newBuilding()
@@ -164,6 +167,7 @@ const (
 	CallDeliver
 	CallRetry
 	CallEvict
+	CallQuery
 )
 
 // Call is a call to a worker.
@@ -176,6 +180,7 @@ type Call struct {
 	Events     []model.Event
 	ID         string // of the step, for CallRetry
 	Reason     string // for CallEvict
+	Query      *model.Query
 }
 
 // Take returns what has to be done and forgets it. spare, if given, is an Output of before whose memory is used again.

@@ -194,6 +194,7 @@ func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 		l.activateLoaded(now, e, r.Events)
 	default: // there is none, or somebody else has gone on with it: we shall hear that we are fenced
 		e.activating, e.tail = false, nil
+		l.askAgain(e)
 	}
 	if len(e.backlog) > 0 {
 		l.schedule(e)

@@ -200,8 +200,12 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 // writeInbox consumes a request of another process and remembers the answer under its id, where that process finds it.
 func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 	b.batch.Inbox = append(b.batch.Inbox, store.InboxKey{Shard: e.shard.id, ID: in.inbox})
+	if d.Pending {
+		b.effects = append(b.effects, effect{kind: effExpect, entry: e, input: in})
+		return
+	}
 	if in.message.Kind != model.MessageNothing && in.message.RequestID != "" {
-		l.remember(b, e, in, d)
+		l.remember(b, e, in.message.RequestID, &d.Answer)
 	}
 	if node := in.message.Node; !node.IsZero() && in.message.Kind != model.MessageNothing {
 		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
@@ -212,12 +216,12 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 }
 
 // remember stores the answer to a request, so that a repetition of it changes nothing.
-func (l *Lane) remember(b *building, e *entry, in *input, d *core.Decision) {
-	key := store.RequestKey{Shard: e.shard.id, Address: e.address, ID: in.message.RequestID}
+func (l *Lane) remember(b *building, e *entry, id string, a *model.Answer) {
+	key := store.RequestKey{Shard: e.shard.id, Address: e.address, ID: id}
 	if _, pending := l.requests[key]; pending {
 		return
 	}
 	l.requests[key] = struct{}{}
 	e.remembered++
-	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: model.AppendAnswer(nil, &d.Answer)})
+	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: model.AppendAnswer(nil, a)})
 }

@@ -71,6 +71,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 		l.timers.dropShard(id)
 		for _, e := range sh.sorted() {
 			l.refuseBacklog(e)
+			l.askAgain(e)
 			if !e.busy {
 				l.letGoNow(e, "the shard moves")
 			}

@@ -205,6 +205,8 @@ func TestSenderMoves(t *testing.T) {
 	for i, m := range []string{"1", "2", "3"} {
 		r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m"+m, m)}, Waits: []model.Reason{{Code: model.WaitNothing}}})
 		r.settle()
+		r.turn(from, model.Turn{Waits: []model.Reason{{Code: model.WaitNothing}}}) // it has heard the answer
+		r.settle()
 		r.freed = nil
 		r.l.GiveUp(r.now, []model.ShardID{1})
 		r.settle()

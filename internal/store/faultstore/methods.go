@@ -130,6 +130,11 @@ func (f *Store) Count(ctx context.Context, q store.Query) (int64, error) {
 	return call(ctx, f, Count, nil, func() (int64, error) { return f.inner.Count(ctx, q) })
 }
 
+// LoadEventsOf loads events of a run that are of one kind.
+func (f *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error) {
+	return call(ctx, f, LoadEventsOf, nil, func() ([]model.Event, error) { return f.inner.LoadEventsOf(ctx, key, kind, before, limit) })
+}
+
 // LoadOutcomes loads closed runs.
 func (f *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
 	return call(ctx, f, LoadOutcomes, nil, func() ([]store.Execution, error) { return f.inner.LoadOutcomes(ctx, keys) })

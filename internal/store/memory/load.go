@@ -90,6 +90,25 @@ func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, l
 	return cloneEvents(r.events[from:end]), nil
 }
 
+// LoadEventsOf returns stored events of one kind, the newest first.
+func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load events"); err != nil {
+		return nil, err
+	}
+	r := s.look(key)
+	if r == nil {
+		return nil, nil
+	}
+	var out []model.Event
+	for i := len(r.events) - 1; i >= 0 && len(out) < limit; i-- {
+		if e := &r.events[i]; e.Seq < before && e.Kind == kind {
+			out = append(out, *e)
+		}
+	}
+	return cloneEvents(out), nil
+}
+
 // LoadTimers returns timers in the order of (due, run, id).
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
 	defer s.mu.Unlock()

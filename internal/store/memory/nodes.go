@@ -80,7 +80,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 		return store.View{}, gone("renew", r.Node, r.Epoch)
 	}
 	now := s.time()
-	n.member.Expires, n.member.Draining = now.Add(r.TTL), r.Draining
+	n.member.Expires, n.member.Draining, n.member.Serves = now.Add(r.TTL), r.Draining, slices.Clone(r.Serves)
 	v := s.view(now)
 	v.Mail = slices.ContainsFunc(r.Shards, func(id model.ShardID) bool { return s.mail(id, now) })
 	return v, nil

@@ -63,7 +63,7 @@ func nodeArg(id model.NodeID) pgtype.UUID { return pgtype.UUID{Bytes: id, Valid:
 func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
 	const renew = `
 with me as (
-  update {schema}.nodes set expires = {now} + $3, draining = $4 where node = $1 and epoch = $2 returning expires
+  update {schema}.nodes set expires = {now} + $3, draining = $4, serves = $6 where node = $1 and epoch = $2 returning expires
 )
 select (select expires from me), ` + mailWaits + `, v.* from (` + viewColumns + `) v`
 	const op = "renew"
@@ -81,7 +81,7 @@ select (select expires from me), ` + mailWaits + `, v.* from (` + viewColumns + 
 		var expires *model.Time
 		var mail bool
 		var v viewRow
-		err := s.renewer.QueryRow(ctx, s.sql(renew), nodeArg(r.Node), r.Epoch, r.TTL.Microseconds(), r.Draining, shardArgs(r.Shards)).
+		err := s.renewer.QueryRow(ctx, s.sql(renew), nodeArg(r.Node), r.Epoch, r.TTL.Microseconds(), r.Draining, shardArgs(r.Shards), store.EncodeServed(r.Serves)).
 			Scan(append([]any{&expires, &mail}, v.targets()...)...)
 		s.renewed = time.Now()
 		if err == nil && expires == nil {
@@ -92,7 +92,7 @@ select (select expires from me), ` + mailWaits + `, v.* from (` + viewColumns + 
 			view.Mail = mail
 			for i := range view.Members { // the statement sees the row as it was before
 				if view.Members[i].ID == r.Node {
-					view.Members[i].Expires, view.Members[i].Draining = *expires, r.Draining
+					view.Members[i].Expires, view.Members[i].Draining, view.Members[i].Serves = *expires, r.Draining, r.Serves
 				}
 			}
 			return view, nil

@@ -102,13 +102,26 @@ select seq, at, kind, body from (
   select seq, at, kind, body, sum(octet_length(body)) over (order by seq) - octet_length(body) as before
   from {schema}.history where shard = $1 and run = $2 and seq > $3 order by seq limit $4
 ) h where before < $5 or before = 0 order by seq`
+	return s.events(ctx, key, load, after, max(1, limit), maxBytes)
+}
+
+// LoadEventsOf returns stored events of one kind, the newest first.
+func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error) {
+	const load = `
+select seq, at, kind, body from {schema}.history where shard = $1 and run = $2 and seq < $3 and kind = $4 order by seq desc limit $5`
+	return s.events(ctx, key, load, before, int16(kind), limit)
+}
+
+// events reads events of a run: seq, at, kind, body.
+func (s *Store) events(ctx context.Context, key store.RunKey, load string, args ...any) ([]model.Event, error) {
 	if key.Shard >= model.MaxShards {
 		return nil, nil
 	}
+	args = append([]any{int16(key.Shard), runArg(key.Run)}, args...)
 	var out []model.Event
 	err := s.read(ctx, "load events", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
-		rows, err := c.Query(ctx, s.sql(load), int16(key.Shard), runArg(key.Run), after, max(1, limit), maxBytes)
+		rows, err := c.Query(ctx, s.sql(load), args...)
 		if err != nil {
 			return err
 		}

@@ -15,7 +15,7 @@ const viewColumns = `
 select {now}, m.*, o.* from (
   select array_agg(node order by node), array_agg(epoch order by node), array_agg(expires order by node), array_agg(draining order by node),
     array_agg(host order by node), array_agg(boot order by node), array_agg(namespace order by node), array_agg(pid order by node),
-    array_agg(pid_start order by node), array_agg(version order by node)
+    array_agg(pid_start order by node), array_agg(version order by node), array_agg(serves order by node)
   from {schema}.nodes
 ) m cross join (
   select array_agg(shard order by shard), array_agg(node order by shard), array_agg(epoch order by shard) from {schema}.shards
@@ -30,7 +30,7 @@ type viewRow struct {
 	host, boot, ns  []string
 	pid             []int32
 	pidStart        []int64
-	version         []string
+	version, serves []string
 	shards          []int16
 	owners          []pgtype.UUID
 	ownerEpochs     []int64
@@ -38,7 +38,7 @@ type viewRow struct {
 
 func (v *viewRow) targets() []any {
 	return []any{
-		&v.now, &v.nodes, &v.epochs, &v.expires, &v.draining, &v.host, &v.boot, &v.ns, &v.pid, &v.pidStart, &v.version,
+		&v.now, &v.nodes, &v.epochs, &v.expires, &v.draining, &v.host, &v.boot, &v.ns, &v.pid, &v.pidStart, &v.version, &v.serves,
 		&v.shards, &v.owners, &v.ownerEpochs,
 	}
 }
@@ -51,7 +51,7 @@ func (v *viewRow) view() store.View {
 				ID: v.nodes[i].Bytes, Host: v.host[i], BootID: v.boot[i], Namespace: v.ns[i],
 				PID: int(v.pid[i]), PIDStart: v.pidStart[i], Version: v.version[i],
 			},
-			Epoch: v.epochs[i], Expires: model.Time(v.expires[i]), Draining: v.draining[i],
+			Epoch: v.epochs[i], Expires: model.Time(v.expires[i]), Draining: v.draining[i], Serves: store.DecodeServed(v.serves[i]),
 		})
 	}
 	for i, shard := range v.shards {

@@ -170,7 +170,7 @@ func newFilter(q *store.Query) *filter {
 	}
 	if len(q.Statuses) > 0 {
 		var states []string
-		for status := model.Running; status <= model.Continued; status++ {
+		for status := model.Running; status <= model.LastStatus; status++ {
 			if slices.Contains(q.Statuses, status) {
 				states = append(states, statesOf(status))
 			}

@@ -206,7 +206,7 @@ func TestFullDisk(t *testing.T) {
 	if n := count(); n != int(lane.Landed) {
 		t.Errorf("%d events, %d were acknowledged", n, lane.Landed)
 	}
-	_, err = s.Register(t.Context(), store.NodeInfo{Host: strings.Repeat("h", 100_000)}, 1, time.Hour)
+	_, err = s.Register(t.Context(), store.NodeInfo{Host: strings.Repeat("h", 2_000_000)}, 1, time.Hour)
 	wantClass(t, err, store.Away)
 	if err := os.Remove(ballast); err != nil {
 		t.Fatal(err)

@@ -68,8 +68,8 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (v store.View, 
 		if r.Draining {
 			draining = 1
 		}
-		changed, err := w.exec("update perdure_nodes set expires = ?, draining = ? where node = ? and epoch = ?",
-			int64(at.Add(r.TTL)), draining, r.Node[:], r.Epoch)
+		changed, err := w.exec("update perdure_nodes set expires = ?, draining = ?, serves = ? where node = ? and epoch = ?",
+			int64(at.Add(r.TTL)), draining, store.EncodeServed(r.Serves), r.Node[:], r.Epoch)
 		if err != nil {
 			return err
 		}
@@ -262,13 +262,13 @@ func (s *Store) Members(ctx context.Context) (v store.View, err error) {
 
 // loadView reads nodes and shards.
 func loadView(c *conn) (v store.View, err error) {
-	err = c.query(`select node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version
+	err = c.query(`select node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version, serves
 		from perdure_nodes order by node`, func(q *stmt) error {
 		m := store.Member{
 			NodeInfo: store.NodeInfo{
 				Host: q.text(4), BootID: q.text(5), Namespace: q.text(6), PID: int(q.int(7)), PIDStart: q.int(8), Version: q.text(9),
 			},
-			Epoch: q.int(1), Expires: model.Time(q.int(2)), Draining: q.int(3) != 0,
+			Epoch: q.int(1), Expires: model.Time(q.int(2)), Draining: q.int(3) != 0, Serves: store.DecodeServed(q.text(10)),
 		}
 		id, ok := q.id(0)
 		if !ok {

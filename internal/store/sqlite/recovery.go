@@ -15,6 +15,7 @@ const (
 	sqlRunnable = `select run, tenant, workflow, key from perdure_executions
 		where shard = ?1 and run > ?2 and state = 0 order by run limit ?3`
 	sqlLoadEvents = `select seq, at, kind, body from perdure_history where run = ?1 and shard = ?2 and seq > ?3 order by seq limit ?4`
+	sqlEventsOf   = `select seq, at, kind, body from perdure_history where run = ?1 and shard = ?2 and seq < ?3 and kind = ?4 order by seq desc limit ?5`
 	sqlLoadTimers = `select due, run, id, tenant, workflow, key from perdure_timers
 		where shard = ?1 and (due, run, id) > (?2, ?3, ?4) and due <= ?5 order by due, run, id limit ?6`
 	sqlRunTimers = `select due, run, id, tenant, workflow, key from perdure_timers where run = ?1 and shard = ?2 order by id`
@@ -63,33 +64,52 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, limit, maxBytes int) (out []model.Event, err error) {
 	err = s.read(ctx, "load events", func(c *conn) error {
 		size := 0
-		var columns []byte
 		return c.query(sqlLoadEvents, func(q *stmt) error {
-			seq, at, sealed := q.int(0), model.Time(q.int(1)), q.raw(3)
-			if size += len(sealed); size > maxBytes && len(out) > 0 {
+			if size += len(q.raw(3)); size > maxBytes && len(out) > 0 {
 				return errStop
 			}
-			kind := model.EventKind(q.int(2))
-			if q.int(2) > math.MaxUint8 || q.int(2) < 0 {
-				kind = 0 // of no build; the checksum says so too
-			}
-			columns = eventColumns(columns[:0], key, seq, at, kind)
-			body, err := unseal(columns, sealed)
-			if err != nil {
-				return corrupt(err, "history, run %s, position %d", key.Run, seq)
-			}
-			e, err := model.DecodeEvent(seq, at, kind, body)
-			if err != nil {
-				return corrupt(err, "history, run %s, position %d", key.Run, seq)
-			}
+			e, err := eventOf(q, key)
 			out = append(out, e)
-			return nil
+			return err
 		}, key.Run[:], int(key.Shard), after, limit)
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// LoadEventsOf returns stored events of one kind, the newest first.
+func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.EventKind, before int64, limit int) (out []model.Event, err error) {
+	err = s.read(ctx, "load events", func(c *conn) error {
+		return c.query(sqlEventsOf, func(q *stmt) error {
+			e, err := eventOf(q, key)
+			out = append(out, e)
+			return err
+		}, key.Run[:], int(key.Shard), before, int(kind), limit)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}
+
+// eventOf is the event of a row: seq, at, kind, body.
+func eventOf(q *stmt, key store.RunKey) (model.Event, error) {
+	seq, at := q.int(0), model.Time(q.int(1))
+	kind := model.EventKind(q.int(2))
+	if q.int(2) > math.MaxUint8 || q.int(2) < 0 {
+		kind = 0 // of no build; the checksum says so too
+	}
+	body, err := unseal(eventColumns(make([]byte, 0, 64), key, seq, at, kind), q.raw(3))
+	if err != nil {
+		return model.Event{}, corrupt(err, "history, run %s, position %d", key.Run, seq)
+	}
+	e, err := model.DecodeEvent(seq, at, kind, body)
+	if err != nil {
+		return e, corrupt(err, "history, run %s, position %d", key.Run, seq)
+	}
+	return e, nil
 }
 
 // LoadTimers returns timers in the order in which they are due.

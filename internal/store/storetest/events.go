@@ -16,6 +16,7 @@ var eventTests = []test{
 	{name: "pages by number", run: testEventPages},
 	{name: "pages by bytes with at least one event", run: testEventBytes},
 	{name: "large bodies", run: testLargeBodies},
+	{name: "events of one kind, the newest first", run: testEventsOfKind},
 }
 
 // events is all of the stored events of a run.
@@ -56,6 +57,34 @@ func testEventRoundTrip(x *suite) {
 	}
 	l.Commit(b)
 	x.Want("an event of every kind", want, x.events(s.RunKey))
+}
+
+func testEventsOfKind(x *suite) {
+	l := x.Join(1).Lanes[0]
+	a, other := x.SubjectIn(3), x.SubjectIn(3)
+	var want []model.Event
+	l.Write(func(b *store.Batch) {
+		for seq := int64(1); seq <= 40; seq++ {
+			row := a.Event(seq)
+			if row.Event.Kind = model.EventStepCompleted; seq%3 == 0 {
+				row.Event.Kind = model.EventStateSet
+				want = append([]model.Event{row.Event}, want...)
+			}
+			b.Events = append(b.Events, row)
+		}
+		row := other.Event(7)
+		row.Event.Kind = model.EventStateSet
+		b.Events = append(b.Events, row)
+	})
+	load := func(before int64, limit int) []model.Event {
+		return try(x.Store.LoadEventsOf(x.Context(), a.RunKey, model.EventStateSet, before, limit)).or(x)
+	}
+	x.Want("all of them", want, load(1<<62, 100))
+	x.Want("the newest two", want[:2], load(1<<62, 2))
+	x.Want("those below a position", want[len(want)-3:], load(12, 100))
+	if n := len(load(3, 100)); n != 0 {
+		x.Errorf("%d events below the first, want none", n)
+	}
 }
 
 func testEventOrder(x *suite) {

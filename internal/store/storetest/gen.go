@@ -98,7 +98,7 @@ func policies() *rapid.Generator[model.ParentClosePolicy] {
 }
 
 func statuses() *rapid.Generator[model.Status] {
-	return rapid.Map(rapid.Uint8Range(0, uint8(model.Continued)), func(v uint8) model.Status { return model.Status(v) })
+	return rapid.Map(rapid.Uint8Range(0, uint8(model.LastStatus)), func(v uint8) model.Status { return model.Status(v) })
 }
 
 // Events are events of every kind with every field set or not, at position 1.
@@ -131,7 +131,7 @@ func EventLists(most int) *rapid.Generator[[]model.Event] {
 func Messages() *rapid.Generator[model.Message] {
 	return rapid.Custom(func(t *rapid.T) model.Message {
 		return model.Message{
-			Kind: model.MessageKind(rapid.Uint8Range(uint8(model.MessageStart), uint8(model.MessageNothing)).Draw(t, "kind")),
+			Kind: model.MessageKind(rapid.Uint8Range(uint8(model.MessageStart), uint8(model.LastMessageKind)).Draw(t, "kind")),
 			To:   addresses().Draw(t, "to"), ToRun: runIDs().Draw(t, "to run"), From: Links().Draw(t, "from"),
 			ID: Texts().Draw(t, "id"), Name: Texts().Draw(t, "name"), Input: Payloads().Draw(t, "input"),
 			Failure: Failures().Draw(t, "failure"), Status: statuses().Draw(t, "status"), RequestID: Texts().Draw(t, "request"),
@@ -156,7 +156,7 @@ func Starts() *rapid.Generator[model.Start] {
 func Outcomes() *rapid.Generator[model.Outcome] {
 	return rapid.Custom(func(t *rapid.T) model.Outcome {
 		return model.Outcome{
-			Status: model.Status(rapid.Uint8Range(uint8(model.Completed), uint8(model.Continued)).Draw(t, "status")),
+			Status: model.Status(rapid.Uint8Range(uint8(model.Completed), uint8(model.LastStatus)).Draw(t, "status")),
 			Output: Payloads().Draw(t, "output"), Failure: Failures().Draw(t, "failure"),
 			At: Times().Draw(t, "at"), Seen: numbers().Draw(t, "seen"), Next: runIDs().Draw(t, "next"),
 		}

@@ -64,8 +64,9 @@ func testListFilters(x *suite) {
 	c := x.begin(l, "t", "Order", "b-1", Noon+20)
 	d := x.begin(l, "t", "order-item", "a-3", Noon+30)
 	x.begin(l, "other", "order", "a-4", Noon+40)
+	e := x.begin(l, "t", "stopped", "e-1", Noon+50)
 	l.Write(func(w *store.Batch) {
-		w.Closes = []store.CloseRow{a.Close(model.Completed), c.Close(model.Failed), d.Close(model.Canceled)}
+		w.Closes = []store.CloseRow{a.Close(model.Completed), c.Close(model.Failed), d.Close(model.Canceled), e.Close(model.Terminated)}
 	})
 	_ = b
 	for _, c := range []struct {
@@ -73,7 +74,7 @@ func testListFilters(x *suite) {
 		q    store.Query
 		want []string
 	}{
-		{"all", store.Query{}, []string{"a-3", "b-1", "a-2", "a-1"}},
+		{"all", store.Query{}, []string{"e-1", "a-3", "b-1", "a-2", "a-1"}},
 		{"workflow", store.Query{Workflow: "order"}, []string{"a-2", "a-1"}},
 		{"unknown workflow", store.Query{Workflow: "ORDER"}, nil},
 		{"prefix", store.Query{KeyPrefix: "a-"}, []string{"a-3", "a-2", "a-1"}},
@@ -82,7 +83,8 @@ func testListFilters(x *suite) {
 		{"running", store.Query{Statuses: []model.Status{model.Running}}, []string{"a-2"}},
 		{"failed or canceled", store.Query{Statuses: []model.Status{model.Failed, model.Canceled}}, []string{"a-3", "b-1"}},
 		{"continued", store.Query{Statuses: []model.Status{model.Continued}}, nil},
-		{"from", store.Query{StartedFrom: Noon + 10}, []string{"a-3", "b-1", "a-2"}},
+		{"terminated", store.Query{Statuses: []model.Status{model.Terminated}}, []string{"e-1"}},
+		{"from", store.Query{StartedFrom: Noon + 10}, []string{"e-1", "a-3", "b-1", "a-2"}},
 		{"to", store.Query{StartedTo: Noon + 20}, []string{"a-2", "a-1"}},
 		{"from and to", store.Query{StartedFrom: Noon + 1, StartedTo: Noon + 21}, []string{"b-1", "a-2"}},
 		{"empty interval", store.Query{StartedFrom: Noon + 10, StartedTo: Noon + 10}, nil},

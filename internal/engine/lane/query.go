@@ -1,0 +1,114 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// query is a question to the code of a run. It changes nothing and is written nowhere: whoever asks repeats it when it comes to nothing.
+type query struct {
+	id      uint64
+	entry   *entry
+	message *model.Message
+	token   any         // of a caller of this process
+	inbox   model.RunID // the row of another one, which stays until the answer is stored
+}
+
+// applyQuery asks the code of a run, which is handed to a worker for that if need be. The run may be parked, and stays so.
+func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
+	refused := l.cannotAsk(e, in.message)
+	if refused != nil {
+		f := &model.Failure{Kind: fault.KindOf(refused).String(), Message: refused.Error()}
+		l.record(e, in, &core.Decision{Answer: model.Answer{Run: e.run(), Failure: f}})
+		return
+	}
+	l.asked++
+	q := &query{id: l.asked, entry: e, message: in.message, token: in.token, inbox: in.inbox}
+	l.queries[q.id] = q
+	e.queries = append(e.queries, q)
+	l.bytes -= in.size()
+	switch {
+	case e.worker == 0 || l.stops(e) || e.withheld:
+		l.dispatch(now, e) // or it is on its way already
+	default:
+		l.ask(q)
+	}
+}
+
+// cannotAsk is why the code of a run cannot be asked; nil when it can.
+func (l *Lane) cannotAsk(e *entry, m *model.Message) error {
+	x := e.x
+	switch {
+	case x == nil:
+		return fault.New(fault.NotFound, "execution %s does not exist", m.To)
+	case !m.ToRun.IsZero() && m.ToRun != x.Start.Run:
+		return fault.New(fault.NotFound, "run %s of %s is not the current one", m.ToRun, m.To)
+	case !x.Open():
+		return fault.New(fault.Conflict, "execution %s is closed (%s): its code cannot be asked any more", m.To, x.Outcome.Status)
+	case x.Paused != nil:
+		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked until it is resumed", m.To, x.Paused)
+	case x.Blocked != nil && e.worker == 0:
+		return fault.New(fault.Blocked, "execution %s %s", m.To, x.Blocked)
+	case e.worker == 0 && e.unserved:
+		return fault.New(fault.Unavailable, "execution %s %s", m.To, noWorker(e))
+	}
+	return nil
+}
+
+// ask puts the question to the worker that holds the run.
+func (l *Lane) ask(q *query) {
+	l.out.Calls = append(l.out.Calls, Call{
+		Kind: CallQuery, Worker: q.entry.worker, Run: q.entry.held, Generation: q.entry.gen,
+		Query: &model.Query{ID: q.id, Name: q.message.Name, Input: q.message.Input},
+	})
+}
+
+// Answered hands in what the code of a run answered. An answer that nobody waits for any more is dropped.
+func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uint64, out model.Payload, f *model.Failure) {
+	q := l.queries[id]
+	if q == nil || l.dead != nil || q.entry.worker != w || q.entry.gen != gen || q.entry.held != run {
+		return
+	}
+	l.unask(q)
+	a := model.Answer{Run: run, Status: model.Running, Output: out, Failure: f}
+	if q.inbox.IsZero() {
+		l.answer(Answer{Token: q.token, Answer: a, Err: core.RefusalOf(a)})
+		return
+	}
+	l.take(now, q.entry, &input{kind: inAnswered, address: q.entry.address, message: q.message, inbox: q.inbox, answer: &a})
+}
+
+func (l *Lane) unask(q *query) {
+	delete(l.queries, q.id)
+	q.entry.queries = slices.DeleteFunc(q.entry.queries, func(o *query) bool { return o == q })
+}
+
+// ErrAskAgain tells whoever asked the code of a run that nobody has answered, because the run went from one hand to another.
+var ErrAskAgain = fault.New(fault.Unavailable, "the run is being handed over")
+
+// askAgain gives up on the questions to an entry: whoever asked must ask again, perhaps somebody else.
+func (l *Lane) askAgain(e *entry) {
+	if l.dead != nil || e.shard.draining {
+		l.refuseQueries(e, ErrNotOwner)
+	} else {
+		l.refuseQueries(e, ErrAskAgain)
+	}
+}
+
+// refuseQueries ends the questions to an entry with an error. Those of other processes are still in the store, and are read again.
+func (l *Lane) refuseQueries(e *entry, err error) {
+	for _, q := range slices.Clone(e.queries) {
+		l.unask(q)
+		if q.inbox.IsZero() {
+			l.answer(Answer{Token: q.token, Err: err})
+			continue
+		}
+		delete(l.mail.inbox, q.inbox)
+		if !e.shard.draining {
+			l.MailWaits()
+		}
+	}
+}

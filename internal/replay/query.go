@@ -1,0 +1,84 @@
+package replay
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// QueryHandler answers a query from what the code has in memory. It may not wait, and changes nothing.
+type QueryHandler func(model.Payload) (model.Payload, error)
+
+// HandleQuery has queries of the name answered.
+func (x Ctx) HandleQuery(name string, h QueryHandler) {
+	x.must("Handle")
+	m := x.co.m
+	if m.queries == nil {
+		m.queries = map[string]QueryHandler{}
+	}
+	m.queries[name] = h
+}
+
+// query puts a query into the mailbox. It is answered when the code is parked at the end of its history.
+func (r *run) query(q model.Query) {
+	r.mu.Lock()
+	if r.evicted {
+		r.mu.Unlock()
+		return
+	}
+	r.queries = append(r.queries, q)
+	r.wakeLocked()
+}
+
+// asked reports whether there are queries to answer.
+func (r *run) asked() bool {
+	if !r.mail.Load() {
+		return false
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queries) > 0
+}
+
+// answerQueries answers what was asked. It holds the baton and no coroutine runs, so the handlers see the code at rest, and a
+// durable call of theirs is refused.
+func (r *run) answerQueries() {
+	r.mu.Lock()
+	queries := r.queries
+	r.queries = nil
+	r.mail.Store(len(r.inbox)+len(r.retries) > 0 || r.evicted)
+	r.mu.Unlock()
+	s := r.w.serving()
+	for _, q := range queries {
+		out, err := r.m.answerQuery(&q)
+		if s == nil {
+			continue // the worker is closed
+		}
+		var f *model.Failure
+		if err != nil {
+			out, f = model.Payload{}, r.w.cfg.Failure(err)
+		}
+		s.Answer(r.start.Run, r.generation, q.ID, out, f)
+	}
+	r.m.turnOver(nil, false)
+}
+
+func (m *machine) answerQuery(q *model.Query) (out model.Payload, err error) {
+	h := m.queries[q.Name]
+	if h == nil {
+		known := strings.Join(slices.Sorted(maps.Keys(m.queries)), ", ")
+		if known == "" {
+			known = "none"
+		}
+		return out, fault.New(fault.NotFound, "workflow %s does not handle query %s; it handles: %s", m.r.start.Address.Type, q.Name, known)
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = model.Payload{}, panicFailure(p)
+		}
+	}()
+	return h(q.Input)
+}

@@ -1,0 +1,79 @@
+package replay
+
+import (
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Bounds of the state of a run. It travels with every continue-as-new, so it is meant for what people want to see, not for data.
+const (
+	maxStates     = 256
+	maxStateBytes = 1 << 20
+)
+
+// carriedState reports whether the event is state that the run before left: nothing in this run asked for it.
+func carriedState(e *model.Event) bool { return e.Kind == model.EventStateSet && e.ID == "" }
+
+// carryStates has the code find the state of the run before from its first line.
+func (m *machine) carryStates() {
+	for i := range m.r.start.Carried {
+		if e := &m.r.start.Carried[i]; carriedState(e) {
+			m.setState(e.Name, e.Output)
+		}
+	}
+}
+
+func (m *machine) setState(name string, p model.Payload) {
+	if len(p.Data) == 0 {
+		delete(m.states, name)
+		return
+	}
+	if m.states == nil {
+		m.states = map[string]model.Payload{}
+	}
+	m.states[name] = p
+}
+
+// SetState sets state of the run, which anybody can read once it is committed; an empty payload removes it.
+func (x Ctx) SetState(name string, p model.Payload) error {
+	if err := x.enter("Set", name); err != nil {
+		return err
+	}
+	m := x.co.m
+	if err := m.roomForState(name, p); err != nil {
+		return err
+	}
+	m.setState(name, p)
+	a := m.newAsk(x.co.path, &identity{kind: askState, name: name})
+	m.serveEarly(a)
+	if !a.recorded {
+		m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{
+			Kind: model.EventStateSet, ID: a.id, Name: name, Output: p, Position: a.position,
+		}})
+	}
+	return nil
+}
+
+func (m *machine) roomForState(name string, p model.Payload) error {
+	bytes, n := len(name)+p.Size(), 1
+	for other, q := range m.states {
+		if other != name {
+			bytes, n = bytes+len(other)+q.Size(), n+1
+		}
+	}
+	switch {
+	case len(p.Data) == 0:
+	case n > maxStates:
+		return fault.New(fault.Exhausted, "state %s would be the %dth of the execution, which may have %d", name, n, maxStates)
+	case bytes > maxStateBytes:
+		return fault.New(fault.Exhausted, "with state %s the execution would hold %d bytes of state, and may hold %d", name, bytes, maxStateBytes)
+	}
+	return nil
+}
+
+// State is the value that the code set last.
+func (x Ctx) State(name string) (model.Payload, bool) {
+	x.must("Get")
+	p, ok := x.co.m.states[name]
+	return p, ok
+}

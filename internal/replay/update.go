@@ -1,0 +1,180 @@
+package replay
+
+import (
+	"errors"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// UpdateHandler serves an update. Validate runs first and may not wait.
+type UpdateHandler struct {
+	Validate func(model.Payload) error
+	Serve    func(Ctx, model.Payload) (model.Payload, error)
+}
+
+// updateQueue is how the updates of one name are served, and those that wait for that to be known.
+type updateQueue struct {
+	handler *UpdateHandler
+	waiting []int // indexes of events
+}
+
+// handling is an update that is being served.
+type handling struct {
+	seq int64
+	fut *Future
+}
+
+func (m *machine) updateQueue(name string) *updateQueue {
+	q := m.updates[name]
+	if q == nil {
+		if m.updates == nil {
+			m.updates = map[string]*updateQueue{}
+		}
+		q = &updateQueue{}
+		m.updates[name] = q
+	}
+	return q
+}
+
+// HandleUpdate has updates of the name served from now on, those that wait first, in the order in which they came.
+func (x Ctx) HandleUpdate(name string, h UpdateHandler) {
+	x.must("Handle")
+	m := x.co.m
+	q := m.updateQueue(name)
+	q.handler = &h
+	waiting := q.waiting
+	q.waiting = nil
+	for _, i := range waiting {
+		m.serveUpdate(q, i)
+	}
+}
+
+// updateReceived serves an update, or keeps it until the code says how.
+func (m *machine) updateReceived(i int) {
+	q := m.updateQueue(m.r.events[i].Name)
+	if q.handler == nil {
+		q.waiting = append(q.waiting, i)
+		return
+	}
+	m.serveUpdate(q, i)
+}
+
+// serveUpdate serves an update in a coroutine of its own, which is named after its position.
+func (m *machine) serveUpdate(q *updateQueue, i int) {
+	e, h := m.r.events[i], q.handler
+	serving := &handling{seq: e.Seq}
+	serving.fut = m.spawn("u"+itoa(int(e.Seq)), m.rootScope, func(x Ctx) (any, error) {
+		out, err := serve(x, h, e.Input)
+		m.replied(x.co, serving, e, out, err)
+		return nil, nil
+	})
+	m.handling = append(m.handling, serving)
+}
+
+func serve(x Ctx, h *UpdateHandler, in model.Payload) (out model.Payload, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			out, err = model.Payload{}, panicFailure(p)
+		}
+	}()
+	if h.Validate != nil {
+		if err := h.Validate(in); err != nil {
+			return out, err
+		}
+	}
+	return h.Serve(x, in)
+}
+
+// replied records the answer to an update.
+func (m *machine) replied(c *Coroutine, h *handling, received *model.Event, out model.Payload, err error) {
+	for i := range m.handling {
+		if m.handling[i] == h {
+			m.handling = append(m.handling[:i:i], m.handling[i+1:]...)
+			break
+		}
+	}
+	a := m.newAsk(c.path, &identity{kind: askReply, name: received.Name})
+	a.ref = received.Seq
+	m.serveEarly(a)
+	if a.recorded {
+		return
+	}
+	e := model.Event{Kind: model.EventUpdateAnswered, ID: a.id, Name: received.Name, Ref: received.Seq, Output: out}
+	if err != nil {
+		e.Output, e.Failure = model.Payload{}, m.w.cfg.Failure(err)
+	}
+	m.request(a, model.Command{Kind: model.CommandAnswer, Event: e})
+}
+
+// WaitUpdates waits until every update that has begun is answered.
+func (x Ctx) WaitUpdates() error {
+	if err := x.enter("WaitUpdates"); err != nil {
+		return err
+	}
+	fs := make([]*Future, 0, len(x.co.m.handling))
+	for _, h := range x.co.m.handling {
+		if h.fut.co != x.co { // a handler that waits for all does not wait for itself
+			fs = append(fs, h.fut)
+		}
+	}
+	return x.await(waitDone, 0, fs)
+}
+
+// begun are the positions of the updates that have begun and are not answered.
+func (m *machine) begun() []int64 {
+	var seqs []int64
+	for _, h := range m.handling {
+		if h.fut.co.started {
+			seqs = append(seqs, h.seq)
+		}
+	}
+	return seqs
+}
+
+// ---- interrupts
+
+// OnInterrupt has fn run when the execution is cancelled, in a coroutine that the cancel request does not end. The run does not end before
+// fn has.
+func (x Ctx) OnInterrupt(fn func(Ctx, string) error) {
+	x.must("OnInterrupt")
+	m := x.co.m
+	m.interrupts = append(m.interrupts, fn)
+	if m.canceled != nil {
+		m.interrupt(fn)
+	}
+}
+
+func (m *machine) cancelRequested(why *model.Failure) {
+	if m.canceled != nil {
+		return
+	}
+	if why == nil {
+		why = &model.Failure{Kind: model.FailureCanceled}
+	}
+	m.canceled = why
+	for _, fn := range m.interrupts {
+		m.interrupt(fn)
+	}
+	m.rootScope.end(ErrCanceled)
+}
+
+func (m *machine) interrupt(fn func(Ctx, string) error) {
+	path := "i" + itoa(len(m.interrupted)+1)
+	f := m.spawn(path, nil, func(x Ctx) (any, error) { return nil, fn(x, m.canceled.Message) })
+	m.interrupted = append(m.interrupted, f)
+}
+
+// afterInterrupts waits for what was to be done about a cancel request and returns what went wrong with it.
+func (m *machine) afterInterrupts() error {
+	if len(m.interrupted) == 0 {
+		return nil
+	}
+	root := Ctx{m.root, m.rootScope}
+	_ = root.Detached().await(waitDone, 0, m.interrupted) // its scope does not end
+	var all error
+	for _, f := range m.interrupted {
+		f.observed = true
+		all = errors.Join(all, f.err)
+	}
+	return all
+}

@@ -1,0 +1,67 @@
+package service
+
+import (
+	"context"
+	"math"
+	"slices"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Stranded returns those open executions of a page that no live worker can continue. It looks through all open ones, whatever they wait for:
+// one that sleeps for a month is stranded now, if nobody has its code any more.
+func (s *Service) Stranded(ctx context.Context, tenant, cursor string) (api.ListPage, error) {
+	page, err := s.List(ctx, api.ListRequest{Tenant: tenant, Statuses: []model.Status{model.Running}, Limit: maxPage, Cursor: cursor})
+	if err != nil {
+		return page, err
+	}
+	view, err := s.store.Members(ctx) // afterwards, so that what has begun since is not suspected
+	if err != nil {
+		return page, err
+	}
+	served := map[[2]string][]store.Served{}
+	for _, m := range view.Members {
+		for _, w := range m.Serves {
+			k := [2]string{w.Tenant, w.Workflow}
+			served[k] = append(served[k], w)
+		}
+	}
+	kept := page.Executions[:0]
+	for _, d := range page.Executions {
+		a := d.Start.Address
+		why, err := s.strands(ctx, &d, served[[2]string{a.Tenant, a.Type}])
+		if err != nil {
+			return page, err
+		}
+		if why != nil {
+			d.Reasons = []model.Reason{*why}
+			kept = append(kept, d)
+		}
+	}
+	page.Executions = kept
+	return page, nil
+}
+
+// strands is why nobody among the workers can continue an execution; nil when somebody can.
+func (s *Service) strands(ctx context.Context, d *api.Description, workers []store.Served) (*model.Reason, error) {
+	why := &model.Reason{Code: model.WaitWorker, Name: d.Start.Address.Type}
+	if len(workers) == 0 {
+		return why, nil
+	}
+	if slices.ContainsFunc(workers, func(w store.Served) bool { return !w.Pinned }) {
+		return nil, nil // somebody continues any of them
+	}
+	pins, err := s.store.LoadEventsOf(ctx, store.RunKey{Shard: d.Shard, Run: d.Start.Run}, model.EventPinned, math.MaxInt64, 1)
+	if err != nil || len(pins) == 0 {
+		return nil, err
+	}
+	for _, w := range workers {
+		if w.Version == pins[0].Name {
+			return nil, nil
+		}
+	}
+	why.Detail = "version " + pins[0].Name + " of workflow"
+	return why, nil
+}

@@ -1,0 +1,174 @@
+package perdure
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Update is the typed name of a validated, durable request to an execution, with an answer.
+type Update[I, O any] struct{ name string }
+
+// NewUpdate names an update.
+func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name} }
+
+// Handle serves the update: each in a coroutine of its own, in the order in which they came. Validators run first and must not wait; what they refuse
+// is answered with their error. Updates that come before Handle wait for it. One whose handler has not ended when the workflow function
+// returns or continues as new is refused; WaitUpdates waits for them.
+func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error), validate ...func(I) error) {
+	h := hostOf(ctx.x)
+	ctx.x.HandleUpdate(u.name, replay.UpdateHandler{
+		Validate: func(p model.Payload) error {
+			in, err := decode[I]("input of update", u.name, p)
+			for _, v := range validate {
+				if err == nil {
+					err = v(in)
+				}
+			}
+			return err
+		},
+		Serve: func(x replay.Ctx, p model.Payload) (model.Payload, error) {
+			in, err := decode[I]("input of update", u.name, p)
+			if err != nil {
+				return model.Payload{}, err
+			}
+			out, err := fn(WorkflowCtx{x}, in)
+			if err != nil {
+				return model.Payload{}, err
+			}
+			return encodeFor(h, "output of update", u.name, out)
+		},
+	})
+}
+
+// Call sends the update and waits for its answer. It is done once, however often it is sent under the same RequestID. From a workflow it is
+// a step.
+func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out O, err error) {
+	m, err := message(model.MessageUpdate, "update", u.name, to, in)
+	if err != nil {
+		return out, public(err)
+	}
+	p, err := c.caller().call(m, callOptions(opts))
+	if err != nil {
+		return out, remote(err)
+	}
+	return decode[O]("output of update", u.name, p)
+}
+
+// message is a message that carries a value.
+func message[T any](kind model.MessageKind, word, name string, to Target, v T) (m model.Message, err error) {
+	ref := to.target()
+	m = model.Message{Kind: kind, To: ref.address(), Name: name}
+	if m.ToRun, err = ref.run(); err != nil {
+		return m, err
+	}
+	if err = checkName(word, name); err != nil {
+		return m, err
+	}
+	m.Input, err = encode(word, name, v)
+	return m, err
+}
+
+// Query is the typed name of a read of what a running workflow has in memory.
+type Query[I, O any] struct{ name string }
+
+// NewQuery names a query.
+func NewQuery[I, O any](name string) *Query[I, O] { return &Query[I, O]{name} }
+
+// Handle answers the query; fn may not wait, and must change nothing.
+func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
+	h := hostOf(ctx.x)
+	ctx.x.HandleQuery(q.name, func(p model.Payload) (model.Payload, error) {
+		in, err := decode[I]("input of query", q.name, p)
+		if err != nil {
+			return model.Payload{}, err
+		}
+		out, err := fn(in)
+		if err != nil {
+			return model.Payload{}, err
+		}
+		return encodeFor(h, "output of query", q.name, out)
+	})
+}
+
+// Ask asks an open execution: its code is loaded if need be, and answers from what it has made of its history so far. A State can be
+// read without a worker that has the code, and after the end.
+func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
+	m, err := message(model.MessageQuery, "query", q.name, to, in)
+	if err != nil {
+		return out, public(err)
+	}
+	p, err := c.app.host.backend.Query(c.ctx, api.QueryRequest{Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: m.Input})
+	if err != nil {
+		return out, remote(err)
+	}
+	return decode[O]("output of query", q.name, p)
+}
+
+// State is the typed name of durable state that an execution shows to the outside. It can be read without a live worker, and it stays when
+// the execution continues as new and when it ends.
+type State[T any] struct{ name string }
+
+// NewState names the state.
+func NewState[T any](name string) *State[T] { return &State[T]{name} }
+
+// Set writes it with the next commit of the execution.
+func (s *State[T]) Set(ctx WorkflowCtx, v T) error {
+	if err := checkName("state", s.name); err != nil {
+		return Permanent(public(err))
+	}
+	p, err := encodeFor(hostOf(ctx.x), "value of state", s.name, v)
+	if err != nil {
+		return Permanent(public(err))
+	}
+	return remote(ctx.x.SetState(s.name, p))
+}
+
+// Clear removes it with the next commit of the execution.
+func (s *State[T]) Clear(ctx WorkflowCtx) error {
+	return remote(ctx.x.SetState(s.name, model.Payload{}))
+}
+
+// Get reads it inside the workflow: what was last set by this run, or carried over from the one before.
+func (s *State[T]) Get(ctx WorkflowCtx) (v T, ok bool) {
+	p, ok := ctx.x.State(s.name)
+	if !ok {
+		return v, false
+	}
+	return recorded[T](ctx.x, "value of state", s.name, p), true
+}
+
+// Read reads the committed value from anywhere.
+func (s *State[T]) Read(c Caller, from Target) (v T, ok bool, err error) {
+	p, ok, err := c.caller().read(from.target(), s.name)
+	if err != nil || !ok {
+		return v, false, remote(err)
+	}
+	v, err = decode[T]("value of state", s.name, p)
+	return v, err == nil, err
+}
+
+// Terminate ends an execution at once, whatever its code says: no clean-up runs. Cancel asks its code to end.
+func (a *App) Terminate(ctx context.Context, t Target, reason string) error {
+	return a.order(ctx, t, reason, a.host.backend.Terminate)
+}
+
+// Pause has nobody continue an execution until Resume. A step that runs may finish; signals, updates and timers are kept for later.
+func (a *App) Pause(ctx context.Context, t Target, reason string) error {
+	return a.order(ctx, t, reason, a.host.backend.Pause)
+}
+
+// Resume undoes Pause.
+func (a *App) Resume(ctx context.Context, t Target) error {
+	return a.order(ctx, t, "", a.host.backend.Resume)
+}
+
+func (a *App) order(ctx context.Context, t Target, reason string, order func(context.Context, api.CancelRequest) error) error {
+	to, err := t.target().api()
+	if err != nil {
+		return public(err)
+	}
+	return public(order(ctx, api.CancelRequest{Target: to, Reason: reason}))
+}
