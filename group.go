@@ -80,7 +80,7 @@ func (w *groupWalk) fields(v reflect.Value, path string) {
 }
 
 func (w *groupWalk) handle(v reflect.Value, path string) {
-	if v.Kind() == reflect.Pointer && v.IsNil() {
+	if k := v.Kind(); (k == reflect.Pointer || k == reflect.Interface) && v.IsNil() {
 		w.r.wrong("group %s: field %s is nil (%s)", w.name, path, w.at)
 		return
 	}
@@ -121,13 +121,20 @@ type need struct{ activity, who, at string }
 
 var (
 	definitionType = reflect.TypeFor[Definition]()
-	ourPackage     = reflect.TypeFor[Ref]().PkgPath()
+	messageType    = reflect.TypeFor[namedMessage]()
 )
 
-// isHandle reports whether a field of the type is a handle of ours: something that is defined, or a pointer to a signal, promise or the like.
-func isHandle(t reflect.Type) bool {
-	return t.Implements(definitionType) || t.Kind() == reflect.Pointer && t.Elem().PkgPath() == ourPackage
-}
+// isHandle reports whether a field of the type is a handle of ours: something that is defined, or a name such as a signal.
+func isHandle(t reflect.Type) bool { return t.Implements(definitionType) || t.Implements(messageType) }
+
+// namedMessage is the typed name of a message. There is nothing to define, but it must not be nil.
+type namedMessage interface{ named() }
+
+func (s *Signal[T]) named()    {}
+func (p *Promise[T]) named()   {}
+func (u *Update[I, O]) named() {}
+func (q *Query[I, O]) named()  {}
+func (s *State[T]) named()     {}
 
 // hasHandles reports whether a struct, or what a pointer to one points to, has a handle in it at any depth.
 func hasHandles(t reflect.Type, seen []reflect.Type) bool {

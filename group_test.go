@@ -17,6 +17,7 @@ type (
 		Paid   *perdure.Signal[string]
 		secret string // what its methods need
 		Prefix string
+		App    *perdure.App // no handle: may be nil
 	}
 	stock struct{ Reserve text }
 	// purchases is a workflow with its dependencies as fields: activities of its own, and groups that others use as well.
@@ -106,6 +107,8 @@ func TestMistakesInGroups(t *testing.T) {
 		{"two groups of a kind", []perdure.Definition{perdure.GroupOf(whole), perdure.GroupOf(newPayments())}, []string{
 			"two definitions of activity charge (", "two definitions of activity refund (",
 		}},
+		{"nil definition", []perdure.Definition{perdure.GroupOf(&struct{ More perdure.Definition }{})}, []string{"field More is nil ("}},
+		{"group in a field", []perdure.Definition{perdure.GroupOf(&struct{ More perdure.Group }{perdure.Group{whole.Charge}}), perdure.GroupOf(&struct{ None perdure.Group }{})}, nil},
 		{"no group", []perdure.Definition{perdure.GroupOf(&struct{ Name string }{})}, []string{"group struct { Name string } has no exported field that is a handle"}},
 		{"no struct", []perdure.Definition{perdure.GroupOf(new(int))}, []string{"group int has no exported field that is a handle"}},
 		{"a mistake in a field", []perdure.Definition{perdure.GroupOf(&stock{perdure.NewActivity("", noop)})}, []string{"the name of activity is empty"}},

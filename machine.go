@@ -104,7 +104,7 @@ func NewMachine[I, O any, M Machine](name string, newM func(I) M, opts ...Workfl
 	return w
 }
 
-// BindMachine joins a declared workflow with a machine, for one that needs dependencies or refers to itself.
+// BindMachine joins a declared workflow with a machine, for one that needs dependencies or is elsewhere.
 func BindMachine[I, O any, M Machine](w *Workflow[I, O], newM func(I) M) Binding {
 	return Binding{w.definition(machineCode[I, O](w.name, newM), true, callerPosition())}
 }

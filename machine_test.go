@@ -191,6 +191,9 @@ func TestIdsAreUsedAgain(t *testing.T) {
 	play(t, func(string) *script {
 		var heard []string
 		s := &script{start: func() perdure.Actions { return do(echo.Schedule("a", "0"), perdure.StartTimer("b", time.Hour)) }}
+		s.fired = func(e perdure.TimerFired) perdure.Actions {
+			return do(perdure.Fail(fmt.Errorf("timer %s was cancelled", e.ID)))
+		}
 		s.completed = func(e perdure.ActivityCompleted) perdure.Actions {
 			out, err := echo.Result(e)
 			heard = append(heard, fmt.Sprint(out, err))
@@ -206,6 +209,32 @@ func TestIdsAreUsedAgain(t *testing.T) {
 	}, func(t *testing.T, c perdure.Client, _ *perdure.App, x perdure.Execution[string]) {
 		got, err := x.Result(c)
 		want(t, got, err, "<0><nil> <0><nil> <1><nil>")
+	})
+}
+
+// A timer that is cancelled and started again under its id fires at its new time, once.
+func TestDeadlineIsMoved(t *testing.T) {
+	t.Parallel()
+	play(t, func(string) *script {
+		var began time.Time
+		s := &script{start: func() perdure.Actions { return do(perdure.StartTimer("deadline", time.Hour)) }}
+		s.signal = func(e perdure.SignalReceived) perdure.Actions {
+			began = e.At
+			return do(perdure.CancelAction("deadline"), perdure.StartTimer("deadline", time.Hour))
+		}
+		s.fired = func(e perdure.TimerFired) perdure.Actions {
+			return do(scripted.Complete(e.At.Sub(began).Truncate(time.Minute).String()))
+		}
+		return s
+	}, func(t *testing.T, c perdure.Client, _ *perdure.App, x perdure.Execution[string]) {
+		for range 3 {
+			time.Sleep(50 * time.Minute) // of the bubble
+			if err := note.Send(c, x, "wait"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := x.Result(c)
+		want(t, got, err, "1h0m0s")
 	})
 }
 

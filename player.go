@@ -43,6 +43,11 @@ type task struct {
 	over   bool
 }
 
+// end forgets all but that there was something: a machine may begin very many.
+func (t *task) end() {
+	t.over, t.future, t.Action = true, nil, Action{verb: t.verb, id: t.id, name: t.name}
+}
+
 // play hands the machine one event after the other until it ends the run.
 func (p *player) play(m Machine) (*Action, error) {
 	actions := m.OnStart()
@@ -103,8 +108,8 @@ func (p *player) withdraw(id string) {
 	case t == nil:
 		p.block("it cancels %q, which it never began", id)
 	case !t.over:
-		t.over = true
 		p.inbox.Withdraw(t.future)
+		t.end()
 	}
 }
 
@@ -119,8 +124,7 @@ func (p *player) event(m Machine, f *replay.Future) Actions {
 	if !ok {
 		return m.OnSignal(SignalReceived{Signal: f.Name(), At: at, out: out})
 	}
-	t.over = true
-	t.future = nil
+	t.end()
 	switch {
 	case t.verb == verbTimer:
 		return m.OnTimerFired(TimerFired{ID: t.id, At: at})

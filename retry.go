@@ -28,12 +28,15 @@ func ErrorType[E error]() ErrorKind {
 	}}
 }
 
-// ErrorIs is every error that is target, or wraps it, as errors.Is finds it: ErrorIs(sql.ErrNoRows), ErrorIs(perdure.ErrTimeout).
+// ErrorIs is every error that is target, or wraps it, as errors.Is finds it: ErrorIs(sql.ErrNoRows). An error of this package, such as ErrTimeout,
+// also stands for what will be recorded as one, such as an attempt that took too long.
 func ErrorIs(target error) ErrorKind {
 	if target == nil {
 		return ErrorKind{err: errors.New("ErrorIs of nil")}
 	}
-	return ErrorKind{text: fmt.Sprintf("%q", target), matches: func(err error) bool { return errors.Is(err, target) }}
+	return ErrorKind{text: fmt.Sprintf("%q", target), matches: func(err error) bool {
+		return errors.Is(err, target) || (&RemoteError{Kind: replay.FailureOf(err).Kind}).Is(target)
+	}}
 }
 
 // ErrorNamed is every error whose RemoteError would have that Kind or Type, to the letter: ErrorNamed("panic"), ErrorNamed("*http.MaxBytesError"). It

@@ -49,21 +49,24 @@ func TestRetryPolicy(t *testing.T) {
 				return boom
 			}, "1s 1h0m0s 1s boom",
 		},
-		{"if", perdure.RetryPolicy{If: func(err error) bool { return !errors.Is(err, io.EOF) }}, func(n int) error {
+		{"if", perdure.RetryPolicy{MaxAttempts: 9, If: func(err error) bool { return !errors.Is(err, io.EOF) }}, func(n int) error {
 			return map[bool]error{false: boom, true: wrapped(io.EOF)}[n > 2]
 		}, "1s 2s wrapped: EOF"},
-		{"except a type", perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorType[*cardError]()}}, func(n int) error {
+		{"except a type", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorType[*cardError]()}}, func(n int) error {
 			return map[bool]error{false: boom, true: wrapped(&cardError{7})}[n > 1]
 		}, "1s wrapped: card refused, code 7"},
-		{"except a value", perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorIs(boom), perdure.ErrorIs(io.EOF)}}, func(int) error {
+		{"except a value", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(boom), perdure.ErrorIs(io.EOF)}}, func(int) error {
 			return wrapped(io.EOF)
 		}, "wrapped: EOF"},
-		{"except a name of a type", perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorNamed("*perdure_test.cardError")}}, func(int) error {
+		{"except what is recorded as a time-out", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(perdure.ErrTimeout)}}, func(n int) error {
+			return map[bool]error{false: boom, true: wrapped(context.DeadlineExceeded)}[n > 1]
+		}, "1s wrapped: context deadline exceeded"},
+		{"except a name of a type", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorNamed("*perdure_test.cardError")}}, func(int) error {
 			return wrapped(&cardError{7})
 		}, "wrapped: card refused, code 7"},
-		{"except a name of a kind", perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorNamed("panic")}}, func(int) error { panic("oh") }, "panic: oh"},
+		{"except a name of a kind", perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorNamed("panic")}}, func(int) error { panic("oh") }, "panic: oh"},
 		{"except and if", perdure.RetryPolicy{
-			Except: []perdure.ErrorKind{perdure.ErrorType[*cardError]()}, If: func(err error) bool { return errors.Is(err, boom) },
+			MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorType[*cardError]()}, If: func(err error) bool { return errors.Is(err, boom) },
 		}, func(n int) error {
 			return map[bool]error{false: boom, true: io.EOF}[n > 2]
 		}, "1s 2s EOF"},
@@ -122,6 +125,21 @@ func TestRetryPolicy(t *testing.T) {
 	}
 }
 
+// A predicate that panics harms nobody: another attempt is made, and the reason says why.
+func TestPolicyThatPanics(t *testing.T) {
+	t.Parallel()
+	act := perdure.NewActivity("act", func(context.Context, string) (string, error) { return "", io.EOF },
+		perdure.RetryPolicy{Initial: time.Hour, If: func(error) bool { panic("oh") }})
+	w := perdure.NewWorkflow("w", func(ctx perdure.WorkflowCtx, in string) (string, error) { return act.Run(ctx, in) })
+	with(t, func(t *testing.T, client perdure.Client, app *perdure.App) {
+		x, err := w.Start(client, "in", perdure.RawKey("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		says(t, app, x, "EOF (the policy panicked: oh)")
+	}, w, act)
+}
+
 // Jitter moves pauses, and not all by the same.
 func TestJitter(t *testing.T) {
 	t.Parallel()
@@ -176,9 +194,9 @@ var wrongPolicies = []struct {
 	{perdure.RetryPolicy{Jitter: -0.1}, "RetryPolicy.Jitter is -0.1: it is a share, from 0 to 1"},
 	{perdure.RetryPolicy{Jitter: 1.5}, "RetryPolicy.Jitter is 1.5"},
 	{perdure.RetryPolicy{Jitter: math.NaN()}, "RetryPolicy.Jitter is NaN"},
-	{perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorIs(io.EOF), {}}}, "RetryPolicy.Except, number 2 is empty"},
-	{perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorIs(nil)}}, "RetryPolicy.Except, number 1: ErrorIs of nil"},
-	{perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorNamed("")}}, "RetryPolicy.Except, number 1: ErrorNamed without a name"},
+	{perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(io.EOF), {}}}, "RetryPolicy.Except, number 2 is empty"},
+	{perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorIs(nil)}}, "RetryPolicy.Except, number 1: ErrorIs of nil"},
+	{perdure.RetryPolicy{MaxAttempts: 9, Except: []perdure.ErrorKind{perdure.ErrorNamed("")}}, "RetryPolicy.Except, number 1: ErrorNamed without a name"},
 	{perdure.AttemptTimeout(-time.Second), "AttemptTimeout is -1s, which is less than nothing"},
 }
 

@@ -51,8 +51,7 @@ func (s *shop) deliver(ctx perdure.WorkflowCtx, id string) (string, error) {
 
 func (s *shop) definitions() perdure.Group {
 	return perdure.Group{
-		reserve.Bind(s.reserve), release.Bind(s.release), refund.Bind(s.refund), delivery.Bind(s.deliver),
-		perdure.BindMachine(orders, newPurchase),
+		reserve.Bind(s.reserve), release.Bind(s.release), refund.Bind(s.refund), delivery.Bind(s.deliver), orders,
 	}
 }
 

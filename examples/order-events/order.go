@@ -23,7 +23,7 @@ var (
 	refund   = perdure.DeclareActivity[string, perdure.Void]("refund")
 	delivery = perdure.DeclareWorkflow[string, string]("delivery") // an ordinary function
 	paid     = perdure.NewSignal[string]("paid")
-	orders   = perdure.DeclareWorkflow[order, receipt]("order-events", perdure.Uses(reserve, release, refund)).
+	orders   = perdure.NewMachine[order, receipt]("order-events", newPurchase, perdure.Uses(reserve, release, refund)).
 			KeyedBy(func(o order) perdure.Key { return perdure.RawKey(o.ID) })
 )
 

@@ -219,6 +219,44 @@ func machineScenarios() []*scenario {
 				return nil
 			},
 		},
+		{
+			name: "machine that continues",
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{perdure.BindMachine(mill, func(in string) *miller {
+					m := &miller{heard: strings.Fields(in)}
+					m.start = func() perdure.Actions { return perdure.Actions{perdure.StartTimer("long", time.Hour)} }
+					m.signal = func(e perdure.SignalReceived) perdure.Actions {
+						word, _ := words.Value(e)
+						if m.hear("%s", word); len(m.heard) == 3 {
+							return m.done()
+						}
+						return perdure.Actions{mill.ContinueWith(strings.Join(m.heard, " "))}
+					}
+					return m
+				})}
+			}, func(d *driver) error {
+				if _, err := start(d, mill, "", "k"); err != nil {
+					return err
+				}
+				ref := mill.Execution(perdure.RawKey("k")).Ref
+				return inOrder(
+					func() error { return send(d, words, ref, "one", "s1") },
+					func() error { return send(d, words, ref, "two", "s2") },
+					func() error { return send(d, words, ref, "three", "s3") },
+					func() error { return result(d, mill.Execution(perdure.RawKey("k")), "one, two, three") },
+				)
+			}),
+			loose: true, // a signal comes to the run that is there
+			check: func(_ *world, h *histories) error {
+				ref := mill.Execution(perdure.RawKey("k")).Ref
+				for _, word := range []string{`"one"`, `"two"`, `"three"`} {
+					if n := h.takings(ref, word); n != 1 {
+						return wrong("signal %s was taken %d times", word, n)
+					}
+				}
+				return nil
+			},
+		},
 	}
 }
 

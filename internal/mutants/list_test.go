@@ -235,6 +235,41 @@ var list = []mutant{
 		new:   "	if m.fed >= 0 {\n		m.early = nil\n		m.goLive()\n		return true\n	}\n	for _, e := range m.r.events[m.fed:] {\n		if unsolicited(e) {",
 		tests: [][]string{{"./internal/replay", "-run", "TestChangedCode$"}},
 	},
+	{
+		name:  "a cancel request withdraws what a machine has begun",
+		file:  "internal/replay/inbox.go",
+		old:   "	b := &Inbox{x: x.Detached()}\n",
+		new:   "	b := &Inbox{x: x}\n",
+		tests: [][]string{{"./internal/replay", "-run", "TestCancelRequestEndsTheWaitOnly$"}},
+	},
+	{
+		name:  "a machine hears of what it has withdrawn",
+		file:  "internal/replay/inbox.go",
+		old:   "	f.scope = nil\n",
+		new:   "",
+		tests: [][]string{{".", "-run", "TestIdsAreUsedAgain$"}},
+	},
+	{
+		name:  "a machine hears of signals without taking them",
+		file:  "internal/replay/inbox.go",
+		old:   "		x.co.m.take(x.co, f)\n",
+		new:   "",
+		tests: [][]string{{"./internal/e2e", "-run", "TestScenarios/a_machine_hears_events_in_order/memory$"}},
+	},
+	{
+		name:  "an id is pending twice",
+		file:  "player.go",
+		old:   "t != nil && !t.over {\n		p.block(",
+		new:   "t != nil && t.over && t.future != nil {\n		p.block(",
+		tests: [][]string{{".", "-run", "TestMistakesOfMachines$"}},
+	},
+	{
+		name:  "errors that are excepted are retried",
+		file:  "retry.go",
+		old:   "	if len(p.Except) == 0 {\n",
+		new:   "	if len(p.Except) >= 0 {\n",
+		tests: [][]string{{".", "-run", "TestRetryPolicy$"}},
+	},
 
 	// What the simulator has found in earlier versions of the lane and its neighbours must stay found.
 	{

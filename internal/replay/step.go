@@ -295,7 +295,11 @@ func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 		return model.Command{Kind: model.CommandRecord, Event: e}
 	}
 	e.Failure = w.cfg.Failure(err)
-	delay, again := a.step.Policy.again(err, n)
+	policy := a.step.Policy
+	if policy.If != nil {
+		policy.If = guarded(policy.If, e.Failure)
+	}
+	delay, again := policy.again(err, n)
 	if !again {
 		e.Kind = model.EventStepFailed
 		return model.Command{Kind: model.CommandRecord, Event: e}
