@@ -26,7 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // scenarios are all there are.
 func scenarios() []*scenario {
-	return slices.Concat(stepScenarios(), timeScenarios(), signalScenarios(), childScenarios(), groupScenarios(), lifeScenarios())
+	return slices.Concat(stepScenarios(), timeScenarios(), signalScenarios(), childScenarios(), groupScenarios(), lifeScenarios(),
+		talkScenarios(), orderScenarios())
 }
 
 // TestCrashWalk walks through all scenarios: through every call with the four main kinds of faults, and with the others too unless

@@ -168,7 +168,7 @@ func (w *world) open(st *stage) (*process, error) {
 	err := eng.Ready(ready)
 	if err == nil {
 		p.app, err = perdure.Attach(p.ctx, perdure.Attachment{
-			Backend: service.New(eng, port, service.Limits{}), Logger: log, IdleAfter: w.s.idleAfter,
+			Backend: service.New(eng, port, service.Limits{}), Logger: log, IdleAfter: w.s.idleAfter, Version: st.version,
 			OnClose: func() error {
 				stop()
 				<-p.done

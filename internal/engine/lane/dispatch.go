@@ -141,7 +141,11 @@ func (l *Lane) strand(k kind, e *entry, why model.Reason) {
 		e.unserved = true
 		l.workers.unserved[k] = append(l.workers.unserved[k], e)
 	}
-	l.refuseQueries(e, fault.New(fault.Unavailable, "execution %s %s", e.address, why))
+	refusal := fault.Unavailable
+	if why.Code != model.WaitWorker {
+		refusal = fault.Blocked
+	}
+	l.refuseQueries(e, fault.New(refusal, "execution %s %s", e.address, why))
 }
 
 // unstrand has the run wait for nobody any more.
@@ -250,9 +254,13 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		if e.read != nil {
 			l.activateLoaded(now, e, *e.read)
 		}
-	case e.x.Blocked == nil:
+	case e.x.Blocked == nil || hasKind(events, model.EventResumed): // whoever can continue a blocked one may have come while it was paused
 		l.dispatch(now, e)
 	}
+}
+
+func hasKind(events []model.Event, k model.EventKind) bool {
+	return slices.ContainsFunc(events, func(e model.Event) bool { return e.Kind == k })
 }
 
 // tell brings events to the worker, unless they came with the activation.
@@ -333,7 +341,7 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		return []model.Reason{*e.poison}, true
 	case e.known && e.x != nil && e.x.Paused != nil:
 		return []model.Reason{*e.x.Paused}, true
-	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0:
+	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0 && !e.unserved: // else what it waits for says more
 		return []model.Reason{*e.x.Blocked}, true
 	}
 	return e.waits, len(e.waits) > 0

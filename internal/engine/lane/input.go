@@ -17,7 +17,7 @@ const (
 	inTimer
 	inRelease
 	inQuarantine // stores why an address is quarantined
-	inAnswered   // stores what the code answered to a query of another process
+	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
 // input is something to be applied to one address. It is kept until its commit.
@@ -33,7 +33,7 @@ type input struct {
 	looked  int            // how many requests to the address had been served by then
 	fresh   bool           // the request id has never been used before
 	token   any            // who is to be answered
-	awaits  bool           // and wants to hear the end of the run that it starts, instead of its beginning
+	awaits  bool           // and wants to hear the end of the run that it starts instead of its beginning, or what the code answers
 
 	turn   *model.Turn // of inTurn and inRelease
 	worker WorkerID
@@ -93,8 +93,12 @@ func (l *Lane) deliverFrom(now model.Time, in *input) {
 		l.answer(Answer{Token: token, Err: fault.New(fault.Exhausted, "%d requests wait for %s already", len(e.backlog), m.To)})
 		return
 	}
+	w := waiter{token: token, early: true}
+	if m.Kind == model.MessageUpdate {
+		in.awaits, w.reply = true, m.RequestID
+	}
 	if in.awaits {
-		l.waiters[m.To] = append(l.waiters[m.To], waiter{token: token, early: true})
+		l.waiters[m.To] = append(l.waiters[m.To], w)
 	}
 	l.take(now, e, in)
 }
@@ -256,7 +260,7 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 	case inRelease:
 		l.applyRelease(now, e, in)
 	case inAnswered:
-		l.record(e, in, &core.Decision{Answer: *in.answer})
+		l.applyAnswered(e, in)
 	case inQuarantine:
 	}
 }
@@ -286,8 +290,24 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: x.Start.Run, outcome: d.Close})
 		l.letGo(g, e, x.Outcome.Failure.Message)
 		l.unstrand(e)
-		l.refuseQueries(e, fault.New(fault.Conflict, "execution %s is closed (%s)", e.address, x.Outcome.Status))
+		l.askAgain(e) // whoever asks hears that it is closed when that is committed
 	}
+}
+
+// applyAnswered stores an answer that is known already.
+func (l *Lane) applyAnswered(e *entry, in *input) {
+	if in.pair != nil && !in.pair.next(in) {
+		l.done(in)
+		l.maybeDrop(e)
+		return
+	}
+	d := core.Decision{Answer: *in.answer}
+	if from := in.message.From; from.ID != "" {
+		d.Messages = []model.Message{{
+			Kind: model.MessageAnswer, To: from.Address, ToRun: from.Run, ID: from.ID, Input: in.answer.Output, Failure: in.answer.Failure,
+		}}
+	}
+	l.record(e, in, &d)
 }
 
 // freshFor draws an id only where it can be needed: ids are part of the trace of a simulation.
