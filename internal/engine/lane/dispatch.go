@@ -285,10 +285,13 @@ func (l *Lane) stops(e *entry) bool {
 }
 
 func (l *Lane) whyStops(e *entry) string {
-	if e.known && e.x != nil && e.x.Paused != nil {
+	switch {
+	case e.known && e.x != nil && e.x.Paused != nil:
 		return e.x.Paused.String()
+	case l.workers.leaving[e.worker]:
+		return "the worker leaves"
 	}
-	return "the worker leaves"
+	return "what it waits for came while it was paused"
 }
 
 // wakeForRetry has a step run again whose back-off is over.
