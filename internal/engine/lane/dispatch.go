@@ -118,7 +118,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		e.wanted = true
 		return
 	}
-	if e.known && (e.x == nil || !e.x.Open() || e.x.Paused != nil) {
+	if e.known && (e.x == nil || !e.x.Open() || e.paused()) {
 		return
 	}
 	if e.unserved {
@@ -173,7 +173,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if len(e.backlog) > 0 {
 		l.schedule(e)
 	}
-	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.x.Paused != nil || !e.x.Open() {
+	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.paused() || !e.x.Open() {
 		return
 	}
 	k := kind{e.address.Tenant, e.address.Type}
@@ -203,7 +203,7 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 // activateLoaded hands over a run whose history has been read.
 func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 	e.activating, e.read = false, nil
-	if e.x == nil || !e.x.Open() || e.x.Paused != nil || e.worker != 0 || e.shard.draining || e.poison != nil {
+	if e.x == nil || !e.x.Open() || e.paused() || e.worker != 0 || e.shard.draining || e.poison != nil {
 		e.tail = nil
 		l.askAgain(e)
 		return
@@ -231,6 +231,10 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 
 // deliver brings committed events to the worker that holds the run, or finds one.
 func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model.Event) {
+	resumed := hasKind(events, model.EventResumed)
+	if resumed && e.resuming > 0 {
+		e.resuming--
+	}
 	if e.evicting && e.leaves == run {
 		if e.missed == nil {
 			e.missed = slices.Clip(events) // shared: nobody changes events
@@ -254,7 +258,7 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		if e.read != nil {
 			l.activateLoaded(now, e, *e.read)
 		}
-	case e.x.Blocked == nil || hasKind(events, model.EventResumed): // whoever can continue a blocked one may have come while it was paused
+	case e.x.Blocked == nil || resumed: // whoever can continue a blocked one may have come while it was paused
 		l.dispatch(now, e)
 	}
 }
@@ -281,7 +285,7 @@ func (l *Lane) tell(e *entry, events []model.Event) {
 
 // stops reports whether the run is to leave its worker as soon as that runs no step.
 func (l *Lane) stops(e *entry) bool {
-	return e.shard.draining || l.workers.leaving[e.worker] || e.known && e.x != nil && e.x.Paused != nil
+	return e.shard.draining || l.workers.leaving[e.worker] || e.paused()
 }
 
 func (l *Lane) whyStops(e *entry) string {

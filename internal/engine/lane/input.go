@@ -540,6 +540,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	for i := range d.Events {
 		b.batch.Events = append(b.batch.Events, store.EventRow{RunKey: key, Event: d.Events[i]})
 	}
+	if hasKind(d.Events, model.EventResumed) {
+		e.resuming++
+	}
 	if len(d.Events) > 0 {
 		b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
 	}

@@ -10,18 +10,22 @@ import (
 // notPaused demands that a run which is handed to somebody is not paused, as the store knows it.
 func (r *rig) notPaused(h *holding, what string) {
 	r.t.Helper()
-	paused := false
-	for _, e := range r.history(h.start.Address, h.start.Run) {
-		switch e.Kind { //nolint:exhaustive // the others change nothing about it
-		case model.EventPaused:
-			paused = true
-		case model.EventResumed:
-			paused = false
-		}
-	}
-	if paused {
+	if paused(r.history(h.start.Address, h.start.Run)) {
 		r.t.Fatalf("%s is %s while it is paused", h.start.Run, what)
 	}
+}
+
+// paused reports whether a history says that the run is.
+func paused(events []model.Event) (is bool) {
+	for _, e := range events {
+		switch e.Kind { //nolint:exhaustive // the others change nothing about it
+		case model.EventPaused:
+			is = true
+		case model.EventResumed:
+			is = false
+		}
+	}
+	return is
 }
 
 // update sends an update under a request id.
