@@ -13,7 +13,7 @@ import (
 
 var (
 	mill   = perdure.DeclareWorkflow[string, string]("mill")
-	pause  = perdure.NewSignal[int]("pause")
+	rest   = perdure.NewSignal[int]("pause")
 	grind  = perdure.DeclareActivity[string, string]("grind", perdure.Constant(3, time.Second))
 	polish = perdure.DeclareActivity[string, string]("polish", perdure.Constant(1, 0))
 )
@@ -121,7 +121,7 @@ func machineScenarios() []*scenario {
 							m.hear("%s", word)
 							return perdure.Actions{grind.Schedule("work", "start")}
 						}
-						n, _ := pause.Value(e)
+						n, _ := rest.Value(e)
 						m.hear("pause %d", n)
 						return nil
 					}
@@ -143,10 +143,10 @@ func machineScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error { return send(d, pause, x.Ref, 1, "s1") },
+					func() error { return send(d, rest, x.Ref, 1, "s1") },
 					func() error { return send(d, words, x.Ref, "go", "s2") },
 					func() error { return d.recorded(x.Ref, model.EventStepCompleted, "grind") },
-					func() error { return send(d, pause, x.Ref, 2, "s3") },
+					func() error { return send(d, rest, x.Ref, 2, "s3") },
 					func() error { return cancel(d, x, "enough") },
 					func() error { return ends(d, x, perdure.Canceled, "pause 1, go, pause 2, enough: canceled") },
 				)

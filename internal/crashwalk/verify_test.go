@@ -239,7 +239,7 @@ func (o once) see(seq int64, format string, args ...any) error {
 // verify checks a run by itself: positions without a gap, times that do not go back, and nothing twice.
 func (r *history) verify() error {
 	seen, received, started, failures := once{}, map[int64]string{}, map[string]bool{}, map[string]int{}
-	last := r.row.Start.Zero()
+	last, paused := r.row.Start.Zero(), false
 	for i := range r.events {
 		e := &r.events[i]
 		if e.Seq != int64(i)+1 {
@@ -301,6 +301,28 @@ func (r *history) verify() error {
 			if !e.Blank() {
 				err = seen.see(e.Seq, "watcher %v", e.Watcher)
 			}
+		case model.EventStateSet:
+			if e.ID != "" {
+				err = seen.see(e.Seq, "the setting %s", e.ID)
+			}
+		case model.EventUpdateReceived:
+			received[e.Seq] = "update " + e.Name
+			if e.RequestID != "" {
+				err = seen.see(e.Seq, "update %s", e.RequestID)
+			}
+		case model.EventUpdateAnswered:
+			if name, ok := received[e.Ref]; !ok || name != "update "+e.Name {
+				err = wrong("event %d answers an update %s at %d, which is not there", e.Seq, e.Name, e.Ref)
+			} else {
+				err = seen.see(e.Seq, "the answer to the update at %d", e.Ref)
+			}
+		case model.EventPinned:
+			err = seen.see(e.Seq, "the pin")
+		case model.EventPaused, model.EventResumed:
+			if paused == (e.Kind == model.EventPaused) {
+				err = wrong("event %d is a %s, which it is already", e.Seq, e.Kind)
+			}
+			paused = !paused
 		default:
 			err = wrong("event %d is a %s", e.Seq, e.Kind)
 		}
@@ -489,7 +511,11 @@ func (h *histories) facts(ignore ...model.EventKind) []string {
 				if uuid.MatchString(output) {
 					output = "a UUID" // drawn from the seed of the run
 				}
-				lines = append(lines, fmt.Sprintf("%s: %s %s %s %d %s %s%s %s %s", at, e.Kind, e.ID, name, e.Attempt, e.RequestID, output,
+				request := e.RequestID
+				if strings.HasPrefix(request, "run_") {
+					request = "drawn" // by the engine
+				}
+				lines = append(lines, fmt.Sprintf("%s: %s %s %s %d %s %s%s %s %s", at, e.Kind, e.ID, name, e.Attempt, request, output,
 					failureText(e.Failure), label(e.Target), label(e.Watcher.Address)))
 			}
 		}

@@ -134,8 +134,10 @@ func (w *world) open(st *stage) (*process, error) {
 	log := w.log.With("process", w.opened)
 	cfg := crash.Config{
 		Store: w.mem, Plan: w.strike, Orphans: w.orphans, Trace: w.trace, Number: w.opened, Shared: st.processes > 1, Patience: patience,
-		Engine:     engine.Config{Log: log, Lanes: w.s.lanes, LeaseTTL: cmp.Or(w.s.lease, leaseTTL)},
-		Attachment: perdure.Attachment{Logger: log, IdleAfter: w.s.idleAfter, Checks: w.checks, Payloads: w.payloads(), Cluster: "walk"},
+		Engine: engine.Config{Log: log, Lanes: w.s.lanes, LeaseTTL: cmp.Or(w.s.lease, leaseTTL)},
+		Attachment: perdure.Attachment{
+			Logger: log, IdleAfter: w.s.idleAfter, Checks: w.checks, Payloads: w.payloads(), Cluster: "walk", Version: st.version,
+		},
 	}
 	if st.processes > 1 {
 		cfg.Engine.Hints = w.hints

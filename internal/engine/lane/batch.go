@@ -227,7 +227,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effAnswer:
 			l.reply(f.entry.address, f.awaits, f.answer)
 		case effAwait:
-			l.awaits(f.entry, f.answer.Token)
+			l.awaits(f.entry, f.answer.Token, true)
 		case effDeliver:
 			l.deliver(now, f.entry, f.run, f.events)
 		case effActivate:

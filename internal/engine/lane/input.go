@@ -17,7 +17,7 @@ const (
 	inTimer
 	inRelease
 	inQuarantine // stores why an address is quarantined
-	inAnswered   // stores what the code answered to a query of another process
+	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
 // input is something to be applied to one address. It is kept until its commit.
@@ -33,7 +33,7 @@ type input struct {
 	looked  int            // how many requests to the address had been served by then
 	fresh   bool           // the request id has never been used before
 	token   any            // who is to be answered
-	awaits  bool           // and wants to hear the end of the run that it starts, instead of its beginning
+	awaits  bool           // and wants to hear the end of the run that it starts instead of its beginning, or what the code answers
 
 	turn   *model.Turn // of inTurn and inRelease
 	worker WorkerID
@@ -93,8 +93,12 @@ func (l *Lane) deliverFrom(now model.Time, in *input) {
 		l.answer(Answer{Token: token, Err: fault.New(fault.Exhausted, "%d requests wait for %s already", len(e.backlog), m.To)})
 		return
 	}
+	w := waiter{token: token, early: true}
+	if m.Kind == model.MessageUpdate {
+		in.awaits, w.reply = true, m.RequestID
+	}
 	if in.awaits {
-		l.waiters[m.To] = append(l.waiters[m.To], waiter{token: token, early: true})
+		l.waiters[m.To] = append(l.waiters[m.To], w)
 	}
 	l.take(now, e, in)
 }
@@ -156,6 +160,8 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		return false
 	case e.served >= l.cfg.PerKey || l.open.rows() >= l.cfg.MaxBatchRows:
 		return false
+	case in.early(e):
+		return false
 	}
 	if e.poison != nil {
 		return true // refused without a look at the run
@@ -185,6 +191,11 @@ func (in *input) once() bool {
 	m := in.message
 	return in.kind == inMessage && m.RequestID != "" && m.Kind != model.MessageQuery &&
 		(m.Kind != model.MessageStart || !in.inbox.IsZero() || len(m.With) > 0 || m.Past != nil || m.Reuse != model.ReturnExisting)
+}
+
+// early reports whether the input must wait until the run has begun: no batch both begins and ends it.
+func (in *input) early(e *entry) bool {
+	return e.fresh && in.kind == inMessage && in.message.Kind == model.MessageTerminate
 }
 
 // sure reports whether it is known that the request has not been served. What was looked up before another request to the address
@@ -259,7 +270,7 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 	case inRelease:
 		l.applyRelease(now, e, in)
 	case inAnswered:
-		l.record(e, in, &core.Decision{Answer: *in.answer})
+		l.applyAnswered(e, in)
 	case inQuarantine:
 	}
 }
@@ -298,7 +309,7 @@ func (l *Lane) terminated(g *building, e *entry, o *model.Outcome) {
 	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
 	l.letGo(g, e, o.Failure.Message)
 	l.unstrand(e)
-	l.refuseQueries(e, fault.New(fault.Conflict, "execution %s is closed (%s)", e.address, o.Status))
+	l.askAgain(e) // whoever asks hears that it is closed when that is committed
 }
 
 // giveWay takes the run that a reset ends from its worker and hands the next one to one.
@@ -312,6 +323,22 @@ func (l *Lane) giveWay(g *building, e *entry, d *core.Decision) {
 	}
 	l.unstrand(e)
 	g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: e.run()})
+}
+
+// applyAnswered stores an answer that is known already.
+func (l *Lane) applyAnswered(e *entry, in *input) {
+	if in.pair != nil && !in.pair.next(in) {
+		l.done(in)
+		l.maybeDrop(e)
+		return
+	}
+	d := core.Decision{Answer: *in.answer}
+	if from := in.message.From; from.ID != "" {
+		d.Messages = []model.Message{{
+			Kind: model.MessageAnswer, To: from.Address, ToRun: from.Run, ID: from.ID, Input: in.answer.Output, Failure: in.answer.Failure,
+		}}
+	}
+	l.record(e, in, &d)
 }
 
 // freshFor draws an id only where it can be needed: ids are part of the trace of a simulation.
@@ -546,6 +573,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	for i := range d.Events {
 		b.batch.Events = append(b.batch.Events, store.EventRow{RunKey: key, Event: d.Events[i]})
+	}
+	if hasKind(d.Events, model.EventResumed) {
+		e.resuming++
 	}
 	if len(d.Events) > 0 {
 		b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
