@@ -9,7 +9,7 @@ import (
 // ---- Client as Caller: plain calls of the engine
 
 func startRequest(ref Ref, in model.Payload, o *startOptions) api.StartRequest {
-	r := api.StartRequest{Address: ref.address(), Input: in, Reuse: o.reuse, RequestID: o.requestID}
+	r := api.StartRequest{Address: ref.address(), Input: in, Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels}
 	for _, w := range o.with {
 		r.With = append(r.With, api.Message{Name: w.name, Input: w.value})
 	}

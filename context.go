@@ -83,6 +83,10 @@ func (ctx WorkflowCtx) Version(change string, min, max int) int {
 	return ctx.x.Version(change, min, max)
 }
 
+// SetLabel sets a label that this execution can be found by, or removes it when the value is empty; see Labels. The change is part of the commit
+// that the calls around it belong to.
+func (ctx WorkflowCtx) SetLabel(name, value string) error { return public(ctx.x.SetLabel(name, value)) }
+
 // ---- as Caller: every call is journaled
 
 func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (replay.Child, error) {
@@ -94,6 +98,7 @@ func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normali
 	}
 	return replay.Child{
 		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
+		Labels: o.labels,
 	}, nil
 }
 

@@ -35,6 +35,7 @@ type startOptions struct {
 	policy    model.ParentClosePolicy
 	requestID string
 	with      []signalWith
+	labels    []model.Label
 	err       error
 }
 

@@ -72,6 +72,9 @@ var rooms = []room{
 
 	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
 	{path: "internal/api", imports: vocabulary},
+	// The language in which executions are selected; one operation on all of them.
+	{path: "internal/query", imports: join(vocabulary, "internal/api")},
+	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
 	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/engine", "internal/store", "internal/authz", "internal/telemetry")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
@@ -87,7 +90,8 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
+			vocabulary, "internal/api", "internal/query", "internal/batch", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
+			".",              // keys are hashed as programs do
 			"internal/store", // doctor shows a view of the store that node has read
 			"internal/bench",
 		),
@@ -100,7 +104,7 @@ var rooms = []room{
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
-	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/remote"), public: true},
+	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/query", "internal/batch", "internal/remote"), public: true},
 	{path: "embedded", imports: []string{".", "internal/node"}, public: true},
 	{path: "perduretest", imports: []string{".", "internal/node", "internal/store/memory"}, testing: true, public: true},
 	{path: "perdurevet", public: true},

@@ -29,7 +29,8 @@ type Execution struct {
 	settled  []string
 	signals  []model.Event // received and not taken
 	watchers []model.Link
-	fired    []firing // timers that fired and that the code may not have seen
+	labels   []model.Label // sorted; never changed in place
+	fired    []firing      // timers that fired and that the code may not have seen
 }
 
 // Timer is an open timer of a run.
@@ -60,11 +61,17 @@ func (x *Execution) Timers() []Timer { return x.timers }
 // Signals is the number of signals that the code has not taken.
 func (x *Execution) Signals() int { return len(x.signals) }
 
+// Labels are what the run can be found by now, sorted by name. The caller must not change them.
+func (x *Execution) Labels() []model.Label { return x.labels }
+
 // Size is roughly the memory that the state takes.
 func (x *Execution) Size() int {
 	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.watchers)*128
 	for i := range x.signals {
 		n += x.signals[i].Size()
+	}
+	for i := range x.labels {
+		n += x.labels[i].Size()
 	}
 	return n
 }
@@ -86,7 +93,7 @@ func (x *Execution) Clone() *Execution {
 
 // begin is the state of a run right after its start.
 func begin(s model.Start) *Execution {
-	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: s.At}
+	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: s.At, labels: s.Labels}
 	for i := range s.Carried {
 		x.note(&s.Carried[i])
 	}
@@ -135,6 +142,8 @@ func (x *Execution) note(e *model.Event) {
 		}
 	case model.EventWatched:
 		x.watchers = append(x.watchers, e.Watcher)
+	case model.EventLabeled:
+		x.labels = model.SetLabel(x.labels, e.Name, string(e.Output.Data))
 	case model.EventTimerFired:
 		x.fired = append(x.fired, firing{e.ID, e.Seq})
 	case model.EventStarted, model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed,

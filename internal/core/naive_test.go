@@ -99,6 +99,23 @@ func (r *naiveRun) watchers() (who []model.Link) {
 	return who
 }
 
+// labels are those that the run was started with, as the code has changed them.
+func (r *naiveRun) labels() []model.Label {
+	all := map[string]string{}
+	for _, l := range r.start.Labels {
+		all[l.Name] = l.Value
+	}
+	for _, e := range r.events {
+		if e.Kind != model.EventLabeled {
+			continue
+		}
+		if all[e.Name] = string(e.Output.Data); all[e.Name] == "" {
+			delete(all, e.Name)
+		}
+	}
+	return model.Labels(all)
+}
+
 // cancel is the position of the cancel request.
 func (r *naiveRun) cancel() (seq int64) {
 	for _, e := range r.events {
@@ -205,7 +222,7 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 			x.refuse("exhausted")
 			return
 		}
-		s := model.Start{Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy}
+		s := model.Start{Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy, Labels: m.Labels}
 		if m.From.ID != "" {
 			s.Parent = m.From
 		}
@@ -406,7 +423,7 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 		}
 		e.Kind = model.EventChildStarted
 		r.add(x, now, e)
-		x.Messages = append(x.Messages, model.Message{Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, From: self})
+		x.Messages = append(x.Messages, model.Message{Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, From: self})
 	case model.CommandWatch:
 		if _, ok := child(); ok {
 			return
@@ -457,7 +474,7 @@ func (n *naive) end(x *expected, r *naiveRun, t *model.Turn, now model.Time, fre
 	x.Close = &o
 	s := model.Start{
 		Address: r.start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: r.start.RequestID, Parent: r.start.Parent,
-		OnParentClose: r.start.OnParentClose, First: r.start.First, Previous: r.start.Run, Origin: r.start.Origin,
+		OnParentClose: r.start.OnParentClose, First: r.start.First, Previous: r.start.Run, Origin: r.start.Origin, Labels: r.labels(),
 	}
 	if s.First == (model.RunID{}) {
 		s.First, s.Origin = r.start.Run, r.start.Input.Digest()

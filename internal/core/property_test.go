@@ -101,10 +101,18 @@ func (p *play) start(t *rapid.T) {
 		Kind: model.MessageStart, To: p.key(t), Input: value(pick(t, "input", "", "1", "2")), Reuse: model.ReusePolicy(rapid.IntRange(0, 2).Draw(t, "reuse")),
 		RequestID: pick(t, "request", "", "", "r1", "r2"),
 	}
+	m.Labels = p.labels(t)
 	for range pick(t, "with", 0, 0, 0, 1, 2, 7) {
 		m.With = append(m.With, model.Event{Name: pick(t, "name", "x", "y"), Input: value(p.number())})
 	}
 	p.deliver(t, m)
+}
+
+func (p *play) labels(t *rapid.T) (labels []model.Label) {
+	for range pick(t, "labels", 0, 0, 1, 2) {
+		labels = model.SetLabel(labels, pick(t, "label", "a", "b", "c"), pick(t, "value", "1", "2"))
+	}
+	return labels
 }
 
 func (p *play) signal(t *rapid.T) {
@@ -267,10 +275,13 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 	e := &c.Event
 	switch c.Kind {
 	case model.CommandRecord:
-		e.Kind, e.ID = pick(t, "event", model.EventStepCompleted, model.EventStepFailed, model.EventSignalTaken, model.EventSignalTaken), pick(t, "step", "s1", "s2")
+		e.Kind, e.ID = pick(t, "event", model.EventStepCompleted, model.EventStepFailed, model.EventSignalTaken, model.EventSignalTaken, model.EventLabeled), pick(t, "step", "s1", "s2")
 		if e.Kind == model.EventSignalTaken {
 			signals := append(core.FactsOf(x).Signals, 99)
 			e.Ref = pick(t, "signal", signals...)
+		}
+		if e.Kind == model.EventLabeled {
+			e.Name, e.Output = pick(t, "label", "a", "b", "c"), model.TextPayload(pick(t, "value", "", "1", "2"))
 		}
 	case model.CommandRetry:
 		p.retries++
@@ -283,7 +294,7 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 		e.ID = pick(t, "id", "t1", "s1", "s2", "c1", "c2", "w1")
 	case model.CommandStartChild:
 		e.ID, e.Target, e.Input, e.Policy = pick(t, "child", "c1", "c2"), p.key(t), value(pick(t, "input", "", "1")), model.ParentClosePolicy(rapid.IntRange(0, 1).Draw(t, "policy"))
-		c.Reuse = model.ReusePolicy(rapid.IntRange(0, 2).Draw(t, "reuse"))
+		c.Reuse, c.Labels = model.ReusePolicy(rapid.IntRange(0, 2).Draw(t, "reuse")), p.labels(t)
 	case model.CommandWatch:
 		e.ID, e.Target = pick(t, "watch", "w1", "w2"), p.key(t)
 		if rapid.Bool().Draw(t, "run") {
@@ -320,6 +331,9 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	}
 	if !maps.Equal(timers, r.timers) {
 		t.Fatalf("timers %v, want %v", timers, r.timers)
+	}
+	if !slices.Equal(x.Labels(), r.labels()) {
+		t.Fatalf("labels %v, want %v", x.Labels(), r.labels())
 	}
 	blocked := ""
 	if x.Blocked != nil {

@@ -131,6 +131,9 @@ func messageText(m *model.Message) string {
 	if m.Policy == model.AbandonChild {
 		add("abandon")
 	}
+	if len(m.Labels) > 0 {
+		add("labels %s", labelsText(m.Labels))
+	}
 	if m.From != (model.Link{}) {
 		add("from=%s", linkText(m.From))
 	}
@@ -220,10 +223,21 @@ func startText(d *core.Decision) string {
 	if s.OnParentClose == model.AbandonChild {
 		text += ", abandon"
 	}
+	if len(s.Labels) > 0 {
+		text += ", labels " + labelsText(s.Labels)
+	}
 	if !s.First.IsZero() {
 		text += fmt.Sprintf(", first=%s, previous=%s", name(s.First), name(s.Previous))
 	}
 	return text
+}
+
+func labelsText(labels []model.Label) string {
+	var texts []string
+	for _, l := range labels {
+		texts = append(texts, l.Name+"="+l.Value)
+	}
+	return strings.Join(texts, " ")
 }
 
 func answerText(a model.Answer) string {
@@ -273,6 +287,9 @@ func stateText(x *core.Execution) string {
 	}
 	add("timers", timers)
 	add("signals", signals)
+	if labels := x.Labels(); len(labels) > 0 {
+		s += "; labels " + labelsText(labels)
+	}
 	add("children", f.Children)
 	add("settled", f.Settled)
 	if f.Watchers > 0 {

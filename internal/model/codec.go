@@ -64,6 +64,7 @@ type startBody struct {
 	Previous      RunID             `cbor:"6,keyasint,omitzero"`
 	Carried       []carried         `cbor:"7,keyasint,omitempty"`
 	Origin        []byte            `cbor:"8,keyasint,omitempty"`
+	Labels        []Label           `cbor:"12,keyasint,omitempty"`
 }
 
 // DecodeStart reads a stored start.
@@ -74,7 +75,7 @@ func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 	}
 	s := Start{
 		Address: a, Run: run, At: at, Input: b.Input, RequestID: b.RequestID, Parent: b.Parent,
-		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin,
+		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin, Labels: b.Labels,
 	}
 	for i, c := range b.Carried {
 		if !c.Kind.Known() {

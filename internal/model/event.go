@@ -22,9 +22,10 @@ const (
 	EventWatched        EventKind = 14 // Watcher wants to hear the outcome of this run
 	EventClosed         EventKind = 15 // the last event; made from the row of the run
 	EventVersionMarked  EventKind = 16 // (asked) the code chose version Ref of change Name
+	EventLabeled        EventKind = 24 // (asked) the code set label Name to the text Output, or removed it when that is empty
 
 	// LastEventKind is the highest kind that this build knows.
-	LastEventKind = EventVersionMarked
+	LastEventKind = EventLabeled
 )
 
 var eventNames = [...]string{
@@ -33,7 +34,7 @@ var eventNames = [...]string{
 	EventSignalReceived: "signal_received", EventSignalTaken: "signal_taken", EventPromiseSettled: "promise_settled",
 	EventChildStarted: "child_started", EventChildClosed: "child_closed", EventSent: "sent",
 	EventCancelRequest: "cancel_requested", EventWatched: "watched", EventClosed: "closed",
-	EventVersionMarked: "version_marked",
+	EventVersionMarked: "version_marked", EventLabeled: "labeled",
 }
 
 // String is the name that people and the CLI use.
@@ -45,7 +46,7 @@ func (k EventKind) String() string {
 }
 
 // Known reports whether this build understands the kind.
-func (k EventKind) Known() bool { return k >= EventStarted && k <= LastEventKind }
+func (k EventKind) Known() bool { return int(k) < len(eventNames) && eventNames[k] != "" }
 
 // News reports whether code may go on with an event of the kind, so that a step may begin. A worker answers such events with a turn,
 // however little came of them: until then its owner must think that a body runs. The others only note what the code did itself.
@@ -54,7 +55,8 @@ func (k EventKind) News() bool {
 	case EventStepCompleted, EventStepFailed, EventAttemptFailed, EventTimerFired, EventSignalReceived, EventPromiseSettled,
 		EventChildClosed, EventCancelRequest:
 		return true
-	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked:
+	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked,
+		EventLabeled:
 	}
 	return false
 }

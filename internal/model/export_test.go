@@ -18,7 +18,7 @@ func MarshalByTags(v any) ([]byte, error) {
 	case *Start:
 		b := startBody{
 			Input: v.Input, RequestID: v.RequestID, Parent: v.Parent, OnParentClose: v.OnParentClose,
-			First: v.First, Previous: v.Previous, Origin: v.Origin,
+			First: v.First, Previous: v.Previous, Origin: v.Origin, Labels: v.Labels,
 		}
 		for i := range v.Carried {
 			b.Carried = append(b.Carried, carried{v.Carried[i].Kind, v.Carried[i].At, v.Carried[i]})

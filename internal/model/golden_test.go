@@ -56,6 +56,8 @@ func samples() []sample {
 	event("event: signal taken", numbered(model.Event{ID: "0|take|paid", Name: "paid", Ref: 1}, 5, model.EventSignalTaken))
 	event("event: timer fired", numbered(model.Event{ID: "0|timer", Due: at(3)}, 6, model.EventTimerFired))
 	event("event: version marked", numbered(model.Event{ID: "/v5:taxes", Name: "taxes", Ref: 2, Position: "main.go:12"}, 8, model.EventVersionMarked))
+	event("event: labeled", numbered(
+		model.Event{ID: "/l6:region", Name: "region", Output: model.TextPayload("eu"), Position: "main.go:12"}, 9, model.EventLabeled))
 	event("event: watched", numbered(model.Event{Watcher: link}, 7, model.EventWatched))
 
 	message := func(name string, m model.Message) {
@@ -70,6 +72,9 @@ func samples() []sample {
 		Status: model.Completed, RequestID: "req-1", Reuse: model.ReuseAlways, Policy: model.AbandonChild,
 		With: []model.Event{{Name: "paid", Input: text}, {Name: "sent"}}, Node: model.NodeID(id(4)),
 	})
+
+	labels := []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
+	message("message: start with labels", model.Message{Kind: model.MessageStart, To: address, Labels: labels})
 
 	start := func(name string, s model.Start) {
 		all = append(all, sample{
@@ -87,6 +92,8 @@ func samples() []sample {
 			numbered(model.Event{Failure: fail}, 3, model.EventCancelRequest),
 		},
 	})
+
+	start("start: labels", model.Start{Address: address, Run: id(1), At: at(0), Input: text, Labels: labels})
 
 	outcome := func(name string, o model.Outcome) {
 		all = append(all, sample{

@@ -153,7 +153,7 @@ func (m *machine) confirm(a *ask) {
 		if !a.fut.done {
 			m.command(a, *pending)
 		}
-	case askChild, askWatch, askSend, askTaken, askMark:
+	case askChild, askWatch, askSend, askTaken, askMark, askLabel:
 		if !a.recorded && !sent {
 			m.command(a, *pending)
 		}

@@ -27,6 +27,7 @@ const (
 	askWatch askKind = 'w'
 	askSend  askKind = 'x'
 	askMark  askKind = 'v' // the version of a change
+	askLabel askKind = 'l' // a label of the execution
 )
 
 const (

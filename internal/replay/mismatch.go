@@ -160,6 +160,9 @@ func (m *machine) settleRest() bool {
 		switch e.Kind {
 		case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventVersionMarked:
 			continue
+		case model.EventLabeled:
+			m.labeled(e)
+			continue
 		default:
 		}
 		a := m.find(e.ID)
@@ -210,6 +213,8 @@ func recorded(e *model.Event) string {
 			what = "the taking of signal"
 		case askMark:
 			what = "the version of change"
+		case askLabel:
+			what = "label"
 		case askChild:
 			what = "child"
 		case askWatch:

@@ -161,7 +161,7 @@ func TestRefusedRequests(t *testing.T) {
 			return f.svc.Cancel(ctx, api.CancelRequest{Target: target, RequestID: "\xff"})
 		}},
 		{"list of a workflow that cannot be", func(ctx context.Context) error {
-			_, err := f.svc.List(ctx, api.ListRequest{Workflow: "a\x00"})
+			_, err := f.svc.List(ctx, api.ListRequest{Workflows: []string{"a\x00"}})
 			return err
 		}},
 		{"count of keys that cannot be", func(ctx context.Context) error {

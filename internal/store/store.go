@@ -132,6 +132,8 @@ type Reader interface {
 	List(ctx context.Context, q Query) (Page, error)
 	// Count counts executions that match; the paging fields of q are ignored.
 	Count(ctx context.Context, q Query) (int64, error)
+	// LoadLabels returns the labels that the runs have now, ordered by shard, run and name; those of unknown runs are absent.
+	LoadLabels(ctx context.Context, keys []RunKey) ([]LabelRow, error)
 	// LoadOutcomes returns the rows of those runs that are closed.
 	LoadOutcomes(ctx context.Context, keys []RunKey) ([]Execution, error)
 	// Members returns the nodes and the owners of the shards.

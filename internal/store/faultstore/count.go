@@ -24,6 +24,7 @@ const (
 	LoadReplies
 	List
 	Count
+	LoadLabels
 	LoadOutcomes
 	Members
 	Sweep
@@ -34,7 +35,7 @@ const methods = int(Sweep) + 1
 var methodNames = [methods]string{
 	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load execution",
 	"load events", "load timers", "load timers of a run", "load messages", "load inbox", "put inbox", "load replies", "list", "count",
-	"load outcomes", "members", "sweep",
+	"load labels", "load outcomes", "members", "sweep",
 }
 
 // String names the method for people.

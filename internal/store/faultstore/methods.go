@@ -130,6 +130,11 @@ func (f *Store) Count(ctx context.Context, q store.Query) (int64, error) {
 	return call(ctx, f, Count, nil, func() (int64, error) { return f.inner.Count(ctx, q) })
 }
 
+// LoadLabels loads labels.
+func (f *Store) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.LabelRow, error) {
+	return call(ctx, f, LoadLabels, nil, func() ([]store.LabelRow, error) { return f.inner.LoadLabels(ctx, keys) })
+}
+
 // LoadOutcomes loads closed runs.
 func (f *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
 	return call(ctx, f, LoadOutcomes, nil, func() ([]store.Execution, error) { return f.inner.LoadOutcomes(ctx, keys) })

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -43,7 +44,7 @@ type batchWriter struct {
 // apply writes everything, in the order of the fields of the batch.
 func (t *batchWriter) apply() error {
 	for _, step := range [...]func() error{
-		t.fence, t.starts, t.closes, t.marks, t.events, t.timers, t.messages, t.cursors, t.inbox, t.requests, t.frees,
+		t.fence, t.starts, t.closes, t.marks, t.labels, t.events, t.timers, t.messages, t.cursors, t.inbox, t.requests, t.frees,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -121,14 +122,22 @@ func (t *batchWriter) start(i int) error {
 	case !inserted:
 		t.taken = append(t.taken, i)
 		return nil
-	case !large:
-		return nil
 	}
-	q = t.w.largeStart
-	q.setBlob(1, row.Start.Run[:])
-	q.setInt(2, int64(row.Shard))
-	q.setBlob(3, body)
-	return q.run()
+	if large {
+		q = t.w.largeStart
+		q.setBlob(1, row.Start.Run[:])
+		q.setInt(2, int64(row.Shard))
+		q.setBlob(3, body)
+		if err := q.run(); err != nil {
+			return err
+		}
+	}
+	for j := range row.Start.Labels {
+		if err := t.label(store.RunKey{Shard: row.Shard, Run: row.Start.Run}, &row.Start.Labels[j]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // replace makes the run before a start stop being current.
@@ -199,11 +208,47 @@ func (t *batchWriter) marks() error {
 		q.setInt(3, state)
 		q.setBlob(4, t.bodies.next())
 		q.setBlob(5, t.bodies.next())
+		if code := store.MainReason(row.Parked, row.Waits, row.Blocked); code == model.WaitTurn {
+			q.setBlob(6, nil)
+		} else {
+			q.setText(6, string(code))
+		}
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("mark of %s: %w", row.Run, err)
 		} else if !ok {
 			return refused("mark of %s: the run is not open", row.Run)
 		}
+	}
+	return nil
+}
+
+func (t *batchWriter) labels() error {
+	for i := range t.b.Labels {
+		row := &t.b.Labels[i]
+		if err := t.label(row.RunKey, &row.Label); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// label sets or removes a label of a run that exists.
+func (t *batchWriter) label(key store.RunKey, l *model.Label) error {
+	q := t.w.label
+	if l.Value == "" {
+		q = t.w.unlabel
+	} else {
+		q.setText(4, l.Value)
+	}
+	q.setBlob(1, key.Run[:])
+	q.setInt(2, int64(key.Shard))
+	q.setText(3, l.Name)
+	ok, err := t.one(q)
+	switch {
+	case err != nil:
+		return fmt.Errorf("label %s of %s: %w", l.Name, key.Run, err)
+	case !ok && l.Value != "":
+		return refused("label %s of %s: the run does not exist", l.Name, key.Run)
 	}
 	return nil
 }

@@ -339,7 +339,7 @@ func TestOpenConvergesAfterACrashAtAnyWrite(t *testing.T) {
 		fs.heal()
 		for range 1 + n%2 { // and once more: nothing to do
 			s = openTest(t, Config{Path: path})
-			if i := s.Info(); i.Version != 1 || i.Shards != defaultShards || i.Cluster == "" {
+			if i := s.Info(); i.Version != Latest() || i.Shards != defaultShards || i.Cluster == "" {
 				t.Fatalf("crash after %d writes: %+v", n, i)
 			}
 			storetest.New(t, s).Join(1).Lanes[0].Write(func(*store.Batch) {})

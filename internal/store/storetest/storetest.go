@@ -64,6 +64,8 @@ func RunWith(t *testing.T, o Options) {
 		{"inbox", inboxTests},
 		{"texts", textTests},
 		{"list", listTests},
+		{"labels", labelTests},
+		{"queries", queryTests},
 		{"leases", leaseTests},
 		{"shards", shardTests},
 		{"concurrency", concurrencyTests},
