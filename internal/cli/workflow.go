@@ -16,9 +16,18 @@ import (
 func newWorkflow(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "workflow", Aliases: []string{"wf"}, Short: "Executions of workflows",
-		Example: `  perdure workflow list --query 'status = "open" and started < -24h'`,
+		Long: `Find executions, look at them, and act on them.
+
+What acts goes to the owner of the execution. A file has one process at a time: stop the program, or ask it, before you act on its file. On PostgreSQL the
+command asks the nodes that run, and owns nothing itself.`,
+		Example: `  perdure workflow list --query 'status = "open" and started < -24h'
+  perdure workflow start greet --key hello-2 --input '"World"' --label region=eu
+  perdure workflow signal order/42 approved --input '{"by": "me"}'
+  perdure workflow resolve order/42 answer --input 42
+  perdure workflow cancel --query 'workflow = "order" and label.region = "eu"' --dry-run`,
 	}
 	cmd.AddCommand(newWorkflowList(o), newWorkflowCount(o), newWorkflowDescribe(o), newWorkflowShow(o), newWorkflowExplain(o))
+	cmd.AddCommand(newWorkflowStart(o), newWorkflowSignal(o), newWorkflowResolve(o), newWorkflowReject(o), newWorkflowCancel(o))
 	return cmd
 }
 

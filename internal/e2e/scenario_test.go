@@ -27,6 +27,7 @@ var scenarios = []struct {
 	{"labels", labels},
 	{"limits of labels", labelLimits},
 	{"queries", queries},
+	{"batches", batches},
 	{"two sleeps take the sum", twoSleeps},
 	{"equal calls are two steps", equalCalls},
 	{"attempts and their errors", attempts},
