@@ -81,7 +81,7 @@ func (m *machine) feed(e *model.Event) {
 		m.cancel = true
 	case model.EventWatched:
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
-		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent:
+		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent, model.EventLabeled:
 		m.answer(e)
 	case model.EventStarted, model.EventClosed, model.EventVersionMarked:
 		m.broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
@@ -117,7 +117,7 @@ func (m *machine) answer(e *model.Event) {
 		if a.ref != e.Ref {
 			m.broken = fmt.Errorf("event %d takes signal %d, the program took %d", e.Seq, e.Ref, a.ref)
 		}
-	case model.EventChildStarted, model.EventSent:
+	case model.EventChildStarted, model.EventSent, model.EventLabeled:
 		a.recorded = true
 	default:
 	}
@@ -136,7 +136,7 @@ func (m *machine) enter() {
 		as[i].asked, as[i].timer = true, m.last+model.Time(b.wait)
 	}
 	switch b.kind {
-	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockSignal, blockPromise:
+	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockLabel, blockSignal, blockPromise:
 		ask(0)
 		if b.wait > 0 {
 			timer(1)
@@ -201,7 +201,7 @@ func (m *machine) passed() bool {
 		return m.settled&b.bit != 0 || late
 	case blockChild, blockWatch:
 		return as[0].done || late
-	case blockDetach, blockSend:
+	case blockDetach, blockSend, blockLabel:
 		return true
 	case blockRace:
 		return as[0].done || as[1].done
@@ -218,7 +218,7 @@ func (m *machine) giveUp() {
 		a := &m.asks[m.pc][i]
 		switch {
 		case !a.asked || a.done:
-		case b.kind == blockDetach || b.kind == blockSend || (i == 0 && (b.kind == blockSignal || b.kind == blockPromise)):
+		case b.kind == blockDetach || b.kind == blockSend || b.kind == blockLabel || (i == 0 && (b.kind == blockSignal || b.kind == blockPromise)):
 		default:
 			a.gone = true
 		}
