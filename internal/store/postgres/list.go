@@ -34,14 +34,15 @@ func (l *listing) and(condition string, args ...any) {
 	fmt.Fprintf(&l.where, condition, names...)
 }
 
-// newListing is the statement for all pages of a query. Rows are found by a label, or among those that are blocked, or in the order of starts of
+// newListing is the statement for all pages of a query. Subqueries stand where they must stay, as in recovery.go. Rows are found by a label, or among those that are blocked, or in the order of starts of
 // the tenant, or by their key; every secondary index has a condition that must be repeated here.
 func newListing(q *store.Query) *listing {
 	l := &listing{from: "{schema}.executions e", started: "e.started", run: "e.run"}
 	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
 	switch {
 	case lead >= 0:
-		l.from = "{schema}.labels l join {schema}.executions e on e.shard = l.shard and e.run = l.run"
+		l.from = `{schema}.labels l
+cross join lateral (select {execution}, e.reason from {schema}.executions e where e.shard = l.shard and e.run = l.run limit 1) e`
 		l.started, l.run = "l.started", "l.run"
 		l.and("l.tenant = %s and l.name = %s and l.value is not null", q.Tenant, q.Labels[lead].Name)
 		if values := q.Labels[lead].Values; len(values) == 1 {
@@ -107,7 +108,8 @@ func (l *listing) filter(q *store.Query, lead int) {
 		if c.Not {
 			not = "not "
 		}
-		l.and(not+"exists (select from {schema}.labels x where x.shard = e.shard and x.run = e.run and x.name = %s and x.value = any (%s))", c.Name, c.Values)
+		l.and(not+"coalesce((select x.value = any (%[2]s) from {schema}.labels x where x.shard = e.shard and x.run = e.run and x.name = %[1]s limit 1), false)",
+			c.Name, c.Values)
 	}
 }
 
