@@ -59,7 +59,10 @@ func batches(t *testing.T, s *site) {
 	if len(seen) != 8 || slices.Contains(seen, "late") {
 		t.Errorf("done to %v", seen)
 	}
-	for _, key := range []string{"k1", "k11"} {
+	for _, key := range seen {
+		if key == "k4" {
+			continue
+		}
 		if got, err := w.Execution(perdure.RawKey(key)).Result(c); err != nil || got != "up" {
 			t.Errorf("%s = %q, %v", key, got, err)
 		}
