@@ -116,7 +116,7 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		defer cancel()
 		return do(ctx, b, api.Target{Address: e.Start.Address, Run: e.Start.Run})
 	}
-	list, failed, first := []told{}, 0, error(nil)
+	list, done, failed, first := []told{}, 0, 0, error(nil)
 	for r := range batch.Run(ctx, b, q.Request(), one) {
 		if r.Execution == nil {
 			return r.Err
@@ -132,7 +132,9 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		case o.output != "json":
 			fmt.Fprintf(o.Out, "%s %s\n", v.done, t.Execution)
 		}
-		list = append(list, t)
+		if done++; o.output == "json" {
+			list = append(list, t)
+		}
 	}
 	if o.output == "json" {
 		if err := o.json(list); err != nil {
@@ -140,9 +142,9 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		}
 	}
 	if failed > 0 {
-		return fault.New(fault.KindOf(first), "%d of %d failed, the first one: %w", failed, len(list), first)
+		return fault.New(fault.KindOf(first), "%d of %d failed, the first one: %w", failed, done, first)
 	}
-	fmt.Fprintf(o.Err, "%d done.\n", len(list))
+	fmt.Fprintf(o.Err, "%d done.\n", done)
 	return nil
 }
 
