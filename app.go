@@ -54,6 +54,12 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	a := &App{cfg: cfg, host: &host{
 		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, maxPayload: cfg.MaxPayload,
 	}}
+	if m, ok := cfg.Backend.(api.Mailer); ok {
+		a.host.cluster = m.Cluster()
+	}
+	if err := r.openDatabases(ctx); err != nil {
+		return nil, err
+	}
 	if len(r.workflows) == 0 {
 		return a, nil
 	}

@@ -152,6 +152,7 @@ type host struct {
 	activities map[string]activityDefinition
 	logger     *slog.Logger
 	maxPayload int
+	cluster    string // of the engine's store; empty when it does not tell
 }
 
 func hostOf(x replay.Ctx) *host { return x.Host().(*host) }

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"context"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/userdb"
 )
 
 // Definition is anything that opening accepts: a workflow, an activity, a Binding or a Group.
@@ -46,10 +48,13 @@ func (d workflowDefinition) define(r *registry) { r.workflow(d) }
 
 type activityDefinition struct {
 	name  string
-	fn    any // func(context.Context, I) (O, error); nil when it is only declared
+	fn    any // func(context.Context, I) (O, error) or *txCode[I, O]; nil when it is only declared
 	bound bool
 	at    string
 	types []typeOf
+
+	transactional bool
+	db            *userdb.Database // of a transactional one
 }
 
 func (d activityDefinition) define(r *registry) { r.activity(d) }
@@ -59,6 +64,20 @@ type registry struct {
 	workflows  map[string]workflowDefinition
 	activities map[string]activityDefinition
 	problems   []error
+}
+
+// openDatabases prepares the databases of transactional activities.
+func (r *registry) openDatabases(ctx context.Context) error {
+	for _, name := range sortedKeys(r.activities) {
+		d := r.activities[name]
+		if d.db == nil {
+			continue
+		}
+		if err := d.db.Open(ctx, userdb.Outcomes); err != nil {
+			return public(fmt.Errorf("the database of activity %s (%s): %w", name, d.at, err))
+		}
+	}
+	return nil
 }
 
 // register collects definitions; the error names every mistake.
@@ -124,6 +143,9 @@ func (r *registry) activity(d activityDefinition) {
 		return
 	}
 	r.check("activity", d.name, d.at, d.types)
+	if d.transactional && d.db == nil {
+		r.wrong("activity %s has no database: give it perdure.SQL(db) or perdure.Pgx(pool), after the pool was made (%s)", d.name, d.at)
+	}
 	r.activities[d.name] = d
 }
 
@@ -184,6 +206,9 @@ func (r *registry) checkUses(d workflowDefinition) {
 	for _, name := range sortedKeys(needed.activities) {
 		if r.activities[name].fn == nil && needed.activities[name].fn == nil {
 			r.wrong("workflow %s uses activity %s, which has no code here: pass its Bind(fn)", d.name, name)
+		}
+		if needed.activities[name].transactional && r.activities[name].fn == nil {
+			r.wrong("workflow %s uses transactional activity %s: pass it too, so that its database is prepared", d.name, name)
 		}
 	}
 	for _, name := range sortedKeys(needed.workflows) {

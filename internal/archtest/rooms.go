@@ -30,7 +30,7 @@ var (
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
 		"internal/archtest", "internal/chaos", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
-		"internal/store/faultstore", "internal/store/storetest",
+		"internal/store/faultstore", "internal/store/storetest", "internal/txtest",
 	}
 )
 
@@ -100,7 +100,9 @@ var rooms = []room{
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
-	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/remote"), public: true},
+	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/remote", "internal/userdb"), public: true},
+	// What we keep in databases of the user; knows them by their shape, so that it links no driver.
+	{path: "internal/userdb", imports: vocabulary},
 	{path: "embedded", imports: []string{".", "internal/node"}, public: true},
 	{path: "perduretest", imports: []string{".", "internal/node", "internal/store/memory"}, testing: true, public: true},
 	{path: "perdurevet", public: true},
@@ -124,6 +126,7 @@ var rooms = []room{
 	{path: "internal/pgproxy", testing: true},
 	{path: "internal/pgtest", testing: true},
 	{path: "internal/sim/...", imports: []string{"internal/..."}, testing: true},
+	{path: "internal/txtest", testing: true},
 }
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the

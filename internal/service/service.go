@@ -80,22 +80,34 @@ func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
 
 // Signal sends a signal.
 func (s *Service) Signal(ctx context.Context, r api.SignalRequest) error {
+	m, err := s.signal(&r)
+	if err == nil {
+		_, err = s.send(ctx, m)
+	}
+	return err
+}
+
+func (s *Service) signal(r *api.SignalRequest) (*model.Message, error) {
 	v := s.check("signal " + r.Name)
 	v.address(r.Target.Address)
 	v.name("signal", r.Name)
 	v.payload("value", r.Input)
 	v.requestID(r.RequestID)
-	if err := v.err(); err != nil {
-		return err
-	}
-	_, err := s.send(ctx, &model.Message{
+	return &model.Message{
 		Kind: model.MessageSignal, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input, RequestID: r.RequestID,
-	})
-	return err
+	}, v.err()
 }
 
 // Settle resolves or rejects a promise.
 func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
+	m, err := s.settle(&r)
+	if err == nil {
+		_, err = s.send(ctx, m)
+	}
+	return err
+}
+
+func (s *Service) settle(r *api.SettleRequest) (*model.Message, error) {
 	v := s.check("settle promise " + r.Name)
 	v.address(r.Target.Address)
 	v.name("promise", r.Name)
@@ -104,29 +116,29 @@ func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
 		v.size("failure", len(f.Kind)+len(f.Type)+len(f.Message)+len(f.Stack))
 	}
 	v.requestID(r.RequestID)
-	if err := v.err(); err != nil {
-		return err
-	}
-	_, err := s.send(ctx, &model.Message{
+	return &model.Message{
 		Kind: model.MessageSettle, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Value, Failure: r.Failure, RequestID: r.RequestID,
-	})
-	return err
+	}, v.err()
 }
 
 // Cancel asks an execution to end.
 func (s *Service) Cancel(ctx context.Context, r api.CancelRequest) error {
+	m, err := s.cancel(&r)
+	if err == nil {
+		_, err = s.send(ctx, m)
+	}
+	return err
+}
+
+func (s *Service) cancel(r *api.CancelRequest) (*model.Message, error) {
 	v := s.check("cancel")
 	v.address(r.Target.Address)
 	v.size("reason", len(r.Reason))
 	v.requestID(r.RequestID)
-	if err := v.err(); err != nil {
-		return err
-	}
-	_, err := s.send(ctx, &model.Message{
+	return &model.Message{
 		Kind: model.MessageCancel, To: r.Target.Address, ToRun: r.Target.Run, RequestID: r.RequestID,
 		Failure: &model.Failure{Kind: model.FailureCanceled, Message: r.Reason},
-	})
-	return err
+	}, v.err()
 }
 
 // Await waits for the end of an execution.
