@@ -144,7 +144,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &conn{in: in, f: c.f}, nil
+	return &conn{in: in, f: c.f, open: map[*stmt]struct{}{}}, nil
 }
 
 func openDB(c driver.Connector, f *faults) *sql.DB { return sql.OpenDB(connector{c, f}) }
@@ -153,10 +153,18 @@ type conn struct {
 	in  driver.Conn
 	f   *faults
 	bad bool
+
+	open map[*stmt]struct{} // SQLite closes no connection that has statements
 }
 
 func (c *conn) cut() {
+	if c.bad {
+		return
+	}
 	c.bad = true
+	for s := range c.open {
+		_ = s.Stmt.Close()
+	}
 	_ = c.in.Close()
 }
 
@@ -195,8 +203,18 @@ type dbTx struct {
 	c *conn
 }
 
-func (t dbTx) Commit() error   { return t.c.call("commit", t.Tx.Commit) }
-func (t dbTx) Rollback() error { return t.c.call("rollback", t.Tx.Rollback) }
+func (t dbTx) Commit() error   { return t.end("commit", t.Tx.Commit) }
+func (t dbTx) Rollback() error { return t.end("rollback", t.Tx.Rollback) }
+
+// end leaves no open transaction on a connection that goes back to its pool, as drivers do.
+func (t dbTx) end(op string, do func() error) error {
+	executed := false
+	err := t.c.call(op, func() error { executed = true; return do() })
+	if !executed && !t.c.bad {
+		_ = t.Tx.Rollback()
+	}
+	return err
+}
 
 func (c *conn) Prepare(string) (driver.Stmt, error) { return nil, errors.New("not used") }
 
@@ -208,7 +226,9 @@ func (c *conn) PrepareContext(ctx context.Context, query string) (driver.Stmt, e
 	if err != nil {
 		return nil, err
 	}
-	return &stmt{Stmt: in, c: c}, nil
+	s := &stmt{Stmt: in, c: c}
+	c.open[s] = struct{}{}
+	return s, nil
 }
 
 type stmt struct {
@@ -220,6 +240,7 @@ func (s *stmt) Close() error {
 	if s.c.bad {
 		return nil
 	}
+	delete(s.c.open, s)
 	return s.Stmt.Close()
 }
 

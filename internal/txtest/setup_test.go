@@ -97,8 +97,17 @@ func says(t *testing.T, err error, kind error, words ...string) {
 // engine is a store that several processes of a test share.
 type engine struct{ store store.Store }
 
+// shared is a memory store that admits to being shared.
+type shared struct{ store.Store }
+
+func (s shared) Info() store.Info {
+	i := s.Store.Info()
+	i.Shared = true
+	return i
+}
+
 func newEngine(t *testing.T) *engine {
-	e := &engine{memory.New(memory.Options{})}
+	e := &engine{shared{memory.New(memory.Options{})}}
 	t.Cleanup(func() { _ = e.store.Close() })
 	return e
 }
