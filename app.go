@@ -20,6 +20,10 @@ type App struct {
 	worker *replay.Worker
 	cfg    Attachment
 
+	relays     []*relay
+	background sync.WaitGroup
+	stop       context.CancelFunc // of what runs in the background
+
 	closing sync.Once
 	closed  error
 }
@@ -54,10 +58,10 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	a := &App{cfg: cfg, host: &host{
 		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, maxPayload: cfg.MaxPayload,
 	}}
-	if m, ok := cfg.Backend.(api.Mailer); ok {
-		a.host.cluster = m.Cluster()
-	}
 	if err := r.openDatabases(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.serveDatabases(r); err != nil {
 		return nil, err
 	}
 	if len(r.workflows) == 0 {
@@ -74,6 +78,7 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	slices.Sort(names)
 	session, err := cfg.Backend.Join(ctx, a.worker, api.Offer{Tenant: model.DefaultTenant, Workflows: names})
 	if err != nil {
+		a.stopBackground()
 		return nil, public(err)
 	}
 	a.worker.Serve(session)
@@ -92,6 +97,7 @@ func (a *App) Wait(ctx context.Context) error {
 // Close takes no new work, waits for running steps, and releases everything. Executions go on when the store is opened again.
 func (a *App) Close() error {
 	a.closing.Do(func() {
+		a.stopBackground()
 		if a.worker != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
 			a.closed = a.worker.Close(ctx)

@@ -63,11 +63,17 @@ func (d activityDefinition) define(r *registry) { r.activity(d) }
 type registry struct {
 	workflows  map[string]workflowDefinition
 	activities map[string]activityDefinition
+	outboxes   []outboxDefinition
 	problems   []error
 }
 
-// openDatabases prepares the databases of transactional activities.
+// openDatabases prepares the databases of transactional activities and outboxes.
 func (r *registry) openDatabases(ctx context.Context) error {
+	for _, d := range r.outboxes {
+		if err := d.db.Open(ctx, userdb.Outbox); err != nil {
+			return public(fmt.Errorf("the database of the outbox (%s): %w", d.at, err))
+		}
+	}
 	for _, name := range sortedKeys(r.activities) {
 		d := r.activities[name]
 		if d.db == nil {

@@ -22,7 +22,7 @@ import (
 var bankKinds = []string{"pgx", "pgsql", "sqlite"}
 
 const (
-	accounts = 10
+	accounts = 12
 	opening  = 1_000_000
 )
 

@@ -3,6 +3,7 @@ package txtest_test
 import (
 	"context"
 	"errors"
+	"flag"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -19,7 +20,13 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
+func TestMain(m *testing.M) {
+	// Most of these tests wait for a lease most of the time.
+	if err := flag.Set("test.parallel", "8"); err != nil {
+		panic(err)
+	}
+	goleak.VerifyTestMain(pgtest.Main(m))
+}
 
 // patience is how long something may take that takes a moment, on a busy machine.
 const patience = 30 * time.Second

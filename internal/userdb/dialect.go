@@ -83,7 +83,7 @@ on conflict (run, step, generation) do nothing`,
   order by m.tx, m.id limit 4 * $2::integer
 )
 select coalesce(json_agg(json_build_object('id', id, 'execution', execution, 'kind', kind, 'body', encode(body, 'hex')) order by tx, id), '[]')::text
-from waiting where before < $3::bigint`,
+from waiting where before < $3::bigint and set_config('idle_in_transaction_session_timeout', '60000', true) is not null`,
 	finished: `delete from {table} where id in (select json_array_elements_text($1::json))`,
 	letters: `select coalesce(json_agg(json_build_object('id', id, 'execution', execution, 'kind', kind, 'at', at, 'error', error) order by id), '[]')::text
 from (select * from {table} where cluster = $1::text and error is not null and id > $2::text order by id limit $3::integer) l`,
