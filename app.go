@@ -21,6 +21,7 @@ type App struct {
 	cfg    Attachment
 
 	relays     []*relay
+	hinter     hinter
 	background sync.WaitGroup
 	stop       context.CancelFunc // of what runs in the background
 

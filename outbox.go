@@ -6,8 +6,11 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/userdb"
 )
 
@@ -181,7 +184,7 @@ type DeadLetter struct {
 	ID     string
 	Kind   string // start, signal, settle, cancel
 	Target Ref
-	At     time.Time // when it was sent
+	At     time.Time // when it was sent or, in the engine's own database, refused
 	Reason string    // why it was refused
 }
 
@@ -209,6 +212,31 @@ func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 				}
 			}
 		}
+		a.inboxLetters(ctx, yield)
+	}
+}
+
+// inboxLetters are those in the engine's own database.
+func (a *App) inboxLetters(ctx context.Context, yield func(DeadLetter, error) bool) {
+	m, ok := a.cfg.Backend.(api.Mailer)
+	for after := (model.RunID{}); ok; {
+		page, err := m.DeadLetters(ctx, after, deadLetterPage)
+		if err != nil {
+			yield(DeadLetter{}, public(err))
+			return
+		}
+		for i := range page {
+			l := &page[i]
+			sec, nsec := uuid.UUID(l.ID).Time().UnixTime()
+			if !yield(DeadLetter{
+				ID: uuid.UUID(l.ID).String(), Kind: l.Message.Kind.String(), Target: Ref{Workflow: l.Message.To.Type, Key: l.Message.To.Key},
+				At: time.Unix(sec, nsec).UTC(), Reason: l.Reason,
+			}, nil) {
+				return
+			}
+			after = l.ID
+		}
+		ok = len(page) == deadLetterPage
 	}
 }
 

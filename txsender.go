@@ -115,11 +115,13 @@ func (s *txSender) look(inbox api.Inbox) error {
 
 // putInbox hands a message to the engine, whose database this seems to be. It reports false when it is another engine's.
 func (s *txSender) putInbox(inbox *api.Inbox, id model.RunID, m *model.Message, cluster string) (bool, error) {
-	shard := int64(m.To.Shard(inbox.Shards))
-	n, err := s.exec(s.ctx, inbox.Put, shard, uuid.UUID(id).String(), m.To.Tenant, m.To.Type, m.To.Key, m.RequestID, model.AppendMessage(nil, m), cluster)
+	shard := m.To.Shard(inbox.Shards)
+	kept := *m
+	kept.Keep = true
+	n, err := s.exec(s.ctx, inbox.Put, int64(shard), uuid.UUID(id).String(), m.To.Tenant, m.To.Type, m.To.Key, m.RequestID, model.AppendMessage(nil, &kept), cluster)
 	if err != nil || n != 1 {
 		return false, err
 	}
-	_, err = s.exec(s.ctx, inbox.Notify, shard)
-	return true, err
+	s.app.hinter.hint(shard)
+	return true, nil
 }

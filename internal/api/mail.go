@@ -17,8 +17,10 @@ type Mailer interface {
 	Deliver(ctx context.Context, m *model.Message) error
 	// Inbox is how a transaction in the database of the store hands a message over by itself; false when the store has no such thing.
 	Inbox() (Inbox, bool)
+	// Hint tells that a message may have come to the inbox of a shard.
+	Hint(s model.ShardID)
 	// DeadLetters returns messages that were handed over so and refused, in the order of their ids.
-	DeadLetters(ctx context.Context, after string, limit int) ([]DeadLetter, error)
+	DeadLetters(ctx context.Context, after model.RunID, limit int) ([]DeadLetter, error)
 }
 
 // Request is one that can leave with a transaction.
@@ -36,15 +38,13 @@ type Inbox struct {
 	// Put stores a message if the database is that of this very store: its parameters are shard, id, tenant, workflow, key, request id, body and
 	// cluster. It changes one row, or none.
 	Put string
-	// Notify hints at it, with the shard as parameter.
-	Notify string
 	// Shards is the number of shards.
 	Shards int
 }
 
 // DeadLetter is a message that was refused after its transaction had committed.
 type DeadLetter struct {
-	ID      string
+	ID      model.RunID
 	Message model.Message
-	Failure model.Failure
+	Reason  string
 }

@@ -76,6 +76,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 		}
 	}
 	m.id(14, RunID(v.Node))
+	m.bool(20, v.Keep)
 	return m.end()
 }
 

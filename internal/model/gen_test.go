@@ -98,6 +98,7 @@ var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 		Status: genStatus.Draw(t, "status"), RequestID: genText.Draw(t, "request"),
 		Reuse: model.ReusePolicy(rapid.Byte().Draw(t, "reuse")), Policy: genPolicy.Draw(t, "policy"),
 		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
+		Keep: rapid.Bool().Draw(t, "keep"),
 	}
 })
 

@@ -53,6 +53,8 @@ type Message struct {
 	With []Event `cbor:"13,keyasint,omitempty"`
 	// Node is the process that wants to be told by a hint; zero when nobody does.
 	Node NodeID `cbor:"14,keyasint,omitzero"`
+	// Keep asks that the message be kept as a dead letter, with the refusal as ID, when it is refused: nobody waits for the answer.
+	Keep bool `cbor:"20,keyasint,omitempty"`
 }
 
 // Size is roughly what the message costs in memory and on disk.

@@ -6,6 +6,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 var _ api.Mailer = (*Service)(nil)
@@ -44,10 +45,40 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 	return err
 }
 
+// inboxStore is a store whose inbox takes requests from transactions of anybody in its database.
+type inboxStore interface {
+	TransactionInbox() (here, put string)
+	LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error)
+}
+
 // Inbox is that of the store.
-func (s *Service) Inbox() (api.Inbox, bool) { return api.Inbox{}, false }
+func (s *Service) Inbox() (api.Inbox, bool) {
+	st, ok := s.store.(inboxStore)
+	if !ok || s.engine == nil {
+		return api.Inbox{}, false
+	}
+	here, put := st.TransactionInbox()
+	return api.Inbox{Here: here, Put: put, Shards: s.store.Info().Shards}, true
+}
+
+// Hint wakes the owner of a shard.
+func (s *Service) Hint(shard model.ShardID) {
+	if s.engine != nil {
+		s.engine.MailHint(shard)
+	}
+}
 
 // DeadLetters are those of the inbox.
-func (s *Service) DeadLetters(ctx context.Context, after string, limit int) ([]api.DeadLetter, error) {
-	return nil, nil
+func (s *Service) DeadLetters(ctx context.Context, after model.RunID, limit int) ([]api.DeadLetter, error) {
+	st, ok := s.store.(inboxStore)
+	if !ok {
+		return nil, nil
+	}
+	rows, err := st.LoadDeadLetters(ctx, after, limit)
+	letters := make([]api.DeadLetter, 0, len(rows))
+	for i := range rows {
+		m := rows[i].Message
+		letters = append(letters, api.DeadLetter{ID: rows[i].ID, Message: m, Reason: m.ID})
+	}
+	return letters, err
 }

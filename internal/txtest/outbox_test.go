@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
 )
 
 var (
@@ -156,7 +157,7 @@ func TestCommitAndRollback(t *testing.T) {
 func TestLateCommit(t *testing.T) {
 	everywhere(t, func(t *testing.T, url string, b *bank) {
 		if b.kind == "sqlite" {
-			t.Skip("SQLite has one writer: nobody can commit meanwhile")
+			return // one writer: nobody can commit meanwhile
 		}
 		o := newOffice(b)
 		app := open(t, url, collect, o.outbox())
@@ -257,4 +258,69 @@ func TestManyRelays(t *testing.T) {
 		}
 		eventually(t, "nothing is left", func() bool { return b.int(`select count(*) from perdure_outbox`) == 0 })
 	})
+}
+
+// In the engine's own database, transactions need no outbox.
+func TestEnginesOwnDatabase(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"pgx", "pgsql"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBank(t, kind)
+			o := newOffice(b)
+			app := open(t, b.url, collect)
+			second := open(t, b.url, collect) // another owner, for some of them
+			c := caller(t, second)
+
+			d := o.begin(app)
+			lost := must[perdure.Execution[string]](t)(collect.Start(d, "lost", perdure.RawKey("lost")))
+			check(t, d.rollback())
+			late := o.begin(app)
+			first := must[perdure.Execution[string]](t)(collect.Start(late, "late", perdure.RawKey("late")))
+			for i := range 10 {
+				d := o.begin(app)
+				x := must[perdure.Execution[string]](t)(collect.Start(d, "early", perdure.RawKey(fmt.Sprint(i))))
+				check(t, word.Send(d, x, "a"), word.Send(d, x, "b"), word.Send(d, x, "end"), d.commit())
+				eventually(t, "it is started", func() bool { _, err := x.Poll(c); return err == nil })
+				if got, err := x.Result(c); err != nil || got != "early a b end" {
+					t.Fatalf("%q, %v", got, err)
+				}
+			}
+			check(t, word.Send(late, first, "end"), late.commit())
+			eventually(t, "it is started", func() bool { _, err := first.Poll(c); return err == nil })
+			if got, err := first.Result(c); err != nil || got != "late end" {
+				t.Errorf("%q, %v", got, err)
+			}
+			if _, err := lost.Poll(c); !errors.Is(err, perdure.ErrNotFound) {
+				t.Errorf("what was rolled back: %v", err)
+			}
+
+			d = o.begin(app)
+			_, err := collect.Start(d, "another input", perdure.RawKey("late"))
+			check(t, err, d.commit())
+			var dead []perdure.DeadLetter
+			eventually(t, "a dead letter", func() bool {
+				for l, err := range app.DeadLetters(t.Context()) {
+					check(t, err)
+					dead = append(dead, l)
+				}
+				return len(dead) > 0
+			})
+			if l := dead[0]; len(dead) != 1 || l.Kind != "start" || l.Target.Key != "late" || !strings.Contains(l.Reason, "another input") || time.Since(l.At) > time.Hour {
+				t.Errorf("%+v", dead)
+			}
+
+			// An engine of another store in the same database is not meant.
+			other, err := embedded.Config{AllowUnsafe: true, Schema: "elsewhere"}.Open(t.Context(), b.url, collect)
+			check(t, err)
+			t.Cleanup(func() { check(t, other.Close()) })
+			d = o.begin(other)
+			x := must[perdure.Execution[string]](t)(collect.Start(d, "there", perdure.RawKey("there")))
+			check(t, d.commit())
+			eventually(t, "it is started there", func() bool { _, err := x.Poll(caller(t, other)); return err == nil })
+			if _, err := x.Poll(c); !errors.Is(err, perdure.ErrNotFound) {
+				t.Errorf("it is also here: %v", err)
+			}
+		})
+	}
 }
