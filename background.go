@@ -23,6 +23,9 @@ func (a *App) serveDatabases(r *registry) error {
 		a.hinter.shards = make(chan model.ShardID, 64)
 		a.background.Go(func() { a.hinter.run(ctx, mailer) })
 	}
+	for _, db := range r.databases() {
+		a.background.Go(func() { a.sweep(ctx, db) })
+	}
 	for _, d := range r.outboxes {
 		one := &relay{db: d.db, every: d.every, mailer: mailer, host: a.host, hinted: make(chan struct{}, 1)}
 		a.relays = append(a.relays, one)

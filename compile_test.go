@@ -35,10 +35,10 @@ func exported(t *testing.T, pkgs ...string) types.Importer {
 // TestWrongProgramsDoNotCompile checks the programs that the types must reject, and that each becomes right by a small change.
 func TestWrongProgramsDoNotCompile(t *testing.T) {
 	t.Parallel()
-	imp := exported(t, "github.com/perdure/perdure", "context", "net/http", "time")
+	imp := exported(t, "github.com/perdure/perdure", "context", "database/sql", "net/http", "time")
 	const head = `package main
-import ("context"; "net/http"; "time"; "github.com/perdure/perdure")
-var _ = context.Background; var _ = http.NewRequest; var _ time.Time
+import ("context"; "database/sql"; "net/http"; "time"; "github.com/perdure/perdure")
+var _ = context.Background; var db *sql.DB; var tx *sql.Tx; var _ = http.NewRequest; var _ time.Time
 type In struct{ A int }
 type Out struct{ B int }
 var WF = perdure.DeclareWorkflow[In, Out]("wf")
@@ -61,6 +61,9 @@ func use(ctx perdure.WorkflowCtx, app *perdure.App, std context.Context) {
 		{name: "step key on a start", body: `WF.Start(ctx, In{}, perdure.StepKey("x"))`, want: "as perdure.StartOption value", right: `WF.Start(ctx, In{}, perdure.RawKey("x"))`},
 		{name: "race of different types", body: `perdure.Race(ctx, Act.Go(ctx, In{}), ctx.Timer(1))`, want: "does not match inferred type", right: `perdure.Select(ctx, Act.Go(ctx, In{}), ctx.Timer(1))`},
 		{name: "activity called by ordinary code", body: `Act.Run(app.With(std), In{})`, want: "as perdure.WorkflowCtx value in argument to Act.Run", right: `Act.Run(ctx, In{})`},
+		{name: "wait inside one's own transaction", body: `WF.Run(app.InTx(std, tx), In{})`, want: "as perdure.Caller value in argument to WF.Run", right: `WF.Start(app.InTx(std, tx), In{})`},
+		{name: "result inside one's own transaction", body: `WF.Execution(perdure.RawKey("x")).Result(app.InTx(std, tx))`, want: "as perdure.Caller value", right: `WF.Execution(perdure.RawKey("x")).Cancel(app.InTx(std, tx), "")`},
+		{name: "transactional activity with a foreign transaction", body: `perdure.NewTxActivity("x", perdure.SQL(db), func(ctx context.Context, tx *sql.Conn, in In) (Out, error) { return Out{}, nil })`, want: "does not match", right: `perdure.NewTxActivity("x", perdure.SQL(db), func(ctx context.Context, tx *sql.Tx, in In) (Out, error) { return Out{}, nil })`},
 		{name: "a Caller of one's own", top: `type mine struct{}; func (mine) sender() {}; func (mine) caller() {}; var _ perdure.Caller = mine{}`, want: "does not implement perdure.Caller"},
 		{name: "a workflow that refers to itself", top: `var Self = perdure.NewWorkflow("s", self); func self(ctx perdure.WorkflowCtx, in In) (Out, error) { return Out{}, Self.ContinueAsNew(in) }`, want: "initialization cycle"},
 		{name: "a method of a package variable", top: `type t struct{}; func (t) run(ctx perdure.WorkflowCtx, in In) (Out, error) { return Meth.Run(ctx, in) }; var Meth = perdure.NewWorkflow("m", t{}.run)`, want: "initialization cycle"},

@@ -86,6 +86,16 @@ func (r *registry) openDatabases(ctx context.Context) error {
 	return nil
 }
 
+// databases are those of transactional activities, each once.
+func (r *registry) databases() (all []*userdb.Database) {
+	for _, name := range sortedKeys(r.activities) {
+		if db := r.activities[name].db; db != nil && !slices.ContainsFunc(all, db.Same) {
+			all = append(all, db)
+		}
+	}
+	return all
+}
+
 // register collects definitions; the error names every mistake.
 func register(defs []Definition) (*registry, error) {
 	r := &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}

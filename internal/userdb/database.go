@@ -15,14 +15,20 @@ import (
 )
 
 // Row is one row of an answer.
-type Row interface{ Scan(dest ...any) error }
+type Row interface {
+	// Scan takes the columns.
+	Scan(dest ...any) error
+}
 
 // Tx is an open transaction, whatever driver it comes from.
 type Tx interface {
 	// Exec returns how many rows a statement changed or returned.
 	Exec(ctx context.Context, query string, args ...any) (int64, error)
+	// QueryRow asks for one row.
 	QueryRow(ctx context.Context, query string, args ...any) Row
+	// Commit makes it all durable.
 	Commit(ctx context.Context) error
+	// Rollback undoes it.
 	Rollback(ctx context.Context) error
 	// Raw is the transaction as user code knows it.
 	Raw() any
