@@ -260,7 +260,9 @@ func TestRoleThatMayNotCreateTables(t *testing.T) {
 	_, err = embedded.Open(t.Context(), "memory:", perdure.Outbox(source))
 	says(t, err, nil, `"locked".perdure_outbox is missing`, "create table if not exists")
 	_, ddl, _ := strings.Cut(err.Error(), "create table if not exists")
-	b.exec("create table if not exists" + ddl[:strings.LastIndex(ddl, ";")])
+	for statement := range strings.SplitSeq("create table if not exists"+ddl[:strings.LastIndex(ddl, ";")], ";") {
+		b.exec(statement)
+	}
 	b.exec(`grant all on all tables in schema locked to perdure_poor`)
 	app, err := embedded.Open(t.Context(), "memory:", collect, perdure.Outbox(source))
 	check(t, err)

@@ -14,12 +14,14 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib"       // the driver pgx
 	_ "github.com/ncruces/go-sqlite3/driver" // the driver sqlite3
 
+	"go.uber.org/goleak"
+
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m).Run() }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(pgtest.Main(m)) }
 
 // tx is a transaction of database/sql.
 type tx struct{ *sql.Tx }
