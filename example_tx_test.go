@@ -18,7 +18,7 @@ func ExampleNewTxActivity() {
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	db, err := sql.Open("sqlite3", "file:"+filepath.Join(dir, "shop.db"))
 	if err != nil {
 		panic(err)

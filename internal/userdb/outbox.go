@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -69,8 +70,8 @@ func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string
 		inbox = "false"
 	}
 	place := "0"
-	for i := len(schemas) - 1; i >= 0; i-- {
-		place = fmt.Sprintf("case when to_regclass('%s') is not null then %d else %s end", qualified(schemas[i], Outbox), i+1, place)
+	for i, s := range slices.Backward(schemas) {
+		place = fmt.Sprintf("case when to_regclass('%s') is not null then %d else %s end", qualified(s, Outbox), i+1, place)
 	}
 	n, err := exec(ctx, `select 1 from generate_series(1, (case when `+inbox+` then 1 else 0 end) + 2 * (`+place+`))
 where current_setting('server_version_num') is not null`)
