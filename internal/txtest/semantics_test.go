@@ -273,3 +273,35 @@ func TestRoleThatMayNotCreateTables(t *testing.T) {
 	check(t, err, tx.Commit())
 	eventually(t, "it is started", func() bool { _, err := exec.Poll(caller(t, app)); return err == nil })
 }
+
+// A function that is interrupted because its process closes has not failed: the step runs again elsewhere, even if it had one attempt only.
+func TestShutdownFailsNoStep(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]perdure.CallOption{
+		"alone":   {perdure.Constant(1, time.Millisecond)},
+		"limited": {perdure.Constant(1, time.Millisecond), perdure.AttemptTimeout(time.Minute)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, url := newBank(t, "pgsql"), storeURL(t, "sqlite")
+			once := perdure.NewWorkflow("once", func(ctx perdure.WorkflowCtx, in transfer) (string, error) { return settle.Run(ctx, in, opts...) })
+			begun := make(chan struct{})
+			app, err := embedded.Config{DrainTimeout: 10 * time.Millisecond}.Open(t.Context(), url, once,
+				b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
+					close(begun)
+					<-ctx.Done()
+					return "", ctx.Err()
+				}))
+			check(t, err)
+			exec, err := once.Start(caller(t, app), one)
+			check(t, err)
+			<-begun
+			_ = app.Close() // may say that a step was interrupted
+			app = open(t, url, once, b.bind(settle, newFaults(), move))
+			if got, err := exec.Result(caller(t, app)); err != nil || got != "done t1" {
+				t.Errorf("%q, %v", got, err)
+			}
+			b.check([]transfer{one})
+		})
+	}
+}
