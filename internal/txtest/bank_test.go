@@ -155,7 +155,7 @@ func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) p
 					_, err := tx.Exec(ctx, q, args...)
 					return err
 				},
-				commit: tx.Commit, rollback: tx.Rollback,
+				commit: tx.Commit, rollback: tx.Rollback, //perdure:allow pool what becomes of one who does it is tested
 			}, in)
 		})
 	}
@@ -167,8 +167,8 @@ func (b *bank) bind(a *perdure.Activity[transfer, string], f *faults, fn body) p
 				_, err := tx.ExecContext(ctx, b.sql(q), args...)
 				return err
 			},
-			commit:   func(context.Context) error { return tx.Commit() },
-			rollback: func(context.Context) error { return tx.Rollback() },
+			commit:   func(context.Context) error { return tx.Commit() },   //perdure:allow pool what becomes of one who does it is tested
+			rollback: func(context.Context) error { return tx.Rollback() }, //perdure:allow pool what becomes of one who does it is tested
 		}, in)
 	})
 }
