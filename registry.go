@@ -18,7 +18,7 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// Definition is anything that opening accepts: a workflow, an activity, a Binding or a Group.
+// Definition is anything that opening accepts: a workflow, an activity, an Outbox, a Binding or a Group.
 type Definition interface{ define(*registry) }
 
 // Group is a reusable bundle of definitions.

@@ -34,7 +34,7 @@ var list = []mutant{
 		name:  "the failure of a transactional step is journaled without being claimed",
 		file:  "internal/replay/settle.go",
 		old:   "	return r.settle(a, cmd.Event, f)\n",
-		new:   "	return cmd\n",
+		new:   "	_ = f\n	return cmd\n",
 		tests: txtest("TestTerminalFailureIsClaimed$"),
 	},
 	{
