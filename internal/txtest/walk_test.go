@@ -316,7 +316,8 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 							return nil
 						}
 						if time.Now().After(end) {
-							return fmt.Errorf("%s: %q, %w", x.ID, got, err)
+							info, _ := l.app.Describe(t.Context(), quick.Execution(perdure.RawKey(x.ID)))
+							return fmt.Errorf("%s: %q, %w; it %s", x.ID, got, err, info.Reason)
 						}
 					}
 				}()
