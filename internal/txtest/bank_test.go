@@ -121,19 +121,21 @@ type session struct {
 	rollback func(ctx context.Context) error
 }
 
-// move is the body of a transfer.
+// move is the body of a transfer. It takes accounts in their order, so that transfers do not wait for each other in a circle.
 func move(ctx context.Context, s session, t transfer) (string, error) {
-	for _, q := range []struct {
-		text string
-		args []any
-	}{
-		{`update accounts set cents = cents - $2 where id = $1`, []any{t.From, t.Cents}},
-		{`update accounts set cents = cents + $2 where id = $1`, []any{t.To, t.Cents}},
-		{`insert into ledger values ($1)`, []any{t.ID}},
-	} {
-		if err := s.exec(ctx, q.text, q.args...); err != nil {
-			return "", fmt.Errorf("transfer: %w", err)
-		}
+	const change = `update accounts set cents = cents + $2 where id = $1`
+	first, second := []any{t.From, -t.Cents}, []any{t.To, t.Cents}
+	if t.To < t.From {
+		first, second = second, first
+	}
+	if err := s.exec(ctx, change, first...); err != nil {
+		return "", fmt.Errorf("transfer: %w", err)
+	}
+	if err := s.exec(ctx, change, second...); err != nil {
+		return "", fmt.Errorf("transfer: %w", err)
+	}
+	if err := s.exec(ctx, `insert into ledger values ($1)`, t.ID); err != nil {
+		return "", fmt.Errorf("transfer: %w", err)
 	}
 	return "done " + t.ID, nil
 }

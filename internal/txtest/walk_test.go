@@ -251,7 +251,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		f := newFaults()
 		l := e.live(t, f, quick, b.bind(settle, f, move))
 		f.at(call, pauseBefore)
-		x := transfer{fmt.Sprintf("zombie %d", i), accounts - 1, accounts - 2, 7} // nobody else waits for what they have locked
+		x := transfer{fmt.Sprintf("zombie %d", i), accounts - 1 - i, accounts - 1 - i, 7} // nobody else waits for what it has locked
 		if _, err := quick.Start(caller(t, l.app), x); err != nil {
 			t.Fatal(err)
 		}
@@ -325,7 +325,7 @@ func storm(t *testing.T, b *bank, transfers, deaths int, rnd *rand.Rand) {
 		}()
 	}
 	for i := range done {
-		if i == len(done)/2 {
+		if i == len(done)/4 {
 			wake()
 		}
 		if err := <-results; err != nil {
