@@ -37,7 +37,7 @@ type pgxTx[G pgxTag, W pgxRow] interface {
 
 // Pgx uses a pgx pool or connection, matched by shape so that this package does not link pgx. The type parameters are inferred.
 func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
-	Begin(ctx context.Context) (T, error)
+	Begin(context.Context) (T, error)
 },
 ) TxSource[T] {
 	if v := reflect.ValueOf(pool); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
