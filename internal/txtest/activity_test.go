@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/perdure/perdure"
 )
 
@@ -96,4 +98,30 @@ func TestEndedByTheFunction(t *testing.T) {
 		}
 		b.check([]transfer{{"commit", 0, 1, 100}})
 	})
+}
+
+// The pool and the transaction of pgx fit as they are.
+func TestPgxItself(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, "pgx")
+	o := newOffice(b)
+	bound := perdure.BindTx(settle, perdure.Pgx(o.pool), func(ctx context.Context, tx pgx.Tx, in transfer) (out string, err error) {
+		var left int
+		err = tx.QueryRow(ctx, `update accounts set cents = cents - $2 where id = $1 returning cents`, in.From, in.Cents).Scan(&left)
+		if err == nil && left != opening-in.Cents {
+			err = errors.New("wrong balance")
+		}
+		return "left", err
+	})
+	app := open(t, b.url, pay, bound)
+	err := pgx.BeginFunc(t.Context(), o.pool, func(tx pgx.Tx) error {
+		_, err := pay.Start(perdure.InPgx(t.Context(), app, tx), transfer{"t1", 0, 1, 100})
+		return err
+	})
+	check(t, err)
+	exec := pay.Execution(perdure.RawKey("t1"))
+	eventually(t, "it is started", func() bool { _, err := exec.Poll(caller(t, app)); return err == nil })
+	if got, err := exec.Result(caller(t, app)); err != nil || got != "left" {
+		t.Errorf("%q, %v", got, err)
+	}
 }
