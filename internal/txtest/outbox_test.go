@@ -324,3 +324,48 @@ func TestEnginesOwnDatabase(t *testing.T) {
 		})
 	}
 }
+
+// A relay that dies between delivery and removal delivers again, which changes nothing.
+func TestRelayRepeats(t *testing.T) {
+	onBanks(t, func(t *testing.T, b *bank) {
+		f := newFaults()
+		var outbox perdure.Definition
+		if b.kind == "pgx" {
+			pool, err := pgxpool.New(t.Context(), b.url)
+			check(t, err)
+			t.Cleanup(pool.Close)
+			outbox = perdure.Outbox(perdure.Pgx(&faultPool{pool, f}), perdure.PollEvery(time.Millisecond))
+		} else {
+			db := openDB(b.connector(), f)
+			t.Cleanup(func() { _ = db.Close() })
+			outbox = perdure.Outbox(perdure.SQL(db), perdure.PollEvery(time.Millisecond))
+		}
+		app := open(t, "memory:", collect, outbox)
+		lost := 0
+		f.mu.Lock()
+		f.plan = func(_ int, op string) action {
+			if op == "exec" && lost < 4 { // to remove what was delivered
+				lost++
+				return []action{failBefore, loseAnswer, cutBefore, cutAfter}[lost-1]
+			}
+			return pass
+		}
+		f.mu.Unlock()
+		d := newOffice(b).begin(app)
+		x := must[perdure.Execution[string]](t)(collect.Start(d, "x", perdure.RawKey("k")))
+		for _, w := range []string{"a", "b", "c"} {
+			check(t, word.Send(d, x, w))
+		}
+		check(t, d.commit())
+		eventually(t, "nothing is left", func() bool { return b.int(`select count(*) from perdure_outbox`) == 0 })
+		f.mu.Lock()
+		if lost < 2 {
+			t.Errorf("%d removals failed", lost)
+		}
+		f.mu.Unlock()
+		check(t, word.Send(caller(t, app), x, "end"))
+		if got, err := x.Result(caller(t, app)); err != nil || got != "x a b c end" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
