@@ -39,11 +39,11 @@ lint: .bin/golangci-lint ## golangci-lint with .golangci.yml
 
 .PHONY: test
 test: ## all tests that bear the race detector, with it; starts its own PostgreSQL (PKG=./internal/engine narrows it)
-	go test -race -timeout 20m $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -vE '/internal/(chaos|bench|crashwalk|e2e)$$'),$(PKG))
+	go test -race -timeout 20m $(if $(filter ./...,$(PKG)),$$(go list ./... | grep -vE '/internal/(chaos|bench|crashwalk|e2e|txtest)$$'),$(PKG))
 
 .PHONY: test-long
 test-long: ## crash rounds, chaos and everything else too slow for each change
-	go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/bench
+	go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/txtest ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
 
 .PHONY: sim

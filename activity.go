@@ -13,7 +13,8 @@ import (
 type Activity[I, O any] struct {
 	name  string
 	fn    func(context.Context, I) (O, error)
-	bound bool // its code was given with its name
+	tx    *txCode[I, O] // instead of fn, for one that is transactional
+	bound bool          // its code was given with its name
 	key   func(I) string
 	opts  stepOptions
 	wrong error // with them
@@ -43,21 +44,24 @@ func (a *Activity[I, O]) apply(opts []ActivityOption) {
 
 // Bind joins a declared activity with its code.
 func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
-	return Binding{a.definition(fn, true, callerPosition())}
+	return Binding{a.definition(fn, nil, true, callerPosition())}
 }
 
-func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), bound bool, at string) activityDefinition {
+func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *txCode[I, O], bound bool, at string) activityDefinition {
 	d := activityDefinition{name: a.name, bound: bound, at: at, types: []typeOf{
 		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
 	}}
-	if fn != nil {
+	switch {
+	case fn != nil:
 		d.fn = fn
+	case tx != nil && tx.fn != nil:
+		d.fn, d.db, d.transactional = tx, tx.db, true
 	}
 	d.wrong = a.wrong
 	return d
 }
 
-func (a *Activity[I, O]) define(r *registry) { r.activity(a.definition(a.fn, a.bound, a.at)) }
+func (a *Activity[I, O]) define(r *registry) { r.activity(a.definition(a.fn, a.tx, a.bound, a.at)) }
 
 // StepKeyedBy returns a copy whose steps are identified by key(in) instead of by equal arguments and occurrence.
 func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] {
@@ -121,14 +125,20 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	if !h.plain {
 		s.Identity, s.Stored = h.codec.Identity(p), new(atomic.Pointer[model.Payload])
 	}
-	fn := a.fn
+	fn, tx := a.fn, a.tx
 	if d, ok := h.activities[a.name]; ok && d.fn != nil {
-		if fn, ok = d.fn.(func(context.Context, I) (O, error)); !ok {
+		fn, _ = d.fn.(func(context.Context, I) (O, error))
+		if tx, _ = d.fn.(*txCode[I, O]); fn == nil && tx == nil {
 			return nil, Permanent(public(fault.New(fault.Invalid,
 				"activity %s is bound at %s with code of other types than it is called with", a.name, d.at)))
 		}
+	} else if tx != nil {
+		return nil, Permanent(public(fault.New(fault.Invalid,
+			"transactional activity %s (%s) must be given to Open, which prepares its database", a.name, a.at)))
 	}
-	if fn != nil {
+	if tx != nil {
+		bindTx(h, s, tx, in)
+	} else if fn != nil {
 		s.Body = func(ctx context.Context) (model.Payload, error) {
 			if err := h.storeInput(ctx, s); err != nil {
 				return model.Payload{}, err

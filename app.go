@@ -23,6 +23,11 @@ type App struct {
 	worker *replay.Worker
 	cfg    Attachment
 
+	relays     []*relay
+	hinter     hinter
+	background sync.WaitGroup
+	stop       context.CancelFunc // of what runs in the background
+
 	closing sync.Once
 	closed  error
 }
@@ -73,6 +78,12 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	a := &App{cfg: cfg, host: &host{
 		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
 	}}
+	if err := r.openDatabases(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.serveDatabases(r); err != nil {
+		return nil, err
+	}
 	if len(r.workflows) == 0 {
 		return a, nil
 	}
@@ -95,6 +106,7 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	}
 	session, err := cfg.Backend.Join(ctx, a.worker, offer)
 	if err != nil {
+		a.stopBackground()
 		return nil, public(err)
 	}
 	a.worker.Serve(session)
@@ -113,6 +125,7 @@ func (a *App) Wait(ctx context.Context) error {
 // Close takes no new work, waits for running steps, and releases everything. Executions go on when the store is opened again.
 func (a *App) Close() error {
 	a.closing.Do(func() {
+		a.stopBackground()
 		if a.worker != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
 			a.closed = a.worker.Close(ctx)

@@ -7,10 +7,10 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Sender may send: start, signal, resolve, cancel. Client and WorkflowCtx are Senders.
+// Sender may send: start, signal, resolve, cancel. Client, WorkflowCtx and a caller's transaction (App.InTx, InPgx) are Senders.
 type Sender interface{ sender() outlet }
 
-// Caller may also wait for an answer. Client and WorkflowCtx are Callers.
+// Caller may also wait for an answer. Client and WorkflowCtx are Callers; a transaction is not, since nothing happens before it commits.
 type Caller interface {
 	Sender
 	caller() inlet

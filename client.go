@@ -99,23 +99,42 @@ func (c Client) poll(ref Ref) (state, error) {
 }
 
 func (c Client) send(m model.Message, o *stepOptions) error {
-	b := c.host().backend
-	t := api.Target{Address: m.To, Run: m.ToRun}
-	if m.Failure == nil {
-		var err error
-		if m.Input, err = c.host().seal(c.ctx, brief, m.Kind.String(), m.Name, m.Input); err != nil {
-			return public(err)
-		}
+	if err := c.seal(&m); err != nil {
+		return public(err)
 	}
+	b := c.host().backend
+	req, err := requestOf(&m, o)
+	switch r := req.(type) {
+	case api.SignalRequest:
+		err = b.Signal(c.ctx, r)
+	case api.SettleRequest:
+		err = b.Settle(c.ctx, r)
+	case api.CancelRequest:
+		err = b.Cancel(c.ctx, r)
+	}
+	return public(err)
+}
+
+// seal gives what a message carries its stored form.
+func (c Client) seal(m *model.Message) (err error) {
+	if m.Failure == nil {
+		m.Input, err = c.host().seal(c.ctx, brief, m.Kind.String(), m.Name, m.Input)
+	}
+	return err
+}
+
+// requestOf is a message as a request of ordinary code.
+func requestOf(m *model.Message, o *stepOptions) (api.Request, error) {
+	t := api.Target{Address: m.To, Run: m.ToRun}
 	switch m.Kind {
 	case model.MessageSignal:
-		return public(b.Signal(c.ctx, api.SignalRequest{Target: t, Name: m.Name, Input: m.Input, RequestID: o.requestID}))
+		return api.SignalRequest{Target: t, Name: m.Name, Input: m.Input, RequestID: o.requestID}, nil
 	case model.MessageSettle:
-		return public(b.Settle(c.ctx, api.SettleRequest{Target: t, Name: m.Name, Value: m.Input, Failure: m.Failure, RequestID: o.requestID}))
+		return api.SettleRequest{Target: t, Name: m.Name, Value: m.Input, Failure: m.Failure, RequestID: o.requestID}, nil
 	case model.MessageCancel:
-		return public(b.Cancel(c.ctx, api.CancelRequest{Target: t, Reason: m.Failure.Message, RequestID: o.requestID}))
+		return api.CancelRequest{Target: t, Reason: m.Failure.Message, RequestID: o.requestID}, nil
 	default:
-		return fault.New(fault.Internal, "a client does not send %s", m.Kind)
+		return nil, fault.New(fault.Internal, "ordinary code does not send %s", m.Kind)
 	}
 }
 

@@ -22,6 +22,7 @@ type host struct {
 	codec      *codec.Codec
 	plain      bool // the codec has nothing to do but JSON
 	maxStored  int
+	cluster    string // of the engine's store; empty when it does not tell
 }
 
 // limit refuses a value that is too large, where it is made. Workflow code depends on it, so it goes by the value and not by what

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"context"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -15,9 +16,10 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/userdb"
 )
 
-// Definition is anything that opening accepts: a workflow, an activity, a Binding or a Group.
+// Definition is anything that opening accepts: a workflow, an activity, an Outbox, a Binding or a Group.
 type Definition interface{ define(*registry) }
 
 // Group is a reusable bundle of definitions.
@@ -48,11 +50,14 @@ func (d workflowDefinition) define(r *registry) { r.workflow(d) }
 
 type activityDefinition struct {
 	name  string
-	fn    any // func(context.Context, I) (O, error); nil when it is only declared
+	fn    any // func(context.Context, I) (O, error) or *txCode[I, O]; nil when it is only declared
 	bound bool
 	at    string
 	types []typeOf
 	wrong error // with its options
+
+	transactional bool
+	db            *userdb.Database // of a transactional one
 }
 
 func (d activityDefinition) define(r *registry) { r.activity(d) }
@@ -64,8 +69,38 @@ type registry struct {
 	activities map[string]activityDefinition
 	added      map[Definition]bool // handles: passed twice, or in several groups, one is the same definition
 	needs      []need
+	outboxes   []outboxDefinition
 	problems   []error
 	replaced   *registry // what stands instead of definitions of the same name; nil when there is nothing
+}
+
+// openDatabases prepares the databases of transactional activities and outboxes.
+func (r *registry) openDatabases(ctx context.Context) error {
+	for _, d := range r.outboxes {
+		if err := d.db.Open(ctx, userdb.Outbox); err != nil {
+			return public(fmt.Errorf("the database of the outbox (%s): %w", d.at, err))
+		}
+	}
+	for _, name := range sortedKeys(r.activities) {
+		d := r.activities[name]
+		if d.db == nil {
+			continue
+		}
+		if err := d.db.Open(ctx, userdb.Outcomes); err != nil {
+			return public(fmt.Errorf("the database of activity %s (%s): %w", name, d.at, err))
+		}
+	}
+	return nil
+}
+
+// databases are those of transactional activities, each once.
+func (r *registry) databases() (all []*userdb.Database) {
+	for _, name := range sortedKeys(r.activities) {
+		if db := r.activities[name].db; db != nil && !slices.ContainsFunc(all, db.Same) {
+			all = append(all, db)
+		}
+	}
+	return all
 }
 
 func newRegistry(checkType func(reflect.Type) error) *registry {
@@ -175,6 +210,9 @@ func (r *registry) activity(d activityDefinition) {
 	if d.wrong != nil {
 		r.wrong("activity %s: %w (%s)", d.name, d.wrong, d.at)
 	}
+	if d.transactional && d.db == nil {
+		r.wrong("activity %s has no database: give it perdure.SQL(db) or perdure.Pgx(pool), after the pool was made (%s)", d.name, d.at)
+	}
 	r.activities[d.name] = d
 }
 
@@ -243,6 +281,9 @@ func (r *registry) checkUses(d workflowDefinition) {
 	for _, name := range sortedKeys(needed.activities) {
 		if r.activities[name].fn == nil && needed.activities[name].fn == nil {
 			r.wrong("workflow %s uses activity %s, which has no code here: pass its Bind(fn)", d.name, name)
+		}
+		if needed.activities[name].transactional && r.activities[name].fn == nil {
+			r.wrong("workflow %s uses transactional activity %s: pass it too, so that its database is prepared", d.name, name)
 		}
 	}
 	for _, name := range sortedKeys(needed.workflows) {

@@ -397,6 +397,9 @@ func TestTalking(t *testing.T) {
 		if n, err := app.SweepPayloads(ctx, time.Hour); n != 0 || !errors.Is(err, perdure.ErrInvalid) {
 			t.Errorf("a sweep of %d blobs where there are none: %v", n, err)
 		}
+		for letter, err := range app.DeadLetters(ctx) {
+			t.Errorf("dead letter: %+v, %v", letter, err)
+		}
 		for info, err := range app.Stranded(ctx) {
 			t.Errorf("stranded: %+v, %v", info, err)
 		}

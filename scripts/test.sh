@@ -26,7 +26,7 @@ step() {
 
 # Tests that break processes and servers, and those that measure, run one package at a time, and without the race detector, under which
 # their time limits mean nothing.
-alone='/internal/(chaos|bench|crashwalk|e2e)$'
+alone='/internal/(chaos|bench|crashwalk|e2e|txtest)$'
 # What holds back in short mode: random inputs, exhaustive walks, damaged files, seeds of the simulator, a command that is built.
 random='/(internal/(core|cluster|engine/lane|model|replay|sim|store/(memory|faultstore|sqlite))|cmd/perdurevet)$'
 
@@ -38,7 +38,7 @@ whole() {
 		go test -timeout 20m -run WithoutPreparedStatements ${GOTESTFLAGS:-} ./internal/store/postgres
 }
 # shellcheck disable=SC2086
-proofs() { go test -p 1 -timeout 20m ${GOTESTFLAGS:-} ./internal/crashwalk ./internal/e2e ./internal/chaos; }
+proofs() { go test -p 1 -timeout 20m ${GOTESTFLAGS:-} ./internal/crashwalk ./internal/e2e ./internal/chaos ./internal/txtest; }
 
 # beside DIR: compiles another module of this repository, tests included, without running them.
 beside() { (cd "$1" && go build -o /dev/null ./... && go vet ./...); }

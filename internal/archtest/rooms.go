@@ -30,7 +30,7 @@ var (
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
 		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
-		"internal/store/faultstore", "internal/store/storetest", "internal/wrong",
+		"internal/store/faultstore", "internal/store/storetest", "internal/txtest", "internal/wrong",
 	}
 )
 
@@ -115,7 +115,7 @@ var rooms = []room{
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
 	{
 		path:    ".",
-		imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "payload"),
+		imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/userdb", "payload"),
 		public:  true,
 	},
 	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "payload"}, public: true},
@@ -128,6 +128,8 @@ var rooms = []room{
 		),
 		testing: true, public: true,
 	},
+	// What we keep in databases of the user; knows them by their shape, so that it links no driver.
+	{path: "internal/userdb", imports: vocabulary},
 	{path: "perdurevet", public: true},
 	{path: "api/perdure/...", imports: []string{generated}},
 
@@ -152,6 +154,7 @@ var rooms = []room{
 	{path: "internal/pgtest", testing: true},
 	{path: "internal/sim/...", imports: []string{"internal/..."}, testing: true},
 	{path: "internal/wrong", testing: true},
+	{path: "internal/txtest", testing: true},
 }
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the

@@ -287,6 +287,16 @@ func (inc *incarnation) mailWaits() {
 	}
 }
 
+// MailHint tells the owner of a shard, whoever it is, that a request may wait for it in the store.
+func (e *Engine) MailHint(s model.ShardID) {
+	h := notify.Hint{Kind: notify.Mail, Shard: s}
+	if inc := e.current(); inc != nil && inc.lane(s) != nil {
+		inc.hinted(h)
+		return
+	}
+	e.cfg.Hints.Publish(h)
+}
+
 // hinted is told by other nodes that something may have changed.
 func (inc *incarnation) hinted(h notify.Hint) {
 	switch h.Kind {

@@ -90,6 +90,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 			m.dst = append(append(m.dst, majorBytes|byte(len(v.Runs[i]))), v.Runs[i][:]...)
 		}
 	}
+	m.bool(22, v.Keep)
 	return m.end()
 }
 

@@ -123,6 +123,7 @@ var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 		Reuse: model.ReusePolicy(rapid.Byte().Draw(t, "reuse")), Policy: genPolicy.Draw(t, "policy"),
 		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
 		Past: genPast.Draw(t, "past"), Runs: rapid.SliceOfN(genRun, 0, 2).Draw(t, "runs"), Labels: genLabels.Draw(t, "labels"),
+		Keep: rapid.Bool().Draw(t, "keep"),
 	}
 })
 

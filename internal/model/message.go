@@ -71,6 +71,8 @@ type Message struct {
 	Past *Past `cbor:"20,keyasint,omitempty"`
 	// Runs are those to delete.
 	Runs []RunID `cbor:"21,keyasint,omitempty"`
+	// Keep asks that the message be kept as a dead letter, with the refusal as ID, when it is refused: nobody waits for the answer.
+	Keep bool `cbor:"22,keyasint,omitempty"`
 }
 
 // Size is roughly what the message costs in memory and on disk.

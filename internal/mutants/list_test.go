@@ -26,7 +26,59 @@ var (
 // kills are real processes that are killed with SIGKILL.
 var kills = []string{"./internal/chaos", "-run", "TestKillRoundsSQLite$"}
 
+// txtest are tests of transactional activities.
+func txtest(run string) [][]string { return [][]string{{"./internal/txtest", "-run", run}} }
+
 var list = []mutant{
+	{
+		name:  "the failure of a transactional step is journaled without being claimed",
+		file:  "internal/replay/settle.go",
+		old:   "	return r.settle(a, cmd.Event, f)\n",
+		new:   "	_ = f\n	return cmd\n",
+		tests: txtest("TestTerminalFailureIsClaimed$"),
+	},
+	{
+		name:  "a transactional step is withdrawn like any other",
+		file:  "internal/replay/settle.go",
+		old:   "return a.kind == askStep && a.step.Settle != nil",
+		new:   "return false && a.step.Settle != nil",
+		tests: txtest("TestGivenUpSteps$"),
+	},
+	{
+		name:  "an execution ends while a transactional step may still act",
+		file:  "internal/replay/finish.go",
+		old:   "	m.settleAll()\n",
+		new:   "",
+		tests: txtest("TestGivenUpSteps$"),
+	},
+	{
+		name:  "a transactional step fails because its process closes",
+		file:  "internal/replay/settle.go",
+		old:   "	return !a.dropped && !r.evicted && !r.w.halted.Load()\n",
+		new:   "	return true\n",
+		tests: txtest("TestShutdownFailsNoStep$"),
+	},
+	{
+		name:  "an attempt acts although an outcome stands",
+		file:  "internal/userdb/outcome.go",
+		old:   "	if n == 0 {\n		ended = true\n",
+		new:   "	if n < 0 {\n		ended = true\n",
+		tests: [][]string{{"./internal/userdb", "-run", "TestFirstOutcomeStands$"}},
+	},
+	{
+		name:  "an attempt that was forgotten acts",
+		file:  "internal/userdb/outcome.go",
+		old:   "a.Cluster, int64(a.AsOf.Add(beginWithin))/1000)",
+		new:   "a.Cluster, int64(model.MaxTime)/1000)",
+		tests: [][]string{{"./internal/userdb", "-run", "TestForgottenAttempt$"}},
+	},
+	{
+		name:  "a refused message of a transaction is dropped",
+		file:  "internal/engine/lane/mail.go",
+		old:   "f != nil && in.message.Keep {",
+		new:   "f != nil && in.message.Keep && false {",
+		tests: txtest("TestEnginesOwnDatabase$"),
+	},
 	{
 		name: "no fence",
 		file: "internal/store/memory/commit.go",
@@ -231,8 +283,8 @@ var list = []mutant{
 	{
 		name:  "an early return leaves recorded steps over",
 		file:  "internal/replay/mismatch.go",
-		old:   "	for _, e := range m.r.events[m.fed:] {\n		if unsolicited(e) {",
-		new:   "	if m.fed >= 0 {\n		m.early = nil\n		m.goLive()\n		return true\n	}\n	for _, e := range m.r.events[m.fed:] {\n		if unsolicited(e) {",
+		old:   "	for _, e := range m.r.events[m.fed:] {\n		if e.Kind == model.EventLabeled {",
+		new:   "	if m.fed >= 0 {\n		m.early = nil\n		m.goLive()\n		return true\n	}\n	for _, e := range m.r.events[m.fed:] {\n		if e.Kind == model.EventLabeled {",
 		tests: [][]string{{"./internal/replay", "-run", "TestChangedCode$"}},
 	},
 	{
@@ -436,8 +488,8 @@ var list = []mutant{
 	{
 		name:  "a retried step has another idempotency key",
 		file:  "internal/replay/stepcontext.go",
-		old:   "run: r.start.IdentityRun(), id",
-		new:   "run: r.start.Run, id",
+		old:   "identity: r.start.IdentityRun(),",
+		new:   "identity: r.start.Run,",
 		tests: [][]string{{"./internal/e2e", "-run", "TestRetry$/^memory$"}},
 	},
 	{

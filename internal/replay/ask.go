@@ -36,8 +36,9 @@ type ask struct {
 	state   stepState
 	attempt int // failed so far
 	due     model.Time
-	length  time.Duration // of askTimer, as the code gave it
-	last    string        // the error of the last attempt
+	length  time.Duration  // of askTimer, as the code gave it
+	last    string         // the error of the last attempt
+	final   *model.Failure // its last attempt ended the step, which is still to be settled
 
 	// expect counts events that were reported for it and have not come back.
 	expect atomic.Int32
@@ -46,6 +47,7 @@ type ask struct {
 	body     *StepContext // of the running attempt
 	launched bool         // its body runs on a goroutine of its own, or is in line
 	dropped  bool         // nobody wants the outcome of the running body
+	hurried  error        // why the code gave up on a step that settles
 }
 
 type stepState uint8

@@ -201,7 +201,7 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 // finished reports the outcome of a body as a fact. Outcomes that are ready together share a turn.
 func (r *run) finished(j job, out model.Payload, err error) {
 	m, a := j.m, j.a
-	cmd := r.w.outcome(a, out, err)
+	cmd := r.conclude(a, out, err)
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	a.body, a.launched = nil, false

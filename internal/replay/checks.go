@@ -64,7 +64,7 @@ func (c *Checks) ran(a *ask, out model.Payload, err error) {
 	}
 	r := a.fut.m.r
 	c.Ran(Attempt{
-		Address: r.start.Address, Step: a.name, IdempotencyKey: idempotencyKey(r.start.Run, a.id), Number: a.attempt + 1, Output: out.Data, Err: err,
+		Address: r.start.Address, Step: a.name, IdempotencyKey: idempotencyKey(r.start.IdentityRun(), a.id), Number: a.attempt + 1, Output: out.Data, Err: err,
 	})
 }
 

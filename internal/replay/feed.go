@@ -97,7 +97,7 @@ func (m *machine) find(id string) *ask {
 func (m *machine) apply(a *ask, e *model.Event) bool {
 	switch e.Kind {
 	case model.EventWithdrawn:
-		if !a.withdrawn {
+		if !a.withdrawn && !m.withdrawnElsewhere(a, e) {
 			return false
 		}
 		a.gone = true
@@ -117,11 +117,7 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 		a.recorded = true
 	case model.EventAttemptFailed:
 		if !a.fut.done && !a.withdrawn {
-			a.attempt, a.due, a.state = e.Attempt, e.Due, stepBackoff
-			m.untold = true
-			if e.Failure != nil {
-				a.last = e.Failure.Message
-			}
+			m.attemptFailed(a, e)
 		}
 	case model.EventTimerFired:
 		m.unrequest(e.ID)

@@ -162,6 +162,7 @@ func (m *machine) endOthers() {
 	}
 	m.active.Store(m.root)
 	m.ready = nil
+	m.settleAll()
 	if len(m.cleanup) == 0 {
 		return // the end of the run is the end of them
 	}

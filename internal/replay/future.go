@@ -112,6 +112,11 @@ func (m *machine) giveUp(f *Future, err error) {
 	if f.done {
 		return
 	}
+	if f.kind == futureStep && f.ask.settles() {
+		m.hurry(f.ask, err)
+		f.unbind()
+		return
+	}
 	f.err = err
 	switch f.kind {
 	case futureStep, futureTimer:
@@ -339,7 +344,11 @@ func (x Ctx) Get(f *Future) error {
 	}
 	x.co.single[0] = f
 	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
-		return err
+		if f.kind != futureStep || f.m.r.hurriedBy(f.ask) == nil {
+			return err
+		}
+		f.observed = true
+		return x.settled(f)
 	}
 	return x.look(f)
 }

@@ -53,6 +53,9 @@ type engine struct {
 	commits int
 	hold    chan struct{}     // for code that is to block
 	answers map[uint64]answer // to queries
+
+	place   map[string]*model.Failure // where steps that settle keep their outcomes, by step; nil for a success
+	settled int                       // how often one was to be settled
 }
 
 type answer struct {
@@ -70,7 +73,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newEngine(code replay.Code) *engine {
 	return &engine{
 		code: code, timers: map[string]model.Time{}, retries: map[string]int64{}, sent: map[string]bool{}, retried: map[string]bool{}, children: map[string]bool{},
-		ran: map[string]int{}, hold: make(chan struct{}), answers: map[uint64]answer{},
+		ran: map[string]int{}, hold: make(chan struct{}), answers: map[uint64]answer{}, place: map[string]*model.Failure{},
 		start: model.Start{
 			Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}, At: model.TimeOf(epoch),
 			Input: model.Payload{Data: []byte(`"in"`)},
@@ -438,6 +441,78 @@ func failing(times int, permanent bool) func(*replay.Step) {
 				}
 			}
 			return out, err
+		}
+	}
+}
+
+// settling keeps the outcome of a step in a place of its own, as a database of the user does. Every third try to settle there fails.
+func (e *engine) settling(s *replay.Step) {
+	inner := s.Body
+	stands := func(id string) (model.Payload, *model.Failure, bool) {
+		f, ok := e.place[id]
+		if ok && f == nil {
+			return payload("acted-" + s.Name), nil, true
+		}
+		return model.Payload{}, f, ok
+	}
+	s.Body = func(ctx context.Context) (model.Payload, error) {
+		_, err := inner(ctx)
+		id := replay.StepFrom(ctx).ID()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		switch out, f, ok := stands(id); {
+		case ok && f != nil:
+			return out, replay.Permanent(f)
+		case ok:
+			return out, nil
+		case ctx.Err() != nil:
+			return out, ctx.Err()
+		case err != nil:
+			return out, err
+		}
+		e.place[id] = nil
+		return payload("acted-" + s.Name), nil
+	}
+	s.Settle = func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error) {
+		id := replay.StepFrom(ctx).ID()
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if e.settled++; e.settled%3 == 0 {
+			return model.Payload{}, nil, errors.New("the place is away")
+		}
+		if out, stored, ok := stands(id); ok {
+			return out, stored, nil
+		}
+		e.place[id] = f
+		return model.Payload{}, f, nil
+	}
+}
+
+// consistent demands that the history of a run that has ended says of every step that settles what stands in its place.
+func (e *engine) consistent() {
+	told := map[string]bool{}
+	for i := range e.events {
+		ev := &e.events[i]
+		f, ok := e.place[ev.ID]
+		switch {
+		case !ok:
+		case ev.Kind == model.EventWithdrawn:
+			e.problem("step %s was withdrawn", ev.ID)
+		case ev.Kind == model.EventStepCompleted:
+			told[ev.ID] = true
+			if f != nil {
+				e.problem("step %s has completed, and its place says %v", ev.ID, f)
+			}
+		case ev.Kind == model.EventStepFailed:
+			told[ev.ID] = true
+			if f == nil || *f != *ev.Failure {
+				e.problem("step %s has failed with %v, and its place says %v", ev.ID, ev.Failure, f)
+			}
+		}
+	}
+	for id, f := range e.place {
+		if f == nil && !told[id] {
+			e.problem("step %s acted, and the history does not know", id)
 		}
 	}
 }

@@ -24,7 +24,7 @@ type op struct {
 var (
 	leaves = []string{
 		"step", "step", "step", "input", "keyed", "fails", "retried", "recv", "recvT", "try", "sleep", "select", "all", "race", "firstn", "cancel",
-		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version", "label",
+		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version", "label", "settled", "settled", "settled",
 	}
 	blocks = []string{"par", "par", "race-par", "scope", "detached", "cleanup"}
 )
@@ -97,7 +97,7 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 	e := p.e
 	sig := fmt.Sprintf("s%d", o.N%2)
 	switch o.Kind {
-	case "step", "input", "keyed", "fails", "retried", "limited":
+	case "step", "input", "keyed", "fails", "retried", "limited", "settled":
 		out, err := x.Step(p.stepOf(o))
 		p.log(me, "step %q", out.Data)
 		var f *model.Failure
@@ -201,6 +201,15 @@ func (p *interp) stepOf(o op) *replay.Step {
 		return p.e.stepOf("f"+name(o.N), failing(99, true))
 	case "retried":
 		return p.e.stepOf("r"+name(o.N), failing(o.M, false), func(s *replay.Step) { s.Policy.MaxAttempts = 3 })
+	case "settled":
+		opts := []func(*replay.Step){p.e.settling, func(s *replay.Step) { s.Policy.MaxAttempts = 2 }}
+		switch o.N {
+		case 1:
+			opts = append([]func(*replay.Step){failing(o.M, false)}, opts...)
+		case 2:
+			opts = append([]func(*replay.Step){failing(99, true)}, opts...)
+		}
+		return p.e.stepOf("tx"+name(o.M), opts...)
 	case "limited":
 		return p.e.stepOf(name(o.N), func(s *replay.Step) { s.AttemptTimeout = time.Hour })
 	}
@@ -212,6 +221,10 @@ func (p *interp) futures(x replay.Ctx, me string, o op) error {
 	for i := range o.M {
 		if i == o.N {
 			fs = append(fs, x.StepFuture(p.e.stepOf("f", failing(99, true))))
+			continue
+		}
+		if o.M == 3 {
+			fs = append(fs, x.StepFuture(p.e.stepOf("tx"+name(i), p.e.settling)))
 			continue
 		}
 		fs = append(fs, x.StepFuture(p.e.stepOf(name(i))))

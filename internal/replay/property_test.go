@@ -147,6 +147,9 @@ func (s *sim) run() error {
 		e.problem("released in the middle")
 	}
 	e.stop()
+	if e.end != nil {
+		e.consistent()
+	}
 	switch {
 	case e.err() != nil:
 		return e.err()

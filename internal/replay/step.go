@@ -32,6 +32,9 @@ type Step struct {
 	Caller uintptr
 	// Body does the work; nil when there is no code for it here. It may run in any goroutine.
 	Body func(context.Context) (model.Payload, error)
+	// Settle makes the failure that ends the step final in the place outside of the history that keeps its outcome, and returns what stands there: this
+	// failure, or the outcome of whoever came first. nil for steps whose outcome is kept by the history alone. See settle.go.
+	Settle func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error)
 }
 
 // attemptGrace is how long a body may overstay its attempt timeout before the attempt is given up and its result ignored.
@@ -63,12 +66,19 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 	for !f.done {
 		c.single[0] = f
 		if err := x.await(waitAny, 0, c.single[:]); err != nil {
-			m.withdraw(a)
-			return model.Payload{}, err
+			if !a.settles() {
+				m.withdraw(a)
+				return model.Payload{}, err
+			}
+			m.hurry(a, err)
+			x = x.unlimited()
 		}
 		if c.inline == a {
 			c.runInline(a)
 		}
+	}
+	if f.err != nil && a.settles() {
+		return f.out, a.explained()
 	}
 	return f.out, f.err
 }
@@ -201,7 +211,7 @@ func (c *Coroutine) runInline(a *ask) {
 	r.endInline(a)
 	m.w.freeSlot()
 	c.inline = nil
-	cmd := m.w.outcome(a, out, err)
+	cmd := r.conclude(a, out, err)
 	m.command(a, cmd)
 	if cmd.Kind == model.CommandRetry || r.mail.Load() || m.outstanding.Load() > 0 {
 		return
@@ -243,7 +253,7 @@ func (m *machine) exitedInStep(c *Coroutine) {
 	c.inline = nil
 	m.r.endInline(a)
 	m.w.freeSlot()
-	m.command(a, m.w.outcome(a, model.Payload{}, exitFailure("step "+a.name)))
+	m.command(a, m.r.conclude(a, model.Payload{}, exitFailure("step "+a.name)))
 	m.ahead = append(m.ahead, m.authors...)
 	m.drop(c)
 	m.active.Store(nil)
@@ -272,6 +282,9 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 			err = panicFailure(p)
 		}
 	}()
+	if err := a.over(); err != nil {
+		return model.Payload{}, err
+	}
 	return a.step.Body(ctx)
 }
 

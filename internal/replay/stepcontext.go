@@ -13,10 +13,13 @@ import (
 // StepContext is the context of one attempt of a step, and tells which one it is. Most bodies never look at it, so what makes it one of
 // the standard library's contexts, which others can be derived from at no cost, is made when somebody does.
 type StepContext struct {
-	run     model.RunID
-	id      string
-	attempt int
-	base    context.Context //nolint:containedctx // it is one
+	run      model.RunID
+	identity model.RunID // whose idempotency key it has
+	address  model.Address
+	id       string
+	attempt  int
+	asOf     model.Time      // when the owner last told the run anything
+	base     context.Context //nolint:containedctx // it is one
 
 	mu    sync.Mutex
 	std   context.Context //nolint:containedctx // it is one
@@ -29,7 +32,10 @@ var _ context.Context = (*StepContext)(nil)
 
 // bodyContext is the context of the next attempt of a step.
 func (r *run) bodyContext(a *ask) *StepContext {
-	return &StepContext{run: r.start.IdentityRun(), id: a.id, attempt: a.attempt + 1, base: r.w.base}
+	return &StepContext{
+		run: r.start.Run, identity: r.start.IdentityRun(), address: r.start.Address, id: a.id, attempt: a.attempt + 1,
+		asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
+	}
 }
 
 // standard is the same context as one of the standard library.
@@ -96,9 +102,19 @@ func StepFrom(ctx context.Context) *StepContext {
 func (s *StepContext) Attempt() int { return s.attempt }
 
 // IdempotencyKey is stable over all attempts of the step.
-func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.run, s.id) }
+func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.identity, s.id) }
 
 func idempotencyKey(run model.RunID, id string) string {
 	sum := sha256.Sum256([]byte(string(run[:]) + id))
 	return hex.EncodeToString(sum[:16])
 }
+
+// Run is the run that the step belongs to, and its address.
+func (s *StepContext) Run() (model.RunID, model.Address) { return s.run, s.address }
+
+// ID is the identity of the step within its run.
+func (s *StepContext) ID() string { return s.id }
+
+// AsOf is when the owner last told the run anything that let the attempt begin, by the owner's clock. An attempt that finds itself long after that was
+// forgotten by everybody: the process stood still.
+func (s *StepContext) AsOf() model.Time { return s.asOf }

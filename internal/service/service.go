@@ -81,22 +81,34 @@ func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
 
 // Signal sends a signal.
 func (s *Service) Signal(ctx context.Context, r api.SignalRequest) error {
+	m, err := s.signal(&r)
+	if err == nil {
+		_, err = s.send(ctx, m)
+	}
+	return err
+}
+
+func (s *Service) signal(r *api.SignalRequest) (*model.Message, error) {
 	v := s.check("signal " + r.Name)
 	v.address(r.Target.Address)
 	v.name("signal", r.Name)
 	v.payload("value", r.Input)
 	v.requestID(r.RequestID)
-	if err := v.err(); err != nil {
-		return err
-	}
-	_, err := s.send(ctx, &model.Message{
+	return &model.Message{
 		Kind: model.MessageSignal, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input, RequestID: r.RequestID,
-	})
-	return err
+	}, v.err()
 }
 
 // Settle resolves or rejects a promise.
 func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
+	m, err := s.settle(&r)
+	if err == nil {
+		_, err = s.send(ctx, m)
+	}
+	return err
+}
+
+func (s *Service) settle(r *api.SettleRequest) (*model.Message, error) {
 	v := s.check("settle promise " + r.Name)
 	v.address(r.Target.Address)
 	v.name("promise", r.Name)
@@ -105,50 +117,51 @@ func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
 		v.size("failure", len(f.Kind)+len(f.Type)+len(f.Message)+len(f.Stack))
 	}
 	v.requestID(r.RequestID)
-	if err := v.err(); err != nil {
-		return err
-	}
-	_, err := s.send(ctx, &model.Message{
+	return &model.Message{
 		Kind: model.MessageSettle, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Value, Failure: r.Failure, RequestID: r.RequestID,
-	})
-	return err
+	}, v.err()
 }
 
 // Cancel asks an execution to end.
 func (s *Service) Cancel(ctx context.Context, r api.CancelRequest) error {
-	return s.order(ctx, model.MessageCancel, r)
+	return s.order(ctx, model.MessageCancel, &r)
 }
 
 // Terminate ends an execution.
 func (s *Service) Terminate(ctx context.Context, r api.CancelRequest) error {
-	return s.order(ctx, model.MessageTerminate, r)
+	return s.order(ctx, model.MessageTerminate, &r)
 }
 
 // Pause has nobody continue an execution.
 func (s *Service) Pause(ctx context.Context, r api.CancelRequest) error {
-	return s.order(ctx, model.MessagePause, r)
+	return s.order(ctx, model.MessagePause, &r)
 }
 
 // Resume undoes Pause.
 func (s *Service) Resume(ctx context.Context, r api.CancelRequest) error {
-	return s.order(ctx, model.MessageResume, r)
+	return s.order(ctx, model.MessageResume, &r)
 }
 
 // order tells an execution what an operator wants, and why.
-func (s *Service) order(ctx context.Context, kind model.MessageKind, r api.CancelRequest) error {
+func (s *Service) order(ctx context.Context, kind model.MessageKind, r *api.CancelRequest) error {
+	m, err := s.ordered(kind, r)
+	if err == nil {
+		_, err = s.send(ctx, m)
+	}
+	return err
+}
+
+// ordered is the message of an order, if it is in order.
+func (s *Service) ordered(kind model.MessageKind, r *api.CancelRequest) (*model.Message, error) {
 	v := s.check(kind.String())
 	v.address(r.Target.Address)
 	v.size("reason", len(r.Reason))
 	v.requestID(r.RequestID)
-	if err := v.err(); err != nil {
-		return err
-	}
 	m := &model.Message{Kind: kind, To: r.Target.Address, ToRun: r.Target.Run, RequestID: r.RequestID, Failure: &model.Failure{Message: r.Reason}}
 	if kind == model.MessageCancel {
 		m.Failure.Kind = model.FailureCanceled
 	}
-	_, err := s.send(ctx, m)
-	return err
+	return m, v.err()
 }
 
 // updateIDs keeps the request ids of updates apart from those of other requests, whose answers are remembered at once: nobody else can make

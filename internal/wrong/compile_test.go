@@ -36,7 +36,7 @@ var compiled = []refused{
 		rightTop: `func e(ctx perdure.EntityCtx) { WF.Start(ctx, In{}) }`,
 	},
 	{
-		id: "04", name: "wait inside caller transaction", missing: "App.InTx", top: `func f(tx *sql.Tx) { WF.Run(app.InTx(context.Background(), tx), In{}) }`,
+		id: "04", name: "wait inside caller transaction", top: `func f(tx *sql.Tx) { WF.Run(app.InTx(context.Background(), tx), In{}) }`,
 		want:     "as perdure.Caller value in argument to WF.Run",
 		rightTop: `func f(tx *sql.Tx) { WF.Start(app.InTx(context.Background(), tx), In{}) }`,
 	},
@@ -89,7 +89,7 @@ var compiled = []refused{
 		rightTop: `var ent = perdure.NewEntity[Out]("e"); var op = perdure.NewOperation(ent, "o", func(ctx perdure.EntityCtx, s *Out, _ perdure.Void) (int, error) { return 0, nil })`,
 	},
 	{
-		id: "15", name: "tx activity with foreign tx type", missing: "NewTxActivity",
+		id: "15", name: "tx activity with foreign tx type",
 		body:  `perdure.NewTxActivity("t", perdure.SQL(nil), func(ctx context.Context, tx *sql.Conn, in In) (Out, error) { return Out{}, nil })`,
 		want:  "in call to perdure.NewTxActivity, type func(ctx context.Context, tx *sql.Conn, in In) (Out, error)",
 		right: `perdure.NewTxActivity("t", perdure.SQL(nil), func(ctx context.Context, tx *sql.Tx, in In) (Out, error) { return Out{}, nil })`,

@@ -208,12 +208,23 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 	if in.message.Kind != model.MessageNothing && in.message.RequestID != "" && !again {
 		l.remember(b, e, in.message.RequestID, &d.Answer)
 	}
+	if f := d.Answer.Failure; f != nil && in.message.Keep {
+		l.bury(b, e, in.message, f)
+	}
 	if node := in.message.Node; !node.IsZero() && in.message.Kind != model.MessageNothing {
 		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
 		if in.message.Kind == model.MessageWatch && e.x != nil && e.x.Open() {
 			l.waiters[e.address] = append(l.waiters[e.address], waiter{node: node, run: in.message.ToRun})
 		}
 	}
+}
+
+// bury keeps a refused request as a dead letter: a row of the inbox that never comes to its turn.
+func (l *Lane) bury(b *building, e *entry, refused *model.Message, why *model.Failure) {
+	m := *refused
+	m.ID = why.Message
+	b.batch.Deferred = append(b.batch.Deferred, store.InboxRow{Shard: e.shard.id, ID: l.cfg.NewRun(), Message: m, NotBefore: model.MaxTime})
+	b.bytes += m.Size()
 }
 
 // remember stores the answer to a request, so that a repetition of it changes nothing.

@@ -1,0 +1,86 @@
+package perdure
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// serveDatabases begins what an app does in the background for databases of the user.
+func (a *App) serveDatabases(r *registry) error {
+	mailer, ok := a.cfg.Backend.(api.Mailer)
+	if ok {
+		a.host.cluster = mailer.Cluster()
+	} else if len(r.outboxes) > 0 {
+		return public(fault.New(fault.Invalid, "this backend takes nothing that leaves with a transaction, so it can have no outbox (%s)", r.outboxes[0].at))
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	a.stop = stop
+	if _, direct := a.inbox(); direct {
+		a.hinter.shards = make(chan model.ShardID, 64)
+		a.background.Go(func() { a.hinter.run(ctx, mailer) })
+	}
+	for _, db := range r.databases() {
+		a.background.Go(func() { a.sweep(ctx, db) })
+	}
+	for _, d := range r.outboxes {
+		one := &relay{db: d.db, every: d.every, mailer: mailer, host: a.host, hinted: make(chan struct{}, 1)}
+		a.relays = append(a.relays, one)
+		a.background.Go(func() { one.run(ctx) })
+	}
+	return nil
+}
+
+func (a *App) stopBackground() {
+	a.stop()
+	a.background.Wait()
+}
+
+// inbox is that of the engine's own database, if transactions may use it.
+func (a *App) inbox() (api.Inbox, bool) {
+	if m, ok := a.cfg.Backend.(api.Mailer); ok {
+		return m.Inbox()
+	}
+	return api.Inbox{}, false
+}
+
+// hinter wakes the owners of shards for which transactions of this process have put something into the engine's inbox. Nobody tells when
+// they commit, so it hints a few times, ever more slowly; later ones are found by the owners, who look every two seconds.
+type hinter struct{ shards chan model.ShardID }
+
+// hint is for one shard. A hint too many is dropped.
+func (h *hinter) hint(s model.ShardID) {
+	select {
+	case h.shards <- s:
+	default:
+	}
+}
+
+func (h *hinter) run(ctx context.Context, m api.Mailer) {
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	waiting := map[model.ShardID]int{} // how often it was hinted at
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case s := <-h.shards:
+			waiting[s] = 0
+		case <-timer.C:
+			for s, n := range waiting {
+				m.Hint(s)
+				if waiting[s] = n + 1; n+1 == len(eager) {
+					delete(waiting, s)
+				}
+			}
+		}
+		pause := time.Hour
+		for _, n := range waiting {
+			pause = min(pause, eager[n]*time.Millisecond)
+		}
+		timer.Reset(pause)
+	}
+}

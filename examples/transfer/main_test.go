@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+func TestTransfer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	url := pgtest.Start(t, pgtest.Options{Fsync: true}).NewDatabase(t) // the engine refuses a server that loses commits
+	for _, c := range []struct{ name, engine, driver, accounts string }{
+		{"sqlite", "file:" + filepath.Join(dir, "engine.db"), "sqlite3", "file:" + filepath.Join(dir, "accounts.db")},
+		{"postgres", url, "pgx", url},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			for life, placed := range []bool{false, true} { // the second finds everything done
+				var said []string
+				err := run(t.Context(), c.engine, c.driver, c.accounts, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
+				if err != nil {
+					t.Fatal(err)
+				}
+				want := []string{"order o-1: alice has 7500 left", "order o-2 failed: bob has not enough money", "all accounts together: 10000"}
+				if placed {
+					want = []string{"order o-1 was placed before", want[0], "order o-2 was placed before", want[1], want[2]}
+				}
+				if !slices.Equal(said, want) {
+					t.Errorf("life %d said\n%q\nwant\n%q", life, said, want)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,198 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A step that settles keeps its outcome outside of the history as well, in a place where only one outcome of it can ever stand: the database in
+// which it acts. Whoever wants to say that it failed, or that it was given up, must have put that there first; otherwise a body that is thought
+// dead could still act, and nobody would know. So such a step is never withdrawn. It ends by an outcome of its own, and the end of
+// its scope only hurries it: its body is interrupted, no further attempt is made, and the code waits until it is known what has become of it.
+
+const (
+	// settleTimeout limits one try to settle a failure. Somebody who still holds the place is waited for no longer.
+	settleTimeout = 10 * time.Second
+	// outcomePending marks an attempt (Event.Ref) whose failure ends the step and could not be settled yet.
+	outcomePending = 1
+)
+
+// settles reports whether the step ends only by an outcome of its own.
+func (a *ask) settles() bool { return a.kind == askStep && a.step.Settle != nil }
+
+// hurry has a step that settles end soon, because the code gave up on it.
+func (m *machine) hurry(a *ask, why error) {
+	r := m.r
+	r.mu.Lock()
+	first := a.hurried == nil
+	if first {
+		a.hurried = why
+	}
+	if a.body != nil {
+		a.body.end(why)
+	}
+	r.mu.Unlock()
+	if first && a.state != stepRunning {
+		m.hasten(a)
+	}
+}
+
+// hasten has a hurried step settled without waiting for its back-off.
+func (m *machine) hasten(a *ask) {
+	a.due = 0
+	if m.live {
+		m.toStart = append(m.toStart, a)
+	}
+}
+
+// hurriedBy is why the code gave up on a step; nil when it did not.
+func (r *run) hurriedBy(a *ask) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return a.hurried
+}
+
+// over is why there is nothing left of a step but to settle its end; nil when its body may run.
+func (a *ask) over() error {
+	if a.step.Settle == nil {
+		return nil
+	}
+	if a.final != nil {
+		return a.final
+	}
+	return a.fut.m.r.hurriedBy(a)
+}
+
+// attemptFailed notes a failed attempt that is repeated.
+func (m *machine) attemptFailed(a *ask, e *model.Event) {
+	a.attempt, a.due, a.state, a.final = e.Attempt, e.Due, stepBackoff, nil
+	m.untold = true
+	if e.Failure != nil {
+		a.last = e.Failure.Message
+	}
+	switch {
+	case e.Ref == outcomePending && e.Failure != nil:
+		a.final = e.Failure
+		a.last = "its outcome is pending, because it could not be settled in the database of the activity that the step has failed: " + a.last
+	case a.step.Settle != nil && m.r.hurriedBy(a) != nil:
+		m.hasten(a)
+	}
+}
+
+// withdrawnElsewhere ends a hurried step that a process without its code has withdrawn, since it could not settle it. It reports false when the
+// code has not given up on it.
+func (m *machine) withdrawnElsewhere(a *ask, e *model.Event) bool {
+	if !a.settles() || m.r.hurriedBy(a) == nil {
+		return false
+	}
+	a.withdrawn = true
+	a.fut.err, a.fut.at = m.r.hurriedBy(a), e.At
+	m.resolve(&a.fut, e.Seq)
+	return true
+}
+
+// conclude is the command that records how an attempt went. The failure that ends a step which settles is settled first; what stands there
+// already, by an attempt that was thought lost, is the outcome.
+func (r *run) conclude(a *ask, out model.Payload, err error) model.Command {
+	cmd := r.w.outcome(a, out, err)
+	if err == nil || a.step.Settle == nil || !r.wants(a) {
+		return cmd
+	}
+	f := cmd.Event.Failure
+	switch why := r.hurriedBy(a); {
+	case a.final != nil:
+		f = a.final
+	case cmd.Kind != model.CommandRetry:
+	case why == nil:
+		return cmd
+	default:
+		f = r.w.cfg.Failure(why)
+	}
+	return r.settle(a, cmd.Event, f)
+}
+
+// wants reports whether anybody hears the outcome of a body. An attempt that was interrupted because the run moves on elsewhere has not failed.
+func (r *run) wants(a *ask) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return !a.dropped && !r.evicted && !r.w.halted.Load()
+}
+
+// settle makes a failure final. While that is not possible, the step has neither failed nor completed.
+func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
+	ctx, cancel := context.WithTimeout(r.bodyContext(a), settleTimeout)
+	defer cancel()
+	out, stands, err := callSettle(ctx, a, f)
+	if err != nil {
+		r.w.cfg.Logger.Warn("it cannot be settled yet that a step has failed; its outcome is pending", "step", a.name, "error", err)
+		e.Kind, e.Failure, e.Ref, e.Input = model.EventAttemptFailed, f, outcomePending, model.Payload{}
+		if e.Attempt == 1 {
+			e.Input = a.step.Input
+		}
+		return model.Command{Kind: model.CommandRetry, Event: e, Delay: new(Policy).delay(e.Attempt, 0)}
+	}
+	e.Kind, e.Failure, e.Output, e.Input = model.EventStepCompleted, nil, out, a.step.Input
+	if stands != nil {
+		e.Kind, e.Failure = model.EventStepFailed, stands
+	}
+	return model.Command{Kind: model.CommandRecord, Event: e}
+}
+
+func callSettle(ctx context.Context, a *ask, f *model.Failure) (out model.Payload, stands *model.Failure, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("settle step %s: %w", a.name, panicFailure(p))
+		}
+	}()
+	return a.step.Settle(ctx, f)
+}
+
+// unlimited is the context without any scope, for the end of a step that was hurried.
+func (x Ctx) unlimited() Ctx { return Ctx{x.co, &Scope{m: x.co.m}} }
+
+// settled waits for the outcome of a step that was hurried and returns its error. If it says no more than why the code gave up, that is returned,
+// as by any other wait whose scope has ended.
+func (x Ctx) settled(f *Future) error {
+	x = x.unlimited()
+	for !f.done {
+		x.co.single[0] = f
+		_ = x.await(waitAny, 0, x.co.single[:]) // has no scope that could end
+	}
+	return f.ask.explained()
+}
+
+// explained is the error of a step that is over.
+func (a *ask) explained() error {
+	var f *model.Failure
+	why := a.fut.m.r.hurriedBy(a)
+	if why != nil && errors.As(a.fut.err, &f) && f.Kind == a.fut.m.w.cfg.Failure(why).Kind {
+		return why
+	}
+	return a.fut.err
+}
+
+// settleAll hurries every pending step that settles, and waits for the outcomes: the run must not end before it is known what it did.
+func (m *machine) settleAll() {
+	var pending []*ask
+	for _, a := range m.asks {
+		if a.settles() && !a.fut.done {
+			pending = append(pending, a)
+		}
+	}
+	if len(pending) == 0 {
+		return
+	}
+	slices.SortFunc(pending, func(a, b *ask) int { return strings.Compare(a.id, b.id) })
+	fs := make([]*Future, len(pending))
+	for i, a := range pending {
+		m.hurry(a, ErrCanceled)
+		fs[i] = &a.fut
+	}
+	_ = Ctx{m.root, m.rootScope}.unlimited().await(waitDone, 0, fs) // has no scope that could end
+}

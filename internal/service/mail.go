@@ -1,0 +1,84 @@
+package service
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+var _ api.Mailer = (*Service)(nil)
+
+// Cluster is the id of the store.
+func (s *Service) Cluster() string { return s.store.Info().Cluster }
+
+// Compose is the message of a request.
+func (s *Service) Compose(r api.Request) (model.Message, error) {
+	var m *model.Message
+	var err error
+	switch r := r.(type) {
+	case api.StartRequest:
+		m, err = s.start(&r)
+	case api.SignalRequest:
+		m, err = s.signal(&r)
+	case api.SettleRequest:
+		m, err = s.settle(&r)
+	case api.CancelRequest:
+		m, err = s.ordered(model.MessageCancel, &r)
+	}
+	if err != nil {
+		return model.Message{}, err
+	}
+	return *m, nil
+}
+
+// Deliver sends a composed message.
+func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
+	switch m.Kind {
+	case model.MessageStart, model.MessageSignal, model.MessageSettle, model.MessageCancel:
+	default:
+		return fault.New(fault.Invalid, "a client does not send %s", m.Kind)
+	}
+	_, err := s.send(ctx, m)
+	return err
+}
+
+// inboxStore is a store whose inbox takes requests from transactions of anybody in its database.
+type inboxStore interface {
+	TransactionInbox() (here, put string)
+	LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error)
+}
+
+// Inbox is that of the store.
+func (s *Service) Inbox() (api.Inbox, bool) {
+	st, ok := s.store.(inboxStore)
+	if !ok || s.engine == nil {
+		return api.Inbox{}, false
+	}
+	here, put := st.TransactionInbox()
+	return api.Inbox{Here: here, Put: put, Shards: s.store.Info().Shards}, true
+}
+
+// Hint wakes the owner of a shard.
+func (s *Service) Hint(shard model.ShardID) {
+	if s.engine != nil {
+		s.engine.MailHint(shard)
+	}
+}
+
+// DeadLetters are those of the inbox.
+func (s *Service) DeadLetters(ctx context.Context, after model.RunID, limit int) ([]api.DeadLetter, error) {
+	st, ok := s.store.(inboxStore)
+	if !ok {
+		return nil, nil
+	}
+	rows, err := st.LoadDeadLetters(ctx, after, limit)
+	letters := make([]api.DeadLetter, 0, len(rows))
+	for i := range rows {
+		m := rows[i].Message
+		letters = append(letters, api.DeadLetter{ID: rows[i].ID, Message: m, Reason: m.ID})
+	}
+	return letters, err
+}

@@ -1,0 +1,54 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// TransactionInbox is how a transaction of ordinary code in this database puts a request into the inbox: it takes effect when that commits, which may be
+// much later, and is found then, because nothing reads the inbox with a cursor. here is an expression that tells whether a database has our
+// tables and the role may use them; it looks at nothing but the catalog, so it never fails. put has the parameters shard, id, tenant, workflow, key,
+// request id, body and cluster, and writes nothing when the tables are those of another store.
+func (s *Store) TransactionInbox() (here, put string) {
+	const table = `exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+  where n.nspname = '{name}' and c.relname = '{table}' and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, '{right}'))`
+	of := func(name, right string) string {
+		return strings.NewReplacer("{name}", s.cfg.Schema, "{table}", name, "{right}", right).Replace(table)
+	}
+	put = s.sql(`insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, request, body)
+select $1::smallint, $2::text::uuid, 0, $3::text, $4::text, $5::text, $6::text, $7::bytea from {schema}.meta where cluster = $8::text::uuid
+on conflict (shard, id) do nothing`)
+	return of("inbox", "insert") + " and " + of("meta", "select"), put
+}
+
+// LoadDeadLetters returns requests that were refused and kept, in the order of their ids.
+func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) (out []store.InboxRow, err error) {
+	const load = `select shard, id, body from {schema}.inbox where not_before = $1 and id > $2 order by id limit $3`
+	err = s.read(ctx, "load dead letters", func(ctx context.Context, c *pgx.Conn) error {
+		out = nil
+		rows, err := c.Query(ctx, s.sql(load), int64(model.MaxTime), runArg(after), limit)
+		if err != nil {
+			return err
+		}
+		r := store.InboxRow{NotBefore: model.MaxTime}
+		var id pgtype.UUID
+		var body pgtype.DriverBytes
+		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &id, &body}, func() (err error) {
+			r.ID = id.Bytes
+			if r.Message, err = model.DecodeMessage(body); err != nil {
+				return fault.New(fault.Corrupt, "dead letter %s in the inbox of shard %d: %w", r.ID, r.Shard, err)
+			}
+			out = append(out, r)
+			return nil
+		})
+		return err
+	})
+	return out, err
+}

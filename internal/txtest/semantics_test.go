@@ -1,0 +1,307 @@
+package txtest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+var one = transfer{"t1", 0, 1, 100}
+
+// While a failure cannot be claimed, the step has neither failed nor completed, and says so. It is not run again either.
+func TestDatabaseAway(t *testing.T) {
+	onBanks(t, func(t *testing.T, b *bank) {
+		var away atomic.Bool
+		var ran atomic.Int64
+		f := newFaults()
+		app := open(t, "memory:", pay, b.bind(settle, f, func(ctx context.Context, s session, in transfer) (string, error) {
+			ran.Add(1)
+			if _, err := move(ctx, s, in); err != nil {
+				return "", err
+			}
+			away.Store(true)
+			return "", perdure.Permanent(errors.New("the account is frozen"))
+		}))
+		f.mu.Lock()
+		f.plan = func(int, string) action {
+			if away.Load() {
+				return cutBefore
+			}
+			return pass
+		}
+		f.mu.Unlock()
+		exec, err := pay.Start(caller(t, app), one)
+		check(t, err)
+		eventually(t, "its outcome is pending", func() bool {
+			info, err := app.Describe(t.Context(), exec)
+			return err == nil && strings.Contains(info.Reason, "outcome is pending") && strings.Contains(info.Reason, "the account is frozen")
+		})
+		away.Store(false)
+		_, err = exec.Result(caller(t, app))
+		says(t, err, nil, "the account is frozen")
+		b.check(nil)
+		if n := ran.Load(); n != 1 {
+			t.Errorf("the function ran %d times", n)
+		}
+	})
+}
+
+// A cancel request that comes while the transaction commits finds the success, which is the outcome.
+func TestCancelWhileCommitting(t *testing.T) {
+	onBanks(t, func(t *testing.T, b *bank) {
+		f := newFaults()
+		app := open(t, "memory:", pay, b.bind(settle, f, move))
+		f.at(7, pauseAfter)
+		exec, err := pay.Start(caller(t, app), one)
+		check(t, err)
+		<-f.paused
+		check(t, exec.Cancel(caller(t, app), "enough"))
+		close(f.resume)
+		if got, err := exec.Result(caller(t, app)); err != nil || got != "done t1" {
+			t.Errorf("%q, %v", got, err)
+		}
+		b.check([]transfer{one})
+	})
+}
+
+// What a workflow leaves behind when it returns, or loses in a race, is settled before the execution ends: nothing acts afterwards.
+func TestGivenUpSteps(t *testing.T) {
+	onBanks(t, func(t *testing.T, b *bank) {
+		leave := perdure.NewWorkflow("leave", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
+			f := settle.Go(ctx, in)
+			switch in.ID {
+			case "returned":
+				return "left", ctx.Sleep(20 * time.Millisecond)
+			case "cancelled":
+				check(t, ctx.Sleep(20*time.Millisecond))
+				f.Cancel(ctx)
+			case "late":
+				scope := ctx.WithTimeout(20 * time.Millisecond)
+				_, err := settle.Run(scope, in)
+				if !errors.Is(err, perdure.ErrTimeout) {
+					return "", fmt.Errorf("it says %w", err)
+				}
+				f.Cancel(ctx)
+			}
+			if _, err := f.Get(ctx); !errors.Is(err, perdure.ErrCanceled) {
+				return "", fmt.Errorf("its future says %w", err)
+			}
+			return "left", nil
+		})
+		var running atomic.Int64
+		app := open(t, "memory:", leave, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
+			running.Add(1)
+			defer running.Add(-1)
+			if b.kind != "sqlite" { // where one that has written keeps all others waiting
+				if _, err := move(ctx, s, in); err != nil {
+					return "", err
+				}
+			}
+			<-ctx.Done()
+			return "", ctx.Err()
+		}))
+		outcomes := 0
+		for _, id := range []string{"returned", "cancelled", "late"} {
+			if id == "late" && b.kind == "sqlite" {
+				continue // two transactions at once
+			}
+			got, err := leave.Run(caller(t, app), transfer{id, 0, 1, 100}, perdure.RawKey(id))
+			if err != nil || got != "left" {
+				t.Fatalf("%s: %q, %v", id, got, err)
+			}
+			if n := running.Load(); n != 0 {
+				t.Errorf("%s: %d functions still run", id, n)
+			}
+			if outcomes++; id == "late" {
+				outcomes++
+			}
+			if n := b.int(`select count(*) from perdure_outcomes where outcome is not null`); n != outcomes {
+				t.Errorf("%s: %d outcomes, want %d", id, n, outcomes)
+			}
+		}
+		b.check(nil)
+	})
+}
+
+// A function that ignores the end of its attempt is a zombie in the same process: the step fails, and whatever the function does later is lost.
+func TestAttemptTimeout(t *testing.T) {
+	onBanks(t, func(t *testing.T, b *bank) {
+		if b.kind == "pgx" {
+			return // whose transactions do not end with a context: it is waited for
+		}
+		limited := perdure.NewWorkflow("limited", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
+			return settle.Run(ctx, in, perdure.AttemptTimeout(30*time.Millisecond), perdure.Constant(1, time.Millisecond))
+		})
+		wake, woken := make(chan struct{}), make(chan error, 1)
+		app := open(t, "memory:", limited, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
+			<-wake
+			_, err := move(context.WithoutCancel(ctx), s, in)
+			woken <- err
+			return "done", nil
+		}))
+		_, err := limited.Run(caller(t, app), one)
+		says(t, err, perdure.ErrTimeout, "took more than")
+		close(wake)
+		if err := <-woken; err == nil {
+			t.Error("the zombie could act in its transaction")
+		}
+		b.check(nil)
+	})
+}
+
+// After a crash, the code is replayed and finds the same end of a step that was given up.
+func TestReplayOfGivenUpSteps(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"sqlite", "postgres"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b, url := newBank(t, "pgsql"), storeURL(t, kind)
+			hold := perdure.NewWorkflow("hold", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
+				_, err := settle.Run(ctx.WithTimeout(10*time.Millisecond), in)
+				w, other := word.Receive(ctx)
+				return fmt.Sprint(errors.Is(err, perdure.ErrTimeout), w), other
+			})
+			bound := b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
+				<-ctx.Done()
+				return "", ctx.Err()
+			})
+			app := open(t, url, hold, bound)
+			exec, err := hold.Start(caller(t, app), one)
+			check(t, err)
+			eventually(t, "it waits", func() bool {
+				info, err := app.Describe(t.Context(), exec)
+				return err == nil && strings.Contains(info.Reason, "signal word")
+			})
+			check(t, app.Close())
+			app = open(t, url, hold, bound)
+			check(t, word.Send(caller(t, app), exec, "x"))
+			if got, err := exec.Result(caller(t, app)); err != nil || got != "truex" {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
+	}
+}
+
+// conflict is an error as the drivers of PostgreSQL have it.
+type conflict string
+
+func (c conflict) Error() string    { return "conflict " + string(c) }
+func (c conflict) SQLState() string { return string(c) }
+
+// What others did at the same moment costs no attempt.
+func TestConflictsCostNoAttempt(t *testing.T) {
+	onBanks(t, func(t *testing.T, b *bank) {
+		once := perdure.NewWorkflow("once", func(ctx perdure.WorkflowCtx, in transfer) (string, error) {
+			return settle.Run(ctx, in, perdure.Constant(1, time.Millisecond))
+		})
+		var tries atomic.Int64
+		app := open(t, "memory:", once, b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
+			out, err := move(ctx, s, in)
+			switch tries.Add(1) {
+			case 1:
+				err = conflict("40001")
+			case 2:
+				err = fmt.Errorf("wrapped: %w", conflict("40P01"))
+			case 3:
+				err = errors.New("sqlite3: database is locked")
+			}
+			return out, err
+		}))
+		if got, err := once.Run(caller(t, app), one); err != nil || got != "done t1" {
+			t.Errorf("%q, %v", got, err)
+		}
+		b.check([]transfer{one})
+	})
+}
+
+// Two processes may open a fresh database at the same time.
+func TestOpenedAtOnce(t *testing.T) {
+	onBanks(t, func(t *testing.T, b *bank) {
+		var wg sync.WaitGroup
+		for range 6 {
+			bound, outbox := b.bind(settle, newFaults(), move), newOffice(b).outbox()
+			wg.Go(func() {
+				app, err := embedded.Open(t.Context(), "memory:", pay, bound, outbox)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_ = app.Close()
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// A role that may create no tables is told what to have created, and is content once that is there.
+func TestRoleThatMayNotCreateTables(t *testing.T) {
+	t.Parallel()
+	b := newBank(t, "pgsql")
+	b.exec(`create schema locked`)
+	b.exec(`do $x$ begin create role perdure_poor; exception when duplicate_object then null; end $x$`)
+	b.exec(`grant usage on schema locked to perdure_poor`)
+	cfg, err := pgx.ParseConfig(b.url)
+	check(t, err)
+	cfg.RuntimeParams["role"] = "perdure_poor"
+	db := openDB(stdlib.GetConnector(*cfg), newFaults())
+	t.Cleanup(func() { _ = db.Close() })
+	source := perdure.SQL(db).InSchema("locked")
+	_, err = embedded.Open(t.Context(), "memory:", perdure.Outbox(source))
+	says(t, err, nil, `"locked".perdure_outbox is missing`, "create table if not exists")
+	_, ddl, _ := strings.Cut(err.Error(), "create table if not exists")
+	for statement := range strings.SplitSeq("create table if not exists"+ddl[:strings.LastIndex(ddl, ";")], ";") {
+		b.exec(statement)
+	}
+	b.exec(`grant all on all tables in schema locked to perdure_poor`)
+	app, err := embedded.Open(t.Context(), "memory:", collect, perdure.Outbox(source))
+	check(t, err)
+	t.Cleanup(func() { check(t, app.Close()) })
+	tx, err := db.BeginTx(t.Context(), nil)
+	check(t, err)
+	exec, err := collect.Start(app.InTx(t.Context(), tx), "x", perdure.RawKey("k"))
+	check(t, err, tx.Commit())
+	eventually(t, "it is started", func() bool { _, err := exec.Poll(caller(t, app)); return err == nil })
+}
+
+// A function that is interrupted because its process closes has not failed: the step runs again elsewhere, even if it had one attempt only.
+func TestShutdownFailsNoStep(t *testing.T) {
+	t.Parallel()
+	for name, opts := range map[string][]perdure.CallOption{
+		"alone":   {perdure.Constant(1, time.Millisecond)},
+		"limited": {perdure.Constant(1, time.Millisecond), perdure.AttemptTimeout(time.Minute)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b, url := newBank(t, "pgsql"), storeURL(t, "sqlite")
+			once := perdure.NewWorkflow("once", func(ctx perdure.WorkflowCtx, in transfer) (string, error) { return settle.Run(ctx, in, opts...) })
+			begun := make(chan struct{})
+			app, err := embedded.Config{DrainTimeout: 10 * time.Millisecond}.Open(t.Context(), url, once,
+				b.bind(settle, newFaults(), func(ctx context.Context, s session, in transfer) (string, error) {
+					close(begun)
+					<-ctx.Done()
+					return "", ctx.Err()
+				}))
+			check(t, err)
+			exec, err := once.Start(caller(t, app), one)
+			check(t, err)
+			<-begun
+			_ = app.Close() // may say that a step was interrupted
+			app = open(t, url, once, b.bind(settle, newFaults(), move))
+			if got, err := exec.Result(caller(t, app)); err != nil || got != "done t1" {
+				t.Errorf("%q, %v", got, err)
+			}
+			b.check([]transfer{one})
+		})
+	}
+}

@@ -1,0 +1,262 @@
+package userdb
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Row is one row of an answer.
+type Row interface {
+	// Scan takes the columns.
+	Scan(dest ...any) error
+}
+
+// Tx is an open transaction, whatever driver it comes from.
+type Tx interface {
+	// Exec returns how many rows a statement changed or returned.
+	Exec(ctx context.Context, query string, args ...any) (int64, error)
+	// QueryRow asks for one row.
+	QueryRow(ctx context.Context, query string, args ...any) Row
+	// Commit makes it all durable.
+	Commit(ctx context.Context) error
+	// Rollback undoes it.
+	Rollback(ctx context.Context) error
+	// Raw is the transaction as user code knows it.
+	Raw() any
+}
+
+// Source begins transactions.
+type Source struct {
+	// Pool is what transactions come from; two sources of one pool are one database.
+	Pool  any
+	Begin func(ctx context.Context) (Tx, error)
+	// Dialect is that of the database; Unknown when it is to be found out.
+	Dialect Dialect
+	// Schema of our tables; empty for where the database finds a bare name.
+	Schema string
+}
+
+// Table names one of ours.
+type Table string
+
+// The tables.
+const (
+	Outcomes Table = "perdure_outcomes"
+	Outbox   Table = "perdure_outbox"
+)
+
+// Database is a user's database. It is safe for concurrent use.
+type Database struct {
+	src Source
+
+	mu      sync.Mutex
+	dialect *dialect // nil until it is known
+	limits  limits   // of the server
+	ready   map[Table]bool
+}
+
+// limits are what the server itself imposes on transactions; 0 where it does not. whole is negative when it cannot limit them as a whole.
+type limits struct{ idle, statement, whole time.Duration }
+
+// New makes a database of a source; Open looks at it.
+func New(src Source) *Database { return &Database{src: src, ready: map[Table]bool{}} }
+
+// InSchema is the same database, with our tables in a schema.
+func (d *Database) InSchema(name string) *Database {
+	src := d.src
+	src.Schema = name
+	return New(src)
+}
+
+// Same reports whether two databases are one: the same pool and schema.
+func (d *Database) Same(other *Database) bool {
+	a, b := reflect.TypeOf(d.src.Pool), reflect.TypeOf(other.src.Pool)
+	return d == other || a == b && a.Comparable() && d.src.Pool == other.src.Pool && d.src.Schema == other.src.Schema
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
+// qualified is the name of a table in SQL.
+func qualified(schema string, t Table) string {
+	if schema == "" {
+		return string(t)
+	}
+	return `"` + schema + `".` + string(t)
+}
+
+// short bounds what should take a moment.
+const short = 10 * time.Second
+
+// Open finds out what the database is, and creates the table unless it is there. Repeated, it does nothing.
+func (d *Database) Open(ctx context.Context, t Table) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.ready[t] {
+		return nil
+	}
+	if d.src.Begin == nil {
+		return fault.New(fault.Invalid, "there is no database: the pool is nil")
+	}
+	if d.src.Schema != "" && !identifier.MatchString(d.src.Schema) {
+		return fault.New(fault.Invalid, "schema %q is not a plain identifier", d.src.Schema)
+	}
+	ctx, cancel := context.WithTimeout(ctx, 3*short)
+	defer cancel()
+	if d.dialect == nil {
+		if err := d.look(ctx); err != nil {
+			return fault.New(fault.Unavailable, "look at the database: %w", err)
+		}
+	}
+	if err := d.create(ctx, t); err != nil {
+		return err
+	}
+	d.ready[t] = true
+	return nil
+}
+
+// look finds out the dialect, and what the server limits already.
+func (d *Database) look(ctx context.Context) error {
+	var asked []error
+	for _, candidate := range []*dialect{&postgres, &sqlite} {
+		if d.src.Dialect != Unknown && d.src.Dialect != candidate.name {
+			continue
+		}
+		var version string
+		err := d.within(ctx, func(tx Tx) error {
+			if err := tx.QueryRow(ctx, candidate.version).Scan(&version); err != nil {
+				return err
+			}
+			if candidate.limits == "" {
+				return nil
+			}
+			var idle, statement, whole int64
+			err := tx.QueryRow(ctx, candidate.limits).Scan(&idle, &statement, &whole)
+			d.limits = limits{idle: millis(idle), statement: millis(statement), whole: millis(whole)}
+			return err
+		})
+		if err == nil {
+			d.dialect = candidate
+			return nil
+		}
+		asked = append(asked, fmt.Errorf("as %s: %w", candidate.name, err))
+	}
+	return errors.Join(asked...)
+}
+
+func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
+// create makes a table. Where it exists nothing is done, so that a role which may create nothing can use what somebody else made.
+func (d *Database) create(ctx context.Context, t Table) error {
+	ddl := d.sql(t, d.dialect.create[t])
+	var err error
+	for try := range maxTries {
+		err = d.within(ctx, func(tx Tx) error {
+			var exists bool
+			if err := tx.QueryRow(ctx, d.sql(t, d.dialect.exists), d.existsArg(t)).Scan(&exists); err != nil || exists {
+				return err
+			}
+			if d.dialect.lock != "" { // two processes may open at once, and "if not exists" does not wait for the other one
+				if _, err := tx.Exec(ctx, d.dialect.lock); err != nil {
+					return err
+				}
+			}
+			for statement := range strings.SplitSeq(ddl, ";\n") {
+				if _, err := tx.Exec(ctx, statement); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if !passing(err) || !pause(ctx, try) {
+			break
+		}
+	}
+	switch {
+	case err == nil:
+		return nil
+	case sqlState(err) == denied || sqlState(err) == noSchema:
+		return fault.WithHint(fault.New(fault.Denied, "table %s is missing and cannot be created: %w", qualified(d.src.Schema, t), err),
+			"have somebody who may create tables run:\n%s;", ddl)
+	}
+	return fault.New(fault.Unavailable, "create table %s: %w", qualified(d.src.Schema, t), err)
+}
+
+func (d *Database) existsArg(t Table) string {
+	if d.dialect == &sqlite {
+		return string(t)
+	}
+	return qualified(d.src.Schema, t)
+}
+
+// sql fills in the name of the table.
+func (d *Database) sql(t Table, text string) string { return fill(d.dialect, d.src.Schema, t, text) }
+
+func fill(in *dialect, schema string, t Table, text string) string {
+	prefix := ""
+	if schema != "" {
+		prefix = `"` + schema + `".`
+	}
+	text = strings.NewReplacer("{table}", qualified(schema, t), "{schema.}", prefix, "{now}", in.now).Replace(text)
+	if in == &sqlite {
+		text = strings.ReplaceAll(text, "$", "?")
+	}
+	return text
+}
+
+// within runs fn in a transaction that is committed when fn returns nil.
+func (d *Database) within(ctx context.Context, fn func(Tx) error) error {
+	tx, err := d.src.Begin(ctx)
+	if err != nil {
+		return fmt.Errorf("begin: %w", err)
+	}
+	done := false
+	defer func() {
+		if !done {
+			rollBack(ctx, tx)
+		}
+	}()
+	if err := fn(tx); err != nil {
+		return err
+	}
+	done = true
+	return commit(ctx, tx)
+}
+
+// read runs one query in a transaction of its own.
+func (d *Database) read(ctx context.Context, query string, args []any, dest ...any) error {
+	return d.within(ctx, func(tx Tx) error { return tx.QueryRow(ctx, query, args...).Scan(dest...) })
+}
+
+// commit does not stop half-way because somebody lost interest: that would leave it open whether it took effect.
+func commit(ctx context.Context, tx Tx) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*short)
+	defer cancel()
+	if err := tx.Commit(ctx); err != nil {
+		return &commitError{err}
+	}
+	return nil
+}
+
+// rollBack gives a transaction up. When even that fails, its connection is broken and the server will notice.
+func rollBack(ctx context.Context, tx Tx) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), short)
+	defer cancel()
+	_ = tx.Rollback(ctx)
+}
+
+// commitError is that of a commit: unless the server said why not, it may have taken effect.
+type commitError struct{ err error }
+
+func (e *commitError) Error() string { return "commit: " + e.err.Error() }
+func (e *commitError) Unwrap() error { return e.err }
+
+func text(n int64) string { return strconv.FormatInt(n, 10) }

@@ -1,0 +1,214 @@
+package userdb
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Letter is a message in an outbox.
+type Letter struct {
+	ID        string `json:"id"`
+	Kind      string `json:"kind"`
+	Execution string `json:"execution"`
+	Body      string `json:"body"` // in hexadecimal
+	At        int64  `json:"at"`   // milliseconds since 1970
+	Error     string `json:"error"`
+}
+
+// Message is what the letter says.
+func (l *Letter) Message() (model.Message, error) {
+	body, err := hex.DecodeString(l.Body)
+	if err != nil {
+		return model.Message{}, err
+	}
+	return model.DecodeMessage(body)
+}
+
+// Exec runs a statement in a transaction of ordinary code and returns how many rows it changed or returned.
+type Exec func(ctx context.Context, query string, args ...any) (int64, error)
+
+// Site is where a transaction of ordinary code was found to be.
+type Site struct {
+	dialect *dialect
+	schema  string
+	// Inbox tells that the database has tables of an engine.
+	Inbox bool
+	// Outbox tells that it has an outbox.
+	Outbox bool
+}
+
+// Find looks around in the database of a transaction, in one round trip: whether the expression inbox holds there, if it is not empty, and which of
+// the schemas has an outbox. The transaction goes on whatever the answer is.
+func Find(ctx context.Context, exec Exec, d Dialect, inbox string, schemas []string) (Site, error) {
+	if d != SQLite {
+		site, err := findPostgres(ctx, exec, inbox, schemas)
+		if err == nil || d == PostgreSQL {
+			return site, err
+		}
+		found, lite := findSQLite(ctx, exec, schemas)
+		if lite != nil {
+			return Site{}, fault.New(fault.Unavailable, "look at the database of the transaction: %w", errors.Join(
+				fmt.Errorf("as %s: %w", PostgreSQL, err), fmt.Errorf("as %s: %w", SQLite, lite)))
+		}
+		return found, nil
+	}
+	return findSQLite(ctx, exec, schemas)
+}
+
+// findPostgres gets its answer as the number of rows, because that is all that the shape of a pgx transaction promises: 1 for the inbox, and
+// 2 for each place in the list of schemas up to the one that has an outbox.
+func findPostgres(ctx context.Context, exec Exec, inbox string, schemas []string) (Site, error) {
+	if inbox == "" {
+		inbox = "false"
+	}
+	place := "0"
+	for i, s := range slices.Backward(schemas) {
+		place = fmt.Sprintf("case when to_regclass('%s') is not null then %d else %s end", qualified(s, Outbox), i+1, place)
+	}
+	n, err := exec(ctx, `select 1 from generate_series(1, (case when `+inbox+` then 1 else 0 end) + 2 * (`+place+`))
+where current_setting('server_version_num') is not null`)
+	if err != nil {
+		return Site{}, err
+	}
+	site := Site{dialect: &postgres, Inbox: n%2 == 1, Outbox: n >= 2}
+	if site.Outbox {
+		site.schema = schemas[n/2-1]
+	}
+	return site, nil
+}
+
+func findSQLite(ctx context.Context, exec Exec, schemas []string) (Site, error) {
+	site := Site{dialect: &sqlite}
+	for _, s := range schemas {
+		// A statement that changes nothing, and fails without harm where the table is not.
+		_, err := exec(ctx, fill(&sqlite, s, Outbox, `update {table} set id = id where seq < 0`))
+		if err == nil {
+			site.schema, site.Outbox = s, true
+		}
+		if err == nil || passing(err) {
+			return site, err
+		}
+	}
+	_, err := exec(ctx, sqlite.version)
+	return site, err
+}
+
+// Put leaves a message in the outbox, to be sent when the transaction commits.
+func (s *Site) Put(ctx context.Context, exec Exec, id, cluster string, m *model.Message) error {
+	n, err := exec(ctx, fill(s.dialect, s.schema, Outbox, `insert into {table} (id, cluster, kind, execution, body) values ($1, $2, $3, $4, $5)`),
+		id, cluster, m.Kind.String(), m.To.Type+"/"+m.To.Key, model.AppendMessage(nil, m))
+	switch {
+	case err != nil:
+		return fault.New(fault.Unavailable, "put a %s into %s: %w", m.Kind, qualified(s.schema, Outbox), err)
+	case n != 1:
+		return fault.New(fault.Internal, "put a %s into %s: %d rows were written", m.Kind, qualified(s.schema, Outbox), n)
+	}
+	return nil
+}
+
+// Schema is that of the tables.
+func (d *Database) Schema() string { return d.src.Schema }
+
+// Verdict is what became of a letter.
+type Verdict struct {
+	ID string
+	// Refused is why it can never be delivered; Later that it could not be delivered now. Neither: it was.
+	Refused string
+	Later   bool
+}
+
+// Bounds of a page of the outbox.
+const (
+	pageTransactions = 64
+	pageBytes        = 4 << 20
+)
+
+// Relay takes a page of waiting letters and hands them to deliver, in the order in which each transaction put them. What it returns a verdict for is
+// removed, marked or put off; the rest waits. It returns how many verdicts there were. A crash in between repeats deliveries.
+//
+// PostgreSQL keeps other relays from the same letters meanwhile. SQLite has one lock for everybody, so it is not held: there, two
+// relays may deliver the same, which changes nothing.
+func (d *Database) Relay(ctx context.Context, cluster string, deliver func(context.Context, []Letter) []Verdict) (n int, err error) {
+	var letters []Letter
+	page := func(tx Tx) error {
+		var text string
+		query := d.sql(Outbox, d.dialect.page)
+		if err := tx.QueryRow(ctx, query, cluster, int64(pageTransactions), int64(pageBytes)).Scan(&text); err != nil {
+			return err
+		}
+		return json.Unmarshal([]byte(text), &letters)
+	}
+	judge := func(tx Tx) error {
+		if len(letters) == 0 {
+			return nil
+		}
+		verdicts := deliver(ctx, letters)
+		n = len(verdicts)
+		return d.judge(ctx, tx, verdicts)
+	}
+	if d.dialect == &postgres {
+		err = d.within(ctx, func(tx Tx) error { return errors.Join(page(tx), judge(tx)) })
+		return n, err
+	}
+	if err = d.within(ctx, page); err != nil || len(letters) == 0 {
+		return 0, err
+	}
+	verdicts := deliver(ctx, letters)
+	for try := 0; ; try++ {
+		err = d.within(ctx, func(tx Tx) error { return d.judge(ctx, tx, verdicts) })
+		if !passing(err) || !pause(ctx, try) {
+			return len(verdicts), err
+		}
+	}
+}
+
+// judge carries verdicts out.
+func (d *Database) judge(ctx context.Context, tx Tx, verdicts []Verdict) error {
+	delivered := []string{}
+	for _, v := range verdicts {
+		var err error
+		switch {
+		case v.Refused != "":
+			_, err = tx.Exec(ctx, d.sql(Outbox, `update {table} set error = $2 where id = $1`), v.ID, v.Refused)
+		case v.Later: // a second longer each time, at most a minute
+			_, err = tx.Exec(ctx, d.sql(Outbox, `update {table} set tries = tries + 1,
+  due = {now} + 1000 * (case when tries < 60 then tries + 1 else 60 end) where id = $1`), v.ID)
+		default:
+			delivered = append(delivered, v.ID)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(delivered) == 0 {
+		return nil
+	}
+	ids, err := json.Marshal(delivered)
+	if err != nil {
+		return err
+	}
+	_, err = tx.Exec(ctx, d.sql(Outbox, d.dialect.finished), string(ids))
+	return err
+}
+
+// DeadLetters returns letters that were refused, in the order of their ids, after the given one.
+func (d *Database) DeadLetters(ctx context.Context, cluster, after string, limit int) (letters []Letter, err error) {
+	ctx, cancel := context.WithTimeout(ctx, short)
+	defer cancel()
+	var text string
+	if err = d.read(ctx, d.sql(Outbox, d.dialect.letters), []any{cluster, after, int64(limit)}, &text); err != nil {
+		return nil, err
+	}
+	return letters, json.Unmarshal([]byte(text), &letters)
+}
+
+// Time is a time of ours.
+func Time(millis int64) time.Time { return time.UnixMilli(millis).UTC() }

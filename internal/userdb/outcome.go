@@ -1,0 +1,196 @@
+package userdb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Step is what an outcome belongs to.
+type Step struct {
+	Run model.RunID
+	ID  string
+	// Generation tells the lives of a step apart that is begun anew on purpose after it had ended.
+	Generation int
+	// Execution and Cluster say whose run it is, for people and for the clean-up.
+	Execution string
+	Cluster   string
+}
+
+func (s *Step) key() []any { return []any{s.Run.String(), s.ID, int64(s.Generation)} }
+
+// Attempt is one try of a step.
+type Attempt struct {
+	Step
+	// AsOf is when the owner of the run last spoke; an attempt long after that does nothing.
+	AsOf model.Time
+	// Limit is how long the attempt may take; 0 when nobody said.
+	Limit time.Duration
+	// Body acts in the transaction.
+	Body func(ctx context.Context, tx Tx) (model.Payload, error)
+}
+
+// Bounds of an attempt.
+const (
+	beginWithin = 24 * time.Hour   // after the owner last spoke
+	maxIdle     = time.Minute      // between two statements
+	maxAge      = 5 * time.Minute  // of a transaction, unless the attempt may take longer
+	margin      = 15 * time.Second // for ends that are enforced on this side as well
+)
+
+// Run makes the attempt. What stands as the outcome of the step already, by somebody else, is returned instead. A failure is one that stands; an error
+// means that nothing was done.
+func (d *Database) Run(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
+	age := max(maxAge, a.Limit+margin)
+	ctx, cancel := context.WithTimeoutCause(ctx, age+margin, fmt.Errorf("a transaction of an activity may take %s: give it an AttemptTimeout that is longer", age))
+	defer cancel()
+	for try := 0; ; try++ {
+		out, stands, err := d.once(ctx, a, age)
+		// After a doubtful commit the same is done again: to insert the outcome waits for the transaction that may still be under way, and tells.
+		if err == nil || !passing(err) && !doubtful(err) || !pause(ctx, try) {
+			return out, stands, err
+		}
+	}
+}
+
+// once is one transaction.
+func (d *Database) once(ctx context.Context, a *Attempt, age time.Duration) (out model.Payload, stands *model.Failure, err error) {
+	tx, err := d.src.Begin(ctx)
+	if err != nil {
+		return out, nil, fmt.Errorf("begin: %w", err)
+	}
+	ended := false
+	defer func() { // also when the body panics or ends its goroutine
+		if !ended {
+			rollBack(ctx, tx)
+		}
+	}()
+	query, args := d.begin(a, age)
+	n, err := tx.Exec(ctx, query, args...)
+	if err != nil {
+		return out, nil, fmt.Errorf("claim the outcome: %w", err)
+	}
+	if n == 0 {
+		ended = true
+		rollBack(ctx, tx)
+		return d.stored(ctx, a)
+	}
+	if out, err = a.Body(ctx, tx); err != nil {
+		return model.Payload{}, nil, err
+	}
+	if err = d.keep(ctx, tx, &a.Step, model.Outcome{Output: out}); err != nil {
+		return model.Payload{}, nil, err
+	}
+	ended = true
+	if err = commit(ctx, tx); err != nil {
+		return model.Payload{}, nil, err
+	}
+	return out, nil, nil
+}
+
+// begin is the first statement of an attempt. It also limits what the server lets the transaction do, so that one whose process stands still
+// keeps nobody waiting for long. Stricter limits of the server stay.
+func (d *Database) begin(a *Attempt, age time.Duration) (string, []any) {
+	args := append(a.key(), a.Execution, a.Cluster, int64(a.AsOf.Add(beginWithin))/1000)
+	query := d.sql(Outcomes, d.dialect.begin)
+	if d.dialect == &sqlite {
+		return query, args
+	}
+	whole := ""
+	if d.limits.whole >= 0 {
+		whole = "\n  and set_config('transaction_timeout', $9::text, true) is not null"
+	}
+	stricter := func(server, ours time.Duration) string {
+		if server > 0 {
+			ours = min(server, ours)
+		}
+		return text(ours.Milliseconds())
+	}
+	args = append(args, stricter(d.limits.idle, max(maxIdle, a.Limit)), stricter(d.limits.statement, age))
+	if whole != "" {
+		args = append(args, stricter(d.limits.whole, age))
+	}
+	return strings.Replace(query, "{whole}", whole, 1), args
+}
+
+// keep writes the outcome into the row that was claimed. If it is not there, user code has ended the transaction.
+func (d *Database) keep(ctx context.Context, tx Tx, s *Step, o model.Outcome) error {
+	n, err := tx.Exec(ctx, d.sql(Outcomes, `update {table} set outcome = $4 where run = $1 and step = $2 and generation = $3 and outcome is null`),
+		append(s.key(), model.AppendOutcome(nil, &o))...)
+	switch {
+	case err != nil && (ctx.Err() != nil || !over(err)):
+		return fmt.Errorf("keep the outcome: %w", err)
+	case err != nil || n != 1:
+		return errEnded
+	}
+	return nil
+}
+
+// errEnded is misuse: nothing can be said about what was done.
+var errEnded = fault.New(fault.Invalid,
+	"the function of a transactional activity has committed or rolled back its transaction: that is done for it when it returns; what it did may stand")
+
+// Ended reports whether an error is the misuse of a transaction by user code.
+func Ended(err error) bool { return err == errEnded } //nolint:errorlint // it is returned as it is
+
+// stored is the outcome that somebody else has put, or why there is none.
+func (d *Database) stored(ctx context.Context, a *Attempt) (model.Payload, *model.Failure, error) {
+	found, o, err := d.find(ctx, &a.Step)
+	switch {
+	case err != nil:
+		return model.Payload{}, nil, err
+	case !found:
+		return model.Payload{}, nil, fault.New(fault.Unavailable, "the attempt is older than %s by the clock of the database: "+
+			"the process stood still, or its clock and that of the database differ", beginWithin)
+	}
+	return o.Output, o.Failure, nil
+}
+
+// find reads the outcome that stands.
+func (d *Database) find(ctx context.Context, s *Step) (found bool, o model.Outcome, err error) {
+	var body []byte
+	query := d.sql(Outcomes, `select exists (select 1 from {table} where run = $1 and step = $2 and generation = $3),
+  (select outcome from {table} where run = $1 and step = $2 and generation = $3)`)
+	if err = d.read(ctx, query, s.key(), &found, &body); err != nil || !found {
+		return false, o, err
+	}
+	if body == nil { // committed by user code, before it was known what would come of it
+		return true, model.Outcome{Failure: &model.Failure{Kind: model.FailureInvalid, Message: errEnded.Error(), Permanent: true}}, nil
+	}
+	o, err = model.DecodeOutcome(model.Completed, 0, body)
+	return true, o, err
+}
+
+// Settle makes a failure the outcome of a step, unless one stands, and returns what stands then. Whoever is about to act for the step is waited for,
+// and whoever comes later does nothing.
+func (d *Database) Settle(ctx context.Context, s *Step, f *model.Failure) (model.Payload, *model.Failure, error) {
+	for try := 0; ; try++ {
+		out, stands, err := d.settle(ctx, s, f)
+		if err == nil || !passing(err) && !doubtful(err) || !pause(ctx, try) {
+			return out, stands, err
+		}
+	}
+}
+
+func (d *Database) settle(ctx context.Context, s *Step, f *model.Failure) (model.Payload, *model.Failure, error) {
+	claim := d.sql(Outcomes, `insert into {table} (run, step, generation, execution, cluster, outcome)
+values ($1, $2, $3, $4, $5, $6) on conflict (run, step, generation) do nothing`)
+	args := append(s.key(), s.Execution, s.Cluster, model.AppendOutcome(nil, &model.Outcome{Failure: f}))
+	var n int64
+	err := d.within(ctx, func(tx Tx) (err error) {
+		n, err = tx.Exec(ctx, claim, args...)
+		return err
+	})
+	if err != nil || n == 1 {
+		return model.Payload{}, f, err
+	}
+	found, o, err := d.find(ctx, s)
+	if err == nil && !found {
+		err = fault.New(fault.Unavailable, "the outcome was removed while it was read")
+	}
+	return o.Output, o.Failure, err
+}

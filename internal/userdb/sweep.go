@@ -1,0 +1,81 @@
+package userdb
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Retention is how long the outcomes of a run are kept after it was closed. It is longer than any attempt of the run can be under way (U3).
+const Retention = 7 * 24 * time.Hour
+
+// Owner is a run that has outcomes in the database.
+type Owner struct {
+	Run       string `json:"run"`
+	Execution string `json:"execution"`
+	At        int64  `json:"at"` // of the last outcome, in milliseconds since 1970
+}
+
+// Bounds of a sweep.
+const (
+	sweepRuns = 100 // looked at together
+	sweepRows = 500 // removed together
+)
+
+// Sweep removes the outcomes of runs of a cluster for which expired says so, in small transactions. It looks at the runs that were started
+// longer ago than Retention, oldest first; their ids sort by time. It returns how many outcomes went.
+func (d *Database) Sweep(ctx context.Context, cluster string, now time.Time, expired func(context.Context, Owner) (bool, error)) (removed int64, err error) {
+	before := firstRun(now.Add(-Retention)).String()
+	for after := ""; ; {
+		var text string
+		if err := d.read(ctx, d.sql(Outcomes, d.dialect.runs), []any{cluster, after, before, int64(sweepRuns)}, &text); err != nil {
+			return removed, err
+		}
+		var owners []Owner
+		if err := json.Unmarshal([]byte(text), &owners); err != nil {
+			return removed, err
+		}
+		for _, o := range owners {
+			after = o.Run
+			ok, err := expired(ctx, o)
+			if err != nil {
+				return removed, err
+			}
+			for ok {
+				n, err := d.remove(ctx, o.Run)
+				removed += n
+				if err != nil {
+					return removed, err
+				}
+				ok = n == sweepRows
+			}
+		}
+		if len(owners) < sweepRuns {
+			return removed, nil
+		}
+	}
+}
+
+// remove removes some outcomes of a run.
+func (d *Database) remove(ctx context.Context, run string) (n int64, err error) {
+	query := d.sql(Outcomes, `delete from {table} where run = $1 and (step, generation) in (
+  select step, generation from {table} where run = $1 limit $2)`)
+	for try := 0; ; try++ {
+		err = d.within(ctx, func(tx Tx) (err error) {
+			n, err = tx.Exec(ctx, query, run, int64(sweepRows))
+			return err
+		})
+		if !passing(err) || !pause(ctx, try) {
+			return n, err
+		}
+	}
+}
+
+// firstRun sorts before every run that was started at t or later.
+func firstRun(t time.Time) (id model.RunID) {
+	binary.BigEndian.PutUint64(id[:8], uint64(max(t.UnixMilli(), 0))<<16)
+	return id
+}

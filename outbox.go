@@ -1,0 +1,243 @@
+package perdure
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/userdb"
+)
+
+// OutboxOption configures an Outbox.
+type OutboxOption interface{ applyOutbox(*outboxDefinition) }
+
+type pollOption time.Duration
+
+func (p pollOption) applyOutbox(o *outboxDefinition) {
+	o.every = max(time.Duration(p), time.Millisecond)
+}
+
+// PollEvery is how often the table of an Outbox is looked at for what other processes have put there; 1 s.
+func PollEvery(d time.Duration) OutboxOption { return pollOption(d) }
+
+type outboxDefinition struct {
+	db    *userdb.Database
+	every time.Duration
+	at    string
+}
+
+func (d outboxDefinition) define(r *registry) {
+	if d.db == nil {
+		r.wrong("an outbox has no database: give it perdure.SQL(db) or perdure.Pgx(pool), after the pool was made (%s)", d.at)
+		return
+	}
+	r.outboxes = append(r.outboxes, d)
+}
+
+// Outbox lets transactions of a database start and signal executions (App.InTx, InPgx) although the engine keeps its tables elsewhere: what they send
+// is put into a table of that database, which opening creates, and the app passes it on once they have committed. Every process that
+// has the outbox may pass it on, whoever put it there.
+func Outbox[T any](db TxSource[T], opts ...OutboxOption) Definition {
+	d := outboxDefinition{db: db.db, every: time.Second, at: callerPosition()}
+	for _, o := range opts {
+		o.applyOutbox(&d)
+	}
+	return d
+}
+
+// relay passes on what waits in one outbox.
+type relay struct {
+	db      *userdb.Database
+	every   time.Duration
+	mailer  api.Mailer
+	host    *host
+	hinted  chan struct{} // capacity 1
+	trouble bool          // was told
+}
+
+// Bounds of a relay.
+const (
+	relayAtOnce = 16               // targets that are served at the same time
+	relayWithin = 20 * time.Second // one page
+	relayStale  = time.Minute      // what was read longer ago is read again: others may have passed it on, and the engine forgotten that
+	relayPause  = 30 * time.Second // at most, while the database is away
+)
+
+// eager are the pauses after a transaction of this process has put something: it will commit soon, or not.
+var eager = []time.Duration{2, 5, 10, 25, 50, 100, 250, 500}
+
+// hint has the relay look soon.
+func (r *relay) hint() {
+	select {
+	case r.hinted <- struct{}{}:
+	default:
+	}
+}
+
+func (r *relay) run(ctx context.Context) {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	looks := len(eager) // since the last hint
+	pause := r.every
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.hinted:
+			looks = 0
+		case <-timer.C:
+		}
+		n, err := r.round(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			pause = min(2*max(pause, r.every), max(relayPause, r.every))
+			if !r.trouble {
+				r.host.logger.Warn("messages of transactions cannot be passed on yet", "error", err, "again_in", pause)
+			}
+			r.trouble = true
+		case n > 0:
+			pause, r.trouble = 0, false
+		case looks < len(eager):
+			pause, r.trouble = eager[looks]*time.Millisecond, false
+			looks++
+		default:
+			pause, r.trouble = r.every, false
+		}
+		timer.Reset(pause)
+	}
+}
+
+// round passes on one page and returns how many letters were dealt with.
+func (r *relay) round(ctx context.Context) (int, error) {
+	ctx, cancel := context.WithTimeout(ctx, relayWithin)
+	defer cancel()
+	return r.db.Relay(ctx, r.host.cluster, r.deliver)
+}
+
+// deliver sends letters, those of one target one after the other.
+func (r *relay) deliver(ctx context.Context, letters []userdb.Letter) (verdicts []userdb.Verdict) {
+	read := time.Now().Round(0) // without the monotonic part, which stands still while the machine sleeps
+	byTarget := map[string][]userdb.Letter{}
+	for _, l := range letters {
+		byTarget[l.Execution] = append(byTarget[l.Execution], l)
+	}
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, relayAtOnce)
+	for _, line := range byTarget {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			for i := range line {
+				if ctx.Err() != nil || time.Now().Round(0).Sub(read) > relayStale {
+					return
+				}
+				v, ok := r.deliverOne(ctx, &line[i])
+				if ok {
+					mu.Lock()
+					verdicts = append(verdicts, v)
+					mu.Unlock()
+				}
+				if !ok || v.Later {
+					return // what follows for the same target waits
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return verdicts
+}
+
+// deliverOne sends a letter. It reports false when nothing can be said about it.
+func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdict, bool) {
+	v := userdb.Verdict{ID: l.ID}
+	m, err := l.Message()
+	if err != nil {
+		err = fault.New(fault.Invalid, "it cannot be read: %w", err)
+	} else {
+		err = r.mailer.Deliver(ctx, &m)
+	}
+	switch kind := fault.KindOf(err); {
+	case err == nil:
+	case ctx.Err() != nil || kind == fault.Unavailable || kind == fault.Timeout || kind == fault.Canceled:
+		return v, false
+	case kind == fault.NotFound || kind == fault.Conflict || kind == fault.AlreadyExists || kind == fault.Invalid || kind == fault.Denied:
+		v.Refused = err.Error()
+		r.host.logger.Error("message of a transaction was refused and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)
+	default:
+		v.Later = true
+	}
+	return v, true
+}
+
+// DeadLetter is a start, signal, settlement or cancel request that left with a transaction and was refused after that had committed: another input for
+// a key that is in use, an execution that is closed or does not exist. It is not tried again.
+type DeadLetter struct {
+	ID     string
+	Kind   string // start, signal, settle, cancel
+	Target Ref
+	At     time.Time // when it was sent or, in the engine's own database, refused
+	Reason string    // why it was refused
+}
+
+// DeadLetters are the messages of transactions that were refused: those in the outboxes of this app, and those in the engine's own database. They stay until somebody
+// deletes their rows.
+func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
+	return func(yield func(DeadLetter, error) bool) {
+		for _, r := range a.relays {
+			for after := ""; ; {
+				page, err := r.db.DeadLetters(ctx, a.host.cluster, after, deadLetterPage)
+				if err != nil {
+					yield(DeadLetter{}, public(err))
+					return
+				}
+				for i := range page {
+					l := &page[i]
+					ref, err := ParseRef(l.Execution)
+					if !yield(DeadLetter{ID: l.ID, Kind: l.Kind, Target: ref, At: userdb.Time(l.At), Reason: l.Error}, err) {
+						return
+					}
+					after = l.ID
+				}
+				if len(page) < deadLetterPage {
+					break
+				}
+			}
+		}
+		a.inboxLetters(ctx, yield)
+	}
+}
+
+// inboxLetters are those in the engine's own database.
+func (a *App) inboxLetters(ctx context.Context, yield func(DeadLetter, error) bool) {
+	m, ok := a.cfg.Backend.(api.Mailer)
+	for after := (model.RunID{}); ok; {
+		page, err := m.DeadLetters(ctx, after, deadLetterPage)
+		if err != nil {
+			yield(DeadLetter{}, public(err))
+			return
+		}
+		for i := range page {
+			l := &page[i]
+			sec, nsec := uuid.UUID(l.ID).Time().UnixTime()
+			if !yield(DeadLetter{
+				ID: uuid.UUID(l.ID).String(), Kind: l.Message.Kind.String(), Target: Ref{Workflow: l.Message.To.Type, Key: l.Message.To.Key},
+				At: time.Unix(sec, nsec).UTC(), Reason: l.Reason,
+			}, nil) {
+				return
+			}
+			after = l.ID
+		}
+		ok = len(page) == deadLetterPage
+	}
+}
+
+const deadLetterPage = 100

@@ -1,0 +1,162 @@
+package perdure
+
+import (
+	"context"
+	"database/sql"
+	"reflect"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/userdb"
+)
+
+// TxSource begins transactions of type T on a database of the user: SQL or Pgx makes one. The database may be that of the engine or another one.
+type TxSource[T any] struct{ db *userdb.Database }
+
+// SQL uses a database/sql pool. PostgreSQL and SQLite are understood; which one it is is found out when the app is opened.
+func SQL(db *sql.DB) TxSource[*sql.Tx] {
+	if db == nil {
+		return TxSource[*sql.Tx]{}
+	}
+	return TxSource[*sql.Tx]{userdb.New(userdb.Source{Pool: db, Begin: func(ctx context.Context) (userdb.Tx, error) {
+		tx, err := db.BeginTx(ctx, nil)
+		return sqlTx{tx}, err
+	}})}
+}
+
+type pgxTag interface{ RowsAffected() int64 }
+
+type pgxRow interface{ Scan(dest ...any) error }
+
+type pgxTx[G pgxTag, W pgxRow] interface {
+	Exec(ctx context.Context, sql string, args ...any) (G, error)
+	QueryRow(ctx context.Context, sql string, args ...any) W
+	Commit(ctx context.Context) error
+	Rollback(ctx context.Context) error
+}
+
+// Pgx uses a pgx pool or connection, matched by shape so that this package does not link pgx. The type parameters are inferred.
+func Pgx[T pgxTx[G, W], G pgxTag, W pgxRow](pool interface {
+	Begin(context.Context) (T, error)
+},
+) TxSource[T] {
+	if v := reflect.ValueOf(pool); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return TxSource[T]{}
+	}
+	return TxSource[T]{userdb.New(userdb.Source{Pool: pool, Dialect: userdb.PostgreSQL, Begin: func(ctx context.Context) (userdb.Tx, error) {
+		tx, err := pool.Begin(ctx)
+		return pgxAdapter[T, G, W]{tx}, err
+	}})}
+}
+
+// InSchema keeps our tables of this database in a schema (in SQLite: an attached database) instead of where it finds a bare name.
+func (s TxSource[T]) InSchema(name string) TxSource[T] {
+	if s.db == nil {
+		return s
+	}
+	return TxSource[T]{s.db.InSchema(name)}
+}
+
+// sqlTx is a transaction of database/sql.
+type sqlTx struct{ tx *sql.Tx }
+
+func (t sqlTx) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	r, err := t.tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+func (t sqlTx) QueryRow(ctx context.Context, query string, args ...any) userdb.Row {
+	return t.tx.QueryRowContext(ctx, query, args...)
+}
+
+func (t sqlTx) Commit(context.Context) error   { return t.tx.Commit() }
+func (t sqlTx) Rollback(context.Context) error { return t.tx.Rollback() }
+func (t sqlTx) Raw() any                       { return t.tx }
+
+// pgxAdapter is a transaction of pgx.
+type pgxAdapter[T pgxTx[G, W], G pgxTag, W pgxRow] struct{ tx T }
+
+func (t pgxAdapter[T, G, W]) Exec(ctx context.Context, query string, args ...any) (int64, error) {
+	tag, err := t.tx.Exec(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return tag.RowsAffected(), nil
+}
+
+func (t pgxAdapter[T, G, W]) QueryRow(ctx context.Context, query string, args ...any) userdb.Row {
+	return t.tx.QueryRow(ctx, query, args...)
+}
+
+func (t pgxAdapter[T, G, W]) Commit(ctx context.Context) error   { return t.tx.Commit(ctx) }
+func (t pgxAdapter[T, G, W]) Rollback(ctx context.Context) error { return t.tx.Rollback(ctx) }
+func (t pgxAdapter[T, G, W]) Raw() any                           { return t.tx }
+
+// txCode is the code of a transactional activity.
+type txCode[I, O any] struct {
+	db *userdb.Database
+	fn func(context.Context, userdb.Tx, I) (O, error)
+}
+
+// NewTxActivity defines an activity that acts in one transaction of the user's database, together with the record of its outcome: what fn does there
+// is done exactly once, whatever crashes. fn must leave commit and rollback to its caller, and be short: others wait for what it locks. The
+// transaction may take five minutes and be idle for one, or as long as AttemptTimeout says if that is longer.
+func NewTxActivity[T, I, O any](name string, db TxSource[T], fn func(context.Context, T, I) (O, error), opts ...ActivityOption) *Activity[I, O] {
+	a := &Activity[I, O]{name: name, tx: newTxCode(db, fn), bound: true, at: callerPosition()}
+	a.apply(opts)
+	return a
+}
+
+// BindTx joins a declared activity with transactional code.
+func BindTx[T, I, O any](a *Activity[I, O], db TxSource[T], fn func(context.Context, T, I) (O, error)) Binding {
+	return Binding{a.definition(nil, newTxCode(db, fn), true, callerPosition())}
+}
+
+func newTxCode[T, I, O any](db TxSource[T], fn func(context.Context, T, I) (O, error)) *txCode[I, O] {
+	c := &txCode[I, O]{db: db.db}
+	if fn != nil {
+		c.fn = func(ctx context.Context, tx userdb.Tx, in I) (O, error) { return fn(ctx, tx.Raw().(T), in) }
+	}
+	return c
+}
+
+// bindTx has a step act in a transaction, and settle its outcome there.
+func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
+	limit := s.AttemptTimeout
+	s.Body = func(ctx context.Context) (model.Payload, error) {
+		if err := h.storeInput(ctx, s); err != nil {
+			return model.Payload{}, err
+		}
+		step := replay.StepFrom(ctx)
+		out, stands, err := c.db.Run(ctx, &userdb.Attempt{
+			Step: h.outcomeOf(step), AsOf: step.AsOf(), Limit: limit,
+			Body: func(ctx context.Context, tx userdb.Tx) (model.Payload, error) {
+				out, err := c.fn(ctx, tx, in)
+				if err != nil {
+					return model.Payload{}, err
+				}
+				return result(ctx, h, "output of activity", s.Name, out)
+			},
+		})
+		switch {
+		case userdb.Ended(err):
+			return out, Permanent(public(err))
+		case stands != nil:
+			return out, Permanent(stands)
+		}
+		return out, err
+	}
+	s.Settle = func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error) {
+		step := h.outcomeOf(replay.StepFrom(ctx))
+		return c.db.Settle(ctx, &step, f)
+	}
+}
+
+// outcomeOf names the outcome of a step.
+func (h *host) outcomeOf(s *replay.StepContext) userdb.Step {
+	run, address := s.Run()
+	return userdb.Step{Run: run, ID: s.ID(), Execution: address.Type + "/" + address.Key, Cluster: h.cluster}
+}

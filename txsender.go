@@ -1,0 +1,144 @@
+package perdure
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/userdb"
+)
+
+// InTx is a Sender inside a database/sql transaction: what is sent takes effect when it commits, and never if it does not. Only refusals that can be known
+// before are returned; what the engine refuses later is a dead letter (App.DeadLetters). The database is the engine's own, or one that
+// the app was opened with an Outbox for.
+func (a *App) InTx(ctx context.Context, tx *sql.Tx) Sender {
+	return &txSender{app: a, ctx: ctx, exec: sqlTx{tx}.Exec}
+}
+
+// InPgx is InTx for a pgx transaction.
+func InPgx[G pgxTag](ctx context.Context, a *App, tx interface {
+	Exec(ctx context.Context, sql string, args ...any) (G, error)
+},
+) Sender {
+	return &txSender{app: a, ctx: ctx, dialect: userdb.PostgreSQL, exec: func(ctx context.Context, query string, args ...any) (int64, error) {
+		tag, err := tx.Exec(ctx, query, args...)
+		if err != nil {
+			return 0, err
+		}
+		return tag.RowsAffected(), nil
+	}}
+}
+
+// txSender sends by way of a transaction of ordinary code.
+type txSender struct {
+	app     *App
+	ctx     context.Context //nolint:containedctx // it is one transaction's view of the App
+	exec    userdb.Exec
+	dialect userdb.Dialect
+
+	mu   sync.Mutex
+	site *userdb.Site // where the transaction is; nil until somebody looked
+}
+
+func (s *txSender) sender() outlet { return s }
+
+// client is the same caller outside of the transaction.
+func (s *txSender) client() Client { return Client{s.app, s.ctx} }
+
+func (s *txSender) host() *host { return s.app.host }
+
+func (s *txSender) open(kind, name string, p model.Payload) (model.Payload, error) {
+	return s.client().open(kind, name, p)
+}
+
+func (s *txSender) start(ref Ref, in model.Payload, o *startOptions, _ replay.Normalize) (Ref, error) {
+	r, err := s.client().startRequest(ref, in, o)
+	if err != nil {
+		return ref, public(err)
+	}
+	return ref, s.put(r)
+}
+
+func (s *txSender) send(m model.Message, o *stepOptions) error {
+	if err := s.client().seal(&m); err != nil {
+		return public(err)
+	}
+	r, err := requestOf(&m, o)
+	if err != nil {
+		return err
+	}
+	return s.put(r)
+}
+
+// put leaves a request in the transaction.
+func (s *txSender) put(r api.Request) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	mailer, ok := s.app.host.backend.(api.Mailer)
+	if !ok {
+		return public(fault.New(fault.Invalid, "this backend takes nothing that leaves with a transaction"))
+	}
+	m, err := mailer.Compose(r)
+	if err != nil {
+		return public(err)
+	}
+	id := model.RunID(uuid.Must(uuid.NewV7()))
+	if m.RequestID == "" {
+		m.RequestID = id.String()
+	}
+	inbox, direct := mailer.Inbox()
+	if err := s.look(inbox); err != nil {
+		return public(err)
+	}
+	if direct && s.site.Inbox {
+		if put, err := s.putInbox(&inbox, id, &m, mailer.Cluster()); put || err != nil {
+			return public(err)
+		}
+	}
+	if !s.site.Outbox {
+		return public(fault.WithHint(fault.New(fault.Invalid, "send %s to %s in a transaction: its database is not that of the engine, and has no outbox of this app", m.Kind, m.To),
+			"pass perdure.Outbox(perdure.SQL(db)) or perdure.Outbox(perdure.Pgx(pool)) for it when the app is opened"))
+	}
+	if err := s.site.Put(s.ctx, s.exec, id.String(), s.app.host.cluster, &m); err != nil {
+		return public(err)
+	}
+	for _, r := range s.app.relays {
+		r.hint()
+	}
+	return nil
+}
+
+// look finds out where the transaction is, once.
+func (s *txSender) look(inbox api.Inbox) error {
+	if s.site != nil {
+		return nil
+	}
+	var schemas []string
+	for _, r := range s.app.relays {
+		schemas = append(schemas, r.db.Schema())
+	}
+	site, err := userdb.Find(s.ctx, s.exec, s.dialect, inbox.Here, schemas)
+	if err == nil {
+		s.site = &site
+	}
+	return err
+}
+
+// putInbox hands a message to the engine, whose database this seems to be. It reports false when it is another engine's.
+func (s *txSender) putInbox(inbox *api.Inbox, id model.RunID, m *model.Message, cluster string) (bool, error) {
+	shard := m.To.Shard(inbox.Shards)
+	kept := *m
+	kept.Keep = true
+	n, err := s.exec(s.ctx, inbox.Put, int64(shard), uuid.UUID(id).String(), m.To.Tenant, m.To.Type, m.To.Key, m.RequestID, model.AppendMessage(nil, &kept), cluster)
+	if err != nil || n != 1 {
+		return false, err
+	}
+	s.app.hinter.hint(shard)
+	return true, nil
+}

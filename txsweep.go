@@ -1,0 +1,67 @@
+package perdure
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/userdb"
+)
+
+const (
+	sweepEvery = time.Hour
+	// orphaned is when an outcome goes whose run the engine does not know any more.
+	orphaned = 30 * 24 * time.Hour
+)
+
+// sweep removes outcomes of transactional activities that nobody can ask for any more, once in a while.
+func (a *App) sweep(ctx context.Context, db *userdb.Database) {
+	timer := time.NewTimer(time.Minute + rand.N(10*time.Minute)) // processes that were started together need not sweep together
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		}
+		n, err := a.sweepOnce(ctx, db, time.Now())
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			a.host.logger.Warn("old outcomes of transactional activities cannot be removed; it is tried again", "error", err, "again_in", sweepEvery)
+		case n > 0:
+			a.host.logger.Info("removed old outcomes of transactional activities", "rows", n)
+		}
+		timer.Reset(sweepEvery)
+	}
+}
+
+func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, now time.Time) (int64, error) {
+	return db.Sweep(ctx, a.host.cluster, now, func(ctx context.Context, o userdb.Owner) (bool, error) {
+		ref, err := ParseRef(o.Execution + "#" + o.Run)
+		if err != nil {
+			return false, nil // not one of ours: leave it alone
+		}
+		t, err := ref.api()
+		if err != nil {
+			return false, nil // the same
+		}
+		d, err := a.host.backend.Describe(ctx, t)
+		return expired(&d, err, userdb.Time(o.At), now)
+	})
+}
+
+// expired decides about the outcomes of a run: they go when it has been closed for the retention time. The outcome of a step may be older and still
+// be needed, when nobody was there to journal it.
+func expired(d *api.Description, err error, last, now time.Time) (bool, error) {
+	switch {
+	case fault.Is(err, fault.NotFound):
+		return now.Sub(last) > orphaned, nil
+	case err != nil:
+		return false, err
+	}
+	return d.Outcome.Status.Closed() && now.Sub(d.Outcome.At.Std()) > userdb.Retention, nil
+}
