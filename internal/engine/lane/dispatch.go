@@ -304,7 +304,7 @@ func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step stri
 	case e.run() != run:
 	case e.worker != 0 && e.busy && (e.withheld || l.stops(e)):
 		e.withheld = true // whoever holds it next finds that the time has come
-	case e.worker != 0 && e.withheld:
+	case e.worker != 0 && (e.withheld || l.stops(e)):
 		l.takeBack(now, e, l.whyStops(e))
 	case e.worker != 0:
 		e.retrying, e.busy = append(e.retrying, step), true

@@ -92,7 +92,8 @@ func (l *Lane) forget(e *entry) {
 
 // maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
-	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil {
+	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil ||
+		e.resuming > 0 { // it is handed over when that is told
 		return
 	}
 	l.askAgain(e) // nobody would answer
