@@ -107,7 +107,7 @@ func (h *hold) deliver(events []model.Event) {
 				delete(h.replied, seq)
 			}
 			h.unacked -= h.ahead.eventful
-			h.closed = false
+			h.closed, h.lastSeen = false, -1 // which it has not told that it has seen
 		}
 		h.ahead = nil
 	}

@@ -160,6 +160,8 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		return false
 	case e.served >= l.cfg.PerKey || l.open.rows() >= l.cfg.MaxBatchRows:
 		return false
+	case in.early(e):
+		return false
 	}
 	if e.poison != nil {
 		return true // refused without a look at the run
@@ -186,6 +188,11 @@ func (in *input) once() bool {
 	m := in.message
 	return in.kind == inMessage && m.RequestID != "" && m.Kind != model.MessageQuery &&
 		(m.Kind != model.MessageStart || !in.inbox.IsZero() || len(m.With) > 0 || m.Reuse != model.ReturnExisting)
+}
+
+// early reports whether the input must wait until the run has begun: no batch both begins and ends it.
+func (in *input) early(e *entry) bool {
+	return e.fresh && in.kind == inMessage && in.message.Kind == model.MessageTerminate
 }
 
 // sure reports whether it is known that the request has not been served. What was looked up before another request to the address

@@ -369,3 +369,36 @@ func TestTerminateWithPoison(t *testing.T) {
 		t.Errorf("%s, held by %d", r.current(a).Outcome.Status, r.holder(a))
 	}
 }
+
+// A run that has just begun does not end in the batch that begins it: a store need not be able to do that.
+func TestTerminateInTheSameBatch(t *testing.T) {
+	t.Parallel()
+	for _, poisoned := range []bool{false, true} {
+		r := newRig(t)
+		r.join(1)
+		a, b := key("a"), key("b")
+		r.began(a)
+		r.began(b)
+		refuse := poison("bad")
+		r.refuse = func(batch *store.Batch) error {
+			for i := range batch.Closes {
+				if slices.ContainsFunc(batch.Starts, func(s store.StartRow) bool { return s.Start.Run == batch.Closes[i].Run }) {
+					t.Errorf("batch %d begins and ends %s", batch.Number, batch.Closes[i].Run)
+				}
+			}
+			return refuse(batch)
+		}
+		if poisoned {
+			r.turn(b, steps("bad"))
+		}
+		r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
+		r.order(model.MessageTerminate, a, "terminate")
+		r.signal(a, "s", "signal")
+		r.settle()
+		r.wantAnswer("terminate", "")
+		r.wantAnswer("signal", "conflict")
+		if got := r.current(a).Outcome.Status; got != model.Terminated {
+			t.Errorf("the execution is %s", got)
+		}
+	}
+}
