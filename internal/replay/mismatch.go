@@ -227,6 +227,12 @@ func recorded(e *model.Event) string {
 			what = "the wait for execution"
 		case askSend:
 			what = "message"
+		case askState:
+			what = "the setting of state"
+		case askReply:
+			what = "the answer to update"
+		case askPin:
+			what = "the pin to a version"
 		}
 		if e.Kind == model.EventWithdrawn {
 			what = "the withdrawal of " + what
@@ -270,6 +276,8 @@ func asked(f *Future) string {
 		return "signal " + f.name
 	case futurePromise:
 		return "promise " + f.name
+	case futureAnswer:
+		return "the answer of " + addressText(f.ask.target) + " to " + f.name + at(f.ask.position)
 	case futureCoroutine, futureFailed:
 	}
 	return "nothing"

@@ -213,8 +213,7 @@ func TestUpdatesAtTheEnd(t *testing.T) {
 // Carried updates and state are there from the first line.
 func TestCarriedUpdatesAndState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var e *engine
-		e = newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+		e := newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 			had, ok := x.State("v")
 			x.HandleUpdate("u", replay.UpdateHandler{Serve: echo})
 			if err := x.SetState("v", payload(string(had.Data)+"+")); err != nil {
