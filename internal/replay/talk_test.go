@@ -443,6 +443,29 @@ func TestQueries(t *testing.T) {
 	})
 }
 
+// A run that its worker wants to let go of, and has not been told whether it may, answers all the same and reports nothing.
+func TestQueryOfReleasedRun(t *testing.T) {
+	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+		x.HandleQuery("q", func(in model.Payload) (model.Payload, error) { return in, nil })
+		_, err := receive(x, "end")
+		return "done", err
+	}, func(e *engine) {
+		e.settle()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if !e.isReleased() {
+			t.Fatal("the run was not released")
+		}
+		e.query(1, "q", "42")
+		if a, ok := e.answers[1]; !ok || string(a.out.Data) != "42" || len(e.reports) != 0 {
+			t.Errorf("answered %v with %+v, and %d reports", ok, a, len(e.reports))
+		}
+		e.signal("end", "")
+		e.settle()
+		e.wantClosed(t, model.Completed, "done")
+	})
+}
+
 // Thousands of queries beside running steps: each is answered once, none before what it tells is recorded, and they stand in nobody's way.
 func TestManyQueries(t *testing.T) {
 	bubble(t, func(e *engine, x replay.Ctx) (string, error) {
