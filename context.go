@@ -71,7 +71,7 @@ func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error
 	ctx.x.OnInterrupt(func(x replay.Ctx, reason string) error { return fn(WorkflowCtx{x}, reason) })
 }
 
-// WaitUpdates waits until every update that has begun is answered. When the workflow function returns or continues as new, an update
+// WaitUpdates waits until every update that has begun is answered, those that come meanwhile included. When the workflow function returns or continues as new, an update
 // whose handler still runs is refused.
 func (ctx WorkflowCtx) WaitUpdates() error { return remote(ctx.x.WaitUpdates()) }
 
