@@ -58,11 +58,21 @@ func query(key string) *model.Message {
 	return &model.Message{Kind: model.MessageQuery, To: start(key).To, Name: "q", Input: model.Payload{Data: []byte("42")}}
 }
 
+// shut is a deaf store that lets nobody in meanwhile either.
+type shut struct{ deaf }
+
+func (s *shut) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
+	if !s.deaf.deaf.Load() {
+		return s.Store.Register(ctx, n, lanes, ttl)
+	}
+	return store.Registration{}, store.Errorf(store.Away, "register", "shut")
+}
+
 // A node that cannot be sure of its lease answers no query, does not ask its workers without end, and answers again when it can.
 func TestQueryWithoutLease(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := &deaf{Store: memory.New(memory.Options{})}
+		st := &shut{deaf{Store: memory.New(memory.Options{})}}
 		const lease = 10 * time.Second
 		e := engine.New(engine.Config{Store: st, LeaseTTL: lease})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -78,7 +88,7 @@ func TestQueryWithoutLease(t *testing.T) {
 		if a, err := e.Query(ctx, query("a")); err != nil || string(a.Output.Data) != "42" {
 			t.Fatalf("query = %+v, %v", a, err)
 		}
-		st.deaf.Store(true)
+		st.deaf.deaf.Store(true)
 		time.Sleep(lease)
 		before := w.asked.Load()
 		short, end := context.WithTimeout(ctx, time.Second)
@@ -89,7 +99,7 @@ func TestQueryWithoutLease(t *testing.T) {
 		if n := w.asked.Load() - before; n > 30 {
 			t.Errorf("the code was asked %d times within a second", n)
 		}
-		st.deaf.Store(false)
+		st.deaf.deaf.Store(false)
 		long, end := context.WithTimeout(ctx, time.Minute)
 		defer end()
 		if a, err := e.Query(long, query("a")); err != nil || string(a.Output.Data) != "42" {
