@@ -70,8 +70,8 @@ func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error
 	ctx.x.OnInterrupt(func(x replay.Ctx, reason string) error { return fn(WorkflowCtx{x}, reason) })
 }
 
-// WaitUpdates waits until every update that has begun is answered. When the workflow function returns or continues as new, an update
-// whose handler still runs is refused.
+// WaitUpdates waits until every update that has begun is answered, those that come meanwhile included. When the workflow function returns or
+// continues as new, an update whose handler still runs is refused.
 func (ctx WorkflowCtx) WaitUpdates() error { return remote(ctx.x.WaitUpdates()) }
 
 // OnFailure adds a compensation; compensations run in reverse when the workflow fails or is cancelled. Their steps are durable.

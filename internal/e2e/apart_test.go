@@ -3,60 +3,76 @@ package e2e_test
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/perdure/perdure"
 )
 
-// Two processes share a database: each talks to executions that the other one owns as if they were its own.
-func TestTalkAcrossProcesses(t *testing.T) {
+// Two processes on one database: whoever asks, updates, pauses, resumes or terminates need not be in the process that owns the execution.
+func TestTalkBetweenProcesses(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, "postgres")
-	var booked atomic.Int64
-	carts := cart(&booked)
-	one, two := s.open(carts), s.open(carts)
-	eventually(t, "both own shards", func() bool {
-		return s.sql("select count(distinct node) from perdure.shards where node is not null")[0][0] == "2"
-	})
-	for i := range 6 {
-		starter, talker := one, two
-		if i%2 == 1 {
-			starter, talker = two, one
+	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
+		var booked atomic.Int64
+		carts := cart(&booked)
+		apps := []*perdure.App{s.open(carts), s.open(carts)}
+		var wg sync.WaitGroup
+		for i := range 6 { // some are owned by either
+			wg.Go(func() {
+				here, there := caller(t, apps[i%2]), caller(t, apps[(i+1)%2])
+				exec, err := carts.Start(here, "x", perdure.RawKey(fmt.Sprint("cart ", i)))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				for _, c := range []perdure.Client{here, there, here, there} {
+					got, err := addItem.Call(c, exec, item{"a", 2}, perdure.RequestID("once"))
+					equal(t, "an update under one request id", got, err, 2)
+					n, err := contents.Ask(c, exec, "a")
+					equal(t, "the contents", n, err, 2)
+				}
+				if _, err := addItem.Call(there, exec, item{"a", -1}); err == nil || !strings.Contains(err.Error(), "n must be positive") {
+					t.Errorf("a refused update: %v", err)
+				}
+				ctx := t.Context()
+				for j := range 2 {
+					if err := apps[j].Pause(ctx, exec, "both"); err != nil {
+						t.Error(err)
+					}
+					fails(t, "a query of a paused execution", ask(t, apps[1-j], exec), perdure.ErrBlocked, "paused: both")
+					if err := apps[1-j].Resume(ctx, exec); err != nil {
+						t.Error(err)
+					}
+				}
+				n, err := contents.Ask(there, exec, "a")
+				equal(t, "the contents after a pause", n, err, 2)
+				if err := apps[i%2].Terminate(ctx, exec, "enough"); err != nil {
+					t.Error(err)
+				}
+				_, err = exec.Result(there)
+				if remote := (*perdure.RemoteError)(nil); !errors.As(err, &remote) || !strings.Contains(err.Error(), "enough") {
+					t.Errorf("the result: %v", err)
+				}
+				got, err := addItem.Call(there, exec, item{"a", 2}, perdure.RequestID("once"))
+				equal(t, "the same request after the end", got, err, 2)
+			})
 		}
-		exec, err := carts.Start(caller(t, starter), "x", perdure.RawKey(fmt.Sprint("k", i)))
-		if err != nil {
-			t.Fatal(err)
+		wg.Wait()
+		if n := booked.Load(); n != 6 {
+			t.Errorf("%d items were booked, want 6", n)
 		}
-		c := caller(t, talker)
-		for range 2 {
-			n, err := addItem.Call(c, exec, item{"a", 3}, perdure.RequestID("first"))
-			equal(t, "an update", n, err, 3)
-		}
-		n, err := contents.Ask(c, exec, "a")
-		equal(t, "a query", n, err, 3)
-		_, err = addItem.Call(c, exec, item{"a", 0})
-		if refused := (*perdure.RemoteError)(nil); !errors.As(err, &refused) {
-			t.Errorf("a refused update: %v", err)
-		}
-		if err := talker.Pause(t.Context(), exec, "look"); err != nil {
-			t.Error(err)
-		}
-		_, err = contents.Ask(c, exec, "a")
-		fails(t, "a query while it is paused", err, perdure.ErrBlocked, "paused", "look")
-		if err := talker.Resume(t.Context(), exec); err != nil {
-			t.Error(err)
-		}
-		n, err = contents.Ask(c, exec, "a")
-		equal(t, "a query after that", n, err, 3)
-		if i == 0 {
-			if err := talker.Terminate(t.Context(), exec, "enough"); err != nil {
+		for _, app := range apps {
+			if err := app.Close(); err != nil {
 				t.Error(err)
 			}
-			info, err := starter.Describe(t.Context(), exec)
-			equal(t, "the status", info.Status, err, perdure.Terminated)
-			continue
 		}
-		done(t, c, exec, 3)
-	}
+	})
+}
+
+func ask(t *testing.T, app *perdure.App, to perdure.Target) error {
+	t.Helper()
+	_, err := contents.Ask(caller(t, app), to, "a")
+	return err
 }

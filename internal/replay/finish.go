@@ -61,7 +61,7 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 	err = m.runCleanup(err)
 	m.endOthers() // that the clean-up began
 	end := m.ending(out, err)
-	end.Begun = m.begun()
+	end.Begun = m.begun
 	m.close(end)
 }
 
@@ -160,6 +160,7 @@ func (m *machine) endOthers() {
 		m.end(n.value)
 		m.drop(n.value)
 	}
+	m.cutOff()
 	m.active.Store(m.root)
 	m.ready = nil
 	m.settleAll()

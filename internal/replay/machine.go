@@ -56,6 +56,7 @@ type machine struct {
 	promises    map[string]*promise
 	updates     map[string]*updateQueue
 	handling    []*handling // updates whose handlers have begun and not answered, in order
+	begun       []int64     // positions of updates whose handlers were cut off
 	queries     map[string]QueryHandler
 	states      map[string]model.Payload
 	interrupts  []func(Ctx, string) error // to be run when the execution is cancelled

@@ -301,6 +301,8 @@ func asked(f *Future) string {
 		return "signal " + f.name
 	case futurePromise:
 		return "promise " + f.name
+	case futureAnswer:
+		return "the answer of " + addressText(f.ask.target) + " to " + f.name + at(f.ask.position)
 	case futureCoroutine, futureFailed:
 	}
 	return "nothing"

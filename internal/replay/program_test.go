@@ -24,9 +24,9 @@ type op struct {
 var (
 	leaves = []string{
 		"step", "step", "step", "input", "keyed", "fails", "retried", "recv", "recvT", "try", "sleep", "select", "all", "race", "firstn", "cancel",
-		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version", "label", "settled", "settled", "settled",
+		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version", "label", "settled", "settled", "settled", "state", "state", "updates",
 	}
-	blocks = []string{"par", "par", "race-par", "scope", "detached", "cleanup"}
+	blocks = []string{"par", "par", "race-par", "scope", "detached", "cleanup", "handle", "handle", "interrupt"}
 )
 
 func genProgram(depth int) *rapid.Generator[[]op] {
@@ -145,7 +145,7 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 				break
 			}
 		}
-	case "all", "race", "firstn", "cancel":
+	case "all", "race", "firstn", "selectn", "cancel":
 		return p.futures(x, me, o)
 	case "promise":
 		y := x.WithTimeout(time.Minute)
@@ -177,6 +177,32 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 	case "send":
 		_, err := x.Send(model.Message{Kind: model.MessageSignal, To: model.Address{Type: "other", Key: "o"}, Name: sig, Input: payload("1")}, "", nil)
 		return err
+	case "state":
+		had, ok := x.State(sig)
+		p.log(me, "state %q %v", had.Data, ok)
+		v := payload(me)
+		if o.M == 3 {
+			v = model.Payload{}
+		}
+		return x.SetState(sig, v, nil)
+	case "updates":
+		return x.WaitUpdates()
+	case "handle":
+		x.HandleUpdate(fmt.Sprintf("u%d", o.N%2), replay.UpdateHandler{
+			Serve: func(y replay.Ctx, in model.Payload) (model.Payload, error) {
+				if string(in.Data) == "bad" {
+					return model.Payload{}, errors.New("refused")
+				}
+				p.log(me+"?", "update %q", in.Data)
+				err := p.run(y, me+"?", o.Body)
+				return payload("answer of " + me), err
+			},
+		})
+	case "interrupt":
+		x.OnInterrupt(func(y replay.Ctx, why string) error {
+			p.log(me+"^", "interrupted: %s", why)
+			return p.run(y, me+"^", o.Body)
+		})
 	case "par", "race-par":
 		return p.parallel(x, me, o)
 	case "scope":
@@ -243,6 +269,20 @@ func (p *interp) futures(x replay.Ctx, me string, o op) error {
 		i, err := x.Race(fs)
 		p.log(me, "winner %d", i)
 		return err
+	case "selectn":
+		left := fs
+		for len(left) > 0 {
+			i, err := x.Select(left)
+			p.log(me, "next is %d of %d, %v", i, len(left), err)
+			if err != nil {
+				return err
+			}
+			if err := p.got(me, left[i], x.Get(left[i])); err != nil {
+				return err
+			}
+			left = append(left[:i:i], left[i+1:]...)
+		}
+		return nil
 	case "firstn":
 		is, err := x.FirstN(1+o.N%len(fs), fs)
 		p.log(me, "first %v", is)

@@ -92,6 +92,12 @@ func (s *sim) actions() []func() {
 			e.inject(model.Event{Kind: model.EventPromiseSettled, Name: "p", Output: payload("promised")})
 		})
 		add(func() { s.signals--; e.inject(model.Event{Kind: model.EventWatched}) })
+		for i, in := range []string{"good", "bad"} {
+			add(func() {
+				s.signals--
+				e.inject(model.Event{Kind: model.EventUpdateReceived, Name: fmt.Sprintf("u%d", i), Input: payload(in), RequestID: fmt.Sprint(s.signals)})
+			})
+		}
 	}
 	if s.cancels > 0 {
 		add(func() {

@@ -103,29 +103,35 @@ func (m *machine) replied(c *Coroutine, h *UpdateHandler, served *handling, rece
 	m.request(a, model.Command{Kind: model.CommandAnswer, Event: e})
 }
 
-// WaitUpdates waits until every update that has begun is answered.
+// WaitUpdates waits until every update that has begun is answered, those included that come meanwhile.
 func (x Ctx) WaitUpdates() error {
-	if err := x.enter("WaitUpdates"); err != nil {
-		return err
-	}
-	fs := make([]*Future, 0, len(x.co.m.handling))
-	for _, h := range x.co.m.handling {
-		if h.fut.co != x.co { // a handler that waits for all does not wait for itself
-			fs = append(fs, h.fut)
+	for {
+		if err := x.enter("WaitUpdates"); err != nil {
+			return err
+		}
+		fs := make([]*Future, 0, len(x.co.m.handling))
+		for _, h := range x.co.m.handling {
+			if h.fut.co != x.co { // a handler that waits for all does not wait for itself
+				fs = append(fs, h.fut)
+			}
+		}
+		if len(fs) == 0 {
+			return nil
+		}
+		if err := x.await(waitDone, 0, fs); err != nil {
+			return err
 		}
 	}
-	return x.await(waitDone, 0, fs)
 }
 
-// begun are the positions of the updates that have begun and are not answered.
-func (m *machine) begun() []int64 {
-	var seqs []int64
+// cutOff gives up on the updates that are being served: their coroutines end. Those that have begun are refused when the run ends.
+func (m *machine) cutOff() {
 	for _, h := range m.handling {
 		if h.fut.co.started {
-			seqs = append(seqs, h.seq)
+			m.begun = append(m.begun, h.seq)
 		}
 	}
-	return seqs
+	m.handling = nil
 }
 
 // ---- interrupts
@@ -163,15 +169,20 @@ func (m *machine) interrupt(fn func(Ctx, string) error) {
 
 // afterInterrupts waits for what was to be done about a cancel request and returns what went wrong with it.
 func (m *machine) afterInterrupts() error {
+	defer func() { m.interrupts = nil }() // a cancel request that comes now comes too late
 	if len(m.interrupted) == 0 {
 		return nil
 	}
 	root := Ctx{m.root, m.rootScope}
-	_ = root.Detached().await(waitDone, 0, m.interrupted) // its scope does not end
 	var all error
-	for _, f := range m.interrupted {
-		f.observed = true
-		all = errors.Join(all, f.err)
+	for n := 0; n < len(m.interrupted); { // one may add another
+		fs := m.interrupted[n:]
+		_ = root.Detached().await(waitDone, 0, fs) // its scope does not end
+		for _, f := range fs {
+			f.observed = true
+			all = errors.Join(all, f.err)
+		}
+		n += len(fs)
 	}
 	return all
 }

@@ -34,7 +34,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 	switch c.Kind {
 	case lane.CallActivate:
 		r := s.stored(c.Run, c.Activation.Events, "a worker")
-		s.mayGoOn(r, "activated")
+		sh.mayGoOn(r, "activated")
 		for i := range c.Activation.Events {
 			if c.Activation.Events[i].Seq != int64(i+1) {
 				s.fail("activation of %s has event %d in place of %d", short(c.Run), c.Activation.Events[i].Seq, i+1)
@@ -46,7 +46,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 	case lane.CallQuery:
 		s.stored(c.Run, nil, "a worker")
 	case lane.CallDeliver:
-		s.mayGoOn(s.stored(c.Run, c.Events, "a worker"), "told of events")
+		sh.mayGoOn(s.stored(c.Run, c.Events, "a worker"), "told of events")
 		for _, w := range sh.inc.p.workers {
 			if w.id != c.Worker {
 				continue
@@ -57,7 +57,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 		}
 	case lane.CallRetry:
 		r := s.stored(c.Run, nil, "a worker")
-		s.mayGoOn(r, "to retry")
+		sh.mayGoOn(r, "to retry")
 		b, a, ok := parseAsk(c.ID)
 		if !ok || r.asks[b][a].attempts == 0 {
 			s.fail("L2: a worker is to repeat %s of %s, which has not failed", c.ID, short(c.Run))

@@ -469,6 +469,8 @@ func describeTurn(t *model.Turn) string {
 			name = "send " + c.Event.Target.Key
 		case model.CommandRetry:
 			name = "retry"
+		case model.CommandAnswer:
+			name = fmt.Sprintf("answer %d", c.Event.Ref)
 		case model.CommandRecord:
 		}
 		fmt.Fprintf(&b, " %s(%s)", name, c.Event.ID)

@@ -120,6 +120,21 @@ func fewer(n uint64) uint64 {
 	return n
 }
 
+// TestKnownSeeds simulates those again that have found something.
+func TestKnownSeeds(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		1240,                                  // a step, a pause and a resume in one batch: nobody got the run
+		3668, 7796, 8501, 12412, 15794, 19194, // a run that was terminated in the batch that began it
+		9924,   // a run that was paused while its worker was ahead of the history
+		106173, // whoever was the owner of a run does not know that it is paused
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestCalm simulates without any fault.
 func TestCalm(t *testing.T) {
 	t.Parallel()

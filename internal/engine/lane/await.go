@@ -92,8 +92,11 @@ func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 func (l *Lane) expect(e *entry, in *input) {
 	if in.token != nil {
 		l.awaits(e, in.token, false)
-	} else if node := in.message.Node; !node.IsZero() && !e.shard.draining {
-		l.waiters[e.address] = append(l.waiters[e.address], waiter{node: node, reply: in.message.RequestID})
+		return
+	}
+	w := waiter{node: in.message.Node, reply: in.message.RequestID}
+	if ws := l.waiters[e.address]; !w.node.IsZero() && !e.shard.draining && !slices.Contains(ws, w) { // it asks again when it has lost patience
+		l.waiters[e.address] = append(ws, w)
 	}
 }
 

@@ -79,6 +79,7 @@ type Lane struct {
 	waiters map[model.Address][]waiter
 	queries map[uint64]*query
 	asked   uint64 // queries so far
+	foreign int    // queries of other processes that are not answered
 	// requests are those whose answers are remembered by the batches that are not committed yet.
 	requests map[store.RequestKey]struct{}
 	sick     []*entry // quarantined

@@ -8,6 +8,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// maxForeign is how many queries of other processes may be unanswered. Their rows stay in the inbox until they are, and must not fill a page
+// of it: what is behind them would not be read.
+const maxForeign = mailPage / 2
+
 // query is a question to the code of a run. It changes nothing and is written nowhere: whoever asks repeats it when it comes to nothing.
 type query struct {
 	id      uint64
@@ -19,7 +23,7 @@ type query struct {
 
 // applyQuery asks the code of a run, which is handed to a worker for that if need be. The run may be parked, and stays so.
 func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
-	refused := l.cannotAsk(e, in.message)
+	refused := l.cannotAsk(e, in)
 	if refused != nil {
 		f := &model.Failure{Kind: fault.KindOf(refused).String(), Message: refused.Error()}
 		l.record(e, in, &core.Decision{Answer: model.Answer{Run: e.run(), Failure: f}})
@@ -28,6 +32,9 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
 	l.asked++
 	q := &query{id: l.asked, entry: e, message: in.message, token: in.token, inbox: in.inbox}
 	l.queries[q.id] = q
+	if !q.inbox.IsZero() {
+		l.foreign++
+	}
 	e.queries = append(e.queries, q)
 	l.bytes -= in.size()
 	switch {
@@ -39,8 +46,8 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
 }
 
 // cannotAsk is why the code of a run cannot be asked; nil when it can.
-func (l *Lane) cannotAsk(e *entry, m *model.Message) error {
-	x := e.x
+func (l *Lane) cannotAsk(e *entry, in *input) error {
+	x, m := e.x, in.message
 	switch {
 	case x == nil:
 		return fault.New(fault.NotFound, "execution %s does not exist", m.To)
@@ -54,6 +61,10 @@ func (l *Lane) cannotAsk(e *entry, m *model.Message) error {
 		return fault.New(fault.Blocked, "execution %s %s", m.To, x.Blocked)
 	case e.worker == 0 && e.unserved:
 		return fault.New(fault.Unavailable, "execution %s %s", m.To, noWorker(e))
+	case len(e.queries) >= l.cfg.MaxBacklog:
+		return fault.New(fault.Exhausted, "%d queries of %s have not been answered, which is the limit", len(e.queries), m.To)
+	case !in.inbox.IsZero() && l.foreign >= maxForeign:
+		return fault.New(fault.Exhausted, "%d queries of other processes have not been answered, which is the limit", l.foreign)
 	}
 	return nil
 }
@@ -83,6 +94,9 @@ func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uin
 
 func (l *Lane) unask(q *query) {
 	delete(l.queries, q.id)
+	if !q.inbox.IsZero() {
+		l.foreign--
+	}
 	q.entry.queries = slices.DeleteFunc(q.entry.queries, func(o *query) bool { return o == q })
 }
 

@@ -1,11 +1,14 @@
 package lane_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // A run that is not in memory is handed to a worker for a query. It writes nothing, so the run stays parked.
@@ -347,5 +350,51 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 				t.Errorf("answered %+v, want %q; %d rows and %d queries are left", ans, c.kind, r.inboxed(), r.l.Queries())
 			}
 		})
+	}
+}
+
+// What is asked and not answered is bounded, and does not stand in the way of other requests of other processes.
+func TestTooManyQueries(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.MaxBacklog = 300 })
+	r.join(1)
+	a, b := key("a"), key("b")
+	r.parked(a)
+	r.began(b)
+	var keys []store.RequestKey
+	for i := range 600 {
+		keys = append(keys, r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, fmt.Sprint(i)))
+	}
+	last := r.post(model.Message{Kind: model.MessageSignal, To: b, Name: "s"}, "signal")
+	r.settle()
+	if r.remembered(last) == nil {
+		t.Error("a signal waits behind queries")
+	}
+	for i := range 60 {
+		r.query(a, i)
+	}
+	r.settle()
+	r.wantAnswer(59, "exhausted")
+	if n := r.l.Queries(); n != 300 {
+		t.Errorf("%d queries wait, want 300", n)
+	}
+	r.reply(a, "42")
+	r.settle()
+	r.wantOutput(0, "42")
+	answered, refused := 0, 0
+	for _, k := range keys {
+		switch ans := r.remembered(k); {
+		case ans == nil:
+		case ans.Failure == nil:
+			answered++
+		case ans.Failure.Kind == "exhausted":
+			refused++
+		}
+	}
+	if answered != 250 || refused != 350 {
+		t.Errorf("%d queries of another process were answered and %d refused, want 250 and 350", answered, refused)
+	}
+	if n := r.l.Queries(); n != 0 || r.inboxed() != 0 {
+		t.Errorf("%d queries and %d requests are left", n, r.inboxed())
 	}
 }

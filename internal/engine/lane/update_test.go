@@ -204,6 +204,9 @@ func TestUpdateByInbox(t *testing.T) {
 		t.Errorf("the answer is %+v", ans)
 	}
 	r.wantHint(a)
+	if len(r.hints) != 1 {
+		t.Errorf("the node is told %d times", len(r.hints))
+	}
 	r.post(model.Message{Kind: model.MessageUpdate, To: a, Name: "u"}, "req-1")
 	r.settle()
 	r.wantEvents(a, "update_received u", "update_answered answer 42")

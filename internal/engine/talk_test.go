@@ -1,0 +1,189 @@
+package engine_test
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// answerer is a worker that answers queries at once, and updates when it is told to.
+type answerer struct {
+	session *engine.Session
+	asked   atomic.Int64
+	may     chan struct{} // closed when updates may be answered
+}
+
+func newAnswerer(e *engine.Engine) *answerer {
+	w := &answerer{may: make(chan struct{})}
+	w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+	return w
+}
+
+func (w *answerer) Activate(a model.Activation) { w.Deliver(a.Start.Run, a.Generation, a.Events) }
+
+func (w *answerer) Deliver(run model.RunID, gen uint64, events []model.Event) {
+	t := model.Turn{Run: run, Generation: gen, Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}}}
+	for _, e := range events {
+		t.Seen = e.Seq
+		if e.Kind == model.EventUpdateReceived {
+			t.Commands = append(t.Commands, model.Command{Kind: model.CommandAnswer, Event: model.Event{ID: "u", Ref: e.Seq, Output: e.Input}})
+		}
+	}
+	go func() {
+		if len(t.Commands) > 0 {
+			<-w.may
+		}
+		_ = w.session.Report(context.Background(), t)
+	}()
+}
+
+func (w *answerer) Retry(model.RunID, uint64, string) {}
+func (w *answerer) Evict(model.RunID, uint64, string) {}
+
+func (w *answerer) Query(run model.RunID, gen uint64, q model.Query) {
+	w.asked.Add(1)
+	go w.session.Answer(run, gen, q.ID, q.Input, nil)
+}
+
+func query(key string) *model.Message {
+	return &model.Message{Kind: model.MessageQuery, To: start(key).To, Name: "q", Input: model.Payload{Data: []byte("42")}}
+}
+
+// shut is a deaf store that lets nobody in meanwhile either.
+type shut struct{ deaf }
+
+func (s *shut) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
+	if !s.deaf.deaf.Load() {
+		return s.Store.Register(ctx, n, lanes, ttl)
+	}
+	return store.Registration{}, store.Errorf(store.Away, "register", "shut")
+}
+
+// A node that cannot be sure of its lease answers no query, does not ask its workers without end, and answers again when it can.
+func TestQueryWithoutLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &shut{deaf{Store: memory.New(memory.Options{})}}
+		const lease = 10 * time.Second
+		e := engine.New(engine.Config{Store: st, LeaseTTL: lease})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		if err := e.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		w := newAnswerer(e)
+		if _, err := e.Send(ctx, start("a")); err != nil {
+			t.Fatal(err)
+		}
+		if a, err := e.Query(ctx, query("a")); err != nil || string(a.Output.Data) != "42" {
+			t.Fatalf("query = %+v, %v", a, err)
+		}
+		st.deaf.deaf.Store(true)
+		time.Sleep(lease)
+		before := w.asked.Load()
+		short, end := context.WithTimeout(ctx, time.Second)
+		defer end()
+		if a, err := e.Query(short, query("a")); !fault.Is(err, fault.Timeout) && !fault.Is(err, fault.Unavailable) {
+			t.Errorf("query without a lease = %+v, %v", a, err)
+		}
+		if n := w.asked.Load() - before; n > 30 {
+			t.Errorf("the code was asked %d times within a second", n)
+		}
+		st.deaf.deaf.Store(false)
+		long, end := context.WithTimeout(ctx, time.Minute)
+		defer end()
+		if a, err := e.Query(long, query("a")); err != nil || string(a.Output.Data) != "42" {
+			t.Errorf("query with a lease = %+v, %v", a, err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// common is a store that several nodes share.
+type common struct{ store.Store }
+
+func (c common) Info() store.Info {
+	i := c.Store.Info()
+	i.Shared = true
+	return i
+}
+
+// Several callers of one process wait for the answer to the same request, wherever its execution is owned: that one of them gives up is
+// nothing to the others.
+func TestCallersOfOneRequest(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, hints := common{memory.New(memory.Options{})}, &notify.Local{}
+		ctx, cancel := context.WithCancel(t.Context())
+		var engines []*engine.Engine
+		var workers []*answerer
+		done := make(chan error, 2)
+		for range 2 {
+			e := engine.New(engine.Config{Store: st, Hints: hints})
+			go func() { done <- e.Run(ctx) }()
+			if err := e.Ready(ctx); err != nil {
+				t.Fatal(err)
+			}
+			engines, workers = append(engines, e), append(workers, newAnswerer(e))
+		}
+		time.Sleep(time.Minute) // until the shards have moved
+		if _, err := engines[0].Send(ctx, start("a")); err != nil {
+			t.Fatal(err)
+		}
+		update := func() *model.Message {
+			return &model.Message{Kind: model.MessageUpdate, To: start("a").To, Name: "u", RequestID: "once", Input: model.Payload{Data: []byte("42")}}
+		}
+		short, end := context.WithTimeout(ctx, 5*time.Second)
+		defer end()
+		errs := make(chan error, 8)
+		for _, e := range engines {
+			for _, c := range []context.Context{short, ctx, ctx, short} {
+				go func() {
+					a, err := e.Send(c, update())
+					if c == short {
+						if err == nil {
+							t.Error("an answer came before it was given")
+						}
+						err = nil
+					} else if string(a.Output.Data) != "42" {
+						t.Errorf("the answer is %q", a.Output.Data)
+					}
+					errs <- err
+				}()
+			}
+		}
+		time.Sleep(10 * time.Second)
+		for _, w := range workers {
+			close(w.may)
+		}
+		for range 8 {
+			select {
+			case err := <-errs:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(time.Minute):
+				t.Fatal("somebody waits for ever")
+			}
+		}
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
