@@ -207,7 +207,7 @@ func TestForkOfTooMuch(t *testing.T) {
 	t.Parallel()
 	stop := perdure.NewSignal[bool]("stop")
 	large := perdure.NewWorkflow("large", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
-		for _, name := range []string{"a", "b", "c"} {
+		for _, name := range strings.Fields("a b c d e f g h i j k l") {
 			if _, err := perdure.Do(ctx, name, func(context.Context) (string, error) { return strings.Repeat("x", 3<<19), nil }); err != nil {
 				return 0, err
 			}
@@ -222,9 +222,9 @@ func TestForkOfTooMuch(t *testing.T) {
 	}
 	reason(t, app, e, "signal stop")
 	_, err = app.Fork(t.Context(), e, perdure.RawKey("2"))
-	fails(t, "a fork of 4.5 MiB", err, perdure.ErrExhausted, "4194304")
-	if _, err = app.Fork(t.Context(), e, perdure.RawKey("2"), perdure.BeforeStep("c")); err != nil {
-		t.Errorf("a fork of 3 MiB: %v", err)
+	fails(t, "a fork of 18 MiB", err, perdure.ErrExhausted, "16777216")
+	if _, err = app.Fork(t.Context(), e, perdure.RawKey("2"), perdure.BeforeStep("k")); err != nil {
+		t.Errorf("a fork of 15 MiB: %v", err)
 	}
 }
 
@@ -760,4 +760,60 @@ func TestResetWhileSignalsCome(t *testing.T) {
 		got, err := x.Result(c)
 		equal(t, "the sum", got, err, signals*(signals-1)/2)
 	})
+}
+
+// Whoever asks need not own what is asked about: the request goes to the owner, past and all.
+func TestHistoriesFromAnotherNode(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "postgres")
+	f := newShopfloor()
+	f.broken.Store(true)
+	one := s.open(f.order)
+	two := s.open(f.order)
+	const n = 6
+	keys := strings.Fields("a b c d e f")[:n]
+	for _, key := range keys {
+		f.begin(t, one, key)
+		if _, err := f.end(t, one, key); err == nil {
+			t.Fatal("it should fail")
+		}
+	}
+	f.broken.Store(false)
+	var exported bytes.Buffer
+	for _, key := range keys { // some of them belong to one node, some to the other
+		if _, err := two.Retry(t.Context(), f.at(key), perdure.RequestID("retry "+key)); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := f.at(key).Result(caller(t, two)); err != nil || p.Shipment != "shipped" {
+			t.Errorf("the retry of %s: %+v, %v", key, p, err)
+		}
+		if _, err := two.Fork(t.Context(), f.at(key), perdure.RawKey(key+"-fork"), perdure.BeforeStep("charge")); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, one, f.at(key+"-fork"), "signal word")
+		if _, err := two.Reset(t.Context(), f.at(key+"-fork"), perdure.AfterPosition(0)); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := f.end(t, one, key+"-fork"); err != nil || p.Shipment != "shipped" {
+			t.Errorf("the fork of %s: %+v, %v", key, p, err)
+		}
+		exported.Reset()
+		if err := two.Export(t.Context(), f.at(key), &exported); err != nil {
+			t.Fatal(err)
+		}
+		for _, k := range []string{key, key + "-fork"} {
+			if err := two.Delete(t.Context(), f.at(k)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if _, err := two.Import(t.Context(), &exported); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := f.at(key).Result(caller(t, one)); err != nil || p.Shipment != "shipped" {
+			t.Errorf("the import of %s: %+v, %v", key, p, err)
+		}
+	}
+	if got := list(t, one, ""); len(got) != n {
+		t.Errorf("there are %v", got)
+	}
 }
