@@ -205,27 +205,31 @@ func TestForkRefusals(t *testing.T) {
 // A past is bounded, because it is stored and read as one.
 func TestForkOfTooMuch(t *testing.T) {
 	t.Parallel()
-	stop := perdure.NewSignal[bool]("stop")
-	large := perdure.NewWorkflow("large", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
-		for _, name := range strings.Fields("a b c d e f g h i j k l") {
-			if _, err := perdure.Do(ctx, name, func(context.Context) (string, error) { return strings.Repeat("x", 3<<19), nil }); err != nil {
-				return 0, err
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		large := perdure.NewWorkflow("large", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
+			total := 0
+			for _, name := range strings.Fields("a b c d e f g h i j k l") {
+				got, err := perdure.Do(ctx, name, func(context.Context) (string, error) { return strings.Repeat("x", 3<<19), nil })
+				if err != nil {
+					return 0, err
+				}
+				total += len(got)
 			}
+			return total, nil
+		})
+		app := s.open(large)
+		c := caller(t, app)
+		got, err := large.Run(c, 1, perdure.RawKey("1"))
+		equal(t, "the source", got, err, 12*3<<19)
+		source := large.Execution(perdure.RawKey("1"))
+		_, err = app.Fork(t.Context(), source, perdure.RawKey("2"))
+		fails(t, "a fork of 18 MiB", err, perdure.ErrExhausted, "16777216")
+		if _, err = app.Fork(t.Context(), source, perdure.RawKey("2"), perdure.BeforeStep("k")); err != nil {
+			t.Fatalf("a fork of 15 MiB: %v", err)
 		}
-		_, err := stop.Receive(ctx)
-		return 1, err
+		got, err = large.Execution(perdure.RawKey("2")).Result(c)
+		equal(t, "the fork", got, err, 12*3<<19)
 	})
-	app := newSite(t, "memory").open(large)
-	e, err := large.Start(caller(t, app), 1, perdure.RawKey("1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	reason(t, app, e, "signal stop")
-	_, err = app.Fork(t.Context(), e, perdure.RawKey("2"))
-	fails(t, "a fork of 18 MiB", err, perdure.ErrExhausted, "16777216")
-	if _, err = app.Fork(t.Context(), e, perdure.RawKey("2"), perdure.BeforeStep("k")); err != nil {
-		t.Errorf("a fork of 15 MiB: %v", err)
-	}
 }
 
 // Timers that were open at the cut are asked for again, with the time that they had: those whose time is over fire at once.
