@@ -34,6 +34,7 @@ const (
 	opBlocked
 	opQuarantined
 	opContinued
+	opReset
 	opFree
 	opAcquire
 	opTakeoverLease // shards of a node whose lease had expired
@@ -78,7 +79,7 @@ const (
 var opNames = [opCount]string{
 	"step", "step failed", "retry", "timer started", "timer fired", "withdrawn", "signal", "signal taken", "promise settled",
 	"child started", "child closed", "bounced", "sent", "canceled", "watched", "message", "inbox", "deferred", "parked", "blocked",
-	"quarantined", "continued", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
+	"quarantined", "continued", "reset", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
 	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
 	"remote", "awaited", "ran", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
 	"swept", "went on", "timer restarted", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
