@@ -307,7 +307,7 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 		if bi, ai, ok := parseAsk(m.ID); ok && r != nil && r.open() && r.asks[bi][ai].started && !r.asks[bi][ai].closed && !r.asks[bi][ai].withdrawn {
 			l.fail("E42: the outcome of %s of %s was consumed and is not in its history", m.ID, m.ToRun)
 		}
-	case model.MessageWatch, model.MessageSettle, model.MessageNothing:
+	case model.MessageWatch, model.MessageSettle, model.MessageNothing, model.MessageDelete:
 	}
 }
 
