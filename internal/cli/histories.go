@@ -175,6 +175,21 @@ func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error
 	return nil
 }
 
+// past is where the first events of a run come from.
+type past struct {
+	Workflow string `json:"workflow"`
+	Key      string `json:"key"`
+	Run      string `json:"run"`
+	Events   int64  `json:"events"`
+}
+
+func pastOf(s *model.Start) *past {
+	if s.Source.IsZero() {
+		return nil
+	}
+	return &past{s.Source.Address.Type, s.Source.Address.Key, s.Source.Run.String(), s.Source.Position}
+}
+
 func positions(events []model.Event) []int64 {
 	seqs := make([]int64, len(events))
 	for i := range events {

@@ -184,7 +184,8 @@ func newWorkflowDescribe(o *options) *cobra.Command {
 				Input  any      `json:"input"`
 				Output any      `json:"output,omitempty"`
 				Waits  []string `json:"waits,omitempty"`
-			}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons)})
+				Past   *past    `json:"began_with,omitempty"`
+			}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons), pastOf(&d.Start)})
 		}
 		rows := [][]string{
 			{"Execution", s.Workflow + "/" + s.Key},
@@ -207,9 +208,8 @@ func newWorkflowDescribe(o *options) *cobra.Command {
 		if d.Start.Parent.ID != "" {
 			rows = append(rows, []string{"Parent", d.Start.Parent.Address.Type + "/" + d.Start.Parent.Address.Key})
 		}
-		if from := &d.Start.Source; !from.IsZero() {
-			past := fmt.Sprintf("%d events of %s/%s, %s", from.Position, from.Address.Type, from.Address.Key, from.Run)
-			rows = append(rows, []string{"Began with", past})
+		if p := pastOf(&d.Start); p != nil {
+			rows = append(rows, []string{"Began with", fmt.Sprintf("%d events of %s/%s, %s", p.Events, p.Workflow, p.Key, p.Run)})
 		}
 		if d.Outcome.Status.Closed() {
 			rows = append(rows, []string{"Output", payload(d.Outcome.Output, 200)})

@@ -17,7 +17,7 @@ type Limits struct {
 }
 
 // DefaultLimits are generous for people and finite for accidents.
-var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000, Past: 10_000, PastBytes: 4 << 20}
+var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000, Past: 10_000, PastBytes: 16 << 20}
 
 // Decision is what an input leads to. Everything to be written belongs to one commit; the answer and whatever else
 // is told to anybody must wait for it.

@@ -266,7 +266,7 @@ func (n *naive) fire(id string, now model.Time) (x expected) {
 		return x
 	}
 	if step, isRetry := core.RetryOf(id); isRetry {
-		if !r.rung[id] && !r.paused() {
+		if !r.rung[id] {
 			x.Retry, r.rung[id] = step, true
 		}
 		return x

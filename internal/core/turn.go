@@ -38,8 +38,8 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 	}
 	if step, ok := RetryOf(id); ok {
 		// The row stays until the outcome of the next attempt is recorded, so a crash in between only repeats the wake-up.
-		// Nobody may run it while the run is paused; whoever continues it finds that the time has come.
-		if !x.timers[i].rung && x.Paused == nil {
+		// Of a paused run nobody may run it; that is for whoever hands runs out to see to.
+		if !x.timers[i].rung {
 			x.timers[i].rung = true
 			d.Retry = step
 		}

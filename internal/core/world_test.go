@@ -99,9 +99,6 @@ func (w *world) fire(a model.Address, id string) core.Decision {
 	s := w.seat(a)
 	before := s.x.Clone()
 	d := core.Fire(s.x, id, w.now)
-	if d.Retry != "" && s.x.Paused != nil {
-		w.fatal("I14: %s is paused, and step %s is to be run again", s.x.Start.Run, d.Retry)
-	}
 	if !d.Writes() {
 		w.same("a timer that did nothing", before, s.x)
 	}

@@ -11,6 +11,7 @@ import (
 
 var (
 	seller = perdure.DeclareWorkflow[string, string]("seller")
+	owner  = perdure.DeclareWorkflow[string, string]("owner")
 	// amounts is what seller charges, by input.
 	amounts = map[string]int{"first": 1, "second": 2}
 )
@@ -38,6 +39,14 @@ func sell(w *world) perdure.Group {
 		})
 		return fmt.Sprintf("%d %s", price, shipped), err
 	})}
+}
+
+// owns runs a seller as its child.
+func owns(w *world) perdure.Group {
+	return append(sell(w), owner.Bind(func(ctx perdure.WorkflowCtx, what string) (string, error) {
+		said, err := seller.Run(ctx, what, perdure.RawKey("kid"))
+		return "kid says " + said, err
+	}))
 }
 
 // done passes over a conflict: an earlier drive has done it, and the result tells.
@@ -163,6 +172,73 @@ func historyScenarios() []*scenario {
 				}
 				return nil
 			},
+		},
+		{
+			name:   "fork of a parent that waits for its child",
+			lanes:  2,
+			bodies: map[string]int{"ship": 1, "price": 1},
+			stages: alone(owns, func(d *driver) error {
+				x, err := start(d, owner, "first", "source")
+				if err != nil {
+					return err
+				}
+				fork, kid := owner.Execution(perdure.RawKey("fork")), seller.Execution(perdure.RawKey("kid"))
+				return inOrder(
+					func() error { return d.recorded(kid.Ref, model.EventStepCompleted, "price") },
+					func() error {
+						_, err := d.ps[0].App.Fork(d.ctx(), x, perdure.RawKey("fork"), perdure.RequestID("f"))
+						return d.cause(0, err)
+					},
+					func() error { return send(d, words, kid.Ref, "van", "s1") },
+					func() error { return result(d, x, "kid says 1 van") },
+					func() error { return result(d, fork, "kid says 1 van") },
+				)
+			}),
+			ignore: []model.EventKind{model.EventWatched}, // the child may end before the fork asks
+		},
+		{
+			name:   "retry of a parent whose child failed",
+			lanes:  2,
+			bodies: map[string]int{"price": 2, "ship": 2},
+			stages: alone(owns, func(d *driver) error {
+				x, err := start(d, owner, "first", "k")
+				if err != nil {
+					return err
+				}
+				kid := seller.Execution(perdure.RawKey("kid"))
+				return inOrder(
+					func() error {
+						return d.once("failed", func() error {
+							if err := d.eventually(func() error { return send(d, words, kid.Ref, "wreck", "s1") }); err != nil {
+								return err
+							}
+							if _, err := x.Result(d.client()); err == nil || d.ctx().Err() != nil {
+								return d.cause(0, fmt.Errorf("it should fail: %w", err))
+							}
+							return nil
+						})
+					},
+					func() error { d.w.tell("repaired", "yes"); return nil },
+					func() error {
+						_, err := d.ps[0].App.Retry(d.ctx(), x)
+						return d.done("retry", err)
+					},
+					func() error {
+						return d.until("the second run of the child", func() bool {
+							h, err := d.w.read()
+							return err == nil && len(h.of(kid.Ref)) == 2
+						})
+					},
+					func() error {
+						err := send(d, words, kid.Ref, "van", "s2")
+						if errors.Is(err, perdure.ErrConflict) {
+							return nil // it has ended: an earlier drive sent it
+						}
+						return err
+					},
+					func() error { return result(d, x, "kid says 1 van") },
+				)
+			}),
 		},
 	}
 }

@@ -205,27 +205,31 @@ func TestForkRefusals(t *testing.T) {
 // A past is bounded, because it is stored and read as one.
 func TestForkOfTooMuch(t *testing.T) {
 	t.Parallel()
-	stop := perdure.NewSignal[bool]("stop")
-	large := perdure.NewWorkflow("large", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
-		for _, name := range []string{"a", "b", "c"} {
-			if _, err := perdure.Do(ctx, name, func(context.Context) (string, error) { return strings.Repeat("x", 3<<19), nil }); err != nil {
-				return 0, err
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		large := perdure.NewWorkflow("large", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
+			total := 0
+			for name := range strings.FieldsSeq("a b c d e f g h i j k l") {
+				got, err := perdure.Do(ctx, name, func(context.Context) (string, error) { return strings.Repeat("x", 3<<19), nil })
+				if err != nil {
+					return 0, err
+				}
+				total += len(got)
 			}
+			return total, nil
+		})
+		app := s.open(large)
+		c := caller(t, app)
+		got, err := large.Run(c, 1, perdure.RawKey("1"))
+		equal(t, "the source", got, err, 12*3<<19)
+		source := large.Execution(perdure.RawKey("1"))
+		_, err = app.Fork(t.Context(), source, perdure.RawKey("2"))
+		fails(t, "a fork of 18 MiB", err, perdure.ErrExhausted, "16777216")
+		if _, err = app.Fork(t.Context(), source, perdure.RawKey("2"), perdure.BeforeStep("k")); err != nil {
+			t.Fatalf("a fork of 15 MiB: %v", err)
 		}
-		_, err := stop.Receive(ctx)
-		return 1, err
+		got, err = large.Execution(perdure.RawKey("2")).Result(c)
+		equal(t, "the fork", got, err, 12*3<<19)
 	})
-	app := newSite(t, "memory").open(large)
-	e, err := large.Start(caller(t, app), 1, perdure.RawKey("1"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	reason(t, app, e, "signal stop")
-	_, err = app.Fork(t.Context(), e, perdure.RawKey("2"))
-	fails(t, "a fork of 4.5 MiB", err, perdure.ErrExhausted, "4194304")
-	if _, err = app.Fork(t.Context(), e, perdure.RawKey("2"), perdure.BeforeStep("c")); err != nil {
-		t.Errorf("a fork of 3 MiB: %v", err)
-	}
 }
 
 // Timers that were open at the cut are asked for again, with the time that they had: those whose time is over fire at once.
@@ -473,49 +477,6 @@ func TestForkWithAnOpenChild(t *testing.T) {
 	})
 }
 
-// A reset has an open run give way: whoever waits for it hears the end of the new one, steps behind the place are made again under keys of
-// their own, and what was sent to it is not lost.
-func TestReset(t *testing.T) {
-	t.Parallel()
-	onStores(t, kinds, func(t *testing.T, s *site) {
-		f := newShopfloor()
-		f.broken.Store(true)
-		app := s.open(f.order)
-		f.begin(t, app, "a")
-		waiting := make(chan error, 1)
-		go func() {
-			p, err := f.at("a").Result(caller(t, app))
-			if err == nil && p.Shipment != "shipped" {
-				err = errors.New("another result")
-			}
-			waiting <- err
-		}()
-		_, err := app.Reset(t.Context(), f.at("a"))
-		fails(t, "a reset to nowhere", err, perdure.ErrInvalid, "order/a")
-		if _, err := app.Reset(t.Context(), f.at("a"), perdure.BeforeStep("charge")); err != nil {
-			t.Fatal(err)
-		}
-		reason(t, app, f.at("a"), "signal word")
-		if f.count("reserve") != 1 || f.count("charge") != 2 || f.key("charge", 0) == f.key("charge", 1) {
-			t.Errorf("ran %v, keys %v", f.ran, f.keys)
-		}
-		f.broken.Store(false)
-		if _, err := f.end(t, app, "a"); err != nil {
-			t.Fatal(err)
-		}
-		if err := <-waiting; err != nil {
-			t.Errorf("whoever waited heard %v", err)
-		}
-		// Of what has completed, with the word that was said before.
-		if _, err := app.Reset(t.Context(), f.at("a"), perdure.AfterPosition(1)); err != nil {
-			t.Fatal(err)
-		}
-		if p, err := f.at("a").Result(caller(t, app)); err != nil || p.Word != "go a" || f.count("charge") != 3 {
-			t.Errorf("the second reset: %+v, %v, ran %v", p, err, f.ran)
-		}
-	})
-}
-
 // Deleted is gone: it cannot be found, and a start with its key begins afresh. What is open stays.
 func TestDelete(t *testing.T) {
 	t.Parallel()
@@ -615,149 +576,58 @@ func TestExportAndImport(t *testing.T) {
 	})
 }
 
-// A reset of a run with open children: one that is kept is waited for, and cancelled with the new run; one behind the place is cancelled at once,
-// and another one begins.
-func TestResetWithChildren(t *testing.T) {
+// Whoever asks need not own what is asked about: the request goes to the owner, past and all.
+func TestHistoriesFromAnotherNode(t *testing.T) {
 	t.Parallel()
-	onStores(t, kinds, func(t *testing.T, s *site) {
-		word := perdure.NewSignal[string]("word")
-		child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return word.Receive(ctx) })
-		parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
-			kept, err := child.Start(ctx, "kept", perdure.RawKey("kept"))
-			if err != nil {
-				return "", err
-			}
-			if _, err := perdure.Do(ctx, "between", func(context.Context) (bool, error) { return true, nil }); err != nil {
-				return "", err
-			}
-			dropped, err := child.Start(ctx, "dropped")
-			if err != nil {
-				return "", err
-			}
-			one, err := kept.Result(ctx)
-			if err != nil {
-				return "", err
-			}
-			two, err := dropped.Result(ctx)
-			return one + two, err
-		})
-		app := s.open(parent, child)
-		c := caller(t, app)
-		key, kept := perdure.RawKey("1"), child.Execution(perdure.RawKey("kept"))
-		if _, err := parent.Start(c, 1, key); err != nil {
+	s := newSite(t, "postgres")
+	f := newShopfloor()
+	f.broken.Store(true)
+	one := s.open(f.order)
+	two := s.open(f.order)
+	const n = 6
+	keys := strings.Fields("a b c d e f")[:n]
+	for _, key := range keys {
+		f.begin(t, one, key)
+		if _, err := f.end(t, one, key); err == nil {
+			t.Fatal("it should fail")
+		}
+	}
+	f.broken.Store(false)
+	var exported bytes.Buffer
+	for _, key := range keys { // some of them belong to one node, some to the other
+		if _, err := two.Retry(t.Context(), f.at(key), perdure.RequestID("retry "+key)); err != nil {
 			t.Fatal(err)
 		}
-		reason(t, app, parent.Execution(key), "child")
-		open := func(n int) {
-			t.Helper()
-			eventually(t, "children are open", func() bool { return len(list(t, app, `workflow = "child" and status = "open"`)) == n })
+		if p, err := f.at(key).Result(caller(t, two)); err != nil || p.Shipment != "shipped" {
+			t.Errorf("the retry of %s: %+v, %v", key, p, err)
 		}
-		open(2)
-		first := list(t, app, `workflow = "child" and status = "open"`)
-		if _, err := app.Reset(t.Context(), parent.Execution(key), perdure.BeforeStep("between")); err != nil {
+		if _, err := two.Fork(t.Context(), f.at(key), perdure.RawKey(key+"-fork"), perdure.BeforeStep("charge")); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the dropped child is cancelled", func() bool { return len(list(t, app, `workflow = "child" and status = "canceled"`)) == 1 })
-		open(2)
-		for _, ref := range list(t, app, `workflow = "child" and status = "canceled"`) {
-			if ref == "child/kept" {
-				t.Error("the kept child was cancelled")
-			}
-		}
-		if again := list(t, app, `workflow = "child" and status = "open"`); strings.Join(sorted(again), " ") == strings.Join(sorted(first), " ") {
-			t.Errorf("the same children are open: %v", again)
-		}
-		if err := parent.Execution(key).Cancel(c, "enough"); err != nil {
+		reason(t, one, f.at(key+"-fork"), "signal word")
+		if _, err := two.Reset(t.Context(), f.at(key+"-fork"), perdure.AfterPosition(0)); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := parent.Execution(key).Result(c); !errors.Is(err, perdure.ErrCanceled) {
-			t.Errorf("the parent ended with %v", err)
+		if p, err := f.end(t, one, key+"-fork"); err != nil || p.Shipment != "shipped" {
+			t.Errorf("the fork of %s: %+v, %v", key, p, err)
 		}
-		if _, err := kept.Result(c); !errors.Is(err, perdure.ErrCanceled) {
-			t.Errorf("the kept child ended with %v", err)
-		}
-		open(0)
-	})
-}
-
-// A run that is blocked because the code does not fit is freed by a reset to where it did.
-func TestResetOfABlockedRun(t *testing.T) {
-	t.Parallel()
-	onStores(t, durable, func(t *testing.T, s *site) {
-		word := perdure.NewSignal[string]("word")
-		code := func(second string) *perdure.Workflow[int, string] {
-			return perdure.NewWorkflow("changed", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
-				for _, name := range []string{"first", second} {
-					if _, err := perdure.Do(ctx, name, func(context.Context) (bool, error) { return true, nil }); err != nil {
-						return "", err
-					}
-				}
-				said, err := word.Receive(ctx)
-				return second + " " + said, err
-			})
-		}
-		before, after := code("old"), code("new")
-		app := s.open(before)
-		x, err := before.Start(caller(t, app), 1, perdure.RawKey("1"))
-		if err != nil {
+		exported.Reset()
+		if err := two.Export(t.Context(), f.at(key), &exported); err != nil {
 			t.Fatal(err)
 		}
-		reason(t, app, x, "signal word")
-		app = s.reopen(app, after)
-		if err := word.Send(caller(t, app), x, "kept"); err != nil {
-			t.Fatal(err)
-		}
-		reason(t, app, x, "replay mismatch")
-		if _, err := app.Reset(t.Context(), x, perdure.AfterPosition(1)); err != nil {
-			t.Fatal(err)
-		}
-		got, err := x.Result(caller(t, app))
-		equal(t, "the result", got, err, "new kept")
-	})
-}
-
-// However many signals come while a run is reset again and again, none is lost.
-func TestResetWhileSignalsCome(t *testing.T) {
-	t.Parallel()
-	onStores(t, kinds, func(t *testing.T, s *site) {
-		const signals = 40
-		number := perdure.NewSignal[int]("number")
-		sum := perdure.NewWorkflow("sum", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
-			total := 0
-			for range signals {
-				n, err := number.Receive(ctx)
-				if err != nil {
-					return 0, err
-				}
-				total += n
-			}
-			return total, nil
-		})
-		app := s.open(sum)
-		c := caller(t, app)
-		x, err := sum.Start(c, 1, perdure.RawKey("1"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		sent := make(chan error, 1)
-		go func() {
-			for n := range signals {
-				if err := number.Send(c, x, n); err != nil {
-					sent <- err
-					return
-				}
-			}
-			sent <- nil
-		}()
-		for range 5 {
-			if _, err := app.Reset(t.Context(), x, perdure.AfterPosition(0)); err != nil && !errors.Is(err, perdure.ErrConflict) {
+		for _, k := range []string{key, key + "-fork"} {
+			if err := two.Delete(t.Context(), f.at(k)); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := <-sent; err != nil {
+		if _, err := two.Import(t.Context(), &exported); err != nil {
 			t.Fatal(err)
 		}
-		got, err := x.Result(c)
-		equal(t, "the sum", got, err, signals*(signals-1)/2)
-	})
+		if p, err := f.at(key).Result(caller(t, one)); err != nil || p.Shipment != "shipped" {
+			t.Errorf("the import of %s: %+v, %v", key, p, err)
+		}
+	}
+	if got := list(t, one, ""); len(got) != n {
+		t.Errorf("there are %v", got)
+	}
 }

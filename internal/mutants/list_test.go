@@ -197,7 +197,7 @@ var list = []mutant{
 		file:  "internal/engine/lane/timers.go",
 		old:   "	w.stale = w.asked != 0\n}",
 		new:   "	w.stale = false\n}",
-		tests: [][]string{sim},
+		tests: [][]string{{"./internal/sim", "-run", "TestSeeds$", "-seeds=12000", "-failures=1"}},
 	},
 	{
 		name:  "a timer that is started again is lost",

@@ -85,7 +85,7 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
-		return m.Reuse == model.ReturnExisting && len(m.With) == 0
+		return m.Reuse == model.ReturnExisting && len(m.With) == 0 && m.Past == nil
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume:
 		return false
 	default:

@@ -187,6 +187,7 @@ func (d *disk) holdAll(node model.NodeID, do func()) {
 // underWay is a copy of a batch: what is on its way to the store does not change when the lane goes on and uses the memory again.
 func underWay(b *store.Batch) store.Batch {
 	c := *b
+	c.Deletes = slices.Clone(b.Deletes)
 	c.Starts, c.Closes, c.Marks, c.Events = slices.Clone(b.Starts), slices.Clone(b.Closes), slices.Clone(b.Marks), slices.Clone(b.Events)
 	c.Labels = slices.Clone(b.Labels)
 	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)

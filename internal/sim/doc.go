@@ -6,7 +6,7 @@
 // long after the caller has given up. Nodes crash, pause past their lease, leave, come back and take over.
 //
 // On top run random programs (program, machine): workers interpret them as a pure function of the history, so that every
-// history can be checked against its program. Users start, signal, settle, cancel and await, with and without request ids, from any node.
+// history can be checked against its program. Users start, signal, settle, cancel, reset and await, with and without request ids, from any node.
 //
 // Every accepted commit is applied to a ledger as well, which checks the invariants of spec/reliability.md §3.3 at once; every effect
 // (answer, call to a worker, mail) is checked against the ledger: what it rests on must be durable. After a while everything heals, and

@@ -102,7 +102,7 @@ func (sh *shell) checkTaken(c *lane.Call, r *run) {
 		return
 	}
 	h := w.held[c.Run]
-	if h == nil || h.gen != c.Generation || h.running == 0 {
+	if h == nil || h.gen != c.Generation || !h.wanted() {
 		return
 	}
 	since, moving := sh.moving[r.address.name.Shard(sh.s.plan.shards)]
@@ -144,6 +144,9 @@ func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 	}
 	switch o.message.Kind {
 	case model.MessageStart:
+		if o.message.Past != nil {
+			return // the next of a chain, or whatever has come after it
+		}
 		if first := s.ledger.origin(r); !first.start.Input.Equal(o.message.Input) {
 			s.fail("I10: %s was answered with a run of another input", o)
 		}

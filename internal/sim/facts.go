@@ -17,7 +17,7 @@ func (l *ledger) event(b *store.Batch, row *store.EventRow) {
 	if want := int64(len(r.events) + 1); e.Seq != want {
 		l.fail("I3: event %d of %s stands where %d belongs", e.Seq, row.Run, want)
 	}
-	last := r.start.At
+	last := r.start.Zero()
 	if n := len(r.events); n > 0 {
 		last = r.events[n-1].At
 	}

@@ -178,7 +178,7 @@ func (h *hold) turn() {
 		h.inline, h.kept = true, commands
 		return
 	}
-	waits := h.m.waits(h.running > 0)
+	waits := h.m.waits(h.wanted())
 	quiet := len(commands) == 0 && h.m.end == nil && h.reported && waits[0].Name == h.lastWaits && h.m.seen == h.lastSeen
 	if !quiet {
 		h.take(marks, eventful, replies)
@@ -239,7 +239,7 @@ func (h *hold) restartTimer() {
 
 func (h *hold) send(t model.Turn) {
 	s := h.w.p.s
-	t.Run, t.Generation, t.Seen, t.Running = h.run, h.gen, h.m.seen, h.running > 0
+	t.Run, t.Generation, t.Seen, t.Running = h.run, h.gen, h.m.seen, h.wanted()
 	h.lastSeen = t.Seen + int64(t.Ahead)
 	h.reported = true
 	h.closed = t.Close != nil
@@ -384,6 +384,18 @@ func (h *hold) startSteps() (started int) {
 	return started
 }
 
+// wanted reports whether a body runs whose outcome is wanted. One that was withdrawn may run on; nobody would run it again.
+func (h *hold) wanted() bool {
+	for b := range h.marks {
+		for a := range h.marks[b] {
+			if h.marks[b][a]&markRunning != 0 && !h.m.asks[b][a].gone {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // ran is reached when the body of a step has returned.
 func (h *hold) ran(b, a int) {
 	if h.dropped || h.marks[b][a]&markRunning == 0 {
@@ -404,7 +416,7 @@ func (h *hold) ran(b, a int) {
 	}
 	alone := h.running == 0 && h.unacked == len(h.kept) && c.Kind == model.CommandRecord && len(h.mail) == 0
 	h.unacked++
-	t := model.Turn{Commands: append(h.kept, c), Waits: h.m.waits(h.running > 0)}
+	t := model.Turn{Commands: append(h.kept, c), Waits: h.m.waits(h.wanted())}
 	if alone && (h.inline || s.chance(s.plan.ahead)) {
 		h.runAhead(&t)
 	}

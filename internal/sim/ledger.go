@@ -256,7 +256,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	r := &run{id: st.Run, address: a, start: *st, outcome: model.Outcome{Status: model.Running}}
 	for i := range st.Carried {
 		e := st.Carried[i]
-		if e.Seq != int64(i+1) || e.At < st.At {
+		if e.Seq != int64(i+1) || e.At < st.Zero() {
 			l.fail("I3: carried event %d of %s has position %d", i+1, st.Run, e.Seq)
 		}
 		r.events = append(r.events, e)
@@ -272,6 +272,9 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		case model.EventUpdateReceived:
 			l.s.did(opUpdateCarried)
 		}
+		if !st.Source.IsZero() {
+			r.inherit(&e)
+		}
 	}
 	if st.Parent.ID != "" && st.Previous.IsZero() {
 		if l.asked[st.Parent] {
@@ -282,7 +285,11 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	if !st.Previous.IsZero() {
 		l.carriedTalk(a.current, r)
 		l.carriedOver(a.current, r)
-		l.s.did(opContinued)
+		if st.Source.IsZero() {
+			l.s.did(opContinued)
+		} else {
+			l.s.did(opReset)
+		}
 	}
 	l.runs[st.Run], a.current = r, r
 	a.runs = append(a.runs, r)
@@ -308,8 +315,9 @@ func (l *ledger) carriedOver(old, next *run) {
 			taken[e.Event.Ref] = true
 		}
 	}
+	reset := !next.start.Source.IsZero() // has all of them
 	note := func(e *model.Event) {
-		if e.Kind == model.EventSignalReceived && !taken[e.Seq] {
+		if e.Kind == model.EventSignalReceived && (reset || !taken[e.Seq]) {
 			left = append(left, signalID(e.Input))
 		}
 	}
@@ -404,7 +412,8 @@ func (l *ledger) closedWhole(b *store.Batch) {
 		}
 		told := func(k model.MessageKind, to model.Address, id string) bool {
 			return slices.ContainsFunc(b.Messages, func(m store.MessageRow) bool {
-				return m.Message.Kind == k && m.Message.To == to && m.Message.ID == id && m.Message.From.Run == r.id
+				by := m.Message.From.Run == r.id || k == model.MessageCancel && m.Message.From.Address == r.address.name // in the name of a run before
+				return m.Message.Kind == k && m.Message.To == to && m.Message.ID == id && by
 			})
 		}
 		final := r.outcome.Status != model.Continued
@@ -418,11 +427,15 @@ func (l *ledger) closedWhole(b *store.Batch) {
 			switch e := &r.events[i]; e.Kind {
 			case model.EventChildStarted:
 				bi, ai, _ := parseAsk(e.ID)
-				if h := &r.asks[bi][ai]; e.Policy == model.CancelChild && !h.closed && !h.withdrawn && e.Input.Data != nil && !told(model.MessageCancel, e.Target, "") {
+				h := &r.asks[bi][ai]
+				if next := l.runs[r.outcome.Next]; next != nil && next.asks[bi][ai].started && !next.start.Source.IsZero() {
+					continue // a reset has kept it
+				}
+				if e.Policy == model.CancelChild && !h.closed && !h.withdrawn && e.Input.Data != nil && !told(model.MessageCancel, e.Target, "") {
 					l.fail("E40: %s was closed and its child %s is not canceled", r.id, e.Target)
 				}
 			case model.EventWatched:
-				if final && !told(model.MessageClosed, e.Watcher.Address, e.Watcher.ID) {
+				if final && !e.Blank() && !told(model.MessageClosed, e.Watcher.Address, e.Watcher.ID) {
 					l.fail("E40: %s was closed and %s, who watches it, is not told", r.id, e.Watcher.Address)
 				}
 			default:

@@ -40,7 +40,7 @@ type machine struct {
 
 // newMachine begins a program.
 func (s *Sim) newMachine(start *model.Start) machine {
-	m := machine{start: start, last: start.At}
+	m := machine{start: start, last: start.Zero()}
 	index, cans, count, ok := parseInput(start.Input)
 	if !ok || index >= len(s.programs) {
 		m.broken = fmt.Errorf("input %x names no program", start.Input.Data)

@@ -35,6 +35,7 @@ const (
 	opBlocked
 	opQuarantined
 	opContinued
+	opReset
 	opFree
 	opAcquire
 	opTakeoverLease // shards of a node whose lease had expired
@@ -92,7 +93,7 @@ const (
 var opNames = [opCount]string{
 	"step", "step failed", "retry", "timer started", "timer fired", "withdrawn", "signal", "signal taken", "promise settled",
 	"child started", "child closed", "bounced", "sent", "labeled", "canceled", "watched", "message", "inbox", "deferred", "parked", "blocked",
-	"quarantined", "continued", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
+	"quarantined", "continued", "reset", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
 	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
 	"remote", "awaited", "ran", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
 	"swept", "went on", "timer restarted", "answered", "update", "update answered", "update carried", "update cut off", "state set", "version marked",

@@ -122,6 +122,9 @@ func (u *user) draw() *op {
 		m.Reuse = oneOf(s, model.ReturnExisting, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
 		return m
 	}
+	if m := s.reset(to); m != nil {
+		return u.op(*m)
+	}
 	switch n := s.pick(27); {
 	case n < 7 || s.ledger.addresses[to] == nil:
 		return u.op(start())

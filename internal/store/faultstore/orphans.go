@@ -91,6 +91,7 @@ func (o *Orphans) Drop(i int) error {
 // flight; the batch and its slices are copies, since the sender will send them again under another epoch.
 func (o *Orphans) add(inner store.Store, b *store.Batch, f Fault) {
 	c := *b
+	c.Deletes = slices.Clone(b.Deletes)
 	c.Starts, c.Closes, c.Marks, c.Events = slices.Clone(b.Starts), slices.Clone(b.Closes), slices.Clone(b.Marks), slices.Clone(b.Events)
 	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)
 	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)

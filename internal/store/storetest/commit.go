@@ -22,8 +22,8 @@ type scene struct {
 	*suite
 	node, other *Node
 	lane        *Lane
-	// open and parked are open runs, closed is one that has ended.
-	open, parked, closed Subject
+	// open and parked are open runs, closed and old have ended; the next batch deletes old.
+	open, parked, closed, old Subject
 	// waits is a request in the inbox, put is one that is deferred by the next batch.
 	waits, put store.InboxRow
 	fresh      Subject
@@ -33,7 +33,7 @@ func newScene(x *suite) *scene {
 	x.Helper()
 	c := &scene{suite: x, node: x.Join(1), other: x.Join(1)}
 	c.lane = c.node.Lanes[0]
-	c.open, c.parked, c.closed, c.fresh = x.Subject(), x.Subject(), x.Subject(), x.Subject()
+	c.open, c.parked, c.closed, c.old, c.fresh = x.Subject(), x.Subject(), x.Subject(), x.Subject(), x.Subject()
 	c.node.Acquire(1, 2, 3)
 	c.other.Acquire(4)
 	c.waits, c.put = c.open.Request(x.RunID(), "waits"), c.open.Request(x.RunID(), "put")
@@ -41,14 +41,14 @@ func newScene(x *suite) *scene {
 		x.Fatalf("put inbox: %v", err)
 	}
 	c.lane.Write(func(b *store.Batch) {
-		b.Starts = append(b.Starts, c.open.StartRow(), c.parked.StartRow(), c.closed.StartRow())
+		b.Starts = append(b.Starts, c.open.StartRow(), c.parked.StartRow(), c.closed.StartRow(), c.old.StartRow())
 		b.Events = append(b.Events, c.open.Event(1))
 		b.Timers = append(b.Timers, c.open.Timer("stop", Noon), c.parked.Timer("stop-all", Noon))
 		b.Messages = append(b.Messages, Message(1, 2, 1), Message(1, 2, 2), Message(3, 2, 1))
 		b.Requests = append(b.Requests, c.open.Reply("old", Noon))
 	})
 	c.lane.Write(func(b *store.Batch) {
-		b.Closes = append(b.Closes, c.closed.Close(model.Failed))
+		b.Closes = append(b.Closes, c.closed.Close(model.Failed), c.old.Close(model.Completed))
 		b.Cursors = append(b.Cursors, store.CursorRow{To: 1, From: 2, Next: 1})
 	})
 	return c
@@ -57,6 +57,7 @@ func newScene(x *suite) *scene {
 // batch is the next batch: one good row for every table.
 func (c *scene) batch() *store.Batch {
 	b := c.lane.Batch()
+	b.Deletes = []store.RunKey{c.old.RunKey}
 	b.Starts = []store.StartRow{c.fresh.StartRow()}
 	b.Closes = []store.CloseRow{c.open.Close(model.Completed)}
 	b.Marks = []store.MarkRow{c.parked.Park()}
@@ -83,6 +84,9 @@ func testEveryTable(x *suite) {
 			x.Fatalf("run %s is gone", s.Run)
 		}
 		return *e
+	}
+	if x.stored(c.old) != nil {
+		x.Error("the deleted run is there")
 	}
 	x.Want("started run", c.fresh.Execution(), run(c.fresh))
 	x.Want("closed run", c.open.Closed(model.Completed, true), run(c.open))
@@ -157,6 +161,7 @@ func testBadRows(x *suite) {
 		{"start that replaces an open run without its close", func(b *store.Batch) {
 			b.Starts = append(b.Starts, x.SubjectOf(c.parked.Start.Address).Replace(c.parked.Run))
 		}},
+		{"delete of an open run", func(b *store.Batch) { b.Deletes = append(b.Deletes, c.parked.RunKey) }},
 		{"close of an unknown run", func(b *store.Batch) { b.Closes = append(b.Closes, gone.Close(model.Failed)) }},
 		{"close of a closed run", func(b *store.Batch) { b.Closes = append(b.Closes, c.closed.Close(model.Canceled)) }},
 		{"mark of an unknown run", func(b *store.Batch) { b.Marks = append(b.Marks, gone.Park()) }},
@@ -207,6 +212,7 @@ func testRefusedLayers(x *suite) {
 	next := x.SubjectOf(c.open.Start.Address)
 	layers := func() *store.Batch {
 		b := c.lane.Batch()
+		b.Deletes = []store.RunKey{c.closed.RunKey, c.old.RunKey}
 		b.Starts = []store.StartRow{next.Replace(c.open.Run), c.fresh.StartRow()}
 		b.Closes = []store.CloseRow{c.open.Close(model.Continued), c.fresh.Close(model.Failed)}
 		b.Marks = []store.MarkRow{next.Park()}

@@ -1,0 +1,200 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure"
+)
+
+// A reset has an open run give way: whoever waits for it hears the end of the new one, steps behind the place are made again under keys of
+// their own, and what was sent to it is not lost.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		f := newShopfloor()
+		f.broken.Store(true)
+		app := s.open(f.order)
+		f.begin(t, app, "a")
+		waiting := make(chan error, 1)
+		go func() {
+			p, err := f.at("a").Result(caller(t, app))
+			if err == nil && p.Shipment != "shipped" {
+				err = errors.New("another result")
+			}
+			waiting <- err
+		}()
+		_, err := app.Reset(t.Context(), f.at("a"))
+		fails(t, "a reset to nowhere", err, perdure.ErrInvalid, "order/a")
+		if _, err := app.Reset(t.Context(), f.at("a"), perdure.BeforeStep("charge")); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, f.at("a"), "signal word")
+		if f.count("reserve") != 1 || f.count("charge") != 2 || f.key("charge", 0) == f.key("charge", 1) {
+			t.Errorf("ran %v, keys %v", f.ran, f.keys)
+		}
+		f.broken.Store(false)
+		if _, err := f.end(t, app, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-waiting; err != nil {
+			t.Errorf("whoever waited heard %v", err)
+		}
+		// Of what has completed, with the word that was said before.
+		if _, err := app.Reset(t.Context(), f.at("a"), perdure.AfterPosition(1)); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := f.at("a").Result(caller(t, app)); err != nil || p.Word != "go a" || f.count("charge") != 3 {
+			t.Errorf("the second reset: %+v, %v, ran %v", p, err, f.ran)
+		}
+	})
+}
+
+// A reset of a run with open children: one that is kept is waited for, and cancelled with the new run; one behind the place is cancelled at once,
+// and another one begins.
+func TestResetWithChildren(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		word := perdure.NewSignal[string]("word")
+		child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return word.Receive(ctx) })
+		parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
+			kept, err := child.Start(ctx, "kept", perdure.RawKey("kept"))
+			if err != nil {
+				return "", err
+			}
+			if _, err := perdure.Do(ctx, "between", func(context.Context) (bool, error) { return true, nil }); err != nil {
+				return "", err
+			}
+			dropped, err := child.Start(ctx, "dropped")
+			if err != nil {
+				return "", err
+			}
+			one, err := kept.Result(ctx)
+			if err != nil {
+				return "", err
+			}
+			two, err := dropped.Result(ctx)
+			return one + two, err
+		})
+		app := s.open(parent, child)
+		c := caller(t, app)
+		key, kept := perdure.RawKey("1"), child.Execution(perdure.RawKey("kept"))
+		if _, err := parent.Start(c, 1, key); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, parent.Execution(key), "child")
+		open := func(n int) {
+			t.Helper()
+			eventually(t, "children are open", func() bool { return len(list(t, app, `workflow = "child" and status = "open"`)) == n })
+		}
+		open(2)
+		first := list(t, app, `workflow = "child" and status = "open"`)
+		if _, err := app.Reset(t.Context(), parent.Execution(key), perdure.BeforeStep("between")); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the dropped child is cancelled", func() bool { return len(list(t, app, `workflow = "child" and status = "canceled"`)) == 1 })
+		open(2)
+		for _, ref := range list(t, app, `workflow = "child" and status = "canceled"`) {
+			if ref == "child/kept" {
+				t.Error("the kept child was cancelled")
+			}
+		}
+		if again := list(t, app, `workflow = "child" and status = "open"`); strings.Join(sorted(again), " ") == strings.Join(sorted(first), " ") {
+			t.Errorf("the same children are open: %v", again)
+		}
+		if err := parent.Execution(key).Cancel(c, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parent.Execution(key).Result(c); !errors.Is(err, perdure.ErrCanceled) {
+			t.Errorf("the parent ended with %v", err)
+		}
+		if _, err := kept.Result(c); !errors.Is(err, perdure.ErrCanceled) {
+			t.Errorf("the kept child ended with %v", err)
+		}
+		open(0)
+	})
+}
+
+// A run that is blocked because the code does not fit is freed by a reset to where it did.
+func TestResetOfABlockedRun(t *testing.T) {
+	t.Parallel()
+	onStores(t, durable, func(t *testing.T, s *site) {
+		word := perdure.NewSignal[string]("word")
+		code := func(second string) *perdure.Workflow[int, string] {
+			return perdure.NewWorkflow("changed", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
+				for _, name := range []string{"first", second} {
+					if _, err := perdure.Do(ctx, name, func(context.Context) (bool, error) { return true, nil }); err != nil {
+						return "", err
+					}
+				}
+				said, err := word.Receive(ctx)
+				return second + " " + said, err
+			})
+		}
+		before, after := code("old"), code("new")
+		app := s.open(before)
+		x, err := before.Start(caller(t, app), 1, perdure.RawKey("1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, x, "signal word")
+		app = s.reopen(app, after)
+		if err := word.Send(caller(t, app), x, "kept"); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, x, "replay mismatch")
+		if _, err := app.Reset(t.Context(), x, perdure.AfterPosition(1)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Result(caller(t, app))
+		equal(t, "the result", got, err, "new kept")
+	})
+}
+
+// However many signals come while a run is reset again and again, none is lost.
+func TestResetWhileSignalsCome(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		const signals = 40
+		number := perdure.NewSignal[int]("number")
+		sum := perdure.NewWorkflow("sum", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
+			total := 0
+			for range signals {
+				n, err := number.Receive(ctx)
+				if err != nil {
+					return 0, err
+				}
+				total += n
+			}
+			return total, nil
+		})
+		app := s.open(sum)
+		c := caller(t, app)
+		x, err := sum.Start(c, 1, perdure.RawKey("1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan error, 1)
+		go func() {
+			for n := range signals {
+				if err := number.Send(c, x, n); err != nil {
+					sent <- err
+					return
+				}
+			}
+			sent <- nil
+		}()
+		for range 5 {
+			if _, err := app.Reset(t.Context(), x, perdure.AfterPosition(0)); err != nil && !errors.Is(err, perdure.ErrConflict) {
+				t.Fatal(err)
+			}
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Result(c)
+		equal(t, "the sum", got, err, signals*(signals-1)/2)
+	})
+}
