@@ -61,7 +61,7 @@ func TestDecisions(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
-			typed.Close()
+			_ = typed.Close()
 			want(t, out.String(), lines...)
 		})
 	}
