@@ -208,3 +208,54 @@ func ExampleInfo() {
 	// running / is blocked by a replay mismatch: event 1 records step charge, which the code did not ask for; it asks for step debit / <nil>
 	// charged <nil>
 }
+
+// A pinned execution is continued only by the version of the program that began it. A deploy that forgets the old version shows as stranded.
+func ExamplePinned() {
+	goOn := perdure.NewSignal[perdure.Void]("go-on")
+	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
+		if _, err := perdure.Do(ctx, "charge", func(context.Context) (bool, error) { return true, nil }); err != nil {
+			return "", err
+		}
+		_, err := goOn.Receive(ctx)
+		return "charged", err
+	}, perdure.Pinned())
+	exec := orders.Execution(perdure.RawKey("o-1"))
+
+	url, remove := newFile()
+	defer remove()
+	ctx := context.Background()
+	deploy := func(version string) *perdure.App {
+		app, err := embedded.Config{Version: version}.Open(ctx, url, orders)
+		if err != nil {
+			panic(err)
+		}
+		return app
+	}
+
+	app := deploy("v1")
+	if _, err := orders.Start(app.With(ctx), "", perdure.RawKey("o-1")); err != nil {
+		panic(err)
+	}
+	waitFor(app, exec.Ref, "waits for signal")
+	if err := app.Close(); err != nil {
+		panic(err)
+	}
+
+	app = deploy("v2")
+	if err := goOn.Send(app.With(ctx), exec, perdure.Void{}); err != nil {
+		panic(err)
+	}
+	for info, err := range app.Stranded(ctx) {
+		fmt.Println(info.Ref.Workflow, info.Ref.Key, "/", info.Reason, "/", err)
+	}
+	if err := app.Close(); err != nil {
+		panic(err)
+	}
+
+	app = deploy("v1")
+	defer app.Close()
+	fmt.Println(exec.Result(app.With(ctx)))
+	// Output:
+	// order o-1 / waits for a worker that offers version v1 of workflow order / <nil>
+	// charged <nil>
+}
