@@ -64,9 +64,11 @@ set -m
 cd "$project"
 begin=$SECONDS
 
+# shellcheck disable=SC2086 # the commands are meant to be split
 "${fresh[@]}" $first
 go mod edit -replace "github.com/perdure/perdure=$checkout" # see above
 
+# shellcheck disable=SC2086
 "${fresh[@]}" $second >out 2>err &
 hello=$!
 until grep -aqs compose hello.db hello.db-wal; do # the step is durable; now it sleeps
@@ -81,6 +83,7 @@ hello=''
 [ ! -s out ] || die "the program had ended when it was killed; it printed: $(cat out)"
 say "killed after $((SECONDS - begin)) s, while it slept"
 
+# shellcheck disable=SC2086
 answer=$("${fresh[@]}" $second 2>err) || { cat err >&2; die "the second start failed"; }
 took=$((SECONDS - begin))
 [ "$answer" = "Hello World <nil>" ] || die "after the second start it printed: $answer"
