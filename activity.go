@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"context"
+	"sync/atomic"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -15,6 +16,7 @@ type Activity[I, O any] struct {
 	bound bool // its code was given with its name
 	key   func(I) string
 	opts  stepOptions
+	wrong error // with them
 	at    string
 }
 
@@ -36,6 +38,7 @@ func (a *Activity[I, O]) apply(opts []ActivityOption) {
 	for _, o := range opts {
 		o.applyActivity(&a.opts)
 	}
+	a.wrong = a.opts.check()
 }
 
 // Bind joins a declared activity with its code.
@@ -50,6 +53,7 @@ func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), boun
 	if fn != nil {
 		d.fn = fn
 	}
+	d.wrong = a.wrong
 	return d
 }
 
@@ -73,7 +77,7 @@ func (a *Activity[I, O]) Run(ctx WorkflowCtx, in I, opts ...CallOption) (out O, 
 	if err != nil {
 		return out, remote(err)
 	}
-	return recorded[O](ctx.x, "output of activity", a.name, p), nil
+	return recorded[O](ctx, "output of activity", a.name, p), nil
 }
 
 // Go begins the activity as a step.
@@ -83,7 +87,7 @@ func (a *Activity[I, O]) Go(ctx WorkflowCtx, in I, opts ...CallOption) *Future[O
 		return failedFuture[O](err)
 	}
 	s.Caller = ctx.x.Caller()
-	return stepFuture[O](ctx.x, "output of activity", a.name, ctx.x.StepFuture(s))
+	return stepFuture[O]("output of activity", a.name, ctx.x.StepFuture(s))
 }
 
 // step is one call of the activity.
@@ -95,16 +99,28 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	if a.key != nil && !o.keyed {
 		o.key, o.keyed = a.key(in), true
 	}
-	h := hostOf(ctx.x)
+	h := ctx.host()
 	p, err := encodeFor(h, "input of activity", a.name, in)
 	if err == nil {
 		err = checkName("activity", a.name)
+	}
+	if err == nil {
+		err = a.wrong
+		if len(opts) > 0 {
+			err = o.check()
+		}
+		if err != nil {
+			err = fault.New(fault.Invalid, "activity %s: %w", a.name, err)
+		}
 	}
 	if err != nil {
 		return nil, Permanent(public(err))
 	}
 	s := newStep(a.name, &o)
 	s.Input, s.HasInput, s.Normalize = p, true, normalize[I]
+	if !h.plain {
+		s.Identity, s.Stored = h.codec.Identity(p), new(atomic.Pointer[model.Payload])
+	}
 	fn := a.fn
 	if d, ok := h.activities[a.name]; ok && d.fn != nil {
 		if fn, ok = d.fn.(func(context.Context, I) (O, error)); !ok {
@@ -114,11 +130,14 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	}
 	if fn != nil {
 		s.Body = func(ctx context.Context) (model.Payload, error) {
+			if err := h.storeInput(ctx, s); err != nil {
+				return model.Payload{}, err
+			}
 			out, err := fn(ctx, in)
 			if err != nil {
 				return model.Payload{}, err
 			}
-			return encodeFor(h, "output of activity", a.name, out)
+			return result(ctx, h, "output of activity", a.name, out)
 		}
 	}
 	return s, nil
@@ -149,24 +168,28 @@ func newStep(name string, o *stepOptions) *replay.Step {
 // Do runs fn as a step: it is executed once its turn has come, its outcome is journaled, and on replay the outcome is returned without executing
 // it. In a loop, give each a StepKey.
 func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error), opts ...CallOption) (out T, err error) {
-	if err := checkName("step", name); err != nil {
+	o := callOptions(opts)
+	if err = checkName("step", name); err != nil {
 		return out, Permanent(public(err))
 	}
-	s := newStep(name, callOptions(opts))
+	if err = o.check(); err != nil {
+		return out, Permanent(public(fault.New(fault.Invalid, "step %s: %w", name, err)))
+	}
+	s := newStep(name, o)
 	s.Caller = ctx.x.Caller()
-	h := hostOf(ctx.x)
+	h := ctx.host()
 	s.Body = func(ctx context.Context) (model.Payload, error) {
 		v, err := fn(ctx)
 		if err != nil {
 			return model.Payload{}, err
 		}
-		return encodeFor(h, "result of step", name, v)
+		return result(ctx, h, "result of step", name, v)
 	}
 	p, err := ctx.x.Step(s)
 	if err != nil {
 		return out, remote(err)
 	}
-	return recorded[T](ctx.x, "result of step", name, p), nil
+	return recorded[T](ctx, "result of step", name, p), nil
 }
 
 // IdempotencyKey is stable over all attempts of the current step; empty outside of one. Hand it to services that support it, so that

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/payload"
 )
 
 // App is an open node, and the worker in it that serves the definitions. It is safe for concurrent use.
@@ -37,25 +39,39 @@ type Attachment struct {
 	MaxSteps int
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
+	// Payloads is how inputs, outputs and messages are stored.
+	Payloads payload.Codec
+	// Cluster is the id of the store.
+	Cluster string
+	// Search finds every value in the store in which a text occurs, all as of one moment, for clean-up; nil when that cannot be asked for.
+	Search func(ctx context.Context, text string, found func(value []byte) error) error
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
 	// Version of the program, for workflows that are Pinned.
 	Version string
 	// OnClose closes the engine.
 	OnClose func() error
+	// Instead are definitions that take the place of those of the same name. Package perduretest uses it.
+	Instead Group
+	// Checks are for tests only. Package perduretest uses them.
+	Checks *replay.Checks
 }
 
 // Attach makes an App of an engine and definitions. Programs use embedded.Open.
 func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, error) {
-	r, err := register(defs)
-	if err != nil {
-		return nil, err
-	}
 	cfg.Logger = cmp.Or(cfg.Logger, silent)
 	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, 2<<20)
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 10*time.Second)
+	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cfg.MaxPayload})
+	if err != nil {
+		return nil, public(err)
+	}
+	r, err := register(defs, c.CheckType, cfg.Instead...)
+	if err != nil {
+		return nil, err
+	}
 	a := &App{cfg: cfg, host: &host{
-		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, maxPayload: cfg.MaxPayload,
+		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
 	}}
 	if len(r.workflows) == 0 {
 		return a, nil
@@ -68,7 +84,8 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 		}
 	}
 	a.worker = replay.NewWorker(replay.Config{
-		Code: code, Version: cfg.Version, Pinned: pinned, Host: a.host, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter, MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps,
+		Code: code, Version: cfg.Version, Pinned: pinned, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
+		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks,
 	})
 	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}
 	for _, name := range offer.Workflows {

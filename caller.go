@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
 )
 
 // Sender may send: start, signal, resolve, cancel. Client and WorkflowCtx are Senders.
@@ -17,13 +18,15 @@ type Caller interface {
 
 // outlet is how a Sender sends.
 type outlet interface {
-	start(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (Ref, error)
+	reader
+	start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error)
 	send(m model.Message, o *stepOptions) error
 }
 
 // inlet is how a Caller waits.
 type inlet interface {
-	run(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (model.Payload, error)
+	reader
+	run(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (model.Payload, error)
 	result(ref Ref) (model.Payload, error)
 	poll(ref Ref) (state, error)
 	call(m model.Message, o *stepOptions) (model.Payload, error)
@@ -34,7 +37,8 @@ type inlet interface {
 type state struct {
 	Status  string
 	Reason  string
-	Output  []byte
+	Output  []byte // as Format says
+	Format  string `json:",omitempty"`
 	Failure *model.Failure
 }
 

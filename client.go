@@ -1,31 +1,69 @@
 package perdure
 
 import (
+	"bytes"
+
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
 )
 
 // ---- Client as Caller: plain calls of the engine
 
-func startRequest(ref Ref, in model.Payload, o *startOptions) api.StartRequest {
-	r := api.StartRequest{Address: ref.address(), Input: in, Reuse: o.reuse, RequestID: o.requestID}
+func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (r api.StartRequest, err error) {
+	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID}
+	if r.Input, err = c.host().sealStart(c.ctx, brief, r.Address, in); err != nil {
+		return r, err
+	}
 	for _, w := range o.with {
+		if w.value, err = c.host().seal(c.ctx, brief, "signal", w.name, w.value); err != nil {
+			return r, err
+		}
 		r.With = append(r.With, api.Message{Name: w.name, Input: w.value})
 	}
-	return r
+	return r, nil
+}
+
+// attaches reports whether a start that was refused because of another input attaches after all: the input of the execution is the same, but was stored in
+// another way, before the payload settings were changed. The engine cannot tell, because it cannot read what is stored.
+func (c Client) attaches(refused error, req *api.StartRequest, in model.Payload, normalize replay.Normalize) bool {
+	if !fault.Is(refused, fault.Conflict) || len(req.With) > 0 {
+		return false
+	}
+	h := c.host()
+	d, err := h.backend.Describe(c.ctx, api.Target{Address: req.Address})
+	if first := d.Start.First; err == nil && !first.IsZero() {
+		d, err = h.backend.Describe(c.ctx, api.Target{Address: req.Address, Run: first})
+	}
+	if err != nil || d.Start.Input.Form() == req.Input.Form() {
+		return false
+	}
+	was, err := normalize(h, d.Start.Input)
+	return err == nil && bytes.Equal(was, h.codec.Identity(in))
 }
 
 // start refers to the execution, not only to its current run.
-func (c Client) start(ref Ref, in model.Payload, o *startOptions, _ func([]byte) ([]byte, error)) (Ref, error) {
-	if _, err := c.app.host.backend.Start(c.ctx, startRequest(ref, in, o)); err != nil {
+func (c Client) start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error) {
+	req, err := c.startRequest(ref, in, o)
+	if err == nil {
+		_, err = c.host().backend.Start(c.ctx, req)
+	}
+	if err != nil && !c.attaches(err, &req, in, normalize) {
 		return Ref{}, public(err)
 	}
 	return ref, nil
 }
 
-func (c Client) run(ref Ref, in model.Payload, o *startOptions, _ func([]byte) ([]byte, error)) (model.Payload, error) {
-	r, err := c.app.host.backend.Run(c.ctx, startRequest(ref, in, o))
+func (c Client) run(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (model.Payload, error) {
+	req, err := c.startRequest(ref, in, o)
+	if err != nil {
+		return model.Payload{}, public(err)
+	}
+	r, err := c.host().backend.Run(c.ctx, req)
+	if err != nil && c.attaches(err, &req, in, normalize) {
+		return c.result(ref)
+	}
 	if err != nil {
 		return model.Payload{}, public(err)
 	}
@@ -61,8 +99,14 @@ func (c Client) poll(ref Ref) (state, error) {
 }
 
 func (c Client) send(m model.Message, o *stepOptions) error {
-	b := c.app.host.backend
+	b := c.host().backend
 	t := api.Target{Address: m.To, Run: m.ToRun}
+	if m.Failure == nil {
+		var err error
+		if m.Input, err = c.host().seal(c.ctx, brief, m.Kind.String(), m.Name, m.Input); err != nil {
+			return public(err)
+		}
+	}
 	switch m.Kind {
 	case model.MessageSignal:
 		return public(b.Signal(c.ctx, api.SignalRequest{Target: t, Name: m.Name, Input: m.Input, RequestID: o.requestID}))
@@ -77,8 +121,12 @@ func (c Client) send(m model.Message, o *stepOptions) error {
 
 // call asks the code of an execution.
 func (c Client) call(m model.Message, o *stepOptions) (model.Payload, error) {
-	p, err := c.app.host.backend.Update(c.ctx, api.UpdateRequest{
-		Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: m.Input, RequestID: o.requestID,
+	in, err := c.host().seal(c.ctx, brief, m.Kind.String(), m.Name, m.Input)
+	if err != nil {
+		return in, public(err)
+	}
+	p, err := c.host().backend.Update(c.ctx, api.UpdateRequest{
+		Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: in, RequestID: o.requestID,
 	})
 	return p, public(err)
 }

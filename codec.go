@@ -2,48 +2,74 @@ package perdure
 
 import (
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"strconv"
 	"strings"
 
 	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/replay"
 )
 
 // Void is the input or output of something that has none.
 type Void = struct{}
 
-// encode is a value as it is stored: JSON.
-func encode[T any](kind, name string, v T) (model.Payload, error) {
-	data, err := json.Marshal(v)
+// encode is a value as the format of the app writes it. It has its stored form only once it is sealed.
+func encode[T any](h *host, kind, name string, v T) (p model.Payload, err error) {
+	if h.plain {
+		p.Data, err = json.Marshal(v)
+	} else {
+		p, err = h.codec.Marshal(v)
+	}
 	if err != nil {
 		return model.Payload{}, fault.New(fault.Invalid, "%s %s cannot be encoded: %w", kind, name, err)
 	}
-	return model.Payload{Data: data}, nil
+	return p, nil
 }
 
 // encodeFor is encode for a value that workflow code stores; it must not be too large.
 func encodeFor[T any](h *host, kind, name string, v T) (model.Payload, error) {
-	p, err := encode(kind, name, v)
+	p, err := encode(h, kind, name, v)
 	if err != nil {
 		return p, Permanent(public(err))
 	}
-	return p, h.limit(kind, name, p)
+	if err := h.limit(kind, name, p); err != nil {
+		return p, Permanent(public(err))
+	}
+	return p, nil
+}
+
+// result is what the body of a step returns: a value in its stored form.
+func result[T any](ctx context.Context, h *host, kind, name string, v T) (model.Payload, error) {
+	p, err := encodeFor(h, kind, name, v)
+	if err != nil || h.plain {
+		return p, err
+	}
+	// What the body did is done: it is not done again because a store of blobs is away.
+	if p, err = h.seal(ctx, patient, kind, name, p); err != nil && !fault.Is(err, fault.Unavailable) {
+		err = Permanent(err)
+	}
+	return p, public(err)
 }
 
 // decode reads a stored value. Fields that today's type does not know are ignored, so that a type may grow and shrink.
-func decode[T any](kind, name string, p model.Payload) (v T, err error) {
-	if len(p.Data) == 0 {
-		return v, nil
+func decode[T any, R reader](r R, kind, name string, p model.Payload) (v T, err error) {
+	if p.Encoding == model.JSON {
+		if len(p.Data) == 0 {
+			return v, nil
+		}
+		err = json.Unmarshal(p.Data, &v)
+	} else {
+		if p, err = r.open(kind, name, p); err != nil {
+			return v, err
+		}
+		err = r.host().codec.Unmarshal(p, &v)
 	}
-	if p.Encoding != model.JSON {
-		return v, fault.New(fault.Invalid, "%s %s is encoded as %q, which this program does not know", kind, name, p.Encoding)
-	}
-	if err := json.Unmarshal(p.Data, &v); err != nil {
+	if err != nil {
 		return v, fault.New(fault.Invalid, "%s %s cannot be decoded: %w", kind, name, err)
 	}
 	return v, nil
@@ -51,21 +77,29 @@ func decode[T any](kind, name string, p model.Payload) (v T, err error) {
 
 // recorded is the outcome of a step as the code knows it. When today's type cannot hold what is recorded, the code does not fit the
 // history: the execution is blocked, as by any other mismatch, and goes on with a build that can.
-func recorded[T any](x replay.Ctx, kind, name string, p model.Payload) T {
-	v, err := decode[T](kind, name, p)
+func recorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
+	v, err := decode[T](ctx, kind, name, p)
 	if err != nil {
-		x.Block(err.Error())
+		ctx.x.Block(err.Error())
 	}
 	return v
 }
 
-// normalize decodes a recorded value into today's type and encodes it again, so that a new optional field changes nothing.
-func normalize[T any](data []byte) ([]byte, error) {
-	v, err := decode[T]("input", "", model.Payload{Data: data})
+// normalize decodes a recorded value into today's type and encodes it again, so that a new optional field changes nothing. It is what
+// a step or child of that input is recognised by today.
+func normalize[T any](of any, p model.Payload) ([]byte, error) {
+	h := of.(*host)
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	v, err := decode[T](callReader{h, ctx}, "input", "", p)
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(v)
+	p, err = encode(h, "input", "", v)
+	if err != nil {
+		return nil, err
+	}
+	return h.codec.Identity(p), nil
 }
 
 // Key identifies an execution of a workflow.
@@ -80,11 +114,11 @@ func RawKey(s string) Key { return Key{id: s} }
 // HashKey is the SHA-256, in hexadecimal, of the canonical encoding of v: msgpack of its JSON form, with map keys in order and numbers as short as
 // they can be. It does not depend on the order of fields or of map iteration.
 func HashKey[K any](v K) Key {
-	p, err := encode("key", "", v)
+	data, err := json.Marshal(v)
 	if err != nil {
-		return Key{err: err}
+		return Key{err: fault.New(fault.Invalid, "key cannot be encoded: %w", err)}
 	}
-	return hashPayload(p)
+	return hashJSON(data)
 }
 
 // String is the text of the key.
@@ -92,8 +126,8 @@ func (k Key) String() string { return k.id }
 
 func (k Key) applyStart(o *startOptions) { o.key, o.keyed = k, true }
 
-func hashPayload(p model.Payload) Key {
-	canonical, err := canonicalMsgpack(p.Data)
+func hashJSON(data []byte) Key {
+	canonical, err := canonicalMsgpack(data)
 	if err != nil {
 		return Key{err: fault.New(fault.Invalid, "key cannot be encoded: %w", err)}
 	}
@@ -119,19 +153,11 @@ func canonicalMsgpack(data []byte) ([]byte, error) {
 	return buf.Bytes(), nil
 }
 
-// numbers makes integers of JSON numbers where they are, and floats of the others.
+// numbers makes numbers of JSON numbers.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
-		if !strings.ContainsAny(v.String(), ".eE") {
-			if i, err := v.Int64(); err == nil {
-				return i
-			}
-		}
-		if f, err := v.Float64(); err == nil {
-			return f
-		}
-		return v.String() // beyond both: its digits
+		return number(v.String())
 	case []any:
 		for i := range v {
 			v[i] = numbers(v[i])
@@ -142,4 +168,37 @@ func numbers(v any) any {
 		}
 	}
 	return v
+}
+
+// number is the value of a JSON number: an integer where it is one, else a float, and its digits where both would lose some of them: two
+// keys must not become one.
+func number(text string) any {
+	if !strings.ContainsAny(text, ".eE") {
+		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
+			return i
+		}
+		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
+			return u
+		}
+		return text
+	}
+	f, err := strconv.ParseFloat(text, 64)
+	if err != nil || digits(text) != digits(strconv.FormatFloat(f, 'e', -1, 64)) {
+		return text
+	}
+	if i := int64(f); float64(i) == f && i > -1<<53 && i < 1<<53 {
+		return i
+	}
+	return f
+}
+
+// digits are the significant digits of a number.
+func digits(text string) string {
+	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
+	return strings.Trim(strings.Map(func(r rune) rune {
+		if r < '0' || r > '9' {
+			return -1
+		}
+		return r
+	}, mantissa), "0")
 }

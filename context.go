@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
@@ -30,7 +29,7 @@ func (ctx WorkflowCtx) Sleep(d time.Duration) error { return remote(ctx.x.Sleep(
 // Timer is a durable timer as future.
 func (ctx WorkflowCtx) Timer(d time.Duration) *Future[time.Time] {
 	f := &Future[time.Time]{f: ctx.x.Timer(d)}
-	f.value = func(f *replay.Future) (time.Time, error) { return f.At().Std(), nil }
+	f.value = func(_ WorkflowCtx, f *replay.Future) (time.Time, error) { return f.At().Std(), nil }
 	return f
 }
 
@@ -49,7 +48,7 @@ func (ctx WorkflowCtx) Log() *slog.Logger {
 		return silent
 	}
 	a, run := ctx.x.Self()
-	return hostOf(ctx.x).logger.With("workflow", a.Type, "key", a.Key, "run_id", run.String())
+	return ctx.host().logger.With("workflow", a.Type, "key", a.Key, "run_id", run.String())
 }
 
 var silent = slog.New(slog.DiscardHandler)
@@ -95,19 +94,26 @@ func (ctx WorkflowCtx) Version(change string, min, max int) int {
 
 // ---- as Caller: every call is journaled
 
-func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (replay.Child, error) {
+func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (replay.Child, error) {
 	if len(o.with) > 0 {
 		return replay.Child{}, Permanent(fault.New(fault.Invalid, "start of %s: a child cannot be started with a signal: start it, then send", ref.Workflow))
 	}
-	if err := hostOf(ctx.x).limit("input of workflow", ref.Workflow, in); err != nil {
-		return replay.Child{}, err
+	h := ctx.host()
+	if err := h.limit("input of workflow", ref.Workflow, in); err != nil {
+		return replay.Child{}, Permanent(public(err))
 	}
-	return replay.Child{
+	c := replay.Child{
 		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
-	}, nil
+	}
+	if !h.plain {
+		c.Identity, c.Seal = h.codec.Identity(in), func(ctx context.Context, to model.Address, p model.Payload) (model.Payload, error) {
+			return h.sealStart(ctx, patient, to, p)
+		}
+	}
+	return c, nil
 }
 
-func (ctx WorkflowCtx) start(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (Ref, error) {
+func (ctx WorkflowCtx) start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error) {
 	c, err := ctx.child(ref, in, o, normalize)
 	if err != nil {
 		return Ref{}, err
@@ -116,7 +122,7 @@ func (ctx WorkflowCtx) start(ref Ref, in model.Payload, o *startOptions, normali
 	return Ref{Workflow: a.Type, Key: a.Key}, err
 }
 
-func (ctx WorkflowCtx) run(ref Ref, in model.Payload, o *startOptions, normalize func([]byte) ([]byte, error)) (model.Payload, error) {
+func (ctx WorkflowCtx) run(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (model.Payload, error) {
 	c, err := ctx.child(ref, in, o, normalize)
 	if err != nil {
 		return model.Payload{}, err
@@ -125,23 +131,32 @@ func (ctx WorkflowCtx) run(ref Ref, in model.Payload, o *startOptions, normalize
 }
 
 func (ctx WorkflowCtx) send(m model.Message, o *stepOptions) error {
-	if err := hostOf(ctx.x).limit(m.Kind.String(), m.Name, m.Input); err != nil {
-		return err
+	h := ctx.host()
+	if err := h.limit(m.Kind.String(), m.Name, m.Input); err != nil {
+		return Permanent(public(err))
 	}
-	_, err := ctx.x.Send(m, o.key)
+	_, err := ctx.x.Send(m, o.key, ctx.sealer(&m))
 	return err
 }
 
 func (ctx WorkflowCtx) call(m model.Message, o *stepOptions) (model.Payload, error) {
-	if err := hostOf(ctx.x).limit(m.Kind.String(), m.Name, m.Input); err != nil {
-		return model.Payload{}, err
+	if err := ctx.host().limit(m.Kind.String(), m.Name, m.Input); err != nil {
+		return model.Payload{}, Permanent(public(err))
 	}
-	return ctx.x.Send(m, o.key)
+	return ctx.x.Send(m, o.key, ctx.sealer(&m))
+}
+
+// sealer gives what a message carries its stored form; nil when it has it.
+func (ctx WorkflowCtx) sealer(m *model.Message) replay.Seal {
+	if m.Kind == model.MessageCancel || m.Failure != nil {
+		return nil
+	}
+	return ctx.host().sealer(m.Kind.String(), m.Name)
 }
 
 // read looks at the state of another execution as a step, so that replay sees the same.
 func (ctx WorkflowCtx) read(ref Ref, name string) (model.Payload, bool, error) {
-	h := hostOf(ctx.x)
+	h := ctx.host()
 	type value struct {
 		Payload model.Payload
 		OK      bool
@@ -167,7 +182,7 @@ func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 
 // poll looks at another execution as a step, so that replay sees the same.
 func (ctx WorkflowCtx) poll(ref Ref) (state, error) {
-	h := hostOf(ctx.x)
+	h := ctx.host()
 	started := ref.Run == "" && ctx.x.Started(ref.address())
 	return Do(ctx, "poll", func(c context.Context) (state, error) {
 		st, err := h.state(c, ref)
@@ -176,55 +191,4 @@ func (ctx WorkflowCtx) poll(ref Ref) (state, error) {
 		}
 		return st, err
 	}, StepKey(ref.String()))
-}
-
-// host is what the code of all executions of an app shares.
-type host struct {
-	backend    api.Backend
-	activities map[string]activityDefinition
-	logger     *slog.Logger
-	maxPayload int
-}
-
-func hostOf(x replay.Ctx) *host { return x.Host().(*host) }
-
-// limit refuses a payload that is too large, where it is made.
-func (h *host) limit(kind, name string, p model.Payload) error {
-	if p.Size() <= h.maxPayload {
-		return nil
-	}
-	return Permanent(public(fault.New(fault.Invalid, "%s %s has %d bytes, at most %d are allowed", kind, name, p.Size(), h.maxPayload)))
-}
-
-// stateOf reads state that an execution has set. That there is no such execution does not change by asking again.
-func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload, bool, error) {
-	t, err := ref.api()
-	if err != nil {
-		return model.Payload{}, false, Permanent(err)
-	}
-	p, ok, err := h.backend.State(ctx, t, name)
-	if k := fault.KindOf(err); err != nil && (k == fault.NotFound || k == fault.Invalid) {
-		err = Permanent(err)
-	}
-	return p, ok, err
-}
-
-// state asks how an execution stands.
-func (h *host) state(ctx context.Context, ref Ref) (state, error) {
-	t, err := ref.api()
-	if err != nil {
-		return state{}, Permanent(err)
-	}
-	d, err := h.backend.Describe(ctx, t)
-	if err != nil {
-		if k := fault.KindOf(err); k == fault.NotFound || k == fault.Invalid {
-			err = Permanent(err)
-		}
-		return state{}, err
-	}
-	st := state{Status: d.Outcome.Status.String(), Failure: d.Outcome.Failure, Output: d.Outcome.Output.Data}
-	if len(d.Reasons) > 0 {
-		st.Reason = d.Reasons[0].String()
-	}
-	return st, nil
 }

@@ -46,8 +46,8 @@ func ExampleDo() {
 	// Output: 6 <nil>
 }
 
-// A failed attempt is repeated by the policy of the step. Pauses are durable: a process that dies meanwhile changes nothing.
-func ExampleRetryPolicy() {
+// A failed attempt is repeated by the policy of the activity, or of the call. Pauses are durable: a process that dies meanwhile changes nothing.
+func ExampleRetryPolicy_perCall() {
 	errBusy := errors.New("busy")
 	book := perdure.NewActivity("book", func(ctx context.Context, seat string) (string, error) {
 		if perdure.Attempt(ctx) < 3 {
@@ -102,51 +102,15 @@ func ExampleRetryAfter() {
 	// Output: 2 <nil>
 }
 
-// An attempt whose time is over has failed; the next one follows by the policy.
-func ExampleAttemptTimeout() {
-	slow := perdure.NewActivity("slow", func(ctx context.Context, _ string) (string, error) {
-		if perdure.Attempt(ctx) == 1 {
-			<-ctx.Done() // a call that hangs, and heeds its context
-			return "", ctx.Err()
-		}
-		return "answered", nil
-	}, perdure.Constant(3, time.Millisecond), perdure.AttemptTimeout(10*time.Millisecond))
-	ask := perdure.NewWorkflow("ask", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return slow.Run(ctx, "") })
-	app := embedded.MustOpen("memory:", ask, slow)
-	defer app.Close()
-	fmt.Println(ask.Run(app.With(context.Background()), ""))
-	// Output: answered <nil>
-}
-
-// The idempotency key is the same at every attempt of a step, and another one for every other step.
-func ExampleIdempotencyKey() {
-	seen := map[string]bool{} // what a payment service remembers
-	charge := perdure.NewActivity("charge", func(ctx context.Context, cents int) (bool, error) {
-		key := perdure.IdempotencyKey(ctx)
-		again := seen[key]
-		seen[key] = true
-		if perdure.Attempt(ctx) == 1 {
-			return false, errors.New("the answer was lost")
-		}
-		return again, nil
-	}, perdure.Constant(2, time.Millisecond))
-	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, cents int) (bool, error) { return charge.Run(ctx, cents) })
-	app := embedded.MustOpen("memory:", orders, charge)
-	defer app.Close()
-	again, err := orders.Run(app.With(context.Background()), 990)
-	fmt.Println(again, len(seen), err)
-	// Output: true 1 <nil>
-}
-
 // An error that went through the journal is a RemoteError: what it wrapped is gone, its type and text are there.
 func ExampleRemoteError() {
 	charge := perdure.NewActivity("charge", func(context.Context, int) (string, error) {
-		return "", perdure.Permanent(&cardError{"expired"})
+		return "", perdure.Permanent(expiredCard{})
 	})
 	orders := perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, cents int) (string, error) {
 		_, err := charge.Run(ctx, cents)
 		var remote *perdure.RemoteError
-		if errors.As(err, &remote) && remote.Type == "*perdure_test.cardError" {
+		if errors.As(err, &remote) && remote.Type == "perdure_test.expiredCard" {
 			return "ask for another card: " + remote.Message, nil
 		}
 		return "", err
@@ -154,9 +118,9 @@ func ExampleRemoteError() {
 	app := embedded.MustOpen("memory:", orders, charge)
 	defer app.Close()
 	fmt.Println(orders.Run(app.With(context.Background()), 990))
-	// Output: ask for another card: card expired <nil>
+	// Output: ask for another card: the card is expired <nil>
 }
 
-type cardError struct{ why string }
+type expiredCard struct{}
 
-func (e *cardError) Error() string { return "card " + e.why }
+func (expiredCard) Error() string { return "the card is expired" }

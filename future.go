@@ -8,7 +8,7 @@ import (
 // Future is a result to come, within one execution.
 type Future[T any] struct {
 	f     *replay.Future
-	value func(*replay.Future) (T, error)
+	value func(WorkflowCtx, *replay.Future) (T, error)
 }
 
 func (f *Future[T]) future() *replay.Future {
@@ -23,12 +23,17 @@ type Waitable interface{ future() *replay.Future }
 
 // payloadFuture decodes what was sent. A value that does not fit is an error.
 func payloadFuture[T any](kind, name string, f *replay.Future) *Future[T] {
-	return &Future[T]{f: f, value: func(f *replay.Future) (T, error) { return decode[T](kind, name, f.Payload()) }}
+	return &Future[T]{f: f, value: func(ctx WorkflowCtx, f *replay.Future) (T, error) {
+		v, err := decode[T](ctx, kind, name, f.Payload())
+		return v, public(err)
+	}}
 }
 
 // stepFuture decodes the recorded outcome of a step. One that does not fit blocks the execution.
-func stepFuture[T any](x replay.Ctx, kind, name string, f *replay.Future) *Future[T] {
-	return &Future[T]{f: f, value: func(f *replay.Future) (T, error) { return recorded[T](x, kind, name, f.Payload()), nil }}
+func stepFuture[T any](kind, name string, f *replay.Future) *Future[T] {
+	return &Future[T]{f: f, value: func(ctx WorkflowCtx, f *replay.Future) (T, error) {
+		return recorded[T](ctx, kind, name, f.Payload()), nil
+	}}
 }
 
 // failedFuture is the future of a call that was wrong: Get says why.
@@ -41,7 +46,7 @@ func (f *Future[T]) Get(ctx WorkflowCtx) (v T, err error) {
 	if err := ctx.x.Get(f.future()); err != nil {
 		return v, remote(err)
 	}
-	return f.value(f.f)
+	return f.value(ctx, f.f)
 }
 
 // Cancel withdraws the work behind the future; Get then returns ErrCanceled. A future that has its result keeps it.
@@ -54,7 +59,7 @@ func (f *Future[T]) Cancel(ctx WorkflowCtx) {
 func Go[T any](ctx WorkflowCtx, fn func(WorkflowCtx) (T, error)) *Future[T] {
 	return &Future[T]{
 		f: ctx.x.Go(func(x replay.Ctx) (any, error) { return fn(WorkflowCtx{x}) }),
-		value: func(f *replay.Future) (T, error) {
+		value: func(_ WorkflowCtx, f *replay.Future) (T, error) {
 			v, ok := f.Value().(T)
 			if !ok {
 				var zero T // a nil interface
@@ -92,13 +97,13 @@ func All[T any](ctx WorkflowCtx, fs ...*Future[T]) ([]T, error) {
 	if err := ctx.x.All(futures(fs)); err != nil {
 		return nil, remote(err)
 	}
-	return values(fs)
+	return values(ctx, fs)
 }
 
-func values[T any](fs []*Future[T]) ([]T, error) {
+func values[T any](ctx WorkflowCtx, fs []*Future[T]) ([]T, error) {
 	vs := make([]T, len(fs))
 	for i, f := range fs {
-		v, err := f.value(f.f)
+		v, err := f.value(ctx, f.f)
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +131,7 @@ func FirstN[T any](ctx WorkflowCtx, n int, fs ...*Future[T]) ([]T, error) {
 	for i, j := range first {
 		won[i] = fs[j]
 	}
-	return values(won)
+	return values(ctx, won)
 }
 
 // ---- messages
@@ -139,13 +144,14 @@ func NewSignal[T any](name string) *Signal[T] { return &Signal[T]{name} }
 
 // Send delivers v once, in order per sender.
 func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) error {
-	m, err := message(model.MessageSignal, "signal", s.name, to, v)
+	out := from.sender()
+	m, err := message(out.host(), model.MessageSignal, "signal", s.name, to, v)
 	if err != nil {
 		return public(err)
 	}
 	o := callOptions(opts)
 	m.RequestID = o.requestID
-	return remote(from.sender().send(m, o))
+	return remote(out.send(m, o))
 }
 
 // Receive waits for the next.
@@ -157,11 +163,7 @@ func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
 	if !ok {
 		return v, false
 	}
-	v, err := decode[T]("signal", s.name, p)
-	if err != nil {
-		ctx.x.Block(err.Error())
-	}
-	return v, true
+	return recorded[T](ctx, "signal", s.name, p), true
 }
 
 // Drain takes all that are there, in order.
@@ -189,21 +191,10 @@ func (s *Signal[T]) Next(ctx WorkflowCtx) *Future[T] {
 
 // With starts the execution, if need be, and delivers the signal in the same commit (signal-with-start).
 func (s *Signal[T]) With(v T) StartOption {
-	p, err := encode("signal", s.name, v)
-	return withSignal{signalWith{s.name, p}, err}
+	return signalWith{name: s.name, encode: func(h *host) (model.Payload, error) { return encode(h, "signal", s.name, v) }}
 }
 
-type withSignal struct {
-	signalWith
-	err error
-}
-
-func (w withSignal) applyStart(o *startOptions) {
-	o.with = append(o.with, w.signalWith)
-	if o.err == nil {
-		o.err = w.err
-	}
-}
+func (w signalWith) applyStart(o *startOptions) { o.with = append(o.with, w) }
 
 // Promise is the typed name of a value that is resolved once, from anywhere.
 type Promise[T any] struct{ name string }
@@ -227,7 +218,7 @@ func (p *Promise[T]) Future(ctx WorkflowCtx) *Future[T] {
 
 // Resolve sets the value; the first one wins, a later one is an ErrConflict.
 func (p *Promise[T]) Resolve(from Sender, to Target, v T) error {
-	value, err := encode("promise", p.name, v)
+	value, err := encode(from.sender().host(), "promise", p.name, v)
 	if err != nil {
 		return public(err)
 	}

@@ -103,13 +103,16 @@ func (a *App) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 
 // Event is one fact of the history of a run.
 type Event struct {
-	Position      int64
-	Time          time.Time
-	Kind          string // such as step_completed, timer_fired, signal_received
-	Name          string // of the step, signal, promise or child
-	Attempt       int
+	Position int64
+	Time     time.Time
+	Kind     string // such as step_completed, timer_fired, signal_received
+	Name     string // of the step, signal, promise or child
+	Attempt  int
+	// Input and Output are JSON. What is stored in another way is decoded, if this app can; if not, they are nil.
 	Input, Output []byte
-	Err           error
+	// InputIs and OutputIs tell how they are stored, such as "512 bytes of json+aes-gcm".
+	InputIs, OutputIs string
+	Err               error
 }
 
 // History is the history of a run, from its start.
@@ -128,7 +131,7 @@ func (a *App) History(ctx context.Context, t Target) iter.Seq2[Event, error] {
 				return
 			}
 			for i := range page.Events {
-				if !yield(eventOf(&page.Events[i]), nil) {
+				if !yield(a.eventOf(ctx, &page.Events[i]), nil) {
 					return
 				}
 			}
@@ -140,11 +143,10 @@ func (a *App) History(ctx context.Context, t Target) iter.Seq2[Event, error] {
 	}
 }
 
-func eventOf(e *model.Event) Event {
-	out := Event{
-		Position: e.Seq, Time: e.At.Std(), Kind: e.Kind.String(), Name: e.Name, Attempt: e.Attempt,
-		Input: e.Input.Data, Output: e.Output.Data,
-	}
+func (a *App) eventOf(ctx context.Context, e *model.Event) Event {
+	out := Event{Position: e.Seq, Time: e.At.Std(), Kind: e.Kind.String(), Name: e.Name, Attempt: e.Attempt}
+	out.Input, out.InputIs = a.host.show(ctx, e.Input)
+	out.Output, out.OutputIs = a.host.show(ctx, e.Output)
 	if e.Failure != nil {
 		out.Err = remote(e.Failure)
 	}

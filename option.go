@@ -38,12 +38,12 @@ type startOptions struct {
 	policy    model.ParentClosePolicy
 	requestID string
 	with      []signalWith
-	err       error
 }
 
 type signalWith struct {
-	name  string
-	value model.Payload
+	name   string
+	encode func(*host) (model.Payload, error)
+	value  model.Payload // once it is encoded
 }
 
 // RetryPolicy says when a failed attempt is repeated. The zero value never gives up: after 1 s, doubled each time, at most 1 min.
@@ -54,7 +54,9 @@ type RetryPolicy struct {
 	Initial, Max time.Duration
 	// Coefficient multiplies the pause each time (2). Jitter moves it by up to that share either way (0).
 	Coefficient, Jitter float64
-	// If decides whether an error is worth another attempt; nil means that every one is. Permanent errors never are.
+	// Except are the errors that are not worth another attempt, as if they were Permanent.
+	Except []ErrorKind
+	// If decides about the others; nil means that every one is worth another attempt.
 	If func(error) bool
 }
 
@@ -63,7 +65,7 @@ func (p RetryPolicy) applyCall(o *stepOptions)     { o.retry = &p }
 
 func (p RetryPolicy) policy() replay.Policy {
 	return replay.Policy{
-		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max, Coefficient: p.Coefficient, Jitter: p.Jitter, If: p.If,
+		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max, Coefficient: p.Coefficient, Jitter: p.Jitter, If: p.worth(),
 	}
 }
 
@@ -72,8 +74,11 @@ func Exponential(n int) RetryPolicy {
 	return RetryPolicy{MaxAttempts: n, Initial: time.Second, Max: time.Minute, Coefficient: 2}
 }
 
-// Constant pauses d each time and makes at most n attempts.
+// Constant pauses d each time and makes at most n attempts. Without a pause, they follow each other at once.
 func Constant(n int, d time.Duration) RetryPolicy {
+	if d == 0 {
+		d = 1 // zero would be the default
+	}
 	return RetryPolicy{MaxAttempts: n, Initial: d, Max: d, Coefficient: 1}
 }
 
@@ -107,6 +112,7 @@ func (r requestID) applyStart(o *startOptions) { o.requestID = string(r) }
 func RequestID(id string) interface {
 	CallOption
 	StartOption
+	PastOption
 } {
 	return requestID(id)
 }

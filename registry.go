@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"runtime"
 	"slices"
@@ -51,20 +52,37 @@ type activityDefinition struct {
 	bound bool
 	at    string
 	types []typeOf
+	wrong error // with its options
 }
 
 func (d activityDefinition) define(r *registry) { r.activity(d) }
 
 // registry collects definitions and everything that is wrong with them.
 type registry struct {
+	checkType  func(reflect.Type) error // of the format; may be nil
 	workflows  map[string]workflowDefinition
 	activities map[string]activityDefinition
+	added      map[Definition]bool // handles: passed twice, or in several groups, one is the same definition
+	needs      []need
 	problems   []error
+	replaced   *registry // what stands instead of definitions of the same name; nil when there is nothing
 }
 
-// register collects definitions; the error names every mistake.
-func register(defs []Definition) (*registry, error) {
-	r := &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
+func newRegistry(checkType func(reflect.Type) error) *registry {
+	return &registry{
+		checkType: checkType, workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}, added: map[Definition]bool{},
+	}
+}
+
+// register collects definitions, and those that stand instead of others; the error names every mistake.
+func register(defs []Definition, checkType func(reflect.Type) error, instead ...Definition) (*registry, error) {
+	r := newRegistry(checkType)
+	if len(instead) > 0 {
+		for _, d := range instead {
+			r.add(d)
+		}
+		r.replaced = &registry{workflows: maps.Clone(r.workflows), activities: maps.Clone(r.activities)}
+	}
 	for _, d := range defs {
 		r.add(d)
 	}
@@ -77,6 +95,12 @@ func register(defs []Definition) (*registry, error) {
 		d := r.activities[name]
 		r.checkCode("activity", name, d.at, d.fn != nil, d.bound)
 	}
+	for _, n := range r.needs {
+		if r.activities[n.activity].fn == nil {
+			r.wrong("%s: activity %s is declared but has no code: pass its Bind(fn) (%s)", n.who, n.activity, n.at)
+		}
+	}
+	r.problems = distinct(r.problems)
 	switch n := len(r.problems); n {
 	case 0:
 		return r, nil
@@ -91,10 +115,27 @@ func (r *registry) wrong(format string, args ...any) {
 	r.problems = append(r.problems, fmt.Errorf(format, args...))
 }
 
+// distinct drops what is said twice: what is passed and also used is looked at twice.
+func distinct(problems []error) []error {
+	said := map[string]bool{}
+	return slices.DeleteFunc(problems, func(err error) bool {
+		text := err.Error()
+		defer func() { said[text] = true }()
+		return said[text]
+	})
+}
+
 func (r *registry) add(d Definition) {
-	if d == nil || (reflect.ValueOf(d).Kind() == reflect.Pointer && reflect.ValueOf(d).IsNil()) {
+	isPointer := d != nil && reflect.ValueOf(d).Kind() == reflect.Pointer
+	if d == nil || isPointer && reflect.ValueOf(d).IsNil() {
 		r.wrong("a definition is nil")
 		return
+	}
+	if isPointer {
+		if r.added[d] {
+			return
+		}
+		r.added[d] = true
 	}
 	d.define(r)
 }
@@ -111,8 +152,11 @@ func (r *registry) checkCode(kind, name, at string, has, bound bool) {
 }
 
 func (r *registry) workflow(d workflowDefinition) {
+	if r.replaced != nil && r.replaced.workflows[d.name].code != nil {
+		return
+	}
 	if old, ok := r.workflows[d.name]; ok {
-		r.wrong("two definitions of workflow %s (%s, %s)", d.name, old.at, d.at)
+		r.wrong("two definitions of workflow %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
 	r.check("workflow", d.name, d.at, d.types)
@@ -120,11 +164,17 @@ func (r *registry) workflow(d workflowDefinition) {
 }
 
 func (r *registry) activity(d activityDefinition) {
+	if r.replaced != nil && r.replaced.activities[d.name].fn != nil {
+		return
+	}
 	if old, ok := r.activities[d.name]; ok {
-		r.wrong("two definitions of activity %s (%s, %s)", d.name, old.at, d.at)
+		r.wrong("two definitions of activity %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
 	r.check("activity", d.name, d.at, d.types)
+	if d.wrong != nil {
+		r.wrong("activity %s: %w (%s)", d.name, d.wrong, d.at)
+	}
 	r.activities[d.name] = d
 }
 
@@ -170,18 +220,26 @@ func (r *registry) check(kind, name, at string, types []typeOf) {
 		r.wrong("%w (%s)", err, at)
 	}
 	for _, t := range types {
-		if err := encodable(t.typ, nil); err != nil {
-			r.wrong("%s: %w (%s)", t.what, err, at)
+		err := encodable(t.typ, nil)
+		if err == nil && r.checkType != nil {
+			err = r.checkType(t.typ)
+		}
+		if err != nil {
+			r.wrong("%s: %w; use a type that can be written and read again (%s)", t.what, err, at)
 		}
 	}
 }
 
 // checkUses demands code for everything that a workflow says it uses.
 func (r *registry) checkUses(d workflowDefinition) {
-	needed := &registry{workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}}
+	needed := newRegistry(nil)
 	for _, u := range d.uses {
 		needed.add(u)
 	}
+	for _, n := range needed.needs {
+		needed.activities[n.activity] = activityDefinition{}
+	}
+	r.problems = append(r.problems, needed.problems...)
 	for _, name := range sortedKeys(needed.activities) {
 		if r.activities[name].fn == nil && needed.activities[name].fn == nil {
 			r.wrong("workflow %s uses activity %s, which has no code here: pass its Bind(fn)", d.name, name)

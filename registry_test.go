@@ -45,6 +45,12 @@ func TestMistakesInDefinitions(t *testing.T) {
 		{"declared workflow without code", []perdure.Definition{wf}, []string{"workflow wf is declared but has no code: pass its Bind(fn) (", "/registry_test.go:"}},
 		{"declared activity without code", []perdure.Definition{act}, []string{"activity act is declared but has no code"}},
 		{"nil workflow function", []perdure.Definition{wf.Bind(nil)}, []string{"the function of workflow wf is nil (", "/registry_test.go:"}},
+		{"nil machine", []perdure.Definition{perdure.BindMachine[string, string, *script](wf, nil)}, []string{"the function of workflow wf is nil (", "/registry_test.go:"}},
+		{
+			"machine of types that cannot be stored",
+			[]perdure.Definition{perdure.NewMachine[chan int, func()]("m", func(chan int) *script { return nil })},
+			[]string{"input of workflow m: chan int cannot be encoded; use", "output of workflow m: func() cannot be encoded", "/registry_test.go:"},
+		},
 		{"nil activity function", []perdure.Definition{perdure.NewActivity[int, int]("n", nil)}, []string{"the function of activity n is nil"}},
 		{
 			"two workflows of a name",

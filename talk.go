@@ -18,23 +18,21 @@ func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name}
 // is answered with their error. Updates that come before Handle wait for it. One whose handler has not ended when the workflow function
 // returns or continues as new is refused; WaitUpdates waits for them.
 func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error), validate ...func(I) error) {
-	h := hostOf(ctx.x)
+	h := ctx.host()
 	ctx.x.HandleUpdate(u.name, replay.UpdateHandler{
-		Validate: func(p model.Payload) error {
-			in, err := decode[I]("input of update", u.name, p)
+		Seal: h.sealer("output of update", u.name),
+		Serve: func(x replay.Ctx, p model.Payload) (model.Payload, error) {
+			ctx := WorkflowCtx{x}
+			in, err := decode[I](ctx, "input of update", u.name, p) // whoever sent what cannot be read hears of it
 			for _, v := range validate {
 				if err == nil {
 					err = v(in)
 				}
 			}
-			return err
-		},
-		Serve: func(x replay.Ctx, p model.Payload) (model.Payload, error) {
-			in, err := decode[I]("input of update", u.name, p)
 			if err != nil {
 				return model.Payload{}, err
 			}
-			out, err := fn(WorkflowCtx{x}, in)
+			out, err := fn(ctx, in)
 			if err != nil {
 				return model.Payload{}, err
 			}
@@ -46,19 +44,21 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 // Call sends the update and waits for its answer. It is done once, however often it is sent under the same RequestID. From a workflow it is
 // a step.
 func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out O, err error) {
-	m, err := message(model.MessageUpdate, "update", u.name, to, in)
+	from := c.caller()
+	m, err := message(from.host(), model.MessageUpdate, "update", u.name, to, in)
 	if err != nil {
 		return out, public(err)
 	}
-	p, err := c.caller().call(m, callOptions(opts))
+	p, err := from.call(m, callOptions(opts))
 	if err != nil {
 		return out, remote(err)
 	}
-	return decode[O]("output of update", u.name, p)
+	out, err = decode[O](from, "output of update", u.name, p)
+	return out, public(err)
 }
 
 // message is a message that carries a value.
-func message[T any](kind model.MessageKind, word, name string, to Target, v T) (m model.Message, err error) {
+func message[T any](h *host, kind model.MessageKind, word, name string, to Target, v T) (m model.Message, err error) {
 	ref := to.target()
 	m = model.Message{Kind: kind, To: ref.address(), Name: name}
 	if m.ToRun, err = ref.run(); err != nil {
@@ -67,7 +67,7 @@ func message[T any](kind model.MessageKind, word, name string, to Target, v T) (
 	if err = checkName(word, name); err != nil {
 		return m, err
 	}
-	m.Input, err = encode(word, name, v)
+	m.Input, err = encode(h, word, name, v)
 	return m, err
 }
 
@@ -79,9 +79,11 @@ func NewQuery[I, O any](name string) *Query[I, O] { return &Query[I, O]{name} }
 
 // Handle answers the query; fn may not wait, and must change nothing.
 func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
-	h := hostOf(ctx.x)
+	h := ctx.host()
 	ctx.x.HandleQuery(q.name, func(p model.Payload) (model.Payload, error) {
-		in, err := decode[I]("input of query", q.name, p)
+		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+		defer cancel()
+		in, err := decode[I](callReader{h, ctx}, "input of query", q.name, p)
 		if err != nil {
 			return model.Payload{}, err
 		}
@@ -89,22 +91,30 @@ func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
 		if err != nil {
 			return model.Payload{}, err
 		}
-		return encodeFor(h, "output of query", q.name, out)
+		p, err = encodeFor(h, "output of query", q.name, out)
+		if err != nil {
+			return p, err
+		}
+		return h.seal(ctx, brief, "output of query", q.name, p)
 	})
 }
 
 // Ask asks an open execution: its code is loaded if need be, and answers from what it has made of its history so far. A State can be
 // read without a worker that has the code, and after the end.
 func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
-	m, err := message(model.MessageQuery, "query", q.name, to, in)
+	m, err := message(c.host(), model.MessageQuery, "query", q.name, to, in)
+	if err == nil {
+		m.Input, err = c.host().seal(c.ctx, brief, "query", q.name, m.Input)
+	}
 	if err != nil {
 		return out, public(err)
 	}
-	p, err := c.app.host.backend.Query(c.ctx, api.QueryRequest{Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: m.Input})
+	p, err := c.host().backend.Query(c.ctx, api.QueryRequest{Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: m.Input})
 	if err != nil {
 		return out, remote(err)
 	}
-	return decode[O]("output of query", q.name, p)
+	out, err = decode[O](c, "output of query", q.name, p)
+	return out, public(err)
 }
 
 // State is the typed name of durable state that an execution shows to the outside. It can be read without a live worker, and it stays when
@@ -119,16 +129,17 @@ func (s *State[T]) Set(ctx WorkflowCtx, v T) error {
 	if err := checkName("state", s.name); err != nil {
 		return Permanent(public(err))
 	}
-	p, err := encodeFor(hostOf(ctx.x), "value of state", s.name, v)
+	h := ctx.host()
+	p, err := encodeFor(h, "value of state", s.name, v)
 	if err != nil {
-		return Permanent(public(err))
+		return err
 	}
-	return remote(ctx.x.SetState(s.name, p))
+	return remote(ctx.x.SetState(s.name, p, h.sealer("value of state", s.name)))
 }
 
 // Clear removes it with the next commit of the execution.
 func (s *State[T]) Clear(ctx WorkflowCtx) error {
-	return remote(ctx.x.SetState(s.name, model.Payload{}))
+	return remote(ctx.x.SetState(s.name, model.Payload{}, nil))
 }
 
 // Get reads it inside the workflow: what was last set by this run, or carried over from the one before.
@@ -137,17 +148,18 @@ func (s *State[T]) Get(ctx WorkflowCtx) (v T, ok bool) {
 	if !ok {
 		return v, false
 	}
-	return recorded[T](ctx.x, "value of state", s.name, p), true
+	return recorded[T](ctx, "value of state", s.name, p), true
 }
 
 // Read reads the committed value from anywhere.
 func (s *State[T]) Read(c Caller, from Target) (v T, ok bool, err error) {
-	p, ok, err := c.caller().read(from.target(), s.name)
+	who := c.caller()
+	p, ok, err := who.read(from.target(), s.name)
 	if err != nil || !ok {
 		return v, false, remote(err)
 	}
-	v, err = decode[T]("value of state", s.name, p)
-	return v, err == nil, err
+	v, err = decode[T](who, "value of state", s.name, p)
+	return v, err == nil, public(err)
 }
 
 // Terminate ends an execution at once, whatever its code says: no clean-up runs. Cancel asks its code to end.

@@ -65,69 +65,95 @@ func (w *Workflow[I, O]) define(r *registry) { r.workflow(w.definition(w.fn, w.b
 // code is the function from encoded input to encoded output.
 func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 	return func(x replay.Ctx, p model.Payload) (model.Payload, error) {
-		in, err := decode[I]("input of workflow", w.name, p)
+		ctx := WorkflowCtx{x}
+		out, err := fn(ctx, recorded[I](ctx, "input of workflow", w.name, p))
 		if err != nil {
-			x.Block(err.Error())
-		}
-		out, err := fn(WorkflowCtx{x}, in)
-		if err != nil {
-			if next := (*replay.Continue)(nil); errors.As(err, &next) {
-				if e := hostOf(x).limit("input of workflow", next.Workflow, next.Input); e != nil {
-					err = e
-				}
+			if next := (*nextRun)(nil); errors.As(err, &next) {
+				err = next.begin(ctx)
 			}
 			return model.Payload{}, err
 		}
-		return encodeFor(hostOf(x), "output of workflow", w.name, out)
+		p, err = encodeFor(ctx.host(), "output of workflow", w.name, out)
+		if err != nil {
+			return p, err
+		}
+		return ctx.sealed("output of workflow", w.name, p), nil
 	}
 }
 
+// nextRun asks for the next run. It is encoded where it is known by which app.
+type nextRun struct {
+	workflow string
+	encode   func(*host) (model.Payload, error)
+}
+
+// Error says what was asked for; it is seen when the error is returned by something else than the workflow function.
+func (n *nextRun) Error() string { return "continue workflow " + n.workflow + " as new" }
+
+// begin is the error that begins the next run, or that of an input which cannot be stored.
+func (n *nextRun) begin(ctx WorkflowCtx) error {
+	p, err := n.encode(ctx.host())
+	if err != nil {
+		return err
+	}
+	return &replay.Continue{Workflow: n.workflow, Input: ctx.sealed("input of workflow", n.workflow, p)}
+}
+
 // resolve applies options and finds the key.
-func (w *Workflow[I, O]) resolve(in I, opts []StartOption) (Ref, model.Payload, *startOptions, error) {
+func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.Payload, *startOptions, error) {
 	var o startOptions
 	for _, opt := range opts {
 		opt.applyStart(&o)
 	}
-	p, err := encode("input of workflow", w.name, in)
+	p, err := encode(h, "input of workflow", w.name, in)
 	if err != nil {
 		return Ref{}, p, &o, err
 	}
-	if !o.keyed {
-		if w.key != nil {
-			o.key, o.keyed = w.key(in), true
-		} else {
-			o.key = hashPayload(p)
+	for i := range o.with {
+		w := &o.with[i]
+		if w.value, err = w.encode(h); err != nil {
+			return Ref{}, p, &o, err
 		}
 	}
-	if o.err == nil {
-		o.err = o.key.err
+	switch {
+	case o.keyed:
+	case w.key != nil:
+		o.key, o.keyed = w.key(in), true
+	case p.Encoding == model.JSON:
+		o.key = hashJSON(p.Data)
+	default:
+		o.key = HashKey(in) // the same in every format
 	}
-	if o.err == nil && !textFits(o.key.id, maxKey) {
-		o.err = checkText("start of workflow "+w.name+": the key", o.key.id, maxKey)
+	err = o.key.err
+	if err == nil && !textFits(o.key.id, maxKey) {
+		err = checkText("start of workflow "+w.name+": the key", o.key.id, maxKey)
 	}
-	return Ref{Workflow: w.name, Key: o.key.id}, p, &o, o.err
+	return Ref{Workflow: w.name, Key: o.key.id}, p, &o, err
 }
 
 // Run starts (or attaches to) the execution of the key and waits for its result. From a workflow it is a child.
 func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err error) {
-	ref, p, o, err := w.resolve(in, opts)
+	from := c.caller()
+	ref, p, o, err := w.resolve(from.host(), in, opts)
 	if err != nil {
 		return out, public(err)
 	}
-	got, err := c.caller().run(ref, p, o, normalize[I])
+	got, err := from.run(ref, p, o, normalize[I])
 	if err != nil {
 		return out, remote(err)
 	}
-	return decode[O]("output of workflow", w.name, got)
+	out, err = decode[O](from, "output of workflow", w.name, got)
+	return out, public(err)
 }
 
 // Start starts (or attaches to) the execution of the key and returns at once.
 func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O], error) {
-	ref, p, o, err := w.resolve(in, opts)
+	from := s.sender()
+	ref, p, o, err := w.resolve(from.host(), in, opts)
 	if err != nil {
 		return Execution[O]{}, public(err)
 	}
-	ref, err = s.sender().start(ref, p, o, normalize[I])
+	ref, err = from.start(ref, p, o, normalize[I])
 	return Execution[O]{ref}, remote(err)
 }
 
@@ -138,11 +164,7 @@ func (w *Workflow[I, O]) Execution(key Key) Execution[O] {
 
 // ContinueAsNew is returned as error to end this run and begin the next with in, under the same key.
 func (w *Workflow[I, O]) ContinueAsNew(in I) error {
-	p, err := encode("input of workflow", w.name, in)
-	if err != nil {
-		return Permanent(err)
-	}
-	return &replay.Continue{Workflow: w.name, Input: p}
+	return &nextRun{w.name, func(h *host) (model.Payload, error) { return encodeFor(h, "input of workflow", w.name, in) }}
 }
 
 // Execution is a Ref that knows its result type; a serialisable value.
@@ -155,11 +177,13 @@ func (e Execution[O]) String() string { return e.Ref.String() }
 
 // Result waits for the result.
 func (e Execution[O]) Result(c Caller) (out O, err error) {
-	p, err := c.caller().result(e.Ref)
+	from := c.caller()
+	p, err := from.result(e.Ref)
 	if err != nil {
 		return out, remote(err)
 	}
-	return decode[O]("output of workflow", e.Ref.Workflow, p)
+	out, err = decode[O](from, "output of workflow", e.Ref.Workflow, p)
+	return out, public(err)
 }
 
 // Future is the result as a future of the calling workflow.
@@ -173,7 +197,8 @@ func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
 
 // Poll tells how the execution stands; it does not wait.
 func (e Execution[O]) Poll(c Caller) (Outcome[O], error) {
-	st, err := c.caller().poll(e.Ref)
+	from := c.caller()
+	st, err := from.poll(e.Ref)
 	if err != nil {
 		return Outcome[O]{}, remote(err)
 	}
@@ -181,9 +206,9 @@ func (e Execution[O]) Poll(c Caller) (Outcome[O], error) {
 	if st.Failure != nil {
 		out.Err = remote(st.Failure)
 	} else if len(st.Output) > 0 {
-		out.Value, err = decode[O]("output of workflow", e.Ref.Workflow, model.Payload{Data: st.Output})
+		out.Value, err = decode[O](from, "output of workflow", e.Ref.Workflow, model.Payload{Data: st.Output, Encoding: st.Format})
 	}
-	return out, err
+	return out, public(err)
 }
 
 // Cancel asks the execution to end; clean-up runs.

@@ -18,7 +18,9 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/payload"
 )
 
 // Config is Open with settings, as net.Dialer is to net.Dial. The zero value is right for most programs.
@@ -39,6 +41,9 @@ type Config struct {
 	MaxSteps int
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
+	// Payloads is how inputs, outputs and messages are stored: their format, compression, encryption, and where large ones go. The zero value is
+	// JSON in the store. Every process that serves or calls the same executions should have the same settings.
+	Payloads payload.Codec
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
 	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
@@ -68,7 +73,7 @@ func MustOpen(url string, defs ...perdure.Definition) *perdure.App {
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
-		AllowUnsafe: c.AllowUnsafe, MaxPayload: c.MaxPayload, Version: c.Version,
+		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
@@ -76,6 +81,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	app, err := perdure.Attach(ctx, perdure.Attachment{
 		Backend: n.Backend(), Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
 		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Version: c.Version, OnClose: n.Close,
+		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search,
 	}, defs...)
 	if err != nil {
 		return nil, errors.Join(err, n.Close())

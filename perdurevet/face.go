@@ -36,6 +36,7 @@ var bodies = map[string]role{
 	"Update.Handle":        roleRead, // its validators
 	"NewView":              roleEntity,
 	"NewMachine":           roleMachine,
+	"BindMachine":          roleMachine,
 }
 
 // binds says which calls join a function and a handle, and what it thereby is. The handle is the receiver, the first

@@ -56,6 +56,7 @@ type Client interface {
 	// Stranded returns open executions that no live worker can continue: nobody has the code, or not the version they are pinned to. A
 	// page may be empty and not the last.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
+	Histories
 }
 
 // Target names an execution: the current run of the address, or the one run when Run is set.

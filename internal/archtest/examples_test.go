@@ -18,6 +18,18 @@ var withoutExample = map[string]string{
 	"CallOption":     "sealed; see Do, RetryPolicy, Signal",
 	"Event":          "see App.History",
 	"Status":         "see Outcome",
+	"ErrorKind":      "see ErrorType",
+
+	"Machine":           "see BindMachine, as for all that machines hear and do",
+	"Events":            "see BindMachine",
+	"Action":            "see BindMachine",
+	"Actions":           "see BindMachine",
+	"ActivityCompleted": "see BindMachine",
+	"ActivityFailed":    "see BindMachine",
+	"ChildClosed":       "see BindMachine",
+	"SignalReceived":    "see BindMachine",
+	"TimerFired":        "see BindMachine",
+	"PastOption":        "sealed; see App.Retry",
 }
 
 func TestEveryTypeHasAnExample(t *testing.T) {

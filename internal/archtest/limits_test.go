@@ -22,6 +22,8 @@ var limits = []struct{ row, file, code string }{
 	{"| updates that were not answered | 10,000 |", "internal/core/message.go", "len(x.updates) >= lim.Signals"},
 	{"| states | 256 |", "internal/replay/state.go", "maxStates     = 256"},
 	{"| bytes of all states together | 1 MiB |", "internal/replay/state.go", "maxStateBytes = 1 << 20"},
+	{"fork, retry, reset, import | 10,000 |", "internal/core/decision.go", "Past: 10_000"},
+	{"| bytes of those events | 4 MiB |", "internal/core/decision.go", "PastBytes: 4 << 20"},
 	{"| requests that wait for one execution at a time | 10,000 |", "internal/engine/lane/lane.go", "set(&c.MaxBacklog, 10_000)"},
 	{"| executions in memory | 10,000 |", "internal/replay/worker.go", "c.MaxLoaded = 10_000"},
 	{"| how long one that waits stays in memory | 5 s |", "internal/replay/worker.go", "orDuration(&c.IdleAfter, 5*time.Second)"},

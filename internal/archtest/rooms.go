@@ -29,8 +29,8 @@ var (
 	vocabulary = []string{"internal/model", "internal/fault"}
 	// testOnly are the rooms that never end up in a binary that we ship.
 	testOnly = []string{
-		"internal/archtest", "internal/chaos", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
-		"internal/store/faultstore", "internal/store/storetest",
+		"internal/archtest", "internal/chaos", "internal/corpus", "internal/crash", "internal/crashwalk", "internal/e2e", "internal/mutants/...", "internal/pgproxy", "internal/pgtest", "internal/sim/...",
+		"internal/store/faultstore", "internal/store/storetest", "internal/wrong",
 	}
 )
 
@@ -42,6 +42,9 @@ var rooms = []room{
 
 	// Decisions, without time, randomness, goroutines and I/O (see pure).
 	{path: "internal/core/...", imports: vocabulary},
+
+	// Histories as things: the file that they are exported to, and how they are cut.
+	{path: "internal/history", imports: join(vocabulary, "internal/api")},
 
 	// The port to the database and its adapters.
 	{path: "internal/store", imports: vocabulary},
@@ -72,7 +75,7 @@ var rooms = []room{
 
 	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
 	{path: "internal/api", imports: vocabulary},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/engine", "internal/store", "internal/authz", "internal/telemetry")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/engine", "internal/history", "internal/store", "internal/authz", "internal/telemetry")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
 
@@ -87,7 +90,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
+			vocabulary, "internal/api", "internal/history", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
 			"internal/store", // doctor shows a view of the store that node has read
 			"internal/bench",
 		),
@@ -99,10 +102,28 @@ var rooms = []room{
 	{path: "internal/replay", imports: join(vocabulary, "internal/api")},
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
+	// How payloads are stored. Compressors and clients of object stores are packages of their own, which only their users link.
+	{path: "payload", public: true},
+	{path: "payload/zstd", imports: []string{"payload"}, public: true},
+	{path: "payload/s3", imports: []string{"payload"}, public: true},
+	{path: "internal/codec", imports: join(vocabulary, "payload")},
+
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
-	{path: ".", imports: join(vocabulary, "internal/replay", "internal/api", "internal/remote"), public: true},
-	{path: "embedded", imports: []string{".", "internal/node"}, public: true},
-	{path: "perduretest", imports: []string{".", "internal/node", "internal/store/memory"}, testing: true, public: true},
+	{
+		path:    ".",
+		imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/remote", "internal/codec", "payload"),
+		public:  true,
+	},
+	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "payload"}, public: true},
+	// Users' tests run on the real engine and the memory store, in processes that can die, and look into the store for their reports.
+	{
+		path: "perduretest",
+		imports: join(
+			vocabulary, ".", "internal/crash", "internal/engine", "internal/engine/lane", "internal/replay", "internal/store", "internal/store/faultstore",
+			"internal/store/memory",
+		),
+		testing: true, public: true,
+	},
 	{path: "perdurevet", public: true},
 	{path: "api/perdure/...", imports: []string{generated}},
 
@@ -112,18 +133,21 @@ var rooms = []room{
 	// Programs.
 	{path: "cmd/perdure", imports: []string{"internal/cli"}},
 	{path: "cmd/perdurevet", imports: []string{"perdurevet"}},
-	{path: "examples/...", imports: []string{generated, ".", "embedded", "perduretest", "examples/..."}},
+	{path: "examples/...", imports: []string{generated, ".", "embedded", "payload/...", "perduretest", "examples/..."}},
 
 	// Proof.
 	{path: "internal/archtest", testing: true},
 	{path: "internal/bench/...", imports: []string{".", "embedded", "internal/..."}, except: join(testOnly, "internal/cli")},
 	{path: "internal/chaos", testing: true},
+	{path: "internal/crash", imports: join(vocabulary, ".", "internal/engine", "internal/service", "internal/store", "internal/store/faultstore"), testing: true},
+	{path: "internal/corpus", testing: true},
 	{path: "internal/crashwalk", testing: true},
 	{path: "internal/e2e", testing: true},
 	{path: "internal/mutants/...", imports: []string{"internal/..."}, testing: true},
 	{path: "internal/pgproxy", testing: true},
 	{path: "internal/pgtest", testing: true},
 	{path: "internal/sim/...", imports: []string{"internal/..."}, testing: true},
+	{path: "internal/wrong", testing: true},
 }
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the

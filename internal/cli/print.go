@@ -68,7 +68,7 @@ func encoding(p model.Payload) string {
 	if p.Encoding == model.JSON {
 		return "json"
 	}
-	return p.Encoding
+	return p.Form()
 }
 
 // raw is a payload in JSON output: itself when it is JSON, else a description.
@@ -79,5 +79,5 @@ func raw(p model.Payload) any {
 	if p.Encoding == model.JSON && json.Valid(p.Data) {
 		return json.RawMessage(p.Data)
 	}
-	return map[string]any{"encoding": encoding(p), "bytes": p.Data}
+	return map[string]any{"encoding": encoding(p), "size": len(p.Data)}
 }

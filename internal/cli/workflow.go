@@ -17,6 +17,9 @@ import (
 func newWorkflow(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "workflow", Aliases: []string{"wf"}, Short: "Executions of workflows"}
 	cmd.AddCommand(newWorkflowList(o), newWorkflowDescribe(o), newWorkflowShow(o), newWorkflowExplain(o))
+	cmd.AddCommand(
+		newWorkflowExport(o), newWorkflowImport(o), newWorkflowFork(o), newWorkflowRetry(o), newWorkflowReset(o), newWorkflowDelete(o),
+	)
 	return cmd
 }
 
@@ -229,6 +232,10 @@ func newWorkflowDescribe(o *options) *cobra.Command {
 		if d.Start.Parent.ID != "" {
 			rows = append(rows, []string{"Parent", d.Start.Parent.Address.Type + "/" + d.Start.Parent.Address.Key})
 		}
+		if from := &d.Start.Source; !from.IsZero() {
+			past := fmt.Sprintf("%d events of %s/%s, %s", from.Position, from.Address.Type, from.Address.Key, from.Run)
+			rows = append(rows, []string{"Began with", past})
+		}
 		if d.Outcome.Status.Closed() {
 			rows = append(rows, []string{"Output", payload(d.Outcome.Output, 200)})
 		}
@@ -373,6 +380,9 @@ func detail(e *model.Event) string {
 	}
 	if e.Kind == model.EventClosed {
 		parts = append(parts, e.Status.String())
+	}
+	if e.Blank() {
+		parts = append(parts, "left out of the past that the run began with")
 	}
 	return strings.Join(parts, ", ")
 }

@@ -12,21 +12,26 @@ type Limits struct {
 	Events  int64 // of one run
 	Signals int   // received and not taken
 	Timers  int
+	// Past and PastBytes bound the events that a run may begin with: they are stored and read together with its start.
+	Past, PastBytes int
 }
 
 // DefaultLimits are generous for people and finite for accidents.
-var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000}
+var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000, Past: 10_000, PastBytes: 4 << 20}
 
 // Decision is what an input leads to. Everything to be written belongs to one commit; the answer and whatever else
 // is told to anybody must wait for it.
 type Decision struct {
 	// Events are appended to the run that the input was applied to.
 	Events []model.Event
-	// Close ends that run.
-	Close *model.Outcome
+	// Close ends the run Closed: that one, or the one that Start begins.
+	Close  *model.Outcome
+	Closed model.RunID
 	// Start begins a new run of the address; Replaces is the run that stops being current.
 	Start    *model.Start
 	Replaces model.RunID
+	// Deletes are closed runs of the address that are removed.
+	Deletes []model.RunID
 	// StartTimers and StopTimers change timers of the run; StopAll removes all of them.
 	StartTimers []Timer
 	StopTimers  []string
@@ -63,7 +68,7 @@ type Mark struct {
 
 // Writes reports whether the decision changes anything durable.
 func (d *Decision) Writes() bool {
-	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
+	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.Deletes) > 0 || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
 		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0
 }
 

@@ -24,4 +24,7 @@
 //	    run. What was not begun is carried to the next run. A request that waits for its answer is not accepted a second time.
 //	I13 State outlives continue-as-new: the next run begins with the last values.
 //	I14 A paused run stays parked until it is resumed, also when it continues as new, and records what comes in meanwhile.
+//	I15 A run that begins with a past has its events at their positions and with their times; whatever its source still waited for, it
+//	    waits for too: signals and promises are in the past, children are watched again, timers are asked for by the code.
+//	I16 Only closed runs are deleted.
 package core

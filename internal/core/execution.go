@@ -51,6 +51,7 @@ type child struct {
 	id      string
 	address model.Address
 	policy  model.ParentClosePolicy
+	by      model.RunID // the run of this execution that started it, if it was another
 }
 
 type firing struct {
@@ -101,6 +102,7 @@ func begin(s model.Start) *Execution {
 	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: s.At}
 	for i := range s.Carried {
 		x.note(&s.Carried[i])
+		x.Last = max(x.Last, s.Carried[i].At) // those of a past may come from a clock that is ahead of ours
 	}
 	x.Next = int64(len(s.Carried)) + 1
 	return x
@@ -140,7 +142,7 @@ func (x *Execution) note(e *model.Event) {
 	case model.EventCancelRequest:
 		x.Canceling = e.Seq
 	case model.EventChildStarted:
-		x.children = append(x.children, child{e.ID, e.Target, e.Policy})
+		x.children = append(x.children, child{e.ID, e.Target, e.Policy, e.Watcher.Run})
 	case model.EventChildClosed, model.EventWithdrawn, model.EventAnswered:
 		if i := x.child(e.ID); i >= 0 {
 			x.children = slices.Delete(x.children, i, i+1)
@@ -171,7 +173,9 @@ func (x *Execution) note(e *model.Event) {
 	case model.EventResumed:
 		x.Paused = nil
 	case model.EventWatched:
-		x.watchers = append(x.watchers, e.Watcher)
+		if !e.Blank() {
+			x.watchers = append(x.watchers, e.Watcher)
+		}
 	case model.EventTimerFired:
 		x.fired = append(x.fired, firing{e.ID, e.Seq})
 	case model.EventStarted, model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed,

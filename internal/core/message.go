@@ -15,13 +15,22 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	var d Decision
 	if !m.ToRun.IsZero() && (x == nil || x.Start.Run != m.ToRun) {
 		if !answers(m) {
-			d.refuse(fault.NotFound, fmt.Sprintf("run %s of %s is not the current one", m.ToRun, m.To))
+			kind := fault.NotFound
+			if m.Past != nil {
+				kind = fault.Conflict // somebody else was first
+			}
+			d.refuse(kind, fmt.Sprintf("run %s of %s is not the current one", m.ToRun, m.To))
 			d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
 		}
 		return x, d // for an answer: the run that asked is over, nobody waits
 	}
-	if m.Kind == model.MessageStart {
+	switch {
+	case m.Kind == model.MessageStart && m.Past != nil:
+		return deliverPast(x, m, now, fresh, lim)
+	case m.Kind == model.MessageStart:
 		return deliverStart(x, m, now, fresh, lim)
+	case m.Kind == model.MessageDelete:
+		return deliverDelete(x, m)
 	}
 	if x == nil {
 		d.refuse(fault.NotFound, fmt.Sprintf("execution %s does not exist", m.To))
@@ -127,6 +136,13 @@ func (x *Execution) answer(d *Decision, u *model.Event, a model.Answer) {
 		a.Run = x.Start.Run
 		d.Replies = append(d.Replies, Reply{RequestID: u.RequestID, Answer: a})
 	}
+}
+
+// refuseUpdate answers an update that the code will never answer.
+func (x *Execution) refuseUpdate(d *Decision, u *model.Event, s model.Status, what string) {
+	x.answer(d, u, model.Answer{Status: s, Failure: &model.Failure{
+		Kind: model.FailureConflict, Message: fmt.Sprintf("execution %s %s before it answered update %s", x.Start.Address, what, u.Name),
+	}})
 }
 
 // pause has nobody continue the run. What comes in meanwhile is recorded, and timers fire; the code hears of it when it is resumed.

@@ -190,6 +190,9 @@ func decisionText(a model.Address, d *core.Decision) string {
 			line("  carries %s", eventText(&d.Start.Carried[i]))
 		}
 	}
+	for _, id := range d.Deletes {
+		line("%s is deleted", name(id))
+	}
 	for i := range d.Messages {
 		line("message: %s", messageText(&d.Messages[i]))
 	}
@@ -240,6 +243,9 @@ func startText(d *core.Decision) string {
 	}
 	if !s.First.IsZero() {
 		text += fmt.Sprintf(", first=%s, previous=%s", name(s.First), name(s.Previous))
+	}
+	if f := &s.Source; !f.IsZero() {
+		text += fmt.Sprintf(", began at %s with %d events of %s.%s", since(s.Began), f.Position, f.Address.Key, name(f.Run))
 	}
 	return text
 }

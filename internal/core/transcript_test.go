@@ -3,6 +3,7 @@ package core_test
 import (
 	"flag"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -24,6 +25,8 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 //
 // After every input the invariants are checked as well (see world).
 //
+//	past KEY of=KEY.runN keep=N run=runN next=N closed=status reuse= request=    a start with the first events of a run
+//	delete KEY runs=(runN,…)
 //	clock 10s                         it is 10 s after the beginning
 //	limits events=5 signals=2 timers=3
 //	start KEY input= request= reuse=always|failed from=KEY.runN.step abandon with=(name:input,…)
@@ -104,8 +107,19 @@ func (s *script) run() string {
 		w.now = s.time(s.td.CmdArgs[0].Key)
 		return "it is " + since(w.now) + "\n"
 	case "limits":
-		w.lim = core.Limits{Events: int64(s.num("events")), Signals: s.num("signals"), Timers: s.num("timers")}
+		w.lim = core.Limits{Events: int64(s.num("events")), Signals: s.num("signals"), Timers: s.num("timers"), Past: s.num("past"), PastBytes: s.num("bytes")}
 		return fmt.Sprintf("at most %d events, %d signals, %d timers\n", w.lim.Events, w.lim.Signals, w.lim.Timers)
+	case "past":
+		return s.deliver(s.past())
+	case "delete":
+		m := s.message()
+		m.Kind = model.MessageDelete
+		if a, ok := s.td.Arg("runs"); ok {
+			for _, text := range a.Vals {
+				m.Runs = append(m.Runs, s.runOf(text))
+			}
+		}
+		return s.deliver(m)
 	case "start", "signal", "settle", "cancel", "watch", "closed", "nothing", "update", "answer", "terminate", "pause", "resume":
 		return s.deliver(s.message())
 	case "turn":
@@ -180,6 +194,42 @@ func value(text string) model.Payload {
 		return model.Payload{}
 	}
 	return model.Payload{Data: []byte(text)}
+}
+
+// past is a start with the first events of another run.
+func (s *script) past() *model.Message {
+	m := s.message()
+	m.Kind = model.MessageStart
+	m.Reuse = map[string]model.ReusePolicy{"always": model.ReuseAlways, "failed": model.ReuseIfFailed}[s.arg("reuse")]
+	of := s.link(s.arg("of"))
+	for _, r := range s.w.seat(of.Address).runs {
+		if r.start.Run != of.Run {
+			continue
+		}
+		n := s.num("keep")
+		m.Input = r.start.Input
+		kept := r.all()[:n]
+		for i := range kept {
+			if kept[i].Kind == model.EventWatched {
+				kept[i] = model.Blank(&kept[i]) // as package history does
+			}
+		}
+		m.Past = &model.Past{
+			Events: model.PastOf(kept), Began: r.start.Zero(), Next: int64(s.num("next")), Origin: r.start.Origin,
+			Source: model.Source{Address: of.Address, Run: of.Run, Position: int64(n)},
+		}
+		if s.td.HasArg("backwards") {
+			slices.Reverse(m.Past.Events)
+		}
+		if word := s.arg("closed"); word != "" {
+			m.Past.Status, _ = model.ParseStatus(word)
+			m.Past.At = s.w.now
+		}
+	}
+	if m.Past == nil {
+		s.td.Fatalf(s.t, "there is no run %s", s.arg("of"))
+	}
+	return m
 }
 
 // message is what a start, signal, … directive sends.

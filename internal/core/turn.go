@@ -258,9 +258,13 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 }
 
 func (x *Execution) cancelChild(c child, why string) model.Message {
+	by := x.Start.Run
+	if !c.by.IsZero() {
+		by = c.by // the child obeys whom it knows
+	}
 	return model.Message{
 		Kind: model.MessageCancel, To: c.address, Failure: &model.Failure{Kind: model.FailureCanceled, Message: why},
-		From: model.Link{Address: x.Start.Address, Run: x.Start.Run},
+		From: model.Link{Address: x.Start.Address, Run: by},
 	}
 }
 
@@ -310,10 +314,7 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 	}
 	for i := range x.updates {
 		if u := &x.updates[i]; o.Status != model.Continued || slices.Contains(begun, u.Seq) {
-			x.answer(d, u, model.Answer{Status: o.Status, Failure: &model.Failure{
-				Kind:    model.FailureConflict,
-				Message: fmt.Sprintf("execution %s ended (%s) before it answered update %s", x.Start.Address, o.Status, u.Name),
-			}})
+			x.refuseUpdate(d, u, o.Status, "ended ("+o.Status.String()+")")
 		}
 	}
 	if o.Status != model.Continued {
@@ -322,7 +323,7 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 			d.Messages = append(d.Messages, closedMessage(who, self, o))
 		}
 	}
-	d.Close = &o
+	d.Close, d.Closed = &o, x.Start.Run
 	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }

@@ -150,9 +150,10 @@ func (w *world) same(what string, before, after *core.Execution) {
 
 // keep writes a decision as a store would, and checks what must hold afterwards.
 func (w *world) keep(s *seat, x *core.Execution, d *core.Decision) {
+	w.remove(s, d)
 	if cur := s.last(); cur != nil {
 		w.write(cur, d)
-	} else if len(d.Events)+len(d.StartTimers)+len(d.StopTimers) > 0 || d.Close != nil || d.Mark != nil || d.StopAll {
+	} else if len(d.Events)+len(d.StartTimers)+len(d.StopTimers) > 0 || d.Close != nil && d.Start == nil || d.Mark != nil || d.StopAll {
 		w.fatal("a decision writes to a run that does not exist: %+v", d)
 	}
 	if d.Start != nil {
@@ -164,6 +165,17 @@ func (w *world) keep(s *seat, x *core.Execution, d *core.Decision) {
 	s.x = x
 	w.mail = append(w.mail, d.Messages...)
 	w.check(s)
+}
+
+// remove deletes rows, with the guard of a store (I12).
+func (w *world) remove(s *seat, d *core.Decision) {
+	s.runs = slices.DeleteFunc(s.runs, func(r *stored) bool {
+		gone := slices.Contains(d.Deletes, r.start.Run)
+		if gone && !r.outcome.Status.Closed() {
+			w.fatal("I12: %s is deleted, which is open", r.start.Run)
+		}
+		return gone
+	})
 }
 
 // begin writes the row of a new run.
@@ -183,10 +195,19 @@ func (w *world) begin(s *seat, d *core.Decision) {
 	s.runs = append(s.runs, &stored{
 		start: *d.Start, outcome: model.Outcome{Status: model.Running}, timers: map[string]model.Time{}, started: map[string]bool{},
 	})
+	if d.Close != nil && d.Closed == d.Start.Run {
+		s.last().outcome = *d.Close
+	}
 }
 
 // write writes the rows of one run, with the guards of a store.
 func (w *world) write(r *stored, d *core.Decision) {
+	if d.Close != nil && d.Closed != r.start.Run {
+		if d.Start == nil || d.Closed != d.Start.Run {
+			w.fatal("a decision closes %s, which is neither the current run nor the next", d.Closed)
+		}
+		return
+	}
 	if r.outcome.Status.Closed() && (len(d.Events)+len(d.StartTimers)+len(d.StopTimers) > 0 || d.Close != nil || d.StopAll) {
 		w.fatal("I2: something is written to the closed run %s: %+v", r.start.Run, d)
 	}

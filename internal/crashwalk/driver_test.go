@@ -33,6 +33,8 @@ type scenario struct {
 	ignore []model.EventKind
 	// loose histories may differ from those without a fault, because they depend on who came first. check looks at them instead.
 	loose bool
+	// vaulted payloads are encrypted and offloaded.
+	vaulted bool
 	// check is what must hold at the end, beside what holds for every scenario.
 	check func(w *world, h *histories) error
 }
@@ -41,6 +43,8 @@ type scenario struct {
 type stage struct {
 	// processes that serve it side by side; 1.
 	processes int
+	// version of the program, for what is pinned.
+	version string
 	// define is the code. It is called by every process.
 	define func(w *world) perdure.Group
 	// drive does what clients do. It runs again when it fails, with other processes if need be, so everything that it does is repeatable.
@@ -65,7 +69,7 @@ type driver struct {
 func (d *driver) client() perdure.Client { return d.at(0) }
 
 // at is a client in another process.
-func (d *driver) at(i int) perdure.Client { return d.ps[i].app.With(d.ctxs[i]) }
+func (d *driver) at(i int) perdure.Client { return d.ps[i].App.With(d.ctxs[i]) }
 
 // ctx is the context of the first client.
 func (d *driver) ctx() context.Context { return d.ctxs[0] }
@@ -286,6 +290,19 @@ func cancel[O any](d *driver, x perdure.Execution[O], why string) error {
 		return nil
 	})
 	return nil
+}
+
+// patiently repeats something while its execution is quarantined.
+func (d *driver) patiently(do func() error) error {
+	for {
+		err := do()
+		if !errors.Is(err, perdure.ErrBlocked) || !d.w.refused() {
+			return err
+		}
+		if err := d.sleep(10 * time.Second); err != nil {
+			return err
+		}
+	}
 }
 
 // eventually repeats something that finds an execution missing, because the message that starts it is still on its way.

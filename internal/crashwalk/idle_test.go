@@ -37,23 +37,23 @@ func idleHour(t *testing.T, processes int) {
 		t.Fatal(alive, err)
 	}
 	for i := range waiting {
-		if _, err := sleeper.Start(ps[0].app.With(t.Context()), i, perdure.RawKey(fmt.Sprint(i))); err != nil {
+		if _, err := sleeper.Start(ps[0].App.With(t.Context()), i, perdure.RawKey(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
 	}
 	time.Sleep(time.Minute) // of virtual time: all are parked, unloaded, and each shard is where it belongs
 	const lasting, window = time.Hour, 10 * time.Second
-	from, began := len(w.trace.since(0)), time.Since(w.trace.begin)
+	from, began := len(w.trace.Since(0)), w.trace.Elapsed()
 	time.Sleep(lasting)
-	calls := w.trace.since(from)
+	calls := w.trace.Since(from)
 	type slot struct {
 		process int
 		window  time.Duration
 	}
 	counts, total := map[slot]int{}, map[int]int{}
 	for _, c := range calls {
-		counts[slot{c.process, (c.at - began) / window}]++
-		total[c.process]++
+		counts[slot{c.Process, (c.At - began) / window}]++
+		total[c.Process]++
 	}
 	for s, n := range counts {
 		if n > int(window/time.Second) {
@@ -69,10 +69,10 @@ func idleHour(t *testing.T, processes int) {
 	t.Logf("calls in %s: %v", lasting, total)
 	// They are idle, not dead.
 	to := sleeper.Execution(perdure.RawKey("1"))
-	if err := hurry.Send(ps[processes-1].app.With(t.Context()), to, "up"); err != nil {
+	if err := hurry.Send(ps[processes-1].App.With(t.Context()), to, "up"); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := to.Result(ps[0].app.With(t.Context())); err != nil || got != "up" {
+	if got, err := to.Result(ps[0].App.With(t.Context())); err != nil || got != "up" {
 		t.Errorf("result %q, %v", got, err)
 	}
 	if orderly, err := w.closeAll(ps); err != nil || !orderly {

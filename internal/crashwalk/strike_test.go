@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/crash"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/faultstore"
 )
@@ -107,7 +108,7 @@ func (s *strike) Next(c faultstore.Call) faultstore.Fault {
 	}
 	s.hit, s.met, s.where, s.until = true, c.Method, s.total, time.Now().Add(s.kind.span)
 	if c.Batch != nil {
-		s.of = batchText(c.Batch)
+		s.of = " " + crash.Describe(c.Batch)
 	}
 	return s.kind.fault(c.Method, s.at)
 }

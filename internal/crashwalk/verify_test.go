@@ -51,6 +51,9 @@ func (w *world) read() (*histories, error) {
 			return nil, err
 		}
 		r.events = append(r.events, stored...)
+		if err := w.reveal(r); err != nil {
+			return nil, err
+		}
 		h.runs = append(h.runs, r)
 		h.chain[row.Start.Address] = append(h.chain[row.Start.Address], r)
 	}
@@ -236,7 +239,7 @@ func (o once) see(seq int64, format string, args ...any) error {
 // verify checks a run by itself: positions without a gap, times that do not go back, and nothing twice.
 func (r *history) verify() error {
 	seen, received, started, failures := once{}, map[int64]string{}, map[string]bool{}, map[string]int{}
-	last := r.row.Start.At
+	last, paused := r.row.Start.Zero(), false
 	for i := range r.events {
 		e := &r.events[i]
 		if e.Seq != int64(i)+1 {
@@ -295,7 +298,31 @@ func (r *history) verify() error {
 		case model.EventCancelRequest:
 			err = seen.see(e.Seq, "the cancel request")
 		case model.EventWatched:
-			err = seen.see(e.Seq, "watcher %v", e.Watcher)
+			if !e.Blank() {
+				err = seen.see(e.Seq, "watcher %v", e.Watcher)
+			}
+		case model.EventStateSet:
+			if e.ID != "" {
+				err = seen.see(e.Seq, "the setting %s", e.ID)
+			}
+		case model.EventUpdateReceived:
+			received[e.Seq] = "update " + e.Name
+			if e.RequestID != "" {
+				err = seen.see(e.Seq, "update %s", e.RequestID)
+			}
+		case model.EventUpdateAnswered:
+			if name, ok := received[e.Ref]; !ok || name != "update "+e.Name {
+				err = wrong("event %d answers an update %s at %d, which is not there", e.Seq, e.Name, e.Ref)
+			} else {
+				err = seen.see(e.Seq, "the answer to the update at %d", e.Ref)
+			}
+		case model.EventPinned:
+			err = seen.see(e.Seq, "the pin")
+		case model.EventPaused, model.EventResumed:
+			if paused == (e.Kind == model.EventPaused) {
+				err = wrong("event %d is a %s, which it is already", e.Seq, e.Kind)
+			}
+			paused = !paused
 		default:
 			err = wrong("event %d is a %s", e.Seq, e.Kind)
 		}
@@ -333,6 +360,9 @@ func verifyChain(runs []*history) error {
 				return err
 			}
 		}
+		if !s.Source.IsZero() {
+			taken = once{} // it has the past of the run before
+		}
 		for _, e := range r.events {
 			if e.Kind != model.EventSignalTaken {
 				continue
@@ -347,15 +377,15 @@ func verifyChain(runs []*history) error {
 	return nil
 }
 
-// verifyCarried demands that the signals which a run has not taken are the first ones of the next, in order.
+// verifyCarried demands that the signals which a run has not taken are the first ones of the next, in order; after a reset, all of them.
 func verifyCarried(from, to *history) error {
 	text := func(e *model.Event) string { return e.Name + " " + e.RequestID + " " + string(e.Input.Data) }
 	var left, carried []string
 	for i := range from.events {
 		e := &from.events[i]
-		if e.Kind == model.EventSignalReceived && !slices.ContainsFunc(from.events, func(t model.Event) bool {
+		if e.Kind == model.EventSignalReceived && (!to.row.Start.Source.IsZero() || !slices.ContainsFunc(from.events, func(t model.Event) bool {
 			return t.Kind == model.EventSignalTaken && t.Ref == e.Seq
-		}) {
+		})) {
 			left = append(left, text(e))
 		}
 	}
@@ -481,7 +511,11 @@ func (h *histories) facts(ignore ...model.EventKind) []string {
 				if uuid.MatchString(output) {
 					output = "a UUID" // drawn from the seed of the run
 				}
-				lines = append(lines, fmt.Sprintf("%s: %s %s %s %d %s %s%s %s %s", at, e.Kind, e.ID, name, e.Attempt, e.RequestID, output,
+				request := e.RequestID
+				if strings.HasPrefix(request, "run_") {
+					request = "drawn" // by the engine
+				}
+				lines = append(lines, fmt.Sprintf("%s: %s %s %s %d %s %s%s %s %s", at, e.Kind, e.ID, name, e.Attempt, request, output,
 					failureText(e.Failure), label(e.Target), label(e.Watcher.Address)))
 			}
 		}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/perdure/perdure/internal/replay"
 )
 
 var (
@@ -26,7 +28,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // scenarios are all there are.
 func scenarios() []*scenario {
-	return slices.Concat(stepScenarios(), timeScenarios(), signalScenarios(), childScenarios(), groupScenarios(), lifeScenarios())
+	return slices.Concat(stepScenarios(), timeScenarios(), signalScenarios(), childScenarios(), groupScenarios(), lifeScenarios(),
+		talkScenarios(), orderScenarios(), historyScenarios(), machineScenarios(), payloadScenarios())
 }
 
 // TestCrashWalk walks through all scenarios: through every call with the four main kinds of faults, and with the others too unless
@@ -154,7 +157,11 @@ func (o *outcome) report() string {
 }
 
 // trial is one run with at most one fault, in a bubble of its own.
-func (s *scenario) trial(t *testing.T, st *strike, plain []string) (o outcome) {
+func (s *scenario) trial(t *testing.T, st *strike, plain []string) outcome {
+	return s.trialWith(t, st, plain, nil)
+}
+
+func (s *scenario) trialWith(t *testing.T, st *strike, plain []string, checks *replay.Checks) (o outcome) {
 	o.s, o.strike = s, st
 	watchdog := time.AfterFunc(2*time.Minute, func() { // real time: something spins, so that virtual time stands still
 		fmt.Fprintf(os.Stderr, "%s, %s: hangs\n%s\n", s.name, st, stacks(""))
@@ -169,12 +176,13 @@ func (s *scenario) trial(t *testing.T, st *strike, plain []string) (o outcome) {
 	}()
 	synctest.Test(t, func(*testing.T) {
 		w := newWorld(s, st)
+		w.checks = checks
 		o.err = w.run()
 		h, err := w.verify(plain)
 		if o.err == nil {
 			o.err = err
 		}
-		o.hit, o.calls, o.commits = st.happened(), st.count(), w.trace.commits()
+		o.hit, o.calls, o.commits = st.happened(), st.count(), w.trace.Commits()
 		if n := w.injected(); o.hit != (n > 0) {
 			o.err = errors.Join(o.err, fmt.Errorf("the store counts %d faults, the plan says %v", n, o.hit))
 		}
@@ -185,7 +193,7 @@ func (s *scenario) trial(t *testing.T, st *strike, plain []string) (o outcome) {
 			o.err = w.again(h)
 		}
 		if o.err != nil || *logRuns {
-			o.text = fmt.Sprintf("histories:\n%scalls:\n%s", h, &w.trace)
+			o.text = fmt.Sprintf("histories:\n%scalls:\n%s", h, w.trace)
 		}
 	})
 	return o

@@ -12,11 +12,11 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/crash"
 	"github.com/perdure/perdure/internal/engine"
-	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/notify"
-	"github.com/perdure/perdure/internal/service"
+	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/internal/store/faultstore"
 	"github.com/perdure/perdure/internal/store/memory"
 )
@@ -37,13 +37,15 @@ type world struct {
 	mem     *memory.Store
 	orphans *faultstore.Orphans
 	strike  *strike
-	trace   trace
+	trace   *crash.Trace
 	hints   *notify.Local
+	vault   vault
 	log     *slog.Logger
+	checks  *replay.Checks // nil for none
 
-	opened  int                 // processes so far
-	stores  []*faultstore.Store // of those
-	current *stage              // the last one that was begun
+	opened    int        // processes so far
+	processes []*process // those
+	current   *stage     // the last one that was begun
 
 	mu     sync.Mutex
 	bodies map[string]int
@@ -61,8 +63,8 @@ type ack struct {
 func newWorld(s *scenario, st *strike) *world {
 	w := &world{
 		s: s, strike: st, mem: memory.New(memory.Options{Shards: shards, Cluster: "walk"}), orphans: faultstore.NewOrphans(),
-		bodies: map[string]int{}, facts: map[string]string{}, trace: trace{begin: time.Now()}, hints: &notify.Local{},
-		log: slog.New(slog.DiscardHandler),
+		bodies: map[string]int{}, facts: map[string]string{}, trace: crash.NewTrace(), hints: &notify.Local{},
+		log: slog.New(slog.DiscardHandler), vault: vault{blobs: map[string][]byte{}},
 	}
 	if *logRuns {
 		w.log = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -121,98 +123,35 @@ func (w *world) step(ctx perdure.WorkflowCtx, name string, opts ...perdure.CallO
 	}, opts...)
 }
 
-var (
-	errDied  = errors.New("the process died")
-	errStuck = errors.New("stuck: the driver did not end in time")
-)
+var errStuck = errors.New("stuck: the driver did not end in time")
 
-// process is one life of the program: an engine and an App on the store of the world, seen through a wrapper of its own.
-type process struct {
-	w    *world
-	n    int
-	fs   *faultstore.Store
-	app  *perdure.App
-	ctx  context.Context //nolint:containedctx // ends when the process dies
-	die  context.CancelCauseFunc
-	stop context.CancelFunc
-	done chan struct{} // closed when the engine has ended
-	err  error         // of the engine
+// process is one life of the program, on the store of the world.
+type process = crash.Process
 
-	closed bool // was ended in good order, or was to be
-}
-
-// open opens a process, as embedded.Open does, and waits until it serves.
+// open opens a process and waits until it serves.
 func (w *world) open(st *stage) (*process, error) {
 	w.opened++
-	p := &process{w: w, n: w.opened, done: make(chan struct{})}
-	p.ctx, p.die = context.WithCancelCause(context.Background())
-	p.fs = faultstore.Wrap(w.mem, faultstore.Config{
-		Plan: w.strike, OnCrash: func() { p.die(errDied) }, Orphans: w.orphans, KeepInner: true,
-	})
-	w.stores = append(w.stores, p.fs)
-	port := &port{Store: p.fs, w: w, process: p.n, shared: st.processes > 1}
-	log := w.log.With("process", p.n)
-	cfg := engine.Config{Store: port, Log: log, Lanes: w.s.lanes, LeaseTTL: cmp.Or(w.s.lease, leaseTTL), Lane: lane.Config{}}
+	log := w.log.With("process", w.opened)
+	cfg := crash.Config{
+		Store: w.mem, Plan: w.strike, Orphans: w.orphans, Trace: w.trace, Number: w.opened, Shared: st.processes > 1, Patience: patience,
+		Engine: engine.Config{Log: log, Lanes: w.s.lanes, LeaseTTL: cmp.Or(w.s.lease, leaseTTL)},
+		Attachment: perdure.Attachment{
+			Logger: log, IdleAfter: w.s.idleAfter, Checks: w.checks, Payloads: w.payloads(), Cluster: "walk", Version: st.version,
+		},
+	}
 	if st.processes > 1 {
-		cfg.Hints = w.hints
+		cfg.Engine.Hints = w.hints
 	}
-	eng := engine.New(cfg)
-	run, stop := context.WithCancel(context.Background())
-	p.stop = stop
-	go func() {
-		defer close(p.done)
-		p.err = eng.Run(run)
-	}()
-	ready, cancel := context.WithTimeout(p.ctx, patience)
-	defer cancel()
-	err := eng.Ready(ready)
-	if err == nil {
-		p.app, err = perdure.Attach(p.ctx, perdure.Attachment{
-			Backend: service.New(eng, port, service.Limits{}), Logger: log, IdleAfter: w.s.idleAfter,
-			OnClose: func() error {
-				stop()
-				<-p.done
-				return p.err
-			},
-		}, st.define(w))
-	}
+	p, err := crash.Open(cfg, st.define(w))
+	w.processes = append(w.processes, p)
 	return p, err
-}
-
-func (p *process) dead() bool { return p.ctx.Err() != nil }
-
-// close ends a process in good order; it reports whether the process lived to its end.
-func (p *process) close() (orderly bool, err error) {
-	p.closed = true
-	err = p.app.Close()
-	if p.dead() {
-		return false, nil
-	}
-	p.die(errors.New("closed"))
-	return true, err
-}
-
-// bury ends what is left of a process that has died, or is given up.
-func (p *process) bury() error {
-	p.die(errDied)
-	p.fs.Kill()
-	p.stop()
-	<-p.done
-	if p.app == nil {
-		return nil
-	}
-	if err := p.app.Close(); err != nil && !errors.Is(err, faultstore.ErrCrashed) && !p.closed {
-		return fmt.Errorf("the remains of process %d: %w", p.n, err)
-	}
-	return nil
 }
 
 // injected is how many faults the wrappers say there were.
 func (w *world) injected() int64 {
 	n := int64(0)
-	for _, fs := range w.stores {
-		c := fs.Counts()
-		n += c.Injected()
+	for _, p := range w.processes {
+		n += p.Faults()
 	}
 	return n
 }
@@ -235,7 +174,7 @@ func (w *world) stage(st *stage) (err error) {
 	defer func() {
 		for _, p := range ps {
 			if p != nil {
-				err = errors.Join(err, p.bury())
+				err = errors.Join(err, p.Bury())
 			}
 		}
 	}()
@@ -253,7 +192,7 @@ func (w *world) stage(st *stage) (err error) {
 			continue
 		}
 		if lives > 1 && w.s.selfless && w.strike.at%2 == 0 {
-			if err := w.quiet(ps); err != nil && !errors.Is(err, errDied) {
+			if err := w.quiet(ps); err != nil && !errors.Is(err, crash.ErrDied) {
 				return fmt.Errorf("left alone after a crash: %w", err)
 			}
 		}
@@ -265,7 +204,7 @@ func (w *world) stage(st *stage) (err error) {
 		switch {
 		case failed != nil:
 			return failed
-		case err != nil && !died && errors.Is(err, errDied):
+		case err != nil && !died && errors.Is(err, crash.ErrDied):
 			return fmt.Errorf("no process died, but the driver says: %w", err)
 		case err != nil && !tolerable(err, w.strike.kind):
 			return fmt.Errorf("drive: %w", err)
@@ -296,12 +235,12 @@ func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 		}
 		p, err := w.open(st)
 		ps[i] = p
-		if p.dead() {
+		if p.Dead() {
 			ps[i] = nil
-			return false, p.bury()
+			return false, p.Bury()
 		}
 		if err != nil {
-			return false, fmt.Errorf("open process %d: %w", p.n, err)
+			return false, fmt.Errorf("open process %d: %w", p.Number, err)
 		}
 	}
 	return true, nil
@@ -310,10 +249,10 @@ func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 // burials ends the remains of processes that died.
 func (w *world) burials(ps []*process) (died bool, err error) {
 	for i, p := range ps {
-		if p.dead() {
+		if p.Dead() {
 			died = true
 			ps[i] = nil
-			err = errors.Join(err, p.bury())
+			err = errors.Join(err, p.Bury())
 		}
 	}
 	return died, err
@@ -323,16 +262,16 @@ func (w *world) burials(ps []*process) (died bool, err error) {
 func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 	orderly = true
 	for i, p := range ps {
-		ok, err := p.close()
+		ok, err := p.Close()
 		if k := w.strike.kind; k != nil && k.span > 0 && fault.Is(err, fault.Timeout) {
 			ok, err = false, nil // it has waited for the store long enough
 		}
 		if err != nil {
-			return false, fmt.Errorf("close process %d: %w", p.n, err)
+			return false, fmt.Errorf("close process %d: %w", p.Number, err)
 		}
 		if !ok {
 			orderly = false
-			if err := p.bury(); err != nil {
+			if err := p.Bury(); err != nil {
 				return false, err
 			}
 		}
@@ -345,7 +284,7 @@ func (w *world) closeAll(ps []*process) (orderly bool, err error) {
 func (w *world) drive(st *stage, ps []*process) error {
 	d := &driver{w: w, ps: ps}
 	for _, p := range ps {
-		ctx, cancel := context.WithTimeoutCause(p.ctx, patience, errStuck)
+		ctx, cancel := context.WithTimeoutCause(p.Context(), patience, errStuck)
 		defer cancel()
 		d.ctxs = append(d.ctxs, ctx)
 	}
@@ -359,8 +298,8 @@ func (w *world) quiet(ps []*process) error {
 		switch {
 		case why == nil:
 			return nil
-		case slices.ContainsFunc(ps, (*process).dead):
-			return errDied
+		case slices.ContainsFunc(ps, (*process).Dead):
+			return crash.ErrDied
 		case time.Since(began) > patience:
 			return fmt.Errorf("%w: %w", errStuck, why)
 		}
@@ -377,7 +316,7 @@ func tolerable(err error, k *kind) bool {
 	case errors.As(err, &all):
 		return !slices.ContainsFunc(all, func(e error) bool { return !tolerable(e, k) })
 	case k.crash: // whoever lives on must not notice
-		return errors.Is(err, errDied) || errors.Is(err, faultstore.ErrCrashed)
+		return errors.Is(err, crash.ErrDied) || errors.Is(err, faultstore.ErrCrashed)
 	case errors.Is(err, perdure.ErrBlocked):
 		return k.refuses
 	}

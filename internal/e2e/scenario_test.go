@@ -41,6 +41,10 @@ var scenarios = []struct {
 	{"pause keeps everything for later", pauses},
 	{"an interrupt is heard beside the code", interrupts},
 	{"all signals that are there", drains},
+	{"a machine hears events in order", machines},
+	{"a machine decides what a cancel request means", machineCancel},
+	{"machines start functions start machines", machinesAndFunctions},
+	{"a machine with thousands of activities", machineCrowd},
 }
 
 // Every scenario runs on every store.

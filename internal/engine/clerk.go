@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -21,18 +22,19 @@ const (
 // clerk asks other owners by way of the store, and looks for their answers: when a hint comes, and once a second as long as
 // anything is awaited, with one query for all of it.
 type clerk struct {
-	eng  *Engine
-	wake chan struct{}
+	eng   *Engine
+	wake  chan struct{} // capacity 1: look now
+	begun chan struct{} // capacity 1: there is something to look for
 
 	mu      sync.Mutex
-	replies map[store.RequestKey]*call
+	replies map[store.RequestKey][]*call
 	runs    map[store.RunKey][]*call
 }
 
 func newClerk(e *Engine) *clerk {
 	return &clerk{
-		eng: e, wake: make(chan struct{}, 1),
-		replies: map[store.RequestKey]*call{}, runs: map[store.RunKey][]*call{},
+		eng: e, wake: make(chan struct{}, 1), begun: make(chan struct{}, 1),
+		replies: map[store.RequestKey][]*call{}, runs: map[store.RunKey][]*call{},
 	}
 }
 
@@ -43,19 +45,44 @@ func (k *clerk) nudge() {
 	}
 }
 
-// run looks for answers until ctx ends.
+func (k *clerk) begin() {
+	select {
+	case k.begun <- struct{}{}:
+	default:
+	}
+}
+
+// run looks for answers until ctx ends. While nothing is awaited it sleeps.
 func (k *clerk) run(ctx context.Context) {
 	tick := time.NewTicker(clerkPoll)
 	defer tick.Stop()
+	asleep := false
 	for {
+		if !asleep && !k.waits() {
+			tick.Stop()
+			asleep = true
+		}
 		select {
 		case <-ctx.Done():
 			return
+		case <-k.begun:
+			if asleep { // else the next look is due already, and those who come must not put it off
+				tick.Reset(clerkPoll)
+				asleep = false
+			}
+			continue
 		case <-tick.C:
 		case <-k.wake:
 		}
 		k.look(ctx)
 	}
+}
+
+// waits reports whether anything is awaited. Who awaits something says afterwards that it has begun, so that none is overlooked.
+func (k *clerk) waits() bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.replies)+len(k.runs) > 0
 }
 
 func (k *clerk) look(ctx context.Context) {
@@ -92,10 +119,10 @@ func (k *clerk) look(ctx context.Context) {
 func (k *clerk) answered(r store.Reply) {
 	a := lane.Remembered(&r)
 	k.mu.Lock()
-	c := k.replies[r.RequestKey]
+	waiting := k.replies[r.RequestKey]
 	delete(k.replies, r.RequestKey)
 	k.mu.Unlock()
-	if c != nil {
+	for _, c := range waiting {
 		c.finish(&a)
 	}
 }
@@ -143,12 +170,13 @@ func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error
 	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
 	c := newCall()
 	k.mu.Lock()
-	k.replies[key] = c
+	k.replies[key] = append(k.replies[key], c)
 	k.mu.Unlock()
+	k.begin()
 	defer func() {
 		k.mu.Lock()
-		delete(k.replies, key)
-		k.mu.Unlock()
+		defer k.mu.Unlock()
+		forget(k.replies, key, c)
 	}()
 	if _, err := k.put(ctx, &asked); err != nil {
 		return model.Answer{}, err
@@ -199,6 +227,7 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	k.mu.Lock()
 	k.runs[key] = append(k.runs[key], c)
 	k.mu.Unlock()
+	k.begin()
 	k.nudge()
 	select {
 	case <-c.done:
@@ -208,14 +237,16 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for i, other := range k.runs[key] {
-		if other == c {
-			k.runs[key] = append(k.runs[key][:i], k.runs[key][i+1:]...)
-			break
-		}
-	}
-	if len(k.runs[key]) == 0 {
-		delete(k.runs, key)
-	}
+	forget(k.runs, key, c)
 	return lane.Result{}, k.eng.gaveUp(ctx, "wait for %s", a)
+}
+
+// forget takes one call out of those that wait for the same.
+func forget[K comparable](waiting map[K][]*call, key K, c *call) {
+	left := slices.DeleteFunc(waiting[key], func(other *call) bool { return other == c })
+	if len(left) == 0 {
+		delete(waiting, key)
+	} else {
+		waiting[key] = left
+	}
 }

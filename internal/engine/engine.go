@@ -34,6 +34,7 @@ type Config struct {
 	CommitTimeout time.Duration // until an answer to a commit is given up on (or up to a quarter sooner), and its outcome is unknown; 30 s
 	InboxLimit    int           // inputs that wait for a lane; 65,536
 	RetainRequest time.Duration // how long request ids are remembered; 24 h
+	SweepEvery    time.Duration // between two rounds that remove what nobody needs any more; 30 s
 	Lane          lane.Config   // its Ref, Shards, Lanes and NewRun are set by the engine
 	Limits        core.Limits
 }
@@ -59,6 +60,9 @@ func (c *Config) withDefaults() {
 	}
 	if c.RetainRequest == 0 {
 		c.RetainRequest = 24 * time.Hour
+	}
+	if c.SweepEvery == 0 {
+		c.SweepEvery = 30 * time.Second
 	}
 	if c.Limits == (core.Limits{}) {
 		c.Limits = core.DefaultLimits

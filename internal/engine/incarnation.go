@@ -93,7 +93,7 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 	draining := false
 	var calls sync.WaitGroup
 	defer calls.Wait()
-	sweep := time.NewTicker(30 * time.Second)
+	sweep := time.NewTicker(inc.eng.cfg.SweepEvery)
 	defer sweep.Stop()
 	done := ctx.Done()
 	var enough <-chan time.Time

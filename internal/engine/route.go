@@ -55,17 +55,14 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 		a, err := e.sendLocal(ctx, m, true, false)
 		more := true
 		switch {
-		case errors.Is(err, lane.ErrAskAgain):
-			if tries > 2 {
-				more = e.pause(ctx, storePause)
-			}
-		case err == nil && !inc.serving():
-		case !errors.Is(err, lane.ErrNotOwner):
-			return a.Answer, err
-		case e.cfg.Store.Info().Shared:
+		case errors.Is(err, lane.ErrNotOwner) && e.cfg.Store.Info().Shared:
 			return e.clerk.send(ctx, m)
-		default:
+		case errors.Is(err, lane.ErrNotOwner):
 			more = e.await(ctx, served)
+		case ctx.Err() != nil || inc != nil && inc.serving() && !errors.Is(err, lane.ErrAskAgain):
+			return a.Answer, err
+		case tries > 2:
+			more = e.pause(ctx, storePause)
 		}
 		if !more {
 			return model.Answer{}, e.gaveUp(ctx, "query %s of %s", m.Name, m.To)
@@ -108,7 +105,7 @@ func named(m *model.Message) (_ *model.Message, fresh bool) {
 func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
-		return m.Reuse == model.ReturnExisting && len(m.With) == 0
+		return m.Reuse == model.ReturnExisting && len(m.With) == 0 && m.Past == nil
 	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer, model.MessageQuery:
 		return true
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
@@ -135,7 +132,7 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 	case <-c.done:
 		return c.answer, c.answer.Err
 	case <-ctx.Done():
-		if awaits || m.Kind == model.MessageUpdate {
+		if awaits || m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery {
 			s.forget(m.To, c)
 		}
 		if awaits {

@@ -38,6 +38,10 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.id(6, s.Previous)
 	m.carried(7, s.Carried)
 	m.data(8, s.Origin)
+	m.int(16, int64(s.Began))
+	m.seeds(17, s.Seeds)
+	m.id(18, s.Identity)
+	m.source(19, &s.Source)
 	return m.end()
 }
 
@@ -76,6 +80,14 @@ func AppendMessage(dst []byte, v *Message) []byte {
 		}
 	}
 	m.id(14, RunID(v.Node))
+	m.past(20, v.Past)
+	if len(v.Runs) > 0 {
+		m.key(21)
+		m.dst = appendHead(m.dst, majorArray, uint64(len(v.Runs)))
+		for i := range v.Runs {
+			m.dst = append(append(m.dst, majorBytes|byte(len(v.Runs[i]))), v.Runs[i][:]...)
+		}
+	}
 	return m.end()
 }
 
@@ -264,11 +276,67 @@ func (m *appender) carried(k byte, events []Event) {
 	m.key(k)
 	m.dst = appendHead(m.dst, majorArray, uint64(len(events)))
 	for i := range events {
-		in := beginMap(m.dst)
-		in.key(1)
-		in.dst = appendInt(in.dst, int64(events[i].Kind))
-		in.int(2, int64(events[i].At))
-		in.key(3)
-		m.dst = AppendEvent(in.end(), &events[i])
+		m.pastEvent(events[i].Kind, events[i].At, &events[i])
 	}
+}
+
+func (m *appender) pastEvent(kind EventKind, at Time, e *Event) {
+	in := beginMap(m.dst)
+	in.key(1)
+	in.dst = appendInt(in.dst, int64(kind))
+	in.int(2, int64(at))
+	in.key(3)
+	m.dst = AppendEvent(in.end(), e)
+}
+
+func (m *appender) seeds(k byte, seeds []Seed) {
+	if len(seeds) == 0 {
+		return
+	}
+	m.key(k)
+	m.dst = appendHead(m.dst, majorArray, uint64(len(seeds)))
+	for i := range seeds {
+		in := beginMap(m.dst)
+		in.int(1, seeds[i].Until)
+		in.id(2, seeds[i].Run)
+		m.dst = in.end()
+	}
+}
+
+func (m *appender) source(k byte, s *Source) {
+	if s.IsZero() {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.address(1, &s.Address)
+	in.id(2, s.Run)
+	in.int(3, s.Position)
+	m.dst = in.end()
+}
+
+func (m *appender) past(k byte, p *Past) {
+	if p == nil {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	if len(p.Events) > 0 {
+		in.key(1)
+		in.dst = appendHead(in.dst, majorArray, uint64(len(p.Events)))
+		for i := range p.Events {
+			in.pastEvent(p.Events[i].Kind, p.Events[i].At, &p.Events[i].Event)
+		}
+	}
+	in.int(2, int64(p.Began))
+	in.seeds(3, p.Seeds)
+	in.id(4, p.Identity)
+	in.source(5, &p.Source)
+	in.data(6, p.Origin)
+	in.int(7, p.Next)
+	in.int(8, int64(p.Status))
+	in.payload(9, &p.Output)
+	in.failure(10, p.Failure)
+	in.int(11, int64(p.At))
+	m.dst = in.end()
 }

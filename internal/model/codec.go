@@ -44,14 +44,10 @@ func DecodeMessage(body []byte) (Message, error) {
 	if !m.Kind.Known() {
 		return m, fmt.Errorf("message of kind %d, which this build does not know", m.Kind)
 	}
+	if m.Past != nil {
+		return m, knownEvents(m.Past.Events, "message to "+m.To.String())
+	}
 	return m, nil
-}
-
-// carried is an event with its kind, as stored inside a start.
-type carried struct {
-	Kind  EventKind `cbor:"1,keyasint"`
-	At    Time      `cbor:"2,keyasint,omitempty"`
-	Event Event     `cbor:"3,keyasint"`
 }
 
 // startBody is what a Start stores beside its columns.
@@ -62,8 +58,12 @@ type startBody struct {
 	OnParentClose ParentClosePolicy `cbor:"4,keyasint,omitempty"`
 	First         RunID             `cbor:"5,keyasint,omitzero"`
 	Previous      RunID             `cbor:"6,keyasint,omitzero"`
-	Carried       []carried         `cbor:"7,keyasint,omitempty"`
+	Carried       []PastEvent       `cbor:"7,keyasint,omitempty"`
 	Origin        []byte            `cbor:"8,keyasint,omitempty"`
+	Began         Time              `cbor:"16,keyasint,omitempty"`
+	Seeds         []Seed            `cbor:"17,keyasint,omitempty"`
+	Identity      RunID             `cbor:"18,keyasint,omitzero"`
+	Source        Source            `cbor:"19,keyasint,omitzero"`
 }
 
 // DecodeStart reads a stored start.
@@ -75,16 +75,18 @@ func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 	s := Start{
 		Address: a, Run: run, At: at, Input: b.Input, RequestID: b.RequestID, Parent: b.Parent,
 		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin,
+		Carried: EventsOf(b.Carried), Began: b.Began, Seeds: b.Seeds, Identity: b.Identity, Source: b.Source,
 	}
-	for i, c := range b.Carried {
-		if !c.Kind.Known() {
-			return Start{}, fmt.Errorf("start of %s carries an event of kind %d, which this build does not know", run, c.Kind)
+	return s, knownEvents(b.Carried, "start of "+run.String())
+}
+
+func knownEvents(events []PastEvent, what string) error {
+	for i := range events {
+		if k := events[i].Kind; !k.Known() {
+			return fmt.Errorf("%s carries an event of kind %d, which this build does not know", what, k)
 		}
-		e := c.Event
-		e.Seq, e.At, e.Kind = int64(i+1), c.At, c.Kind
-		s.Carried = append(s.Carried, e)
 	}
-	return s, nil
+	return nil
 }
 
 // outcomeBody is what an Outcome stores beside its columns.

@@ -88,7 +88,7 @@ type Event struct {
 	Target  Address  `cbor:"9,keyasint,omitzero"`
 	Run     RunID    `cbor:"10,keyasint,omitzero"` // of Target, where known
 	Status  Status   `cbor:"11,keyasint,omitempty"`
-	Watcher Link     `cbor:"12,keyasint,omitzero"`
+	Watcher Link     `cbor:"12,keyasint,omitzero"` // of a child that came with a past: Watcher.Run started it
 	// RequestID is the id under which a client sent it; repeated sends of the same id are dropped.
 	RequestID string            `cbor:"13,keyasint,omitempty"`
 	Policy    ParentClosePolicy `cbor:"14,keyasint,omitempty"`

@@ -83,12 +83,20 @@ type Start struct {
 	OnParentClose ParentClosePolicy
 	// First is the first run of the chain, Previous the one before; both zero for a first run.
 	First, Previous RunID
-	// Origin is the SHA-256 of the input of the first run, empty in a first run: a repeated start of the key is compared with it.
+	// Origin is the digest of the input of the first run, empty in a first run: a repeated start of the key is compared with it.
 	Origin []byte
-	// Carried are signals and watchers that belong to this run from its first moment, in order:
-	// unconsumed ones of the run before, and those that a signal-with-start brought along.
+	// Carried are events that belong to this run from its first moment, in order: signals and watchers of the run before and those
+	// that a signal-with-start brought along, or the whole past of a fork, retry, reset or import.
 	// They become events 1 … n without rows of their own.
 	Carried []Event
+	// Began is the journal time of event 0 when the past is another's; zero when it is At.
+	Began Time
+	// Seeds are whose random numbers the past was made with, in order of position; behind the last one they are this run's own.
+	Seeds []Seed
+	// Identity is the run whose idempotency keys the steps keep, set by a retry; zero when they have their own.
+	Identity RunID
+	// Source is where the past comes from; zero when there is none.
+	Source Source
 }
 
 // Outcome is how a run ended.

@@ -18,10 +18,8 @@ func MarshalByTags(v any) ([]byte, error) {
 	case *Start:
 		b := startBody{
 			Input: v.Input, RequestID: v.RequestID, Parent: v.Parent, OnParentClose: v.OnParentClose,
-			First: v.First, Previous: v.Previous, Origin: v.Origin,
-		}
-		for i := range v.Carried {
-			b.Carried = append(b.Carried, carried{v.Carried[i].Kind, v.Carried[i].At, v.Carried[i]})
+			First: v.First, Previous: v.Previous, Origin: v.Origin, Carried: PastOf(v.Carried),
+			Began: v.Began, Seeds: v.Seeds, Identity: v.Identity, Source: v.Source,
 		}
 		return mode.Marshal(&b)
 	case *Outcome:

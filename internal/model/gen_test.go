@@ -90,6 +90,26 @@ var genBody = rapid.Custom(func(t *rapid.T) model.Event {
 
 var genKind = rapid.Map(rapid.IntRange(int(model.EventStarted), int(model.LastEventKind)), func(n int) model.EventKind { return model.EventKind(n) })
 
+var (
+	genSeeds = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) model.Seed {
+		return model.Seed{Until: genInt.Draw(t, "until"), Run: genRun.Draw(t, "run")}
+	}), 0, 2)
+	genSource = rapid.OneOf(rapid.Just(model.Source{}), rapid.Custom(func(t *rapid.T) model.Source {
+		return model.Source{Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), Position: genInt.Draw(t, "position")}
+	}))
+	genPast = rapid.OneOf(rapid.Just((*model.Past)(nil)), rapid.Just(&model.Past{}), rapid.Custom(func(t *rapid.T) *model.Past {
+		p := &model.Past{
+			Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"),
+			Source: genSource.Draw(t, "source"), Origin: genBytes.Draw(t, "origin"), Next: genInt.Draw(t, "next"),
+			Status: genStatus.Draw(t, "status"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"), At: genTime.Draw(t, "at"),
+		}
+		for _, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "events") {
+			p.Events = append(p.Events, model.PastEvent{Kind: genKind.Draw(t, "kind"), At: genTime.Draw(t, "at"), Event: e})
+		}
+		return p
+	}))
+)
+
 var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 	return model.Message{
 		Kind: model.MessageKind(rapid.IntRange(int(model.MessageStart), int(model.LastMessageKind)).Draw(t, "kind")),
@@ -98,6 +118,7 @@ var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 		Status: genStatus.Draw(t, "status"), RequestID: genText.Draw(t, "request"),
 		Reuse: model.ReusePolicy(rapid.Byte().Draw(t, "reuse")), Policy: genPolicy.Draw(t, "policy"),
 		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
+		Past: genPast.Draw(t, "past"), Runs: rapid.SliceOfN(genRun, 0, 2).Draw(t, "runs"),
 	}
 })
 
@@ -106,6 +127,7 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 		Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), At: genTime.Draw(t, "at"), Input: genPayload.Draw(t, "input"),
 		RequestID: genText.Draw(t, "request"), Parent: genLink.Draw(t, "parent"), OnParentClose: genPolicy.Draw(t, "policy"),
 		First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"), Origin: genBytes.Draw(t, "origin"),
+		Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"), Source: genSource.Draw(t, "source"),
 	}
 	for i, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "carried") {
 		e.Seq, e.At, e.Kind = int64(i+1), genTime.Draw(t, "at"), genKind.Draw(t, "kind")

@@ -71,6 +71,16 @@ func samples() []sample {
 		With: []model.Event{{Name: "paid", Input: text}, {Name: "sent"}}, Node: model.NodeID(id(4)),
 	})
 
+	message("message: start with a past", model.Message{
+		Kind: model.MessageStart, To: address, ToRun: id(3), Input: text, Past: &model.Past{
+			Events: []model.PastEvent{{Kind: model.EventStepCompleted, At: at(2), Event: model.Event{ID: "0|step|a", Name: "charge", Output: text}}},
+			Began:  at(1), Seeds: []model.Seed{{Until: 1, Run: id(1)}}, Identity: id(2),
+			Source: model.Source{Address: address, Run: id(3), Position: 1}, Origin: text.Digest(), Next: 4,
+			Status: model.Failed, Output: blob, Failure: fail, At: at(9),
+		},
+	})
+	message("message: delete", model.Message{Kind: model.MessageDelete, To: address, RequestID: "req-1", Runs: []model.RunID{id(1), id(2)}})
+
 	start := func(name string, s model.Start) {
 		all = append(all, sample{
 			name, func() []byte { return model.AppendStart(nil, &s) },
@@ -85,6 +95,15 @@ func samples() []sample {
 			numbered(model.Event{Name: "paid", Input: blob, RequestID: "req-2"}, 1, model.EventSignalReceived),
 			numbered(model.Event{Watcher: link}, 2, model.EventWatched),
 			numbered(model.Event{Failure: fail}, 3, model.EventCancelRequest),
+		},
+	})
+
+	start("start: with a past", model.Start{
+		Address: address, Run: id(4), At: at(8), Input: text, Began: at(1), Seeds: []model.Seed{{Until: 1, Run: id(1)}, {Until: 2, Run: id(2)}},
+		Identity: id(2), Source: model.Source{Address: address, Run: id(3), Position: 2},
+		Carried: []model.Event{
+			numbered(model.Event{ID: "0|step|a", Name: "charge", Output: text}, 1, model.EventStepCompleted),
+			numbered(model.Event{ID: "0|child|b"}, 2, model.EventWatched),
 		},
 	})
 

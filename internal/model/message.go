@@ -18,7 +18,7 @@ const (
 	MessageTerminate MessageKind = 10 // end the run, whatever its code says; Failure.Message is the reason
 	MessagePause     MessageKind = 11 // have nobody continue the run; Failure.Message is the reason
 	MessageResume    MessageKind = 12
-	MessageDelete    MessageKind = 13 // remove the closed execution
+	MessageDelete    MessageKind = 13 // remove Runs of To, all of them closed
 	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
 )
 
@@ -65,6 +65,10 @@ type Message struct {
 	With []Event `cbor:"13,keyasint,omitempty"`
 	// Node is the process that wants to be told by a hint; zero when nobody does.
 	Node NodeID `cbor:"14,keyasint,omitzero"`
+	// Past is what a start brings along that does not begin at the beginning.
+	Past *Past `cbor:"20,keyasint,omitempty"`
+	// Runs are those to delete.
+	Runs []RunID `cbor:"21,keyasint,omitempty"`
 }
 
 // Size is roughly what the message costs in memory and on disk.
@@ -73,5 +77,8 @@ func (m *Message) Size() int {
 	for i := range m.With {
 		n += m.With[i].Size()
 	}
-	return n
+	if m.Past != nil {
+		n += m.Past.Size()
+	}
+	return n + len(m.Runs)*len(RunID{})
 }

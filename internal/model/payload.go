@@ -3,6 +3,8 @@ package model
 import (
 	"bytes"
 	"crypto/sha256"
+	"encoding/base64"
+	"strings"
 )
 
 // JSON is the encoding of a payload that names none.
@@ -10,17 +12,51 @@ const JSON = ""
 
 // Payload is what users put in and get out: bytes, stored verbatim, and the name of their encoding.
 type Payload struct {
-	Data     []byte `cbor:"1,keyasint,omitempty"`
-	Encoding string `cbor:"2,keyasint,omitempty"` // JSON when empty
+	Data []byte `cbor:"1,keyasint,omitempty"`
+	// Encoding says how the bytes were made, such as "json+zstd"; JSON when empty. A sum may follow it (see WithSum).
+	Encoding string `cbor:"2,keyasint,omitempty"`
 }
 
-// Equal compares encoding and bytes.
+// sumMark separates the encoding from the sum.
+const sumMark = ";sum="
+
+// WithSum is the payload with a sum that stands for its content where that is compared. The input of an execution has one when its bytes do not tell
+// whether it equals another: they are compressed, encrypted or kept elsewhere. It is the Digest that the content would have as it is, or a keyed one where
+// the content is hidden. It is part of the encoding because it has to go wherever the payload goes, and hardly any payload has one.
+func (p Payload) WithSum(sum []byte) Payload {
+	p.Encoding = p.Form() + sumMark + base64.RawURLEncoding.EncodeToString(sum)
+	return p
+}
+
+// Form is the encoding without a sum.
+func (p Payload) Form() string {
+	form, _, _ := strings.Cut(p.Encoding, sumMark)
+	return form
+}
+
+// sum is what WithSum has added; nil when nothing was.
+func (p Payload) sum() []byte {
+	_, text, ok := strings.Cut(p.Encoding, sumMark)
+	if !ok {
+		return nil
+	}
+	sum, err := base64.RawURLEncoding.DecodeString(text)
+	if err != nil {
+		return []byte(text) // whatever it is, it is not equal to a sum
+	}
+	return sum
+}
+
+// Equal compares the contents.
 func (p Payload) Equal(q Payload) bool {
-	return p.Encoding == q.Encoding && bytes.Equal(p.Data, q.Data)
+	return p.Encoding == q.Encoding && bytes.Equal(p.Data, q.Data) || (p.sum() != nil || q.sum() != nil) && bytes.Equal(p.Digest(), q.Digest())
 }
 
-// Digest is the SHA-256 of encoding and bytes.
+// Digest is the sum, or the SHA-256 of encoding and bytes.
 func (p Payload) Digest() []byte {
+	if sum := p.sum(); sum != nil {
+		return sum
+	}
 	h := sha256.New()
 	h.Write([]byte(p.Encoding))
 	h.Write([]byte{0})
@@ -53,4 +89,5 @@ const (
 	FailureConflict   = "conflict"
 	FailureInvalid    = "invalid"
 	FailureTerminated = "terminated"
+	FailureReset      = "reset" // the run gave way to one that begins anew from an earlier position
 )

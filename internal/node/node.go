@@ -165,6 +165,15 @@ func (n *Node) Backend() api.Backend { return n.service }
 // Store is the open store, for commands that look behind the API.
 func (n *Node) Store() store.Store { return n.store }
 
+// Search finds every stored value in which a text occurs, all as of one moment.
+func (n *Node) Search(ctx context.Context, text string, found func(value []byte) error) error {
+	s, ok := n.store.(store.Searcher)
+	if !ok {
+		return fault.New(fault.Internal, "the store cannot be searched")
+	}
+	return s.Search(ctx, text, found)
+}
+
 // Close drains, flushes and frees everything, then closes the store.
 func (n *Node) Close() error {
 	var err error

@@ -3,6 +3,7 @@ package replay
 import (
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -25,6 +26,7 @@ type ask struct {
 	ref      int64         // of askTaken: the position of the signal
 	target   model.Address // of askChild, askWatch, askSend
 
+	seal      Seal           // of what it sends; nil when that is stored as it is
 	recorded  bool           // its own record (child started, signal taken, sent) is in the history
 	pending   *model.Command // what to ask the engine for at the end of the history, unless it turns out to be recorded
 	withdrawn bool           // the code gave up on it
@@ -34,7 +36,8 @@ type ask struct {
 	state   stepState
 	attempt int // failed so far
 	due     model.Time
-	last    string // the error of the last attempt
+	length  time.Duration // of askTimer, as the code gave it
+	last    string        // the error of the last attempt
 
 	// expect counts events that were reported for it and have not come back.
 	expect atomic.Int32
@@ -89,6 +92,9 @@ func (m *machine) request(a *ask, c model.Command) {
 // command puts a command into the turn; a hears of it when it is recorded.
 func (m *machine) command(a *ask, c model.Command) {
 	m.commands = append(m.commands, c)
+	if a != nil && a.seal != nil && c.Kind != model.CommandWithdraw {
+		m.unsealed = append(m.unsealed, unsealed{len(m.commands) - 1, a.seal})
+	}
 	if c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer {
 		m.authors = append(m.authors, a)
 	}
@@ -129,7 +135,7 @@ func (m *machine) goLive() bool {
 	for _, a := range m.unconfirmed {
 		m.confirm(a)
 	}
-	m.unconfirmed, m.early, m.renamed, m.strays = nil, nil, nil, nil
+	m.unconfirmed, m.early, m.renamed, m.strays, m.kids, m.foreseen = nil, nil, nil, nil, nil, nil
 	return true
 }
 
@@ -162,7 +168,7 @@ func (m *machine) confirm(a *ask) {
 			m.toStart = append(m.toStart, a)
 		}
 	case askTimer:
-		if !a.fut.done {
+		if !a.fut.done && !a.withdrawn { // one that was given up would only fire for nobody, once more after every replay
 			m.command(a, *pending)
 		}
 	case askChild, askWatch, askSend, askTaken, askMark, askState, askReply, askPin:

@@ -3,6 +3,7 @@ package replay
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +18,7 @@ func (x Ctx) Sleep(d time.Duration) error {
 	if err := x.scope.ended(); err != nil || d <= 0 {
 		return err
 	}
-	a := x.askTimer(d)
+	a := x.askTimer(&identity{kind: askTimer}, d)
 	x.co.single[0] = &a.fut
 	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
 		x.co.m.withdraw(a)
@@ -27,24 +28,26 @@ func (x Ctx) Sleep(d time.Duration) error {
 }
 
 // Timer is a durable timer as future.
-func (x Ctx) Timer(d time.Duration) *Future {
+func (x Ctx) Timer(d time.Duration) *Future { return x.timer(&identity{kind: askTimer}, d) }
+
+func (x Ctx) timer(id *identity, d time.Duration) *Future {
 	if err := x.enter("Timer"); err != nil {
 		return failed(err)
 	}
 	if err := x.scope.ended(); err != nil {
 		return failed(err)
 	}
-	a := x.askTimer(max(d, 0))
+	a := x.askTimer(id, max(d, 0))
 	return a.fut.bind(x.scope)
 }
 
-// askTimer asks for a timer. Timers are told apart by occurrence alone: a run that waits for one keeps its stored time when the code
-// asks for another duration after a deploy.
-func (x Ctx) askTimer(d time.Duration) *ask {
+// askTimer asks for a timer. Timers are told apart by key, if they have one, and occurrence alone: a run that waits for one keeps its
+// stored time when the code asks for another duration after a deploy.
+func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 	m := x.co.m
-	a := m.newAsk(x.co.path, &identity{kind: askTimer})
+	a := m.newAsk(x.co.path, id)
 	a.fut.kind = futureTimer
-	a.due = m.clock().Add(d)
+	a.due, a.length = m.clock().Add(d), d
 	m.serveEarly(a)
 	if !a.fut.done {
 		m.request(a, model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: a.id, Due: a.due}})
@@ -56,10 +59,16 @@ func (x Ctx) askTimer(d time.Duration) *ask {
 type Child struct {
 	Workflow string
 	// Key is the key of the execution; a child without one gets a key of its own, derived from the run and the step.
-	Key       string
-	Keyed     bool
+	Key   string
+	Keyed bool
+	// Step identifies the start explicitly, unless it is empty; otherwise its key or its input does.
+	Step string
+	// Caller is the program counter of user code; it is looked for when 0.
+	Caller    uintptr
 	Input     model.Payload
-	Normalize func([]byte) ([]byte, error)
+	Identity  []byte // as in Step
+	Seal      Seal
+	Normalize Normalize
 	Policy    model.ParentClosePolicy
 	Reuse     model.ReusePolicy
 }
@@ -92,20 +101,38 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 		return nil, model.Address{}, err
 	}
 	m := x.co.m
-	id := identity{kind: askChild, name: c.Workflow, key: c.Key, keyed: c.Keyed, input: c.Input.Data, hashed: !c.Keyed}
+	id := identity{kind: askChild, name: c.Workflow, key: c.Key, keyed: c.Keyed, input: c.Input.Data, hashed: !c.Keyed, caller: c.Caller}
+	if c.Identity != nil {
+		id.input = c.Identity
+	}
+	if c.Step != "" {
+		id.key, id.keyed, id.hashed = c.Step, true, false
+	}
 	a := m.newAsk(x.co.path, &id)
+	a.seal = c.Seal
 	if id.hashed {
 		m.learn(askChild, c.Workflow, c.Normalize)
+		m.foresee(a)
 	}
 	a.fut.kind = futureChild
 	self := &m.r.start
 	key := c.Key
 	if !c.Keyed {
-		run := self.Run
+		run := self.IdentityRun()
 		sum := sha256.Sum256([]byte(string(run[:]) + a.id))
 		key = hex.EncodeToString(sum[:16])
 	}
 	a.target = model.Address{Tenant: self.Address.Tenant, Type: c.Workflow, Key: key}
+	if e := m.childInPast(a.id); e != nil {
+		if !c.Keyed {
+			a.target = e.Target // its key was derived from the run that the past comes from
+		}
+		if e.Blank() {
+			c.Reuse = max(c.Reuse, model.ReuseIfFailed) // it failed, and is asked for again
+		}
+	} else if !c.Keyed && !self.Identity.IsZero() {
+		c.Reuse = max(c.Reuse, model.ReuseIfFailed) // what a retried run started before, and is not in its past, must not fail it again
+	}
 	m.adopt(a)
 	m.serveEarly(a)
 	if !a.recorded {
@@ -114,6 +141,18 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 		}})
 	}
 	return a, a.target, nil
+}
+
+// childInPast is the start of a child in the past that the run began with, or the blank in its place; nil when there is none.
+func (m *machine) childInPast(id string) *model.Event {
+	past := m.r.start.Carried
+	i := slices.IndexFunc(past, func(e model.Event) bool {
+		return e.ID == id && (e.Kind == model.EventChildStarted || e.Blank() && !e.Target.IsZero())
+	})
+	if i < 0 {
+		return nil
+	}
+	return &past[i]
 }
 
 // Started reports whether the run has started the execution as a child: it exists, or is on its way.
@@ -158,7 +197,7 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 
 // Send sends a message to another execution and waits for its answer: that a signal, a settlement or an order took effect, or what the code
 // there answered to an update. key tells equal sends apart; it may be empty.
-func (x Ctx) Send(msg model.Message, key string) (model.Payload, error) {
+func (x Ctx) Send(msg model.Message, key string, seal Seal) (model.Payload, error) {
 	if err := x.enter("Send", msg.Kind.String(), msg.Name); err != nil {
 		return model.Payload{}, err
 	}
@@ -168,7 +207,8 @@ func (x Ctx) Send(msg model.Message, key string) (model.Payload, error) {
 	m := x.co.m
 	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
 	a := m.newAsk(x.co.path, &id)
-	a.fut.kind, a.fut.name, a.target = futureAnswer, strings.TrimSpace(msg.Kind.String()+" "+msg.Name), msg.To
+	a.fut.kind, a.fut.name = futureAnswer, strings.TrimSpace(msg.Kind.String()+" "+msg.Name)
+	a.target, a.seal = msg.To, seal
 	m.serveEarly(a)
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandSend, Message: &msg, Event: model.Event{

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"math/rand/v2"
@@ -40,7 +41,7 @@ type Coroutine struct {
 	kids, scopes int
 	next         map[string]*Future // pending receives by signal
 	random       *rand.Rand
-	uuids        *rand.ChaCha8
+	uuids        *stream
 }
 
 // wake is what a parked goroutine is told.
@@ -68,11 +69,15 @@ func (x Ctx) enter(call ...string) error {
 		runtime.Goexit() // a deferred function, or a goroutine that outlived its execution
 	}
 	if step := c.inStep.Load(); step != nil {
-		return misuse("durable call %s inside step %s", strings.Join(call, " "), *step)
+		return c.m.misused(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))
 	}
 	if c.m.active.Load() != c {
-		return misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
-			strings.Join(call, " "))
+		return c.m.misused(misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
+			strings.Join(call, " ")))
+	}
+	if c.foreign() {
+		return c.m.misused(misuse("durable call %s from a goroutine that is not a coroutine of this execution: begin it with perdure.Go",
+			strings.Join(call, " ")))
 	}
 	return nil
 }
@@ -259,6 +264,9 @@ func (x Ctx) Live() bool {
 	return x.co.m.live
 }
 
+// Context ends when the worker is closed. It is for what the host has to fetch or to store in the name of the code.
+func (x Ctx) Context() context.Context { return x.co.m.w.ctx }
+
 // Host is what the worker was configured with.
 func (x Ctx) Host() any { return x.co.m.w.cfg.Host }
 
@@ -267,7 +275,7 @@ func (x Ctx) Rand() *rand.Rand {
 	x.must("Rand")
 	c := x.co
 	if c.random == nil {
-		c.random = rand.New(rand.NewChaCha8(c.seed("rand")))
+		c.random = rand.New(&stream{c: c, purpose: "rand"})
 	}
 	return c.random
 }
@@ -277,10 +285,10 @@ func (x Ctx) UUID() string {
 	x.must("UUID")
 	c := x.co
 	if c.uuids == nil {
-		c.uuids = rand.NewChaCha8(c.seed("uuid"))
+		c.uuids = &stream{c: c, purpose: "uuid"}
 	}
 	var b [16]byte
-	_, _ = c.uuids.Read(b[:]) // never fails
+	_, _ = c.uuids.source().Read(b[:]) // never fails
 	b[6], b[8] = b[6]&0x0f|0x40, b[8]&0x3f|0x80
 	var text [36]byte
 	hex.Encode(text[:8], b[:4])
@@ -292,9 +300,25 @@ func (x Ctx) UUID() string {
 	return string(text[:])
 }
 
-func (c *Coroutine) seed(purpose string) [32]byte {
-	run := c.m.r.start.Run
-	return sha256.Sum256([]byte(string(run[:]) + "\x00" + purpose + "\x00" + c.path))
+// stream is random numbers of a coroutine. They are seeded by the run; while a run with a past stands in it, they are those that the past
+// was made with, and behind it they are its own, so that a fork does not draw what its source has drawn.
+type stream struct {
+	c       *Coroutine
+	purpose string
+	run     model.RunID // whose numbers are drawn
+	numbers *rand.ChaCha8
+}
+
+// Uint64 makes it a source of numbers.
+func (s *stream) Uint64() uint64 { return s.source().Uint64() }
+
+func (s *stream) source() *rand.ChaCha8 {
+	m := s.c.m
+	if run := m.r.start.SeedAt(m.position()); s.numbers == nil || run != s.run {
+		s.run = run
+		s.numbers = rand.NewChaCha8(sha256.Sum256([]byte(string(run[:]) + "\x00" + s.purpose + "\x00" + s.c.path)))
+	}
+	return s.numbers
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }

@@ -27,5 +27,5 @@
 // # Files
 //
 // worker, run and janitor are the outside (the engine's calls, one loaded run, idleness and the watchdog); machine, feed and coroutine
-// the inside (the baton, events, parking); ask, id, step, future, scope, signal, child and finish are what code can ask for.
+// the inside (the baton, events, parking); ask, id, step, future, scope, signal, inbox, child and finish are what code can ask for.
 package replay

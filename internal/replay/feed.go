@@ -137,9 +137,17 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 // unrequest takes back the request for a timer that fired before the request was reported (its row was there already, from before a
 // takeover): the engine would take it for a new one and fire it again.
 func (m *machine) unrequest(timer string) {
-	m.commands = slices.DeleteFunc(m.commands, func(c model.Command) bool {
-		return c.Kind == model.CommandStartTimer && c.Event.ID == timer
-	})
+	for i := len(m.commands) - 1; i >= 0; i-- {
+		if c := &m.commands[i]; c.Kind != model.CommandStartTimer || c.Event.ID != timer {
+			continue
+		}
+		m.commands = slices.Delete(m.commands, i, i+1)
+		for j := range m.unsealed {
+			if m.unsealed[j].command > i {
+				m.unsealed[j].command--
+			}
+		}
+	}
 }
 
 // answer resolves the future of an ask by the event that settles it, unless the code gave up on it before.

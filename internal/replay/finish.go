@@ -52,7 +52,7 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 	}
 	m.endOthers()
 	if next := continued(err); next != nil && next.Workflow != m.r.start.Address.Type {
-		m.block(fmt.Sprintf("the code of workflow %s continues workflow %s as new", m.r.start.Address.Type, next.Workflow))
+		m.block(fmt.Sprintf("the code of workflow %s continues workflow %s as new: continue as itself, or start the other one", m.r.start.Address.Type, next.Workflow))
 		m.root.park()
 	}
 	if err == nil {
@@ -136,6 +136,9 @@ func (m *machine) ending(out model.Payload, err error) *model.Close {
 func (m *machine) close(end *model.Close) {
 	r := m.r
 	if !m.live && !m.settleRest() {
+		m.root.park() // blocked
+	}
+	if !m.seal() {
 		m.root.park() // blocked
 	}
 	m.closed = true

@@ -55,6 +55,12 @@ func failed(err error) *Future { return &Future{kind: futureFailed, done: true, 
 // Done reports whether the future is resolved.
 func (f *Future) Done() bool { return f.done }
 
+// Err is the error of the work behind the future, once it is resolved.
+func (f *Future) Err() error { return f.err }
+
+// Name is that of the signal or promise behind the future.
+func (f *Future) Name() string { return f.name }
+
 // Payload is the encoded result, once Get returned nil.
 func (f *Future) Payload() model.Payload { return f.out }
 
@@ -78,6 +84,9 @@ func (m *machine) resolve(f *Future, pos int64) {
 	f.waiters = nil
 	for _, c := range waiters {
 		c.noticed(f)
+	}
+	if s := f.scope; s != nil && s.inbox != nil {
+		s.inbox.push(f)
 	}
 }
 
@@ -153,7 +162,7 @@ func (x Ctx) check(call string, fs ...*Future) error {
 		case f == nil:
 			return fault.New(fault.Invalid, "%s: future %d is nil", call, i+1)
 		case f.kind != futureFailed && f.m != x.co.m:
-			return misuse("%s: future %d belongs to another execution", call, i+1)
+			return misuse("%s: future %d belongs to another execution: wait for it in the one that began it", call, i+1)
 		}
 	}
 	return nil
@@ -177,6 +186,15 @@ type wait struct {
 	need    int // more results
 	slack   int // failures that waitSome can still bear
 	members []*Future
+	inbox   *Inbox // instead of members
+}
+
+// pending is what the wait is for, or the first of it.
+func (w *wait) pending() []*Future {
+	if w.inbox != nil {
+		return w.inbox.waits()
+	}
+	return w.members
 }
 
 // noticed tells a waiting coroutine that one of its futures was resolved.

@@ -32,6 +32,33 @@ const (
 	askPin   askKind = 'p'
 )
 
+// title is what people call it; empty when it is none of ours.
+func (k askKind) title() string {
+	switch k {
+	case askStep:
+		return "step"
+	case askTimer, askScope:
+		return "timer"
+	case askTaken:
+		return "the taking of signal"
+	case askMark:
+		return "the version of change"
+	case askChild:
+		return "child"
+	case askWatch:
+		return "the wait for execution"
+	case askSend:
+		return "message"
+	case askState:
+		return "state"
+	case askReply:
+		return "the answer to update"
+	case askPin:
+		return "the version of the workers"
+	}
+	return ""
+}
+
 const (
 	maxKey  = 96 // longer keys are replaced by their digest
 	maxPath = 64 // so are longer coroutine paths

@@ -34,17 +34,25 @@ type machine struct {
 	live    bool         // the end of the history was reached
 	examine bool         // a mismatch is examined: remember source positions
 
+	// Of Checks.Twice.
+	twin   *twin // what the machine before this one had asked for
+	again  bool  // it is thrown away so that another one can be compared with it
+	proven int   // with so many events and 1, the code was found to ask for the same twice
+
 	asks        map[string]*ask
 	buf         []byte
-	unconfirmed []*ask                // asked for before the end of the history
-	inflight    map[string]struct{}   // reported by an earlier machine of this activation, certain to come
-	early       map[string][]int      // events that nobody asked for yet, by identity
-	renamed     map[string]string     // today's identity of early events whose input is encoded differently today
-	alias       map[string]*ask       // the other way round, for asks that were found so
-	strays      map[kindName][]string // early identities that could not be renamed yet
-	normalizers map[kindName]func([]byte) ([]byte, error)
+	unconfirmed []*ask                  // asked for before the end of the history
+	inflight    map[string]struct{}     // reported by an earlier machine of this activation, certain to come
+	early       map[string][]int        // events that nobody asked for yet, by identity
+	renamed     map[string]string       // today's identity of early events whose input is encoded differently today
+	alias       map[string]*ask         // the other way round, for asks that were found so
+	strays      map[kindName][]string   // early identities that could not be renamed yet
+	kids        map[string]*model.Event // records of children without keys of their own, once one was asked for before the end of the history
+	foreseen    map[string]struct{}     // names of those that have been given today's identities
+	normalizers map[kindName]Normalize
 
 	signals     map[string]*signalQueue
+	inbox       *Inbox // of event-driven code
 	promises    map[string]*promise
 	updates     map[string]*updateQueue
 	handling    []*handling // updates whose handlers have begun and not answered, in order
@@ -61,6 +69,7 @@ type machine struct {
 	versions map[string]int // chosen, by change
 	marks    bool           // a mark is among the commands: nothing that rests on it may be reported before
 	commands []model.Command
+	unsealed []unsealed
 	authors  []*ask // of those commands that are recorded
 	aheadN   int    // so many commands of the unreported turn were taken for granted
 	ahead    []*ask // what was taken for granted and has not come back, in order
@@ -85,7 +94,8 @@ func newMachine(r *run) *machine {
 	})
 	m := &parts.machine
 	m.w, m.r, m.asks = r.w, r, make(map[string]*ask, 8)
-	m.now.Store(int64(r.start.At))
+	m.now.Store(int64(r.start.Zero()))
+	m.examine = r.w.cfg.Checks != nil
 	m.rootScope, m.root, m.readyBuf = &parts.scope, &parts.root, parts.ready[:0]
 	m.rootScope.m = m
 	m.root.m, m.root.scope, m.root.signal = m, m.rootScope, make(chan wake, 1)
@@ -204,6 +214,8 @@ func (m *machine) advance(guest bool) bool {
 			m.mismatchAtEnd()
 		}
 		return true
+	case m.doubtful():
+		return m.prove()
 	case m.marks && len(m.ahead) == 0:
 		return m.flush(guest)
 	case m.startSteps():
@@ -233,6 +245,9 @@ func (m *machine) flush(guest bool) bool {
 	if guest {
 		m.root.signal <- wakeDrive
 		return false
+	}
+	if !m.seal() {
+		return true // it is blocked
 	}
 	return m.report(nil)
 }

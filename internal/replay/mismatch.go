@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -67,7 +68,7 @@ type kindName struct {
 }
 
 // learn remembers how inputs of a step or child are encoded today, and looks at early events under that light.
-func (m *machine) learn(kind askKind, name string, normalize func([]byte) ([]byte, error)) {
+func (m *machine) learn(kind askKind, name string, normalize Normalize) {
 	if m.live || normalize == nil {
 		return
 	}
@@ -76,7 +77,7 @@ func (m *machine) learn(kind askKind, name string, normalize func([]byte) ([]byt
 		return
 	}
 	if m.normalizers == nil {
-		m.normalizers = map[kindName]func([]byte) ([]byte, error){}
+		m.normalizers = map[kindName]Normalize{}
 	}
 	m.normalizers[key] = normalize
 	for _, id := range m.strays[key] {
@@ -116,7 +117,7 @@ func (m *machine) adoptName(a *ask, id string) {
 // today is the identity that the recorded ask would have if it were made today.
 func (m *machine) today(e *model.Event) (string, bool) {
 	p, ok := parseID(e.ID)
-	if !ok || !p.hashed || len(e.Input.Data) == 0 {
+	if !ok || !p.hashed || len(e.Input.Data) == 0 && e.Input.Encoding == model.JSON {
 		return "", false
 	}
 	key := kindName{p.kind, p.name}
@@ -128,8 +129,11 @@ func (m *machine) today(e *model.Event) (string, bool) {
 		m.strays[key] = append(m.strays[key], e.ID)
 		return "", false
 	}
-	input, err := normalize(e.Input.Data)
+	input, err := normalize(m.w.cfg.Host, e.Input)
 	if err != nil {
+		if fault.Is(err, fault.Blocked) {
+			m.block(fmt.Sprintf("%s: %v", recorded(e), err)) // there may be nothing wrong but that it cannot be read
+		}
 		return "", false
 	}
 	id := identity{kind: p.kind, name: p.name, input: input, hashed: true}
@@ -139,6 +143,39 @@ func (m *machine) today(e *model.Event) (string, bool) {
 	}
 	m.renamed[text] = e.ID
 	return text, true
+}
+
+// foresee finds the record of a child whose input is encoded differently today before its turn comes: the key of the child follows from the
+// identity that is recorded, and the code may use it at once.
+func (m *machine) foresee(a *ask) {
+	if m.live || m.normalizers[kindName{askChild, a.name}] == nil {
+		return
+	}
+	if m.kids == nil {
+		m.kids = map[string]*model.Event{}
+		for _, e := range m.r.events {
+			if p, ok := parseID(e.ID); ok && e.Kind == model.EventChildStarted && p.kind == askChild && p.hashed {
+				m.kids[e.ID] = e
+			}
+		}
+	}
+	if len(m.kids) == 0 || m.kids[a.id] != nil {
+		return
+	}
+	if _, seen := m.foreseen[a.name]; !seen {
+		if m.foreseen == nil {
+			m.foreseen = map[string]struct{}{}
+		}
+		m.foreseen[a.name] = struct{}{}
+		for _, e := range m.kids {
+			if e.Name == a.name {
+				m.today(e)
+			}
+		}
+	}
+	if id, ok := m.renamed[a.id]; ok {
+		m.adoptName(a, id)
+	}
 }
 
 // ---- what is left over
@@ -212,27 +249,17 @@ func recorded(e *model.Event) string {
 		if name == "" {
 			name = p.name
 		}
-		switch p.kind {
-		case askStep:
-			what = "step"
-		case askTimer, askScope:
-			what, name = "timer", ""
-		case askTaken:
-			what = "the taking of signal"
-		case askMark:
-			what = "the version of change"
-		case askChild:
-			what = "child"
-		case askWatch:
-			what = "the wait for execution"
-		case askSend:
-			what = "message"
+		if title := p.kind.title(); title != "" {
+			what = title
+		}
+		if p.kind == askTimer || p.kind == askScope {
+			name = ""
 		}
 		if e.Kind == model.EventWithdrawn {
 			what = "the withdrawal of " + what
 		}
-		if p.key != "" && p.kind == askStep {
-			name += " (key " + p.key + ")"
+		if p.key != "" && (p.kind == askStep || p.kind == askTimer) {
+			name = strings.TrimPrefix(name+" (key "+p.key+")", " ")
 		}
 	}
 	if name != "" {
@@ -245,7 +272,7 @@ func recorded(e *model.Event) string {
 func (m *machine) asking() string {
 	var texts []string
 	for n := m.coroutines.first; n != nil && len(texts) < 4; n = n.next {
-		for _, f := range n.value.wait.members {
+		for _, f := range n.value.wait.pending() {
 			if f.done || f.kind == futureCoroutine || len(texts) == 4 {
 				continue
 			}
@@ -323,7 +350,7 @@ func (m *machine) driftedTo(p parsedID) *ask {
 func (m *machine) inputOf(e *model.Event) []byte {
 	for _, o := range m.r.events {
 		if o.ID == e.ID && len(o.Input.Data) > 0 {
-			return o.Input.Data
+			return m.w.cfg.Plain(o.Input)
 		}
 	}
 	return nil

@@ -65,7 +65,8 @@ func charge[T any](v T) program {
 	encode := func(v any) []byte { b, _ := json.Marshal(v); return b }
 	return func(e *engine, x replay.Ctx) error {
 		_, err := e.step(x, "charge", input(string(encode(v))), func(s *replay.Step) {
-			s.Normalize = func(b []byte) ([]byte, error) {
+			s.Normalize = func(_ any, p model.Payload) ([]byte, error) {
+				b := p.Data
 				var old T
 				if err := json.Unmarshal(b, &old); err != nil {
 					return nil, err
@@ -73,6 +74,25 @@ func charge[T any](v T) program {
 				return encode(old), nil
 			}
 		})
+		return err
+	}
+}
+
+// hire starts a child without a key of its own, and tells it something, so that the address of the child matters.
+func hire[T any](v T) program {
+	encode := func(v any) []byte { b, _ := json.Marshal(v); return b }
+	return func(_ *engine, x replay.Ctx) error {
+		kid, err := x.StartChild(replay.Child{
+			Workflow: "kid", Input: payload(string(encode(v))), Normalize: func(_ any, p model.Payload) ([]byte, error) {
+				var old T
+				err := json.Unmarshal(p.Data, &old)
+				return encode(old), err
+			},
+		})
+		if err != nil {
+			return err
+		}
+		_, err = x.Send(model.Message{Kind: model.MessageSignal, To: kid, Name: "go"}, "", nil)
 		return err
 	}
 }
@@ -147,6 +167,11 @@ func TestChangedCode(t *testing.T) {
 		{name: "step removed, then returns", old: thenSleep(steps("a", "b")), new: steps("b"), blocked: []string{"event 1 records step a", "returned without asking"}},
 		{name: "returns at once", old: thenSleep(steps("a")), new: steps(), blocked: []string{"records step a", "returned without asking"}},
 		{name: "new zero field", old: thenSleep(charge(chargeV1{"o"})), new: thenSleep(charge(chargeV2{Order: "o"}))},
+		{name: "child with a new zero field", old: thenSleep(hire(chargeV1{"o"})), new: thenSleep(hire(chargeV2{Order: "o"}))},
+		{
+			name: "child with a new field with a value", old: thenSleep(hire(chargeV1{"o"})), new: thenSleep(hire(chargeV2{"o", "hi"})),
+			blocked: []string{"input of child kid changed: field Note"},
+		},
 		{
 			name: "new field with a value", old: thenSleep(charge(chargeV1{"o"})), new: thenSleep(charge(chargeV2{"o", "hi"})),
 			blocked: []string{"input of step charge changed: field Note", "event 1 records step charge at replay/harness_test.go:", "the code asks at replay/harness_test.go:"},
@@ -209,7 +234,9 @@ func TestFanOutWithChangedEncoding(t *testing.T) {
 			for i := range 300 {
 				in := `{"n":` + string(rune('0'+i%10)) + fields + `}`
 				fs = append(fs, x.StepFuture(e.stepOf("s", input(in), func(s *replay.Step) {
-					s.Normalize = func(b []byte) ([]byte, error) { return []byte(strings.TrimSuffix(string(b), "}") + fields + "}"), nil }
+					s.Normalize = func(_ any, p model.Payload) ([]byte, error) {
+						return []byte(strings.TrimSuffix(string(p.Data), "}") + fields + "}"), nil
+					}
 				})))
 			}
 			if err := x.All(fs); err != nil {
@@ -245,7 +272,8 @@ func TestRetryUnderOldIdentity(t *testing.T) {
 					b, _ = json.Marshal(chargeV1{v.Order})
 				}
 				_, err := e.step(x, "charge", input(string(b)), failing(1, false), func(s *replay.Step) {
-					s.Normalize = func(b []byte) ([]byte, error) {
+					s.Normalize = func(_ any, p model.Payload) ([]byte, error) {
+						b := p.Data
 						var old chargeV2
 						_ = json.Unmarshal(b, &old)
 						return json.Marshal(old)

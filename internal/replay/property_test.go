@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -142,7 +143,7 @@ func (s *sim) run() error {
 		}
 		as[s.choose(len(as))]()
 	}
-	if e.released {
+	if e.released && e.cfg.Checks == nil {
 		e.problem("released in the middle")
 	}
 	e.stop()
@@ -200,6 +201,29 @@ func (s *sim) check() error {
 			return fmt.Errorf("replay ends as %+v, live as %+v", end, s.e.end)
 		}
 	}
+	return s.recheck()
+}
+
+// recheck has Check replay the whole history, and notice that something is missing in it or that the end is another.
+func (s *sim) recheck() error {
+	r := newSim(s.ops, nil, false)
+	cfg := replay.Config{Code: map[string]replay.Code{"wf": r.code}}
+	end := s.e.end
+	h := &model.History{
+		Start: s.e.start, Events: s.e.events, Outcome: model.Outcome{Status: end.Status, Output: end.Output, Failure: end.Failure},
+	}
+	if err := replay.Check(context.Background(), cfg, h); err != nil {
+		return fmt.Errorf("check: %w", err)
+	}
+	if h.Outcome.Status++; h.Outcome.Status > model.Canceled {
+		h.Outcome.Status = model.Completed
+	}
+	if err := replay.Check(context.Background(), cfg, h); err == nil {
+		return fmt.Errorf("check takes %s for the end", h.Outcome.Status)
+	}
+	if len(r.e.ran) > 0 {
+		return errors.New("check executed a step")
+	}
 	return nil
 }
 
@@ -215,9 +239,10 @@ func samePrefix(got, want []string, whole bool) error {
 	return nil
 }
 
-func simulate(t *testing.T, ops []op, choices []byte, faults bool) (s *sim, err error) {
+func simulate(t *testing.T, ops []op, choices []byte, faults bool, checks *replay.Checks) (s *sim, err error) {
 	synctest.Test(t, func(*testing.T) {
 		s = newSim(ops, choices, faults)
+		s.e.cfg.Checks = checks
 		if err = s.run(); err == nil {
 			err = s.check()
 		}
@@ -226,13 +251,24 @@ func simulate(t *testing.T, ops []op, choices []byte, faults bool) (s *sim, err 
 }
 
 // TestLiveEqualsReplay runs random programs against random schedules: news at every moment, bodies that end in any order, crashes, evictions.
-func TestLiveEqualsReplay(t *testing.T) {
+func TestLiveEqualsReplay(t *testing.T) { liveEqualsReplay(t, nil) }
+
+// TestLiveEqualsReplayTwice is the same with code that is executed twice wherever that is possible: nothing may be found, and nothing may change.
+func TestLiveEqualsReplayTwice(t *testing.T) {
+	liveEqualsReplay(t, &replay.Checks{Twice: true, Found: func(m replay.Mistake) {
+		if !strings.Contains(m.Text, "is repeated without a key") { // as random programs do
+			t.Errorf("found: %+v", m)
+		}
+	}})
+}
+
+func liveEqualsReplay(t *testing.T, checks *replay.Checks) {
 	for _, faults := range []bool{false, true} {
 		t.Run(fmt.Sprintf("faults=%v", faults), func(t *testing.T) {
 			rapid.Check(t, func(rt *rapid.T) {
 				ops := genProgram(2).Draw(rt, "program")
 				choices := rapid.SliceOfN(rapid.Byte(), 0, 200).Draw(rt, "choices")
-				if s, err := simulate(t, ops, choices, faults); err != nil {
+				if s, err := simulate(t, ops, choices, faults, checks); err != nil {
 					rt.Fatalf("%v\n\n%s\n\nhistory:\n%s", err, text(ops), dump(s.e.events))
 				}
 			})

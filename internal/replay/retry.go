@@ -2,9 +2,12 @@ package replay
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"time"
+
+	"github.com/perdure/perdure/internal/model"
 )
 
 // Policy says when a failed attempt of a step is repeated. The zero value never gives up: 1 s, doubled, at most 1 min.
@@ -61,6 +64,19 @@ func (p *Policy) again(err error, n int) (time.Duration, bool) {
 		return min(max(after.d, 0), farFuture), true
 	}
 	return p.delay(n, rand.Float64()), true
+}
+
+// guarded is a predicate of user code that may panic: then it has no opinion, so that another attempt is made, and people see why in what is recorded.
+func guarded(decide func(error) bool, recorded *model.Failure) func(error) bool {
+	return func(err error) (again bool) {
+		defer func() {
+			if p := recover(); p != nil {
+				again = true
+				recorded.Message += fmt.Sprintf(" (the policy panicked: %v)", p)
+			}
+		}()
+		return decide(err)
+	}
 }
 
 type permanent struct{ error }

@@ -175,7 +175,8 @@ func (r *run) layDown() bool {
 		return false
 	}
 	r.busy = false
-	if r.w.draining.Load() && !r.released && m.quiet() {
+	c := r.w.cfg.Checks
+	if !r.released && (r.w.draining.Load() && m.quiet() || c != nil && c.Twice && m.idle()) {
 		r.releaseLocked()
 		return true
 	}
@@ -222,6 +223,9 @@ func (r *run) restart() {
 	old.unload()
 	m := newMachine(r)
 	m.examine = old.examine
+	if old.again {
+		m.twin = &twin{old.fed, old.asks}
+	}
 	m.inflight = old.inflight
 	if m.inflight == nil {
 		m.inflight = map[string]struct{}{}
@@ -244,6 +248,7 @@ func (r *run) block() {
 		r.restart()
 		return
 	}
+	r.found(true, m.doom.String())
 	r.cancelBodies(m, "the execution is blocked")
 	m.unload()
 	t := model.Turn{Run: r.start.Run, Generation: r.generation, Seen: int64(min(m.fed, len(r.events))), Blocked: m.doom}

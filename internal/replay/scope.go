@@ -26,6 +26,8 @@ type Scope struct {
 	pending list[*Future]
 	kids    list[*Scope] // those under which something waits
 	link    node[*Scope]
+
+	inbox *Inbox // to be told of its futures, if it is that of one
 }
 
 // ended is the error of the scope or of one around it; nil while waits are allowed.

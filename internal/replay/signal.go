@@ -30,8 +30,14 @@ func (m *machine) signalQueue(name string) *signalQueue {
 	return q
 }
 
-// receive gives a new signal to the receive that has waited longest, or keeps it.
-func (m *machine) receive(i int) { m.offer(m.signalQueue(m.r.events[i].Name), i) }
+// receive gives a new signal to the receive that has waited longest, or keeps it. An inbox takes all.
+func (m *machine) receive(i int) {
+	if m.inbox != nil {
+		m.inbox.signal(i)
+		return
+	}
+	m.offer(m.signalQueue(m.r.events[i].Name), i)
+}
 
 func (m *machine) offer(q *signalQueue, i int) {
 	if len(q.waiting) == 0 {

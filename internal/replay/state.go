@@ -34,8 +34,9 @@ func (m *machine) setState(name string, p model.Payload) {
 	m.states[name] = p
 }
 
-// SetState sets state of the run, which anybody can read once it is committed; an empty payload removes it.
-func (x Ctx) SetState(name string, p model.Payload) error {
+// SetState sets state of the run, which anybody can read once it is committed; an empty payload removes it. seal gives it the form in which it
+// is stored; it may be nil.
+func (x Ctx) SetState(name string, p model.Payload, seal Seal) error {
 	if err := x.enter("Set", name); err != nil {
 		return err
 	}
@@ -45,6 +46,7 @@ func (x Ctx) SetState(name string, p model.Payload) error {
 	}
 	m.setState(name, p)
 	a := m.newAsk(x.co.path, &identity{kind: askState, name: name})
+	a.seal = seal
 	m.serveEarly(a)
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -18,8 +19,12 @@ type Step struct {
 	Keyed    bool
 	Input    model.Payload
 	HasInput bool
-	// Normalize decodes a recorded input into today's type and encodes it again; nil when inputs cannot change their encoding.
-	Normalize func([]byte) ([]byte, error)
+	// Identity is what a step is identified by instead of the bytes of its input, when not nil.
+	Identity []byte
+	// Stored is the form in which the input is recorded, once the body has set it; the input itself when nil.
+	Stored *atomic.Pointer[model.Payload]
+	// Normalize is what the step of a recorded input would be identified by today; nil when inputs cannot change their encoding.
+	Normalize Normalize
 	Policy    Policy
 	// AttemptTimeout limits one attempt; 0 is no limit.
 	AttemptTimeout time.Duration
@@ -100,6 +105,9 @@ func (m *machine) schedule(a *ask) {
 // askStep asks for a step; what is recorded early is served at once.
 func (m *machine) askStep(c *Coroutine, s *Step) *ask {
 	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, input: s.Input.Data, hashed: s.HasInput && !s.Keyed, caller: s.Caller}
+	if s.Identity != nil {
+		id.input = s.Identity
+	}
 	a := m.newAsk(c.path, &id)
 	a.step = s
 	a.fut.kind = futureStep
@@ -114,6 +122,8 @@ func (m *machine) askStep(c *Coroutine, s *Step) *ask {
 // another order of the loop would swap them silently.
 func (w *Worker) warnLoop(a *ask) {
 	if _, told := w.loops.LoadOrStore(a.position, true); !told {
+		a.fut.m.r.found(false, "step "+a.name+" is repeated without a key"+at(a.position)+
+			": its outcomes are told apart by their order alone; give each a perdure.StepKey")
 		w.cfg.Logger.Warn("step in a loop has no key: give it one, such as StepKey", "step", a.name, "position", a.position)
 	}
 }
@@ -121,7 +131,7 @@ func (w *Worker) warnLoop(a *ask) {
 // atLeisure reports whether nothing is going on but the coroutine that asks: the end of the history is reached, what the
 // code has seen is committed, and there is no news.
 func (m *machine) atLeisure() bool {
-	return m.live && len(m.ahead) == 0 && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
+	return !m.unproven() && m.live && len(m.ahead) == 0 && len(m.toStart) == 0 && m.fed == len(m.r.events) && !m.r.mail.Load()
 }
 
 // mayInline decides whether the only coroutine may run the body itself, and takes a slot for it.
@@ -174,9 +184,16 @@ func (m *machine) startSteps() bool {
 func (c *Coroutine) runInline(a *ask) {
 	m, r := c.m, c.m.r
 	c.inline = a
-	if m.urgent() && !m.report(nil) {
-		m.w.freeSlot()
-		c.wither()
+	if m.urgent() {
+		if !m.seal() {
+			m.w.freeSlot()
+			c.inline = nil
+			c.park() // blocked
+		}
+		if !m.report(nil) {
+			m.w.freeSlot()
+			c.wither()
+		}
 	}
 	a.state = stepRunning
 	ctx := r.beginInline(a)
@@ -231,7 +248,10 @@ func (m *machine) exitedInStep(c *Coroutine) {
 	m.drop(c)
 	m.active.Store(nil)
 	m.w.goroutines.Go(func() {
-		if m.report(nil) {
+		switch {
+		case !m.seal():
+			m.r.retire(m.r.block)
+		case m.report(nil):
 			m.r.retire(m.r.restart)
 		}
 	})
@@ -239,6 +259,9 @@ func (m *machine) exitedInStep(c *Coroutine) {
 
 // call runs a body and turns a panic into an error.
 func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error) {
+	if c := w.cfg.Checks; c != nil {
+		defer func() { c.ran(a, out, err) }()
+	}
 	defer func() {
 		if p := recover(); p != nil {
 			out = model.Payload{}
@@ -252,16 +275,31 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 	return a.step.Body(ctx)
 }
 
+// stored is the input as it is recorded: nothing when the body did not come so far.
+func (s *Step) stored() model.Payload {
+	if s.Stored == nil {
+		return s.Input
+	}
+	if p := s.Stored.Load(); p != nil {
+		return *p
+	}
+	return model.Payload{}
+}
+
 // outcome is the command that records how an attempt went.
 func (w *Worker) outcome(a *ask, out model.Payload, err error) model.Command {
 	n := a.attempt + 1
-	e := model.Event{ID: a.id, Name: a.name, Attempt: n, Input: a.step.Input, Position: a.position}
+	e := model.Event{ID: a.id, Name: a.name, Attempt: n, Input: a.step.stored(), Position: a.position}
 	if err == nil {
 		e.Kind, e.Output = model.EventStepCompleted, out
 		return model.Command{Kind: model.CommandRecord, Event: e}
 	}
 	e.Failure = w.cfg.Failure(err)
-	delay, again := a.step.Policy.again(err, n)
+	policy := a.step.Policy
+	if policy.If != nil {
+		policy.If = guarded(policy.If, e.Failure)
+	}
+	delay, again := policy.again(err, n)
 	if !again {
 		e.Kind = model.EventStepFailed
 		return model.Command{Kind: model.CommandRecord, Event: e}

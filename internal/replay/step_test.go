@@ -359,11 +359,11 @@ func TestGuards(t *testing.T) {
 	}, func(t *testing.T, e *engine) {
 		e.settle()
 		e.wantClosed(t, model.Completed, strings.Join([]string{
-			"durable call Sleep inside step a",
-			"durable call of step b inside step a",
-			"durable call Get inside step a",
+			"durable call Sleep inside step a: make it in the workflow, before or after the step",
+			"durable call of step b inside step a: make it in the workflow, before or after the step",
+			"durable call Get inside step a: make it in the workflow, before or after the step",
 			"2026-01-01",
-			"durable call Defer inside step a",
+			"durable call Defer inside step a: make it in the workflow, before or after the step",
 			"durable call Sleep outside a coroutine of this execution: use the context that the running function was given",
 			"durable call Sleep on a context that is not of an execution",
 		}, "\n"))
@@ -408,7 +408,7 @@ func TestForeignFuture(t *testing.T) {
 		e.crash()
 		e.activate(-1)
 		e.settle()
-		e.wantClosed(t, model.Completed, "Get: future 1 belongs to another execution")
+		e.wantClosed(t, model.Completed, "Get: future 1 belongs to another execution: wait for it in the one that began it")
 	})
 }
 

@@ -29,7 +29,7 @@ var _ context.Context = (*StepContext)(nil)
 
 // bodyContext is the context of the next attempt of a step.
 func (r *run) bodyContext(a *ask) *StepContext {
-	return &StepContext{run: r.start.Run, id: a.id, attempt: a.attempt + 1, base: r.w.base}
+	return &StepContext{run: r.start.IdentityRun(), id: a.id, attempt: a.attempt + 1, base: r.w.base}
 }
 
 // standard is the same context as one of the standard library.
@@ -96,7 +96,9 @@ func StepFrom(ctx context.Context) *StepContext {
 func (s *StepContext) Attempt() int { return s.attempt }
 
 // IdempotencyKey is stable over all attempts of the step.
-func (s *StepContext) IdempotencyKey() string {
-	sum := sha256.Sum256([]byte(string(s.run[:]) + s.id))
+func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.run, s.id) }
+
+func idempotencyKey(run model.RunID, id string) string {
+	sum := sha256.Sum256([]byte(string(run[:]) + id))
 	return hex.EncodeToString(sum[:16])
 }

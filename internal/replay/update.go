@@ -6,10 +6,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// UpdateHandler serves an update. Validate runs first and may not wait.
+// UpdateHandler serves an update. Seal gives its answer the form in which it is stored; it may be nil.
 type UpdateHandler struct {
-	Validate func(model.Payload) error
-	Serve    func(Ctx, model.Payload) (model.Payload, error)
+	Serve func(Ctx, model.Payload) (model.Payload, error)
+	Seal  Seal
 }
 
 // updateQueue is how the updates of one name are served, and those that wait for that to be known.
@@ -65,7 +65,7 @@ func (m *machine) serveUpdate(q *updateQueue, i int) {
 	serving := &handling{seq: e.Seq}
 	serving.fut = m.spawn("u"+itoa(int(e.Seq)), m.rootScope, func(x Ctx) (any, error) {
 		out, err := serve(x, h, e.Input)
-		m.replied(x.co, serving, e, out, err)
+		m.replied(x.co, h, serving, e, out, err)
 		return nil, nil
 	})
 	m.handling = append(m.handling, serving)
@@ -77,18 +77,13 @@ func serve(x Ctx, h *UpdateHandler, in model.Payload) (out model.Payload, err er
 			out, err = model.Payload{}, panicFailure(p)
 		}
 	}()
-	if h.Validate != nil {
-		if err := h.Validate(in); err != nil {
-			return out, err
-		}
-	}
 	return h.Serve(x, in)
 }
 
 // replied records the answer to an update.
-func (m *machine) replied(c *Coroutine, h *handling, received *model.Event, out model.Payload, err error) {
+func (m *machine) replied(c *Coroutine, h *UpdateHandler, served *handling, received *model.Event, out model.Payload, err error) {
 	for i := range m.handling {
-		if m.handling[i] == h {
+		if m.handling[i] == served {
 			m.handling = append(m.handling[:i:i], m.handling[i+1:]...)
 			break
 		}
@@ -102,6 +97,8 @@ func (m *machine) replied(c *Coroutine, h *handling, received *model.Event, out 
 	e := model.Event{Kind: model.EventUpdateAnswered, ID: a.id, Name: received.Name, Ref: received.Seq, Output: out}
 	if err != nil {
 		e.Output, e.Failure = model.Payload{}, m.w.cfg.Failure(err)
+	} else {
+		a.seal = h.Seal
 	}
 	m.request(a, model.Command{Kind: model.CommandAnswer, Event: e})
 }

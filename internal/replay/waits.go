@@ -22,7 +22,7 @@ func (m *machine) waits() []model.Reason {
 		if !c.wait.active {
 			continue
 		}
-		for _, f := range c.wait.members {
+		for _, f := range c.wait.pending() {
 			if f.done || f.kind == futureCoroutine { // the coroutine speaks for itself
 				continue
 			}
@@ -109,6 +109,9 @@ func (m *machine) worthTelling() bool {
 	for n := m.coroutines.first; n != nil; n = n.next {
 		if !n.value.wait.active {
 			continue
+		}
+		if n.value.wait.inbox != nil {
+			return m.r.running.Load() == 0 // thousands may be pending
 		}
 		for _, f := range n.value.wait.members {
 			if !f.done && f.kind == futureStep && f.ask.state == stepRunning {

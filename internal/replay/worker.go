@@ -23,6 +23,8 @@ type Config struct {
 	Host any
 	// Failure turns an error of user code into what is stored. Default FailureOf.
 	Failure func(error) *model.Failure
+	// Plain is a recorded input as it was before it was given its stored form, nil when that cannot be told. Default: as it is recorded.
+	Plain func(model.Payload) []byte
 	// Logger hears what an operator should know. Default: nobody.
 	Logger *slog.Logger
 	// IdleAfter is how long a parked run stays in memory. Default 5 s.
@@ -35,6 +37,8 @@ type Config struct {
 	StuckAfter time.Duration
 	// UnloadTimeout is how long deferred functions of workflow code may take when a run is unloaded. Default 5 s.
 	UnloadTimeout time.Duration
+	// Checks are for tests of users' code; nil everywhere else.
+	Checks *Checks
 }
 
 func (c Config) withDefaults() Config {
@@ -45,6 +49,9 @@ func (c Config) withDefaults() Config {
 	}
 	orDuration(&c.IdleAfter, 5*time.Second)
 	orDuration(&c.StuckAfter, 2*time.Second)
+	if c.Checks != nil { // in virtual time everything that can end does, at no cost
+		orDuration(&c.UnloadTimeout, farFuture)
+	}
 	orDuration(&c.UnloadTimeout, 5*time.Second)
 	if c.MaxLoaded <= 0 {
 		c.MaxLoaded = 10_000
@@ -54,6 +61,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Failure == nil {
 		c.Failure = FailureOf
+	}
+	if c.Plain == nil {
+		c.Plain = func(p model.Payload) []byte { return p.Data }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
@@ -94,6 +104,9 @@ func NewWorker(cfg Config) *Worker {
 	w := &Worker{
 		cfg: cfg.withDefaults(), base: context.Background(),
 		joined: make(chan struct{}), runs: map[model.RunID]*run{}, attention: make(chan struct{}, 1),
+	}
+	if c := w.cfg.Checks; c != nil && c.Base != nil {
+		w.base = c.Base
 	}
 	w.slots.max = w.cfg.MaxSteps
 	w.hosts.goroutines = &w.goroutines

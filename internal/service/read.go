@@ -185,7 +185,7 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 			page.More = true
 		}
 	}
-	add(model.Event{Kind: model.EventStarted, At: row.Start.At, Name: row.Start.Address.Type, Input: row.Start.Input, RequestID: row.Start.RequestID, Watcher: row.Start.Parent})
+	add(model.Event{Kind: model.EventStarted, At: row.Start.Zero(), Name: row.Start.Address.Type, Input: row.Start.Input, RequestID: row.Start.RequestID, Watcher: row.Start.Parent})
 	for _, e := range row.Start.Carried {
 		add(e)
 	}

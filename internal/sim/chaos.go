@@ -162,6 +162,10 @@ func (s *Sim) provide() {
 		if !r.open() {
 			continue
 		}
+		if r.paused && (r.resumed == nil || r.resumed.done) {
+			r.resumed = s.helper.op(model.Message{Kind: model.MessageResume, To: r.address.name})
+			r.resumed.perform(func() {})
+		}
 		m := s.replay(r)
 		kind, name := m.wants()
 		if kind == 0 {

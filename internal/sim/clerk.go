@@ -48,21 +48,29 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 	if fresh && !repeatable(m) {
 		m.RequestID = p.s.newRun().String()
 	}
-	shard := m.To.Shard(p.s.plan.shards)
+	shard, inc := m.To.Shard(p.s.plan.shards), p.inc
 	c := newCall(p, func(a *lane.Answer) {
-		if errors.Is(a.Err, lane.ErrNotOwner) {
+		switch {
+		case errors.Is(a.Err, lane.ErrNotOwner):
+			if m.Kind == model.MessageQuery {
+				p.s.did(opAskedRemote)
+			}
 			p.clerk.send(m, reply)
 			return
+		case m.Kind == model.MessageQuery && !inc.member.Serving(p.mono()): // what it has in memory may be out of date
+			a = &lane.Answer{Err: lane.ErrAskAgain}
 		}
 		reply(a)
 	})
-	inc := p.inc
 	if inc == nil || !inc.owner[shard] {
 		c.finish(&lane.Answer{Err: lane.ErrNotOwner})
 		return giveUp
 	}
 	sh := inc.shells[int(shard)%len(inc.shells)]
 	put := func(now model.Time) { sh.lane.Deliver(now, m, false, c) }
+	if m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery {
+		giveUp = func() { sh.result(func(model.Time) { sh.lane.Forget(m.To, c) }) }
+	}
 	if awaits {
 		put = func(now model.Time) { sh.lane.Run(now, m, false, c) }
 		giveUp = func() { sh.result(func(model.Time) { sh.lane.Forget(m.To, c) }) }
@@ -78,7 +86,7 @@ func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
 		return m.Reuse == model.ReturnExisting && len(m.With) == 0
-	case model.MessageSignal, model.MessageSettle:
+	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume:
 		return false
 	default:
 		return true

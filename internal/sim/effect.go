@@ -34,6 +34,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 	switch c.Kind {
 	case lane.CallActivate:
 		r := s.stored(c.Run, c.Activation.Events, "a worker")
+		s.mayGoOn(r, "activated")
 		for i := range c.Activation.Events {
 			if c.Activation.Events[i].Seq != int64(i+1) {
 				s.fail("activation of %s has event %d in place of %d", short(c.Run), c.Activation.Events[i].Seq, i+1)
@@ -42,8 +43,10 @@ func (sh *shell) checkCall(c *lane.Call) {
 		if c.Activation.Start.Run != c.Run || c.Activation.Start.Address != r.address.name {
 			s.fail("activation of %s with the start of another run", short(c.Run))
 		}
+	case lane.CallQuery:
+		s.stored(c.Run, nil, "a worker")
 	case lane.CallDeliver:
-		s.stored(c.Run, c.Events, "a worker")
+		s.mayGoOn(s.stored(c.Run, c.Events, "a worker"), "told of events")
 		for _, w := range sh.inc.p.workers {
 			if w.id != c.Worker {
 				continue
@@ -54,6 +57,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 		}
 	case lane.CallRetry:
 		r := s.stored(c.Run, nil, "a worker")
+		s.mayGoOn(r, "to retry")
 		b, a, ok := parseAsk(c.ID)
 		if !ok || r.asks[b][a].attempts == 0 {
 			s.fail("L2: a worker is to repeat %s of %s, which has not failed", c.ID, short(c.Run))
@@ -93,7 +97,8 @@ func (sh *shell) giveUp(now model.Time, shards []model.ShardID) {
 // shard that has waited long enough may move all the same.
 func (sh *shell) checkTaken(c *lane.Call, r *run) {
 	w := sh.inc.p.worker(c.Worker)
-	if w == nil || r == nil || c.Reason != "the shard moves" && c.Reason != "the worker leaves" {
+	orderly := c.Reason == "the shard moves" || c.Reason == "the worker leaves" || strings.Contains(c.Reason, "paused")
+	if w == nil || r == nil || !orderly {
 		return
 	}
 	h := w.held[c.Run]
@@ -160,6 +165,8 @@ func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 		if !r.cancel {
 			s.fail("I4: %s was accepted and is not in the history", o)
 		}
+	case model.MessageUpdate, model.MessageQuery, model.MessagePause, model.MessageTerminate:
+		s.checkTalk(o, a, r)
 	default:
 	}
 }

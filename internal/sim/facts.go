@@ -123,6 +123,25 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 	case model.EventSent:
 		once(&h.sent, "is sent")
 		l.s.did(opSent)
+	case model.EventAnswered:
+		once(&h.answered, "is answered")
+		if !h.sent {
+			l.fail("I2: the answer to %s of %s, which was not sent", e.ID, r.id)
+		}
+		l.s.did(opAnswered)
+	case model.EventStateSet, model.EventVersionMarked:
+		once(&h.noted, "is noted")
+		if e.Kind == model.EventStateSet {
+			l.s.did(opState)
+		} else {
+			l.s.did(opMarked)
+		}
+	case model.EventUpdateReceived:
+		l.updated(r, e)
+	case model.EventUpdateAnswered:
+		l.updateAnswered(r, e)
+	case model.EventPaused, model.EventResumed:
+		l.pause(r, e)
 	case model.EventCancelRequest:
 		if r.cancel {
 			l.fail("I2: %s is canceled twice", r.id)
@@ -136,7 +155,7 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 			}
 		}
 		l.s.did(opWatched)
-	case model.EventStarted, model.EventClosed, model.EventVersionMarked:
+	case model.EventStarted, model.EventClosed, model.EventPinned:
 		l.fail("I3: a %s is stored as event %d of %s", e.Kind, e.Seq, r.id)
 	}
 }
@@ -307,7 +326,13 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 		if bi, ai, ok := parseAsk(m.ID); ok && r != nil && r.open() && r.asks[bi][ai].started && !r.asks[bi][ai].closed && !r.asks[bi][ai].withdrawn {
 			l.fail("E42: the outcome of %s of %s was consumed and is not in its history", m.ID, m.ToRun)
 		}
-	case model.MessageWatch, model.MessageSettle, model.MessageNothing:
+	case model.MessageAnswer:
+		r = l.runs[m.ToRun]
+		if bi, ai, ok := parseAsk(m.ID); ok && r != nil && r.open() && r.asks[bi][ai].sent && !r.asks[bi][ai].answered && !r.asks[bi][ai].withdrawn {
+			l.fail("E42: the answer to %s of %s was consumed and is not in its history", m.ID, m.ToRun)
+		}
+	case model.MessageWatch, model.MessageSettle, model.MessageNothing, model.MessageUpdate, model.MessageTerminate, model.MessagePause,
+		model.MessageResume, model.MessageDelete, model.MessageQuery:
 	}
 }
 
@@ -333,6 +358,8 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 	m := &row.Message
 	if m.RequestID == "" {
 		l.effect(b, m)
+	} else if m.Kind == model.MessageUpdate && l.updates[m.RequestID] != nil {
+		// It is accepted; its answer comes later.
 	} else if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; !ok {
 		l.fail("I4: request %s to %s is consumed and its answer is not remembered", m.RequestID, m.To)
 	}

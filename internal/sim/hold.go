@@ -21,7 +21,8 @@ type hold struct {
 	thinking  bool
 	dropped   bool
 	lastWaits string
-	lastSeen  int64 // what the last turn had seen or took for granted
+	lastSeen  int64          // what the last turn had seen or took for granted
+	replied   map[int64]bool // positions of updates that were answered in this activation
 
 	// While a step runs inline, the code is in it: commands that came before it are kept, and news waits.
 	inline bool
@@ -50,6 +51,7 @@ type ahead struct {
 	kind     model.EventKind
 	id       string
 	marks    [maxBlocks + 1][maxAsks]mark
+	replies  []int64
 	eventful int
 }
 
@@ -101,8 +103,11 @@ func (h *hold) deliver(events []model.Event) {
 					h.marks[b][a] &^= h.ahead.marks[b][a]
 				}
 			}
+			for _, seq := range h.ahead.replies {
+				delete(h.replied, seq)
+			}
 			h.unacked -= h.ahead.eventful
-			h.closed = false
+			h.closed, h.lastSeen = false, -1 // which it has not told that it has seen
 		}
 		h.ahead = nil
 	}
@@ -113,6 +118,9 @@ func (h *hold) deliver(events []model.Event) {
 			if e.Kind == model.EventAttemptFailed {
 				h.marks[b][a] &^= markOutcome | markRetry
 			}
+		}
+		if e.Kind == model.EventUpdateAnswered && h.replied[e.Ref] {
+			h.unacked--
 		}
 		h.m.feed(e)
 	}
@@ -130,7 +138,7 @@ func reportedBy(k model.EventKind) mark {
 		return markWithdrawn
 	case model.EventSignalTaken:
 		return markTaken
-	case model.EventChildStarted, model.EventSent:
+	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked:
 		return markStarted
 	default:
 		return 0
@@ -164,15 +172,16 @@ func (h *hold) turn() {
 	started := h.startSteps()
 	h.restartTimer()
 	commands, marks, eventful := h.commands(&h.m)
+	replies := h.replies(&h.m, &commands, &eventful)
 	if started == 1 && h.running == 1 && h.unacked == 0 && len(commands) == eventful && records(commands) && s.chance(s.plan.ahead) {
-		h.take(marks, eventful)
+		h.take(marks, eventful, replies)
 		h.inline, h.kept = true, commands
 		return
 	}
 	waits := h.m.waits(h.running > 0)
 	quiet := len(commands) == 0 && h.m.end == nil && h.reported && waits[0].Name == h.lastWaits && h.m.seen == h.lastSeen
 	if !quiet {
-		h.take(marks, eventful)
+		h.take(marks, eventful, replies)
 		h.send(model.Turn{Commands: commands, Close: h.m.end, Waits: waits})
 	}
 	if !h.closed && h.running == 0 && h.unacked == 0 && s.chance(s.plan.release) {
@@ -260,11 +269,17 @@ func (p *proc) inc0() []*shell {
 }
 
 // take notes what was asked for.
-func (h *hold) take(marks [maxBlocks + 1][maxAsks]mark, eventful int) {
+func (h *hold) take(marks [maxBlocks + 1][maxAsks]mark, eventful int, replies []int64) {
 	for b := range marks {
 		for a := range marks[b] {
 			h.marks[b][a] |= marks[b][a]
 		}
+	}
+	for _, seq := range replies {
+		if h.replied == nil {
+			h.replied = map[int64]bool{}
+		}
+		h.replied[seq] = true
 	}
 	h.unacked += eventful
 }
@@ -315,7 +330,9 @@ func (h *hold) ask(m *machine, b, a int, x *ask, add func(mk mark, event bool, c
 		}})
 	case blk.kind == blockWatch && !x.recorded && !x.gone:
 		add(markStarted, true, model.Command{Kind: model.CommandWatch, Event: model.Event{Target: blk.target}})
-	case blk.kind == blockSend && !x.recorded:
+	case blk.kind == blockNote && !x.recorded:
+		add(markStarted, true, blk.note())
+	case blk.kind == blockSend && !x.recorded && !x.gone:
 		msg := model.Message{Kind: model.MessageSignal, To: blk.target, Name: blk.name, Input: signalPayload(sendID(m.start.Run, b))}
 		add(markStarted, true, model.Command{Kind: model.CommandSend, Event: model.Event{Name: blk.name, Target: blk.target}, Message: &msg})
 	}
@@ -424,12 +441,13 @@ func (h *hold) runAhead(t *model.Turn) {
 		next.feed(&e)
 	}
 	commands, marks, eventful := h.commands(&next)
+	replies := h.replies(&next, &commands, &eventful)
 	if len(commands) == 0 && next.end == nil {
 		return
 	}
 	h.w.p.s.did(opAhead)
-	h.take(marks, eventful)
-	h.ahead = &ahead{kind: fact.Kind, id: fact.ID, marks: marks, eventful: eventful}
+	h.take(marks, eventful, replies)
+	h.ahead = &ahead{kind: fact.Kind, id: fact.ID, marks: marks, replies: replies, eventful: eventful}
 	t.Commands = append(t.Commands, commands...)
 	t.Ahead, t.Close, t.Waits = facts, next.end, next.waits(true)
 }

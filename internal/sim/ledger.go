@@ -17,7 +17,8 @@ type ledger struct {
 	signals   map[uint64]*received // by the id in the payload
 	pairs     map[[2]model.ShardID]*channel
 	inbox     map[model.RunID]*store.InboxRow
-	replies   map[store.RequestKey]struct{}
+	replies   map[store.RequestKey]string
+	updates   map[string]*update // by the id of the request
 	// owner of each shard by the store; zero when free.
 	owner []model.NodeID
 	nodes map[model.NodeID]*member
@@ -60,14 +61,18 @@ type run struct {
 	settled  map[string]string
 	cancel   bool
 	provided *op // the last thing that it was given because it waits for it
+	paused   bool
+	pauses   int
+	resumed  *op   // the last attempt of the helper to resume it
+	shown    int64 // the last event that an answer to a query was made of
 }
 
 func (r *run) open() bool { return !r.outcome.Status.Closed() }
 
 // history is what is recorded of one ask.
 type history struct {
-	outcome, withdrawn, started, sent, taken, fired, closed bool
-	attempts                                                int
+	outcome, withdrawn, started, sent, answered, taken, fired, closed, noted bool
+	attempts                                                                 int
 }
 
 // received is a signal in a history.
@@ -85,7 +90,7 @@ type channel struct {
 func newLedger(s *Sim) *ledger {
 	return &ledger{
 		s: s, runs: map[model.RunID]*run{}, addresses: map[model.Address]*address{}, signals: map[uint64]*received{},
-		pairs: map[[2]model.ShardID]*channel{}, inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]struct{}{},
+		pairs: map[[2]model.ShardID]*channel{}, inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]string{}, updates: map[string]*update{},
 		owner: make([]model.NodeID, s.plan.shards), nodes: map[model.NodeID]*member{}, asked: map[model.Link]bool{},
 	}
 }
@@ -197,7 +202,7 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	}
 	for i := range b.Requests {
 		l.owns(b, b.Requests[i].Shard)
-		l.replies[b.Requests[i].RequestKey] = struct{}{}
+		l.reply(&b.Requests[i])
 	}
 	for i := range b.Cursors {
 		l.consume(b, &b.Cursors[i])
@@ -258,8 +263,14 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		if e.Kind == model.EventSignalReceived && st.Previous.IsZero() {
 			l.signal(a, &e)
 		}
-		if e.Kind == model.EventCancelRequest {
+		switch e.Kind { //nolint:exhaustive // the others mean nothing to the ledger
+		case model.EventCancelRequest:
 			r.cancel = true
+		case model.EventPaused:
+			r.paused = true
+			l.s.did(opPausedOver)
+		case model.EventUpdateReceived:
+			l.s.did(opUpdateCarried)
 		}
 	}
 	if st.Parent.ID != "" && st.Previous.IsZero() {
@@ -269,6 +280,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		l.asked[st.Parent] = true
 	}
 	if !st.Previous.IsZero() {
+		l.carriedTalk(a.current, r)
 		l.carriedOver(a.current, r)
 		l.s.did(opContinued)
 	}
@@ -396,6 +408,9 @@ func (l *ledger) closedWhole(b *store.Batch) {
 			})
 		}
 		final := r.outcome.Status != model.Continued
+		if final {
+			l.cutOff(b, r)
+		}
 		if p := r.start.Parent; final && p.ID != "" && !told(model.MessageClosed, p.Address, p.ID) {
 			l.fail("E40: %s was closed and its parent is not told", r.id)
 		}

@@ -29,6 +29,7 @@ type machine struct {
 	pc      int
 	asks    [maxBlocks + 1][maxAsks]ask
 	signals []model.Event // received and not taken
+	updates []model.Event // received and not answered
 	settled uint8
 	seen    int64
 	last    model.Time
@@ -54,7 +55,7 @@ func (s *Sim) newMachine(start *model.Start) machine {
 // clone is a copy that can be fed on its own.
 func (m *machine) clone() machine {
 	c := *m
-	c.signals = slices.Clone(m.signals)
+	c.signals, c.updates = slices.Clone(m.signals), slices.Clone(m.updates)
 	return c
 }
 
@@ -79,11 +80,19 @@ func (m *machine) feed(e *model.Event) {
 		}
 	case model.EventCancelRequest:
 		m.cancel = true
-	case model.EventWatched:
+	case model.EventWatched, model.EventPaused, model.EventResumed:
+	case model.EventUpdateReceived:
+		m.updates = append(m.updates, *e)
+	case model.EventUpdateAnswered:
+		m.answered(e)
+	case model.EventStateSet:
+		if e.ID != "" { // else the run before has set it
+			m.answer(e)
+		}
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
-		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent:
+		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent, model.EventAnswered, model.EventVersionMarked:
 		m.answer(e)
-	case model.EventStarted, model.EventClosed, model.EventVersionMarked:
+	case model.EventStarted, model.EventClosed, model.EventPinned:
 		m.broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
 	}
 	m.advance()
@@ -103,7 +112,7 @@ func (m *machine) answer(e *model.Event) {
 			m.count++
 		}
 		a.done = true
-	case model.EventStepFailed, model.EventTimerFired, model.EventChildClosed:
+	case model.EventStepFailed, model.EventTimerFired, model.EventChildClosed, model.EventAnswered:
 		a.done = true
 	case model.EventAttemptFailed:
 		a.attempts, a.due = e.Attempt, e.Due
@@ -117,7 +126,7 @@ func (m *machine) answer(e *model.Event) {
 		if a.ref != e.Ref {
 			m.broken = fmt.Errorf("event %d takes signal %d, the program took %d", e.Seq, e.Ref, a.ref)
 		}
-	case model.EventChildStarted, model.EventSent:
+	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked:
 		a.recorded = true
 	default:
 	}
@@ -136,7 +145,7 @@ func (m *machine) enter() {
 		as[i].asked, as[i].timer = true, m.last+model.Time(b.wait)
 	}
 	switch b.kind {
-	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockSignal, blockPromise:
+	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockSignal, blockPromise, blockNote:
 		ask(0)
 		if b.wait > 0 {
 			timer(1)
@@ -185,7 +194,7 @@ func (m *machine) passed() bool {
 	b, as := &m.p.blocks[m.pc], &m.asks[m.pc]
 	late := b.wait > 0 && as[1].done
 	switch b.kind {
-	case blockStep, blockSleep:
+	case blockStep, blockSleep, blockSend:
 		return as[0].done
 	case blockSignal:
 		if as[0].ref > 0 {
@@ -201,7 +210,7 @@ func (m *machine) passed() bool {
 		return m.settled&b.bit != 0 || late
 	case blockChild, blockWatch:
 		return as[0].done || late
-	case blockDetach, blockSend:
+	case blockDetach, blockNote:
 		return true
 	case blockRace:
 		return as[0].done || as[1].done
@@ -218,7 +227,7 @@ func (m *machine) giveUp() {
 		a := &m.asks[m.pc][i]
 		switch {
 		case !a.asked || a.done:
-		case b.kind == blockDetach || b.kind == blockSend || (i == 0 && (b.kind == blockSignal || b.kind == blockPromise)):
+		case b.kind == blockDetach || b.kind == blockNote || (i == 0 && (b.kind == blockSignal || b.kind == blockPromise)):
 		default:
 			a.gone = true
 		}

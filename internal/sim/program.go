@@ -22,14 +22,15 @@ const (
 	blockChild                        // run a child, perhaps within a time
 	blockDetach                       // start a child and go on
 	blockWatch                        // wait for another execution, perhaps within a time
-	blockSend                         // send a signal to another execution
+	blockSend                         // send a signal to another execution, and wait for the answer
 	blockRace                         // a step against a timer; the loser is withdrawn
 	blockAll                          // two steps and a timer, all of them
+	blockNote                         // set state, or mark a version, and go on
 )
 
 var blockNames = [...]string{
 	blockStep: "step", blockSleep: "sleep", blockSignal: "signal", blockPromise: "promise", blockChild: "child",
-	blockDetach: "detach", blockWatch: "watch", blockSend: "send", blockRace: "race", blockAll: "all",
+	blockDetach: "detach", blockWatch: "watch", blockSend: "send", blockRace: "race", blockAll: "all", blockNote: "note",
 }
 
 // block is one thing that a program does before it goes on.
@@ -42,6 +43,7 @@ type block struct {
 	wait     int64 // of the timer or deadline; 0 for none
 	name     string
 	bit      uint8 // of the promise
+	version  bool  // a note that marks a version; otherwise it sets state
 	target   model.Address
 	program  int // of the child
 	policy   model.ParentClosePolicy
@@ -69,6 +71,7 @@ var (
 	askIDs      = makeAskIDs()
 	signalNames = [...]string{"s0", "s1"}
 	promises    = [...]string{"p0", "p1"}
+	stateNames  = [...]string{"v0", "v1"}
 )
 
 func makeAskIDs() (ids [maxBlocks + 1][maxAsks]string) {
@@ -121,7 +124,7 @@ func (s *Sim) drawProgram(index int, root bool) *program {
 }
 
 func (s *Sim) drawBlock(root bool) block {
-	kinds := []blockKind{blockStep, blockStep, blockStep, blockSleep, blockSignal, blockPromise, blockRace, blockAll}
+	kinds := []blockKind{blockStep, blockStep, blockStep, blockSleep, blockSignal, blockPromise, blockRace, blockAll, blockNote}
 	if root {
 		kinds = append(kinds, blockChild, blockChild, blockDetach, blockWatch, blockSend, blockSend)
 	}
@@ -152,6 +155,8 @@ func (s *Sim) drawBlock(root bool) block {
 		b.target, b.wait = s.address(), max(within, 5*millisecond) // two that watch each other must not wait for ever
 	case blockSend:
 		b.target, b.name = s.address(), oneOf(s, signalNames[:]...)
+	case blockNote:
+		b.name, b.version = oneOf(s, stateNames[:]...), s.chance(0.3)
 	case blockStep:
 	}
 	return b

@@ -65,8 +65,21 @@ const (
 	opSwept
 	opWentOn // a quarantined address goes on
 	opTimerRestarted
+	opAnswered // what a workflow sent
+	opUpdate
+	opUpdateAnswered
+	opUpdateCarried
+	opUpdateCut // its execution ended first
+	opState
+	opMarked
+	opPaused
+	opResumed
+	opPausedOver // a run that was paused when it continued as new
+	opAsked
+	opAskedRemote
 
 	opClosed // + status
+	_
 	_
 	_
 	_
@@ -81,7 +94,9 @@ var opNames = [opCount]string{
 	"quarantined", "continued", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
 	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
 	"remote", "awaited", "ran", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
-	"swept", "went on", "timer restarted", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+	"swept", "went on", "timer restarted", "answered", "update", "update answered", "update carried", "update cut off", "state set", "version marked",
+	"paused", "resumed", "paused over runs", "asked", "asked remote", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+	"closed terminated",
 }
 
 const (

@@ -34,8 +34,9 @@ type op struct {
 	refused error // for good
 	unknown bool  // nobody knows
 	done    bool
-	pinned  *proc // where it is done, the first time
-	shadow  *op   // the op that this one repeats with the same request id
+	pinned  *proc                 // where it is done, the first time
+	floor   map[model.RunID]int64 // what answers to queries were made of before this one was asked
+	shadow  *op                   // the op that this one repeats with the same request id
 }
 
 func (o *op) String() string {
@@ -118,7 +119,7 @@ func (u *user) draw() *op {
 		m.Reuse = oneOf(s, model.ReturnExisting, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
 		return m
 	}
-	switch n := s.pick(20); {
+	switch n := s.pick(27); {
 	case n < 7 || s.ledger.addresses[to] == nil:
 		return u.op(start())
 	case n < 9:
@@ -139,10 +140,12 @@ func (u *user) draw() *op {
 			o.run = a.current.id
 		}
 		return o
-	default:
+	case n < 20:
 		o := u.op(model.Message{To: to})
 		o.read = true
 		return o
+	default:
+		return u.talk(to, n)
 	}
 }
 
@@ -278,6 +281,7 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		end()
 	case kind == fault.Conflict:
 		s.did(opConflict)
+		s.checkRefused(o)
 		o.refused = a.Err
 		end()
 	case kind == fault.NotFound:
@@ -289,14 +293,14 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		o.refused = a.Err
 		end()
 	case kind == fault.Blocked:
-		if !s.ledger.address(o.message.To).sick {
+		if o.message.Kind != model.MessageQuery && !s.ledger.address(o.message.To).sick {
 			s.fail("I14: %s: %v, and there is nothing wrong with it", o, a.Err)
 		}
 		o.refused = a.Err
 		end()
 	case kind != fault.Unavailable && kind != fault.Timeout && !errors.Is(a.Err, errCrashed):
 		s.fail("%s: %v", o, a.Err)
-	case o.message.RequestID != "" || o.message.Kind == model.MessageCancel || (o.message.Kind == model.MessageStart && o.message.Reuse == model.ReturnExisting && len(o.message.With) == 0):
+	case o.message.RequestID != "" || o.message.Kind == model.MessageCancel || o.message.Kind == model.MessageQuery || (o.message.Kind == model.MessageStart && o.message.Reuse == model.ReturnExisting && len(o.message.With) == 0):
 		again()
 	default:
 		o.unknown = true

@@ -110,6 +110,10 @@ func (p *proc) call(c *lane.Call) {
 		if h != nil {
 			h.retry(c.ID)
 		}
+	case lane.CallQuery:
+		if h != nil {
+			h.query(*c.Query)
+		}
 	case lane.CallEvict:
 		p.s.did(opEvicted)
 		if h != nil {

@@ -12,6 +12,9 @@ type Batch struct {
 	// At is the owner's clock when the batch was sealed, for rows that record when they were written.
 	At model.Time
 
+	// Deletes removes closed runs (guarded: none of them may be open; those that do not exist are passed over). Their rows go at once,
+	// their events with the next sweeps.
+	Deletes []RunKey
 	// Starts inserts runs. A start whose address has a current run already is not inserted when IfAbsent is set, and is
 	// reported in Committed.Existing; otherwise that refuses the batch.
 	Starts []StartRow
@@ -103,13 +106,13 @@ type ExistingStart struct {
 
 // Empty reports whether the batch writes nothing but its fence.
 func (b *Batch) Empty() bool {
-	return len(b.Starts) == 0 && len(b.Closes) == 0 && len(b.Marks) == 0 && len(b.Events) == 0 &&
+	return len(b.Deletes) == 0 && len(b.Starts) == 0 && len(b.Closes) == 0 && len(b.Marks) == 0 && len(b.Events) == 0 &&
 		len(b.Timers) == 0 && len(b.StopTimers) == 0 && len(b.StopAll) == 0 && len(b.Messages) == 0 &&
 		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Free) == 0
 }
 
 // Rows is the number of rows that the batch writes, without its fence.
 func (b *Batch) Rows() int {
-	return len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Events) + len(b.Timers) + len(b.StopTimers) +
+	return len(b.Deletes) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Events) + len(b.Timers) + len(b.StopTimers) +
 		len(b.StopAll) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Free)
 }

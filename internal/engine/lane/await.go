@@ -13,7 +13,7 @@ type waiter struct {
 	node  model.NodeID
 	run   model.RunID // a certain run; zero for the end of the chain
 	reply string      // not for the end: for the answer to the request of this id
-	early bool        // its own start is not committed: what ends now is not what it waits for
+	early bool        // its own start or update is not committed: what ends or is answered now is not what it waits for
 	begun bool        // its own start is
 }
 
@@ -32,7 +32,7 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 	return sure, nil
 }
 
-// Forget takes an Await back.
+// Forget takes an Await back, or the wait for an answer of the code.
 func (l *Lane) Forget(a model.Address, token any) {
 	ws := slices.DeleteFunc(l.waiters[a], func(w waiter) bool { return w.token == token })
 	if len(ws) == 0 {
@@ -40,19 +40,26 @@ func (l *Lane) Forget(a model.Address, token any) {
 	} else {
 		l.waiters[a] = ws
 	}
+	if e := l.entries[a]; e != nil {
+		for _, q := range slices.Clone(e.queries) {
+			if q.token == token {
+				l.unask(q)
+			}
+		}
+	}
 }
 
-// awaits turns a waiter whose start has begun a run into one of that run. One that was taken back meanwhile stays away; one whose shard
-// moves must ask the next owner.
-func (l *Lane) awaits(e *entry, token any) {
+// awaits turns a waiter whose start has begun a run, or whose update was accepted, into one that waits for what comes of it. One that was
+// taken back meanwhile stays away; one whose shard moves must ask the next owner.
+func (l *Lane) awaits(e *entry, token any, begun bool) {
 	ws := l.waiters[e.address]
 	i := slices.IndexFunc(ws, func(w waiter) bool { return w.token == token })
 	switch {
 	case i < 0:
 	case e.shard.draining:
-		l.reply(e.address, true, Answer{Token: token, Begun: true, Err: ErrNotOwner})
+		l.reply(e.address, true, Answer{Token: token, Begun: begun, Err: ErrNotOwner})
 	default:
-		ws[i].early, ws[i].begun = false, true
+		ws[i].early, ws[i].begun = false, begun
 	}
 }
 
@@ -83,21 +90,17 @@ func (l *Lane) tellWaiters(a model.Address, run model.RunID, o *model.Outcome) {
 
 // expect has whoever sent an update wait for its answer, which the code gives later.
 func (l *Lane) expect(e *entry, in *input) {
-	if e.shard.draining {
-		l.answer(Answer{Token: in.token, Err: ErrNotOwner})
-		return
+	if in.token != nil {
+		l.awaits(e, in.token, false)
+	} else if node := in.message.Node; !node.IsZero() && !e.shard.draining {
+		l.waiters[e.address] = append(l.waiters[e.address], waiter{node: node, reply: in.message.RequestID})
 	}
-	w := waiter{token: in.token, reply: in.message.RequestID}
-	if in.token == nil {
-		w.node = in.message.Node
-	}
-	l.waiters[e.address] = append(l.waiters[e.address], w)
 }
 
 // tellReply tells those who wait for the answer to a request.
 func (l *Lane) tellReply(a model.Address, id string, answer Answer) {
 	kept := slices.DeleteFunc(l.waiters[a], func(w waiter) bool {
-		if w.reply != id {
+		if w.early || w.reply != id {
 			return false
 		}
 		if w.token != nil {

@@ -73,7 +73,7 @@ func (l *Lane) reuse(b *building) {
 	clear(t.Messages)
 	*b = building{
 		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0],
-		batch: store.Batch{Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0]},
+		batch: store.Batch{Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0]},
 	}
 	l.spare = b
 }
@@ -227,7 +227,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effAnswer:
 			l.reply(f.entry.address, f.awaits, f.answer)
 		case effAwait:
-			l.awaits(f.entry, f.answer.Token)
+			l.awaits(f.entry, f.answer.Token, true)
 		case effDeliver:
 			l.deliver(now, f.entry, f.run, f.events)
 		case effActivate:

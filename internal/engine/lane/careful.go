@@ -92,6 +92,9 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 			e.withheld = true
 		} else {
 			l.tell(e, e.missed)
+			for _, q := range e.queries {
+				l.ask(q) // that came after it had let go
+			}
 		}
 	} else if c.Kind == CallEvict {
 		c.Reason = "what it reported could not be stored"
@@ -164,7 +167,7 @@ func (l *Lane) carefulStep(now model.Time) {
 }
 
 // applyChunk applies kept inputs. A request that may have been served meanwhile, because the same one was kept too, is looked up first,
-// in its turn.
+// in its turn; so is one that came too early.
 func (l *Lane) applyChunk(now model.Time, c chunk) {
 	var unsure []*input
 	for _, in := range c {
@@ -173,7 +176,7 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 		case e == nil:
 			l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
 			l.done(in)
-		case e.poison == nil && in.once() && !e.sure(in):
+		case e.poison == nil && (in.once() && !e.sure(in) || in.early(e)):
 			unsure = append(unsure, in)
 		default:
 			l.apply(now, e, in)

@@ -120,7 +120,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		e.wanted = true
 		return
 	}
-	if e.known && (e.x == nil || !e.x.Open() || e.x.Paused != nil) {
+	if e.known && (e.x == nil || !e.x.Open() || e.paused()) {
 		return
 	}
 	if e.unserved {
@@ -143,7 +143,11 @@ func (l *Lane) strand(k kind, e *entry, why model.Reason) {
 		e.unserved = true
 		l.workers.unserved[k] = append(l.workers.unserved[k], e)
 	}
-	l.refuseQueries(e, fault.New(fault.Unavailable, "execution %s %s", e.address, why))
+	refusal := fault.Unavailable
+	if why.Code != model.WaitWorker {
+		refusal = fault.Blocked
+	}
+	l.refuseQueries(e, fault.New(refusal, "execution %s %s", e.address, why))
 }
 
 // unstrand has the run wait for nobody any more.
@@ -171,7 +175,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if len(e.backlog) > 0 {
 		l.schedule(e)
 	}
-	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.x.Paused != nil || !e.x.Open() {
+	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.paused() || !e.x.Open() {
 		return
 	}
 	k := kind{e.address.Tenant, e.address.Type}
@@ -201,7 +205,7 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 // activateLoaded hands over a run whose history has been read.
 func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 	e.activating, e.read = false, nil
-	if e.x == nil || !e.x.Open() || e.x.Paused != nil || e.worker != 0 || e.shard.draining || e.poison != nil {
+	if e.x == nil || !e.x.Open() || e.paused() || e.worker != 0 || e.shard.draining || e.poison != nil {
 		e.tail = nil
 		l.askAgain(e)
 		return
@@ -229,6 +233,10 @@ func (l *Lane) activateLoaded(now model.Time, e *entry, events []model.Event) {
 
 // deliver brings committed events to the worker that holds the run, or finds one.
 func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model.Event) {
+	resumed := hasKind(events, model.EventResumed)
+	if resumed && e.resuming > 0 {
+		e.resuming--
+	}
 	if e.evicting && e.leaves == run {
 		if e.missed == nil {
 			e.missed = slices.Clip(events) // shared: nobody changes events
@@ -252,9 +260,13 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		if e.read != nil {
 			l.activateLoaded(now, e, *e.read)
 		}
-	case e.x.Blocked == nil:
+	case e.x.Blocked == nil || resumed: // whoever can continue a blocked one may have come while it was paused
 		l.dispatch(now, e)
 	}
+}
+
+func hasKind(events []model.Event, k model.EventKind) bool {
+	return slices.ContainsFunc(events, func(e model.Event) bool { return e.Kind == k })
 }
 
 // tell brings events to the worker, unless they came with the activation.
@@ -275,14 +287,17 @@ func (l *Lane) tell(e *entry, events []model.Event) {
 
 // stops reports whether the run is to leave its worker as soon as that runs no step.
 func (l *Lane) stops(e *entry) bool {
-	return e.shard.draining || l.workers.leaving[e.worker] || e.known && e.x != nil && e.x.Paused != nil
+	return e.shard.draining || l.workers.leaving[e.worker] || e.paused()
 }
 
 func (l *Lane) whyStops(e *entry) string {
-	if e.known && e.x != nil && e.x.Paused != nil {
+	switch {
+	case e.known && e.x != nil && e.x.Paused != nil:
 		return e.x.Paused.String()
+	case l.workers.leaving[e.worker]:
+		return "the worker leaves"
 	}
-	return "the worker leaves"
+	return "what it waits for came while it was paused"
 }
 
 // wakeForRetry has a step run again whose back-off is over.
@@ -291,7 +306,7 @@ func (l *Lane) wakeForRetry(now model.Time, e *entry, run model.RunID, step stri
 	case e.run() != run:
 	case e.worker != 0 && e.busy && (e.withheld || l.stops(e)):
 		e.withheld = true // whoever holds it next finds that the time has come
-	case e.worker != 0 && e.withheld:
+	case e.worker != 0 && (e.withheld || l.stops(e)):
 		l.takeBack(now, e, l.whyStops(e))
 	case e.worker != 0:
 		e.retrying, e.busy = append(e.retrying, step), true
@@ -335,7 +350,7 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		return []model.Reason{*e.poison}, true
 	case e.known && e.x != nil && e.x.Paused != nil:
 		return []model.Reason{*e.x.Paused}, true
-	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0:
+	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0 && !e.unserved: // else what it waits for says more
 		return []model.Reason{*e.x.Blocked}, true
 	}
 	return e.waits, len(e.waits) > 0

@@ -67,6 +67,7 @@ type holding struct {
 	start  model.Start
 	events []model.Event
 	retry  []string
+	asked  []model.Query
 }
 
 const (
@@ -173,17 +174,25 @@ func (r *rig) call(c lane.Call) {
 		}
 		h = &holding{worker: c.Worker, gen: c.Generation, start: a.Start}
 		r.held[c.Run] = h
+		r.notPaused(h, "activated")
 		r.feed(h, a.Events)
 	case lane.CallDeliver:
 		if h == nil || h.gen != c.Generation || h.worker != c.Worker {
 			r.t.Fatalf("events of %s for generation %d, which is not held", c.Run, c.Generation)
 		}
+		r.notPaused(h, "told of events")
 		r.feed(h, c.Events)
 	case lane.CallRetry:
 		if h == nil || h.gen != c.Generation {
 			r.t.Fatalf("a retry of %s for generation %d, which is not held", c.Run, c.Generation)
 		}
+		r.notPaused(h, "told to retry")
 		h.retry = append(h.retry, c.ID)
+	case lane.CallQuery:
+		if h == nil || h.gen != c.Generation || h.worker != c.Worker {
+			r.t.Fatalf("a query of %s for generation %d, which is not held", c.Run, c.Generation)
+		}
+		h.asked = append(h.asked, *c.Query)
 	case lane.CallEvict:
 		if c.Run.IsZero() {
 			r.t.Fatalf("an eviction that names no run: %s", c.Reason)

@@ -36,6 +36,7 @@ type entry struct {
 	leaves     model.RunID   // the run that it is to let go of then
 	missed     []model.Event // what came for it meanwhile: it is told after all when the batch is refused
 	wanted     bool          // is to be handed to a worker after that
+	resuming   int           // resumes that are not committed: nobody may go on before
 	told       int64         // position of the last event that the worker was given
 	activating bool          // the history is being read for a worker
 	tail       []model.Event
@@ -55,6 +56,9 @@ func (e *entry) run() model.RunID {
 	}
 	return e.x.Start.Run
 }
+
+// paused reports whether nobody may continue the run, as far as is known.
+func (e *entry) paused() bool { return e.known && e.x != nil && (e.x.Paused != nil || e.resuming > 0) }
 
 func (e *entry) key() store.RunKey { return store.RunKey{Shard: e.shard.id, Run: e.run()} }
 
@@ -82,13 +86,14 @@ func (l *Lane) setRun(e *entry, x *core.Execution) {
 
 // forget drops what is known of the run; it will be read again.
 func (l *Lane) forget(e *entry) {
-	e.x, e.known, e.starting, e.fresh, e.mark = nil, false, false, false, nil
+	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming = nil, false, false, false, nil, 0
 	e.version++
 }
 
 // maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
-	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil {
+	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil ||
+		e.resuming > 0 { // it is handed over when that is told
 		return
 	}
 	l.askAgain(e) // nobody would answer

@@ -17,7 +17,7 @@ const (
 	inTimer
 	inRelease
 	inQuarantine // stores why an address is quarantined
-	inAnswered   // stores what the code answered to a query of another process
+	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
 // input is something to be applied to one address. It is kept until its commit.
@@ -33,7 +33,7 @@ type input struct {
 	looked  int            // how many requests to the address had been served by then
 	fresh   bool           // the request id has never been used before
 	token   any            // who is to be answered
-	awaits  bool           // and wants to hear the end of the run that it starts, instead of its beginning
+	awaits  bool           // and wants to hear the end of the run that it starts instead of its beginning, or what the code answers
 
 	turn   *model.Turn // of inTurn and inRelease
 	worker WorkerID
@@ -93,8 +93,12 @@ func (l *Lane) deliverFrom(now model.Time, in *input) {
 		l.answer(Answer{Token: token, Err: fault.New(fault.Exhausted, "%d requests wait for %s already", len(e.backlog), m.To)})
 		return
 	}
+	w := waiter{token: token, early: true}
+	if m.Kind == model.MessageUpdate {
+		in.awaits, w.reply = true, m.RequestID
+	}
 	if in.awaits {
-		l.waiters[m.To] = append(l.waiters[m.To], waiter{token: token, early: true})
+		l.waiters[m.To] = append(l.waiters[m.To], w)
 	}
 	l.take(now, e, in)
 }
@@ -156,9 +160,14 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		return false
 	case e.served >= l.cfg.PerKey || l.open.rows() >= l.cfg.MaxBatchRows:
 		return false
+	case in.early(e):
+		return false
 	}
 	if e.poison != nil {
 		return true // refused without a look at the run
+	}
+	if in.kind == inMessage && in.message.Kind == model.MessageDelete && e.dirty() {
+		return false // a batch deletes before it writes: what it is to delete must be there
 	}
 	if in.once() && !e.sure(in) {
 		if _, pending := l.requests[store.RequestKey{Shard: e.shard.id, Address: e.address, ID: in.message.RequestID}]; pending {
@@ -181,7 +190,12 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 func (in *input) once() bool {
 	m := in.message
 	return in.kind == inMessage && m.RequestID != "" && m.Kind != model.MessageQuery &&
-		(m.Kind != model.MessageStart || !in.inbox.IsZero() || len(m.With) > 0 || m.Reuse != model.ReturnExisting)
+		(m.Kind != model.MessageStart || !in.inbox.IsZero() || len(m.With) > 0 || m.Past != nil || m.Reuse != model.ReturnExisting)
+}
+
+// early reports whether the input must wait until the run has begun: no batch both begins and ends it.
+func (in *input) early(e *entry) bool {
+	return e.fresh && in.kind == inMessage && in.message.Kind == model.MessageTerminate
 }
 
 // sure reports whether it is known that the request has not been served. What was looked up before another request to the address
@@ -256,7 +270,7 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 	case inRelease:
 		l.applyRelease(now, e, in)
 	case inAnswered:
-		l.record(e, in, &core.Decision{Answer: *in.answer})
+		l.applyAnswered(e, in)
 	case inQuarantine:
 	}
 }
@@ -273,21 +287,58 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	}
 	assumed := !e.known
 	x, d := core.Deliver(e.x, in.message, now, l.freshFor(in.message), l.cfg.Limits)
-	if d.Start != nil { // a start that is refused without a look has not found out whether there is a run
+	if d.Start != nil || len(d.Deletes) > 0 { // a start that is refused without a look has not found out whether there is a run
 		l.setRun(e, x)
 	}
 	g := l.record(e, in, &d)
-	if d.Start != nil {
+	switch {
+	case d.Start != nil:
 		row := &g.batch.Starts[len(g.batch.Starts)-1]
 		row.IfAbsent = assumed
-		e.starting, e.fresh = assumed, true
+		e.starting, e.fresh = assumed, x.Open()
+		if d.Close != nil && x.Open() {
+			l.giveWay(g, e, &d)
+		}
+	case d.Close != nil:
+		l.terminated(g, e, d.Close)
 	}
-	if d.Close != nil { // without a word of its code
-		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: x.Start.Run, outcome: d.Close})
-		l.letGo(g, e, x.Outcome.Failure.Message)
-		l.unstrand(e)
-		l.refuseQueries(e, fault.New(fault.Conflict, "execution %s is closed (%s)", e.address, x.Outcome.Status))
+}
+
+// terminated takes a run that ended without a word of its code from its worker.
+func (l *Lane) terminated(g *building, e *entry, o *model.Outcome) {
+	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
+	l.letGo(g, e, o.Failure.Message)
+	l.unstrand(e)
+	l.askAgain(e) // whoever asks hears that it is closed when that is committed
+}
+
+// giveWay takes the run that a reset ends from its worker and hands the next one to one.
+func (l *Lane) giveWay(g *building, e *entry, d *core.Decision) {
+	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
+	l.letGo(g, e, "reset")
+	l.askAgain(e)
+	if e.activating { // for the run that is over; what is read of it is out of date
+		e.activating, e.tail, e.read = false, nil, nil
+		e.version++
 	}
+	l.unstrand(e)
+	g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: e.run()})
+}
+
+// applyAnswered stores an answer that is known already.
+func (l *Lane) applyAnswered(e *entry, in *input) {
+	if in.pair != nil && !in.pair.next(in) {
+		l.done(in)
+		l.maybeDrop(e)
+		return
+	}
+	d := core.Decision{Answer: *in.answer}
+	if from := in.message.From; from.ID != "" {
+		d.Messages = []model.Message{{
+			Kind: model.MessageAnswer, To: from.Address, ToRun: from.Run, ID: from.ID, Input: in.answer.Output, Failure: in.answer.Failure,
+		}}
+	}
+	l.record(e, in, &d)
 }
 
 // freshFor draws an id only where it can be needed: ids are part of the trace of a simulation.
@@ -500,10 +551,13 @@ func (l *Lane) batchOf(e *entry) *building {
 // write turns a decision into rows.
 func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	key := e.key()
-	if d.Close != nil && in.turn != nil {
-		key.Run = in.turn.Run // the entry may have the next run already
+	if d.Close != nil {
+		key.Run = d.Closed
 	}
 	b.bytes += in.size()
+	for _, run := range d.Deletes {
+		b.batch.Deletes = append(b.batch.Deletes, store.RunKey{Shard: e.shard.id, Run: run})
+	}
 	if d.Start != nil {
 		b.batch.Starts = append(b.batch.Starts, store.StartRow{Shard: e.shard.id, Start: *d.Start, Replaces: d.Replaces})
 		if d.Close == nil {
@@ -519,6 +573,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	for i := range d.Events {
 		b.batch.Events = append(b.batch.Events, store.EventRow{RunKey: key, Event: d.Events[i]})
+	}
+	if hasKind(d.Events, model.EventResumed) {
+		e.resuming++
 	}
 	if len(d.Events) > 0 {
 		b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})

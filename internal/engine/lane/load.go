@@ -230,6 +230,10 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	ld.input.checked, ld.input.looked = true, ld.looked // the same may be looked for twice, and the older result proves less
 	switch {
 	case r.Reply == nil && r.Err == nil || len(e.backlog) == 0 || e.backlog[0] != ld.input:
+	case ld.input.message.From.ID != "": // a step waits for the answer, which it is sent
+		l.bytes -= ld.input.size()
+		ld.input.kind, ld.input.answer = inAnswered, repeated(r)
+		l.bytes += ld.input.size()
 	case !ld.input.inbox.IsZero():
 		l.bytes -= ld.input.size()
 		ld.input.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left
@@ -249,6 +253,18 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	} else {
 		l.maybeDrop(e)
 	}
+}
+
+// repeated is what a step hears whose request was served before.
+func repeated(r LoadResult) *model.Answer {
+	err := r.Err
+	if err == nil {
+		a := Remembered(r.Reply)
+		if err = a.Err; err == nil || a.Answer.Failure != nil {
+			return &a.Answer
+		}
+	}
+	return &model.Answer{Failure: &model.Failure{Kind: fault.KindOf(err).String(), Message: err.Error()}}
 }
 
 // Remembered is the answer that was given to a request when it was served.

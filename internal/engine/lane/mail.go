@@ -191,7 +191,7 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 	}
 	l.mail.inbox[row.ID] = struct{}{}
 	in := &input{kind: inMessage, address: e.address, message: &row.Message, inbox: row.ID}
-	if row.Seen {
+	if row.Seen && row.Message.From.ID == "" { // else a step waits for the answer: it is looked up
 		in.message = &model.Message{Kind: model.MessageNothing, To: row.Message.To}
 	}
 	l.take(now, e, in)
@@ -204,7 +204,8 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 		b.effects = append(b.effects, effect{kind: effExpect, entry: e, input: in})
 		return
 	}
-	if in.message.Kind != model.MessageNothing && in.message.RequestID != "" {
+	again := in.kind == inAnswered && in.message.Kind != model.MessageQuery // is remembered
+	if in.message.Kind != model.MessageNothing && in.message.RequestID != "" && !again {
 		l.remember(b, e, in.message.RequestID, &d.Answer)
 	}
 	if node := in.message.Node; !node.IsZero() && in.message.Kind != model.MessageNothing {

@@ -50,7 +50,7 @@ func (l *Lane) cannotAsk(e *entry, m *model.Message) error {
 		return fault.New(fault.Conflict, "execution %s is closed (%s): its code cannot be asked any more", m.To, x.Outcome.Status)
 	case x.Paused != nil:
 		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked until it is resumed", m.To, x.Paused)
-	case x.Blocked != nil && e.worker == 0:
+	case x.Blocked != nil && e.worker == 0 && !e.activating:
 		return fault.New(fault.Blocked, "execution %s %s", m.To, x.Blocked)
 	case e.worker == 0 && e.unserved:
 		return fault.New(fault.Unavailable, "execution %s %s", m.To, noWorker(e))

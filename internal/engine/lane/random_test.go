@@ -65,6 +65,10 @@ type life struct {
 	reported map[uint64][]string
 	// waiting is how many events those know who wait for a timer and do nothing else.
 	waiting map[uint64]int
+	// terminated are those that may have ended otherwise.
+	terminated map[model.Address]bool
+	// nurse, when set, is called in every round of heal.
+	nurse func()
 }
 
 func newLife(t *rapid.T) *life {
@@ -76,7 +80,7 @@ func newLife(t *rapid.T) *life {
 			c.TimerWindow = rapid.SampledFrom([]int{1, 3, 1000}).Draw(t, "window")
 		}),
 		started: map[model.Address]bool{}, signals: map[string]model.Address{}, here: map[lane.WorkerID]bool{}, owned: map[model.ShardID]bool{},
-		reported: map[uint64][]string{}, waiting: map[uint64]int{},
+		reported: map[uint64][]string{}, waiting: map[uint64]int{}, terminated: map[model.Address]bool{},
 	}
 	for i := range 6 {
 		p.keys = append(p.keys, key(fmt.Sprint("k", i)))
@@ -166,6 +170,9 @@ func (p *life) program(h *holding) (t model.Turn) {
 		return slices.ContainsFunc(h.events, func(e model.Event) bool { return e.Kind == kind && e.ID == id })
 	}
 	t.Run, t.Generation, t.Seen = h.start.Run, h.gen, int64(len(h.events))
+	if t.Commands = answers(h); len(t.Commands) > 0 {
+		return t
+	}
 	switch {
 	case !has(model.EventStepCompleted, "one"):
 		t.Commands = []model.Command{step("one")}
@@ -354,6 +361,9 @@ func (p *life) heal(t *rapid.T) {
 			t.Fatalf("no end in sight: %s", p.describe())
 		}
 		r.settle()
+		if p.nurse != nil {
+			p.nurse()
+		}
 		for s := range model.ShardID(shards) {
 			if !p.owned[s] && slices.Contains(r.freed, s) {
 				p.takeBack(s)
@@ -396,6 +406,9 @@ func (p *life) check(t *rapid.T) {
 					}
 				}
 			}
+			continue
+		}
+		if row.Outcome.Status == model.Terminated && p.terminated[a] {
 			continue
 		}
 		if row.Outcome.Status != model.Completed {

@@ -41,7 +41,7 @@ func cloneEvents(in []model.Event) []model.Event {
 }
 
 func cloneStart(s model.Start) model.Start {
-	s.Input, s.Origin, s.Carried = clonePayload(s.Input), bytes.Clone(s.Origin), cloneEvents(s.Carried)
+	s.Input, s.Origin, s.Carried, s.Seeds = clonePayload(s.Input), bytes.Clone(s.Origin), cloneEvents(s.Carried), slices.Clone(s.Seeds)
 	return s
 }
 
@@ -56,7 +56,22 @@ func cloneMessage(m model.Message) model.Message {
 	for i := range m.With {
 		m.With[i].Seq, m.With[i].At, m.With[i].Kind = 0, 0, 0
 	}
+	m.Past, m.Runs = clonePast(m.Past), slices.Clone(m.Runs)
 	return m
+}
+
+func clonePast(p *model.Past) *model.Past {
+	if p = clonePointer(p); p == nil {
+		return nil
+	}
+	p.Events, p.Seeds, p.Origin = slices.Clone(p.Events), slices.Clone(p.Seeds), bytes.Clone(p.Origin)
+	p.Output, p.Failure = clonePayload(p.Output), clonePointer(p.Failure)
+	for i := range p.Events {
+		e := cloneEvent(p.Events[i].Event)
+		e.Seq, e.At, e.Kind = 0, 0, 0
+		p.Events[i].Event = e
+	}
+	return p
 }
 
 func cloneExecution(e store.Execution) store.Execution {

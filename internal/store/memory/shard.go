@@ -23,6 +23,8 @@ type shard struct {
 	// replies are the remembered requests: for looking up, and by age.
 	replies map[requestKey]*store.Reply
 	byAge   ordered[*store.Reply]
+	// garbage are deleted runs whose events are still there, oldest first.
+	garbage []*run
 }
 
 // requestKey names a remembered request inside of a shard.

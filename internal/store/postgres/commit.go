@@ -80,6 +80,7 @@ func (l *lane) write(ctx context.Context, b *store.Batch, conditional bool) (*wr
 	w.encoder, w.lane, w.batch, w.existing, w.missing, w.earlier = &l.encoder, l, b, nil, nil, nil
 	w.reset()
 	w.fence()
+	w.deletes()
 	w.starts(conditional)
 	w.runs()
 	w.timers()
@@ -137,6 +138,18 @@ func (w *writer) fence() {
 	w.int4(clampLane(w.batch.Lane.Lane))
 	w.int8(w.batch.Lane.Epoch)
 	w.int8(w.batch.Number)
+	w.execute()
+}
+
+func (w *writer) deletes() {
+	rows := w.batch.Deletes
+	if len(rows) == 0 {
+		return
+	}
+	n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return compareRuns(rows[i], rows[j]) })
+	w.use(stDelete)
+	w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+	w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
 	w.execute()
 }
 

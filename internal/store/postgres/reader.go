@@ -120,7 +120,7 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 	return out, err
 }
 
-// Sweep deletes message rows behind their cursors and remembered requests that are old. Cursors stay: see the schema.
+// Sweep deletes message rows behind their cursors, remembered requests that are old and events of deleted runs. Cursors stay: see the schema.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	// Rows of these tables are never updated, so that the place of one is as good as its key.
 	const (
@@ -138,6 +138,22 @@ delete from {schema}.requests where ctid = any (array(
   from unnest($1::smallint[]) t (shard)
   cross join lateral (select r.ctid from {schema}.requests r where r.shard = t.shard and r.at < $2 order by r.at limit $3) q
   limit $3))`
+		sweepEvents = `
+delete from {schema}.history where ctid = any (array(
+  select h.ctid
+  from unnest($1::smallint[]) t (shard)
+  cross join lateral (select g.run from {schema}.garbage g where g.shard = t.shard order by g.run limit $2) g
+  cross join lateral (select e.ctid from {schema}.history e where e.shard = t.shard and e.run = g.run order by e.seq limit $2) h
+  limit $2))`
+		sweepGarbage = `
+delete from {schema}.garbage where ctid = any (array(
+  select q.ctid
+  from unnest($1::smallint[]) t (shard)
+  cross join lateral (
+    select g.ctid from {schema}.garbage g
+    where g.shard = t.shard and not exists (select 1 from {schema}.history e where e.shard = g.shard and e.run = g.run)
+    order by g.run limit $2) q
+  limit $2))`
 	)
 	shards := sortedShards(r.Shards, 0)
 	if len(shards) == 0 || r.Limit <= 0 {
@@ -152,13 +168,21 @@ delete from {schema}.requests where ctid = any (array(
 				return err
 			}
 			swept = int(tag.RowsAffected())
-			if r.RequestsBefore == 0 || swept >= r.Limit {
-				return nil
+			if r.RequestsBefore != 0 && swept < r.Limit {
+				if tag, err = tx.Exec(ctx, s.sql(sweepRequests), shards, r.RequestsBefore, r.Limit-swept); err != nil {
+					return err
+				}
+				swept += int(tag.RowsAffected())
 			}
-			if tag, err = tx.Exec(ctx, s.sql(sweepRequests), shards, r.RequestsBefore, r.Limit-swept); err != nil {
-				return err
+			for _, sql := range [...]string{sweepEvents, sweepGarbage} {
+				if swept >= r.Limit {
+					return nil
+				}
+				if tag, err = tx.Exec(ctx, s.sql(sql), shards, r.Limit-swept); err != nil {
+					return err
+				}
+				swept += int(tag.RowsAffected())
 			}
-			swept += int(tag.RowsAffected())
 			return nil
 		})
 	})

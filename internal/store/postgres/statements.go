@@ -17,6 +17,7 @@ type statement struct {
 // The statements of a commit, in the order in which they are sent. Those that are empty in a batch are left out.
 const (
 	stFence = iota
+	stDelete
 	stReplace
 	stStart
 	stStartIfAbsent
@@ -60,6 +61,19 @@ with w as (
   update {schema}.fences set batch = $4 where node = $1 and lane = $2 and epoch = $3 and batch = $4::bigint - 1 returning 1
 )
 select 1 / count(*) from w`},
+
+	// The events of a deleted run are left to sweeps. The division fails when one of the runs is open.
+	stDelete: {"executions", `
+with w as (
+  delete from {schema}.executions e using ` + rows("$1 shard smallint, $2 run uuid") + `
+  where e.shard = u.shard and e.run = u.run and e.state > 1
+  returning e.shard, e.run
+), g as (
+  insert into {schema}.garbage (shard, run) select shard, run from w on conflict do nothing
+)
+select 1 / (case when exists (
+  select 1 from {schema}.executions e join ` + rows("$1 shard smallint, $2 run uuid") + ` on e.shard = u.shard and e.run = u.run where e.state < 2
+) then 0 else 1 end)`},
 
 	// The test of current is written so that the planner does not take it as an invitation to read the whole partial index.
 	stReplace: {"executions", `

@@ -43,7 +43,7 @@ type batchWriter struct {
 // apply writes everything, in the order of the fields of the batch.
 func (t *batchWriter) apply() error {
 	for _, step := range [...]func() error{
-		t.fence, t.starts, t.closes, t.marks, t.events, t.timers, t.messages, t.cursors, t.inbox, t.requests, t.frees,
+		t.fence, t.deletes, t.starts, t.closes, t.marks, t.events, t.timers, t.messages, t.cursors, t.inbox, t.requests, t.frees,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -79,6 +79,34 @@ func (t *batchWriter) fence() error {
 	}
 	return err
 }
+
+// deletes removes closed runs. Their events are left to sweeps.
+func (t *batchWriter) deletes() error {
+	for _, key := range t.b.Deletes {
+		state, found, err := t.w.number(sqlStateOf, key.Run[:], int(key.Shard))
+		switch {
+		case err != nil:
+			return fmt.Errorf("delete of %s: %w", key.Run, err)
+		case !found:
+			continue
+		case state < stateClosed:
+			return refused("delete of %s: the run is open", key.Run)
+		}
+		for _, sql := range [...]string{sqlDelete, sqlDeleteStart, sqlGarbage} {
+			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
+				return fmt.Errorf("delete of %s: %w", key.Run, err)
+			}
+		}
+	}
+	return nil
+}
+
+const (
+	sqlStateOf     = `select state from perdure_executions where run = ?1 and shard = ?2`
+	sqlDelete      = `delete from perdure_executions where run = ?1 and shard = ?2`
+	sqlDeleteStart = `delete from perdure_starts where run = ?1 and shard = ?2`
+	sqlGarbage     = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
+)
 
 func (t *batchWriter) starts() error {
 	for i := range t.b.Starts {

@@ -14,9 +14,13 @@ const (
 	sqlOldRequests   = `select tenant, workflow, key, id from perdure_requests indexed by perdure_requests_age
 		where shard = ?1 and at < ?2 order by at limit ?3`
 	sqlSweepRequest = `delete from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
+	sqlGarbageRuns  = `select run from perdure_garbage where shard = ?1 limit ?2`
+	sqlFirstEvent   = `select min(seq) from perdure_history where run = ?1 and shard = ?2`
+	sqlSweepEvents  = `delete from perdure_history where run = ?1 and shard = ?2 and seq < ?3`
+	sqlSweepGarbage = `delete from perdure_garbage where run = ?1 and shard = ?2`
 )
 
-// Sweep deletes messages behind their cursors and old remembered requests. Cursors stay: between shards there is no pair that cannot
+// Sweep deletes messages behind their cursors, old remembered requests and events of deleted runs. Cursors stay: between shards there is no pair that cannot
 // come back, and where a sender stands is known from the cursor alone when its messages are gone.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
 	err = s.write(ctx, "sweep", func(w *writer) error {
@@ -28,6 +32,10 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 			}
 			swept += n
 			if n, err = sweepRequests(w.conn, shard, r.RequestsBefore, r.Limit-swept); err != nil {
+				return err
+			}
+			swept += n
+			if n, err = sweepGarbage(w.conn, shard, r.Limit-swept); err != nil {
 				return err
 			}
 			swept += n
@@ -78,4 +86,44 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 		}
 	}
 	return len(keys), nil
+}
+
+// sweepGarbage deletes events of deleted runs, and then what stands for the run itself.
+func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error) {
+	if limit <= 0 {
+		return 0, nil
+	}
+	var runs []model.RunID
+	err = c.query(sqlGarbageRuns, func(q *stmt) error {
+		id, _ := q.id(0) // what is not an id has no events: its row goes next
+		runs = append(runs, id)
+		return nil
+	}, int(shard), limit)
+	if err != nil {
+		return 0, err
+	}
+	for _, run := range runs {
+		if swept >= limit {
+			return swept, nil
+		}
+		first, found, err := c.number(sqlFirstEvent, run[:], int(shard))
+		if err != nil {
+			return swept, err
+		}
+		if found {
+			// Positions have no gap, so that this many rows go at most.
+			n, err := c.exec(sqlSweepEvents, run[:], int(shard), first+int64(limit-swept))
+			if err != nil {
+				return swept, err
+			}
+			if swept += int(n); swept >= limit {
+				return swept, nil
+			}
+		}
+		if _, err := c.exec(sqlSweepGarbage, run[:], int(shard)); err != nil {
+			return swept, err
+		}
+		swept++
+	}
+	return swept, nil
 }

@@ -137,6 +137,7 @@ func Messages() *rapid.Generator[model.Message] {
 			Failure: Failures().Draw(t, "failure"), Status: statuses().Draw(t, "status"), RequestID: Texts().Draw(t, "request"),
 			Reuse:  rapid.SampledFrom([]model.ReusePolicy{model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways}).Draw(t, "reuse"),
 			Policy: policies().Draw(t, "policy"), With: EventLists(2).Draw(t, "with"), Node: model.NodeID(runIDs().Draw(t, "node")),
+			Past: pasts().Draw(t, "past"), Runs: rapid.SliceOfN(runIDs(), 0, 2).Draw(t, "runs"),
 		}
 	})
 }
@@ -148,6 +149,33 @@ func Starts() *rapid.Generator[model.Start] {
 			Input: Payloads().Draw(t, "input"), RequestID: Texts().Draw(t, "request"), Parent: Links().Draw(t, "parent"),
 			OnParentClose: policies().Draw(t, "policy"), First: runIDs().Draw(t, "first"), Previous: runIDs().Draw(t, "previous"),
 			Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"), Carried: EventLists(3).Draw(t, "carried"),
+			Began: Times().Draw(t, "began"), Seeds: seeds().Draw(t, "seeds"), Identity: runIDs().Draw(t, "identity"), Source: sources().Draw(t, "source"),
+		}
+	})
+}
+
+func seeds() *rapid.Generator[[]model.Seed] {
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) model.Seed {
+		return model.Seed{Until: numbers().Draw(t, "until"), Run: runIDs().Draw(t, "run")}
+	}), 0, 2)
+}
+
+func sources() *rapid.Generator[model.Source] {
+	return rapid.Custom(func(t *rapid.T) model.Source {
+		return model.Source{Address: addresses().Draw(t, "address"), Run: runIDs().Draw(t, "run"), Position: numbers().Draw(t, "position")}
+	})
+}
+
+func pasts() *rapid.Generator[*model.Past] {
+	return rapid.Custom(func(t *rapid.T) *model.Past {
+		if rapid.Bool().Draw(t, "none") {
+			return nil
+		}
+		return &model.Past{
+			Events: model.PastOf(EventLists(2).Draw(t, "events")), Began: Times().Draw(t, "began"), Seeds: seeds().Draw(t, "seeds"),
+			Identity: runIDs().Draw(t, "identity"), Source: sources().Draw(t, "source"), Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"),
+			Next: numbers().Draw(t, "next"), Status: statuses().Draw(t, "status"), Output: Payloads().Draw(t, "output"),
+			Failure: Failures().Draw(t, "failure"), At: Times().Draw(t, "at"),
 		}
 	})
 }

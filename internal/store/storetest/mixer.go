@@ -22,7 +22,7 @@ func (m *mixer) seldom() bool { return m.rng.IntN(12) == 0 }
 
 func (m *mixer) add() {
 	rows := [...]func(){
-		m.start, m.start, m.end, m.mark, m.event, m.event, m.timer, m.timer, m.stop, m.stopAll,
+		m.start, m.start, m.end, m.remove, m.mark, m.event, m.event, m.timer, m.timer, m.stop, m.stopAll,
 		m.message, m.message, m.cursor, m.consume, m.deferred, m.request, m.free,
 	}
 	rows[m.rng.IntN(len(rows))]()
@@ -30,7 +30,7 @@ func (m *mixer) add() {
 
 // touched reports whether the batch writes the row of a run already.
 func (m *mixer) touched(key store.RunKey) bool {
-	return slices.ContainsFunc(m.b.Closes, func(r store.CloseRow) bool { return r.RunKey == key }) ||
+	return slices.Contains(m.b.Deletes, key) || slices.ContainsFunc(m.b.Closes, func(r store.CloseRow) bool { return r.RunKey == key }) ||
 		slices.ContainsFunc(m.b.Marks, func(r store.MarkRow) bool { return r.RunKey == key }) ||
 		slices.ContainsFunc(m.b.Starts, func(r store.StartRow) bool { return r.Replaces == key.Run })
 }
@@ -87,6 +87,20 @@ func (m *mixer) end() {
 	if s, ok := m.change(); ok {
 		status := model.Completed + model.Status(m.rng.IntN(3))
 		m.b.Closes = append(m.b.Closes, s.Close(status))
+	}
+}
+
+// remove deletes a closed run, seldom an open one or one that is gone.
+func (m *mixer) remove() {
+	for range 20 {
+		s := m.run()
+		if m.touched(s.RunKey) || slices.Contains(m.b.Deletes, s.RunKey) {
+			continue
+		}
+		if e := m.row(s); (e != nil && e.Outcome.Status.Closed()) || m.seldom() {
+			m.b.Deletes = append(m.b.Deletes, s.RunKey)
+			return
+		}
 	}
 }
 

@@ -182,3 +182,11 @@ func (m *machine) OnTimerFired(perdure.TimerFired) perdure.Actions {
 var events = perdure.NewMachine[int, int]("events", func(n int) *machine {
 	return &machine{n: rand.IntN(n)} // want `rand\.IntN in an event-driven workflow`
 })
+
+var eventsLater = perdure.DeclareWorkflow[int, int]("events-later")
+
+func bindEvents() perdure.Binding {
+	return perdure.BindMachine(eventsLater, func(n int) *machine {
+		return &machine{n: rand.IntN(n)} // want `rand\.IntN in an event-driven workflow`
+	})
+}

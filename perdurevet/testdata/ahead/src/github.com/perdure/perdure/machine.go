@@ -18,6 +18,9 @@ func NewMachine[I, O any, M Machine](name string, newM func(I) M, opts ...Workfl
 	return &Workflow[I, O]{name: name}
 }
 
+// BindMachine joins a declared workflow with a machine.
+func BindMachine[I, O any, M Machine](w *Workflow[I, O], newM func(I) M) Binding { return Binding{} }
+
 // Action is one thing an event-driven workflow asks for.
 type Action struct{ kind string }
 

@@ -1,12 +1,9 @@
-package crashwalk_test
+package crash
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -18,89 +15,16 @@ import (
 // is fenced, so that what is left of it ends at once instead of trying for ever.
 type port struct {
 	*faultstore.Store
-	w       *world
+	trace   *Trace
 	process int
 	shared  bool
 }
 
 var _ store.Store = (*port)(nil)
 
-// called is one line of the trace.
-type called struct {
-	at      time.Duration
-	process int
-	method  faultstore.Method
-	detail  string
-	err     error
-}
-
-// trace is what all processes of a world asked of the store. Its mutex is never held over a call.
-type trace struct {
-	begin time.Time
-
-	mu    sync.Mutex
-	calls []called
-}
-
-func (t *trace) note(c called) {
-	c.at = time.Since(t.begin)
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.calls = append(t.calls, c)
-}
-
-// String shows the calls around the fault: lines that only renew are left out when there are many.
-func (t *trace) String() string {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var b strings.Builder
-	for i, c := range t.calls {
-		if c.method == faultstore.Renew && c.err == nil && i > 30 {
-			continue
-		}
-		fmt.Fprintf(&b, "  %4d %9s  process %d  %s%s", i+1, c.at, c.process, c.method, c.detail)
-		if c.err != nil {
-			fmt.Fprintf(&b, ": %v", c.err)
-		}
-		b.WriteByte('\n')
-	}
-	return b.String()
-}
-
-// batchText says what a commit is about.
-func batchText(b *store.Batch) string {
-	var s strings.Builder
-	fmt.Fprintf(&s, " lane %d batch %d:", b.Lane.Lane, b.Number)
-	for _, part := range []struct {
-		n    int
-		name string
-	}{
-		{len(b.Starts), "starts"},
-		{len(b.Closes), "closes"},
-		{len(b.Marks), "marks"},
-		{len(b.Events), "events"},
-		{len(b.StopTimers) + len(b.StopAll), "timers stopped"},
-		{len(b.Timers), "timers"},
-		{len(b.Messages), "messages"},
-		{len(b.Cursors), "cursors"},
-		{len(b.Inbox), "inbox"},
-		{len(b.Deferred), "deferred"},
-		{len(b.Requests), "requests"},
-		{len(b.Free), "freed"},
-	} {
-		if part.n > 0 {
-			fmt.Fprintf(&s, " %d %s", part.n, part.name)
-		}
-	}
-	for i := range b.Events {
-		fmt.Fprintf(&s, " [%d %s %s]", b.Events[i].Event.Seq, b.Events[i].Event.Kind, b.Events[i].Event.Name)
-	}
-	return s.String()
-}
-
 // end notes a call and fences a dead process.
 func (p *port) end(m faultstore.Method, detail string, err error) error {
-	p.w.trace.note(called{process: p.process, method: m, detail: detail, err: err})
+	p.trace.note(Call{Process: p.process, Method: m, Detail: detail, Err: err})
 	if errors.Is(err, faultstore.ErrCrashed) {
 		return &store.Error{Class: store.Fenced, Op: m.String(), Err: faultstore.ErrCrashed}
 	}
@@ -143,7 +67,7 @@ func (p *port) Refence(ctx context.Context, l store.LaneRef) (epoch, landed int6
 }
 
 func (p *port) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
-	detail := batchText(b)
+	detail := " " + Describe(b)
 	c, err := p.Store.Commit(ctx, b)
 	return c, p.end(faultstore.Commit, detail, err)
 }
@@ -215,24 +139,4 @@ func (p *port) Members(ctx context.Context) (store.View, error) {
 func (p *port) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	n, err := p.Store.Sweep(ctx, r)
 	return n, p.end(faultstore.Sweep, "", err)
-}
-
-// since are the calls from one on.
-func (t *trace) since(from int) []called {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return slices.Clone(t.calls[from:])
-}
-
-// commits is how many of the calls were commits.
-func (t *trace) commits() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	n := 0
-	for i := range t.calls {
-		if t.calls[i].method == faultstore.Commit {
-			n++
-		}
-	}
-	return n
 }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// The contract: names and types. Whoever starts, pays or awaits an order needs nothing else.
+type (
+	order struct {
+		ID       string
+		Cents    int
+		PayUntil time.Duration
+	}
+	receipt struct{ Payment, Parcel string }
+)
+
+var (
+	reserve  = perdure.DeclareActivity[order, string]("reserve", perdure.Exponential(5))
+	release  = perdure.DeclareActivity[string, perdure.Void]("release")
+	refund   = perdure.DeclareActivity[string, perdure.Void]("refund")
+	delivery = perdure.DeclareWorkflow[string, string]("delivery") // an ordinary function
+	paid     = perdure.NewSignal[string]("paid")
+	orders   = perdure.NewMachine[order, receipt]("order-events", newPurchase, perdure.Uses(reserve, release, refund)).
+			KeyedBy(func(o order) perdure.Key { return perdure.RawKey(o.ID) })
+)
+
+// purchase is the state of an order: plain fields, changed by one event at a time. Stock is reserved while the customer pays; what was done
+// is undone when the time is over, when the customer cancels, or when the parcel cannot be delivered.
+type purchase struct {
+	perdure.Events
+	order
+
+	busy    bool   // an activity or the delivery is under way: whatever else happens, we hear of its end first
+	stock   string // reserved
+	payment string
+	undo    error // why everything is being undone
+}
+
+func newPurchase(o order) *purchase { return &purchase{order: o} }
+
+func (p *purchase) OnStart() perdure.Actions {
+	p.busy = true
+	return perdure.Actions{reserve.Schedule("reserve", p.order), perdure.StartTimer("pay-until", p.PayUntil)}
+}
+
+// OnSignal: the payment service says that the customer has paid. If that is too late, it is paid back.
+func (p *purchase) OnSignal(e perdure.SignalReceived) perdure.Actions {
+	if payment, ok := paid.Value(e); ok && p.payment == "" {
+		p.payment = payment
+		return p.next()
+	}
+	return nil // a signal that we do not know, or the same payment again
+}
+
+func (p *purchase) OnActivityCompleted(e perdure.ActivityCompleted) perdure.Actions {
+	p.busy = false
+	switch e.ID {
+	case "reserve":
+		stock, err := reserve.Result(e)
+		if err != nil {
+			return p.giveUp(err)
+		}
+		p.stock = stock
+	case "refund":
+		p.payment = ""
+	case "release":
+		p.stock = ""
+	}
+	return p.next()
+}
+
+func (p *purchase) OnActivityFailed(e perdure.ActivityFailed) perdure.Actions {
+	p.busy = false
+	if e.ID == "reserve" {
+		return p.giveUp(fmt.Errorf("reserve: %w", e.Err))
+	}
+	return perdure.Actions{perdure.Fail(fmt.Errorf("%w; it could not be undone: %s: %w", p.undo, e.ID, e.Err))}
+}
+
+// OnTimerFired: nobody has paid in time.
+func (p *purchase) OnTimerFired(perdure.TimerFired) perdure.Actions {
+	return p.giveUp(fmt.Errorf("not paid within %s: %w", p.PayUntil, perdure.ErrTimeout))
+}
+
+func (p *purchase) OnChildClosed(e perdure.ChildClosed) perdure.Actions {
+	p.busy = false
+	parcel, err := delivery.Result(e)
+	if err != nil {
+		return p.giveUp(fmt.Errorf("delivery: %w", err))
+	}
+	return perdure.Actions{orders.Complete(receipt{p.payment, parcel})}
+}
+
+// OnCancel: the customer may cancel at any time, but a parcel that is on its way is not called back. What we schedule from here on is not
+// cancelled by the request.
+func (p *purchase) OnCancel(reason string) perdure.Actions {
+	return p.giveUp(fmt.Errorf("%w: %s", perdure.ErrCanceled, reason))
+}
+
+// giveUp begins to undo. The first reason counts.
+func (p *purchase) giveUp(why error) perdure.Actions {
+	if p.undo == nil {
+		p.undo = why
+	}
+	return p.next()
+}
+
+// next is what the state asks for.
+func (p *purchase) next() perdure.Actions {
+	switch {
+	case p.busy:
+		return nil
+	case p.undo == nil && (p.stock == "" || p.payment == ""):
+		return nil // we wait for the rest
+	case p.undo == nil:
+		p.busy = true
+		return perdure.Actions{perdure.CancelAction("pay-until"), delivery.Child("delivery", p.ID)}
+	case p.payment != "":
+		p.busy = true
+		return perdure.Actions{refund.Schedule("refund", p.payment)}
+	case p.stock != "":
+		p.busy = true
+		return perdure.Actions{release.Schedule("release", p.stock)}
+	}
+	return perdure.Actions{perdure.Fail(p.undo)}
+}

@@ -1,0 +1,157 @@
+package perdure
+
+import (
+	"cmp"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// GroupOf makes one definition of a struct whose exported fields are handles, such as activities that belong together, or a workflow and the
+// activities that it calls. All of them are defined, those in structs inside it (embedded, as field, behind a pointer) included; other fields are left alone,
+// so the struct may hold what its methods need. The same handle may be in several groups.
+//
+//	type Payments struct {
+//		Charge *perdure.Activity[Order, Receipt]
+//		Refund *perdure.Activity[Receipt, perdure.Void]
+//		gateway *gateway.Client
+//	}
+//
+// Opening fails, naming the field, when a handle is nil, and when an activity is only declared and its Bind is not passed as well. A workflow that is
+// only declared may have its code in another process.
+func GroupOf[S any](group *S) Definition {
+	return structGroup{value: reflect.ValueOf(group), at: callerPosition()}
+}
+
+type structGroup struct {
+	value reflect.Value // pointer to the struct
+	at    string
+}
+
+func (g structGroup) define(r *registry) {
+	t := g.value.Type().Elem()
+	name := cmp.Or(t.Name(), t.String())
+	switch {
+	case t.Kind() != reflect.Struct || !hasHandles(t, nil):
+		r.wrong("group %s has no exported field that is a handle, such as *perdure.Activity (%s)", name, g.at)
+	case g.value.IsNil():
+		r.wrong("group %s is nil (%s)", name, g.at)
+	default:
+		w := groupWalk{r: r, name: name, at: g.at, seen: map[visit]bool{}}
+		w.fields(g.value.Elem(), "")
+	}
+}
+
+// groupWalk goes through the fields of a group.
+type groupWalk struct {
+	r    *registry
+	name string
+	at   string
+	seen map[visit]bool // pointers may lead in a circle
+}
+
+// visit is a struct behind a pointer. Its first field has the same address.
+type visit struct {
+	typ     reflect.Type
+	address uintptr
+}
+
+func (w *groupWalk) fields(v reflect.Value, path string) {
+	for f, value := range v.Fields() {
+		if !f.IsExported() && !f.Anonymous {
+			continue
+		}
+		at := strings.TrimPrefix(path+"."+f.Name, ".")
+		switch {
+		case isHandle(f.Type):
+			w.handle(value, at)
+		case !hasHandles(f.Type, nil):
+		case f.Type.Kind() == reflect.Struct:
+			w.fields(value, at)
+		case value.IsNil():
+			w.r.wrong("group %s: field %s is nil (%s)", w.name, at, w.at)
+		default:
+			if v := (visit{f.Type, value.Pointer()}); !w.seen[v] {
+				w.seen[v] = true
+				w.fields(value.Elem(), at)
+			}
+		}
+	}
+}
+
+func (w *groupWalk) handle(v reflect.Value, path string) {
+	if k := v.Kind(); (k == reflect.Pointer || k == reflect.Interface) && v.IsNil() {
+		w.r.wrong("group %s: field %s is nil (%s)", w.name, path, w.at)
+		return
+	}
+	if !v.CanInterface() {
+		w.r.wrong("group %s: field %s cannot be read: export the type that it is embedded by (%s)", w.name, path, w.at)
+		return
+	}
+	switch h := v.Interface().(type) {
+	case declarable:
+		if kind, name, declared := h.declared(); declared {
+			if kind == "activity" {
+				w.r.needs = append(w.r.needs, need{name, "group " + w.name + ": field " + path, w.at})
+			}
+			return
+		}
+		w.r.add(h)
+	case Definition:
+		w.r.add(h)
+	}
+}
+
+// declarable is a handle that may be without code.
+type declarable interface {
+	Definition
+	declared() (kind, name string, only bool)
+}
+
+func (a *Activity[I, O]) declared() (kind, name string, only bool) {
+	return "activity", a.name, !a.bound
+}
+
+func (w *Workflow[I, O]) declared() (kind, name string, only bool) {
+	return "workflow", w.name, !w.bound
+}
+
+// need is an activity that must have code.
+type need struct{ activity, who, at string }
+
+var (
+	definitionType = reflect.TypeFor[Definition]()
+	messageType    = reflect.TypeFor[namedMessage]()
+)
+
+// isHandle reports whether a field of the type is a handle of ours: something that is defined, or a name such as a signal.
+func isHandle(t reflect.Type) bool { return t.Implements(definitionType) || t.Implements(messageType) }
+
+// namedMessage is the typed name of a message. There is nothing to define, but it must not be nil.
+type namedMessage interface{ named() }
+
+func (s *Signal[T]) named()    {}
+func (p *Promise[T]) named()   {}
+func (u *Update[I, O]) named() {}
+func (q *Query[I, O]) named()  {}
+func (s *State[T]) named()     {}
+
+// hasHandles reports whether a struct, or what a pointer to one points to, has a handle in it at any depth.
+func hasHandles(t reflect.Type, seen []reflect.Type) bool {
+	if t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	if t.Kind() != reflect.Struct {
+		return false
+	}
+	if slices.Contains(seen, t) {
+		return false
+	}
+	seen = append(seen, t)
+	for f := range t.Fields() {
+		if (f.IsExported() || f.Anonymous) && (isHandle(f.Type) || hasHandles(f.Type, seen)) {
+			return true
+		}
+	}
+	return false
+}

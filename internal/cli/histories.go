@@ -1,0 +1,300 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/history"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/node"
+)
+
+// act opens the store as a node that may change it. A file must not be in use; on PostgreSQL it joins the cluster for a moment.
+func (o *options) act(ctx context.Context) (*node.Node, error) {
+	n, err := node.Open(ctx, node.Config{URL: o.store, Schema: o.schema, NoMigrate: true, Log: o.log(), Version: Version()})
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	return n, nil
+}
+
+// changing makes a command that changes one execution, or with --dry-run only tells what it would do.
+func (o *options) changing(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {
+	var run string
+	var dry bool
+	cmd := &cobra.Command{
+		Use: use + " workflow/key", Short: short, Example: example, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := target(args[0], run)
+			if err != nil {
+				return err
+			}
+			return o.with(cmd.Context(), dry, func(b api.Backend) error { return do(cmd.Context(), b, t, dry) })
+		},
+	}
+	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	return cmd
+}
+
+// with opens the store, for reading only if nothing is to be changed.
+func (o *options) with(ctx context.Context, dry bool, do func(b api.Backend) error) error {
+	open := o.act
+	if dry {
+		open = o.look
+	}
+	n, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(n.Backend()), n.Close())
+}
+
+// place reads where a past ends: a position, or the step before which it does.
+func place(r *api.PastRequest, text string) error {
+	if text == "" {
+		return nil
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	switch {
+	case err != nil:
+		r.Before = text
+	case n < 0:
+		return fault.New(fault.Invalid, "%d is not a position of a history", n)
+	default:
+		r.After, r.Placed = n, true
+	}
+	return nil
+}
+
+// edits reads step=JSON, or position=JSON.
+func edits(texts []string) ([]api.Edit, error) {
+	var out []api.Edit
+	for _, text := range texts {
+		step, value, ok := strings.Cut(text, "=")
+		if !ok || step == "" || !json.Valid([]byte(value)) {
+			return nil, fault.New(fault.Invalid, "--set %q: write step=JSON, such as charge='{\"amount\":1}'", text)
+		}
+		e := api.Edit{Step: step, Output: model.Payload{Data: []byte(value)}}
+		if n, err := strconv.ParseInt(step, 10, 64); err == nil {
+			e.Position = n
+		}
+		out = append(out, e)
+	}
+	return out, nil
+}
+
+func newWorkflowFork(o *options) *cobra.Command {
+	var key, from string
+	var set []string
+	var reuse bool
+	cmd := o.changing("fork", "Begin another execution with the past of a run",
+		"  perdure workflow fork order/42 --key 42-again --from charge\n  perdure workflow fork order/42 --key what-if --set charge='{\"ok\":true}'",
+		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
+			r := api.PastRequest{Source: t, Key: key, DryRun: dry}
+			if reuse {
+				r.Reuse = model.ReuseAlways
+			}
+			err := place(&r, from)
+			if err == nil {
+				r.Edits, err = edits(set)
+			}
+			if err != nil {
+				return err
+			}
+			reply, err := b.Fork(ctx, r)
+			return o.begun(t, &reply, dry, err)
+		})
+	cmd.Flags().StringVar(&key, "key", "", "key of the new execution")
+	cmd.Flags().StringVar(&from, "from", "", "keep what stands before this step, or up to this position; everything by default")
+	cmd.Flags().StringArrayVar(&set, "set", nil, "step=JSON: give a step another result; the past ends there by default")
+	cmd.Flags().BoolVar(&reuse, "reuse", false, "also when a closed execution has the key")
+	_ = cmd.MarkFlagRequired("key") // fails only for a flag that is not there
+	return cmd
+}
+
+func newWorkflowRetry(o *options) *cobra.Command {
+	return o.changing("retry", "Go on with a failed execution before its failed step", "  perdure workflow retry order/42 --dry-run",
+		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
+			reply, err := b.Retry(ctx, api.PastRequest{Source: t, DryRun: dry})
+			return o.begun(t, &reply, dry, err)
+		})
+}
+
+func newWorkflowReset(o *options) *cobra.Command {
+	var to string
+	cmd := o.changing("reset", "Have an execution begin anew from an earlier place", "  perdure workflow reset order/42 --to charge\n  perdure workflow reset order/42 --to 7",
+		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
+			r := api.PastRequest{Source: t, DryRun: dry}
+			if err := place(&r, to); err != nil {
+				return err
+			}
+			reply, err := b.Reset(ctx, r)
+			return o.begun(t, &reply, dry, err)
+		})
+	cmd.Flags().StringVar(&to, "to", "", "keep what stands before this step, or up to this position")
+	_ = cmd.MarkFlagRequired("to") // fails only for a flag that is not there
+	return cmd
+}
+
+// begun tells what a run began with, or would.
+func (o *options) begun(source api.Target, r *api.PastReply, dry bool, err error) error {
+	if err != nil {
+		return err
+	}
+	if o.output == "json" {
+		reply := map[string]any{
+			"workflow": r.Address.Type, "key": r.Address.Key, "kept": r.Position, "total": r.Total, "dry_run": dry,
+			"left_out": positions(r.Blanks), "added": positions(r.Added), "watched_again": positions(r.Again),
+		}
+		if !dry {
+			reply["run"], reply["status"] = r.Run.String(), r.Status.String()
+		}
+		return o.json(reply)
+	}
+	if dry {
+		fmt.Fprintf(o.Out, "%s/%s would begin with %d of %d events.\n", r.Address.Type, r.Address.Key, r.Position, r.Total)
+	} else {
+		fmt.Fprintf(o.Out, "%s/%s began as %s (%s) with %d of %d events", r.Address.Type, r.Address.Key, r.Run, r.Status, r.Position, r.Total)
+		if !source.Address.IsZero() {
+			fmt.Fprintf(o.Out, " of %s/%s", source.Address.Type, source.Address.Key)
+		}
+		fmt.Fprintln(o.Out, ".")
+	}
+	for _, part := range []struct {
+		what   string
+		events []model.Event
+	}{
+		{"left out", r.Blanks}, {"taken along from behind", r.Added}, {"watched again", r.Again},
+	} {
+		for i := range part.events {
+			e := &part.events[i]
+			fmt.Fprintf(o.Out, "  %s: %d %s %s\n", part.what, e.Seq, e.Kind, e.Name)
+		}
+	}
+	return nil
+}
+
+func positions(events []model.Event) []int64 {
+	seqs := make([]int64, len(events))
+	for i := range events {
+		seqs[i] = events[i].Seq
+	}
+	return seqs
+}
+
+func newWorkflowDelete(o *options) *cobra.Command {
+	var yes bool
+	cmd := o.changing("delete", "Remove a closed execution", "  perdure workflow delete order/42 --yes",
+		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
+			name := t.Address.Type + "/" + t.Address.Key
+			would, err := b.Delete(ctx, api.DeleteRequest{Target: t, DryRun: true})
+			switch {
+			case err != nil:
+				return err
+			case dry:
+			case !yes && !o.confirm(fmt.Sprintf("Delete %s (%s) for good?", name, countRuns(would.Runs))):
+				return fault.New(fault.Canceled, "delete of %s: not confirmed; --yes deletes without asking", name)
+			default:
+				if _, err := b.Delete(ctx, api.DeleteRequest{Target: t}); err != nil {
+					return err
+				}
+			}
+			if o.output == "json" {
+				var runs []string
+				for _, id := range would.Runs {
+					runs = append(runs, id.String())
+				}
+				return o.json(map[string]any{"workflow": t.Address.Type, "key": t.Address.Key, "runs": runs, "dry_run": dry})
+			}
+			if dry {
+				fmt.Fprintf(o.Out, "%s would be deleted (%s).\n", name, countRuns(would.Runs))
+			} else {
+				fmt.Fprintf(o.Out, "%s was deleted (%s).\n", name, countRuns(would.Runs))
+			}
+			return nil
+		})
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func countRuns(runs []model.RunID) string {
+	if len(runs) == 1 {
+		return "1 run"
+	}
+	return fmt.Sprintf("%d runs", len(runs))
+}
+
+// confirm asks; anything but y or yes is a no.
+func (o *options) confirm(question string) bool {
+	fmt.Fprintf(o.Err, "%s [y/N] ", question)
+	var answer string
+	if _, err := fmt.Fscanln(o.In, &answer); err != nil {
+		return false // nobody is there
+	}
+	answer = strings.ToLower(answer)
+	return answer == "y" || answer == "yes"
+}
+
+func newWorkflowExport(o *options) *cobra.Command {
+	var file string
+	cmd := o.one("export", "Write the history of a run as JSON lines", "  perdure workflow export order/42 -f order-42.jsonl",
+		func(ctx context.Context, b api.Backend, t api.Target) error {
+			if file == "" || file == "-" {
+				return history.Export(ctx, b, t, o.Out)
+			}
+			f, err := os.Create(file)
+			if err != nil {
+				return fault.New(fault.Invalid, "export: %w", err)
+			}
+			return errors.Join(history.Export(ctx, b, t, f), f.Close())
+		})
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write; standard output by default")
+	return cmd
+}
+
+func newWorkflowImport(o *options) *cobra.Command {
+	var file, key string
+	var dry bool
+	cmd := &cobra.Command{
+		Use: "import", Short: "Store a run that was exported; an open one goes on here",
+		Example: "  perdure workflow import -f order-42.jsonl --key 42-copy", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			h, err := o.readHistory(file)
+			if err != nil {
+				return err
+			}
+			return o.with(cmd.Context(), dry, func(b api.Backend) error {
+				reply, err := b.Import(cmd.Context(), api.ImportRequest{History: *h, Tenant: model.DefaultTenant, Key: key, DryRun: dry})
+				return o.begun(api.Target{}, &reply, dry, err)
+			})
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file to read; standard input by default")
+	cmd.Flags().StringVar(&key, "key", "", "key to store it under instead of its own")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	return cmd
+}
+
+func (o *options) readHistory(file string) (*model.History, error) {
+	in := o.In
+	if file != "" && file != "-" {
+		f, err := os.Open(file)
+		if err != nil {
+			return nil, fault.New(fault.Invalid, "import: %w", err)
+		}
+		defer f.Close()
+		in = io.Reader(f)
+	}
+	return history.Read(in)
+}

@@ -1,0 +1,177 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// deliverPast begins a run that has a past. With ToRun it takes the place of that run, which is the current one (retry, reset);
+// without, it is an execution of its own (fork, import).
+func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
+	var d Decision
+	p, takesOver := m.Past, !m.ToRun.IsZero()
+	switch {
+	case takesOver && (x.Open() != (p.Next != 0) || x.Open() && p.Next != x.Next):
+		d.refuse(fault.Conflict, fmt.Sprintf("run %s has gone on since its history was read: try again", m.ToRun))
+		return x, d
+	case takesOver || x == nil || mayReplace(x, m):
+	case m.RequestID != "" && m.RequestID == x.Start.RequestID:
+		d.Answer = model.Answer{Run: x.Start.Run, Status: x.Outcome.Status, Existing: true} // the same request, repeated
+		return x, d
+	default:
+		d.refuse(fault.AlreadyExists, fmt.Sprintf("execution %s exists (%s): take another key", m.To, x.Outcome.Status))
+		return x, d
+	}
+	s := model.Start{
+		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, Carried: model.EventsOf(p.Events),
+		Began: p.Began, Seeds: p.Seeds, Identity: p.Identity, Source: p.Source, Origin: p.Origin,
+	}
+	if takesOver {
+		s = x.succeeded(s)
+	}
+	x.claimUpdates(s.Carried, takesOver)
+	next := begin(s)
+	if kind, text := next.unfit(p, lim); text != "" {
+		d.refuse(kind, text)
+		return x, d
+	}
+	if takesOver && x.Open() {
+		x.giveWay(&d, next)
+	}
+	if x != nil {
+		d.Replaces = x.Start.Run
+	}
+	d.Start = &next.Start
+	if p.Status.Closed() {
+		next.Outcome = model.Outcome{Status: p.Status, Output: p.Output, Failure: p.Failure, At: p.At, Seen: next.Next - 1}
+		d.Close, d.Closed = &next.Outcome, fresh
+	} else {
+		next.watchAgain(&d)
+	}
+	d.Answer = model.Answer{Run: fresh, Status: next.Outcome.Status}
+	return next, d
+}
+
+// claimUpdates keeps in a past who waits for the answer to an update only if somebody does: the run that gives way has not answered it, and the
+// next one will. Others have had their answer, or wait for that of the run that the past was copied from.
+func (x *Execution) claimUpdates(past []model.Event, takesOver bool) {
+	for i := range past {
+		e := &past[i]
+		if e.Kind == model.EventUpdateReceived && (!takesOver || !x.Open() || !contains(x.updates, e)) {
+			e.RequestID, e.Watcher = "", model.Link{}
+		}
+	}
+}
+
+// contains reports whether the same update, wherever it stands, is among others.
+func contains(updates []model.Event, u *model.Event) bool {
+	return (u.RequestID != "" || u.Watcher.ID != "") && slices.ContainsFunc(updates, func(o model.Event) bool {
+		return o.Name == u.Name && o.RequestID == u.RequestID && o.Watcher == u.Watcher
+	})
+}
+
+// unfit says why a run cannot begin with its past; nothing when it can.
+func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
+	a := x.Start.Address
+	switch n, size := len(p.Events), p.Size(); {
+	case n > lim.Past:
+		return fault.Exhausted, fmt.Sprintf("the past of %s has %d events: a run may begin with %d", a, n, lim.Past)
+	case size > lim.PastBytes:
+		return fault.Exhausted, fmt.Sprintf("the past of %s has %d bytes: a run may begin with %d", a, size, lim.PastBytes)
+	case len(x.signals) > lim.Signals:
+		return fault.Exhausted, fmt.Sprintf("the past of %s has %d signals that were not taken: a run may hold %d", a, len(x.signals), lim.Signals)
+	}
+	last := x.Start.Zero()
+	for i := range x.Start.Carried {
+		e := &x.Start.Carried[i]
+		if e.Kind == model.EventStarted || e.Kind == model.EventClosed || !e.Kind.Known() {
+			return fault.Invalid, fmt.Sprintf("event %d of the past of %s is of kind %s, which is not for a past", e.Seq, a, e.Kind)
+		}
+		if e.At < last {
+			return fault.Invalid, fmt.Sprintf("event %d of the past of %s is older than the one before it", e.Seq, a)
+		}
+		last = e.At
+	}
+	if last > x.Start.At.Add(maxAhead) {
+		return fault.Invalid, fmt.Sprintf("the past of %s reaches to %s, which is to come: nothing would happen before", a, last)
+	}
+	return 0, ""
+}
+
+// maxAhead is how far the clock that a past was made by may be ahead of ours: times of a run never decrease.
+const maxAhead = 24 * time.Hour
+
+// succeeded is the start of the run that takes the place of this one: it belongs to the same chain and to the same parent. Whoever waits
+// for the end of an open run waits on.
+func (x *Execution) succeeded(s model.Start) model.Start {
+	s.First, s.Previous, s.Origin = x.Start.First, x.Start.Run, x.Start.Origin
+	if s.First.IsZero() {
+		s.First, s.Origin = x.Start.Run, x.Start.Input.Digest()
+	}
+	s.RequestID, s.Parent, s.OnParentClose = x.Start.RequestID, x.Start.Parent, x.Start.OnParentClose
+	if !x.Open() {
+		return s
+	}
+	at := s.At
+	if n := len(s.Carried); n > 0 {
+		at = max(at, s.Carried[n-1].At)
+	}
+	for _, w := range x.watchers {
+		s.Carried = append(s.Carried, model.Event{Kind: model.EventWatched, Watcher: w, At: at, Seq: int64(len(s.Carried) + 1)})
+	}
+	return s
+}
+
+// giveWay ends an open run in favour of the next, as continue-as-new does. Children that the next one knows of are its business now, the
+// others are cancelled by policy.
+func (x *Execution) giveWay(d *Decision, next *Execution) {
+	d.StopAll = len(x.timers) > 0
+	for _, c := range x.children {
+		if c.policy == model.CancelChild && next.child(c.id) < 0 {
+			d.Messages = append(d.Messages, x.cancelChild(c, "its parent was reset"))
+		}
+	}
+	for i := range x.updates {
+		if u := &x.updates[i]; !contains(next.updates, u) {
+			x.refuseUpdate(d, u, model.Continued, "was reset")
+		}
+	}
+	s := &next.Start
+	x.Outcome = model.Outcome{
+		Status: model.Continued, At: max(s.At, x.Last), Seen: min(s.Source.Position, x.Next-1), Next: s.Run,
+		Failure: &model.Failure{Kind: model.FailureReset, Message: fmt.Sprintf("reset to event %d", s.Source.Position)},
+	}
+	d.Close, d.Closed = &x.Outcome, x.Start.Run
+	x.timers, x.children, x.calls, x.updates = nil, nil, nil, nil
+	x.Parked, x.Blocked, x.Paused = false, nil, nil
+}
+
+// watchAgain asks for the outcomes of children that the past does not have: they report to the run that started them.
+func (x *Execution) watchAgain(d *Decision) {
+	for i := range x.Start.Carried {
+		e := &x.Start.Carried[i]
+		if e.Kind == model.EventChildStarted && x.child(e.ID) >= 0 {
+			d.Messages = append(d.Messages, model.Message{
+				Kind: model.MessageWatch, To: e.Target, ToRun: e.Run, From: model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID},
+			})
+		}
+	}
+}
+
+// deliverDelete removes closed runs: the current one, or others that were. An open run cannot be removed.
+func deliverDelete(x *Execution, m *model.Message) (*Execution, Decision) {
+	var d Decision
+	if x != nil && slices.Contains(m.Runs, x.Start.Run) {
+		if x.Open() {
+			d.refuse(fault.Conflict, fmt.Sprintf("execution %s is running: cancel it, wait for its end, then delete it", m.To))
+			return x, d
+		}
+		x = nil
+	}
+	d.Deletes = m.Runs
+	return x, d
+}

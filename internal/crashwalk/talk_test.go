@@ -1,0 +1,502 @@
+package crashwalk_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/model"
+)
+
+var (
+	counter  = perdure.DeclareWorkflow[int, int]("counter")
+	add      = perdure.NewUpdate[int, int]("add")
+	seen     = perdure.NewQuery[int, string]("seen")
+	enough   = perdure.NewSignal[string]("enough")
+	adder    = perdure.DeclareWorkflow[int, string]("adder")
+	chained  = perdure.DeclareWorkflow[int, string]("chained")
+	answer   = perdure.NewUpdate[int, string]("answer")
+	closing  = perdure.DeclareWorkflow[int, int]("closing")
+	showing  = perdure.DeclareWorkflow[int, string]("showing")
+	stand    = perdure.NewState[string]("stand")
+	runCount = perdure.NewState[int]("run-count")
+	echo     = perdure.DeclareWorkflow[int, string]("echo")
+)
+
+// talkScenarios are about what is asked of executions and what they answer.
+func talkScenarios() []*scenario {
+	return []*scenario{
+		{
+			name:   "updates with steps",
+			bodies: map[string]int{"add 1": 1, "add 10": 1, "add 100": 1},
+			stages: alone(counting, func(d *driver) error {
+				x, err := start(d, counter, 0, "k")
+				if err != nil {
+					return err
+				}
+				return inOrder(
+					func() error { return call(d, 0, x.Ref, 1, "u1", 1) },
+					func() error { return call(d, 0, x.Ref, 10, "u2", 11) },
+					func() error { return call(d, 0, x.Ref, 1, "u1", 1) }, // again, after it was answered
+					func() error { return refusedCall(d, x.Ref, -1, "u3") },
+					func() error {
+						same := func() error { return call(d, 0, x.Ref, 100, "u4", 111) }
+						return together(same, same, same)
+					},
+					func() error { return send(d, enough, x.Ref, "", "s1") },
+					func() error { return result(d, x, 111) },
+					func() error { return call(d, 0, x.Ref, 10, "u2", 11) }, // again, after the end
+				)
+			}),
+			check: func(_ *world, h *histories) error { return answersOf(h, counter.Execution(perdure.RawKey("k")).Ref, 4) },
+		},
+		{
+			name: "update over continue as new",
+			stages: alone(func(*world) perdure.Group {
+				return perdure.Group{chained.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
+					if n == 2 {
+						answer.Handle(ctx, func(ctx perdure.WorkflowCtx, v int) (string, error) {
+							if err := ctx.Sleep(500 * time.Millisecond); err != nil {
+								return "", err
+							}
+							return fmt.Sprintf("%d in run %d", v, n), nil
+						})
+					}
+					if _, err := enough.Receive(ctx); err != nil {
+						return "", err
+					}
+					if n == 2 {
+						return "end", ctx.WaitUpdates()
+					}
+					return "", chained.ContinueAsNew(n + 1)
+				})}
+			}, func(d *driver) error {
+				x, err := start(d, chained, 1, "k")
+				if err != nil {
+					return err
+				}
+				ask := func(v int, id string) func() error {
+					return func() error {
+						return d.patiently(func() error {
+							got, err := answer.Call(d.client(), x.Ref, v, perdure.RequestID(id))
+							return heard(d, 0, x.Ref, id, got, err, fmt.Sprintf("%d in run 2", v))
+						})
+					}
+				}
+				err = together(ask(1, "u1"), ask(1, "u1"), ask(2, "u2"), func() error {
+					return inOrder(
+						func() error { return d.recorded(x.Ref, model.EventUpdateReceived, "answer") },
+						func() error { // whoever is refused now leaves the others waiting
+							return d.patiently(func() error { return send(d, enough, x.Ref, "", "s1") })
+						},
+					)
+				})
+				if err != nil {
+					return err
+				}
+				return inOrder(
+					func() error { return send(d, enough, x.Ref, "", "s2") },
+					func() error { return result(d, x, "end") },
+					ask(2, "u2"),
+				)
+			}),
+			loose: true, // which run an update meets is a matter of time
+			check: func(_ *world, h *histories) error { return answersOf(h, chained.Execution(perdure.RawKey("k")).Ref, 2) },
+		},
+		{
+			name:   "updates between workflows",
+			lanes:  2,
+			bodies: map[string]int{"add 1": 1, "add 2": 1, "add 3": 1},
+			ignore: []model.EventKind{model.EventWatched}, // it may have ended before
+			stages: alone(func(w *world) perdure.Group {
+				return append(counting(w), adder.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
+					to := counter.Execution(perdure.RawKey("k"))
+					sum := 0
+					for i := range n {
+						var err error
+						if sum, err = add.Call(ctx, to, i+1, perdure.StepKey(fmt.Sprint(i))); err != nil {
+							return "", err
+						}
+					}
+					_, refused := add.Call(ctx, to, -1)
+					_, missing := add.Call(ctx, counter.Execution(perdure.RawKey("nobody")), 1)
+					if err := enough.Send(ctx, to, ""); err != nil {
+						return "", err
+					}
+					if _, err := to.Result(ctx); err != nil {
+						return "", err
+					}
+					_, late := add.Call(ctx, to, 5)
+					return fmt.Sprint(sum, refused, errors.Is(missing, perdure.ErrNotFound), errors.Is(late, perdure.ErrConflict)), nil
+				}))
+			}, func(d *driver) error {
+				if _, err := start(d, counter, 0, "k"); err != nil {
+					return err
+				}
+				x, err := start(d, adder, 3, "a")
+				if err != nil {
+					return err
+				}
+				return result(d, x, "6 -1 is not for adding true true")
+			}),
+			check: func(_ *world, h *histories) error { return answersOf(h, counter.Execution(perdure.RawKey("k")).Ref, 4) },
+		},
+		{
+			// Clients signal until they are told that the execution is closed. What was acknowledged was taken once.
+			name:  "signals around the end",
+			loose: true, // how many come in time is a matter of luck
+			stages: alone(func(*world) perdure.Group {
+				return perdure.Group{closing.Bind(func(ctx perdure.WorkflowCtx, n int) (int, error) {
+					if err := ctx.Sleep(300 * time.Millisecond); err != nil {
+						return 0, err
+					}
+					n += len(numbers.Drain(ctx))
+					if n < 4 {
+						return 0, closing.ContinueAsNew(n)
+					}
+					return n, nil
+				})}
+			}, func(d *driver) error {
+				x, err := start(d, closing, 0, "k")
+				if err != nil {
+					return err
+				}
+				client := func(who string) func() error {
+					return func() error {
+						for i := range 3 {
+							id := fmt.Sprintf("%s %d", who, i)
+							err := send(d, numbers, x.Ref, i, id)
+							switch {
+							case errors.Is(err, perdure.ErrConflict):
+								return nil
+							case err != nil:
+								return err
+							}
+							if err := d.sleep(200 * time.Millisecond); err != nil {
+								return err
+							}
+						}
+						return nil
+					}
+				}
+				if err := together(client("a"), client("b")); err != nil {
+					return err
+				}
+				_, err = x.Result(d.client())
+				return d.cause(0, err)
+			}),
+			check: func(_ *world, h *histories) error {
+				runs := h.of(closing.Execution(perdure.RawKey("k")).Ref)
+				taken := 0
+				for _, r := range runs {
+					taken += r.count(model.EventSignalTaken, "")
+				}
+				if got := string(runs[len(runs)-1].row.Outcome.Output.Data); got != fmt.Sprint(taken) {
+					return wrong("%s signals are counted, %d were taken", got, taken)
+				}
+				return nil
+			},
+		},
+		{
+			name:     "state over continue as new",
+			selfless: true,
+			bodies:   map[string]int{"look": 3},
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{showing.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
+					had, _ := runCount.Get(ctx)
+					if err := runCount.Set(ctx, had+1); err != nil {
+						return "", err
+					}
+					if err := stand.Set(ctx, fmt.Sprintf("begun %d", n)); err != nil {
+						return "", err
+					}
+					if _, err := w.step(ctx, "look"); err != nil {
+						return "", err
+					}
+					if err := stand.Set(ctx, fmt.Sprintf("done %d", n)); err != nil {
+						return "", err
+					}
+					if err := ctx.Sleep(time.Second); err != nil {
+						return "", err
+					}
+					if n < 3 {
+						return "", showing.ContinueAsNew(n + 1)
+					}
+					was, _ := stand.Get(ctx)
+					return fmt.Sprint(was, ", ", had+1), stand.Clear(ctx)
+				})}
+			}, func(d *driver) error {
+				x, err := start(d, showing, 1, "k")
+				if err != nil {
+					return err
+				}
+				if err := result(d, x, "done 3, 3"); err != nil {
+					return err
+				}
+				n, ok, err := runCount.Read(d.client(), x.Ref)
+				if err != nil || !ok || n != 3 {
+					return d.cause(0, errors.Join(err, fmt.Errorf("after the end the count of runs is %d, %v: %w", n, ok, perdure.ErrUnavailable)))
+				}
+				_, ok, err = stand.Read(d.client(), x.Ref)
+				if err == nil && ok {
+					return wrong("state that was cleared is there")
+				}
+				return d.cause(0, err)
+			}),
+			check: func(w *world, h *histories) error {
+				// The step of each run is the same; bodies counts them together.
+				runs := h.of(showing.Execution(perdure.RawKey("k")).Ref)
+				for i, r := range runs {
+					want := []string{fmt.Sprint(i + 1), fmt.Sprintf("%q", fmt.Sprintf("begun %d", i+1)), fmt.Sprintf("%q", fmt.Sprintf("done %d", i+1))}
+					if i == len(runs)-1 {
+						want = append(want, "")
+					}
+					var got []string
+					for _, e := range r.events[len(r.row.Start.Carried):] {
+						if e.Kind == model.EventStateSet {
+							got = append(got, string(e.Output.Data))
+						}
+					}
+					if !slices.Equal(got, want) {
+						return wrong("run %d has set %q, want %q", i+1, got, want)
+					}
+				}
+				return nil
+			},
+		},
+		{
+			// What a query sees is in the history for ever: a later one, of whatever process, sees at least that.
+			name:      "queries beside crashes",
+			idleAfter: 300 * time.Millisecond,
+			maybe:     []string{"keep one", "keep two", "keep three"},
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{listener.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) {
+					var got []string
+					seen.Handle(ctx, func(int) (string, error) { return strings.Join(got, " "), nil })
+					for range n {
+						v, err := words.Receive(ctx)
+						if err != nil {
+							return "", err
+						}
+						if _, err := w.step(ctx, "keep "+v); err != nil {
+							return "", err
+						}
+						got = append(got, v)
+					}
+					return strings.Join(got, " "), nil
+				})}
+			}, func(d *driver) error {
+				x, err := start(d, listener, 3, "k")
+				if err != nil {
+					return err
+				}
+				for i, v := range []string{"one", "two", "three"} {
+					if err := send(d, words, x.Ref, v, "s "+v); err != nil {
+						return err
+					}
+					for range 2 {
+						if err := look(d, 0, x.Ref); err != nil {
+							return err
+						}
+					}
+					if i == 0 {
+						if err := d.sleep(time.Second); err != nil { // it is unloaded meanwhile
+							return err
+						}
+					}
+				}
+				return result(d, x, "one two three")
+			}),
+			check: func(w *world, h *histories) error { return looked(w, "one two three") },
+		},
+		{
+			// Each client speaks to an execution that the other process may own, while shards move.
+			name:   "talk between processes",
+			bodies: map[string]int{"add 1": 2, "add 10": 2},
+			stages: []stage{{
+				processes: 2,
+				define:    counting,
+				drive: func(d *driver) error {
+					var clients []func() error
+					for i := range 2 {
+						here, there := i, 1-i
+						clients = append(clients, func() error {
+							x, err := startAt(d, here, counter, 0, fmt.Sprintf("k%d", i))
+							if err != nil {
+								return err
+							}
+							return inOrder(
+								func() error { return call(d, there, x.Ref, 1, "u1", 1) },
+								func() error { return look(d, there, x.Ref) },
+								func() error { return call(d, here, x.Ref, 1, "u1", 1) },
+								func() error { return call(d, here, x.Ref, 10, "u2", 11) },
+								func() error { return look(d, here, x.Ref) },
+								func() error { return sendAt(d, there, enough, x.Ref, "", "s1") },
+								func() error { return resultAt(d, there, x, 11) },
+								func() error { return call(d, there, x.Ref, 10, "u2", 11) },
+							)
+						})
+					}
+					return together(clients...)
+				},
+			}},
+			check: func(_ *world, h *histories) error {
+				return errors.Join(answersOf(h, counter.Execution(perdure.RawKey("k0")).Ref, 2), answersOf(h, counter.Execution(perdure.RawKey("k1")).Ref, 2))
+			},
+		},
+		{
+			// A workflow sends under an id that was used before, by itself and by a client: once is enough, and it is told so.
+			name:  "request ids of workflows",
+			lanes: 2,
+			stages: alone(func(*world) perdure.Group {
+				return perdure.Group{
+					listener.Bind(func(ctx perdure.WorkflowCtx, n int) (string, error) { return listen(ctx, n) }),
+					echo.Bind(func(ctx perdure.WorkflowCtx, _ int) (string, error) {
+						to := listener.Execution(perdure.RawKey("hears"))
+						for i, v := range []string{"client", "mine", "mine", "last"} {
+							if err := words.Send(ctx, to, v, perdure.StepKey(fmt.Sprint(i)), perdure.RequestID(v)); err != nil {
+								return "", err
+							}
+						}
+						return "sent", nil
+					}),
+				}
+			}, func(d *driver) error {
+				hears, err := start(d, listener, 3, "hears")
+				if err != nil {
+					return err
+				}
+				if err := send(d, words, hears.Ref, "client", "client"); err != nil {
+					return err
+				}
+				x, err := start(d, echo, 0, "k")
+				if err != nil {
+					return err
+				}
+				return inOrder(
+					func() error { return result(d, x, "sent") },
+					func() error { return result(d, hears, "client mine last") },
+				)
+			}),
+		},
+	}
+}
+
+// counting is a counter that adds what updates bring, each by a step, until it hears that it is enough.
+func counting(w *world) perdure.Group {
+	return perdure.Group{counter.Bind(func(ctx perdure.WorkflowCtx, sum int) (int, error) {
+		seen.Handle(ctx, func(int) (string, error) { return fmt.Sprint(sum), nil })
+		add.Handle(ctx, func(ctx perdure.WorkflowCtx, v int) (int, error) {
+			if _, err := w.step(ctx, fmt.Sprintf("add %d", v)); err != nil {
+				return 0, err
+			}
+			sum += v
+			return sum, nil
+		}, func(v int) error {
+			if v < 0 {
+				return fmt.Errorf("%d is not for adding", v)
+			}
+			return nil
+		})
+		_, err := enough.Receive(ctx)
+		return sum, err
+	})}
+}
+
+// call adds to a counter under an id, and notes what it was told.
+func call(d *driver, i int, to perdure.Ref, v int, id string, want int) error {
+	got, err := add.Call(d.at(i), to, v, perdure.RequestID(id))
+	return heard(d, i, to, id, got, err, want)
+}
+
+// refusedCall demands that a counter refuses to add.
+func refusedCall(d *driver, to perdure.Ref, v int, id string) error {
+	_, err := add.Call(d.client(), to, v, perdure.RequestID(id))
+	var remote *perdure.RemoteError
+	if errors.As(err, &remote) && strings.Contains(remote.Message, "is not for adding") {
+		return nil
+	}
+	if err == nil {
+		return wrong("update %s of %s was not refused", id, to)
+	}
+	return d.cause(0, fmt.Errorf("update %s of %s: %w", id, to, err))
+}
+
+// heard demands an answer to an update, and notes that it was given: it must be the one in the history.
+func heard[O comparable](d *driver, i int, to perdure.Ref, id string, got O, err error, want O) error {
+	if err != nil {
+		return d.cause(i, fmt.Errorf("update %s of %s: %w", id, to, err))
+	}
+	if got != want {
+		return wrong("update %s of %s was answered with %v, want %v", id, to, got, want)
+	}
+	d.acked("the answer to "+id, func(h *histories) error {
+		for _, r := range h.of(to) {
+			for _, e := range r.events {
+				if e.Kind == model.EventUpdateAnswered && strings.HasSuffix(r.events[e.Ref-1].RequestID, " "+id) {
+					return nil
+				}
+			}
+		}
+		return wrong("update %s of %s was answered, but that is not how it stands", id, to)
+	})
+	return nil
+}
+
+// answersOf demands so many answers to updates in an execution, and that no request was answered twice, in whatever run.
+func answersOf(h *histories, r perdure.Ref, want int) error {
+	answered, n := once{}, 0
+	for _, run := range h.of(r) {
+		for _, e := range run.events {
+			if e.Kind != model.EventUpdateAnswered {
+				continue
+			}
+			n++
+			if id := run.events[e.Ref-1].RequestID; id != "" {
+				if err := answered.see(e.Seq, "the answer to update %s", id); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	if n != want {
+		return wrong("%s has answered %d updates, want %d", r, n, want)
+	}
+	return nil
+}
+
+// look asks an execution what it has seen. It must be at least what was seen before.
+func look(d *driver, i int, to perdure.Ref) error {
+	key := "seen of " + to.String()
+	d.w.mu.Lock()
+	before := d.w.facts[key]
+	d.w.mu.Unlock()
+	got, err := seen.Ask(d.at(i), to, 0)
+	switch {
+	case errors.Is(err, perdure.ErrConflict):
+		return nil // an earlier drive has brought it to its end
+	case err != nil:
+		return d.cause(i, fmt.Errorf("query of %s: %w", to, err))
+	case len(got) < len(before):
+		return wrong("%s has shown %q, and now %q", to, before, got)
+	}
+	d.w.mu.Lock()
+	d.w.facts[key] = got
+	d.w.mu.Unlock()
+	return nil
+}
+
+// looked demands that what queries saw is the beginning of what came of it.
+func looked(w *world, end string) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key, got := range w.facts {
+		if strings.HasPrefix(key, "seen of ") && !strings.HasPrefix(end, got) {
+			return wrong("%s: a query saw %q, but it ended with %q", key, got, end)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,763 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// ledger counts the bodies that ran, and remembers their idempotency keys.
+type ledger struct {
+	mu   sync.Mutex
+	ran  map[string]int
+	keys map[string][]string
+}
+
+func (l *ledger) note(ctx context.Context, name string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ran == nil {
+		l.ran, l.keys = map[string]int{}, map[string][]string{}
+	}
+	l.ran[name]++
+	l.keys[name] = append(l.keys[name], perdure.IdempotencyKey(ctx))
+}
+
+func (l *ledger) count(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ran[name]
+}
+
+func (l *ledger) key(name string, n int) string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.keys[name][n]
+}
+
+// purchase reserves, charges, waits for a word and ships. What it returns shows everything that must be equal on replay.
+type purchase struct {
+	Began    time.Time
+	First    string // drawn before the first step
+	Amount   int
+	Word     string
+	Second   string // drawn after the word
+	Shipment string
+}
+
+type shopfloor struct {
+	ledger
+	broken atomic.Bool // shipping fails
+	word   *perdure.Signal[string]
+	order  *perdure.Workflow[int, purchase]
+}
+
+func newShopfloor() *shopfloor {
+	f := &shopfloor{word: perdure.NewSignal[string]("word")}
+	f.order = perdure.NewWorkflow("order", func(ctx perdure.WorkflowCtx, n int) (p purchase, err error) {
+		p.Began, p.First = ctx.Now(), ctx.UUID()
+		if _, err = perdure.Do(ctx, "reserve", func(c context.Context) (string, error) {
+			f.note(c, "reserve")
+			return "reserved", nil
+		}); err != nil {
+			return p, err
+		}
+		if p.Amount, err = perdure.Do(ctx, "charge", func(c context.Context) (int, error) {
+			f.note(c, "charge")
+			return 100 * n, nil
+		}); err != nil {
+			return p, err
+		}
+		if p.Word, err = f.word.Receive(ctx); err != nil {
+			return p, err
+		}
+		p.Second = ctx.UUID()
+		p.Shipment, err = perdure.Do(ctx, "ship", func(c context.Context) (string, error) {
+			f.note(c, "ship")
+			if f.broken.Load() {
+				return "", errors.New("the van is broken")
+			}
+			return "shipped", nil
+		}, perdure.Constant(2, time.Millisecond))
+		return p, err
+	})
+	return f
+}
+
+func (f *shopfloor) at(key string) perdure.Execution[purchase] {
+	return f.order.Execution(perdure.RawKey(key))
+}
+
+// begin starts an order and waits until it waits for a word.
+func (f *shopfloor) begin(t *testing.T, app *perdure.App, key string) {
+	t.Helper()
+	if _, err := f.order.Start(caller(t, app), 1, perdure.RawKey(key)); err != nil {
+		t.Fatal(err)
+	}
+	reason(t, app, f.at(key), "signal word")
+}
+
+// end says the word and returns the result.
+func (f *shopfloor) end(t *testing.T, app *perdure.App, key string) (purchase, error) {
+	t.Helper()
+	c := caller(t, app)
+	if err := f.word.Send(c, f.at(key), "go "+key); err != nil {
+		t.Fatal(err)
+	}
+	return f.at(key).Result(c)
+}
+
+// A fork has the past of its source: nothing of it is done again, and journal time and random numbers are equal. What it does afterwards is
+// its own. An edited result is taken for what happened. The source does not notice.
+func TestFork(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		f := newShopfloor()
+		app := s.open(f.order)
+		f.begin(t, app, "a")
+		if _, err := app.Fork(t.Context(), f.at("a"), perdure.RawKey("b"), perdure.SetResult("charge", 7)); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, f.at("b"), "signal word")
+		a, err := f.end(t, app, "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		b, err := f.end(t, app, "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.count("reserve") != 1 || f.count("charge") != 1 || f.count("ship") != 2 {
+			t.Errorf("ran %v", f.ran)
+		}
+		if a.Amount != 100 || b.Amount != 7 || b.Word != "go b" {
+			t.Errorf("the source ended as %+v, the fork as %+v", a, b)
+		}
+		if !b.Began.Equal(a.Began) || b.First != a.First {
+			t.Errorf("the past of the fork differs: %+v, %+v", a, b)
+		}
+		if b.Second == a.Second {
+			t.Error("the fork draws what its source has drawn")
+		}
+		if f.key("ship", 0) == f.key("ship", 1) {
+			t.Error("the fork shows the outside world the keys of its source")
+		}
+
+		// From a closed run, before a step; and on from there after the store was opened again.
+		if _, err := app.Fork(t.Context(), f.at("a"), perdure.RawKey("c"), perdure.BeforeStep("charge")); err != nil {
+			t.Fatal(err)
+		}
+		if s.kind != "memory" {
+			app = s.reopen(app, f.order)
+		}
+		reason(t, app, f.at("c"), "signal word")
+		if c, err := f.end(t, app, "c"); err != nil || c.Amount != 100 || c.First != a.First {
+			t.Errorf("the fork of a closed run: %+v, %v", c, err)
+		}
+		if f.count("reserve") != 1 || f.count("charge") != 2 {
+			t.Errorf("ran %v", f.ran)
+		}
+		// The position that a kept signal has is the one at which it is taken.
+		if _, err := app.Fork(t.Context(), f.at("a"), perdure.RawKey("d"), perdure.BeforeStep("ship")); err != nil {
+			t.Fatal(err)
+		}
+		if d, err := f.at("d").Result(caller(t, app)); err != nil || d.Word != "go a" {
+			t.Errorf("the fork behind a signal: %+v, %v", d, err)
+		}
+	})
+}
+
+func TestForkRefusals(t *testing.T) {
+	t.Parallel()
+	f := newShopfloor()
+	app := newSite(t, "memory").open(f.order)
+	f.begin(t, app, "a")
+	fork := func(from, key string, opts ...perdure.PastOption) error {
+		_, err := app.Fork(t.Context(), f.at(from), perdure.RawKey(key), opts...)
+		return err
+	}
+	fails(t, "a key that is taken", fork("a", "a"), perdure.ErrConflict, "order/a")
+	fails(t, "a source that is not there", fork("x", "b"), perdure.ErrNotFound, "order/x")
+	fails(t, "a step that is not there", fork("a", "b", perdure.BeforeStep("fly")), perdure.ErrNotFound, "fly")
+	fails(t, "a position that is not there", fork("a", "b", perdure.AfterPosition(99)), perdure.ErrInvalid, "99")
+	fails(t, "two places", fork("a", "b", perdure.AfterPosition(1), perdure.BeforeStep("charge")), perdure.ErrInvalid)
+	fails(t, "an edit behind the cut", fork("a", "b", perdure.BeforeStep("charge"), perdure.SetResult("charge", 1)), perdure.ErrInvalid, "charge")
+	fails(t, "an edit of nothing", fork("a", "b", perdure.SetResult("ship", "x")), perdure.ErrNotFound, "ship")
+	fails(t, "a key that is empty", fork("a", ""), perdure.ErrInvalid, "key")
+	if got := list(t, app, ""); len(got) != 1 {
+		t.Errorf("there are %v", got)
+	}
+	// A repeated request forks once.
+	for range 2 {
+		if err := fork("a", "once", perdure.RequestID("r")); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A past is bounded, because it is stored and read as one.
+func TestForkOfTooMuch(t *testing.T) {
+	t.Parallel()
+	stop := perdure.NewSignal[bool]("stop")
+	large := perdure.NewWorkflow("large", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
+		for _, name := range []string{"a", "b", "c"} {
+			if _, err := perdure.Do(ctx, name, func(context.Context) (string, error) { return strings.Repeat("x", 3<<19), nil }); err != nil {
+				return 0, err
+			}
+		}
+		_, err := stop.Receive(ctx)
+		return 1, err
+	})
+	app := newSite(t, "memory").open(large)
+	e, err := large.Start(caller(t, app), 1, perdure.RawKey("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reason(t, app, e, "signal stop")
+	_, err = app.Fork(t.Context(), e, perdure.RawKey("2"))
+	fails(t, "a fork of 4.5 MiB", err, perdure.ErrExhausted, "4194304")
+	if _, err = app.Fork(t.Context(), e, perdure.RawKey("2"), perdure.BeforeStep("c")); err != nil {
+		t.Errorf("a fork of 3 MiB: %v", err)
+	}
+}
+
+// Timers that were open at the cut are asked for again, with the time that they had: those whose time is over fire at once.
+func TestForkOfASleeper(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		nap := perdure.NewWorkflow("nap", func(ctx perdure.WorkflowCtx, long time.Duration) (string, error) {
+			if _, err := perdure.Do(ctx, "lie down", func(context.Context) (bool, error) { return true, nil }); err != nil {
+				return "", err
+			}
+			return "slept", ctx.Sleep(long)
+		})
+		app := s.open(nap)
+		c := caller(t, app)
+		got, err := nap.Run(c, 10*time.Millisecond, perdure.RawKey("short"))
+		equal(t, "the source", got, err, "slept")
+		if _, err := app.Fork(t.Context(), nap.Execution(perdure.RawKey("short")), perdure.RawKey("again"), perdure.AfterPosition(1)); err != nil {
+			t.Fatal(err)
+		}
+		got, err = nap.Execution(perdure.RawKey("again")).Result(c)
+		equal(t, "the fork", got, err, "slept")
+	})
+}
+
+// A retry goes on before the step that failed, under the same key; the step shows the outside world the key that it had, and has all its attempts
+// again. What was accepted meanwhile is there.
+func TestRetry(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		f := newShopfloor()
+		f.broken.Store(true)
+		app := s.open(f.order)
+		f.begin(t, app, "a")
+		_, err := app.Retry(t.Context(), f.at("a"))
+		fails(t, "a retry of what is open", err, perdure.ErrConflict, "order/a", "running")
+		if _, err := f.end(t, app, "a"); err == nil {
+			t.Fatal("the order should fail")
+		}
+		failed, err := app.Describe(t.Context(), f.at("a"))
+		if err != nil || f.count("ship") != 2 {
+			t.Fatalf("%+v, %v, ran %v", failed, err, f.ran)
+		}
+		// While it stays broken, the retry fails too.
+		if _, err := app.Retry(t.Context(), f.at("a")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.at("a").Result(caller(t, app)); err == nil || f.count("ship") != 4 {
+			t.Errorf("the first retry ended with %v, ran %v", err, f.ran)
+		}
+		if s.kind != "memory" {
+			app = s.reopen(app, f.order)
+		}
+		f.broken.Store(false)
+		if _, err := app.Retry(t.Context(), f.at("a")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := f.at("a").Result(caller(t, app))
+		if err != nil || got.Shipment != "shipped" || got.Word != "go a" {
+			t.Errorf("the retry ended as %+v, %v", got, err)
+		}
+		if f.count("reserve") != 1 || f.count("charge") != 1 || f.count("ship") != 5 {
+			t.Errorf("ran %v", f.ran)
+		}
+		for n := range 5 {
+			if f.key("ship", n) != f.key("ship", 0) {
+				t.Errorf("attempt %d has another idempotency key", n)
+			}
+		}
+		_, err = app.Retry(t.Context(), f.at("a"))
+		fails(t, "a retry of what has completed", err, perdure.ErrConflict, "completed")
+		if got := list(t, app, ""); len(got) != 1 {
+			t.Errorf("there are %v", got)
+		}
+		if _, err := f.order.Start(caller(t, app), 1, perdure.RawKey("a")); err != nil {
+			t.Errorf("a repeated start: %v", err)
+		}
+		_, err = f.order.Start(caller(t, app), 2, perdure.RawKey("a"))
+		fails(t, "a start with another input", err, perdure.ErrConflict)
+	})
+}
+
+// What ended without a failed step keeps all of its past, so that a corrected build goes on where it stood. A cancel request is taken back.
+func TestRetryWithoutAFailedStep(t *testing.T) {
+	t.Parallel()
+	onStores(t, durable, func(t *testing.T, s *site) {
+		var steps atomic.Int64
+		code := func(wrong bool) *perdure.Workflow[int, string] {
+			return perdure.NewWorkflow("buggy", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
+				got, err := perdure.Do(ctx, "work", func(context.Context) (string, error) {
+					steps.Add(1)
+					return "done", nil
+				})
+				if err == nil && wrong {
+					err = errors.New("a bug")
+				}
+				return got, err
+			})
+		}
+		bad, good := code(true), code(false)
+		f := newShopfloor()
+		app := s.open(bad, f.order)
+		if _, err := bad.Run(caller(t, app), 1, perdure.RawKey("1")); err == nil {
+			t.Fatal("should fail")
+		}
+		f.begin(t, app, "a")
+		if err := f.at("a").Cancel(caller(t, app), "changed my mind"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.at("a").Result(caller(t, app)); !errors.Is(err, perdure.ErrCanceled) {
+			t.Fatalf("cancelled: %v", err)
+		}
+		app = s.reopen(app, good, f.order)
+		for _, to := range []perdure.Target{good.Execution(perdure.RawKey("1")), f.at("a")} {
+			if _, err := app.Retry(t.Context(), to); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := good.Execution(perdure.RawKey("1")).Result(caller(t, app))
+		equal(t, "the retry with a corrected build", got, err, "done")
+		if steps.Load() != 1 {
+			t.Errorf("the step ran %d times", steps.Load())
+		}
+		if p, err := f.end(t, app, "a"); err != nil || p.Shipment != "shipped" || f.count("charge") != 1 {
+			t.Errorf("the retry of what was cancelled: %+v, %v, ran %v", p, err, f.ran)
+		}
+	})
+}
+
+// Children of a retried run: one that completed is not run again, one that failed or was cancelled with its parent is.
+func TestRetryWithChildren(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		var broken atomic.Bool
+		broken.Store(true)
+		var ran ledger
+		hurry := perdure.NewSignal[bool]("hurry")
+		child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, name string) (string, error) {
+			if name == "slow" {
+				if _, err := hurry.Receive(ctx); err != nil {
+					return "", err
+				}
+			}
+			return perdure.Do(ctx, "work", func(c context.Context) (string, error) {
+				ran.note(c, name)
+				if name == "weak" && broken.Load() {
+					return "", perdure.Permanent(errors.New("too weak"))
+				}
+				return name, nil
+			})
+		})
+		parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
+			strong, err := child.Run(ctx, "strong")
+			if err != nil {
+				return "", err
+			}
+			slow, err := child.Start(ctx, "slow", perdure.RawKey("slow"))
+			if err != nil {
+				return "", err
+			}
+			weak, err := child.Run(ctx, "weak")
+			if err != nil {
+				return "", err
+			}
+			last, err := slow.Result(ctx)
+			return strong + weak + last, err
+		})
+		app := s.open(parent, child)
+		c := caller(t, app)
+		if _, err := parent.Run(c, 1, perdure.RawKey("1")); err == nil {
+			t.Fatal("should fail")
+		}
+		slow := child.Execution(perdure.RawKey("slow"))
+		eventually(t, "the slow child is cancelled", func() bool {
+			info, err := app.Describe(t.Context(), slow)
+			return err == nil && info.Status == perdure.Canceled
+		})
+		broken.Store(false)
+		if _, err := app.Retry(t.Context(), parent.Execution(perdure.RawKey("1"))); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, slow, "signal hurry")
+		if err := hurry.Send(c, slow, true); err != nil {
+			t.Fatal(err)
+		}
+		got, err := parent.Execution(perdure.RawKey("1")).Result(c)
+		equal(t, "the retried parent", got, err, "strongweakslow")
+		if ran.count("strong") != 1 || ran.count("weak") != 2 || ran.count("slow") != 1 {
+			t.Errorf("ran %v", ran.ran)
+		}
+	})
+}
+
+// A fork waits for the children that its source has started, and does not start them again.
+func TestForkWithAnOpenChild(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		var started atomic.Int64
+		word := perdure.NewSignal[string]("word")
+		child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
+			if _, err := perdure.Do(ctx, "count", func(context.Context) (int64, error) { return started.Add(1), nil }); err != nil {
+				return "", err
+			}
+			return word.Receive(ctx)
+		})
+		parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
+			e, err := child.Start(ctx, 1)
+			if err != nil {
+				return "", err
+			}
+			where, err := perdure.Do(ctx, "note", func(context.Context) (string, error) { return e.Ref.Key, nil })
+			if err != nil {
+				return "", err
+			}
+			said, err := e.Result(ctx)
+			return where + " " + said, err
+		})
+		app := s.open(parent, child)
+		c := caller(t, app)
+		if _, err := parent.Start(c, 1, perdure.RawKey("1")); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, parent.Execution(perdure.RawKey("1")), "child")
+		if _, err := app.Fork(t.Context(), parent.Execution(perdure.RawKey("1")), perdure.RawKey("2")); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, parent.Execution(perdure.RawKey("2")), "child")
+		children := list(t, app, `workflow = "child"`)
+		if len(children) != 1 {
+			t.Fatalf("children %v", children)
+		}
+		ref, err := perdure.ParseRef(children[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := word.Send(c, ref, "hello"); err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range []string{"1", "2"} {
+			got, err := parent.Execution(perdure.RawKey(key)).Result(c)
+			equal(t, "parent "+key, got, err, ref.Key+" hello")
+		}
+		if started.Load() != 1 {
+			t.Errorf("%d children began", started.Load())
+		}
+	})
+}
+
+// A reset has an open run give way: whoever waits for it hears the end of the new one, steps behind the place are made again under keys of
+// their own, and what was sent to it is not lost.
+func TestReset(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		f := newShopfloor()
+		f.broken.Store(true)
+		app := s.open(f.order)
+		f.begin(t, app, "a")
+		waiting := make(chan error, 1)
+		go func() {
+			p, err := f.at("a").Result(caller(t, app))
+			if err == nil && p.Shipment != "shipped" {
+				err = errors.New("another result")
+			}
+			waiting <- err
+		}()
+		_, err := app.Reset(t.Context(), f.at("a"))
+		fails(t, "a reset to nowhere", err, perdure.ErrInvalid, "order/a")
+		if _, err := app.Reset(t.Context(), f.at("a"), perdure.BeforeStep("charge")); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, f.at("a"), "signal word")
+		if f.count("reserve") != 1 || f.count("charge") != 2 || f.key("charge", 0) == f.key("charge", 1) {
+			t.Errorf("ran %v, keys %v", f.ran, f.keys)
+		}
+		f.broken.Store(false)
+		if _, err := f.end(t, app, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-waiting; err != nil {
+			t.Errorf("whoever waited heard %v", err)
+		}
+		// Of what has completed, with the word that was said before.
+		if _, err := app.Reset(t.Context(), f.at("a"), perdure.AfterPosition(1)); err != nil {
+			t.Fatal(err)
+		}
+		if p, err := f.at("a").Result(caller(t, app)); err != nil || p.Word != "go a" || f.count("charge") != 3 {
+			t.Errorf("the second reset: %+v, %v, ran %v", p, err, f.ran)
+		}
+	})
+}
+
+// Deleted is gone: it cannot be found, and a start with its key begins afresh. What is open stays.
+func TestDelete(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		f := newShopfloor()
+		app := s.open(f.order)
+		f.begin(t, app, "a")
+		fails(t, "a delete of what is open", app.Delete(t.Context(), f.at("a")), perdure.ErrConflict, "order/a")
+		fails(t, "a delete of what is not there", app.Delete(t.Context(), f.at("x")), perdure.ErrNotFound, "order/x")
+		if _, err := app.Reset(t.Context(), f.at("a"), perdure.AfterPosition(0)); err != nil { // two runs
+			t.Fatal(err)
+		}
+		reason(t, app, f.at("a"), "signal word")
+		if _, err := f.end(t, app, "a"); err != nil {
+			t.Fatal(err)
+		}
+		if err := app.Delete(t.Context(), f.at("a")); err != nil {
+			t.Fatal(err)
+		}
+		_, err := app.Describe(t.Context(), f.at("a"))
+		fails(t, "describe", err, perdure.ErrNotFound)
+		fails(t, "a signal", f.word.Send(caller(t, app), f.at("a"), "x"), perdure.ErrNotFound)
+		if s.kind != "memory" {
+			app = s.reopen(app, f.order)
+			if rows := s.contents()["executions"]; rows != "0" {
+				t.Errorf("%s runs are left", rows)
+			}
+		}
+		f.begin(t, app, "a")
+		if p, err := f.end(t, app, "a"); err != nil || p.Shipment != "shipped" || f.count("reserve") != 3 {
+			t.Errorf("started afresh: %+v, %v, ran %v", p, err, f.ran)
+		}
+	})
+}
+
+// A history that was exported fits the code, is what was recorded, and goes on where it is imported.
+func TestExportAndImport(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		f := newShopfloor()
+		home := newSite(t, "memory").open(f.order)
+		f.begin(t, home, "open")
+		f.begin(t, home, "closed")
+		want, err := f.end(t, home, "closed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		files := map[string][]byte{}
+		for _, key := range []string{"open", "closed"} {
+			var b bytes.Buffer
+			if err := home.Export(t.Context(), f.at(key), &b); err != nil {
+				t.Fatal(err)
+			}
+			files[key] = b.Bytes()
+			if err := perdure.Replay(t.Context(), bytes.NewReader(b.Bytes()), f.order); err != nil {
+				t.Errorf("replay of %s: %v", key, err)
+			}
+		}
+		away := s.open(f.order)
+		for _, key := range []string{"open", "closed"} {
+			if _, err := away.Import(t.Context(), bytes.NewReader(files[key])); err != nil {
+				t.Fatal(err)
+			}
+			_, err := away.Import(t.Context(), bytes.NewReader(files[key]))
+			fails(t, "a second import", err, perdure.ErrConflict, "order/"+key)
+		}
+		if s.kind != "memory" {
+			away = s.reopen(away, f.order)
+		}
+		got, err := f.at("closed").Result(caller(t, away))
+		if err != nil || got != want {
+			t.Errorf("the closed one: %+v, %v; want %+v", got, err, want)
+		}
+		reason(t, away, f.at("open"), "signal word")
+		here, err := f.end(t, away, "open")
+		if err != nil || here.Amount != 100 || f.count("charge") != 2 {
+			t.Errorf("the open one: %+v, %v, ran %v", here, err, f.ran)
+		}
+		there, err := f.end(t, home, "open")
+		if err != nil || here != there {
+			t.Errorf("it ended as %+v here and %+v there, %v", here, there, err)
+		}
+		for _, key := range []string{"closed", "open"} {
+			var b bytes.Buffer
+			if err := away.Export(t.Context(), f.at(key), &b); err != nil {
+				t.Fatal(err)
+			}
+			if err := perdure.Replay(t.Context(), bytes.NewReader(b.Bytes()), f.order); err != nil {
+				t.Errorf("replay of the imported %s: %v", key, err)
+			}
+		}
+		if _, err := away.Import(t.Context(), bytes.NewReader(files["closed"]), perdure.RawKey("copy")); err != nil {
+			t.Error(err)
+		}
+		_, err = away.Import(t.Context(), strings.NewReader("nonsense"))
+		fails(t, "an import of nonsense", err, perdure.ErrInvalid, "line 1")
+	})
+}
+
+// A reset of a run with open children: one that is kept is waited for, and cancelled with the new run; one behind the place is cancelled at once,
+// and another one begins.
+func TestResetWithChildren(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		word := perdure.NewSignal[string]("word")
+		child := perdure.NewWorkflow("child", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return word.Receive(ctx) })
+		parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
+			kept, err := child.Start(ctx, "kept", perdure.RawKey("kept"))
+			if err != nil {
+				return "", err
+			}
+			if _, err := perdure.Do(ctx, "between", func(context.Context) (bool, error) { return true, nil }); err != nil {
+				return "", err
+			}
+			dropped, err := child.Start(ctx, "dropped")
+			if err != nil {
+				return "", err
+			}
+			one, err := kept.Result(ctx)
+			if err != nil {
+				return "", err
+			}
+			two, err := dropped.Result(ctx)
+			return one + two, err
+		})
+		app := s.open(parent, child)
+		c := caller(t, app)
+		key, kept := perdure.RawKey("1"), child.Execution(perdure.RawKey("kept"))
+		if _, err := parent.Start(c, 1, key); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, parent.Execution(key), "child")
+		open := func(n int) {
+			t.Helper()
+			eventually(t, "children are open", func() bool { return len(list(t, app, `workflow = "child" and status = "open"`)) == n })
+		}
+		open(2)
+		first := list(t, app, `workflow = "child" and status = "open"`)
+		if _, err := app.Reset(t.Context(), parent.Execution(key), perdure.BeforeStep("between")); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the dropped child is cancelled", func() bool { return len(list(t, app, `workflow = "child" and status = "canceled"`)) == 1 })
+		open(2)
+		for _, ref := range list(t, app, `workflow = "child" and status = "canceled"`) {
+			if ref == "child/kept" {
+				t.Error("the kept child was cancelled")
+			}
+		}
+		if again := list(t, app, `workflow = "child" and status = "open"`); strings.Join(sorted(again), " ") == strings.Join(sorted(first), " ") {
+			t.Errorf("the same children are open: %v", again)
+		}
+		if err := parent.Execution(key).Cancel(c, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := parent.Execution(key).Result(c); !errors.Is(err, perdure.ErrCanceled) {
+			t.Errorf("the parent ended with %v", err)
+		}
+		if _, err := kept.Result(c); !errors.Is(err, perdure.ErrCanceled) {
+			t.Errorf("the kept child ended with %v", err)
+		}
+		open(0)
+	})
+}
+
+// A run that is blocked because the code does not fit is freed by a reset to where it did.
+func TestResetOfABlockedRun(t *testing.T) {
+	t.Parallel()
+	onStores(t, durable, func(t *testing.T, s *site) {
+		word := perdure.NewSignal[string]("word")
+		code := func(second string) *perdure.Workflow[int, string] {
+			return perdure.NewWorkflow("changed", func(ctx perdure.WorkflowCtx, _ int) (string, error) {
+				for _, name := range []string{"first", second} {
+					if _, err := perdure.Do(ctx, name, func(context.Context) (bool, error) { return true, nil }); err != nil {
+						return "", err
+					}
+				}
+				said, err := word.Receive(ctx)
+				return second + " " + said, err
+			})
+		}
+		before, after := code("old"), code("new")
+		app := s.open(before)
+		x, err := before.Start(caller(t, app), 1, perdure.RawKey("1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, x, "signal word")
+		app = s.reopen(app, after)
+		if err := word.Send(caller(t, app), x, "kept"); err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, x, "replay mismatch")
+		if _, err := app.Reset(t.Context(), x, perdure.AfterPosition(1)); err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Result(caller(t, app))
+		equal(t, "the result", got, err, "new kept")
+	})
+}
+
+// However many signals come while a run is reset again and again, none is lost.
+func TestResetWhileSignalsCome(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		const signals = 40
+		number := perdure.NewSignal[int]("number")
+		sum := perdure.NewWorkflow("sum", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
+			total := 0
+			for range signals {
+				n, err := number.Receive(ctx)
+				if err != nil {
+					return 0, err
+				}
+				total += n
+			}
+			return total, nil
+		})
+		app := s.open(sum)
+		c := caller(t, app)
+		x, err := sum.Start(c, 1, perdure.RawKey("1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		sent := make(chan error, 1)
+		go func() {
+			for n := range signals {
+				if err := number.Send(c, x, n); err != nil {
+					sent <- err
+					return
+				}
+			}
+			sent <- nil
+		}()
+		for range 5 {
+			if _, err := app.Reset(t.Context(), x, perdure.AfterPosition(0)); err != nil && !errors.Is(err, perdure.ErrConflict) {
+				t.Fatal(err)
+			}
+		}
+		if err := <-sent; err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Result(c)
+		equal(t, "the sum", got, err, signals*(signals-1)/2)
+	})
+}

@@ -1,0 +1,198 @@
+package lane_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// reset hands in a message that has the current run of an address give way to one that begins with its first events.
+func (r *rig) reset(a model.Address, keep int, token any) {
+	r.t.Helper()
+	run := r.current(a).Start.Run
+	past := r.history(a, run)
+	r.send(model.Message{Kind: model.MessageStart, To: a, ToRun: run, Past: &model.Past{
+		Events: model.PastOf(past[:keep]), Next: int64(len(past)) + 1, Source: model.Source{Address: a, Run: run, Position: int64(keep)},
+	}}, token)
+}
+
+// taken demands that a run has given way to another that a worker holds with its past.
+func (r *rig) taken(a model.Address, old model.RunID, past int) {
+	r.t.Helper()
+	row := r.row(old)
+	cur := r.current(a)
+	if row.Outcome.Status != model.Continued || row.Outcome.Next != cur.Start.Run || cur.Start.Previous != old {
+		r.t.Fatalf("%s ended as %+v, current is %s", old, row.Outcome, cur.Start.Run)
+	}
+	if r.held[old] != nil {
+		r.t.Error("a worker still holds the run that has given way")
+	}
+	h := r.held[cur.Start.Run]
+	if h == nil || len(h.events) != past {
+		r.t.Fatalf("the new run is held as %+v, want it with %d events", h, past)
+	}
+}
+
+func TestResetTakesTheRunFromItsWorker(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	old := r.began(a)
+	r.turn(a, model.Turn{Commands: []model.Command{step("one"), step("two"), timer("t", begin+1_000_000)}})
+	r.settle()
+	if sure, err := r.l.Await(a, model.RunID{}, "chain"); err != nil || !sure {
+		t.Fatal(sure, err)
+	}
+	if _, err := r.l.Await(a, old, "run"); err != nil {
+		t.Fatal(err)
+	}
+	stale := *r.held[old]
+	r.reset(a, 1, "reset")
+	r.wantSilence("reset", "run")
+	r.settle()
+	r.wantAnswer("reset", "")
+	r.taken(a, old, 1)
+	if got := r.answers["run"]; got.Result == nil || got.Result.Outcome.Status != model.Continued {
+		t.Errorf("who waits for the run heard %+v", got)
+	}
+	if r.timers(a) != 0 {
+		t.Error("timers of the old run are left")
+	}
+	// What the old worker still says changes nothing.
+	r.l.Turn(r.now, stale.worker, &model.Turn{Run: old, Generation: stale.gen, Seen: 2, Commands: []model.Command{step("late")}})
+	r.settle()
+	r.wantEvents(a, "step_completed one")
+	r.wantSilence("chain")
+	r.turn(a, model.Turn{Close: done()})
+	r.settle()
+	if got := r.answers["chain"]; got.Result == nil || got.Result.Outcome.Status != model.Completed {
+		t.Errorf("who waits for the execution heard %+v", got)
+	}
+}
+
+// The history of a run is being read for a worker when the run gives way: what is read comes too late, and the new run is handed over all the same.
+func TestResetWhileTheRunIsRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	old := r.began(a)
+	r.turn(a, model.Turn{Commands: []model.Command{step("one")}})
+	r.settle()
+	r.join(2)
+	r.l.Leave(r.now, 1)
+	r.flush()
+	if len(r.loads) != 1 || r.holder(a) != 0 {
+		t.Fatalf("loads %v, held by %d", r.loads, r.holder(a))
+	}
+	r.reset(a, 1, "reset")
+	r.flush()
+	if r.commit == nil {
+		t.Fatal("the reset waits for the read")
+	}
+	var late []lane.LoadResult
+	loads := slices.Clone(r.loads)
+	for _, ld := range loads {
+		late = append(late, engine.Read(t.Context(), r.st, ld, r.now))
+	}
+	r.loads = nil
+	r.commitNow()
+	for i, ld := range loads {
+		r.l.Loaded(r.now, ld.ID, late[i])
+	}
+	r.settle()
+	r.wantAnswer("reset", "")
+	r.taken(a, old, 1)
+}
+
+// A run that is blocked waits for a worker with newer code; after a reset it does not wait any more, and is handed over once.
+func TestResetOfABlockedRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	old := r.began(a)
+	r.turn(a, model.Turn{Commands: []model.Command{step("one")}})
+	r.settle()
+	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "x"}})
+	r.settle()
+	delete(r.held, old) // a worker that blocks a run lets go of it
+	r.reset(a, 0, "reset")
+	r.settle()
+	r.wantAnswer("reset", "")
+	r.taken(a, old, 0)
+	run := r.current(a).Start.Run
+	r.l.Release(r.now, 1, run, r.held[run].gen, 0, nil) // it could go on, but not there
+	r.settle()
+	if r.holder(a) == 0 {
+		t.Fatal("nobody holds the new run: it waits for a worker that it does not need")
+	}
+	r.join(2)
+	r.settle()
+	activations := 0
+	for _, c := range r.calls {
+		if c.Kind == lane.CallActivate && c.Run != old {
+			activations++
+		}
+	}
+	if activations != 2 {
+		t.Errorf("the new run was handed over %d times", activations)
+	}
+}
+
+// A run that has gone on since its history was read does not give way: what came since would be lost.
+func TestResetOfARunThatWentOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	old := r.began(a)
+	r.signal(a, "s", "signal") // on its way to the store when the reset comes
+	r.reset(a, 0, "reset")
+	r.settle()
+	r.wantAnswer("signal", "")
+	r.wantAnswer("reset", "conflict")
+	if r.current(a).Start.Run != old || r.holder(a) != 1 {
+		t.Error("the run was taken from its worker")
+	}
+}
+
+// A delete waits for what is on its way to the store, and a start behind it begins afresh, in the same batch.
+func TestDeleteThenStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	old := r.began(a)
+	r.send(model.Message{Kind: model.MessageDelete, To: a, Runs: []model.RunID{old}, RequestID: "0"}, "too early")
+	r.settle()
+	r.wantAnswer("too early", "conflict")
+	r.turn(a, model.Turn{Close: done()})
+	remove := model.Message{Kind: model.MessageDelete, To: a, Runs: []model.RunID{old}, RequestID: "1"}
+	r.l.Deliver(r.now, &remove, true, "delete") // its id is new: nothing has to be looked up
+	r.start(a, "start")
+	r.flush()
+	if r.commit == nil || len(r.commit.Closes) != 1 || len(r.commit.Deletes) != 0 {
+		t.Fatalf("the first batch is %+v", r.commit)
+	}
+	r.commitNow()
+	if r.commit == nil || len(r.commit.Deletes) != 1 || len(r.commit.Starts) != 1 {
+		t.Fatalf("the second batch is %+v", r.commit)
+	}
+	r.settle()
+	r.wantAnswer("delete", "")
+	r.wantAnswer("start", "")
+	if r.row(old) != nil || r.holder(a) != 1 || r.current(a).Start.Run == old {
+		t.Error("the old run is still there")
+	}
+	r.send(remove, "again")
+	r.settle()
+	r.wantAnswer("again", "")
+	if r.l.Held() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	}
+}

@@ -1,0 +1,404 @@
+package lane_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A run that waits leaves its worker at once, and is handed to nobody until it is resumed, whatever comes in.
+func TestPauseOfIdleRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.parked(a)
+	r.order(model.MessagePause, a, "pause")
+	r.flush()
+	r.wantSilence("pause")
+	r.settle()
+	r.wantAnswer("pause", "")
+	if r.holder(a) != 0 || !slices.Contains(r.evicted(), "is paused: because") {
+		t.Errorf("held by %d, evicted for %q", r.holder(a), r.evicted())
+	}
+	r.order(model.MessagePause, a, "again")
+	r.signal(a, "s", "signal")
+	r.settle()
+	r.wantAnswer("again", "")
+	r.wantEvents(a, "paused", "signal_received s")
+	if row := r.current(a); !row.Parked || len(row.Waits) != 1 || row.Waits[0].Code != model.WaitPaused {
+		t.Errorf("stored as parked %v, %v", row.Parked, row.Waits)
+	}
+	r.wantEmpty()
+	r.order(model.MessageResume, a, "resume")
+	r.order(model.MessageResume, a, "resume again")
+	r.settle()
+	r.wantAnswer("resume again", "")
+	if r.holder(a) != 1 || r.current(a).Parked {
+		t.Errorf("after the resume held by %d, parked %v", r.holder(a), r.current(a).Parked)
+	}
+	r.wantEvents(a, "paused", "signal_received s", "resumed")
+}
+
+// A worker that runs a step may finish it: what it reports is recorded, it is told nothing more, and then the run is taken from it.
+func TestPauseOfBusyRun(t *testing.T) {
+	t.Parallel()
+	for _, resumed := range []bool{false, true} {
+		r := newRig(t)
+		r.join(1)
+		a := key("a")
+		run := r.began(a)
+		r.turn(a, model.Turn{Running: true, Waits: []model.Reason{{Code: model.WaitStep}}})
+		r.settle()
+		r.order(model.MessagePause, a, "pause")
+		r.settle()
+		r.signal(a, "s", "signal")
+		r.settle()
+		if r.holder(a) != 1 || len(r.held[run].events) != 0 {
+			t.Fatalf("held by %d, told %v", r.holder(a), r.held[run].events)
+		}
+		want := []string{"paused", "signal_received s"}
+		if resumed { // while it is still held
+			r.order(model.MessageResume, a, "resume")
+			r.settle()
+			want = append(want, "resumed")
+		}
+		gen := r.held[run].gen
+		r.turn(a, model.Turn{Commands: []model.Command{step("slow")}})
+		r.settle()
+		want = append(want, "step_completed slow")
+		r.wantEvents(a, want...)
+		if !resumed {
+			if r.holder(a) != 0 {
+				t.Fatal("the run is still held")
+			}
+			r.wantEmpty()
+			r.order(model.MessageResume, a, "resume")
+			r.settle()
+			want = append(want, "resumed")
+		}
+		r.wantEvents(a, want...)
+		if r.holder(a) != 1 || r.held[run].gen == gen || len(r.held[run].events) != len(want) {
+			t.Errorf("held by %d with %d events, want %d", r.holder(a), len(r.held[run].events), len(want))
+		}
+		for _, why := range r.evicted() {
+			if strings.Contains(why, "leaves") {
+				t.Errorf("it was taken back because %q", why)
+			}
+		}
+	}
+}
+
+// A pause in the same batch as what the worker waits for: it hears of neither.
+func TestPauseBesideAnEvent(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	run := r.parked(a)
+	r.signal(a, "s", "signal")
+	r.order(model.MessagePause, a, "pause")
+	r.settle()
+	r.wantEvents(a, "signal_received s", "paused")
+	if h := r.held[run]; h != nil {
+		t.Errorf("it is held, with events %v", h.events)
+	}
+}
+
+// A pause that is refused, or that waits in a batch with somebody else's poison.
+func TestPauseWithPoison(t *testing.T) {
+	t.Parallel()
+	a, b := key("a"), key("b")
+	for _, own := range []bool{false, true} {
+		r := newRig(t)
+		r.join(1)
+		r.parked(a)
+		r.began(b)
+		r.refuse = poison("bad")
+		if own {
+			r.refuse = func(batch *store.Batch) error {
+				if slices.ContainsFunc(batch.Events, func(e store.EventRow) bool { return e.Event.Kind == model.EventPaused }) {
+					return store.Errorf(store.Refused, "commit", "no pauses today")
+				}
+				return nil
+			}
+		}
+		r.order(model.MessagePause, a, "pause")
+		r.turn(b, steps("bad"))
+		r.settle()
+		if own {
+			r.wantAnswer("pause", "blocked")
+			r.refuse = nil
+			r.pass(2 * time.Minute)
+			if r.holder(a) == 0 && !r.current(a).Parked {
+				t.Error("nobody holds a run that is not paused")
+			}
+			r.wantEvents(b, "step_completed bad")
+			continue
+		}
+		r.wantAnswer("pause", "")
+		r.wantEvents(a, "paused")
+		if r.holder(a) != 0 {
+			t.Errorf("a paused run is held by %d", r.holder(a))
+		}
+	}
+}
+
+// A step that was running continues the run as new: the next one is paused too.
+func TestContinueWhilePaused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.turn(a, model.Turn{Running: true})
+	r.settle()
+	r.order(model.MessagePause, a, "pause")
+	r.settle()
+	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
+	r.settle()
+	r.wantEvents(a, "paused")
+	if r.holder(a) != 0 {
+		t.Fatalf("the next run is held by %d", r.holder(a))
+	}
+	if why, ok := r.l.Explain(a); ok && why[0].Code != model.WaitPaused {
+		t.Errorf("it is explained as %v", why)
+	}
+	r.wantEmpty()
+	r.restart()
+	r.join(1)
+	r.settle()
+	r.wantEmpty()
+	r.order(model.MessageResume, a, "resume")
+	r.settle()
+	if r.holder(a) != 1 {
+		t.Errorf("after the resume held by %d", r.holder(a))
+	}
+}
+
+// Timers of a paused run fire, and back-offs end; the code hears of it afterwards.
+func TestTimersWhilePaused(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	failed := model.Command{Kind: model.CommandRetry, Delay: 2 * time.Second, Event: model.Event{ID: "try", Attempt: 1}}
+	r.turn(a, model.Turn{Commands: []model.Command{timer("nap", r.now.Add(time.Second)), failed}, Waits: []model.Reason{{Code: model.WaitTimer}}})
+	r.settle()
+	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitTimer}}})
+	r.settle()
+	r.order(model.MessagePause, a, "pause")
+	r.settle()
+	r.pass(time.Minute)
+	r.wantEvents(a, "attempt_failed try", "paused", "timer_fired nap")
+	r.order(model.MessageResume, a, "resume")
+	r.settle()
+	if r.holder(a) != 1 {
+		t.Fatalf("after the resume held by %d", r.holder(a))
+	}
+	r.turn(a, steps("try"))
+	r.settle()
+	r.wantEvents(a, "attempt_failed try", "paused", "timer_fired nap", "resumed", "step_completed try")
+}
+
+// Whoever takes a paused run over hands it to nobody.
+func TestRecoveryOfPausedRun(t *testing.T) {
+	t.Parallel()
+	for name, prepare := range map[string]func(r *rig, a model.Address){
+		"held":    func(r *rig, a model.Address) { r.join(1); r.parked(a) },
+		"busy":    func(r *rig, a model.Address) { r.join(1); r.began(a); r.turn(a, model.Turn{Running: true}); r.settle() },
+		"resting": func(r *rig, a model.Address) { r.join(1); r.resting(a) },
+		"new":     func(r *rig, a model.Address) { r.start(a, "start") },
+		"alone":   func(r *rig, a model.Address) { r.began(a) },
+		"blocked": func(r *rig, a model.Address) {
+			r.join(1)
+			r.began(a)
+			r.blocks(a)
+			r.settle()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			a := key("a")
+			prepare(r, a)
+			r.order(model.MessagePause, a, "pause")
+			r.settle()
+			r.restart()
+			r.join(1)
+			r.settle()
+			r.signal(a, "s", "signal")
+			r.settle()
+			r.wantAnswer("signal", "")
+			if r.holder(a) != 0 {
+				t.Fatalf("held by %d", r.holder(a))
+			}
+			r.wantEmpty()
+			r.order(model.MessageResume, a, "resume")
+			r.settle()
+			if r.holder(a) != 1 {
+				t.Errorf("after the resume held by %d", r.holder(a))
+			}
+		})
+	}
+}
+
+// A worker comes while a run that nobody could continue is paused: the resume hands it over.
+func TestResumeAfterJoin(t *testing.T) {
+	t.Parallel()
+	for _, blocked := range []bool{false, true} {
+		r := newRig(t)
+		a := key("a")
+		if blocked {
+			r.join(1)
+		}
+		r.began(a)
+		if blocked {
+			r.blocks(a)
+			r.settle()
+		}
+		r.order(model.MessagePause, a, "pause")
+		r.settle()
+		if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitPaused {
+			t.Errorf("explained as %v", why)
+		}
+		r.join(2)
+		r.settle()
+		if r.holder(a) != 0 {
+			t.Fatalf("held by %d", r.holder(a))
+		}
+		r.order(model.MessageResume, a, "resume")
+		r.settle()
+		if r.holder(a) == 0 {
+			t.Error("after the resume nobody holds it")
+		}
+	}
+}
+
+// A terminated run is taken from whoever has it, once that is durable, and nobody gets it any more.
+func TestTerminate(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	for name, prepare := range map[string]func(r *rig){
+		"held":         func(r *rig) { r.join(1); r.parked(a) },
+		"busy":         func(r *rig) { r.join(1); r.began(a); r.turn(a, model.Turn{Running: true}); r.settle() },
+		"resting":      func(r *rig) { r.join(1); r.resting(a) },
+		"new":          func(r *rig) { r.join(1); r.start(a, "start") },
+		"unserved":     func(r *rig) { r.began(a) },
+		"on its way":   func(r *rig) { r.join(1); r.resting(a); r.signal(a, "s", "signal"); r.flush() },
+		"being let go": func(r *rig) { r.join(1); r.parked(a); r.release(a, "s") },
+		"paused": func(r *rig) {
+			r.join(1)
+			r.parked(a)
+			r.order(model.MessagePause, a, "pause")
+			r.settle()
+		},
+		"blocked": func(r *rig) {
+			r.join(1)
+			r.began(a)
+			r.blocks(a)
+			r.settle()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			prepare(r)
+			if _, err := r.l.Await(a, model.RunID{}, "end"); err != nil {
+				t.Fatal(err)
+			}
+			r.order(model.MessageTerminate, a, "terminate")
+			r.flush()
+			r.wantSilence("terminate", "end")
+			r.settle()
+			r.wantAnswer("terminate", "")
+			if res := r.answers["end"].Result; res == nil || res.Outcome.Status != model.Terminated || !strings.Contains(res.Outcome.Failure.Message, "because") {
+				t.Errorf("the end is told as %+v", r.answers["end"])
+			}
+			if row := r.current(a); row.Outcome.Status != model.Terminated || r.holder(a) != 0 {
+				t.Errorf("%s, held by %d", row.Outcome.Status, r.holder(a))
+			}
+			r.wantEmpty()
+			r.join(2)
+			r.settle()
+			r.order(model.MessageTerminate, a, "again")
+			r.settle()
+			r.wantAnswer("again", "conflict")
+			r.wantEmpty()
+		})
+	}
+}
+
+// A worker that has not heard of the end reports a turn: it comes to nothing.
+func TestTurnAfterTerminate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.order(model.MessageTerminate, a, "terminate")
+	r.turn(a, steps("late"))
+	r.flush()
+	if r.holder(a) != 0 {
+		r.turn(a, steps("later"))
+	}
+	r.settle()
+	r.wantEvents(a)
+	r.wantEmpty()
+}
+
+// A terminate that is refused leaves the run to its worker.
+func TestTerminateWithPoison(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, b := key("a"), key("b")
+	r.parked(a)
+	r.began(b)
+	r.refuse = poison("bad")
+	r.order(model.MessageTerminate, a, "terminate")
+	r.turn(b, steps("bad"))
+	r.settle()
+	r.wantAnswer("terminate", "")
+	if r.current(a).Outcome.Status != model.Terminated || r.holder(a) != 0 {
+		t.Errorf("%s, held by %d", r.current(a).Outcome.Status, r.holder(a))
+	}
+}
+
+// A run that has just begun does not end in the batch that begins it: a store need not be able to do that.
+func TestTerminateInTheSameBatch(t *testing.T) {
+	t.Parallel()
+	for _, poisoned := range []bool{false, true} {
+		r := newRig(t)
+		r.join(1)
+		a, b := key("a"), key("b")
+		r.began(a)
+		r.began(b)
+		refuse := poison("bad")
+		r.refuse = func(batch *store.Batch) error {
+			for i := range batch.Closes {
+				if slices.ContainsFunc(batch.Starts, func(s store.StartRow) bool { return s.Start.Run == batch.Closes[i].Run }) {
+					t.Errorf("batch %d begins and ends %s", batch.Number, batch.Closes[i].Run)
+				}
+			}
+			return refuse(batch)
+		}
+		if poisoned {
+			r.turn(b, steps("bad"))
+		}
+		r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
+		r.order(model.MessageTerminate, a, "terminate")
+		r.signal(a, "s", "signal")
+		r.settle()
+		r.wantAnswer("terminate", "")
+		r.wantAnswer("signal", "conflict")
+		if got := r.current(a).Outcome.Status; got != model.Terminated {
+			t.Errorf("the execution is %s", got)
+		}
+	}
+}

@@ -1,0 +1,351 @@
+package lane_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A run that is not in memory is handed to a worker for a query. It writes nothing, so the run stays parked.
+func TestQueryOfParkedRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.resting(a)
+	commits := r.commits
+	r.query(a, "q")
+	r.settle()
+	r.wantSilence("q")
+	if n := r.reply(a, "42"); n != 1 {
+		t.Errorf("the code was asked %d times", n)
+	}
+	r.wantOutput("q", "42")
+	if row := r.current(a); !row.Parked || r.commits != commits {
+		t.Errorf("parked %v, %d commits", row.Parked, r.commits-commits)
+	}
+	r.rests(a)
+	r.release(a, "s")
+	r.settle()
+	r.wantEmpty()
+}
+
+// A query waits for a run that is on its way to a worker, whatever that way is.
+func TestQueryOnTheWay(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	for name, prepare := range map[string]func(r *rig){
+		"while it is held": func(r *rig) { r.parked(a) },
+		"while its history is read": func(r *rig) {
+			r.resting(a)
+			r.signal(a, "s", "signal")
+			r.flush()
+		},
+		"before it is durable": func(r *rig) { r.start(a, "start"); r.flush() },
+		"while it is released": func(r *rig) { r.parked(a); r.release(a, "s") },
+		"while the release is in flight": func(r *rig) {
+			r.parked(a)
+			r.release(a, "s")
+			r.flush()
+		},
+		"while it continues": func(r *rig) {
+			r.began(a)
+			r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
+			r.flush()
+		},
+		"while its worker leaves": func(r *rig) {
+			r.parked(a)
+			r.join(2)
+			r.l.Withdraw(1)
+			r.take()
+		},
+		"when its worker has left": func(r *rig) {
+			r.parked(a)
+			r.l.Leave(r.now, 1)
+			r.take()
+			r.join(2)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			prepare(r)
+			r.query(a, "q")
+			r.settle()
+			if name == "while its worker leaves" {
+				r.release(a, "s")
+				r.settle()
+			}
+			r.reply(a, "42")
+			r.wantOutput("q", "42")
+			if n := r.l.Queries(); n != 0 {
+				t.Errorf("%d queries are left", n)
+			}
+		})
+	}
+}
+
+// What cannot be asked is refused with the reason, and nothing is left of it.
+func TestQueryRefused(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	for name, c := range map[string]struct {
+		prepare    func(r *rig)
+		kind, text string
+	}{
+		"nobody":     {func(r *rig) { r.join(1) }, "not_found", "does not exist"},
+		"no worker":  {func(r *rig) { r.began(a) }, "unavailable", "waits for a worker that offers workflow wf"},
+		"closed":     {func(r *rig) { r.join(1); r.began(a); r.turn(a, model.Turn{Close: done()}); r.settle() }, "conflict", "completed"},
+		"terminated": {func(r *rig) { r.began(a); r.order(model.MessageTerminate, a, "t"); r.settle() }, "conflict", "terminated"},
+		"paused": {func(r *rig) {
+			r.join(1)
+			r.parked(a)
+			r.order(model.MessagePause, a, "p")
+			r.settle()
+		}, "blocked", "paused: because"},
+		"blocked": {func(r *rig) {
+			r.join(1)
+			r.began(a)
+			r.blocks(a)
+			r.settle()
+		}, "blocked", "it is another"},
+		"quarantined": {func(r *rig) {
+			r.join(1)
+			r.began(a)
+			r.refuse = poison("bad")
+			r.turn(a, steps("bad"))
+			r.settle()
+		}, "blocked", "quarantined"},
+		"no worker of the version": {func(r *rig) {
+			r.joinVersion(1, "one")
+			r.began(a)
+			r.turn(a, pinTo("one"))
+			r.settle()
+			r.l.Leave(r.now, 1)
+			r.take()
+			r.joinVersion(2, "two")
+			r.settle()
+		}, "unavailable", "version one of workflow wf"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			c.prepare(r)
+			r.query(a, "q")
+			k := r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "req-1")
+			r.settle()
+			r.wantAnswer("q", c.kind)
+			if err := r.answers["q"].Err; err == nil || !strings.Contains(err.Error(), c.text) {
+				t.Errorf("refused with %v, want %q in it", err, c.text)
+			}
+			if name != "quarantined" { // it waits in the inbox until the quarantine is over, as everything does
+				if ans := r.remembered(k); ans == nil || ans.Failure == nil || ans.Failure.Kind != c.kind {
+					t.Errorf("another process is told %+v", ans)
+				}
+			}
+			if n := r.l.Queries(); n != 0 {
+				t.Errorf("%d queries are left", n)
+			}
+		})
+	}
+}
+
+// A run that leaves its worker before it has answered: whoever asked is told, after the commit, or asks again.
+func TestQueryInterrupted(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	for name, c := range map[string]struct {
+		happens func(r *rig)
+		kind    string // "" when the next worker is asked
+	}{
+		"closes":     {func(r *rig) { r.turn(a, model.Turn{Close: done()}) }, "unavailable"},
+		"continues":  {func(r *rig) { r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}}) }, "unavailable"},
+		"terminated": {func(r *rig) { r.order(model.MessageTerminate, a, "t") }, "unavailable"},
+		"paused":     {func(r *rig) { r.order(model.MessagePause, a, "p") }, "unavailable"},
+		"blocked": {func(r *rig) {
+			r.blocks(a)
+		}, "blocked"},
+		"given back": {func(r *rig) {
+			r.l.Release(r.now, 1, r.current(a).Start.Run, r.held[r.current(a).Start.Run].gen, 0, nil)
+			r.take()
+		}, ""},
+		"released":          {func(r *rig) { r.release(a, "s") }, ""},
+		"the worker leaves": {func(r *rig) { r.join(2); r.l.Leave(r.now, 1); r.held = map[model.RunID]*holding{}; r.take() }, ""},
+		"the shard moves":   {func(r *rig) { r.l.GiveUp(r.now, []model.ShardID{a.Shard(shards)}); r.take() }, "unavailable"},
+		"the lane dies":     {func(r *rig) { r.l.Die(errInjected); r.take() }, "unavailable"},
+		"quarantined":       {func(r *rig) { r.refuse = poison("bad"); r.turn(a, steps("bad")) }, "blocked"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			r.parked(a)
+			r.query(a, "q")
+			r.settle()
+			c.happens(r)
+			r.settle()
+			if c.kind == "" {
+				r.wantSilence("q")
+				r.reply(a, "42")
+				r.wantOutput("q", "42")
+			} else {
+				r.wantAnswer("q", c.kind)
+			}
+			if n := r.l.Queries(); n != 0 {
+				t.Errorf("%d queries are left", n)
+			}
+		})
+	}
+}
+
+// An answer of whoever held the run before, or to a question that was answered, changes nothing.
+func TestStaleAnswer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	run := r.parked(a)
+	r.query(a, "q")
+	r.settle()
+	old := *r.held[run]
+	r.release(a, "s")
+	r.settle()
+	if old.gen == r.held[run].gen {
+		t.Fatal("the run has not changed hands")
+	}
+	r.l.Answered(r.now, old.worker, run, old.gen, old.asked[0].ID, model.Payload{Data: []byte("old")}, nil)
+	r.take()
+	r.wantSilence("q")
+	r.reply(a, "new")
+	r.wantOutput("q", "new")
+	r.l.Answered(r.now, 1, run, r.held[run].gen, old.asked[0].ID, model.Payload{Data: []byte("again")}, nil)
+	r.take()
+}
+
+// A release that is undone by a refused batch: whoever has the run again is asked what came meanwhile.
+func TestQueryAfterUndoneRelease(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, b := key("a"), key("b")
+	r.parked(a)
+	r.began(b)
+	r.refuse = poison("bad")
+	r.release(a, "s")
+	r.turn(b, steps("bad"))
+	r.flush()
+	r.query(a, "q") // it is nobody's now
+	r.settle()
+	if n := r.reply(a, "42"); n == 0 {
+		t.Fatal("nobody was asked")
+	}
+	r.wantOutput("q", "42")
+}
+
+// A caller that gives up is not remembered.
+func TestForgottenQuery(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.parked(a)
+	r.query(a, "gone")
+	r.query(a, "q")
+	r.settle()
+	r.l.Forget(a, "gone")
+	if n := r.l.Queries(); n != 1 {
+		t.Errorf("%d queries are left, want 1", n)
+	}
+	r.reply(a, "42")
+	r.wantOutput("q", "42")
+	r.wantSilence("gone")
+}
+
+// A query of another process stays in the inbox until its answer is stored: whoever dies before is asked again by the next owner.
+func TestQueryByInbox(t *testing.T) {
+	t.Parallel()
+	for _, dies := range []string{"", "before it is asked", "before it answers", "before the answer is stored"} {
+		t.Run(dies, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			a := key("a")
+			r.resting(a)
+			k := r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "req-1")
+			if dies != "before it is asked" {
+				r.settle()
+			}
+			if dies == "before the answer is stored" {
+				r.reply(a, "41")
+			}
+			if dies != "" {
+				r.restart()
+				r.join(1)
+				r.settle()
+			}
+			if r.inboxed() != 1 || r.remembered(k) != nil {
+				t.Errorf("%d rows are left, the answer is %v", r.inboxed(), r.remembered(k))
+			}
+			r.l.MailWaits() // it is asked once
+			r.settle()
+			if n := r.reply(a, "42"); n != 1 {
+				t.Errorf("the code was asked %d times", n)
+			}
+			r.settle()
+			if ans := r.remembered(k); r.inboxed() != 0 || ans == nil || string(ans.Output.Data) != "42" {
+				t.Errorf("%d rows are left, the answer is %v", r.inboxed(), ans)
+			}
+			r.wantHint(a)
+			r.rests(a)
+			r.release(a, "s")
+			r.settle()
+			r.wantEmpty()
+		})
+	}
+}
+
+// Its run leaves the worker before it has answered: the row is read again, by whoever owns the shard.
+func TestQueryByInboxInterrupted(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	for name, c := range map[string]struct {
+		happens func(r *rig)
+		kind    string
+	}{
+		"closes":      {func(r *rig) { r.turn(a, model.Turn{Close: done()}) }, "conflict"},
+		"paused":      {func(r *rig) { r.order(model.MessagePause, a, "p") }, "blocked"},
+		"terminated":  {func(r *rig) { r.order(model.MessageTerminate, a, "t") }, "conflict"},
+		"no worker":   {func(r *rig) { r.l.Leave(r.now, 1); r.take() }, "unavailable"},
+		"quarantined": {func(r *rig) { r.refuse = poison("bad"); r.turn(a, steps("bad")) }, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			r.parked(a)
+			k := r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "req-1")
+			r.settle()
+			c.happens(r)
+			r.settle()
+			if c.kind == "" {
+				r.refuse = nil
+				r.pass(2 * time.Minute)
+				r.l.MailWaits()
+				r.settle()
+				r.reply(a, "42")
+				r.settle()
+			}
+			ans := r.remembered(k)
+			got := ""
+			if ans != nil && ans.Failure != nil {
+				got = ans.Failure.Kind
+			}
+			if ans == nil || got != c.kind || r.inboxed() != 0 || r.l.Queries() != 0 {
+				t.Errorf("answered %+v, want %q; %d rows and %d queries are left", ans, c.kind, r.inboxed(), r.l.Queries())
+			}
+		})
+	}
+}

@@ -1,0 +1,173 @@
+package lane_test
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// notPaused demands that a run which is handed to somebody is not paused, as the store knows it.
+func (r *rig) notPaused(h *holding, what string) {
+	r.t.Helper()
+	if paused(r.history(h.start.Address, h.start.Run)) {
+		r.t.Fatalf("%s is %s while it is paused", h.start.Run, what)
+	}
+}
+
+// paused reports whether a history says that the run is.
+func paused(events []model.Event) (is bool) {
+	for _, e := range events {
+		switch e.Kind { //nolint:exhaustive // the others change nothing about it
+		case model.EventPaused:
+			is = true
+		case model.EventResumed:
+			is = false
+		}
+	}
+	return is
+}
+
+// update sends an update under a request id.
+func (r *rig) update(a model.Address, id string, token any) {
+	r.send(model.Message{Kind: model.MessageUpdate, To: a, Name: "u", RequestID: id}, token)
+}
+
+// replied is the command that answers the update at a position.
+func replied(ref int64, text string) model.Command {
+	return model.Command{Kind: model.CommandAnswer, Event: model.Event{ID: "answer " + text, Name: "u", Ref: ref, Output: model.Payload{Data: []byte(text)}}}
+}
+
+// wantOutput demands an answer of the code.
+func (r *rig) wantOutput(token any, want string) {
+	r.t.Helper()
+	a, ok := r.answers[token]
+	if !ok || a.Err != nil || string(a.Answer.Output.Data) != want {
+		r.t.Errorf("%v is answered %q, %v (answered: %v), want %q", token, a.Answer.Output.Data, a.Err, ok, want)
+	}
+}
+
+// query asks the code.
+func (r *rig) query(a model.Address, token any) {
+	r.send(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, token)
+}
+
+// reply has whoever holds the run answer everything that it was asked.
+func (r *rig) reply(a model.Address, text string) int {
+	r.t.Helper()
+	for run, h := range r.held {
+		if h.start.Address == a {
+			asked := h.asked
+			h.asked = nil
+			for _, q := range asked {
+				r.l.Answered(r.now, h.worker, run, h.gen, q.ID, model.Payload{Data: []byte(text)}, nil)
+			}
+			r.take()
+			return len(asked)
+		}
+	}
+	r.t.Fatalf("nobody holds %s", a)
+	return 0
+}
+
+// order tells an execution what an operator wants.
+func (r *rig) order(k model.MessageKind, a model.Address, token any) {
+	r.send(model.Message{Kind: k, To: a, Failure: &model.Failure{Message: "because"}}, token)
+}
+
+// post puts a request of another process into the inbox and announces it.
+func (r *rig) post(m model.Message, id string) store.RequestKey {
+	r.t.Helper()
+	m.RequestID, m.Node = id, model.NodeID{15: 77}
+	row := store.InboxRow{Shard: m.To.Shard(shards), ID: r.newRun(), Message: m}
+	if err := r.st.PutInbox(r.t.Context(), []store.InboxRow{row}); err != nil {
+		r.t.Fatal(err)
+	}
+	r.l.MailWaits()
+	r.take()
+	return store.RequestKey{Shard: row.Shard, Address: m.To, ID: id}
+}
+
+// remembered is the stored answer to a request; nil when there is none.
+func (r *rig) remembered(k store.RequestKey) *model.Answer {
+	r.t.Helper()
+	found, err := r.st.LoadReplies(r.t.Context(), []store.RequestKey{k})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if len(found) == 0 {
+		return nil
+	}
+	a, err := model.DecodeAnswer(found[0].Body)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return &a
+}
+
+// inboxed is how many requests of other processes are not served.
+func (r *rig) inboxed() int {
+	r.t.Helper()
+	rows, err := r.st.LoadInbox(r.t.Context(), []model.ShardID{0, 1, 2, 3}, r.now.Add(1<<40), 100)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return len(rows)
+}
+
+// resting brings an execution to rest: nobody holds it and it is not in memory.
+func (r *rig) resting(a model.Address) model.RunID {
+	r.t.Helper()
+	run := r.began(a)
+	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}})
+	r.settle()
+	r.release(a, "s")
+	r.settle()
+	if r.holder(a) != 0 || r.l.Entries() != 0 {
+		r.t.Fatalf("%s is held by %d, %d entries are in memory", a.Key, r.holder(a), r.l.Entries())
+	}
+	return run
+}
+
+// rests has whoever holds the run say that it waits for a signal.
+func (r *rig) rests(a model.Address) {
+	r.t.Helper()
+	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "s"}}})
+	r.settle()
+}
+
+// wantEmpty demands that nothing is left in memory and that nobody waits.
+func (r *rig) wantEmpty() {
+	r.t.Helper()
+	if n, w, q := r.l.Entries(), r.l.Waiters(), r.l.Queries(); n+w+q > 0 || r.l.Held() != 0 || !r.l.Idle() {
+		r.t.Errorf("%d entries, %d waiters, %d queries, %d bytes are left, idle %v:\n%s", n, w, q, r.l.Held(), r.l.Idle(), r.l)
+	}
+}
+
+func (r *rig) wantHint(a model.Address) {
+	r.t.Helper()
+	for _, h := range r.hints {
+		if h.Address == a && h.Node == (model.NodeID{15: 77}) {
+			return
+		}
+	}
+	r.t.Errorf("node 77 got no hint about %s: %v", a.Key, r.hints)
+}
+
+// evicted are the reasons why a run was taken from workers.
+func (r *rig) evicted() (why []string) {
+	for _, c := range r.calls {
+		if c.Reason != "" {
+			why = append(why, c.Reason)
+		}
+	}
+	return slices.Clip(why)
+}
+
+// blocks has whoever holds the run say that it cannot go on, which lets go of it.
+func (r *rig) blocks(a model.Address) {
+	r.t.Helper()
+	run := r.current(a).Start.Run
+	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "it is another"}})
+	delete(r.held, run)
+}

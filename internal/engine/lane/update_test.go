@@ -1,0 +1,288 @@
+package lane_test
+
+import (
+	"testing"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Whoever sends an update hears what the code answers, once that is durable. The same request again gets the same answer, whenever it comes.
+func TestUpdate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.update(a, "req-1", "first")
+	r.settle()
+	r.update(a, "req-1", "pending")
+	r.settle()
+	r.wantSilence("first", "pending")
+	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}})
+	r.update(a, "req-1", "before the commit")
+	r.flush()
+	r.update(a, "req-1", "while it is in flight")
+	r.wantSilence("first", "pending", "before the commit", "while it is in flight")
+	r.settle()
+	r.update(a, "req-1", "after")
+	r.settle()
+	r.release(a, "s")
+	r.settle()
+	r.update(a, "req-1", "unloaded")
+	r.settle()
+	for _, token := range []any{"first", "pending", "before the commit", "while it is in flight", "after", "unloaded"} {
+		r.wantOutput(token, "42")
+	}
+	r.wantEvents(a, "update_received u", "update_answered answer 42")
+}
+
+// The owner dies at any moment: whoever asks its successor under the same id waits for the same answer, or gets it.
+func TestUpdateOverTakeover(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	for name, before := range map[string]func(r *rig){
+		"before it is durable": func(r *rig) { r.update(a, "req-1", "first") },
+		"while it is pending":  func(r *rig) { r.update(a, "req-1", "first"); r.settle() },
+		"before the answer is": func(r *rig) {
+			r.update(a, "req-1", "first")
+			r.settle()
+			r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}})
+		},
+		"when the answer is, untold": func(r *rig) {
+			r.update(a, "req-1", "first")
+			r.settle()
+			r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}})
+			r.flush()
+			if _, err := r.land(); err != nil {
+				r.t.Fatal(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			r.began(a)
+			before(r)
+			r.l.Die(store.Errorf(store.Fenced, "commit", "fenced"))
+			r.take()
+			r.wantAnswer("first", "unavailable")
+			if n := r.l.Waiters(); n != 0 {
+				t.Errorf("%d waiters are left", n)
+			}
+			r.restart()
+			r.settle()
+			r.join(1)
+			r.update(a, "req-1", "second")
+			r.settle()
+			if _, told := r.answers["second"]; !told {
+				r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}})
+				r.settle()
+			}
+			r.wantOutput("second", "42")
+			r.wantEvents(a, "update_received u", "update_answered answer 42")
+		})
+	}
+}
+
+// An answer that the store refuses is not told; it is given again when the quarantine is over.
+func TestUpdateWithPoison(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, b := key("a"), key("b")
+	r.began(a)
+	r.began(b)
+	r.update(a, "req-1", "a")
+	r.update(b, "req-1", "b")
+	r.settle()
+	r.refuse = poison("answer bad")
+	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "bad")}})
+	r.turn(b, model.Turn{Commands: []model.Command{replied(1, "good")}})
+	r.settle()
+	r.wantOutput("b", "good")
+	r.wantSilence("a")
+	r.refuse = nil
+	r.pass(r.cfg.QuarantineFor + 2*60_000_000_000)
+	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "better")}})
+	r.settle()
+	r.wantOutput("a", "better")
+	r.wantEvents(a, "update_received u", "update_answered answer better")
+}
+
+// An update that the store refuses is refused; its sender waits for nothing.
+func TestPoisonedUpdate(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.refuse = poison("u")
+	r.update(a, "req-1", "a")
+	r.settle()
+	r.wantAnswer("a", "blocked")
+	if n := r.l.Waiters(); n != 0 {
+		t.Errorf("%d waiters are left", n)
+	}
+}
+
+// Whoever waits when the shard moves is told to ask the next owner.
+func TestUpdateOfMovingShard(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	for name, when := range map[string]func(r *rig){
+		"not durable": func(*rig) {}, "in flight": func(r *rig) { r.read(); r.flush() }, "pending": func(r *rig) { r.settle() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			r.began(a)
+			r.rests(a)
+			r.update(a, "req-1", "a")
+			when(r)
+			r.l.GiveUp(r.now, []model.ShardID{a.Shard(shards)})
+			r.take()
+			r.settle()
+			r.pass(10_000_000_000)
+			r.wantAnswer("a", "unavailable")
+			r.wantEmpty()
+		})
+	}
+}
+
+// A caller that gives up leaves nothing behind, whenever it does.
+func TestForgottenUpdate(t *testing.T) {
+	t.Parallel()
+	a := key("a")
+	for name, when := range map[string]func(r *rig){
+		"not durable": func(*rig) {}, "in flight": func(r *rig) { r.read(); r.flush() }, "pending": func(r *rig) { r.settle() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			r.began(a)
+			r.update(a, "req-1", "gone")
+			when(r)
+			r.l.Forget(a, "gone")
+			r.settle()
+			if n := r.l.Waiters(); n != 0 {
+				t.Errorf("%d waiters are left", n)
+			}
+			r.update(a, "req-1", "again")
+			r.settle()
+			r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}, Waits: []model.Reason{{Code: model.WaitSignal}}})
+			r.settle()
+			r.wantOutput("again", "42")
+			r.wantSilence("gone")
+			r.release(a, "s")
+			r.settle()
+			r.wantEmpty()
+		})
+	}
+}
+
+// An update of another process: its row is consumed when it is accepted, its answer remembered when the code gives it, and the node told.
+func TestUpdateByInbox(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	k := r.post(model.Message{Kind: model.MessageUpdate, To: a, Name: "u"}, "req-1")
+	r.settle()
+	if n := r.inboxed(); n != 0 || r.remembered(k) != nil || len(r.hints) != 0 {
+		t.Errorf("%d rows are left, the answer is %v, hints %v", n, r.remembered(k), r.hints)
+	}
+	r.post(model.Message{Kind: model.MessageUpdate, To: a, Name: "u"}, "req-1") // it has lost patience
+	r.settle()
+	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}, Waits: []model.Reason{{Code: model.WaitSignal}}})
+	r.settle()
+	if ans := r.remembered(k); ans == nil || string(ans.Output.Data) != "42" {
+		t.Errorf("the answer is %+v", ans)
+	}
+	r.wantHint(a)
+	r.post(model.Message{Kind: model.MessageUpdate, To: a, Name: "u"}, "req-1")
+	r.settle()
+	r.wantEvents(a, "update_received u", "update_answered answer 42")
+	r.release(a, "s")
+	r.settle()
+	if n := r.inboxed(); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	r.wantEmpty()
+}
+
+// Updates that are open when a run ends are refused in the commit that ends it; those of a run that continues are answered by the next.
+func TestUpdateAtTheEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.update(a, "begun", "begun")
+	r.update(a, "waits", "waits")
+	r.settle()
+	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued, Begun: []int64{1}}})
+	r.settle()
+	r.wantAnswer("begun", "conflict")
+	r.wantSilence("waits")
+	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}})
+	r.settle()
+	r.wantOutput("waits", "42")
+	r.update(a, "late", "late")
+	r.settle()
+	r.order(model.MessageTerminate, a, "terminate")
+	r.settle()
+	r.wantAnswer("late", "conflict")
+	r.update(a, "late", "late again")
+	r.update(a, "later", "later")
+	r.settle()
+	r.wantAnswer("late again", "conflict")
+	r.wantAnswer("later", "conflict")
+	r.wantEmpty()
+}
+
+// A signal of a workflow under a request id that was used before is consumed once and has no effect; its sender is told the first answer.
+func TestRepeatedRequestOfWorkflow(t *testing.T) {
+	t.Parallel()
+	for _, quarantined := range []bool{false, true} {
+		r := newRig(t)
+		r.join(1)
+		a, b := in(0, 0), in(1, 0)
+		r.began(a)
+		r.began(b)
+		if quarantined {
+			r.refuse = poison("bad")
+			r.turn(b, steps("bad"))
+			r.settle()
+			r.refuse = nil
+		} else {
+			r.send(request(b, "s", "req-1"), "client")
+			r.settle()
+			r.wantAnswer("client", "")
+		}
+		send := signalTo(b, "send", "s")
+		send.Message.RequestID = "req-1"
+		r.turn(a, model.Turn{Commands: []model.Command{send}})
+		r.settle()
+		if quarantined {
+			r.pass(59_000_000_000)
+			r.wantEvents(a, "sent send")
+			r.pass(2_000_000_000)
+			r.send(request(b, "s", "req-1"), "client")
+			r.settle()
+			r.l.MailWaits()
+			r.settle()
+			r.wantAnswer("client", "")
+		}
+		r.wantEvents(a, "sent send", "answered send")
+		r.wantEvents(b, "signal_received s")
+		left, err := r.st.LoadMessages(t.Context(), []model.ShardID{0, 1, 2, 3}, 100)
+		if err != nil || len(left) != 0 || r.inboxed() != 0 {
+			t.Errorf("messages left: %+v, %v, and %d requests", left, err, r.inboxed())
+		}
+	}
+}

@@ -1,0 +1,337 @@
+package history
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Mode is what a past is made for.
+type Mode uint8
+
+// Modes.
+const (
+	// Fork begins another execution with a copy of the past. The source is not touched: what it waits for, the fork waits for too.
+	Fork Mode = iota + 1
+	// Retry goes on under the same key before the last failed step, with the idempotency keys that it had.
+	Retry
+	// Reset goes on under the same key from a place that the caller names, with keys of its own.
+	Reset
+	// Import goes on here with a run of another store.
+	Import
+)
+
+// Request says how a history is cut.
+//
+// Kept are the events up to a position. By default that is, for a retry, the one before the cancel request or else before the last step or child
+// that failed, and everything when there is neither; for the others it is everything, or up to the step whose result is edited.
+//
+// Of what is kept:
+//
+//   - Watchers are left out; they wait for the source.
+//   - A back-off is over: the next attempt is made at once. The failed attempts of the step that a retry is about are left out, so that it has all
+//     its attempts again.
+//   - A child whose outcome is not kept is watched again. If it is gone, or (retry, reset) did not complete, its start is left out, and the
+//     code asks for it once more. An import refuses children that do not exist here.
+//   - A message whose answer is not kept gets the one that came later, if it did; otherwise it is left out, and the code sends it again.
+//   - Pauses are left out: what goes on is not paused.
+//   - What is left out leaves a blank, so that positions stay.
+//
+// Of what is not kept, retry and reset add signals and settled promises behind the cut, and a reset of an open run the updates that wait: they
+// were accepted, and must not be lost.
+type Request struct {
+	Mode Mode
+	// Before cuts before the first event of the step or child of that name; After behind a position, when Placed.
+	Before string
+	After  int64
+	Placed bool
+	// Edits change results.
+	Edits []Edit
+	// Child tells how the current run of a child stands; false when it does not exist.
+	Child func(model.Address) (model.Status, bool, error)
+}
+
+// Edit gives a step or child another result: the first one of the name, or the one whose outcome stands at a position.
+type Edit struct {
+	Step     string
+	Position int64
+	Output   model.Payload
+}
+
+// Plan is a past, and what people want to know about it.
+type Plan struct {
+	Past model.Past
+	// Position is the last event that is kept; Total is how many the source has.
+	Position, Total int64
+	// Blanks are left out, Added come from behind the cut, Again are children that are watched again.
+	Blanks, Added, Again []model.Event
+}
+
+// Cut makes a past of a history.
+func Cut(h *model.History, r *Request) (*Plan, error) {
+	c := cutter{h: h, r: r}
+	at, err := c.place()
+	if err != nil {
+		return nil, err
+	}
+	c.plan = &Plan{Position: at, Total: int64(len(h.Events))}
+	c.events = slices.Clone(h.Events[:at])
+	for i := range c.events {
+		if err := c.keep(i); err != nil {
+			return nil, err
+		}
+	}
+	if r.Mode == Retry || r.Mode == Reset {
+		c.addAccepted()
+	}
+	slices.SortFunc(c.plan.Added, func(a, b model.Event) int { return cmp.Compare(a.Seq, b.Seq) })
+	c.events = append(c.events, c.plan.Added...)
+	c.plan.Past = model.Past{
+		Events: model.PastOf(c.events), Began: h.Start.Zero(), Seeds: seeds(&h.Start, at), Origin: h.Start.Origin,
+		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: at},
+	}
+	if r.Mode == Retry || r.Mode == Import {
+		c.plan.Past.Identity = h.Start.IdentityRun()
+	}
+	return c.plan, nil
+}
+
+// Whole is the past of a closed run that is stored as it is.
+func Whole(h *model.History) *Plan {
+	o := &h.Outcome
+	n := int64(len(h.Events))
+	return &Plan{Position: n, Total: n, Past: model.Past{
+		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Origin: h.Start.Origin,
+		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: n},
+		Status: o.Status, Output: o.Output, Failure: o.Failure, At: o.At,
+	}}
+}
+
+// seeds are whose random numbers the events up to a position were made with.
+func seeds(s *model.Start, at int64) []model.Seed {
+	var out []model.Seed
+	last := int64(0)
+	for _, seed := range s.Seeds {
+		if until := min(seed.Until, at); until > last {
+			out = append(out, model.Seed{Until: until, Run: seed.Run})
+			last = until
+		}
+	}
+	if last < at {
+		out = append(out, model.Seed{Until: at, Run: s.IdentityRun()})
+	}
+	return out
+}
+
+type cutter struct {
+	h      *model.History
+	r      *Request
+	plan   *Plan
+	events []model.Event // kept
+	failed string        // the step that a retry is about
+}
+
+// place finds the last event that is kept.
+func (c *cutter) place() (int64, error) {
+	n := int64(len(c.h.Events))
+	at, placed := n, c.r.Placed
+	switch {
+	case c.r.Before != "":
+		i := slices.IndexFunc(c.h.Events, func(e model.Event) bool { return nameOf(&e) == c.r.Before })
+		if i < 0 {
+			return 0, fault.New(fault.NotFound, "the history of %s has no step or child %q", c.h.Start.Run, c.r.Before)
+		}
+		at, placed = int64(i), true
+	case placed && (c.r.After < 0 || c.r.After > n):
+		return 0, fault.New(fault.Invalid, "position %d: the history of %s has %d events", c.r.After, c.h.Start.Run, n)
+	case placed:
+		at = c.r.After
+	case c.r.Mode == Reset:
+		return 0, fault.New(fault.Invalid, "reset of %s: say to which step or position", c.h.Start.Address)
+	case c.r.Mode == Retry:
+		at = c.beforeFailure()
+	}
+	for i := range c.r.Edits {
+		p, err := c.edited(&c.r.Edits[i])
+		if err != nil {
+			return 0, err
+		}
+		if !placed {
+			at = p
+		} else if p > at {
+			return 0, fault.New(fault.Invalid, "the outcome of %q stands at position %d, behind the cut at %d", c.r.Edits[i].Step, p, at)
+		}
+	}
+	if c.r.Mode == Reset {
+		if i := slices.IndexFunc(c.h.Events[:at], isCancel); i >= 0 {
+			return 0, fault.New(fault.Invalid, "position %d lies behind the cancel request at %d: reset to %d or before", at, i+1, i)
+		}
+	}
+	return at, nil
+}
+
+func isCancel(e model.Event) bool { return e.Kind == model.EventCancelRequest }
+
+// beforeFailure is the position before what ended the run: a cancel request, or the last step or child that failed.
+func (c *cutter) beforeFailure() int64 {
+	if i := slices.IndexFunc(c.h.Events, isCancel); i >= 0 {
+		return int64(i)
+	}
+	for i := range slices.Backward(c.h.Events) {
+		if e := &c.h.Events[i]; e.Kind == model.EventStepFailed || e.Kind == model.EventChildClosed && e.Status != model.Completed {
+			c.failed = e.ID
+			return int64(i)
+		}
+	}
+	return int64(len(c.h.Events))
+}
+
+// nameOf is the name of the step or child that an event belongs to; empty for other events.
+func nameOf(e *model.Event) string {
+	switch e.Kind {
+	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventChildStarted:
+		return e.Name
+	case model.EventChildClosed:
+		return e.Target.Type
+	default:
+		return ""
+	}
+}
+
+// edited is the position of the outcome that an edit is about.
+func (c *cutter) edited(d *Edit) (int64, error) {
+	for i := range c.h.Events {
+		e := &c.h.Events[i]
+		outcome := e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventChildClosed
+		if outcome && (d.Position == e.Seq || d.Position == 0 && nameOf(e) == d.Step) {
+			return e.Seq, nil
+		}
+	}
+	what := strconv.Quote(d.Step)
+	if d.Position != 0 {
+		what = fmt.Sprint("at position ", d.Position)
+	}
+	return 0, fault.New(fault.NotFound, "the history of %s has no outcome of a step or child %s", c.h.Start.Run, what)
+}
+
+// keep looks at one event that is kept, and changes or blanks it where it cannot be kept as it is.
+func (c *cutter) keep(i int) error {
+	e := &c.events[i]
+	switch e.Kind {
+	case model.EventWatched:
+		if !e.Blank() {
+			c.blank(i)
+		}
+	case model.EventPaused, model.EventResumed:
+		c.blank(i)
+	case model.EventSent:
+		c.sent(i)
+	case model.EventAttemptFailed:
+		e.Due = 0
+		if c.failed == e.ID {
+			c.blank(i)
+		}
+	case model.EventStepCompleted, model.EventStepFailed, model.EventChildClosed:
+		return c.edit(e)
+	case model.EventChildStarted:
+		return c.child(i)
+	default:
+	}
+	return nil
+}
+
+func (c *cutter) blank(i int) {
+	c.plan.Blanks = append(c.plan.Blanks, c.events[i])
+	c.events[i] = model.Blank(&c.events[i])
+}
+
+// edit gives an outcome another result.
+func (c *cutter) edit(e *model.Event) error {
+	for i := range c.r.Edits {
+		at, err := c.edited(&c.r.Edits[i])
+		if err != nil {
+			return err
+		}
+		if at != e.Seq {
+			continue
+		}
+		e.Output, e.Failure = c.r.Edits[i].Output, nil
+		if e.Kind == model.EventChildClosed {
+			e.Status = model.Completed
+		} else {
+			e.Kind = model.EventStepCompleted
+		}
+	}
+	return nil
+}
+
+// child decides about a child whose outcome is not kept.
+func (c *cutter) child(i int) error {
+	e := &c.events[i]
+	settled := func(o model.Event) bool {
+		return o.ID == e.ID && (o.Kind == model.EventChildClosed || o.Kind == model.EventWithdrawn)
+	}
+	if slices.ContainsFunc(c.events[i:], settled) {
+		return nil
+	}
+	status, found, err := c.r.Child(e.Target)
+	if err != nil {
+		return err
+	}
+	again := found
+	switch c.r.Mode {
+	case Import:
+		if !found {
+			return fault.New(fault.Conflict, "event %d: child %s has not ended and does not exist here: import it first", e.Seq, e.Target)
+		}
+	case Retry, Reset:
+		again = found && (!status.Closed() || status == model.Completed || status == model.Continued)
+	case Fork:
+	}
+	if again {
+		if (c.r.Mode == Retry || c.r.Mode == Reset) && e.Watcher.Run.IsZero() {
+			e.Watcher.Run = c.h.Start.Run // in whose name it is cancelled: it obeys the run that started it
+		}
+		c.plan.Again = append(c.plan.Again, *e)
+	} else {
+		c.blank(i)
+	}
+	return nil
+}
+
+// sent decides about a message whose answer is not kept. Who was sent it answers to the source alone.
+func (c *cutter) sent(i int) {
+	id := c.events[i].ID
+	settled := func(o model.Event) bool {
+		return o.ID == id && (o.Kind == model.EventAnswered || o.Kind == model.EventWithdrawn)
+	}
+	if slices.ContainsFunc(c.events[i:], settled) {
+		return
+	}
+	later := c.h.Events[c.plan.Position:]
+	if k := slices.IndexFunc(later, settled); k >= 0 && later[k].Kind == model.EventAnswered {
+		c.plan.Added = append(c.plan.Added, later[k])
+		return
+	}
+	c.blank(i)
+}
+
+// addAccepted adds what was sent to the run behind the cut.
+func (c *cutter) addAccepted() {
+	for _, e := range c.h.Events[c.plan.Position:] {
+		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || c.waits(&e) {
+			c.plan.Added = append(c.plan.Added, e)
+		}
+	}
+}
+
+// waits reports whether an event is an update that the source has not answered and can still answer.
+func (c *cutter) waits(e *model.Event) bool {
+	return e.Kind == model.EventUpdateReceived && !c.h.Outcome.Status.Closed() && !slices.ContainsFunc(c.h.Events, func(o model.Event) bool {
+		return o.Kind == model.EventUpdateAnswered && o.Ref == e.Seq
+	})
+}

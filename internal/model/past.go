@@ -1,0 +1,117 @@
+package model
+
+// History is a whole run: how it began, events 1 … n, and how it ended (Running while it is open).
+type History struct {
+	Start   Start
+	Events  []Event
+	Outcome Outcome
+}
+
+// Past is what a start brings along that does not begin at the beginning: a fork, a retry, a reset or an import. Its events become
+// Start.Carried of the new run, with the times that they had.
+type Past struct {
+	Events []PastEvent `cbor:"1,keyasint,omitempty"`
+	// Began, Seeds, Identity, Source and Origin become those of the start.
+	Began    Time   `cbor:"2,keyasint,omitempty"`
+	Seeds    []Seed `cbor:"3,keyasint,omitempty"`
+	Identity RunID  `cbor:"4,keyasint,omitzero"`
+	Source   Source `cbor:"5,keyasint,omitzero"`
+	Origin   []byte `cbor:"6,keyasint,omitempty"`
+	// Next is the position of the next event of the open run that is to be replaced, 0 when it was closed. If the run has gone on since, something
+	// would be lost.
+	Next int64 `cbor:"7,keyasint,omitempty"`
+	// Status and what follows is the end of a run that is stored as closed; zero for one that goes on.
+	Status  Status   `cbor:"8,keyasint,omitempty"`
+	Output  Payload  `cbor:"9,keyasint,omitzero"`
+	Failure *Failure `cbor:"10,keyasint,omitempty"`
+	At      Time     `cbor:"11,keyasint,omitempty"`
+}
+
+// PastEvent is an event with its kind and time, as stored inside of a start or a message.
+type PastEvent struct {
+	Kind  EventKind `cbor:"1,keyasint"`
+	At    Time      `cbor:"2,keyasint,omitempty"`
+	Event Event     `cbor:"3,keyasint"`
+}
+
+// PastOf is events as they are stored inside of a start or a message.
+func PastOf(events []Event) []PastEvent {
+	var past []PastEvent
+	for i := range events {
+		e := events[i]
+		e.Seq, e.At, e.Kind = 0, 0, 0 // as it comes back from the store
+		past = append(past, PastEvent{events[i].Kind, events[i].At, e})
+	}
+	return past
+}
+
+// EventsOf is the other way round; they are numbered from 1.
+func EventsOf(past []PastEvent) []Event {
+	var events []Event
+	for i := range past {
+		e := past[i].Event
+		e.Seq, e.At, e.Kind = int64(i+1), past[i].At, past[i].Kind
+		events = append(events, e)
+	}
+	return events
+}
+
+// Size is roughly what the past costs in memory and on disk.
+func (p *Past) Size() int {
+	n := 128 + p.Output.Size()
+	for i := range p.Events {
+		n += p.Events[i].Event.Size()
+	}
+	return n
+}
+
+// Seed says whose random numbers a run draws while it stands before a position.
+type Seed struct {
+	Until int64 `cbor:"1,keyasint,omitempty"`
+	Run   RunID `cbor:"2,keyasint,omitzero"`
+}
+
+// Source is where the past of a run comes from: events up to and with Position of a run.
+type Source struct {
+	Address  Address `cbor:"1,keyasint,omitzero"`
+	Run      RunID   `cbor:"2,keyasint,omitzero"`
+	Position int64   `cbor:"3,keyasint,omitempty"`
+}
+
+// IsZero reports whether there is none: the run began at its beginning.
+func (s Source) IsZero() bool { return s == Source{} }
+
+// Zero is the journal time of event 0: when the run began or, if it has the past of another, when that did.
+func (s *Start) Zero() Time {
+	if s.Began != 0 {
+		return s.Began
+	}
+	return s.At
+}
+
+// IdentityRun is the run in whose name its steps and children speak to the outside world.
+func (s *Start) IdentityRun() RunID {
+	if !s.Identity.IsZero() {
+		return s.Identity
+	}
+	return s.Run
+}
+
+// SeedAt is the run whose random numbers are drawn at a position.
+func (s *Start) SeedAt(position int64) RunID {
+	for _, seed := range s.Seeds {
+		if position < seed.Until {
+			return seed.Run
+		}
+	}
+	return s.IdentityRun()
+}
+
+// Blank is what keeps the place of an event that was left out of a past, so that those behind it keep their positions: an event
+// that nobody waits for. It remembers what it stood for.
+func Blank(e *Event) Event {
+	return Event{Seq: e.Seq, At: e.At, Kind: EventWatched, ID: e.ID, Name: e.Name, Target: e.Target}
+}
+
+// Blank reports whether the event only keeps the place of one that was left out.
+func (e *Event) Blank() bool { return e.Kind == EventWatched && e.Watcher == Link{} }

@@ -1,0 +1,189 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Check replays a whole history with today's code, without an engine, and runs no step. It returns nil when the code fits: it asks for
+// everything that is recorded and, when the run has ended by itself, ends in the same way. Otherwise the error, of kind Blocked, says what was
+// recorded and what the code did instead.
+func Check(ctx context.Context, cfg Config, h *model.History) error {
+	name := h.Start.Address.Type
+	if cfg.Code[name] == nil {
+		return fault.New(fault.NotFound, "there is no code for workflow %s", name)
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	w := NewWorker(cfg)
+	w.draining.Store(true) // no body begins, and a run that waits is given back at once
+	c := &checker{run: h.Start.Run, verdict: make(chan verdict, 1)}
+	w.Serve(c)
+	w.Activate(model.Activation{Start: h.Start, Generation: 1, Events: h.Events, Now: lastTime(h)})
+	var v verdict
+	var err error
+	select {
+	case v = <-c.verdict:
+		err = v.compare(h)
+	case <-ctx.Done():
+		err = fault.New(fault.Timeout, "replay of %s: the code does not come to an end: %w", name, context.Cause(ctx))
+	}
+	if end := w.Close(context.WithoutCancel(ctx)); err == nil && end != nil {
+		err = end
+	}
+	return err
+}
+
+// lastTime is the clock of the owner as far as a history tells.
+func lastTime(h *model.History) model.Time {
+	now := max(h.Start.Zero(), h.Start.At)
+	if n := len(h.Events); n > 0 {
+		now = max(now, h.Events[n-1].At)
+	}
+	return now
+}
+
+// verdict is what the code did at the end of the history.
+type verdict struct {
+	blocked *model.Reason
+	end     *model.Close
+	asks    []model.Command
+	waits   []model.Reason
+}
+
+// compare says in what the code differs from what is recorded.
+func (v *verdict) compare(h *model.History) error {
+	switch {
+	case v.blocked != nil:
+		return fault.New(fault.Blocked, "%s", v.blocked)
+	case !endedByItself(&h.Outcome):
+		return nil // also if the code ends here: that may not have been recorded yet
+	case v.end == nil || v.recordsMore():
+		return fault.New(fault.Blocked, "the recorded run ended as %s behind event %d; the code %s", h.Outcome.Status, len(h.Events), v.doing())
+	}
+	want, got := &h.Outcome, v.end
+	switch {
+	case got.Status != want.Status:
+		return fault.New(fault.Blocked, "the recorded run ended as %s; the code ends as %s%s", want.Status, got.Status, because(got.Failure))
+	case got.Status == model.Completed && !got.Output.Equal(want.Output):
+		return fault.New(fault.Blocked, "the recorded result is %s; the code returns %s", brief(want.Output), brief(got.Output))
+	case message(got.Failure) != message(want.Failure):
+		return fault.New(fault.Blocked, "the recorded error is %q; the code returns %q", message(want.Failure), message(got.Failure))
+	}
+	return nil
+}
+
+// endedByItself reports whether the code ended the run. One that was reset or ended from outside stands where it stood.
+func endedByItself(o *model.Outcome) bool {
+	switch o.Status {
+	case model.Completed, model.Failed, model.Canceled:
+		return true
+	case model.Continued:
+		return o.Failure == nil
+	default:
+		return false
+	}
+}
+
+// recordsMore reports whether the code would add to the history: what it asked for by the time of its end is recorded.
+func (v *verdict) recordsMore() bool {
+	return slices.ContainsFunc(v.asks, func(c model.Command) bool {
+		return c.Kind != model.CommandStartTimer && c.Kind != model.CommandStopTimer
+	})
+}
+
+// doing says what the code wants instead of an end.
+func (v *verdict) doing() string {
+	var texts []string
+	for i := range v.asks {
+		e := &v.asks[i].Event
+		if e.Kind != 0 {
+			texts = append(texts, "asks for "+e.Kind.String()+" "+e.Name+at(e.Position))
+		}
+	}
+	for _, r := range v.waits {
+		texts = append(texts, r.String())
+	}
+	if len(texts) == 0 {
+		return "asks for a step that is not recorded"
+	}
+	return strings.Join(texts, ", ")
+}
+
+func because(f *model.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return ": " + f.Message
+}
+
+func message(f *model.Failure) string {
+	if f == nil {
+		return ""
+	}
+	return f.Message
+}
+
+func brief(p model.Payload) string {
+	const most = 200
+	if p.Encoding != model.JSON || len(p.Data) > most {
+		return fmt.Sprintf("%d bytes", len(p.Data))
+	}
+	return string(p.Data)
+}
+
+// checker is a session that hears what the code does at the end of a history, and stores nothing.
+type checker struct {
+	run     model.RunID
+	verdict chan verdict
+
+	mu   sync.Mutex
+	told bool
+}
+
+func (c *checker) tell(v verdict) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.told {
+		c.told = true
+		c.verdict <- v
+	}
+}
+
+// Report hears a turn. What it asks for does not come back, so that the first one says all there is.
+func (c *checker) Report(_ context.Context, t model.Turn) error {
+	if t.Blocked == nil && t.Close == nil && len(t.Commands) == 0 && len(t.Waits) == 0 {
+		return nil
+	}
+	if len(t.Waits) > 0 && t.Waits[0].Code == model.WaitStuck {
+		t.Blocked = &t.Waits[0]
+	}
+	c.tell(verdict{blocked: t.Blocked, end: t.Close, asks: t.Commands, waits: t.Waits})
+	if t.Close == nil && t.Blocked == nil {
+		return errChecked
+	}
+	return nil
+}
+
+// errChecked has the worker let go of the run: nobody would ever answer what it asks for.
+var errChecked = errors.New("the history has been replayed")
+
+// Release hears that the code waits for something from outside, or for a step.
+func (c *checker) Release(_ model.RunID, _ uint64, _ int64, waits []model.Reason) {
+	c.tell(verdict{waits: waits})
+}
+
+// Answer is never called: nobody asks.
+func (c *checker) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
+
+// Leave has nothing to wait for.
+func (c *checker) Leave(context.Context) error { return nil }

@@ -1,0 +1,180 @@
+package replay
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"runtime"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Checks are what a worker does in tests of users' code and nowhere else, because it costs too much. Source positions are kept,
+// every durable call looks whose goroutine it comes from, and mistakes are told to whoever runs the test.
+type Checks struct {
+	// Twice executes the code twice, from its first line, up to every point at which it can only wait or begin a step. When it does not ask
+	// for the same both times, the run is blocked before anything is done. Runs that wait do not stay in memory.
+	Twice bool
+	// Found is told of every mistake, by any goroutine. It must not block.
+	Found func(Mistake)
+	// Ran is told of every attempt of a step whose body has returned, by the goroutine that executed it.
+	Ran func(Attempt)
+	// Base is the root of the contexts of all bodies; context.Background() by default.
+	Base context.Context //nolint:containedctx // it is one
+}
+
+// Mistake is something that the code of a run must not do.
+type Mistake struct {
+	Address model.Address
+	Text    string // what is wrong, where, and what to do instead
+	Blocked bool   // the run does not go on
+}
+
+// Attempt is one execution of the body of a step.
+type Attempt struct {
+	Address        model.Address
+	Step           string
+	IdempotencyKey string
+	Number         int // as the history counts them: one whose outcome was lost is not counted
+	Output         []byte
+	Err            error
+}
+
+// found tells of a mistake in the code of the run.
+func (r *run) found(blocked bool, text string) {
+	if c := r.w.cfg.Checks; c != nil && c.Found != nil {
+		c.Found(Mistake{Address: r.start.Address, Text: text, Blocked: blocked})
+	}
+}
+
+// misused tells of a durable call where none may be made, and is its error.
+func (m *machine) misused(err error) error {
+	if m.w.cfg.Checks != nil {
+		m.r.found(false, err.Error()+at(m.w.positions.of(0)))
+	}
+	return err
+}
+
+// ran tells that a body has returned.
+func (c *Checks) ran(a *ask, out model.Payload, err error) {
+	if c.Ran == nil {
+		return
+	}
+	r := a.fut.m.r
+	c.Ran(Attempt{
+		Address: r.start.Address, Step: a.name, IdempotencyKey: idempotencyKey(r.start.Run, a.id), Number: a.attempt + 1, Output: out.Data, Err: err,
+	})
+}
+
+// ---- goroutines
+
+// maxDepth is how deep a stack may be to be looked at down to its bottom.
+const maxDepth = 128
+
+// foreign reports whether the calling goroutine is none that coroutines run on: user code has started it, or it runs the body of a
+// step. What lies at the bottom of its stack tells; that takes a microsecond, and so is for Checks only.
+func (c *Coroutine) foreign() bool { return c.m.w.cfg.Checks != nil && onForeignGoroutine() }
+
+// onForeignGoroutine is a function of its own so that the stacks of production do not hold what it needs.
+//
+//go:noinline
+func onForeignGoroutine() bool {
+	var pcs [maxDepth]uintptr
+	n := runtime.Callers(2, pcs[:])
+	if n < 2 || n == maxDepth { // the bottom is not in sight
+		return false
+	}
+	switch runtime.FuncForPC(pcs[n-2]).Name() { // above runtime.goexit
+	case "github.com/perdure/perdure/internal/replay.(*hosts).host", "github.com/perdure/perdure/internal/replay.(*Coroutine).replace":
+		return false
+	}
+	return true
+}
+
+// ---- twice
+
+// twin is what an earlier machine had asked for when it had been fed so many events.
+type twin struct {
+	fed  int
+	asks map[string]*ask
+}
+
+// doubtful reports whether the code is to be executed again before anything comes of what it asks for. Only a machine of which nothing is on its
+// way can be thrown away, and facts that are not reported yet must not be.
+func (m *machine) doubtful() bool {
+	return m.unproven() && m.quiet() && !slices.ContainsFunc(m.commands, func(c model.Command) bool {
+		return c.Kind == model.CommandRecord || c.Kind == model.CommandRetry
+	})
+}
+
+// unproven reports whether the code has been executed up to here only once, although it should be twice.
+func (m *machine) unproven() bool {
+	c := m.w.cfg.Checks
+	return c != nil && c.Twice && m.proven != m.fed+1
+}
+
+// prove compares what the code asks for with what it asked for the first time, or has it executed again for that. It reports false when the baton
+// is gone.
+func (m *machine) prove() bool {
+	t := m.twin
+	m.twin = nil
+	if t == nil || t.fed != m.fed { // there was news meanwhile: the first time is now
+		m.again = true
+		m.r.retire(m.r.restart)
+		return false
+	}
+	if text := t.differs(m); text != "" {
+		m.block(text)
+	} else {
+		m.proven = m.fed + 1
+	}
+	return true
+}
+
+// differs says in what the code differs from the first time; "" when it does not.
+func (t *twin) differs(m *machine) string {
+	var before, after []string
+	for _, id := range slices.Sorted(maps.Keys(t.asks)) {
+		a, b := t.asks[id], m.asks[id]
+		switch {
+		case b == nil:
+			before = append(before, a.describe())
+		case a.length != b.length:
+			before, after = append(before, a.describe()+" of "+a.length.String()), append(after, b.describe()+" of "+b.length.String())
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(m.asks)) {
+		if t.asks[id] == nil {
+			after = append(after, m.asks[id].describe())
+		}
+	}
+	if len(before)+len(after) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("executed twice against the same history of %d events, the code asked for %s the first time, and for %s the second time: "+
+		"it depends on something that the journal does not keep, such as a clock, a random number, the order of a map or a variable outside of it",
+		m.fed, listed(before), listed(after))
+}
+
+// listed is a list for people, cut where it gets long.
+func listed(texts []string) string {
+	const most = 4
+	switch n := len(texts); {
+	case n == 0:
+		return "nothing else"
+	case n > most:
+		return fmt.Sprintf("%s and %d more", strings.Join(texts[:most], ", "), n-most)
+	}
+	return strings.Join(texts, ", ")
+}
+
+// describe says what is asked for, for people.
+func (a *ask) describe() string {
+	text := a.kind.title()
+	if a.kind != askTimer && a.kind != askScope && a.name != "" {
+		text += " " + a.name
+	}
+	return text + at(a.position)
+}

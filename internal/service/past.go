@@ -1,0 +1,260 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/history"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	maxRead    = 64 << 20 // bytes of a history that is read to be cut
+	resetTries = 10       // how often the history of a run that moves on is read again
+	deletePage = 500      // runs per commit
+)
+
+// Fork begins another execution with the past of a run.
+func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
+	to := r.Source.Address
+	to.Key = r.Key
+	v := s.check("fork")
+	v.address(to)
+	v.past(&r)
+	if err := v.err(); err != nil {
+		return api.PastReply{}, err
+	}
+	h, err := s.read(ctx, "fork", r.Source)
+	if err != nil {
+		return api.PastReply{}, err
+	}
+	plan, err := s.cut(ctx, h, history.Fork, &r)
+	if err != nil {
+		return api.PastReply{}, err
+	}
+	m := &model.Message{Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Past: &plan.Past}
+	return s.begin(ctx, m, plan, r.DryRun)
+}
+
+// Retry goes on with an execution that has ended and did not complete.
+func (s *Service) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
+	return s.takeOver(ctx, "retry", history.Retry, r)
+}
+
+// Reset has a run give way to one that begins from an earlier place.
+func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
+	return s.takeOver(ctx, "reset", history.Reset, r)
+}
+
+// takeOver begins a run in place of the current one. An open run may go on while its history is read; then it is read again.
+func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r api.PastRequest) (api.PastReply, error) {
+	v := s.check(op)
+	v.past(&r)
+	if err := v.err(); err != nil {
+		return api.PastReply{}, err
+	}
+	for try := 1; ; try++ {
+		h, err := s.read(ctx, op, r.Source)
+		if err != nil {
+			return api.PastReply{}, err
+		}
+		open := !h.Outcome.Status.Closed()
+		if mode == history.Retry && (open || h.Outcome.Status == model.Completed) {
+			return api.PastReply{}, fault.WithHint(fault.New(fault.Conflict, "retry of %s: it is %s", h.Start.Address, h.Outcome.Status),
+				"only what failed, was cancelled or terminated can be retried; a reset begins anew from a place that you name")
+		}
+		plan, err := s.cut(ctx, h, mode, &r)
+		if err != nil {
+			return api.PastReply{}, err
+		}
+		if open {
+			plan.Past.Next = int64(len(h.Events)) + 1
+		}
+		m := &model.Message{
+			Kind: model.MessageStart, To: h.Start.Address, ToRun: h.Start.Run, Input: h.Start.Input, RequestID: r.RequestID, Past: &plan.Past,
+		}
+		if try > 1 && r.RequestID != "" {
+			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, try) // the refusal of the try before is remembered
+		}
+		reply, err := s.begin(ctx, m, plan, r.DryRun)
+		if !open || !fault.Is(err, fault.Conflict) || try == resetTries {
+			return reply, err
+		}
+	}
+}
+
+// Import stores a run of another store.
+func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastReply, error) {
+	h := &r.History
+	to := h.Start.Address
+	if r.Key != "" {
+		to.Key = r.Key
+	}
+	v := s.check("import")
+	v.address(to)
+	if to.Tenant != r.Tenant {
+		v.wrong("the history is of tenant %q, not of %q", to.Tenant, r.Tenant)
+	}
+	v.payload("input", h.Start.Input)
+	v.payload("output", h.Outcome.Output)
+	v.requestID(r.RequestID)
+	for i := range h.Events {
+		e := &h.Events[i]
+		v.payload(fmt.Sprintf("input of event %d", e.Seq), e.Input)
+		v.payload(fmt.Sprintf("output of event %d", e.Seq), e.Output)
+		if !e.Target.IsZero() && e.Target.Tenant != to.Tenant {
+			v.wrong("event %d is about %s, of another tenant", e.Seq, e.Target)
+		}
+	}
+	if h.Outcome.Status == model.Continued {
+		v.wrong("run %s continued as run %s: export and import that one", h.Start.Run, h.Outcome.Next)
+	}
+	if err := v.err(); err != nil {
+		return api.PastReply{}, err
+	}
+	plan := history.Whole(h)
+	if !h.Outcome.Status.Closed() {
+		var err error
+		if plan, err = history.Cut(h, &history.Request{Mode: history.Import, Child: s.childOf(ctx)}); err != nil {
+			return api.PastReply{}, err
+		}
+	}
+	m := &model.Message{Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Past: &plan.Past}
+	return s.begin(ctx, m, plan, r.DryRun)
+}
+
+// begin asks the owner to begin a run with a past.
+func (s *Service) begin(ctx context.Context, m *model.Message, p *history.Plan, dry bool) (api.PastReply, error) {
+	reply := api.PastReply{Address: m.To, Position: p.Position, Total: p.Total, Blanks: p.Blanks, Added: p.Added, Again: p.Again}
+	if dry {
+		return reply, nil
+	}
+	a, err := s.send(ctx, m)
+	reply.Run, reply.Status = a.Run, a.Status
+	return reply, err
+}
+
+// cut makes the past.
+func (s *Service) cut(ctx context.Context, h *model.History, mode history.Mode, r *api.PastRequest) (*history.Plan, error) {
+	c := history.Request{Mode: mode, Before: r.Before, After: r.After, Placed: r.Placed, Child: s.childOf(ctx)}
+	for _, e := range r.Edits {
+		c.Edits = append(c.Edits, history.Edit(e))
+	}
+	return history.Cut(h, &c)
+}
+
+// childOf tells how the current run of an address stands.
+func (s *Service) childOf(ctx context.Context) func(model.Address) (model.Status, bool, error) {
+	return func(a model.Address) (model.Status, bool, error) {
+		row, err := s.store.LoadExecution(ctx, s.shard(a), a, model.RunID{})
+		if err != nil || row == nil {
+			return 0, false, err
+		}
+		return row.Outcome.Status, true, nil
+	}
+}
+
+// read reads the whole history of a run as it is committed.
+func (s *Service) read(ctx context.Context, op string, t api.Target) (*model.History, error) {
+	row, err := s.execution(ctx, op, t)
+	if err != nil {
+		return nil, err
+	}
+	h := &model.History{Start: row.Start, Events: slices.Clip(row.Start.Carried), Outcome: row.Outcome}
+	size := 0
+	for {
+		page, err := s.store.LoadEvents(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, int64(len(h.Events)), historyPage, 4<<20)
+		if err != nil {
+			return nil, err
+		}
+		if len(page) == 0 {
+			// Whoever was deleted meanwhile has lost events, not only its row.
+			_, err := s.execution(ctx, op, api.Target{Address: t.Address, Run: row.Start.Run})
+			return h, err
+		}
+		for i := range page {
+			if want := int64(len(h.Events) + i + 1); page[i].Seq != want {
+				return nil, fault.New(fault.Corrupt, "%s: event %d of %s stands where %d belongs", op, page[i].Seq, row.Start.Run, want)
+			}
+			size += page[i].Size()
+		}
+		if size > maxRead {
+			return nil, fault.New(fault.Exhausted, "%s: the history of %s has more than %d bytes", op, row.Start.Run, maxRead)
+		}
+		h.Events = append(h.Events, page...)
+	}
+}
+
+// past checks what all requests about a past have in common.
+func (v *validator) past(r *api.PastRequest) {
+	v.address(r.Source.Address)
+	v.requestID(r.RequestID)
+	if r.Before != "" && r.Placed {
+		v.wrong("a step and a position: name one of them")
+	}
+	for _, e := range r.Edits {
+		if e.Step == "" && e.Position <= 0 {
+			v.wrong("an edited result needs the name of its step or its position")
+		}
+		v.payload("result of "+e.Step, e.Output)
+	}
+}
+
+// Delete removes a closed execution. The oldest runs go first and the current one last, so that what is left after a failure is found again.
+func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteReply, error) {
+	v := s.check("delete")
+	v.requestID(r.RequestID)
+	if err := v.err(); err != nil {
+		return api.DeleteReply{}, err
+	}
+	row, err := s.execution(ctx, "delete", r.Target)
+	if err != nil {
+		return api.DeleteReply{}, err
+	}
+	if !row.Outcome.Status.Closed() {
+		return api.DeleteReply{}, fault.WithHint(fault.New(fault.Conflict, "delete of %s: it is running", r.Target.Address),
+			"cancel it and wait for its end first")
+	}
+	runs := []model.RunID{row.Start.Run}
+	if r.Target.Run.IsZero() {
+		if runs, err = s.chain(ctx, row); err != nil {
+			return api.DeleteReply{}, err
+		}
+	}
+	reply := api.DeleteReply{Runs: runs}
+	if r.DryRun {
+		return reply, nil
+	}
+	for n, page := range slices.Collect(slices.Chunk(runs, deletePage)) {
+		m := &model.Message{Kind: model.MessageDelete, To: r.Target.Address, Runs: page, RequestID: r.RequestID}
+		if n > 0 && r.RequestID != "" {
+			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, n+1)
+		}
+		if _, err := s.send(ctx, m); err != nil {
+			return api.DeleteReply{}, err
+		}
+	}
+	return reply, nil
+}
+
+// chain is the runs that led to a run, and itself, oldest first. Those that were deleted before end it.
+func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunID, error) {
+	a := row.Start.Address
+	var runs []model.RunID
+	for row != nil && row.Start.Address == a {
+		runs = append(runs, row.Start.Run)
+		if row.Start.Previous.IsZero() {
+			break
+		}
+		var err error
+		if row, err = s.store.LoadExecution(ctx, s.shard(a), a, row.Start.Previous); err != nil {
+			return nil, err
+		}
+	}
+	slices.Reverse(runs)
+	return runs, nil
+}

@@ -1,0 +1,265 @@
+package sim
+
+import (
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+var errNoUpdate = errors.New("an answer to an update that is not open")
+
+// What users ask of executions, what the programs answer, and what must hold: every update that was accepted is in one history and
+// is answered once, with one value, however often it is asked for; an answer to a query is made of what is durable, and never of less than an
+// answer before it; nobody hands anything of a run that is paused to anybody; and a run that was terminated is over.
+
+// update is one that was accepted.
+type update struct {
+	address  *address
+	answered bool
+	output   string
+}
+
+// talk is something that a user asks of the code, or an order.
+func (u *user) talk(to model.Address, n int) *op {
+	s := u.s
+	why := &model.Failure{Message: "by a user"}
+	switch {
+	case n < 23:
+		return u.op(model.Message{Kind: model.MessageUpdate, To: to, Name: "u", Input: u.signal()})
+	case n < 25:
+		o := u.op(model.Message{Kind: model.MessageQuery, To: to, Name: "q"})
+		o.message.RequestID = ""
+		if a := s.ledger.addresses[to]; a != nil {
+			o.floor = map[model.RunID]int64{}
+			for _, r := range a.runs {
+				o.floor[r.id] = r.shown
+			}
+		}
+		return o
+	case n < 26:
+		s.after(s.between(1, 400)*millisecond, nil, func() {
+			u.op(model.Message{Kind: model.MessageResume, To: to}).perform(func() {})
+		})
+		return u.op(model.Message{Kind: model.MessagePause, To: to, Failure: why})
+	case s.chance(0.5):
+		return u.op(model.Message{Kind: model.MessageResume, To: to})
+	default:
+		return u.op(model.Message{Kind: model.MessageTerminate, To: to, Failure: why})
+	}
+}
+
+// replyTo is what the code answers to an update.
+func replyTo(p model.Payload) model.Payload {
+	return model.Payload{Data: append(slices.Clone(p.Data), '!')}
+}
+
+// answered notes that an update was.
+func (m *machine) answered(e *model.Event) {
+	before := len(m.updates)
+	m.updates = slices.DeleteFunc(m.updates, func(u model.Event) bool { return u.Seq == e.Ref })
+	if len(m.updates) == before {
+		m.broken = errNoUpdate
+	}
+}
+
+// note is the command of a block that notes something.
+func (b *block) note() model.Command {
+	e := model.Event{Kind: model.EventStateSet, Name: b.name, Output: model.Payload{Data: []byte{b.bit, byte(b.took)}}}
+	if b.version {
+		e = model.Event{Kind: model.EventVersionMarked, Name: b.name, Ref: 1}
+	}
+	return model.Command{Kind: model.CommandRecord, Event: e}
+}
+
+// replies adds answers to all updates that were not answered to a turn. It returns their positions.
+func (h *hold) replies(m *machine, cs *[]model.Command, eventful *int) (seqs []int64) {
+	for i := range m.updates {
+		u := &m.updates[i]
+		if h.replied[u.Seq] {
+			continue
+		}
+		seqs = append(seqs, u.Seq)
+		*eventful++
+		*cs = append(*cs, model.Command{Kind: model.CommandAnswer, Event: model.Event{
+			ID: "u", Name: u.Name, Ref: u.Seq, Output: replyTo(u.Input),
+		}})
+	}
+	return seqs
+}
+
+// query answers with how much of the history the code has seen, as soon as it is at rest.
+func (h *hold) query(q model.Query) {
+	s := h.w.p.s
+	s.after(s.between(0, 2*millisecond), h.w.p, func() {
+		inc := h.w.p.inc
+		switch {
+		case h.dropped || inc == nil:
+		case h.inline || h.ahead != nil || h.thinking:
+			h.query(q)
+		default:
+			sh, seen := inc.shells[h.gen%uint64(len(inc.shells))], h.m.seen
+			sh.put(nil, func(now model.Time) {
+				sh.lane.Answered(now, h.w.id, h.run, h.gen, q.ID, signalPayload(uint64(seen)+1), nil)
+			})
+		}
+	})
+}
+
+// mayGoOn fails when somebody is handed something of a run that is paused.
+func (s *Sim) mayGoOn(r *run, what string) {
+	if r.paused {
+		s.fail("I15: %s of %s is %s while it is paused", short(r.id), r.address.name, what)
+	}
+}
+
+// checkTalk checks what a caller is told of an update, a query or an order.
+func (s *Sim) checkTalk(o *op, a *model.Answer, r *run) {
+	switch o.message.Kind { //nolint:exhaustive // the others are checked elsewhere
+	case model.MessageUpdate:
+		u := s.ledger.updates[o.message.RequestID]
+		if o.message.RequestID == "" { // the engine has given it one
+			if string(a.Output.Data) != string(replyTo(o.message.Input).Data) {
+				s.fail("I16: %s is told %x", o, a.Output.Data)
+			}
+			return
+		}
+		if u == nil || !u.answered || u.output != string(a.Output.Data) || u.address.name != o.message.To || u.output != string(replyTo(o.message.Input).Data) {
+			s.fail("I16: %s is told %x, which is not what its history says: %+v", o, a.Output.Data, u)
+		}
+	case model.MessageQuery:
+		s.did(opAsked)
+		seen := int64(signalID(a.Output)) - 1
+		if seen < 0 || seen > int64(len(r.events)) {
+			s.fail("I17: %s is told what follows from %d events of %s, which has %d", o, seen, short(r.id), len(r.events))
+		}
+		if seen < o.floor[r.id] {
+			s.fail("I17: %s is told what follows from %d events of %s, after somebody was told of %d", o, seen, short(r.id), o.floor[r.id])
+		}
+		r.shown = max(r.shown, seen)
+	case model.MessagePause:
+		if r.pauses == 0 && r.start.Previous.IsZero() {
+			s.fail("I15: %s was accepted and is not in the history", o)
+		}
+	case model.MessageTerminate:
+		if r.outcome.Status != model.Terminated {
+			s.fail("I18: %s was accepted, and the run is %s", o, r.outcome.Status)
+		}
+	}
+}
+
+// checkRefused checks that an update that was refused because its execution is over was not answered.
+func (s *Sim) checkRefused(o *op) {
+	if u := s.ledger.updates[o.message.RequestID]; o.message.Kind == model.MessageUpdate && o.message.RequestID != "" && u != nil && u.answered {
+		s.fail("I16: %s was refused, and its history says that it was answered", o)
+	}
+}
+
+// updated notes an update that was accepted.
+func (l *ledger) updated(r *run, e *model.Event) {
+	if e.RequestID == "" {
+		l.fail("I16: event %d of %s is an update that nobody can be answered", e.Seq, r.id)
+	}
+	if l.updates[e.RequestID] != nil {
+		l.fail("I16: update %s is received twice", e.RequestID)
+	}
+	l.updates[e.RequestID] = &update{address: r.address}
+	l.s.did(opUpdate)
+}
+
+// updateAnswered checks the answer to an update.
+func (l *ledger) updateAnswered(r *run, e *model.Event) {
+	if e.Ref < 1 || e.Ref >= e.Seq || r.events[e.Ref-1].Kind != model.EventUpdateReceived {
+		l.fail("I16: event %d of %s answers update %d, which is none", e.Seq, r.id, e.Ref)
+	}
+	u := l.updates[r.events[e.Ref-1].RequestID]
+	if u == nil || u.answered {
+		l.fail("I16: event %d of %s answers update %d a second time", e.Seq, r.id, e.Ref)
+	}
+	u.answered, u.output = true, string(e.Output.Data)
+	l.s.did(opUpdateAnswered)
+}
+
+// reply notes an answer that is remembered: there is only one to a request.
+func (l *ledger) reply(r *store.Reply) {
+	if old, ok := l.replies[r.RequestKey]; ok && old != string(r.Body) {
+		l.fail("I16: request %s of %s has two answers", r.ID, r.Address)
+	}
+	l.replies[r.RequestKey] = string(r.Body)
+}
+
+// pause notes that a run is paused or resumed.
+func (l *ledger) pause(r *run, e *model.Event) {
+	paused := e.Kind == model.EventPaused
+	if r.paused == paused {
+		l.fail("I15: event %d of %s is a %s, which it is already", e.Seq, r.id, e.Kind)
+	}
+	r.paused = paused
+	if paused {
+		r.pauses++
+		l.s.did(opPaused)
+	} else {
+		l.s.did(opResumed)
+	}
+}
+
+// cutOff checks that everybody hears of the end whose update was not answered.
+func (l *ledger) cutOff(b *store.Batch, r *run) {
+	for _, e := range unanswered(r.events) {
+		key := store.RequestKey{Shard: r.address.shard, Address: r.address.name, ID: e.RequestID}
+		if !slices.ContainsFunc(b.Requests, func(x store.Reply) bool { return x.RequestKey == key }) {
+			l.fail("I16: %s was closed, and whoever sent update %s hears nothing", r.id, e.RequestID)
+		}
+		l.s.did(opUpdateCut)
+	}
+}
+
+// unanswered are the updates in a history that were not answered, in order.
+func unanswered(events []model.Event) (open []model.Event) {
+	for _, e := range events {
+		switch e.Kind { //nolint:exhaustive // the others are not about updates
+		case model.EventUpdateReceived:
+			open = append(open, e)
+		case model.EventUpdateAnswered:
+			open = slices.DeleteFunc(open, func(u model.Event) bool { return u.Seq == e.Ref })
+		}
+	}
+	return open
+}
+
+// carriedTalk checks that the next run has the state, the unanswered updates and the pause of the one before.
+func (l *ledger) carriedTalk(old, next *run) {
+	events := slices.Clone(old.events)
+	for i := range l.s.disk.applying.Events {
+		if e := &l.s.disk.applying.Events[i]; e.Run == old.id {
+			events = append(events, e.Event)
+		}
+	}
+	had, paused := standing(events)
+	has, still := standing(next.start.Carried)
+	if !maps.Equal(had, has) || paused != still {
+		l.fail("I19: %s begins with state %v, paused %v; the run before ended with %v, paused %v", next.id, has, still, had, paused)
+	}
+	id := func(e model.Event) string { return e.RequestID }
+	if !slices.EqualFunc(unanswered(events), unanswered(next.start.Carried), func(a, b model.Event) bool { return id(a) == id(b) }) {
+		l.fail("I16: %s does not begin with the updates that the run before has not answered", next.id)
+	}
+}
+
+// standing is the state at the end of a history, and whether it is paused then.
+func standing(events []model.Event) (state map[string]string, paused bool) {
+	state = map[string]string{}
+	for _, e := range events {
+		switch e.Kind { //nolint:exhaustive // the others change neither
+		case model.EventStateSet:
+			state[e.Name] = string(e.Output.Data)
+		case model.EventPaused:
+			paused = true
+		case model.EventResumed:
+			paused = false
+		}
+	}
+	return state, paused
+}

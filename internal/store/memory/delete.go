@@ -1,0 +1,61 @@
+package memory
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/store"
+)
+
+func (s *Store) applyDeletes(b *store.Batch) error {
+	for _, key := range b.Deletes {
+		sh := s.peek(key.Shard)
+		if sh == nil || sh.runs[key.Run] == nil || !sh.runs[key.Run].started {
+			continue
+		}
+		r := sh.runs[key.Run]
+		if r.open() {
+			return refuse("%s is open and cannot be deleted", key.Run)
+		}
+		s.remove(sh, r)
+	}
+	return nil
+}
+
+// remove takes the row of a run away; its events wait for a sweep.
+func (s *Store) remove(sh *shard, r *run) {
+	row, current := r.row, sh.current[r.row.Start.Address] == r
+	s.listing.remove(r)
+	r.started = false
+	r.row = store.Execution{}
+	if current {
+		delete(sh.current, row.Start.Address)
+	}
+	sh.garbage = append(sh.garbage, r)
+	s.undone(func() {
+		sh.garbage = slices.DeleteFunc(sh.garbage, func(g *run) bool { return g == r })
+		r.started, r.row = true, row
+		s.listing.insert(r)
+		if current {
+			sh.current[row.Start.Address] = r
+		}
+	})
+}
+
+// sweepGarbage removes events of deleted runs, at most so many rows, and returns how many more might go.
+func (s *shard) sweepGarbage(left int) int {
+	for len(s.garbage) > 0 && left > 0 {
+		r := s.garbage[0]
+		n := min(len(r.events), left)
+		r.events = slices.Delete(r.events, 0, n)
+		left -= n
+		if left == 0 { // what stands for the run itself is a row too
+			break
+		}
+		left--
+		s.garbage = s.garbage[1:]
+		if len(r.timers) == 0 && !r.started {
+			delete(s.runs, r.key.Run)
+		}
+	}
+	return left
+}

@@ -1,0 +1,67 @@
+package memory
+
+import (
+	"bytes"
+	"context"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+var _ store.Searcher = (*Store)(nil)
+
+// Search goes through everything that has a payload, in the form in which other stores keep it.
+func (s *Store) Search(ctx context.Context, text string, found func(value []byte) error) error {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "search"); err != nil {
+		return err
+	}
+	look := func(body []byte) error {
+		if bytes.Contains(body, []byte(text)) {
+			return found(body)
+		}
+		return nil
+	}
+	for _, sh := range s.shards {
+		if sh == nil {
+			continue
+		}
+		for _, r := range sh.runs { // in any order: it is all the same to who searches
+			if err := r.search(look); err != nil {
+				return err
+			}
+		}
+		for _, w := range sh.in {
+			for i := range w.rows {
+				if err := look(model.AppendMessage(nil, &w.rows[i].Message)); err != nil {
+					return err
+				}
+			}
+		}
+		for _, chunk := range sh.inbox.chunks {
+			for _, r := range chunk {
+				if err := look(model.AppendMessage(nil, &r.Message)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+func (r *run) search(look func(body []byte) error) error {
+	if r.started {
+		if err := look(model.AppendStart(nil, &r.row.Start)); err != nil {
+			return err
+		}
+		if err := look(model.AppendOutcome(nil, &r.row.Outcome)); err != nil {
+			return err
+		}
+	}
+	for i := range r.events {
+		if err := look(model.AppendEvent(nil, &r.events[i])); err != nil {
+			return err
+		}
+	}
+	return nil
+}

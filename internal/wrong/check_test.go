@@ -1,0 +1,179 @@
+package wrong_test
+
+import (
+	"bytes"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/tools/go/analysis"
+
+	"github.com/perdure/perdure/perdurevet"
+)
+
+const face = "github.com/perdure/perdure"
+
+// head begins every program.
+const head = `package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"math/rand/v2"
+	"net/http"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+var (
+	_ = context.Background
+	_ sql.NullBool
+	_ = errors.New
+	_ = rand.IntN
+	_ = http.NewRequest
+	_ time.Time
+)
+
+type In struct{ A int }
+type Out struct{ B int }
+
+var WF = perdure.DeclareWorkflow[In, Out]("wf")
+var Act = perdure.DeclareActivity[In, Out]("act")
+var Sig = perdure.NewSignal[Out]("sig")
+var app *perdure.App
+
+func good(ctx perdure.WorkflowCtx, in In) (Out, error) { return Out{}, ctx.Sleep(1) }
+
+func main() {}
+`
+
+// compiler checks programs against the packages as they are. Its importer is not safe for concurrent use.
+type compiler struct {
+	mu       sync.Mutex
+	importer types.Importer
+	err      error
+}
+
+// imports are what the head imports.
+var imports = []string{face, "context", "database/sql", "errors", "math/rand/v2", "net/http", "time"}
+
+// newCompiler finds the compiled form of what programs import, as the go command has it when it runs in a directory and environment.
+func newCompiler(dir string, env ...string) *compiler {
+	cmd := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, imports...)...)
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return &compiler{err: fmt.Errorf("%w\n%s", err, &stderr)}
+	}
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		files[path] = file
+	}
+	return &compiler{importer: importer.ForCompiler(token.NewFileSet(), "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })}
+}
+
+// shared is the compiler of all tests, because it takes a while to find everything.
+var shared = sync.OnceValue(func() *compiler { return newCompiler("") })
+
+func theCompiler(t *testing.T) *compiler {
+	t.Helper()
+	c := shared()
+	if c.err != nil {
+		t.Fatal(c.err)
+	}
+	return c
+}
+
+// checked is a program after the type checker has seen it.
+type checked struct {
+	fset *token.FileSet
+	file *ast.File
+	pkg  *types.Package
+	info *types.Info
+	errs []string
+}
+
+// check checks the program that consists of the head and more.
+func (c *compiler) check(t *testing.T, more string) checked {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	p := checked{fset: token.NewFileSet(), info: &types.Info{
+		Types: map[ast.Expr]types.TypeAndValue{}, Instances: map[*ast.Ident]types.Instance{}, Defs: map[*ast.Ident]types.Object{},
+		Uses: map[*ast.Ident]types.Object{}, Implicits: map[ast.Node]types.Object{}, Selections: map[*ast.SelectorExpr]*types.Selection{},
+		Scopes: map[ast.Node]*types.Scope{},
+	}}
+	file, err := parser.ParseFile(p.fset, "main.go", head+more, parser.ParseComments)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, more)
+	}
+	p.file = file
+	cfg := types.Config{Importer: c.importer, Error: func(err error) { p.errs = append(p.errs, err.Error()) }}
+	p.pkg, _ = cfg.Check("main", p.fset, []*ast.File{file}, p.info) // its error is the first of those
+	return p
+}
+
+// has reports whether the face has an identifier: a name, or a type and one of its methods.
+func (c *compiler) has(t *testing.T, name string) bool {
+	t.Helper()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	pkg, err := c.importer.Import(face)
+	if err != nil {
+		t.Fatal(err)
+	}
+	typ, method, isMethod := strings.Cut(name, ".")
+	obj := pkg.Scope().Lookup(typ)
+	if obj == nil || !isMethod {
+		return obj != nil
+	}
+	found, _, _ := types.LookupFieldOrMethod(types.NewPointer(obj.Type()), true, pkg, method)
+	return found != nil
+}
+
+// vet runs all checks of perdurevet over a program. Facts about other packages are not needed: programs here have only one.
+func vet(t *testing.T, p *checked) []string {
+	t.Helper()
+	var found []string
+	done := map[*analysis.Analyzer]any{}
+	var run func(a *analysis.Analyzer) any
+	run = func(a *analysis.Analyzer) any {
+		if r, ok := done[a]; ok {
+			return r
+		}
+		pass := &analysis.Pass{
+			Analyzer: a, Fset: p.fset, Files: []*ast.File{p.file}, Pkg: p.pkg, TypesInfo: p.info, TypesSizes: types.SizesFor("gc", "amd64"),
+			ResultOf:         map[*analysis.Analyzer]any{},
+			Report:           func(d analysis.Diagnostic) { found = append(found, d.Message) },
+			ImportObjectFact: func(types.Object, analysis.Fact) bool { return false },
+			ExportObjectFact: func(types.Object, analysis.Fact) {},
+		}
+		for _, r := range a.Requires {
+			pass.ResultOf[r] = run(r)
+		}
+		r, err := a.Run(pass)
+		if err != nil {
+			t.Fatal(err)
+		}
+		done[a] = r
+		return r
+	}
+	for _, a := range perdurevet.Analyzers() {
+		run(a)
+	}
+	return found
+}

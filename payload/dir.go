@@ -1,0 +1,135 @@
+package payload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Dir is a Store in a directory: one file per blob. Processes that share executions must share the directory.
+func Dir(path string) Store { return dir{path} }
+
+type dir struct{ path string }
+
+// temporary is how names of files begin that are being written.
+const temporary = ".new-"
+
+// file is the path of a blob. A key that is not one of ours could lead anywhere.
+func (d dir) file(key string) (string, error) {
+	if !validKey(key) {
+		return "", fmt.Errorf("%q is not the key of a blob: %w", key, ErrNotFound)
+	}
+	cluster, id, _ := strings.Cut(key, "/")
+	return filepath.Join(d.path, cluster, id[:2], id), nil
+}
+
+func (d dir) Put(ctx context.Context, key string, data []byte) error {
+	path, err := d.file(key)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	folder := filepath.Dir(path)
+	if err := d.makeFolder(folder); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(folder, temporary)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return syncFolder(folder)
+}
+
+// makeFolder makes the folders of a blob and has the file system remember them.
+func (d dir) makeFolder(folder string) error {
+	if _, err := os.Stat(folder); err == nil {
+		return nil
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	for _, f := range []string{filepath.Dir(folder), d.path, filepath.Dir(filepath.Clean(d.path))} {
+		if err := syncFolder(f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (d dir) Get(ctx context.Context, key string) ([]byte, error) {
+	path, err := d.file(key)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, ErrNotFound
+	}
+	return data, err
+}
+
+func (d dir) Delete(_ context.Context, key string) error {
+	path, err := d.file(key)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+func (d dir) List(ctx context.Context, prefix string) iter.Seq2[Blob, error] {
+	return func(yield func(Blob, error) bool) {
+		err := filepath.WalkDir(d.path, func(path string, e fs.DirEntry, err error) error {
+			switch {
+			case errors.Is(err, fs.ErrNotExist):
+				return nil // removed meanwhile, or nothing was ever put
+			case err != nil:
+				return err
+			case ctx.Err() != nil:
+				return ctx.Err()
+			case e.IsDir():
+				return nil
+			}
+			key := filepath.Base(filepath.Dir(filepath.Dir(path))) + "/" + e.Name()
+			if !validKey(key) || !strings.HasPrefix(key, prefix) {
+				return nil
+			}
+			info, err := e.Info()
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if !yield(Blob{key, info.ModTime()}, nil) {
+				return fs.SkipAll
+			}
+			return nil
+		})
+		if err != nil {
+			yield(Blob{}, err)
+		}
+	}
+}

@@ -1,0 +1,112 @@
+package payload_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/payload"
+	"github.com/perdure/perdure/payload/zstd"
+)
+
+type order struct {
+	Card string
+	Note string
+}
+
+var shop = perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, o order) (string, error) {
+	return perdure.Do(ctx, "charge", func(context.Context) (string, error) { return "charged " + o.Card[len(o.Card)-4:], nil })
+})
+
+// Compress, encrypt, and keep what is still large outside of the database.
+func Example() {
+	folder, err := os.MkdirTemp("", "blobs")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	key, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32) // 32 random bytes each, from where you keep secrets
+	keys, err := payload.NewKeys("2026-11", map[string][]byte{"2026-11": key}, root)
+	if err != nil {
+		panic(err)
+	}
+	app, err := embedded.Config{Payloads: payload.Codec{
+		Format: payload.Msgpack,
+		Chain: []payload.Transform{
+			zstd.Compress(1 << 10),
+			payload.Encrypt(keys),
+			payload.Offload(payload.Dir(folder), 64<<10),
+		},
+	}}.Open(context.Background(), "memory:", shop)
+	if err != nil {
+		panic(err)
+	}
+	defer app.Close()
+	c := app.With(context.Background())
+	in := order{Card: "4111-1111-1111-1111", Note: strings.Repeat("please ring ", 1000)}
+	out, err := shop.Run(c, in, perdure.RawKey("order-42"))
+	fmt.Println(out, err)
+	for e, err := range app.History(context.Background(), shop.Execution(perdure.RawKey("order-42"))) {
+		if err != nil {
+			panic(err)
+		}
+		if e.Kind == "step_completed" {
+			fmt.Printf("%s: %s, stored as %s\n", e.Name, e.Output, strings.Fields(e.OutputIs)[3])
+		}
+	}
+	// Output:
+	// charged 1111 <nil>
+	// charge: "charged 1111", stored as msgpack+aes-gcm
+}
+
+// Rotation: the new key is added and becomes the current one. What was encrypted with the old one is read as long as it stays in the ring.
+func ExampleNewKeys() {
+	old, fresh, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{3}, 32), bytes.Repeat([]byte{2}, 32)
+	before, err := payload.NewKeys("2026-11", map[string][]byte{"2026-11": old}, root)
+	if err != nil {
+		panic(err)
+	}
+	after, err := payload.NewKeys("2027-01", map[string][]byte{"2026-11": old, "2027-01": fresh}, root)
+	if err != nil {
+		panic(err)
+	}
+	ctx, meta := context.Background(), payload.Meta{Encoding: "json"}
+	sealed, _, err := payload.Encrypt(before).Seal(ctx, meta, []byte(`"secret"`))
+	if err != nil {
+		panic(err)
+	}
+	opened, err := payload.Encrypt(after).Open(ctx, meta, sealed)
+	fmt.Printf("%s %v\n", opened, err)
+	fmt.Println(after)
+	// Output:
+	// "secret" <nil>
+	// keys [2026-11 2027-01], current 2027-01
+}
+
+// Blobs that nothing refers to are removed by a sweep, once they are old enough that no commit can be on its way.
+func ExampleOffload() {
+	folder, err := os.MkdirTemp("", "blobs")
+	if err != nil {
+		panic(err)
+	}
+	defer os.RemoveAll(folder)
+	app, err := embedded.Config{Payloads: payload.Codec{
+		Chain: []payload.Transform{payload.Offload(payload.Dir(folder), 1<<10)},
+	}}.Open(context.Background(), "memory:", shop)
+	if err != nil {
+		panic(err)
+	}
+	defer app.Close()
+	_, err = shop.Run(app.With(context.Background()), order{Card: "1111", Note: strings.Repeat("x", 5000)}, perdure.RawKey("order-42"))
+	if err != nil {
+		panic(err)
+	}
+	removed, err := app.SweepPayloads(context.Background(), 24*time.Hour)
+	fmt.Println("removed", removed, err)
+	// Output: removed 0 <nil>
+}

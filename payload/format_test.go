@@ -1,0 +1,170 @@
+package payload_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/payload"
+)
+
+type inner struct {
+	Text  string `json:"text,omitempty"`
+	Bytes []byte
+	Maybe *int64
+}
+
+type outer struct {
+	inner
+	Number  int64 `json:"n"`
+	Float   float64
+	Yes     bool
+	At      time.Time
+	Counts  map[string]int
+	Numbers map[int]string
+	Any     map[string]any
+	List    []inner
+	Addr    netip.Addr
+	Big     *big.Int
+	Hidden  string   `json:"-"`
+	Skipped chan int `json:"-"`
+	Times   []map[string]time.Time
+}
+
+func genOuter(t *rapid.T) outer {
+	text := rapid.String()
+	in := rapid.Custom(func(t *rapid.T) inner {
+		i := inner{Text: text.Draw(t, "text"), Bytes: rapid.SliceOf(rapid.Byte()).Draw(t, "bytes")}
+		if rapid.Bool().Draw(t, "maybe") {
+			n := rapid.Int64().Draw(t, "n")
+			i.Maybe = &n
+		}
+		return i
+	})
+	return outer{
+		inner: in.Draw(t, "inner"), Number: rapid.Int64().Draw(t, "number"), Float: rapid.Float64().Draw(t, "float"), Yes: rapid.Bool().Draw(t, "yes"),
+		At:     time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "s"), rapid.Int64Range(0, 999999999).Draw(t, "ns")).UTC(),
+		Times:  []map[string]time.Time{{"t": time.Unix(rapid.Int64Range(0, 1<<32).Draw(t, "t"), 0).UTC()}},
+		Counts: rapid.MapOf(text, rapid.Int()).Draw(t, "counts"), Numbers: rapid.MapOf(rapid.Int(), text).Draw(t, "numbers"),
+		Any:  map[string]any{"a": text.Draw(t, "any"), "b": map[string]any{"x": true, "y": []any{"z", nil}}},
+		List: rapid.SliceOfN(in, 0, 3).Draw(t, "list"), Addr: netip.AddrFrom4([4]byte{1, 2, 3, 4}), Big: big.NewInt(rapid.Int64().Draw(t, "big")),
+	}
+}
+
+// Every format brings back what it was given, and writes it the same way every time, whatever the order of maps.
+func TestFormatsRoundTrip(t *testing.T) {
+	t.Parallel()
+	for _, f := range []payload.Format{payload.JSON, payload.Msgpack} {
+		t.Run(f.Name(), func(t *testing.T) {
+			t.Parallel()
+			rapid.Check(t, func(t *rapid.T) {
+				in := genOuter(t)
+				data, err := f.Marshal(in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for range 5 {
+					if again, err := f.Marshal(in); err != nil || !bytes.Equal(again, data) {
+						t.Fatalf("the same value is written as\n%x\nand\n%x (%v)", data, again, err)
+					}
+				}
+				var out outer
+				if err := f.Unmarshal(data, &out); err != nil {
+					t.Fatal(err)
+				}
+				if !out.At.Equal(in.At) || out.At.Location() != time.UTC || len(out.Times) == 1 && out.Times[0]["t"].Location() != time.UTC {
+					t.Fatalf("time %s came back as %s, %v", in.At, out.At, out.Times)
+				}
+				if diff := cmp.Diff(in, out, cmpopts.EquateEmpty(), cmp.AllowUnexported(outer{}, big.Int{}), cmp.Comparer(func(a, b netip.Addr) bool { return a == b }), cmpopts.EquateNaNs()); diff != "" {
+					t.Fatal(diff)
+				}
+			})
+		})
+	}
+}
+
+// Types may grow and shrink, in every format, and fields are called the same in all of them.
+func TestFormatsIgnoreUnknownFields(t *testing.T) {
+	t.Parallel()
+	type small struct {
+		N int `json:"n"`
+	}
+	for _, f := range []payload.Format{payload.JSON, payload.Msgpack} {
+		data, err := f.Marshal(outer{Number: 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s small
+		if err := f.Unmarshal(data, &s); err != nil || s.N != 7 {
+			t.Errorf("%s: %+v, %v", f.Name(), s, err)
+		}
+		if bytes.Contains(data, []byte("Hidden")) || bytes.Contains(data, []byte("Number\"")) {
+			t.Errorf("%s: tags are not heeded: %q", f.Name(), data)
+		}
+	}
+}
+
+func TestMsgpackRefusesRemains(t *testing.T) {
+	t.Parallel()
+	var n int
+	if err := payload.Msgpack.Unmarshal([]byte{1, 2}, &n); err == nil {
+		t.Error("bytes behind the value were ignored")
+	}
+	if err := payload.Msgpack.Unmarshal(nil, &n); err == nil {
+		t.Error("nothing was decoded")
+	}
+}
+
+type jsonOnly struct{ secret string }
+
+func (j jsonOnly) MarshalJSON() ([]byte, error)  { return json.Marshal(j.secret) }
+func (j *jsonOnly) UnmarshalJSON(b []byte) error { return json.Unmarshal(b, &j.secret) }
+
+type tree struct {
+	Left, Right *tree
+	Values      map[string][]jsonOnly
+}
+
+// What writes itself as JSON only would lose its hidden fields: that is said before anything is stored.
+func TestMsgpackChecksTypes(t *testing.T) {
+	t.Parallel()
+	check := payload.Msgpack.(payload.TypeChecker).CheckType
+	for _, v := range []any{1, "", outer{}, []outer{}, &big.Int{}, time.Time{}, struct{ any }{}, map[string]any{}} {
+		if err := check(reflect.TypeOf(v)); err != nil {
+			t.Errorf("%T: %v", v, err)
+		}
+	}
+	for _, v := range []any{jsonOnly{}, &jsonOnly{}, tree{}, map[string]jsonOnly{}} {
+		if err := check(reflect.TypeOf(v)); err == nil || !strings.Contains(err.Error(), "jsonOnly encodes itself as JSON only") {
+			t.Errorf("%T: %v", v, err)
+		}
+	}
+}
+
+func FuzzMsgpackUnmarshal(f *testing.F) {
+	for _, v := range []any{1, "x", outer{}, map[string]int{"a": 1}} {
+		data, err := payload.Msgpack.Marshal(v)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var out outer
+		_ = payload.Msgpack.Unmarshal(data, &out) // must not panic
+		var v any
+		if payload.Msgpack.Unmarshal(data, &v) == nil {
+			_ = fmt.Sprint(v)
+		}
+	})
+}

@@ -1,0 +1,99 @@
+package payload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// KeySize is the size of a key in bytes.
+const KeySize = 32
+
+// Keyring holds the keys of Encrypt. It is safe for concurrent use.
+type Keyring interface {
+	// Current is the key that payloads are encrypted with from now on, and its id.
+	Current(ctx context.Context) (id string, key []byte, err error)
+	// Key is the key of an id. An error that is ErrNoKey blocks the executions that need it; others are taken as passing.
+	Key(ctx context.Context, id string) (key []byte, err error)
+	// Root is the secret from which digests are derived. It is used for nothing else and never changes: with another one, the repeated
+	// start of a key looks like a start with another input, and steps that were begun before are not recognised.
+	Root(ctx context.Context) ([]byte, error)
+}
+
+// Keys is a Keyring that is known when the program starts: one key that is written with, and any number of others that are read with.
+// To rotate, add a new key and make it the current one; remove an old one when nothing is stored that needs it.
+type Keys struct {
+	current string
+	keys    map[string][]byte
+	root    []byte
+}
+
+// NewKeys makes a keyring. Keys and root are 32 random bytes each; ids are short texts that are stored with what is encrypted, such as a date.
+func NewKeys(current string, keys map[string][]byte, root []byte) (*Keys, error) {
+	var problems []error
+	for _, id := range slices.Sorted(maps.Keys(keys)) {
+		if !validID(id) {
+			problems = append(problems, fmt.Errorf("key id %q: use 1 to 64 letters, digits, dots, hyphens, underscores", id))
+		}
+		if n := len(keys[id]); n != KeySize {
+			problems = append(problems, fmt.Errorf("key %q has %d bytes, want %d", id, n, KeySize))
+		}
+	}
+	if _, ok := keys[current]; !ok {
+		problems = append(problems, fmt.Errorf("the current key %q is not among the keys", current))
+	}
+	if n := len(root); n != KeySize {
+		problems = append(problems, fmt.Errorf("the root has %d bytes, want %d", n, KeySize))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("keyring: %w", err)
+	}
+	k := &Keys{current: current, keys: make(map[string][]byte, len(keys)), root: slices.Clone(root)}
+	for id, key := range keys {
+		k.keys[id] = slices.Clone(key)
+	}
+	return k, nil
+}
+
+// Current is the key that is written with.
+func (k *Keys) Current(context.Context) (string, []byte, error) {
+	return k.current, k.keys[k.current], nil
+}
+
+// Key is a key by its id.
+func (k *Keys) Key(_ context.Context, id string) ([]byte, error) {
+	key, ok := k.keys[id]
+	if !ok {
+		return nil, ErrNoKey
+	}
+	return key, nil
+}
+
+// Root is the secret of digests.
+func (k *Keys) Root(context.Context) ([]byte, error) { return k.root, nil }
+
+// String tells the ids and nothing of the keys.
+func (k *Keys) String() string {
+	return fmt.Sprintf("keys %v, current %s", slices.Sorted(maps.Keys(k.keys)), k.current)
+}
+
+// GoString is String, so that %#v does not print keys either.
+func (k *Keys) GoString() string { return k.String() }
+
+const maxID = 64
+
+func validID(id string) bool {
+	if id == "" || len(id) > maxID {
+		return false
+	}
+	for _, c := range []byte(id) {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '-', c == '_':
+		default:
+			return false
+		}
+	}
+	return true
+}

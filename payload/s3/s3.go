@@ -1,0 +1,130 @@
+// Package s3 keeps blobs in an S3-compatible object store. It is a package of its own so that only programs that use it link the client.
+package s3
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"strings"
+
+	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
+
+	"github.com/perdure/perdure/payload"
+)
+
+// Config says where blobs are kept.
+type Config struct {
+	// Endpoint is host and port, such as s3.eu-central-1.amazonaws.com.
+	Endpoint string
+	// Bucket must exist.
+	Bucket string
+	// Prefix stands before the names of all objects, with a slash behind it; may be empty.
+	Prefix string
+	// Region of the bucket; it is asked for when empty.
+	Region string
+	// AccessKey and SecretKey are the credentials. When both are empty they are taken from the environment (AWS_ACCESS_KEY_ID and so on), from
+	// the shared credentials file, or from the role of the machine, in this order.
+	AccessKey, SecretKey string
+	// SessionToken belongs to temporary credentials; may be empty.
+	SessionToken string
+	// Insecure uses HTTP instead of HTTPS. For tests.
+	Insecure bool
+	// Transport makes the requests; a default one when nil.
+	Transport http.RoundTripper
+}
+
+// String tells where, and nothing of the credentials.
+func (c Config) String() string { return fmt.Sprintf("s3 bucket %s at %s", c.Bucket, c.Endpoint) }
+
+// GoString is String, so that %#v does not print credentials either.
+func (c Config) GoString() string { return c.String() }
+
+// Open connects to an object store and looks whether the bucket is there.
+func Open(ctx context.Context, cfg Config) (payload.Store, error) {
+	var problems []error
+	if cfg.Endpoint == "" {
+		problems = append(problems, errors.New("no endpoint"))
+	}
+	if cfg.Bucket == "" {
+		problems = append(problems, errors.New("no bucket"))
+	}
+	if (cfg.AccessKey == "") != (cfg.SecretKey == "") {
+		problems = append(problems, errors.New("one of access key and secret key is missing"))
+	}
+	if err := errors.Join(problems...); err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg, err)
+	}
+	login := credentials.NewStaticV4(cfg.AccessKey, cfg.SecretKey, cfg.SessionToken)
+	if cfg.AccessKey == "" {
+		login = credentials.NewChainCredentials([]credentials.Provider{
+			&credentials.EnvAWS{}, &credentials.FileAWSCredentials{}, &credentials.IAM{},
+		})
+	}
+	client, err := minio.New(cfg.Endpoint, &minio.Options{Creds: login, Secure: !cfg.Insecure, Region: cfg.Region, Transport: cfg.Transport})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", cfg, err)
+	}
+	prefix := strings.Trim(cfg.Prefix, "/")
+	if prefix != "" {
+		prefix += "/"
+	}
+	there, err := client.BucketExists(ctx, cfg.Bucket)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", cfg, err)
+	case !there:
+		return nil, fmt.Errorf("%s does not exist: create it", cfg)
+	}
+	return &bucket{client, cfg.Bucket, prefix}, nil
+}
+
+type bucket struct {
+	client *minio.Client
+	name   string
+	prefix string
+}
+
+func (b *bucket) Put(ctx context.Context, key string, data []byte) error {
+	_, err := b.client.PutObject(ctx, b.name, b.prefix+key, bytes.NewReader(data), int64(len(data)), minio.PutObjectOptions{
+		ContentType: "application/octet-stream", DisableMultipart: true, SendContentMd5: true, // so that what is damaged on its way is refused
+	})
+	return err
+}
+
+func (b *bucket) Get(ctx context.Context, key string) ([]byte, error) {
+	o, err := b.client.GetObject(ctx, b.name, b.prefix+key, minio.GetObjectOptions{})
+	if err != nil {
+		return nil, notFound(err)
+	}
+	data, err := io.ReadAll(o)
+	if err := errors.Join(notFound(err), o.Close()); err != nil {
+		return nil, err
+	}
+	return data, nil
+}
+
+func notFound(err error) error {
+	if err != nil && minio.ToErrorResponse(err).Code == minio.NoSuchKey {
+		return payload.ErrNotFound
+	}
+	return err
+}
+
+func (b *bucket) Delete(ctx context.Context, key string) error {
+	return b.client.RemoveObject(ctx, b.name, b.prefix+key, minio.RemoveObjectOptions{})
+}
+
+func (b *bucket) List(ctx context.Context, prefix string) iter.Seq2[payload.Blob, error] {
+	return func(yield func(payload.Blob, error) bool) {
+		for o := range b.client.ListObjectsIter(ctx, b.name, minio.ListObjectsOptions{Prefix: b.prefix + prefix, Recursive: true}) {
+			if !yield(payload.Blob{Key: strings.TrimPrefix(o.Key, b.prefix), Stored: o.LastModified}, o.Err) || o.Err != nil {
+				return
+			}
+		}
+	}
+}

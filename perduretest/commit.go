@@ -1,0 +1,46 @@
+package perduretest
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/perdure/perdure/internal/store"
+)
+
+// maxParts is how many things of a commit are named.
+const maxParts = 5
+
+// commitText says what a commit is about, to somebody who knows workflows and not stores.
+func commitText(b *store.Batch) string {
+	var parts []string
+	for i := range b.Starts {
+		parts = append(parts, "start of "+addressText(b.Starts[i].Start.Address))
+	}
+	for i := range b.Events {
+		e := &b.Events[i].Event
+		text := strings.ReplaceAll(e.Kind.String(), "_", " ")
+		if e.Name != "" {
+			text += " " + e.Name
+		}
+		parts = append(parts, text)
+	}
+	for i := range b.Closes {
+		parts = append(parts, "an execution ends as "+b.Closes[i].Outcome.Status.String())
+	}
+	if len(b.Timers) > 0 {
+		parts = append(parts, "a timer begins")
+	}
+	if len(b.Messages) > 0 {
+		parts = append(parts, "a message leaves")
+	}
+	if len(parts) == 0 && len(b.Free) > 0 {
+		parts = append(parts, "the process ends in good order")
+	}
+	if len(parts) == 0 {
+		parts = append(parts, "book-keeping")
+	}
+	if n := len(parts); n > maxParts {
+		parts = append(parts[:maxParts], fmt.Sprintf("and %d more", n-maxParts))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,148 @@
+package perduretest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+var (
+	slowly = perdure.DeclareActivity[int, int]("slowly")
+	slow   = perdure.NewWorkflow("slow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return slowly.Run(ctx, n) })
+)
+
+// TestRestartInTheMiddleOfAStep lets the process die while a body runs: it is executed again, at once, and what is left of the first one changes nothing.
+func TestRestartInTheMiddleOfAStep(t *testing.T) {
+	t.Parallel()
+	bodies := NewFake(func(ctx context.Context, n int) (int, error) {
+		Effect(ctx, "began")
+		time.Sleep(time.Hour)
+		return n, nil
+	})
+	Run(t, perdure.Group{slow, slowly.Bind(bodies.Call)}, func(t *testing.T, env *Env) {
+		x, err := slow.Start(env.With(), 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Advance(time.Minute)
+		if got := env.Reason(x); got != "runs step slowly" {
+			t.Errorf("it %s", got)
+		}
+		before := env.With()
+		began := time.Now()
+		env.Restart()
+		if passed := time.Since(began); passed != 0 {
+			t.Errorf("the restart took %s", passed)
+		}
+		if _, err := x.Result(before); err == nil {
+			t.Error("a dead process answers")
+		}
+		if got, err := x.Result(env.With()); got != 7 || err != nil {
+			t.Errorf("%d, %v", got, err)
+		}
+		if passed := time.Since(began); passed != time.Hour {
+			t.Errorf("the second execution of the body ended after %s", passed)
+		}
+		calls := bodies.Calls()
+		if len(calls) != 2 || calls[0].IdempotencyKey != calls[1].IdempotencyKey || env.Effects()["began"] != 2 {
+			t.Errorf("calls %+v, effects %v", calls, env.Effects())
+		}
+	})
+}
+
+// TestDeployOfOtherCode replaces code by code that does not fit what it finds.
+func TestDeployOfOtherCode(t *testing.T) {
+	t.Parallel()
+	flow := perdure.DeclareWorkflow[int, int]("flow")
+	named := func(name string) perdure.Definition {
+		return flow.Bind(func(ctx perdure.WorkflowCtx, n int) (int, error) {
+			n, err := perdure.Do(ctx, name, func(context.Context) (int, error) { return n + 1, nil })
+			if err != nil {
+				return 0, err
+			}
+			return n, ctx.Sleep(time.Hour)
+		})
+	}
+	r := &recorder{TB: t}
+	bubble(t, func(t *testing.T) {
+		Config{Patience: time.Hour * 24}.run(t, r, named("before"), func(t *testing.T, env *Env) {
+			x, err := flow.Start(env.With(), 1, perdure.RawKey("f"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.Settle()
+			env.Restart(named("before")) // the same code fits
+			env.Settle()
+			if r.Failed() {
+				t.Errorf("failed early: %s", r)
+			}
+			env.Restart(named("after"))
+			env.Advance(time.Hour) // it is due only now: until then nobody looks at it
+			if got := env.Reason(x); !strings.Contains(got, "event 1 records step before") || !strings.Contains(got, "it asks for step after") {
+				t.Errorf("it %s", got)
+			}
+			if _, err := x.Result(env.With()); err == nil || !errors.Is(context.Cause(env.Context()), errBlocked) {
+				t.Errorf("a blocked execution has a result: %v", err)
+			}
+		})
+	})
+	if !r.Failed() || !strings.Contains(r.String(), "flow/f: is blocked by a replay mismatch: event 1 records step before at perduretest/env_test.go:") {
+		t.Errorf("reported: %s", r)
+	}
+}
+
+// TestEndsWithWork leaves activities behind: one that waits for its context, and one that does not look at it.
+func TestEndsWithWork(t *testing.T) {
+	t.Parallel()
+	var ended atomic.Int32
+	Run(t, perdure.Group{slow, slowly.Bind(func(ctx context.Context, n int) (int, error) {
+		if n == 1 {
+			<-ctx.Done()
+		} else {
+			time.Sleep(24 * time.Hour)
+		}
+		ended.Add(1)
+		return 0, ctx.Err()
+	})}, func(t *testing.T, env *Env) {
+		for n := range 3 {
+			if _, err := slow.Start(env.With(), n); err != nil {
+				t.Fatal(err)
+			}
+		}
+		env.Settle()
+	})
+	if n := ended.Load(); n != 3 {
+		t.Errorf("%d of 3 bodies have ended with the test", n)
+	}
+}
+
+// TestGoroutinesThatAreLeftFail starts a goroutine that nobody ends.
+func TestGoroutinesThatAreLeftFail(t *testing.T) {
+	t.Parallel()
+	r := &recorder{TB: t}
+	func() {
+		defer leftBehind(r)
+		panic("deadlock: main bubble goroutine has exited but blocked goroutines remain")
+	}()
+	if !r.Failed() || !strings.Contains(r.String(), "nothing can end them") {
+		t.Errorf("reported: %s", r)
+	}
+}
+
+// TestWrongDefinitionsFail opens nothing.
+func TestWrongDefinitionsFail(t *testing.T) {
+	t.Parallel()
+	w := newWorld(Config{Patience: time.Hour})
+	err := w.open(perdure.Group{slow, perdure.NewWorkflow("slow", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })})
+	if err == nil || !strings.Contains(err.Error(), "two definitions of workflow slow") {
+		t.Error(err)
+	}
+	if err := w.close(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,389 @@
+package perduretest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/perduretest"
+)
+
+// Everything that workflow code and clients can do is done here once, in a test of this package: what works in a program works in a test.
+// TestEveryVerbIsTried sees to it that nothing is forgotten.
+
+type task struct {
+	Name string
+	Bad  bool
+}
+
+var (
+	work  = perdure.DeclareActivity[task, string]("work", perdure.Exponential(2))
+	named = work.StepKeyedBy(func(t task) string { return t.Name })
+	poke  = perdure.NewSignal[string]("poke")
+	gift  = perdure.NewPromise[string]("gift")
+	trial = perdure.NewPromise[string]("trial")
+
+	kid    = perdure.DeclareWorkflow[task, string]("kid").KeyedBy(func(t task) perdure.Key { return perdure.RawKey(t.Name) })
+	rounds = perdure.DeclareWorkflow[int, int]("rounds")
+	whole  = perdure.DeclareWorkflow[task, []string]("whole")
+)
+
+// kidCode waits for a poke; a bad one fails, and cleans up.
+func kidCode(ctx perdure.WorkflowCtx, t task) (string, error) {
+	ctx.OnFailure(func(ctx perdure.WorkflowCtx) error {
+		_, err := work.Run(ctx, task{Name: "undo " + t.Name})
+		return err
+	})
+	ctx.Defer(func(ctx perdure.WorkflowCtx) error {
+		_, err := work.Run(ctx.Detached(), task{Name: "tidy " + t.Name})
+		return err
+	})
+	if t.Bad {
+		return "", perdure.Permanent(errors.New(t.Name + " is bad"))
+	}
+	got, err := poke.Receive(ctx)
+	if ctx.Err() != nil {
+		return "", ctx.Err()
+	}
+	return t.Name + " " + got, err
+}
+
+func roundsCode(ctx perdure.WorkflowCtx, n int) (int, error) {
+	if n < 3 {
+		return 0, rounds.ContinueAsNew(n + 1)
+	}
+	return n, ctx.Sleep(time.Minute)
+}
+
+func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
+	note := func(what string, values ...any) { log = append(log, strings.TrimSpace(what+" "+fmt.Sprint(values...))) }
+	began := ctx.Now()
+
+	// Steps, one after the other and side by side.
+	first, err := work.Run(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	count, err := perdure.Do(ctx, "count", func(context.Context) (int, error) { return len(first), nil }, perdure.AttemptTimeout(time.Minute))
+	if err != nil {
+		return nil, err
+	}
+	note("steps", first, count)
+	both, err := perdure.All(ctx, named.Go(ctx, task{Name: "a"}), named.Go(ctx, task{Name: "b"}))
+	if err != nil {
+		return nil, err
+	}
+	fastest, err := perdure.Race(ctx, ctx.Timer(time.Second), ctx.Timer(time.Hour))
+	if err != nil {
+		return nil, err
+	}
+	note("all", both, fastest.Sub(began))
+	two, err := perdure.FirstN(ctx, 2, named.Go(ctx, task{Name: "c"}), named.Go(ctx, task{Name: "d"}), named.Go(ctx, task{Name: "e"}))
+	if err != nil {
+		return nil, err
+	}
+	slow := perdure.Go(ctx, func(ctx perdure.WorkflowCtx) (string, error) { return "slow", ctx.Sleep(time.Minute) })
+	never := ctx.Timer(1000 * time.Hour)
+	won, err := perdure.Select(ctx, slow, never)
+	if err != nil || won != slow {
+		return nil, fmt.Errorf("select: %w", err)
+	}
+	never.Cancel(ctx)
+	if err := perdure.Wait(ctx, slow); err != nil {
+		return nil, err
+	}
+	late, err := slow.Get(ctx)
+	note("first", len(two), late, err)
+
+	// Children, and others.
+	if _, err := kid.Run(ctx, task{Name: "wicked", Bad: true}); err == nil || !strings.Contains(err.Error(), "wicked is bad") {
+		return nil, fmt.Errorf("a bad child: %w", err)
+	}
+	child, err := kid.Start(ctx, task{Name: "kid"}, perdure.AbandonChild)
+	if err != nil {
+		return nil, err
+	}
+	if err := poke.Send(ctx, child, "you"); err != nil {
+		return nil, err
+	}
+	outcome := child.Future(ctx)
+	said, err := outcome.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	how, err := child.Poll(ctx)
+	if err != nil {
+		return nil, err
+	}
+	again, err := kid.Execution(perdure.RawKey("kid")).Result(ctx)
+	note("child", said, how.Status, again, err)
+	doomed, err := kid.Start(ctx, task{Name: "doomed"})
+	if err != nil {
+		return nil, err
+	}
+	if err := doomed.Cancel(ctx, "enough"); err != nil {
+		return nil, err
+	}
+	_, err = doomed.Result(ctx)
+	note("doomed", errors.Is(err, perdure.ErrCanceled))
+
+	// Messages.
+	_, early := poke.TryReceive(ctx)
+	next := poke.Next(ctx)
+	got, err := next.Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, timeout := gift.Await(ctx.WithTimeout(time.Hour))
+	present, err := gift.Future(ctx).Get(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, rejected := trial.Await(ctx)
+	note("messages", early, got, errors.Is(timeout, perdure.ErrTimeout), present, rejected)
+
+	// What is equal on replay.
+	ctx.Log().Info("nearly done")
+	self := ctx.Self()
+	note("self", self.Workflow, self.Key, ctx.Version("new", 1, 2), len(ctx.UUID()), ctx.Rand().IntN(6) < 6)
+	return log, nil
+}
+
+func TestEverything(t *testing.T) {
+	t.Parallel()
+	works := perduretest.NewFake(func(_ context.Context, t task) (string, error) { return "did " + t.Name, nil })
+	program := perdure.Group{kid.Bind(kidCode), rounds.Bind(roundsCode), whole.Bind(wholeCode), work.Bind(works.Call)}
+	perduretest.Run(t, program, func(t *testing.T, env *perduretest.Env) {
+		x, err := whole.Start(env.With(), task{Name: "in"}, perdure.RawKey("w"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Advance(10 * time.Minute)
+		if got := env.Reason(x); got != "waits for signal poke" {
+			t.Fatalf("it %s\n%s", got, env.History(x))
+		}
+		env.Restart()
+		if err := poke.Send(env.With(), x, "hello", perdure.RequestID("p1")); err != nil {
+			t.Fatal(err)
+		}
+		env.Advance(2 * time.Hour)
+		if err := gift.Resolve(env.With(), x, "flowers"); err != nil {
+			t.Fatal(err)
+		}
+		if err := trial.Reject(env.With(), x, errors.New("guilty")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Result(env.With())
+		want := []string{
+			"steps did in6", "all [did a did b] 1s", "first 2 slow <nil>", "child kid you completed kid you <nil>", "doomed true",
+			"messages false hello true flowers guilty", "self whole w 2 36 true",
+		}
+		for i := range got {
+			got[i] = strings.Join(strings.Fields(got[i]), " ")
+		}
+		for i, line := range want {
+			if i >= len(got) || strings.ReplaceAll(got[i], " ", "") != strings.ReplaceAll(line, " ", "") {
+				t.Errorf("%v, line %d: got %q, want %q", err, i, got, line)
+				break
+			}
+		}
+
+		// What is left to clients.
+		if n, err := rounds.Run(env.With(), 1, perdure.ReuseIfFailed); n != 3 || err != nil {
+			t.Errorf("rounds %d, %v", n, err)
+		}
+		pending, err := kid.Start(env.With(), task{Name: "pending"}, poke.With("now"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if o, err := pending.Poll(env.With()); err != nil || o.Status != perdure.Running && o.Status != perdure.Completed {
+			t.Errorf("%v, %v", o, err)
+		}
+		if err := x.Cancel(env.With(), "too late"); !errors.Is(err, perdure.ErrConflict) {
+			t.Errorf("cancel of a closed execution: %v", err)
+		}
+		if info, err := env.App().Describe(env.Context(), x); err != nil || info.Status != perdure.Completed {
+			t.Errorf("%+v, %v", info, err)
+		}
+		var open, kinds []string
+		for info, err := range env.App().Executions(env.Context(), `workflow = "kid"`) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			open = append(open, info.Ref.Key)
+		}
+		for e, err := range env.App().History(env.Context(), x) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			kinds = append(kinds, e.Kind)
+		}
+		if slices.Sort(open); !slices.Equal(open, []string{"doomed", "kid", "pending", "wicked"}) || !slices.Contains(kinds, "version_marked") {
+			t.Errorf("executions %q, kinds %q", open, kinds)
+		}
+		var undone []string
+		for _, c := range works.Calls() {
+			if strings.HasPrefix(c.Input.Name, "undo") {
+				undone = append(undone, c.Input.Name)
+			}
+		}
+		if !slices.Equal(undone, []string{"undo wicked", "undo doomed"}) {
+			t.Errorf("undone %q", undone)
+		}
+	})
+}
+
+var (
+	add   = perdure.NewUpdate[int, int]("add")
+	total = perdure.NewQuery[perdure.Void, int]("total")
+	shown = perdure.NewState[int]("shown")
+	stop  = perdure.NewSignal[string]("stop")
+	stops = perdure.DeclareWorkflow[int, string]("stops")
+)
+
+// stopsCode adds up until it is stopped. It sleeps through updates, so that some wait.
+func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
+	ctx.OnInterrupt(func(ctx perdure.WorkflowCtx, why string) error {
+		_, err := work.Run(ctx, task{Name: "tell " + why})
+		return err
+	})
+	total.Handle(ctx, func(perdure.Void) (int, error) { return sum, nil })
+	add.Handle(ctx, func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		if err := ctx.Sleep(time.Minute); err != nil {
+			return 0, err
+		}
+		sum += n
+		return sum, shown.Set(ctx, sum)
+	}, func(n int) error {
+		if n < 0 {
+			return errors.New("less than nothing")
+		}
+		return nil
+	})
+	how, err := stop.Receive(ctx)
+	if err != nil {
+		return "", err
+	}
+	if err := ctx.WaitUpdates(); err != nil {
+		return "", err
+	}
+	if err := ctx.Sleep(time.Second); err != nil { // those that follow come meanwhile
+		return "", err
+	}
+	rest := stop.Drain(ctx)
+	last, _ := shown.Get(ctx)
+	if how == "clear" {
+		if err := shown.Clear(ctx); err != nil {
+			return "", err
+		}
+	}
+	if _, err := work.Run(ctx, task{Name: "close"}); err != nil {
+		return "", err
+	}
+	return fmt.Sprint(how, rest, last), nil
+}
+
+func TestTalking(t *testing.T) {
+	t.Parallel()
+	works := perduretest.NewFake(func(_ context.Context, t task) (string, error) { return "did " + t.Name, nil })
+	program := perdure.Group{stops.Bind(stopsCode), work.Bind(works.Call)}
+	perduretest.Run(t, program, func(t *testing.T, env *perduretest.Env) {
+		x, err := stops.Start(env.With(), 1, perdure.RawKey("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := add.Call(env.With(), x, 2); n != 3 || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+		env.Restart()
+		ctx, app := env.Context(), env.App()
+		if n, err := total.Ask(env.With(), x, perdure.Void{}); n != 3 || err != nil {
+			t.Errorf("total %d, %v", n, err)
+		}
+		if n, ok, err := shown.Read(env.With(), x); n != 3 || !ok || err != nil {
+			t.Errorf("shown %d, %v, %v", n, ok, err)
+		}
+		if _, err := add.Call(env.With(), x, -1); err == nil || err.Error() != "less than nothing" {
+			t.Errorf("a refused update: %v", err)
+		}
+		if err := app.Pause(ctx, x, "lunch"); err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		if got := env.Reason(x); got != "is paused: lunch" {
+			t.Errorf("it %s", got)
+		}
+		if err := app.Resume(ctx, x); err != nil {
+			t.Fatal(err)
+		}
+		for _, how := range []string{"clear", "again"} {
+			if err := stop.Send(env.With(), x, how); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := x.Result(env.With()); got != "clear[again] 3" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+
+		// Histories: a copy that goes another way, one that begins anew, one that is moved, and the end of one.
+		fork, err := app.Fork(ctx, x, perdure.RawKey("fork"), perdure.BeforeStep("work"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		if info, err := app.Describe(ctx, fork); err != nil || info.Status != perdure.Completed {
+			t.Errorf("fork: %+v, %v", info, err)
+		}
+		if _, err := app.Reset(ctx, x, perdure.BeforeStep("work")); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := x.Result(env.With()); got != "clear[again] 3" || err != nil {
+			t.Errorf("reset: %q, %v", got, err)
+		}
+		var file strings.Builder
+		if err := app.Export(ctx, x, &file); err != nil {
+			t.Fatal(err)
+		}
+		if err := app.Delete(ctx, x); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := app.Import(ctx, strings.NewReader(file.String())); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := x.Result(env.With()); got != "clear[again] 3" || err != nil {
+			t.Errorf("import: %q, %v", got, err)
+		}
+		y, err := stops.Start(env.With(), 1, perdure.RawKey("y"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		if err := y.Cancel(env.With(), "late"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := y.Result(env.With()); !errors.Is(err, perdure.ErrCanceled) {
+			t.Errorf("a cancelled one: %v", err)
+		}
+		if _, err := app.Retry(ctx, y); err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		if err := app.Terminate(ctx, y, "enough"); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := app.SweepPayloads(ctx, time.Hour); n != 0 || !errors.Is(err, perdure.ErrInvalid) {
+			t.Errorf("a sweep of %d blobs where there are none: %v", n, err)
+		}
+		for info, err := range app.Stranded(ctx) {
+			t.Errorf("stranded: %+v, %v", info, err)
+		}
+	})
+	if told := works.Calls(); !slices.ContainsFunc(told, func(c perduretest.Call[task, string]) bool { return c.Input.Name == "tell late" }) {
+		t.Errorf("the interrupt was not heard: %v", told)
+	}
+}

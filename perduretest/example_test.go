@@ -1,0 +1,194 @@
+package perduretest_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/perduretest"
+)
+
+// The program under test: an order is charged, waits for its parcel for thirty days, and is refunded when it does not arrive.
+
+type order struct {
+	ID    string
+	Cents int
+}
+
+var (
+	charge  = perdure.DeclareActivity[order, string]("charge", perdure.Constant(5, time.Minute))
+	refund  = perdure.DeclareActivity[string, perdure.Void]("refund")
+	arrived = perdure.NewSignal[string]("arrived")
+	audit   = perdure.NewPromise[bool]("audit")
+
+	checkout = perdure.NewWorkflow("checkout", func(ctx perdure.WorkflowCtx, o order) (string, error) {
+		receipt, err := charge.Run(ctx, o)
+		if err != nil {
+			return "", err
+		}
+		if o.Cents > 100_000 {
+			if ok, err := audit.Await(ctx); err != nil || !ok {
+				return "", errors.Join(errors.New("audit"), err)
+			}
+		}
+		where, err := arrived.Receive(ctx.WithTimeout(30 * 24 * time.Hour))
+		if errors.Is(err, perdure.ErrTimeout) {
+			_, err = refund.Run(ctx, receipt)
+			return "refunded " + receipt, err
+		}
+		return receipt + " delivered to " + where, err
+	}).KeyedBy(func(o order) perdure.Key { return perdure.RawKey(o.ID) })
+)
+
+func charged(_ context.Context, o order) (string, error) { return "receipt-" + o.ID, nil }
+
+func refunded(context.Context, string) (perdure.Void, error) { return perdure.Void{}, nil }
+
+// A test double is another Bind. Time passes when the test says so.
+func TestRefund(t *testing.T) {
+	t.Parallel()
+	refunds := perduretest.NewFake(refunded)
+	perduretest.Run(t, perdure.Group{checkout, charge.Bind(charged), refund.Bind(refunds.Call)}, func(t *testing.T, env *perduretest.Env) {
+		exec, err := checkout.Start(env.With(), order{ID: "o1", Cents: 100})
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Advance(29 * 24 * time.Hour)
+		if got := env.Reason(exec); got != "waits for signal arrived" {
+			t.Errorf("after 29 days it %s", got)
+		}
+		env.Advance(24 * time.Hour)
+		if got, err := exec.Result(env.With()); got != "refunded receipt-o1" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if calls := refunds.Calls(); len(calls) != 1 || calls[0].Input != "receipt-o1" {
+			t.Errorf("refunds %+v", calls)
+		}
+	})
+}
+
+// Signals, promises, cancellation: everything goes through env.With(), as in a program.
+func TestMessages(t *testing.T) {
+	t.Parallel()
+	perduretest.Run(t, perdure.Group{checkout, charge.Bind(charged), refund.Bind(refunded)}, func(t *testing.T, env *perduretest.Env) {
+		exec, err := checkout.Start(env.With(), order{ID: "o2", Cents: 200_000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := env.Reason(exec); got != "waits for promise audit" {
+			t.Errorf("it %s", got)
+		}
+		if err := audit.Resolve(env.With(), exec, true); err != nil {
+			t.Fatal(err)
+		}
+		if err := arrived.Send(env.With(), exec, "the neighbour"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := exec.Result(env.With()); got != "receipt-o2 delivered to the neighbour" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+
+		lost, err := checkout.Start(env.With(), order{ID: "o3"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := lost.Cancel(env.With(), "ordered twice"); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := lost.Result(env.With()); !errors.Is(err, perdure.ErrCanceled) {
+			t.Errorf("%v", err)
+		}
+		if env.Reason(lost) != "" {
+			t.Errorf("it %s", env.Reason(lost))
+		}
+	})
+}
+
+// A fake can fail first; the retries take their time.
+func TestRetries(t *testing.T) {
+	t.Parallel()
+	charges := perduretest.NewFake(charged)
+	charges.FailFirst(2, errors.New("the bank is closed"))
+	perduretest.Run(t, perdure.Group{checkout, charge.Bind(charges.Call), refund.Bind(refunded)}, func(t *testing.T, env *perduretest.Env) {
+		exec, err := checkout.Start(env.With(), order{ID: "o4"}, arrived.With("home"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := env.Reason(exec); !strings.Contains(got, "retries step charge, attempt 2") || !strings.Contains(got, "the bank is closed") {
+			t.Errorf("it %s", got)
+		}
+		began := time.Now()
+		if _, err := exec.Result(env.With()); err != nil {
+			t.Fatal(err)
+		}
+		if waited := time.Since(began); waited != 2*time.Minute {
+			t.Errorf("waited %s", waited)
+		}
+		calls := charges.Calls()
+		if len(calls) != 3 || calls[2].Attempt != 3 || calls[0].IdempotencyKey != calls[2].IdempotencyKey || calls[0].Err == nil || calls[2].Output != "receipt-o4" {
+			t.Errorf("calls %+v", calls)
+		}
+	})
+}
+
+// Restart lets the process die where it stands. With definitions it is a deploy of other code.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	charges := perduretest.NewFake(charged)
+	fakes := perdure.Group{charge.Bind(charges.Call), refund.Bind(refunded)}
+	perduretest.Run(t, perdure.Group{checkout, fakes}, func(t *testing.T, env *perduretest.Env) {
+		exec, err := checkout.Start(env.With(), order{ID: "o5"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		before := time.Now()
+		env.Restart()
+		if passed := time.Since(before); passed != 0 {
+			t.Errorf("a restart took %s", passed)
+		}
+		if err := arrived.Send(env.With(), exec, "home"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := exec.Result(env.With()); got != "receipt-o5 delivered to home" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if n := len(charges.Calls()); n != 1 {
+			t.Errorf("charged %d times: the outcome was recorded before the crash", n)
+		}
+		if h := env.History(exec); !strings.Contains(h, `step completed charge {"ID":"o5","Cents":0} → "receipt-o5"`) || !strings.Contains(h, "example_test.go:") {
+			t.Errorf("history\n%s", h)
+		}
+	})
+}
+
+// Instead replaces parts of a group that a program defines as a whole.
+func TestInstead(t *testing.T) {
+	t.Parallel()
+	program := perdure.Group{checkout, charge.Bind(func(context.Context, order) (string, error) { panic("a real bank") }), refund.Bind(refunded)}
+	cfg := perduretest.Config{Instead: perdure.Group{charge.Bind(charged)}}
+	cfg.Run(t, program, func(t *testing.T, env *perduretest.Env) {
+		if got, err := checkout.Run(env.With(), order{ID: "o6"}, arrived.With("home")); got != "receipt-o6 delivered to home" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+func Example() {
+	// In a file that ends with _test.go:
+	test := func(t *testing.T) {
+		perduretest.Run(t, perdure.Group{checkout, charge.Bind(charged), refund.Bind(refunded)}, func(t *testing.T, env *perduretest.Env) {
+			exec, err := checkout.Start(env.With(), order{ID: "o1"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			env.Advance(30 * 24 * time.Hour)
+			fmt.Println(exec.Result(env.With()))
+		})
+	}
+	_ = test
+}

@@ -1,0 +1,200 @@
+package perduretest
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// Scenario is a program, what clients do with it, and what must come of it.
+type Scenario[R any] struct {
+	// Definitions are the program. Every process serves them, one after the other.
+	Definitions perdure.Group
+	// Drive does what clients do, and returns what must be the same whatever happens, such as the results of executions. When the process dies,
+	// Drive ends with an error, and is called again with the next process: clients repeat what they do not know to be done. So
+	// everything in it must be repeatable: starts have keys, sends have a [perdure.RequestID].
+	Drive func(env *Env) (R, error)
+	// Check looks at the world outside afterwards; may be nil.
+	Check func() error
+	// MaxPoints is at how many points at most the process dies, spread evenly over the scenario; 1,000.
+	MaxPoints int
+	// Config has further settings. Code is executed once, as in production.
+	Config Config
+}
+
+// Bounds of an exploration.
+const (
+	maxPoints   = 1000
+	maxLives    = 10 // processes of one run
+	maxFailures = 3  // points that are reported in full
+)
+
+// Explore finds out what a crash can do to a program. It runs the scenario without one, and then once for every commit that it makes, with a
+// process that dies just before the commit, and once more with one that dies just after it and never hears that it succeeded. Between two commits
+// nothing is stored, so that these are all moments that make a difference. Another process then takes over, and lets the scenario finish.
+//
+// setup is called for every run; it makes the fakes anew, so that runs do not see each other. Reported are
+//
+//   - another result of Drive, or an error of it or of Check;
+//   - steps that are not idempotent. A crash can lose the outcome of a body that has run, which is then executed again, so its effect must not happen
+//     twice. An effect is what the body says by [Effect]; more of them than without a crash is a failure;
+//   - effects that did not happen, and executions that are left open, with the reason.
+//
+// Every point is a test of its own, and a failure says how to run it again.
+func Explore[R any](t *testing.T, setup func() Scenario[R]) {
+	t.Helper()
+	x := explorer[R]{setup: setup, plain: runOnce(t, setup, point{}), again: map[string]int{}}
+	if x.plain.failed() {
+		t.Fatalf("perduretest: the scenario fails without any crash: %s\n%s", strings.Join(x.plain.problems, "\n"), x.plain.histories)
+	}
+	if second := runOnce(t, setup, point{}); !reflect.DeepEqual(second.result, x.plain.result) {
+		t.Fatalf("perduretest: without any crash Drive returned %+v, and then %+v: have it return something that is the same every time", x.plain.result, second.result)
+	}
+	began := time.Now()
+	points, left := x.points()
+	for _, p := range points {
+		if x.failures == maxFailures {
+			t.Errorf("perduretest: %d points have failed; those from %q on were not tried", x.failures, p)
+			break
+		}
+		t.Run(p.String(), func(t *testing.T) { x.try(t, p) })
+	}
+	t.Logf("perduretest: %d commits, %d crashes in %s%s", x.plain.commits, x.crashes, time.Since(began).Round(time.Millisecond), x.repeated())
+	if left > 0 {
+		t.Logf("perduretest: %d points were left out; raise MaxPoints to try them all", left)
+	}
+}
+
+// point is where a process dies: at a commit, before or after the store has done it. The zero point is nowhere.
+type point struct {
+	commit int
+	after  bool
+}
+
+// String is the name of the test.
+func (p point) String() string {
+	if p.after {
+		return fmt.Sprintf("crash after commit %d", p.commit)
+	}
+	return fmt.Sprintf("crash before commit %d", p.commit)
+}
+
+// explorer goes through the points of a scenario.
+type explorer[R any] struct {
+	setup    func() Scenario[R]
+	plain    *trial[R]
+	failures int
+	crashes  int
+	again    map[string]int // at how many points a step was executed again
+}
+
+// points are those to try, and how many are left out.
+func (x *explorer[R]) points() (points []point, left int) {
+	total := 2 * x.plain.commits
+	every := max(1, (total+x.plain.maxPoints-1)/x.plain.maxPoints)
+	for i := 0; i < total; i += every {
+		points = append(points, point{commit: 1 + i/2, after: i%2 == 1})
+	}
+	return points, total - len(points)
+}
+
+// try runs the scenario with one crash and compares.
+func (x *explorer[R]) try(t *testing.T, p point) {
+	t.Helper()
+	r := runOnce(t, x.setup, p)
+	if !r.hit {
+		t.Skipf("this run made fewer commits than %d", p.commit)
+	}
+	x.crashes++
+	for step, n := range r.executed {
+		if n > x.plain.executed[step] {
+			x.again[step]++
+		}
+	}
+	r.compare(x.plain)
+	if !r.failed() {
+		return
+	}
+	x.failures++
+	t.Errorf("perduretest: %s of %d (%s):\n  %s\nto run it again: go test -run '%s'\n%s",
+		p, x.plain.commits, r.commit, strings.Join(r.problems, "\n  "), pattern(t.Name()), r.histories)
+}
+
+// pattern makes go test run one test.
+func pattern(name string) string {
+	parts := strings.Split(name, "/")
+	for i := range parts {
+		parts[i] = "^" + regexp.QuoteMeta(parts[i]) + "$"
+	}
+	return strings.Join(parts, "/")
+}
+
+// repeated says which steps were executed again, and of which of those no effect is known.
+func (x *explorer[R]) repeated() string {
+	if len(x.again) == 0 {
+		return "; no step was executed again"
+	}
+	var steps, silent []string
+	for _, step := range slices.Sorted(maps.Keys(x.again)) {
+		steps = append(steps, fmt.Sprintf("%s at %d", step, x.again[step]))
+		if !x.plain.effective[step] {
+			silent = append(silent, step)
+		}
+	}
+	text := "; points at which a step was executed again: " + strings.Join(steps, ", ")
+	if len(silent) > 0 {
+		text += "; no Effect is known of " + strings.Join(silent, ", ")
+	}
+	return text
+}
+
+// compare finds what is not as it is without a crash.
+func (r *trial[R]) compare(plain *trial[R]) {
+	if len(r.problems) == 0 && !reflect.DeepEqual(r.result, plain.result) {
+		r.wrong("the result is %+v; without a crash it is %+v", r.result, plain.result)
+	}
+	names := slices.Sorted(maps.Keys(plain.effects))
+	for name := range r.effects {
+		if _, known := plain.effects[name]; !known {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		got, want := r.effects[name], plain.effects[name]
+		switch step := cmp.Or(r.authors[name], plain.authors[name], "?"); {
+		case got > want:
+			// First: it is the cause of much that may be wrong besides.
+			r.problems = slices.Insert(r.problems, 0, fmt.Sprintf("step %s is not idempotent: effect %q happened %s, and %s without a crash. A crash loses the "+
+				"outcome of a body that has run, which is executed again then: hand perdure.IdempotencyKey(ctx) to the service, or look first whether it has happened",
+				step, name, times(got), times(want)))
+		case got < want && len(r.problems) == 0:
+			r.wrong("effect %q of step %s happened %s, and %s without a crash", name, step, times(got), times(want))
+		}
+	}
+	for _, open := range r.open {
+		if !slices.Contains(plain.open, open) {
+			r.wrong("execution %s is left open: it %s; without a crash it ends", open, r.reasons[open])
+		}
+	}
+}
+
+func times(n int) string {
+	switch n {
+	case 0:
+		return "never"
+	case 1:
+		return "once"
+	case 2:
+		return "twice"
+	}
+	return fmt.Sprintf("%d times", n)
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package perduretest_test
+
+const raceEnabled = false

@@ -1,0 +1,114 @@
+package perduretest_test
+
+import (
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// TestEveryVerbIsTried looks for the verbs of the face in everything_test.go: functions and methods that take or belong to a
+// WorkflowCtx, a Caller, a Sender or an App. A verb that is new is tried in a test before it is released.
+func TestEveryVerbIsTried(t *testing.T) {
+	t.Parallel()
+	const face = "github.com/perdure/perdure"
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}", face+"/perduretest")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := map[string]string{}
+	for line := range strings.Lines(string(out)) {
+		path, file, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		files[path] = file
+	}
+	fset := token.NewFileSet()
+	imp := importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) { return os.Open(files[path]) })
+	file, err := parser.ParseFile(fset, "everything_test.go", nil, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info := &types.Info{Uses: map[*ast.Ident]types.Object{}}
+	if _, err := (&types.Config{Importer: imp}).Check("everything", fset, []*ast.File{file}, info); err != nil {
+		t.Fatal(err)
+	}
+	tried := map[string]bool{}
+	for _, obj := range info.Uses {
+		if f, ok := obj.(*types.Func); ok && f.Pkg() != nil && f.Pkg().Path() == face {
+			tried[verbName(f)] = true
+		}
+	}
+	pkg, err := imp.Import(face)
+	if err != nil {
+		t.Fatal(err)
+	}
+	verbs := 0
+	for _, f := range functions(pkg) {
+		name := verbName(f)
+		// How an App ends is left to the environment.
+		if !f.Exported() || !isVerb(f) || name == "App.Close" || name == "App.Wait" || name == "App.With" {
+			continue
+		}
+		if verbs++; !tried[name] {
+			t.Errorf("perdure.%s is not tried in everything_test.go: add it, so that users can test what they write with it", name)
+		}
+	}
+	if verbs < 40 {
+		t.Errorf("only %d verbs were seen", verbs)
+	}
+}
+
+// functions are all functions and methods of a package.
+func functions(pkg *types.Package) (all []*types.Func) {
+	for _, name := range pkg.Scope().Names() {
+		switch obj := pkg.Scope().Lookup(name).(type) {
+		case *types.Func:
+			all = append(all, obj)
+		case *types.TypeName:
+			if n, ok := obj.Type().(*types.Named); ok && obj.Exported() {
+				for m := range n.Methods() {
+					all = append(all, m)
+				}
+			}
+		}
+	}
+	return all
+}
+
+// verbName is Type.Method or Function.
+func verbName(f *types.Func) string {
+	if recv := f.Signature().Recv(); recv != nil {
+		return typeName(recv.Type()) + "." + f.Name()
+	}
+	return f.Name()
+}
+
+func typeName(t types.Type) string {
+	if p, ok := t.(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	if n, ok := t.(*types.Named); ok {
+		return n.Obj().Name()
+	}
+	return ""
+}
+
+// isVerb reports whether a function takes, or belongs to, somebody who speaks.
+func isVerb(f *types.Func) bool {
+	speaks := map[string]bool{"WorkflowCtx": true, "Caller": true, "Sender": true, "Client": true, "App": true}
+	if recv := f.Signature().Recv(); recv != nil && speaks[typeName(recv.Type())] {
+		return true
+	}
+	for v := range f.Signature().Params().Variables() {
+		if speaks[typeName(v.Type())] {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,41 @@
+package perduretest
+
+import (
+	"context"
+	"io/fs"
+	"testing"
+
+	"github.com/perdure/perdure"
+)
+
+// Replay runs today's code against exported histories, without executing a step: those in all files that a pattern (see fs.Glob) matches, each as a test
+// of its own. It fails when the code would not do what is recorded: executions that run now would be blocked by a deploy of it. Export some of every kind
+// with `perdure workflow export`, and keep them in the repository.
+//
+// A pattern that matches nothing is a mistake: a test that checks nothing must not succeed.
+func Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
+	t.Helper()
+	names, err := fs.Glob(files, pattern)
+	if err != nil {
+		t.Fatalf("perduretest: %q: %v", pattern, err)
+	}
+	if len(names) == 0 {
+		t.Fatalf("perduretest: no history matches %q: export some with `perdure workflow export`", pattern)
+	}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			if err := replayFile(t.Context(), files, name, defs...); err != nil {
+				t.Errorf("perduretest: %s: %v", name, err)
+			}
+		})
+	}
+}
+
+func replayFile(ctx context.Context, files fs.FS, name string, defs ...perdure.Definition) error {
+	f, err := files.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return perdure.Replay(ctx, f, defs...)
+}

@@ -1,0 +1,83 @@
+package perduretest
+
+import (
+	"cmp"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// Config is Run with settings. The zero value is right for most tests.
+type Config struct {
+	// Instead are definitions that take the place of those of the same name: test doubles for a group that a program defines as a whole.
+	Instead perdure.Group
+	// Patience is how much virtual time may pass until the test is given up; 20 years.
+	Patience time.Duration
+	// Once has code executed once, and keeps executions in memory while they wait, as in production. Histories of thousands of events
+	// are tested faster so.
+	Once bool
+	// Logger hears what executions log, and what an operator would be told. By default the former is in the output of the test.
+	Logger *slog.Logger
+	// MaxPayload is the largest input or output in bytes; 2 MiB.
+	MaxPayload int
+}
+
+// Run runs a test with the definitions, on a store of its own. A Group is one definition.
+func Run(t *testing.T, def perdure.Definition, test func(t *testing.T, env *Env)) {
+	t.Helper()
+	Config{}.Run(t, def, test)
+}
+
+// Run runs a test with these settings.
+func (c Config) Run(t *testing.T, def perdure.Definition, test func(t *testing.T, env *Env)) {
+	t.Helper()
+	c.Patience = cmp.Or(c.Patience, 20*365*24*time.Hour)
+	bubble(t, func(t *testing.T) { c.run(t, t, def, test) })
+}
+
+// run is Run inside of the bubble. Mistakes are reported to tb.
+func (c Config) run(t *testing.T, tb testing.TB, def perdure.Definition, test func(t *testing.T, env *Env)) {
+	w := newWorld(c)
+	w.log = cmp.Or(c.Logger, slog.New(slog.NewTextHandler(tb.Output(), nil)))
+	w.found = func(text string) { tb.Errorf("perduretest: %s", text) }
+	env := &Env{w: w, fatal: func(err error) { tb.Fatalf("perduretest: %v", err) }}
+	defer func() {
+		if tb.Failed() {
+			tb.Logf("%s", w.report())
+		}
+		if err := w.close(); err != nil {
+			tb.Errorf("perduretest: close: %v", err)
+		}
+	}()
+	if err := w.open(def); err != nil {
+		tb.Fatalf("perduretest: %v", err)
+	}
+	test(t, env)
+}
+
+// bubble runs a test in virtual time. Goroutines that it leaves behind make it fail.
+func bubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	defer leftBehind(t)
+	defer watch(t.Name(), realPatience, os.Stderr).Stop()
+	synctest.Test(t, test)
+}
+
+// leftBehind turns what synctest says about goroutines that can never end into a failure. A panic of the test itself does not come here.
+func leftBehind(t testing.TB) {
+	if p := recover(); p != nil {
+		t.Errorf("perduretest: the test has ended, but goroutines that it started have not, and nothing can end them: %v", p)
+	}
+}
+
+// stuck is the cause with which the waits of a test end that has lost its patience.
+type stuck struct{ patience time.Duration }
+
+func (s stuck) Error() string {
+	return fmt.Sprintf("%s of virtual time have passed: what the test waits for does not happen (Config.Patience)", s.patience)
+}

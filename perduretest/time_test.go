@@ -1,0 +1,83 @@
+package perduretest_test
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/perduretest"
+)
+
+const year = 365 * 24 * time.Hour
+
+var sleeper = perdure.NewWorkflow("sleeper", func(ctx perdure.WorkflowCtx, d time.Duration) (time.Duration, error) {
+	began := ctx.Now()
+	err := ctx.Sleep(d)
+	return ctx.Now().Sub(began), err
+})
+
+// TestAYearIsCheap bounds what virtual time costs, on a machine that may be busy.
+func TestAYearIsCheap(t *testing.T) {
+	t.Parallel()
+	for _, once := range []bool{false, true} {
+		began := time.Now()
+		perduretest.Config{Once: once}.Run(t, sleeper, func(t *testing.T, env *perduretest.Env) {
+			start := time.Now()
+			if got, err := sleeper.Run(env.With(), year); got != year || err != nil {
+				t.Errorf("slept %s, %v", got, err)
+			}
+			if passed := time.Since(start); passed != year {
+				t.Errorf("%s passed", passed)
+			}
+		})
+		if took := time.Since(began); took > time.Second { // a few milliseconds as a rule; a node that did something every minute would need more
+			t.Errorf("a year took %s", took)
+		} else {
+			t.Logf("a year took %s (once: %v)", took, once)
+		}
+	}
+}
+
+// TestManyTimersInAYear spreads executions over a year.
+func TestManyTimersInAYear(t *testing.T) {
+	t.Parallel()
+	n := 10_000
+	if testing.Short() || raceEnabled {
+		n = 1000
+	}
+	began := time.Now()
+	perduretest.Run(t, sleeper, func(t *testing.T, env *perduretest.Env) {
+		var all []perdure.Execution[time.Duration]
+		for i := range n {
+			x, err := sleeper.Start(env.With(), year/time.Duration(n)*time.Duration(i+1), perdure.RawKey(strconv.Itoa(i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, x)
+		}
+		env.Advance(year / 2)
+		done := 0
+		for _, x := range all {
+			if o, err := x.Poll(env.With()); err != nil {
+				t.Fatal(err)
+			} else if !o.Status.Open() {
+				done++
+			}
+		}
+		if done != n/2 {
+			t.Errorf("after half of the time %d of %d have ended", done, n)
+		}
+		env.Advance(year / 2)
+		for _, x := range all {
+			if _, err := x.Result(env.With()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	took := time.Since(began)
+	t.Logf("%d timers in a year took %s", n, took)
+	if took > 30*time.Second && !raceEnabled { // about two as a rule
+		t.Error("that is too long")
+	}
+}

@@ -1,0 +1,46 @@
+package perduretest
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// told collects what is written, and says so.
+type told struct{ texts chan string }
+
+func (w told) Write(p []byte) (int, error) {
+	w.texts <- string(p)
+	return len(p), nil
+}
+
+// TestWatchNamesWhatIsBusy has a test that waits for something outside of its bubble, and one goroutine in it that waits for time to pass.
+func TestWatchNamesWhatIsBusy(t *testing.T) {
+	t.Parallel()
+	w := told{make(chan string)}
+	release := make(chan struct{}) // outside of the bubble
+	timer := watch("TestX", time.Millisecond, w)
+	defer timer.Stop()
+	go func() {
+		defer close(release)
+		text := <-w.texts
+		for _, want := range []string{"TestX has taken 1ms of real time", "Virtual time stands still", "waitsOutside"} {
+			if !strings.Contains(text, want) {
+				t.Errorf("%s\nhas no %q", text, want)
+			}
+		}
+		if strings.Contains(text, "sleepsInside") {
+			t.Errorf("%s\nnames a goroutine that waits for time to pass", text)
+		}
+	}()
+	synctest.Test(t, func(*testing.T) {
+		go sleepsInside()
+		waitsOutside(release)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func waitsOutside(release <-chan struct{}) { <-release }
+
+func sleepsInside() { time.Sleep(time.Hour) }

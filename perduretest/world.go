@@ -1,0 +1,222 @@
+package perduretest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/crash"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/store/faultstore"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// forever is the period of everything that a node does from time to time: a year of virtual time must not consist of leases that are
+// renewed and rows that are swept. There is one node, which dies only when the test says so.
+const forever = 100 * 365 * 24 * time.Hour
+
+const shards = 4
+
+// world is everything that outlives a process: the store, and what the bodies of steps have done to whatever is outside.
+type world struct {
+	cfg      Config
+	log      *slog.Logger // of executions
+	mem      *memory.Store
+	plan     faultstore.Plan
+	found    func(text string) // is told of mistakes, each once
+	def      perdure.Definition
+	opened   int
+	remains  sync.WaitGroup // of processes that died
+	patience *time.Timer
+
+	mu      sync.Mutex
+	current *crash.Process
+	ctx     context.Context //nolint:containedctx // of the calls of the test; ends with the process
+	cancel  context.CancelCauseFunc
+	ended   error // why the calls of the test have ended; nil while they may go on
+	told    map[string]bool
+	effects map[string]int
+	bodies  map[string]*body // by idempotency key
+}
+
+// body is what is known about the body of one step.
+type body struct {
+	step    string
+	ran     int
+	effects []string
+}
+
+func newWorld(c Config) *world {
+	w := &world{
+		cfg: c, log: c.Logger, mem: memory.New(memory.Options{Shards: shards, Cluster: "perduretest"}),
+		told: map[string]bool{}, effects: map[string]int{}, bodies: map[string]*body{},
+	}
+	w.patience = time.AfterFunc(c.Patience, w.giveUp)
+	return w
+}
+
+// giveUp ends the waits of a test that has waited long enough.
+func (w *world) giveUp() {
+	p, ctx := w.process()
+	if p == nil || p.App == nil || ctx.Err() != nil {
+		return
+	}
+	why := stuck{w.cfg.Patience}
+	w.found(why.Error() + "\n" + w.reasons(p.App))
+	w.end(why)
+}
+
+// process is the one that runs now, and the context of calls to it.
+func (w *world) process() (*crash.Process, context.Context) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.current, w.ctx
+}
+
+// end ends the calls of the test.
+func (w *world) end(why error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.ended = why
+	if w.cancel != nil {
+		w.cancel(why)
+	}
+}
+
+// enter makes a process the one that runs now; nil for none.
+func (w *world) enter(p *crash.Process) (before *crash.Process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before = w.current
+	w.current = p
+	if p != nil {
+		w.ctx, w.cancel = context.WithCancelCause(p.Context())
+		if w.ended != nil { // while the process was being opened
+			w.cancel(w.ended)
+		}
+	}
+	return before
+}
+
+type worldKey struct{}
+
+// open opens a process that serves a definition.
+func (w *world) open(def perdure.Definition) error {
+	w.def = def
+	w.opened++
+	w.mu.Lock()
+	w.ended = nil
+	w.mu.Unlock()
+	cfg := crash.Config{
+		Store: w.mem, Plan: w.plan, Number: w.opened, Patience: w.cfg.Patience,
+		Engine: engine.Config{
+			Log: w.cfg.Logger, LeaseTTL: forever, SweepEvery: forever, RetainRequest: forever, Lane: lane.Config{TimerHorizon: forever},
+		},
+		Attachment: perdure.Attachment{
+			Logger: w.log, MaxPayload: w.cfg.MaxPayload, Instead: w.cfg.Instead,
+			Checks: &replay.Checks{
+				Twice: !w.cfg.Once, Found: w.mistake, Ran: w.ran, Base: context.WithValue(context.Background(), worldKey{}, w),
+			},
+		},
+	}
+	p, err := crash.Open(cfg, def)
+	w.enter(p)
+	return err
+}
+
+// kill lets the process die. Nobody waits for its remains, which may be bodies that sleep.
+func (w *world) kill() error {
+	p := w.enter(nil)
+	if p == nil {
+		return nil
+	}
+	p.Kill()
+	w.remains.Go(func() {
+		_ = p.Bury() // it is dead: what it has to say does not count
+	})
+	return w.fence()
+}
+
+// fence takes what dead processes owned away from them, so that nobody has to wait for a lease.
+func (w *world) fence() error {
+	ctx := context.Background()
+	view, err := w.mem.Members(ctx)
+	if err != nil {
+		return err
+	}
+	for _, m := range view.Members {
+		if _, err := w.mem.FenceNode(ctx, m.ID, m.Epoch, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// close ends everything. The process is not closed in good order: a test may end while steps run.
+func (w *world) close() error {
+	w.patience.Stop()
+	err := w.kill()
+	w.remains.Wait()
+	return err
+}
+
+// mistake is told by the worker what code must not do.
+func (w *world) mistake(m replay.Mistake) {
+	text := fmt.Sprintf("execution %s/%s: %s", m.Address.Type, m.Address.Key, m.Text)
+	w.mu.Lock()
+	first := !w.told[text]
+	w.told[text] = true
+	w.mu.Unlock()
+	if first {
+		w.found(text)
+	}
+	if m.Blocked {
+		w.end(fmt.Errorf("%w: %s", errBlocked, text)) // whoever waits for it would wait for ever
+	}
+}
+
+var errBlocked = errors.New("an execution is blocked")
+
+// ran is told by the worker that a body has returned.
+func (w *world) ran(a replay.Attempt) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	b := w.body(a.IdempotencyKey)
+	b.step = a.Step
+	b.ran++
+}
+
+func (w *world) body(key string) *body {
+	b := w.bodies[key]
+	if b == nil {
+		b = &body{}
+		w.bodies[key] = b
+	}
+	return b
+}
+
+// Effect notes that the body of a step has changed the world outside: that money was moved, a mail was sent. Call it in the fake of a service, where the
+// real one would have its effect, with a text that names it, such as "charge order-17". A service that recognises a repeated
+// request by its [perdure.IdempotencyKey] has no effect the second time, so its fake does not call it then.
+//
+// [Explore] reports effects that happened more often than without a crash; [Env.Effects] counts them. Outside of this package's tests it does nothing.
+func Effect(ctx context.Context, name string) {
+	w, ok := ctx.Value(worldKey{}).(*world)
+	if !ok {
+		return
+	}
+	key := perdure.IdempotencyKey(ctx)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.effects[name]++
+	if b := w.body(key); !slices.Contains(b.effects, name) {
+		b.effects = append(b.effects, name)
+	}
+}
