@@ -125,12 +125,7 @@ func ExampleWorkflowCtx_Defer() {
 
 // Cancelling is a request: waits end with ErrCanceled, and the code may still do what has to be done.
 func ExampleWorkflowCtx_Detached() {
-	ready := make(chan bool)
 	job := perdure.NewWorkflow("job", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
-		_, err := perdure.Do(ctx, "begin", func(context.Context) (bool, error) { close(ready); return true, nil })
-		if err != nil {
-			return "", err
-		}
 		if err := ctx.Sleep(time.Hour); errors.Is(err, perdure.ErrCanceled) {
 			// The scope has ended, so a step under ctx would end at once; this one does not.
 			return perdure.Do(ctx.Detached(), "save", func(context.Context) (string, error) { return "saved what there was", nil })
@@ -144,7 +139,7 @@ func ExampleWorkflowCtx_Detached() {
 	if err != nil {
 		panic(err)
 	}
-	<-ready
+	waitFor(app, exec.Ref, "waits for a timer")
 	if err := exec.Cancel(c, "not needed"); err != nil {
 		panic(err)
 	}
@@ -155,16 +150,11 @@ func ExampleWorkflowCtx_Detached() {
 // OnInterrupt hears of a cancellation and its reason beside the code that it ends.
 func ExampleWorkflowCtx_OnInterrupt() {
 	var told string
-	ready := make(chan bool)
 	job := perdure.NewWorkflow("job", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
 		ctx.OnInterrupt(func(ctx perdure.WorkflowCtx, reason string) error {
 			_, err := perdure.Do(ctx, "tell", func(context.Context) (bool, error) { told = reason; return true, nil })
 			return err
 		})
-		_, err := perdure.Do(ctx, "begin", func(context.Context) (bool, error) { close(ready); return true, nil })
-		if err != nil {
-			return "", err
-		}
 		return "", ctx.Sleep(time.Hour)
 	})
 	app := embedded.MustOpen("memory:", job)
@@ -174,7 +164,7 @@ func ExampleWorkflowCtx_OnInterrupt() {
 	if err != nil {
 		panic(err)
 	}
-	<-ready
+	waitFor(app, exec.Ref, "waits for a timer")
 	if err := exec.Cancel(c, "the customer left"); err != nil {
 		panic(err)
 	}

@@ -47,10 +47,12 @@ func ExampleSignal() {
 func ExampleSignal_With() {
 	visit := perdure.NewSignal[string]("visit")
 	visitors := perdure.NewWorkflow("visitors", func(ctx perdure.WorkflowCtx, _ string) ([]string, error) {
-		if err := ctx.Sleep(20 * time.Millisecond); err != nil {
+		first, err := visit.Receive(ctx)
+		if err != nil {
 			return nil, err
 		}
-		return visit.Drain(ctx), nil
+		second, err := visit.Receive(ctx)
+		return []string{first, second}, err
 	})
 	app := embedded.MustOpen("memory:", visitors)
 	defer app.Close()

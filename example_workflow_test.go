@@ -174,14 +174,12 @@ func ExampleReuse() {
 
 // What a parent has started and not awaited is cancelled when it closes, unless it is abandoned.
 func ExampleParentClose() {
-	task := perdure.NewWorkflow("task", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
-		return "done", ctx.Sleep(20 * time.Millisecond)
-	})
+	task := perdure.NewWorkflow("task", func(ctx perdure.WorkflowCtx, d time.Duration) (string, error) { return "done", ctx.Sleep(d) })
 	parent := perdure.NewWorkflow("parent", func(ctx perdure.WorkflowCtx, _ string) (string, error) {
-		if _, err := task.Start(ctx, "", perdure.RawKey("bound")); err != nil {
+		if _, err := task.Start(ctx, time.Hour, perdure.RawKey("bound")); err != nil {
 			return "", err
 		}
-		_, err := task.Start(ctx, "", perdure.RawKey("free"), perdure.AbandonChild)
+		_, err := task.Start(ctx, 10*time.Millisecond, perdure.RawKey("free"), perdure.AbandonChild)
 		return "closed", err
 	})
 	app := embedded.MustOpen("memory:", parent, task)
