@@ -69,7 +69,7 @@ func TestProgramsInDocsCompile(t *testing.T) {
 	}
 	loaded, err := packages.Load(&packages.Config{
 		Mode: packages.NeedName | packages.NeedTypes | packages.NeedImports | packages.NeedSyntax | packages.NeedTypesInfo, Dir: root, Overlay: overlay,
-	}, "./examples/...")
+	}, "./examples/in_docs_...")
 	if err != nil {
 		t.Fatal(err)
 	}
