@@ -92,6 +92,10 @@ func (ctx WorkflowCtx) Version(change string, min, max int) int {
 	return ctx.x.Version(change, min, max)
 }
 
+// SetLabel sets a label that this execution can be found by, or removes it when the value is empty; see Labels. The change is part of the commit
+// that the calls around it belong to.
+func (ctx WorkflowCtx) SetLabel(name, value string) error { return public(ctx.x.SetLabel(name, value)) }
+
 // ---- as Caller: every call is journaled
 
 func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (replay.Child, error) {
@@ -104,6 +108,7 @@ func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normali
 	}
 	c := replay.Child{
 		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
+		Labels: o.labels,
 	}
 	if !h.plain {
 		c.Identity, c.Seal = h.codec.Identity(in), func(ctx context.Context, to model.Address, p model.Payload) (model.Payload, error) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/query"
 )
 
 // Info describes an execution, with the reason why it does not move.
@@ -17,6 +18,7 @@ type Info struct {
 	Started time.Time
 	Closed  time.Time // zero while open
 	Err     error     // of one that failed or was cancelled
+	Labels  map[string]string
 }
 
 func infoOf(d *api.Description) Info {
@@ -24,6 +26,12 @@ func infoOf(d *api.Description) Info {
 	i := Info{
 		Ref:    Ref{Workflow: a.Type, Key: a.Key, Run: d.Start.Run.String()},
 		Status: Status(d.Outcome.Status.String()), Started: d.Start.At.Std(), Closed: d.Outcome.At.Std(),
+	}
+	if len(d.Labels) > 0 {
+		i.Labels = make(map[string]string, len(d.Labels))
+		for _, l := range d.Labels {
+			i.Labels[l.Name] = l.Value
+		}
 	}
 	if len(d.Reasons) > 0 {
 		i.Reason = d.Reasons[0].String()
@@ -49,13 +57,18 @@ func (a *App) Describe(ctx context.Context, t Target) (Info, error) {
 
 // Executions lists by query, newest first. The empty query lists all. A query is made of conditions joined by "and":
 //
-//	workflow = "order"     key = "order-"*      status = "open"
-//	started >= "2026-11-15T00:00:00Z"           started < "2026-11-16T00:00:00Z"
+//	workflow = "order"                     workflow in ("order", "refund")
+//	key = "order-42"                       key = "order-"*                     which begin so
+//	status = "open"                        status in ("failed", "canceled")    status != "completed"
+//	started >= "2026-11-15T00:00:00Z"      closed < -24h                       also > and <=; a distance counts back from now
+//	label.region = "eu"                    label.region in ("eu", "us")        label.region != "eu"
+//	reason = "replay_mismatch"             reason in ("timer", "signal")       why an open one does not move
 //
-// where a star behind a key means that it begins so, and status is open, closed, running, completed, failed, canceled or continued.
+// status is open, closed, running, completed, failed, canceled or continued. An execution that has no such label satisfies != too. docs/operating.md
+// tells which conditions are found by an index.
 func (a *App) Executions(ctx context.Context, query string) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
-		req, err := parseQuery(query)
+		req, err := listRequest(query)
 		if err != nil {
 			yield(Info{}, public(err))
 			return
@@ -99,6 +112,22 @@ func (a *App) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 			}
 		}
 	}
+}
+
+// Count counts what Executions lists.
+func (a *App) Count(ctx context.Context, query string) (int64, error) {
+	req, err := listRequest(query)
+	if err != nil {
+		return 0, public(err)
+	}
+	n, err := a.host.backend.Count(ctx, req)
+	return n, public(err)
+}
+
+// listRequest is what a query asks for.
+func listRequest(text string) (api.ListRequest, error) {
+	q, err := query.Parse(text, time.Now())
+	return q.Request(), err
 }
 
 // Event is one fact of the history of a run.

@@ -38,6 +38,8 @@ type startOptions struct {
 	policy    model.ParentClosePolicy
 	requestID string
 	with      []signalWith
+	labels    []model.Label
+	err       error
 }
 
 type signalWith struct {

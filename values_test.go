@@ -116,13 +116,13 @@ func TestExecutionsByQuery(t *testing.T) {
 			}
 		}
 		for query, want := range map[string]string{
-			`workflow`:                       "character 9: a quoted text expected",
-			`colour = "red"`:                 "character 1: workflow, key, status or started expected",
+			`workflow`:                       `character 9: "=" or "in" expected at the end`,
+			`colour = "red"`:                 "character 1: workflow, key, status, reason, started, closed or label.<name> expected",
 			`status = "asleep"`:              "open, closed, running",
 			`workflow = "a" or status = "b"`: `character 16: "and" or the end expected`,
-			`workflow < "a"`:                 `"=" expected`,
-			`started = "2026-11-15"`:         "a time such as",
-			`workflow = "a" and`:             "a quoted text expected",
+			`workflow < "a"`:                 `"=" or "in" expected`,
+			`started < "2026-11-15"`:         "a time such as",
+			`workflow = "a" and`:             "character 19: workflow, key",
 		} {
 			for _, err := range app.Executions(t.Context(), query) {
 				if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), want) {

@@ -124,7 +124,9 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 	default:
 		o.key = HashKey(in) // the same in every format
 	}
-	err = o.key.err
+	if err = o.err; err == nil {
+		err = o.key.err
+	}
 	if err == nil && !textFits(o.key.id, maxKey) {
 		err = checkText("start of workflow "+w.name+": the key", o.key.id, maxKey)
 	}

@@ -265,6 +265,9 @@ func stopsCode(ctx perdure.WorkflowCtx, sum int) (string, error) {
 		}
 		return nil
 	})
+	if err := ctx.SetLabel("stage", "open"); err != nil {
+		return "", err
+	}
 	how, err := stop.Receive(ctx)
 	if err != nil {
 		return "", err
@@ -373,6 +376,21 @@ func TestTalking(t *testing.T) {
 			t.Fatal(err)
 		}
 		env.Settle()
+		if n, err := app.Count(ctx, `label.stage = "open" and status = "open"`); n != 1 || err != nil {
+			t.Errorf("%d are open, %v", n, err)
+		}
+		z, err := stops.Start(env.With(), 1, perdure.RawKey("z"), perdure.Labels(map[string]string{"stage": "begun"}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for e, err := range app.Batch(ctx, `key = "z"`, func(c perdure.Client, e perdure.Info) error { return e.Ref.Cancel(c, "all of them") }) {
+			if err != nil || e.Ref.Key != "z" {
+				t.Errorf("batch: %v, %v", e, err)
+			}
+		}
+		if _, err := z.Result(env.With()); !errors.Is(err, perdure.ErrCanceled) {
+			t.Errorf("one of a batch: %v", err)
+		}
 		if err := app.Terminate(ctx, y, "enough"); err != nil {
 			t.Fatal(err)
 		}

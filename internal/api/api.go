@@ -74,6 +74,8 @@ type StartRequest struct {
 	RequestID string
 	// With are signals delivered in the same commit, whether the execution is new or not.
 	With []Message
+	// Labels of an execution that is started by this, sorted by name; one that is there keeps its own.
+	Labels []model.Label
 }
 
 // Message is a named payload.
@@ -148,6 +150,8 @@ type Description struct {
 	Events int64
 	// Owner is the node that owns the shard; zero when nobody does.
 	Owner model.NodeID
+	// Labels are what it can be found by now, sorted by name.
+	Labels []model.Label
 }
 
 // Timer is an open timer.
@@ -170,17 +174,23 @@ type HistoryPage struct {
 	More   bool
 }
 
-// ListRequest selects executions.
+// ListRequest selects executions: all conditions must hold, those that are empty always do.
 type ListRequest struct {
-	Tenant      string
-	Workflow    string
-	KeyPrefix   string
-	Statuses    []model.Status
-	StartedFrom model.Time
-	StartedTo   model.Time
-	AllRuns     bool
-	Limit       int
-	Cursor      string // opaque, of the page before
+	Tenant    string
+	Workflows []string
+	Key       string
+	KeyPrefix string
+	Statuses  []model.Status
+	// Reasons selects those whose main reason, as far as the store knows, is any of these.
+	Reasons []model.ReasonCode
+	// Half-open intervals; zero bounds are open. A bound of Closed leaves out what is open.
+	StartedFrom, StartedTo model.Time
+	ClosedFrom, ClosedTo   model.Time
+	Labels                 []model.LabelCondition
+
+	AllRuns bool
+	Limit   int
+	Cursor  string // opaque, of the page before
 }
 
 // ListPage is one page of executions.

@@ -75,6 +75,9 @@ var rooms = []room{
 
 	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
 	{path: "internal/api", imports: vocabulary},
+	// The language in which executions are selected; one operation on all of them.
+	{path: "internal/query", imports: join(vocabulary, "internal/api")},
+	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
 	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/engine", "internal/history", "internal/store", "internal/authz", "internal/telemetry")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
@@ -90,7 +93,8 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/history", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
+			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
+			".",              // keys are hashed as programs do
 			"internal/store", // doctor shows a view of the store that node has read
 			"internal/bench",
 		),
@@ -111,7 +115,7 @@ var rooms = []room{
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
 	{
 		path:    ".",
-		imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/remote", "internal/codec", "payload"),
+		imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "payload"),
 		public:  true,
 	},
 	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "payload"}, public: true},

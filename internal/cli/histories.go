@@ -16,17 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/history"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/node"
 )
-
-// act opens the store as a node that may change it. A file must not be in use; on PostgreSQL it joins the cluster for a moment.
-func (o *options) act(ctx context.Context) (*node.Node, error) {
-	n, err := node.Open(ctx, node.Config{URL: o.store, Schema: o.schema, NoMigrate: true, Log: o.log(), Version: Version()})
-	if err != nil {
-		return nil, fmt.Errorf("open the store: %w", err)
-	}
-	return n, nil
-}
 
 // changing makes a command that changes one execution, or with --dry-run only tells what it would do.
 func (o *options) changing(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {

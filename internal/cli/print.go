@@ -52,7 +52,7 @@ func payload(p model.Payload, most int) string {
 	switch {
 	case len(p.Data) == 0:
 		return ""
-	case p.Encoding != model.JSON || !utf8.Valid(p.Data):
+	case p.Encoding != model.JSON && p.Encoding != model.Text || !utf8.Valid(p.Data):
 		return fmt.Sprintf("(%d bytes of %s)", len(p.Data), encoding(p))
 	case len(p.Data) > most:
 		cut := most
@@ -71,13 +71,16 @@ func encoding(p model.Payload) string {
 	return p.Form()
 }
 
-// raw is a payload in JSON output: itself when it is JSON, else a description.
+// raw is a payload in JSON output: itself when it is JSON or text, else a description.
 func raw(p model.Payload) any {
 	if len(p.Data) == 0 {
 		return nil
 	}
 	if p.Encoding == model.JSON && json.Valid(p.Data) {
 		return json.RawMessage(p.Data)
+	}
+	if p.Encoding == model.Text && utf8.Valid(p.Data) {
+		return string(p.Data)
 	}
 	return map[string]any{"encoding": encoding(p), "size": len(p.Data)}
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -15,8 +14,22 @@ import (
 )
 
 func newWorkflow(o *options) *cobra.Command {
-	cmd := &cobra.Command{Use: "workflow", Aliases: []string{"wf"}, Short: "Executions of workflows"}
-	cmd.AddCommand(newWorkflowList(o), newWorkflowDescribe(o), newWorkflowShow(o), newWorkflowExplain(o))
+	cmd := &cobra.Command{
+		Use: "workflow", Aliases: []string{"wf"}, Short: "Executions of workflows",
+		Long: `Find executions, look at them, and act on them.
+
+What acts goes to the owner of the execution. A file has one process at a time: stop the program, or ask it, before you act on its file. On PostgreSQL the
+command asks the nodes that run, and owns nothing itself.`,
+		Example: `  perdure workflow list --query 'status = "open" and started < -24h'
+  perdure workflow start greet --key hello-2 --input '"World"' --label region=eu
+  perdure workflow signal order/42 approved --input '{"by": "me"}'
+  perdure workflow resolve order/42 answer --input 42
+  perdure workflow cancel --query 'workflow = "order" and label.region = "eu"' --dry-run`,
+	}
+	cmd.AddCommand(newWorkflowList(o), newWorkflowCount(o), newWorkflowDescribe(o), newWorkflowShow(o), newWorkflowExplain(o))
+	cmd.AddCommand(newWorkflowStart(o), newWorkflowSignal(o), newWorkflowResolve(o), newWorkflowReject(o), newWorkflowCancel(o))
+	cmd.AddCommand(newWorkflowTerminate(o), newWorkflowPause(o), newWorkflowResume(o), newWorkflowUpdate(o), newWorkflowQuery(o), newWorkflowState(o))
+	cmd.AddCommand(newWorkflowStranded(o))
 	cmd.AddCommand(
 		newWorkflowExport(o), newWorkflowImport(o), newWorkflowFork(o), newWorkflowRetry(o), newWorkflowReset(o), newWorkflowDelete(o),
 	)
@@ -40,64 +53,6 @@ func target(arg, run string) (api.Target, error) {
 	return t, nil
 }
 
-type listFlags struct {
-	workflow, prefix string
-	statuses         []string
-	since, until     string
-	all              bool
-	limit            int
-}
-
-func newWorkflowList(o *options) *cobra.Command {
-	var f listFlags
-	cmd := &cobra.Command{
-		Use: "list", Short: "List executions, newest first",
-		Example: "  perdure workflow list --workflow greet --status running\n  perdure workflow list --since 1h -o json",
-		Args:    cobra.NoArgs,
-		RunE:    func(cmd *cobra.Command, _ []string) error { return o.list(cmd.Context(), &f) },
-	}
-	cmd.Flags().StringVar(&f.workflow, "workflow", "", "only this workflow")
-	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only keys that begin so")
-	cmd.Flags().StringSliceVar(&f.statuses, "status", nil, "only these: running, completed, failed, canceled, continued")
-	cmd.Flags().StringVar(&f.since, "since", "", "started at or after: a time (RFC 3339) or a distance (1h)")
-	cmd.Flags().StringVar(&f.until, "until", "", "started before: a time or a distance")
-	cmd.Flags().BoolVar(&f.all, "all-runs", false, "earlier runs of a chain too")
-	cmd.Flags().IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
-	return cmd
-}
-
-func (f *listFlags) request() (api.ListRequest, error) {
-	r := api.ListRequest{Workflow: f.workflow, KeyPrefix: f.prefix, AllRuns: f.all, Limit: 500}
-	for _, word := range f.statuses {
-		st, ok := model.ParseStatus(word)
-		if !ok {
-			return r, fault.New(fault.Invalid, "--status %q: running, completed, failed, canceled or continued", word)
-		}
-		r.Statuses = append(r.Statuses, st)
-	}
-	var err error
-	if r.StartedFrom, err = moment("--since", f.since); err != nil {
-		return r, err
-	}
-	r.StartedTo, err = moment("--until", f.until)
-	return r, err
-}
-
-// moment reads a time, or a distance back from now.
-func moment(flag, text string) (model.Time, error) {
-	if text == "" {
-		return 0, nil
-	}
-	if d, err := time.ParseDuration(text); err == nil {
-		return model.TimeOf(time.Now().Add(-d)), nil
-	}
-	t, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return 0, fault.New(fault.Invalid, "%s %q: a time such as 2026-11-15T08:00:00Z, or a distance such as 90m", flag, text)
-	}
-	return model.TimeOf(t), nil
-}
-
 // summary is an execution in a listing.
 type summary struct {
 	Workflow string `json:"workflow"`
@@ -107,6 +62,8 @@ type summary struct {
 	Reason   string `json:"reason,omitempty"`
 	Started  string `json:"started"`
 	Closed   string `json:"closed,omitempty"`
+
+	Labels map[string]string `json:"labels,omitempty"`
 }
 
 func summarise(d *api.Description) summary {
@@ -122,6 +79,12 @@ func summarise(d *api.Description) summary {
 	}
 	if d.Outcome.Status.Closed() {
 		s.Closed = d.Outcome.At.String()
+	}
+	for _, l := range d.Labels {
+		if s.Labels == nil {
+			s.Labels = make(map[string]string, len(d.Labels))
+		}
+		s.Labels[l.Name] = l.Value
 	}
 	return s
 }
@@ -154,6 +117,17 @@ func (o *options) list(ctx context.Context, f *listFlags) error {
 	if f.limit > 0 && len(found) > f.limit {
 		found, more = found[:f.limit], true
 	}
+	if err := o.summaries(found); err != nil {
+		return err
+	}
+	if more && o.output != "json" {
+		fmt.Fprintf(o.Err, "There are more; --limit 0 lists all.\n")
+	}
+	return nil
+}
+
+// summaries prints a listing.
+func (o *options) summaries(found []summary) error {
 	if o.output == "json" {
 		return o.json(found)
 	}
@@ -161,13 +135,7 @@ func (o *options) list(ctx context.Context, f *listFlags) error {
 	for i, s := range found {
 		rows[i] = []string{s.Workflow + "/" + s.Key, s.Status, strings.TrimSuffix(strings.Replace(s.Started, "T", " ", 1), "Z"), shorten(s.Reason, 70)}
 	}
-	if err := o.table("EXECUTION\tSTATUS\tSTARTED\tREASON", rows); err != nil {
-		return err
-	}
-	if more {
-		fmt.Fprintf(o.Err, "There are more; --limit 0 lists all.\n")
-	}
-	return nil
+	return o.table("EXECUTION\tSTATUS\tSTARTED\tREASON", rows)
 }
 
 func shorten(s string, most int) string {
@@ -228,6 +196,13 @@ func newWorkflowDescribe(o *options) *cobra.Command {
 			{"Events", strconv.FormatInt(d.Events, 10)},
 			{"Shard", fmt.Sprintf("%d, owned by %s", d.Shard, orDash(owner(&d)))},
 			{"Input", payload(d.Start.Input, 200)},
+		}
+		for i, l := range d.Labels {
+			head := ""
+			if i == 0 {
+				head = "Labels"
+			}
+			rows = append(rows, []string{head, l.Name + "=" + l.Value})
 		}
 		if d.Start.Parent.ID != "" {
 			rows = append(rows, []string{"Parent", d.Start.Parent.Address.Type + "/" + d.Start.Parent.Address.Key})

@@ -36,7 +36,8 @@ type Execution struct {
 	updates  []model.Event // received and not answered
 	states   []model.Event // the last value of each
 	watchers []model.Link
-	fired    []firing // timers that fired and that the code may not have seen
+	labels   []model.Label // sorted; never changed in place
+	fired    []firing      // timers that fired and that the code may not have seen
 }
 
 // Timer is an open timer of a run.
@@ -68,6 +69,9 @@ func (x *Execution) Timers() []Timer { return x.timers }
 // Signals is the number of signals that the code has not taken.
 func (x *Execution) Signals() int { return len(x.signals) }
 
+// Labels are what the run can be found by now, sorted by name. The caller must not change them.
+func (x *Execution) Labels() []model.Label { return x.labels }
+
 // Size is roughly the memory that the state takes.
 func (x *Execution) Size() int {
 	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.calls)*64 + len(x.watchers)*128
@@ -75,6 +79,9 @@ func (x *Execution) Size() int {
 		for i := range events {
 			n += events[i].Size()
 		}
+	}
+	for i := range x.labels {
+		n += x.labels[i].Size()
 	}
 	return n
 }
@@ -99,7 +106,7 @@ func (x *Execution) Clone() *Execution {
 
 // begin is the state of a run right after its start.
 func begin(s model.Start) *Execution {
-	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: s.At}
+	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: s.At, labels: s.Labels}
 	for i := range s.Carried {
 		x.note(&s.Carried[i])
 		x.Last = max(x.Last, s.Carried[i].At) // those of a past may come from a clock that is ahead of ours
@@ -176,6 +183,8 @@ func (x *Execution) note(e *model.Event) {
 		if !e.Blank() {
 			x.watchers = append(x.watchers, e.Watcher)
 		}
+	case model.EventLabeled:
+		x.labels = model.SetLabel(x.labels, e.Name, string(e.Output.Data))
 	case model.EventTimerFired:
 		x.fired = append(x.fired, firing{e.ID, e.Seq})
 	case model.EventStarted, model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed,

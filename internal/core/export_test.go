@@ -42,6 +42,7 @@ func Diff(a, b *Execution) string {
 	field("children", a.children, b.children)
 	field("settled", a.settled, b.settled)
 	field("signals", a.signals, b.signals)
+	field("labels", a.labels, b.labels)
 	field("watchers", a.watchers, b.watchers)
 	field("calls", a.calls, b.calls)
 	field("updates", a.updates, b.updates)

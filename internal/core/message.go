@@ -233,6 +233,7 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	}
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy,
+		Labels: m.Labels,
 	}
 	if m.From.ID != "" {
 		s.Parent = m.From

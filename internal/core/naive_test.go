@@ -45,6 +45,23 @@ type expected struct {
 
 func (x *expected) refuse(kind string) { x.refused = kind }
 
+// labels are those that the run was started with, as the code has changed them.
+func (r *naiveRun) labels() []model.Label {
+	all := map[string]string{}
+	for _, l := range r.start.Labels {
+		all[l.Name] = l.Value
+	}
+	for _, e := range r.events {
+		if e.Kind != model.EventLabeled {
+			continue
+		}
+		if all[e.Name] = string(e.Output.Data); all[e.Name] == "" {
+			delete(all, e.Name)
+		}
+	}
+	return model.Labels(all)
+}
+
 func (r *naiveRun) add(x *expected, now model.Time, e model.Event) {
 	e.Seq, e.At = int64(len(r.events))+1, max(now, r.last())
 	r.events = append(r.events, e)
@@ -195,7 +212,7 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 			x.refuse("exhausted")
 			return
 		}
-		s := model.Start{Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy}
+		s := model.Start{Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy, Labels: m.Labels}
 		if m.From.ID != "" {
 			s.Parent = m.From
 		}
@@ -405,7 +422,7 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 		}
 		e.Kind = model.EventChildStarted
 		r.add(x, now, e)
-		x.Messages = append(x.Messages, model.Message{Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, From: self})
+		x.Messages = append(x.Messages, model.Message{Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, From: self})
 	case model.CommandWatch:
 		if _, ok := child(); ok {
 			return
@@ -486,7 +503,7 @@ func (n *naive) close(x *expected, r *naiveRun, o model.Outcome, begun []int64) 
 func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fresh model.RunID) {
 	s := model.Start{
 		Address: r.start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: r.start.RequestID, Parent: r.start.Parent,
-		OnParentClose: r.start.OnParentClose, First: r.start.First, Previous: r.start.Run, Origin: r.start.Origin,
+		OnParentClose: r.start.OnParentClose, First: r.start.First, Previous: r.start.Run, Origin: r.start.Origin, Labels: r.labels(),
 	}
 	if s.First == (model.RunID{}) {
 		s.First, s.Origin = r.start.Run, r.start.Input.Digest()

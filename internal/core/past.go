@@ -28,13 +28,14 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	}
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, Carried: model.EventsOf(p.Events),
-		Began: p.Began, Seeds: p.Seeds, Identity: p.Identity, Source: p.Source, Origin: p.Origin,
+		Labels: m.Labels, Began: p.Began, Seeds: p.Seeds, Identity: p.Identity, Source: p.Source, Origin: p.Origin,
 	}
 	if takesOver {
 		s = x.succeeded(s)
 	}
 	x.claimUpdates(s.Carried, takesOver)
 	next := begin(s)
+	next.Start.Labels = next.labels // with those that the past has changed: the run is found by them from its first moment
 	if kind, text := next.unfit(p, lim); text != "" {
 		d.refuse(kind, text)
 		return x, d
@@ -82,6 +83,8 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d events: a run may begin with %d", a, n, lim.Past)
 	case size > lim.PastBytes:
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d bytes: a run may begin with %d", a, size, lim.PastBytes)
+	case len(x.labels) > model.MaxLabels:
+		return fault.Exhausted, fmt.Sprintf("the past of %s has %d labels: a run may have %d", a, len(x.labels), model.MaxLabels)
 	case len(x.signals) > lim.Signals:
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d signals that were not taken: a run may hold %d", a, len(x.signals), lim.Signals)
 	}

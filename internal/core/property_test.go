@@ -112,10 +112,18 @@ func (p *play) start(t *rapid.T) {
 		Kind: model.MessageStart, To: p.key(t), Input: value(pick(t, "input", "", "1", "2")), Reuse: model.ReusePolicy(rapid.IntRange(0, 2).Draw(t, "reuse")),
 		RequestID: pick(t, "request", "", "", "r1", "r2"),
 	}
+	m.Labels = p.labels(t)
 	for range pick(t, "with", 0, 0, 0, 1, 2, 7) {
 		m.With = append(m.With, model.Event{Name: pick(t, "name", "x", "y"), Input: value(p.number())})
 	}
 	p.deliver(t, m)
+}
+
+func (p *play) labels(t *rapid.T) (labels []model.Label) {
+	for range pick(t, "labels", 0, 0, 1, 2) {
+		labels = model.SetLabel(labels, pick(t, "label", "a", "b", "c"), pick(t, "value", "1", "2"))
+	}
+	return labels
 }
 
 func (p *play) signal(t *rapid.T) {
@@ -283,7 +291,7 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 	e := &c.Event
 	switch c.Kind {
 	case model.CommandRecord:
-		facts := []model.EventKind{model.EventStepCompleted, model.EventStepFailed, model.EventStateSet, model.EventStateSet, model.EventPinned}
+		facts := []model.EventKind{model.EventStepCompleted, model.EventStepFailed, model.EventStateSet, model.EventStateSet, model.EventPinned, model.EventLabeled}
 		if wrong || len(has.Signals) > 0 {
 			facts = append(facts, model.EventSignalTaken, model.EventSignalTaken)
 		}
@@ -298,6 +306,8 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 			e.Name, e.Output = pick(t, "state", "u", "v", "w"), value(pick(t, "value", "", p.number()))
 		case model.EventPinned:
 			e.Name = pick(t, "version", "v1", "v2")
+		case model.EventLabeled:
+			e.Name, e.Output = pick(t, "label", "a", "b", "c"), model.TextPayload(pick(t, "value", "", "1", "2"))
 		default:
 		}
 	case model.CommandRetry:
@@ -311,7 +321,7 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 		e.ID = pick(t, "id", append(has.Calls, "t1", "s1", "s2", "c1", "c2", "w1")...)
 	case model.CommandStartChild:
 		e.ID, e.Target, e.Input, e.Policy = pick(t, "child", "c1", "c2"), p.key(t), value(pick(t, "input", "", "1")), model.ParentClosePolicy(rapid.IntRange(0, 1).Draw(t, "policy"))
-		c.Reuse = model.ReusePolicy(rapid.IntRange(0, 2).Draw(t, "reuse"))
+		c.Reuse, c.Labels = model.ReusePolicy(rapid.IntRange(0, 2).Draw(t, "reuse")), p.labels(t)
 	case model.CommandWatch:
 		e.ID, e.Target = pick(t, "watch", "w1", "w2"), p.key(t)
 		if rapid.Bool().Draw(t, "run") {
@@ -364,6 +374,9 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	}
 	if f := core.FactsOf(x); !slices.Equal(f.Calls, r.calls()) || len(f.Updates) != len(r.updates()) || len(f.States) != len(r.states()) {
 		t.Fatalf("calls %v, updates %v, states %v, want %v, %v, %v", f.Calls, f.Updates, f.States, r.calls(), r.updates(), r.states())
+	}
+	if !slices.Equal(x.Labels(), r.labels()) {
+		t.Fatalf("labels %v, want %v", x.Labels(), r.labels())
 	}
 	blocked := ""
 	if x.Blocked != nil {

@@ -131,6 +131,9 @@ func messageText(m *model.Message) string {
 	if m.Policy == model.AbandonChild {
 		add("abandon")
 	}
+	if len(m.Labels) > 0 {
+		add("labels %s", labelsText(m.Labels))
+	}
 	if m.From != (model.Link{}) {
 		add("from=%s", linkText(m.From))
 	}
@@ -241,6 +244,9 @@ func startText(d *core.Decision) string {
 	if s.OnParentClose == model.AbandonChild {
 		text += ", abandon"
 	}
+	if len(s.Labels) > 0 {
+		text += ", labels " + labelsText(s.Labels)
+	}
 	if !s.First.IsZero() {
 		text += fmt.Sprintf(", first=%s, previous=%s", name(s.First), name(s.Previous))
 	}
@@ -248,6 +254,14 @@ func startText(d *core.Decision) string {
 		text += fmt.Sprintf(", began at %s with %d events of %s.%s", since(s.Began), f.Position, f.Address.Key, name(f.Run))
 	}
 	return text
+}
+
+func labelsText(labels []model.Label) string {
+	var texts []string
+	for _, l := range labels {
+		texts = append(texts, l.Name+"="+l.Value)
+	}
+	return strings.Join(texts, " ")
 }
 
 func answerText(a model.Answer) string {
@@ -297,6 +311,9 @@ func stateText(x *core.Execution) string {
 	}
 	add("timers", timers)
 	add("signals", signals)
+	if labels := x.Labels(); len(labels) > 0 {
+		s += "; labels " + labelsText(labels)
+	}
 	add("children", f.Children)
 	add("settled", f.Settled)
 	add("waits for answers to", f.Calls)

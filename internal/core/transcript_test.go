@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "rewrite the transcripts in testdata")
 //	delete KEY runs=(runN,…)
 //	clock 10s                         it is 10 s after the beginning
 //	limits events=5 signals=2 timers=3
-//	start KEY input= request= reuse=always|failed from=KEY.runN.step abandon with=(name:input,…)
+//	start KEY input= request= reuse=always|failed from=KEY.runN.step abandon with=(name:input,…) labels=(name:value,…)
 //	signal KEY name= input= request= run=runN from=
 //	settle KEY name= value= failure= request=
 //	cancel KEY reason= run=
@@ -251,6 +251,12 @@ func (s *script) message() *model.Message {
 				m.With = append(m.With, model.Event{Name: n, Input: value(in)})
 			}
 		}
+		if a, ok := s.td.Arg("labels"); ok {
+			for _, text := range a.Vals {
+				n, v, _ := strings.Cut(text, ":")
+				m.Labels = model.SetLabel(m.Labels, n, v)
+			}
+		}
 	case "signal":
 		m.Kind = model.MessageSignal
 	case "settle":
@@ -326,6 +332,9 @@ func (s *script) turn() string {
 //	child c to=KEY input= reuse= abandon detached | watch w to=KEY run=
 //	send s signal|cancel|settle|update|terminate|pause|resume to=KEY name= input=
 //	complete 42 | fail: why | canceled: why | continue 43 begun=3,4 | blocked: why
+//	label a = eu | label a =                               the latter removes it
+//	child c to=KEY input= reuse= abandon detached label=name:value | watch w to=KEY run= | send s signal|cancel|settle to=KEY name= input=
+//	complete 42 | fail: why | canceled: why | continue 43 | blocked: why
 //	record kind | command n | send s nobody | end n         what no worker may say
 func (s *script) command(t *model.Turn, line string) {
 	line, why, _ := strings.Cut(line, ": ")
@@ -369,6 +378,9 @@ func (s *script) command(t *model.Turn, line string) {
 	case "mark":
 		v, _ := strconv.ParseInt(args["version"], 10, 64)
 		record(model.Event{Kind: model.EventVersionMarked, ID: "mark " + id, Name: id, Ref: v})
+	case "label":
+		_, v, _ := strings.Cut(line, "= ")
+		record(model.Event{Kind: model.EventLabeled, ID: "label " + id, Name: id, Output: model.TextPayload(v)})
 	case "retry":
 		d, _ := time.ParseDuration(args["after"])
 		n, _ := strconv.Atoi(args["attempt"])
@@ -389,6 +401,9 @@ func (s *script) command(t *model.Turn, line string) {
 			c.Event.Policy = model.AbandonChild
 		}
 		_, c.Event.Detached = args["detached"]
+		if n, v, ok := strings.Cut(args["label"], ":"); ok {
+			c.Labels = []model.Label{{Name: n, Value: v}}
+		}
 		add(c)
 	case "send":
 		kinds := map[string]model.MessageKind{

@@ -122,6 +122,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	}
 	timers := 0
 	var taken, answered []int64
+	labels := x.labels
 	for i := range t.Commands {
 		c := &t.Commands[i]
 		switch c.Kind {
@@ -133,6 +134,12 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 					return fault.New(fault.Invalid, "run %s takes signal %d, which it does not have", x.Start.Run, c.Event.Ref)
 				}
 				taken = append(taken, c.Event.Ref)
+			case model.EventLabeled:
+				value := string(c.Event.Output.Data)
+				if err := model.CheckLabel(c.Event.Name, value); err != nil {
+					return fault.New(fault.Invalid, "run %s: %w", x.Start.Run, err)
+				}
+				labels = model.SetLabel(labels, c.Event.Name, value)
 			default:
 				return fault.New(fault.Invalid, "run %s records a %s, which is not for a worker to say", x.Start.Run, c.Event.Kind)
 			}
@@ -151,6 +158,9 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		default:
 			return fault.New(fault.Invalid, "run %s asks for command %d, which this build does not know", x.Start.Run, c.Kind)
 		}
+	}
+	if len(labels) > model.MaxLabels {
+		return fault.New(fault.Exhausted, "run %s would have %d labels and may have %d", x.Start.Run, len(labels), model.MaxLabels)
 	}
 	if len(x.timers)+timers <= lim.Timers {
 		return nil
@@ -245,7 +255,7 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 		return
 	}
 	m := model.Message{
-		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy,
+		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels,
 		From: model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID},
 	}
 	if c.Kind == model.CommandWatch {
@@ -342,7 +352,7 @@ func (x *Execution) audience() []model.Link {
 func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
 	s := model.Start{
 		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
-		OnParentClose: x.Start.OnParentClose, First: x.Start.First, Previous: x.Start.Run, Origin: x.Start.Origin,
+		OnParentClose: x.Start.OnParentClose, First: x.Start.First, Previous: x.Start.Run, Origin: x.Start.Origin, Labels: x.labels,
 	}
 	if s.First.IsZero() {
 		s.First, s.Origin = x.Start.Run, x.Start.Input.Digest()

@@ -261,7 +261,7 @@ func runShop(ctx perdure.WorkflowCtx, round int) (string, error) {
 	}
 	heard := word.Send(ctx, leaf.Execution(perdure.RawKey("shop")), "from the shop")
 	missing := word.Send(ctx, leaf.Execution(perdure.RawKey("nobody")), "hello")
-	if err := total.Clear(ctx); err != nil {
+	if err := errors.Join(total.Clear(ctx), ctx.SetLabel("stage", "closing"), ctx.SetLabel("stage", "")); err != nil {
 		return "", err
 	}
 	return fmt.Sprint(sum, heard, missing != nil, len(word.Drain(ctx))), nil

@@ -126,6 +126,11 @@ func (p *port) Count(ctx context.Context, q store.Query) (int64, error) {
 	return n, p.end(faultstore.Count, "", err)
 }
 
+func (p *port) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.LabelRow, error) {
+	rows, err := p.Store.LoadLabels(ctx, keys)
+	return rows, p.end(faultstore.LoadLabels, fmt.Sprintf(": %d of %d runs", len(rows), len(keys)), err)
+}
+
 func (p *port) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
 	xs, err := p.Store.LoadOutcomes(ctx, keys)
 	return xs, p.end(faultstore.LoadOutcomes, fmt.Sprintf(": %d of %d", len(xs), len(keys)), err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // baton is what a run of a relay hands to the next.
@@ -24,6 +25,7 @@ var (
 	retried  = perdure.DeclareWorkflow[int, int]("retried")
 	released = perdure.DeclareWorkflow[int, string]("released")
 	stubborn = perdure.DeclareWorkflow[int, string]("stubborn")
+	tagged   = perdure.DeclareWorkflow[int, string]("tagged")
 	distant  = perdure.DeclareWorkflow[string, string]("distant")
 )
 
@@ -69,6 +71,55 @@ func lifeScenarios() []*scenario {
 				}
 				if w.strike.kind == nil && len(runs[1].row.Start.Carried) != 2 {
 					return wrong("the second run was handed %d signals, want 2", len(runs[1].row.Start.Carried))
+				}
+				return nil
+			},
+		},
+		{
+			// What a run can be found by is what its history says, wherever a process dies.
+			name:   "labels",
+			bodies: map[string]int{"a": 1, "b": 1},
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{tagged.Bind(func(ctx perdure.WorkflowCtx, round int) (string, error) {
+					stage := []string{"a", "b"}[round]
+					if _, err := w.step(ctx, stage); err != nil {
+						return "", err
+					}
+					if err := errors.Join(ctx.SetLabel("stage", stage), ctx.SetLabel("draft", "")); err != nil {
+						return "", err
+					}
+					if err := ctx.Sleep(time.Second); err != nil {
+						return "", err
+					}
+					if round == 0 {
+						return "", errors.Join(ctx.SetLabel("stage", "next"), tagged.ContinueAsNew(1))
+					}
+					return stage, ctx.SetLabel("stage", "done")
+				})}
+			}, func(d *driver) error {
+				x, err := start(d, tagged, 0, "k", perdure.Labels(map[string]string{"region": "eu", "draft": "yes"}))
+				if err != nil {
+					return err
+				}
+				return result(d, x, "b")
+			}),
+			check: func(w *world, h *histories) error {
+				runs := h.of(tagged.Execution(perdure.RawKey("k")).Ref)
+				if len(runs) != 2 {
+					return wrong("%d runs, want 2", len(runs))
+				}
+				for i, stage := range []string{"next", "done"} {
+					rows, err := w.mem.LoadLabels(context.Background(), []store.RunKey{{Shard: runs[i].row.Shard, Run: runs[i].row.Start.Run}})
+					if err != nil {
+						return err
+					}
+					var got []string
+					for _, r := range rows {
+						got = append(got, r.Label.Name+"="+r.Label.Value)
+					}
+					if want := "region=eu stage=" + stage; strings.Join(got, " ") != want {
+						return wrong("run %d has the labels %v, want %s", i+1, got, want)
+					}
 				}
 				return nil
 			},

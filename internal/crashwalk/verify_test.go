@@ -295,6 +295,8 @@ func (r *history) verify() error {
 			}
 		case model.EventVersionMarked:
 			err = seen.see(e.Seq, "the version of %s", e.Name)
+		case model.EventLabeled:
+			err = seen.see(e.Seq, "label %s", e.ID)
 		case model.EventCancelRequest:
 			err = seen.see(e.Seq, "the cancel request")
 		case model.EventWatched:

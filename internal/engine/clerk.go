@@ -144,6 +144,7 @@ func (k *clerk) put(ctx context.Context, m *model.Message) (store.RequestKey, er
 	if m.RequestID == "" {
 		m.RequestID = id.String()
 	}
+	m.Node = k.eng.guest
 	if inc := k.eng.current(); inc != nil {
 		m.Node = inc.self.ID
 	}

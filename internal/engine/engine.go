@@ -28,6 +28,8 @@ type Config struct {
 	Log   *slog.Logger
 	// Version of the program, for people.
 	Version string
+	// Guest only asks, beside the nodes of a shared store: it owns nothing, and workers that join it get nothing to do.
+	Guest bool
 
 	Lanes         int           // committers; 1
 	LeaseTTL      time.Duration // 10 s
@@ -76,6 +78,7 @@ type Engine struct {
 	workers workers
 	inc     atomic.Pointer[incarnation]
 	clerk   *clerk
+	guest   model.NodeID  // who asks, when it is no node
 	ready   chan struct{} // closed when the first incarnation serves
 	isReady sync.Once
 	stopped chan struct{}         // closed when Run has returned: nobody answers any more
@@ -123,6 +126,9 @@ func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{cfg: cfg, clock: newClock(), ready: make(chan struct{}), stopped: make(chan struct{})}
 	e.clerk = newClerk(e)
+	if cfg.Guest {
+		e.guest = newGuest()
+	}
 	return e
 }
 
@@ -149,6 +155,9 @@ func (e *Engine) Run(ctx context.Context) error {
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	wg.Go(func() { e.clerk.run(inner) })
+	if e.cfg.Guest {
+		return e.visit(ctx)
+	}
 	pause := time.Duration(0)
 	for {
 		inc, err := e.register(ctx)

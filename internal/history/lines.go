@@ -32,6 +32,13 @@ type header struct {
 	Seeds         []seed   `json:"seeds,omitempty"`
 	Identity      string   `json:"identity,omitempty"`
 	Source        *source  `json:"source,omitempty"`
+	Labels        []label  `json:"labels,omitempty"`
+}
+
+// label is one thing that the run can be found by. There may be texts in it that no map of JSON could hold.
+type label struct {
+	Name  text `json:"name"`
+	Value text `json:"value"`
 }
 
 // line is an event.
@@ -244,6 +251,9 @@ func headerOf(s *model.Start) header {
 	}
 	for _, d := range s.Seeds {
 		h.Seeds = append(h.Seeds, seed{d.Until, runText(d.Run)})
+	}
+	for _, l := range s.Labels {
+		h.Labels = append(h.Labels, label{text(l.Name), text(l.Value)})
 	}
 	if !s.Source.IsZero() {
 		h.Source = &source{addressOf(s.Source.Address), runText(s.Source.Run), s.Source.Position}

@@ -155,6 +155,9 @@ func (h *header) start() (s model.Start, err error) {
 	for _, d := range h.Seeds {
 		s.Seeds = append(s.Seeds, model.Seed{Until: d.Until, Run: r.id("seeds", d.Run)})
 	}
+	for _, l := range h.Labels {
+		s.Labels = append(s.Labels, model.Label{Name: string(l.Name), Value: string(l.Value)})
+	}
 	if h.Source != nil {
 		s.Source = model.Source{Address: h.Source.Address.model(), Run: r.id("source", h.Source.Run), Position: h.Source.Position}
 	}

@@ -38,6 +38,7 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.id(6, s.Previous)
 	m.carried(7, s.Carried)
 	m.data(8, s.Origin)
+	m.labels(12, s.Labels)
 	m.int(16, int64(s.Began))
 	m.seeds(17, s.Seeds)
 	m.id(18, s.Identity)
@@ -80,6 +81,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 		}
 	}
 	m.id(14, RunID(v.Node))
+	m.labels(18, v.Labels)
 	m.past(20, v.Past)
 	if len(v.Runs) > 0 {
 		m.key(21)
@@ -266,6 +268,20 @@ func (m *appender) link(k byte, l *Link) {
 	in.dst = append(append(in.dst, majorBytes|byte(len(l.Run))), l.Run[:]...)
 	in.text(3, l.ID)
 	m.dst = in.end()
+}
+
+func (m *appender) labels(k byte, labels []Label) {
+	if len(labels) == 0 {
+		return
+	}
+	m.key(k)
+	m.dst = appendHead(m.dst, majorArray, uint64(len(labels)))
+	for i := range labels {
+		in := beginMap(m.dst)
+		in.text(1, labels[i].Name)
+		in.text(2, labels[i].Value)
+		m.dst = in.end()
+	}
 }
 
 // carried writes events with their kind and time.

@@ -60,6 +60,7 @@ type startBody struct {
 	Previous      RunID             `cbor:"6,keyasint,omitzero"`
 	Carried       []PastEvent       `cbor:"7,keyasint,omitempty"`
 	Origin        []byte            `cbor:"8,keyasint,omitempty"`
+	Labels        []Label           `cbor:"12,keyasint,omitempty"`
 	Began         Time              `cbor:"16,keyasint,omitempty"`
 	Seeds         []Seed            `cbor:"17,keyasint,omitempty"`
 	Identity      RunID             `cbor:"18,keyasint,omitzero"`
@@ -74,7 +75,7 @@ func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 	}
 	s := Start{
 		Address: a, Run: run, At: at, Input: b.Input, RequestID: b.RequestID, Parent: b.Parent,
-		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin,
+		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin, Labels: b.Labels,
 		Carried: EventsOf(b.Carried), Began: b.Began, Seeds: b.Seeds, Identity: b.Identity, Source: b.Source,
 	}
 	return s, knownEvents(b.Carried, "start of "+run.String())

@@ -45,6 +45,9 @@ func TestEventRoundTrip(t *testing.T) {
 		e := genBody.Draw(t, "event")
 		e.Seq, e.At = genInt.Draw(t, "seq"), genTime.Draw(t, "at")
 		for e.Kind = model.EventStarted; e.Kind <= model.LastEventKind; e.Kind++ {
+			if !e.Kind.Known() {
+				continue
+			}
 			body := model.AppendEvent(nil, &e)
 			back, err := model.DecodeEvent(e.Seq, e.At, e.Kind, body)
 			if err != nil {

@@ -29,9 +29,10 @@ const (
 	EventPinned         EventKind = 21 // (asked) only workers of version Name continue the run
 	EventPaused         EventKind = 22 // nobody continues the run until it is resumed: Failure.Message is the reason
 	EventResumed        EventKind = 23
+	EventLabeled        EventKind = 24 // (asked) the code set label Name to the text Output, or removed it when that is empty
 
 	// LastEventKind is the highest kind that this build knows.
-	LastEventKind = EventResumed
+	LastEventKind = EventLabeled
 )
 
 var eventNames = [...]string{
@@ -42,7 +43,7 @@ var eventNames = [...]string{
 	EventCancelRequest: "cancel_requested", EventWatched: "watched", EventClosed: "closed",
 	EventVersionMarked: "version_marked", EventStateSet: "state_set", EventUpdateReceived: "update_received",
 	EventUpdateAnswered: "update_answered", EventAnswered: "answered", EventPinned: "pinned", EventPaused: "paused",
-	EventResumed: "resumed",
+	EventResumed: "resumed", EventLabeled: "labeled",
 }
 
 // String is the name that people and the CLI use.
@@ -54,7 +55,7 @@ func (k EventKind) String() string {
 }
 
 // Known reports whether this build understands the kind.
-func (k EventKind) Known() bool { return k >= EventStarted && k <= LastEventKind }
+func (k EventKind) Known() bool { return int(k) < len(eventNames) && eventNames[k] != "" }
 
 // News reports whether code may go on with an event of the kind, so that a step may begin. A worker answers such events with a turn,
 // however little came of them: until then its owner must think that a body runs. The others only note what the code did itself.
@@ -64,7 +65,7 @@ func (k EventKind) News() bool {
 		EventChildClosed, EventCancelRequest, EventUpdateReceived, EventAnswered:
 		return true
 	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked,
-		EventStateSet, EventUpdateAnswered, EventPinned, EventPaused, EventResumed:
+		EventStateSet, EventUpdateAnswered, EventPinned, EventPaused, EventResumed, EventLabeled:
 	}
 	return false
 }

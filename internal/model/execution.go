@@ -85,6 +85,8 @@ type Start struct {
 	First, Previous RunID
 	// Origin is the digest of the input of the first run, empty in a first run: a repeated start of the key is compared with it.
 	Origin []byte
+	// Labels are what the run can be found by from its first moment, sorted by name. Its code may change them; see EventLabeled.
+	Labels []Label
 	// Carried are events that belong to this run from its first moment, in order: signals and watchers of the run before and those
 	// that a signal-with-start brought along, or the whole past of a fork, retry, reset or import.
 	// They become events 1 … n without rows of their own.

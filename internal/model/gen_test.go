@@ -77,6 +77,10 @@ var (
 	})
 )
 
+var genLabels = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) model.Label {
+	return model.Label{Name: genText.Draw(t, "name"), Value: genText.Draw(t, "value")}
+}), 0, 3)
+
 // genBody is an event without what is stored as columns.
 var genBody = rapid.Custom(func(t *rapid.T) model.Event {
 	return model.Event{
@@ -88,7 +92,7 @@ var genBody = rapid.Custom(func(t *rapid.T) model.Event {
 	}
 })
 
-var genKind = rapid.Map(rapid.IntRange(int(model.EventStarted), int(model.LastEventKind)), func(n int) model.EventKind { return model.EventKind(n) })
+var genKind = rapid.Map(rapid.IntRange(int(model.EventStarted), int(model.LastEventKind)), func(n int) model.EventKind { return model.EventKind(n) }).Filter(model.EventKind.Known)
 
 var (
 	genSeeds = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) model.Seed {
@@ -118,7 +122,7 @@ var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 		Status: genStatus.Draw(t, "status"), RequestID: genText.Draw(t, "request"),
 		Reuse: model.ReusePolicy(rapid.Byte().Draw(t, "reuse")), Policy: genPolicy.Draw(t, "policy"),
 		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
-		Past: genPast.Draw(t, "past"), Runs: rapid.SliceOfN(genRun, 0, 2).Draw(t, "runs"),
+		Past: genPast.Draw(t, "past"), Runs: rapid.SliceOfN(genRun, 0, 2).Draw(t, "runs"), Labels: genLabels.Draw(t, "labels"),
 	}
 })
 
@@ -126,7 +130,7 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 	s := model.Start{
 		Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), At: genTime.Draw(t, "at"), Input: genPayload.Draw(t, "input"),
 		RequestID: genText.Draw(t, "request"), Parent: genLink.Draw(t, "parent"), OnParentClose: genPolicy.Draw(t, "policy"),
-		First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"), Origin: genBytes.Draw(t, "origin"),
+		First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"), Origin: genBytes.Draw(t, "origin"), Labels: genLabels.Draw(t, "labels"),
 		Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"), Source: genSource.Draw(t, "source"),
 	}
 	for i, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "carried") {

@@ -56,6 +56,8 @@ func samples() []sample {
 	event("event: signal taken", numbered(model.Event{ID: "0|take|paid", Name: "paid", Ref: 1}, 5, model.EventSignalTaken))
 	event("event: timer fired", numbered(model.Event{ID: "0|timer", Due: at(3)}, 6, model.EventTimerFired))
 	event("event: version marked", numbered(model.Event{ID: "/v5:taxes", Name: "taxes", Ref: 2, Position: "main.go:12"}, 8, model.EventVersionMarked))
+	event("event: labeled", numbered(
+		model.Event{ID: "/l6:region", Name: "region", Output: model.TextPayload("eu"), Position: "main.go:12"}, 9, model.EventLabeled))
 	event("event: watched", numbered(model.Event{Watcher: link}, 7, model.EventWatched))
 
 	message := func(name string, m model.Message) {
@@ -80,6 +82,8 @@ func samples() []sample {
 		},
 	})
 	message("message: delete", model.Message{Kind: model.MessageDelete, To: address, RequestID: "req-1", Runs: []model.RunID{id(1), id(2)}})
+	labels := []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
+	message("message: start with labels", model.Message{Kind: model.MessageStart, To: address, Labels: labels})
 
 	start := func(name string, s model.Start) {
 		all = append(all, sample{
@@ -106,6 +110,7 @@ func samples() []sample {
 			numbered(model.Event{ID: "0|child|b"}, 2, model.EventWatched),
 		},
 	})
+	start("start: labels", model.Start{Address: address, Run: id(1), At: at(0), Input: text, Labels: labels})
 
 	outcome := func(name string, o model.Outcome) {
 		all = append(all, sample{

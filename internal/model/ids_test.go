@@ -185,7 +185,9 @@ func TestNames(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{}
 	for k := model.EventStarted; k <= model.LastEventKind; k++ {
-		if name := k.String(); name == "unknown" || seen[name] || !k.Known() {
+		if name := k.String(); name == "unknown" && !k.Known() {
+			continue // not given out
+		} else if name == "unknown" || seen[name] || !k.Known() {
 			t.Errorf("event kind %d is called %q, known %v", k, name, k.Known())
 		} else {
 			seen[name] = true

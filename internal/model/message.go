@@ -65,6 +65,8 @@ type Message struct {
 	With []Event `cbor:"13,keyasint,omitempty"`
 	// Node is the process that wants to be told by a hint; zero when nobody does.
 	Node NodeID `cbor:"14,keyasint,omitzero"`
+	// Labels of the run that a start begins, sorted by name.
+	Labels []Label `cbor:"18,keyasint,omitempty"`
 	// Past is what a start brings along that does not begin at the beginning.
 	Past *Past `cbor:"20,keyasint,omitempty"`
 	// Runs are those to delete.
@@ -76,6 +78,9 @@ func (m *Message) Size() int {
 	n := 96 + len(m.To.Key) + len(m.ID) + len(m.Name) + m.Input.Size() + len(m.RequestID)
 	for i := range m.With {
 		n += m.With[i].Size()
+	}
+	for i := range m.Labels {
+		n += m.Labels[i].Size()
 	}
 	if m.Past != nil {
 		n += m.Past.Size()

@@ -30,6 +30,19 @@ const (
 	WaitHandler  ReasonCode = "no_handler"      // updates Name have come, and the code has not said how it handles them
 )
 
+// ReasonCodes are all codes, in the order in which they are explained.
+func ReasonCodes() []ReasonCode {
+	return []ReasonCode{
+		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
+		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler,
+	}
+}
+
+// Blocks reports whether a run with such a reason is blocked: it goes on only when somebody changes something.
+func (c ReasonCode) Blocks() bool {
+	return c == WaitMismatch || c == WaitPoison || c == WaitCorrupt || c == WaitLimit
+}
+
 // Reason says why something that is open does not move. The same value goes to the API, the CLI, the console and metrics.
 type Reason struct {
 	Code    ReasonCode `cbor:"1,keyasint"`

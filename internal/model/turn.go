@@ -25,6 +25,7 @@ type Command struct {
 	Delay   time.Duration
 	Message *Message // of CommandSend
 	Reuse   ReusePolicy
+	Labels  []Label // of the child that CommandStartChild begins
 }
 
 // Close ends a run.

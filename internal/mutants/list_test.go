@@ -468,4 +468,18 @@ var list = []mutant{
 		new:   "",
 		tests: [][]string{{"./internal/store/sqlite", "-run", "TestConformance$/^deletes$"}},
 	},
+	{
+		name:  "a change of a label is recorded and not stored",
+		file:  "internal/engine/lane/input.go",
+		old:   "			b.label(key, model.Label{Name: e.Name, Value: string(e.Output.Data)})\n",
+		new:   "",
+		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestLabelsOfABatch$"}},
+	},
+	{
+		name:  "the next run of a chain begins with the labels of the first",
+		file:  "internal/core/turn.go",
+		old:   "Labels: x.labels,",
+		new:   "Labels: x.Start.Labels,",
+		tests: [][]string{sim},
+	},
 }

@@ -32,6 +32,9 @@ type Config struct {
 	Shards int
 	// ReadOnly opens a store beside its owner, for looking only.
 	ReadOnly bool
+	// Guest opens a shared store beside its nodes, for asking: it owns nothing and does not upgrade the schema. A store that only one process
+	// may open is opened as usual.
+	Guest bool
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a PostgreSQL server that loses acknowledged commits in a crash. For tests.
@@ -80,7 +83,8 @@ func OpenStore(ctx context.Context, cfg Config) (store.Store, error) {
 	case "postgres", "postgresql":
 		return postgres.Open(ctx, postgres.Config{
 			URL: cfg.URL, Schema: cfg.Schema, Shards: cfg.Shards, Lease: cfg.LeaseTTL,
-			NoMigrate: cfg.NoMigrate || cfg.ReadOnly, AllowUnsafe: cfg.AllowUnsafe || cfg.ReadOnly,
+			// Whether the server keeps what it acknowledges is for the nodes to judge.
+			NoMigrate: cfg.NoMigrate || cfg.ReadOnly || cfg.Guest, AllowUnsafe: cfg.AllowUnsafe || cfg.ReadOnly || cfg.Guest,
 		})
 	}
 	return nil, unknownURL(cfg.URL)
@@ -115,6 +119,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
+		Guest: cfg.Guest && st.Info().Shared,
 	})
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -15,6 +15,7 @@ import (
 func TestNewsAtEveryMoment(t *testing.T) {
 	programs := map[string][]op{
 		"steps":         {{Kind: "step"}, {Kind: "try"}, {Kind: "step"}, {Kind: "try"}, {Kind: "step"}},
+		"labels":        {{Kind: "step"}, {Kind: "label"}, {Kind: "step"}, {Kind: "par", M: 2, Body: []op{{Kind: "label", N: 1}, {Kind: "step"}}}},
 		"versions":      {{Kind: "step"}, {Kind: "version"}, {Kind: "step"}, {Kind: "par", M: 2, Body: []op{{Kind: "version", N: 1}, {Kind: "step"}}}},
 		"steps and now": {{Kind: "step"}, {Kind: "now"}, {Kind: "step"}, {Kind: "now"}},
 		"steps and end": {{Kind: "step"}},

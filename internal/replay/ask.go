@@ -171,7 +171,7 @@ func (m *machine) confirm(a *ask) {
 		if !a.fut.done && !a.withdrawn { // one that was given up would only fire for nobody, once more after every replay
 			m.command(a, *pending)
 		}
-	case askChild, askWatch, askSend, askTaken, askMark, askState, askReply, askPin:
+	case askChild, askWatch, askSend, askTaken, askMark, askState, askReply, askPin, askLabel:
 		if !a.recorded && !sent {
 			m.command(a, *pending)
 		}

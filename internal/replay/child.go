@@ -71,6 +71,7 @@ type Child struct {
 	Normalize Normalize
 	Policy    model.ParentClosePolicy
 	Reuse     model.ReusePolicy
+	Labels    []model.Label
 }
 
 // StartChild starts an execution as a child and returns its address; it does not wait.
@@ -136,7 +137,7 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	m.adopt(a)
 	m.serveEarly(a)
 	if !a.recorded {
-		m.request(a, model.Command{Kind: model.CommandStartChild, Reuse: c.Reuse, Event: model.Event{
+		m.request(a, model.Command{Kind: model.CommandStartChild, Reuse: c.Reuse, Labels: c.Labels, Event: model.Event{
 			Kind: model.EventChildStarted, ID: a.id, Name: c.Workflow, Target: a.target, Input: c.Input, Policy: c.Policy, Position: a.position,
 		}})
 	}

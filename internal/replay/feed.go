@@ -36,6 +36,8 @@ func (m *machine) feed() {
 		if a := m.find(e.ID); a != nil { // else the code is done with the change
 			m.apply(a, e)
 		}
+	case model.EventLabeled:
+		m.labeled(e)
 	case model.EventWatched, model.EventStarted, model.EventClosed, model.EventPaused, model.EventResumed:
 	default:
 		if carriedState(e) {
@@ -58,6 +60,8 @@ func (m *machine) compare(e *model.Event) {
 	switch {
 	case a.kind == askMark:
 		kind = model.EventVersionMarked
+	case a.kind == askLabel:
+		kind = model.EventLabeled
 	case a.kind == askStep && a.fut.err != nil:
 		kind = model.EventStepFailed
 	case a.kind == askStep:
@@ -109,7 +113,7 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 				e.Seq, addressText(e.Target), at(e.Position), addressText(a.target), at(a.position)))
 		}
 		a.recorded = true
-	case model.EventSent, model.EventVersionMarked, model.EventStateSet, model.EventUpdateAnswered, model.EventPinned:
+	case model.EventSent, model.EventVersionMarked, model.EventStateSet, model.EventUpdateAnswered, model.EventPinned, model.EventLabeled:
 		a.recorded = true
 	case model.EventAttemptFailed:
 		if !a.fut.done && !a.withdrawn {

@@ -220,7 +220,7 @@ func (e *engine) command(c *model.Command) {
 	case model.CommandRecord, model.CommandRetry:
 		for i := range e.events {
 			o := &e.events[i]
-			if o.ID == ev.ID && (o.Kind == model.EventStepCompleted || o.Kind == model.EventStepFailed || o.Kind == model.EventSignalTaken || o.Kind == model.EventVersionMarked) {
+			if o.ID == ev.ID && (o.Kind == model.EventStepCompleted || o.Kind == model.EventStepFailed || o.Kind == model.EventSignalTaken || o.Kind == model.EventVersionMarked || o.Kind == model.EventLabeled) {
 				e.problem("%s %s is recorded twice", ev.Kind, ev.ID)
 			}
 			if ev.Kind == model.EventSignalTaken && o.Kind == ev.Kind && o.Ref == ev.Ref {

@@ -27,6 +27,7 @@ const (
 	askWatch askKind = 'w'
 	askSend  askKind = 'x'
 	askMark  askKind = 'v' // the version of a change
+	askLabel askKind = 'l' // a label of the execution
 	askState askKind = 'e' // state that the code set
 	askReply askKind = 'u' // the answer to an update
 	askPin   askKind = 'p'

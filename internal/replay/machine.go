@@ -67,13 +67,16 @@ type machine struct {
 	toStart  []*ask         // steps whose body is to run
 	missing  int            // steps for which there is no code here
 	versions map[string]int // chosen, by change
-	marks    bool           // a mark is among the commands: nothing that rests on it may be reported before
-	commands []model.Command
-	unsealed []unsealed
-	authors  []*ask // of those commands that are recorded
-	aheadN   int    // so many commands of the unreported turn were taken for granted
-	ahead    []*ask // what was taken for granted and has not come back, in order
-	aheadBuf []*ask // where ahead begins
+	// labels are those that the execution has after what the code has asked for so far; strayLabels are recorded and were not asked for yet.
+	labels      []model.Label
+	strayLabels map[string]bool
+	marks       bool // a mark is among the commands: nothing that rests on it may be reported before
+	commands    []model.Command
+	unsealed    []unsealed
+	authors     []*ask // of those commands that are recorded
+	aheadN      int    // so many commands of the unreported turn were taken for granted
+	ahead       []*ask // what was taken for granted and has not come back, in order
+	aheadBuf    []*ask // where ahead begins
 	// outstanding counts events that were reported and have not been fed.
 	outstanding atomic.Int64
 	untold      bool // code has run since the waits were last reported
@@ -96,6 +99,7 @@ func newMachine(r *run) *machine {
 	m.w, m.r, m.asks = r.w, r, make(map[string]*ask, 8)
 	m.now.Store(int64(r.start.Zero()))
 	m.examine = r.w.cfg.Checks != nil
+	m.labels = r.start.Labels
 	m.rootScope, m.root, m.readyBuf = &parts.scope, &parts.root, parts.ready[:0]
 	m.rootScope.m = m
 	m.root.m, m.root.scope, m.root.signal = m, m.rootScope, make(chan wake, 1)

@@ -194,6 +194,9 @@ func (m *machine) mismatchAtEnd() {
 // asked for and is not recorded is then asked for with the end of the run.
 func (m *machine) settleRest() bool {
 	for _, e := range m.r.events[m.fed:] {
+		if e.Kind == model.EventLabeled {
+			m.labeled(e)
+		}
 		if unsolicited(e) {
 			continue
 		}
@@ -225,7 +228,8 @@ func (m *machine) settleRest() bool {
 func unsolicited(e *model.Event) bool {
 	switch e.Kind {
 	case model.EventSignalReceived, model.EventPromiseSettled, model.EventCancelRequest, model.EventWatched, model.EventStarted, model.EventClosed,
-		model.EventVersionMarked, model.EventUpdateReceived, model.EventPaused, model.EventResumed, model.EventPinned:
+		model.EventVersionMarked, model.EventUpdateReceived, model.EventPaused, model.EventResumed, model.EventPinned,
+		model.EventLabeled:
 		return true
 	default:
 		return carriedState(e)

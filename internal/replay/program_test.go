@@ -24,7 +24,7 @@ type op struct {
 var (
 	leaves = []string{
 		"step", "step", "step", "input", "keyed", "fails", "retried", "recv", "recvT", "try", "sleep", "select", "all", "race", "firstn", "cancel",
-		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version",
+		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version", "label",
 	}
 	blocks = []string{"par", "par", "race-par", "scope", "detached", "cleanup"}
 )
@@ -154,6 +154,8 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 	case "version":
 		// The same range wherever a change is asked for: code that supports less here than there is blocked, rightly.
 		p.log(me, "version %d", x.Version(fmt.Sprintf("c%d", o.N), 0, o.N))
+	case "label":
+		return x.SetLabel(fmt.Sprintf("l%d", o.N%2), fmt.Sprint(o.M-1))
 	case "now":
 		p.log(me, "now %v", x.Now())
 	case "uuid":

@@ -105,7 +105,7 @@ func TestListSelects(t *testing.T) {
 		want []string
 	}{
 		{"everything of the default tenant", api.ListRequest{}, []string{"a-3", "b-1", "a-2", "a-1"}},
-		{"a workflow", api.ListRequest{Workflow: "order"}, []string{"b-1", "a-2", "a-1"}},
+		{"a workflow", api.ListRequest{Workflows: []string{"order"}}, []string{"b-1", "a-2", "a-1"}},
 		{"a beginning of the key", api.ListRequest{KeyPrefix: "a-"}, []string{"a-3", "a-2", "a-1"}},
 		{"a status", api.ListRequest{Statuses: []model.Status{model.Completed, model.Failed}}, []string{"a-1"}},
 		{"all runs", api.ListRequest{KeyPrefix: "b", AllRuns: true}, []string{"b-1", "b-1"}},

@@ -36,7 +36,7 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	if err != nil {
 		return api.PastReply{}, err
 	}
-	m := &model.Message{Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Past: &plan.Past}
+	m := &model.Message{Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past}
 	return s.begin(ctx, m, plan, r.DryRun)
 }
 
@@ -75,7 +75,7 @@ func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r 
 			plan.Past.Next = int64(len(h.Events)) + 1
 		}
 		m := &model.Message{
-			Kind: model.MessageStart, To: h.Start.Address, ToRun: h.Start.Run, Input: h.Start.Input, RequestID: r.RequestID, Past: &plan.Past,
+			Kind: model.MessageStart, To: h.Start.Address, ToRun: h.Start.Run, Input: h.Start.Input, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past,
 		}
 		if try > 1 && r.RequestID != "" {
 			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, try) // the refusal of the try before is remembered
@@ -102,12 +102,16 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 	v.payload("input", h.Start.Input)
 	v.payload("output", h.Outcome.Output)
 	v.requestID(r.RequestID)
+	v.labels(h.Start.Labels)
 	for i := range h.Events {
 		e := &h.Events[i]
 		v.payload(fmt.Sprintf("input of event %d", e.Seq), e.Input)
 		v.payload(fmt.Sprintf("output of event %d", e.Seq), e.Output)
 		if !e.Target.IsZero() && e.Target.Tenant != to.Tenant {
 			v.wrong("event %d is about %s, of another tenant", e.Seq, e.Target)
+		}
+		if e.Kind == model.EventLabeled {
+			v.label(e.Name, string(e.Output.Data))
 		}
 	}
 	if h.Outcome.Status == model.Continued {
@@ -123,7 +127,7 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 			return api.PastReply{}, err
 		}
 	}
-	m := &model.Message{Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Past: &plan.Past}
+	m := &model.Message{Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past}
 	return s.begin(ctx, m, plan, r.DryRun)
 }
 

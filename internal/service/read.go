@@ -88,6 +88,9 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 		return api.Description{}, err
 	}
 	d := describe(row)
+	if err := s.label(ctx, []store.RunKey{{Shard: row.Shard, Run: row.Start.Run}}, []*api.Description{&d}); err != nil {
+		return d, err
+	}
 	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
 	d.Events, err = s.countEvents(ctx, key, int64(len(row.Start.Carried)))
 	damage := err
@@ -219,10 +222,28 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 	return page, nil
 }
 
+// label adds the labels that runs have now to their descriptions.
+func (s *Service) label(ctx context.Context, keys []store.RunKey, to []*api.Description) error {
+	labels, err := s.store.LoadLabels(ctx, keys)
+	if err != nil || len(labels) == 0 {
+		return err
+	}
+	of := make(map[store.RunKey]*api.Description, len(keys))
+	for i, k := range keys {
+		of[k] = to[i]
+	}
+	for _, l := range labels {
+		d := of[l.RunKey]
+		d.Labels = append(d.Labels, l.Label)
+	}
+	return nil
+}
+
 func (s *Service) query(r api.ListRequest) (store.Query, error) {
 	q := store.Query{
-		Tenant: r.Tenant, Workflow: r.Workflow, KeyPrefix: r.KeyPrefix, Statuses: r.Statuses,
-		StartedFrom: r.StartedFrom, StartedTo: r.StartedTo, AllRuns: r.AllRuns, Limit: r.Limit,
+		Tenant: r.Tenant, Workflows: r.Workflows, Key: r.Key, KeyPrefix: r.KeyPrefix, Statuses: r.Statuses, Reasons: r.Reasons,
+		StartedFrom: r.StartedFrom, StartedTo: r.StartedTo, ClosedFrom: r.ClosedFrom, ClosedTo: r.ClosedTo, Labels: r.Labels,
+		AllRuns: r.AllRuns, Limit: r.Limit,
 	}
 	if q.Tenant == "" {
 		q.Tenant = model.DefaultTenant
@@ -232,9 +253,21 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 	}
 	q.Limit = min(q.Limit, maxPage)
 	v := s.check("list")
-	for _, part := range [...][2]string{{"the tenant", q.Tenant}, {"the name of the workflow", q.Workflow}, {"the beginning of the key", q.KeyPrefix}} {
-		if part[1] != "" { // what cannot be in a store cannot be looked for
+	// What cannot be in a store cannot be looked for.
+	for _, part := range [...][2]string{{"the tenant", q.Tenant}, {"the key", q.Key}, {"the beginning of the key", q.KeyPrefix}} {
+		if part[1] != "" {
 			v.text(part[0], part[1], s.limits.Key)
+		}
+	}
+	for _, name := range q.Workflows {
+		v.text("the name of the workflow", name, s.limits.Key)
+	}
+	for _, code := range q.Reasons {
+		v.text("the reason", string(code), s.limits.Name)
+	}
+	for _, c := range q.Labels {
+		for _, value := range c.Values {
+			v.label(c.Name, value)
 		}
 	}
 	if err := v.err(); err != nil {
@@ -262,11 +295,16 @@ func (s *Service) List(ctx context.Context, r api.ListRequest) (api.ListPage, er
 	if err != nil {
 		return api.ListPage{}, err
 	}
-	var page api.ListPage
+	page := api.ListPage{Executions: make([]api.Description, len(rows.Executions))}
+	keys, found := make([]store.RunKey, len(rows.Executions)), make([]*api.Description, len(rows.Executions))
 	for i := range rows.Executions {
-		d := describe(&rows.Executions[i])
+		row, d := &rows.Executions[i], &page.Executions[i]
+		*d = describe(row)
 		d.Start.Input, d.Start.Carried, d.Outcome.Output = model.Payload{}, nil, model.Payload{}
-		page.Executions = append(page.Executions, d)
+		keys[i], found[i] = store.RunKey{Shard: row.Shard, Run: row.Start.Run}, d
+	}
+	if err := s.label(ctx, keys, found); err != nil {
+		return api.ListPage{}, err
 	}
 	if rows.More {
 		last := rows.Executions[len(rows.Executions)-1].Start

@@ -113,6 +113,10 @@ func TestRefusedRequests(t *testing.T) {
 	big := model.Payload{Data: make([]byte, 2<<20+1)}
 	encoded := model.Payload{Data: make([]byte, 2<<20), Encoding: "x"} // the encoding counts too
 	text := strings.Repeat("x", 2<<20+1)
+	var many []model.Label
+	for i := range model.MaxLabels + 1 {
+		many = model.SetLabel(many, "l"+string(rune('A'+i)), "x")
+	}
 	for _, v := range []struct {
 		name string
 		err  func(ctx context.Context) error
@@ -131,6 +135,26 @@ func TestRefusedRequests(t *testing.T) {
 		}},
 		{"start with a bad request id", func(ctx context.Context) error {
 			_, err := f.svc.Start(ctx, api.StartRequest{Address: order("1"), RequestID: "a\nb"})
+			return err
+		}},
+		{"start with too many labels", func(ctx context.Context) error {
+			_, err := f.svc.Start(ctx, api.StartRequest{Address: order("1"), Labels: many})
+			return err
+		}},
+		{"start with a nameless label", func(ctx context.Context) error {
+			_, err := f.svc.Start(ctx, api.StartRequest{Address: order("1"), Labels: []model.Label{{Value: "x"}}})
+			return err
+		}},
+		{"start with a label without value", func(ctx context.Context) error {
+			_, err := f.svc.Start(ctx, api.StartRequest{Address: order("1"), Labels: []model.Label{{Name: "x"}}})
+			return err
+		}},
+		{"start with a label twice", func(ctx context.Context) error {
+			_, err := f.svc.Start(ctx, api.StartRequest{Address: order("1"), Labels: []model.Label{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}}})
+			return err
+		}},
+		{"start with labels out of order", func(ctx context.Context) error {
+			_, err := f.svc.Start(ctx, api.StartRequest{Address: order("1"), Labels: []model.Label{{Name: "y", Value: "1"}, {Name: "x", Value: "2"}}})
 			return err
 		}},
 		{"big signal", func(ctx context.Context) error {
@@ -161,7 +185,7 @@ func TestRefusedRequests(t *testing.T) {
 			return f.svc.Cancel(ctx, api.CancelRequest{Target: target, RequestID: "\xff"})
 		}},
 		{"list of a workflow that cannot be", func(ctx context.Context) error {
-			_, err := f.svc.List(ctx, api.ListRequest{Workflow: "a\x00"})
+			_, err := f.svc.List(ctx, api.ListRequest{Workflows: []string{"a\x00"}})
 			return err
 		}},
 		{"count of keys that cannot be", func(ctx context.Context) error {
@@ -170,6 +194,18 @@ func TestRefusedRequests(t *testing.T) {
 		}},
 		{"list of a tenant that cannot be", func(ctx context.Context) error {
 			_, err := f.svc.List(ctx, api.ListRequest{Tenant: "a\x00"})
+			return err
+		}},
+		{"list by a label that cannot be", func(ctx context.Context) error {
+			_, err := f.svc.List(ctx, api.ListRequest{Labels: []model.LabelCondition{{Name: "a b", Values: []string{"x"}}}})
+			return err
+		}},
+		{"count by a value that cannot be", func(ctx context.Context) error {
+			_, err := f.svc.Count(ctx, api.ListRequest{Labels: []model.LabelCondition{{Name: "a", Values: []string{"\x00"}}}})
+			return err
+		}},
+		{"list by a reason that cannot be", func(ctx context.Context) error {
+			_, err := f.svc.List(ctx, api.ListRequest{Reasons: []model.ReasonCode{"\xff"}})
 			return err
 		}},
 		{"list with a cursor that is no text of ours", func(ctx context.Context) error {

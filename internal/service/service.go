@@ -65,11 +65,12 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 
 // start is the message of a request to start an execution, if it is in order.
 func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
-	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID}
+	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels}
 	v := s.check("start " + r.Address.Type)
 	v.address(r.Address)
 	v.payload("input", r.Input)
 	v.requestID(r.RequestID)
+	v.labels(r.Labels)
 	for _, w := range r.With {
 		v.name("signal", w.Name)
 		v.payload("signal "+w.Name, w.Input)

@@ -85,6 +85,30 @@ func (v *validator) size(what string, n int) {
 	}
 }
 
+// label checks a label; that it is not there is in order.
+func (v *validator) label(name, value string) {
+	if err := model.CheckLabel(name, value); err != nil {
+		v.problems = append(v.problems, err)
+	}
+}
+
+// labels checks the labels of a start.
+func (v *validator) labels(labels []model.Label) {
+	if len(labels) > model.MaxLabels {
+		v.wrong("%d labels, at most %d are allowed", len(labels), model.MaxLabels)
+	}
+	for i := range labels {
+		l := &labels[i]
+		v.label(l.Name, l.Value)
+		switch {
+		case l.Value == "":
+			v.wrong("label %s has no value", l.Name)
+		case i > 0 && labels[i-1].Name >= l.Name:
+			v.wrong("label %s is there twice, or out of order", l.Name)
+		}
+	}
+}
+
 func (v *validator) requestID(id string) {
 	if id != "" {
 		v.text("the request id", id, v.limits.Name)

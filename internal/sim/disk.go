@@ -188,6 +188,7 @@ func (d *disk) holdAll(node model.NodeID, do func()) {
 func underWay(b *store.Batch) store.Batch {
 	c := *b
 	c.Starts, c.Closes, c.Marks, c.Events = slices.Clone(b.Starts), slices.Clone(b.Closes), slices.Clone(b.Marks), slices.Clone(b.Events)
+	c.Labels = slices.Clone(b.Labels)
 	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)
 	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)
 	c.Deferred, c.Requests, c.Free = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Free)
@@ -377,6 +378,10 @@ func (s *Sim) mixBatch(b *store.Batch, err error) {
 	}
 	for i := range b.Marks {
 		s.mixRun(b.Marks[i].Run)
+	}
+	for i := range b.Labels {
+		s.mixRun(b.Labels[i].Run)
+		s.mixText(b.Labels[i].Label.Name + "=" + b.Labels[i].Label.Value)
 	}
 	for i := range b.Events {
 		e := &b.Events[i].Event

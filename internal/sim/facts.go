@@ -123,6 +123,9 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 	case model.EventSent:
 		once(&h.sent, "is sent")
 		l.s.did(opSent)
+	case model.EventLabeled:
+		once(&h.sent, "is labeled")
+		l.s.did(opLabeled)
 	case model.EventAnswered:
 		once(&h.answered, "is answered")
 		if !h.sent {

@@ -144,6 +144,7 @@ func (s *Sim) checkRun(r *run) {
 			s.fail("I4: event %d of %s is another one in the store", o.Seq, short(r.id))
 		}
 	}
+	s.checkLabels(r)
 	// The program, run over what the code had seen when it returned, ends the same way.
 	m := s.newMachine(&r.start)
 	for i := range r.events {
@@ -166,6 +167,35 @@ func (s *Sim) checkRun(r *run) {
 		if next := s.ledger.runs[r.outcome.Next]; next == nil || !next.start.Input.Equal(m.end.Input) {
 			s.fail("I2: %s continues with another input than its program says", short(r.id))
 		}
+	}
+}
+
+// labels are those that a run was started with, as its history has changed them.
+func (r *run) labels() []model.Label {
+	labels := r.start.Labels
+	for i := range r.events {
+		if e := &r.events[i]; e.Kind == model.EventLabeled {
+			labels = model.SetLabel(labels, e.Name, string(e.Output.Data))
+		}
+	}
+	return labels
+}
+
+// checkLabels demands that a run is found by what its history says, and that the next run of the chain begins with it.
+func (s *Sim) checkLabels(r *run) {
+	rows, err := s.disk.mem.LoadLabels(background, []store.RunKey{{Shard: r.address.shard, Run: r.id}})
+	if err != nil {
+		s.fail("labels of %s: %v", short(r.id), err)
+	}
+	var stored []model.Label
+	for i := range rows {
+		stored = append(stored, rows[i].Label)
+	}
+	if want := r.labels(); !slices.Equal(stored, want) {
+		s.fail("I4: %s is found by the labels %v, its history says %v", short(r.id), stored, want)
+	}
+	if next := s.ledger.runs[r.outcome.Next]; next != nil && !slices.Equal(next.start.Labels, r.labels()) {
+		s.fail("I2: %s continues with the labels %v, it had %v", short(r.id), next.start.Labels, r.labels())
 	}
 }
 

@@ -325,11 +325,18 @@ func (h *hold) ask(m *machine, b, a int, x *ask, add func(mk mark, event bool, c
 	case blk.kind == blockSignal && x.ref > 0 && !x.recorded:
 		add(markTaken, true, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Name: blk.name, Ref: x.ref}})
 	case (blk.kind == blockChild || blk.kind == blockDetach) && !x.recorded && !x.gone:
-		add(markStarted, true, model.Command{Kind: model.CommandStartChild, Reuse: blk.reuse, Event: model.Event{
+		c := model.Command{Kind: model.CommandStartChild, Reuse: blk.reuse, Event: model.Event{
 			Target: blk.childOf(m.start, b), Input: input(blk.program, 0, 0), Policy: blk.policy,
-		}})
+		}}
+		if h.w.p.s.labels {
+			c.Labels = []model.Label{{Name: "child", Value: "yes"}}
+		}
+		add(markStarted, true, c)
 	case blk.kind == blockWatch && !x.recorded && !x.gone:
 		add(markStarted, true, model.Command{Kind: model.CommandWatch, Event: model.Event{Target: blk.target}})
+	case blk.kind == blockLabel && !x.recorded:
+		l := blk.label()
+		add(markStarted, true, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventLabeled, Name: l.Name, Output: model.TextPayload(l.Value)}})
 	case blk.kind == blockNote && !x.recorded:
 		add(markStarted, true, blk.note())
 	case blk.kind == blockSend && !x.recorded && !x.gone:

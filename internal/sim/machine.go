@@ -90,7 +90,7 @@ func (m *machine) feed(e *model.Event) {
 			m.answer(e)
 		}
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
-		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent, model.EventAnswered, model.EventVersionMarked:
+		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent, model.EventAnswered, model.EventVersionMarked, model.EventLabeled:
 		m.answer(e)
 	case model.EventStarted, model.EventClosed, model.EventPinned:
 		m.broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
@@ -126,7 +126,7 @@ func (m *machine) answer(e *model.Event) {
 		if a.ref != e.Ref {
 			m.broken = fmt.Errorf("event %d takes signal %d, the program took %d", e.Seq, e.Ref, a.ref)
 		}
-	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked:
+	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled:
 		a.recorded = true
 	default:
 	}
@@ -145,7 +145,7 @@ func (m *machine) enter() {
 		as[i].asked, as[i].timer = true, m.last+model.Time(b.wait)
 	}
 	switch b.kind {
-	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockSignal, blockPromise, blockNote:
+	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockSignal, blockPromise, blockNote, blockLabel:
 		ask(0)
 		if b.wait > 0 {
 			timer(1)
@@ -210,7 +210,7 @@ func (m *machine) passed() bool {
 		return m.settled&b.bit != 0 || late
 	case blockChild, blockWatch:
 		return as[0].done || late
-	case blockDetach, blockNote:
+	case blockDetach, blockNote, blockLabel:
 		return true
 	case blockRace:
 		return as[0].done || as[1].done
@@ -227,7 +227,7 @@ func (m *machine) giveUp() {
 		a := &m.asks[m.pc][i]
 		switch {
 		case !a.asked || a.done:
-		case b.kind == blockDetach || b.kind == blockNote || (i == 0 && (b.kind == blockSignal || b.kind == blockPromise)):
+		case b.kind == blockDetach || b.kind == blockNote || b.kind == blockLabel || (i == 0 && (b.kind == blockSignal || b.kind == blockPromise)):
 		default:
 			a.gone = true
 		}

@@ -26,11 +26,13 @@ const (
 	blockRace                         // a step against a timer; the loser is withdrawn
 	blockAll                          // two steps and a timer, all of them
 	blockNote                         // set state, or mark a version, and go on
+	blockLabel                        // set or remove a label
 )
 
 var blockNames = [...]string{
 	blockStep: "step", blockSleep: "sleep", blockSignal: "signal", blockPromise: "promise", blockChild: "child",
 	blockDetach: "detach", blockWatch: "watch", blockSend: "send", blockRace: "race", blockAll: "all", blockNote: "note",
+	blockLabel: "label",
 }
 
 // block is one thing that a program does before it goes on.
@@ -127,6 +129,9 @@ func (s *Sim) drawBlock(root bool) block {
 	kinds := []blockKind{blockStep, blockStep, blockStep, blockSleep, blockSignal, blockPromise, blockRace, blockAll, blockNote}
 	if root {
 		kinds = append(kinds, blockChild, blockChild, blockDetach, blockWatch, blockSend, blockSend)
+		if s.labels {
+			kinds = append(kinds, blockLabel, blockLabel)
+		}
 	}
 	b := block{kind: kinds[s.pick(len(kinds))]}
 	b.took, b.backoff, b.attempts = oneOf(s, 0, s.between(0, 3000), s.between(0, 60*millisecond)), s.between(0, 40*millisecond), 1+s.pick(3)
@@ -153,7 +158,7 @@ func (s *Sim) drawBlock(root bool) block {
 		}
 	case blockWatch:
 		b.target, b.wait = s.address(), max(within, 5*millisecond) // two that watch each other must not wait for ever
-	case blockSend:
+	case blockSend, blockLabel: // a label has the name of a signal and the key of an address as its value
 		b.target, b.name = s.address(), oneOf(s, signalNames[:]...)
 	case blockNote:
 		b.name, b.version = oneOf(s, stateNames[:]...), s.chance(0.3)
@@ -178,6 +183,14 @@ var (
 	rootKeys  = [...]string{"k0", "k1", "k2", "k3", "k4", "k5", "k6"}
 	childKeys = [...]string{"c0", "c1", "c2"}
 )
+
+// label is the label that a block sets; that of the first key is removed.
+func (b *block) label() model.Label {
+	if b.target.Key == rootKeys[0] {
+		return model.Label{Name: b.name}
+	}
+	return model.Label{Name: b.name, Value: b.target.Key}
+}
 
 // childOf is the target of a child block of a run: a shared one, or one of its own.
 func (b *block) childOf(start *model.Start, index int) model.Address {

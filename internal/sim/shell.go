@@ -396,6 +396,9 @@ func describe(b *store.Batch) string {
 	for i := range b.Marks {
 		fmt.Fprintf(&t, " mark(%s parked=%v blocked=%v)", short(b.Marks[i].Run), b.Marks[i].Parked, b.Marks[i].Blocked != nil)
 	}
+	for i := range b.Labels {
+		fmt.Fprintf(&t, " label(%s %s=%s)", short(b.Labels[i].Run), b.Labels[i].Label.Name, b.Labels[i].Label.Value)
+	}
 	for i := range b.Events {
 		e := &b.Events[i]
 		fmt.Fprintf(&t, " %s/%d:%s", short(e.Run), e.Event.Seq, e.Event.Kind)

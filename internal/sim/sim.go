@@ -79,6 +79,7 @@ type Sim struct {
 	ops      []*op
 	healed   bool
 	leaving  bool // everybody goes home
+	labels   bool // executions have labels
 	ids      uint64
 }
 
@@ -91,7 +92,8 @@ type event struct {
 }
 
 func newSim(seed uint64, o Options) *Sim {
-	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037}
+	// One seed in eight has labels: the others stay what they were, with what they have found.
+	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3}
 	for range 4 {
 		s.random()
 	}

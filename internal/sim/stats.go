@@ -25,6 +25,7 @@ const (
 	opChildClosed
 	opBounced
 	opSent
+	opLabeled
 	opCanceled
 	opWatched
 	opMessage
@@ -90,7 +91,7 @@ const (
 
 var opNames = [opCount]string{
 	"step", "step failed", "retry", "timer started", "timer fired", "withdrawn", "signal", "signal taken", "promise settled",
-	"child started", "child closed", "bounced", "sent", "canceled", "watched", "message", "inbox", "deferred", "parked", "blocked",
+	"child started", "child closed", "bounced", "sent", "labeled", "canceled", "watched", "message", "inbox", "deferred", "parked", "blocked",
 	"quarantined", "continued", "shard freed", "shard acquired", "takeover by lease", "takeover by proof", "drained", "refence", "verify",
 	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
 	"remote", "awaited", "ran", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",

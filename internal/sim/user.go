@@ -116,6 +116,9 @@ func (u *user) draw() *op {
 			program = s.pick(len(s.programs)) // another input
 		}
 		m := model.Message{Kind: model.MessageStart, To: to, Input: input(program, int(to.Key[1]-'0')%3, 0)}
+		if s.labels {
+			m.Labels = []model.Label{{Name: "root", Value: to.Key}}
+		}
 		m.Reuse = oneOf(s, model.ReturnExisting, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
 		return m
 	}

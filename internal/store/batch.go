@@ -22,6 +22,9 @@ type Batch struct {
 	Closes []CloseRow
 	// Marks changes what is stored about open runs outside of their history: parked, blocked (guarded: the run must be open).
 	Marks []MarkRow
+	// Labels change what runs can be found by (guarded where one is set: the run must exist). The labels that a run is started with are not here: they
+	// are part of its start, and are stored with it.
+	Labels []LabelRow
 	// Events are appended (a position that is taken refuses the batch).
 	Events []EventRow
 	// StopTimers are deleted (guarded: each must exist), then Timers are inserted (a timer that exists refuses the batch), then
@@ -68,6 +71,12 @@ type MarkRow struct {
 	Blocked *model.Reason
 }
 
+// LabelRow sets a label of a run, or removes it when the value is empty (however often: one that is not there is removed already).
+type LabelRow struct {
+	RunKey
+	Label model.Label
+}
+
 // EventRow appends an event.
 type EventRow struct {
 	RunKey
@@ -106,13 +115,13 @@ type ExistingStart struct {
 
 // Empty reports whether the batch writes nothing but its fence.
 func (b *Batch) Empty() bool {
-	return len(b.Deletes) == 0 && len(b.Starts) == 0 && len(b.Closes) == 0 && len(b.Marks) == 0 && len(b.Events) == 0 &&
+	return len(b.Deletes) == 0 && len(b.Starts) == 0 && len(b.Closes) == 0 && len(b.Marks) == 0 && len(b.Labels) == 0 && len(b.Events) == 0 &&
 		len(b.Timers) == 0 && len(b.StopTimers) == 0 && len(b.StopAll) == 0 && len(b.Messages) == 0 &&
 		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Free) == 0
 }
 
 // Rows is the number of rows that the batch writes, without its fence.
 func (b *Batch) Rows() int {
-	return len(b.Deletes) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Events) + len(b.Timers) + len(b.StopTimers) +
+	return len(b.Deletes) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) + len(b.Timers) + len(b.StopTimers) +
 		len(b.StopAll) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Free)
 }

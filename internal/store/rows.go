@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -113,6 +115,11 @@ type RunKey struct {
 	Run   model.RunID
 }
 
+// Compare orders keys by shard and run.
+func (k RunKey) Compare(o RunKey) int {
+	return cmp.Or(cmp.Compare(k.Shard, o.Shard), k.Run.Compare(o.Run))
+}
+
 // RunHead is what an owner needs to know of a runnable run before it loads it.
 type RunHead struct {
 	RunKey
@@ -145,6 +152,29 @@ func Unread(shard model.ShardID, a model.Address, why error) Execution {
 	x := Execution{Shard: shard, Current: true, Parked: true}
 	x.Unreadable(model.Start{Address: a}, model.Running, why)
 	return x
+}
+
+// Reason is the code of the main reason why an open run does not move, as far as the store knows; empty for a closed one.
+func (x *Execution) Reason() model.ReasonCode {
+	if x.Outcome.Status.Closed() {
+		return ""
+	}
+	return MainReason(x.Parked, x.Waits, x.Blocked)
+}
+
+// MainReason is the code that a run of such a mark is found by. A code that is no plain word cannot be looked for.
+func MainReason(parked bool, waits []model.Reason, blocked *model.Reason) model.ReasonCode {
+	code := model.WaitTurn
+	switch {
+	case blocked != nil:
+		code = blocked.Code
+	case parked && len(waits) > 0:
+		code = waits[0].Code
+	}
+	if code == "" || len(code) > 64 || strings.IndexFunc(string(code), func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') }) >= 0 {
+		return model.WaitTurn
+	}
+	return code
 }
 
 // Timer is an open timer of a run.
@@ -199,11 +229,18 @@ type Reply struct {
 // Query selects executions.
 type Query struct {
 	Tenant    string
-	Workflow  string         // exact; empty for all
+	Workflows []string       // any of these; empty for all
+	Key       string         // exact; empty for all
 	KeyPrefix string         // empty for all
-	Statuses  []model.Status // empty for all
+	Statuses  []model.Status // any of these; empty for all
+	// Reasons selects open runs whose main reason, as Execution.Reason tells it, is any of these; empty for all.
+	Reasons []model.ReasonCode
 	// Started is the half-open interval of start times; zero bounds are open.
 	StartedFrom, StartedTo model.Time
+	// Closed is that of the times at which runs were closed; with a bound, open runs are not selected.
+	ClosedFrom, ClosedTo model.Time
+	// Labels must all hold.
+	Labels []model.LabelCondition
 	// AllRuns includes earlier runs of a chain.
 	AllRuns bool
 	Limit   int

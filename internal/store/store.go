@@ -134,6 +134,8 @@ type Reader interface {
 	Count(ctx context.Context, q Query) (int64, error)
 	// LoadEventsOf returns stored events of a run that are of the kind and below the position before, the newest first, at most limit.
 	LoadEventsOf(ctx context.Context, key RunKey, kind model.EventKind, before int64, limit int) ([]model.Event, error)
+	// LoadLabels returns the labels that the runs have now, ordered by shard, run and name; those of unknown runs are absent.
+	LoadLabels(ctx context.Context, keys []RunKey) ([]LabelRow, error)
 	// LoadOutcomes returns the rows of those runs that are closed.
 	LoadOutcomes(ctx context.Context, keys []RunKey) ([]Execution, error)
 	// Members returns the nodes and the owners of the shards.

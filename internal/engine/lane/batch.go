@@ -104,6 +104,17 @@ func (b *building) unstartTimer(run model.RunID, id string) bool {
 	return false
 }
 
+// label adds the change of a label. The last one in a batch counts.
+func (b *building) label(key store.RunKey, l model.Label) {
+	for i := range b.batch.Labels {
+		if r := &b.batch.Labels[i]; r.RunKey == key && r.Label.Name == l.Name {
+			r.Label.Value = l.Value
+			return
+		}
+	}
+	b.batch.Labels = append(b.batch.Labels, store.LabelRow{RunKey: key, Label: l})
+}
+
 // seal closes the open batch and hands it out for commit, if none is in flight.
 func (l *Lane) seal(now model.Time) {
 	if l.flight != nil || l.recovery.busy() {

@@ -572,7 +572,11 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		e.mark = d.Mark
 	}
 	for i := range d.Events {
-		b.batch.Events = append(b.batch.Events, store.EventRow{RunKey: key, Event: d.Events[i]})
+		e := &d.Events[i]
+		b.batch.Events = append(b.batch.Events, store.EventRow{RunKey: key, Event: *e})
+		if e.Kind == model.EventLabeled {
+			b.label(key, model.Label{Name: e.Name, Value: string(e.Output.Data)})
+		}
 	}
 	if hasKind(d.Events, model.EventResumed) {
 		e.resuming++

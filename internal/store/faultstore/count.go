@@ -25,6 +25,7 @@ const (
 	List
 	Count
 	LoadEventsOf
+	LoadLabels
 	LoadOutcomes
 	Members
 	Sweep
@@ -35,7 +36,7 @@ const methods = int(Sweep) + 1
 var methodNames = [methods]string{
 	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load execution",
 	"load events", "load timers", "load timers of a run", "load messages", "load inbox", "put inbox", "load replies", "list", "count",
-	"load events of a kind", "load outcomes", "members", "sweep",
+	"load events of a kind", "load labels", "load outcomes", "members", "sweep",
 }
 
 // String names the method for people.

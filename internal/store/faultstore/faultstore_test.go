@@ -43,6 +43,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.List] = s.List(ctx, store.Query{})
 	_, errs[faultstore.Count] = s.Count(ctx, store.Query{})
 	_, errs[faultstore.LoadEventsOf] = s.LoadEventsOf(ctx, a.RunKey, model.EventStateSet, 1, 1)
+	_, errs[faultstore.LoadLabels] = s.LoadLabels(ctx, nil)
 	_, errs[faultstore.LoadOutcomes] = s.LoadOutcomes(ctx, nil)
 	_, errs[faultstore.Members] = s.Members(ctx)
 	_, errs[faultstore.Sweep] = s.Sweep(ctx, store.SweepRequest{})

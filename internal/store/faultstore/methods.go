@@ -135,6 +135,11 @@ func (f *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.E
 	return call(ctx, f, LoadEventsOf, nil, func() ([]model.Event, error) { return f.inner.LoadEventsOf(ctx, key, kind, before, limit) })
 }
 
+// LoadLabels loads labels.
+func (f *Store) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.LabelRow, error) {
+	return call(ctx, f, LoadLabels, nil, func() ([]store.LabelRow, error) { return f.inner.LoadLabels(ctx, keys) })
+}
+
 // LoadOutcomes loads closed runs.
 func (f *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
 	return call(ctx, f, LoadOutcomes, nil, func() ([]store.Execution, error) { return f.inner.LoadOutcomes(ctx, keys) })

@@ -42,6 +42,7 @@ func cloneEvents(in []model.Event) []model.Event {
 
 func cloneStart(s model.Start) model.Start {
 	s.Input, s.Origin, s.Carried, s.Seeds = clonePayload(s.Input), bytes.Clone(s.Origin), cloneEvents(s.Carried), slices.Clone(s.Seeds)
+	s.Labels = slices.Clone(s.Labels)
 	return s
 }
 
@@ -53,6 +54,7 @@ func cloneOutcome(o model.Outcome) model.Outcome {
 // cloneMessage copies a message. Position, time and kind of the events that come along are not part of a stored message.
 func cloneMessage(m model.Message) model.Message {
 	m.Input, m.Failure, m.With = clonePayload(m.Input), clonePointer(m.Failure), cloneEvents(m.With)
+	m.Labels = slices.Clone(m.Labels)
 	for i := range m.With {
 		m.With[i].Seq, m.With[i].At, m.With[i].Kind = 0, 0, 0
 	}

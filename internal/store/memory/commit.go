@@ -55,7 +55,7 @@ func (s *Store) apply(b *store.Batch) (c store.Committed, err error) {
 		return c, err
 	}
 	for _, table := range [...]func(b *store.Batch) error{
-		s.applyCloses, s.applyMarks, s.applyEvents, s.applyStopTimers, s.applyTimers, s.applyStopAll,
+		s.applyCloses, s.applyMarks, s.applyLabels, s.applyEvents, s.applyStopTimers, s.applyTimers, s.applyStopAll,
 		s.applyMessages, s.applyCursors, s.applyInbox, s.applyDeferred, s.applyRequests, s.applyFree,
 	} {
 		if err = table(b); err != nil {
@@ -101,6 +101,7 @@ func (s *Store) start(sh *shard, r, old *run, start model.Start) {
 	if old != nil {
 		old.row.Current = false
 	}
+	r.labels = start.Labels
 	sh.current[start.Address] = r
 	sh.settle(r)
 	s.listing.insert(r)
@@ -108,7 +109,7 @@ func (s *Store) start(sh *shard, r, old *run, start model.Start) {
 		s.listing.remove(r)
 		r.started = false
 		sh.settle(r)
-		r.row = store.Execution{}
+		r.row, r.labels = store.Execution{}, nil
 		if old != nil {
 			old.row.Current = true
 			sh.current[start.Address] = old
@@ -182,6 +183,23 @@ func (s *Store) change(sh *shard, r *run) {
 		r.row.Outcome, r.row.Parked, r.row.Waits, r.row.Blocked = outcome, parked, waits, blocked
 		sh.settle(r)
 	})
+}
+
+func (s *Store) applyLabels(b *store.Batch) error {
+	for i := range b.Labels {
+		row := &b.Labels[i]
+		r := s.look(row.RunKey)
+		switch missing := r == nil || !r.started; {
+		case missing && row.Label.Value == "":
+			continue
+		case missing:
+			return refuse("label %s of %s: the run does not exist", row.Label.Name, row.Run)
+		}
+		before := r.labels
+		r.labels = model.SetLabel(before, row.Label.Name, row.Label.Value)
+		s.undone(func() { r.labels = before })
+	}
+	return nil
 }
 
 func (s *Store) applyEvents(b *store.Batch) error {

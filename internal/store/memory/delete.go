@@ -23,17 +23,17 @@ func (s *Store) applyDeletes(b *store.Batch) error {
 
 // remove takes the row of a run away; its events wait for a sweep.
 func (s *Store) remove(sh *shard, r *run) {
-	row, current := r.row, sh.current[r.row.Start.Address] == r
+	row, labels, current := r.row, r.labels, sh.current[r.row.Start.Address] == r
 	s.listing.remove(r)
 	r.started = false
-	r.row = store.Execution{}
+	r.row, r.labels = store.Execution{}, nil
 	if current {
 		delete(sh.current, row.Start.Address)
 	}
 	sh.garbage = append(sh.garbage, r)
 	s.undone(func() {
 		sh.garbage = slices.DeleteFunc(sh.garbage, func(g *run) bool { return g == r })
-		r.started, r.row = true, row
+		r.started, r.row, r.labels = true, row, labels
 		s.listing.insert(r)
 		if current {
 			sh.current[row.Start.Address] = r

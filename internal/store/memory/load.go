@@ -151,13 +151,25 @@ func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Ti
 // matches reports whether a run is selected by a query, paging aside.
 func matches(r *run, q *store.Query) bool {
 	start := &r.row.Start
-	return start.Address.Tenant == q.Tenant &&
-		(q.Workflow == "" || start.Address.Type == q.Workflow) &&
+	if start.Address.Tenant != q.Tenant || !q.AllRuns && !r.row.Current {
+		return false
+	}
+	for _, c := range q.Labels {
+		i := slices.IndexFunc(r.labels, func(l model.Label) bool { return l.Name == c.Name })
+		if (i >= 0 && slices.Contains(c.Values, r.labels[i].Value)) == c.Not {
+			return false
+		}
+	}
+	closed := &r.row.Outcome
+	return (len(q.Workflows) == 0 || slices.Contains(q.Workflows, start.Address.Type)) &&
+		(q.Key == "" || start.Address.Key == q.Key) &&
 		strings.HasPrefix(start.Address.Key, q.KeyPrefix) &&
-		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, r.row.Outcome.Status)) &&
+		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, closed.Status)) &&
+		(len(q.Reasons) == 0 || !closed.Status.Closed() && slices.Contains(q.Reasons, r.row.Reason())) &&
 		(q.StartedFrom == 0 || start.At >= q.StartedFrom) &&
 		(q.StartedTo == 0 || start.At < q.StartedTo) &&
-		(q.AllRuns || r.row.Current)
+		(q.ClosedFrom == 0 || closed.Status.Closed() && closed.At >= q.ClosedFrom) &&
+		(q.ClosedTo == 0 || closed.Status.Closed() && closed.At < q.ClosedTo)
 }
 
 // List returns executions, newest start first.
@@ -204,6 +216,25 @@ func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
 			n++
 		}
 	}
+}
+
+// LoadLabels returns the labels of runs.
+func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.LabelRow, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load labels"); err != nil {
+		return nil, err
+	}
+	var out []store.LabelRow
+	for _, key := range slices.SortedFunc(slices.Values(keys), store.RunKey.Compare) {
+		r := s.look(key)
+		if r == nil || !r.started {
+			continue
+		}
+		for _, l := range r.labels {
+			out = append(out, store.LabelRow{RunKey: key, Label: l})
+		}
+	}
+	return out, nil
 }
 
 // LoadOutcomes returns the rows of those runs that are closed, in the order of the keys.

@@ -40,6 +40,7 @@ type run struct {
 	row     store.Execution
 	events  []model.Event
 	timers  []*store.Timer
+	labels  []model.Label // never changed in place
 }
 
 func (r *run) open() bool     { return r.started && r.row.Outcome.Status == model.Running }

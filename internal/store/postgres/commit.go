@@ -83,6 +83,8 @@ func (l *lane) write(ctx context.Context, b *store.Batch, conditional bool) (*wr
 	w.deletes()
 	w.starts(conditional)
 	w.runs()
+	w.labels()
+	w.events()
 	w.timers()
 	w.mail()
 	w.sync()
@@ -120,10 +122,6 @@ func (w *writer) sorted(n int, compare func(i, j int) int) []int32 {
 	return w.order
 }
 
-func compareRuns(a, b store.RunKey) int {
-	return cmp.Or(cmp.Compare(a.Shard, b.Shard), a.Run.Compare(b.Run))
-}
-
 // clampLane keeps the number of a lane that cannot exist from wrapping around to one that does.
 func clampLane(n int) int32 {
 	if n < 0 || n > math.MaxInt32 {
@@ -146,7 +144,7 @@ func (w *writer) deletes() {
 	if len(rows) == 0 {
 		return
 	}
-	n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return compareRuns(rows[i], rows[j]) })
+	n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
 	w.use(stDelete)
 	w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 	w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
@@ -160,7 +158,7 @@ func (w *writer) starts(conditional bool) {
 		return
 	}
 	replaced := w.replaces()
-	order := w.sorted(len(rows), func(i, j int) int { return compareRuns(startKey(&rows[i]), startKey(&rows[j])) })
+	order := w.sorted(len(rows), func(i, j int) int { return startKey(&rows[i]).Compare(startKey(&rows[j])) })
 	plain, making := order, []int32(nil)
 	if conditional {
 		plain = nil
@@ -254,10 +252,10 @@ func (w *writer) insertStarts(index int, which []int32, replaced map[store.RunKe
 	w.execute()
 }
 
-// runs writes what happens to open runs: closes, marks, events.
+// runs writes what happens to open runs: closes and marks.
 func (w *writer) runs() {
 	if rows := w.batch.Closes; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return compareRuns(rows[i].RunKey, rows[j].RunKey) })
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].RunKey) })
 		w.use(stClose)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
@@ -273,7 +271,7 @@ func (w *writer) runs() {
 		w.execute()
 	}
 	if rows := w.batch.Marks; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return compareRuns(rows[i].RunKey, rows[j].RunKey) })
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].RunKey) })
 		w.use(stMark)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
@@ -290,8 +288,18 @@ func (w *writer) runs() {
 			}
 			return appendReasons(dst, []model.Reason{*rows[o[i]].Blocked})
 		})
+		w.texts(n, func(i int) string {
+			code := store.MainReason(rows[o[i]].Parked, rows[o[i]].Waits, rows[o[i]].Blocked)
+			if code == model.WaitTurn {
+				return "" // null in the table
+			}
+			return string(code)
+		})
 		w.execute()
 	}
+}
+
+func (w *writer) events() {
 	switch rows := w.batch.Events; len(rows) {
 	case 0:
 	case 1:
@@ -306,7 +314,7 @@ func (w *writer) runs() {
 		w.execute()
 	default:
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
-			return cmp.Or(compareRuns(rows[i].RunKey, rows[j].RunKey), cmp.Compare(rows[i].Event.Seq, rows[j].Event.Seq))
+			return cmp.Or(rows[i].Compare(rows[j].RunKey), cmp.Compare(rows[i].Event.Seq, rows[j].Event.Seq))
 		})
 		w.use(stEvent)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
@@ -330,7 +338,7 @@ func appendReasons(dst []byte, rs []model.Reason) []byte {
 func (w *writer) timers() {
 	if rows := w.batch.StopTimers; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
-			return cmp.Or(compareRuns(rows[i].RunKey, rows[j].RunKey), strings.Compare(rows[i].ID, rows[j].ID))
+			return cmp.Or(rows[i].Compare(rows[j].RunKey), strings.Compare(rows[i].ID, rows[j].ID))
 		})
 		w.use(stStopTimer)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
@@ -353,7 +361,7 @@ func (w *writer) timers() {
 		w.execute()
 	}
 	if rows := w.batch.StopAll; len(rows) > 0 {
-		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return compareRuns(rows[i], rows[j]) })
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
 		w.use(stStopAll)
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 		w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })

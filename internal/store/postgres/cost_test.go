@@ -170,8 +170,10 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	}
 	sent, received = max(sent, received), max(sent, received)
 	check(s.PutInbox(ctx, []store.InboxRow{request}))
+	a.Start.Labels = []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{a.StartRow(), other.StartIfAbsent()}
+		b.Labels = []store.LabelRow{a.Label("region", "us"), a.Label("tier", "")}
 		b.Events = []store.EventRow{a.Event(1)}
 		b.Timers = []store.Timer{a.Timer("t", storetest.Noon), a.Timer("u", storetest.Noon)}
 		b.Messages = []store.MessageRow{storetest.Message(1, 1, sent+1)}
@@ -211,12 +213,17 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	again := f.SubjectOf(other.Start.Address)
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{again.StartIfAbsent()} })
 	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{next.Close(model.Completed)} })
+	_, err = s.LoadLabels(ctx, []store.RunKey{a.RunKey, next.RunKey})
+	check(err)
 	_, err = s.LoadOutcomes(ctx, []store.RunKey{a.RunKey, next.RunKey})
 	check(err)
 	for _, q := range []store.Query{
 		{Tenant: model.DefaultTenant, Limit: 10},
 		{Tenant: model.DefaultTenant, Limit: 10, After: store.PageMark{Started: storetest.Noon + 5, Run: a.Run}, AllRuns: true},
-		{Tenant: model.DefaultTenant, Workflow: "order", KeyPrefix: "order", Statuses: []model.Status{model.Completed}, StartedFrom: 1, StartedTo: model.MaxTime, Limit: 10},
+		{Tenant: model.DefaultTenant, Workflows: []string{"order"}, KeyPrefix: "order", Statuses: []model.Status{model.Completed}, StartedFrom: 1, StartedTo: model.MaxTime, Limit: 10},
+		{Tenant: model.DefaultTenant, Key: a.Start.Address.Key, Limit: 10},
+		{Tenant: model.DefaultTenant, Labels: []model.LabelCondition{{Name: "region", Values: []string{"us"}}, {Name: "tier", Values: []string{"gold"}, Not: true}}, Limit: 10},
+		{Tenant: model.DefaultTenant, Reasons: []model.ReasonCode{model.WaitMismatch}, Limit: 10},
 	} {
 		_, err = s.List(ctx, q)
 		check(err)

@@ -116,6 +116,7 @@ func fill(t testing.TB, s *Store) {
 		`insert into {schema}.executions (started, run, shard, current, tenant, workflow, key, start, state, closed, outcome)
 		 select g, %[1]s, g %% %[2]d, true, 'filler', 'w', 'k' || g, '\xa0', 2, g, '\xa0' from generate_series(1, %[3]d) g`,
 		`insert into {schema}.runnable (run, shard) select %[1]s, g %% %[2]d from generate_series(1, %[3]d) g`,
+		`insert into {schema}.labels (started, run, shard, tenant, name, value) select g, %[1]s, g %% %[2]d, 'filler', 'n', 'v' || g %% 100 from generate_series(1, %[3]d) g`,
 		`insert into {schema}.history (seq, at, run, shard, kind, body)
 		 select g / %[2]d, g, '00000000-0000-7000-8000-000000000001', g %% %[2]d, 2, '\xa0' from generate_series(1, %[3]d) g`,
 		`insert into {schema}.timers (due, run, shard, id, tenant, workflow, key) select 4e15::bigint + g, %[1]s, g %% %[2]d, 't' || g, 'filler', 'w', 'k' from generate_series(1, %[3]d) g`,

@@ -2,9 +2,7 @@ package postgres
 
 import (
 	"context"
-	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -12,90 +10,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
-
-// where is the condition of a list, with its arguments.
-type where struct {
-	text strings.Builder
-	args []any
-}
-
-// and adds a condition; %s stands for the argument.
-func (w *where) and(condition string, args ...any) {
-	names := make([]any, len(args))
-	for i, a := range args {
-		w.args = append(w.args, a)
-		names[i] = fmt.Sprintf("$%d", len(w.args))
-	}
-	if w.text.Len() > 0 {
-		w.text.WriteString(" and ")
-	}
-	fmt.Fprintf(&w.text, condition, names...)
-}
-
-// matching is the condition of a query without its paging fields. Every query names a tenant.
-func matching(q *store.Query) *where {
-	w := &where{}
-	w.and("e.tenant = %s and e.started is not null", q.Tenant) // the condition of the index
-	if q.Workflow != "" {
-		w.and("e.workflow = %s", q.Workflow)
-	}
-	if q.KeyPrefix != "" {
-		w.and("starts_with(e.key, %s)", q.KeyPrefix)
-	}
-	if len(q.Statuses) > 0 {
-		var states []int16
-		for _, s := range q.Statuses {
-			if s == model.Running {
-				states = append(states, stateRunnable, stateParked)
-			} else if s.Closed() {
-				states = append(states, int16(s))
-			}
-		}
-		w.and("e.state = any (%s)", states)
-	}
-	if q.StartedFrom != 0 {
-		w.and("e.started >= %s", q.StartedFrom)
-	}
-	if q.StartedTo != 0 {
-		w.and("e.started < %s", q.StartedTo)
-	}
-	if !q.AllRuns {
-		w.and("e.current")
-	}
-	return w
-}
-
-// List returns executions, newest start first. It walks the index by start time of the tenant; filters are applied on the way.
-func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err error) {
-	w := matching(&q)
-	if q.After != (store.PageMark{}) {
-		w.and("e.started <= %s", q.After.Started) // for the index, which does not have the run
-		w.and("(e.started, e.run) < (%s, %s)", q.After.Started, runArg(q.After.Run))
-	}
-	limit := max(0, q.Limit)
-	sql := `select {execution} from {schema}.executions e where ` + w.text.String() +
-		fmt.Sprintf(` order by e.started desc, e.run desc limit $%d`, len(w.args)+1)
-	err = s.read(ctx, "list", func(ctx context.Context, c *pgx.Conn) error {
-		page = store.Page{}
-		rows, err := s.executionsBut(ctx, c, (*executionRow).unreadable, expand(s.cfg.schema, sql), append(w.args, limit+1)...)
-		if page.More = len(rows) > limit; page.More {
-			rows = rows[:limit]
-		}
-		page.Executions = rows
-		return err
-	})
-	return page, err
-}
-
-// Count counts executions.
-func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
-	w := matching(&q)
-	sql := `select count(*) from {schema}.executions e where ` + w.text.String()
-	err = s.read(ctx, "count", func(ctx context.Context, c *pgx.Conn) error {
-		return c.QueryRow(ctx, expand(s.cfg.schema, sql), w.args...).Scan(&n)
-	})
-	return n, err
-}
 
 // LoadOutcomes returns the rows of those runs that are closed.
 func (s *Store) LoadOutcomes(ctx context.Context, keys []store.RunKey) (out []store.Execution, err error) {

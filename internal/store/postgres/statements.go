@@ -23,6 +23,9 @@ const (
 	stStartIfAbsent
 	stClose
 	stMark
+	stStartLabel
+	stLabel
+	stUnlabel
 	stEvent
 	stOneEvent
 	stStopTimer
@@ -68,6 +71,8 @@ with w as (
   delete from {schema}.executions e using ` + rows("$1 shard smallint, $2 run uuid") + `
   where e.shard = u.shard and e.run = u.run and e.state > 1
   returning e.shard, e.run
+), l as (
+  delete from {schema}.labels l using w where l.shard = w.shard and l.run = w.run
 ), g as (
   insert into {schema}.garbage (shard, run) select shard, run from w on conflict do nothing
 )
@@ -119,7 +124,7 @@ where (u.shard, u.run) not in (select shard, run from i)`},
 with r as (
   delete from {schema}.runnable q using ` + rows("$1 shard smallint, $2 run uuid") + ` where q.shard = u.shard and q.run = u.run
 ), w as (
-  update {schema}.executions e set state = u.state, closed = u.closed, outcome = u.outcome, waits = null, blocked = null
+  update {schema}.executions e set state = u.state, closed = u.closed, outcome = u.outcome, waits = null, blocked = null, reason = null
   from ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint, $4 closed bigint, $5 outcome bytea") + `
   where e.shard = u.shard and e.run = u.run and e.state < 2
   returning 1
@@ -134,11 +139,32 @@ with d as (
   select u.shard, u.run from ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint") + ` where u.state = 0
   on conflict do nothing
 ), w as (
-  update {schema}.executions e set state = u.state, waits = u.waits, blocked = u.blocked
-  from ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint, $4 waits bytea, $5 blocked bytea") + `
+  update {schema}.executions e set state = u.state, waits = u.waits, blocked = u.blocked, reason = nullif(u.reason, '')
+  from ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint, $4 waits bytea, $5 blocked bytea, $6 reason text") + `
   where e.shard = u.shard and e.run = u.run and e.state < 2
   returning 1
 )` + guard},
+
+	// The labels of starts. Those of a start that made way have no run.
+	stStartLabel: {"labels", `
+insert into {schema}.labels (started, run, shard, tenant, name, value)
+select e.started, e.run, e.shard, e.tenant, u.name, u.value
+from ` + rows("$1 shard smallint, $2 run uuid, $3 name text, $4 value text") + `
+join {schema}.executions e on e.shard = u.shard and e.run = u.run`},
+
+	stLabel: {"labels", `
+with w as (
+  insert into {schema}.labels (started, run, shard, tenant, name, value)
+  select e.started, e.run, e.shard, e.tenant, u.name, u.value
+  from ` + rows("$1 shard smallint, $2 run uuid, $3 name text, $4 value text") + `
+  join {schema}.executions e on e.shard = u.shard and e.run = u.run
+  on conflict (shard, run, name) do update set value = excluded.value
+  returning 1
+)` + guard},
+
+	stUnlabel: {"labels", `
+delete from {schema}.labels l using ` + rows("$1 shard smallint, $2 run uuid, $3 name text") + `
+where l.shard = u.shard and l.run = u.run and l.name = u.name`},
 
 	stEvent: {"history", `
 insert into {schema}.history (shard, run, seq, at, kind, body)

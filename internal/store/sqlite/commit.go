@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -43,7 +44,7 @@ type batchWriter struct {
 // apply writes everything, in the order of the fields of the batch.
 func (t *batchWriter) apply() error {
 	for _, step := range [...]func() error{
-		t.fence, t.deletes, t.starts, t.closes, t.marks, t.events, t.timers, t.messages, t.cursors, t.inbox, t.requests, t.frees,
+		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.timers, t.messages, t.cursors, t.inbox, t.requests, t.frees,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -92,7 +93,7 @@ func (t *batchWriter) deletes() error {
 		case state < stateClosed:
 			return refused("delete of %s: the run is open", key.Run)
 		}
-		for _, sql := range [...]string{sqlDelete, sqlDeleteStart, sqlGarbage} {
+		for _, sql := range [...]string{sqlDelete, sqlDeleteStart, sqlDeleteLabels, sqlGarbage} {
 			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
 				return fmt.Errorf("delete of %s: %w", key.Run, err)
 			}
@@ -102,10 +103,11 @@ func (t *batchWriter) deletes() error {
 }
 
 const (
-	sqlStateOf     = `select state from perdure_executions where run = ?1 and shard = ?2`
-	sqlDelete      = `delete from perdure_executions where run = ?1 and shard = ?2`
-	sqlDeleteStart = `delete from perdure_starts where run = ?1 and shard = ?2`
-	sqlGarbage     = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
+	sqlStateOf      = `select state from perdure_executions where run = ?1 and shard = ?2`
+	sqlDelete       = `delete from perdure_executions where run = ?1 and shard = ?2`
+	sqlDeleteStart  = `delete from perdure_starts where run = ?1 and shard = ?2`
+	sqlDeleteLabels = `delete from perdure_labels where run = ?1 and shard = ?2`
+	sqlGarbage      = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
 )
 
 func (t *batchWriter) starts() error {
@@ -149,14 +151,22 @@ func (t *batchWriter) start(i int) error {
 	case !inserted:
 		t.taken = append(t.taken, i)
 		return nil
-	case !large:
-		return nil
 	}
-	q = t.w.largeStart
-	q.setBlob(1, row.Start.Run[:])
-	q.setInt(2, int64(row.Shard))
-	q.setBlob(3, body)
-	return q.run()
+	if large {
+		q = t.w.largeStart
+		q.setBlob(1, row.Start.Run[:])
+		q.setInt(2, int64(row.Shard))
+		q.setBlob(3, body)
+		if err := q.run(); err != nil {
+			return err
+		}
+	}
+	for j := range row.Start.Labels {
+		if err := t.label(store.RunKey{Shard: row.Shard, Run: row.Start.Run}, &row.Start.Labels[j]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // replace makes the run before a start stop being current.
@@ -227,11 +237,47 @@ func (t *batchWriter) marks() error {
 		q.setInt(3, state)
 		q.setBlob(4, t.bodies.next())
 		q.setBlob(5, t.bodies.next())
+		if code := store.MainReason(row.Parked, row.Waits, row.Blocked); code == model.WaitTurn {
+			q.setBlob(6, nil)
+		} else {
+			q.setText(6, string(code))
+		}
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("mark of %s: %w", row.Run, err)
 		} else if !ok {
 			return refused("mark of %s: the run is not open", row.Run)
 		}
+	}
+	return nil
+}
+
+func (t *batchWriter) labels() error {
+	for i := range t.b.Labels {
+		row := &t.b.Labels[i]
+		if err := t.label(row.RunKey, &row.Label); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// label sets or removes a label of a run that exists.
+func (t *batchWriter) label(key store.RunKey, l *model.Label) error {
+	q := t.w.label
+	if l.Value == "" {
+		q = t.w.unlabel
+	} else {
+		q.setText(4, l.Value)
+	}
+	q.setBlob(1, key.Run[:])
+	q.setInt(2, int64(key.Shard))
+	q.setText(3, l.Name)
+	ok, err := t.one(q)
+	switch {
+	case err != nil:
+		return fmt.Errorf("label %s of %s: %w", l.Name, key.Run, err)
+	case !ok && l.Value != "":
+		return refused("label %s of %s: the run does not exist", l.Name, key.Run)
 	}
 	return nil
 }

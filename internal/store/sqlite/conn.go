@@ -70,8 +70,7 @@ func (c *conn) close() error {
 	return c.db.Close()
 }
 
-// prepare returns the statement of a text, compiled once per connection. The texts are constants of this package but for those of
-// listings, which are few.
+// prepare returns the statement of a text, compiled once per connection. The texts are constants of this package.
 func (c *conn) prepare(sql string) (*stmt, error) {
 	if q, ok := c.stmts[sql]; ok {
 		return q, nil
@@ -108,6 +107,17 @@ func (c *conn) query(sql string, row func(q *stmt) error, args ...any) error {
 		return err
 	}
 	return q.bind(args...).each(row)
+}
+
+// queryOnce is query for a statement that is made for one call, such as that of a listing: it is not kept.
+func (c *conn) queryOnce(sql string, row func(q *stmt) error, args ...any) error {
+	s, _, err := c.db.Prepare(sql)
+	if err != nil {
+		return fmt.Errorf("prepare %q: %w", sql, err)
+	}
+	err = (&stmt{s: s}).bind(args...).each(row)
+	_ = s.Close() // repeats the error of the run
+	return err
 }
 
 // number reads the one number that a statement returns; found is false when it returns no row or null.

@@ -72,6 +72,7 @@ type Contents struct {
 	Executions []store.Execution
 	Runnable   []store.RunHead
 	Events     []History
+	Labels     []store.LabelRow
 	Timers     []store.Timer
 	Messages   []store.MessageRow
 	Inbox      []store.InboxRow
@@ -106,6 +107,7 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 			c.Events = append(c.Events, History{key, events})
 		}
 	}
+	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })
 	c.Runnable, c.Timers = r.runnable(), r.timers()
 	const all = 1 << 20
 	c.Messages = call(&r, func() ([]store.MessageRow, error) { return s.LoadMessages(ctx, r.shards, all) })

@@ -34,6 +34,7 @@ func testDelete(x *suite) {
 	l := x.Join(1).Lanes[0]
 	s, other := x.SubjectIn(1), x.SubjectIn(1)
 	s.Start.Input.Data = make([]byte, 4096) // large ones may have a place of their own
+	s.Start.Labels = []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
 	x.past(l, s, 3)
 	x.past(l, other, 1)
 	l.Write(func(b *store.Batch) {
@@ -48,6 +49,9 @@ func testDelete(x *suite) {
 	}
 	page := try(x.Store.List(x.Context(), store.Query{Tenant: model.DefaultTenant, AllRuns: true, Limit: 10})).or(x)
 	x.Want("listed", []store.Execution{other.Closed(model.Completed, true)}, page.Executions)
+	if got := try(x.Store.LoadLabels(x.Context(), []store.RunKey{s.RunKey})).or(x); len(got) != 0 {
+		x.Errorf("it has labels: %v", got)
+	}
 	if got := try(x.Store.LoadOutcomes(x.Context(), []store.RunKey{s.RunKey})).or(x); len(got) != 0 {
 		x.Errorf("it has an outcome: %v", got)
 	}

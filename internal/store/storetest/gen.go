@@ -54,6 +54,12 @@ func Payloads() *rapid.Generator[model.Payload] {
 	})
 }
 
+// Labels are labels as a run may have them: odd values, few and many.
+func Labels() *rapid.Generator[[]model.Label] {
+	values := rapid.OneOf(rapid.SampledFrom([]string{"eu", "us"}), Names(model.MaxLabelValue))
+	return rapid.Map(rapid.MapOfN(rapid.StringMatching(`[A-Za-z0-9_.-]{1,64}`), values, -1, 4), model.Labels)
+}
+
 // Failures are failures of every shape; nil among them.
 func Failures() *rapid.Generator[*model.Failure] {
 	return rapid.Custom(func(t *rapid.T) *model.Failure {
@@ -101,12 +107,16 @@ func statuses() *rapid.Generator[model.Status] {
 	return rapid.Map(rapid.Uint8Range(0, uint8(model.LastStatus)), func(v uint8) model.Status { return model.Status(v) })
 }
 
+var eventKinds = rapid.Map(rapid.Uint8Range(uint8(model.EventStarted), uint8(model.LastEventKind)), func(k uint8) model.EventKind {
+	return model.EventKind(k)
+}).Filter(model.EventKind.Known)
+
 // Events are events of every kind with every field set or not, at position 1.
 func Events() *rapid.Generator[model.Event] {
 	return rapid.Custom(func(t *rapid.T) model.Event {
 		return model.Event{
 			Seq: 1, At: Times().Draw(t, "at"),
-			Kind: model.EventKind(rapid.Uint8Range(uint8(model.EventStarted), uint8(model.LastEventKind)).Draw(t, "kind")),
+			Kind: eventKinds.Draw(t, "kind"),
 			ID:   Texts().Draw(t, "id"), Name: Texts().Draw(t, "name"), Attempt: int(numbers().Draw(t, "attempt")),
 			Input: Payloads().Draw(t, "input"), Output: Payloads().Draw(t, "output"), Failure: Failures().Draw(t, "failure"),
 			Due: Times().Draw(t, "due"), Ref: numbers().Draw(t, "ref"), Target: addresses().Draw(t, "target"),
@@ -138,6 +148,7 @@ func Messages() *rapid.Generator[model.Message] {
 			Reuse:  rapid.SampledFrom([]model.ReusePolicy{model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways}).Draw(t, "reuse"),
 			Policy: policies().Draw(t, "policy"), With: EventLists(2).Draw(t, "with"), Node: model.NodeID(runIDs().Draw(t, "node")),
 			Past: pasts().Draw(t, "past"), Runs: rapid.SliceOfN(runIDs(), 0, 2).Draw(t, "runs"),
+			Labels: Labels().Draw(t, "labels"),
 		}
 	})
 }
@@ -149,7 +160,8 @@ func Starts() *rapid.Generator[model.Start] {
 			Input: Payloads().Draw(t, "input"), RequestID: Texts().Draw(t, "request"), Parent: Links().Draw(t, "parent"),
 			OnParentClose: policies().Draw(t, "policy"), First: runIDs().Draw(t, "first"), Previous: runIDs().Draw(t, "previous"),
 			Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"), Carried: EventLists(3).Draw(t, "carried"),
-			Began: Times().Draw(t, "began"), Seeds: seeds().Draw(t, "seeds"), Identity: runIDs().Draw(t, "identity"), Source: sources().Draw(t, "source"),
+			Labels: Labels().Draw(t, "labels"),
+			Began:  Times().Draw(t, "began"), Seeds: seeds().Draw(t, "seeds"), Identity: runIDs().Draw(t, "identity"), Source: sources().Draw(t, "source"),
 		}
 	})
 }

@@ -75,11 +75,11 @@ func testListFilters(x *suite) {
 		want []string
 	}{
 		{"all", store.Query{}, []string{"e-1", "a-3", "b-1", "a-2", "a-1"}},
-		{"workflow", store.Query{Workflow: "order"}, []string{"a-2", "a-1"}},
-		{"unknown workflow", store.Query{Workflow: "ORDER"}, nil},
+		{"workflow", store.Query{Workflows: []string{"order"}}, []string{"a-2", "a-1"}},
+		{"unknown workflow", store.Query{Workflows: []string{"ORDER"}}, nil},
 		{"prefix", store.Query{KeyPrefix: "a-"}, []string{"a-3", "a-2", "a-1"}},
 		{"prefix in other case", store.Query{KeyPrefix: "A-"}, nil},
-		{"prefix and workflow", store.Query{KeyPrefix: "a-", Workflow: "order-item"}, []string{"a-3"}},
+		{"prefix and workflow", store.Query{KeyPrefix: "a-", Workflows: []string{"order-item"}}, []string{"a-3"}},
 		{"running", store.Query{Statuses: []model.Status{model.Running}}, []string{"a-2"}},
 		{"failed or canceled", store.Query{Statuses: []model.Status{model.Failed, model.Canceled}}, []string{"a-3", "b-1"}},
 		{"continued", store.Query{Statuses: []model.Status{model.Continued}}, nil},
@@ -89,7 +89,7 @@ func testListFilters(x *suite) {
 		{"from and to", store.Query{StartedFrom: Noon + 1, StartedTo: Noon + 21}, []string{"b-1", "a-2"}},
 		{"empty interval", store.Query{StartedFrom: Noon + 10, StartedTo: Noon + 10}, nil},
 		{"everything at once", store.Query{
-			Workflow: "order", KeyPrefix: "a", Statuses: []model.Status{model.Completed, model.Running}, StartedFrom: Noon, StartedTo: Noon + 10,
+			Workflows: []string{"order"}, KeyPrefix: "a", Statuses: []model.Status{model.Completed, model.Running}, StartedFrom: Noon, StartedTo: Noon + 10,
 		}, []string{"a-1"}},
 	} {
 		c.q.Tenant = "t"

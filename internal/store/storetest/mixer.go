@@ -22,7 +22,7 @@ func (m *mixer) seldom() bool { return m.rng.IntN(12) == 0 }
 
 func (m *mixer) add() {
 	rows := [...]func(){
-		m.start, m.start, m.end, m.remove, m.mark, m.event, m.event, m.timer, m.timer, m.stop, m.stopAll,
+		m.start, m.start, m.end, m.remove, m.mark, m.label, m.label, m.event, m.event, m.timer, m.timer, m.stop, m.stopAll,
 		m.message, m.message, m.cursor, m.consume, m.deferred, m.request, m.free,
 	}
 	rows[m.rng.IntN(len(rows))]()
@@ -46,6 +46,9 @@ func (m *mixer) start() {
 		return
 	}
 	s := m.SubjectOf(a)
+	for range m.rng.IntN(3) {
+		s.Start.Labels = model.SetLabel(s.Start.Labels, m.labelName(), fmt.Sprint(m.rng.IntN(3)+1))
+	}
 	m.runs = append(m.runs, s)
 	old := try(m.stores[1].s.LoadExecution(m.Context(), s.Shard, a, model.RunID{})).or(m)
 	switch {
@@ -111,6 +114,22 @@ func (m *mixer) mark() {
 			r = s.Park()
 		}
 		m.b.Marks = append(m.b.Marks, r)
+	}
+}
+
+func (m *mixer) labelName() string { return string(rune('a' + m.rng.IntN(3))) }
+
+func (m *mixer) label() {
+	s := m.run()
+	if m.row(s) == nil && !m.seldom() {
+		return
+	}
+	l := model.Label{Name: m.labelName()}
+	if m.rng.IntN(3) > 0 {
+		l.Value = fmt.Sprint(m.rng.IntN(3) + 1)
+	}
+	if !slices.ContainsFunc(m.b.Labels, func(r store.LabelRow) bool { return r.RunKey == s.RunKey && r.Label.Name == l.Name }) {
+		m.b.Labels = append(m.b.Labels, store.LabelRow{RunKey: s.RunKey, Label: l})
 	}
 }
 

@@ -66,6 +66,8 @@ func RunWith(t *testing.T, o Options) {
 		{"texts", textTests},
 		{"list", listTests},
 		{"search", searchTests},
+		{"labels", labelTests},
+		{"queries", queryTests},
 		{"leases", leaseTests},
 		{"shards", shardTests},
 		{"concurrency", concurrencyTests},

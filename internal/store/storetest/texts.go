@@ -35,7 +35,7 @@ func (x *suite) named(l *Lane, s Subject, id, request string, fail func(format s
 	a := s.Start.Address
 	first := []rune(a.Key)[:1]
 	for _, prefix := range []string{a.Key, string(first)} {
-		q := store.Query{Tenant: a.Tenant, Workflow: a.Type, KeyPrefix: prefix, Limit: 1000}
+		q := store.Query{Tenant: a.Tenant, Workflows: []string{a.Type}, KeyPrefix: prefix, Limit: 1000}
 		found := false
 		for _, row := range try(x.Store.List(x.Context(), q)).or(x).Executions {
 			found = found || row.Start.Run == s.Run

@@ -1,0 +1,251 @@
+package cli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/node"
+)
+
+// act opens the store for commands that change something: a file as its only owner, a database beside its nodes.
+func (o *options) act(ctx context.Context) (*node.Node, error) {
+	n, err := o.look(ctx) // a name that was mistyped must not make a new file
+	if err != nil {
+		return nil, err
+	}
+	if err := n.Close(); err != nil {
+		return nil, err
+	}
+	n, err = node.Open(ctx, node.Config{URL: o.store, Schema: o.schema, Guest: true, Log: o.log(), Version: Version()})
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	return n, nil
+}
+
+// patience is the flag of commands that wait for an answer.
+func patience(cmd *cobra.Command, d *time.Duration) {
+	cmd.Flags().DurationVar(d, "timeout", 30*time.Second, "how long to wait for the owner of the execution")
+}
+
+// within opens the store and does something that needs an answer within the time.
+func (o *options) within(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	n, err := o.act(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := n.Close(); err == nil {
+			err = closed
+		}
+	}()
+	err = do(ctx, n.Backend())
+	if fault.Is(err, fault.Timeout) {
+		return fault.WithHint(err, "no node may be running: see `perdure doctor`; --timeout waits longer")
+	}
+	return err
+}
+
+// input reads JSON from a flag: itself, @file, or - for standard input. It is checked before anything is sent.
+func (o *options) input(flag, text string) (model.Payload, error) {
+	data := []byte(text)
+	var err error
+	switch {
+	case text == "":
+		data = []byte("null")
+	case text == "-":
+		data, err = io.ReadAll(o.In)
+	case strings.HasPrefix(text, "@"):
+		data, err = os.ReadFile(text[1:])
+	}
+	if err != nil {
+		return model.Payload{}, fault.New(fault.Invalid, "%s: %w", flag, err)
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, data); err != nil {
+		return model.Payload{}, fault.New(fault.Invalid, "the value of %s is not JSON: %w", flag, err)
+	}
+	return model.Payload{Data: compact.Bytes()}, nil
+}
+
+type startFlags struct {
+	key, hashKey, input, requestID string
+	reuse                          string
+	labels                         []string
+	wait                           bool
+	timeout                        time.Duration
+}
+
+func newWorkflowStart(o *options) *cobra.Command {
+	var f startFlags
+	cmd := &cobra.Command{
+		Use: "start workflow", Short: "Start an execution, or attach to the one that has the key",
+		Long: `Start an execution, or attach to the one that has the key.
+
+The key is --key as it stands, or the hash of the JSON value --hash-key as programs make it, or else the hash of the input.`,
+		Example: `  perdure workflow start greet --key hello-2 --input '"World"' --label region=eu
+  perdure workflow start order --input @order.json --wait --timeout 5m -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			req, err := o.startRequest(args[0], &f)
+			if err != nil {
+				return err
+			}
+			return o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return o.start(ctx, b, req, f.wait) })
+		},
+	}
+	cmd.Flags().StringVar(&f.key, "key", "", "key of the execution")
+	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash is the key")
+	cmd.MarkFlagsMutuallyExclusive("key", "hash-key")
+	cmd.Flags().StringVar(&f.input, "input", "", "input as JSON, @file, or - for standard input (null)")
+	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label, as name=value; may be repeated")
+	cmd.Flags().StringVar(&f.reuse, "reuse", "never", "start again under a used key: never, failed, always")
+	cmd.Flags().StringVar(&f.requestID, "request-id", "", "makes a repetition harmless")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for the result and print it")
+	patience(cmd, &f.timeout)
+	return cmd
+}
+
+func (o *options) startRequest(workflow string, f *startFlags) (r api.StartRequest, err error) {
+	if r.Input, err = o.input("--input", f.input); err != nil {
+		return r, err
+	}
+	if r.Labels, err = readLabels(f.labels); err != nil {
+		return r, err
+	}
+	policies := map[string]model.ReusePolicy{"never": model.ReturnExisting, "failed": model.ReuseIfFailed, "always": model.ReuseAlways}
+	reuse, ok := policies[f.reuse]
+	if !ok {
+		return r, fault.New(fault.Invalid, "--reuse %q: never, failed or always", f.reuse)
+	}
+	r.Reuse, r.RequestID = reuse, f.requestID
+	key := f.key
+	if key == "" {
+		hashed := r.Input
+		if f.hashKey != "" {
+			if hashed, err = o.input("--hash-key", f.hashKey); err != nil {
+				return r, err
+			}
+		}
+		key = perdure.HashKey(json.RawMessage(hashed.Data)).String()
+	}
+	r.Address = model.Address{Tenant: model.DefaultTenant, Type: workflow, Key: key}
+	return r, nil
+}
+
+func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, wait bool) error {
+	reply, err := b.Start(ctx, r)
+	if err != nil {
+		return err
+	}
+	name := r.Address.Type + "/" + r.Address.Key
+	out := started{
+		Workflow: r.Address.Type, Key: r.Address.Key, Run: reply.Run.String(), Existing: reply.Existing, Status: reply.Status.String(),
+	}
+	if !wait {
+		if o.output == "json" {
+			return o.json(out)
+		}
+		verb := "started"
+		if reply.Existing {
+			verb = "exists already (" + out.Status + ")"
+		}
+		_, err = fmt.Fprintf(o.Out, "%s %s, run %s\n", name, verb, out.Run)
+		return err
+	}
+	end, err := b.Await(ctx, api.Target{Address: r.Address})
+	if err != nil {
+		return fault.WithHint(err, "%s goes on: see `perdure workflow explain %s`", name, name)
+	}
+	out.Run, out.Status, out.Output = end.Run.String(), end.Outcome.Status.String(), raw(end.Outcome.Output)
+	failure := end.Outcome.Failure
+	if failure != nil {
+		out.Error = failure.Message
+	}
+	if o.output == "json" {
+		err = o.json(out)
+	} else if failure == nil {
+		_, err = fmt.Fprintln(o.Out, payload(end.Outcome.Output, 1<<20))
+	}
+	if failure != nil {
+		return fault.New(fault.Unclassified, "%s %s: %s", name, out.Status, failure.Message)
+	}
+	return err
+}
+
+// started is what start tells programs.
+type started struct {
+	Workflow string `json:"workflow"`
+	Key      string `json:"key"`
+	Run      string `json:"run"`
+	Existing bool   `json:"existing"`
+	Status   string `json:"status"`
+	Output   any    `json:"output,omitempty"`
+	Error    string `json:"error,omitempty"`
+}
+
+// newWorkflowResolve and newWorkflowReject settle a promise.
+func newWorkflowResolve(o *options) *cobra.Command {
+	var text string
+	cmd := o.settle("resolve", "Resolve a promise of an execution", "  perdure workflow resolve order/42 answer --input 42",
+		func(r *api.SettleRequest) (err error) {
+			r.Value, err = o.input("--input", text)
+			return err
+		})
+	cmd.Flags().StringVar(&text, "input", "", "value as JSON, @file, or - for standard input (null)")
+	return cmd
+}
+
+func newWorkflowReject(o *options) *cobra.Command {
+	var message string
+	cmd := o.settle("reject", "Reject a promise of an execution", "  perdure workflow reject order/42 answer --message 'nobody knows'",
+		func(r *api.SettleRequest) error {
+			r.Failure = &model.Failure{Message: message}
+			return nil
+		})
+	cmd.Flags().StringVar(&message, "message", "", "what the code is told as error")
+	if err := cmd.MarkFlagRequired("message"); err != nil {
+		panic(err) // the flag is there
+	}
+	return cmd
+}
+
+func (o *options) settle(use, short, example string, fill func(*api.SettleRequest) error) *cobra.Command {
+	var run string
+	var r api.SettleRequest
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: use + " workflow/key promise", Short: short, Example: example, Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if r.Target, err = target(args[0], run); err != nil {
+				return err
+			}
+			if err := fill(&r); err != nil {
+				return err
+			}
+			r.Name = args[1]
+			if err := o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error { return b.Settle(ctx, r) }); err != nil {
+				return err
+			}
+			return o.told([]told{{Execution: args[0], Run: run}}, "settled promise "+r.Name+" of")
+		},
+	}
+	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	cmd.Flags().StringVar(&r.RequestID, "request-id", "", "makes a repetition harmless")
+	patience(cmd, &timeout)
+	return cmd
+}

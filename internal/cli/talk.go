@@ -1,0 +1,174 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// order is a verb with a reason.
+func (o *options) order(v verb, do func(ctx context.Context, b api.Backend, r api.CancelRequest) error) *cobra.Command {
+	var reason string
+	v.prepare = func([]string) (func(ctx context.Context, b api.Backend, t api.Target) error, error) {
+		return func(ctx context.Context, b api.Backend, t api.Target) error {
+			return do(ctx, b, api.CancelRequest{Target: t, Reason: reason})
+		}, nil
+	}
+	cmd := o.verb(v)
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for its history")
+	return cmd
+}
+
+func newWorkflowCancel(o *options) *cobra.Command {
+	return o.order(verb{
+		use: "cancel", short: "Ask executions to end; their clean-up runs", done: "cancel requested:", of: open,
+		example: `  perdure workflow cancel order/42 --reason 'ordered twice'
+  perdure workflow cancel --query 'workflow = "order" and label.region = "eu"' --dry-run
+  perdure workflow cancel --query 'workflow = "order" and label.region = "eu"' --yes`,
+	}, func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Cancel(ctx, r) })
+}
+
+func newWorkflowTerminate(o *options) *cobra.Command {
+	return o.order(verb{
+		use: "terminate", short: "End executions at once; no clean-up runs", done: "terminated:", of: open,
+		example: `  perdure workflow terminate order/42 --reason 'its code never ends'
+  perdure workflow terminate --query 'reason = "replay_mismatch"' --dry-run`,
+	}, func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Terminate(ctx, r) })
+}
+
+func newWorkflowPause(o *options) *cobra.Command {
+	return o.order(verb{
+		use: "pause", short: "Have nobody continue executions until they are resumed", done: "paused:", of: open,
+		example: `  perdure workflow pause order/42 --reason 'the warehouse is closed'
+  perdure workflow pause --query 'workflow = "order"' --reason maintenance --yes`,
+	}, func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Pause(ctx, r) })
+}
+
+func newWorkflowResume(o *options) *cobra.Command {
+	return o.order(verb{
+		use: "resume", short: "Let paused executions go on", done: "resumed:", of: open,
+		example: `  perdure workflow resume order/42
+  perdure workflow resume --query 'reason = "paused"' --yes`,
+	}, func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Resume(ctx, r) })
+}
+
+// ask makes a command that asks one execution something and prints the answer.
+func (o *options) ask(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, name string, in model.Payload) (model.Payload, error)) *cobra.Command {
+	var run, text string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: use, Short: short, Example: example, Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := target(args[0], run)
+			if err != nil {
+				return err
+			}
+			in, err := o.input("--input", text)
+			if err != nil {
+				return err
+			}
+			return o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+				out, err := do(ctx, b, t, args[1], in)
+				if err != nil {
+					return err
+				}
+				return o.value(out)
+			})
+		},
+	}
+	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	cmd.Flags().StringVar(&text, "input", "", "input as JSON, @file, or - for standard input (null)")
+	patience(cmd, &timeout)
+	return cmd
+}
+
+// value prints one value: JSON as it is, other encodings by name and size.
+func (o *options) value(p model.Payload) error {
+	if o.output == "json" || p.Encoding == model.JSON {
+		return o.json(raw(p))
+	}
+	fmt.Fprintln(o.Out, payload(p, len(p.Data)))
+	return nil
+}
+
+func newWorkflowUpdate(o *options) *cobra.Command {
+	var requestID string
+	cmd := o.ask("update workflow/key update", "Ask an execution to change something, and print its answer",
+		`  perdure workflow update cart/7 add-item --input '{"SKU": "a", "N": 2}'`,
+		func(ctx context.Context, b api.Backend, t api.Target, name string, in model.Payload) (model.Payload, error) {
+			return b.Update(ctx, api.UpdateRequest{Target: t, Name: name, Input: in, RequestID: requestID})
+		})
+	cmd.Flags().StringVar(&requestID, "request-id", "", "makes a repetition harmless: it gets the same answer")
+	return cmd
+}
+
+func newWorkflowQuery(o *options) *cobra.Command {
+	return o.ask("query workflow/key query", "Ask the code of an open execution, and print its answer", `  perdure workflow query cart/7 contents --input '"a"'`,
+		func(ctx context.Context, b api.Backend, t api.Target, name string, in model.Payload) (model.Payload, error) {
+			return b.Query(ctx, api.QueryRequest{Target: t, Name: name, Input: in})
+		})
+}
+
+func newWorkflowState(o *options) *cobra.Command {
+	var run string
+	cmd := &cobra.Command{
+		Use: "state workflow/key state", Short: "Print state that an execution shows", Example: "  perdure workflow state import/7 progress", Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := target(args[0], run)
+			if err != nil {
+				return err
+			}
+			n, err := o.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			p, ok, err := n.Backend().State(cmd.Context(), t, args[1])
+			if err != nil {
+				return err
+			}
+			if !ok {
+				return fault.New(fault.NotFound, "execution %s has no state %s", args[0], args[1])
+			}
+			return o.value(p)
+		},
+	}
+	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	return cmd
+}
+
+func newWorkflowStranded(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "stranded", Short: "List open executions that no live worker can continue", Args: cobra.NoArgs,
+		Long: `List open executions that no live worker can continue: nobody has the code of their workflow, or not the version that they are pinned to.
+Look at it after a deploy. When no program runs, all of them are.`,
+		Example: "  perdure workflow stranded --store postgres://localhost/app",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n, err := o.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			found := []summary{}
+			for cursor := ""; ; {
+				page, err := n.Backend().Stranded(cmd.Context(), model.DefaultTenant, cursor)
+				if err != nil {
+					return err
+				}
+				for i := range page.Executions {
+					found = append(found, summarise(&page.Executions[i]))
+				}
+				if cursor = page.Cursor; cursor == "" {
+					break
+				}
+			}
+			return o.summaries(found)
+		},
+	}
+}

@@ -1,0 +1,198 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/batch"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/query"
+)
+
+// verb is something that is done to one execution, or to all that a query selects.
+type verb struct {
+	use, short, example string
+	// args are named behind the execution.
+	args []string
+	// done says what has been done, in front of the name of an execution.
+	done string
+	// of narrows a query to the executions that it can be done to.
+	of string
+	// prepare looks at the arguments, before anything is opened, and returns what is done to one.
+	prepare func(args []string) (func(ctx context.Context, b api.Backend, t api.Target) error, error)
+}
+
+type verbFlags struct {
+	run, query string
+	dryRun, ok bool
+	timeout    time.Duration
+}
+
+// told is what became of one execution, for programs.
+type told struct {
+	Execution string `json:"execution"`
+	Run       string `json:"run,omitempty"`
+	Error     string `json:"error,omitempty"`
+}
+
+// told prints what has been done to executions.
+func (o *options) told(all []told, done string) error {
+	if o.output == "json" {
+		return o.json(all)
+	}
+	for _, t := range all {
+		fmt.Fprintf(o.Out, "%s %s\n", done, t.Execution)
+	}
+	return nil
+}
+
+func (o *options) verb(v verb) *cobra.Command {
+	var f verbFlags
+	takes := strings.Join(append([]string{"[workflow/key]"}, v.args...), " ")
+	cmd := &cobra.Command{
+		Use: v.use + " " + takes, Short: v.short, Example: v.example,
+		Args: func(_ *cobra.Command, args []string) error {
+			want := len(v.args)
+			if f.query == "" {
+				want++
+			}
+			if len(args) != want {
+				return fault.New(fault.Invalid, "%s takes %s: an execution, or --query instead", v.use, takes)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			do, err := v.prepare(args[len(args)-len(v.args):])
+			if err != nil {
+				return err
+			}
+			if f.query != "" {
+				return o.all(cmd.Context(), &v, &f, do)
+			}
+			t, err := target(args[0], f.run)
+			if err != nil {
+				return err
+			}
+			if f.dryRun {
+				return fault.New(fault.Invalid, "--dry-run goes with --query")
+			}
+			if err := o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return do(ctx, b, t) }); err != nil {
+				return err
+			}
+			return o.told([]told{{Execution: args[0], Run: f.run}}, v.done)
+		},
+	}
+	cmd.Flags().StringVar(&f.run, "run", "", "a certain run instead of the current one")
+	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all that it selects, instead of one; see `perdure workflow list`")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "with --query: only list them")
+	cmd.Flags().BoolVar(&f.ok, "yes", false, "with --query: do it")
+	cmd.MarkFlagsMutuallyExclusive("run", "query")
+	patience(cmd, &f.timeout)
+	return cmd
+}
+
+// all does it to every execution that the query selects, and tells each as it is done.
+func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx context.Context, b api.Backend, t api.Target) error) error {
+	q, err := query.Parse(f.query+v.of, time.Now())
+	if err != nil {
+		return err
+	}
+	if f.dryRun || !f.ok {
+		return o.rehearse(ctx, f, &q)
+	}
+	n, err := o.act(ctx)
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	b := n.Backend()
+	one := func(ctx context.Context, e *api.Description) error {
+		ctx, cancel := context.WithTimeout(ctx, f.timeout)
+		defer cancel()
+		return do(ctx, b, api.Target{Address: e.Start.Address, Run: e.Start.Run})
+	}
+	list, done, failed, first := []told{}, 0, 0, error(nil)
+	for r := range batch.Run(ctx, b, q.Request(), one) {
+		if r.Execution == nil {
+			return r.Err
+		}
+		t := told{Execution: r.Execution.Start.Address.Type + "/" + r.Execution.Start.Address.Key, Run: r.Execution.Start.Run.String()}
+		switch {
+		case r.Err != nil:
+			if failed++; first == nil {
+				first = r.Err
+			}
+			t.Error = r.Err.Error()
+			fmt.Fprintf(o.Err, "%s: %s\n", t.Execution, t.Error)
+		case o.output != "json":
+			fmt.Fprintf(o.Out, "%s %s\n", v.done, t.Execution)
+		}
+		if done++; o.output == "json" {
+			list = append(list, t)
+		}
+	}
+	if o.output == "json" {
+		if err := o.json(list); err != nil {
+			return err
+		}
+	}
+	if failed > 0 {
+		return fault.New(fault.KindOf(first), "%d of %d failed, the first one: %w", failed, done, first)
+	}
+	fmt.Fprintf(o.Err, "%d done.\n", done)
+	return nil
+}
+
+// rehearse shows what a query selects and changes nothing. Without --dry-run it asks for --yes.
+func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) error {
+	n, err := o.look(ctx)
+	if err != nil {
+		return err
+	}
+	defer n.Close()
+	if !f.dryRun {
+		count, err := n.Backend().Count(ctx, q.Request())
+		if err != nil {
+			return err
+		}
+		return fault.New(fault.Invalid, "%d executions are selected: --yes does it to them, --dry-run lists them", count)
+	}
+	list := []told{}
+	for r := range batch.Run(ctx, n.Backend(), q.Request(), nil) {
+		if r.Err != nil {
+			return r.Err
+		}
+		list = append(list, told{Execution: r.Execution.Start.Address.Type + "/" + r.Execution.Start.Address.Key, Run: r.Execution.Start.Run.String()})
+	}
+	if err := o.told(list, "selected:"); err != nil {
+		return err
+	}
+	fmt.Fprintf(o.Err, "%d selected; nothing was changed.\n", len(list))
+	return nil
+}
+
+// open is what can be signalled and cancelled.
+const open = ` and status = "open"`
+
+func newWorkflowSignal(o *options) *cobra.Command {
+	var text, requestID string
+	cmd := o.verb(verb{
+		use: "signal", args: []string{"signal"}, short: "Send a signal to executions", done: "signal sent:", of: open,
+		example: `  perdure workflow signal order/42 approved --input '{"by": "me"}'
+  perdure workflow signal --query 'reason = "signal" and workflow = "order"' approved --input true --request-id mass-1 --yes`,
+		prepare: func(args []string) (func(ctx context.Context, b api.Backend, t api.Target) error, error) {
+			value, err := o.input("--input", text)
+			return func(ctx context.Context, b api.Backend, t api.Target) error {
+				return b.Signal(ctx, api.SignalRequest{Target: t, Name: args[0], Input: value, RequestID: requestID})
+			}, err
+		},
+	})
+	cmd.Flags().StringVar(&text, "input", "", "value as JSON, @file, or - for standard input (null)")
+	cmd.Flags().StringVar(&requestID, "request-id", "", "makes a repetition harmless, for each execution")
+	return cmd
+}

@@ -1,0 +1,78 @@
+package lane_test
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+func labeled(id, name, value string) model.Command {
+	return model.Command{Kind: model.CommandRecord, Event: model.Event{
+		Kind: model.EventLabeled, ID: id, Name: name, Output: model.TextPayload(value),
+	}}
+}
+
+func (r *rig) labels(a model.Address) (out []string) {
+	r.t.Helper()
+	rows, err := r.st.LoadLabels(r.t.Context(), []store.RunKey{{Shard: a.Shard(shards), Run: r.current(a).Start.Run}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	for _, row := range rows {
+		out = append(out, row.Label.Name+"="+row.Label.Value)
+	}
+	return out
+}
+
+func (r *rig) wantLabels(a model.Address, want ...string) {
+	r.t.Helper()
+	if got := r.labels(a); !slices.Equal(got, want) {
+		r.t.Errorf("%s has the labels %v, want %v", a, got, want)
+	}
+}
+
+// A batch has one write per label: of several changes the last one counts. What a refused batch would have changed is applied again.
+func TestLabelsOfABatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, b := in(0, 0), in(1, 0)
+	r.send(model.Message{Kind: model.MessageStart, To: a, Labels: []model.Label{{Name: "m", Value: "1"}, {Name: "o", Value: "1"}}}, "a")
+	r.settle()
+	r.wantLabels(a, "m=1", "o=1")
+
+	r.start(b, "b")
+	r.flush() // in flight
+	r.turn(a, model.Turn{Commands: []model.Command{labeled("1", "l", "1"), labeled("2", "m", "2"), labeled("3", "l", "2"), labeled("4", "o", "")}})
+	r.turn(a, model.Turn{Commands: []model.Command{labeled("5", "m", ""), labeled("6", "n", "1")}})
+	r.flush()
+	r.commitNow()
+	var rows []string
+	for _, l := range r.commit.Labels {
+		rows = append(rows, l.Label.Name+"="+l.Label.Value)
+	}
+	if want := []string{"l=2", "m=", "o=", "n=1"}; !slices.Equal(rows, want) {
+		t.Errorf("the batch writes %v, want %v", rows, want)
+	}
+	r.settle()
+	r.wantLabels(a, "l=2", "n=1")
+	r.wantEvents(a, "labeled 1", "labeled 2", "labeled 3", "labeled 4", "labeled 5", "labeled 6")
+
+	refused := 0
+	r.refuse = func(*store.Batch) error {
+		if refused++; refused > 1 {
+			return nil
+		}
+		return store.Errorf(store.Refused, "commit", "poison")
+	}
+	next := model.Turn{Commands: []model.Command{labeled("7", "l", "3")}, Close: &model.Close{Status: model.Continued}}
+	r.turn(a, next)
+	r.signal(b, "s", "s")
+	r.settle()
+	r.wantLabels(a, "l=3", "n=1")
+	if run := r.current(a).Start; run.Previous.IsZero() || len(run.Labels) != 2 {
+		t.Errorf("the next run begins as %+v", run)
+	}
+}

@@ -1,0 +1,332 @@
+package query
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Parse reads a query. Distances such as -24h count from now.
+func Parse(text string, now time.Time) (Query, error) {
+	p := &parser{text: text, now: now, given: map[string]bool{}}
+	if p.space(); p.pos == len(text) {
+		return p.q, nil
+	}
+	for {
+		if err := p.condition(); err != nil {
+			return Query{}, err
+		}
+		if p.space(); p.pos == len(p.text) {
+			return p.q, nil
+		}
+		if at := p.pos; !strings.EqualFold(p.word(), "and") {
+			return Query{}, p.expected(at, `"and" or the end`)
+		}
+	}
+}
+
+type parser struct {
+	text  string
+	pos   int
+	now   time.Time
+	q     Query
+	given map[string]bool
+}
+
+// expected is the error of something else at a place.
+func (p *parser) expected(at int, want string) error {
+	place := "at the end"
+	if rest := p.text[at:]; rest != "" {
+		if r := []rune(rest); len(r) > 30 {
+			rest = string(r[:30]) + "…"
+		}
+		place = "before " + strconv.Quote(rest)
+	}
+	return p.wrong(at, want+" expected "+place)
+}
+
+func (p *parser) wrong(at int, what string) error {
+	return fault.New(fault.Invalid, "query, character %d: %s", utf8.RuneCountInString(p.text[:at])+1, what)
+}
+
+func (p *parser) space() {
+	for p.pos < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.pos]) >= 0 {
+		p.pos++
+	}
+}
+
+// word reads what may be a field, a keyword, or a time without quotes.
+func (p *parser) word() string {
+	p.space()
+	from := p.pos
+	for p.pos < len(p.text) && (model.LabelLetter(p.text[p.pos]) || p.text[p.pos] == ':' || p.text[p.pos] == '+') {
+		p.pos++
+	}
+	return p.text[from:p.pos]
+}
+
+func (p *parser) take(sign string) bool {
+	p.space()
+	if !strings.HasPrefix(p.text[p.pos:], sign) {
+		return false
+	}
+	p.pos += len(sign)
+	return true
+}
+
+// operator reads one of those that a field has; the longer ones stand first.
+func (p *parser) operator(ops ...string) (op string, err error) {
+	p.space()
+	at := p.pos
+	for _, op := range ops {
+		if op == "in" && strings.EqualFold(p.word(), op) || op != "in" && p.take(op) {
+			return op, nil
+		}
+		p.pos = at
+	}
+	quoted := make([]string, len(ops))
+	for i, op := range ops {
+		quoted[i] = strconv.Quote(op)
+	}
+	last := len(quoted) - 1
+	want := quoted[last]
+	if last > 0 {
+		want = strings.Join(quoted[:last], ", ") + " or " + want
+	}
+	return "", p.expected(at, want)
+}
+
+// quoted reads a text in quotes that is not empty.
+func (p *parser) quoted() (string, error) {
+	p.space()
+	at := p.pos
+	raw, err := strconv.QuotedPrefix(p.text[p.pos:])
+	if err != nil || raw[0] == '\'' {
+		return "", p.expected(at, `a text in quotes (")`)
+	}
+	p.pos += len(raw)
+	v, err := strconv.Unquote(raw)
+	if err != nil {
+		return "", p.expected(at, `a text in quotes (")`)
+	}
+	if v == "" {
+		return "", p.wrong(at, "the text is empty")
+	}
+	return v, nil
+}
+
+// values reads what stands behind an operator: one text, or behind "in" several in brackets. read takes each of them.
+func (p *parser) values(op string, read func(v string, at int) error) error {
+	one := func() error {
+		p.space()
+		at := p.pos
+		v, err := p.quoted()
+		if err != nil {
+			return err
+		}
+		return read(v, at)
+	}
+	if op != "in" {
+		return one()
+	}
+	if !p.take("(") {
+		return p.expected(p.pos, `"("`)
+	}
+	for {
+		if err := one(); err != nil {
+			return err
+		}
+		if p.take(")") {
+			return nil
+		}
+		if !p.take(",") {
+			return p.expected(p.pos, `"," or ")"`)
+		}
+	}
+}
+
+func (p *parser) condition() error {
+	p.space()
+	at := p.pos
+	field := p.word()
+	switch field {
+	case "workflow", "key", "reason":
+		if p.given[field] {
+			return p.wrong(at, field+" is given twice")
+		}
+		p.given[field] = true
+	}
+	switch {
+	case field == "workflow":
+		return p.workflow()
+	case field == "key":
+		return p.key()
+	case field == "status":
+		return p.status()
+	case field == "reason":
+		return p.reason()
+	case field == "started":
+		return p.times(&p.q.StartedFrom, &p.q.StartedTo)
+	case field == "closed":
+		return p.times(&p.q.ClosedFrom, &p.q.ClosedTo)
+	case strings.HasPrefix(field, "label."):
+		return p.label(strings.TrimPrefix(field, "label."), at)
+	}
+	return p.expected(at, "workflow, key, status, reason, started, closed or label.<name>")
+}
+
+func (p *parser) workflow() error {
+	op, err := p.operator("=", "in")
+	if err != nil {
+		return err
+	}
+	return p.values(op, func(v string, _ int) error {
+		p.q.Workflows = append(p.q.Workflows, v)
+		return nil
+	})
+}
+
+func (p *parser) key() error {
+	if _, err := p.operator("="); err != nil {
+		return err
+	}
+	v, err := p.quoted()
+	if err != nil {
+		return err
+	}
+	if strings.HasPrefix(p.text[p.pos:], "*") {
+		p.pos++
+		p.q.KeyPrefix = v
+	} else {
+		p.q.Key = v
+	}
+	return nil
+}
+
+func (p *parser) status() error {
+	p.space()
+	at := p.pos
+	op, err := p.operator("!=", "=", "in")
+	if err != nil {
+		return err
+	}
+	var some []model.Status
+	err = p.values(op, func(word string, at int) error {
+		named := statusesOf(word)
+		if named == nil {
+			return p.expected(at, "open, closed, "+strings.Join(names(statuses()), ", "))
+		}
+		some = append(some, named...)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	left := p.q.Statuses
+	if left == nil {
+		left = statuses()
+	}
+	p.q.Statuses = slices.DeleteFunc(left, func(s model.Status) bool { return slices.Contains(some, s) == (op == "!=") })
+	if len(p.q.Statuses) == 0 {
+		return p.wrong(at, "no status is left that this and the conditions before it allow")
+	}
+	return nil
+}
+
+func (p *parser) reason() error {
+	op, err := p.operator("=", "in")
+	if err != nil {
+		return err
+	}
+	return p.values(op, func(v string, at int) error {
+		code := model.ReasonCode(v)
+		if !slices.Contains(model.ReasonCodes(), code) {
+			return p.expected(at, "a reason, one of "+join(model.ReasonCodes()))
+		}
+		p.q.Reasons = append(p.q.Reasons, code)
+		return nil
+	})
+}
+
+func join(codes []model.ReasonCode) string {
+	words := make([]string, len(codes))
+	for i, c := range codes {
+		words[i] = string(c)
+	}
+	return strings.Join(words, ", ")
+}
+
+// times narrows an interval.
+func (p *parser) times(from, to *model.Time) error {
+	op, err := p.operator(">=", "<=", ">", "<")
+	if err != nil {
+		return err
+	}
+	t, err := p.time()
+	if err != nil {
+		return err
+	}
+	// What is stored counts microseconds. The first one at or after t, and the first one after it:
+	first := model.TimeOf(t)
+	if first.Std().Before(t) {
+		first++
+	}
+	if op == ">" || op == "<=" {
+		if first.Std().Equal(t) {
+			first++
+		}
+	}
+	first = min(max(first, 1), model.MaxTime) // 0 would be an open bound
+	if op[0] == '>' {
+		*from = max(*from, first)
+	} else if *to == 0 || first < *to {
+		*to = first
+	}
+	return nil
+}
+
+// time reads a time or a distance back from now, with or without quotes.
+func (p *parser) time() (time.Time, error) {
+	p.space()
+	at := p.pos
+	text := p.word()
+	if text == "" {
+		var err error
+		if text, err = p.quoted(); err != nil {
+			return time.Time{}, p.expected(at, "a time such as 2026-11-15T08:00:00Z, or a distance such as -24h")
+		}
+	}
+	if d, err := time.ParseDuration(text); err == nil && strings.HasPrefix(text, "-") {
+		return p.now.Add(d), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, p.expected(at, "a time such as 2026-11-15T08:00:00Z, or a distance such as -24h")
+	}
+	return t, nil
+}
+
+func (p *parser) label(name string, at int) error {
+	if err := model.CheckLabelName(name); err != nil {
+		return p.wrong(at, err.Error())
+	}
+	op, err := p.operator("!=", "=", "in")
+	if err != nil {
+		return err
+	}
+	c := model.LabelCondition{Name: name, Not: op == "!="}
+	err = p.values(op, func(v string, at int) error {
+		if err := model.CheckLabel(name, v); err != nil {
+			return p.wrong(at, err.Error())
+		}
+		c.Values = append(c.Values, v)
+		return nil
+	})
+	p.q.Labels = append(p.q.Labels, c)
+	return err
+}

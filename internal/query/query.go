@@ -1,0 +1,117 @@
+// Package query is the language in which executions are selected, by programs and on the command line alike: conditions joined by "and".
+//
+//	workflow = "order" and status in ("failed", "canceled") and started >= -24h and label.region = "eu"
+//
+// A text is read into plain fields, which the API takes; nothing else is done here. Errors name the character and what was expected there.
+package query
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Query is a set of conditions that must all hold. The zero value selects everything.
+type Query struct {
+	Workflows []string
+	Key       string
+	KeyPrefix string
+	// Statuses are sorted; nil for all.
+	Statuses []model.Status
+	Reasons  []model.ReasonCode
+	// Half-open intervals; zero bounds are open.
+	StartedFrom, StartedTo model.Time
+	ClosedFrom, ClosedTo   model.Time
+	Labels                 []model.LabelCondition
+}
+
+// Request asks for what the query selects.
+func (q *Query) Request() api.ListRequest {
+	return api.ListRequest{
+		Tenant: model.DefaultTenant, Workflows: q.Workflows, Key: q.Key, KeyPrefix: q.KeyPrefix, Statuses: q.Statuses, Reasons: q.Reasons,
+		StartedFrom: q.StartedFrom, StartedTo: q.StartedTo, ClosedFrom: q.ClosedFrom, ClosedTo: q.ClosedTo, Labels: q.Labels,
+	}
+}
+
+// String is the query as text: times are absolute, everything else stands as it was said.
+func (q *Query) String() string {
+	var all []string
+	add := func(parts ...string) { all = append(all, strings.Join(parts, " ")) }
+	if len(q.Workflows) > 0 {
+		add("workflow", oneOf(q.Workflows))
+	}
+	if q.Key != "" {
+		add("key =", strconv.Quote(q.Key))
+	}
+	if q.KeyPrefix != "" {
+		add("key =", strconv.Quote(q.KeyPrefix)+"*")
+	}
+	if len(q.Statuses) > 0 {
+		add("status", oneOf(names(q.Statuses)))
+	}
+	if len(q.Reasons) > 0 {
+		add("reason", oneOf(q.Reasons))
+	}
+	for _, bound := range [...]struct {
+		name string
+		at   model.Time
+	}{{"started >=", q.StartedFrom}, {"started <", q.StartedTo}, {"closed >=", q.ClosedFrom}, {"closed <", q.ClosedTo}} {
+		if bound.at != 0 {
+			add(bound.name, strconv.Quote(bound.at.Std().UTC().Format(time.RFC3339Nano)))
+		}
+	}
+	for _, l := range q.Labels {
+		if l.Not {
+			add("label."+l.Name, "!=", strconv.Quote(l.Values[0]))
+		} else {
+			add("label."+l.Name, oneOf(l.Values))
+		}
+	}
+	return strings.Join(all, " and ")
+}
+
+func names(statuses []model.Status) []string {
+	words := make([]string, len(statuses))
+	for i, s := range statuses {
+		words[i] = s.String()
+	}
+	return words
+}
+
+// oneOf is the condition that something has one of the values.
+func oneOf[T ~string](values []T) string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = strconv.Quote(string(v))
+	}
+	if len(texts) == 1 {
+		return "= " + texts[0]
+	}
+	return "in (" + strings.Join(texts, ", ") + ")"
+}
+
+// statuses are all that there are.
+func statuses() (all []model.Status) {
+	for s := model.Running; s.String() != model.Status(0).String(); s++ {
+		all = append(all, s)
+	}
+	return all
+}
+
+// statusesOf are those that a word names.
+func statusesOf(word string) []model.Status {
+	switch word {
+	case "open":
+		return []model.Status{model.Running}
+	case "closed":
+		return slices.DeleteFunc(statuses(), func(s model.Status) bool { return !s.Closed() })
+	}
+	if s, ok := model.ParseStatus(word); ok {
+		return []model.Status{s}
+	}
+	return nil
+}

@@ -1,0 +1,44 @@
+package replay
+
+import (
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// SetLabel sets a label of the execution, or removes it when the value is empty. It is recorded once: replay finds the record and changes
+// nothing. A record that nobody asks for any more is ignored, because nothing that the code does follows from a label.
+func (x Ctx) SetLabel(name, value string) error {
+	if err := x.enter("SetLabel", name); err != nil {
+		return err
+	}
+	if err := model.CheckLabel(name, value); err != nil {
+		return fault.New(fault.Invalid, "%w", err)
+	}
+	m := x.co.m
+	labels := model.SetLabel(m.labels, name, value)
+	if len(labels) > model.MaxLabels {
+		return fault.New(fault.Exhausted, "label %s would be number %d of the execution, which may have %d", name, len(labels), model.MaxLabels)
+	}
+	m.labels = labels
+	a := m.newAsk(x.co.path, &identity{kind: askLabel, name: name})
+	if m.strayLabels[a.id] {
+		a.recorded = true // further up than the code asks for it today
+		return nil
+	}
+	m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{
+		Kind: model.EventLabeled, ID: a.id, Name: name, Output: model.TextPayload(value), Position: a.position,
+	}})
+	return nil
+}
+
+// labeled takes the record of a label.
+func (m *machine) labeled(e *model.Event) {
+	if a := m.find(e.ID); a != nil {
+		m.apply(a, e)
+		return
+	}
+	if m.strayLabels == nil {
+		m.strayLabels = map[string]bool{}
+	}
+	m.strayLabels[e.ID] = true
+}

@@ -1,0 +1,163 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// listing is the statement of a listing: where its rows come from, the condition, and the arguments.
+type listing struct {
+	from  string
+	where strings.Builder
+	args  []any
+	// started and run are the columns by which it is ordered, of the table that leads.
+	started, run string
+}
+
+// and adds a condition; %s stands for the argument.
+func (l *listing) and(condition string, args ...any) {
+	names := make([]any, len(args))
+	for i, a := range args {
+		l.args = append(l.args, a)
+		names[i] = fmt.Sprintf("$%d", len(l.args))
+	}
+	if l.where.Len() > 0 {
+		l.where.WriteString(" and ")
+	}
+	fmt.Fprintf(&l.where, condition, names...)
+}
+
+// newListing is the statement for all pages of a query. Subqueries stand where they must stay, as in recovery.go. Rows are found by a label, or among those that are blocked, or in the order of starts of
+// the tenant, or by their key; every secondary index has a condition that must be repeated here.
+func newListing(q *store.Query) *listing {
+	l := &listing{from: "{schema}.executions e", started: "e.started", run: "e.run"}
+	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
+	switch {
+	case lead >= 0:
+		l.from = `{schema}.labels l
+cross join lateral (select {execution}, e.reason from {schema}.executions e where e.shard = l.shard and e.run = l.run limit 1) e`
+		l.started, l.run = "l.started", "l.run"
+		l.and("l.tenant = %s and l.name = %s and l.value is not null", q.Tenant, q.Labels[lead].Name)
+		if values := q.Labels[lead].Values; len(values) == 1 {
+			l.and("l.value = %s", values[0]) // the order of the index is that of the list
+		} else {
+			l.and("l.value = any (%s)", values)
+		}
+	case len(q.Reasons) > 0 && !slices.ContainsFunc(q.Reasons, func(c model.ReasonCode) bool { return !c.Blocks() }):
+		l.and("e.tenant = %s and e.blocked is not null", q.Tenant)
+	default:
+		l.and("e.tenant = %s and e.started is not null", q.Tenant)
+	}
+	l.filter(q, lead)
+	return l
+}
+
+// filter adds the conditions on a run; lead is the label that has been dealt with.
+func (l *listing) filter(q *store.Query, lead int) {
+	switch len(q.Workflows) {
+	case 0:
+	case 1:
+		l.and("e.workflow = %s", q.Workflows[0])
+	default:
+		l.and("e.workflow = any (%s)", q.Workflows)
+	}
+	if q.Key != "" {
+		l.and("e.key = %s", q.Key)
+	}
+	if q.KeyPrefix != "" {
+		l.and("starts_with(e.key, %s)", q.KeyPrefix)
+	}
+	if len(q.Statuses) > 0 {
+		l.and("e.state = any (%s)", statesOf(q.Statuses))
+	}
+	if len(q.Reasons) > 0 {
+		codes := make([]string, len(q.Reasons))
+		for i, c := range q.Reasons {
+			codes[i] = string(c)
+		}
+		l.and("e.state < 2 and coalesce(e.reason, %s) = any (%s)", string(model.WaitTurn), codes)
+	}
+	for _, c := range [...]struct {
+		condition string
+		bound     model.Time
+	}{
+		{l.started + " >= %s", q.StartedFrom},
+		{l.started + " < %s", q.StartedTo},
+		{"e.state > 1 and e.closed >= %s", q.ClosedFrom},
+		{"e.state > 1 and e.closed < %s", q.ClosedTo},
+	} {
+		if c.bound != 0 {
+			l.and(c.condition, c.bound)
+		}
+	}
+	if !q.AllRuns {
+		l.and("e.current")
+	}
+	for i, c := range q.Labels {
+		if i == lead {
+			continue
+		}
+		not := ""
+		if c.Not {
+			not = "not "
+		}
+		l.and(not+"coalesce((select x.value = any (%[2]s) from {schema}.labels x where x.shard = e.shard and x.run = e.run and x.name = %[1]s limit 1), false)",
+			c.Name, c.Values)
+	}
+}
+
+// statesOf are the values of the column for statuses.
+func statesOf(statuses []model.Status) (states []int16) {
+	for _, s := range statuses {
+		if s == model.Running {
+			states = append(states, stateRunnable, stateParked)
+		} else if s.Closed() {
+			states = append(states, int16(s))
+		}
+	}
+	return states
+}
+
+// page is the statement of one page; the last argument is the limit.
+func (l *listing) page(q *store.Query) string {
+	if q.After != (store.PageMark{}) {
+		l.and(l.started+" <= %s", q.After.Started) // for an index that does not have the run
+		l.and("("+l.started+", "+l.run+") < (%s, %s)", q.After.Started, runArg(q.After.Run))
+	}
+	return "select {execution} from " + l.from + " where " + l.where.String() +
+		fmt.Sprintf(" order by %s desc, %s desc limit $%d", l.started, l.run, len(l.args)+1)
+}
+
+// List returns executions, newest start first. What no index knows is filtered on the way.
+func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err error) {
+	l := newListing(&q)
+	sql := expand(s.cfg.schema, l.page(&q))
+	limit := max(0, q.Limit)
+	err = s.read(ctx, "list", func(ctx context.Context, c *pgx.Conn) error {
+		page = store.Page{}
+		rows, err := s.executionsBut(ctx, c, (*executionRow).unreadable, sql, append(l.args, limit+1)...)
+		if page.More = len(rows) > limit; page.More {
+			rows = rows[:limit]
+		}
+		page.Executions = rows
+		return err
+	})
+	return page, err
+}
+
+// Count counts executions.
+func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
+	l := newListing(&q)
+	sql := expand(s.cfg.schema, "select count(*) from "+l.from+" where "+l.where.String())
+	err = s.read(ctx, "count", func(ctx context.Context, c *pgx.Conn) error {
+		return c.QueryRow(ctx, sql, l.args...).Scan(&n)
+	})
+	return n, err
+}

@@ -1,0 +1,229 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// listing is the statement of a listing: where its rows come from, the condition, the order, and the arguments.
+type listing struct {
+	from  string
+	where strings.Builder
+	args  []any
+	// started and run are the columns by which it is ordered, of the table that leads.
+	started, run string
+}
+
+func (l *listing) and(condition string, args ...any) {
+	if l.where.Len() == 0 {
+		l.where.WriteString(" where ")
+	} else {
+		l.where.WriteString(" and ")
+	}
+	l.where.WriteString(condition)
+	l.args = append(l.args, args...)
+}
+
+// anyOf adds that a column has one of several values.
+func anyOf[T ~string](l *listing, column string, values []T) {
+	if len(values) == 1 {
+		l.and(column+" = ?", string(values[0]))
+		return
+	}
+	l.and(column+" in (select value from json_each(?))", list(values))
+}
+
+// list is several texts as one argument.
+func list[T ~string](values []T) string {
+	text, err := json.Marshal(values)
+	if err != nil {
+		panic(err) // texts can be encoded
+	}
+	return string(text)
+}
+
+// newListing is the statement for all pages of a query. What leads is said and not left to SQLite, which knows nothing of how many rows
+// there are: the label, or what is blocked, or the key, and otherwise the order of starts.
+func newListing(q *store.Query) *listing {
+	l := &listing{started: "e.started", run: "e.run"}
+	lead := slices.IndexFunc(q.Labels, func(c model.LabelCondition) bool { return !c.Not })
+	switch {
+	case lead >= 0:
+		l.from = "perdure_labels l indexed by perdure_labels_value cross join perdure_executions e on e.run = l.run and e.shard = l.shard"
+		l.started, l.run = "l.started", "l.run"
+		l.and("l.tenant = ? and l.name = ?", q.Tenant, q.Labels[lead].Name)
+		anyOf(l, "l.value", q.Labels[lead].Values)
+	case len(q.Reasons) > 0 && !slices.ContainsFunc(q.Reasons, func(c model.ReasonCode) bool { return !c.Blocks() }):
+		l.from = "perdure_executions e indexed by perdure_executions_blocked"
+		l.and("e.tenant = ? and e.blocked is not null", q.Tenant)
+	case (q.Key != "" || q.KeyPrefix != "") && !q.AllRuns:
+		// The keys of one workflow that begin so are so few that they are better found first and sorted then.
+		l.from = "perdure_executions e indexed by perdure_executions_current"
+		l.and("e.tenant = ?", q.Tenant)
+		if len(q.Workflows) == 0 {
+			l.and("e.workflow in ("+sqlWorkflows+")", q.Tenant, q.Tenant)
+		}
+	default:
+		l.from = "perdure_executions e indexed by perdure_executions_listing"
+		l.and("e.tenant = ?", q.Tenant)
+	}
+	l.filter(q, lead)
+	return l
+}
+
+// sqlWorkflows are the workflows that a tenant has executions of, each found by one step in the index.
+const sqlWorkflows = `with recursive w (name) as (
+	select * from (select workflow from perdure_executions where tenant = ? and current = 1 order by workflow limit 1)
+	union all
+	select (select workflow from perdure_executions where tenant = ? and current = 1 and workflow > w.name order by workflow limit 1)
+	from w where w.name is not null
+) select name from w where name is not null`
+
+// filter adds the conditions on a run; lead is the label that has been dealt with.
+func (l *listing) filter(q *store.Query, lead int) {
+	if !q.AllRuns {
+		l.and("e.current = 1")
+	}
+	if len(q.Workflows) > 0 {
+		anyOf(l, "e.workflow", q.Workflows)
+	}
+	if q.Key != "" {
+		l.and("e.key = ?", q.Key)
+	}
+	if q.KeyPrefix != "" {
+		l.and("e.key >= ?", q.KeyPrefix)
+		if end := prefixEnd(q.KeyPrefix); end != "" {
+			l.and("e.key < ?", end)
+		}
+	}
+	if q.StartedFrom != 0 {
+		l.and(l.started+" >= ?", int64(q.StartedFrom))
+	}
+	if q.StartedTo != 0 {
+		l.and(l.started+" < ?", int64(q.StartedTo))
+	}
+	if q.ClosedFrom != 0 {
+		l.and("e.state >= 2 and e.closed >= ?", int64(q.ClosedFrom))
+	}
+	if q.ClosedTo != 0 {
+		l.and("e.state >= 2 and e.closed < ?", int64(q.ClosedTo))
+	}
+	if len(q.Statuses) > 0 {
+		var states []string
+		for _, status := range q.Statuses {
+			states = append(states, statesOf(status))
+		}
+		l.and("e.state in (" + strings.Join(states, ", ") + ")")
+	}
+	if len(q.Reasons) > 0 {
+		l.and("e.state < 2 and coalesce(e.reason, '"+string(model.WaitTurn)+"') in (select value from json_each(?))", list(q.Reasons))
+	}
+	for i, c := range q.Labels {
+		if i == lead {
+			continue
+		}
+		not := ""
+		if c.Not {
+			not = "not "
+		}
+		l.and(not+"exists (select 1 from perdure_labels x where x.run = e.run and x.shard = e.shard and x.name = ? and x.value in (select value from json_each(?)))",
+			c.Name, list(c.Values))
+	}
+}
+
+// statesOf are the values of the column for a status.
+func statesOf(s model.Status) string {
+	if s == model.Running {
+		return fmt.Sprintf("%d, %d", stateRunnable, stateParked)
+	}
+	return fmt.Sprint(max(int(s), stateClosed))
+}
+
+// prefixEnd is the smallest text, by bytes, above all texts with a prefix; empty when there is none.
+func prefixEnd(prefix string) string {
+	end := []byte(prefix)
+	for i := len(end) - 1; i >= 0; i-- {
+		if end[i] < 0xff {
+			end[i]++
+			return string(end[:i+1])
+		}
+	}
+	return ""
+}
+
+// page is the statement of one page.
+func (l *listing) page(q *store.Query) string {
+	if q.After != (store.PageMark{}) {
+		l.and("("+l.started+", "+l.run+") < (?, ?)", int64(q.After.Started), q.After.Run[:])
+	}
+	l.args = append(l.args, q.Limit+1)
+	return "select " + executionColumns + " from " + l.from + l.where.String() + " order by " + l.started + " desc, " + l.run + " desc limit ?"
+}
+
+// List returns executions, newest start first.
+func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err error) {
+	l := newListing(&q)
+	sql := l.page(&q)
+	err = s.read(ctx, "list", func(c *conn) error {
+		return c.queryOnce(sql, func(row *stmt) error {
+			if len(page.Executions) == q.Limit {
+				page.More = true
+				return errStop
+			}
+			e, err := scanExecution(row)
+			if run, ok := row.id(0); ok && fault.Is(err, fault.Corrupt) {
+				status := model.Running
+				if state := row.int(2); state >= stateClosed {
+					status = model.Status(state)
+				}
+				a := model.Address{Tenant: row.text(6), Type: row.text(7), Key: row.text(8)}
+				e.Unreadable(model.Start{Address: a, Run: run, At: model.Time(row.int(4))}, status, err)
+				err = nil
+			}
+			page.Executions = append(page.Executions, e)
+			return err
+		}, l.args...)
+	})
+	if err != nil {
+		return store.Page{}, err
+	}
+	return page, nil
+}
+
+// Count counts executions that match.
+func (s *Store) Count(ctx context.Context, q store.Query) (n int64, err error) {
+	l := newListing(&q)
+	err = s.read(ctx, "count", func(c *conn) error {
+		return c.queryOnce("select count(*) from "+l.from+l.where.String(), func(row *stmt) error {
+			n = row.int(0)
+			return nil
+		}, l.args...)
+	})
+	return n, err
+}
+
+const sqlLoadLabels = `select name, value from perdure_labels where run = ?1 and shard = ?2 order by name`
+
+// LoadLabels returns the labels of runs.
+func (s *Store) LoadLabels(ctx context.Context, keys []store.RunKey) (out []store.LabelRow, err error) {
+	err = s.read(ctx, "load labels", func(c *conn) error {
+		for _, k := range slices.SortedFunc(slices.Values(keys), store.RunKey.Compare) {
+			err := c.query(sqlLoadLabels, func(row *stmt) error {
+				out = append(out, store.LabelRow{RunKey: k, Label: model.Label{Name: row.text(0), Value: row.text(1)}})
+				return nil
+			}, k.Run[:], int(k.Shard))
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return out, err
+}

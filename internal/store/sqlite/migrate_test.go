@@ -1,0 +1,25 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/storetest"
+)
+
+// A store of version 1 has runs that are parked or blocked: after the upgrade they are found by their reason.
+func TestUpgradeFillsReasons(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "app.db")
+	s := openTest(t, Config{Path: path})
+	f := storetest.New(t, s)
+	marks, starts, want := storetest.ReasonsOf(f)
+	f.Join(1).Lanes[0].Write(func(b *store.Batch) { b.Starts, b.Marks = starts, marks })
+	f.WantReasons(want)
+	tamper(t, s, `drop index perdure_executions_blocked; alter table perdure_executions drop column reason; drop table perdure_labels;
+		update perdure_meta set value = 1 where name = 'schema'`)
+	closeTest(t, s)
+	f.Store = openTest(t, Config{Path: path})
+	f.WantReasons(want)
+}
