@@ -253,15 +253,15 @@ func ExampleWorkflowCtx_Version() {
 	// checked, then charged <nil>
 }
 
-// waitFor waits until an execution stands as the reason says.
+// waitFor waits until an execution is there and stands as the reason says.
 func waitFor(app *perdure.App, ref perdure.Ref, reason string) {
 	for {
 		info, err := app.Describe(context.Background(), ref)
-		if err != nil {
-			panic(err)
-		}
-		if strings.Contains(info.Reason, reason) {
+		switch {
+		case err == nil && strings.Contains(info.Reason, reason):
 			return
+		case err != nil && !errors.Is(err, perdure.ErrNotFound):
+			panic(err)
 		}
 		time.Sleep(time.Millisecond)
 	}

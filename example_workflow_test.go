@@ -186,8 +186,11 @@ func ExampleParentClose() {
 	defer app.Close()
 	c := app.With(context.Background())
 	fmt.Println(parent.Run(c, ""))
-	fmt.Println(task.Execution(perdure.RawKey("bound")).Result(c))
-	fmt.Println(task.Execution(perdure.RawKey("free")).Result(c))
+	for _, key := range []string{"bound", "free"} {
+		child := task.Execution(perdure.RawKey(key))
+		waitFor(app, child.Ref, "") // its start is on its way
+		fmt.Println(child.Result(c))
+	}
 	// Output:
 	// closed <nil>
 	//  canceled: its parent closed
