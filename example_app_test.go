@@ -246,7 +246,7 @@ func ExamplePinned() {
 		panic(err)
 	}
 	for info, err := range app.Stranded(ctx) {
-		fmt.Println(info.Ref.Workflow, info.Ref.Key, "/", info.Reason, "/", err)
+		fmt.Println("stranded:", info.Ref.Workflow, info.Ref.Key, err)
 	}
 	if err := app.Close(); err != nil {
 		panic(err)
@@ -256,6 +256,6 @@ func ExamplePinned() {
 	defer app.Close()
 	fmt.Println(exec.Result(app.With(ctx)))
 	// Output:
-	// order o-1 / waits for a worker that offers version v1 of workflow order / <nil>
+	// stranded: order o-1 <nil>
 	// charged <nil>
 }

@@ -176,11 +176,11 @@ func ExampleWorkflowCtx_OnInterrupt() {
 // Log writes to the logger of the app, says which execution it is, and is silent on replay.
 func ExampleWorkflowCtx_Log() {
 	stock := perdure.NewWorkflow("stock", func(ctx perdure.WorkflowCtx, left int) (string, error) {
-		ctx.Log().Warn("stock is low", "left", left)
+		ctx.Log().Error("out of stock", "left", left)
 		return "", nil
 	})
 	handler := slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
-		Level: slog.LevelWarn,
+		Level: slog.LevelError,
 		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr { // what differs each time
 			if a.Key == slog.TimeKey || a.Key == "run_id" {
 				return slog.Attr{}
@@ -193,8 +193,8 @@ func ExampleWorkflowCtx_Log() {
 		panic(err)
 	}
 	defer app.Close()
-	_, _ = stock.Run(app.With(context.Background()), 7, perdure.RawKey("lamps"))
-	// Output: level=WARN msg="stock is low" workflow=stock key=lamps left=7
+	_, _ = stock.Run(app.With(context.Background()), 0, perdure.RawKey("lamps"))
+	// Output: level=ERROR msg="out of stock" workflow=stock key=lamps left=0
 }
 
 // Version keeps an execution on the path on which it began. Here a deploy puts a credit check before the charge.
