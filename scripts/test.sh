@@ -53,6 +53,7 @@ step "crash walk, end to end, chaos" proofs
 if [ -d examples ]; then
 	step examples go test -timeout 10m ./examples/...
 fi
+step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
 for module in bench tools; do
 	if [ -f "$module/go.mod" ]; then
 		step "compile $module" beside "$module"

@@ -23,7 +23,7 @@ func TestHello(t *testing.T) {
 	})
 }
 
-// The first program that people see stays short.
+// The first program that people see stays short, and is this one.
 func TestHelloHasAtMostTwentyLines(t *testing.T) {
 	t.Parallel()
 	src, err := os.ReadFile("main.go")
@@ -39,5 +39,14 @@ func TestHelloHasAtMostTwentyLines(t *testing.T) {
 	}
 	if lines > 20 {
 		t.Errorf("hello has %d non-blank lines", lines)
+	}
+	for _, page := range []string{"README.md", "docs/getting-started.md"} {
+		text, err := os.ReadFile("../../" + page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !bytes.Contains(text, append([]byte("```go\npackage main"), code...)) {
+			t.Errorf("%s does not show this program", page)
+		}
 	}
 }

@@ -1,0 +1,53 @@
+package embedded_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+var double = perdure.NewWorkflow("double", func(_ perdure.WorkflowCtx, n int) (int, error) { return 2 * n, nil })
+
+func ExampleOpen() {
+	app, err := embedded.Open(context.Background(), "memory:", double)
+	if err != nil {
+		panic(err)
+	}
+	defer app.Close()
+	fmt.Println(double.Run(app.With(context.Background()), 21))
+	// Output: 42 <nil>
+}
+
+// Settings that are not given take their defaults.
+func ExampleConfig() {
+	app, err := embedded.Config{
+		Logger:       slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		MaxPayload:   64 << 10,
+		IdleAfter:    time.Second,
+		DrainTimeout: 30 * time.Second,
+		Version:      "2026-11-15",
+	}.Open(context.Background(), "memory:", double)
+	if err != nil {
+		panic(err)
+	}
+	defer app.Close()
+	fmt.Println(double.Run(app.With(context.Background()), 21))
+	// Output: 42 <nil>
+}
+
+// The store in the environment, so that the same program runs on a file on your machine and on PostgreSQL elsewhere.
+func ExampleMustOpen() {
+	url := os.Getenv("APP_STORE")
+	if url == "" {
+		url = "memory:"
+	}
+	app := embedded.MustOpen(url, double)
+	defer app.Close()
+	fmt.Println(double.Run(app.With(context.Background()), 1))
+	// Output: 2 <nil>
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// log is what the program printed; steps print from other goroutines.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+var key = regexp.MustCompile(`key [0-9a-f]{8}…`)
+
+func (l *log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return key.ReplaceAllString(l.text.String(), "key K")
+}
+
+func want(t *testing.T, got string, lines ...string) {
+	t.Helper()
+	if w := strings.Join(lines, "\n") + "\n"; got != w {
+		t.Errorf("it printed\n%swant\n%s", got, w)
+	}
+}
+
+const (
+	asked = "asked: may expense-1, 120 EUR, be paid? yes or no, within 30s"
+	end   = ". Start over with: rm approval.db*"
+)
+
+func TestDecisions(t *testing.T) {
+	t.Parallel()
+	for in, lines := range map[string][]string{
+		"yes\n":      {asked, "paid 120 EUR for expense-1 (idempotency key K)", "expense/expense-1: paid" + end},
+		"what\nno\n": {asked, "yes or no?", "informed the applicant: the boss refused expense-1", "expense/expense-1: refused" + end},
+		"":           {asked, "informed the applicant: nobody decided about expense-1 in time", "expense/expense-1: expired" + end},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			var out log
+			typing, typed := io.Pipe()
+			done := make(chan error)
+			go func() { done <- run(t.Context(), "memory:", typing, &out) }()
+			synctest.Wait() // asked, and waiting
+			_, _ = io.WriteString(typed, in)
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+			_ = typed.Close()
+			want(t, out.String(), lines...)
+		})
+	}
+}
+
+// A process that ends while it waits has lost nothing.
+func TestTheNextProcessGoesOn(t *testing.T) {
+	t.Parallel()
+	url := "file:" + filepath.Join(t.TempDir(), "approval.db")
+	var out log
+	ctx, stop := context.WithCancel(t.Context())
+	// The first process is gone before anybody answers.
+	first := writerFunc(func(p []byte) (int, error) { stop(); return out.Write(p) })
+	if err := run(ctx, url, strings.NewReader(""), first); err == nil {
+		t.Error("a process that is stopped has no result")
+	}
+	if err := run(t.Context(), url, strings.NewReader("yes\n"), &out); err != nil {
+		t.Error(err)
+	}
+	want(t, out.String(), asked, "paid 120 EUR for expense-1 (idempotency key K)", "expense/expense-1: paid"+end)
+}
+
+type writerFunc func([]byte) (int, error)
+
+func (f writerFunc) Write(p []byte) (int, error) { return f(p) }

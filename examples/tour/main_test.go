@@ -1,0 +1,15 @@
+package main
+
+import (
+	"testing"
+	"testing/synctest"
+)
+
+func TestTour(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // the warehouse costs nothing here
+		if err := run(t.Context(), "memory:"); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,161 @@
+package archtest
+
+import (
+	"fmt"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// page is a document.
+type page struct {
+	name   string // relative to the module
+	text   string
+	blocks []block
+}
+
+// block is Go code in a page.
+type block struct {
+	line int // of its first line
+	code string
+}
+
+// program reports whether the block is a whole program.
+func (b block) program() bool { return strings.HasPrefix(b.code, "package main\n") }
+
+// readPages reads README.md and docs/*.md.
+func readPages(root string) ([]page, error) {
+	names, err := filepath.Glob(filepath.Join(root, "docs", "*.md"))
+	if err != nil {
+		return nil, err
+	}
+	var pages []page
+	for _, name := range append(names, filepath.Join(root, "README.md")) {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		rel, err := filepath.Rel(root, name)
+		if err != nil {
+			return nil, err
+		}
+		pages = append(pages, page{name: filepath.ToSlash(rel), text: string(text), blocks: goBlocks(string(text))})
+	}
+	return pages, nil
+}
+
+// goBlocks finds the Go code of a document.
+func goBlocks(text string) (blocks []block) {
+	inside, n := false, 0
+	for line := range strings.Lines(text) {
+		n++
+		switch {
+		case strings.TrimSpace(line) == "```go":
+			inside = true
+			blocks = append(blocks, block{line: n + 1})
+		case strings.TrimSpace(line) == "```":
+			inside = false
+		case inside:
+			blocks[len(blocks)-1].code += line
+		}
+	}
+	return blocks
+}
+
+// sources are the files that documents quote: examples, which CI compiles and runs. Each is a text without indentation and blank lines.
+func sources(m *module) (texts []string) {
+	for _, p := range m.packages {
+		for _, f := range p.files {
+			if strings.HasPrefix(f.name, "examples/") || strings.HasPrefix(path.Base(f.name), "example") {
+				texts = append(texts, plain(string(f.source)))
+			}
+		}
+	}
+	return texts
+}
+
+// plain is code without indentation and blank lines.
+func plain(code string) string {
+	var out strings.Builder
+	out.WriteString("\n")
+	for line := range strings.Lines(code) {
+		if line = strings.TrimSpace(line); line != "" {
+			out.WriteString(line + "\n")
+		}
+	}
+	return out.String()
+}
+
+// omission is the line that stands for what a quotation leaves out.
+const omission = "\n// …\n"
+
+// quoted reports whether every part of a block is in one of the sources, line for line.
+func quoted(b block, sources []string) bool {
+	parts := strings.Split(plain(b.code), omission)
+	return slices.ContainsFunc(sources, func(source string) bool {
+		for _, part := range parts {
+			if !strings.Contains(source, "\n"+strings.Trim(part, "\n")+"\n") {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// checkQuotations finds code in documents that nobody compiles: it must be a quotation of an example, or a whole program. Pages that are listed as free may
+// also have fragments of their own, if they are Go.
+func checkQuotations(pages []page, sources, free []string) (problems []string) {
+	for _, p := range pages {
+		for _, b := range p.blocks {
+			if b.program() || quoted(b, sources) {
+				continue
+			}
+			switch {
+			case !slices.Contains(free, p.name):
+				problems = append(problems, fmt.Sprintf("%s:%d: this code is not a quotation of a file that CI runs: "+
+					"write it as an example (examples/, example_*_test.go) and quote it; `// …` stands for what is left out", p.name, b.line))
+			case !strings.Contains(b.code, "…") && !parses(b.code):
+				problems = append(problems, fmt.Sprintf("%s:%d: this code cannot be parsed", p.name, b.line))
+			}
+		}
+	}
+	return problems
+}
+
+// parses reports whether a fragment is Go: declarations, or statements.
+func parses(code string) bool {
+	fset := token.NewFileSet()
+	_, err := parser.ParseFile(fset, "", "package p\n"+code, 0)
+	if err != nil {
+		_, err = parser.ParseFile(fset, "", "package p\nfunc _() {\n"+code+"\n}", 0)
+	}
+	return err == nil
+}
+
+var (
+	link = regexp.MustCompile(`\]\(([^)#\s]+)(#[^)\s]*)?\)`)
+	// verbatim is code in a text, in which brackets are no links.
+	verbatim = regexp.MustCompile("(?s)```.*?```|`[^`\n]*`")
+)
+
+// checkLinks finds links to files that do not exist.
+func checkLinks(root string, pages []page, expected []string) (problems []string) {
+	for _, p := range pages {
+		for _, m := range link.FindAllStringSubmatch(verbatim.ReplaceAllString(p.text, ""), -1) {
+			to := m[1]
+			if strings.Contains(to, "://") || strings.HasPrefix(to, "mailto:") {
+				continue
+			}
+			target := path.Join(path.Dir(p.name), to)
+			if _, err := os.Stat(filepath.Join(root, filepath.FromSlash(target))); err != nil && !slices.Contains(expected, target) {
+				problems = append(problems, fmt.Sprintf("%s: the link to %s leads nowhere", p.name, to))
+			}
+		}
+	}
+	return problems
+}

@@ -1,0 +1,62 @@
+package archtest
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// limits are the rows of docs/limits.md that name a number, and where the code has it. When one of them changes, so must the other.
+var limits = []struct{ row, file, code string }{
+	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "internal/service/validate.go", "l.Payload = 2 << 20"},
+	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "app.go", "cmp.Or(cfg.MaxPayload, 2<<20)"},
+	{"state | 200 |", "internal/service/validate.go", "l.Name = 200"},
+	{"state | 200 |", "registry.go", "maxName = 200"},
+	{"| bytes of a key | 512 |", "internal/service/validate.go", "l.Key = 512"},
+	{"| bytes of a key | 512 |", "registry.go", "maxKey  = 512"},
+	{"| bytes of a request id | 200 |", "internal/service/validate.go", `v.text("the request id", id, v.limits.Name)`},
+	{"| events in the history of a run | 100,000 |", "internal/core/decision.go", "Events: 100_000"},
+	{"| open timers of a run | 10,000 |", "internal/core/decision.go", "Timers: 10_000"},
+	{"| signals that were not taken | 10,000 |", "internal/core/decision.go", "Signals: 10_000"},
+	{"| updates that were not answered | 10,000 |", "internal/core/message.go", "len(x.updates) >= lim.Signals"},
+	{"| states | 256 |", "internal/replay/state.go", "maxStates     = 256"},
+	{"| bytes of all states together | 1 MiB |", "internal/replay/state.go", "maxStateBytes = 1 << 20"},
+	{"| labels | 32 |", "internal/model/label.go", "MaxLabels = 32"},
+	{"| bytes of the name of a label | 64 |", "internal/model/label.go", "MaxLabelName = 64"},
+	{"| bytes of the value of a label | 256 |", "internal/model/label.go", "MaxLabelValue = 256"},
+	{"fork, retry, reset, import | 10,000 |", "internal/core/decision.go", "Past: 10_000"},
+	{"| bytes of those events | 16 MiB |", "internal/core/decision.go", "PastBytes: 16 << 20"},
+	{"| requests that wait for one execution at a time | 10,000 |", "internal/engine/lane/lane.go", "set(&c.MaxBacklog, 10_000)"},
+	{"| executions in memory | 10,000 |", "internal/replay/worker.go", "c.MaxLoaded = 10_000"},
+	{"| how long one that waits stays in memory | 5 s |", "internal/replay/worker.go", "orDuration(&c.IdleAfter, 5*time.Second)"},
+	{"| bodies of steps that run at the same time | 1,024 |", "internal/replay/worker.go", "c.MaxSteps = 1024"},
+	{"| bytes on their way to the store, per lane | 64 MiB |", "internal/engine/lane/lane.go", "set(&c.MaxBytes, 64<<20)"},
+	{"| how long `Close` waits for running steps | 10 s |", "app.go", "cmp.Or(cfg.DrainTimeout, 10*time.Second)"},
+	{"died on another machine | 10 s |", "internal/engine/engine.go", "c.LeaseTTL = 10 * time.Second"},
+	{"| shards | 16 (SQLite), 64 (PostgreSQL);", "internal/store/sqlite/config.go", "defaultShards  = 16"},
+	{"| shards | 16 (SQLite), 64 (PostgreSQL);", "internal/store/postgres/config.go", "DefaultShards   = 64"},
+	{"at most 4,096 |", "internal/model/ids.go", "const MaxShards = 4096"},
+}
+
+func TestLimitsAreDocumentedAsTheyAre(t *testing.T) {
+	t.Parallel()
+	root, _ := docs(t)
+	read := func(name string) string {
+		text, err := os.ReadFile(filepath.Join(root, filepath.FromSlash(name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	blanks := func(s string) string { return strings.Join(strings.Fields(s), " ") } // alignment does not matter
+	page := read("docs/limits.md")
+	for _, l := range limits {
+		if !strings.Contains(page, l.row) {
+			t.Errorf("docs/limits.md has no row %q", l.row)
+		}
+		if !strings.Contains(blanks(read(l.file)), blanks(l.code)) {
+			t.Errorf("docs/limits.md says %q, but %s does not have %q any more: change the page and this test with it", l.row, l.file, l.code)
+		}
+	}
+}
