@@ -29,7 +29,7 @@ func Example() {
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	key, root := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32) // 32 random bytes each, from where you keep secrets
 	keys, err := payload.NewKeys("2026-11", map[string][]byte{"2026-11": key}, root)
 	if err != nil {
@@ -94,7 +94,7 @@ func ExampleOffload() {
 	if err != nil {
 		panic(err)
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	app, err := embedded.Config{Payloads: payload.Codec{
 		Chain: []payload.Transform{payload.Offload(payload.Dir(folder), 1<<10)},
 	}}.Open(context.Background(), "memory:", shop)

@@ -60,7 +60,7 @@ func inUTC(v reflect.Value) {
 	case reflect.Pointer:
 		inUTC(v.Elem())
 	case reflect.Interface:
-		if t, ok := v.Interface().(time.Time); ok && v.CanSet() {
+		if t, ok := reflect.TypeAssert[time.Time](v); ok && v.CanSet() {
 			v.Set(reflect.ValueOf(t.UTC()))
 			return
 		}

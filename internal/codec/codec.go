@@ -195,8 +195,7 @@ func (c *Codec) discreet(err error, v any) error {
 	if c.digest == nil {
 		return err
 	}
-	var mistyped *json.UnmarshalTypeError
-	if errors.As(err, &mistyped) {
+	if mistyped, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		return fmt.Errorf("field %q does not fit type %s", mistyped.Field, mistyped.Type)
 	}
 	return fmt.Errorf("%T: the %s does not fit the type (its error may quote the content, which is hidden)", v, c.format.Name())

@@ -32,6 +32,7 @@ type Execution struct {
 	children []child
 	calls    []string // steps that sent a message and have not been answered
 	settled  []string
+	unheard  []model.Event // promises that were settled, and that the code has not been fed
 	signals  []model.Event // received and not taken
 	updates  []model.Event // received and not answered
 	states   []model.Event // the last value of each
@@ -75,7 +76,7 @@ func (x *Execution) Labels() []model.Label { return x.labels }
 // Size is roughly the memory that the state takes.
 func (x *Execution) Size() int {
 	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.calls)*64 + len(x.watchers)*128
-	for _, events := range [...][]model.Event{x.signals, x.updates, x.states} {
+	for _, events := range [...][]model.Event{x.signals, x.updates, x.states, x.unheard} {
 		for i := range events {
 			n += events[i].Size()
 		}
@@ -96,6 +97,7 @@ func (x *Execution) Clone() *Execution {
 	c.children = slices.Clone(x.children)
 	c.calls = slices.Clone(x.calls)
 	c.settled = slices.Clone(x.settled)
+	c.unheard = slices.Clone(x.unheard)
 	c.signals = slices.Clone(x.signals)
 	c.updates = slices.Clone(x.updates)
 	c.states = slices.Clone(x.states)
@@ -146,6 +148,7 @@ func (x *Execution) note(e *model.Event) {
 		}
 	case model.EventPromiseSettled:
 		x.settled = append(x.settled, e.Name)
+		x.unheard = append(x.unheard, *e)
 	case model.EventCancelRequest:
 		x.Canceling = e.Seq
 	case model.EventChildStarted:
@@ -213,8 +216,11 @@ func (x *Execution) recentlyFired(id string) bool {
 	return slices.ContainsFunc(x.fired, func(f firing) bool { return f.id == id })
 }
 
-// seen forgets firings that the code has been fed.
+// seen forgets firings and promises that the code has been fed.
 func (x *Execution) seen(seq int64) {
+	if len(x.unheard) > 0 {
+		x.unheard = slices.DeleteFunc(x.unheard, func(e model.Event) bool { return e.Seq <= seq })
+	}
 	if len(x.fired) > 0 {
 		x.fired = slices.DeleteFunc(x.fired, func(f firing) bool { return f.seq <= seq })
 	}

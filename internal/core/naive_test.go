@@ -515,7 +515,8 @@ func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fre
 	signals, updates := r.pending(), r.updates()
 	for _, e := range r.events {
 		waits := slices.ContainsFunc(signals, func(o model.Event) bool { return o.Seq == e.Seq }) ||
-			slices.ContainsFunc(updates, func(o model.Event) bool { return o.Seq == e.Seq }) && !slices.Contains(t.Close.Begun, e.Seq)
+			slices.ContainsFunc(updates, func(o model.Event) bool { return o.Seq == e.Seq }) && !slices.Contains(t.Close.Begun, e.Seq) ||
+			e.Kind == model.EventPromiseSettled && e.Seq > r.seen
 		if waits {
 			s.Carried = append(s.Carried, e)
 		}

@@ -348,7 +348,7 @@ func (x *Execution) audience() []model.Link {
 }
 
 // continued is the start of the next run. State, signals that were not taken, updates that were not begun, watchers, and what the code cannot
-// have seen go with it (I7).
+// have seen (a settled promise, a cancel request) go with it (I7).
 func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) model.Start {
 	s := model.Start{
 		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
@@ -365,7 +365,7 @@ func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) m
 		e.ID = "" // that of a step of the run before
 		carry(e)
 	}
-	waiting := slices.Clone(x.signals)
+	waiting := slices.Concat(x.signals, x.unheard)
 	for _, u := range x.updates {
 		if !slices.Contains(t.Close.Begun, u.Seq) {
 			waiting = append(waiting, u)

@@ -432,8 +432,8 @@ var list = []mutant{
 	{
 		name:  "untaken signals are lost when a run continues as new",
 		file:  "internal/core/turn.go",
-		old:   "	waiting := slices.Clone(x.signals)\n",
-		new:   "	waiting := []model.Event(nil)\n",
+		old:   "	waiting := slices.Concat(x.signals, x.unheard)\n",
+		new:   "	waiting := slices.Clone(x.unheard)\n",
 		tests: [][]string{sim},
 	},
 	{

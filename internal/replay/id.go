@@ -52,6 +52,8 @@ func (k askKind) title() string {
 		return "message"
 	case askState:
 		return "state"
+	case askLabel:
+		return "label"
 	case askReply:
 		return "the answer to update"
 	case askPin:

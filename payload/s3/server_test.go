@@ -181,7 +181,7 @@ func (s *server) unsigned(r *http.Request, body []byte) string {
 	sum := sha256.Sum256([]byte(canonical))
 	text := strings.Join([]string{"AWS4-HMAC-SHA256", date, scope, hex.EncodeToString(sum[:])}, "\n")
 	key := []byte("AWS4" + s.secret)
-	for _, part := range strings.Split(scope, "/") {
+	for part := range strings.SplitSeq(scope, "/") {
 		key = mac(key, part)
 	}
 	if want := hex.EncodeToString(mac(key, text)); auth["Signature"] != want {
