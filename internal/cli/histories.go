@@ -114,11 +114,19 @@ func newWorkflowFork(o *options) *cobra.Command {
 }
 
 func newWorkflowRetry(o *options) *cobra.Command {
-	return o.changing("retry", "Go on with a failed execution before its failed step", "  perdure workflow retry order/42 --dry-run",
+	cmd := o.changing("retry", "Go on with failed executions before their failed step", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			reply, err := b.Retry(ctx, api.PastRequest{Source: t, DryRun: dry})
 			return o.begun(t, &reply, dry, err)
 		})
+	return o.orAll(cmd, verb{
+		use: "retry", done: "retried:", of: ` and status in ("failed", "canceled", "terminated")`,
+		example: `  perdure workflow retry order/42 --dry-run
+  perdure workflow retry --query 'workflow = "order" and closed >= -1h' --yes`,
+	}, func(ctx context.Context, b api.Backend, t api.Target) error {
+		_, err := b.Retry(ctx, api.PastRequest{Source: t})
+		return err
+	})
 }
 
 func newWorkflowReset(o *options) *cobra.Command {
@@ -200,7 +208,7 @@ func positions(events []model.Event) []int64 {
 
 func newWorkflowDelete(o *options) *cobra.Command {
 	var yes bool
-	cmd := o.changing("delete", "Remove a closed execution", "  perdure workflow delete order/42 --yes",
+	cmd := o.changing("delete", "Remove closed executions", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			name := t.Address.Type + "/" + t.Address.Key
 			would, err := b.Delete(ctx, api.DeleteRequest{Target: t, DryRun: true})
@@ -230,7 +238,14 @@ func newWorkflowDelete(o *options) *cobra.Command {
 			return nil
 		})
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	return cmd
+	return o.orAll(cmd, verb{
+		use: "delete", done: "deleted:", of: ` and status = "closed"`,
+		example: `  perdure workflow delete order/42 --yes
+  perdure workflow delete --query 'workflow = "order" and closed < -720h' --dry-run`,
+	}, func(ctx context.Context, b api.Backend, t api.Target) error {
+		_, err := b.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: t.Address}}) // with all its runs
+		return err
+	})
 }
 
 func countRuns(runs []model.RunID) string {

@@ -176,6 +176,39 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 	return nil
 }
 
+// orAll lets a command about one execution do it to all that a query selects as well.
+func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context, b api.Backend, t api.Target) error) *cobra.Command {
+	var f verbFlags
+	one := cmd.RunE
+	cmd.Use = v.use + " [workflow/key]"
+	cmd.Example = v.example
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if (f.query == "") != (len(args) == 1) {
+			return fault.New(fault.Invalid, "%s takes workflow/key: an execution, or --query instead", v.use)
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if f.query == "" {
+			return one(cmd, args)
+		}
+		if f.dryRun, err = cmd.Flags().GetBool("dry-run"); err != nil {
+			return err
+		}
+		if f.ok, err = cmd.Flags().GetBool("yes"); err != nil {
+			return err
+		}
+		return o.all(cmd.Context(), &v, &f, do)
+	}
+	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all that it selects, instead of one; see `perdure workflow list`")
+	if cmd.Flags().Lookup("yes") == nil {
+		cmd.Flags().Bool("yes", false, "with --query: do it")
+	}
+	cmd.MarkFlagsMutuallyExclusive("run", "query")
+	patience(cmd, &f.timeout)
+	return cmd
+}
+
 // open is what can be signalled and cancelled.
 const open = ` and status = "open"`
 

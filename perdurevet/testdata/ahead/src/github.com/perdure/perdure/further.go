@@ -16,10 +16,16 @@ func (startOption) applyStart() {}
 // Labels are searchable.
 func Labels(kv map[string]string) StartOption { return startOption{} }
 
+// PastOption says where a past ends.
+type PastOption interface{ applyPast() }
+
+func (requestID) applyPast() {}
+
 // RequestID deduplicates one call or send; the default is fresh per call and stable per workflow step.
 func RequestID(id string) interface {
 	CallOption
 	StartOption
+	PastOption
 } {
 	return requestID{}
 }
