@@ -384,6 +384,7 @@ func terminate(t *testing.T, s *site) {
 		t.Fatal(err)
 	}
 	reason(t, app, exec, "never")
+	reason(t, app, child.Execution(perdure.RawKey("kid")), "never")
 	ended := make(chan error, 1)
 	go func() {
 		_, err := exec.Result(c)
