@@ -136,8 +136,7 @@ func (ctx WorkflowCtx) run(ref Ref, in model.Payload, o *startOptions, normalize
 }
 
 func (ctx WorkflowCtx) send(m model.Message, o *stepOptions) error {
-	h := ctx.host()
-	if err := h.limit(m.Kind.String(), m.Name, m.Input); err != nil {
+	if err := ctx.sendable(&m); err != nil {
 		return Permanent(public(err))
 	}
 	_, err := ctx.x.Send(m, o.key, ctx.sealer(&m))
@@ -145,10 +144,25 @@ func (ctx WorkflowCtx) send(m model.Message, o *stepOptions) error {
 }
 
 func (ctx WorkflowCtx) call(m model.Message, o *stepOptions) (model.Payload, error) {
-	if err := ctx.host().limit(m.Kind.String(), m.Name, m.Input); err != nil {
+	if o.requestID != "" {
+		return model.Payload{}, Permanent(public(fault.New(fault.Invalid,
+			"update %s of %s: a workflow gives an update no RequestID, because its step is done once anyway; use StepKey to tell equal ones apart", m.Name, m.To)))
+	}
+	if err := ctx.sendable(&m); err != nil {
 		return model.Payload{}, Permanent(public(err))
 	}
 	return ctx.x.Send(m, o.key, ctx.sealer(&m))
+}
+
+// sendable says what is wrong with a message. One that cannot be stored or looked up where it arrives would hold up all that come behind it.
+func (ctx WorkflowCtx) sendable(m *model.Message) error {
+	if err := checkTarget(m.To); err != nil {
+		return err
+	}
+	if m.RequestID != "" && !textFits(m.RequestID, maxName) {
+		return checkText("the request id", m.RequestID, maxName)
+	}
+	return ctx.host().limit(m.Kind.String(), m.Name, m.Input)
 }
 
 // sealer gives what a message carries its stored form; nil when it has it.
@@ -175,6 +189,9 @@ func (ctx WorkflowCtx) read(ref Ref, name string) (model.Payload, bool, error) {
 
 func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {
 	run, err := ref.run()
+	if err == nil {
+		err = checkTarget(ref.address())
+	}
 	if err != nil {
 		return model.Payload{}, Permanent(err)
 	}

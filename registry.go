@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/internal/userdb"
 )
@@ -229,6 +230,17 @@ func checkName(kind, name string) error {
 	}
 	if kind == "workflow" && strings.Contains(name, "/") {
 		return fault.New(fault.Invalid, "the name of workflow %q contains a slash, which separates it from the key", name)
+	}
+	return nil
+}
+
+// checkTarget says what is wrong with the address of another execution.
+func checkTarget(a model.Address) error {
+	if err := checkName("workflow", a.Type); err != nil {
+		return err
+	}
+	if !textFits(a.Key, maxKey) {
+		return checkText("the key of workflow "+a.Type, a.Key, maxKey)
 	}
 	return nil
 }

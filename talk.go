@@ -42,7 +42,7 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 }
 
 // Call sends the update and waits for its answer. It is done once, however often it is sent under the same RequestID. From a workflow it is
-// a step.
+// a step, which is done once without a RequestID and takes none.
 func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out O, err error) {
 	from := c.caller()
 	m, err := message(from.host(), model.MessageUpdate, "update", u.name, to, in)

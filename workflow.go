@@ -191,6 +191,9 @@ func (e Execution[O]) Result(c Caller) (out O, err error) {
 // Future is the result as a future of the calling workflow.
 func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
 	run, err := e.Ref.run()
+	if err == nil {
+		err = checkTarget(e.Ref.address())
+	}
 	if err != nil {
 		return failedFuture[O](err)
 	}

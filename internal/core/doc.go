@@ -21,7 +21,8 @@
 //	I11 Every message that a step sent is answered once, taken or refused, and the answer is recorded once, unless the run of the step
 //	    is over by then or has withdrawn the step.
 //	I12 Every accepted update is answered once: by the code, by the end of the last run, or, when the code had begun it, by the end of its
-//	    run. What was not begun is carried to the next run. A request that waits for its answer is not accepted a second time.
+//	    run. What was not begun is carried to the next run. A request that waits for its answer is neither accepted a second
+//	    time nor refused, whichever run it names.
 //	I13 State outlives continue-as-new: the next run begins with the last values.
 //	I14 A paused run stays parked until it is resumed, also when it continues as new, and records what comes in meanwhile.
 //	I15 A run that begins with a past has its events at their positions and with their times; whatever its source still waited for, it

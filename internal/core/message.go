@@ -13,6 +13,12 @@ import (
 // afterwards. fresh is the id of the run that a start may create.
 func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
 	var d Decision
+	if m.Kind == model.MessageUpdate && x != nil && x.holds(m.RequestID) {
+		// The same request again waits for the same answer, also when a later run than it was sent to gives that: a refusal would be remembered
+		// in its place.
+		d.Answer.Run, d.Answer.Status, d.Pending = x.Start.Run, x.Outcome.Status, true
+		return x, d
+	}
 	if !m.ToRun.IsZero() && (x == nil || x.Start.Run != m.ToRun) {
 		if !answers(m) {
 			kind := fault.NotFound
@@ -106,12 +112,14 @@ func answerMessage(to model.Link, a model.Answer) model.Message {
 	return model.Message{Kind: model.MessageAnswer, To: to.Address, ToRun: to.Run, ID: to.ID, Input: a.Output, Failure: a.Failure}
 }
 
-// accept takes an update that the code is to answer. The same request again waits for the same answer.
+// holds reports whether the update of a request has not been answered.
+func (x *Execution) holds(request string) bool {
+	return request != "" && slices.ContainsFunc(x.updates, func(u model.Event) bool { return u.RequestID == request })
+}
+
+// accept takes an update that the code is to answer.
 func (x *Execution) accept(d *Decision, m *model.Message, now model.Time, lim Limits) {
-	same := func(u model.Event) bool { return u.RequestID == m.RequestID }
 	switch {
-	case m.RequestID != "" && slices.ContainsFunc(x.updates, same):
-		d.Pending = true
 	case len(x.updates) >= lim.Signals:
 		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s holds %d updates that it has not answered, which is the limit",
 			x.Start.Address, len(x.updates)))

@@ -98,6 +98,11 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		}
 	}
 	outcome := m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer // of something that a step had asked for
+	if m.Kind == model.MessageUpdate && m.RequestID != "" && r != nil && r.open() &&
+		slices.ContainsFunc(r.updates(), func(u model.Event) bool { return u.RequestID == m.RequestID }) {
+		x.Pending = true // whichever run it was sent to
+		return x
+	}
 	if m.ToRun != (model.RunID{}) && (r == nil || r.start.Run != m.ToRun) {
 		if !outcome {
 			x.refuse("not_found")
@@ -160,14 +165,9 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 			r.add(&x, now, model.Event{Kind: model.EventAnswered, ID: m.ID, Output: m.Input, Failure: m.Failure})
 		}
 	case model.MessageUpdate:
-		pending := r.updates()
-		again := slices.ContainsFunc(pending, func(u model.Event) bool { return u.RequestID == m.RequestID })
-		switch {
-		case m.RequestID != "" && again:
-			x.Pending = true
-		case len(pending) >= n.lim.Signals || full:
+		if len(r.updates()) >= n.lim.Signals || full {
 			x.refuse("exhausted")
-		default:
+		} else {
 			x.Pending = true
 			e := model.Event{Kind: model.EventUpdateReceived, Name: m.Name, Input: m.Input, RequestID: m.RequestID}
 			if m.From.ID != "" {

@@ -35,7 +35,6 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	}
 	x.claimUpdates(s.Carried, takesOver)
 	next := begin(s)
-	next.Start.Labels = next.labels // with those that the past has changed: the run is found by them from its first moment
 	if kind, text := next.unfit(p, lim); text != "" {
 		d.refuse(kind, text)
 		return x, d

@@ -211,6 +211,9 @@ func updatesBetweenWorkflows(t *testing.T, s *site) {
 		}
 		_, refused := addItem.Call(ctx, to, item{"x", 0})
 		_, missing := addItem.Call(ctx, carts.Execution(perdure.RawKey("nobody")), item{"x", 1})
+		if _, err := addItem.Call(ctx, to, item{"x", 1}, perdure.RequestID("r")); !errors.Is(err, perdure.ErrInvalid) {
+			return "", fmt.Errorf("a request id: %w", err)
+		}
 		return fmt.Sprintf("%d; %v; %v", sum, refused != nil && strings.Contains(refused.Error(), "positive"), errors.Is(missing, perdure.ErrNotFound)), nil
 	})
 	app := s.open(carts, shopper)

@@ -17,6 +17,7 @@ import (
 const (
 	storePause = 50 * time.Millisecond // while the store is away
 	clerkPoll  = time.Second
+	clerkTrust = 10 * time.Second // how long a run is taken to be there: one that is deleted has no end to be found
 )
 
 // clerk asks other owners by way of the store, and looks for their answers: when a hint comes, and once a second as long as
@@ -217,12 +218,13 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 			}
 		}
 		r, err := k.awaitRun(ctx, a, store.RunKey{Shard: shard, Run: row.Start.Run})
-		if err != nil || !run.IsZero() || r.Outcome.Status != model.Continued {
+		if err != nil || r.Outcome.Status.Closed() && (!run.IsZero() || r.Outcome.Status != model.Continued) {
 			return r, err
 		}
 	}
 }
 
+// awaitRun waits for the end of a run. After a while without one the result is empty: whoever waits must look whether the run is still there.
 func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey) (lane.Result, error) {
 	c := newCall()
 	k.mu.Lock()
@@ -230,15 +232,21 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	k.mu.Unlock()
 	k.begin()
 	k.nudge()
+	trust := time.NewTimer(clerkTrust)
+	defer trust.Stop()
+	defer func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		forget(k.runs, key, c)
+	}()
 	select {
 	case <-c.done:
 		return *c.answer.Result, nil
+	case <-trust.C:
+		return lane.Result{}, nil
 	case <-ctx.Done():
 	case <-k.eng.stopped:
 	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	forget(k.runs, key, c)
 	return lane.Result{}, k.eng.gaveUp(ctx, "wait for %s", a)
 }
 

@@ -523,7 +523,7 @@ var list = []mutant{
 	{
 		name:  "a change of a label is recorded and not stored",
 		file:  "internal/engine/lane/input.go",
-		old:   "			b.label(key, model.Label{Name: e.Name, Value: string(e.Output.Data)})\n",
+		old:   "	b.relabel(key, d.Events)\n",
 		new:   "",
 		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestLabelsOfABatch$"}},
 	},

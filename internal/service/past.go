@@ -107,8 +107,12 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 		e := &h.Events[i]
 		v.payload(fmt.Sprintf("input of event %d", e.Seq), e.Input)
 		v.payload(fmt.Sprintf("output of event %d", e.Seq), e.Output)
-		if !e.Target.IsZero() && e.Target.Tenant != to.Tenant {
+		switch {
+		case e.Target.IsZero():
+		case e.Target.Tenant != to.Tenant:
 			v.wrong("event %d is about %s, of another tenant", e.Seq, e.Target)
+		default:
+			v.address(e.Target) // it may be asked for its outcome
 		}
 		if e.Kind == model.EventLabeled {
 			v.label(e.Name, string(e.Output.Data))

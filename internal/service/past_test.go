@@ -75,6 +75,7 @@ func TestImportRefusals(t *testing.T) {
 	}{
 		{"another tenant", func(h *model.History) { h.Start.Address.Tenant = "acme" }, fault.Invalid, `of tenant "acme"`},
 		{"an event about another tenant", func(h *model.History) { h.Events[0].Target = model.Address{Tenant: "acme"} }, fault.Invalid, "event 1 is about acme"},
+		{"an event about what cannot be stored", func(h *model.History) { h.Events[0].Target = order("a\x00b") }, fault.Invalid, "control character"},
 		{"a run that continued", func(h *model.History) { h.Outcome.Status, h.Outcome.Next = model.Continued, model.RunID{2} }, fault.Invalid, "import that one"},
 		{"a payload that is too large", func(h *model.History) { h.Events[0].Output.Data = make([]byte, 3<<20) }, fault.Invalid, "output of event 1"},
 		{"times that go back", func(h *model.History) { h.Events[0].At = begin - 1 }, fault.Invalid, "older"},

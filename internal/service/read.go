@@ -69,7 +69,7 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 	}
 	for _, e := range row.Start.Carried {
 		if e.Kind == model.EventStateSet && e.Name == name {
-			p, ok = e.Output, true
+			p, ok = e.Output, len(e.Output.Data) > 0 // a past may say that it was cleared
 		}
 	}
 	return p, ok, nil

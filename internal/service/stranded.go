@@ -53,15 +53,34 @@ func (s *Service) strands(ctx context.Context, d *api.Description, workers []sto
 	if slices.ContainsFunc(workers, func(w store.Served) bool { return !w.Pinned }) {
 		return nil, nil // somebody continues any of them
 	}
-	pins, err := s.store.LoadEventsOf(ctx, store.RunKey{Shard: d.Shard, Run: d.Start.Run}, model.EventPinned, math.MaxInt64, 1)
-	if err != nil || len(pins) == 0 {
+	pin, err := s.pin(ctx, d)
+	if err != nil || pin == "" || slices.ContainsFunc(workers, func(w store.Served) bool { return w.Version == pin }) {
 		return nil, err
 	}
-	for _, w := range workers {
-		if w.Version == pins[0].Name {
-			return nil, nil
+	why.Detail = "version " + pin + " of workflow"
+	return why, nil
+}
+
+// pin is the version that an execution of a page is pinned to: by what it has recorded, or by the past that it began with.
+func (s *Service) pin(ctx context.Context, d *api.Description) (pin string, err error) {
+	own, err := s.store.LoadEventsOf(ctx, store.RunKey{Shard: d.Shard, Run: d.Start.Run}, model.EventPinned, math.MaxInt64, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(own) > 0 {
+		return own[0].Name, nil
+	}
+	if d.Start.Source.IsZero() {
+		return "", nil
+	}
+	row, err := s.store.LoadExecution(ctx, d.Shard, d.Start.Address, d.Start.Run) // pages leave the past out
+	if err != nil || row == nil {
+		return "", err
+	}
+	for i := range row.Start.Carried {
+		if e := &row.Start.Carried[i]; e.Kind == model.EventPinned {
+			pin = e.Name
 		}
 	}
-	why.Detail = "version " + pins[0].Name + " of workflow"
-	return why, nil
+	return pin, nil
 }

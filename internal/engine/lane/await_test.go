@@ -187,3 +187,25 @@ func TestRunWhoseOwnerGoes(t *testing.T) {
 		}
 	}
 }
+
+// A node whose callers wait for an execution again and again, each for a moment, is kept and told once.
+func TestNodeThatWaitsAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	for _, id := range []string{"1", "2", "3"} {
+		r.post(model.Message{Kind: model.MessageWatch, To: a}, id)
+		r.settle()
+	}
+	r.hints = nil
+	r.turn(a, model.Turn{Close: done()})
+	r.settle()
+	if len(r.hints) != 1 {
+		t.Errorf("the node is told %d times", len(r.hints))
+	}
+	if r.l.Waiters() != 0 {
+		t.Error("somebody still waits")
+	}
+}

@@ -104,6 +104,16 @@ func (b *building) unstartTimer(run model.RunID, id string) bool {
 	return false
 }
 
+// relabel adds the changes of labels among events that a run records, or has from its past: its start keeps the labels that it began with, which a
+// reset to an earlier place needs.
+func (b *building) relabel(key store.RunKey, events []model.Event) {
+	for i := range events {
+		if e := &events[i]; e.Kind == model.EventLabeled {
+			b.label(key, model.Label{Name: e.Name, Value: string(e.Output.Data)})
+		}
+	}
+}
+
 // label adds the change of a label. The last one in a batch counts.
 func (b *building) label(key store.RunKey, l model.Label) {
 	for i := range b.batch.Labels {

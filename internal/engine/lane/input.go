@@ -560,6 +560,7 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if d.Start != nil {
 		b.batch.Starts = append(b.batch.Starts, store.StartRow{Shard: e.shard.id, Start: *d.Start, Replaces: d.Replaces})
+		b.relabel(store.RunKey{Shard: e.shard.id, Run: d.Start.Run}, d.Start.Carried)
 		if d.Close == nil {
 			b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: d.Start.Run})
 		}
@@ -572,12 +573,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		e.mark = d.Mark
 	}
 	for i := range d.Events {
-		e := &d.Events[i]
-		b.batch.Events = append(b.batch.Events, store.EventRow{RunKey: key, Event: *e})
-		if e.Kind == model.EventLabeled {
-			b.label(key, model.Label{Name: e.Name, Value: string(e.Output.Data)})
-		}
+		b.batch.Events = append(b.batch.Events, store.EventRow{RunKey: key, Event: d.Events[i]})
 	}
+	b.relabel(key, d.Events)
 	if hasKind(d.Events, model.EventResumed) {
 		e.resuming++
 	}

@@ -76,3 +76,29 @@ func TestLabelsOfABatch(t *testing.T) {
 		t.Errorf("the next run begins as %+v", run)
 	}
 }
+
+// A run that gives way twice, the second time to an earlier place, has the labels that it had there.
+func TestLabelsOfRunsWithAPast(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.send(model.Message{Kind: model.MessageStart, To: a, Labels: []model.Label{{Name: "m", Value: "1"}, {Name: "o", Value: "1"}}}, "a")
+	r.settle()
+	r.turn(a, model.Turn{Commands: []model.Command{step("one"), labeled("1", "l", "1"), labeled("2", "m", "2"), labeled("3", "o", "")}})
+	r.settle()
+	reset := func(keep int) {
+		t.Helper()
+		run := r.current(a).Start.Run
+		past := r.history(a, run)
+		r.send(model.Message{Kind: model.MessageStart, To: a, ToRun: run, Labels: r.current(a).Start.Labels, Past: &model.Past{
+			Events: model.PastOf(past[:keep]), Next: int64(len(past)) + 1, Source: model.Source{Address: a, Run: run, Position: int64(keep)},
+		}}, keep)
+		r.settle()
+		r.wantAnswer(keep, "")
+	}
+	reset(4)
+	r.wantLabels(a, "l=1", "m=2")
+	reset(1)
+	r.wantLabels(a, "m=1", "o=1")
+}

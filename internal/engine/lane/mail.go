@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -213,8 +215,9 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if node := in.message.Node; !node.IsZero() && in.message.Kind != model.MessageNothing {
 		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
-		if in.message.Kind == model.MessageWatch && e.x != nil && e.x.Open() {
-			l.waiters[e.address] = append(l.waiters[e.address], waiter{node: node, run: in.message.ToRun})
+		w := waiter{node: node, run: in.message.ToRun}
+		if in.message.Kind == model.MessageWatch && e.x != nil && e.x.Open() && !slices.Contains(l.waiters[e.address], w) { // its callers come and go
+			l.waiters[e.address] = append(l.waiters[e.address], w)
 		}
 	}
 }

@@ -289,3 +289,36 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 		}
 	}
 }
+
+// Whoever sent an update to a certain run repeats it when the update is with the next run already: it waits for the same answer. A refusal would
+// be remembered under the id of the request, and the answer could not be stored any more.
+func TestUpdateOfARunThatWentOn(t *testing.T) {
+	t.Parallel()
+	for name, goOn := range map[string]func(r *rig, a model.Address){
+		"continued as new": func(r *rig, a model.Address) {
+			r.turn(a, model.Turn{Seen: 1, Close: &model.Close{Status: model.Continued}})
+		},
+		"reset": func(r *rig, a model.Address) { r.reset(a, 1, "reset") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			a := key("a")
+			run := r.began(a)
+			m := model.Message{Kind: model.MessageUpdate, To: a, ToRun: run, Name: "u", RequestID: "req-1"}
+			r.send(m, "first")
+			r.settle()
+			goOn(r, a)
+			r.settle()
+			r.send(m, "again")
+			r.post(m, "req-1")
+			r.settle()
+			r.wantSilence("first", "again")
+			r.turn(a, model.Turn{Seen: 1, Commands: []model.Command{replied(1, "42")}})
+			r.settle()
+			r.wantOutput("first", "42")
+			r.wantOutput("again", "42")
+		})
+	}
+}

@@ -8,7 +8,7 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// A store of version 3 has runs that are parked or blocked: after the upgrade they are found by their reason.
+// A store of version 1 has runs that are parked or blocked: after the upgrade they are found by their reason.
 func TestUpgradeFillsReasons(t *testing.T) {
 	t.Parallel()
 	base := pgtest.URL(t)
@@ -21,7 +21,8 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	c := connect(t, base)
 	for _, sql := range []string{
 		`drop index perdure.executions_blocked`, `alter table perdure.executions drop column reason`, `drop table perdure.labels`,
-		`delete from perdure.migrations where version > 3`,
+		`drop table perdure.garbage`, `alter table perdure.nodes drop column serves`,
+		`delete from perdure.migrations where version > 1`,
 	} {
 		exec(t, c, sql)
 	}
