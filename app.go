@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/userdb"
 	"github.com/perdure/perdure/payload"
 )
 
@@ -23,6 +24,7 @@ type App struct {
 	worker *replay.Worker
 	cfg    Attachment
 
+	databases  []*userdb.Database // in which transactional activities act
 	relays     []*relay
 	hinter     hinter
 	background sync.WaitGroup

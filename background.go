@@ -26,7 +26,8 @@ func (a *App) serveDatabases(r *registry) error {
 		a.hinter.shards = make(chan model.ShardID, 64)
 		a.background.Go(func() { a.hinter.run(ctx, mailer) })
 	}
-	for _, db := range r.databases() {
+	a.databases = r.databases()
+	for _, db := range a.databases {
 		if a.cfg.Checks == nil {
 			a.background.Go(func() { a.sweep(ctx, db) })
 		}

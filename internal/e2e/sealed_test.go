@@ -6,11 +6,11 @@ import (
 	"database/sql"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	_ "github.com/jackc/pgx/v5/stdlib"
 	sqlite "github.com/ncruces/go-sqlite3/driver"
 
 	"github.com/perdure/perdure"
@@ -210,6 +210,21 @@ func (o *postOffice) serve(t *testing.T, s *site, db *sql.DB) {
 	}
 }
 
+// userDatabase is an empty database of the user.
+func userDatabase(t *testing.T, kind string) *sql.DB {
+	t.Helper()
+	driver, url := "pgx", newSite(t, kind).url
+	if kind == "sqlite" {
+		driver, url = "sqlite3", url+"?_pragma=busy_timeout(5000)"
+	}
+	db, err := sql.Open(driver, url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
 // The secret goes through updates, queries, state, machines, transactional activities that succeed, fail and are given up, an outbox, dead letters,
 // forks with edited results and exports, and is nowhere to be found: not in the store, not in the user's database, not in the logs.
 func TestNothingIsInTheClearAnywhere(t *testing.T) {
@@ -223,7 +238,7 @@ func TestNothingIsInTheClearAnywhere(t *testing.T) {
 			}
 			s.cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 			bank := newSite(t, "sqlite") // the database of the user
-			db, err := sqlite.Open("file:" + filepath.ToSlash(bank.path) + "?_pragma=busy_timeout(5000)")
+			db, err := sqlite.Open(bank.url + "?_pragma=busy_timeout(5000)")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -243,4 +258,39 @@ func TestNothingIsInTheClearAnywhere(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A sweep of payloads knows what stands in the user's database, such as a letter that was not delivered.
+func TestSweepKnowsTheUsersDatabase(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"sqlite", "postgres"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			s, blobs := newSite(t, "memory"), t.TempDir()
+			s.cfg.Payloads = payload.Codec{Chain: []payload.Transform{payload.Encrypt(ring(t, "k1")), payload.Offload(aged{payload.Dir(blobs)}, 300)}}
+			db := userDatabase(t, kind)
+			o := newPostOffice(db)
+			app := s.open(o.defs())
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := errors.Join(o.done.Send(app.InTx(t.Context(), tx), o.counter.Execution(perdure.RawKey("nobody")), newParcel(0)), tx.Commit()); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the letter is dead", func() bool {
+				for _, err := range app.DeadLetters(t.Context()) {
+					return err == nil
+				}
+				return false
+			})
+			n, err := app.SweepPayloads(t.Context(), time.Hour)
+			equal(t, "blobs that were removed", n, err, 0)
+			if _, err := db.ExecContext(t.Context(), `delete from perdure_outbox`); err != nil {
+				t.Fatal(err)
+			}
+			n, err = app.SweepPayloads(t.Context(), time.Hour)
+			equal(t, "blobs that were removed once the letter is gone", n, err, 1)
+		})
+	}
 }
