@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/userdb"
 	"github.com/perdure/perdure/payload"
 )
 
@@ -23,6 +24,7 @@ type App struct {
 	worker *replay.Worker
 	cfg    Attachment
 
+	databases  []*userdb.Database // in which transactional activities act
 	relays     []*relay
 	hinter     hinter
 	background sync.WaitGroup
@@ -75,6 +77,11 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range sortedKeys(r.workflows) {
+		if r.workflows[name].pinned && cfg.Version == "" {
+			return nil, public(fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, embedded.Config{Version: …}", name))
+		}
+	}
 	a := &App{cfg: cfg, host: &host{
 		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
 	}}
@@ -90,9 +97,6 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	code, pinned := map[string]replay.Code{}, map[string]bool{}
 	for name, d := range r.workflows {
 		code[name], pinned[name] = d.code, d.pinned
-		if d.pinned && cfg.Version == "" {
-			return nil, public(fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, embedded.Config{Version: …}", name))
-		}
 	}
 	a.worker = replay.NewWorker(replay.Config{
 		Code: code, Version: cfg.Version, Pinned: pinned, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,

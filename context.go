@@ -71,7 +71,8 @@ func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error
 }
 
 // WaitUpdates waits until every update that has begun is answered, those that come meanwhile included. When the workflow function returns or
-// continues as new, an update whose handler still runs is refused.
+// continues as new, an update whose handler still runs is refused. It is for the workflow function: two handlers that call it wait for each other
+// for ever.
 func (ctx WorkflowCtx) WaitUpdates() error { return remote(ctx.x.WaitUpdates()) }
 
 // OnFailure adds a compensation; compensations run in reverse when the workflow fails or is cancelled. Their steps are durable.

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/userdb"
 	"github.com/perdure/perdure/payload"
 )
 
@@ -16,7 +17,8 @@ const minSweepAge = time.Hour
 //
 // A blob is put before the commit that refers to it, so age must be longer than any commit can take, outages of the store included; it is
 // at least an hour, and a day is a good choice. References are looked for in everything that is stored, as of one moment after the blobs were listed;
-// what goes from one execution to another does so within commits, so no reference is overlooked.
+// what goes from one execution to another does so within commits, so no reference is overlooked. Outboxes and outcomes of transactional activities
+// refer to blobs as well: call it from an app that has all of them.
 //
 // Every store has blobs of its own, by its id. A copy of a store has the same id: never sweep from a copy that shares the blobs of the original.
 func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int, err error) {
@@ -42,7 +44,7 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 	if len(old) == 0 {
 		return 0, nil
 	}
-	err = a.cfg.Search(ctx, payload.ReferenceMark(), func(value []byte) error {
+	err = a.references(ctx, func(value []byte) error {
 		for _, key := range payload.References(value) {
 			delete(old, key)
 		}
@@ -58,4 +60,20 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 		removed++
 	}
 	return removed, nil
+}
+
+// references finds everything that refers to blobs. Databases of the user come first: what leaves one for the store meanwhile is found there.
+func (a *App) references(ctx context.Context, found func(value []byte) error) error {
+	mark := payload.ReferenceMark()
+	for _, r := range a.relays {
+		if err := r.db.Search(ctx, userdb.Outbox, mark, found); err != nil {
+			return fault.New(fault.Unavailable, "sweep of payloads: look into an outbox: %w", err)
+		}
+	}
+	for _, db := range a.databases {
+		if err := db.Search(ctx, userdb.Outcomes, mark, found); err != nil {
+			return fault.New(fault.Unavailable, "sweep of payloads: look at the outcomes of transactional activities: %w", err)
+		}
+	}
+	return a.cfg.Search(ctx, mark, found)
 }

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -25,7 +26,8 @@ func TestExpiredOutcomes(t *testing.T) {
 	}{
 		"open for a year":               {run(model.Running, 0), nil, 365 * day, false},
 		"closed yesterday, acted early": {run(model.Completed, day), nil, 365 * day, false},
-		"closed eight days ago":         {run(model.Failed, 8*day), nil, 9 * day, true},
+		"closed eight days ago":         {run(model.Completed, 8*day), nil, 9 * day, true},
+		"may be retried":                {run(model.Failed, 8*day), nil, 9 * day, false},
 		"unknown, acted last week":      {&api.Description{}, fault.New(fault.NotFound, "gone"), 8 * day, false},
 		"unknown for long":              {&api.Description{}, fault.New(fault.NotFound, "gone"), 31 * day, true},
 	} {
@@ -35,5 +37,31 @@ func TestExpiredOutcomes(t *testing.T) {
 	}
 	if _, err := expired(&api.Description{}, errors.New("away"), now, now); err == nil {
 		t.Error("an error of the engine decides nothing")
+	}
+}
+
+// runs is a backend that knows two runs of an execution.
+type runs struct {
+	api.Backend
+	was, is model.Status
+}
+
+func (r runs) Describe(_ context.Context, t api.Target) (api.Description, error) {
+	if t.Run.IsZero() {
+		return api.Description{Current: true, Outcome: model.Outcome{Status: r.is}}, nil
+	}
+	return api.Description{Outcome: model.Outcome{Status: r.was}}, nil
+}
+
+// The outcomes of a run that failed are of use as long as the run that retries it is open.
+func TestOutcomesOfARetriedRun(t *testing.T) {
+	t.Parallel()
+	for was, want := range map[model.Status]model.Status{
+		model.Failed: model.Running, model.Canceled: model.Running, model.Terminated: model.Running, model.Completed: model.Completed, model.Continued: model.Continued,
+	} {
+		h := &host{backend: runs{was: was, is: model.Running}}
+		if d, err := h.standing(t.Context(), api.Target{Run: model.RunID{1}}); err != nil || d.Outcome.Status != want {
+			t.Errorf("a run that has %s is kept for one that is %s, %v", was, d.Outcome.Status, err)
+		}
 	}
 }

@@ -16,7 +16,7 @@ func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name}
 
 // Handle serves the update: each in a coroutine of its own, in the order in which they came. Validators run first and must not wait; what they refuse
 // is answered with their error. Updates that come before Handle wait for it. One whose handler has not ended when the workflow function
-// returns or continues as new is refused; WaitUpdates waits for them.
+// returns or continues as new is refused; WaitUpdates waits for them. Another Handle of the name takes the place of this one.
 func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error), validate ...func(I) error) {
 	h := ctx.host()
 	ctx.x.HandleUpdate(u.name, replay.UpdateHandler{
@@ -139,6 +139,9 @@ func (s *State[T]) Set(ctx WorkflowCtx, v T) error {
 
 // Clear removes it with the next commit of the execution.
 func (s *State[T]) Clear(ctx WorkflowCtx) error {
+	if err := checkName("state", s.name); err != nil {
+		return Permanent(public(err))
+	}
 	return remote(ctx.x.SetState(s.name, model.Payload{}, nil))
 }
 

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"reflect"
 
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/internal/userdb"
@@ -131,6 +133,9 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 			return model.Payload{}, err
 		}
 		step := replay.StepFrom(ctx)
+		if out, done, err := h.madeBefore(ctx, c.db, step); done || err != nil {
+			return out, err
+		}
 		out, stands, err := c.db.Run(ctx, &userdb.Attempt{
 			Step: h.outcomeOf(step), AsOf: step.AsOf(), Limit: limit,
 			Body: func(ctx context.Context, tx userdb.Tx) (model.Payload, error) {
@@ -150,9 +155,54 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 		return out, err
 	}
 	s.Settle = func(ctx context.Context, f *model.Failure) (model.Payload, *model.Failure, error) {
-		step := h.outcomeOf(replay.StepFrom(ctx))
-		return c.db.Settle(ctx, &step, f)
+		step := replay.StepFrom(ctx)
+		if out, done, err := h.madeBefore(ctx, c.db, step); done || err != nil {
+			return out, nil, err
+		}
+		key := h.outcomeOf(step)
+		return c.db.Settle(ctx, &key, f)
 	}
+}
+
+// madeBefore finds out whether an earlier run has made the step, in whose name this one goes on after a retry or an import: it may have been ended
+// before it could journal that, or the place where its past was cut lies before that. If it has not, it never will: its place is taken.
+func (h *host) madeBefore(ctx context.Context, db *userdb.Database, s *replay.StepContext) (out model.Payload, done bool, err error) {
+	runs, err := h.earlier(ctx, s)
+	if err != nil {
+		return out, false, err
+	}
+	key := h.outcomeOf(s)
+	gaveWay := &model.Failure{Kind: model.FailureCanceled, Message: "the run has given way to run " + key.Run.String(), Permanent: true}
+	for _, key.Run = range runs {
+		out, stands, err := db.Settle(ctx, &key, gaveWay)
+		if err != nil || stands == nil {
+			return out, err == nil, err
+		}
+	}
+	return out, false, nil
+}
+
+// earlier are the runs in whose name a step is made again, the last one first; none, unless its run began by a retry or an import.
+func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model.RunID, err error) {
+	run, _ := s.Run()
+	first, from := s.Again()
+	for run != first {
+		run = from.Run
+		runs = append(runs, run)
+		if run == first {
+			break
+		}
+		d, err := h.backend.Describe(ctx, api.Target{Address: from.Address, Run: run})
+		switch from = d.Start.Source; {
+		case fault.Is(err, fault.NotFound): // deleted, or in the store that it was exported from
+			return append(runs, first), nil
+		case err != nil:
+			return nil, err
+		case from.Run.IsZero():
+			return nil, fault.New(fault.Internal, "run %s speaks for run %s and has no past", run, first)
+		}
+	}
+	return runs, nil
 }
 
 // outcomeOf names the outcome of a step.

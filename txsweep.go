@@ -7,6 +7,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/userdb"
 )
 
@@ -49,19 +50,35 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, now time.Time)
 		if err != nil {
 			return false, nil // the same
 		}
-		d, err := a.host.backend.Describe(ctx, t)
+		d, err := a.host.standing(ctx, t)
 		return expired(&d, err, userdb.Time(o.At), now)
 	})
 }
 
-// expired decides about the outcomes of a run: they go when it has been closed for the retention time. The outcome of a step may be older and still
-// be needed, when nobody was there to journal it.
+// standing is the run that decides about the outcomes of a run: the current one when this has failed, for it may go on in its name.
+func (h *host) standing(ctx context.Context, t api.Target) (api.Description, error) {
+	d, err := h.backend.Describe(ctx, t)
+	if err != nil || d.Current || !mayBeRetried(d.Outcome.Status) {
+		return d, err
+	}
+	return h.backend.Describe(ctx, api.Target{Address: t.Address})
+}
+
+// mayBeRetried reports whether another run may make the steps of one again, in its name.
+func mayBeRetried(s model.Status) bool {
+	return s == model.Failed || s == model.Canceled || s == model.Terminated
+}
+
+// expired decides about the outcomes of a run: they go when it has been closed for the retention time and cannot be retried. The outcome of a step may
+// be older and still be needed, when nobody was there to journal it.
 func expired(d *api.Description, err error, last, now time.Time) (bool, error) {
 	switch {
 	case fault.Is(err, fault.NotFound):
 		return now.Sub(last) > orphaned, nil
 	case err != nil:
 		return false, err
+	case mayBeRetried(d.Outcome.Status):
+		return false, nil
 	}
 	return d.Outcome.Status.Closed() && now.Sub(d.Outcome.At.Std()) > userdb.Retention, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,7 +53,8 @@ var outside int // that no journal keeps
 //perdure:allow channel,clock,goroutine,nested the test is about them
 func TestWrongWorkflowsFail(t *testing.T) {
 	t.Parallel()
-	never := perdure.NewSignal[int]("never")
+	never, shown := perdure.NewSignal[int]("never"), perdure.NewState[int]("shown")
+	var counter atomic.Int64
 	step := func(ctx perdure.WorkflowCtx, name string, opts ...perdure.CallOption) error {
 		_, err := perdure.Do(ctx, name, func(context.Context) (int, error) { return 1, nil }, opts...)
 		return err
@@ -69,6 +71,18 @@ func TestWrongWorkflowsFail(t *testing.T) {
 			outside++
 			return step(ctx, fmt.Sprint("s", outside))
 		}, []string{"is blocked by a replay mismatch", "checks_test.go:", "history of 1 events", "step completed first"}},
+		{"state differs", func(ctx perdure.WorkflowCtx) error {
+			if err := shown.Set(ctx, int(counter.Add(1))); err != nil {
+				return err
+			}
+			return ctx.Sleep(time.Hour)
+		}, []string{"is blocked by a replay mismatch", "asked for state shown at perduretest/checks_test.go:", " as "}},
+		{"label differs", func(ctx perdure.WorkflowCtx) error {
+			if err := ctx.SetLabel("n", fmt.Sprint(counter.Add(1))); err != nil {
+				return err
+			}
+			return ctx.Sleep(time.Hour)
+		}, []string{"is blocked by a replay mismatch", "asked for label n at perduretest/checks_test.go:", " as "}},
 		{"go statement", func(ctx perdure.WorkflowCtx) error {
 			errs := make(chan error, 1)
 			go func() { errs <- ctx.Sleep(time.Hour) }()

@@ -81,8 +81,8 @@ func newRoot(o *options) *cobra.Command {
 		Short: "Durable workflows on a store of yours",
 		Long: `perdure looks at and looks after a Perdure store: a file, or a PostgreSQL database.
 
-Exit codes: 0 done, 1 a fault of ours, 2 wrong usage, 3 not found, 4 conflict, 5 store away,
-6 timeout, 7 not allowed, 8 a limit is reached, 9 blocked, 10 stored data is damaged.`,
+Exit codes: 0 done, 1 an error of the code that was asked, or a fault of ours, 2 wrong usage, 3 not found, 4 conflict, 5 store away,
+6 timeout, 7 not allowed, 8 a limit is reached, 9 blocked or paused, 10 stored data is damaged.`,
 		Example: `  perdure workflow list --store file:hello.db
   perdure workflow explain greet/hello-1 --store file:hello.db
   perdure doctor --store postgres://localhost/app`,

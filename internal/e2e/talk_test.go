@@ -546,3 +546,23 @@ func drains(t *testing.T, s *site) {
 	got, err := exec.Result(c)
 	equal(t, "all at once", got, err, "[0 1 2 3] []")
 }
+
+// State without a proper name is refused where it is set or cleared, and leaves nothing in the history.
+func TestNamesOfStates(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "memory")
+	wf := perdure.NewWorkflow("names", func(ctx perdure.WorkflowCtx, _ perdure.Void) (string, error) {
+		for _, name := range []string{"", strings.Repeat("x", 201), "a\nb"} {
+			st := perdure.NewState[int](name)
+			for _, err := range []error{st.Set(ctx, 1), st.Clear(ctx)} {
+				if !errors.Is(err, perdure.ErrInvalid) {
+					return name, fmt.Errorf("state %q: %w", name, err)
+				}
+			}
+		}
+		return "refused", nil
+	})
+	app := s.open(wf)
+	got, err := wf.Run(caller(t, app), perdure.Void{}, perdure.RawKey("k"))
+	equal(t, "result", got, err, "refused")
+}

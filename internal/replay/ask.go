@@ -37,6 +37,7 @@ type ask struct {
 	attempt int // failed so far
 	due     model.Time
 	length  time.Duration  // of askTimer, as the code gave it
+	value   string         // of askState and askLabel, for Checks only
 	last    string         // the error of the last attempt
 	final   *model.Failure // its last attempt ended the step, which is still to be settled
 

@@ -133,6 +133,13 @@ func (m *machine) prove() bool {
 	return true
 }
 
+// note keeps the value that the code gives to something whose identity does not tell it, so that it can be compared.
+func (m *machine) note(a *ask, value []byte) {
+	if c := m.w.cfg.Checks; c != nil && c.Twice {
+		a.value = string(value)
+	}
+}
+
 // differs says in what the code differs from the first time; "" when it does not.
 func (t *twin) differs(m *machine) string {
 	var before, after []string
@@ -143,6 +150,8 @@ func (t *twin) differs(m *machine) string {
 			before = append(before, a.describe())
 		case a.length != b.length:
 			before, after = append(before, a.describe()+" of "+a.length.String()), append(after, b.describe()+" of "+b.length.String())
+		case a.value != b.value:
+			before, after = append(before, a.describe()+" as "+a.value), append(after, b.describe()+" as "+b.value)
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(m.asks)) {

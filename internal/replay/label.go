@@ -21,6 +21,7 @@ func (x Ctx) SetLabel(name, value string) error {
 	}
 	m.labels = labels
 	a := m.newAsk(x.co.path, &identity{kind: askLabel, name: name})
+	m.note(a, []byte(value))
 	if m.strayLabels[a.id] {
 		a.recorded = true // further up than the code asks for it today
 		return nil

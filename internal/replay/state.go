@@ -47,6 +47,7 @@ func (x Ctx) SetState(name string, p model.Payload, seal Seal) error {
 	m.setState(name, p)
 	a := m.newAsk(x.co.path, &identity{kind: askState, name: name})
 	a.seal = seal
+	m.note(a, p.Data)
 	m.serveEarly(a)
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{

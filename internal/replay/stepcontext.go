@@ -15,6 +15,7 @@ import (
 type StepContext struct {
 	run      model.RunID
 	identity model.RunID // whose idempotency key it has
+	source   model.Source
 	address  model.Address
 	id       string
 	attempt  int
@@ -33,7 +34,7 @@ var _ context.Context = (*StepContext)(nil)
 // bodyContext is the context of the next attempt of a step.
 func (r *run) bodyContext(a *ask) *StepContext {
 	return &StepContext{
-		run: r.start.Run, identity: r.start.IdentityRun(), address: r.start.Address, id: a.id, attempt: a.attempt + 1,
+		run: r.start.Run, identity: r.start.IdentityRun(), source: r.start.Source, address: r.start.Address, id: a.id, attempt: a.attempt + 1,
 		asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
 	}
 }
@@ -111,6 +112,10 @@ func idempotencyKey(run model.RunID, id string) string {
 
 // Run is the run that the step belongs to, and its address.
 func (s *StepContext) Run() (model.RunID, model.Address) { return s.run, s.address }
+
+// Again tells in whose name the run makes its steps, and where its past comes from. After a retry or an import that is another run, which may have
+// made the step before.
+func (s *StepContext) Again() (identity model.RunID, from model.Source) { return s.identity, s.source }
 
 // ID is the identity of the step within its run.
 func (s *StepContext) ID() string { return s.id }

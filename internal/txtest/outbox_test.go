@@ -369,3 +369,13 @@ func TestRelayRepeats(t *testing.T) {
 		}
 	})
 }
+
+// What an app does in the background does not begin when the app is refused: TestMain would find that it goes on.
+func TestRefusedOpenLeavesNothing(t *testing.T) {
+	t.Parallel()
+	pinned := perdure.NewWorkflow("pinned", func(perdure.WorkflowCtx, string) (string, error) { return "", nil }, perdure.Pinned())
+	app, err := embedded.Open(t.Context(), "memory:", pinned, perdure.Outbox(perdure.SQL(newBank(t, "sqlite").db)))
+	if app != nil || !errors.Is(err, perdure.ErrInvalid) {
+		t.Fatalf("opened with a pinned workflow and no version: %v", err)
+	}
+}

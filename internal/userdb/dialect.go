@@ -26,6 +26,7 @@ type dialect struct {
 	finished string // removes delivered messages
 	letters  string // a page of dead letters
 	runs     string // a page of runs that have outcomes
+	search   map[Table]string
 }
 
 var postgres = dialect{
@@ -89,6 +90,13 @@ from waiting where before < $3::bigint and set_config('idle_in_transaction_sessi
 from (select * from {table} where cluster = $1::text and error is not null and id > $2::text order by id limit $3::integer) l`,
 	runs: `select coalesce(json_agg(json_build_object('run', run, 'execution', execution, 'at', at) order by run), '[]')::text
 from (select run, max(execution) as execution, max(at) as at from {table} where cluster = $1::text and run > $2::text and run < $3::text group by run order by run limit $4::integer) r`,
+	search: map[Table]string{
+		Outcomes: `select coalesce(json_agg(json_build_object('id', run, 'step', step, 'generation', generation, 'value', encode(outcome, 'hex')) order by run, step, generation), '[]')::text
+from (select * from {table} where (run, step, generation) > ($3::text, $4::text, $5::integer) and position($1::bytea in outcome) > 0
+  order by run, step, generation limit $2::integer) h`,
+		Outbox: `select coalesce(json_agg(json_build_object('id', id, 'value', encode(body, 'hex')) order by id), '[]')::text
+from (select * from {table} where id > $3::text and position($1::bytea in body) > 0 order by id limit $2::integer) h`,
+	},
 }
 
 var sqlite = dialect{
@@ -141,4 +149,10 @@ select coalesce((select json_group_array(json_object('id', id, 'execution', exec
   from (select * from {table} where cluster = $1 and error is not null and id > $2 order by id limit $3)), '[]')`,
 	runs: `select coalesce((select json_group_array(json_object('run', run, 'execution', execution, 'at', at))
   from (select run, max(execution) as execution, max(at) as at from {table} where cluster = $1 and run > $2 and run < $3 group by run order by run limit $4)), '[]')`,
+	search: map[Table]string{
+		Outcomes: `select coalesce((select json_group_array(json_object('id', run, 'step', step, 'generation', generation, 'value', hex(outcome)))
+  from (select * from {table} where (run, step, generation) > ($3, $4, $5) and instr(outcome, $1) > 0 order by run, step, generation limit $2)), '[]')`,
+		Outbox: `select coalesce((select json_group_array(json_object('id', id, 'value', hex(body)))
+  from (select * from {table} where id > $3 and instr(body, $1) > 0 order by id limit $2)), '[]')`,
+	},
 }

@@ -193,3 +193,47 @@ func TestSweep(t *testing.T) {
 		}
 	})
 }
+
+// A search finds every row in which the text occurs, however many pages they fill, and no other.
+func TestSearch(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
+		const rows = 250
+		ctx := t.Context()
+		in, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		put := func(query string, args ...any) {
+			t.Helper()
+			if _, err := in.ExecContext(ctx, query, args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range rows {
+			body := []byte(fmt.Sprintf("\x00\xff mark %d", i))
+			put(`insert into perdure_outcomes (run, step, generation, execution, cluster, outcome) values ($1, $2, $3, 'w/k', 'c', $4)`,
+				fmt.Sprint("run_", i/100), fmt.Sprint(i/10), i%10, body)
+			put(`insert into perdure_outbox (id, cluster, kind, execution, body) values ($1, 'c', 'signal', 'w/k', $2)`, fmt.Sprintf("%03d", i), body)
+		}
+		put(`insert into perdure_outcomes (run, step, generation, execution, cluster, outcome) values ('run_0', 'other', 0, 'w/k', 'c', $1)`, []byte("something else"))
+		put(`insert into perdure_outcomes (run, step, generation, execution, cluster) values ('run_0', 'claimed', 0, 'w/k', 'c')`)
+		if err := in.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range []userdb.Table{userdb.Outcomes, userdb.Outbox} {
+			found := map[string]int{}
+			err := d.Search(ctx, table, "mark", func(value []byte) error {
+				found[string(value)]++
+				return nil
+			})
+			if err != nil || len(found) != rows {
+				t.Errorf("%s: %d of %d rows are found, %v", table, len(found), rows, err)
+			}
+			for value, n := range found {
+				if n != 1 {
+					t.Errorf("%s: %q is found %d times", table, value, n)
+				}
+			}
+		}
+	})
+}
