@@ -50,8 +50,6 @@ func (k askKind) title() string {
 		return "the wait for execution"
 	case askSend:
 		return "message"
-	case askLabel:
-		return "label"
 	case askState:
 		return "state"
 	case askLabel:
