@@ -25,10 +25,11 @@ step() {
 }
 
 # Tests that break processes and servers, and those that measure, run one package at a time, and without the race detector, under which
-# their time limits mean nothing.
-alone='/internal/(chaos|bench|crashwalk|e2e|txtest)$'
-# What holds back in short mode: random inputs, exhaustive walks, damaged files, seeds of the simulator, a command that is built.
-random='/(internal/(core|cluster|engine/lane|model|replay|sim|store/(memory|faultstore|sqlite))|cmd/perdurevet)$'
+# their time limits mean nothing. Those of the command line begin a process per line, which takes a second each with it.
+alone='/internal/(chaos|bench|cli|crashwalk|e2e|txtest)$'
+# What holds back in short mode (random inputs, exhaustive walks, damaged files, seeds of the simulator, a command that is built), and the
+# command line.
+random='/(internal/(core|cli|cluster|engine/lane|model|replay|sim|store/(memory|faultstore|sqlite))|cmd/perdurevet)$'
 
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
 race() { CGO_ENABLED=1 go test -race -short -timeout 20m ${GOTESTFLAGS:-} $(go list ./... | grep -vE "$alone"); }
