@@ -488,8 +488,8 @@ var list = []mutant{
 	{
 		name:  "a retried step has another idempotency key",
 		file:  "internal/replay/stepcontext.go",
-		old:   "identity: r.start.IdentityRun(),",
-		new:   "identity: r.start.Run,",
+		old:   "idempotencyKey(s.start.IdentityRun(), s.id)",
+		new:   "idempotencyKey(s.start.Run, s.id)",
 		tests: [][]string{{"./internal/e2e", "-run", "TestRetry$/^memory$"}},
 	},
 	{

@@ -13,14 +13,11 @@ import (
 // StepContext is the context of one attempt of a step, and tells which one it is. Most bodies never look at it, so what makes it one of
 // the standard library's contexts, which others can be derived from at no cost, is made when somebody does.
 type StepContext struct {
-	run      model.RunID
-	identity model.RunID // whose idempotency key it has
-	source   model.Source
-	address  model.Address
-	id       string
-	attempt  int
-	asOf     model.Time      // when the owner last told the run anything
-	base     context.Context //nolint:containedctx // it is one
+	start   *model.Start // of its run; never changed
+	id      string
+	attempt int
+	asOf    model.Time      // when the owner last told the run anything
+	base    context.Context //nolint:containedctx // it is one
 
 	mu    sync.Mutex
 	std   context.Context //nolint:containedctx // it is one
@@ -34,8 +31,7 @@ var _ context.Context = (*StepContext)(nil)
 // bodyContext is the context of the next attempt of a step.
 func (r *run) bodyContext(a *ask) *StepContext {
 	return &StepContext{
-		run: r.start.Run, identity: r.start.IdentityRun(), source: r.start.Source, address: r.start.Address, id: a.id, attempt: a.attempt + 1,
-		asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
+		start: &r.start, id: a.id, attempt: a.attempt + 1, asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
 	}
 }
 
@@ -103,7 +99,7 @@ func StepFrom(ctx context.Context) *StepContext {
 func (s *StepContext) Attempt() int { return s.attempt }
 
 // IdempotencyKey is stable over all attempts of the step.
-func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.identity, s.id) }
+func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.start.IdentityRun(), s.id) }
 
 func idempotencyKey(run model.RunID, id string) string {
 	sum := sha256.Sum256([]byte(string(run[:]) + id))
@@ -111,11 +107,13 @@ func idempotencyKey(run model.RunID, id string) string {
 }
 
 // Run is the run that the step belongs to, and its address.
-func (s *StepContext) Run() (model.RunID, model.Address) { return s.run, s.address }
+func (s *StepContext) Run() (model.RunID, model.Address) { return s.start.Run, s.start.Address }
 
 // Again tells in whose name the run makes its steps, and where its past comes from. After a retry or an import that is another run, which may have
 // made the step before.
-func (s *StepContext) Again() (identity model.RunID, from model.Source) { return s.identity, s.source }
+func (s *StepContext) Again() (identity model.RunID, from model.Source) {
+	return s.start.IdentityRun(), s.start.Source
+}
 
 // ID is the identity of the step within its run.
 func (s *StepContext) ID() string { return s.id }

@@ -34,14 +34,22 @@ func (m *machine) waits() []model.Reason {
 	if len(rs) == 0 {
 		rs = m.pendingWaits()
 	}
-	for _, name := range slices.Sorted(maps.Keys(m.updates)) {
-		if q := m.updates[name]; len(q.waiting) > 0 && len(rs) < maxWaits {
-			rs = append(rs, model.Reason{Code: model.WaitHandler, Name: name})
-		}
+	if len(m.updates) > 0 {
+		rs = m.withoutHandler(rs)
 	}
 	// A body that runs is named even if nobody waits for it yet: the owner must not think that nothing goes on.
 	if a := m.unawaited(rs); a != nil {
 		rs = append(rs[:min(len(rs), maxWaits-1)], reason(&a.fut))
+	}
+	return rs
+}
+
+// withoutHandler adds the updates that nobody handles yet.
+func (m *machine) withoutHandler(rs []model.Reason) []model.Reason {
+	for _, name := range slices.Sorted(maps.Keys(m.updates)) {
+		if q := m.updates[name]; len(q.waiting) > 0 && len(rs) < maxWaits {
+			rs = append(rs, model.Reason{Code: model.WaitHandler, Name: name})
+		}
 	}
 	return rs
 }
