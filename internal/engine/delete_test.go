@@ -50,7 +50,7 @@ func TestAwaitOfADeletedRun(t *testing.T) {
 			_, err := guest.Await(wait, m.To, model.RunID{})
 			waited <- err
 		}()
-		time.Sleep(3 * time.Second) // of the bubble
+		time.Sleep(3500 * time.Millisecond) // of the bubble: between two looks, so that the run is gone at the next
 		for _, m := range []*model.Message{
 			{Kind: model.MessageTerminate, To: m.To}, {Kind: model.MessageDelete, To: m.To, Runs: []model.RunID{a.Run}},
 		} {
