@@ -67,6 +67,9 @@ func (ctx WorkflowCtx) Err() error { return ctx.x.Err() }
 // OnInterrupt has fn run when the execution is cancelled, with the reason, beside the code that the cancellation ends: to tell somebody, or
 // to stop something that goes on outside. Its steps are durable and are not cancelled, and the execution does not end before fn has.
 func (ctx WorkflowCtx) OnInterrupt(fn func(ctx WorkflowCtx, reason string) error) {
+	if fn == nil {
+		panic(fault.New(fault.Invalid, "the function that OnInterrupt is given is nil"))
+	}
 	ctx.x.OnInterrupt(func(x replay.Ctx, reason string) error { return fn(WorkflowCtx{x}, reason) })
 }
 

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"cmp"
 	"context"
 	"io"
 
@@ -155,14 +156,17 @@ func (a *App) Import(ctx context.Context, r io.Reader, opts ...PastOption) (Ref,
 	}))
 }
 
-// maxReplayed bounds a payload where there is no app whose settings say.
-const maxReplayed = 64 << 20
-
 // Replay runs today's code against a history that Export wrote, without a store, and executes no step. It returns nil when the code asks for everything
 // that is recorded and ends as the run did; otherwise the error, which is ErrBlocked, says what was recorded and what the code does instead. Kept in a
-// repository, exported histories tell before a deploy which running executions it would block.
+// repository, exported histories tell before a deploy which running executions it would block. For payloads that are not plain JSON, use
+// embedded.Config.Replay or perduretest.Config.Replay with the settings of the app.
 func Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
-	c, err := codec.New(ctx, codec.Config{MaxPayload: maxReplayed})
+	return Attachment{}.Replay(ctx, r, defs...)
+}
+
+// Replay is Replay with the payload settings of an app. Programs use embedded.Config.Replay.
+func (cfg Attachment) Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
+	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cmp.Or(cfg.MaxPayload, maxReplayed)})
 	if err != nil {
 		return public(err)
 	}
@@ -178,6 +182,11 @@ func Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
 	if !ok {
 		return public(fault.New(fault.NotFound, "there is no definition of workflow %s", h.Start.Address.Type))
 	}
-	host := &host{activities: reg.activities, logger: silent, codec: c, plain: c.Plain(), maxStored: maxReplayed}
-	return public(replay.Check(ctx, replay.Config{Code: map[string]replay.Code{h.Start.Address.Type: def.code}, Host: host}, h))
+	host := &host{activities: reg.activities, logger: cmp.Or(cfg.Logger, silent), codec: c, plain: c.Plain(), dry: true}
+	return public(replay.Check(ctx, replay.Config{
+		Code: map[string]replay.Code{h.Start.Address.Type: def.code}, Host: host, Plain: host.plainInput, Logger: cfg.Logger,
+	}, h))
 }
+
+// maxReplayed bounds a payload where nobody has said how large it may be.
+const maxReplayed = 64 << 20

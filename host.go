@@ -22,6 +22,7 @@ type host struct {
 	codec      *codec.Codec
 	plain      bool // the codec has nothing to do but JSON
 	maxStored  int
+	dry        bool   // a history is replayed: nothing is stored, so nothing needs its stored form
 	cluster    string // of the engine's store; empty when it does not tell
 }
 
@@ -75,7 +76,7 @@ func (h *host) seal(ctx context.Context, pt patience, kind, name string, p model
 
 // sealer is seal for what workflow code records or sends; nil when there is nothing to do.
 func (h *host) sealer(kind, name string) replay.Seal {
-	if h.plain {
+	if h.plain || h.dry {
 		return nil
 	}
 	return func(ctx context.Context, _ model.Address, p model.Payload) (model.Payload, error) {
@@ -93,7 +94,7 @@ func (h *host) sealStart(ctx context.Context, pt patience, a model.Address, p mo
 func (h *host) sealed(
 	ctx context.Context, pt patience, kind, name string, p model.Payload, seal func(context.Context, model.Payload) (model.Payload, error),
 ) (model.Payload, error) {
-	if h.plain {
+	if h.plain || h.dry {
 		return p, nil
 	}
 	if err := h.limit(kind, name, p); err != nil {

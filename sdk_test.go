@@ -464,3 +464,20 @@ func TestLogIsSilentOnReplay(t *testing.T) {
 		}
 	}
 }
+
+func TestHandlersThatAreNil(t *testing.T) {
+	t.Parallel()
+	update, query := perdure.NewUpdate[int, int]("add"), perdure.NewQuery[int, int]("sum")
+	for want, handle := range map[string]func(perdure.WorkflowCtx){
+		"the handler of update add is nil":              func(ctx perdure.WorkflowCtx) { update.Handle(ctx, nil) },
+		"the handler of query sum is nil":               func(ctx perdure.WorkflowCtx) { query.Handle(ctx, nil) },
+		"the function that OnInterrupt is given is nil": func(ctx perdure.WorkflowCtx) { ctx.OnInterrupt(nil) },
+	} {
+		wf := perdure.NewWorkflow("deaf", func(ctx perdure.WorkflowCtx, _ int) (int, error) { handle(ctx); return 0, nil })
+		with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
+			if _, err := wf.Run(c, 1); err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("got %v, want %q", err, want)
+			}
+		}, wf)
+	}
+}

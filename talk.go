@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
@@ -18,6 +19,9 @@ func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name}
 // is answered with their error. Updates that come before Handle wait for it. One whose handler has not ended when the workflow function
 // returns or continues as new is refused; WaitUpdates waits for them. Another Handle of the name takes the place of this one.
 func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error), validate ...func(I) error) {
+	if fn == nil {
+		panic(fault.New(fault.Invalid, "the handler of update %s is nil", u.name))
+	}
 	h := ctx.host()
 	ctx.x.HandleUpdate(u.name, replay.UpdateHandler{
 		Seal: h.sealer("output of update", u.name),
@@ -79,6 +83,9 @@ func NewQuery[I, O any](name string) *Query[I, O] { return &Query[I, O]{name} }
 
 // Handle answers the query; fn may not wait, and must change nothing.
 func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
+	if fn == nil {
+		panic(fault.New(fault.Invalid, "the handler of query %s is nil", q.name))
+	}
 	h := ctx.host()
 	ctx.x.HandleQuery(q.name, func(p model.Payload) (model.Payload, error) {
 		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)

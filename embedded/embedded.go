@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
@@ -67,6 +68,11 @@ func MustOpen(url string, defs ...perdure.Definition) *perdure.App {
 		panic(err)
 	}
 	return app
+}
+
+// Replay is perdure.Replay with the payload settings of the app: the history of an app that encrypts needs its keys.
+func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definition) error {
+	return perdure.Attachment{Logger: c.Logger, MaxPayload: c.MaxPayload, Payloads: c.Payloads}.Replay(ctx, r, defs...)
 }
 
 // Open opens a node with these settings.

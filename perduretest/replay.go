@@ -15,6 +15,12 @@ import (
 // A pattern that matches nothing is a mistake: a test that checks nothing must not succeed.
 func Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
 	t.Helper()
+	Config{}.Replay(t, files, pattern, defs...)
+}
+
+// Replay is Replay with the payload settings of the app that the histories come from.
+func (c Config) Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definition) {
+	t.Helper()
 	names, err := fs.Glob(files, pattern)
 	if err != nil {
 		t.Fatalf("perduretest: %q: %v", pattern, err)
@@ -24,18 +30,18 @@ func Replay(t *testing.T, files fs.FS, pattern string, defs ...perdure.Definitio
 	}
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
-			if err := replayFile(t.Context(), files, name, defs...); err != nil {
+			if err := c.replayFile(t.Context(), files, name, defs...); err != nil {
 				t.Errorf("perduretest: %s: %v", name, err)
 			}
 		})
 	}
 }
 
-func replayFile(ctx context.Context, files fs.FS, name string, defs ...perdure.Definition) error {
+func (c Config) replayFile(ctx context.Context, files fs.FS, name string, defs ...perdure.Definition) error {
 	f, err := files.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return perdure.Replay(ctx, f, defs...)
+	return perdure.Attachment{MaxPayload: c.MaxPayload, Payloads: c.Payloads}.Replay(ctx, f, defs...)
 }

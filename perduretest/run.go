@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/payload"
 )
 
 // Config is Run with settings. The zero value is right for most tests.
@@ -25,6 +26,8 @@ type Config struct {
 	Logger *slog.Logger
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
+	// Payloads is how inputs, outputs and messages are stored, and how replayed histories were; plain JSON by default.
+	Payloads payload.Codec
 }
 
 // Run runs a test with the definitions, on a store of its own. A Group is one definition.

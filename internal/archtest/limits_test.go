@@ -20,6 +20,8 @@ var limits = []struct{ row, file, code string }{
 	{"| open timers of a run | 10,000 |", "internal/core/decision.go", "Timers: 10_000"},
 	{"| signals that were not taken | 10,000 |", "internal/core/decision.go", "Signals: 10_000"},
 	{"| updates that were not answered | 10,000 |", "internal/core/message.go", "len(x.updates) >= lim.Signals"},
+	{"| queries that were not answered, of one execution | 10,000 |", "internal/engine/lane/query.go", "len(e.queries) >= l.cfg.MaxBacklog"},
+	{"| queries of other processes that were not answered, per lane | 250 |", "internal/engine/lane/mail.go", "const mailPage = 500"},
 	{"| states | 256 |", "internal/replay/state.go", "maxStates     = 256"},
 	{"| bytes of all states together | 1 MiB |", "internal/replay/state.go", "maxStateBytes = 1 << 20"},
 	{"| labels | 32 |", "internal/model/label.go", "MaxLabels = 32"},

@@ -124,7 +124,7 @@ var rooms = []room{
 		path: "perduretest",
 		imports: join(
 			vocabulary, ".", "internal/crash", "internal/engine", "internal/engine/lane", "internal/replay", "internal/store", "internal/store/faultstore",
-			"internal/store/memory",
+			"internal/store/memory", "payload",
 		),
 		testing: true, public: true,
 	},

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,7 +34,7 @@ func Check(ctx context.Context, cfg Config, h *model.History) error {
 	var err error
 	select {
 	case v = <-c.verdict:
-		err = v.compare(h)
+		err = v.compare(h, cfg.Plain)
 	case <-ctx.Done():
 		err = fault.New(fault.Timeout, "replay of %s: the code does not come to an end: %w", name, context.Cause(ctx))
 	}
@@ -61,7 +62,7 @@ type verdict struct {
 }
 
 // compare says in what the code differs from what is recorded.
-func (v *verdict) compare(h *model.History) error {
+func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) error {
 	switch {
 	case v.blocked != nil:
 		return fault.New(fault.Blocked, "%s", v.blocked)
@@ -74,12 +75,21 @@ func (v *verdict) compare(h *model.History) error {
 	switch {
 	case got.Status != want.Status:
 		return fault.New(fault.Blocked, "the recorded run ended as %s; the code ends as %s%s", want.Status, got.Status, because(got.Failure))
-	case got.Status == model.Completed && !got.Output.Equal(want.Output):
+	case got.Status == model.Completed && !same(got.Output, want.Output, plain):
 		return fault.New(fault.Blocked, "the recorded result is %s; the code returns %s", brief(want.Output), brief(got.Output))
 	case message(got.Failure) != message(want.Failure):
 		return fault.New(fault.Blocked, "the recorded error is %q; the code returns %q", message(want.Failure), message(got.Failure))
 	}
 	return nil
+}
+
+// same reports whether a result is the recorded one, which may be stored in a form that is never the same twice.
+func same(got, want model.Payload, plain func(model.Payload) []byte) bool {
+	if plain == nil || got.Encoding == want.Encoding {
+		return got.Equal(want)
+	}
+	is, was := plain(got), plain(want)
+	return is != nil && was != nil && bytes.Equal(is, was)
 }
 
 // endedByItself reports whether the code ended the run. One that was reset or ended from outside stands where it stood.

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -75,6 +76,10 @@ func (m *machine) answerQuery(q *model.Query) (out model.Payload, err error) {
 		}
 		return out, fault.New(fault.NotFound, "workflow %s does not handle query %s; it handles: %s", m.r.start.Address.Type, q.Name, known)
 	}
+	slow := time.AfterFunc(m.w.cfg.StuckAfter, func() {
+		m.w.cfg.Logger.Warn("the handler of a query blocks, and its execution with it: it may not wait", "query", q.Name, "execution", addressText(m.r.start.Address))
+	})
+	defer slow.Stop()
 	defer func() {
 		if p := recover(); p != nil {
 			out, err = model.Payload{}, panicFailure(p)

@@ -206,7 +206,7 @@ type InboxRow struct {
 	Shard   model.ShardID
 	ID      model.RunID // UUIDv7 of the request; order per sender
 	Message model.Message
-	// NotBefore puts a request off that could not be served because its address is quarantined. Zero for a fresh one.
+	// NotBefore puts a request off that could not be served because its address is quarantined. Zero for a fresh one, model.MaxTime for one that was refused and is kept.
 	NotBefore model.Time
 	// Seen tells that the request id is remembered: it has been served, only its row is left.
 	Seen bool

@@ -113,7 +113,7 @@ type Recovery interface {
 	LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]MessageRow, error)
 
 	// LoadInbox returns requests of other processes to the shards that may be served at now, ordered by id, at most limit;
-	// those whose request id is remembered already have Seen set. One that cannot be decoded is left out, and the error of kind fault.Corrupt
+	// none that is put off until model.MaxTime, which is what a dead letter is. Those whose request id is remembered already have Seen set. One that cannot be decoded is left out, and the error of kind fault.Corrupt
 	// names it.
 	LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]InboxRow, error)
 }

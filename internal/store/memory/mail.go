@@ -43,7 +43,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 		if len(out) >= limit {
 			return false
 		}
-		if row.NotBefore <= now {
+		if row.NotBefore <= now && row.NotBefore < model.MaxTime {
 			r := cloneInboxRow(*row)
 			r.Seen = s.peek(r.Shard).remembers(&r.Message)
 			out = append(out, r)

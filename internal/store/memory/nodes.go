@@ -100,7 +100,7 @@ func (s *Store) mail(id model.ShardID, now model.Time) bool {
 		if !ok {
 			return false
 		}
-		if row.NotBefore <= now {
+		if row.NotBefore <= now && row.NotBefore < model.MaxTime {
 			return true
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
@@ -87,6 +89,49 @@ func TestHotPlans(t *testing.T) {
 				t.Errorf("full %v: statement %d: %v:\n%s", full, i, bad, strings.Join(exec(fmt.Sprintf("explain execute %s(%s)", st.name, nulls)), "\n"))
 			}
 		}
+	}
+}
+
+// Looking for requests does not meet dead letters, and looking for those meets nothing else.
+func TestInboxBesideDeadLetters(t *testing.T) {
+	t.Parallel()
+	if want := strconv.FormatInt(int64(model.MaxTime), 10); never != want {
+		t.Fatalf("dead letters have the time %s, the statements say %s", want, never)
+	}
+	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	fill(t, s)
+	conn := laneConn(t, s)
+	explain := func(sql string) string {
+		t.Helper()
+		results, err := conn.Exec(t.Context(), "explain "+expand(s.cfg.schema, sql)).ReadAll()
+		if err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+		var text strings.Builder
+		for _, row := range results[0].Rows {
+			text.Write(row[0])
+			text.WriteByte('\n')
+		}
+		return text.String()
+	}
+	if _, err := conn.Exec(t.Context(), expand(s.cfg.schema, `update {schema}.inbox set not_before = `+never+` where id > '00000000-0000-7000-8000-000000000010'; analyze {schema}.inbox`)).ReadAll(); err != nil {
+		t.Fatal(err)
+	}
+	waiting := strings.NewReplacer("$1::", "array[0, 1, 2]::", "$2", "5", "$3", "500").Replace(loadInbox)
+	if plan := explain(waiting); !strings.Contains(plan, "inbox_waiting") || strings.Contains(plan, "Seq Scan on inbox") {
+		t.Errorf("what waits is found by:\n%s", plan)
+	}
+	poll := strings.NewReplacer("$5::", "array[0, 1, 2]::", "{now}", "5").Replace("select " + mailWaits)
+	if plan := explain(poll); !strings.Contains(plan, "inbox_waiting") || strings.Contains(plan, "Seq Scan on inbox") {
+		t.Errorf("whether something waits is found by:\n%s", plan)
+	}
+	dead := strings.NewReplacer("$1", "'00000000-0000-7000-8000-000000000011'", "$2", "100").Replace(loadDeadLetters)
+	if plan := explain(dead); !strings.Contains(plan, "inbox_dead") {
+		t.Errorf("dead letters are found by:\n%s", plan)
 	}
 }
 

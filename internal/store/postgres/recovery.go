@@ -294,17 +294,19 @@ limit $2`
 	return out, err
 }
 
-// LoadInbox returns requests that may be served now.
-func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) (out []store.InboxRow, err error) {
-	const load = `
+// loadInbox reads what waits in the inbox; the second condition on not_before is that of the index, which leaves dead letters out.
+const loadInbox = `
 select t.shard, i.id, i.not_before, i.body, i.request <> '' and (
   select r.at from {schema}.requests r
   where r.shard = t.shard and r.key = i.key and r.id = i.request and r.workflow = i.workflow and r.tenant = i.tenant) is not null
 from unnest($1::smallint[]) t (shard)
 cross join lateral (
   select q.id, q.not_before, q.tenant, q.workflow, q.key, q.request, q.body from {schema}.inbox q
-  where q.shard = t.shard and q.not_before <= $2 order by q.id limit $3) i
+  where q.shard = t.shard and q.not_before <= $2 and q.not_before < ` + never + ` order by q.id limit $3) i
 order by i.id, t.shard limit $3`
+
+// LoadInbox returns requests that may be served now.
+func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) (out []store.InboxRow, err error) {
 	all := sortedShards(shards, 0)
 	if len(all) == 0 || limit <= 0 {
 		return nil, nil
@@ -312,7 +314,7 @@ order by i.id, t.shard limit $3`
 	var unreadable error // one of them is left out; the others can be served
 	err = s.read(ctx, "load inbox", func(ctx context.Context, c *pgx.Conn) error {
 		out, unreadable = nil, nil
-		rows, err := c.Query(ctx, s.sql(load), all, now, limit)
+		rows, err := c.Query(ctx, s.sql(loadInbox), all, now, limit)
 		if err != nil {
 			return err
 		}

@@ -28,12 +28,16 @@ on conflict (shard, id) do nothing`)
 	return of("inbox", "insert") + " and " + of("meta", "select"), put
 }
 
+// never is model.MaxTime as the indexes of the inbox know it: the time of a dead letter.
+const never = "253402300799000000"
+
+const loadDeadLetters = `select shard, id, body from {schema}.inbox where not_before = ` + never + ` and id > $1 order by id limit $2`
+
 // LoadDeadLetters returns requests that were refused and kept, in the order of their ids.
 func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) (out []store.InboxRow, err error) {
-	const load = `select shard, id, body from {schema}.inbox where not_before = $1 and id > $2 order by id limit $3`
 	err = s.read(ctx, "load dead letters", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
-		rows, err := c.Query(ctx, s.sql(load), int64(model.MaxTime), runArg(after), limit)
+		rows, err := c.Query(ctx, s.sql(loadDeadLetters), runArg(after), limit)
 		if err != nil {
 			return err
 		}

@@ -92,7 +92,7 @@ const cursor = `lateral (
 const mailWaits = `(
   exists (
     select from unnest($5::smallint[]) t (shard)
-    cross join lateral (select from {schema}.inbox i where i.shard = t.shard and i.not_before <= {now} order by i.id limit 1) i)
+    cross join lateral (select from {schema}.inbox i where i.shard = t.shard and i.not_before <= {now} and i.not_before < ` + never + ` order by i.id limit 1) i)
   or exists (
     select from unnest($5::smallint[]) t (shard) cross join lateral ` + senders + ` p cross join ` + cursor + `
     cross join lateral (

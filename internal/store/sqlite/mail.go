@@ -84,7 +84,7 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit 
 // hasMail tells whether messages or requests wait for the shards.
 func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 	for _, shard := range distinct(shards) {
-		_, found, err := c.number(sqlInboxDue, int(shard), int64(at))
+		_, found, err := c.number(sqlInboxDue, int(shard), int64(min(at, model.MaxTime-1)))
 		if err != nil || found {
 			return found, err
 		}
@@ -129,7 +129,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 				}
 				out = append(out, row)
 				return nil
-			}, int(shard), int64(at), limit)
+			}, int(shard), int64(min(at, model.MaxTime-1)), limit)
 			if err != nil {
 				return err
 			}

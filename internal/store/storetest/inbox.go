@@ -10,6 +10,7 @@ import (
 
 var inboxTests = []test{
 	{name: "requests come in the order of their ids", run: testInboxOrder},
+	{name: "a request that is dead is not served", run: testInboxOfTheDead},
 	{name: "putting a request again changes nothing", run: testPutAgain},
 	{name: "a remembered request is not put again", run: testPutRemembered},
 	{name: "a request that is remembered is seen", run: testSeen},
@@ -53,6 +54,14 @@ func testInboxOrder(x *suite) {
 		}
 	})
 	x.Want("the last one", all[29:], x.inbox(Noon, 1, 5, 8))
+}
+
+func testInboxOfTheDead(x *suite) {
+	s := x.Subject()
+	waiting, dead := s.Request(x.RunID(), "waiting"), s.Request(x.RunID(), "dead")
+	dead.NotBefore = model.MaxTime
+	x.Join(1).Lanes[0].Write(func(b *store.Batch) { b.Deferred = []store.InboxRow{waiting, dead} })
+	x.Want("at the end of time", []store.InboxRow{waiting}, x.inbox(model.MaxTime, s.Shard))
 }
 
 func testPutAgain(x *suite) {

@@ -148,7 +148,7 @@ func testMessageRoundTrip(x *suite) {
 	seq := int64(0)
 	rapid.Check(x.t, func(t *rapid.T) {
 		row := store.MessageRow{To: 1, From: 2, Seq: seq + 1, Message: Messages().Draw(t, "message")}
-		request := store.InboxRow{Shard: 3, ID: x.RunID(), Message: Messages().Draw(t, "request"), NotBefore: Times().Draw(t, "not before")}
+		request := store.InboxRow{Shard: 3, ID: x.RunID(), Message: Messages().Draw(t, "request"), NotBefore: min(Times().Draw(t, "not before"), model.MaxTime-1)}
 		request.Message.To.Tenant, request.Message.To.Type = "tenant", "type" // columns in some adapters
 		request.Message.To.Key, request.Message.RequestID = "key", fmt.Sprint("request ", seq)
 		l.Write(func(b *store.Batch) {
