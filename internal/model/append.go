@@ -24,6 +24,8 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	m.int(14, int64(e.Policy))
 	m.text(15, e.Position)
 	m.bool(16, e.Detached)
+	m.task(17, e.Task)
+	m.text(18, e.Worker)
 	return m.end()
 }
 
@@ -43,6 +45,8 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.seeds(17, s.Seeds)
 	m.id(18, s.Identity)
 	m.source(19, &s.Source)
+	m.task(20, s.Task)
+	m.text(21, s.Worker)
 	return m.end()
 }
 
@@ -91,6 +95,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 		}
 	}
 	m.bool(22, v.Keep)
+	m.task(23, v.Task)
 	return m.end()
 }
 
@@ -356,4 +361,55 @@ func (m *appender) past(k byte, p *Past) {
 	in.failure(10, p.Failure)
 	in.int(11, int64(p.At))
 	m.dst = in.end()
+}
+
+func (m *appender) task(k byte, t *TaskSpec) {
+	if t == nil {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.key(1)
+	in.dst = appendText(in.dst, t.Kind)
+	in.key(2)
+	in.dst = appendText(in.dst, t.Queue)
+	in.int(3, int64(t.Priority))
+	in.text(4, t.Fair)
+	in.int(5, int64(t.Weight))
+	in.retry(6, &t.Retry)
+	in.int(7, int64(t.ToStart))
+	in.int(8, int64(t.ToClose))
+	in.int(9, int64(t.Silence))
+	in.int(10, int64(t.Total))
+	in.int(11, int64(t.Delay))
+	in.text(12, t.Breaker)
+	in.texts(13, t.Limits)
+	in.text(14, t.Trace)
+	m.dst = in.end()
+}
+
+func (m *appender) retry(k byte, r *Retry) {
+	if r.IsZero() {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.int(1, int64(r.MaxAttempts))
+	in.int(2, int64(r.Initial))
+	in.int(3, int64(r.Max))
+	in.int(4, r.Coefficient)
+	in.int(5, r.Jitter)
+	in.texts(6, r.Final)
+	m.dst = in.end()
+}
+
+func (m *appender) texts(k byte, texts []string) {
+	if len(texts) == 0 {
+		return
+	}
+	m.key(k)
+	m.dst = appendHead(m.dst, majorArray, uint64(len(texts)))
+	for _, t := range texts {
+		m.dst = appendText(m.dst, t)
+	}
 }

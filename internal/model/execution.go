@@ -99,6 +99,9 @@ type Start struct {
 	Identity RunID
 	// Source is where the past comes from; zero when there is none.
 	Source Source
+	// Task makes the run that of a task which stands alone: it has no code, and ends with the task. Worker is who claims it at once.
+	Task   *TaskSpec
+	Worker string
 }
 
 // Outcome is how a run ended.

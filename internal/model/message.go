@@ -73,6 +73,8 @@ type Message struct {
 	Runs []RunID `cbor:"21,keyasint,omitempty"`
 	// Keep asks that the message be kept as a dead letter, with the refusal as ID, when it is refused: nobody waits for the answer.
 	Keep bool `cbor:"22,keyasint,omitempty"`
+	// Task makes what a start begins the run of a task.
+	Task *TaskSpec `cbor:"23,keyasint,omitempty"`
 }
 
 // Size is roughly what the message costs in memory and on disk.
