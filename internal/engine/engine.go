@@ -76,14 +76,17 @@ type Engine struct {
 	cfg     Config
 	clock   *clock
 	workers workers
-	inc     atomic.Pointer[incarnation]
-	clerk   *clerk
-	guest   model.NodeID  // who asks, when it is no node
-	ready   chan struct{} // closed when the first incarnation serves
-	isReady sync.Once
-	stopped chan struct{}         // closed when Run has returned: nobody answers any more
-	served  bell                  // rung when shards have become ours
-	failed  atomic.Pointer[error] // why Run has returned, unless it was told to
+	beside  besides
+
+	taskWorkers taskWorkers
+	inc         atomic.Pointer[incarnation]
+	clerk       *clerk
+	guest       model.NodeID  // who asks, when it is no node
+	ready       chan struct{} // closed when the first incarnation serves
+	isReady     sync.Once
+	stopped     chan struct{}         // closed when Run has returned: nobody answers any more
+	served      bell                  // rung when shards have become ours
+	failed      atomic.Pointer[error] // why Run has returned, unless it was told to
 }
 
 // bell wakes everybody who listens. Who waits for something to become so listens first and looks then, so that no ring is missed.
@@ -108,6 +111,35 @@ func (b *bell) ring() {
 		close(b.rung)
 		b.rung = nil
 	}
+}
+
+// besides are goroutines that go on beside those who began them, and end with the engine.
+type besides struct {
+	mu  sync.Mutex
+	ctx context.Context //nolint:containedctx // that of the engine; nil when it does not run
+	wg  sync.WaitGroup
+}
+
+func (b *besides) open(ctx context.Context) {
+	b.mu.Lock()
+	b.ctx = ctx
+	b.mu.Unlock()
+}
+
+// run begins one, unless the engine has ended.
+func (b *besides) run(do func(ctx context.Context)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if ctx := b.ctx; ctx != nil {
+		b.wg.Go(func() { do(ctx) })
+	}
+}
+
+// close begins no more of them.
+func (b *besides) close() {
+	b.mu.Lock()
+	b.ctx = nil
+	b.mu.Unlock()
 }
 
 // await waits for a ring that was listened for. It reports false when ctx or the engine has ended.
@@ -152,9 +184,12 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.stopped)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer e.beside.wg.Wait()
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	wg.Go(func() { e.clerk.run(inner) })
+	e.beside.open(inner)
+	defer e.beside.close()
 	if e.cfg.Guest {
 		return e.visit(ctx)
 	}
@@ -264,8 +299,10 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.Gone}, reg.Epoch, sent),
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
+	inc.board = newBoard(inc)
 	for i := range inc.lanes {
 		cfg := e.cfg.Lane
+		cfg.Board = inc.board
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
 		cfg.NewRun = newRun

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -17,6 +18,8 @@ type op struct {
 	worker  lane.WorkerID
 	token   any
 	awaits  bool // the message is a start, and the token waits for the end
+	report  *model.TaskReport
+	task    queue.WorkerID // whose report it is
 	do      func(l *lane.Lane, now model.Time)
 }
 

@@ -22,6 +22,7 @@ type incarnation struct {
 	self  store.NodeInfo
 	epoch int64
 	lanes []*laneShell
+	board *board
 	owner []atomic.Int32 // by shard: 0 not ours, else lane + 1
 
 	// validUntil is the mono time (ns) until which the lease surely holds.
@@ -54,6 +55,10 @@ func (inc *incarnation) run(ctx context.Context) error {
 	for _, s := range inc.eng.workers.all() {
 		inc.join(s)
 	}
+	for _, s := range inc.eng.taskWorkers.all() {
+		inc.board.join(s, s.free())
+	}
+	defer inc.board.close()
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.hinted(h) })
 	inc.members(ctx, inner)
 	unsubscribe()

@@ -79,6 +79,7 @@ func (s *laneShell) loop(ctx context.Context) {
 		clear(ops)
 		s.lane.Flush(now)
 		out = s.lane.Take(out)
+		s.inc.board.propose()
 		if dead := s.carryOut(ctx, &out); dead != nil {
 			s.inc.end(dead)
 			s.abandon(dead)
@@ -127,6 +128,8 @@ func (s *laneShell) apply(now model.Time, o *op) {
 		s.lane.Deliver(now, o.message, o.fresh, o.token)
 	case o.turn != nil:
 		s.lane.Turn(now, o.worker, o.turn)
+	case o.report != nil:
+		s.lane.Report(now, o.task, o.report)
 	default:
 		o.do(s.lane, now)
 	}
@@ -139,7 +142,7 @@ const fewRows = 4
 // carryOut does what the lane asks for.
 func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	if b := out.Commit; b != nil {
-		if b.Rows() <= fewRows && len(out.Calls)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
+		if b.Rows() <= fewRows && len(out.Calls)+len(out.TaskCalls)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
 			res, err := s.commit(ctx, b)
 			if !store.Final(err) {
 				s.lane.Committed(s.eng.clock.now(), res, err)
@@ -157,6 +160,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	for i := range out.Calls {
 		s.eng.workers.call(&out.Calls[i])
 	}
+	s.eng.taskWorkers.call(out.TaskCalls)
 	for i := range out.Answers {
 		a := &out.Answers[i]
 		a.Token.(*call).finish(a)
@@ -191,6 +195,9 @@ func (s *laneShell) abandon(why error) {
 	for _, o := range s.inbox.close(lane.ErrNotOwner) {
 		if c, ok := o.token.(*call); ok {
 			c.finish(&lane.Answer{Err: lane.ErrNotOwner})
+		}
+		if w := s.eng.taskWorkers.get(o.task); w != nil {
+			w.settled(o.report.Ref, lane.ErrNotOwner)
 		}
 	}
 	s.log.Debug("lane ended", "reason", why)

@@ -109,7 +109,7 @@ func repeatable(m *model.Message) bool {
 	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer, model.MessageQuery:
 		return true
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
-		model.MessageDelete:
+		model.MessageDelete, model.MessageReport:
 	}
 	return false
 }

@@ -96,6 +96,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	}
 	m.bool(22, v.Keep)
 	m.task(23, v.Task)
+	m.report(24, v.Report)
 	return m.end()
 }
 
@@ -191,7 +192,7 @@ func (m *appender) end() []byte {
 }
 
 func (m *appender) key(k byte) {
-	m.dst = append(m.dst, majorUnsigned|k)
+	m.dst = appendHead(m.dst, majorUnsigned, uint64(k))
 	m.n++
 }
 
@@ -412,4 +413,25 @@ func (m *appender) texts(k byte, texts []string) {
 	for _, t := range texts {
 		m.dst = appendText(m.dst, t)
 	}
+}
+
+func (m *appender) report(k byte, r *TaskReport) {
+	if r == nil {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.key(1)
+	ref := beginMap(in.dst)
+	ref.address(1, &r.Ref.Address)
+	ref.id(2, r.Ref.Run)
+	ref.text(3, r.Ref.ID)
+	ref.int(4, r.Ref.Claim)
+	in.dst = ref.end()
+	in.payload(2, &r.Output)
+	in.failure(3, r.Failure)
+	in.int(4, int64(r.RetryAfter))
+	in.bool(5, r.Returned)
+	in.int(6, int64(r.After))
+	m.dst = in.end()
 }

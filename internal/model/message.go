@@ -20,15 +20,17 @@ const (
 	MessageResume    MessageKind = 12
 	MessageDelete    MessageKind = 13 // remove Runs of To, all of them closed
 	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
+	MessageReport    MessageKind = 15 // a worker of another node reports how a claim ended
 )
 
 // LastMessageKind is the highest kind that this build knows.
-const LastMessageKind = MessageQuery
+const LastMessageKind = MessageReport
 
 var messageNames = [...]string{
 	MessageStart: "start", MessageWatch: "watch", MessageClosed: "closed", MessageSignal: "signal",
 	MessageSettle: "settle", MessageCancel: "cancel", MessageNothing: "nothing", MessageUpdate: "update", MessageAnswer: "answer",
 	MessageTerminate: "terminate", MessagePause: "pause", MessageResume: "resume", MessageDelete: "delete", MessageQuery: "query",
+	MessageReport: "report",
 }
 
 // String names the kind for people.
@@ -75,6 +77,8 @@ type Message struct {
 	Keep bool `cbor:"22,keyasint,omitempty"`
 	// Task makes what a start begins the run of a task.
 	Task *TaskSpec `cbor:"23,keyasint,omitempty"`
+	// Report is how a claim ended.
+	Report *TaskReport `cbor:"24,keyasint,omitempty"`
 }
 
 // Size is roughly what the message costs in memory and on disk.
@@ -88,6 +92,9 @@ func (m *Message) Size() int {
 	}
 	if m.Past != nil {
 		n += m.Past.Size()
+	}
+	if m.Report != nil {
+		n += 128 + m.Report.Output.Size()
 	}
 	return n + len(m.Runs)*len(RunID{})
 }

@@ -95,9 +95,9 @@ func (r *Retry) Worth(attempt int, f *Failure) bool {
 
 // TaskRef names a task: a step of a run.
 type TaskRef struct {
-	Address Address
-	Run     RunID
-	ID      string
+	Address Address `cbor:"1,keyasint,omitzero"`
+	Run     RunID   `cbor:"2,keyasint,omitzero"`
+	ID      string  `cbor:"3,keyasint,omitempty"`
 }
 
 // String names the task for people.
@@ -111,8 +111,11 @@ func (r TaskRef) String() string {
 // ClaimRef is the token of a claim: the position of the event that recorded it. Whoever has an older one is told so, and changes nothing.
 type ClaimRef struct {
 	TaskRef
-	Claim int64
+	Claim int64 `cbor:"4,keyasint,omitempty"`
 }
+
+// RequestID is the id under which a report of the claim is sent: it takes effect once.
+func (r ClaimRef) RequestID() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.Claim, r.ID) }
 
 // Claim is a task handed to a worker.
 type Claim struct {
@@ -134,15 +137,15 @@ type Claim struct {
 
 // TaskReport is how a claim ended.
 type TaskReport struct {
-	Ref    ClaimRef
-	Output Payload
+	Ref    ClaimRef `cbor:"1,keyasint"`
+	Output Payload  `cbor:"2,keyasint,omitzero"`
 	// Failure of the attempt; nil when it succeeded, unless the claim is returned.
-	Failure *Failure
+	Failure *Failure `cbor:"3,keyasint,omitempty"`
 	// RetryAfter is when the next attempt may begin at the earliest, if the error says so; 0 for what the policy says.
-	RetryAfter time.Duration
+	RetryAfter time.Duration `cbor:"4,keyasint,omitempty"`
 	// Returned gives the claim back without consuming an attempt: the worker leaves, or the task asked for a snooze of After.
-	Returned bool
-	After    time.Duration
+	Returned bool          `cbor:"5,keyasint,omitempty"`
+	After    time.Duration `cbor:"6,keyasint,omitempty"`
 }
 
 // TaskOffer says what a task worker can execute.

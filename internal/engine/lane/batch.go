@@ -32,8 +32,11 @@ const (
 	effHint
 	effWaits
 	effRetry
-	effExpect // whoever sent an update waits for its answer
-	effReply  // the code has answered it
+	effExpect  // whoever sent an update waits for its answer
+	effReply   // the code has answered it
+	effExecute // a claim is to be handed over
+	effStop    // the worker that executes a task is told to come to an end
+	effSettled // a worker hears that its report counts, or does not
 )
 
 // effect is something to be told once the batch is durable.
@@ -50,6 +53,11 @@ type effect struct {
 	turn    *model.Turn
 	step    string // or the id of a request, of effReply
 	input   *input // of effExpect
+
+	task     *taskInput // of effExecute, effStop and effSettled
+	claim    model.ClaimRef
+	canceled bool
+	err      error
 }
 
 // newBuilding is an empty batch. Its memory is used again: what is handed out points to other memory.
@@ -270,6 +278,10 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.expect(f.entry, f.input)
 		case effReply:
 			l.tellReply(f.entry.address, f.step, f.answer)
+		case effExecute:
+			l.handOver(f.entry, f)
+		case effStop, effSettled:
+			l.tellTask(f)
 		case effBlocked:
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)

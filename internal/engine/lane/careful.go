@@ -3,6 +3,7 @@ package lane
 import (
 	"slices"
 
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -218,6 +219,7 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	l.unstrand(e) // it is tried again by whoever is here then
 	l.refuseQueries(e, fault.New(fault.Blocked, "execution %s %s", e.address, why))
 	e.poison, e.poisonUntil = &why, now.Add(l.cfg.QuarantineFor)
+	l.postTasks(now, e, queue.Neither)
 	e.waits = []model.Reason{why}
 	if len(e.backlog) > 0 {
 		l.schedule(e)
@@ -270,6 +272,8 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 		})
 		l.open.inputs = append(l.open.inputs, in)
 		return
+	case in.kind == inReport:
+		l.settled(in.task.worker, in.task.report.Ref, blocked)
 	case in.kind == inTurn || in.kind == inRelease:
 		l.out.Calls = append(l.out.Calls, Call{
 			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),

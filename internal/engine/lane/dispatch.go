@@ -3,6 +3,7 @@ package lane
 import (
 	"slices"
 
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -123,6 +124,14 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.known && (e.x == nil || !e.x.Open() || e.paused()) {
 		return
 	}
+	if e.isTask() {
+		if e.known {
+			l.postTasks(now, e, queue.Neither)
+		} else if !e.loading {
+			l.load(e)
+		}
+		return
+	}
 	if e.unserved {
 		return // somebody who can continue it will take it along
 	}
@@ -175,7 +184,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if len(e.backlog) > 0 {
 		l.schedule(e)
 	}
-	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.paused() || !e.x.Open() {
+	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.paused() || !e.x.Open() || e.isTask() {
 		return
 	}
 	k := kind{e.address.Tenant, e.address.Type}
@@ -260,9 +269,15 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		if e.read != nil {
 			l.activateLoaded(now, e, *e.read)
 		}
+	case e.isTask() || !slices.ContainsFunc(events, concernsCode):
 	case e.x.Blocked == nil || resumed: // whoever can continue a blocked one may have come while it was paused
 		l.dispatch(now, e)
 	}
+}
+
+// concernsCode reports whether an event is more than a note about who executes a task.
+func concernsCode(e model.Event) bool {
+	return e.Kind != model.EventTaskClaimed && e.Kind != model.EventTaskReturned
 }
 
 func hasKind(events []model.Event, k model.EventKind) bool {

@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"strings"
+
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -45,6 +47,9 @@ type entry struct {
 	waits      []model.Reason
 	queries    []*query // asked of its code and not answered
 
+	tasks   map[string]posted // what the board has been told of tasks of tasksOf
+	tasksOf model.RunID
+
 	remembered  int           // requests that were served
 	poison      *model.Reason // quarantined
 	poisonUntil model.Time
@@ -59,6 +64,9 @@ func (e *entry) run() model.RunID {
 
 // paused reports whether nobody may continue the run, as far as is known.
 func (e *entry) paused() bool { return e.known && e.x != nil && (e.x.Paused != nil || e.resuming > 0) }
+
+// isTask reports whether the address is that of a task which stands alone: no code runs for it.
+func (e *entry) isTask() bool { return strings.HasPrefix(e.address.Type, model.TaskPrefix) }
 
 func (e *entry) key() store.RunKey { return store.RunKey{Shard: e.shard.id, Run: e.run()} }
 
@@ -93,7 +101,7 @@ func (l *Lane) forget(e *entry) {
 // maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil ||
-		e.resuming > 0 { // it is handed over when that is told
+		len(e.tasks) > 0 || e.resuming > 0 { // it is handed over when that is told
 		return
 	}
 	l.askAgain(e) // nobody would answer
@@ -105,6 +113,9 @@ func (l *Lane) drop(e *entry) {
 		delete(l.entries, e.address)
 	}
 	delete(e.shard.entries, e)
+	if len(e.tasks) > 0 {
+		l.unpost(l.now, e)
+	}
 }
 
 // ring is a queue of entries, served in turn.

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -17,6 +18,9 @@ const (
 	inTimer
 	inRelease
 	inQuarantine // stores why an address is quarantined
+	inClaim      // a worker is to have a task
+	inReport     // how a claim ended
+	inExpire     // a deadline of a task has passed
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
@@ -42,6 +46,8 @@ type input struct {
 	run   model.RunID
 
 	answer *model.Answer // of inAnswered
+
+	task *taskInput // of inClaim, inReport and inExpire
 }
 
 func (in *input) size() int {
@@ -58,7 +64,9 @@ func (in *input) size() int {
 		if c := in.turn.Close; c != nil {
 			n += c.Output.Size() + c.Input.Size()
 		}
-	case inTimer, inRelease, inQuarantine:
+	case inReport:
+		n += in.task.report.Output.Size()
+	case inTimer, inRelease, inQuarantine, inClaim, inExpire:
 	}
 	return n
 }
@@ -269,6 +277,8 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.record(e, in, &d)
 	case inRelease:
 		l.applyRelease(now, e, in)
+	case inClaim, inReport, inExpire:
+		l.applyTask(now, e, in)
 	case inAnswered:
 		l.applyAnswered(e, in)
 	case inQuarantine:
@@ -290,6 +300,9 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	if d.Start != nil || len(d.Deletes) > 0 { // a start that is refused without a look has not found out whether there is a run
 		l.setRun(e, x)
 	}
+	if d.Start != nil && x.Alone() {
+		l.assign(now, e, x, &d)
+	}
 	g := l.record(e, in, &d)
 	switch {
 	case d.Start != nil:
@@ -302,12 +315,17 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	case d.Close != nil:
 		l.terminated(g, e, d.Close)
 	}
+	l.postTasks(now, e, queue.Neither)
 }
 
 // terminated takes a run that ended without a word of its code from its worker.
 func (l *Lane) terminated(g *building, e *entry, o *model.Outcome) {
+	why := "ended"
+	if o.Failure != nil {
+		why = o.Failure.Message
+	}
 	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
-	l.letGo(g, e, o.Failure.Message)
+	l.letGo(g, e, why)
 	l.unstrand(e)
 	l.askAgain(e) // whoever asks hears that it is closed when that is committed
 }
@@ -369,6 +387,9 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 		l.blockOn(e, in, err)
 		return
 	}
+	if d.Close == nil {
+		l.assign(now, e, x, &d)
+	}
 	g := l.record(e, in, &d)
 	if d.Diverged {
 		only := *t
@@ -399,6 +420,7 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 		l.letGoQuietly(e)
 		l.strand(kind{e.address.Tenant, e.address.Type}, e, *t.Blocked)
 	}
+	l.postTasks(now, e, queue.Neither)
 }
 
 // blockOn keeps a run whose turn cannot be applied as it is, and says why: trying again would fail again.
@@ -582,6 +604,7 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	if len(d.Events) > 0 {
 		b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
 	}
+	l.executes(b, e, d)
 	l.writeTimers(b, e, key, d)
 	for i := range d.Messages {
 		m := &d.Messages[i]

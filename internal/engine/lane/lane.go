@@ -16,6 +16,8 @@ type Config struct {
 	Limits core.Limits
 	// NewRun draws a fresh id.
 	NewRun func() model.RunID
+	// Board is who executes tasks; nil when nobody ever does.
+	Board Board
 
 	MaxBatchRows  int           // rows per batch; 2,000
 	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
@@ -84,6 +86,7 @@ type Lane struct {
 	requests map[store.RequestKey]struct{}
 	sick     []*entry // quarantined
 	tenure   int      // counts how often shards were acquired
+	now      model.Time
 
 	out  Output
 	dead error
@@ -123,6 +126,8 @@ type Output struct {
 	Loads []Load
 	// Calls go to workers, in order.
 	Calls []Call
+	// TaskCalls go to task workers, in order.
+	TaskCalls []TaskCall
 	// Answers go to callers.
 	Answers []Answer
 	// Mail is for shards of other lanes; it is durable, this is only a hint.
@@ -189,12 +194,16 @@ func (l *Lane) Take(spare Output) Output {
 	out := l.out
 	l.out = Output{
 		Loads: spare.Loads[:0], Calls: clearCalls(spare.Calls), Answers: clearAnswers(spare.Answers), Mail: spare.Mail[:0],
-		Hints: spare.Hints[:0], Freed: spare.Freed[:0], Verify: spare.Verify[:0],
+		TaskCalls: clearTaskCalls(spare.TaskCalls), Hints: spare.Hints[:0], Freed: spare.Freed[:0], Verify: spare.Verify[:0],
 	}
 	return out
 }
 
-func clearCalls(c []Call) []Call       { clear(c); return c[:0] }
+func clearCalls(c []Call) []Call { clear(c); return c[:0] }
+func clearTaskCalls(c []TaskCall) []TaskCall {
+	clear(c)
+	return c[:0]
+}
 func clearAnswers(a []Answer) []Answer { clear(a); return a[:0] }
 
 // Full reports whether the lane has no room: hand in nothing but results until it has.
@@ -221,6 +230,7 @@ func (l *Lane) Flush(now model.Time) {
 	if l.dead != nil {
 		return
 	}
+	l.now = now
 	l.cure(now)
 	l.fireTimers(now)
 	l.feed(now)

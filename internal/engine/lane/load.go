@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -181,6 +182,7 @@ func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 			r.Err = err
 		} else {
 			l.setRun(e, x)
+			l.postTasks(now, e, queue.Neither)
 		}
 	}
 	if r.Err != nil {

@@ -3,6 +3,7 @@ package lane
 import (
 	"slices"
 
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -72,6 +73,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 		for _, e := range sh.sorted() {
 			l.refuseBacklog(e)
 			l.askAgain(e)
+			l.postTasks(now, e, queue.Neither) // nobody is to begin one any more
 			if !e.busy {
 				l.letGoNow(e, "the shard moves")
 			}
@@ -79,11 +81,11 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 	}
 }
 
-// refuseBacklog sends away what waits for an address of a shard that is given up. Turns stay: they are facts.
+// refuseBacklog sends away what waits for an address of a shard that is given up. Turns and reports stay: they are facts.
 func (l *Lane) refuseBacklog(e *entry) {
 	kept := e.backlog[:0]
 	for _, in := range e.backlog {
-		if in.kind == inTurn {
+		if in.kind == inTurn || in.kind == inReport {
 			kept = append(kept, in)
 			continue
 		}
@@ -107,7 +109,7 @@ func (l *Lane) drainShards(now model.Time) {
 			switch {
 			case e.dirty() || e.loading || len(e.backlog) > 0:
 				rest = false
-			case e.busy && now < sh.until:
+			case (e.busy || e.executing()) && now < sh.until:
 				rest = false
 			case e.worker != 0:
 				l.letGoNow(e, "the shard moves")
@@ -184,6 +186,7 @@ func (l *Lane) freed(sh *shard) {
 	for e := range sh.entries {
 		delete(l.entries, e.address)
 		l.unstrand(e)
+		l.unpost(l.now, e)
 	}
 	for k := range l.mail.pairs {
 		if k[0] == sh.id {

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// board is the task board of an incarnation: its lanes tell it of tasks, workers of their slots, and it proposes who executes what. Everything
+// in it follows from histories and from who is here, so the next incarnation makes its own.
+type board struct {
+	inc *incarnation
+
+	mu    sync.Mutex
+	b     *queue.Board
+	names map[queue.WorkerID]string
+	ids   map[string]queue.WorkerID
+	moved bool       // there may be something to match
+	alarm model.Time // when the timer rings; zero when it does not
+	timer *time.Timer
+}
+
+func newBoard(inc *incarnation) *board {
+	return &board{inc: inc, b: queue.New(queue.Config{}), names: map[queue.WorkerID]string{}, ids: map[string]queue.WorkerID{}}
+}
+
+// Reserve is for lanes; see lane.Board.
+func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id, ok := b.b.Reserve(now, it)
+	return id, b.names[id], ok
+}
+
+// Add is for lanes.
+func (b *board) Add(now model.Time, it queue.Item) {
+	b.mu.Lock()
+	b.b.Add(now, it)
+	b.moved = true
+	b.mu.Unlock()
+}
+
+// Held is for lanes.
+func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID) {
+	b.mu.Lock()
+	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+	b.moved = true // its deadlines
+	b.mu.Unlock()
+}
+
+// Remove is for lanes.
+func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
+	b.mu.Lock()
+	b.b.Remove(now, ref, how)
+	b.moved = true
+	b.mu.Unlock()
+}
+
+// Find is for lanes.
+func (b *board) Find(name string) queue.WorkerID {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.ids[name]
+}
+
+// join adds a worker, or changes how much it may hold.
+func (b *board) join(s *TaskSession, slots int) {
+	b.mu.Lock()
+	if _, ok := b.names[s.id]; ok {
+		b.b.Slots(b.inc.eng.clock.now(), s.id, slots)
+	} else {
+		offer := s.offer
+		offer.Slots = slots
+		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
+		b.names[s.id], b.ids[offer.Name] = offer.Name, s.id
+	}
+	b.moved = true
+	b.mu.Unlock()
+	b.propose()
+}
+
+// leave removes a worker that holds nothing any more.
+func (b *board) leave(s *TaskSession) {
+	b.mu.Lock()
+	b.b.Leave(b.inc.eng.clock.now(), s.id)
+	delete(b.names, s.id)
+	delete(b.ids, s.offer.Name)
+	b.mu.Unlock()
+}
+
+// beat tells that a worker executes a claim.
+func (b *board) beat(s *TaskSession, ref model.ClaimRef) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Beat(b.inc.eng.clock.now(), s.id, ref)
+}
+
+// propose has lanes decide about what the board would like: claims of tasks by workers that wait for them, deadlines that have passed.
+func (b *board) propose() {
+	b.mu.Lock()
+	if !b.moved {
+		b.mu.Unlock()
+		return
+	}
+	b.moved = false
+	now := b.inc.eng.clock.now()
+	matches := b.b.Match(now)
+	var due []queue.Due
+	wake := b.b.Wake()
+	if wake != 0 && wake <= now {
+		due = b.b.Due(now)
+		wake = b.b.Wake()
+	}
+	names := make([]string, len(matches))
+	for i, m := range matches {
+		names[i] = b.names[m.Worker]
+	}
+	if wake != 0 && (b.alarm == 0 || wake < b.alarm) {
+		b.alarm = wake
+		wait := max(0, wake.Sub(now))
+		if b.timer == nil {
+			b.timer = time.AfterFunc(wait, b.rings)
+		} else {
+			b.timer.Reset(wait)
+		}
+	}
+	b.mu.Unlock()
+	for i, m := range matches {
+		b.inc.lanes[m.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Claim(now, m.Ref, m.Worker, names[i]) })
+	}
+	for _, d := range due {
+		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, d.Ref, d.Held, d.Claim, d.Kind) })
+	}
+}
+
+func (b *board) rings() {
+	b.mu.Lock()
+	b.alarm, b.moved = 0, true
+	b.mu.Unlock()
+	b.propose()
+}
+
+// close ends the timer.
+func (b *board) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.alarm = 1 // it is not set again
+}

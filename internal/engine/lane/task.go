@@ -1,0 +1,355 @@
+package lane
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Board knows who executes which task next. It belongs to the node; lanes tell it of the tasks of their runs. What it says is no more than
+// a proposal: the lane decides, and nobody gets a task before its claim is committed.
+type Board interface {
+	// Reserve finds a worker for a task that is about to be committed, and keeps a slot for it.
+	Reserve(now model.Time, it *queue.Item) (id queue.WorkerID, name string, ok bool)
+	// Add tells of a task that waits; Held of one that is claimed, by nobody here when id is 0; Remove that it is neither any more.
+	Add(now model.Time, it queue.Item)
+	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID)
+	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
+	// Find is the worker of that name; 0 when it is not here.
+	Find(name string) queue.WorkerID
+}
+
+// posted is what the board has been told of a task.
+type posted struct {
+	held    bool
+	claim   int64
+	visible model.Time
+	worker  queue.WorkerID
+	warned  bool // the worker has been told that it should come to an end
+}
+
+// taskInput is an input that concerns a task of a run.
+type taskInput struct {
+	id     string
+	worker queue.WorkerID
+	name   string            // of the worker, of inClaim
+	report *model.TaskReport // of inReport
+	held   bool              // of inExpire: what the board thought
+	claim  int64
+	what   string
+}
+
+// Claim hands in that a worker is to have a task.
+func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name string) {
+	l.taskInput(now, ref, &input{kind: inClaim, address: ref.Address, run: ref.Run, task: &taskInput{id: ref.ID, worker: id, name: name}})
+}
+
+// Report hands in how a claim ended. The worker is told when that is durable.
+func (l *Lane) Report(now model.Time, id queue.WorkerID, r *model.TaskReport) {
+	if l.dead != nil || l.entry(r.Ref.Address) == nil {
+		l.settled(id, r.Ref, ErrNotOwner)
+		return
+	}
+	l.taskInput(now, r.Ref.TaskRef, &input{
+		kind: inReport, address: r.Ref.Address, run: r.Ref.Run, task: &taskInput{id: r.Ref.ID, worker: id, report: r},
+	})
+}
+
+// Expire hands in that a deadline of a task has passed, as the board sees it.
+func (l *Lane) Expire(now model.Time, ref model.TaskRef, held bool, claim int64, what string) {
+	l.taskInput(now, ref, &input{
+		kind: inExpire, address: ref.Address, run: ref.Run, task: &taskInput{id: ref.ID, held: held, claim: claim, what: what},
+	})
+}
+
+func (l *Lane) taskInput(now model.Time, ref model.TaskRef, in *input) {
+	if l.dead != nil {
+		return
+	}
+	e := l.entry(ref.Address)
+	if e == nil || (e.shard.draining && in.kind == inClaim) {
+		return // the board hears of it when the shard goes
+	}
+	l.take(now, e, in)
+}
+
+func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
+	t := in.task
+	if e.x == nil || e.x.Start.Run != in.run {
+		if in.kind == inReport {
+			l.afterCommit(e, effect{kind: effSettled, entry: e, task: t, err: fault.New(fault.NotOwned, "the run of %s has ended", t.report.Ref.TaskRef)})
+		}
+		l.done(in)
+		l.postTasks(now, e, queue.Neither)
+		l.maybeDrop(e)
+		return
+	}
+	var d core.Decision
+	how := queue.Neither
+	switch in.kind {
+	case inClaim:
+		var ok bool
+		if d, ok = core.Claim(e.x, t.id, t.name, now, l.cfg.Limits); ok {
+			task := e.x.Task(t.id)
+			e.setPosted(t.id, posted{held: true, claim: task.Claim, worker: t.worker})
+			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, t.worker)
+		} else {
+			l.repost(now, e, t.id)
+		}
+	case inReport:
+		d = core.Report(e.x, t.report, now)
+		if p, ok := e.tasks[t.id]; ok && p.held && p.claim == t.report.Ref.Claim {
+			how, p.worker = outcomeOf(t.report), 0 // the worker itself ends it: it is not to be stopped
+			e.tasks[t.id] = p
+		}
+	default:
+		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now); d.Writes() {
+			how = queue.Failed
+		} else {
+			l.repost(now, e, t.id)
+		}
+	}
+	run, refusal := e.run(), d.Refused()
+	g := l.record(e, in, &d)
+	if in.kind == inReport {
+		l.afterCommit(e, effect{kind: effSettled, entry: e, task: t, err: refusal})
+	}
+	if d.Close != nil {
+		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: run, outcome: d.Close})
+	}
+	l.postTasks(now, e, how)
+	l.maybeDrop(e)
+}
+
+func outcomeOf(r *model.TaskReport) queue.Outcome {
+	switch {
+	case r.Returned:
+		return queue.Neither
+	case r.Failure == nil:
+		return queue.Succeeded
+	}
+	return queue.Failed
+}
+
+// afterCommit has something told once everything that the entry has in batches is durable.
+func (l *Lane) afterCommit(e *entry, f effect) {
+	if b := l.batchOf(e); b != nil {
+		b.effects = append(b.effects, f)
+		return
+	}
+	l.tellTask(&f)
+}
+
+// tellTask tells a worker what became of a claim.
+func (l *Lane) tellTask(f *effect) {
+	switch f.kind {
+	case effSettled:
+		l.settled(f.task.worker, f.task.report.Ref, f.err)
+	case effStop:
+		l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskStop, Worker: f.task.worker, Ref: f.claim, Canceled: f.canceled})
+	default:
+	}
+}
+
+func (l *Lane) settled(id queue.WorkerID, ref model.ClaimRef, err error) {
+	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskSettled, Worker: id, Ref: ref, Err: err})
+}
+
+// executes adds that tasks are handed over whose claims are in the decision.
+func (l *Lane) executes(b *building, e *entry, d *core.Decision) {
+	if len(e.tasks) == 0 {
+		return
+	}
+	add := func(run model.RunID, id string, claim int64) {
+		b.effects = append(b.effects, effect{
+			kind: effExecute, entry: e, run: run, task: &taskInput{id: id, claim: claim, worker: e.tasks[id].worker},
+		})
+	}
+	if d.Start != nil && d.Start.Worker != "" {
+		add(d.Start.Run, model.TaskStep, 0)
+	}
+	for i := range d.Events {
+		if ev := &d.Events[i]; ev.Kind == model.EventTaskClaimed || ev.Kind == model.EventTaskScheduled && ev.Worker != "" {
+			add(e.run(), ev.ID, ev.Seq)
+		}
+	}
+}
+
+// handOver gives a task to the worker whose claim is durable now.
+func (l *Lane) handOver(e *entry, f *effect) {
+	if e.x == nil || e.run() != f.run {
+		return
+	}
+	t := e.x.Task(f.task.id)
+	if t == nil || !t.Held || t.Claim != f.task.claim {
+		return // it has ended before it began; the board knows
+	}
+	c := model.Claim{
+		Ref:  model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: f.run, ID: t.ID}, Claim: t.Claim},
+		Spec: t.Spec, Input: t.Input, Attempt: t.Attempt, Scheduled: t.Scheduled, Claimed: t.Since, Identity: e.x.Start.Identity,
+		Canceled: e.x.Alone() && e.x.Canceling != 0,
+	}
+	if t.Spec.ToClose > 0 {
+		c.Deadline = t.Since.Add(t.Spec.ToClose)
+	}
+	if c.Identity.IsZero() {
+		c.Identity = f.run
+	}
+	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskExecute, Worker: f.task.worker, Ref: c.Ref, Claim: &c})
+}
+
+// assign has tasks that a decision brings into being begin in the same commit, on workers that wait for them.
+func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decision) {
+	if l.cfg.Board == nil || e.shard.draining || x.Paused != nil {
+		return
+	}
+	core.Assign(x, d, func(t *core.Task, claim int64) string {
+		if t.Visible > now {
+			return ""
+		}
+		it := l.item(e, x, t)
+		id, name, ok := l.cfg.Board.Reserve(now, &it)
+		if !ok {
+			return ""
+		}
+		if e.tasksOf != x.Start.Run {
+			l.unpost(now, e)
+			e.tasksOf = x.Start.Run
+		}
+		e.setPosted(t.ID, posted{held: true, claim: claim, worker: id})
+		l.cfg.Board.Held(now, it, claim, id)
+		return name
+	})
+}
+
+func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
+	return queue.Item{
+		Ref:  model.TaskRef{Address: e.address, Run: x.Start.Run, ID: t.ID},
+		Lane: l.cfg.Ref.Lane, Spec: t.Spec, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible,
+	}
+}
+
+func (e *entry) setPosted(id string, p posted) {
+	if e.tasks == nil {
+		e.tasks = map[string]posted{}
+	}
+	e.tasks[id] = p
+}
+
+// postTasks tells the board how the tasks of the entry stand, as far as it does not know. The board may know what is not committed yet: nothing that it
+// proposes can overtake that. how is what came of a claim that has ended.
+func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
+	if l.cfg.Board == nil || l.entries[e.address] != e || (!e.known && e.poison == nil) || (len(e.tasks) == 0 && (e.x == nil || len(e.x.Tasks()) == 0)) {
+		return
+	}
+	x, over := e.x, e.tasksOf != e.run()
+	for _, id := range e.postedIDs() {
+		p := e.tasks[id]
+		if t := taskOf(e, id); over || t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !x.Claimable(t) || e.shard.draining)) {
+			l.unpostOne(now, e, id, p, how)
+		}
+	}
+	if x == nil || e.poison != nil || e.shard.gone {
+		return
+	}
+	e.tasksOf = e.run()
+	tasks := x.Tasks()
+	for i := range tasks {
+		t := &tasks[i]
+		p, ok := e.tasks[t.ID]
+		switch {
+		case ok:
+			if p.worker != 0 && !p.warned && x.Alone() && x.Canceling != 0 {
+				p.warned = true
+				e.tasks[t.ID] = p
+				l.stop(e, t.ID, p, true)
+			}
+		case t.Held:
+			id := l.cfg.Board.Find(t.Worker)
+			e.setPosted(t.ID, posted{held: true, claim: t.Claim, worker: id})
+			l.cfg.Board.Held(now, l.item(e, x, t), t.Claim, id)
+		case x.Claimable(t) && !e.shard.draining:
+			e.setPosted(t.ID, posted{visible: t.Visible})
+			l.cfg.Board.Add(now, l.item(e, x, t))
+		}
+	}
+}
+
+func taskOf(e *entry, id string) *core.Task {
+	if e.x == nil || e.poison != nil || e.shard.gone {
+		return nil
+	}
+	return e.x.Task(id)
+}
+
+// postedIDs are the tasks that the board knows, in an order that does not depend on chance.
+func (e *entry) postedIDs() []string {
+	ids := make([]string, 0, len(e.tasks))
+	for id := range e.tasks {
+		ids = append(ids, id)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// repost has the board told of a task again that it proposed something for which cannot be.
+func (l *Lane) repost(now model.Time, e *entry, id string) {
+	if p, ok := e.tasks[id]; ok && !p.held {
+		l.unpostOne(now, e, id, p, queue.Neither)
+	}
+}
+
+func (l *Lane) unpostOne(now model.Time, e *entry, id string, p posted, how queue.Outcome) {
+	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, how)
+	delete(e.tasks, id)
+	if p.held && p.worker != 0 {
+		l.stop(e, id, p, false)
+	}
+}
+
+// stop tells a worker that nobody waits for what it does, once that is durable.
+func (l *Lane) stop(e *entry, id string, p posted, canceled bool) {
+	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, Claim: p.claim}
+	l.afterCommit(e, effect{kind: effStop, entry: e, task: &taskInput{worker: p.worker}, claim: ref, canceled: canceled})
+}
+
+// unpost has the board forget the tasks of an entry that leaves memory.
+func (l *Lane) unpost(now model.Time, e *entry) {
+	for _, id := range e.postedIDs() {
+		l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, queue.Neither)
+	}
+	e.tasks = nil
+}
+
+// executing reports whether somebody of this node executes a task of the run.
+func (e *entry) executing() bool {
+	for _, p := range e.tasks {
+		if p.held && p.worker != 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// TaskCallKind says which method of a task worker to call.
+type TaskCallKind uint8
+
+// Kinds of calls to task workers.
+const (
+	TaskExecute TaskCallKind = iota + 1
+	TaskStop
+	TaskSettled
+)
+
+// TaskCall is a call to a task worker.
+type TaskCall struct {
+	Kind     TaskCallKind
+	Worker   queue.WorkerID
+	Ref      model.ClaimRef
+	Claim    *model.Claim
+	Canceled bool // of TaskStop: it may still report
+	Err      error
+}

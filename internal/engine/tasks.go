@@ -1,0 +1,292 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// TaskWorker executes tasks. No method may block. See api.TaskWorker for the protocol.
+type TaskWorker interface {
+	// Execute hands claims over.
+	Execute(claims []model.Claim)
+	// Stop tells that the outcome of a claim is not wanted any more; canceled, that what it reports still counts.
+	Stop(claim model.ClaimRef, canceled bool)
+	// Settled tells that a report is durable, or why it counts for nothing.
+	Settled(claim model.ClaimRef, err error)
+}
+
+// taskWorkers are those that have joined this node, over all its incarnations.
+type taskWorkers struct {
+	mu   sync.Mutex
+	next queue.WorkerID
+	byID map[queue.WorkerID]*TaskSession
+}
+
+func (w *taskWorkers) get(id queue.WorkerID) *TaskSession {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byID[id]
+}
+
+func (w *taskWorkers) all() []*TaskSession {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ss := make([]*TaskSession, 0, len(w.byID))
+	for _, s := range w.byID {
+		ss = append(ss, s)
+	}
+	return ss
+}
+
+// call passes calls of a lane on; those of claims that go to the same worker in one.
+func (w *taskWorkers) call(calls []lane.TaskCall) {
+	for i := 0; i < len(calls); i++ {
+		c := &calls[i]
+		s := w.get(c.Worker)
+		if s == nil {
+			continue // has left; its claims were given back
+		}
+		switch c.Kind {
+		case lane.TaskExecute:
+			claims := []model.Claim{*c.Claim}
+			for i+1 < len(calls) && calls[i+1].Kind == lane.TaskExecute && calls[i+1].Worker == c.Worker {
+				i++
+				claims = append(claims, *calls[i].Claim)
+			}
+			s.execute(claims)
+		case lane.TaskStop:
+			s.stop(c.Ref, c.Canceled)
+		case lane.TaskSettled:
+			s.settled(c.Ref, c.Err)
+		}
+	}
+}
+
+// TaskSession is a task worker's side of the engine.
+type TaskSession struct {
+	eng    *Engine
+	id     queue.WorkerID
+	worker TaskWorker
+	offer  model.TaskOffer
+
+	mu       sync.Mutex
+	slots    int
+	held     map[model.ClaimRef]struct{}
+	reported map[model.ClaimRef]model.TaskReport // and not settled
+	idle     chan struct{}                       // closed when both are empty; nil while the session lasts
+	over     bool
+}
+
+// JoinTasks adds a task worker. The name of the offer must be its own.
+func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
+	e.taskWorkers.mu.Lock()
+	e.taskWorkers.next++
+	s := &TaskSession{
+		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, slots: offer.Slots,
+		held: map[model.ClaimRef]struct{}{}, reported: map[model.ClaimRef]model.TaskReport{},
+	}
+	if e.taskWorkers.byID == nil {
+		e.taskWorkers.byID = map[queue.WorkerID]*TaskSession{}
+	}
+	e.taskWorkers.byID[s.id] = s
+	e.taskWorkers.mu.Unlock()
+	if inc := e.current(); inc != nil {
+		inc.board.join(s, offer.Slots)
+	}
+	return s
+}
+
+func (s *TaskSession) execute(claims []model.Claim) {
+	s.mu.Lock()
+	for i := range claims {
+		s.held[claims[i].Ref] = struct{}{}
+	}
+	s.mu.Unlock()
+	s.worker.Execute(claims)
+}
+
+func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
+	if !canceled {
+		s.mu.Lock()
+		delete(s.held, ref)
+		s.rest()
+		s.mu.Unlock()
+	}
+	s.worker.Stop(ref, canceled)
+}
+
+// rest tells whoever leaves that nothing is left to wait for.
+func (s *TaskSession) rest() {
+	if s.idle != nil && len(s.held)+len(s.reported) == 0 {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// Report hands in how a claim ended; it waits while the engine is full.
+func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return fault.New(fault.Unavailable, "the session of worker %s has ended", s.offer.Name)
+	}
+	s.reported[r.Ref] = r
+	delete(s.held, r.Ref)
+	s.mu.Unlock()
+	if err := s.send(ctx, &r); err != nil {
+		s.mu.Lock()
+		delete(s.reported, r.Ref)
+		s.rest()
+		s.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// send hands a report to whoever owns the run.
+func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
+	for served := (<-chan struct{})(nil); ; served = s.eng.served.listen() {
+		if inc := s.eng.current(); inc != nil {
+			if l := inc.lane(r.Ref.Address.Shard(len(inc.owner))); l != nil {
+				err := l.inbox.put(ctx, op{report: r, task: s.id})
+				if !errors.Is(err, lane.ErrNotOwner) {
+					return err
+				}
+			} else if s.eng.cfg.Store.Info().Shared && served != nil {
+				s.mail(r)
+				return nil
+			}
+		}
+		if served != nil && !s.eng.await(ctx, served) {
+			return s.eng.gaveUp(ctx, "report of %s: the node does not serve its shard", r.Ref.TaskRef)
+		}
+	}
+}
+
+// mail sends a report to another node, which owns the run by now.
+func (s *TaskSession) mail(r *model.TaskReport) {
+	ref := *r
+	s.eng.beside.run(func(ctx context.Context) {
+		_, err := s.eng.clerk.send(ctx, ReportMessage(&ref))
+		s.settled(ref.Ref, err)
+	})
+}
+
+// ReportMessage is a report as a message. It has the claim as request id, so that it takes effect once.
+func ReportMessage(r *model.TaskReport) *model.Message {
+	return &model.Message{Kind: model.MessageReport, To: r.Ref.Address, ToRun: r.Ref.Run, RequestID: r.Ref.RequestID(), Report: r}
+}
+
+func (s *TaskSession) settled(ref model.ClaimRef, err error) {
+	s.mu.Lock()
+	r, pending := s.reported[ref]
+	s.mu.Unlock()
+	if pending && errors.Is(err, lane.ErrNotOwner) { // the owner was another one by then: it is told, as soon as there is one
+		s.eng.beside.run(func(ctx context.Context) {
+			if err := s.send(ctx, &r); err != nil {
+				s.settled(ref, err)
+			}
+		})
+		return
+	}
+	s.mu.Lock()
+	delete(s.reported, ref)
+	s.rest()
+	s.mu.Unlock()
+	s.worker.Settled(ref, err)
+}
+
+// Beat tells that claims are being executed. It reports for each whether it is still the worker's.
+func (s *TaskSession) Beat(refs []model.ClaimRef) []bool {
+	held := make([]bool, len(refs))
+	inc := s.eng.current()
+	for i, ref := range refs {
+		s.mu.Lock()
+		_, held[i] = s.held[ref]
+		s.mu.Unlock()
+		if held[i] && inc != nil {
+			inc.board.beat(s, ref)
+		}
+	}
+	return held
+}
+
+// free is how many claims the worker may hold.
+func (s *TaskSession) free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slots
+}
+
+// Slots changes how many claims the worker may hold.
+func (s *TaskSession) Slots(n int) {
+	s.mu.Lock()
+	s.slots = max(n, 0)
+	s.mu.Unlock()
+	if inc := s.eng.current(); inc != nil {
+		inc.board.join(s, max(n, 0))
+	}
+}
+
+// Leave ends the session once everything is reported and settled, or when ctx ends: what is still held then is given back.
+func (s *TaskSession) Leave(ctx context.Context) error {
+	s.Slots(0)
+	err := s.quiet(ctx)
+	if err != nil {
+		s.giveBack(ctx)
+	}
+	if inc := s.eng.current(); inc != nil {
+		inc.board.leave(s)
+	}
+	s.mu.Lock()
+	s.over = true
+	s.mu.Unlock()
+	s.eng.taskWorkers.mu.Lock()
+	delete(s.eng.taskWorkers.byID, s.id)
+	s.eng.taskWorkers.mu.Unlock()
+	return err
+}
+
+// quiet waits until nothing is held and every report is settled.
+func (s *TaskSession) quiet(ctx context.Context) error {
+	s.mu.Lock()
+	var idle chan struct{}
+	if len(s.held)+len(s.reported) > 0 {
+		idle = make(chan struct{})
+		s.idle = idle
+	}
+	s.mu.Unlock()
+	if idle == nil {
+		return nil
+	}
+	select {
+	case <-idle:
+		return nil
+	case <-ctx.Done():
+		return fault.New(fault.Timeout, "tasks are still executed by worker %s: %w", s.offer.Name, context.Cause(ctx))
+	}
+}
+
+// giveBack returns what is still held, so that others may begin it at once.
+func (s *TaskSession) giveBack(ctx context.Context) {
+	s.mu.Lock()
+	left := make([]model.ClaimRef, 0, len(s.held))
+	for ref := range s.held {
+		left = append(left, ref)
+	}
+	s.mu.Unlock()
+	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.eng.cfg.CommitTimeout)
+	defer cancel()
+	for _, ref := range left {
+		if err := s.Report(brief, model.TaskReport{Ref: ref, Returned: true}); err != nil {
+			return // they count as lost, sooner or later
+		}
+	}
+	_ = s.quiet(brief) // the same
+}
