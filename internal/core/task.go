@@ -236,10 +236,13 @@ func Expire(x *Execution, id string, held bool, claim int64, what string, now mo
 	switch what {
 	case model.TimeoutToStart, model.TimeoutTotal:
 		x.fail(&d, t, model.EventTaskTimedOut, f, now)
+	case model.FailureSpent:
+		f.Kind, f.Message = "", fmt.Sprintf("all %d attempts are spent", t.Attempt)
+		x.fail(&d, t, model.EventStepFailed, f, now)
 	case model.FailureLost:
 		f.Kind, f.Message = fault.Unavailable.String(), fmt.Sprintf("worker %s went away with attempt %d", t.Worker, t.Attempt)
 		if t.lost+1 < maxLost {
-			x.failAttempt(&d, t, model.EventAttemptFailed, f, now, now)
+			x.failAttempt(&d, t, model.EventAttemptFailed, f, now, 0)
 			break
 		}
 		f.Type, f.Message = model.FailurePoison, fmt.Sprintf("%d workers in a row went away with it: %s", maxLost, f.Message)
@@ -263,6 +266,8 @@ func (t *Task) expired(what string, now model.Time) bool {
 		return t.Held && t.Spec.Silence > 0 && now > t.Since.Add(t.Spec.Silence)
 	case model.FailureLost:
 		return t.Held
+	case model.FailureSpent:
+		return !t.Held && t.Spec.Retry.MaxAttempts > 0 && t.Attempt >= t.Spec.Retry.MaxAttempts
 	}
 	return false
 }
@@ -289,6 +294,7 @@ func (x *Execution) complete(d *Decision, t *Task, out model.Payload, now model.
 }
 
 // failAttempt ends an attempt, and the task with it when another one is not worth while.
+// notBefore is when the next one may begin at the earliest; zero for at once, whatever the policy says.
 func (x *Execution) failAttempt(d *Decision, t *Task, kind model.EventKind, f *model.Failure, now, notBefore model.Time) {
 	if x.canceling() {
 		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(f), At: now})
@@ -301,7 +307,10 @@ func (x *Execution) failAttempt(d *Decision, t *Task, kind model.EventKind, f *m
 		x.fail(d, t, kind, f, now)
 		return
 	}
-	due := max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), notBefore, 1)
+	due := max(now, 1)
+	if notBefore != 0 {
+		due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), notBefore, 1)
+	}
 	x.append(d, now, model.Event{Kind: kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: f, Due: due, Ref: t.Claim, Worker: t.Worker})
 }
 

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -59,11 +61,27 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.mu.Unlock()
 }
 
-// Find is for lanes.
+// Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.
 func (b *board) Find(name string) queue.WorkerID {
+	worker, _ := splitWorker(name)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.ids[name]
+	return b.ids[worker]
+}
+
+// Elsewhere is for lanes.
+func (b *board) Elsewhere(name string) bool {
+	_, node := splitWorker(name)
+	alive := b.inc.alive.Load()
+	return alive != nil && node != b.inc.self.ID.String() && slices.Contains(*alive, node)
+}
+
+// splitWorker is the name of a worker in its own words, and its node.
+func splitWorker(name string) (worker, node string) {
+	if i := strings.LastIndexByte(name, '@'); i >= 0 {
+		return name[:i], name[i+1:]
+	}
+	return name, ""
 }
 
 // join adds a worker, or changes how much it may hold.
@@ -75,7 +93,7 @@ func (b *board) join(s *TaskSession, slots int) {
 		offer := s.offer
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
-		b.names[s.id], b.ids[offer.Name] = offer.Name, s.id
+		b.names[s.id], b.ids[offer.Name] = offer.Name+"@"+b.inc.self.ID.String(), s.id
 	}
 	b.moved = true
 	b.mu.Unlock()

@@ -23,7 +23,8 @@ type incarnation struct {
 	epoch int64
 	lanes []*laneShell
 	board *board
-	owner []atomic.Int32 // by shard: 0 not ours, else lane + 1
+	alive atomic.Pointer[[]string] // the nodes that have a lease, as of the last renewal
+	owner []atomic.Int32           // by shard: 0 not ours, else lane + 1
 
 	// validUntil is the mono time (ns) until which the lease surely holds.
 	validUntil atomic.Int64
@@ -213,6 +214,11 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 		inc.eng.cfg.Log.Warn("cannot renew the lease", "error", err)
 	} else {
 		inc.eng.clock.anchor(v.Now)
+		alive := make([]string, len(v.Members))
+		for i := range v.Members {
+			alive[i] = v.Members[i].ID.String()
+		}
+		inc.alive.Store(&alive)
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.act(ctx, calls, a)

@@ -89,7 +89,6 @@ func failing(text string) *model.TaskReport {
 	return &model.TaskReport{Failure: &model.Failure{Type: "*errors.errorString", Message: text}}
 }
 
-
 func TestTaskAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -264,3 +263,87 @@ func BenchmarkTasks(b *testing.B) {
 		})
 	}
 }
+
+// A worker that went away with its node has lost its attempt, and another one begins at once.
+func TestTaskOfAWorkerThatIsGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		e, stop := open(t, st)
+		h := newHand(e, 1, func(model.Claim) *model.TaskReport { return nil })
+		m := submit("a", model.TaskSpec{Retry: model.Retry{MaxAttempts: 2, Initial: time.Hour, Max: time.Hour}})
+		if _, err := e.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		h.until(func() bool { return len(h.claims) == 1 })
+		stop() // without a word of the worker
+		e, stop = open(t, st)
+		defer stop()
+		began := time.Now()
+		other := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		if r, err := e.Await(t.Context(), m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if took := time.Since(began); other.claims[0].Attempt != 2 || took > time.Second {
+			t.Errorf("attempt %d after %s", other.claims[0].Attempt, took)
+		}
+	})
+}
+
+// A workflow schedules a task and goes on with its outcome. Whoever schedules hears of it once, however the worker fares.
+func TestTaskOfAWorkflow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := open(t, memory.New(memory.Options{}))
+		defer stop()
+		w := &scheduler{eng: e}
+		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+		newHand(e, 1, func(c model.Claim) *model.TaskReport {
+			if c.Attempt == 1 {
+				return failing("once")
+			}
+			return &model.TaskReport{Output: c.Input}
+		})
+		for _, key := range []string{"a", "b"} {
+			r, err := e.Execute(t.Context(), start(key))
+			if err != nil || r.Outcome.Status != model.Completed || string(r.Outcome.Output.Data) != `"task"` {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+	})
+}
+
+// scheduler is a worker whose workflows schedule one task and end with its outcome.
+type scheduler struct {
+	eng     *engine.Engine
+	session *engine.Session
+}
+
+func (w *scheduler) Activate(a model.Activation) {
+	if len(a.Events) == 0 {
+		go func() {
+			_ = w.session.Report(context.Background(), model.Turn{Run: a.Start.Run, Generation: a.Generation, Commands: []model.Command{{
+				Kind: model.CommandSchedule, Event: model.Event{
+					ID: "step", Name: "work", Input: model.Payload{Data: []byte(`"task"`)}, Task: &model.TaskSpec{Kind: "work", Queue: "default"},
+				},
+			}}, Waits: []model.Reason{{Code: model.WaitStep, Name: "work"}}})
+		}()
+		return
+	}
+	w.Deliver(a.Start.Run, a.Generation, a.Events)
+}
+
+func (w *scheduler) Deliver(run model.RunID, gen uint64, events []model.Event) {
+	for i := range events {
+		if e := &events[i]; e.Kind == model.EventStepCompleted {
+			go func() {
+				_ = w.session.Report(context.Background(), model.Turn{
+					Run: run, Generation: gen, Seen: e.Seq, Close: &model.Close{Status: model.Completed, Output: e.Output},
+				})
+			}()
+		}
+	}
+}
+func (*scheduler) Retry(model.RunID, uint64, string)      {}
+func (*scheduler) Evict(model.RunID, uint64, string)      {}
+func (*scheduler) Query(model.RunID, uint64, model.Query) {}

@@ -170,4 +170,5 @@ const (
 const (
 	FailureLost   = "worker_lost" // the worker went away with the claim
 	FailurePoison = "poison"      // workers keep going away with it
+	FailureSpent  = "attempts_spent"
 )

@@ -18,8 +18,10 @@ type Board interface {
 	Add(now model.Time, it queue.Item)
 	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID)
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
-	// Find is the worker of that name; 0 when it is not here.
+	// Find is the worker that a history names; 0 when it is not here. Elsewhere reports that it is with another node which is alive: its report
+	// comes by mail.
 	Find(name string) queue.WorkerID
+	Elsewhere(name string) bool
 }
 
 // posted is what the board has been told of a task.
@@ -106,6 +108,10 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 			e.tasks[t.id] = p
 		}
 	default:
+		if task := e.x.Task(t.id); t.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
+			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0) // it is waited for once more
+			break
+		}
 		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now); d.Writes() {
 			how = queue.Failed
 		} else {
@@ -271,11 +277,24 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 			id := l.cfg.Board.Find(t.Worker)
 			e.setPosted(t.ID, posted{held: true, claim: t.Claim, worker: id})
 			l.cfg.Board.Held(now, l.item(e, x, t), t.Claim, id)
+			if id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker) {
+				l.lost(e, t)
+			}
 		case x.Claimable(t) && !e.shard.draining:
 			e.setPosted(t.ID, posted{visible: t.Visible})
 			l.cfg.Board.Add(now, l.item(e, x, t))
 		}
 	}
+}
+
+// lost lets the attempt of a worker that is gone fail, behind whatever waits for the entry.
+func (l *Lane) lost(e *entry, t *core.Task) {
+	in := &input{
+		kind: inExpire, address: e.address, run: e.run(), task: &taskInput{id: t.ID, held: true, claim: t.Claim, what: model.FailureLost},
+	}
+	l.bytes += in.size()
+	e.backlog = append(e.backlog, in)
+	l.schedule(e)
 }
 
 func taskOf(e *entry, id string) *core.Task {
