@@ -151,7 +151,7 @@ type TaskReport struct {
 // TaskOffer says what a task worker can execute.
 type TaskOffer struct {
 	Name    string // of the worker, unique as long as it lives; for people and in histories
-	Tenant  string
+	Tenants []string
 	Queues  []string
 	Kinds   []string
 	Slots   int // how many claims it may hold

@@ -1,0 +1,122 @@
+package queue
+
+import "github.com/perdure/perdure/internal/model"
+
+// Outcome is what came of an attempt, for breakers.
+type Outcome uint8
+
+// Outcomes.
+const (
+	Neither   Outcome = iota // it was withdrawn or given back, or did not begin
+	Succeeded                // the attempt succeeded
+	Failed                   // the attempt failed
+)
+
+// Gate says whether a task may begin now: limits and breakers. The board calls it; it may not call the board.
+type Gate interface {
+	// Take takes what the item needs, all or nothing. If it may not begin: why, and when to ask again (0: when Changed says so).
+	Take(now model.Time, it *Item) (ok bool, why model.Reason, again model.Time)
+	// Hold takes what the item needs although there may be no room: the claim is durable and was made elsewhere, or before this process began.
+	Hold(now model.Time, it *Item)
+	// Give returns what a claim held; how says what came of the attempt. Its own group is asked again after that. When other groups may be let
+	// through, the caller of the board has to say so by Changed.
+	Give(now model.Time, it *Item, how Outcome)
+	// Group names items that are let through or kept back together, so that one that is kept back does not keep back others behind it. It must
+	// be the same for an item at all times.
+	Group(it *Item) string
+}
+
+// group are the tasks with one Gate.Group. It exists as long as some of them wait.
+type group struct {
+	name   string
+	lines  int
+	closed bool
+	why    model.Reason
+	again  model.Time // when it is asked again; 0 for not by time
+	at     int32
+	cells  []*cell
+}
+
+type byAgain struct{}
+
+func (byAgain) before(a, b *group) bool {
+	if a.again != b.again {
+		return a.again < b.again
+	}
+	return a.name < b.name
+}
+func (byAgain) place(g *group) *int32 { return &g.at }
+
+// take asks the gate for a task that could begin otherwise.
+func (b *Board) take(now model.Time, it *Item, g *group) bool {
+	if b.cfg.Gate == nil {
+		return true
+	}
+	ok, why, again := b.cfg.Gate.Take(now, it)
+	if !ok && g != nil {
+		g.closed, g.why, g.again = true, why, 0
+		if again != 0 {
+			g.again = max(again, now+1) // a gate that says "now" would be asked for ever
+			b.again.put(g)
+		}
+		b.refreshAll(g.cells)
+	}
+	return ok
+}
+
+// give returns the permits of a task.
+func (b *Board) give(now model.Time, it *Item, how Outcome) {
+	if b.cfg.Gate == nil {
+		return
+	}
+	b.cfg.Gate.Give(now, it, how)
+	b.open(b.groups[b.cfg.Gate.Group(it)])
+}
+
+// open lets a group be asked again.
+func (b *Board) open(g *group) {
+	if g == nil || !g.closed {
+		return
+	}
+	g.closed, g.again = false, 0
+	b.again.remove(g)
+	b.refreshAll(g.cells)
+}
+
+func (b *Board) groupName(it *Item) string {
+	if b.cfg.Gate == nil {
+		return ""
+	}
+	return b.cfg.Gate.Group(it)
+}
+
+// Changed tells that the gate may let more through: of the named groups, or of any group when none is named.
+func (b *Board) Changed(now model.Time, groups ...string) {
+	b.advance(now)
+	for _, name := range groups {
+		b.open(b.groups[name])
+	}
+	if len(groups) == 0 {
+		for _, g := range b.groups {
+			b.open(g) // in any order: it only decides who is asked
+		}
+	}
+}
+
+// Pause keeps the tasks of a queue of a tenant from beginning. What is claimed goes on, and so do deadlines.
+func (b *Board) Pause(tenant, queue, why string) {
+	s := b.site(siteName{tenant, queue})
+	s.paused, s.why = true, why
+	b.refreshAll(s.cells)
+}
+
+// Resume undoes Pause.
+func (b *Board) Resume(tenant, queue string) {
+	s := b.sites[siteName{tenant, queue}]
+	if s == nil {
+		return
+	}
+	s.paused, s.why = false, ""
+	b.refreshAll(s.cells)
+	b.forget(s)
+}
