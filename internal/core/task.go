@@ -229,7 +229,10 @@ func (x *Execution) hasEnded(id string, claim int64) bool {
 func Expire(x *Execution, id string, held bool, claim int64, what string, now model.Time) Decision {
 	var d Decision
 	t := x.Task(id)
-	if t == nil || !x.Open() || t.Held != held || t.Claim != claim || !t.expired(what, now) {
+	if t == nil || !x.Open() || !t.expired(what, now) {
+		return d
+	}
+	if what != model.TimeoutTotal && (t.Held != held || t.Claim != claim) {
 		return d
 	}
 	f := &model.Failure{Kind: model.FailureTimeout, Type: what, Message: t.timeoutText(what)}

@@ -109,6 +109,13 @@ func (b *board) leave(s *TaskSession) {
 	b.mu.Unlock()
 }
 
+// reported tells that a worker has a slot free again: what it has to say of the claim is on its way.
+func (b *board) reported(s *TaskSession, ref model.ClaimRef) {
+	b.mu.Lock()
+	b.moved = b.b.Reported(b.inc.eng.clock.now(), s.id, ref) || b.moved
+	b.mu.Unlock()
+}
+
 // beat tells that a worker executes a claim.
 func (b *board) beat(s *TaskSession, ref model.ClaimRef) bool {
 	b.mu.Lock()
@@ -150,9 +157,12 @@ func (b *board) propose() {
 		b.inc.lanes[m.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Claim(now, m.Ref, m.Worker, names[i]) })
 	}
 	for _, d := range due {
-		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, d.Ref, d.Held, d.Claim, d.Kind) })
+		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, d.Ref, held(d.Kind), d.Claim, d.Kind.String()) })
 	}
 }
+
+// held reports whether a deadline is one of a claim.
+func held(k queue.DueKind) bool { return k == queue.DueSilence || k == queue.DueToClose || k == queue.DueLost }
 
 func (b *board) rings() {
 	b.mu.Lock()

@@ -154,6 +154,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
 	for served := (<-chan struct{})(nil); ; served = s.eng.served.listen() {
 		if inc := s.eng.current(); inc != nil {
 			if l := inc.lane(r.Ref.Address.Shard(len(inc.owner))); l != nil {
+				inc.board.reported(s, r.Ref)
 				err := l.inbox.put(ctx, op{report: r, task: s.id})
 				if !errors.Is(err, lane.ErrNotOwner) {
 					return err

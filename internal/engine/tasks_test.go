@@ -34,7 +34,7 @@ func newHand(e *engine.Engine, slots int, do func(c model.Claim) *model.TaskRepo
 	h := &hand{do: do, settled: map[model.ClaimRef]error{}}
 	h.news = sync.NewCond(&h.mu)
 	h.session = e.JoinTasks(h, model.TaskOffer{
-		Name: fmt.Sprintf("hand-%p", h), Tenant: model.DefaultTenant, Queues: []string{"default"}, Kinds: []string{"work"}, Slots: slots,
+		Name: fmt.Sprintf("hand-%p", h), Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Slots: slots,
 	})
 	return h
 }

@@ -234,7 +234,7 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 	return queue.Item{
 		Ref:  model.TaskRef{Address: e.address, Run: x.Start.Run, ID: t.ID},
-		Lane: l.cfg.Ref.Lane, Spec: t.Spec, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible,
+		Lane: l.cfg.Ref.Lane, Spec: t.Spec, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible, Claimed: t.Since,
 	}
 }
 
