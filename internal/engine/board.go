@@ -162,7 +162,9 @@ func (b *board) propose() {
 }
 
 // held reports whether a deadline is one of a claim.
-func held(k queue.DueKind) bool { return k == queue.DueSilence || k == queue.DueToClose || k == queue.DueLost }
+func held(k queue.DueKind) bool {
+	return k == queue.DueSilence || k == queue.DueToClose || k == queue.DueLost
+}
 
 func (b *board) rings() {
 	b.mu.Lock()

@@ -77,7 +77,7 @@ type TaskSession struct {
 
 	mu       sync.Mutex
 	slots    int
-	held     map[model.ClaimRef]struct{}
+	held     map[model.ClaimRef]bool             // whether it should come to an end
 	reported map[model.ClaimRef]model.TaskReport // and not settled
 	idle     chan struct{}                       // closed when both are empty; nil while the session lasts
 	over     bool
@@ -89,7 +89,7 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 	e.taskWorkers.next++
 	s := &TaskSession{
 		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, slots: offer.Slots,
-		held: map[model.ClaimRef]struct{}{}, reported: map[model.ClaimRef]model.TaskReport{},
+		held: map[model.ClaimRef]bool{}, reported: map[model.ClaimRef]model.TaskReport{},
 	}
 	if e.taskWorkers.byID == nil {
 		e.taskWorkers.byID = map[queue.WorkerID]*TaskSession{}
@@ -105,19 +105,21 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 func (s *TaskSession) execute(claims []model.Claim) {
 	s.mu.Lock()
 	for i := range claims {
-		s.held[claims[i].Ref] = struct{}{}
+		s.held[claims[i].Ref] = claims[i].Canceled
 	}
 	s.mu.Unlock()
 	s.worker.Execute(claims)
 }
 
 func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
-	if !canceled {
-		s.mu.Lock()
+	s.mu.Lock()
+	if _, held := s.held[ref]; held && canceled {
+		s.held[ref] = true
+	} else {
 		delete(s.held, ref)
 		s.rest()
-		s.mu.Unlock()
 	}
+	s.mu.Unlock()
 	s.worker.Stop(ref, canceled)
 }
 
@@ -203,19 +205,18 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	s.worker.Settled(ref, err)
 }
 
-// Beat tells that claims are being executed. It reports for each whether it is still the worker's.
-func (s *TaskSession) Beat(refs []model.ClaimRef) []bool {
-	held := make([]bool, len(refs))
+// Beat tells that a claim is being executed, and how far it is, if that is news. It reports whether the claim is still the worker's, and whether it
+// should come to an end.
+func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *model.Payload) (held, canceled bool, err error) {
+	s.mu.Lock()
+	canceled, held = s.held[ref]
+	s.mu.Unlock()
 	inc := s.eng.current()
-	for i, ref := range refs {
-		s.mu.Lock()
-		_, held[i] = s.held[ref]
-		s.mu.Unlock()
-		if held[i] && inc != nil {
-			inc.board.beat(s, ref)
-		}
+	if !held || inc == nil {
+		return held, canceled, nil
 	}
-	return held
+	inc.board.beat(s, ref)
+	return held, canceled, nil
 }
 
 // free is how many claims the worker may hold.

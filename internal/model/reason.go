@@ -29,13 +29,14 @@ const (
 	WaitAnswer   ReasonCode = "answer"          // of Name, workflow/key, to what Detail says was sent
 	WaitHandler  ReasonCode = "no_handler"      // updates Name have come, and the code has not said how it handles them
 	WaitLine     ReasonCode = "in_line"         // every worker that could take it is busy, or it is about to be taken; Name is the queue, Detail how many are before it
+	WaitTask     ReasonCode = "task"            // Name is on queue Detail, or a worker executes it
 )
 
 // ReasonCodes are all codes, in the order in which they are explained.
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
-		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitLine,
+		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
 	}
 }
 
@@ -100,6 +101,8 @@ func (r Reason) String() string {
 		return "has got update " + r.Name + ", which its code does not handle yet"
 	case WaitLine:
 		return "waits in line in queue " + r.Name + ": " + r.Detail
+	case WaitTask:
+		return "waits for task " + r.Name + " of queue " + r.Detail
 	}
 	return strconv.Quote(string(r.Code))
 }
