@@ -163,7 +163,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	s.eng.taskWorkers.call(out.TaskCalls)
 	for i := range out.Answers {
 		a := &out.Answers[i]
-		a.Token.(*call).finish(a)
+		a.Token.(waiting).finish(a)
 	}
 	if out.Dead != nil {
 		return out.Dead
@@ -193,7 +193,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 // abandon answers what was still in the inbox when the incarnation ended.
 func (s *laneShell) abandon(why error) {
 	for _, o := range s.inbox.close(lane.ErrNotOwner) {
-		if c, ok := o.token.(*call); ok {
+		if c, ok := o.token.(waiting); ok {
 			c.finish(&lane.Answer{Err: lane.ErrNotOwner})
 		}
 		if w := s.eng.taskWorkers.get(o.task); w != nil {

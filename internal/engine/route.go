@@ -10,6 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// waiting is who is told an answer of a lane.
+type waiting interface{ finish(a *lane.Answer) }
+
 // call is somebody who waits for an answer of a lane.
 type call struct {
 	done   chan struct{}

@@ -2,14 +2,11 @@ package service
 
 import (
 	"context"
-	"sync"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 )
-
-// manyAtOnce is how many starts of one call are on their way at a time: enough that their commits are shared.
-const manyAtOnce = 256
 
 // StartMany starts many executions.
 func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.StartedReply, error) {
@@ -17,19 +14,19 @@ func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 		return nil, fault.New(fault.Denied, "start %d executions: the store is open for reading only", len(rs))
 	}
 	replies := make([]api.StartedReply, len(rs))
-	next := make(chan int)
-	var workers sync.WaitGroup
-	for range min(manyAtOnce, len(rs)) {
-		workers.Go(func() {
-			for i := range next {
-				replies[i].StartReply, replies[i].Err = s.Start(ctx, rs[i])
-			}
-		})
-	}
+	messages := make([]*model.Message, 0, len(rs))
+	places := make([]int, 0, len(rs))
 	for i := range rs {
-		next <- i
+		m, err := s.start(&rs[i])
+		if err != nil {
+			replies[i].Err = err
+			continue
+		}
+		messages, places = append(messages, m), append(places, i)
 	}
-	close(next)
-	workers.Wait()
+	for n, sent := range s.engine.SendMany(ctx, messages) {
+		a := sent.Answer
+		replies[places[n]] = api.StartedReply{StartReply: api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, Err: sent.Err}
+	}
 	return replies, nil
 }
