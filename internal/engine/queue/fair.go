@@ -1,5 +1,7 @@
 package queue
 
+import "slices"
+
 // The order of Q2, for one class: levels (priorities), tenants of a level, keys of a tenant, and lines of a key.
 //
 // Groups of the gate cut across that order: one limit may keep back thousands of keys, and opens and closes with every task that ends. So lines are
@@ -351,8 +353,8 @@ func (b *Board) charge(c *class, it *Item) {
 		t.idle.remove(done)
 		delete(t.keys, done.name)
 	}
-	for i := len(k.shared) - 1; i >= 0; i-- { // refresh removes at most the one that it is called for, and fills its place with one that was looked at
-		b.refresh(k.shared[i])
+	for _, cl := range slices.Backward(k.shared) { // refresh removes at most the one that it is called for, and fills its place with one that was looked at
+		b.refresh(cl)
 	}
 }
 
