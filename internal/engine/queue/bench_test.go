@@ -112,11 +112,11 @@ func BenchmarkLimitOverManyKeys(b *testing.B) {
 	}
 }
 
-// A million tasks that wait; bytes/task is what the board itself needs, without specs and names.
-func BenchmarkMillionWaiting(b *testing.B) {
-	for _, keys := range []int{1, 1_000_000} {
-		b.Run(fmt.Sprintf("keys=%d", keys), func(b *testing.B) {
-			items := many(1_000_000, keys)
+// Tasks that wait, with a deadline each; bytes/task is what the board itself needs, without specs and names. In the second case every task has a fair key of its own.
+func BenchmarkMemory(b *testing.B) {
+	for _, size := range []struct{ waiting, keys int }{{1_000_000, 1}, {100_000, 100_000}} {
+		b.Run(fmt.Sprintf("waiting=%d/keys=%d", size.waiting, size.keys), func(b *testing.B) {
+			items := many(size.waiting, size.keys)
 			for i := range items {
 				items[i].Spec.ToStart = 1 << 50
 			}

@@ -17,7 +17,7 @@
 //
 // Fairness is kept by each set of workers with the same offer, a class: shares of work that only other workers can do count for nothing here. A class
 // has a virtual clock. Each key has a time at which its next task is due by that clock; it is advanced by 1/weight for each task served. Whoever was
-// away begins at the clock as if it had just been served, unless it still owes more: it is owed nothing, and does not go before those that wait.
+// away begins at the clock as if it had just been served: it is owed nothing, and does not go before those that wait.
 //
 // Costs: a call is O(log n) in the number of tasks, times the number of classes that cover the task, which is the number of different offers and not of workers. Nothing
 // is looked through, except when a class comes or goes: then the lines that it covers are. Workers that wait cost nothing.

@@ -1,5 +1,7 @@
 package queue
 
+import "slices"
+
 // The order of Q2, for one class: levels (priorities), tenants of a level, keys of a tenant, and lines of a key.
 //
 // Groups of the gate cut across that order: one limit may keep back thousands of keys, and opens and closes with every task that ends. So lines are
@@ -34,33 +36,29 @@ type level struct {
 	clock    int64
 	tenants  map[string]*tenant
 	active   heap[*tenant, byTenant]
-	idle     heap[*tenant, byIdleTenant]
 }
 
-// tenant is a tenant in a level. It exists while tasks of it wait, or it has had more than its share.
+// tenant is a tenant in a level. It exists while tasks of it wait.
 type tenant struct {
 	share
 	level  *level
 	name   string
 	at     int32
-	idleAt int32
 	leaves int
 	clock  int64
 	keys   map[keyName]*key
 	cells  map[cellName]*cell
 	active heap[*key, byKey]
-	idle   heap[*key, byIdleKey]
 }
 
 type keyName struct{ queue, fair string }
 
-// key is a fair key of a tenant in a queue. It exists while tasks of it wait, or it has had more than its share.
+// key is a fair key of a tenant in a queue. It exists while tasks of it wait.
 type key struct {
 	share
 	tenant *tenant
 	name   keyName
 	at     int32
-	idleAt int32
 	leaves int
 	cells  heap[*cell, byBest] // that are open and represented by a line of this key
 	shared []*cell             // those of them that have other lines as well: when the key is served, another key may come first in them
@@ -100,20 +98,10 @@ type byTenant struct{}
 func (byTenant) before(a, b *tenant) bool { return a.share.before(b.share) }
 func (byTenant) place(t *tenant) *int32   { return &t.at }
 
-type byIdleTenant struct{}
-
-func (byIdleTenant) before(a, b *tenant) bool { return a.share.before(b.share) }
-func (byIdleTenant) place(t *tenant) *int32   { return &t.idleAt }
-
 type byKey struct{}
 
 func (byKey) before(a, b *key) bool { return a.share.before(b.share) }
 func (byKey) place(k *key) *int32   { return &k.at }
-
-type byIdleKey struct{}
-
-func (byIdleKey) before(a, b *key) bool { return a.share.before(b.share) }
-func (byIdleKey) place(k *key) *int32   { return &k.idleAt }
 
 type byBest struct{}
 
@@ -132,25 +120,30 @@ func (byShare) before(a, b *leaf) bool {
 }
 func (byShare) place(l *leaf) *int32 { return &l.at }
 
-// enter lists a line in a class that covers it. The line has a task. Whoever had nothing to do begins as if it had just been served: it joins at the end of
-// the round, so that keys that are new all the time do not go before those that wait.
+// enter lists a line in a class that covers it. The line has a task. Whoever had nothing waiting begins as if it had just been served: it joins at the end of
+// the round, so that keys that are new all the time do not go before those that wait. Therefore nothing has to be remembered of who was served and has nothing waiting
+// any more: whoever is served is at the clock, and its next time is what it gets when it begins anew.
 func (b *Board) enter(c *class, ln *line) {
 	lv := c.levels[ln.name.priority]
 	if lv == nil {
 		lv = &level{class: c, priority: ln.name.priority, tenants: map[string]*tenant{}}
 		c.levels[lv.priority] = lv
 	}
-	t := lv.tenant(ln.name.tenant)
-	k := t.key(keyName{ln.name.queue, ln.name.fair})
+	t := lv.tenants[ln.name.tenant]
+	if t == nil {
+		t = &tenant{level: lv, name: ln.name.tenant, keys: map[keyName]*key{}, cells: map[cellName]*cell{}}
+		t.share = share{lv.clock + strideOf(b.cfg.Weights[t.name]), b.tick()}
+		lv.tenants[t.name] = t
+	}
+	k := t.keys[keyName{ln.name.queue, ln.name.fair}]
+	if k == nil {
+		k = &key{tenant: t, name: keyName{ln.name.queue, ln.name.fair}}
+		k.share = share{t.clock + strideOf(ln.tasks.top().Spec.Weight), b.tick()}
+		t.keys[k.name] = k
+	}
 	lv.leaves++
-	if t.leaves++; t.leaves == 1 {
-		lv.idle.remove(t)
-		t.share = share{max(t.time, lv.clock+strideOf(b.cfg.Weights[t.name])), b.tick()}
-	}
-	if k.leaves++; k.leaves == 1 {
-		t.idle.remove(k)
-		k.share = share{max(k.time, t.clock+strideOf(ln.tasks.top().Spec.Weight)), b.tick()}
-	}
+	t.leaves++
+	k.leaves++
 	cl := t.cells[cellName{ln.site, ln.group}]
 	if cl == nil {
 		cl = &cell{tenant: t, name: cellName{ln.site, ln.group}}
@@ -161,24 +154,6 @@ func (b *Board) enter(c *class, ln *line) {
 	lf := &leaf{line: ln, cell: cl, key: k, seen: k.share}
 	ln.leaves = append(ln.leaves, lf)
 	b.touch(lf)
-}
-
-func (lv *level) tenant(name string) *tenant {
-	t := lv.tenants[name]
-	if t == nil {
-		t = &tenant{level: lv, name: name, share: share{time: lv.clock}, keys: map[keyName]*key{}, cells: map[cellName]*cell{}}
-		lv.tenants[name] = t
-	}
-	return t
-}
-
-func (t *tenant) key(name keyName) *key {
-	k := t.keys[name]
-	if k == nil {
-		k = &key{tenant: t, name: name, share: share{time: t.clock}}
-		t.keys[name] = k
-	}
-	return k
 }
 
 // exit is the opposite of enter, but for the list of the line. Nothing of the line is compared: it may be empty.
@@ -194,34 +169,13 @@ func (b *Board) exit(lf *leaf) {
 		removeCell(&cl.name.group.cells, cl, groupIndex)
 	}
 	if k.leaves--; k.leaves == 0 {
-		t.rest(k)
+		delete(t.keys, k.name)
 	}
 	if t.leaves--; t.leaves == 0 {
-		// Nobody is left to be fair to.
-		clear(t.keys)
-		t.idle, t.clock = heap[*key, byIdleKey]{}, 0
-		lv.rest(t)
+		delete(lv.tenants, t.name)
 	}
 	if lv.leaves--; lv.leaves == 0 {
 		delete(lv.class.levels, lv.priority)
-	}
-}
-
-// rest remembers a tenant that has nothing to do for as long as it has had more than its share.
-func (lv *level) rest(t *tenant) {
-	if t.time > lv.clock {
-		lv.idle.put(t)
-	} else {
-		delete(lv.tenants, t.name)
-	}
-}
-
-// rest remembers a key that has nothing to do for as long as it has had more than its share.
-func (t *tenant) rest(k *key) {
-	if k.time > t.clock {
-		t.idle.put(k)
-	} else {
-		delete(t.keys, k.name)
 	}
 }
 
@@ -314,45 +268,32 @@ func (b *Board) hide(cl *cell) {
 	b.settle(c)
 }
 
-// charge books a task on the shares of a class. Where nobody waits, there is nothing to book.
+// charge books a task on the shares of a class. For whoever has nothing waiting there is nothing to book, see enter.
 func (b *Board) charge(c *class, it *Item) {
 	lv := c.levels[it.Spec.Priority]
 	if lv == nil {
 		return
 	}
-	t := lv.tenant(it.Ref.Address.Tenant)
-	lv.clock = max(lv.clock, t.time)
+	t := lv.tenants[it.Ref.Address.Tenant]
+	if t == nil {
+		return
+	}
+	lv.clock = max(lv.clock, t.time) // a tenant that was kept back may be behind; it is not owed what it could not take
 	t.share = share{lv.clock + strideOf(b.cfg.Weights[t.name]), b.tick()}
 	if lv.active.has(t) {
 		lv.active.put(t)
 	}
-	if t.leaves == 0 {
-		lv.idle.put(t)
-	}
-	for lv.idle.len() > 0 && lv.idle.top().time <= lv.clock {
-		done := lv.idle.top()
-		lv.idle.remove(done)
-		delete(lv.tenants, done.name)
-	}
-	if t.leaves == 0 {
+	k := t.keys[keyName{it.Spec.Queue, it.Spec.Fair}]
+	if k == nil {
 		return
 	}
-	k := t.key(keyName{it.Spec.Queue, it.Spec.Fair})
 	t.clock = max(t.clock, k.time)
 	k.share = share{t.clock + strideOf(it.Spec.Weight), b.tick()}
 	if t.active.has(k) {
 		t.active.put(k)
 	}
-	if k.leaves == 0 {
-		t.idle.put(k)
-	}
-	for t.idle.len() > 0 && t.idle.top().time <= t.clock {
-		done := t.idle.top()
-		t.idle.remove(done)
-		delete(t.keys, done.name)
-	}
-	for i := len(k.shared) - 1; i >= 0; i-- { // refresh removes at most the one that it is called for, and fills its place with one that was looked at
-		b.refresh(k.shared[i])
+	for _, cl := range slices.Backward(k.shared) { // refresh removes at most the one that it is called for, and fills its place with one that was looked at
+		b.refresh(cl)
 	}
 }
 

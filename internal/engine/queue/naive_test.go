@@ -139,19 +139,18 @@ func (n *naive) enter(w *naiveWorker, it *Item) {
 		shares[it.Spec.Priority] = lv
 	}
 	tenant, name := lv.tenant(it)
-	k := tenant.key(name)
 	if n.waiting(w, sameTenant(it)) == 0 {
-		tenant.share = share{max(tenant.time, lv.clock+strideOf(n.weights[it.Ref.Address.Tenant])), n.tick()}
+		*tenant = naiveTenant{share: share{lv.clock + strideOf(n.weights[it.Ref.Address.Tenant]), n.tick()}, keys: map[keyName]*share{}}
 	}
 	if n.waiting(w, sameKey(it)) == 0 {
-		*k = share{max(k.time, tenant.clock+strideOf(it.Spec.Weight)), n.tick()}
+		*tenant.key(name) = share{tenant.clock + strideOf(it.Spec.Weight), n.tick()}
 	}
 }
 
 func (lv *naiveLevel) tenant(it *Item) (*naiveTenant, keyName) {
 	t := lv.tenants[it.Ref.Address.Tenant]
 	if t == nil {
-		t = &naiveTenant{share: share{time: lv.clock}, keys: map[keyName]*share{}}
+		t = &naiveTenant{keys: map[keyName]*share{}}
 		lv.tenants[it.Ref.Address.Tenant] = t
 	}
 	return t, keyName{it.Spec.Queue, it.Spec.Fair}
@@ -160,7 +159,7 @@ func (lv *naiveLevel) tenant(it *Item) (*naiveTenant, keyName) {
 func (t *naiveTenant) key(name keyName) *share {
 	k := t.keys[name]
 	if k == nil {
-		k = &share{time: t.clock}
+		k = &share{}
 		t.keys[name] = k
 	}
 	return k
@@ -182,7 +181,7 @@ func sameKey(it *Item) func(*Item) bool {
 	}
 }
 
-// leave takes a task out of its state; where nobody waits any more, shares are forgotten.
+// leave takes a task out of its state; where nothing waits in a priority any more, its clock is forgotten.
 func (n *naive) leave(t *naiveTask) {
 	was := t.state
 	t.state = ""
@@ -194,9 +193,6 @@ func (n *naive) leave(t *naiveTask) {
 		lv := shares[t.Spec.Priority]
 		if !w.covers(&t.Item) || lv == nil {
 			continue
-		}
-		if tenant := lv.tenants[t.Ref.Address.Tenant]; tenant != nil && n.waiting(w, sameTenant(&t.Item)) == 0 {
-			tenant.clock, tenant.keys = 0, map[keyName]*share{}
 		}
 		if n.waiting(w, sameLevel(&t.Item)) == 0 {
 			delete(shares, t.Spec.Priority)
@@ -214,10 +210,13 @@ func (n *naive) charge(w *naiveWorker, it *Item) {
 	if lv == nil {
 		return
 	}
+	if n.waiting(w, sameTenant(it)) == 0 {
+		return
+	}
 	t, name := lv.tenant(it)
 	lv.clock = max(lv.clock, t.time)
 	t.share = share{lv.clock + strideOf(n.weights[it.Ref.Address.Tenant]), n.tick()}
-	if n.waiting(w, sameTenant(it)) == 0 {
+	if n.waiting(w, sameKey(it)) == 0 {
 		return
 	}
 	k := t.key(name)

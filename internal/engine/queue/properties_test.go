@@ -252,6 +252,7 @@ func TestE26E32BeatingOwnersKeepTheirClaims(t *testing.T) {
 		}
 		kind, wait := DueSilence, limit
 		if rapid.Bool().Draw(t, "leaves") {
+			now += model.Time(rapid.IntRange(0, limit).Draw(t, "leaves after"))
 			same(t, "Leave", b.Leave(now, 1), []model.ClaimRef{claim})
 			kind, wait = DueLost, 7
 		}
