@@ -28,13 +28,16 @@ const (
 	WaitPaused   ReasonCode = "paused"          // until somebody resumes it; Detail is why it was paused
 	WaitAnswer   ReasonCode = "answer"          // of Name, workflow/key, to what Detail says was sent
 	WaitHandler  ReasonCode = "no_handler"      // updates Name have come, and the code has not said how it handles them
+	WaitPermit   ReasonCode = "limit"           // every permit of limit Name is taken; Detail tells by whom
+	WaitRate     ReasonCode = "rate"            // limit Name lets the next one begin at Until; Detail is its rate
+	WaitBreaker  ReasonCode = "breaker"         // circuit breaker Name lets nothing through before Until; Detail is why
 )
 
 // ReasonCodes are all codes, in the order in which they are explained.
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
-		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler,
+		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitPermit, WaitRate, WaitBreaker,
 	}
 }
 
@@ -97,6 +100,18 @@ func (r Reason) String() string {
 		return "waits for the answer of " + r.Name + " to " + r.Detail
 	case WaitHandler:
 		return "has got update " + r.Name + ", which its code does not handle yet"
+	case WaitPermit:
+		return "waits for limit " + r.Name + ": " + r.Detail
+	case WaitRate:
+		if r.Until.IsZero() {
+			return "waits for the rate of limit " + r.Name + ", " + r.Detail
+		}
+		return "waits for the rate of limit " + r.Name + ", " + r.Detail + ", until " + r.Until.String()
+	case WaitBreaker:
+		if r.Until.IsZero() {
+			return "waits for circuit breaker " + r.Name + ": " + r.Detail
+		}
+		return "waits for circuit breaker " + r.Name + " until " + r.Until.String() + ": " + r.Detail
 	}
 	return strconv.Quote(string(r.Code))
 }
