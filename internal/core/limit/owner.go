@@ -55,7 +55,7 @@ func (o *Owner) Receive(now model.Time, from model.ShardID, m ToOwner) []Send {
 	p.Tokens -= spent + tokens
 	o.out -= spent + tokens
 	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // no more than was out, so it fits
-	if returned > 0 || !p.wants() && (m.Want > 0 || m.WantTokens > 0) {
+	if !p.wants() && (m.Want > 0 || m.WantTokens > 0) {
 		o.last(p)
 	}
 	p.Want, p.WantTokens = m.Want, m.WantTokens
@@ -215,7 +215,7 @@ func (p *lease) give(o *Owner, n int) {
 	o.last(p)
 }
 
-// last puts a place to the end of the line of those who want something: it has been served, or has given up what it had.
+// last puts a place to the end of the line of those who want something: it has been served.
 func (o *Owner) last(p *lease) {
 	o.asked++
 	p.Asked = o.asked
