@@ -91,7 +91,7 @@ type slot struct {
 func New(c Config, now model.Time) *Owner { return &Owner{Breaker: fresh(c, now)} }
 
 func fresh(c Config, now model.Time) *Breaker {
-	b := &Breaker{config: c.withDefaults(), generation: 1, since: now, now: max(now, 0)}
+	b := &Breaker{config: c.WithDefaults(), generation: 1, since: now, now: max(now, 0)}
 	b.window.clear(&b.config)
 	return b
 }
@@ -123,6 +123,12 @@ func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 	p := slot{ID: b.lastProbe, Lease: now.Add(max(lease, b.config.Lease))}
 	b.probes = append(b.probes, p)
 	return Answer{OK: true, Permit: Permit{Generation: b.generation, Probe: p.ID, Lease: p.Lease}, Changed: true}
+}
+
+// Until is before when nothing passes, and why; zero when a call may pass. It changes nothing.
+func (b *Breaker) Until(now model.Time) (until model.Time, why string) {
+	n := b.news(max(now, b.now))
+	return n.Until, n.Why
 }
 
 // Done tells how a call ended. It reports whether the breaker must be stored.
@@ -211,7 +217,7 @@ func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
 // Configure changes the numbers. What is counted begins anew; an open breaker stays open for as long as it now would; probes under way finish.
 func (b *Breaker) Configure(now model.Time, c Config) {
 	b.tick(now)
-	b.config = c.withDefaults()
+	b.config = c.WithDefaults()
 	b.window.clear(&b.config)
 	if b.state == Open {
 		b.until = b.since.Add(b.config.Reset)

@@ -35,8 +35,8 @@ const (
 	MaxDuration = 366 * 24 * time.Hour
 )
 
-// withDefaults is the config with every number given.
-func (c Config) withDefaults() Config {
+// WithDefaults is the config with every number given.
+func (c Config) WithDefaults() Config {
 	orInt := func(n *int, otherwise int) {
 		if *n == 0 {
 			*n = otherwise

@@ -108,18 +108,18 @@ func (o *Owner) Tell(now model.Time) []Send {
 	return sends
 }
 
-func (o *Owner) news(now model.Time) News {
-	n := News{State: o.state, Generation: o.generation, Why: o.why}
-	if o.config.Ratio > 0 {
-		n.Tally = o.config.Window / buckets
+func (b *Breaker) news(now model.Time) News {
+	n := News{State: b.state, Generation: b.generation, Why: b.why}
+	if b.config.Ratio > 0 {
+		n.Tally = b.config.Window / buckets
 	}
 	switch {
-	case now < o.held:
-		n.Until, n.Why = max(o.held, o.opens()), o.heldWhy
-	case now < o.opens():
-		n.Until = o.opens()
-	case o.state == HalfOpen && len(o.probes) >= o.config.Probes:
-		for _, p := range o.probes {
+	case now < b.held:
+		n.Until, n.Why = max(b.held, b.opens()), b.heldWhy
+	case now < b.opens():
+		n.Until = b.opens()
+	case b.state == HalfOpen && len(b.probes) >= b.config.Probes:
+		for _, p := range b.probes {
 			if n.Until.IsZero() || p.Lease < n.Until {
 				n.Until = p.Lease
 			}

@@ -79,7 +79,7 @@ func (s *stored) check() error {
 	if err := s.Config.Validate(); err != nil {
 		return err
 	}
-	full := s.Config.withDefaults()
+	full := s.Config.WithDefaults()
 	switch {
 	case s.State > HalfOpen:
 		return fmt.Errorf("%v", s.State)

@@ -41,6 +41,14 @@ func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 	return Answer{Why: "half-open, the owner is asked for a probe"}
 }
 
+// Until is before when nothing passes, as far as this place knows, and why; zero when a call may pass or ask.
+func (v *View) Until(now model.Time) (until model.Time, why string) {
+	if now = max(now, v.now); now < v.news.Until && !(v.news.Probe.Probe != 0 && v.news.Probe.Lease > now) {
+		return v.news.Until, v.news.Why
+	}
+	return 0, ""
+}
+
 // Done tells how a call ended.
 func (v *View) Done(now model.Time, p Permit, how Outcome) {
 	now = v.tick(now)

@@ -30,7 +30,8 @@ func DecodeOwner(row []byte) (*Owner, error) {
 	if err := unmarshal(row, &s, func() int { return s.Version }); err != nil {
 		return nil, err
 	}
-	if err := s.Numbers.Validate(); err != nil {
+	// An owner may not have heard of the rule yet, and lease nothing.
+	if err := s.Numbers.Validate(); err != nil && s.Numbers != (Numbers{}) {
 		return nil, fault.New(fault.Corrupt, "limit: %w", err)
 	}
 	o := &Owner{numbers: s.Numbers, leases: s.Leases, bucket: s.Bucket, asked: s.Asked}

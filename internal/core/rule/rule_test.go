@@ -202,6 +202,11 @@ func TestBreakers(t *testing.T) {
 		{"x", "", "other", "", 0},
 	} {
 		id, got := s.Breaker(c.tenant, &model.TaskSpec{Breaker: c.name, Kind: c.kind})
+		if c.id != "" {
+			if same := s.BreakerConfig(id); same != got {
+				t.Errorf("%+v: %+v by its name, %+v by its task", c, same, got)
+			}
+		}
 		if id.Name != c.id || got.Failures != c.failures || c.id != "" && id.Tenant != c.tenant {
 			t.Errorf("%+v: %+v %+v", c, id, got)
 		}

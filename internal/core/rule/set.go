@@ -249,6 +249,18 @@ func (l *parsedLimit) resource(tenant string) Resource {
 	return r
 }
 
+// Numbers are those of a resource; not ok when no rule has such resources.
+func (s *Set) Numbers(r Resource) (n limit.Numbers, ok bool) {
+	if s != nil {
+		for i := range s.limits {
+			if l := &s.limits[i]; l.Name == r.Name && l.tenant.String() == r.Selector {
+				return l.Numbers, true
+			}
+		}
+	}
+	return n, false
+}
+
 // Compare is the canonical order, in which several are taken.
 func (r Resource) Compare(other Resource) int {
 	return cmp.Or(
@@ -259,30 +271,43 @@ func (r Resource) Compare(other Resource) int {
 
 // Breaker is the one of a task, and its numbers; none when the id is zero.
 func (s *Set) Breaker(tenant string, spec *model.TaskSpec) (BreakerID, breaker.Config) {
-	var best *parsedBreaker
-	if s != nil {
-		for i := range s.breakers {
-			b := &s.breakers[i]
-			text := spec.Breaker
-			if text == "" {
-				text = spec.Kind
-			}
-			if (b.Kind != "") != (spec.Breaker == "") || !b.tenant.matches(tenant) || !b.name.matches(text) {
-				continue
-			}
-			if best == nil || cmp.Or(b.tenant.special()-best.tenant.special(), b.name.special()-best.name.special()) > 0 {
-				best = b
-			}
-		}
-	}
 	id := BreakerID{Tenant: tenant, Name: spec.Breaker}
-	switch {
-	case best == nil && spec.Breaker == "":
-		return BreakerID{}, breaker.Config{}
-	case best == nil:
-		return id, breaker.Config{}
-	case spec.Breaker == "":
+	if spec.Breaker == "" {
+		if s.best(tenant, spec.Kind, true) == nil {
+			return BreakerID{}, breaker.Config{}
+		}
 		id.Name = KindBreaker(spec.Kind)
 	}
-	return id, best.Config
+	return id, s.BreakerConfig(id)
+}
+
+// BreakerConfig are the numbers of a breaker, with defaults. A breaker of a kind follows the rules for kinds, if there are any for it.
+func (s *Set) BreakerConfig(id BreakerID) breaker.Config {
+	best := s.best(id.Tenant, id.Name, false)
+	if kind, ok := strings.CutPrefix(id.Name, KindBreaker("")); ok {
+		if b := s.best(id.Tenant, kind, true); b != nil {
+			best = b
+		}
+	}
+	if best == nil {
+		return breaker.Config{}.WithDefaults()
+	}
+	return best.Config.WithDefaults()
+}
+
+// best is the most specific rule for a kind or for a name.
+func (s *Set) best(tenant, text string, kind bool) (best *parsedBreaker) {
+	if s == nil {
+		return nil
+	}
+	for i := range s.breakers {
+		b := &s.breakers[i]
+		if (b.Kind != "") != kind || !b.tenant.matches(tenant) || !b.name.matches(text) {
+			continue
+		}
+		if best == nil || cmp.Or(b.tenant.special()-best.tenant.special(), b.name.special()-best.name.special()) > 0 {
+			best = b
+		}
+	}
+	return best
 }
