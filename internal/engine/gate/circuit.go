@@ -65,9 +65,9 @@ func (c *circuit) done(now model.Time, p breaker.Permit, how breaker.Outcome) (c
 }
 
 // refuse remembers who is to be woken, and says why.
-func (c *circuit) refuse(e *entry, until model.Time, text string) (ok bool, why model.Reason, again model.Time) {
-	if !slices.Contains(c.groups, e.group) {
-		c.groups = append(c.groups, e.group)
+func (c *circuit) refuse(group string, until model.Time, text string) (ok bool, why model.Reason, again model.Time) {
+	if !slices.Contains(c.groups, group) {
+		c.groups = append(c.groups, group)
 	}
 	return false, model.Reason{Code: model.WaitBreaker, Name: c.id.String(), Until: until, Detail: text}, until
 }

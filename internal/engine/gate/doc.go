@@ -14,8 +14,7 @@
 //	G1  All or nothing: a refused task holds nothing, and a task that was let through holds every limit until it is given back, once.
 //	G2  A refusal has a reason that names what refuses, who holds it or until when, and the time to ask again; zero means that Woken will tell.
 //	G3  Whoever could pass because of a change is woken: the first in line for each permit that became free, everybody when a breaker or the rules change.
-//	    Groups are woken, not tasks: the dispatcher tries tasks of a woken group until one is refused, and that one stands in line for all of them. When it
-//	    leaves, its group is woken.
+//	    Groups are woken, not tasks: the dispatcher tries tasks of a woken group until one is refused, which puts the whole group where that one waits.
 //	G4  Rules may change at any time. Who holds a limit keeps it; whoever asks from then on passes by the new rules.
 //
 // A task that has asked and is not dispatched any more (it was cancelled, or another node has it) must be given back too, so that it leaves the line.

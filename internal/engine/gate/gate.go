@@ -41,14 +41,22 @@ type use struct {
 // entry is a task that holds or waits.
 type entry struct {
 	ref     model.TaskRef
-	group   string
 	holds   bool
 	held    []*resource
 	breaker *circuit
 	permit  breaker.Permit
-	// at is where it waits in line, since when; passed are the limits before it, which are pinned.
-	at     *resource
+	// queued is the group that it waits with, since when.
+	queued *group
 	since  model.Time
+}
+
+// group is the tasks of a group that wait. They need the same, so they wait at the same place: where the last of them was refused.
+type group struct {
+	name    string
+	waiting int
+	// at is the limit in whose line it stands, passed are those before it, which are pinned, each once per task. Without at it stands nowhere: it
+	// is about to be tried again, or its breaker keeps it back.
+	at     *resource
 	passed []*resource
 }
 
@@ -61,6 +69,7 @@ type Gate struct {
 	resources map[rule.Resource]*resource
 	circuits  map[rule.BreakerID]*circuit
 	entries   map[model.TaskRef]*entry
+	groups    map[string]*group
 	free      []*entry
 	sweepAt   int
 	woken     []string
@@ -74,7 +83,8 @@ func New(home model.ShardID, owns func(model.Address) bool) *Gate {
 		owns = func(model.Address) bool { return true }
 	}
 	return &Gate{
-		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*entry{}, sweepAt: minSweep,
+		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*entry{},
+		groups: map[string]*group{}, sweepAt: minSweep,
 	}
 }
 
@@ -85,26 +95,23 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 		return true, why, 0
 	}
 	p := g.planOf(it)
-	if p.missing != "" {
-		g.leaveLine(now, e)
-		return false, model.Reason{Code: model.WaitPermit, Name: p.missing, Detail: "no limit of that name is defined"}, 0
-	}
 	if e == nil {
 		e = g.enter(it.Ref)
 	}
-	e.group = p.group
+	if e.queued != nil && (e.queued.name != p.group || p.missing != "") {
+		g.leave(now, e) // the rules have changed since it was refused
+	}
+	if p.missing != "" {
+		return false, model.Reason{Code: model.WaitPermit, Name: p.missing, Detail: "no limit of that name is defined"}, 0
+	}
 	c := g.circuitOf(now, p)
 	if c != nil {
 		if until, text := c.until(now); now < until {
-			g.leaveLine(now, e)
-			return c.refuse(e, until, text)
+			g.step(now, g.groups[p.group], nil, nil)
+			return c.refuse(p.group, until, text)
 		}
 	}
-	was := e.at
 	if r := g.reach(now, e, p); r != nil {
-		if was != nil && was != r {
-			g.wake(was) // it has not used what it was woken for
-		}
 		why, again = r.refusal(now)
 		return false, why, again
 	}
@@ -113,19 +120,20 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 		g.told(now, c, a.Changed)
 		if !a.OK {
 			g.unpin(now, e)
-			if was != nil {
-				g.wake(was)
-			}
-			return c.refuse(e, a.Until, a.Why)
+			return c.refuse(p.group, a.Until, a.Why)
 		}
 		e.breaker, e.permit = c, a.Permit
 	}
-	for _, r := range e.passed {
+	e.holds = true
+	for _, r := range e.held {
 		r.local.Take(it.Ref) // it was reached, and nobody came in between
 		r.local.Pin(-1)
 		r.name(it.Ref)
 	}
-	e.holds, e.held, e.passed = true, e.passed, e.held[:0]
+	g.leave(now, e)
+	if q := g.groups[p.group]; q != nil {
+		g.rouse(q.name) // the next of them may pass, or has to stand in line
+	}
 	for _, r := range e.held {
 		g.exchange(now, r)
 	}
@@ -135,15 +143,15 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 // Hold lets a task through that was let through before: its claim was found when this node came to own it.
 func (g *Gate) Hold(now model.Time, it *Item) {
 	e := g.entries[it.Ref]
-	if e != nil && e.holds {
-		return
-	}
-	g.leaveLine(now, e)
 	if e == nil {
 		e = g.enter(it.Ref)
 	}
+	if e.holds {
+		return
+	}
+	g.leave(now, e)
 	p := g.planOf(it)
-	e.holds, e.group = true, p.group
+	e.holds = true
 	for i := range p.uses {
 		r := g.resourceOf(now, &p.uses[i])
 		r.local.Hold(it.Ref)
@@ -161,21 +169,18 @@ func (g *Gate) Give(now model.Time, it *Item, how breaker.Outcome) {
 	if e == nil {
 		return
 	}
-	g.leaveLine(now, e)
-	if !e.holds {
-		g.rouse(e.group) // it may have stood in line for others of its group, which were not tried because it was refused
-	}
+	g.leave(now, e)
 	for _, r := range e.held {
 		r.local.Give(it.Ref)
 		r.unname(it.Ref)
 		g.exchange(now, r)
 		g.wake(r)
 	}
-	if e.breaker != nil && e.holds {
+	if e.breaker != nil {
 		g.told(now, e.breaker, e.breaker.done(now, e.permit, how))
 	}
 	delete(g.entries, it.Ref)
-	*e = entry{held: e.held[:0], passed: e.passed[:0]}
+	*e = entry{held: e.held[:0]}
 	g.free = append(g.free, e)
 	g.sweep(now)
 }
@@ -233,72 +238,118 @@ func (g *Gate) planOf(it *Item) *plan {
 	return p
 }
 
-// reach walks along the limits of a task and pins them. It returns the one at which the task now waits in line, or nil.
+// reach walks along the limits of a task and pins them, into held. It returns the one that refuses, at which its group then waits, or nil.
 func (g *Gate) reach(now model.Time, e *entry, p *plan) *resource {
-	// What it has passed before is let go without telling anybody, because it is most likely taken up again at once.
-	old := e.passed
-	for _, r := range old {
-		r.local.Pin(-1)
-	}
-	was := e.at
-	if was != nil {
-		was.local.Wait(-1)
-	}
-	e.passed = e.held[:0] // the two change places, so that old stays as it is
-	e.held = old
-	defer func() {
-		for _, r := range old {
-			if !slices.Contains(e.passed, r) && r != e.at {
-				g.exchange(now, r)
-			}
+	// The group lets go of what it keeps without telling anybody, because it is most likely taken up again at once.
+	q := g.groups[p.group]
+	g.count(q, -1)
+	e.held = e.held[:0]
+	waiting := 1 // all of them ask at once, so that owners hear the same number each time, or rather nothing
+	if q != nil {
+		waiting = q.waiting
+		if e.queued == nil {
+			waiting++
 		}
-		e.held = old[:0]
-		if was != nil && was != e.at {
-			g.exchange(now, was)
-		}
-	}()
+	}
 	for i := range p.uses {
 		r := g.resourceOf(now, &p.uses[i])
 		if !r.has() {
-			r.local.Wait(1)
+			r.local.Wait(waiting)
 			g.exchange(now, r)
+			r.local.Wait(-waiting)
 			if !r.has() {
-				if was != r {
-					e.at, e.since = r, now
-					r.line = append(r.line, e.ref)
+				if q == nil {
+					q = &group{name: p.group}
+					g.groups[p.group] = q
 				}
+				if e.queued == nil {
+					e.queued, e.since = q, now
+					q.waiting++
+				}
+				for _, r := range e.held {
+					r.local.Pin(-1)
+				}
+				g.count(q, 1) // as it was: step goes on from there
+				g.step(now, q, r, e.held)
+				e.held = e.held[:0]
 				return r
 			}
-			r.local.Wait(-1)
 		}
 		r.local.Pin(1)
-		e.passed = append(e.passed, r)
+		e.held = append(e.held, r)
 	}
-	e.at = nil
+	g.count(q, 1)
+	g.step(now, q, nil, nil)
 	return nil
 }
 
-// leaveLine ends a wait.
-func (g *Gate) leaveLine(now model.Time, e *entry) {
-	if e == nil {
+// count adds a group to the numbers of those who wait, or takes it away.
+func (g *Gate) count(q *group, sign int) {
+	if q == nil || q.at == nil {
 		return
 	}
-	if r := e.at; r != nil {
-		e.at = nil
-		r.local.Wait(-1)
+	q.at.local.Wait(sign * q.waiting)
+	for _, r := range q.passed {
+		r.local.Pin(sign * q.waiting)
+	}
+}
+
+// step moves a group to the line of a limit, or to none.
+func (g *Gate) step(now model.Time, q *group, to *resource, passed []*resource) {
+	if q == nil || q.at == nil && to == nil {
+		return
+	}
+	was, left := q.at, q.passed
+	g.count(q, -1)
+	q.at, q.passed = to, slices.Clone(passed)
+	g.count(q, 1)
+	if to != nil && was != to {
+		to.line = append(to.line, q)
+	}
+	for _, r := range left {
+		if !slices.Contains(passed, r) {
+			g.exchange(now, r)
+		}
+	}
+	if to != nil {
+		g.exchange(now, to)
+	}
+	if was != nil && was != to {
+		g.exchange(now, was)
+		g.wake(was) // the group does not use what it may have been woken for
+	}
+}
+
+// leave ends the wait of a task. A group of which nobody waits is forgotten.
+func (g *Gate) leave(now model.Time, e *entry) {
+	q := e.queued
+	if q == nil {
+		return
+	}
+	e.queued = nil
+	g.count(q, -1)
+	q.waiting--
+	g.count(q, 1)
+	at := q.at
+	if q.waiting == 0 {
+		g.step(now, q, nil, nil)
+		delete(g.groups, q.name)
+		return
+	}
+	if at != nil {
+		g.exchange(now, at)
+		g.wake(at)
+	}
+}
+
+// unpin lets go of what a task has reached.
+func (g *Gate) unpin(now model.Time, e *entry) {
+	for _, r := range e.held {
+		r.local.Pin(-1)
 		g.exchange(now, r)
 		g.wake(r)
 	}
-	g.unpin(now, e)
-}
-
-// unpin lets go of what a task has passed.
-func (g *Gate) unpin(now model.Time, e *entry) {
-	for _, r := range e.passed {
-		r.local.Pin(-1)
-		g.exchange(now, r)
-	}
-	e.passed = e.passed[:0]
+	e.held = e.held[:0]
 }
 
 // SetRules changes the rules. Everybody who waits is woken.
@@ -310,7 +361,11 @@ func (g *Gate) SetRules(now model.Time, s *rule.Set) {
 		if ok && (n != r.local.Numbers() || r.owner != nil && n != r.owner.Numbers()) {
 			g.configure(now, r, n)
 		}
-		g.wakeAll(r)
+		for _, q := range r.line {
+			if q.at == r {
+				g.rouse(q.name)
+			}
+		}
 	}
 	for _, id := range slices.SortedFunc(maps.Keys(g.circuits), func(a, b rule.BreakerID) int {
 		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -40,18 +41,19 @@ type BreakerStatus struct {
 // Limits lists those that are in use on this node, in canonical order.
 func (g *Gate) Limits() []LimitStatus {
 	var list []LimitStatus
+	waiting := map[*resource][]Waiter{}
+	for _, e := range g.entries {
+		if q := e.queued; q != nil && q.at != nil {
+			waiting[q.at] = append(waiting[q.at], Waiter{e.ref, e.since})
+		}
+	}
 	for _, r := range g.sorted() {
 		s := LimitStatus{Resource: r.id, Numbers: r.local.Numbers(), Holders: holders(r), Block: r.local.Block()}
 		if r.owner != nil {
 			s.Leases = r.owner.Leases()
 		}
-		seen := map[model.TaskRef]bool{}
-		for _, ref := range r.line {
-			if e := g.entries[ref]; e != nil && e.at == r && !seen[ref] {
-				seen[ref] = true
-				s.Waiters = append(s.Waiters, Waiter{ref, e.since})
-			}
-		}
+		s.Waiters = waiting[r]
+		slices.SortFunc(s.Waiters, func(a, b Waiter) int { return cmp.Or(cmp.Compare(a.Since, b.Since), compare(a.Ref, b.Ref)) })
 		if len(s.Holders)+len(s.Waiters)+len(s.Leases) > 0 {
 			list = append(list, s)
 		}

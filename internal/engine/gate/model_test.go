@@ -348,6 +348,31 @@ func (c *cluster) pass(d time.Duration) {
 	}
 }
 
+// Trying again what is refused tells the owner nothing new, however many wait.
+func TestRefusalsAreSilent(t *testing.T) {
+	t.Parallel()
+	g := gate.New(1, func(model.Address) bool { return false })
+	g.SetRules(t0, rules(t, []rule.Limit{named("a", 1), named("b", 1)}))
+	items := make([]*gate.Item, 100)
+	sent := 0
+	for i := range items {
+		items[i] = item(i, model.TaskSpec{Limits: []string{"a", "b"}})
+		g.Take(t0, items[i])
+		sent += len(g.Out())
+	}
+	if sent > 10 {
+		t.Errorf("%d messages while the line grew to %d", sent, len(items))
+	}
+	for range 3 {
+		for _, it := range items {
+			g.Take(t0, it)
+		}
+	}
+	if m := g.Out(); len(m) != 0 {
+		t.Errorf("%d messages, the first %+v", len(m), m[0].ToOwner)
+	}
+}
+
 // A breaker that is owned by one node counts what happens on all of them, and lets one probe through in all.
 func TestBreakerOfSeveralNodes(t *testing.T) {
 	t.Parallel()

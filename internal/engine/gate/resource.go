@@ -22,8 +22,8 @@ type resource struct {
 	id    rule.Resource
 	local *limit.Local
 	owner *limit.Owner // nil when it lives elsewhere
-	// line are those who wait, with some who do so no more.
-	line []model.TaskRef
+	// line are the groups that wait, with some that do so no more.
+	line []*group
 	// named are some holders, for people.
 	named  []model.TaskRef
 	remote bool // other places have talked to the owner here, or this place to an owner elsewhere: it is to be stored
@@ -103,26 +103,18 @@ func (g *Gate) wake(r *resource) {
 	if len(r.line) == 0 {
 		return
 	}
-	g.trim(r)
+	r.trim()
 	n := r.local.Block() - r.local.Held()
 	if r.local.Numbers().Concurrency == 0 {
-		n = len(r.line)
+		n = r.local.Waiting()
 	}
-	for _, ref := range r.line {
+	for _, q := range r.line {
 		if n <= 0 {
 			return
 		}
-		if e := g.entries[ref]; e != nil && e.at == r {
-			g.rouse(e.group)
-			n--
-		}
-	}
-}
-
-func (g *Gate) wakeAll(r *resource) {
-	for _, ref := range r.line {
-		if e := g.entries[ref]; e != nil && e.at == r {
-			g.rouse(e.group)
+		if q.at == r {
+			g.rouse(q.name)
+			n -= q.waiting
 		}
 	}
 }
@@ -133,25 +125,21 @@ func (g *Gate) rouse(group string) {
 	}
 }
 
-// trim forgets those who do not wait any more: at the head always, elsewhere when they are the most.
-func (g *Gate) trim(r *resource) {
-	stale := func(ref model.TaskRef) bool {
-		e := g.entries[ref]
-		return e == nil || e.at != r
-	}
+// trim forgets groups that do not wait here any more: at the head always, elsewhere when they are the most.
+func (r *resource) trim() {
 	k := 0
-	for k < len(r.line) && stale(r.line[k]) {
+	for k < len(r.line) && r.line[k].at != r {
 		k++
 	}
 	r.line = r.line[k:]
 	if len(r.line) > 2*r.local.Waiting()+16 {
-		// Who has left and come again stands in line twice; the first place counts.
-		seen := make(map[model.TaskRef]bool, r.local.Waiting())
-		r.line = slices.DeleteFunc(r.line, func(ref model.TaskRef) bool {
-			if stale(ref) || seen[ref] {
+		// A group that has left and come again stands in line twice; the first place counts.
+		seen := make(map[*group]bool, r.local.Waiting())
+		r.line = slices.DeleteFunc(r.line, func(q *group) bool {
+			if q.at != r || seen[q] {
 				return true
 			}
-			seen[ref] = true
+			seen[q] = true
 			return false
 		})
 	}
@@ -202,13 +190,15 @@ func (r *resource) held(of int) string {
 // holders in the order of their names.
 func holders(r *resource) []model.TaskRef {
 	list := r.local.Holders()
-	slices.SortFunc(list, func(a, b model.TaskRef) int {
-		return cmp.Or(
-			strings.Compare(a.Address.Tenant, b.Address.Tenant), strings.Compare(a.Address.Type, b.Address.Type), strings.Compare(a.Address.Key, b.Address.Key),
-			a.Run.Compare(b.Run), strings.Compare(a.ID, b.ID),
-		)
-	})
+	slices.SortFunc(list, compare)
 	return list
+}
+
+func compare(a, b model.TaskRef) int {
+	return cmp.Or(
+		strings.Compare(a.Address.Tenant, b.Address.Tenant), strings.Compare(a.Address.Type, b.Address.Type), strings.Compare(a.Address.Key, b.Address.Key),
+		a.Run.Compare(b.Run), strings.Compare(a.ID, b.ID),
+	)
 }
 
 func (r *resource) name(ref model.TaskRef) {
