@@ -18,7 +18,7 @@ const (
 
 // many checks a quick property more often than usual.
 func many(t *testing.T, prop func(*rapid.T)) {
-	for range 20 {
+	for range 8 {
 		rapid.Check(t, prop)
 	}
 }
@@ -343,9 +343,9 @@ func TestTokens(t *testing.T) {
 // Every order of a few inputs and deliveries, with two places and one permit.
 func TestExhaustive(t *testing.T) {
 	t.Parallel()
-	depth := 8
+	depth := 7
 	if testing.Short() {
-		depth = 6
+		depth = 5
 	}
 	const inputs = 8
 	steps := make([]int, depth)

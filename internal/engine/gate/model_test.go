@@ -19,7 +19,7 @@ var names = []string{"a", "b", "c"}
 // One node against a list: a task passes exactly if all its limits have a permit left, and whoever could pass has been woken.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	for range 10 {
+	for range 4 {
 		rapid.Check(t, checkOneNode)
 	}
 }
@@ -239,7 +239,7 @@ func (c *cluster) check() {
 // when holders finish and messages arrive, everybody gets through. Only those who are woken are tried.
 func TestCluster(t *testing.T) {
 	t.Parallel()
-	for range 5 {
+	for range 2 {
 		rapid.Check(t, checkCluster)
 	}
 }
