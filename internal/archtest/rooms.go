@@ -42,6 +42,8 @@ var rooms = []room{
 
 	// Decisions, without time, randomness, goroutines and I/O (see pure).
 	{path: "internal/core/...", imports: vocabulary},
+	// Which limits and which breaker a task has to pass.
+	{path: "internal/core/rule", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit")},
 
 	// Histories as things: the file that they are exported to, and how they are cut.
 	{path: "internal/history", imports: join(vocabulary, "internal/api")},
@@ -74,6 +76,8 @@ var rooms = []room{
 	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/store")},
 	// Who executes which task next.
 	{path: "internal/engine/queue", imports: vocabulary},
+	// What keeps tasks back on a node: limits and breakers together.
+	{path: "internal/engine/gate", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule")},
 
 	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
 	{path: "internal/api", imports: vocabulary},
@@ -162,10 +166,10 @@ var rooms = []room{
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the
 // simulator runs the very code that production runs.
-var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/cluster"}
+var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/engine/gate", "internal/cluster"}
 
 // pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
-var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/netresearch/go-cron"}
+var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/fxamacker/cbor/v2", "github.com/netresearch/go-cron"}
 
 // maxTypes is the budget of exported types in the root package (STYLE, "Public API").
 const maxTypes = 60
