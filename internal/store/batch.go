@@ -1,6 +1,10 @@
 package store
 
-import "github.com/perdure/perdure/internal/model"
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
 
 // Batch is everything that one lane makes durable at once. There is at most one write per row of a table: the lane coalesces.
 //
@@ -137,4 +141,17 @@ func (b *Batch) Rows() int {
 	return len(b.Deletes) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) +
 		len(b.Dead) + len(b.DeadMarks) + len(b.DeadDeletes) + len(b.TaskData) + len(b.Logs) + len(b.Timers) + len(b.StopTimers) +
 		len(b.StopAll) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Free)
+}
+
+// Clone is a copy with slices of its own, for whoever keeps a batch longer than a call. What its rows point to is shared.
+func (b *Batch) Clone() *Batch {
+	c := *b
+	c.Deletes, c.Starts, c.Closes, c.Marks = slices.Clone(b.Deletes), slices.Clone(b.Starts), slices.Clone(b.Closes), slices.Clone(b.Marks)
+	c.Labels, c.Events = slices.Clone(b.Labels), slices.Clone(b.Events)
+	c.Dead, c.DeadMarks, c.DeadDeletes = slices.Clone(b.Dead), slices.Clone(b.DeadMarks), slices.Clone(b.DeadDeletes)
+	c.TaskData, c.Logs = slices.Clone(b.TaskData), slices.Clone(b.Logs)
+	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)
+	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)
+	c.Deferred, c.Requests, c.Free = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Free)
+	return &c
 }

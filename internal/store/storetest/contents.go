@@ -37,6 +37,15 @@ func (s *Scope) Note(b *store.Batch) {
 	for i := range b.Events {
 		s.Runs = append(s.Runs, b.Events[i].RunKey)
 	}
+	for i := range b.Dead {
+		tenant(b.Dead[i].Body.Address.Tenant)
+	}
+	for i := range b.TaskData {
+		s.Runs = append(s.Runs, b.TaskData[i].RunKey)
+	}
+	for i := range b.Logs {
+		s.Runs = append(s.Runs, b.Logs[i].RunKey)
+	}
 	for i := range b.Requests {
 		tenant(b.Requests[i].Address.Tenant)
 		s.Requests = append(s.Requests, b.Requests[i].RequestKey)
@@ -73,6 +82,9 @@ type Contents struct {
 	Runnable   []store.RunHead
 	Events     []History
 	Labels     []store.LabelRow
+	Dead       []store.DeadRow
+	TaskData   []store.TaskDatum
+	Logs       []store.LogRow
 	Timers     []store.Timer
 	Messages   []store.MessageRow
 	Inbox      []store.InboxRow
@@ -97,6 +109,7 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 	var c Contents
 	for _, tenant := range scope.Tenants {
 		c.Executions = append(c.Executions, r.executions(tenant)...)
+		c.Dead = append(c.Dead, r.dead(tenant)...)
 	}
 	runs := slices.Clone(scope.Runs)
 	for i := range c.Executions {
@@ -106,6 +119,8 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 		if events := r.events(key); len(events) > 0 {
 			c.Events = append(c.Events, History{key, events})
 		}
+		c.TaskData = append(c.TaskData, call(&r, func() ([]store.TaskDatum, error) { return s.LoadTaskData(ctx, key, "") })...)
+		c.Logs = append(c.Logs, r.logs(key)...)
 	}
 	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })
 	c.Runnable, c.Timers = r.runnable(), r.timers()
@@ -174,6 +189,29 @@ func (r *reader) events(key store.RunKey) (out []model.Event) {
 			return out
 		}
 		out, after = append(out, p...), p[len(p)-1].Seq
+	}
+}
+
+func (r *reader) dead(tenant string) (out []store.DeadRow) {
+	q := store.DeadQuery{Tenant: tenant, Limit: page}
+	for {
+		p := call(r, func() (store.DeadPage, error) { return r.s.ListDead(r.ctx, q) })
+		out = append(out, p.Rows...)
+		if !p.More || len(p.Rows) == 0 {
+			return out
+		}
+		q.After = p.Rows[len(p.Rows)-1].Place()
+	}
+}
+
+func (r *reader) logs(key store.RunKey) (out []store.LogRow) {
+	var after store.LogPlace
+	for {
+		p := call(r, func() ([]store.LogRow, error) { return r.s.LoadLogs(r.ctx, key, "", after, page) })
+		if len(p) == 0 {
+			return out
+		}
+		out, after = append(out, p...), p[len(p)-1].Place()
 	}
 }
 
