@@ -20,6 +20,7 @@ import (
 type Scope struct {
 	Tenants  []string
 	Runs     []store.RunKey
+	Tasks    []store.RunKey // runs whose tasks have reported or logged something
 	Requests []store.RequestKey
 }
 
@@ -41,16 +42,16 @@ func (s *Scope) Note(b *store.Batch) {
 		tenant(b.Dead[i].Body.Address.Tenant)
 	}
 	for i := range b.TaskData {
-		s.Runs = append(s.Runs, b.TaskData[i].RunKey)
+		s.Tasks = append(s.Tasks, b.TaskData[i].RunKey)
 	}
 	for i := range b.Logs {
-		s.Runs = append(s.Runs, b.Logs[i].RunKey)
+		s.Tasks = append(s.Tasks, b.Logs[i].RunKey)
 	}
 	for i := range b.Requests {
 		tenant(b.Requests[i].Address.Tenant)
 		s.Requests = append(s.Requests, b.Requests[i].RequestKey)
 	}
-	s.Runs, s.Requests = unique(s.Runs, compareKeys), unique(s.Requests, compareRequests)
+	s.Runs, s.Tasks, s.Requests = unique(s.Runs, compareKeys), unique(s.Tasks, compareKeys), unique(s.Requests, compareRequests)
 }
 
 // unique sorts a slice and drops what is there twice.
@@ -119,6 +120,8 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 		if events := r.events(key); len(events) > 0 {
 			c.Events = append(c.Events, History{key, events})
 		}
+	}
+	for _, key := range scope.Tasks {
 		c.TaskData = append(c.TaskData, call(&r, func() ([]store.TaskDatum, error) { return s.LoadTaskData(ctx, key, "") })...)
 		c.Logs = append(c.Logs, r.logs(key)...)
 	}
@@ -251,7 +254,7 @@ func (f *Fixture) Note(b *store.Batch) {
 func (f *Fixture) Contents() Contents {
 	f.Helper()
 	f.mu.Lock()
-	scope := Scope{slices.Clone(f.scope.Tenants), slices.Clone(f.scope.Runs), slices.Clone(f.scope.Requests)}
+	scope := Scope{slices.Clone(f.scope.Tenants), slices.Clone(f.scope.Runs), slices.Clone(f.scope.Tasks), slices.Clone(f.scope.Requests)}
 	f.mu.Unlock()
 	c, err := Read(f.Context(), f.Store, scope)
 	if err != nil {

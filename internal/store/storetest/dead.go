@@ -99,6 +99,7 @@ func (x *suite) deadTasks(q store.DeadQuery) (out []string) {
 			x.Fatalf("a page of %d rows, and there are more; the limit is %d", len(p.Rows), q.Limit)
 		}
 		q.After = p.Rows[len(p.Rows)-1].Place()
+		x.ends(len(out))
 	}
 	if int(n) != len(out) {
 		x.Errorf("%d are counted, %d listed", n, len(out))
@@ -355,10 +356,11 @@ func testDeadBefore(x *suite) {
 	var want []store.DeadRow
 	for i := range 40 {
 		s := x.SubjectIn(model.ShardID(i % 4))
-		row := s.Dead(fmt.Sprint("t", i), "charge", "boom", Noon+model.Time(i*7%20))
-		l.Write(func(b *store.Batch) { b.Dead = []store.DeadRow{row} })
-		if row.Shard != 3 && row.Body.At < Noon+15 {
-			want = append(want, row)
+		at := Noon + model.Time(i*7%20)
+		rows := []store.DeadRow{s.Dead(fmt.Sprint("t", i), "charge", "boom", at), s.Dead(fmt.Sprint("u", i), "charge", "boom", at)}
+		l.Write(func(b *store.Batch) { b.Dead = rows })
+		if s.Shard != 3 && at < Noon+15 {
+			want = append(want, rows...)
 		}
 	}
 	slices.SortFunc(want, func(a, b store.DeadRow) int {
@@ -379,6 +381,7 @@ func testDeadBefore(x *suite) {
 				x.Fatalf("%d rows, at most %d", len(page), limit)
 			}
 			got, after = append(got, page...), page[len(page)-1].Place()
+			x.ends(len(got))
 		}
 		x.Want(fmt.Sprint("in pages of ", limit), want, got)
 	}

@@ -50,6 +50,14 @@ func (f *Fixture) WantTasks(l *Lane) {
 	}
 }
 
+// ends fails a test that reads page after page of a few rows without an end.
+func (x *suite) ends(rows int) {
+	x.Helper()
+	if rows > 10_000 {
+		x.Fatal("pages do not end")
+	}
+}
+
 // lines are the texts of all lines of a task, or of all tasks, read in small pages.
 func (x *suite) lines(s Subject, task string) (out []string) {
 	x.Helper()
@@ -63,6 +71,7 @@ func (x *suite) lines(s Subject, task string) (out []string) {
 			return out
 		}
 		after = page[len(page)-1].Place()
+		x.ends(len(out))
 	}
 }
 
