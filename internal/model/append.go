@@ -130,6 +130,50 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	return m.end()
 }
 
+// AppendPayload appends the stored form of a payload that stands alone.
+func AppendPayload(dst []byte, p *Payload) []byte {
+	m := beginMap(dst)
+	m.data(1, p.Data)
+	m.text(2, p.Encoding)
+	return m.end()
+}
+
+// AppendDeadTask appends the stored form of a task that failed for good.
+func AppendDeadTask(dst []byte, d *DeadTask) []byte {
+	m := beginMap(dst)
+	m.address(1, &d.Address)
+	m.task(2, &d.Spec)
+	m.payload(3, &d.Input)
+	m.int(4, int64(d.Scheduled))
+	m.int(5, int64(d.At))
+	m.int(6, int64(d.Attempts))
+	if len(d.Failed) > 0 {
+		m.key(7)
+		m.dst = appendHead(m.dst, majorArray, uint64(len(d.Failed)))
+		for i := range d.Failed {
+			a := &d.Failed[i]
+			in := beginMap(m.dst)
+			in.int(1, int64(a.Attempt))
+			in.int(2, int64(a.At))
+			in.text(3, a.Worker)
+			in.failure(4, &a.Failure)
+			m.dst = in.end()
+		}
+	}
+	m.int(8, int64(d.LeftOut))
+	m.failure(9, d.Failure)
+	m.text(10, d.Fingerprint)
+	if !d.Requeued.IsZero() {
+		m.key(11)
+		in := beginMap(m.dst)
+		in.int(1, int64(d.Requeued.At))
+		in.address(2, &d.Requeued.Address)
+		in.id(3, d.Requeued.Run)
+		m.dst = in.end()
+	}
+	return m.end()
+}
+
 // Major types of CBOR, in the upper three bits of the first byte of an item.
 const (
 	majorUnsigned = 0 << 5

@@ -120,3 +120,21 @@ func DecodeReasons(body []byte) ([]Reason, error) {
 	}
 	return rs, nil
 }
+
+// DecodePayload reads a payload that stands alone.
+func DecodePayload(body []byte) (Payload, error) {
+	var p Payload
+	if err := decMode.Unmarshal(body, &p); err != nil {
+		return p, fmt.Errorf("payload: %w", err)
+	}
+	return p, nil
+}
+
+// DecodeDeadTask reads a task that failed for good.
+func DecodeDeadTask(body []byte) (DeadTask, error) {
+	var d DeadTask
+	if err := decMode.Unmarshal(body, &d); err != nil {
+		return d, fmt.Errorf("dead task: %w", err)
+	}
+	return d, nil
+}

@@ -13,7 +13,7 @@ func MarshalByTags(v any) ([]byte, error) {
 		return nil, err
 	}
 	switch v := v.(type) {
-	case *Event, *Message, []Reason, *Answer:
+	case *Event, *Message, []Reason, *Answer, *DeadTask, *Payload:
 		return mode.Marshal(v)
 	case *Start:
 		b := startBody{

@@ -3,6 +3,7 @@ package model_test
 import (
 	"encoding/binary"
 	"reflect"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -80,6 +81,39 @@ var (
 var genLabels = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) model.Label {
 	return model.Label{Name: genText.Draw(t, "name"), Value: genText.Draw(t, "value")}
 }), 0, 3)
+
+var (
+	genTexts = rapid.SliceOfN(genText, 0, 3)
+	genSpan  = rapid.Map(genInt, func(n int64) time.Duration { return time.Duration(n) })
+	genSpec  = rapid.Custom(func(t *rapid.T) model.TaskSpec {
+		return model.TaskSpec{
+			Kind: genText.Draw(t, "kind"), Queue: genText.Draw(t, "queue"), Priority: int(genInt.Draw(t, "priority")), Fair: genText.Draw(t, "fair"),
+			Weight: int(genInt.Draw(t, "weight")), ToStart: genSpan.Draw(t, "to start"), ToClose: genSpan.Draw(t, "to close"),
+			Silence: genSpan.Draw(t, "silence"), Total: genSpan.Draw(t, "total"), Delay: genSpan.Draw(t, "delay"),
+			Breaker: genText.Draw(t, "breaker"), Limits: genTexts.Draw(t, "limits"), Trace: genText.Draw(t, "trace"),
+			Retry: model.Retry{
+				MaxAttempts: int(genInt.Draw(t, "attempts")), Initial: genSpan.Draw(t, "initial"), Max: genSpan.Draw(t, "max"),
+				Coefficient: genInt.Draw(t, "coefficient"), Jitter: genInt.Draw(t, "jitter"), Final: genTexts.Draw(t, "final"),
+			},
+		}
+	})
+	genFailed = rapid.Custom(func(t *rapid.T) model.FailedAttempt {
+		a := model.FailedAttempt{Attempt: int(genInt.Draw(t, "attempt")), At: genTime.Draw(t, "at"), Worker: genText.Draw(t, "worker")}
+		if f := genFailure.Draw(t, "failure"); f != nil {
+			a.Failure = *f
+		}
+		return a
+	})
+	genDead = rapid.Custom(func(t *rapid.T) model.DeadTask {
+		return model.DeadTask{
+			Address: genAddress.Draw(t, "address"), Spec: genSpec.Draw(t, "spec"), Input: genPayload.Draw(t, "input"),
+			Scheduled: genTime.Draw(t, "scheduled"), At: genTime.Draw(t, "at"), Attempts: int(genInt.Draw(t, "attempts")),
+			Failed: rapid.SliceOfN(genFailed, 0, 3).Draw(t, "failed"), LeftOut: int(genInt.Draw(t, "left out")),
+			Failure: genFailure.Draw(t, "failure"), Fingerprint: genText.Draw(t, "fingerprint"),
+			Requeued: model.Requeue{At: genTime.Draw(t, "requeued"), Address: genAddress.Draw(t, "as"), Run: genRun.Draw(t, "run")},
+		}
+	})
+)
 
 // genBody is an event without what is stored as columns.
 var genBody = rapid.Custom(func(t *rapid.T) model.Event {

@@ -91,6 +91,8 @@ type View struct {
 	Owners  []ShardOwner // every shard, in order
 	// Mail tells that messages or inbox rows wait for shards of the request.
 	Mail bool
+	// Settings is how far the counter of settings is: whoever has seen less has something to load.
+	Settings int64
 }
 
 // AcquiredShard is a shard that has just become ours, with what travels with it.
@@ -265,5 +267,9 @@ type Page struct {
 type SweepRequest struct {
 	Shards         []model.ShardID // owned shards
 	RequestsBefore model.Time
+	// LogsBefore removes log lines of tasks that are older; zero for none.
+	LogsBefore model.Time
+	// SettingsBefore removes tombstones of settings that are older; zero for none. They belong to no shard: any node may do it.
+	SettingsBefore model.Time
 	Limit          int
 }

@@ -34,6 +34,8 @@ type Store interface {
 	Recovery
 	Mailroom
 	Reader
+	Tasks
+	Settings
 }
 
 // Info describes an open store.
@@ -141,6 +143,7 @@ type Reader interface {
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)
 	// Sweep deletes, in one bounded transaction, message rows behind their cursors, remembered requests older than before,
-	// cursors of drained pairs that cannot come back, events of deleted runs, and reports how many rows went.
+	// cursors of drained pairs that cannot come back, events of deleted runs with what their tasks left, old log lines and old tombstones of settings, and
+	// reports how many rows went.
 	Sweep(ctx context.Context, s SweepRequest) (int, error)
 }

@@ -47,6 +47,18 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.LoadOutcomes] = s.LoadOutcomes(ctx, nil)
 	_, errs[faultstore.Members] = s.Members(ctx)
 	_, errs[faultstore.Sweep] = s.Sweep(ctx, store.SweepRequest{})
+	_, errs[faultstore.LoadDead] = s.LoadDead(ctx, store.DeadKey{RunKey: a.RunKey, Task: "t"})
+	_, errs[faultstore.ListDead] = s.ListDead(ctx, store.DeadQuery{})
+	_, errs[faultstore.CountDead] = s.CountDead(ctx, store.DeadQuery{})
+	_, errs[faultstore.GroupDead] = s.GroupDead(ctx, store.DeadQuery{}, 1)
+	_, errs[faultstore.LoadDeadBefore] = s.LoadDeadBefore(ctx, nil, 1, store.DeadPlace{}, 1)
+	_, errs[faultstore.LoadTaskData] = s.LoadTaskData(ctx, a.RunKey, "")
+	_, errs[faultstore.LoadLogs] = s.LoadLogs(ctx, a.RunKey, "", store.LogPlace{}, 1)
+	setting := store.Setting{SettingKey: store.SettingKey{Tenant: "t", Kind: "k", Name: "n"}}
+	_, errs[faultstore.PutSetting] = s.PutSetting(ctx, setting, 0)
+	_, errs[faultstore.DeleteSetting] = s.DeleteSetting(ctx, setting.SettingKey, 1)
+	_, errs[faultstore.ListSettings] = s.ListSettings(ctx, "t", "k")
+	_, errs[faultstore.LoadSettings] = s.LoadSettings(ctx, 0)
 	_, errs[faultstore.FenceNode] = s.FenceNode(ctx, n.ID, n.Epoch, true)
 	errs[faultstore.Unregister] = s.Unregister(ctx, n.ID, n.Epoch)
 	return errs

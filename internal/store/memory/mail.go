@@ -95,7 +95,7 @@ func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]sto
 	return out, nil
 }
 
-// Sweep deletes messages behind cursors, old remembered requests and events of deleted runs. Cursors stay: with a fixed number of shards, every pair may come back.
+// Sweep deletes messages behind cursors, old remembered requests, deleted runs, old log lines and tombstones of settings. Cursors stay: with a fixed number of shards, every pair may come back.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "sweep"); err != nil {
@@ -120,7 +120,8 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 			}
 			sh.forget(oldest)
 		}
-		left = sh.sweepGarbage(left)
+		left = sh.sweepLines(&r, sh.sweepGarbage(left))
 	}
+	left = s.settings.sweep(r.SettingsBefore, left)
 	return max(r.Limit, 0) - left, nil
 }

@@ -23,6 +23,11 @@ type shard struct {
 	// replies are the remembered requests: for looking up, and by age.
 	replies map[requestKey]*store.Reply
 	byAge   ordered[*store.Reply]
+	// dead are the dead letters: for looking up (nil until there is one), and by age.
+	dead      map[store.DeadKey]*store.DeadRow
+	deadByAge ordered[*store.DeadRow]
+	// lines are all log lines by age.
+	lines ordered[*store.LogRow]
 	// garbage are deleted runs whose events are still there, oldest first.
 	garbage []*run
 }
@@ -33,7 +38,7 @@ type requestKey struct {
 	id      string
 }
 
-// run is everything that is keyed by a run: its row, if it was started, its events in order, and its timers sorted by id.
+// run is everything that is keyed by a run: its row, if it was started, its events in order, its timers sorted by id, and what its tasks left.
 type run struct {
 	key     store.RunKey
 	started bool
@@ -41,6 +46,9 @@ type run struct {
 	events  []model.Event
 	timers  []*store.Timer
 	labels  []model.Label // never changed in place
+	// data and logs is what tasks reported, by task and name, and logged, in order.
+	data []store.TaskDatum
+	logs []*store.LogRow
 }
 
 func (r *run) open() bool     { return r.started && r.row.Outcome.Status == model.Running }
@@ -65,6 +73,9 @@ func newShard(id model.ShardID) *shard {
 		inbox:    ordered[*store.InboxRow]{compare: byRequest},
 		replies:  make(map[requestKey]*store.Reply),
 		byAge:    ordered[*store.Reply]{compare: oldestFirst},
+
+		deadByAge: ordered[*store.DeadRow]{compare: longestDeadFirst},
+		lines:     ordered[*store.LogRow]{compare: oldestLineFirst},
 	}
 }
 

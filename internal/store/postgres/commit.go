@@ -85,6 +85,8 @@ func (l *lane) write(ctx context.Context, b *store.Batch, conditional bool) (*wr
 	w.runs()
 	w.labels()
 	w.events()
+	w.dead()
+	w.tasks()
 	w.timers()
 	w.mail()
 	w.sync()

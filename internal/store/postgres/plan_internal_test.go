@@ -170,6 +170,13 @@ func fill(t testing.TB, s *Store) {
 		`insert into {schema}.inbox (not_before, id, shard, tenant, workflow, key, request, body)
 		 select 9e15::bigint, %[1]s, g %% %[2]d, 'filler', 'w', 'k', 'r' || g, '\xa0' from generate_series(1, %[3]d) g`,
 		`insert into {schema}.requests (at, shard, tenant, workflow, key, id, body) select 8e15::bigint + g, g %% %[2]d, 'filler', 'w', 'k', 'r' || g, '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.dead (at, requeued, run, shard, task, tenant, kind, queue, fingerprint, body)
+		 select g, 0, %[1]s, g %% %[2]d, 't', 'filler', 'k' || g %% 7, 'q', 'f' || g %% 50, '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.task_data (run, shard, task, name, body) select %[1]s, g %% %[2]d, 't', 'n', '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.task_logs (at, epoch, batch, run, n, shard, level, task, text)
+		 select 8e15::bigint + g, 1, g, %[1]s, 0, g %% %[2]d, 0, 't', 'x' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.settings (version, at, tenant, kind, name, body)
+		 select -g - 0 * %[2]d, 8e15::bigint + g, 'filler', 'k', left('n' || %[1]s, 0) || 'n' || g, case when g %% 2 = 0 then 'x'::bytea end from generate_series(1, %[3]d) g`,
 		`insert into {schema}.fences (node, epoch, batch, lane) select %[1]s, 1, 1, 0 from generate_series(1, 1000) g`,
 	} {
 		if strings.Contains(sql, "%") {

@@ -20,7 +20,7 @@ const (
 	sqlSweepGarbage = `delete from perdure_garbage where run = ?1 and shard = ?2`
 )
 
-// Sweep deletes messages behind their cursors, old remembered requests and events of deleted runs. Cursors stay: between shards there is no pair that cannot
+// Sweep deletes messages behind their cursors, old remembered requests, deleted runs, old log lines and tombstones of settings. Cursors stay: between shards there is no pair that cannot
 // come back, and where a sender stands is known from the cursor alone when its messages are gone.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
 	err = s.write(ctx, "sweep", func(w *writer) error {
@@ -39,8 +39,14 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 				return err
 			}
 			swept += n
+			if n, err = sweepLogs(w.conn, shard, r.LogsBefore, r.Limit-swept); err != nil {
+				return err
+			}
+			swept += n
 		}
-		return nil
+		n, err := sweepSettings(w.conn, r.SettingsBefore, r.Limit-swept)
+		swept += n
+		return err
 	})
 	if err != nil {
 		return 0, err
@@ -88,7 +94,7 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 	return len(keys), nil
 }
 
-// sweepGarbage deletes events of deleted runs, and then what stands for the run itself.
+// sweepGarbage deletes events of deleted runs and what their tasks left, and then what stands for the run itself.
 func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error) {
 	if limit <= 0 {
 		return 0, nil
@@ -119,6 +125,13 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 			if swept += int(n); swept >= limit {
 				return swept, nil
 			}
+		}
+		n, err := sweepTasks(c, run, shard, limit-swept)
+		if err != nil {
+			return swept, err
+		}
+		if swept += n; swept >= limit {
+			return swept, nil
 		}
 		if _, err := c.exec(sqlSweepGarbage, run[:], int(shard)); err != nil {
 			return swept, err

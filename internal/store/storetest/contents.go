@@ -20,6 +20,7 @@ import (
 type Scope struct {
 	Tenants  []string
 	Runs     []store.RunKey
+	Tasks    []store.RunKey // runs whose tasks have reported or logged something
 	Requests []store.RequestKey
 }
 
@@ -37,11 +38,20 @@ func (s *Scope) Note(b *store.Batch) {
 	for i := range b.Events {
 		s.Runs = append(s.Runs, b.Events[i].RunKey)
 	}
+	for i := range b.Dead {
+		tenant(b.Dead[i].Body.Address.Tenant)
+	}
+	for i := range b.TaskData {
+		s.Tasks = append(s.Tasks, b.TaskData[i].RunKey)
+	}
+	for i := range b.Logs {
+		s.Tasks = append(s.Tasks, b.Logs[i].RunKey)
+	}
 	for i := range b.Requests {
 		tenant(b.Requests[i].Address.Tenant)
 		s.Requests = append(s.Requests, b.Requests[i].RequestKey)
 	}
-	s.Runs, s.Requests = unique(s.Runs, compareKeys), unique(s.Requests, compareRequests)
+	s.Runs, s.Tasks, s.Requests = unique(s.Runs, compareKeys), unique(s.Tasks, compareKeys), unique(s.Requests, compareRequests)
 }
 
 // unique sorts a slice and drops what is there twice.
@@ -73,6 +83,9 @@ type Contents struct {
 	Runnable   []store.RunHead
 	Events     []History
 	Labels     []store.LabelRow
+	Dead       []store.DeadRow
+	TaskData   []store.TaskDatum
+	Logs       []store.LogRow
 	Timers     []store.Timer
 	Messages   []store.MessageRow
 	Inbox      []store.InboxRow
@@ -97,6 +110,7 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 	var c Contents
 	for _, tenant := range scope.Tenants {
 		c.Executions = append(c.Executions, r.executions(tenant)...)
+		c.Dead = append(c.Dead, r.dead(tenant)...)
 	}
 	runs := slices.Clone(scope.Runs)
 	for i := range c.Executions {
@@ -106,6 +120,10 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 		if events := r.events(key); len(events) > 0 {
 			c.Events = append(c.Events, History{key, events})
 		}
+	}
+	for _, key := range scope.Tasks {
+		c.TaskData = append(c.TaskData, call(&r, func() ([]store.TaskDatum, error) { return s.LoadTaskData(ctx, key, "") })...)
+		c.Logs = append(c.Logs, r.logs(key)...)
 	}
 	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })
 	c.Runnable, c.Timers = r.runnable(), r.timers()
@@ -177,6 +195,29 @@ func (r *reader) events(key store.RunKey) (out []model.Event) {
 	}
 }
 
+func (r *reader) dead(tenant string) (out []store.DeadRow) {
+	q := store.DeadQuery{Tenant: tenant, Limit: page}
+	for {
+		p := call(r, func() (store.DeadPage, error) { return r.s.ListDead(r.ctx, q) })
+		out = append(out, p.Rows...)
+		if !p.More || len(p.Rows) == 0 {
+			return out
+		}
+		q.After = p.Rows[len(p.Rows)-1].Place()
+	}
+}
+
+func (r *reader) logs(key store.RunKey) (out []store.LogRow) {
+	var after store.LogPlace
+	for {
+		p := call(r, func() ([]store.LogRow, error) { return r.s.LoadLogs(r.ctx, key, "", after, page) })
+		if len(p) == 0 {
+			return out
+		}
+		out, after = append(out, p...), p[len(p)-1].Place()
+	}
+}
+
 func (r *reader) runnable() (out []store.RunHead) {
 	var after store.RunKey
 	for {
@@ -213,7 +254,7 @@ func (f *Fixture) Note(b *store.Batch) {
 func (f *Fixture) Contents() Contents {
 	f.Helper()
 	f.mu.Lock()
-	scope := Scope{slices.Clone(f.scope.Tenants), slices.Clone(f.scope.Runs), slices.Clone(f.scope.Requests)}
+	scope := Scope{slices.Clone(f.scope.Tenants), slices.Clone(f.scope.Runs), slices.Clone(f.scope.Tasks), slices.Clone(f.scope.Requests)}
 	f.mu.Unlock()
 	c, err := Read(f.Context(), f.Store, scope)
 	if err != nil {

@@ -98,6 +98,18 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["LoadOutcomes"] = s.LoadOutcomes(ctx, []store.RunKey{a.RunKey})
 	_, errs["Members"] = s.Members(ctx)
 	_, errs["Sweep"] = s.Sweep(ctx, store.SweepRequest{Shards: shards, RequestsBefore: model.MaxTime, Limit: 100})
+	_, errs["LoadDead"] = s.LoadDead(ctx, store.DeadKey{RunKey: a.RunKey, Task: "t"})
+	_, errs["ListDead"] = s.ListDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant, Limit: 1})
+	_, errs["CountDead"] = s.CountDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant})
+	_, errs["GroupDead"] = s.GroupDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant}, 1)
+	_, errs["LoadDeadBefore"] = s.LoadDeadBefore(ctx, shards, Noon, store.DeadPlace{}, 1)
+	_, errs["LoadTaskData"] = s.LoadTaskData(ctx, a.RunKey, "t")
+	_, errs["LoadLogs"] = s.LoadLogs(ctx, a.RunKey, "t", store.LogPlace{}, 1)
+	version, err := s.PutSetting(ctx, setting("limit", "a", "1"), 0)
+	errs["PutSetting"] = err
+	_, errs["DeleteSetting"] = s.DeleteSetting(ctx, setting("limit", "a", "").SettingKey, version)
+	_, errs["ListSettings"] = s.ListSettings(ctx, model.DefaultTenant, "limit")
+	_, errs["LoadSettings"] = s.LoadSettings(ctx, 0)
 	_, errs["FenceNode"] = s.FenceNode(ctx, n.ID, n.Epoch, true)
 	errs["Unregister"] = s.Unregister(ctx, n.ID, n.Epoch)
 	return errs
