@@ -117,15 +117,16 @@ func (x *Execution) Clone() *Execution {
 	return &c
 }
 
-// begin is the state of a run right after its start.
+// begin is the state of a run right after its start. A past, and when that began, may come from a clock that is ahead of ours: what follows is not
+// older, so that the time that the code sees never goes back.
 func begin(s model.Start) *Execution {
-	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: s.At, labels: s.Labels}
+	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: max(s.At, s.Began), labels: s.Labels}
 	if s.Task != nil {
 		x.openTask(model.TaskStep, s.Task, s.Input, s.At, s.Worker, 0)
 	}
 	for i := range s.Carried {
 		x.note(&s.Carried[i])
-		x.Last = max(x.Last, s.Carried[i].At) // those of a past may come from a clock that is ahead of ours
+		x.Last = max(x.Last, s.Carried[i].At)
 	}
 	x.Next = int64(len(s.Carried)) + 1
 	return x

@@ -13,6 +13,9 @@ type mutant struct {
 // sim is the simulator, until the first seed that fails.
 var sim = []string{"./internal/sim", "-run", "TestSeeds$", "-seeds=4000", "-failures=1"}
 
+// longer is the simulator for what happens rarely.
+var longer = []string{"./internal/sim", "-run", "TestSeeds$", "-seeds=16000", "-failures=1"}
+
 // conformance of the stores: what is about fences, ownership and guards.
 var (
 	memory        = []string{"./internal/store/memory", "-run", "TestConformance$"}
@@ -29,7 +32,7 @@ var kills = []string{"./internal/chaos", "-run", "TestKillRoundsSQLite$"}
 // txtest are tests of transactional activities.
 func txtest(run string) [][]string { return [][]string{{"./internal/txtest", "-run", run}} }
 
-var list = []mutant{
+var common = []mutant{
 	{
 		name:  "the failure of a transactional step is journaled without being claimed",
 		file:  "internal/replay/settle.go",
@@ -469,14 +472,14 @@ var list = []mutant{
 		file:  "internal/core/past.go",
 		old:   "	case takesOver && (x.Open() != (p.Next != 0) || x.Open() && p.Next != x.Next):\n",
 		new:   "	case false:\n",
-		tests: [][]string{{"./internal/engine/lane", "-run", "TestResetOfARunThatWentOn$"}},
+		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestResetOfARunThatWentOn$"}},
 	},
 	{
 		name:  "a fork waits for ever for a child of its source",
 		file:  "internal/core/past.go",
 		old:   "		next.watchAgain(&d)\n",
 		new:   "",
-		tests: [][]string{{"./internal/e2e", "-run", "TestForkWithAnOpenChild$/^memory$"}},
+		tests: [][]string{sim, {"./internal/e2e", "-run", "TestForkWithAnOpenChild$/^memory$"}},
 	},
 	{
 		name:  "a fork draws what its source has drawn",
@@ -497,14 +500,14 @@ var list = []mutant{
 		file:  "internal/history/cut.go",
 		old:   "		c.addAccepted()\n",
 		new:   "",
-		tests: [][]string{{"./internal/e2e", "-run", "TestResetOfABlockedRun$/^sqlite$"}},
+		tests: [][]string{sim, {"./internal/e2e", "-run", "TestResetOfABlockedRun$/^sqlite$"}},
 	},
 	{
 		name:  "a read of the run that gave way keeps the next one from its worker",
 		file:  "internal/engine/lane/input.go",
 		old:   "	if e.activating { // for the run that is over",
 		new:   "	if false { // for the run that is over",
-		tests: [][]string{{"./internal/engine/lane", "-run", "TestResetWhileTheRunIsRead$"}},
+		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestResetWhileTheRunIsRead$"}},
 	},
 	{
 		name:  "an open run is deleted",
@@ -560,14 +563,14 @@ var list = []mutant{
 		file:  "internal/engine/lane/entry.go",
 		old:   "e.resuming > 0 { // it is handed over when that is told",
 		new:   "false {",
-		tests: [][]string{sim},
+		tests: [][]string{longer},
 	},
 	{
 		name:  "a run begins and ends in one batch",
 		file:  "internal/engine/lane/input.go",
 		old:   "return e.fresh && in.kind == inMessage && in.message.Kind == model.MessageTerminate",
 		new:   "return false",
-		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestTerminateInTheSameBatch$"}},
+		tests: [][]string{longer, {"./internal/engine/lane", "-run", "TestTerminateInTheSameBatch$"}},
 	},
 	{
 		name:  "a query is lost when its run is released",
@@ -581,7 +584,7 @@ var list = []mutant{
 		file:  "internal/engine/lane/dispatch.go",
 		old:   `pin == "" || o.version == pin`,
 		new:   `pin != "\x00"`,
-		tests: [][]string{{"./internal/engine/lane", "-run", "TestPin$"}, {"./internal/crashwalk", "-run", "TestCrashWalk/all/pinned"}},
+		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestPin$"}, {"./internal/crashwalk", "-run", "TestCrashWalk/all/pinned"}},
 	},
 	{
 		name:  "a blocked run is not tried when it is resumed",
@@ -595,7 +598,7 @@ var list = []mutant{
 		file:  "internal/engine/lane/load.go",
 		old:   `case ld.input.message.From.ID != "":`,
 		new:   `case false:`,
-		tests: [][]string{{"./internal/engine/lane", "-run", "TestRepeatedRequestOfWorkflow$"}},
+		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestRepeatedRequestOfWorkflow$"}},
 	},
 	{
 		name:  "a caller that gives up on an update leaves a waiter",

@@ -47,12 +47,13 @@ func (s *Sim) scheduleChaos() {
 					p.workers[s.pick(len(p.workers))].leave()
 				}
 				if s.chance(0.7) {
-					p.join(s.chance(0.2))
+					p.join(s.chance(0.2), "")
 				}
 			})
 		}
 	})
 	at(s.plan.sweeps, func() { s.sweep() })
+	at(s.plan.deploys, s.deploy)
 	s.disk.poisonMarks = s.chance(0.3)
 }
 
@@ -107,6 +108,15 @@ func (s *Sim) sweep() {
 	}
 }
 
+// sweepAll removes everything that may go.
+func (s *Sim) sweepAll() {
+	for i := range s.plan.shards {
+		if _, err := s.disk.mem.Sweep(background, store.SweepRequest{Shards: []model.ShardID{model.ShardID(i)}, Limit: 1 << 20}); err != nil {
+			s.fail("sweep: %v", err)
+		}
+	}
+}
+
 // heal ends all faults.
 func (s *Sim) heal() {
 	s.healed = true
@@ -153,7 +163,13 @@ func (p *proc) mend() {
 	for _, w := range p.workers {
 		w.bad = false
 	}
-	p.join(false)
+	if !p.s.plan.pins {
+		p.join(false, "")
+		return
+	}
+	for _, v := range versions {
+		p.join(false, v)
+	}
 }
 
 // provide sends open runs the signals and promises that they wait for.

@@ -294,6 +294,11 @@ func (d *disk) poisoned(b *store.Batch) *address {
 	}
 	l := d.s.ledger
 	bad := func(a *address) bool { return a != nil && d.poison[a.name] }
+	for _, k := range b.Deletes {
+		if a := l.addressOf(b, k.Run); bad(a) {
+			return a
+		}
+	}
 	for i := range b.Starts {
 		if a := l.address(b.Starts[i].Start.Address); bad(a) {
 			return a
@@ -358,6 +363,9 @@ func (d *disk) refence(p *proc, ref store.LaneRef, reply func(epoch, landed int6
 // mixBatch folds a batch into the hash of the trace.
 func (s *Sim) mixBatch(b *store.Batch, err error) {
 	s.mix(1, uint64(b.Number), uint64(b.Lane.Epoch), uint64(b.At), uint64(b.Rows()))
+	for _, k := range b.Deletes {
+		s.mixRun(k.Run)
+	}
 	for i := range b.Starts {
 		s.mixRun(b.Starts[i].Start.Run)
 	}

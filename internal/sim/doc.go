@@ -6,7 +6,13 @@
 // long after the caller has given up. Nodes crash, pause past their lease, leave, come back and take over.
 //
 // On top run random programs (program, machine): workers interpret them as a pure function of the history, so that every
-// history can be checked against its program. Users start, signal, settle, cancel, reset and await, with and without request ids, from any node.
+// history can be checked against its program. Every feature has a place in this workload:
+//
+//   - Programs run steps with retries, timers, races, children, watches; take signals, wait for promises, set state and labels, mark versions; send signals
+//     and updates to other executions (call) and wait for the answers; end, fail, clean up, continue as new.
+//   - Users start, signal, settle, cancel, update, query, pause, resume, terminate and await, with and without request ids, from any node (user, talk).
+//   - They fork, import, retry, reset and delete (past), with edited results, whatever the run was in the middle of: updates, state, labels, pauses.
+//   - In some seeds workers have versions and pin what they begin, and deploys take all workers of a version away for a while (pin).
 //
 // Every accepted commit is applied to a ledger as well, which checks the invariants of spec/reliability.md §3.3 at once; every effect
 // (answer, call to a worker, mail) is checked against the ledger: what it rests on must be durable. After a while everything heals, and

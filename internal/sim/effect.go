@@ -35,6 +35,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 	case lane.CallActivate:
 		r := s.stored(c.Run, c.Activation.Events, "a worker")
 		sh.mayGoOn(r, "activated")
+		sh.mayContinue(sh.inc.p.worker(c.Worker), r)
 		for i := range c.Activation.Events {
 			if c.Activation.Events[i].Seq != int64(i+1) {
 				s.fail("activation of %s has event %d in place of %d", short(c.Run), c.Activation.Events[i].Seq, i+1)
@@ -121,35 +122,41 @@ func (sh *shell) checkMail(row *store.MessageRow) {
 }
 
 // checkResult checks the end of an execution that somebody awaited.
-func (s *Sim) checkResult(a model.Address, res *lane.Result) {
-	r := s.ledger.runs[res.Run]
+func (s *Sim) checkResult(o *op, res *lane.Result) {
+	a, r := o.message.To, s.ledger.runs[res.Run]
 	if r == nil || r.open() || r.address.name != a || r.outcome.Status != res.Outcome.Status || string(r.outcome.Output.Data) != string(res.Outcome.Output.Data) {
 		s.fail("I4: a caller hears an outcome of %s that is not in the store", a)
 	}
-}
-
-// origin is the first run of the chain that a run belongs to.
-func (l *ledger) origin(r *run) *run {
-	if first := l.runs[r.start.First]; first != nil {
-		return first
-	}
-	return r
+	s.hears(o, r)
 }
 
 // checkAnswer checks that what a caller is told is durable.
 func (s *Sim) checkAnswer(o *op, a *model.Answer) {
+	if o.message.Kind == model.MessageDelete {
+		for _, id := range o.message.Runs {
+			if s.ledger.runs[id].deleted == 0 {
+				s.fail("I21: %s was accepted, and %s is there", o, short(id))
+			}
+		}
+		return
+	}
 	r := s.ledger.runs[a.Run]
 	if r == nil || r.address.name != o.message.To {
 		s.fail("I4: %s was accepted for %s, which is not in the store", o, short(a.Run))
 	}
+	if o.tries == 1 && o.shadow == nil {
+		s.hears(o, r)
+	}
 	switch o.message.Kind {
 	case model.MessageStart:
 		if o.message.Past != nil {
-			return // the next of a chain, or whatever has come after it
+			s.checkBegun(o, a, r)
+			return
 		}
-		if first := s.ledger.origin(r); !first.start.Input.Equal(o.message.Input) {
+		if !r.origin.Equal(o.message.Input) {
 			s.fail("I10: %s was answered with a run of another input", o)
 		}
+		s.checkReuse(o, a, r)
 		if !a.Existing && o.shadow == nil {
 			if r.fresh++; r.fresh > 1 {
 				s.fail("I2: two starts of %s were told that %s is theirs", o.message.To, short(a.Run))
@@ -171,6 +178,16 @@ func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 	case model.MessageUpdate, model.MessageQuery, model.MessagePause, model.MessageTerminate:
 		s.checkTalk(o, a, r)
 	default:
+	}
+}
+
+// checkReuse checks that a start has begun a run only where it might.
+func (s *Sim) checkReuse(o *op, a *model.Answer, r *run) {
+	if a.Existing || r.replaced == nil || !o.message.ToRun.IsZero() {
+		return
+	}
+	if reuse := o.message.Reuse; reuse == model.ReturnExisting || reuse == model.ReuseIfFailed && r.replaced.outcome.Status == model.Completed {
+		s.fail("I2: %s has begun %s over %s, which is %s", o, short(r.id), short(r.replaced.id), r.replaced.outcome.Status)
 	}
 }
 

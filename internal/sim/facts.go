@@ -131,6 +131,7 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 		if !h.sent {
 			l.fail("I2: the answer to %s of %s, which was not sent", e.ID, r.id)
 		}
+		l.answeredStep(r, e)
 		l.s.did(opAnswered)
 	case model.EventStateSet, model.EventVersionMarked:
 		once(&h.noted, "is noted")
@@ -142,7 +143,7 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 	case model.EventUpdateReceived:
 		l.updated(r, e)
 	case model.EventUpdateAnswered:
-		l.updateAnswered(r, e)
+		l.updateAnswered(b, r, e)
 	case model.EventPaused, model.EventResumed:
 		l.pause(r, e)
 	case model.EventCancelRequest:
@@ -158,7 +159,9 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 			}
 		}
 		l.s.did(opWatched)
-	case model.EventStarted, model.EventClosed, model.EventPinned:
+	case model.EventPinned:
+		l.pinned(r, e)
+	case model.EventStarted, model.EventClosed:
 		l.fail("I3: a %s is stored as event %d of %s", e.Kind, e.Seq, r.id)
 	}
 }
@@ -229,7 +232,7 @@ func (l *ledger) outcome(r *run, e *model.Event) {
 		if e.Status != model.Failed || e.Failure == nil {
 			// A closed run answers without its id.
 			c := l.addresses[e.Target]
-			if c == nil || c.current == nil {
+			if c == nil || len(c.runs) == 0 {
 				l.fail("I9: %s hears an outcome of %s, which never ran", r.id, e.Target)
 			}
 		}
@@ -265,6 +268,7 @@ func (l *ledger) message(b *store.Batch, row *store.MessageRow) {
 		l.fail("a message to %s is sent to shard %d", row.Message.To, row.To)
 	}
 	c.rows = append(c.rows, *row)
+	l.sent(&row.Message)
 }
 
 // consume advances a cursor: each message behind it must have had its effect in this very batch.
@@ -316,7 +320,7 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 			l.fail("E42: the start of %s was consumed and there is no run", m.To)
 		}
 	case model.MessageSignal:
-		if got := l.signals[signalID(m.Input)]; got == nil && r != nil && r.open() && l.s.plan.lane.Limits.Signals > 2 {
+		if got := l.signals[signalID(m.Input)]; got == nil && m.RequestID == "" && r != nil && r.open() && l.s.plan.lane.Limits.Signals > 2 {
 			l.fail("E42: signal %x to %s was consumed and has not arrived", signalID(m.Input), m.To)
 		}
 	case model.MessageCancel:

@@ -23,6 +23,7 @@ type hold struct {
 	lastWaits string
 	lastSeen  int64          // what the last turn had seen or took for granted
 	replied   map[int64]bool // positions of updates that were answered in this activation
+	pinning   bool           // has asked to be pinned
 
 	// While a step runs inline, the code is in it: commands that came before it are kept, and news waits.
 	inline bool
@@ -119,7 +120,7 @@ func (h *hold) deliver(events []model.Event) {
 				h.marks[b][a] &^= markOutcome | markRetry
 			}
 		}
-		if e.Kind == model.EventUpdateAnswered && h.replied[e.Ref] {
+		if e.Kind == model.EventUpdateAnswered && h.replied[e.Ref] || e.Kind == model.EventPinned && h.pinning {
 			h.unacked--
 		}
 		h.m.feed(e)
@@ -138,7 +139,7 @@ func reportedBy(k model.EventKind) mark {
 		return markWithdrawn
 	case model.EventSignalTaken:
 		return markTaken
-	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked:
+	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled:
 		return markStarted
 	default:
 		return 0
@@ -173,6 +174,7 @@ func (h *hold) turn() {
 	h.restartTimer()
 	commands, marks, eventful := h.commands(&h.m)
 	replies := h.replies(&h.m, &commands, &eventful)
+	h.pin(&commands, &eventful)
 	if started == 1 && h.running == 1 && h.unacked == 0 && len(commands) == eventful && records(commands) && s.chance(s.plan.ahead) {
 		h.take(marks, eventful, replies)
 		h.inline, h.kept = true, commands
@@ -182,7 +184,7 @@ func (h *hold) turn() {
 	quiet := len(commands) == 0 && h.m.end == nil && h.reported && waits[0].Name == h.lastWaits && h.m.seen == h.lastSeen
 	if !quiet {
 		h.take(marks, eventful, replies)
-		h.send(model.Turn{Commands: commands, Close: h.m.end, Waits: waits})
+		h.send(model.Turn{Commands: commands, Close: h.m.close(), Waits: waits})
 	}
 	if !h.closed && h.running == 0 && h.unacked == 0 && s.chance(s.plan.release) {
 		seen := h.m.seen
@@ -341,7 +343,13 @@ func (h *hold) ask(m *machine, b, a int, x *ask, add func(mk mark, event bool, c
 		add(markStarted, true, blk.note())
 	case blk.kind == blockSend && !x.recorded && !x.gone:
 		msg := model.Message{Kind: model.MessageSignal, To: blk.target, Name: blk.name, Input: signalPayload(sendID(m.start.Run, b))}
+		if blk.named {
+			msg.RequestID = m.start.Address.Key + " " + m.p.ids[b][a]
+		}
 		add(markStarted, true, model.Command{Kind: model.CommandSend, Event: model.Event{Name: blk.name, Target: blk.target}, Message: &msg})
+	case blk.kind == blockCall && !x.recorded && !x.gone:
+		msg := model.Message{Kind: model.MessageUpdate, To: blk.target, Name: "u", Input: signalPayload(callID(m.start.Run, b, blk.slow))}
+		add(markStarted, true, model.Command{Kind: model.CommandSend, Event: model.Event{Name: "u", Target: blk.target}, Message: &msg})
 	}
 	begun := !m.p.step(b, a) || h.marks[b][a]&(markRunning|markOutcome) != 0 || x.attempts > 0
 	if x.gone && !x.done && !x.withdrawn && begun && (blk == nil || !blk.deadline(a)) && (timed || m.p.step(b, a) || x.recorded || h.marks[b][a]&markStarted != 0) {
@@ -356,6 +364,19 @@ func sendID(run model.RunID, b int) uint64 {
 		h = (h ^ uint64(x)) * 1099511628211
 	}
 	return (h^uint64(b))*1099511628211 | 1<<63
+}
+
+// callID is the id of the update that a block of a run sends.
+func callID(run model.RunID, b int, slow bool) uint64 {
+	id := sendID(run, b)
+	switch {
+	case !slow:
+		return id &^ 3
+	case id&8 != 0:
+		return id | 7
+	default:
+		return id&^7 | 3
+	}
 }
 
 // startSteps runs the steps that are to be run.
@@ -468,7 +489,7 @@ func (h *hold) runAhead(t *model.Turn) {
 	h.take(marks, eventful, replies)
 	h.ahead = &ahead{kind: fact.Kind, id: fact.ID, marks: marks, replies: replies, eventful: eventful}
 	t.Commands = append(t.Commands, commands...)
-	t.Ahead, t.Close, t.Waits = facts, next.end, next.waits(true)
+	t.Ahead, t.Close, t.Waits = facts, next.close(), next.waits(true)
 }
 
 // release lets go of a run that idles.

@@ -328,7 +328,7 @@ func (inc *incarnation) knock(got []store.AcquiredShard) {
 		if !r.open() || r.address.current != r || !slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Shard == r.address.shard }) {
 			continue
 		}
-		o := s.helper.op(model.Message{Kind: model.MessageStart, To: r.address.name, Input: s.ledger.origin(r).start.Input})
+		o := s.helper.op(model.Message{Kind: model.MessageStart, To: r.address.name, Input: r.origin})
 		o.message.RequestID, o.pinned = "", inc.p
 		s.after(s.between(0, 3*millisecond), nil, func() { o.perform(func() {}) })
 		return

@@ -23,6 +23,8 @@ type ledger struct {
 	owner []model.NodeID
 	nodes map[model.NodeID]*member
 	asked map[model.Link]bool // steps that have started a child
+	sends map[model.Link]*sending
+	sent0 []model.Link // the keys of sends, in order
 	open  int
 }
 
@@ -63,8 +65,13 @@ type run struct {
 	provided *op // the last thing that it was given because it waits for it
 	paused   bool
 	pauses   int
-	resumed  *op   // the last attempt of the helper to resume it
-	shown    int64 // the last event that an answer to a query was made of
+	resumed  *op           // the last attempt of the helper to resume it
+	shown    int64         // the last event that an answer to a query was made of
+	origin   model.Payload // the input that its chain, or the one that it was copied from, began with
+	pin      string
+	replaced *run  // the one that was current when it began
+	stranded bool  // was seen waiting for a worker of its version
+	deleted  int64 // when it was; 0 when it is there
 }
 
 func (r *run) open() bool { return !r.outcome.Status.Closed() }
@@ -91,7 +98,7 @@ func newLedger(s *Sim) *ledger {
 	return &ledger{
 		s: s, runs: map[model.RunID]*run{}, addresses: map[model.Address]*address{}, signals: map[uint64]*received{},
 		pairs: map[[2]model.ShardID]*channel{}, inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]string{}, updates: map[string]*update{},
-		owner: make([]model.NodeID, s.plan.shards), nodes: map[model.NodeID]*member{}, asked: map[model.Link]bool{},
+		owner: make([]model.NodeID, s.plan.shards), nodes: map[model.NodeID]*member{}, asked: map[model.Link]bool{}, sends: map[model.Link]*sending{},
 	}
 }
 
@@ -170,12 +177,22 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 		}
 		existing[x.Index] = true
 	}
+	for _, k := range b.Deletes {
+		l.delete(b, k)
+	}
 	for i := range b.Closes {
-		l.close(b, &b.Closes[i])
+		if !starts(b, b.Closes[i].Run) {
+			l.close(b, &b.Closes[i])
+		}
 	}
 	for i := range b.Starts {
 		if !existing[i] {
 			l.start(b, &b.Starts[i])
+		}
+	}
+	for i := range b.Closes {
+		if starts(b, b.Closes[i].Run) { // an import of what has ended
+			l.closeImported(b, b.Closes[i].Run)
 		}
 	}
 	for i := range b.Marks {
@@ -232,6 +249,13 @@ func (l *ledger) close(b *store.Batch, row *store.CloseRow) {
 	l.s.did(opClosed + opKind(row.Outcome.Status))
 }
 
+// closeImported ends a run that the batch begins as well; perhaps one behind it took its place already.
+func (l *ledger) closeImported(b *store.Batch, id model.RunID) {
+	if i := slices.IndexFunc(b.Closes, func(c store.CloseRow) bool { return c.Run == id }); i >= 0 && l.runs[id].open() {
+		l.close(b, &b.Closes[i])
+	}
+}
+
 // start begins a run.
 func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	l.owns(b, row.Shard)
@@ -246,6 +270,9 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	var prev model.RunID
 	if a.current != nil {
 		prev = a.current.id
+		if starts(b, prev) {
+			l.closeImported(b, prev)
+		}
 		if a.current.open() {
 			l.fail("I2: %s has two open runs", st.Address)
 		}
@@ -253,14 +280,19 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 	if row.Replaces != prev {
 		l.fail("I2: a start of %s replaces %s while %s is current", st.Address, row.Replaces, prev)
 	}
-	r := &run{id: st.Run, address: a, start: *st, outcome: model.Outcome{Status: model.Running}}
+	r := &run{id: st.Run, address: a, start: *st, outcome: model.Outcome{Status: model.Running}, origin: st.Input, replaced: a.current}
+	if from := l.runs[st.Source.Run]; from != nil {
+		r.origin = from.origin
+	} else if from := l.runs[st.Previous]; from != nil {
+		r.origin = from.origin
+	}
 	for i := range st.Carried {
 		e := st.Carried[i]
 		if e.Seq != int64(i+1) || e.At < st.Zero() {
 			l.fail("I3: carried event %d of %s has position %d", i+1, st.Run, e.Seq)
 		}
 		r.events = append(r.events, e)
-		if e.Kind == model.EventSignalReceived && st.Previous.IsZero() {
+		if e.Kind == model.EventSignalReceived && st.Previous.IsZero() && st.Source.IsZero() {
 			l.signal(a, &e)
 		}
 		switch e.Kind { //nolint:exhaustive // the others mean nothing to the ledger
@@ -271,6 +303,9 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 			l.s.did(opPausedOver)
 		case model.EventUpdateReceived:
 			l.s.did(opUpdateCarried)
+			if e.Watcher.ID != "" {
+				l.s.did(opCallCarried)
+			}
 		}
 		if !st.Source.IsZero() {
 			r.inherit(&e)
@@ -282,14 +317,13 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		}
 		l.asked[st.Parent] = true
 	}
-	if !st.Previous.IsZero() {
+	switch {
+	case !st.Source.IsZero():
+		l.checkPast(b, r, a.current)
+	case !st.Previous.IsZero():
 		l.carriedTalk(a.current, r)
 		l.carriedOver(a.current, r)
-		if st.Source.IsZero() {
-			l.s.did(opContinued)
-		} else {
-			l.s.did(opReset)
-		}
+		l.s.did(opContinued)
 	}
 	l.runs[st.Run], a.current = r, r
 	a.runs = append(a.runs, r)
@@ -315,9 +349,8 @@ func (l *ledger) carriedOver(old, next *run) {
 			taken[e.Event.Ref] = true
 		}
 	}
-	reset := !next.start.Source.IsZero() // has all of them
 	note := func(e *model.Event) {
-		if e.Kind == model.EventSignalReceived && (reset || !taken[e.Seq]) {
+		if e.Kind == model.EventSignalReceived && !taken[e.Seq] {
 			left = append(left, signalID(e.Input))
 		}
 	}
@@ -407,6 +440,9 @@ func (l *ledger) startTimer(b *store.Batch, row *store.Timer) {
 func (l *ledger) closedWhole(b *store.Batch) {
 	for i := range b.Closes {
 		r := l.runs[b.Closes[i].Run]
+		if starts(b, r.id) {
+			continue // told in another store, or by its source
+		}
 		if len(r.timers) > 0 {
 			l.fail("I8: %s was closed and its timer %q stays", r.id, r.timers[0].ID)
 		}
@@ -417,9 +453,7 @@ func (l *ledger) closedWhole(b *store.Batch) {
 			})
 		}
 		final := r.outcome.Status != model.Continued
-		if final {
-			l.cutOff(b, r)
-		}
+		l.cutOff(b, r)
 		if p := r.start.Parent; final && p.ID != "" && !told(model.MessageClosed, p.Address, p.ID) {
 			l.fail("E40: %s was closed and its parent is not told", r.id)
 		}

@@ -29,7 +29,8 @@ type machine struct {
 	pc      int
 	asks    [maxBlocks + 1][maxAsks]ask
 	signals []model.Event // received and not taken
-	updates []model.Event // received and not answered
+	updates []openUpdate  // received and not answered
+	pin     string        // the version that the run is pinned to
 	settled uint8
 	seen    int64
 	last    model.Time
@@ -82,7 +83,7 @@ func (m *machine) feed(e *model.Event) {
 		m.cancel = true
 	case model.EventWatched, model.EventPaused, model.EventResumed:
 	case model.EventUpdateReceived:
-		m.updates = append(m.updates, *e)
+		m.updates = append(m.updates, openUpdate{*e, m.pc})
 	case model.EventUpdateAnswered:
 		m.answered(e)
 	case model.EventStateSet:
@@ -92,7 +93,12 @@ func (m *machine) feed(e *model.Event) {
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
 		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent, model.EventAnswered, model.EventVersionMarked, model.EventLabeled:
 		m.answer(e)
-	case model.EventStarted, model.EventClosed, model.EventPinned:
+	case model.EventPinned:
+		if m.pin != "" {
+			m.broken = fmt.Errorf("event %d pins the run a second time", e.Seq)
+		}
+		m.pin = e.Name
+	case model.EventStarted, model.EventClosed:
 		m.broken = fmt.Errorf("event %d is a %s", e.Seq, e.Kind)
 	}
 	m.advance()
@@ -112,7 +118,12 @@ func (m *machine) answer(e *model.Event) {
 			m.count++
 		}
 		a.done = true
-	case model.EventStepFailed, model.EventTimerFired, model.EventChildClosed, model.EventAnswered:
+	case model.EventStepFailed, model.EventTimerFired, model.EventChildClosed:
+		a.done = true
+	case model.EventAnswered:
+		if !a.gone && e.Failure == nil && m.p.blocks[b].kind == blockCall {
+			m.count++
+		}
 		a.done = true
 	case model.EventAttemptFailed:
 		a.attempts, a.due = e.Attempt, e.Due
@@ -145,7 +156,7 @@ func (m *machine) enter() {
 		as[i].asked, as[i].timer = true, m.last+model.Time(b.wait)
 	}
 	switch b.kind {
-	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockSignal, blockPromise, blockNote, blockLabel:
+	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockCall, blockSignal, blockPromise, blockNote, blockLabel:
 		ask(0)
 		if b.wait > 0 {
 			timer(1)
@@ -208,7 +219,7 @@ func (m *machine) passed() bool {
 		return late
 	case blockPromise:
 		return m.settled&b.bit != 0 || late
-	case blockChild, blockWatch:
+	case blockChild, blockWatch, blockCall:
 		return as[0].done || late
 	case blockDetach, blockNote, blockLabel:
 		return true
@@ -250,7 +261,7 @@ func (m *machine) finish() {
 // deadline reports whether the ask is the deadline of its block: it is stopped, where others are withdrawn.
 func (b *block) deadline(i int) bool {
 	switch b.kind {
-	case blockSignal, blockPromise, blockChild, blockWatch, blockStep:
+	case blockSignal, blockPromise, blockChild, blockWatch, blockCall, blockStep:
 		return i == 1
 	default:
 		return false

@@ -29,10 +29,11 @@ type plan struct {
 	ahead, release, stale, restart         float64
 	oddView                                float64
 
-	crashes, pauses, leaves, aways, poisons, corrupts, moves, sweeps int
+	crashes, pauses, leaves, aways, poisons, corrupts, moves, sweeps, deploys int
 
 	users, actions int
 	keys, children int
+	pins           bool // workers have versions, and workflows are pinned
 }
 
 func (s *Sim) drawPlan() {
@@ -69,6 +70,7 @@ func (s *Sim) drawPlan() {
 	p.actions = 5 + s.pick(5)
 	p.keys, p.children = 3+s.pick(4), 1+s.pick(3)
 	p.ahead, p.release = oneOf(s, 0.0, 0.5, 1), oneOf(s, 0.0, 0.3, 1)
+	p.pins = s.chance(0.4)
 	if s.opts.Calm {
 		return
 	}
@@ -79,6 +81,9 @@ func (s *Sim) drawPlan() {
 	p.crashes, p.pauses, p.leaves = s.pick(3), s.pick(3), s.pick(2)
 	p.aways, p.poisons, p.corrupts = s.pick(2), s.pick(4), s.pick(3)
 	p.moves, p.sweeps = s.pick(5), s.pick(3)
+	if p.pins {
+		p.deploys = s.pick(3)
+	}
 }
 
 // rate is a probability up to most, often none.

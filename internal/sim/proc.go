@@ -53,7 +53,7 @@ func (s *Sim) boot(slot int) {
 		s.logf("%s starts, clock %+.3f%%", p.name(), (p.rate-1)*100)
 	}
 	for range 1 + s.pick(2) {
-		p.join(!s.healed && !s.opts.Calm && s.chance(0.2))
+		p.join(!s.healed && !s.opts.Calm && s.chance(0.2), "")
 	}
 	p.register()
 }

@@ -27,12 +27,13 @@ const (
 	blockAll                          // two steps and a timer, all of them
 	blockNote                         // set state, or mark a version, and go on
 	blockLabel                        // set or remove a label
+	blockCall                         // send an update to another execution and wait for its answer, perhaps within a time
 )
 
 var blockNames = [...]string{
 	blockStep: "step", blockSleep: "sleep", blockSignal: "signal", blockPromise: "promise", blockChild: "child",
 	blockDetach: "detach", blockWatch: "watch", blockSend: "send", blockRace: "race", blockAll: "all", blockNote: "note",
-	blockLabel: "label",
+	blockLabel: "label", blockCall: "call",
 }
 
 // block is one thing that a program does before it goes on.
@@ -46,6 +47,8 @@ type block struct {
 	name     string
 	bit      uint8 // of the promise
 	version  bool  // a note that marks a version; otherwise it sets state
+	named    bool  // a signal that is sent under a request id, once by all runs of an execution
+	slow     bool  // a call that its receiver takes its time to answer
 	target   model.Address
 	program  int // of the child
 	policy   model.ParentClosePolicy
@@ -128,7 +131,7 @@ func (s *Sim) drawProgram(index int, root bool) *program {
 func (s *Sim) drawBlock(root bool) block {
 	kinds := []blockKind{blockStep, blockStep, blockStep, blockSleep, blockSignal, blockPromise, blockRace, blockAll, blockNote}
 	if root {
-		kinds = append(kinds, blockChild, blockChild, blockDetach, blockWatch, blockSend, blockSend)
+		kinds = append(kinds, blockChild, blockChild, blockDetach, blockWatch, blockSend, blockSend, blockCall, blockCall)
 		if s.labels {
 			kinds = append(kinds, blockLabel, blockLabel)
 		}
@@ -159,7 +162,12 @@ func (s *Sim) drawBlock(root bool) block {
 	case blockWatch:
 		b.target, b.wait = s.address(), max(within, 5*millisecond) // two that watch each other must not wait for ever
 	case blockSend, blockLabel: // a label has the name of a signal and the key of an address as its value
-		b.target, b.name = s.address(), oneOf(s, signalNames[:]...)
+		b.target, b.name, b.named = s.address(), oneOf(s, signalNames[:]...), s.chance(0.3)
+	case blockCall:
+		b.target, b.slow, b.wait = oneOf(s, s.address(), s.address(), s.childAddress()), s.chance(0.4), within
+		if b.slow {
+			b.wait = max(b.wait, 5*millisecond) // two that wait for each other's answer must not wait for ever
+		}
 	case blockNote:
 		b.name, b.version = oneOf(s, stateNames[:]...), s.chance(0.3)
 	case blockStep:

@@ -386,6 +386,9 @@ func describeIf(s *Sim, b *store.Batch) string {
 // describe lists the rows of a batch for people.
 func describe(b *store.Batch) string {
 	var t strings.Builder
+	for _, k := range b.Deletes {
+		fmt.Fprintf(&t, " delete(%s)", short(k.Run))
+	}
 	for i := range b.Starts {
 		r := &b.Starts[i]
 		fmt.Fprintf(&t, " start(%s %s ifabsent=%v)", r.Start.Address.Key, short(r.Start.Run), r.IfAbsent)

@@ -78,8 +78,9 @@ type Sim struct {
 	helper   *user // gives runs what they wait for, after everything has healed
 	ops      []*op
 	healed   bool
-	leaving  bool // everybody goes home
-	labels   bool // executions have labels
+	leaving  bool            // everybody goes home
+	labels   bool            // executions have labels
+	copies   []model.Address // where forks and imports went
 	ids      uint64
 }
 

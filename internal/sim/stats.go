@@ -79,6 +79,25 @@ const (
 	opPausedOver // a run that was paused when it continued as new
 	opAsked
 	opAskedRemote
+	opPinned
+	opStranded   // was seen waiting for a worker of its version
+	opUnstranded // and went on
+	opUnpinned   // a pinned run goes on with code that does not pin it any more
+	opForked
+	opEdited // with an edited result
+	opImported
+	opImportedClosed
+	opRetried
+	opResetTalk // of a run with updates, state, labels or pauses
+	opDeleted
+	opExists
+	opCalled // an update sent by a workflow
+	opCallAnswered
+	opCallRefused
+	opCallCarried
+	opCallCut
+	opReadAgain
+	opUpdateAgain // of a past: nobody waits for the answer
 
 	opClosed // + status
 	_
@@ -97,7 +116,9 @@ var opNames = [opCount]string{
 	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
 	"remote", "awaited", "ran", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
 	"swept", "went on", "timer restarted", "answered", "update", "update answered", "update carried", "update cut off", "state set", "version marked",
-	"paused", "resumed", "paused over runs", "asked", "asked remote", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+	"paused", "resumed", "paused over runs", "asked", "asked remote",
+	"pinned", "stranded", "unstranded", "unpinned", "forked", "edited", "imported", "imported closed", "retried", "reset with talk", "deleted", "exists",
+	"called", "call answered", "call refused", "call carried", "call cut off", "read again", "update again", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }
 
@@ -143,6 +164,7 @@ const (
 	faultStaleTurn
 	faultSlowReply
 	faultOddView
+	faultDeploy
 	faultCount
 )
 
@@ -151,7 +173,7 @@ var faultNames = [faultCount]string{
 	"poison", "load fails", "load corrupt", "torn read", "hint lost", "mail lost", "store away", "renew lost", "renew fails", "acquire lost", "acquire late",
 	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
 	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
-	"gave up", "stale turn", "slow reply", "odd view",
+	"gave up", "stale turn", "slow reply", "odd view", "deploy",
 }
 
 // Stats counts what happened.

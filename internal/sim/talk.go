@@ -40,10 +40,9 @@ func (u *user) talk(to model.Address, n int) *op {
 		}
 		return o
 	case n < 26:
-		s.after(s.between(1, 400)*millisecond, nil, func() {
-			u.op(model.Message{Kind: model.MessageResume, To: to}).perform(func() {})
-		})
-		return u.op(model.Message{Kind: model.MessagePause, To: to, Failure: why})
+		o := u.op(model.Message{Kind: model.MessagePause, To: to, Failure: why})
+		u.soon(o, oneOf(s, s.between(0, millisecond), s.between(1, 400)*millisecond), model.Message{Kind: model.MessageResume, To: to})
+		return o
 	case s.chance(0.5):
 		return u.op(model.Message{Kind: model.MessageResume, To: to})
 	default:
@@ -56,10 +55,41 @@ func replyTo(p model.Payload) model.Payload {
 	return model.Payload{Data: append(slices.Clone(p.Data), '!')}
 }
 
+// openUpdate is an update that was not answered, and where the program stood when it came.
+type openUpdate struct {
+	model.Event
+	pc int
+}
+
+// Some updates take their time: they are answered when the program has gone on from where it stood, and not at its end. Of these, some are
+// begun at once, so that a next run must not begin them again.
+
+func isSlow(p model.Payload) bool  { return signalID(p)&3 == 3 }
+func isBegun(p model.Payload) bool { return signalID(p)&7 == 7 }
+
+// answers reports whether the program answers an update now.
+func (m *machine) answers(u *openUpdate) bool {
+	return !isSlow(u.Input) || (m.end == nil && m.pc != u.pc)
+}
+
+// close is how the run ends, if it does.
+func (m *machine) close() *model.Close {
+	if m.end == nil || m.end.Status != model.Continued {
+		return m.end
+	}
+	end := *m.end
+	for i := range m.updates {
+		if u := &m.updates[i]; isBegun(u.Input) {
+			end.Begun = append(end.Begun, u.Seq)
+		}
+	}
+	return &end
+}
+
 // answered notes that an update was.
 func (m *machine) answered(e *model.Event) {
 	before := len(m.updates)
-	m.updates = slices.DeleteFunc(m.updates, func(u model.Event) bool { return u.Seq == e.Ref })
+	m.updates = slices.DeleteFunc(m.updates, func(u openUpdate) bool { return u.Seq == e.Ref })
 	if len(m.updates) == before {
 		m.broken = errNoUpdate
 	}
@@ -74,11 +104,11 @@ func (b *block) note() model.Command {
 	return model.Command{Kind: model.CommandRecord, Event: e}
 }
 
-// replies adds answers to all updates that were not answered to a turn. It returns their positions.
+// replies adds answers to the updates that the program answers now to a turn. It returns their positions.
 func (h *hold) replies(m *machine, cs *[]model.Command, eventful *int) (seqs []int64) {
 	for i := range m.updates {
 		u := &m.updates[i]
-		if h.replied[u.Seq] {
+		if h.replied[u.Seq] || !m.answers(u) {
 			continue
 		}
 		seqs = append(seqs, u.Seq)
@@ -157,28 +187,53 @@ func (s *Sim) checkRefused(o *op) {
 	}
 }
 
+// updateKey names an update: the request of a client, or the step of a workflow that sent it. Empty for one that came with a copied past, whose
+// answer nobody waits for.
+func updateKey(e *model.Event) string {
+	if e.Watcher.ID != "" {
+		return e.Watcher.Run.String() + " " + e.Watcher.ID
+	}
+	return e.RequestID
+}
+
 // updated notes an update that was accepted.
 func (l *ledger) updated(r *run, e *model.Event) {
-	if e.RequestID == "" {
+	key := updateKey(e)
+	if key == "" {
 		l.fail("I16: event %d of %s is an update that nobody can be answered", e.Seq, r.id)
 	}
-	if l.updates[e.RequestID] != nil {
-		l.fail("I16: update %s is received twice", e.RequestID)
+	if l.updates[key] != nil {
+		l.fail("I16: update %s is received twice", key)
 	}
-	l.updates[e.RequestID] = &update{address: r.address}
+	l.updates[key] = &update{address: r.address}
+	if e.Watcher.ID != "" {
+		l.s.did(opCalled)
+	}
 	l.s.did(opUpdate)
 }
 
 // updateAnswered checks the answer to an update.
-func (l *ledger) updateAnswered(r *run, e *model.Event) {
+func (l *ledger) updateAnswered(b *store.Batch, r *run, e *model.Event) {
 	if e.Ref < 1 || e.Ref >= e.Seq || r.events[e.Ref-1].Kind != model.EventUpdateReceived {
 		l.fail("I16: event %d of %s answers update %d, which is none", e.Seq, r.id, e.Ref)
 	}
-	u := l.updates[r.events[e.Ref-1].RequestID]
-	if u == nil || u.answered {
+	got := &r.events[e.Ref-1]
+	if twice := slices.ContainsFunc(r.events[:e.Seq-1], func(o model.Event) bool { return o.Kind == model.EventUpdateAnswered && o.Ref == e.Ref }); twice {
 		l.fail("I16: event %d of %s answers update %d a second time", e.Seq, r.id, e.Ref)
 	}
+	key := updateKey(got)
+	if key == "" {
+		l.s.did(opUpdateAgain)
+		return
+	}
+	u := l.updates[key]
+	if u == nil || u.answered {
+		l.fail("I16: event %d of %s answers update %d, which was answered by another run", e.Seq, r.id, e.Ref)
+	}
 	u.answered, u.output = true, string(e.Output.Data)
+	if !told(b, r, got) {
+		l.fail("I16: event %d of %s answers update %d, and whoever sent it hears nothing", e.Seq, r.id, e.Ref)
+	}
 	l.s.did(opUpdateAnswered)
 }
 
@@ -205,14 +260,32 @@ func (l *ledger) pause(r *run, e *model.Event) {
 	}
 }
 
-// cutOff checks that everybody hears of the end whose update was not answered.
+// told reports whether the batch has an answer for whoever sent an update.
+func told(b *store.Batch, r *run, u *model.Event) bool {
+	if w := u.Watcher; w.ID != "" {
+		return slices.ContainsFunc(b.Messages, func(m store.MessageRow) bool {
+			return m.Message.Kind == model.MessageAnswer && m.Message.To == w.Address && m.Message.ToRun == w.Run && m.Message.ID == w.ID
+		})
+	}
+	key := store.RequestKey{Shard: r.address.shard, Address: r.address.name, ID: u.RequestID}
+	return slices.ContainsFunc(b.Requests, func(x store.Reply) bool { return x.RequestKey == key })
+}
+
+// cutOff checks that everybody hears of the end whose update was not answered and is not answered by the next run.
 func (l *ledger) cutOff(b *store.Batch, r *run) {
+	next := l.runs[r.outcome.Next]
 	for _, e := range unanswered(r.events) {
-		key := store.RequestKey{Shard: r.address.shard, Address: r.address.name, ID: e.RequestID}
-		if !slices.ContainsFunc(b.Requests, func(x store.Reply) bool { return x.RequestKey == key }) {
-			l.fail("I16: %s was closed, and whoever sent update %s hears nothing", r.id, e.RequestID)
+		key := updateKey(&e)
+		if key == "" || next != nil && slices.ContainsFunc(unanswered(next.start.Carried), func(o model.Event) bool { return updateKey(&o) == key }) {
+			continue
+		}
+		if !told(b, r, &e) {
+			l.fail("I16: %s was closed, and whoever sent update %s hears nothing", r.id, key)
 		}
 		l.s.did(opUpdateCut)
+		if e.Watcher.ID != "" {
+			l.s.did(opCallCut)
+		}
 	}
 }
 
@@ -242,10 +315,17 @@ func (l *ledger) carriedTalk(old, next *run) {
 	if !maps.Equal(had, has) || paused != still {
 		l.fail("I19: %s begins with state %v, paused %v; the run before ended with %v, paused %v", next.id, has, still, had, paused)
 	}
-	id := func(e model.Event) string { return e.RequestID }
-	if !slices.EqualFunc(unanswered(events), unanswered(next.start.Carried), func(a, b model.Event) bool { return id(a) == id(b) }) {
+	if slices.ContainsFunc(next.start.Carried, func(e model.Event) bool { return e.Kind == model.EventPinned }) {
+		l.fail("I20: %s begins pinned, and may begin on any version", next.id)
+	}
+	open := slices.DeleteFunc(unanswered(events), func(e model.Event) bool { return isBegun(e.Input) && e.Seq <= old.outcome.Seen })
+	if !slices.EqualFunc(open, unanswered(next.start.Carried), sameUpdate) {
 		l.fail("I16: %s does not begin with the updates that the run before has not answered", next.id)
 	}
+}
+
+func sameUpdate(a, b model.Event) bool {
+	return updateKey(&a) == updateKey(&b) && a.Input.Equal(b.Input)
 }
 
 // standing is the state at the end of a history, and whether it is paused then.

@@ -37,6 +37,7 @@ type op struct {
 	pinned  *proc                 // where it is done, the first time
 	floor   map[model.RunID]int64 // what answers to queries were made of before this one was asked
 	shadow  *op                   // the op that this one repeats with the same request id
+	reads   int                   // how often the history was read again that it is about
 }
 
 func (o *op) String() string {
@@ -106,6 +107,8 @@ func (u *user) draw() *op {
 	to := s.address()
 	if s.chance(0.1) {
 		to = s.childAddress()
+	} else if len(s.copies) > 0 && s.chance(0.15) {
+		to = oneOf(s, s.copies...)
 	}
 	start := func() model.Message {
 		program := 3 + slices.Index(rootKeys[:], to.Key)%4
@@ -119,15 +122,22 @@ func (u *user) draw() *op {
 		if s.labels {
 			m.Labels = []model.Label{{Name: "root", Value: to.Key}}
 		}
+		if a := s.ledger.addresses[to]; a != nil && a.current != nil && slices.Contains(s.copies, to) {
+			m.Input = a.current.origin
+		}
 		m.Reuse = oneOf(s, model.ReturnExisting, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways)
 		return m
 	}
-	if m := s.reset(to); m != nil {
+	if m := s.rewrite(to); m != nil {
 		return u.op(*m)
 	}
 	switch n := s.pick(27); {
 	case n < 7 || s.ledger.addresses[to] == nil:
-		return u.op(start())
+		o := u.op(start())
+		if s.chance(0.05) { // perhaps before it has begun
+			u.soon(o, s.between(0, millisecond), model.Message{Kind: model.MessageTerminate, To: to, Failure: &model.Failure{Message: "at once"}})
+		}
+		return o
 	case n < 9:
 		m := start()
 		for range 1 + s.pick(2) {
@@ -153,6 +163,17 @@ func (u *user) draw() *op {
 	default:
 		return u.talk(to, n)
 	}
+}
+
+// soon has the user do something else on the same node shortly after an op, perhaps before that is done.
+func (u *user) soon(first *op, wait int64, m model.Message) {
+	s := u.s
+	first.pinned = s.procs[s.pick(len(s.procs))]
+	s.after(wait, nil, func() {
+		o := u.op(m)
+		o.pinned = first.pinned
+		o.perform(func() {})
+	})
 }
 
 func (u *user) signalTo(to model.Address, name string) model.Message {
@@ -244,6 +265,7 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 				s.fail("I1: %s answers a read of shard %d, which belongs to %s", inc.name(), shard, s.ledger.name(s.ledger.owner[shard]))
 			}
 			for _, r := range reasons {
+				s.explained(s.ledger.address(o.message.To), r)
 				if (r.Code == model.WaitPoison || r.Code == model.WaitCorrupt) && !s.ledger.address(o.message.To).sick {
 					s.fail("I14: %s is quarantined, and there is nothing wrong with it: %s", o.message.To, r)
 				}
@@ -278,16 +300,22 @@ func (o *op) answer(a *lane.Answer, then func()) {
 	case a.Result != nil:
 		o.acked = true
 		s.did(opRan)
-		s.checkResult(o.message.To, a.Result)
+		s.checkResult(o, a.Result)
 		end()
 	case a.Err == nil:
 		o.acked = true
 		s.checkAnswer(o, &a.Answer)
 		o.accepted(&a.Answer)
 		end()
+	case kind == fault.Conflict && o.readAgain():
+		again()
 	case kind == fault.Conflict:
 		s.did(opConflict)
 		s.checkRefused(o)
+		o.refused = a.Err
+		end()
+	case kind == fault.AlreadyExists:
+		s.did(opExists)
 		o.refused = a.Err
 		end()
 	case kind == fault.NotFound:
@@ -306,7 +334,7 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		end()
 	case kind != fault.Unavailable && kind != fault.Timeout && !errors.Is(a.Err, errCrashed):
 		s.fail("%s: %v", o, a.Err)
-	case o.message.RequestID != "" || o.message.Kind == model.MessageCancel || o.message.Kind == model.MessageQuery || (o.message.Kind == model.MessageStart && o.message.Reuse == model.ReturnExisting && len(o.message.With) == 0):
+	case o.message.RequestID != "" || o.message.Kind == model.MessageCancel || o.message.Kind == model.MessageQuery || o.message.Kind == model.MessageDelete || (o.message.Kind == model.MessageStart && o.message.Reuse == model.ReturnExisting && len(o.message.With) == 0 && o.message.Past == nil):
 		again()
 	default:
 		o.unknown = true
@@ -333,7 +361,7 @@ func (o *op) awaited(a *lane.Answer, again, end func()) {
 	switch kind := fault.KindOf(a.Err); {
 	case a.Result != nil:
 		s.did(opAwaited)
-		s.checkResult(o.message.To, a.Result)
+		s.checkResult(o, a.Result)
 		if !o.run.IsZero() && a.Result.Run != o.run {
 			s.fail("I4: %s heard the end of another run", o)
 		}

@@ -16,8 +16,8 @@ type worker struct {
 	held    map[model.RunID]*hold
 }
 
-// join adds a worker to a process.
-func (p *proc) join(bad bool) {
+// join adds a worker to a process; of some version when none is given, where workers have versions.
+func (p *proc) join(bad bool, version string) {
 	p.nextID++
 	w := &worker{p: p, id: p.nextID, bad: bad, held: map[model.RunID]*hold{}}
 	w.offer = model.Offer{Name: "sim", Tenant: tenant, Workflows: workflows[:]}
@@ -25,6 +25,11 @@ func (p *proc) join(bad bool) {
 		p.s.hurt(faultBadWorker)
 	} else if !p.s.healed && p.s.chance(0.2) {
 		w.offer.Workflows = workflows[:1+p.s.pick(2)]
+	}
+	if version == "" {
+		w.drawVersion()
+	} else {
+		w.setVersion(version)
 	}
 	p.workers = append(p.workers, w)
 	if p.inc != nil {

@@ -21,6 +21,7 @@ const (
 	inClaim      // a worker is to have a task
 	inReport     // how a claim ended
 	inExpire     // a deadline of a task has passed
+	inProgress   // how far a task is
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
@@ -66,6 +67,8 @@ func (in *input) size() int {
 		}
 	case inReport:
 		n += in.task.report.Output.Size()
+	case inProgress:
+		n += in.task.progress.Size()
 	case inTimer, inRelease, inQuarantine, inClaim, inExpire:
 	}
 	return n
@@ -279,6 +282,8 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.applyRelease(now, e, in)
 	case inClaim, inReport, inExpire:
 		l.applyTask(now, e, in)
+	case inProgress:
+		l.applyProgress(e, in)
 	case inAnswered:
 		l.applyAnswered(e, in)
 	case inQuarantine:
@@ -605,6 +610,11 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
 	}
 	l.executes(b, e, d)
+	for i := range d.Dead {
+		b.batch.Dead = append(b.batch.Dead, store.DeadRow{
+			DeadKey: store.DeadKey{RunKey: key, Task: d.Dead[i].Task.ID}, Body: deadTask(e.address, &d.Dead[i]),
+		})
+	}
 	l.writeTimers(b, e, key, d)
 	for i := range d.Messages {
 		m := &d.Messages[i]

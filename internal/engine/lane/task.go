@@ -7,6 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // Board knows who executes which task next. It belongs to the node; lanes tell it of the tasks of their runs. What it says is no more than
@@ -42,6 +43,8 @@ type taskInput struct {
 	held   bool              // of inExpire: what the board thought
 	claim  int64
 	what   string
+
+	progress model.Payload // of inProgress
 }
 
 // Claim hands in that a worker is to have a task.
@@ -351,6 +354,51 @@ func (e *entry) executing() bool {
 		}
 	}
 	return false
+}
+
+// deadTask is a task that failed for good as people find it.
+func deadTask(a model.Address, d *core.DeadTask) model.DeadTask {
+	t := &d.Task
+	dead := model.DeadTask{
+		Address: a, Spec: *t.Spec, Input: t.Input, Scheduled: t.Scheduled, At: d.At, Attempts: t.Attempt, LeftOut: t.Dropped,
+		Failure: d.Failure, Fingerprint: d.Failure.Fingerprint(),
+	}
+	for i := range t.Failures {
+		f := &t.Failures[i]
+		dead.Add(model.FailedAttempt{Attempt: f.Attempt, At: f.At, Worker: f.Worker, Failure: *f.Failure})
+	}
+	return dead
+}
+
+// Progress hands in how far a claim is. It is kept beside the history, the last one of each task, and the next attempt begins with it.
+func (l *Lane) Progress(now model.Time, ref model.ClaimRef, p model.Payload) {
+	l.taskInput(now, ref.TaskRef, &input{
+		kind: inProgress, address: ref.Address, run: ref.Run, task: &taskInput{id: ref.ID, claim: ref.Claim, progress: p},
+	})
+}
+
+func (l *Lane) applyProgress(e *entry, in *input) {
+	t := in.task
+	if e.x == nil || e.run() != in.run {
+		l.done(in)
+		l.maybeDrop(e)
+		return
+	}
+	if task := e.x.Task(t.id); task == nil || !task.Held || task.Claim != t.claim {
+		l.done(in)
+		l.maybeDrop(e)
+		return
+	}
+	b := l.open
+	l.touch(b, e)
+	row := store.TaskDatum{RunKey: e.key(), Task: t.id, Value: t.progress}
+	if i := slices.IndexFunc(b.batch.TaskData, func(d store.TaskDatum) bool { return d.RunKey == row.RunKey && d.Task == row.Task && d.Name == "" }); i >= 0 {
+		b.batch.TaskData[i] = row
+	} else {
+		b.batch.TaskData = append(b.batch.TaskData, row)
+	}
+	b.bytes += in.size()
+	b.inputs = append(b.inputs, in)
 }
 
 // TaskCallKind says which method of a task worker to call.

@@ -1,0 +1,149 @@
+package mutants
+
+import "slices"
+
+var list = slices.Concat(common, histories)
+
+// histories are bugs of what is done with histories, of pinned runs, and of what workflows send each other.
+var histories = []mutant{
+	{
+		name:  "a run that waits for its version is forgotten",
+		file:  "internal/engine/lane/dispatch.go",
+		old:   "			e.unserved = false\n			l.dispatch(now, e)\n			l.maybeDrop(e)\n",
+		new:   "			e.unserved = false\n			if e.x == nil || e.x.Pin == \"\" {\n				l.dispatch(now, e)\n			}\n			l.maybeDrop(e)\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a run that has just begun goes to any version",
+		file:  "internal/engine/lane/dispatch.go",
+		old:   "	w := l.workers.pick(k, e.x.Pin)\n	if w == 0 {\n		l.strand(k, e, noWorker(e))\n		return\n	}\n	l.activate(now, e, w, e.x.Start.Carried)\n",
+		new:   "	w := l.workers.pick(k, \"\")\n	if w == 0 {\n		l.strand(k, e, noWorker(e))\n		return\n	}\n	l.activate(now, e, w, e.x.Start.Carried)\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a copy answers whoever waits for its source",
+		file:  "internal/core/past.go",
+		old:   "(!takesOver || !x.Open() || !contains(x.updates, e))",
+		new:   "(takesOver && (!x.Open() || !contains(x.updates, e)))",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a reset answers an update a second time",
+		file:  "internal/core/past.go",
+		old:   "(!takesOver || !x.Open() || !contains(x.updates, e))",
+		new:   "!takesOver",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a reset loses the updates behind its place",
+		file:  "internal/history/cut.go",
+		old:   "e.Kind == model.EventPromiseSettled || c.waits(&e)",
+		new:   "e.Kind == model.EventPromiseSettled",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a run stays paused when it is reset",
+		file:  "internal/history/cut.go",
+		old:   "	case model.EventPaused, model.EventResumed:\n		c.blank(i)\n",
+		new:   "",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a reset run is not found by the labels of its past",
+		file:  "internal/engine/lane/input.go",
+		old:   "		b.relabel(store.RunKey{Shard: e.shard.id, Run: d.Start.Run}, d.Start.Carried)\n",
+		new:   "",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a reset loses those who wait for the run",
+		file:  "internal/core/past.go",
+		old:   "	for _, w := range x.watchers {\n",
+		new:   "	for _, w := range x.watchers[:0] {\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a reset keeps the result that was to be edited",
+		file:  "internal/history/cut.go",
+		old:   "		e.Output, e.Failure = c.r.Edits[i].Output, nil\n",
+		new:   "		e.Output = c.r.Edits[i].Output\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "an import of what has ended goes on",
+		file:  "internal/core/past.go",
+		old:   "	if p.Status.Closed() {\n",
+		new:   "	if p.Status.Closed() && p.Status != model.Terminated {\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a fork begins over a run that is there",
+		file:  "internal/core/past.go",
+		old:   "takesOver || x == nil || mayReplace(x, m):",
+		new:   "takesOver || x == nil || !x.Open():",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a retry loses what was sent to the run",
+		file:  "internal/history/cut.go",
+		old:   "	if r.Mode == Retry || r.Mode == Reset {\n		c.addAccepted()\n",
+		new:   "	if r.Mode == Reset {\n		c.addAccepted()\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a run that was deleted is still there",
+		file:  "internal/core/past.go",
+		old:   "		x = nil\n	}\n	d.Deletes = m.Runs\n",
+		new:   "	}\n	d.Deletes = m.Runs\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a delete overtakes what it is to delete",
+		file:  "internal/engine/lane/input.go",
+		old:   "in.message.Kind == model.MessageDelete && e.dirty() {",
+		new:   "in.message.Kind == model.MessageDelete && false {",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a repeated delete is done again",
+		file:  "internal/engine/lane/input.go",
+		old:   "m.RequestID != \"\" && m.Kind != model.MessageQuery &&",
+		new:   "m.RequestID != \"\" && m.Kind != model.MessageQuery && m.Kind != model.MessageDelete &&",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a workflow never hears the answer to its update",
+		file:  "internal/core/message.go",
+		old:   "	if u.Watcher.ID != \"\" {\n		d.Messages",
+		new:   "	if u.Watcher.ID != \"\" && a.Failure == nil {\n		d.Messages",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "an update of a workflow is acknowledged before it is answered",
+		file:  "internal/core/message.go",
+		old:   "	if m.From.ID != \"\" && !d.Pending {\n",
+		new:   "	if m.From.ID != \"\" {\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "updates of workflows are lost when their receiver continues as new",
+		file:  "internal/core/turn.go",
+		old:   "		if !slices.Contains(t.Close.Begun, u.Seq) {\n			waiting",
+		new:   "		if !slices.Contains(t.Close.Begun, u.Seq) && u.Watcher.ID == \"\" {\n			waiting",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "nobody hears of an update that was begun when its receiver continues as new",
+		file:  "internal/core/turn.go",
+		old:   "o.Status != model.Continued || slices.Contains(begun, u.Seq) {",
+		new:   "o.Status != model.Continued {",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "time goes back in a fork",
+		file:  "internal/core/execution.go",
+		old:   "Last: max(s.At, s.Began),",
+		new:   "Last: s.At,",
+		tests: [][]string{sim, {"./internal/core", "-run", "TestPastOfAClockThatIsAhead$"}},
+	},
+}

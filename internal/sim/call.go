@@ -1,0 +1,63 @@
+package sim
+
+import (
+	"github.com/perdure/perdure/internal/model"
+)
+
+// What workflows send to other executions (signals, updates) is answered exactly once, whatever becomes of the receiver: it answers, hands it on to its next
+// run, ends first, gives way to a reset, or is not there. A signal is acknowledged; an update is answered with what the code says to it.
+
+// sending is something that a step of a run has sent.
+type sending struct {
+	message model.Message
+	answer  *model.Message
+}
+
+// sent notes a message between executions that is to be answered, or an answer.
+func (l *ledger) sent(m *model.Message) {
+	switch m.Kind { //nolint:exhaustive // the others are answered otherwise, or not at all
+	case model.MessageSignal, model.MessageUpdate:
+		if l.sends[m.From] != nil {
+			l.fail("I16: step %s of %s sends a second time", m.From.ID, short(m.From.Run))
+		}
+		l.sends[m.From] = &sending{message: *m}
+		l.sent0 = append(l.sent0, m.From)
+	case model.MessageAnswer:
+		from := model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}
+		x := l.sends[from]
+		switch {
+		case x == nil:
+			l.fail("I16: an answer to step %s of %s, which has sent nothing", m.ID, short(m.ToRun))
+		case x.answer != nil:
+			l.fail("I16: a second answer to step %s of %s", m.ID, short(m.ToRun))
+		case x.message.Kind == model.MessageUpdate && m.Failure == nil && !m.Input.Equal(replyTo(x.message.Input)):
+			l.fail("I16: step %s of %s is answered %x", m.ID, short(m.ToRun), m.Input.Data)
+		}
+		c := *m
+		x.answer = &c
+		if x.message.Kind == model.MessageUpdate {
+			if m.Failure == nil {
+				l.s.did(opCallAnswered)
+			} else {
+				l.s.did(opCallRefused)
+			}
+		}
+	}
+}
+
+// answeredStep checks the answer that a step hears.
+func (l *ledger) answeredStep(r *run, e *model.Event) {
+	x := l.sends[model.Link{Address: r.address.name, Run: r.id, ID: e.ID}]
+	if x == nil || x.answer == nil || !x.answer.Input.Equal(e.Output) || (x.answer.Failure == nil) != (e.Failure == nil) {
+		l.fail("I16: %s of %s hears an answer that nobody gave", e.ID, r.id)
+	}
+}
+
+// checkSends demands that everything that was sent was answered.
+func (s *Sim) checkSends() {
+	for _, from := range s.ledger.sent0 {
+		if x := s.ledger.sends[from]; x.answer == nil {
+			s.fail("I16: the %s that step %s of %s sent to %s was never answered", x.message.Kind, from.ID, short(from.Run), x.message.To)
+		}
+	}
+}

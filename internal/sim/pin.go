@@ -1,0 +1,123 @@
+package sim
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// In some simulations workers have versions, and offer their workflows as pinned: whoever first continues a run binds it to its version. Deploys take all
+// workers of one version away, and bring them back later. What must hold: nobody gets a run that is pinned to another version, unless its own
+// code does not pin the workflow any more; a run is pinned once; and one that waited for its version goes on.
+
+var versions = [...]string{"one", "two"}
+
+// unpinned is the version of a build in which no workflow is pinned: it continues everything.
+const unpinned = "later"
+
+// drawVersion gives a worker a version, where workers have one.
+func (w *worker) drawVersion() {
+	s := w.p.s
+	switch {
+	case !s.plan.pins:
+	case s.chance(0.1):
+		w.offer.Version = unpinned
+	default:
+		w.setVersion(oneOf(s, versions[:]...))
+	}
+}
+
+// setVersion has a worker offer its workflows as pinned.
+func (w *worker) setVersion(v string) { w.offer.Version, w.offer.Pinned = v, w.offer.Workflows }
+
+// pins reports whether the code of the worker pins a workflow.
+func (w *worker) pins(workflow string) bool { return slices.Contains(w.offer.Pinned, workflow) }
+
+// pin binds a run that nobody has bound to the version of its worker.
+func (h *hold) pin(cs *[]model.Command, eventful *int) {
+	if h.pinning || h.m.pin != "" || !h.w.pins(h.m.start.Address.Type) {
+		return
+	}
+	h.pinning = true
+	*eventful++
+	*cs = append(*cs, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventPinned, ID: "pin", Name: h.w.offer.Version}})
+}
+
+// pinned notes that a run is bound to a version.
+func (l *ledger) pinned(r *run, e *model.Event) {
+	if r.pin != "" {
+		l.fail("I20: %s is pinned to %s, and was to %s", r.id, e.Name, r.pin)
+	}
+	r.pin = e.Name
+	l.s.did(opPinned)
+}
+
+// mayContinue fails when the owner of a run that is pinned hands it to a worker of another version. Who was the owner may not know.
+func (sh *shell) mayContinue(w *worker, r *run) {
+	s := sh.s
+	if w == nil || r.pin == "" || s.ledger.owner[r.address.shard] != sh.inc.self.ID {
+		return
+	}
+	if w.pins(r.address.name.Type) && w.offer.Version != r.pin {
+		s.fail("I20: %s of %s is pinned to version %s, and goes to worker %d of %s, which is version %s", short(r.id), r.address.name, r.pin, w.id, w.p.name(), w.offer.Version)
+	}
+	if w.offer.Version == unpinned {
+		s.did(opUnpinned)
+	}
+	if r.stranded {
+		r.stranded = false
+		s.did(opUnstranded)
+	}
+}
+
+// explained notes that a run waits for a worker of its version.
+func (s *Sim) explained(a *address, why model.Reason) {
+	if r := a.current; why.Code == model.WaitWorker && strings.HasPrefix(why.Detail, "version ") && r != nil && r.open() && r.pin != "" {
+		r.stranded = true
+		s.did(opStranded)
+	}
+}
+
+// deploy takes the workers of one version away from all processes, gives them others instead, and brings those back after a while.
+func (s *Sim) deploy() {
+	old, next := versions[0], versions[1]
+	if s.chance(0.5) {
+		old, next = next, old
+	}
+	s.hurt(faultDeploy)
+	each := func(do func(p *proc)) {
+		for _, p := range s.procs {
+			if p != nil {
+				s.at(s.now, p, func() { do(p) })
+			}
+		}
+	}
+	each(func(p *proc) {
+		for _, w := range slices.Clone(p.workers) {
+			if w.offer.Version != next {
+				w.leave()
+			}
+		}
+		p.join(false, next)
+	})
+	s.after(s.between(5, 150)*millisecond, nil, s.lookForStranded)
+	s.after(s.between(20, 800)*millisecond, nil, func() { each(func(p *proc) { p.join(false, old) }) })
+}
+
+// lookForStranded asks the owners of pinned runs what those wait for.
+func (s *Sim) lookForStranded() {
+	for _, r := range s.ledger.order {
+		if !r.open() || r.pin == "" {
+			continue
+		}
+		for _, p := range s.procs {
+			if p != nil && p.inc != nil && p.inc.owner[r.address.shard] {
+				reasons, _ := p.inc.shells[int(r.address.shard)%len(p.inc.shells)].lane.Explain(r.address.name)
+				for _, why := range reasons {
+					s.explained(r.address, why)
+				}
+			}
+		}
+	}
+}
