@@ -54,3 +54,30 @@ func TestQueuedActivity(t *testing.T) {
 		}
 	}, double, sum)
 }
+
+// What an attempt reported last is there for the next one.
+func TestProgressOutlivesAttempts(t *testing.T) {
+	t.Parallel()
+	copying := perdure.NewActivity("copy", func(ctx context.Context, total int) (int, error) {
+		from, _ := perdure.LastProgress[int](ctx)
+		for n := from + 1; n <= total; n++ {
+			time.Sleep(time.Minute)
+			if err := perdure.Heartbeat(ctx, n); err != nil {
+				return 0, err
+			}
+			if n == total/2 && from < n {
+				time.Sleep(time.Minute) // so that it is told
+				return 0, errors.New("the disk is full")
+			}
+		}
+		return from, nil
+	}, perdure.OnQueue("disk"), perdure.HeartbeatTimeout(5*time.Minute))
+	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		x, err := copying.Submit(c, 10)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Result(c)
+		want(t, got, err, 5)
+	}, copying)
+}

@@ -313,6 +313,8 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 		if len(found) > 0 {
 			r.Reply = &found[0]
 		}
+	case lane.LoadProgress:
+		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, ld.Task)
 	case lane.LoadRunnable:
 		r.Runnable, r.Err = st.LoadRunnable(ctx, ld.Shards, ld.After, ld.Limit)
 	case lane.LoadTimers:

@@ -216,7 +216,14 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 		return held, canceled, nil
 	}
 	inc.board.beat(s, ref)
-	return held, canceled, nil
+	if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil && progress != nil {
+		p := *progress
+		err = l.inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, ref, p) }})
+		if errors.Is(err, lane.ErrNotOwner) {
+			err = nil // the next beat has it
+		}
+	}
+	return held, canceled, err
 }
 
 // free is how many claims the worker may hold.

@@ -20,6 +20,7 @@ const (
 	LoadRunnable                     // a page of runnable runs of Shards behind After
 	LoadTimers                       // a page of timers of Shards behind Mark, due until Until
 	LoadMail                         // messages and inbox rows for Shards
+	LoadProgress                     // what earlier attempts of Task of Run reported last
 )
 
 // Load is a read that the lane asks for.
@@ -31,6 +32,7 @@ type Load struct {
 	Address   model.Address
 	Run       model.RunID
 	RequestID string
+	Task      string
 	After     store.RunKey
 	Mark      store.TimerMark
 	Until     model.Time
@@ -40,6 +42,7 @@ type Load struct {
 	input    *input
 	version  int // of the entry when the read was made
 	tenure   int // of the lane when the read was made
+	task     *taskInput
 	looked   int // requests to the address that had been served when a reply was looked for
 	attempts int
 	at       model.Time // not before
@@ -54,6 +57,7 @@ type LoadResult struct {
 	Runnable  []store.RunHead
 	Messages  []store.MessageRow
 	Inbox     []store.InboxRow
+	Data      []store.TaskDatum
 	Err       error
 }
 
@@ -150,14 +154,17 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedTimers(ld, r)
 	case LoadMail:
 		l.loadedMail(now, ld, r)
+	case LoadProgress:
+		l.execute(ld.entry, ld.Run, ld.task, progressOf(r.Data))
 	}
 }
 
 // survives reports whether the lane goes on without what cannot be understood. A run is quarantined, but not while some of it is on its way to
 // the store: that would be forgotten. Mail is left where it is, and the rest of it served. Whoever repeats a request hears that its answer is lost.
+// An attempt begins without what the one before it reported.
 func (ld *Load) survives() bool {
 	switch ld.Kind {
-	case LoadMail, LoadReply:
+	case LoadMail, LoadReply, LoadProgress:
 		return true
 	case LoadRun:
 		return !ld.entry.dirty()

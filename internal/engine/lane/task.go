@@ -187,27 +187,48 @@ func (l *Lane) executes(b *building, e *entry, d *core.Decision) {
 	}
 }
 
-// handOver gives a task to the worker whose claim is durable now.
+// handOver gives a task to the worker whose claim is durable now. If there were attempts before, what they reported is read first.
 func (l *Lane) handOver(e *entry, f *effect) {
 	if e.x == nil || e.run() != f.run {
 		return
 	}
-	t := e.x.Task(f.task.id)
-	if t == nil || !t.Held || t.Claim != f.task.claim {
-		return // it has ended before it began; the board knows
+	if t := e.x.Task(f.task.id); t != nil && t.Attempt > 1 {
+		l.loads.add(&Load{Kind: LoadProgress, Shard: e.shard.id, Address: e.address, Run: f.run, Task: t.ID, entry: e, task: f.task})
+		return
+	}
+	l.execute(e, f.run, f.task, model.Payload{})
+}
+
+func progressOf(data []store.TaskDatum) model.Payload {
+	for i := range data {
+		if data[i].Name == "" {
+			return data[i].Value
+		}
+	}
+	return model.Payload{}
+}
+
+// execute tells the worker, unless the claim has ended before it began; then the board knows.
+func (l *Lane) execute(e *entry, run model.RunID, claim *taskInput, progress model.Payload) {
+	if e.x == nil || e.run() != run {
+		return
+	}
+	t := e.x.Task(claim.id)
+	if t == nil || !t.Held || t.Claim != claim.claim {
+		return
 	}
 	c := model.Claim{
-		Ref:  model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: f.run, ID: t.ID}, Claim: t.Claim},
+		Ref:  model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: run, ID: t.ID}, Claim: t.Claim},
 		Spec: t.Spec, Input: t.Input, Attempt: t.Attempt, Scheduled: t.Scheduled, Claimed: t.Since, Identity: e.x.Start.Identity,
-		Canceled: e.x.Alone() && e.x.Canceling != 0,
+		Progress: progress, Canceled: e.x.Alone() && e.x.Canceling != 0,
 	}
 	if t.Spec.ToClose > 0 {
 		c.Deadline = t.Since.Add(t.Spec.ToClose)
 	}
 	if c.Identity.IsZero() {
-		c.Identity = f.run
+		c.Identity = run
 	}
-	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskExecute, Worker: f.task.worker, Ref: c.Ref, Claim: &c})
+	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskExecute, Worker: claim.worker, Ref: c.Ref, Claim: &c})
 }
 
 // assign has tasks that a decision brings into being begin in the same commit, on workers that wait for them.
