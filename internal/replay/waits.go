@@ -101,6 +101,8 @@ func reason(f *Future) model.Reason {
 		return model.Reason{Code: model.WaitChild, Name: addressText(a.target)}
 	case futureStep:
 		switch {
+		case a.task != nil:
+			return model.Reason{Code: model.WaitTask, Name: a.task.Kind, Detail: a.task.Queue}
 		case a.state == stepBackoff:
 			return model.Reason{Code: model.WaitRetry, Name: a.name, Attempt: a.attempt + 1, Until: a.due, Detail: a.last}
 		case a.step.Body == nil:
