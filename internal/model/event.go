@@ -109,6 +109,9 @@ type Event struct {
 	Worker string    `cbor:"18,keyasint,omitempty"`
 }
 
+// TimedOutForGood reports whether the event ends a task by a time-out.
+func (e *Event) TimedOutForGood() bool { return e.Kind == EventTaskTimedOut && e.Due == 0 }
+
 // Size is roughly what the event costs in memory and on disk.
 func (e *Event) Size() int {
 	n := 64 + len(e.ID) + len(e.Name) + e.Input.Size() + e.Output.Size() + len(e.RequestID) + len(e.Position)

@@ -56,7 +56,7 @@ func (m *machine) toldOfTask(a *ask, e *model.Event) bool {
 	switch e.Kind {
 	case model.EventTaskClaimed, model.EventTaskReturned, model.EventAttemptFailed:
 	case model.EventTaskTimedOut:
-		if e.Due == 0 {
+		if e.TimedOutForGood() {
 			m.answer(a, e)
 		}
 	case model.EventStepCompleted, model.EventStepFailed:
