@@ -39,7 +39,7 @@ func (m *machine) runRoot() {
 func (m *machine) callRoot() (out model.Payload, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = model.Payload{}, panicFailure(p)
+			out, err = model.Payload{}, PanicFailure(p)
 		}
 	}()
 	return m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input)
@@ -107,7 +107,7 @@ func (m *machine) runCleanup(err error) error {
 func (m *machine) callCleanup(fn func(Ctx) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = panicFailure(p)
+			err = PanicFailure(p)
 		}
 	}()
 	return fn(Ctx{m.root, m.rootScope}.Detached())

@@ -265,7 +265,7 @@ func (m *machine) exitedInStep(c *Coroutine) {
 	c.inline = nil
 	m.r.endInline(a)
 	m.w.freeSlot()
-	m.command(a, m.r.conclude(a, model.Payload{}, exitFailure("step "+a.name)))
+	m.command(a, m.r.conclude(a, model.Payload{}, ExitFailure("step "+a.name)))
 	m.ahead = append(m.ahead, m.authors...)
 	m.drop(c)
 	m.active.Store(nil)
@@ -291,7 +291,7 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 				err = e // the misuse of a durable call that has no error result
 				return
 			}
-			err = panicFailure(p)
+			err = PanicFailure(p)
 		}
 	}()
 	if err := a.over(); err != nil {

@@ -95,6 +95,13 @@ func StepFrom(ctx context.Context) *StepContext {
 	return s
 }
 
+// WithClaim is the context of a task that was claimed: it tells which step and which attempt it is, as that of a step does.
+func WithClaim(ctx context.Context, c *model.Claim) context.Context {
+	return context.WithValue(ctx, stepContextKey{}, &StepContext{
+		start: &model.Start{Address: c.Ref.Address, Run: c.Ref.Run, Identity: c.Identity}, id: c.Ref.ID, attempt: c.Attempt, asOf: c.Claimed, base: ctx,
+	})
+}
+
 // Attempt counts from 1.
 func (s *StepContext) Attempt() int { return s.attempt }
 
