@@ -12,7 +12,7 @@ import (
 // ---- Client as Caller: plain calls of the engine
 
 func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (r api.StartRequest, err error) {
-	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels}
+	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec}
 	if r.Input, err = c.host().sealStart(c.ctx, brief, r.Address, in); err != nil {
 		return r, err
 	}

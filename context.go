@@ -112,7 +112,7 @@ func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normali
 	}
 	c := replay.Child{
 		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
-		Labels: o.labels,
+		Labels: o.labels, Task: o.spec,
 	}
 	if !h.plain {
 		c.Identity, c.Seal = h.codec.Identity(in), func(ctx context.Context, to model.Address, p model.Payload) (model.Payload, error) {

@@ -29,6 +29,7 @@ type stepOptions struct {
 	key       string
 	keyed     bool
 	requestID string
+	task      *taskSettings // nil unless a task option was given
 }
 
 type startOptions struct {
@@ -39,6 +40,8 @@ type startOptions struct {
 	requestID string
 	with      []signalWith
 	labels    []model.Label
+	task      []submitOption  // of submissions only
+	spec      *model.TaskSpec // of a task
 	err       error
 }
 
@@ -65,6 +68,10 @@ type RetryPolicy struct {
 func (p RetryPolicy) applyActivity(o *stepOptions) { o.retry = &p }
 func (p RetryPolicy) applyCall(o *stepOptions)     { o.retry = &p }
 
+func (p RetryPolicy) applyStart(o *startOptions) {
+	o.task = append(o.task, submitOption{"RetryPolicy", p})
+}
+
 func (p RetryPolicy) policy() replay.Policy {
 	return replay.Policy{
 		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max, Coefficient: p.Coefficient, Jitter: p.Jitter, If: p.worth(),
@@ -89,13 +96,12 @@ type timeoutOption time.Duration
 func (t timeoutOption) applyActivity(o *stepOptions) { o.timeout = time.Duration(t) }
 func (t timeoutOption) applyCall(o *stepOptions)     { o.timeout = time.Duration(t) }
 
-// AttemptTimeout limits one attempt: its context ends after d, and the attempt has failed.
-func AttemptTimeout(d time.Duration) interface {
-	ActivityOption
-	CallOption
-} {
-	return timeoutOption(d)
+func (t timeoutOption) applyStart(o *startOptions) {
+	o.task = append(o.task, submitOption{"AttemptTimeout", t})
 }
+
+// AttemptTimeout limits one attempt: its context ends after d, and the attempt has failed. That of a task counts from the moment at which a worker claims it.
+func AttemptTimeout(d time.Duration) TaskOption { return timeoutOption(d) }
 
 type stepKey string
 

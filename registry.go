@@ -16,6 +16,7 @@ import (
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/internal/userdb"
 )
@@ -56,6 +57,9 @@ type activityDefinition struct {
 	at    string
 	types []typeOf
 	wrong error // with its options
+
+	queue   string                   // that carries it; empty when it runs inline
+	handler func(*host) pool.Handler // of tasks; nil without code, and of transactional ones
 
 	transactional bool
 	db            *userdb.Database // of a transactional one
@@ -129,10 +133,10 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 	}
 	for _, name := range sortedKeys(r.activities) {
 		d := r.activities[name]
-		r.checkCode("activity", name, d.at, d.fn != nil, d.bound)
+		r.checkCode("activity", name, d.at, d.fn != nil || d.elsewhere(), d.bound)
 	}
 	for _, n := range r.needs {
-		if r.activities[n.activity].fn == nil {
+		if d := r.activities[n.activity]; d.fn == nil && !d.elsewhere() {
 			r.wrong("%s: activity %s is declared but has no code: pass its Bind(fn) (%s)", n.who, n.activity, n.at)
 		}
 	}
@@ -196,6 +200,9 @@ func (r *registry) workflow(d workflowDefinition) {
 		return
 	}
 	r.check("workflow", d.name, d.at, d.types)
+	if strings.HasPrefix(d.name, model.TaskPrefix) {
+		r.wrong("the name of workflow %s begins with %q, as those of tasks do (%s)", d.name, model.TaskPrefix, d.at)
+	}
 	r.workflows[d.name] = d
 }
 
@@ -203,7 +210,9 @@ func (r *registry) activity(d activityDefinition) {
 	if r.replaced != nil && r.replaced.activities[d.name].fn != nil {
 		return
 	}
-	if old, ok := r.activities[d.name]; ok {
+	if old, ok := r.activities[d.name]; ok && d.elsewhere() {
+		return // which says what is known
+	} else if ok && !old.elsewhere() {
 		r.wrong("two definitions of activity %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
@@ -211,11 +220,17 @@ func (r *registry) activity(d activityDefinition) {
 	if d.wrong != nil {
 		r.wrong("activity %s: %w (%s)", d.name, d.wrong, d.at)
 	}
+	if d.transactional && d.queue != "" {
+		r.wrong("activity %s: %s (%s)", d.name, txQueued, d.at)
+	}
 	if d.transactional && d.db == nil {
 		r.wrong("activity %s has no database: give it perdure.SQL(db) or perdure.Pgx(pool), after the pool was made (%s)", d.name, d.at)
 	}
 	r.activities[d.name] = d
 }
+
+// elsewhere reports whether whoever serves its queue has the code, and nobody needs it here.
+func (d *activityDefinition) elsewhere() bool { return d.fn == nil && !d.bound && d.queue != "" }
 
 // Bounds of names and keys, in bytes.
 const (
@@ -291,8 +306,8 @@ func (r *registry) checkUses(d workflowDefinition) {
 	}
 	r.problems = append(r.problems, needed.problems...)
 	for _, name := range sortedKeys(needed.activities) {
-		if r.activities[name].fn == nil && needed.activities[name].fn == nil {
-			r.wrong("workflow %s uses activity %s, which has no code here: pass its Bind(fn)", d.name, name)
+		if a, n := r.activities[name], needed.activities[name]; a.fn == nil && n.fn == nil && !n.elsewhere() {
+			r.wrong("workflow %s uses activity %s, which has no code here and no queue: pass its Bind(fn)", d.name, name)
 		}
 		if needed.activities[name].transactional && r.activities[name].fn == nil {
 			r.wrong("workflow %s uses transactional activity %s: pass it too, so that its database is prepared", d.name, name)

@@ -47,6 +47,8 @@ type Config struct {
 	Payloads payload.Codec
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
+	// Tasks is how this process executes tasks, if it has the code of activities that have a queue: how many at once, which other queues, when it takes no more.
+	Tasks perdure.TaskConfig
 	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
 	// the version that began them.
 	Version string
@@ -86,7 +88,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	}
 	app, err := perdure.Attach(ctx, perdure.Attachment{
 		Backend: n.Backend(), Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
-		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Version: c.Version, OnClose: n.Close,
+		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Tasks: c.Tasks, Version: c.Version, OnClose: n.Close,
 		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search,
 	}, defs...)
 	if err != nil {

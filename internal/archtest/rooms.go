@@ -104,6 +104,7 @@ var rooms = []room{
 
 	// The SDK's side: deterministic coroutines and journal matching; the client of a remote server.
 	{path: "internal/replay", imports: join(vocabulary, "internal/api")},
+	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/replay")}, // executes tasks
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
 	// How payloads are stored. Compressors and clients of object stores are packages of their own, which only their users link.
@@ -115,7 +116,7 @@ var rooms = []room{
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
 	{
 		path:    ".",
-		imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/userdb", "payload"),
+		imports: join(vocabulary, "internal/replay", "internal/pool", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/userdb", "payload"),
 		public:  true,
 	},
 	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "payload"}, public: true},

@@ -65,9 +65,10 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 
 // start is the message of a request to start an execution, if it is in order.
 func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
-	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels}
+	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels, Task: r.Task}
 	v := s.check("start " + r.Address.Type)
 	v.address(r.Address)
+	v.task(r)
 	v.payload("input", r.Input)
 	v.requestID(r.RequestID)
 	v.labels(r.Labels)
@@ -226,6 +227,24 @@ func (s *Service) Await(ctx context.Context, t api.Target) (api.Result, error) {
 	}
 	r, err := s.engine.Await(ctx, t.Address, t.Run)
 	return api.Result{Run: r.Run, Outcome: r.Outcome}, err
+}
+
+// JoinTasks adds a worker that executes tasks.
+func (s *Service) JoinTasks(_ context.Context, _ api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {
+	if s.engine == nil {
+		return nil, fault.New(fault.Denied, "the store is open for reading only")
+	}
+	v := s.check("join")
+	v.name("worker", offer.Name)
+	v.offer("queue", offer.Queues)
+	v.offer("activity", offer.Kinds)
+	if offer.Slots <= 0 {
+		v.wrong("it has %d slots", offer.Slots)
+	}
+	if err := v.err(); err != nil {
+		return nil, err
+	}
+	return nil, fault.New(fault.Unavailable, "this engine hands out no tasks")
 }
 
 // Join adds a worker.
