@@ -146,11 +146,6 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 	case b.o.err != nil:
 		return nil, b.o.err
 	}
-	if so.retry != a.opts.retry && so.retry != nil {
-		if err := so.retry.checkQueued(); err != nil {
-			return wrong("%w", err)
-		}
-	}
 	if err := checkText("the name of activity", a.name, maxName-len(model.TaskPrefix)); err != nil {
 		return nil, err
 	}

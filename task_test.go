@@ -428,14 +428,11 @@ func TestTaskOptionsAreChecked(t *testing.T) {
 		err  error
 		want string
 	}{
-		"policy with a function": {second(act.Submit(c, 1, perdure.RetryPolicy{If: func(error) bool { return true }})), "give the policy to the activity"},
-		"error by type":          {second(act.Submit(c, 1, perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorType[*perdure.RemoteError]()}})), "use ErrorNamed"},
-		"heartbeat too short":    {second(act.Submit(c, 1, perdure.HeartbeatTimeout(1))), "at least 100ms"},
-		"queue of a workflow":    {second(wf.Start(c, 1, perdure.OnQueue("q"))), "OnQueue is for activities"},
-		"policy of a workflow":   {second(wf.Start(c, 1, perdure.Exponential(3))), "RetryPolicy is for activities"},
-		"signal":                 {second(act.Submit(c, 1, signal.With(1))), "takes no signals"},
-		"slash":                  {second(slash.Submit(c, 1)), "contains a slash"},
-		"long key":               {second(act.Submit(c, 1, perdure.RawKey(strings.Repeat("k", 513)))), "at most 512"},
+		"heartbeat too short": {second(act.Submit(c, 1, perdure.HeartbeatTimeout(1))), "at least 100ms"},
+		"queue of a workflow": {second(wf.Start(c, 1, perdure.OnQueue("q"))), "OnQueue is for activities"},
+		"signal":              {second(act.Submit(c, 1, signal.With(1))), "takes no signals"},
+		"slash":               {second(slash.Submit(c, 1)), "contains a slash"},
+		"long key":            {second(act.Submit(c, 1, perdure.RawKey(strings.Repeat("k", 513)))), "at most 512"},
 	} {
 		if !errors.Is(got.err, perdure.ErrInvalid) || !strings.Contains(got.err.Error(), got.want) {
 			t.Errorf("%s: %v\n  lacks %q", what, got.err, got.want)

@@ -37,7 +37,7 @@ func (s stageSession) Report(_ context.Context, t model.Turn) error {
 }
 func (stageSession) Release(model.RunID, uint64, int64, []model.Reason)                {}
 func (stageSession) Answer(model.RunID, uint64, uint64, model.Payload, *model.Failure) {}
-func (stageSession) Leave(context.Context) error { return nil }
+func (stageSession) Leave(context.Context) error                                       { return nil }
 
 func (s *stage) activation(name string) model.Activation {
 	return model.Activation{Generation: 1, Start: model.Start{
@@ -180,8 +180,9 @@ func TestWrongCallsOfTasks(t *testing.T) {
 		_, a := inline.Run(ctx, 1, perdure.HeartbeatTimeout(time.Minute))
 		_, b := perdure.Do(ctx, "do", func(context.Context) (int, error) { return 1, nil }, perdure.OnQueue("q"))
 		_, c := inline.Run(ctx, 1, perdure.OnQueue("q"), perdure.RetryPolicy{If: func(error) bool { return true }})
+		_, e := inline.Run(ctx, 1, perdure.OnQueue("q"), perdure.RetryPolicy{Except: []perdure.ErrorKind{perdure.ErrorType[*perdure.RemoteError]()}})
 		_, d := inline.Go(ctx, 1, perdure.OnQueue("")).Get(ctx)
-		errs = []error{a, b, c, d}
+		errs = []error{a, b, c, d, e}
 		return 0, nil
 	})
 	s, turn := act(t, "wf", wf, inline)
@@ -190,6 +191,7 @@ func TestWrongCallsOfTasks(t *testing.T) {
 	}
 	for i, want := range []string{
 		"activity inline: HeartbeatTimeout is for an activity that has a queue", "step do: OnQueue is for activities", "give the policy to the activity", "the name of queue is empty",
+		"use ErrorNamed",
 	} {
 		if err := errs[i]; !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\n  lacks %q", err, want)
