@@ -17,7 +17,9 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/payload"
+	"github.com/perdure/perdure/perduretest"
 )
 
 // desk is a backend that carries out tasks which stand alone, as plainly as can be: each is claimed at once by the one worker there is.
@@ -492,5 +494,38 @@ func TestDefinitionsWithQueues(t *testing.T) {
 		if _, err := perdure.Attach(t.Context(), perdure.Attachment{Tasks: c.cfg}); !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%+v: %v", c.cfg, err)
 		}
+	}
+}
+
+// TestTestsHearOfTasks is what perduretest needs: the context of the test in that of a task, and to be told of every attempt.
+func TestTestsHearOfTasks(t *testing.T) {
+	t.Parallel()
+	type worldKey struct{}
+	ran := make(chan replay.Attempt, 10)
+	checks := &replay.Checks{Base: context.WithValue(context.Background(), worldKey{}, "world"), Ran: func(a replay.Attempt) { ran <- a }}
+	fake := perduretest.NewFake(func(ctx context.Context, how string) (string, error) {
+		if how == "panic" && perdure.Attempt(ctx) == 1 {
+			panic("ouch")
+		}
+		return fmt.Sprint(ctx.Value(worldKey{}), " ", perdure.IdempotencyKey(ctx) != ""), nil
+	})
+	work := perdure.DeclareActivity[string, string]("work", perdure.OnQueue("q"))
+	c, _ := openDesk(t, perdure.Attachment{Checks: checks}, work.Bind(fake.Call))
+	for _, how := range []string{"fine", "panic"} {
+		x, err := work.Submit(c, how)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := x.Result(c); got != "world true" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+	}
+	for _, want := range []string{"work 1 <nil>", "work 1 panic: ouch", "work 2 <nil>"} {
+		if a := <-ran; fmt.Sprint(a.Step, " ", a.Number, " ", a.Err) != want || a.IdempotencyKey == "" {
+			t.Errorf("%+v, want %s", a, want)
+		}
+	}
+	if calls := fake.Calls(); len(calls) != 2 || calls[1].Attempt != 2 {
+		t.Errorf("calls %+v", calls)
 	}
 }

@@ -1,6 +1,7 @@
 package perdure_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/payload"
 )
 
 // stage is a backend with one run on it, whose turns the test reads and whose events it writes.
@@ -56,12 +58,18 @@ func (s *stage) deliver(events ...model.Event) {
 // act runs a workflow of the definitions up to its first turn.
 func act(t *testing.T, name string, defs ...perdure.Definition) (*stage, model.Turn) {
 	t.Helper()
+	return actWith(t, perdure.Attachment{}, name, defs...)
+}
+
+func actWith(t *testing.T, cfg perdure.Attachment, name string, defs ...perdure.Definition) (*stage, model.Turn) {
+	t.Helper()
 	n, err := node.Open(t.Context(), node.Config{URL: "memory:"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	s := &stage{desk: &desk{Backend: n.Backend(), tasks: map[model.Address]*deskTask{}}, turns: make(chan model.Turn, 100)}
-	app, err := perdure.Attach(t.Context(), perdure.Attachment{Backend: s, OnClose: n.Close}, defs...)
+	cfg.Backend, cfg.OnClose = s, n.Close
+	app, err := perdure.Attach(t.Context(), cfg, defs...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -196,5 +204,46 @@ func TestWrongCallsOfTasks(t *testing.T) {
 		if err := errs[i]; !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v\n  lacks %q", err, want)
 		}
+	}
+}
+
+// TestQueuedStepIsEncrypted has a task scheduled by a workflow and executed by the worker of an app with the same keys: nothing of it can be read in between.
+func TestQueuedStepIsEncrypted(t *testing.T) {
+	t.Parallel()
+	key := bytes.Repeat([]byte{7}, 32)
+	keys, err := payload.NewKeys("k1", map[string][]byte{"k1": key}, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := perdure.NewActivity("secret", func(ctx context.Context, p picture) (picture, error) {
+		return picture{p.ID + 1, p.Name + " seen " + perdure.IdempotencyKey(ctx)[:0]}, nil
+	}, perdure.OnQueue("q"))
+	var got picture
+	wf := perdure.NewWorkflow("wf", func(ctx perdure.WorkflowCtx, _ int) (int, error) {
+		var err error
+		got, err = secret.Run(ctx, picture{1, "cat"})
+		return 0, err
+	})
+	s, turn := actWith(t, perdure.Attachment{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys)}}}, "wf", wf, secret)
+	e := turn.Commands[0].Event
+	if bytes.Contains(e.Input.Data, []byte("cat")) || e.Input.Encoding == "" {
+		t.Errorf("the input is %q, %s", e.Input.Data, e.Input.Encoding)
+	}
+	to := model.Address{Tenant: "default", Type: "wf", Key: "k"}
+	task := &deskTask{req: api.StartRequest{Task: e.Task}, done: make(chan model.Outcome, 1)}
+	s.desk.mu.Lock()
+	s.desk.tasks[to] = task
+	s.desk.mu.Unlock()
+	s.desk.worker.Execute([]model.Claim{{
+		Ref: model.ClaimRef{TaskRef: model.TaskRef{Address: to, Run: model.RunID{9}, ID: e.ID}, Claim: 2}, Spec: e.Task, Input: e.Input, Attempt: 1,
+	}})
+	out := (<-task.done).Output
+	if bytes.Contains(out.Data, []byte("cat")) {
+		t.Errorf("the output is %q", out.Data)
+	}
+	s.deliver(e, model.Event{Kind: model.EventTaskClaimed, ID: e.ID, Attempt: 1}, model.Event{Kind: model.EventStepCompleted, ID: e.ID, Output: out})
+	s.closing(t)
+	if got != (picture{2, "cat seen "}) {
+		t.Errorf("got %+v", got)
 	}
 }
