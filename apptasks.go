@@ -15,8 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// joinTasks has the engine give us tasks, if an activity whose code is here has a queue, or the settings name one. Then every activity with code here is offered, because
-// calls and submissions may name a queue as well.
+// joinTasks has the engine give us tasks of the activities whose code is here: all of them, because calls and submissions may name a queue as well.
 func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	cfg := &a.cfg.Tasks
 	handlers := map[string]pool.Handler{}
@@ -30,7 +29,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 			queues = append(queues, d.queue)
 		}
 	}
-	if len(queues) == 0 || len(handlers) == 0 || cfg.Slots < 0 {
+	if len(handlers) == 0 || cfg.Slots < 0 {
 		return nil
 	}
 	queues = append(queues, DefaultQueue)

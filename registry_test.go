@@ -121,7 +121,7 @@ func TestMistakesInDefinitions(t *testing.T) {
 func TestDefinitionsWithoutMistakes(t *testing.T) {
 	t.Parallel()
 	act := perdure.DeclareActivity[tree, []tree]("act")
-	app, err := perdure.Attach(t.Context(), perdure.Attachment{},
+	app, err := perdure.Attach(t.Context(), perdure.Attachment{Tasks: perdure.TaskConfig{Slots: -1}},
 		perdure.Group{act.Bind(func(context.Context, tree) ([]tree, error) { return nil, nil })},
 		perdure.NewActivity("any", func(context.Context, any) (perdure.Void, error) { return perdure.Void{}, nil }),
 	)

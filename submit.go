@@ -29,7 +29,7 @@ func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
 func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[O], error) {
 	from := s.sender()
 	_, journaled := s.(WorkflowCtx)
-	b, err := a.submission(opts, !journaled)
+	b, err := a.submission(from.host(), opts, !journaled)
 	if err != nil {
 		return Execution[O]{}, public(err)
 	}
@@ -45,7 +45,7 @@ func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[
 // SubmitMany submits a task for every input, in one call: thousands cost little more than one. The executions are in the order of the inputs; where one was refused, it
 // is zero, and the error says which and why. The others are there.
 func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]Execution[O], error) {
-	b, err := a.submission(opts, true)
+	b, err := a.submission(c.host(), opts, true)
 	switch {
 	case err != nil:
 		return nil, public(err)
@@ -119,7 +119,7 @@ type submission[I any] struct {
 }
 
 // submission applies options.
-func (a *Activity[I, O]) submission(opts []StartOption, fresh bool) (*submission[I], error) {
+func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*submission[I], error) {
 	b := &submission[I]{kind: a.name, key: a.taskKey, fresh: fresh}
 	for _, opt := range opts {
 		opt.applyStart(&b.o)
@@ -137,7 +137,7 @@ func (a *Activity[I, O]) submission(opts []StartOption, fresh bool) (*submission
 	switch err := so.check(); {
 	case err != nil:
 		return wrong("%w", err)
-	case a.tx != nil:
+	case a.tx != nil || h.activities[a.name].transactional:
 		return wrong("it is transactional, so what it does happens exactly once only as a step of a workflow")
 	case strings.Contains(a.name, "/"):
 		return wrong("its name contains a slash, which separates the name of a task from its key")
@@ -145,11 +145,6 @@ func (a *Activity[I, O]) submission(opts []StartOption, fresh bool) (*submission
 		return wrong("a task takes no signals")
 	case b.o.err != nil:
 		return nil, b.o.err
-	}
-	if so.retry != a.opts.retry && so.retry != nil {
-		if err := so.retry.checkQueued(); err != nil {
-			return wrong("%w", err)
-		}
 	}
 	if err := checkText("the name of activity", a.name, maxName-len(model.TaskPrefix)); err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package perdure
 import (
 	"context"
 	"errors"
+	"math"
 	"slices"
 	"time"
 
@@ -115,12 +116,12 @@ func Delay(d time.Duration) TaskOption {
 
 // Bounds of what task options say.
 const (
-	minHeartbeat  = 100 * time.Millisecond
-	maxTaskTime   = 100 * 365 * 24 * time.Hour // so that sums with it do not overflow
-	maxPriority   = 1_000_000
-	maxWeight     = 1_000_000
-	maxLimits     = 8
-	maxCoefficent = 1e6
+	minHeartbeat   = 100 * time.Millisecond
+	maxTaskTime    = 100 * 365 * 24 * time.Hour // so that sums with it do not overflow
+	maxPriority    = 1_000_000
+	maxWeight      = 1_000_000
+	maxLimits      = 8
+	maxCoefficient = 1e6
 )
 
 // check says what is wrong with the settings.
@@ -177,7 +178,7 @@ func (s *taskSettings) check(wrong func(format string, args ...any)) {
 func (o *stepOptions) spec(kind string) *model.TaskSpec {
 	t := o.task
 	s := &model.TaskSpec{
-		Kind: kind, Queue: t.queue, Priority: t.priority, Fair: t.fair, Weight: t.weight, ToStart: t.toStart, ToClose: o.timeout, Silence: t.silence, Total: t.total,
+		Kind: kind, Queue: t.queue, Priority: t.priority, Fair: t.fair, Weight: t.weight, ToStart: t.toStart, ToClose: min(o.timeout, maxTaskTime), Silence: t.silence, Total: t.total,
 		Delay: t.delay, Breaker: t.breaker, Limits: t.limits,
 	}
 	if o.retry != nil {
@@ -189,8 +190,8 @@ func (o *stepOptions) spec(kind string) *model.TaskSpec {
 // stored is the policy as the engine knows it. What it cannot know (If, and errors by type) is decided by the worker.
 func (p *RetryPolicy) stored() model.Retry {
 	r := model.Retry{
-		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max,
-		Coefficient: int64(min(p.Coefficient, maxCoefficent) * 1000), Jitter: int64(p.Jitter*1000 + 0.5),
+		MaxAttempts: p.MaxAttempts, Initial: min(p.Initial, maxTaskTime), Max: min(p.Max, maxTaskTime),
+		Coefficient: int64(math.Round(min(p.Coefficient, maxCoefficient) * 1000)), Jitter: int64(math.Round(p.Jitter * 1000)),
 	}
 	if r.Max == 0 && r.Initial > time.Minute {
 		r.Max = r.Initial

@@ -408,3 +408,27 @@ func TestTalking(t *testing.T) {
 		t.Errorf("the interrupt was not heard: %v", told)
 	}
 }
+
+// TestTasksWaitForAWorker submits tasks to a queue that nobody serves: they are there, and wait.
+func TestTasksWaitForAWorker(t *testing.T) {
+	t.Parallel()
+	render := perdure.DeclareActivity[task, string]("render", perdure.OnQueue("gpu"))
+	perduretest.Run(t, perdure.Group{stops.Bind(stopsCode), render}, func(t *testing.T, env *perduretest.Env) {
+		env.App().PauseTasks() // it has none
+		env.App().ResumeTasks()
+		x, err := render.Submit(env.With(), task{Name: "one"}, perdure.RawKey("one"), perdure.Labels(map[string]string{"team": "x"}))
+		if err != nil || render.Execution(perdure.RawKey("one")) != x {
+			t.Fatal(x, err)
+		}
+		if _, err := render.SubmitMany(env.With(), []task{{Name: "two"}, {Name: "three"}}); err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		if n, err := env.App().Count(env.Context(), `workflow = "task:render" and status = "open"`); n != 3 || err != nil {
+			t.Errorf("%d tasks are open, %v", n, err)
+		}
+		if how, err := x.Poll(env.With()); how.Status != perdure.Running || err != nil {
+			t.Errorf("%v, %v", how, err)
+		}
+	})
+}

@@ -34,6 +34,8 @@ type Task struct {
 	Claim  int64
 	Worker string
 	Since  model.Time
+	// Again tells that there was a claim before, also if it was given back.
+	Again bool
 	// Failures are the attempts that failed, the first and the last ones; Dropped is how many between them are left out.
 	Failures []model.Event
 	Dropped  int
@@ -83,7 +85,7 @@ func (t *Task) hold(attempt int, claim int64, worker string, at model.Time) {
 
 // letGo ends the claim: the next attempt may begin at the given time.
 func (t *Task) letGo(visible model.Time) {
-	t.Held, t.Claim, t.Worker, t.Since, t.Visible = false, 0, "", 0, visible
+	t.Held, t.Claim, t.Worker, t.Since, t.Visible, t.Again = false, 0, "", 0, visible, true
 }
 
 // noteFailure keeps a failed attempt for people.

@@ -268,7 +268,7 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 		return
 	}
 	m := model.Message{
-		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels,
+		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, Task: e.Task,
 		From: model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID},
 	}
 	if c.Kind == model.CommandWatch {

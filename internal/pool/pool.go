@@ -331,9 +331,11 @@ func (p *Pool) look() {
 	p.looks = nil
 	was := p.memory.shut
 	p.memory.level(v)
-	if p.memory.shut != was {
-		p.log.Info("the memory of the process is "+map[bool]string{true: "full: no more tasks are taken", false: "free again: tasks are taken"}[p.memory.shut],
-			"share", v)
+	switch {
+	case p.memory.shut && !was:
+		p.log.Warn("the memory of the process is full; no more tasks are taken", "share", v)
+	case was && !p.memory.shut:
+		p.log.Info("the memory of the process is free again; tasks are taken", "share", v)
 	}
 	p.measure()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
@@ -31,6 +32,9 @@ func (s *Service) Stranded(ctx context.Context, tenant, cursor string) (api.List
 	kept := page.Executions[:0]
 	for _, d := range page.Executions {
 		a := d.Start.Address
+		if strings.HasPrefix(a.Type, model.TaskPrefix) {
+			continue // it has no code: what a task waits for, its reason says
+		}
 		why, err := s.strands(ctx, &d, served[[2]string{a.Tenant, a.Type}])
 		if err != nil {
 			return page, err

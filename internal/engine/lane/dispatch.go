@@ -275,9 +275,18 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 	}
 }
 
-// concernsCode reports whether an event is more than a note about who executes a task.
+// concernsCode reports whether an event is more than a note about how a task fares that has not ended.
 func concernsCode(e model.Event) bool {
-	return e.Kind != model.EventTaskClaimed && e.Kind != model.EventTaskReturned
+	switch e.Kind {
+	case model.EventTaskClaimed, model.EventTaskReturned:
+		return false
+	case model.EventAttemptFailed:
+		return e.Worker == "" // that of a task names who made it
+	case model.EventTaskTimedOut:
+		return e.Due == 0
+	default:
+		return true
+	}
 }
 
 func hasKind(events []model.Event, k model.EventKind) bool {

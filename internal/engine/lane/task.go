@@ -187,12 +187,12 @@ func (l *Lane) executes(b *building, e *entry, d *core.Decision) {
 	}
 }
 
-// handOver gives a task to the worker whose claim is durable now. If there were attempts before, what they reported is read first.
+// handOver gives a task to the worker whose claim is durable now. If there were claims before, what was reported then is read first.
 func (l *Lane) handOver(e *entry, f *effect) {
 	if e.x == nil || e.run() != f.run {
 		return
 	}
-	if t := e.x.Task(f.task.id); t != nil && t.Attempt > 1 {
+	if t := e.x.Task(f.task.id); t != nil && t.Again {
 		l.loads.add(&Load{Kind: LoadProgress, Shard: e.shard.id, Address: e.address, Run: f.run, Task: t.ID, entry: e, task: f.task})
 		return
 	}
