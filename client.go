@@ -150,6 +150,11 @@ func (c Client) call(m model.Message, o *stepOptions) (model.Payload, error) {
 	return p, public(err)
 }
 
+func (c Client) ask(m model.Message) (model.Payload, error) {
+	p, err := c.host().backend.Update(c.ctx, api.UpdateRequest{Target: api.Target{Address: m.To}, Name: m.Name, Input: m.Input})
+	return p, public(err)
+}
+
 func (c Client) read(ref Ref, name string) (model.Payload, bool, error) {
 	p, ok, err := c.app.host.stateOf(c.ctx, ref, name)
 	return p, ok, public(err)

@@ -28,13 +28,14 @@ const (
 	WaitPaused   ReasonCode = "paused"          // until somebody resumes it; Detail is why it was paused
 	WaitAnswer   ReasonCode = "answer"          // of Name, workflow/key, to what Detail says was sent
 	WaitHandler  ReasonCode = "no_handler"      // updates Name have come, and the code has not said how it handles them
+	WaitUpdate   ReasonCode = "update"          // its code goes on when it is sent an update
 )
 
 // ReasonCodes are all codes, in the order in which they are explained.
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
-		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler,
+		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitUpdate,
 	}
 }
 
@@ -97,6 +98,8 @@ func (r Reason) String() string {
 		return "waits for the answer of " + r.Name + " to " + r.Detail
 	case WaitHandler:
 		return "has got update " + r.Name + ", which its code does not handle yet"
+	case WaitUpdate:
+		return "waits for an update"
 	}
 	return strconv.Quote(string(r.Code))
 }
