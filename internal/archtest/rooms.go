@@ -46,6 +46,11 @@ var rooms = []room{
 	// Histories as things: the file that they are exported to, and how they are cut.
 	{path: "internal/history", imports: join(vocabulary, "internal/api")},
 
+	// When something that repeats is due; pure (see pure).
+	{path: "internal/cadence", imports: []string{"internal/fault"}},
+	// Executions that begin others at such times: what they decide, their code, and how they are asked.
+	{path: "internal/schedule", imports: join(vocabulary, "internal/api", "internal/cadence", "internal/replay")},
+
 	// The port to the database and its adapters.
 	{path: "internal/store", imports: vocabulary},
 	{path: "internal/store/postgres/...", imports: join(vocabulary, "internal/store", "internal/store/postgres/...")},
@@ -93,7 +98,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
+			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
 			".",              // keys are hashed as programs do
 			"internal/store", // doctor shows a view of the store that node has read
 			"internal/bench",
@@ -115,7 +120,7 @@ var rooms = []room{
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
 	{
 		path:    ".",
-		imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/userdb", "payload"),
+		imports: join(vocabulary, "internal/replay", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/schedule", "internal/userdb", "payload"),
 		public:  true,
 	},
 	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "payload"}, public: true},
@@ -159,7 +164,7 @@ var rooms = []room{
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the
 // simulator runs the very code that production runs.
-var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/cluster"}
+var pure = []string{"internal/cadence", "internal/core/...", "internal/engine/lane/...", "internal/cluster"}
 
 // pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
 var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/netresearch/go-cron"}

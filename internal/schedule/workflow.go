@@ -21,7 +21,7 @@ const (
 )
 
 // maxDecisions is how many decisions one run makes, so that no history grows.
-const maxDecisions = 50
+const maxDecisions = 16
 
 // run is one run of a schedule.
 type run struct {
