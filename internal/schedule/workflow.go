@@ -33,6 +33,7 @@ type run struct {
 	open    map[string]*replay.Future // what has been begun, by its key
 	timer   *replay.Future
 	due     time.Time // of the timer
+	fired   bool      // the timer has
 	queue   []*pending
 	serving int            // updates that have begun
 	woken   *replay.Future // resolved when an update wants something
@@ -74,8 +75,13 @@ func (r *run) read(p model.Payload, into any) {
 
 func (r *run) loop() error {
 	for n := 1; ; n++ {
+		for !r.news() {
+			if err := r.wait(); err != nil {
+				return err
+			}
+		}
 		commands := r.queue
-		r.queue = nil
+		r.queue, r.fired = nil, false
 		d, err := r.decide(n, commands)
 		if err != nil {
 			return err
@@ -101,10 +107,20 @@ func (r *run) loop() error {
 				return &replay.Continue{Workflow: Type, Input: startInput}
 			}
 		}
-		if err := r.wait(); err != nil {
-			return err
+	}
+}
+
+// news reports whether there is something to decide.
+func (r *run) news() bool {
+	if r.fired || len(r.queue) > 0 {
+		return true
+	}
+	for _, f := range r.open {
+		if f.Done() {
+			return true
 		}
 	}
+	return false
 }
 
 // decide makes a decision as a step, so that it is recorded before anything is done about it.
@@ -227,9 +243,6 @@ func (r *run) watch(f *Fire) { r.open[f.Key] = r.x.Outcome(r.address(f), model.R
 
 // wait until the next tick, the end of something, or an update.
 func (r *run) wait() error {
-	if len(r.queue) > 0 {
-		return nil
-	}
 	if r.timer != nil && !r.due.Equal(r.status.Wake) {
 		if err := r.x.Cancel(r.timer); err != nil {
 			return err
@@ -251,7 +264,7 @@ func (r *run) wait() error {
 		return err
 	}
 	if r.timer != nil && r.timer.Done() {
-		r.timer = nil
+		r.timer, r.fired = nil, true
 	}
 	if r.woken.Done() {
 		r.woken = r.x.Local()
