@@ -7,6 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/schedule"
 )
 
 // ---- Client as Caller: plain calls of the engine
@@ -150,9 +151,13 @@ func (c Client) call(m model.Message, o *stepOptions) (model.Payload, error) {
 	return p, public(err)
 }
 
+// ask is for schedules.
 func (c Client) ask(m model.Message) (model.Payload, error) {
 	p, err := c.host().backend.Update(c.ctx, api.UpdateRequest{Target: api.Target{Address: m.To}, Name: m.Name, Input: m.Input})
-	return p, public(err)
+	if err != nil {
+		return p, public(schedule.Explain(m.To.Key, err))
+	}
+	return p, nil
 }
 
 func (c Client) read(ref Ref, name string) (model.Payload, bool, error) {

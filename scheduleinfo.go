@@ -125,6 +125,21 @@ func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
 	return nil
 }
 
+// insistOn does something again while the store is away: a process that starts together with its database waits for it.
+func (a *App) insistOn(ctx context.Context, do func() error) error {
+	for pause := firstPause; ; pause = min(2*pause, maxPause) {
+		err := do()
+		if !fault.Is(err, fault.Unavailable) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+	}
+}
+
 func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
 	defer cancel()
@@ -136,7 +151,10 @@ func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 	}
 	if err == nil {
 		spec.Job.Input = schedule.Payload{Payload: p}
-		_, err = schedule.Apply(ctx, a.host.backend, s.name, schedule.Command{Spec: &spec, Paused: s.opts.paused, Why: s.opts.why}, false)
+		err = a.insistOn(ctx, func() error {
+			_, err := schedule.Apply(ctx, a.host.backend, s.name, schedule.Command{Spec: &spec, Paused: s.opts.paused, Why: s.opts.why}, false)
+			return err
+		})
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		err = fault.WithHint(err, "see perdure workflow explain %s/%s", schedule.Type, s.name)

@@ -47,13 +47,13 @@ func Ask(ctx context.Context, b api.Client, name string, c *Command) (Answer, er
 	}
 	p, err := b.Update(ctx, api.UpdateRequest{Target: api.Target{Address: m.To}, Name: m.Name, Input: m.Input})
 	if err != nil {
-		return Answer{}, explain(name, err)
+		return Answer{}, Explain(name, err)
 	}
 	return ReadAnswer(p)
 }
 
-// explain speaks of schedules, and not of the executions that they are.
-func explain(name string, err error) error {
+// Explain speaks of schedules, and not of the executions that they are.
+func Explain(name string, err error) error {
 	var f *model.Failure
 	if errors.As(err, &f) {
 		return fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
@@ -114,7 +114,7 @@ func Look(ctx context.Context, b api.Client, name string) (Seen, error) {
 	}
 	d, err := b.Describe(ctx, api.Target{Address: Address(name)})
 	if err != nil {
-		return Seen{}, explain(name, err)
+		return Seen{}, Explain(name, err)
 	}
 	if d.Outcome.Status.Closed() {
 		return Seen{}, fault.New(fault.NotFound, "there is no schedule %s: it was deleted", name)
