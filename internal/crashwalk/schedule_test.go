@@ -14,8 +14,9 @@ var ticked = perdure.DeclareWorkflow[int, string]("ticked")
 
 // scheduleScenarios are about schedules, which are executions of code of ours.
 func scheduleScenarios() []*scenario {
-	end := time.Date(2000, 1, 1, 0, 0, 35, 0, time.UTC) // in a bubble time begins with that year
-	ticks := perdure.NewSchedule("s", perdure.Every(10*time.Second), ticked.Job(1), perdure.OverlapAllow, perdure.EndAt(end))
+	begin := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // of time in a bubble
+	end := begin.Add(10 * time.Second)
+	ticks := perdure.NewSchedule("s", perdure.Every(3*time.Second), ticked.Job(1), perdure.OverlapAllow, perdure.EndAt(end))
 	self := perdure.Ref{Workflow: "perdure.schedule", Key: "s"}
 	return []*scenario{{
 		// A schedule fires three times until it ends. Wherever a process dies, every tick since it was created is begun once.
@@ -59,7 +60,7 @@ func scheduleScenarios() []*scenario {
 				}
 			}
 			var want []string
-			for at := end.Add(-25 * time.Second); at.Before(end); at = at.Add(10 * time.Second) {
+			for at := begin.Add(3 * time.Second); at.Before(end); at = at.Add(3 * time.Second) {
 				if at.After(created) {
 					want = append(want, at.Format(time.RFC3339))
 				}
