@@ -54,8 +54,7 @@ func Ask(ctx context.Context, b api.Client, name string, c *Command) (Answer, er
 
 // Explain speaks of schedules, and not of the executions that they are.
 func Explain(name string, err error) error {
-	var f *model.Failure
-	if errors.As(err, &f) {
+	if f, ok := errors.AsType[*model.Failure](err); ok {
 		return fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 	}
 	if k := fault.KindOf(err); k == fault.NotFound || k == fault.Conflict {

@@ -87,7 +87,7 @@ type Spec struct {
 	App     string    `json:"app,omitempty"` // who has applied it
 }
 
-// Kinds of jobs.
+// KindWorkflow is the kind of a job that is an execution of a workflow.
 const KindWorkflow = "workflow"
 
 // Job is what a schedule begins: an execution of a workflow.
