@@ -226,7 +226,7 @@ func (c Cadence) nextOnWall(after time.Time) (time.Time, bool) {
 		if wall.IsZero() {
 			return time.Time{}, false
 		}
-		if t := c.reached(wall); t.After(after) {
+		if t := c.reached(wall); t.After(after) { // always, unless a zone was changed twice within hours
 			return t, true
 		}
 	}

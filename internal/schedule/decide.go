@@ -410,9 +410,8 @@ func (d *decider) command(i int, c *Command) (Answer, error) {
 		s.Paused, s.Why = true, short(c.Why)
 	case VerbResume:
 		if s.Paused {
+			d.settle()
 			s.Paused, s.Why = false, ""
-			s.Counts.Missed += d.count(s.Decided, d.now)
-			s.Decided = later(s.Decided, d.now)
 		}
 	case VerbTrigger:
 		return d.trigger()
@@ -440,6 +439,9 @@ func (d *decider) apply(i int, c *Command) (Answer, error) {
 	if old != nil && old.same(&spec) {
 		return Answer{Change: Unchanged}, nil
 	}
+	if old != nil && !old.sameTicks(&spec) {
+		d.settle()
+	}
 	d.spec, d.Adopt = &spec, i+1
 	if err := d.load(); err != nil {
 		return Answer{}, err
@@ -452,10 +454,19 @@ func (d *decider) apply(i int, c *Command) (Answer, error) {
 		}
 		return Answer{Change: Created}, nil
 	}
-	if !old.sameTicks(&spec) {
-		s.Decided = later(s.Decided, d.now)
-	}
 	return Answer{Change: Changed}, nil
+}
+
+// settle deals with every tick up to now, before another cadence counts: one that its jitter still delays begins at once.
+func (d *decider) settle() {
+	s := &d.Status
+	if s.Paused {
+		s.Counts.Missed += d.count(s.Decided, d.now)
+	} else {
+		due, _ := d.between(s.Decided, d.now, maxScan)
+		d.fire(due)
+	}
+	s.Decided = later(s.Decided, d.now)
 }
 
 func (d *decider) trigger() (Answer, error) {

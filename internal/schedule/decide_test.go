@@ -383,7 +383,7 @@ func TestBounds(t *testing.T) {
 func TestJitter(t *testing.T) {
 	t.Parallel()
 	s := hourly(Skip)
-	s.Jitter = Duration(10 * time.Minute)
+	s.Jitter, s.CatchUp = Duration(10*time.Minute), Duration(MinCatchUp) // a tick that is delayed is not late
 	w := newWorld(t, s)
 	delays := map[time.Duration]bool{}
 	for range 20 {
@@ -406,6 +406,14 @@ func TestJitter(t *testing.T) {
 	if len(delays) < 10 {
 		t.Errorf("%d different delays", len(delays))
 	}
+	w.counts(Counts{Fired: 20})
+	// Another cadence does not take away a tick that is only delayed.
+	tick := w.status.Tick
+	w.now = tick
+	other := hourly(Skip)
+	other.Phase = Duration(30 * time.Minute)
+	w.tell(Command{Verb: VerbApply, Spec: other})
+	w.want("tick " + tick.Format("02T15:04"))
 }
 
 // TestEveryTickOnce plays schedules at random: whatever happens, no tick begins twice, only one thing is open unless that is allowed, and every tick is either
