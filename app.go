@@ -60,6 +60,10 @@ type Attachment struct {
 	Tasks TaskConfig
 	// Version of the program, for workflows that are Pinned.
 	Version string
+	// Name of the app, which the schedules are known by that it applies.
+	Name string
+	// PruneSchedules deletes the schedules that an app of this Name has applied and that are not defined any more.
+	PruneSchedules bool
 	// OnClose closes the engine.
 	OnClose func() error
 	// Instead are definitions that take the place of those of the same name. Package perduretest uses it.
@@ -89,6 +93,9 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 			return nil, public(fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, embedded.Config{Version: …}", name))
 		}
 	}
+	if cfg.PruneSchedules && cfg.Name == "" {
+		return nil, public(fault.New(fault.Invalid, "schedules can be pruned only by an app that has a name: embedded.Config{Name: …}"))
+	}
 	a := &App{cfg: cfg, host: &host{
 		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
 	}}
@@ -106,14 +113,17 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 		a.stopBackground()
 		return nil, errors.Join(err, a.closeTasks())
 	}
+	if err := a.applySchedules(ctx, r.schedules); err != nil {
+		a.stopBackground()
+		closing, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout)
+		defer cancel()
+		return nil, errors.Join(err, a.closeTasks(), a.worker.Close(closing))
+	}
 	return a, nil
 }
 
 // join has the engine give us executions of the workflows.
 func (a *App) join(ctx context.Context, r *registry) error {
-	if len(r.workflows) == 0 {
-		return nil
-	}
 	cfg := &a.cfg
 	code, pinned := map[string]replay.Code{}, map[string]bool{}
 	for name, d := range r.workflows {

@@ -158,6 +158,8 @@ func (ctx WorkflowCtx) call(m model.Message, o *stepOptions) (model.Payload, err
 	return ctx.x.Send(m, o.key, ctx.sealer(&m))
 }
 
+func (ctx WorkflowCtx) ask(m model.Message) (model.Payload, error) { return ctx.x.Send(m, "", nil) }
+
 // sendable says what is wrong with a message. One that cannot be stored or looked up where it arrives would hold up all that come behind it.
 func (ctx WorkflowCtx) sendable(m *model.Message) error {
 	if err := checkTarget(m.To); err != nil {

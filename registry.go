@@ -18,10 +18,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/schedule"
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// Definition is anything that opening accepts: a workflow, an activity, an Outbox, a Binding or a Group.
+// Definition is anything that opening accepts: a workflow, an activity, a Schedule, an Outbox, a Binding or a Group.
 type Definition interface{ define(*registry) }
 
 // Group is a reusable bundle of definitions.
@@ -75,6 +76,7 @@ type registry struct {
 	added      map[Definition]bool // handles: passed twice, or in several groups, one is the same definition
 	needs      []need
 	outboxes   []outboxDefinition
+	schedules  []*Schedule
 	problems   []error
 	replaced   *registry // what stands instead of definitions of the same name; nil when there is nothing
 }
@@ -143,6 +145,7 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 	r.problems = distinct(r.problems)
 	switch n := len(r.problems); n {
 	case 0:
+		r.workflows[schedule.Type] = workflowDefinition{name: schedule.Type, code: schedule.Code, bound: true}
 		return r, nil
 	case 1:
 		return nil, public(fault.New(fault.Invalid, "a mistake in the definitions: %w", r.problems[0]))
@@ -202,6 +205,9 @@ func (r *registry) workflow(d workflowDefinition) {
 	r.check("workflow", d.name, d.at, d.types)
 	if strings.HasPrefix(d.name, model.TaskPrefix) {
 		r.wrong("the name of workflow %s begins with %q, as those of tasks do (%s)", d.name, model.TaskPrefix, d.at)
+	}
+	if strings.HasPrefix(d.name, schedule.Reserved) {
+		r.wrong("the name of workflow %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.name, schedule.Reserved, d.at)
 	}
 	r.workflows[d.name] = d
 }

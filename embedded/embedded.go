@@ -52,6 +52,11 @@ type Config struct {
 	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
 	// the version that began them.
 	Version string
+	// Name of the app. Schedules remember who has applied them by it.
+	Name string
+	// PruneSchedules deletes the schedules that an app of this Name has applied and that are not among the definitions any more. Without it they
+	// go on.
+	PruneSchedules bool
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a PostgreSQL server that can lose acknowledged commits (fsync or synchronous_commit off). For tests.
@@ -89,7 +94,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	app, err := perdure.Attach(ctx, perdure.Attachment{
 		Backend: n.Backend(), Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
 		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Tasks: c.Tasks, Version: c.Version, OnClose: n.Close,
-		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search,
+		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search, Name: c.Name, PruneSchedules: c.PruneSchedules,
 	}, defs...)
 	if err != nil {
 		return nil, errors.Join(err, n.Close())

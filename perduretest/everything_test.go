@@ -432,3 +432,67 @@ func TestTasksWaitForAWorker(t *testing.T) {
 		}
 	})
 }
+
+// TestScheduling fires by the clock, by hand and for the past, and is asked by ordinary code and by a workflow.
+func TestScheduling(t *testing.T) {
+	t.Parallel()
+	planned := perdure.NewWorkflow("planned", func(ctx perdure.WorkflowCtx, n int) (string, error) {
+		at, ok := ctx.ScheduledFor()
+		return fmt.Sprintf("%d %s %t", n, at.UTC().Format(time.RFC3339), ok), nil
+	})
+	daily := perdure.NewSchedule("daily", perdure.Cron("0 12 * * *", "Europe/Berlin"), planned.Job(7), perdure.OverlapQueue, perdure.Jitter(time.Minute), perdure.PausedAtFirst("not yet"))
+	asks := perdure.NewWorkflow("asks", func(ctx perdure.WorkflowCtx, _ int) (int64, error) {
+		if err := daily.Trigger(ctx); err != nil {
+			return 0, err
+		}
+		info, err := daily.Describe(ctx)
+		return info.Triggered, err
+	})
+	perduretest.Run(t, perdure.Group{planned, asks, daily}, func(t *testing.T, env *perduretest.Env) {
+		if next, err := daily.Next(time.Now(), 2); err != nil || len(next) != 2 || !next[1].Equal(time.Date(2000, 1, 2, 11, 0, 0, 0, time.UTC)) {
+			t.Errorf("next: %v, %v", next, err)
+		}
+		env.Advance(24 * time.Hour)
+		if err := daily.Resume(env.With()); err != nil {
+			t.Fatal(err)
+		}
+		env.Advance(24 * time.Hour)
+		if n, err := daily.Backfill(env.With(), time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Now()); n != 2 || err != nil {
+			t.Errorf("backfill of %d, %v", n, err)
+		}
+		env.Settle()
+		if n, err := asks.Run(env.With(), 1); n != 1 || err != nil {
+			t.Errorf("triggered %d, %v", n, err)
+		}
+		env.Settle()
+		info, err := daily.Describe(env.With())
+		if err != nil || info.Fired != 4 || info.Backfilled != 2 || info.Missed != 1 || info.Failed != 0 {
+			t.Errorf("%+v, %v", info, err)
+		}
+		first := planned.Execution(perdure.RawKey("daily@2000-01-01T11:00:00Z"))
+		if got, err := first.Result(env.With()); got != "7 2000-01-01T11:00:00Z true" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if err := daily.Pause(env.With(), "enough"); err != nil {
+			t.Fatal(err)
+		}
+		for s, err := range env.App().Schedules(env.Context()) {
+			if err != nil || s.Name != "daily" || s.Why != "enough" {
+				t.Errorf("%+v, %v", s, err)
+			}
+		}
+		if err := daily.Delete(env.With()); err != nil {
+			t.Fatal(err)
+		}
+		if err := daily.Trigger(env.With()); !errors.Is(err, perdure.ErrNotFound) {
+			t.Errorf("trigger of what was deleted: %v", err)
+		}
+		if _, err := daily.Describe(env.With()); !errors.Is(err, perdure.ErrNotFound) {
+			t.Errorf("describe what was deleted: %v", err)
+		}
+		env.Restart() // it is defined, so it is there again
+		if info, err := daily.Describe(env.With()); err != nil || info.Fired != 0 || !info.Paused {
+			t.Errorf("%+v, %v", info, err)
+		}
+	})
+}

@@ -30,6 +30,8 @@ var withoutExample = map[string]string{
 	"SignalReceived":    "see BindMachine",
 	"TimerFired":        "see BindMachine",
 	"PastOption":        "sealed; see App.Retry",
+	"ScheduleOption":    "sealed; see Schedule, Overlap",
+	"ScheduleInfo":      "what Schedule.Describe returns; see Schedule",
 	"TxSource":          "see NewTxActivity",
 	"OutboxOption":      "sealed; PollEvery is in docs/transactions.md",
 	"DeadLetter":        "what App.DeadLetters lists; docs/transactions.md has it",

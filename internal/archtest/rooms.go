@@ -48,6 +48,11 @@ var rooms = []room{
 	// Histories as things: the file that they are exported to, and how they are cut.
 	{path: "internal/history", imports: join(vocabulary, "internal/api")},
 
+	// When something that repeats is due; pure (see pure).
+	{path: "internal/cadence", imports: []string{"internal/fault"}},
+	// Executions that begin others at such times: what they decide, their code, and how they are asked.
+	{path: "internal/schedule", imports: join(vocabulary, "internal/api", "internal/cadence", "internal/replay")},
+
 	// The port to the database and its adapters.
 	{path: "internal/store", imports: vocabulary},
 	{path: "internal/store/postgres/...", imports: join(vocabulary, "internal/store", "internal/store/postgres/...")},
@@ -73,7 +78,7 @@ var rooms = []room{
 			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/telemetry",
 		),
 	},
-	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/store")},
+	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/engine/queue", "internal/store")},
 	// Who executes which task next.
 	{path: "internal/engine/queue", imports: vocabulary},
 	// What keeps tasks back on a node: limits and breakers together.
@@ -99,7 +104,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
+			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
 			".",              // keys are hashed as programs do
 			"internal/store", // doctor shows a view of the store that node has read
 			"internal/bench",
@@ -121,9 +126,12 @@ var rooms = []room{
 
 	// The public face. The root never links a store, an engine, a service or a node, so a remote worker stays small.
 	{
-		path:    ".",
-		imports: join(vocabulary, "internal/replay", "internal/pool", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/userdb", "payload"),
-		public:  true,
+		path: ".",
+		imports: join(
+			vocabulary, "internal/replay", "internal/pool", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/schedule",
+			"internal/userdb", "payload",
+		),
+		public: true,
 	},
 	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "payload"}, public: true},
 	// Users' tests run on the real engine and the memory store, in processes that can die, and look into the store for their reports.
@@ -166,7 +174,7 @@ var rooms = []room{
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the
 // simulator runs the very code that production runs.
-var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/engine/gate", "internal/cluster"}
+var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/engine/gate", "internal/cluster", "internal/cadence"}
 
 // pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
 var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/fxamacker/cbor/v2", "github.com/netresearch/go-cron"}

@@ -33,6 +33,7 @@ const (
 	WaitPermit   ReasonCode = "limit"           // every permit of limit Name is taken; Detail tells by whom
 	WaitRate     ReasonCode = "rate"            // limit Name lets the next one begin at Until; Detail is its rate
 	WaitBreaker  ReasonCode = "breaker"         // circuit breaker Name lets nothing through before Until; Detail is why
+	WaitUpdate   ReasonCode = "update"          // its code goes on when it is sent an update
 )
 
 // ReasonCodes are all codes, in the order in which they are explained.
@@ -40,7 +41,7 @@ func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
 		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
-		WaitPermit, WaitRate, WaitBreaker,
+		WaitPermit, WaitRate, WaitBreaker, WaitUpdate,
 	}
 }
 
@@ -119,6 +120,8 @@ func (r Reason) String() string {
 			return "waits for circuit breaker " + r.Name + ": " + r.Detail
 		}
 		return "waits for circuit breaker " + r.Name + " until " + r.Until.String() + ": " + r.Detail
+	case WaitUpdate:
+		return "waits for an update"
 	}
 	return strconv.Quote(string(r.Code))
 }

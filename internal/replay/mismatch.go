@@ -283,7 +283,7 @@ func (m *machine) asking() string {
 	var texts []string
 	for n := m.coroutines.first; n != nil && len(texts) < 4; n = n.next {
 		for _, f := range n.value.wait.pending() {
-			if f.done || f.kind == futureCoroutine || len(texts) == 4 {
+			if f.done || f.kind == futureCoroutine || f.kind == futureLocal || len(texts) == 4 {
 				continue
 			}
 			texts = append(texts, asked(f))
@@ -309,7 +309,7 @@ func asked(f *Future) string {
 		return "promise " + f.name
 	case futureAnswer:
 		return "the answer of " + addressText(f.ask.target) + " to " + f.name + at(f.ask.position)
-	case futureCoroutine, futureFailed:
+	case futureCoroutine, futureFailed, futureLocal:
 	}
 	return "nothing"
 }

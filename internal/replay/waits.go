@@ -26,6 +26,9 @@ func (m *machine) waits() []model.Reason {
 			if f.done || f.kind == futureCoroutine { // the coroutine speaks for itself
 				continue
 			}
+			if f.kind == futureLocal && len(c.wait.pending()) > 1 { // what else it waits for says more
+				continue
+			}
 			if rs = append(rs, reason(f)); len(rs) == maxWaits {
 				break
 			}
@@ -109,6 +112,8 @@ func reason(f *Future) model.Reason {
 			return model.Reason{Code: model.WaitWorker, Name: a.name, Detail: "activity"}
 		}
 		return model.Reason{Code: model.WaitStep, Name: a.name}
+	case futureLocal:
+		return model.Reason{Code: model.WaitUpdate}
 	case futureCoroutine, futureFailed:
 	}
 	return model.Reason{Code: model.WaitNothing}
