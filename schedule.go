@@ -8,12 +8,13 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// Job is what a Schedule begins; see Workflow.Job. It is data: whoever serves the schedule needs no code of the job.
+// Job is what a Schedule begins; see Workflow.Job and Activity.Job. It is data: whoever serves the schedule needs no code of the job.
 type Job struct {
 	kind   string
 	name   string
 	encode func(*host) (model.Payload, error)
 	labels map[string]string
+	task   *model.TaskSpec
 	err    error
 }
 
@@ -27,6 +28,21 @@ func (w *Workflow[I, O]) Job(in I, opts ...StartOption) Job {
 	return j
 }
 
+// Job is a submission of the activity with this input, for a Schedule: each time a task of its own, on the queue of the activity or of the option OnQueue. Its key is
+// made as that of an execution is; see Workflow.Job. Of the options, Labels and those of tasks may be given.
+func (a *Activity[I, O]) Job(in I, opts ...StartOption) Job {
+	j := Job{kind: schedule.KindTask, name: a.name, encode: func(h *host) (model.Payload, error) {
+		return encode(h, "input of activity", a.name, in)
+	}}
+	j.apply(opts)
+	if b, err := a.submission(&host{}, opts, true); err != nil {
+		j.err = err
+	} else {
+		j.task = b.o.spec
+	}
+	return j
+}
+
 func (j *Job) apply(opts []StartOption) {
 	var o startOptions
 	for _, opt := range opts {
@@ -34,7 +50,7 @@ func (j *Job) apply(opts []StartOption) {
 	}
 	j.err = o.err
 	if o.keyed || o.reuse != model.ReturnExisting || o.requestID != "" || len(o.with) > 0 || o.policy != model.CancelChild {
-		j.err = fault.New(fault.Invalid, "the job %s: a schedule gives each execution a key of its own; only Labels may be given", j.name)
+		j.err = fault.New(fault.Invalid, "the job %s: a schedule gives each execution a key of its own; give it Labels, and what is said of tasks", j.name)
 	}
 	for _, l := range o.labels {
 		if j.labels == nil {
@@ -152,7 +168,7 @@ func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Sc
 	s := &Schedule{name: name, job: job, at: callerPosition()}
 	s.opts.spec = schedule.Spec{
 		Cron: when.cron, Zone: when.zone, Every: schedule.Duration(when.every), Phase: schedule.Duration(when.offset),
-		Job: schedule.Job{Kind: job.kind, Name: job.name, Labels: job.labels},
+		Job: schedule.Job{Kind: job.kind, Name: job.name, Labels: job.labels, Task: job.task},
 	}
 	for _, o := range opts {
 		o.applySchedule(&s.opts)

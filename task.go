@@ -14,7 +14,7 @@ import (
 )
 
 // DefaultQueue carries what is submitted without a queue.
-const DefaultQueue = "default"
+const DefaultQueue = model.DefaultQueue
 
 // TaskOption says how a queued activity is carried out. It belongs to the activity, to a call of it, or to a submission; the last one that says something counts.
 type TaskOption interface {

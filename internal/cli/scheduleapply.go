@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -33,6 +34,8 @@ type scheduleEntry struct {
 	Every    time.Duration     `yaml:"every"`
 	Offset   time.Duration     `yaml:"offset"`
 	Workflow string            `yaml:"workflow"`
+	Activity string            `yaml:"activity"` // instead of a workflow: a task of its own
+	Queue    string            `yaml:"queue"`    // of the task; default
 	Input    any               `yaml:"input"`
 	Labels   map[string]string `yaml:"labels"`
 	Overlap  string            `yaml:"overlap"`
@@ -76,15 +79,28 @@ func (o *options) readSchedules(name string) (scheduleFile, map[string]schedule.
 	return f, commands, nil
 }
 
+// job is what the entry begins: an execution of a workflow, or a task.
+func (e *scheduleEntry) job(in []byte) schedule.Job {
+	j := schedule.Job{Kind: schedule.KindWorkflow, Name: e.Workflow, Labels: e.Labels, Input: schedule.Payload{Payload: model.Payload{Data: in}}}
+	if e.Activity != "" {
+		j.Kind, j.Name = schedule.KindTask, e.Activity
+		j.Task = &model.TaskSpec{Kind: e.Activity, Queue: cmp.Or(e.Queue, model.DefaultQueue)}
+	}
+	return j
+}
+
 func (e *scheduleEntry) command(app string) (schedule.Command, error) {
 	in, err := json.Marshal(e.Input)
 	if err != nil {
 		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: its input is not JSON: %w", e.Name, err)
 	}
+	if e.Activity != "" && e.Workflow != "" || e.Queue != "" && e.Activity == "" {
+		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: it has a workflow, or an activity, which may have a queue", e.Name)
+	}
 	spec := &schedule.Spec{
 		Cron: e.Cron, Zone: e.Zone, Every: schedule.Duration(e.Every), Phase: schedule.Duration(e.Offset), Overlap: schedule.Overlap(e.Overlap),
 		CatchUp: schedule.Duration(e.CatchUp), Jitter: schedule.Duration(e.Jitter), StartAt: e.StartAt, EndAt: e.EndAt, App: app,
-		Job: schedule.Job{Name: e.Workflow, Labels: e.Labels, Input: schedule.Payload{Payload: model.Payload{Data: in}}},
+		Job: e.job(in),
 	}
 	return schedule.Command{Spec: spec, Paused: e.Paused != "", Why: e.Paused}, spec.Complete(e.Name)
 }
@@ -109,7 +125,7 @@ that were applied under the same app name and are not in the file any more.
     - name: nightly
       cron: 0 2 * * *             # or every: 90m, offset: 5m
       zone: Europe/Berlin
-      workflow: report
+      workflow: report            # or activity: clean, queue: low
       input: {day: yesterday}     # stored as JSON
       labels: {team: ops}
       overlap: skip               # skip, queue, allow or cancel

@@ -9,6 +9,9 @@ import (
 // TaskPrefix begins the type of the address of a task that stands alone. Workflows may not have such names.
 const TaskPrefix = "task:"
 
+// DefaultQueue is where a task waits that names no queue.
+const DefaultQueue = "default"
+
 // TaskStep is the step that a run of its own has its task under.
 const TaskStep = "task"
 

@@ -307,7 +307,7 @@ func (d *decider) idle() bool { return len(d.Status.Open) == 0 && d.Status.Waiti
 // begin starts an execution, or has it wait for its turn.
 func (d *decider) begin(f Fire) {
 	s := &d.Status
-	f.Workflow, f.Key = d.spec.Job.Name, d.key(&f)
+	f.Workflow, f.Key = d.spec.Job.Type(), d.key(&f)
 	if d.spec.Overlap == Allow || len(s.Open) == 0 {
 		d.start(f)
 		return
@@ -374,7 +374,7 @@ func (d *decider) release() {
 			continue
 		}
 		r.After = t
-		f := Fire{Kind: ByBackfill, Tick: t, Workflow: d.spec.Job.Name}
+		f := Fire{Kind: ByBackfill, Tick: t, Workflow: d.spec.Job.Type()}
 		f.Key = d.key(&f)
 		d.start(f)
 	}

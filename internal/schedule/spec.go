@@ -87,15 +87,28 @@ type Spec struct {
 	App     string    `json:"app,omitempty"` // who has applied it
 }
 
-// KindWorkflow is the kind of a job that is an execution of a workflow.
-const KindWorkflow = "workflow"
+// Kinds of jobs: an execution of a workflow, or a task of an activity.
+const (
+	KindWorkflow = "workflow"
+	KindTask     = "task"
+)
 
-// Job is what a schedule begins: an execution of a workflow.
+// Job is what a schedule begins.
 type Job struct {
 	Kind   string            `json:"kind"`
-	Name   string            `json:"name"` // of the workflow
+	Name   string            `json:"name"` // of the workflow or the activity
 	Input  Payload           `json:"input,omitzero"`
 	Labels map[string]string `json:"labels,omitempty"`
+	// Task is how a task is to be carried out.
+	Task *model.TaskSpec `json:"task,omitempty"`
+}
+
+// Type is that of the addresses of what the job begins.
+func (j *Job) Type() string {
+	if j.Kind == KindTask {
+		return model.TaskPrefix + j.Name
+	}
+	return j.Name
 }
 
 // Payload is a stored payload inside of JSON: as it is when it is JSON, as text when it is text, so that a reference to a blob is found in it, else in base64.
@@ -233,13 +246,20 @@ func (s *Spec) Complete(name string) error {
 
 func (j *Job) check() error {
 	var wrong problems
-	if j.Kind != KindWorkflow {
-		wrong.addf("a job of kind %q: it is %s", j.Kind, KindWorkflow)
+	what := "workflow"
+	switch {
+	case j.Kind == KindTask:
+		what = "activity"
+		if j.Task == nil || j.Task.Kind != j.Name || j.Task.Queue == "" {
+			wrong.addf("a task of activity %.40q needs a queue", j.Name)
+		}
+	case j.Kind != KindWorkflow || j.Task != nil:
+		wrong.addf("a job of kind %q: it is %s or %s", j.Kind, KindWorkflow, KindTask)
 	}
-	if j.Name == "" || len(j.Name) > MaxName || strings.Contains(j.Name, "/") || strings.ContainsFunc(j.Name, unicode.IsControl) || !utf8.ValidString(j.Name) {
-		wrong.addf("workflow %.40q is not the name of one", j.Name)
+	if name := j.Type(); j.Name == "" || len(name) > MaxName || strings.Contains(name, "/") || strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name) {
+		wrong.addf("%s %.40q is not the name of one", what, j.Name)
 	}
-	if strings.HasPrefix(j.Name, Reserved) {
+	if strings.HasPrefix(j.Name, Reserved) && j.Kind == KindWorkflow {
 		wrong.addf("workflow %s is ours: a schedule cannot begin it", j.Name)
 	}
 	if n := j.Input.Size(); n > MaxInput {

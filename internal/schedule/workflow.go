@@ -226,7 +226,7 @@ func (r *run) start(f *Fire) error {
 	labels = model.SetLabel(labels, LabelName, r.name)
 	labels = model.SetLabel(labels, LabelTick, stamp(f.Tick))
 	c := replay.Child{
-		Workflow: f.Workflow, Key: f.Key, Keyed: true, Input: job.Input.Payload, Policy: model.AbandonChild, Labels: labels,
+		Workflow: f.Workflow, Key: f.Key, Keyed: true, Input: job.Input.Payload, Policy: model.AbandonChild, Labels: labels, Task: job.Task,
 	}
 	if f.Kind == ByBackfill {
 		c.Reuse = model.ReuseIfFailed
