@@ -45,7 +45,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	}
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
 	if m.Kind == model.MessageReport {
-		return x, Report(x, m.Report, now)
+		return x, Report(x, m.Report, now, lim)
 	}
 	if x.Alone() && forCode(m) {
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is a task: there is no workflow that would take a %s", m.To, m.Kind))

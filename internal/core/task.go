@@ -184,11 +184,12 @@ func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker s
 	}
 }
 
-// Claim gives a task to a worker. It reports false when that cannot be any more.
-func Claim(x *Execution, id, worker string, now model.Time, lim Limits) (Decision, bool) {
+// Claim gives a task to a worker. It reports false when that cannot be any more. The limit of the history does not matter here: whoever could not claim
+// would try again for ever. It matters when an attempt has failed.
+func Claim(x *Execution, id, worker string, now model.Time) (Decision, bool) {
 	var d Decision
 	t := x.Task(id)
-	if t == nil || !x.Claimable(t) || t.Visible > now || x.Next >= lim.Events {
+	if t == nil || !x.Claimable(t) || t.Visible > now {
 		return d, false
 	}
 	x.append(&d, now, model.Event{Kind: model.EventTaskClaimed, ID: id, Attempt: t.Attempt + 1, Worker: worker})
@@ -197,7 +198,7 @@ func Claim(x *Execution, id, worker string, now model.Time, lim Limits) (Decisio
 
 // Report applies how a claim ended. A report of a claim that ended before is answered as it was then, once more; of one that was taken
 // away, it is refused with NotOwned. Neither writes anything.
-func Report(x *Execution, r *model.TaskReport, now model.Time) Decision {
+func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decision {
 	var d Decision
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
 	t := x.Task(r.Ref.ID)
@@ -209,12 +210,14 @@ func Report(x *Execution, r *model.TaskReport, now model.Time) Decision {
 		return d
 	}
 	switch f := r.Failure; {
+	case r.Returned && x.Next+2 > lim.Events:
+		x.fail(&d, t, model.EventStepFailed, x.tooLong(), now)
 	case r.Returned && !x.canceling():
 		x.append(&d, now, model.Event{Kind: model.EventTaskReturned, ID: t.ID, Worker: t.Worker, Due: now.Add(max(r.After, 0))})
 	case f == nil && !r.Returned:
 		x.complete(&d, t, r.Output, now)
 	default:
-		x.failAttempt(&d, t, model.EventAttemptFailed, f, now, now.Add(max(r.RetryAfter, 0)))
+		x.failAttempt(&d, t, model.EventAttemptFailed, f, now, now.Add(max(r.RetryAfter, 0)), lim)
 	}
 	return d
 }
@@ -228,7 +231,7 @@ func (x *Execution) hasEnded(id string, claim int64) bool {
 
 // Expire ends an attempt, or the whole task, because a time-out has passed, or because its worker went away. A task whose state is
 // another by now is left alone.
-func Expire(x *Execution, id string, held bool, claim int64, what string, now model.Time) Decision {
+func Expire(x *Execution, id string, held bool, claim int64, what string, now model.Time, lim Limits) Decision {
 	var d Decision
 	t := x.Task(id)
 	if t == nil || !x.Open() || !t.expired(what, now) {
@@ -247,13 +250,13 @@ func Expire(x *Execution, id string, held bool, claim int64, what string, now mo
 	case model.FailureLost:
 		f.Kind, f.Message = fault.Unavailable.String(), fmt.Sprintf("worker %s went away with attempt %d", t.Worker, t.Attempt)
 		if t.lost+1 < maxLost {
-			x.failAttempt(&d, t, model.EventAttemptFailed, f, now, 0)
+			x.failAttempt(&d, t, model.EventAttemptFailed, f, now, 0, lim)
 			break
 		}
 		f.Type, f.Message = model.FailurePoison, fmt.Sprintf("%d workers in a row went away with it: %s", maxLost, f.Message)
 		x.fail(&d, t, model.EventStepFailed, f, now)
 	default:
-		x.failAttempt(&d, t, model.EventTaskTimedOut, f, now, now)
+		x.failAttempt(&d, t, model.EventTaskTimedOut, f, now, now, lim)
 	}
 	return d
 }
@@ -300,7 +303,7 @@ func (x *Execution) complete(d *Decision, t *Task, out model.Payload, now model.
 
 // failAttempt ends an attempt, and the task with it when another one is not worth while.
 // notBefore is when the next one may begin at the earliest; zero for at once, whatever the policy says.
-func (x *Execution) failAttempt(d *Decision, t *Task, kind model.EventKind, f *model.Failure, now, notBefore model.Time) {
+func (x *Execution) failAttempt(d *Decision, t *Task, kind model.EventKind, f *model.Failure, now, notBefore model.Time, lim Limits) {
 	if x.canceling() {
 		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(f), At: now})
 		return
@@ -312,11 +315,24 @@ func (x *Execution) failAttempt(d *Decision, t *Task, kind model.EventKind, f *m
 		x.fail(d, t, kind, f, now)
 		return
 	}
+	if x.Next+2 > lim.Events {
+		long := *x.tooLong()
+		long.Message += ": " + f.Message
+		x.fail(d, t, model.EventStepFailed, &long, now)
+		return
+	}
 	due := max(now, 1)
 	if notBefore != 0 {
 		due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), notBefore, 1)
 	}
 	x.append(d, now, model.Event{Kind: kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: f, Due: due, Ref: t.Claim, Worker: t.Worker})
+}
+
+// tooLong is why a task is attempted no more although its policy would allow it.
+func (x *Execution) tooLong() *model.Failure {
+	return &model.Failure{
+		Kind: fault.Exhausted.String(), Type: model.FailureHistory, Message: fmt.Sprintf("the history of %s has no room for another attempt", x.Start.Run),
+	}
 }
 
 // fail ends a task for good: whoever scheduled it hears of it, and people find it among the dead letters.

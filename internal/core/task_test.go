@@ -95,7 +95,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				id := rapid.SampledFrom(ids).Draw(t, "task")
 				before := r.x.Task(id)
 				free := before != nil && !before.Held && before.Visible <= r.now && r.x.Open()
-				d, ok := Claim(r.x, id, "w", r.now, DefaultLimits)
+				d, ok := Claim(r.x, id, "w", r.now)
 				if ok != free {
 					t.Fatalf("claim of %s: %v, want %v", id, ok, free)
 				}
@@ -135,7 +135,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				}
 				task := r.x.Task(ref.ID)
 				mine := task != nil && task.Held && task.Claim == ref.Claim
-				d := r.took(Report(r.x, rep, r.now))
+				d := r.took(Report(r.x, rep, r.now, DefaultLimits))
 				if d.Writes() != mine {
 					t.Fatalf("a report of claim %d writes: %v; it is held: %v", ref.Claim, d.Writes(), mine)
 				}
@@ -149,7 +149,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 					t.Fatal("an error that is final is attempted again")
 				}
 				if mine { // the reply may have been lost: the same again has the same answer, and no effect
-					again := Report(r.x, rep, r.now)
+					again := Report(r.x, rep, r.now, DefaultLimits)
 					if again.Refused() != nil || again.Writes() {
 						t.Fatalf("the same report again: %v, writes %v", again.Refused(), again.Writes())
 					}
@@ -162,7 +162,7 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if task == nil {
 					return
 				}
-				if d := r.took(Expire(r.x, id, task.Held, task.Claim, what, r.now)); what == model.TimeoutTotal && d.Writes() {
+				if d := r.took(Expire(r.x, id, task.Held, task.Claim, what, r.now, DefaultLimits)); what == model.TimeoutTotal && d.Writes() {
 					t.Fatal("there is no such time-out")
 				}
 			},
@@ -198,12 +198,12 @@ func TestPoisonTask(t *testing.T) {
 	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q"})
 	for n := range maxLost {
 		r.now += 1_000_000_000_000
-		d, ok := Claim(r.x, model.TaskStep, fmt.Sprint("w", n), r.now, DefaultLimits)
+		d, ok := Claim(r.x, model.TaskStep, fmt.Sprint("w", n), r.now)
 		if !ok {
 			t.Fatalf("claim %d", n)
 		}
 		claim := d.Events[0].Seq
-		d = r.took(Expire(r.x, model.TaskStep, true, claim, model.FailureLost, r.now))
+		d = r.took(Expire(r.x, model.TaskStep, true, claim, model.FailureLost, r.now, DefaultLimits))
 		if last := n == maxLost-1; (d.Close != nil) != last {
 			t.Fatalf("after %d lost workers: closed is %v", n+1, d.Close != nil)
 		}
@@ -220,11 +220,11 @@ func TestFailuresOfADeadTask(t *testing.T) {
 	var dead []DeadTask
 	for n := 1; n <= 250; n++ {
 		r.now += 1_000_000
-		if _, ok := Claim(r.x, model.TaskStep, "w", r.now, DefaultLimits); !ok {
+		if _, ok := Claim(r.x, model.TaskStep, "w", r.now); !ok {
 			t.Fatalf("attempt %d cannot begin", n)
 		}
 		ref := model.ClaimRef{TaskRef: model.TaskRef{ID: model.TaskStep}, Claim: r.x.Task(model.TaskStep).Claim}
-		d := Report(r.x, &model.TaskReport{Ref: ref, Failure: &model.Failure{Message: fmt.Sprint(n)}}, r.now)
+		d := Report(r.x, &model.TaskReport{Ref: ref, Failure: &model.Failure{Message: fmt.Sprint(n)}}, r.now, DefaultLimits)
 		dead = append(dead, d.Dead...)
 	}
 	if len(dead) != 1 {
@@ -290,4 +290,23 @@ func TestPauseOfRetries(t *testing.T) {
 			t.Fatalf("a pause of %s", d)
 		}
 	})
+}
+
+// A task that never gives up ends when the history of its run has no room for more (E15).
+func TestTaskAtTheEndOfItsHistory(t *testing.T) {
+	t.Parallel()
+	lim := DefaultLimits
+	lim.Events = 10
+	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q"})
+	for n := 0; r.x.Open(); n++ {
+		r.now += 1_000_000_000_000
+		if _, ok := Claim(r.x, model.TaskStep, "w", r.now); !ok || n > 10 {
+			t.Fatalf("attempt %d: %v", n, ok)
+		}
+		ref := model.ClaimRef{TaskRef: model.TaskRef{ID: model.TaskStep}, Claim: r.x.Task(model.TaskStep).Claim}
+		r.took(Report(r.x, &model.TaskReport{Ref: ref, Failure: &model.Failure{Message: "no"}}, r.now, lim))
+	}
+	if f := r.x.Outcome.Failure; f.Type != model.FailureHistory || r.dead[model.TaskStep] != 1 || r.x.Next > lim.Events {
+		t.Errorf("%+v after %d events", f, r.x.Next)
+	}
 }

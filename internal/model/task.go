@@ -171,7 +171,8 @@ const (
 
 // Types of failures of tasks that the engine itself writes.
 const (
-	FailureLost   = "worker_lost" // the worker went away with the claim
-	FailurePoison = "poison"      // workers keep going away with it
-	FailureSpent  = "attempts_spent"
+	FailureLost    = "worker_lost" // the worker went away with the claim
+	FailurePoison  = "poison"      // workers keep going away with it
+	FailureSpent   = "attempts_spent"
+	FailureHistory = "history_limit" // there is no room for another attempt
 )

@@ -99,7 +99,7 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 	switch in.kind {
 	case inClaim:
 		var ok bool
-		if d, ok = core.Claim(e.x, t.id, t.name, now, l.cfg.Limits); ok {
+		if d, ok = core.Claim(e.x, t.id, t.name, now); ok {
 			task := e.x.Task(t.id)
 			e.setPosted(t.id, posted{held: true, claim: task.Claim, worker: t.worker})
 			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, t.worker)
@@ -107,7 +107,7 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 			l.repost(now, e, t.id)
 		}
 	case inReport:
-		d = core.Report(e.x, t.report, now)
+		d = core.Report(e.x, t.report, now, l.cfg.Limits)
 		if p, ok := e.tasks[t.id]; ok && p.held && p.claim == t.report.Ref.Claim {
 			how, p.worker = outcomeOf(t.report), 0 // the worker itself ends it: it is not to be stopped
 			e.tasks[t.id] = p
@@ -117,7 +117,7 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0) // it is waited for once more
 			break
 		}
-		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now); d.Writes() {
+		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now, l.cfg.Limits); d.Writes() {
 			how = queue.Failed
 		} else {
 			l.repost(now, e, t.id)
