@@ -142,7 +142,7 @@ func (p *Pool) Execute(claims []model.Claim) {
 			p.log.Warn("there is no code for a task; it is given back", "activity", c.Spec.Kind, "queue", c.Spec.Queue)
 			back = append(back, model.TaskReport{Ref: c.Ref, Returned: true, After: backAfter})
 		default:
-			p.admit(&Task{pool: p, claim: *c, run: &h, limit: limitOf(c)})
+			p.admit(&Task{pool: p, claim: c, run: h, limit: limitOf(c)})
 		}
 	}
 	p.handAll(back)
@@ -178,9 +178,19 @@ func (p *Pool) startNext() {
 
 // execute runs a handler to its end, whatever that is.
 func (p *Pool) execute(t *Task) {
-	out, err := model.Payload{}, error(replay.ExitFailure("activity "+t.claim.Spec.Kind))
-	defer func() { p.finished(t, out, err) }() // also when the handler ends its goroutine
+	var (
+		out model.Payload
+		err error
+	)
+	returned := false
+	defer func() { // also when the handler ends its goroutine
+		if !returned {
+			err = replay.ExitFailure("activity " + t.claim.Spec.Kind)
+		}
+		p.finished(t, out, err)
+	}()
 	out, err = t.call()
+	returned = true
 }
 
 // finished hands in the outcome of a handler, if anybody wants it, and frees its slot.
