@@ -153,6 +153,16 @@ func (b *board) propose() {
 		}
 	}
 	b.mu.Unlock()
+	if len(matches) > 0 {
+		b.claim(matches, names)
+	}
+	for _, d := range due {
+		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, d.Ref, held(d.Kind), d.Claim, d.Kind.String()) })
+	}
+}
+
+// claim has lanes decide about claims: each about all of its own at once. names are those of the workers.
+func (b *board) claim(matches []queue.Match, names []string) {
 	for i, s := range b.inc.lanes {
 		if !slices.ContainsFunc(matches, func(m queue.Match) bool { return m.Lane == i }) {
 			continue
@@ -164,9 +174,6 @@ func (b *board) propose() {
 				}
 			}
 		})
-	}
-	for _, d := range due {
-		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, d.Ref, held(d.Kind), d.Claim, d.Kind.String()) })
 	}
 }
 

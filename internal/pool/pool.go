@@ -159,8 +159,11 @@ func (p *Pool) admit(t *Task) {
 	t.beaten = t.received
 	t.ctx, t.cancel = context.WithCancelCause(p.cfg.Base)
 	p.held[t.claim.Ref] = t
-	p.line = append(p.line, t)
-	p.startNext()
+	if len(p.line) == 0 && len(p.busy) < p.cfg.Slots {
+		p.start(t)
+	} else {
+		p.line = append(p.line, t)
+	}
 	p.armLocked(t.beatDue())
 }
 
@@ -170,19 +173,24 @@ func (p *Pool) startNext() {
 		t := p.line[0]
 		p.line[0] = nil
 		p.line = p.line[1:]
-		t.state = running
-		p.busy[t] = struct{}{}
-		go p.execute(t)
+		p.start(t)
 	}
+}
+
+// start gives a slot to a task.
+func (p *Pool) start(t *Task) {
+	t.state = running
+	p.busy[t] = struct{}{}
+	go p.execute(t)
 }
 
 // execute runs a handler to its end, whatever that is.
 func (p *Pool) execute(t *Task) {
 	var (
-		out model.Payload
-		err error
+		out      model.Payload
+		err      error
+		returned bool
 	)
-	returned := false
 	defer func() { // also when the handler ends its goroutine
 		if !returned {
 			err = replay.ExitFailure("activity " + t.claim.Spec.Kind)

@@ -279,8 +279,9 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 		if t.Visible > now {
 			return ""
 		}
-		it := l.item(e, x, t)
-		id, name, ok := l.cfg.Board.Reserve(now, &it)
+		it := &l.scratch
+		*it = l.item(e, x, t)
+		id, name, ok := l.cfg.Board.Reserve(now, it)
 		if !ok {
 			return ""
 		}
@@ -289,7 +290,7 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 			e.tasksOf = x.Start.Run
 		}
 		e.tasks.set(t.ID, posted{held: true, claim: claim, worker: id})
-		l.cfg.Board.Held(now, it, claim, id)
+		l.cfg.Board.Held(now, *it, claim, id)
 		return name
 	})
 }
