@@ -54,7 +54,8 @@ var demands = map[Kind]demand{
 	SQLite:   {cpu: 0.15, throughput: 15, fanOut: 0.05, tasks: 3},
 }
 
-// Judge compares what was measured with the bars. Those of workloads that did not run are left out; those whose measurement failed are not met.
+// Judge compares what was measured with the bars. Those of workloads that did not run, and those that compare with a peer which does not know the store, are left
+// out; those whose measurement failed are not met.
 func (r *Report) Judge(workloads []Workload) {
 	if workloads == nil {
 		workloads = Workloads
@@ -77,7 +78,8 @@ func (r *Report) Judge(workloads []Workload) {
 		}
 
 		add(Throughput, fmt.Sprintf("CPU per three-step workflow, %d clients, database included", r.Clients), false, d.cpu, " ms", ours(Throughput, cpu))
-		if slices.Contains(r.Peers, DBOS) {
+		beside := func(peer string) bool { return slices.Contains(r.Peers, peer) && !slices.Contains(s.Absent, peer) }
+		if beside(DBOS) {
 			add(Throughput, fmt.Sprintf("throughput against DBOS, %d clients", r.Clients), true, d.throughput, "×", against(DBOS, Throughput, rate))
 			add(Latency, "p50 against DBOS, one client", false, d.latency, "×", against(DBOS, Latency, p50))
 		}
@@ -87,7 +89,7 @@ func (r *Report) Judge(workloads []Workload) {
 		add(History, "cost of a step at 10,000 steps of history against 10", false, tolerance, "×", ours(History, growth))
 		add(Open, fmt.Sprintf("cost of a step beside %s open executions against 10", thousands(r.Sleepers)), false, tolerance, "×", ours(Open, growth))
 		add(Open, "memory per sleeping execution", false, 1024, " B", ours(Open, func(r Result) float64 { return float64(r.Sleeper) }))
-		if slices.Contains(r.Peers, River) {
+		if beside(River) {
 			add(Tasks, fmt.Sprintf("throughput of no-op tasks against River, %d slots", slots), true, d.tasks, "×", against(River, Tasks, rate))
 		}
 		add(Pickup, "p50 from the commit of a task to its start, 20 tasks/s", false, 1, " ms", ours(Pickup, p50))

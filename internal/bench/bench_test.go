@@ -176,6 +176,12 @@ func TestJudgeAndMarkdown(t *testing.T) {
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got bars\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
+	report.Stores[0].Absent = []string{River}
+	report.Judge([]Workload{Tasks})
+	if len(report.Bars) != 0 {
+		t.Errorf("got bars %v against a peer that does not take part", report.Bars)
+	}
+	report.Judge([]Workload{Throughput, Recovery, Pickup})
 	if failed := report.Failed(); len(failed) != 2 || failed[0].Measured || !failed[1].Measured {
 		t.Errorf("got failed bars %v, want the one that was not measured and the one that is missed", failed)
 	}

@@ -93,6 +93,11 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // measure measures everything on one kind of store.
 func (o Options) measure(ctx context.Context, p Provider) *Store {
 	s := &Store{Kind: p.Kind()}
+	for _, name := range slices.Sorted(maps.Keys(o.Peers)) {
+		if !o.Peers[name].knows(p.Kind()) {
+			s.Absent = append(s.Absent, name)
+		}
+	}
 	s.note(o.limits(ctx, p, s))
 	for _, w := range o.Workloads {
 		rounds, systems := o.Rounds, []string{Perdure}

@@ -32,14 +32,15 @@ type Peer struct {
 
 // takes reports whether the system takes part in a workload on a kind of store.
 func (p Peer) takes(w Workload, k Kind) bool {
-	if len(p.Kinds) > 0 && !slices.Contains(p.Kinds, k) {
-		return false
-	}
+	can := p.Workflows != nil
 	if w.queued() {
-		return p.Queue != nil
+		can = p.Queue != nil
 	}
-	return p.Workflows != nil
+	return can && p.knows(k)
 }
+
+// knows reports whether the system can use a kind of store.
+func (p Peer) knows(k Kind) bool { return len(p.Kinds) == 0 || slices.Contains(p.Kinds, k) }
 
 // Kind is a kind of store.
 type Kind string
