@@ -225,8 +225,6 @@ func (a *Activity[I, O]) queued() bool { return a.opts.task != nil && a.opts.tas
 
 // ---- what an activity on a queue may do
 
-type hostKey struct{}
-
 // unreadableAfter is how long a task waits whose input cannot be read here: a key or a store is missing, which another worker may have.
 const unreadableAfter = 10 * time.Second
 
@@ -237,7 +235,7 @@ func (a *Activity[I, O]) handler(fn func(context.Context, I) (O, error)) func(*h
 		worth = a.opts.retry.worth()
 	}
 	return func(h *host) pool.Handler {
-		return pool.Handler{Worth: worth, Run: func(ctx context.Context, t *pool.Task) (model.Payload, error) {
+		return pool.Handler{Worth: worth, Owner: h, Run: func(ctx context.Context, t *pool.Task) (model.Payload, error) {
 			in, err := decode[I](callReader{h, ctx}, "input of activity", a.name, t.Claim().Input)
 			switch {
 			case fault.Is(err, fault.Blocked) || fault.Is(err, fault.Unavailable):
@@ -245,7 +243,7 @@ func (a *Activity[I, O]) handler(fn func(context.Context, I) (O, error)) func(*h
 			case err != nil:
 				return model.Payload{}, public(err)
 			}
-			out, err := fn(context.WithValue(ctx, hostKey{}, h), in)
+			out, err := fn(ctx, in)
 			if err != nil {
 				return model.Payload{}, err
 			}
@@ -262,10 +260,11 @@ func Heartbeat[T any](ctx context.Context, progress T) error {
 	if ctx.Err() != nil {
 		return public(context.Cause(ctx))
 	}
-	t, h := pool.From(ctx), hostOf(ctx)
-	if t == nil || h == nil {
+	t := pool.From(ctx)
+	if t == nil {
 		return nil
 	}
+	h := t.Owner().(*host)
 	kind := t.Claim().Spec.Kind
 	p, err := encode(h, "progress of activity", kind, progress)
 	if err == nil {
@@ -279,10 +278,11 @@ func Heartbeat[T any](ctx context.Context, progress T) error {
 
 // LastProgress is what the last attempt of the task that reported anything reported last; false when there is nothing, or nothing that a T can hold.
 func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
-	t, h := pool.From(ctx), hostOf(ctx)
-	if t == nil || h == nil || t.Claim().Progress.Size() == 0 {
+	t := pool.From(ctx)
+	if t == nil || t.Claim().Progress.Size() == 0 {
 		return progress, false
 	}
+	h := t.Owner().(*host)
 	kind := t.Claim().Spec.Kind
 	progress, err := decode[T](callReader{h, ctx}, "progress of activity", kind, t.Claim().Progress)
 	if err != nil {
@@ -290,11 +290,6 @@ func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
 		return *new(T), false
 	}
 	return progress, true
-}
-
-func hostOf(ctx context.Context) *host {
-	h, _ := ctx.Value(hostKey{}).(*host)
-	return h
 }
 
 // Snooze is returned by an activity on a queue that cannot go on now: the task is given back and may begin again after d. That consumes no attempt. Inline, where there is

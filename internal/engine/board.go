@@ -153,11 +153,27 @@ func (b *board) propose() {
 		}
 	}
 	b.mu.Unlock()
-	for i, m := range matches {
-		b.inc.lanes[m.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Claim(now, m.Ref, m.Worker, names[i]) })
+	if len(matches) > 0 {
+		b.claim(matches, names)
 	}
 	for _, d := range due {
 		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, d.Ref, held(d.Kind), d.Claim, d.Kind.String()) })
+	}
+}
+
+// claim has lanes decide about claims: each about all of its own at once. names are those of the workers.
+func (b *board) claim(matches []queue.Match, names []string) {
+	for i, s := range b.inc.lanes {
+		if !slices.ContainsFunc(matches, func(m queue.Match) bool { return m.Lane == i }) {
+			continue
+		}
+		s.inbox.result(func(l *lane.Lane, now model.Time) {
+			for n := range matches {
+				if m := &matches[n]; m.Lane == i {
+					l.Claim(now, m.Ref, m.Worker, names[n])
+				}
+			}
+		})
 	}
 }
 

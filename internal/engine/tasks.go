@@ -44,28 +44,44 @@ func (w *taskWorkers) all() []*TaskSession {
 	return ss
 }
 
-// call passes calls of a lane on; those of claims that go to the same worker in one.
+// call passes calls of a lane on. Those that hand claims to the same worker are one, in the place of the first: nothing that comes before or between them is about
+// these claims.
 func (w *taskWorkers) call(calls []lane.TaskCall) {
-	for i := 0; i < len(calls); i++ {
+	var s *TaskSession
+	for i := range calls {
 		c := &calls[i]
-		s := w.get(c.Worker)
-		if s == nil {
-			continue // has left; its claims were given back
-		}
-		switch c.Kind {
-		case lane.TaskExecute:
-			claims := []model.Claim{*c.Claim}
-			for i+1 < len(calls) && calls[i+1].Kind == lane.TaskExecute && calls[i+1].Worker == c.Worker {
-				i++
-				claims = append(claims, *calls[i].Claim)
+		if s == nil || s.id != c.Worker {
+			if s = w.get(c.Worker); s == nil {
+				continue // has left; its claims were given back
 			}
-			s.execute(claims)
-		case lane.TaskStop:
+		}
+		switch {
+		case c.Kind == lane.TaskStop:
 			s.stop(c.Ref, c.Canceled)
-		case lane.TaskSettled:
+		case c.Kind == lane.TaskSettled:
 			s.settled(c.Ref, c.Err)
+		case c.Claim != nil: // otherwise it has been handed over with an earlier one
+			s.execute(claimsOf(calls[i:], c.Worker))
 		}
 	}
+}
+
+// claimsOf takes the claims out of calls to a worker.
+func claimsOf(calls []lane.TaskCall, id queue.WorkerID) []model.Claim {
+	n := 0
+	for i := range calls {
+		if calls[i].Claim != nil && calls[i].Worker == id {
+			n++
+		}
+	}
+	claims := make([]model.Claim, 0, n)
+	for i := range calls {
+		if c := &calls[i]; c.Claim != nil && c.Worker == id {
+			claims = append(claims, *c.Claim)
+			c.Claim = nil
+		}
+	}
+	return claims
 }
 
 // TaskSession is a task worker's side of the engine.
@@ -77,9 +93,9 @@ type TaskSession struct {
 
 	mu       sync.Mutex
 	slots    int
-	held     map[model.ClaimRef]bool             // whether it should come to an end
-	reported map[model.ClaimRef]model.TaskReport // and not settled
-	idle     chan struct{}                       // closed when both are empty; nil while the session lasts
+	held     map[model.ClaimRef]bool              // whether it should come to an end
+	reported map[model.ClaimRef]*model.TaskReport // and not settled
+	idle     chan struct{}                        // closed when both are empty; nil while the session lasts
 	over     bool
 }
 
@@ -89,7 +105,7 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 	e.taskWorkers.next++
 	s := &TaskSession{
 		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, slots: offer.Slots,
-		held: map[model.ClaimRef]bool{}, reported: map[model.ClaimRef]model.TaskReport{},
+		held: map[model.ClaimRef]bool{}, reported: map[model.ClaimRef]*model.TaskReport{},
 	}
 	if e.taskWorkers.byID == nil {
 		e.taskWorkers.byID = map[queue.WorkerID]*TaskSession{}
@@ -138,7 +154,7 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 		s.mu.Unlock()
 		return fault.New(fault.Unavailable, "the session of worker %s has ended", s.offer.Name)
 	}
-	s.reported[r.Ref] = r
+	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
 	s.mu.Unlock()
 	if err := s.send(ctx, &r); err != nil {
@@ -187,18 +203,17 @@ func ReportMessage(r *model.TaskReport) *model.Message {
 }
 
 func (s *TaskSession) settled(ref model.ClaimRef, err error) {
+	again := errors.Is(err, lane.ErrNotOwner)
 	s.mu.Lock()
-	r, pending := s.reported[ref]
-	s.mu.Unlock()
-	if pending && errors.Is(err, lane.ErrNotOwner) { // the owner was another one by then: it is told, as soon as there is one
+	if r := s.reported[ref]; r != nil && again { // the owner was another one by then: it is told, as soon as there is one
+		s.mu.Unlock()
 		s.eng.beside.run(func(ctx context.Context) {
-			if err := s.send(ctx, &r); err != nil {
+			if err := s.send(ctx, r); err != nil {
 				s.settled(ref, err)
 			}
 		})
 		return
 	}
-	s.mu.Lock()
 	delete(s.reported, ref)
 	s.rest()
 	s.mu.Unlock()

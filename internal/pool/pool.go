@@ -142,7 +142,7 @@ func (p *Pool) Execute(claims []model.Claim) {
 			p.log.Warn("there is no code for a task; it is given back", "activity", c.Spec.Kind, "queue", c.Spec.Queue)
 			back = append(back, model.TaskReport{Ref: c.Ref, Returned: true, After: backAfter})
 		default:
-			p.admit(&Task{pool: p, claim: *c, run: &h, limit: limitOf(c)})
+			p.admit(&Task{pool: p, claim: c, run: h, limit: limitOf(c)})
 		}
 	}
 	p.handAll(back)
@@ -159,8 +159,11 @@ func (p *Pool) admit(t *Task) {
 	t.beaten = t.received
 	t.ctx, t.cancel = context.WithCancelCause(p.cfg.Base)
 	p.held[t.claim.Ref] = t
-	p.line = append(p.line, t)
-	p.startNext()
+	if len(p.line) == 0 && len(p.busy) < p.cfg.Slots {
+		p.start(t)
+	} else {
+		p.line = append(p.line, t)
+	}
 	p.armLocked(t.beatDue())
 }
 
@@ -170,17 +173,32 @@ func (p *Pool) startNext() {
 		t := p.line[0]
 		p.line[0] = nil
 		p.line = p.line[1:]
-		t.state = running
-		p.busy[t] = struct{}{}
-		go p.execute(t)
+		p.start(t)
 	}
+}
+
+// start gives a slot to a task.
+func (p *Pool) start(t *Task) {
+	t.state = running
+	p.busy[t] = struct{}{}
+	go p.execute(t)
 }
 
 // execute runs a handler to its end, whatever that is.
 func (p *Pool) execute(t *Task) {
-	out, err := model.Payload{}, error(replay.ExitFailure("activity "+t.claim.Spec.Kind))
-	defer func() { p.finished(t, out, err) }() // also when the handler ends its goroutine
+	var (
+		out      model.Payload
+		err      error
+		returned bool
+	)
+	defer func() { // also when the handler ends its goroutine
+		if !returned {
+			err = replay.ExitFailure("activity " + t.claim.Spec.Kind)
+		}
+		p.finished(t, out, err)
+	}()
 	out, err = t.call()
+	returned = true
 }
 
 // finished hands in the outcome of a handler, if anybody wants it, and frees its slot.

@@ -24,6 +24,8 @@ var (
 type Handler struct {
 	// Run does the work. Its context ends when the outcome is not wanted any more, when the attempt takes too long, and when the worker closes.
 	Run func(ctx context.Context, t *Task) (model.Payload, error)
+	// Owner is what Task.Owner returns.
+	Owner any
 	// Worth decides whether an error is worth another attempt; nil when every one is.
 	Worth func(error) bool
 }
@@ -48,11 +50,12 @@ func (g *GiveBack) Unwrap() error { return g.Err }
 // Task is a claim that a pool holds.
 type Task struct {
 	pool   *Pool
-	claim  model.Claim
-	run    *Handler
+	claim  *model.Claim
+	run    Handler
 	limit  time.Duration   // of the attempt; 0 for none
 	ctx    context.Context //nolint:containedctx // it is the unit of work
 	cancel context.CancelCauseFunc
+	values taskContext // what the handler gets, with the contexts above inside
 
 	received time.Time
 	late     bool // its handler returned because the attempt took too long
@@ -75,9 +78,27 @@ const (
 )
 
 // Claim is what was claimed.
-func (t *Task) Claim() *model.Claim { return &t.claim }
+func (t *Task) Claim() *model.Claim { return t.claim }
+
+// Owner is whatever the handler of the task belongs to.
+func (t *Task) Owner() any { return t.run.Owner }
+
+// taskContext is the context of a handler. It is part of the task, because there is one for each.
+type taskContext struct {
+	replay.ClaimContext
+
+	task *Task
+}
 
 type taskKey struct{}
+
+// Value finds the task, the step that it is, or what the contexts around it hold.
+func (c *taskContext) Value(key any) any {
+	if _, ok := key.(taskKey); ok {
+		return c.task
+	}
+	return c.ClaimContext.Value(key)
+}
 
 // From is the task that a context belongs to, nil outside of tasks.
 func From(ctx context.Context) *Task {
@@ -145,13 +166,14 @@ func (t *Task) call() (out model.Payload, err error) {
 			out, err = model.Payload{}, replay.PanicFailure(v)
 		}
 	}()
-	ctx := context.WithValue(t.ctx, taskKey{}, t)
+	ctx := t.ctx
 	if t.limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t.limit-time.Since(t.received), replay.ErrTimeout)
 		defer cancel()
 	}
-	out, err = t.run.Run(replay.WithClaim(ctx, &t.claim), t)
+	t.values = taskContext{replay.ClaimContext{Context: ctx, Claim: t.claim}, t}
+	out, err = t.run.Run(&t.values, t)
 	t.late = err != nil && t.ctx.Err() == nil && errors.Is(context.Cause(ctx), replay.ErrTimeout)
 	return out, err
 }

@@ -55,6 +55,26 @@ func (v *validator) err() error {
 }
 
 func (v *validator) text(what, s string, most int) {
+	if !fine(s, most) {
+		v.explain(what, s, most)
+	}
+}
+
+// fine reports whether a text is one that may be stored.
+func fine(s string, most int) bool {
+	if s == "" || len(s) > most {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f { // not plain: look closer
+			return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+		}
+	}
+	return true
+}
+
+// explain says what is wrong with a text.
+func (v *validator) explain(what, s string, most int) {
 	switch {
 	case s == "":
 		v.wrong("%s is empty", what)
@@ -72,7 +92,11 @@ func (v *validator) text(what, s string, most int) {
 	}
 }
 
-func (v *validator) name(what, s string) { v.text("the name of the "+what, s, v.limits.Name) }
+func (v *validator) name(what, s string) {
+	if !fine(s, v.limits.Name) {
+		v.explain("the name of the "+what, s, v.limits.Name)
+	}
+}
 
 func (v *validator) address(a model.Address) {
 	v.text("the tenant", a.Tenant, v.limits.Name)

@@ -55,7 +55,6 @@ type effect struct {
 	input   *input // of effExpect
 
 	task     *taskInput // of effExecute, effStop and effSettled
-	claim    model.ClaimRef
 	canceled bool
 	err      error
 }

@@ -47,8 +47,9 @@ type entry struct {
 	waits      []model.Reason
 	queries    []*query // asked of its code and not answered
 
-	tasks   map[string]posted // what the board has been told of tasks of tasksOf
+	tasks   postings // what the board has been told of tasks of tasksOf
 	tasksOf model.RunID
+	gone    bool // it has left memory; whoever still has it changes nothing
 
 	remembered  int           // requests that were served
 	poison      *model.Reason // quarantined
@@ -101,7 +102,7 @@ func (l *Lane) forget(e *entry) {
 // maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil ||
-		len(e.tasks) > 0 || e.resuming > 0 { // it is handed over when that is told
+		e.tasks.len() > 0 || e.resuming > 0 { // it is handed over when that is told
 		return
 	}
 	l.askAgain(e) // nobody would answer
@@ -109,11 +110,12 @@ func (l *Lane) maybeDrop(e *entry) {
 }
 
 func (l *Lane) drop(e *entry) {
-	if l.entries[e.address] == e {
+	if !e.gone {
 		delete(l.entries, e.address)
+		e.gone = true
 	}
 	delete(e.shard.entries, e)
-	if len(e.tasks) > 0 {
+	if e.tasks.len() > 0 {
 		l.unpost(l.now, e)
 	}
 }

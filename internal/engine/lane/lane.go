@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -87,6 +88,7 @@ type Lane struct {
 	sick     []*entry // quarantined
 	tenure   int      // counts how often shards were acquired
 	now      model.Time
+	scratch  queue.Item // what the board is asked about
 
 	out  Output
 	dead error

@@ -84,7 +84,7 @@ func (q *loads) issue(l *Lane) {
 		ld := q.waiting[0]
 		q.waiting[0] = nil
 		q.waiting = q.waiting[1:]
-		if ld.entry != nil && l.entries[ld.entry.address] != ld.entry {
+		if ld.entry != nil && ld.entry.gone {
 			continue
 		}
 		q.next++
@@ -134,7 +134,7 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		return
 	}
 	delete(l.loads.flying, id)
-	if ld.entry != nil && l.entries[ld.entry.address] != ld.entry {
+	if ld.entry != nil && ld.entry.gone {
 		return
 	}
 	if r.Err != nil && (!fault.Is(r.Err, fault.Corrupt) || !ld.survives()) {

@@ -185,6 +185,7 @@ func (l *Lane) freed(sh *shard) {
 	sh.gone = true
 	for e := range sh.entries {
 		delete(l.entries, e.address)
+		e.gone = true
 		l.unstrand(e)
 		l.unpost(l.now, e)
 	}

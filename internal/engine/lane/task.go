@@ -36,6 +36,60 @@ type posted struct {
 	warned  bool // the worker has been told that it should come to an end
 }
 
+// postings are what the board has been told of the tasks of a run. Most runs with tasks have one, and stand alone: that needs no map.
+type postings struct {
+	id   string // of the only one; empty when there is none, or many is used
+	one  posted
+	many map[string]posted // nil until there is a second one
+}
+
+func (p *postings) len() int {
+	if p.id != "" {
+		return 1
+	}
+	return len(p.many)
+}
+
+func (p *postings) get(id string) (posted, bool) {
+	if p.id != "" {
+		return p.one, p.id == id
+	}
+	t, ok := p.many[id]
+	return t, ok
+}
+
+func (p *postings) set(id string, t posted) {
+	switch {
+	case p.id == id || p.len() == 0 && p.many == nil:
+		p.id, p.one = id, t
+		return
+	case p.many == nil:
+		p.many = map[string]posted{p.id: p.one}
+		p.id, p.one = "", posted{}
+	}
+	p.many[id] = t
+}
+
+func (p *postings) remove(id string) {
+	if p.id == id {
+		p.id, p.one = "", posted{}
+		return
+	}
+	delete(p.many, id)
+}
+
+// ids are the tasks, in an order that does not depend on chance. The given slice is used for them.
+func (p *postings) ids(spare []string) []string {
+	if p.id != "" {
+		return append(spare, p.id)
+	}
+	for id := range p.many {
+		spare = append(spare, id)
+	}
+	slices.Sort(spare)
+	return spare
+}
+
 // taskInput is an input that concerns a task of a run.
 type taskInput struct {
 	id     string
@@ -51,36 +105,45 @@ type taskInput struct {
 
 // Claim hands in that a worker is to have a task.
 func (l *Lane) Claim(now model.Time, ref model.TaskRef, id queue.WorkerID, name string) {
-	l.taskInput(now, ref, &input{kind: inClaim, address: ref.Address, run: ref.Run, task: &taskInput{id: ref.ID, worker: id, name: name}})
+	l.taskInput(now, ref, inClaim, taskInput{id: ref.ID, worker: id, name: name})
 }
 
 // Report hands in how a claim ended. The worker is told when that is durable.
 func (l *Lane) Report(now model.Time, id queue.WorkerID, r *model.TaskReport) {
-	if l.dead != nil || l.entry(r.Ref.Address) == nil {
+	if !l.taskInput(now, r.Ref.TaskRef, inReport, taskInput{id: r.Ref.ID, worker: id, report: r}) {
 		l.settled(id, r.Ref, ErrNotOwner)
-		return
 	}
-	l.taskInput(now, r.Ref.TaskRef, &input{
-		kind: inReport, address: r.Ref.Address, run: r.Ref.Run, task: &taskInput{id: r.Ref.ID, worker: id, report: r},
-	})
 }
 
 // Expire hands in that a deadline of a task has passed, as the board sees it.
 func (l *Lane) Expire(now model.Time, ref model.TaskRef, held bool, claim int64, what string) {
-	l.taskInput(now, ref, &input{
-		kind: inExpire, address: ref.Address, run: ref.Run, task: &taskInput{id: ref.ID, held: held, claim: claim, what: what},
-	})
+	l.taskInput(now, ref, inExpire, taskInput{id: ref.ID, held: held, claim: claim, what: what})
 }
 
-func (l *Lane) taskInput(now model.Time, ref model.TaskRef, in *input) {
+// taskInput takes an input that concerns a task. It reports false when the run is not ours.
+func (l *Lane) taskInput(now model.Time, ref model.TaskRef, kind inputKind, t taskInput) bool {
 	if l.dead != nil {
-		return
+		return false
 	}
 	e := l.entry(ref.Address)
-	if e == nil || (e.shard.draining && in.kind == inClaim) {
-		return // the board hears of it when the shard goes
+	if e == nil {
+		return false
 	}
-	l.take(now, e, in)
+	if e.shard.draining && kind == inClaim {
+		return true // the board hears of it when the shard goes
+	}
+	l.take(now, e, taskInputOf(e, ref.Run, kind, t))
+	return true
+}
+
+// taskInputOf is an input that concerns a task, in one piece of memory.
+func taskInputOf(e *entry, run model.RunID, kind inputKind, t taskInput) *input {
+	both := &struct {
+		in   input
+		task taskInput
+	}{input{kind: kind, address: e.address, run: run}, t}
+	both.in.task = &both.task
+	return &both.in
 }
 
 func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
@@ -101,16 +164,16 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 		var ok bool
 		if d, ok = core.Claim(e.x, t.id, t.name, now); ok {
 			task := e.x.Task(t.id)
-			e.setPosted(t.id, posted{held: true, claim: task.Claim, worker: t.worker})
+			e.tasks.set(t.id, posted{held: true, claim: task.Claim, worker: t.worker})
 			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, t.worker)
 		} else {
 			l.repost(now, e, t.id)
 		}
 	case inReport:
 		d = core.Report(e.x, t.report, now, l.cfg.Limits)
-		if p, ok := e.tasks[t.id]; ok && p.held && p.claim == t.report.Ref.Claim {
+		if p, ok := e.tasks.get(t.id); ok && p.held && p.claim == t.report.Ref.Claim {
 			how, p.worker = outcomeOf(t.report), 0 // the worker itself ends it: it is not to be stopped
-			e.tasks[t.id] = p
+			e.tasks.set(t.id, p)
 		}
 	default:
 		if task := e.x.Task(t.id); t.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
@@ -160,7 +223,8 @@ func (l *Lane) tellTask(f *effect) {
 	case effSettled:
 		l.settled(f.task.worker, f.task.report.Ref, f.err)
 	case effStop:
-		l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskStop, Worker: f.task.worker, Ref: f.claim, Canceled: f.canceled})
+		ref := model.ClaimRef{TaskRef: model.TaskRef{Address: f.entry.address, Run: f.run, ID: f.task.id}, Claim: f.task.claim}
+		l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskStop, Worker: f.task.worker, Ref: ref, Canceled: f.canceled})
 	default:
 	}
 }
@@ -171,13 +235,12 @@ func (l *Lane) settled(id queue.WorkerID, ref model.ClaimRef, err error) {
 
 // executes adds that tasks are handed over whose claims are in the decision.
 func (l *Lane) executes(b *building, e *entry, d *core.Decision) {
-	if len(e.tasks) == 0 {
+	if e.tasks.len() == 0 {
 		return
 	}
 	add := func(run model.RunID, id string, claim int64) {
-		b.effects = append(b.effects, effect{
-			kind: effExecute, entry: e, run: run, task: &taskInput{id: id, claim: claim, worker: e.tasks[id].worker},
-		})
+		p, _ := e.tasks.get(id)
+		b.effects = append(b.effects, effect{kind: effExecute, entry: e, run: run, task: &taskInput{id: id, claim: claim, worker: p.worker}})
 	}
 	if d.Start != nil && d.Start.Worker != "" {
 		add(d.Start.Run, model.TaskStep, 0)
@@ -242,8 +305,9 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 		if t.Visible > now {
 			return ""
 		}
-		it := l.item(e, x, t)
-		id, name, ok := l.cfg.Board.Reserve(now, &it)
+		it := &l.scratch
+		*it = l.item(e, x, t)
+		id, name, ok := l.cfg.Board.Reserve(now, it)
 		if !ok {
 			return ""
 		}
@@ -251,8 +315,8 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 			l.unpost(now, e)
 			e.tasksOf = x.Start.Run
 		}
-		e.setPosted(t.ID, posted{held: true, claim: claim, worker: id})
-		l.cfg.Board.Held(now, it, claim, id)
+		e.tasks.set(t.ID, posted{held: true, claim: claim, worker: id})
+		l.cfg.Board.Held(now, *it, claim, id)
 		return name
 	})
 }
@@ -264,22 +328,16 @@ func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 	}
 }
 
-func (e *entry) setPosted(id string, p posted) {
-	if e.tasks == nil {
-		e.tasks = map[string]posted{}
-	}
-	e.tasks[id] = p
-}
-
 // postTasks tells the board how the tasks of the entry stand, as far as it does not know. The board may know what is not committed yet: nothing that it
 // proposes can overtake that. how is what came of a claim that has ended.
 func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
-	if l.cfg.Board == nil || l.entries[e.address] != e || (!e.known && e.poison == nil) || (len(e.tasks) == 0 && (e.x == nil || len(e.x.Tasks()) == 0)) {
+	if l.cfg.Board == nil || e.gone || (!e.known && e.poison == nil) || (e.tasks.len() == 0 && (e.x == nil || len(e.x.Tasks()) == 0)) {
 		return
 	}
 	x, over := e.x, e.tasksOf != e.run()
-	for _, id := range e.postedIDs() {
-		p := e.tasks[id]
+	var few [1]string
+	for _, id := range e.tasks.ids(few[:0]) {
+		p, _ := e.tasks.get(id)
 		if t := taskOf(e, id); over || t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !x.Claimable(t) || e.shard.draining)) {
 			l.unpostOne(now, e, id, p, how)
 		}
@@ -291,23 +349,23 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	tasks := x.Tasks()
 	for i := range tasks {
 		t := &tasks[i]
-		p, ok := e.tasks[t.ID]
+		p, ok := e.tasks.get(t.ID)
 		switch {
 		case ok:
 			if p.worker != 0 && !p.warned && x.Alone() && x.Canceling != 0 {
 				p.warned = true
-				e.tasks[t.ID] = p
+				e.tasks.set(t.ID, p)
 				l.stop(e, t.ID, p, true)
 			}
 		case t.Held:
 			id := l.cfg.Board.Find(t.Worker)
-			e.setPosted(t.ID, posted{held: true, claim: t.Claim, worker: id})
+			e.tasks.set(t.ID, posted{held: true, claim: t.Claim, worker: id})
 			l.cfg.Board.Held(now, l.item(e, x, t), t.Claim, id)
 			if id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker) {
 				l.lost(e, t)
 			}
 		case x.Claimable(t) && !e.shard.draining:
-			e.setPosted(t.ID, posted{visible: t.Visible})
+			e.tasks.set(t.ID, posted{visible: t.Visible})
 			l.cfg.Board.Add(now, l.item(e, x, t))
 		}
 	}
@@ -315,9 +373,7 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 
 // lost lets the attempt of a worker that is gone fail, behind whatever waits for the entry.
 func (l *Lane) lost(e *entry, t *core.Task) {
-	in := &input{
-		kind: inExpire, address: e.address, run: e.run(), task: &taskInput{id: t.ID, held: true, claim: t.Claim, what: model.FailureLost},
-	}
+	in := taskInputOf(e, e.run(), inExpire, taskInput{id: t.ID, held: true, claim: t.Claim, what: model.FailureLost})
 	l.bytes += in.size()
 	e.backlog = append(e.backlog, in)
 	l.schedule(e)
@@ -330,26 +386,16 @@ func taskOf(e *entry, id string) *core.Task {
 	return e.x.Task(id)
 }
 
-// postedIDs are the tasks that the board knows, in an order that does not depend on chance.
-func (e *entry) postedIDs() []string {
-	ids := make([]string, 0, len(e.tasks))
-	for id := range e.tasks {
-		ids = append(ids, id)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
 // repost has the board told of a task again that it proposed something for which cannot be.
 func (l *Lane) repost(now model.Time, e *entry, id string) {
-	if p, ok := e.tasks[id]; ok && !p.held {
+	if p, ok := e.tasks.get(id); ok && !p.held {
 		l.unpostOne(now, e, id, p, queue.Neither)
 	}
 }
 
 func (l *Lane) unpostOne(now model.Time, e *entry, id string, p posted, how queue.Outcome) {
 	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, how)
-	delete(e.tasks, id)
+	e.tasks.remove(id)
 	if p.held && p.worker != 0 {
 		l.stop(e, id, p, false)
 	}
@@ -357,26 +403,26 @@ func (l *Lane) unpostOne(now model.Time, e *entry, id string, p posted, how queu
 
 // stop tells a worker that nobody waits for what it does, once that is durable.
 func (l *Lane) stop(e *entry, id string, p posted, canceled bool) {
-	ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, Claim: p.claim}
-	l.afterCommit(e, effect{kind: effStop, entry: e, task: &taskInput{worker: p.worker}, claim: ref, canceled: canceled})
+	l.afterCommit(e, effect{kind: effStop, entry: e, run: e.tasksOf, task: &taskInput{id: id, worker: p.worker, claim: p.claim}, canceled: canceled})
 }
 
 // unpost has the board forget the tasks of an entry that leaves memory.
 func (l *Lane) unpost(now model.Time, e *entry) {
-	for _, id := range e.postedIDs() {
+	for _, id := range e.tasks.ids(nil) {
 		l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, queue.Neither)
 	}
-	e.tasks = nil
+	e.tasks = postings{}
 }
 
 // executing reports whether somebody of this node executes a task of the run.
 func (e *entry) executing() bool {
-	for _, p := range e.tasks {
-		if p.held && p.worker != 0 {
+	at := func(p posted) bool { return p.held && p.worker != 0 }
+	for _, p := range e.tasks.many {
+		if at(p) {
 			return true
 		}
 	}
-	return false
+	return at(e.tasks.one)
 }
 
 // deadTask is a task that failed for good as people find it.
@@ -395,9 +441,7 @@ func deadTask(a model.Address, d *core.DeadTask) model.DeadTask {
 
 // Progress hands in how far a claim is. It is kept beside the history, the last one of each task, and the next attempt begins with it.
 func (l *Lane) Progress(now model.Time, ref model.ClaimRef, p model.Payload) {
-	l.taskInput(now, ref.TaskRef, &input{
-		kind: inProgress, address: ref.Address, run: ref.Run, task: &taskInput{id: ref.ID, claim: ref.Claim, progress: p},
-	})
+	l.taskInput(now, ref.TaskRef, inProgress, taskInput{id: ref.ID, claim: ref.Claim, progress: p})
 }
 
 func (l *Lane) applyProgress(e *entry, in *input) {
