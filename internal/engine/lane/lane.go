@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
-	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -88,7 +87,7 @@ type Lane struct {
 	sick     []*entry // quarantined
 	tenure   int      // counts how often shards were acquired
 	now      model.Time
-	scratch  queue.Item // what the board is asked about
+	question question // for the board; its memory is used again
 
 	out  Output
 	dead error

@@ -90,6 +90,9 @@ func (p *postings) ids(spare []string) []string {
 	return spare
 }
 
+// question is the task that the board is asked to find a worker for.
+type question struct{ queue.Item }
+
 // taskInput is an input that concerns a task of a run.
 type taskInput struct {
 	id     string
@@ -305,7 +308,7 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 		if t.Visible > now {
 			return ""
 		}
-		it := &l.scratch
+		it := &l.question.Item
 		*it = l.item(e, x, t)
 		id, name, ok := l.cfg.Board.Reserve(now, it)
 		if !ok {
