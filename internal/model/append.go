@@ -53,6 +53,7 @@ func AppendOutcome(dst []byte, o *Outcome) []byte {
 	m.failure(2, o.Failure)
 	m.int(3, o.Seen)
 	m.id(4, o.Next)
+	m.int(5, int64(o.Leaves))
 	return m.end()
 }
 

@@ -96,6 +96,7 @@ type outcomeBody struct {
 	Failure *Failure `cbor:"2,keyasint,omitempty"`
 	Seen    int64    `cbor:"3,keyasint,omitempty"`
 	Next    RunID    `cbor:"4,keyasint,omitzero"`
+	Leaves  Time     `cbor:"5,keyasint,omitzero"`
 }
 
 // DecodeOutcome reads a stored outcome.
@@ -104,7 +105,7 @@ func DecodeOutcome(status Status, at Time, body []byte) (Outcome, error) {
 	if err := decMode.Unmarshal(body, &b); err != nil {
 		return Outcome{}, fmt.Errorf("outcome: %w", err)
 	}
-	return Outcome{Status: status, At: at, Output: b.Output, Failure: b.Failure, Seen: b.Seen, Next: b.Next}, nil
+	return Outcome{Status: status, At: at, Output: b.Output, Failure: b.Failure, Seen: b.Seen, Next: b.Next, Leaves: b.Leaves}, nil
 }
 
 // DecodeReasons reads what a run waits for.

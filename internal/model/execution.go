@@ -111,4 +111,6 @@ type Outcome struct {
 	Seen int64
 	// Next is the run that follows after continue-as-new.
 	Next RunID
+	// Leaves is when the run may be removed, if its workflow has a retention time of its own; zero when that of the engine counts.
+	Leaves Time
 }

@@ -23,7 +23,7 @@ func MarshalByTags(v any) ([]byte, error) {
 		}
 		return mode.Marshal(&b)
 	case *Outcome:
-		return mode.Marshal(&outcomeBody{v.Output, v.Failure, v.Seen, v.Next})
+		return mode.Marshal(&outcomeBody{v.Output, v.Failure, v.Seen, v.Next, v.Leaves})
 	}
 	return nil, fmt.Errorf("%T is not stored", v)
 }

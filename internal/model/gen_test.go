@@ -66,7 +66,7 @@ var (
 	genOutcome = rapid.Custom(func(t *rapid.T) model.Outcome {
 		return model.Outcome{
 			Status: genStatus.Draw(t, "status"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"),
-			At: genTime.Draw(t, "at"), Seen: genInt.Draw(t, "seen"), Next: genRun.Draw(t, "next"),
+			At: genTime.Draw(t, "at"), Seen: genInt.Draw(t, "seen"), Next: genRun.Draw(t, "next"), Leaves: genTime.Draw(t, "leaves"),
 		}
 	})
 	genAnswer = rapid.Custom(func(t *rapid.T) model.Answer {

@@ -261,9 +261,36 @@ type Page struct {
 	More bool
 }
 
+// ExpiredRequest asks for runs that may be removed.
+type ExpiredRequest struct {
+	Shards []model.ShardID
+	// ClosedBefore is for runs without a time of their own, Now for those that have one.
+	ClosedBefore, Now model.Time
+	Limit             int
+}
+
+// Age is what a closed run is removed by: the time of its own, if it has one, else when it was closed, or began here if that came later.
+func (x *Execution) Age() (own bool, at model.Time) {
+	if x.Outcome.Leaves != 0 {
+		return true, x.Outcome.Leaves
+	}
+	return false, max(x.Outcome.At, x.Start.At)
+}
+
 // SweepRequest bounds one sweep.
 type SweepRequest struct {
 	Shards         []model.ShardID // owned shards
 	RequestsBefore model.Time
-	Limit          int
+	// LettersBefore removes dead letters whose request was made before; zero keeps them.
+	LettersBefore model.Time
+	Limit         int
+}
+
+// OldestID is not after any UUIDv7 that was made at the time or later.
+func OldestID(t model.Time) (id model.RunID) {
+	ms := uint64(max(t, 0)) / 1000
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
 }

@@ -92,6 +92,12 @@ type Recovery interface {
 	// LoadRunnable returns open runs of the shards that are not parked, in order of (shard, run), after the given one.
 	LoadRunnable(ctx context.Context, shards []model.ShardID, after RunKey, limit int) ([]RunHead, error)
 
+	// LoadExpired returns closed runs of the shards that may be removed: those without a time of their own (Outcome.Leaves) that were closed before
+	// one time, and those whose own time is before another. A run that was closed before it began here, because it was imported, counts from
+	// its beginning. They come in order of (shard, with or without a time of their own, that time, run), so a run comes after those
+	// that it replaced; at most limit.
+	LoadExpired(ctx context.Context, r ExpiredRequest) ([]RunHead, error)
+
 	// LoadExecution returns the current run of an address, or the run itself when run is set.
 	// It returns nil when there is none.
 	LoadExecution(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID) (*Execution, error)
@@ -141,6 +147,6 @@ type Reader interface {
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)
 	// Sweep deletes, in one bounded transaction, message rows behind their cursors, remembered requests older than before,
-	// cursors of drained pairs that cannot come back, events of deleted runs, and reports how many rows went.
+	// cursors of drained pairs that cannot come back, dead letters whose id is older than before, events of deleted runs, and reports how many rows went.
 	Sweep(ctx context.Context, s SweepRequest) (int, error)
 }

@@ -14,6 +14,7 @@ const (
 	Refence
 	Commit
 	LoadRunnable
+	LoadExpired
 	LoadExecution
 	LoadEvents
 	LoadTimers
@@ -34,7 +35,7 @@ const (
 const methods = int(Sweep) + 1
 
 var methodNames = [methods]string{
-	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load execution",
+	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load expired", "load execution",
 	"load events", "load timers", "load timers of a run", "load messages", "load inbox", "put inbox", "load replies", "list", "count",
 	"load events of a kind", "load labels", "load outcomes", "members", "sweep",
 }

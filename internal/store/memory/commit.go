@@ -149,6 +149,8 @@ func (s *Store) applyCloses(b *store.Batch) error {
 		r.row.Outcome = cloneOutcome(row.Outcome)
 		r.row.Parked, r.row.Waits, r.row.Blocked = false, nil, nil
 		sh.settle(r)
+		sh.closed.insert(r)
+		s.undone(func() { sh.closed.remove(r) }) // before its row is what it was
 	}
 	for i := range b.Starts {
 		row := &b.Starts[i]

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"math"
 	"slices"
 	"strings"
 
@@ -30,6 +31,37 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 				break
 			}
 			out = append(out, store.RunHead{RunKey: r.key, Address: r.row.Start.Address})
+		}
+	}
+	return out, nil
+}
+
+// firstOwn stands before every closed run that has a time of its own, and behind all others.
+var firstOwn = run{row: store.Execution{Outcome: model.Outcome{Leaves: math.MinInt64}}}
+
+// LoadExpired returns closed runs that may be removed, the eldest of each shard first.
+func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) ([]store.RunHead, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load expired"); err != nil {
+		return nil, err
+	}
+	var out []store.RunHead
+	for _, sh := range s.some(r.Shards) {
+		for _, part := range [...]struct {
+			own    bool
+			from   place[*run]
+			before model.Time
+		}{{false, sh.closed.first(), r.ClosedBefore}, {true, sh.closed.after(&firstOwn), r.Now}} {
+			for p := part.from; len(out) < r.Limit; p.next() {
+				c, ok := p.at()
+				if !ok {
+					break
+				}
+				if own, at := c.row.Age(); own != part.own || at >= part.before {
+					break
+				}
+				out = append(out, store.RunHead{RunKey: c.key, Address: c.row.Start.Address})
+			}
 		}
 	}
 	return out, nil

@@ -268,6 +268,7 @@ func (w *writer) runs() {
 		})
 		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Outcome.At) })
 		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendOutcome(dst, &rows[o[i]].Outcome) })
+		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Outcome.Leaves) })
 		w.execute()
 	}
 	if rows := w.batch.Marks; len(rows) > 0 {

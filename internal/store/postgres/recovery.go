@@ -40,15 +40,41 @@ cross join lateral (
   select q.run from {schema}.runnable q where q.shard = t.shard and (t.shard > $2 or q.run > $3) order by q.run limit $4) r
 cross join lateral (select e.tenant, e.workflow, e.key from {schema}.executions e where e.shard = t.shard and e.run = r.run limit 1) e
 order by t.nr, r.run limit $4`
+	return s.heads(ctx, "load runnable", sortedShards(shards, after.Shard), limit, func(some []int16, limit int) (string, []any) {
+		return load, []any{some, int16(min(after.Shard, model.MaxShards)), runArg(after.Run), limit}
+	})
+}
+
+// loadExpired reads the eldest closed runs of each shard; those whose time is not over end the walk along the index.
+const loadExpired = `
+select t.shard, c.run, e.tenant, e.workflow, e.key
+from unnest($1::smallint[]) with ordinality t (shard, nr)
+cross join lateral (
+  (select q.own, q.at, q.run from {schema}.closed q where q.shard = t.shard and q.own = false and q.at < $2 order by q.at, q.run limit $4)
+  union all
+  (select q.own, q.at, q.run from {schema}.closed q where q.shard = t.shard and q.own = true and q.at < $3 order by q.at, q.run limit $4)) c
+cross join lateral (select e.tenant, e.workflow, e.key from {schema}.executions e where e.shard = t.shard and e.run = c.run limit 1) e
+order by t.nr, c.own, c.at, c.run limit $4`
+
+// LoadExpired returns closed runs that may be removed, the eldest of each shard first.
+func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) ([]store.RunHead, error) {
+	return s.heads(ctx, "load expired", sortedShards(r.Shards, 0), r.Limit, func(some []int16, limit int) (string, []any) {
+		return loadExpired, []any{some, r.ClosedBefore, r.Now, limit}
+	})
+}
+
+// heads reads heads of runs, a few shards at a time, until there are enough.
+func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int, query func(some []int16, limit int) (string, []any)) ([]store.RunHead, error) {
 	const perQuery = 32 // shards: bounds what is read for nothing
 	var out []store.RunHead
-	err := s.read(ctx, "load runnable", func(ctx context.Context, c *pgx.Conn) error {
+	err := s.read(ctx, op, func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
-		for some := range slices.Chunk(sortedShards(shards, after.Shard), perQuery) {
+		for some := range slices.Chunk(shards, perQuery) {
 			if len(out) >= limit {
 				break
 			}
-			rows, err := c.Query(ctx, s.sql(load), some, int16(min(after.Shard, model.MaxShards)), runArg(after.Run), limit-len(out))
+			sql, args := query(some, limit-len(out))
+			rows, err := c.Query(ctx, s.sql(sql), args...)
 			if err != nil {
 				return err
 			}

@@ -71,6 +71,7 @@ func compareMessages(a, b store.MessageRow) int {
 type Contents struct {
 	Executions []store.Execution
 	Runnable   []store.RunHead
+	Expired    []store.RunHead // every closed run
 	Events     []History
 	Labels     []store.LabelRow
 	Timers     []store.Timer
@@ -108,7 +109,7 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 		}
 	}
 	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })
-	c.Runnable, c.Timers = r.runnable(), r.timers()
+	c.Runnable, c.Expired, c.Timers = r.runnable(), r.expired(), r.timers()
 	const all = 1 << 20
 	c.Messages = call(&r, func() ([]store.MessageRow, error) { return s.LoadMessages(ctx, r.shards, all) })
 	slices.SortStableFunc(c.Messages, compareMessages)
@@ -186,6 +187,11 @@ func (r *reader) runnable() (out []store.RunHead) {
 		}
 		out, after = append(out, p...), p[len(p)-1].RunKey
 	}
+}
+
+func (r *reader) expired() []store.RunHead {
+	q := store.ExpiredRequest{Shards: r.shards, ClosedBefore: model.MaxTime, Now: model.MaxTime, Limit: 1 << 20}
+	return call(r, func() ([]store.RunHead, error) { return r.s.LoadExpired(r.ctx, q) })
 }
 
 func (r *reader) timers() (out []store.Timer) {

@@ -198,7 +198,7 @@ func Outcomes() *rapid.Generator[model.Outcome] {
 		return model.Outcome{
 			Status: model.Status(rapid.Uint8Range(uint8(model.Completed), uint8(model.LastStatus)).Draw(t, "status")),
 			Output: Payloads().Draw(t, "output"), Failure: Failures().Draw(t, "failure"),
-			At: Times().Draw(t, "at"), Seen: numbers().Draw(t, "seen"), Next: runIDs().Draw(t, "next"),
+			At: Times().Draw(t, "at"), Seen: numbers().Draw(t, "seen"), Next: runIDs().Draw(t, "next"), Leaves: Times().Draw(t, "leaves"),
 		}
 	})
 }
