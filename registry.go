@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -43,6 +44,7 @@ type workflowDefinition struct {
 	bound  bool        // it was meant to have code
 	uses   []Definition
 	pinned bool
+	retain time.Duration
 	at     string
 	types  []typeOf
 }
@@ -196,6 +198,9 @@ func (r *registry) workflow(d workflowDefinition) {
 		return
 	}
 	r.check("workflow", d.name, d.at, d.types)
+	if d.retain != 0 && d.retain < model.MinRetention {
+		r.wrong("workflow %s is retained for %s: at least %s (%s)", d.name, d.retain, model.MinRetention, d.at)
+	}
 	r.workflows[d.name] = d
 }
 

@@ -47,6 +47,9 @@ type Config struct {
 	Payloads payload.Codec
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
+	// Retention is how long an execution is kept after it has ended, unless its workflow has a time of its own (perdure.Retain); 30 days, at least a minute,
+	// or perdure.Forever. Its key may be used again afterwards. All processes of a cluster should have the same: each removes what it owns. See docs/retention.md.
+	Retention time.Duration
 	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
 	// the version that began them.
 	Version string
@@ -80,6 +83,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version,
+		Retention: c.Retention,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)

@@ -43,6 +43,8 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.seeds(17, s.Seeds)
 	m.id(18, s.Identity)
 	m.source(19, &s.Source)
+	m.id(22, s.Replaced)
+	m.runs(23, s.Earlier)
 	return m.end()
 }
 
@@ -84,13 +86,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.id(14, RunID(v.Node))
 	m.labels(18, v.Labels)
 	m.past(20, v.Past)
-	if len(v.Runs) > 0 {
-		m.key(21)
-		m.dst = appendHead(m.dst, majorArray, uint64(len(v.Runs)))
-		for i := range v.Runs {
-			m.dst = append(append(m.dst, majorBytes|byte(len(v.Runs[i]))), v.Runs[i][:]...)
-		}
-	}
+	m.runs(21, v.Runs)
 	m.bool(22, v.Keep)
 	return m.end()
 }
@@ -333,6 +329,17 @@ func (m *appender) source(k byte, s *Source) {
 	m.dst = in.end()
 }
 
+func (m *appender) runs(k byte, runs []RunID) {
+	if len(runs) == 0 {
+		return
+	}
+	m.key(k)
+	m.dst = appendHead(m.dst, majorArray, uint64(len(runs)))
+	for i := range runs {
+		m.dst = append(append(m.dst, majorBytes|byte(len(runs[i]))), runs[i][:]...)
+	}
+}
+
 func (m *appender) past(k byte, p *Past) {
 	if p == nil {
 		return
@@ -356,5 +363,6 @@ func (m *appender) past(k byte, p *Past) {
 	in.payload(9, &p.Output)
 	in.failure(10, p.Failure)
 	in.int(11, int64(p.At))
+	in.runs(12, p.Earlier)
 	m.dst = in.end()
 }

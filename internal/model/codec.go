@@ -65,6 +65,8 @@ type startBody struct {
 	Seeds         []Seed            `cbor:"17,keyasint,omitempty"`
 	Identity      RunID             `cbor:"18,keyasint,omitzero"`
 	Source        Source            `cbor:"19,keyasint,omitzero"`
+	Replaced      RunID             `cbor:"22,keyasint,omitzero"`
+	Earlier       []RunID           `cbor:"23,keyasint,omitempty"`
 }
 
 // DecodeStart reads a stored start.
@@ -76,7 +78,7 @@ func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 	s := Start{
 		Address: a, Run: run, At: at, Input: b.Input, RequestID: b.RequestID, Parent: b.Parent,
 		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin, Labels: b.Labels,
-		Carried: EventsOf(b.Carried), Began: b.Began, Seeds: b.Seeds, Identity: b.Identity, Source: b.Source,
+		Carried: EventsOf(b.Carried), Began: b.Began, Seeds: b.Seeds, Identity: b.Identity, Replaced: b.Replaced, Earlier: b.Earlier, Source: b.Source,
 	}
 	return s, knownEvents(b.Carried, "start of "+run.String())
 }

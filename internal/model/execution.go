@@ -97,6 +97,10 @@ type Start struct {
 	Seeds []Seed
 	// Identity is the run whose idempotency keys the steps keep, set by a retry; zero when they have their own.
 	Identity RunID
+	// Replaced is the closed run whose place this one took under a reuse policy, without going on with it; zero when there was none.
+	Replaced RunID
+	// Earlier are the runs in whose name this one makes its steps, the last one first, that of Identity at the end. They may have been removed since.
+	Earlier []RunID
 	// Source is where the past comes from; zero when there is none.
 	Source Source
 }

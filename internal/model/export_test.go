@@ -19,7 +19,7 @@ func MarshalByTags(v any) ([]byte, error) {
 		b := startBody{
 			Input: v.Input, RequestID: v.RequestID, Parent: v.Parent, OnParentClose: v.OnParentClose,
 			First: v.First, Previous: v.Previous, Origin: v.Origin, Carried: PastOf(v.Carried),
-			Began: v.Began, Seeds: v.Seeds, Identity: v.Identity, Source: v.Source, Labels: v.Labels,
+			Began: v.Began, Seeds: v.Seeds, Identity: v.Identity, Replaced: v.Replaced, Earlier: v.Earlier, Source: v.Source, Labels: v.Labels,
 		}
 		return mode.Marshal(&b)
 	case *Outcome:

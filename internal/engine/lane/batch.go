@@ -198,6 +198,8 @@ func compareEntries(x, y *entry) int {
 func (l *Lane) settle(b *building) {
 	for _, in := range b.inputs {
 		l.bytes -= in.size()
+		l.retention.removed += len(in.runs)
+		l.retention.ended(in)
 	}
 	b.inputs = nil
 }
@@ -230,7 +232,7 @@ func (l *Lane) committed(now model.Time, b *building) {
 		l.MailWaits()
 	}
 	for _, e := range b.entries {
-		e.inFlight = false
+		e.inFlight, e.removing = false, false
 	}
 	l.run(now, b)
 	for _, s := range b.frees {

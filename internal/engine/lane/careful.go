@@ -108,6 +108,11 @@ func (l *Lane) isolate(now model.Time, in *input, err error) []chunk {
 		l.done(in) // not even the reason can be stored; memory has it
 		return nil
 	}
+	if in.kind == inExpired { // nothing is lost, and no address is to suffer from it: it is tried again with the next round
+		l.retention.full = false
+		l.done(in)
+		return nil
+	}
 	e := l.entry(in.address)
 	if e == nil {
 		l.done(in)

@@ -17,6 +17,7 @@ const (
 	inTimer
 	inRelease
 	inQuarantine // stores why an address is quarantined
+	inExpired    // removes closed runs whose time is over
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
@@ -42,6 +43,8 @@ type input struct {
 	run   model.RunID
 
 	answer *model.Answer // of inAnswered
+
+	runs []model.RunID // of inExpired
 }
 
 func (in *input) size() int {
@@ -58,6 +61,8 @@ func (in *input) size() int {
 		if c := in.turn.Close; c != nil {
 			n += c.Output.Size() + c.Input.Size()
 		}
+	case inExpired:
+		n += 16 * len(in.runs)
 	case inTimer, inRelease, inQuarantine:
 	}
 	return n
@@ -148,7 +153,7 @@ func (l *Lane) take(now model.Time, e *entry, in *input) {
 
 // schedule has the backlog of an entry served when nothing is in its way.
 func (l *Lane) schedule(e *entry) {
-	if !e.loading && !e.starting {
+	if !e.loading && !e.starting && !e.removing {
 		l.backlog.push(e)
 	}
 }
@@ -156,12 +161,15 @@ func (l *Lane) schedule(e *entry) {
 // ready tells whether an input can be applied now; if it first needs something to be read, it sees to that.
 func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	switch {
-	case e.loading || e.starting || l.recovery.careful():
+	case e.loading || e.starting || e.removing || l.recovery.careful():
 		return false
 	case e.served >= l.cfg.PerKey || l.open.rows() >= l.cfg.MaxBatchRows:
 		return false
 	case in.early(e):
 		return false
+	}
+	if in.kind == inExpired {
+		return !e.dirty() // a start that is on its way may replace a run that is to go, and must find it
 	}
 	if e.poison != nil {
 		return true // refused without a look at the run
@@ -243,11 +251,13 @@ func (l *Lane) serveBacklog(now model.Time) {
 
 // apply decides what an input does and puts it into the open batch.
 func (l *Lane) apply(now model.Time, e *entry, in *input) {
-	if e.poison != nil {
+	if e.poison != nil && in.kind != inExpired { // a row goes whatever is in it
 		l.applyPoisoned(now, e, in)
 		return
 	}
 	switch in.kind {
+	case inExpired:
+		l.applyExpired(e, in)
 	case inMessage:
 		l.applyMessage(now, e, in)
 	case inTurn:
@@ -517,6 +527,7 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 // done lets go of an input that has been dealt with.
 func (l *Lane) done(in *input) {
 	l.bytes -= in.size()
+	l.retention.ended(in)
 	if in.pair != nil {
 		in.pair.release(l)
 		l.MailWaits()

@@ -19,6 +19,7 @@ const (
 	LoadRunnable                     // a page of runnable runs of Shards behind After
 	LoadTimers                       // a page of timers of Shards behind Mark, due until Until
 	LoadMail                         // messages and inbox rows for Shards
+	LoadExpired                      // a page of runs of Shards whose time is over: closed before Before, or with a time of their own before Until
 )
 
 // Load is a read that the lane asks for.
@@ -33,6 +34,7 @@ type Load struct {
 	After     store.RunKey
 	Mark      store.TimerMark
 	Until     model.Time
+	Before    model.Time
 	Limit     int
 
 	entry    *entry
@@ -51,6 +53,7 @@ type LoadResult struct {
 	Timers    []store.Timer
 	Reply     *store.Reply
 	Runnable  []store.RunHead
+	Expired   []store.RunHead
 	Messages  []store.MessageRow
 	Inbox     []store.InboxRow
 	Err       error
@@ -149,6 +152,8 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedTimers(ld, r)
 	case LoadMail:
 		l.loadedMail(now, ld, r)
+	case LoadExpired:
+		l.loadedExpired(now, ld, r.Expired)
 	}
 }
 

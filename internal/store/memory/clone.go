@@ -42,7 +42,7 @@ func cloneEvents(in []model.Event) []model.Event {
 
 func cloneStart(s model.Start) model.Start {
 	s.Input, s.Origin, s.Carried, s.Seeds = clonePayload(s.Input), bytes.Clone(s.Origin), cloneEvents(s.Carried), slices.Clone(s.Seeds)
-	s.Labels = slices.Clone(s.Labels)
+	s.Labels, s.Earlier = slices.Clone(s.Labels), slices.Clone(s.Earlier)
 	return s
 }
 
