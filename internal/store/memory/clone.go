@@ -67,6 +67,7 @@ func clonePast(p *model.Past) *model.Past {
 		return nil
 	}
 	p.Events, p.Seeds, p.Origin = slices.Clone(p.Events), slices.Clone(p.Seeds), bytes.Clone(p.Origin)
+	p.Earlier = slices.Clone(p.Earlier)
 	p.Output, p.Failure = clonePayload(p.Output), clonePointer(p.Failure)
 	for i := range p.Events {
 		e := cloneEvent(p.Events[i].Event)
