@@ -3,6 +3,7 @@ package engine_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -23,11 +24,10 @@ const day = 24 * time.Hour
 // watched counts what retention asks of a store.
 type watched struct {
 	*memory.Store
-	mu     sync.Mutex
-	looks  int
-	pages  []int       // runs that each commit removed
-	sweeps int         // that removed something
-	fail   func() bool // commits that remove something
+	mu    sync.Mutex
+	looks int
+	pages []int       // runs that each commit removed
+	fail  func() bool // commits that remove something
 }
 
 func (w *watched) LoadExpired(ctx context.Context, r store.ExpiredRequest) ([]store.RunHead, error) {
@@ -47,6 +47,13 @@ func (w *watched) Commit(ctx context.Context, b *store.Batch) (store.Committed, 
 		w.pages = append(w.pages, n)
 	}
 	return w.Store.Commit(ctx, b)
+}
+
+// seen is how often retention has looked, and how many runs each commit has removed.
+func (w *watched) seen() (looks int, pages []int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.looks, slices.Clone(w.pages)
 }
 
 func (w *watched) count(t interface{ Fatal(...any) }) int {
@@ -110,21 +117,22 @@ func TestRetention(t *testing.T) {
 		if n := st.count(t); n != runs+1 {
 			t.Errorf("%d runs a minute before their time, want %d", n, runs+1)
 		}
-		if len(st.pages) != 0 {
-			t.Errorf("pages %v before their time", st.pages)
+		if _, pages := st.seen(); len(pages) != 0 {
+			t.Errorf("pages %v before their time", pages)
 		}
 		time.Sleep(3 * time.Minute)
 		if n := st.count(t); n != 1 {
 			t.Errorf("%d runs are left after their time, want the open one", n)
 		}
 		total := 0
-		for _, n := range st.pages {
+		_, pages := st.seen()
+		for _, n := range pages {
 			if total += n; n > 100 {
 				t.Errorf("a commit removed %d runs", n)
 			}
 		}
 		if total != runs {
-			t.Errorf("%d runs were removed in pages of %v", total, st.pages)
+			t.Errorf("%d runs were removed in pages of %v", total, pages)
 		}
 		if _, err := e.Await(context.Background(), old, model.RunID{}); !fault.Is(err, fault.NotFound) {
 			t.Errorf("the end of a run that is gone: %v", err)
@@ -133,10 +141,10 @@ func TestRetention(t *testing.T) {
 		join(e, 1)
 		ended(t, e, "0")
 		// While there is nothing to do, the store is asked about once a minute.
-		before := st.looks
+		before, _ := st.seen()
 		time.Sleep(time.Hour)
-		if n := st.looks - before; n > 125 {
-			t.Errorf("%d looks in an hour", n)
+		if looks, _ := st.seen(); looks-before > 125 {
+			t.Errorf("%d looks in an hour", looks-before)
 		}
 	})
 }
@@ -199,8 +207,9 @@ func TestRetentionAfterACrash(t *testing.T) {
 		}
 		_ = w.session.Leave(t.Context())
 		time.Sleep(2 * day)
-		if n := first.count(t); n != runs-first.pages[0] {
-			t.Errorf("%d runs after a page of %v", n, first.pages)
+		_, pages := first.seen()
+		if n := first.count(t); len(pages) != 1 || n != runs-pages[0] {
+			t.Errorf("%d runs after pages of %v", n, pages)
 		}
 		stop()
 		second := &watched{Store: mem}
@@ -208,7 +217,8 @@ func TestRetentionAfterACrash(t *testing.T) {
 		defer stop()
 		time.Sleep(5 * time.Minute)
 		if n := second.count(t); n != 0 {
-			t.Errorf("%d runs are left; pages %v", n, second.pages)
+			_, pages := second.seen()
+			t.Errorf("%d runs are left; pages %v", n, pages)
 		}
 	})
 }
