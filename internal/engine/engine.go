@@ -278,7 +278,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		cfg := e.cfg.Lane
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
-		cfg.NewRun, cfg.Retention = newRun, e.cfg.Retention
+		cfg.NewRun, cfg.Retention = e.clock.newRun, e.cfg.Retention
 		if cfg.MaxLoads == 0 {
 			cfg.MaxLoads = 64
 		}
@@ -288,4 +288,5 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	return inc, nil
 }
 
-func newRun() model.RunID { return model.RunID(uuid.Must(uuid.NewV7())) }
+// newID draws the id of a request.
+func newID() model.RunID { return model.RunID(uuid.Must(uuid.NewV7())) }

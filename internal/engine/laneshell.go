@@ -312,7 +312,7 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 	case lane.LoadRunnable:
 		r.Runnable, r.Err = st.LoadRunnable(ctx, ld.Shards, ld.After, ld.Limit)
 	case lane.LoadExpired:
-		r.Expired, r.Err = st.LoadExpired(ctx, store.ExpiredRequest{Shards: ld.Shards, ClosedBefore: ld.Before, Now: ld.Until, Limit: ld.Limit})
+		r.Expired, r.Err = st.LoadExpired(ctx, store.ExpiredRequest{Shards: ld.Shards, ClosedBefore: ld.Before, Now: ld.Until, After: ld.After, Limit: ld.Limit})
 	case lane.LoadTimers:
 		r.Timers, r.Err = st.LoadTimers(ctx, ld.Shards, ld.Mark, ld.Until, ld.Limit)
 	case lane.LoadMail:

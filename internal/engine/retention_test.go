@@ -30,7 +30,7 @@ type watched struct {
 	fail  func() bool // commits that remove something
 }
 
-func (w *watched) LoadExpired(ctx context.Context, r store.ExpiredRequest) ([]store.RunHead, error) {
+func (w *watched) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.Expired, error) {
 	w.mu.Lock()
 	w.looks++
 	w.mu.Unlock()

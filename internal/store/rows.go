@@ -266,15 +266,20 @@ type ExpiredRequest struct {
 	Shards []model.ShardID
 	// ClosedBefore is for runs without a time of their own, Now for those that have one.
 	ClosedBefore, Now model.Time
-	Limit             int
+	// After is where the walk goes on: Next of the call before, zero for the beginning.
+	After RunKey
+	// Limit bounds how many runs the walk looks at, and how many of those with a time of their own are returned.
+	Limit int
 }
 
-// Age is what a closed run is removed by: the time of its own, if it has one, else when it was closed, or began here if that came later.
-func (x *Execution) Age() (own bool, at model.Time) {
-	if x.Outcome.Leaves != 0 {
-		return true, x.Outcome.Leaves
-	}
-	return false, max(x.Outcome.At, x.Start.At)
+// Expired is a page of runs that may be removed.
+type Expired struct {
+	// Runs are those with a time of their own first, at most Limit of them, and then what the walk has found.
+	Runs []RunHead
+	// Walked is how many runs the walk has looked at.
+	Walked int
+	// Next is where it stopped; zero when it has reached the end.
+	Next RunKey
 }
 
 // SweepRequest bounds one sweep.

@@ -94,9 +94,12 @@ type Recovery interface {
 
 	// LoadExpired returns closed runs of the shards that may be removed: those without a time of their own (Outcome.Leaves) that were closed before
 	// one time, and those whose own time is before another. A run that was closed before it began here, because it was imported, counts from
-	// its beginning. They come in order of (shard, with or without a time of their own, that time, run), so a run comes after those
-	// that it replaced; at most limit.
-	LoadExpired(ctx context.Context, r ExpiredRequest) ([]RunHead, error)
+	// its beginning.
+	//
+	// Nothing is written for the former to be found, so that they cost nothing while they live: the call walks over runs in the order of their key, which is the store's own
+	// but has the runs of a shard by id, a bounded number at a time, as far as ids go that are older than ClosedBefore (see OldestID); a run that was closed
+	// before that also began before it. Open runs and others that stay are passed over. The latter are found by their time, in every call.
+	LoadExpired(ctx context.Context, r ExpiredRequest) (Expired, error)
 
 	// LoadExecution returns the current run of an address, or the run itself when run is set.
 	// It returns nil when there is none.

@@ -232,7 +232,8 @@ func (l *Lane) committed(now model.Time, b *building) {
 		l.MailWaits()
 	}
 	for _, e := range b.entries {
-		e.inFlight, e.removing = false, false
+		e.inFlight = false
+		l.removed(e)
 	}
 	l.run(now, b)
 	for _, s := range b.frees {

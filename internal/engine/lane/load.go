@@ -19,7 +19,7 @@ const (
 	LoadRunnable                     // a page of runnable runs of Shards behind After
 	LoadTimers                       // a page of timers of Shards behind Mark, due until Until
 	LoadMail                         // messages and inbox rows for Shards
-	LoadExpired                      // a page of runs of Shards whose time is over: closed before Before, or with a time of their own before Until
+	LoadExpired                      // runs of Shards whose time is over: among Limit behind After those that were closed before Before, and those with a time of their own before Until
 )
 
 // Load is a read that the lane asks for.
@@ -53,7 +53,7 @@ type LoadResult struct {
 	Timers    []store.Timer
 	Reply     *store.Reply
 	Runnable  []store.RunHead
-	Expired   []store.RunHead
+	Expired   store.Expired
 	Messages  []store.MessageRow
 	Inbox     []store.InboxRow
 	Err       error
@@ -153,7 +153,7 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 	case LoadMail:
 		l.loadedMail(now, ld, r)
 	case LoadExpired:
-		l.loadedExpired(now, ld, r.Expired)
+		l.loadedExpired(ld, r.Expired)
 	}
 }
 

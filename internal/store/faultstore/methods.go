@@ -75,8 +75,8 @@ func (f *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 }
 
 // LoadExpired loads runs that may be removed.
-func (f *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) ([]store.RunHead, error) {
-	return call(ctx, f, LoadExpired, nil, func() ([]store.RunHead, error) { return f.inner.LoadExpired(ctx, r) })
+func (f *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.Expired, error) {
+	return call(ctx, f, LoadExpired, nil, func() (store.Expired, error) { return f.inner.LoadExpired(ctx, r) })
 }
 
 // LoadRunnable loads runnable runs.

@@ -2,7 +2,6 @@ package memory
 
 import (
 	"context"
-	"math"
 	"slices"
 	"strings"
 
@@ -36,33 +35,47 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 	return out, nil
 }
 
-// firstOwn stands before every closed run that has a time of its own, and behind all others.
-var firstOwn = run{row: store.Execution{Outcome: model.Outcome{Leaves: math.MinInt64}}}
-
-// LoadExpired returns closed runs that may be removed, the eldest of each shard first.
-func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) ([]store.RunHead, error) {
+// LoadExpired returns closed runs that may be removed.
+func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.Expired, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load expired"); err != nil {
-		return nil, err
+		return store.Expired{}, err
 	}
-	var out []store.RunHead
+	var out store.Expired
 	for _, sh := range s.some(r.Shards) {
-		for _, part := range [...]struct {
-			own    bool
-			from   place[*run]
-			before model.Time
-		}{{false, sh.closed.first(), r.ClosedBefore}, {true, sh.closed.after(&firstOwn), r.Now}} {
-			for p := part.from; len(out) < r.Limit; p.next() {
-				c, ok := p.at()
-				if !ok {
-					break
-				}
-				if own, at := c.row.Age(); own != part.own || at >= part.before {
-					break
-				}
-				out = append(out, store.RunHead{RunKey: c.key, Address: c.row.Start.Address})
+		for p := sh.leaving.first(); len(out.Runs) < r.Limit; p.next() {
+			c, ok := p.at()
+			if !ok || c.row.Outcome.Leaves >= r.Now {
+				break
+			}
+			out.Runs = append(out.Runs, store.RunHead{RunKey: c.key, Address: c.row.Start.Address})
+		}
+	}
+	end := store.OldestID(r.ClosedBefore)
+	for _, sh := range s.some(r.Shards) {
+		if sh.id < r.After.Shard {
+			continue
+		}
+		p := sh.started.first()
+		if sh.id == r.After.Shard {
+			p = sh.started.after(&run{key: r.After})
+		}
+		for ; ; p.next() {
+			c, ok := p.at()
+			if !ok || c.key.Run.Compare(end) >= 0 {
+				break
+			}
+			if out.Walked >= r.Limit {
+				return out, nil
+			}
+			out.Walked, out.Next = out.Walked+1, c.key
+			if o := &c.row.Outcome; o.Status.Closed() && o.Leaves == 0 && max(o.At, c.row.Start.At) < r.ClosedBefore {
+				out.Runs = append(out.Runs, store.RunHead{RunKey: c.key, Address: c.row.Start.Address})
 			}
 		}
+	}
+	if out.Walked < r.Limit || r.Limit <= 0 {
+		out.Next = store.RunKey{}
 	}
 	return out, nil
 }

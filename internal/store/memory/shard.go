@@ -16,8 +16,9 @@ type shard struct {
 	current map[model.Address]*run
 	// runnable are the open runs that are not parked, by id.
 	runnable ordered[*run]
-	// closed are the closed runs by age.
-	closed ordered[*run]
+	// started are the runs that have a row, by id; leaving are the closed ones that have a time of their own, by that time.
+	started, leaving ordered[*run]
+
 	timers ordered[*store.Timer]
 	// in and out are the ways of messages to and from this shard, sorted by the other shard.
 	in, out []*way
@@ -63,7 +64,8 @@ func newShard(id model.ShardID) *shard {
 		runs:     make(map[model.RunID]*run),
 		current:  make(map[model.Address]*run),
 		runnable: ordered[*run]{compare: byRun},
-		closed:   ordered[*run]{compare: eldestFirst},
+		started:  ordered[*run]{compare: byRun},
+		leaving:  ordered[*run]{compare: firstToLeave},
 		timers:   ordered[*store.Timer]{compare: byDue},
 		inbox:    ordered[*store.InboxRow]{compare: byRequest},
 		replies:  make(map[requestKey]*store.Reply),
@@ -73,17 +75,8 @@ func newShard(id model.ShardID) *shard {
 
 func byRun(a, b *run) int { return a.key.Run.Compare(b.key.Run) }
 
-// eldestFirst orders closed runs: those without a time of their own first.
-func eldestFirst(a, b *run) int {
-	aOwn, aAt := a.row.Age()
-	bOwn, bAt := b.row.Age()
-	if aOwn != bOwn {
-		if bOwn {
-			return -1
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(aAt, bAt), byRun(a, b))
+func firstToLeave(a, b *run) int {
+	return cmp.Or(cmp.Compare(a.row.Outcome.Leaves, b.row.Outcome.Leaves), byRun(a, b))
 }
 
 func newestFirst(a, b *run) int {

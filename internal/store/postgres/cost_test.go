@@ -63,7 +63,7 @@ func (a tableStats) minus(b tableStats) tableStats {
 	}
 }
 
-// An inline step is one row; a start and a close are one row each, and one in the set of runnable runs; a close is one more among the closed ones. Nothing else is touched but the fence, and the
+// An inline step is one row; a start and a close are one row each, and one in the set of runnable runs. Nothing else is touched but the fence, and the
 // updates of runs leave the indexes alone.
 func TestRowsPerWorkflow(t *testing.T) {
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestRowsPerWorkflow(t *testing.T) {
 	after := statistics(t, base)
 	want := map[string]tableStats{
 		"history": {Inserted: 3 * workflows}, "executions": {Inserted: workflows, Updated: workflows},
-		"runnable": {Inserted: workflows, Deleted: workflows}, "fences": {Updated: batches}, "closed": {Inserted: workflows},
+		"runnable": {Inserted: workflows, Deleted: workflows}, "fences": {Updated: batches},
 	}
 	for name := range after {
 		got := after[name].minus(before[name])
@@ -204,6 +204,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{next.Replace(a.Run)}
 		b.Closes = []store.CloseRow{a.Close(model.Continued), other.Close(model.Completed)}
+		b.Closes[1].Outcome.Leaves = storetest.Noon
 		b.StopTimers = []store.TimerKey{a.Stop("t")}
 		b.StopAll = []store.RunKey{a.StopAll()}
 		b.Cursors = []store.CursorRow{{To: 1, From: 1, Prev: received, Next: sent + 1}}
@@ -230,8 +231,10 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	}
 	_, err = s.Count(ctx, store.Query{Tenant: "nobody"})
 	check(err)
-	_, err = s.LoadExpired(ctx, store.ExpiredRequest{Shards: f.Shards(), ClosedBefore: 3e15, Now: 3e15, Limit: 10})
-	check(err)
+	for range 2 {
+		_, err = s.LoadExpired(ctx, store.ExpiredRequest{Shards: f.Shards(), ClosedBefore: 3e15, Now: 3e15, Limit: 10})
+		check(err)
+	}
 	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{a.RunKey, next.RunKey} })
 	_, err = s.Members(ctx)
 	check(err)

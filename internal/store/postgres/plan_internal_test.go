@@ -160,7 +160,7 @@ func fill(t testing.TB, s *Store) {
 	for _, sql := range []string{
 		`insert into {schema}.executions (started, run, shard, current, tenant, workflow, key, start, state, closed, outcome)
 		 select g, %[1]s, g %% %[2]d, true, 'filler', 'w', 'k' || g, '\xa0', 2, g, '\xa0' from generate_series(1, %[3]d) g`,
-		`insert into {schema}.closed (at, run, shard, own) select 4e15::bigint + g, %[1]s, g %% %[2]d, g %% 2 = 0 from generate_series(1, %[3]d) g`,
+		`insert into {schema}.leaving (at, run, shard) select 4e15::bigint + g, %[1]s, g %% %[2]d from generate_series(1, %[3]d) g`,
 		`insert into {schema}.runnable (run, shard) select %[1]s, g %% %[2]d from generate_series(1, %[3]d) g`,
 		`insert into {schema}.labels (started, run, shard, tenant, name, value) select g, %[1]s, g %% %[2]d, 'filler', 'n', 'v' || g %% 100 from generate_series(1, %[3]d) g`,
 		`insert into {schema}.history (seq, at, run, shard, kind, body)

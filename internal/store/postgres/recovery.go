@@ -45,24 +45,6 @@ order by t.nr, r.run limit $4`
 	})
 }
 
-// loadExpired reads the eldest closed runs of each shard; those whose time is not over end the walk along the index.
-const loadExpired = `
-select t.shard, c.run, e.tenant, e.workflow, e.key
-from unnest($1::smallint[]) with ordinality t (shard, nr)
-cross join lateral (
-  (select q.own, q.at, q.run from {schema}.closed q where q.shard = t.shard and q.own = false and q.at < $2 order by q.at, q.run limit $4)
-  union all
-  (select q.own, q.at, q.run from {schema}.closed q where q.shard = t.shard and q.own = true and q.at < $3 order by q.at, q.run limit $4)) c
-cross join lateral (select e.tenant, e.workflow, e.key from {schema}.executions e where e.shard = t.shard and e.run = c.run limit 1) e
-order by t.nr, c.own, c.at, c.run limit $4`
-
-// LoadExpired returns closed runs that may be removed, the eldest of each shard first.
-func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) ([]store.RunHead, error) {
-	return s.heads(ctx, "load expired", sortedShards(r.Shards, 0), r.Limit, func(some []int16, limit int) (string, []any) {
-		return loadExpired, []any{some, r.ClosedBefore, r.Now, limit}
-	})
-}
-
 // heads reads heads of runs, a few shards at a time, until there are enough.
 func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int, query func(some []int16, limit int) (string, []any)) ([]store.RunHead, error) {
 	const perQuery = 32 // shards: bounds what is read for nothing

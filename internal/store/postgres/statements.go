@@ -22,6 +22,7 @@ const (
 	stStart
 	stStartIfAbsent
 	stClose
+	stLeaving
 	stMark
 	stStartLabel
 	stLabel
@@ -57,9 +58,6 @@ func rows(columns string) string {
 	return "(select " + strings.Join(list, ", ") + ") u"
 }
 
-// age is what a closed run e is removed by, as its row in closed has it.
-const age = `case when e.leaves <> 0 then e.leaves else greatest(e.closed, e.started) end`
-
 // Rows of one table travel as arrays, one per column. The joins below are nested loops over the primary key, see baseSettings.
 var templates = [statements]struct{ table, sql string }{
 	stFence: {"fences", `
@@ -73,9 +71,9 @@ select 1 / count(*) from w`},
 with w as (
   delete from {schema}.executions e using ` + rows("$1 shard smallint, $2 run uuid") + `
   where e.shard = u.shard and e.run = u.run and e.state > 1
-  returning e.shard, e.run, e.leaves <> 0 as own, ` + age + ` as at
-), c as (
-  delete from {schema}.closed c using w where c.shard = w.shard and c.own = w.own and c.at = w.at and c.run = w.run
+  returning e.shard, e.run
+), t as (
+  delete from {schema}.leaving t using w where t.shard = w.shard and t.run = w.run
 ), l as (
   delete from {schema}.labels l using w where l.shard = w.shard and l.run = w.run
 ), g as (
@@ -129,14 +127,14 @@ where (u.shard, u.run) not in (select shard, run from i)`},
 with r as (
   delete from {schema}.runnable q using ` + rows("$1 shard smallint, $2 run uuid") + ` where q.shard = u.shard and q.run = u.run
 ), w as (
-  update {schema}.executions e
-  set state = u.state, closed = u.closed, outcome = u.outcome, leaves = u.leaves, waits = null, blocked = null, reason = null
-  from ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint, $4 closed bigint, $5 outcome bytea, $6 leaves bigint") + `
+  update {schema}.executions e set state = u.state, closed = u.closed, outcome = u.outcome, waits = null, blocked = null, reason = null
+  from ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint, $4 closed bigint, $5 outcome bytea") + `
   where e.shard = u.shard and e.run = u.run and e.state < 2
-  returning e.shard, e.run, e.leaves <> 0 as own, ` + age + ` as at
-), c as (
-  insert into {schema}.closed (shard, own, at, run) select shard, own, at, run from w
+  returning 1
 )` + guard},
+
+	stLeaving: {"leaving", `
+insert into {schema}.leaving (shard, run, at) select * from ` + rows("$1 shard smallint, $2 run uuid, $3 at bigint")},
 
 	stMark: {"executions", `
 with d as (

@@ -22,7 +22,7 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	for _, sql := range []string{
 		`drop index perdure.executions_blocked`, `alter table perdure.executions drop column reason`, `drop table perdure.labels`,
 		`drop table perdure.garbage`, `alter table perdure.nodes drop column serves`, `drop index perdure.inbox_waiting`, `drop index perdure.inbox_dead`,
-		`drop table perdure.closed`, `alter table perdure.executions drop column leaves`,
+		`drop table perdure.leaving`,
 		`delete from perdure.migrations where version > 1`,
 	} {
 		exec(t, c, sql)

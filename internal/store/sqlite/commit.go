@@ -93,7 +93,7 @@ func (t *batchWriter) deletes() error {
 		case state < stateClosed:
 			return refused("delete of %s: the run is open", key.Run)
 		}
-		for _, sql := range [...]string{sqlDeleteClosed, sqlDelete, sqlDeleteStart, sqlDeleteLabels, sqlGarbage} {
+		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlGarbage} {
 			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
 				return fmt.Errorf("delete of %s: %w", key.Run, err)
 			}
@@ -103,12 +103,13 @@ func (t *batchWriter) deletes() error {
 }
 
 const (
-	sqlStateOf      = `select state from perdure_executions where run = ?1 and shard = ?2`
-	sqlDeleteClosed = `delete from perdure_closed where (shard, own, at, run) = (` + sqlAge + `)`
-	sqlDelete       = `delete from perdure_executions where run = ?1 and shard = ?2`
-	sqlDeleteStart  = `delete from perdure_starts where run = ?1 and shard = ?2`
-	sqlDeleteLabels = `delete from perdure_labels where run = ?1 and shard = ?2`
-	sqlGarbage      = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
+	sqlStateOf       = `select state from perdure_executions where run = ?1 and shard = ?2`
+	sqlDelete        = `delete from perdure_executions where run = ?1 and shard = ?2`
+	sqlDeleteStart   = `delete from perdure_starts where run = ?1 and shard = ?2`
+	sqlDeleteLabels  = `delete from perdure_labels where run = ?1 and shard = ?2`
+	sqlLeaving       = `insert into perdure_leaving (run, shard, at) values (?1, ?2, ?3)`
+	sqlDeleteLeaving = `delete from perdure_leaving where run = ?1 and shard = ?2`
+	sqlGarbage       = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
 )
 
 func (t *batchWriter) starts() error {
@@ -216,16 +217,15 @@ func (t *batchWriter) closes() error {
 		q.setInt(3, int64(row.Outcome.Status))
 		q.setInt(4, int64(row.Outcome.At))
 		q.setBlob(5, t.bodies.next())
-		q.setInt(6, int64(row.Outcome.Leaves))
 		if ok, err := t.one(q); err != nil {
 			return fmt.Errorf("close of %s: %w", row.Run, err)
 		} else if !ok {
 			return refused("close of %s: the run is not open", row.Run)
 		}
-		t.w.closed.setBlob(1, row.Run[:])
-		t.w.closed.setInt(2, int64(row.Shard))
-		if err := t.w.closed.run(); err != nil {
-			return fmt.Errorf("close of %s: %w", row.Run, err)
+		if row.Outcome.Leaves != 0 {
+			if _, err := t.w.exec(sqlLeaving, row.Run[:], int(row.Shard), int64(row.Outcome.Leaves)); err != nil {
+				return fmt.Errorf("close of %s: %w", row.Run, err)
+			}
 		}
 	}
 	return nil

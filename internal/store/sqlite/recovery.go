@@ -14,8 +14,6 @@ import (
 const (
 	sqlRunnable = `select run, tenant, workflow, key from perdure_executions
 		where shard = ?1 and run > ?2 and state = 0 order by run limit ?3`
-	sqlExpired = `select c.run, e.tenant, e.workflow, e.key from perdure_closed c cross join perdure_executions e on e.run = c.run and e.shard = c.shard
-		where c.shard = ?1 and c.own = ?2 and c.at < ?3 order by c.at, c.run limit ?4`
 	sqlLoadEvents = `select seq, at, kind, body from perdure_history where run = ?1 and shard = ?2 and seq > ?3 order by seq limit ?4`
 	sqlEventsOf   = `select seq, at, kind, body from perdure_history where run = ?1 and shard = ?2 and seq < ?3 and kind = ?4 order by seq desc limit ?5`
 	sqlLoadTimers = `select due, run, id, tenant, workflow, key from perdure_timers
@@ -42,27 +40,6 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 			err := c.query(sqlRunnable, heads(&out, shard), int(shard), from[:], limit-len(out))
 			if err != nil {
 				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return out, nil
-}
-
-// LoadExpired returns closed runs that may be removed, the eldest of each shard first.
-func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out []store.RunHead, err error) {
-	err = s.read(ctx, "load expired", func(c *conn) error {
-		for _, shard := range distinct(r.Shards) {
-			for own, before := range [...]model.Time{r.ClosedBefore, r.Now} {
-				if len(out) >= r.Limit {
-					return nil
-				}
-				if err := c.query(sqlExpired, heads(&out, shard), int(shard), own, int64(before), r.Limit-len(out)); err != nil {
-					return err
-				}
 			}
 		}
 		return nil

@@ -12,12 +12,9 @@ const (
 	sqlLargeStart    = `insert into perdure_starts (run, shard, body) values (?1, ?2, ?3)`
 	sqlReplace       = `update perdure_executions set current = 0
 		where run = ?1 and shard = ?2 and current = 1 and tenant = ?3 and workflow = ?4 and key = ?5 returning state`
-	sqlClose = `update perdure_executions set state = ?3, closed = ?4, outcome = ?5, leaves = ?6, waits = null, blocked = null, reason = null
+	sqlClose = `update perdure_executions set state = ?3, closed = ?4, outcome = ?5, waits = null, blocked = null, reason = null
 		where run = ?1 and shard = ?2 and state < 2`
-	// What a closed run is removed by: the time of its own, or when it was closed, or began here if that came later.
-	sqlAge    = `select shard, leaves <> 0, iif(leaves <> 0, leaves, max(closed, started)), run from perdure_executions where run = ?1 and shard = ?2`
-	sqlClosed = `insert into perdure_closed (shard, own, at, run) ` + sqlAge
-	sqlMark   = `update perdure_executions set state = ?3, waits = ?4, blocked = ?5, reason = ?6 where run = ?1 and shard = ?2 and state < 2`
+	sqlMark = `update perdure_executions set state = ?3, waits = ?4, blocked = ?5, reason = ?6 where run = ?1 and shard = ?2 and state < 2`
 
 	// Tenant and start time are repeated beside the label, so that a listing by it needs no other table to find its rows in order.
 	sqlLabel = `insert into perdure_labels (run, shard, name, value, tenant, started)
@@ -58,13 +55,13 @@ const inlineStart = 512
 // writer is the connection that writes, with the statements of the hot path at hand.
 type writer struct {
 	*conn
-	begin, commit, rollback                                        *stmt
-	fence                                                          *stmt
-	start, startIfAbsent, largeStart, replace, close, closed, mark *stmt
-	event, label, unlabel                                          *stmt
-	stopTimer, timer, stopAll                                      *stmt
-	message, firstCursor, cursor                                   *stmt
-	consume, defers, request, free                                 *stmt
+	begin, commit, rollback                                *stmt
+	fence                                                  *stmt
+	start, startIfAbsent, largeStart, replace, close, mark *stmt
+	event, label, unlabel                                  *stmt
+	stopTimer, timer, stopAll                              *stmt
+	message, firstCursor, cursor                           *stmt
+	consume, defers, request, free                         *stmt
 
 	walPages int // in the log after the last commit, as SQLite tells
 	log      logState
@@ -76,7 +73,7 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 	for text, into := range map[string]**stmt{
 		"begin immediate": &w.begin, "commit": &w.commit, "rollback": &w.rollback, sqlFence: &w.fence,
 		sqlStart: &w.start, sqlStartIfAbsent: &w.startIfAbsent, sqlLargeStart: &w.largeStart, sqlReplace: &w.replace,
-		sqlClose: &w.close, sqlClosed: &w.closed, sqlMark: &w.mark, sqlEvent: &w.event, sqlLabel: &w.label, sqlUnlabel: &w.unlabel,
+		sqlClose: &w.close, sqlMark: &w.mark, sqlEvent: &w.event, sqlLabel: &w.label, sqlUnlabel: &w.unlabel,
 		sqlStopTimer: &w.stopTimer, sqlTimer: &w.timer, sqlStopAll: &w.stopAll,
 		sqlMessage: &w.message, sqlFirstCursor: &w.firstCursor, sqlCursor: &w.cursor,
 		sqlConsume: &w.consume, sqlDefer: &w.defers, sqlRequest: &w.request, sqlFree: &w.free,

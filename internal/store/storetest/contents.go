@@ -191,7 +191,14 @@ func (r *reader) runnable() (out []store.RunHead) {
 
 func (r *reader) expired() []store.RunHead {
 	q := store.ExpiredRequest{Shards: r.shards, ClosedBefore: model.MaxTime, Now: model.MaxTime, Limit: 1 << 20}
-	return call(r, func() ([]store.RunHead, error) { return r.s.LoadExpired(r.ctx, q) })
+	out := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) }).Runs
+	for q.Limit = page; ; { // what has a time of its own comes with every page
+		p := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) })
+		out = append(out, p.Runs...)
+		if q.After = p.Next; q.After == (store.RunKey{}) {
+			return unique(out, func(a, b store.RunHead) int { return a.Compare(b.RunKey) })
+		}
+	}
 }
 
 func (r *reader) timers() (out []store.Timer) {
