@@ -121,14 +121,12 @@ func (l *Lane) applyExpired(e *entry, in *input) {
 	l.record(e, in, &core.Decision{Deletes: in.runs})
 }
 
-// removed ends the removal of runs of an address whose current run was not known. It may have been read meanwhile, for a worker, or be on its way from a read: unless it is
-// open, that was perhaps before it went.
+// removed ends the removal of runs of an address whose current run was not known. It may have been read meanwhile, for a worker, or be on its way from a read:
+// perhaps that was before it went.
 func (l *Lane) removed(e *entry) {
 	if e.removing {
 		e.removing = false
-		if e.x == nil || !e.x.Open() {
-			l.forget(e)
-		}
+		l.forget(e)
 	}
 }
 

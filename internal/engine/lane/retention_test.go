@@ -431,13 +431,14 @@ func TestRemovalThatIsRefused(t *testing.T) {
 	r.atRest()
 }
 
-// The shard goes to another node while its runs are found, wait for their turn, or are on their way out: the lane ends up with nothing to do.
+// The shard goes to another node while its runs are found, wait for their turn, or are on their way out: what is not on its way stays, and the lane goes on with the others.
 func TestRemovalWhileTheShardLeaves(t *testing.T) {
 	t.Parallel()
 	for name, arrange := range map[string]func(r *rig){
-		"found":     func(*rig) {},
-		"in flight": func(r *rig) { r.expire() },
-		"waiting":   func(r *rig) { r.signal(in(1, 0), "s", "signal"); r.flush(); r.expire() },
+		"found":              func(*rig) {},
+		"found, and it lags": func(r *rig) { r.began(in(1, 1)) }, // a step is waited for
+		"in flight":          func(r *rig) { r.expire() },
+		"waiting":            func(r *rig) { r.signal(in(1, 0), "s", "signal"); r.flush(); r.expire() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -446,13 +447,22 @@ func TestRemovalWhileTheShardLeaves(t *testing.T) {
 			arrange(r)
 			r.l.GiveUp(r.now, []model.ShardID{1})
 			r.take()
+			r.expire()
 			r.settle()
-			r.pass(2 * time.Minute)
-			if gone := r.row(runs[0]) == nil; gone != (name == "in flight") || r.row(runs[1]) != nil {
-				t.Errorf("of the shard that left, gone: %v; of the other one: %v", gone, r.row(runs[1]))
+			r.pass(10 * time.Second)
+			if gone := r.row(runs[0]) == nil; gone != (name == "in flight") {
+				t.Errorf("of the shard that left, gone: %v", gone)
 			}
 			if !slices.Equal(r.freed, []model.ShardID{1}) {
 				t.Errorf("freed: %v", r.freed)
+			}
+			r.pass(2 * time.Minute)
+			next := r.began(in(2, 1))
+			r.turn(in(2, 1), model.Turn{Close: done()})
+			r.settle()
+			r.pass(2 * kept)
+			if r.row(runs[1]) != nil || r.row(next) != nil {
+				t.Errorf("of the other shard: %v, %v", r.row(runs[1]), r.row(next))
 			}
 			r.atRest()
 		})
@@ -556,5 +566,51 @@ func TestWalkGoesOnWhileItFinds(t *testing.T) {
 	r.pass(30 * time.Second)
 	if len(o.reads) < 22 || o.reads[21] != 21_000 {
 		t.Errorf("the next look reads from %v", o.reads[21:])
+	}
+}
+
+// Runs with a time of their own come with every read, whatever the walk has to do: more than one read returns go in the same look, and those that the store refuses to
+// remove are not tried again at once.
+func TestManyRunsWithATimeOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	own, far := 2500, &old{stay: 100_000}
+	r := newRig(t, func(cfg *lane.Config) { cfg.Retention = kept })
+	refusals, walks := 0, false
+	r.refuse = func(b *store.Batch) error {
+		if walks && len(b.Deletes) > 0 {
+			refusals++
+			return store.Errorf(store.Refused, "commit", "it stays")
+		}
+		own -= len(b.Deletes)
+		return nil
+	}
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if ld.Kind != lane.LoadExpired {
+			return nil
+		}
+		page := store.Expired{}
+		if walks {
+			page = far.read(ld).Expired
+		}
+		for i := range min(own, ld.Limit) {
+			h := store.RunHead{Address: in(1, 0)}
+			h.Shard = 1
+			binary.BigEndian.PutUint64(h.Run[8:], uint64(i+1))
+			page.Runs = append(page.Runs, h)
+		}
+		return &lane.LoadResult{Expired: page}
+	}
+	r.pass(45 * time.Second)
+	if own != 0 {
+		t.Errorf("%d runs are left after a look", own)
+	}
+	own, walks = 1, true
+	r.pass(30 * time.Second)
+	if refusals == 0 || refusals > 1 {
+		t.Errorf("%d refusals in a look", refusals)
+	}
+	r.pass(30 * time.Second)
+	if refusals != 2 {
+		t.Errorf("%d refusals in two looks", refusals)
 	}
 }
