@@ -149,6 +149,43 @@ func TestRetention(t *testing.T) {
 	})
 }
 
+// Old runs that stay are passed over, a read at a time, and what lies behind them is found within a few looks.
+func TestRetentionBehindOpenRuns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &watched{Store: memory.New(memory.Options{Shards: 16})}
+		e, stop := serve(t, engine.Config{Store: st, Retention: day})
+		defer stop()
+		const open, runs = 3500, 40
+		for i := range open {
+			m := start(fmt.Sprint("open ", i))
+			m.To.Type = "other" // nobody runs it
+			send(t, e, m)
+		}
+		w := join(e, 1)
+		for i := range runs {
+			ended(t, e, fmt.Sprint(i))
+		}
+		_ = w.session.Leave(t.Context())
+		for round := 1; round <= 2; round++ {
+			time.Sleep(day + 6*time.Minute)
+			if n := st.count(t); n != open {
+				t.Errorf("round %d: %d runs, want the %d open ones", round, n, open)
+			}
+			w := join(e, 1)
+			for i := range runs { // the keys are free
+				ended(t, e, fmt.Sprint(i))
+			}
+			_ = w.session.Leave(t.Context())
+		}
+		before, _ := st.seen()
+		time.Sleep(time.Hour)
+		if looks, _ := st.seen(); looks-before > 125*3 {
+			t.Errorf("%d reads in an hour", looks-before)
+		}
+	})
+}
+
 // A page that comes while the address of a run is at work waits for it, and work that comes while a run goes waits for that.
 func TestRetentionBesideLiveWork(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -49,7 +50,7 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 		return store.Expired{Runs: own}, err
 	}
 	err = s.read(ctx, "load expired", func(ctx context.Context, c *pgx.Conn) error {
-		out = store.Expired{Runs: own[:len(own):len(own)]}
+		out = store.Expired{Runs: slices.Clip(own)}
 		rows, err := c.Query(ctx, s.sql(oldShards), sortedShards(r.Shards, r.After.Shard), int16(min(r.After.Shard, model.MaxShards)), runArg(r.After.Run), runArg(store.OldestID(r.ClosedBefore)))
 		if err != nil {
 			return err
