@@ -13,6 +13,7 @@ var retentionTests = []test{
 	{name: "open runs are passed over", run: testExpiredOpen},
 	{name: "a walk ends at the age of ids", run: testExpiredIDs},
 	{name: "a walk goes on behind what is gone", run: testExpiredWalk},
+	{name: "a walk finds older runs in a later shard", run: testExpiredShards},
 	{name: "a run has its own time", run: testExpiredOwn},
 	{name: "runs with a time of their own come in pages", run: testExpiredOwnPages},
 	{name: "an imported run counts from its beginning", run: testExpiredImported},
@@ -221,6 +222,27 @@ func testExpiredWalk(x *suite) {
 	x.closedAt(l, mine, Noon+1, 0)
 	r.After, r.Limit, r.Shards = store.RunKey{Shard: 1, Run: open[0].Run}, 100, []model.ShardID{0, 2}
 	x.Want("of the other shards", headsOf(mine), try(x.Store.LoadExpired(x.Context(), r)).or(x).Runs)
+}
+
+func testExpiredShards(x *suite) {
+	l := x.Join(1).Lanes[0]
+	var last, first []Subject
+	for _, shard := range []model.ShardID{6, 6, 2, 2} {
+		s := x.SubjectIn(shard)
+		x.closedAt(l, s, Noon+1, 0)
+		if shard == 6 {
+			last = append(last, s)
+		} else {
+			first = append(first, s)
+		}
+	}
+	for limit := 1; limit <= 5; limit++ {
+		got, walked := x.walk(model.MaxTime, limit, 2, 6)
+		x.Want(fmt.Sprint("in pages of ", limit), headsOf(slices.Concat(first, last)...), got)
+		if walked != 4 {
+			x.Errorf("in pages of %d: looked at %d runs", limit, walked)
+		}
+	}
 }
 
 func testExpiredOwn(x *suite) {
