@@ -125,12 +125,12 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 // join has the engine give us executions of the workflows.
 func (a *App) join(ctx context.Context, r *registry) error {
 	cfg := &a.cfg
-	code, pinned := map[string]replay.Code{}, map[string]bool{}
+	code, pinned, retain := map[string]replay.Code{}, map[string]bool{}, map[string]time.Duration{}
 	for name, d := range r.workflows {
-		code[name], pinned[name] = d.code, d.pinned
+		code[name], pinned[name], retain[name] = d.code, d.pinned, d.retain
 	}
 	a.worker = replay.NewWorker(replay.Config{
-		Code: code, Version: cfg.Version, Pinned: pinned, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
+		Code: code, Version: cfg.Version, Pinned: pinned, Retain: retain, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
 		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks,
 	})
 	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}

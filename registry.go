@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -45,6 +46,7 @@ type workflowDefinition struct {
 	bound  bool        // it was meant to have code
 	uses   []Definition
 	pinned bool
+	retain time.Duration
 	at     string
 	types  []typeOf
 }
@@ -208,6 +210,9 @@ func (r *registry) workflow(d workflowDefinition) {
 	}
 	if strings.HasPrefix(d.name, schedule.Reserved) {
 		r.wrong("the name of workflow %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.name, schedule.Reserved, d.at)
+	}
+	if d.retain != 0 && d.retain < model.MinRetention {
+		r.wrong("workflow %s is retained for %s: at least %s (%s)", d.name, d.retain, model.MinRetention, d.at)
 	}
 	r.workflows[d.name] = d
 }

@@ -52,7 +52,7 @@ func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
 }
 
 func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), bound bool, at string) workflowDefinition {
-	d := workflowDefinition{name: w.name, bound: bound, uses: w.opts.uses, pinned: w.opts.pinned, at: at, types: []typeOf{
+	d := workflowDefinition{name: w.name, bound: bound, uses: w.opts.uses, pinned: w.opts.pinned, retain: w.opts.retain, at: at, types: []typeOf{
 		typeFor[I]("input of workflow " + w.name), typeFor[O]("output of workflow " + w.name),
 	}}
 	if fn != nil {

@@ -49,6 +49,9 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Tasks is how this process executes tasks, if it has the code of activities that have a queue: how many at once, which other queues, when it takes no more.
 	Tasks perdure.TaskConfig
+	// Retention is how long an execution is kept after it has ended, unless its workflow has a time of its own (perdure.Retain); 30 days, at least a minute,
+	// or perdure.Forever. Its key may be used again afterwards. All processes of a cluster should have the same: each removes what it owns. See docs/retention.md.
+	Retention time.Duration
 	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
 	// the version that began them.
 	Version string
@@ -87,6 +90,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version,
+		Retention: c.Retention,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)

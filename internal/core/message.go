@@ -268,7 +268,7 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 		s.Carried = append(s.Carried, e)
 	}
 	if x != nil {
-		d.Replaces = x.Start.Run
+		d.Replaces, s.Replaced = x.Start.Run, x.Start.Run
 	}
 	x = begin(s)
 	d.Start = &x.Start

@@ -28,10 +28,12 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	}
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, Carried: model.EventsOf(p.Events),
-		Labels: m.Labels, Began: p.Began, Seeds: p.Seeds, Identity: p.Identity, Source: p.Source, Origin: p.Origin,
+		Labels: m.Labels, Began: p.Began, Seeds: p.Seeds, Identity: p.Identity, Earlier: p.Earlier, Source: p.Source, Origin: p.Origin,
 	}
 	if takesOver {
 		s = x.succeeded(s)
+	} else if x != nil {
+		s.Replaced = x.Start.Run
 	}
 	x.claimUpdates(s.Carried, takesOver)
 	next := begin(s)

@@ -297,6 +297,9 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 	o := model.Outcome{
 		Status: end.Status, Output: end.Output, Failure: end.Failure, At: max(now, x.Last), Seen: t.Seen,
 	}
+	if end.Retain != 0 {
+		o.Leaves = o.At.Add(max(end.Retain, 0))
+	}
 	current := x
 	if end.Status == model.Continued {
 		s := x.continued(t, o.At, fresh)

@@ -36,10 +36,14 @@ type Config struct {
 	CommitTimeout time.Duration // until an answer to a commit is given up on (or up to a quarter sooner), and its outcome is unknown; 30 s
 	InboxLimit    int           // inputs that wait for a lane; 65,536
 	RetainRequest time.Duration // how long request ids are remembered; 24 h
+	RetainLetter  time.Duration // how long requests are kept that were refused and that nobody waits for; 30 days
+	Retention     time.Duration // how long closed runs are kept whose workflow does not say; 30 days
 	SweepEvery    time.Duration // between two rounds that remove what nobody needs any more; 30 s
-	Lane          lane.Config   // its Ref, Shards, Lanes and NewRun are set by the engine
+	Lane          lane.Config   // its Ref, Shards, Lanes, Retention and NewRun are set by the engine
 	Limits        core.Limits
 }
+
+const defaultRetention = 30 * 24 * time.Hour
 
 func (c *Config) withDefaults() {
 	if c.Log == nil {
@@ -62,6 +66,12 @@ func (c *Config) withDefaults() {
 	}
 	if c.RetainRequest == 0 {
 		c.RetainRequest = 24 * time.Hour
+	}
+	if c.RetainLetter == 0 {
+		c.RetainLetter = defaultRetention
+	}
+	if c.Retention == 0 {
+		c.Retention = defaultRetention
 	}
 	if c.SweepEvery == 0 {
 		c.SweepEvery = 30 * time.Second
@@ -305,7 +315,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		cfg.Board = inc.board
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
-		cfg.NewRun = newRun
+		cfg.NewRun, cfg.Retention = e.clock.newRun, e.cfg.Retention
 		if cfg.MaxLoads == 0 {
 			cfg.MaxLoads = 64
 		}
@@ -315,4 +325,5 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	return inc, nil
 }
 
-func newRun() model.RunID { return model.RunID(uuid.Must(uuid.NewV7())) }
+// newID draws the id of a request.
+func newID() model.RunID { return model.RunID(uuid.Must(uuid.NewV7())) }

@@ -29,6 +29,8 @@ type incarnation struct {
 	// validUntil is the mono time (ns) until which the lease surely holds.
 	validUntil atomic.Int64
 
+	sweeping atomic.Bool // a round is under way
+
 	member *cluster.Membership // only touched by the members loop
 	stop   context.CancelCauseFunc
 	wake   chan struct{} // capacity 1: something was posted to the members loop
@@ -120,7 +122,9 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 				do()
 			}
 		case <-sweep.C:
-			calls.Go(func() { inc.sweep(inner) })
+			if inc.sweeping.CompareAndSwap(false, true) {
+				calls.Go(func() { inc.sweep(inner) })
+			}
 		case <-timer.C:
 		}
 		if draining && (m.Drained() || !inc.serving()) { // without a lease there is nothing to give up any more
@@ -365,25 +369,4 @@ func (inc *incarnation) serve() {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version))
 	})
 	inc.member.Serve(slices.Compact(all))
-}
-
-// sweep removes what nobody needs any more, in bounded steps.
-func (inc *incarnation) sweep(ctx context.Context) {
-	var mine []model.ShardID
-	for s := range inc.owner {
-		if inc.owner[s].Load() > 0 {
-			mine = append(mine, model.ShardID(s))
-		}
-	}
-	if len(mine) == 0 {
-		return
-	}
-	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
-		Shards: mine, RequestsBefore: inc.eng.clock.now().Add(-inc.eng.cfg.RetainRequest), Limit: 5000,
-	})
-	if err != nil && ctx.Err() == nil {
-		inc.eng.cfg.Log.Warn("cannot sweep", "error", err)
-	} else if n > 0 {
-		inc.eng.cfg.Log.Debug("swept", "rows", n)
-	}
 }

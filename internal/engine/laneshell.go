@@ -168,6 +168,9 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	if out.Dead != nil {
 		return out.Dead
 	}
+	if out.Removed > 0 {
+		s.log.Debug("removed closed runs whose time is over", "runs", out.Removed)
+	}
 	if ref := out.Refence; ref != nil {
 		s.commits <- func(ctx context.Context) { s.refence(ctx, *ref) }
 	}
@@ -317,6 +320,8 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, ld.Task)
 	case lane.LoadRunnable:
 		r.Runnable, r.Err = st.LoadRunnable(ctx, ld.Shards, ld.After, ld.Limit)
+	case lane.LoadExpired:
+		r.Expired, r.Err = st.LoadExpired(ctx, store.ExpiredRequest{Shards: ld.Shards, ClosedBefore: ld.Before, Now: ld.Until, After: ld.After, Limit: ld.Limit})
 	case lane.LoadTimers:
 		r.Timers, r.Err = st.LoadTimers(ctx, ld.Shards, ld.Mark, ld.Until, ld.Limit)
 	case lane.LoadMail:

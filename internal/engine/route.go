@@ -100,7 +100,7 @@ func named(m *model.Message) (_ *model.Message, fresh bool) {
 		return m, true
 	}
 	c := *m
-	c.RequestID = newRun().String()
+	c.RequestID = newID().String()
 	return &c, true
 }
 

@@ -96,7 +96,7 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: at},
 	}
 	if r.Mode == Retry || r.Mode == Import {
-		c.plan.Past.Identity = h.Start.IdentityRun()
+		c.plan.Past.Identity, c.plan.Past.Earlier = h.Start.IdentityRun(), earlier(&h.Start)
 	}
 	return c.plan, nil
 }
@@ -106,10 +106,19 @@ func Whole(h *model.History) *Plan {
 	o := &h.Outcome
 	n := int64(len(h.Events))
 	return &Plan{Position: n, Total: n, Past: model.Past{
-		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Origin: h.Start.Origin,
+		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Earlier: earlier(&h.Start), Origin: h.Start.Origin,
 		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: n},
 		Status: o.Status, Output: o.Output, Failure: o.Failure, At: o.At,
 	}}
+}
+
+// earlier are the runs in whose name the next run goes on: this one, and those in whose name it went on itself.
+func earlier(s *model.Start) []model.RunID {
+	runs := append([]model.RunID{s.Run}, s.Earlier...)
+	if first := s.IdentityRun(); runs[len(runs)-1] != first {
+		runs = append(runs, first) // what is between them was not recorded, or is in another store
+	}
+	return runs
 }
 
 // seeds are whose random numbers the events up to a position were made with.

@@ -47,6 +47,8 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.source(19, &s.Source)
 	m.task(20, s.Task)
 	m.text(21, s.Worker)
+	m.id(22, s.Replaced)
+	m.runs(23, s.Earlier)
 	return m.end()
 }
 
@@ -57,6 +59,7 @@ func AppendOutcome(dst []byte, o *Outcome) []byte {
 	m.failure(2, o.Failure)
 	m.int(3, o.Seen)
 	m.id(4, o.Next)
+	m.int(5, int64(o.Leaves))
 	return m.end()
 }
 
@@ -87,13 +90,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.id(14, RunID(v.Node))
 	m.labels(18, v.Labels)
 	m.past(20, v.Past)
-	if len(v.Runs) > 0 {
-		m.key(21)
-		m.dst = appendHead(m.dst, majorArray, uint64(len(v.Runs)))
-		for i := range v.Runs {
-			m.dst = append(append(m.dst, majorBytes|byte(len(v.Runs[i]))), v.Runs[i][:]...)
-		}
-	}
+	m.runs(21, v.Runs)
 	m.bool(22, v.Keep)
 	m.task(23, v.Task)
 	m.report(24, v.Report)
@@ -382,6 +379,17 @@ func (m *appender) source(k byte, s *Source) {
 	m.dst = in.end()
 }
 
+func (m *appender) runs(k byte, runs []RunID) {
+	if len(runs) == 0 {
+		return
+	}
+	m.key(k)
+	m.dst = appendHead(m.dst, majorArray, uint64(len(runs)))
+	for i := range runs {
+		m.dst = append(append(m.dst, majorBytes|byte(len(runs[i]))), runs[i][:]...)
+	}
+}
+
 func (m *appender) past(k byte, p *Past) {
 	if p == nil {
 		return
@@ -405,6 +413,7 @@ func (m *appender) past(k byte, p *Past) {
 	in.payload(9, &p.Output)
 	in.failure(10, p.Failure)
 	in.int(11, int64(p.At))
+	in.runs(12, p.Earlier)
 	m.dst = in.end()
 }
 

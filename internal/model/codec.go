@@ -67,6 +67,8 @@ type startBody struct {
 	Source        Source            `cbor:"19,keyasint,omitzero"`
 	Task          *TaskSpec         `cbor:"20,keyasint,omitempty"`
 	Worker        string            `cbor:"21,keyasint,omitempty"`
+	Replaced      RunID             `cbor:"22,keyasint,omitzero"`
+	Earlier       []RunID           `cbor:"23,keyasint,omitempty"`
 }
 
 // DecodeStart reads a stored start.
@@ -78,7 +80,7 @@ func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 	s := Start{
 		Address: a, Run: run, At: at, Input: b.Input, RequestID: b.RequestID, Parent: b.Parent,
 		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin, Labels: b.Labels,
-		Carried: EventsOf(b.Carried), Began: b.Began, Seeds: b.Seeds, Identity: b.Identity, Source: b.Source, Task: b.Task, Worker: b.Worker,
+		Carried: EventsOf(b.Carried), Began: b.Began, Seeds: b.Seeds, Identity: b.Identity, Replaced: b.Replaced, Earlier: b.Earlier, Source: b.Source, Task: b.Task, Worker: b.Worker,
 	}
 	return s, knownEvents(b.Carried, "start of "+run.String())
 }
@@ -98,6 +100,7 @@ type outcomeBody struct {
 	Failure *Failure `cbor:"2,keyasint,omitempty"`
 	Seen    int64    `cbor:"3,keyasint,omitempty"`
 	Next    RunID    `cbor:"4,keyasint,omitzero"`
+	Leaves  Time     `cbor:"5,keyasint,omitzero"`
 }
 
 // DecodeOutcome reads a stored outcome.
@@ -106,7 +109,7 @@ func DecodeOutcome(status Status, at Time, body []byte) (Outcome, error) {
 	if err := decMode.Unmarshal(body, &b); err != nil {
 		return Outcome{}, fmt.Errorf("outcome: %w", err)
 	}
-	return Outcome{Status: status, At: at, Output: b.Output, Failure: b.Failure, Seen: b.Seen, Next: b.Next}, nil
+	return Outcome{Status: status, At: at, Output: b.Output, Failure: b.Failure, Seen: b.Seen, Next: b.Next, Leaves: b.Leaves}, nil
 }
 
 // DecodeReasons reads what a run waits for.

@@ -67,7 +67,7 @@ var (
 	genOutcome = rapid.Custom(func(t *rapid.T) model.Outcome {
 		return model.Outcome{
 			Status: genStatus.Draw(t, "status"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"),
-			At: genTime.Draw(t, "at"), Seen: genInt.Draw(t, "seen"), Next: genRun.Draw(t, "next"),
+			At: genTime.Draw(t, "at"), Seen: genInt.Draw(t, "seen"), Next: genRun.Draw(t, "next"), Leaves: genTime.Draw(t, "leaves"),
 		}
 	})
 	genAnswer = rapid.Custom(func(t *rapid.T) model.Answer {
@@ -140,6 +140,7 @@ var (
 			Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"),
 			Source: genSource.Draw(t, "source"), Origin: genBytes.Draw(t, "origin"), Next: genInt.Draw(t, "next"),
 			Status: genStatus.Draw(t, "status"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"), At: genTime.Draw(t, "at"),
+			Earlier: rapid.SliceOfN(genRun, 0, 2).Draw(t, "earlier"),
 		}
 		for _, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "events") {
 			p.Events = append(p.Events, model.PastEvent{Kind: genKind.Draw(t, "kind"), At: genTime.Draw(t, "at"), Event: e})
@@ -167,6 +168,7 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 		RequestID: genText.Draw(t, "request"), Parent: genLink.Draw(t, "parent"), OnParentClose: genPolicy.Draw(t, "policy"),
 		First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"), Origin: genBytes.Draw(t, "origin"), Labels: genLabels.Draw(t, "labels"),
 		Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"), Source: genSource.Draw(t, "source"),
+		Replaced: genRun.Draw(t, "replaced"), Earlier: rapid.SliceOfN(genRun, 0, 2).Draw(t, "earlier"),
 	}
 	for i, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "carried") {
 		e.Seq, e.At, e.Kind = int64(i+1), genTime.Draw(t, "at"), genKind.Draw(t, "kind")

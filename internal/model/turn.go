@@ -38,6 +38,8 @@ type Close struct {
 	Input Payload
 	// Begun are the positions of updates that the code has begun and not answered: the next run must not begin them again.
 	Begun []int64
+	// Retain is how long the run is kept, if its workflow has a retention time of its own; zero when that of the engine counts.
+	Retain time.Duration
 }
 
 // Turn is what a worker reports: outcomes of steps, new requests, the end of the run, and what it waits for.

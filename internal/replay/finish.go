@@ -61,7 +61,7 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 	err = m.runCleanup(err)
 	m.endOthers() // that the clean-up began
 	end := m.ending(out, err)
-	end.Begun = m.begun
+	end.Begun, end.Retain = m.begun, m.w.cfg.Retain[m.r.start.Address.Type]
 	m.close(end)
 }
 

@@ -150,6 +150,9 @@ func (s *StepContext) Again() (identity model.RunID, from model.Source) {
 	return s.start.IdentityRun(), s.start.Source
 }
 
+// Earlier are the runs in whose name the run makes its steps, as far as its start tells, the last one first.
+func (s *StepContext) Earlier() []model.RunID { return s.start.Earlier }
+
 // ID is the identity of the step within its run.
 func (s *StepContext) ID() string { return s.id }
 

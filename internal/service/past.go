@@ -249,17 +249,22 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 	return reply, nil
 }
 
-// chain is the runs that led to a run, and itself, oldest first. Those that were deleted before end it.
+// chain is the runs that had the address before a run, and itself, oldest first: those that led to it, and those that it replaced. One that is gone
+// ends it: runs leave in order of age, so that those before it are gone too.
 func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunID, error) {
 	a := row.Start.Address
 	var runs []model.RunID
 	for row != nil && row.Start.Address == a {
 		runs = append(runs, row.Start.Run)
-		if row.Start.Previous.IsZero() {
+		before := row.Start.Previous
+		if before.IsZero() {
+			before = row.Start.Replaced
+		}
+		if before.IsZero() {
 			break
 		}
 		var err error
-		if row, err = s.store.LoadExecution(ctx, s.shard(a), a, row.Start.Previous); err != nil {
+		if row, err = s.store.LoadExecution(ctx, s.shard(a), a, before); err != nil {
 			return nil, err
 		}
 	}

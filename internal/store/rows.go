@@ -263,6 +263,27 @@ type Page struct {
 	More bool
 }
 
+// ExpiredRequest asks for runs that may be removed.
+type ExpiredRequest struct {
+	Shards []model.ShardID
+	// ClosedBefore is for runs without a time of their own, Now for those that have one.
+	ClosedBefore, Now model.Time
+	// After is where the walk goes on: Next of the call before, zero for the beginning.
+	After RunKey
+	// Limit bounds how many runs the walk looks at, and how many of those with a time of their own are returned.
+	Limit int
+}
+
+// Expired is a page of runs that may be removed.
+type Expired struct {
+	// Runs are those with a time of their own first, at most Limit of them, and then what the walk has found.
+	Runs []RunHead
+	// Walked is how many runs the walk has looked at.
+	Walked int
+	// Next is where it stopped; zero when it has reached the end.
+	Next RunKey
+}
+
 // SweepRequest bounds one sweep.
 type SweepRequest struct {
 	Shards         []model.ShardID // owned shards
@@ -271,5 +292,16 @@ type SweepRequest struct {
 	LogsBefore model.Time
 	// SettingsBefore removes tombstones of settings that are older; zero for none. They belong to no shard: any node may do it.
 	SettingsBefore model.Time
-	Limit          int
+	// LettersBefore removes dead letters whose request was made before; zero keeps them.
+	LettersBefore model.Time
+	Limit         int
+}
+
+// OldestID is not after any UUIDv7 that was made at the time or later.
+func OldestID(t model.Time) (id model.RunID) {
+	ms := uint64(max(t, 0)) / 1000
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
 }

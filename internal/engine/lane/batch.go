@@ -205,6 +205,8 @@ func compareEntries(x, y *entry) int {
 func (l *Lane) settle(b *building) {
 	for _, in := range b.inputs {
 		l.bytes -= in.size()
+		l.retention.removed += len(in.runs)
+		l.retention.ended(in)
 	}
 	b.inputs = nil
 }
@@ -238,6 +240,7 @@ func (l *Lane) committed(now model.Time, b *building) {
 	}
 	for _, e := range b.entries {
 		e.inFlight = false
+		l.removed(e)
 	}
 	l.run(now, b)
 	for _, s := range b.frees {

@@ -53,7 +53,7 @@ func (l *Lane) refused(now model.Time, err error) {
 func (l *Lane) rollback(now model.Time, b *building) {
 	var unheld []*entry
 	for _, e := range b.entries {
-		e.inOpen, e.inFlight, e.served = false, false, 0
+		e.inOpen, e.inFlight, e.removing, e.served = false, false, false, 0
 		if e.read != nil {
 			e.activating, e.read, e.tail = false, nil, nil // what it waited for does not come
 			unheld = append(unheld, e)
@@ -107,6 +107,11 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 func (l *Lane) isolate(now model.Time, in *input, err error) []chunk {
 	if in.kind == inQuarantine {
 		l.done(in) // not even the reason can be stored; memory has it
+		return nil
+	}
+	if in.kind == inExpired { // nothing is lost, and no address is to suffer from it: it is tried again when it is found again, and not at once
+		l.retention.more = false
+		l.done(in)
 		return nil
 	}
 	e := l.entry(in.address)

@@ -18,6 +18,9 @@ type entry struct {
 
 	// starting is set while a start that assumed the address to be unused waits for its commit; other inputs wait behind it.
 	starting bool
+	// removing is set while runs of an address are removed whose current run was not known; no input is applied before the commit. It ends with the batch
+	// and with nothing else.
+	removing bool
 	fresh    bool // the run begins in a batch that is not committed yet; it is handed to a worker then
 	loading  bool // the run is being read
 
@@ -93,7 +96,7 @@ func (l *Lane) setRun(e *entry, x *core.Execution) {
 	e.x, e.known = x, true
 }
 
-// forget drops what is known of the run; it will be read again.
+// forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
 func (l *Lane) forget(e *entry) {
 	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming = nil, false, false, false, nil, 0
 	e.version++

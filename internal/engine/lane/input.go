@@ -22,6 +22,7 @@ const (
 	inReport     // how a claim ended
 	inExpire     // a deadline of a task has passed
 	inProgress   // how far a task is
+	inExpired    // removes closed runs whose time is over
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
@@ -48,7 +49,8 @@ type input struct {
 
 	answer *model.Answer // of inAnswered
 
-	task *taskInput // of inClaim, inReport and inExpire
+	task *taskInput    // of inClaim, inReport and inExpire
+	runs []model.RunID // of inExpired
 }
 
 func (in *input) size() int {
@@ -69,6 +71,8 @@ func (in *input) size() int {
 		n += in.task.report.Output.Size()
 	case inProgress:
 		n += in.task.progress.Size()
+	case inExpired:
+		n += 16 * len(in.runs)
 	case inTimer, inRelease, inQuarantine, inClaim, inExpire:
 	}
 	return n
@@ -159,7 +163,7 @@ func (l *Lane) take(now model.Time, e *entry, in *input) {
 
 // schedule has the backlog of an entry served when nothing is in its way.
 func (l *Lane) schedule(e *entry) {
-	if !e.loading && !e.starting {
+	if !e.loading && !e.starting && !e.removing {
 		l.backlog.push(e)
 	}
 }
@@ -167,12 +171,15 @@ func (l *Lane) schedule(e *entry) {
 // ready tells whether an input can be applied now; if it first needs something to be read, it sees to that.
 func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	switch {
-	case e.loading || e.starting || l.recovery.careful():
+	case e.loading || e.starting || e.removing || l.recovery.careful():
 		return false
 	case e.served >= l.cfg.PerKey || l.open.rows() >= l.cfg.MaxBatchRows:
 		return false
 	case in.early(e):
 		return false
+	}
+	if in.kind == inExpired {
+		return !e.dirty() // a start that is on its way may replace a run that is to go, and must find it
 	}
 	if e.poison != nil {
 		return true // refused without a look at the run
@@ -254,11 +261,13 @@ func (l *Lane) serveBacklog(now model.Time) {
 
 // apply decides what an input does and puts it into the open batch.
 func (l *Lane) apply(now model.Time, e *entry, in *input) {
-	if e.poison != nil {
+	if e.poison != nil && in.kind != inExpired { // a row goes whatever is in it
 		l.applyPoisoned(now, e, in)
 		return
 	}
 	switch in.kind {
+	case inExpired:
+		l.applyExpired(e, in)
 	case inMessage:
 		l.applyMessage(now, e, in)
 	case inTurn:
@@ -544,6 +553,7 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 // done lets go of an input that has been dealt with.
 func (l *Lane) done(in *input) {
 	l.bytes -= in.size()
+	l.retention.ended(in)
 	if in.pair != nil {
 		in.pair.release(l)
 		l.MailWaits()

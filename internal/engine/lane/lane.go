@@ -28,6 +28,8 @@ type Config struct {
 	TimerHorizon  time.Duration // how far ahead timers are read; 30 s
 	DrainWait     time.Duration // how long a shard that is given up waits for running steps; 5 s
 	QuarantineFor time.Duration // until a quarantined address is tried again; 1 min
+	Retention     time.Duration // how long closed runs are kept that have no time of their own; nothing is removed when it is 0
+	RetainEvery   time.Duration // between two looks for runs to remove, or up to a half less; 1 min
 }
 
 func (c *Config) withDefaults() {
@@ -51,6 +53,7 @@ func (c *Config) withDefaults() {
 	setD(&c.TimerHorizon, 30*time.Second)
 	setD(&c.DrainWait, 5*time.Second)
 	setD(&c.QuarantineFor, time.Minute)
+	setD(&c.RetainEvery, time.Minute)
 	if c.Limits == (core.Limits{}) {
 		c.Limits = core.DefaultLimits
 	}
@@ -74,14 +77,15 @@ type Lane struct {
 	backlog ring // entries with waiting inputs that may be served
 	bytes   int
 
-	loads   loads
-	timers  window
-	mail    mailroom
-	workers workers
-	waiters map[model.Address][]waiter
-	queries map[uint64]*query
-	asked   uint64 // queries so far
-	foreign int    // queries of other processes that are not answered
+	loads     loads
+	timers    window
+	mail      mailroom
+	workers   workers
+	retention retention
+	waiters   map[model.Address][]waiter
+	queries   map[uint64]*query
+	asked     uint64 // queries so far
+	foreign   int    // queries of other processes that are not answered
 	// requests are those whose answers are remembered by the batches that are not committed yet.
 	requests map[store.RequestKey]struct{}
 	sick     []*entry // quarantined
@@ -137,6 +141,8 @@ type Output struct {
 	Hints []Hint
 	// Freed are shards that are not ours any more.
 	Freed []model.ShardID
+	// Removed is how many runs a round of retention has removed.
+	Removed int
 	// Dead is set once the lane has been fenced: everything in memory is void.
 	Dead error
 }
@@ -234,6 +240,7 @@ func (l *Lane) Flush(now model.Time) {
 	l.now = now
 	l.cure(now)
 	l.fireTimers(now)
+	l.expire(now)
 	l.feed(now)
 	l.serveBacklog(now)
 	l.drainShards(now)
@@ -256,7 +263,7 @@ func (l *Lane) Wake() model.Time {
 	if !l.Full() && !l.loads.crowded() { // otherwise a result comes first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}

@@ -21,6 +21,7 @@ const (
 	LoadTimers                       // a page of timers of Shards behind Mark, due until Until
 	LoadMail                         // messages and inbox rows for Shards
 	LoadProgress                     // what earlier attempts of Task of Run reported last
+	LoadExpired                      // runs of Shards whose time is over: among Limit behind After those that were closed before Before, and those with a time of their own before Until
 )
 
 // Load is a read that the lane asks for.
@@ -36,6 +37,7 @@ type Load struct {
 	After     store.RunKey
 	Mark      store.TimerMark
 	Until     model.Time
+	Before    model.Time
 	Limit     int
 
 	entry    *entry
@@ -55,6 +57,7 @@ type LoadResult struct {
 	Timers    []store.Timer
 	Reply     *store.Reply
 	Runnable  []store.RunHead
+	Expired   store.Expired
 	Messages  []store.MessageRow
 	Inbox     []store.InboxRow
 	Data      []store.TaskDatum
@@ -156,6 +159,8 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedMail(now, ld, r)
 	case LoadProgress:
 		l.execute(ld.entry, ld.Run, ld.task, progressOf(r.Data))
+	case LoadExpired:
+		l.loadedExpired(ld, r.Expired)
 	}
 }
 

@@ -91,6 +91,7 @@ func (l *Lane) refuseBacklog(e *entry) {
 		}
 		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
 		l.bytes -= in.size()
+		l.retention.ended(in)
 		delete(l.mail.inbox, in.inbox)
 	}
 	clear(e.backlog[len(kept):])

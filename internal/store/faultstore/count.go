@@ -14,6 +14,7 @@ const (
 	Refence
 	Commit
 	LoadRunnable
+	LoadExpired
 	LoadExecution
 	LoadEvents
 	LoadTimers
@@ -45,7 +46,7 @@ const (
 const methods = int(LoadSettings) + 1
 
 var methodNames = [methods]string{
-	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load execution",
+	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load expired", "load execution",
 	"load events", "load timers", "load timers of a run", "load messages", "load inbox", "put inbox", "load replies", "list", "count",
 	"load events of a kind", "load labels", "load outcomes", "members", "sweep",
 	"load dead letter", "list dead letters", "count dead letters", "group dead letters", "load old dead letters", "load data of tasks", "load log lines",

@@ -32,6 +32,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.Acquire] = s.Acquire(ctx, n.ID, n.Epoch, []model.ShardID{3})
 	_, _, errs[faultstore.Refence] = s.Refence(ctx, n.Lanes[1].Ref)
 	_, errs[faultstore.LoadRunnable] = s.LoadRunnable(ctx, nil, store.RunKey{}, 1)
+	_, errs[faultstore.LoadExpired] = s.LoadExpired(ctx, store.ExpiredRequest{Limit: 1})
 	_, errs[faultstore.LoadExecution] = s.LoadExecution(ctx, a.Shard, a.Start.Address, model.RunID{})
 	_, errs[faultstore.LoadEvents] = s.LoadEvents(ctx, a.RunKey, 0, 1, 1)
 	_, errs[faultstore.LoadTimers] = s.LoadTimers(ctx, nil, store.TimerMark{}, 1, 1)

@@ -42,7 +42,7 @@ func cloneEvents(in []model.Event) []model.Event {
 
 func cloneStart(s model.Start) model.Start {
 	s.Input, s.Origin, s.Carried, s.Seeds = clonePayload(s.Input), bytes.Clone(s.Origin), cloneEvents(s.Carried), slices.Clone(s.Seeds)
-	s.Labels, s.Task = slices.Clone(s.Labels), cloneTask(s.Task)
+	s.Labels, s.Earlier, s.Task = slices.Clone(s.Labels), slices.Clone(s.Earlier), cloneTask(s.Task)
 	return s
 }
 
@@ -59,6 +59,9 @@ func cloneMessage(m model.Message) model.Message {
 		m.With[i].Seq, m.With[i].At, m.With[i].Kind = 0, 0, 0
 	}
 	m.Past, m.Runs = clonePast(m.Past), slices.Clone(m.Runs)
+	if m.Report = clonePointer(m.Report); m.Report != nil {
+		m.Report.Output, m.Report.Failure = clonePayload(m.Report.Output), clonePointer(m.Report.Failure)
+	}
 	return m
 }
 
@@ -67,6 +70,7 @@ func clonePast(p *model.Past) *model.Past {
 		return nil
 	}
 	p.Events, p.Seeds, p.Origin = slices.Clone(p.Events), slices.Clone(p.Seeds), bytes.Clone(p.Origin)
+	p.Earlier = slices.Clone(p.Earlier)
 	p.Output, p.Failure = clonePayload(p.Output), clonePointer(p.Failure)
 	for i := range p.Events {
 		e := cloneEvent(p.Events[i].Event)

@@ -105,8 +105,10 @@ func (s *Store) start(sh *shard, r, old *run, start model.Start) {
 	sh.current[start.Address] = r
 	sh.settle(r)
 	s.listing.insert(r)
+	sh.started.insert(r)
 	s.undone(func() {
 		s.listing.remove(r)
+		sh.started.remove(r)
 		r.started = false
 		sh.settle(r)
 		r.row, r.labels = store.Execution{}, nil
@@ -149,6 +151,10 @@ func (s *Store) applyCloses(b *store.Batch) error {
 		r.row.Outcome = cloneOutcome(row.Outcome)
 		r.row.Parked, r.row.Waits, r.row.Blocked = false, nil, nil
 		sh.settle(r)
+		if r.row.Outcome.Leaves != 0 {
+			sh.leaving.insert(r)
+			s.undone(func() { sh.leaving.remove(r) }) // before its row is what it was
+		}
 	}
 	for i := range b.Starts {
 		row := &b.Starts[i]

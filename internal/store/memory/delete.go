@@ -25,6 +25,8 @@ func (s *Store) applyDeletes(b *store.Batch) error {
 func (s *Store) remove(sh *shard, r *run) {
 	row, labels, current := r.row, r.labels, sh.current[r.row.Start.Address] == r
 	s.listing.remove(r)
+	sh.started.remove(r)
+	_, leaving := sh.leaving.remove(r)
 	r.started = false
 	r.row, r.labels = store.Execution{}, nil
 	if current {
@@ -35,6 +37,10 @@ func (s *Store) remove(sh *shard, r *run) {
 		sh.garbage = slices.DeleteFunc(sh.garbage, func(g *run) bool { return g == r })
 		r.started, r.row, r.labels = true, row, labels
 		s.listing.insert(r)
+		sh.started.insert(r)
+		if leaving {
+			sh.leaving.insert(r)
+		}
 		if current {
 			sh.current[row.Start.Address] = r
 		}

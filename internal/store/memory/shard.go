@@ -16,7 +16,10 @@ type shard struct {
 	current map[model.Address]*run
 	// runnable are the open runs that are not parked, by id.
 	runnable ordered[*run]
-	timers   ordered[*store.Timer]
+	// started are the runs that have a row, by id; leaving are the closed ones that have a time of their own, by that time.
+	started, leaving ordered[*run]
+
+	timers ordered[*store.Timer]
 	// in and out are the ways of messages to and from this shard, sorted by the other shard.
 	in, out []*way
 	inbox   ordered[*store.InboxRow]
@@ -69,6 +72,8 @@ func newShard(id model.ShardID) *shard {
 		runs:     make(map[model.RunID]*run),
 		current:  make(map[model.Address]*run),
 		runnable: ordered[*run]{compare: byRun},
+		started:  ordered[*run]{compare: byRun},
+		leaving:  ordered[*run]{compare: firstToLeave},
 		timers:   ordered[*store.Timer]{compare: byDue},
 		inbox:    ordered[*store.InboxRow]{compare: byRequest},
 		replies:  make(map[requestKey]*store.Reply),
@@ -80,6 +85,10 @@ func newShard(id model.ShardID) *shard {
 }
 
 func byRun(a, b *run) int { return a.key.Run.Compare(b.key.Run) }
+
+func firstToLeave(a, b *run) int {
+	return cmp.Or(cmp.Compare(a.row.Outcome.Leaves, b.row.Outcome.Leaves), byRun(a, b))
+}
 
 func newestFirst(a, b *run) int {
 	return cmp.Or(cmp.Compare(b.row.Start.At, a.row.Start.At), b.key.Run.Compare(a.key.Run), cmp.Compare(a.key.Shard, b.key.Shard))

@@ -216,6 +216,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{next.Replace(a.Run)}
 		b.Closes = []store.CloseRow{a.Close(model.Continued), other.Close(model.Completed)}
+		b.Closes[1].Outcome.Leaves = storetest.Noon
 		b.StopTimers = []store.TimerKey{a.Stop("t")}
 		b.StopAll = []store.RunKey{a.StopAll()}
 		b.Cursors = []store.CursorRow{{To: 1, From: 1, Prev: received, Next: sent + 1}}
@@ -242,12 +243,17 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	}
 	_, err = s.Count(ctx, store.Query{Tenant: "nobody"})
 	check(err)
+	for range 2 {
+		_, err = s.LoadExpired(ctx, store.ExpiredRequest{Shards: f.Shards(), ClosedBefore: 3e15, Now: 3e15, Limit: 10})
+		check(err)
+	}
+	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{a.RunKey, next.RunKey} })
 	_, err = s.Members(ctx)
 	check(err)
 	epoch, _, err := s.Refence(ctx, l.Ref)
 	check(err)
 	l.Ref.Epoch = epoch
-	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, SettingsBefore: storetest.Noon, Limit: 10})
+	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, LettersBefore: storetest.Noon, SettingsBefore: storetest.Noon, Limit: 10})
 	check(err)
 }
 

@@ -34,10 +34,10 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 	return out, err
 }
 
-// Sweep deletes message rows behind their cursors, remembered requests that are old, deleted runs, old log lines and tombstones of settings. Cursors stay:
+// Sweep deletes message rows behind their cursors, remembered requests and dead letters that are old, deleted runs, old log lines and tombstones of settings. Cursors stay:
 // see the schema.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
-	// Rows of these tables are never updated, or never after their run was deleted, so that the place of one is as good as its key.
+	// Rows of these tables are never updated (nor is a dead letter), or never after their run was deleted, so that the place of one is as good as its key.
 	const (
 		sweepMessages = `
 delete from {schema}.messages where ctid = any (array(
@@ -53,6 +53,9 @@ delete from {schema}.requests where ctid = any (array(
   from unnest($1::smallint[]) t (shard)
   cross join lateral (select r.ctid from {schema}.requests r where r.shard = t.shard and r.at < $2 order by r.at limit $3) q
   limit $3))`
+		sweepLetters = `
+delete from {schema}.inbox where ctid = any (array(
+  select i.ctid from {schema}.inbox i where i.not_before = ` + never + ` and i.id < $2 and i.shard = any ($1::smallint[]) order by i.id limit $3))`
 		sweepEvents = `
 delete from {schema}.history where ctid = any (array(
   select h.ctid
@@ -107,6 +110,12 @@ delete from {schema}.garbage where ctid = any (array(
 			swept = int(tag.RowsAffected())
 			if r.RequestsBefore != 0 && swept < r.Limit {
 				if tag, err = tx.Exec(ctx, s.sql(sweepRequests), shards, r.RequestsBefore, r.Limit-swept); err != nil {
+					return err
+				}
+				swept += int(tag.RowsAffected())
+			}
+			if r.LettersBefore != 0 && swept < r.Limit {
+				if tag, err = tx.Exec(ctx, s.sql(sweepLetters), shards, runArg(store.OldestID(r.LettersBefore)), r.Limit-swept); err != nil {
 					return err
 				}
 				swept += int(tag.RowsAffected())

@@ -22,6 +22,7 @@ const (
 	stStart
 	stStartIfAbsent
 	stClose
+	stLeaving
 	stMark
 	stStartLabel
 	stLabel
@@ -77,6 +78,8 @@ with w as (
   delete from {schema}.executions e using ` + rows("$1 shard smallint, $2 run uuid") + `
   where e.shard = u.shard and e.run = u.run and e.state > 1
   returning e.shard, e.run
+), t as (
+  delete from {schema}.leaving t using w where t.shard = w.shard and t.run = w.run
 ), l as (
   delete from {schema}.labels l using w where l.shard = w.shard and l.run = w.run
 ), g as (
@@ -135,6 +138,9 @@ with r as (
   where e.shard = u.shard and e.run = u.run and e.state < 2
   returning 1
 )` + guard},
+
+	stLeaving: {"leaving", `
+insert into {schema}.leaving (shard, run, at) select * from ` + rows("$1 shard smallint, $2 run uuid, $3 at bigint")},
 
 	stMark: {"executions", `
 with d as (

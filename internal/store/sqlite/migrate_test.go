@@ -24,7 +24,7 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 		b.Starts, b.Events = []store.StartRow{a.StartRow()}, []store.EventRow{a.Event(1)}
 	})
 	before := f.Contents()
-	tamper(t, s, dropTasks+` update perdure_meta set value = 4 where name = 'schema'`)
+	tamper(t, s, dropTasks+` drop table perdure_leaving; drop index perdure_inbox_letters; update perdure_meta set value = 4 where name = 'schema'`)
 	closeTest(t, s)
 	f.Store = openTest(t, Config{Path: path})
 	f.Want("contents", before, f.Contents())
@@ -40,7 +40,7 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	marks, starts, want := storetest.ReasonsOf(f)
 	f.Join(1).Lanes[0].Write(func(b *store.Batch) { b.Starts, b.Marks = starts, marks })
 	f.WantReasons(want)
-	tamper(t, s, `drop index perdure_executions_blocked; alter table perdure_executions drop column reason; drop table perdure_labels;
+	tamper(t, s, `drop table perdure_leaving; drop index perdure_inbox_letters; drop index perdure_executions_blocked; alter table perdure_executions drop column reason; drop table perdure_labels;
 		`+dropTasks+` drop table perdure_garbage; alter table perdure_nodes drop column serves; update perdure_meta set value = 1 where name = 'schema'`)
 	closeTest(t, s)
 	f.Store = openTest(t, Config{Path: path})

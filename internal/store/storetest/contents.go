@@ -81,6 +81,7 @@ func compareMessages(a, b store.MessageRow) int {
 type Contents struct {
 	Executions []store.Execution
 	Runnable   []store.RunHead
+	Expired    []store.RunHead // every closed run
 	Events     []History
 	Labels     []store.LabelRow
 	Dead       []store.DeadRow
@@ -126,7 +127,7 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 		c.Logs = append(c.Logs, r.logs(key)...)
 	}
 	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })
-	c.Runnable, c.Timers = r.runnable(), r.timers()
+	c.Runnable, c.Expired, c.Timers = r.runnable(), r.expired(), r.timers()
 	const all = 1 << 20
 	c.Messages = call(&r, func() ([]store.MessageRow, error) { return s.LoadMessages(ctx, r.shards, all) })
 	slices.SortStableFunc(c.Messages, compareMessages)
@@ -226,6 +227,18 @@ func (r *reader) runnable() (out []store.RunHead) {
 			return out
 		}
 		out, after = append(out, p...), p[len(p)-1].RunKey
+	}
+}
+
+func (r *reader) expired() []store.RunHead {
+	q := store.ExpiredRequest{Shards: r.shards, ClosedBefore: model.MaxTime, Now: model.MaxTime, Limit: 1 << 20}
+	out := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) }).Runs
+	for q.Limit = page; ; { // what has a time of its own comes with every page
+		p := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) })
+		out = append(out, p.Runs...)
+		if q.After = p.Next; q.After == (store.RunKey{}) {
+			return unique(out, func(a, b store.RunHead) int { return a.Compare(b.RunKey) })
+		}
 	}
 }
 

@@ -162,6 +162,7 @@ func Starts() *rapid.Generator[model.Start] {
 			Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"), Carried: EventLists(3).Draw(t, "carried"),
 			Labels: Labels().Draw(t, "labels"),
 			Began:  Times().Draw(t, "began"), Seeds: seeds().Draw(t, "seeds"), Identity: runIDs().Draw(t, "identity"), Source: sources().Draw(t, "source"),
+			Replaced: runIDs().Draw(t, "replaced"), Earlier: rapid.SliceOfN(runIDs(), 0, 2).Draw(t, "earlier"),
 		}
 	})
 }
@@ -198,7 +199,7 @@ func Outcomes() *rapid.Generator[model.Outcome] {
 		return model.Outcome{
 			Status: model.Status(rapid.Uint8Range(uint8(model.Completed), uint8(model.LastStatus)).Draw(t, "status")),
 			Output: Payloads().Draw(t, "output"), Failure: Failures().Draw(t, "failure"),
-			At: Times().Draw(t, "at"), Seen: numbers().Draw(t, "seen"), Next: runIDs().Draw(t, "next"),
+			At: Times().Draw(t, "at"), Seen: numbers().Draw(t, "seen"), Next: runIDs().Draw(t, "next"), Leaves: Times().Draw(t, "leaves"),
 		}
 	})
 }

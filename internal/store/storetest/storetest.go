@@ -61,6 +61,7 @@ func RunWith(t *testing.T, o Options) {
 		{"events", eventTests},
 		{"timers", timerTests},
 		{"deletes", deleteTests},
+		{"retention", retentionTests},
 		{"messages", messageTests},
 		{"inbox", inboxTests},
 		{"texts", textTests},
