@@ -69,10 +69,6 @@ type RetryPolicy struct {
 func (p RetryPolicy) applyActivity(o *stepOptions) { o.retry = &p }
 func (p RetryPolicy) applyCall(o *stepOptions)     { o.retry = &p }
 
-func (p RetryPolicy) applyStart(o *startOptions) {
-	o.task = append(o.task, submitOption{"RetryPolicy", p})
-}
-
 func (p RetryPolicy) policy() replay.Policy {
 	return replay.Policy{
 		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max, Coefficient: p.Coefficient, Jitter: p.Jitter, If: p.worth(),
