@@ -44,13 +44,17 @@ func (w *taskWorkers) all() []*TaskSession {
 	return ss
 }
 
-// call passes calls of a lane on; those of claims that go to the same worker in one.
-func (w *taskWorkers) call(calls []lane.TaskCall) {
+// call passes calls of a lane on; those of claims that go to the same worker in one. It returns the claims of workers that left while these were on
+// their way to the store.
+func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 	for i := 0; i < len(calls); i++ {
 		c := &calls[i]
 		s := w.get(c.Worker)
 		if s == nil {
-			continue // has left; its claims were given back
+			if c.Kind == lane.TaskExecute {
+				left = append(left, c.Ref)
+			}
+			continue
 		}
 		switch c.Kind {
 		case lane.TaskExecute:
@@ -59,13 +63,18 @@ func (w *taskWorkers) call(calls []lane.TaskCall) {
 				i++
 				claims = append(claims, *calls[i].Claim)
 			}
-			s.execute(claims)
+			if !s.execute(claims) {
+				for j := range claims {
+					left = append(left, claims[j].Ref)
+				}
+			}
 		case lane.TaskStop:
 			s.stop(c.Ref, c.Canceled)
 		case lane.TaskSettled:
 			s.settled(c.Ref, c.Err)
 		}
 	}
+	return left
 }
 
 // TaskSession is a task worker's side of the engine.
@@ -85,7 +94,16 @@ type TaskSession struct {
 
 // JoinTasks adds a task worker. The name of the offer must be its own.
 func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
+	s := e.taskSession(w, offer)
+	if inc := e.current(); inc != nil {
+		inc.board.join(s, offer.Slots)
+	}
+	return s
+}
+
+func (e *Engine) taskSession(w TaskWorker, offer model.TaskOffer) *TaskSession {
 	e.taskWorkers.mu.Lock()
+	defer e.taskWorkers.mu.Unlock()
 	e.taskWorkers.next++
 	s := &TaskSession{
 		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, slots: offer.Slots,
@@ -95,20 +113,54 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 		e.taskWorkers.byID = map[queue.WorkerID]*TaskSession{}
 	}
 	e.taskWorkers.byID[s.id] = s
-	e.taskWorkers.mu.Unlock()
-	if inc := e.current(); inc != nil {
-		inc.board.join(s, offer.Slots)
-	}
 	return s
 }
 
-func (s *TaskSession) execute(claims []model.Claim) {
+// giveBack returns claims of workers that left while these were on their way to the store. It is done like a report of a worker: also when the shard moves meanwhile.
+func (e *Engine) giveBack(refs []model.ClaimRef) {
+	if len(refs) == 0 {
+		return
+	}
+	s := e.taskSession(nobody{}, model.TaskOffer{Name: "nobody"})
+	e.beside.run(func(ctx context.Context) {
+		for _, ref := range refs {
+			if s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}) != nil {
+				break // the engine ends; they count as lost
+			}
+		}
+		_ = s.Leave(ctx) // the same
+	})
+}
+
+// nobody executes nothing.
+type nobody struct{}
+
+func (nobody) Execute([]model.Claim)         {}
+func (nobody) Stop(model.ClaimRef, bool)     {}
+func (nobody) Settled(model.ClaimRef, error) {}
+
+// execute hands claims over. It reports false when the session has ended.
+func (s *TaskSession) execute(claims []model.Claim) bool {
 	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return false
+	}
 	for i := range claims {
 		s.held[claims[i].Ref] = claims[i].Canceled
 	}
 	s.mu.Unlock()
 	s.worker.Execute(claims)
+	return true
+}
+
+// has reports whether the worker has been handed the claim, and what it reports is not settled.
+func (s *TaskSession) has(claim model.ClaimRef) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, held := s.held[claim]
+	_, reported := s.reported[claim]
+	return held || reported
 }
 
 func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
@@ -254,7 +306,7 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 		inc.board.leave(s)
 	}
 	s.mu.Lock()
-	s.over = true
+	s.over = true // if it is not: what it still has is lost
 	s.mu.Unlock()
 	s.eng.taskWorkers.mu.Lock()
 	delete(s.eng.taskWorkers.byID, s.id)
@@ -262,23 +314,23 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 	return err
 }
 
-// quiet waits until nothing is held and every report is settled.
+// quiet waits until nothing is held and every report is settled, and ends the session at that moment: a claim that comes later is given back.
 func (s *TaskSession) quiet(ctx context.Context) error {
-	s.mu.Lock()
-	var idle chan struct{}
-	if len(s.held)+len(s.reported) > 0 {
-		idle = make(chan struct{})
+	for {
+		s.mu.Lock()
+		if len(s.held)+len(s.reported) == 0 {
+			s.over = true
+			s.mu.Unlock()
+			return nil
+		}
+		idle := make(chan struct{})
 		s.idle = idle
-	}
-	s.mu.Unlock()
-	if idle == nil {
-		return nil
-	}
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return fault.New(fault.Timeout, "tasks are still executed by worker %s: %w", s.offer.Name, context.Cause(ctx))
+		s.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return fault.New(fault.Timeout, "tasks are still executed by worker %s: %w", s.offer.Name, context.Cause(ctx))
+		}
 	}
 }
 

@@ -47,8 +47,11 @@ type entry struct {
 	waits      []model.Reason
 	queries    []*query // asked of its code and not answered
 
-	tasks   map[string]posted // what the board has been told of tasks of tasksOf
-	tasksOf model.RunID
+	tasks    map[string]posted // what the board has been told of tasks of tasksOf
+	tasksOf  model.RunID
+	handing  int      // claims that are to be handed over, whose progress is being read
+	unhanded []*Load  // those of them whose progress came while the run was forgotten
+	reports  []*input // that came while it was quarantined
 
 	remembered  int           // requests that were served
 	poison      *model.Reason // quarantined
