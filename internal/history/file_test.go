@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -49,6 +50,19 @@ var (
 			Stack: genText.Draw(t, "stack"), Permanent: rapid.Bool().Draw(t, "permanent"),
 		}
 	}))
+	genTask = rapid.Custom(func(t *rapid.T) *model.TaskSpec {
+		span := rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) })
+		texts := rapid.OneOf(rapid.Just([]string(nil)), rapid.SliceOfN(genText, 1, 3))
+		return &model.TaskSpec{
+			Kind: genText.Draw(t, "kind"), Queue: genText.Draw(t, "queue"), Priority: rapid.Int().Draw(t, "priority"), Fair: genText.Draw(t, "fair"),
+			Weight: rapid.Int().Draw(t, "weight"), ToStart: span.Draw(t, "to start"), ToClose: span.Draw(t, "to close"), Silence: span.Draw(t, "silence"),
+			Total: span.Draw(t, "total"), Delay: span.Draw(t, "delay"), Breaker: genText.Draw(t, "breaker"), Limits: texts.Draw(t, "limits"), Trace: genText.Draw(t, "trace"),
+			Retry: model.Retry{
+				MaxAttempts: rapid.Int().Draw(t, "attempts"), Initial: span.Draw(t, "initial"), Max: span.Draw(t, "max"),
+				Coefficient: rapid.Int64().Draw(t, "coefficient"), Jitter: rapid.Int64().Draw(t, "jitter"), Final: texts.Draw(t, "final"),
+			},
+		}
+	})
 	genPolicy = rapid.SampledFrom([]model.ParentClosePolicy{model.CancelChild, model.AbandonChild})
 	genTime   = rapid.Map(rapid.Int64Range(1, int64(model.MaxTime)), func(n int64) model.Time { return model.Time(n) })
 )
@@ -64,6 +78,7 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 	if rapid.Bool().Draw(t, "has a past") {
 		h.Start.Began = noon - 1000
 		h.Start.Source = model.Source{Address: genAddress.Draw(t, "source"), Run: genRun.Draw(t, "of"), Position: 3}
+		h.Start.Task, h.Start.Worker = genTask.Draw(t, "task"), genText.Draw(t, "worker")
 		h.Start.Seeds = []model.Seed{{Until: 1, Run: genRun.Draw(t, "seed")}, {Until: 3, Run: model.RunID{2}}}
 	}
 	at := h.Start.Zero()
@@ -80,6 +95,9 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 		}
 		if e.Kind == model.EventSignalTaken {
 			e.Kind = model.EventSignalReceived
+		}
+		if e.Kind == model.EventTaskScheduled {
+			e.Task, e.Worker = genTask.Draw(t, "task"), genText.Draw(t, "worker")
 		}
 		h.Events = append(h.Events, e)
 	}
