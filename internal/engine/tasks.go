@@ -89,6 +89,7 @@ type TaskSession struct {
 	held     map[model.ClaimRef]bool             // whether it should come to an end
 	reported map[model.ClaimRef]model.TaskReport // and not settled
 	idle     chan struct{}                       // closed when both are empty; nil while the session lasts
+	leaving  bool                                // takes nothing more
 	over     bool
 }
 
@@ -142,7 +143,7 @@ func (nobody) Settled(model.ClaimRef, error) {}
 // execute hands claims over. It reports false when the session has ended.
 func (s *TaskSession) execute(claims []model.Claim) bool {
 	s.mu.Lock()
-	if s.over {
+	if s.leaving || s.over {
 		s.mu.Unlock()
 		return false
 	}
@@ -301,17 +302,20 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 	err := s.quiet(ctx)
 	if err != nil {
 		s.giveBack(ctx)
+	} else {
+		s.remove()
 	}
 	if inc := s.eng.current(); inc != nil {
 		inc.board.leave(s)
 	}
-	s.mu.Lock()
-	s.over = true // if it is not: what it still has is lost
-	s.mu.Unlock()
-	s.eng.taskWorkers.mu.Lock()
-	delete(s.eng.taskWorkers.byID, s.id)
-	s.eng.taskWorkers.mu.Unlock()
 	return err
+}
+
+// remove has the engine forget the session.
+func (s *TaskSession) remove() {
+	s.eng.taskWorkers.mu.Lock()
+	defer s.eng.taskWorkers.mu.Unlock()
+	delete(s.eng.taskWorkers.byID, s.id)
 }
 
 // quiet waits until nothing is held and every report is settled, and ends the session at that moment: a claim that comes later is given back.
@@ -334,9 +338,11 @@ func (s *TaskSession) quiet(ctx context.Context) error {
 	}
 }
 
-// giveBack returns what is still held, so that others may begin it at once.
+// giveBack returns what is still held, so that others may begin it at once. It waits for that a moment only; but the session is kept until all reports are settled,
+// because nobody else would tell of them: an owner that is another node waits as long as this one lives.
 func (s *TaskSession) giveBack(ctx context.Context) {
 	s.mu.Lock()
+	s.leaving = true
 	left := make([]model.ClaimRef, 0, len(s.held))
 	for ref := range s.held {
 		left = append(left, ref)
@@ -344,10 +350,17 @@ func (s *TaskSession) giveBack(ctx context.Context) {
 	s.mu.Unlock()
 	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.eng.cfg.CommitTimeout)
 	defer cancel()
-	for _, ref := range left {
-		if err := s.Report(brief, model.TaskReport{Ref: ref, Returned: true}); err != nil {
-			return // they count as lost, sooner or later
+	begun := s.eng.beside.run(func(ctx context.Context) {
+		defer cancel()
+		defer s.remove()
+		for _, ref := range left {
+			if err := s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}); err != nil {
+				return // the engine ends; they count as lost
+			}
 		}
+		_ = s.quiet(ctx) // the same
+	})
+	if begun {
+		<-brief.Done()
 	}
-	_ = s.quiet(brief) // the same
 }

@@ -21,7 +21,7 @@ type hand struct {
 	reported map[model.ClaimRef]*model.TaskReport // and not settled
 	leaving  bool
 	gone     bool
-	ghost    bool // gives back what others should have had, see Engine.giveBack
+	ghost    bool // has left, and its reports are on their way; or gives back what others should have had, see Engine.giveBack
 }
 
 // job is a claim that a hand executes.
@@ -68,8 +68,9 @@ func (p *proc) callTasks(sh *shell, calls []lane.TaskCall) {
 	for i := range calls {
 		c := &calls[i]
 		j := slices.IndexFunc(p.hands, func(h *hand) bool { return h.id == c.Worker })
-		sh.checkTaskCall(c, j < 0)
-		if j < 0 {
+		gone := j < 0 || p.hands[j].ghost && c.Kind == lane.TaskExecute
+		sh.checkTaskCall(c, gone)
+		if gone {
 			if c.Kind == lane.TaskExecute { // it left while the claim was on its way to the store
 				p.s.did(opExecuteGone)
 				p.giveBack(c.Ref)
@@ -241,11 +242,16 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 		s.logf("%s hears of claim %d of %s %s: %v", h.offer.Name, ref.Claim, short(ref.Run), ref.ID, err)
 	}
 	delete(h.reported, ref)
-	if h.ghost {
+	h.vanish()
+	s.checkSettled(ref, err)
+}
+
+// vanish ends a ghost that has nothing left to say.
+func (h *hand) vanish() {
+	if h.ghost && len(h.reported) == 0 {
 		h.gone = true
 		h.p.hands = slices.DeleteFunc(h.p.hands, func(o *hand) bool { return o == h })
 	}
-	s.checkSettled(ref, err)
 }
 
 // leave takes a hand out of its process, as TaskSession.Leave does: it gets nothing new, and gives back what it has after a while.
@@ -277,8 +283,8 @@ func (h *hand) leave() {
 		if p.inc != nil {
 			p.inc.board.leave(h)
 		}
-		h.gone = true
-		p.hands = slices.DeleteFunc(p.hands, func(o *hand) bool { return o == h })
+		h.ghost = true // as long as it has reports that are not settled
+		h.vanish()
 		s.did(opHandLeft)
 	}
 	s.after(2*millisecond, p, wait)

@@ -348,7 +348,7 @@ func (l *ledger) checkLost(b *store.Batch, r *run, id string, t *errandState) {
 	}
 	name, node, _ := strings.Cut(t.worker, "@")
 	h, ref := l.s.hands[name], r.ref(id, t.claim)
-	if h.gone || h.p.dead || h.held[ref] == nil && h.reported[ref] == nil {
+	if h.gone || h.ghost || h.p.dead || h.held[ref] == nil && h.reported[ref] == nil {
 		return
 	}
 	for n, m := range l.nodes {

@@ -306,7 +306,7 @@ func (e *entry) setPosted(id string, p posted) {
 // postTasks tells the board how the tasks of the entry stand, as far as it does not know. The board may know what is not committed yet: nothing that it
 // proposes can overtake that. how is what came of a claim that has ended.
 func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
-	if l.cfg.Board == nil || l.entries[e.address] != e || !e.known || (len(e.tasks) == 0 && (e.x == nil || len(e.x.Tasks()) == 0)) {
+	if l.cfg.Board == nil || l.entries[e.address] != e || !e.known || e.poison != nil || (len(e.tasks) == 0 && (e.x == nil || len(e.x.Tasks()) == 0)) {
 		return
 	}
 	x, over := e.x, e.tasksOf != e.run()
