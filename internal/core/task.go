@@ -119,7 +119,7 @@ func (x *Execution) noteTask(e *model.Event) {
 		x.ended(t.ID, t.Claim)
 		t.letGo(e.Due)
 		return
-	case t.Held:
+	case t.Held && byReport(e):
 		x.ended(t.ID, t.Claim)
 	}
 	if f := e.Failure; f != nil {
@@ -137,7 +137,20 @@ func (x *Execution) noteTask(e *model.Event) {
 	x.tasks = slices.Delete(x.tasks, i, i+1)
 }
 
-// ended remembers that a claim is over.
+// byReport reports whether the event that ends a claim says what its worker reported. Any other has taken the claim away, and what its worker reports
+// later counts for nothing.
+func byReport(e *model.Event) bool {
+	switch e.Kind {
+	case model.EventStepCompleted:
+		return true
+	case model.EventAttemptFailed, model.EventStepFailed:
+		return e.Failure.Type != model.FailureLost && e.Failure.Type != model.FailurePoison && e.Failure.Type != model.FailureSpent
+	default:
+		return false
+	}
+}
+
+// ended remembers that a claim is over because of its report.
 func (x *Execution) ended(id string, claim int64) {
 	if len(x.endedClaims) >= maxEnded {
 		x.endedClaims = slices.Delete(x.endedClaims, 0, 1)
@@ -224,7 +237,7 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 
 func (x *Execution) hasEnded(id string, claim int64) bool {
 	if !x.Open() && x.Alone() && id == model.TaskStep {
-		return x.Outcome.Seen == claim
+		return x.Outcome.Status != model.Terminated && x.Outcome.Seen == claim // that of a terminated one is no claim
 	}
 	return slices.Contains(x.endedClaims, endedClaim{id, claim})
 }
@@ -257,6 +270,9 @@ func Expire(x *Execution, id string, held bool, claim int64, what string, now mo
 		x.fail(&d, t, model.EventStepFailed, f, now)
 	default:
 		x.failAttempt(&d, t, model.EventTaskTimedOut, f, now, now, lim)
+	}
+	if d.Close != nil {
+		d.Close.Seen, x.Outcome.Seen = -1, -1 // no report has led to it
 	}
 	return d
 }
@@ -349,7 +365,7 @@ func (x *Execution) fail(d *Decision, t *Task, kind model.EventKind, f *model.Fa
 	x.append(d, now, e)
 }
 
-// endAlone ends the run of a task. Its outcome remembers the claim that led to it, so that a repeated report is recognised.
+// endAlone ends the run of a task. Its outcome remembers the claim whose report led to it, so that a repeated one is recognised.
 func (x *Execution) endAlone(d *Decision, t *Task, o model.Outcome) {
 	o.At, o.Seen = max(o.At, x.Last), -1
 	if t.Held {

@@ -19,14 +19,14 @@ type board struct {
 	mu    sync.Mutex
 	b     *queue.Board
 	names map[queue.WorkerID]string
-	ids   map[string]queue.WorkerID
+	ids   map[string]*TaskSession
 	moved bool       // there may be something to match
 	alarm model.Time // when the timer rings; zero when it does not
 	timer *time.Timer
 }
 
 func newBoard(inc *incarnation) *board {
-	return &board{inc: inc, b: queue.New(queue.Config{}), names: map[queue.WorkerID]string{}, ids: map[string]queue.WorkerID{}}
+	return &board{inc: inc, b: queue.New(queue.Config{}), names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}}
 }
 
 // Reserve is for lanes; see lane.Board.
@@ -62,11 +62,15 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 }
 
 // Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.
-func (b *board) Find(name string) queue.WorkerID {
+func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
 	worker, _ := splitWorker(name)
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.ids[worker]
+	s := b.ids[worker]
+	b.mu.Unlock()
+	if s == nil {
+		return 0, false
+	}
+	return s.id, s.has(claim)
 }
 
 // Elsewhere is for lanes.
@@ -93,7 +97,7 @@ func (b *board) join(s *TaskSession, slots int) {
 		offer := s.offer
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
-		b.names[s.id], b.ids[offer.Name] = offer.Name+"@"+b.inc.self.ID.String(), s.id
+		b.names[s.id], b.ids[offer.Name] = offer.Name+"@"+b.inc.self.ID.String(), s
 	}
 	b.moved = true
 	b.mu.Unlock()
@@ -106,7 +110,9 @@ func (b *board) leave(s *TaskSession) {
 	b.b.Leave(b.inc.eng.clock.now(), s.id)
 	delete(b.names, s.id)
 	delete(b.ids, s.offer.Name)
+	b.moved = true // what it may have left is nobody's, which has a deadline
 	b.mu.Unlock()
+	b.propose()
 }
 
 // reported tells that a worker has a slot free again: what it has to say of the claim is on its way.

@@ -137,12 +137,14 @@ func (b *besides) open(ctx context.Context) {
 }
 
 // run begins one, unless the engine has ended.
-func (b *besides) run(do func(ctx context.Context)) {
+func (b *besides) run(do func(ctx context.Context)) (begun bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if ctx := b.ctx; ctx != nil {
+	ctx := b.ctx
+	if ctx != nil {
 		b.wg.Go(func() { do(ctx) })
 	}
+	return ctx != nil
 }
 
 // close begins no more of them.

@@ -160,7 +160,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	for i := range out.Calls {
 		s.eng.workers.call(&out.Calls[i])
 	}
-	s.eng.taskWorkers.call(out.TaskCalls)
+	s.eng.giveBack(s.eng.taskWorkers.call(out.TaskCalls))
 	for i := range out.Answers {
 		a := &out.Answers[i]
 		a.Token.(waiting).finish(a)

@@ -46,13 +46,17 @@ func (w *taskWorkers) all() []*TaskSession {
 
 // call passes calls of a lane on. Those that hand claims to the same worker are one, in the place of the first: nothing that comes before or between them is about
 // these claims.
-func (w *taskWorkers) call(calls []lane.TaskCall) {
+// It returns the claims of workers that left while these were on their way to the store.
+func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
 	var s *TaskSession
 	for i := range calls {
 		c := &calls[i]
 		if s == nil || s.id != c.Worker {
 			if s = w.get(c.Worker); s == nil {
-				continue // has left; its claims were given back
+				if c.Kind == lane.TaskExecute {
+					left = append(left, c.Ref)
+				}
+				continue
 			}
 		}
 		switch {
@@ -61,9 +65,15 @@ func (w *taskWorkers) call(calls []lane.TaskCall) {
 		case c.Kind == lane.TaskSettled:
 			s.settled(c.Ref, c.Err)
 		case c.Claim != nil: // otherwise it has been handed over with an earlier one
-			s.execute(claimsOf(calls[i:], c.Worker))
+			claims := claimsOf(calls[i:], c.Worker)
+			if !s.execute(claims) {
+				for j := range claims {
+					left = append(left, claims[j].Ref)
+				}
+			}
 		}
 	}
+	return left
 }
 
 // claimsOf takes the claims out of calls to a worker.
@@ -96,12 +106,22 @@ type TaskSession struct {
 	held     map[model.ClaimRef]bool              // whether it should come to an end
 	reported map[model.ClaimRef]*model.TaskReport // and not settled
 	idle     chan struct{}                        // closed when both are empty; nil while the session lasts
+	leaving  bool                                 // takes nothing more
 	over     bool
 }
 
 // JoinTasks adds a task worker. The name of the offer must be its own.
 func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
+	s := e.taskSession(w, offer)
+	if inc := e.current(); inc != nil {
+		inc.board.join(s, offer.Slots)
+	}
+	return s
+}
+
+func (e *Engine) taskSession(w TaskWorker, offer model.TaskOffer) *TaskSession {
 	e.taskWorkers.mu.Lock()
+	defer e.taskWorkers.mu.Unlock()
 	e.taskWorkers.next++
 	s := &TaskSession{
 		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, slots: offer.Slots,
@@ -111,20 +131,54 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 		e.taskWorkers.byID = map[queue.WorkerID]*TaskSession{}
 	}
 	e.taskWorkers.byID[s.id] = s
-	e.taskWorkers.mu.Unlock()
-	if inc := e.current(); inc != nil {
-		inc.board.join(s, offer.Slots)
-	}
 	return s
 }
 
-func (s *TaskSession) execute(claims []model.Claim) {
+// giveBack returns claims of workers that left while these were on their way to the store. It is done like a report of a worker: also when the shard moves meanwhile.
+func (e *Engine) giveBack(refs []model.ClaimRef) {
+	if len(refs) == 0 {
+		return
+	}
+	s := e.taskSession(nobody{}, model.TaskOffer{Name: "nobody"})
+	e.beside.run(func(ctx context.Context) {
+		for _, ref := range refs {
+			if s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}) != nil {
+				break // the engine ends; they count as lost
+			}
+		}
+		_ = s.Leave(ctx) // the same
+	})
+}
+
+// nobody executes nothing.
+type nobody struct{}
+
+func (nobody) Execute([]model.Claim)         {}
+func (nobody) Stop(model.ClaimRef, bool)     {}
+func (nobody) Settled(model.ClaimRef, error) {}
+
+// execute hands claims over. It reports false when the session has ended.
+func (s *TaskSession) execute(claims []model.Claim) bool {
 	s.mu.Lock()
+	if s.leaving || s.over {
+		s.mu.Unlock()
+		return false
+	}
 	for i := range claims {
 		s.held[claims[i].Ref] = claims[i].Canceled
 	}
 	s.mu.Unlock()
 	s.worker.Execute(claims)
+	return true
+}
+
+// has reports whether the worker has been handed the claim, and what it reports is not settled.
+func (s *TaskSession) has(claim model.ClaimRef) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, held := s.held[claim]
+	_, reported := s.reported[claim]
+	return held || reported
 }
 
 func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
@@ -217,7 +271,9 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	delete(s.reported, ref)
 	s.rest()
 	s.mu.Unlock()
-	s.worker.Settled(ref, err)
+	if !again { // else it was a repetition, of which the first has been settled
+		s.worker.Settled(ref, err)
+	}
 }
 
 // Beat tells that a claim is being executed, and how far it is, if that is news. It reports whether the claim is still the worker's, and whether it
@@ -264,42 +320,47 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 	err := s.quiet(ctx)
 	if err != nil {
 		s.giveBack(ctx)
+	} else {
+		s.remove()
 	}
 	if inc := s.eng.current(); inc != nil {
 		inc.board.leave(s)
 	}
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	s.eng.taskWorkers.mu.Lock()
-	delete(s.eng.taskWorkers.byID, s.id)
-	s.eng.taskWorkers.mu.Unlock()
 	return err
 }
 
-// quiet waits until nothing is held and every report is settled.
+// remove has the engine forget the session.
+func (s *TaskSession) remove() {
+	s.eng.taskWorkers.mu.Lock()
+	defer s.eng.taskWorkers.mu.Unlock()
+	delete(s.eng.taskWorkers.byID, s.id)
+}
+
+// quiet waits until nothing is held and every report is settled, and ends the session at that moment: a claim that comes later is given back.
 func (s *TaskSession) quiet(ctx context.Context) error {
-	s.mu.Lock()
-	var idle chan struct{}
-	if len(s.held)+len(s.reported) > 0 {
-		idle = make(chan struct{})
+	for {
+		s.mu.Lock()
+		if len(s.held)+len(s.reported) == 0 {
+			s.over = true
+			s.mu.Unlock()
+			return nil
+		}
+		idle := make(chan struct{})
 		s.idle = idle
-	}
-	s.mu.Unlock()
-	if idle == nil {
-		return nil
-	}
-	select {
-	case <-idle:
-		return nil
-	case <-ctx.Done():
-		return fault.New(fault.Timeout, "tasks are still executed by worker %s: %w", s.offer.Name, context.Cause(ctx))
+		s.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return fault.New(fault.Timeout, "tasks are still executed by worker %s: %w", s.offer.Name, context.Cause(ctx))
+		}
 	}
 }
 
-// giveBack returns what is still held, so that others may begin it at once.
+// giveBack returns what is still held, so that others may begin it at once. It waits for that a moment only; but the session is kept until all reports are settled,
+// because nobody else would tell of them: an owner that is another node waits as long as this one lives.
 func (s *TaskSession) giveBack(ctx context.Context) {
 	s.mu.Lock()
+	s.leaving = true
 	left := make([]model.ClaimRef, 0, len(s.held))
 	for ref := range s.held {
 		left = append(left, ref)
@@ -307,10 +368,17 @@ func (s *TaskSession) giveBack(ctx context.Context) {
 	s.mu.Unlock()
 	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.eng.cfg.CommitTimeout)
 	defer cancel()
-	for _, ref := range left {
-		if err := s.Report(brief, model.TaskReport{Ref: ref, Returned: true}); err != nil {
-			return // they count as lost, sooner or later
+	begun := s.eng.beside.run(func(ctx context.Context) {
+		defer cancel()
+		defer s.remove()
+		for _, ref := range left {
+			if err := s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}); err != nil {
+				return // the engine ends; they count as lost
+			}
 		}
+		_ = s.quiet(ctx) // the same
+	})
+	if begun {
+		<-brief.Done()
 	}
-	_ = s.quiet(brief) // the same
 }

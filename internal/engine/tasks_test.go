@@ -347,3 +347,70 @@ func (w *scheduler) Deliver(run model.RunID, gen uint64, events []model.Event) {
 func (*scheduler) Retry(model.RunID, uint64, string)      {}
 func (*scheduler) Evict(model.RunID, uint64, string)      {}
 func (*scheduler) Query(model.RunID, uint64, model.Query) {}
+
+// slow is a store whose commits take a second.
+type slow struct{ store.Store }
+
+func (s slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	time.Sleep(time.Second)
+	return s.Store.Commit(ctx, b)
+}
+
+// A worker leaves while the claim that names it is on its way to the store. Nobody is handed it, so it is given back: at once, and without consuming an attempt.
+func TestLeaveWhileClaimed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := open(t, slow{memory.New(memory.Options{})})
+		defer stop()
+		first := newHand(e, 1, func(model.Claim) *model.TaskReport { return nil })
+		began := make(chan error, 1)
+		go func() {
+			_, err := e.Send(t.Context(), submit("t", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}}))
+			began <- err
+		}()
+		synctest.Wait() // the commit is under way
+		if err := first.session.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-began; err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now()
+		second := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		second.until(func() bool { return len(second.claims) == 1 })
+		if c := second.claims[0]; c.Attempt != 1 || time.Since(at) > 5*time.Second {
+			t.Errorf("attempt %d after %s", c.Attempt, time.Since(at))
+		}
+		if len(first.claims) != 0 {
+			t.Errorf("a worker that left gets %+v", first.claims)
+		}
+	})
+}
+
+// A worker whose report cannot be committed while it leaves does not take it along.
+func TestLeaveBeforeSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &shut{deaf{Store: memory.New(memory.Options{})}}
+		e, stop := open(t, st)
+		defer stop()
+		first := newHand(e, 1, func(model.Claim) *model.TaskReport { return nil })
+		if _, err := e.Send(t.Context(), submit("t", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+			t.Fatal(err)
+		}
+		first.until(func() bool { return len(first.claims) == 1 })
+		st.deaf.deaf.Store(true)
+		time.Sleep(time.Minute) // the lease is lost, and nobody is let in
+		brief, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := first.session.Leave(brief); !fault.Is(err, fault.Timeout) {
+			t.Fatalf("leave = %v", err)
+		}
+		st.deaf.deaf.Store(false)
+		second := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		second.until(func() bool { return len(second.claims) == 1 })
+		if c := second.claims[0]; c.Attempt != 1 {
+			t.Errorf("attempt %d", c.Attempt)
+		}
+	})
+}

@@ -212,6 +212,8 @@ func readEvent(data []byte) (e model.Event, err error) {
 		return e, r.err
 	case e.Kind == 0:
 		return e, fmt.Errorf("kind %q is not known to this build", l.Kind)
+	case e.Kind == model.EventTaskScheduled && e.Task == nil:
+		return e, errors.New("what is to be done for the task is missing")
 	case e.Kind == model.EventStarted || e.Kind == model.EventClosed:
 		return e, fmt.Errorf("an event of kind %s: it belongs to the first or the last line", l.Kind)
 	}

@@ -3,7 +3,6 @@ package lane
 import (
 	"slices"
 
-	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -59,6 +58,11 @@ func (l *Lane) rollback(now model.Time, b *building) {
 			unheld = append(unheld, e)
 		}
 		l.forget(e)
+		for _, id := range e.tasks.ids(nil) {
+			p, _ := e.tasks.get(id)
+			p.warned = false // that a task was canceled has not been told
+			e.tasks.set(id, p)
+		}
 	}
 	for i := range slices.Backward(b.effects) { // whoever had a run last has it again
 		if f := &b.effects[i]; f.kind == effEvict || f.kind == effBlocked {
@@ -184,6 +188,8 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 			l.done(in)
 		case e.poison == nil && (in.once() && !e.sure(in) || in.early(e)):
 			unsure = append(unsure, in)
+		case e.poison == nil && in.kind == inExpire:
+			l.expireAgain(now, e, in)
 		default:
 			l.apply(now, e, in)
 		}
@@ -224,7 +230,8 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	l.unstrand(e) // it is tried again by whoever is here then
 	l.refuseQueries(e, fault.New(fault.Blocked, "execution %s %s", e.address, why))
 	e.poison, e.poisonUntil = &why, now.Add(l.cfg.QuarantineFor)
-	l.postTasks(now, e, queue.Neither)
+	l.unpost(now, e)   // whoever executes a task of it goes on
+	l.handOverAgain(e) // which is not known: whoever has it is found when it is read
 	e.waits = []model.Reason{why}
 	if len(e.backlog) > 0 {
 		l.schedule(e)
@@ -247,6 +254,10 @@ func (l *Lane) cure(now model.Time) {
 			l.forget(e)
 			l.timers.reset() // those that came due meanwhile were left in the store
 			l.dispatch(now, e)
+			if len(e.reports) > 0 {
+				e.backlog, e.reports = append(e.reports, e.backlog...), nil
+				l.schedule(e)
+			}
 			l.maybeDrop(e)
 		}
 	}
@@ -277,8 +288,11 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 		})
 		l.open.inputs = append(l.open.inputs, in)
 		return
+	case in.kind == inReport && !e.shard.draining:
+		e.reports = append(e.reports, in) // it is a fact, and nobody would tell it again
+		return
 	case in.kind == inReport:
-		l.settled(in.task.worker, in.task.report.Ref, blocked)
+		l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
 	case in.kind == inTurn || in.kind == inRelease:
 		l.out.Calls = append(l.out.Calls, Call{
 			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),

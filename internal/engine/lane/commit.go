@@ -219,6 +219,7 @@ func (l *Lane) die(err error) {
 		for _, in := range e.backlog {
 			fail(in)
 		}
+		l.refuseReports(e)
 		l.letGoNow(e, "the node lost its lease")
 		l.askAgain(e)
 	}

@@ -138,6 +138,9 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	k := kind{e.address.Tenant, e.address.Type}
 	if len(l.workers.offers[k]) == 0 {
 		l.strand(k, e, noWorker(e))
+		if l.cfg.Board != nil && !e.known && !e.loading {
+			l.load(e) // its tasks go on without its code
+		}
 		return
 	}
 	e.activating, e.tail = true, nil

@@ -34,6 +34,7 @@ type rig struct {
 	loads   []lane.Load
 	// What it has told.
 	calls   []lane.Call
+	told    []lane.TaskCall
 	answers map[any]lane.Answer
 	mail    []store.MessageRow
 	hints   []lane.Hint
@@ -149,6 +150,7 @@ func (r *rig) take() {
 	for _, c := range out.Calls {
 		r.call(c)
 	}
+	r.told = append(r.told, out.TaskCalls...)
 	for _, a := range out.Answers {
 		r.answer(a)
 	}

@@ -50,9 +50,12 @@ type entry struct {
 	waits      []model.Reason
 	queries    []*query // asked of its code and not answered
 
-	tasks   postings // what the board has been told of tasks of tasksOf
-	tasksOf model.RunID
-	gone    bool // it has left memory; whoever still has it changes nothing
+	tasks    postings // what the board has been told of tasks of tasksOf
+	tasksOf  model.RunID
+	gone     bool     // it has left memory; whoever still has it changes nothing
+	handing  int      // claims that are to be handed over, whose progress is being read
+	unhanded []*Load  // those of them whose progress came while the run was forgotten
+	reports  []*input // that came while it was quarantined
 
 	remembered  int           // requests that were served
 	poison      *model.Reason // quarantined

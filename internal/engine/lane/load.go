@@ -158,7 +158,7 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 	case LoadMail:
 		l.loadedMail(now, ld, r)
 	case LoadProgress:
-		l.execute(ld.entry, ld.Run, ld.task, progressOf(r.Data))
+		l.loadedProgress(ld, r)
 	case LoadExpired:
 		l.loadedExpired(ld, r.Expired)
 	}
@@ -195,6 +195,7 @@ func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 		} else {
 			l.setRun(e, x)
 			l.postTasks(now, e, queue.Neither)
+			l.handOverAgain(e)
 		}
 	}
 	if r.Err != nil {

@@ -72,6 +72,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 		l.timers.dropShard(id)
 		for _, e := range sh.sorted() {
 			l.refuseBacklog(e)
+			l.refuseReports(e)
 			l.askAgain(e)
 			l.postTasks(now, e, queue.Neither) // nobody is to begin one any more
 			if !e.busy {
@@ -98,6 +99,15 @@ func (l *Lane) refuseBacklog(e *entry) {
 	e.backlog = kept
 }
 
+// refuseReports has those told to somebody else that waited for the end of a quarantine.
+func (l *Lane) refuseReports(e *entry) {
+	for _, in := range e.reports {
+		l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
+		l.done(in)
+	}
+	e.reports = nil
+}
+
 // drainShards frees those shards that have come to rest.
 func (l *Lane) drainShards(now model.Time) {
 	if l.draining == 0 || l.recovery.careful() {
@@ -108,7 +118,7 @@ func (l *Lane) drainShards(now model.Time) {
 		rest := true
 		for _, e := range sh.sorted() {
 			switch {
-			case e.dirty() || e.loading || len(e.backlog) > 0:
+			case e.dirty() || e.loading || len(e.backlog) > 0 || e.handing > 0: // nobody else would hand over what is claimed
 				rest = false
 			case (e.busy || e.executing()) && now < sh.until:
 				rest = false

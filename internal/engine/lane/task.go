@@ -21,8 +21,8 @@ type Board interface {
 	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID)
 	// Remove tells that a task is neither any more.
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
-	// Find is the worker that a history names; 0 when it is not here.
-	Find(name string) queue.WorkerID
+	// Find is the worker that a history names, 0 when it is not here, and whether it has been handed the claim.
+	Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool)
 	// Elsewhere reports that the worker is with another node which is alive: its report comes by mail.
 	Elsewhere(name string) bool
 }
@@ -103,7 +103,7 @@ type taskInput struct {
 	claim  int64
 	what   string
 
-	progress model.Payload // of inProgress
+	progress model.Payload // of inProgress, and of a claim that is handed over
 }
 
 // Claim hands in that a worker is to have a task.
@@ -129,7 +129,7 @@ func (l *Lane) taskInput(now model.Time, ref model.TaskRef, kind inputKind, t ta
 		return false
 	}
 	e := l.entry(ref.Address)
-	if e == nil {
+	if e == nil || e.shard.freeing {
 		return false
 	}
 	if e.shard.draining && kind == inClaim {
@@ -149,13 +149,25 @@ func taskInputOf(e *entry, run model.RunID, kind inputKind, t taskInput) *input 
 	return &both.in
 }
 
+// expireAgain has the board look again whether a deadline has passed: the decision was undone, and meanwhile the worker may have been heard.
+func (l *Lane) expireAgain(now model.Time, e *entry, in *input) {
+	p, _ := e.tasks.get(in.task.id)
+	if t := taskOf(e, in.task.id); e.run() == in.run && t != nil && t.Held && p.held && p.claim == t.Claim {
+		l.cfg.Board.Held(now, l.item(e, e.x, t), p.claim, p.worker)
+	} else {
+		l.repost(now, e, in.task.id)
+	}
+	l.done(in)
+	l.maybeDrop(e)
+}
+
 func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 	t := in.task
 	if e.x == nil || e.x.Start.Run != in.run {
+		l.record(e, in, &core.Decision{}) // it is kept until that is durable
 		if in.kind == inReport {
 			l.afterCommit(e, effect{kind: effSettled, entry: e, task: t, err: fault.New(fault.NotOwned, "the run of %s has ended", t.report.Ref.TaskRef)})
 		}
-		l.done(in)
 		l.postTasks(now, e, queue.Neither)
 		l.maybeDrop(e)
 		return
@@ -261,10 +273,33 @@ func (l *Lane) handOver(e *entry, f *effect) {
 		return
 	}
 	if t := e.x.Task(f.task.id); t != nil && t.Again {
+		e.handing++
 		l.loads.add(&Load{Kind: LoadProgress, Shard: e.shard.id, Address: e.address, Run: f.run, Task: t.ID, entry: e, task: f.task})
 		return
 	}
-	l.execute(e, f.run, f.task, model.Payload{})
+	l.execute(e, f.run, f.task)
+}
+
+// loadedProgress hands over the task whose progress was read. If the run has been forgotten meanwhile, it waits until that is read again: nobody else
+// would hand it over.
+func (l *Lane) loadedProgress(ld *Load, r LoadResult) {
+	e := ld.entry
+	ld.task.progress = progressOf(r.Data)
+	if !e.known && e.poison == nil {
+		e.unhanded = append(e.unhanded, ld)
+		return
+	}
+	e.handing--
+	l.execute(e, ld.Run, ld.task)
+}
+
+// handOverAgain hands over what waited for the run to be read again.
+func (l *Lane) handOverAgain(e *entry) {
+	for _, ld := range e.unhanded {
+		e.handing--
+		l.execute(e, ld.Run, ld.task)
+	}
+	e.unhanded = nil
 }
 
 func progressOf(data []store.TaskDatum) model.Payload {
@@ -277,7 +312,7 @@ func progressOf(data []store.TaskDatum) model.Payload {
 }
 
 // execute tells the worker, unless the claim has ended before it began; then the board knows.
-func (l *Lane) execute(e *entry, run model.RunID, claim *taskInput, progress model.Payload) {
+func (l *Lane) execute(e *entry, run model.RunID, claim *taskInput) {
 	if e.x == nil || e.run() != run {
 		return
 	}
@@ -288,7 +323,7 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *taskInput, progress mod
 	c := model.Claim{
 		Ref:  model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: run, ID: t.ID}, Claim: t.Claim},
 		Spec: t.Spec, Input: t.Input, Attempt: t.Attempt, Scheduled: t.Scheduled, Claimed: t.Since, Identity: e.x.Start.Identity,
-		Progress: progress, Canceled: e.x.Alone() && e.x.Canceling != 0,
+		Progress: claim.progress, Canceled: e.x.Alone() && e.x.Canceling != 0,
 	}
 	if t.Spec.ToClose > 0 {
 		c.Deadline = t.Since.Add(t.Spec.ToClose)
@@ -334,7 +369,7 @@ func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 // postTasks tells the board how the tasks of the entry stand, as far as it does not know. The board may know what is not committed yet: nothing that it
 // proposes can overtake that. how is what came of a claim that has ended.
 func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
-	if l.cfg.Board == nil || e.gone || (!e.known && e.poison == nil) || (e.tasks.len() == 0 && (e.x == nil || len(e.x.Tasks()) == 0)) {
+	if l.cfg.Board == nil || e.gone || !e.known || e.poison != nil || (e.tasks.len() == 0 && (e.x == nil || len(e.x.Tasks()) == 0)) {
 		return
 	}
 	x, over := e.x, e.tasksOf != e.run()
@@ -345,7 +380,7 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 			l.unpostOne(now, e, id, p, how)
 		}
 	}
-	if x == nil || e.poison != nil || e.shard.gone {
+	if x == nil || e.shard.gone {
 		return
 	}
 	e.tasksOf = e.run()
@@ -361,10 +396,14 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 				l.stop(e, t.ID, p, true)
 			}
 		case t.Held:
-			id := l.cfg.Board.Find(t.Worker)
+			it := l.item(e, x, t)
+			id, has := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: it.Ref, Claim: t.Claim})
 			e.tasks.set(t.ID, posted{held: true, claim: t.Claim, worker: id})
-			l.cfg.Board.Held(now, l.item(e, x, t), t.Claim, id)
-			if id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker) {
+			l.cfg.Board.Held(now, it, t.Claim, id)
+			switch {
+			case id != 0 && !has: // the claim was read, so it is durable, and something came in between before it was told
+				l.handOver(e, &effect{run: e.run(), task: &taskInput{id: t.ID, claim: t.Claim, worker: id}})
+			case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
 				l.lost(e, t)
 			}
 		case x.Claimable(t) && !e.shard.draining:
@@ -383,7 +422,7 @@ func (l *Lane) lost(e *entry, t *core.Task) {
 }
 
 func taskOf(e *entry, id string) *core.Task {
-	if e.x == nil || e.poison != nil || e.shard.gone {
+	if e.x == nil || e.shard.gone {
 		return nil
 	}
 	return e.x.Task(id)
@@ -393,6 +432,7 @@ func taskOf(e *entry, id string) *core.Task {
 func (l *Lane) repost(now model.Time, e *entry, id string) {
 	if p, ok := e.tasks.get(id); ok && !p.held {
 		l.unpostOne(now, e, id, p, queue.Neither)
+		l.postTasks(now, e, queue.Neither) // at once: an entry without tasks on the board may be dropped
 	}
 }
 
