@@ -105,6 +105,9 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 		if e.Kind == model.EventSignalTaken {
 			e.Kind = model.EventSignalReceived
 		}
+		if e.Kind == model.EventTaskScheduled && e.Task == nil {
+			e.Task = &model.TaskSpec{Kind: "render", Queue: "gpu"}
+		}
 		h.Events = append(h.Events, e)
 	}
 	if n := len(h.Events); n > 0 && rapid.Bool().Draw(t, "carried") {
