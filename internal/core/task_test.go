@@ -55,7 +55,8 @@ func (r *taskRun) took(d Decision) Decision {
 func (r *taskRun) schedule(t interface {
 	Helper()
 	Fatal(...any)
-}, id string, spec *model.TaskSpec) {
+}, id string, spec *model.TaskSpec,
+) {
 	t.Helper()
 	turn := &model.Turn{Run: r.x.Start.Run, Seen: r.x.Next - 1, Commands: []model.Command{{
 		Kind: model.CommandSchedule, Event: model.Event{ID: id, Name: spec.Kind, Task: spec},

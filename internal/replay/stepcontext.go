@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -98,7 +99,7 @@ func StepFrom(ctx context.Context) *StepContext {
 // WithClaim is the context of a task that was claimed: it tells which step and which attempt it is, as that of a step does.
 func WithClaim(ctx context.Context, c *model.Claim) context.Context {
 	return context.WithValue(ctx, stepContextKey{}, &StepContext{
-		start: &model.Start{Address: c.Ref.Address, Run: c.Ref.Run, Identity: c.Identity}, id: c.Ref.ID, attempt: c.Attempt, asOf: c.Claimed, base: ctx,
+		start: &model.Start{Address: c.Ref.Address, Run: c.Ref.Run, Identity: c.Identity}, id: cmp.Or(c.Step, c.Ref.ID), attempt: c.Attempt, asOf: c.Claimed, base: ctx,
 	})
 }
 

@@ -21,6 +21,7 @@ const (
 	LoadTimers                       // a page of timers of Shards behind Mark, due until Until
 	LoadMail                         // messages and inbox rows for Shards
 	LoadProgress                     // what earlier attempts of Task of Run reported last
+	LoadLetter                       // the dead letter of Task of Run
 )
 
 // Load is a read that the lane asks for.
@@ -58,6 +59,7 @@ type LoadResult struct {
 	Messages  []store.MessageRow
 	Inbox     []store.InboxRow
 	Data      []store.TaskDatum
+	Letter    *store.DeadRow
 	Err       error
 }
 
@@ -156,15 +158,17 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedMail(now, ld, r)
 	case LoadProgress:
 		l.execute(ld.entry, ld.Run, ld.task, progressOf(r.Data))
+	case LoadLetter:
+		l.loadedLetter(ld, r)
 	}
 }
 
 // survives reports whether the lane goes on without what cannot be understood. A run is quarantined, but not while some of it is on its way to
 // the store: that would be forgotten. Mail is left where it is, and the rest of it served. Whoever repeats a request hears that its answer is lost.
-// An attempt begins without what the one before it reported.
+// An attempt begins without what the one before it reported, and whoever asks for a dead letter hears that it cannot be read.
 func (ld *Load) survives() bool {
 	switch ld.Kind {
-	case LoadMail, LoadReply, LoadProgress:
+	case LoadMail, LoadReply, LoadProgress, LoadLetter:
 		return true
 	case LoadRun:
 		return !ld.entry.dirty()

@@ -228,6 +228,9 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *taskInput, progress mod
 	if c.Identity.IsZero() {
 		c.Identity = run
 	}
+	if same := t.Spec.Same; same != nil {
+		c.Identity, c.Step = same.Run, same.Step
+	}
 	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskExecute, Worker: claim.worker, Ref: c.Ref, Claim: &c})
 }
 
