@@ -121,6 +121,7 @@ func RequestID(id string) interface {
 	CallOption
 	StartOption
 	PastOption
+	RequeueOption
 } {
 	return requestID(id)
 }
