@@ -49,6 +49,8 @@ type Config struct {
 	DrainTimeout time.Duration
 	// Tasks is how this process executes tasks, if it has the code of activities that have a queue: how many at once, which other queues, when it takes no more.
 	Tasks perdure.TaskConfig
+	// KeepDead is how long tasks that failed for good are kept for people to look at and to requeue; 90 days. A negative time keeps them until they are purged.
+	KeepDead time.Duration
 	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
 	// the version that began them.
 	Version string
@@ -81,7 +83,7 @@ func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definit
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
-		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version,
+		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)

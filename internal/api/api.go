@@ -62,6 +62,7 @@ type Client interface {
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
 	Histories
 	DeadTasks
+	Queues
 }
 
 // Target names an execution: the current run of the address, or the one run when Run is set.
@@ -165,6 +166,8 @@ type Description struct {
 	Owner model.NodeID
 	// Labels are what it can be found by now, sorted by name.
 	Labels []model.Label
+	// Tasks are the open tasks of the run.
+	Tasks []Task
 }
 
 // Timer is an open timer.

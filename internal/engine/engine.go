@@ -37,6 +37,8 @@ type Config struct {
 	InboxLimit    int           // inputs that wait for a lane; 65,536
 	RetainRequest time.Duration // how long request ids are remembered; 24 h
 	SweepEvery    time.Duration // between two rounds that remove what nobody needs any more; 30 s
+	RetainDead    time.Duration // how long dead tasks are kept; 90 days, negative for ever
+	RetainLogs    time.Duration // how long lines that tasks have logged are kept; 7 days
 	Lane          lane.Config   // its Ref, Shards, Lanes and NewRun are set by the engine
 	Limits        core.Limits
 }
@@ -65,6 +67,12 @@ func (c *Config) withDefaults() {
 	}
 	if c.SweepEvery == 0 {
 		c.SweepEvery = 30 * time.Second
+	}
+	if c.RetainDead == 0 {
+		c.RetainDead = 90 * 24 * time.Hour
+	}
+	if c.RetainLogs == 0 {
+		c.RetainLogs = 7 * 24 * time.Hour
 	}
 	if c.Limits == (core.Limits{}) {
 		c.Limits = core.DefaultLimits

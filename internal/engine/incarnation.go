@@ -34,6 +34,9 @@ type incarnation struct {
 	wake   chan struct{} // capacity 1: something was posted to the members loop
 	mu     sync.Mutex
 	posted []func()
+
+	sweeping sync.Mutex
+	swept    store.DeadPlace // how far the last round has looked through old dead letters
 }
 
 // serving reports whether answers from memory may be given.
@@ -58,6 +61,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	}
 	for _, s := range inc.eng.taskWorkers.all() {
 		inc.board.join(s, s.free())
+		inc.post(inc.serve)
 	}
 	defer inc.board.close()
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.hinted(h) })
@@ -361,10 +365,19 @@ func (inc *incarnation) serve() {
 			})
 		}
 	}
-	slices.SortFunc(all, func(a, b store.Served) int {
-		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version))
-	})
-	inc.member.Serve(slices.Compact(all))
+	for _, s := range inc.eng.taskWorkers.all() {
+		slots := s.free()
+		for _, tenant := range s.offer.Tenants {
+			all = append(all, store.Served{
+				Tenant: tenant, Version: s.offer.Version, Worker: s.offer.Name, Queues: s.offer.Queues, Activities: s.offer.Kinds, Slots: s.offer.Slots, Draining: slots == 0,
+			})
+		}
+	}
+	compare := func(a, b store.Served) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Worker, b.Worker))
+	}
+	slices.SortFunc(all, compare)
+	inc.member.Serve(slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned }))
 }
 
 // sweep removes what nobody needs any more, in bounded steps.
@@ -378,9 +391,19 @@ func (inc *incarnation) sweep(ctx context.Context) {
 	if len(mine) == 0 {
 		return
 	}
+	if !inc.sweeping.TryLock() {
+		return // the round before has not ended
+	}
+	defer inc.sweeping.Unlock()
+	now := inc.eng.clock.now()
 	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
-		Shards: mine, RequestsBefore: inc.eng.clock.now().Add(-inc.eng.cfg.RetainRequest), Limit: 5000,
+		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), LogsBefore: now.Add(-inc.eng.cfg.RetainLogs), SettingsBefore: now.Add(-retainTombstones), Limit: 5000,
 	})
+	if err == nil {
+		var purged int
+		purged, err = inc.sweepDead(ctx, mine, now)
+		n += purged
+	}
 	if err != nil && ctx.Err() == nil {
 		inc.eng.cfg.Log.Warn("cannot sweep", "error", err)
 	} else if n > 0 {

@@ -217,3 +217,78 @@ func TestRequeueOfAStep(t *testing.T) {
 		}
 	})
 }
+
+// What is too old goes by itself, unless the run that it was requeued as is open.
+func TestOldDeadLettersGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		e := engine.New(engine.Config{Store: st, RetainDead: time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		if err := e.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		h := newHand(e, 10, func(model.Claim) *model.TaskReport { return failing("never") })
+		for _, key := range []string{"a", "b", "c"} {
+			if _, err := e.Execute(ctx, submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := h.session.Leave(ctx); err != nil {
+			t.Fatal(err)
+		}
+		dead := letters(t, st)
+		if _, err := e.Send(ctx, order(&dead[0], model.LetterRequeue)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Minute)
+		if n := len(letters(t, st)); n != 3 {
+			t.Errorf("%d letters before their time, want 3", n)
+		}
+		time.Sleep(15 * time.Minute)
+		if left := letters(t, st); len(left) != 1 || left[0].Run != dead[0].Run {
+			t.Errorf("left: %+v, want the one whose run is open", left)
+		}
+	})
+}
+
+// A task and a workflow that waits for one say what the task waits for.
+func TestTasksAreExplained(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := open(t, memory.New(memory.Options{}))
+		defer stop()
+		m := submit("a", model.TaskSpec{})
+		if _, err := e.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		why, ok := e.Explain(t.Context(), m.To)
+		if !ok || len(why) != 1 || why[0].Code != model.WaitWorker || why[0].Name != "work" {
+			t.Errorf("without a worker: %v, %v", why, ok)
+		}
+		free := make(chan struct{})
+		h := newHand(e, 1, func(model.Claim) *model.TaskReport { <-free; return &model.TaskReport{} })
+		h.until(func() bool { return len(h.claims) == 1 })
+		if why, _ = e.Explain(t.Context(), m.To); len(why) != 1 || why[0].Code != model.WaitStep {
+			t.Errorf("while it is executed: %v", why)
+		}
+		w := &scheduler{eng: e}
+		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+		wf := start("b")
+		if _, err := e.Send(t.Context(), wf); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if why, _ = e.Explain(t.Context(), wf.To); len(why) != 1 || why[0].Code != model.WaitLine {
+			t.Errorf("behind another one: %v", why)
+		}
+		stats, ok := e.QueueStats()
+		if !ok || len(stats) != 1 || stats[0].Waiting != 1 || stats[0].Claimed != 1 {
+			t.Errorf("stats %+v, %v", stats, ok)
+		}
+		close(free)
+	})
+}

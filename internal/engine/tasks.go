@@ -98,6 +98,7 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 	e.taskWorkers.mu.Unlock()
 	if inc := e.current(); inc != nil {
 		inc.board.join(s, offer.Slots)
+		inc.post(inc.serve)
 	}
 	return s
 }
@@ -236,10 +237,14 @@ func (s *TaskSession) free() int {
 // Slots changes how many claims the worker may hold.
 func (s *TaskSession) Slots(n int) {
 	s.mu.Lock()
+	turned := (s.slots == 0) != (n <= 0)
 	s.slots = max(n, 0)
 	s.mu.Unlock()
 	if inc := s.eng.current(); inc != nil {
 		inc.board.join(s, max(n, 0))
+		if turned {
+			inc.post(inc.serve) // others see that it begins nothing, or begins again
+		}
 	}
 }
 
@@ -259,6 +264,9 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 	s.eng.taskWorkers.mu.Lock()
 	delete(s.eng.taskWorkers.byID, s.id)
 	s.eng.taskWorkers.mu.Unlock()
+	if inc := s.eng.current(); inc != nil {
+		inc.post(inc.serve)
+	}
 	return err
 }
 

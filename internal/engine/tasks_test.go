@@ -326,7 +326,7 @@ func (w *scheduler) Activate(a model.Activation) {
 				Kind: model.CommandSchedule, Event: model.Event{
 					ID: "step", Name: "work", Input: model.Payload{Data: []byte(`"task"`)}, Task: &model.TaskSpec{Kind: "work", Queue: "default"},
 				},
-			}}, Waits: []model.Reason{{Code: model.WaitStep, Name: "work"}}})
+			}}, Waits: []model.Reason{{Code: model.WaitTask, Name: "work", Detail: "default"}}})
 		}()
 		return
 	}

@@ -44,6 +44,7 @@ type Config struct {
 	Lanes       int
 	LeaseTTL    time.Duration
 	MaxPayload  int // bytes of an input or output; 2 MiB
+	RetainDead  time.Duration
 	Lane        lane.Config
 	// Wrap puts something around the store, such as injected faults. For tests.
 	Wrap func(store.Store) store.Store
@@ -119,7 +120,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
-		Guest: cfg.Guest && st.Info().Shared,
+		Guest: cfg.Guest && st.Info().Shared, RetainDead: cfg.RetainDead,
 	})
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
