@@ -32,6 +32,10 @@ var withoutExample = map[string]string{
 	"PastOption":        "sealed; see App.Retry",
 	"TxSource":          "see NewTxActivity",
 	"OutboxOption":      "sealed; PollEvery is in docs/transactions.md",
+	"DeadGroup":         "see RequeueMany",
+	"DeadQuery":         "see DeadTask",
+	"FailedAttempt":     "see DeadTask",
+	"RequeueOption":     "sealed; WithInput and RequeueAgain are in docs/dead-letters.md",
 	"DeadLetter":        "what App.DeadLetters lists; docs/transactions.md has it",
 }
 

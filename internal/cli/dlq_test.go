@@ -139,3 +139,20 @@ func TestDlqBesideANode(t *testing.T) {
 	}
 	do("ended otherwise than completed", 4, "dlq", "requeue", "--fingerprint", list[1].Fingerprint, "--canary", "--yes")
 }
+
+func TestStress(t *testing.T) {
+	t.Parallel()
+	do := on(t, "file:"+filepath.Join(t.TempDir(), "x.db"))
+	out := do("per_second", 0, "stress", "--total", "60", "--concurrent", "20", "--failure-rate", "0.5", "--latency", "1ms", "-o", "json")
+	var r struct {
+		Workflows, Failed, Refused int
+		P50                        float64 `json:"p50_ms"`
+		P99                        float64 `json:"p99_ms"`
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Workflows != 60 || r.Failed == 0 || r.Failed == 60 || r.Refused != 0 || r.P50 < 1 || r.P99 < r.P50 {
+		t.Errorf("%v, %s", err, out)
+	}
+	do("a share from 0 to 1", 2, "stress", "--failure-rate", "2")
+	do("at least 1", 2, "stress", "--total", "0")
+	do("stress-task", 0, "dlq", "groups")
+}

@@ -78,8 +78,14 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 		return x, d
 	}
 	s := model.Start{Address: to, Run: fresh, At: now, Input: in, RequestID: m.RequestID, Task: &spec}
+	if o.Input != nil {
+		s.Origin = body.Input.Digest() // whoever submits it again does so with the input that it had
+	}
 	if x != nil {
 		d.Replaces, s.Labels = x.Start.Run, x.Start.Labels
+		if len(x.Start.Origin) > 0 {
+			s.Origin = x.Start.Origin
+		}
 	}
 	x = begin(s)
 	d.Start = &x.Start

@@ -161,7 +161,7 @@ func TestRequeueOfAStep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		st := memory.New(memory.Options{})
 		e, stop := open(t, st)
-		defer stop()
+		defer func() { stop() }()
 		w := &scheduler{eng: e}
 		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
 		fail := true
@@ -205,12 +205,17 @@ func TestRequeueOfAStep(t *testing.T) {
 		if a, err = e.Send(t.Context(), order(&dead, model.LetterRequeue)); err != nil {
 			t.Fatal(err)
 		}
-		synctest.Wait()
+		stop() // the letter is marked; whether the task has begun or is on its way, the next process finds it
+		e, stop = open(t, st)
 		fail = false
 		other := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		synctest.Wait()
 		r, err := e.Await(t.Context(), to, model.RunID{})
 		if err != nil || r.Outcome.Status != model.Completed || r.Run != a.Run {
 			t.Fatalf("%+v, %v", r, err)
+		}
+		if n := runsOf(t, st, to.Type); n != 2 {
+			t.Errorf("%d runs, want the undone one and this", n)
 		}
 		if c := other.claims[0]; c.Identity != dead.Run || c.Step != "step" || c.Attempt != 1 {
 			t.Errorf("identity %s, step %q, attempt %d", c.Identity, c.Step, c.Attempt)
