@@ -118,6 +118,7 @@ func RequestID(id string) interface {
 	CallOption
 	StartOption
 	PastOption
+	RequeueOption
 } {
 	return requestID(id)
 }

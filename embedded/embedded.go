@@ -52,6 +52,8 @@ type Config struct {
 	// Retention is how long an execution is kept after it has ended, unless its workflow has a time of its own (perdure.Retain); 30 days, at least a minute,
 	// or perdure.Forever. Its key may be used again afterwards. All processes of a cluster should have the same: each removes what it owns. See docs/retention.md.
 	Retention time.Duration
+	// KeepDead is how long tasks that failed for good are kept for people to look at and to requeue; 90 days. A negative time keeps them until they are purged.
+	KeepDead time.Duration
 	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
 	// the version that began them.
 	Version string
@@ -89,7 +91,7 @@ func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definit
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
-		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version,
+		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
 		Retention: c.Retention,
 	})
 	if err != nil {

@@ -61,6 +61,8 @@ type Client interface {
 	// page may be empty and not the last.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
 	Histories
+	DeadTasks
+	Queues
 }
 
 // Target names an execution: the current run of the address, or the one run when Run is set.
@@ -164,6 +166,8 @@ type Description struct {
 	Owner model.NodeID
 	// Labels are what it can be found by now, sorted by name.
 	Labels []model.Label
+	// Tasks are the open tasks of the run.
+	Tasks []Task
 }
 
 // Timer is an open timer.

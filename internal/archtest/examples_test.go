@@ -34,6 +34,10 @@ var withoutExample = map[string]string{
 	"ScheduleInfo":      "what Schedule.Describe returns; see Schedule",
 	"TxSource":          "see NewTxActivity",
 	"OutboxOption":      "sealed; PollEvery is in docs/transactions.md",
+	"DeadGroup":         "see RequeueMany",
+	"DeadQuery":         "see DeadTask",
+	"FailedAttempt":     "see DeadTask",
+	"RequeueOption":     "sealed; WithInput and RequeueAgain are in docs/dead-letters.md",
 	"DeadLetter":        "what App.DeadLetters lists; docs/transactions.md has it",
 }
 

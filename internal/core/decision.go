@@ -52,6 +52,8 @@ type Decision struct {
 	Replies []Reply
 	// Dead are tasks that failed for good.
 	Dead []DeadTask
+	// Letter changes a dead letter.
+	Letter *LetterChange
 
 	stopped []Timer // what StopTimers names
 }
@@ -72,7 +74,7 @@ type Mark struct {
 // Writes reports whether the decision changes anything durable.
 func (d *Decision) Writes() bool {
 	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.Deletes) > 0 || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
-		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0
+		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.Letter != nil
 }
 
 // refuse makes the answer a refusal (I10: nothing was written before).

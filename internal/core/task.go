@@ -354,7 +354,11 @@ func (x *Execution) tooLong() *model.Failure {
 // fail ends a task for good: whoever scheduled it hears of it, and people find it among the dead letters.
 func (x *Execution) fail(d *Decision, t *Task, kind model.EventKind, f *model.Failure, now model.Time) {
 	e := model.Event{Kind: kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: f, Ref: t.Claim, Worker: t.Worker, At: max(now, x.Last)}
-	dead := *t
+	dead, spec := *t, *t.Spec
+	if spec.Same == nil {
+		spec.Same = &model.TaskOrigin{Run: x.Start.IdentityRun(), Step: t.ID}
+	}
+	dead.Spec = &spec
 	dead.Failures = slices.Clone(t.Failures)
 	dead.noteFailure(&e)
 	d.Dead = append(d.Dead, DeadTask{Task: dead, Failure: f, At: e.At})

@@ -88,6 +88,20 @@ func splitWorker(name string) (worker, node string) {
 	return name, ""
 }
 
+// Explain is for lanes.
+func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Explain(ref)
+}
+
+// stats are the counts of the board.
+func (b *board) stats() queue.Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Stats()
+}
+
 // join adds a worker, or changes how much it may hold.
 func (b *board) join(s *TaskSession, slots int) {
 	b.mu.Lock()

@@ -39,6 +39,8 @@ type Config struct {
 	RetainLetter  time.Duration // how long requests are kept that were refused and that nobody waits for; 30 days
 	Retention     time.Duration // how long closed runs are kept whose workflow does not say; 30 days
 	SweepEvery    time.Duration // between two rounds that remove what nobody needs any more; 30 s
+	RetainDead    time.Duration // how long dead tasks are kept; 90 days, negative for ever
+	RetainLogs    time.Duration // how long lines that tasks have logged are kept; 7 days
 	Lane          lane.Config   // its Ref, Shards, Lanes, Retention and NewRun are set by the engine
 	Limits        core.Limits
 }
@@ -75,6 +77,12 @@ func (c *Config) withDefaults() {
 	}
 	if c.SweepEvery == 0 {
 		c.SweepEvery = 30 * time.Second
+	}
+	if c.RetainDead == 0 {
+		c.RetainDead = 90 * 24 * time.Hour
+	}
+	if c.RetainLogs == 0 {
+		c.RetainLogs = 7 * 24 * time.Hour
 	}
 	if c.Limits == (core.Limits{}) {
 		c.Limits = core.DefaultLimits

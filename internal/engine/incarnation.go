@@ -36,6 +36,8 @@ type incarnation struct {
 	wake   chan struct{} // capacity 1: something was posted to the members loop
 	mu     sync.Mutex
 	posted []func()
+
+	swept store.DeadPlace // only touched by the round of sweeps: how far the last round has looked through old dead letters
 }
 
 // serving reports whether answers from memory may be given.
@@ -60,6 +62,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	}
 	for _, s := range inc.eng.taskWorkers.all() {
 		inc.board.join(s, s.free())
+		inc.post(inc.serve)
 	}
 	defer inc.board.close()
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.hinted(h) })
@@ -365,8 +368,17 @@ func (inc *incarnation) serve() {
 			})
 		}
 	}
-	slices.SortFunc(all, func(a, b store.Served) int {
-		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version))
-	})
-	inc.member.Serve(slices.Compact(all))
+	for _, s := range inc.eng.taskWorkers.all() {
+		slots := s.free()
+		for _, tenant := range s.offer.Tenants {
+			all = append(all, store.Served{
+				Tenant: tenant, Version: s.offer.Version, Worker: s.offer.Name, Queues: s.offer.Queues, Activities: s.offer.Kinds, Slots: s.offer.Slots, Draining: slots == 0,
+			})
+		}
+	}
+	compare := func(a, b store.Served) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Worker, b.Worker))
+	}
+	slices.SortFunc(all, compare)
+	inc.member.Serve(slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned }))
 }

@@ -113,6 +113,8 @@ func repeatable(m *model.Message) bool {
 		return true
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
 		model.MessageDelete, model.MessageReport:
+	case model.MessageRequeue:
+		return m.Letter.Do == model.LetterPurge
 	}
 	return false
 }

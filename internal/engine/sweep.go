@@ -48,7 +48,13 @@ func (inc *incarnation) sweepOnce(ctx context.Context) (int, error) {
 		return 0, nil
 	}
 	now := inc.eng.clock.now()
-	return inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
-		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), LettersBefore: now.Add(-inc.eng.cfg.RetainLetter), Limit: sweepRows,
+	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
+		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), LettersBefore: now.Add(-inc.eng.cfg.RetainLetter),
+		LogsBefore: now.Add(-inc.eng.cfg.RetainLogs), SettingsBefore: now.Add(-retainTombstones), Limit: sweepRows,
 	})
+	if err != nil {
+		return n, err
+	}
+	purged, err := inc.sweepDead(ctx, mine, now)
+	return n + purged, err
 }

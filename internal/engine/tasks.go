@@ -115,6 +115,7 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 	s := e.taskSession(w, offer)
 	if inc := e.current(); inc != nil {
 		inc.board.join(s, offer.Slots)
+		inc.post(inc.serve)
 	}
 	return s
 }
@@ -307,10 +308,14 @@ func (s *TaskSession) free() int {
 // Slots changes how many claims the worker may hold.
 func (s *TaskSession) Slots(n int) {
 	s.mu.Lock()
+	turned := (s.slots == 0) != (n <= 0)
 	s.slots = max(n, 0)
 	s.mu.Unlock()
 	if inc := s.eng.current(); inc != nil {
 		inc.board.join(s, max(n, 0))
+		if turned {
+			inc.post(inc.serve) // others see that it begins nothing, or begins again
+		}
 	}
 }
 
@@ -332,8 +337,11 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 // remove has the engine forget the session.
 func (s *TaskSession) remove() {
 	s.eng.taskWorkers.mu.Lock()
-	defer s.eng.taskWorkers.mu.Unlock()
 	delete(s.eng.taskWorkers.byID, s.id)
+	s.eng.taskWorkers.mu.Unlock()
+	if inc := s.eng.current(); inc != nil {
+		inc.post(inc.serve)
+	}
 }
 
 // quiet waits until nothing is held and every report is settled, and ends the session at that moment: a claim that comes later is given back.

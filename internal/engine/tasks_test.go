@@ -33,6 +33,8 @@ type hand struct {
 func newHand(e *engine.Engine, slots int, do func(c model.Claim) *model.TaskReport) *hand {
 	h := &hand{do: do, settled: map[model.ClaimRef]error{}}
 	h.news = sync.NewCond(&h.mu)
+	h.mu.Lock() // what waits may be handed over before it has returned
+	defer h.mu.Unlock()
 	h.session = e.JoinTasks(h, model.TaskOffer{
 		Name: fmt.Sprintf("hand-%p", h), Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Slots: slots,
 	})
@@ -326,7 +328,7 @@ func (w *scheduler) Activate(a model.Activation) {
 				Kind: model.CommandSchedule, Event: model.Event{
 					ID: "step", Name: "work", Input: model.Payload{Data: []byte(`"task"`)}, Task: &model.TaskSpec{Kind: "work", Queue: "default"},
 				},
-			}}, Waits: []model.Reason{{Code: model.WaitStep, Name: "work"}}})
+			}}, Waits: []model.Reason{{Code: model.WaitTask, Name: "work", Detail: "default"}}})
 		}()
 		return
 	}

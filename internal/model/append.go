@@ -94,6 +94,8 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.bool(22, v.Keep)
 	m.task(23, v.Task)
 	m.report(24, v.Report)
+	m.letter(30, v.Letter)
+	m.id(31, v.Fresh)
 	return m.end()
 }
 
@@ -439,6 +441,13 @@ func (m *appender) task(k byte, t *TaskSpec) {
 	in.text(12, t.Breaker)
 	in.texts(13, t.Limits)
 	in.text(14, t.Trace)
+	if o := t.Same; o != nil {
+		in.key(15)
+		of := beginMap(in.dst)
+		of.id(1, o.Run)
+		of.text(2, o.Step)
+		in.dst = of.end()
+	}
 	m.dst = in.end()
 }
 
@@ -486,5 +495,30 @@ func (m *appender) report(k byte, r *TaskReport) {
 	in.int(4, int64(r.RetryAfter))
 	in.bool(5, r.Returned)
 	in.int(6, int64(r.After))
+	m.dst = in.end()
+}
+
+func (m *appender) letter(k byte, l *LetterOrder) {
+	if l == nil {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.key(1)
+	in.dst = appendInt(in.dst, int64(l.Do))
+	if l.Ref != (TaskRef{}) {
+		in.key(2)
+		ref := beginMap(in.dst)
+		ref.address(1, &l.Ref.Address)
+		ref.id(2, l.Ref.Run)
+		ref.text(3, l.Ref.ID)
+		in.dst = ref.end()
+	}
+	in.int(3, l.Count)
+	if l.Input != nil {
+		in.key(4)
+		in.dst = AppendPayload(in.dst, l.Input)
+	}
+	in.id(5, l.Run)
 	m.dst = in.end()
 }

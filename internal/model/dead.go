@@ -1,6 +1,11 @@
 package model
 
-import "unicode/utf8"
+import (
+	"crypto/sha256"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+)
 
 // DeadTask is a task that failed for good: everything that is needed to see why, and to try it again when its run is long gone.
 type DeadTask struct {
@@ -75,4 +80,43 @@ func cut(s string, most int) string {
 		}
 	}
 	return s[:end] + ellipsis
+}
+
+// LetterVerb says what is to be done with a dead letter. The numbers are stored.
+type LetterVerb uint8
+
+// What is done with dead letters.
+const (
+	LetterRequeue LetterVerb = 1 // schedule the task anew, if it was requeued Count times so far
+	LetterUndo    LetterVerb = 2 // end the run that a requeue has begun, if nobody has begun it; goes to that run
+	LetterUndone  LetterVerb = 3 // that has been done: the letter is as it was before
+	LetterPurge   LetterVerb = 4 // remove it, if it was requeued Count times
+)
+
+// LetterOrder is what is to be done with a dead letter.
+type LetterOrder struct {
+	Do LetterVerb `cbor:"1,keyasint"`
+	// Ref names the letter: the task that died.
+	Ref TaskRef `cbor:"2,keyasint,omitzero"`
+	// Count is how often it has been requeued, as far as whoever asks knows: of several who ask at the same time, one is right.
+	Count int64 `cbor:"3,keyasint,omitempty"`
+	// Input of the requeued task; nil for the one that it had.
+	Input *Payload `cbor:"4,keyasint,omitempty"`
+	// Run is the one that a requeue has begun.
+	Run RunID `cbor:"5,keyasint,omitzero"`
+}
+
+// Alone reports whether the task stands alone, and is no step of a workflow.
+func (r TaskRef) Alone() bool {
+	return r.ID == TaskStep && strings.HasPrefix(r.Address.Type, TaskPrefix)
+}
+
+// RequeueAddress is where a dead task is scheduled anew for the n-th time: one that stood alone under its own key; a step of a workflow under a key that is made
+// of the run and the step, because the workflow has heard of the failure and does not wait any more.
+func (r TaskRef) RequeueAddress(kind string, n int64) Address {
+	if r.Alone() {
+		return r.Address
+	}
+	sum := sha256.Sum256([]byte(r.ID))
+	return Address{Tenant: r.Address.Tenant, Type: TaskPrefix + kind, Key: fmt.Sprintf("%s-%x-%d", r.Run, sum[:4], n)}
 }

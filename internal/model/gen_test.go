@@ -151,16 +151,31 @@ var (
 
 var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 	return model.Message{
-		Kind: model.MessageKind(rapid.IntRange(int(model.MessageStart), int(model.LastMessageKind)).Draw(t, "kind")),
+		Kind: genMessageKind.Draw(t, "kind"),
 		To:   genAddress.Draw(t, "to"), ToRun: genRun.Draw(t, "to_run"), From: genLink.Draw(t, "from"), ID: genText.Draw(t, "id"),
 		Name: genText.Draw(t, "name"), Input: genPayload.Draw(t, "input"), Failure: genFailure.Draw(t, "failure"),
 		Status: genStatus.Draw(t, "status"), RequestID: genText.Draw(t, "request"),
 		Reuse: model.ReusePolicy(rapid.Byte().Draw(t, "reuse")), Policy: genPolicy.Draw(t, "policy"),
 		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
 		Past: genPast.Draw(t, "past"), Runs: rapid.SliceOfN(genRun, 0, 2).Draw(t, "runs"), Labels: genLabels.Draw(t, "labels"),
-		Keep: rapid.Bool().Draw(t, "keep"),
+		Keep: rapid.Bool().Draw(t, "keep"), Letter: genLetter.Draw(t, "letter"), Fresh: genRun.Draw(t, "fresh"),
 	}
 })
+
+var genMessageKind = rapid.Map(rapid.IntRange(int(model.MessageStart), int(model.LastMessageKind)), func(n int) model.MessageKind { return model.MessageKind(n) }).Filter(model.MessageKind.Known)
+
+var genLetter = rapid.OneOf(rapid.Just[*model.LetterOrder](nil), rapid.Custom(func(t *rapid.T) *model.LetterOrder {
+	l := &model.LetterOrder{
+		Do:    model.LetterVerb(rapid.IntRange(int(model.LetterRequeue), int(model.LetterPurge)).Draw(t, "do")),
+		Ref:   model.TaskRef{Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), ID: genText.Draw(t, "task")},
+		Count: genInt.Draw(t, "count"), Run: genRun.Draw(t, "as"),
+	}
+	if rapid.Bool().Draw(t, "edited") {
+		p := genPayload.Draw(t, "input")
+		l.Input = &p
+	}
+	return l
+}))
 
 var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 	s := model.Start{

@@ -39,6 +39,14 @@ type TaskSpec struct {
 	Limits []string `cbor:"13,keyasint,omitempty"`
 	// Trace is the trace context (W3C traceparent) of whoever scheduled it.
 	Trace string `cbor:"14,keyasint,omitempty"`
+	// Same is the task whose idempotency key it has, when it was requeued with the input that it had; nil when it has its own.
+	Same *TaskOrigin `cbor:"15,keyasint,omitempty"`
+}
+
+// TaskOrigin is what the idempotency key of a task is made of.
+type TaskOrigin struct {
+	Run  RunID  `cbor:"1,keyasint,omitzero"`
+	Step string `cbor:"2,keyasint,omitempty"`
 }
 
 // Retry is when a failed attempt of a task is repeated. Zero is 1 s, doubled, at most 1 min, without end.
@@ -130,8 +138,9 @@ type Claim struct {
 	Attempt int
 	// Scheduled is when the task came into being, Claimed when this attempt began, Deadline when it ends at the latest; zero for never.
 	Scheduled, Claimed, Deadline Time
-	// Identity is the run that idempotency keys are made of.
+	// Identity is the run that idempotency keys are made of, and Step the step, when it is another than that of the task.
 	Identity RunID
+	Step     string
 	// Progress is what the last attempt reported last.
 	Progress Payload
 	// Canceled tells that the task was asked to end before it began here.

@@ -46,6 +46,7 @@ type Config struct {
 	LeaseTTL    time.Duration
 	Retention   time.Duration // of executions that have ended; 30 days
 	MaxPayload  int           // bytes of an input or output; 2 MiB
+	RetainDead  time.Duration
 	Lane        lane.Config
 	// Wrap puts something around the store, such as injected faults. For tests.
 	Wrap func(store.Store) store.Store
@@ -124,7 +125,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
-		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention,
+		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead,
 	})
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))

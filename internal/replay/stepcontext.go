@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -106,7 +107,7 @@ type ClaimContext struct {
 // Value finds the step, or what the contexts around it hold.
 func (c *ClaimContext) Value(key any) any {
 	if _, ok := key.(stepContextKey); ok {
-		return &StepContext{claim: c.Claim, id: c.Claim.Ref.ID, attempt: c.Claim.Attempt, asOf: c.Claim.Claimed, base: c.Context}
+		return &StepContext{claim: c.Claim, id: cmp.Or(c.Claim.Step, c.Claim.Ref.ID), attempt: c.Claim.Attempt, asOf: c.Claim.Claimed, base: c.Context}
 	}
 	return c.Context.Value(key)
 }

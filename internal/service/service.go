@@ -91,7 +91,7 @@ func (s *Service) Signal(ctx context.Context, r api.SignalRequest) error {
 
 func (s *Service) signal(r *api.SignalRequest) (*model.Message, error) {
 	v := s.check("signal " + r.Name)
-	v.address(r.Target.Address)
+	v.workflow(r.Target.Address, "signals")
 	v.name("signal", r.Name)
 	v.payload("value", r.Input)
 	v.requestID(r.RequestID)
@@ -111,7 +111,7 @@ func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
 
 func (s *Service) settle(r *api.SettleRequest) (*model.Message, error) {
 	v := s.check("settle promise " + r.Name)
-	v.address(r.Target.Address)
+	v.workflow(r.Target.Address, "promises")
 	v.name("promise", r.Name)
 	v.payload("value", r.Value)
 	if f := r.Failure; f != nil {
@@ -172,7 +172,7 @@ const updateIDs = "\x1fupdate "
 // Update asks the code of an execution to change something.
 func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payload, error) {
 	v := s.check("update " + r.Name)
-	v.address(r.Target.Address)
+	v.workflow(r.Target.Address, "updates")
 	v.name("update", r.Name)
 	v.payload("input", r.Input)
 	v.requestID(r.RequestID)
@@ -189,7 +189,7 @@ func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payloa
 // Query asks the code of an execution.
 func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload, error) {
 	v := s.check("query " + r.Name)
-	v.address(r.Target.Address)
+	v.workflow(r.Target.Address, "queries")
 	v.name("query", r.Name)
 	v.payload("input", r.Input)
 	if err := v.err(); err != nil {

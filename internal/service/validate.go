@@ -104,6 +104,14 @@ func (v *validator) address(a model.Address) {
 	v.text("the key", a.Key, v.limits.Key)
 }
 
+// workflow checks the address of an execution that something is wanted from which only code has.
+func (v *validator) workflow(a model.Address, what string) {
+	v.address(a)
+	if strings.HasPrefix(a.Type, model.TaskPrefix) {
+		v.wrong("%s is a task: there is no workflow that has %s", a, what)
+	}
+}
+
 func (v *validator) payload(what string, p model.Payload) { v.size(what, p.Size()) }
 
 func (v *validator) size(what string, n int) {

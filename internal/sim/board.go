@@ -61,6 +61,9 @@ func (b *board) Elsewhere(name string) bool {
 	return node != b.inc.self.ID.String() && slices.Contains(b.inc.alive, node)
 }
 
+// Explain is for lanes.
+func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) { return b.b.Explain(ref) }
+
 func (b *board) join(h *hand) {
 	now := b.inc.p.now()
 	if _, ok := b.names[h.id]; ok {

@@ -38,11 +38,18 @@ type Member struct {
 	Serves []Served
 }
 
-// Served is a workflow that a worker can run.
+// Served is a workflow that a worker can run or, when Worker is set, a worker that executes tasks.
 type Served struct {
 	Tenant, Workflow string
 	Version          string `json:",omitempty"` // of its code, when it has one
 	Pinned           bool   `json:",omitempty"` // it continues only runs of its version
+
+	// Worker executes tasks of the activities on the queues, so many at once; Draining begins none any more.
+	Worker     string   `json:",omitempty"`
+	Queues     []string `json:",omitempty"`
+	Activities []string `json:",omitempty"`
+	Slots      int      `json:",omitempty"`
+	Draining   bool     `json:",omitempty"`
 }
 
 // EncodeServed is a list of what is served as a text, for a column.

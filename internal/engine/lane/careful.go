@@ -177,7 +177,7 @@ func (l *Lane) carefulStep(now model.Time) {
 }
 
 // applyChunk applies kept inputs. A request that may have been served meanwhile, because the same one was kept too, is looked up first,
-// in its turn; so is one that came too early.
+// in its turn; so is one that came too early, or is about a dead letter.
 func (l *Lane) applyChunk(now model.Time, c chunk) {
 	var unsure []*input
 	for _, in := range c {
@@ -186,7 +186,8 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 		case e == nil:
 			l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
 			l.done(in)
-		case e.poison == nil && (in.once() && !e.sure(in) || in.early(e)):
+		case e.poison == nil && (in.once() && !e.sure(in) || in.early(e) || in.aboutLetter()):
+			in.letter = nil // is read again
 			unsure = append(unsure, in)
 		case e.poison == nil && in.kind == inExpire:
 			l.expireAgain(now, e, in)

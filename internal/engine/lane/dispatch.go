@@ -380,5 +380,8 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0 && !e.unserved: // else what it waits for says more
 		return []model.Reason{*e.x.Blocked}, true
 	}
+	if reasons := l.explainTasks(e); len(reasons) > 0 {
+		return reasons, true
+	}
 	return e.waits, len(e.waits) > 0
 }

@@ -49,8 +49,9 @@ type input struct {
 
 	answer *model.Answer // of inAnswered
 
-	task *taskInput    // of inClaim, inReport and inExpire
-	runs []model.RunID // of inExpired
+	task   *taskInput    // of inClaim, inReport and inExpire
+	runs   []model.RunID // of inExpired
+	letter *letterRead   // what the store says of the dead letter that the message is about; nil before it has been read
 }
 
 func (in *input) size() int {
@@ -187,6 +188,9 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	if in.kind == inMessage && in.message.Kind == model.MessageDelete && e.dirty() {
 		return false // a batch deletes before it writes: what it is to delete must be there
 	}
+	if in.aboutLetter() && e.dirty() {
+		return false // what is on its way to the store may be about the same letter
+	}
 	if in.once() && !e.sure(in) {
 		if _, pending := l.requests[store.RequestKey{Shard: e.shard.id, Address: e.address, ID: in.message.RequestID}]; pending {
 			return false // the same request is on its way to the store
@@ -197,11 +201,15 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		e.loading, in.checked = true, false
 		return false
 	}
-	if e.known || l.mayAssumeAbsent(e, in) {
-		return true
+	switch {
+	case !e.known && !l.mayAssumeAbsent(e, in):
+		l.load(e)
+		return false
+	case in.readsLetter() && in.letter == nil:
+		l.loadLetter(e, in)
+		return false
 	}
-	l.load(e)
-	return false
+	return true
 }
 
 // once reports whether a repetition of the request must be noticed. A plain start needs no memory: its key is its identity. Nor does a query.
@@ -310,7 +318,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 		return
 	}
 	assumed := !e.known
-	x, d := core.Deliver(e.x, in.message, now, l.freshFor(in.message), l.cfg.Limits)
+	x, d := l.decide(now, e, in)
 	if d.Start != nil || len(d.Deletes) > 0 { // a start that is refused without a look has not found out whether there is a run
 		l.setRun(e, x)
 	}
@@ -375,10 +383,13 @@ func (l *Lane) applyAnswered(e *entry, in *input) {
 
 // freshFor draws an id only where it can be needed: ids are part of the trace of a simulation.
 func (l *Lane) freshFor(m *model.Message) model.RunID {
-	if m.Kind != model.MessageStart {
-		return model.RunID{}
+	switch {
+	case !m.Fresh.IsZero():
+		return m.Fresh
+	case m.Kind == model.MessageStart, m.Kind == model.MessageRequeue && m.Letter.Do == model.LetterRequeue:
+		return l.cfg.NewRun()
 	}
-	return l.cfg.NewRun()
+	return model.RunID{}
 }
 
 func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
@@ -624,6 +635,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		b.batch.Dead = append(b.batch.Dead, store.DeadRow{
 			DeadKey: store.DeadKey{RunKey: key, Task: d.Dead[i].Task.ID}, Body: deadTask(e.address, &d.Dead[i]),
 		})
+	}
+	if c := d.Letter; c != nil {
+		b.changeLetter(e.shard.id, c)
 	}
 	l.writeTimers(b, e, key, d)
 	for i := range d.Messages {

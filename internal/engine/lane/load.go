@@ -22,6 +22,7 @@ const (
 	LoadMail                         // messages and inbox rows for Shards
 	LoadProgress                     // what earlier attempts of Task of Run reported last
 	LoadExpired                      // runs of Shards whose time is over: among Limit behind After those that were closed before Before, and those with a time of their own before Until
+	LoadLetter                       // the dead letter of Task of Run
 )
 
 // Load is a read that the lane asks for.
@@ -61,6 +62,7 @@ type LoadResult struct {
 	Messages  []store.MessageRow
 	Inbox     []store.InboxRow
 	Data      []store.TaskDatum
+	Letter    *store.DeadRow
 	Err       error
 }
 
@@ -161,15 +163,17 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedProgress(ld, r)
 	case LoadExpired:
 		l.loadedExpired(ld, r.Expired)
+	case LoadLetter:
+		l.loadedLetter(ld, r)
 	}
 }
 
 // survives reports whether the lane goes on without what cannot be understood. A run is quarantined, but not while some of it is on its way to
 // the store: that would be forgotten. Mail is left where it is, and the rest of it served. Whoever repeats a request hears that its answer is lost.
-// An attempt begins without what the one before it reported.
+// An attempt begins without what the one before it reported, and whoever asks for a dead letter hears that it cannot be read.
 func (ld *Load) survives() bool {
 	switch ld.Kind {
-	case LoadMail, LoadReply, LoadProgress:
+	case LoadMail, LoadReply, LoadProgress, LoadLetter:
 		return true
 	case LoadRun:
 		return !ld.entry.dirty()

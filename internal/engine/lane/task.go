@@ -25,6 +25,8 @@ type Board interface {
 	Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool)
 	// Elsewhere reports that the worker is with another node which is alive: its report comes by mail.
 	Elsewhere(name string) bool
+	// Explain says why a task does not move, or that it is being executed.
+	Explain(ref model.TaskRef) (model.Reason, bool)
 }
 
 // posted is what the board has been told of a task.
@@ -331,6 +333,9 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *taskInput) {
 	if c.Identity.IsZero() {
 		c.Identity = run
 	}
+	if same := t.Spec.Same; same != nil {
+		c.Identity, c.Step = same.Run, same.Step
+	}
 	l.out.TaskCalls = append(l.out.TaskCalls, TaskCall{Kind: TaskExecute, Worker: claim.worker, Ref: c.Ref, Claim: &c})
 }
 
@@ -509,6 +514,43 @@ func (l *Lane) applyProgress(e *entry, in *input) {
 	}
 	b.bytes += in.size()
 	b.inputs = append(b.inputs, in)
+}
+
+// explainTasks is what a run with open tasks waits for: where its code waits for a task, what that waits for. Nil when the board has nothing to say.
+func (l *Lane) explainTasks(e *entry) []model.Reason {
+	if l.cfg.Board == nil || !e.known || e.x == nil || len(e.x.Tasks()) == 0 {
+		return nil
+	}
+	tasks := e.x.Tasks()
+	why := func(t *core.Task) (model.Reason, bool) {
+		return l.cfg.Board.Explain(model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID})
+	}
+	if e.x.Alone() {
+		if r, ok := why(&tasks[0]); ok {
+			return []model.Reason{r}
+		}
+		return nil
+	}
+	reasons := slices.Clone(e.waits)
+	told := make([]bool, len(tasks))
+	for i := range reasons {
+		if reasons[i].Code != model.WaitTask {
+			continue
+		}
+		n := slices.IndexFunc(tasks, func(t core.Task) bool { return t.Spec.Kind == reasons[i].Name && !told[indexOf(tasks, t.ID)] })
+		if n < 0 {
+			continue
+		}
+		told[n] = true
+		if r, ok := why(&tasks[n]); ok {
+			reasons[i] = r
+		}
+	}
+	return reasons
+}
+
+func indexOf(tasks []core.Task, id string) int {
+	return slices.IndexFunc(tasks, func(t core.Task) bool { return t.ID == id })
 }
 
 // TaskCallKind says which method of a task worker to call.

@@ -137,11 +137,14 @@ func EventLists(most int) *rapid.Generator[[]model.Event] {
 	})
 }
 
+var messageKinds = rapid.Map(rapid.Uint8Range(uint8(model.MessageStart), uint8(model.LastMessageKind)), func(n uint8) model.MessageKind { return model.MessageKind(n) }).
+	Filter(model.MessageKind.Known)
+
 // Messages are messages of every kind with every field set or not.
 func Messages() *rapid.Generator[model.Message] {
 	return rapid.Custom(func(t *rapid.T) model.Message {
 		return model.Message{
-			Kind: model.MessageKind(rapid.Uint8Range(uint8(model.MessageStart), uint8(model.LastMessageKind)).Draw(t, "kind")),
+			Kind: messageKinds.Draw(t, "kind"),
 			To:   addresses().Draw(t, "to"), ToRun: runIDs().Draw(t, "to run"), From: Links().Draw(t, "from"),
 			ID: Texts().Draw(t, "id"), Name: Texts().Draw(t, "name"), Input: Payloads().Draw(t, "input"),
 			Failure: Failures().Draw(t, "failure"), Status: statuses().Draw(t, "status"), RequestID: Texts().Draw(t, "request"),
