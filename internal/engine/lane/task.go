@@ -15,13 +15,15 @@ import (
 type Board interface {
 	// Reserve finds a worker for a task that is about to be committed, and keeps a slot for it.
 	Reserve(now model.Time, it *queue.Item) (id queue.WorkerID, name string, ok bool)
-	// Add tells of a task that waits; Held of one that is claimed, by nobody here when id is 0; Remove that it is neither any more.
+	// Add tells of a task that waits.
 	Add(now model.Time, it queue.Item)
+	// Held tells of one that is claimed, by nobody here when id is 0.
 	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID)
+	// Remove tells that it is neither any more.
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
-	// Find is the worker that a history names, 0 when it is not here, and whether it has been handed the claim. Elsewhere reports that it is with
-	// another node which is alive: its report comes by mail.
+	// Find is the worker that a history names, 0 when it is not here, and whether it has been handed the claim.
 	Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool)
+	// Elsewhere reports that it is with another node which is alive: its report comes by mail.
 	Elsewhere(name string) bool
 }
 
