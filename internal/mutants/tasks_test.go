@@ -51,7 +51,7 @@ var tasks = []mutant{
 		name:  "a claim that was stored and not told is told to nobody",
 		file:  "internal/engine/lane/task.go",
 		old:   "			case id != 0 && !has: //",
-		new:   "			case false: //",
+		new:   "			case id != 0 && !has && false: //",
 		tests: laneTasks("TestClaimThatWasNotHandedOver$"),
 	},
 	{
@@ -78,8 +78,8 @@ var tasks = []mutant{
 	{
 		name:  "a claim whose worker is with another node is lost",
 		file:  "internal/engine/lane/task.go",
-		old:   "id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker)",
-		new:   "id == 0 && !e.shard.draining",
+		old:   "task.Held && l.cfg.Board.Elsewhere(task.Worker) {",
+		new:   "task.Held && false {",
 		tests: [][]string{sim},
 	},
 	{
