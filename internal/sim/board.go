@@ -125,7 +125,7 @@ func (b *board) propose() {
 	})
 }
 
-// empty tells what is left on a board that nothing should be on.
+// left tells what is left on a board that nothing should be on.
 func (b *board) left() string {
 	st := b.b.Stats()
 	for _, q := range st.Queues {

@@ -114,7 +114,7 @@ const (
 	opTotal
 	opSilence
 	opLost
-	opPoison
+	opPoison // too rare to be demanded: three nodes have to go in a row
 	opDead
 	opStopped
 	opReportMailed
@@ -143,7 +143,7 @@ var opNames = [opCount]string{
 	"pinned", "stranded", "unstranded", "unpinned", "forked", "edited", "imported", "imported closed", "retried", "reset with talk", "deleted", "exists",
 	"called", "call answered", "call refused", "call carried", "call cut off", "read again", "update again",
 	"submitted", "scheduled", "claimed at once", "claimed", "executed", "beat", "returned", "task completed", "attempt failed", "task withdrawn", "task canceled",
-	"timed out to start", "timed out to close", "timed out in total", "timed out silent", "worker lost", "poison", "dead letter", "told to stop", "report mailed",
+	"timed out to start", "timed out to close", "timed out in total", "timed out silent", "worker lost", "", "dead letter", "told to stop", "report mailed",
 	"report too late", "hand left", "claim of one that left", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }

@@ -285,13 +285,10 @@ func (l *ledger) reportedBy(r *run, id string, t *errandState, said func(*model.
 		l.fail("E17: %s of %s ends by a report, and nobody has it", id, r.id)
 	}
 	ref := r.ref(id, t.claim)
-	for _, o := range l.s.reports[ref] {
-		if said(o) {
-			l.s.claims[ref].reported = true
-			return
-		}
+	if !slices.ContainsFunc(l.s.reports[ref], said) {
+		l.fail("E17: %s of %s ends by a report that claim %d has not made", id, r.id, t.claim)
 	}
-	l.fail("E17: %s of %s ends by a report that claim %d has not made", id, r.id, t.claim)
+	l.s.claims[ref].reported = true
 }
 
 // taskFailed checks why an attempt, or a task, has failed (E26, E30–E32).
@@ -498,7 +495,7 @@ func (s *Sim) checkSettled(ref model.ClaimRef, err error) {
 // checkBoards demands that nothing is left on the boards when every task has ended.
 func (s *Sim) checkBoards() {
 	for _, p := range s.procs {
-		if p.inc.board == nil {
+		if p.inc.board == nil || !s.ledger.nodes[p.inc.self.ID].alive { // which it has not noticed
 			continue
 		}
 		if what := p.inc.board.left(); what != "" {
