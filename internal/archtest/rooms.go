@@ -70,7 +70,7 @@ var rooms = []room{
 	{
 		path: "internal/engine",
 		imports: join(
-			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/telemetry",
+			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/telemetry",
 		),
 	},
 	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/store")},
@@ -84,7 +84,7 @@ var rooms = []room{
 	// The language in which executions are selected; one operation on all of them.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/engine", "internal/history", "internal/store", "internal/authz", "internal/telemetry")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/core/...", "internal/engine", "internal/engine/gate", "internal/history", "internal/store", "internal/authz", "internal/telemetry")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
 

@@ -219,6 +219,7 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 			alive[i] = v.Members[i].ID.String()
 		}
 		inc.alive.Store(&alive)
+		inc.eng.flow.heard(v.Settings, len(v.Members))
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.act(ctx, calls, a)
@@ -379,7 +380,7 @@ func (inc *incarnation) sweep(ctx context.Context) {
 		return
 	}
 	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
-		Shards: mine, RequestsBefore: inc.eng.clock.now().Add(-inc.eng.cfg.RetainRequest), Limit: 5000,
+		Shards: mine, RequestsBefore: inc.eng.clock.now().Add(-inc.eng.cfg.RetainRequest), SettingsBefore: inc.eng.clock.now().Add(-inc.eng.cfg.RetainRequest), Limit: 5000,
 	})
 	if err != nil && ctx.Err() == nil {
 		inc.eng.cfg.Log.Warn("cannot sweep", "error", err)

@@ -368,5 +368,9 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0 && !e.unserved: // else what it waits for says more
 		return []model.Reason{*e.x.Blocked}, true
 	}
-	return e.waits, len(e.waits) > 0
+	if len(e.tasks) > 0 && e.known && e.x != nil {
+		reasons = l.explainTasks(e)
+	}
+	reasons = append(reasons, e.waits...)
+	return reasons, len(reasons) > 0
 }

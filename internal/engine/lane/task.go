@@ -19,6 +19,10 @@ type Board interface {
 	Add(now model.Time, it queue.Item)
 	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID)
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
+	// RetryAfter tells what the other side of a claimed task has said: that it is not to be called before a time.
+	RetryAfter(now model.Time, it *queue.Item, until model.Time)
+	// Explain says why a task does not move, or that it is being executed; false when the board does not know it.
+	Explain(ref model.TaskRef) (model.Reason, bool)
 	// Find is the worker that a history names; 0 when it is not here. Elsewhere reports that it is with another node which is alive: its report
 	// comes by mail.
 	Find(name string) queue.WorkerID
@@ -105,18 +109,22 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 			l.repost(now, e, t.id)
 		}
 	case inReport:
-		d = core.Report(e.x, t.report, now)
 		if p, ok := e.tasks[t.id]; ok && p.held && p.claim == t.report.Ref.Claim {
-			how, p.worker = outcomeOf(t.report), 0 // the worker itself ends it: it is not to be stopped
+			how, p.worker = outcomeOf(e.x, t.report), 0 // the worker itself ends it: it is not to be stopped
 			e.tasks[t.id] = p
+			if task := e.x.Task(t.id); task != nil && how == queue.Failed && t.report.RetryAfter > 0 {
+				it := l.item(e, e.x, task)
+				l.cfg.Board.RetryAfter(now, &it, now.Add(t.report.RetryAfter))
+			}
 		}
+		d = core.Report(e.x, t.report, now)
 	default:
 		if task := e.x.Task(t.id); t.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
 			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0) // it is waited for once more
 			break
 		}
 		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now); d.Writes() {
-			how = queue.Failed
+			how = expired(t.what)
 		} else {
 			l.repost(now, e, t.id)
 		}
@@ -133,9 +141,18 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 	l.maybeDrop(e)
 }
 
-func outcomeOf(r *model.TaskReport) queue.Outcome {
+// expired is what a deadline tells about the other side: that it took too long, if the worker was there all the time.
+func expired(what string) queue.Outcome {
+	if what == model.TimeoutToClose || what == model.TimeoutTotal {
+		return queue.Failed
+	}
+	return queue.Neither
+}
+
+// outcomeOf is what a report tells about the other side. The failure of a task that was told to end tells nothing.
+func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
 	switch {
-	case r.Returned:
+	case r.Returned || r.Failure != nil && x.Alone() && x.Canceling != 0:
 		return queue.Neither
 	case r.Failure == nil:
 		return queue.Succeeded
@@ -256,11 +273,40 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 }
 
 func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
-	return queue.Item{
+	it := queue.Item{
 		Ref:  model.TaskRef{Address: e.address, Run: x.Start.Run, ID: t.ID},
 		Lane: l.cfg.Ref.Lane, Spec: t.Spec, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible, Claimed: t.Since,
 	}
+	if x.Alone() {
+		it.Input = &x.Start.Input
+	} else {
+		in := t.Input // tasks of a run change their places
+		it.Input = &in
+	}
+	return it
 }
+
+// explainTasks says why the tasks of a run do not move, as far as that is more than that they wait in line or are executed.
+func (l *Lane) explainTasks(e *entry) (reasons []model.Reason) {
+	for _, id := range e.postedIDs() {
+		why, ok := l.cfg.Board.Explain(model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id})
+		if t := e.x.Task(id); why.Code == model.WaitRetry && t != nil && len(t.Failures) > 0 {
+			if f := t.Failures[len(t.Failures)-1].Failure; f != nil {
+				why.Detail = f.Message
+			}
+		}
+		tells := why.Code != model.WaitLine && why.Code != model.WaitStep && why.Code != model.WaitTurn
+		if ok && (tells || e.x.Alone()) && !slices.Contains(reasons, why) {
+			if reasons = append(reasons, why); len(reasons) == maxTaskReasons {
+				break
+			}
+		}
+	}
+	return reasons
+}
+
+// maxTaskReasons bounds how many reasons are told of the tasks of one run.
+const maxTaskReasons = 10
 
 func (e *entry) setPosted(id string, p posted) {
 	if e.tasks == nil {
