@@ -61,6 +61,7 @@ type Client interface {
 	// page may be empty and not the last.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
 	Histories
+	Flow
 }
 
 // Target names an execution: the current run of the address, or the one run when Run is set.

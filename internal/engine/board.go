@@ -44,7 +44,7 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	defer b.mu.Unlock()
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
-		b.gate.forget(now, it.Ref) // it asks again once it is there
+		b.gate.Leave(now, it.Ref) // it asks again once it is there
 	}
 	b.settle(now)
 	return id, b.names[id], ok
@@ -110,7 +110,9 @@ func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.Worker
 func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.mu.Lock()
 	b.b.Remove(now, ref, how)
-	b.gate.forget(now, ref) // if it has not begun
+	if group := b.gate.Leave(now, ref); group != "" { // it has not begun; others of its group have to ask now
+		b.b.Changed(now, group)
+	}
 	b.settle(now)
 	b.moved = true
 	b.mu.Unlock()

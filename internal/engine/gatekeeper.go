@@ -57,8 +57,3 @@ func (k gatekeeper) Group(it *queue.Item) string {
 }
 
 var outcomes = [...]breaker.Outcome{queue.Neither: breaker.Neither, queue.Succeeded: breaker.Succeeded, queue.Failed: breaker.Failed}
-
-// forget has a task stand in no line any more that asked and is not to be dispatched.
-func (k gatekeeper) forget(now model.Time, ref model.TaskRef) {
-	k.Gate.Give(now, &gate.Item{Ref: ref}, breaker.Neither)
-}

@@ -196,6 +196,19 @@ func (g *Gate) Give(now model.Time, it *Item, how breaker.Outcome) {
 	g.sweep(now)
 }
 
+// Leave is Give for a task that has not been let through: it stands in no line any more. It returns its group if none of it stands in line now, so that another one has to ask.
+func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
+	e := g.entries[ref]
+	if e == nil || e.holds {
+		return ""
+	}
+	if q := e.queued; q != nil && q.waiting == 1 {
+		group = q.name
+	}
+	g.Give(now, &Item{Ref: ref}, breaker.Neither)
+	return group
+}
+
 // Group names items that are let through or kept back together: what is true of one of them is true of all.
 func (g *Gate) Group(it *Item) string { return g.planOf(it).group }
 
