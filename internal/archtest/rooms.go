@@ -100,8 +100,9 @@ var rooms = []room{
 		path: "internal/cli",
 		imports: join(
 			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
-			".",              // keys are hashed as programs do
-			"internal/store", // doctor shows a view of the store that node has read
+			".",                  // keys are hashed as programs do
+			"internal/core/rule", // rates are read as rules have them
+			"internal/store",     // doctor shows a view of the store that node has read
 			"internal/bench",
 		),
 	},

@@ -102,7 +102,7 @@ Exit codes: 0 done, 1 an error of the code that was asked, or a fault of ours, 2
 		}
 		return nil
 	}
-	root.AddCommand(newWorkflow(o), newMigrate(o), newDoctor(o), newDev(o), newBench(o))
+	root.AddCommand(newWorkflow(o), newQueue(o), newLimit(o), newBreaker(o), newMigrate(o), newDoctor(o), newDev(o), newBench(o))
 	return root
 }
 
