@@ -24,14 +24,17 @@ type Flow interface {
 	SetBreaker(ctx context.Context, tenant string, b Breaker) error
 	// DeleteBreaker removes a rule.
 	DeleteBreaker(ctx context.Context, tenant, name string) error
-	// TripBreaker opens a breaker, also one that nobody has used; ResetBreaker closes it and ends its pause; PauseBreaker lets nothing through before a time.
+	// TripBreaker opens a breaker, also one that nobody has used.
 	TripBreaker(ctx context.Context, tenant, name, why string) error
+	// ResetBreaker closes a breaker and ends its pause. NotFound when there is no such breaker.
 	ResetBreaker(ctx context.Context, tenant, name string) error
+	// PauseBreaker lets nothing through a breaker before a time; one in the past ends the pause.
 	PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error
 	// Queues lists the queues that are paused, and those that this process knows of.
 	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
 	// PauseQueue has no task of a queue begin until ResumeQueue. Both are no-ops when it is so already.
 	PauseQueue(ctx context.Context, tenant, name, why string) error
+	// ResumeQueue undoes PauseQueue.
 	ResumeQueue(ctx context.Context, tenant, name string) error
 }
 

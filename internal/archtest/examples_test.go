@@ -32,6 +32,10 @@ var withoutExample = map[string]string{
 	"PastOption":        "sealed; see App.Retry",
 	"TxSource":          "see NewTxActivity",
 	"OutboxOption":      "sealed; PollEvery is in docs/transactions.md",
+	"TaskOption":        "sealed; OnQueue, Limit and Breaker are shown by LimitRule",
+	"LimitUse":          "see LimitInfo",
+	"LimitInfo":         "see LimitRule",
+	"BreakerInfo":       "see BreakerRule",
 	"DeadLetter":        "what App.DeadLetters lists; docs/transactions.md has it",
 }
 

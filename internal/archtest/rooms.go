@@ -73,7 +73,7 @@ var rooms = []room{
 			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/telemetry",
 		),
 	},
-	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/store")},
+	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/engine/queue", "internal/store")},
 	// Who executes which task next.
 	{path: "internal/engine/queue", imports: vocabulary},
 	// What keeps tasks back on a node: limits and breakers together.

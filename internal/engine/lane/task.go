@@ -15,17 +15,19 @@ import (
 type Board interface {
 	// Reserve finds a worker for a task that is about to be committed, and keeps a slot for it.
 	Reserve(now model.Time, it *queue.Item) (id queue.WorkerID, name string, ok bool)
-	// Add tells of a task that waits; Held of one that is claimed, by nobody here when id is 0; Remove that it is neither any more.
+	// Add tells of a task that waits.
 	Add(now model.Time, it queue.Item)
+	// Held tells of a task that is claimed, by nobody here when id is 0.
 	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID)
+	// Remove tells that a task neither waits nor is claimed any more.
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
 	// RetryAfter tells what the other side of a claimed task has said: that it is not to be called before a time.
 	RetryAfter(now model.Time, it *queue.Item, until model.Time)
 	// Explain says why a task does not move, or that it is being executed; false when the board does not know it.
 	Explain(ref model.TaskRef) (model.Reason, bool)
-	// Find is the worker that a history names; 0 when it is not here. Elsewhere reports that it is with another node which is alive: its report
-	// comes by mail.
+	// Find is the worker that a history names; 0 when it is not here.
 	Find(name string) queue.WorkerID
+	// Elsewhere reports that a worker is with another node which is alive: its report comes by mail.
 	Elsewhere(name string) bool
 }
 
