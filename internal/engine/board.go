@@ -44,10 +44,18 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	defer b.mu.Unlock()
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
-		b.gate.Leave(now, it.Ref) // it asks again once it is there
+		b.leaves(now, it.Ref) // it asks again once it is there
 	}
 	b.settle(now)
 	return id, b.names[id], ok
+}
+
+// leaves has a task that has not begun stand in no line any more. If it stood there for others of its group, another one has to ask.
+func (b *board) leaves(now model.Time, ref model.TaskRef) {
+	if group := b.gate.Leave(now, ref); group != "" {
+		b.b.Changed(now, group)
+		b.moved = true
+	}
 }
 
 // settle does what the gate asks for: groups are asked again, and what must survive is stored.
@@ -110,9 +118,7 @@ func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.Worker
 func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.mu.Lock()
 	b.b.Remove(now, ref, how)
-	if group := b.gate.Leave(now, ref); group != "" { // it has not begun; others of its group have to ask now
-		b.b.Changed(now, group)
-	}
+	b.leaves(now, ref)
 	b.settle(now)
 	b.moved = true
 	b.mu.Unlock()
@@ -137,9 +143,16 @@ func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
 // configure has tasks pass by what people have set from now on. Breakers are those that somebody else has changed, nil for one that is to begin anew.
 func (b *board) configure(now model.Time, rules *rule.Set, paused map[queueName]string, breakers map[rule.BreakerID][]byte) {
 	b.mu.Lock()
+	b.reconfigure(now, rules, paused, breakers)
+	b.mu.Unlock()
+	b.propose()
+}
+
+func (b *board) reconfigure(now model.Time, rules *rule.Set, paused map[queueName]string, breakers map[rule.BreakerID][]byte) {
 	if rules != b.rules {
 		b.rules = rules
 		b.gate.SetRules(now, rules)
+		b.b.Taken(func(it *queue.Item) { b.gate.Hold(now, it) })
 		b.b.Regroup(now)
 	}
 	for id, row := range breakers {
@@ -160,8 +173,6 @@ func (b *board) configure(now model.Time, rules *rule.Set, paused map[queueName]
 	b.paused = paused
 	b.settle(now)
 	b.moved = true
-	b.mu.Unlock()
-	b.propose()
 }
 
 // flowing is how limits and breakers stand here.

@@ -103,7 +103,7 @@ func (f *Flow) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// Load reads what has changed, unless everything up to the counter is known.
+// load reads what has changed, unless everything up to the counter is known.
 func (f *Flow) load(ctx context.Context, counter int64) error {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -224,9 +224,7 @@ func (f *Flow) equip(inc *incarnation) {
 			states[rule.BreakerID{Tenant: key.Tenant, Name: key.Name}] = s.Body
 		}
 	}
-	for id, row := range f.dirty {
-		states[id] = row
-	}
+	maps.Copy(states, f.dirty)
 	set, paused := f.rules, f.paused
 	f.mu.Unlock()
 	inc.board.configure(f.eng.clock.now(), set, paused, states)
@@ -337,7 +335,9 @@ func (f *Flow) save(rows []gate.Row) {
 // saveAll stores states until none is left.
 func (f *Flow) saveAll(ctx context.Context) {
 	for pause := time.Duration(0); ; {
-		err := f.flush(ctx)
+		brief, cancel := context.WithTimeout(ctx, f.eng.cfg.CommitTimeout)
+		err := f.flush(brief)
+		cancel()
 		f.mu.Lock()
 		if f.saving = len(f.dirty) > 0 && ctx.Err() == nil; !f.saving {
 			f.mu.Unlock()
@@ -429,6 +429,8 @@ func (f *Flow) heard(counter int64, nodes int) {
 	}
 	if news {
 		f.eng.beside.run(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, f.eng.cfg.CommitTimeout) // whoever comes next waits for its turn
+			defer cancel()
 			if err := f.load(ctx, counter); err != nil && ctx.Err() == nil {
 				f.log.Warn("cannot read the settings; the next renewal tries again", "error", err)
 			}

@@ -149,7 +149,7 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 	return true, why, 0
 }
 
-// Hold lets a task through that was let through before: its claim was found when this node came to own it.
+// Hold lets a task through that was let through before: its claim was found when this node came to own it, or rules have come that it did not have to pass when it was. What it held it keeps.
 func (g *Gate) Hold(now model.Time, it *Item) {
 	e, p := g.entries[it.Ref], g.planOf(it)
 	if e == nil {
@@ -158,17 +158,21 @@ func (g *Gate) Hold(now model.Time, it *Item) {
 		}
 		e = g.enter(it.Ref)
 	}
-	if e.holds {
-		return
-	}
+	again := e.holds
 	g.leave(now, e)
 	e.holds = true
 	for i := range p.uses {
 		r := g.resourceOf(now, &p.uses[i])
+		if again && slices.Contains(e.held, r) {
+			continue
+		}
 		r.local.Hold(it.Ref)
 		r.name(it.Ref)
 		e.held = append(e.held, r)
 		g.exchange(now, r)
+	}
+	if again {
+		return
 	}
 	// The permit of its breaker is not known any more; its outcome counts for nothing, as that of any late one.
 	e.breaker, e.permit = g.circuitOf(now, p), breaker.Permit{}

@@ -172,3 +172,17 @@ func (b *Board) Regroup(now model.Time) {
 	}
 	b.Changed(now)
 }
+
+// Taken visits the tasks that have been let through, in the order of Visible, so that the gate can be told of them again.
+func (b *Board) Taken(visit func(it *Item)) {
+	var taken []*task
+	for _, t := range b.tasks {
+		if t.state.taken() {
+			taken = append(taken, t)
+		}
+	}
+	slices.SortFunc(taken, compareTasks)
+	for _, t := range taken {
+		visit(&t.Item)
+	}
+}
