@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,6 +54,13 @@ func (m *meter) enter(key string) (leave func()) {
 		m.inside[key]--
 		m.mu.Unlock()
 	}
+}
+
+// times are when they began.
+func (m *meter) times() []time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.begun)
 }
 
 func (m *meter) peak(key string) int {
@@ -144,15 +152,15 @@ func TestLimitOfRate(t *testing.T) {
 		began := time.Now()
 		runs, err := call.SubmitMany(c, numbers(100))
 		all(t, c, runs, err)
-		perMinute := map[int]int{}
-		for _, at := range m.begun {
+		perMinute, begun := map[int]int{}, m.times()
+		for _, at := range begun {
 			perMinute[int(at.Sub(began)/time.Minute)]++
 		}
 		if perMinute[0] != 30+4 || perMinute[1] != 30 || perMinute[2] != 30 { // the burst is there at once, then one every two seconds
 			t.Errorf("%v began per minute", perMinute)
 		}
-		for i := 5; i < len(m.begun); i++ {
-			if d := m.begun[i].Sub(m.begun[i-1]); d < 2*time.Second-time.Millisecond || d > 2*time.Second+10*time.Millisecond {
+		for i := 5; i < len(begun); i++ {
+			if d := begun[i].Sub(begun[i-1]); d < 2*time.Second-time.Millisecond || d > 2*time.Second+10*time.Millisecond {
 				t.Errorf("task %d began %s after the one before", i, d)
 			}
 		}
@@ -249,8 +257,8 @@ func TestBreaker(t *testing.T) {
 		first, err := charge.SubmitMany(c, numbers(2))
 		must(t, err)
 		time.Sleep(3 * time.Second) // two attempts of each fail
-		if len(m.begun) != 4 {
-			t.Fatalf("%d attempts have begun, want 4", len(m.begun))
+		if len(m.times()) != 4 {
+			t.Fatalf("%d attempts have begun, want 4", len(m.times()))
 		}
 		opened := time.Now()
 		more, err := charge.SubmitMany(c, numbers(20))
@@ -267,14 +275,15 @@ func TestBreaker(t *testing.T) {
 		}
 		down.Store(false)
 		all(t, c, append(first, more...), nil) // each of the first has one attempt left, which was not consumed
-		if at := m.begun[4]; at.Sub(opened) < 57*time.Second {
+		begun := m.times()
+		if at := begun[4]; at.Sub(opened) < 57*time.Second {
 			t.Errorf("the first probe began %s after it had opened", at.Sub(opened))
 		}
-		if d := m.begun[5].Sub(m.begun[4]); d < time.Second {
+		if d := begun[5].Sub(begun[4]); d < time.Second {
 			t.Errorf("two probes within %s, one at a time was expected", d)
 		}
-		if d := m.begun[len(m.begun)-1].Sub(m.begun[6]); d != 0 || len(m.begun) != 4+22 {
-			t.Errorf("after two probes the others began within %s; %d attempts in all", d, len(m.begun))
+		if d := begun[len(begun)-1].Sub(begun[6]); d != 0 || len(begun) != 4+22 {
+			t.Errorf("after two probes the others began within %s; %d attempts in all", d, len(begun))
 		}
 		list, err = app.Breakers(t.Context())
 		must(t, err)
@@ -290,7 +299,7 @@ func TestBreakerHearsRetryAfter(t *testing.T) {
 	m := newMeter()
 	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) {
 		defer m.enter("")()
-		if len(m.begun) == 1 {
+		if len(m.times()) == 1 {
 			return 0, perdure.RetryAfter(errors.New("429"), time.Hour)
 		}
 		return n, nil
