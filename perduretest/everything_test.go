@@ -496,3 +496,52 @@ func TestScheduling(t *testing.T) {
 		}
 	})
 }
+
+// Tasks and what steers them.
+func TestFlow(t *testing.T) {
+	t.Parallel()
+	double := perdure.NewActivity("double", func(_ context.Context, n int) (int, error) { return 2 * n, nil },
+		perdure.OnQueue("math"), perdure.Limit("chips"), perdure.Breaker("chips"))
+	perduretest.Run(t, double, func(t *testing.T, env *perduretest.Env) {
+		ctx, app := env.Context(), env.App()
+		app.PauseTasks()
+		app.ResumeTasks()
+		for what, err := range map[string]error{
+			"limit": app.SetLimit(ctx, perdure.LimitRule{Name: "chips", Concurrency: 1}), "rule": app.SetBreaker(ctx, perdure.BreakerRule{Name: "chips", Failures: 2}),
+			"trip": app.TripBreaker(ctx, "chips", "test"), "queue": app.PauseQueue(ctx, "math", "test"),
+		} {
+			if err != nil {
+				t.Fatal(what, err)
+			}
+		}
+		x, err := double.Submit(env.With(), 21)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits, err := app.Limits(ctx)
+		breakers, err2 := app.Breakers(ctx)
+		rules, err3 := app.BreakerRules(ctx)
+		queues, err4 := app.Queues(ctx)
+		if err := errors.Join(err, err2, err3, err4); err != nil || len(limits) != 1 || len(breakers) != 1 || len(rules) != 1 || len(queues) != 2 {
+			t.Errorf("%v, %v, %v, %v, %v", limits, breakers, rules, queues, err)
+		}
+		if err := errors.Join(app.PauseBreaker(ctx, "chips", time.Now().Add(time.Minute), "test"), app.ResetBreaker(ctx, "chips"), app.ResumeQueue(ctx, "math")); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := x.Result(env.With()); n != 42 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		many, err := double.SubmitMany(env.With(), []int{1, 2})
+		if err != nil || len(many) != 2 {
+			t.Fatal(many, err)
+		}
+		for i := range many {
+			if n, err := many[i].Result(env.With()); n != 2*(i+1) || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		}
+		if err := errors.Join(app.DeleteLimit(ctx, "chips"), app.DeleteBreaker(ctx, "chips")); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -63,6 +63,7 @@ type Client interface {
 	Histories
 	DeadTasks
 	Queues
+	Flow
 }
 
 // Target names an execution: the current run of the address, or the one run when Run is set.

@@ -75,7 +75,7 @@ var rooms = []room{
 	{
 		path: "internal/engine",
 		imports: join(
-			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/telemetry",
+			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/telemetry",
 		),
 	},
 	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/engine/queue", "internal/store")},
@@ -89,7 +89,7 @@ var rooms = []room{
 	// The language in which executions are selected; one operation on all of them.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/engine", "internal/history", "internal/store", "internal/authz", "internal/telemetry")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/core/...", "internal/engine", "internal/engine/gate", "internal/history", "internal/store", "internal/authz", "internal/telemetry")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
 
@@ -105,8 +105,9 @@ var rooms = []room{
 		path: "internal/cli",
 		imports: join(
 			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
-			".",              // keys are hashed as programs do
-			"internal/store", // doctor shows a view of the store that node has read
+			".",                  // keys are hashed as programs do
+			"internal/core/rule", // rates are read as rules have them
+			"internal/store",     // doctor shows a view of the store that node has read
 			"internal/bench",
 		),
 	},

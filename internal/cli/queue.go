@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,6 +30,7 @@ own and are open. Those of workflows are in the histories of their workflows, an
 			RunE: func(cmd *cobra.Command, args []string) error { return o.queues(cmd, args[0]) },
 		},
 	)
+	cmd.AddCommand(o.queueVerbs()...)
 	return cmd
 }
 
@@ -43,6 +45,7 @@ type queueLine struct {
 	Workers int    `json:"workers"`
 	Slots   int    `json:"slots"`
 	Paused  bool   `json:"paused,omitempty"`
+	Reason  string `json:"reason,omitempty"` // why it is paused
 	From    string `json:"from"`
 }
 
@@ -52,6 +55,15 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 		list, err := b.ListQueues(ctx, model.DefaultTenant)
 		if err != nil {
 			return err
+		}
+		paused, err := b.Queues(ctx, model.DefaultTenant)
+		if err != nil {
+			return err
+		}
+		for _, p := range paused {
+			if p.Paused && !slices.ContainsFunc(list.Queues, func(q api.QueueInfo) bool { return q.Name == p.Name }) {
+				list.Queues = append(list.Queues, api.QueueInfo{Name: p.Name})
+			}
 		}
 		lines, rows := []queueLine{}, [][]string{}
 		for i := range list.Queues {
@@ -63,7 +75,12 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 			if !q.Oldest.IsZero() {
 				l.Oldest = q.Oldest.String()
 			}
-			row := []string{q.Name, strconv.Itoa(q.Open), stamp(q.Oldest), strconv.Itoa(q.Workers), strconv.Itoa(q.Slots)}
+			state := "-"
+			if n := slices.IndexFunc(paused, func(p api.QueueStatus) bool { return p.Paused && p.Name == q.Name }); n >= 0 {
+				l.Paused, l.Reason = true, paused[n].Why
+				state = strings.TrimSuffix("paused: "+paused[n].Why, ": ")
+			}
+			row := []string{q.Name, strconv.Itoa(q.Open), stamp(q.Oldest), strconv.Itoa(q.Workers), strconv.Itoa(q.Slots), state}
 			if list.Counted {
 				l.From, l.Waiting, l.Delayed, l.Claimed = "node", &q.Waiting, &q.Delayed, &q.Claimed
 				row = append(row, fmt.Sprintf("%d waiting, %d delayed, %d claimed", q.Waiting, q.Delayed, q.Claimed))
@@ -76,7 +93,7 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 		case o.output == "json":
 			return o.json(lines)
 		}
-		if err := o.table("QUEUE\tOPEN\tOLDEST\tWORKERS\tSLOTS", rows); err != nil {
+		if err := o.table("QUEUE\tOPEN\tOLDEST\tWORKERS\tSLOTS\tSTATE", rows); err != nil {
 			return err
 		}
 		if !list.Counted {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/gate"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
@@ -16,17 +18,24 @@ import (
 type board struct {
 	inc *incarnation
 
-	mu    sync.Mutex
-	b     *queue.Board
+	mu   sync.Mutex
+	b    *queue.Board
+	gate gatekeeper
+	// What people have set, as it was last heard of.
+	rules  *rule.Set
+	paused map[queueName]string
+
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
+	woken []string   // groups that the gate has woken, and nobody has tried yet
 	moved bool       // there may be something to match
 	alarm model.Time // when the timer rings; zero when it does not
 	timer *time.Timer
 }
 
 func newBoard(inc *incarnation) *board {
-	return &board{inc: inc, b: queue.New(queue.Config{}), names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}}
+	k := gatekeeper{gate.New(0, nil)}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: k}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}}
 }
 
 // Reserve is for lanes; see lane.Board.
@@ -34,8 +43,59 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	id, ok := b.b.Reserve(now, it)
+	if !ok {
+		b.leaves(now, it.Ref) // it asks again once it is there
+	}
+	b.settle(now)
 	return id, b.names[id], ok
 }
+
+// leaves has a task that has not begun stand in no line any more. If it stood there for others of its group, another one has to ask.
+func (b *board) leaves(now model.Time, ref model.TaskRef) {
+	if group := b.gate.Leave(now, ref); group != "" {
+		b.b.Changed(now, group)
+		b.moved = true
+	}
+}
+
+// settle does what the gate asks for: groups are asked again, and what must survive is stored.
+func (b *board) settle(now model.Time) {
+	if woken := b.gate.Woken(); len(woken) > 0 {
+		b.b.Changed(now, woken...)
+		b.woken = append(b.woken, woken...)
+		b.moved = true
+	}
+	rows, err := b.gate.Dirty()
+	if err != nil {
+		b.inc.eng.cfg.Log.Error("the state of a circuit breaker cannot be stored", "error", err)
+	}
+	if len(rows) > 0 {
+		b.inc.eng.flow.save(rows)
+	}
+}
+
+// match proposes what can begin. Whoever was woken and could not be tried, because no worker is free for it, makes room for those behind it.
+func (b *board) match(now model.Time) []queue.Match {
+	matches := b.b.Match(now)
+	for range maxRounds {
+		b.settle(now)
+		if len(b.woken) == 0 {
+			break
+		}
+		matches = append(matches, b.b.Match(now)...)
+		woken := b.woken
+		b.woken = nil
+		for _, group := range woken {
+			if !b.b.Closed(group) {
+				b.gate.Pass(group)
+			}
+		}
+	}
+	return matches
+}
+
+// maxRounds bounds how often groups are tried in one go; the rest is tried in the next one.
+const maxRounds = 1000
 
 // Add is for lanes.
 func (b *board) Add(now model.Time, it queue.Item) {
@@ -49,6 +109,7 @@ func (b *board) Add(now model.Time, it queue.Item) {
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID) {
 	b.mu.Lock()
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+	b.settle(now)
 	b.moved = true // its deadlines
 	b.mu.Unlock()
 }
@@ -57,8 +118,61 @@ func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.Worker
 func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.mu.Lock()
 	b.b.Remove(now, ref, how)
+	b.leaves(now, ref)
+	b.settle(now)
 	b.moved = true
 	b.mu.Unlock()
+}
+
+// RetryAfter is for lanes.
+func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := b.gate.item(it)
+	b.gate.RetryAfter(now, &g, until)
+	b.settle(now)
+}
+
+// configure has tasks pass by what people have set from now on. Breakers are those that somebody else has changed, nil for one that is to begin anew.
+func (b *board) configure(now model.Time, rules *rule.Set, paused map[queueName]string, breakers map[rule.BreakerID][]byte) {
+	b.mu.Lock()
+	b.reconfigure(now, rules, paused, breakers)
+	b.mu.Unlock()
+	b.propose()
+}
+
+func (b *board) reconfigure(now model.Time, rules *rule.Set, paused map[queueName]string, breakers map[rule.BreakerID][]byte) {
+	if rules != b.rules {
+		b.rules = rules
+		b.gate.SetRules(now, rules)
+		b.b.Taken(func(it *queue.Item) { b.gate.Hold(now, it) })
+		b.b.Regroup(now)
+	}
+	for id, row := range breakers {
+		if err := b.gate.Adopt(now, id, row); err != nil {
+			b.inc.eng.cfg.Log.Error("the state of a circuit breaker cannot be read; it goes on as it was", "breaker", id.Name, "error", err)
+		}
+	}
+	b.settle(now)
+	b.inc.eng.flow.adopted(breakers)
+	for q := range b.paused {
+		if _, still := paused[q]; !still {
+			b.b.Resume(q.tenant, q.queue)
+		}
+	}
+	for q, why := range paused {
+		b.b.Pause(q.tenant, q.queue, why)
+	}
+	b.paused = paused
+	b.settle(now)
+	b.moved = true
+}
+
+// flowing is how limits and breakers stand here.
+func (b *board) flowing(now model.Time) (limits []gate.LimitStatus, breakers []gate.BreakerStatus, queues queue.Stats) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.gate.Limits(), b.gate.Breakers(now), b.b.Stats()
 }
 
 // Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.
@@ -150,14 +264,17 @@ func (b *board) propose() {
 		b.mu.Unlock()
 		return
 	}
-	b.moved = false
 	now := b.inc.eng.clock.now()
-	matches := b.b.Match(now)
+	matches := b.match(now)
+	b.moved = len(b.woken) > 0
 	var due []queue.Due
 	wake := b.b.Wake()
 	if wake != 0 && wake <= now {
 		due = b.b.Due(now)
 		wake = b.b.Wake()
+	}
+	if b.moved {
+		wake = now
 	}
 	names := make([]string, len(matches))
 	for i, m := range matches {

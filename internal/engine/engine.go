@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -97,6 +98,7 @@ type Engine struct {
 	beside  besides
 
 	taskWorkers taskWorkers
+	flow        *Flow
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
 	guest       model.NodeID  // who asks, when it is no node
@@ -178,6 +180,7 @@ func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{cfg: cfg, clock: newClock(), ready: make(chan struct{}), stopped: make(chan struct{})}
 	e.clerk = newClerk(e)
+	e.flow = newFlow(e, cfg.Store, cfg.Log)
 	if cfg.Guest {
 		e.guest = newGuest()
 	}
@@ -213,6 +216,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.cfg.Guest {
 		return e.visit(ctx)
 	}
+	defer e.flow.end()
 	pause := time.Duration(0)
 	for {
 		inc, err := e.register(ctx)
@@ -232,6 +236,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		pause = 0
 		e.inc.Store(inc)
+		e.flow.equip(inc)
 		err = inc.run(ctx)
 		e.inc.CompareAndSwap(inc, nil)
 		if store.Final(err) {
@@ -306,6 +311,10 @@ func (e *Engine) gaveUp(ctx context.Context, format string, args ...any) error {
 
 // register begins an incarnation.
 func (e *Engine) register(ctx context.Context) (*incarnation, error) {
+	// No task may begin before it is known what keeps it back.
+	if err := e.flow.load(ctx, math.MaxInt64); err != nil {
+		return nil, err
+	}
 	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), e.cfg.Version)
 	sent := e.clock.mono()
 	reg, err := e.cfg.Store.Register(ctx, self, e.cfg.Lanes, e.cfg.LeaseTTL)

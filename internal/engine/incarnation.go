@@ -226,6 +226,7 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 			alive[i] = v.Members[i].ID.String()
 		}
 		inc.alive.Store(&alive)
+		inc.eng.flow.heard(v.Settings, len(v.Members))
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.act(ctx, calls, a)

@@ -61,6 +61,9 @@ func (b *board) Elsewhere(name string) bool {
 	return node != b.inc.self.ID.String() && slices.Contains(b.inc.alive, node)
 }
 
+// RetryAfter is for lanes. There are no breakers here.
+func (b *board) RetryAfter(model.Time, *queue.Item, model.Time) {}
+
 // Explain is for lanes.
 func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) { return b.b.Explain(ref) }
 

@@ -21,7 +21,7 @@ type circuit struct {
 }
 
 // circuitOf finds the breaker of a plan, or makes it; nil when it has none.
-func (g *Gate) circuitOf(now model.Time, p *plan) *circuit {
+func (g *Gate) circuitOf(now model.Time, p *Plan) *circuit {
 	if p.breaker.IsZero() {
 		return nil
 	}

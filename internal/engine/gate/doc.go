@@ -15,7 +15,8 @@
 //	G2  A refusal has a reason that names what refuses, who holds it or until when, and the time to ask again; zero means that Woken will tell.
 //	G3  Whoever could pass because of a change is woken: the first in line for each permit that became free, everybody when a breaker or the rules change.
 //	    Groups are woken, not tasks: the dispatcher tries tasks of a woken group until one is refused, which puts the whole group where that one waits.
-//	G4  Rules may change at any time. Who holds a limit keeps it; whoever asks from then on passes by the new rules.
+//	G4  Rules may change at any time. Who holds a limit keeps it; whoever asks from then on passes by the new rules. Those who are through count for new limits when they
+//	    are told again (Hold).
 //
 // A task that has asked and is not dispatched any more (it was cancelled, or another node has it) must be given back too, so that it leaves the line.
 package gate

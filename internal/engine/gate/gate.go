@@ -13,17 +13,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Item is a task as the gate sees it. The same item is to be used for all calls about one claim, since it remembers what the task needs.
+// Item is a task as the gate sees it.
 type Item struct {
 	Ref   model.TaskRef
 	Spec  *model.TaskSpec
 	Input *model.Payload
-
-	plan *plan
+	// Plan is what the gate has found out about the task. Whoever keeps it between two calls spares the gate to find it out again.
+	Plan *Plan
 }
 
-// plan is what a task has to pass by the rules of a version.
-type plan struct {
+// Plan is what a task has to pass by the rules of a version. Tasks that need the same share it.
+type Plan struct {
 	gate    *Gate
 	version int64
 	uses    []use
@@ -58,6 +58,8 @@ type group struct {
 	// is about to be tried again, or its breaker keeps it back.
 	at     *resource
 	passed []*resource
+	// ready tells that the dispatcher tries it by itself as soon as it can; see Pass.
+	ready bool
 }
 
 // Gate is the machine.
@@ -70,6 +72,8 @@ type Gate struct {
 	circuits  map[rule.BreakerID]*circuit
 	entries   map[model.TaskRef]*entry
 	groups    map[string]*group
+	plans     map[string]*Plan // of this version, by group
+	none      *Plan            // of those that need nothing
 	free      []*entry
 	sweepAt   int
 	woken     []string
@@ -82,10 +86,12 @@ func New(home model.ShardID, owns func(model.Address) bool) *Gate {
 	if owns == nil {
 		owns = func(model.Address) bool { return true }
 	}
-	return &Gate{
+	g := &Gate{
 		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*entry{},
-		groups: map[string]*group{}, sweepAt: minSweep,
+		groups: map[string]*group{}, plans: map[string]*Plan{}, sweepAt: minSweep,
 	}
+	g.none = &Plan{gate: g}
+	return g
 }
 
 // Take lets a task through everything, or tells what refuses and when to ask again. Who was let through stays so until Give.
@@ -96,6 +102,9 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 	}
 	p := g.planOf(it)
 	if e == nil {
+		if p == g.none {
+			return true, why, 0
+		}
 		e = g.enter(it.Ref)
 	}
 	if e.queued != nil && (e.queued.name != p.group || p.missing != "") {
@@ -140,24 +149,30 @@ func (g *Gate) Take(now model.Time, it *Item) (ok bool, why model.Reason, again 
 	return true, why, 0
 }
 
-// Hold lets a task through that was let through before: its claim was found when this node came to own it.
+// Hold lets a task through that was let through before: its claim was found when this node came to own it, or rules have come that it did not have to pass when it was. What it held it keeps.
 func (g *Gate) Hold(now model.Time, it *Item) {
-	e := g.entries[it.Ref]
+	e, p := g.entries[it.Ref], g.planOf(it)
 	if e == nil {
+		if p == g.none {
+			return
+		}
 		e = g.enter(it.Ref)
 	}
-	if e.holds {
-		return
-	}
+	again := e.holds
 	g.leave(now, e)
-	p := g.planOf(it)
 	e.holds = true
 	for i := range p.uses {
 		r := g.resourceOf(now, &p.uses[i])
+		if again && slices.Contains(e.held, r) {
+			continue
+		}
 		r.local.Hold(it.Ref)
 		r.name(it.Ref)
 		e.held = append(e.held, r)
 		g.exchange(now, r)
+	}
+	if again {
+		return
 	}
 	// The permit of its breaker is not known any more; its outcome counts for nothing, as that of any late one.
 	e.breaker, e.permit = g.circuitOf(now, p), breaker.Permit{}
@@ -185,6 +200,19 @@ func (g *Gate) Give(now model.Time, it *Item, how breaker.Outcome) {
 	g.sweep(now)
 }
 
+// Leave is Give for a task that has not been let through: it stands in no line any more. It returns its group if none of it stands in line now, so that another one has to ask.
+func (g *Gate) Leave(now model.Time, ref model.TaskRef) (group string) {
+	e := g.entries[ref]
+	if e == nil || e.holds {
+		return ""
+	}
+	if q := e.queued; q != nil && q.waiting == 1 {
+		group = q.name
+	}
+	g.Give(now, &Item{Ref: ref}, breaker.Neither)
+	return group
+}
+
 // Group names items that are let through or kept back together: what is true of one of them is true of all.
 func (g *Gate) Group(it *Item) string { return g.planOf(it).group }
 
@@ -193,6 +221,15 @@ func (g *Gate) Woken() []string {
 	w := g.woken
 	g.woken = nil
 	return w
+}
+
+// Pass tells that a group which was woken could not be tried: no worker is free for its tasks, or they are paused, or wait under another name by now. Whoever stands
+// behind it is woken instead. The dispatcher tries it as soon as it can, so it is not woken again before it was refused.
+func (g *Gate) Pass(name string) {
+	if q := g.groups[name]; q != nil && q.at != nil && !q.ready {
+		q.ready = true
+		g.wake(q.at)
+	}
 }
 
 // enter makes an entry, or takes one that is not used any more.
@@ -208,14 +245,22 @@ func (g *Gate) enter(ref model.TaskRef) *entry {
 	return e
 }
 
+// maxPlans bounds how many plans are kept to be shared.
+const maxPlans = 1 << 14
+
 // planOf is what the task has to pass by the rules of today.
-func (g *Gate) planOf(it *Item) *plan {
-	if it.plan != nil && it.plan.gate == g && it.plan.version == g.version {
-		return it.plan
+func (g *Gate) planOf(it *Item) *Plan {
+	if it.Plan != nil && it.Plan.gate == g && it.Plan.version == g.version {
+		return it.Plan
 	}
-	p := &plan{gate: g, version: g.version}
+	p := &Plan{gate: g, version: g.version}
 	tenant := it.Ref.Address.Tenant
 	p.breaker, _ = g.rules.Breaker(tenant, it.Spec)
+	uses := g.rules.Resolve(tenant, it.Spec, it.Input)
+	if len(uses) == 0 && p.breaker.IsZero() {
+		it.Plan = g.none
+		return g.none
+	}
 	var group strings.Builder
 	part := func(s string) {
 		group.WriteString(strconv.Itoa(len(s)))
@@ -224,7 +269,7 @@ func (g *Gate) planOf(it *Item) *plan {
 	}
 	part(p.breaker.Tenant)
 	part(p.breaker.Name)
-	for _, u := range g.rules.Resolve(tenant, it.Spec, it.Input) {
+	for _, u := range uses {
 		if u.Missing && p.missing == "" {
 			p.missing = u.Resource.String()
 		}
@@ -234,12 +279,20 @@ func (g *Gate) planOf(it *Item) *plan {
 		}
 	}
 	p.group = group.String()
-	it.plan = p
+	if known := g.plans[p.group]; known != nil {
+		p = known
+	} else {
+		if len(g.plans) >= maxPlans {
+			clear(g.plans) // those that are in use go on; equal ones are made again
+		}
+		g.plans[p.group] = p
+	}
+	it.Plan = p
 	return p
 }
 
 // reach walks along the limits of a task and pins them, into held. It returns the one that refuses, at which its group then waits, or nil.
-func (g *Gate) reach(now model.Time, e *entry, p *plan) *resource {
+func (g *Gate) reach(now model.Time, e *entry, p *Plan) *resource {
 	// The group lets go of what it keeps without telling anybody, because it is most likely taken up again at once.
 	q := g.groups[p.group]
 	g.count(q, -1)
@@ -300,6 +353,7 @@ func (g *Gate) step(now model.Time, q *group, to *resource, passed []*resource) 
 		return
 	}
 	was, left := q.at, q.passed
+	q.ready = false
 	g.count(q, -1)
 	q.at, q.passed = to, slices.Clone(passed)
 	g.count(q, 1)
@@ -356,6 +410,8 @@ func (g *Gate) unpin(now model.Time, e *entry) {
 func (g *Gate) SetRules(now model.Time, s *rule.Set) {
 	g.rules = s
 	g.version++
+	g.none = &Plan{gate: g, version: g.version}
+	clear(g.plans)
 	for _, r := range g.sorted() {
 		n, ok := s.Numbers(r.id)
 		if ok && (n != r.local.Numbers() || r.owner != nil && n != r.owner.Numbers()) {

@@ -176,6 +176,31 @@ func (g *Gate) LoadBreaker(now model.Time, id rule.BreakerID, row []byte) error 
 	return nil
 }
 
+// Adopt gives a breaker that is owned here another state, which somebody else has stored; nil for none, so that it begins anew. Calls under way count for nothing any more.
+func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
+	o := breaker.New(g.rules.BreakerConfig(id), now)
+	if row != nil {
+		var err error
+		if o, err = breaker.Decode(row); err != nil {
+			return err
+		}
+		if n := g.rules.BreakerConfig(id); n != o.Status(now).Config {
+			o.Configure(now, n)
+		}
+	}
+	c := g.circuits[id]
+	if c == nil {
+		c = &circuit{id: id}
+		g.circuits[id] = c
+	}
+	if c.owner == nil && c.view != nil {
+		return fault.New(fault.Unavailable, "breaker %s is not owned by this node", id)
+	}
+	c.owner = o
+	g.wakeCircuit(c)
+	return nil
+}
+
 // LoadLimit gives a limit what was stored of it: by its owner, if that lives here, and of the block of this place; nil for nothing. It must not be in use yet.
 func (g *Gate) LoadLimit(now model.Time, id rule.Resource, owner, place []byte) (err error) {
 	if g.resources[id] != nil {

@@ -112,7 +112,7 @@ func (g *Gate) wake(r *resource) {
 		if n <= 0 {
 			return
 		}
-		if q.at == r {
+		if q.at == r && !q.ready {
 			g.rouse(q.name)
 			n -= q.waiting
 		}

@@ -21,6 +21,8 @@ type Board interface {
 	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID)
 	// Remove tells that a task is neither any more.
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
+	// RetryAfter tells what the other side of a claimed task has said: that it is not to be called before a time.
+	RetryAfter(now model.Time, it *queue.Item, until model.Time)
 	// Find is the worker that a history names, 0 when it is not here, and whether it has been handed the claim.
 	Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool)
 	// Elsewhere reports that the worker is with another node which is alive: its report comes by mail.
@@ -187,18 +189,22 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 			l.repost(now, e, t.id)
 		}
 	case inReport:
-		d = core.Report(e.x, t.report, now, l.cfg.Limits)
 		if p, ok := e.tasks.get(t.id); ok && p.held && p.claim == t.report.Ref.Claim {
-			how, p.worker = outcomeOf(t.report), 0 // the worker itself ends it: it is not to be stopped
+			how, p.worker = outcomeOf(e.x, t.report), 0 // the worker itself ends it: it is not to be stopped
 			e.tasks.set(t.id, p)
+			if task := e.x.Task(t.id); task != nil && how == queue.Failed && t.report.RetryAfter > 0 {
+				it := l.item(e, e.x, task)
+				l.cfg.Board.RetryAfter(now, &it, now.Add(t.report.RetryAfter))
+			}
 		}
+		d = core.Report(e.x, t.report, now, l.cfg.Limits)
 	default:
 		if task := e.x.Task(t.id); t.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
 			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0) // it is waited for once more
 			break
 		}
 		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now, l.cfg.Limits); d.Writes() {
-			how = queue.Failed
+			how = expired(t.what)
 		} else {
 			l.repost(now, e, t.id)
 		}
@@ -215,9 +221,18 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 	l.maybeDrop(e)
 }
 
-func outcomeOf(r *model.TaskReport) queue.Outcome {
+// expired is what a deadline tells about the other side: that it took too long, if the worker was there all the time.
+func expired(what string) queue.Outcome {
+	if what == model.TimeoutToClose || what == model.TimeoutTotal {
+		return queue.Failed
+	}
+	return queue.Neither
+}
+
+// outcomeOf is what a report tells about the other side. The failure of a task that was told to end tells nothing.
+func outcomeOf(x *core.Execution, r *model.TaskReport) queue.Outcome {
 	switch {
-	case r.Returned:
+	case r.Returned || r.Failure != nil && x.Alone() && x.Canceling != 0:
 		return queue.Neither
 	case r.Failure == nil:
 		return queue.Succeeded
@@ -365,10 +380,17 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 }
 
 func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
-	return queue.Item{
+	it := queue.Item{
 		Ref:  model.TaskRef{Address: e.address, Run: x.Start.Run, ID: t.ID},
 		Lane: l.cfg.Ref.Lane, Spec: t.Spec, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible, Claimed: t.Since,
 	}
+	if x.Alone() {
+		it.Input = &x.Start.Input
+	} else {
+		in := t.Input // tasks of a run change their places
+		it.Input = &in
+	}
+	return it
 }
 
 // postTasks tells the board how the tasks of the entry stand, as far as it does not know. The board may know what is not committed yet: nothing that it

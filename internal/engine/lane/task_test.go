@@ -40,6 +40,8 @@ func (b *bench) Find(name string, claim model.ClaimRef) (queue.WorkerID, bool) {
 
 func (b *bench) Elsewhere(string) bool { return b.away }
 
+func (*bench) RetryAfter(model.Time, *queue.Item, model.Time) {}
+
 // newBench is a lane with a board, and a worker with some slots.
 func newBench(t tb, slots int) (*rig, *bench) {
 	b := &bench{Board: queue.New(queue.Config{}), has: map[model.ClaimRef]bool{}}

@@ -193,7 +193,12 @@ func (b *Board) unwait(t *task) {
 	for _, lf := range ln.leaves {
 		b.exit(lf)
 	}
-	t.site.lines.remove(ln)
+	b.dropLine(ln)
+}
+
+// dropLine forgets a line that is empty and listed in no class.
+func (b *Board) dropLine(ln *line) {
+	ln.site.lines.remove(ln)
 	delete(b.lines, ln.name)
 	if ln.group.lines--; ln.group.lines == 0 {
 		b.again.remove(ln.group)
@@ -301,6 +306,9 @@ func (b *Board) Held(now model.Time, it Item, claim model.ClaimRef, id WorkerID)
 	}
 	permits := t.state.taken()
 	b.leaveState(t)
+	if it.Note == nil {
+		it.Note = t.Note
+	}
 	t.Item = it
 	if t.Claimed == 0 {
 		t.Claimed = now

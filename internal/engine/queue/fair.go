@@ -158,16 +158,27 @@ func (b *Board) enter(c *class, ln *line) {
 
 // exit is the opposite of enter, but for the list of the line. Nothing of the line is compared: it may be empty.
 func (b *Board) exit(lf *leaf) {
-	cl, k := lf.cell, lf.key
-	t := cl.tenant
-	lv := t.level
+	b.withdraw(lf)
+	lf.uncount()
+}
+
+// withdraw takes a leaf out of its cell.
+func (b *Board) withdraw(lf *leaf) {
+	cl := lf.cell
 	cl.leaves.remove(lf)
 	b.refresh(cl)
 	if cl.leaves.len() == 0 {
-		delete(t.cells, cl.name)
+		delete(cl.tenant.cells, cl.name)
 		removeCell(&cl.name.site.cells, cl, siteIndex)
 		removeCell(&cl.name.group.cells, cl, groupIndex)
 	}
+}
+
+// uncount forgets whoever has nothing waiting any more, but for a leaf that was withdrawn.
+func (lf *leaf) uncount() {
+	k := lf.key
+	t := k.tenant
+	lv := t.level
 	if k.leaves--; k.leaves == 0 {
 		delete(t.keys, k.name)
 	}

@@ -1,6 +1,11 @@
 package queue
 
-import "github.com/perdure/perdure/internal/model"
+import (
+	"maps"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
 
 // Outcome is what came of an attempt, for breakers.
 type Outcome uint8
@@ -21,8 +26,8 @@ type Gate interface {
 	// Give returns what a claim held; how says what came of the attempt. Its own group is asked again after that. When other groups may be let
 	// through, the caller of the board has to say so by Changed.
 	Give(now model.Time, it *Item, how Outcome)
-	// Group names items that are let through or kept back together, so that one that is kept back does not keep back others behind it. It must
-	// be the same for an item at all times.
+	// Group names items that are let through or kept back together, so that one that is kept back does not keep back others behind it. It is
+	// the same for an item until the board is told to Regroup.
 	Group(it *Item) string
 }
 
@@ -103,6 +108,12 @@ func (b *Board) Changed(now model.Time, groups ...string) {
 	}
 }
 
+// Closed reports whether tasks of a group wait and are kept back by the gate.
+func (b *Board) Closed(group string) bool {
+	g := b.groups[group]
+	return g != nil && g.closed
+}
+
 // Pause keeps the tasks of a queue of a tenant from beginning. What is claimed goes on, and so do deadlines.
 func (b *Board) Pause(tenant, queue, why string) {
 	s := b.site(siteName{tenant, queue})
@@ -119,4 +130,59 @@ func (b *Board) Resume(tenant, queue string) {
 	s.paused, s.why = false, ""
 	b.refreshAll(s.cells)
 	b.forget(s)
+}
+
+// Regroup tells that the gate names groups in another way from now on: tasks that wait are put where they belong, and every group may be asked again. Nobody loses
+// its place: shares are those of keys, which groups do not change. It looks at everything that waits.
+func (b *Board) Regroup(now model.Time) {
+	b.advance(now)
+	var moved []*task
+	var emptied []*leaf
+	for _, ln := range slices.SortedFunc(maps.Values(b.lines), func(x, y *line) int { return compareTasks(x.tasks.top(), y.tasks.top()) }) {
+		var leaving []*task
+		for _, t := range ln.tasks.xs {
+			if b.groupName(&t.Item) != ln.name.group {
+				leaving = append(leaving, t)
+			}
+		}
+		for _, t := range leaving {
+			ln.tasks.remove(t)
+			t.line = nil
+			t.site.waiting--
+		}
+		moved = append(moved, leaving...)
+		switch {
+		case len(leaving) == 0:
+		case ln.tasks.len() > 0:
+			b.headChanged(ln)
+		default:
+			for _, lf := range ln.leaves {
+				b.withdraw(lf) // it is counted until its tasks are in their new lines, so that their keys stay
+			}
+			emptied = append(emptied, ln.leaves...)
+			b.dropLine(ln)
+		}
+	}
+	slices.SortFunc(moved, compareTasks)
+	for _, t := range moved {
+		b.wait(t)
+	}
+	for _, lf := range emptied {
+		lf.uncount()
+	}
+	b.Changed(now)
+}
+
+// Taken visits the tasks that have been let through, in the order of Visible, so that the gate can be told of them again.
+func (b *Board) Taken(visit func(it *Item)) {
+	var taken []*task
+	for _, t := range b.tasks {
+		if t.state.taken() {
+			taken = append(taken, t)
+		}
+	}
+	slices.SortFunc(taken, compareTasks)
+	for _, t := range taken {
+		visit(&t.Item)
+	}
 }

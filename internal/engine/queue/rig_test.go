@@ -16,13 +16,19 @@ type fakeGate struct {
 	used  map[string]int
 	moody bool
 	calls []string
+	alias map[string]string // groups that are called otherwise
 }
 
 func newFakeGate(moody bool) *fakeGate {
 	return &fakeGate{room: map[string]int{"": 1000, "g": 1, "h": 2, "i": 1000}, used: map[string]int{}, moody: moody}
 }
 
-func (g *fakeGate) Group(it *Item) string { return it.Spec.Breaker }
+func (g *fakeGate) Group(it *Item) string {
+	if other, ok := g.alias[it.Spec.Breaker+it.Spec.Fair]; ok {
+		return other
+	}
+	return it.Spec.Breaker
+}
 
 func (g *fakeGate) Take(now model.Time, it *Item) (bool, model.Reason, model.Time) {
 	g.calls = append(g.calls, fmt.Sprint("take ", it.Ref, now))
@@ -38,19 +44,22 @@ func (g *fakeGate) Take(now model.Time, it *Item) (bool, model.Reason, model.Tim
 	case g.moody && h.Sum32()%31 == 1:
 		return false, why, 0
 	}
-	g.used[name]++
+	g.hold(it, 1)
 	return true, model.Reason{}, 0
 }
 
 func (g *fakeGate) Hold(now model.Time, it *Item) {
 	g.calls = append(g.calls, fmt.Sprint("hold ", it.Ref, now))
-	g.used[g.Group(it)]++
+	g.hold(it, 1)
 }
 
 func (g *fakeGate) Give(now model.Time, it *Item, how Outcome) {
 	g.calls = append(g.calls, fmt.Sprint("give ", it.Ref, now, how))
-	g.used[g.Group(it)]--
+	g.hold(it, -1)
 }
+
+// hold counts by what tasks say themselves, whatever their group is called.
+func (g *fakeGate) hold(it *Item, n int) { g.used[it.Spec.Breaker] += n }
 
 // rig runs a board and the naive one side by side.
 type rig struct {
@@ -257,6 +266,20 @@ func (r *rig) actions() map[string]func(*rapid.T) {
 				r.naive.paused[name] = true
 			}
 		},
+		"regroup": func(t *rapid.T) {
+			alias := map[string]string{}
+			for _, group := range []string{"", "g", "h", "i"} {
+				for _, key := range r.keys {
+					if rapid.IntRange(0, 2).Draw(t, "alias") == 0 {
+						alias[group+key] = rapid.SampledFrom([]string{"", "g", "h", "i"}).Draw(t, "other")
+					}
+				}
+			}
+			r.gate.alias, r.mirror.alias = alias, alias
+			r.board.Regroup(r.now)
+			r.naive.advance(r.now)
+			clear(r.naive.closed)
+		},
 		"changed": func(t *rapid.T) {
 			groups := subset(t, "groups", "g", "h")
 			if rapid.Bool().Draw(t, "room") {
@@ -309,7 +332,7 @@ func (r *rig) checkReason(t *rapid.T, k *naiveTask) {
 		for _, w := range r.naive.workers {
 			offered = offered || w.covers(&k.Item)
 		}
-		_, closed := r.naive.closed[k.Spec.Breaker]
+		_, closed := r.naive.closed[r.mirror.Group(&k.Item)]
 		switch {
 		case r.naive.paused[siteName{k.Ref.Address.Tenant, k.Spec.Queue}]:
 			want = model.WaitPaused

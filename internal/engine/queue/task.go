@@ -15,6 +15,10 @@ type Item struct {
 	Scheduled model.Time // when it came into being
 	Visible   model.Time // when the next attempt may begin
 	Claimed   model.Time // when the current attempt began; for Held
+
+	// Input is for gates that look into it; nil for none. Note is the gate's own: what it has found out about the item.
+	Input *model.Payload
+	Note  any
 }
 
 // spent reports whether no attempt is left. Such a task should not come here; it must not be handed out if it does.
@@ -47,7 +51,7 @@ const (
 // taken reports whether permits are held.
 func (s state) taken() bool { return s >= reserved }
 
-// task is an Item on the board. There may be a million of them: 192 bytes, and no pointer that it can do without.
+// task is an Item on the board. There may be a million of them: 216 bytes, and no pointer that it can do without.
 type task struct {
 	Item
 	site   *site
