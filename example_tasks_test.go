@@ -82,6 +82,18 @@ func ExampleSnooze() {
 	_ = deliver
 }
 
+// How many tasks a process executes at once, and which queues it serves beside those of its activities.
+func ExampleTaskConfig_queues() {
+	open := func(ctx context.Context, defs ...perdure.Definition) (*perdure.App, error) {
+		return embedded.Config{Tasks: perdure.TaskConfig{
+			Slots:        50,
+			Queues:       []string{"gpu-low"},
+			DrainTimeout: time.Minute, // what still runs then is given back
+		}}.Open(ctx, "postgres://db/app", defs...)
+	}
+	_ = open
+}
+
 // Which option belongs where: to the activity, to one call, or to one submission. The last one that says something counts.
 func ExampleTaskOption() {
 	mail := perdure.NewActivity("mail", func(context.Context, string) (perdure.Void, error) { return perdure.Void{}, nil },

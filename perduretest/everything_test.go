@@ -545,3 +545,62 @@ func TestFlow(t *testing.T) {
 		}
 	})
 }
+
+// TestDeadTasks has tasks die, and gives them another chance.
+func TestDeadTasks(t *testing.T) {
+	t.Parallel()
+	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) {
+		if to != "bob" {
+			return "", perdure.Permanent(fmt.Errorf("there is no %s", to))
+		}
+		return "sent", nil
+	}, perdure.OnQueue("post"))
+	perduretest.Run(t, send, func(t *testing.T, env *perduretest.Env) {
+		ctx, app := env.Context(), env.App()
+		xs, err := send.SubmitMany(env.With(), []string{"ann", "eve"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range xs {
+			if _, err := xs[i].Result(env.With()); err == nil {
+				t.Errorf("%d was sent", i)
+			}
+		}
+		if groups, err := app.DeadGroups(ctx, perdure.DeadQuery{}); err != nil || len(groups) == 0 {
+			t.Errorf("%+v, %v", groups, err)
+		}
+		var ids []string
+		for d, err := range app.DeadTasks(ctx, perdure.DeadQuery{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, d.ID)
+		}
+		if len(ids) != 2 {
+			t.Fatalf("%v are dead", ids)
+		}
+		if d, err := app.DeadTask(ctx, ids[0]); err != nil || d.ID != ids[0] {
+			t.Errorf("%+v, %v", d, err)
+		}
+		ref, err := app.Requeue(ctx, ids[0], perdure.WithInput("bob"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := (perdure.Execution[string]{Ref: ref}).Result(env.With()); got != "sent" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if err := app.UndoRequeue(ctx, ids[1]); err == nil {
+			t.Error("what was not requeued was undone")
+		}
+		for _, err := range app.RequeueAll(ctx, perdure.DeadQuery{}, perdure.RequeueMany{DryRun: true}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for _, err := range app.PurgeDead(ctx, perdure.DeadQuery{}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

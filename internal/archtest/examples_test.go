@@ -38,7 +38,6 @@ var withoutExample = map[string]string{
 	"DeadQuery":         "see DeadTask",
 	"FailedAttempt":     "see DeadTask",
 	"RequeueOption":     "sealed; WithInput and RequeueAgain are in docs/dead-letters.md",
-	"TaskOption":        "sealed; OnQueue, Limit and Breaker are shown by LimitRule",
 	"LimitUse":          "see LimitInfo",
 	"LimitInfo":         "see LimitRule",
 	"BreakerInfo":       "see BreakerRule",

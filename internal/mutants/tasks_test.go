@@ -8,8 +8,8 @@ var tasks = []mutant{
 	{
 		name:  "a report is taken while the shard is being freed",
 		file:  "internal/engine/lane/task.go",
-		old:   "l.dead != nil || e == nil || e.shard.freeing {",
-		new:   "l.dead != nil || e == nil {",
+		old:   "	if e == nil || e.shard.freeing {",
+		new:   "	if e == nil {",
 		tests: [][]string{sim},
 	},
 	{
@@ -57,8 +57,8 @@ var tasks = []mutant{
 	{
 		name:  "a claim is handed over before it is durable",
 		file:  "internal/engine/lane/task.go",
-		old:   "		b.effects = append(b.effects, effect{\n			kind: effExecute, entry: e, run: run, task: &taskInput{id: id, claim: claim, worker: e.tasks[id].worker},\n		})\n",
-		new:   "		l.execute(e, run, &taskInput{id: id, claim: claim, worker: e.tasks[id].worker})\n",
+		old:   "		b.effects = append(b.effects, effect{kind: effExecute, entry: e, run: run, task: &taskInput{id: id, claim: claim, worker: p.worker}})\n",
+		new:   "		l.execute(e, run, &taskInput{id: id, claim: claim, worker: p.worker})\n",
 		tests: [][]string{sim},
 	},
 	{

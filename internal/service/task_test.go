@@ -102,14 +102,3 @@ func TestTaskOffersAreChecked(t *testing.T) {
 	_, err := newShelf(t).svc.JoinTasks(t.Context(), nil, model.TaskOffer{})
 	wantKind(t, "of a store that is only read", err, fault.Denied)
 }
-
-func TestTasksAreNotStranded(t *testing.T) {
-	t.Parallel()
-	f := newShelf(t)
-	f.put(model.Address{Tenant: "default", Type: "task:render", Key: "1"}, 0, 0)
-	f.put(order("1"), 0, 0)
-	page, err := f.svc.Stranded(t.Context(), "default", "")
-	if err != nil || len(page.Executions) != 1 || page.Executions[0].Start.Address != order("1") {
-		t.Errorf("%+v, %v", page.Executions, err)
-	}
-}
