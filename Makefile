@@ -55,7 +55,7 @@ mutants: ## plant known bugs, one at a time, and demand that the suite catches e
 	go test -tags mutants -count 1 -timeout 60m ./internal/mutants
 
 .PHONY: bench
-bench: ## measure us beside DBOS on PostgreSQL and SQLite, and judge by our bars (BENCHFLAGS="-store sqlite -rounds 5")
+bench: ## measure us beside DBOS and River on PostgreSQL and SQLite, and judge by our bars (BENCHFLAGS="-store sqlite -rounds 5")
 	cd bench && go run . $(BENCHFLAGS)
 
 .PHONY: microbench

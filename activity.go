@@ -17,8 +17,11 @@ type Activity[I, O any] struct {
 	bound bool          // its code was given with its name
 	key   func(I) string
 	opts  stepOptions
-	wrong error // with them
-	at    string
+	spec  *model.TaskSpec // of those options; nil without a queue
+
+	taskKey func(I) Key // of tasks that are submitted
+	wrong   error       // with them
+	at      string
 }
 
 // NewActivity defines an activity whose code is here.
@@ -39,7 +42,9 @@ func (a *Activity[I, O]) apply(opts []ActivityOption) {
 	for _, o := range opts {
 		o.applyActivity(&a.opts)
 	}
-	a.wrong = a.opts.check()
+	if a.wrong = a.opts.check(); a.wrong == nil && a.queued() {
+		a.spec = a.opts.spec(a.name)
+	}
 }
 
 // Bind joins a declared activity with its code.
@@ -51,9 +56,12 @@ func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *
 	d := activityDefinition{name: a.name, bound: bound, at: at, types: []typeOf{
 		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
 	}}
+	if a.queued() {
+		d.queue = a.opts.task.queue
+	}
 	switch {
 	case fn != nil:
-		d.fn = fn
+		d.fn, d.handler = fn, a.handler(fn)
 	case tx != nil && tx.fn != nil:
 		d.fn, d.db, d.transactional = tx, tx.db, true
 	}
@@ -125,6 +133,9 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	if !h.plain {
 		s.Identity, s.Stored = h.codec.Identity(p), new(atomic.Pointer[model.Payload])
 	}
+	if o.task != nil {
+		return s, a.queue(h, s, &o, len(opts) > 0)
+	}
 	fn, tx := a.fn, a.tx
 	if d, ok := h.activities[a.name]; ok && d.fn != nil {
 		fn, _ = d.fn.(func(context.Context, I) (O, error))
@@ -152,6 +163,31 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	}
 	return s, nil
 }
+
+// queue has a step carried out by a queue.
+func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool) error {
+	wrong := func(format string, args ...any) error {
+		return Permanent(public(fault.New(fault.Invalid, "activity %s: "+format, append([]any{a.name}, args...)...)))
+	}
+	if h.activities[a.name].transactional || a.tx != nil {
+		return wrong("%s", txQueued)
+	}
+	if o.retry != nil && o.retry != a.opts.retry {
+		if err := o.retry.checkQueued(); err != nil {
+			return wrong("%w", err)
+		}
+	}
+	s.Task = a.spec
+	if own || s.Task == nil {
+		s.Task = o.spec(a.name)
+	}
+	s.Policy, s.AttemptTimeout, s.Stored, s.Seal = replay.Policy{}, 0, nil, h.sealer("input of activity", a.name)
+	return nil
+}
+
+// txQueued is why a transactional activity has no queue.
+const txQueued = "it is transactional and has a queue: what it does happens exactly once only where its workflow runs, so take the queue away, " +
+	"or have a workflow on the other side call it"
 
 // callOptions collects options. Most calls have none.
 func callOptions(opts []CallOption) *stepOptions {
@@ -182,7 +218,10 @@ func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error)
 	if err = checkName("step", name); err != nil {
 		return out, Permanent(public(err))
 	}
-	if err = o.check(); err != nil {
+	if err = o.check(); err == nil && o.task != nil {
+		err = fault.New(fault.Invalid, "%s is for activities: a function that Do is given runs where the workflow runs", o.task.given[0])
+	}
+	if err != nil {
 		return out, Permanent(public(fault.New(fault.Invalid, "step %s: %w", name, err)))
 	}
 	s := newStep(name, o)

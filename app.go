@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/internal/userdb"
 	"github.com/perdure/perdure/payload"
@@ -22,6 +23,7 @@ import (
 type App struct {
 	host   *host
 	worker *replay.Worker
+	tasks  *pool.Pool // nil when it executes none
 	cfg    Attachment
 
 	databases  []*userdb.Database // in which transactional activities act
@@ -54,8 +56,14 @@ type Attachment struct {
 	Search func(ctx context.Context, text string, found func(value []byte) error) error
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
+	// Tasks is how it executes tasks.
+	Tasks TaskConfig
 	// Version of the program, for workflows that are Pinned.
 	Version string
+	// Name of the app, which the schedules are known by that it applies.
+	Name string
+	// PruneSchedules deletes the schedules that an app of this Name has applied and that are not defined any more.
+	PruneSchedules bool
 	// OnClose closes the engine.
 	OnClose func() error
 	// Instead are definitions that take the place of those of the same name. Package perduretest uses it.
@@ -69,6 +77,9 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	cfg.Logger = cmp.Or(cfg.Logger, silent)
 	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, 2<<20)
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 10*time.Second)
+	if err := cfg.Tasks.check(); err != nil {
+		return nil, err
+	}
 	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cfg.MaxPayload})
 	if err != nil {
 		return nil, public(err)
@@ -82,6 +93,9 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 			return nil, public(fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, embedded.Config{Version: …}", name))
 		}
 	}
+	if cfg.PruneSchedules && cfg.Name == "" {
+		return nil, public(fault.New(fault.Invalid, "schedules can be pruned only by an app that has a name: embedded.Config{Name: …}"))
+	}
 	a := &App{cfg: cfg, host: &host{
 		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
 	}}
@@ -91,15 +105,32 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	if err := a.serveDatabases(r); err != nil {
 		return nil, err
 	}
-	if len(r.workflows) == 0 {
-		return a, nil
+	if err := a.joinTasks(ctx, r); err != nil {
+		a.stopBackground()
+		return nil, err
 	}
-	code, pinned := map[string]replay.Code{}, map[string]bool{}
+	if err := a.join(ctx, r); err != nil {
+		a.stopBackground()
+		return nil, errors.Join(err, a.closeTasks())
+	}
+	if err := a.applySchedules(ctx, r.schedules); err != nil {
+		a.stopBackground()
+		closing, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout)
+		defer cancel()
+		return nil, errors.Join(err, a.closeTasks(), a.worker.Close(closing))
+	}
+	return a, nil
+}
+
+// join has the engine give us executions of the workflows.
+func (a *App) join(ctx context.Context, r *registry) error {
+	cfg := &a.cfg
+	code, pinned, retain := map[string]replay.Code{}, map[string]bool{}, map[string]time.Duration{}
 	for name, d := range r.workflows {
-		code[name], pinned[name] = d.code, d.pinned
+		code[name], pinned[name], retain[name] = d.code, d.pinned, d.retain
 	}
 	a.worker = replay.NewWorker(replay.Config{
-		Code: code, Version: cfg.Version, Pinned: pinned, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
+		Code: code, Version: cfg.Version, Pinned: pinned, Retain: retain, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
 		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks,
 	})
 	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}
@@ -110,11 +141,10 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	}
 	session, err := cfg.Backend.Join(ctx, a.worker, offer)
 	if err != nil {
-		a.stopBackground()
-		return nil, public(err)
+		return public(err)
 	}
 	a.worker.Serve(session)
-	return a, nil
+	return nil
 }
 
 // With is the app in the name of ctx: the Caller of ordinary code. When ctx ends, so does the call; what it started goes on.
@@ -126,15 +156,20 @@ func (a *App) Wait(ctx context.Context) error {
 	return a.Close()
 }
 
-// Close takes no new work, waits for running steps, and releases everything. Executions go on when the store is opened again.
+// Close takes no new work, waits for running steps and tasks, and releases everything. Executions go on when the store is opened again.
 func (a *App) Close() error {
 	a.closing.Do(func() {
 		a.stopBackground()
+		var tasks sync.WaitGroup // are drained meanwhile
+		var left error
+		tasks.Go(func() { left = a.closeTasks() })
 		if a.worker != nil {
 			ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
 			a.closed = a.worker.Close(ctx)
 			cancel()
 		}
+		tasks.Wait()
+		a.closed = errors.Join(a.closed, left)
 		if a.cfg.OnClose != nil {
 			a.closed = errors.Join(a.closed, a.cfg.OnClose())
 		}

@@ -31,6 +31,8 @@ type inlet interface {
 	poll(ref Ref) (state, error)
 	call(m model.Message, o *stepOptions) (model.Payload, error)
 	read(ref Ref, state string) (model.Payload, bool, error)
+	// ask sends an update to a schedule: it is stored as it is, whatever the payload settings are.
+	ask(m model.Message) (model.Payload, error)
 }
 
 // state is how an execution stands.

@@ -7,12 +7,13 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/schedule"
 )
 
 // ---- Client as Caller: plain calls of the engine
 
 func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (r api.StartRequest, err error) {
-	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels}
+	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec}
 	if r.Input, err = c.host().sealStart(c.ctx, brief, r.Address, in); err != nil {
 		return r, err
 	}
@@ -148,6 +149,15 @@ func (c Client) call(m model.Message, o *stepOptions) (model.Payload, error) {
 		Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: in, RequestID: o.requestID,
 	})
 	return p, public(err)
+}
+
+// ask is for schedules.
+func (c Client) ask(m model.Message) (model.Payload, error) {
+	p, err := c.host().backend.Update(c.ctx, api.UpdateRequest{Target: api.Target{Address: m.To}, Name: m.Name, Input: m.Input})
+	if err != nil {
+		return p, public(schedule.Explain(m.To.Key, err))
+	}
+	return p, nil
 }
 
 func (c Client) read(ref Ref, name string) (model.Payload, bool, error) {

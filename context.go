@@ -112,7 +112,7 @@ func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normali
 	}
 	c := replay.Child{
 		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
-		Labels: o.labels,
+		Labels: o.labels, Task: o.spec,
 	}
 	if !h.plain {
 		c.Identity, c.Seal = h.codec.Identity(in), func(ctx context.Context, to model.Address, p model.Payload) (model.Payload, error) {
@@ -157,6 +157,8 @@ func (ctx WorkflowCtx) call(m model.Message, o *stepOptions) (model.Payload, err
 	}
 	return ctx.x.Send(m, o.key, ctx.sealer(&m))
 }
+
+func (ctx WorkflowCtx) ask(m model.Message) (model.Payload, error) { return ctx.x.Send(m, "", nil) }
 
 // sendable says what is wrong with a message. One that cannot be stored or looked up where it arrives would hold up all that come behind it.
 func (ctx WorkflowCtx) sendable(m *model.Message) error {

@@ -131,7 +131,7 @@ func ExampleGroup() {
 	offers := perdure.NewWorkflow("offer", func(ctx perdure.WorkflowCtx, n int) (int, error) { return quote.Run(ctx, n) }, perdure.Uses(quote))
 	_, err := embedded.Open(context.Background(), "memory:", perdure.Group{offers})
 	fmt.Println(errors.Is(err, perdure.ErrInvalid), err)
-	// Output: true a mistake in the definitions: workflow offer uses activity quote, which has no code here: pass its Bind(fn)
+	// Output: true a mistake in the definitions: workflow offer uses activity quote, which has no code here and no queue: pass its Bind(fn)
 }
 
 // Keys identify executions. HashKey is for values that have no natural name.

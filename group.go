@@ -109,7 +109,7 @@ type declarable interface {
 }
 
 func (a *Activity[I, O]) declared() (kind, name string, only bool) {
-	return "activity", a.name, !a.bound
+	return "activity", a.name, !a.bound && !a.queued()
 }
 
 func (w *Workflow[I, O]) declared() (kind, name string, only bool) {

@@ -137,6 +137,8 @@ type Event struct {
 	Kind     string // such as step_completed, timer_fired, signal_received
 	Name     string // of the step, signal, promise or child
 	Attempt  int
+	// Queue and Worker are those of a task: which one carries it, and who has claimed it.
+	Queue, Worker string
 	// Input and Output are JSON. What is stored in another way is decoded, if this app can; if not, they are nil.
 	Input, Output []byte
 	// InputIs and OutputIs tell how they are stored, such as "512 bytes of json+aes-gcm".
@@ -173,7 +175,10 @@ func (a *App) History(ctx context.Context, t Target) iter.Seq2[Event, error] {
 }
 
 func (a *App) eventOf(ctx context.Context, e *model.Event) Event {
-	out := Event{Position: e.Seq, Time: e.At.Std(), Kind: e.Kind.String(), Name: e.Name, Attempt: e.Attempt}
+	out := Event{Position: e.Seq, Time: e.At.Std(), Kind: e.Kind.String(), Name: e.Name, Attempt: e.Attempt, Worker: e.Worker}
+	if e.Task != nil {
+		out.Queue = e.Task.Queue
+	}
 	out.Input, out.InputIs = a.host.show(ctx, e.Input)
 	out.Output, out.OutputIs = a.host.show(ctx, e.Output)
 	if e.Failure != nil {

@@ -21,6 +21,7 @@ type (
 type workflowOptions struct {
 	uses   []Definition
 	pinned bool
+	retain time.Duration
 }
 
 type stepOptions struct {
@@ -29,6 +30,7 @@ type stepOptions struct {
 	key       string
 	keyed     bool
 	requestID string
+	task      *taskSettings // nil unless a task option was given
 }
 
 type startOptions struct {
@@ -39,6 +41,8 @@ type startOptions struct {
 	requestID string
 	with      []signalWith
 	labels    []model.Label
+	task      []submitOption  // of submissions only
+	spec      *model.TaskSpec // of a task
 	err       error
 }
 
@@ -89,13 +93,12 @@ type timeoutOption time.Duration
 func (t timeoutOption) applyActivity(o *stepOptions) { o.timeout = time.Duration(t) }
 func (t timeoutOption) applyCall(o *stepOptions)     { o.timeout = time.Duration(t) }
 
-// AttemptTimeout limits one attempt: its context ends after d, and the attempt has failed.
-func AttemptTimeout(d time.Duration) interface {
-	ActivityOption
-	CallOption
-} {
-	return timeoutOption(d)
+func (t timeoutOption) applyStart(o *startOptions) {
+	o.task = append(o.task, submitOption{"AttemptTimeout", t})
 }
+
+// AttemptTimeout limits one attempt: its context ends after d, and the attempt has failed. That of a task counts from the moment at which a worker claims it.
+func AttemptTimeout(d time.Duration) TaskOption { return timeoutOption(d) }
 
 type stepKey string
 
@@ -115,6 +118,7 @@ func RequestID(id string) interface {
 	CallOption
 	StartOption
 	PastOption
+	RequeueOption
 } {
 	return requestID(id)
 }
@@ -134,6 +138,17 @@ func (pinnedOption) applyWorkflow(o *workflowOptions) { o.pinned = true }
 // code under it. While there is none, it waits and says so. A run that continues as new may begin on any version. A build in which the workflow is not
 // pinned any more continues all of them.
 func Pinned() WorkflowOption { return pinnedOption{} }
+
+type retainOption time.Duration
+
+func (r retainOption) applyWorkflow(o *workflowOptions) { o.retain = time.Duration(r) }
+
+// Retain keeps the runs of a workflow for d after they have ended, in place of what the nodes keep others for (embedded.Config.Retention): at least
+// a minute, or Forever. It counts for runs that end from then on, and not for those that are terminated, because their code has no say in it.
+func Retain(d time.Duration) WorkflowOption { return retainOption(d) }
+
+// Forever is the retention time of what is never removed.
+const Forever = time.Duration(1<<63 - 1)
 
 // ParentClose says what happens to a child when its parent closes.
 type ParentClose int

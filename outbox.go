@@ -179,7 +179,7 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdic
 }
 
 // DeadLetter is a start, signal, settlement or cancel request that left with a transaction and was refused after that had committed: another input for
-// a key that is in use, an execution that is closed or does not exist. It is not tried again.
+// a key that is in use, an execution that is closed or does not exist. It is not tried again. (A task that failed for good is a DeadTask.)
 type DeadLetter struct {
 	ID     string
 	Kind   string // start, signal, settle, cancel

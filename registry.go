@@ -11,16 +11,19 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/schedule"
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// Definition is anything that opening accepts: a workflow, an activity, an Outbox, a Binding or a Group.
+// Definition is anything that opening accepts: a workflow, an activity, a Schedule, an Outbox, a Binding or a Group.
 type Definition interface{ define(*registry) }
 
 // Group is a reusable bundle of definitions.
@@ -43,6 +46,7 @@ type workflowDefinition struct {
 	bound  bool        // it was meant to have code
 	uses   []Definition
 	pinned bool
+	retain time.Duration
 	at     string
 	types  []typeOf
 }
@@ -56,6 +60,9 @@ type activityDefinition struct {
 	at    string
 	types []typeOf
 	wrong error // with its options
+
+	queue   string                   // that carries it; empty when it runs inline
+	handler func(*host) pool.Handler // of tasks; nil without code, and of transactional ones
 
 	transactional bool
 	db            *userdb.Database // of a transactional one
@@ -71,6 +78,7 @@ type registry struct {
 	added      map[Definition]bool // handles: passed twice, or in several groups, one is the same definition
 	needs      []need
 	outboxes   []outboxDefinition
+	schedules  []*Schedule
 	problems   []error
 	replaced   *registry // what stands instead of definitions of the same name; nil when there is nothing
 }
@@ -129,16 +137,17 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 	}
 	for _, name := range sortedKeys(r.activities) {
 		d := r.activities[name]
-		r.checkCode("activity", name, d.at, d.fn != nil, d.bound)
+		r.checkCode("activity", name, d.at, d.fn != nil || d.elsewhere(), d.bound)
 	}
 	for _, n := range r.needs {
-		if r.activities[n.activity].fn == nil {
+		if d := r.activities[n.activity]; d.fn == nil && !d.elsewhere() {
 			r.wrong("%s: activity %s is declared but has no code: pass its Bind(fn) (%s)", n.who, n.activity, n.at)
 		}
 	}
 	r.problems = distinct(r.problems)
 	switch n := len(r.problems); n {
 	case 0:
+		r.workflows[schedule.Type] = workflowDefinition{name: schedule.Type, code: schedule.Code, bound: true}
 		return r, nil
 	case 1:
 		return nil, public(fault.New(fault.Invalid, "a mistake in the definitions: %w", r.problems[0]))
@@ -196,6 +205,15 @@ func (r *registry) workflow(d workflowDefinition) {
 		return
 	}
 	r.check("workflow", d.name, d.at, d.types)
+	if strings.HasPrefix(d.name, model.TaskPrefix) {
+		r.wrong("the name of workflow %s begins with %q, as those of tasks do (%s)", d.name, model.TaskPrefix, d.at)
+	}
+	if strings.HasPrefix(d.name, schedule.Reserved) {
+		r.wrong("the name of workflow %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.name, schedule.Reserved, d.at)
+	}
+	if d.retain != 0 && d.retain < model.MinRetention {
+		r.wrong("workflow %s is retained for %s: at least %s (%s)", d.name, d.retain, model.MinRetention, d.at)
+	}
 	r.workflows[d.name] = d
 }
 
@@ -203,7 +221,9 @@ func (r *registry) activity(d activityDefinition) {
 	if r.replaced != nil && r.replaced.activities[d.name].fn != nil {
 		return
 	}
-	if old, ok := r.activities[d.name]; ok {
+	if old, ok := r.activities[d.name]; ok && d.elsewhere() {
+		return // which says what is known
+	} else if ok && !old.elsewhere() {
 		r.wrong("two definitions of activity %s (%s, %s): pass one of them, or give it another name", d.name, old.at, d.at)
 		return
 	}
@@ -211,11 +231,17 @@ func (r *registry) activity(d activityDefinition) {
 	if d.wrong != nil {
 		r.wrong("activity %s: %w (%s)", d.name, d.wrong, d.at)
 	}
+	if d.transactional && d.queue != "" {
+		r.wrong("activity %s: %s (%s)", d.name, txQueued, d.at)
+	}
 	if d.transactional && d.db == nil {
 		r.wrong("activity %s has no database: give it perdure.SQL(db) or perdure.Pgx(pool), after the pool was made (%s)", d.name, d.at)
 	}
 	r.activities[d.name] = d
 }
+
+// elsewhere reports whether whoever serves its queue has the code, and nobody needs it here.
+func (d *activityDefinition) elsewhere() bool { return d.fn == nil && !d.bound && d.queue != "" }
 
 // Bounds of names and keys, in bytes.
 const (
@@ -291,8 +317,8 @@ func (r *registry) checkUses(d workflowDefinition) {
 	}
 	r.problems = append(r.problems, needed.problems...)
 	for _, name := range sortedKeys(needed.activities) {
-		if r.activities[name].fn == nil && needed.activities[name].fn == nil {
-			r.wrong("workflow %s uses activity %s, which has no code here: pass its Bind(fn)", d.name, name)
+		if a, n := r.activities[name], needed.activities[name]; a.fn == nil && n.fn == nil && !n.elsewhere() {
+			r.wrong("workflow %s uses activity %s, which has no code here and no queue: pass its Bind(fn)", d.name, name)
 		}
 		if needed.activities[name].transactional && r.activities[name].fn == nil {
 			r.wrong("workflow %s uses transactional activity %s: pass it too, so that its database is prepared", d.name, name)

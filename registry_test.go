@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
 )
 
 func nothing(perdure.WorkflowCtx, string) (string, error) { return "", nil }
@@ -121,7 +122,7 @@ func TestMistakesInDefinitions(t *testing.T) {
 func TestDefinitionsWithoutMistakes(t *testing.T) {
 	t.Parallel()
 	act := perdure.DeclareActivity[tree, []tree]("act")
-	app, err := perdure.Attach(t.Context(), perdure.Attachment{},
+	app, err := embedded.Open(t.Context(), "memory:",
 		perdure.Group{act.Bind(func(context.Context, tree) ([]tree, error) { return nil, nil })},
 		perdure.NewActivity("any", func(context.Context, any) (perdure.Void, error) { return perdure.Void{}, nil }),
 	)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -14,7 +15,8 @@ import (
 type ErrorKind struct {
 	text    string // for people
 	matches func(error) bool
-	err     error // what is wrong with it
+	names   []string // of kinds and types of failures that are all that is meant; empty when no name says it
+	err     error    // what is wrong with it
 }
 
 // String names the errors that are meant.
@@ -34,7 +36,14 @@ func ErrorIs(target error) ErrorKind {
 	if target == nil {
 		return ErrorKind{err: errors.New("ErrorIs of nil")}
 	}
-	return ErrorKind{text: fmt.Sprintf("%q", target), matches: func(err error) bool {
+	var names []string
+	for kind, sentinel := range kinds {
+		if sentinel == target { //nolint:errorlint // the very sentinel
+			names = append(names, kind.String())
+		}
+	}
+	slices.Sort(names)
+	return ErrorKind{text: fmt.Sprintf("%q", target), names: names, matches: func(err error) bool {
 		return errors.Is(err, target) || (&RemoteError{Kind: replay.FailureOf(err).Kind}).Is(target)
 	}}
 }
@@ -45,7 +54,7 @@ func ErrorNamed(name string) ErrorKind {
 	if name == "" {
 		return ErrorKind{err: errors.New("ErrorNamed without a name")}
 	}
-	return ErrorKind{text: name, matches: func(err error) bool {
+	return ErrorKind{text: name, names: []string{name}, matches: func(err error) bool {
 		f := replay.FailureOf(err)
 		return f.Kind == name || f.Type == name
 	}}
@@ -69,7 +78,7 @@ func (p *RetryPolicy) worth() func(error) bool {
 
 // check says what is wrong with the options of a step: all of it.
 func (o *stepOptions) check() error {
-	if o.retry == nil && o.timeout >= 0 {
+	if o.retry == nil && o.timeout >= 0 && o.task == nil {
 		return nil
 	}
 	var problems []error
@@ -81,6 +90,9 @@ func (o *stepOptions) check() error {
 	}
 	if p := o.retry; p != nil {
 		p.check(wrong)
+	}
+	if t := o.task; t != nil {
+		t.check(wrong)
 	}
 	return errors.Join(problems...)
 }

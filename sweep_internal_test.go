@@ -65,3 +65,42 @@ func TestOutcomesOfARetriedRun(t *testing.T) {
 		}
 	}
 }
+
+// gone is a backend that knows only the current run of an execution.
+type gone struct {
+	api.Backend
+	current *api.Description
+}
+
+func (g gone) Describe(_ context.Context, t api.Target) (api.Description, error) {
+	if !t.Run.IsZero() || g.current == nil {
+		return api.Description{}, fault.New(fault.NotFound, "gone")
+	}
+	return *g.current, nil
+}
+
+// The outcomes of a run that has left are of use as long as the run that goes on in its name is.
+func TestOutcomesOfARunThatHasLeft(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	run, now := model.RunID{1}, time.Now()
+	next := func(s model.Status, earlier ...model.RunID) *api.Description {
+		return &api.Description{Current: true, Start: model.Start{Earlier: earlier}, Outcome: model.Outcome{Status: s, At: model.TimeOf(now.Add(-8 * day))}}
+	}
+	for name, c := range map[string]struct {
+		current *api.Description
+		want    bool
+	}{
+		"nobody is there":             {nil, true},
+		"another run, on its own":     {next(model.Running), true},
+		"a retry that runs":           {next(model.Running, model.RunID{2}, run), false},
+		"a retry that can be retried": {next(model.Failed, run), false},
+		"a retry that has completed":  {next(model.Completed, run), true},
+	} {
+		h := &host{backend: gone{current: c.current}}
+		d, err := h.standing(t.Context(), api.Target{Run: run})
+		if got, err := expired(&d, err, now.Add(-31*day), now); got != c.want || err != nil {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
+	}
+}

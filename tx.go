@@ -184,7 +184,10 @@ func (h *host) madeBefore(ctx context.Context, db *userdb.Database, s *replay.St
 
 // earlier are the runs in whose name a step is made again, the last one first; none, unless its run began by a retry or an import.
 func (h *host) earlier(ctx context.Context, s *replay.StepContext) (runs []model.RunID, err error) {
-	run, _ := s.Run()
+	if told := s.Earlier(); len(told) > 0 {
+		return told, nil
+	}
+	run, _ := s.Run() // it began before starts told
 	first, from := s.Again()
 	for run != first {
 		run = from.Run

@@ -3,6 +3,7 @@ package perdure
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -58,6 +59,16 @@ func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, now time.Time)
 // standing is the run that decides about the outcomes of a run: the current one when this has failed, for it may go on in its name.
 func (h *host) standing(ctx context.Context, t api.Target) (api.Description, error) {
 	d, err := h.backend.Describe(ctx, t)
+	if fault.Is(err, fault.NotFound) { // removed, but another one may go on in its name
+		next, failed := h.backend.Describe(ctx, api.Target{Address: t.Address})
+		switch {
+		case failed == nil && slices.Contains(next.Start.Earlier, t.Run):
+			return next, nil
+		case failed != nil && !fault.Is(failed, fault.NotFound):
+			return next, failed
+		}
+		return d, err
+	}
 	if err != nil || d.Current || !mayBeRetried(d.Outcome.Status) {
 		return d, err
 	}

@@ -8,9 +8,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -20,7 +22,10 @@ import (
 )
 
 // peers are the systems that we compare with.
-var peers = map[string]bench.Opener{"dbos": openDBOS}
+var peers = map[string]bench.Peer{
+	bench.DBOS:  {Workflows: openDBOS},
+	bench.River: {Queue: openRiver, Kinds: []bench.Kind{bench.Postgres}},
+}
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -39,12 +44,13 @@ func main() {
 func measure(ctx context.Context, args []string) (err error) {
 	flags := flag.NewFlagSet("bench", flag.ExitOnError)
 	store := flags.String("store", "all", "postgres, sqlite or all")
-	with := flags.String("peers", "dbos", "systems to run beside Perdure, separated by commas; empty for none")
+	with := flags.String("peers", "dbos,river", "systems to run beside Perdure, separated by commas; empty for none")
 	workloads := flags.String("workloads", "", fmt.Sprintf("some of %v, separated by commas (default all)", bench.Workloads))
-	duration := flags.Duration("duration", 3*time.Second, "of one measurement of throughput or latency")
+	duration := flags.Duration("duration", 3*time.Second, "of one measurement of throughput, latency or pickup")
 	rounds := flags.Int("rounds", 3, "how often each system is measured")
 	clients := flags.Int("clients", 64, "that wait for results in the throughput workload")
 	sleepers := flags.Int("sleepers", 100_000, "sleeping executions in the workload open")
+	tasks := flags.Int("tasks", 50_000, "in the workload tasks")
 	wait := flags.Duration("wait", 0, "for a quiet machine, at most, before each measurement")
 	out := flags.String("out", "", "file for the report, as JSON if it ends in .json, else as Markdown (default: Markdown on the standard output)")
 	dir := flags.String("dir", "", "directory for the data; decides which disk is measured (default: the temporary directory)")
@@ -54,16 +60,18 @@ func measure(ctx context.Context, args []string) (err error) {
 		return err
 	}
 	o := bench.Options{
-		Duration: *duration, Rounds: *rounds, Clients: *clients, Sleepers: *sleepers, Wait: *wait, Profile: *profile,
-		Peers: list(*with), Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
+		Duration: *duration, Rounds: *rounds, Clients: *clients, Sleepers: *sleepers, Tasks: *tasks, Wait: *wait, Profile: *profile,
+		Peers: map[string]bench.Peer{}, Progress: func(line string) { fmt.Fprintln(os.Stderr, line) },
 	}
 	for _, w := range list(*workloads) {
 		o.Workloads = append(o.Workloads, bench.Workload(w))
 	}
-	for _, p := range o.Peers {
-		if peers[p] == nil {
-			return fmt.Errorf("unknown peer %q", p)
+	for _, name := range list(*with) {
+		p, known := peers[name]
+		if !known {
+			return fmt.Errorf("unknown peer %q; there are %v", name, slices.Sorted(maps.Keys(peers)))
 		}
+		o.Peers[name] = p
 	}
 	if *profile != "" {
 		if err := os.MkdirAll(*profile, 0o755); err != nil {

@@ -14,17 +14,19 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
+// benchStores are the stores that benchmarks run on.
+var benchStores = []struct {
+	name string
+	url  func(b *testing.B) string
+}{
+	{"memory", func(*testing.B) string { return "memory:" }},
+	{"sqlite", func(b *testing.B) string { return "file:" + filepath.Join(b.TempDir(), "perdure.db") }},
+	{"postgres", func(b *testing.B) string { return pgtest.Start(b, pgtest.Options{Fsync: true}).NewDatabase(b) }},
+}
+
 // BenchmarkThreeSteps runs workflows of three no-op steps for 64 clients that wait for the result, and reports the processor time
 // of this process (that of PostgreSQL is not in it; bench/ has it).
 func BenchmarkThreeSteps(b *testing.B) {
-	stores := []struct {
-		name string
-		url  func(b *testing.B) string
-	}{
-		{"memory", func(*testing.B) string { return "memory:" }},
-		{"sqlite", func(b *testing.B) string { return "file:" + filepath.Join(b.TempDir(), "perdure.db") }},
-		{"postgres", func(b *testing.B) string { return pgtest.Start(b, pgtest.Options{Fsync: true}).NewDatabase(b) }},
-	}
 	three := perdure.NewWorkflow("three", func(ctx perdure.WorkflowCtx, in int) (out int, err error) {
 		for _, name := range [...]string{"first", "second", "third"} {
 			if out, err = perdure.Do(ctx, name, func(context.Context) (int, error) { return in, nil }); err != nil {
@@ -33,7 +35,7 @@ func BenchmarkThreeSteps(b *testing.B) {
 		}
 		return out, nil
 	})
-	for _, s := range stores {
+	for _, s := range benchStores {
 		b.Run(s.name, func(b *testing.B) {
 			app, err := embedded.Open(b.Context(), s.url(b), three)
 			if err != nil {
@@ -54,6 +56,37 @@ func BenchmarkThreeSteps(b *testing.B) {
 					}
 				}
 			})
+			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
+		})
+	}
+}
+
+// BenchmarkTasks submits no-op tasks, 1,000 at a time, and waits until all have ended.
+func BenchmarkTasks(b *testing.B) {
+	noop := perdure.NewActivity("noop", func(context.Context, int) (perdure.Void, error) { return perdure.Void{}, nil }, perdure.OnQueue("bench"))
+	for _, s := range benchStores {
+		b.Run(s.name, func(b *testing.B) {
+			app, err := embedded.Config{Tasks: perdure.TaskConfig{Slots: 64}}.Open(b.Context(), s.url(b), noop)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = app.Close() }()
+			ctx := app.With(b.Context())
+			ins := make([]int, 1000)
+			var last perdure.Execution[perdure.Void]
+			b.ReportAllocs()
+			b.ResetTimer()
+			before := processorTime(b)
+			for left := b.N; left > 0; left -= len(ins) {
+				xs, err := noop.SubmitMany(ctx, ins[:min(left, len(ins))])
+				if err != nil {
+					b.Fatal(err)
+				}
+				last = xs[len(xs)-1]
+			}
+			if _, err := last.Result(ctx); err != nil { // they are begun in the order of their submission
+				b.Fatal(err)
+			}
 			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})
 	}

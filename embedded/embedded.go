@@ -47,9 +47,21 @@ type Config struct {
 	Payloads payload.Codec
 	// DrainTimeout is how long Close waits for running steps; 10 s.
 	DrainTimeout time.Duration
+	// Tasks is how this process executes tasks, if it has the code of activities that have a queue: how many at once, which other queues, when it takes no more.
+	Tasks perdure.TaskConfig
+	// Retention is how long an execution is kept after it has ended, unless its workflow has a time of its own (perdure.Retain); 30 days, at least a minute,
+	// or perdure.Forever. Its key may be used again afterwards. All processes of a cluster should have the same: each removes what it owns. See docs/retention.md.
+	Retention time.Duration
+	// KeepDead is how long tasks that failed for good are kept for people to look at and to requeue; 90 days. A negative time keeps them until they are purged.
+	KeepDead time.Duration
 	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
 	// the version that began them.
 	Version string
+	// Name of the app. Schedules remember who has applied them by it.
+	Name string
+	// PruneSchedules deletes the schedules that an app of this Name has applied and that are not among the definitions any more. Without it they
+	// go on.
+	PruneSchedules bool
 	// NoMigrate refuses a store whose schema is not up to date, instead of upgrading it.
 	NoMigrate bool
 	// AllowUnsafe accepts a PostgreSQL server that can lose acknowledged commits (fsync or synchronous_commit off). For tests.
@@ -79,15 +91,16 @@ func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definit
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
-		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version,
+		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
+		Retention: c.Retention,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open the store: %w", err)
 	}
 	app, err := perdure.Attach(ctx, perdure.Attachment{
 		Backend: n.Backend(), Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
-		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Version: c.Version, OnClose: n.Close,
-		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search,
+		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Tasks: c.Tasks, Version: c.Version, OnClose: n.Close,
+		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search, Name: c.Name, PruneSchedules: c.PruneSchedules,
 	}, defs...)
 	if err != nil {
 		return nil, errors.Join(err, n.Close())

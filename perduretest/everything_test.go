@@ -408,3 +408,199 @@ func TestTalking(t *testing.T) {
 		t.Errorf("the interrupt was not heard: %v", told)
 	}
 }
+
+// TestTasksWaitForAWorker submits tasks to a queue that nobody serves: they are there, and wait.
+func TestTasksWaitForAWorker(t *testing.T) {
+	t.Parallel()
+	render := perdure.DeclareActivity[task, string]("render", perdure.OnQueue("gpu"))
+	perduretest.Run(t, perdure.Group{stops.Bind(stopsCode), render}, func(t *testing.T, env *perduretest.Env) {
+		env.App().PauseTasks() // it has none
+		env.App().ResumeTasks()
+		x, err := render.Submit(env.With(), task{Name: "one"}, perdure.RawKey("one"), perdure.Labels(map[string]string{"team": "x"}))
+		if err != nil || render.Execution(perdure.RawKey("one")) != x {
+			t.Fatal(x, err)
+		}
+		if _, err := render.SubmitMany(env.With(), []task{{Name: "two"}, {Name: "three"}}); err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		if n, err := env.App().Count(env.Context(), `workflow = "task:render" and status = "open"`); n != 3 || err != nil {
+			t.Errorf("%d tasks are open, %v", n, err)
+		}
+		if how, err := x.Poll(env.With()); how.Status != perdure.Running || err != nil {
+			t.Errorf("%v, %v", how, err)
+		}
+	})
+}
+
+// TestScheduling fires by the clock, by hand and for the past, and is asked by ordinary code and by a workflow.
+func TestScheduling(t *testing.T) {
+	t.Parallel()
+	planned := perdure.NewWorkflow("planned", func(ctx perdure.WorkflowCtx, n int) (string, error) {
+		at, ok := ctx.ScheduledFor()
+		return fmt.Sprintf("%d %s %t", n, at.UTC().Format(time.RFC3339), ok), nil
+	})
+	daily := perdure.NewSchedule("daily", perdure.Cron("0 12 * * *", "Europe/Berlin"), planned.Job(7), perdure.OverlapQueue, perdure.Jitter(time.Minute), perdure.PausedAtFirst("not yet"))
+	asks := perdure.NewWorkflow("asks", func(ctx perdure.WorkflowCtx, _ int) (int64, error) {
+		if err := daily.Trigger(ctx); err != nil {
+			return 0, err
+		}
+		info, err := daily.Describe(ctx)
+		return info.Triggered, err
+	})
+	perduretest.Run(t, perdure.Group{planned, asks, daily}, func(t *testing.T, env *perduretest.Env) {
+		if next, err := daily.Next(time.Now(), 2); err != nil || len(next) != 2 || !next[1].Equal(time.Date(2000, 1, 2, 11, 0, 0, 0, time.UTC)) {
+			t.Errorf("next: %v, %v", next, err)
+		}
+		env.Advance(24 * time.Hour)
+		if err := daily.Resume(env.With()); err != nil {
+			t.Fatal(err)
+		}
+		env.Advance(24 * time.Hour)
+		if n, err := daily.Backfill(env.With(), time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Now()); n != 2 || err != nil {
+			t.Errorf("backfill of %d, %v", n, err)
+		}
+		env.Settle()
+		if n, err := asks.Run(env.With(), 1); n != 1 || err != nil {
+			t.Errorf("triggered %d, %v", n, err)
+		}
+		env.Settle()
+		info, err := daily.Describe(env.With())
+		if err != nil || info.Fired != 4 || info.Backfilled != 2 || info.Missed != 1 || info.Failed != 0 {
+			t.Errorf("%+v, %v", info, err)
+		}
+		first := planned.Execution(perdure.RawKey("daily@2000-01-01T11:00:00Z"))
+		if got, err := first.Result(env.With()); got != "7 2000-01-01T11:00:00Z true" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if err := daily.Pause(env.With(), "enough"); err != nil {
+			t.Fatal(err)
+		}
+		for s, err := range env.App().Schedules(env.Context()) {
+			if err != nil || s.Name != "daily" || s.Why != "enough" {
+				t.Errorf("%+v, %v", s, err)
+			}
+		}
+		if err := daily.Delete(env.With()); err != nil {
+			t.Fatal(err)
+		}
+		if err := daily.Trigger(env.With()); !errors.Is(err, perdure.ErrNotFound) {
+			t.Errorf("trigger of what was deleted: %v", err)
+		}
+		if _, err := daily.Describe(env.With()); !errors.Is(err, perdure.ErrNotFound) {
+			t.Errorf("describe what was deleted: %v", err)
+		}
+		env.Restart() // it is defined, so it is there again
+		if info, err := daily.Describe(env.With()); err != nil || info.Fired != 0 || !info.Paused {
+			t.Errorf("%+v, %v", info, err)
+		}
+	})
+}
+
+// Tasks and what steers them.
+func TestFlow(t *testing.T) {
+	t.Parallel()
+	double := perdure.NewActivity("double", func(_ context.Context, n int) (int, error) { return 2 * n, nil },
+		perdure.OnQueue("math"), perdure.Limit("chips"), perdure.Breaker("chips"))
+	perduretest.Run(t, double, func(t *testing.T, env *perduretest.Env) {
+		ctx, app := env.Context(), env.App()
+		app.PauseTasks()
+		app.ResumeTasks()
+		for what, err := range map[string]error{
+			"limit": app.SetLimit(ctx, perdure.LimitRule{Name: "chips", Concurrency: 1}), "rule": app.SetBreaker(ctx, perdure.BreakerRule{Name: "chips", Failures: 2}),
+			"trip": app.TripBreaker(ctx, "chips", "test"), "queue": app.PauseQueue(ctx, "math", "test"),
+		} {
+			if err != nil {
+				t.Fatal(what, err)
+			}
+		}
+		x, err := double.Submit(env.With(), 21)
+		if err != nil {
+			t.Fatal(err)
+		}
+		limits, err := app.Limits(ctx)
+		breakers, err2 := app.Breakers(ctx)
+		rules, err3 := app.BreakerRules(ctx)
+		queues, err4 := app.Queues(ctx)
+		if err := errors.Join(err, err2, err3, err4); err != nil || len(limits) != 1 || len(breakers) != 1 || len(rules) != 1 || len(queues) != 2 {
+			t.Errorf("%v, %v, %v, %v, %v", limits, breakers, rules, queues, err)
+		}
+		if err := errors.Join(app.PauseBreaker(ctx, "chips", time.Now().Add(time.Minute), "test"), app.ResetBreaker(ctx, "chips"), app.ResumeQueue(ctx, "math")); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := x.Result(env.With()); n != 42 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		many, err := double.SubmitMany(env.With(), []int{1, 2})
+		if err != nil || len(many) != 2 {
+			t.Fatal(many, err)
+		}
+		for i := range many {
+			if n, err := many[i].Result(env.With()); n != 2*(i+1) || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		}
+		if err := errors.Join(app.DeleteLimit(ctx, "chips"), app.DeleteBreaker(ctx, "chips")); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// TestDeadTasks has tasks die, and gives them another chance.
+func TestDeadTasks(t *testing.T) {
+	t.Parallel()
+	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) {
+		if to != "bob" {
+			return "", perdure.Permanent(fmt.Errorf("there is no %s", to))
+		}
+		return "sent", nil
+	}, perdure.OnQueue("post"))
+	perduretest.Run(t, send, func(t *testing.T, env *perduretest.Env) {
+		ctx, app := env.Context(), env.App()
+		xs, err := send.SubmitMany(env.With(), []string{"ann", "eve"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range xs {
+			if _, err := xs[i].Result(env.With()); err == nil {
+				t.Errorf("%d was sent", i)
+			}
+		}
+		if groups, err := app.DeadGroups(ctx, perdure.DeadQuery{}); err != nil || len(groups) == 0 {
+			t.Errorf("%+v, %v", groups, err)
+		}
+		var ids []string
+		for d, err := range app.DeadTasks(ctx, perdure.DeadQuery{}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			ids = append(ids, d.ID)
+		}
+		if len(ids) != 2 {
+			t.Fatalf("%v are dead", ids)
+		}
+		if d, err := app.DeadTask(ctx, ids[0]); err != nil || d.ID != ids[0] {
+			t.Errorf("%+v, %v", d, err)
+		}
+		ref, err := app.Requeue(ctx, ids[0], perdure.WithInput("bob"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := (perdure.Execution[string]{Ref: ref}).Result(env.With()); got != "sent" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		if err := app.UndoRequeue(ctx, ids[1]); err == nil {
+			t.Error("what was not requeued was undone")
+		}
+		for _, err := range app.RequeueAll(ctx, perdure.DeadQuery{}, perdure.RequeueMany{DryRun: true}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		for _, err := range app.PurgeDead(ctx, perdure.DeadQuery{}) {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

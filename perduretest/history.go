@@ -110,6 +110,9 @@ func eventText(e *model.Event) string {
 	if e.Target != (model.Address{}) {
 		fmt.Fprintf(&b, " %s", addressText(e.Target))
 	}
+	if e.Task != nil {
+		fmt.Fprintf(&b, " on %s", e.Task.Queue)
+	}
 	if e.Attempt > 1 {
 		fmt.Fprintf(&b, ", attempt %d", e.Attempt)
 	}

@@ -20,12 +20,12 @@ func TestWatchNamesWhatIsBusy(t *testing.T) {
 	t.Parallel()
 	w := told{make(chan string)}
 	release := make(chan struct{}) // outside of the bubble
-	timer := watch("TestX", time.Millisecond, w)
+	timer := watch("TestX", 100*time.Millisecond, w)
 	defer timer.Stop()
 	go func() {
 		defer close(release)
 		text := <-w.texts
-		for _, want := range []string{"TestX has taken 1ms of real time", "Virtual time stands still", "waitsOutside"} {
+		for _, want := range []string{"TestX has taken 100ms of real time", "Virtual time stands still", "waitsOutside"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s\nhas no %q", text, want)
 			}

@@ -117,7 +117,7 @@ func (w *world) open(def perdure.Definition) error {
 	cfg := crash.Config{
 		Store: w.mem, Plan: w.plan, Number: w.opened, Patience: w.cfg.Patience,
 		Engine: engine.Config{
-			Log: w.cfg.Logger, LeaseTTL: forever, SweepEvery: forever, RetainRequest: forever, Lane: lane.Config{TimerHorizon: forever},
+			Log: w.cfg.Logger, LeaseTTL: forever, SweepEvery: forever, RetainRequest: forever, Retention: forever, Lane: lane.Config{TimerHorizon: forever, RetainEvery: forever},
 		},
 		Attachment: perdure.Attachment{
 			Logger: w.log, MaxPayload: w.cfg.MaxPayload, Payloads: w.cfg.Payloads, Cluster: w.mem.Info().Cluster, Instead: w.cfg.Instead,

@@ -15,12 +15,16 @@ type Backend interface {
 	Client
 	// Join adds a worker. Work flows to it until the session is left or the backend closes.
 	Join(ctx context.Context, w Worker, offer Offer) (Session, error)
+	// JoinTasks adds a worker that executes tasks. They flow to it until the session is left or the backend closes.
+	JoinTasks(ctx context.Context, w TaskWorker, offer model.TaskOffer) (TaskSession, error)
 }
 
 // Client is what ordinary code and operators may ask.
 type Client interface {
 	// Start begins an execution, or attaches to the one that has the key. The same key with another input is a Conflict.
 	Start(ctx context.Context, r StartRequest) (StartReply, error)
+	// StartMany is Start of many at once: thousands cost little more than one. The replies are in the order of the requests; the error tells that none was looked at.
+	StartMany(ctx context.Context, rs []StartRequest) ([]StartedReply, error)
 	// Run is Start, and then Await of the execution that has the key.
 	Run(ctx context.Context, r StartRequest) (Result, error)
 	// Signal delivers a named message to the current run of the target, exactly once per request id. NotFound when there is no such
@@ -57,6 +61,9 @@ type Client interface {
 	// page may be empty and not the last.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
 	Histories
+	DeadTasks
+	Queues
+	Flow
 }
 
 // Target names an execution: the current run of the address, or the one run when Run is set.
@@ -76,6 +83,14 @@ type StartRequest struct {
 	With []Message
 	// Labels of an execution that is started by this, sorted by name; one that is there keeps its own.
 	Labels []model.Label
+	// Task makes it the run of a task, whose address is that of model.TaskPrefix and its kind.
+	Task *model.TaskSpec
+}
+
+// StartedReply is what became of one of many starts.
+type StartedReply struct {
+	StartReply
+	Err error
 }
 
 // Message is a named payload.
@@ -152,6 +167,8 @@ type Description struct {
 	Owner model.NodeID
 	// Labels are what it can be found by now, sorted by name.
 	Labels []model.Label
+	// Tasks are the open tasks of the run.
+	Tasks []Task
 }
 
 // Timer is an open timer.

@@ -136,7 +136,7 @@ func TestTableKeepsItsPromises(t *testing.T) {
 			t.Errorf("%s may import %s = %v, want %v", test.from, test.to, got, test.want)
 		}
 	}
-	for _, dir := range []string{"internal/core", "internal/core/entity", "internal/engine/lane", "internal/cluster"} {
+	for _, dir := range []string{"internal/core", "internal/core/entity", "internal/engine/lane", "internal/engine/queue", "internal/cluster"} {
 		if !matchesAny(pure, dir) {
 			t.Errorf("%s is not pure", dir)
 		}

@@ -30,8 +30,17 @@ var withoutExample = map[string]string{
 	"SignalReceived":    "see BindMachine",
 	"TimerFired":        "see BindMachine",
 	"PastOption":        "sealed; see App.Retry",
+	"ScheduleOption":    "sealed; see Schedule, Overlap",
+	"ScheduleInfo":      "what Schedule.Describe returns; see Schedule",
 	"TxSource":          "see NewTxActivity",
 	"OutboxOption":      "sealed; PollEvery is in docs/transactions.md",
+	"DeadGroup":         "see RequeueMany",
+	"DeadQuery":         "see DeadTask",
+	"FailedAttempt":     "see DeadTask",
+	"RequeueOption":     "sealed; WithInput and RequeueAgain are in docs/dead-letters.md",
+	"LimitUse":          "see LimitInfo",
+	"LimitInfo":         "see LimitRule",
+	"BreakerInfo":       "see BreakerRule",
 	"DeadLetter":        "what App.DeadLetters lists; docs/transactions.md has it",
 }
 

@@ -40,18 +40,22 @@ func (b Bar) String() string {
 // differ by on a busy machine.
 const tolerance = 1.25
 
-// Peer is the system that the bars compare with.
-const Peer = "dbos"
+// The systems that the bars compare with: workflows with DBOS, tasks with River.
+const (
+	DBOS  = "dbos"
+	River = "river"
+)
 
 // demand says what one kind of store must reach; 0 is no demand.
-type demand struct{ cpu, throughput, latency, fanOut float64 }
+type demand struct{ cpu, throughput, latency, fanOut, tasks float64 }
 
 var demands = map[Kind]demand{
-	Postgres: {cpu: 0.25, throughput: 7, latency: 0.7, fanOut: 0.1},
-	SQLite:   {cpu: 0.15, throughput: 15, fanOut: 0.05},
+	Postgres: {cpu: 0.25, throughput: 7, latency: 0.7, fanOut: 0.1, tasks: 1.5},
+	SQLite:   {cpu: 0.15, throughput: 15, fanOut: 0.05, tasks: 3},
 }
 
-// Judge compares what was measured with the bars. Those of workloads that did not run are left out; those whose measurement failed are not met.
+// Judge compares what was measured with the bars. Those of workloads that did not run, and those that compare with a peer which does not know the store, are left
+// out; those whose measurement failed are not met.
 func (r *Report) Judge(workloads []Workload) {
 	if workloads == nil {
 		workloads = Workloads
@@ -69,15 +73,15 @@ func (r *Report) Judge(workloads []Workload) {
 		ours := func(w Workload, figure func(Result) float64) func() (float64, bool) {
 			return func() (float64, bool) { return s.median(Perdure, w, figure) }
 		}
-		against := func(w Workload, figure func(Result) float64) func() (float64, bool) {
-			return func() (float64, bool) { return s.ratio(Peer, w, figure) }
+		against := func(peer string, w Workload, figure func(Result) float64) func() (float64, bool) {
+			return func() (float64, bool) { return s.ratio(peer, w, figure) }
 		}
-		compare := slices.Contains(r.Peers, Peer)
 
 		add(Throughput, fmt.Sprintf("CPU per three-step workflow, %d clients, database included", r.Clients), false, d.cpu, " ms", ours(Throughput, cpu))
-		if compare {
-			add(Throughput, fmt.Sprintf("throughput against DBOS, %d clients", r.Clients), true, d.throughput, "×", against(Throughput, rate))
-			add(Latency, "p50 against DBOS, one client", false, d.latency, "×", against(Latency, p50))
+		beside := func(peer string) bool { return slices.Contains(r.Peers, peer) && !slices.Contains(s.Absent, peer) }
+		if beside(DBOS) {
+			add(Throughput, fmt.Sprintf("throughput against DBOS, %d clients", r.Clients), true, d.throughput, "×", against(DBOS, Throughput, rate))
+			add(Latency, "p50 against DBOS, one client", false, d.latency, "×", against(DBOS, Latency, p50))
 		}
 		add(FanOut, "1,000 parallel steps", false, d.fanOut, " s", ours(FanOut, func(r Result) float64 { return p50(r) / 1000 }))
 		add(Sequence, "2,000 sequential steps against bare fenced commits", false, 1.3, "×", ours(Sequence, overBare))
@@ -85,6 +89,10 @@ func (r *Report) Judge(workloads []Workload) {
 		add(History, "cost of a step at 10,000 steps of history against 10", false, tolerance, "×", ours(History, growth))
 		add(Open, fmt.Sprintf("cost of a step beside %s open executions against 10", thousands(r.Sleepers)), false, tolerance, "×", ours(Open, growth))
 		add(Open, "memory per sleeping execution", false, 1024, " B", ours(Open, func(r Result) float64 { return float64(r.Sleeper) }))
+		if beside(River) {
+			add(Tasks, fmt.Sprintf("throughput of no-op tasks against River, %d slots", slots), true, d.tasks, "×", against(River, Tasks, rate))
+		}
+		add(Pickup, "p50 from the commit of a task to its start, 20 tasks/s", false, 1, " ms", ours(Pickup, p50))
 	}
 }
 

@@ -33,14 +33,38 @@ func openFake(_ context.Context, _ Place, body func(int)) (System, error) {
 	return &fake{body: body}, nil
 }
 
+// fakeQueue executes tasks at once and completes them on the second look.
+type fakeQueue struct {
+	body func(int)
+	open atomic.Int64
+}
+
+func (f *fakeQueue) SubmitMany(_ context.Context, first, n int) error {
+	for i := range n {
+		f.body(first + i)
+	}
+	f.open.Add(int64(n))
+	return nil
+}
+
+func (f *fakeQueue) Submit(ctx context.Context, task int) error { return f.SubmitMany(ctx, task, 1) }
+func (f *fakeQueue) Open(context.Context) (int, error)          { return int(f.open.Swap(0)), nil }
+func (f *fakeQueue) Close() error                               { return nil }
+
+func openFakeQueue(_ context.Context, _ Place, _ int, body func(int)) (Queue, error) {
+	return &fakeQueue{body: body}, nil
+}
+
+var fakePeer = Peer{Workflows: openFake, Queue: openFakeQueue}
+
 func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 	t.Parallel()
-	for _, w := range []Workload{Throughput, Latency, FanOut, Sequence, Open} {
+	for _, w := range []Workload{Throughput, Latency, FanOut, Sequence, Open, Tasks, Pickup} {
 		t.Run(string(w), func(t *testing.T) {
 			t.Parallel()
 			place := Place{Kind: SQLite, Path: filepath.Join(t.TempDir(), "bench.db")}
-			job := Job{System: "fake", Workload: w, Place: place, Duration: 20 * time.Millisecond, Clients: 2, Sleepers: 20}
-			r, err := job.run(t.Context(), openFake)
+			job := Job{System: "fake", Workload: w, Place: place, Duration: 20 * time.Millisecond, Clients: 2, Sleepers: 20, Tasks: 2*bulk + 1}
+			r, err := job.run(t.Context(), fakePeer)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -57,6 +81,14 @@ func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 				if len(r.Points) != 3 || r.Points[2].Size != job.Sleepers {
 					t.Errorf("got points %+v", r.Points)
 				}
+			case Tasks:
+				if r.Operations != job.Tasks || r.Elapsed < look || r.Repeated != 0 { // the fake completes nothing before the second look
+					t.Errorf("got %+v", r)
+				}
+			case Pickup: // its tasks begin before the submission returns
+				if r.Operations == 0 || r.P99 != 0 || r.FromCall50 <= 0 || r.FromCall99 < r.FromCall50 {
+					t.Errorf("got %+v", r)
+				}
 			default:
 				if r.Operations == 0 {
 					t.Errorf("got %+v", r)
@@ -69,7 +101,7 @@ func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 func TestRecoveryCountsFinishedStepsThatRunAgain(t *testing.T) {
 	t.Parallel()
 	job := Job{System: "fake", Workload: Recovery, Place: Place{Kind: SQLite}}
-	r, err := job.run(t.Context(), openFake)
+	r, err := job.run(t.Context(), fakePeer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,11 +151,17 @@ func TestJudgeAndMarkdown(t *testing.T) {
 			Usage: Usage{Process: time.Second},
 		}}
 	}
-	report := &Report{Clients: 64, Peers: []string{Peer}, Stores: []*Store{{
+	report := &Report{Clients: 64, Peers: []string{DBOS}, Stores: []*Store{{
 		Kind: SQLite, Errors: []string{"latency failed\nfor a reason"},
-		Results: []Round{result(Perdure, 0, 16000), result(Peer, 0, 1000), result(Perdure, 1, 8000), result(Peer, 1, 500), result(Perdure, 2, 9000)},
+		Results: []Round{result(Perdure, 0, 16000), result(DBOS, 0, 1000), result(Perdure, 1, 8000), result(DBOS, 1, 500), result(Perdure, 2, 9000)},
 	}}}
-	report.Judge([]Workload{Throughput, Latency, Recovery})
+	tasks := func(system string, operations int) Round {
+		return Round{Result: Result{System: system, Kind: SQLite, Workload: Tasks, Operations: operations, Elapsed: time.Second}}
+	}
+	report.Peers = append(report.Peers, River)
+	report.Stores[0].Results = append(report.Stores[0].Results, tasks(Perdure, 20000), tasks(River, 5000),
+		Round{Result: Result{System: Perdure, Kind: SQLite, Workload: Pickup, Operations: 20, Elapsed: time.Second, P50: 2 * time.Millisecond}})
+	report.Judge([]Workload{Throughput, Latency, Recovery, Tasks, Pickup})
 	var got []string
 	for _, b := range report.Bars {
 		got = append(got, b.String())
@@ -132,20 +170,42 @@ func TestJudgeAndMarkdown(t *testing.T) {
 		"sqlite: CPU per three-step workflow, 64 clients, database included: 0.111 ≤ 0.150 ms",
 		"sqlite: throughput against DBOS, 64 clients: 16.0 ≥ 15.0×",
 		"sqlite: first new step of a 2,000-step history after kill -9: not measured ≤ 0.500 s",
+		"sqlite: throughput of no-op tasks against River, 64 slots: 4.00 ≥ 3.00×",
+		"sqlite: p50 from the commit of a task to its start, 20 tasks/s: 2.00 ≤ 1.00 ms",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("got bars\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
-	if failed := report.Failed(); len(failed) != 1 || failed[0].Measured {
-		t.Errorf("got failed bars %v, want the one that was not measured", failed)
+	report.Stores[0].Absent = []string{River}
+	report.Judge([]Workload{Tasks})
+	if len(report.Bars) != 0 {
+		t.Errorf("got bars %v against a peer that does not take part", report.Bars)
+	}
+	report.Judge([]Workload{Throughput, Recovery, Pickup})
+	if failed := report.Failed(); len(failed) != 2 || failed[0].Measured || !failed[1].Measured {
+		t.Errorf("got failed bars %v, want the one that was not measured and the one that is missed", failed)
 	}
 	var text bytes.Buffer
 	if err := report.WriteMarkdown(&text); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{"| pass |", "**FAIL**", "| perdure | 9,000 |", "    for a reason"} {
+	for _, part := range []string{"| pass |", "**FAIL**", "| perdure | 9,000 |", "| river | 5,000 | 4.00× |", "    for a reason"} {
 		if !strings.Contains(text.String(), part) {
 			t.Errorf("the report lacks %q:\n%s", part, text.String())
+		}
+	}
+}
+
+func TestPeersTakePartInWhatTheyCan(t *testing.T) {
+	t.Parallel()
+	o := Options{Peers: map[string]Peer{DBOS: {Workflows: openFake}, River: {Queue: openFakeQueue, Kinds: []Kind{Postgres}}}}
+	for _, c := range []struct {
+		w    Workload
+		k    Kind
+		want string
+	}{{Throughput, Postgres, DBOS}, {Throughput, SQLite, DBOS}, {Tasks, Postgres, River}, {Pickup, Postgres, River}, {Tasks, SQLite, ""}} {
+		if got := strings.Join(o.taking(c.w, c.k), " "); got != c.want {
+			t.Errorf("in %s on %s take part: %q, want %q", c.w, c.k, got, c.want)
 		}
 	}
 }

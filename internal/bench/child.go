@@ -22,22 +22,22 @@ func IsChild() bool { return os.Getenv(jobVariable) != "" }
 
 // Child carries out the measurement that this process was started for, and prints the result for its parent. Systems are by name; Perdure
 // itself is among them in any case.
-func Child(ctx context.Context, systems map[string]Opener) error {
+func Child(ctx context.Context, systems map[string]Peer) error {
 	var job Job
 	if err := json.Unmarshal([]byte(os.Getenv(jobVariable)), &job); err != nil {
 		return fmt.Errorf("$%s: %w", jobVariable, err)
 	}
-	open := systems[job.System]
+	system, known := systems[job.System]
 	if job.System == Perdure {
-		open = openPerdure
+		system, known = Peer{Workflows: openPerdure, Queue: openPerdureQueue}, true
 	}
-	if open == nil {
+	if !known {
 		return fmt.Errorf("unknown system %q", job.System)
 	}
 	if job.Profile != "" {
 		runtime.MemProfileRate = 64 << 10 // more samples than usual; before anything of interest is allocated
 	}
-	result, err := job.run(ctx, open)
+	result, err := job.run(ctx, system)
 	if err != nil {
 		return err
 	}

@@ -1,7 +1,7 @@
 // Package bench measures Perdure, and peers beside it, with the workloads that our bars are stated in. `perdure bench` and the
 // module bench/, which adds the peers, are thin commands around it.
 //
-//	report, err := bench.Run(ctx, bench.Options{Places: …, Systems: …})
+//	report, err := bench.Run(ctx, bench.Options{Places: …, Peers: …})
 //	err = report.WriteMarkdown(os.Stdout)
 //
 // # Workloads
@@ -13,6 +13,9 @@
 //     hand, on a connection of its own. So both are measured in the same moments, and their ratio does not depend on the machine's mood.
 //   - recovery (W6): the process is killed at step 1,900 of 2,000; the time from its start to its first new step.
 //   - history: the cost of a step at 10, 1,000 and 10,000 steps of history, again beside bare commits.
+//   - tasks: no-op tasks that are submitted 5,000 at a time while 64 slots drain them, until all are recorded as completed.
+//   - pickup: one task at a time, 20 per second: how soon its code begins, from the moment at which the call that submits it returns, and from that call. A
+//     task that begins before the submission has returned counts as begun at once.
 //   - open (W5): the same with 10, 1,000 and 100,000 sleeping executions, and the memory that each of those costs.
 //
 // # Fairness

@@ -23,21 +23,27 @@ const (
 	Recovery   Workload = "recovery"
 	History    Workload = "history"
 	Open       Workload = "open"
+	Tasks      Workload = "tasks"
+	Pickup     Workload = "pickup"
 
 	crash Workload = "crash" // the first half of Recovery: ends with the death of the process
 )
 
 // Workloads are all workloads in the order in which they run.
-var Workloads = []Workload{Throughput, Latency, FanOut, Sequence, Recovery, History, Open}
+var Workloads = []Workload{Throughput, Latency, FanOut, Sequence, Recovery, History, Open, Tasks, Pickup}
+
+// queued reports whether the workload is one of a Queue.
+func (w Workload) queued() bool { return w == Tasks || w == Pickup }
 
 // Job is one measurement: what a child process does.
 type Job struct {
 	System   string
 	Workload Workload
 	Place    Place
-	Duration time.Duration // of Throughput and Latency
+	Duration time.Duration // of Throughput, Latency and Pickup
 	Clients  int           // of Throughput
 	Sleepers int           // of Open: the largest number of sleeping executions
+	Tasks    int           // of Tasks: how many
 	Profile  string        // directory for profiles, or ""
 }
 
@@ -47,18 +53,20 @@ type Result struct {
 	Kind     Kind
 	Workload Workload
 
-	Operations int           // workflows that ended within Elapsed
+	Operations int           // workflows or tasks that ended within Elapsed
 	Elapsed    time.Duration // wall time
-	P50, P99   time.Duration // of a workflow; of FanOut: the median and the longest
+	P50, P99   time.Duration // of a workflow; of FanOut: the median and the longest; of Pickup: from the return of the submission to the start
 	Usage      Usage
 
 	Steps, Bare time.Duration // Sequence: the sum of all steps, and of the bare commits between them
 	FirstStep   time.Duration // Recovery: from the start of the process to its first new step
-	Repeated    int           // Recovery: steps that ran again although they were complete
+	Repeated    int           // Recovery: steps that ran again although they were complete; Tasks: attempts beyond the first
 	Points      []Point       // History, Open
 	Sleeper     int64         // Open: bytes of memory per sleeping execution
 	StartRate   float64       // Open: starts per second
 	Goroutines  int           // Open: how many are left beside the sleeping executions
+
+	FromCall50, FromCall99 time.Duration // Pickup: from the call that submits to the start
 }
 
 // Point is the cost of a step, and of a bare commit at the same time, at some size of history or number of open executions.
@@ -71,8 +79,11 @@ type Point struct {
 var up = time.Now()
 
 // run carries a job out in this process.
-func (j Job) run(ctx context.Context, open Opener) (Result, error) {
+func (j Job) run(ctx context.Context, p Peer) (Result, error) {
 	r := Result{System: j.System, Kind: j.Place.Kind, Workload: j.Workload}
+	queue := func(do func(context.Context, QueueOpener, *Result) error) func(context.Context, Opener, *Result) error {
+		return func(ctx context.Context, _ Opener, r *Result) error { return do(ctx, p.Queue, r) }
+	}
 	work := map[Workload]func(context.Context, Opener, *Result) error{
 		Throughput: func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, j.Clients, r) },
 		Latency:    func(ctx context.Context, o Opener, r *Result) error { return j.load(ctx, o, 1, r) },
@@ -82,11 +93,16 @@ func (j Job) run(ctx context.Context, open Opener) (Result, error) {
 		Recovery:   j.recovery,
 		History:    j.history,
 		Open:       j.open,
+		Tasks:      queue(j.tasks),
+		Pickup:     queue(j.pickup),
 	}[j.Workload]
 	if work == nil {
 		return r, fmt.Errorf("unknown workload %q", j.Workload)
 	}
-	if err := work(ctx, open, &r); err != nil {
+	if !p.takes(j.Workload, j.Place.Kind) {
+		return r, fmt.Errorf("%s does not take part in %s on %s", j.System, j.Workload, j.Place.Kind)
+	}
+	if err := work(ctx, p.Workflows, &r); err != nil {
 		return r, fmt.Errorf("%s of %s on %s: %w", j.Workload, j.System, j.Place.Kind, err)
 	}
 	return r, nil

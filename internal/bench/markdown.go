@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,7 +14,7 @@ func (r *Report) WriteMarkdown(w io.Writer) error {
 	p.line("# Perdure benchmark, %s", r.Time.Format("2006-01-02 15:04 MST"))
 	p.line("")
 	p.line("%s.", r.Machine)
-	p.line("Client, system and database share the machine. Medians of %d rounds; systems take turns, ratios are formed within a round. %s per measurement of throughput and latency.",
+	p.line("Client, system and database share the machine. Medians of %d rounds; systems take turns, ratios are formed within a round. %s per measurement of throughput, latency and pickup.",
 		r.Rounds, r.Duration)
 	if most := r.loudest(); most > noisy {
 		p.line("")
@@ -57,11 +58,14 @@ func (b Bar) want() string {
 
 // store writes the section of one kind of store.
 func (r *Report) store(p *page, s *Store) {
-	systems := append([]string{Perdure}, r.Peers...)
 	p.line("")
 	p.line("## %s", s.Kind)
 	p.line("")
 	p.line("%s.", s.Description)
+	if len(s.Absent) > 0 {
+		p.line("")
+		p.line("Does not take part here: %s.", strings.Join(s.Absent, ", "))
+	}
 	for _, e := range s.Errors {
 		p.line("")
 		p.line("**Failed:**")
@@ -73,7 +77,7 @@ func (r *Report) store(p *page, s *Store) {
 		flush, bytes = "commits / step", "written B / step"
 	}
 	for _, w := range []Workload{Throughput, Latency} {
-		if len(s.of(Perdure, w)) == 0 && !s.anyPeer(r.Peers, w) {
+		if len(s.systems(r, w)) == 0 {
 			continue
 		}
 		clients := r.Clients
@@ -83,12 +87,22 @@ func (r *Report) store(p *page, s *Store) {
 		p.line("")
 		p.line("### Three sequential no-op steps, clients waiting for the result: %d", clients)
 		p.table("system", "workflows/s", "steps/s", "p50 ms", "p99 ms", "CPU s / 1,000 workflows: process + database", flush, bytes, "allocations / workflow (KiB)", "RSS MiB", "others' CPU %", "workflows/s without them (estimate)")
-		for _, system := range systems {
+		for _, system := range s.systems(r, w) {
 			cell := s.cells(system, w)
 			p.row(system, cell(rate), cell(func(r Result) float64 { return steps * rate(r) }), cell(p50), cell(p99),
 				cell(cpuOurs)+" + "+cell(cpuStore), cell(flushes), cell(written), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
 		}
 	}
+	if systems := s.systems(r, FanOut, Sequence, Recovery); len(systems) > 0 {
+		s.one(p, systems)
+	}
+	s.growth(p)
+	s.tasks(p, r)
+	s.limits(p)
+}
+
+// one writes what was measured of single workflows.
+func (s *Store) one(p *page, systems []string) {
 	p.line("")
 	p.line("### One workflow")
 	p.table("system", "1,000 parallel steps ms", "2,000 sequential steps: ms / step", "against bare commits", "first step after kill -9 s", "all done s", "finished steps run again")
@@ -97,8 +111,37 @@ func (r *Report) store(p *page, s *Store) {
 		p.row(system, f(p50), q(func(r Result) float64 { return ms(r.Steps) / float64(r.Operations) }), q(overBare), c(firstStep),
 			c(func(r Result) float64 { return r.Elapsed.Seconds() }), c(func(r Result) float64 { return float64(r.Repeated) }))
 	}
-	s.growth(p)
-	s.limits(p)
+}
+
+// tasks writes what was measured of queues.
+func (s *Store) tasks(p *page, r *Report) {
+	if systems := s.systems(r, Tasks); len(systems) > 0 {
+		flush, bytes := "flushes / 1,000", "WAL B / task"
+		if s.Kind == SQLite {
+			flush, bytes = "commits / 1,000", "written B / task"
+		}
+		p.line("")
+		p.line("### %s no-op tasks from submission, %s at a time, to recorded completion, %d slots", thousands(r.Tasks), thousands(bulk), slots)
+		p.table("system", "tasks/s", "ours is faster by", "CPU µs / task: process + database", "rows / task", flush, bytes, "allocations / task (KiB)", "RSS MiB", "others' CPU %", "tasks/s without them (estimate)")
+		for _, system := range systems {
+			cell := s.cells(system, Tasks)
+			factor := "–"
+			if v, ok := s.ratio(system, Tasks, rate); ok && system != Perdure {
+				factor = number(v) + "×"
+			}
+			p.row(system, cell(rate), factor, cell(micro(cpuOurs))+" + "+cell(micro(cpuStore)), cell(taskRows), cell(func(r Result) float64 { return 1000 * taskFlushes(r) }),
+				cell(taskWritten), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
+		}
+	}
+	if systems := s.systems(r, Pickup); len(systems) > 0 {
+		p.line("")
+		p.line("### From submission to the start of a task, 20 tasks per second")
+		p.table("system", "after the commit: p50 ms", "p99 ms", "after the call: p50 ms", "p99 ms", "CPU µs / task: process + database", "others' CPU %")
+		for _, system := range systems {
+			cell := s.cells(system, Pickup)
+			p.row(system, cell(p50), cell(p99), cell(fromCall50), cell(fromCall99), cell(micro(cpuOurs))+" + "+cell(micro(cpuStore)), cell(others))
+		}
+	}
 }
 
 // growth writes the cost of a step at several sizes.
@@ -151,14 +194,14 @@ func (s *Store) limits(p *page) {
 	put(fmt.Sprintf("commit of a fence and %d rows", batchRows), s.Limits.Batched, throughput)
 }
 
-// anyPeer tells whether a peer has results.
-func (s *Store) anyPeer(peers []string, w Workload) bool {
-	for _, peer := range peers {
-		if len(s.of(peer, w)) > 0 {
-			return true
+// systems are those that have results in one of the workloads.
+func (s *Store) systems(r *Report, ws ...Workload) (names []string) {
+	for _, system := range append([]string{Perdure}, r.Peers...) {
+		if slices.ContainsFunc(ws, func(w Workload) bool { return len(s.of(system, w)) > 0 }) {
+			names = append(names, system)
 		}
 	}
-	return false
+	return names
 }
 
 // cells returns a function that writes the median of a figure.

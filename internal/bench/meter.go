@@ -82,6 +82,18 @@ func (m *meter) lifeFlushes(ctx context.Context) (int64, error) {
 	return n - m.flushes, err
 }
 
+// lifeRows is the number of rows that were written to the database since it was created, with the same reservation.
+func (m *meter) lifeRows(ctx context.Context) (n int64, err error) {
+	if m.conn == nil {
+		return 0, nil
+	}
+	const query = "select tup_inserted + tup_updated + tup_deleted from pg_stat_database where datname = current_database()"
+	if err := m.conn.QueryRow(ctx, query).Scan(&n); err != nil {
+		return 0, fmt.Errorf("rows of the database: %w", err)
+	}
+	return n, nil
+}
+
 // serverFlushes counts the flushes of the server's log since its statistics began.
 func (m *meter) serverFlushes(ctx context.Context) (n int64, err error) {
 	const view, since18 = "select wal_sync from pg_stat_wal", "select coalesce(sum(fsyncs), 0)::bigint from pg_stat_io where object = 'wal'"

@@ -52,13 +52,17 @@ func openPerdure(ctx context.Context, place Place, body func(int)) (System, erro
 			return perdure.Void{}, ctx.Sleep(d)
 		}),
 	}
-	address := place.URL
-	if place.Kind == SQLite {
-		address = (&url.URL{Scheme: "file", Path: place.Path}).String()
-	}
 	var err error
-	s.app, err = embedded.Open(ctx, address, s.three, s.chain, s.fanOut, s.sleep, noop)
+	s.app, err = embedded.Open(ctx, address(place), s.three, s.chain, s.fanOut, s.sleep, noop)
 	return s, err
+}
+
+// address is that of a store as Perdure writes it.
+func address(place Place) string {
+	if place.Kind == SQLite {
+		return (&url.URL{Scheme: "file", Path: place.Path}).String()
+	}
+	return place.URL
 }
 
 // Three implements System.
@@ -87,3 +91,45 @@ func (s *perdureSystem) StartSleep(ctx context.Context, key string, d time.Durat
 
 // Close implements System.
 func (s *perdureSystem) Close() error { return s.app.Close() }
+
+// perdureQueue is Perdure with an activity that has a queue.
+type perdureQueue struct {
+	app  *perdure.App
+	noop *perdure.Activity[int, perdure.Void]
+}
+
+// openPerdureQueue opens Perdure with its defaults and some slots.
+func openPerdureQueue(ctx context.Context, place Place, slots int, body func(int)) (Queue, error) {
+	q := &perdureQueue{noop: perdure.NewActivity("noop", func(_ context.Context, task int) (perdure.Void, error) {
+		body(task)
+		return perdure.Void{}, nil
+	}, perdure.OnQueue("bench"))}
+	var err error
+	q.app, err = embedded.Config{Tasks: perdure.TaskConfig{Slots: slots}}.Open(ctx, address(place), q.noop)
+	return q, err
+}
+
+// SubmitMany implements Queue.
+func (q *perdureQueue) SubmitMany(ctx context.Context, first, n int) error {
+	ins := make([]int, n)
+	for i := range ins {
+		ins[i] = first + i
+	}
+	_, err := q.noop.SubmitMany(q.app.With(ctx), ins)
+	return err
+}
+
+// Submit implements Queue.
+func (q *perdureQueue) Submit(ctx context.Context, task int) error {
+	_, err := q.noop.Submit(q.app.With(ctx), task)
+	return err
+}
+
+// Open implements Queue.
+func (q *perdureQueue) Open(ctx context.Context) (int, error) {
+	n, err := q.app.Count(ctx, `status = "open"`)
+	return int(n), err
+}
+
+// Close implements Queue.
+func (q *perdureQueue) Close() error { return q.app.Close() }

@@ -12,6 +12,7 @@ type Report struct {
 	Machine  string
 	Clients  int
 	Sleepers int
+	Tasks    int
 	Duration time.Duration
 	Rounds   int
 	Peers    []string
@@ -26,6 +27,7 @@ type Store struct {
 	Sync        Limit // of a small append to a file
 	Limits      Limits
 	Results     []Round
+	Absent      []string // peers that do not know this kind of store
 	Errors      []string
 }
 
@@ -112,6 +114,24 @@ func garbage(r Result) float64  { return float64(r.Usage.Bytes) / float64(r.Oper
 func rss(r Result) float64      { return float64(r.Usage.RSS) / (1 << 20) }
 func others(r Result) float64   { return 100 * r.Usage.Others }
 func overBare(r Result) float64 { return float64(r.Steps) / float64(r.Bare) }
+func fromCall50(r Result) float64 {
+	return ms(r.FromCall50)
+}
+
+func fromCall99(r Result) float64 {
+	return ms(r.FromCall99)
+}
+
+// The figures of a task.
+
+func micro(figure func(Result) float64) func(Result) float64 {
+	return func(r Result) float64 { return 1000 * figure(r) }
+}
+
+func taskRows(r Result) float64    { return r.Usage.Rows }
+func taskFlushes(r Result) float64 { return r.Usage.Flushes }
+func taskWritten(r Result) float64 { return float64(r.Usage.Written) / float64(r.Operations) }
+
 func firstStep(r Result) float64 {
 	return r.FirstStep.Seconds()
 }
@@ -134,6 +154,10 @@ func (r Result) brief(err error) string {
 		return "FAILED: " + err.Error()
 	case r.Workload == Throughput || r.Workload == Latency:
 		return fmt.Sprintf("%.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %.3f ms per workflow", rate(r), p50(r), p99(r), cpu(r))
+	case r.Workload == Tasks:
+		return fmt.Sprintf("%.0f/s, CPU %.1f + %.1f µs per task", rate(r), micro(cpuOurs)(r), micro(cpuStore)(r))
+	case r.Workload == Pickup:
+		return fmt.Sprintf("p50 %.3f ms, p99 %.3f ms after the commit; %.3f and %.3f ms after the call", p50(r), p99(r), fromCall50(r), fromCall99(r))
 	case r.Workload == FanOut:
 		return fmt.Sprintf("%.1f ms", p50(r))
 	case r.Workload == Sequence:

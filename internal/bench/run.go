@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -15,14 +16,15 @@ const Perdure = "perdure"
 // Options say what to measure. Places is required.
 type Options struct {
 	Places    []Provider
-	Peers     []string          // names of further systems, which the children know; they take part in the workloads that compare
+	Peers     map[string]Peer   // further systems by name, which the children know too; they take part in the workloads that compare
 	Workloads []Workload        // all when nil
 	Rounds    int               // how often each system runs each workload that compares; 3 when 0
-	Duration  time.Duration     // of one measurement of throughput or latency; 3 s when 0
+	Duration  time.Duration     // of one measurement of throughput, latency or pickup; 3 s when 0
 	Clients   int               // of the throughput; 64 when 0
 	Sleepers  int               // 100,000 when 0
+	Tasks     int               // 50,000 when 0
 	Wait      time.Duration     // for others to leave the machine alone, at most, before each measurement
-	Profile   string            // directory for profiles of Perdure in throughput, latency, fan-out and sequence, or ""
+	Profile   string            // directory for profiles of Perdure in throughput, latency, fan-out, sequence, tasks and pickup, or ""
 	Command   []string          // starts a child; this executable without arguments when nil
 	Progress  func(line string) // hears of each measurement, in a line; may be nil
 }
@@ -51,6 +53,9 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Sleepers <= 0 {
 		o.Sleepers = 100_000
 	}
+	if o.Tasks <= 0 {
+		o.Tasks = 50_000
+	}
 	if o.Command == nil {
 		self, err := os.Executable()
 		if err != nil {
@@ -73,7 +78,7 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 	}
 	report := &Report{
 		Time: time.Now().UTC().Truncate(time.Second), Machine: describeMachine(),
-		Clients: o.Clients, Sleepers: o.Sleepers, Duration: o.Duration, Rounds: o.Rounds, Peers: o.Peers,
+		Clients: o.Clients, Sleepers: o.Sleepers, Tasks: o.Tasks, Duration: o.Duration, Rounds: o.Rounds, Peers: slices.Sorted(maps.Keys(o.Peers)),
 	}
 	for _, p := range o.Places {
 		s := o.measure(ctx, p)
@@ -88,18 +93,25 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // measure measures everything on one kind of store.
 func (o Options) measure(ctx context.Context, p Provider) *Store {
 	s := &Store{Kind: p.Kind()}
+	for _, name := range slices.Sorted(maps.Keys(o.Peers)) {
+		if !o.Peers[name].knows(p.Kind()) {
+			s.Absent = append(s.Absent, name)
+		}
+	}
 	s.note(o.limits(ctx, p, s))
 	for _, w := range o.Workloads {
-		rounds, systems := o.Rounds, append([]string{Perdure}, o.Peers...)
+		rounds, systems := o.Rounds, []string{Perdure}
 		if w == History || w == Open { // about Perdure alone, and within one run
-			rounds, systems = 1, systems[:1]
+			rounds = 1
+		} else {
+			systems = append(systems, o.taking(w, p.Kind())...)
 		}
 		for round := range rounds {
 			for _, system := range systems {
 				if ctx.Err() != nil {
 					return s
 				}
-				job := Job{System: system, Workload: w, Duration: o.Duration, Clients: o.Clients, Sleepers: o.Sleepers}
+				job := Job{System: system, Workload: w, Duration: o.Duration, Clients: o.Clients, Sleepers: o.Sleepers, Tasks: o.Tasks}
 				if system == Perdure && round == 0 {
 					job.Profile = o.Profile
 				}
@@ -115,6 +127,16 @@ func (o Options) measure(ctx context.Context, p Provider) *Store {
 		}
 	}
 	return s
+}
+
+// taking are the peers that take part in a workload on a kind of store.
+func (o Options) taking(w Workload, k Kind) (names []string) {
+	for _, name := range slices.Sorted(maps.Keys(o.Peers)) {
+		if o.Peers[name].takes(w, k) {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // limits measures the store without an engine.

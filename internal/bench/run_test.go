@@ -14,7 +14,7 @@ import (
 // TestMain lets the test binary be its own children.
 func TestMain(m *testing.M) {
 	if IsChild() {
-		if err := Child(context.Background(), map[string]Opener{"fake": openFake}); err != nil {
+		if err := Child(context.Background(), map[string]Peer{"fake": fakePeer}); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
 		}
@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 func short(t *testing.T, place Provider, workloads ...Workload) *Store {
 	t.Helper()
 	report, err := Run(t.Context(), Options{
-		Places: []Provider{place}, Workloads: workloads, Rounds: 1, Duration: 200 * time.Millisecond, Clients: 8,
+		Places: []Provider{place}, Workloads: workloads, Rounds: 1, Duration: 200 * time.Millisecond, Clients: 8, Tasks: 500,
 		Progress: func(line string) { t.Log(line) },
 	})
 	if err != nil {
@@ -51,7 +51,7 @@ func TestRunMeasuresPerdure(t *testing.T) {
 	for kind, place := range places {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			s := short(t, place(t), Throughput, FanOut)
+			s := short(t, place(t), Throughput, FanOut, Tasks, Pickup)
 			if l := s.Limits; s.Sync.Commits == 0 || l.Single.Commits == 0 || l.Fenced.Commits == 0 || l.Batched.RowRate() <= l.Batched.Commits {
 				t.Errorf("limits are %+v", l)
 			}
@@ -61,6 +61,12 @@ func TestRunMeasuresPerdure(t *testing.T) {
 			}
 			if r := s.of(Perdure, FanOut)[0]; r.P50 <= 0 {
 				t.Errorf("fan-out took %s", r.P50)
+			}
+			if r := s.of(Perdure, Tasks)[0]; r.Operations != 500 || r.Repeated != 0 || r.Usage.Flushes <= 0 || (kind == Postgres) != (r.Usage.Rows >= 2) {
+				t.Errorf("tasks: %+v", r)
+			}
+			if r := s.of(Perdure, Pickup)[0]; r.Operations == 0 || r.FromCall50 <= 0 {
+				t.Errorf("pickup: %+v", r)
 			}
 		})
 	}

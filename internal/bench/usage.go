@@ -15,7 +15,8 @@ type Usage struct {
 	Process  time.Duration // processor time of the process of the system, clients included
 	Database time.Duration // processor time of the PostgreSQL server and all its backends
 	Written  int64         // bytes of write-ahead log (PostgreSQL), or all bytes that the process wrote to files (SQLite)
-	Flushes  float64       // per workflow: flushes of the write-ahead log (PostgreSQL) or commits (SQLite)
+	Flushes  float64       // per workflow or task: flushes of the write-ahead log (PostgreSQL) or commits (SQLite)
+	Rows     float64       // per task: rows inserted, updated or deleted (PostgreSQL)
 	Allocs   int64         // allocations of the process on the Go heap
 	Bytes    int64         // bytes of those
 	RSS      int64         // resident memory of the process in bytes, at the end

@@ -33,6 +33,11 @@ func TestLongKillRoundsPostgres(t *testing.T) {
 	killRounds(t, pgtest.URL(t), 50)
 }
 
+func TestLongTasksUnderFire(t *testing.T) {
+	t.Parallel()
+	tasksUnderFire(t, 100_000, 60)
+}
+
 // A process whose database has gone away can be stopped all the same: closing takes no longer than its steps, its lease and a last try.
 func TestLongCloseWithoutDatabase(t *testing.T) {
 	t.Parallel()

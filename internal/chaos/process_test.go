@@ -59,7 +59,11 @@ func victim(url string) int {
 	}
 	cfg.AllowUnsafe, cfg.Logger = true, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelInfo}))
 	l := ledger{os.Getenv(envLedger)}
-	app, err := cfg.Open(ctx, url, definitions(l))
+	defs := definitions(l)
+	if os.Getenv(envTasks) != "" {
+		defs = taskDefinitions(true, os.Getenv(envNoRest) == "")
+	}
+	app, err := cfg.Open(ctx, url, defs)
 	if err != nil {
 		fmt.Println("open:", err)
 		return 1
@@ -71,7 +75,7 @@ func victim(url string) int {
 		}
 	}
 	fmt.Println("up")
-	if os.Getenv(envIdle) != "" {
+	if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" {
 		<-terminate
 	} else if prefix := os.Getenv(envServe); prefix != "" {
 		serve(ctx, app, l, prefix, terminate)

@@ -35,6 +35,9 @@ func (o *options) act(ctx context.Context) (*node.Node, error) {
 	return n, nil
 }
 
+// alone reports whether the store has one process at a time, which is this command then.
+func (o *options) alone() bool { return strings.HasPrefix(o.store, "file:") }
+
 // patience is the flag of commands that wait for an answer.
 func patience(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().DurationVar(d, "timeout", 30*time.Second, "how long to wait for the owner of the execution")

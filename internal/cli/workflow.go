@@ -169,63 +169,69 @@ func (o *options) one(use, short, example string, do func(ctx context.Context, b
 }
 
 func newWorkflowDescribe(o *options) *cobra.Command {
-	return o.one("describe", "Tell how an execution stands", "  perdure workflow describe greet/hello-1", func(ctx context.Context, b api.Backend, t api.Target) error {
-		d, err := b.Describe(ctx, t)
-		if err != nil {
-			return err
+	return o.one("describe", "Tell how an execution stands", "  perdure workflow describe greet/hello-1", o.describe)
+}
+
+// describe tells how an execution stands.
+func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) error {
+	d, err := b.Describe(ctx, t)
+	if err != nil {
+		return err
+	}
+	s := summarise(&d)
+	if o.output == "json" {
+		return o.json(struct {
+			summary
+			Shard  int      `json:"shard"`
+			Owner  string   `json:"owner,omitempty"`
+			Events int64    `json:"events"`
+			Input  any      `json:"input"`
+			Output any      `json:"output,omitempty"`
+			Waits  []string `json:"waits,omitempty"`
+			Past   *past    `json:"began_with,omitempty"`
+
+			Tasks []openTask `json:"tasks,omitempty"`
+		}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons), pastOf(&d.Start), openTasks(&d)})
+	}
+	rows := [][]string{
+		{"Execution", s.Workflow + "/" + s.Key},
+		{"Run", s.Run},
+		{"Status", s.Status},
+		{"Started", stamp(d.Start.At)},
+		{"Closed", stamp(d.Outcome.At)},
+		{"Took", took(d.Start.At, d.Outcome.At)},
+		{"Events", strconv.FormatInt(d.Events, 10)},
+		{"Shard", fmt.Sprintf("%d, owned by %s", d.Shard, orDash(owner(&d)))},
+		{"Input", payload(d.Start.Input, 200)},
+	}
+	for i, l := range d.Labels {
+		head := ""
+		if i == 0 {
+			head = "Labels"
 		}
-		s := summarise(&d)
-		if o.output == "json" {
-			return o.json(struct {
-				summary
-				Shard  int      `json:"shard"`
-				Owner  string   `json:"owner,omitempty"`
-				Events int64    `json:"events"`
-				Input  any      `json:"input"`
-				Output any      `json:"output,omitempty"`
-				Waits  []string `json:"waits,omitempty"`
-				Past   *past    `json:"began_with,omitempty"`
-			}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons), pastOf(&d.Start)})
+		rows = append(rows, []string{head, l.Name + "=" + l.Value})
+	}
+	if d.Start.Parent.ID != "" {
+		rows = append(rows, []string{"Parent", d.Start.Parent.Address.Type + "/" + d.Start.Parent.Address.Key})
+	}
+	if p := pastOf(&d.Start); p != nil {
+		rows = append(rows, []string{"Began with", fmt.Sprintf("%d events of %s/%s, %s", p.Events, p.Workflow, p.Key, p.Run)})
+	}
+	if d.Outcome.Status.Closed() {
+		rows = append(rows, []string{"Output", payload(d.Outcome.Output, 200)})
+	}
+	if f := d.Outcome.Failure; f != nil {
+		rows = append(rows, []string{"Error", f.Message})
+	}
+	for i, r := range reasons(d.Reasons) {
+		label := ""
+		if i == 0 {
+			label = "Waits"
 		}
-		rows := [][]string{
-			{"Execution", s.Workflow + "/" + s.Key},
-			{"Run", s.Run},
-			{"Status", s.Status},
-			{"Started", stamp(d.Start.At)},
-			{"Closed", stamp(d.Outcome.At)},
-			{"Took", took(d.Start.At, d.Outcome.At)},
-			{"Events", strconv.FormatInt(d.Events, 10)},
-			{"Shard", fmt.Sprintf("%d, owned by %s", d.Shard, orDash(owner(&d)))},
-			{"Input", payload(d.Start.Input, 200)},
-		}
-		for i, l := range d.Labels {
-			head := ""
-			if i == 0 {
-				head = "Labels"
-			}
-			rows = append(rows, []string{head, l.Name + "=" + l.Value})
-		}
-		if d.Start.Parent.ID != "" {
-			rows = append(rows, []string{"Parent", d.Start.Parent.Address.Type + "/" + d.Start.Parent.Address.Key})
-		}
-		if p := pastOf(&d.Start); p != nil {
-			rows = append(rows, []string{"Began with", fmt.Sprintf("%d events of %s/%s, %s", p.Events, p.Workflow, p.Key, p.Run)})
-		}
-		if d.Outcome.Status.Closed() {
-			rows = append(rows, []string{"Output", payload(d.Outcome.Output, 200)})
-		}
-		if f := d.Outcome.Failure; f != nil {
-			rows = append(rows, []string{"Error", f.Message})
-		}
-		for i, r := range reasons(d.Reasons) {
-			label := ""
-			if i == 0 {
-				label = "Waits"
-			}
-			rows = append(rows, []string{label, r})
-		}
-		return o.table("", rows)
-	})
+		rows = append(rows, []string{label, r})
+	}
+	rows = append(rows, taskRows(&d)...)
+	return o.table("", rows)
 }
 
 func owner(d *api.Description) string {

@@ -12,12 +12,13 @@ type Limits struct {
 	Events  int64 // of one run
 	Signals int   // received and not taken
 	Timers  int
+	Tasks   int // open ones
 	// Past and PastBytes bound the events that a run may begin with: they are stored and read together with its start.
 	Past, PastBytes int
 }
 
 // DefaultLimits are generous for people and finite for accidents.
-var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000, Past: 10_000, PastBytes: 16 << 20}
+var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000, Tasks: 10_000, Past: 10_000, PastBytes: 16 << 20}
 
 // Decision is what an input leads to. Everything to be written belongs to one commit; the answer and whatever else
 // is told to anybody must wait for it.
@@ -49,6 +50,10 @@ type Decision struct {
 	Pending bool
 	// Replies are answers that clients have waited for. They are remembered under the ids of their requests.
 	Replies []Reply
+	// Dead are tasks that failed for good.
+	Dead []DeadTask
+	// Letter changes a dead letter.
+	Letter *LetterChange
 
 	stopped []Timer // what StopTimers names
 }
@@ -69,7 +74,7 @@ type Mark struct {
 // Writes reports whether the decision changes anything durable.
 func (d *Decision) Writes() bool {
 	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.Deletes) > 0 || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
-		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0
+		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.Letter != nil
 }
 
 // refuse makes the answer a refusal (I10: nothing was written before).

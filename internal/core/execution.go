@@ -39,6 +39,9 @@ type Execution struct {
 	watchers []model.Link
 	labels   []model.Label // sorted; never changed in place
 	fired    []firing      // timers that fired and that the code may not have seen
+	tasks    []Task
+
+	endedClaims []endedClaim // the last ones
 }
 
 // Timer is an open timer of a run.
@@ -84,6 +87,9 @@ func (x *Execution) Size() int {
 	for i := range x.labels {
 		n += x.labels[i].Size()
 	}
+	for i := range x.tasks {
+		n += 256 + x.tasks[i].Input.Size()
+	}
 	return n
 }
 
@@ -103,6 +109,11 @@ func (x *Execution) Clone() *Execution {
 	c.states = slices.Clone(x.states)
 	c.watchers = slices.Clone(x.watchers)
 	c.fired = slices.Clone(x.fired)
+	c.tasks = slices.Clone(x.tasks)
+	for i := range c.tasks {
+		c.tasks[i].Failures = slices.Clone(c.tasks[i].Failures)
+	}
+	c.endedClaims = slices.Clone(x.endedClaims)
 	return &c
 }
 
@@ -110,6 +121,9 @@ func (x *Execution) Clone() *Execution {
 // older, so that the time that the code sees never goes back.
 func begin(s model.Start) *Execution {
 	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: max(s.At, s.Began), labels: s.Labels}
+	if s.Task != nil {
+		x.openTask(model.TaskStep, s.Task, s.Input, s.At, s.Worker, 0)
+	}
 	for i := range s.Carried {
 		x.note(&s.Carried[i])
 		x.Last = max(x.Last, s.Carried[i].At)
@@ -133,6 +147,9 @@ func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Time
 		x.Next, x.Last = e.Seq+1, e.At
 	}
 	x.Outcome = o
+	if !x.Open() {
+		x.tasks = nil
+	}
 	x.timers = slices.Clone(timers)
 	// Firings are kept: a worker that holds the run while its state is read again may not have seen them yet.
 	return x, nil
@@ -154,7 +171,13 @@ func (x *Execution) note(e *model.Event) {
 		x.Canceling = e.Seq
 	case model.EventChildStarted:
 		x.children = append(x.children, child{e.ID, e.Target, e.Policy, e.Watcher.Run})
+	case model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut,
+		model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed:
+		x.noteTask(e)
 	case model.EventChildClosed, model.EventWithdrawn, model.EventAnswered:
+		if len(x.tasks) > 0 && e.Kind == model.EventWithdrawn {
+			x.noteTask(e)
+		}
 		if i := x.child(e.ID); i >= 0 {
 			x.children = slices.Delete(x.children, i, i+1)
 		}
@@ -191,8 +214,7 @@ func (x *Execution) note(e *model.Event) {
 		x.labels = model.SetLabel(x.labels, e.Name, string(e.Output.Data))
 	case model.EventTimerFired:
 		x.fired = append(x.fired, firing{e.ID, e.Seq})
-	case model.EventStarted, model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed,
-		model.EventClosed, model.EventVersionMarked:
+	case model.EventStarted, model.EventClosed, model.EventVersionMarked:
 	}
 }
 

@@ -44,6 +44,14 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		return nil, d
 	}
 	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
+	if m.Kind == model.MessageReport {
+		return x, Report(x, m.Report, now, lim)
+	}
+	if x.Alone() && forCode(m) {
+		d.refuse(fault.Invalid, fmt.Sprintf("%s is a task: there is no workflow that would take a %s", m.To, m.Kind))
+		d.acknowledge(m)
+		return x, d
+	}
 	if !x.Open() {
 		if m.Kind == model.MessageWatch {
 			d.bounce(m, x.Outcome)
@@ -59,7 +67,11 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	case model.MessageSettle:
 		x.settle(&d, m, now, lim)
 	case model.MessageCancel:
-		if x.Canceling == 0 && x.obeys(m.From) {
+		switch {
+		case x.Canceling != 0 || !x.obeys(m.From):
+		case x.Alone():
+			x.cancelAlone(&d, m, now)
+		default:
 			x.append(&d, now, model.Event{Kind: model.EventCancelRequest, Failure: m.Failure, RequestID: m.RequestID})
 		}
 	case model.MessageWatch:
@@ -85,10 +97,15 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		if x.Paused != nil {
 			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
 		}
-	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery:
+	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue:
 	}
 	d.acknowledge(m)
 	return x, d
+}
+
+// forCode reports whether a message is meant for the code of a workflow.
+func forCode(m *model.Message) bool {
+	return m.Kind == model.MessageSignal || m.Kind == model.MessageSettle || m.Kind == model.MessageUpdate
 }
 
 // answers reports whether a message answers something, so that nobody waits for an answer to it.
@@ -241,7 +258,7 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	}
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy,
-		Labels: m.Labels,
+		Labels: m.Labels, Task: m.Task,
 	}
 	if m.From.ID != "" {
 		s.Parent = m.From
@@ -251,7 +268,7 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 		s.Carried = append(s.Carried, e)
 	}
 	if x != nil {
-		d.Replaces = x.Start.Run
+		d.Replaces, s.Replaced = x.Start.Run, x.Start.Run
 	}
 	x = begin(s)
 	d.Start = &x.Start

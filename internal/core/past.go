@@ -3,6 +3,7 @@ package core
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -15,6 +16,9 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	var d Decision
 	p, takesOver := m.Past, !m.ToRun.IsZero()
 	switch {
+	case strings.HasPrefix(m.To.Type, model.TaskPrefix):
+		d.refuse(fault.Invalid, fmt.Sprintf("%s is a task: no code would go on with its history, so submit it again", m.To))
+		return x, d
 	case takesOver && (x.Open() != (p.Next != 0) || x.Open() && p.Next != x.Next):
 		d.refuse(fault.Conflict, fmt.Sprintf("run %s has gone on since its history was read: try again", m.ToRun))
 		return x, d
@@ -28,10 +32,12 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	}
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, Carried: model.EventsOf(p.Events),
-		Labels: m.Labels, Began: p.Began, Seeds: p.Seeds, Identity: p.Identity, Source: p.Source, Origin: p.Origin,
+		Labels: m.Labels, Began: p.Began, Seeds: p.Seeds, Identity: p.Identity, Earlier: p.Earlier, Source: p.Source, Origin: p.Origin,
 	}
 	if takesOver {
 		s = x.succeeded(s)
+	} else if x != nil {
+		s.Replaced = x.Start.Run
 	}
 	x.claimUpdates(s.Carried, takesOver)
 	next := begin(s)
@@ -49,6 +55,7 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	if p.Status.Closed() {
 		next.Outcome = model.Outcome{Status: p.Status, Output: p.Output, Failure: p.Failure, At: p.At, Seen: next.Next - 1}
 		d.Close, d.Closed = &next.Outcome, fresh
+		next.tasks = nil // those that were open when it ended
 	} else {
 		next.watchAgain(&d)
 	}

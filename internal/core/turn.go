@@ -61,6 +61,9 @@ func Release(x *Execution, seen int64, waits []model.Reason) (Decision, bool) {
 	if seen != x.Next-1 {
 		return d, false
 	}
+	if len(x.tasks) > 0 {
+		return d, true // whoever owns it next must find its tasks, so it is not parked
+	}
 	if !x.Parked {
 		x.Parked = true
 		d.Mark = &Mark{Parked: true, Waits: waits, Blocked: x.Blocked}
@@ -120,7 +123,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	if c := t.Close; c != nil && (!c.Status.Closed() || c.Status > model.Continued) {
 		return fault.New(fault.Invalid, "run %s ends with status %d, which is not an end", x.Start.Run, c.Status)
 	}
-	timers := 0
+	timers, tasks := 0, 0
 	var taken, answered []int64
 	labels := x.labels
 	for i := range t.Commands {
@@ -151,6 +154,11 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		case model.CommandStartTimer:
 			timers++
 		case model.CommandRetry, model.CommandStopTimer, model.CommandWithdraw, model.CommandStartChild, model.CommandWatch:
+		case model.CommandSchedule:
+			if c.Event.Task == nil || c.Event.Task.Kind == "" || c.Event.Task.Queue == "" {
+				return fault.New(fault.Invalid, "run %s schedules a task without a kind or a queue", x.Start.Run)
+			}
+			tasks++
 		case model.CommandSend:
 			if c.Message == nil {
 				return fault.New(fault.Invalid, "run %s sends nothing", x.Start.Run)
@@ -161,6 +169,9 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	}
 	if len(labels) > model.MaxLabels {
 		return fault.New(fault.Exhausted, "run %s would have %d labels and may have %d", x.Start.Run, len(labels), model.MaxLabels)
+	}
+	if n := len(x.tasks) + tasks; n > lim.Tasks && tasks > 0 {
+		return fault.New(fault.Exhausted, "run %s would have %d open tasks and may have %d", x.Start.Run, n, lim.Tasks)
 	}
 	if len(x.timers)+timers <= lim.Timers {
 		return nil
@@ -218,6 +229,8 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 		e.Kind = model.EventUpdateAnswered
 		x.append(d, now, e)
 		x.answer(d, &u, model.Answer{Status: model.Running, Output: e.Output, Failure: e.Failure})
+	case model.CommandSchedule:
+		x.schedule(d, e, now)
 	case model.CommandSend:
 		m := *c.Message
 		m.From = model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID}
@@ -255,7 +268,7 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 		return
 	}
 	m := model.Message{
-		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels,
+		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, Task: e.Task,
 		From: model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID},
 	}
 	if c.Kind == model.CommandWatch {
@@ -283,6 +296,9 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 	end := t.Close
 	o := model.Outcome{
 		Status: end.Status, Output: end.Output, Failure: end.Failure, At: max(now, x.Last), Seen: t.Seen,
+	}
+	if end.Retain != 0 {
+		o.Leaves = o.At.Add(max(end.Retain, 0))
 	}
 	current := x
 	if end.Status == model.Continued {
@@ -334,7 +350,7 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 		}
 	}
 	d.Close, d.Closed = &o, x.Start.Run
-	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
+	x.Outcome, x.timers, x.children, x.calls, x.updates, x.tasks = o, nil, nil, nil, nil, nil
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }
 

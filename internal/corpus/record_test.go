@@ -108,7 +108,7 @@ func end[O any](r *recorder, x perdure.Execution[O]) {
 
 func (r *recorder) plain() {
 	for _, x := range []perdure.Execution[string]{
-		begin(r, steps, 3, "plain"), begin(r, timers, 0, "plain"), begin(r, versions, 0, "plain"),
+		begin(r, steps, 3, "plain"), begin(r, timers, 0, "plain"), begin(r, versions, 0, "plain"), begin(r, post, "letter", "plain"),
 	} {
 		end(r, x)
 		r.write(x.Ref.Workflow, x)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/perdure/perdure"
@@ -291,9 +292,41 @@ func (*till) OnSignal(e perdure.SignalReceived) perdure.Actions {
 	return perdure.Actions{perdure.CancelAction("late"), tills.Complete(v)}
 }
 
+// posted is an activity of a queue. snoozed is whether it has asked to be tried again later.
+var (
+	snoozed atomic.Bool
+	posted  = perdure.NewActivity("posted", func(ctx context.Context, in string) (string, error) {
+		switch {
+		case in == "shaky" && perdure.Attempt(ctx) < 3:
+			return "", errors.New("not yet")
+		case in == "snooze" && !snoozed.Swap(true):
+			return "", perdure.Snooze(time.Millisecond)
+		case in == "hopeless":
+			return "", perdure.Permanent(errors.New("never"))
+		}
+		return "posted " + in, nil
+	}, perdure.OnQueue("post"), perdure.Constant(5, time.Millisecond))
+)
+
+// post: activities that a queue carries, with all that may become of them; the last one waits where nobody serves.
+var post = perdure.NewWorkflow("post", func(ctx perdure.WorkflowCtx, word string) (string, error) {
+	first, err := posted.Run(ctx, word)
+	if err != nil {
+		return "", err
+	}
+	both, err := perdure.All(ctx, posted.Go(ctx, "shaky"), posted.Go(ctx, "snooze"))
+	if err != nil {
+		return "", err
+	}
+	_, hopeless := posted.Run(ctx, "hopeless")
+	_, late := posted.Run(ctx, "late", perdure.OnQueue("nobody"), perdure.ScheduleToStart(10*time.Millisecond))
+	_, given := posted.Run(ctx.WithTimeout(time.Millisecond), "given up", perdure.OnQueue("nobody"))
+	return fmt.Sprint(first, both, hopeless, late, given), nil
+})
+
 // definitions are all of them.
 func definitions() perdure.Group {
 	return perdure.Group{
-		record, double, steps, timers, messages, family, leaf, canceled, versions, relay.Bind(runRelay), repaired, shop.Bind(runShop), tills,
+		record, double, steps, timers, messages, family, leaf, canceled, versions, relay.Bind(runRelay), repaired, shop.Bind(runShop), tills, posted, post,
 	}
 }

@@ -77,6 +77,11 @@ func (p *port) LoadRunnable(ctx context.Context, shards []model.ShardID, after s
 	return rows, p.end(faultstore.LoadRunnable, fmt.Sprintf(": %d", len(rows)), err)
 }
 
+func (p *port) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.Expired, error) {
+	x, err := p.Store.LoadExpired(ctx, r)
+	return x, p.end(faultstore.LoadExpired, fmt.Sprintf(": %d of %d", len(x.Runs), x.Walked), err)
+}
+
 func (p *port) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (*store.Execution, error) {
 	x, err := p.Store.LoadExecution(ctx, shard, a, run)
 	return x, p.end(faultstore.LoadExecution, " "+a.Type+"/"+a.Key, err)

@@ -325,6 +325,9 @@ func (r *history) verify() error {
 				err = wrong("event %d is a %s, which it is already", e.Seq, e.Kind)
 			}
 			paused = !paused
+		case model.EventTaskScheduled:
+			err = seen.see(e.Seq, "the scheduling of %s", e.ID)
+		case model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut: // see tasksEnd
 		default:
 			err = wrong("event %d is a %s", e.Seq, e.Kind)
 		}

@@ -239,6 +239,12 @@ func (w *world) populate(st *stage, ps []*process) (alive bool, err error) {
 			ps[i] = nil
 			return false, p.Bury()
 		}
+		k := w.strike.kind
+		if err != nil && (tolerable(err, k) || k != nil && k.refuses && errors.Is(err, context.DeadlineExceeded)) { // what it does when it opens could not be done
+			ps[i] = nil
+			time.Sleep(time.Minute) // until a quarantine is over
+			return false, p.Bury()
+		}
 		if err != nil {
 			return false, fmt.Errorf("open process %d: %w", p.Number, err)
 		}

@@ -141,7 +141,7 @@ func (k *clerk) closed(key store.RunKey, o model.Outcome) {
 // put stores a request for the owner of an address and wakes it.
 func (k *clerk) put(ctx context.Context, m *model.Message) (store.RequestKey, error) {
 	shard := m.To.Shard(k.eng.cfg.Store.Info().Shards)
-	id := newRun()
+	id := newID()
 	if m.RequestID == "" {
 		m.RequestID = id.String()
 	}
@@ -167,7 +167,7 @@ func (k *clerk) put(ctx context.Context, m *model.Message) (store.RequestKey, er
 func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error) {
 	asked := *m
 	if asked.RequestID == "" {
-		asked.RequestID = newRun().String()
+		asked.RequestID = newID().String()
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
 	c := newCall()

@@ -1,8 +1,11 @@
 package engine
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -13,6 +16,7 @@ type clock struct {
 	start  time.Time    // of the process, with a monotonic reading
 	offset atomic.Int64 // store time in µs at mono 0
 	last   atomic.Int64
+	drawn  atomic.Int64 // time of the last id, in 4096ths of a millisecond
 }
 
 func newClock() *clock {
@@ -41,4 +45,21 @@ func (c *clock) now() model.Time {
 			return model.Time(t)
 		}
 	}
+}
+
+// newRun draws the id of a run: a UUIDv7 at store time, later than all before. Old runs are found by it (store.OldestID), so it goes by the clock
+// that tells how old they are, and not by that of the machine, which may be wrong by years.
+func (c *clock) newRun() model.RunID {
+	now := int64(c.now())
+	tick := now/1000<<12 | now%1000<<12/1000
+	for {
+		last := c.drawn.Load()
+		tick = max(tick, last+1)
+		if c.drawn.CompareAndSwap(last, tick) {
+			break
+		}
+	}
+	id := model.RunID(uuid.New())
+	binary.BigEndian.PutUint64(id[:8], uint64(tick)>>12<<16|0x7000|uint64(tick)&0xfff)
+	return id
 }

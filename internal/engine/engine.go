@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -36,10 +37,16 @@ type Config struct {
 	CommitTimeout time.Duration // until an answer to a commit is given up on (or up to a quarter sooner), and its outcome is unknown; 30 s
 	InboxLimit    int           // inputs that wait for a lane; 65,536
 	RetainRequest time.Duration // how long request ids are remembered; 24 h
+	RetainLetter  time.Duration // how long requests are kept that were refused and that nobody waits for; 30 days
+	Retention     time.Duration // how long closed runs are kept whose workflow does not say; 30 days
 	SweepEvery    time.Duration // between two rounds that remove what nobody needs any more; 30 s
-	Lane          lane.Config   // its Ref, Shards, Lanes and NewRun are set by the engine
+	RetainDead    time.Duration // how long dead tasks are kept; 90 days, negative for ever
+	RetainLogs    time.Duration // how long lines that tasks have logged are kept; 7 days
+	Lane          lane.Config   // its Ref, Shards, Lanes, Retention and NewRun are set by the engine
 	Limits        core.Limits
 }
+
+const defaultRetention = 30 * 24 * time.Hour
 
 func (c *Config) withDefaults() {
 	if c.Log == nil {
@@ -63,8 +70,20 @@ func (c *Config) withDefaults() {
 	if c.RetainRequest == 0 {
 		c.RetainRequest = 24 * time.Hour
 	}
+	if c.RetainLetter == 0 {
+		c.RetainLetter = defaultRetention
+	}
+	if c.Retention == 0 {
+		c.Retention = defaultRetention
+	}
 	if c.SweepEvery == 0 {
 		c.SweepEvery = 30 * time.Second
+	}
+	if c.RetainDead == 0 {
+		c.RetainDead = 90 * 24 * time.Hour
+	}
+	if c.RetainLogs == 0 {
+		c.RetainLogs = 7 * 24 * time.Hour
 	}
 	if c.Limits == (core.Limits{}) {
 		c.Limits = core.DefaultLimits
@@ -76,14 +95,18 @@ type Engine struct {
 	cfg     Config
 	clock   *clock
 	workers workers
-	inc     atomic.Pointer[incarnation]
-	clerk   *clerk
-	guest   model.NodeID  // who asks, when it is no node
-	ready   chan struct{} // closed when the first incarnation serves
-	isReady sync.Once
-	stopped chan struct{}         // closed when Run has returned: nobody answers any more
-	served  bell                  // rung when shards have become ours
-	failed  atomic.Pointer[error] // why Run has returned, unless it was told to
+	beside  besides
+
+	taskWorkers taskWorkers
+	flow        *Flow
+	inc         atomic.Pointer[incarnation]
+	clerk       *clerk
+	guest       model.NodeID  // who asks, when it is no node
+	ready       chan struct{} // closed when the first incarnation serves
+	isReady     sync.Once
+	stopped     chan struct{}         // closed when Run has returned: nobody answers any more
+	served      bell                  // rung when shards have become ours
+	failed      atomic.Pointer[error] // why Run has returned, unless it was told to
 }
 
 // bell wakes everybody who listens. Who waits for something to become so listens first and looks then, so that no ring is missed.
@@ -110,6 +133,37 @@ func (b *bell) ring() {
 	}
 }
 
+// besides are goroutines that go on beside those who began them, and end with the engine.
+type besides struct {
+	mu  sync.Mutex
+	ctx context.Context //nolint:containedctx // that of the engine; nil when it does not run
+	wg  sync.WaitGroup
+}
+
+func (b *besides) open(ctx context.Context) {
+	b.mu.Lock()
+	b.ctx = ctx
+	b.mu.Unlock()
+}
+
+// run begins one, unless the engine has ended.
+func (b *besides) run(do func(ctx context.Context)) (begun bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ctx := b.ctx
+	if ctx != nil {
+		b.wg.Go(func() { do(ctx) })
+	}
+	return ctx != nil
+}
+
+// close begins no more of them.
+func (b *besides) close() {
+	b.mu.Lock()
+	b.ctx = nil
+	b.mu.Unlock()
+}
+
 // await waits for a ring that was listened for. It reports false when ctx or the engine has ended.
 func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
 	select {
@@ -126,6 +180,7 @@ func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{cfg: cfg, clock: newClock(), ready: make(chan struct{}), stopped: make(chan struct{})}
 	e.clerk = newClerk(e)
+	e.flow = newFlow(e, cfg.Store, cfg.Log)
 	if cfg.Guest {
 		e.guest = newGuest()
 	}
@@ -152,12 +207,16 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer close(e.stopped)
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	defer e.beside.wg.Wait()
 	inner, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	wg.Go(func() { e.clerk.run(inner) })
+	e.beside.open(inner)
+	defer e.beside.close()
 	if e.cfg.Guest {
 		return e.visit(ctx)
 	}
+	defer e.flow.end()
 	pause := time.Duration(0)
 	for {
 		inc, err := e.register(ctx)
@@ -177,6 +236,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		pause = 0
 		e.inc.Store(inc)
+		e.flow.equip(inc)
 		err = inc.run(ctx)
 		e.inc.CompareAndSwap(inc, nil)
 		if store.Final(err) {
@@ -251,6 +311,10 @@ func (e *Engine) gaveUp(ctx context.Context, format string, args ...any) error {
 
 // register begins an incarnation.
 func (e *Engine) register(ctx context.Context) (*incarnation, error) {
+	// No task may begin before it is known what keeps it back.
+	if err := e.flow.load(ctx, math.MaxInt64); err != nil {
+		return nil, err
+	}
 	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), e.cfg.Version)
 	sent := e.clock.mono()
 	reg, err := e.cfg.Store.Register(ctx, self, e.cfg.Lanes, e.cfg.LeaseTTL)
@@ -264,11 +328,13 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.Gone}, reg.Epoch, sent),
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
+	inc.board = newBoard(inc)
 	for i := range inc.lanes {
 		cfg := e.cfg.Lane
+		cfg.Board = inc.board
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
-		cfg.NewRun = newRun
+		cfg.NewRun, cfg.Retention = e.clock.newRun, e.cfg.Retention
 		if cfg.MaxLoads == 0 {
 			cfg.MaxLoads = 64
 		}
@@ -278,4 +344,5 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	return inc, nil
 }
 
-func newRun() model.RunID { return model.RunID(uuid.Must(uuid.NewV7())) }
+// newID draws the id of a request.
+func newID() model.RunID { return model.RunID(uuid.Must(uuid.NewV7())) }

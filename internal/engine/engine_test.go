@@ -24,6 +24,7 @@ import (
 // stepper is a worker whose every workflow records a number of steps, one after the other, and completes.
 type stepper struct {
 	steps   int
+	retain  time.Duration // the runs have a time of their own
 	session *engine.Session
 
 	mu  sync.Mutex
@@ -53,7 +54,7 @@ func (w *stepper) step(run model.RunID, gen uint64, seen int64) {
 	t.Commands = []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: id, Name: "step"}}}
 	if int(seen)+1 == w.steps {
 		t.Ahead = 1
-		t.Close = &model.Close{Status: model.Completed, Output: model.Payload{Data: []byte(`"done"`)}}
+		t.Close = &model.Close{Status: model.Completed, Output: model.Payload{Data: []byte(`"done"`)}, Retain: w.retain}
 	}
 	_ = w.session.Report(context.Background(), t)
 }

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -17,6 +18,8 @@ type op struct {
 	worker  lane.WorkerID
 	token   any
 	awaits  bool // the message is a start, and the token waits for the end
+	report  *model.TaskReport
+	task    queue.WorkerID // whose report it is
 	do      func(l *lane.Lane, now model.Time)
 }
 
@@ -60,6 +63,23 @@ func (b *inbox) put(ctx context.Context, o op) error {
 			return fault.New(fault.Exhausted, "the engine is full: %w", context.Cause(ctx))
 		}
 	}
+}
+
+// putAll adds ops as there is room for them; it waits while there is none. It returns how many were added.
+func (b *inbox) putAll(ctx context.Context, ops []op) (n int, err error) {
+	for n < len(ops) {
+		b.mu.Lock()
+		if free := min(b.limit-len(b.ops), len(ops)-n); b.closed == nil && free > 1 {
+			b.ops = append(b.ops, ops[n:n+free-1]...)
+			n += free - 1
+		}
+		b.mu.Unlock()
+		if err := b.put(ctx, ops[n]); err != nil { // the last one waits, or rings
+			return n, err
+		}
+		n++
+	}
+	return n, nil
 }
 
 // follow adds an op behind those that were put, even when the inbox is full: it does not wait, and overtakes nothing.

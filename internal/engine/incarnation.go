@@ -22,16 +22,22 @@ type incarnation struct {
 	self  store.NodeInfo
 	epoch int64
 	lanes []*laneShell
-	owner []atomic.Int32 // by shard: 0 not ours, else lane + 1
+	board *board
+	alive atomic.Pointer[[]string] // the nodes that have a lease, as of the last renewal
+	owner []atomic.Int32           // by shard: 0 not ours, else lane + 1
 
 	// validUntil is the mono time (ns) until which the lease surely holds.
 	validUntil atomic.Int64
+
+	sweeping atomic.Bool // a round is under way
 
 	member *cluster.Membership // only touched by the members loop
 	stop   context.CancelCauseFunc
 	wake   chan struct{} // capacity 1: something was posted to the members loop
 	mu     sync.Mutex
 	posted []func()
+
+	swept store.DeadPlace // only touched by the round of sweeps: how far the last round has looked through old dead letters
 }
 
 // serving reports whether answers from memory may be given.
@@ -54,6 +60,11 @@ func (inc *incarnation) run(ctx context.Context) error {
 	for _, s := range inc.eng.workers.all() {
 		inc.join(s)
 	}
+	for _, s := range inc.eng.taskWorkers.all() {
+		inc.board.join(s, s.free())
+		inc.post(inc.serve)
+	}
+	defer inc.board.close()
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.hinted(h) })
 	inc.members(ctx, inner)
 	unsubscribe()
@@ -114,7 +125,9 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 				do()
 			}
 		case <-sweep.C:
-			calls.Go(func() { inc.sweep(inner) })
+			if inc.sweeping.CompareAndSwap(false, true) {
+				calls.Go(func() { inc.sweep(inner) })
+			}
 		case <-timer.C:
 		}
 		if draining && (m.Drained() || !inc.serving()) { // without a lease there is nothing to give up any more
@@ -208,6 +221,12 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 		inc.eng.cfg.Log.Warn("cannot renew the lease", "error", err)
 	} else {
 		inc.eng.clock.anchor(v.Now)
+		alive := make([]string, len(v.Members))
+		for i := range v.Members {
+			alive[i] = v.Members[i].ID.String()
+		}
+		inc.alive.Store(&alive)
+		inc.eng.flow.heard(v.Settings, len(v.Members))
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.act(ctx, calls, a)
@@ -350,29 +369,17 @@ func (inc *incarnation) serve() {
 			})
 		}
 	}
-	slices.SortFunc(all, func(a, b store.Served) int {
-		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version))
-	})
-	inc.member.Serve(slices.Compact(all))
-}
-
-// sweep removes what nobody needs any more, in bounded steps.
-func (inc *incarnation) sweep(ctx context.Context) {
-	var mine []model.ShardID
-	for s := range inc.owner {
-		if inc.owner[s].Load() > 0 {
-			mine = append(mine, model.ShardID(s))
+	for _, s := range inc.eng.taskWorkers.all() {
+		slots := s.free()
+		for _, tenant := range s.offer.Tenants {
+			all = append(all, store.Served{
+				Tenant: tenant, Version: s.offer.Version, Worker: s.offer.Name, Queues: s.offer.Queues, Activities: s.offer.Kinds, Slots: s.offer.Slots, Draining: slots == 0,
+			})
 		}
 	}
-	if len(mine) == 0 {
-		return
+	compare := func(a, b store.Served) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Worker, b.Worker))
 	}
-	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
-		Shards: mine, RequestsBefore: inc.eng.clock.now().Add(-inc.eng.cfg.RetainRequest), Limit: 5000,
-	})
-	if err != nil && ctx.Err() == nil {
-		inc.eng.cfg.Log.Warn("cannot sweep", "error", err)
-	} else if n > 0 {
-		inc.eng.cfg.Log.Debug("swept", "rows", n)
-	}
+	slices.SortFunc(all, compare)
+	inc.member.Serve(slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned }))
 }

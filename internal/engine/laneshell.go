@@ -79,6 +79,7 @@ func (s *laneShell) loop(ctx context.Context) {
 		clear(ops)
 		s.lane.Flush(now)
 		out = s.lane.Take(out)
+		s.inc.board.propose()
 		if dead := s.carryOut(ctx, &out); dead != nil {
 			s.inc.end(dead)
 			s.abandon(dead)
@@ -127,6 +128,8 @@ func (s *laneShell) apply(now model.Time, o *op) {
 		s.lane.Deliver(now, o.message, o.fresh, o.token)
 	case o.turn != nil:
 		s.lane.Turn(now, o.worker, o.turn)
+	case o.report != nil:
+		s.lane.Report(now, o.task, o.report)
 	default:
 		o.do(s.lane, now)
 	}
@@ -139,7 +142,7 @@ const fewRows = 4
 // carryOut does what the lane asks for.
 func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	if b := out.Commit; b != nil {
-		if b.Rows() <= fewRows && len(out.Calls)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
+		if b.Rows() <= fewRows && len(out.Calls)+len(out.TaskCalls)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
 			res, err := s.commit(ctx, b)
 			if !store.Final(err) {
 				s.lane.Committed(s.eng.clock.now(), res, err)
@@ -157,12 +160,16 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	for i := range out.Calls {
 		s.eng.workers.call(&out.Calls[i])
 	}
+	s.eng.giveBack(s.eng.taskWorkers.call(out.TaskCalls))
 	for i := range out.Answers {
 		a := &out.Answers[i]
-		a.Token.(*call).finish(a)
+		a.Token.(waiting).finish(a)
 	}
 	if out.Dead != nil {
 		return out.Dead
+	}
+	if out.Removed > 0 {
+		s.log.Debug("removed closed runs whose time is over", "runs", out.Removed)
 	}
 	if ref := out.Refence; ref != nil {
 		s.commits <- func(ctx context.Context) { s.refence(ctx, *ref) }
@@ -189,8 +196,11 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 // abandon answers what was still in the inbox when the incarnation ended.
 func (s *laneShell) abandon(why error) {
 	for _, o := range s.inbox.close(lane.ErrNotOwner) {
-		if c, ok := o.token.(*call); ok {
+		if c, ok := o.token.(waiting); ok {
 			c.finish(&lane.Answer{Err: lane.ErrNotOwner})
+		}
+		if w := s.eng.taskWorkers.get(o.task); w != nil {
+			w.settled(o.report.Ref, lane.ErrNotOwner)
 		}
 	}
 	s.log.Debug("lane ended", "reason", why)
@@ -306,8 +316,14 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 		if len(found) > 0 {
 			r.Reply = &found[0]
 		}
+	case lane.LoadProgress:
+		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, ld.Task)
+	case lane.LoadLetter:
+		r.Letter, r.Err = st.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: ld.Shard, Run: ld.Run}, Task: ld.Task})
 	case lane.LoadRunnable:
 		r.Runnable, r.Err = st.LoadRunnable(ctx, ld.Shards, ld.After, ld.Limit)
+	case lane.LoadExpired:
+		r.Expired, r.Err = st.LoadExpired(ctx, store.ExpiredRequest{Shards: ld.Shards, ClosedBefore: ld.Before, Now: ld.Until, After: ld.After, Limit: ld.Limit})
 	case lane.LoadTimers:
 		r.Timers, r.Err = st.LoadTimers(ctx, ld.Shards, ld.Mark, ld.Until, ld.Limit)
 	case lane.LoadMail:

@@ -10,6 +10,9 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// waiting is who is told an answer of a lane.
+type waiting interface{ finish(a *lane.Answer) }
+
 // call is somebody who waits for an answer of a lane.
 type call struct {
 	done   chan struct{}
@@ -97,7 +100,7 @@ func named(m *model.Message) (_ *model.Message, fresh bool) {
 		return m, true
 	}
 	c := *m
-	c.RequestID = newRun().String()
+	c.RequestID = newID().String()
 	return &c, true
 }
 
@@ -109,7 +112,9 @@ func repeatable(m *model.Message) bool {
 	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer, model.MessageQuery:
 		return true
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
-		model.MessageDelete:
+		model.MessageDelete, model.MessageReport:
+	case model.MessageRequeue:
+		return m.Letter.Do == model.LetterPurge
 	}
 	return false
 }

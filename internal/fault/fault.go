@@ -33,11 +33,12 @@ const (
 	Blocked              // the execution cannot continue until someone changes something
 	Corrupt              // stored data cannot be understood
 	Internal             // a broken promise of ours
+	NotOwned             // the claim is somebody else's by now, or over
 )
 
 var kindNames = [...]string{
 	"unclassified", "not_found", "already_exists", "invalid", "conflict", "denied", "unauthenticated",
-	"exhausted", "unavailable", "canceled", "timeout", "blocked", "corrupt", "internal",
+	"exhausted", "unavailable", "canceled", "timeout", "blocked", "corrupt", "internal", "not_owned",
 }
 
 // String is the name of the kind on the wire and in logs.

@@ -80,6 +80,7 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 	}
 	c.plan = &Plan{Position: at, Total: int64(len(h.Events))}
 	c.events = slices.Clone(h.Events[:at])
+	c.unfinished = c.unfinishedTasks()
 	for i := range c.events {
 		if err := c.keep(i); err != nil {
 			return nil, err
@@ -95,7 +96,7 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: at},
 	}
 	if r.Mode == Retry || r.Mode == Import {
-		c.plan.Past.Identity = h.Start.IdentityRun()
+		c.plan.Past.Identity, c.plan.Past.Earlier = h.Start.IdentityRun(), earlier(&h.Start)
 	}
 	return c.plan, nil
 }
@@ -105,10 +106,19 @@ func Whole(h *model.History) *Plan {
 	o := &h.Outcome
 	n := int64(len(h.Events))
 	return &Plan{Position: n, Total: n, Past: model.Past{
-		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Origin: h.Start.Origin,
+		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Earlier: earlier(&h.Start), Origin: h.Start.Origin,
 		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: n},
 		Status: o.Status, Output: o.Output, Failure: o.Failure, At: o.At,
 	}}
+}
+
+// earlier are the runs in whose name the next run goes on: this one, and those in whose name it went on itself.
+func earlier(s *model.Start) []model.RunID {
+	runs := append([]model.RunID{s.Run}, s.Earlier...)
+	if first := s.IdentityRun(); runs[len(runs)-1] != first {
+		runs = append(runs, first) // what is between them was not recorded, or is in another store
+	}
+	return runs
 }
 
 // seeds are whose random numbers the events up to a position were made with.
@@ -133,6 +143,8 @@ type cutter struct {
 	plan   *Plan
 	events []model.Event // kept
 	failed string        // the step that a retry is about
+
+	unfinished map[string]bool // tasks
 }
 
 // place finds the last event that is kept.
@@ -182,7 +194,7 @@ func (c *cutter) beforeFailure() int64 {
 		return int64(i)
 	}
 	for i := range slices.Backward(c.h.Events) {
-		if e := &c.h.Events[i]; e.Kind == model.EventStepFailed || e.Kind == model.EventChildClosed && e.Status != model.Completed {
+		if e := &c.h.Events[i]; e.Kind == model.EventStepFailed || e.TimedOutForGood() || e.Kind == model.EventChildClosed && e.Status != model.Completed {
 			c.failed = e.ID
 			return int64(i)
 		}
@@ -193,7 +205,7 @@ func (c *cutter) beforeFailure() int64 {
 // nameOf is the name of the step or child that an event belongs to; empty for other events.
 func nameOf(e *model.Event) string {
 	switch e.Kind {
-	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventChildStarted:
+	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventChildStarted, model.EventTaskScheduled, model.EventTaskTimedOut:
 		return e.Name
 	case model.EventChildClosed:
 		return e.Target.Type
@@ -206,7 +218,7 @@ func nameOf(e *model.Event) string {
 func (c *cutter) edited(d *Edit) (int64, error) {
 	for i := range c.h.Events {
 		e := &c.h.Events[i]
-		outcome := e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventChildClosed
+		outcome := e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventChildClosed || e.TimedOutForGood()
 		if outcome && (d.Position == e.Seq || d.Position == 0 && nameOf(e) == d.Step) {
 			return e.Seq, nil
 		}
@@ -232,7 +244,16 @@ func (c *cutter) keep(i int) error {
 		c.sent(i)
 	case model.EventAttemptFailed:
 		e.Due = 0
-		if c.failed == e.ID {
+		if c.failed == e.ID || c.unfinished[e.ID] {
+			c.blank(i)
+		}
+	case model.EventTaskTimedOut:
+		if e.TimedOutForGood() {
+			return c.edit(e)
+		}
+		fallthrough
+	case model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned:
+		if c.unfinished[e.ID] {
 			c.blank(i)
 		}
 	case model.EventStepCompleted, model.EventStepFailed, model.EventChildClosed:
@@ -242,6 +263,26 @@ func (c *cutter) keep(i int) error {
 	default:
 	}
 	return nil
+}
+
+// unfinishedTasks are those without an outcome in what is kept. They are left out, so that the code schedules them again: those that were
+// scheduled belong to the run that the past comes from.
+func (c *cutter) unfinishedTasks() map[string]bool {
+	open := map[string]bool{}
+	for i := range c.events {
+		switch e := &c.events[i]; e.Kind {
+		case model.EventTaskScheduled:
+			open[e.ID] = true
+		case model.EventStepCompleted, model.EventStepFailed, model.EventWithdrawn:
+			delete(open, e.ID)
+		case model.EventTaskTimedOut:
+			if e.TimedOutForGood() {
+				delete(open, e.ID)
+			}
+		default:
+		}
+	}
+	return open
 }
 
 func (c *cutter) blank(i int) {

@@ -12,7 +12,7 @@ import (
 )
 
 // record makes a history of short words: +step, -step (failed), ~step (attempt failed), >child, <child (completed), !child (failed),
-// ?signal, ?signal*, (taken, of the last one), =promise, @watcher, x (cancel request), /step (withdrawn).
+// ?signal, ?signal*, (taken, of the last one), =promise, @watcher, x (cancel request), /step (withdrawn), (task, [claimed, ]returned, ttimed-out, Tfor-good.
 func record(words string) *model.History {
 	h := sample()
 	h.Events, h.Outcome = nil, model.Outcome{Status: model.Failed}
@@ -45,6 +45,16 @@ func record(words string) *model.History {
 			e.Kind = model.EventCancelRequest
 		case '/':
 			e.Kind = model.EventWithdrawn
+		case '(':
+			e.Kind, e.Task = model.EventTaskScheduled, &model.TaskSpec{Kind: w[1:], Queue: "q"}
+		case '[':
+			e.Kind = model.EventTaskClaimed
+		case ']':
+			e.Kind, e.Due = model.EventTaskReturned, noon
+		case 't':
+			e.Kind, e.Due, e.Failure = model.EventTaskTimedOut, noon, &model.Failure{Kind: model.FailureTimeout}
+		case 'T':
+			e.Kind, e.Failure = model.EventTaskTimedOut, &model.Failure{Kind: model.FailureTimeout}
 		}
 		h.Events = append(h.Events, e)
 	}
@@ -61,6 +71,7 @@ func words(past []model.PastEvent) string {
 			model.EventStepCompleted: "+", model.EventStepFailed: "-", model.EventAttemptFailed: "~", model.EventChildStarted: ">", model.EventChildClosed: "<",
 			model.EventSignalReceived: "?", model.EventSignalTaken: "*", model.EventPromiseSettled: "=", model.EventWatched: "@",
 			model.EventCancelRequest: "x", model.EventWithdrawn: "/",
+			model.EventTaskScheduled: "(", model.EventTaskClaimed: "[", model.EventTaskReturned: "]", model.EventTaskTimedOut: "t",
 		}[p.Kind]
 		if e.Blank() {
 			mark = "_"
@@ -109,6 +120,12 @@ func TestCut(t *testing.T) {
 		{"reset to a step", "+a ?s *s +b ?t", history.Request{Mode: history.Reset, Before: "b"}, "+a ?s *s ?t"},
 		{"reset before a signal was taken", "+a ?s *s +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a ?s"},
 		{"reset drops a cancel request behind the place", "+a x +b", history.Request{Mode: history.Reset, After: 1, Placed: true}, "+a"},
+		{"fork schedules tasks again that have no outcome", "(a [a +a (b [b ~b ]b tb [b", history.Request{Mode: history.Fork}, "(a [a +a _b _b _b _b _b _b"},
+		{"fork before a task", "(a [a +a (b [b +b", history.Request{Mode: history.Fork, Before: "b"}, "(a [a +a"},
+		{"fork keeps a task that was withdrawn", "(a [a /a", history.Request{Mode: history.Fork}, "(a [a /a"},
+		{"fork ends at the edited result of a task", "(a [a Ta +c", history.Request{Mode: history.Fork, Edits: edit("a")}, "(a [a +a"},
+		{"retry schedules the failed task again", "+a (b [b ~b [b -b +c", history.Request{Mode: history.Retry}, "+a _b _b _b _b"},
+		{"retry schedules a task again that timed out for good", "+a (b [b tb [b Tb", history.Request{Mode: history.Retry}, "+a _b _b _b _b"},
 		{"import keeps what is there", "@w +a ~b >o", history.Request{Mode: history.Import}, "_w +a ~b >o"},
 	} {
 		h := record(c.history)

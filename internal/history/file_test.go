@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -53,6 +54,28 @@ var (
 	genTime   = rapid.Map(rapid.Int64Range(1, int64(model.MaxTime)), func(n int64) model.Time { return model.Time(n) })
 )
 
+var (
+	genDuration = rapid.Map(rapid.Int64(), func(n int64) time.Duration { return time.Duration(n) })
+	genTexts    = rapid.Map(rapid.SliceOfN(genText, 0, 2), func(s []string) []string {
+		if len(s) == 0 {
+			return nil
+		}
+		return s
+	})
+	genTask = rapid.OneOf(rapid.Just((*model.TaskSpec)(nil)), rapid.Custom(func(t *rapid.T) *model.TaskSpec {
+		return &model.TaskSpec{
+			Kind: genText.Draw(t, "kind"), Queue: genText.Draw(t, "queue"), Priority: rapid.Int().Draw(t, "priority"), Fair: genText.Draw(t, "fair"),
+			Weight: rapid.Int().Draw(t, "weight"), ToStart: genDuration.Draw(t, "to start"), ToClose: genDuration.Draw(t, "to close"), Silence: genDuration.Draw(t, "silence"),
+			Total: genDuration.Draw(t, "total"), Delay: genDuration.Draw(t, "delay"), Breaker: genText.Draw(t, "breaker"), Limits: genTexts.Draw(t, "limits"),
+			Trace: genText.Draw(t, "trace"),
+			Retry: model.Retry{
+				MaxAttempts: rapid.IntRange(0, 1).Draw(t, "max attempts"), Initial: genDuration.Draw(t, "initial"), Max: genDuration.Draw(t, "max"),
+				Coefficient: rapid.Int64().Draw(t, "coefficient"), Jitter: rapid.Int64().Draw(t, "jitter"), Final: genTexts.Draw(t, "final"),
+			},
+		}
+	}))
+)
+
 // genHistory is any history that is in order.
 var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 	h := &model.History{Start: model.Start{
@@ -60,6 +83,7 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 		Input: genPayload.Draw(t, "input"), RequestID: genText.Draw(t, "request"), Parent: genLink.Draw(t, "parent"),
 		OnParentClose: genPolicy.Draw(t, "policy"), First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"),
 		Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"), Identity: genRun.Draw(t, "identity"),
+		Task: genTask.Draw(t, "task"), Worker: genText.Draw(t, "worker"),
 	}}
 	if rapid.Bool().Draw(t, "has a past") {
 		h.Start.Began = noon - 1000
@@ -76,10 +100,13 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 			Status:  rapid.SampledFrom([]model.Status{0, model.Completed, model.Failed}).Draw(t, "status"),
 			Watcher: genLink.Draw(t, "watcher"), RequestID: genText.Draw(t, "request"), Policy: genPolicy.Draw(t, "policy"),
 			Position: genText.Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"), Due: rapid.OneOf(rapid.Just(model.Time(0)), genTime).Draw(t, "due"),
-			Ref: rapid.Int64().Draw(t, "ref"),
+			Ref: rapid.Int64().Draw(t, "ref"), Task: genTask.Draw(t, "task"), Worker: genText.Draw(t, "worker"),
 		}
 		if e.Kind == model.EventSignalTaken {
 			e.Kind = model.EventSignalReceived
+		}
+		if e.Kind == model.EventTaskScheduled && e.Task == nil {
+			e.Task = &model.TaskSpec{Kind: "render", Queue: "gpu"}
 		}
 		h.Events = append(h.Events, e)
 	}

@@ -33,6 +33,8 @@ type header struct {
 	Identity      string   `json:"identity,omitempty"`
 	Source        *source  `json:"source,omitempty"`
 	Labels        []label  `json:"labels,omitempty"`
+	Task          *task    `json:"task,omitempty"`
+	Worker        text     `json:"worker,omitempty"`
 }
 
 // label is one thing that the run can be found by. There may be texts in it that no map of JSON could hold.
@@ -62,6 +64,8 @@ type line struct {
 	Policy    uint8    `json:"policy,omitempty"`
 	Position  text     `json:"position,omitempty"`
 	Detached  bool     `json:"detached,omitempty"`
+	Task      *task    `json:"task,omitempty"`
+	Worker    text     `json:"worker,omitempty"`
 }
 
 // footer is the last line.
@@ -248,6 +252,7 @@ func headerOf(s *model.Start) header {
 		Version: Version, Address: addressOf(s.Address), Run: runText(s.Run), Started: moment(s.At), Input: payloadOf(s.Input),
 		RequestID: text(s.RequestID), Parent: linkOf(s.Parent), OnParentClose: uint8(s.OnParentClose), First: runText(s.First),
 		Previous: runText(s.Previous), Origin: hex.EncodeToString(s.Origin), Carried: len(s.Carried), Began: moment(s.Began), Identity: runText(s.Identity),
+		Task: taskOf(s.Task), Worker: text(s.Worker),
 	}
 	for _, d := range s.Seeds {
 		h.Seeds = append(h.Seeds, seed{d.Until, runText(d.Run)})
@@ -266,7 +271,7 @@ func lineOf(e *model.Event) line {
 		Seq: e.Seq, At: moment(e.At), Kind: e.Kind.String(), ID: text(e.ID), Name: text(e.Name), Attempt: e.Attempt,
 		Input: payloadOf(e.Input), Output: payloadOf(e.Output), Failure: failureOf(e.Failure), Due: moment(e.Due), Ref: e.Ref,
 		Target: targetOf(e.Target), Run: runText(e.Run), Status: statusText(e.Status), Watcher: linkOf(e.Watcher),
-		RequestID: text(e.RequestID), Policy: uint8(e.Policy), Position: text(e.Position), Detached: e.Detached,
+		RequestID: text(e.RequestID), Policy: uint8(e.Policy), Position: text(e.Position), Detached: e.Detached, Task: taskOf(e.Task), Worker: text(e.Worker),
 	}
 }
 

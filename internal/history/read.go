@@ -150,7 +150,7 @@ func (h *header) start() (s model.Start, err error) {
 		Address: h.Address.model(), Run: r.id("run", h.Run), At: model.Time(h.Started), RequestID: string(h.RequestID),
 		Parent: r.link("parent", h.Parent), OnParentClose: model.ParentClosePolicy(h.OnParentClose), First: r.id("first", h.First),
 		Previous: r.id("previous", h.Previous), Began: model.Time(h.Began), Identity: r.id("identity", h.Identity),
-		Input: r.payload("input", h.Input),
+		Input: r.payload("input", h.Input), Task: h.Task.model(), Worker: string(h.Worker),
 	}
 	for _, d := range h.Seeds {
 		s.Seeds = append(s.Seeds, model.Seed{Until: d.Until, Run: r.id("seeds", d.Run)})
@@ -190,7 +190,7 @@ func readEvent(data []byte) (e model.Event, err error) {
 		Seq: l.Seq, At: model.Time(l.At), ID: string(l.ID), Name: string(l.Name), Attempt: l.Attempt, Input: r.payload("input", l.Input),
 		Output: r.payload("output", l.Output), Failure: l.Failure.model(), Due: model.Time(l.Due), Ref: l.Ref, Run: r.id("run", l.Run),
 		Watcher: r.link("watcher", l.Watcher), RequestID: string(l.RequestID), Policy: model.ParentClosePolicy(l.Policy),
-		Position: string(l.Position), Detached: l.Detached,
+		Position: string(l.Position), Detached: l.Detached, Task: l.Task.model(), Worker: string(l.Worker),
 	}
 	if l.Target != nil {
 		e.Target = l.Target.model()
@@ -212,6 +212,8 @@ func readEvent(data []byte) (e model.Event, err error) {
 		return e, r.err
 	case e.Kind == 0:
 		return e, fmt.Errorf("kind %q is not known to this build", l.Kind)
+	case e.Kind == model.EventTaskScheduled && e.Task == nil:
+		return e, errors.New("what is to be done for the task is missing")
 	case e.Kind == model.EventStarted || e.Kind == model.EventClosed:
 		return e, fmt.Errorf("an event of kind %s: it belongs to the first or the last line", l.Kind)
 	}

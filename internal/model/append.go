@@ -24,6 +24,8 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	m.int(14, int64(e.Policy))
 	m.text(15, e.Position)
 	m.bool(16, e.Detached)
+	m.task(17, e.Task)
+	m.text(18, e.Worker)
 	return m.end()
 }
 
@@ -43,6 +45,10 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.seeds(17, s.Seeds)
 	m.id(18, s.Identity)
 	m.source(19, &s.Source)
+	m.task(20, s.Task)
+	m.text(21, s.Worker)
+	m.id(22, s.Replaced)
+	m.runs(23, s.Earlier)
 	return m.end()
 }
 
@@ -53,6 +59,7 @@ func AppendOutcome(dst []byte, o *Outcome) []byte {
 	m.failure(2, o.Failure)
 	m.int(3, o.Seen)
 	m.id(4, o.Next)
+	m.int(5, int64(o.Leaves))
 	return m.end()
 }
 
@@ -83,14 +90,12 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.id(14, RunID(v.Node))
 	m.labels(18, v.Labels)
 	m.past(20, v.Past)
-	if len(v.Runs) > 0 {
-		m.key(21)
-		m.dst = appendHead(m.dst, majorArray, uint64(len(v.Runs)))
-		for i := range v.Runs {
-			m.dst = append(append(m.dst, majorBytes|byte(len(v.Runs[i]))), v.Runs[i][:]...)
-		}
-	}
+	m.runs(21, v.Runs)
 	m.bool(22, v.Keep)
+	m.task(23, v.Task)
+	m.report(24, v.Report)
+	m.letter(30, v.Letter)
+	m.id(31, v.Fresh)
 	return m.end()
 }
 
@@ -121,6 +126,50 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	m.bool(3, a.Existing)
 	m.failure(4, a.Failure)
 	m.payload(5, &a.Output)
+	return m.end()
+}
+
+// AppendPayload appends the stored form of a payload that stands alone.
+func AppendPayload(dst []byte, p *Payload) []byte {
+	m := beginMap(dst)
+	m.data(1, p.Data)
+	m.text(2, p.Encoding)
+	return m.end()
+}
+
+// AppendDeadTask appends the stored form of a task that failed for good.
+func AppendDeadTask(dst []byte, d *DeadTask) []byte {
+	m := beginMap(dst)
+	m.address(1, &d.Address)
+	m.task(2, &d.Spec)
+	m.payload(3, &d.Input)
+	m.int(4, int64(d.Scheduled))
+	m.int(5, int64(d.At))
+	m.int(6, int64(d.Attempts))
+	if len(d.Failed) > 0 {
+		m.key(7)
+		m.dst = appendHead(m.dst, majorArray, uint64(len(d.Failed)))
+		for i := range d.Failed {
+			a := &d.Failed[i]
+			in := beginMap(m.dst)
+			in.int(1, int64(a.Attempt))
+			in.int(2, int64(a.At))
+			in.text(3, a.Worker)
+			in.failure(4, &a.Failure)
+			m.dst = in.end()
+		}
+	}
+	m.int(8, int64(d.LeftOut))
+	m.failure(9, d.Failure)
+	m.text(10, d.Fingerprint)
+	if !d.Requeued.IsZero() {
+		m.key(11)
+		in := beginMap(m.dst)
+		in.int(1, int64(d.Requeued.At))
+		in.address(2, &d.Requeued.Address)
+		in.id(3, d.Requeued.Run)
+		m.dst = in.end()
+	}
 	return m.end()
 }
 
@@ -186,7 +235,7 @@ func (m *appender) end() []byte {
 }
 
 func (m *appender) key(k byte) {
-	m.dst = append(m.dst, majorUnsigned|k)
+	m.dst = appendHead(m.dst, majorUnsigned, uint64(k))
 	m.n++
 }
 
@@ -332,6 +381,17 @@ func (m *appender) source(k byte, s *Source) {
 	m.dst = in.end()
 }
 
+func (m *appender) runs(k byte, runs []RunID) {
+	if len(runs) == 0 {
+		return
+	}
+	m.key(k)
+	m.dst = appendHead(m.dst, majorArray, uint64(len(runs)))
+	for i := range runs {
+		m.dst = append(append(m.dst, majorBytes|byte(len(runs[i]))), runs[i][:]...)
+	}
+}
+
 func (m *appender) past(k byte, p *Past) {
 	if p == nil {
 		return
@@ -355,5 +415,110 @@ func (m *appender) past(k byte, p *Past) {
 	in.payload(9, &p.Output)
 	in.failure(10, p.Failure)
 	in.int(11, int64(p.At))
+	in.runs(12, p.Earlier)
+	m.dst = in.end()
+}
+
+func (m *appender) task(k byte, t *TaskSpec) {
+	if t == nil {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.key(1)
+	in.dst = appendText(in.dst, t.Kind)
+	in.key(2)
+	in.dst = appendText(in.dst, t.Queue)
+	in.int(3, int64(t.Priority))
+	in.text(4, t.Fair)
+	in.int(5, int64(t.Weight))
+	in.retry(6, &t.Retry)
+	in.int(7, int64(t.ToStart))
+	in.int(8, int64(t.ToClose))
+	in.int(9, int64(t.Silence))
+	in.int(10, int64(t.Total))
+	in.int(11, int64(t.Delay))
+	in.text(12, t.Breaker)
+	in.texts(13, t.Limits)
+	in.text(14, t.Trace)
+	if o := t.Same; o != nil {
+		in.key(15)
+		of := beginMap(in.dst)
+		of.id(1, o.Run)
+		of.text(2, o.Step)
+		in.dst = of.end()
+	}
+	m.dst = in.end()
+}
+
+func (m *appender) retry(k byte, r *Retry) {
+	if r.IsZero() {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.int(1, int64(r.MaxAttempts))
+	in.int(2, int64(r.Initial))
+	in.int(3, int64(r.Max))
+	in.int(4, r.Coefficient)
+	in.int(5, r.Jitter)
+	in.texts(6, r.Final)
+	m.dst = in.end()
+}
+
+func (m *appender) texts(k byte, texts []string) {
+	if len(texts) == 0 {
+		return
+	}
+	m.key(k)
+	m.dst = appendHead(m.dst, majorArray, uint64(len(texts)))
+	for _, t := range texts {
+		m.dst = appendText(m.dst, t)
+	}
+}
+
+func (m *appender) report(k byte, r *TaskReport) {
+	if r == nil {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.key(1)
+	ref := beginMap(in.dst)
+	ref.address(1, &r.Ref.Address)
+	ref.id(2, r.Ref.Run)
+	ref.text(3, r.Ref.ID)
+	ref.int(4, r.Ref.Claim)
+	in.dst = ref.end()
+	in.payload(2, &r.Output)
+	in.failure(3, r.Failure)
+	in.int(4, int64(r.RetryAfter))
+	in.bool(5, r.Returned)
+	in.int(6, int64(r.After))
+	m.dst = in.end()
+}
+
+func (m *appender) letter(k byte, l *LetterOrder) {
+	if l == nil {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.key(1)
+	in.dst = appendInt(in.dst, int64(l.Do))
+	if l.Ref != (TaskRef{}) {
+		in.key(2)
+		ref := beginMap(in.dst)
+		ref.address(1, &l.Ref.Address)
+		ref.id(2, l.Ref.Run)
+		ref.text(3, l.Ref.ID)
+		in.dst = ref.end()
+	}
+	in.int(3, l.Count)
+	if l.Input != nil {
+		in.key(4)
+		in.dst = AppendPayload(in.dst, l.Input)
+	}
+	in.id(5, l.Run)
 	m.dst = in.end()
 }

@@ -65,6 +65,10 @@ type startBody struct {
 	Seeds         []Seed            `cbor:"17,keyasint,omitempty"`
 	Identity      RunID             `cbor:"18,keyasint,omitzero"`
 	Source        Source            `cbor:"19,keyasint,omitzero"`
+	Task          *TaskSpec         `cbor:"20,keyasint,omitempty"`
+	Worker        string            `cbor:"21,keyasint,omitempty"`
+	Replaced      RunID             `cbor:"22,keyasint,omitzero"`
+	Earlier       []RunID           `cbor:"23,keyasint,omitempty"`
 }
 
 // DecodeStart reads a stored start.
@@ -76,7 +80,7 @@ func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 	s := Start{
 		Address: a, Run: run, At: at, Input: b.Input, RequestID: b.RequestID, Parent: b.Parent,
 		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin, Labels: b.Labels,
-		Carried: EventsOf(b.Carried), Began: b.Began, Seeds: b.Seeds, Identity: b.Identity, Source: b.Source,
+		Carried: EventsOf(b.Carried), Began: b.Began, Seeds: b.Seeds, Identity: b.Identity, Replaced: b.Replaced, Earlier: b.Earlier, Source: b.Source, Task: b.Task, Worker: b.Worker,
 	}
 	return s, knownEvents(b.Carried, "start of "+run.String())
 }
@@ -96,6 +100,7 @@ type outcomeBody struct {
 	Failure *Failure `cbor:"2,keyasint,omitempty"`
 	Seen    int64    `cbor:"3,keyasint,omitempty"`
 	Next    RunID    `cbor:"4,keyasint,omitzero"`
+	Leaves  Time     `cbor:"5,keyasint,omitzero"`
 }
 
 // DecodeOutcome reads a stored outcome.
@@ -104,7 +109,7 @@ func DecodeOutcome(status Status, at Time, body []byte) (Outcome, error) {
 	if err := decMode.Unmarshal(body, &b); err != nil {
 		return Outcome{}, fmt.Errorf("outcome: %w", err)
 	}
-	return Outcome{Status: status, At: at, Output: b.Output, Failure: b.Failure, Seen: b.Seen, Next: b.Next}, nil
+	return Outcome{Status: status, At: at, Output: b.Output, Failure: b.Failure, Seen: b.Seen, Next: b.Next, Leaves: b.Leaves}, nil
 }
 
 // DecodeReasons reads what a run waits for.
@@ -117,4 +122,22 @@ func DecodeReasons(body []byte) ([]Reason, error) {
 		return nil, fmt.Errorf("reasons: %w", err)
 	}
 	return rs, nil
+}
+
+// DecodePayload reads a payload that stands alone.
+func DecodePayload(body []byte) (Payload, error) {
+	var p Payload
+	if err := decMode.Unmarshal(body, &p); err != nil {
+		return p, fmt.Errorf("payload: %w", err)
+	}
+	return p, nil
+}
+
+// DecodeDeadTask reads a task that failed for good.
+func DecodeDeadTask(body []byte) (DeadTask, error) {
+	var d DeadTask
+	if err := decMode.Unmarshal(body, &d); err != nil {
+		return d, fmt.Errorf("dead task: %w", err)
+	}
+	return d, nil
 }

@@ -16,6 +16,7 @@ func TestAppendWritesWhatTheTagsSay(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		e, m, s, o := genBody.Draw(t, "event"), genMessage.Draw(t, "message"), genStart.Draw(t, "start"), genOutcome.Draw(t, "outcome")
 		a, rs := genAnswer.Draw(t, "answer"), rapid.SliceOfN(genReason, 0, 4).Draw(t, "reasons")
+		d, p := genDead.Draw(t, "dead"), genPayload.Draw(t, "payload")
 		before := []byte("before")
 		for _, c := range []struct {
 			value any
@@ -27,6 +28,8 @@ func TestAppendWritesWhatTheTagsSay(t *testing.T) {
 			{&o, model.AppendOutcome(before, &o)},
 			{&a, model.AppendAnswer(before, &a)},
 			{rs, model.AppendReasons(before, rs)},
+			{&d, model.AppendDeadTask(before, &d)},
+			{&p, model.AppendPayload(before, &p)},
 		} {
 			want, err := model.MarshalByTags(c.value)
 			if err != nil {
@@ -221,6 +224,8 @@ func decodeAll(kind model.EventKind, body []byte) map[string]error {
 	_, errs["outcome"] = model.DecodeOutcome(model.Completed, 1, body)
 	_, errs["reasons"] = model.DecodeReasons(body)
 	_, errs["answer"] = model.DecodeAnswer(body)
+	_, errs["dead task"] = model.DecodeDeadTask(body)
+	_, errs["payload"] = model.DecodePayload(body)
 	return errs
 }
 

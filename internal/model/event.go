@@ -31,8 +31,13 @@ const (
 	EventResumed        EventKind = 23
 	EventLabeled        EventKind = 24 // (asked) the code set label Name to the text Output, or removed it when that is empty
 
+	EventTaskScheduled EventKind = 25 // (asked) a task was scheduled: Name is its kind, Input, Task; claimed at once when Worker is set
+	EventTaskClaimed   EventKind = 26 // (asked) attempt Attempt of the task begins on Worker; the position is the token of the claim
+	EventTaskReturned  EventKind = 27 // (asked) the claim was given back without consuming an attempt; it may be claimed from Due on
+	EventTaskTimedOut  EventKind = 28 // (asked) a time-out ended the attempt: Failure says which; repeated at Due, or final when that is zero
+
 	// LastEventKind is the highest kind that this build knows.
-	LastEventKind = EventLabeled
+	LastEventKind = EventTaskTimedOut
 )
 
 var eventNames = [...]string{
@@ -43,7 +48,8 @@ var eventNames = [...]string{
 	EventCancelRequest: "cancel_requested", EventWatched: "watched", EventClosed: "closed",
 	EventVersionMarked: "version_marked", EventStateSet: "state_set", EventUpdateReceived: "update_received",
 	EventUpdateAnswered: "update_answered", EventAnswered: "answered", EventPinned: "pinned", EventPaused: "paused",
-	EventResumed: "resumed", EventLabeled: "labeled",
+	EventResumed: "resumed", EventLabeled: "labeled", EventTaskScheduled: "task_scheduled", EventTaskClaimed: "task_claimed",
+	EventTaskReturned: "task_returned", EventTaskTimedOut: "task_timed_out",
 }
 
 // String is the name that people and the CLI use.
@@ -62,10 +68,11 @@ func (k EventKind) Known() bool { return int(k) < len(eventNames) && eventNames[
 func (k EventKind) News() bool {
 	switch k {
 	case EventStepCompleted, EventStepFailed, EventAttemptFailed, EventTimerFired, EventSignalReceived, EventPromiseSettled,
-		EventChildClosed, EventCancelRequest, EventUpdateReceived, EventAnswered:
+		EventChildClosed, EventCancelRequest, EventUpdateReceived, EventAnswered, EventTaskTimedOut:
 		return true
 	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked,
-		EventStateSet, EventUpdateAnswered, EventPinned, EventPaused, EventResumed, EventLabeled:
+		EventStateSet, EventUpdateAnswered, EventPinned, EventPaused, EventResumed, EventLabeled,
+		EventTaskScheduled, EventTaskClaimed, EventTaskReturned:
 	}
 	return false
 }
@@ -97,7 +104,13 @@ type Event struct {
 	Position string `cbor:"15,keyasint,omitempty"`
 	// Detached marks a child whose outcome the code never waits for.
 	Detached bool `cbor:"16,keyasint,omitempty"`
+	// Task is how a task is to be carried out; Worker is who claims it.
+	Task   *TaskSpec `cbor:"17,keyasint,omitempty"`
+	Worker string    `cbor:"18,keyasint,omitempty"`
 }
+
+// TimedOutForGood reports whether the event ends a task by a time-out.
+func (e *Event) TimedOutForGood() bool { return e.Kind == EventTaskTimedOut && e.Due == 0 }
 
 // Size is roughly what the event costs in memory and on disk.
 func (e *Event) Size() int {

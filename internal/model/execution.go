@@ -97,8 +97,15 @@ type Start struct {
 	Seeds []Seed
 	// Identity is the run whose idempotency keys the steps keep, set by a retry; zero when they have their own.
 	Identity RunID
+	// Replaced is the closed run whose place this one took under a reuse policy, without going on with it; zero when there was none.
+	Replaced RunID
+	// Earlier are the runs in whose name this one makes its steps, the last one first, that of Identity at the end. They may have been removed since.
+	Earlier []RunID
 	// Source is where the past comes from; zero when there is none.
 	Source Source
+	// Task makes the run that of a task which stands alone: it has no code, and ends with the task. Worker is who claims it at once.
+	Task   *TaskSpec
+	Worker string
 }
 
 // Outcome is how a run ended.
@@ -111,4 +118,6 @@ type Outcome struct {
 	Seen int64
 	// Next is the run that follows after continue-as-new.
 	Next RunID
+	// Leaves is when the run may be removed, if its workflow has a retention time of its own; zero when that of the engine counts.
+	Leaves Time
 }

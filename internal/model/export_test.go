@@ -13,17 +13,17 @@ func MarshalByTags(v any) ([]byte, error) {
 		return nil, err
 	}
 	switch v := v.(type) {
-	case *Event, *Message, []Reason, *Answer:
+	case *Event, *Message, []Reason, *Answer, *DeadTask, *Payload:
 		return mode.Marshal(v)
 	case *Start:
 		b := startBody{
 			Input: v.Input, RequestID: v.RequestID, Parent: v.Parent, OnParentClose: v.OnParentClose,
 			First: v.First, Previous: v.Previous, Origin: v.Origin, Carried: PastOf(v.Carried),
-			Began: v.Began, Seeds: v.Seeds, Identity: v.Identity, Source: v.Source, Labels: v.Labels,
+			Began: v.Began, Seeds: v.Seeds, Identity: v.Identity, Replaced: v.Replaced, Earlier: v.Earlier, Source: v.Source, Labels: v.Labels, Task: v.Task, Worker: v.Worker,
 		}
 		return mode.Marshal(&b)
 	case *Outcome:
-		return mode.Marshal(&outcomeBody{v.Output, v.Failure, v.Seen, v.Next})
+		return mode.Marshal(&outcomeBody{v.Output, v.Failure, v.Seen, v.Next, v.Leaves})
 	}
 	return nil, fmt.Errorf("%T is not stored", v)
 }

@@ -47,8 +47,10 @@ func TestAppendKnowsEveryField(t *testing.T) {
 		o  model.Outcome
 		a  model.Answer
 		rs []model.Reason
+		d  model.DeadTask
+		p  model.Payload
 	)
-	for _, v := range []any{&e, &m, &s, &o, &a, &rs} {
+	for _, v := range []any{&e, &m, &s, &o, &a, &rs, &d, &p} {
 		fill(reflect.ValueOf(v).Elem())
 	}
 	for _, c := range []struct {
@@ -61,6 +63,8 @@ func TestAppendKnowsEveryField(t *testing.T) {
 		{&o, model.AppendOutcome(nil, &o)},
 		{&a, model.AppendAnswer(nil, &a)},
 		{rs, model.AppendReasons(nil, rs)},
+		{&d, model.AppendDeadTask(nil, &d)},
+		{&p, model.AppendPayload(nil, &p)},
 	} {
 		want, err := model.MarshalByTags(c.value)
 		if err != nil {

@@ -3,6 +3,7 @@ package model_test
 import (
 	"encoding/binary"
 	"reflect"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -66,7 +67,7 @@ var (
 	genOutcome = rapid.Custom(func(t *rapid.T) model.Outcome {
 		return model.Outcome{
 			Status: genStatus.Draw(t, "status"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"),
-			At: genTime.Draw(t, "at"), Seen: genInt.Draw(t, "seen"), Next: genRun.Draw(t, "next"),
+			At: genTime.Draw(t, "at"), Seen: genInt.Draw(t, "seen"), Next: genRun.Draw(t, "next"), Leaves: genTime.Draw(t, "leaves"),
 		}
 	})
 	genAnswer = rapid.Custom(func(t *rapid.T) model.Answer {
@@ -80,6 +81,39 @@ var (
 var genLabels = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) model.Label {
 	return model.Label{Name: genText.Draw(t, "name"), Value: genText.Draw(t, "value")}
 }), 0, 3)
+
+var (
+	genTexts = rapid.SliceOfN(genText, 0, 3)
+	genSpan  = rapid.Map(genInt, func(n int64) time.Duration { return time.Duration(n) })
+	genSpec  = rapid.Custom(func(t *rapid.T) model.TaskSpec {
+		return model.TaskSpec{
+			Kind: genText.Draw(t, "kind"), Queue: genText.Draw(t, "queue"), Priority: int(genInt.Draw(t, "priority")), Fair: genText.Draw(t, "fair"),
+			Weight: int(genInt.Draw(t, "weight")), ToStart: genSpan.Draw(t, "to start"), ToClose: genSpan.Draw(t, "to close"),
+			Silence: genSpan.Draw(t, "silence"), Total: genSpan.Draw(t, "total"), Delay: genSpan.Draw(t, "delay"),
+			Breaker: genText.Draw(t, "breaker"), Limits: genTexts.Draw(t, "limits"), Trace: genText.Draw(t, "trace"),
+			Retry: model.Retry{
+				MaxAttempts: int(genInt.Draw(t, "attempts")), Initial: genSpan.Draw(t, "initial"), Max: genSpan.Draw(t, "max"),
+				Coefficient: genInt.Draw(t, "coefficient"), Jitter: genInt.Draw(t, "jitter"), Final: genTexts.Draw(t, "final"),
+			},
+		}
+	})
+	genFailed = rapid.Custom(func(t *rapid.T) model.FailedAttempt {
+		a := model.FailedAttempt{Attempt: int(genInt.Draw(t, "attempt")), At: genTime.Draw(t, "at"), Worker: genText.Draw(t, "worker")}
+		if f := genFailure.Draw(t, "failure"); f != nil {
+			a.Failure = *f
+		}
+		return a
+	})
+	genDead = rapid.Custom(func(t *rapid.T) model.DeadTask {
+		return model.DeadTask{
+			Address: genAddress.Draw(t, "address"), Spec: genSpec.Draw(t, "spec"), Input: genPayload.Draw(t, "input"),
+			Scheduled: genTime.Draw(t, "scheduled"), At: genTime.Draw(t, "at"), Attempts: int(genInt.Draw(t, "attempts")),
+			Failed: rapid.SliceOfN(genFailed, 0, 3).Draw(t, "failed"), LeftOut: int(genInt.Draw(t, "left out")),
+			Failure: genFailure.Draw(t, "failure"), Fingerprint: genText.Draw(t, "fingerprint"),
+			Requeued: model.Requeue{At: genTime.Draw(t, "requeued"), Address: genAddress.Draw(t, "as"), Run: genRun.Draw(t, "run")},
+		}
+	})
+)
 
 // genBody is an event without what is stored as columns.
 var genBody = rapid.Custom(func(t *rapid.T) model.Event {
@@ -106,6 +140,7 @@ var (
 			Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"),
 			Source: genSource.Draw(t, "source"), Origin: genBytes.Draw(t, "origin"), Next: genInt.Draw(t, "next"),
 			Status: genStatus.Draw(t, "status"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"), At: genTime.Draw(t, "at"),
+			Earlier: rapid.SliceOfN(genRun, 0, 2).Draw(t, "earlier"),
 		}
 		for _, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "events") {
 			p.Events = append(p.Events, model.PastEvent{Kind: genKind.Draw(t, "kind"), At: genTime.Draw(t, "at"), Event: e})
@@ -116,16 +151,31 @@ var (
 
 var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 	return model.Message{
-		Kind: model.MessageKind(rapid.IntRange(int(model.MessageStart), int(model.LastMessageKind)).Draw(t, "kind")),
+		Kind: genMessageKind.Draw(t, "kind"),
 		To:   genAddress.Draw(t, "to"), ToRun: genRun.Draw(t, "to_run"), From: genLink.Draw(t, "from"), ID: genText.Draw(t, "id"),
 		Name: genText.Draw(t, "name"), Input: genPayload.Draw(t, "input"), Failure: genFailure.Draw(t, "failure"),
 		Status: genStatus.Draw(t, "status"), RequestID: genText.Draw(t, "request"),
 		Reuse: model.ReusePolicy(rapid.Byte().Draw(t, "reuse")), Policy: genPolicy.Draw(t, "policy"),
 		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
 		Past: genPast.Draw(t, "past"), Runs: rapid.SliceOfN(genRun, 0, 2).Draw(t, "runs"), Labels: genLabels.Draw(t, "labels"),
-		Keep: rapid.Bool().Draw(t, "keep"),
+		Keep: rapid.Bool().Draw(t, "keep"), Letter: genLetter.Draw(t, "letter"), Fresh: genRun.Draw(t, "fresh"),
 	}
 })
+
+var genMessageKind = rapid.Map(rapid.IntRange(int(model.MessageStart), int(model.LastMessageKind)), func(n int) model.MessageKind { return model.MessageKind(n) }).Filter(model.MessageKind.Known)
+
+var genLetter = rapid.OneOf(rapid.Just[*model.LetterOrder](nil), rapid.Custom(func(t *rapid.T) *model.LetterOrder {
+	l := &model.LetterOrder{
+		Do:    model.LetterVerb(rapid.IntRange(int(model.LetterRequeue), int(model.LetterPurge)).Draw(t, "do")),
+		Ref:   model.TaskRef{Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), ID: genText.Draw(t, "task")},
+		Count: genInt.Draw(t, "count"), Run: genRun.Draw(t, "as"),
+	}
+	if rapid.Bool().Draw(t, "edited") {
+		p := genPayload.Draw(t, "input")
+		l.Input = &p
+	}
+	return l
+}))
 
 var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 	s := model.Start{
@@ -133,6 +183,7 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 		RequestID: genText.Draw(t, "request"), Parent: genLink.Draw(t, "parent"), OnParentClose: genPolicy.Draw(t, "policy"),
 		First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"), Origin: genBytes.Draw(t, "origin"), Labels: genLabels.Draw(t, "labels"),
 		Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"), Source: genSource.Draw(t, "source"),
+		Replaced: genRun.Draw(t, "replaced"), Earlier: rapid.SliceOfN(genRun, 0, 2).Draw(t, "earlier"),
 	}
 	for i, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "carried") {
 		e.Seq, e.At, e.Kind = int64(i+1), genTime.Draw(t, "at"), genKind.Draw(t, "kind")

@@ -82,6 +82,10 @@ func samples() []sample {
 		},
 	})
 	message("message: delete", model.Message{Kind: model.MessageDelete, To: address, RequestID: "req-1", Runs: []model.RunID{id(1), id(2)}})
+	message("message: requeue", model.Message{
+		Kind: model.MessageRequeue, To: address, RequestID: "req-1", Fresh: id(3),
+		Letter: &model.LetterOrder{Do: model.LetterRequeue, Ref: model.TaskRef{Address: address, Run: id(1), ID: "0|step|a"}, Count: 1, Input: &text, Run: id(2)},
+	})
 	labels := []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
 	message("message: start with labels", model.Message{Kind: model.MessageStart, To: address, Labels: labels})
 
@@ -140,6 +144,23 @@ func samples() []sample {
 	}
 	answer("answer: empty", model.Answer{})
 	answer("answer: every field", model.Answer{Run: id(1), Status: model.Running, Existing: true, Failure: fail})
+
+	dead := func(name string, d model.DeadTask) {
+		all = append(all, sample{
+			name, func() []byte { return model.AppendDeadTask(nil, &d) },
+			func(b []byte) (any, error) { return model.DecodeDeadTask(b) }, d,
+		})
+	}
+	dead("dead task: smallest", model.DeadTask{Spec: model.TaskSpec{Kind: "charge", Queue: "default"}})
+	dead("dead task: every field", model.DeadTask{
+		Address: address, Spec: model.TaskSpec{Kind: "charge", Queue: "slow", Retry: model.Retry{MaxAttempts: 3}}, Input: text, Scheduled: at(1), At: at(9),
+		Attempts: 3, Failed: []model.FailedAttempt{{Attempt: 1, At: at(2), Worker: "w-1", Failure: *fail}, {Attempt: 3, At: at(9)}}, LeftOut: 1,
+		Failure: fail, Fingerprint: "0123456789abcdef", Requeued: model.Requeue{At: at(20), Address: address, Run: id(7)},
+	})
+	all = append(all, sample{
+		"payload", func() []byte { return model.AppendPayload(nil, &blob) },
+		func(b []byte) (any, error) { return model.DecodePayload(b) }, blob,
+	})
 	return all
 }
 

@@ -20,15 +20,18 @@ const (
 	MessageResume    MessageKind = 12
 	MessageDelete    MessageKind = 13 // remove Runs of To, all of them closed
 	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
+	MessageReport    MessageKind = 15 // a worker of another node reports how a claim ended
+	MessageRequeue   MessageKind = 17 // what Letter says is to be done with a dead letter
 )
 
 // LastMessageKind is the highest kind that this build knows.
-const LastMessageKind = MessageQuery
+const LastMessageKind = MessageRequeue
 
 var messageNames = [...]string{
 	MessageStart: "start", MessageWatch: "watch", MessageClosed: "closed", MessageSignal: "signal",
 	MessageSettle: "settle", MessageCancel: "cancel", MessageNothing: "nothing", MessageUpdate: "update", MessageAnswer: "answer",
 	MessageTerminate: "terminate", MessagePause: "pause", MessageResume: "resume", MessageDelete: "delete", MessageQuery: "query",
+	MessageReport: "report", MessageRequeue: "requeue",
 }
 
 // String names the kind for people.
@@ -73,6 +76,14 @@ type Message struct {
 	Runs []RunID `cbor:"21,keyasint,omitempty"`
 	// Keep asks that the message be kept as a dead letter, with the refusal as ID, when it is refused: nobody waits for the answer.
 	Keep bool `cbor:"22,keyasint,omitempty"`
+	// Task makes what a start begins the run of a task.
+	Task *TaskSpec `cbor:"23,keyasint,omitempty"`
+	// Report is how a claim ended.
+	Report *TaskReport `cbor:"24,keyasint,omitempty"`
+	// Letter is what is to be done with a dead letter.
+	Letter *LetterOrder `cbor:"30,keyasint,omitempty"`
+	// Fresh is the id of the run that a start begins, when whoever sends it has to know; zero when the receiver draws one.
+	Fresh RunID `cbor:"31,keyasint,omitzero"`
 }
 
 // Size is roughly what the message costs in memory and on disk.
@@ -86,6 +97,15 @@ func (m *Message) Size() int {
 	}
 	if m.Past != nil {
 		n += m.Past.Size()
+	}
+	if m.Report != nil {
+		n += 128 + m.Report.Output.Size()
+	}
+	if l := m.Letter; l != nil {
+		n += 128 + len(l.Ref.Address.Key) + len(l.Ref.ID)
+		if l.Input != nil {
+			n += l.Input.Size()
+		}
 	}
 	return n + len(m.Runs)*len(RunID{})
 }

@@ -11,7 +11,7 @@ type History struct {
 // Start.Carried of the new run, with the times that they had.
 type Past struct {
 	Events []PastEvent `cbor:"1,keyasint,omitempty"`
-	// Began, Seeds, Identity, Source and Origin become those of the start.
+	// Began, Seeds, Identity, Earlier, Source and Origin become those of the start.
 	Began    Time   `cbor:"2,keyasint,omitempty"`
 	Seeds    []Seed `cbor:"3,keyasint,omitempty"`
 	Identity RunID  `cbor:"4,keyasint,omitzero"`
@@ -25,6 +25,7 @@ type Past struct {
 	Output  Payload  `cbor:"9,keyasint,omitzero"`
 	Failure *Failure `cbor:"10,keyasint,omitempty"`
 	At      Time     `cbor:"11,keyasint,omitempty"`
+	Earlier []RunID  `cbor:"12,keyasint,omitempty"`
 }
 
 // PastEvent is an event with its kind and time, as stored inside of a start or a message.

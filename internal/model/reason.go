@@ -28,13 +28,20 @@ const (
 	WaitPaused   ReasonCode = "paused"          // until somebody resumes it; Detail is why it was paused
 	WaitAnswer   ReasonCode = "answer"          // of Name, workflow/key, to what Detail says was sent
 	WaitHandler  ReasonCode = "no_handler"      // updates Name have come, and the code has not said how it handles them
+	WaitLine     ReasonCode = "in_line"         // every worker that could take it is busy, or it is about to be taken; Name is the queue, Detail how many are before it
+	WaitTask     ReasonCode = "task"            // Name is on queue Detail, or a worker executes it
+	WaitPermit   ReasonCode = "limit"           // every permit of limit Name is taken; Detail tells by whom
+	WaitRate     ReasonCode = "rate"            // limit Name lets the next one begin at Until; Detail is its rate
+	WaitBreaker  ReasonCode = "breaker"         // circuit breaker Name lets nothing through before Until; Detail is why
+	WaitUpdate   ReasonCode = "update"          // its code goes on when it is sent an update
 )
 
 // ReasonCodes are all codes, in the order in which they are explained.
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
-		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler,
+		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
+		WaitPermit, WaitRate, WaitBreaker, WaitUpdate,
 	}
 }
 
@@ -97,6 +104,24 @@ func (r Reason) String() string {
 		return "waits for the answer of " + r.Name + " to " + r.Detail
 	case WaitHandler:
 		return "has got update " + r.Name + ", which its code does not handle yet"
+	case WaitLine:
+		return "waits in line in queue " + r.Name + ": " + r.Detail
+	case WaitTask:
+		return "waits for task " + r.Name + " of queue " + r.Detail
+	case WaitPermit:
+		return "waits for limit " + r.Name + ": " + r.Detail
+	case WaitRate:
+		if r.Until.IsZero() {
+			return "waits for the rate of limit " + r.Name + ", " + r.Detail
+		}
+		return "waits for the rate of limit " + r.Name + ", " + r.Detail + ", until " + r.Until.String()
+	case WaitBreaker:
+		if r.Until.IsZero() {
+			return "waits for circuit breaker " + r.Name + ": " + r.Detail
+		}
+		return "waits for circuit breaker " + r.Name + " until " + r.Until.String() + ": " + r.Detail
+	case WaitUpdate:
+		return "waits for an update"
 	}
 	return strconv.Quote(string(r.Code))
 }

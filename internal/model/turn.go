@@ -7,15 +7,16 @@ type CommandKind uint8
 
 // Kinds of commands.
 const (
-	CommandRecord     CommandKind = 1 // append Event as it is: an outcome of a step, a signal taken
-	CommandRetry      CommandKind = 2 // append Event (attempt failed) and run the step again after Delay
-	CommandStartTimer CommandKind = 3 // Event.ID fires at Event.Due; no event until then
-	CommandStopTimer  CommandKind = 4 // Event.ID is not needed any more; leaves no event (deadline of a scope)
-	CommandWithdraw   CommandKind = 5 // the code cancelled Event.ID: append EventWithdrawn, stop its timer, cancel its child
-	CommandStartChild CommandKind = 6 // append Event (child started) and send it on its way
-	CommandWatch      CommandKind = 7 // append Event (child started, without input) and ask Event.Target for its outcome
-	CommandSend       CommandKind = 8 // append Event (sent) and send Message; its answer comes back
-	CommandAnswer     CommandKind = 9 // append Event (update answered) and tell whoever sent the update
+	CommandRecord     CommandKind = 1  // append Event as it is: an outcome of a step, a signal taken
+	CommandRetry      CommandKind = 2  // append Event (attempt failed) and run the step again after Delay
+	CommandStartTimer CommandKind = 3  // Event.ID fires at Event.Due; no event until then
+	CommandStopTimer  CommandKind = 4  // Event.ID is not needed any more; leaves no event (deadline of a scope)
+	CommandWithdraw   CommandKind = 5  // the code cancelled Event.ID: append EventWithdrawn, stop its timer, cancel its child
+	CommandStartChild CommandKind = 6  // append Event (child started) and send it on its way
+	CommandWatch      CommandKind = 7  // append Event (child started, without input) and ask Event.Target for its outcome
+	CommandSend       CommandKind = 8  // append Event (sent) and send Message; its answer comes back
+	CommandAnswer     CommandKind = 9  // append Event (update answered) and tell whoever sent the update
+	CommandSchedule   CommandKind = 10 // append Event (task scheduled): a worker of its queue executes it, and its outcome follows
 )
 
 // Command is one thing that the code of a workflow asks for.
@@ -37,6 +38,8 @@ type Close struct {
 	Input Payload
 	// Begun are the positions of updates that the code has begun and not answered: the next run must not begin them again.
 	Begun []int64
+	// Retain is how long the run is kept, if its workflow has a retention time of its own; zero when that of the engine counts.
+	Retain time.Duration
 }
 
 // Turn is what a worker reports: outcomes of steps, new requests, the end of the run, and what it waits for.

@@ -491,8 +491,8 @@ var common = []mutant{
 	{
 		name:  "a retried step has another idempotency key",
 		file:  "internal/replay/stepcontext.go",
-		old:   "idempotencyKey(s.start.IdentityRun(), s.id)",
-		new:   "idempotencyKey(s.start.Run, s.id)",
+		old:   "		return s.start.IdentityRun()",
+		new:   "		return s.start.Run",
 		tests: [][]string{{"./internal/e2e", "-run", "TestRetry$/^memory$"}},
 	},
 	{
@@ -610,8 +610,8 @@ var common = []mutant{
 	{
 		name:  "updates that were cut off are begun again",
 		file:  "internal/replay/finish.go",
-		old:   "	end.Begun = m.begun\n",
-		new:   "",
+		old:   "	end.Begun, end.Retain = m.begun, ",
+		new:   "	end.Retain = ",
 		tests: [][]string{{"./internal/replay", "-run", "TestUpdatesAtTheEnd$"}},
 	},
 	{

@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
 	notifypg "github.com/perdure/perdure/internal/notify/postgres"
 	"github.com/perdure/perdure/internal/service"
@@ -43,7 +44,9 @@ type Config struct {
 	Version     string
 	Lanes       int
 	LeaseTTL    time.Duration
-	MaxPayload  int // bytes of an input or output; 2 MiB
+	Retention   time.Duration // of executions that have ended; 30 days
+	MaxPayload  int           // bytes of an input or output; 2 MiB
+	RetainDead  time.Duration
 	Lane        lane.Config
 	// Wrap puts something around the store, such as injected faults. For tests.
 	Wrap func(store.Store) store.Store
@@ -101,6 +104,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
+	if cfg.Retention != 0 && cfg.Retention < model.MinRetention {
+		return nil, fault.New(fault.Invalid, "a retention time of %s: at least %s", cfg.Retention, model.MinRetention)
+	}
 	st, err := OpenStore(ctx, cfg)
 	if err != nil {
 		return nil, err
@@ -119,7 +125,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
-		Guest: cfg.Guest && st.Info().Shared,
+		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead,
 	})
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))

@@ -18,16 +18,18 @@ type ask struct {
 	position string
 	repeats  int // further asks of the same identity
 
-	step       *Step      // of askStep
-	caller     *Coroutine // that waits for the step in the call that asked for it
-	cancelable bool       // a cancel request ends that wait
+	step       *Step           // of askStep
+	task       *model.TaskSpec // of askStep: a queue carries it out; nil when its body runs here. See task.go
+	caller     *Coroutine      // that waits for the step in the call that asked for it
+	cancelable bool            // a cancel request ends that wait
 
 	deadline *Scope        // of askScope
 	ref      int64         // of askTaken: the position of the signal
 	target   model.Address // of askChild, askWatch, askSend
 
 	seal      Seal           // of what it sends; nil when that is stored as it is
-	recorded  bool           // its own record (child started, signal taken, sent) is in the history
+	recorded  bool           // its own record (child started, task scheduled, signal taken, sent) is in the history
+	requested bool           // of a task: the engine has been asked for it
 	pending   *model.Command // what to ask the engine for at the end of the history, unless it turns out to be recorded
 	withdrawn bool           // the code gave up on it
 	gone      bool           // which is in the history
@@ -164,6 +166,8 @@ func (m *machine) confirm(a *ask) {
 	switch a.kind {
 	case askStep:
 		switch {
+		case a.task != nil:
+			m.confirmTask(a, pending, sent)
 		case a.withdrawn || a.fut.done:
 		case sent:
 			a.state = stepRunning // its outcome is on the way
@@ -193,5 +197,5 @@ func (m *machine) sent(a *ask) bool {
 
 // begun reports whether anybody else may know of the ask, so that giving up on it has to be recorded.
 func (a *ask) begun() bool {
-	return a.kind != askStep || a.state != stepAsked || a.attempt > 0
+	return a.kind != askStep || a.state != stepAsked || a.attempt > 0 || a.task != nil && (a.recorded || a.requested)
 }

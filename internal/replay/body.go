@@ -132,7 +132,7 @@ func (w *Worker) work(j job) {
 	returned := false
 	defer func() {
 		if !returned { // the body called runtime.Goexit
-			j.m.r.finished(j, model.Payload{}, exitFailure("step "+j.a.name))
+			j.m.r.finished(j, model.Payload{}, ExitFailure("step "+j.a.name))
 			w.freeSlot()
 		}
 	}()
@@ -179,7 +179,7 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 	}
 	results := make(chan result, 1)
 	w.goroutines.Go(func() {
-		res := result{err: exitFailure("step " + a.name)}
+		res := result{err: ExitFailure("step " + a.name)}
 		defer func() { results <- res }()
 		out, err := w.call(ctx, a)
 		res = result{out, err}

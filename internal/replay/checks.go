@@ -181,7 +181,7 @@ func listed(texts []string) string {
 
 // describe says what is asked for, for people.
 func (a *ask) describe() string {
-	text := a.kind.title()
+	text := a.title()
 	if a.kind != askTimer && a.kind != askScope && a.name != "" {
 		text += " " + a.name
 	}

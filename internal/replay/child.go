@@ -72,6 +72,7 @@ type Child struct {
 	Policy    model.ParentClosePolicy
 	Reuse     model.ReusePolicy
 	Labels    []model.Label
+	Task      *model.TaskSpec // makes it the run of a task
 }
 
 // StartChild starts an execution as a child and returns its address; it does not wait.
@@ -138,7 +139,7 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	m.serveEarly(a)
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandStartChild, Reuse: c.Reuse, Labels: c.Labels, Event: model.Event{
-			Kind: model.EventChildStarted, ID: a.id, Name: c.Workflow, Target: a.target, Input: c.Input, Policy: c.Policy, Position: a.position,
+			Kind: model.EventChildStarted, ID: a.id, Name: c.Workflow, Target: a.target, Input: c.Input, Policy: c.Policy, Position: a.position, Task: c.Task,
 		}})
 	}
 	return a, a.target, nil

@@ -154,7 +154,7 @@ func (c *Coroutine) main() {
 func (c *Coroutine) call() (v any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			f := panicFailure(p)
+			f := PanicFailure(p)
 			c.m.panics = append(c.m.panics, c.fut)
 			v, err = nil, f
 		}
@@ -187,7 +187,7 @@ func (c *Coroutine) exited() {
 		m.exitedInStep(c)
 	default:
 		m.w.goroutines.Add(1)
-		go c.replace(exitFailure("workflow code"))
+		go c.replace(ExitFailure("workflow code"))
 	}
 }
 

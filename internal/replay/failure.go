@@ -65,8 +65,8 @@ func typeName(err error) string {
 	}
 }
 
-// panicFailure is a panic of user code as it is stored.
-func panicFailure(v any) *model.Failure {
+// PanicFailure is a panic of user code as it is stored.
+func PanicFailure(v any) *model.Failure {
 	text := fmt.Sprint(v)
 	kind := "string"
 	if v != nil {
@@ -88,8 +88,8 @@ func panicStack() string {
 	return s
 }
 
-// exitFailure stands for user code that called runtime.Goexit (as t.FailNow does) instead of returning.
-func exitFailure(what string) *model.Failure {
+// ExitFailure stands for user code that called runtime.Goexit (as t.FailNow does) instead of returning.
+func ExitFailure(what string) *model.Failure {
 	return &model.Failure{Kind: model.FailurePanic, Type: "runtime.Goexit", Message: what + " ended its goroutine (runtime.Goexit) instead of returning"}
 }
 

@@ -95,6 +95,9 @@ func (m *machine) find(id string) *ask {
 
 // apply gives an event to the ask that it answers. It reports false when the code has not asked for that yet.
 func (m *machine) apply(a *ask, e *model.Event) bool {
+	if m.toldOfTask(a, e) {
+		return true
+	}
 	switch e.Kind {
 	case model.EventWithdrawn:
 		if !a.withdrawn && !m.withdrawnElsewhere(a, e) {
@@ -113,6 +116,12 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 				e.Seq, addressText(e.Target), at(e.Position), addressText(a.target), at(a.position)))
 		}
 		a.recorded = true
+	case model.EventTaskScheduled:
+		if a.kind != askStep {
+			return false
+		}
+		a.recorded = true
+		a.adoptTask(e.Task)
 	case model.EventSent, model.EventVersionMarked, model.EventStateSet, model.EventUpdateAnswered, model.EventPinned, model.EventLabeled:
 		a.recorded = true
 	case model.EventAttemptFailed:

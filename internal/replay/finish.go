@@ -39,7 +39,7 @@ func (m *machine) runRoot() {
 func (m *machine) callRoot() (out model.Payload, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = model.Payload{}, panicFailure(p)
+			out, err = model.Payload{}, PanicFailure(p)
 		}
 	}()
 	return m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input)
@@ -61,7 +61,7 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 	err = m.runCleanup(err)
 	m.endOthers() // that the clean-up began
 	end := m.ending(out, err)
-	end.Begun = m.begun
+	end.Begun, end.Retain = m.begun, m.w.cfg.Retain[m.r.start.Address.Type]
 	m.close(end)
 }
 
@@ -107,7 +107,7 @@ func (m *machine) runCleanup(err error) error {
 func (m *machine) callCleanup(fn func(Ctx) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = panicFailure(p)
+			err = PanicFailure(p)
 		}
 	}()
 	return fn(Ctx{m.root, m.rootScope}.Detached())

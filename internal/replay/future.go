@@ -18,6 +18,7 @@ const (
 	futureCoroutine
 	futureAnswer // to a message
 	futureFailed // of a call that could not be made
+	futureLocal  // resolved by the code itself
 )
 
 // Future is a result to come, within one execution of the code.
@@ -128,7 +129,7 @@ func (m *machine) giveUp(f *Future, err error) {
 		m.unqueue(f)
 	case futurePromise:
 		m.unqueue(f)
-	case futureChild, futureAnswer, futureFailed:
+	case futureChild, futureAnswer, futureFailed, futureLocal:
 	}
 	m.resolve(f, m.position())
 }

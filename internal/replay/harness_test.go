@@ -38,7 +38,8 @@ type engine struct {
 	retries  map[string]int64 // back-offs, by the position of the failed attempt
 	retried  map[string]bool
 	sent     map[string]bool
-	children map[string]bool // open
+	children map[string]bool    // open
+	tasks    map[string]*queued // open
 	released bool
 	waits    []model.Reason
 	blocked  *model.Reason
@@ -72,7 +73,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
 func newEngine(code replay.Code) *engine {
 	return &engine{
-		code: code, timers: map[string]model.Time{}, retries: map[string]int64{}, sent: map[string]bool{}, retried: map[string]bool{}, children: map[string]bool{},
+		code: code, timers: map[string]model.Time{}, retries: map[string]int64{}, sent: map[string]bool{}, retried: map[string]bool{}, children: map[string]bool{}, tasks: map[string]*queued{},
 		ran: map[string]int{}, hold: make(chan struct{}), answers: map[uint64]answer{}, place: map[string]*model.Failure{},
 		start: model.Start{
 			Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}, At: model.TimeOf(epoch),
@@ -250,6 +251,7 @@ func (e *engine) command(c *model.Command) {
 		delete(e.timers, ev.ID)
 		delete(e.retries, ev.ID)
 		delete(e.children, ev.ID)
+		delete(e.tasks, ev.ID)
 		ev.Kind = model.EventWithdrawn
 		e.append(ev)
 	case model.CommandStartChild, model.CommandWatch:
@@ -267,6 +269,8 @@ func (e *engine) command(c *model.Command) {
 		ev.Kind = model.EventSent
 		e.append(ev)
 		e.append(model.Event{Kind: model.EventAnswered, ID: ev.ID})
+	case model.CommandSchedule:
+		e.scheduled(&ev)
 	case model.CommandAnswer:
 		for i := range e.events {
 			if o := &e.events[i]; o.Kind == model.EventUpdateAnswered && o.Ref == ev.Ref {

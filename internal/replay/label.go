@@ -43,3 +43,14 @@ func (m *machine) labeled(e *model.Event) {
 	}
 	m.strayLabels[e.ID] = true
 }
+
+// StartLabel is the value of a label that the run was started with; empty when it had none.
+func (x Ctx) StartLabel(name string) string {
+	x.must("StartLabel")
+	for _, l := range x.co.m.r.start.Labels {
+		if l.Name == name {
+			return l.Value
+		}
+	}
+	return ""
+}

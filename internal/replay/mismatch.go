@@ -211,6 +211,9 @@ func (m *machine) settleRest() bool {
 		case e.Kind == model.EventChildStarted || e.Kind == model.EventSignalTaken || e.Kind == model.EventSent ||
 			e.Kind == model.EventStateSet || e.Kind == model.EventUpdateAnswered:
 			a.recorded = true
+		case e.Kind == model.EventTaskScheduled:
+			a.recorded = true
+			a.adoptTask(e.Task)
 		case e.Kind == model.EventWithdrawn:
 			a.gone = true
 		}
@@ -259,6 +262,9 @@ func recorded(e *model.Event) string {
 		if p.kind == askTimer || p.kind == askScope {
 			name = ""
 		}
+		if ofTask(e.Kind) {
+			what = "task"
+		}
 		if e.Kind == model.EventWithdrawn {
 			what = "the withdrawal of " + what
 		}
@@ -277,7 +283,7 @@ func (m *machine) asking() string {
 	var texts []string
 	for n := m.coroutines.first; n != nil && len(texts) < 4; n = n.next {
 		for _, f := range n.value.wait.pending() {
-			if f.done || f.kind == futureCoroutine || len(texts) == 4 {
+			if f.done || f.kind == futureCoroutine || f.kind == futureLocal || len(texts) == 4 {
 				continue
 			}
 			texts = append(texts, asked(f))
@@ -292,7 +298,7 @@ func (m *machine) asking() string {
 func asked(f *Future) string {
 	switch f.kind {
 	case futureStep:
-		return "step " + f.ask.name + at(f.ask.position)
+		return f.ask.title() + " " + f.ask.name + at(f.ask.position)
 	case futureTimer:
 		return "a timer" + at(f.ask.position)
 	case futureChild:
@@ -303,7 +309,7 @@ func asked(f *Future) string {
 		return "promise " + f.name
 	case futureAnswer:
 		return "the answer of " + addressText(f.ask.target) + " to " + f.name + at(f.ask.position)
-	case futureCoroutine, futureFailed:
+	case futureCoroutine, futureFailed, futureLocal:
 	}
 	return "nothing"
 }

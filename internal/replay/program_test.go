@@ -24,7 +24,7 @@ type op struct {
 var (
 	leaves = []string{
 		"step", "step", "step", "input", "keyed", "fails", "retried", "recv", "recvT", "try", "sleep", "select", "all", "race", "firstn", "cancel",
-		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version", "label", "settled", "settled", "settled", "state", "state", "updates",
+		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version", "label", "settled", "settled", "settled", "state", "state", "updates", "task", "task",
 	}
 	blocks = []string{"par", "par", "race-par", "scope", "detached", "cleanup", "handle", "handle", "interrupt"}
 )
@@ -97,7 +97,7 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 	e := p.e
 	sig := fmt.Sprintf("s%d", o.N%2)
 	switch o.Kind {
-	case "step", "input", "keyed", "fails", "retried", "limited", "settled":
+	case "step", "input", "keyed", "fails", "retried", "limited", "settled", "task":
 		out, err := x.Step(p.stepOf(o))
 		p.log(me, "step %q", out.Data)
 		var f *model.Failure
@@ -236,6 +236,8 @@ func (p *interp) stepOf(o op) *replay.Step {
 			opts = append([]func(*replay.Step){failing(99, true)}, opts...)
 		}
 		return p.e.stepOf("tx"+name(o.M), opts...)
+	case "task":
+		return task("q"+name(o.N), input(fmt.Sprint(o.M)))
 	case "limited":
 		return p.e.stepOf(name(o.N), func(s *replay.Step) { s.AttemptTimeout = time.Hour })
 	}
@@ -251,6 +253,10 @@ func (p *interp) futures(x replay.Ctx, me string, o op) error {
 		}
 		if o.M == 3 {
 			fs = append(fs, x.StepFuture(p.e.stepOf("tx"+name(i), p.e.settling)))
+			continue
+		}
+		if o.N == 0 || o.N == 2 {
+			fs = append(fs, x.StepFuture(task(name(i))))
 			continue
 		}
 		fs = append(fs, x.StepFuture(p.e.stepOf(name(i))))

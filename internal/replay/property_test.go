@@ -81,6 +81,11 @@ func (s *sim) actions() []func() {
 	for _, id := range slices.Sorted(maps.Keys(e.children)) {
 		add(func() { e.closeChild(id, "kid") })
 	}
+	for _, id := range slices.Sorted(maps.Keys(e.tasks)) {
+		for _, f := range e.fates(id) {
+			add(f)
+		}
+	}
 	for _, id := range slices.Sorted(maps.Keys(e.timers)) {
 		add(func() { e.fire(id) })
 	}

@@ -82,7 +82,7 @@ func (m *machine) answerQuery(q *model.Query) (out model.Payload, err error) {
 	defer slow.Stop()
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = model.Payload{}, panicFailure(p)
+			out, err = model.Payload{}, PanicFailure(p)
 		}
 	}()
 	return h(q.Input)

@@ -98,6 +98,15 @@ type retryAfter struct {
 
 func (r *retryAfter) Unwrap() error { return r.error }
 
+// RetryAfterOf is the distance that an error asks for.
+func RetryAfterOf(err error) (time.Duration, bool) {
+	after, ok := errors.AsType[*retryAfter](err)
+	if !ok {
+		return 0, false
+	}
+	return min(max(after.d, 0), farFuture), true
+}
+
 // RetryAfter asks for the next attempt at a given distance.
 func RetryAfter(err error, d time.Duration) error {
 	if err == nil {

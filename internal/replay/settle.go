@@ -147,7 +147,7 @@ func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 func callSettle(ctx context.Context, a *ask, f *model.Failure) (out model.Payload, stands *model.Failure, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("settle step %s: %w", a.name, panicFailure(p))
+			err = fmt.Errorf("settle step %s: %w", a.name, PanicFailure(p))
 		}
 	}()
 	return a.step.Settle(ctx, f)

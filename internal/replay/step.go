@@ -30,6 +30,10 @@ type Step struct {
 	AttemptTimeout time.Duration
 	// Caller is the program counter of user code (see Ctx.Caller); it is looked for when 0.
 	Caller uintptr
+	// Task has the step carried out by a queue instead of by Body, which is nil then. Its policy is the engine's. See task.go.
+	Task *model.TaskSpec
+	// Seal gives the input of a task its stored form; nil when it has it.
+	Seal Seal
 	// Body does the work; nil when there is no code for it here. It may run in any goroutine.
 	Body func(context.Context) (model.Payload, error)
 	// Settle makes the failure that ends the step final in the place outside of the history that keeps its outcome, and returns what stands there: this
@@ -53,6 +57,9 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 	f := &a.fut
 	if f.done {
 		return f.out, f.err
+	}
+	if a.task != nil {
+		return x.awaitTask(a)
 	}
 	a.cancelable = x.scope.reached(m.rootScope)
 	c.inStep.Store(&a.name)
@@ -103,6 +110,7 @@ func (x Ctx) StepFuture(s *Step) *Future {
 // schedule has the body of a step run once every coroutine is parked, unless its outcome is recorded or on the way.
 func (m *machine) schedule(a *ask) {
 	switch {
+	case a.task != nil: // it was asked for
 	case !m.live:
 		m.unconfirmed = append(m.unconfirmed, a)
 	case m.sent(a):
@@ -124,7 +132,11 @@ func (m *machine) askStep(c *Coroutine, s *Step) *ask {
 	if id.hashed {
 		m.learn(askStep, s.Name, s.Normalize)
 	}
+	a.task, a.seal = s.Task, s.Seal
 	m.serveEarly(a)
+	if s.Task != nil && !a.fut.done {
+		m.askTask(a)
+	}
 	return a
 }
 
@@ -153,7 +165,7 @@ func (m *machine) mayInline(s *Scope, a *ask) bool {
 // startSteps starts the bodies that are due. It reports false when there are none.
 func (m *machine) startSteps() bool {
 	for _, id := range m.r.takeRetries() {
-		if a := m.find(id); a != nil && a.state == stepBackoff {
+		if a := m.find(id); a != nil && a.state == stepBackoff && a.task == nil {
 			a.due = 0
 			m.toStart = append(m.toStart, a)
 		}
@@ -163,7 +175,7 @@ func (m *machine) startSteps() bool {
 	}
 	due := slices.DeleteFunc(m.toStart, func(a *ask) bool {
 		switch {
-		case a.fut.done || a.withdrawn || a.state == stepRunning:
+		case a.fut.done || a.withdrawn || a.state == stepRunning || a.task != nil:
 			return true
 		case a.step.Body == nil:
 			m.missing++ // it waits for a process that has the code
@@ -253,7 +265,7 @@ func (m *machine) exitedInStep(c *Coroutine) {
 	c.inline = nil
 	m.r.endInline(a)
 	m.w.freeSlot()
-	m.command(a, m.r.conclude(a, model.Payload{}, exitFailure("step "+a.name)))
+	m.command(a, m.r.conclude(a, model.Payload{}, ExitFailure("step "+a.name)))
 	m.ahead = append(m.ahead, m.authors...)
 	m.drop(c)
 	m.active.Store(nil)
@@ -279,7 +291,7 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 				err = e // the misuse of a durable call that has no error result
 				return
 			}
-			err = panicFailure(p)
+			err = PanicFailure(p)
 		}
 	}()
 	if err := a.over(); err != nil {

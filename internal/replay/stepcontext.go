@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,7 +14,8 @@ import (
 // StepContext is the context of one attempt of a step, and tells which one it is. Most bodies never look at it, so what makes it one of
 // the standard library's contexts, which others can be derived from at no cost, is made when somebody does.
 type StepContext struct {
-	start   *model.Start // of its run; never changed
+	start   *model.Start // of its run; never changed; nil when claim is set
+	claim   *model.Claim // of a task
 	id      string
 	attempt int
 	asOf    model.Time      // when the owner last told the run anything
@@ -95,11 +97,37 @@ func StepFrom(ctx context.Context) *StepContext {
 	return s
 }
 
+// ClaimContext is the context of a task that was claimed: it tells which step and which attempt it is, as that of a step does.
+type ClaimContext struct {
+	context.Context
+
+	Claim *model.Claim
+}
+
+// Value finds the step, or what the contexts around it hold.
+func (c *ClaimContext) Value(key any) any {
+	if _, ok := key.(stepContextKey); ok {
+		return &StepContext{claim: c.Claim, id: cmp.Or(c.Claim.Step, c.Claim.Ref.ID), attempt: c.Claim.Attempt, asOf: c.Claim.Claimed, base: c.Context}
+	}
+	return c.Context.Value(key)
+}
+
 // Attempt counts from 1.
 func (s *StepContext) Attempt() int { return s.attempt }
 
 // IdempotencyKey is stable over all attempts of the step.
-func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.start.IdentityRun(), s.id) }
+func (s *StepContext) IdempotencyKey() string { return idempotencyKey(s.identity(), s.id) }
+
+// identity is the run in whose name the step is made.
+func (s *StepContext) identity() model.RunID {
+	switch {
+	case s.claim == nil:
+		return s.start.IdentityRun()
+	case s.claim.Identity.IsZero():
+		return s.claim.Ref.Run
+	}
+	return s.claim.Identity
+}
 
 func idempotencyKey(run model.RunID, id string) string {
 	sum := sha256.Sum256([]byte(string(run[:]) + id))
@@ -107,13 +135,24 @@ func idempotencyKey(run model.RunID, id string) string {
 }
 
 // Run is the run that the step belongs to, and its address.
-func (s *StepContext) Run() (model.RunID, model.Address) { return s.start.Run, s.start.Address }
+func (s *StepContext) Run() (model.RunID, model.Address) {
+	if s.claim != nil {
+		return s.claim.Ref.Run, s.claim.Ref.Address
+	}
+	return s.start.Run, s.start.Address
+}
 
 // Again tells in whose name the run makes its steps, and where its past comes from. After a retry or an import that is another run, which may have
 // made the step before.
 func (s *StepContext) Again() (identity model.RunID, from model.Source) {
+	if s.claim != nil {
+		return s.identity(), model.Source{}
+	}
 	return s.start.IdentityRun(), s.start.Source
 }
+
+// Earlier are the runs in whose name the run makes its steps, as far as its start tells, the last one first.
+func (s *StepContext) Earlier() []model.RunID { return s.start.Earlier }
 
 // ID is the identity of the step within its run.
 func (s *StepContext) ID() string { return s.id }

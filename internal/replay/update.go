@@ -74,7 +74,7 @@ func (m *machine) serveUpdate(q *updateQueue, i int) {
 func serve(x Ctx, h *UpdateHandler, in model.Payload) (out model.Payload, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = model.Payload{}, panicFailure(p)
+			out, err = model.Payload{}, PanicFailure(p)
 		}
 	}()
 	return h.Serve(x, in)

@@ -26,6 +26,9 @@ func (m *machine) waits() []model.Reason {
 			if f.done || f.kind == futureCoroutine { // the coroutine speaks for itself
 				continue
 			}
+			if f.kind == futureLocal && len(c.wait.pending()) > 1 { // what else it waits for says more
+				continue
+			}
 			if rs = append(rs, reason(f)); len(rs) == maxWaits {
 				break
 			}
@@ -101,12 +104,16 @@ func reason(f *Future) model.Reason {
 		return model.Reason{Code: model.WaitChild, Name: addressText(a.target)}
 	case futureStep:
 		switch {
+		case a.task != nil:
+			return model.Reason{Code: model.WaitTask, Name: a.task.Kind, Detail: a.task.Queue}
 		case a.state == stepBackoff:
 			return model.Reason{Code: model.WaitRetry, Name: a.name, Attempt: a.attempt + 1, Until: a.due, Detail: a.last}
 		case a.step.Body == nil:
 			return model.Reason{Code: model.WaitWorker, Name: a.name, Detail: "activity"}
 		}
 		return model.Reason{Code: model.WaitStep, Name: a.name}
+	case futureLocal:
+		return model.Reason{Code: model.WaitUpdate}
 	case futureCoroutine, futureFailed:
 	}
 	return model.Reason{Code: model.WaitNothing}

@@ -19,6 +19,8 @@ type Config struct {
 	// Version of the code. Runs of workflows that are Pinned are continued only by workers of the version that began them.
 	Version string
 	Pinned  map[string]bool
+	// Retain is how long runs of workflows are kept that have a retention time of their own.
+	Retain map[string]time.Duration
 	// Host is handed to the code through Ctx.Host.
 	Host any
 	// Failure turns an error of user code into what is stored. Default FailureOf.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
@@ -24,6 +25,7 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	to.Key = r.Key
 	v := s.check("fork")
 	v.address(to)
+	v.workflow(r.Source.Address, "a past to begin with: submit it again")
 	v.past(&r)
 	if err := v.err(); err != nil {
 		return api.PastReply{}, err
@@ -40,13 +42,21 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	return s.begin(ctx, m, plan, r.DryRun)
 }
 
-// Retry goes on with an execution that has ended and did not complete.
+// Retry goes on with an execution that has ended and did not complete. A task is scheduled anew: it has no step to go on from.
 func (s *Service) Retry(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
+	if strings.HasPrefix(r.Source.Address.Type, model.TaskPrefix) {
+		return s.retryTask(ctx, &r)
+	}
 	return s.takeOver(ctx, "retry", history.Retry, r)
 }
 
 // Reset has a run give way to one that begins from an earlier place.
 func (s *Service) Reset(ctx context.Context, r api.PastRequest) (api.PastReply, error) {
+	v := s.check("reset")
+	v.workflow(r.Source.Address, "a place to begin from: requeue it, or submit it again")
+	if err := v.err(); err != nil {
+		return api.PastReply{}, err
+	}
 	return s.takeOver(ctx, "reset", history.Reset, r)
 }
 
@@ -249,17 +259,22 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 	return reply, nil
 }
 
-// chain is the runs that led to a run, and itself, oldest first. Those that were deleted before end it.
+// chain is the runs that had the address before a run, and itself, oldest first: those that led to it, and those that it replaced. One that is gone
+// ends it: runs leave in order of age, so that those before it are gone too.
 func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunID, error) {
 	a := row.Start.Address
 	var runs []model.RunID
 	for row != nil && row.Start.Address == a {
 		runs = append(runs, row.Start.Run)
-		if row.Start.Previous.IsZero() {
+		before := row.Start.Previous
+		if before.IsZero() {
+			before = row.Start.Replaced
+		}
+		if before.IsZero() {
 			break
 		}
 		var err error
-		if row, err = s.store.LoadExecution(ctx, s.shard(a), a, row.Start.Previous); err != nil {
+		if row, err = s.store.LoadExecution(ctx, s.shard(a), a, before); err != nil {
 			return nil, err
 		}
 	}

@@ -108,7 +108,11 @@ func TestDeleteOfAChain(t *testing.T) {
 	var runs []model.RunID
 	for i := range 1200 {
 		key := f.put(a, 0, 0, func(s *model.Start) {
-			if i > 0 {
+			switch {
+			case i == 0:
+			case i%3 == 0: // a start that took its place, not one that went on
+				s.Replaced = runs[i-1]
+			default:
 				s.Previous = runs[i-1]
 			}
 		})

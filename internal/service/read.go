@@ -108,6 +108,9 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	for _, tm := range timers {
 		d.Timers = append(d.Timers, api.Timer{ID: tm.ID, Due: tm.Due})
 	}
+	if d.Tasks, err = s.openTasks(ctx, row); err != nil && damage == nil {
+		return d, err
+	}
 	view, err := s.store.Members(ctx)
 	if err != nil {
 		return d, err

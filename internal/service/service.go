@@ -65,9 +65,10 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 
 // start is the message of a request to start an execution, if it is in order.
 func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
-	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels}
+	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels, Task: r.Task}
 	v := s.check("start " + r.Address.Type)
 	v.address(r.Address)
+	v.task(r)
 	v.payload("input", r.Input)
 	v.requestID(r.RequestID)
 	v.labels(r.Labels)
@@ -90,7 +91,7 @@ func (s *Service) Signal(ctx context.Context, r api.SignalRequest) error {
 
 func (s *Service) signal(r *api.SignalRequest) (*model.Message, error) {
 	v := s.check("signal " + r.Name)
-	v.address(r.Target.Address)
+	v.workflow(r.Target.Address, "signals")
 	v.name("signal", r.Name)
 	v.payload("value", r.Input)
 	v.requestID(r.RequestID)
@@ -110,7 +111,7 @@ func (s *Service) Settle(ctx context.Context, r api.SettleRequest) error {
 
 func (s *Service) settle(r *api.SettleRequest) (*model.Message, error) {
 	v := s.check("settle promise " + r.Name)
-	v.address(r.Target.Address)
+	v.workflow(r.Target.Address, "promises")
 	v.name("promise", r.Name)
 	v.payload("value", r.Value)
 	if f := r.Failure; f != nil {
@@ -171,7 +172,7 @@ const updateIDs = "\x1fupdate "
 // Update asks the code of an execution to change something.
 func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payload, error) {
 	v := s.check("update " + r.Name)
-	v.address(r.Target.Address)
+	v.workflow(r.Target.Address, "updates")
 	v.name("update", r.Name)
 	v.payload("input", r.Input)
 	v.requestID(r.RequestID)
@@ -188,7 +189,7 @@ func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payloa
 // Query asks the code of an execution.
 func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload, error) {
 	v := s.check("query " + r.Name)
-	v.address(r.Target.Address)
+	v.workflow(r.Target.Address, "queries")
 	v.name("query", r.Name)
 	v.payload("input", r.Input)
 	if err := v.err(); err != nil {
@@ -226,6 +227,24 @@ func (s *Service) Await(ctx context.Context, t api.Target) (api.Result, error) {
 	}
 	r, err := s.engine.Await(ctx, t.Address, t.Run)
 	return api.Result{Run: r.Run, Outcome: r.Outcome}, err
+}
+
+// JoinTasks adds a worker that executes tasks.
+func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.TaskOffer) (api.TaskSession, error) {
+	if s.engine == nil {
+		return nil, fault.New(fault.Denied, "the store is open for reading only")
+	}
+	v := s.check("join")
+	v.name("worker", offer.Name)
+	v.offer("queue", offer.Queues)
+	v.offer("activity", offer.Kinds)
+	if offer.Slots <= 0 {
+		v.wrong("it has %d slots", offer.Slots)
+	}
+	if err := v.err(); err != nil {
+		return nil, err
+	}
+	return taskSession{s.engine.JoinTasks(taskWorker{w}, offer)}, nil
 }
 
 // Join adds a worker.

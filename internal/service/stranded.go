@@ -22,8 +22,13 @@ func (s *Service) Stranded(ctx context.Context, tenant, cursor string) (api.List
 		return page, err
 	}
 	served := map[[2]string][]store.Served{}
+	var hands []store.Served
 	for _, m := range view.Members {
 		for _, w := range m.Serves {
+			if w.Worker != "" {
+				hands = append(hands, w)
+				continue
+			}
 			k := [2]string{w.Tenant, w.Workflow}
 			served[k] = append(served[k], w)
 		}
@@ -31,6 +36,13 @@ func (s *Service) Stranded(ctx context.Context, tenant, cursor string) (api.List
 	kept := page.Executions[:0]
 	for _, d := range page.Executions {
 		a := d.Start.Address
+		if t := d.Start.Task; t != nil {
+			if why := nobodyExecutes(a.Tenant, t, hands); why != nil {
+				d.Reasons = []model.Reason{*why}
+				kept = append(kept, d)
+			}
+			continue
+		}
 		why, err := s.strands(ctx, &d, served[[2]string{a.Tenant, a.Type}])
 		if err != nil {
 			return page, err
@@ -83,4 +95,14 @@ func (s *Service) pin(ctx context.Context, d *api.Description) (pin string, err 
 		}
 	}
 	return pin, nil
+}
+
+// nobodyExecutes is why no worker of any node executes a task; nil when one does.
+func nobodyExecutes(tenant string, t *model.TaskSpec, workers []store.Served) *model.Reason {
+	if slices.ContainsFunc(workers, func(w store.Served) bool {
+		return w.Tenant == tenant && slices.Contains(w.Queues, t.Queue) && slices.Contains(w.Activities, t.Kind)
+	}) {
+		return nil
+	}
+	return &model.Reason{Code: model.WaitWorker, Name: t.Kind, Detail: "queue " + t.Queue + ", activity"}
 }

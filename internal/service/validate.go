@@ -3,9 +3,12 @@ package service
 import (
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -52,6 +55,26 @@ func (v *validator) err() error {
 }
 
 func (v *validator) text(what, s string, most int) {
+	if !fine(s, most) {
+		v.explain(what, s, most)
+	}
+}
+
+// fine reports whether a text is one that may be stored.
+func fine(s string, most int) bool {
+	if s == "" || len(s) > most {
+		return false
+	}
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c >= 0x7f { // not plain: look closer
+			return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
+		}
+	}
+	return true
+}
+
+// explain says what is wrong with a text.
+func (v *validator) explain(what, s string, most int) {
 	switch {
 	case s == "":
 		v.wrong("%s is empty", what)
@@ -69,12 +92,24 @@ func (v *validator) text(what, s string, most int) {
 	}
 }
 
-func (v *validator) name(what, s string) { v.text("the name of the "+what, s, v.limits.Name) }
+func (v *validator) name(what, s string) {
+	if !fine(s, v.limits.Name) {
+		v.explain("the name of the "+what, s, v.limits.Name)
+	}
+}
 
 func (v *validator) address(a model.Address) {
 	v.text("the tenant", a.Tenant, v.limits.Name)
 	v.text("the name of the workflow", a.Type, v.limits.Name)
 	v.text("the key", a.Key, v.limits.Key)
+}
+
+// workflow checks the address of an execution that something is wanted from which only code has.
+func (v *validator) workflow(a model.Address, what string) {
+	v.address(a)
+	if strings.HasPrefix(a.Type, model.TaskPrefix) {
+		v.wrong("%s is a task: there is no workflow that has %s", a, what)
+	}
 }
 
 func (v *validator) payload(what string, p model.Payload) { v.size(what, p.Size()) }
@@ -112,5 +147,63 @@ func (v *validator) labels(labels []model.Label) {
 func (v *validator) requestID(id string) {
 	if id != "" {
 		v.text("the request id", id, v.limits.Name)
+	}
+}
+
+// offer checks names that a worker offers.
+func (v *validator) offer(what string, names []string) {
+	if len(names) == 0 {
+		v.wrong("it offers no %s", what)
+	}
+	for _, name := range names {
+		v.name(what, name)
+	}
+}
+
+// Bounds of a task.
+const (
+	maxLimits   = 8
+	maxPriority = 1_000_000
+	maxWeight   = 1_000_000
+	maxFinal    = 64
+	maxTaskTime = 100 * 365 * 24 * time.Hour // so that sums with it do not overflow
+)
+
+// task checks whether a start is that of a task, and then what it says.
+func (v *validator) task(r *api.StartRequest) {
+	t := r.Task
+	switch kind, named := strings.CutPrefix(r.Address.Type, model.TaskPrefix); {
+	case t == nil && named:
+		v.wrong("the name of the workflow begins with %q, as those of tasks do", model.TaskPrefix)
+		return
+	case t == nil:
+		return
+	case !named || kind != t.Kind:
+		v.wrong("a task of activity %s has the address %s", t.Kind, r.Address)
+	case len(r.With) > 0:
+		v.wrong("a task takes no signals")
+	}
+	v.name("activity", t.Kind)
+	v.name("queue", t.Queue)
+	if t.Breaker != "" {
+		v.name("breaker", t.Breaker)
+	}
+	v.size("the fairness key", len(t.Fair))
+	if len(t.Limits) > maxLimits || len(t.Retry.Final) > maxFinal {
+		v.wrong("it names %d limits and %d kinds of failures, at most %d and %d are allowed", len(t.Limits), len(t.Retry.Final), maxLimits, maxFinal)
+	}
+	for i, name := range t.Limits {
+		if v.name("limit", name); i > 0 && t.Limits[i-1] >= name {
+			v.wrong("limit %s is there twice, or out of order", name)
+		}
+	}
+	for _, d := range []time.Duration{t.ToStart, t.ToClose, t.Silence, t.Total, t.Delay, t.Retry.Initial, t.Retry.Max} {
+		if d < 0 || d > maxTaskTime {
+			v.wrong("one of its times is %s", d)
+		}
+	}
+	if t.Priority < -maxPriority || t.Priority > maxPriority || t.Weight < 0 || t.Weight > maxWeight || t.Retry.MaxAttempts < 0 ||
+		t.Retry.Coefficient < 0 || t.Retry.Jitter < 0 || t.Retry.Jitter > 1000 {
+		v.wrong("its priority, weight or policy is out of bounds")
 	}
 }

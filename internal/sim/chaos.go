@@ -54,6 +54,20 @@ func (s *Sim) scheduleChaos() {
 	})
 	at(s.plan.sweeps, func() { s.sweep() })
 	at(s.plan.deploys, s.deploy)
+	at(s.plan.hires, func() {
+		if p := s.procs[s.pick(3)]; p != nil {
+			s.at(s.now, p, func() {
+				if len(p.hands) > 0 && s.chance(0.6) {
+					if h := p.hands[s.pick(len(p.hands))]; !h.ghost {
+						h.leave()
+					}
+				}
+				if s.chance(0.7) {
+					p.hire()
+				}
+			})
+		}
+	})
 	s.disk.poisonMarks = s.chance(0.3)
 }
 
@@ -79,6 +93,9 @@ func (s *Sim) sicken(what map[model.Address]bool, name string) {
 	a := s.address()
 	if s.chance(0.2) {
 		a = s.childAddress()
+	}
+	if s.tasks && s.chance(0.4) {
+		a = s.taskAddress(s.pick(len(taskKeys)))
 	}
 	s.ledger.address(a).sick = true
 	what[a] = true
@@ -163,6 +180,10 @@ func (p *proc) mend() {
 	for _, w := range p.workers {
 		w.bad = false
 	}
+	if p.s.tasks {
+		p.hire()
+		p.wakeHands()
+	}
 	if !p.s.plan.pins {
 		p.join(false, "")
 		return
@@ -181,6 +202,9 @@ func (s *Sim) provide() {
 		if r.paused && (r.resumed == nil || r.resumed.done) {
 			r.resumed = s.helper.op(model.Message{Kind: model.MessageResume, To: r.address.name})
 			r.resumed.perform(func() {})
+		}
+		if r.start.Task != nil {
+			continue
 		}
 		m := s.replay(r)
 		kind, name := m.wants()

@@ -3,7 +3,6 @@ package sim
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -184,22 +183,10 @@ func (d *disk) holdAll(node model.NodeID, do func()) {
 	do()
 }
 
-// underWay is a copy of a batch: what is on its way to the store does not change when the lane goes on and uses the memory again.
-func underWay(b *store.Batch) store.Batch {
-	c := *b
-	c.Deletes = slices.Clone(b.Deletes)
-	c.Starts, c.Closes, c.Marks, c.Events = slices.Clone(b.Starts), slices.Clone(b.Closes), slices.Clone(b.Marks), slices.Clone(b.Events)
-	c.Labels = slices.Clone(b.Labels)
-	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)
-	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)
-	c.Deferred, c.Requests, c.Free = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Free)
-	return c
-}
-
 // commit sends a batch.
 func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error)) {
 	s := d.s
-	sent := underWay(b)
+	sent := *b.Clone() // what is on its way to the store does not change when the lane goes on and uses the memory again
 	var res store.Committed
 	var err error
 	r := &request{p: p, name: "commit", ok: func() { reply(res, err) }, bad: func(e error) { reply(store.Committed{}, e) }}
@@ -397,6 +384,25 @@ func (s *Sim) mixBatch(b *store.Batch, err error) {
 		s.mixRun(b.Events[i].Run)
 		s.mix(uint64(e.Kind), uint64(e.Seq), uint64(e.At))
 		s.mixText(e.ID)
+	}
+	for i := range b.Dead {
+		s.mixRun(b.Dead[i].Run)
+		s.mixText(b.Dead[i].Task)
+	}
+	for i := range b.DeadMarks {
+		s.mixRun(b.DeadMarks[i].Run)
+		s.mix(uint64(b.DeadMarks[i].Next))
+	}
+	for i := range b.DeadDeletes {
+		s.mixRun(b.DeadDeletes[i].Run)
+	}
+	for i := range b.TaskData {
+		s.mixRun(b.TaskData[i].Run)
+		s.mixText(b.TaskData[i].Task + " " + b.TaskData[i].Name)
+	}
+	for i := range b.Logs {
+		s.mixRun(b.Logs[i].Run)
+		s.mixText(b.Logs[i].Text)
 	}
 	for i := range b.StopTimers {
 		s.mixText(b.StopTimers[i].ID)

@@ -12,6 +12,8 @@
 //     and updates to other executions (call) and wait for the answers; end, fail, clean up, continue as new.
 //   - Users start, signal, settle, cancel, update, query, pause, resume, terminate and await, with and without request ids, from any node (user, talk).
 //   - They fork, import, retry, reset and delete (past), with edited results, whatever the run was in the middle of: updates, state, labels, pauses.
+//   - In some seeds there are tasks (tasks): submitted, and scheduled by programs; task workers (hand) come and go, hang, report late and twice. The board
+//     is that of production.
 //   - In some seeds workers have versions and pin what they begin, and deploys take all workers of a version away for a while (pin).
 //
 // Every accepted commit is applied to a ledger as well, which checks the invariants of spec/reliability.md §3.3 at once; every effect

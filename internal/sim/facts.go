@@ -55,6 +55,11 @@ func starts(b *store.Batch, id model.RunID) bool {
 
 // fact checks one event against what is recorded of the same thing.
 func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
+	if r.tasks != nil || e.Kind == model.EventTaskScheduled {
+		if l.taskFact(b, r, e) {
+			return
+		}
+	}
 	var h *history
 	if bi, ai, ok := parseAsk(e.ID); ok {
 		h = &r.asks[bi][ai]
@@ -161,7 +166,7 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 		l.s.did(opWatched)
 	case model.EventPinned:
 		l.pinned(r, e)
-	case model.EventStarted, model.EventClosed:
+	case model.EventStarted, model.EventClosed, model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
 		l.fail("I3: a %s is stored as event %d of %s", e.Kind, e.Seq, r.id)
 	}
 }
@@ -339,7 +344,7 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 			l.fail("E42: the answer to %s of %s was consumed and is not in its history", m.ID, m.ToRun)
 		}
 	case model.MessageWatch, model.MessageSettle, model.MessageNothing, model.MessageUpdate, model.MessageTerminate, model.MessagePause,
-		model.MessageResume, model.MessageDelete, model.MessageQuery:
+		model.MessageResume, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue:
 	}
 }
 

@@ -38,6 +38,11 @@ func (s *Sim) finished() bool {
 				return false
 			}
 		}
+		for _, h := range p.hands {
+			if len(h.held)+len(h.reported) > 0 {
+				return false
+			}
+		}
 	}
 	return true
 }
@@ -58,10 +63,19 @@ func (s *Sim) failStuck() {
 	var t strings.Builder
 	for _, r := range s.ledger.order {
 		if r.open() {
+			if r.start.Task != nil {
+				fmt.Fprintf(&t, "\n  task %s of %s is open: %d events, parked %v, blocked %v, %+v", short(r.id), r.address.name, len(r.events), r.parked, r.blocked, *r.tasks[model.TaskStep])
+				continue
+			}
 			m := s.replay(r)
 			fmt.Fprintf(&t, "\n  run %s of %s is open: %d events, parked %v, blocked %v, timers %d, block %d", short(r.id), r.address.name, len(r.events), r.parked, r.blocked, len(r.timers), m.pc)
 			if m.end == nil && m.pc < len(m.p.blocks) {
 				fmt.Fprintf(&t, " (%s)", blockNames[m.p.blocks[m.pc].kind])
+			}
+			for id, k := range r.tasks {
+				if !k.over {
+					fmt.Fprintf(&t, "\n    task %s: %+v", id, *k)
+				}
 			}
 		}
 	}
@@ -82,6 +96,14 @@ func (s *Sim) failStuck() {
 		for _, w := range p.workers {
 			for id := range w.held {
 				fmt.Fprintf(&t, "\n  worker %d of %s holds %s", w.id, p.name(), short(id))
+			}
+		}
+		for _, h := range p.hands {
+			for _, ref := range h.refs() {
+				fmt.Fprintf(&t, "\n  %s executes claim %d of %s", h.offer.Name, ref.Claim, short(ref.Run))
+			}
+			for ref := range h.reported {
+				fmt.Fprintf(&t, "\n  %s has reported claim %d of %s, and hears nothing", h.offer.Name, ref.Claim, short(ref.Run))
 			}
 		}
 	}
@@ -111,11 +133,14 @@ func (s *Sim) checkEnd() {
 		} else {
 			s.checkRun(r)
 		}
-		s.checkProgram(r)
+		if r.start.Task == nil {
+			s.checkProgram(r)
+		}
 	}
 	s.checkOps()
 	s.checkSends()
 	s.checkIdle()
+	s.checkBoards()
 	all := make([]model.ShardID, s.plan.shards)
 	for i := range all {
 		all[i] = model.ShardID(i)

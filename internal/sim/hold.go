@@ -139,7 +139,7 @@ func reportedBy(k model.EventKind) mark {
 		return markWithdrawn
 	case model.EventSignalTaken:
 		return markTaken
-	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled:
+	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled, model.EventTaskScheduled:
 		return markStarted
 	default:
 		return 0
@@ -341,6 +341,11 @@ func (h *hold) ask(m *machine, b, a int, x *ask, add func(mk mark, event bool, c
 		add(markStarted, true, model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventLabeled, Name: l.Name, Output: model.TextPayload(l.Value)}})
 	case blk.kind == blockNote && !x.recorded:
 		add(markStarted, true, blk.note())
+	case blk.kind == blockTask && !x.recorded && !x.gone:
+		spec := *blk.errand.spec
+		add(markStarted, true, model.Command{Kind: model.CommandSchedule, Event: model.Event{
+			Kind: model.EventTaskScheduled, Name: spec.Kind, Input: blk.errand.work, Task: &spec,
+		}})
 	case blk.kind == blockSend && !x.recorded && !x.gone:
 		msg := model.Message{Kind: model.MessageSignal, To: blk.target, Name: blk.name, Input: signalPayload(sendID(m.start.Run, b))}
 		if blk.named {

@@ -23,8 +23,10 @@ type incarnation struct {
 	ended    bool
 	lost     bool // its lease, or its fence
 	label    string
-	ticks    int   // number of the last tick that was set
-	tickAt   int64 // when it is due
+	board    *board   // nil when there are no tasks
+	alive    []string // the nodes that have a lease, as of the last renewal
+	ticks    int      // number of the last tick that was set
+	tickAt   int64    // when it is due
 }
 
 func (inc *incarnation) name() string { return inc.label }
@@ -44,16 +46,25 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	if s.opts.Trace {
 		s.logf("%s registered", inc.name())
 	}
+	if s.tasks {
+		inc.board = newBoard(inc)
+	}
 	for i := range s.plan.lanes {
 		cfg := s.plan.lane
 		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.NewRun = s.plan.shards, s.plan.lanes, s.newRun
+		if inc.board != nil {
+			cfg.Board = inc.board
+		}
 		sh := &shell{s: s, inc: inc, index: i, lane: lane.New(cfg)}
 		sh.roundFunc, sh.wakeFunc = sh.round, sh.wake
 		inc.shells = append(inc.shells, sh)
 	}
 	for _, w := range p.workers {
 		inc.join(w)
+	}
+	for _, h := range p.hands {
+		inc.board.join(h)
 	}
 	if p.leaving {
 		inc.drain()
@@ -222,6 +233,10 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 		a := inc.member.Renewed(p.mono(), v, err)
 		if err == nil {
 			p.anchor(v.Now)
+			inc.alive = inc.alive[:0]
+			for i := range v.Members {
+				inc.alive = append(inc.alive, v.Members[i].ID.String())
+			}
 		}
 		inc.act(a)
 		inc.loop()

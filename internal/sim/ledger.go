@@ -26,6 +26,7 @@ type ledger struct {
 	sends map[model.Link]*sending
 	sent0 []model.Link // the keys of sends, in order
 	open  int
+	dying []store.DeadKey // tasks that fail for good in the batch that is being applied
 }
 
 // member is a node as the store knows it.
@@ -72,6 +73,7 @@ type run struct {
 	replaced *run  // the one that was current when it began
 	stranded bool  // was seen waiting for a worker of its version
 	deleted  int64 // when it was; 0 when it is there
+	tasks    map[string]*errandState
 }
 
 func (r *run) open() bool { return !r.outcome.Status.Closed() }
@@ -214,6 +216,7 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 		}
 	}
 	l.closedWhole(b)
+	l.deadLetters(b)
 	for i := range b.Messages {
 		l.message(b, &b.Messages[i])
 	}
@@ -308,6 +311,7 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 			}
 		}
 		if !st.Source.IsZero() {
+			r.inheritTask(&e)
 			r.inherit(&e)
 		}
 	}
@@ -326,6 +330,9 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		l.s.did(opContinued)
 	}
 	l.runs[st.Run], a.current = r, r
+	if st.Task != nil {
+		l.startTask(b, r)
+	}
 	a.runs = append(a.runs, r)
 	l.order = append(l.order, r)
 	l.open++
@@ -440,6 +447,7 @@ func (l *ledger) startTimer(b *store.Batch, row *store.Timer) {
 func (l *ledger) closedWhole(b *store.Batch) {
 	for i := range b.Closes {
 		r := l.runs[b.Closes[i].Run]
+		l.endTasks(b, r)
 		if starts(b, r.id) {
 			continue // told in another store, or by its source
 		}

@@ -91,7 +91,8 @@ func (m *machine) feed(e *model.Event) {
 			m.answer(e)
 		}
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
-		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent, model.EventAnswered, model.EventVersionMarked, model.EventLabeled:
+		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent, model.EventAnswered, model.EventVersionMarked, model.EventLabeled,
+		model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
 		m.answer(e)
 	case model.EventPinned:
 		if m.pin != "" {
@@ -125,6 +126,8 @@ func (m *machine) answer(e *model.Event) {
 			m.count++
 		}
 		a.done = true
+	case model.EventTaskTimedOut:
+		a.done = a.done || e.TimedOutForGood()
 	case model.EventAttemptFailed:
 		a.attempts, a.due = e.Attempt, e.Due
 	case model.EventWithdrawn:
@@ -137,7 +140,7 @@ func (m *machine) answer(e *model.Event) {
 		if a.ref != e.Ref {
 			m.broken = fmt.Errorf("event %d takes signal %d, the program took %d", e.Seq, e.Ref, a.ref)
 		}
-	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled:
+	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled, model.EventTaskScheduled:
 		a.recorded = true
 	default:
 	}
@@ -156,7 +159,7 @@ func (m *machine) enter() {
 		as[i].asked, as[i].timer = true, m.last+model.Time(b.wait)
 	}
 	switch b.kind {
-	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockCall, blockSignal, blockPromise, blockNote, blockLabel:
+	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockCall, blockSignal, blockPromise, blockNote, blockLabel, blockTask:
 		ask(0)
 		if b.wait > 0 {
 			timer(1)
@@ -219,7 +222,7 @@ func (m *machine) passed() bool {
 		return late
 	case blockPromise:
 		return m.settled&b.bit != 0 || late
-	case blockChild, blockWatch, blockCall:
+	case blockChild, blockWatch, blockCall, blockTask:
 		return as[0].done || late
 	case blockDetach, blockNote, blockLabel:
 		return true
@@ -261,7 +264,7 @@ func (m *machine) finish() {
 // deadline reports whether the ask is the deadline of its block: it is stopped, where others are withdrawn.
 func (b *block) deadline(i int) bool {
 	switch b.kind {
-	case blockSignal, blockPromise, blockChild, blockWatch, blockCall, blockStep:
+	case blockSignal, blockPromise, blockChild, blockWatch, blockCall, blockStep, blockTask:
 		return i == 1
 	default:
 		return false

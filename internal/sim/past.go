@@ -227,13 +227,18 @@ func mayBeBlank(kept []model.Event, o *model.Event, retry bool) bool {
 	settled := slices.ContainsFunc(kept, func(e model.Event) bool {
 		return e.ID == o.ID && (e.Kind == model.EventChildClosed || e.Kind == model.EventAnswered || e.Kind == model.EventWithdrawn)
 	})
+	left := !slices.ContainsFunc(kept, func(e model.Event) bool { // of a task that has no outcome
+		return e.ID == o.ID && (e.Kind == model.EventStepCompleted || e.Kind == model.EventStepFailed || e.Kind == model.EventWithdrawn || e.TimedOutForGood())
+	})
 	switch o.Kind { //nolint:exhaustive // the others stay
+	case model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
+		return left
 	case model.EventWatched, model.EventPaused, model.EventResumed:
 		return true
 	case model.EventSent, model.EventChildStarted:
 		return !settled
 	case model.EventAttemptFailed:
-		return retry
+		return retry || left && o.Ref+int64(len(o.Worker)) > 0
 	default:
 		return false
 	}

@@ -33,7 +33,9 @@ type plan struct {
 
 	users, actions int
 	keys, children int
-	pins           bool // workers have versions, and workflows are pinned
+	pins           bool          // workers have versions, and workflows are pinned
+	grace          time.Duration // of claims that are nobody's
+	hires          int           // hands come and go
 }
 
 func (s *Sim) drawPlan() {
@@ -71,6 +73,9 @@ func (s *Sim) drawPlan() {
 	p.keys, p.children = 3+s.pick(4), 1+s.pick(3)
 	p.ahead, p.release = oneOf(s, 0.0, 0.5, 1), oneOf(s, 0.0, 0.3, 1)
 	p.pins = s.chance(0.4)
+	if s.tasks {
+		p.grace = oneOf(s, 100*time.Millisecond, 500*time.Millisecond, 3*time.Second)
+	}
 	if s.opts.Calm {
 		return
 	}
@@ -81,6 +86,9 @@ func (s *Sim) drawPlan() {
 	p.crashes, p.pauses, p.leaves = s.pick(3), s.pick(3), s.pick(2)
 	p.aways, p.poisons, p.corrupts = s.pick(2), s.pick(4), s.pick(3)
 	p.moves, p.sweeps = s.pick(5), s.pick(3)
+	if s.tasks {
+		p.hires = s.pick(8)
+	}
 	if p.pins {
 		p.deploys = s.pick(3)
 	}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -29,11 +30,13 @@ type proc struct {
 	offset float64 // store time at mono 0, in µs
 	last   model.Time
 
-	inc     *incarnation
-	workers []*worker
-	nextID  lane.WorkerID
-	clerk   clerk
-	calls   []*call
+	inc      *incarnation
+	workers  []*worker
+	hands    []*hand
+	nextHand queue.WorkerID
+	nextID   lane.WorkerID
+	clerk    clerk
+	calls    []*call
 }
 
 // boot starts a process in a slot.
@@ -54,6 +57,11 @@ func (s *Sim) boot(slot int) {
 	}
 	for range 1 + s.pick(2) {
 		p.join(!s.healed && !s.opts.Calm && s.chance(0.2), "")
+	}
+	if s.tasks {
+		for range s.pick(3) {
+			p.hire()
+		}
 	}
 	p.register()
 }

@@ -27,13 +27,14 @@ const (
 	blockAll                          // two steps and a timer, all of them
 	blockNote                         // set state, or mark a version, and go on
 	blockLabel                        // set or remove a label
+	blockTask                         // a task, perhaps within a time
 	blockCall                         // send an update to another execution and wait for its answer, perhaps within a time
 )
 
 var blockNames = [...]string{
 	blockStep: "step", blockSleep: "sleep", blockSignal: "signal", blockPromise: "promise", blockChild: "child",
 	blockDetach: "detach", blockWatch: "watch", blockSend: "send", blockRace: "race", blockAll: "all", blockNote: "note",
-	blockLabel: "label", blockCall: "call",
+	blockLabel: "label", blockCall: "call", blockTask: "task",
 }
 
 // block is one thing that a program does before it goes on.
@@ -53,6 +54,7 @@ type block struct {
 	program  int // of the child
 	policy   model.ParentClosePolicy
 	reuse    model.ReusePolicy
+	errand   errand // of a task
 }
 
 // program is a workflow as data. It ends by completing, failing or continuing as new.
@@ -130,6 +132,9 @@ func (s *Sim) drawProgram(index int, root bool) *program {
 
 func (s *Sim) drawBlock(root bool) block {
 	kinds := []blockKind{blockStep, blockStep, blockStep, blockSleep, blockSignal, blockPromise, blockRace, blockAll, blockNote}
+	if s.tasks {
+		kinds = append(kinds, blockTask, blockTask, blockTask, blockTask)
+	}
 	if root {
 		kinds = append(kinds, blockChild, blockChild, blockDetach, blockWatch, blockSend, blockSend, blockCall, blockCall)
 		if s.labels {
@@ -170,6 +175,8 @@ func (s *Sim) drawBlock(root bool) block {
 		}
 	case blockNote:
 		b.name, b.version = oneOf(s, stateNames[:]...), s.chance(0.3)
+	case blockTask:
+		b.errand, b.wait = s.drawErrand(), within
 	case blockStep:
 	}
 	return b

@@ -118,6 +118,9 @@ func (sh *shell) work(results []func(model.Time), ops []posted) {
 	}
 	sh.lane.Flush(now)
 	sh.out = sh.lane.Take(sh.out)
+	if sh.inc.board != nil {
+		sh.inc.board.propose()
+	}
 	if dead := sh.carryOut(&sh.out); dead != nil {
 		sh.checkDeath(dead)
 		sh.inc.end(dead)
@@ -196,6 +199,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		sh.checkCall(c)
 		p.call(c)
 	}
+	p.callTasks(sh, out.TaskCalls)
 	for i := range out.Answers {
 		a := out.Answers[i]
 		s.mix(4, uint64(a.Answer.Status))
@@ -474,7 +478,7 @@ func describeTurn(t *model.Turn) string {
 			name = "retry"
 		case model.CommandAnswer:
 			name = fmt.Sprintf("answer %d", c.Event.Ref)
-		case model.CommandRecord:
+		case model.CommandRecord, model.CommandSchedule:
 		}
 		fmt.Fprintf(&b, " %s(%s)", name, c.Event.ID)
 		if i+1 == t.Ahead {

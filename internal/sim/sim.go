@@ -82,6 +82,13 @@ type Sim struct {
 	labels   bool            // executions have labels
 	copies   []model.Address // where forks and imports went
 	ids      uint64
+
+	tasks   bool // there are tasks
+	errands [len(taskKeys)]errand
+	hands   map[string]*hand // all that there ever were, by name
+	claims  map[model.ClaimRef]*claimed
+	reports map[model.ClaimRef][]*model.TaskReport
+	beats   map[model.ClaimRef]beat
 }
 
 // event is something that happens at a time: to a process when proc is set, else to the world.
@@ -93,12 +100,19 @@ type event struct {
 }
 
 func newSim(seed uint64, o Options) *Sim {
-	// One seed in eight has labels: the others stay what they were, with what they have found.
-	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3}
+	// One seed in eight has labels, one in three has tasks: the others stay what they were, with what they have found.
+	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, tasks: seed%3 == 1}
 	for range 4 {
 		s.random()
 	}
 	s.drawPlan()
+	if s.tasks {
+		s.hands, s.claims = map[string]*hand{}, map[model.ClaimRef]*claimed{}
+		s.reports, s.beats = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}
+		for i := range s.errands {
+			s.errands[i] = s.drawErrand()
+		}
+	}
 	s.ledger = newLedger(s)
 	s.disk = newDisk(s)
 	s.drawPrograms()

@@ -124,7 +124,15 @@ func fewer(n uint64) uint64 {
 func TestKnownSeeds(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		3237, // a fork on a node whose clock is behind that of the node which the past was made by: time went back
+		3237,  // a fork on a node whose clock is behind that of the node which the past was made by: time went back
+		346,   // a report was written for a shard that had been freed
+		649,   // a report of a task that was terminated was told that it counts
+		2974,  // a task was forgotten when a proposal for it came too late
+		4309,  // a time-out was decided, undone, and applied again although the worker had been heard meanwhile
+		4690,  // the claim of a worker that had left was given back to a lane that did not own it any more
+		29356, // a run was read while it was quarantined, and its task proposed in vain
+		30985, // a worker left before its report was settled, and another node waited for it
+		51103, // a run that was imported with its end had open tasks
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)

@@ -98,6 +98,29 @@ const (
 	opCallCut
 	opReadAgain
 	opUpdateAgain // of a past: nobody waits for the answer
+	opSubmitted
+	opScheduled
+	opReserved // claimed in the commit that scheduled it
+	opClaimed
+	opExecuted
+	opBeat
+	opReturned
+	opTaskCompleted
+	opTaskFailed // an attempt
+	opTaskWithdrawn
+	opTaskCanceled
+	opToStart
+	opToClose
+	opTotal
+	opSilence
+	opLost
+	opPoison // too rare to be demanded: three nodes have to go in a row
+	opDead
+	opStopped
+	opReportMailed
+	opReportLate
+	opHandLeft
+	opExecuteGone // a claim of a hand that has left
 
 	opClosed // + status
 	_
@@ -118,7 +141,10 @@ var opNames = [opCount]string{
 	"swept", "went on", "timer restarted", "answered", "update", "update answered", "update carried", "update cut off", "state set", "version marked",
 	"paused", "resumed", "paused over runs", "asked", "asked remote",
 	"pinned", "stranded", "unstranded", "unpinned", "forked", "edited", "imported", "imported closed", "retried", "reset with talk", "deleted", "exists",
-	"called", "call answered", "call refused", "call carried", "call cut off", "read again", "update again", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+	"called", "call answered", "call refused", "call carried", "call cut off", "read again", "update again",
+	"submitted", "scheduled", "claimed at once", "claimed", "executed", "beat", "returned", "task completed", "attempt failed", "task withdrawn", "task canceled",
+	"timed out to start", "timed out to close", "timed out in total", "timed out silent", "worker lost", "", "dead letter", "told to stop", "report mailed",
+	"report too late", "hand left", "claim of one that left", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }
 
@@ -165,6 +191,8 @@ const (
 	faultSlowReply
 	faultOddView
 	faultDeploy
+	faultHandHangs
+	faultReportTwice
 	faultCount
 )
 
@@ -173,7 +201,7 @@ var faultNames = [faultCount]string{
 	"poison", "load fails", "load corrupt", "torn read", "hint lost", "mail lost", "store away", "renew lost", "renew fails", "acquire lost", "acquire late",
 	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
 	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
-	"gave up", "stale turn", "slow reply", "odd view", "deploy",
+	"gave up", "stale turn", "slow reply", "odd view", "deploy", "hand hangs", "reported twice",
 }
 
 // Stats counts what happened.

@@ -104,6 +104,9 @@ func (u *user) signal() model.Payload {
 // draw makes up something to do.
 func (u *user) draw() *op {
 	s := u.s
+	if s.tasks && s.chance(0.4) {
+		return u.drawTask()
+	}
 	to := s.address()
 	if s.chance(0.1) {
 		to = s.childAddress()

@@ -1,6 +1,10 @@
 package store
 
-import "github.com/perdure/perdure/internal/model"
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
 
 // Batch is everything that one lane makes durable at once. There is at most one write per row of a table: the lane coalesces.
 //
@@ -13,7 +17,7 @@ type Batch struct {
 	At model.Time
 
 	// Deletes removes closed runs (guarded: none of them may be open; those that do not exist are passed over). Their rows go at once,
-	// their events with the next sweeps.
+	// their events, the data and log lines of their tasks with the next sweeps. Dead letters stay.
 	Deletes []RunKey
 	// Starts inserts runs. A start whose address has a current run already is not inserted when IfAbsent is set, and is
 	// reported in Committed.Existing; otherwise that refuses the batch.
@@ -27,6 +31,17 @@ type Batch struct {
 	Labels []LabelRow
 	// Events are appended (a position that is taken refuses the batch).
 	Events []EventRow
+	// Dead inserts dead letters, in the commit of the failure that they are about (a task that has one refuses the batch).
+	Dead []DeadRow
+	// DeadMarks changes how often dead letters were requeued from Prev to Next, and their bodies (guarded, so that of two people who requeue one only the
+	// first succeeds; what a dead letter is found by must stay as it is).
+	DeadMarks []DeadMark
+	// DeadDeletes removes dead letters (guarded: each must exist).
+	DeadDeletes []DeadKey
+	// TaskData sets or removes the last values that tasks have reported.
+	TaskData []TaskDatum
+	// Logs are appended. Positions are unique in the batch.
+	Logs []LogRow
 	// StopTimers are deleted (guarded: each must exist), then Timers are inserted (a timer that exists refuses the batch), then
 	// StopAll deletes every timer of a run (however many there are).
 	StopTimers []TimerKey
@@ -116,12 +131,27 @@ type ExistingStart struct {
 // Empty reports whether the batch writes nothing but its fence.
 func (b *Batch) Empty() bool {
 	return len(b.Deletes) == 0 && len(b.Starts) == 0 && len(b.Closes) == 0 && len(b.Marks) == 0 && len(b.Labels) == 0 && len(b.Events) == 0 &&
+		len(b.Dead) == 0 && len(b.DeadMarks) == 0 && len(b.DeadDeletes) == 0 && len(b.TaskData) == 0 && len(b.Logs) == 0 &&
 		len(b.Timers) == 0 && len(b.StopTimers) == 0 && len(b.StopAll) == 0 && len(b.Messages) == 0 &&
 		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Free) == 0
 }
 
 // Rows is the number of rows that the batch writes, without its fence.
 func (b *Batch) Rows() int {
-	return len(b.Deletes) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) + len(b.Timers) + len(b.StopTimers) +
+	return len(b.Deletes) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) +
+		len(b.Dead) + len(b.DeadMarks) + len(b.DeadDeletes) + len(b.TaskData) + len(b.Logs) + len(b.Timers) + len(b.StopTimers) +
 		len(b.StopAll) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Free)
+}
+
+// Clone is a copy with slices of its own, for whoever keeps a batch longer than a call. What its rows point to is shared.
+func (b *Batch) Clone() *Batch {
+	c := *b
+	c.Deletes, c.Starts, c.Closes, c.Marks = slices.Clone(b.Deletes), slices.Clone(b.Starts), slices.Clone(b.Closes), slices.Clone(b.Marks)
+	c.Labels, c.Events = slices.Clone(b.Labels), slices.Clone(b.Events)
+	c.Dead, c.DeadMarks, c.DeadDeletes = slices.Clone(b.Dead), slices.Clone(b.DeadMarks), slices.Clone(b.DeadDeletes)
+	c.TaskData, c.Logs = slices.Clone(b.TaskData), slices.Clone(b.Logs)
+	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)
+	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)
+	c.Deferred, c.Requests, c.Free = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Free)
+	return &c
 }

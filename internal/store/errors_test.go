@@ -72,3 +72,36 @@ func TestErrFenced(t *testing.T) {
 		t.Error("the cause is lost")
 	}
 }
+
+func TestVersionError(t *testing.T) {
+	t.Parallel()
+	key := store.SettingKey{Tenant: "acme", Kind: "limit", Name: "api"}
+	for _, c := range []struct {
+		expected, present int64
+		remove            bool
+		text              string
+	}{
+		{0, 0, false, ""},
+		{7, 7, false, ""},
+		{7, 7, true, ""},
+		{0, 0, true, "setting acme/limit/api does not exist, version 0 was expected"},
+		{7, 0, false, "setting acme/limit/api does not exist, version 7 was expected"},
+		{0, 7, false, "setting acme/limit/api exists, with version 7"},
+		{6, 7, true, "setting acme/limit/api has version 7, not 6"},
+	} {
+		err := store.CheckVersion("put setting", key, c.expected, c.present, c.remove)
+		if c.text == "" {
+			if err != nil {
+				t.Errorf("%+v: %v", c, err)
+			}
+			continue
+		}
+		var wrong *store.VersionError
+		if !errors.As(err, &wrong) || wrong.Present != c.present || wrong.Error() != c.text {
+			t.Errorf("%+v: %v", c, err)
+		}
+		if store.ClassOf(err) != store.Refused || fault.KindOf(fmt.Errorf("outer: %w", err)) != fault.Conflict {
+			t.Errorf("%+v: class %s, kind %s", c, store.ClassOf(err), fault.KindOf(err))
+		}
+	}
+}

@@ -38,11 +38,18 @@ type Member struct {
 	Serves []Served
 }
 
-// Served is a workflow that a worker can run.
+// Served is a workflow that a worker can run or, when Worker is set, a worker that executes tasks.
 type Served struct {
 	Tenant, Workflow string
 	Version          string `json:",omitempty"` // of its code, when it has one
 	Pinned           bool   `json:",omitempty"` // it continues only runs of its version
+
+	// Worker executes tasks of the activities on the queues, so many at once; Draining begins none any more.
+	Worker     string   `json:",omitempty"`
+	Queues     []string `json:",omitempty"`
+	Activities []string `json:",omitempty"`
+	Slots      int      `json:",omitempty"`
+	Draining   bool     `json:",omitempty"`
 }
 
 // EncodeServed is a list of what is served as a text, for a column.
@@ -91,6 +98,8 @@ type View struct {
 	Owners  []ShardOwner // every shard, in order
 	// Mail tells that messages or inbox rows wait for shards of the request.
 	Mail bool
+	// Settings is how far the counter of settings is: whoever has seen less has something to load.
+	Settings int64
 }
 
 // AcquiredShard is a shard that has just become ours, with what travels with it.
@@ -261,9 +270,45 @@ type Page struct {
 	More bool
 }
 
+// ExpiredRequest asks for runs that may be removed.
+type ExpiredRequest struct {
+	Shards []model.ShardID
+	// ClosedBefore is for runs without a time of their own, Now for those that have one.
+	ClosedBefore, Now model.Time
+	// After is where the walk goes on: Next of the call before, zero for the beginning.
+	After RunKey
+	// Limit bounds how many runs the walk looks at, and how many of those with a time of their own are returned.
+	Limit int
+}
+
+// Expired is a page of runs that may be removed.
+type Expired struct {
+	// Runs are those with a time of their own first, at most Limit of them, and then what the walk has found.
+	Runs []RunHead
+	// Walked is how many runs the walk has looked at.
+	Walked int
+	// Next is where it stopped; zero when it has reached the end.
+	Next RunKey
+}
+
 // SweepRequest bounds one sweep.
 type SweepRequest struct {
 	Shards         []model.ShardID // owned shards
 	RequestsBefore model.Time
-	Limit          int
+	// LogsBefore removes log lines of tasks that are older; zero for none.
+	LogsBefore model.Time
+	// SettingsBefore removes tombstones of settings that are older; zero for none. They belong to no shard: any node may do it.
+	SettingsBefore model.Time
+	// LettersBefore removes dead letters whose request was made before; zero keeps them.
+	LettersBefore model.Time
+	Limit         int
+}
+
+// OldestID is not after any UUIDv7 that was made at the time or later.
+func OldestID(t model.Time) (id model.RunID) {
+	ms := uint64(max(t, 0)) / 1000
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	return id
 }

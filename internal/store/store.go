@@ -34,6 +34,8 @@ type Store interface {
 	Recovery
 	Mailroom
 	Reader
+	Tasks
+	Settings
 }
 
 // Info describes an open store.
@@ -92,6 +94,15 @@ type Recovery interface {
 	// LoadRunnable returns open runs of the shards that are not parked, in order of (shard, run), after the given one.
 	LoadRunnable(ctx context.Context, shards []model.ShardID, after RunKey, limit int) ([]RunHead, error)
 
+	// LoadExpired returns closed runs of the shards that may be removed: those without a time of their own (Outcome.Leaves) that were closed before
+	// one time, and those whose own time is before another. A run that was closed before it began here, because it was imported, counts from
+	// its beginning.
+	//
+	// Nothing is written for the former to be found, so that they cost nothing while they live: the call walks over runs in the order of their key, which is the store's own
+	// but has the runs of a shard by id, a bounded number at a time, as far as ids go that are older than ClosedBefore (see OldestID); a run that was closed
+	// before that also began before it. Open runs and others that stay are passed over. The latter are found by their time, in every call.
+	LoadExpired(ctx context.Context, r ExpiredRequest) (Expired, error)
+
 	// LoadExecution returns the current run of an address, or the run itself when run is set.
 	// It returns nil when there is none.
 	LoadExecution(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID) (*Execution, error)
@@ -141,6 +152,7 @@ type Reader interface {
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)
 	// Sweep deletes, in one bounded transaction, message rows behind their cursors, remembered requests older than before,
-	// cursors of drained pairs that cannot come back, events of deleted runs, and reports how many rows went.
+	// cursors of drained pairs that cannot come back, dead letters whose id is older than before, events of deleted runs with what their tasks left, old log lines and old tombstones of settings, and
+	// reports how many rows went.
 	Sweep(ctx context.Context, s SweepRequest) (int, error)
 }

@@ -46,7 +46,7 @@ var refusedByOpen = []opened{
 	{
 		"R3", "used activity not bound",
 		[]perdure.Definition{perdure.NewWorkflow("w2", code, perdure.Uses(act))},
-		[]string{"workflow w2 uses activity act, which has no code here: pass its Bind(fn)"},
+		[]string{"workflow w2 uses activity act, which has no code here and no queue: pass its Bind(fn)"},
 	},
 	{
 		"R4", "unserialisable input (chan)",

@@ -32,8 +32,11 @@ const (
 	effHint
 	effWaits
 	effRetry
-	effExpect // whoever sent an update waits for its answer
-	effReply  // the code has answered it
+	effExpect  // whoever sent an update waits for its answer
+	effReply   // the code has answered it
+	effExecute // a claim is to be handed over
+	effStop    // the worker that executes a task is told to come to an end
+	effSettled // a worker hears that its report counts, or does not
 )
 
 // effect is something to be told once the batch is durable.
@@ -50,6 +53,10 @@ type effect struct {
 	turn    *model.Turn
 	step    string // or the id of a request, of effReply
 	input   *input // of effExpect
+
+	task     *taskInput // of effExecute, effStop and effSettled
+	canceled bool
+	err      error
 }
 
 // newBuilding is an empty batch. Its memory is used again: what is handed out points to other memory.
@@ -198,6 +205,8 @@ func compareEntries(x, y *entry) int {
 func (l *Lane) settle(b *building) {
 	for _, in := range b.inputs {
 		l.bytes -= in.size()
+		l.retention.removed += len(in.runs)
+		l.retention.ended(in)
 	}
 	b.inputs = nil
 }
@@ -231,6 +240,7 @@ func (l *Lane) committed(now model.Time, b *building) {
 	}
 	for _, e := range b.entries {
 		e.inFlight = false
+		l.removed(e)
 	}
 	l.run(now, b)
 	for _, s := range b.frees {
@@ -270,6 +280,10 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.expect(f.entry, f.input)
 		case effReply:
 			l.tellReply(f.entry.address, f.step, f.answer)
+		case effExecute:
+			l.handOver(f.entry, f)
+		case effStop, effSettled:
+			l.tellTask(f)
 		case effBlocked:
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)

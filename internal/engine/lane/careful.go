@@ -52,12 +52,17 @@ func (l *Lane) refused(now model.Time, err error) {
 func (l *Lane) rollback(now model.Time, b *building) {
 	var unheld []*entry
 	for _, e := range b.entries {
-		e.inOpen, e.inFlight, e.served = false, false, 0
+		e.inOpen, e.inFlight, e.removing, e.served = false, false, false, 0
 		if e.read != nil {
 			e.activating, e.read, e.tail = false, nil, nil // what it waited for does not come
 			unheld = append(unheld, e)
 		}
 		l.forget(e)
+		for _, id := range e.tasks.ids(nil) {
+			p, _ := e.tasks.get(id)
+			p.warned = false // that a task was canceled has not been told
+			e.tasks.set(id, p)
+		}
 	}
 	for i := range slices.Backward(b.effects) { // whoever had a run last has it again
 		if f := &b.effects[i]; f.kind == effEvict || f.kind == effBlocked {
@@ -106,6 +111,11 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 func (l *Lane) isolate(now model.Time, in *input, err error) []chunk {
 	if in.kind == inQuarantine {
 		l.done(in) // not even the reason can be stored; memory has it
+		return nil
+	}
+	if in.kind == inExpired { // nothing is lost, and no address is to suffer from it: it is tried again when it is found again, and not at once
+		l.retention.more = false
+		l.done(in)
 		return nil
 	}
 	e := l.entry(in.address)
@@ -167,7 +177,7 @@ func (l *Lane) carefulStep(now model.Time) {
 }
 
 // applyChunk applies kept inputs. A request that may have been served meanwhile, because the same one was kept too, is looked up first,
-// in its turn; so is one that came too early.
+// in its turn; so is one that came too early, or is about a dead letter.
 func (l *Lane) applyChunk(now model.Time, c chunk) {
 	var unsure []*input
 	for _, in := range c {
@@ -176,8 +186,11 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 		case e == nil:
 			l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
 			l.done(in)
-		case e.poison == nil && (in.once() && !e.sure(in) || in.early(e)):
+		case e.poison == nil && (in.once() && !e.sure(in) || in.early(e) || in.aboutLetter()):
+			in.letter = nil // is read again
 			unsure = append(unsure, in)
+		case e.poison == nil && in.kind == inExpire:
+			l.expireAgain(now, e, in)
 		default:
 			l.apply(now, e, in)
 		}
@@ -218,6 +231,8 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	l.unstrand(e) // it is tried again by whoever is here then
 	l.refuseQueries(e, fault.New(fault.Blocked, "execution %s %s", e.address, why))
 	e.poison, e.poisonUntil = &why, now.Add(l.cfg.QuarantineFor)
+	l.unpost(now, e)   // whoever executes a task of it goes on
+	l.handOverAgain(e) // which is not known: whoever has it is found when it is read
 	e.waits = []model.Reason{why}
 	if len(e.backlog) > 0 {
 		l.schedule(e)
@@ -240,6 +255,10 @@ func (l *Lane) cure(now model.Time) {
 			l.forget(e)
 			l.timers.reset() // those that came due meanwhile were left in the store
 			l.dispatch(now, e)
+			if len(e.reports) > 0 {
+				e.backlog, e.reports = append(e.reports, e.backlog...), nil
+				l.schedule(e)
+			}
 			l.maybeDrop(e)
 		}
 	}
@@ -270,6 +289,11 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 		})
 		l.open.inputs = append(l.open.inputs, in)
 		return
+	case in.kind == inReport && !e.shard.draining:
+		e.reports = append(e.reports, in) // it is a fact, and nobody would tell it again
+		return
+	case in.kind == inReport:
+		l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
 	case in.kind == inTurn || in.kind == inRelease:
 		l.out.Calls = append(l.out.Calls, Call{
 			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),

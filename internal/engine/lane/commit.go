@@ -168,6 +168,7 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 		}
 	}
 	l.forget(e)
+	l.unpost(now, e)
 	if x.Execution.Outcome.Status.Closed() {
 		l.setRun(e, &core.Execution{Start: x.Execution.Start, Outcome: x.Execution.Outcome})
 	} else if !x.Execution.Parked {
@@ -180,7 +181,7 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 	kept := fs[:0]
 	for _, f := range fs {
 		switch {
-		case f.kind == effActivate && f.run == run:
+		case (f.kind == effActivate || f.kind == effExecute) && f.run == run:
 		case (f.kind == effAnswer || f.kind == effAwait) && f.answer.Answer.Run == run && !f.answer.Answer.Existing:
 		default:
 			kept = append(kept, f)
@@ -193,8 +194,13 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 // id, because what was in flight may have landed.
 func (l *Lane) die(err error) {
 	l.dead = fault.New(fault.Unavailable, "this node lost its lease: %w", err)
-	l.out = Output{Dead: l.dead, Calls: l.out.Calls, Answers: l.out.Answers}
-	fail := func(in *input) { l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner}) }
+	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers}
+	fail := func(in *input) {
+		if in.kind == inReport {
+			l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
+		}
+		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
+	}
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {
 			continue
@@ -213,6 +219,7 @@ func (l *Lane) die(err error) {
 		for _, in := range e.backlog {
 			fail(in)
 		}
+		l.refuseReports(e)
 		l.letGoNow(e, "the node lost its lease")
 		l.askAgain(e)
 	}

@@ -3,6 +3,7 @@ package lane
 import (
 	"slices"
 
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -123,12 +124,23 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.known && (e.x == nil || !e.x.Open() || e.paused()) {
 		return
 	}
+	if e.isTask() {
+		if e.known {
+			l.postTasks(now, e, queue.Neither)
+		} else if !e.loading {
+			l.load(e)
+		}
+		return
+	}
 	if e.unserved {
 		return // somebody who can continue it will take it along
 	}
 	k := kind{e.address.Tenant, e.address.Type}
 	if len(l.workers.offers[k]) == 0 {
 		l.strand(k, e, noWorker(e))
+		if l.cfg.Board != nil && !e.known && !e.loading {
+			l.load(e) // its tasks go on without its code
+		}
 		return
 	}
 	e.activating, e.tail = true, nil
@@ -175,7 +187,7 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if len(e.backlog) > 0 {
 		l.schedule(e)
 	}
-	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.paused() || !e.x.Open() {
+	if l.dead != nil || e.run() != run || e.worker != 0 || e.activating || e.shard.draining || e.paused() || !e.x.Open() || e.isTask() {
 		return
 	}
 	k := kind{e.address.Tenant, e.address.Type}
@@ -260,8 +272,23 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 		if e.read != nil {
 			l.activateLoaded(now, e, *e.read)
 		}
+	case e.isTask() || !slices.ContainsFunc(events, concernsCode):
 	case e.x.Blocked == nil || resumed: // whoever can continue a blocked one may have come while it was paused
 		l.dispatch(now, e)
+	}
+}
+
+// concernsCode reports whether an event is more than a note about how a task fares that has not ended.
+func concernsCode(e model.Event) bool {
+	switch e.Kind {
+	case model.EventTaskClaimed, model.EventTaskReturned:
+		return false
+	case model.EventAttemptFailed:
+		return e.Worker == "" // that of a task names who made it
+	case model.EventTaskTimedOut:
+		return e.Due == 0
+	default:
+		return true
 	}
 }
 
@@ -352,6 +379,9 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		return []model.Reason{*e.x.Paused}, true
 	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0 && !e.unserved: // else what it waits for says more
 		return []model.Reason{*e.x.Blocked}, true
+	}
+	if reasons := l.explainTasks(e); len(reasons) > 0 {
+		return reasons, true
 	}
 	return e.waits, len(e.waits) > 0
 }

@@ -34,6 +34,7 @@ type rig struct {
 	loads   []lane.Load
 	// What it has told.
 	calls   []lane.Call
+	told    []lane.TaskCall
 	answers map[any]lane.Answer
 	mail    []store.MessageRow
 	hints   []lane.Hint
@@ -46,8 +47,11 @@ type rig struct {
 	refuse func(b *store.Batch) error
 	// reads, when set, replaces a read.
 	reads func(ld *lane.Load) *lane.LoadResult
-	// commits counts batches that were committed.
-	commits int
+	// commits counts batches that were committed; turnedDown are the answers of the store itself to others.
+	commits    int
+	turnedDown []error
+	// removed are runs that batches have deleted.
+	removed map[model.RunID]bool
 }
 
 // tb is a test or a check of rapid.
@@ -77,7 +81,7 @@ const (
 
 func newRig(t tb, change ...func(*lane.Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, now: begin, answers: map[any]lane.Answer{}, held: map[model.RunID]*holding{}}
+	r := &rig{t: t, now: begin, answers: map[any]lane.Answer{}, held: map[model.RunID]*holding{}, removed: map[model.RunID]bool{}}
 	r.st = memory.New(memory.Options{Shards: shards, Now: func() time.Time { return r.now.Std() }, Cluster: "test"})
 	r.cfg = lane.Config{Shards: shards, NewRun: r.newRun, Limits: core.DefaultLimits}
 	for _, f := range change {
@@ -146,6 +150,7 @@ func (r *rig) take() {
 	for _, c := range out.Calls {
 		r.call(c)
 	}
+	r.told = append(r.told, out.TaskCalls...)
 	for _, a := range out.Answers {
 		r.answer(a)
 	}
@@ -223,7 +228,7 @@ func (r *rig) answer(a lane.Answer) {
 		r.t.Fatalf("%v is answered twice: %+v, then %+v", a.Token, old, a)
 	}
 	r.answers[a.Token] = a
-	if run := a.Answer.Run; a.Err == nil && !run.IsZero() && r.row(run) == nil {
+	if run := a.Answer.Run; a.Err == nil && !run.IsZero() && r.row(run) == nil && (a.Answer.Existing || !r.removed[run]) { // an answer may be remembered for longer than its run is
 		r.t.Fatalf("L2: %v is told of %s, which is not durable", a.Token, run)
 	}
 	if res := a.Result; res != nil {
@@ -266,8 +271,13 @@ func (r *rig) land() (store.Committed, error) {
 		}
 	}
 	res, err := r.st.Commit(r.t.Context(), b)
-	if err == nil {
-		r.commits++
+	if err != nil {
+		r.turnedDown = append(r.turnedDown, err)
+		return res, err
+	}
+	r.commits++
+	for _, k := range b.Deletes {
+		r.removed[k.Run] = true
 	}
 	return res, err
 }

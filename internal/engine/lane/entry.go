@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"strings"
+
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -16,6 +18,9 @@ type entry struct {
 
 	// starting is set while a start that assumed the address to be unused waits for its commit; other inputs wait behind it.
 	starting bool
+	// removing is set while runs of an address are removed whose current run was not known; no input is applied before the commit. It ends with the batch
+	// and with nothing else.
+	removing bool
 	fresh    bool // the run begins in a batch that is not committed yet; it is handed to a worker then
 	loading  bool // the run is being read
 
@@ -45,6 +50,13 @@ type entry struct {
 	waits      []model.Reason
 	queries    []*query // asked of its code and not answered
 
+	tasks    postings // what the board has been told of tasks of tasksOf
+	tasksOf  model.RunID
+	gone     bool     // it has left memory; whoever still has it changes nothing
+	handing  int      // claims that are to be handed over, whose progress is being read
+	unhanded []*Load  // those of them whose progress came while the run was forgotten
+	reports  []*input // that came while it was quarantined
+
 	remembered  int           // requests that were served
 	poison      *model.Reason // quarantined
 	poisonUntil model.Time
@@ -59,6 +71,9 @@ func (e *entry) run() model.RunID {
 
 // paused reports whether nobody may continue the run, as far as is known.
 func (e *entry) paused() bool { return e.known && e.x != nil && (e.x.Paused != nil || e.resuming > 0) }
+
+// isTask reports whether the address is that of a task which stands alone: no code runs for it.
+func (e *entry) isTask() bool { return strings.HasPrefix(e.address.Type, model.TaskPrefix) }
 
 func (e *entry) key() store.RunKey { return store.RunKey{Shard: e.shard.id, Run: e.run()} }
 
@@ -84,7 +99,7 @@ func (l *Lane) setRun(e *entry, x *core.Execution) {
 	e.x, e.known = x, true
 }
 
-// forget drops what is known of the run; it will be read again.
+// forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
 func (l *Lane) forget(e *entry) {
 	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming = nil, false, false, false, nil, 0
 	e.version++
@@ -93,7 +108,7 @@ func (l *Lane) forget(e *entry) {
 // maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil ||
-		e.resuming > 0 { // it is handed over when that is told
+		e.tasks.len() > 0 || e.resuming > 0 { // it is handed over when that is told
 		return
 	}
 	l.askAgain(e) // nobody would answer
@@ -101,10 +116,14 @@ func (l *Lane) maybeDrop(e *entry) {
 }
 
 func (l *Lane) drop(e *entry) {
-	if l.entries[e.address] == e {
+	if !e.gone {
 		delete(l.entries, e.address)
+		e.gone = true
 	}
 	delete(e.shard.entries, e)
+	if e.tasks.len() > 0 {
+		l.unpost(l.now, e)
+	}
 }
 
 // ring is a queue of entries, served in turn.

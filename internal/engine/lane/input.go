@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -17,6 +18,11 @@ const (
 	inTimer
 	inRelease
 	inQuarantine // stores why an address is quarantined
+	inClaim      // a worker is to have a task
+	inReport     // how a claim ended
+	inExpire     // a deadline of a task has passed
+	inProgress   // how far a task is
+	inExpired    // removes closed runs whose time is over
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
@@ -42,6 +48,10 @@ type input struct {
 	run   model.RunID
 
 	answer *model.Answer // of inAnswered
+
+	task   *taskInput    // of inClaim, inReport and inExpire
+	runs   []model.RunID // of inExpired
+	letter *letterRead   // what the store says of the dead letter that the message is about; nil before it has been read
 }
 
 func (in *input) size() int {
@@ -58,7 +68,13 @@ func (in *input) size() int {
 		if c := in.turn.Close; c != nil {
 			n += c.Output.Size() + c.Input.Size()
 		}
-	case inTimer, inRelease, inQuarantine:
+	case inReport:
+		n += in.task.report.Output.Size()
+	case inProgress:
+		n += in.task.progress.Size()
+	case inExpired:
+		n += 16 * len(in.runs)
+	case inTimer, inRelease, inQuarantine, inClaim, inExpire:
 	}
 	return n
 }
@@ -148,7 +164,7 @@ func (l *Lane) take(now model.Time, e *entry, in *input) {
 
 // schedule has the backlog of an entry served when nothing is in its way.
 func (l *Lane) schedule(e *entry) {
-	if !e.loading && !e.starting {
+	if !e.loading && !e.starting && !e.removing {
 		l.backlog.push(e)
 	}
 }
@@ -156,18 +172,24 @@ func (l *Lane) schedule(e *entry) {
 // ready tells whether an input can be applied now; if it first needs something to be read, it sees to that.
 func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	switch {
-	case e.loading || e.starting || l.recovery.careful():
+	case e.loading || e.starting || e.removing || l.recovery.careful():
 		return false
 	case e.served >= l.cfg.PerKey || l.open.rows() >= l.cfg.MaxBatchRows:
 		return false
 	case in.early(e):
 		return false
 	}
+	if in.kind == inExpired {
+		return !e.dirty() // a start that is on its way may replace a run that is to go, and must find it
+	}
 	if e.poison != nil {
 		return true // refused without a look at the run
 	}
 	if in.kind == inMessage && in.message.Kind == model.MessageDelete && e.dirty() {
 		return false // a batch deletes before it writes: what it is to delete must be there
+	}
+	if in.aboutLetter() && e.dirty() {
+		return false // what is on its way to the store may be about the same letter
 	}
 	if in.once() && !e.sure(in) {
 		if _, pending := l.requests[store.RequestKey{Shard: e.shard.id, Address: e.address, ID: in.message.RequestID}]; pending {
@@ -179,11 +201,15 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		e.loading, in.checked = true, false
 		return false
 	}
-	if e.known || l.mayAssumeAbsent(e, in) {
-		return true
+	switch {
+	case !e.known && !l.mayAssumeAbsent(e, in):
+		l.load(e)
+		return false
+	case in.readsLetter() && in.letter == nil:
+		l.loadLetter(e, in)
+		return false
 	}
-	l.load(e)
-	return false
+	return true
 }
 
 // once reports whether a repetition of the request must be noticed. A plain start needs no memory: its key is its identity. Nor does a query.
@@ -243,11 +269,13 @@ func (l *Lane) serveBacklog(now model.Time) {
 
 // apply decides what an input does and puts it into the open batch.
 func (l *Lane) apply(now model.Time, e *entry, in *input) {
-	if e.poison != nil {
+	if e.poison != nil && in.kind != inExpired { // a row goes whatever is in it
 		l.applyPoisoned(now, e, in)
 		return
 	}
 	switch in.kind {
+	case inExpired:
+		l.applyExpired(e, in)
 	case inMessage:
 		l.applyMessage(now, e, in)
 	case inTurn:
@@ -269,6 +297,10 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.record(e, in, &d)
 	case inRelease:
 		l.applyRelease(now, e, in)
+	case inClaim, inReport, inExpire:
+		l.applyTask(now, e, in)
+	case inProgress:
+		l.applyProgress(e, in)
 	case inAnswered:
 		l.applyAnswered(e, in)
 	case inQuarantine:
@@ -286,9 +318,12 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 		return
 	}
 	assumed := !e.known
-	x, d := core.Deliver(e.x, in.message, now, l.freshFor(in.message), l.cfg.Limits)
+	x, d := l.decide(now, e, in)
 	if d.Start != nil || len(d.Deletes) > 0 { // a start that is refused without a look has not found out whether there is a run
 		l.setRun(e, x)
+	}
+	if d.Start != nil && x.Alone() {
+		l.assign(now, e, x, &d)
 	}
 	g := l.record(e, in, &d)
 	switch {
@@ -302,12 +337,17 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	case d.Close != nil:
 		l.terminated(g, e, d.Close)
 	}
+	l.postTasks(now, e, queue.Neither)
 }
 
 // terminated takes a run that ended without a word of its code from its worker.
 func (l *Lane) terminated(g *building, e *entry, o *model.Outcome) {
+	why := "ended"
+	if o.Failure != nil {
+		why = o.Failure.Message
+	}
 	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
-	l.letGo(g, e, o.Failure.Message)
+	l.letGo(g, e, why)
 	l.unstrand(e)
 	l.askAgain(e) // whoever asks hears that it is closed when that is committed
 }
@@ -343,10 +383,13 @@ func (l *Lane) applyAnswered(e *entry, in *input) {
 
 // freshFor draws an id only where it can be needed: ids are part of the trace of a simulation.
 func (l *Lane) freshFor(m *model.Message) model.RunID {
-	if m.Kind != model.MessageStart {
-		return model.RunID{}
+	switch {
+	case !m.Fresh.IsZero():
+		return m.Fresh
+	case m.Kind == model.MessageStart, m.Kind == model.MessageRequeue && m.Letter.Do == model.LetterRequeue:
+		return l.cfg.NewRun()
 	}
-	return l.cfg.NewRun()
+	return model.RunID{}
 }
 
 func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
@@ -368,6 +411,9 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 	if err != nil {
 		l.blockOn(e, in, err)
 		return
+	}
+	if d.Close == nil {
+		l.assign(now, e, x, &d)
 	}
 	g := l.record(e, in, &d)
 	if d.Diverged {
@@ -399,6 +445,7 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 		l.letGoQuietly(e)
 		l.strand(kind{e.address.Tenant, e.address.Type}, e, *t.Blocked)
 	}
+	l.postTasks(now, e, queue.Neither)
 }
 
 // blockOn keeps a run whose turn cannot be applied as it is, and says why: trying again would fail again.
@@ -517,6 +564,7 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 // done lets go of an input that has been dealt with.
 func (l *Lane) done(in *input) {
 	l.bytes -= in.size()
+	l.retention.ended(in)
 	if in.pair != nil {
 		in.pair.release(l)
 		l.MailWaits()
@@ -581,6 +629,15 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if len(d.Events) > 0 {
 		b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
+	}
+	l.executes(b, e, d)
+	for i := range d.Dead {
+		b.batch.Dead = append(b.batch.Dead, store.DeadRow{
+			DeadKey: store.DeadKey{RunKey: key, Task: d.Dead[i].Task.ID}, Body: deadTask(e.address, &d.Dead[i]),
+		})
+	}
+	if c := d.Letter; c != nil {
+		b.changeLetter(e.shard.id, c)
 	}
 	l.writeTimers(b, e, key, d)
 	for i := range d.Messages {

@@ -16,6 +16,8 @@ type Config struct {
 	Limits core.Limits
 	// NewRun draws a fresh id.
 	NewRun func() model.RunID
+	// Board is who executes tasks; nil when nobody ever does.
+	Board Board
 
 	MaxBatchRows  int           // rows per batch; 2,000
 	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
@@ -26,6 +28,8 @@ type Config struct {
 	TimerHorizon  time.Duration // how far ahead timers are read; 30 s
 	DrainWait     time.Duration // how long a shard that is given up waits for running steps; 5 s
 	QuarantineFor time.Duration // until a quarantined address is tried again; 1 min
+	Retention     time.Duration // how long closed runs are kept that have no time of their own; nothing is removed when it is 0
+	RetainEvery   time.Duration // between two looks for runs to remove, or up to a half less; 1 min
 }
 
 func (c *Config) withDefaults() {
@@ -49,6 +53,7 @@ func (c *Config) withDefaults() {
 	setD(&c.TimerHorizon, 30*time.Second)
 	setD(&c.DrainWait, 5*time.Second)
 	setD(&c.QuarantineFor, time.Minute)
+	setD(&c.RetainEvery, time.Minute)
 	if c.Limits == (core.Limits{}) {
 		c.Limits = core.DefaultLimits
 	}
@@ -72,18 +77,21 @@ type Lane struct {
 	backlog ring // entries with waiting inputs that may be served
 	bytes   int
 
-	loads   loads
-	timers  window
-	mail    mailroom
-	workers workers
-	waiters map[model.Address][]waiter
-	queries map[uint64]*query
-	asked   uint64 // queries so far
-	foreign int    // queries of other processes that are not answered
+	loads     loads
+	timers    window
+	mail      mailroom
+	workers   workers
+	retention retention
+	waiters   map[model.Address][]waiter
+	queries   map[uint64]*query
+	asked     uint64 // queries so far
+	foreign   int    // queries of other processes that are not answered
 	// requests are those whose answers are remembered by the batches that are not committed yet.
 	requests map[store.RequestKey]struct{}
 	sick     []*entry // quarantined
 	tenure   int      // counts how often shards were acquired
+	now      model.Time
+	question question // for the board; its memory is used again
 
 	out  Output
 	dead error
@@ -123,6 +131,8 @@ type Output struct {
 	Loads []Load
 	// Calls go to workers, in order.
 	Calls []Call
+	// TaskCalls go to task workers, in order.
+	TaskCalls []TaskCall
 	// Answers go to callers.
 	Answers []Answer
 	// Mail is for shards of other lanes; it is durable, this is only a hint.
@@ -131,6 +141,8 @@ type Output struct {
 	Hints []Hint
 	// Freed are shards that are not ours any more.
 	Freed []model.ShardID
+	// Removed is how many runs a round of retention has removed.
+	Removed int
 	// Dead is set once the lane has been fenced: everything in memory is void.
 	Dead error
 }
@@ -189,12 +201,16 @@ func (l *Lane) Take(spare Output) Output {
 	out := l.out
 	l.out = Output{
 		Loads: spare.Loads[:0], Calls: clearCalls(spare.Calls), Answers: clearAnswers(spare.Answers), Mail: spare.Mail[:0],
-		Hints: spare.Hints[:0], Freed: spare.Freed[:0], Verify: spare.Verify[:0],
+		TaskCalls: clearTaskCalls(spare.TaskCalls), Hints: spare.Hints[:0], Freed: spare.Freed[:0], Verify: spare.Verify[:0],
 	}
 	return out
 }
 
-func clearCalls(c []Call) []Call       { clear(c); return c[:0] }
+func clearCalls(c []Call) []Call { clear(c); return c[:0] }
+func clearTaskCalls(c []TaskCall) []TaskCall {
+	clear(c)
+	return c[:0]
+}
 func clearAnswers(a []Answer) []Answer { clear(a); return a[:0] }
 
 // Full reports whether the lane has no room: hand in nothing but results until it has.
@@ -221,8 +237,10 @@ func (l *Lane) Flush(now model.Time) {
 	if l.dead != nil {
 		return
 	}
+	l.now = now
 	l.cure(now)
 	l.fireTimers(now)
+	l.expire(now)
 	l.feed(now)
 	l.serveBacklog(now)
 	l.drainShards(now)
@@ -245,7 +263,7 @@ func (l *Lane) Wake() model.Time {
 	if !l.Full() && !l.loads.crowded() { // otherwise a result comes first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}

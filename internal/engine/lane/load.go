@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -19,6 +20,9 @@ const (
 	LoadRunnable                     // a page of runnable runs of Shards behind After
 	LoadTimers                       // a page of timers of Shards behind Mark, due until Until
 	LoadMail                         // messages and inbox rows for Shards
+	LoadProgress                     // what earlier attempts of Task of Run reported last
+	LoadExpired                      // runs of Shards whose time is over: among Limit behind After those that were closed before Before, and those with a time of their own before Until
+	LoadLetter                       // the dead letter of Task of Run
 )
 
 // Load is a read that the lane asks for.
@@ -30,15 +34,18 @@ type Load struct {
 	Address   model.Address
 	Run       model.RunID
 	RequestID string
+	Task      string
 	After     store.RunKey
 	Mark      store.TimerMark
 	Until     model.Time
+	Before    model.Time
 	Limit     int
 
 	entry    *entry
 	input    *input
 	version  int // of the entry when the read was made
 	tenure   int // of the lane when the read was made
+	task     *taskInput
 	looked   int // requests to the address that had been served when a reply was looked for
 	attempts int
 	at       model.Time // not before
@@ -51,8 +58,11 @@ type LoadResult struct {
 	Timers    []store.Timer
 	Reply     *store.Reply
 	Runnable  []store.RunHead
+	Expired   store.Expired
 	Messages  []store.MessageRow
 	Inbox     []store.InboxRow
+	Data      []store.TaskDatum
+	Letter    *store.DeadRow
 	Err       error
 }
 
@@ -79,7 +89,7 @@ func (q *loads) issue(l *Lane) {
 		ld := q.waiting[0]
 		q.waiting[0] = nil
 		q.waiting = q.waiting[1:]
-		if ld.entry != nil && l.entries[ld.entry.address] != ld.entry {
+		if ld.entry != nil && ld.entry.gone {
 			continue
 		}
 		q.next++
@@ -129,7 +139,7 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		return
 	}
 	delete(l.loads.flying, id)
-	if ld.entry != nil && l.entries[ld.entry.address] != ld.entry {
+	if ld.entry != nil && ld.entry.gone {
 		return
 	}
 	if r.Err != nil && (!fault.Is(r.Err, fault.Corrupt) || !ld.survives()) {
@@ -149,14 +159,21 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedTimers(ld, r)
 	case LoadMail:
 		l.loadedMail(now, ld, r)
+	case LoadProgress:
+		l.loadedProgress(ld, r)
+	case LoadExpired:
+		l.loadedExpired(ld, r.Expired)
+	case LoadLetter:
+		l.loadedLetter(ld, r)
 	}
 }
 
 // survives reports whether the lane goes on without what cannot be understood. A run is quarantined, but not while some of it is on its way to
 // the store: that would be forgotten. Mail is left where it is, and the rest of it served. Whoever repeats a request hears that its answer is lost.
+// An attempt begins without what the one before it reported, and whoever asks for a dead letter hears that it cannot be read.
 func (ld *Load) survives() bool {
 	switch ld.Kind {
-	case LoadMail, LoadReply:
+	case LoadMail, LoadReply, LoadProgress, LoadLetter:
 		return true
 	case LoadRun:
 		return !ld.entry.dirty()
@@ -181,6 +198,8 @@ func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 			r.Err = err
 		} else {
 			l.setRun(e, x)
+			l.postTasks(now, e, queue.Neither)
+			l.handOverAgain(e)
 		}
 	}
 	if r.Err != nil {

@@ -3,6 +3,7 @@ package lane
 import (
 	"slices"
 
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -71,7 +72,9 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 		l.timers.dropShard(id)
 		for _, e := range sh.sorted() {
 			l.refuseBacklog(e)
+			l.refuseReports(e)
 			l.askAgain(e)
+			l.postTasks(now, e, queue.Neither) // nobody is to begin one any more
 			if !e.busy {
 				l.letGoNow(e, "the shard moves")
 			}
@@ -79,20 +82,30 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 	}
 }
 
-// refuseBacklog sends away what waits for an address of a shard that is given up. Turns stay: they are facts.
+// refuseBacklog sends away what waits for an address of a shard that is given up. Turns and reports stay: they are facts.
 func (l *Lane) refuseBacklog(e *entry) {
 	kept := e.backlog[:0]
 	for _, in := range e.backlog {
-		if in.kind == inTurn {
+		if in.kind == inTurn || in.kind == inReport {
 			kept = append(kept, in)
 			continue
 		}
 		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
 		l.bytes -= in.size()
+		l.retention.ended(in)
 		delete(l.mail.inbox, in.inbox)
 	}
 	clear(e.backlog[len(kept):])
 	e.backlog = kept
+}
+
+// refuseReports has those told to somebody else that waited for the end of a quarantine.
+func (l *Lane) refuseReports(e *entry) {
+	for _, in := range e.reports {
+		l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
+		l.done(in)
+	}
+	e.reports = nil
 }
 
 // drainShards frees those shards that have come to rest.
@@ -105,9 +118,9 @@ func (l *Lane) drainShards(now model.Time) {
 		rest := true
 		for _, e := range sh.sorted() {
 			switch {
-			case e.dirty() || e.loading || len(e.backlog) > 0:
+			case e.dirty() || e.loading || len(e.backlog) > 0 || e.handing > 0: // nobody else would hand over what is claimed
 				rest = false
-			case e.busy && now < sh.until:
+			case (e.busy || e.executing()) && now < sh.until:
 				rest = false
 			case e.worker != 0:
 				l.letGoNow(e, "the shard moves")
@@ -183,7 +196,9 @@ func (l *Lane) freed(sh *shard) {
 	sh.gone = true
 	for e := range sh.entries {
 		delete(l.entries, e.address)
+		e.gone = true
 		l.unstrand(e)
+		l.unpost(l.now, e)
 	}
 	for k := range l.mail.pairs {
 		if k[0] == sh.id {

@@ -33,6 +33,7 @@ func (l *Lane) String() string {
 			{"loading", e.loading},
 			{"activating", e.activating},
 			{"starting", e.starting},
+			{"removing", e.removing},
 			{"queued", e.queued},
 			{"busy", e.busy},
 			{"evicting", e.evicting},

@@ -14,6 +14,7 @@ const (
 	Refence
 	Commit
 	LoadRunnable
+	LoadExpired
 	LoadExecution
 	LoadEvents
 	LoadTimers
@@ -29,14 +30,27 @@ const (
 	LoadOutcomes
 	Members
 	Sweep
+	LoadDead
+	ListDead
+	CountDead
+	GroupDead
+	LoadDeadBefore
+	LoadTaskData
+	LoadLogs
+	PutSetting
+	DeleteSetting
+	ListSettings
+	LoadSettings
 )
 
-const methods = int(Sweep) + 1
+const methods = int(LoadSettings) + 1
 
 var methodNames = [methods]string{
-	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load execution",
+	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load expired", "load execution",
 	"load events", "load timers", "load timers of a run", "load messages", "load inbox", "put inbox", "load replies", "list", "count",
 	"load events of a kind", "load labels", "load outcomes", "members", "sweep",
+	"load dead letter", "list dead letters", "count dead letters", "group dead letters", "load old dead letters", "load data of tasks", "load log lines",
+	"put setting", "delete setting", "list settings", "load settings",
 }
 
 // String names the method for people.

@@ -74,6 +74,11 @@ func (f *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 	})
 }
 
+// LoadExpired loads runs that may be removed.
+func (f *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.Expired, error) {
+	return call(ctx, f, LoadExpired, nil, func() (store.Expired, error) { return f.inner.LoadExpired(ctx, r) })
+}
+
 // LoadRunnable loads runnable runs.
 func (f *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after store.RunKey, limit int) ([]store.RunHead, error) {
 	return call(ctx, f, LoadRunnable, nil, func() ([]store.RunHead, error) { return f.inner.LoadRunnable(ctx, shards, after, limit) })

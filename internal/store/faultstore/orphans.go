@@ -90,13 +90,7 @@ func (o *Orphans) Drop(i int) error {
 // add takes a commit over from its sender. The rows are shared with the sender, who must not change them, as with every commit in
 // flight; the batch and its slices are copies, since the sender will send them again under another epoch.
 func (o *Orphans) add(inner store.Store, b *store.Batch, f Fault) {
-	c := *b
-	c.Deletes = slices.Clone(b.Deletes)
-	c.Starts, c.Closes, c.Marks, c.Events = slices.Clone(b.Starts), slices.Clone(b.Closes), slices.Clone(b.Marks), slices.Clone(b.Events)
-	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)
-	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)
-	c.Deferred, c.Requests, c.Free = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Free)
-	late := &orphan{inner: inner, batch: &c, begun: f.Kind == LateBegun}
+	late := &orphan{inner: inner, batch: b.Clone(), begun: f.Kind == LateBegun}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if f.After > 0 {

@@ -25,7 +25,7 @@ func clonePointer[T any](p *T) *T {
 }
 
 func cloneEvent(e model.Event) model.Event {
-	e.Input, e.Output, e.Failure = clonePayload(e.Input), clonePayload(e.Output), clonePointer(e.Failure)
+	e.Input, e.Output, e.Failure, e.Task = clonePayload(e.Input), clonePayload(e.Output), clonePointer(e.Failure), cloneTask(e.Task)
 	return e
 }
 
@@ -42,7 +42,7 @@ func cloneEvents(in []model.Event) []model.Event {
 
 func cloneStart(s model.Start) model.Start {
 	s.Input, s.Origin, s.Carried, s.Seeds = clonePayload(s.Input), bytes.Clone(s.Origin), cloneEvents(s.Carried), slices.Clone(s.Seeds)
-	s.Labels = slices.Clone(s.Labels)
+	s.Labels, s.Earlier, s.Task = slices.Clone(s.Labels), slices.Clone(s.Earlier), cloneTask(s.Task)
 	return s
 }
 
@@ -54,11 +54,14 @@ func cloneOutcome(o model.Outcome) model.Outcome {
 // cloneMessage copies a message. Position, time and kind of the events that come along are not part of a stored message.
 func cloneMessage(m model.Message) model.Message {
 	m.Input, m.Failure, m.With = clonePayload(m.Input), clonePointer(m.Failure), cloneEvents(m.With)
-	m.Labels = slices.Clone(m.Labels)
+	m.Labels, m.Task = slices.Clone(m.Labels), cloneTask(m.Task)
 	for i := range m.With {
 		m.With[i].Seq, m.With[i].At, m.With[i].Kind = 0, 0, 0
 	}
 	m.Past, m.Runs = clonePast(m.Past), slices.Clone(m.Runs)
+	if m.Report = clonePointer(m.Report); m.Report != nil {
+		m.Report.Output, m.Report.Failure = clonePayload(m.Report.Output), clonePointer(m.Report.Failure)
+	}
 	return m
 }
 
@@ -67,6 +70,7 @@ func clonePast(p *model.Past) *model.Past {
 		return nil
 	}
 	p.Events, p.Seeds, p.Origin = slices.Clone(p.Events), slices.Clone(p.Seeds), bytes.Clone(p.Origin)
+	p.Earlier = slices.Clone(p.Earlier)
 	p.Output, p.Failure = clonePayload(p.Output), clonePointer(p.Failure)
 	for i := range p.Events {
 		e := cloneEvent(p.Events[i].Event)
@@ -95,4 +99,32 @@ func cloneInboxRow(r store.InboxRow) store.InboxRow {
 func cloneReply(r store.Reply) store.Reply {
 	r.Body = bytes.Clone(r.Body)
 	return r
+}
+
+func cloneSpec(t model.TaskSpec) model.TaskSpec {
+	t.Limits, t.Retry.Final = slices.Clone(t.Limits), slices.Clone(t.Retry.Final)
+	return t
+}
+
+func cloneTask(t *model.TaskSpec) *model.TaskSpec {
+	if t == nil {
+		return nil
+	}
+	c := cloneSpec(*t)
+	return &c
+}
+
+func cloneDeadTask(d model.DeadTask) model.DeadTask {
+	d.Spec, d.Input, d.Failed, d.Failure = cloneSpec(d.Spec), clonePayload(d.Input), slices.Clone(d.Failed), clonePointer(d.Failure)
+	return d
+}
+
+func cloneDead(r store.DeadRow) store.DeadRow {
+	r.Body = cloneDeadTask(r.Body)
+	return r
+}
+
+func cloneDatum(d store.TaskDatum) store.TaskDatum {
+	d.Value = clonePayload(d.Value)
+	return d
 }

@@ -55,7 +55,7 @@ func (s *Store) apply(b *store.Batch) (c store.Committed, err error) {
 		return c, err
 	}
 	for _, table := range [...]func(b *store.Batch) error{
-		s.applyCloses, s.applyMarks, s.applyLabels, s.applyEvents, s.applyStopTimers, s.applyTimers, s.applyStopAll,
+		s.applyCloses, s.applyMarks, s.applyLabels, s.applyEvents, s.applyDead, s.applyTaskData, s.applyLogs, s.applyStopTimers, s.applyTimers, s.applyStopAll,
 		s.applyMessages, s.applyCursors, s.applyInbox, s.applyDeferred, s.applyRequests, s.applyFree,
 	} {
 		if err = table(b); err != nil {
@@ -105,8 +105,10 @@ func (s *Store) start(sh *shard, r, old *run, start model.Start) {
 	sh.current[start.Address] = r
 	sh.settle(r)
 	s.listing.insert(r)
+	sh.started.insert(r)
 	s.undone(func() {
 		s.listing.remove(r)
+		sh.started.remove(r)
 		r.started = false
 		sh.settle(r)
 		r.row, r.labels = store.Execution{}, nil
@@ -149,6 +151,10 @@ func (s *Store) applyCloses(b *store.Batch) error {
 		r.row.Outcome = cloneOutcome(row.Outcome)
 		r.row.Parked, r.row.Waits, r.row.Blocked = false, nil, nil
 		sh.settle(r)
+		if r.row.Outcome.Leaves != 0 {
+			sh.leaving.insert(r)
+			s.undone(func() { sh.leaving.remove(r) }) // before its row is what it was
+		}
 	}
 	for i := range b.Starts {
 		row := &b.Starts[i]

@@ -21,10 +21,12 @@ func (s *Store) applyDeletes(b *store.Batch) error {
 	return nil
 }
 
-// remove takes the row of a run away; its events wait for a sweep.
+// remove takes the row of a run away; its events and what its tasks left wait for a sweep.
 func (s *Store) remove(sh *shard, r *run) {
 	row, labels, current := r.row, r.labels, sh.current[r.row.Start.Address] == r
 	s.listing.remove(r)
+	sh.started.remove(r)
+	_, leaving := sh.leaving.remove(r)
 	r.started = false
 	r.row, r.labels = store.Execution{}, nil
 	if current {
@@ -35,19 +37,23 @@ func (s *Store) remove(sh *shard, r *run) {
 		sh.garbage = slices.DeleteFunc(sh.garbage, func(g *run) bool { return g == r })
 		r.started, r.row, r.labels = true, row, labels
 		s.listing.insert(r)
+		sh.started.insert(r)
+		if leaving {
+			sh.leaving.insert(r)
+		}
 		if current {
 			sh.current[row.Start.Address] = r
 		}
 	})
 }
 
-// sweepGarbage removes events of deleted runs, at most so many rows, and returns how many more might go.
+// sweepGarbage removes events of deleted runs and what their tasks left, at most so many rows, and returns how many more might go.
 func (s *shard) sweepGarbage(left int) int {
 	for len(s.garbage) > 0 && left > 0 {
 		r := s.garbage[0]
 		n := min(len(r.events), left)
 		r.events = slices.Delete(r.events, 0, n)
-		left -= n
+		left = s.sweepTasks(r, left-n)
 		if left == 0 { // what stands for the run itself is a row too
 			break
 		}

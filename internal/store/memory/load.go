@@ -35,6 +35,51 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 	return out, nil
 }
 
+// LoadExpired returns closed runs that may be removed.
+func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (store.Expired, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load expired"); err != nil {
+		return store.Expired{}, err
+	}
+	var out store.Expired
+	for _, sh := range s.some(r.Shards) {
+		for p := sh.leaving.first(); len(out.Runs) < r.Limit; p.next() {
+			c, ok := p.at()
+			if !ok || c.row.Outcome.Leaves >= r.Now {
+				break
+			}
+			out.Runs = append(out.Runs, store.RunHead{RunKey: c.key, Address: c.row.Start.Address})
+		}
+	}
+	end := store.OldestID(r.ClosedBefore)
+	for _, sh := range s.some(r.Shards) {
+		if sh.id < r.After.Shard {
+			continue
+		}
+		p := sh.started.first()
+		if sh.id == r.After.Shard {
+			p = sh.started.after(&run{key: r.After})
+		}
+		for ; ; p.next() {
+			c, ok := p.at()
+			if !ok || c.key.Run.Compare(end) >= 0 {
+				break
+			}
+			if out.Walked >= r.Limit {
+				return out, nil
+			}
+			out.Walked, out.Next = out.Walked+1, c.key
+			if o := &c.row.Outcome; o.Status.Closed() && o.Leaves == 0 && max(o.At, c.row.Start.At) < r.ClosedBefore {
+				out.Runs = append(out.Runs, store.RunHead{RunKey: c.key, Address: c.row.Start.Address})
+			}
+		}
+	}
+	if out.Walked < r.Limit || r.Limit <= 0 {
+		out.Next = store.RunKey{}
+	}
+	return out, nil
+}
+
 // look is what is stored about a run; nil when there is nothing.
 func (s *Store) look(key store.RunKey) *run {
 	if sh := s.peek(key.Shard); sh != nil {

@@ -95,7 +95,26 @@ func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) ([]sto
 	return out, nil
 }
 
-// Sweep deletes messages behind cursors, old remembered requests and events of deleted runs. Cursors stay: with a fixed number of shards, every pair may come back.
+// sweepLetters removes old dead letters, at most so many, and returns how many more rows might go.
+func (s *shard) sweepLetters(before model.Time, left int) int {
+	var old []*store.InboxRow
+	for p, end := s.inbox.first(), store.OldestID(before); left > 0; p.next() {
+		row, ok := p.at()
+		if !ok || row.ID.Compare(end) >= 0 {
+			break
+		}
+		if row.NotBefore == model.MaxTime {
+			old = append(old, row)
+			left--
+		}
+	}
+	for _, row := range old {
+		s.inbox.remove(row)
+	}
+	return left
+}
+
+// Sweep deletes messages behind cursors, old remembered requests, old dead letters, deleted runs, old log lines and tombstones of settings. Cursors stay: with a fixed number of shards, every pair may come back.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "sweep"); err != nil {
@@ -120,7 +139,9 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 			}
 			sh.forget(oldest)
 		}
-		left = sh.sweepGarbage(left)
+		left = sh.sweepLetters(r.LettersBefore, left)
+		left = sh.sweepLines(&r, sh.sweepGarbage(left))
 	}
+	left = s.settings.sweep(r.SettingsBefore, left)
 	return max(r.Limit, 0) - left, nil
 }

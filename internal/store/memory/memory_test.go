@@ -101,7 +101,7 @@ func fill(v reflect.Value) {
 		v.SetString("text")
 	case reflect.Bool:
 		v.SetBool(true)
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int16, reflect.Int32, reflect.Int64:
 		v.SetInt(3)
 	case reflect.Uint8, reflect.Uint16:
 		v.SetUint(1)
@@ -140,8 +140,15 @@ func TestNothingIsShared(t *testing.T) {
 	batch.Starts, batch.Marks = []store.StartRow{a.StartRow(), b.StartRow()}, []store.MarkRow{mark}
 	batch.Closes, batch.Events = []store.CloseRow{closing}, []store.EventRow{event}
 	batch.Messages, batch.Deferred, batch.Requests = []store.MessageRow{message}, []store.InboxRow{deferred}, []store.Reply{reply}
+	dead, datum := filled[store.DeadRow](), filled[store.TaskDatum]()
+	dead.RunKey, datum.RunKey, datum.Deleted = a.RunKey, a.RunKey, false
+	batch.Dead, batch.TaskData = []store.DeadRow{dead}, []store.TaskDatum{datum}
 	f.Note(batch)
 	rows := []store.InboxRow{put}
+	setting := filled[store.Setting]()
+	if _, err := s.PutSetting(t.Context(), setting, 0); err != nil {
+		t.Fatal(err)
+	}
 	if err := s.PutInbox(t.Context(), rows); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +157,7 @@ func TestNothingIsShared(t *testing.T) {
 	read := func() map[uintptr]string {
 		into := make(map[uintptr]string)
 		c := f.Contents()
-		if len(c.Executions) != 2 || len(c.Events) != 1 || len(c.Messages) != 1 || len(c.Inbox) != 2 || len(c.Replies) != 1 {
+		if len(c.Executions) != 2 || len(c.Events) != 1 || len(c.Messages) != 1 || len(c.Inbox) != 2 || len(c.Replies) != 1 || len(c.Dead) != 1 || len(c.TaskData) != 1 {
 			t.Fatalf("something is missing: %+v", c)
 		}
 		existing := l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{again.StartIfAbsent()} })
@@ -162,7 +169,23 @@ func TestNothingIsShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, v := range []any{c, existing, outcomes, one} {
+		letter, err := s.LoadDead(t.Context(), dead.DeadKey)
+		if err != nil || letter == nil {
+			t.Fatal(letter, err)
+		}
+		old, err := s.LoadDeadBefore(t.Context(), f.Shards(), model.MaxTime, store.DeadPlace{}, 10)
+		if err != nil || len(old) != 1 {
+			t.Fatal(old, err)
+		}
+		settings, err := s.ListSettings(t.Context(), setting.Tenant, setting.Kind)
+		if err != nil || len(settings) != 1 {
+			t.Fatal(settings, err)
+		}
+		changes, err := s.LoadSettings(t.Context(), 0)
+		if err != nil || len(changes.Changed) != 1 {
+			t.Fatal(changes, err)
+		}
+		for _, v := range []any{c, existing, outcomes, one, letter, old, settings, changes} {
 			pointers(reflect.ValueOf(v), into, fmt.Sprintf("%T", v))
 		}
 		return into
@@ -170,6 +193,7 @@ func TestNothingIsShared(t *testing.T) {
 	given := make(map[uintptr]string)
 	pointers(reflect.ValueOf(batch), given, "batch")
 	pointers(reflect.ValueOf(rows), given, "rows")
+	pointers(reflect.ValueOf(setting), given, "setting")
 	first, second := read(), read()
 	for at, path := range first {
 		if from, shared := given[at]; shared {
@@ -203,7 +227,7 @@ func scramble(v reflect.Value) {
 		v.SetString(v.String() + "!")
 	case reflect.Bool:
 		v.SetBool(!v.Bool())
-	case reflect.Int, reflect.Int64:
+	case reflect.Int, reflect.Int16, reflect.Int32, reflect.Int64:
 		v.SetInt(v.Int() ^ 1)
 	case reflect.Uint8, reflect.Uint16:
 		v.SetUint(v.Uint() ^ 1)
@@ -242,6 +266,10 @@ func TestCallersMayScribble(t *testing.T) {
 		batch.Deferred[0].ID = f.RunID()
 		batch.Requests = []store.Reply{filled[store.Reply]()}
 		batch.Requests[0].RequestKey = a.RequestKey("r")
+		batch.Dead = []store.DeadRow{filled[store.DeadRow]()}
+		batch.TaskData = []store.TaskDatum{filled[store.TaskDatum]()}
+		batch.Logs = []store.LogRow{a.Line("t", storetest.Noon, 0, "hello")}
+		batch.Dead[0].RunKey, batch.TaskData[0].RunKey, batch.TaskData[0].Deleted = a.RunKey, a.RunKey, false
 		put := []store.InboxRow{filled[store.InboxRow]()}
 		put[0].ID, put[0].Message.RequestID = f.RunID(), "other"
 		if err := s.PutInbox(t.Context(), put); err != nil {

@@ -108,7 +108,7 @@ func (s *Store) mail(id model.ShardID, now model.Time) bool {
 
 // view is the cluster: members sorted by id, and every shard.
 func (s *Store) view(now model.Time) store.View {
-	v := store.View{Now: now, Members: make([]store.Member, len(s.nodes)), Owners: slices.Clone(s.owners)}
+	v := store.View{Now: now, Members: make([]store.Member, len(s.nodes)), Owners: slices.Clone(s.owners), Settings: s.settings.counter}
 	for i, n := range s.nodes {
 		v.Members[i] = n.member
 	}

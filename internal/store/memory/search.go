@@ -31,6 +31,11 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 				return err
 			}
 		}
+		for _, r := range sh.dead {
+			if err := look(model.AppendDeadTask(nil, &r.Body)); err != nil {
+				return err
+			}
+		}
 		for _, w := range sh.in {
 			for i := range w.rows {
 				if err := look(model.AppendMessage(nil, &w.rows[i].Message)); err != nil {
@@ -43,6 +48,13 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 				if err := look(model.AppendMessage(nil, &r.Message)); err != nil {
 					return err
 				}
+			}
+		}
+	}
+	for _, chunk := range s.settings.rows.chunks {
+		for _, row := range chunk {
+			if err := look(row.Body); err != nil {
+				return err
 			}
 		}
 	}
@@ -60,6 +72,16 @@ func (r *run) search(look func(body []byte) error) error {
 	}
 	for i := range r.events {
 		if err := look(model.AppendEvent(nil, &r.events[i])); err != nil {
+			return err
+		}
+	}
+	for i := range r.data {
+		if err := look(model.AppendPayload(nil, &r.data[i].Value)); err != nil {
+			return err
+		}
+	}
+	for _, l := range r.logs {
+		if err := look([]byte(l.Text)); err != nil {
 			return err
 		}
 	}

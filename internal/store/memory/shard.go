@@ -16,13 +16,21 @@ type shard struct {
 	current map[model.Address]*run
 	// runnable are the open runs that are not parked, by id.
 	runnable ordered[*run]
-	timers   ordered[*store.Timer]
+	// started are the runs that have a row, by id; leaving are the closed ones that have a time of their own, by that time.
+	started, leaving ordered[*run]
+
+	timers ordered[*store.Timer]
 	// in and out are the ways of messages to and from this shard, sorted by the other shard.
 	in, out []*way
 	inbox   ordered[*store.InboxRow]
 	// replies are the remembered requests: for looking up, and by age.
 	replies map[requestKey]*store.Reply
 	byAge   ordered[*store.Reply]
+	// dead are the dead letters: for looking up (nil until there is one), and by age.
+	dead      map[store.DeadKey]*store.DeadRow
+	deadByAge ordered[*store.DeadRow]
+	// lines are all log lines by age.
+	lines ordered[*store.LogRow]
 	// garbage are deleted runs whose events are still there, oldest first.
 	garbage []*run
 }
@@ -33,7 +41,7 @@ type requestKey struct {
 	id      string
 }
 
-// run is everything that is keyed by a run: its row, if it was started, its events in order, and its timers sorted by id.
+// run is everything that is keyed by a run: its row, if it was started, its events in order, its timers sorted by id, and what its tasks left.
 type run struct {
 	key     store.RunKey
 	started bool
@@ -41,6 +49,9 @@ type run struct {
 	events  []model.Event
 	timers  []*store.Timer
 	labels  []model.Label // never changed in place
+	// data and logs is what tasks reported, by task and name, and logged, in order.
+	data []store.TaskDatum
+	logs []*store.LogRow
 }
 
 func (r *run) open() bool     { return r.started && r.row.Outcome.Status == model.Running }
@@ -61,14 +72,23 @@ func newShard(id model.ShardID) *shard {
 		runs:     make(map[model.RunID]*run),
 		current:  make(map[model.Address]*run),
 		runnable: ordered[*run]{compare: byRun},
+		started:  ordered[*run]{compare: byRun},
+		leaving:  ordered[*run]{compare: firstToLeave},
 		timers:   ordered[*store.Timer]{compare: byDue},
 		inbox:    ordered[*store.InboxRow]{compare: byRequest},
 		replies:  make(map[requestKey]*store.Reply),
 		byAge:    ordered[*store.Reply]{compare: oldestFirst},
+
+		deadByAge: ordered[*store.DeadRow]{compare: longestDeadFirst},
+		lines:     ordered[*store.LogRow]{compare: oldestLineFirst},
 	}
 }
 
 func byRun(a, b *run) int { return a.key.Run.Compare(b.key.Run) }
+
+func firstToLeave(a, b *run) int {
+	return cmp.Or(cmp.Compare(a.row.Outcome.Leaves, b.row.Outcome.Leaves), byRun(a, b))
+}
 
 func newestFirst(a, b *run) int {
 	return cmp.Or(cmp.Compare(b.row.Start.At, a.row.Start.At), b.key.Run.Compare(a.key.Run), cmp.Compare(a.key.Shard, b.key.Shard))

@@ -52,6 +52,9 @@ type Store struct {
 	shards []*shard // nil until the first row
 	// listing is every run, newest first.
 	listing ordered[*run]
+	// dead is every dead letter, newest first.
+	dead     ordered[*store.DeadRow]
+	settings settings
 	// undo takes back what the batch in progress has done so far, last first.
 	undo []func()
 }
@@ -80,7 +83,9 @@ func New(o Options) *Store {
 		owners:  make([]store.ShardOwner, o.Shards),
 		shards:  make([]*shard, o.Shards),
 		listing: ordered[*run]{compare: newestFirst},
+		dead:    ordered[*store.DeadRow]{compare: lastDeadFirst},
 	}
+	s.settings.rows.compare = byKey
 	for i := range s.owners {
 		s.owners[i].Shard = model.ShardID(i)
 	}

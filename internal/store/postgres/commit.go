@@ -85,6 +85,8 @@ func (l *lane) write(ctx context.Context, b *store.Batch, conditional bool) (*wr
 	w.runs()
 	w.labels()
 	w.events()
+	w.dead()
+	w.tasks()
 	w.timers()
 	w.mail()
 	w.sync()
@@ -148,6 +150,19 @@ func (w *writer) deletes() {
 	w.use(stDelete)
 	w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 	w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
+	w.execute()
+}
+
+// leaving notes when closed runs leave that have a time of their own.
+func (w *writer) leaving(o []int32) {
+	if len(o) == 0 {
+		return
+	}
+	rows, n := w.batch.Closes, len(o)
+	w.use(stLeaving)
+	w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+	w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
+	w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Outcome.Leaves) })
 	w.execute()
 }
 
@@ -269,6 +284,7 @@ func (w *writer) runs() {
 		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Outcome.At) })
 		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendOutcome(dst, &rows[o[i]].Outcome) })
 		w.execute()
+		w.leaving(slices.DeleteFunc(o, func(i int32) bool { return rows[i].Outcome.Leaves == 0 }))
 	}
 	if rows := w.batch.Marks; len(rows) > 0 {
 		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j].RunKey) })

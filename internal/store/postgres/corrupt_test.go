@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
@@ -52,5 +53,36 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 				t.Errorf("%s: the other start of the batch: %v, %v", column, e, err)
 			}
 		}
+	}
+}
+
+// A dead letter that cannot be understood is listed with the reason, and whoever needs it hears it.
+func TestUnreadableDeadLetter(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	f := storetest.New(t, openURL(t, url))
+	s := f.Subject()
+	rows := []store.DeadRow{s.Dead("a", "charge", "boom", storetest.Noon), s.Dead("b", "charge", "boom", storetest.Noon), s.Dead("c", "charge", "boom", storetest.Noon)}
+	f.Join(1).Lanes[0].Write(func(b *store.Batch) { b.Dead = rows })
+	c := connect(t, url)
+	exec(t, c, `update perdure.dead set body = '\xff' where task = 'a'`)
+	exec(t, c, `update perdure.dead set queue = 'other' where task = 'b'`)
+	for _, row := range rows[:2] {
+		if got, err := f.Store.LoadDead(t.Context(), row.DeadKey); got != nil || !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), s.Run.String()) {
+			t.Errorf("task %s: %v, %v", row.Task, got, err)
+		}
+	}
+	page, err := f.Store.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 10})
+	if err != nil || len(page.Rows) != 3 {
+		t.Fatalf("%d rows, %v", len(page.Rows), err)
+	}
+	f.Want("the one that is well", rows[2], page.Rows[0])
+	for _, row := range page.Rows[1:] {
+		if row.Body.Failure == nil || row.Body.Failure.Kind != fault.Corrupt.String() || row.Body.At != storetest.Noon || row.Body.Spec.Kind != "charge" {
+			t.Errorf("task %s is listed as %+v", row.Task, row.Body)
+		}
+	}
+	if groups, err := f.Store.GroupDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant}, 10); err != nil || len(groups) != 1 || groups[0].Count != 3 {
+		t.Errorf("groups %+v, %v", groups, err)
 	}
 }

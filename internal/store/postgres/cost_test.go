@@ -131,7 +131,7 @@ func TestNothingScans(t *testing.T) {
 			}
 			_ = s.Close()
 			after := statistics(t, base)
-			small := []string{"meta", "nodes", "shards", "migrations", "cursors"} // a few hundred rows at most
+			small := []string{"meta", "settings_counter", "nodes", "shards", "migrations", "cursors"} // a few hundred rows at most
 			for _, name := range slices.Sorted(maps.Keys(after)) {
 				got := after[name].minus(before[name])
 				if !slices.Contains(small, name) && got.ScannedRows > 0 { // creating an index counts as a scan of no rows
@@ -154,6 +154,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	next := f.SubjectOf(a.Start.Address)
 	request, later := a.Request(f.RunID(), "q"), a.Request(f.RunID(), "d")
 	later.NotBefore = storetest.Noon
+	dead := a.Dead("t", "charge", "boom", 1)
 	check := func(err error) {
 		t.Helper()
 		if err != nil {
@@ -181,7 +182,18 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 		b.Inbox = []store.InboxKey{storetest.Consume(request)}
 		b.Deferred = []store.InboxRow{later}
 		b.Requests = []store.Reply{a.Reply("q", 1)}
+		b.Dead = []store.DeadRow{dead, a.Dead("v", "charge", "boom", 1)}
+		b.TaskData = []store.TaskDatum{a.Datum("t", "", "1"), a.Datum("t", "x", "1")}
+		b.Logs = []store.LogRow{a.Line("t", 1, 0, "old"), a.Line("t", storetest.Noon, 1, "new")}
 	})
+	mark, _ := storetest.Requeue(dead, storetest.Noon)
+	drop := a.Datum("t", "x", "")
+	drop.Deleted = true
+	l.Write(func(b *store.Batch) {
+		b.DeadMarks, b.DeadDeletes = []store.DeadMark{mark}, []store.DeadKey{a.Dead("v", "", "", 0).DeadKey}
+		b.TaskData = []store.TaskDatum{a.Datum("t", "", "2"), drop}
+	})
+	tasks(t, s, a, dead)
 	_, err = s.LoadRunnable(ctx, []model.ShardID{other.Shard}, store.RunKey{Shard: other.Shard}, 10)
 	check(err)
 	_, err = s.LoadExecution(ctx, a.Shard, a.Start.Address, model.RunID{})
@@ -204,6 +216,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{next.Replace(a.Run)}
 		b.Closes = []store.CloseRow{a.Close(model.Continued), other.Close(model.Completed)}
+		b.Closes[1].Outcome.Leaves = storetest.Noon
 		b.StopTimers = []store.TimerKey{a.Stop("t")}
 		b.StopAll = []store.RunKey{a.StopAll()}
 		b.Cursors = []store.CursorRow{{To: 1, From: 1, Prev: received, Next: sent + 1}}
@@ -230,12 +243,64 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	}
 	_, err = s.Count(ctx, store.Query{Tenant: "nobody"})
 	check(err)
+	for range 2 {
+		_, err = s.LoadExpired(ctx, store.ExpiredRequest{Shards: f.Shards(), ClosedBefore: 3e15, Now: 3e15, Limit: 10})
+		check(err)
+	}
+	l.Write(func(b *store.Batch) { b.Deletes = []store.RunKey{a.RunKey, next.RunKey} })
 	_, err = s.Members(ctx)
 	check(err)
 	epoch, _, err := s.Refence(ctx, l.Ref)
 	check(err)
 	l.Ref.Epoch = epoch
-	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, Limit: 10})
+	_, err = s.Sweep(ctx, store.SweepRequest{Shards: []model.ShardID{1}, RequestsBefore: storetest.Noon, LogsBefore: storetest.Noon, LettersBefore: storetest.Noon, SettingsBefore: storetest.Noon, Limit: 10})
+	check(err)
+}
+
+// tasks calls what reads dead letters, data and logs of tasks, and settings.
+func tasks(t *testing.T, s store.Store, a storetest.Subject, dead store.DeadRow) {
+	t.Helper()
+	ctx := t.Context()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err := s.LoadDead(ctx, dead.DeadKey)
+	check(err)
+	yes := true
+	for _, q := range []store.DeadQuery{
+		{Limit: 10},
+		{Limit: 10, After: dead.Place(), Kinds: []string{"charge"}, Queues: []string{"default", "x"}, From: 1, To: model.MaxTime, Requeued: &yes},
+		{Limit: 10, Fingerprint: dead.Body.Fingerprint},
+	} {
+		q.Tenant = model.DefaultTenant
+		_, err = s.ListDead(ctx, q)
+		check(err)
+		_, err = s.CountDead(ctx, q)
+		check(err)
+		_, err = s.GroupDead(ctx, q, 10)
+		check(err)
+	}
+	_, err = s.LoadDeadBefore(ctx, []model.ShardID{a.Shard}, 5, store.DeadPlace{}, 10)
+	check(err)
+	for _, task := range []string{"", "t"} {
+		_, err = s.LoadTaskData(ctx, a.RunKey, task)
+		check(err)
+		_, err = s.LoadLogs(ctx, a.RunKey, task, store.LogPlace{At: 1}, 10)
+		check(err)
+	}
+	setting := store.Setting{SettingKey: store.SettingKey{Tenant: model.DefaultTenant, Kind: "limit", Name: a.Run.String()}, Body: []byte("1")}
+	version, err := s.PutSetting(ctx, setting, 0)
+	check(err)
+	_, err = s.ListSettings(ctx, model.DefaultTenant, "limit")
+	check(err)
+	_, err = s.ListSettings(ctx, model.DefaultTenant, "")
+	check(err)
+	_, err = s.LoadSettings(ctx, version-1)
+	check(err)
+	_, err = s.DeleteSetting(ctx, setting.SettingKey, version)
 	check(err)
 }
 

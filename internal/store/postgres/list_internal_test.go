@@ -23,6 +23,64 @@ func (n *node) all() []*node {
 	return out
 }
 
+// Dead letters are listed in the order of an index, groups are found without the rows, and what is old by its shard.
+func TestDeadPlans(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	fill(t, s)
+	conn, err := pgx.ConnectConfig(t.Context(), s.cfg.connConfig(s.cfg.baseSettings(time.Minute, time.Minute)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), "vacuum analyze"); err != nil {
+		t.Fatal(err)
+	}
+	check := func(name, sql, want string, sorted bool, args ...any) {
+		t.Helper()
+		var text []byte
+		if err := conn.QueryRow(t.Context(), "explain (format json) "+expand(s.cfg.schema, sql), args...).Scan(&text); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		var plans []struct{ Plan node }
+		if err := json.Unmarshal(text, &plans); err != nil {
+			t.Fatal(err)
+		}
+		nodes := plans[0].Plan.all()
+		used := slices.ContainsFunc(nodes, func(n *node) bool { return n.Index == want })
+		bad := slices.ContainsFunc(nodes, func(n *node) bool {
+			return strings.Contains(n.Type, "Seq Scan") || n.Type == "Sort" && !sorted
+		})
+		if !used || bad {
+			t.Errorf("%s does not use %s, or sorts, or scans:\n%s", name, want, text)
+		}
+	}
+	no := false
+	for name, c := range map[string]struct {
+		q    store.DeadQuery
+		want string
+	}{
+		"everything":    {store.DeadQuery{}, "dead_at"},
+		"a kind":        {store.DeadQuery{Kinds: []string{"k1"}, Requeued: &no}, "dead_at"},
+		"a time":        {store.DeadQuery{From: 100, To: 19_000}, "dead_at"},
+		"what is alike": {store.DeadQuery{Fingerprint: "f7", Kinds: []string{"k1", "k2"}}, "dead_alike"},
+	} {
+		for _, after := range []store.DeadPlace{{}, {At: 10_000, Run: model.RunID{6: 0x70}, Task: "t"}} {
+			q := c.q
+			q.Tenant, q.After = "filler", after
+			l := deadListing(&q, false)
+			check(name, l.deadPage(&q), c.want, false, append(l.args, 6)...)
+		}
+	}
+	l := deadListing(&store.DeadQuery{Tenant: "filler"}, true)
+	check("groups", l.deadGroups(), "dead_alike", true, append(l.args, 10)...)
+	check("old ones", loadDeadBefore, "dead_age", true, []int16{1, 2, 3}, 500, 1, 100, runArg(model.RunID{1}), "t", 10)
+}
+
 // A page of a listing is found by the index that is meant for it, and read in its order where it has one: in a table of 20,000 rows, no page sorts or
 // scans them.
 func TestListingPlans(t *testing.T) {

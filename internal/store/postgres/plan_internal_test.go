@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -17,10 +18,12 @@ import (
 
 // node is a node of a plan.
 type node struct {
-	Type      string `json:"Node Type"`
-	Relation  string `json:"Relation Name"`
-	Index     string `json:"Index Name"`
-	Condition string `json:"Index Cond"`
+	Type      string  `json:"Node Type"`
+	Relation  string  `json:"Relation Name"`
+	Index     string  `json:"Index Name"`
+	Condition string  `json:"Index Cond"`
+	Rows      float64 `json:"Actual Rows"`
+	Loops     float64 `json:"Actual Loops"`
 	Plans     []node
 }
 
@@ -135,6 +138,83 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 	}
 }
 
+// The walk over old runs goes along the primary key as far as its limit and no further, and runs with a time of their own are found by it, whether a plan is made for
+// the call or for all calls; on full tables, whose rows are all in the range of the walk.
+func TestExpiredPlans(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	fill(t, s)
+	const none, all = "'00000000-0000-0000-0000-000000000000'", "'7fffffff-0000-0000-0000-000000000000'"
+	err = s.read(t.Context(), "explain", func(ctx context.Context, c *pgx.Conn) error {
+		simple := func(sql string) (rows []string) {
+			t.Helper()
+			got, err := c.PgConn().Exec(ctx, s.sql(sql)).ReadAll()
+			if err != nil {
+				t.Fatalf("%s: %v", sql, err)
+			}
+			for _, row := range got[0].Rows {
+				rows = append(rows, string(row[0]))
+			}
+			return rows
+		}
+		simple(`analyze`)
+		for _, mode := range []string{"force_generic_plan", "force_custom_plan"} {
+			simple(`set plan_cache_mode = ` + mode)
+			for _, q := range []struct {
+				name, types, sql, args string
+				want                   []string
+			}{
+				{"leaving", "smallint[], bigint, int", loadLeaving, "'{0, 1, 2}', 9000000000000000, 10", []string{"leaving_at", "executions_pkey"}},
+				{"shards", "smallint[], smallint, uuid, uuid", oldShards, "'{0, 1, 2}', 0, " + none + ", " + all, []string{"executions_pkey"}},
+				{"walk", "smallint, uuid, uuid, int, bigint", walkOld, "0::smallint, " + none + ", " + all + ", 10, 9000000000000000", []string{"executions_pkey", "leaving_pkey"}},
+			} {
+				simple(fmt.Sprintf("prepare %s (%s) as %s", q.name, q.types, q.sql))
+				text := strings.Join(simple(fmt.Sprintf("explain (analyze, timing off, summary off, format json) execute %s(%s)", q.name, q.args)), "")
+				simple("deallocate " + q.name)
+				var plans []struct{ Plan node }
+				if err := json.Unmarshal([]byte(text), &plans); err != nil {
+					t.Fatal(err)
+				}
+				var used []string
+				if bad := plans[0].Plan.reads(&used, 30); len(bad) > 0 {
+					t.Errorf("%s, %s: %v\n%s", q.name, mode, bad, text)
+				}
+				slices.Sort(used)
+				slices.Sort(q.want)
+				if used = slices.Compact(used); !slices.Equal(used, q.want) {
+					t.Errorf("%s, %s: reads %v, want %v", q.name, mode, used, q.want)
+				}
+			}
+		}
+		simple(`reset plan_cache_mode`)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// reads collects the indexes that a plan has read, and what is wrong: a table that was scanned, or more rows than were needed.
+func (n *node) reads(used *[]string, most float64) (bad []string) {
+	if n.Index != "" && n.Loops > 0 {
+		*used = append(*used, n.Index)
+	}
+	if n.Type == "Seq Scan" {
+		bad = append(bad, "scans "+n.Relation)
+	}
+	if n.Relation+n.Index != "" && n.Rows*n.Loops > most {
+		bad = append(bad, fmt.Sprintf("%s%s: %v rows", n.Relation, n.Index, n.Rows*n.Loops))
+	}
+	for i := range n.Plans {
+		bad = append(bad, n.Plans[i].reads(used, most)...)
+	}
+	return bad
+}
+
 // laneConn is a connection with the settings of a lane.
 func laneConn(t *testing.T, s *Store) *pgconn.PgConn {
 	t.Helper()
@@ -160,6 +240,7 @@ func fill(t testing.TB, s *Store) {
 	for _, sql := range []string{
 		`insert into {schema}.executions (started, run, shard, current, tenant, workflow, key, start, state, closed, outcome)
 		 select g, %[1]s, g %% %[2]d, true, 'filler', 'w', 'k' || g, '\xa0', 2, g, '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.leaving (at, run, shard) select 4e15::bigint + g, %[1]s, g %% %[2]d from generate_series(1, %[3]d) g`,
 		`insert into {schema}.runnable (run, shard) select %[1]s, g %% %[2]d from generate_series(1, %[3]d) g`,
 		`insert into {schema}.labels (started, run, shard, tenant, name, value) select g, %[1]s, g %% %[2]d, 'filler', 'n', 'v' || g %% 100 from generate_series(1, %[3]d) g`,
 		`insert into {schema}.history (seq, at, run, shard, kind, body)
@@ -170,6 +251,13 @@ func fill(t testing.TB, s *Store) {
 		`insert into {schema}.inbox (not_before, id, shard, tenant, workflow, key, request, body)
 		 select 9e15::bigint, %[1]s, g %% %[2]d, 'filler', 'w', 'k', 'r' || g, '\xa0' from generate_series(1, %[3]d) g`,
 		`insert into {schema}.requests (at, shard, tenant, workflow, key, id, body) select 8e15::bigint + g, g %% %[2]d, 'filler', 'w', 'k', 'r' || g, '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.dead (at, requeued, run, shard, task, tenant, kind, queue, fingerprint, body)
+		 select g, 0, %[1]s, g %% %[2]d, 't', 'filler', 'k' || g %% 7, 'q', 'f' || g %% 50, '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.task_data (run, shard, task, name, body) select %[1]s, g %% %[2]d, 't', 'n', '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.task_logs (at, epoch, batch, run, n, shard, level, task, text)
+		 select 8e15::bigint + g, 1, g, %[1]s, 0, g %% %[2]d, 0, 't', 'x' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.settings (version, at, tenant, kind, name, body)
+		 select -g - 0 * %[2]d, 8e15::bigint + g, 'filler', 'k', left('n' || %[1]s, 0) || 'n' || g, case when g %% 2 = 0 then 'x'::bytea end from generate_series(1, %[3]d) g`,
 		`insert into {schema}.fences (node, epoch, batch, lane) select %[1]s, 1, 1, 0 from generate_series(1, 1000) g`,
 	} {
 		if strings.Contains(sql, "%") {

@@ -34,9 +34,10 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 	return out, err
 }
 
-// Sweep deletes message rows behind their cursors, remembered requests that are old and events of deleted runs. Cursors stay: see the schema.
+// Sweep deletes message rows behind their cursors, remembered requests and dead letters that are old, deleted runs, old log lines and tombstones of settings. Cursors stay:
+// see the schema.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
-	// Rows of these tables are never updated, so that the place of one is as good as its key.
+	// Rows of these tables are never updated (nor is a dead letter), or never after their run was deleted, so that the place of one is as good as its key.
 	const (
 		sweepMessages = `
 delete from {schema}.messages where ctid = any (array(
@@ -52,6 +53,9 @@ delete from {schema}.requests where ctid = any (array(
   from unnest($1::smallint[]) t (shard)
   cross join lateral (select r.ctid from {schema}.requests r where r.shard = t.shard and r.at < $2 order by r.at limit $3) q
   limit $3))`
+		sweepLetters = `
+delete from {schema}.inbox where ctid = any (array(
+  select i.ctid from {schema}.inbox i where i.not_before = ` + never + ` and i.id < $2 and i.shard = any ($1::smallint[]) order by i.id limit $3))`
 		sweepEvents = `
 delete from {schema}.history where ctid = any (array(
   select h.ctid
@@ -59,6 +63,26 @@ delete from {schema}.history where ctid = any (array(
   cross join lateral (select g.run from {schema}.garbage g where g.shard = t.shard order by g.run limit $2) g
   cross join lateral (select e.ctid from {schema}.history e where e.shard = t.shard and e.run = g.run order by e.seq limit $2) h
   limit $2))`
+		sweepData = `
+delete from {schema}.task_data where ctid = any (array(
+  select x.ctid
+  from unnest($1::smallint[]) t (shard)
+  cross join lateral (select g.run from {schema}.garbage g where g.shard = t.shard order by g.run limit $2) g
+  cross join lateral (select d.ctid from {schema}.task_data d where d.shard = t.shard and d.run = g.run order by d.task, d.name limit $2) x
+  limit $2))`
+		sweepRunLogs = `
+delete from {schema}.task_logs where ctid = any (array(
+  select x.ctid
+  from unnest($1::smallint[]) t (shard)
+  cross join lateral (select g.run from {schema}.garbage g where g.shard = t.shard order by g.run limit $2) g
+  cross join lateral (select l.ctid from {schema}.task_logs l where l.shard = t.shard and l.run = g.run order by l.at, l.epoch, l.batch, l.n limit $2) x
+  limit $2))`
+		sweepLogs = `
+delete from {schema}.task_logs where ctid = any (array(
+  select q.ctid
+  from unnest($1::smallint[]) t (shard)
+  cross join lateral (select l.ctid from {schema}.task_logs l where l.shard = t.shard and l.at < $2 order by l.at limit $3) q
+  limit $3))`
 		sweepGarbage = `
 delete from {schema}.garbage where ctid = any (array(
   select q.ctid
@@ -66,11 +90,13 @@ delete from {schema}.garbage where ctid = any (array(
   cross join lateral (
     select g.ctid from {schema}.garbage g
     where g.shard = t.shard and not exists (select 1 from {schema}.history e where e.shard = g.shard and e.run = g.run)
+      and not exists (select 1 from {schema}.task_data d where d.shard = g.shard and d.run = g.run)
+      and not exists (select 1 from {schema}.task_logs l where l.shard = g.shard and l.run = g.run)
     order by g.run limit $2) q
   limit $2))`
 	)
 	shards := sortedShards(r.Shards, 0)
-	if len(shards) == 0 || r.Limit <= 0 {
+	if len(shards) == 0 && r.SettingsBefore == 0 || r.Limit <= 0 {
 		return 0, nil
 	}
 	swept := 0
@@ -88,7 +114,13 @@ delete from {schema}.garbage where ctid = any (array(
 				}
 				swept += int(tag.RowsAffected())
 			}
-			for _, sql := range [...]string{sweepEvents, sweepGarbage} {
+			if r.LettersBefore != 0 && swept < r.Limit {
+				if tag, err = tx.Exec(ctx, s.sql(sweepLetters), shards, runArg(store.OldestID(r.LettersBefore)), r.Limit-swept); err != nil {
+					return err
+				}
+				swept += int(tag.RowsAffected())
+			}
+			for _, sql := range [...]string{sweepEvents, sweepData, sweepRunLogs, sweepGarbage} {
 				if swept >= r.Limit {
 					return nil
 				}
@@ -96,6 +128,17 @@ delete from {schema}.garbage where ctid = any (array(
 					return err
 				}
 				swept += int(tag.RowsAffected())
+			}
+			if r.LogsBefore != 0 && swept < r.Limit {
+				if tag, err = tx.Exec(ctx, s.sql(sweepLogs), shards, r.LogsBefore, r.Limit-swept); err != nil {
+					return err
+				}
+				swept += int(tag.RowsAffected())
+			}
+			if r.SettingsBefore != 0 && swept < r.Limit {
+				n, err := s.sweepSettings(ctx, tx, r.SettingsBefore, r.Limit-swept)
+				swept += n
+				return err
 			}
 			return nil
 		})

@@ -40,15 +40,23 @@ cross join lateral (
   select q.run from {schema}.runnable q where q.shard = t.shard and (t.shard > $2 or q.run > $3) order by q.run limit $4) r
 cross join lateral (select e.tenant, e.workflow, e.key from {schema}.executions e where e.shard = t.shard and e.run = r.run limit 1) e
 order by t.nr, r.run limit $4`
+	return s.heads(ctx, "load runnable", sortedShards(shards, after.Shard), limit, func(some []int16, limit int) (string, []any) {
+		return load, []any{some, int16(min(after.Shard, model.MaxShards)), runArg(after.Run), limit}
+	})
+}
+
+// heads reads heads of runs, a few shards at a time, until there are enough.
+func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int, query func(some []int16, limit int) (string, []any)) ([]store.RunHead, error) {
 	const perQuery = 32 // shards: bounds what is read for nothing
 	var out []store.RunHead
-	err := s.read(ctx, "load runnable", func(ctx context.Context, c *pgx.Conn) error {
+	err := s.read(ctx, op, func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
-		for some := range slices.Chunk(sortedShards(shards, after.Shard), perQuery) {
+		for some := range slices.Chunk(shards, perQuery) {
 			if len(out) >= limit {
 				break
 			}
-			rows, err := c.Query(ctx, s.sql(load), some, int16(min(after.Shard, model.MaxShards)), runArg(after.Run), limit-len(out))
+			sql, args := query(some, limit-len(out))
+			rows, err := c.Query(ctx, s.sql(sql), args...)
 			if err != nil {
 				return err
 			}

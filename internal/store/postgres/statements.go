@@ -22,12 +22,19 @@ const (
 	stStart
 	stStartIfAbsent
 	stClose
+	stLeaving
 	stMark
 	stStartLabel
 	stLabel
 	stUnlabel
 	stEvent
 	stOneEvent
+	stDead
+	stDeadMark
+	stDeadDelete
+	stTaskDatum
+	stDropDatum
+	stLog
 	stStopTimer
 	stTimer
 	stStopAll
@@ -71,6 +78,8 @@ with w as (
   delete from {schema}.executions e using ` + rows("$1 shard smallint, $2 run uuid") + `
   where e.shard = u.shard and e.run = u.run and e.state > 1
   returning e.shard, e.run
+), t as (
+  delete from {schema}.leaving t using w where t.shard = w.shard and t.run = w.run
 ), l as (
   delete from {schema}.labels l using w where l.shard = w.shard and l.run = w.run
 ), g as (
@@ -130,6 +139,9 @@ with r as (
   returning 1
 )` + guard},
 
+	stLeaving: {"leaving", `
+insert into {schema}.leaving (shard, run, at) select * from ` + rows("$1 shard smallint, $2 run uuid, $3 at bigint")},
+
 	stMark: {"executions", `
 with d as (
   delete from {schema}.runnable q using ` + rows("$1 shard smallint, $2 run uuid, $3 state smallint") + `
@@ -173,6 +185,40 @@ select * from ` + rows("$1 shard smallint, $2 run uuid, $3 seq bigint, $4 at big
 	// A workflow that is alone commits its steps one by one: without the arrays that costs a third less.
 	stOneEvent: {"history", `
 insert into {schema}.history (shard, run, seq, at, kind, body) values ($1, $2, $3, $4, $5, $6)`},
+
+	stDead: {"dead", `
+insert into {schema}.dead (shard, run, task, requeued, at, tenant, kind, queue, fingerprint, body)
+select * from ` + rows(deadParams)},
+
+	// What a dead letter is found by is compared in a way that no index understands: the key alone leads to the row.
+	stDeadMark: {"dead", `
+with w as (
+  update {schema}.dead d set requeued = u.requeued, body = u.body from ` + rows(deadParams+", $11 prev bigint") + `
+  where d.shard = u.shard and d.run = u.run and d.task = u.task and d.requeued = u.prev and d.at is not distinct from u.at
+    and (d.tenant, d.kind, d.queue, d.fingerprint) is not distinct from (u.tenant, u.kind, u.queue, u.fingerprint)
+  returning 1
+)` + guard},
+
+	stDeadDelete: {"dead", `
+with w as (
+  delete from {schema}.dead d using ` + rows("$1 shard smallint, $2 run uuid, $3 task text") + `
+  where d.shard = u.shard and d.run = u.run and d.task = u.task
+  returning 1
+)` + guard},
+
+	stTaskDatum: {"task_data", `
+insert into {schema}.task_data (shard, run, task, name, body)
+select * from ` + rows("$1 shard smallint, $2 run uuid, $3 task text, $4 name text, $5 body bytea") + `
+on conflict (shard, run, task, name) do update set body = excluded.body`},
+
+	stDropDatum: {"task_data", `
+delete from {schema}.task_data d using ` + rows("$1 shard smallint, $2 run uuid, $3 task text, $4 name text") + `
+where d.shard = u.shard and d.run = u.run and d.task = u.task and d.name = u.name`},
+
+	stLog: {"task_logs", `
+insert into {schema}.task_logs (epoch, batch, shard, run, at, n, level, task, text)
+select $8::bigint, $9::bigint, u.*
+from ` + rows("$1 shard smallint, $2 run uuid, $3 at bigint, $4 n integer, $5 level smallint, $6 task text, $7 text bytea")},
 
 	stStopTimer: {"timers", `
 with w as (
@@ -224,6 +270,10 @@ with w as (
   returning 1
 )` + guard},
 }
+
+// deadParams are the columns of a dead letter.
+const deadParams = "$1 shard smallint, $2 run uuid, $3 task text, $4 requeued bigint, $5 at bigint, " +
+	"$6 tenant text, $7 kind text, $8 queue text, $9 fingerprint text, $10 body bytea"
 
 // executionColumns are the columns of an execution in the order of executionRow's readers.
 const executionColumns = `e.shard, e.run, e.started, e.state, e.closed, e.current, e.tenant, e.workflow, e.key, e.start, e.outcome, e.waits, e.blocked`

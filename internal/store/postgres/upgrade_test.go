@@ -8,6 +8,33 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
+// dropTasks undoes migration 6.
+var dropTasks = []string{
+	`drop table perdure.dead`, `drop table perdure.task_data`, `drop table perdure.task_logs`, `drop table perdure.settings`, `drop table perdure.settings_counter`,
+}
+
+// A store of the version before has what it had, and takes everything that is new.
+func TestUpgradeBeforeTasks(t *testing.T) {
+	t.Parallel()
+	base := pgtest.URL(t)
+	s := openURL(t, base)
+	f := storetest.New(t, s)
+	lane := f.Join(1).Lanes[0]
+	a := f.Subject()
+	lane.Write(func(b *store.Batch) {
+		b.Starts, b.Events = []store.StartRow{a.StartRow()}, []store.EventRow{a.Event(1)}
+	})
+	before := f.Contents()
+	_ = s.Close()
+	c := connect(t, base)
+	for _, sql := range append(dropTasks, `drop table perdure.leaving`, `delete from perdure.migrations where version > 5`) {
+		exec(t, c, sql)
+	}
+	f.Store = openURL(t, base)
+	f.Want("contents", before, f.Contents())
+	f.WantTasks(lane)
+}
+
 // A store of version 1 has runs that are parked or blocked: after the upgrade they are found by their reason.
 func TestUpgradeFillsReasons(t *testing.T) {
 	t.Parallel()
@@ -19,11 +46,12 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	f.WantReasons(want)
 	_ = s.Close()
 	c := connect(t, base)
-	for _, sql := range []string{
+	for _, sql := range append(dropTasks,
 		`drop index perdure.executions_blocked`, `alter table perdure.executions drop column reason`, `drop table perdure.labels`,
 		`drop table perdure.garbage`, `alter table perdure.nodes drop column serves`, `drop index perdure.inbox_waiting`, `drop index perdure.inbox_dead`,
+		`drop table perdure.leaving`,
 		`delete from perdure.migrations where version > 1`,
-	} {
+	) {
 		exec(t, c, sql)
 	}
 	f.Store = openURL(t, base)

@@ -12,7 +12,7 @@ import (
 
 // viewColumns is the cluster as one row: arrays of members in the order of their ids, and of owners in the order of shards.
 const viewColumns = `
-select {now}, m.*, o.* from (
+select {now}, (select last from {schema}.settings_counter where id = 1), m.*, o.* from (
   select array_agg(node order by node), array_agg(epoch order by node), array_agg(expires order by node), array_agg(draining order by node),
     array_agg(host order by node), array_agg(boot order by node), array_agg(namespace order by node), array_agg(pid order by node),
     array_agg(pid_start order by node), array_agg(version order by node), array_agg(serves order by node)
@@ -24,6 +24,7 @@ select {now}, m.*, o.* from (
 // viewRow is what viewColumns returns.
 type viewRow struct {
 	now             model.Time
+	settings        int64
 	nodes           []pgtype.UUID
 	epochs, expires []int64
 	draining        []bool
@@ -38,13 +39,13 @@ type viewRow struct {
 
 func (v *viewRow) targets() []any {
 	return []any{
-		&v.now, &v.nodes, &v.epochs, &v.expires, &v.draining, &v.host, &v.boot, &v.ns, &v.pid, &v.pidStart, &v.version, &v.serves,
+		&v.now, &v.settings, &v.nodes, &v.epochs, &v.expires, &v.draining, &v.host, &v.boot, &v.ns, &v.pid, &v.pidStart, &v.version, &v.serves,
 		&v.shards, &v.owners, &v.ownerEpochs,
 	}
 }
 
 func (v *viewRow) view() store.View {
-	out := store.View{Now: v.now, Owners: make([]store.ShardOwner, len(v.shards))}
+	out := store.View{Now: v.now, Settings: v.settings, Owners: make([]store.ShardOwner, len(v.shards))}
 	for i := range v.nodes {
 		out.Members = append(out.Members, store.Member{
 			NodeInfo: store.NodeInfo{

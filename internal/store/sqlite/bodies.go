@@ -91,7 +91,53 @@ func (e *bodies) encode(b *store.Batch) error {
 			return fmt.Errorf("event %d of %s: %w", r.Event.Seq, r.Run, err)
 		}
 	}
+	if err := e.encodeTasks(b); err != nil {
+		return err
+	}
 	return e.encodeMail(b)
+}
+
+// encodeTasks encodes what is kept of tasks.
+func (e *bodies) encodeTasks(b *store.Batch) error {
+	for i := range b.Dead {
+		r := &b.Dead[i]
+		if err := e.dead(r.DeadKey, r.Requeued, &r.Body); err != nil {
+			return err
+		}
+	}
+	for i := range b.DeadMarks {
+		r := &b.DeadMarks[i]
+		if err := e.dead(r.DeadKey, r.Next, &r.Body); err != nil {
+			return err
+		}
+	}
+	for i := range b.TaskData {
+		r := &b.TaskData[i]
+		if r.Deleted {
+			continue
+		}
+		e.columns = datumSum(e.columns[:0], r)
+		if err := e.add(model.AppendPayload(e.data, &r.Value)); err != nil {
+			return fmt.Errorf("data %q of task %q of %s: %w", r.Name, r.Task, r.Run, err)
+		}
+	}
+	for i := range b.Logs {
+		r := b.Logs[i]
+		r.Epoch, r.Batch = b.Lane.Epoch, b.Number
+		e.columns = logSum(e.columns[:0], &r)
+		if err := e.add(append(e.data, r.Text...)); err != nil {
+			return fmt.Errorf("log line %d of task %q of %s: %w", r.N, r.Task, r.Run, err)
+		}
+	}
+	return nil
+}
+
+func (e *bodies) dead(k store.DeadKey, requeued int64, d *model.DeadTask) error {
+	e.columns = deadSum(e.columns[:0], k, requeued, store.ColumnsOf(d))
+	if err := e.add(model.AppendDeadTask(e.data, d)); err != nil {
+		return fmt.Errorf("dead letter of task %q of %s: %w", k.Task, k.Run, err)
+	}
+	return nil
 }
 
 func (e *bodies) mark(r *store.MarkRow) error {

@@ -77,3 +77,21 @@ func inboxColumns(dst []byte, shard model.ShardID, id model.RunID) []byte {
 func requestColumns(dst []byte, k store.RequestKey, at model.Time) []byte {
 	return appendText(appendAddress(appendNumber(appendNumber(append(dst, 'r'), int64(k.Shard)), int64(at)), k.Address), k.ID)
 }
+
+func deadSum(dst []byte, k store.DeadKey, requeued int64, c store.DeadColumns) []byte {
+	dst = appendText(appendNumber(appendNumber(appendRun(dst, 'd', k.RunKey), requeued), int64(c.At)), k.Task)
+	return appendText(appendText(appendText(appendText(dst, c.Tenant), c.Kind), c.Queue), c.Fingerprint)
+}
+
+func datumSum(dst []byte, d *store.TaskDatum) []byte {
+	return appendText(appendText(appendRun(dst, 't', d.RunKey), d.Task), d.Name)
+}
+
+func logSum(dst []byte, l *store.LogRow) []byte {
+	dst = appendNumber(appendNumber(appendNumber(appendRun(dst, 'l', l.RunKey), int64(l.At)), l.Epoch), l.Batch)
+	return appendText(appendNumber(appendNumber(dst, int64(l.N)), int64(l.Level)), l.Task)
+}
+
+func settingSum(dst []byte, k store.SettingKey, version int64, at model.Time) []byte {
+	return appendText(appendText(appendText(appendNumber(appendNumber(append(dst, 'c'), version), int64(at)), k.Tenant), k.Kind), k.Name)
+}

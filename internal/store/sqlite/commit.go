@@ -44,7 +44,7 @@ type batchWriter struct {
 // apply writes everything, in the order of the fields of the batch.
 func (t *batchWriter) apply() error {
 	for _, step := range [...]func() error{
-		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.timers, t.messages, t.cursors, t.inbox, t.requests, t.frees,
+		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.dead, t.taskData, t.logs, t.timers, t.messages, t.cursors, t.inbox, t.requests, t.frees,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (t *batchWriter) deletes() error {
 		case state < stateClosed:
 			return refused("delete of %s: the run is open", key.Run)
 		}
-		for _, sql := range [...]string{sqlDelete, sqlDeleteStart, sqlDeleteLabels, sqlGarbage} {
+		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlGarbage} {
 			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
 				return fmt.Errorf("delete of %s: %w", key.Run, err)
 			}
@@ -103,11 +103,13 @@ func (t *batchWriter) deletes() error {
 }
 
 const (
-	sqlStateOf      = `select state from perdure_executions where run = ?1 and shard = ?2`
-	sqlDelete       = `delete from perdure_executions where run = ?1 and shard = ?2`
-	sqlDeleteStart  = `delete from perdure_starts where run = ?1 and shard = ?2`
-	sqlDeleteLabels = `delete from perdure_labels where run = ?1 and shard = ?2`
-	sqlGarbage      = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
+	sqlStateOf       = `select state from perdure_executions where run = ?1 and shard = ?2`
+	sqlDelete        = `delete from perdure_executions where run = ?1 and shard = ?2`
+	sqlDeleteStart   = `delete from perdure_starts where run = ?1 and shard = ?2`
+	sqlDeleteLabels  = `delete from perdure_labels where run = ?1 and shard = ?2`
+	sqlLeaving       = `insert into perdure_leaving (run, shard, at) values (?1, ?2, ?3)`
+	sqlDeleteLeaving = `delete from perdure_leaving where run = ?1 and shard = ?2`
+	sqlGarbage       = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
 )
 
 func (t *batchWriter) starts() error {
@@ -219,6 +221,11 @@ func (t *batchWriter) closes() error {
 			return fmt.Errorf("close of %s: %w", row.Run, err)
 		} else if !ok {
 			return refused("close of %s: the run is not open", row.Run)
+		}
+		if row.Outcome.Leaves != 0 {
+			if _, err := t.w.exec(sqlLeaving, row.Run[:], int(row.Shard), int64(row.Outcome.Leaves)); err != nil {
+				return fmt.Errorf("close of %s: %w", row.Run, err)
+			}
 		}
 	}
 	return nil

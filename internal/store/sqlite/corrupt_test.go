@@ -22,7 +22,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 	lane := f.Join(1).Lanes[0]
 	a, large, parked := f.SubjectIn(3), f.SubjectIn(3), f.SubjectIn(3)
 	large.Start.Input = storetest.Text(strings.Repeat("x", 5000))
-	request := a.Request(f.RunID(), "r")
+	request, dead := a.Request(f.RunID(), "r"), a.Dead("t", "charge", "boom", storetest.Noon)
 	if err := s.PutInbox(t.Context(), []store.InboxRow{request}); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,13 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		b.Events = []store.EventRow{a.Event(1), a.Event(2), a.Event(3)}
 		b.Messages = []store.MessageRow{storetest.Message(3, 1, 1)}
 		b.Requests = []store.Reply{a.Reply("old", storetest.Noon)}
+		b.Dead = []store.DeadRow{dead}
+		b.TaskData = []store.TaskDatum{a.Datum("t", "n", "value")}
+		b.Logs = []store.LogRow{a.Line("t", storetest.Noon, 0, "hello")}
 	})
+	if _, err := s.PutSetting(t.Context(), store.Setting{SettingKey: store.SettingKey{Tenant: "x", Kind: "limit", Name: "l"}, Body: []byte("1")}, 0); err != nil {
+		t.Fatal(err)
+	}
 	shards := []model.ShardID{3}
 	events := func() error { return second(s.LoadEvents(t.Context(), a.RunKey, 0, 10, 1000)) }
 	row := func(x storetest.Subject) func() error {
@@ -49,6 +55,19 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return err
 	}
 	reply := func() error { return second(s.LoadReplies(t.Context(), []store.RequestKey{a.RequestKey("old")})) }
+	letter := func() error { return second(s.LoadDead(t.Context(), dead.DeadKey)) }
+	letters := func() error { // shows what it cannot read, and says so
+		page, err := s.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 10})
+		for i := range page.Rows {
+			if f := page.Rows[i].Body.Failure; f.Kind == fault.Corrupt.String() {
+				return &store.Error{Class: store.Refused, Op: "list", Err: fault.New(fault.Corrupt, "%s", f.Message)}
+			}
+		}
+		return err
+	}
+	data := func() error { return second(s.LoadTaskData(t.Context(), a.RunKey, "")) }
+	logs := func() error { return second(s.LoadLogs(t.Context(), a.RunKey, "", store.LogPlace{}, 10)) }
+	settings := func() error { return second(s.LoadSettings(t.Context(), 0)) }
 	flip := func(column string) string { // of the last byte
 		return fmt.Sprintf("%[1]s = cast(substr(%[1]s, 1, length(%[1]s) - 1) || case substr(%[1]s, -1) when x'00' then x'01' else x'00' end as blob)", column)
 	}
@@ -78,6 +97,18 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		{flip("body"), "perdure_inbox", "true", func() error { return second(s.LoadInbox(t.Context(), shards, 0, 10)) }, []string{"perdure_inbox", request.ID.String()}},
 		{flip("body"), "perdure_requests", "true", reply, []string{"perdure_requests", `"old"`}},
 		{"at = at + 1", "perdure_requests", "true", reply, []string{"perdure_requests"}},
+		{flip("body"), "perdure_dead", "true", letter, []string{"perdure_dead", a.Run.String(), `"t"`}},
+		{flip("body"), "perdure_dead", "true", letters, []string{"perdure_dead", a.Run.String()}},
+		{"requeued = 1", "perdure_dead", "true", letter, []string{"perdure_dead"}},
+		{"queue = 'other'", "perdure_dead", "true", letters, []string{"perdure_dead"}},
+		{"fingerprint = 'other'", "perdure_dead", "true", letter, []string{"perdure_dead"}},
+		{flip("body"), "perdure_task_data", "true", data, []string{"perdure_task_data", a.Run.String(), `"n"`}},
+		{"name = 'other'", "perdure_task_data", "true", data, []string{"perdure_task_data"}},
+		{flip("body"), "perdure_task_logs", "true", logs, []string{"perdure_task_logs", a.Run.String()}},
+		{"level = 100000", "perdure_task_logs", "true", logs, []string{"perdure_task_logs"}},
+		{"n = 4294967296", "perdure_task_logs", "true", logs, []string{"perdure_task_logs"}},
+		{flip("body"), "perdure_settings", "true", settings, []string{"perdure_settings", "x/limit/l"}},
+		{"version = 7", "perdure_settings", "true", settings, []string{"perdure_settings"}},
 	} {
 		if err := c.read(); err != nil {
 			t.Fatalf("%s of %s, before: %v", c.change, c.table, err)

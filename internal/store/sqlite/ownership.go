@@ -289,5 +289,9 @@ func loadView(c *conn) (v store.View, err error) {
 		v.Owners = append(v.Owners, o)
 		return nil
 	})
+	if err != nil {
+		return v, err
+	}
+	v.Settings, err = settingsCounter(c)
 	return v, err
 }

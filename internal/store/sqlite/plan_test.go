@@ -41,6 +41,9 @@ func fillTables(t *testing.T, s *Store) {
 				b.Messages = append(b.Messages, storetest.Message(model.ShardID(j%16), model.ShardID(j%5), int64(20*i+j+1)))
 				b.Deferred = append(b.Deferred, a.Request(f.RunID(), "x"))
 				b.Requests = append(b.Requests, a.Reply("y", storetest.Noon))
+				b.Dead = append(b.Dead, a.Dead("t", "charge", "boom", storetest.Noon))
+				b.TaskData = append(b.TaskData, a.Datum("t", "", "1"))
+				b.Logs = append(b.Logs, a.Line("t", storetest.Noon, int32(j), "hello"))
 				if j%2 == 0 {
 					b.Closes = append(b.Closes, a.Close(model.Completed))
 				}
@@ -58,15 +61,23 @@ func TestHotStatementsSearch(t *testing.T) {
 		executions = "perdure_executions USING PRIMARY KEY (run=? AND shard=?)"
 		timers     = "perdure_timers USING PRIMARY KEY (run=? AND shard=?"
 		requests   = "perdure_requests USING PRIMARY KEY (shard=? AND tenant=? AND workflow=? AND key=? AND id=?)"
+		dead       = "USING PRIMARY KEY (run=? AND shard=? AND task=?)"
+		data       = "perdure_task_data USING PRIMARY KEY (run=? AND shard=?"
+		logs       = "perdure_task_logs USING PRIMARY KEY (run=? AND shard=?"
+		settings   = "perdure_settings USING PRIMARY KEY (tenant=?"
 	)
 	for sql, want := range map[string]string{
 		sqlFence: "perdure_fences USING PRIMARY KEY (node=? AND lane=?)",
 		sqlLabel: "perdure_executions USING PRIMARY KEY (run=? AND shard=?)", sqlUnlabel: "perdure_labels USING PRIMARY KEY (run=? AND shard=? AND name=?)",
 		sqlLoadLabels: "perdure_labels USING PRIMARY KEY (run=? AND shard=?)",
 		sqlStart:      "", sqlStartIfAbsent: "", sqlLargeStart: "", sqlEvent: "", sqlTimer: "", sqlFirstCursor: "", sqlDefer: "", sqlRequest: "", sqlPutInbox: "",
-		sqlReplace: executions, sqlClose: executions, sqlMark: executions,
-		sqlRun:       "e USING PRIMARY KEY (run=? AND shard=?)",
-		sqlStopTimer: timers + " AND id=?)", sqlStopAll: timers + ")", sqlRunTimers: timers + ")",
+		sqlReplace: executions, sqlClose: executions, sqlMark: executions, sqlLeaving: "",
+		sqlLoadLeaving:   "l USING COVERING INDEX perdure_leaving_at (shard=? AND at<?)",
+		sqlDeleteLeaving: "perdure_leaving USING PRIMARY KEY (run=? AND shard=?)",
+		sqlWalkOld:       "e USING PRIMARY KEY ((run,shard)>(?,?) AND run<?)",
+		sqlOldLetters:    "perdure_inbox_letters (shard=? AND id<?)",
+		sqlRun:           "e USING PRIMARY KEY (run=? AND shard=?)",
+		sqlStopTimer:     timers + " AND id=?)", sqlStopAll: timers + ")", sqlRunTimers: timers + ")",
 		sqlMessage: "perdure_cursors USING PRIMARY KEY (to_shard=? AND from_shard=?)",
 		sqlCursor:  "perdure_cursors USING PRIMARY KEY (to_shard=? AND from_shard=?)",
 		sqlConsume: "perdure_inbox USING PRIMARY KEY (shard=? AND id=?)",
@@ -88,6 +99,18 @@ func TestHotStatementsSearch(t *testing.T) {
 		sqlLoadInbox:     "perdure_inbox USING PRIMARY KEY (shard=?)",
 		sqlRemembered:    requests, sqlLoadReply: requests, sqlSweepRequest: requests,
 		sqlOldRequests: "perdure_requests_age (shard=? AND at<?)",
+
+		sqlDead: "", sqlTaskDatum: "", sqlLog: "", sqlPutSetting: "",
+		sqlDeadMark: dead, sqlDeadDelete: dead, sqlLoadDead: dead,
+		sqlDeadBefore: "perdure_dead_age (shard=? AND (at,run,task)>(?,?,?) AND at<?)",
+		sqlDropDatum:  data + " AND task=? AND name=?)", sqlLoadData: data + " AND task=?)", sqlLoadAllData: data + ")",
+		sqlLoadLogs:  logs + " AND (at,epoch,batch,n)>(?,?,?,?))",
+		sqlSweepData: data + " AND task=? AND name=?)", sqlSweepLogs: logs + " AND at=? AND epoch=? AND batch=? AND n=?)",
+		sqlOldLogs: "perdure_task_logs_age (shard=? AND at<?)", sqlSweepLog: logs + " AND at=? AND epoch=? AND batch=? AND n=?)",
+		sqlSettingVersion: settings + " AND kind=? AND name=?)", sqlSweepSetting: settings + " AND kind=? AND name=?)",
+		sqlSettings: settings + " AND kind=?)", sqlAllSettings: settings + ")",
+		sqlLoadSettings: "perdure_settings_version (version>?)", sqlGoneSettings: "perdure_settings_gone (at<?)",
+		sqlDrawSetting: "perdure_meta USING PRIMARY KEY (name=?)", sqlMeta: "perdure_meta USING PRIMARY KEY (name=?)", sqlNoteSwept: "perdure_meta USING PRIMARY KEY (name=?)",
 	} {
 		onWriter(t, s, func(w *writer) {
 			got := plan(t, w.conn, sql)
@@ -133,6 +156,37 @@ func TestListingsSearch(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A page of dead letters is read in the order of an index, and groups without the rows themselves.
+func TestDeadListingsSearch(t *testing.T) {
+	t.Parallel()
+	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
+	fillTables(t, s)
+	after := store.DeadPlace{At: storetest.Noon, Run: model.RunID{1}, Task: "t"}
+	for _, c := range []struct {
+		name string
+		q    store.DeadQuery
+		want string
+	}{
+		{"everything", store.DeadQuery{}, "d USING INDEX perdure_dead_listing (tenant=? AND (at,run,task)<(?,?,?))"},
+		{"filters", store.DeadQuery{Kinds: []string{"a", "b"}, Queues: []string{"q"}, From: 1, To: model.MaxTime}, "d USING INDEX perdure_dead_listing (tenant=? AND "},
+		{"what is alike", store.DeadQuery{Fingerprint: "f", Kinds: []string{"a"}}, "d USING INDEX perdure_dead_alike (tenant=? AND fingerprint=? AND (at,run,task)<(?,?,?))"},
+	} {
+		c.q.Tenant, c.q.Limit, c.q.After = model.DefaultTenant, 1, after
+		onWriter(t, s, func(w *writer) {
+			got := plan(t, w.conn, deadListing(&c.q).deadPage(&c.q))
+			rest := strings.ReplaceAll(got, "SCAN json_each", "")
+			if !strings.Contains(got, c.want) || strings.Contains(rest, "SCAN") || strings.Contains(got, "ORDER BY") {
+				t.Errorf("%s: %s\nwant %s", c.name, got, c.want)
+			}
+		})
+	}
+	onWriter(t, s, func(w *writer) {
+		if got := plan(t, w.conn, deadListing(&store.DeadQuery{Tenant: "t"}).deadGroups()); !strings.Contains(got, "d USING COVERING INDEX perdure_dead_alike (tenant=?)") {
+			t.Errorf("groups: %s", got)
+		}
+	})
 }
 
 func TestInlineStepWritesOneRow(t *testing.T) {

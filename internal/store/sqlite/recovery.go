@@ -37,17 +37,7 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 			if shard == after.Shard {
 				from = after.Run
 			}
-			err := c.query(sqlRunnable, func(q *stmt) error {
-				run, ok := q.id(0)
-				if !ok {
-					return corrupt(fmt.Errorf("an id is not 16 bytes long"), "executions")
-				}
-				out = append(out, store.RunHead{
-					RunKey:  store.RunKey{Shard: shard, Run: run},
-					Address: model.Address{Tenant: q.text(1), Type: q.text(2), Key: q.text(3)},
-				})
-				return nil
-			}, int(shard), from[:], limit-len(out))
+			err := c.query(sqlRunnable, heads(&out, shard), int(shard), from[:], limit-len(out))
 			if err != nil {
 				return err
 			}
@@ -58,6 +48,21 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 		return nil, err
 	}
 	return out, nil
+}
+
+// heads collects runs of a shard with their addresses.
+func heads(out *[]store.RunHead, shard model.ShardID) func(q *stmt) error {
+	return func(q *stmt) error {
+		run, ok := q.id(0)
+		if !ok {
+			return corrupt(fmt.Errorf("an id is not 16 bytes long"), "executions")
+		}
+		*out = append(*out, store.RunHead{
+			RunKey:  store.RunKey{Shard: shard, Run: run},
+			Address: model.Address{Tenant: q.text(1), Type: q.text(2), Key: q.text(3)},
+		})
+		return nil
+	}
 }
 
 // LoadEvents returns stored events of a run.

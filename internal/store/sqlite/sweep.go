@@ -14,13 +14,15 @@ const (
 	sqlOldRequests   = `select tenant, workflow, key, id from perdure_requests indexed by perdure_requests_age
 		where shard = ?1 and at < ?2 order by at limit ?3`
 	sqlSweepRequest = `delete from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
+	sqlOldLetters   = `select id from perdure_inbox indexed by perdure_inbox_letters
+		where shard = ?1 and id < ?2 and not_before = 253402300799000000 order by id limit ?3`
 	sqlGarbageRuns  = `select run from perdure_garbage where shard = ?1 limit ?2`
 	sqlFirstEvent   = `select min(seq) from perdure_history where run = ?1 and shard = ?2`
 	sqlSweepEvents  = `delete from perdure_history where run = ?1 and shard = ?2 and seq < ?3`
 	sqlSweepGarbage = `delete from perdure_garbage where run = ?1 and shard = ?2`
 )
 
-// Sweep deletes messages behind their cursors, old remembered requests and events of deleted runs. Cursors stay: between shards there is no pair that cannot
+// Sweep deletes messages behind their cursors, old remembered requests, old dead letters, deleted runs, old log lines and tombstones of settings. Cursors stay: between shards there is no pair that cannot
 // come back, and where a sender stands is known from the cursor alone when its messages are gone.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
 	err = s.write(ctx, "sweep", func(w *writer) error {
@@ -35,12 +37,22 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 				return err
 			}
 			swept += n
+			if n, err = sweepLetters(w.conn, shard, r.LettersBefore, r.Limit-swept); err != nil {
+				return err
+			}
+			swept += n
 			if n, err = sweepGarbage(w.conn, shard, r.Limit-swept); err != nil {
 				return err
 			}
 			swept += n
+			if n, err = sweepLogs(w.conn, shard, r.LogsBefore, r.Limit-swept); err != nil {
+				return err
+			}
+			swept += n
 		}
-		return nil
+		n, err := sweepSettings(w.conn, r.SettingsBefore, r.Limit-swept)
+		swept += n
+		return err
 	})
 	if err != nil {
 		return 0, err
@@ -88,7 +100,31 @@ func sweepRequests(c *conn, shard model.ShardID, before model.Time, limit int) (
 	return len(keys), nil
 }
 
-// sweepGarbage deletes events of deleted runs, and then what stands for the run itself.
+// sweepLetters deletes dead letters whose id is older than a time.
+func sweepLetters(c *conn, shard model.ShardID, before model.Time, limit int) (int, error) {
+	if limit <= 0 || before == 0 {
+		return 0, nil
+	}
+	var ids []model.RunID
+	end := store.OldestID(before)
+	err := c.query(sqlOldLetters, func(q *stmt) error {
+		if id, ok := q.id(0); ok {
+			ids = append(ids, id)
+		}
+		return nil
+	}, int(shard), end[:], limit)
+	if err != nil {
+		return 0, err
+	}
+	for _, id := range ids {
+		if _, err := c.exec(sqlConsume, int(shard), id[:]); err != nil {
+			return 0, err
+		}
+	}
+	return len(ids), nil
+}
+
+// sweepGarbage deletes events of deleted runs and what their tasks left, and then what stands for the run itself.
 func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error) {
 	if limit <= 0 {
 		return 0, nil
@@ -119,6 +155,13 @@ func sweepGarbage(c *conn, shard model.ShardID, limit int) (swept int, err error
 			if swept += int(n); swept >= limit {
 				return swept, nil
 			}
+		}
+		n, err := sweepTasks(c, run, shard, limit-swept)
+		if err != nil {
+			return swept, err
+		}
+		if swept += n; swept >= limit {
+			return swept, nil
 		}
 		if _, err := c.exec(sqlSweepGarbage, run[:], int(shard)); err != nil {
 			return swept, err

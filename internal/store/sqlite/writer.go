@@ -62,6 +62,8 @@ type writer struct {
 	stopTimer, timer, stopAll                              *stmt
 	message, firstCursor, cursor                           *stmt
 	consume, defers, request, free                         *stmt
+	dead, deadMark, deadDelete                             *stmt
+	taskDatum, dropDatum, logLine                          *stmt
 
 	walPages int // in the log after the last commit, as SQLite tells
 	log      logState
@@ -77,6 +79,8 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 		sqlStopTimer: &w.stopTimer, sqlTimer: &w.timer, sqlStopAll: &w.stopAll,
 		sqlMessage: &w.message, sqlFirstCursor: &w.firstCursor, sqlCursor: &w.cursor,
 		sqlConsume: &w.consume, sqlDefer: &w.defers, sqlRequest: &w.request, sqlFree: &w.free,
+		sqlDead: &w.dead, sqlDeadMark: &w.deadMark, sqlDeadDelete: &w.deadDelete,
+		sqlTaskDatum: &w.taskDatum, sqlDropDatum: &w.dropDatum, sqlLog: &w.logLine,
 	} {
 		q, err := c.prepare(text)
 		if err != nil {

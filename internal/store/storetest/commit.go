@@ -46,6 +46,9 @@ func newScene(x *suite) *scene {
 		b.Timers = append(b.Timers, c.open.Timer("stop", Noon), c.parked.Timer("stop-all", Noon))
 		b.Messages = append(b.Messages, Message(1, 2, 1), Message(1, 2, 2), Message(3, 2, 1))
 		b.Requests = append(b.Requests, c.open.Reply("old", Noon))
+		b.Dead = append(b.Dead, c.open.Dead("mark", "charge", "boom", Noon), c.open.Dead("drop", "charge", "boom", Noon))
+		b.TaskData = append(b.TaskData, c.open.Datum("a", "set", "1"), c.open.Datum("a", "drop", "1"))
+		b.Logs = append(b.Logs, c.open.Line("a", Noon, 0, "first"))
 	})
 	c.lane.Write(func(b *store.Batch) {
 		b.Closes = append(b.Closes, c.closed.Close(model.Failed), c.old.Close(model.Completed))
@@ -62,6 +65,14 @@ func (c *scene) batch() *store.Batch {
 	b.Closes = []store.CloseRow{c.open.Close(model.Completed)}
 	b.Marks = []store.MarkRow{c.parked.Park()}
 	b.Events = []store.EventRow{c.open.Event(2), c.fresh.Event(1)}
+	b.Dead = []store.DeadRow{c.open.Dead("new", "charge", "boom", Noon+1)}
+	mark, _ := Requeue(c.open.Dead("mark", "charge", "boom", Noon), Noon+2)
+	b.DeadMarks = []store.DeadMark{mark}
+	b.DeadDeletes = []store.DeadKey{c.open.Dead("drop", "", "", 0).DeadKey}
+	drop := c.open.Datum("a", "drop", "")
+	drop.Deleted = true
+	b.TaskData = []store.TaskDatum{c.open.Datum("a", "set", "2"), drop}
+	b.Logs = []store.LogRow{c.open.Line("a", Noon, 0, "second")}
 	b.StopTimers = []store.TimerKey{c.open.Stop("stop")}
 	b.Timers = []store.Timer{c.fresh.Timer("new", Noon+5)}
 	b.StopAll = []store.RunKey{c.parked.StopAll()}
@@ -98,6 +109,10 @@ func testEveryTable(x *suite) {
 		{c.open.RunKey, []model.Event{c.open.Event(1).Event, c.open.Event(2).Event}},
 		{c.fresh.RunKey, []model.Event{c.fresh.Event(1).Event}},
 	}, sortHistories(all.Events))
+	_, marked := Requeue(c.open.Dead("mark", "charge", "boom", Noon), Noon+2)
+	x.Want("dead letters", []store.DeadRow{c.open.Dead("new", "charge", "boom", Noon+1), marked}, all.Dead)
+	x.Want("data of tasks", []store.TaskDatum{c.open.Datum("a", "set", "2")}, all.TaskData)
+	x.Want("log lines", []string{"first", "second"}, x.lines(c.open, ""))
 	x.Want("timers", []store.Timer{c.fresh.Timer("new", Noon+5)}, all.Timers)
 	x.Want("messages", []store.MessageRow{Message(1, 2, 3)}, all.Messages)
 	x.Want("inbox", []store.InboxRow{c.put}, all.Inbox)
@@ -168,6 +183,10 @@ func testBadRows(x *suite) {
 		{"mark of a closed run", func(b *store.Batch) { b.Marks = append(b.Marks, c.closed.Park()) }},
 		{"mark of a run that closes in the batch", func(b *store.Batch) { b.Marks = append(b.Marks, c.open.Park()) }},
 		{"event at a taken position", func(b *store.Batch) { b.Events = append(b.Events, c.open.Event(1)) }},
+		{"dead letter that exists", func(b *store.Batch) { b.Dead = append(b.Dead, c.open.Dead("drop", "charge", "boom", Noon)) }},
+		{"mark of a dead letter of another count", func(b *store.Batch) { b.DeadMarks[0].Prev++ }},
+		{"delete of an unknown dead letter", func(b *store.Batch) { b.DeadDeletes[0].Task = "nobody" }},
+		{"log line that is there twice", func(b *store.Batch) { b.Logs = append(b.Logs, b.Logs[0]) }},
 		{"stop of an unknown timer", func(b *store.Batch) { b.StopTimers = append(b.StopTimers, c.open.Stop("nope")) }},
 		{"stop of a timer of another run", func(b *store.Batch) { b.StopTimers = append(b.StopTimers, c.fresh.Stop("stop-all")) }},
 		{"timer that exists", func(b *store.Batch) { b.Timers = append(b.Timers, c.parked.Timer("stop-all", Noon+9)) }},

@@ -20,6 +20,7 @@ import (
 type Scope struct {
 	Tenants  []string
 	Runs     []store.RunKey
+	Tasks    []store.RunKey // runs whose tasks have reported or logged something
 	Requests []store.RequestKey
 }
 
@@ -37,11 +38,20 @@ func (s *Scope) Note(b *store.Batch) {
 	for i := range b.Events {
 		s.Runs = append(s.Runs, b.Events[i].RunKey)
 	}
+	for i := range b.Dead {
+		tenant(b.Dead[i].Body.Address.Tenant)
+	}
+	for i := range b.TaskData {
+		s.Tasks = append(s.Tasks, b.TaskData[i].RunKey)
+	}
+	for i := range b.Logs {
+		s.Tasks = append(s.Tasks, b.Logs[i].RunKey)
+	}
 	for i := range b.Requests {
 		tenant(b.Requests[i].Address.Tenant)
 		s.Requests = append(s.Requests, b.Requests[i].RequestKey)
 	}
-	s.Runs, s.Requests = unique(s.Runs, compareKeys), unique(s.Requests, compareRequests)
+	s.Runs, s.Tasks, s.Requests = unique(s.Runs, compareKeys), unique(s.Tasks, compareKeys), unique(s.Requests, compareRequests)
 }
 
 // unique sorts a slice and drops what is there twice.
@@ -71,8 +81,12 @@ func compareMessages(a, b store.MessageRow) int {
 type Contents struct {
 	Executions []store.Execution
 	Runnable   []store.RunHead
+	Expired    []store.RunHead // every closed run
 	Events     []History
 	Labels     []store.LabelRow
+	Dead       []store.DeadRow
+	TaskData   []store.TaskDatum
+	Logs       []store.LogRow
 	Timers     []store.Timer
 	Messages   []store.MessageRow
 	Inbox      []store.InboxRow
@@ -97,6 +111,7 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 	var c Contents
 	for _, tenant := range scope.Tenants {
 		c.Executions = append(c.Executions, r.executions(tenant)...)
+		c.Dead = append(c.Dead, r.dead(tenant)...)
 	}
 	runs := slices.Clone(scope.Runs)
 	for i := range c.Executions {
@@ -107,8 +122,12 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 			c.Events = append(c.Events, History{key, events})
 		}
 	}
+	for _, key := range scope.Tasks {
+		c.TaskData = append(c.TaskData, call(&r, func() ([]store.TaskDatum, error) { return s.LoadTaskData(ctx, key, "") })...)
+		c.Logs = append(c.Logs, r.logs(key)...)
+	}
 	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })
-	c.Runnable, c.Timers = r.runnable(), r.timers()
+	c.Runnable, c.Expired, c.Timers = r.runnable(), r.expired(), r.timers()
 	const all = 1 << 20
 	c.Messages = call(&r, func() ([]store.MessageRow, error) { return s.LoadMessages(ctx, r.shards, all) })
 	slices.SortStableFunc(c.Messages, compareMessages)
@@ -177,6 +196,29 @@ func (r *reader) events(key store.RunKey) (out []model.Event) {
 	}
 }
 
+func (r *reader) dead(tenant string) (out []store.DeadRow) {
+	q := store.DeadQuery{Tenant: tenant, Limit: page}
+	for {
+		p := call(r, func() (store.DeadPage, error) { return r.s.ListDead(r.ctx, q) })
+		out = append(out, p.Rows...)
+		if !p.More || len(p.Rows) == 0 {
+			return out
+		}
+		q.After = p.Rows[len(p.Rows)-1].Place()
+	}
+}
+
+func (r *reader) logs(key store.RunKey) (out []store.LogRow) {
+	var after store.LogPlace
+	for {
+		p := call(r, func() ([]store.LogRow, error) { return r.s.LoadLogs(r.ctx, key, "", after, page) })
+		if len(p) == 0 {
+			return out
+		}
+		out, after = append(out, p...), p[len(p)-1].Place()
+	}
+}
+
 func (r *reader) runnable() (out []store.RunHead) {
 	var after store.RunKey
 	for {
@@ -185,6 +227,18 @@ func (r *reader) runnable() (out []store.RunHead) {
 			return out
 		}
 		out, after = append(out, p...), p[len(p)-1].RunKey
+	}
+}
+
+func (r *reader) expired() []store.RunHead {
+	q := store.ExpiredRequest{Shards: r.shards, ClosedBefore: model.MaxTime, Now: model.MaxTime, Limit: 1 << 20}
+	out := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) }).Runs
+	for q.Limit = page; ; { // what has a time of its own comes with every page
+		p := call(r, func() (store.Expired, error) { return r.s.LoadExpired(r.ctx, q) })
+		out = append(out, p.Runs...)
+		if q.After = p.Next; q.After == (store.RunKey{}) {
+			return unique(out, func(a, b store.RunHead) int { return a.Compare(b.RunKey) })
+		}
 	}
 }
 
@@ -213,7 +267,7 @@ func (f *Fixture) Note(b *store.Batch) {
 func (f *Fixture) Contents() Contents {
 	f.Helper()
 	f.mu.Lock()
-	scope := Scope{slices.Clone(f.scope.Tenants), slices.Clone(f.scope.Runs), slices.Clone(f.scope.Requests)}
+	scope := Scope{slices.Clone(f.scope.Tenants), slices.Clone(f.scope.Runs), slices.Clone(f.scope.Tasks), slices.Clone(f.scope.Requests)}
 	f.mu.Unlock()
 	c, err := Read(f.Context(), f.Store, scope)
 	if err != nil {

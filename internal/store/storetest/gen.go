@@ -137,11 +137,14 @@ func EventLists(most int) *rapid.Generator[[]model.Event] {
 	})
 }
 
+var messageKinds = rapid.Map(rapid.Uint8Range(uint8(model.MessageStart), uint8(model.LastMessageKind)), func(n uint8) model.MessageKind { return model.MessageKind(n) }).
+	Filter(model.MessageKind.Known)
+
 // Messages are messages of every kind with every field set or not.
 func Messages() *rapid.Generator[model.Message] {
 	return rapid.Custom(func(t *rapid.T) model.Message {
 		return model.Message{
-			Kind: model.MessageKind(rapid.Uint8Range(uint8(model.MessageStart), uint8(model.LastMessageKind)).Draw(t, "kind")),
+			Kind: messageKinds.Draw(t, "kind"),
 			To:   addresses().Draw(t, "to"), ToRun: runIDs().Draw(t, "to run"), From: Links().Draw(t, "from"),
 			ID: Texts().Draw(t, "id"), Name: Texts().Draw(t, "name"), Input: Payloads().Draw(t, "input"),
 			Failure: Failures().Draw(t, "failure"), Status: statuses().Draw(t, "status"), RequestID: Texts().Draw(t, "request"),
@@ -162,6 +165,7 @@ func Starts() *rapid.Generator[model.Start] {
 			Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"), Carried: EventLists(3).Draw(t, "carried"),
 			Labels: Labels().Draw(t, "labels"),
 			Began:  Times().Draw(t, "began"), Seeds: seeds().Draw(t, "seeds"), Identity: runIDs().Draw(t, "identity"), Source: sources().Draw(t, "source"),
+			Replaced: runIDs().Draw(t, "replaced"), Earlier: rapid.SliceOfN(runIDs(), 0, 2).Draw(t, "earlier"),
 		}
 	})
 }
@@ -198,7 +202,7 @@ func Outcomes() *rapid.Generator[model.Outcome] {
 		return model.Outcome{
 			Status: model.Status(rapid.Uint8Range(uint8(model.Completed), uint8(model.LastStatus)).Draw(t, "status")),
 			Output: Payloads().Draw(t, "output"), Failure: Failures().Draw(t, "failure"),
-			At: Times().Draw(t, "at"), Seen: numbers().Draw(t, "seen"), Next: runIDs().Draw(t, "next"),
+			At: Times().Draw(t, "at"), Seen: numbers().Draw(t, "seen"), Next: runIDs().Draw(t, "next"), Leaves: Times().Draw(t, "leaves"),
 		}
 	})
 }

@@ -60,6 +60,9 @@ func testEmpty(x *suite) {
 	if r := try(x.Store.LoadRunnable(x.Context(), nil, store.RunKey{}, 10)).or(x); len(r) != 0 {
 		x.Errorf("runnable of no shards: %v", r)
 	}
+	if r := try(x.Store.LoadExpired(x.Context(), store.ExpiredRequest{ClosedBefore: model.MaxTime, Now: model.MaxTime, Limit: 10})).or(x); len(r.Runs) != 0 || r.Walked != 0 {
+		x.Errorf("expired of no shards: %v", r)
+	}
 	if r := try(x.Store.LoadTimers(x.Context(), nil, store.TimerMark{}, model.MaxTime, 10)).or(x); len(r) != 0 {
 		x.Errorf("timers of no shards: %v", r)
 	}
@@ -83,6 +86,7 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["Acquire"] = s.Acquire(ctx, n.ID, n.Epoch, []model.ShardID{3})
 	_, _, errs["Refence"] = s.Refence(ctx, n.Lanes[1].Ref)
 	_, errs["LoadRunnable"] = s.LoadRunnable(ctx, shards, store.RunKey{}, 1)
+	_, errs["LoadExpired"] = s.LoadExpired(ctx, store.ExpiredRequest{Shards: shards, ClosedBefore: Noon, Now: Noon, Limit: 1})
 	_, errs["LoadExecution"] = s.LoadExecution(ctx, a.Shard, a.Start.Address, model.RunID{})
 	_, errs["LoadEvents"] = s.LoadEvents(ctx, a.RunKey, 0, 1, 1)
 	_, errs["LoadTimers"] = s.LoadTimers(ctx, shards, store.TimerMark{}, Noon, 1)
@@ -98,6 +102,18 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["LoadOutcomes"] = s.LoadOutcomes(ctx, []store.RunKey{a.RunKey})
 	_, errs["Members"] = s.Members(ctx)
 	_, errs["Sweep"] = s.Sweep(ctx, store.SweepRequest{Shards: shards, RequestsBefore: model.MaxTime, Limit: 100})
+	_, errs["LoadDead"] = s.LoadDead(ctx, store.DeadKey{RunKey: a.RunKey, Task: "t"})
+	_, errs["ListDead"] = s.ListDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant, Limit: 1})
+	_, errs["CountDead"] = s.CountDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant})
+	_, errs["GroupDead"] = s.GroupDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant}, 1)
+	_, errs["LoadDeadBefore"] = s.LoadDeadBefore(ctx, shards, Noon, store.DeadPlace{}, 1)
+	_, errs["LoadTaskData"] = s.LoadTaskData(ctx, a.RunKey, "t")
+	_, errs["LoadLogs"] = s.LoadLogs(ctx, a.RunKey, "t", store.LogPlace{}, 1)
+	version, err := s.PutSetting(ctx, setting("limit", "a", "1"), 0)
+	errs["PutSetting"] = err
+	_, errs["DeleteSetting"] = s.DeleteSetting(ctx, setting("limit", "a", "").SettingKey, version)
+	_, errs["ListSettings"] = s.ListSettings(ctx, model.DefaultTenant, "limit")
+	_, errs["LoadSettings"] = s.LoadSettings(ctx, 0)
 	_, errs["FenceNode"] = s.FenceNode(ctx, n.ID, n.Epoch, true)
 	errs["Unregister"] = s.Unregister(ctx, n.ID, n.Epoch)
 	return errs

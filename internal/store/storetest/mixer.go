@@ -23,7 +23,7 @@ func (m *mixer) seldom() bool { return m.rng.IntN(12) == 0 }
 func (m *mixer) add() {
 	rows := [...]func(){
 		m.start, m.start, m.end, m.remove, m.mark, m.label, m.label, m.event, m.event, m.timer, m.timer, m.stop, m.stopAll,
-		m.message, m.message, m.cursor, m.consume, m.deferred, m.request, m.free,
+		m.die, m.die, m.requeue, m.forget, m.datum, m.datum, m.line, m.line, m.message, m.message, m.cursor, m.consume, m.deferred, m.request, m.free,
 	}
 	rows[m.rng.IntN(len(rows))]()
 }
@@ -210,6 +210,62 @@ func (m *mixer) cursor() {
 	}
 	m.received[pair] = next
 	m.b.Cursors = append(m.b.Cursors, store.CursorRow{To: pair[0], From: pair[1], Prev: prev, Next: next})
+}
+
+// dead is a dead letter of the oracle, and whether the batch leaves it alone so far.
+func (m *mixer) dead() (row store.DeadRow, ok bool) {
+	page := try(m.stores[1].s.ListDead(m.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 20})).or(m)
+	if len(page.Rows) == 0 {
+		return row, false
+	}
+	row = page.Rows[m.rng.IntN(len(page.Rows))]
+	return row, !slices.ContainsFunc(m.b.Dead, func(r store.DeadRow) bool { return r.DeadKey == row.DeadKey }) &&
+		!slices.ContainsFunc(m.b.DeadMarks, func(r store.DeadMark) bool { return r.DeadKey == row.DeadKey }) && !slices.Contains(m.b.DeadDeletes, row.DeadKey)
+}
+
+func (m *mixer) die() {
+	row := m.run().Dead(fmt.Sprint("task ", m.rng.IntN(9)), "charge", fmt.Sprint("boom ", m.rng.IntN(3)), Noon+model.Time(m.rng.IntN(20)))
+	known := try(m.stores[1].s.LoadDead(m.Context(), row.DeadKey)).or(m)
+	if slices.ContainsFunc(m.b.Dead, func(r store.DeadRow) bool { return r.DeadKey == row.DeadKey }) || (known != nil && !m.seldom()) {
+		return
+	}
+	m.b.Dead = append(m.b.Dead, row)
+}
+
+func (m *mixer) requeue() {
+	row, ok := m.dead()
+	if !ok {
+		return
+	}
+	mark, _ := Requeue(row, Noon+model.Time(m.rng.IntN(20)))
+	if m.seldom() {
+		mark.Prev++
+	}
+	m.b.DeadMarks = append(m.b.DeadMarks, mark)
+}
+
+func (m *mixer) forget() {
+	row, ok := m.dead()
+	if !ok {
+		return
+	}
+	if m.seldom() {
+		row.Task = "nobody"
+	}
+	m.b.DeadDeletes = append(m.b.DeadDeletes, row.DeadKey)
+}
+
+func (m *mixer) datum() {
+	d := m.run().Datum(fmt.Sprint("task ", m.rng.IntN(2)), []string{"", "x"}[m.rng.IntN(2)], fmt.Sprint(m.rng.IntN(100)))
+	d.Deleted = m.rng.IntN(4) == 0
+	if !slices.ContainsFunc(m.b.TaskData, func(o store.TaskDatum) bool { return o.RunKey == d.RunKey && o.Task == d.Task && o.Name == d.Name }) {
+		m.b.TaskData = append(m.b.TaskData, d)
+	}
+}
+
+func (m *mixer) line() {
+	n := int32(len(m.b.Logs))
+	m.b.Logs = append(m.b.Logs, m.run().Line("task 1", Noon+model.Time(m.rng.IntN(10)), n, fmt.Sprint("line ", n)))
 }
 
 func (m *mixer) inbox() []store.InboxRow {

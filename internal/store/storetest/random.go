@@ -118,6 +118,9 @@ func (d *duel) compare(when string) {
 		for i := range c.Owners {
 			c.Owners[i].Epoch = 0
 		}
+		for i := range c.Logs {
+			c.Logs[i].Epoch = 0
+		}
 	}
 	if diff := Diff(want, got); diff != "" {
 		d.Fatalf("%s (-memory +got):\n%s", when, diff)
@@ -177,7 +180,7 @@ func (d *duel) refence(landed map[laneKey]int64) {
 }
 
 func (d *duel) sweep() {
-	r := store.SweepRequest{Shards: d.shards[:1+d.rng.IntN(len(d.shards))], RequestsBefore: Noon + model.Time(d.rng.IntN(50)), Limit: 1000}
+	r := store.SweepRequest{Shards: d.shards[:1+d.rng.IntN(len(d.shards))], RequestsBefore: Noon + model.Time(d.rng.IntN(50)), LogsBefore: Noon + model.Time(d.rng.IntN(10)), Limit: 1000}
 	_, _ = both(d, "sweep", func(ctx context.Context, c *contender) (int, error) { return c.s.Sweep(ctx, r) })
 }
 

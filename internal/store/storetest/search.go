@@ -58,6 +58,16 @@ func testSearch(x *suite) {
 		b.Starts = []store.StartRow{one.StartRow(), large.StartRow()}
 		b.Events = []store.EventRow{event}
 	})
+	dead := one.Dead("a", "charge", "boom", Noon)
+	dead.Body.Input = payload("dead")
+	line := one.Line("a", Noon, 0, "needle:line.")
+	want["line"] = true
+	l.Write(func(b *store.Batch) {
+		b.Dead, b.Logs = []store.DeadRow{dead}, []store.LogRow{line}
+		b.TaskData = []store.TaskDatum{{RunKey: one.RunKey, Task: "a", Name: "n", Value: payload("datum")}}
+	})
+	x.putSetting(setting("limit", "a", "needle:setting."), 0)
+	want["setting"] = true
 	end := one.Close(model.Completed)
 	end.Outcome.Output = payload("outcome")
 	l.Write(func(b *store.Batch) {

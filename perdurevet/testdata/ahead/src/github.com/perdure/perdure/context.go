@@ -200,36 +200,31 @@ func Constant(n int, d time.Duration) RetryPolicy { return RetryPolicy{MaxAttemp
 
 type queueOption struct{}
 
-func (queueOption) applyWorkflow() {}
 func (queueOption) applyActivity() {}
 func (queueOption) applyStart()    {}
 func (queueOption) applyCall()     {}
 
-// OnQueue sends the work to a queue; an activity thereby becomes a task.
-func OnQueue(name string) interface {
-	WorkflowOption
+// TaskOption says how tasks of an activity are carried out.
+type TaskOption interface {
 	ActivityOption
-	StartOption
 	CallOption
-} {
-	return queueOption{}
+	StartOption
 }
+
+// OnQueue sends the work to a queue; an activity thereby becomes a task.
+func OnQueue(name string) TaskOption { return queueOption{} }
 
 type timeoutOption struct{}
 
 func (timeoutOption) applyActivity() {}
 func (timeoutOption) applyCall()     {}
+func (timeoutOption) applyStart()    {}
 
 // AttemptTimeout limits one attempt.
-func AttemptTimeout(d time.Duration) interface {
-	ActivityOption
-	CallOption
-} {
-	return timeoutOption{}
-}
+func AttemptTimeout(d time.Duration) TaskOption { return timeoutOption{} }
 
 // HeartbeatTimeout fails an attempt that is silent for d.
-func HeartbeatTimeout(d time.Duration) ActivityOption { return timeoutOption{} }
+func HeartbeatTimeout(d time.Duration) TaskOption { return timeoutOption{} }
 
 type stepKey struct{}
 

@@ -1,0 +1,114 @@
+package perdure_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+// Limits and breakers are named by activities, and defined by rules that are stored and may be changed while tasks run.
+func ExampleLimitRule() {
+	ctx := context.Background()
+	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) { return fmt.Sprint("charged ", cents), nil },
+		perdure.OnQueue("payments"), perdure.Limit("bank"), perdure.Breaker("bank"))
+	app, err := embedded.Open(ctx, "memory:", charge)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer app.Close()
+	rules := []error{
+		app.SetLimit(ctx, perdure.LimitRule{Name: "bank", Concurrency: 5, Rate: 100, Period: time.Minute, Burst: 10}),
+		app.SetBreaker(ctx, perdure.BreakerRule{Name: "bank", Failures: 10, Window: time.Minute, Reset: 30 * time.Second}),
+		app.SetLimit(ctx, perdure.LimitRule{Name: "fair", Queue: "nowhere", Concurrency: 1}),
+	}
+	fmt.Println(rules[0], rules[1])
+	fmt.Println(rules[2])
+	task, err := charge.Submit(app.With(ctx), 250)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(task.Result(app.With(ctx)))
+	limits, _ := app.Limits(ctx)
+	breakers, _ := app.Breakers(ctx)
+	queues, _ := app.Queues(ctx)
+	fmt.Println(limits[0].Name, limits[0].Rate, len(limits[0].Uses), breakers[0].Name, breakers[0].State, queues[1].Name)
+	// Output:
+	// <nil> <nil>
+	// limit fair: there is no queue nowhere (tasks wait or workers serve here: default, payments)
+	// charged 250 <nil>
+	// bank 100 0 bank closed payments
+}
+
+// A circuit breaker of an activity that names none: the rule gives it one. People open it, and close it again.
+func ExampleBreakerRule() {
+	ctx := context.Background()
+	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) { return "sent to " + to, nil }, perdure.OnQueue("mail"))
+	app, err := embedded.Open(ctx, "memory:", send)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer app.Close()
+	fmt.Println(app.SetBreaker(ctx, perdure.BreakerRule{Name: "activity:send", Ratio: 0.5, Calls: 10}))
+	fmt.Println(app.TripBreaker(ctx, "activity:send", "the provider migrates"))
+	breakers, _ := app.Breakers(ctx)
+	fmt.Println(breakers[0].Name, breakers[0].State, breakers[0].Reason)
+	fmt.Println(app.ResetBreaker(ctx, "activity:send"))
+	task, err := send.Submit(app.With(ctx), "ann")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(task.Result(app.With(ctx)))
+	// Output:
+	// <nil>
+	// <nil>
+	// activity:send open the provider migrates
+	// <nil>
+	// sent to ann <nil>
+}
+
+// A queue is paused for all processes, and how many tasks one process runs at a time is its own.
+func ExampleQueueInfo() {
+	ctx := context.Background()
+	send := perdure.NewActivity("send", func(_ context.Context, to string) (string, error) { return "sent to " + to, nil }, perdure.OnQueue("mail"))
+	app, err := embedded.Config{Tasks: perdure.TaskConfig{Slots: 8}}.Open(ctx, "memory:", send)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer app.Close()
+	fmt.Println(app.PauseQueue(ctx, "mail", "deploy"))
+	queues, _ := app.Queues(ctx)
+	for _, q := range queues {
+		fmt.Println(q.Name, q.Paused, q.Reason, q.Slots)
+	}
+	// Output:
+	// <nil>
+	// default false  8
+	// mail true deploy 8
+}
+
+// TaskConfig is how a process executes tasks.
+func ExampleTaskConfig() {
+	ctx := context.Background()
+	double := perdure.NewActivity("double", func(_ context.Context, n int) (int, error) { return 2 * n, nil }, perdure.OnQueue("math"))
+	app, err := embedded.Config{Tasks: perdure.TaskConfig{Slots: 4, Queues: []string{"spare"}}}.Open(ctx, "memory:", double)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer app.Close()
+	task, err := double.Submit(app.With(ctx), 21, perdure.OnQueue("spare"))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(task.Result(app.With(ctx)))
+	// Output: 42 <nil>
+}

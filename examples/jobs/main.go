@@ -1,0 +1,116 @@
+// Command jobs sends mails in the background: each is a task that belongs to no workflow, with retries. Some addresses are wrong, so their tasks fail for good and become dead
+// tasks. The program looks at those, group by group, corrects an address, and requeues the rest.
+//
+//	go run ./examples/jobs [store URL]
+//
+// Kill it meanwhile (kill -9, it prints its process id) and run the same command again: mails that were sent are not sent again. Afterwards look at the store yourself:
+//
+//	perdure dlq groups --store file:jobs.db
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+type mail struct{ To, Text string }
+
+// post sends mails. Its server is away until somebody repairs it.
+type post struct {
+	out  io.Writer
+	away atomic.Bool
+}
+
+func (p *post) send(ctx context.Context, m mail) (string, error) {
+	switch {
+	case !strings.Contains(m.To, "@"):
+		return "", perdure.Permanent(fmt.Errorf("%q is no address", m.To)) // trying again would not help
+	case strings.HasSuffix(m.To, ".test") && p.away.Load():
+		return "", errors.New("the server does not answer")
+	}
+	fmt.Fprintf(p.out, "sent to %s (attempt %d)\n", m.To, perdure.Attempt(ctx))
+	return "sent", nil
+}
+
+func main() {
+	url := "file:jobs.db"
+	if len(os.Args) > 1 {
+		url = os.Args[1]
+	}
+	fmt.Printf("process %d on %s\n", os.Getpid(), url)
+	if err := run(context.Background(), url, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, url string, out io.Writer) error {
+	p := &post{out: out}
+	p.away.Store(true)
+	// The address is the key: submitting the same mail again, in the next run of this program, attaches to the task that is there.
+	send := perdure.NewActivity("send-mail", p.send, perdure.OnQueue("mails"),
+		perdure.RetryPolicy{MaxAttempts: 3, Initial: 50 * time.Millisecond},
+	).KeyedBy(func(m mail) perdure.Key { return perdure.RawKey(m.To) })
+	app, err := embedded.Open(ctx, url, send)
+	if err != nil {
+		return err
+	}
+	defer app.Close()
+	c := app.With(ctx)
+
+	tasks, err := send.SubmitMany(c, []mail{
+		{"ann@example.com", "hello"}, {"bob", "hello"}, {"eve@mail.test", "hello"}, {"joe@mail.test", "hello"},
+	})
+	if err != nil {
+		return err
+	}
+	for _, t := range tasks {
+		if _, err := t.Result(c); err != nil {
+			fmt.Fprintf(out, "%s: %v\n", t.Ref.Key, err)
+		}
+	}
+
+	waiting := perdure.DeadQuery{Requeued: new(bool)} // that nobody has requeued yet
+	groups, err := app.DeadGroups(ctx, waiting)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		fmt.Fprintf(out, "%d dead: %s\n", g.Count, g.Message)
+	}
+
+	for d, err := range app.DeadTasks(ctx, waiting) {
+		if err != nil {
+			return err
+		}
+		if d.Of.Key == "bob" {
+			if _, err := app.Requeue(ctx, d.ID, perdure.WithInput(mail{"bob@example.com", "hello"})); err != nil {
+				return err
+			}
+		}
+	}
+
+	p.away.Store(false) // repaired: one mail first, and the others when it has been sent, at most ten a second
+	for d, err := range app.RequeueAll(ctx, waiting, perdure.RequeueMany{Canary: true, Rate: 10}) {
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(out, "requeued %s\n", d.As.Key)
+	}
+	for _, t := range tasks {
+		if _, err := t.Result(c); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintln(out, "All mails are sent. Start over with: rm jobs.db*")
+	return nil
+}

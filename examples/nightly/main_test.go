@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+)
+
+// log is what the program printed; steps print from other goroutines.
+type log struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *log) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func TestNightly(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out log
+		if err := run(t.Context(), "memory:", &out); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Split(strings.TrimSpace(out.text.String()), "\n")
+		want := []string{
+			"3 nights to fill in",
+			"report of sales until 1999-12-29 01:00",
+			"report of sales until 1999-12-30 01:00",
+			"report of sales until 1999-12-31 01:00",
+			"report of sales until 2000-01-01 00:00",
+			"nightly: 0 2 * * * Europe/Berlin, fires next at 2000-01-01T01:00:00Z",
+			"often: every 1s, fires next at 2000-01-01T00:00:04Z",
+		}
+		slices.Sort(got) // the reports print beside the program
+		slices.Sort(want)
+		if !slices.Equal(got, want) {
+			t.Errorf("it printed\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	})
+}

@@ -1,0 +1,464 @@
+package perdure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+// flowing runs a test with 64 slots in virtual time.
+func flowing(t *testing.T, test func(t *testing.T, c perdure.Client, app *perdure.App), defs ...perdure.Definition) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		app, err := embedded.Config{Tasks: perdure.TaskConfig{Slots: 64}}.Open(t.Context(), "memory:", defs...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := app.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		test(t, app.With(t.Context()), app)
+	})
+}
+
+// meter counts who is inside, by key, and remembers the most.
+type meter struct {
+	mu     sync.Mutex
+	inside map[string]int
+	most   map[string]int
+	begun  []time.Time
+}
+
+func newMeter() *meter { return &meter{inside: map[string]int{}, most: map[string]int{}} }
+
+func (m *meter) enter(key string) (leave func()) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.inside[key]++
+	m.most[key] = max(m.most[key], m.inside[key])
+	m.begun = append(m.begun, time.Now())
+	return func() {
+		m.mu.Lock()
+		m.inside[key]--
+		m.mu.Unlock()
+	}
+}
+
+// times are when they began.
+func (m *meter) times() []time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.begun)
+}
+
+func (m *meter) peak(key string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.most[key]
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func all[T any](t *testing.T, c perdure.Client, runs []perdure.Execution[T], err error) {
+	t.Helper()
+	must(t, err)
+	for _, x := range runs {
+		if _, err := x.Result(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func numbers(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// reasonOf waits until nothing moves and tells why an execution does not.
+func reasonOf(t *testing.T, app *perdure.App, to perdure.Target) string {
+	t.Helper()
+	synctest.Wait()
+	info, err := app.Describe(t.Context(), to)
+	must(t, err)
+	return info.Reason
+}
+
+// Never more than the limit run at a time, however many slots there are, and never fewer while enough wait; also when the limit changes meanwhile.
+func TestLimitOfConcurrency(t *testing.T) {
+	t.Parallel()
+	m := newMeter()
+	var flaky atomic.Bool
+	mail := perdure.NewActivity("mail", func(ctx context.Context, n int) (int, error) {
+		defer m.enter("")()
+		time.Sleep(time.Duration(50+n%7) * time.Millisecond)
+		if n%10 == 3 && flaky.CompareAndSwap(false, true) {
+			return 0, errors.New("again")
+		}
+		return n, nil
+	}, perdure.OnQueue("mail"), perdure.Limit("smtp"), perdure.RetryPolicy{Initial: 10 * time.Millisecond})
+	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 3}))
+		runs, err := mail.SubmitMany(c, numbers(300))
+		all(t, c, runs, err)
+		if got := m.peak(""); got != 3 {
+			t.Errorf("%d at a time, the limit is 3", got)
+		}
+		runs, err = mail.SubmitMany(c, numbers(200))
+		must(t, err)
+		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 10}))
+		all(t, c, runs, nil)
+		if got := m.peak(""); got != 10 {
+			t.Errorf("%d at a time, the limit is 10 now", got)
+		}
+		limits, err := app.Limits(t.Context())
+		must(t, err)
+		if len(limits) != 1 || limits[0].Name != "smtp" || limits[0].Concurrency != 10 || len(limits[0].Uses) != 0 {
+			t.Errorf("limits %+v", limits)
+		}
+	}, mail)
+}
+
+// A rate lets tasks begin evenly, in whatever order they come.
+func TestLimitOfRate(t *testing.T) {
+	t.Parallel()
+	m := newMeter()
+	call := perdure.NewActivity("call", func(context.Context, int) (int, error) {
+		defer m.enter("")()
+		time.Sleep(20 * time.Second)
+		return 0, nil
+	}, perdure.OnQueue("api"))
+	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "api", Queue: "api", Rate: 30, Period: time.Minute, Burst: 5}))
+		began := time.Now()
+		runs, err := call.SubmitMany(c, numbers(100))
+		all(t, c, runs, err)
+		perMinute, begun := map[int]int{}, m.times()
+		for _, at := range begun {
+			perMinute[int(at.Sub(began)/time.Minute)]++
+		}
+		if perMinute[0] != 30+4 || perMinute[1] != 30 || perMinute[2] != 30 { // the burst is there at once, then one every two seconds
+			t.Errorf("%v began per minute", perMinute)
+		}
+		for i := 5; i < len(begun); i++ {
+			if d := begun[i].Sub(begun[i-1]); d < 2*time.Second-time.Millisecond || d > 2*time.Second+10*time.Millisecond {
+				t.Errorf("task %d began %s after the one before", i, d)
+			}
+		}
+	}, call)
+}
+
+type order struct{ Customer, Item string }
+
+// A limit per key of the input: each customer has its own, beside the one of all.
+func TestLimitPerKey(t *testing.T) {
+	t.Parallel()
+	m := newMeter()
+	ship := perdure.NewActivity("ship", func(_ context.Context, o order) (int, error) {
+		defer m.enter(o.Customer)()
+		defer m.enter("all")()
+		time.Sleep(time.Second)
+		return 0, nil
+	}, perdure.OnQueue("ship"))
+	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "per-customer", Activity: "ship", Key: "input.Customer", Concurrency: 2}))
+		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "all", Queue: "ship", Concurrency: 7}))
+		var orders []order
+		for i := range 120 {
+			orders = append(orders, order{Customer: fmt.Sprint("c", i%6), Item: fmt.Sprint(i)})
+		}
+		runs, err := ship.SubmitMany(c, orders)
+		must(t, err)
+		if why := reasonOf(t, app, runs[119]); !strings.Contains(why, "waits for limit ") {
+			t.Errorf("the last one %s", why)
+		}
+		limits, err := app.Limits(t.Context())
+		must(t, err)
+		if len(limits) != 2 || len(limits[0].Uses) != 1 || limits[0].Uses[0].Held != 7 || len(limits[0].Uses[0].Holders) != 7 || limits[0].Uses[0].Waiting == 0 {
+			t.Errorf("limits %+v", limits)
+		}
+		all(t, c, runs, nil)
+		for i := range 6 {
+			if got := m.peak(fmt.Sprint("c", i)); got > 2 || got == 0 {
+				t.Errorf("customer %d had %d at a time", i, got)
+			}
+		}
+		if got := m.peak("all"); got != 7 {
+			t.Errorf("%d at a time in all", got)
+		}
+	}, ship)
+}
+
+// A task whose limit nobody has defined waits, and says so; so does the workflow that waits for it.
+func TestLimitThatIsMissing(t *testing.T) {
+	t.Parallel()
+	mail := perdure.NewActivity("mail", func(context.Context, int) (int, error) { return 7, nil }, perdure.OnQueue("mail"), perdure.Limit("smtp/eu"))
+	letter := perdure.NewWorkflow("letter", func(ctx perdure.WorkflowCtx, n int) (int, error) { return mail.Run(ctx, n) })
+	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		alone, err := mail.Submit(c, 1)
+		must(t, err)
+		flow, err := letter.Start(c, 1)
+		must(t, err)
+		for _, to := range []perdure.Target{alone, flow} {
+			if why := reasonOf(t, app, to); why != "waits for limit smtp/eu: no limit of that name is defined" {
+				t.Errorf("%v %s", to, why)
+			}
+		}
+		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "smtp", Concurrency: 1}))
+		got, err := alone.Result(c)
+		want(t, got, err, 7)
+		got, err = flow.Result(c)
+		want(t, got, err, 7)
+		must(t, app.DeleteLimit(t.Context(), "smtp"))
+		alone, err = mail.Submit(c, 2)
+		must(t, err)
+		if why := reasonOf(t, app, alone); !strings.Contains(why, "no limit of that name") {
+			t.Errorf("it %s", why)
+		}
+		must(t, alone.Cancel(c, "enough"))
+	}, mail, letter)
+}
+
+// Enough failures open the breaker: nothing runs and no attempt is consumed until it lets a probe through (E34, E35, E36).
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	var down atomic.Bool
+	m := newMeter()
+	down.Store(true)
+	charge := perdure.NewActivity("charge", func(context.Context, int) (int, error) {
+		defer m.enter("")()
+		time.Sleep(time.Second)
+		if down.Load() {
+			return 0, errors.New("the bank is away")
+		}
+		return 1, nil
+	}, perdure.OnQueue("bank"), perdure.Breaker("bank"), perdure.RetryPolicy{MaxAttempts: 3, Initial: time.Millisecond, Max: time.Millisecond})
+	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		must(t, app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "bank", Failures: 4, Reset: time.Minute}))
+		first, err := charge.SubmitMany(c, numbers(2))
+		must(t, err)
+		time.Sleep(3 * time.Second) // two attempts of each fail
+		if len(m.times()) != 4 {
+			t.Fatalf("%d attempts have begun, want 4", len(m.times()))
+		}
+		opened := time.Now()
+		more, err := charge.SubmitMany(c, numbers(20))
+		must(t, err)
+		for _, x := range append(first, more...) {
+			if why := reasonOf(t, app, x); !strings.Contains(why, "waits for circuit breaker bank until ") || !strings.Contains(why, "4 failures in 1m0s") {
+				t.Fatalf("%v %s", x, why)
+			}
+		}
+		list, err := app.Breakers(t.Context())
+		must(t, err)
+		if len(list) != 1 || list[0].State != "open" || list[0].Name != "bank" || list[0].Rule.Failures != 4 || !list[0].Until.After(opened.Add(50*time.Second)) {
+			t.Errorf("breakers %+v", list)
+		}
+		down.Store(false)
+		all(t, c, append(first, more...), nil) // each of the first has one attempt left, which was not consumed
+		begun := m.times()
+		if at := begun[4]; at.Sub(opened) < 57*time.Second {
+			t.Errorf("the first probe began %s after it had opened", at.Sub(opened))
+		}
+		if d := begun[5].Sub(begun[4]); d < time.Second {
+			t.Errorf("two probes within %s, one at a time was expected", d)
+		}
+		if d := begun[len(begun)-1].Sub(begun[6]); d != 0 || len(begun) != 4+22 {
+			t.Errorf("after two probes the others began within %s; %d attempts in all", d, len(begun))
+		}
+		list, err = app.Breakers(t.Context())
+		must(t, err)
+		if list[0].State != "closed" {
+			t.Errorf("breakers %+v", list)
+		}
+	}, charge)
+}
+
+// What the other side says about when to come back keeps everybody back who has the breaker.
+func TestBreakerHearsRetryAfter(t *testing.T) {
+	t.Parallel()
+	m := newMeter()
+	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) {
+		defer m.enter("")()
+		if len(m.times()) == 1 {
+			return 0, perdure.RetryAfter(errors.New("429"), time.Hour)
+		}
+		return n, nil
+	}, perdure.OnQueue("api"), perdure.Breaker("api"))
+	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		began := time.Now()
+		x, err := call.Submit(c, 1)
+		must(t, err)
+		synctest.Wait()
+		y, err := call.Submit(c, 2)
+		must(t, err)
+		if why := reasonOf(t, app, y); !strings.Contains(why, "circuit breaker api until") || !strings.Contains(why, "asked to be called later") {
+			t.Errorf("it %s", why)
+		}
+		all(t, c, []perdure.Execution[int]{x, y}, nil)
+		if d := time.Since(began); d < time.Hour || d > time.Hour+time.Second {
+			t.Errorf("it took %s", d)
+		}
+	}, call)
+}
+
+// People open, pause and close breakers, and pause queues.
+func TestOperateBreakersAndQueues(t *testing.T) {
+	t.Parallel()
+	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue("api"))
+	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		ctx := t.Context()
+		if err := app.ResetBreaker(ctx, "activity:call"); !errors.Is(err, perdure.ErrNotFound) {
+			t.Errorf("reset of one that there is not: %v", err)
+		}
+		must(t, app.SetBreaker(ctx, perdure.BreakerRule{Name: "activity:call", Reset: time.Hour}))
+		must(t, app.TripBreaker(ctx, "activity:call", "the provider migrates"))
+		x, err := call.Submit(c, 1)
+		must(t, err)
+		if why := reasonOf(t, app, x); !strings.Contains(why, "activity:call") || !strings.Contains(why, "the provider migrates") {
+			t.Errorf("it %s", why)
+		}
+		must(t, app.ResetBreaker(ctx, "activity:call"))
+		got, err := x.Result(c)
+		want(t, got, err, 1)
+
+		began := time.Now()
+		must(t, app.PauseBreaker(ctx, "activity:call", began.Add(10*time.Minute), "lunch"))
+		x, err = call.Submit(c, 2)
+		must(t, err)
+		if why := reasonOf(t, app, x); !strings.Contains(why, "lunch") {
+			t.Errorf("it %s", why)
+		}
+		got, err = x.Result(c)
+		want(t, got, err, 2)
+		if d := time.Since(began); d < 10*time.Minute-time.Second || d > 10*time.Minute+time.Second {
+			t.Errorf("the pause took %s", d)
+		}
+
+		must(t, app.PauseQueue(ctx, "api", "deploy"))
+		must(t, app.PauseQueue(ctx, "api", "deploy"))
+		x, err = call.Submit(c, 3)
+		must(t, err)
+		if why := reasonOf(t, app, x); why != "is paused: deploy" {
+			t.Errorf("it %s", why)
+		}
+		queues, err := app.Queues(ctx)
+		must(t, err)
+		if len(queues) != 2 || queues[0].Name != "api" || !queues[0].Paused || queues[0].Waiting != 1 || queues[0].Slots != 64 || queues[1].Name != "default" {
+			t.Errorf("queues %+v", queues)
+		}
+		must(t, app.ResumeQueue(ctx, "api"))
+		must(t, app.ResumeQueue(ctx, "api"))
+		got, err = x.Result(c)
+		want(t, got, err, 3)
+	}, call)
+}
+
+// A rule that makes no sense, or not together with the others, is refused and changes nothing.
+func TestRulesThatAreRefused(t *testing.T) {
+	t.Parallel()
+	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue("api"))
+	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: "good", Queue: "api", Concurrency: 2}))
+		for name, bad := range map[string]struct {
+			rule perdure.LimitRule
+			kind error
+			says string
+		}{
+			"no numbers":          {perdure.LimitRule{Name: "bad"}, perdure.ErrInvalid, "neither a concurrency nor a rate"},
+			"no name":             {perdure.LimitRule{Concurrency: 1}, perdure.ErrInvalid, "not a name"},
+			"a rate for nothing":  {perdure.LimitRule{Name: "bad", Rate: 5}, perdure.ErrInvalid, "period"},
+			"negative":            {perdure.LimitRule{Name: "bad", Concurrency: -1}, perdure.ErrInvalid, "concurrency -1"},
+			"per whatever":        {perdure.LimitRule{Name: "bad", Queue: "api", Per: "moon", Concurrency: 1}, perdure.ErrInvalid, "moon"},
+			"two scopes":          {perdure.LimitRule{Name: "bad", Queue: "api", Per: "queue", Key: "input.x", Concurrency: 1}, perdure.ErrInvalid, "one of both"},
+			"a bad expression":    {perdure.LimitRule{Name: "bad", Queue: "api", Key: "output.x", Concurrency: 1}, perdure.ErrInvalid, "input"},
+			"a queue of nobody":   {perdure.LimitRule{Name: "bad", Queue: "apo", Concurrency: 1}, perdure.ErrNotFound, "there is no queue apo"},
+			"a contradiction":     {perdure.LimitRule{Name: "bad", Queue: "api", Concurrency: 3}, perdure.ErrConflict, "contradict"},
+			"a star in the midst": {perdure.LimitRule{Name: "bad", Queue: "a*i", Concurrency: 3}, perdure.ErrInvalid, "at the end only"},
+		} {
+			if err := app.SetLimit(t.Context(), bad.rule); !errors.Is(err, bad.kind) || !strings.Contains(err.Error(), bad.says) {
+				t.Errorf("%s: %v, want %v with %q", name, err, bad.kind, bad.says)
+			}
+		}
+		for name, bad := range map[string]perdure.BreakerRule{
+			"no name": {Failures: 1}, "a ratio above 1": {Name: "b", Ratio: 1.5}, "negative": {Name: "b", Failures: -1}, "calls for nothing": {Name: "b", Calls: 5},
+			"a short window": {Name: "b", Window: time.Microsecond},
+		} {
+			if err := app.SetBreaker(t.Context(), bad); !errors.Is(err, perdure.ErrInvalid) {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := app.DeleteLimit(t.Context(), "bad"); !errors.Is(err, perdure.ErrNotFound) {
+			t.Errorf("delete of nothing: %v", err)
+		}
+		limits, err := app.Limits(t.Context())
+		must(t, err)
+		rules, err := app.BreakerRules(t.Context())
+		must(t, err)
+		if len(limits) != 1 || limits[0].Name != "good" || len(rules) != 0 {
+			t.Errorf("limits %+v, rules %+v", limits, rules)
+		}
+	}, call)
+}
+
+// A limit that two kinds of tasks need is not kept for those that nobody can execute now.
+func TestLimitIsNotKeptForThePaused(t *testing.T) {
+	t.Parallel()
+	work := func(_ context.Context, n int) (int, error) {
+		time.Sleep(time.Second)
+		return n, nil
+	}
+	both := perdure.NewActivity("both", work, perdure.OnQueue("slow"), perdure.Limit("a", "b"))
+	one := perdure.NewActivity("one", work, perdure.OnQueue("fast"), perdure.Limit("a"))
+	other := perdure.NewActivity("other", work, perdure.OnQueue("fast"), perdure.Limit("a", "c"))
+	flowing(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		for _, name := range []string{"a", "b", "c"} {
+			must(t, app.SetLimit(t.Context(), perdure.LimitRule{Name: name, Concurrency: 1}))
+		}
+		holder, err := other.Submit(c, 0)
+		must(t, err)
+		synctest.Wait()
+		waiting, err := both.Submit(c, 1) // stands in line first
+		must(t, err)
+		synctest.Wait()
+		behind, err := one.SubmitMany(c, numbers(4))
+		must(t, err)
+		must(t, behind[0].Cancel(c, "not needed")) // leaves the line, in which it stood for the others
+		must(t, app.PauseQueue(t.Context(), "slow", ""))
+		synctest.Wait()
+		limits, err := app.Limits(t.Context())
+		must(t, err)
+		if u := limits[0].Uses; len(u) != 1 || u[0].Held != 1 || u[0].Holders[0].Workflow != "task:other" || u[0].Waiting < 1 || u[0].Waiting > 2 {
+			t.Errorf("uses %+v", u)
+		}
+		all(t, c, append(behind[1:], holder), nil)
+		must(t, app.ResumeQueue(t.Context(), "slow"))
+		all(t, c, []perdure.Execution[int]{waiting}, nil)
+		limits, err = app.Limits(t.Context())
+		must(t, err)
+		for _, l := range limits {
+			if len(l.Uses) != 0 {
+				t.Errorf("limit %s is still used: %+v", l.Name, l.Uses)
+			}
+		}
+	}, both, one, other)
+}

@@ -1,0 +1,122 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Flow is how people steer tasks while nodes run: limits, circuit breakers, paused queues. What they set is durable, is applied by the node that is asked at once, and by others soon.
+type Flow interface {
+	// Limits lists the limits of a tenant by name, with what this process knows of who holds them and who waits.
+	Limits(ctx context.Context, tenant string) ([]LimitStatus, error)
+	// SetLimit makes a limit, or changes the one of that name. Invalid or Conflict when it makes no sense or does not fit the others: then nothing has changed. NotFound when no
+	// worker of this process serves the queue and no task waits in it; anyQueue leaves that out.
+	SetLimit(ctx context.Context, tenant string, l Limit, anyQueue bool) error
+	// DeleteLimit removes a limit. Tasks that name it wait until there is one again.
+	DeleteLimit(ctx context.Context, tenant, name string) error
+	// Breakers lists the circuit breakers of a tenant that have a state, or that tasks of this process have used, by name.
+	Breakers(ctx context.Context, tenant string) ([]BreakerStatus, error)
+	// BreakerRules lists the rules by which they open and close.
+	BreakerRules(ctx context.Context, tenant string) ([]Breaker, error)
+	// SetBreaker makes a rule, or changes the one for the same name.
+	SetBreaker(ctx context.Context, tenant string, b Breaker) error
+	// DeleteBreaker removes a rule.
+	DeleteBreaker(ctx context.Context, tenant, name string) error
+	// TripBreaker opens a breaker, also one that nobody has used.
+	TripBreaker(ctx context.Context, tenant, name, why string) error
+	// ResetBreaker closes a breaker and ends its pause. NotFound when there is no such breaker.
+	ResetBreaker(ctx context.Context, tenant, name string) error
+	// PauseBreaker lets nothing through a breaker before a time; one in the past ends the pause.
+	PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error
+	// Queues lists the queues that are paused, and those that this process knows of.
+	Queues(ctx context.Context, tenant string) ([]QueueStatus, error)
+	// PauseQueue has no task of a queue begin until ResumeQueue. Both are no-ops when it is so already.
+	PauseQueue(ctx context.Context, tenant, name, why string) error
+	// ResumeQueue undoes PauseQueue.
+	ResumeQueue(ctx context.Context, tenant, name string) error
+}
+
+// Scopes of limits: what the tasks that a limit selects share.
+const (
+	PerQueue = "queue" // each queue has its own
+	PerKind  = "kind"  // each activity has its own
+	PerKey   = "key"   // each value of Key in the input has its own
+	PerName  = "name"  // tasks name it themselves, each key that they name it with has its own
+)
+
+// Limit is how many tasks may run at a time, and how many may begin in a time.
+type Limit struct {
+	Name string
+	// Queue and Kind select tasks: exactly, or by a beginning with * behind it. When both are empty, tasks name the limit themselves.
+	Queue, Kind string
+	// Per is what they share: all of them one, unless it is one of the scopes. Key is the expression of a limit per key.
+	Per, Key string
+	// Concurrency is how many may run at a time; 0 for any number.
+	Concurrency int
+	// Rate is how many may begin per Period; 0 for any number. Burst is how many of them may do so at once; 1 when 0.
+	Rate   int64
+	Period time.Duration
+	Burst  int64
+}
+
+// LimitStatus is a limit and who holds it.
+type LimitStatus struct {
+	Limit
+	// Here tells that this process executes tasks; Uses are then who holds and who waits here, by key.
+	Here bool
+	Uses []LimitUse
+}
+
+// LimitUse is how a limit, or one key of it, stands.
+type LimitUse struct {
+	Key           string
+	Held, Waiting int
+	// Holders and Waiters are some of them; those who wait longest first.
+	Holders, Waiters []model.TaskRef
+}
+
+// Breaker is when circuit breakers open and how they close again. What is zero has its default.
+type Breaker struct {
+	// Name is that of a breaker that tasks name, or activity:<kind> for one of an activity whose tasks name none; either may be a beginning with * behind it.
+	Name string
+	// Failures in the Window (1 min) that open it; 5 when neither this nor Ratio is given. Ratio is the share of failures that opens it, from Calls (20) outcomes on.
+	Failures int
+	Ratio    float64
+	Calls    int
+	Window   time.Duration
+	// Reset is how long it stays open (30 s); then Probes (1) calls at a time are let through, of which Successes (2) close it.
+	Reset     time.Duration
+	Probes    int
+	Successes int
+	// Lease is after which time a probe that was not reported frees its place (1 min). MaxRetryAfter bounds for how long the other side may keep calls back (24 h).
+	Lease         time.Duration
+	MaxRetryAfter time.Duration
+}
+
+// BreakerStatus is how a breaker stands.
+type BreakerStatus struct {
+	Name string
+	// State is closed, open or half_open, since Since. Nothing passes before Until; Why says what keeps calls back. Held tells that it is a pause or a Retry-After.
+	State        string
+	Since, Until model.Time
+	Why          string
+	Held         bool
+	// Failures and Calls are those in the window, as this process has seen them; Probes are under way, Successes are of probes.
+	Failures, Calls   int64
+	Probes, Successes int
+	// Rule is what it goes by, with every number given.
+	Rule Breaker
+}
+
+// QueueStatus is how a queue stands. The counts are those of this process.
+type QueueStatus struct {
+	Name                      string
+	Paused                    bool
+	Why                       string
+	Here                      bool // this process knows the counts
+	Waiting, Delayed, Claimed int
+	Oldest                    model.Time // since when the one that waits longest could begin; zero for none
+	Workers, Slots            int
+}

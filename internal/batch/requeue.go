@@ -1,0 +1,196 @@
+package batch
+
+import (
+	"context"
+	"iter"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Requeue is how dead tasks are requeued.
+type Requeue struct {
+	// Canary requeues one first and goes on when its task has completed; when it has not, nothing else is requeued.
+	Canary bool
+	// Rate is how many are requeued per second, at most; 0 for as fast as it goes.
+	Rate float64
+	// DryRun changes nothing: it only yields what would be requeued.
+	DryRun bool
+}
+
+// Requeued is what became of one dead task. One without a task is the error that ended it all, and the last one.
+type Requeued struct {
+	Task  *api.DeadTask
+	Reply api.RequeueReply
+	Err   error
+}
+
+// RequeueAll requeues every dead task that the request selects, those that died last first, and yields what became of each as it is done. Those that were
+// requeued before are not selected, unless the request says so. An error of one does not stop the others. When the caller stops iterating, nothing new is begun.
+func RequeueAll(ctx context.Context, c api.Client, r api.DeadRequest, how Requeue) iter.Seq[Requeued] {
+	if r.Requeued == nil {
+		never := false
+		r.Requeued = &never
+	}
+	return func(yield func(Requeued) bool) {
+		ctx, cancel := context.WithCancel(ctx)
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		defer cancel()
+		listed, results := make(chan *api.DeadTask), make(chan Requeued)
+		tell := func(res Requeued) {
+			select {
+			case results <- res:
+			case <-ctx.Done():
+			}
+		}
+		one := func(d *api.DeadTask) Requeued {
+			reply, err := c.Requeue(ctx, api.RequeueRequest{ID: d.ID, DryRun: how.DryRun})
+			return Requeued{d, reply, err}
+		}
+		var failed error
+		var busy sync.WaitGroup
+		busy.Go(func() {
+			defer close(listed)
+			canary := how.Canary && !how.DryRun
+			pace := pacer(how)
+			defer pace.stop()
+			failed = listDead(ctx, c, r, func(d *api.DeadTask) error {
+				if !pace.wait(ctx) {
+					return nil
+				}
+				if !canary {
+					select {
+					case listed <- d:
+					case <-ctx.Done():
+					}
+					return nil
+				}
+				res := one(d)
+				tell(res)
+				if res.Err != nil {
+					return nil // the next one is the canary
+				}
+				canary = false
+				return outcome(ctx, c, &res)
+			})
+		})
+		for range workers {
+			busy.Go(func() {
+				for d := range listed {
+					if ctx.Err() == nil {
+						tell(one(d))
+					}
+				}
+			})
+		}
+		wg.Go(func() {
+			busy.Wait()
+			close(results)
+		})
+		for res := range results {
+			if !yield(res) {
+				return
+			}
+		}
+		if failed == nil {
+			failed = context.Cause(ctx)
+		}
+		if failed != nil {
+			yield(Requeued{Err: failed})
+		}
+	}
+}
+
+// outcome waits for the end of the canary and says why the others had better not follow.
+func outcome(ctx context.Context, c api.Client, canary *Requeued) error {
+	end, err := c.Await(ctx, api.Target{Address: canary.Reply.Address, Run: canary.Reply.Run})
+	switch {
+	case err != nil:
+		return err
+	case end.Outcome.Status == model.Completed:
+		return nil
+	}
+	why := end.Outcome.Status.String()
+	if f := end.Outcome.Failure; f != nil {
+		why += ": " + f.Message
+	}
+	return fault.New(fault.Conflict, "the canary %s ended otherwise than completed (%s); nothing else was requeued", canary.Reply.Address, why)
+}
+
+// pace spaces requeues out.
+type pace struct{ tick *time.Ticker }
+
+func pacer(how Requeue) pace {
+	if how.Rate <= 0 || how.DryRun {
+		return pace{}
+	}
+	return pace{time.NewTicker(max(time.Duration(float64(time.Second)/how.Rate), time.Microsecond))}
+}
+
+func (p pace) wait(ctx context.Context) bool {
+	if p.tick == nil {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-p.tick.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (p pace) stop() {
+	if p.tick != nil {
+		p.tick.Stop()
+	}
+}
+
+// listDead hands out every dead task, those that died last first, until one is refused.
+func listDead(ctx context.Context, c api.Client, r api.DeadRequest, do func(*api.DeadTask) error) error {
+	r.Limit = pageSize
+	for {
+		page, err := c.ListDead(ctx, r)
+		if err != nil {
+			return err
+		}
+		for i := range page.Tasks {
+			if err := do(&page.Tasks[i]); err != nil {
+				return err
+			}
+			if ctx.Err() != nil {
+				return nil // told at the end
+			}
+		}
+		if r.Cursor = page.Cursor; r.Cursor == "" {
+			return nil
+		}
+	}
+}
+
+// PurgeAll removes every dead task that the request selects and yields what became of each. Those whose requeued task is open are refused and stay.
+func PurgeAll(ctx context.Context, c api.Client, r api.DeadRequest, dry bool) iter.Seq[Requeued] {
+	return func(yield func(Requeued) bool) {
+		stopped := false
+		err := listDead(ctx, c, r, func(d *api.DeadTask) error {
+			res := Requeued{Task: d}
+			if !dry {
+				res.Err = c.PurgeDead(ctx, d.ID)
+			}
+			if !yield(res) {
+				stopped = true
+				return context.Canceled
+			}
+			return nil
+		})
+		if err == nil {
+			err = context.Cause(ctx)
+		}
+		if err != nil && !stopped {
+			yield(Requeued{Err: err})
+		}
+	}
+}

@@ -1,0 +1,195 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+)
+
+// Queue is a system that executes tasks which wait in a queue. Its methods may be called from many goroutines.
+type Queue interface {
+	// SubmitMany hands in tasks with the numbers from first on, n of them, in one go. They are durable when it returns.
+	SubmitMany(ctx context.Context, first, n int) error
+	// Submit hands in one task. It is durable when it returns.
+	Submit(ctx context.Context, task int) error
+	// Open is how many of the tasks that were handed in the store does not record as completed.
+	Open(ctx context.Context) (int, error)
+	// Close releases everything.
+	Close() error
+}
+
+// QueueOpener opens a queue on a store, with so many slots for tasks. Each task calls body with its number and is without effect otherwise.
+type QueueOpener func(ctx context.Context, place Place, slots int, body func(task int)) (Queue, error)
+
+const (
+	slots      = 64                    // of Tasks and Pickup
+	bulk       = 5000                  // tasks that are handed in at once
+	warmTasks  = 5000                  // before anything is measured
+	warmPickup = 20                    // the same
+	pickupGap  = 50 * time.Millisecond // between two tasks of Pickup
+	look       = 5 * time.Millisecond  // between two looks whether all tasks are recorded as completed
+)
+
+// bodies counts the tasks that have begun.
+type bodies struct {
+	begun atomic.Int64
+	news  chan struct{} // capacity 1
+	want  atomic.Int64  // how many somebody waits for
+}
+
+func (b *bodies) body(int) {
+	if b.begun.Add(1) == b.want.Load() {
+		b.news <- struct{}{}
+	}
+}
+
+// drain hands n tasks in, bulk by bulk, and waits until all are recorded as completed. Nobody looks at the store before the last one has begun, so that looking costs nobody
+// anything.
+func (b *bodies) drain(ctx context.Context, q Queue, first, n int) error {
+	b.want.Store(int64(first + n))
+	for done := 0; done < n; done += bulk {
+		if err := q.SubmitMany(ctx, first+done, min(bulk, n-done)); err != nil {
+			return err
+		}
+	}
+	select {
+	case <-b.news:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	for {
+		open, err := q.Open(ctx)
+		if err != nil || open == 0 {
+			return err
+		}
+		time.Sleep(look)
+	}
+}
+
+// tasks measures how fast many tasks come from their submission to their recorded completion.
+func (j Job) tasks(ctx context.Context, open QueueOpener, r *Result) error {
+	m, err := openMeter(ctx, j.Place)
+	if err != nil {
+		return err
+	}
+	defer m.close(ctx)
+	b := &bodies{news: make(chan struct{}, 1)}
+	q, err := open(ctx, j.Place, slots, b.body)
+	if err != nil {
+		return err
+	}
+	closed := false
+	defer func() {
+		if !closed {
+			_ = q.Close() // the error that brought us here matters more
+		}
+	}()
+	created := sqliteCommits(j.Place.Path)
+	if err := b.drain(ctx, q, 0, warmTasks); err != nil {
+		return err
+	}
+	before, err := m.read(ctx)
+	if err != nil {
+		return err
+	}
+	if perr := j.profiled(func() { err = b.drain(ctx, q, warmTasks, j.Tasks) }); err != nil || perr != nil {
+		return errors.Join(err, perr)
+	}
+	after, err := m.read(ctx)
+	if err != nil {
+		return err
+	}
+	r.Usage = between(before, after)
+	r.Operations, r.Elapsed = j.Tasks, after.at.Sub(before.at)
+	r.Repeated = int(b.begun.Load()) - warmTasks - j.Tasks
+
+	closed = true
+	if err := q.Close(); err != nil {
+		return err
+	}
+	flushes, err := m.lifeFlushes(ctx)
+	if err != nil {
+		return err
+	}
+	if m.conn == nil {
+		flushes = after.commits - created
+	}
+	all := float64(warmTasks + j.Tasks)
+	r.Usage.Flushes = float64(flushes) / all
+	rows, err := m.lifeRows(ctx)
+	r.Usage.Rows = float64(rows) / all
+	return err
+}
+
+// pickup measures how soon a task begins while there is nothing else to do.
+func (j Job) pickup(ctx context.Context, open QueueOpener, r *Result) error {
+	m, err := openMeter(ctx, j.Place)
+	if err != nil {
+		return err
+	}
+	defer m.close(ctx)
+	type start struct {
+		task int
+		at   time.Time
+	}
+	starts := make(chan start, 1)
+	q, err := open(ctx, j.Place, slots, func(task int) { starts <- start{task, time.Now()} })
+	if err != nil {
+		return err
+	}
+	next := 0
+	once := func() (fromCall, fromCommit time.Duration, err error) {
+		next++
+		call := time.Now()
+		if err := q.Submit(ctx, next); err != nil {
+			return 0, 0, err
+		}
+		durable := time.Now()
+		select {
+		case s := <-starts:
+			if s.task != next {
+				return 0, 0, fmt.Errorf("task %d began, want %d", s.task, next)
+			}
+			return s.at.Sub(call), max(0, s.at.Sub(durable)), nil
+		case <-ctx.Done():
+			return 0, 0, context.Cause(ctx)
+		}
+	}
+	err = func() error {
+		for range warmPickup {
+			if _, _, err := once(); err != nil {
+				return err
+			}
+		}
+		before, err := m.read(ctx)
+		if err != nil {
+			return err
+		}
+		var fromCall, fromCommit []time.Duration
+		perr := j.profiled(func() {
+			tick := time.NewTicker(pickupGap)
+			defer tick.Stop()
+			for end := time.Now().Add(j.Duration); err == nil && time.Now().Before(end); <-tick.C {
+				var whole, rest time.Duration
+				if whole, rest, err = once(); err == nil {
+					fromCall, fromCommit = append(fromCall, whole), append(fromCommit, rest)
+				}
+			}
+		})
+		if err != nil || perr != nil {
+			return errors.Join(err, perr)
+		}
+		after, err := m.read(ctx)
+		if err != nil {
+			return err
+		}
+		r.Usage = between(before, after)
+		r.Operations, r.Elapsed = len(fromCall), after.at.Sub(before.at)
+		r.P50, r.P99 = quantile(fromCommit, 0.5), quantile(fromCommit, 0.99)
+		r.FromCall50, r.FromCall99 = quantile(fromCall, 0.5), quantile(fromCall, 0.99)
+		return nil
+	}()
+	return errors.Join(err, q.Close())
+}

@@ -1,0 +1,284 @@
+// Package cadence says when something that repeats is due: by a cron line in an IANA zone, or at a fixed interval. It is pure: a Cadence is
+// a value, and what it says depends on its arguments and on the database of zones alone, which is linked into the program.
+//
+// A cron line speaks about the clock on the wall. It is evaluated there, where every day has 24 hours, and what it finds is mapped to the first instant at
+// which that clock shows the time or a later one. So a time that does not exist, because the clock was put forward, is due once, at the
+// moment after the gap; one that exists twice is due the first time only; and no time of the wall is due twice.
+package cadence
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	_ "time/tzdata" // so that zones are known on a machine that has no database of them
+
+	"github.com/netresearch/go-cron"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Bounds of what is accepted.
+const (
+	MinEvery  = time.Second
+	MaxEvery  = 100 * 365 * 24 * time.Hour
+	maxLine   = 256 // bytes of a cron line
+	maxZone   = 64  // bytes of a zone
+	firstYear = 1970
+	lastYear  = 9999
+	// searchYears is how far apart two times of a cron line may be: the 29th of February on a certain weekday comes every 40 years at least.
+	searchYears = 41
+)
+
+// Cadence is a sequence of instants. The zero value has none.
+type Cadence struct {
+	line  *cron.SpecSchedule
+	zone  *time.Location
+	every time.Duration
+	phase time.Duration // of the first one after 1970 began
+	text  string
+}
+
+// FieldError tells which field of a cadence is wrong.
+type FieldError struct {
+	Field string // such as "minute", "zone", "interval"
+	Value string
+	Text  string
+}
+
+// Error is a sentence that begins with the field.
+func (e *FieldError) Error() string { return fmt.Sprintf("%s %q: %s", e.Field, e.Value, e.Text) }
+
+func wrong(field, value, format string, args ...any) error {
+	if len(value) > 80 {
+		value = value[:80] + "…"
+	}
+	return fault.New(fault.Invalid, "%w", &FieldError{Field: field, Value: value, Text: fmt.Sprintf(format, args...)})
+}
+
+// options of the parser: five fields, seconds in front of them if there are six, names such as @daily, and L, W and # for days. Day of the month and day of the
+// week are alternatives when both are restricted, as in every crontab.
+const options = cron.SecondOptional | cron.Minute | cron.Hour | cron.Dom | cron.Month | cron.Dow | cron.Descriptor | cron.Extended | cron.DowOrDom
+
+// fieldNames are those of a line of six fields.
+var fieldNames = [...]string{"second", "minute", "hour", "day of month", "month", "day of week"}
+
+// Cron is the cadence of a cron line in an IANA zone; an empty zone is UTC.
+func Cron(line, zone string) (Cadence, error) {
+	loc, err := loadZone(zone)
+	if err != nil {
+		return Cadence{}, err
+	}
+	line = strings.Join(strings.Fields(line), " ")
+	switch {
+	case line == "":
+		return Cadence{}, wrong("cron line", line, "it is empty: write five fields, such as 0 2 * * *")
+	case len(line) > maxLine:
+		return Cadence{}, wrong("cron line", line, "it has %d bytes, at most %d are allowed", len(line), maxLine)
+	case strings.HasPrefix(line, "TZ=") || strings.HasPrefix(line, "CRON_TZ="):
+		return Cadence{}, wrong("cron line", line, "the zone does not belong into the line: give it beside the line")
+	case strings.HasPrefix(strings.ToLower(line), "@every"):
+		return Cadence{}, wrong("cron line", line, "an interval is not a cron line: give it as interval")
+	}
+	spec, err := parse(line)
+	if err != nil {
+		return Cadence{}, err
+	}
+	c := Cadence{line: spec, zone: loc, text: line + " " + loc.String()}
+	if _, ok := c.Next(time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)); !ok {
+		return Cadence{}, wrong("cron line", line, "it never fires: there is no such day")
+	}
+	return c, nil
+}
+
+func loadZone(zone string) (*time.Location, error) {
+	switch {
+	case zone == "":
+		return time.UTC, nil
+	case zone == "Local":
+		return nil, wrong("zone", zone, "what it means depends on the machine: name an IANA zone, such as Europe/Berlin")
+	case len(zone) > maxZone:
+		return nil, wrong("zone", zone, "it has %d bytes, at most %d are allowed", len(zone), maxZone)
+	}
+	loc, err := time.LoadLocation(zone)
+	if err != nil {
+		return nil, wrong("zone", zone, "there is no such IANA zone: write one such as Europe/Berlin, or UTC")
+	}
+	return loc, nil
+}
+
+// parse reads the line for a wall without summer and winter.
+func parse(line string) (*cron.SpecSchedule, error) {
+	fields := strings.Fields(line)
+	if fields[0][0] != '@' && len(fields) != 5 && len(fields) != 6 {
+		return nil, wrong("cron line", line, "it has %d fields: write five (minute, hour, day of month, month, day of week), or six with seconds in front", len(fields))
+	}
+	spec, err := parseFields(line)
+	if err == nil {
+		spec.Location, spec.MaxSearchYears = time.UTC, searchYears
+		return spec, nil
+	}
+	names := fieldNames[len(fieldNames)-min(len(fields), len(fieldNames)):]
+	for i := range fields {
+		if fields[0][0] == '@' {
+			break
+		}
+		alone := make([]string, len(fields))
+		for j := range alone {
+			alone[j] = "*"
+		}
+		alone[i] = fields[i]
+		if _, err := parseFields(strings.Join(alone, " ")); err != nil {
+			return nil, wrong(names[i], fields[i], "%v", err)
+		}
+	}
+	return nil, wrong("cron line", line, "%v", err)
+}
+
+func parseFields(line string) (*cron.SpecSchedule, error) {
+	p, err := cron.TryNewParser(options)
+	if err != nil {
+		return nil, err
+	}
+	s, err := p.Parse(line)
+	if err != nil {
+		return nil, err
+	}
+	spec, ok := s.(*cron.SpecSchedule)
+	if !ok {
+		return nil, fmt.Errorf("it is not a line of fields")
+	}
+	return spec, nil
+}
+
+// Every is the cadence of an interval. Its instants are the multiples of it since 1970 began (UTC), moved by the phase; so they do not depend on who asks, and
+// when.
+func Every(every, phase time.Duration) (Cadence, error) {
+	switch {
+	case every <= 0:
+		return Cadence{}, wrong("interval", every.String(), "it must be positive")
+	case every < MinEvery:
+		return Cadence{}, wrong("interval", every.String(), "it is too short: the shortest is %s", MinEvery)
+	case every > MaxEvery:
+		return Cadence{}, wrong("interval", every.String(), "it is too long: the longest is %s", MaxEvery)
+	case every%time.Millisecond != 0:
+		return Cadence{}, wrong("interval", every.String(), "it must be a whole number of milliseconds")
+	case phase < 0 || phase >= every:
+		return Cadence{}, wrong("phase", phase.String(), "it must be less than the interval %s, and not negative", every)
+	case phase%time.Millisecond != 0:
+		return Cadence{}, wrong("phase", phase.String(), "it must be a whole number of milliseconds")
+	}
+	c := Cadence{every: every, phase: phase, text: "every " + every.String()}
+	if phase > 0 {
+		c.text += ", " + phase.String() + " after it"
+	}
+	return c, nil
+}
+
+// CheckInstant says why a point in time is out of range; nil when it is not.
+func CheckInstant(field string, t time.Time) error {
+	if y := t.UTC().Year(); y < firstYear || y > lastYear {
+		return wrong(field, t.UTC().Format(time.RFC3339), "its year must be between %d and %d", firstYear, lastYear)
+	}
+	return nil
+}
+
+// String is the cron line and its zone, or the interval.
+func (c Cadence) String() string { return c.text }
+
+// IsZero reports whether the cadence has no instants.
+func (c Cadence) IsZero() bool { return c.line == nil && c.every == 0 }
+
+// Next is the first instant after a point in time; ok is false when there is none before the year 10000.
+func (c Cadence) Next(after time.Time) (t time.Time, ok bool) {
+	if first := time.Date(firstYear, 1, 1, 0, 0, 0, 0, time.UTC); after.Before(first) {
+		after = first.Add(-1)
+	}
+	switch {
+	case after.UTC().Year() > lastYear:
+		return time.Time{}, false
+	case c.line != nil:
+		t, ok = c.nextOnWall(after)
+	case c.every > 0:
+		t, ok = c.nextMultiple(after), true
+	}
+	if !ok || t.Year() > lastYear {
+		return time.Time{}, false
+	}
+	return t, true
+}
+
+// nextMultiple counts in milliseconds, in which ten thousand years are far from an overflow.
+func (c Cadence) nextMultiple(after time.Time) time.Time {
+	every, phase := c.every.Milliseconds(), c.phase.Milliseconds()
+	n := after.UnixMilli() - phase
+	k := n / every
+	if n%every < 0 {
+		k--
+	}
+	return time.UnixMilli((k+1)*every + phase).UTC()
+}
+
+// nextOnWall looks for the next time that the wall has not shown before.
+func (c Cadence) nextOnWall(after time.Time) (time.Time, bool) {
+	wall := c.shown(after)
+	for {
+		wall = c.line.Next(wall)
+		if wall.IsZero() {
+			return time.Time{}, false
+		}
+		if t := c.reached(wall); t.After(after) { // always, unless a zone was changed twice within hours
+			return t, true
+		}
+	}
+}
+
+// shown is the latest time that the wall has shown up to an instant, as if it were UTC. While the clock repeats an hour, that is the end of the first one.
+func (c Cadence) shown(at time.Time) time.Time {
+	local := at.In(c.zone)
+	_, offset := local.Zone()
+	wall := asUTC(at, offset)
+	if start, _ := local.ZoneBounds(); !start.IsZero() {
+		_, before := start.Add(-time.Nanosecond).In(c.zone).Zone()
+		if first := asUTC(start, before).Add(-time.Nanosecond); first.After(wall) {
+			return first
+		}
+	}
+	return wall
+}
+
+// reached is the first instant at which the wall shows a time or a later one.
+func (c Cadence) reached(wall time.Time) time.Time {
+	at := wall.Add(-48 * time.Hour) // no zone is that far from UTC
+	for {
+		local := at.In(c.zone)
+		_, offset := local.Zone()
+		t := asUTC(wall, -offset)
+		if t.Before(at) {
+			return at.UTC() // the clock was put forward past it
+		}
+		_, end := local.ZoneBounds()
+		if end.IsZero() || t.Before(end) {
+			return t
+		}
+		at = end
+	}
+}
+
+func asUTC(t time.Time, offset int) time.Time {
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+// Between are the instants after a point in time, up to another one that is included, at most so many; more tells that there are others.
+func (c Cadence) Between(after, upTo time.Time, most int) (all []time.Time, more bool) {
+	for at := after; ; {
+		t, ok := c.Next(at)
+		if !ok || t.After(upTo) {
+			return all, false
+		}
+		if len(all) == most {
+			return all, true
+		}
+		all = append(all, t)
+		at = t
+	}
+}

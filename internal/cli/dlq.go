@@ -1,0 +1,546 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/batch"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+func newDlq(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "dlq", Short: "Tasks that failed for good",
+		Long: `Find tasks whose attempts are spent, see why, and give them another chance.
+
+A requeued task is a task of its own. One that had been submitted is a new run of its key. A step of a workflow is requeued beside it, because the workflow has
+heard of the failure: to have the workflow itself go on, retry its execution (perdure workflow retry).`,
+		Example: `  perdure dlq groups
+  perdure dlq list --activity mail --fingerprint 4687430c57e24563
+  perdure dlq requeue dead_7_06g5v0zkv0s00000000000000c --input '"ann@example.com"'
+  perdure dlq requeue --activity mail --canary --rate 10 --yes
+  perdure dlq purge --older 720h --dry-run`,
+	}
+	cmd.AddCommand(newDlqList(o), newDlqGroups(o), newDlqShow(o), newDlqRequeue(o), newDlqUndo(o), newDlqPurge(o))
+	return cmd
+}
+
+// deadFlags select dead tasks.
+type deadFlags struct {
+	activities, queues []string
+	fingerprint        string
+	since, until       string
+	requeued           string
+}
+
+func (f *deadFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringSliceVar(&f.activities, "activity", nil, "only these activities")
+	cmd.Flags().StringSliceVar(&f.queues, "queue", nil, "only these queues")
+	cmd.Flags().StringVar(&f.fingerprint, "fingerprint", "", "only those that failed so; see `perdure dlq groups`")
+	cmd.Flags().StringVar(&f.since, "since", "", "died at or after: a time (RFC 3339) or a distance (1h)")
+	cmd.Flags().StringVar(&f.until, "until", "", "died before: a time or a distance")
+}
+
+// given reports whether any condition is.
+func (f *deadFlags) given() bool {
+	return len(f.activities)+len(f.queues) > 0 || f.fingerprint != "" || f.since != "" || f.until != ""
+}
+
+func (f *deadFlags) request() (api.DeadRequest, error) {
+	r := api.DeadRequest{Tenant: model.DefaultTenant, Activities: f.activities, Queues: f.queues, Fingerprint: f.fingerprint}
+	switch f.requeued {
+	case "", "all":
+	case "yes", "no":
+		yes := f.requeued == "yes"
+		r.Requeued = &yes
+	default:
+		return r, fault.New(fault.Invalid, "--requeued %q: yes, no or all", f.requeued)
+	}
+	for _, b := range [...]struct {
+		flag, value string
+		to          *model.Time
+	}{{"--since", f.since, &r.From}, {"--until", f.until, &r.To}} {
+		if b.value == "" {
+			continue
+		}
+		at, err := moment(b.flag, b.value)
+		if err != nil {
+			return r, err
+		}
+		*b.to = model.TimeOf(at)
+	}
+	return r, nil
+}
+
+// deadLine is a dead task for programs.
+type deadLine struct {
+	ID          string       `json:"id"`
+	Activity    string       `json:"activity"`
+	Queue       string       `json:"queue"`
+	Execution   string       `json:"execution"`
+	Run         string       `json:"run"`
+	Step        string       `json:"step,omitempty"`
+	Scheduled   string       `json:"scheduled"`
+	Died        string       `json:"died"`
+	Attempts    int          `json:"attempts"`
+	Error       string       `json:"error"`
+	Fingerprint string       `json:"fingerprint"`
+	Requeued    int64        `json:"requeued"`
+	RequeuedAs  string       `json:"requeued_as,omitempty"`
+	Input       any          `json:"input,omitempty"`
+	Failed      []failedLine `json:"failed,omitempty"`
+	LeftOut     int          `json:"left_out,omitempty"`
+}
+
+type failedLine struct {
+	Attempt int    `json:"attempt"`
+	At      string `json:"at"`
+	Worker  string `json:"worker,omitempty"`
+	Error   string `json:"error"`
+}
+
+func deadLineOf(d *api.DeadTask) deadLine {
+	b := &d.Body
+	l := deadLine{
+		ID: d.ID.String(), Activity: b.Spec.Kind, Queue: b.Spec.Queue, Execution: b.Address.Type + "/" + b.Address.Key, Run: d.ID.Run.String(),
+		Scheduled: b.Scheduled.String(), Died: b.At.String(), Attempts: b.Attempts, Fingerprint: b.Fingerprint, Requeued: d.Requeued,
+		Input: raw(b.Input), LeftOut: b.LeftOut,
+	}
+	if d.ID.Task != model.TaskStep {
+		l.Step = d.ID.Task
+	}
+	if b.Failure != nil {
+		l.Error = b.Failure.Message
+	}
+	if q := b.Requeued; !q.IsZero() {
+		l.RequeuedAs = q.Address.Type + "/" + q.Address.Key
+	}
+	for i := range b.Failed {
+		f := &b.Failed[i]
+		l.Failed = append(l.Failed, failedLine{f.Attempt, f.At.String(), f.Worker, f.Failure.Message})
+	}
+	return l
+}
+
+func newDlqList(o *options) *cobra.Command {
+	var f deadFlags
+	var limit int
+	cmd := &cobra.Command{
+		Use: "list", Short: "List dead tasks, those that died last first", Args: cobra.NoArgs,
+		Example: `  perdure dlq list --activity mail --since 24h
+  perdure dlq list --requeued no -o json`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := f.request()
+			if err != nil {
+				return err
+			}
+			return o.with(cmd.Context(), true, func(b api.Backend) error { return o.listDead(cmd.Context(), b, r, limit) })
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
+	return cmd
+}
+
+func (o *options) listDead(ctx context.Context, b api.Backend, r api.DeadRequest, limit int) error {
+	lines, rows, more := []deadLine{}, [][]string{}, false
+	for r.Limit = 500; !more; {
+		page, err := b.ListDead(ctx, r)
+		if err != nil {
+			return err
+		}
+		for i := range page.Tasks {
+			if limit > 0 && len(lines) == limit {
+				more = true
+				break
+			}
+			d := &page.Tasks[i]
+			l := deadLineOf(d)
+			lines = append(lines, l)
+			state := ""
+			if l.RequeuedAs != "" {
+				state = "requeued"
+			}
+			rows = append(rows, []string{l.ID, l.Activity, l.Queue, stamp(d.Body.At), strconv.Itoa(l.Attempts), state, shorten(l.Error, 60)})
+		}
+		if r.Cursor = page.Cursor; r.Cursor == "" {
+			break
+		}
+	}
+	if o.output == "json" {
+		return o.json(lines)
+	}
+	if err := o.table("ID\tACTIVITY\tQUEUE\tDIED\tATTEMPTS\tSTATE\tERROR", rows); err != nil {
+		return err
+	}
+	if more {
+		fmt.Fprintf(o.Err, "There are more; --limit 0 lists all.\n")
+	}
+	return nil
+}
+
+func newDlqGroups(o *options) *cobra.Command {
+	var f deadFlags
+	cmd := &cobra.Command{
+		Use: "groups", Short: "Group dead tasks by activity and kind of error, the largest groups first", Args: cobra.NoArgs,
+		Example: "  perdure dlq groups --since 24h",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			r, err := f.request()
+			if err != nil {
+				return err
+			}
+			r.Limit = 1000
+			return o.with(cmd.Context(), true, func(b api.Backend) error {
+				groups, err := b.GroupDead(cmd.Context(), r)
+				if err != nil {
+					return err
+				}
+				return o.deadGroups(groups)
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
+	return cmd
+}
+
+func (o *options) deadGroups(groups []api.DeadGroup) error {
+	if o.output == "json" {
+		type line struct {
+			Activity    string `json:"activity"`
+			Fingerprint string `json:"fingerprint"`
+			Count       int64  `json:"count"`
+			First       string `json:"first"`
+			Last        string `json:"last"`
+			Message     string `json:"message"`
+		}
+		lines := make([]line, len(groups))
+		for i, g := range groups {
+			lines[i] = line{g.Activity, g.Fingerprint, g.Count, g.First.String(), g.Last.String(), g.Message}
+		}
+		return o.json(lines)
+	}
+	rows := make([][]string, len(groups))
+	for i, g := range groups {
+		rows[i] = []string{strconv.FormatInt(g.Count, 10), g.Activity, g.Fingerprint, stamp(g.Last), shorten(g.Message, 70)}
+	}
+	return o.table("COUNT\tACTIVITY\tFINGERPRINT\tLAST\tMESSAGE OF THE LAST", rows)
+}
+
+func newDlqShow(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "show id", Short: "Show a dead task with its input and every attempt", Args: cobra.ExactArgs(1),
+		Example: "  perdure dlq show dead_7_06g5v0zkv0s00000000000000c",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := api.ParseDeadID(args[0])
+			if err != nil {
+				return err
+			}
+			return o.with(cmd.Context(), true, func(b api.Backend) error {
+				d, err := b.ShowDead(cmd.Context(), id)
+				if err != nil {
+					return err
+				}
+				return o.showDead(&d)
+			})
+		},
+	}
+}
+
+func (o *options) showDead(d *api.DeadTask) error {
+	l := deadLineOf(d)
+	if o.output == "json" {
+		return o.json(l)
+	}
+	rows := [][]string{
+		{"Dead task", l.ID},
+		{"Activity", l.Activity + ", queue " + l.Queue},
+		{"Of", l.Execution + ", " + l.Run},
+		{"Scheduled", stamp(d.Body.Scheduled)},
+		{"Died", stamp(d.Body.At)},
+		{"Error", l.Error},
+		{"Group", l.Fingerprint},
+		{"Input", payload(d.Body.Input, 2000)},
+	}
+	if l.RequeuedAs != "" {
+		rows = append(rows, []string{"Requeued", fmt.Sprintf("at %s, as %s", stamp(d.Body.Requeued.At), l.RequeuedAs)})
+	}
+	for i := range d.Body.Failed {
+		f := &d.Body.Failed[i]
+		rows = append(rows, []string{fmt.Sprintf("Attempt %d", f.Attempt), fmt.Sprintf("%s  %s  %s", stamp(f.At), orDash(f.Worker), shorten(f.Failure.Message, 100))})
+	}
+	if l.LeftOut > 0 {
+		rows = append(rows, []string{"", fmt.Sprintf("%d attempts between the first and the last ones are left out", l.LeftOut)})
+	}
+	return o.table("", rows)
+}
+
+func newDlqRequeue(o *options) *cobra.Command {
+	var (
+		f        deadFlags
+		how      batch.Requeue
+		one      api.RequeueRequest
+		text     string
+		all, yes bool
+		timeout  time.Duration
+	)
+	cmd := &cobra.Command{
+		Use: "requeue [id]", Short: "Give dead tasks another chance",
+		Example: `  perdure dlq requeue dead_7_06g5v0zkv0s00000000000000c
+  perdure dlq requeue --fingerprint 4687430c57e24563 --dry-run
+  perdure dlq requeue --activity mail --canary --rate 10 --yes`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || (len(args) == 1) == (f.given() || all) {
+				return fault.New(fault.Invalid, "requeue takes the id of a dead task, or conditions such as --activity, or --all instead")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if len(args) == 0 {
+				if text != "" || one.Again {
+					return fault.New(fault.Invalid, "--input and --again go with the id of one dead task")
+				}
+				return o.requeueAll(cmd.Context(), &f, how, yes)
+			}
+			if one.ID, err = api.ParseDeadID(args[0]); err != nil {
+				return err
+			}
+			if text != "" {
+				p, err := o.input("--input", text)
+				if err != nil {
+					return err
+				}
+				one.Input = &p
+			}
+			one.DryRun = how.DryRun
+			do := func(ctx context.Context, b api.Backend) error {
+				reply, err := b.Requeue(ctx, one)
+				if err != nil {
+					return err
+				}
+				return o.requeued(args[0], &reply, one.DryRun)
+			}
+			if one.DryRun {
+				return o.with(cmd.Context(), true, func(b api.Backend) error { return do(cmd.Context(), b) })
+			}
+			return o.within(cmd.Context(), timeout, do)
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&text, "input", "", "another input as JSON, @file, or - for standard input")
+	cmd.Flags().BoolVar(&one.Again, "again", false, "also if it was requeued before and that task has ended")
+	cmd.Flags().StringVar(&one.RequestID, "request-id", "", "makes a repetition harmless")
+	cmd.Flags().BoolVar(&all, "all", false, "all that were not requeued")
+	cmd.Flags().BoolVar(&how.Canary, "canary", false, "of many: requeue one first, and the others when it has completed")
+	cmd.Flags().Float64Var(&how.Rate, "rate", 0, "of many: at most so many per second")
+	cmd.Flags().BoolVar(&how.DryRun, "dry-run", false, "only tell what would be done")
+	cmd.Flags().BoolVar(&yes, "yes", false, "of many: do it")
+	patience(cmd, &timeout)
+	return cmd
+}
+
+func (o *options) requeued(id string, r *api.RequeueReply, dry bool) error {
+	name := r.Address.Type + "/" + r.Address.Key
+	if o.output == "json" {
+		line := map[string]any{"id": id, "execution": name, "existing": r.Existing, "dry_run": dry}
+		if !r.Run.IsZero() {
+			line["run"] = r.Run.String()
+		}
+		return o.json(line)
+	}
+	verb := "requeued as"
+	switch {
+	case r.Existing:
+		verb = "was requeued before, as"
+	case dry:
+		verb = "would be requeued as"
+	}
+	_, err := fmt.Fprintf(o.Out, "%s %s %s\n", id, verb, name)
+	return err
+}
+
+// requeueAll requeues all that the flags select, and tells each as it is done.
+func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeue, yes bool) error {
+	if how.Rate < 0 {
+		return fault.New(fault.Invalid, "--rate %g is less than nothing", how.Rate)
+	}
+	f.requeued = "no"
+	r, err := f.request()
+	if err != nil {
+		return err
+	}
+	if !how.DryRun && !yes {
+		return o.with(ctx, true, func(b api.Backend) error {
+			n, err := b.CountDead(ctx, r)
+			if err == nil {
+				err = fault.New(fault.Invalid, "%d dead tasks are selected: --yes requeues them, --dry-run lists them", n)
+			}
+			return err
+		})
+	}
+	return o.with(ctx, how.DryRun, func(b api.Backend) error {
+		verb := "requeued:"
+		if how.DryRun {
+			verb = "would be requeued:"
+		}
+		return o.tellDead(verb, func(yield func(batch.Requeued) bool) { batch.RequeueAll(ctx, b, r, how)(yield) })
+	})
+}
+
+// tellDead prints what became of many dead tasks.
+func (o *options) tellDead(verb string, all func(yield func(batch.Requeued) bool)) error {
+	type line struct {
+		ID        string `json:"id"`
+		Execution string `json:"execution,omitempty"`
+		Error     string `json:"error,omitempty"`
+	}
+	lines, done, failed, first := []line{}, 0, 0, error(nil)
+	var ended error
+	for r := range all {
+		if r.Task == nil {
+			ended = r.Err
+			break
+		}
+		l := line{ID: r.Task.ID.String()}
+		if to := r.Reply.Address; !to.IsZero() {
+			l.Execution = to.Type + "/" + to.Key
+		}
+		done++
+		switch {
+		case r.Err != nil:
+			if failed++; first == nil {
+				first = r.Err
+			}
+			l.Error = r.Err.Error()
+			fmt.Fprintf(o.Err, "%s: %s\n", l.ID, l.Error)
+		case o.output != "json" && l.Execution != "":
+			fmt.Fprintf(o.Out, "%s %s as %s\n", verb, l.ID, l.Execution)
+		case o.output != "json":
+			fmt.Fprintf(o.Out, "%s %s\n", verb, l.ID)
+		}
+		if o.output == "json" {
+			lines = append(lines, l)
+		}
+	}
+	if o.output == "json" {
+		if err := o.json(lines); err != nil {
+			return err
+		}
+	}
+	switch {
+	case ended != nil:
+		return ended
+	case failed > 0:
+		return fault.New(fault.KindOf(first), "%d of %d failed, the first one: %w", failed, done, first)
+	}
+	fmt.Fprintf(o.Err, "%d done.\n", done)
+	return nil
+}
+
+func newDlqUndo(o *options) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "undo id", Short: "Take a requeue back whose task nobody has begun", Args: cobra.ExactArgs(1),
+		Example: "  perdure dlq undo dead_7_06g5v0zkv0s00000000000000c",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := api.ParseDeadID(args[0])
+			if err != nil {
+				return err
+			}
+			if err := o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error { return b.UndoRequeue(ctx, api.UndoRequest{ID: id}) }); err != nil {
+				return err
+			}
+			if o.output == "json" {
+				return o.json(map[string]any{"id": args[0], "undone": true})
+			}
+			_, err = fmt.Fprintf(o.Out, "%s is as it was before it was requeued\n", args[0])
+			return err
+		},
+	}
+	patience(cmd, &timeout)
+	return cmd
+}
+
+func newDlqPurge(o *options) *cobra.Command {
+	var f deadFlags
+	var older time.Duration
+	var dry, yes, all bool
+	cmd := &cobra.Command{
+		Use: "purge [id]", Short: "Remove dead tasks for good",
+		Long: `Remove dead tasks for good. Those whose requeued task is open stay.`,
+		Example: `  perdure dlq purge --older 720h --dry-run
+  perdure dlq purge --fingerprint 4687430c57e24563 --yes
+  perdure dlq purge dead_7_06g5v0zkv0s00000000000000c`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || (len(args) == 1) == (f.given() || older > 0 || all) {
+				return fault.New(fault.Invalid, "purge takes the id of a dead task, or conditions such as --older, or --all instead")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ctx := cmd.Context()
+			if len(args) == 1 {
+				id, err := api.ParseDeadID(args[0])
+				if err != nil {
+					return err
+				}
+				return o.with(ctx, dry, func(b api.Backend) error {
+					d, err := b.ShowDead(ctx, id)
+					if err != nil {
+						return err
+					}
+					return o.tellDead(purgeVerb(dry), func(yield func(batch.Requeued) bool) {
+						res := batch.Requeued{Task: &d}
+						if !dry {
+							res.Err = b.PurgeDead(ctx, id)
+						}
+						yield(res)
+					})
+				})
+			}
+			r, err := f.request()
+			if err != nil {
+				return err
+			}
+			if older > 0 {
+				if r.To != 0 {
+					return fault.New(fault.Invalid, "--older and --until say the same: give one of them")
+				}
+				r.To = model.TimeOf(time.Now().Add(-older))
+			}
+			if !dry && !yes {
+				return o.with(ctx, true, func(b api.Backend) error {
+					n, err := b.CountDead(ctx, r)
+					if err == nil {
+						err = fault.New(fault.Invalid, "%d dead tasks are selected: --yes removes them, --dry-run lists them", n)
+					}
+					return err
+				})
+			}
+			return o.with(ctx, dry, func(b api.Backend) error {
+				return o.tellDead(purgeVerb(dry), func(yield func(batch.Requeued) bool) { batch.PurgeAll(ctx, b, r, dry)(yield) })
+			})
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
+	cmd.Flags().DurationVar(&older, "older", 0, "that died longer ago than this")
+	cmd.Flags().BoolVar(&all, "all", false, "all of them")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list them")
+	cmd.Flags().BoolVar(&yes, "yes", false, "of many: do it")
+	return cmd
+}
+
+func purgeVerb(dry bool) string {
+	if dry {
+		return "would be purged:"
+	}
+	return "purged:"
+}

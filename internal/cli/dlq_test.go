@@ -1,0 +1,158 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+var letter = perdure.NewActivity("letter", func(_ context.Context, to string) (string, error) {
+	if strings.HasPrefix(to, "bad") {
+		return "", errors.New("nobody is called " + to)
+	}
+	return "written to " + to, nil
+}, perdure.OnQueue("post"), perdure.RetryPolicy{MaxAttempts: 1})
+
+// killLetters leaves two dead tasks.
+func killLetters(t *testing.T, app *perdure.App) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for _, to := range []string{"bad-1", "bad-2"} {
+		x, err := letter.Submit(app.With(ctx), to, perdure.RawKey(to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Result(app.With(ctx)); err == nil {
+			t.Fatal("it was written")
+		}
+	}
+}
+
+type deadJSON struct{ ID, Execution, Error, Fingerprint string }
+
+// on is the command line on a store.
+func on(t *testing.T, url string) func(want string, code int, args ...string) string {
+	return func(want string, code int, args ...string) string {
+		t.Helper()
+		out, complaints, got := perdureOn(t, url, args...)
+		if got != code || !strings.Contains(out+complaints, want) {
+			t.Errorf("perdure %s: exit %d, want %d and %q:\n%s\n%s", strings.Join(args, " "), got, code, want, out, complaints)
+		}
+		return out
+	}
+}
+
+func ids(t *testing.T, out string) []deadJSON {
+	t.Helper()
+	var list []deadJSON
+	if err := json.Unmarshal([]byte(out), &list); err != nil {
+		t.Fatalf("%v:\n%s", err, out)
+	}
+	return list
+}
+
+func TestDlqOnAFile(t *testing.T) {
+	t.Parallel()
+	url := "file:" + filepath.Join(t.TempDir(), "x.db")
+	app, err := embedded.Open(t.Context(), url, letter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killLetters(t, app)
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+	do := on(t, url)
+	do("nobody is called", 0, "dlq", "groups")
+	do("letter/bad-1", 0, "task", "list", "--queue", "post", "--status", "failed")
+	do("2 dead tasks are selected", 2, "dlq", "requeue", "--all")
+	list := ids(t, do("", 0, "dlq", "list", "-o", "json"))
+	if len(list) != 2 || list[0].Execution != "task:letter/bad-2" {
+		t.Fatalf("%+v", list)
+	}
+	first := list[0].ID
+	do("Attempt 1", 0, "dlq", "show", first)
+	do(`"nobody is called bad-2"`, 0, "dlq", "show", first, "-o", "json")
+	do("not the id of a dead task", 2, "dlq", "show", "x")
+	do("does not exist", 3, "dlq", "show", "dead_0_04000000000000000000000000")
+	do("takes the id of a dead task", 2, "dlq", "requeue")
+	do("is not requeued", 4, "dlq", "undo", first)
+	do("would be requeued as task:letter/bad-2", 0, "dlq", "requeue", first, "--dry-run")
+	do("requeued as task:letter/bad-2", 0, "dlq", "requeue", first, "--input", `"ann"`)
+	do("was requeued before, as task:letter/bad-2", 0, "dlq", "requeue", first)
+	do("requeued", 0, "dlq", "list")
+	do("which is open", 4, "dlq", "purge", first)
+	do("post", 0, "queue", "show", "post")
+	do("Counted from the store", 0, "queue", "list")
+	do("holds no task", 3, "queue", "show", "nothing")
+	do("letter on queue post: attempt 1 may begin", 0, "task", "show", "letter/bad-2")
+	do("is as it was before", 0, "dlq", "undo", first)
+	do("canceled", 0, "task", "show", "letter/bad-2")
+	do("scheduled anew: task:letter/bad-1", 0, "task", "retry", "letter/bad-1")
+	do("cancel requested: task:letter/bad-1", 0, "task", "cancel", "letter/bad-1", "--reason", "enough")
+	do("is a task", 2, "workflow", "signal", "task:letter/bad-1", "x")
+	do("is a task", 2, "workflow", "fork", "task:letter/bad-1", "--key", "x")
+	do("would be purged", 0, "dlq", "purge", "--older", "1ns", "--dry-run")
+	do("2 dead tasks are selected", 2, "dlq", "purge", "--activity", "letter")
+	do("2 done", 0, "dlq", "purge", "--activity", "letter", "--yes")
+	if list := ids(t, do("", 0, "dlq", "list", "-o", "json")); len(list) != 0 {
+		t.Errorf("left: %+v", list)
+	}
+}
+
+func TestDlqBesideANode(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	app, err := embedded.Config{AllowUnsafe: true, Version: "v7"}.Open(t.Context(), url, letter, shop)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	killLetters(t, app)
+	do := on(t, url)
+	for { // a node tells with its lease what it serves
+		if out := do("", 0, "worker", "list"); strings.Contains(out, "queues default, post: letter") {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	do("workflows perdure.schedule, shop", 0, "worker", "list")
+	do("v7", 0, "worker", "list", "-o", "json")
+	do(`"written to bob"`, 0, "task", "submit", "letter", "--queue", "post", "--input", `"bob"`, "--wait")
+	list := ids(t, do("", 0, "dlq", "list", "-o", "json"))
+	if len(list) != 2 {
+		t.Fatalf("%+v", list)
+	}
+	do("requeued as", 0, "dlq", "requeue", list[0].ID, "--input", `"ann"`)
+	got, err := letter.Execution(perdure.RawKey("bad-2")).Result(app.With(t.Context()))
+	if err != nil || got != "written to ann" {
+		t.Errorf("%q, %v", got, err)
+	}
+	do("ended otherwise than completed", 4, "dlq", "requeue", "--fingerprint", list[1].Fingerprint, "--canary", "--yes")
+}
+
+func TestStress(t *testing.T) {
+	t.Parallel()
+	do := on(t, "file:"+filepath.Join(t.TempDir(), "x.db"))
+	out := do("per_second", 0, "stress", "--total", "60", "--concurrent", "20", "--failure-rate", "0.5", "--latency", "1ms", "-o", "json")
+	var r struct {
+		Workflows, Failed, Refused int
+		P50                        float64 `json:"p50_ms"`
+		P99                        float64 `json:"p99_ms"`
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil || r.Workflows != 60 || r.Failed == 0 || r.Failed == 60 || r.Refused != 0 || r.P50 < 1 || r.P99 < r.P50 {
+		t.Errorf("%v, %s", err, out)
+	}
+	do("a share from 0 to 1", 2, "stress", "--failure-rate", "2")
+	do("at least 1", 2, "stress", "--total", "0")
+	do("stress-task", 0, "dlq", "groups")
+}

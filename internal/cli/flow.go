@@ -1,0 +1,406 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// elsewhere is what people are told who look from a process that executes no tasks.
+const elsewhere = "Who holds a limit, who waits and what was counted is known to the processes that execute tasks."
+
+// flowVerb does something to one named thing and tells that it is done.
+func (o *options) flowVerb(use, short, example, done string, do func(ctx context.Context, b api.Backend, name string) error) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: use + " name", Short: short, Example: example, Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error { return do(ctx, b, args[0]) }); err != nil {
+				return err
+			}
+			if o.output == "json" {
+				return o.json(struct {
+					Name string `json:"name"`
+					Done string `json:"done"`
+				}{args[0], done})
+			}
+			_, err := fmt.Fprintf(o.Out, "%s %s\n", done, args[0])
+			return err
+		},
+	}
+	patience(cmd, &timeout)
+	return cmd
+}
+
+// ---- limits
+
+func newLimit(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "limit", Short: "How many tasks run at a time, and how many begin in a time"}
+	cmd.AddCommand(newLimitList(o), newLimitShow(o), newLimitSet(o), o.flowVerb("delete", "Remove a limit; tasks that name it wait until there is one again",
+		"  perdure limit delete smtp", "deleted limit", func(ctx context.Context, b api.Backend, name string) error {
+			return b.DeleteLimit(ctx, model.DefaultTenant, name)
+		}))
+	return cmd
+}
+
+// limitShape is a limit for programs.
+type limitShape struct {
+	Name        string     `json:"name"`
+	Queue       string     `json:"queue,omitempty"`
+	Activity    string     `json:"activity,omitempty"`
+	Per         string     `json:"per,omitempty"`
+	Key         string     `json:"key,omitempty"`
+	Concurrency int        `json:"concurrency,omitempty"`
+	Rate        string     `json:"rate,omitempty"`
+	Burst       int64      `json:"burst,omitempty"`
+	Uses        []useShape `json:"uses,omitempty"`
+}
+
+type useShape struct {
+	Key     string   `json:"key,omitempty"`
+	Held    int      `json:"held"`
+	Waiting int      `json:"waiting"`
+	Holders []string `json:"holders,omitempty"`
+	Waiters []string `json:"waiters,omitempty"`
+}
+
+func shapeLimit(l *api.LimitStatus) limitShape {
+	s := limitShape{Name: l.Name, Queue: l.Queue, Activity: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Concurrency, Burst: l.Burst}
+	if l.Per == api.PerKind {
+		s.Per = "activity"
+	}
+	if l.Rate > 0 {
+		s.Rate = rule.FormatRate(l.Rate, l.Period)
+	}
+	for _, u := range l.Uses {
+		use := useShape{Key: u.Key, Held: u.Held, Waiting: u.Waiting}
+		for _, r := range u.Holders {
+			use.Holders = append(use.Holders, r.Address.Type+"/"+r.Address.Key)
+		}
+		for _, r := range u.Waiters {
+			use.Waiters = append(use.Waiters, r.Address.Type+"/"+r.Address.Key)
+		}
+		s.Uses = append(s.Uses, use)
+	}
+	return s
+}
+
+// of is what tasks the limit is for, for people.
+func (s *limitShape) of() string {
+	var parts []string
+	if s.Per == api.PerName {
+		return "activities that name it"
+	}
+	if s.Queue != "" {
+		parts = append(parts, "queue "+s.Queue)
+	}
+	if s.Activity != "" {
+		parts = append(parts, "activity "+s.Activity)
+	}
+	if s.Per == api.PerKey {
+		parts = append(parts, "each "+s.Key)
+	} else if s.Per != "" {
+		parts = append(parts, "each "+s.Per)
+	}
+	return strings.Join(parts, ", ")
+}
+
+func (o *options) limits(ctx context.Context) ([]limitShape, error) {
+	n, err := o.look(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer n.Close()
+	found, err := n.Backend().Limits(ctx, model.DefaultTenant)
+	list := make([]limitShape, len(found))
+	for i := range found {
+		list[i] = shapeLimit(&found[i])
+	}
+	return list, err
+}
+
+func newLimitList(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List limits", Args: cobra.NoArgs, Long: "List limits. " + elsewhere, Example: "  perdure limit list -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list, err := o.limits(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if o.output == "json" {
+				return o.json(list)
+			}
+			rows := make([][]string, len(list))
+			for i := range list {
+				rows[i] = []string{list[i].Name, list[i].of(), number(list[i].Concurrency), given(list[i].Rate), number(int(list[i].Burst))}
+			}
+			return o.table("NAME\tFOR\tAT A TIME\tRATE\tBURST", rows)
+		},
+	}
+}
+
+func newLimitShow(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "show name", Short: "Show a limit", Args: cobra.ExactArgs(1), Long: "Show a limit. " + elsewhere, Example: "  perdure limit show smtp",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			list, err := o.limits(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for i := range list {
+				l := &list[i]
+				switch {
+				case l.Name != args[0]:
+					continue
+				case o.output == "json":
+					return o.json(l)
+				}
+				return o.table("", [][]string{
+					{"Name", l.Name}, {"For", l.of()}, {"At a time", number(l.Concurrency)}, {"Rate", given(l.Rate)}, {"Burst", number(int(l.Burst))},
+				})
+			}
+			return fault.New(fault.NotFound, "there is no limit %s", args[0])
+		},
+	}
+}
+
+func newLimitSet(o *options) *cobra.Command {
+	var l api.Limit
+	var rate string
+	var anyQueue bool
+	cmd := o.flowVerb("set", "Make a limit, or change it",
+		`  perdure limit set smtp --concurrency 5
+  perdure limit set api --queue 'api*' --rate 100/1m --burst 10
+  perdure limit set customers --activity charge --key input.customer.id --concurrency 2`,
+		"set limit", func(ctx context.Context, b api.Backend, name string) (err error) {
+			l.Name = name
+			if rate != "" {
+				if l.Rate, l.Period, err = rule.ParseRate(rate); err != nil {
+					return err
+				}
+			}
+			if l.Per == "activity" {
+				l.Per = api.PerKind
+			}
+			return b.SetLimit(ctx, model.DefaultTenant, l, anyQueue)
+		})
+	cmd.Long = `Make a limit, or change it. Tasks that run go on; every process applies it within seconds.
+
+Without --queue and --activity the limit is for activities that name it (perdure.Limit). A limit that contradicts another one is refused and nothing is changed.`
+	cmd.Flags().StringVar(&l.Queue, "queue", "", "for tasks of the queue; mail* for all that begin so")
+	cmd.Flags().StringVar(&l.Kind, "activity", "", "for tasks of the activity; * as above")
+	cmd.Flags().StringVar(&l.Per, "per", "", "each queue or activity has its own: queue, activity")
+	cmd.Flags().StringVar(&l.Key, "key", "", "each value there in the input has its own: input.customer.id")
+	cmd.Flags().IntVar(&l.Concurrency, "concurrency", 0, "how many may run at a time; 0 for any number")
+	cmd.Flags().StringVar(&rate, "rate", "", "how many may begin in a time: 100/1m")
+	cmd.Flags().Int64Var(&l.Burst, "burst", 0, "how many of them may begin at once (1)")
+	cmd.Flags().BoolVar(&anyQueue, "any-queue", false, "also for a queue that nobody serves yet")
+	return cmd
+}
+
+func number(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
+}
+
+// ---- circuit breakers
+
+func newBreaker(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "breaker", Short: "Circuit breakers of tasks"}
+	var why, pauseWhy, until string
+	var span time.Duration
+	trip := o.flowVerb("trip", "Open a breaker as if enough tasks had failed", "  perdure breaker trip bank --reason 'they migrate'", "tripped breaker",
+		func(ctx context.Context, b api.Backend, name string) error {
+			return b.TripBreaker(ctx, model.DefaultTenant, name, why)
+		})
+	trip.Flags().StringVar(&why, "reason", "", "what people are told")
+	pause := o.flowVerb("pause", "Let nothing through a breaker for a while", "  perdure breaker pause bank --for 2h --reason 'they migrate'", "paused breaker",
+		func(ctx context.Context, b api.Backend, name string) error {
+			at := time.Now().Add(span)
+			if until != "" {
+				var err error
+				if at, err = time.Parse(time.RFC3339, until); err != nil {
+					return fault.New(fault.Invalid, "--until %q: a time such as 2026-11-15T08:00:00Z", until)
+				}
+			}
+			return b.PauseBreaker(ctx, model.DefaultTenant, name, model.TimeOf(at), pauseWhy)
+		})
+	pause.Flags().StringVar(&pauseWhy, "reason", "", "what people are told")
+	pause.Flags().DurationVar(&span, "for", 0, "how long")
+	pause.Flags().StringVar(&until, "until", "", "until when (RFC 3339); a time in the past ends the pause")
+	pause.MarkFlagsMutuallyExclusive("for", "until")
+	pause.MarkFlagsOneRequired("for", "until")
+	cmd.AddCommand(newBreakerList(o), newBreakerSet(o), trip, pause,
+		o.flowVerb("reset", "Close a breaker and end its pause", "  perdure breaker reset bank", "reset breaker", func(ctx context.Context, b api.Backend, name string) error {
+			return b.ResetBreaker(ctx, model.DefaultTenant, name)
+		}),
+		o.flowVerb("delete", "Remove a rule; breakers that tasks name have the defaults then", "  perdure breaker delete bank", "deleted the rule for breaker",
+			func(ctx context.Context, b api.Backend, name string) error {
+				return b.DeleteBreaker(ctx, model.DefaultTenant, name)
+			}))
+	return cmd
+}
+
+// breakerShape is a breaker for programs.
+type breakerShape struct {
+	Name   string     `json:"name"`
+	State  string     `json:"state"`
+	Since  string     `json:"since,omitempty"`
+	Until  string     `json:"until,omitempty"`
+	Reason string     `json:"reason,omitempty"`
+	Paused bool       `json:"paused,omitempty"`
+	Probes int        `json:"probes,omitempty"`
+	Rule   *ruleShape `json:"rule"`
+}
+
+type ruleShape struct {
+	Name      string  `json:"name"`
+	Failures  int     `json:"failures,omitempty"`
+	Ratio     float64 `json:"ratio,omitempty"`
+	Calls     int     `json:"calls,omitempty"`
+	Window    string  `json:"window,omitempty"`
+	Reset     string  `json:"reset,omitempty"`
+	Probes    int     `json:"probes,omitempty"`
+	Successes int     `json:"successes,omitempty"`
+}
+
+func shapeRule(b *api.Breaker) *ruleShape {
+	text := func(d time.Duration) string {
+		if d == 0 {
+			return ""
+		}
+		return d.String()
+	}
+	return &ruleShape{b.Name, b.Failures, b.Ratio, b.Calls, text(b.Window), text(b.Reset), b.Probes, b.Successes}
+}
+
+func (r *ruleShape) opens() string {
+	var parts []string
+	if r.Failures > 0 {
+		parts = append(parts, fmt.Sprintf("%d failures", r.Failures))
+	}
+	if r.Ratio > 0 {
+		parts = append(parts, fmt.Sprintf("%g%% of calls", 100*r.Ratio))
+	}
+	text := strings.Join(parts, ", ")
+	if r.Window != "" {
+		text += " in " + r.Window
+	}
+	return given(strings.TrimSpace(text))
+}
+
+func newBreakerList(o *options) *cobra.Command {
+	var rules bool
+	cmd := &cobra.Command{
+		Use: "list", Short: "List circuit breakers and how they stand", Args: cobra.NoArgs, Example: "  perdure breaker list\n  perdure breaker list --rules -o json",
+		Long: "List circuit breakers and how they stand. One that has never opened has no state in the store. " + elsewhere,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n, err := o.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			if rules {
+				return o.breakerRules(cmd.Context(), n.Backend())
+			}
+			return o.breakers(cmd.Context(), n.Backend())
+		},
+	}
+	cmd.Flags().BoolVar(&rules, "rules", false, "the rules that were set, instead")
+	return cmd
+}
+
+func (o *options) breakers(ctx context.Context, b api.Backend) error {
+	found, err := b.Breakers(ctx, model.DefaultTenant)
+	if err != nil {
+		return err
+	}
+	list, rows := make([]breakerShape, len(found)), make([][]string, len(found))
+	for i := range found {
+		f := &found[i]
+		list[i] = breakerShape{Name: f.Name, State: f.State, Since: f.Since.String(), Reason: f.Why, Paused: f.Held, Probes: f.Probes, Rule: shapeRule(&f.Rule)}
+		if !f.Until.IsZero() {
+			list[i].Until = f.Until.String()
+		}
+		rows[i] = []string{f.Name, f.State, stamp(f.Since), stamp(f.Until), given(f.Why)}
+	}
+	if o.output == "json" {
+		return o.json(list)
+	}
+	return o.table("NAME\tSTATE\tSINCE\tNOTHING BEFORE\tWHY", rows)
+}
+
+func (o *options) breakerRules(ctx context.Context, b api.Backend) error {
+	found, err := b.BreakerRules(ctx, model.DefaultTenant)
+	if err != nil {
+		return err
+	}
+	list, rows := make([]*ruleShape, len(found)), make([][]string, len(found))
+	for i := range found {
+		list[i] = shapeRule(&found[i])
+		rows[i] = []string{list[i].Name, list[i].opens(), given(list[i].Reset), number(list[i].Probes), number(list[i].Successes)}
+	}
+	if o.output == "json" {
+		return o.json(list)
+	}
+	return o.table("NAME\tOPENS AFTER\tOPEN FOR\tPROBES\tSUCCESSES", rows)
+}
+
+func newBreakerSet(o *options) *cobra.Command {
+	var r api.Breaker
+	cmd := o.flowVerb("set", "Make a rule for breakers, or change it",
+		`  perdure breaker set bank --failures 10 --reset 1m
+  perdure breaker set activity:charge --ratio 0.5 --calls 20`,
+		"set the rule for breaker", func(ctx context.Context, b api.Backend, name string) error {
+			r.Name = name
+			return b.SetBreaker(ctx, model.DefaultTenant, r)
+		})
+	cmd.Long = `Make a rule for breakers, or change it. What is not given has its default.
+
+The name is that of breakers that activities name (perdure.Breaker), or activity:<name>, which gives the activity a breaker. It may end in *.`
+	cmd.Flags().IntVar(&r.Failures, "failures", 0, "failures in the window that open it (5)")
+	cmd.Flags().Float64Var(&r.Ratio, "ratio", 0, "share of failures that opens it")
+	cmd.Flags().IntVar(&r.Calls, "calls", 0, "outcomes from which on the ratio counts (20)")
+	cmd.Flags().DurationVar(&r.Window, "window", 0, "how far back outcomes count (1m)")
+	cmd.Flags().DurationVar(&r.Reset, "reset", 0, "how long it stays open (30s)")
+	cmd.Flags().IntVar(&r.Probes, "probes", 0, "tasks at a time that are let through then (1)")
+	cmd.Flags().IntVar(&r.Successes, "successes", 0, "of them close it (2)")
+	cmd.Flags().DurationVar(&r.Lease, "lease", 0, "after which time a probe makes room that nothing is heard of (1m)")
+	cmd.Flags().DurationVar(&r.MaxRetryAfter, "max-retry-after", 0, "how long RetryAfter may keep tasks back (24h)")
+	return cmd
+}
+
+// ---- queues
+
+// queueVerbs have tasks of a queue begin no more, and again.
+func (o *options) queueVerbs() []*cobra.Command {
+	var why string
+	pause := o.flowVerb("pause", "Have no task of a queue begin; those that run go on", "  perdure queue pause mail --reason deploy", "paused queue",
+		func(ctx context.Context, b api.Backend, name string) error {
+			return b.PauseQueue(ctx, model.DefaultTenant, name, why)
+		})
+	pause.Flags().StringVar(&why, "reason", "", "what people are told")
+	resume := o.flowVerb("resume", "Have tasks of a queue begin again", "  perdure queue resume mail", "resumed queue",
+		func(ctx context.Context, b api.Backend, name string) error {
+			return b.ResumeQueue(ctx, model.DefaultTenant, name)
+		})
+	return []*cobra.Command{pause, resume}
+}
+
+func given(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}

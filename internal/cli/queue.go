@@ -1,0 +1,154 @@
+package cli
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+func newQueue(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "queue", Short: "Queues of tasks", Example: "  perdure queue list\n  perdure queue show mails"}
+	cmd.AddCommand(
+		&cobra.Command{
+			Use: "list", Short: "List queues, how many tasks they hold and who serves them", Args: cobra.NoArgs,
+			Long: `List queues, how many tasks they hold and who serves them.
+
+Which tasks wait and which are executed is known to the nodes that carry them. This command looks at the store beside them: it counts tasks that were submitted on their
+own and are open. Those of workflows are in the histories of their workflows, and are not counted.`,
+			Example: "  perdure queue list -o json",
+			RunE:    func(cmd *cobra.Command, _ []string) error { return o.queues(cmd, "") },
+		},
+		&cobra.Command{
+			Use: "show queue", Short: "Show one queue", Args: cobra.ExactArgs(1), Example: "  perdure queue show mails",
+			RunE: func(cmd *cobra.Command, args []string) error { return o.queues(cmd, args[0]) },
+		},
+	)
+	cmd.AddCommand(o.queueVerbs()...)
+	return cmd
+}
+
+// queueLine is a queue for programs.
+type queueLine struct {
+	Queue   string `json:"queue"`
+	Open    int    `json:"open"`
+	Waiting *int   `json:"waiting,omitempty"`
+	Delayed *int   `json:"delayed,omitempty"`
+	Claimed *int   `json:"claimed,omitempty"`
+	Oldest  string `json:"oldest,omitempty"`
+	Workers int    `json:"workers"`
+	Slots   int    `json:"slots"`
+	Paused  bool   `json:"paused,omitempty"`
+	Reason  string `json:"reason,omitempty"` // why it is paused
+	From    string `json:"from"`
+}
+
+func (o *options) queues(cmd *cobra.Command, only string) error {
+	ctx := cmd.Context()
+	return o.with(ctx, true, func(b api.Backend) error {
+		list, err := b.ListQueues(ctx, model.DefaultTenant)
+		if err != nil {
+			return err
+		}
+		paused, err := b.Queues(ctx, model.DefaultTenant)
+		if err != nil {
+			return err
+		}
+		for _, p := range paused {
+			if p.Paused && !slices.ContainsFunc(list.Queues, func(q api.QueueInfo) bool { return q.Name == p.Name }) {
+				list.Queues = append(list.Queues, api.QueueInfo{Name: p.Name})
+			}
+		}
+		lines, rows := []queueLine{}, [][]string{}
+		for i := range list.Queues {
+			q := &list.Queues[i]
+			if only != "" && q.Name != only {
+				continue
+			}
+			l := queueLine{Queue: q.Name, Open: q.Open, Workers: q.Workers, Slots: q.Slots, Paused: q.Paused, From: "store"}
+			if !q.Oldest.IsZero() {
+				l.Oldest = q.Oldest.String()
+			}
+			state := "-"
+			if n := slices.IndexFunc(paused, func(p api.QueueStatus) bool { return p.Paused && p.Name == q.Name }); n >= 0 {
+				l.Paused, l.Reason = true, paused[n].Why
+				state = strings.TrimSuffix("paused: "+paused[n].Why, ": ")
+			}
+			row := []string{q.Name, strconv.Itoa(q.Open), stamp(q.Oldest), strconv.Itoa(q.Workers), strconv.Itoa(q.Slots), state}
+			if list.Counted {
+				l.From, l.Waiting, l.Delayed, l.Claimed = "node", &q.Waiting, &q.Delayed, &q.Claimed
+				row = append(row, fmt.Sprintf("%d waiting, %d delayed, %d claimed", q.Waiting, q.Delayed, q.Claimed))
+			}
+			lines, rows = append(lines, l), append(rows, row)
+		}
+		switch {
+		case only != "" && len(lines) == 0:
+			return fault.New(fault.NotFound, "queue %s holds no task and is served by nobody", only)
+		case o.output == "json":
+			return o.json(lines)
+		}
+		if err := o.table("QUEUE\tOPEN\tOLDEST\tWORKERS\tSLOTS\tSTATE", rows); err != nil {
+			return err
+		}
+		if !list.Counted {
+			fmt.Fprintln(o.Err, "Counted from the store: tasks that were submitted on their own.")
+		}
+		return nil
+	})
+}
+
+func newWorker(o *options) *cobra.Command {
+	cmd := &cobra.Command{Use: "worker", Short: "Processes that run workflows and execute tasks", Example: "  perdure worker list"}
+	cmd.AddCommand(&cobra.Command{
+		Use: "list", Short: "List the workers of all live nodes", Args: cobra.NoArgs, Example: "  perdure worker list -o json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return o.with(cmd.Context(), true, func(b api.Backend) error {
+				workers, err := b.ListWorkers(cmd.Context(), model.DefaultTenant)
+				if err != nil {
+					return err
+				}
+				return o.workers(workers)
+			})
+		},
+	})
+	return cmd
+}
+
+func (o *options) workers(workers []api.WorkerInfo) error {
+	if o.output == "json" {
+		type line struct {
+			Node       string   `json:"node"`
+			Host       string   `json:"host"`
+			Name       string   `json:"name,omitempty"`
+			Version    string   `json:"version,omitempty"`
+			Workflows  []string `json:"workflows,omitempty"`
+			Queues     []string `json:"queues,omitempty"`
+			Activities []string `json:"activities,omitempty"`
+			Slots      int      `json:"slots,omitempty"`
+			Draining   bool     `json:"draining,omitempty"`
+		}
+		lines := make([]line, len(workers))
+		for i, w := range workers {
+			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, w.Queues, w.Activities, w.Slots, w.Draining}
+		}
+		return o.json(lines)
+	}
+	rows := make([][]string, len(workers))
+	for i, w := range workers {
+		does, slots, state := "workflows "+strings.Join(w.Workflows, ", "), "", "serves"
+		if w.Name != "" {
+			does, slots = fmt.Sprintf("queues %s: %s", strings.Join(w.Queues, ", "), strings.Join(w.Activities, ", ")), strconv.Itoa(w.Slots)
+		}
+		if w.Draining {
+			state = "drains"
+		}
+		rows[i] = []string{w.Host, w.Version, state, slots, shorten(does, 100)}
+	}
+	return o.table("HOST\tVERSION\tSTATE\tSLOTS\tWHAT", rows)
+}

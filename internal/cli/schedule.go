@@ -1,0 +1,385 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/cadence"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/schedule"
+)
+
+func newSchedule(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "schedule", Aliases: []string{"sched"}, Short: "What is begun at certain times",
+		Long: `Look at schedules, stop and start them, fire them by hand, and apply those of a file.
+
+On PostgreSQL the command asks the nodes that run. A file has one process at a time: the command serves its schedules itself while it runs; what they begin
+is done when the program runs.`,
+		Example: `  perdure schedule list
+  perdure schedule next nightly -n 10
+  perdure schedule pause nightly --reason 'month end'
+  perdure schedule backfill nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z
+  perdure schedule apply -f schedules.yaml --prune --dry-run`,
+	}
+	cmd.AddCommand(newScheduleList(o), newScheduleShow(o), newScheduleNext(o), newSchedulePause(o), newScheduleResume(o))
+	cmd.AddCommand(newScheduleTrigger(o), newScheduleBackfill(o), newScheduleDelete(o), newScheduleApply(o))
+	return cmd
+}
+
+// serving is within, for what the code of schedules has to answer: on a file nobody else runs it.
+func (o *options) serving(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) error {
+	return o.within(ctx, d, func(ctx context.Context, b api.Backend) error {
+		if o.alone() {
+			stop, err := schedule.Serve(ctx, b, o.log())
+			if err != nil {
+				return err
+			}
+			defer stop()
+		}
+		return do(ctx, b)
+	})
+}
+
+// names completes the names of schedules.
+func (o *options) scheduleNames(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	n, err := o.look(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	defer n.Close()
+	var names []string
+	for s, err := range schedule.List(cmd.Context(), n.Backend(), "") {
+		if err == nil {
+			names = append(names, s.Name)
+		}
+	}
+	return names, cobra.ShellCompDirectiveNoFileComp
+}
+
+// scheduleLine is a schedule in JSON.
+type scheduleLine struct {
+	Name    string          `json:"name"`
+	When    string          `json:"when"`
+	Spec    schedule.Spec   `json:"spec"`
+	Status  schedule.Status `json:"status"`
+	Next    []time.Time     `json:"next"`
+	Trouble string          `json:"trouble,omitempty"`
+}
+
+func lineOf(s *schedule.Seen, n int) scheduleLine {
+	l := scheduleLine{Name: s.Name, Spec: s.Spec, Status: s.Status, Next: s.Next(n), Trouble: s.Trouble}
+	if c, err := s.Spec.Cadence(); err == nil {
+		l.When = c.String()
+	}
+	return l
+}
+
+// standing is what people want to know first.
+func (l *scheduleLine) standing() string {
+	switch {
+	case l.Trouble != "":
+		return l.Trouble
+	case l.Status.Paused && l.Status.Why != "":
+		return "paused: " + l.Status.Why
+	case l.Status.Paused:
+		return "paused"
+	case len(l.Next) == 0:
+		return "ended"
+	}
+	return "active"
+}
+
+func instantText(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.UTC().Format("2006-01-02 15:04:05Z")
+}
+
+func newScheduleList(o *options) *cobra.Command {
+	var app string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List schedules", Example: "  perdure schedule list\n  perdure schedule list --app billing -o json", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			n, err := o.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			all := []scheduleLine{}
+			for s, err := range schedule.List(cmd.Context(), n.Backend(), app) {
+				if err != nil {
+					return err
+				}
+				all = append(all, lineOf(&s, 1))
+			}
+			if o.output == "json" {
+				return o.json(all)
+			}
+			rows := make([][]string, len(all))
+			for i := range all {
+				l, next, last := &all[i], "-", "-"
+				if len(l.Next) > 0 {
+					next = instantText(l.Next[0])
+				}
+				if len(l.Status.Recent) > 0 {
+					last = instantText(l.Status.Recent[0].Tick)
+				}
+				rows[i] = []string{l.Name, l.When, l.Spec.Job.Name, next, last, shorten(l.standing(), 60)}
+			}
+			return o.table("SCHEDULE\tWHEN\tWORKFLOW\tNEXT\tLAST\tSTATUS", rows)
+		},
+	}
+	cmd.Flags().StringVar(&app, "app", "", "only those that this app has applied")
+	return cmd
+}
+
+// seen makes a command that reads one schedule.
+func (o *options) seen(use, short, example string, show func(s *schedule.Seen) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " schedule", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: o.scheduleNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			n, err := o.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			s, err := schedule.Look(cmd.Context(), n.Backend(), args[0])
+			if err != nil {
+				return err
+			}
+			return show(&s)
+		},
+	}
+}
+
+func newScheduleShow(o *options) *cobra.Command {
+	return o.seen("show", "Show a schedule: its definition, what it did, what comes next", "  perdure schedule show nightly\n  perdure schedule show nightly -o json", func(s *schedule.Seen) error {
+		l := lineOf(s, 5)
+		if o.output == "json" {
+			return o.json(l)
+		}
+		st, c := &s.Status, &s.Status.Counts
+		rows := [][]string{
+			{"Schedule", s.Name},
+			{"Status", l.standing()},
+			{"When", l.When},
+			{"Workflow", s.Spec.Job.Name},
+			{"Input", payload(s.Spec.Job.Input.Payload, 200)},
+			{"Overlap", string(s.Spec.Overlap)},
+			{"Catch-up", time.Duration(s.Spec.CatchUp).String()},
+			{"Applied by", dash(s.Spec.App)},
+			{"Created", instantText(st.Created)},
+			{"Changed", instantText(st.Changed)},
+			{"Fired", fmt.Sprintf("%d, of these %d by hand and %d for the past", c.Fired, c.Triggered, c.Backfilled)},
+			{"Left out", fmt.Sprintf("%d skipped, %d missed", c.Skipped, c.Missed)},
+			{"Failed", strconv.FormatInt(c.Failed, 10)},
+		}
+		if j := time.Duration(s.Spec.Jitter); j > 0 {
+			rows = append(rows, []string{"Jitter", j.String()})
+		}
+		if !s.Spec.StartAt.IsZero() || !s.Spec.EndAt.IsZero() {
+			rows = append(rows, []string{"Between", instantText(s.Spec.StartAt) + " and " + instantText(s.Spec.EndAt)})
+		}
+		if st.LastError != "" {
+			rows = append(rows, []string{"Last error", shorten(st.LastError, 200)})
+		}
+		if st.Waiting != nil {
+			rows = append(rows, []string{"Waiting", st.Waiting.Key})
+		}
+		for _, r := range st.Backfills {
+			rows = append(rows, []string{"Backfill", "after " + instantText(r.After) + " until " + instantText(r.Until)})
+		}
+		list := func(head string, n int, text func(i int) string) {
+			for i := range n {
+				rows = append(rows, []string{head, text(i)})
+				head = ""
+			}
+		}
+		list("Next", len(l.Next), func(i int) string { return instantText(l.Next[i]) })
+		list("Open", len(st.Open), func(i int) string { return st.Open[i].Workflow + "/" + st.Open[i].Key })
+		list("Last", len(st.Recent), func(i int) string {
+			f := &st.Recent[i]
+			return fmt.Sprintf("%s/%s (%s, begun %s)", f.Workflow, f.Key, f.Kind, instantText(f.At))
+		})
+		return o.table("", rows)
+	})
+}
+
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func newScheduleNext(o *options) *cobra.Command {
+	var count int
+	var cron, zone, after string
+	var every time.Duration
+	cmd := &cobra.Command{
+		Use: "next [schedule]", Short: "Show when a schedule fires next, or when a cron line would",
+		Example: `  perdure schedule next nightly -n 10
+  perdure schedule next --cron '30 2 * * *' --zone Europe/Berlin --after 2026-03-28T00:00:00Z
+  perdure schedule next --every 90m`,
+		ValidArgsFunction: o.scheduleNames,
+		Args: func(_ *cobra.Command, args []string) error {
+			if given := cron != "" || every != 0; given == (len(args) == 1) || len(args) > 1 {
+				return fault.New(fault.Invalid, "next takes the name of a schedule, or --cron, or --every")
+			}
+			if count < 1 || count > 1000 {
+				return fault.New(fault.Invalid, "-n %d: from 1 to 1000", count)
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			from, err := time.Now(), error(nil)
+			if after != "" {
+				if from, err = pointInTime("--after", after); err != nil {
+					return err
+				}
+			}
+			spec := schedule.Spec{Cron: cron, Zone: zone, Every: schedule.Duration(every)}
+			if len(args) == 1 {
+				n, err := o.look(cmd.Context())
+				if err != nil {
+					return err
+				}
+				defer n.Close()
+				s, err := schedule.Look(cmd.Context(), n.Backend(), args[0])
+				if err != nil {
+					return err
+				}
+				if s.Status.Paused && o.output != "json" {
+					fmt.Fprintf(o.Err, "It is paused: %s\n", dash(s.Status.Why))
+				}
+				spec = s.Spec
+			}
+			times, err := spec.Next(from, count)
+			if err != nil {
+				return err
+			}
+			if o.output == "json" {
+				return o.json(times)
+			}
+			loc, err := time.LoadLocation(spec.Zone)
+			if err != nil {
+				return fault.New(fault.Invalid, "zone %q: %w", spec.Zone, err)
+			}
+			rows := make([][]string, len(times))
+			for i, t := range times {
+				rows[i] = []string{instantText(t), t.In(loc).Format("Mon 2006-01-02 15:04:05 MST")}
+			}
+			return o.table("TIME\tON THE WALL", rows)
+		},
+	}
+	cmd.Flags().IntVarP(&count, "number", "n", 5, "how many")
+	cmd.Flags().StringVar(&cron, "cron", "", "a cron line instead of a schedule")
+	cmd.Flags().StringVar(&zone, "zone", "", "IANA zone of the cron line (UTC)")
+	cmd.Flags().DurationVar(&every, "every", 0, "an interval instead of a schedule")
+	cmd.Flags().StringVar(&after, "after", "", "a time (RFC 3339) instead of now")
+	return cmd
+}
+
+// pointInTime reads an instant.
+func pointInTime(flag, text string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, fault.New(fault.Invalid, "%s %q: a time such as 2026-11-15T08:00:00Z", flag, text)
+	}
+	return t, cadence.CheckInstant(flag, t)
+}
+
+// commanded makes a command that tells one schedule to do something.
+func (o *options) commanded(use, short, example string, make func() (schedule.Command, error), done func(name string, a *schedule.Answer) string) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: use + " schedule", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: o.scheduleNames,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := make()
+			if err != nil {
+				return err
+			}
+			return o.serving(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+				a, err := schedule.Ask(ctx, b, args[0], &c)
+				if err != nil {
+					return err
+				}
+				if o.output == "json" {
+					return o.json(struct {
+						Schedule string `json:"schedule"`
+						schedule.Answer
+					}{args[0], a})
+				}
+				_, err = fmt.Fprintln(o.Out, done(args[0], &a))
+				return err
+			})
+		},
+	}
+	patience(cmd, &timeout)
+	return cmd
+}
+
+func newSchedulePause(o *options) *cobra.Command {
+	var why string
+	cmd := o.commanded("pause", "Stop firing until the schedule is resumed", "  perdure schedule pause nightly --reason 'month end'",
+		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbPause, Why: why}, nil },
+		func(name string, _ *schedule.Answer) string { return "paused: " + name })
+	cmd.Flags().StringVar(&why, "reason", "", "why")
+	return cmd
+}
+
+func newScheduleResume(o *options) *cobra.Command {
+	return o.commanded("resume", "Let a paused schedule fire again", "  perdure schedule resume nightly",
+		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbResume}, nil },
+		func(name string, _ *schedule.Answer) string { return "resumed: " + name })
+}
+
+func newScheduleTrigger(o *options) *cobra.Command {
+	return o.commanded("trigger", "Fire a schedule now", "  perdure schedule trigger nightly",
+		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbTrigger}, nil },
+		func(name string, a *schedule.Answer) string {
+			if a.Key == "" {
+				return "waits for its turn: " + name
+			}
+			return "triggered: " + a.Key
+		})
+}
+
+func newScheduleBackfill(o *options) *cobra.Command {
+	var from, to string
+	cmd := o.commanded("backfill", "Begin what a schedule has not begun, or what failed, in a time that is over", "  perdure schedule backfill nightly --from 2026-11-01T00:00:00Z --to 2026-11-08T00:00:00Z",
+		func() (schedule.Command, error) {
+			c := schedule.Command{Verb: schedule.VerbBackfill}
+			var err error
+			if c.From, err = pointInTime("--from", from); err != nil {
+				return c, err
+			}
+			c.To, err = pointInTime("--to", to)
+			return c, err
+		},
+		func(name string, a *schedule.Answer) string { return fmt.Sprintf("backfill of %d: %s", a.Ticks, name) })
+	cmd.Flags().StringVar(&from, "from", "", "from this time on (RFC 3339)")
+	cmd.Flags().StringVar(&to, "to", "", "up to this time, which is not included")
+	for _, flag := range []string{"from", "to"} {
+		if err := cmd.MarkFlagRequired(flag); err != nil {
+			panic(err) // the flag is there
+		}
+	}
+	return cmd
+}
+
+func newScheduleDelete(o *options) *cobra.Command {
+	return o.commanded("delete", "Delete a schedule; what it has begun goes on", "  perdure schedule delete nightly",
+		func() (schedule.Command, error) { return schedule.Command{Verb: schedule.VerbDelete}, nil },
+		func(name string, _ *schedule.Answer) string { return "deleted: " + name })
+}

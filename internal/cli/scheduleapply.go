@@ -1,0 +1,204 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/schedule"
+)
+
+// scheduleFile is what apply reads.
+type scheduleFile struct {
+	App       string          `yaml:"app"`
+	Schedules []scheduleEntry `yaml:"schedules"`
+}
+
+type scheduleEntry struct {
+	Name     string            `yaml:"name"`
+	Cron     string            `yaml:"cron"`
+	Zone     string            `yaml:"zone"`
+	Every    time.Duration     `yaml:"every"`
+	Offset   time.Duration     `yaml:"offset"`
+	Workflow string            `yaml:"workflow"`
+	Activity string            `yaml:"activity"` // instead of a workflow: a task of its own
+	Queue    string            `yaml:"queue"`    // of the task; default
+	Input    any               `yaml:"input"`
+	Labels   map[string]string `yaml:"labels"`
+	Overlap  string            `yaml:"overlap"`
+	CatchUp  time.Duration     `yaml:"catch_up"`
+	Jitter   time.Duration     `yaml:"jitter"`
+	StartAt  time.Time         `yaml:"start_at"`
+	EndAt    time.Time         `yaml:"end_at"`
+	Paused   string            `yaml:"paused_at_first"` // why
+}
+
+// readSchedules reads the file and says everything that is wrong with it.
+func (o *options) readSchedules(name string) (scheduleFile, map[string]schedule.Command, error) {
+	var f scheduleFile
+	data, err := os.ReadFile(name)
+	if name == "-" {
+		data, err = io.ReadAll(o.In)
+	}
+	if err != nil {
+		return f, nil, fault.New(fault.Invalid, "--file: %w", err)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(&f); err != nil && !errors.Is(err, io.EOF) {
+		return f, nil, fault.New(fault.Invalid, "%s: %w", name, err)
+	}
+	commands, problems := map[string]schedule.Command{}, []string{}
+	for i := range f.Schedules {
+		e := &f.Schedules[i]
+		if _, twice := commands[e.Name]; twice {
+			problems = append(problems, fmt.Sprintf("schedule %s is there twice", e.Name))
+		}
+		c, err := e.command(f.App)
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+		commands[e.Name] = c
+	}
+	if len(problems) > 0 {
+		return f, nil, fault.New(fault.Invalid, "%s: %s", name, strings.Join(problems, "\n"))
+	}
+	return f, commands, nil
+}
+
+// job is what the entry begins: an execution of a workflow, or a task.
+func (e *scheduleEntry) job(in []byte) schedule.Job {
+	j := schedule.Job{Kind: schedule.KindWorkflow, Name: e.Workflow, Labels: e.Labels, Input: schedule.Payload{Payload: model.Payload{Data: in}}}
+	if e.Activity != "" {
+		j.Kind, j.Name = schedule.KindTask, e.Activity
+		j.Task = &model.TaskSpec{Kind: e.Activity, Queue: cmp.Or(e.Queue, model.DefaultQueue)}
+	}
+	return j
+}
+
+func (e *scheduleEntry) command(app string) (schedule.Command, error) {
+	in, err := json.Marshal(e.Input)
+	if err != nil {
+		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: its input is not JSON: %w", e.Name, err)
+	}
+	if e.Activity != "" && e.Workflow != "" || e.Queue != "" && e.Activity == "" {
+		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: it has a workflow, or an activity, which may have a queue", e.Name)
+	}
+	spec := &schedule.Spec{
+		Cron: e.Cron, Zone: e.Zone, Every: schedule.Duration(e.Every), Phase: schedule.Duration(e.Offset), Overlap: schedule.Overlap(e.Overlap),
+		CatchUp: schedule.Duration(e.CatchUp), Jitter: schedule.Duration(e.Jitter), StartAt: e.StartAt, EndAt: e.EndAt, App: app,
+		Job: e.job(in),
+	}
+	return schedule.Command{Spec: spec, Paused: e.Paused != "", Why: e.Paused}, spec.Complete(e.Name)
+}
+
+// applied is what became of one schedule.
+type applied struct {
+	Schedule string `json:"schedule"`
+	Change   string `json:"change"`
+}
+
+func newScheduleApply(o *options) *cobra.Command {
+	var file string
+	var prune, dry bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "apply", Short: "Make the schedules of a file those that count", Args: cobra.NoArgs,
+		Long: `Create the schedules of a file that are not there, change those whose definition differs, and leave the others alone. --prune deletes those
+that were applied under the same app name and are not in the file any more.
+
+  app: ops
+  schedules:
+    - name: nightly
+      cron: 0 2 * * *             # or every: 90m, offset: 5m
+      zone: Europe/Berlin
+      workflow: report            # or activity: clean, queue: low
+      input: {day: yesterday}     # stored as JSON
+      labels: {team: ops}
+      overlap: skip               # skip, queue, allow or cancel
+      catch_up: 24h
+      jitter: 30s
+      start_at: 2026-11-15T00:00:00Z
+      end_at: 2027-11-15T00:00:00Z
+      paused_at_first: not before the migration`,
+		Example: `  perdure schedule apply -f schedules.yaml --dry-run
+  perdure schedule apply -f schedules.yaml --prune`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f, commands, err := o.readSchedules(file)
+			if err != nil {
+				return err
+			}
+			if prune && f.App == "" {
+				return fault.New(fault.Invalid, "--prune: the file has no app, so nobody knows which schedules are its own")
+			}
+			do := func(ctx context.Context, b api.Backend) error { return o.applyAll(ctx, b, &f, commands, prune, dry) }
+			if !dry {
+				return o.serving(cmd.Context(), timeout, do)
+			}
+			n, err := o.look(cmd.Context())
+			if err != nil {
+				return err
+			}
+			defer n.Close()
+			return do(cmd.Context(), n.Backend())
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML file, or - for standard input")
+	cmd.Flags().BoolVar(&prune, "prune", false, "delete what the app of the file had applied and is not in it")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	if err := cmd.MarkFlagRequired("file"); err != nil {
+		panic(err) // the flag is there
+	}
+	patience(cmd, &timeout)
+	return cmd
+}
+
+func (o *options) applyAll(ctx context.Context, b api.Backend, f *scheduleFile, commands map[string]schedule.Command, prune, dry bool) error {
+	all := []applied{}
+	for _, e := range f.Schedules {
+		change, err := schedule.Apply(ctx, b, e.Name, commands[e.Name], dry)
+		if err != nil {
+			return fmt.Errorf("apply schedule %s: %w", e.Name, err)
+		}
+		all = append(all, applied{e.Name, change})
+	}
+	if prune {
+		for s, err := range schedule.List(ctx, b, f.App) {
+			if err != nil {
+				return err
+			}
+			if _, stays := commands[s.Name]; stays {
+				continue
+			}
+			if !dry {
+				if _, err := schedule.Ask(ctx, b, s.Name, &schedule.Command{Verb: schedule.VerbDelete}); err != nil && !fault.Is(err, fault.NotFound) {
+					return fmt.Errorf("delete schedule %s: %w", s.Name, err)
+				}
+			}
+			all = append(all, applied{s.Name, "deleted"})
+		}
+	}
+	if o.output == "json" {
+		return o.json(all)
+	}
+	for _, a := range all {
+		fmt.Fprintf(o.Out, "%s: %s\n", a.Change, a.Schedule)
+	}
+	if dry {
+		fmt.Fprintln(o.Err, "Nothing was changed.")
+	}
+	return nil
+}

@@ -1,0 +1,270 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+func newTask(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "task", Short: "Tasks that belong to no workflow",
+		Long: `Submit tasks, look at them, and act on them. A task is named by its activity and its key. It is an execution like that of a workflow, under the name
+"task:" and its activity: the commands of perdure workflow know it too. Tasks that are steps of a workflow are shown with it.`,
+		Example: `  perdure task submit mail --queue mails --input '"ann@example.com"' --wait
+  perdure task list --activity mail --status open
+  perdure task show mail/0193f2c1`,
+	}
+	cmd.AddCommand(newTaskSubmit(o), newTaskList(o), newTaskShow(o))
+	cmd.AddCommand(
+		o.taskOrder("cancel", "Ask a task to end", "cancel requested:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Cancel(ctx, r) }),
+		o.taskOrder("terminate", "End a task, whatever its worker does", "terminated:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Terminate(ctx, r) }),
+		o.taskOrder("pause", "Have nobody begin a task until it is resumed", "paused:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Pause(ctx, r) }),
+		o.taskOrder("resume", "Undo pause", "resumed:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Resume(ctx, r) }),
+		o.taskOrder("retry", "Schedule a task anew that failed or was cancelled", "scheduled anew:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error {
+			_, err := b.Retry(ctx, api.PastRequest{Source: r.Target})
+			return err
+		}),
+	)
+	return cmd
+}
+
+// taskTarget reads activity/key.
+func taskTarget(arg, run string) (api.Target, error) {
+	if !strings.HasPrefix(arg, model.TaskPrefix) {
+		arg = model.TaskPrefix + arg
+	}
+	t, err := target(arg, run)
+	if err != nil || t.Address.Type == model.TaskPrefix {
+		return t, fault.New(fault.Invalid, "%q does not name a task: write activity/key", strings.TrimPrefix(arg, model.TaskPrefix))
+	}
+	return t, nil
+}
+
+func (o *options) taskOrder(use, short, done string, do func(ctx context.Context, b api.Backend, r api.CancelRequest) error) *cobra.Command {
+	var reason string
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: use + " activity/key", Short: short, Example: "  perdure task " + use + " mail/0193f2c1", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := taskTarget(args[0], "")
+			if err != nil {
+				return err
+			}
+			if err := o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+				return do(ctx, b, api.CancelRequest{Target: t, Reason: reason})
+			}); err != nil {
+				return err
+			}
+			return o.told([]told{{Execution: t.Address.Type + "/" + t.Address.Key}}, done)
+		},
+	}
+	if use != "retry" && use != "resume" {
+		cmd.Flags().StringVar(&reason, "reason", "", "why")
+	}
+	patience(cmd, &timeout)
+	return cmd
+}
+
+func newTaskSubmit(o *options) *cobra.Command {
+	var f startFlags
+	var spec model.TaskSpec
+	cmd := &cobra.Command{
+		Use: "submit activity", Short: "Submit a task",
+		Long: `Submit a task. Without a key every submission is a new task; with one, it attaches to the task that has it.`,
+		Example: `  perdure task submit mail --queue mails --input '"ann@example.com"' --attempts 5
+  perdure task submit report --key 2026-11 --input @report.json --priority 10 --wait --timeout 5m`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.key == "" && f.hashKey == "" {
+				f.key = uuid.Must(uuid.NewV7()).String()
+				if f.requestID != "" {
+					f.key = f.requestID
+				}
+			}
+			r, err := o.startRequest(model.TaskPrefix+args[0], &f)
+			if err != nil {
+				return err
+			}
+			spec.Kind = args[0]
+			r.Task = &spec
+			return o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return o.start(ctx, b, r, f.wait) })
+		},
+	}
+	cmd.Flags().StringVar(&f.key, "key", "", "key of the task")
+	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash is the key")
+	cmd.MarkFlagsMutuallyExclusive("key", "hash-key")
+	cmd.Flags().StringVar(&f.input, "input", "", "input as JSON, @file, or - for standard input (null)")
+	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label, as name=value; may be repeated")
+	cmd.Flags().StringVar(&f.reuse, "reuse", "never", "submit again under a used key: never, failed, always")
+	cmd.Flags().StringVar(&f.requestID, "request-id", "", "makes a repetition harmless")
+	cmd.Flags().StringVar(&spec.Queue, "queue", perdure.DefaultQueue, "queue that it waits in")
+	cmd.Flags().IntVar(&spec.Priority, "priority", 0, "larger ones first")
+	cmd.Flags().StringVar(&spec.Fair, "fair-key", "", "key that shares the queue with others")
+	cmd.Flags().DurationVar(&spec.Delay, "delay", 0, "how long it waits before it may begin")
+	cmd.Flags().IntVar(&spec.Retry.MaxAttempts, "attempts", 0, "at most so many; 0 for no limit")
+	cmd.Flags().DurationVar(&spec.ToClose, "attempt-timeout", 0, "of one attempt; 0 for none")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for the result and print it")
+	patience(cmd, &f.timeout)
+	return cmd
+}
+
+func newTaskList(o *options) *cobra.Command {
+	var f listFlags
+	var activity string
+	var queues []string
+	cmd := &cobra.Command{
+		Use: "list", Short: "List tasks, newest first",
+		Example: `  perdure task list --activity mail --status open
+  perdure task list --queue mails --status failed -o json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if activity != "" {
+				f.workflow = model.TaskPrefix + strings.TrimPrefix(activity, model.TaskPrefix)
+			}
+			return o.listTasks(cmd.Context(), &f, queues)
+		},
+	}
+	cmd.Flags().StringVar(&activity, "activity", "", "only this activity")
+	cmd.Flags().StringSliceVar(&queues, "queue", nil, "only these queues")
+	cmd.Flags().StringVar(&f.prefix, "key-prefix", "", "only keys that begin so")
+	cmd.Flags().StringSliceVar(&f.statuses, "status", nil, "only these: open, closed, running, completed, failed, canceled, terminated")
+	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "only with this label, as name=value")
+	cmd.Flags().StringVar(&f.since, "since", "", "submitted at or after: a time (RFC 3339) or a distance (1h)")
+	cmd.Flags().StringVar(&f.until, "until", "", "submitted before: a time or a distance")
+	cmd.Flags().IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
+	return cmd
+}
+
+// taskLine is a task in a listing.
+type taskLine struct {
+	summary
+	Activity string `json:"activity"`
+	Queue    string `json:"queue"`
+}
+
+// listTasks lists executions that are tasks; the store does not know their queues, so those are looked at here.
+func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) error {
+	req, err := f.request()
+	if err != nil {
+		return err
+	}
+	return o.with(ctx, true, func(b api.Backend) error {
+		lines, more := []taskLine{}, false
+		for !more {
+			page, err := b.List(ctx, req)
+			if err != nil {
+				return err
+			}
+			for i := range page.Executions {
+				d := &page.Executions[i]
+				if d.Start.Task == nil || len(queues) > 0 && !slices.Contains(queues, d.Start.Task.Queue) {
+					continue
+				}
+				if f.limit > 0 && len(lines) == f.limit {
+					more = true
+					break
+				}
+				lines = append(lines, taskLine{summarise(d), d.Start.Task.Kind, d.Start.Task.Queue})
+			}
+			if req.Cursor = page.Cursor; req.Cursor == "" {
+				break
+			}
+		}
+		if o.output == "json" {
+			return o.json(lines)
+		}
+		rows := make([][]string, len(lines))
+		for i, l := range lines {
+			rows[i] = []string{l.Activity + "/" + l.Key, l.Queue, l.Status, strings.TrimSuffix(strings.Replace(l.Started, "T", " ", 1), "Z"), shorten(l.Reason, 60)}
+		}
+		if err := o.table("TASK\tQUEUE\tSTATUS\tSUBMITTED\tREASON", rows); err != nil {
+			return err
+		}
+		if more {
+			fmt.Fprintf(o.Err, "There are more; --limit 0 lists all.\n")
+		}
+		return nil
+	})
+}
+
+func newTaskShow(o *options) *cobra.Command {
+	var run string
+	cmd := &cobra.Command{
+		Use: "show activity/key", Short: "Tell how a task stands: attempts, worker, next attempt, progress, why it waits",
+		Example: "  perdure task show mail/0193f2c1", Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := taskTarget(args[0], run)
+			if err != nil {
+				return err
+			}
+			return o.with(cmd.Context(), true, func(b api.Backend) error { return o.describe(cmd.Context(), b, t) })
+		},
+	}
+	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	return cmd
+}
+
+// openTask is an open task of a run for programs.
+type openTask struct {
+	Activity string `json:"activity"`
+	Queue    string `json:"queue"`
+	Attempt  int    `json:"attempt"`
+	Worker   string `json:"worker,omitempty"`
+	Since    string `json:"since,omitempty"`
+	Next     string `json:"next,omitempty"`
+	Failures int    `json:"failures,omitempty"`
+	Error    string `json:"last_error,omitempty"`
+	Progress any    `json:"progress,omitempty"`
+}
+
+func openTasks(d *api.Description) []openTask {
+	var lines []openTask
+	for i := range d.Tasks {
+		t := &d.Tasks[i]
+		l := openTask{Activity: t.Activity, Queue: t.Queue, Attempt: t.Attempt, Worker: t.Worker, Failures: t.Failures, Progress: raw(t.Progress)}
+		if t.Worker != "" {
+			l.Since = t.Since.String()
+		} else {
+			l.Next = t.Next.String()
+		}
+		if t.Last != nil {
+			l.Error = t.Last.Message
+		}
+		lines = append(lines, l)
+	}
+	return lines
+}
+
+// taskRows tell how the open tasks of a run stand.
+func taskRows(d *api.Description) [][]string {
+	var rows [][]string
+	for i := range d.Tasks {
+		t := &d.Tasks[i]
+		text := fmt.Sprintf("%s on queue %s: ", t.Activity, t.Queue)
+		if t.Worker != "" {
+			text += fmt.Sprintf("attempt %d, by %s since %s", t.Attempt, t.Worker, stamp(t.Since))
+		} else {
+			text += fmt.Sprintf("attempt %d may begin at %s", t.Attempt+1, stamp(t.Next))
+		}
+		rows = append(rows, []string{"Task", text})
+		if t.Last != nil {
+			rows = append(rows, []string{"", strconv.Itoa(t.Failures) + " failed, the last one: " + shorten(t.Last.Message, 100)})
+		}
+		if t.Progress.Size() > 0 {
+			rows = append(rows, []string{"", "progress " + payload(t.Progress, 100)})
+		}
+	}
+	return rows
+}

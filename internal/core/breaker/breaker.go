@@ -1,0 +1,301 @@
+package breaker
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// State of a breaker.
+type State uint8
+
+// States.
+const (
+	Closed State = iota
+	Open
+	HalfOpen
+)
+
+// String is the name for people and metrics.
+func (s State) String() string {
+	switch s {
+	case Closed:
+		return "closed"
+	case Open:
+		return "open"
+	case HalfOpen:
+		return "half_open"
+	}
+	return fmt.Sprintf("state(%d)", uint8(s))
+}
+
+// Outcome of a call.
+type Outcome uint8
+
+// Outcomes.
+const (
+	Neither   Outcome = iota // cancelled, lost, or given back: says nothing about the other side
+	Succeeded                //
+	Failed                   //
+)
+
+// Permit is what a call has that was let through. The zero Permit counts for nothing.
+type Permit struct {
+	Generation int64 `cbor:"1,keyasint"`
+	// Probe is the number of a slot of a half-open breaker; 0 for a call through a closed one.
+	Probe int64 `cbor:"2,keyasint,omitempty"`
+	// Lease is when the slot is free again whatever happens.
+	Lease model.Time `cbor:"3,keyasint,omitempty"`
+}
+
+// Answer to whoever wants to call.
+type Answer struct {
+	// OK lets the call through with Permit.
+	OK     bool
+	Permit Permit
+	// Until is when asking again makes sense at the latest; Why is for people. Both when it is refused.
+	Until model.Time
+	Why   string
+	// Changed tells that the breaker must be stored before the permit is used.
+	Changed bool
+}
+
+// Breaker is the machine.
+type Breaker struct {
+	config     Config
+	state      State
+	generation int64
+	// since is when the state began, until when an open breaker lets probes through, why what opened it.
+	since, until model.Time
+	why          string
+	// held keeps everything back before it.
+	held    model.Time
+	heldWhy string
+
+	window    window
+	probes    []slot // by number, so by age
+	lastProbe int64
+	successes int
+	now       model.Time // time never goes back here
+}
+
+// slot is a probe under way.
+type slot struct {
+	ID    int64      `cbor:"1,keyasint"`
+	Lease model.Time `cbor:"2,keyasint"`
+}
+
+// New is a closed breaker that nobody else acts on yet. The config must be valid.
+func New(c Config, now model.Time) *Owner { return &Owner{Breaker: fresh(c, now)} }
+
+func fresh(c Config, now model.Time) *Breaker {
+	b := &Breaker{config: c.WithDefaults(), generation: 1, since: now, now: max(now, 0)}
+	b.window.clear(&b.config)
+	return b
+}
+
+// Allow asks for one call. A probe gets the lease of the config, or a longer one if the caller knows that the call may take longer.
+func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
+	now = b.tick(now)
+	if now < b.held {
+		return Answer{Until: max(b.held, b.opens()), Why: b.heldWhy}
+	}
+	if b.state == Closed {
+		return Answer{OK: true, Permit: Permit{Generation: b.generation}}
+	}
+	if b.state == Open {
+		if now < b.until {
+			return Answer{Until: b.until, Why: b.why}
+		}
+		b.become(now, HalfOpen, b.why)
+	}
+	b.lapse(now)
+	if len(b.probes) >= b.config.Probes {
+		until := b.probes[0].Lease
+		for _, p := range b.probes {
+			until = min(until, p.Lease)
+		}
+		return Answer{Until: until, Why: fmt.Sprintf("half-open, %d of %d probes are under way", len(b.probes), b.config.Probes)}
+	}
+	b.lastProbe++
+	p := slot{ID: b.lastProbe, Lease: now.Add(max(lease, b.config.Lease))}
+	b.probes = append(b.probes, p)
+	return Answer{OK: true, Permit: Permit{Generation: b.generation, Probe: p.ID, Lease: p.Lease}, Changed: true}
+}
+
+// Until is before when nothing passes, and why; zero when a call may pass. It changes nothing.
+func (b *Breaker) Until(now model.Time) (until model.Time, why string) {
+	n := b.news(max(now, b.now))
+	return n.Until, n.Why
+}
+
+// Done tells how a call ended. It reports whether the breaker must be stored.
+func (b *Breaker) Done(now model.Time, p Permit, how Outcome) (changed bool) {
+	now = b.tick(now)
+	if p.Generation != b.generation {
+		return false
+	}
+	if b.state == Closed {
+		return p.Probe == 0 && b.count(now, how)
+	}
+	i := slices.IndexFunc(b.probes, func(s slot) bool { return s.ID == p.Probe })
+	if i < 0 {
+		return false // reported before, or its slot has lapsed and was cleared
+	}
+	late := b.probes[i].Lease <= now
+	b.probes = slices.Delete(b.probes, i, i+1)
+	switch {
+	case late || how == Neither:
+	case how == Failed:
+		b.open(now, "a probe failed")
+	default:
+		if b.successes++; b.successes >= b.config.Successes {
+			b.become(now, Closed, "")
+		}
+	}
+	return true
+}
+
+// count is an outcome of a closed breaker.
+func (b *Breaker) count(now model.Time, how Outcome) (changed bool) {
+	if how == Neither {
+		return false
+	}
+	b.window.add(now, how == Failed, &b.config)
+	if how != Failed {
+		return false // a success opens nothing
+	}
+	if n := b.window.failures(now, &b.config); b.config.Failures > 0 && n >= b.config.Failures {
+		b.open(now, fmt.Sprintf("%d failures in %v", n, b.config.Window))
+		return true
+	}
+	if b.config.Ratio == 0 {
+		return false
+	}
+	calls, failed := b.window.sums(now)
+	if calls < int64(b.config.Calls) || failed*1000 < calls*int64(b.config.Ratio) {
+		return false
+	}
+	b.open(now, fmt.Sprintf("%d of %d calls failed in %v", failed, calls, b.config.Window))
+	return true
+}
+
+// Trip opens the breaker as if it had seen enough failures: probes are let through after the reset time-out. To keep everything back for longer, pause it.
+func (b *Breaker) Trip(now model.Time, why string) {
+	b.open(b.tick(now), orElse(why, "tripped"))
+}
+
+// Reset closes the breaker and ends a hold. Outcomes of calls from before count for nothing.
+func (b *Breaker) Reset(now model.Time) {
+	b.held, b.heldWhy = 0, ""
+	b.become(b.tick(now), Closed, "")
+}
+
+// PauseUntil lets nothing through before the time. It takes the place of any other hold: a time that has passed ends it.
+func (b *Breaker) PauseUntil(now, until model.Time, why string) {
+	now = b.tick(now)
+	if until <= now {
+		b.held, b.heldWhy = 0, ""
+		return
+	}
+	b.held, b.heldWhy = min(until, model.MaxTime), orElse(why, "paused")
+}
+
+// RetryAfter is what the other side says: not before the time. It only ever lengthens a hold, up to what the config allows. It reports whether the breaker must be stored.
+func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
+	now = b.tick(now)
+	until = min(until, now.Add(b.config.MaxRetryAfter))
+	if until <= max(b.held, now) {
+		return false
+	}
+	b.held, b.heldWhy = until, "the other side asked to be called later"
+	return true
+}
+
+// Configure changes the numbers. What is counted begins anew; an open breaker stays open for as long as it now would; probes under way finish.
+func (b *Breaker) Configure(now model.Time, c Config) {
+	b.tick(now)
+	b.config = c.WithDefaults()
+	b.window.clear(&b.config)
+	if b.state == Open {
+		b.until = b.since.Add(b.config.Reset)
+	}
+}
+
+// Status is what people see.
+type Status struct {
+	State State
+	// Since is when the state began, Until when calls or probes may pass (zero: now), Why what keeps them back.
+	Since, Until model.Time
+	Why          string
+	Held         bool // by a pause or a Retry-After
+	// Failures and Calls are those in the window; Calls are counted when the config has a ratio.
+	Failures, Calls int64
+	Probes          int // under way
+	Successes       int // of probes
+	Config          Config
+}
+
+// Status tells how the breaker stands at a time.
+func (b *Breaker) Status(now model.Time) Status {
+	now = max(now, b.now)
+	s := Status{State: b.state, Since: b.since, Why: b.why, Successes: b.successes, Config: b.config}
+	s.Failures = int64(b.window.failures(now, &b.config))
+	if b.config.Ratio > 0 {
+		var failed int64
+		s.Calls, failed = b.window.sums(now)
+		s.Failures = max(s.Failures, failed)
+	}
+	for _, p := range b.probes {
+		if p.Lease > now {
+			s.Probes++
+		}
+	}
+	if now < b.opens() {
+		s.Until = b.opens()
+	}
+	if now < b.held {
+		s.Held, s.Why, s.Until = true, b.heldWhy, max(b.held, s.Until)
+	}
+	return s
+}
+
+// opens is when an open breaker lets probes through; zero for one that is not open.
+func (b *Breaker) opens() model.Time {
+	if b.state == Open {
+		return b.until
+	}
+	return 0
+}
+
+func (b *Breaker) open(now model.Time, why string) {
+	b.become(now, Open, why)
+	b.until = now.Add(b.config.Reset)
+}
+
+// become begins a generation.
+func (b *Breaker) become(now model.Time, s State, why string) {
+	b.state, b.since, b.until, b.why = s, now, 0, why
+	b.generation++
+	b.probes, b.successes = b.probes[:0], 0
+	b.window.clear(&b.config)
+}
+
+// lapse frees the slots of probes that nobody has reported in time.
+func (b *Breaker) lapse(now model.Time) {
+	b.probes = slices.DeleteFunc(b.probes, func(s slot) bool { return s.Lease <= now })
+}
+
+func (b *Breaker) tick(now model.Time) model.Time {
+	b.now = max(b.now, now)
+	return b.now
+}
+
+func orElse(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}

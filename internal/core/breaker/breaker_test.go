@@ -1,0 +1,252 @@
+package breaker_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+const t0 = model.Time(1_000_000_000_000_000)
+
+func at(d time.Duration) model.Time { return t0.Add(d) }
+
+// B1: the failure that completes the number opens it, whatever succeeds in between; one that has left the window does not count.
+func TestExactlyThresholdFailuresInTheWindowOpen(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		at   []time.Duration
+		open bool
+	}{
+		{"two of three", []time.Duration{0, 1}, false},
+		{"three at once", []time.Duration{0, 0, 0}, true},
+		{"three within the window", []time.Duration{0, 30 * time.Second, time.Minute - time.Microsecond}, true},
+		{"the first is exactly as old as the window", []time.Duration{0, 30 * time.Second, time.Minute}, false},
+		{"the last three of many", []time.Duration{0, time.Minute, 2 * time.Minute, 2*time.Minute + 1, 2*time.Minute + 2}, true},
+		{"never three", []time.Duration{0, 40 * time.Second, 80 * time.Second, 120 * time.Second, 160 * time.Second}, false},
+	} {
+		b := breaker.New(breaker.Config{Failures: 3}, t0)
+		for i, d := range c.at {
+			a := b.Allow(at(d), 0)
+			if !a.OK {
+				t.Fatalf("%s: call %d refused", c.name, i)
+			}
+			b.Done(at(d), b.Allow(at(d), 0).Permit, breaker.Succeeded)
+			changed := b.Done(at(d), a.Permit, breaker.Failed)
+			if last := i == len(c.at)-1; changed != (last && c.open) {
+				t.Errorf("%s: failure %d: changed %v", c.name, i, changed)
+			}
+		}
+		if got := b.Status(at(c.at[len(c.at)-1])).State == breaker.Open; got != c.open {
+			t.Errorf("%s: open %v, want %v", c.name, got, c.open)
+		}
+	}
+}
+
+func TestRatioNeedsEnoughCalls(t *testing.T) {
+	t.Parallel()
+	b := breaker.New(breaker.Config{Ratio: 500, Calls: 10, Window: 20 * time.Second}, t0)
+	report := func(d time.Duration, how breaker.Outcome) bool {
+		return b.Done(at(d), b.Allow(at(d), 0).Permit, how)
+	}
+	for i := range 9 {
+		if report(0, breaker.Failed) {
+			t.Fatalf("opened by failure %d of fewer than 10 calls", i+1)
+		}
+	}
+	// All of them have left the window; 10 successes and 9 failures are less than half.
+	for range 10 {
+		report(21*time.Second, breaker.Succeeded)
+	}
+	for i := range 9 {
+		if report(22*time.Second, breaker.Failed) {
+			t.Fatalf("opened by %d failures of %d calls", i+1, 11+i)
+		}
+	}
+	if !report(22*time.Second, breaker.Failed) {
+		t.Fatal("10 failures of 20 calls did not open it")
+	}
+}
+
+// E34, E35: the life of a breaker, step by step.
+func TestOpenHalfOpenClosed(t *testing.T) {
+	t.Parallel()
+	b := breaker.New(breaker.Config{Failures: 1, Successes: 2, Probes: 2, Reset: 10 * time.Second, Lease: 5 * time.Second}, t0)
+	early := b.Allow(t0, 0).Permit
+	if !b.Done(t0, b.Allow(t0, 0).Permit, breaker.Failed) {
+		t.Fatal("not open")
+	}
+	if a := b.Allow(at(10*time.Second-time.Microsecond), 0); a.OK || a.Until != at(10*time.Second) || a.Why == "" {
+		t.Fatalf("open: %+v", a)
+	}
+	one, two := b.Allow(at(10*time.Second), 0), b.Allow(at(11*time.Second), 0)
+	if !one.OK || !two.OK || !one.Changed || one.Permit.Probe == two.Permit.Probe || one.Permit.Lease != at(15*time.Second) {
+		t.Fatalf("probes: %+v, %+v", one, two)
+	}
+	if a := b.Allow(at(11*time.Second), 0); a.OK || a.Until != at(15*time.Second) {
+		t.Fatalf("a third probe: %+v", a)
+	}
+	if b.Done(at(11*time.Second), early, breaker.Failed) {
+		t.Fatal("a call from before it opened has changed it")
+	}
+	if b.Done(at(12*time.Second), one.Permit, breaker.Succeeded); b.Status(at(12*time.Second)).State != breaker.HalfOpen {
+		t.Fatal("closed by one success of two")
+	}
+	if b.Done(at(12*time.Second), one.Permit, breaker.Succeeded) {
+		t.Fatal("the same probe counted twice")
+	}
+	// The second one is not heard of again: its slot is free when its lease ends, and its success comes too late.
+	three := b.Allow(at(16*time.Second), 0)
+	four := b.Allow(at(16*time.Second), time.Hour)
+	if !three.OK || !four.OK || four.Permit.Lease != at(16*time.Second+time.Hour) {
+		t.Fatalf("after the lease: %+v, %+v", three, four)
+	}
+	if b.Done(at(17*time.Second), two.Permit, breaker.Succeeded); b.Status(at(17*time.Second)).State != breaker.HalfOpen {
+		t.Fatal("a success after the end of the lease counted")
+	}
+	b.Done(at(17*time.Second), three.Permit, breaker.Neither)
+	if s := b.Status(at(17 * time.Second)); s.State != breaker.HalfOpen || s.Probes != 1 || s.Successes != 1 {
+		t.Fatalf("%+v", s)
+	}
+	if b.Done(at(18*time.Second), four.Permit, breaker.Succeeded); b.Status(at(18*time.Second)).State != breaker.Closed {
+		t.Fatal("two successes did not close it")
+	}
+}
+
+func TestFailedProbeOpensAgain(t *testing.T) {
+	t.Parallel()
+	b := breaker.New(breaker.Config{Probes: 2, Reset: 10 * time.Second}, t0)
+	b.Trip(t0, "maintenance")
+	if s := b.Status(t0); s.State != breaker.Open || s.Why != "maintenance" || s.Until != at(10*time.Second) {
+		t.Fatalf("%+v", s)
+	}
+	one, two := b.Allow(at(10*time.Second), 0).Permit, b.Allow(at(10*time.Second), 0).Permit
+	if !b.Done(at(11*time.Second), one, breaker.Failed) {
+		t.Fatal("not told")
+	}
+	if b.Done(at(11*time.Second), two, breaker.Succeeded) {
+		t.Fatal("a probe of the time before counted")
+	}
+	if a := b.Allow(at(21*time.Second-1), 0); a.OK || a.Until != at(21*time.Second) {
+		t.Fatalf("%+v", a)
+	}
+}
+
+func TestHolds(t *testing.T) {
+	t.Parallel()
+	b := breaker.New(breaker.Config{Failures: 1, Reset: 10 * time.Second, MaxRetryAfter: time.Hour}, t0)
+	p := b.Allow(t0, 0).Permit
+	if !b.RetryAfter(t0, at(time.Minute)) || b.RetryAfter(t0, at(time.Second)) {
+		t.Fatal("a hold is only lengthened")
+	}
+	if a := b.Allow(at(59*time.Second), 0); a.OK || a.Until != at(time.Minute) {
+		t.Fatalf("%+v", a)
+	}
+	if a := b.Allow(at(time.Minute), 0); !a.OK {
+		t.Fatalf("a hold changes no state: %+v", a)
+	}
+	if b.RetryAfter(at(time.Minute), model.MaxTime); b.Status(at(time.Minute)).Until != at(time.Minute+time.Hour) {
+		t.Fatal("the other side may not hold it for ever")
+	}
+	b.PauseUntil(at(2*time.Minute), at(3*time.Minute), "they migrate")
+	if s := b.Status(at(2 * time.Minute)); !s.Held || s.Why != "they migrate" || s.Until != at(3*time.Minute) {
+		t.Fatalf("%+v", s)
+	}
+	// What was let through before still counts.
+	if !b.Done(at(2*time.Minute+55*time.Second), p, breaker.Failed) {
+		t.Fatal("not opened")
+	}
+	if a := b.Allow(at(2*time.Minute+59*time.Second), 0); a.OK || a.Until != at(3*time.Minute+5*time.Second) {
+		t.Fatalf("held and open: %+v", a)
+	}
+	b.PauseUntil(at(2*time.Minute+59*time.Second), 0, "")
+	b.Reset(at(2*time.Minute + 59*time.Second))
+	if !b.Allow(at(2*time.Minute+59*time.Second), 0).OK {
+		t.Fatal("a reset lets calls pass")
+	}
+}
+
+func TestConfigure(t *testing.T) {
+	t.Parallel()
+	b := breaker.New(breaker.Config{Failures: 2, Reset: time.Hour}, t0)
+	b.Trip(t0, "")
+	b.Configure(at(time.Second), breaker.Config{Failures: 2, Reset: time.Minute})
+	if a := b.Allow(at(2*time.Second), 0); a.Until != at(time.Minute) {
+		t.Fatalf("%+v", a)
+	}
+	b.Reset(at(2 * time.Second))
+	b.Done(at(2*time.Second), b.Allow(at(2*time.Second), 0).Permit, breaker.Failed)
+	b.Configure(at(3*time.Second), breaker.Config{Failures: 1})
+	if s := b.Status(at(3 * time.Second)); s.State != breaker.Closed || s.Failures != 0 {
+		t.Fatalf("a new window: %+v", s)
+	}
+}
+
+func TestConfigsThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	for _, c := range []breaker.Config{
+		{Failures: -1},
+		{Failures: breaker.MaxFailures + 1},
+		{Ratio: 1001},
+		{Calls: 3},
+		{Window: time.Microsecond},
+		{Reset: -time.Second},
+		{Probes: breaker.MaxProbes + 1},
+		{Lease: breaker.MaxDuration + 1},
+		{Successes: -1},
+	} {
+		if err := c.Validate(); !fault.Is(err, fault.Invalid) {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if err := (breaker.Config{Ratio: 500, Calls: 3}).Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestStoredFormThatIsNotUnderstood(t *testing.T) {
+	t.Parallel()
+	for _, row := range [][]byte{nil, {0xff}, {0xa0}, {0xa1, 0x01, 0x02}, []byte("\xa2\x01\x01\x03\x07")} {
+		if _, err := breaker.Decode(row); !fault.Is(err, fault.Corrupt) {
+			t.Errorf("%x: %v", row, err)
+		}
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	b := breaker.New(breaker.Config{Failures: 2, Ratio: 100}, t0)
+	row, err := b.Encode()
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(row)
+	f.Fuzz(func(t *testing.T, row []byte) {
+		b, err := breaker.Decode(row)
+		if err != nil {
+			return
+		}
+		// Whatever was understood can be used.
+		for i := range 10 {
+			now := at(time.Duration(i) * time.Minute)
+			a := b.Allow(now, 0)
+			b.Done(now, a.Permit, breaker.Failed)
+			b.Status(now)
+		}
+		if _, err := b.Encode(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func BenchmarkAllowDone(b *testing.B) {
+	m := breaker.New(breaker.Config{Failures: 100, Ratio: 500}, t0)
+	now := t0
+	b.ReportAllocs()
+	for b.Loop() {
+		now++
+		m.Done(now, m.Allow(now, 0).Permit, breaker.Succeeded)
+	}
+}

@@ -1,0 +1,131 @@
+package breaker
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// View is a breaker as another place than its owner acts on it. Through a closed one calls pass at once; what they tell goes to the owner. Probes are given by
+// the owner alone, so their number is kept whatever a view believes. A view that has not heard how the breaker stands lets nothing through.
+type View struct {
+	news  News
+	heard bool
+	asked bool // and not yet answered
+	out   ToOwner
+	tally Report // successes that are not told yet
+	now   model.Time
+}
+
+// NewView knows nothing yet.
+func NewView() *View { return &View{} }
+
+// Allow asks for one call. The Until of a refusal is zero while the owner is asked: news tell when to try again.
+func (v *View) Allow(now model.Time, lease time.Duration) Answer {
+	now = v.tick(now)
+	n := &v.news
+	switch {
+	case !v.heard:
+		v.ask(lease)
+		return Answer{Why: "its owner has not answered yet"}
+	case n.Probe.Probe != 0 && n.Probe.Lease > now:
+		a := Answer{OK: true, Permit: n.Probe}
+		n.Probe = Permit{}
+		return a
+	case now < n.Until:
+		return Answer{Until: n.Until, Why: n.Why}
+	case n.State == Closed:
+		return Answer{OK: true, Permit: Permit{Generation: n.Generation}}
+	}
+	v.ask(lease)
+	return Answer{Why: "half-open, the owner is asked for a probe"}
+}
+
+// Until is before when nothing passes, as far as this place knows, and why; zero when a call may pass or ask.
+func (v *View) Until(now model.Time) (until model.Time, why string) {
+	if now = max(now, v.now); now < v.news.Until && !(v.news.Probe.Probe != 0 && v.news.Probe.Lease > now) {
+		return v.news.Until, v.news.Why
+	}
+	return 0, ""
+}
+
+// Done tells how a call ended.
+func (v *View) Done(now model.Time, p Permit, how Outcome) {
+	now = v.tick(now)
+	if v.tally.Calls > 0 && (v.news.Generation != v.tally.Permit.Generation || now.Sub(v.tally.At) >= v.news.Tally) {
+		v.flush()
+	}
+	switch {
+	case p.Probe == 0 && (p.Generation != v.news.Generation || how == Neither):
+	case p.Probe == 0 && how == Succeeded:
+		if v.news.Tally == 0 {
+			return
+		}
+		if v.tally.Calls == 0 {
+			v.tally = Report{Permit: p, At: now}
+		}
+		v.tally.Calls++
+	default:
+		v.flush()
+		v.out.Reports = append(v.out.Reports, Report{Permit: p, How: how})
+	}
+}
+
+// RetryAfter is what the other side has said.
+func (v *View) RetryAfter(until model.Time) { v.out.RetryAfter = max(v.out.RetryAfter, until) }
+
+// Receive takes news. It reports whether a call that was refused may pass now.
+func (v *View) Receive(now model.Time, n News) (retry bool) {
+	now = v.tick(now)
+	if kept := v.news.Probe; n.Probe.Probe == 0 && kept.Lease > now && kept.Generation == n.Generation {
+		n.Probe = kept // given before, and not used yet
+	}
+	v.news, v.heard, v.asked = n, true, v.asked && !n.Answer
+	return now >= n.Until || n.Probe.Probe != 0
+}
+
+// Tell is what the owner is to hear; nothing if not ok.
+func (v *View) Tell() (m ToOwner, ok bool) {
+	m, v.out = v.out, ToOwner{}
+	return m, len(m.Reports) > 0 || m.Ask || m.Leave || !m.RetryAfter.IsZero()
+}
+
+// Leave ends the view: what is not told yet is told.
+func (v *View) Leave() {
+	v.flush()
+	if p := v.news.Probe; p.Probe != 0 {
+		v.out.Reports = append(v.out.Reports, Report{Permit: p, How: Neither})
+	}
+	*v = View{out: v.out, now: v.now}
+	v.out.Leave, v.out.Ask = true, false
+}
+
+// Status is what this place knows.
+func (v *View) Status(now model.Time) Status {
+	s := Status{State: v.news.State, Why: v.news.Why}
+	if now < v.news.Until {
+		s.Until = v.news.Until
+	}
+	if !v.heard {
+		s.Why = "its owner has not answered yet"
+	}
+	return s
+}
+
+func (v *View) ask(lease time.Duration) {
+	if !v.asked {
+		v.asked, v.out.Ask, v.out.Lease = true, true, lease
+	}
+}
+
+func (v *View) flush() {
+	if v.tally.Calls > 0 {
+		v.out.Reports = append(v.out.Reports, v.tally)
+		v.tally = Report{}
+	}
+}
+
+func (v *View) tick(now model.Time) model.Time {
+	v.now = max(v.now, now)
+	return v.now
+}

@@ -1,0 +1,98 @@
+package breaker
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// buckets is how finely outcomes are counted for a ratio: each is a twentieth of the window.
+const buckets = 20
+
+// window is what is known of the outcomes of late. A count must be exact, so the times of the last failures are kept, as many as it takes to open.
+// A ratio needs all outcomes, so these are counted in buckets.
+type window struct {
+	failed  []model.Time // ring; oldest at next when full
+	next    int
+	buckets []bucket // ring by index; empty without a ratio
+	width   int64    // of a bucket, in microseconds
+}
+
+// bucket counts the outcomes of a stretch of time.
+type bucket struct {
+	Index  int64 `cbor:"1,keyasint"`
+	Calls  int64 `cbor:"2,keyasint"`
+	Failed int64 `cbor:"3,keyasint,omitempty"`
+}
+
+// clear forgets everything; the memory is kept.
+func (w *window) clear(c *Config) {
+	w.failed, w.next = w.failed[:0], 0
+	if c.Ratio == 0 {
+		w.buckets, w.width = nil, 0
+		return
+	}
+	if w.buckets == nil {
+		w.buckets = make([]bucket, buckets)
+	}
+	clear(w.buckets)
+	w.width = max(c.Window.Microseconds()/buckets, 1)
+}
+
+func (w *window) add(now model.Time, failed bool, c *Config) {
+	if failed && c.Failures > 0 {
+		if len(w.failed) < c.Failures {
+			w.failed = append(w.failed, now)
+		} else {
+			w.failed[w.next] = now
+			w.next = (w.next + 1) % len(w.failed)
+		}
+	}
+	if failed {
+		w.tally(now, 1, 1)
+	} else {
+		w.tally(now, 1, 0)
+	}
+}
+
+// tally counts outcomes of a time for the ratio; what is too old for the ring is dropped.
+func (w *window) tally(at model.Time, calls, failed int64) {
+	if w.width == 0 {
+		return
+	}
+	index := int64(at) / w.width
+	b := &w.buckets[index%buckets]
+	if b.Index > index {
+		return
+	}
+	if b.Index != index {
+		*b = bucket{Index: index}
+	}
+	b.Calls += calls
+	b.Failed += failed
+}
+
+// failures is how many are younger than the window, up to the number that opens.
+func (w *window) failures(now model.Time, c *Config) (n int) {
+	for _, at := range w.failed {
+		if now.Sub(at) < c.Window.Truncate(time.Microsecond) {
+			n++
+		}
+	}
+	return n
+}
+
+// sums of the buckets of which no part is older than the window.
+func (w *window) sums(now model.Time) (calls, failed int64) {
+	if w.width == 0 {
+		return 0, 0
+	}
+	index := int64(now) / w.width
+	for _, b := range w.buckets {
+		if b.Index > index-buckets && b.Index <= index {
+			calls += b.Calls
+			failed += b.Failed
+		}
+	}
+	return calls, failed
+}

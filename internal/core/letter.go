@@ -1,0 +1,143 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Letter is a dead letter as it is stored: a task that failed for good, and how often it was requeued.
+type Letter struct {
+	Count int64
+	Body  model.DeadTask
+}
+
+// LetterChange is what a decision does to a dead letter.
+type LetterChange struct {
+	Ref model.TaskRef
+	// Prev becomes Next, with the body; or it is removed.
+	Prev, Next int64
+	Body       model.DeadTask
+	Purged     bool
+}
+
+// DeliverLetter applies what is to be done with a dead letter to the address of its run, or to that of the run that a requeue has begun. letter is how it stands;
+// nil when there is none. fresh is the id of the run that a requeue begins.
+func DeliverLetter(x *Execution, m *model.Message, letter *Letter, now model.Time, fresh model.RunID) (*Execution, Decision) {
+	var d Decision
+	switch o := m.Letter; o.Do {
+	case model.LetterRequeue:
+		return requeue(x, m, letter, now, fresh)
+	case model.LetterUndo:
+		x.undo(&d, m, letter, now)
+	case model.LetterUndone:
+		d.unmark(o, letter)
+	case model.LetterPurge:
+		x.purge(&d, o, letter)
+	default:
+		d.refuse(fault.Invalid, fmt.Sprintf("dead letter of %s: this build does not know what %d asks for", o.Ref, o.Do))
+	}
+	return x, d
+}
+
+// requeue schedules the task anew, once (E38). One that stood alone gets another run of its key here; for a step of a workflow, a start leaves for an address
+// of its own, in the commit that marks the letter.
+func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fresh model.RunID) (*Execution, Decision) {
+	var d Decision
+	o := m.Letter
+	switch {
+	case letter == nil:
+		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead letter of %s, run %s", o.Ref, o.Ref.Run))
+		return x, d
+	case letter.Count != o.Count && o.Input != nil:
+		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued by somebody else meanwhile, as run %s", o.Ref, letter.Body.Requeued.Run))
+		return x, d
+	case letter.Count != o.Count:
+		d.Answer = model.Answer{Run: letter.Body.Requeued.Run, Existing: true}
+		return x, d
+	case o.Ref.Alone() && x != nil && x.Open():
+		d.refuse(fault.Conflict, fmt.Sprintf("%s is open again, as run %s", o.Ref, x.Start.Run))
+		return x, d
+	case o.Ref.Alone() && x != nil && x.Outcome.Status == model.Completed:
+		d.refuse(fault.Conflict, fmt.Sprintf("%s has completed since, as run %s", o.Ref, x.Start.Run))
+		return x, d
+	}
+	body := letter.Body
+	spec, in := body.Spec, body.Input
+	spec.Delay = 0 // that was of the first time
+	if o.Input != nil {
+		spec.Same, in = nil, *o.Input // another request, which needs another idempotency key
+	}
+	to := o.Ref.RequeueAddress(spec.Kind, letter.Count+1)
+	body.Requeued = model.Requeue{At: now, Address: to, Run: fresh}
+	d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Next: letter.Count + 1, Body: body}
+	d.Answer = model.Answer{Run: fresh, Status: model.Running}
+	if !o.Ref.Alone() {
+		d.Messages = append(d.Messages, model.Message{Kind: model.MessageStart, To: to, Input: in, Task: &spec, Reuse: model.ReuseAlways, Fresh: fresh})
+		return x, d
+	}
+	s := model.Start{Address: to, Run: fresh, At: now, Input: in, RequestID: m.RequestID, Task: &spec}
+	if o.Input != nil {
+		s.Origin = body.Input.Digest() // whoever submits it again does so with the input that it had
+	}
+	if x != nil {
+		d.Replaces, s.Labels = x.Start.Run, x.Start.Labels
+		if len(x.Start.Origin) > 0 {
+			s.Origin = x.Start.Origin
+		}
+	}
+	x = begin(s)
+	d.Start = &x.Start
+	return x, d
+}
+
+// undo ends the run that a requeue has begun, if nobody has begun it.
+func (x *Execution) undo(d *Decision, m *model.Message, letter *Letter, now model.Time) {
+	o := m.Letter
+	switch {
+	case x == nil || x.Start.Run != o.Run:
+		d.refuse(fault.Conflict, fmt.Sprintf("run %s of %s is not the current one", o.Run, m.To))
+		return
+	case !x.Open():
+		d.refuse(fault.Conflict, fmt.Sprintf("%s has ended (%s)", m.To, x.Outcome.Status))
+		return
+	}
+	t := x.Task(model.TaskStep)
+	if t == nil || t.Held || t.Attempt > 0 || len(x.endedClaims) > 0 {
+		d.refuse(fault.Conflict, fmt.Sprintf("%s has begun: cancel it instead", m.To))
+		return
+	}
+	why := model.Failure{Kind: model.FailureCanceled, Message: "the requeue was undone"}
+	x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: &why, At: now})
+	undone := *o
+	undone.Do = model.LetterUndone
+	if m.To == o.Ref.Address {
+		d.unmark(&undone, letter)
+	} else {
+		d.Messages = append(d.Messages, model.Message{Kind: model.MessageRequeue, To: o.Ref.Address, Letter: &undone})
+	}
+}
+
+// unmark has a letter be as it was before the requeue that began the run. One that has changed since is left alone.
+func (d *Decision) unmark(o *model.LetterOrder, letter *Letter) {
+	if letter == nil || letter.Count == 0 || letter.Body.Requeued.Run != o.Run {
+		return
+	}
+	body := letter.Body
+	body.Requeued = model.Requeue{}
+	d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Next: letter.Count - 1, Body: body}
+}
+
+// purge removes a letter. That a requeued run elsewhere has ended is known to whoever asks; another requeue since is noticed by the count.
+func (x *Execution) purge(d *Decision, o *model.LetterOrder, letter *Letter) {
+	switch {
+	case letter == nil: // it is gone
+	case letter.Count != o.Count:
+		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued meanwhile, as run %s", o.Ref, letter.Body.Requeued.Run))
+	case x != nil && x.Open() && !letter.Body.Requeued.IsZero() && x.Start.Run == letter.Body.Requeued.Run:
+		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s stays: it was requeued as run %s, which is open", o.Ref, x.Start.Run))
+	default:
+		d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Purged: true}
+	}
+}

@@ -1,0 +1,232 @@
+package core
+
+import (
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// post is a letter with everything that can become of it, as a lane and its store would keep it: one letter, the run at each address, messages on their way.
+type post struct {
+	ref    model.TaskRef
+	letter *Letter
+	runs   map[model.Address]*Execution
+	way    []model.Message
+	now    model.Time
+	fresh  byte
+
+	begun    int         // runs that requeues began
+	undone   int         // of those, taken back
+	last     model.RunID // that a requeue began
+	executed bool        // somebody has claimed it
+}
+
+func newPost(alone bool) *post {
+	a := model.Address{Tenant: "t", Type: "wf", Key: "k"}
+	ref := model.TaskRef{Address: a, Run: model.RunID{1}, ID: "0|work|1"}
+	if alone {
+		ref = model.TaskRef{Address: model.Address{Tenant: "t", Type: model.TaskPrefix + "work", Key: "k"}, Run: model.RunID{1}, ID: model.TaskStep}
+	}
+	p := &post{ref: ref, runs: map[model.Address]*Execution{}, now: noon, fresh: 1}
+	spec := model.TaskSpec{Kind: "work", Queue: "q", Delay: time.Hour, Retry: model.Retry{MaxAttempts: 1}, Same: &model.TaskOrigin{Run: ref.Run, Step: ref.ID}}
+	p.letter = &Letter{Body: model.DeadTask{Address: ref.Address, Spec: spec, Input: model.Payload{Data: []byte("1")}, At: noon, Attempts: 1}}
+	if alone {
+		start := model.Start{Address: ref.Address, Run: ref.Run, Task: &spec}
+		p.runs[ref.Address] = &Execution{Start: start, Outcome: model.Outcome{Status: model.Failed}}
+	}
+	return p
+}
+
+// send applies a message, and what it changes.
+func (p *post) send(t *rapid.T, m *model.Message) Decision {
+	x := p.runs[m.To]
+	p.fresh++
+	var d Decision
+	if m.Kind == model.MessageRequeue {
+		var letter *Letter
+		if m.To == p.ref.Address {
+			letter = p.letter
+		}
+		x, d = DeliverLetter(x, m, letter, p.now, model.RunID{p.fresh})
+	} else {
+		x, d = Deliver(x, m, p.now, m.Fresh, DefaultLimits)
+	}
+	if d.Refused() != nil && d.Writes() {
+		t.Fatalf("a refusal writes: %+v", d)
+	}
+	if x != nil {
+		p.runs[m.To] = x
+	}
+	if d.Start != nil {
+		p.begun++
+	}
+	if c := d.Letter; c != nil {
+		if c.Prev != p.letter.Count || c.Ref != p.ref {
+			t.Fatalf("the letter stands at %d, a change goes from %d of %v", p.letter.Count, c.Prev, c.Ref)
+		}
+		if c.Purged {
+			p.letter = nil
+		} else {
+			p.letter = &Letter{Count: c.Next, Body: c.Body}
+		}
+	}
+	p.way = append(p.way, d.Messages...)
+	return d
+}
+
+func (p *post) order(do model.LetterVerb, count int64, in *model.Payload) *model.Message {
+	m := &model.Message{Kind: model.MessageRequeue, To: p.ref.Address, Letter: &model.LetterOrder{Do: do, Ref: p.ref, Count: count, Input: in}}
+	return m
+}
+
+// current is the run that the last requeue began, if it is open.
+func (p *post) current() *Execution {
+	for _, x := range p.runs {
+		if x.Start.Run == p.last && x.Open() {
+			return x
+		}
+	}
+	return nil
+}
+
+// Whoever requeues, undoes and purges in whatever order, with what they knew at some time: every count begins one run, an undo leaves none, a letter whose
+// run is open stays (E38).
+func TestLettersHoldTheirPromises(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPost(rapid.Bool().Draw(t, "alone"))
+		marks := 0 // requeues that took effect
+		deliver := func(t *rapid.T) {
+			if len(p.way) > 0 {
+				m := p.way[0]
+				p.way = p.way[1:]
+				p.send(t, &m)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"requeue": func(t *rapid.T) {
+				count := rapid.Int64Range(0, 2).Draw(t, "count")
+				var in *model.Payload
+				if rapid.Bool().Draw(t, "edited") {
+					in = &model.Payload{Data: []byte("2")}
+				}
+				before, open := p.letter, p.current()
+				d := p.send(t, p.order(model.LetterRequeue, count, in))
+				switch err := d.Refused(); {
+				case before == nil:
+					if !fault.Is(err, fault.NotFound) {
+						t.Fatalf("without a letter: %v", err)
+					}
+				case before.Count != count:
+					if d.Writes() || (in == nil) != (err == nil) || err == nil && !d.Answer.Existing {
+						t.Fatalf("count %d of %d: %+v", count, before.Count, d)
+					}
+				case p.ref.Alone() && open != nil:
+					if !fault.Is(err, fault.Conflict) {
+						t.Fatalf("while it is open: %v", err)
+					}
+				case err != nil && p.runs[p.ref.Address].Outcome.Status == model.Completed: // done
+				case err != nil:
+					t.Fatal(err)
+				default:
+					marks++
+					p.last, p.executed = d.Answer.Run, false
+					if p.letter.Count != count+1 || p.letter.Body.Requeued.Run != d.Answer.Run {
+						t.Fatalf("the letter afterwards: %+v", p.letter)
+					}
+					for len(p.way) > 0 {
+						deliver(t)
+					}
+					x := p.current()
+					if x == nil || !x.Alone() || x.Start.Task.Delay != 0 || (x.Start.Task.Same == nil) != (in != nil) {
+						t.Fatalf("the run: %+v", x)
+					}
+				}
+			},
+			"undo": func(t *rapid.T) {
+				if p.letter == nil || p.letter.Body.Requeued.IsZero() {
+					return
+				}
+				q := p.letter.Body.Requeued
+				m := p.order(model.LetterUndo, p.letter.Count, nil)
+				m.To, m.Letter.Run = q.Address, q.Run
+				x, count := p.current(), p.letter.Count
+				d := p.send(t, m)
+				if took := d.Refused() == nil; took != (x != nil && !p.executed) {
+					t.Fatalf("undo: %v, open %v, executed %v", d.Refused(), x != nil, p.executed)
+				} else if took {
+					p.undone++
+					for len(p.way) > 0 {
+						deliver(t)
+					}
+					if p.current() != nil || p.letter.Count != count-1 || !p.letter.Body.Requeued.IsZero() {
+						t.Fatalf("after the undo: %+v", p.letter)
+					}
+				}
+			},
+			"purge": func(t *rapid.T) {
+				if p.letter == nil {
+					return
+				}
+				count := rapid.Int64Range(0, 2).Draw(t, "count")
+				before, open := p.letter, p.current()
+				d := p.send(t, p.order(model.LetterPurge, count, nil))
+				may := before.Count == count && !(p.ref.Alone() && open != nil && open.Start.Run == before.Body.Requeued.Run)
+				if (p.letter == nil) != may || (d.Refused() == nil) != may {
+					t.Fatalf("purge at %d of %d, open %v: %v", count, before.Count, open != nil, d.Refused())
+				}
+			},
+			"executed": func(t *rapid.T) {
+				x := p.current()
+				if x == nil {
+					return
+				}
+				if !p.executed {
+					if _, ok := Claim(x, model.TaskStep, "w", p.now); !ok {
+						t.Fatal("no claim")
+					}
+					p.executed = true
+					return
+				}
+				task := x.Task(model.TaskStep)
+				r := &model.TaskReport{Ref: model.ClaimRef{TaskRef: model.TaskRef{Address: x.Start.Address, Run: x.Start.Run, ID: model.TaskStep}, Claim: task.Claim}}
+				if rapid.Bool().Draw(t, "fails") {
+					r.Failure = &model.Failure{Message: "again"}
+				}
+				d := Report(x, r, p.now, DefaultLimits)
+				if (len(d.Dead) == 1) != (r.Failure != nil) {
+					t.Fatalf("dead letters: %+v", d.Dead)
+				}
+			},
+			"": func(t *rapid.T) {
+				if p.begun != marks {
+					t.Fatalf("%d requeues took effect, and %d runs began", marks, p.begun)
+				}
+			},
+		})
+	})
+}
+
+// A requeued task shows the world outside the idempotency key that it had, unless its input is another one.
+func TestRequeueKeepsTheIdempotencyKey(t *testing.T) {
+	t.Parallel()
+	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q", Retry: model.Retry{MaxAttempts: 1}})
+	if _, ok := Claim(r.x, model.TaskStep, "w", r.now); !ok {
+		t.Fatal("no claim")
+	}
+	ref := model.TaskRef{Address: r.x.Start.Address, Run: r.x.Start.Run, ID: model.TaskStep}
+	d := Report(r.x, &model.TaskReport{Ref: model.ClaimRef{TaskRef: ref, Claim: r.x.Task(model.TaskStep).Claim}, Failure: &model.Failure{Message: "no"}}, r.now, DefaultLimits)
+	if len(d.Dead) != 1 {
+		t.Fatalf("%+v", d)
+	}
+	if same := d.Dead[0].Task.Spec.Same; same == nil || *same != (model.TaskOrigin{Run: ref.Run, Step: model.TaskStep}) {
+		t.Errorf("its idempotency key is made of %+v", same)
+	}
+	if r.x.Start.Task.Same != nil {
+		t.Error("the spec of the run was changed")
+	}
+}

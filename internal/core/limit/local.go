@@ -1,0 +1,193 @@
+package limit
+
+import (
+	"maps"
+	"math/bits"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Local hands the permits that are leased to a place to tasks. After every call that changes it, Tell says what the owner is to hear.
+type Local struct {
+	numbers Numbers
+	block   int   // permits leased to this place
+	tokens  int64 // leased and not spent
+	holders map[model.TaskRef]struct{}
+	// waiting tasks could go on but for this resource; pinned ones could have it, and wait for one that comes later in the order.
+	waiting, pinned int
+	recalled        recalls
+
+	want, wantTokens int64 // what the owner believes at least
+	back             int
+	backTokens       int64
+	spent            int64
+}
+
+// NewLocal has nothing leased.
+func NewLocal(n Numbers) *Local {
+	return &Local{numbers: n, holders: map[model.TaskRef]struct{}{}}
+}
+
+// Numbers are those it goes by.
+func (l *Local) Numbers() Numbers { return l.numbers }
+
+// Configure changes the numbers. Holders stay.
+func (l *Local) Configure(n Numbers) { l.numbers = n }
+
+// Lacks tells what a task would have to wait for: a permit, or a token.
+func (l *Local) Lacks() (permit, token bool) {
+	return l.numbers.Concurrency > 0 && len(l.holders) >= l.block, l.numbers.Rate > 0 && l.tokens < 1
+}
+
+// Take gives a permit, and spends a token, if there are. Who holds one already keeps it.
+func (l *Local) Take(who model.TaskRef) bool {
+	if _, has := l.holders[who]; has {
+		return true
+	}
+	if permit, token := l.Lacks(); permit || token {
+		return false
+	}
+	if l.numbers.Rate > 0 {
+		l.tokens--
+		l.spent++
+	}
+	l.holders[who] = struct{}{}
+	return true
+}
+
+// Hold makes a task a holder that was found to be one: it was claimed before this process came to own it. There may be more of them than permits.
+func (l *Local) Hold(who model.TaskRef) { l.holders[who] = struct{}{} }
+
+// Give ends a hold. It reports whether there was one.
+func (l *Local) Give(who model.TaskRef) bool {
+	if _, has := l.holders[who]; !has {
+		return false
+	}
+	delete(l.holders, who)
+	if l.recalled.Cut == 0 && l.recalled.Turn > 0 && l.block > len(l.holders) {
+		l.release(1) // others are next, whoever waits here
+	}
+	return true
+}
+
+// Wait changes the number of tasks that wait for this resource.
+func (l *Local) Wait(by int) { l.waiting += by }
+
+// Pin changes the number of tasks that could have this resource and wait for a later one.
+func (l *Local) Pin(by int) { l.pinned += by }
+
+// Receive takes what the owner tells. It reports whether there is something new to take.
+func (l *Local) Receive(m ToPlace) (more bool) {
+	l.block += m.Permits
+	l.tokens += m.Tokens
+	l.want = max(l.want-int64(m.Permits), 0)
+	l.wantTokens = max(l.wantTokens-m.Tokens, 0)
+	l.recalled.Cut += m.Cut
+	l.recalled.Turn += m.Turn
+	l.recalled.Spare += m.Spare
+	l.recalled.atMost(l.block)
+	return m.Permits > 0 || m.Tokens > 0
+}
+
+// Tell is what the owner is to hear; nothing if not ok.
+func (l *Local) Tell() (m ToOwner, ok bool) {
+	need, needTokens := l.settle()
+	// Wants are told in powers of two, so that a growing line of waiting tasks costs few messages.
+	if need > l.want || need == 0 && l.want > 0 {
+		l.want, ok = roundUp(need), true
+	}
+	if needTokens > l.wantTokens || needTokens == 0 && l.wantTokens > 0 {
+		l.wantTokens, ok = roundUp(needTokens), true
+	}
+	// Spent tokens are told together with the last one of them.
+	if l.back > 0 || l.backTokens > 0 || l.spent > 0 && l.tokens == 0 {
+		ok = true
+	}
+	if !ok {
+		return m, false
+	}
+	m = ToOwner{Want: int(l.want), WantTokens: l.wantTokens, Permits: l.back, Tokens: l.backTokens, Spent: l.spent}
+	l.back, l.backTokens, l.spent = 0, 0, 0
+	return m, true
+}
+
+// settle gives back what is not needed or recalled, and tells what is missing.
+func (l *Local) settle() (need, needTokens int64) {
+	held := len(l.holders)
+	if l.numbers.Concurrency == 0 {
+		l.release(l.block)
+	} else {
+		l.release(min(l.recalled.Cut, max(l.block-held, 0)))
+		l.release(min(l.recalled.Turn+l.recalled.Spare, max(l.block-held-l.waiting-l.pinned, 0)))
+		need = int64(max(l.waiting+held-l.block, 0))
+	}
+	// Permit first, then token: who kept tokens for tasks that wait for permits could starve a place that has the permits.
+	begin, could := int64(l.waiting), int64(l.waiting+l.pinned)
+	if l.numbers.Concurrency > 0 {
+		idle := int64(max(l.block-held, 0))
+		begin, could = min(begin, idle), min(could, idle)
+	}
+	if l.numbers.Rate == 0 {
+		begin, could = 0, 0
+	}
+	if more := l.tokens - could; more > 0 {
+		l.tokens -= more
+		l.backTokens += more
+	}
+	needTokens = max(begin-l.tokens, 0)
+	return need, needTokens
+}
+
+// release gives permits back.
+func (l *Local) release(n int) {
+	l.block -= n
+	l.back += n
+	l.recalled.answered(n)
+	l.recalled.atMost(l.block)
+}
+
+// Holders are those who hold it, in no order.
+func (l *Local) Holders() []model.TaskRef {
+	list := make([]model.TaskRef, 0, len(l.holders))
+	for who := range maps.Keys(l.holders) {
+		list = append(list, who)
+	}
+	return list
+}
+
+// Holds reports whether a task holds it.
+func (l *Local) Holds(who model.TaskRef) bool {
+	_, has := l.holders[who]
+	return has
+}
+
+// Held is how many hold it, Block how many may.
+func (l *Local) Held() int { return len(l.holders) }
+
+// Block is how many permits are leased to this place.
+func (l *Local) Block() int { return l.block }
+
+// Waiting is how many tasks wait for it here.
+func (l *Local) Waiting() int { return l.waiting }
+
+// Idle reports whether nobody holds it or waits for it here.
+func (l *Local) Idle() bool { return len(l.holders) == 0 && l.waiting == 0 && l.pinned == 0 }
+
+// Drain gives back what nobody holds, because the place needs the resource no more. Tell says so to the owner.
+func (l *Local) Drain() {
+	l.release(max(l.block-len(l.holders), 0))
+	l.backTokens += l.tokens
+	l.tokens = 0
+}
+
+// Gone reports whether the owner has everything back: the machine may be forgotten.
+func (l *Local) Gone() bool {
+	return l.Idle() && l.block == 0 && l.tokens == 0 && l.back == 0 && l.backTokens == 0 && l.spent == 0 && l.want == 0 && l.wantTokens == 0
+}
+
+func roundUp(n int64) int64 {
+	if n < 2 {
+		return n
+	}
+	return 1 << bits.Len64(uint64(n-1))
+}

@@ -1,0 +1,333 @@
+package limit
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Owner leases the permits and tokens of one resource to places. What its methods return is to be sent, in the commit that stores the owner; it is
+// valid until the next call.
+type Owner struct {
+	numbers Numbers
+	leases  []lease // by place
+	leased  int     // sum of the permits
+	out     int64   // sum of the tokens
+	bucket  bucket
+	asked   int64 // number of the last request
+	sends   []Send
+}
+
+// lease is what a place has and wants.
+type lease struct {
+	Place      model.ShardID `cbor:"1,keyasint"`
+	Permits    int           `cbor:"2,keyasint,omitempty"`
+	Tokens     int64         `cbor:"3,keyasint,omitempty"`
+	Want       int           `cbor:"4,keyasint,omitempty"`
+	WantTokens int64         `cbor:"5,keyasint,omitempty"`
+	Recalled   recalls       `cbor:"6,keyasint,omitzero"`
+	// Asked orders those who want something: by the time since when they want, or were served last.
+	Asked int64 `cbor:"7,keyasint,omitempty"`
+
+	send ToPlace
+}
+
+func (p *lease) wants() bool { return p.Want > 0 || p.WantTokens > 0 }
+
+// NewOwner has everything. The numbers must be valid.
+func NewOwner(n Numbers, now model.Time) *Owner {
+	o := &Owner{numbers: n, bucket: bucket{At: now}}
+	o.bucket.convert(&Numbers{}, &n)
+	return o
+}
+
+// Receive takes what a place tells.
+func (o *Owner) Receive(now model.Time, from model.ShardID, m ToOwner) []Send {
+	o.bucket.fill(now, &o.numbers, o.out)
+	p := o.lease(from)
+	returned := min(m.Permits, p.Permits)
+	p.Permits -= returned
+	o.leased -= returned
+	p.Recalled.answered(returned)
+	p.Recalled.atMost(p.Permits)
+	spent := min(m.Spent, p.Tokens)
+	tokens := min(m.Tokens, p.Tokens-spent)
+	p.Tokens -= spent + tokens
+	o.out -= spent + tokens
+	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // no more than was out, so it fits
+	if !p.wants() && (m.Want > 0 || m.WantTokens > 0) {
+		o.last(p)
+	}
+	p.Want, p.WantTokens = m.Want, m.WantTokens
+	return o.settle(now)
+}
+
+// Configure changes the numbers. Holders finish; while there are more permits out than the limit, none is leased.
+func (o *Owner) Configure(now model.Time, n Numbers) []Send {
+	o.bucket.fill(now, &o.numbers, o.out)
+	o.bucket.convert(&o.numbers, &n)
+	o.numbers = n
+	return o.settle(now)
+}
+
+// Tick is due at Next: tokens have accrued.
+func (o *Owner) Tick(now model.Time) []Send { return o.settle(now) }
+
+// Next is when the next token can be leased to a place that wants one; zero for no such time.
+func (o *Owner) Next() model.Time {
+	if o.numbers.Rate == 0 || o.out >= o.numbers.burst() || !slices.ContainsFunc(o.leases, func(p lease) bool { return p.WantTokens > 0 }) {
+		return 0
+	}
+	return o.bucket.next(&o.numbers)
+}
+
+// Inherit moves the lease of a place that will never speak again to another one, which has taken over its holders. What it had told must have been
+// received. The message tells the heir.
+func (o *Owner) Inherit(now model.Time, from, to model.ShardID) []Send {
+	i, found := slices.BinarySearchFunc(o.leases, from, byPlace)
+	if !found || from == to {
+		return nil
+	}
+	old := o.leases[i]
+	o.leases = slices.Delete(o.leases, i, i+1)
+	heir := o.lease(to)
+	heir.Permits += old.Permits
+	heir.Tokens += old.Tokens
+	heir.send.Permits += old.Permits
+	heir.send.Tokens += old.Tokens
+	heir.Want = max(heir.Want-old.Permits, 0) // as the heir itself counts what it is told
+	heir.WantTokens = max(heir.WantTokens-old.Tokens, 0)
+	return o.settle(now)
+}
+
+// Numbers are those it goes by.
+func (o *Owner) Numbers() Numbers { return o.numbers }
+
+// Leased is how many permits and tokens are at places or on their way.
+func (o *Owner) Leased() (permits int, tokens int64) { return o.leased, o.out }
+
+// Lease is how a place stands, for people.
+type Lease struct {
+	Place   model.ShardID
+	Permits int
+	Want    int
+}
+
+// Leases lists the places that have or want something.
+func (o *Owner) Leases() []Lease {
+	list := make([]Lease, len(o.leases))
+	for i, p := range o.leases {
+		list[i] = Lease{p.Place, p.Permits, p.Want}
+	}
+	return list
+}
+
+// Idle reports whether nobody has or wants anything, and the bucket is full: the machine may be forgotten, a new one is equal to it.
+func (o *Owner) Idle(now model.Time) bool {
+	if len(o.leases) > 0 {
+		return false
+	}
+	o.bucket.fill(now, &o.numbers, o.out)
+	return o.bucket.Level == o.numbers.burst()*o.numbers.Per.Microseconds() || o.numbers.Rate == 0
+}
+
+func byPlace(p lease, place model.ShardID) int { return int(p.Place) - int(place) }
+
+// lease finds that of a place, or makes one. The pointer is valid until the next one is made.
+func (o *Owner) lease(place model.ShardID) *lease {
+	i, found := slices.BinarySearchFunc(o.leases, place, byPlace)
+	if !found {
+		o.leases = slices.Insert(o.leases, i, lease{Place: place})
+	}
+	return &o.leases[i]
+}
+
+// settle leases what is free to those who want it, recalls what they still lack, and collects the messages.
+func (o *Owner) settle(now model.Time) []Send {
+	o.bucket.fill(now, &o.numbers, o.out)
+	if o.numbers.Concurrency > 0 {
+		o.grant()
+		o.cut()
+		o.turn()
+		o.spare()
+	}
+	o.grantTokens()
+	o.sends = o.sends[:0]
+	kept := o.leases[:0]
+	for _, p := range o.leases {
+		if p.send != (ToPlace{}) {
+			o.sends = append(o.sends, Send{p.Place, p.send})
+			p.send = ToPlace{}
+		}
+		if p.Permits > 0 || p.Tokens > 0 || p.wants() {
+			kept = append(kept, p)
+		}
+	}
+	o.leases = kept
+	return o.sends
+}
+
+// grant leases free permits: to those who have least, in portions, and whoever wants alone gets more than it asked for, up to what would be its part
+// if all who have some now wanted as much.
+func (o *Owner) grant() {
+	var last *lease
+	for free := o.numbers.Concurrency - o.leased; free > 0; free = o.numbers.Concurrency - o.leased {
+		wanting, having := 0, 0
+		var q *lease
+		for i := range o.leases {
+			p := &o.leases[i]
+			if p.Permits > 0 {
+				having++
+			}
+			if p.Want == 0 {
+				continue
+			}
+			wanting++
+			if q == nil || p.Permits < q.Permits || p.Permits == q.Permits && p.Asked < q.Asked {
+				q = p
+			}
+		}
+		n := 0
+		switch {
+		case q == nil && last == nil:
+			return
+		case q == nil:
+			if n = free / max(having, 1); n == 0 {
+				return
+			}
+			last.give(o, n)
+			return
+		case wanting == 1:
+			n = min(free, q.Want)
+		default:
+			n = min(q.Want, max(1, free/(2*wanting)))
+		}
+		q.give(o, n)
+		last = q
+	}
+}
+
+func (p *lease) give(o *Owner, n int) {
+	p.Permits += n
+	o.leased += n
+	p.send.Permits += n
+	p.Want = max(p.Want-n, 0)
+	o.last(p)
+}
+
+// last puts a place to the end of the line of those who want something: it has been served.
+func (o *Owner) last(p *lease) {
+	o.asked++
+	p.Asked = o.asked
+}
+
+// cut asks everybody for what exceeds a lowered limit, because nobody knows here who has permits that nobody holds, and those are to go first. What
+// comes back beyond that is leased again.
+func (o *Owner) cut() {
+	over := o.leased - o.numbers.Concurrency
+	for i := range o.leases {
+		p := &o.leases[i]
+		if n := min(over, p.Permits) - p.Recalled.Cut; n > 0 {
+			p.Recalled.Cut += n
+			p.send.Cut += n
+			p.Recalled.atMost(p.Permits)
+		}
+	}
+}
+
+// most is the place, other than one, that has most of something, and any of it.
+func (o *Owner) most(but *lease, of func(*lease) int) (most *lease) {
+	best := 0
+	for i := range o.leases {
+		if p := &o.leases[i]; p != but {
+			if n := of(p); n > best {
+				most, best = p, n
+			}
+		}
+	}
+	return most
+}
+
+// turn asks those who have most for what others lack of their share; whoever has nothing gets one in turn, however small the shares are.
+func (o *Owner) turn() {
+	if len(o.leases) < 2 {
+		return
+	}
+	pending := 0
+	for i := range o.leases {
+		pending += o.leases[i].Recalled.Turn
+	}
+	share := max(1, o.numbers.Concurrency/max(len(o.leases), 1))
+	rest := func(p *lease) int { return p.Permits - p.Recalled.Cut - p.Recalled.Turn }
+	for _, q := range o.wanting() {
+		has, want := q.Permits, q.Want
+		for ; has < share && want > 0; has, want = has+1, want-1 {
+			if pending > 0 {
+				pending-- // asked for before
+				continue
+			}
+			most := o.most(q, rest)
+			if most == nil || has > 0 && rest(most) <= has+1 {
+				break
+			}
+			most.Recalled.Turn++
+			most.send.Turn++
+			most.Recalled.atMost(most.Permits)
+		}
+	}
+}
+
+// wanting are the places that want permits, who asked first first.
+func (o *Owner) wanting() (list []*lease) {
+	for i := range o.leases {
+		if o.leases[i].Want > 0 {
+			list = append(list, &o.leases[i])
+		}
+	}
+	slices.SortFunc(list, func(a, b *lease) int { return int(a.Asked - b.Asked) })
+	return list
+}
+
+// spare asks those who want nothing for what they do not need.
+func (o *Owner) spare() {
+	missing := 0
+	for i := range o.leases {
+		missing += o.leases[i].Want
+	}
+	if missing == 0 {
+		return
+	}
+	for i := range o.leases {
+		p := &o.leases[i]
+		if n := min(missing, p.Permits-p.Recalled.Cut-p.Recalled.Turn) - p.Recalled.Spare; p.Want == 0 && n > 0 {
+			p.Recalled.Spare += n
+			p.send.Spare += n
+		}
+	}
+}
+
+// grantTokens leases whole tokens in the order of asking, evenly.
+func (o *Owner) grantTokens() {
+	for free := min(o.bucket.tokens(&o.numbers), o.numbers.burst()-o.out); free > 0; free = min(o.bucket.tokens(&o.numbers), o.numbers.burst()-o.out) {
+		wanting := int64(0)
+		var q *lease
+		for i := range o.leases {
+			if p := &o.leases[i]; p.WantTokens > 0 {
+				wanting++
+				if q == nil || p.Tokens < q.Tokens || p.Tokens == q.Tokens && p.Asked < q.Asked {
+					q = p
+				}
+			}
+		}
+		if q == nil {
+			return
+		}
+		n := min(q.WantTokens, max(1, free/wanting))
+		q.Tokens += n
+		q.WantTokens -= n
+		q.send.Tokens += n
+		o.out += n
+		o.bucket.Level -= n * o.numbers.Per.Microseconds()
+		o.last(q)
+	}
+}

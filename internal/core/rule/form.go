@@ -1,0 +1,188 @@
+package rule
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// limitForm is a limit as people write it.
+type limitForm struct {
+	Name        string `json:"name"`
+	Tenant      string `json:"tenant,omitempty"`
+	Queue       string `json:"queue,omitempty"`
+	Kind        string `json:"kind,omitempty"`
+	Per         Scope  `json:"per,omitempty"`
+	Key         string `json:"key,omitempty"`
+	Concurrency int    `json:"concurrency,omitempty"`
+	Rate        string `json:"rate,omitempty"` // 100/1m
+	Burst       int64  `json:"burst,omitempty"`
+}
+
+// MarshalJSON writes the form for people: {"name": "mail", "queue": "mail.*", "concurrency": 5, "rate": "100/1m0s"}.
+func (l Limit) MarshalJSON() ([]byte, error) {
+	f := limitForm{Name: l.Name, Tenant: l.Tenant, Queue: l.Queue, Kind: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Numbers.Concurrency, Burst: l.Numbers.Burst}
+	if l.Numbers.Rate > 0 {
+		f.Rate = FormatRate(l.Numbers.Rate, l.Numbers.Per)
+	}
+	return json.Marshal(f)
+}
+
+// UnmarshalJSON reads it. A field that there is not is a mistake.
+func (l *Limit) UnmarshalJSON(text []byte) error {
+	var f limitForm
+	if err := strict(text, &f, "limit"); err != nil {
+		return err
+	}
+	n := limit.Numbers{Concurrency: f.Concurrency, Burst: f.Burst}
+	if f.Rate != "" {
+		var err error
+		if n.Rate, n.Per, err = ParseRate(f.Rate); err != nil {
+			return fault.New(fault.Invalid, "limit %s: %w", f.Name, err)
+		}
+	}
+	*l = Limit{Name: f.Name, Tenant: f.Tenant, Queue: f.Queue, Kind: f.Kind, Per: f.Per, Key: f.Key, Numbers: n}
+	return nil
+}
+
+// ParseRate reads 100/1m, 5/s or 1000/24h.
+func ParseRate(text string) (n int64, per time.Duration, err error) {
+	count, period, ok := strings.Cut(text, "/")
+	if n, err = strconv.ParseInt(count, 10, 64); err != nil || !ok || n <= 0 {
+		return 0, 0, fault.New(fault.Invalid, "rate %q: a number and a period expected, as in 100/1m", text)
+	}
+	if period != "" && (period[0] < '0' || period[0] > '9') {
+		period = "1" + period
+	}
+	if per, err = time.ParseDuration(period); err != nil || per <= 0 {
+		return 0, 0, fault.New(fault.Invalid, "rate %q: a number and a period expected, as in 100/1m", text)
+	}
+	return n, per, nil
+}
+
+// FormatRate writes what ParseRate reads.
+func FormatRate(n int64, per time.Duration) string {
+	return strconv.FormatInt(n, 10) + "/" + per.String()
+}
+
+// breakerForm is a breaker rule as people write it.
+type breakerForm struct {
+	Tenant        string  `json:"tenant,omitempty"`
+	Name          string  `json:"name,omitempty"`
+	Kind          string  `json:"kind,omitempty"`
+	Failures      int     `json:"failures,omitempty"`
+	Ratio         float64 `json:"ratio,omitempty"`
+	Calls         int     `json:"calls,omitempty"`
+	Window        span    `json:"window,omitempty"`
+	Successes     int     `json:"successes,omitempty"`
+	Reset         span    `json:"reset,omitempty"`
+	Probes        int     `json:"probes,omitempty"`
+	Lease         span    `json:"lease,omitempty"`
+	MaxRetryAfter span    `json:"max_retry_after,omitempty"`
+}
+
+// span is a duration as people write it.
+type span time.Duration
+
+// MarshalText writes 1m30s.
+func (d span) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads 1m30s.
+func (d *span) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	*d = span(v)
+	return err
+}
+
+// MarshalJSON writes the form for people: {"kind": "charge", "failures": 5, "window": "1m0s"}; ratios are parts of 1.
+func (b Breaker) MarshalJSON() ([]byte, error) {
+	c := b.Config
+	return json.Marshal(breakerForm{
+		Tenant: b.Tenant, Name: b.Name, Kind: b.Kind, Failures: c.Failures, Ratio: float64(c.Ratio) / 1000, Calls: c.Calls, Window: span(c.Window),
+		Successes: c.Successes, Reset: span(c.Reset), Probes: c.Probes, Lease: span(c.Lease), MaxRetryAfter: span(c.MaxRetryAfter),
+	})
+}
+
+// UnmarshalJSON reads it. A field that there is not is a mistake.
+func (b *Breaker) UnmarshalJSON(text []byte) error {
+	var f breakerForm
+	if err := strict(text, &f, "breaker"); err != nil {
+		return err
+	}
+	ratio := f.Ratio*1000 + 0.5
+	if !(f.Ratio >= 0 && f.Ratio <= 1) || f.Ratio > 0 && ratio < 1 {
+		return fault.New(fault.Invalid, "breaker: ratio %v is not between 0.001 and 1", f.Ratio)
+	}
+	*b = Breaker{Tenant: f.Tenant, Name: f.Name, Kind: f.Kind, Config: breaker.Config{
+		Failures: f.Failures, Ratio: int(ratio), Calls: f.Calls, Window: time.Duration(f.Window), Successes: f.Successes,
+		Reset: time.Duration(f.Reset), Probes: f.Probes, Lease: time.Duration(f.Lease), MaxRetryAfter: time.Duration(f.MaxRetryAfter),
+	}}
+	return nil
+}
+
+func strict(text []byte, into any, what string) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return fault.New(fault.Invalid, "%s: %w", what, err)
+	}
+	return nil
+}
+
+// version of the stored form.
+const version = 1
+
+// rulesForm is the whole set: as people write it, and as its row has it.
+type rulesForm struct {
+	Version  int       `json:"-" cbor:"1,keyasint"`
+	Limits   []Limit   `json:"limits,omitempty" cbor:"2,keyasint,omitempty"`
+	Breakers []Breaker `json:"breakers,omitempty" cbor:"3,keyasint,omitempty"`
+}
+
+// Parse reads rules as people write them, {"limits": […], "breakers": […]}, and checks them.
+func Parse(text []byte) (*Set, error) {
+	var f rulesForm
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&f); err != nil {
+		return nil, fault.New(fault.Invalid, "rules: %w", err)
+	}
+	if d.More() {
+		return nil, fault.New(fault.Invalid, "rules: more than one value")
+	}
+	return NewSet(f.Limits, f.Breakers)
+}
+
+// MarshalJSON writes what Parse reads.
+func (s *Set) MarshalJSON() ([]byte, error) {
+	return json.Marshal(rulesForm{Limits: s.Limits(), Breakers: s.Breakers()})
+}
+
+// Encode is the stored form.
+func (s *Set) Encode() ([]byte, error) {
+	return cbor.Marshal(rulesForm{version, s.Limits(), s.Breakers()})
+}
+
+// Decode reads the stored form.
+func Decode(row []byte) (*Set, error) {
+	var f rulesForm
+	if err := cbor.Unmarshal(row, &f); err != nil {
+		return nil, fault.New(fault.Corrupt, "rules: %w", err)
+	}
+	if f.Version != version {
+		return nil, fault.New(fault.Corrupt, "rules: stored by version %d, this build knows version %d", f.Version, version)
+	}
+	s, err := NewSet(f.Limits, f.Breakers)
+	if err != nil {
+		return nil, fault.New(fault.Corrupt, "rules: %w", err)
+	}
+	return s, nil
+}

@@ -1,0 +1,138 @@
+package rule
+
+import (
+	"strings"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Scope is what tasks that a rule selects share.
+type Scope string
+
+// Scopes.
+const (
+	Shared    Scope = ""       // one resource for all of them
+	PerQueue  Scope = "queue"  // one per queue
+	PerKind   Scope = "kind"   // one per kind
+	PerTenant Scope = "tenant" // one per tenant
+	PerKey    Scope = "key"    // one per value of Key in the input
+	PerName   Scope = "name"   // one per key that tasks name it with; it selects nothing by itself
+)
+
+// MaxName bounds names of rules, and patterns.
+const MaxName = 128
+
+// Limit is a rule: which tasks share what, and how much of it there is.
+type Limit struct {
+	// Name of the rule, and of its resources.
+	Name string `cbor:"1,keyasint"`
+	// Tenant, Queue and Kind select tasks: exactly, by a beginning with * behind it, or all of them when empty or *.
+	Tenant string `cbor:"2,keyasint,omitempty"`
+	Queue  string `cbor:"3,keyasint,omitempty"`
+	Kind   string `cbor:"4,keyasint,omitempty"`
+	Per    Scope  `cbor:"5,keyasint,omitempty"`
+	// Key is the expression of a rule per key; see ParsePath.
+	Key     string        `cbor:"6,keyasint,omitempty"`
+	Numbers limit.Numbers `cbor:"7,keyasint"`
+}
+
+// Breaker is a rule: the numbers of circuit breakers.
+type Breaker struct {
+	Tenant string `cbor:"1,keyasint,omitempty"`
+	// Name selects breakers that tasks name. Kind gives every kind that it selects a breaker of its own, for tasks that name none. One of both is given.
+	Name   string         `cbor:"2,keyasint,omitempty"`
+	Kind   string         `cbor:"3,keyasint,omitempty"`
+	Config breaker.Config `cbor:"4,keyasint"`
+}
+
+// pattern is an exact text, or a beginning.
+type pattern struct {
+	text string
+	open bool // whatever begins so
+}
+
+// parsePattern reads one; the empty one is *.
+func parsePattern(what, text string) (pattern, error) {
+	if text == "" {
+		return pattern{open: true}, nil
+	}
+	if len(text) > MaxName || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+		return pattern{}, fault.New(fault.Invalid, "%s %q: more than %d bytes, or not a text", what, text, MaxName)
+	}
+	begin, open := strings.CutSuffix(text, "*")
+	if strings.Contains(begin, "*") {
+		return pattern{}, fault.New(fault.Invalid, "%s %q: a * stands at the end only", what, text)
+	}
+	return pattern{begin, open}, nil
+}
+
+func (p pattern) matches(text string) bool {
+	return p.text == text || p.open && strings.HasPrefix(text, p.text)
+}
+
+// special orders patterns: exact ones before beginnings, longer beginnings before shorter ones.
+func (p pattern) special() int {
+	if p.open {
+		return len(p.text)
+	}
+	return MaxName + 1
+}
+
+func (p pattern) String() string {
+	if p.open {
+		return p.text + "*"
+	}
+	return p.text
+}
+
+// Resource names what permits are of.
+type Resource struct {
+	Name string
+	// Selector is the tenants of the rule, Tenant the one whose resource this is; empty for one that tenants share.
+	Selector, Tenant string
+	Key              string
+}
+
+// String is name, or name/key, for people; with the tenant in front where the rule is about several.
+func (r Resource) String() string {
+	s := r.Name
+	if r.Key != "" {
+		s += "/" + r.Key
+	}
+	if r.Tenant != "" && r.Tenant != r.Selector {
+		s = r.Tenant + ":" + s
+	}
+	return s
+}
+
+// LimitPrefix begins the type of the address of a resource, and BreakerPrefix that of a breaker. Workflows may not have such names.
+const (
+	LimitPrefix   = "limit:"
+	BreakerPrefix = "breaker:"
+)
+
+// Address is where the owner of the resource lives.
+func (r Resource) Address() model.Address {
+	return model.Address{Tenant: r.Tenant, Type: LimitPrefix + r.Name + "@" + r.Selector, Key: r.Key}
+}
+
+// BreakerID names a breaker.
+type BreakerID struct{ Tenant, Name string }
+
+// String is the name.
+func (id BreakerID) String() string { return id.Name }
+
+// IsZero reports whether it names none.
+func (id BreakerID) IsZero() bool { return id == BreakerID{} }
+
+// Address is where the owner of the breaker lives.
+func (id BreakerID) Address() model.Address {
+	return model.Address{Tenant: id.Tenant, Type: BreakerPrefix, Key: id.Name}
+}
+
+// KindBreaker is the name of the breaker of a kind.
+func KindBreaker(kind string) string { return "activity:" + kind }

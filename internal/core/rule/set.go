@@ -1,0 +1,313 @@
+package rule
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// MaxRules bounds a set: every task is compared with every rule once.
+const MaxRules = 1000
+
+// Set is rules that fit together. It never changes. The nil Set has no rules.
+type Set struct {
+	limits   []parsedLimit
+	breakers []parsedBreaker
+}
+
+type parsedLimit struct {
+	Limit
+	tenant, queue, kind pattern
+	path                Path
+}
+
+type parsedBreaker struct {
+	Breaker
+	tenant, name pattern // of the breaker, or of the kind
+}
+
+// NewSet checks rules, by themselves and together, and reports everything that is wrong.
+func NewSet(limits []Limit, breakers []Breaker) (*Set, error) {
+	s := &Set{}
+	var problems []error
+	if len(limits)+len(breakers) > MaxRules {
+		return nil, fault.New(fault.Invalid, "%d rules, at most %d", len(limits)+len(breakers), MaxRules)
+	}
+	for _, l := range limits {
+		p, err := parseLimit(l)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		for _, other := range s.limits {
+			if err := p.contradicts(&other); err != nil {
+				problems = append(problems, err)
+			}
+		}
+		s.limits = append(s.limits, p)
+	}
+	for _, b := range breakers {
+		p, err := parseBreaker(b)
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		for _, other := range s.breakers {
+			if p.tenant == other.tenant && p.name == other.name && (p.Kind != "") == (other.Kind != "") {
+				problems = append(problems, fault.New(fault.Conflict, "two breaker rules are for the same: %s", p.describe()))
+			}
+		}
+		s.breakers = append(s.breakers, p)
+	}
+	if len(problems) == 1 {
+		return nil, problems[0]
+	}
+	if len(problems) > 1 {
+		return nil, fault.New(fault.KindOf(problems[0]), "%w", errors.Join(problems...))
+	}
+	return s, nil
+}
+
+func parseLimit(l Limit) (p parsedLimit, err error) {
+	p.Limit = l
+	if err := checkName(l.Name); err != nil {
+		return p, err
+	}
+	wrap := func(err error) error { return fault.New(fault.KindOf(err), "limit %s: %w", l.Name, err) }
+	for _, f := range []struct {
+		what, text string
+		into       *pattern
+	}{{"tenant", l.Tenant, &p.tenant}, {"queue", l.Queue, &p.queue}, {"kind", l.Kind, &p.kind}} {
+		if *f.into, err = parsePattern(f.what, f.text); err != nil {
+			return p, wrap(err)
+		}
+	}
+	switch l.Per {
+	case Shared, PerQueue, PerKind, PerTenant, PerName:
+		if l.Key != "" {
+			return p, fault.New(fault.Invalid, "limit %s: a key expression is for a limit per key", l.Name)
+		}
+	case PerKey:
+		if p.path, err = ParsePath(l.Key); err != nil {
+			return p, wrap(err)
+		}
+	default:
+		return p, fault.New(fault.Invalid, "limit %s: per %q is not one of queue, kind, tenant, key, name", l.Name, string(l.Per))
+	}
+	if l.Per == PerName && (p.queue != pattern{open: true} || p.kind != pattern{open: true}) {
+		return p, fault.New(fault.Invalid, "limit %s: tasks name it themselves, so it selects neither queues nor kinds", l.Name)
+	}
+	if err := l.Numbers.Validate(); err != nil {
+		return p, wrap(err)
+	}
+	return p, nil
+}
+
+// checkName holds names apart from keys and from the command line's own signs.
+func checkName(name string) error {
+	if name == "" || len(name) > MaxName || strings.ContainsFunc(name, func(r rune) bool {
+		return !(r < 0x80 && (letter(byte(r), false) || r == '.' || r == '-' || r == ':'))
+	}) {
+		return fault.New(fault.Invalid, "%q is not a name of a limit: 1 to %d letters, digits, and . _ - :", name, MaxName)
+	}
+	return nil
+}
+
+// contradicts finds two rules of one name, and two that give the same thing different numbers.
+func (p *parsedLimit) contradicts(other *parsedLimit) error {
+	if p.Name == other.Name && p.tenant == other.tenant {
+		return fault.New(fault.Conflict, "two limits are called %s", p.Name)
+	}
+	if p.tenant == other.tenant && p.queue == other.queue && p.kind == other.kind && p.Per == other.Per && p.Key == other.Key && p.Per != PerName && p.Numbers != other.Numbers {
+		return fault.New(fault.Conflict, "limits %s and %s contradict each other: both are for tenant %s, queue %s, kind %s, but %s allows %s, and %s %s",
+			other.Name, p.Name, p.tenant, p.queue, p.kind, other.Name, other.Numbers, p.Name, p.Numbers)
+	}
+	return nil
+}
+
+func parseBreaker(b Breaker) (p parsedBreaker, err error) {
+	p.Breaker = b
+	if (b.Name == "") == (b.Kind == "") {
+		return p, fault.New(fault.Invalid, "a breaker rule is for names (*: all) or for kinds, one of both: name %q, kind %q", b.Name, b.Kind)
+	}
+	if p.tenant, err = parsePattern("tenant", b.Tenant); err != nil {
+		return p, err
+	}
+	if p.name, err = parsePattern("breaker", b.Name+b.Kind); err != nil {
+		return p, err
+	}
+	if err := b.Config.Validate(); err != nil {
+		return p, fault.New(fault.KindOf(err), "%s: %w", p.describe(), err)
+	}
+	return p, nil
+}
+
+func (p *parsedBreaker) describe() string {
+	if p.Kind != "" {
+		return "breakers of kind " + p.name.String() + ", tenant " + p.tenant.String()
+	}
+	return "breaker " + p.name.String() + ", tenant " + p.tenant.String()
+}
+
+// CheckQueues reports rules that select no queue that there is.
+func (s *Set) CheckQueues(known []string) error {
+	for _, l := range s.Limits() {
+		q, err := parsePattern("queue", l.Queue)
+		if err != nil {
+			return err
+		}
+		if q != (pattern{open: true}) && !slices.ContainsFunc(known, q.matches) {
+			return fault.New(fault.NotFound, "limit %s: there is no queue %s", l.Name, l.Queue)
+		}
+	}
+	return nil
+}
+
+// Limits lists the rules.
+func (s *Set) Limits() (list []Limit) {
+	if s == nil {
+		return nil
+	}
+	for _, l := range s.limits {
+		list = append(list, l.Limit)
+	}
+	return list
+}
+
+// Breakers lists the rules.
+func (s *Set) Breakers() (list []Breaker) {
+	if s == nil {
+		return nil
+	}
+	for _, b := range s.breakers {
+		list = append(list, b.Breaker)
+	}
+	return list
+}
+
+// Use is a resource that a task needs a permit of.
+type Use struct {
+	Resource Resource
+	Numbers  limit.Numbers
+	// Missing tells that the task names a limit that no rule defines: it waits until one does, because nobody knows what it would break.
+	Missing bool
+}
+
+// Resolve lists what a task needs, in canonical order, each once.
+func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload) (uses []Use) {
+	if s == nil {
+		s = &Set{}
+	}
+	for i := range s.limits {
+		l := &s.limits[i]
+		if l.Per == PerName || !l.tenant.matches(tenant) || !l.queue.matches(spec.Queue) || !l.kind.matches(spec.Kind) {
+			continue
+		}
+		r := l.resource(tenant)
+		switch l.Per {
+		case Shared, PerTenant, PerName:
+		case PerQueue:
+			r.Key = keyOf(spec.Queue)
+		case PerKind:
+			r.Key = keyOf(spec.Kind)
+		case PerKey:
+			r.Key = l.path.Key(input)
+		}
+		uses = append(uses, Use{Resource: r, Numbers: l.Numbers})
+	}
+	for _, named := range spec.Limits {
+		name, key, _ := strings.Cut(named, "/")
+		found := false
+		for i := range s.limits {
+			if l := &s.limits[i]; l.Per == PerName && l.Name == name && l.tenant.matches(tenant) {
+				r := l.resource(tenant)
+				r.Key = keyOf(key)
+				uses = append(uses, Use{Resource: r, Numbers: l.Numbers})
+				found = true
+			}
+		}
+		if !found {
+			uses = append(uses, Use{Resource: Resource{Name: name, Selector: tenant, Tenant: tenant, Key: keyOf(key)}, Missing: true})
+		}
+	}
+	slices.SortFunc(uses, func(a, b Use) int { return a.Resource.Compare(b.Resource) })
+	return slices.CompactFunc(uses, func(a, b Use) bool { return a.Resource == b.Resource })
+}
+
+// resource of a rule for a task of a tenant, without its key.
+func (l *parsedLimit) resource(tenant string) Resource {
+	r := Resource{Name: l.Name, Selector: l.tenant.String(), Tenant: tenant}
+	if l.Per == Shared && l.tenant.open {
+		r.Tenant = ""
+	}
+	return r
+}
+
+// Numbers are those of a resource; not ok when no rule has such resources.
+func (s *Set) Numbers(r Resource) (n limit.Numbers, ok bool) {
+	if s != nil {
+		for i := range s.limits {
+			if l := &s.limits[i]; l.Name == r.Name && l.tenant.String() == r.Selector {
+				return l.Numbers, true
+			}
+		}
+	}
+	return n, false
+}
+
+// Compare is the canonical order, in which several are taken.
+func (r Resource) Compare(other Resource) int {
+	return cmp.Or(
+		strings.Compare(r.Name, other.Name), strings.Compare(r.Selector, other.Selector),
+		strings.Compare(r.Tenant, other.Tenant), strings.Compare(r.Key, other.Key),
+	)
+}
+
+// Breaker is the one of a task, and its numbers; none when the id is zero.
+func (s *Set) Breaker(tenant string, spec *model.TaskSpec) (BreakerID, breaker.Config) {
+	id := BreakerID{Tenant: tenant, Name: spec.Breaker}
+	if spec.Breaker == "" {
+		if s.best(tenant, spec.Kind, true) == nil {
+			return BreakerID{}, breaker.Config{}
+		}
+		id.Name = KindBreaker(spec.Kind)
+	}
+	return id, s.BreakerConfig(id)
+}
+
+// BreakerConfig are the numbers of a breaker, with defaults. A breaker of a kind follows the rules for kinds, if there are any for it.
+func (s *Set) BreakerConfig(id BreakerID) breaker.Config {
+	best := s.best(id.Tenant, id.Name, false)
+	if kind, ok := strings.CutPrefix(id.Name, KindBreaker("")); ok {
+		if b := s.best(id.Tenant, kind, true); b != nil {
+			best = b
+		}
+	}
+	if best == nil {
+		return breaker.Config{}.WithDefaults()
+	}
+	return best.Config.WithDefaults()
+}
+
+// best is the most specific rule for a kind or for a name.
+func (s *Set) best(tenant, text string, kind bool) (best *parsedBreaker) {
+	if s == nil {
+		return nil
+	}
+	for i := range s.breakers {
+		b := &s.breakers[i]
+		if (b.Kind != "") != kind || !b.tenant.matches(tenant) || !b.name.matches(text) {
+			continue
+		}
+		if best == nil || cmp.Or(b.tenant.special()-best.tenant.special(), b.name.special()-best.name.special()) > 0 {
+			best = b
+		}
+	}
+	return best
+}

@@ -1,0 +1,421 @@
+package core
+
+import (
+	"fmt"
+	"hash/fnv"
+	"math"
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// maxLost is how many claims in a row may end because their worker went away: a task that takes its workers with it must not take them all.
+const maxLost = 3
+
+// maxEnded bounds how many claims that ended a run remembers, so that a report that is repeated hears the same as before.
+const maxEnded = 64
+
+// keptAttempts is how many failed attempts of a task are kept for people: the first half and the last half of them.
+const keptAttempts = 100
+
+// Task is an open task of a run: a step that some worker of a queue executes.
+type Task struct {
+	ID        string
+	Spec      *model.TaskSpec
+	Input     model.Payload
+	Scheduled model.Time
+	// Visible is when the next attempt may begin.
+	Visible model.Time
+	// Attempt is how many attempts have begun, without those that were given back.
+	Attempt int
+	// Held tells that an attempt is under way: Claim is the position that recorded it, Worker who has it, Since when.
+	Held   bool
+	Claim  int64
+	Worker string
+	Since  model.Time
+	// Again tells that there was a claim before, also if it was given back.
+	Again bool
+	// Failures are the attempts that failed, the first and the last ones; Dropped is how many between them are left out.
+	Failures []model.Event
+	Dropped  int
+
+	lost int // claims in a row whose worker went away
+}
+
+// endedClaim is a claim that a report has ended.
+type endedClaim struct {
+	id    string
+	claim int64
+}
+
+// Tasks are the open tasks, in no particular order. The caller must not change them.
+func (x *Execution) Tasks() []Task { return x.tasks }
+
+// Task finds an open task.
+func (x *Execution) Task(id string) *Task {
+	if i := x.task(id); i >= 0 {
+		return &x.tasks[i]
+	}
+	return nil
+}
+
+func (x *Execution) task(id string) int {
+	return slices.IndexFunc(x.tasks, func(t Task) bool { return t.ID == id })
+}
+
+// Alone reports whether the run is that of a task which stands alone.
+func (x *Execution) Alone() bool { return x.Start.Task != nil }
+
+// Claimable reports whether somebody may begin an attempt of the task now or, when its time has not come, later.
+func (x *Execution) Claimable(t *Task) bool { return x.Open() && x.Paused == nil && !t.Held }
+
+// openTask adds a task to the state.
+func (x *Execution) openTask(id string, spec *model.TaskSpec, in model.Payload, at model.Time, worker string, claim int64) {
+	t := Task{ID: id, Spec: spec, Input: in, Scheduled: at, Visible: at.Add(max(spec.Delay, 0))}
+	if worker != "" {
+		t.hold(1, claim, worker, at)
+	}
+	x.tasks = append(x.tasks, t)
+}
+
+func (t *Task) hold(attempt int, claim int64, worker string, at model.Time) {
+	t.Attempt, t.Held, t.Claim, t.Worker, t.Since = attempt, true, claim, worker, at
+}
+
+// letGo ends the claim: the next attempt may begin at the given time.
+func (t *Task) letGo(visible model.Time) {
+	t.Held, t.Claim, t.Worker, t.Since, t.Visible, t.Again = false, 0, "", 0, visible, true
+}
+
+// noteFailure keeps a failed attempt for people.
+func (t *Task) noteFailure(e *model.Event) {
+	if len(t.Failures) < keptAttempts {
+		t.Failures = append(t.Failures, *e)
+		return
+	}
+	const half = keptAttempts / 2
+	t.Failures = slices.Concat(t.Failures[:half], t.Failures[half+1:], []model.Event{*e})
+	t.Dropped++
+}
+
+// noteTask folds an event into the task that it belongs to, if it belongs to one.
+func (x *Execution) noteTask(e *model.Event) {
+	if e.Kind == model.EventTaskScheduled {
+		x.openTask(e.ID, e.Task, e.Input, e.At, e.Worker, e.Seq)
+		return
+	}
+	i := x.task(e.ID)
+	if i < 0 {
+		return // a step that no queue carries
+	}
+	t := &x.tasks[i]
+	switch {
+	case e.Kind == model.EventTaskClaimed:
+		t.hold(e.Attempt, e.Seq, e.Worker, e.At)
+		return
+	case e.Kind == model.EventTaskReturned:
+		t.Attempt--
+		x.ended(t.ID, t.Claim)
+		t.letGo(e.Due)
+		return
+	case t.Held && byReport(e):
+		x.ended(t.ID, t.Claim)
+	}
+	if f := e.Failure; f != nil {
+		t.noteFailure(e)
+		if f.Type == model.FailureLost {
+			t.lost++
+		} else {
+			t.lost = 0
+		}
+	}
+	if e.Kind == model.EventAttemptFailed || (e.Kind == model.EventTaskTimedOut && e.Due != 0) {
+		t.letGo(e.Due)
+		return
+	}
+	x.tasks = slices.Delete(x.tasks, i, i+1)
+}
+
+// byReport reports whether the event that ends a claim says what its worker reported. Any other has taken the claim away, and what its worker reports
+// later counts for nothing.
+func byReport(e *model.Event) bool {
+	switch e.Kind {
+	case model.EventStepCompleted:
+		return true
+	case model.EventAttemptFailed, model.EventStepFailed:
+		return e.Failure.Type != model.FailureLost && e.Failure.Type != model.FailurePoison && e.Failure.Type != model.FailureSpent
+	default:
+		return false
+	}
+}
+
+// ended remembers that a claim is over because of its report.
+func (x *Execution) ended(id string, claim int64) {
+	if len(x.endedClaims) >= maxEnded {
+		x.endedClaims = slices.Delete(x.endedClaims, 0, 1)
+	}
+	x.endedClaims = append(x.endedClaims, endedClaim{id, claim})
+}
+
+// schedule begins a task (a step that has asked does not ask again).
+func (x *Execution) schedule(d *Decision, e model.Event, now model.Time) {
+	if x.task(e.ID) >= 0 {
+		return
+	}
+	e.Kind, e.Worker = model.EventTaskScheduled, ""
+	x.append(d, now, e)
+}
+
+// Assign has tasks that the decision brings into being begin at once, on the workers that find names: the claim is part of the same commit.
+// Those for which it names none wait.
+func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker string)) {
+	if d.Start != nil && d.Start.Task != nil {
+		t := &x.tasks[0]
+		if w := find(t, 0); w != "" {
+			x.Start.Worker, d.Start.Worker = w, w
+			t.hold(1, 0, w, t.Scheduled)
+		}
+		return
+	}
+	first, next := len(d.Events), len(x.tasks) // those that are new are the last ones
+	for i := len(d.Events) - 1; i >= 0 && next > 0; i-- {
+		if e := &d.Events[i]; e.Kind == model.EventTaskScheduled && x.tasks[next-1].ID == e.ID {
+			first, next = i, next-1
+		}
+	}
+	for i := first; i < len(d.Events); i++ {
+		e := &d.Events[i]
+		if e.Kind != model.EventTaskScheduled || next == len(x.tasks) || x.tasks[next].ID != e.ID {
+			continue // something else, or withdrawn by the same turn
+		}
+		t := &x.tasks[next]
+		next++
+		if e.Worker = find(t, e.Seq); e.Worker != "" {
+			t.hold(1, e.Seq, e.Worker, e.At)
+		}
+	}
+}
+
+// Claim gives a task to a worker. It reports false when that cannot be any more. The limit of the history does not matter here: whoever could not claim
+// would try again for ever. It matters when an attempt has failed.
+func Claim(x *Execution, id, worker string, now model.Time) (Decision, bool) {
+	var d Decision
+	t := x.Task(id)
+	if t == nil || !x.Claimable(t) || t.Visible > now {
+		return d, false
+	}
+	x.append(&d, now, model.Event{Kind: model.EventTaskClaimed, ID: id, Attempt: t.Attempt + 1, Worker: worker})
+	return d, true
+}
+
+// Report applies how a claim ended. A report of a claim that ended before is answered as it was then, once more; of one that was taken
+// away, it is refused with NotOwned. Neither writes anything.
+func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decision {
+	var d Decision
+	d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
+	t := x.Task(r.Ref.ID)
+	switch {
+	case x.hasEnded(r.Ref.ID, r.Ref.Claim):
+		return d
+	case t == nil || !t.Held || t.Claim != r.Ref.Claim:
+		d.refuse(fault.NotOwned, fmt.Sprintf("claim %d of %s is not held any more", r.Ref.Claim, r.Ref.TaskRef))
+		return d
+	}
+	switch f := r.Failure; {
+	case r.Returned && x.Next+2 > lim.Events:
+		x.fail(&d, t, model.EventStepFailed, x.tooLong(), now)
+	case r.Returned && !x.canceling():
+		x.append(&d, now, model.Event{Kind: model.EventTaskReturned, ID: t.ID, Worker: t.Worker, Due: now.Add(max(r.After, 0))})
+	case f == nil && !r.Returned:
+		x.complete(&d, t, r.Output, now)
+	default:
+		x.failAttempt(&d, t, model.EventAttemptFailed, f, now, now.Add(max(r.RetryAfter, 0)), lim)
+	}
+	return d
+}
+
+func (x *Execution) hasEnded(id string, claim int64) bool {
+	if !x.Open() && x.Alone() && id == model.TaskStep {
+		return x.Outcome.Status != model.Terminated && x.Outcome.Seen == claim // that of a terminated one is no claim
+	}
+	return slices.Contains(x.endedClaims, endedClaim{id, claim})
+}
+
+// Expire ends an attempt, or the whole task, because a time-out has passed, or because its worker went away. A task whose state is
+// another by now is left alone.
+func Expire(x *Execution, id string, held bool, claim int64, what string, now model.Time, lim Limits) Decision {
+	var d Decision
+	t := x.Task(id)
+	if t == nil || !x.Open() || !t.expired(what, now) {
+		return d
+	}
+	if what != model.TimeoutTotal && (t.Held != held || t.Claim != claim) {
+		return d
+	}
+	f := &model.Failure{Kind: model.FailureTimeout, Type: what, Message: t.timeoutText(what)}
+	switch what {
+	case model.TimeoutToStart, model.TimeoutTotal:
+		x.fail(&d, t, model.EventTaskTimedOut, f, now)
+	case model.FailureSpent:
+		f.Kind, f.Message = "", fmt.Sprintf("all %d attempts are spent", t.Attempt)
+		x.fail(&d, t, model.EventStepFailed, f, now)
+	case model.FailureLost:
+		f.Kind, f.Message = fault.Unavailable.String(), fmt.Sprintf("worker %s went away with attempt %d", t.Worker, t.Attempt)
+		if t.lost+1 < maxLost {
+			x.failAttempt(&d, t, model.EventAttemptFailed, f, now, 0, lim)
+			break
+		}
+		f.Type, f.Message = model.FailurePoison, fmt.Sprintf("%d workers in a row went away with it: %s", maxLost, f.Message)
+		x.fail(&d, t, model.EventStepFailed, f, now)
+	default:
+		x.failAttempt(&d, t, model.EventTaskTimedOut, f, now, now, lim)
+	}
+	if d.Close != nil {
+		d.Close.Seen, x.Outcome.Seen = -1, -1 // no report has led to it
+	}
+	return d
+}
+
+// expired reports whether a time-out has passed.
+func (t *Task) expired(what string, now model.Time) bool {
+	switch what {
+	case model.TimeoutToStart:
+		return !t.Held && t.Spec.ToStart > 0 && now > t.Visible.Add(t.Spec.ToStart)
+	case model.TimeoutTotal:
+		return t.Spec.Total > 0 && now > t.Scheduled.Add(t.Spec.Total)
+	case model.TimeoutToClose:
+		return t.Held && t.Spec.ToClose > 0 && now > t.Since.Add(t.Spec.ToClose)
+	case model.TimeoutSilence: // whoever hears the heartbeats knows when the last one came
+		return t.Held && t.Spec.Silence > 0 && now > t.Since.Add(t.Spec.Silence)
+	case model.FailureLost:
+		return t.Held
+	case model.FailureSpent:
+		return !t.Held && t.Spec.Retry.MaxAttempts > 0 && t.Attempt >= t.Spec.Retry.MaxAttempts
+	}
+	return false
+}
+
+func (t *Task) timeoutText(what string) string {
+	switch what {
+	case model.TimeoutToStart:
+		return fmt.Sprintf("no worker began it within %s", t.Spec.ToStart)
+	case model.TimeoutTotal:
+		return fmt.Sprintf("it did not end within %s", t.Spec.Total)
+	case model.TimeoutToClose:
+		return fmt.Sprintf("attempt %d took longer than %s", t.Attempt, t.Spec.ToClose)
+	}
+	return fmt.Sprintf("attempt %d was silent for longer than %s", t.Attempt, t.Spec.Silence)
+}
+
+// complete ends a task well.
+func (x *Execution) complete(d *Decision, t *Task, out model.Payload, now model.Time) {
+	if x.Alone() {
+		x.endAlone(d, t, model.Outcome{Status: model.Completed, Output: out, At: now})
+		return
+	}
+	x.append(d, now, model.Event{Kind: model.EventStepCompleted, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Output: out, Ref: t.Claim, Worker: t.Worker})
+}
+
+// failAttempt ends an attempt, and the task with it when another one is not worth while.
+// notBefore is when the next one may begin at the earliest; zero for at once, whatever the policy says.
+func (x *Execution) failAttempt(d *Decision, t *Task, kind model.EventKind, f *model.Failure, now, notBefore model.Time, lim Limits) {
+	if x.canceling() {
+		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(f), At: now})
+		return
+	}
+	if !t.Spec.Retry.Worth(t.Attempt, f) {
+		if kind == model.EventAttemptFailed {
+			kind = model.EventStepFailed
+		}
+		x.fail(d, t, kind, f, now)
+		return
+	}
+	if x.Next+2 > lim.Events {
+		long := *x.tooLong()
+		long.Message += ": " + f.Message
+		x.fail(d, t, model.EventStepFailed, &long, now)
+		return
+	}
+	due := max(now, 1)
+	if notBefore != 0 {
+		due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), notBefore, 1)
+	}
+	x.append(d, now, model.Event{Kind: kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: f, Due: due, Ref: t.Claim, Worker: t.Worker})
+}
+
+// tooLong is why a task is attempted no more although its policy would allow it.
+func (x *Execution) tooLong() *model.Failure {
+	return &model.Failure{
+		Kind: fault.Exhausted.String(), Type: model.FailureHistory, Message: fmt.Sprintf("the history of %s has no room for another attempt", x.Start.Run),
+	}
+}
+
+// fail ends a task for good: whoever scheduled it hears of it, and people find it among the dead letters.
+func (x *Execution) fail(d *Decision, t *Task, kind model.EventKind, f *model.Failure, now model.Time) {
+	e := model.Event{Kind: kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: f, Ref: t.Claim, Worker: t.Worker, At: max(now, x.Last)}
+	dead, spec := *t, *t.Spec
+	if spec.Same == nil {
+		spec.Same = &model.TaskOrigin{Run: x.Start.IdentityRun(), Step: t.ID}
+	}
+	dead.Spec = &spec
+	dead.Failures = slices.Clone(t.Failures)
+	dead.noteFailure(&e)
+	d.Dead = append(d.Dead, DeadTask{Task: dead, Failure: f, At: e.At})
+	if x.Alone() {
+		x.endAlone(d, t, model.Outcome{Status: model.Failed, Failure: f, At: now})
+		return
+	}
+	x.append(d, now, e)
+}
+
+// endAlone ends the run of a task. Its outcome remembers the claim whose report led to it, so that a repeated one is recognised.
+func (x *Execution) endAlone(d *Decision, t *Task, o model.Outcome) {
+	o.At, o.Seen = max(o.At, x.Last), -1
+	if t.Held {
+		o.Seen = t.Claim
+	}
+	x.end(d, o, nil)
+	d.Answer = model.Answer{Run: x.Start.Run, Status: o.Status}
+}
+
+// cancelAlone applies a cancel request to the run of a task: one that nobody executes ends at once, otherwise its worker is told and decides.
+func (x *Execution) cancelAlone(d *Decision, m *model.Message, now model.Time) {
+	if t := x.Task(model.TaskStep); t != nil && !t.Held {
+		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(m.Failure), At: now})
+		return
+	}
+	x.append(d, now, model.Event{Kind: model.EventCancelRequest, Failure: m.Failure, RequestID: m.RequestID})
+}
+
+// canceling reports whether the task that stands alone has been asked to end.
+func (x *Execution) canceling() bool { return x.Alone() && x.Canceling != 0 }
+
+// canceled is the failure of a task that was cancelled for the given reason.
+func canceled(f *model.Failure) *model.Failure {
+	c := model.Failure{Kind: model.FailureCanceled, Message: "canceled"}
+	if f != nil && f.Message != "" {
+		c.Message = f.Message
+	}
+	return &c
+}
+
+// luck is what the jitter of the next pause is made of: another one for each attempt of each task, the same whoever decides.
+func (x *Execution) luck(t *Task) float64 {
+	h := fnv.New64a()
+	_, _ = h.Write(x.Start.Run[:])
+	_, _ = h.Write([]byte(t.ID))
+	_, _ = h.Write([]byte{byte(t.Attempt), byte(t.Attempt >> 8), byte(t.Attempt >> 16), byte(t.Attempt >> 24)})
+	n := h.Sum64()
+	n ^= n >> 33
+	n *= 0xff51afd7ed558ccd
+	n ^= n >> 33
+	return float64(n)/math.MaxUint64*2 - 1
+}
+
+// DeadTask is a task that failed for good, with every attempt.
+type DeadTask struct {
+	Task    Task
+	Failure *model.Failure
+	At      model.Time
+}

@@ -1,0 +1,312 @@
+package core
+
+import (
+	"fmt"
+	"reflect"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+const noon = model.Time(1_000_000_000)
+
+// taskRun is a run with tasks as a test drives it: what was appended, so that it can be recovered, and what must hold of each task.
+type taskRun struct {
+	x      *Execution
+	events []model.Event
+	now    model.Time
+	dead   map[string]int
+	ended  map[string]int // outcomes by task
+	last   map[string]int64
+	began  map[string]int // attempts that began and were not given back
+}
+
+func newTaskRun(alone *model.TaskSpec) *taskRun {
+	m := &model.Message{Kind: model.MessageStart, To: model.Address{Tenant: "t", Type: "wf", Key: "k"}, Task: alone}
+	if alone != nil {
+		m.To.Type = model.TaskPrefix + alone.Kind
+	}
+	x, _ := Deliver(nil, m, noon, model.RunID{1}, DefaultLimits)
+	return &taskRun{x: x, now: noon, dead: map[string]int{}, ended: map[string]int{}, last: map[string]int64{}, began: map[string]int{}}
+}
+
+func (r *taskRun) took(d Decision) Decision {
+	r.events = append(r.events, d.Events...)
+	for _, t := range d.Dead {
+		r.dead[t.Task.ID]++
+	}
+	for i := range d.Events {
+		switch e := &d.Events[i]; {
+		case e.Kind == model.EventStepCompleted, e.Kind == model.EventStepFailed, e.Kind == model.EventTaskTimedOut && e.Due == 0:
+			r.ended[e.ID]++
+		default:
+		}
+	}
+	if d.Close != nil && r.x.Alone() {
+		r.ended[model.TaskStep]++
+	}
+	return d
+}
+
+func (r *taskRun) schedule(t interface {
+	Helper()
+	Fatal(...any)
+}, id string, spec *model.TaskSpec,
+) {
+	t.Helper()
+	turn := &model.Turn{Run: r.x.Start.Run, Seen: r.x.Next - 1, Commands: []model.Command{{
+		Kind: model.CommandSchedule, Event: model.Event{ID: id, Name: spec.Kind, Task: spec},
+	}}}
+	_, d, err := Apply(r.x, turn, r.now, model.RunID{}, DefaultLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.took(d)
+}
+
+// Whatever happens to tasks, in whatever order: one holder at a time, tokens that only grow, no more attempts than allowed, one outcome, one dead
+// letter exactly when that is a failure, and a state that can be recovered from the history (E16–E19, E24, E31, E37, I3).
+func TestTasksHoldTheirPromises(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		spec := &model.TaskSpec{
+			Kind: "work", Queue: "q", ToStart: time.Minute, ToClose: time.Minute, Silence: time.Minute,
+			Retry: model.Retry{MaxAttempts: rapid.IntRange(0, 4).Draw(t, "attempts"), Initial: time.Second, Jitter: 500, Final: []string{"final"}},
+		}
+		alone := rapid.Bool().Draw(t, "alone")
+		var r *taskRun
+		ids := []string{"a", "b"}
+		if alone {
+			r, ids = newTaskRun(spec), []string{model.TaskStep}
+		} else {
+			r = newTaskRun(nil)
+			for _, id := range ids {
+				r.schedule(t, id, spec)
+			}
+		}
+		var claims []model.ClaimRef
+		t.Repeat(map[string]func(*rapid.T){
+			"time passes": func(t *rapid.T) { r.now += model.Time(rapid.Int64Range(0, 90_000_000).Draw(t, "µs")) },
+			"claim": func(t *rapid.T) {
+				id := rapid.SampledFrom(ids).Draw(t, "task")
+				before := r.x.Task(id)
+				free := before != nil && !before.Held && before.Visible <= r.now && r.x.Open()
+				d, ok := Claim(r.x, id, "w", r.now)
+				if ok != free {
+					t.Fatalf("claim of %s: %v, want %v", id, ok, free)
+				}
+				if !ok {
+					if d.Writes() {
+						t.Fatal("a claim that cannot be writes")
+					}
+					return
+				}
+				r.took(d)
+				task := r.x.Task(id)
+				if task.Claim <= r.last[id] {
+					t.Fatalf("token %d after %d", task.Claim, r.last[id])
+				}
+				r.last[id] = task.Claim
+				if r.began[id]++; spec.Retry.MaxAttempts > 0 && r.began[id] > spec.Retry.MaxAttempts {
+					t.Fatalf("attempt %d of %d", r.began[id], spec.Retry.MaxAttempts)
+				}
+				if task.Attempt != r.began[id] {
+					t.Fatalf("attempt %d, want %d", task.Attempt, r.began[id])
+				}
+				claims = append(claims, model.ClaimRef{TaskRef: model.TaskRef{Address: r.x.Start.Address, Run: r.x.Start.Run, ID: id}, Claim: task.Claim})
+			},
+			"report": func(t *rapid.T) {
+				if len(claims) == 0 {
+					t.Skip("none")
+				}
+				ref := rapid.SampledFrom(claims).Draw(t, "claim")
+				rep := &model.TaskReport{Ref: ref}
+				switch rapid.IntRange(0, 3).Draw(t, "how") {
+				case 1:
+					rep.Failure = &model.Failure{Message: "no"}
+				case 2:
+					rep.Failure = &model.Failure{Type: "final", Message: "no"}
+				case 3:
+					rep.Returned = true
+				}
+				task := r.x.Task(ref.ID)
+				mine := task != nil && task.Held && task.Claim == ref.Claim
+				d := r.took(Report(r.x, rep, r.now, DefaultLimits))
+				if d.Writes() != mine {
+					t.Fatalf("a report of claim %d writes: %v; it is held: %v", ref.Claim, d.Writes(), mine)
+				}
+				if err := d.Refused(); err != nil && (mine || !fault.Is(err, fault.NotOwned)) {
+					t.Fatalf("refused: %v", err)
+				}
+				if mine && rep.Returned {
+					r.began[ref.ID]--
+				}
+				if mine && rep.Failure != nil && rep.Failure.Type == "final" && r.x.Task(ref.ID) != nil {
+					t.Fatal("an error that is final is attempted again")
+				}
+				if mine { // the reply may have been lost: the same again has the same answer, and no effect
+					again := Report(r.x, rep, r.now, DefaultLimits)
+					if again.Refused() != nil || again.Writes() {
+						t.Fatalf("the same report again: %v, writes %v", again.Refused(), again.Writes())
+					}
+				}
+			},
+			"expire": func(t *rapid.T) {
+				id := rapid.SampledFrom(ids).Draw(t, "task")
+				what := rapid.SampledFrom([]string{model.TimeoutToStart, model.TimeoutToClose, model.TimeoutSilence, model.TimeoutTotal, model.FailureLost}).Draw(t, "what")
+				task := r.x.Task(id)
+				if task == nil {
+					return
+				}
+				if d := r.took(Expire(r.x, id, task.Held, task.Claim, what, r.now, DefaultLimits)); what == model.TimeoutTotal && d.Writes() {
+					t.Fatal("there is no such time-out")
+				}
+			},
+			"": func(t *rapid.T) {
+				for _, id := range ids {
+					switch open := r.x.Task(id) != nil; {
+					case open && (r.ended[id] != 0 || r.dead[id] != 0):
+						t.Fatalf("%s is open and has ended", id)
+					case !open && r.ended[id] != 1:
+						t.Fatalf("%s has %d outcomes", id, r.ended[id])
+					case r.dead[id] > 1:
+						t.Fatalf("%s died %d times", id, r.dead[id])
+					}
+				}
+				got, err := Recover(r.x.Start, r.x.Outcome, r.events, nil)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !reflect.DeepEqual(got.tasks, r.x.tasks) && len(got.tasks)+len(r.x.tasks) > 0 {
+					t.Fatalf("recovered %+v, want %+v", got.tasks, r.x.tasks)
+				}
+				if !reflect.DeepEqual(got.endedClaims, r.x.endedClaims) && len(got.endedClaims)+len(r.x.endedClaims) > 0 {
+					t.Fatalf("recovered %v, want %v", got.endedClaims, r.x.endedClaims)
+				}
+			},
+		})
+	})
+}
+
+// A task that takes its workers with it does not take them all (E27).
+func TestPoisonTask(t *testing.T) {
+	t.Parallel()
+	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q"})
+	for n := range maxLost {
+		r.now += 1_000_000_000_000
+		d, ok := Claim(r.x, model.TaskStep, fmt.Sprint("w", n), r.now)
+		if !ok {
+			t.Fatalf("claim %d", n)
+		}
+		claim := d.Events[0].Seq
+		d = r.took(Expire(r.x, model.TaskStep, true, claim, model.FailureLost, r.now, DefaultLimits))
+		if last := n == maxLost-1; (d.Close != nil) != last {
+			t.Fatalf("after %d lost workers: closed is %v", n+1, d.Close != nil)
+		}
+	}
+	if f := r.x.Outcome.Failure; f == nil || f.Type != model.FailurePoison || r.dead[model.TaskStep] != 1 {
+		t.Errorf("outcome %+v, dead %v", r.x.Outcome, r.dead)
+	}
+}
+
+// With many attempts, the first and the last failures are kept (E37).
+func TestFailuresOfADeadTask(t *testing.T) {
+	t.Parallel()
+	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q", Retry: model.Retry{MaxAttempts: 250, Initial: 1, Max: 1, Coefficient: 1000}})
+	var dead []DeadTask
+	for n := 1; n <= 250; n++ {
+		r.now += 1_000_000
+		if _, ok := Claim(r.x, model.TaskStep, "w", r.now); !ok {
+			t.Fatalf("attempt %d cannot begin", n)
+		}
+		ref := model.ClaimRef{TaskRef: model.TaskRef{ID: model.TaskStep}, Claim: r.x.Task(model.TaskStep).Claim}
+		d := Report(r.x, &model.TaskReport{Ref: ref, Failure: &model.Failure{Message: fmt.Sprint(n)}}, r.now, DefaultLimits)
+		dead = append(dead, d.Dead...)
+	}
+	if len(dead) != 1 {
+		t.Fatalf("%d dead letters", len(dead))
+	}
+	got := dead[0].Task
+	if len(got.Failures) != keptAttempts || got.Dropped != 150 || got.Failures[0].Failure.Message != "1" || got.Failures[99].Failure.Message != "250" || got.Failures[50].Failure.Message != "201" {
+		t.Errorf("%d kept, %d dropped, from %s to %s", len(got.Failures), got.Dropped, got.Failures[0].Failure.Message, got.Failures[99].Failure.Message)
+	}
+}
+
+// Tasks that begin in the commit that schedules them are handed out in order, and those that the same turn withdrew are not.
+func TestAssign(t *testing.T) {
+	t.Parallel()
+	r := newTaskRun(nil)
+	spec := &model.TaskSpec{Kind: "work", Queue: "q"}
+	r.schedule(t, "old", spec)
+	turn := &model.Turn{Run: r.x.Start.Run, Seen: r.x.Next - 1}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		turn.Commands = append(turn.Commands, model.Command{Kind: model.CommandSchedule, Event: model.Event{ID: id, Task: spec}})
+		if id == "b" {
+			turn.Commands = append(turn.Commands, model.Command{Kind: model.CommandWithdraw, Event: model.Event{ID: id}})
+		}
+	}
+	_, d, err := Apply(r.x, turn, r.now, model.RunID{}, DefaultLimits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	free := 2
+	var order []string
+	Assign(r.x, &d, func(task *Task, claim int64) string {
+		if free == 0 {
+			return ""
+		}
+		free--
+		order = append(order, fmt.Sprint(task.ID, claim))
+		return "w"
+	})
+	if want := []string{"a2", "c5"}; !reflect.DeepEqual(order, want) {
+		t.Errorf("assigned %v, want %v", order, want)
+	}
+	r.events = append(r.events, d.Events...)
+	got, err := Recover(r.x.Start, r.x.Outcome, r.events, nil)
+	if err != nil || !reflect.DeepEqual(got.tasks, r.x.tasks) {
+		t.Errorf("recovered %+v, want %+v: %v", got.tasks, r.x.tasks, err)
+	}
+}
+
+func TestPauseOfRetries(t *testing.T) {
+	t.Parallel()
+	r := model.Retry{}
+	for failed, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 3: 4 * time.Second, 7: time.Minute, 1 << 40: time.Minute} {
+		if got := r.Pause(failed, 0.9); got != want {
+			t.Errorf("after %d failures: %s, want %s", failed, got, want)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		r := model.Retry{
+			Initial: time.Duration(rapid.Int64().Draw(t, "initial")), Max: time.Duration(rapid.Int64().Draw(t, "max")),
+			Coefficient: rapid.Int64().Draw(t, "coefficient"), Jitter: rapid.Int64().Draw(t, "jitter"),
+		}
+		if d := r.Pause(rapid.Int().Draw(t, "failed"), rapid.Float64Range(-1, 1).Draw(t, "luck")); d < 0 {
+			t.Fatalf("a pause of %s", d)
+		}
+	})
+}
+
+// A task that never gives up ends when the history of its run has no room for more (E15).
+func TestTaskAtTheEndOfItsHistory(t *testing.T) {
+	t.Parallel()
+	lim := DefaultLimits
+	lim.Events = 10
+	r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q"})
+	for n := 0; r.x.Open(); n++ {
+		r.now += 1_000_000_000_000
+		if _, ok := Claim(r.x, model.TaskStep, "w", r.now); !ok || n > 10 {
+			t.Fatalf("attempt %d: %v", n, ok)
+		}
+		ref := model.ClaimRef{TaskRef: model.TaskRef{ID: model.TaskStep}, Claim: r.x.Task(model.TaskStep).Claim}
+		r.took(Report(r.x, &model.TaskReport{Ref: ref, Failure: &model.Failure{Message: "no"}}, r.now, lim))
+	}
+	if f := r.x.Outcome.Failure; f.Type != model.FailureHistory || r.dead[model.TaskStep] != 1 || r.x.Next > lim.Events {
+		t.Errorf("%+v after %d events", f, r.x.Next)
+	}
+}

@@ -1,0 +1,170 @@
+package crashwalk_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+var (
+	posted   = perdure.DeclareActivity[string, string]("posted", perdure.OnQueue("post"))
+	unsteady = perdure.DeclareActivity[string, string]("unsteady", perdure.OnQueue("post"), perdure.Constant(10, time.Second))
+	endless  = perdure.DeclareActivity[string, string]("endless", perdure.OnQueue("post"))
+	deadly   = perdure.DeclareActivity[string, string]("deadly", perdure.OnQueue("post"))
+	mailing  = perdure.DeclareWorkflow[string, string]("mailing")
+)
+
+// taskScenarios are about what queues carry. A claim whose process died consumes its attempt, so that histories differ from those without a fault: what
+// must hold in each of them is in tasksEnd.
+func taskScenarios() []*scenario {
+	return []*scenario{
+		{
+			name:     "queued activities",
+			selfless: true,
+			loose:    true,
+			bodies:   map[string]int{"one": 1, "two": 1, "three": 1},
+			check:    tasksEnd(0),
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{
+					posted.Bind(func(_ context.Context, in string) (string, error) { w.ran(in); return in, nil }),
+					mailing.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
+						one, err := posted.Run(ctx, "one")
+						if err != nil {
+							return "", err
+						}
+						rest, err := perdure.All(ctx, posted.Go(ctx, "two"), posted.Go(ctx, "three"))
+						return fmt.Sprint(in, one, rest), err
+					}),
+				}
+			}, func(d *driver) error {
+				x, err := start(d, mailing, ">", "k")
+				if err != nil {
+					return err
+				}
+				return result(d, x, ">one[two three]")
+			}),
+		},
+		{
+			name:     "a submitted task with a retry",
+			selfless: true,
+			loose:    true,
+			maybe:    []string{"unsteady"}, // the first attempt may be lost before it begins
+			check:    tasksEnd(0),
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{unsteady.Bind(func(ctx context.Context, in string) (string, error) {
+					w.ran("unsteady")
+					if perdure.Attempt(ctx) == 1 {
+						return "", errors.New("not yet")
+					}
+					return in, nil
+				})}
+			}, func(d *driver) error {
+				x, err := submit(d, unsteady, "letter", "k")
+				if err != nil {
+					return err
+				}
+				return result(d, x, "letter")
+			}),
+		},
+		{
+			name:  "a canceled task",
+			loose: true,
+			maybe: []string{"endless"},
+			check: tasksEnd(0),
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{endless.Bind(func(ctx context.Context, _ string) (string, error) {
+					w.ran("endless")
+					<-ctx.Done()
+					return "", context.Cause(ctx)
+				})}
+			}, func(d *driver) error {
+				x, err := submit(d, endless, "letter", "k")
+				if err != nil {
+					return err
+				}
+				if err := d.ran("endless"); err != nil {
+					return err
+				}
+				if err := d.patiently(func() error { return cancel(d, x, "changed my mind") }); err != nil {
+					return err
+				}
+				return ends(d, x, perdure.Canceled, "")
+			}),
+		},
+		{
+			name:     "a dead task",
+			selfless: true,
+			loose:    true,
+			maybe:    []string{"deadly"},
+			check:    tasksEnd(1),
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{deadly.Bind(func(context.Context, string) (string, error) {
+					w.ran("deadly")
+					return "", perdure.Permanent(errors.New("no such address"))
+				})}
+			}, func(d *driver) error {
+				x, err := submit(d, deadly, "letter", "k")
+				if err != nil {
+					return err
+				}
+				return ends(d, x, perdure.Failed, "no such address")
+			}),
+		},
+	}
+}
+
+// submit submits a task and notes that it exists.
+func submit[I, O any](d *driver, a *perdure.Activity[I, O], in I, key string) (perdure.Execution[O], error) {
+	x, err := a.Submit(d.client(), in, perdure.RawKey(key))
+	if err != nil {
+		return x, d.cause(0, fmt.Errorf("submit %s: %w", key, err))
+	}
+	ref := x.Ref
+	d.acked("submission of "+ref.String(), func(h *histories) error {
+		if len(h.of(ref)) != 1 {
+			return wrong("task %s was acknowledged and exists %d times", ref, len(h.of(ref)))
+		}
+		return nil
+	})
+	return x, nil
+}
+
+// tasksEnd demands that there are so many dead letters, that an attempt was lost only where a process has ended otherwise than in good order, and that nobody
+// ever had a task that somebody else had.
+func tasksEnd(dead int64) func(w *world, h *histories) error {
+	return func(w *world, h *histories) error {
+		n, err := w.mem.CountDead(context.Background(), store.DeadQuery{Tenant: model.DefaultTenant})
+		if err != nil || n != dead {
+			return wrong("there are %d dead letters, want %d: %v", n, dead, err)
+		}
+		for _, r := range h.runs {
+			held := map[string]bool{model.TaskStep: r.row.Start.Worker != ""}
+			for i := range r.events {
+				e := &r.events[i]
+				switch e.Kind { //nolint:exhaustive // the others are not about who has a task
+				case model.EventTaskScheduled:
+					held[e.ID] = e.Worker != ""
+				case model.EventTaskClaimed:
+					if held[e.ID] {
+						return wrong("event %d claims %s, which somebody has", e.Seq, e.ID)
+					}
+					held[e.ID] = true
+				case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTaskReturned:
+					if !held[e.ID] {
+						return wrong("event %d (%s) ends a claim of %s, which nobody has", e.Seq, e.Kind, e.ID)
+					}
+					held[e.ID] = false
+				}
+				if e.Failure != nil && e.Failure.Type == model.FailureLost && !w.lostLease() {
+					return wrong("event %d: an attempt is lost, and no process was: %v", e.Seq, e.Failure)
+				}
+			}
+		}
+		return nil
+	}
+}

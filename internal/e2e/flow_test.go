@@ -1,0 +1,161 @@
+package e2e_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// Never more than the limit run at a time, under load, on every store.
+func TestLimitUnderLoad(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		var inside, most atomic.Int64
+		work := perdure.NewActivity("work", func(_ context.Context, n int) (int, error) {
+			now := inside.Add(1)
+			defer inside.Add(-1)
+			for {
+				was := most.Load()
+				if now <= was || most.CompareAndSwap(was, now) {
+					break
+				}
+			}
+			time.Sleep(time.Millisecond) // so that they meet
+			return n, nil
+		}, perdure.OnQueue("work"), perdure.Limit("three"))
+		s.cfg.Tasks = perdure.TaskConfig{Slots: 64}
+		app := s.open(work)
+		if err := app.SetLimit(t.Context(), perdure.LimitRule{Name: "three", Concurrency: 3}); err != nil {
+			t.Fatal(err)
+		}
+		var ins []int
+		for i := range 200 {
+			ins = append(ins, i)
+		}
+		c := caller(t, app)
+		runs, err := work.SubmitMany(c, ins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range runs {
+			got, err := x.Result(c)
+			equal(t, "result", got, err, i)
+		}
+		if got := most.Load(); got != 3 {
+			t.Errorf("%d ran at a time, the limit is 3", got)
+		}
+	})
+}
+
+// Rules, paused queues and an open breaker are there after a restart.
+func TestFlowSurvivesARestart(t *testing.T) {
+	t.Parallel()
+	onStores(t, durable, func(t *testing.T, s *site) {
+		var down atomic.Bool
+		down.Store(true)
+		var calls atomic.Int64
+		call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) {
+			calls.Add(1)
+			if down.Load() {
+				return 0, errors.New("the other side is away")
+			}
+			return n, nil
+		}, perdure.OnQueue("api"), perdure.Breaker("other"), perdure.Limit("lines"), perdure.RetryPolicy{MaxAttempts: 4, Initial: time.Millisecond})
+		app := s.open(call)
+		ctx := t.Context()
+		for _, err := range []error{
+			app.SetBreaker(ctx, perdure.BreakerRule{Name: "other", Failures: 3, Reset: time.Hour}),
+			app.SetLimit(ctx, perdure.LimitRule{Name: "lines", Concurrency: 2, Rate: 1000, Period: time.Second}),
+			app.PauseQueue(ctx, "quiet", "why not"),
+		} {
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		x, err := call.Submit(caller(t, app), 7)
+		if err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, x, "circuit breaker other until")
+		app = s.reopen(app, call)
+		info := reason(t, app, x, "circuit breaker other until")
+		if !strings.Contains(info.Reason, "3 failures in 1m0s") {
+			t.Errorf("it %s", info.Reason)
+		}
+		limits, err := app.Limits(ctx)
+		if err != nil || len(limits) != 1 || limits[0].Concurrency != 2 || limits[0].Rate != 1000 {
+			t.Errorf("limits %+v, %v", limits, err)
+		}
+		breakers, err := app.Breakers(ctx)
+		if err != nil || len(breakers) != 1 || breakers[0].State != "open" || breakers[0].Rule.Reset != time.Hour {
+			t.Errorf("breakers %+v, %v", breakers, err)
+		}
+		queues, err := app.Queues(ctx)
+		if err != nil || len(queues) != 3 || !queues[2].Paused || queues[2].Reason != "why not" {
+			t.Errorf("queues %+v, %v", queues, err)
+		}
+		if n := calls.Load(); n != 3 {
+			t.Errorf("%d calls while it was open, want the 3 that opened it", n)
+		}
+		down.Store(false)
+		if err := app.ResetBreaker(ctx, "other"); err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Result(caller(t, app)) // its fourth attempt is the last one
+		equal(t, "result", got, err, 7)
+	})
+}
+
+// What one process sets, others act on: rules, and breakers that open.
+func TestFlowOfSeveralProcesses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "postgres")
+	var failing atomic.Bool
+	failing.Store(true)
+	call := perdure.NewActivity("call", func(_ context.Context, n int) (int, error) {
+		if failing.Load() {
+			return 0, perdure.Permanent(errors.New("away"))
+		}
+		return n, nil
+	}, perdure.OnQueue("api"), perdure.Breaker("other"))
+	one := s.open(call)
+	two := s.open(call)
+	if err := one.SetBreaker(t.Context(), perdure.BreakerRule{Name: "other", Failures: 1, Reset: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the other process knows the rule", func() bool {
+		rules, err := two.BreakerRules(t.Context())
+		return err == nil && len(rules) == 1
+	})
+	c := caller(t, one)
+	x, err := call.Submit(c, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.Result(c); err == nil {
+		t.Fatal("it should fail")
+	}
+	for _, app := range []*perdure.App{one, two} {
+		eventually(t, "the breaker is open", func() bool {
+			list, err := app.Breakers(t.Context())
+			return err == nil && len(list) == 1 && list[0].State == "open"
+		})
+	}
+	failing.Store(false)
+	if err := two.ResetBreaker(t.Context(), "other"); err != nil {
+		t.Fatal(err)
+	}
+	for range 20 { // wherever they are executed
+		x, err := call.Submit(c, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := x.Result(c)
+		equal(t, "result", got, err, 1)
+	}
+}

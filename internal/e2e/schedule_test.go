@@ -1,0 +1,163 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/payload"
+)
+
+var tickJob = perdure.DeclareWorkflow[string, string]("tick-job")
+
+// ticker notes for when it was run, and by which process.
+type ticker struct {
+	mu    sync.Mutex
+	ticks []string
+}
+
+func (k *ticker) bind(who string) perdure.Definition {
+	return tickJob.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
+		at, _ := ctx.ScheduledFor()
+		return perdure.Do(ctx, "note", func(context.Context) (string, error) {
+			k.mu.Lock()
+			defer k.mu.Unlock()
+			k.ticks = append(k.ticks, at.UTC().Format(time.RFC3339Nano))
+			return who + in, nil
+		})
+	})
+}
+
+func (k *ticker) all() []string {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return slices.Clone(k.ticks)
+}
+
+// Three processes open at once with the same schedule: it is created once, and every tick fires once, also when the process dies that has begun to serve it.
+func TestScheduleAcrossProcesses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "postgres")
+	s.cfg.LeaseTTL = time.Second
+	var k ticker
+	every := perdure.NewSchedule("second", perdure.Every(time.Second), tickJob.Job("x"), perdure.OverlapAllow)
+	apps := make([]*perdure.App, 3)
+	var opening sync.WaitGroup
+	for i := range apps {
+		opening.Go(func() {
+			app, err := s.cfg.Open(t.Context(), s.url, k.bind(fmt.Sprint(i)), every)
+			if err != nil {
+				t.Error(err)
+			}
+			apps[i] = app
+		})
+	}
+	opening.Wait()
+	for _, app := range apps {
+		if app == nil {
+			t.FailNow()
+		}
+		t.Cleanup(func() { _ = app.Close() })
+	}
+	eventually(t, "three ticks", func() bool { return len(k.all()) >= 3 })
+	for i := range 2 { // the shard of the schedule moves
+		if err := apps[i].Close(); err != nil {
+			t.Error(err)
+		}
+		n := len(k.all())
+		eventually(t, "two more ticks", func() bool { return len(k.all()) >= n+2 })
+	}
+	app := apps[2]
+	if err := every.Pause(caller(t, app), "done"); err != nil {
+		t.Fatal(err)
+	}
+	var info perdure.ScheduleInfo
+	eventually(t, "all ended", func() bool {
+		var err error
+		info, err = every.Describe(caller(t, app))
+		return err == nil && len(info.Open) == 0
+	})
+	got := k.all()
+	slices.Sort(got)
+	if n := len(slices.Compact(slices.Clone(got))); n != len(got) || int64(n) != info.Fired {
+		t.Errorf("%d runs for %d ticks, %d fired: %v", len(got), n, info.Fired, got)
+	}
+	first, err := time.Parse(time.RFC3339Nano, got[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range got {
+		if want := first.Add(time.Duration(i) * time.Second).UTC().Format(time.RFC3339Nano); text != want {
+			t.Errorf("tick %d is %s, want %s", i, text, want)
+		}
+	}
+}
+
+// What an app does not define any more is deleted if it says so, and what others applied is not.
+func TestSchedulesArePruned(t *testing.T) {
+	t.Parallel()
+	onStores(t, durable, func(t *testing.T, s *site) {
+		var k ticker
+		define := func(name string) *perdure.Schedule {
+			return perdure.NewSchedule(name, perdure.Cron("@yearly", ""), tickJob.Job("x"))
+		}
+		names := func(app *perdure.App) (all []string) {
+			for info, err := range app.Schedules(t.Context()) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				all = append(all, info.Name+" of "+info.App)
+			}
+			slices.Sort(all)
+			return all
+		}
+		s.cfg.Name = "other"
+		app := s.open(k.bind(""), define("theirs"))
+		s.cfg.Name = "ours"
+		app = s.reopen(app, k.bind(""), define("a"), define("b"))
+		s.cfg.PruneSchedules = true
+		app = s.reopen(app, k.bind(""), define("b"), define("c"))
+		if got := strings.Join(names(app), ", "); got != "b of ours, c of ours, theirs of other" {
+			t.Errorf("schedules: %s", got)
+		}
+	})
+}
+
+// The input of a job is encrypted and kept elsewhere: the definition is found to be the same when the app opens again, clean-up leaves the blob alone, and the job can
+// read it, whoever served the schedule.
+func TestScheduleOfASecret(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "sqlite")
+	s.cfg.Payloads = payload.Codec{Chain: []payload.Transform{payload.Encrypt(ring(t, "k1")), payload.Offload(aged{payload.Dir(t.TempDir())}, 300)}}
+	var k ticker
+	secret := strings.Repeat("secret ", 100)
+	yearly := perdure.NewSchedule("yearly", perdure.Cron("@yearly", ""), tickJob.Job(secret))
+	app := s.open(k.bind(""), yearly)
+	self := perdure.Ref{Workflow: "perdure.schedule", Key: "yearly"}
+	before := len(kindsOf(t, app, self))
+	app = s.reopen(app, k.bind(""), yearly)
+	if after := len(kindsOf(t, app, self)); after != before {
+		t.Errorf("%d events, then %d: the definition was applied again", before, after)
+	}
+	n, err := app.SweepPayloads(t.Context(), time.Hour)
+	equal(t, "blobs that were removed: the one that the second opening made, to compare", n, err, 1)
+	for e, err := range app.History(t.Context(), self) {
+		if err != nil || strings.Contains(string(e.Input)+string(e.Output), "secret") {
+			t.Errorf("event %d shows the secret: %v", e.Position, err)
+		}
+	}
+	if err := yearly.Trigger(caller(t, app)); err != nil {
+		t.Fatal(err)
+	}
+	info, err := yearly.Describe(caller(t, app))
+	if err != nil || len(info.Last) != 1 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	got, err := perdure.Execution[string]{Ref: info.Last[0]}.Result(caller(t, app))
+	equal(t, "the job", got, err, secret)
+}

@@ -1,0 +1,337 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// board is the task board of an incarnation: its lanes tell it of tasks, workers of their slots, and it proposes who executes what. Everything
+// in it follows from histories and from who is here, so the next incarnation makes its own.
+type board struct {
+	inc *incarnation
+
+	mu   sync.Mutex
+	b    *queue.Board
+	gate gatekeeper
+	// What people have set, as it was last heard of.
+	rules  *rule.Set
+	paused map[queueName]string
+
+	names map[queue.WorkerID]string
+	ids   map[string]*TaskSession
+	woken []string   // groups that the gate has woken, and nobody has tried yet
+	moved bool       // there may be something to match
+	alarm model.Time // when the timer rings; zero when it does not
+	timer *time.Timer
+}
+
+func newBoard(inc *incarnation) *board {
+	k := gatekeeper{gate.New(0, nil)}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: k}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}}
+}
+
+// Reserve is for lanes; see lane.Board.
+func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	id, ok := b.b.Reserve(now, it)
+	if !ok {
+		b.leaves(now, it.Ref) // it asks again once it is there
+	}
+	b.settle(now)
+	return id, b.names[id], ok
+}
+
+// leaves has a task that has not begun stand in no line any more. If it stood there for others of its group, another one has to ask.
+func (b *board) leaves(now model.Time, ref model.TaskRef) {
+	if group := b.gate.Leave(now, ref); group != "" {
+		b.b.Changed(now, group)
+		b.moved = true
+	}
+}
+
+// settle does what the gate asks for: groups are asked again, and what must survive is stored.
+func (b *board) settle(now model.Time) {
+	if woken := b.gate.Woken(); len(woken) > 0 {
+		b.b.Changed(now, woken...)
+		b.woken = append(b.woken, woken...)
+		b.moved = true
+	}
+	rows, err := b.gate.Dirty()
+	if err != nil {
+		b.inc.eng.cfg.Log.Error("the state of a circuit breaker cannot be stored", "error", err)
+	}
+	if len(rows) > 0 {
+		b.inc.eng.flow.save(rows)
+	}
+}
+
+// match proposes what can begin. Whoever was woken and could not be tried, because no worker is free for it, makes room for those behind it.
+func (b *board) match(now model.Time) []queue.Match {
+	matches := b.b.Match(now)
+	for range maxRounds {
+		b.settle(now)
+		if len(b.woken) == 0 {
+			break
+		}
+		matches = append(matches, b.b.Match(now)...)
+		woken := b.woken
+		b.woken = nil
+		for _, group := range woken {
+			if !b.b.Closed(group) {
+				b.gate.Pass(group)
+			}
+		}
+	}
+	return matches
+}
+
+// maxRounds bounds how often groups are tried in one go; the rest is tried in the next one.
+const maxRounds = 1000
+
+// Add is for lanes.
+func (b *board) Add(now model.Time, it queue.Item) {
+	b.mu.Lock()
+	b.b.Add(now, it)
+	b.moved = true
+	b.mu.Unlock()
+}
+
+// Held is for lanes.
+func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID) {
+	b.mu.Lock()
+	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+	b.settle(now)
+	b.moved = true // its deadlines
+	b.mu.Unlock()
+}
+
+// Remove is for lanes.
+func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
+	b.mu.Lock()
+	b.b.Remove(now, ref, how)
+	b.leaves(now, ref)
+	b.settle(now)
+	b.moved = true
+	b.mu.Unlock()
+}
+
+// RetryAfter is for lanes.
+func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	g := b.gate.item(it)
+	b.gate.RetryAfter(now, &g, until)
+	b.settle(now)
+}
+
+// configure has tasks pass by what people have set from now on. Breakers are those that somebody else has changed, nil for one that is to begin anew.
+func (b *board) configure(now model.Time, rules *rule.Set, paused map[queueName]string, breakers map[rule.BreakerID][]byte) {
+	b.mu.Lock()
+	b.reconfigure(now, rules, paused, breakers)
+	b.mu.Unlock()
+	b.propose()
+}
+
+func (b *board) reconfigure(now model.Time, rules *rule.Set, paused map[queueName]string, breakers map[rule.BreakerID][]byte) {
+	if rules != b.rules {
+		b.rules = rules
+		b.gate.SetRules(now, rules)
+		b.b.Taken(func(it *queue.Item) { b.gate.Hold(now, it) })
+		b.b.Regroup(now)
+	}
+	for id, row := range breakers {
+		if err := b.gate.Adopt(now, id, row); err != nil {
+			b.inc.eng.cfg.Log.Error("the state of a circuit breaker cannot be read; it goes on as it was", "breaker", id.Name, "error", err)
+		}
+	}
+	b.settle(now)
+	b.inc.eng.flow.adopted(breakers)
+	for q := range b.paused {
+		if _, still := paused[q]; !still {
+			b.b.Resume(q.tenant, q.queue)
+		}
+	}
+	for q, why := range paused {
+		b.b.Pause(q.tenant, q.queue, why)
+	}
+	b.paused = paused
+	b.settle(now)
+	b.moved = true
+}
+
+// flowing is how limits and breakers stand here.
+func (b *board) flowing(now model.Time) (limits []gate.LimitStatus, breakers []gate.BreakerStatus, queues queue.Stats) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.gate.Limits(), b.gate.Breakers(now), b.b.Stats()
+}
+
+// Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.
+func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
+	worker, _ := splitWorker(name)
+	b.mu.Lock()
+	s := b.ids[worker]
+	b.mu.Unlock()
+	if s == nil {
+		return 0, false
+	}
+	return s.id, s.has(claim)
+}
+
+// Elsewhere is for lanes.
+func (b *board) Elsewhere(name string) bool {
+	_, node := splitWorker(name)
+	alive := b.inc.alive.Load()
+	return alive != nil && node != b.inc.self.ID.String() && slices.Contains(*alive, node)
+}
+
+// splitWorker is the name of a worker in its own words, and its node.
+func splitWorker(name string) (worker, node string) {
+	if i := strings.LastIndexByte(name, '@'); i >= 0 {
+		return name[:i], name[i+1:]
+	}
+	return name, ""
+}
+
+// Explain is for lanes.
+func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Explain(ref)
+}
+
+// stats are the counts of the board.
+func (b *board) stats() queue.Stats {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Stats()
+}
+
+// join adds a worker, or changes how much it may hold.
+func (b *board) join(s *TaskSession, slots int) {
+	b.mu.Lock()
+	if _, ok := b.names[s.id]; ok {
+		b.b.Slots(b.inc.eng.clock.now(), s.id, slots)
+	} else {
+		offer := s.offer
+		offer.Slots = slots
+		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
+		b.names[s.id], b.ids[offer.Name] = offer.Name+"@"+b.inc.self.ID.String(), s
+	}
+	b.moved = true
+	b.mu.Unlock()
+	b.propose()
+}
+
+// leave removes a worker that holds nothing any more.
+func (b *board) leave(s *TaskSession) {
+	b.mu.Lock()
+	b.b.Leave(b.inc.eng.clock.now(), s.id)
+	delete(b.names, s.id)
+	delete(b.ids, s.offer.Name)
+	b.moved = true // what it may have left is nobody's, which has a deadline
+	b.mu.Unlock()
+	b.propose()
+}
+
+// reported tells that a worker has a slot free again: what it has to say of the claim is on its way.
+func (b *board) reported(s *TaskSession, ref model.ClaimRef) {
+	b.mu.Lock()
+	b.moved = b.b.Reported(b.inc.eng.clock.now(), s.id, ref) || b.moved
+	b.mu.Unlock()
+}
+
+// beat tells that a worker executes a claim.
+func (b *board) beat(s *TaskSession, ref model.ClaimRef) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Beat(b.inc.eng.clock.now(), s.id, ref)
+}
+
+// propose has lanes decide about what the board would like: claims of tasks by workers that wait for them, deadlines that have passed.
+func (b *board) propose() {
+	b.mu.Lock()
+	if !b.moved {
+		b.mu.Unlock()
+		return
+	}
+	now := b.inc.eng.clock.now()
+	matches := b.match(now)
+	b.moved = len(b.woken) > 0
+	var due []queue.Due
+	wake := b.b.Wake()
+	if wake != 0 && wake <= now {
+		due = b.b.Due(now)
+		wake = b.b.Wake()
+	}
+	if b.moved {
+		wake = now
+	}
+	names := make([]string, len(matches))
+	for i, m := range matches {
+		names[i] = b.names[m.Worker]
+	}
+	if wake != 0 && (b.alarm == 0 || wake < b.alarm) {
+		b.alarm = wake
+		wait := max(0, wake.Sub(now))
+		if b.timer == nil {
+			b.timer = time.AfterFunc(wait, b.rings)
+		} else {
+			b.timer.Reset(wait)
+		}
+	}
+	b.mu.Unlock()
+	if len(matches) > 0 {
+		b.claim(matches, names)
+	}
+	for _, d := range due {
+		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, d.Ref, held(d.Kind), d.Claim, d.Kind.String()) })
+	}
+}
+
+// claim has lanes decide about claims: each about all of its own at once. names are those of the workers.
+func (b *board) claim(matches []queue.Match, names []string) {
+	for i, s := range b.inc.lanes {
+		if !slices.ContainsFunc(matches, func(m queue.Match) bool { return m.Lane == i }) {
+			continue
+		}
+		s.inbox.result(func(l *lane.Lane, now model.Time) {
+			for n := range matches {
+				if m := &matches[n]; m.Lane == i {
+					l.Claim(now, m.Ref, m.Worker, names[n])
+				}
+			}
+		})
+	}
+}
+
+// held reports whether a deadline is one of a claim.
+func held(k queue.DueKind) bool {
+	return k == queue.DueSilence || k == queue.DueToClose || k == queue.DueLost
+}
+
+func (b *board) rings() {
+	b.mu.Lock()
+	b.alarm, b.moved = 0, true
+	b.mu.Unlock()
+	b.propose()
+}
+
+// close ends the timer.
+func (b *board) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.timer != nil {
+		b.timer.Stop()
+	}
+	b.alarm = 1 // it is not set again
+}

@@ -1,0 +1,36 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Ids of runs are in the order in which they are drawn, and as old as the store's clock says, however wrong that of the machine is.
+func TestRunIDs(t *testing.T) {
+	t.Parallel()
+	const at = model.Time(4_000_000_000_123_456) // a hundred years from now
+	for _, anchor := range []model.Time{at, at / 2} {
+		c := newClock()
+		c.anchor(anchor)
+		var last model.RunID
+		for range 10_000 {
+			before := c.now()
+			id := c.newRun()
+			if u := uuid.UUID(id); u.Version() != 7 || u.Variant() != uuid.RFC4122 {
+				t.Fatalf("%s is version %d, variant %s", u, u.Version(), u.Variant())
+			}
+			if id.Compare(last) <= 0 {
+				t.Fatalf("%s comes after %s", uuid.UUID(id), uuid.UUID(last))
+			}
+			// Ids that are drawn faster than their time counts run ahead of it.
+			if id.Compare(store.OldestID(before)) < 0 || id.Compare(store.OldestID(c.now()+20_000)) >= 0 {
+				t.Fatalf("%s was drawn at %s", uuid.UUID(id), before)
+			}
+			last = id
+		}
+	}
+}

@@ -1,0 +1,439 @@
+package engine
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Kinds of settings that concern the flow of tasks.
+const (
+	settingLimit   = "limit"         // a rule, as JSON
+	settingBreaker = "breaker"       // a rule, as JSON
+	settingState   = "breaker_state" // how a breaker stands, as it encodes itself
+	settingQueue   = "queue"         // a queue that is paused
+)
+
+// queueName is a queue of a tenant.
+type queueName struct{ tenant, queue string }
+
+// pausedQueue is the body of a settingQueue.
+type pausedQueue struct {
+	Why string `json:"why,omitempty"`
+}
+
+// Flow is what people have set for tasks while nodes run: limits, breakers, paused queues. A rule belongs to the tenant that has set it, and selects tasks of that tenant. Every
+// process reads the settings when it begins and when the counter of settings has grown; whoever changes one applies it at once.
+//
+// The state of a breaker is a setting, too. Whoever sees a change of it, because calls failed or a probe came back, stores it beside the hot path, if it has the version that it
+// knows; otherwise somebody else was faster, and his state is taken over. So all processes come to act on the same state, while each counts the failures that it sees itself. What a crash can
+// lose is a change of the last moment: an opening, which the next failures bring about again, or that a probe is under way.
+type Flow struct {
+	store store.Store
+	eng   *Engine // nil for one that only reads
+	log   *slog.Logger
+
+	// turn has room for whoever reads or changes settings: one at a time, since it waits for the store.
+	turn chan struct{}
+
+	mu     sync.Mutex
+	seen   int64 // the counter up to which settings are known
+	all    map[store.SettingKey]store.Setting
+	rules  *rule.Set
+	paused map[queueName]string
+	dirty  map[rule.BreakerID][]byte // states that are to be stored
+	saving bool
+	warned bool // that limits are counted per process
+}
+
+// FlowOf reads settings of a store that no engine of this process serves.
+func FlowOf(st store.Store) *Flow { return newFlow(nil, st, slog.New(slog.DiscardHandler)) }
+
+func newFlow(e *Engine, st store.Store, log *slog.Logger) *Flow {
+	return &Flow{
+		store: st, eng: e, log: log, turn: make(chan struct{}, 1), all: map[store.SettingKey]store.Setting{}, dirty: map[rule.BreakerID][]byte{},
+	}
+}
+
+// Flow is what people have set for tasks.
+func (e *Engine) Flow() *Flow { return e.flow }
+
+// board is that of the current incarnation; nil when this process executes nothing.
+func (f *Flow) board() *board {
+	if f.eng == nil {
+		return nil
+	}
+	if inc := f.eng.current(); inc != nil {
+		return inc.board
+	}
+	return nil
+}
+
+// now is store time.
+func (f *Flow) now(ctx context.Context) (model.Time, error) {
+	if f.board() != nil {
+		return f.eng.clock.now(), nil
+	}
+	v, err := f.store.Members(ctx)
+	return v.Now, err
+}
+
+// enter waits for its turn.
+func (f *Flow) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case f.turn <- struct{}{}:
+		return func() { <-f.turn }, nil
+	case <-ctx.Done():
+		return nil, fault.New(fault.KindOf(ctx.Err()), "settings: %w", context.Cause(ctx))
+	}
+}
+
+// load reads what has changed, unless everything up to the counter is known.
+func (f *Flow) load(ctx context.Context, counter int64) error {
+	leave, err := f.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	f.mu.Lock()
+	known := f.seen >= counter
+	f.mu.Unlock()
+	if known {
+		return nil
+	}
+	return f.refresh(ctx)
+}
+
+// refresh reads what has changed and applies it. It is called in turn.
+func (f *Flow) refresh(ctx context.Context) error {
+	f.mu.Lock()
+	after := f.seen
+	f.mu.Unlock()
+	changes, err := f.store.LoadSettings(ctx, after)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	changed := map[store.SettingKey]bool{}
+	if changes.Whole {
+		here := map[store.SettingKey]bool{}
+		for i := range changes.Changed {
+			here[changes.Changed[i].SettingKey] = true
+		}
+		for key := range f.all {
+			if !here[key] {
+				delete(f.all, key)
+				changed[key] = true
+			}
+		}
+	}
+	for _, s := range changes.Changed {
+		if old, ok := f.all[s.SettingKey]; s.Version <= old.Version || s.Deleted && !ok {
+			continue // our own
+		}
+		changed[s.SettingKey] = true
+		if s.Deleted {
+			delete(f.all, s.SettingKey)
+		} else {
+			f.all[s.SettingKey] = s
+		}
+	}
+	f.seen = max(f.seen, changes.Counter)
+	f.mu.Unlock()
+	f.apply(changed)
+	return nil
+}
+
+// record remembers a setting that this process has changed, and applies it. It is called in turn.
+func (f *Flow) record(s store.Setting) {
+	f.mu.Lock()
+	if s.Deleted {
+		delete(f.all, s.SettingKey)
+	} else {
+		f.all[s.SettingKey] = s
+	}
+	f.mu.Unlock()
+	f.apply(map[store.SettingKey]bool{s.SettingKey: true})
+	if f.eng != nil {
+		f.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership}) // others look at the store
+	}
+}
+
+// apply has the node act on settings that have changed. It is called in turn.
+func (f *Flow) apply(changed map[store.SettingKey]bool) {
+	f.mu.Lock()
+	rules, states := f.rules == nil, map[rule.BreakerID][]byte{}
+	for key := range changed {
+		switch key.Kind {
+		case settingLimit, settingBreaker:
+			rules = true
+		case settingState:
+			id := rule.BreakerID{Tenant: key.Tenant, Name: key.Name}
+			states[id] = f.all[key].Body
+		}
+	}
+	if rules {
+		var problems []error
+		f.rules, problems = f.parse()
+		for _, err := range problems {
+			f.log.Error("a rule for tasks cannot be used and is left out", "error", err)
+		}
+	}
+	f.paused = f.pauses()
+	b, set, paused := f.board(), f.rules, f.paused
+	f.mu.Unlock()
+	if b != nil {
+		b.configure(f.eng.clock.now(), set, paused, states)
+	}
+}
+
+// adopted is told by the board that breakers have got other states: what they had come to by themselves is not to be stored any more.
+func (f *Flow) adopted(states map[rule.BreakerID][]byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for id, row := range states {
+		if !bytes.Equal(f.dirty[id], row) { // else it is what a former incarnation has not stored yet
+			delete(f.dirty, id)
+		}
+	}
+}
+
+// equip has a new incarnation act on everything that is known.
+func (f *Flow) equip(inc *incarnation) {
+	f.turn <- struct{}{}
+	defer func() { <-f.turn }()
+	f.mu.Lock()
+	states := map[rule.BreakerID][]byte{}
+	for key, s := range f.all {
+		if key.Kind == settingState {
+			states[rule.BreakerID{Tenant: key.Tenant, Name: key.Name}] = s.Body
+		}
+	}
+	maps.Copy(states, f.dirty)
+	set, paused := f.rules, f.paused
+	f.mu.Unlock()
+	inc.board.configure(f.eng.clock.now(), set, paused, states)
+}
+
+// parse makes a set of the rules that are known. One that does not fit those that are older is left out: of two people who change rules at the same moment, neither sees that the other's
+// contradicts his.
+func (f *Flow) parse() (*rule.Set, []error) {
+	limits, breakers, problems := f.stored()
+	set, err := rule.NewSet(limits, breakers)
+	if err == nil {
+		return set, problems
+	}
+	var fitL []rule.Limit
+	var fitB []rule.Breaker
+	for _, l := range limits {
+		if _, err := rule.NewSet(append(fitL, l), nil); err != nil {
+			problems = append(problems, err)
+		} else {
+			fitL = append(fitL, l)
+		}
+	}
+	for _, b := range breakers {
+		if _, err := rule.NewSet(nil, append(fitB, b)); err != nil {
+			problems = append(problems, err)
+		} else {
+			fitB = append(fitB, b)
+		}
+	}
+	set, err = rule.NewSet(fitL, fitB)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	return set, problems
+}
+
+// stored are the rules that are known, the oldest first.
+func (f *Flow) stored() (limits []rule.Limit, breakers []rule.Breaker, problems []error) {
+	for _, s := range f.sorted() {
+		switch s.Kind {
+		case settingLimit:
+			l, err := readLimit(&s)
+			if err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			limits = append(limits, l)
+		case settingBreaker:
+			b, err := readBreaker(&s)
+			if err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			breakers = append(breakers, b)
+		}
+	}
+	return limits, breakers, problems
+}
+
+func (f *Flow) sorted() []store.Setting {
+	return slices.SortedFunc(maps.Values(f.all), func(a, b store.Setting) int { return cmp.Compare(a.Version, b.Version) })
+}
+
+func readLimit(s *store.Setting) (l rule.Limit, err error) {
+	if err := json.Unmarshal(s.Body, &l); err != nil {
+		return l, fault.New(fault.Corrupt, "setting %s: %w", s.SettingKey, err)
+	}
+	l.Tenant = s.Tenant
+	return l, nil
+}
+
+func readBreaker(s *store.Setting) (b rule.Breaker, err error) {
+	if err := json.Unmarshal(s.Body, &b); err != nil {
+		return b, fault.New(fault.Corrupt, "setting %s: %w", s.SettingKey, err)
+	}
+	b.Tenant = s.Tenant
+	return b, nil
+}
+
+// pauses are the queues that are paused, and why.
+func (f *Flow) pauses() map[queueName]string {
+	paused := map[queueName]string{}
+	for key, s := range f.all {
+		if key.Kind == settingQueue {
+			var p pausedQueue
+			_ = json.Unmarshal(s.Body, &p) // it is paused whatever it says
+			paused[queueName{key.Tenant, key.Name}] = p.Why
+		}
+	}
+	return paused
+}
+
+// save has states of breakers stored, soon. It never waits.
+func (f *Flow) save(rows []gate.Row) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range rows {
+		if r.Address.Type == rule.BreakerPrefix {
+			f.dirty[rule.BreakerID{Tenant: r.Address.Tenant, Name: r.Address.Key}] = r.Data
+		}
+	}
+	if !f.saving && len(f.dirty) > 0 {
+		f.saving = true
+		f.eng.beside.run(f.saveAll)
+	}
+}
+
+// saveAll stores states until none is left.
+func (f *Flow) saveAll(ctx context.Context) {
+	for pause := time.Duration(0); ; {
+		brief, cancel := context.WithTimeout(ctx, f.eng.cfg.CommitTimeout)
+		err := f.flush(brief)
+		cancel()
+		f.mu.Lock()
+		if f.saving = len(f.dirty) > 0 && ctx.Err() == nil; !f.saving {
+			f.mu.Unlock()
+			return
+		}
+		f.mu.Unlock()
+		if err == nil {
+			pause = 0
+			continue
+		}
+		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
+		f.log.Warn("the state of circuit breakers cannot be stored", "error", err, "again_in", pause)
+		if !f.eng.pause(ctx, pause) {
+			f.mu.Lock()
+			f.saving = false
+			f.mu.Unlock()
+			return
+		}
+	}
+}
+
+// flush stores the states that are to be stored now.
+func (f *Flow) flush(ctx context.Context) error {
+	leave, err := f.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	f.mu.Lock()
+	ids := slices.SortedFunc(maps.Keys(f.dirty), func(a, b rule.BreakerID) int {
+		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
+	})
+	f.mu.Unlock()
+	for _, id := range ids {
+		if err := f.flushOne(ctx, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// flushOne stores the state of a breaker, or takes over that of somebody who was faster. It is called in turn.
+func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
+	key := store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}
+	f.mu.Lock()
+	row, ok := f.dirty[id]
+	version := f.all[key].Version
+	delete(f.dirty, id)
+	f.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	s := store.Setting{SettingKey: key, Body: row}
+	var err error
+	s.Version, err = f.store.PutSetting(ctx, s, version)
+	if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
+		return f.refresh(ctx)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		if _, newer := f.dirty[id]; !newer {
+			f.dirty[id] = row
+		}
+		return err
+	}
+	f.all[key] = s
+	return nil
+}
+
+// end stores what is left when the engine stops.
+func (f *Flow) end() {
+	ctx, cancel := context.WithTimeout(context.Background(), f.eng.cfg.CommitTimeout)
+	defer cancel()
+	if err := f.flush(ctx); err != nil {
+		f.log.Warn("the state of circuit breakers cannot be stored; what changed last is lost", "error", err)
+	}
+}
+
+// heard is told with every renewal how far the counter of settings is, and how many nodes there are.
+func (f *Flow) heard(counter int64, nodes int) {
+	f.mu.Lock()
+	news := counter > f.seen
+	warn := nodes > 1 && !f.warned && len(f.rules.Limits()) > 0
+	f.warned = f.warned || warn
+	f.mu.Unlock()
+	if warn {
+		f.log.Warn("limits are counted by each process by itself, and several processes share this store: each lets as many through as the limit says", "nodes", nodes)
+	}
+	if news {
+		f.eng.beside.run(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, f.eng.cfg.CommitTimeout) // whoever comes next waits for its turn
+			defer cancel()
+			if err := f.load(ctx, counter); err != nil && ctx.Err() == nil {
+				f.log.Warn("cannot read the settings; the next renewal tries again", "error", err)
+			}
+		})
+	}
+}

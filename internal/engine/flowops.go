@@ -1,0 +1,326 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// maxTries is how often a change is made again that others have got ahead of.
+const maxTries = 10
+
+// change stores a setting, or removes it, as make says when it has seen the one that there is (nil for none). It returns false for a change that is not needed. Others
+// may get ahead of it: then it is made again.
+func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *store.Setting) (body []byte, needed bool, err error)) error {
+	if f.eng == nil {
+		return fault.New(fault.Denied, "setting %s: the store is open for reading only", key)
+	}
+	leave, err := f.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	for try := 1; ; try++ {
+		if err := f.refresh(ctx); err != nil {
+			return err
+		}
+		f.mu.Lock()
+		var old *store.Setting
+		if s, ok := f.all[key]; ok {
+			old = &s
+		}
+		f.mu.Unlock()
+		body, needed, err := make(old)
+		if err != nil || !needed {
+			return err
+		}
+		next := store.Setting{SettingKey: key, Body: body, Deleted: body == nil}
+		version := int64(0)
+		if old != nil {
+			version = old.Version
+		}
+		if next.Deleted {
+			next.Version, err = f.store.DeleteSetting(ctx, key, version)
+		} else {
+			next.Version, err = f.store.PutSetting(ctx, next, version)
+		}
+		if err == nil {
+			if now, err := f.now(ctx); err == nil {
+				next.At = now // as near as we know
+			}
+			f.record(next)
+			return nil
+		}
+		if conflict := (*store.VersionError)(nil); !errors.As(err, &conflict) || try == maxTries {
+			return err
+		}
+	}
+}
+
+// SetLimit makes a rule of a tenant, or takes the place of the one of that name. It is refused when it does not fit the other rules, and nothing is changed then. Where this process
+// executes tasks, a rule for a queue that nobody here knows is refused as well, unless anyQueue.
+func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQueue bool) error {
+	l.Tenant = tenant
+	body, err := json.Marshal(l)
+	if err != nil {
+		return fault.New(fault.Invalid, "limit %s: %w", l.Name, err)
+	}
+	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingLimit, Name: l.Name}, func(*store.Setting) ([]byte, bool, error) {
+		one, err := rule.NewSet([]rule.Limit{l}, nil)
+		if err != nil {
+			return nil, false, err
+		}
+		if known := f.queues(tenant); !anyQueue && len(known) > 0 {
+			if err := one.CheckQueues(known); err != nil {
+				return nil, false, fault.WithHint(err, "tasks wait or workers serve here: %s", strings.Join(known, ", "))
+			}
+		}
+		f.mu.Lock()
+		limits, breakers, _ := f.stored()
+		f.mu.Unlock()
+		limits = slices.DeleteFunc(limits, func(o rule.Limit) bool { return o.Tenant == tenant && o.Name == l.Name })
+		_, err = rule.NewSet(append(limits, l), breakers)
+		return body, true, err
+	})
+}
+
+// queues are those of a tenant that tasks wait in or workers serve here; none when this process has no workers, since it cannot tell then.
+func (f *Flow) queues(tenant string) (known []string) {
+	b := f.board()
+	if b == nil || len(f.eng.taskWorkers.all()) == 0 {
+		return nil
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, q := range b.b.Stats().Queues {
+		if q.Tenant == tenant {
+			known = append(known, q.Queue)
+		}
+	}
+	return known
+}
+
+// DeleteLimit removes a rule. Tasks that name it wait from then on, until there is one again.
+func (f *Flow) DeleteLimit(ctx context.Context, tenant, name string) error {
+	return f.remove(ctx, tenant, settingLimit, name)
+}
+
+func (f *Flow) remove(ctx context.Context, tenant, kind, name string) error {
+	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: kind, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
+		if old == nil {
+			return nil, false, fault.New(fault.NotFound, "there is no rule for %s %s", kind, name)
+		}
+		return nil, true, nil
+	})
+}
+
+// ruleName is the name of the setting of a breaker rule: that of the breaker.
+func ruleName(b *rule.Breaker) string {
+	if b.Kind != "" {
+		return rule.KindBreaker(b.Kind)
+	}
+	return b.Name
+}
+
+// SetBreaker makes a rule for breakers, or takes the place of the one for the same.
+func (f *Flow) SetBreaker(ctx context.Context, tenant string, b rule.Breaker) error {
+	b.Tenant = tenant
+	body, err := json.Marshal(b)
+	if err != nil {
+		return fault.New(fault.Invalid, "breaker %s: %w", ruleName(&b), err)
+	}
+	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingBreaker, Name: ruleName(&b)}, func(*store.Setting) ([]byte, bool, error) {
+		f.mu.Lock()
+		limits, breakers, _ := f.stored()
+		f.mu.Unlock()
+		breakers = slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return o.Tenant == tenant && ruleName(&o) == ruleName(&b) })
+		_, err = rule.NewSet(limits, append(breakers, b))
+		return body, true, err
+	})
+}
+
+// DeleteBreaker removes a rule. Breakers that tasks name have the defaults then.
+func (f *Flow) DeleteBreaker(ctx context.Context, tenant, name string) error {
+	return f.remove(ctx, tenant, settingBreaker, name)
+}
+
+// Trip opens a breaker; one that there is not is made.
+func (f *Flow) Trip(ctx context.Context, id rule.BreakerID, why string) error {
+	return f.operate(ctx, id, true, func(now model.Time, o *breaker.Owner) { o.Trip(now, why) })
+}
+
+// Pause lets nothing through a breaker before a time; one in the past ends the pause. A breaker that there is not is made.
+func (f *Flow) Pause(ctx context.Context, id rule.BreakerID, until model.Time, why string) error {
+	return f.operate(ctx, id, true, func(now model.Time, o *breaker.Owner) { o.PauseUntil(now, until, why) })
+}
+
+// Reset closes a breaker and ends its pause.
+func (f *Flow) Reset(ctx context.Context, id rule.BreakerID) error {
+	return f.operate(ctx, id, false, func(now model.Time, o *breaker.Owner) { o.Reset(now) })
+}
+
+// operate changes the state of a breaker in the store, and here.
+func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do func(model.Time, *breaker.Owner)) error {
+	now, err := f.now(ctx)
+	if err != nil {
+		return err
+	}
+	if f.eng != nil {
+		if err := f.flush(ctx); err != nil { // what happened here comes before
+			return err
+		}
+	}
+	return f.change(ctx, store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}, func(old *store.Setting) ([]byte, bool, error) {
+		f.mu.Lock()
+		config := f.rules.BreakerConfig(id)
+		f.mu.Unlock()
+		o := breaker.New(config, now)
+		switch {
+		case old != nil:
+			var err error
+			if o, err = breaker.Decode(old.Body); err != nil {
+				return nil, false, fault.New(fault.KindOf(err), "breaker %s: %w", id, err)
+			}
+			if o.Status(now).Config != config {
+				o.Configure(now, config)
+			}
+		case !create && !f.uses(now, id):
+			return nil, false, fault.New(fault.NotFound, "there is no breaker %s", id)
+		}
+		do(now, o)
+		body, err := o.Encode()
+		return body, true, err
+	})
+}
+
+// uses reports whether a task of this process has used a breaker.
+func (f *Flow) uses(now model.Time, id rule.BreakerID) bool {
+	b := f.board()
+	if b == nil {
+		return false
+	}
+	_, breakers, _ := b.flowing(now)
+	return slices.ContainsFunc(breakers, func(s gate.BreakerStatus) bool { return s.ID == id })
+}
+
+// PauseQueue has no task of a queue begin until ResumeQueue; those that run go on.
+func (f *Flow) PauseQueue(ctx context.Context, tenant, name, why string) error {
+	body, err := json.Marshal(pausedQueue{Why: why})
+	if err != nil {
+		return fault.New(fault.Invalid, "queue %s: %w", name, err)
+	}
+	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingQueue, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
+		return body, old == nil || string(old.Body) != string(body), nil
+	})
+}
+
+// ResumeQueue undoes PauseQueue; it is no mistake when the queue is not paused.
+func (f *Flow) ResumeQueue(ctx context.Context, tenant, name string) error {
+	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingQueue, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
+		return nil, old != nil, nil
+	})
+}
+
+// FlowState is how the flow of the tasks of a tenant stands.
+type FlowState struct {
+	Now      model.Time
+	Limits   []rule.Limit   // by name
+	Rules    []rule.Breaker // by name
+	Breakers []gate.BreakerStatus
+	// Uses are the limits that tasks of this process hold or wait for, and Queues the queues that it knows; Here is false when it executes none and so knows nothing of that.
+	Here   bool
+	Uses   []gate.LimitStatus
+	Queues []queue.QueueStats
+	Paused map[string]string // queues, and why
+}
+
+// State reads how the flow of the tasks of a tenant stands.
+func (f *Flow) State(ctx context.Context, tenant string) (s FlowState, err error) {
+	leave, err := f.enter(ctx)
+	if err != nil {
+		return s, err
+	}
+	defer leave()
+	if err := f.refresh(ctx); err != nil {
+		return s, err
+	}
+	if s.Now, err = f.now(ctx); err != nil {
+		return s, err
+	}
+	f.mu.Lock()
+	limits, rules, _ := f.stored()
+	stored := f.states(tenant)
+	s.Paused = map[string]string{}
+	for q, why := range f.paused {
+		if q.tenant == tenant {
+			s.Paused[q.queue] = why
+		}
+	}
+	set := f.rules
+	f.mu.Unlock()
+	for _, l := range limits {
+		if l.Tenant == tenant {
+			s.Limits = append(s.Limits, l)
+		}
+	}
+	for _, b := range rules {
+		if b.Tenant == tenant {
+			s.Rules = append(s.Rules, b)
+		}
+	}
+	slices.SortFunc(s.Limits, func(a, b rule.Limit) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(s.Rules, func(a, b rule.Breaker) int { return strings.Compare(ruleName(&a), ruleName(&b)) })
+	if b := f.board(); b != nil {
+		s.Here = true
+		uses, breakers, stats := b.flowing(s.Now)
+		for _, u := range uses {
+			if u.Resource.Tenant == tenant {
+				s.Uses = append(s.Uses, u)
+			}
+		}
+		for _, q := range stats.Queues {
+			if q.Tenant == tenant {
+				s.Queues = append(s.Queues, q)
+			}
+		}
+		for _, b := range breakers {
+			if b.ID.Tenant == tenant {
+				s.Breakers = append(s.Breakers, b)
+				delete(stored, b.ID)
+			}
+		}
+	}
+	for id, row := range stored {
+		o, err := breaker.Decode(row)
+		if err != nil {
+			return s, fault.New(fault.KindOf(err), "breaker %s: %w", id, err)
+		}
+		if n := set.BreakerConfig(id); n != o.Status(s.Now).Config {
+			o.Configure(s.Now, n)
+		}
+		s.Breakers = append(s.Breakers, gate.BreakerStatus{ID: id, Status: o.Status(s.Now)})
+	}
+	slices.SortFunc(s.Breakers, func(a, b gate.BreakerStatus) int { return strings.Compare(a.ID.Name, b.ID.Name) })
+	return s, nil
+}
+
+// states are the stored states of the breakers of a tenant.
+func (f *Flow) states(tenant string) map[rule.BreakerID][]byte {
+	rows := map[rule.BreakerID][]byte{}
+	for key, s := range f.all {
+		if key.Kind == settingState && key.Tenant == tenant {
+			rows[rule.BreakerID{Tenant: tenant, Name: key.Name}] = s.Body
+		}
+	}
+	return rows
+}

@@ -1,0 +1,4 @@
+package gate
+
+// Size is how many limits are kept.
+func (g *Gate) Size() int { return len(g.resources) }

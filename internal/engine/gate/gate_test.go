@@ -1,0 +1,383 @@
+package gate_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+const t0 = model.Time(1_000_000_000_000_000)
+
+func at(d time.Duration) model.Time { return t0.Add(d) }
+
+func rules(t testing.TB, limits []rule.Limit, breakers ...rule.Breaker) *rule.Set {
+	t.Helper()
+	s, err := rule.NewSet(limits, breakers)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func named(name string, concurrency int) rule.Limit {
+	return rule.Limit{Name: name, Per: rule.PerName, Numbers: limit.Numbers{Concurrency: concurrency}}
+}
+
+func item(n int, spec model.TaskSpec) *gate.Item {
+	return &gate.Item{Ref: model.TaskRef{Address: model.Address{Tenant: "acme", Type: "task:x", Key: fmt.Sprint(n)}, ID: model.TaskStep}, Spec: &spec}
+}
+
+func open(t testing.TB, s *rule.Set) *gate.Gate {
+	g := gate.New(1, nil)
+	g.SetRules(t0, s)
+	return g
+}
+
+// G1, G2: a task that needs two limits gets both or none, and hears who holds what it lacks.
+func TestAllOrNothing(t *testing.T) {
+	t.Parallel()
+	g := open(t, rules(t, []rule.Limit{named("a", 2), named("b", 1)}))
+	one, two, three := item(1, model.TaskSpec{Limits: []string{"a", "b"}}), item(2, model.TaskSpec{Limits: []string{"a", "b"}}), item(3, model.TaskSpec{Limits: []string{"a"}})
+	if ok, why, _ := g.Take(t0, one); !ok {
+		t.Fatal(why)
+	}
+	ok, why, again := g.Take(t0, two)
+	if ok || why.Code != model.WaitPermit || !strings.Contains(why.Name, "b") || !strings.Contains(why.Detail, "acme/task:x/1") || again != 0 {
+		t.Fatalf("%v %+v %v", ok, why, again)
+	}
+	if ok, why, _ := g.Take(t0, three); !ok {
+		t.Fatalf("a task that was refused keeps nothing: %v", why)
+	}
+	s := g.Limits()
+	if len(s) != 2 || len(s[0].Holders) != 2 || len(s[1].Holders) != 1 || len(s[1].Waiters) != 1 || s[1].Waiters[0].Ref != two.Ref {
+		t.Fatalf("%+v", s)
+	}
+	g.Give(t0, one, breaker.Succeeded)
+	if w := g.Woken(); len(w) != 1 || w[0] != g.Group(two) {
+		t.Fatalf("%q", w)
+	}
+	if ok, why, _ := g.Take(t0, two); !ok {
+		t.Fatal(why)
+	}
+	g.Give(t0, two, breaker.Succeeded)
+	g.Give(t0, two, breaker.Succeeded)
+	g.Give(t0, three, breaker.Neither)
+	for _, s := range g.Limits() {
+		if len(s.Holders)+len(s.Waiters) != 0 {
+			t.Fatalf("%+v", s)
+		}
+	}
+	if m := g.Out(); len(m) != 0 {
+		t.Fatalf("one node sends nothing: %+v", m)
+	}
+	if rows, err := g.Dirty(); len(rows) != 0 || err != nil {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+}
+
+// A woken task that cannot go on because of another limit passes the wake-up on.
+func TestWakeUpIsPassedOn(t *testing.T) {
+	t.Parallel()
+	g := open(t, rules(t, []rule.Limit{named("a", 1), named("b", 1)}))
+	holdsA, holdsB := item(1, model.TaskSpec{Limits: []string{"a"}}), item(2, model.TaskSpec{Limits: []string{"b"}})
+	both, onlyA := item(3, model.TaskSpec{Limits: []string{"a", "b"}}), item(4, model.TaskSpec{Limits: []string{"a"}})
+	for _, it := range []*gate.Item{holdsA, holdsB, both, onlyA} {
+		g.Take(t0, it)
+	}
+	g.Give(t0, holdsA, breaker.Succeeded)
+	if w := g.Woken(); len(w) != 1 || w[0] != g.Group(both) {
+		t.Fatalf("%q", w)
+	}
+	if ok, why, _ := g.Take(t0, both); ok || !strings.Contains(why.Name, "b") {
+		t.Fatal(why)
+	}
+	if w := g.Woken(); len(w) != 1 || w[0] != g.Group(onlyA) {
+		t.Fatalf("%q", w)
+	}
+	if ok, _, _ := g.Take(t0, onlyA); !ok {
+		t.Fatal("nobody holds a")
+	}
+	// Who leaves the line passes it on, too.
+	third := item(5, model.TaskSpec{Limits: []string{"b"}})
+	g.Take(t0, third)
+	g.Give(t0, holdsB, breaker.Succeeded)
+	g.Woken()
+	g.Give(t0, both, breaker.Neither)
+	if w := g.Woken(); len(w) != 1 || w[0] != g.Group(third) {
+		t.Fatalf("%q", w)
+	}
+}
+
+func TestRate(t *testing.T) {
+	t.Parallel()
+	g := open(t, rules(t, []rule.Limit{{Name: "r", Numbers: limit.Numbers{Rate: 2, Per: time.Second, Burst: 2}}}))
+	for i := range 2 {
+		if ok, why, _ := g.Take(t0, item(i, model.TaskSpec{})); !ok {
+			t.Fatal(why)
+		}
+	}
+	it := item(9, model.TaskSpec{})
+	ok, why, again := g.Take(t0, it)
+	if ok || why.Code != model.WaitRate || again != at(500*time.Millisecond) || why.Until != again {
+		t.Fatalf("%v %+v %v", ok, why, again)
+	}
+	if ok, _, _ := g.Take(again-1, it); ok {
+		t.Fatal("before its time")
+	}
+	if ok, why, _ := g.Take(again, it); !ok {
+		t.Fatal(why)
+	}
+	if ok, why, again := g.Take(at(500*time.Millisecond), item(10, model.TaskSpec{})); ok || again != at(time.Second) {
+		t.Fatal(why, again)
+	}
+}
+
+// Every value of the input has a limit of its own; an unknown limit keeps a task back until somebody defines it.
+func TestKeysAndUnknownLimits(t *testing.T) {
+	t.Parallel()
+	perCustomer := rule.Limit{Name: "customer", Per: rule.PerKey, Key: "input.customer", Numbers: limit.Numbers{Concurrency: 1}}
+	g := open(t, rules(t, []rule.Limit{perCustomer}))
+	of := func(n int, customer string) *gate.Item {
+		it := item(n, model.TaskSpec{})
+		it.Input = &model.Payload{Data: fmt.Appendf(nil, `{"customer": %q}`, customer)}
+		return it
+	}
+	for i, c := range []struct {
+		customer string
+		ok       bool
+	}{{"a", true}, {"b", true}, {"a", false}, {"c", true}, {"", true}, {"", false}} {
+		if ok, why, _ := g.Take(t0, of(i, c.customer)); ok != c.ok {
+			t.Errorf("%d, customer %s: %v %v", i, c.customer, ok, why)
+		}
+	}
+	if g.Group(of(8, "a")) == g.Group(of(9, "b")) || g.Group(of(8, "a")) != g.Group(of(9, "a")) {
+		t.Error("groups are by key")
+	}
+	unknown := item(20, model.TaskSpec{Limits: []string{"later/7"}})
+	if ok, why, again := g.Take(t0, unknown); ok || why.Code != model.WaitPermit || !strings.Contains(why.String(), "later/7") || !strings.Contains(why.String(), "defined") || again != 0 {
+		t.Errorf("%v %v", ok, why)
+	}
+	g.SetRules(t0, rules(t, []rule.Limit{named("later", 1)}))
+	if ok, why, _ := g.Take(t0, unknown); !ok {
+		t.Error(why)
+	}
+}
+
+// G4: numbers change under holders and waiters.
+func TestRulesChange(t *testing.T) {
+	t.Parallel()
+	g := open(t, rules(t, []rule.Limit{named("a", 1)}))
+	items := make([]*gate.Item, 4)
+	for i := range items {
+		items[i] = item(i, model.TaskSpec{Limits: []string{"a"}})
+		if ok, _, _ := g.Take(t0, items[i]); ok != (i == 0) {
+			t.Fatal(i)
+		}
+	}
+	g.SetRules(t0, rules(t, []rule.Limit{named("a", 3)}))
+	if len(g.Woken()) == 0 {
+		t.Fatal("nobody is woken")
+	}
+	for i, it := range items {
+		if ok, _, _ := g.Take(t0, it); ok != (i < 3) {
+			t.Fatal(i)
+		}
+	}
+	g.SetRules(t0, rules(t, []rule.Limit{named("a", 1)}))
+	for i, it := range items[:3] {
+		if ok, why, _ := g.Take(t0, items[3]); ok {
+			t.Fatalf("passes after %d of 3 have finished: %v", i, why)
+		}
+		g.Give(t0, it, breaker.Succeeded)
+	}
+	if ok, why, _ := g.Take(t0, items[3]); !ok {
+		t.Fatal(why)
+	}
+	g.SetRules(t0, nil)
+	g.Give(t0, items[3], breaker.Succeeded)
+}
+
+// An open breaker keeps back what names it, and nothing else; it lets one probe through; it is to be stored whenever its state changes.
+func TestBreaker(t *testing.T) {
+	t.Parallel()
+	config := breaker.Config{Failures: 2, Reset: 10 * time.Second, Successes: 1}
+	g := open(t, rules(t, []rule.Limit{named("a", 1)}, rule.Breaker{Kind: "http.*", Config: config}))
+	call := func(n int) *gate.Item { return item(n, model.TaskSpec{Kind: "http.get", Limits: []string{"a"}}) }
+	for i := range 2 {
+		it := call(i)
+		if ok, why, _ := g.Take(t0, it); !ok {
+			t.Fatal(why)
+		}
+		g.Give(t0, it, breaker.Failed)
+	}
+	rows, err := g.Dirty()
+	if err != nil || len(rows) != 1 || rows[0].Address != (rule.BreakerID{Tenant: "acme", Name: "activity:http.get"}).Address() {
+		t.Fatalf("%+v, %v", rows, err)
+	}
+	one, two := call(10), call(11)
+	ok, why, again := g.Take(at(time.Second), one)
+	if ok || why.Code != model.WaitBreaker || why.Name != "activity:http.get" || again != at(10*time.Second) || why.Until != again || !strings.Contains(why.Detail, "2 failures") {
+		t.Fatalf("%v %+v %v", ok, why, again)
+	}
+	if ok, why, _ := g.Take(at(time.Second), item(12, model.TaskSpec{Kind: "other", Limits: []string{"a"}})); !ok {
+		t.Fatalf("what the breaker refuses holds no limit: %v", why)
+	}
+	g.Give(at(time.Second), item(12, model.TaskSpec{Kind: "other"}), breaker.Succeeded)
+
+	// Another node takes over with what was stored.
+	g2 := open(t, rules(t, []rule.Limit{named("a", 5)}, rule.Breaker{Kind: "http.*", Config: config}))
+	if err := g2.LoadBreaker(t0, rule.BreakerID{Tenant: "acme", Name: "activity:http.get"}, rows[0].Data); err != nil {
+		t.Fatal(err)
+	}
+	for _, g := range []*gate.Gate{g, g2} {
+		g.Take(at(9*time.Second), one)
+		if ok, why, _ := g.Take(at(10*time.Second), one); !ok {
+			t.Fatalf("a probe: %v", why)
+		}
+		if ok, why, _ := g.Take(at(10*time.Second), two); ok || why.Code != model.WaitBreaker {
+			t.Fatalf("a second probe: %v %v", ok, why)
+		}
+		g.Woken()
+		g.Give(at(11*time.Second), one, breaker.Succeeded)
+		if w := g.Woken(); len(w) != 1 || w[0] != g.Group(two) {
+			t.Fatalf("%q", w)
+		}
+		if ok, why, _ := g.Take(at(11*time.Second), two); !ok {
+			t.Fatal(why)
+		}
+		if s := g.Breakers(at(11 * time.Second)); len(s) != 1 || s[0].State != breaker.Closed || !s[0].Owned {
+			t.Fatalf("%+v", s)
+		}
+	}
+}
+
+func TestOperating(t *testing.T) {
+	t.Parallel()
+	g := open(t, nil)
+	id := rule.BreakerID{Tenant: "acme", Name: "db"}
+	it := item(1, model.TaskSpec{Breaker: "db"})
+	if err := g.Reset(t0, id); !fault.Is(err, fault.NotFound) {
+		t.Fatal(err)
+	}
+	if err := g.Trip(t0, id, "they said so"); err != nil {
+		t.Fatal(err)
+	}
+	if ok, why, _ := g.Take(t0, it); ok || why.Detail != "they said so" {
+		t.Fatal(why)
+	}
+	if err := g.Reset(t0, id); err != nil || len(g.Woken()) != 1 {
+		t.Fatal(err)
+	}
+	g.RetryAfter(t0, it, at(time.Minute))
+	if ok, _, again := g.Take(t0, it); ok || again != at(time.Minute) {
+		t.Fatal(again)
+	}
+	if err := g.Pause(t0, id, at(time.Hour), "migration"); err != nil {
+		t.Fatal(err)
+	}
+	if ok, why, again := g.Take(at(2*time.Minute), it); ok || again != at(time.Hour) || why.Detail != "migration" {
+		t.Fatal(why, again)
+	}
+	if err := g.Pause(at(2*time.Minute), id, 0, ""); err != nil {
+		t.Fatal(err)
+	}
+	if ok, why, _ := g.Take(at(2*time.Minute), it); !ok {
+		t.Fatal(why)
+	}
+	away := gate.New(1, func(model.Address) bool { return false })
+	if err := away.Trip(t0, id, ""); !fault.Is(err, fault.Unavailable) {
+		t.Fatal(err)
+	}
+}
+
+// Claims that are found after a restart hold their limits, whatever there is by now.
+func TestHold(t *testing.T) {
+	t.Parallel()
+	g := open(t, rules(t, []rule.Limit{named("a", 1)}))
+	spec := model.TaskSpec{Limits: []string{"a"}, Breaker: "b"}
+	one, two, three := item(1, spec), item(2, spec), item(3, spec)
+	g.Hold(t0, one)
+	g.Hold(t0, two)
+	g.Hold(t0, two)
+	if ok, why, _ := g.Take(t0, three); ok || !strings.Contains(why.Detail, "/1; acme/task:x/2") {
+		t.Fatal(ok, why)
+	}
+	g.Give(t0, one, breaker.Failed)
+	if ok, _, _ := g.Take(t0, three); ok {
+		t.Fatal("one of one is still held")
+	}
+	g.Give(t0, two, breaker.Failed)
+	if ok, why, _ := g.Take(t0, three); !ok {
+		t.Fatal(why)
+	}
+}
+
+// Limits of keys that nobody uses any more are forgotten.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	g := open(t, rules(t, []rule.Limit{named("a", 1), {Name: "all", Numbers: limit.Numbers{Concurrency: 10}}}))
+	for i := range 20_000 {
+		it := item(i, model.TaskSpec{Limits: []string{fmt.Sprint("a/", i)}})
+		if ok, why, _ := g.Take(t0, it); !ok {
+			t.Fatal(why)
+		}
+		g.Give(t0, it, breaker.Succeeded)
+	}
+	if n := g.Size(); n > 17_000 {
+		t.Fatalf("%d limits are kept", n)
+	}
+}
+
+func BenchmarkTakeGive(b *testing.B) {
+	g := open(b, rules(b, []rule.Limit{{Name: "all", Numbers: limit.Numbers{Concurrency: 40}}, named("key", 1)}, rule.Breaker{Kind: "*", Config: breaker.Config{Failures: 100}}))
+	items := make([]*gate.Item, 10_000)
+	for i := range items {
+		items[i] = item(i, model.TaskSpec{Kind: "k", Queue: "q", Limits: []string{fmt.Sprint("key/", i)}})
+	}
+	now := t0
+	for _, it := range items { // all keys are known
+		g.Take(now, it)
+		g.Give(now, it, breaker.Succeeded)
+	}
+	for _, it := range items[:39] {
+		g.Take(now, it)
+	}
+	b.ReportAllocs()
+	i := 39
+	for b.Loop() {
+		now++
+		if ok, why, _ := g.Take(now, items[i]); !ok {
+			b.Fatal(why)
+		}
+		oldest := i - 39
+		if oldest < 0 {
+			oldest += len(items)
+		}
+		g.Give(now, items[oldest], breaker.Succeeded)
+		if i++; i == len(items) {
+			i = 0
+		}
+	}
+}
+
+func BenchmarkRefused(b *testing.B) {
+	g := open(b, rules(b, []rule.Limit{{Name: "all", Numbers: limit.Numbers{Concurrency: 40}}}))
+	for i := range 40 {
+		g.Take(t0, item(i, model.TaskSpec{}))
+	}
+	it := item(99, model.TaskSpec{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if ok, _, _ := g.Take(t0, it); ok {
+			b.Fatal("41 of 40")
+		}
+	}
+}

@@ -1,0 +1,246 @@
+package gate
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// minSweep is from how many resources on it is worth looking for those that nobody uses.
+const minSweep = 1 << 14
+
+// maxNamed is how many holders a refusal names.
+const maxNamed = 3
+
+// resource is a limit as this node sees it.
+type resource struct {
+	id    rule.Resource
+	local *limit.Local
+	owner *limit.Owner // nil when it lives elsewhere
+	// line are the groups that wait, with some that do so no more.
+	line []*group
+	// named are some holders, for people.
+	named  []model.TaskRef
+	remote bool // other places have talked to the owner here, or this place to an owner elsewhere: it is to be stored
+	listed bool // as to be stored
+	gone   bool
+}
+
+func (r *resource) has() bool {
+	permit, token := r.local.Lacks()
+	return !permit && !token
+}
+
+// resourceOf finds the machine of a limit, or makes it.
+func (g *Gate) resourceOf(now model.Time, u *use) *resource {
+	if u.r != nil && !u.r.gone {
+		return u.r
+	}
+	u.r = g.resource(now, u.Resource, u.Numbers)
+	return u.r
+}
+
+func (g *Gate) resource(now model.Time, id rule.Resource, n limit.Numbers) *resource {
+	r := g.resources[id]
+	if r == nil {
+		r = &resource{id: id, local: limit.NewLocal(n)}
+		if g.owns(id.Address()) {
+			r.owner = limit.NewOwner(n, now)
+		}
+		g.resources[id] = r
+	}
+	return r
+}
+
+// exchange lets a local and its owner talk, here or by messages.
+func (g *Gate) exchange(now model.Time, r *resource) {
+	for {
+		m, ok := r.local.Tell()
+		if !ok {
+			break
+		}
+		if r.owner == nil {
+			told := m // only what is sent is to be on the heap
+			g.out = append(g.out, Message{Resource: r.id, Place: g.home, ToOwner: &told})
+			g.save(r)
+			return
+		}
+		g.deliver(r, r.owner.Receive(now, g.home, m))
+	}
+	if _, token := r.local.Lacks(); token && r.owner != nil && r.local.Waiting() > 0 {
+		if sends := r.owner.Tick(now); len(sends) > 0 {
+			g.deliver(r, sends)
+			g.exchange(now, r)
+		}
+	}
+}
+
+// deliver hands what an owner here says to the places.
+func (g *Gate) deliver(r *resource, sends []limit.Send) {
+	for _, s := range sends {
+		if s.To == g.home {
+			if r.local.Receive(s.ToPlace) {
+				g.wake(r)
+			}
+			continue
+		}
+		m := s.ToPlace
+		g.out = append(g.out, Message{Resource: r.id, Place: s.To, ToPlace: &m})
+		r.remote = true
+	}
+	if r.remote {
+		g.save(r)
+	}
+}
+
+// wake tells of those first in line, as many as there are permits for.
+func (g *Gate) wake(r *resource) {
+	if len(r.line) == 0 {
+		return
+	}
+	r.trim()
+	n := r.local.Block() - r.local.Held()
+	if r.local.Numbers().Concurrency == 0 {
+		n = r.local.Waiting()
+	}
+	for _, q := range r.line {
+		if n <= 0 {
+			return
+		}
+		if q.at == r && !q.ready {
+			g.rouse(q.name)
+			n -= q.waiting
+		}
+	}
+}
+
+func (g *Gate) rouse(group string) {
+	if n := len(g.woken); n == 0 || g.woken[n-1] != group {
+		g.woken = append(g.woken, group)
+	}
+}
+
+// trim forgets groups that do not wait here any more: at the head always, elsewhere when they are the most.
+func (r *resource) trim() {
+	k := 0
+	for k < len(r.line) && r.line[k].at != r {
+		k++
+	}
+	r.line = r.line[k:]
+	if len(r.line) > 2*r.local.Waiting()+16 {
+		// A group that has left and come again stands in line twice; the first place counts.
+		seen := make(map[*group]bool, r.local.Waiting())
+		r.line = slices.DeleteFunc(r.line, func(q *group) bool {
+			if q.at != r || seen[q] {
+				return true
+			}
+			seen[q] = true
+			return false
+		})
+	}
+}
+
+// refusal is why a task does not pass here.
+func (r *resource) refusal(now model.Time) (why model.Reason, again model.Time) {
+	n := r.local.Numbers()
+	if permit, _ := r.local.Lacks(); permit {
+		return model.Reason{Code: model.WaitPermit, Name: r.id.String(), Detail: r.held(n.Concurrency)}, 0
+	}
+	why = model.Reason{Code: model.WaitRate, Name: r.id.String(), Detail: n.String()}
+	if r.owner != nil {
+		if again = r.owner.Next(); !again.IsZero() {
+			again = max(again, now+1)
+		}
+		why.Until = again
+	}
+	return why, again
+}
+
+// held tells who holds the permits, as far as this place knows.
+func (r *resource) held(of int) string {
+	if len(r.named) == 0 && r.local.Held() > 0 {
+		r.named = holders(r)
+		r.named = slices.Clip(r.named[:min(len(r.named), maxNamed)])
+	}
+	var b strings.Builder
+	if r.local.Held() < of {
+		fmt.Fprintf(&b, "%d of %d are here, the others elsewhere", r.local.Block(), of)
+	} else {
+		fmt.Fprintf(&b, "all %d are held", of)
+	}
+	for i, ref := range r.named {
+		if i == 0 {
+			b.WriteString(", by ")
+		} else {
+			b.WriteString("; ")
+		}
+		b.WriteString(ref.String())
+	}
+	if more := r.local.Held() - len(r.named); more > 0 && len(r.named) > 0 {
+		fmt.Fprintf(&b, "; and %d more", more)
+	}
+	return b.String()
+}
+
+// holders in the order of their names.
+func holders(r *resource) []model.TaskRef {
+	list := r.local.Holders()
+	slices.SortFunc(list, compare)
+	return list
+}
+
+func compare(a, b model.TaskRef) int {
+	return cmp.Or(
+		strings.Compare(a.Address.Tenant, b.Address.Tenant), strings.Compare(a.Address.Type, b.Address.Type), strings.Compare(a.Address.Key, b.Address.Key),
+		a.Run.Compare(b.Run), strings.Compare(a.ID, b.ID),
+	)
+}
+
+func (r *resource) name(ref model.TaskRef) {
+	if len(r.named) < maxNamed {
+		r.named = append(r.named, ref)
+	}
+}
+
+func (r *resource) unname(ref model.TaskRef) {
+	if i := slices.Index(r.named, ref); i >= 0 {
+		r.named = slices.Delete(r.named, i, i+1)
+	}
+}
+
+// sweep forgets resources that nobody uses, once there are twice as many as there were in use the last time.
+func (g *Gate) sweep(now model.Time) {
+	if len(g.resources) < g.sweepAt {
+		return
+	}
+	var distant []*resource
+	for _, r := range g.resources {
+		switch {
+		case !r.local.Idle():
+		case r.owner != nil && !r.remote: // nobody hears of it, so the order is nobody's concern
+			g.forget(now, r)
+		default:
+			distant = append(distant, r)
+		}
+	}
+	slices.SortFunc(distant, func(a, b *resource) int { return a.id.Compare(b.id) })
+	for _, r := range distant {
+		g.forget(now, r)
+	}
+	g.sweepAt = max(minSweep, 2*len(g.resources))
+}
+
+// forget gives back what is leased of an idle resource, and drops it when nothing is left to know.
+func (g *Gate) forget(now model.Time, r *resource) {
+	r.local.Drain()
+	g.exchange(now, r)
+	if r.local.Gone() && (r.owner == nil || r.owner.Idle(now)) && !r.listed {
+		r.gone = true
+		delete(g.resources, r.id)
+	}
+}

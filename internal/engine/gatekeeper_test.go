@@ -1,0 +1,205 @@
+package engine
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// keeping is a board with its gate, and a list of what should be so.
+type keeping struct {
+	b       *board
+	now     model.Time
+	made    int
+	waiting []queue.Item
+	held    map[model.TaskRef]queue.Item
+	limits  map[string]int
+	perKey  int // how many of a key may run; 0 for any number
+	paused  map[queueName]string
+	slots   map[string]int
+}
+
+var limitNames, queueNames = []string{"a", "b", "c"}, []string{"p", "q", "r"}
+
+// needs are what a task takes a permit of, and how many there are.
+func (k *keeping) needs(it *queue.Item) map[string]int {
+	n := map[string]int{}
+	for _, name := range it.Spec.Limits {
+		n[name] = k.limits[name]
+	}
+	if k.perKey > 0 {
+		n["key "+string(it.Input.Data)] = k.perKey
+	}
+	return n
+}
+
+func (k *keeping) uses(of string) (n int) {
+	for _, it := range k.held {
+		if _, ok := k.needs(&it)[of]; ok {
+			n++
+		}
+	}
+	return n
+}
+
+func (k *keeping) busy(queue string) (n int) {
+	for _, it := range k.held {
+		if it.Spec.Queue == queue {
+			n++
+		}
+	}
+	return n
+}
+
+func (k *keeping) rules(t *rapid.T) {
+	var list []rule.Limit
+	for _, name := range limitNames {
+		k.limits[name] = rapid.IntRange(1, 3).Draw(t, name)
+		list = append(list, rule.Limit{Name: name, Per: rule.PerName, Numbers: limit.Numbers{Concurrency: k.limits[name]}})
+	}
+	if k.perKey = rapid.IntRange(0, 2).Draw(t, "per key"); k.perKey > 0 {
+		list = append(list, rule.Limit{Name: "keyed", Queue: "*", Per: rule.PerKey, Key: "input", Numbers: limit.Numbers{Concurrency: k.perKey}})
+	}
+	set, err := rule.NewSet(list, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	k.b.reconfigure(k.now, set, k.paused, nil)
+}
+
+func (k *keeping) item(t *rapid.T) queue.Item {
+	k.made++
+	spec := &model.TaskSpec{Kind: "work", Queue: rapid.SampledFrom(queueNames).Draw(t, "queue"), Priority: rapid.IntRange(0, 1).Draw(t, "priority")}
+	for _, name := range limitNames {
+		if rapid.IntRange(0, 2).Draw(t, name) == 0 {
+			spec.Limits = append(spec.Limits, name)
+		}
+	}
+	ref := model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: fmt.Sprint(k.made)}, ID: model.TaskStep}
+	ref.Run[0], ref.Run[1] = byte(k.made>>8), byte(k.made)
+	in := &model.Payload{Data: []byte(rapid.SampledFrom([]string{"1", "2"}).Draw(t, "key"))}
+	return queue.Item{Ref: ref, Spec: spec, Input: in, Scheduled: k.now, Visible: k.now}
+}
+
+// begin tells that a proposal is committed, and that nothing that it needs is exceeded by that.
+func (k *keeping) begin(t *rapid.T, it queue.Item, id queue.WorkerID) {
+	for name, most := range k.needs(&it) {
+		if n := k.uses(name); n >= most {
+			t.Fatalf("%s begins, and %d of %d have %s already", it.Ref, n, most, name)
+		}
+	}
+	k.held[it.Ref] = it
+	k.b.Held(k.now, it, 1, id)
+}
+
+// dispatch has begin what may, and finds what could and does not.
+func (k *keeping) dispatch(t *rapid.T) {
+	for _, m := range k.b.match(k.now) {
+		i := slices.IndexFunc(k.waiting, func(it queue.Item) bool { return it.Ref == m.Ref })
+		it := k.waiting[i]
+		k.waiting = slices.Delete(k.waiting, i, i+1)
+		k.begin(t, it, m.Worker)
+	}
+	for i := range k.waiting {
+		it := &k.waiting[i]
+		_, paused := k.paused[queueName{model.DefaultTenant, it.Spec.Queue}]
+		could := !paused && k.busy(it.Spec.Queue) < k.slots[it.Spec.Queue]
+		for name, most := range k.needs(it) {
+			could = could && k.uses(name) < most
+		}
+		if could {
+			why, _ := k.b.Explain(it.Ref)
+			t.Fatalf("%s of queue %s could begin with %v and %s; limits %+v", it.Ref, it.Spec.Queue, k.needs(it), why, k.b.gate.Limits())
+		}
+	}
+}
+
+// Whatever comes and goes, and however rules and pauses change meanwhile: no limit is exceeded, and whoever could begin does.
+func TestBoardWithGate(t *testing.T) {
+	t.Parallel()
+	eng := New(Config{Store: memory.New(memory.Options{})})
+	rapid.Check(t, func(t *rapid.T) {
+		k := &keeping{
+			b: newBoard(&incarnation{eng: eng}), now: 100, held: map[model.TaskRef]queue.Item{}, limits: map[string]int{},
+			paused: map[queueName]string{}, slots: map[string]int{},
+		}
+		for i, q := range queueNames {
+			k.slots[q] = rapid.IntRange(0, 3).Draw(t, "slots")
+			k.b.b.Join(k.now, queue.WorkerID(i+1), model.TaskOffer{Tenants: []string{model.DefaultTenant}, Queues: []string{q}, Kinds: []string{"work"}, Slots: k.slots[q]})
+		}
+		k.rules(t)
+		t.Repeat(map[string]func(*rapid.T){
+			"": k.dispatch,
+			"add": func(t *rapid.T) {
+				for range rapid.IntRange(1, 4).Draw(t, "how many") {
+					it := k.item(t)
+					k.b.Add(k.now, it)
+					k.waiting = append(k.waiting, it)
+				}
+			},
+			"reserve": func(t *rapid.T) {
+				it := k.item(t)
+				if id, _, ok := k.b.Reserve(k.now, &it); ok {
+					k.begin(t, it, id)
+				} else {
+					k.b.Add(k.now, it)
+					k.waiting = append(k.waiting, it)
+				}
+			},
+			"reserve in vain": func(t *rapid.T) { // its commit fails
+				it := k.item(t)
+				if id, _, ok := k.b.Reserve(k.now, &it); ok {
+					k.begin(t, it, id)
+					delete(k.held, it.Ref)
+					k.b.Remove(k.now, it.Ref, queue.Neither)
+				}
+			},
+			"end": func(t *rapid.T) {
+				refs := make([]model.TaskRef, 0, len(k.held))
+				for ref := range k.held {
+					refs = append(refs, ref)
+				}
+				if len(refs) == 0 {
+					t.Skip()
+				}
+				slices.SortFunc(refs, func(a, b model.TaskRef) int { return a.Run.Compare(b.Run) })
+				ref := rapid.SampledFrom(refs).Draw(t, "holder")
+				delete(k.held, ref)
+				k.b.Remove(k.now, ref, queue.Outcome(rapid.IntRange(0, 2).Draw(t, "how")))
+			},
+			"cancel": func(t *rapid.T) {
+				if len(k.waiting) == 0 {
+					t.Skip()
+				}
+				i := rapid.IntRange(0, len(k.waiting)-1).Draw(t, "waiter")
+				k.b.Remove(k.now, k.waiting[i].Ref, queue.Neither)
+				k.waiting = slices.Delete(k.waiting, i, i+1)
+			},
+			"slots": func(t *rapid.T) {
+				i := rapid.IntRange(0, len(queueNames)-1).Draw(t, "worker")
+				k.slots[queueNames[i]] = rapid.IntRange(0, 3).Draw(t, "slots")
+				k.b.b.Slots(k.now, queue.WorkerID(i+1), k.slots[queueNames[i]])
+			},
+			"pause": func(t *rapid.T) {
+				next := map[queueName]string{}
+				for _, q := range queueNames {
+					if rapid.IntRange(0, 2).Draw(t, q) == 0 {
+						next[queueName{model.DefaultTenant, q}] = "because"
+					}
+				}
+				k.paused = next
+				k.b.reconfigure(k.now, k.b.rules, next, nil)
+			},
+			"rules": k.rules,
+			"time":  func(t *rapid.T) { k.now += model.Time(rapid.IntRange(1, 5).Draw(t, "by")) },
+		})
+	})
+}

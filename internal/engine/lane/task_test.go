@@ -1,0 +1,586 @@
+package lane_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// bench is a board with one worker, 1, of the name w, and what it was handed.
+type bench struct {
+	*queue.Board
+	r    *rig
+	has  map[model.ClaimRef]bool
+	away bool // whoever is not here is elsewhere
+}
+
+func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
+	id, ok := b.Board.Reserve(now, it)
+	return id, "w@here", ok
+}
+
+func (b *bench) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID) {
+	b.Board.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+}
+
+func (b *bench) Find(name string, claim model.ClaimRef) (queue.WorkerID, bool) {
+	if !strings.HasPrefix(name, "w@") {
+		return 0, false
+	}
+	return 1, b.has[claim]
+}
+
+func (b *bench) Elsewhere(string) bool { return b.away }
+
+func (*bench) RetryAfter(model.Time, *queue.Item, model.Time) {}
+
+// newBench is a lane with a board, and a worker with some slots.
+func newBench(t tb, slots int) (*rig, *bench) {
+	b := &bench{Board: queue.New(queue.Config{}), has: map[model.ClaimRef]bool{}}
+	b.Join(begin, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: slots})
+	b.r = newRig(t, func(c *lane.Config) { c.Board = b })
+	return b.r, b
+}
+
+// propose has the lane decide about what the board would like.
+func (b *bench) propose() {
+	for _, m := range b.Match(b.r.now) {
+		b.r.l.Claim(b.r.now, m.Ref, m.Worker, "w@here")
+	}
+	for _, d := range b.Due(b.r.now) {
+		b.r.l.Expire(b.r.now, d.Ref, d.Claim != 0 || d.Kind == queue.DueToClose, d.Claim, d.Kind.String())
+	}
+	b.r.take()
+}
+
+// claims are those that were handed over since the last call; the worker has them now.
+func (b *bench) claims() (claims []model.Claim) {
+	b.r.told = slices.DeleteFunc(b.r.told, func(c lane.TaskCall) bool {
+		if c.Kind == lane.TaskExecute {
+			claims = append(claims, *c.Claim)
+			b.has[c.Ref] = true
+		}
+		return c.Kind == lane.TaskExecute
+	})
+	return claims
+}
+
+// one is the claim that was handed over.
+func (b *bench) one() model.Claim {
+	b.r.t.Helper()
+	cs := b.claims()
+	if len(cs) != 1 {
+		b.r.t.Fatalf("%d claims are handed over, want 1", len(cs))
+	}
+	return cs[0]
+}
+
+// report hands in how a claim ended.
+func (b *bench) report(c model.Claim, change ...func(*model.TaskReport)) {
+	rep := &model.TaskReport{Ref: c.Ref}
+	for _, f := range change {
+		f(rep)
+	}
+	b.Reported(b.r.now, 1, c.Ref)
+	b.r.l.Report(b.r.now, 1, rep)
+	b.r.take()
+}
+
+// settled are the answers to the reports of a claim.
+func (b *bench) settled(c model.Claim) (errs []error) {
+	for _, call := range b.r.told {
+		if call.Kind == lane.TaskSettled && call.Ref == c.Ref {
+			errs = append(errs, call.Err)
+		}
+	}
+	return errs
+}
+
+func (b *bench) stops(canceled bool) (n int) {
+	for _, call := range b.r.told {
+		if call.Kind == lane.TaskStop && call.Canceled == canceled {
+			n++
+		}
+	}
+	return n
+}
+
+// slots are those that are taken.
+func (b *bench) slots() int { return b.Stats().Workers[0].Held }
+
+func (b *bench) wantSlots(n int) {
+	b.r.t.Helper()
+	if got := b.slots(); got != n {
+		b.r.t.Errorf("%d slots are taken, want %d", got, n)
+	}
+}
+
+func failed(r *model.TaskReport) { r.Failure = &model.Failure{Message: "fails"} }
+
+func taskAt(k string) model.Address {
+	return model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: k}
+}
+
+func theTask(k string, change ...func(*model.TaskSpec)) model.Message {
+	spec := &model.TaskSpec{Kind: "k", Queue: "q", Retry: model.Retry{Initial: time.Second, MaxAttempts: 5}}
+	for _, f := range change {
+		f(spec)
+	}
+	return model.Message{Kind: model.MessageStart, To: taskAt(k), Task: spec}
+}
+
+func taskCommand(id string) model.Command {
+	return model.Command{Kind: model.CommandSchedule, Event: model.Event{
+		Kind: model.EventTaskScheduled, ID: id, Name: "k", Task: &model.TaskSpec{Kind: "k", Queue: "q", Retry: model.Retry{Initial: time.Second}},
+	}}
+}
+
+// A claim in the commit of the start, one of a task that waits, and the schedule of another stand in a batch that is refused because of
+// somebody else. All of them happen, once, and nobody hears of anything before.
+func TestRefusedBatchWithClaims(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.join(1)
+	r.send(theTask("waits"), "waits")
+	r.began(key("wf"))
+	r.began(key("bad"))
+	r.settle()
+	b.Slots(r.now, 1, 3)
+	r.refuse = poison("poison")
+	r.turn(key("bad"), steps("poison"))
+	b.propose()
+	r.send(theTask("new"), "new")
+	r.turn(key("wf"), model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.flush()
+	if len(b.claims()) != 0 {
+		t.Fatal("claims are handed over that are not durable")
+	}
+	for range 3 {
+		r.settle()
+		b.propose() // what went back to the board in between
+	}
+	claims := b.claims()
+	if len(claims) != 3 {
+		t.Fatalf("%d claims are handed over, want 3: %+v", len(claims), claims)
+	}
+	b.wantSlots(3)
+	for _, c := range claims {
+		b.report(c)
+	}
+	r.settle()
+	for _, c := range claims {
+		if errs := b.settled(c); len(errs) != 1 || errs[0] != nil {
+			t.Errorf("the report of %s is answered %v", c.Ref.TaskRef, errs)
+		}
+	}
+	b.wantSlots(0)
+}
+
+// That a task was cancelled is told to its worker also when the batch was refused at first.
+func TestCancelBesidePoison(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1)
+	r.join(1)
+	r.began(key("bad"))
+	r.send(theTask("t"), "t")
+	r.settle()
+	c := b.one()
+	r.refuse = poison("poison")
+	r.turn(key("bad"), steps("poison"))
+	r.send(model.Message{Kind: model.MessageCancel, To: c.Ref.Address}, "cancel")
+	r.settle()
+	r.wantAnswer("cancel", "")
+	if b.stops(true) != 1 {
+		t.Errorf("the worker is told %d times that the task is canceled, want 1", b.stops(true))
+	}
+	b.report(c, failed)
+	r.settle()
+	if got := r.current(c.Ref.Address).Outcome.Status; got != model.Canceled {
+		t.Errorf("the task is %s", got)
+	}
+	b.wantSlots(0)
+}
+
+// Who executes a task of a run that is quarantined goes on, and what it reports meanwhile counts when the quarantine is over.
+func TestReportToQuarantined(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1)
+	r.join(1)
+	a := key("bad")
+	r.began(a)
+	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.settle()
+	c := b.one()
+	r.refuse = poison("s")
+	r.signal(a, "s", "signal")
+	r.settle()
+	r.wantAnswer("signal", "blocked")
+	b.report(c)
+	r.settle()
+	if b.stops(false) != 0 || len(b.settled(c)) != 0 {
+		t.Fatalf("the worker is stopped %d times, its report answered %v", b.stops(false), b.settled(c))
+	}
+	r.refuse = nil
+	r.pass(2 * time.Minute)
+	if errs := b.settled(c); len(errs) != 1 || errs[0] != nil {
+		t.Errorf("the report is answered %v", errs)
+	}
+	r.wantEvents(a, "task_scheduled t", "step_completed t")
+	b.wantSlots(0)
+
+	// A shard that is given up has no quarantine: the report goes elsewhere.
+	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("u")}})
+	r.settle()
+	c = b.one()
+	r.refuse = poison("s")
+	r.signal(a, "s", "another")
+	r.settle()
+	b.report(c)
+	r.l.GiveUp(r.now, []model.ShardID{a.Shard(shards)})
+	r.settle()
+	if errs := b.settled(c); len(errs) != 1 || !fault.Is(errs[0], fault.Unavailable) {
+		t.Errorf("the report is answered %v", errs)
+	}
+	if r.l.Held() != 0 {
+		t.Errorf("%d bytes are held", r.l.Held())
+	}
+}
+
+// A shard that is given up waits for those who execute its tasks, but not for ever. From its last commit on nothing is written for it.
+func TestDrainWithTasks(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 2)
+	a := taskAt("t")
+	shard := a.Shard(shards)
+	r.send(theTask("t"), "t")
+	r.settle()
+	c := b.one()
+	r.l.GiveUp(r.now, []model.ShardID{shard})
+	r.settle()
+	if len(r.freed) != 0 {
+		t.Fatal("the shard is freed while a task of it runs")
+	}
+	r.now = r.now.Add(6 * time.Second)
+	r.flush()
+	if r.commit == nil || len(r.commit.Free) != 1 {
+		t.Fatal("the shard is not freed after the time for it")
+	}
+	b.report(c) // while the commit is under way
+	r.flush()
+	r.settle()
+	if errs := b.settled(c); len(errs) != 1 || !fault.Is(errs[0], fault.Unavailable) {
+		t.Fatalf("the report is answered %v", errs)
+	}
+	if !slices.Equal(r.freed, []model.ShardID{shard}) || len(r.events(a)) != 0 {
+		t.Errorf("freed %v, history %q", r.freed, r.events(a))
+	}
+	b.wantSlots(0)
+
+	// Whoever owns it next finds the claim. Its worker is elsewhere: it is waited for, and its report comes by mail.
+	b.away = true
+	b.Leave(r.now, 1)
+	r.acquire(shard)
+	r.settle()
+	r.pass(5 * time.Minute)
+	if len(r.events(a)) != 0 {
+		t.Errorf("history %q of a task whose worker is elsewhere", r.events(a))
+	}
+	r.send(model.Message{Kind: model.MessageReport, To: a, ToRun: c.Ref.Run, RequestID: c.Ref.RequestID(), Report: &model.TaskReport{Ref: c.Ref}}, "report")
+	r.settle()
+	r.wantAnswer("report", "")
+	if got := r.current(a).Outcome.Status; got != model.Completed {
+		t.Errorf("the task is %s", got)
+	}
+}
+
+// What an attempt before has reported is read before the next one is handed over. Whatever comes in between, it is handed over, once.
+func TestProgressIsReadMeanwhile(t *testing.T) {
+	t.Parallel()
+	again := func(t *testing.T) (*rig, *bench) {
+		r, b := newBench(t, 1)
+		r.join(1)
+		r.began(key("bad"))
+		r.send(theTask("t"), "t")
+		r.settle()
+		b.report(b.one(), failed)
+		r.settle()
+		r.now = r.now.Add(2 * time.Second)
+		b.propose()
+		r.flush()
+		r.commitNow()
+		if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadProgress {
+			t.Fatalf("reads %+v", r.loads)
+		}
+		return r, b
+	}
+	t.Run("the run is forgotten", func(t *testing.T) {
+		t.Parallel()
+		r, b := again(t)
+		progress := r.loads[0]
+		r.loads = nil
+		r.refuse = poison("poison")
+		r.turn(key("bad"), steps("poison"))
+		r.send(model.Message{Kind: model.MessageCancel, To: taskAt("t")}, "cancel")
+		r.flush()
+		r.commitNow() // is refused
+		r.readOne(progress)
+		r.flush()
+		r.settle()
+		if c := b.one(); c.Attempt != 2 {
+			t.Errorf("attempt %d is handed over", c.Attempt)
+		}
+	})
+	t.Run("the shard moves", func(t *testing.T) {
+		t.Parallel()
+		r, b := again(t)
+		r.l.GiveUp(r.now, []model.ShardID{taskAt("t").Shard(shards)})
+		r.flush()
+		r.now = r.now.Add(6 * time.Second)
+		r.flush()
+		if r.commit != nil {
+			t.Fatal("the shard is freed before a claim of it is handed over: nobody would execute it")
+		}
+		r.settle()
+		b.one()
+		if len(r.freed) != 1 {
+			t.Error("the shard is not freed")
+		}
+	})
+}
+
+// A start that finds its address in use had reserved a worker: that is free again, and does not hear of it.
+func TestReservedStartMeetsRun(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1)
+	r.send(theTask("t", func(s *model.TaskSpec) { s.Delay = time.Hour }), "first")
+	r.settle()
+	r.register(model.NodeID{15: 2})
+	if _, err := r.st.FenceNode(t.Context(), model.NodeID{15: 1}, 1, true); err != nil {
+		t.Fatal(err)
+	}
+	r.commit, r.loads = nil, nil
+	r.l = lane.New(r.cfg)
+	r.l.Acquired(r.now, r.acquired())
+	r.take()
+	r.loads = nil // the lane has not read anything when the start comes
+	r.send(theTask("t"), "second")
+	r.flush()
+	b.wantSlots(1)
+	r.settle()
+	r.wantAnswer("second", "")
+	if !r.answers["second"].Answer.Existing || len(b.claims()) != 0 {
+		t.Errorf("the second start is answered %+v", r.answers["second"])
+	}
+	b.wantSlots(0)
+}
+
+// acquired takes all shards, for a lane that is not told of them here.
+func (r *rig) acquired() []store.AcquiredShard {
+	got, err := r.st.Acquire(r.t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, []model.ShardID{0, 1, 2, 3})
+	if err != nil || len(got) != shards {
+		r.t.Fatalf("acquire: %v, %v", got, err)
+	}
+	return got
+}
+
+// A proposal for what cannot be any more leaves no slot taken and no task forgotten.
+func TestStaleProposals(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.join(1)
+	a := key("wf")
+	r.began(a)
+	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.settle()
+	b.Slots(r.now, 1, 1)
+	matches := b.Match(r.now)
+	r.turn(a, model.Turn{Commands: []model.Command{{Kind: model.CommandWithdraw, Event: model.Event{ID: "t"}}}})
+	r.l.Claim(r.now, matches[0].Ref, 1, "w@here")
+	r.settle()
+	r.wantEvents(a, "task_scheduled t", "withdrawn t")
+	b.wantSlots(0)
+
+	// Of a task that has been given back meanwhile, and whose time has not come. It is not forgotten.
+	r.send(theTask("t"), "t")
+	r.settle()
+	c := b.one()
+	b.report(c, func(p *model.TaskReport) { p.Returned, p.After = true, time.Minute })
+	r.settle()
+	r.l.Claim(r.now, c.Ref.TaskRef, 1, "w@here")
+	r.settle()
+	b.wantSlots(0)
+	r.now = r.now.Add(2 * time.Minute)
+	b.propose()
+	r.settle()
+	if c := b.one(); c.Attempt != 1 {
+		t.Errorf("attempt %d after one that was given back", c.Attempt)
+	}
+	b.wantSlots(1)
+}
+
+// The same report before and after its commit is answered as the first; one of a claim that was taken away is refused.
+func TestRepeatedReports(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1)
+	r.join(1)
+	a := key("wf")
+	r.began(a)
+	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.settle()
+	c := b.one()
+	b.report(c)
+	b.report(c)
+	r.settle()
+	b.report(c)
+	r.settle()
+	if errs := b.settled(c); len(errs) != 3 || errs[0] != nil || errs[1] != nil || errs[2] != nil {
+		t.Errorf("the reports are answered %v", errs)
+	}
+	r.wantEvents(a, "task_scheduled t", "step_completed t")
+
+	for _, how := range []string{"to close", "terminated", "replaced"} {
+		m := theTask(how, func(s *model.TaskSpec) { s.ToClose = time.Minute })
+		r.send(m, how)
+		r.settle()
+		c = b.one()
+		switch how {
+		case "to close":
+			r.now = r.now.Add(2 * time.Minute)
+			b.propose()
+		case "replaced":
+			r.send(model.Message{Kind: model.MessageTerminate, To: m.To}, how+"!")
+			r.settle()
+			m.Reuse = model.ReuseAlways
+			m.Task.Delay = time.Hour
+			r.send(m, how+" again")
+		default:
+			r.send(model.Message{Kind: model.MessageTerminate, To: m.To}, how+"!")
+		}
+		r.settle()
+		if b.stops(false) != 1 {
+			t.Errorf("%s: the worker is told %d times to stop, want 1", how, b.stops(false))
+		}
+		b.report(c)
+		r.settle()
+		if errs := b.settled(c); len(errs) != 1 || !fault.Is(errs[0], fault.NotOwned) {
+			t.Errorf("%s: the report is answered %v", how, errs)
+		}
+		b.wantSlots(0)
+		r.told = nil
+	}
+}
+
+// A report of a run that ends in a batch which is refused is not lost with it.
+func TestReportOfEndingRunBesidePoison(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1)
+	r.join(1)
+	a := key("wf")
+	r.began(a)
+	r.began(key("bad"))
+	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.settle()
+	c := b.one()
+	r.refuse = poison("poison")
+	r.turn(key("bad"), steps("poison"))
+	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
+	b.report(c)
+	r.settle()
+	if errs := b.settled(c); len(errs) != 1 || !fault.Is(errs[0], fault.NotOwned) {
+		t.Errorf("the report is answered %v", errs)
+	}
+}
+
+// A claim is in the store, and the node started over before its worker was told: it is told now.
+func TestClaimThatWasNotHandedOver(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1)
+	r.send(theTask("t"), "t")
+	r.flush()
+	if _, err := r.land(); err != nil { // nobody hears of it
+		t.Fatal(err)
+	}
+	if _, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); err != nil {
+		t.Fatal(err)
+	}
+	r.loads = nil
+	b.Board = queue.New(queue.Config{})
+	b.Join(r.now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	r.register(model.NodeID{15: 2})
+	r.acquire(0, 1, 2, 3)
+	r.settle()
+	b.report(b.one())
+	r.settle()
+	if got := r.current(taskAt("t")).Outcome.Status; got != model.Completed {
+		t.Errorf("the task is %s", got)
+	}
+}
+
+// The tasks of a run go on while nobody here can run its code.
+func TestTasksWithoutCode(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.join(1)
+	a := key("wf")
+	r.began(a)
+	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.settle()
+	if _, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); err != nil {
+		t.Fatal(err)
+	}
+	r.held = map[model.RunID]*holding{}
+	b.Board = queue.New(queue.Config{})
+	b.Join(r.now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	r.register(model.NodeID{15: 2})
+	r.acquire(0, 1, 2, 3)
+	r.settle()
+	b.propose()
+	r.settle()
+	b.report(b.one())
+	r.settle()
+	r.wantEvents(a, "task_scheduled t", "task_claimed t", "step_completed t")
+	r.join(1)
+	r.settle()
+	if r.holder(a) != 1 {
+		t.Error("the run is not handed to the worker that came")
+	}
+}
+
+// A claim of a worker that is nowhere is lost at once; three in a row are enough.
+func TestLostWorkers(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.send(theTask("t"), "t")
+	r.settle()
+	a := taskAt("t")
+	for i := range 3 {
+		r.l.Claim(r.now, model.TaskRef{Address: a, Run: r.current(a).Start.Run, ID: model.TaskStep}, 1, fmt.Sprintf("gone-%d@nowhere", i))
+		r.settle()
+		b.claims()
+		if _, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); err != nil {
+			t.Fatal(err)
+		}
+		r.register(model.NodeID{15: byte(2 + i)})
+		r.acquire(0, 1, 2, 3)
+		r.settle()
+	}
+	o := r.current(a).Outcome
+	if o.Status != model.Failed || o.Failure.Type != model.FailurePoison {
+		t.Errorf("the task is %s: %v", o.Status, o.Failure)
+	}
+	if want := []string{"task_claimed task", "attempt_failed task", "task_claimed task", "attempt_failed task", "task_claimed task"}; !slices.Equal(r.events(a), want) {
+		t.Errorf("history %q", r.events(a))
+	}
+	dead, err := r.st.ListDead(t.Context(), store.DeadQuery{Tenant: "default", Limit: 10})
+	if err != nil || len(dead.Rows) != 1 || dead.Rows[0].Body.Attempts != 3 {
+		t.Errorf("dead letters %+v, %v", dead, err)
+	}
+}

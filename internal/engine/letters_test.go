@@ -1,0 +1,299 @@
+package engine_test
+
+import (
+	"context"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+	"github.com/perdure/perdure/internal/store/sqlite"
+)
+
+// letters are all dead letters of a store.
+func letters(t *testing.T, st store.Store) []store.DeadRow {
+	t.Helper()
+	page, err := st.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 1000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return page.Rows
+}
+
+func runsOf(t *testing.T, st store.Store, workflow string) int64 {
+	t.Helper()
+	n, err := st.Count(t.Context(), store.Query{Tenant: model.DefaultTenant, Workflows: []string{workflow}, AllRuns: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func order(row *store.DeadRow, do model.LetterVerb) *model.Message {
+	ref := model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}
+	m := &model.Message{Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: do, Ref: ref, Count: row.Requeued}}
+	if do == model.LetterUndo {
+		m.To, m.Letter.Run = row.Body.Requeued.Address, row.Body.Requeued.Run
+	}
+	return m
+}
+
+// Ten people press the button at the same time: there is one more task, and all of them are told which. It is undone, requeued again and purged.
+func TestRequeueOnce(t *testing.T) {
+	t.Parallel()
+	for name, make := range map[string]func(t *testing.T) store.Store{
+		"memory": func(*testing.T) store.Store { return memory.New(memory.Options{}) },
+		"sqlite": func(t *testing.T) store.Store {
+			st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "x.db")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return st
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			st := make(t)
+			defer st.Close()
+			e, stop := open(t, st)
+			defer stop()
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			h := newHand(e, 1, func(model.Claim) *model.TaskReport { return failing("never") })
+			m := submit("a", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})
+			if r, err := e.Execute(ctx, m); err != nil || r.Outcome.Status != model.Failed {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if err := h.session.Leave(ctx); err != nil {
+				t.Fatal(err)
+			}
+			dead := letters(t, st)
+			if len(dead) != 1 {
+				t.Fatalf("%d dead letters", len(dead))
+			}
+			runs := make10(ctx, t, e, order(&dead[0], model.LetterRequeue))
+			if n := runsOf(t, st, m.To.Type); n != 2 {
+				t.Fatalf("%d runs, want 2", n)
+			}
+			dead = letters(t, st)
+			if dead[0].Requeued != 1 || dead[0].Body.Requeued.Run != runs[0] {
+				t.Fatalf("%+v", dead[0])
+			}
+			if _, err := e.Send(ctx, order(&dead[0], model.LetterPurge)); !fault.Is(err, fault.Conflict) {
+				t.Errorf("purge of a letter whose run is open: %v", err)
+			}
+			if _, err := e.Send(ctx, order(&dead[0], model.LetterUndo)); err != nil {
+				t.Fatal(err)
+			}
+			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Canceled {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			dead = letters(t, st)
+			if dead[0].Requeued != 0 || !dead[0].Body.Requeued.IsZero() {
+				t.Fatalf("%+v", dead[0])
+			}
+			make10(ctx, t, e, order(&dead[0], model.LetterRequeue))
+			if n := runsOf(t, st, m.To.Type); n != 3 {
+				t.Fatalf("%d runs, want 3", n)
+			}
+			newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+			if r, err := e.Await(ctx, m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			dead = letters(t, st)
+			if _, err := e.Send(ctx, order(&dead[0], model.LetterUndo)); !fault.Is(err, fault.Conflict) {
+				t.Errorf("undo of what has ended: %v", err)
+			}
+			for range 2 {
+				if _, err := e.Send(ctx, order(&dead[0], model.LetterPurge)); err != nil {
+					t.Errorf("purge: %v", err)
+				}
+			}
+			if left := letters(t, st); len(left) != 0 {
+				t.Errorf("%d letters are left", len(left))
+			}
+		})
+	}
+}
+
+// make10 sends a requeue ten times at once; all must name the same run.
+func make10(ctx context.Context, t *testing.T, e *engine.Engine, m *model.Message) []model.RunID {
+	t.Helper()
+	var (
+		wg    sync.WaitGroup
+		runs  = make([]model.RunID, 10)
+		fresh = make([]bool, 10)
+	)
+	for i := range runs {
+		wg.Go(func() {
+			a, err := e.Send(ctx, m)
+			if err != nil {
+				t.Errorf("requeue: %v", err)
+			}
+			runs[i], fresh[i] = a.Run, !a.Existing
+		})
+	}
+	wg.Wait()
+	first := 0
+	for i := range runs {
+		if runs[i] != runs[0] {
+			t.Errorf("two runs: %v and %v", runs[i], runs[0])
+		}
+		if fresh[i] {
+			first++
+		}
+	}
+	if first != 1 {
+		t.Errorf("%d of 10 requeues began a task", first)
+	}
+	return runs
+}
+
+// The task of a workflow that has heard of its failure is requeued under an address of its own, with the idempotency key that it had; undone, there and at the letter.
+func TestRequeueOfAStep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		e, stop := open(t, st)
+		defer func() { stop() }()
+		w := &scheduler{eng: e}
+		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+		fail := true
+		h := newHand(e, 1, func(c model.Claim) *model.TaskReport {
+			if fail {
+				return &model.TaskReport{Failure: &model.Failure{Message: "never", Permanent: true}}
+			}
+			return &model.TaskReport{Output: c.Input}
+		})
+		m := start("a")
+		if _, err := e.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		for len(letters(t, st)) == 0 {
+			time.Sleep(time.Second)
+		}
+		brief, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := h.session.Leave(brief); err != nil {
+			t.Fatal(err)
+		}
+		dead := letters(t, st)[0]
+		a, err := e.Send(t.Context(), order(&dead, model.LetterRequeue))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		dead = letters(t, st)[0]
+		to := dead.Body.Requeued.Address
+		if r := dead.Body.Requeued.Run; r != a.Run || to.Type != model.TaskPrefix+"work" || runsOf(t, st, to.Type) != 1 {
+			t.Fatalf("%+v, answered %s", dead.Body.Requeued, a.Run)
+		}
+		if _, err := e.Send(t.Context(), order(&dead, model.LetterUndo)); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if dead = letters(t, st)[0]; dead.Requeued != 0 {
+			t.Fatalf("%+v", dead)
+		}
+		// Once more: the key is used again, the run is another.
+		if a, err = e.Send(t.Context(), order(&dead, model.LetterRequeue)); err != nil {
+			t.Fatal(err)
+		}
+		stop() // the letter is marked; whether the task has begun or is on its way, the next process finds it
+		e, stop = open(t, st)
+		fail = false
+		other := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		synctest.Wait()
+		r, err := e.Await(t.Context(), to, model.RunID{})
+		if err != nil || r.Outcome.Status != model.Completed || r.Run != a.Run {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if n := runsOf(t, st, to.Type); n != 2 {
+			t.Errorf("%d runs, want the undone one and this", n)
+		}
+		if c := other.claims[0]; c.Identity != dead.Run || c.Step != "step" || c.Attempt != 1 {
+			t.Errorf("identity %s, step %q, attempt %d", c.Identity, c.Step, c.Attempt)
+		}
+	})
+}
+
+// What is too old goes by itself, unless the run that it was requeued as is open.
+func TestOldDeadLettersGo(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		e := engine.New(engine.Config{Store: st, RetainDead: time.Hour})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		if err := e.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		h := newHand(e, 10, func(model.Claim) *model.TaskReport { return failing("never") })
+		for _, key := range []string{"a", "b", "c"} {
+			if _, err := e.Execute(ctx, submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := h.session.Leave(ctx); err != nil {
+			t.Fatal(err)
+		}
+		dead := letters(t, st)
+		if _, err := e.Send(ctx, order(&dead[0], model.LetterRequeue)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(50 * time.Minute)
+		if n := len(letters(t, st)); n != 3 {
+			t.Errorf("%d letters before their time, want 3", n)
+		}
+		time.Sleep(15 * time.Minute)
+		if left := letters(t, st); len(left) != 1 || left[0].Run != dead[0].Run {
+			t.Errorf("left: %+v, want the one whose run is open", left)
+		}
+	})
+}
+
+// A task and a workflow that waits for one say what the task waits for.
+func TestTasksAreExplained(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := open(t, memory.New(memory.Options{}))
+		defer stop()
+		m := submit("a", model.TaskSpec{})
+		if _, err := e.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		why, ok := e.Explain(t.Context(), m.To)
+		if !ok || len(why) != 1 || why[0].Code != model.WaitWorker || why[0].Name != "work" {
+			t.Errorf("without a worker: %v, %v", why, ok)
+		}
+		free := make(chan struct{})
+		h := newHand(e, 1, func(model.Claim) *model.TaskReport { <-free; return &model.TaskReport{} })
+		h.until(func() bool { return len(h.claims) == 1 })
+		if why, _ = e.Explain(t.Context(), m.To); len(why) != 1 || why[0].Code != model.WaitStep {
+			t.Errorf("while it is executed: %v", why)
+		}
+		w := &scheduler{eng: e}
+		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+		wf := start("b")
+		if _, err := e.Send(t.Context(), wf); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if why, _ = e.Explain(t.Context(), wf.To); len(why) != 1 || why[0].Code != model.WaitLine {
+			t.Errorf("behind another one: %v", why)
+		}
+		stats, ok := e.QueueStats()
+		if !ok || len(stats) != 1 || stats[0].Waiting != 1 || stats[0].Claimed != 1 {
+			t.Errorf("stats %+v, %v", stats, ok)
+		}
+		close(free)
+	})
+}

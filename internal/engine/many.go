@@ -1,0 +1,119 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Sent is what became of one of many messages.
+type Sent struct {
+	Answer model.Answer
+	Err    error
+}
+
+// manyAtOnce bounds how many messages of one call go to other nodes at a time.
+const manyAtOnce = 64
+
+// SendMany is Send of many messages, in one go where this node owns their addresses: they share commits, and nobody waits for each.
+func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
+	sent := make([]Sent, len(ms))
+	b := &bundle{sent: sent, done: make(chan struct{})}
+	ops := map[*laneShell][]op{}
+	var rest []int
+	inc := e.current()
+	for i, m := range ms {
+		var fresh bool
+		ms[i], fresh = named(m)
+		var s *laneShell
+		if inc != nil {
+			s = inc.lane(m.To.Shard(len(inc.owner)))
+		}
+		if s == nil {
+			rest = append(rest, i)
+			continue
+		}
+		b.left.Add(1)
+		ops[s] = append(ops[s], op{message: ms[i], fresh: fresh, token: part{b, i}})
+	}
+	b.left.Add(1) // ours: nobody is to think that all is done before all is begun
+	for s, ops := range ops {
+		for n, err := s.inbox.putAll(ctx, ops); err != nil && n < len(ops); n++ {
+			ops[n].token.(part).finish(&lane.Answer{Err: err})
+		}
+	}
+	b.over()
+	select {
+	case <-b.done:
+	case <-ctx.Done():
+		return b.abandon(e.gaveUp(ctx, "send %d messages", len(ms)))
+	}
+	for i := range sent {
+		if errors.Is(sent[i].Err, lane.ErrNotOwner) {
+			rest = append(rest, i)
+		}
+	}
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(manyAtOnce, len(rest)) {
+		wg.Go(func() {
+			for i := range next {
+				sent[i].Answer, sent[i].Err = e.Send(ctx, ms[i])
+			}
+		})
+	}
+	for _, i := range rest {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return sent
+}
+
+// bundle are calls of which nobody waits for one alone.
+type bundle struct {
+	left atomic.Int64
+	done chan struct{}
+
+	mu   sync.Mutex
+	sent []Sent // nil once nobody waits any more
+}
+
+// part is one of them.
+type part struct {
+	b *bundle
+	i int
+}
+
+func (p part) finish(a *lane.Answer) {
+	p.b.mu.Lock()
+	if p.b.sent != nil {
+		p.b.sent[p.i] = Sent{a.Answer, a.Err}
+	}
+	p.b.mu.Unlock()
+	p.b.over()
+}
+
+func (b *bundle) over() {
+	if b.left.Add(-1) == 0 {
+		close(b.done)
+	}
+}
+
+// abandon is what is known when nobody waits any longer.
+func (b *bundle) abandon(why error) []Sent {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	sent := b.sent
+	b.sent = nil
+	for i := range sent {
+		if sent[i].Err == nil && sent[i].Answer.Run.IsZero() {
+			sent[i].Err = why
+		}
+	}
+	return sent
+}

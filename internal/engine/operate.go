@@ -1,0 +1,90 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// retainTombstones is how long a deleted setting is remembered, so that every node hears of it.
+const retainTombstones = 7 * 24 * time.Hour
+
+// Bounds of one round over old dead letters.
+const (
+	deadPage  = 200
+	deadPages = 5
+)
+
+// sweepDead purges dead letters that are too old, a few pages at a time. Those whose requeued run is open stay; so that they do not keep the others, the next round
+// goes on behind them.
+func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now model.Time) (purged int, err error) {
+	keep := inc.eng.cfg.RetainDead
+	if keep < 0 {
+		return 0, nil
+	}
+	st := inc.eng.cfg.Store
+	for range deadPages {
+		rows, err := st.LoadDeadBefore(ctx, mine, now.Add(-keep), inc.swept, deadPage)
+		if err != nil {
+			return purged, err
+		}
+		var ms []*model.Message
+		for i := range rows {
+			row := &rows[i]
+			if row.Body.Address.Key == "" {
+				continue // cannot be read: it is kept for people
+			}
+			if q := row.Body.Requeued; !q.IsZero() {
+				run, err := st.LoadExecution(ctx, q.Address.Shard(len(inc.owner)), q.Address, q.Run)
+				if err != nil {
+					return purged, err
+				}
+				if run != nil && !run.Outcome.Status.Closed() {
+					continue
+				}
+			}
+			ref := model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}
+			ms = append(ms, &model.Message{
+				Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: ref, Count: row.Requeued},
+			})
+		}
+		for _, sent := range inc.eng.SendMany(ctx, ms) {
+			if sent.Err == nil {
+				purged++
+			}
+		}
+		if len(rows) < deadPage {
+			inc.swept = store.DeadPlace{}
+			return purged, nil
+		}
+		inc.swept = rows[len(rows)-1].Place()
+	}
+	return purged, nil
+}
+
+// QueueStats are the counts of the queues that this node carries. ok is false when other nodes carry some of it, so that they are not all.
+func (e *Engine) QueueStats() (stats []queue.QueueStats, ok bool) {
+	inc := e.current()
+	if inc == nil || !inc.serving() {
+		return nil, false
+	}
+	for s := range inc.owner {
+		if inc.owner[s].Load() == 0 {
+			return nil, false
+		}
+	}
+	return inc.board.stats().Queues, true
+}
+
+// OpenTasks are the open tasks of an open run, as its history tells.
+func OpenTasks(start model.Start, events []model.Event) ([]core.Task, error) {
+	x, err := core.Recover(start, model.Outcome{Status: model.Running}, events, nil)
+	if err != nil {
+		return nil, err
+	}
+	return x.Tasks(), nil
+}

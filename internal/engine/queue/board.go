@@ -1,0 +1,357 @@
+package queue
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Config says how a board works. Its zero value does.
+type Config struct {
+	// Gate says whether a task may begin; nil lets everything through.
+	Gate Gate
+	// Weights are the shares of tenants; those that are not in it have 1.
+	Weights map[string]int
+	// Grace is how long a claim may be nobody's, at recovery or after its worker has left, before it is lost; 0 for DefaultGrace. A worker that
+	// still executes it comes back and beats within that time.
+	Grace time.Duration
+}
+
+// DefaultGrace is how long a claim may be nobody's.
+const DefaultGrace = 30 * time.Second
+
+// Board knows the tasks, workers, claims and deadlines of a node.
+type Board struct {
+	cfg       Config
+	tasks     map[taskKey]*task
+	sites     map[siteName]*site
+	lines     map[lineName]*line
+	groups    map[string]*group
+	workers   map[WorkerID]*worker
+	classes   map[string]*class
+	byQueue   map[string][]*class // in the order in which they came
+	ready     heap[*class, byTurn]
+	delayed   heap[*task, byVisible]
+	deadlines heap[*task, byDue]
+	again     heap[*group, byAgain]
+	seq       uint64
+}
+
+// New makes an empty board.
+func New(cfg Config) *Board {
+	if cfg.Grace <= 0 {
+		cfg.Grace = DefaultGrace
+	}
+	return &Board{
+		cfg: cfg, tasks: map[taskKey]*task{}, sites: map[siteName]*site{}, lines: map[lineName]*line{}, groups: map[string]*group{},
+		workers: map[WorkerID]*worker{}, classes: map[string]*class{}, byQueue: map[string][]*class{},
+	}
+}
+
+func (b *Board) tick() uint64 {
+	b.seq++
+	return b.seq
+}
+
+func (b *Board) site(name siteName) *site {
+	s := b.sites[name]
+	if s == nil {
+		s = &site{name: name}
+		b.sites[name] = s
+	}
+	return s
+}
+
+func (b *Board) forget(s *site) {
+	if s.tasks == 0 && !s.paused {
+		delete(b.sites, s.name)
+	}
+}
+
+// advance does what the passing of time does by itself: tasks become visible, groups are asked again.
+func (b *Board) advance(now model.Time) {
+	for b.delayed.len() > 0 && b.delayed.top().Visible <= now {
+		t := b.delayed.top()
+		b.leaveState(t)
+		b.wait(t)
+	}
+	for b.again.len() > 0 && b.again.top().again <= now {
+		b.open(b.again.top())
+	}
+}
+
+// put makes a task known, in no state.
+func (b *Board) put(it *Item) *task {
+	s := b.site(siteName{it.Ref.Address.Tenant, it.Spec.Queue})
+	s.tasks++
+	t := &task{Item: *it, site: s}
+	b.tasks[keyOf(&it.Ref)] = t
+	return t
+}
+
+// drop forgets a task that is in no state.
+func (b *Board) drop(t *task) {
+	b.deadlines.remove(t)
+	delete(b.tasks, keyOf(&t.Ref))
+	t.site.tasks--
+	b.forget(t.site)
+}
+
+// leaveState takes a task out of its line, or from those that are delayed or taken. Slot, permits and deadline stay.
+func (b *Board) leaveState(t *task) {
+	switch {
+	case t.state == delayed:
+		b.delayed.remove(t)
+		t.site.delayed--
+	case t.state == waiting:
+		b.unwait(t)
+		t.site.waiting--
+	case t.state.taken():
+		t.site.claimed--
+	}
+	t.state = 0
+}
+
+// release takes the slot and the permits of a task, and takes it out of its state.
+func (b *Board) release(now model.Time, t *task, how Outcome) {
+	b.assign(t, nil)
+	taken := t.state.taken()
+	b.leaveState(t)
+	if taken {
+		b.give(now, &t.Item, how)
+	}
+}
+
+// Add takes in a task that is committed and waits. One that is known waits anew: what it holds is given back, with Neither; a caller that knows what
+// came of the attempt calls Remove before.
+func (b *Board) Add(now model.Time, it Item) {
+	b.advance(now)
+	if t := b.tasks[keyOf(&it.Ref)]; t != nil {
+		b.release(now, t, Neither)
+		b.drop(t)
+	}
+	t := b.put(&it)
+	switch {
+	case it.spent():
+		t.state = expired
+	case it.Visible > now:
+		t.state = delayed
+		t.site.delayed++
+		b.delayed.put(t)
+	default:
+		b.wait(t)
+	}
+	b.arm(t)
+}
+
+// wait puts a task that is visible into its line.
+func (b *Board) wait(t *task) {
+	t.state = waiting
+	t.site.waiting++
+	spec := t.Spec
+	name := lineName{t.site.name.tenant, spec.Queue, spec.Kind, spec.Fair, b.groupName(&t.Item), spec.Priority}
+	ln := b.lines[name]
+	if ln != nil {
+		ln.tasks.put(t)
+		t.line = ln
+		if ln.tasks.top() == t {
+			b.headChanged(ln)
+		}
+		return
+	}
+	g := b.groups[name.group]
+	if g == nil {
+		g = &group{name: name.group}
+		b.groups[g.name] = g
+	}
+	g.lines++
+	ln = &line{name: name, site: t.site, group: g}
+	ln.leaves = ln.buf[:0]
+	b.lines[name] = ln
+	ln.tasks.put(t)
+	t.line = ln
+	t.site.lines.put(ln)
+	for _, c := range b.byQueue[name.queue] {
+		if c.covers(name.tenant, name.kind) {
+			b.enter(c, ln)
+		}
+	}
+}
+
+// unwait takes a task out of its line.
+func (b *Board) unwait(t *task) {
+	ln := t.line
+	first := ln.tasks.top() == t
+	ln.tasks.remove(t)
+	t.line = nil
+	if ln.tasks.len() > 0 {
+		if first {
+			b.headChanged(ln)
+		}
+		return
+	}
+	for _, lf := range ln.leaves {
+		b.exit(lf)
+	}
+	b.dropLine(ln)
+}
+
+// dropLine forgets a line that is empty and listed in no class.
+func (b *Board) dropLine(ln *line) {
+	ln.site.lines.remove(ln)
+	delete(b.lines, ln.name)
+	if ln.group.lines--; ln.group.lines == 0 {
+		b.again.remove(ln.group)
+		delete(b.groups, ln.group.name)
+	}
+}
+
+func (b *Board) headChanged(ln *line) {
+	ln.site.lines.put(ln)
+	for _, lf := range ln.leaves {
+		b.touch(lf)
+	}
+}
+
+// Match is a claim that is to be committed.
+type Match struct {
+	Ref    model.TaskRef
+	Lane   int
+	Worker WorkerID
+}
+
+// Match proposes all claims that can be made now. Slot and permits of each are taken, until Held, Unreserve, Add or Remove tells what came of it.
+func (b *Board) Match(now model.Time) []Match {
+	b.advance(now)
+	var out []Match
+	for b.ready.len() > 0 {
+		c := b.ready.top()
+		ln := c.active.top().active.top().active.top().cells.top().leaves.top().line
+		t := ln.tasks.top()
+		if !b.take(now, &t.Item, ln.group) {
+			continue // the group is closed now
+		}
+		w := c.free.top()
+		b.charge(c, &t.Item)
+		b.leaveState(t)
+		b.propose(t, w, matched)
+		out = append(out, Match{Ref: t.Ref, Lane: t.Lane, Worker: w.id})
+	}
+	return out
+}
+
+// propose gives a slot to a task whose permits have been taken.
+func (b *Board) propose(t *task, w *worker, s state) {
+	t.state = s
+	t.site.claimed++
+	w.served = b.tick()
+	b.assign(t, w)
+	b.arm(t)
+}
+
+// Reserve takes a slot and permits for a task that is about to be committed, if a suitable worker waits and nothing that waits goes before it. Then the
+// claim can be part of that commit. Otherwise nothing happens, and the caller adds the task once it is committed.
+func (b *Board) Reserve(now model.Time, it *Item) (WorkerID, bool) {
+	b.advance(now)
+	if it.Visible > now || it.spent() || b.tasks[keyOf(&it.Ref)] != nil {
+		return 0, false
+	}
+	tenant := it.Ref.Address.Tenant
+	if s := b.sites[siteName{tenant, it.Spec.Queue}]; s != nil && s.paused {
+		return 0, false
+	}
+	var c *class
+	for _, o := range b.byQueue[it.Spec.Queue] {
+		if o.free.len() > 0 && o.covers(tenant, it.Spec.Kind) && (c == nil || byFree{}.before(o.free.top(), c.free.top())) {
+			c = o
+		}
+	}
+	if c == nil || (c.active.len() > 0 && c.active.top().priority >= it.Spec.Priority) {
+		return 0, false
+	}
+	g := b.groups[b.groupName(it)]
+	if (g != nil && g.closed) || !b.take(now, it, g) {
+		return 0, false
+	}
+	w := c.free.top()
+	b.charge(c, it)
+	b.propose(b.put(it), w, reserved)
+	return w.id, true
+}
+
+// Unreserve tells that the commit of a proposal did not come about. A task that was reserved is gone; one that was matched waits again, since when it did.
+func (b *Board) Unreserve(now model.Time, ref model.TaskRef) {
+	b.advance(now)
+	t := b.tasks[keyOf(&ref)]
+	if t == nil || (t.state != reserved && t.state != matched) {
+		return
+	}
+	back := t.state == matched
+	b.release(now, t, Neither)
+	if !back {
+		b.drop(t)
+		return
+	}
+	b.wait(t) // it was visible when it was matched
+	b.arm(t)
+}
+
+// Held tells that a claim is committed; its deadlines run. The task need not be known: at recovery, a claim is held by nobody (WorkerID 0), and its worker may
+// come back for it (Beat). It reports whether the worker is here; otherwise the claim is nobody's, and the caller may as well give it back.
+func (b *Board) Held(now model.Time, it Item, claim model.ClaimRef, id WorkerID) (here bool) {
+	b.advance(now)
+	t := b.tasks[keyOf(&it.Ref)]
+	if t == nil {
+		t = b.put(&it)
+	}
+	permits := t.state.taken()
+	b.leaveState(t)
+	if it.Note == nil {
+		it.Note = t.Note
+	}
+	t.Item = it
+	if t.Claimed == 0 {
+		t.Claimed = now
+	}
+	if !permits && b.cfg.Gate != nil {
+		b.cfg.Gate.Hold(now, &t.Item)
+	}
+	t.state, t.claim, t.beat = held, claim.Claim, now
+	t.site.claimed++
+	w := b.workers[id]
+	b.assign(t, w)
+	b.arm(t)
+	return w != nil
+}
+
+// Reported tells that a worker has said how its claim ended. Its slot is free, its deadlines stop, and its permits stay until the report is committed, of which
+// Remove or Add tells. It reports whether the claim was the worker's.
+func (b *Board) Reported(now model.Time, id WorkerID, claim model.ClaimRef) bool {
+	b.advance(now)
+	t := b.claimed(claim)
+	if t == nil || t.worker == nil || t.worker.id != id {
+		return false
+	}
+	t.state = reported
+	b.assign(t, nil)
+	b.arm(t)
+	return true
+}
+
+// claimed finds the task of a claim that is still held.
+func (b *Board) claimed(claim model.ClaimRef) *task {
+	t := b.tasks[keyOf(&claim.TaskRef)]
+	if t == nil || t.claim != claim.Claim || t.state < held {
+		return nil
+	}
+	return t
+}
+
+// Remove forgets a task: it ended, was withdrawn, or is not ours any more.
+func (b *Board) Remove(now model.Time, ref model.TaskRef, how Outcome) {
+	b.advance(now)
+	if t := b.tasks[keyOf(&ref)]; t != nil {
+		b.release(now, t, how)
+		b.drop(t)
+	}
+}

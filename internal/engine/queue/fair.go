@@ -1,0 +1,334 @@
+package queue
+
+import "slices"
+
+// The order of Q2, for one class: levels (priorities), tenants of a level, keys of a tenant, and lines of a key.
+//
+// Groups of the gate cut across that order: one limit may keep back thousands of keys, and opens and closes with every task that ends. So lines are
+// reached through cells, which are the lines of one group under one tenant. A cell that is open is represented by its best line only, and is listed under the key of that
+// line; whatever else is in it comes later anyway. So a group opens and closes in as many steps as it has cells, however many keys and tasks are in them.
+
+// stride is by how much a task of weight 1 advances the time of its key.
+const stride = 1 << 20
+
+func strideOf(weight int) int64 { return stride / int64(min(max(weight, 1), stride)) }
+
+// share is a place in a fair order: the time of a tenant or key by the clock of its parent, and, among equal ones, who has had it first.
+// It only ever grows.
+type share struct {
+	time int64
+	seq  uint64
+}
+
+func (s share) before(o share) bool {
+	if s.time != o.time {
+		return s.time < o.time
+	}
+	return s.seq < o.seq
+}
+
+// level is a priority. It exists while tasks of it wait; then everybody starts anew.
+type level struct {
+	class    *class
+	priority int
+	at       int32
+	leaves   int
+	clock    int64
+	tenants  map[string]*tenant
+	active   heap[*tenant, byTenant]
+}
+
+// tenant is a tenant in a level. It exists while tasks of it wait.
+type tenant struct {
+	share
+	level  *level
+	name   string
+	at     int32
+	leaves int
+	clock  int64
+	keys   map[keyName]*key
+	cells  map[cellName]*cell
+	active heap[*key, byKey]
+}
+
+type keyName struct{ queue, fair string }
+
+// key is a fair key of a tenant in a queue. It exists while tasks of it wait.
+type key struct {
+	share
+	tenant *tenant
+	name   keyName
+	at     int32
+	leaves int
+	cells  heap[*cell, byBest] // that are open and represented by a line of this key
+	shared []*cell             // those of them that have other lines as well: when the key is served, another key may come first in them
+}
+
+type cellName struct {
+	site  *site
+	group *group
+}
+
+// cell are the lines of a gate group and a site under one tenant of a level: they open and close together.
+type cell struct {
+	tenant *tenant
+	name   cellName
+	leaves heap[*leaf, byShare]
+	key    *key // that it is listed under; nil while it is closed
+
+	at, sharedAt, siteAt, groupAt int32
+}
+
+// leaf is a line in a class.
+type leaf struct {
+	line *line
+	cell *cell
+	key  *key
+	seen share // of the key when the leaf was sorted in: it may have grown since, then the leaf belongs further back
+	at   int32
+}
+
+type byPriority struct{}
+
+func (byPriority) before(a, b *level) bool { return a.priority > b.priority }
+func (byPriority) place(l *level) *int32   { return &l.at }
+
+type byTenant struct{}
+
+func (byTenant) before(a, b *tenant) bool { return a.share.before(b.share) }
+func (byTenant) place(t *tenant) *int32   { return &t.at }
+
+type byKey struct{}
+
+func (byKey) before(a, b *key) bool { return a.share.before(b.share) }
+func (byKey) place(k *key) *int32   { return &k.at }
+
+type byBest struct{}
+
+func (byBest) before(a, b *cell) bool {
+	return a.leaves.top().line.tasks.top().before(b.leaves.top().line.tasks.top())
+}
+func (byBest) place(c *cell) *int32 { return &c.at }
+
+type byShare struct{}
+
+func (byShare) before(a, b *leaf) bool {
+	if a.seen != b.seen {
+		return a.seen.before(b.seen)
+	}
+	return a.line.tasks.top().before(b.line.tasks.top())
+}
+func (byShare) place(l *leaf) *int32 { return &l.at }
+
+// enter lists a line in a class that covers it. The line has a task. Whoever had nothing waiting begins as if it had just been served: it joins at the end of
+// the round, so that keys that are new all the time do not go before those that wait. Therefore nothing has to be remembered of who was served and has nothing waiting
+// any more: whoever is served is at the clock, and its next time is what it gets when it begins anew.
+func (b *Board) enter(c *class, ln *line) {
+	lv := c.levels[ln.name.priority]
+	if lv == nil {
+		lv = &level{class: c, priority: ln.name.priority, tenants: map[string]*tenant{}}
+		c.levels[lv.priority] = lv
+	}
+	t := lv.tenants[ln.name.tenant]
+	if t == nil {
+		t = &tenant{level: lv, name: ln.name.tenant, keys: map[keyName]*key{}, cells: map[cellName]*cell{}}
+		t.share = share{lv.clock + strideOf(b.cfg.Weights[t.name]), b.tick()}
+		lv.tenants[t.name] = t
+	}
+	k := t.keys[keyName{ln.name.queue, ln.name.fair}]
+	if k == nil {
+		k = &key{tenant: t, name: keyName{ln.name.queue, ln.name.fair}}
+		k.share = share{t.clock + strideOf(ln.tasks.top().Spec.Weight), b.tick()}
+		t.keys[k.name] = k
+	}
+	lv.leaves++
+	t.leaves++
+	k.leaves++
+	cl := t.cells[cellName{ln.site, ln.group}]
+	if cl == nil {
+		cl = &cell{tenant: t, name: cellName{ln.site, ln.group}}
+		t.cells[cl.name] = cl
+		appendCell(&ln.site.cells, cl, siteIndex)
+		appendCell(&ln.group.cells, cl, groupIndex)
+	}
+	lf := &leaf{line: ln, cell: cl, key: k, seen: k.share}
+	ln.leaves = append(ln.leaves, lf)
+	b.touch(lf)
+}
+
+// exit is the opposite of enter, but for the list of the line. Nothing of the line is compared: it may be empty.
+func (b *Board) exit(lf *leaf) {
+	b.withdraw(lf)
+	lf.uncount()
+}
+
+// withdraw takes a leaf out of its cell.
+func (b *Board) withdraw(lf *leaf) {
+	cl := lf.cell
+	cl.leaves.remove(lf)
+	b.refresh(cl)
+	if cl.leaves.len() == 0 {
+		delete(cl.tenant.cells, cl.name)
+		removeCell(&cl.name.site.cells, cl, siteIndex)
+		removeCell(&cl.name.group.cells, cl, groupIndex)
+	}
+}
+
+// uncount forgets whoever has nothing waiting any more, but for a leaf that was withdrawn.
+func (lf *leaf) uncount() {
+	k := lf.key
+	t := k.tenant
+	lv := t.level
+	if k.leaves--; k.leaves == 0 {
+		delete(t.keys, k.name)
+	}
+	if t.leaves--; t.leaves == 0 {
+		delete(lv.tenants, t.name)
+	}
+	if lv.leaves--; lv.leaves == 0 {
+		delete(lv.class.levels, lv.priority)
+	}
+}
+
+// touch sorts a leaf in whose line has another head, or that is new.
+func (b *Board) touch(lf *leaf) {
+	lf.cell.leaves.put(lf)
+	b.refresh(lf.cell)
+}
+
+// best is the first line of a cell. Times only grow, so a leaf that was sorted in by an older one is too far to the front, never too far to the back.
+func (cl *cell) best() *leaf {
+	for {
+		lf := cl.leaves.top()
+		if lf.seen == lf.key.share {
+			return lf
+		}
+		lf.seen = lf.key.share
+		cl.leaves.put(lf)
+	}
+}
+
+// refresh lists a cell where it belongs, after anything that it depends on has changed.
+func (b *Board) refresh(cl *cell) {
+	var want *key
+	if cl.leaves.len() > 0 && !cl.name.group.closed && !cl.name.site.paused {
+		want = cl.best().key
+	}
+	if cl.key != want {
+		if cl.key != nil {
+			b.hide(cl)
+		}
+		if want != nil {
+			b.show(cl, want)
+		}
+	} else if want != nil {
+		want.cells.put(cl)
+	}
+	if want == nil {
+		return
+	}
+	switch many := cl.leaves.len() > 1; {
+	case many && cl.sharedAt == 0:
+		appendCell(&want.shared, cl, sharedIndex)
+	case !many && cl.sharedAt != 0:
+		removeCell(&want.shared, cl, sharedIndex)
+	}
+}
+
+func (b *Board) refreshAll(cells []*cell) {
+	for _, cl := range cells {
+		b.refresh(cl)
+	}
+}
+
+func (b *Board) show(cl *cell, k *key) {
+	t := k.tenant
+	cl.key = k
+	k.cells.put(cl)
+	if !t.active.has(k) {
+		t.active.put(k)
+	}
+	if !t.level.active.has(t) {
+		t.level.active.put(t)
+	}
+	if c := t.level.class; !c.active.has(t.level) {
+		c.active.put(t.level)
+		b.settle(c)
+	}
+}
+
+func (b *Board) hide(cl *cell) {
+	k := cl.key
+	t := k.tenant
+	cl.key = nil
+	removeCell(&k.shared, cl, sharedIndex)
+	k.cells.remove(cl)
+	if k.cells.len() > 0 {
+		return
+	}
+	t.active.remove(k)
+	if t.active.len() > 0 {
+		return
+	}
+	t.level.active.remove(t)
+	if t.level.active.len() > 0 {
+		return
+	}
+	c := t.level.class
+	c.active.remove(t.level)
+	b.settle(c)
+}
+
+// charge books a task on the shares of a class. For whoever has nothing waiting there is nothing to book, see enter.
+func (b *Board) charge(c *class, it *Item) {
+	lv := c.levels[it.Spec.Priority]
+	if lv == nil {
+		return
+	}
+	t := lv.tenants[it.Ref.Address.Tenant]
+	if t == nil {
+		return
+	}
+	lv.clock = max(lv.clock, t.time) // a tenant that was kept back may be behind; it is not owed what it could not take
+	t.share = share{lv.clock + strideOf(b.cfg.Weights[t.name]), b.tick()}
+	if lv.active.has(t) {
+		lv.active.put(t)
+	}
+	k := t.keys[keyName{it.Spec.Queue, it.Spec.Fair}]
+	if k == nil {
+		return
+	}
+	t.clock = max(t.clock, k.time)
+	k.share = share{t.clock + strideOf(it.Spec.Weight), b.tick()}
+	if t.active.has(k) {
+		t.active.put(k)
+	}
+	for _, cl := range slices.Backward(k.shared) { // refresh removes at most the one that it is called for, and fills its place with one that was looked at
+		b.refresh(cl)
+	}
+}
+
+// Lists of cells without an order; each cell knows its places.
+
+func siteIndex(cl *cell) *int32   { return &cl.siteAt }
+func groupIndex(cl *cell) *int32  { return &cl.groupAt }
+func sharedIndex(cl *cell) *int32 { return &cl.sharedAt }
+
+func appendCell(list *[]*cell, cl *cell, index func(*cell) *int32) {
+	*list = append(*list, cl)
+	*index(cl) = int32(len(*list))
+}
+
+func removeCell(list *[]*cell, cl *cell, index func(*cell) *int32) {
+	i := int(*index(cl)) - 1
+	if i < 0 {
+		return
+	}
+	last := len(*list) - 1
+	moved := (*list)[last]
+	(*list)[i] = moved
+	*index(moved) = int32(i + 1)
+	(*list)[last] = nil
+	*list = (*list)[:last]
+	*index(cl) = 0
+}

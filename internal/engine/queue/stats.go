@@ -1,0 +1,112 @@
+package queue
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// maxPosition bounds how far Explain counts those that go before a task.
+const maxPosition = 1000
+
+// Explain says why a task does not move, or that it is being executed.
+func (b *Board) Explain(ref model.TaskRef) (model.Reason, bool) {
+	t := b.tasks[keyOf(&ref)]
+	if t == nil {
+		return model.Reason{}, false
+	}
+	switch t.state {
+	case delayed:
+		if t.Attempt > 0 {
+			return model.Reason{Code: model.WaitRetry, Name: t.Spec.Kind, Attempt: t.Attempt + 1, Until: t.Visible}, true
+		}
+		return model.Reason{Code: model.WaitTimer, Until: t.Visible}, true
+	case waiting:
+		return b.explainWaiting(t), true
+	case held, late, reported:
+		return model.Reason{Code: model.WaitStep, Name: t.Spec.Kind}, true
+	case expired, reserved, matched:
+	}
+	return model.Reason{Code: model.WaitTurn}, true // it is being decided about
+}
+
+func (b *Board) explainWaiting(t *task) model.Reason {
+	ln := t.line
+	switch {
+	case t.site.paused:
+		return model.Reason{Code: model.WaitPaused, Name: t.site.name.queue, Detail: t.site.why}
+	case len(ln.leaves) == 0:
+		return model.Reason{Code: model.WaitWorker, Name: t.Spec.Kind, Detail: "queue " + t.site.name.queue + ", activity"}
+	case ln.group.closed:
+		return ln.group.why
+	}
+	ahead := fmt.Sprint(ln.tasks.countBefore(t, maxPosition))
+	if ahead == fmt.Sprint(maxPosition) {
+		ahead += " or more"
+	}
+	return model.Reason{Code: model.WaitLine, Name: t.site.name.queue, Detail: ahead + " of its key and priority are before it"}
+}
+
+// Stats are the counts of a board.
+type Stats struct {
+	Queues  []QueueStats  // by tenant and queue
+	Workers []WorkerStats // by id
+}
+
+// QueueStats are the counts of a queue of a tenant. A task that is being proposed counts as claimed.
+type QueueStats struct {
+	Tenant, Queue             string
+	Waiting, Delayed, Claimed int
+	Oldest                    model.Time // Visible of the one that waits longest; 0 for none
+	Workers, Slots            int        // that offer it, and theirs
+	Paused                    bool
+}
+
+// WorkerStats are the counts of a worker.
+type WorkerStats struct {
+	ID          WorkerID
+	Held, Slots int // Held counts what is proposed to it, too
+}
+
+// Stats counts. It looks at queues, offers and workers, not at tasks.
+func (b *Board) Stats() Stats {
+	queues := map[siteName]*QueueStats{}
+	at := func(name siteName) *QueueStats {
+		q := queues[name]
+		if q == nil {
+			q = &QueueStats{Tenant: name.tenant, Queue: name.queue}
+			queues[name] = q
+		}
+		return q
+	}
+	for name, s := range b.sites {
+		q := at(name)
+		q.Waiting, q.Delayed, q.Claimed, q.Paused = s.waiting, s.delayed, s.claimed, s.paused
+		if s.lines.len() > 0 {
+			q.Oldest = s.lines.top().tasks.top().Visible
+		}
+	}
+	for _, c := range b.classes {
+		for _, tenant := range c.tenants {
+			for _, name := range c.queues {
+				q := at(siteName{tenant, name})
+				q.Workers += c.workers
+				q.Slots += c.slots
+			}
+		}
+	}
+	var out Stats
+	for _, q := range queues {
+		out.Queues = append(out.Queues, *q)
+	}
+	slices.SortFunc(out.Queues, func(x, y QueueStats) int {
+		return compareSites(siteName{x.Tenant, x.Queue}, siteName{y.Tenant, y.Queue})
+	})
+	for _, w := range b.workers {
+		out.Workers = append(out.Workers, WorkerStats{ID: w.id, Held: len(w.tasks), Slots: w.slots})
+	}
+	slices.SortFunc(out.Workers, func(x, y WorkerStats) int { return cmp.Compare(x.ID, y.ID) })
+	return out
+}

@@ -1,0 +1,146 @@
+package queue
+
+import (
+	"cmp"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Item is a task that waits or is claimed.
+type Item struct {
+	Ref       model.TaskRef
+	Lane      int // of the node; who decides about it
+	Spec      *model.TaskSpec
+	Attempt   int        // attempts that were consumed so far
+	Scheduled model.Time // when it came into being
+	Visible   model.Time // when the next attempt may begin
+	Claimed   model.Time // when the current attempt began; for Held
+
+	// Input is for gates that look into it; nil for none. Note is the gate's own: what it has found out about the item.
+	Input *model.Payload
+	Note  any
+}
+
+// spent reports whether no attempt is left. Such a task should not come here; it must not be handed out if it does.
+func (it *Item) spent() bool {
+	limit := it.Spec.Retry.MaxAttempts
+	return limit > 0 && it.Attempt >= limit
+}
+
+// taskKey is what tells tasks apart: ids of runs are unique.
+type taskKey struct {
+	run model.RunID
+	id  string
+}
+
+func keyOf(ref *model.TaskRef) taskKey { return taskKey{ref.Run, ref.ID} }
+
+type state uint8
+
+const (
+	delayed  state = iota + 1 // not visible yet
+	waiting                   // in a line
+	expired                   // a deadline of one that nobody has was reported; not in a line any more
+	reserved                  // proposed before it was committed
+	matched                   // proposed while it waited
+	held                      // claimed
+	late                      // claimed, and a deadline was reported
+	reported                  // claimed, and its worker has told how it ended
+)
+
+// taken reports whether permits are held.
+func (s state) taken() bool { return s >= reserved }
+
+// task is an Item on the board. There may be a million of them: 216 bytes, and no pointer that it can do without.
+type task struct {
+	Item
+	site   *site
+	line   *line   // while it waits
+	worker *worker // who has the slot; nil for nobody here
+	claim  int64
+	beat   model.Time // last beat; for a claim of nobody, since when it is nobody's
+	due    model.Time // the next deadline, see deadline.go
+
+	at         int32 // in its line, or among those that are delayed
+	deadlineAt int32
+	workerAt   int32 // in the list of its worker
+	state      state
+	kind       DueKind // of due
+}
+
+// before is the order within a line.
+func (t *task) before(o *task) bool {
+	if t.Visible != o.Visible {
+		return t.Visible < o.Visible
+	}
+	if c := t.Ref.Run.Compare(o.Ref.Run); c != 0 {
+		return c < 0
+	}
+	return t.Ref.ID < o.Ref.ID
+}
+
+func compareTasks(a, b *task) int {
+	switch {
+	case a.before(b):
+		return -1
+	case b.before(a):
+		return 1
+	}
+	return 0
+}
+
+type byVisible struct{}
+
+func (byVisible) before(a, b *task) bool { return a.before(b) }
+func (byVisible) place(t *task) *int32   { return &t.at }
+
+type byDue struct{}
+
+func (byDue) before(a, b *task) bool {
+	if a.due != b.due {
+		return a.due < b.due
+	}
+	return a.before(b)
+}
+func (byDue) place(t *task) *int32 { return &t.deadlineAt }
+
+// siteName is a queue of a tenant.
+type siteName struct{ tenant, queue string }
+
+func compareSites(a, b siteName) int {
+	return cmp.Or(cmp.Compare(a.tenant, b.tenant), cmp.Compare(a.queue, b.queue))
+}
+
+// site is what is known of a queue of a tenant. It exists as long as there are tasks, or it is paused.
+type site struct {
+	name   siteName
+	paused bool
+	why    string
+	lines  heap[*line, byHead]
+	cells  []*cell
+	tasks  int // all of them
+
+	waiting, delayed, claimed int
+}
+
+// lineName is everything by which tasks differ in who may take them when, but for their order.
+type lineName struct {
+	tenant, queue, kind, fair, group string
+	priority                         int
+}
+
+// line holds tasks that differ in nothing but their order. It exists while it is not empty.
+type line struct {
+	name   lineName
+	site   *site
+	group  *group
+	tasks  heap[*task, byVisible]
+	siteAt int32
+	leaves []*leaf // one in each class that covers it
+	buf    [1]*leaf
+}
+
+type byHead struct{}
+
+func (byHead) before(a, b *line) bool { return a.tasks.top().before(b.tasks.top()) }
+func (byHead) place(l *line) *int32   { return &l.siteAt }

@@ -1,0 +1,392 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// TaskWorker executes tasks. No method may block. See api.TaskWorker for the protocol.
+type TaskWorker interface {
+	// Execute hands claims over.
+	Execute(claims []model.Claim)
+	// Stop tells that the outcome of a claim is not wanted any more; canceled, that what it reports still counts.
+	Stop(claim model.ClaimRef, canceled bool)
+	// Settled tells that a report is durable, or why it counts for nothing.
+	Settled(claim model.ClaimRef, err error)
+}
+
+// taskWorkers are those that have joined this node, over all its incarnations.
+type taskWorkers struct {
+	mu   sync.Mutex
+	next queue.WorkerID
+	byID map[queue.WorkerID]*TaskSession
+}
+
+func (w *taskWorkers) get(id queue.WorkerID) *TaskSession {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.byID[id]
+}
+
+func (w *taskWorkers) all() []*TaskSession {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	ss := make([]*TaskSession, 0, len(w.byID))
+	for _, s := range w.byID {
+		ss = append(ss, s)
+	}
+	return ss
+}
+
+// call passes calls of a lane on. Those that hand claims to the same worker are one, in the place of the first: nothing that comes before or between them is about
+// these claims.
+// It returns the claims of workers that left while these were on their way to the store.
+func (w *taskWorkers) call(calls []lane.TaskCall) (left []model.ClaimRef) {
+	var s *TaskSession
+	for i := range calls {
+		c := &calls[i]
+		if s == nil || s.id != c.Worker {
+			if s = w.get(c.Worker); s == nil {
+				if c.Kind == lane.TaskExecute {
+					left = append(left, c.Ref)
+				}
+				continue
+			}
+		}
+		switch {
+		case c.Kind == lane.TaskStop:
+			s.stop(c.Ref, c.Canceled)
+		case c.Kind == lane.TaskSettled:
+			s.settled(c.Ref, c.Err)
+		case c.Claim != nil: // otherwise it has been handed over with an earlier one
+			claims := claimsOf(calls[i:], c.Worker)
+			if !s.execute(claims) {
+				for j := range claims {
+					left = append(left, claims[j].Ref)
+				}
+			}
+		}
+	}
+	return left
+}
+
+// claimsOf takes the claims out of calls to a worker.
+func claimsOf(calls []lane.TaskCall, id queue.WorkerID) []model.Claim {
+	n := 0
+	for i := range calls {
+		if calls[i].Claim != nil && calls[i].Worker == id {
+			n++
+		}
+	}
+	claims := make([]model.Claim, 0, n)
+	for i := range calls {
+		if c := &calls[i]; c.Claim != nil && c.Worker == id {
+			claims = append(claims, *c.Claim)
+			c.Claim = nil
+		}
+	}
+	return claims
+}
+
+// TaskSession is a task worker's side of the engine.
+type TaskSession struct {
+	eng    *Engine
+	id     queue.WorkerID
+	worker TaskWorker
+	offer  model.TaskOffer
+
+	mu       sync.Mutex
+	slots    int
+	held     map[model.ClaimRef]bool              // whether it should come to an end
+	reported map[model.ClaimRef]*model.TaskReport // and not settled
+	idle     chan struct{}                        // closed when both are empty; nil while the session lasts
+	leaving  bool                                 // takes nothing more
+	over     bool
+}
+
+// JoinTasks adds a task worker. The name of the offer must be its own.
+func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
+	s := e.taskSession(w, offer)
+	if inc := e.current(); inc != nil {
+		inc.board.join(s, offer.Slots)
+		inc.post(inc.serve)
+	}
+	return s
+}
+
+func (e *Engine) taskSession(w TaskWorker, offer model.TaskOffer) *TaskSession {
+	e.taskWorkers.mu.Lock()
+	defer e.taskWorkers.mu.Unlock()
+	e.taskWorkers.next++
+	s := &TaskSession{
+		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, slots: offer.Slots,
+		held: map[model.ClaimRef]bool{}, reported: map[model.ClaimRef]*model.TaskReport{},
+	}
+	if e.taskWorkers.byID == nil {
+		e.taskWorkers.byID = map[queue.WorkerID]*TaskSession{}
+	}
+	e.taskWorkers.byID[s.id] = s
+	return s
+}
+
+// giveBack returns claims of workers that left while these were on their way to the store. It is done like a report of a worker: also when the shard moves meanwhile.
+func (e *Engine) giveBack(refs []model.ClaimRef) {
+	if len(refs) == 0 {
+		return
+	}
+	s := e.taskSession(nobody{}, model.TaskOffer{Name: "nobody"})
+	e.beside.run(func(ctx context.Context) {
+		for _, ref := range refs {
+			if s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}) != nil {
+				break // the engine ends; they count as lost
+			}
+		}
+		_ = s.Leave(ctx) // the same
+	})
+}
+
+// nobody executes nothing.
+type nobody struct{}
+
+func (nobody) Execute([]model.Claim)         {}
+func (nobody) Stop(model.ClaimRef, bool)     {}
+func (nobody) Settled(model.ClaimRef, error) {}
+
+// execute hands claims over. It reports false when the session has ended.
+func (s *TaskSession) execute(claims []model.Claim) bool {
+	s.mu.Lock()
+	if s.leaving || s.over {
+		s.mu.Unlock()
+		return false
+	}
+	for i := range claims {
+		s.held[claims[i].Ref] = claims[i].Canceled
+	}
+	s.mu.Unlock()
+	s.worker.Execute(claims)
+	return true
+}
+
+// has reports whether the worker has been handed the claim, and what it reports is not settled.
+func (s *TaskSession) has(claim model.ClaimRef) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, held := s.held[claim]
+	_, reported := s.reported[claim]
+	return held || reported
+}
+
+func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
+	s.mu.Lock()
+	if _, held := s.held[ref]; held && canceled {
+		s.held[ref] = true
+	} else {
+		delete(s.held, ref)
+		s.rest()
+	}
+	s.mu.Unlock()
+	s.worker.Stop(ref, canceled)
+}
+
+// rest tells whoever leaves that nothing is left to wait for.
+func (s *TaskSession) rest() {
+	if s.idle != nil && len(s.held)+len(s.reported) == 0 {
+		close(s.idle)
+		s.idle = nil
+	}
+}
+
+// Report hands in how a claim ended; it waits while the engine is full.
+func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
+	s.mu.Lock()
+	if s.over {
+		s.mu.Unlock()
+		return fault.New(fault.Unavailable, "the session of worker %s has ended", s.offer.Name)
+	}
+	s.reported[r.Ref] = &r
+	delete(s.held, r.Ref)
+	s.mu.Unlock()
+	if err := s.send(ctx, &r); err != nil {
+		s.mu.Lock()
+		delete(s.reported, r.Ref)
+		s.rest()
+		s.mu.Unlock()
+		return err
+	}
+	return nil
+}
+
+// send hands a report to whoever owns the run.
+func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
+	for served := (<-chan struct{})(nil); ; served = s.eng.served.listen() {
+		if inc := s.eng.current(); inc != nil {
+			if l := inc.lane(r.Ref.Address.Shard(len(inc.owner))); l != nil {
+				inc.board.reported(s, r.Ref)
+				err := l.inbox.put(ctx, op{report: r, task: s.id})
+				if !errors.Is(err, lane.ErrNotOwner) {
+					return err
+				}
+			} else if s.eng.cfg.Store.Info().Shared && served != nil {
+				s.mail(r)
+				return nil
+			}
+		}
+		if served != nil && !s.eng.await(ctx, served) {
+			return s.eng.gaveUp(ctx, "report of %s: the node does not serve its shard", r.Ref.TaskRef)
+		}
+	}
+}
+
+// mail sends a report to another node, which owns the run by now.
+func (s *TaskSession) mail(r *model.TaskReport) {
+	ref := *r
+	s.eng.beside.run(func(ctx context.Context) {
+		_, err := s.eng.clerk.send(ctx, ReportMessage(&ref))
+		s.settled(ref.Ref, err)
+	})
+}
+
+// ReportMessage is a report as a message. It has the claim as request id, so that it takes effect once.
+func ReportMessage(r *model.TaskReport) *model.Message {
+	return &model.Message{Kind: model.MessageReport, To: r.Ref.Address, ToRun: r.Ref.Run, RequestID: r.Ref.RequestID(), Report: r}
+}
+
+func (s *TaskSession) settled(ref model.ClaimRef, err error) {
+	again := errors.Is(err, lane.ErrNotOwner)
+	s.mu.Lock()
+	if r := s.reported[ref]; r != nil && again { // the owner was another one by then: it is told, as soon as there is one
+		s.mu.Unlock()
+		s.eng.beside.run(func(ctx context.Context) {
+			if err := s.send(ctx, r); err != nil {
+				s.settled(ref, err)
+			}
+		})
+		return
+	}
+	delete(s.reported, ref)
+	s.rest()
+	s.mu.Unlock()
+	if !again { // else it was a repetition, of which the first has been settled
+		s.worker.Settled(ref, err)
+	}
+}
+
+// Beat tells that a claim is being executed, and how far it is, if that is news. It reports whether the claim is still the worker's, and whether it
+// should come to an end.
+func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *model.Payload) (held, canceled bool, err error) {
+	s.mu.Lock()
+	canceled, held = s.held[ref]
+	s.mu.Unlock()
+	inc := s.eng.current()
+	if !held || inc == nil {
+		return held, canceled, nil
+	}
+	inc.board.beat(s, ref)
+	if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil && progress != nil {
+		p := *progress
+		err = l.inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, ref, p) }})
+		if errors.Is(err, lane.ErrNotOwner) {
+			err = nil // the next beat has it
+		}
+	}
+	return held, canceled, err
+}
+
+// free is how many claims the worker may hold.
+func (s *TaskSession) free() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.slots
+}
+
+// Slots changes how many claims the worker may hold.
+func (s *TaskSession) Slots(n int) {
+	s.mu.Lock()
+	turned := (s.slots == 0) != (n <= 0)
+	s.slots = max(n, 0)
+	s.mu.Unlock()
+	if inc := s.eng.current(); inc != nil {
+		inc.board.join(s, max(n, 0))
+		if turned {
+			inc.post(inc.serve) // others see that it begins nothing, or begins again
+		}
+	}
+}
+
+// Leave ends the session once everything is reported and settled, or when ctx ends: what is still held then is given back.
+func (s *TaskSession) Leave(ctx context.Context) error {
+	s.Slots(0)
+	err := s.quiet(ctx)
+	if err != nil {
+		s.giveBack(ctx)
+	} else {
+		s.remove()
+	}
+	if inc := s.eng.current(); inc != nil {
+		inc.board.leave(s)
+	}
+	return err
+}
+
+// remove has the engine forget the session.
+func (s *TaskSession) remove() {
+	s.eng.taskWorkers.mu.Lock()
+	delete(s.eng.taskWorkers.byID, s.id)
+	s.eng.taskWorkers.mu.Unlock()
+	if inc := s.eng.current(); inc != nil {
+		inc.post(inc.serve)
+	}
+}
+
+// quiet waits until nothing is held and every report is settled, and ends the session at that moment: a claim that comes later is given back.
+func (s *TaskSession) quiet(ctx context.Context) error {
+	for {
+		s.mu.Lock()
+		if len(s.held)+len(s.reported) == 0 {
+			s.over = true
+			s.mu.Unlock()
+			return nil
+		}
+		idle := make(chan struct{})
+		s.idle = idle
+		s.mu.Unlock()
+		select {
+		case <-idle:
+		case <-ctx.Done():
+			return fault.New(fault.Timeout, "tasks are still executed by worker %s: %w", s.offer.Name, context.Cause(ctx))
+		}
+	}
+}
+
+// giveBack returns what is still held, so that others may begin it at once. It waits for that a moment only; but the session is kept until all reports are settled,
+// because nobody else would tell of them: an owner that is another node waits as long as this one lives.
+func (s *TaskSession) giveBack(ctx context.Context) {
+	s.mu.Lock()
+	s.leaving = true
+	left := make([]model.ClaimRef, 0, len(s.held))
+	for ref := range s.held {
+		left = append(left, ref)
+	}
+	s.mu.Unlock()
+	brief, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.eng.cfg.CommitTimeout)
+	defer cancel()
+	begun := s.eng.beside.run(func(ctx context.Context) {
+		defer cancel()
+		defer s.remove()
+		for _, ref := range left {
+			if err := s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}); err != nil {
+				return // the engine ends; they count as lost
+			}
+		}
+		_ = s.quiet(ctx) // the same
+	})
+	if begun {
+		<-brief.Done()
+	}
+}

@@ -1,0 +1,418 @@
+package engine_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+	"github.com/perdure/perdure/internal/store/sqlite"
+)
+
+// hand is a task worker that does what it is told: do is called for each claim, in a goroutine of its own.
+type hand struct {
+	session *engine.TaskSession
+	do      func(c model.Claim) *model.TaskReport // nil: nothing is reported
+
+	mu      sync.Mutex
+	claims  []model.Claim
+	stopped []model.ClaimRef
+	settled map[model.ClaimRef]error
+	news    *sync.Cond
+}
+
+func newHand(e *engine.Engine, slots int, do func(c model.Claim) *model.TaskReport) *hand {
+	h := &hand{do: do, settled: map[model.ClaimRef]error{}}
+	h.news = sync.NewCond(&h.mu)
+	h.mu.Lock() // what waits may be handed over before it has returned
+	defer h.mu.Unlock()
+	h.session = e.JoinTasks(h, model.TaskOffer{
+		Name: fmt.Sprintf("hand-%p", h), Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Slots: slots,
+	})
+	return h
+}
+
+func (h *hand) Execute(claims []model.Claim) {
+	h.mu.Lock()
+	h.claims = append(h.claims, claims...)
+	h.news.Broadcast()
+	h.mu.Unlock()
+	for _, c := range claims {
+		go func() {
+			if r := h.do(c); r != nil {
+				r.Ref = c.Ref
+				_ = h.session.Report(context.Background(), *r)
+			}
+		}()
+	}
+}
+
+func (h *hand) Stop(ref model.ClaimRef, _ bool) {
+	h.mu.Lock()
+	h.stopped = append(h.stopped, ref)
+	h.news.Broadcast()
+	h.mu.Unlock()
+}
+
+func (h *hand) Settled(ref model.ClaimRef, err error) {
+	h.mu.Lock()
+	h.settled[ref] = err
+	h.news.Broadcast()
+	h.mu.Unlock()
+}
+
+// until waits for something to become so.
+func (h *hand) until(cond func() bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for !cond() {
+		h.news.Wait()
+	}
+}
+
+func submit(key string, spec model.TaskSpec) *model.Message {
+	spec.Kind, spec.Queue = "work", "default"
+	return &model.Message{
+		Kind: model.MessageStart, To: model.Address{Tenant: model.DefaultTenant, Type: model.TaskPrefix + "work", Key: key},
+		Input: model.Payload{Data: []byte(`"` + key + `"`)}, Task: &spec,
+	}
+}
+
+func failing(text string) *model.TaskReport {
+	return &model.TaskReport{Failure: &model.Failure{Type: "*errors.errorString", Message: text}}
+}
+
+func TestTaskAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		e, stop := open(t, st)
+		defer stop()
+		ctx := t.Context()
+		// Nobody is here: it waits.
+		if _, err := e.Send(ctx, submit("early", model.TaskSpec{})); err != nil {
+			t.Fatal(err)
+		}
+		h := newHand(e, 2, func(c model.Claim) *model.TaskReport {
+			switch {
+			case string(c.Input.Data) == `"flaky"` && c.Attempt < 3:
+				return failing(fmt.Sprint("attempt ", c.Attempt))
+			case string(c.Input.Data) == `"hopeless"`:
+				return failing("never")
+			}
+			return &model.TaskReport{Output: c.Input}
+		})
+		for key, want := range map[string]model.Status{"early": model.Completed, "at once": model.Completed, "flaky": model.Completed, "hopeless": model.Failed} {
+			m := submit(key, model.TaskSpec{Retry: model.Retry{MaxAttempts: 3, Initial: time.Second}})
+			if key == "early" {
+				m = submit(key, model.TaskSpec{})
+			}
+			r, err := e.Execute(ctx, m)
+			if err != nil {
+				t.Fatalf("%s: %v", key, err)
+			}
+			if r.Outcome.Status != want || (want == model.Completed && string(r.Outcome.Output.Data) != `"`+key+`"`) {
+				t.Errorf("%s ended as %s with %s", key, r.Outcome.Status, r.Outcome.Output.Data)
+			}
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if n := len(h.claims); n != 1+1+3+3 {
+			t.Errorf("%d claims, want 8", n)
+		}
+	})
+}
+
+func TestTaskTimesOutAndLateReportIsStale(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := open(t, memory.New(memory.Options{}))
+		defer stop()
+		h := newHand(e, 2, func(c model.Claim) *model.TaskReport {
+			if c.Attempt == 1 {
+				return nil
+			}
+			return &model.TaskReport{Output: c.Input}
+		})
+		began := time.Now()
+		r, err := e.Execute(t.Context(), submit("slow", model.TaskSpec{ToClose: time.Minute}))
+		if err != nil || r.Outcome.Status != model.Completed {
+			t.Fatalf("%+v, %v", r, err)
+		}
+		if took := time.Since(began); took < 61*time.Second || took > 62*time.Second {
+			t.Errorf("it took %s", took)
+		}
+		late := h.claims[0].Ref
+		if err := h.session.Report(t.Context(), model.TaskReport{Ref: late, Output: model.Payload{Data: []byte("1")}}); err != nil {
+			t.Fatal(err)
+		}
+		h.until(func() bool { _, ok := h.settled[late]; return ok })
+		if err := h.settled[late]; !fault.Is(err, fault.NotOwned) {
+			t.Errorf("a late report: %v, want not owned", err)
+		}
+		if len(h.stopped) != 1 || h.stopped[0] != late {
+			t.Errorf("stopped: %v, want %v", h.stopped, late)
+		}
+	})
+}
+
+func TestTaskCanceled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := open(t, memory.New(memory.Options{}))
+		defer stop()
+		m := submit("waits", model.TaskSpec{})
+		if _, err := e.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		cancel := func(m *model.Message) error {
+			_, err := e.Send(t.Context(), &model.Message{Kind: model.MessageCancel, To: m.To, Failure: &model.Failure{Message: "enough"}})
+			return err
+		}
+		if err := cancel(m); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := e.Await(t.Context(), m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Canceled {
+			t.Errorf("%+v, %v", r, err)
+		}
+		told := make(chan struct{})
+		h := newHand(e, 2, func(model.Claim) *model.TaskReport { <-told; return failing("stopped") })
+		m = submit("runs", model.TaskSpec{})
+		if _, err := e.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		h.until(func() bool { return len(h.claims) == 1 })
+		if err := cancel(m); err != nil {
+			t.Fatal(err)
+		}
+		h.until(func() bool { return len(h.stopped) == 1 })
+		close(told)
+		if r, err := e.Await(t.Context(), m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Canceled {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+// A worker that leaves gives back what it holds, without consuming an attempt.
+func TestTaskReturned(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := open(t, memory.New(memory.Options{}))
+		defer stop()
+		h := newHand(e, 1, func(model.Claim) *model.TaskReport { return nil })
+		m := submit("a", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})
+		if _, err := e.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		h.until(func() bool { return len(h.claims) == 1 })
+		brief, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := h.session.Leave(brief); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("leave: %v", err)
+		}
+		other := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		if r, err := e.Await(t.Context(), m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if a := other.claims[0].Attempt; a != 1 {
+			t.Errorf("attempt %d, want the first one again", a)
+		}
+	})
+}
+
+func BenchmarkTasks(b *testing.B) {
+	for name, open_ := range map[string]func() store.Store{
+		"memory": func() store.Store { return memory.New(memory.Options{}) },
+		"sqlite": func() store.Store {
+			st, err := sqlite.Open(b.Context(), sqlite.Config{Path: filepath.Join(b.TempDir(), "x.db")})
+			if err != nil {
+				b.Fatal(err)
+			}
+			return st
+		},
+	} {
+		b.Run(name, func(b *testing.B) {
+			st := open_()
+			defer st.Close()
+			e, stop := open(b, st)
+			defer stop()
+			h := newHand(e, 64, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+			_ = h
+			const clients = 256
+			var wg sync.WaitGroup
+			b.ResetTimer()
+			began := cpu()
+			for c := range clients {
+				wg.Go(func() {
+					for i := c; i < b.N; i += clients {
+						if _, err := e.Execute(b.Context(), submit(fmt.Sprint(b.N, "-", i), model.TaskSpec{})); err != nil {
+							b.Error(err)
+						}
+					}
+				})
+			}
+			wg.Wait()
+			b.ReportMetric(float64((cpu()-began).Microseconds())/float64(b.N), "cpu-us/op")
+		})
+	}
+}
+
+// A worker that went away with its node has lost its attempt, and another one begins at once.
+func TestTaskOfAWorkerThatIsGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		e, stop := open(t, st)
+		h := newHand(e, 1, func(model.Claim) *model.TaskReport { return nil })
+		m := submit("a", model.TaskSpec{Retry: model.Retry{MaxAttempts: 2, Initial: time.Hour, Max: time.Hour}})
+		if _, err := e.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		h.until(func() bool { return len(h.claims) == 1 })
+		stop() // without a word of the worker
+		e, stop = open(t, st)
+		defer stop()
+		began := time.Now()
+		other := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		if r, err := e.Await(t.Context(), m.To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
+			t.Errorf("%+v, %v", r, err)
+		}
+		if took := time.Since(began); other.claims[0].Attempt != 2 || took > time.Second {
+			t.Errorf("attempt %d after %s", other.claims[0].Attempt, took)
+		}
+	})
+}
+
+// A workflow schedules a task and goes on with its outcome. Whoever schedules hears of it once, however the worker fares.
+func TestTaskOfAWorkflow(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := open(t, memory.New(memory.Options{}))
+		defer stop()
+		w := &scheduler{eng: e}
+		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+		newHand(e, 1, func(c model.Claim) *model.TaskReport {
+			if c.Attempt == 1 {
+				return failing("once")
+			}
+			return &model.TaskReport{Output: c.Input}
+		})
+		for _, key := range []string{"a", "b"} {
+			r, err := e.Execute(t.Context(), start(key))
+			if err != nil || r.Outcome.Status != model.Completed || string(r.Outcome.Output.Data) != `"task"` {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+	})
+}
+
+// scheduler is a worker whose workflows schedule one task and end with its outcome.
+type scheduler struct {
+	eng     *engine.Engine
+	session *engine.Session
+}
+
+func (w *scheduler) Activate(a model.Activation) {
+	if len(a.Events) == 0 {
+		go func() {
+			_ = w.session.Report(context.Background(), model.Turn{Run: a.Start.Run, Generation: a.Generation, Commands: []model.Command{{
+				Kind: model.CommandSchedule, Event: model.Event{
+					ID: "step", Name: "work", Input: model.Payload{Data: []byte(`"task"`)}, Task: &model.TaskSpec{Kind: "work", Queue: "default"},
+				},
+			}}, Waits: []model.Reason{{Code: model.WaitTask, Name: "work", Detail: "default"}}})
+		}()
+		return
+	}
+	w.Deliver(a.Start.Run, a.Generation, a.Events)
+}
+
+func (w *scheduler) Deliver(run model.RunID, gen uint64, events []model.Event) {
+	for i := range events {
+		if e := &events[i]; e.Kind == model.EventStepCompleted {
+			go func() {
+				_ = w.session.Report(context.Background(), model.Turn{
+					Run: run, Generation: gen, Seen: e.Seq, Close: &model.Close{Status: model.Completed, Output: e.Output},
+				})
+			}()
+		}
+	}
+}
+func (*scheduler) Retry(model.RunID, uint64, string)      {}
+func (*scheduler) Evict(model.RunID, uint64, string)      {}
+func (*scheduler) Query(model.RunID, uint64, model.Query) {}
+
+// slow is a store whose commits take a second.
+type slow struct{ store.Store }
+
+func (s slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	time.Sleep(time.Second)
+	return s.Store.Commit(ctx, b)
+}
+
+// A worker leaves while the claim that names it is on its way to the store. Nobody is handed it, so it is given back: at once, and without consuming an attempt.
+func TestLeaveWhileClaimed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e, stop := open(t, slow{memory.New(memory.Options{})})
+		defer stop()
+		first := newHand(e, 1, func(model.Claim) *model.TaskReport { return nil })
+		began := make(chan error, 1)
+		go func() {
+			_, err := e.Send(t.Context(), submit("t", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}}))
+			began <- err
+		}()
+		synctest.Wait() // the commit is under way
+		if err := first.session.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := <-began; err != nil {
+			t.Fatal(err)
+		}
+		at := time.Now()
+		second := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		second.until(func() bool { return len(second.claims) == 1 })
+		if c := second.claims[0]; c.Attempt != 1 || time.Since(at) > 5*time.Second {
+			t.Errorf("attempt %d after %s", c.Attempt, time.Since(at))
+		}
+		if len(first.claims) != 0 {
+			t.Errorf("a worker that left gets %+v", first.claims)
+		}
+	})
+}
+
+// A worker whose report cannot be committed while it leaves does not take it along.
+func TestLeaveBeforeSettled(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &shut{deaf{Store: memory.New(memory.Options{})}}
+		e, stop := open(t, st)
+		defer stop()
+		first := newHand(e, 1, func(model.Claim) *model.TaskReport { return nil })
+		if _, err := e.Send(t.Context(), submit("t", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+			t.Fatal(err)
+		}
+		first.until(func() bool { return len(first.claims) == 1 })
+		st.deaf.deaf.Store(true)
+		time.Sleep(time.Minute) // the lease is lost, and nobody is let in
+		brief, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := first.session.Leave(brief); !fault.Is(err, fault.Timeout) {
+			t.Fatalf("leave = %v", err)
+		}
+		st.deaf.deaf.Store(false)
+		second := newHand(e, 1, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		second.until(func() bool { return len(second.claims) == 1 })
+		if c := second.claims[0]; c.Attempt != 1 {
+			t.Errorf("attempt %d", c.Attempt)
+		}
+	})
+}

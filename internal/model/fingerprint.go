@@ -1,0 +1,184 @@
+package model
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Fingerprint is the same for failures of the same kind and type whose messages differ only in what differs from case to case: numbers, ids, hex,
+// times, addresses of hosts and people, whatever is in quotes, and the length of lists of these. It is 16 hex digits.
+//
+// It is for people who look at a thousand failures and want to see the three problems behind them. Two problems that share a fingerprint are a
+// nuisance; nothing may rely on that it does not happen.
+func (f *Failure) Fingerprint() string {
+	if f == nil {
+		f = &Failure{}
+	}
+	h := sha256.New()
+	for _, part := range [...]string{f.Kind, f.Type, pattern(f.Message)} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return hex.EncodeToString(h.Sum(nil)[:8])
+}
+
+// blank stands for what differs from case to case.
+const blank = "#"
+
+// maxPattern is how much of a pattern counts: what comes behind it is rarely what tells two problems apart.
+const maxPattern = 512
+
+// pattern is a message with blanks.
+func pattern(message string) string {
+	p := patternWriter{}
+	for rest := message; rest != "" && len(p.out) < maxPattern; {
+		r, size := utf8.DecodeRuneInString(rest)
+		switch {
+		case unicode.IsSpace(r):
+			p.space = true
+			rest = rest[size:]
+		case r == '"' || r == '`' || r == '\'' || r == '“' || r == '‘' || r == '«':
+			n := quoted(rest, r, size)
+			if n == 0 { // it is never closed: a character like others
+				p.text(rest[:size])
+				n = size
+			} else {
+				p.blank()
+			}
+			rest = rest[n:]
+		case joins(r):
+			n := strings.IndexFunc(rest, func(r rune) bool { return !joins(r) && r != '\'' })
+			if n < 0 {
+				n = len(rest)
+			}
+			if strings.Contains(rest[:n], "://") { // has other characters too
+				if n = strings.IndexFunc(rest, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`<>()[]{}", r) }); n < 0 {
+					n = len(rest)
+				}
+			}
+			p.word(rest[:n])
+			rest = rest[n:]
+		default:
+			p.text(rest[:size])
+			rest = rest[size:]
+		}
+	}
+	out := strings.TrimRight(string(p.out), " ")
+	return out[:min(len(out), maxPattern)]
+}
+
+// joins tells whether a character is part of a word: of a name, a number, an id, an address.
+func joins(r rune) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-.:/@%+", r)
+}
+
+// quoted is the length of the quoted text at the beginning of s, 0 when there is no end to it. An apostrophe inside of a word does not end one.
+func quoted(s string, open rune, size int) int {
+	end := map[rune]rune{'“': '”', '‘': '’', '«': '»'}[open]
+	if end == 0 {
+		end = open
+	}
+	escaped := false
+	for i, r := range s[size:] {
+		switch {
+		case escaped:
+			escaped = false
+		case r == '\\':
+			escaped = true
+		case r == end:
+			after := size + i + utf8.RuneLen(r)
+			if next, _ := utf8.DecodeRuneInString(s[after:]); end == '\'' && (unicode.IsLetter(next) || unicode.IsDigit(next)) {
+				continue
+			}
+			return after
+		}
+	}
+	return 0
+}
+
+// patternWriter puts a pattern together.
+type patternWriter struct {
+	out   []byte
+	space bool // something is to be separated from what comes next
+	// last is the end of the last blank when nothing but separators of lists have been written since, else 0.
+	last int
+}
+
+func (p *patternWriter) text(s string) {
+	if p.space && len(p.out) > 0 {
+		p.out = append(p.out, ' ')
+	}
+	p.space = false
+	p.out = append(p.out, s...)
+	if s != "," && s != ";" && s != "|" {
+		p.last = 0
+	}
+}
+
+// blank writes a blank. Those of a list are one.
+func (p *patternWriter) blank() {
+	if p.last > 0 {
+		p.out, p.space = p.out[:p.last], false
+		return
+	}
+	p.text(blank)
+	p.last = len(p.out)
+}
+
+// word writes a word with blanks for those of its parts that are not words.
+func (p *patternWriter) word(w string) {
+	body := strings.TrimRight(w, ".:-/'+%,;")
+	tail := w[len(body):]
+	switch scheme, _, url := strings.Cut(body, "://"); {
+	case body == "":
+	case url:
+		p.text(scheme + "://" + blank)
+		tail = strings.TrimLeft(tail, "/")
+	case strings.Contains(strings.Trim(body, "@"), "@"), isAddress(body):
+		p.blank()
+	default:
+		p.parts(body)
+	}
+	if tail = strings.Trim(tail, "%"); tail != "" {
+		p.text(tail)
+	}
+}
+
+// parts writes what is between colons and slashes, each as it is or as a blank.
+func (p *patternWriter) parts(body string) {
+	for body != "" {
+		n := strings.IndexAny(body, ":/")
+		switch {
+		case n < 0:
+			n = len(body)
+		case n == 0:
+			p.text(body[:1])
+			body = body[1:]
+			continue
+		}
+		if differs(body[:n]) {
+			p.blank()
+		} else {
+			p.text(body[:n])
+		}
+		body = body[n:]
+	}
+}
+
+// differs tells whether a part is something else the next time: it has a digit, or is made of so many hex digits that it is no word.
+func differs(part string) bool {
+	const shortestHex = 8
+	return strings.ContainsFunc(part, unicode.IsDigit) || len(part) >= shortestHex && !strings.ContainsFunc(part, notHex)
+}
+
+// isAddress tells whether a word is an address of a network: hex digits between colons.
+func isAddress(w string) bool {
+	return strings.Count(w, ":") >= 2 && !strings.ContainsFunc(w, func(r rune) bool { return r != ':' && r != '.' && notHex(r) })
+}
+
+func notHex(r rune) bool {
+	return !(r >= '0' && r <= '9' || r >= 'a' && r <= 'f' || r >= 'A' && r <= 'F')
+}

@@ -1,0 +1,187 @@
+package model
+
+import (
+	"fmt"
+	"math"
+	"time"
+)
+
+// TaskPrefix begins the type of the address of a task that stands alone. Workflows may not have such names.
+const TaskPrefix = "task:"
+
+// DefaultQueue is where a task waits that names no queue.
+const DefaultQueue = "default"
+
+// TaskStep is the step that a run of its own has its task under.
+const TaskStep = "task"
+
+// TaskSpec is how a task is to be carried out. It is stored with what schedules it, and never changes.
+type TaskSpec struct {
+	Kind  string `cbor:"1,keyasint"` // the activity; what workers offer
+	Queue string `cbor:"2,keyasint"`
+	// Priority: larger ones first.
+	Priority int `cbor:"3,keyasint,omitempty"`
+	// Fair is the key that shares the queue evenly with the other keys of its tenant; empty is a key like any other. Weight is its share, 1 when 0.
+	Fair   string `cbor:"4,keyasint,omitempty"`
+	Weight int    `cbor:"5,keyasint,omitempty"`
+	Retry  Retry  `cbor:"6,keyasint,omitzero"`
+	// Timeouts; zero for none. ToStart counts from the moment at which the current attempt may begin, ToClose from the claim, Total from the
+	// scheduling, over all attempts; Silence between two heartbeats.
+	ToStart time.Duration `cbor:"7,keyasint,omitempty"`
+	ToClose time.Duration `cbor:"8,keyasint,omitempty"`
+	Silence time.Duration `cbor:"9,keyasint,omitempty"`
+	Total   time.Duration `cbor:"10,keyasint,omitempty"`
+	// Delay is how long after the scheduling the first attempt may begin.
+	Delay time.Duration `cbor:"11,keyasint,omitempty"`
+	// Breaker names the circuit breaker that its outcomes count for; empty for none.
+	Breaker string `cbor:"12,keyasint,omitempty"`
+	// Limits are names of resources of which it holds one permit each while it is claimed, sorted, without duplicates.
+	Limits []string `cbor:"13,keyasint,omitempty"`
+	// Trace is the trace context (W3C traceparent) of whoever scheduled it.
+	Trace string `cbor:"14,keyasint,omitempty"`
+	// Same is the task whose idempotency key it has, when it was requeued with the input that it had; nil when it has its own.
+	Same *TaskOrigin `cbor:"15,keyasint,omitempty"`
+}
+
+// TaskOrigin is what the idempotency key of a task is made of.
+type TaskOrigin struct {
+	Run  RunID  `cbor:"1,keyasint,omitzero"`
+	Step string `cbor:"2,keyasint,omitempty"`
+}
+
+// Retry is when a failed attempt of a task is repeated. Zero is 1 s, doubled, at most 1 min, without end.
+type Retry struct {
+	MaxAttempts int           `cbor:"1,keyasint,omitempty"` // all of them; 0 for no limit
+	Initial     time.Duration `cbor:"2,keyasint,omitempty"`
+	Max         time.Duration `cbor:"3,keyasint,omitempty"`
+	// Coefficient multiplies the pause each time, and Jitter moves it by up to that share either way; both in thousandths.
+	Coefficient int64 `cbor:"4,keyasint,omitempty"`
+	Jitter      int64 `cbor:"5,keyasint,omitempty"`
+	// Final are kinds and types of failures that are not worth another attempt.
+	Final []string `cbor:"6,keyasint,omitempty"`
+}
+
+// IsZero reports whether nothing is said.
+func (r *Retry) IsZero() bool {
+	return r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Coefficient == 0 && r.Jitter == 0 && len(r.Final) == 0
+}
+
+// Pause is how long to wait after the given number of failed attempts. u, in [-1, 1), is the luck that jitter is made of. It never overflows.
+func (r *Retry) Pause(failed int, u float64) time.Duration {
+	initial, limit, coefficient := r.Initial, r.Max, r.Coefficient
+	if initial <= 0 {
+		initial = time.Second
+	}
+	if limit <= 0 {
+		limit = time.Minute
+	}
+	if coefficient < 1000 {
+		coefficient = 2000
+	}
+	d := float64(initial) * math.Pow(float64(coefficient)/1000, float64(max(failed, 1)-1))
+	if !(d < float64(limit)) { // also when it is infinite
+		d = float64(limit)
+	}
+	if r.Jitter > 0 {
+		d = max(d*(1+u*float64(min(r.Jitter, 1000))/1000), 0)
+	}
+	if d >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return time.Duration(d)
+}
+
+// Worth reports whether a failure that ends the given attempt is worth another one.
+func (r *Retry) Worth(attempt int, f *Failure) bool {
+	if f.Permanent || (r.MaxAttempts > 0 && attempt >= r.MaxAttempts) {
+		return false
+	}
+	for _, name := range r.Final {
+		if name == f.Kind || name == f.Type {
+			return false
+		}
+	}
+	return true
+}
+
+// TaskRef names a task: a step of a run.
+type TaskRef struct {
+	Address Address `cbor:"1,keyasint,omitzero"`
+	Run     RunID   `cbor:"2,keyasint,omitzero"`
+	ID      string  `cbor:"3,keyasint,omitempty"`
+}
+
+// String names the task for people.
+func (r TaskRef) String() string {
+	if r.ID == TaskStep {
+		return r.Address.String()
+	}
+	return fmt.Sprintf("%s, step %s", r.Address, r.ID)
+}
+
+// ClaimRef is the token of a claim: the position of the event that recorded it. Whoever has an older one is told so, and changes nothing.
+type ClaimRef struct {
+	TaskRef
+	Claim int64 `cbor:"4,keyasint,omitempty"`
+}
+
+// RequestID is the id under which a report of the claim is sent: it takes effect once.
+func (r ClaimRef) RequestID() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.Claim, r.ID) }
+
+// Claim is a task handed to a worker.
+type Claim struct {
+	Ref  ClaimRef
+	Spec *TaskSpec
+	// Input is as it was given to whoever scheduled the task.
+	Input Payload
+	// Attempt counts from 1.
+	Attempt int
+	// Scheduled is when the task came into being, Claimed when this attempt began, Deadline when it ends at the latest; zero for never.
+	Scheduled, Claimed, Deadline Time
+	// Identity is the run that idempotency keys are made of, and Step the step, when it is another than that of the task.
+	Identity RunID
+	Step     string
+	// Progress is what the last attempt reported last.
+	Progress Payload
+	// Canceled tells that the task was asked to end before it began here.
+	Canceled bool
+}
+
+// TaskReport is how a claim ended.
+type TaskReport struct {
+	Ref    ClaimRef `cbor:"1,keyasint"`
+	Output Payload  `cbor:"2,keyasint,omitzero"`
+	// Failure of the attempt; nil when it succeeded, unless the claim is returned.
+	Failure *Failure `cbor:"3,keyasint,omitempty"`
+	// RetryAfter is when the next attempt may begin at the earliest, if the error says so; 0 for what the policy says.
+	RetryAfter time.Duration `cbor:"4,keyasint,omitempty"`
+	// Returned gives the claim back without consuming an attempt: the worker leaves, or the task asked for a snooze of After.
+	Returned bool          `cbor:"5,keyasint,omitempty"`
+	After    time.Duration `cbor:"6,keyasint,omitempty"`
+}
+
+// TaskOffer says what a task worker can execute.
+type TaskOffer struct {
+	Name    string // of the worker, unique as long as it lives; for people and in histories
+	Tenants []string
+	Queues  []string
+	Kinds   []string
+	Slots   int // how many claims it may hold
+	Version string
+}
+
+// Kinds of timeouts, as the type of the failure: its kind is FailureTimeout.
+const (
+	TimeoutToStart = "timeout.schedule_to_start"
+	TimeoutToClose = "timeout.start_to_close"
+	TimeoutSilence = "timeout.heartbeat"
+	TimeoutTotal   = "timeout.schedule_to_close"
+)
+
+// Types of failures of tasks that the engine itself writes.
+const (
+	FailureLost    = "worker_lost" // the worker went away with the claim
+	FailurePoison  = "poison"      // workers keep going away with it
+	FailureSpent   = "attempts_spent"
+	FailureHistory = "history_limit" // there is no room for another attempt
+)

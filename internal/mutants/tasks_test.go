@@ -1,0 +1,92 @@
+package mutants
+
+// laneTasks are tests of what a lane does with tasks.
+func laneTasks(run string) [][]string { return [][]string{{"./internal/engine/lane", "-run", run}} }
+
+// tasks are bugs of queues: of who gets what when, and of what becomes of it when something goes wrong in between.
+var tasks = []mutant{
+	{
+		name:  "a report is taken while the shard is being freed",
+		file:  "internal/engine/lane/task.go",
+		old:   "	if e == nil || e.shard.freeing {",
+		new:   "	if e == nil {",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a report of a claim that timed out is told that it counts",
+		file:  "internal/core/task.go",
+		old:   "	case t.Held && byReport(e):\n",
+		new:   "	case t.Held:\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a task is forgotten when a proposal for it comes too late",
+		file:  "internal/engine/lane/task.go",
+		old:   "		l.postTasks(now, e, queue.Neither) // at once: an entry without tasks on the board may be dropped\n",
+		new:   "",
+		tests: laneTasks("TestStaleProposals$"),
+	},
+	{
+		name:  "a quarantine stops whoever executes a task of the run",
+		file:  "internal/engine/lane/careful.go",
+		old:   "		e.reports = append(e.reports, in) // it is a fact, and nobody would tell it again\n		return\n",
+		new:   "		l.settled(in.task.worker, in.task.report.Ref, blocked)\n",
+		tests: laneTasks("TestReportToQuarantined$"),
+	},
+	{
+		name:  "a cancel in a refused batch is not told to the worker",
+		file:  "internal/engine/lane/careful.go",
+		old:   "			p.warned = false // that a task was canceled has not been told\n",
+		new:   "",
+		tests: laneTasks("TestCancelBesidePoison$"),
+	},
+	{
+		name:  "a shard is freed before its claims are handed over",
+		file:  "internal/engine/lane/shard.go",
+		old:   " || e.handing > 0: // nobody else",
+		new:   ": // nobody else",
+		tests: laneTasks("TestProgressIsReadMeanwhile$"),
+	},
+	{
+		name:  "a claim that was stored and not told is told to nobody",
+		file:  "internal/engine/lane/task.go",
+		old:   "			case id != 0 && !has: //",
+		new:   "			case id != 0 && !has && false: //",
+		tests: laneTasks("TestClaimThatWasNotHandedOver$"),
+	},
+	{
+		name:  "a claim is handed over before it is durable",
+		file:  "internal/engine/lane/task.go",
+		old:   "		b.effects = append(b.effects, effect{kind: effExecute, entry: e, run: run, task: &taskInput{id: id, claim: claim, worker: p.worker}})\n",
+		new:   "		l.execute(e, run, &taskInput{id: id, claim: claim, worker: p.worker})\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "the attempt of a claim that was given back counts",
+		file:  "internal/core/task.go",
+		old:   "		t.Attempt--\n",
+		new:   "",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a task that fails for good leaves no dead letter",
+		file:  "internal/core/task.go",
+		old:   "	d.Dead = append(d.Dead, DeadTask{Task: dead, Failure: f, At: e.At})\n",
+		new:   "	_ = dead\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a claim whose worker is with another node is lost",
+		file:  "internal/engine/lane/task.go",
+		old:   "task.Held && l.cfg.Board.Elsewhere(task.Worker) {",
+		new:   "task.Held && false {",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "workers go away with a task without end",
+		file:  "internal/core/task.go",
+		old:   "		if t.lost+1 < maxLost {\n",
+		new:   "		if t.lost+1 < 100*maxLost {\n",
+		tests: laneTasks("TestLostWorkers$"),
+	},
+}

@@ -1,0 +1,135 @@
+package pool
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+)
+
+// beatDue is when the engine must hear of the claim next; zero when it need not.
+func (t *Task) beatDue() time.Time {
+	if t.claim.Spec.Silence <= 0 {
+		return time.Time{}
+	}
+	return t.beaten.Add(t.claim.Spec.Silence / 3)
+}
+
+// progressDue is when progress is told.
+func (p *Pool) progressDue() time.Time {
+	now := time.Now()
+	if next := p.beatenAt.Add(progressEvery); next.After(now) {
+		return next
+	}
+	return now
+}
+
+// armLocked has the next beat sent no later than at a time.
+func (p *Pool) armLocked(at time.Time) {
+	if at.IsZero() || p.closed || p.beating || !p.beatAt.IsZero() && !at.Before(p.beatAt) {
+		return // while one is on its way, it looks for what is due afterwards
+	}
+	p.beatAt = at
+	d := max(time.Until(at), 0)
+	if p.beats == nil {
+		p.beats = time.AfterFunc(d, p.beat)
+	} else {
+		p.beats.Reset(d)
+	}
+}
+
+// beat tells the engine that everything we have is being executed, and hears what is not ours any more.
+func (p *Pool) beat() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.beatAt = time.Time{}
+	if p.closed || p.beating || p.session == nil || !p.beatNeeded() {
+		return // whoever changes that looks for what is due
+	}
+	p.beating = true
+	p.helpers.Add(1)
+	defer p.helpers.Done()
+	beats := make([]api.Beat, 0, len(p.held))
+	tasks := make([]*Task, 0, len(p.held))
+	for ref, t := range p.held {
+		beats, tasks = append(beats, api.Beat{Claim: ref, Progress: t.progress}), append(tasks, t)
+	}
+	session, sent := p.session, time.Now()
+	p.mu.Unlock()
+	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
+	replies, err := session.Beat(ctx, beats)
+	cancel()
+	p.mu.Lock()
+	p.beating, p.beatenAt = false, sent
+	if err != nil || len(replies) != len(beats) {
+		if !p.unheard && p.ctx.Err() == nil {
+			p.log.Warn("heartbeats of tasks are not heard; they are sent again", "tasks", len(beats), "error", err)
+		}
+		p.unheard = true
+		p.armLocked(time.Now().Add(p.patience()))
+		return
+	}
+	p.unheard = false
+	type ended struct {
+		t     *Task
+		cause error
+	}
+	var stopped []ended
+	for i, t := range tasks {
+		t.beaten = sent
+		if t.progress == beats[i].Progress {
+			t.progress = nil
+		}
+		if p.held[t.claim.Ref] != t {
+			continue
+		}
+		var cause error
+		switch r := replies[i]; {
+		case !r.Held:
+			cause = p.stopLocked(t, api.StopLost)
+		case r.Canceled:
+			cause = p.stopLocked(t, api.StopCanceled)
+		}
+		if cause != nil {
+			stopped = append(stopped, ended{t, cause})
+		}
+	}
+	p.armAgain()
+	p.measure()
+	p.mu.Unlock()
+	for _, e := range stopped {
+		e.t.cancel(e.cause)
+	}
+	p.mu.Lock()
+}
+
+// beatNeeded reports whether anything that we have needs a beat.
+func (p *Pool) beatNeeded() bool {
+	for _, t := range p.held {
+		if t.claim.Spec.Silence > 0 || t.progress != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// armAgain looks for the next beat that is due.
+func (p *Pool) armAgain() {
+	for _, t := range p.held {
+		p.armLocked(t.beatDue())
+		if t.progress != nil {
+			p.armLocked(p.progressDue())
+		}
+	}
+}
+
+// patience is how long to wait after a beat that failed: a ninth of the shortest time-out, so that it can fail a few times.
+func (p *Pool) patience() time.Duration {
+	pause := progressEvery
+	for _, t := range p.held {
+		if s := t.claim.Spec.Silence; s > 0 {
+			pause = min(pause, s/9)
+		}
+	}
+	return pause
+}

@@ -1,0 +1,40 @@
+package pool
+
+import (
+	"math"
+	"runtime/debug"
+	"runtime/metrics"
+)
+
+// gate has two marks, so that a level which moves about one of them does not open and shut it all the time. Without a high mark it is always open.
+type gate struct {
+	high, low float64
+	shut      bool
+}
+
+// level says how high it stands. The gate shuts at the high mark or above, opens at the low mark or below, and does nothing in between.
+func (g *gate) level(v float64) {
+	switch {
+	case g.high <= 0:
+	case !g.shut && v >= g.high:
+		g.shut = true
+	case g.shut && v <= g.low:
+		g.shut = false
+	}
+}
+
+// memory is how much of the memory that the process may have is in use, as the runtime counts it for its limit (GOMEMLIMIT); 0 when there is no limit.
+func memory() float64 {
+	limit := debug.SetMemoryLimit(-1)
+	if limit <= 0 || limit == math.MaxInt64 {
+		return 0
+	}
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	metrics.Read(samples)
+	for _, s := range samples {
+		if s.Value.Kind() != metrics.KindUint64 {
+			return 0
+		}
+	}
+	return float64(samples[0].Value.Uint64()-samples[1].Value.Uint64()) / float64(limit)
+}

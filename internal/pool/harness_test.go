@@ -1,0 +1,245 @@
+package pool_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pool"
+)
+
+// engine is a stand-in for the real one. It hands out claims, checks what a worker promises, and remembers what it is told.
+type engine struct {
+	p *pool.Pool
+
+	mu       sync.Mutex
+	slots    int // as the pool says
+	told     []int
+	claims   map[model.ClaimRef]*model.Claim // that the pool has
+	reports  []model.TaskReport
+	ended    map[model.ClaimRef]int // reports, by claim
+	beats    [][]api.Beat
+	lost     map[model.ClaimRef]bool // the next beat tells
+	cancels  map[model.ClaimRef]bool
+	deaf     bool          // beats fail
+	full     chan struct{} // reports wait for it
+	left     bool
+	handed   int
+	jobs     map[model.ClaimRef]*job // that run
+	problems []string
+	slotsMax int
+}
+
+// job is a handler that waits for the test.
+type job struct {
+	ctx context.Context
+	t   *pool.Task
+	do  chan func() (model.Payload, error)
+}
+
+func newEngine(cfg pool.Config) *engine {
+	e := &engine{
+		claims: map[model.ClaimRef]*model.Claim{}, ended: map[model.ClaimRef]int{}, lost: map[model.ClaimRef]bool{}, cancels: map[model.ClaimRef]bool{},
+		jobs: map[model.ClaimRef]*job{},
+	}
+	if cfg.Handlers == nil {
+		cfg.Handlers = map[string]pool.Handler{"polite": {Run: e.polite}, "deaf": {Run: e.obstinate}}
+	}
+	e.p = pool.New(cfg)
+	e.slots, e.slotsMax = e.p.Capacity(), e.p.Capacity()
+	e.p.Serve(e)
+	return e
+}
+
+func (e *engine) problem(format string, args ...any) {
+	e.problems = append(e.problems, fmt.Sprintf(format, args...))
+}
+
+func (e *engine) locked(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f()
+}
+
+func (e *engine) err() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.problems) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%q", e.problems)
+}
+
+// ---- handlers
+
+func (e *engine) enter(ctx context.Context, t *pool.Task) *job {
+	j := &job{ctx: ctx, t: t, do: make(chan func() (model.Payload, error))}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.jobs[t.Claim().Ref] = j
+	return j
+}
+
+// polite waits for the test, or for the end of its context.
+func (e *engine) polite(ctx context.Context, t *pool.Task) (model.Payload, error) {
+	j := e.enter(ctx, t)
+	select {
+	case do := <-j.do:
+		return do()
+	case <-ctx.Done():
+		return model.Payload{}, context.Cause(ctx)
+	}
+}
+
+// obstinate waits for the test, whatever becomes of its context.
+func (e *engine) obstinate(ctx context.Context, t *pool.Task) (model.Payload, error) {
+	return (<-e.enter(ctx, t).do)()
+}
+
+// Outcomes of handlers.
+func succeed() (model.Payload, error) { return model.Payload{Data: []byte("out")}, nil }
+func failed() (model.Payload, error)  { return model.Payload{}, errors.New("boom") }
+func panics() (model.Payload, error)  { panic("ouch") }
+func exits() (model.Payload, error) {
+	runtime.Goexit()
+	return model.Payload{}, nil
+}
+
+func snoozes() (model.Payload, error) {
+	return model.Payload{}, &pool.GiveBack{After: time.Minute}
+}
+
+// ---- api.TaskSession
+
+func (e *engine) Report(ctx context.Context, r model.TaskReport) error {
+	if e.full != nil {
+		select {
+		case <-e.full:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.left {
+		return fault.New(fault.Unavailable, "the session is over")
+	}
+	if e.claims[r.Ref] == nil && e.ended[r.Ref] == 0 && !e.lost[r.Ref] {
+		e.problem("a report of %s, which nobody claimed", r.Ref)
+	}
+	e.ended[r.Ref]++
+	if e.ended[r.Ref] > 1 {
+		e.problem("%s is reported twice", r.Ref)
+	}
+	delete(e.claims, r.Ref)
+	e.reports = append(e.reports, r)
+	return nil
+}
+
+func (e *engine) Beat(_ context.Context, beats []api.Beat) ([]api.BeatReply, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.beats = append(e.beats, beats)
+	if e.deaf {
+		return nil, errors.New("not heard")
+	}
+	replies := make([]api.BeatReply, len(beats))
+	for i, b := range beats {
+		replies[i] = api.BeatReply{Held: e.claims[b.Claim] != nil, Canceled: e.cancels[b.Claim]}
+	}
+	return replies, nil
+}
+
+func (e *engine) Slots(n int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if n < 0 || n > e.slotsMax {
+		e.problem("%d slots", n)
+	}
+	e.slots = n
+	e.told = append(e.told, n)
+}
+
+func (e *engine) Leave(context.Context) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.left = true
+	return nil
+}
+
+// ---- what happens
+
+func ref(n int) model.ClaimRef {
+	return model.ClaimRef{TaskRef: model.TaskRef{Address: model.Address{Tenant: "default", Type: "wf", Key: fmt.Sprint(n)}, Run: model.RunID{1}, ID: "s"}, Claim: int64(n)}
+}
+
+// room is how many claims the pool may still get.
+func (e *engine) room() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.slots - len(e.claims)
+}
+
+// claim hands out a task, if the pool has room for it.
+func (e *engine) claim(kind string, spec model.TaskSpec) model.ClaimRef {
+	e.mu.Lock()
+	e.handed++
+	r := ref(e.handed)
+	spec.Kind = kind
+	c := model.Claim{Ref: r, Spec: &spec, Attempt: 1}
+	e.claims[r] = &c
+	e.mu.Unlock()
+	e.p.Execute([]model.Claim{c})
+	synctest.Wait()
+	return r
+}
+
+// finish lets a handler return.
+func (e *engine) finish(r model.ClaimRef, do func() (model.Payload, error)) {
+	e.mu.Lock()
+	j := e.jobs[r]
+	delete(e.jobs, r)
+	e.mu.Unlock()
+	select {
+	case j.do <- do:
+	case <-j.ctx.Done(): // a polite one has returned already
+		if j.t.Claim().Spec.Kind == "deaf" {
+			j.do <- do
+		}
+	}
+	synctest.Wait()
+}
+
+// take has the pool lose a claim.
+func (e *engine) take(r model.ClaimRef) {
+	e.mu.Lock()
+	delete(e.claims, r)
+	e.lost[r] = true
+	e.mu.Unlock()
+	e.p.Stop(r, api.StopLost)
+	synctest.Wait()
+}
+
+func (e *engine) reportOf(r model.ClaimRef) *model.TaskReport {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for i := range e.reports {
+		if e.reports[i].Ref == r {
+			return &e.reports[i]
+		}
+	}
+	return nil
+}
+
+func (e *engine) close(within time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), within)
+	defer cancel()
+	return e.p.Close(ctx)
+}

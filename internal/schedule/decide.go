@@ -1,0 +1,528 @@
+package schedule
+
+import (
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/cadence"
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Bounds of a decision.
+const (
+	maxBurst  = 100    // ticks that begin at one moment
+	maxOpen   = 100    // executions whose end is awaited
+	maxRecent = 10     // fires that are remembered
+	maxScan   = 10_000 // ticks that are looked at to count what was missed
+)
+
+// Kinds of fires.
+const (
+	ByTick     = "tick"
+	ByTrigger  = "trigger"
+	ByBackfill = "backfill"
+)
+
+// Fire is one execution that the schedule has begun, or is to begin.
+type Fire struct {
+	Kind     string    `json:"kind"`
+	Tick     time.Time `json:"tick"` // for when; of a trigger, when it came
+	Workflow string    `json:"workflow"`
+	Key      string    `json:"key"`
+	At       time.Time `json:"at,omitzero"` // when it was begun
+}
+
+// Range is the rest of a backfill.
+type Range struct {
+	After time.Time `json:"after"` // ticks up to here have begun
+	Until time.Time `json:"until"` // not included
+}
+
+// Counts tell what became of all ticks.
+type Counts struct {
+	Fired      int64 `json:"fired"`      // executions that were begun, in whatever way
+	Triggered  int64 `json:"triggered"`  // of these, by hand
+	Backfilled int64 `json:"backfilled"` // of these, for the past
+	Skipped    int64 `json:"skipped"`    // because another one was open
+	Missed     int64 `json:"missed"`     // because nobody was there within the catch-up window, or it was paused; counted up to 10,000 at a time
+	Failed     int64 `json:"failed"`     // of those whose end was awaited
+}
+
+// Status is how a schedule stands.
+type Status struct {
+	Created   time.Time `json:"created"`
+	Changed   time.Time `json:"changed"`
+	Decided   time.Time `json:"decided"`       // every tick up to here is dealt with
+	Tick      time.Time `json:"tick,omitzero"` // the next one; zero when there is none
+	Wake      time.Time `json:"wake,omitzero"` // when it begins: Tick and its jitter; zero while paused
+	Paused    bool      `json:"paused"`
+	Why       string    `json:"why,omitempty"`
+	Open      []Fire    `json:"open,omitempty"`
+	Waiting   *Fire     `json:"waiting,omitempty"`
+	Backfills []Range   `json:"backfills,omitempty"`
+	Recent    []Fire    `json:"recent,omitempty"` // newest first
+	Counts    Counts    `json:"counts"`
+	LastError string    `json:"last_error,omitempty"`
+}
+
+// Verbs are the names of updates that a schedule answers.
+const (
+	VerbApply    = "apply"
+	VerbPause    = "pause"
+	VerbResume   = "resume"
+	VerbTrigger  = "trigger"
+	VerbBackfill = "backfill"
+	VerbDelete   = "delete"
+)
+
+// Command is what an update asks for.
+type Command struct {
+	Verb   string    `json:"-"`
+	Spec   *Spec     `json:"spec,omitempty"`
+	Paused bool      `json:"paused,omitempty"` // when it is new
+	Why    string    `json:"why,omitempty"`
+	From   time.Time `json:"from,omitzero"`
+	To     time.Time `json:"to,omitzero"`
+}
+
+// Answer is what an update is told.
+type Answer struct {
+	// Change of an apply: created, changed or unchanged.
+	Change string `json:"change,omitempty"`
+	// Key of what a trigger has begun; empty when it waits for its turn.
+	Key string `json:"key,omitempty"`
+	// Ticks of a backfill.
+	Ticks int `json:"ticks,omitempty"`
+	// Kind and Text of an error.
+	Kind string `json:"error_kind,omitempty"`
+	Text string `json:"error,omitempty"`
+}
+
+// Changes of an apply.
+const (
+	Created   = "created"
+	Changed   = "changed"
+	Unchanged = "unchanged"
+)
+
+// Ended is something that was open.
+type Ended struct {
+	Key   string
+	Error string // empty when it completed
+}
+
+// Situation is what a decision is about. Spec is nil before the first apply.
+type Situation struct {
+	Name     string
+	Now      time.Time
+	Spec     *Spec
+	Status   Status
+	Ended    []Ended
+	Commands []Command
+}
+
+// Decision is what is to be done.
+type Decision struct {
+	Status  Status   `json:"status"`
+	Adopt   int      `json:"adopt,omitempty"` // the command whose definition counts from now on, counted from 1
+	Start   []Fire   `json:"start,omitempty"`
+	Cancel  []Fire   `json:"cancel,omitempty"`
+	Answers []Answer `json:"answers,omitempty"` // to the commands, in order
+	Over    bool     `json:"over,omitempty"`    // the schedule is deleted
+}
+
+// Decide says what a schedule does next. It is a function of its argument and of the database of zones, and changes nothing that it is given.
+func Decide(in Situation) (Decision, error) {
+	d := decider{name: in.Name, now: in.Now, spec: in.Spec}
+	d.Status = in.Status
+	d.Status.Open = slices.Clone(in.Status.Open)
+	d.Status.Recent = slices.Clone(in.Status.Recent)
+	d.Status.Backfills = slices.Clone(in.Status.Backfills)
+	if err := d.load(); err != nil {
+		return Decision{}, err
+	}
+	d.ended(in.Ended)
+	d.ticks()
+	for i := range in.Commands {
+		answer, err := d.command(i, &in.Commands[i])
+		if err != nil {
+			answer = Answer{Kind: fault.KindOf(err).String(), Text: err.Error()}
+		}
+		d.Answers = append(d.Answers, answer)
+	}
+	d.release()
+	d.plan()
+	return d.Decision, nil
+}
+
+type decider struct {
+	Decision
+	name    string
+	now     time.Time
+	spec    *Spec
+	cadence cadence.Cadence
+}
+
+func (d *decider) load() (err error) {
+	d.cadence = cadence.Cadence{}
+	if d.spec != nil {
+		d.cadence, err = d.spec.Cadence()
+	}
+	return err
+}
+
+// ended takes note of executions that have ended.
+func (d *decider) ended(all []Ended) {
+	s := &d.Status
+	for _, e := range all {
+		s.Open = slices.DeleteFunc(s.Open, func(f Fire) bool { return f.Key == e.Key })
+		if e.Error != "" {
+			s.Counts.Failed++
+			s.LastError = short(e.Key + ": " + e.Error)
+		}
+	}
+}
+
+// next is the first tick after a point in time within the bounds of the definition.
+func (d *decider) next(after time.Time) (time.Time, bool) {
+	if s := d.spec; s == nil {
+		return time.Time{}, false
+	} else if !s.StartAt.IsZero() && after.Before(s.StartAt) {
+		after = s.StartAt.Add(-time.Nanosecond)
+	}
+	t, ok := d.cadence.Next(after)
+	if !ok || !d.spec.EndAt.IsZero() && !t.Before(d.spec.EndAt) {
+		return time.Time{}, false
+	}
+	return t, true
+}
+
+// between are ticks after a point in time and up to another one.
+func (d *decider) between(after, upTo time.Time, most int) (all []time.Time, more bool) {
+	for {
+		t, ok := d.next(after)
+		if !ok || t.After(upTo) {
+			return all, false
+		}
+		if len(all) == most {
+			return all, true
+		}
+		all = append(all, t)
+		after = t
+	}
+}
+
+// jitter is by how much a tick is delayed: the same whoever asks.
+func (d *decider) jitter(tick time.Time) time.Duration {
+	most := time.Duration(d.spec.Jitter)
+	if most <= 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s@%d", d.name, tick.UnixMilli())
+	return time.Duration(h.Sum64()%uint64(most/time.Millisecond+1)) * time.Millisecond
+}
+
+// ticks deals with everything that has become due.
+func (d *decider) ticks() {
+	s := &d.Status
+	if d.spec == nil || s.Paused || !s.Decided.Before(d.now) {
+		return
+	}
+	after := s.Decided
+	cutoff := d.now.Add(-time.Duration(d.spec.CatchUp) - time.Duration(d.spec.Jitter))
+	if after.Before(cutoff) {
+		s.Counts.Missed += d.count(after, cutoff)
+		after = cutoff
+	}
+	due, decided := d.due(after)
+	s.Decided = decided
+	d.fire(due)
+}
+
+// count counts ticks, up to a bound.
+func (d *decider) count(after, upTo time.Time) int64 {
+	all, _ := d.between(after, upTo, maxScan)
+	return int64(len(all))
+}
+
+// due are the ticks whose time has come, and up to where that is decided. When there are far too many, only the newer ones are looked at.
+func (d *decider) due(after time.Time) (due []time.Time, decided time.Time) {
+	all, more := d.between(after, d.now, maxScan)
+	for more {
+		d.Status.Counts.Missed += int64(len(all))
+		after = after.Add(d.now.Sub(after) / 2)
+		all, more = d.between(after, d.now, maxScan)
+	}
+	decided = d.now
+	for i, t := range all {
+		if t.Add(d.jitter(t)).After(d.now) { // the others come after it, in order
+			all, decided = all[:i], t.Add(-time.Nanosecond)
+			break
+		}
+	}
+	return all, decided
+}
+
+// fire begins, keeps or skips ticks that are due at the same moment. When not all of them can begin, the newest do.
+func (d *decider) fire(due []time.Time) {
+	s := &d.Status
+	room := len(due)
+	switch d.spec.Overlap {
+	case Allow:
+		room = min(room, maxBurst)
+		s.Counts.Missed += int64(len(due) - room)
+	case Cancel:
+		room = min(room, 1)
+		s.Counts.Skipped += int64(len(due) - room)
+	case Queue:
+		free := 0
+		if d.idle() {
+			free++
+		}
+		if s.Waiting == nil {
+			free++
+		}
+		room = min(room, free)
+		s.Counts.Skipped += int64(len(due) - room)
+	case Skip:
+		free := 0
+		if d.idle() || len(s.Backfills) > 0 && s.Waiting == nil { // a backfill takes no tick away
+			free = 1
+		}
+		room = min(room, free)
+		s.Counts.Skipped += int64(len(due) - room)
+	}
+	for _, t := range due[len(due)-room:] {
+		d.begin(Fire{Kind: ByTick, Tick: t})
+	}
+}
+
+// idle reports whether an execution can begin without overlapping.
+func (d *decider) idle() bool { return len(d.Status.Open) == 0 && d.Status.Waiting == nil }
+
+// begin starts an execution, or has it wait for its turn.
+func (d *decider) begin(f Fire) {
+	s := &d.Status
+	f.Workflow, f.Key = d.spec.Job.Type(), d.key(&f)
+	if d.spec.Overlap == Allow || len(s.Open) == 0 {
+		d.start(f)
+		return
+	}
+	if s.Waiting != nil {
+		s.Counts.Skipped++
+	}
+	s.Waiting = &f
+	if d.spec.Overlap == Cancel {
+		d.Cancel = append(d.Cancel, s.Open...)
+	}
+}
+
+func (d *decider) start(f Fire) {
+	s := &d.Status
+	f.At = d.now
+	d.Start = append(d.Start, f)
+	s.Counts.Fired++
+	switch f.Kind {
+	case ByTrigger:
+		s.Counts.Triggered++
+	case ByBackfill:
+		s.Counts.Backfilled++
+	}
+	if s.Open = append(s.Open, f); len(s.Open) > maxOpen {
+		s.Open = s.Open[len(s.Open)-maxOpen:]
+	}
+	if s.Recent = slices.Insert(s.Recent, 0, f); len(s.Recent) > maxRecent {
+		s.Recent = s.Recent[:maxRecent]
+	}
+}
+
+// key names an execution: the schedule and the tick, so that it cannot be begun twice.
+func (d *decider) key(f *Fire) string {
+	key := d.name + "@" + stamp(f.Tick)
+	if f.Kind == ByTrigger {
+		key += fmt.Sprintf("-trigger-%d", d.Status.Counts.Triggered+1)
+	}
+	return key
+}
+
+// release begins what waits for its turn, when it has come.
+func (d *decider) release() {
+	s := &d.Status
+	if d.spec == nil || d.Over {
+		return
+	}
+	if f := s.Waiting; f != nil && (len(s.Open) == 0 || d.spec.Overlap == Allow) && (!s.Paused || f.Kind == ByTrigger) {
+		s.Waiting = nil
+		d.start(*f)
+	}
+	for len(s.Backfills) > 0 && !s.Paused && s.Waiting == nil {
+		most := 1 // one after the other
+		if d.spec.Overlap == Allow {
+			most = maxOpen
+		}
+		if len(s.Open) >= most {
+			return
+		}
+		r := &s.Backfills[0]
+		t, ok := d.next(r.After)
+		if !ok || !t.Before(r.Until) {
+			s.Backfills = s.Backfills[1:]
+			continue
+		}
+		r.After = t
+		f := Fire{Kind: ByBackfill, Tick: t, Workflow: d.spec.Job.Type()}
+		f.Key = d.key(&f)
+		d.start(f)
+	}
+}
+
+// plan says when the schedule is to look again.
+func (d *decider) plan() {
+	s := &d.Status
+	s.Tick, s.Wake = time.Time{}, time.Time{}
+	if s.Paused || d.spec == nil || d.Over {
+		return
+	}
+	t, ok := d.next(s.Decided)
+	if !ok {
+		return
+	}
+	s.Tick, s.Wake = t, t.Add(d.jitter(t))
+}
+
+// command does what an update asks for.
+func (d *decider) command(i int, c *Command) (Answer, error) {
+	s := &d.Status
+	if d.Over {
+		return Answer{}, fault.New(fault.NotFound, "schedule %s has been deleted", d.name)
+	}
+	if d.spec == nil && c.Verb != VerbApply && c.Verb != VerbDelete {
+		return Answer{}, fault.New(fault.NotFound, "schedule %s has not been applied yet", d.name)
+	}
+	switch c.Verb {
+	case VerbApply:
+		return d.apply(i, c)
+	case VerbPause:
+		s.Paused, s.Why = true, short(c.Why)
+	case VerbResume:
+		if s.Paused {
+			d.settle()
+			s.Paused, s.Why = false, ""
+		}
+	case VerbTrigger:
+		return d.trigger()
+	case VerbBackfill:
+		return d.backfill(c)
+	case VerbDelete:
+		d.Over, s.Waiting, s.Backfills = true, nil, nil
+	default:
+		return Answer{}, fault.New(fault.Invalid, "schedule %s: there is no verb %q", d.name, c.Verb)
+	}
+	return Answer{}, nil
+}
+
+// apply adopts a definition. Ticks of the one before have been dealt with; those of another cadence count from now.
+func (d *decider) apply(i int, c *Command) (Answer, error) {
+	s := &d.Status
+	if c.Spec == nil {
+		return Answer{}, fault.New(fault.Invalid, "schedule %s: an apply without a definition", d.name)
+	}
+	spec := *c.Spec
+	if err := spec.Complete(d.name); err != nil {
+		return Answer{}, err
+	}
+	old := d.spec
+	if old != nil && old.same(&spec) {
+		return Answer{Change: Unchanged}, nil
+	}
+	if old != nil && !old.sameTicks(&spec) {
+		d.settle()
+	}
+	d.spec, d.Adopt = &spec, i+1
+	if err := d.load(); err != nil {
+		return Answer{}, err
+	}
+	s.Changed = d.now
+	if old == nil {
+		s.Created, s.Decided, s.Paused = d.now, d.now, c.Paused
+		if c.Paused {
+			s.Why = short(c.Why)
+		}
+		return Answer{Change: Created}, nil
+	}
+	return Answer{Change: Changed}, nil
+}
+
+// settle deals with every tick up to now, before another cadence counts: one that its jitter still delays begins at once.
+func (d *decider) settle() {
+	s := &d.Status
+	if s.Paused {
+		s.Counts.Missed += d.count(s.Decided, d.now)
+	} else {
+		due, _ := d.between(s.Decided, d.now, maxScan)
+		d.fire(due)
+	}
+	s.Decided = later(s.Decided, d.now)
+}
+
+func (d *decider) trigger() (Answer, error) {
+	s := &d.Status
+	if d.spec.Overlap != Allow && len(s.Open) > 0 {
+		switch {
+		case d.spec.Overlap == Skip:
+			return Answer{}, fault.New(fault.Conflict, "schedule %s does not begin while %s/%s is open", d.name, s.Open[0].Workflow, s.Open[0].Key)
+		case d.spec.Overlap == Queue && s.Waiting != nil:
+			return Answer{}, fault.New(fault.Conflict, "schedule %s: %s waits for its turn already", d.name, s.Waiting.Key)
+		}
+	}
+	began := len(d.Start)
+	d.begin(Fire{Kind: ByTrigger, Tick: d.now})
+	if len(d.Start) > began {
+		return Answer{Key: d.Start[began].Key}, nil
+	}
+	return Answer{}, nil
+}
+
+func (d *decider) backfill(c *Command) (Answer, error) {
+	from, to := c.From.UTC(), c.To.UTC()
+	for field, t := range map[string]time.Time{"from": from, "to": to} {
+		if err := cadence.CheckInstant(field, t); err != nil {
+			return Answer{}, fault.New(fault.Invalid, "backfill of schedule %s: %w", d.name, err)
+		}
+	}
+	switch {
+	case !from.Before(to):
+		return Answer{}, fault.New(fault.Invalid, "backfill of schedule %s: from %s is not before %s", d.name, stamp(from), stamp(to))
+	case to.After(d.now):
+		return Answer{}, fault.New(fault.Invalid, "backfill of schedule %s: %s has not come yet", d.name, stamp(to))
+	case len(d.Status.Backfills) >= MaxBackfills:
+		return Answer{}, fault.New(fault.Exhausted, "schedule %s has %d backfills that have not ended, which is the limit", d.name, MaxBackfills)
+	}
+	ticks, more := d.between(from.Add(-time.Nanosecond), to.Add(-time.Nanosecond), MaxBackfill)
+	if more {
+		return Answer{}, fault.New(fault.Invalid, "backfill of schedule %s: there are more than %d ticks from %s to %s; ask for fewer at a time", d.name, MaxBackfill, stamp(from), stamp(to))
+	}
+	if len(ticks) > 0 {
+		d.Status.Backfills = append(d.Status.Backfills, Range{After: from.Add(-time.Nanosecond), Until: to})
+	}
+	return Answer{Ticks: len(ticks)}, nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// short is a text that people gave, cut to what is kept.
+func short(s string) string {
+	if len(s) > maxText {
+		s = s[:maxText] + "…"
+	}
+	return strings.ToValidUTF8(s, "�")
+}

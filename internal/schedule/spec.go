@@ -1,0 +1,304 @@
+// Package schedule begins executions at the times of a cadence. A schedule is itself an execution, of the workflow Type, whose key is the name of the
+// schedule; so it fires exactly once across processes, survives crashes and has a history because executions do and have.
+//
+// Everything that it decides is decided by Decide, which is pure, and is recorded as the outcome of a step before it is done: neither another
+// database of zones nor another build changes what a history says. What it begins has a key made of its name and the tick, so that a tick can never be
+// begun twice.
+//
+// The job is data: what to start, with which stored input. So any process that has this package can serve any schedule; it does not need the code
+// of the job, nor the keys that its input may be encrypted with.
+package schedule
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/perdure/perdure/internal/cadence"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Reserved is how the names of workflows begin that are ours.
+const Reserved = "perdure."
+
+// Names on the store.
+const (
+	Type      = Reserved + "schedule" // the workflow
+	LabelName = Reserved + "schedule" // label of what a schedule has begun: its name
+	LabelTick = Reserved + "tick"     // label of what a schedule has begun: for when
+	LabelApp  = Reserved + "app"      // label of a schedule: the app that has applied it
+)
+
+// Bounds.
+const (
+	MaxName        = 200
+	MaxInput       = 256 << 10 // bytes of the input of a job as it is stored: it travels with the state of the schedule
+	MaxLabels      = model.MaxLabels - 2
+	MaxBackfill    = 1000 // ticks of one backfill
+	MaxBackfills   = 10   // that have not ended
+	MinCatchUp     = 10 * time.Second
+	DefaultCatchUp = 24 * time.Hour
+	MaxJitter      = 24 * time.Hour
+	maxText        = 500 // bytes of a reason
+)
+
+// Overlap says what becomes of a tick that comes while what was begun before is still open.
+type Overlap string
+
+// Policies of Overlap.
+const (
+	Skip   Overlap = "skip"   // it is skipped
+	Queue  Overlap = "queue"  // one waits, further ones are skipped
+	Allow  Overlap = "allow"  // it begins all the same
+	Cancel Overlap = "cancel" // what is open is asked to end, and the newest tick begins when it has
+)
+
+// Duration is a time.Duration that reads and writes as 1h30m.
+type Duration time.Duration
+
+// MarshalText writes it as Go does.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(time.Duration(d).String()), nil }
+
+// UnmarshalText reads what time.ParseDuration reads.
+func (d *Duration) UnmarshalText(text []byte) error {
+	v, err := time.ParseDuration(string(text))
+	if err != nil {
+		return fault.New(fault.Invalid, "%q is not a duration: write one such as 1h30m", text)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Spec is the definition of a schedule.
+type Spec struct {
+	Cron    string    `json:"cron,omitempty"`
+	Zone    string    `json:"zone,omitempty"`
+	Every   Duration  `json:"every,omitempty"`
+	Phase   Duration  `json:"phase,omitempty"`
+	Job     Job       `json:"job"`
+	Overlap Overlap   `json:"overlap"`
+	CatchUp Duration  `json:"catch_up"`
+	Jitter  Duration  `json:"jitter,omitempty"`
+	StartAt time.Time `json:"start_at,omitzero"`
+	EndAt   time.Time `json:"end_at,omitzero"`
+	App     string    `json:"app,omitempty"` // who has applied it
+}
+
+// Kinds of jobs: an execution of a workflow, or a task of an activity.
+const (
+	KindWorkflow = "workflow"
+	KindTask     = "task"
+)
+
+// Job is what a schedule begins.
+type Job struct {
+	Kind   string            `json:"kind"`
+	Name   string            `json:"name"` // of the workflow or the activity
+	Input  Payload           `json:"input,omitzero"`
+	Labels map[string]string `json:"labels,omitempty"`
+	// Task is how a task is to be carried out.
+	Task *model.TaskSpec `json:"task,omitempty"`
+}
+
+// Type is that of the addresses of what the job begins.
+func (j *Job) Type() string {
+	if j.Kind == KindTask {
+		return model.TaskPrefix + j.Name
+	}
+	return j.Name
+}
+
+// Payload is a stored payload inside of JSON: as it is when it is JSON, as text when it is text, so that a reference to a blob is found in it, else in base64.
+type Payload struct{ model.Payload }
+
+type payloadForm struct {
+	JSON     json.RawMessage `json:"json,omitempty"`
+	Text     string          `json:"text,omitempty"`
+	Bytes    []byte          `json:"bytes,omitempty"`
+	Encoding string          `json:"encoding,omitempty"`
+}
+
+// IsZero reports whether there is none.
+func (p Payload) IsZero() bool { return len(p.Data) == 0 && p.Encoding == "" }
+
+// MarshalJSON writes it.
+func (p Payload) MarshalJSON() ([]byte, error) {
+	f := payloadForm{Encoding: p.Encoding}
+	switch {
+	case p.Encoding == model.JSON && json.Valid(p.Data):
+		f.JSON = json.RawMessage(p.Data)
+	case utf8.Valid(p.Data):
+		f.Text = string(p.Data)
+	default:
+		f.Bytes = p.Data
+	}
+	return json.Marshal(f)
+}
+
+// UnmarshalJSON reads it.
+func (p *Payload) UnmarshalJSON(data []byte) error {
+	var f payloadForm
+	if err := json.Unmarshal(data, &f); err != nil {
+		return err
+	}
+	p.Encoding = f.Encoding
+	switch {
+	case f.JSON != nil:
+		p.Data = f.JSON
+	case f.Text != "":
+		p.Data = []byte(f.Text)
+	default:
+		p.Data = f.Bytes
+	}
+	return nil
+}
+
+// Cadence is when it is due.
+func (s *Spec) Cadence() (cadence.Cadence, error) {
+	switch {
+	case s.Cron != "" && s.Every != 0:
+		return cadence.Cadence{}, fault.New(fault.Invalid, "a schedule has a cron line or an interval, not both")
+	case s.Every != 0 || s.Phase != 0:
+		return cadence.Every(time.Duration(s.Every), time.Duration(s.Phase))
+	default:
+		return cadence.Cron(s.Cron, s.Zone)
+	}
+}
+
+// same reports whether two definitions mean the same.
+func (s *Spec) same(o *Spec) bool {
+	a, b := *s, *o
+	if !a.Job.Input.Equal(b.Job.Input.Payload) || !a.StartAt.Equal(b.StartAt) || !a.EndAt.Equal(b.EndAt) {
+		return false
+	}
+	a.Job.Input, b.Job.Input, a.StartAt, b.StartAt, a.EndAt, b.EndAt = Payload{}, Payload{}, time.Time{}, time.Time{}, time.Time{}, time.Time{}
+	left, _ := json.Marshal(a) // cannot fail
+	right, _ := json.Marshal(b)
+	return string(left) == string(right)
+}
+
+// sameTicks reports whether two definitions are due at the same times.
+func (s *Spec) sameTicks(o *Spec) bool {
+	return s.Cron == o.Cron && s.Zone == o.Zone && s.Every == o.Every && s.Phase == o.Phase && s.StartAt.Equal(o.StartAt) && s.EndAt.Equal(o.EndAt)
+}
+
+// CheckName says what is wrong with the name of a schedule.
+func CheckName(name string) error {
+	switch {
+	case name == "":
+		return fault.New(fault.Invalid, "the name of a schedule is empty")
+	case len(name) > MaxName:
+		return fault.New(fault.Invalid, "the name of schedule %.40q… has %d bytes, at most %d are allowed", name, len(name), MaxName)
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return fault.New(fault.Invalid, "the name of schedule %q contains a character that cannot be shown", name)
+	}
+	return nil
+}
+
+// Complete fills in defaults and says what is wrong with a definition: everything, at once.
+func (s *Spec) Complete(name string) error {
+	if s.Overlap == "" {
+		s.Overlap = Skip
+	}
+	if s.CatchUp == 0 {
+		s.CatchUp = Duration(DefaultCatchUp)
+	}
+	if s.Job.Kind == "" {
+		s.Job.Kind = KindWorkflow
+	}
+	s.Cron = strings.Join(strings.Fields(s.Cron), " ")
+	s.StartAt, s.EndAt = s.StartAt.UTC().Truncate(time.Millisecond), s.EndAt.UTC().Truncate(time.Millisecond)
+	var wrong problems
+	wrong.add(CheckName(name))
+	_, err := s.Cadence()
+	wrong.add(err)
+	wrong.add(s.Job.check())
+	switch s.Overlap {
+	case Skip, Queue, Allow, Cancel:
+	default:
+		wrong.addf("overlap %q: it is skip, queue, allow or cancel", s.Overlap)
+	}
+	if d := time.Duration(s.CatchUp); d < MinCatchUp {
+		wrong.addf("catch-up window %s: every tick is a little late, so it must be %s at least", d, MinCatchUp)
+	} else if d > cadence.MaxEvery {
+		wrong.addf("catch-up window %s: it must be %s at most", d, cadence.MaxEvery)
+	}
+	if d := time.Duration(s.Jitter); d < 0 || d > MaxJitter {
+		wrong.addf("jitter %s: it must be between 0 and %s", d, MaxJitter)
+	}
+	if !s.StartAt.IsZero() {
+		wrong.add(cadence.CheckInstant("start", s.StartAt))
+	}
+	if !s.EndAt.IsZero() {
+		wrong.add(cadence.CheckInstant("end", s.EndAt))
+		if !s.StartAt.IsZero() && !s.EndAt.After(s.StartAt) {
+			wrong.addf("it ends at %s, which is not after its start at %s", stamp(s.EndAt), stamp(s.StartAt))
+		}
+	}
+	if len(s.App) > MaxName || !utf8.ValidString(s.App) {
+		wrong.addf("the name of the app %.40q has %d bytes: it may have %d of text", s.App, len(s.App), MaxName)
+	}
+	return wrong.err("schedule " + name)
+}
+
+func (j *Job) check() error {
+	var wrong problems
+	what := "workflow"
+	switch {
+	case j.Kind == KindTask:
+		what = "activity"
+		if j.Task == nil || j.Task.Kind != j.Name || j.Task.Queue == "" {
+			wrong.addf("a task of activity %.40q needs a queue", j.Name)
+		}
+	case j.Kind != KindWorkflow || j.Task != nil:
+		wrong.addf("a job of kind %q: it is %s or %s", j.Kind, KindWorkflow, KindTask)
+	}
+	if name := j.Type(); j.Name == "" || len(name) > MaxName || strings.Contains(name, "/") || strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name) {
+		wrong.addf("%s %.40q is not the name of one", what, j.Name)
+	}
+	if strings.HasPrefix(j.Name, Reserved) && j.Kind == KindWorkflow {
+		wrong.addf("workflow %s is ours: a schedule cannot begin it", j.Name)
+	}
+	if n := j.Input.Size(); n > MaxInput {
+		wrong.addf("the input of the job has %d bytes as it is stored, at most %d are allowed: let the job read what is larger", n, MaxInput)
+	}
+	if len(j.Labels) > MaxLabels {
+		wrong.addf("the job has %d labels: it may have %d", len(j.Labels), MaxLabels)
+	}
+	for _, l := range model.Labels(j.Labels) {
+		if err := model.CheckLabel(l.Name, l.Value); err != nil {
+			wrong.add(err)
+		} else if l.Value == "" || strings.HasPrefix(l.Name, Reserved) {
+			wrong.addf("label %s=%q: it needs a value, and a name that does not begin with %s", l.Name, l.Value, Reserved)
+		}
+	}
+	return wrong.err("")
+}
+
+// problems collects mistakes.
+type problems []string
+
+func (p *problems) add(err error) {
+	if err != nil {
+		*p = append(*p, err.Error())
+	}
+}
+
+func (p *problems) addf(format string, args ...any) { p.add(fault.New(fault.Invalid, format, args...)) }
+
+func (p problems) err(what string) error {
+	if len(p) == 0 {
+		return nil
+	}
+	text := strings.Join(p, "; ")
+	if what != "" {
+		text = what + ": " + text
+	}
+	return fault.New(fault.Invalid, "%s", text)
+}
+
+// stamp is an instant as it stands in keys and labels.
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.999Z07:00") }

@@ -1,0 +1,296 @@
+package service
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/binary"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// ListDead returns dead tasks.
+func (s *Service) ListDead(ctx context.Context, r api.DeadRequest) (api.DeadPage, error) {
+	q, err := s.deadQuery(&r)
+	if err != nil {
+		return api.DeadPage{}, err
+	}
+	found, err := s.store.ListDead(ctx, q)
+	if err != nil {
+		return api.DeadPage{}, err
+	}
+	page := api.DeadPage{Tasks: make([]api.DeadTask, len(found.Rows))}
+	for i := range found.Rows {
+		d := deadTask(&found.Rows[i])
+		d.Body.Input, d.Body.Failed = model.Payload{}, nil
+		page.Tasks[i] = d
+	}
+	if found.More {
+		page.Cursor = deadCursor(found.Rows[len(found.Rows)-1].Place())
+	}
+	return page, nil
+}
+
+// CountDead counts dead tasks.
+func (s *Service) CountDead(ctx context.Context, r api.DeadRequest) (int64, error) {
+	q, err := s.deadQuery(&r)
+	if err != nil {
+		return 0, err
+	}
+	return s.store.CountDead(ctx, q)
+}
+
+// GroupDead groups dead tasks by what they have in common.
+func (s *Service) GroupDead(ctx context.Context, r api.DeadRequest) ([]api.DeadGroup, error) {
+	q, err := s.deadQuery(&r)
+	if err != nil {
+		return nil, err
+	}
+	found, err := s.store.GroupDead(ctx, q, q.Limit)
+	groups := make([]api.DeadGroup, len(found))
+	for i := range found {
+		g := &found[i]
+		groups[i] = api.DeadGroup{Activity: g.Kind, Fingerprint: g.Fingerprint, Count: g.Count, First: g.First, Last: g.Last, Message: g.Message}
+	}
+	return groups, err
+}
+
+// ShowDead returns a dead task.
+func (s *Service) ShowDead(ctx context.Context, id api.DeadID) (api.DeadTask, error) {
+	row, err := s.deadRow(ctx, "show", id)
+	if err != nil {
+		return api.DeadTask{}, err
+	}
+	return deadTask(row), nil
+}
+
+// appears is how long is waited for what another shard does with a message that is on its way to it. It takes effect in any case.
+const appears = 5 * time.Second
+
+// Requeue schedules a dead task anew.
+func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.RequeueReply, error) {
+	v := s.check("requeue")
+	v.requestID(r.RequestID)
+	if r.Input != nil {
+		v.payload("input", *r.Input)
+	}
+	if err := v.err(); err != nil {
+		return api.RequeueReply{}, err
+	}
+	row, err := s.deadRow(ctx, "requeue", r.ID)
+	if err != nil {
+		return api.RequeueReply{}, err
+	}
+	d := deadTask(row)
+	ref, before := d.Ref(), row.Body.Requeued
+	o := &model.LetterOrder{Do: model.LetterRequeue, Ref: ref, Input: r.Input}
+	if r.Again {
+		if err := s.settledRequeue(ctx, &d); err != nil {
+			return api.RequeueReply{}, err
+		}
+		o.Count = row.Requeued
+	}
+	if r.DryRun {
+		if row.Requeued > o.Count {
+			return api.RequeueReply{Address: before.Address, Run: before.Run, Existing: true}, nil
+		}
+		return api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1)}, nil
+	}
+	a, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: ref.Address, RequestID: r.RequestID, Letter: o})
+	if err != nil {
+		return api.RequeueReply{}, err
+	}
+	reply := api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1), Run: a.Run, Existing: a.Existing}
+	if a.Existing {
+		if before.Run != a.Run { // requeued since it was read
+			if row, err = s.deadRow(ctx, "requeue", r.ID); err != nil {
+				return reply, err
+			}
+			before = row.Body.Requeued
+		}
+		reply.Address = before.Address
+		return reply, nil
+	}
+	return reply, s.await(ctx, func(ctx context.Context) (bool, error) {
+		run, err := s.store.LoadExecution(ctx, s.shard(reply.Address), reply.Address, reply.Run)
+		return run != nil, err
+	})
+}
+
+// UndoRequeue takes a requeue back.
+func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
+	v := s.check("undo of a requeue")
+	v.requestID(r.RequestID)
+	if err := v.err(); err != nil {
+		return err
+	}
+	row, err := s.deadRow(ctx, "undo", r.ID)
+	if err != nil {
+		return err
+	}
+	d, q := deadTask(row), row.Body.Requeued
+	if q.IsZero() {
+		return fault.New(fault.Conflict, "undo: dead task %s is not requeued", &d)
+	}
+	o := &model.LetterOrder{Do: model.LetterUndo, Ref: d.Ref(), Count: row.Requeued, Run: q.Run}
+	if _, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: q.Address, RequestID: r.RequestID, Letter: o}); err != nil {
+		return err
+	}
+	return s.await(ctx, func(ctx context.Context) (bool, error) {
+		row, err := s.store.LoadDead(ctx, row.DeadKey)
+		return row == nil || row.Body.Requeued.Run != q.Run, err
+	})
+}
+
+// PurgeDead removes a dead task.
+func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
+	row, err := s.deadRow(ctx, "purge", id)
+	if fault.Is(err, fault.NotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	d := deadTask(row)
+	if err := s.settledRequeue(ctx, &d); err != nil {
+		return err
+	}
+	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: d.Body.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: d.Ref(), Count: d.Requeued}})
+	return err
+}
+
+// settledRequeue says why a dead task cannot be touched: the run that it was requeued as is open.
+func (s *Service) settledRequeue(ctx context.Context, d *api.DeadTask) error {
+	q := d.Body.Requeued
+	if q.IsZero() {
+		return nil
+	}
+	run, err := s.store.LoadExecution(ctx, s.shard(q.Address), q.Address, q.Run)
+	if err != nil {
+		return err
+	}
+	onItsWay := run == nil && time.Since(q.At.Std()) < time.Minute // a run that is not there has not begun yet, or has been deleted
+	if onItsWay || run != nil && !run.Outcome.Status.Closed() {
+		return fault.New(fault.Conflict, "dead task %s was requeued as %s, run %s, which is open", d, q.Address, q.Run)
+	}
+	return nil
+}
+
+// retryTask schedules a task anew that has ended and did not complete: one that failed is requeued, one that was cancelled begins again.
+func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastReply, error) {
+	v := s.check("retry")
+	v.past(r)
+	if r.Before != "" || r.Placed || len(r.Edits) > 0 {
+		v.wrong("%s is a task: it has no steps to begin from or to edit", r.Source.Address)
+	}
+	if err := v.err(); err != nil {
+		return api.PastReply{}, err
+	}
+	row, err := s.execution(ctx, "retry", r.Source)
+	if err != nil {
+		return api.PastReply{}, err
+	}
+	if st := row.Outcome.Status; !st.Closed() || st == model.Completed {
+		return api.PastReply{}, fault.New(fault.Conflict, "retry of %s: it is %s", row.Start.Address, st)
+	}
+	reply := api.PastReply{Address: row.Start.Address, Status: model.Running}
+	dead, err := s.store.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: row.Shard, Run: row.Start.Run}, Task: model.TaskStep})
+	switch {
+	case err != nil:
+		return api.PastReply{}, err
+	case dead != nil:
+		again, err := s.Requeue(ctx, api.RequeueRequest{ID: deadTask(dead).ID, RequestID: r.RequestID, DryRun: r.DryRun})
+		reply.Address, reply.Run = again.Address, again.Run
+		return reply, err
+	case !row.Current:
+		return api.PastReply{}, fault.New(fault.Conflict, "retry of run %s of %s: it is not the current one", row.Start.Run, row.Start.Address)
+	case r.DryRun || row.Start.Task == nil:
+		return reply, nil
+	}
+	spec := *row.Start.Task
+	spec.Delay = 0
+	if spec.Same == nil {
+		spec.Same = &model.TaskOrigin{Run: row.Start.Run, Step: model.TaskStep}
+	}
+	a, err := s.send(ctx, &model.Message{
+		Kind: model.MessageStart, To: row.Start.Address, Input: row.Start.Input, Task: &spec, Labels: row.Start.Labels, Reuse: model.ReuseIfFailed, RequestID: r.RequestID,
+	})
+	reply.Run, reply.Status = a.Run, a.Status
+	return reply, err
+}
+
+// await waits for a message to take effect. When that takes longer than usual, nobody waits for it: it will.
+func (s *Service) await(ctx context.Context, done func(ctx context.Context) (bool, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, appears)
+	defer cancel()
+	for pause := time.Millisecond; ; pause = min(2*pause, 100*time.Millisecond) {
+		if ok, err := done(ctx); ok || err != nil && ctx.Err() == nil {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// deadRow reads a dead task.
+func (s *Service) deadRow(ctx context.Context, op string, id api.DeadID) (*store.DeadRow, error) {
+	if int(id.Shard) >= s.store.Info().Shards || id.Run.IsZero() || id.Task == "" {
+		return nil, fault.New(fault.NotFound, "%s: dead task %s does not exist in this store", op, id)
+	}
+	row, err := s.store.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: id.Shard, Run: id.Run}, Task: id.Task})
+	if err == nil && row == nil {
+		err = fault.New(fault.NotFound, "%s: dead task %s does not exist", op, id)
+	}
+	return row, err
+}
+
+func deadTask(row *store.DeadRow) api.DeadTask {
+	return api.DeadTask{ID: api.DeadID{Shard: row.Shard, Run: row.Run, Task: row.Task}, Requeued: row.Requeued, Body: row.Body}
+}
+
+func (s *Service) deadQuery(r *api.DeadRequest) (store.DeadQuery, error) {
+	q := store.DeadQuery{
+		Tenant: r.Tenant, Kinds: r.Activities, Queues: r.Queues, Fingerprint: r.Fingerprint, From: r.From, To: r.To, Requeued: r.Requeued, Limit: r.Limit,
+	}
+	if q.Tenant == "" {
+		q.Tenant = model.DefaultTenant
+	}
+	if q.Limit <= 0 {
+		q.Limit = defaultPage
+	}
+	q.Limit = min(q.Limit, maxPage)
+	v := s.check("list dead tasks")
+	v.text("the tenant", q.Tenant, s.limits.Key)
+	for _, name := range q.Kinds {
+		v.name("activity", name)
+	}
+	for _, name := range q.Queues {
+		v.name("queue", name)
+	}
+	if q.Fingerprint != "" {
+		v.name("fingerprint", q.Fingerprint)
+	}
+	if err := v.err(); err != nil || r.Cursor == "" {
+		return q, err
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(r.Cursor)
+	if err != nil || len(raw) < 24 {
+		return q, fault.New(fault.Invalid, "list dead tasks: the cursor %q is not one of ours", r.Cursor)
+	}
+	q.After = store.DeadPlace{At: model.Time(binary.BigEndian.Uint64(raw)), Task: string(raw[24:])}
+	copy(q.After.Run[:], raw[8:])
+	return q, nil
+}
+
+// deadCursor is a place in a list of dead tasks as a text.
+func deadCursor(p store.DeadPlace) string {
+	raw := binary.BigEndian.AppendUint64(nil, uint64(p.At))
+	raw = append(raw, p.Run[:]...)
+	return base64.RawURLEncoding.EncodeToString(append(raw, p.Task...))
+}

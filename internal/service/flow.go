@@ -1,0 +1,210 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// maxRefs bounds how many holders and waiters of a limit are told.
+const maxRefs = 20
+
+func (s *Service) flow() *engine.Flow {
+	if s.engine == nil {
+		return engine.FlowOf(s.store)
+	}
+	return s.engine.Flow()
+}
+
+// Limits lists the limits of a tenant.
+func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus, error) {
+	st, err := s.flow().State(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]api.LimitStatus, len(st.Limits))
+	for i, l := range st.Limits {
+		list[i] = api.LimitStatus{Here: st.Here, Limit: api.Limit{
+			Name: l.Name, Queue: l.Queue, Kind: l.Kind, Per: string(l.Per), Key: l.Key,
+			Concurrency: l.Numbers.Concurrency, Rate: l.Numbers.Rate, Period: l.Numbers.Per, Burst: l.Numbers.Burst,
+		}}
+		for _, u := range st.Uses {
+			if u.Resource.Name != l.Name || len(u.Holders)+len(u.Waiters) == 0 {
+				continue
+			}
+			use := api.LimitUse{Key: u.Resource.Key, Held: len(u.Holders), Waiting: len(u.Waiters), Holders: u.Holders[:min(len(u.Holders), maxRefs)]}
+			for _, w := range u.Waiters[:min(len(u.Waiters), maxRefs)] {
+				use.Waiters = append(use.Waiters, w.Ref)
+			}
+			list[i].Uses = append(list[i].Uses, use)
+		}
+	}
+	return list, nil
+}
+
+// SetLimit makes or changes a limit.
+func (s *Service) SetLimit(ctx context.Context, tenant string, l api.Limit, anyQueue bool) error {
+	per := rule.Scope(l.Per)
+	if per == rule.Shared {
+		switch {
+		case l.Key != "":
+			per = rule.PerKey
+		case l.Queue == "" && l.Kind == "":
+			per = rule.PerName
+		}
+	}
+	return s.flow().SetLimit(ctx, tenant, rule.Limit{
+		Name: l.Name, Queue: l.Queue, Kind: l.Kind, Per: per, Key: l.Key,
+		Numbers: limit.Numbers{Concurrency: l.Concurrency, Rate: l.Rate, Per: l.Period, Burst: l.Burst},
+	}, anyQueue)
+}
+
+// DeleteLimit removes a limit.
+func (s *Service) DeleteLimit(ctx context.Context, tenant, name string) error {
+	return s.flow().DeleteLimit(ctx, tenant, name)
+}
+
+// Breakers lists circuit breakers.
+func (s *Service) Breakers(ctx context.Context, tenant string) ([]api.BreakerStatus, error) {
+	st, err := s.flow().State(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]api.BreakerStatus, len(st.Breakers))
+	for i, b := range st.Breakers {
+		list[i] = api.BreakerStatus{
+			Name: b.ID.Name, State: b.State.String(), Since: b.Since, Until: b.Until, Why: b.Why, Held: b.Held,
+			Failures: b.Failures, Calls: b.Calls, Probes: b.Probes, Successes: b.Successes, Rule: breakerRule(b.ID.Name, &b.Config),
+		}
+	}
+	return list, nil
+}
+
+// BreakerRules lists the rules for circuit breakers.
+func (s *Service) BreakerRules(ctx context.Context, tenant string) ([]api.Breaker, error) {
+	st, err := s.flow().State(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	list := make([]api.Breaker, len(st.Rules))
+	for i, b := range st.Rules {
+		name := b.Name
+		if b.Kind != "" {
+			name = rule.KindBreaker(b.Kind)
+		}
+		list[i] = breakerRule(name, &b.Config)
+	}
+	return list, nil
+}
+
+func breakerRule(name string, c *breaker.Config) api.Breaker {
+	return api.Breaker{
+		Name: name, Failures: c.Failures, Ratio: float64(c.Ratio) / 1000, Calls: c.Calls, Window: c.Window, Reset: c.Reset, Probes: c.Probes, Successes: c.Successes,
+		Lease: c.Lease, MaxRetryAfter: c.MaxRetryAfter,
+	}
+}
+
+// SetBreaker makes or changes a rule for circuit breakers.
+func (s *Service) SetBreaker(ctx context.Context, tenant string, b api.Breaker) error {
+	v := s.check("breaker " + b.Name)
+	v.name("breaker", b.Name)
+	if !(b.Ratio >= 0 && b.Ratio <= 1) || b.Ratio > 0 && b.Ratio < 0.001 {
+		v.wrong("ratio %v is not between 0.001 and 1", b.Ratio)
+	}
+	if err := v.err(); err != nil {
+		return err
+	}
+	r := rule.Breaker{Name: b.Name, Config: breaker.Config{
+		Failures: b.Failures, Ratio: int(b.Ratio*1000 + 0.5), Calls: b.Calls, Window: b.Window, Reset: b.Reset, Probes: b.Probes, Successes: b.Successes,
+		Lease: b.Lease, MaxRetryAfter: b.MaxRetryAfter,
+	}}
+	if kind, ok := strings.CutPrefix(b.Name, rule.KindBreaker("")); ok {
+		r.Name, r.Kind = "", cmp.Or(kind, "*")
+	}
+	return s.flow().SetBreaker(ctx, tenant, r)
+}
+
+// DeleteBreaker removes a rule for circuit breakers.
+func (s *Service) DeleteBreaker(ctx context.Context, tenant, name string) error {
+	return s.flow().DeleteBreaker(ctx, tenant, name)
+}
+
+// TripBreaker opens a breaker.
+func (s *Service) TripBreaker(ctx context.Context, tenant, name, why string) error {
+	if err := s.named("trip breaker", name, why); err != nil {
+		return err
+	}
+	return s.flow().Trip(ctx, rule.BreakerID{Tenant: tenant, Name: name}, why)
+}
+
+// ResetBreaker closes a breaker.
+func (s *Service) ResetBreaker(ctx context.Context, tenant, name string) error {
+	if err := s.named("reset breaker", name, ""); err != nil {
+		return err
+	}
+	return s.flow().Reset(ctx, rule.BreakerID{Tenant: tenant, Name: name})
+}
+
+// PauseBreaker lets nothing through a breaker before a time.
+func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error {
+	if err := s.named("pause breaker", name, why); err != nil {
+		return err
+	}
+	return s.flow().Pause(ctx, rule.BreakerID{Tenant: tenant, Name: name}, until, why)
+}
+
+// named checks the name of something that is operated, and the reason.
+func (s *Service) named(op, name, why string) error {
+	v := s.check(op + " " + name)
+	v.name("name", name)
+	v.size("reason", len(why))
+	return v.err()
+}
+
+// Queues lists queues.
+func (s *Service) Queues(ctx context.Context, tenant string) ([]api.QueueStatus, error) {
+	st, err := s.flow().State(ctx, tenant)
+	if err != nil {
+		return nil, err
+	}
+	var list []api.QueueStatus
+	for _, q := range st.Queues {
+		list = append(list, api.QueueStatus{
+			Name: q.Queue, Here: true, Waiting: q.Waiting, Delayed: q.Delayed, Claimed: q.Claimed, Oldest: q.Oldest, Workers: q.Workers, Slots: q.Slots,
+		})
+	}
+	for name, why := range st.Paused {
+		i := slices.IndexFunc(list, func(q api.QueueStatus) bool { return q.Name == name })
+		if i < 0 {
+			i = len(list)
+			list = append(list, api.QueueStatus{Name: name, Here: st.Here})
+		}
+		list[i].Paused, list[i].Why = true, why
+	}
+	slices.SortFunc(list, func(a, b api.QueueStatus) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// PauseQueue has no task of a queue begin.
+func (s *Service) PauseQueue(ctx context.Context, tenant, name, why string) error {
+	if err := s.named("pause queue", name, why); err != nil {
+		return err
+	}
+	return s.flow().PauseQueue(ctx, tenant, name, why)
+}
+
+// ResumeQueue undoes PauseQueue.
+func (s *Service) ResumeQueue(ctx context.Context, tenant, name string) error {
+	if err := s.named("resume queue", name, ""); err != nil {
+		return err
+	}
+	return s.flow().ResumeQueue(ctx, tenant, name)
+}

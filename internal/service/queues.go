@@ -1,0 +1,160 @@
+package service
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// ListWorkers returns the workers of all live nodes.
+func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerInfo, error) {
+	view, err := s.store.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []api.WorkerInfo
+	for _, m := range view.Members {
+		if m.Expires < view.Now {
+			continue
+		}
+		host := fmt.Sprintf("%s:%d", m.Host, m.PID)
+		own := map[string]int{} // the place of the worker that runs workflows, by version
+		for _, w := range m.Serves {
+			if w.Tenant != tenant {
+				continue
+			}
+			if w.Worker != "" {
+				all = append(all, api.WorkerInfo{
+					Node: m.ID, Host: host, Name: w.Worker, Version: w.Version, Queues: w.Queues, Activities: w.Activities, Slots: w.Slots, Draining: w.Draining || m.Draining,
+				})
+				continue
+			}
+			i, ok := own[w.Version]
+			if !ok {
+				i = len(all)
+				own[w.Version] = i
+				all = append(all, api.WorkerInfo{Node: m.ID, Host: host, Version: w.Version, Draining: m.Draining})
+			}
+			all[i].Workflows = append(all[i].Workflows, w.Workflow)
+		}
+	}
+	return all, nil
+}
+
+// maxCounted bounds how many open executions are looked through to count queues.
+const maxCounted = 100_000
+
+// ListQueues returns the queues of a tenant.
+func (s *Service) ListQueues(ctx context.Context, tenant string) (api.QueueList, error) {
+	var list api.QueueList
+	at := func(name string) *api.QueueInfo {
+		i := slices.IndexFunc(list.Queues, func(q api.QueueInfo) bool { return q.Name == name })
+		if i < 0 {
+			i = len(list.Queues)
+			list.Queues = append(list.Queues, api.QueueInfo{Name: name})
+		}
+		return &list.Queues[i]
+	}
+	if s.engine != nil {
+		counted, ok := s.engine.QueueStats()
+		for i := range counted {
+			if c := &counted[i]; ok && c.Tenant == tenant {
+				q := at(c.Queue)
+				q.Waiting, q.Delayed, q.Claimed, q.Oldest, q.Paused = c.Waiting, c.Delayed, c.Claimed, c.Oldest, c.Paused
+				q.Open = c.Waiting + c.Delayed + c.Claimed
+			}
+		}
+		list.Counted = ok
+	}
+	if !list.Counted {
+		if err := s.countQueues(ctx, tenant, at); err != nil {
+			return list, err
+		}
+	}
+	workers, err := s.ListWorkers(ctx, tenant)
+	if err != nil {
+		return list, err
+	}
+	for i := range workers {
+		for _, name := range workers[i].Queues {
+			q := at(name)
+			q.Workers++
+			q.Slots += workers[i].Slots
+		}
+	}
+	slices.SortFunc(list.Queues, func(a, b api.QueueInfo) int { return strings.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+// countQueues counts the open tasks that stand alone.
+func (s *Service) countQueues(ctx context.Context, tenant string, at func(name string) *api.QueueInfo) error {
+	r := api.ListRequest{Tenant: tenant, Statuses: []model.Status{model.Running}, Limit: maxPage}
+	for n := 0; ; {
+		page, err := s.List(ctx, r)
+		if err != nil {
+			return err
+		}
+		for i := range page.Executions {
+			start := &page.Executions[i].Start
+			if start.Task == nil {
+				continue
+			}
+			q := at(start.Task.Queue)
+			q.Open++
+			if q.Oldest == 0 || start.At < q.Oldest {
+				q.Oldest = start.At
+			}
+		}
+		if n += len(page.Executions); page.Cursor == "" {
+			return nil
+		}
+		if r.Cursor = page.Cursor; n > maxCounted {
+			return fault.New(fault.Exhausted, "more than %d executions are open: ask a node that carries the queues", maxCounted)
+		}
+	}
+}
+
+// openTasks are the open tasks of a run, as its history tells.
+func (s *Service) openTasks(ctx context.Context, row *store.Execution) ([]api.Task, error) {
+	h, err := s.read(ctx, "describe", api.Target{Address: row.Start.Address, Run: row.Start.Run})
+	if err != nil {
+		return nil, err
+	}
+	if row.Start.Task == nil && !slices.ContainsFunc(h.Events, func(e model.Event) bool { return e.Kind == model.EventTaskScheduled }) {
+		return nil, nil
+	}
+	open, err := engine.OpenTasks(row.Start, h.Events[len(row.Start.Carried):])
+	if err != nil {
+		return nil, err
+	}
+	data, err := s.store.LoadTaskData(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, "")
+	if err != nil {
+		return nil, err
+	}
+	var tasks []api.Task
+	for _, t := range open {
+		task := api.Task{ID: t.ID, Activity: t.Spec.Kind, Queue: t.Spec.Queue, Scheduled: t.Scheduled, Attempt: t.Attempt, Failures: len(t.Failures) + t.Dropped}
+		if t.Held {
+			task.Worker, task.Since = t.Worker, t.Since
+		} else {
+			task.Next = t.Visible
+		}
+		if n := len(t.Failures); n > 0 {
+			task.Last = t.Failures[n-1].Failure
+		}
+		for i := range data {
+			if data[i].Task == t.ID && data[i].Name == "" {
+				task.Progress = data[i].Value
+			}
+		}
+		tasks = append(tasks, task)
+	}
+	return tasks, nil
+}

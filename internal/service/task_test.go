@@ -1,0 +1,104 @@
+package service_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/service"
+)
+
+func TestTasksAreChecked(t *testing.T) {
+	t.Parallel()
+	s := live(t, service.Limits{})
+	for _, c := range []struct {
+		change func(r *api.StartRequest)
+		want   string
+	}{
+		{func(*api.StartRequest) {}, ""},
+		{func(r *api.StartRequest) { r.Task = nil }, `begins with "task:"`},
+		{func(r *api.StartRequest) { r.Address.Type = "render" }, "a task of activity render has the address"},
+		{func(r *api.StartRequest) { r.Address.Type = "task:other" }, "a task of activity render has the address"},
+		{func(r *api.StartRequest) { r.With = []api.Message{{Name: "s"}} }, "a task takes no signals"},
+		{func(r *api.StartRequest) { r.Task.Queue = "" }, "the name of the queue is empty"},
+		{func(r *api.StartRequest) { r.Task.Limits = []string{"b", "a"} }, "limit a is there twice, or out of order"},
+		{func(r *api.StartRequest) { r.Task.Limits = strings.Split("123456789", "") }, "9 limits"},
+		{func(r *api.StartRequest) { r.Task.Limits = []string{""} }, "the name of the limit is empty"},
+		{func(r *api.StartRequest) { r.Task.Breaker = "\x00" }, "control character"},
+		{func(r *api.StartRequest) { r.Task.Silence = -time.Second }, "one of its times is -1s"},
+		{func(r *api.StartRequest) { r.Task.Delay = 1 << 62 }, "one of its times"},
+		{func(r *api.StartRequest) { r.Task.Retry.Jitter = 1001 }, "out of bounds"},
+		{func(r *api.StartRequest) { r.Task.Weight = -1 }, "out of bounds"},
+	} {
+		r := api.StartRequest{
+			Address: model.Address{Tenant: "default", Type: "task:render", Key: "1"}, Input: model.Payload{Data: []byte("1")},
+			Task: &model.TaskSpec{Kind: "render", Queue: "gpu", Limits: []string{"a", "b"}},
+		}
+		c.change(&r)
+		_, err := s.Compose(r)
+		if c.want == "" {
+			if err != nil {
+				t.Error(err)
+			}
+			continue
+		}
+		wantKind(t, c.want, err, fault.Invalid)
+		if !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v\n  lacks %q", err, c.want)
+		}
+	}
+}
+
+func TestStartMany(t *testing.T) {
+	t.Parallel()
+	s := live(t, service.Limits{})
+	rs := make([]api.StartRequest, 1000)
+	for i := range rs {
+		rs[i] = api.StartRequest{Address: model.Address{Tenant: "default", Type: "order", Key: fmt.Sprint(i % 999)}, Input: model.Payload{Data: []byte("1")}}
+	}
+	rs[7].Address.Key = ""
+	replies, err := s.StartMany(t.Context(), rs)
+	if err != nil || len(replies) != len(rs) {
+		t.Fatal(len(replies), err)
+	}
+	runs := map[model.RunID]bool{}
+	for i, r := range replies {
+		if i == 7 {
+			wantKind(t, "without a key", r.Err, fault.Invalid)
+			continue
+		}
+		if r.Err != nil {
+			t.Fatal(r.Err)
+		}
+		runs[r.Run] = true
+	}
+	if len(runs) != 998 || replies[0].Existing == replies[999].Existing {
+		t.Errorf("%d runs", len(runs))
+	}
+	if n, err := s.Count(t.Context(), api.ListRequest{Tenant: "default", Workflows: []string{"order"}}); n != 998 || err != nil {
+		t.Errorf("%d executions, %v", n, err)
+	}
+	_, err = newShelf(t).svc.StartMany(t.Context(), rs)
+	wantKind(t, "of a store that is only read", err, fault.Denied)
+}
+
+func TestTaskOffersAreChecked(t *testing.T) {
+	t.Parallel()
+	s := live(t, service.Limits{})
+	for _, o := range []model.TaskOffer{
+		{Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1},
+		{Name: "w", Kinds: []string{"k"}, Slots: 1},
+		{Name: "w", Queues: []string{"q"}, Slots: 1},
+		{Name: "w", Queues: []string{"q"}, Kinds: []string{""}, Slots: 1},
+		{Name: "w", Queues: []string{"q"}, Kinds: []string{"k"}},
+	} {
+		_, err := s.JoinTasks(t.Context(), nil, o)
+		wantKind(t, fmt.Sprintf("%+v", o), err, fault.Invalid)
+	}
+	_, err := newShelf(t).svc.JoinTasks(t.Context(), nil, model.TaskOffer{})
+	wantKind(t, "of a store that is only read", err, fault.Denied)
+}

@@ -1,0 +1,505 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Tasks: users submit them and workflows schedule them, hands (hand.go) execute them. What must hold (E8–E11, E16–E27, E30–E32, E37, E43): every task
+// ends once; one holds it at a time, and only as often as it may be tried; only the holder's report counts, and once; nobody gets a task before its claim is
+// durable, or one that is not for it; nothing is taken from whoever executes it but by a time-out; what failed for good is a dead letter, and nothing
+// else is; and when all is over, no slot is taken.
+
+var (
+	taskKinds  = [...]string{"ka", "kb"}
+	taskQueues = [...]string{"qa", "qb"}
+	taskKeys   = [...]string{"t0", "t1", "t2", "t3", "t4"}
+)
+
+// work is what executing a task comes to.
+type work struct {
+	fails     int // attempts that fail
+	permanent bool
+	returns   float64 // probability that an attempt is given back
+	took      int64
+}
+
+func (w work) payload() model.Payload {
+	flags := byte(0)
+	if w.permanent {
+		flags |= 1
+	}
+	if w.returns > 0 {
+		flags |= 2
+	}
+	return model.Payload{Data: []byte{'w', byte(w.fails), flags, byte(w.took >> 16), byte(w.took >> 8), byte(w.took)}}
+}
+
+func workOf(p model.Payload) work {
+	d := p.Data
+	w := work{fails: int(d[1]), permanent: d[2]&1 != 0, took: int64(d[3])<<16 | int64(d[4])<<8 | int64(d[5])}
+	if d[2]&2 != 0 {
+		w.returns = 0.4
+	}
+	return w
+}
+
+// outputOf is the outcome of an attempt, which names it.
+func outputOf(c *model.Claim) model.Payload {
+	return model.Payload{Data: fmt.Appendf(nil, "%s %s %d", c.Ref.Run, c.Ref.ID, c.Ref.Claim)}
+}
+
+// errand is a task to be scheduled.
+type errand struct {
+	spec *model.TaskSpec
+	work model.Payload
+}
+
+func (s *Sim) drawErrand() errand {
+	w := work{returns: oneOf(s, 0.0, 0.0, 0.4), took: oneOf(s, 0, s.between(0, 3*millisecond), s.between(0, 40*millisecond))}
+	if s.chance(0.4) {
+		w.fails, w.permanent = 1+s.pick(3), s.chance(0.15)
+	}
+	ms := func(lo, hi int64) time.Duration { return microseconds(s.between(lo, hi) * millisecond) }
+	spec := &model.TaskSpec{
+		Kind: oneOf(s, taskKinds[:]...), Queue: oneOf(s, taskQueues[:]...), Priority: s.pick(3), Fair: oneOf(s, "", "x", "y"),
+		Retry: model.Retry{MaxAttempts: oneOf(s, 0, 1, 2, 3, 6), Initial: ms(0, 30) + 1, Max: 60 * time.Millisecond, Jitter: oneOf[int64](s, 0, 500)},
+	}
+	if s.chance(0.2) {
+		spec.ToStart = ms(5, 400)
+	}
+	if s.chance(0.3) {
+		spec.Silence = ms(5, 100)
+	}
+	if s.chance(0.2) {
+		spec.Total = ms(50, 1500)
+	}
+	if s.chance(0.2) {
+		spec.Delay = ms(0, 50)
+	}
+	if s.chance(0.3) {
+		spec.ToClose = ms(100, 300)
+		if spec.Retry.MaxAttempts > 0 {
+			spec.ToClose = ms(2, 100) // else it might never end
+		}
+	}
+	return errand{spec, w.payload()}
+}
+
+func (s *Sim) taskAddress(i int) model.Address {
+	return model.Address{Tenant: tenant, Type: model.TaskPrefix + s.errands[i].spec.Kind, Key: taskKeys[i]}
+}
+
+// drawTask makes up something to do with a task that stands alone.
+func (u *user) drawTask() *op {
+	s := u.s
+	i := s.pick(len(taskKeys))
+	to := s.taskAddress(i)
+	a := s.ledger.addresses[to]
+	why := &model.Failure{Message: "by a user"}
+	switch n := s.pick(16); {
+	case n < 9 || a == nil || a.current == nil:
+		spec := *s.errands[i].spec
+		return u.op(model.Message{
+			Kind: model.MessageStart, To: to, Input: s.errands[i].work, Task: &spec,
+			Reuse: oneOf(s, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways, model.ReuseAlways),
+		})
+	case n < 11:
+		return u.op(model.Message{Kind: model.MessageCancel, To: to, Failure: why})
+	case n < 13:
+		return u.op(model.Message{To: to})
+	case n < 14:
+		o := u.op(model.Message{Kind: model.MessagePause, To: to, Failure: why})
+		u.soon(o, s.between(0, 200*millisecond), model.Message{Kind: model.MessageResume, To: to})
+		return o
+	case n < 15:
+		return u.op(model.Message{Kind: model.MessageTerminate, To: to, Failure: why})
+	case !a.current.open():
+		return u.op(*s.deletion(a.current))
+	default:
+		o := u.op(model.Message{To: to})
+		o.read = true
+		return o
+	}
+}
+
+// beat is the last one that a board has heard of a claim.
+type beat struct {
+	node model.NodeID
+	at   model.Time
+}
+
+// claimed is a claim that is, or was, in a history.
+type claimed struct {
+	worker   string
+	reported bool // a report has ended it
+}
+
+// errandState is a task as its history says.
+type errandState struct {
+	spec      *model.TaskSpec
+	input     model.Payload
+	scheduled model.Time
+	visible   model.Time
+	attempt   int
+	failed    int // attempts, and time-outs
+	lost      int // workers in a row that went away
+	held      bool
+	claim     int64
+	worker    string
+	since     model.Time
+	over      bool
+}
+
+func (t *errandState) hold(attempt int, claim int64, worker string, at model.Time) {
+	t.attempt, t.held, t.claim, t.worker, t.since = attempt, true, claim, worker, at
+}
+
+func (t *errandState) letGo(visible model.Time) {
+	t.held, t.claim, t.worker, t.visible = false, 0, "", visible
+}
+
+func compareClaims(a, b model.ClaimRef) int {
+	return cmp.Or(a.Run.Compare(b.Run), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Claim, b.Claim))
+}
+
+func (r *run) ref(id string, claim int64) model.ClaimRef {
+	return model.ClaimRef{TaskRef: model.TaskRef{Address: r.address.name, Run: r.id, ID: id}, Claim: claim}
+}
+
+func (r *run) task(id string) *errandState { return r.tasks[id] }
+
+func (r *run) schedule(id string, spec *model.TaskSpec, in model.Payload, at model.Time) *errandState {
+	if r.tasks == nil {
+		r.tasks = map[string]*errandState{}
+	}
+	t := &errandState{spec: spec, input: in, scheduled: at, visible: at.Add(spec.Delay)}
+	r.tasks[id] = t
+	return t
+}
+
+// startTask notes a task that stands alone.
+func (l *ledger) startTask(b *store.Batch, r *run) {
+	t := r.schedule(model.TaskStep, r.start.Task, r.start.Input, r.start.At)
+	l.s.did(opSubmitted)
+	if w := r.start.Worker; w != "" {
+		l.s.did(opReserved)
+		l.claim(b, r, model.TaskStep, t, 1, 0, w, r.start.At)
+	}
+}
+
+// claim checks that somebody may begin an attempt (E16, E19, E20).
+func (l *ledger) claim(b *store.Batch, r *run, id string, t *errandState, attempt int, claim int64, worker string, at model.Time) {
+	name, node, _ := strings.Cut(worker, "@")
+	h, limit := l.s.hands[name], t.spec.Retry.MaxAttempts
+	switch {
+	case t.over || t.held || r.paused:
+		l.fail("E16: %s of %s is claimed: over %v, held by %s, paused %v", id, r.id, t.over, t.worker, r.paused)
+	case attempt != t.attempt+1 || limit > 0 && attempt > limit:
+		l.fail("E19: attempt %d of %s of %s after attempt %d of at most %d", attempt, id, r.id, t.attempt, limit)
+	case at < t.visible:
+		l.fail("E20: %s of %s is claimed before its time", id, r.id)
+	case h == nil || node != b.Lane.Node.String():
+		l.fail("E20: %s of %s is claimed by %s, who is not a worker of %s", id, r.id, worker, l.name(b.Lane.Node))
+	case !slices.Contains(h.offer.Kinds, t.spec.Kind) || !slices.Contains(h.offer.Queues, t.spec.Queue):
+		l.fail("E20: %s of %s (%s, %s) is claimed by %s, who does not offer that", id, r.id, t.spec.Kind, t.spec.Queue, worker)
+	}
+	t.hold(attempt, claim, worker, at)
+	l.s.claims[r.ref(id, claim)] = &claimed{worker: worker}
+	l.s.did(opClaimed)
+}
+
+// taskFact checks an event of a task, and notes it. It reports false when the event is not one.
+func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
+	t := r.task(e.ID)
+	if e.Kind == model.EventTaskScheduled {
+		if t != nil {
+			l.fail("E8: %s of %s is scheduled twice", e.ID, r.id)
+		}
+		t = r.schedule(e.ID, e.Task, e.Input, e.At)
+		l.s.did(opScheduled)
+		if e.Worker != "" {
+			l.s.did(opReserved)
+			l.claim(b, r, e.ID, t, 1, e.Seq, e.Worker, e.At)
+		}
+		return true
+	}
+	if t == nil {
+		return false
+	}
+	if t.over && e.Kind != model.EventWithdrawn { // which may not have known
+		l.fail("E9: %s of %s: a %s after its end", e.ID, r.id, e.Kind)
+	}
+	switch e.Kind {
+	case model.EventTaskClaimed:
+		l.claim(b, r, e.ID, t, e.Attempt, e.Seq, e.Worker, e.At)
+	case model.EventTaskReturned:
+		l.reportedBy(r, e.ID, t, func(o *model.TaskReport) bool { return o.Returned })
+		t.attempt--
+		t.letGo(e.Due)
+		l.s.did(opReturned)
+	case model.EventStepCompleted:
+		l.sameClaim(r, e, t)
+		l.reportedBy(r, e.ID, t, func(o *model.TaskReport) bool { return !o.Returned && o.Failure == nil && o.Output.Equal(e.Output) })
+		t.over = true
+		l.s.did(opTaskCompleted)
+	case model.EventWithdrawn:
+		t.over = true
+		l.s.did(opTaskWithdrawn)
+	case model.EventAttemptFailed, model.EventStepFailed, model.EventTaskTimedOut:
+		l.sameClaim(r, e, t)
+		l.taskFailed(b, r, e.ID, t, e.Failure, e.At)
+		final := e.Kind == model.EventStepFailed || e.TimedOutForGood()
+		if limit := t.spec.Retry.MaxAttempts; !final && (limit > 0 && t.attempt >= limit || e.Failure.Permanent) {
+			l.fail("E24: attempt %d of %s of %s is to be repeated", t.attempt, e.ID, r.id)
+		}
+		if final {
+			t.over = true
+			l.dies(r, e.ID)
+		} else {
+			t.letGo(e.Due)
+		}
+	default:
+		l.fail("E9: %s of %s: a %s of a task", e.ID, r.id, e.Kind)
+	}
+	return true
+}
+
+func (l *ledger) sameClaim(r *run, e *model.Event, t *errandState) {
+	if e.Ref != t.claim || e.Worker != t.worker || e.Attempt != t.attempt {
+		l.fail("E17: %s of %s: a %s of claim %d, which is %d", e.ID, r.id, e.Kind, e.Ref, t.claim)
+	}
+}
+
+// reportedBy checks that whoever has the claim has said so (E17).
+func (l *ledger) reportedBy(r *run, id string, t *errandState, said func(*model.TaskReport) bool) {
+	if !t.held {
+		l.fail("E17: %s of %s ends by a report, and nobody has it", id, r.id)
+	}
+	ref := r.ref(id, t.claim)
+	if !slices.ContainsFunc(l.s.reports[ref], said) {
+		l.fail("E17: %s of %s ends by a report that claim %d has not made", id, r.id, t.claim)
+	}
+	l.s.claims[ref].reported = true
+}
+
+// taskFailed checks why an attempt, or a task, has failed (E26, E30–E32).
+func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f *model.Failure, at model.Time) {
+	t.failed++
+	after := func(from model.Time, d time.Duration) bool { return d > 0 && at > from.Add(d) }
+	ok, lost := true, false
+	switch f.Type {
+	case model.TimeoutToStart:
+		ok = !t.held && after(t.visible, t.spec.ToStart)
+		l.s.did(opToStart)
+	case model.TimeoutToClose:
+		ok = t.held && after(t.since, t.spec.ToClose)
+		l.s.did(opToClose)
+	case model.TimeoutTotal:
+		ok = after(t.scheduled, t.spec.Total)
+		l.s.did(opTotal)
+	case model.TimeoutSilence:
+		ok = t.held && after(t.since, t.spec.Silence)
+		if last, heard := l.s.beats[r.ref(id, t.claim)]; heard && last.node == b.Lane.Node && !after(last.at, t.spec.Silence) {
+			l.fail("E32: claim %d of %s of %s was silent, and beat at %s of %s", t.claim, id, r.id, last.at, at)
+		}
+		l.s.did(opSilence)
+	case model.FailureLost, model.FailurePoison:
+		lost = true
+		l.s.did(opLost)
+		l.checkLost(b, r, id, t)
+		if t.lost+1 >= 3 != (f.Type == model.FailurePoison) {
+			l.fail("E27: %d workers in a row went away with %s of %s: %s", t.lost+1, id, r.id, f.Type)
+		}
+		if f.Type == model.FailurePoison {
+			l.s.did(opPoison)
+		}
+	case model.FailureSpent:
+		ok = false // nothing in the simulation spends attempts otherwise
+	default:
+		l.reportedBy(r, id, t, func(o *model.TaskReport) bool { return o.Failure != nil && o.Failure.Message == f.Message })
+		l.s.did(opTaskFailed)
+	}
+	if !ok {
+		l.fail("E30: %s of %s fails with %s at %s: scheduled %s, visible %s, claimed %s", id, r.id, f.Type, at, t.scheduled, t.visible, t.since)
+	}
+	if lost {
+		t.lost++
+	} else {
+		t.lost = 0
+	}
+}
+
+// checkLost checks that a claim that counts as lost is not being executed by somebody who is here (E26).
+func (l *ledger) checkLost(b *store.Batch, r *run, id string, t *errandState) {
+	if !t.held {
+		l.fail("E26: %s of %s is lost, and nobody had it", id, r.id)
+	}
+	name, node, _ := strings.Cut(t.worker, "@")
+	h, ref := l.s.hands[name], r.ref(id, t.claim)
+	if h.gone || h.ghost || h.p.dead || h.held[ref] == nil && h.reported[ref] == nil {
+		return
+	}
+	for n, m := range l.nodes {
+		if n.String() == node && m.alive {
+			l.fail("E26: claim %d of %s of %s is lost, and %s executes it", t.claim, id, r.id, t.worker)
+		}
+	}
+	if h.p.inc != nil && h.p.inc.self.ID == b.Lane.Node {
+		l.fail("E26: claim %d of %s of %s is lost, and %s of the same process executes it", t.claim, id, r.id, t.worker)
+	}
+}
+
+// dies notes that a task has failed for good: the batch must have its dead letter.
+func (l *ledger) dies(r *run, id string) {
+	l.dying = append(l.dying, store.DeadKey{RunKey: store.RunKey{Shard: r.address.shard, Run: r.id}, Task: id})
+}
+
+// endTasks ends the task of a run of its own with it, and those that are open in any other.
+func (l *ledger) endTasks(b *store.Batch, r *run) {
+	for _, t := range r.tasks {
+		if r.start.Task == nil {
+			t.over = true
+		}
+	}
+	if r.start.Task == nil {
+		return
+	}
+	t, o := r.tasks[model.TaskStep], &r.outcome
+	if t.over {
+		l.fail("E9: the task of %s ends twice", r.id)
+	}
+	switch o.Status {
+	case model.Completed:
+		l.reportedBy(r, model.TaskStep, t, func(p *model.TaskReport) bool { return !p.Returned && p.Failure == nil && p.Output.Equal(o.Output) })
+		l.s.did(opTaskCompleted)
+	case model.Failed:
+		l.taskFailed(b, r, model.TaskStep, t, o.Failure, o.At)
+		l.dies(r, model.TaskStep)
+	case model.Canceled:
+		if t.held && !r.cancel {
+			l.fail("E25: %s is canceled and nobody has asked for it", r.id)
+		}
+		if t.held {
+			for _, p := range l.s.reports[r.ref(model.TaskStep, t.claim)] {
+				if p.Failure != nil || p.Returned {
+					l.s.claims[r.ref(model.TaskStep, t.claim)].reported = true
+				}
+			}
+		}
+		r.cancel = true
+		l.s.did(opTaskCanceled)
+	case model.Terminated:
+	default:
+		l.fail("the task of %s ends as %s", r.id, o.Status)
+	}
+	t.over = true
+}
+
+// deadLetters checks that the batch has a dead letter for each task that failed for good in it, and for no other (E37).
+func (l *ledger) deadLetters(b *store.Batch) {
+	if len(b.Dead) != len(l.dying) {
+		l.fail("E37: %d tasks fail for good, and there are %d dead letters", len(l.dying), len(b.Dead))
+	}
+	for i := range b.Dead {
+		row := &b.Dead[i]
+		r := l.runs[row.Run]
+		if !slices.Contains(l.dying, row.DeadKey) {
+			l.fail("E37: a dead letter of %s of %s, which has not failed for good", row.Task, row.Run)
+		}
+		t := r.task(row.Task)
+		if row.Body.Attempts != t.attempt || len(row.Body.Failed)+row.Body.LeftOut != t.failed {
+			l.fail("E37: the dead letter of %s of %s has %d attempts and %d failures, its history %d and %d", row.Task, row.Run, row.Body.Attempts, len(row.Body.Failed), t.attempt, t.failed)
+		}
+		l.s.did(opDead)
+	}
+	l.dying = l.dying[:0]
+}
+
+// inheritTask notes what a run has of tasks from its past.
+func (r *run) inheritTask(e *model.Event) {
+	if e.Blank() {
+		return
+	}
+	if e.Kind == model.EventTaskScheduled {
+		r.schedule(e.ID, e.Task, e.Input, e.At)
+		return
+	}
+	if t := r.task(e.ID); t != nil {
+		t.over = true // those without an outcome are left out
+	}
+}
+
+// checkTaskCall checks a call to a task worker: nobody hears of a claim that is not durable.
+func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
+	s := sh.s
+	s.mix(9, uint64(c.Kind), uint64(c.Worker), uint64(c.Ref.Claim))
+	known, r := s.claims[c.Ref], s.ledger.runs[c.Ref.Run]
+	switch c.Kind {
+	case lane.TaskExecute:
+		if known == nil {
+			s.fail("L2: a worker gets claim %d of %s, which is not in the store", c.Ref.Claim, c.Ref.TaskRef)
+		}
+		t := r.task(c.Ref.ID)
+		if name, _, _ := strings.Cut(known.worker, "@"); !gone && s.hands[name].id != c.Worker || !t.input.Equal(c.Claim.Input) {
+			s.fail("E16: claim %d of %s is that of %s, and another one gets it", c.Ref.Claim, c.Ref.TaskRef, known.worker)
+		}
+		if t.held && t.claim == c.Ref.Claim && t.attempt != c.Claim.Attempt {
+			s.fail("E19: claim %d of %s is attempt %d, and handed over as %d", c.Ref.Claim, c.Ref.TaskRef, t.attempt, c.Claim.Attempt)
+		}
+	case lane.TaskStop:
+		if !c.Canceled && s.current(c.Ref) {
+			s.fail("E26: claim %d of %s is to be stopped, and it is the current one", c.Ref.Claim, c.Ref.TaskRef)
+		}
+		if c.Canceled && (r == nil || !r.cancel) {
+			s.fail("L2: a worker hears that %s is canceled, which is not in the store", c.Ref.TaskRef)
+		}
+	case lane.TaskSettled:
+	}
+}
+
+// current reports whether a claim is the one that its history names.
+func (s *Sim) current(ref model.ClaimRef) bool {
+	r := s.ledger.runs[ref.Run]
+	if r == nil || !r.open() {
+		return false
+	}
+	t := r.task(ref.ID)
+	return t != nil && !t.over && t.held && t.claim == ref.Claim
+}
+
+// checkSettled checks what a worker hears of its report (E17, E18).
+func (s *Sim) checkSettled(ref model.ClaimRef, err error) {
+	switch known := s.claims[ref]; {
+	case known == nil:
+		s.fail("L2: a worker hears of claim %d of %s, which is not in the store", ref.Claim, ref.TaskRef)
+	case err == nil && !known.reported:
+		s.fail("E17: the report of claim %d of %s counts, and is not in the history", ref.Claim, ref.TaskRef)
+	case err != nil && s.current(ref):
+		s.fail("E17: the report of claim %d of %s does not count, and it is the current one: %v", ref.Claim, ref.TaskRef, err)
+	case err != nil && !fault.Is(err, fault.NotOwned) && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict):
+		s.fail("the report of claim %d of %s: %v", ref.Claim, ref.TaskRef, err)
+	case err != nil:
+		s.did(opReportLate)
+	}
+}
+
+// checkBoards demands that nothing is left on the boards when every task has ended.
+func (s *Sim) checkBoards() {
+	for _, p := range s.procs {
+		if p.inc.board == nil || !s.ledger.nodes[p.inc.self.ID].alive { // which it has not noticed
+			continue
+		}
+		if what := p.inc.board.left(); what != "" {
+			s.fail("E43: everything has ended, and the board of %s has %s", p.inc.name(), what)
+		}
+	}
+}

@@ -1,0 +1,63 @@
+package faultstore
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// LoadDead loads a dead letter.
+func (f *Store) LoadDead(ctx context.Context, key store.DeadKey) (*store.DeadRow, error) {
+	return call(ctx, f, LoadDead, nil, func() (*store.DeadRow, error) { return f.inner.LoadDead(ctx, key) })
+}
+
+// ListDead lists dead letters.
+func (f *Store) ListDead(ctx context.Context, q store.DeadQuery) (store.DeadPage, error) {
+	return call(ctx, f, ListDead, nil, func() (store.DeadPage, error) { return f.inner.ListDead(ctx, q) })
+}
+
+// CountDead counts dead letters.
+func (f *Store) CountDead(ctx context.Context, q store.DeadQuery) (int64, error) {
+	return call(ctx, f, CountDead, nil, func() (int64, error) { return f.inner.CountDead(ctx, q) })
+}
+
+// GroupDead groups dead letters.
+func (f *Store) GroupDead(ctx context.Context, q store.DeadQuery, limit int) ([]store.DeadGroup, error) {
+	return call(ctx, f, GroupDead, nil, func() ([]store.DeadGroup, error) { return f.inner.GroupDead(ctx, q, limit) })
+}
+
+// LoadDeadBefore loads old dead letters of shards.
+func (f *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after store.DeadPlace, limit int) ([]store.DeadRow, error) {
+	return call(ctx, f, LoadDeadBefore, nil, func() ([]store.DeadRow, error) { return f.inner.LoadDeadBefore(ctx, shards, before, after, limit) })
+}
+
+// LoadTaskData loads what tasks have reported.
+func (f *Store) LoadTaskData(ctx context.Context, key store.RunKey, task string) ([]store.TaskDatum, error) {
+	return call(ctx, f, LoadTaskData, nil, func() ([]store.TaskDatum, error) { return f.inner.LoadTaskData(ctx, key, task) })
+}
+
+// LoadLogs loads what tasks have logged.
+func (f *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, after store.LogPlace, limit int) ([]store.LogRow, error) {
+	return call(ctx, f, LoadLogs, nil, func() ([]store.LogRow, error) { return f.inner.LoadLogs(ctx, key, task, after, limit) })
+}
+
+// PutSetting stores a setting.
+func (f *Store) PutSetting(ctx context.Context, s store.Setting, expected int64) (int64, error) {
+	return call(ctx, f, PutSetting, nil, func() (int64, error) { return f.inner.PutSetting(ctx, s, expected) })
+}
+
+// DeleteSetting removes a setting.
+func (f *Store) DeleteSetting(ctx context.Context, key store.SettingKey, expected int64) (int64, error) {
+	return call(ctx, f, DeleteSetting, nil, func() (int64, error) { return f.inner.DeleteSetting(ctx, key, expected) })
+}
+
+// ListSettings lists settings.
+func (f *Store) ListSettings(ctx context.Context, tenant, kind string) ([]store.Setting, error) {
+	return call(ctx, f, ListSettings, nil, func() ([]store.Setting, error) { return f.inner.ListSettings(ctx, tenant, kind) })
+}
+
+// LoadSettings loads what has changed.
+func (f *Store) LoadSettings(ctx context.Context, after int64) (store.SettingChanges, error) {
+	return call(ctx, f, LoadSettings, nil, func() (store.SettingChanges, error) { return f.inner.LoadSettings(ctx, after) })
+}

@@ -1,0 +1,185 @@
+package perdure
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// KeyedBy returns a copy that derives the key of a task from its input when it is submitted, so that the same input is the same task.
+func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
+	c := *a
+	c.taskKey = key
+	return &c
+}
+
+// Submit makes a task of the activity that belongs to no workflow, and returns at once. It waits in the queue of the activity, or of the option OnQueue, or in DefaultQueue,
+// which every process serves that executes tasks. The Execution is what that of a workflow is: Result waits, Cancel ends it, it has labels and is listed,
+// under the name "task:" and that of the activity.
+//
+// Without a key (KeyedBy, RawKey, HashKey) every submission is a new task, equal inputs or not. With a RequestID and no key, that is the key. A task that has the key
+// already is attached to, as Start does with an execution; Reuse says otherwise. From a workflow the task is a child: it is
+// cancelled when the workflow ends before it, unless AbandonChild is given.
+func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[O], error) {
+	from := s.sender()
+	_, journaled := s.(WorkflowCtx)
+	b, err := a.submission(from.host(), opts, !journaled)
+	if err != nil {
+		return Execution[O]{}, public(err)
+	}
+	ref, p, err := b.one(from.host(), in, 0)
+	if err != nil {
+		return Execution[O]{}, public(err)
+	}
+	b.o.keyed = ref.Key != ""
+	ref, err = from.start(ref, p, &b.o, normalize[I])
+	return Execution[O]{ref}, remote(err)
+}
+
+// SubmitMany submits a task for every input, in one call: thousands cost little more than one. The executions are in the order of the inputs; where one was refused, it
+// is zero, and the error says which and why. The others are there.
+func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]Execution[O], error) {
+	b, err := a.submission(c.host(), opts, true)
+	switch {
+	case err != nil:
+		return nil, public(err)
+	case b.o.keyed:
+		return nil, public(fault.New(fault.Invalid, "submit %d tasks of activity %s: they cannot have one key: use KeyedBy", len(ins), a.name))
+	}
+	h := c.host()
+	var (
+		problems []error
+		runs     = make([]Execution[O], len(ins))
+		requests = make([]api.StartRequest, 0, len(ins))
+		plain    = make([]model.Payload, 0, len(ins))
+		places   = make([]int, 0, len(ins))
+	)
+	refuse := func(i int, err error) { problems = append(problems, fmt.Errorf("input %d: %w", i, err)) }
+	for i, in := range ins {
+		ref, p, err := b.one(h, in, i)
+		if err != nil {
+			refuse(i, err)
+			continue
+		}
+		r, err := c.startRequest(ref, p, &b.o)
+		if err != nil {
+			refuse(i, err)
+			continue
+		}
+		runs[i] = Execution[O]{ref}
+		requests, plain, places = append(requests, r), append(plain, p), append(places, i)
+	}
+	if len(requests) > 0 {
+		replies, err := h.backend.StartMany(c.ctx, requests)
+		if err != nil {
+			return nil, public(err)
+		}
+		for n := range replies {
+			if err := replies[n].Err; err != nil && !c.attaches(err, &requests[n], plain[n], normalize[I]) {
+				runs[places[n]] = Execution[O]{}
+				refuse(places[n], err)
+			}
+		}
+	}
+	return runs, a.refused(len(ins), problems)
+}
+
+// refused is one error for those of many that were refused.
+func (a *Activity[I, O]) refused(of int, problems []error) error {
+	const most = 10
+	if len(problems) == 0 {
+		return nil
+	}
+	more := ""
+	if n := len(problems); n > most {
+		more = fmt.Sprintf("\nand %d more", n-most)
+	}
+	shown := problems[:min(len(problems), most)]
+	return public(fault.New(fault.KindOf(problems[0]), "%d of %d tasks of activity %s were refused:\n%w%s", len(problems), of, a.name, errors.Join(shown...), more))
+}
+
+// Execution refers to the task of a key that was submitted, without touching the store.
+func (a *Activity[I, O]) Execution(key Key) Execution[O] {
+	return Execution[O]{Ref{Workflow: model.TaskPrefix + a.name, Key: key.id}}
+}
+
+// submission is what submissions of one call have in common.
+type submission[I any] struct {
+	o        startOptions
+	kind     string
+	key      func(I) Key
+	fresh    bool // those without a key get a new one; else it is derived from the step of the workflow
+	requests string
+}
+
+// submission applies options.
+func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*submission[I], error) {
+	b := &submission[I]{kind: a.name, key: a.taskKey, fresh: fresh}
+	for _, opt := range opts {
+		opt.applyStart(&b.o)
+	}
+	wrong := func(format string, args ...any) (*submission[I], error) {
+		return nil, fault.New(fault.Invalid, "submit activity %s: "+format, append([]any{a.name}, args...)...)
+	}
+	so := a.opts
+	for _, opt := range b.o.task {
+		opt.applyActivity(&so)
+	}
+	if so.task == nil || !so.task.queued {
+		OnQueue(DefaultQueue).applyActivity(&so)
+	}
+	switch err := so.check(); {
+	case err != nil:
+		return wrong("%w", err)
+	case a.tx != nil || h.activities[a.name].transactional:
+		return wrong("it is transactional, so what it does happens exactly once only as a step of a workflow")
+	case strings.Contains(a.name, "/"):
+		return wrong("its name contains a slash, which separates the name of a task from its key")
+	case len(b.o.with) > 0:
+		return wrong("a task takes no signals")
+	case b.o.err != nil:
+		return nil, b.o.err
+	}
+	if err := checkText("the name of activity", a.name, maxName-len(model.TaskPrefix)); err != nil {
+		return nil, err
+	}
+	b.o.spec, b.requests = so.spec(a.name), b.o.requestID
+	return b, nil
+}
+
+// one is the address and the encoded input of the n-th of them. One without a key is the next child of its workflow.
+func (b *submission[I]) one(h *host, in I, n int) (ref Ref, p model.Payload, err error) {
+	ref.Workflow = model.TaskPrefix + b.kind
+	if p, err = encode(h, "input of activity", b.kind, in); err != nil {
+		return ref, p, err
+	}
+	if b.requests != "" && n > 0 {
+		b.o.requestID = fmt.Sprintf("%s-%d", b.requests, n)
+	}
+	var key Key
+	switch {
+	case b.o.keyed:
+		key = b.o.key
+	case b.key != nil:
+		key = b.key(in)
+	case b.requests != "":
+		key = RawKey(b.o.requestID)
+	case b.fresh:
+		key = RawKey(uuid.Must(uuid.NewV7()).String())
+	default:
+		return ref, p, nil
+	}
+	if ref.Key = key.id; key.err != nil {
+		return ref, p, key.err
+	}
+	if !textFits(key.id, maxKey) {
+		return ref, p, checkText("submit activity "+b.kind+": the key", key.id, maxKey)
+	}
+	return ref, p, nil
+}
