@@ -191,3 +191,10 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 	}
 	return s
 })
+
+// Drawing a slice names its elements, once, and tests that draw them at the same time read that name: so they are named before any test runs.
+func init() {
+	for _, g := range []interface{ String() string }{genText, genRun, genBody, genFailed} {
+		_ = g.String()
+	}
+}

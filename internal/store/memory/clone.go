@@ -59,6 +59,10 @@ func cloneMessage(m model.Message) model.Message {
 		m.With[i].Seq, m.With[i].At, m.With[i].Kind = 0, 0, 0
 	}
 	m.Past, m.Runs = clonePast(m.Past), slices.Clone(m.Runs)
+	if m.Letter = clonePointer(m.Letter); m.Letter != nil && m.Letter.Input != nil {
+		p := clonePayload(*m.Letter.Input)
+		m.Letter.Input = &p
+	}
 	if m.Report = clonePointer(m.Report); m.Report != nil {
 		m.Report.Output, m.Report.Failure = clonePayload(m.Report.Output), clonePointer(m.Report.Failure)
 	}
@@ -102,7 +106,7 @@ func cloneReply(r store.Reply) store.Reply {
 }
 
 func cloneSpec(t model.TaskSpec) model.TaskSpec {
-	t.Limits, t.Retry.Final = slices.Clone(t.Limits), slices.Clone(t.Retry.Final)
+	t.Limits, t.Retry.Final, t.Same = slices.Clone(t.Limits), slices.Clone(t.Retry.Final), clonePointer(t.Same)
 	return t
 }
 

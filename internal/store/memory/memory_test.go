@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"reflect"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -154,6 +155,7 @@ func TestNothingIsShared(t *testing.T) {
 	}
 	l.Commit(batch)
 	again := f.SubjectOf(a.Start.Address)
+	var kept []any // so that no address is used twice
 	read := func() map[uintptr]string {
 		into := make(map[uintptr]string)
 		c := f.Contents()
@@ -187,6 +189,7 @@ func TestNothingIsShared(t *testing.T) {
 		}
 		for _, v := range []any{c, existing, outcomes, one, letter, old, settings, changes} {
 			pointers(reflect.ValueOf(v), into, fmt.Sprintf("%T", v))
+			kept = append(kept, v)
 		}
 		return into
 	}
@@ -206,6 +209,7 @@ func TestNothingIsShared(t *testing.T) {
 	if len(given) < 20 || len(first) < 40 {
 		t.Errorf("%d pointers given, %d read: this test proves nothing", len(given), len(first))
 	}
+	runtime.KeepAlive(kept)
 }
 
 // scramble changes everything that a value points to, in place.

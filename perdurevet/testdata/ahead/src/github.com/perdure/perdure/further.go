@@ -19,13 +19,18 @@ func Labels(kv map[string]string) StartOption { return startOption{} }
 // PastOption says where a past ends.
 type PastOption interface{ applyPast() }
 
-func (requestID) applyPast() {}
+// RequeueOption says how a dead task is given another chance.
+type RequeueOption interface{ applyRequeue() }
+
+func (requestID) applyPast()    {}
+func (requestID) applyRequeue() {}
 
 // RequestID deduplicates one call or send; the default is fresh per call and stable per workflow step.
 func RequestID(id string) interface {
 	CallOption
 	StartOption
 	PastOption
+	RequeueOption
 } {
 	return requestID{}
 }
