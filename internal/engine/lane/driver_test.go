@@ -391,6 +391,16 @@ func (r *rig) current(a model.Address) *store.Execution {
 	return row
 }
 
+// runsOf is how many runs an address has had.
+func (r *rig) runsOf(a model.Address) int {
+	r.t.Helper()
+	page, err := r.st.List(r.t.Context(), store.Query{Tenant: a.Tenant, Workflows: []string{a.Type}, Key: a.Key, AllRuns: true, Limit: 1000})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return len(page.Executions)
+}
+
 func (r *rig) row(run model.RunID) *store.Execution {
 	r.t.Helper()
 	for s := range model.ShardID(shards) {
