@@ -74,9 +74,16 @@ func TestTasks(t *testing.T) {
 			}
 			equal(t, fmt.Sprint("task ", i), got, err, 2*i)
 		}
-		// No code could go on with the history of a task.
-		if _, err := app.Retry(t.Context(), all[5]); err == nil {
-			t.Error("a task is retried like a workflow")
+		// No code could go on with the history of a task: to retry it is to schedule it anew. A fork would be a run that never ends.
+		again, err := app.Retry(t.Context(), all[5])
+		if err != nil {
+			t.Fatalf("retried as %s: %v", again, err)
+		}
+		if _, err := (perdure.Execution[int]{Ref: again}).Result(c); err == nil || !strings.Contains(err.Error(), "no luck") {
+			t.Errorf("a task that is retried ends with %v", err)
+		}
+		if _, err := app.Fork(t.Context(), all[4], perdure.RawKey("fork"), perdure.AfterPosition(0)); err == nil {
+			t.Error("a task was forked")
 		}
 	})
 }
