@@ -29,7 +29,10 @@ func twoSleeps(t *testing.T, s *site) {
 	const d = 150 * time.Millisecond
 	from := time.Now()
 	slept, err := nap.Run(caller(t, app), d, perdure.RawKey("k"))
-	if took := time.Since(from); err != nil || took < 2*d || slept < 2*d {
+	// The clock of a node that has just opened is behind that of the store by a round trip at most, and is set right with the first renewals: a sleep is
+	// never shorter by the clock of the workflow, and by another one only by that much.
+	const roundTrip = 50 * time.Millisecond
+	if took := time.Since(from); err != nil || took < 2*d-roundTrip || slept < 2*d {
 		t.Errorf("two sleeps of %s took %s, by the workflow's own clock %s, %v", d, took, slept, err)
 	}
 }
