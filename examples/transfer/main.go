@@ -1,4 +1,4 @@
-// Transfer moves money between accounts of your own database, exactly once, whatever crashes.
+// Command transfer moves money between accounts of your own database, exactly once, whatever crashes.
 //
 //	go run ./examples/transfer                        engine and accounts in SQLite files
 //	go run ./examples/transfer postgres://localhost/db  both in one PostgreSQL database
