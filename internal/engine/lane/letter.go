@@ -34,16 +34,18 @@ func (l *Lane) loadLetter(e *entry, in *input) {
 func (l *Lane) loadedLetter(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.loading = false
-	if len(e.backlog) == 0 || e.backlog[0] != ld.input {
+	switch {
+	case len(e.backlog) == 0:
 		l.maybeDrop(e)
 		return
+	case e.backlog[0] == ld.input:
+		read := &letterRead{err: r.Err}
+		if row := r.Letter; row != nil && r.Err == nil {
+			read.letter = &core.Letter{Count: row.Requeued, Body: row.Body}
+		}
+		ld.input.letter = read
 	}
-	read := &letterRead{err: r.Err}
-	if row := r.Letter; row != nil && r.Err == nil {
-		read.letter = &core.Letter{Count: row.Requeued, Body: row.Body}
-	}
-	ld.input.letter = read
-	l.schedule(e)
+	l.schedule(e) // also what has taken its place: it waited for the read
 }
 
 // decide says what becomes of a message.

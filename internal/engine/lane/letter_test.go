@@ -69,3 +69,34 @@ func TestRequeueBesidePoison(t *testing.T) {
 		t.Errorf("the second one hears %+v", got)
 	}
 }
+
+// The shard is given up while a dead letter is being read for somebody. What has come behind that and is a fact is not left lying: the shard would
+// never be freed.
+func TestDrainWhileLetterIsRead(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 2)
+	r.join(1)
+	a := key("wf")
+	run := r.began(a)
+	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.settle()
+	c := b.one()
+	r.send(model.Message{Kind: model.MessageRequeue, To: a, Letter: &model.LetterOrder{
+		Do: model.LetterRequeue, Ref: model.TaskRef{Address: a, Run: run, ID: "another"},
+	}}, "requeue")
+	r.flush()
+	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadLetter {
+		t.Fatalf("reads %+v, want the letter", r.loads)
+	}
+	b.report(c)
+	r.l.GiveUp(r.now, []model.ShardID{a.Shard(shards)})
+	r.settle()
+	r.pass(time.Minute)
+	r.wantAnswer("requeue", "unavailable")
+	if errs := b.settled(c); len(errs) != 1 || errs[0] != nil {
+		t.Errorf("the report is answered %v", errs)
+	}
+	if len(r.freed) != 1 {
+		t.Error("the shard is not freed")
+	}
+}
