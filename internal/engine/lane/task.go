@@ -297,13 +297,16 @@ func (l *Lane) handOver(e *entry, f *effect) {
 	l.execute(e, f.run, f.task)
 }
 
-// loadedProgress hands over the task whose progress was read. If the run has been forgotten meanwhile, it waits until that is read again: nobody else
-// would hand it over.
+// loadedProgress hands over the task whose progress was read. If the run has been forgotten meanwhile, that is read again first: nobody else
+// would hand it over, and perhaps nobody else asks for the run.
 func (l *Lane) loadedProgress(ld *Load, r LoadResult) {
 	e := ld.entry
 	ld.task.progress = progressOf(r.Data)
 	if !e.known && e.poison == nil {
 		e.unhanded = append(e.unhanded, ld)
+		if !e.loading {
+			l.load(e)
+		}
 		return
 	}
 	e.handing--

@@ -43,10 +43,10 @@ func (b *bench) Elsewhere(string) bool { return b.away }
 func (*bench) RetryAfter(model.Time, *queue.Item, model.Time) {}
 
 // newBench is a lane with a board, and a worker with some slots.
-func newBench(t tb, slots int) (*rig, *bench) {
+func newBench(t tb, slots int, change ...func(*lane.Config)) (*rig, *bench) {
 	b := &bench{Board: queue.New(queue.Config{}), has: map[model.ClaimRef]bool{}}
 	b.Join(begin, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: slots})
-	b.r = newRig(t, func(c *lane.Config) { c.Board = b })
+	b.r = newRig(t, append(change, func(c *lane.Config) { c.Board = b })...)
 	return b.r, b
 }
 
@@ -354,6 +354,50 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 			t.Error("the shard is not freed")
 		}
 	})
+}
+
+// A claim is about to be handed over when the removal of an older run of its address is refused, and with it what was known of the address. It is handed
+// over all the same: nobody else would tell its worker, and no shard would be freed before.
+func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1, func(c *lane.Config) { c.Retention = kept })
+	r.refuse = func(b *store.Batch) error {
+		if len(b.Deletes) > 0 {
+			return store.Errorf(store.Refused, "commit", "poison")
+		}
+		return nil
+	}
+	r.send(theTask("t"), "old")
+	r.settle()
+	b.report(b.one())
+	r.settle()
+	r.now = r.now.Add(2 * kept)
+	m := theTask("t")
+	m.Reuse = model.ReuseAlways
+	r.send(m, "new")
+	r.settle()
+	b.report(b.one(), failed)
+	r.settle()
+	r.now = r.now.Add(2 * time.Second)
+	b.propose()
+	r.flush()
+	r.commitNow()
+	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadProgress {
+		t.Fatalf("reads %+v, want the progress", r.loads)
+	}
+	progress := r.loads[0]
+	r.loads = nil
+	if r.commit == nil || len(r.commit.Deletes) != 1 {
+		t.Fatalf("in flight: %+v, want the removal, which waited for the claim", r.commit)
+	}
+	r.commitNow()
+	r.readOne(progress)
+	r.settle()
+	b.report(b.one())
+	r.settle()
+	if got := r.current(m.To).Outcome.Status; got != model.Completed {
+		t.Errorf("the task is %s", got)
+	}
 }
 
 // A start that finds its address in use had reserved a worker: that is free again, and does not hear of it.
