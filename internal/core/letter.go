@@ -82,7 +82,7 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 		s.Origin = body.Input.Digest() // whoever submits it again does so with the input that it had
 	}
 	if x != nil {
-		d.Replaces, s.Labels = x.Start.Run, x.Start.Labels
+		d.Replaces, s.Replaced, s.Labels = x.Start.Run, x.Start.Run, x.Start.Labels
 		if len(x.Start.Origin) > 0 {
 			s.Origin = x.Start.Origin
 		}

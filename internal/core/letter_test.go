@@ -63,6 +63,9 @@ func (p *post) send(t *rapid.T, m *model.Message) Decision {
 	}
 	if d.Start != nil {
 		p.begun++
+		if d.Start.Replaced != d.Replaces {
+			t.Fatalf("run %s takes the place of %s and says that it is that of %s: a delete of the execution would not find it", d.Start.Run, d.Replaces, d.Start.Replaced)
+		}
 	}
 	if c := d.Letter; c != nil {
 		if c.Prev != p.letter.Count || c.Ref != p.ref {
