@@ -216,12 +216,14 @@ func (b *board) stats() queue.Stats {
 	return b.b.Stats()
 }
 
-// join adds a worker, or changes how much it may hold.
-func (b *board) join(s *TaskSession, slots int) {
+// join adds a worker, or changes how much it may hold. That is read under the lock: who changes it, joins it to a new board or has it leave may be somebody else
+// each, and what the session says last is what has to stand here. One that has left does not come back.
+func (b *board) join(s *TaskSession) {
 	b.mu.Lock()
+	slots, here := s.free()
 	if _, ok := b.names[s.id]; ok {
 		b.b.Slots(b.inc.eng.clock.now(), s.id, slots)
-	} else {
+	} else if here {
 		offer := s.offer
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)

@@ -61,7 +61,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 		inc.join(s)
 	}
 	for _, s := range inc.eng.taskWorkers.all() {
-		inc.board.join(s, s.free())
+		inc.board.join(s)
 		inc.post(inc.serve)
 	}
 	defer inc.board.close()
@@ -370,7 +370,7 @@ func (inc *incarnation) serve() {
 		}
 	}
 	for _, s := range inc.eng.taskWorkers.all() {
-		slots := s.free()
+		slots, _ := s.free()
 		for _, tenant := range s.offer.Tenants {
 			all = append(all, store.Served{
 				Tenant: tenant, Version: s.offer.Version, Worker: s.offer.Name, Queues: s.offer.Queues, Activities: s.offer.Kinds, Slots: s.offer.Slots, Draining: slots == 0,

@@ -114,7 +114,7 @@ type TaskSession struct {
 func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 	s := e.taskSession(w, offer)
 	if inc := e.current(); inc != nil {
-		inc.board.join(s, offer.Slots)
+		inc.board.join(s)
 		inc.post(inc.serve)
 	}
 	return s
@@ -298,11 +298,14 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 	return held, canceled, err
 }
 
-// free is how many claims the worker may hold.
-func (s *TaskSession) free() int {
+// free is how many claims the worker may hold, and whether it is here at all.
+func (s *TaskSession) free() (slots int, here bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.slots
+	if s.leaving || s.over {
+		return 0, !s.over
+	}
+	return s.slots, true
 }
 
 // Slots changes how many claims the worker may hold.
@@ -312,7 +315,7 @@ func (s *TaskSession) Slots(n int) {
 	s.slots = max(n, 0)
 	s.mu.Unlock()
 	if inc := s.eng.current(); inc != nil {
-		inc.board.join(s, max(n, 0))
+		inc.board.join(s)
 		if turned {
 			inc.post(inc.serve) // others see that it begins nothing, or begins again
 		}

@@ -416,3 +416,28 @@ func TestLeaveBeforeSettled(t *testing.T) {
 		}
 	})
 }
+
+// Whoever changes the slots of a worker that has left meanwhile does not bring it back: it would be given claims, and they back, for ever.
+func TestSlotsAfterLeave(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		e, stop := open(t, st)
+		defer stop()
+		h := newHand(e, 1, func(model.Claim) *model.TaskReport { return nil })
+		if err := h.session.Leave(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h.session.Slots(3)
+		m := submit("t", model.TaskSpec{})
+		a, err := e.Send(t.Context(), m)
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		events, err := st.LoadEvents(t.Context(), store.RunKey{Shard: m.To.Shard(st.Info().Shards), Run: a.Run}, 0, 10, 1<<20)
+		if err != nil || len(events) > 0 {
+			t.Errorf("%d events of a task that nobody can execute, %v", len(events), err)
+		}
+	})
+}
