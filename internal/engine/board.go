@@ -91,6 +91,7 @@ func (b *board) match(now model.Time) []queue.Match {
 			}
 		}
 	}
+	b.settle(now) // what the last round has woken is not forgotten
 	return matches
 }
 

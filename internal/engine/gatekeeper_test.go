@@ -203,3 +203,49 @@ func TestBoardWithGate(t *testing.T) {
 		})
 	})
 }
+
+// However long the line before it is of those that nobody can execute: who can begin does, in the next round if need be.
+func TestLongLineThatIsPassedOver(t *testing.T) {
+	t.Parallel()
+	b := newBoard(&incarnation{eng: New(Config{Store: memory.New(memory.Options{})})})
+	set, err := rule.NewSet([]rule.Limit{
+		{Name: "all", Queue: "*", Numbers: limit.Numbers{Concurrency: 1}},
+		{Name: "keyed", Queue: "*", Per: rule.PerKey, Key: "input", Numbers: limit.Numbers{Concurrency: 1}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.reconfigure(1, set, nil, nil)
+	const many = maxRounds + 100
+	for i, q := range []string{"p", "q"} {
+		b.b.Join(1, queue.WorkerID(i+1), model.TaskOffer{Tenants: []string{model.DefaultTenant}, Queues: []string{q}, Kinds: []string{"work"}, Slots: 2})
+	}
+	add := func(n int, q string) queue.Item {
+		it := queue.Item{Spec: &model.TaskSpec{Kind: "work", Queue: q}, Input: &model.Payload{Data: fmt.Append(nil, n)}, Scheduled: 1, Visible: 1}
+		it.Ref = model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: fmt.Sprint(n)}, ID: model.TaskStep}
+		it.Ref.Run[0], it.Ref.Run[1] = byte(n>>8), byte(n)
+		b.Add(many, it)
+		return it
+	}
+	first := add(0, "p")
+	if ms := b.match(many); len(ms) != 1 {
+		t.Fatalf("%d matches", len(ms))
+	}
+	b.Held(many, first, 1, 1)
+	for n := range many {
+		add(n+1, "p")
+	}
+	b.match(many) // they stand in line
+	last := add(many+1, "q")
+	b.match(many)
+	b.b.Slots(many, 1, 0)
+	b.Remove(many, first.Ref, queue.Succeeded)
+	for tries := 0; b.moved; tries++ { // as propose does
+		ms := b.match(many)
+		if len(ms) == 1 && ms[0].Ref == last.Ref {
+			return
+		}
+		b.moved = len(b.woken) > 0
+	}
+	t.Error("the only one that could begin is forgotten")
+}
