@@ -182,6 +182,14 @@ func (s *TaskSession) has(claim model.ClaimRef) bool {
 	return held || reported
 }
 
+// holds reports whether the worker executes the claim.
+func (s *TaskSession) holds(claim model.ClaimRef) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, held := s.held[claim]
+	return held
+}
+
 func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	s.mu.Lock()
 	if _, held := s.held[ref]; held && canceled {
@@ -202,7 +210,8 @@ func (s *TaskSession) rest() {
 	}
 }
 
-// Report hands in how a claim ended; it waits while the engine is full.
+// Report hands in how a claim ended; it waits while the engine is full. When ctx ends first, it is handed in all the same as soon as that is possible: it is a
+// fact, the board counts on it, and nobody else would tell of it.
 func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	s.mu.Lock()
 	if s.over {
@@ -212,14 +221,24 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
 	s.mu.Unlock()
-	if err := s.send(ctx, &r); err != nil {
-		s.mu.Lock()
-		delete(s.reported, r.Ref)
-		s.rest()
-		s.mu.Unlock()
-		return err
+	err := s.send(ctx, &r)
+	if err == nil || ctx.Err() != nil && s.resend(&r) {
+		return nil
 	}
-	return nil
+	s.mu.Lock()
+	delete(s.reported, r.Ref)
+	s.rest()
+	s.mu.Unlock()
+	return err
+}
+
+// resend hands in a report that nobody waits for. It reports false when the engine has ended.
+func (s *TaskSession) resend(r *model.TaskReport) bool {
+	return s.eng.beside.run(func(ctx context.Context) {
+		if err := s.send(ctx, r); err != nil {
+			s.settled(r.Ref, err)
+		}
+	})
 }
 
 // send hands a report to whoever owns the run.
@@ -262,11 +281,7 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	s.mu.Lock()
 	if r := s.reported[ref]; r != nil && again { // the owner was another one by then: it is told, as soon as there is one
 		s.mu.Unlock()
-		s.eng.beside.run(func(ctx context.Context) {
-			if err := s.send(ctx, r); err != nil {
-				s.settled(ref, err)
-			}
-		})
+		s.resend(r)
 		return
 	}
 	delete(s.reported, ref)
@@ -383,6 +398,9 @@ func (s *TaskSession) giveBack(ctx context.Context) {
 		defer cancel()
 		defer s.remove()
 		for _, ref := range left {
+			if !s.holds(ref) {
+				continue // it was reported meanwhile, which must not be lost over this
+			}
 			if err := s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}); err != nil {
 				return // the engine ends; they count as lost
 			}

@@ -441,3 +441,34 @@ func TestSlotsAfterLeave(t *testing.T) {
 		}
 	})
 }
+
+// A report whose worker waits no longer is handed in when somebody can take it: the task is not executed once more.
+func TestReportThatNobodyWaitsFor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &shut{deaf{Store: memory.New(memory.Options{})}}
+		e, stop := open(t, st)
+		defer stop()
+		h := newHand(e, 1, func(model.Claim) *model.TaskReport { return nil })
+		m := submit("t", model.TaskSpec{})
+		if _, err := e.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		h.until(func() bool { return len(h.claims) == 1 })
+		st.deaf.deaf.Store(true)
+		time.Sleep(time.Minute) // the lease is lost, and nobody is let in
+		brief, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := h.session.Report(brief, model.TaskReport{Ref: h.claims[0].Ref, Output: model.Payload{Data: []byte("1")}}); err != nil {
+			t.Errorf("report = %v", err)
+		}
+		st.deaf.deaf.Store(false)
+		if err := h.session.Leave(t.Context()); err != nil {
+			t.Errorf("leave = %v", err)
+		}
+		r, err := e.Await(t.Context(), m.To, model.RunID{})
+		if err != nil || r.Outcome.Status != model.Completed || len(h.claims) != 1 || h.settled[h.claims[0].Ref] != nil {
+			t.Errorf("%s after %d claims, settled %v, %v", r.Outcome.Status, len(h.claims), h.settled, err)
+		}
+	})
+}
