@@ -26,7 +26,7 @@ func (p *Pool) progressDue() time.Time {
 
 // armLocked has the next beat sent no later than at a time.
 func (p *Pool) armLocked(at time.Time) {
-	if at.IsZero() || p.closed || p.beating || !p.beatAt.IsZero() && !at.Before(p.beatAt) {
+	if at.IsZero() || p.closed || p.beating != nil || !p.beatAt.IsZero() && !at.Before(p.beatAt) {
 		return // while one is on its way, it looks for what is due afterwards
 	}
 	p.beatAt = at
@@ -43,10 +43,9 @@ func (p *Pool) beat() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.beatAt = time.Time{}
-	if p.closed || p.beating || p.session == nil || !p.beatNeeded() {
+	if p.closed || p.beating != nil || p.session == nil || !p.beatNeeded() {
 		return // whoever changes that looks for what is due
 	}
-	p.beating = true
 	p.helpers.Add(1)
 	defer p.helpers.Done()
 	beats := make([]api.Beat, 0, len(p.held))
@@ -54,13 +53,10 @@ func (p *Pool) beat() {
 	for ref, t := range p.held {
 		beats, tasks = append(beats, api.Beat{Claim: ref, Progress: t.progress}), append(tasks, t)
 	}
-	session, sent := p.session, time.Now()
-	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
-	replies, err := session.Beat(ctx, beats)
+	sent := time.Now()
+	replies, err := p.tell(ctx, beats)
 	cancel()
-	p.mu.Lock()
-	p.beating, p.beatenAt = false, sent
 	if err != nil || len(replies) != len(beats) {
 		if !p.unheard && p.ctx.Err() == nil {
 			p.log.Warn("heartbeats of tasks are not heard; they are sent again", "tasks", len(beats), "error", err)
@@ -101,6 +97,56 @@ func (p *Pool) beat() {
 		e.t.cancel(e.cause)
 	}
 	p.mu.Lock()
+}
+
+// tell makes a call that beats. It gives the lock away meanwhile; nobody else makes one, so that no older progress comes behind a newer one.
+func (p *Pool) tell(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
+	over := make(chan struct{})
+	defer close(over)
+	session, sent := p.session, time.Now()
+	p.beating = over
+	p.mu.Unlock()
+	replies, err := session.Beat(ctx, beats)
+	p.mu.Lock()
+	p.beating, p.beatenAt = nil, sent
+	return replies, err
+}
+
+// tellLast tells how far an attempt came that did not succeed, before its report does away with the claim: the next one begins there. What cannot be
+// told in time is left out.
+func (p *Pool) tellLast(t *Task) {
+	ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
+	defer cancel()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		var wait <-chan struct{}
+		switch {
+		case t.sealing != nil:
+			wait = t.sealing
+		case t.progress == nil || p.session == nil || t.state != reporting:
+			return
+		case p.beating != nil:
+			wait = p.beating
+		default:
+			_, err := p.tell(ctx, []api.Beat{{Claim: t.claim.Ref, Progress: t.progress}})
+			if err != nil && p.ctx.Err() == nil {
+				p.log.Warn("the last progress of a task is not heard; the next attempt begins before it", "activity", t.claim.Spec.Kind, "error", err)
+			}
+			t.progress = nil
+			p.armAgain()
+			return
+		}
+		p.mu.Unlock()
+		select {
+		case <-wait:
+		case <-ctx.Done():
+		}
+		p.mu.Lock()
+		if ctx.Err() != nil {
+			return
+		}
+	}
 }
 
 // beatNeeded reports whether anything that we have needs a beat.

@@ -69,12 +69,12 @@ type Pool struct {
 	idle     chan struct{} // closed when nothing is busy, once it drains
 
 	load, memory gate
-	looks        *time.Timer // at the memory; nil while nobody looks
-	beats        *time.Timer // nil until the first
-	beatAt       time.Time   // when they are due; zero when not
-	beatenAt     time.Time   // when the last one was sent
-	beating      bool
-	unheard      bool // the last beat failed
+	looks        *time.Timer   // at the memory; nil while nobody looks
+	beats        *time.Timer   // nil until the first
+	beatAt       time.Time     // when they are due; zero when not
+	beatenAt     time.Time     // when the last one was sent
+	beating      chan struct{} // closed when the call that beats is over; nil while there is none
+	unheard      bool          // the last beat failed
 }
 
 // New makes a pool. It can be given claims at once; what it reports waits for Serve.
@@ -212,7 +212,11 @@ func (p *Pool) finished(t *Task, out model.Payload, err error) {
 		if back, ok := errors.AsType[*GiveBack](err); ok && back.Err != nil {
 			p.log.Warn("a task is given back", "activity", t.claim.Spec.Kind, "error", back.Err)
 		}
-		p.hand(p.ctx, t.report(out, err))
+		r := t.report(out, err)
+		if r.Failure != nil || r.Returned {
+			p.tellLast(t)
+		}
+		p.hand(p.ctx, r)
 		p.mu.Lock()
 	}
 	if _, counts := p.busy[t]; !counts { // it was left alone

@@ -277,6 +277,57 @@ func TestProgressJoinsTheNextBeat(t *testing.T) {
 	}
 }
 
+// TestLastProgressIsToldBeforeTheReport has attempts fail, snooze and be given back right after they have reported progress, which the next one begins with; and when
+// they succeed, nobody needs it.
+func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
+	for _, sealed := range []bool{false, true} {
+		for name, c := range map[string]struct {
+			end  func(e *engine, r model.ClaimRef)
+			tell bool
+		}{
+			"fails":     {func(e *engine, r model.ClaimRef) { e.finish(r, failed) }, true},
+			"panics":    {func(e *engine, r model.ClaimRef) { e.finish(r, panics) }, true},
+			"snoozes":   {func(e *engine, r model.ClaimRef) { e.finish(r, snoozes) }, true},
+			"shut down": {func(e *engine, _ model.ClaimRef) { _ = e.close(0) }, true},
+			"succeeds":  {func(e *engine, r model.ClaimRef) { e.finish(r, succeed) }, false},
+		} {
+			t.Run(fmt.Sprint(name, " ", sealed), func(t *testing.T) {
+				cfg := pool.Config{}
+				if sealed {
+					cfg.Seal = func(ctx context.Context, _ string, p model.Payload) (model.Payload, error) {
+						time.Sleep(10 * time.Millisecond)
+						return p, ctx.Err()
+					}
+				}
+				bubble(t, cfg, func(t *testing.T, e *engine) {
+					r := e.claim("polite", model.TaskSpec{})
+					for i := range 3 { // the first is told at once, the others would be told in a second
+						if err := e.jobs[r].t.Progress(model.Payload{Data: fmt.Append(nil, i)}); err != nil {
+							t.Fatal(err)
+						}
+						synctest.Wait()
+					}
+					c.end(e, r)
+					time.Sleep(100 * time.Millisecond)
+					synctest.Wait()
+					if e.reportOf(r) == nil {
+						t.Fatal("there is no report")
+					}
+					var last string
+					for _, beat := range e.beats {
+						if p := beat[0].Progress; p != nil {
+							last = string(p.Data)
+						}
+					}
+					if told := last == "2"; told != c.tell {
+						t.Errorf("the last progress that was told is %q", last)
+					}
+				})
+			})
+		}
+	}
+}
+
 // TestDrain lets what runs come to an end, and takes nothing new. Beats go on meanwhile.
 func TestDrain(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 1}, func(t *testing.T, e *engine) {

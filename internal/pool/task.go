@@ -65,7 +65,7 @@ type Task struct {
 	beaten   time.Time      // when the engine last heard of it
 	progress *model.Payload // to be told by the next beat
 	next     *model.Payload // has not got its stored form yet
-	sealing  bool
+	sealing  chan struct{}  // closed when nobody seals it any more; nil while nobody does
 }
 
 type taskState uint8
@@ -131,23 +131,26 @@ func (t *Task) Progress(v model.Payload) error {
 		return nil
 	}
 	t.next = &v
-	if !t.sealing && !p.closed {
-		t.sealing = true
+	if t.sealing == nil && !p.closed {
+		t.sealing = make(chan struct{})
 		p.helpers.Go(t.seal)
 	}
 	return nil
 }
 
-// seal gives progress its stored form, on a goroutine of its own: that may take its time, and beats must not wait for it.
+// seal gives progress its stored form, on a goroutine of its own: that may take its time, and beats must not wait for it. It does not end with the context of the
+// task, because what was reported before that counts.
 func (t *Task) seal() {
 	p := t.pool
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for t.next != nil && t.state == running {
+	for t.next != nil && t.state != gone {
 		v := *t.next
 		t.next = nil
 		p.mu.Unlock()
-		sealed, err := p.cfg.Seal(t.ctx, t.claim.Spec.Kind, v)
+		ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
+		sealed, err := p.cfg.Seal(ctx, t.claim.Spec.Kind, v)
+		cancel()
 		p.mu.Lock()
 		if err != nil {
 			p.log.Warn("progress of a task cannot be stored", "activity", t.claim.Spec.Kind, "error", err)
@@ -156,7 +159,8 @@ func (t *Task) seal() {
 		t.progress = &sealed
 		p.armLocked(p.progressDue())
 	}
-	t.sealing = false
+	close(t.sealing)
+	t.sealing = nil
 }
 
 // call runs the handler and turns a panic into an error.
