@@ -11,6 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/payload"
 )
 
 // DefaultQueue carries what is submitted without a queue.
@@ -225,8 +226,33 @@ func (a *Activity[I, O]) queued() bool { return a.opts.task != nil && a.opts.tas
 
 // ---- what an activity on a queue may do
 
-// unreadableAfter is how long a task waits whose input cannot be read here: a key or a store is missing, which another worker may have.
-const unreadableAfter = 10 * time.Second
+// Bounds of unreadableAfter.
+const (
+	minUnreadable = 10 * time.Second
+	maxUnreadable = 10 * time.Minute
+)
+
+// unreadableAfter is how long a task waits whose payloads cannot be read here: a key or a store is missing, which another worker may have. It grows with the age of the
+// task: every try is in the history, and a workflow that waits for a thousand such tasks would fill it within minutes, and fail for good.
+func unreadableAfter(c *model.Claim) time.Duration {
+	return min(max(c.Claimed.Sub(c.Scheduled)/2, minUnreadable), maxUnreadable)
+}
+
+// openProgress undoes the sealing of what the last attempt reported, while the task can still be given back: an activity that took a store which is away for no
+// progress would do again what was done. What is damaged or gone does not come back; LastProgress tells of that.
+func (h *host) openProgress(ctx context.Context, c *model.Claim) error {
+	if c.Progress.Size() == 0 || c.Progress.Encoding == model.JSON {
+		return nil
+	}
+	p, err := h.open(ctx, brief, "progress of activity", c.Spec.Kind, c.Progress)
+	switch {
+	case err == nil:
+		c.Progress = p
+	case errors.Is(err, payload.ErrDamaged), errors.Is(err, payload.ErrNotFound):
+		return nil
+	}
+	return err
+}
 
 // handler is the code of the activity as a worker executes it.
 func (a *Activity[I, O]) handler(fn func(context.Context, I) (O, error)) func(*host) pool.Handler {
@@ -237,9 +263,12 @@ func (a *Activity[I, O]) handler(fn func(context.Context, I) (O, error)) func(*h
 	return func(h *host) pool.Handler {
 		return pool.Handler{Worth: worth, Owner: h, Run: func(ctx context.Context, t *pool.Task) (model.Payload, error) {
 			in, err := decode[I](callReader{h, ctx}, "input of activity", a.name, t.Claim().Input)
+			if err == nil {
+				err = h.openProgress(ctx, t.Claim())
+			}
 			switch {
 			case fault.Is(err, fault.Blocked) || fault.Is(err, fault.Unavailable):
-				return model.Payload{}, &pool.GiveBack{After: unreadableAfter, Err: err}
+				return model.Payload{}, &pool.GiveBack{After: unreadableAfter(t.Claim()), Err: err}
 			case err != nil:
 				return model.Payload{}, public(err)
 			}

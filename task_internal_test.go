@@ -33,3 +33,20 @@ func TestStoredPolicy(t *testing.T) {
 }
 
 var errUnknown = Permanent(ErrTimeout)
+
+// TestUnreadableAfter counts how often a task is tried whose input cannot be read: seldom enough for its history, soon enough for whoever finds the key.
+func TestUnreadableAfter(t *testing.T) {
+	t.Parallel()
+	c := &model.Claim{Scheduled: 1, Claimed: 1}
+	tries := 0
+	for ; c.Claimed.Sub(c.Scheduled) < 3*24*time.Hour; tries++ {
+		after := unreadableAfter(c)
+		if after < minUnreadable || after > maxUnreadable {
+			t.Fatalf("after %s it waits for %s", c.Claimed.Sub(c.Scheduled), after)
+		}
+		c.Claimed = c.Claimed.Add(after)
+	}
+	if tries < 100 || tries > 500 {
+		t.Errorf("%d tries in three days", tries)
+	}
+}

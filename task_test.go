@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -363,6 +364,57 @@ func TestProgress(t *testing.T) {
 				t.Errorf("progress %q, input %q", d.progress.Data, d.started[0].Input.Data)
 			}
 		})
+	}
+}
+
+// locked is a transform whose key is missing for what contains a text, a number of times.
+type locked struct {
+	text string
+	left atomic.Int32
+}
+
+func (*locked) Name() string { return "locked" }
+
+func (*locked) Seal(_ context.Context, _ payload.Meta, data []byte) ([]byte, bool, error) {
+	return data, true, nil
+}
+
+func (l *locked) Open(_ context.Context, _ payload.Meta, sealed []byte) ([]byte, error) {
+	if strings.Contains(string(sealed), l.text) && l.left.Add(-1) >= 0 {
+		return nil, payload.ErrNoKey
+	}
+	return sealed, nil
+}
+
+func (*locked) Digester(context.Context) (func([]byte) []byte, error) { return nil, nil }
+
+// TestUnreadableProgressIsWaitedFor has an attempt begin where the progress of the last one cannot be read now: it is given back, and does not begin anew.
+func TestUnreadableProgressIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	transform := &locked{text: "halfway"}
+	transform.left.Store(1)
+	pay := perdure.NewActivity("pay", func(ctx context.Context, _ string) (string, error) {
+		if at, resumed := perdure.LastProgress[picture](ctx); resumed {
+			return at.Name, nil
+		}
+		if perdure.Attempt(ctx) > 1 {
+			return "", perdure.Permanent(errors.New("it begins anew"))
+		}
+		if err := perdure.Heartbeat(ctx, picture{Name: "halfway"}); err != nil {
+			return "", err
+		}
+		return "", errors.New("gone")
+	}, perdure.OnQueue("q"))
+	c, d := openDesk(t, perdure.Attachment{Payloads: payload.Codec{Chain: []payload.Transform{transform}}}, pay)
+	x, err := pay.Submit(c, "all")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := x.Result(c); got != "halfway" || err != nil {
+		t.Errorf("%q, %v", got, err)
+	}
+	if r := d.tasks[model.Address{Tenant: "default", Type: x.Ref.Workflow, Key: x.Ref.Key}].reports[1]; !r.Returned || r.After != 10*time.Second {
+		t.Errorf("the second report is %+v", r)
 	}
 }
 
