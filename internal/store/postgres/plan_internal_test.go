@@ -198,6 +198,57 @@ func TestExpiredPlans(t *testing.T) {
 	}
 }
 
+// A sweep looks at no more deleted runs than it may remove rows, in each of the tables: those that have left nothing there are looked at once.
+func TestSweepPlans(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	fill(t, s)
+	err = s.work(t.Context(), "explain", true, func(ctx context.Context, c *pgx.Conn) error {
+		if _, err := c.Exec(ctx, s.sql(`insert into {schema}.garbage (run, shard)
+select ('11111111-0000-7000-8000-' || lpad(to_hex(g), 12, '0'))::uuid, g % (select count(*) from {schema}.shards) from generate_series(1, 20000) g`)); err != nil {
+			return err
+		}
+		for _, analyzed := range []bool{false, true} {
+			if analyzed {
+				if _, err := c.Exec(ctx, `analyze`); err != nil {
+					return err
+				}
+			}
+			for i, sql := range sweepDeleted {
+				const limit = 10
+				var text string
+				if err := c.QueryRow(ctx, "explain (analyze, timing off, summary off, format json) "+s.sql(sql), sortedShards(allShards(s), 0), limit).Scan(&text); err != nil {
+					return err
+				}
+				var plans []struct{ Plan node }
+				if err := json.Unmarshal([]byte(text), &plans); err != nil {
+					return err
+				}
+				var used []string
+				bad := plans[0].Plan.reads(&used, limit)
+				if len(bad) > 0 || !slices.Contains(used, "garbage_pkey") {
+					t.Errorf("statement %d, analyzed %v: %v, reads %v\n%s", i, analyzed, bad, used, text)
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func allShards(s *Store) (out []model.ShardID) {
+	for i := range s.info.Shards {
+		out = append(out, model.ShardID(i))
+	}
+	return out
+}
+
 // reads collects the indexes that a plan has read, and what is wrong: a table that was scanned, or more rows than were needed.
 func (n *node) reads(used *[]string, most float64) (bad []string) {
 	if n.Index != "" && n.Loops > 0 {

@@ -34,6 +34,40 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 	return out, err
 }
 
+// garbageRuns is a subquery g of the deleted runs that a sweep looks at: no more than the rows that it may remove. Without that bound it would look for what is left of every
+// deleted run, in each of the tables and each time; where tasks stand alone, hardly any run leaves something there.
+const garbageRuns = `(
+  select t.shard, q.run, q.ctid
+  from unnest($1::smallint[]) t (shard)
+  cross join lateral (select r.run, r.ctid from {schema}.garbage r where r.shard = t.shard order by r.run limit $2) q
+  limit $2) g`
+
+// sweepDeleted removes deleted runs: what they have left, table by table, and then the rows of those that have nothing left. A sweep that finds nothing to remove in the tables
+// removes all runs that it has looked at, so one after the other comes to the end.
+var sweepDeleted = [...]string{
+	`
+delete from {schema}.history where ctid = any (array(
+  select h.ctid from ` + garbageRuns + `
+  cross join lateral (select e.ctid from {schema}.history e where e.shard = g.shard and e.run = g.run order by e.seq limit $2) h
+  limit $2))`,
+	`
+delete from {schema}.task_data where ctid = any (array(
+  select x.ctid from ` + garbageRuns + `
+  cross join lateral (select d.ctid from {schema}.task_data d where d.shard = g.shard and d.run = g.run order by d.task, d.name limit $2) x
+  limit $2))`,
+	`
+delete from {schema}.task_logs where ctid = any (array(
+  select x.ctid from ` + garbageRuns + `
+  cross join lateral (select l.ctid from {schema}.task_logs l where l.shard = g.shard and l.run = g.run order by l.at, l.epoch, l.batch, l.n limit $2) x
+  limit $2))`,
+	`
+delete from {schema}.garbage where ctid = any (array(
+  select g.ctid from ` + garbageRuns + `
+  where (select true from {schema}.history e where e.shard = g.shard and e.run = g.run limit 1) is null
+    and (select true from {schema}.task_data d where d.shard = g.shard and d.run = g.run limit 1) is null
+    and (select true from {schema}.task_logs l where l.shard = g.shard and l.run = g.run limit 1) is null))`,
+}
+
 // Sweep deletes message rows behind their cursors, remembered requests and dead letters that are old, deleted runs, old log lines and tombstones of settings. Cursors stay:
 // see the schema.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
@@ -56,44 +90,12 @@ delete from {schema}.requests where ctid = any (array(
 		sweepLetters = `
 delete from {schema}.inbox where ctid = any (array(
   select i.ctid from {schema}.inbox i where i.not_before = ` + never + ` and i.id < $2 and i.shard = any ($1::smallint[]) order by i.id limit $3))`
-		sweepEvents = `
-delete from {schema}.history where ctid = any (array(
-  select h.ctid
-  from unnest($1::smallint[]) t (shard)
-  cross join lateral (select g.run from {schema}.garbage g where g.shard = t.shard order by g.run limit $2) g
-  cross join lateral (select e.ctid from {schema}.history e where e.shard = t.shard and e.run = g.run order by e.seq limit $2) h
-  limit $2))`
-		sweepData = `
-delete from {schema}.task_data where ctid = any (array(
-  select x.ctid
-  from unnest($1::smallint[]) t (shard)
-  cross join lateral (select g.run from {schema}.garbage g where g.shard = t.shard order by g.run limit $2) g
-  cross join lateral (select d.ctid from {schema}.task_data d where d.shard = t.shard and d.run = g.run order by d.task, d.name limit $2) x
-  limit $2))`
-		sweepRunLogs = `
-delete from {schema}.task_logs where ctid = any (array(
-  select x.ctid
-  from unnest($1::smallint[]) t (shard)
-  cross join lateral (select g.run from {schema}.garbage g where g.shard = t.shard order by g.run limit $2) g
-  cross join lateral (select l.ctid from {schema}.task_logs l where l.shard = t.shard and l.run = g.run order by l.at, l.epoch, l.batch, l.n limit $2) x
-  limit $2))`
 		sweepLogs = `
 delete from {schema}.task_logs where ctid = any (array(
   select q.ctid
   from unnest($1::smallint[]) t (shard)
   cross join lateral (select l.ctid from {schema}.task_logs l where l.shard = t.shard and l.at < $2 order by l.at limit $3) q
   limit $3))`
-		sweepGarbage = `
-delete from {schema}.garbage where ctid = any (array(
-  select q.ctid
-  from unnest($1::smallint[]) t (shard)
-  cross join lateral (
-    select g.ctid from {schema}.garbage g
-    where g.shard = t.shard and not exists (select 1 from {schema}.history e where e.shard = g.shard and e.run = g.run)
-      and not exists (select 1 from {schema}.task_data d where d.shard = g.shard and d.run = g.run)
-      and not exists (select 1 from {schema}.task_logs l where l.shard = g.shard and l.run = g.run)
-    order by g.run limit $2) q
-  limit $2))`
 	)
 	shards := sortedShards(r.Shards, 0)
 	if len(shards) == 0 && r.SettingsBefore == 0 || r.Limit <= 0 {
@@ -120,7 +122,7 @@ delete from {schema}.garbage where ctid = any (array(
 				}
 				swept += int(tag.RowsAffected())
 			}
-			for _, sql := range [...]string{sweepEvents, sweepData, sweepRunLogs, sweepGarbage} {
+			for _, sql := range sweepDeleted {
 				if swept >= r.Limit {
 					return nil
 				}
