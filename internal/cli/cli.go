@@ -47,8 +47,46 @@ func Main(ctx context.Context, args []string, s Streams) int {
 	root.SetIn(s.In)
 	root.SetOut(s.Out)
 	root.SetErr(s.Err)
-	err := fang.Execute(ctx, root, fang.WithVersion(Version()), fang.WithoutManpage(), fang.WithNotifySignal(os.Interrupt))
+	began := false
+	prepare(root, &began)
+	err := fang.Execute(ctx, root, fang.WithVersion(Version()), fang.WithoutManpage(), fang.WithNotifySignal(os.Interrupt), fang.WithErrorHandler(func(w io.Writer, styles fang.Styles, err error) {
+		complain(w, styles, err, !began)
+	}))
+	if err != nil && !began && fault.KindOf(err) == fault.Internal {
+		err = fault.New(fault.Invalid, "%w", err) // of the flags and arguments, which the library looks at
+	}
 	return exitCode(err)
+}
+
+// prepare has every command say that it has begun, and those that only have others under them refuse what is none of these: a script that misspells
+// a verb must hear of it.
+func prepare(cmd *cobra.Command, began *bool) {
+	if run := cmd.RunE; run != nil {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			*began = true
+			return run(cmd, args)
+		}
+	} else if cmd.HasParent() && cmd.HasSubCommands() {
+		cmd.RunE = func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fault.New(fault.Invalid, "unknown command %q for %q: see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())
+			}
+			return cmd.Help()
+		}
+	}
+	for _, c := range cmd.Commands() {
+		prepare(c, began)
+	}
+}
+
+// complain prints an error as it is. The handler of the library writes the first word with capitals, and that is often the name of what is wrong.
+func complain(w io.Writer, styles fang.Styles, err error, usage bool) {
+	text := err.Error() + "."
+	if usage && fault.KindOf(err) == fault.Internal {
+		text += "\nTry --help for usage."
+	}
+	fmt.Fprintln(w, styles.ErrorHeader.String())
+	fmt.Fprintln(w, styles.ErrorText.UnsetTransform().UnsetWidth().Render(text))
 }
 
 // Version of this build, as the module system knows it.

@@ -74,6 +74,7 @@ func TestDlqOnAFile(t *testing.T) {
 	do := on(t, url)
 	do("nobody is called", 0, "dlq", "groups")
 	do("letter/bad-1", 0, "task", "list", "--queue", "post", "--status", "failed")
+	do("run_ and 26 characters", 2, "task", "show", "letter/bad-1", "--run", "x")
 	do("2 dead tasks are selected", 2, "dlq", "requeue", "--all")
 	list := ids(t, do("", 0, "dlq", "list", "-o", "json"))
 	if len(list) != 2 || list[0].Execution != "task:letter/bad-2" {
@@ -82,7 +83,7 @@ func TestDlqOnAFile(t *testing.T) {
 	first := list[0].ID
 	do("Attempt 1", 0, "dlq", "show", first)
 	do(`"nobody is called bad-2"`, 0, "dlq", "show", first, "-o", "json")
-	do("not the id of a dead task", 2, "dlq", "show", "x")
+	do(`"Foo" is not the id of a dead task`, 2, "dlq", "show", "Foo")
 	do("does not exist", 3, "dlq", "show", "dead_0_04000000000000000000000000")
 	do("takes the id of a dead task", 2, "dlq", "requeue")
 	do("is not requeued", 4, "dlq", "undo", first)

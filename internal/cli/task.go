@@ -45,11 +45,10 @@ func taskTarget(arg, run string) (api.Target, error) {
 	if !strings.HasPrefix(arg, model.TaskPrefix) {
 		arg = model.TaskPrefix + arg
 	}
-	t, err := target(arg, run)
-	if err != nil || t.Address.Type == model.TaskPrefix {
-		return t, fault.New(fault.Invalid, "%q does not name a task: write activity/key", strings.TrimPrefix(arg, model.TaskPrefix))
+	if activity, key, _ := strings.Cut(arg, "/"); activity == model.TaskPrefix || key == "" {
+		return api.Target{}, fault.New(fault.Invalid, "%q does not name a task: write activity/key", strings.TrimPrefix(arg, model.TaskPrefix))
 	}
-	return t, nil
+	return target(arg, run)
 }
 
 func (o *options) taskOrder(use, short, done string, do func(ctx context.Context, b api.Backend, r api.CancelRequest) error) *cobra.Command {
