@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"iter"
 	"strconv"
 	"time"
 
@@ -274,7 +275,7 @@ func (o *options) showDead(d *api.DeadTask) error {
 	}
 	for i := range d.Body.Failed {
 		f := &d.Body.Failed[i]
-		rows = append(rows, []string{fmt.Sprintf("Attempt %d", f.Attempt), fmt.Sprintf("%s  %s  %s", stamp(f.At), orDash(f.Worker), shorten(f.Failure.Message, 100))})
+		rows = append(rows, []string{fmt.Sprintf("Attempt %d", f.Attempt), fmt.Sprintf("%s  %s  %s", stamp(f.At), dash(f.Worker), shorten(f.Failure.Message, 100))})
 	}
 	if l.LeftOut > 0 {
 		rows = append(rows, []string{"", fmt.Sprintf("%d attempts between the first and the last ones are left out", l.LeftOut)})
@@ -307,7 +308,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 				if text != "" || one.Again {
 					return fault.New(fault.Invalid, "--input and --again go with the id of one dead task")
 				}
-				return o.requeueAll(cmd.Context(), &f, how, yes)
+				return o.requeueAll(cmd.Context(), &f, how, yes, timeout)
 			}
 			if one.ID, err = api.ParseDeadID(args[0]); err != nil {
 				return err
@@ -338,7 +339,7 @@ func newDlqRequeue(o *options) *cobra.Command {
 	cmd.Flags().BoolVar(&one.Again, "again", false, "also if it was requeued before and that task has ended")
 	cmd.Flags().StringVar(&one.RequestID, "request-id", "", "makes a repetition harmless")
 	cmd.Flags().BoolVar(&all, "all", false, "all that were not requeued")
-	cmd.Flags().BoolVar(&how.Canary, "canary", false, "of many: requeue one first, and the others when it has completed")
+	cmd.Flags().BoolVar(&how.Canary, "canary", false, "of many: requeue one first, and the others when it has completed, however long that takes")
 	cmd.Flags().Float64Var(&how.Rate, "rate", 0, "of many: at most so many per second")
 	cmd.Flags().BoolVar(&how.DryRun, "dry-run", false, "only tell what would be done")
 	cmd.Flags().BoolVar(&yes, "yes", false, "of many: do it")
@@ -367,9 +368,12 @@ func (o *options) requeued(id string, r *api.RequeueReply, dry bool) error {
 }
 
 // requeueAll requeues all that the flags select, and tells each as it is done.
-func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeue, yes bool) error {
-	if how.Rate < 0 {
+func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeue, yes bool, timeout time.Duration) error {
+	switch {
+	case how.Rate < 0:
 		return fault.New(fault.Invalid, "--rate %g is less than nothing", how.Rate)
+	case how.Canary && !how.DryRun && o.alone():
+		return fault.New(fault.Invalid, "--canary waits for a task to end, and nobody executes tasks of a file while this command has it: requeue one by its id, let the program run, then requeue the others")
 	}
 	f.requeued = "no"
 	r, err := f.request()
@@ -390,12 +394,30 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 		if how.DryRun {
 			verb = "would be requeued:"
 		}
-		return o.tellDead(verb, func(yield func(batch.Requeued) bool) { batch.RequeueAll(ctx, b, r, how)(yield) })
+		return o.tellDead(verb, how.DryRun, batch.RequeueAll(ctx, patient{b, timeout}, r, how))
 	})
 }
 
-// tellDead prints what became of many dead tasks.
-func (o *options) tellDead(verb string, all func(yield func(batch.Requeued) bool)) error {
+// patient waits so long for the owner of each of many dead tasks, and no longer: nobody may be running.
+type patient struct {
+	api.Backend
+	most time.Duration
+}
+
+func (p patient) Requeue(ctx context.Context, r api.RequeueRequest) (api.RequeueReply, error) {
+	ctx, cancel := context.WithTimeout(ctx, p.most)
+	defer cancel()
+	return p.Backend.Requeue(ctx, r)
+}
+
+func (p patient) PurgeDead(ctx context.Context, id api.DeadID) error {
+	ctx, cancel := context.WithTimeout(ctx, p.most)
+	defer cancel()
+	return p.Backend.PurgeDead(ctx, id)
+}
+
+// tellDead prints what became of many dead tasks, or would.
+func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) error {
 	type line struct {
 		ID        string `json:"id"`
 		Execution string `json:"execution,omitempty"`
@@ -439,8 +461,11 @@ func (o *options) tellDead(verb string, all func(yield func(batch.Requeued) bool
 		return ended
 	case failed > 0:
 		return fault.New(fault.KindOf(first), "%d of %d failed, the first one: %w", failed, done, first)
+	case dry:
+		fmt.Fprintf(o.Err, "%d selected; nothing was changed.\n", done)
+	default:
+		fmt.Fprintf(o.Err, "%d done.\n", done)
 	}
-	fmt.Fprintf(o.Err, "%d done.\n", done)
 	return nil
 }
 
@@ -470,7 +495,7 @@ func newDlqUndo(o *options) *cobra.Command {
 
 func newDlqPurge(o *options) *cobra.Command {
 	var f deadFlags
-	var older time.Duration
+	var older, timeout time.Duration
 	var dry, yes, all bool
 	cmd := &cobra.Command{
 		Use: "purge [id]", Short: "Remove dead tasks for good",
@@ -496,13 +521,11 @@ func newDlqPurge(o *options) *cobra.Command {
 					if err != nil {
 						return err
 					}
-					return o.tellDead(purgeVerb(dry), func(yield func(batch.Requeued) bool) {
-						res := batch.Requeued{Task: &d}
-						if !dry {
-							res.Err = b.PurgeDead(ctx, id)
-						}
-						yield(res)
-					})
+					res := batch.Requeued{Task: &d}
+					if !dry {
+						res.Err = patient{b, timeout}.PurgeDead(ctx, id)
+					}
+					return o.tellDead(purgeVerb(dry), dry, func(yield func(batch.Requeued) bool) { yield(res) })
 				})
 			}
 			r, err := f.request()
@@ -525,7 +548,7 @@ func newDlqPurge(o *options) *cobra.Command {
 				})
 			}
 			return o.with(ctx, dry, func(b api.Backend) error {
-				return o.tellDead(purgeVerb(dry), func(yield func(batch.Requeued) bool) { batch.PurgeAll(ctx, b, r, dry)(yield) })
+				return o.tellDead(purgeVerb(dry), dry, batch.PurgeAll(ctx, patient{b, timeout}, r, dry))
 			})
 		},
 	}
@@ -535,6 +558,7 @@ func newDlqPurge(o *options) *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "all of them")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list them")
 	cmd.Flags().BoolVar(&yes, "yes", false, "of many: do it")
+	patience(cmd, &timeout)
 	return cmd
 }
 

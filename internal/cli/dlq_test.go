@@ -102,7 +102,8 @@ func TestDlqOnAFile(t *testing.T) {
 	do("cancel requested: task:letter/bad-1", 0, "task", "cancel", "letter/bad-1", "--reason", "enough")
 	do("is a task", 2, "workflow", "signal", "task:letter/bad-1", "x")
 	do("is a task", 2, "workflow", "fork", "task:letter/bad-1", "--key", "x")
-	do("would be purged", 0, "dlq", "purge", "--older", "1ns", "--dry-run")
+	do("nobody executes tasks of a file", 2, "dlq", "requeue", "--all", "--canary", "--yes")
+	do("2 selected; nothing was changed", 0, "dlq", "purge", "--older", "1ns", "--dry-run")
 	do("2 dead tasks are selected", 2, "dlq", "purge", "--activity", "letter")
 	do("2 done", 0, "dlq", "purge", "--activity", "letter", "--yes")
 	if list := ids(t, do("", 0, "dlq", "list", "-o", "json")); len(list) != 0 {
@@ -139,6 +140,23 @@ func TestDlqBesideANode(t *testing.T) {
 		t.Errorf("%q, %v", got, err)
 	}
 	do("ended otherwise than completed", 4, "dlq", "requeue", "--fingerprint", list[1].Fingerprint, "--canary", "--yes")
+}
+
+// When no node runs, many are asked for as long as one is, and not for ever.
+func TestDlqWithoutANode(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, letter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killLetters(t, app)
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+	do := on(t, url)
+	do("2 of 2 failed", 6, "dlq", "requeue", "--all", "--yes", "--timeout", "100ms")
+	do("2 of 2 failed", 6, "dlq", "purge", "--all", "--yes", "--timeout", "100ms")
 }
 
 func TestStress(t *testing.T) {

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -141,7 +140,7 @@ func newLimitList(o *options) *cobra.Command {
 			}
 			rows := make([][]string, len(list))
 			for i := range list {
-				rows[i] = []string{list[i].Name, list[i].of(), number(list[i].Concurrency), given(list[i].Rate), number(int(list[i].Burst))}
+				rows[i] = []string{list[i].Name, list[i].of(), number(list[i].Concurrency), dash(list[i].Rate), number(int(list[i].Burst))}
 			}
 			return o.table("NAME\tFOR\tAT A TIME\tRATE\tBURST", rows)
 		},
@@ -165,7 +164,7 @@ func newLimitShow(o *options) *cobra.Command {
 					return o.json(l)
 				}
 				return o.table("", [][]string{
-					{"Name", l.Name}, {"For", l.of()}, {"At a time", number(l.Concurrency)}, {"Rate", given(l.Rate)}, {"Burst", number(int(l.Burst))},
+					{"Name", l.Name}, {"For", l.of()}, {"At a time", number(l.Concurrency)}, {"Rate", dash(l.Rate)}, {"Burst", number(int(l.Burst))},
 				})
 			}
 			return fault.New(fault.NotFound, "there is no limit %s", args[0])
@@ -207,13 +206,6 @@ Without --queue and --activity the limit is for activities that name it (perdure
 	return cmd
 }
 
-func number(n int) string {
-	if n == 0 {
-		return "-"
-	}
-	return strconv.Itoa(n)
-}
-
 // ---- circuit breakers
 
 func newBreaker(o *options) *cobra.Command {
@@ -227,6 +219,9 @@ func newBreaker(o *options) *cobra.Command {
 	trip.Flags().StringVar(&why, "reason", "", "what people are told")
 	pause := o.flowVerb("pause", "Let nothing through a breaker for a while", "  perdure breaker pause bank --for 2h --reason 'they migrate'", "paused breaker",
 		func(ctx context.Context, b api.Backend, name string) error {
+			if until == "" && span <= 0 {
+				return fault.New(fault.Invalid, "--for %s is no time to pause for: perdure breaker reset ends a pause", span)
+			}
 			at := time.Now().Add(span)
 			if until != "" {
 				var err error
@@ -297,7 +292,7 @@ func (r *ruleShape) opens() string {
 	if r.Window != "" {
 		text += " in " + r.Window
 	}
-	return given(strings.TrimSpace(text))
+	return dash(strings.TrimSpace(text))
 }
 
 func newBreakerList(o *options) *cobra.Command {
@@ -333,7 +328,7 @@ func (o *options) breakers(ctx context.Context, b api.Backend) error {
 		if !f.Until.IsZero() {
 			list[i].Until = f.Until.String()
 		}
-		rows[i] = []string{f.Name, f.State, stamp(f.Since), stamp(f.Until), given(f.Why)}
+		rows[i] = []string{f.Name, f.State, stamp(f.Since), stamp(f.Until), dash(f.Why)}
 	}
 	if o.output == "json" {
 		return o.json(list)
@@ -349,7 +344,7 @@ func (o *options) breakerRules(ctx context.Context, b api.Backend) error {
 	list, rows := make([]*ruleShape, len(found)), make([][]string, len(found))
 	for i := range found {
 		list[i] = shapeRule(&found[i])
-		rows[i] = []string{list[i].Name, list[i].opens(), given(list[i].Reset), number(list[i].Probes), number(list[i].Successes)}
+		rows[i] = []string{list[i].Name, list[i].opens(), dash(list[i].Reset), number(list[i].Probes), number(list[i].Successes)}
 	}
 	if o.output == "json" {
 		return o.json(list)
@@ -396,11 +391,4 @@ func (o *options) queueVerbs() []*cobra.Command {
 			return b.ResumeQueue(ctx, model.DefaultTenant, name)
 		})
 	return []*cobra.Command{pause, resume}
-}
-
-func given(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
 }

@@ -1,8 +1,10 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -37,6 +39,17 @@ func stamp(t model.Time) string {
 		return "-"
 	}
 	return t.Std().Format("2006-01-02 15:04:05.000")
+}
+
+// dash stands for a text that there is not.
+func dash(s string) string { return cmp.Or(s, "-") }
+
+// number is a number for people, of which 0 is none.
+func number(n int) string {
+	if n == 0 {
+		return "-"
+	}
+	return strconv.Itoa(n)
 }
 
 // took is the distance between two times for people.

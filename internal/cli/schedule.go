@@ -215,13 +215,6 @@ func newScheduleShow(o *options) *cobra.Command {
 	})
 }
 
-func dash(s string) string {
-	if s == "" {
-		return "-"
-	}
-	return s
-}
-
 func newScheduleNext(o *options) *cobra.Command {
 	var count int
 	var cron, zone, after string

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ func newStress(o *options) *cobra.Command {
 		Use: "stress", Short: "Run many workflows with one task each and report throughput and latency",
 		Long: `Run many workflows that schedule one task each, with the failures and the latency that you choose, and report throughput, latency and failures.
 What it runs stays in the store, as executions of the workflow "stress": take a store of its own, or delete them afterwards
-(perdure workflow delete --query 'workflow = "stress"').`,
+(perdure workflow delete --query 'workflow = "stress"' --yes, and perdure dlq purge --activity stress-task --yes for the tasks that failed).`,
 		Example: `  perdure stress --store file:/tmp/stress.db --total 1000
   perdure stress --store postgres://localhost/stress --concurrent 200 --total 20000 --failure-rate 0.01 --latency 5ms --workers 400`,
 		Args: cobra.NoArgs,
@@ -156,6 +157,7 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 		return nil, err
 	}
 	if r.Refused == len(took) {
+		last = cmp.Or(last, context.Cause(ctx)) // it was stopped before anything began
 		return nil, fault.New(fault.KindOf(last), "nothing was run: %w", last)
 	}
 	slices.Sort(took)

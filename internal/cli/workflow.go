@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -201,7 +202,7 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		{"Closed", stamp(d.Outcome.At)},
 		{"Took", took(d.Start.At, d.Outcome.At)},
 		{"Events", strconv.FormatInt(d.Events, 10)},
-		{"Shard", fmt.Sprintf("%d, owned by %s", d.Shard, orDash(owner(&d)))},
+		{"Shard", fmt.Sprintf("%d, owned by %s", d.Shard, cmp.Or(owner(&d), "nobody"))},
 		{"Input", payload(d.Start.Input, 200)},
 	}
 	for i, l := range d.Labels {
@@ -239,13 +240,6 @@ func owner(d *api.Description) string {
 		return ""
 	}
 	return d.Owner.String()
-}
-
-func orDash(s string) string {
-	if s == "" {
-		return "nobody"
-	}
-	return s
 }
 
 func reasons(rs []model.Reason) []string {

@@ -163,8 +163,9 @@ func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until m
 
 // named checks the name of something that is operated, and the reason.
 func (s *Service) named(op, name, why string) error {
-	v := s.check(op + " " + name)
-	v.name("name", name)
+	v := s.check(strings.TrimSpace(op + " " + name))
+	_, what, _ := strings.Cut(op, " ")
+	v.name(what, name)
 	v.size("reason", len(why))
 	return v.err()
 }

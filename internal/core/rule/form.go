@@ -27,7 +27,7 @@ type limitForm struct {
 	Burst       int64  `json:"burst,omitempty"`
 }
 
-// MarshalJSON writes the form for people: {"name": "mail", "queue": "mail.*", "concurrency": 5, "rate": "100/1m0s"}.
+// MarshalJSON writes the form for people: {"name": "mail", "queue": "mail.*", "concurrency": 5, "rate": "100/1m"}.
 func (l Limit) MarshalJSON() ([]byte, error) {
 	f := limitForm{Name: l.Name, Tenant: l.Tenant, Queue: l.Queue, Kind: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Numbers.Concurrency, Burst: l.Numbers.Burst}
 	if l.Numbers.Rate > 0 {
@@ -68,9 +68,15 @@ func ParseRate(text string) (n int64, per time.Duration, err error) {
 	return n, per, nil
 }
 
-// FormatRate writes what ParseRate reads.
+// FormatRate writes what ParseRate reads, as people write it: 100/1m and not 100/1m0s.
 func FormatRate(n int64, per time.Duration) string {
-	return strconv.FormatInt(n, 10) + "/" + per.String()
+	period := per.String()
+	for _, nothing := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(period, nothing) {
+			period = period[:len(period)-2]
+		}
+	}
+	return strconv.FormatInt(n, 10) + "/" + period
 }
 
 // breakerForm is a breaker rule as people write it.

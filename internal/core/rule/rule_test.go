@@ -274,7 +274,7 @@ func set(t *testing.T, limits []rule.Limit, breakers []rule.Breaker) *rule.Set {
 	return s
 }
 
-const written = `{"limits":[{"name":"mail","queue":"mail.*","per":"key","key":"input.customer.id","concurrency":5,"rate":"100/1m0s","burst":10}],` +
+const written = `{"limits":[{"name":"mail","queue":"mail.*","per":"key","key":"input.customer.id","concurrency":5,"rate":"100/1m","burst":10}],` +
 	`"breakers":[{"kind":"http.*","ratio":0.25,"calls":10,"window":"30s","reset":"1m30s"}]}`
 
 func TestForms(t *testing.T) {
