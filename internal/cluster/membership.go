@@ -213,7 +213,15 @@ func (m *Membership) liveMembers(a *Actions) []store.Member {
 			live = append(live, n)
 		}
 	}
-	return live
+	return working(live)
+}
+
+// working are the nodes that can run something, or all if none can. A process that only starts and submits would keep what it owns from those that execute it.
+func working(nodes []store.Member) []store.Member {
+	if !slices.ContainsFunc(nodes, func(n store.Member) bool { return len(n.Serves) > 0 }) {
+		return nodes
+	}
+	return slices.DeleteFunc(nodes, func(n store.Member) bool { return len(n.Serves) == 0 })
 }
 
 // Fenced hands in the result of fencing a node; its shards are taken with the next renewal, which is due at once.

@@ -246,6 +246,32 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
+// A node that can run nothing owns nothing while there are others that can: what it owned would wait.
+func TestIdlersOwnNothing(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, s, view(s, members(1), 0, 0, 0, 0))
+	m.Acquired(got(0, 1, 2, 3), nil)
+	serving := func(nodes ...int) []store.Member {
+		ms := members(1, 2)
+		for _, n := range nodes {
+			ms[n-1].Serves = []store.Served{{Tenant: "default", Workflow: "w"}}
+		}
+		return ms
+	}
+	if a := renew(t, m, 3*s, view(3*s, serving(2), 1, 1, 1, 1)); !slices.Equal(a.GiveUp, shardIDs(0, 1, 2, 3)) {
+		t.Errorf("gives up %v, want all", a.GiveUp)
+	}
+	m.Freed(shardIDs(0, 1, 2, 3))
+	if a := renew(t, m, 5*s, view(5*s, serving(1, 2), 0, 0, 0, 0)); !slices.Equal(a.Acquire, proposedFor(4, 1, 1, 2)) {
+		t.Errorf("acquires %v, want its share", a.Acquire)
+	}
+	m.Acquired(nil, errAway)
+	if a := renew(t, m, 7*s, view(7*s, serving(1), 0, 0, 0, 0)); !slices.Equal(a.Acquire, shardIDs(0, 1, 2, 3)) {
+		t.Errorf("acquires %v, want all", a.Acquire)
+	}
+}
+
 // A view that was sent before something changed is not acted upon; a fresh one is asked for at once.
 func TestStaleView(t *testing.T) {
 	t.Parallel()
