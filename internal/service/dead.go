@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -244,14 +245,14 @@ func (s *Service) deadRow(ctx context.Context, op string, id api.DeadID) (*store
 		return nil, fault.New(fault.NotFound, "%s: dead task %s does not exist in this store", op, id)
 	}
 	row, err := s.store.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: id.Shard, Run: id.Run}, Task: id.Task})
-	if err == nil && row == nil {
-		err = fault.New(fault.NotFound, "%s: dead task %s does not exist", op, id)
+	if err == nil && (row == nil || row.Body.Address.Tenant != cmp.Or(id.Tenant, model.DefaultTenant)) {
+		return nil, fault.New(fault.NotFound, "%s: dead task %s does not exist", op, id)
 	}
 	return row, err
 }
 
 func deadTask(row *store.DeadRow) api.DeadTask {
-	return api.DeadTask{ID: api.DeadID{Shard: row.Shard, Run: row.Run, Task: row.Task}, Requeued: row.Requeued, Body: row.Body}
+	return api.DeadTask{ID: api.DeadID{Tenant: row.Body.Address.Tenant, Shard: row.Shard, Run: row.Run, Task: row.Task}, Requeued: row.Requeued, Body: row.Body}
 }
 
 func (s *Service) deadQuery(r *api.DeadRequest) (store.DeadQuery, error) {

@@ -1,6 +1,7 @@
 package service_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -101,4 +102,56 @@ func TestTaskOffersAreChecked(t *testing.T) {
 	}
 	_, err := newShelf(t).svc.JoinTasks(t.Context(), nil, model.TaskOffer{})
 	wantKind(t, "of a store that is only read", err, fault.Denied)
+}
+
+// hopeless fails every task that it is given.
+type hopeless struct{ session chan api.TaskSession }
+
+func (w *hopeless) Execute(claims []model.Claim) {
+	go func() {
+		s := <-w.session
+		w.session <- s
+		for _, c := range claims {
+			_ = s.Report(context.Background(), model.TaskReport{Ref: c.Ref, Failure: &model.Failure{Message: "secret of acme", Permanent: true}})
+		}
+	}()
+}
+func (*hopeless) Stop(model.ClaimRef, api.StopReason) {}
+func (*hopeless) Settled(model.ClaimRef, error)       {}
+
+// The id of a dead task of another tenant opens nothing, and changes nothing.
+func TestDeadTaskOfAnotherTenant(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := live(t, service.Limits{})
+	w := &hopeless{session: make(chan api.TaskSession, 1)}
+	session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Tenants: []string{"acme"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session <- session
+	r := api.StartRequest{Address: model.Address{Tenant: "acme", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
+	if end, err := s.Run(ctx, r); err != nil || end.Outcome.Status != model.Failed {
+		t.Fatalf("%+v, %v", end, err)
+	}
+	theirs, err := s.ListDead(ctx, api.DeadRequest{Tenant: "acme"})
+	if err != nil || len(theirs.Tasks) != 1 {
+		t.Fatalf("%+v, %v", theirs, err)
+	}
+	id, err := api.ParseDeadID(theirs.Tasks[0].ID.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.ShowDead(ctx, id)
+	wantKind(t, "show", err, fault.NotFound)
+	_, err = s.Requeue(ctx, api.RequeueRequest{ID: id})
+	wantKind(t, "requeue", err, fault.NotFound)
+	wantKind(t, "undo", s.UndoRequeue(ctx, api.UndoRequest{ID: id}), fault.NotFound)
+	if err := s.PurgeDead(ctx, id); err != nil { // as one that is gone
+		t.Error(err)
+	}
+	id.Tenant = "acme"
+	if d, err := s.ShowDead(ctx, id); err != nil || d.ID != id || d.Requeued != 0 {
+		t.Errorf("%+v, %v", d, err)
+	}
 }
