@@ -4,13 +4,19 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/service"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
 )
 
 func TestTasksAreChecked(t *testing.T) {
@@ -154,4 +160,80 @@ func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	if d, err := s.ShowDead(ctx, id); err != nil || d.ID != id || d.Requeued != 0 {
 		t.Errorf("%+v, %v", d, err)
 	}
+}
+
+// hands keep what they are given.
+type hands struct {
+	claims  chan model.Claim
+	settled chan error
+}
+
+func (w *hands) Execute(claims []model.Claim) {
+	for _, c := range claims {
+		w.claims <- c
+	}
+}
+func (*hands) Stop(model.ClaimRef, api.StopReason)   {}
+func (w *hands) Settled(_ model.ClaimRef, err error) { w.settled <- err }
+
+// slow takes commits only when it may.
+type slow struct {
+	store.Store
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (s *slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	if gate := s.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+// Progress of one task waits for a store that takes nothing. The others are heard all the same, so that none of them times out.
+func TestBeatsWhileTheEngineIsFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &slow{Store: memory.New(memory.Options{Shards: shards})}
+		s := run(t, engine.Config{Store: st, InboxLimit: 1, Lane: lane.Config{MaxBatchRows: 1}}, service.Limits{})
+		w := &hands{claims: make(chan model.Claim, 2), settled: make(chan error, 2)}
+		session, err := s.JoinTasks(t.Context(), w, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var beats []api.Beat
+		for _, key := range []string{"a", "b"} {
+			r := api.StartRequest{
+				Address: model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: key}, Task: &model.TaskSpec{Kind: "k", Queue: "q", Silence: 5 * time.Second},
+			}
+			if _, err := s.Start(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			beats = append(beats, api.Beat{Claim: (<-w.claims).Ref})
+		}
+		beats[0].Progress = &model.Payload{Data: []byte("1")}
+		gate := make(chan struct{})
+		st.gate.Store(&gate)
+		for i := range 5 {
+			go func() { _, _ = s.Start(context.Background(), api.StartRequest{Address: order(fmt.Sprint(i))}) }()
+		}
+		synctest.Wait()
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := session.Beat(ctx, beats); err == nil {
+				t.Fatal("the engine is not full")
+			}
+			cancel()
+		}
+		st.gate.Store(nil)
+		close(gate)
+		synctest.Wait()
+		for _, b := range beats {
+			if err := session.Report(t.Context(), model.TaskReport{Ref: b.Claim}); err != nil {
+				t.Error(err)
+			}
+			if err := <-w.settled; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }
