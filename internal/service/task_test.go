@@ -36,6 +36,8 @@ func TestTasksAreChecked(t *testing.T) {
 		{func(r *api.StartRequest) { r.Task.Limits = strings.Split("123456789", "") }, "9 limits"},
 		{func(r *api.StartRequest) { r.Task.Limits = []string{""} }, "the name of the limit is empty"},
 		{func(r *api.StartRequest) { r.Task.Breaker = "\x00" }, "control character"},
+		{func(r *api.StartRequest) { r.Task.Fair = strings.Repeat("x", 201) }, "the fairness key has 201 bytes"},
+		{func(r *api.StartRequest) { r.Task.Retry.Final = []string{strings.Repeat("x", 513)} }, "a kind of failure has 513 bytes"},
 		{func(r *api.StartRequest) { r.Task.Silence = -time.Second }, "one of its times is -1s"},
 		{func(r *api.StartRequest) { r.Task.Delay = 1 << 62 }, "one of its times"},
 		{func(r *api.StartRequest) { r.Task.Retry.Jitter = 1001 }, "out of bounds"},
