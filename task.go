@@ -282,7 +282,7 @@ func (a *Activity[I, O]) handler(fn func(context.Context, I) (O, error)) func(*h
 }
 
 // Heartbeat reports how far an activity on a queue has come, and returns an error once it should end: ErrCanceled when somebody cancelled it, ErrTimeout when
-// its attempt has taken too long, ErrConflict when the task is another worker's by now, ErrUnavailable when this process shuts down. What was
+// its attempt has taken too long, ErrConflict when the task is another worker's by now or its workflow does not wait for it any more, ErrUnavailable when this process shuts down. What was
 // reported last is LastProgress for the next attempt, and is shown to people. It may be called often: only the last value of a second leaves the
 // process. An activity that runs inline has nobody to report to; there it only tells whether ctx has ended.
 func Heartbeat[T any](ctx context.Context, progress T) error {

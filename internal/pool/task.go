@@ -14,8 +14,8 @@ import (
 
 // Why the context of a task ends, beside replay.ErrCanceled and replay.ErrTimeout.
 var (
-	// ErrLost tells that nobody wants the outcome from this worker any more: the task timed out, or somebody else has it.
-	ErrLost = fault.New(fault.Conflict, "the task is not this worker's any more: it timed out, or another one has it")
+	// ErrLost tells that nobody wants the outcome from this worker any more: the task timed out, somebody else has it, or its workflow gave up on it or has ended.
+	ErrLost = fault.New(fault.Conflict, "the task is not this worker's any more: it timed out, another one has it, or its workflow does not wait for it")
 	// ErrShutdown tells that the worker closes; the task goes on elsewhere.
 	ErrShutdown = fault.New(fault.Unavailable, "the worker shuts down: the task is given back")
 )
