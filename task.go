@@ -339,7 +339,8 @@ type TaskConfig struct {
 	// HighLoad and LowLoad are shares of Slots and Prefetch together. Once so many are taken, no more are claimed until it has come down to the low one. By
 	// default there are no such marks: a full process claims no more anyway.
 	HighLoad, LowLoad float64
-	// HighMemory and LowMemory are shares of the memory that the process may have (GOMEMLIMIT): 0.9 and 0.8. Without such a limit they mean nothing.
+	// HighMemory and LowMemory are shares of the memory that the process may have (GOMEMLIMIT): 0.9 and 0.8; the low one is eight ninths of the high one when only that is
+	// given. Without such a limit they mean nothing.
 	HighMemory, LowMemory float64
 	// DrainTimeout is how long Close waits for tasks that run. Then their contexts end, and they are given back without consuming an attempt. As that of steps by default.
 	DrainTimeout time.Duration

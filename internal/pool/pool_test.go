@@ -474,6 +474,27 @@ func TestFullEngine(t *testing.T) {
 	})
 }
 
+// TestHighMemoryAlone has a high mark only: below it there is a low one that a process can come down to.
+func TestHighMemoryAlone(t *testing.T) {
+	var level atomic.Value
+	level.Store(0.7)
+	cfg := pool.Config{Slots: 10, HighMemory: 0.63}.WithMemory(func() float64 { return level.Load().(float64) })
+	bubble(t, cfg, func(t *testing.T, e *engine) {
+		e.finish(e.claim("polite", model.TaskSpec{}), succeed)
+		for _, step := range []struct {
+			level float64
+			slots int
+		}{{0.63, 0}, {0.57, 0}, {0.55, 10}} {
+			level.Store(step.level)
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			if e.slots != step.slots {
+				t.Errorf("memory %v: %d slots", step.level, e.slots)
+			}
+		}
+	})
+}
+
 // TestPressure fills the memory, and then the pool.
 func TestPressure(t *testing.T) {
 	var level atomic.Value
