@@ -85,6 +85,9 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	if err != nil {
 		return api.RequeueReply{}, err
 	}
+	if reply, repeated, err := s.requeuedBefore(ctx, row, r.RequestID); repeated || err != nil {
+		return reply, err
+	}
 	d := deadTask(row)
 	ref, before := d.Ref(), row.Body.Requeued
 	o := &model.LetterOrder{Do: model.LetterRequeue, Ref: ref, Input: r.Input}
@@ -119,6 +122,35 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 		run, err := s.store.LoadExecution(ctx, s.shard(reply.Address), reply.Address, reply.Run)
 		return run != nil, err
 	})
+}
+
+// requeuedBefore finds out whether a requeue is one that was served before, and what it was answered then. What has become of the letter since does not matter: the count that
+// the request was about, and whether that run is open, are not those of now.
+func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, request string) (reply api.RequeueReply, repeated bool, err error) {
+	if request == "" {
+		return reply, false, nil
+	}
+	found, err := s.store.LoadReplies(ctx, []store.RequestKey{{Shard: row.Shard, Address: row.Body.Address, ID: request}})
+	if err != nil || len(found) == 0 {
+		return reply, false, err
+	}
+	a, err := model.DecodeAnswer(found[0].Body)
+	if err != nil {
+		return reply, false, fault.New(fault.Corrupt, "requeue: the answer to request %q of %s: %w", request, row.Body.Address, err)
+	}
+	if f := a.Failure; f != nil {
+		return reply, true, fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
+	}
+	reply = api.RequeueReply{Address: row.Body.Requeued.Address, Run: a.Run, Existing: a.Existing}
+	d := deadTask(row)
+	ref := d.Ref()
+	for n := row.Requeued; n > 0 && row.Body.Requeued.Run != a.Run; n-- { // an earlier one
+		reply.Address = ref.RequeueAddress(row.Body.Spec.Kind, n)
+		if run, err := s.store.LoadExecution(ctx, s.shard(reply.Address), reply.Address, a.Run); err != nil || run != nil && run.Start.Address == reply.Address {
+			return reply, true, err
+		}
+	}
+	return reply, true, nil
 }
 
 // UndoRequeue takes a requeue back.

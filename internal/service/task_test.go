@@ -164,6 +164,55 @@ func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	}
 }
 
+// A requeue whose answer was lost is asked for again, with its request id: while its run is open, and when that has ended. It is answered as it was, and nothing else begins.
+func TestRequeueAgainIsRepeated(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := live(t, service.Limits{})
+	w := &hopeless{session: make(chan api.TaskSession, 1)}
+	session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session <- session
+	r := api.StartRequest{Address: model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
+	if _, err := s.Run(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := s.ListDead(ctx, api.DeadRequest{})
+	if err != nil || len(dead.Tasks) != 1 {
+		t.Fatalf("%+v, %v", dead, err)
+	}
+	id := dead.Tasks[0].ID
+	if _, err := s.Requeue(ctx, api.RequeueRequest{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Await(ctx, api.Target{Address: r.Address}); err != nil {
+		t.Fatal(err)
+	}
+	gone := <-w.session // nothing is reported from now on
+	again := api.RequeueRequest{ID: id, Again: true, RequestID: "mine"}
+	first, err := s.Requeue(ctx, again)
+	if err != nil || first.Existing {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	repeated := func(when string) {
+		t.Helper()
+		if reply, err := s.Requeue(ctx, again); err != nil || reply != first {
+			t.Errorf("%s: %+v, %v; want %+v", when, reply, err, first)
+		}
+		if d, err := s.ShowDead(ctx, id); err != nil || d.Requeued != 2 {
+			t.Errorf("%s: it was requeued %d times, %v", when, d.Requeued, err)
+		}
+	}
+	repeated("while it is open")
+	w.session <- gone
+	if _, err := s.Await(ctx, api.Target{Address: first.Address, Run: first.Run}); err != nil {
+		t.Fatal(err)
+	}
+	repeated("when it has ended")
+}
+
 // hands keep what they are given.
 type hands struct {
 	claims  chan model.Claim
