@@ -205,7 +205,14 @@ func (s *Service) settledRequeue(ctx context.Context, d *api.DeadTask) error {
 	if err != nil {
 		return err
 	}
-	onItsWay := run == nil && time.Since(q.At.Std()) < time.Minute // a run that is not there has not begun yet, or has been deleted
+	onItsWay := false
+	if run == nil { // it has not begun yet, or has been deleted
+		view, err := s.store.Members(ctx) // the time of the requeue is the store's, and the clock of this machine may be another
+		if err != nil {
+			return err
+		}
+		onItsWay = view.Now.Sub(q.At) < time.Minute
+	}
 	if onItsWay || run != nil && !run.Outcome.Status.Closed() {
 		return fault.New(fault.Conflict, "dead task %s was requeued as %s, run %s, which is open", d, q.Address, q.Run)
 	}

@@ -213,6 +213,45 @@ func TestRequeueAgainIsRepeated(t *testing.T) {
 	repeated("when it has ended")
 }
 
+// Whether the run of a requeue may still be on its way is a matter of the store's clock: that of whoever asks may be wrong by hours.
+func TestRequeuedRunThatIsGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		st := memory.New(memory.Options{Shards: shards, Now: func() time.Time { return time.Now().Add(3 * time.Hour) }})
+		s := run(t, engine.Config{Store: st}, service.Limits{})
+		w := &hopeless{session: make(chan api.TaskSession, 1)}
+		session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.session <- session
+		r := api.StartRequest{Address: model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
+		if _, err := s.Run(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+		dead, err := s.ListDead(ctx, api.DeadRequest{})
+		if err != nil || len(dead.Tasks) != 1 {
+			t.Fatalf("%+v, %v", dead, err)
+		}
+		id := dead.Tasks[0].ID
+		if _, err := s.Requeue(ctx, api.RequeueRequest{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Await(ctx, api.Target{Address: r.Address}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: r.Address}}); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, "a purge when it may be on its way", s.PurgeDead(ctx, id), fault.Conflict)
+		time.Sleep(2 * time.Minute)
+		if err := s.PurgeDead(ctx, id); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // hands keep what they are given.
 type hands struct {
 	claims  chan model.Claim
