@@ -282,7 +282,7 @@ func (a *Activity[I, O]) handler(fn func(context.Context, I) (O, error)) func(*h
 }
 
 // Heartbeat reports how far an activity on a queue has come, and returns an error once it should end: ErrCanceled when somebody cancelled it, ErrTimeout when
-// its attempt has taken too long, ErrConflict when the task is another worker's by now, ErrUnavailable when this process shuts down. What was
+// its attempt has taken too long, ErrConflict when the task is another worker's by now or its workflow does not wait for it any more, ErrUnavailable when this process shuts down. What was
 // reported last is LastProgress for the next attempt, and is shown to people. It may be called often: only the last value of a second leaves the
 // process. An activity that runs inline has nobody to report to; there it only tells whether ctx has ended.
 func Heartbeat[T any](ctx context.Context, progress T) error {
@@ -339,7 +339,8 @@ type TaskConfig struct {
 	// HighLoad and LowLoad are shares of Slots and Prefetch together. Once so many are taken, no more are claimed until it has come down to the low one. By
 	// default there are no such marks: a full process claims no more anyway.
 	HighLoad, LowLoad float64
-	// HighMemory and LowMemory are shares of the memory that the process may have (GOMEMLIMIT): 0.9 and 0.8. Without such a limit they mean nothing.
+	// HighMemory and LowMemory are shares of the memory that the process may have (GOMEMLIMIT): 0.9 and 0.8; the low one is eight ninths of the high one when only that is
+	// given. Without such a limit they mean nothing.
 	HighMemory, LowMemory float64
 	// DrainTimeout is how long Close waits for tasks that run. Then their contexts end, and they are given back without consuming an attempt. As that of steps by default.
 	DrainTimeout time.Duration

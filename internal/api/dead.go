@@ -33,6 +33,9 @@ type DeadTasks interface {
 
 // DeadID names a dead task.
 type DeadID struct {
+	// Tenant is whose it is; empty is the default one. It is not part of the text form: whoever reads that has a tenant already, and the id of another's dead task names none of his.
+	Tenant string
+
 	Shard model.ShardID
 	Run   model.RunID
 	Task  string

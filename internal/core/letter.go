@@ -50,6 +50,9 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 	case letter == nil:
 		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead letter of %s, run %s", o.Ref, o.Ref.Run))
 		return x, d
+	case letter.Count != o.Count && letter.Body.Requeued.IsZero(): // there is no run that could be the answer
+		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued %d times, not %d, and what followed was undone: requeue it again", o.Ref, letter.Count, o.Count))
+		return x, d
 	case letter.Count != o.Count && o.Input != nil:
 		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued by somebody else meanwhile, as run %s", o.Ref, letter.Body.Requeued.Run))
 		return x, d

@@ -321,7 +321,7 @@ func (x *Execution) complete(d *Decision, t *Task, out model.Payload, now model.
 // notBefore is when the next one may begin at the earliest; zero for at once, whatever the policy says.
 func (x *Execution) failAttempt(d *Decision, t *Task, kind model.EventKind, f *model.Failure, now, notBefore model.Time, lim Limits) {
 	if x.canceling() {
-		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(f), At: now})
+		x.fail(d, t, kind, f, now)
 		return
 	}
 	if !t.Spec.Retry.Worth(t.Attempt, f) {
@@ -351,8 +351,12 @@ func (x *Execution) tooLong() *model.Failure {
 	}
 }
 
-// fail ends a task for good: whoever scheduled it hears of it, and people find it among the dead letters.
+// fail ends a task for good: whoever scheduled it hears of it, and people find it among the dead letters. Not one that was asked to end: that is what has happened.
 func (x *Execution) fail(d *Decision, t *Task, kind model.EventKind, f *model.Failure, now model.Time) {
+	if x.canceling() {
+		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(f), At: now})
+		return
+	}
 	e := model.Event{Kind: kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: f, Ref: t.Claim, Worker: t.Worker, At: max(now, x.Last)}
 	dead, spec := *t, *t.Spec
 	if spec.Same == nil {

@@ -213,6 +213,38 @@ func TestPoisonTask(t *testing.T) {
 	}
 }
 
+// A task that was asked to end and whose worker never says so is cancelled, whatever ends it at last. Nobody has to look after it.
+func TestCanceledTaskDoesNotDie(t *testing.T) {
+	t.Parallel()
+	for _, what := range []string{model.TimeoutTotal, model.TimeoutToClose, model.FailureLost, "no room"} {
+		r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q", Total: time.Hour, ToClose: time.Minute})
+		claim := int64(0)
+		for n := range maxLost {
+			d, ok := Claim(r.x, model.TaskStep, fmt.Sprint("w", n), r.now)
+			if !ok {
+				t.Fatalf("%s: claim %d", what, n)
+			}
+			if claim = d.Events[0].Seq; n < maxLost-1 {
+				r.took(Expire(r.x, model.TaskStep, true, claim, model.FailureLost, r.now, DefaultLimits))
+			}
+		}
+		if _, d := Deliver(r.x, &model.Message{Kind: model.MessageCancel, To: r.x.Start.Address}, r.now, model.RunID{}, DefaultLimits); d.Refused() != nil || d.Close != nil {
+			t.Fatalf("%s: %+v", what, d)
+		}
+		r.now = r.now.Add(2 * time.Hour)
+		var d Decision
+		if what == "no room" {
+			ref := model.TaskRef{Address: r.x.Start.Address, Run: r.x.Start.Run, ID: model.TaskStep}
+			d = Report(r.x, &model.TaskReport{Ref: model.ClaimRef{TaskRef: ref, Claim: claim}, Returned: true}, r.now, Limits{Events: 1})
+		} else {
+			d = Expire(r.x, model.TaskStep, true, claim, what, r.now, DefaultLimits)
+		}
+		if d.Close == nil || d.Close.Status != model.Canceled || len(d.Dead) != 0 {
+			t.Errorf("%s: it ends as %+v, with %d dead letters", what, d.Close, len(d.Dead))
+		}
+	}
+}
+
 // With many attempts, the first and the last failures are kept (E37).
 func TestFailuresOfADeadTask(t *testing.T) {
 	t.Parallel()

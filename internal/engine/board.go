@@ -31,6 +31,7 @@ type board struct {
 	moved bool       // there may be something to match
 	alarm model.Time // when the timer rings; zero when it does not
 	timer *time.Timer
+	ended bool // the timer is not set any more
 }
 
 func newBoard(inc *incarnation) *board {
@@ -283,7 +284,7 @@ func (b *board) propose() {
 	for i, m := range matches {
 		names[i] = b.names[m.Worker]
 	}
-	if wake != 0 && (b.alarm == 0 || wake < b.alarm) {
+	if wake != 0 && (b.alarm == 0 || wake < b.alarm) && !b.ended {
 		b.alarm = wake
 		wait := max(0, wake.Sub(now))
 		if b.timer == nil {
@@ -336,5 +337,5 @@ func (b *board) close() {
 	if b.timer != nil {
 		b.timer.Stop()
 	}
-	b.alarm = 1 // it is not set again
+	b.ended = true // also if it rings at this moment
 }

@@ -28,9 +28,10 @@ func newClock() *clock {
 // mono is the time since the process started.
 func (c *clock) mono() time.Duration { return time.Since(c.start) }
 
-// anchor sets store time as it was at most when the answer that brought it arrived.
-func (c *clock) anchor(store model.Time) {
-	c.offset.Store(int64(store) - c.mono().Microseconds())
+// anchor sets store time as it was at most when the answer that brought it arrived. It returns by how much that is later than it would have been; less than nothing when it is earlier.
+func (c *clock) anchor(store model.Time) (forward time.Duration) {
+	offset := int64(store) - c.mono().Microseconds()
+	return time.Duration(offset-c.offset.Swap(offset)) * time.Microsecond
 }
 
 // now is store time. A step back of the store's clock makes it stand still until the store has caught up.

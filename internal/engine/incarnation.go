@@ -220,7 +220,9 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 	if err != nil {
 		inc.eng.cfg.Log.Warn("cannot renew the lease", "error", err)
 	} else {
-		inc.eng.clock.anchor(v.Now)
+		if inc.eng.clock.anchor(v.Now) > clockJump {
+			inc.jumped()
+		}
 		alive := make([]string, len(v.Members))
 		for i := range v.Members {
 			alive[i] = v.Members[i].ID.String()
@@ -232,6 +234,17 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 	inc.act(ctx, calls, a)
 	if err == nil && len(a.Acquire) == 0 {
 		inc.eng.isReady.Do(func() { close(inc.eng.ready) })
+	}
+}
+
+// clockJump is by how much store time moves forward when a renewal corrects it, and more than the way of an answer explains.
+const clockJump = 100 * time.Millisecond
+
+// jumped has everybody look at the time who sleeps until one: those sleeps were measured before the store's clock was put forward.
+func (inc *incarnation) jumped() {
+	inc.board.rings()
+	for _, s := range inc.lanes {
+		s.inbox.ring()
 	}
 }
 

@@ -260,6 +260,56 @@ func TestOldDeadLettersGo(t *testing.T) {
 	})
 }
 
+// The run that an old letter is requeued as is not there while the message that begins it is on its way. The letter stays, and goes when the run has surely been removed.
+func TestOldDeadLetterWhoseRequeueIsOnItsWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := memory.New(memory.Options{})
+		e := engine.New(engine.Config{Store: st, RetainDead: time.Hour, SweepEvery: time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		defer func() { cancel(); <-done }()
+		if err := e.Ready(ctx); err != nil {
+			t.Fatal(err)
+		}
+		w := &scheduler{eng: e}
+		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+		newHand(e, 1, func(c model.Claim) *model.TaskReport {
+			if c.Ref.ID == model.TaskStep {
+				return &model.TaskReport{}
+			}
+			return &model.TaskReport{Failure: &model.Failure{Message: "never", Permanent: true}}
+		})
+		if _, err := e.Send(ctx, start("a")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour - 10*time.Second)
+		dead := letters(t, st)[0]
+		a, err := e.Send(ctx, order(&dead, model.LetterRequeue))
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		to := letters(t, st)[0].Body.Requeued.Address
+		if _, err := e.Await(ctx, to, a.Run); err != nil {
+			t.Fatal(err)
+		}
+		// A run that is not there looks the same whether it has not begun or is gone.
+		if _, err := e.Send(ctx, &model.Message{Kind: model.MessageDelete, To: to, Runs: []model.RunID{a.Run}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(30 * time.Second)
+		if n := len(letters(t, st)); n != 1 {
+			t.Errorf("%d letters, although the run may be about to begin", n)
+		}
+		time.Sleep(time.Minute)
+		if n := len(letters(t, st)); n != 0 {
+			t.Errorf("%d letters are left", n)
+		}
+	})
+}
+
 // A task and a workflow that waits for one say what the task waits for.
 func TestTasksAreExplained(t *testing.T) {
 	t.Parallel()

@@ -19,6 +19,9 @@ const (
 	deadPages = 5
 )
 
+// requeueOnItsWay is how long a run that a dead letter was requeued as, and that is not there, is taken to begin yet: that of a step begins by a message to another shard. Later it has been deleted.
+const requeueOnItsWay = time.Minute
+
 // sweepDead purges dead letters that are too old, a few pages at a time. Those whose requeued run is open stay; so that they do not keep the others, the next round
 // goes on behind them.
 func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now model.Time) (purged int, err error) {
@@ -43,7 +46,7 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 				if err != nil {
 					return purged, err
 				}
-				if run != nil && !run.Outcome.Status.Closed() {
+				if run != nil && !run.Outcome.Status.Closed() || run == nil && now.Sub(q.At) < requeueOnItsWay {
 					continue
 				}
 			}

@@ -371,8 +371,10 @@ func (s *TaskSession) quiet(ctx context.Context) error {
 			s.mu.Unlock()
 			return nil
 		}
-		idle := make(chan struct{})
-		s.idle = idle
+		if s.idle == nil {
+			s.idle = make(chan struct{})
+		}
+		idle := s.idle // of everybody who waits
 		s.mu.Unlock()
 		select {
 		case <-idle:

@@ -51,8 +51,10 @@ func (p *Pool) drain() <-chan struct{} {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.draining = true
-	idle := make(chan struct{})
-	p.idle = idle
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	idle := p.idle // of everybody who closes
 	var back []model.TaskReport
 	for _, t := range p.line {
 		t.state = gone
@@ -96,7 +98,8 @@ func (p *Pool) abandon() (left []string) {
 		p.drop(t)
 	}
 	clear(p.busy)
-	p.lost, p.idle = 0, nil
+	p.lost = 0
+	p.rest()
 	p.mu.Unlock()
 	ctx, cancel := context.WithTimeout(p.ctx, leaveTimeout)
 	defer cancel()

@@ -107,10 +107,17 @@ func (e *engine) obstinate(ctx context.Context, t *pool.Task) (model.Payload, er
 func succeed() (model.Payload, error) { return model.Payload{Data: []byte("out")}, nil }
 func failed() (model.Payload, error)  { return model.Payload{}, errors.New("boom") }
 func panics() (model.Payload, error)  { panic("ouch") }
+func mute() (model.Payload, error)    { return model.Payload{}, (*nobodysError)(nil) }
 func exits() (model.Payload, error) {
 	runtime.Goexit()
 	return model.Payload{}, nil
 }
+
+// nobodysError is an error that is there although nothing is.
+type nobodysError struct{ inner error }
+
+func (e *nobodysError) Error() string { return e.inner.Error() }
+func (e *nobodysError) Unwrap() error { return e.inner }
 
 func snoozes() (model.Payload, error) {
 	return model.Payload{}, &pool.GiveBack{After: time.Minute}

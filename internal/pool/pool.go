@@ -22,7 +22,8 @@ type Config struct {
 	Prefetch int
 	// HighLoad and LowLoad are shares of what it may hold: at the high one it takes nothing more, until it has come down to the low one. Default: no marks.
 	HighLoad, LowLoad float64
-	// HighMemory and LowMemory are the same for the memory of the process, as a share of its limit. Default 0.9 and 0.8; without a limit they mean nothing.
+	// HighMemory and LowMemory are the same for the memory of the process, as a share of its limit. Default 0.9 and 0.8, or eight ninths of
+	// the high one; without a limit they mean nothing.
 	HighMemory, LowMemory float64
 	// Seal gives progress its stored form; nil when it has it.
 	Seal func(ctx context.Context, kind string, p model.Payload) (model.Payload, error)
@@ -84,6 +85,9 @@ func New(cfg Config) *Pool {
 	}
 	if cfg.HighMemory <= 0 {
 		cfg.HighMemory, cfg.LowMemory = 0.9, 0.8
+	}
+	if cfg.LowMemory <= 0 { // no process comes down to nothing: it would never take a task again
+		cfg.LowMemory = cfg.HighMemory * 8 / 9
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

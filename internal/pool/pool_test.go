@@ -49,6 +49,9 @@ func TestOutcomesAreReported(t *testing.T) {
 			{"panic", panics, func(r *model.TaskReport) bool {
 				return r.Failure.Kind == model.FailurePanic && strings.Contains(r.Failure.Stack, "panics")
 			}},
+			{"an error that panics", mute, func(r *model.TaskReport) bool {
+				return r.Failure.Kind == model.FailurePanic && strings.Contains(r.Failure.Stack, "nobodysError")
+			}},
 			{"goexit", exits, func(r *model.TaskReport) bool { return r.Failure.Type == "runtime.Goexit" }},
 			{"snooze", snoozes, func(r *model.TaskReport) bool { return r.Returned && r.After == time.Minute && r.Failure == nil }},
 			{"permanent", func() (model.Payload, error) {
@@ -328,6 +331,61 @@ func TestLastProgressIsToldBeforeTheReport(t *testing.T) {
 	}
 }
 
+// TestPanicInSealing is a mistake of whoever provides keys or stores: the progress is not told, everything else goes on.
+func TestPanicInSealing(t *testing.T) {
+	cfg := pool.Config{Seal: func(_ context.Context, _ string, p model.Payload) (model.Payload, error) {
+		if string(p.Data) == "bad" {
+			panic("no key")
+		}
+		return p, nil
+	}}
+	bubble(t, cfg, func(t *testing.T, e *engine) {
+		r := e.claim("polite", model.TaskSpec{})
+		for _, p := range []string{"bad", "good"} {
+			if err := e.jobs[r].t.Progress(model.Payload{Data: []byte(p)}); err != nil {
+				t.Fatal(err)
+			}
+			synctest.Wait()
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		if len(e.beats) != 1 || string(e.beats[0][0].Progress.Data) != "good" {
+			t.Errorf("%v was told", e.beats)
+		}
+		e.finish(r, failed)
+		if e.reportOf(r) == nil {
+			t.Error("there is no report")
+		}
+	})
+}
+
+// TestCloseTwice has two wait for the end, and both hear of it: when all is done, and when something goes on for ever.
+func TestCloseTwice(t *testing.T) {
+	for _, kind := range []string{"polite", "deaf"} {
+		t.Run(kind, func(t *testing.T) {
+			bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
+				r := e.claim(kind, model.TaskSpec{})
+				done := make(chan error, 2)
+				go func() { done <- e.p.Close(context.Background()) }()
+				synctest.Wait()
+				go func() { done <- e.close(time.Minute) }()
+				synctest.Wait()
+				if kind == "polite" {
+					e.finish(r, succeed)
+				}
+				time.Sleep(2 * time.Minute)
+				synctest.Wait()
+				if len(done) != 2 {
+					t.Errorf("%d of 2 have come to an end", len(done))
+				}
+				if kind == "deaf" {
+					e.finish(r, succeed)
+				}
+			})
+		})
+	}
+}
+
 // TestDrain lets what runs come to an end, and takes nothing new. Beats go on meanwhile.
 func TestDrain(t *testing.T) {
 	bubble(t, pool.Config{Slots: 1, Prefetch: 1}, func(t *testing.T, e *engine) {
@@ -412,6 +470,27 @@ func TestFullEngine(t *testing.T) {
 		synctest.Wait()
 		if e.reportOf(r) == nil || e.p.Load() != 0 {
 			t.Errorf("load %d", e.p.Load())
+		}
+	})
+}
+
+// TestHighMemoryAlone has a high mark only: below it there is a low one that a process can come down to.
+func TestHighMemoryAlone(t *testing.T) {
+	var level atomic.Value
+	level.Store(0.7)
+	cfg := pool.Config{Slots: 10, HighMemory: 0.63}.WithMemory(func() float64 { return level.Load().(float64) })
+	bubble(t, cfg, func(t *testing.T, e *engine) {
+		e.finish(e.claim("polite", model.TaskSpec{}), succeed)
+		for _, step := range []struct {
+			level float64
+			slots int
+		}{{0.63, 0}, {0.57, 0}, {0.55, 10}} {
+			level.Store(step.level)
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			if e.slots != step.slots {
+				t.Errorf("memory %v: %d slots", step.level, e.slots)
+			}
 		}
 	})
 }

@@ -14,8 +14,8 @@ import (
 
 // Why the context of a task ends, beside replay.ErrCanceled and replay.ErrTimeout.
 var (
-	// ErrLost tells that nobody wants the outcome from this worker any more: the task timed out, or somebody else has it.
-	ErrLost = fault.New(fault.Conflict, "the task is not this worker's any more: it timed out, or another one has it")
+	// ErrLost tells that nobody wants the outcome from this worker any more: the task timed out, somebody else has it, or its workflow gave up on it or has ended.
+	ErrLost = fault.New(fault.Conflict, "the task is not this worker's any more: it timed out, another one has it, or its workflow does not wait for it")
 	// ErrShutdown tells that the worker closes; the task goes on elsewhere.
 	ErrShutdown = fault.New(fault.Unavailable, "the worker shuts down: the task is given back")
 )
@@ -148,9 +148,7 @@ func (t *Task) seal() {
 		v := *t.next
 		t.next = nil
 		p.mu.Unlock()
-		ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
-		sealed, err := p.cfg.Seal(ctx, t.claim.Spec.Kind, v)
-		cancel()
+		sealed, err := t.sealed(v)
 		p.mu.Lock()
 		if err != nil {
 			p.log.Warn("progress of a task cannot be stored", "activity", t.claim.Spec.Kind, "error", err)
@@ -163,7 +161,20 @@ func (t *Task) seal() {
 	t.sealing = nil
 }
 
-// call runs the handler and turns a panic into an error.
+// sealed is progress in its stored form. That is made by code of users (encryption, stores of blobs): a panic in it is an error, as it is where outcomes are sealed.
+func (t *Task) sealed(v model.Payload) (sealed model.Payload, err error) {
+	ctx, cancel := context.WithTimeout(t.pool.ctx, beatTimeout)
+	defer cancel()
+	defer func() {
+		if v := recover(); v != nil {
+			err = replay.PanicFailure(v)
+		}
+	}()
+	return t.pool.cfg.Seal(ctx, t.claim.Spec.Kind, v)
+}
+
+// call runs the handler and turns a panic into an error. Errors are code of users as well: one that panics when it is asked what it says (a nil of a type that does not
+// expect it) is asked here for the first time, where that harms nobody.
 func (t *Task) call() (out model.Payload, err error) {
 	defer func() {
 		if v := recover(); v != nil {
@@ -177,7 +188,9 @@ func (t *Task) call() (out model.Payload, err error) {
 		defer cancel()
 	}
 	t.values = taskContext{replay.ClaimContext{Context: ctx, Claim: t.claim}, t}
-	out, err = t.run.Run(&t.values, t)
+	if out, err = t.run.Run(&t.values, t); err != nil {
+		_ = replay.FailureOf(err)
+	}
 	t.late = err != nil && t.ctx.Err() == nil && errors.Is(context.Cause(ctx), replay.ErrTimeout)
 	return out, err
 }

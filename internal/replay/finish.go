@@ -42,7 +42,7 @@ func (m *machine) callRoot() (out model.Payload, err error) {
 			out, err = model.Payload{}, PanicFailure(p)
 		}
 	}()
-	return m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input)
+	return m.w.asked(m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input))
 }
 
 // rootReturned ends the run: the root ends all other coroutines where they are parked, once what was to be done about a cancel request is done.

@@ -85,5 +85,5 @@ func (m *machine) answerQuery(q *model.Query) (out model.Payload, err error) {
 			out, err = model.Payload{}, PanicFailure(p)
 		}
 	}()
-	return h(q.Input)
+	return m.w.asked(h(q.Input))
 }

@@ -297,7 +297,16 @@ func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error
 	if err := a.over(); err != nil {
 		return model.Payload{}, err
 	}
-	return a.step.Body(ctx)
+	return w.asked(a.step.Body(ctx))
+}
+
+// asked has the error of user code say what it is while a panic of the code is still expected: a nil of a type whose methods do not expect it panics as soon as
+// somebody asks. Whoever asks later would end the process, and the next one, which replays the run.
+func (w *Worker) asked(out model.Payload, err error) (model.Payload, error) {
+	if err != nil {
+		_ = w.cfg.Failure(err)
+	}
+	return out, err
 }
 
 // stored is the input as it is recorded: nothing when the body did not come so far.

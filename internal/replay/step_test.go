@@ -154,6 +154,31 @@ func TestPanics(t *testing.T) {
 	})
 }
 
+// nobodysError is an error that is there although nothing is.
+type nobodysError struct{ inner error }
+
+func (e *nobodysError) Error() string { return e.inner.Error() }
+func (e *nobodysError) Unwrap() error { return e.inner }
+
+// An error that panics when it is asked what it says is a panic of the code that returned it, and harms nobody else.
+func TestErrorsThatPanic(t *testing.T) {
+	bothWays(t, func(e *engine, x replay.Ctx) (string, error) {
+		_, err := x.Step(&replay.Step{Name: "p", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
+			return model.Payload{}, (*nobodysError)(nil)
+		}})
+		if f := (*model.Failure)(nil); !errors.As(err, &f) || f.Kind != model.FailurePanic || !strings.Contains(f.Stack, "nobodysError") {
+			return "", fmt.Errorf("not a panic: %w", err)
+		}
+		return "", (*nobodysError)(nil)
+	}, func(t *testing.T, e *engine) {
+		e.settle()
+		e.wantClosed(t, model.Failed, "")
+		if f := e.end.Failure; f.Kind != model.FailurePanic || !strings.Contains(f.Stack, "nobodysError") {
+			t.Errorf("failure %+v", f)
+		}
+	})
+}
+
 func TestPanicOfACoroutine(t *testing.T) {
 	for _, observed := range []bool{false, true} {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {

@@ -77,7 +77,7 @@ func serve(x Ctx, h *UpdateHandler, in model.Payload) (out model.Payload, err er
 			out, err = model.Payload{}, PanicFailure(p)
 		}
 	}()
-	return h.Serve(x, in)
+	return x.co.m.w.asked(h.Serve(x, in))
 }
 
 // replied records the answer to an update.

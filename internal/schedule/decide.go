@@ -446,6 +446,7 @@ func (d *decider) apply(i int, c *Command) (Answer, error) {
 	if err := d.load(); err != nil {
 		return Answer{}, err
 	}
+	d.retarget()
 	s.Changed = d.now
 	if old == nil {
 		s.Created, s.Decided, s.Paused = d.now, d.now, c.Paused
@@ -455,6 +456,29 @@ func (d *decider) apply(i int, c *Command) (Answer, error) {
 		return Answer{Change: Created}, nil
 	}
 	return Answer{Change: Changed}, nil
+}
+
+// retarget has everything that has not begun be of the job of the definition that counts now: what waits, and what this very decision begins. It is begun with the input of
+// that definition, so it must not go to the workflow or the activity of the one before.
+func (d *decider) retarget() {
+	s := &d.Status
+	kind := d.spec.Job.Type()
+	if s.Waiting != nil {
+		next := *s.Waiting
+		next.Workflow = kind
+		s.Waiting = &next
+	}
+	for i := range d.Start {
+		f := &d.Start[i]
+		for _, list := range [][]Fire{s.Open, s.Recent} {
+			for n := range list {
+				if list[n] == *f {
+					list[n].Workflow = kind
+				}
+			}
+		}
+		f.Workflow = kind
+	}
 }
 
 // settle deals with every tick up to now, before another cadence counts: one that its jitter still delays begins at once.

@@ -344,6 +344,9 @@ func TestApply(t *testing.T) {
 	job.Phase, job.Job.Name = Duration(15*time.Minute), "other"
 	w.tell(Command{Verb: VerbApply, Spec: job})
 	w.want("tick 15T02:15")
+	if f := w.status.Open[0]; f.Workflow != "other" || w.status.Recent[0] != f { // it begins with the input of the other one
+		t.Errorf("open %+v, recent %+v", f, w.status.Recent[0])
+	}
 	w.end()
 	w.at("15T03:15")
 	if w.want("tick 15T03:15"); w.status.Recent[0].Workflow != "other" {
@@ -359,6 +362,24 @@ func TestApply(t *testing.T) {
 	}
 	if d, err := Decide(Situation{Name: "s", Now: zero, Commands: []Command{{Verb: VerbPause}, {Verb: "dance"}}}); err != nil || d.Answers[0].Kind != fault.NotFound.String() {
 		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// What waits for its turn while the job changes is of the new one: it begins with that one's input.
+func TestApplyWhileOneWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, hourly(Queue))
+	w.at("15T01:00")
+	w.at("15T02:00")
+	task := hourly(Queue)
+	task.Job = Job{Kind: KindTask, Name: "act", Task: &model.TaskSpec{Kind: "act", Queue: "q"}}
+	w.tell(Command{Verb: VerbApply, Spec: task})
+	if w.want("tick 15T01:00"); w.status.Open[0].Workflow != "report" {
+		t.Errorf("what has begun is %+v", w.status.Open[0])
+	}
+	w.end()
+	if w.want("tick 15T02:00"); w.status.Open[0].Workflow != task.Job.Type() {
+		t.Errorf("what begins with the input of %s is %+v", task.Job.Type(), w.status.Open[0])
 	}
 }
 

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"encoding/binary"
@@ -84,6 +85,9 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	if err != nil {
 		return api.RequeueReply{}, err
 	}
+	if reply, repeated, err := s.requeuedBefore(ctx, row, r.RequestID); repeated || err != nil {
+		return reply, err
+	}
 	d := deadTask(row)
 	ref, before := d.Ref(), row.Body.Requeued
 	o := &model.LetterOrder{Do: model.LetterRequeue, Ref: ref, Input: r.Input}
@@ -118,6 +122,35 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 		run, err := s.store.LoadExecution(ctx, s.shard(reply.Address), reply.Address, reply.Run)
 		return run != nil, err
 	})
+}
+
+// requeuedBefore finds out whether a requeue is one that was served before, and what it was answered then. What has become of the letter since does not matter: the count that
+// the request was about, and whether that run is open, are not those of now.
+func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, request string) (reply api.RequeueReply, repeated bool, err error) {
+	if request == "" {
+		return reply, false, nil
+	}
+	found, err := s.store.LoadReplies(ctx, []store.RequestKey{{Shard: row.Shard, Address: row.Body.Address, ID: request}})
+	if err != nil || len(found) == 0 {
+		return reply, false, err
+	}
+	a, err := model.DecodeAnswer(found[0].Body)
+	if err != nil {
+		return reply, false, fault.New(fault.Corrupt, "requeue: the answer to request %q of %s: %w", request, row.Body.Address, err)
+	}
+	if f := a.Failure; f != nil {
+		return reply, true, fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
+	}
+	reply = api.RequeueReply{Address: row.Body.Requeued.Address, Run: a.Run, Existing: a.Existing}
+	d := deadTask(row)
+	ref := d.Ref()
+	for n := row.Requeued; n > 0 && row.Body.Requeued.Run != a.Run; n-- { // an earlier one
+		reply.Address = ref.RequeueAddress(row.Body.Spec.Kind, n)
+		if run, err := s.store.LoadExecution(ctx, s.shard(reply.Address), reply.Address, a.Run); err != nil || run != nil && run.Start.Address == reply.Address {
+			return reply, true, err
+		}
+	}
+	return reply, true, nil
 }
 
 // UndoRequeue takes a requeue back.
@@ -172,7 +205,14 @@ func (s *Service) settledRequeue(ctx context.Context, d *api.DeadTask) error {
 	if err != nil {
 		return err
 	}
-	onItsWay := run == nil && time.Since(q.At.Std()) < time.Minute // a run that is not there has not begun yet, or has been deleted
+	onItsWay := false
+	if run == nil { // it has not begun yet, or has been deleted
+		view, err := s.store.Members(ctx) // the time of the requeue is the store's, and the clock of this machine may be another
+		if err != nil {
+			return err
+		}
+		onItsWay = view.Now.Sub(q.At) < time.Minute
+	}
 	if onItsWay || run != nil && !run.Outcome.Status.Closed() {
 		return fault.New(fault.Conflict, "dead task %s was requeued as %s, run %s, which is open", d, q.Address, q.Run)
 	}
@@ -244,14 +284,14 @@ func (s *Service) deadRow(ctx context.Context, op string, id api.DeadID) (*store
 		return nil, fault.New(fault.NotFound, "%s: dead task %s does not exist in this store", op, id)
 	}
 	row, err := s.store.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: id.Shard, Run: id.Run}, Task: id.Task})
-	if err == nil && row == nil {
-		err = fault.New(fault.NotFound, "%s: dead task %s does not exist", op, id)
+	if err == nil && (row == nil || row.Body.Address.Tenant != cmp.Or(id.Tenant, model.DefaultTenant)) {
+		return nil, fault.New(fault.NotFound, "%s: dead task %s does not exist", op, id)
 	}
 	return row, err
 }
 
 func deadTask(row *store.DeadRow) api.DeadTask {
-	return api.DeadTask{ID: api.DeadID{Shard: row.Shard, Run: row.Run, Task: row.Task}, Requeued: row.Requeued, Body: row.Body}
+	return api.DeadTask{ID: api.DeadID{Tenant: row.Body.Address.Tenant, Shard: row.Shard, Run: row.Run, Task: row.Task}, Requeued: row.Requeued, Body: row.Body}
 }
 
 func (s *Service) deadQuery(r *api.DeadRequest) (store.DeadQuery, error) {

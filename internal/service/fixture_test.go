@@ -104,8 +104,13 @@ func (f *shelf) close(key store.RunKey, status model.Status) {
 // live is a service with an engine that runs.
 func live(t *testing.T, limits service.Limits) *service.Service {
 	t.Helper()
-	st := memory.New(memory.Options{Shards: shards})
-	e := engine.New(engine.Config{Store: st})
+	return run(t, engine.Config{Store: memory.New(memory.Options{Shards: shards})}, limits)
+}
+
+// run is a service with an engine.
+func run(t *testing.T, cfg engine.Config, limits service.Limits) *service.Service {
+	t.Helper()
+	e := engine.New(cfg)
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- e.Run(ctx) }()
@@ -118,7 +123,7 @@ func live(t *testing.T, limits service.Limits) *service.Service {
 	if err := e.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return service.New(e, st, limits)
+	return service.New(e, cfg.Store, limits)
 }
 
 func wantKind(t *testing.T, what string, err error, want fault.Kind) {

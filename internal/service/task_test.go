@@ -1,15 +1,22 @@
 package service_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/service"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
 )
 
 func TestTasksAreChecked(t *testing.T) {
@@ -29,6 +36,8 @@ func TestTasksAreChecked(t *testing.T) {
 		{func(r *api.StartRequest) { r.Task.Limits = strings.Split("123456789", "") }, "9 limits"},
 		{func(r *api.StartRequest) { r.Task.Limits = []string{""} }, "the name of the limit is empty"},
 		{func(r *api.StartRequest) { r.Task.Breaker = "\x00" }, "control character"},
+		{func(r *api.StartRequest) { r.Task.Fair = strings.Repeat("x", 201) }, "the fairness key has 201 bytes"},
+		{func(r *api.StartRequest) { r.Task.Retry.Final = []string{strings.Repeat("x", 513)} }, "a kind of failure has 513 bytes"},
 		{func(r *api.StartRequest) { r.Task.Silence = -time.Second }, "one of its times is -1s"},
 		{func(r *api.StartRequest) { r.Task.Delay = 1 << 62 }, "one of its times"},
 		{func(r *api.StartRequest) { r.Task.Retry.Jitter = 1001 }, "out of bounds"},
@@ -101,4 +110,220 @@ func TestTaskOffersAreChecked(t *testing.T) {
 	}
 	_, err := newShelf(t).svc.JoinTasks(t.Context(), nil, model.TaskOffer{})
 	wantKind(t, "of a store that is only read", err, fault.Denied)
+}
+
+// hopeless fails every task that it is given.
+type hopeless struct{ session chan api.TaskSession }
+
+func (w *hopeless) Execute(claims []model.Claim) {
+	go func() {
+		s := <-w.session
+		w.session <- s
+		for _, c := range claims {
+			_ = s.Report(context.Background(), model.TaskReport{Ref: c.Ref, Failure: &model.Failure{Message: "secret of acme", Permanent: true}})
+		}
+	}()
+}
+func (*hopeless) Stop(model.ClaimRef, api.StopReason) {}
+func (*hopeless) Settled(model.ClaimRef, error)       {}
+
+// The id of a dead task of another tenant opens nothing, and changes nothing.
+func TestDeadTaskOfAnotherTenant(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := live(t, service.Limits{})
+	w := &hopeless{session: make(chan api.TaskSession, 1)}
+	session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Tenants: []string{"acme"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session <- session
+	r := api.StartRequest{Address: model.Address{Tenant: "acme", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
+	if end, err := s.Run(ctx, r); err != nil || end.Outcome.Status != model.Failed {
+		t.Fatalf("%+v, %v", end, err)
+	}
+	theirs, err := s.ListDead(ctx, api.DeadRequest{Tenant: "acme"})
+	if err != nil || len(theirs.Tasks) != 1 {
+		t.Fatalf("%+v, %v", theirs, err)
+	}
+	id, err := api.ParseDeadID(theirs.Tasks[0].ID.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = s.ShowDead(ctx, id)
+	wantKind(t, "show", err, fault.NotFound)
+	_, err = s.Requeue(ctx, api.RequeueRequest{ID: id})
+	wantKind(t, "requeue", err, fault.NotFound)
+	wantKind(t, "undo", s.UndoRequeue(ctx, api.UndoRequest{ID: id}), fault.NotFound)
+	if err := s.PurgeDead(ctx, id); err != nil { // as one that is gone
+		t.Error(err)
+	}
+	id.Tenant = "acme"
+	if d, err := s.ShowDead(ctx, id); err != nil || d.ID != id || d.Requeued != 0 {
+		t.Errorf("%+v, %v", d, err)
+	}
+}
+
+// A requeue whose answer was lost is asked for again, with its request id: while its run is open, and when that has ended. It is answered as it was, and nothing else begins.
+func TestRequeueAgainIsRepeated(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := live(t, service.Limits{})
+	w := &hopeless{session: make(chan api.TaskSession, 1)}
+	session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session <- session
+	r := api.StartRequest{Address: model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
+	if _, err := s.Run(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := s.ListDead(ctx, api.DeadRequest{})
+	if err != nil || len(dead.Tasks) != 1 {
+		t.Fatalf("%+v, %v", dead, err)
+	}
+	id := dead.Tasks[0].ID
+	if _, err := s.Requeue(ctx, api.RequeueRequest{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Await(ctx, api.Target{Address: r.Address}); err != nil {
+		t.Fatal(err)
+	}
+	gone := <-w.session // nothing is reported from now on
+	again := api.RequeueRequest{ID: id, Again: true, RequestID: "mine"}
+	first, err := s.Requeue(ctx, again)
+	if err != nil || first.Existing {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	repeated := func(when string) {
+		t.Helper()
+		if reply, err := s.Requeue(ctx, again); err != nil || reply != first {
+			t.Errorf("%s: %+v, %v; want %+v", when, reply, err, first)
+		}
+		if d, err := s.ShowDead(ctx, id); err != nil || d.Requeued != 2 {
+			t.Errorf("%s: it was requeued %d times, %v", when, d.Requeued, err)
+		}
+	}
+	repeated("while it is open")
+	w.session <- gone
+	if _, err := s.Await(ctx, api.Target{Address: first.Address, Run: first.Run}); err != nil {
+		t.Fatal(err)
+	}
+	repeated("when it has ended")
+}
+
+// Whether the run of a requeue may still be on its way is a matter of the store's clock: that of whoever asks may be wrong by hours.
+func TestRequeuedRunThatIsGone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx := t.Context()
+		st := memory.New(memory.Options{Shards: shards, Now: func() time.Time { return time.Now().Add(3 * time.Hour) }})
+		s := run(t, engine.Config{Store: st}, service.Limits{})
+		w := &hopeless{session: make(chan api.TaskSession, 1)}
+		session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.session <- session
+		r := api.StartRequest{Address: model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
+		if _, err := s.Run(ctx, r); err != nil {
+			t.Fatal(err)
+		}
+		dead, err := s.ListDead(ctx, api.DeadRequest{})
+		if err != nil || len(dead.Tasks) != 1 {
+			t.Fatalf("%+v, %v", dead, err)
+		}
+		id := dead.Tasks[0].ID
+		if _, err := s.Requeue(ctx, api.RequeueRequest{ID: id}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Await(ctx, api.Target{Address: r.Address}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: r.Address}}); err != nil {
+			t.Fatal(err)
+		}
+		wantKind(t, "a purge when it may be on its way", s.PurgeDead(ctx, id), fault.Conflict)
+		time.Sleep(2 * time.Minute)
+		if err := s.PurgeDead(ctx, id); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// hands keep what they are given.
+type hands struct {
+	claims  chan model.Claim
+	settled chan error
+}
+
+func (w *hands) Execute(claims []model.Claim) {
+	for _, c := range claims {
+		w.claims <- c
+	}
+}
+func (*hands) Stop(model.ClaimRef, api.StopReason)   {}
+func (w *hands) Settled(_ model.ClaimRef, err error) { w.settled <- err }
+
+// slow takes commits only when it may.
+type slow struct {
+	store.Store
+	gate atomic.Pointer[chan struct{}]
+}
+
+func (s *slow) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	if gate := s.gate.Load(); gate != nil {
+		<-*gate
+	}
+	return s.Store.Commit(ctx, b)
+}
+
+// Progress of one task waits for a store that takes nothing. The others are heard all the same, so that none of them times out.
+func TestBeatsWhileTheEngineIsFull(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &slow{Store: memory.New(memory.Options{Shards: shards})}
+		s := run(t, engine.Config{Store: st, InboxLimit: 1, Lane: lane.Config{MaxBatchRows: 1}}, service.Limits{})
+		w := &hands{claims: make(chan model.Claim, 2), settled: make(chan error, 2)}
+		session, err := s.JoinTasks(t.Context(), w, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 2})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var beats []api.Beat
+		for _, key := range []string{"a", "b"} {
+			r := api.StartRequest{
+				Address: model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: key}, Task: &model.TaskSpec{Kind: "k", Queue: "q", Silence: 5 * time.Second},
+			}
+			if _, err := s.Start(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+			beats = append(beats, api.Beat{Claim: (<-w.claims).Ref})
+		}
+		beats[0].Progress = &model.Payload{Data: []byte("1")}
+		gate := make(chan struct{})
+		st.gate.Store(&gate)
+		for i := range 5 {
+			go func() { _, _ = s.Start(context.Background(), api.StartRequest{Address: order(fmt.Sprint(i))}) }()
+		}
+		synctest.Wait()
+		for range 20 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			if _, err := session.Beat(ctx, beats); err == nil {
+				t.Fatal("the engine is not full")
+			}
+			cancel()
+		}
+		st.gate.Store(nil)
+		close(gate)
+		synctest.Wait()
+		for _, b := range beats {
+			if err := session.Report(t.Context(), model.TaskReport{Ref: b.Claim}); err != nil {
+				t.Error(err)
+			}
+			if err := <-w.settled; err != nil {
+				t.Error(err)
+			}
+		}
+	})
 }

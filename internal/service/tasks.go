@@ -22,15 +22,23 @@ func (w taskWorker) Stop(claim model.ClaimRef, canceled bool) {
 // taskSession is the engine as a task worker sees it.
 type taskSession struct{ *engine.TaskSession }
 
-// Beat tells that claims are being executed.
+// Beat tells that claims are being executed. All of them are heard before any progress is handed in: that waits while the engine is full, and none of them is silent meanwhile.
 func (s taskSession) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {
 	replies := make([]api.BeatReply, len(beats))
 	for i := range beats {
-		held, canceled, err := s.TaskSession.Beat(ctx, beats[i].Claim, beats[i].Progress)
+		held, canceled, err := s.TaskSession.Beat(ctx, beats[i].Claim, nil)
 		if err != nil {
 			return nil, err
 		}
 		replies[i] = api.BeatReply{Held: held, Canceled: canceled}
+	}
+	for i := range beats {
+		if beats[i].Progress == nil {
+			continue
+		}
+		if _, _, err := s.TaskSession.Beat(ctx, beats[i].Claim, beats[i].Progress); err != nil {
+			return nil, err
+		}
 	}
 	return replies, nil
 }

@@ -188,7 +188,14 @@ func (v *validator) task(r *api.StartRequest) {
 	if t.Breaker != "" {
 		v.name("breaker", t.Breaker)
 	}
-	v.size("the fairness key", len(t.Fair))
+	if t.Fair != "" {
+		v.text("the fairness key", t.Fair, v.limits.Name)
+	}
+	for _, name := range t.Retry.Final {
+		if len(name) > v.limits.Key {
+			v.wrong("a kind of failure has %d bytes, at most %d are allowed", len(name), v.limits.Key)
+		}
+	}
 	if len(t.Limits) > maxLimits || len(t.Retry.Final) > maxFinal {
 		v.wrong("it names %d limits and %d kinds of failures, at most %d and %d are allowed", len(t.Limits), len(t.Retry.Final), maxLimits, maxFinal)
 	}

@@ -155,14 +155,19 @@ func taskInputOf(e *entry, run model.RunID, kind inputKind, t taskInput) *input 
 
 // expireAgain has the board look again whether a deadline has passed: the decision was undone, and meanwhile the worker may have been heard.
 func (l *Lane) expireAgain(now model.Time, e *entry, in *input) {
+	l.notExpired(now, e, in)
+	l.done(in)
+	l.maybeDrop(e)
+}
+
+// notExpired has the deadlines of a task run on of which one was reported that came to nothing. The board reports each once.
+func (l *Lane) notExpired(now model.Time, e *entry, in *input) {
 	p, _ := e.tasks.get(in.task.id)
 	if t := taskOf(e, in.task.id); e.run() == in.run && t != nil && t.Held && p.held && p.claim == t.Claim {
 		l.cfg.Board.Held(now, l.item(e, e.x, t), p.claim, p.worker)
 	} else {
 		l.repost(now, e, in.task.id)
 	}
-	l.done(in)
-	l.maybeDrop(e)
 }
 
 func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
@@ -206,7 +211,7 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now, l.cfg.Limits); d.Writes() {
 			how = expired(t.what)
 		} else {
-			l.repost(now, e, t.id)
+			l.notExpired(now, e, in)
 		}
 	}
 	run, refusal := e.run(), d.Refused()

@@ -628,3 +628,31 @@ func TestLostWorkers(t *testing.T) {
 		t.Errorf("dead letters %+v, %v", dead, err)
 	}
 }
+
+// The clock of the store has been put back since the last event, and a claim is recorded at the time of that. The board counts from when it heard of the claim, and finds its worker silent too
+// early. That comes to nothing, and is found again: a claim whose deadlines did not run would be held for ever.
+func TestDeadlineThatIsFoundTooEarly(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	a := taskAt("t")
+	r.send(theTask("t", func(s *model.TaskSpec) { s.Silence = 10 * time.Second }), "t")
+	r.settle()
+	r.now = begin.Add(time.Minute)
+	r.order(model.MessagePause, a, "pause")
+	r.order(model.MessageResume, a, "resume")
+	r.settle()
+	r.now = begin.Add(5 * time.Second)
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.settle()
+	b.one()
+	r.now = begin.Add(20 * time.Second)
+	b.propose()
+	r.settle()
+	r.wantEvents(a, "paused", "resumed", "task_claimed task")
+	r.now = begin.Add(2 * time.Minute)
+	b.propose()
+	r.settle()
+	r.wantEvents(a, "paused", "resumed", "task_claimed task", "task_timed_out task")
+	b.wantSlots(0)
+}
