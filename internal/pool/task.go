@@ -165,12 +165,16 @@ func (t *Task) seal() {
 
 // call runs the handler and turns a panic into an error.
 func (t *Task) call() (out model.Payload, err error) {
+	ctx, span := t.pool.cfg.Tracer.Task(t.ctx, t.claim)
+	returned := false
+	if span != nil {
+		defer func() { span.End(failureWord(err, returned)) }() // the last one: it hears of panics, too
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			out, err = model.Payload{}, replay.PanicFailure(v)
 		}
 	}()
-	ctx := t.ctx
 	if t.limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t.limit-time.Since(t.received), replay.ErrTimeout)
@@ -178,6 +182,7 @@ func (t *Task) call() (out model.Payload, err error) {
 	}
 	t.values = taskContext{replay.ClaimContext{Context: ctx, Claim: t.claim}, t}
 	out, err = t.run.Run(&t.values, t)
+	returned = true
 	t.late = err != nil && t.ctx.Err() == nil && errors.Is(context.Cause(ctx), replay.ErrTimeout)
 	return out, err
 }
