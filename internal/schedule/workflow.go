@@ -48,6 +48,7 @@ type pending struct {
 
 // Observer hears of decisions when they are made, not when they are replayed: once, unless the process dies before the decision is recorded. The host of the code may be one.
 type Observer interface {
+	// Decided tells what became of all ticks of a schedule, before a decision and after it.
 	Decided(schedule string, was, is *Counts)
 }
 
