@@ -155,8 +155,8 @@ func TestTraceOverProcesses(t *testing.T) {
 			t.Errorf("span %s tells what nobody may know: %+v %+v", s.Name, s.Status, s.Events)
 		}
 		for _, a := range s.Attributes {
-			if strings.Contains(a.Value.Emit(), "secret") {
-				t.Errorf("span %s has %s=%s", s.Name, a.Key, a.Value.Emit())
+			if strings.Contains(a.Value.String(), "secret") {
+				t.Errorf("span %s has %s=%s", s.Name, a.Key, a.Value.String())
 			}
 		}
 	}
