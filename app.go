@@ -15,6 +15,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 	"github.com/perdure/perdure/internal/userdb"
 	"github.com/perdure/perdure/payload"
 )
@@ -64,6 +66,9 @@ type Attachment struct {
 	Name string
 	// PruneSchedules deletes the schedules that an app of this Name has applied and that are not defined any more.
 	PruneSchedules bool
+	// Meter counts what the app does, and Tracer makes spans of it; nil when nobody looks.
+	Meter  *telemetry.Meter
+	Tracer *tracing.Tracer
 	// OnClose closes the engine.
 	OnClose func() error
 	// Instead are definitions that take the place of those of the same name. Package perduretest uses it.
@@ -98,6 +103,7 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	}
 	a := &App{cfg: cfg, host: &host{
 		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
+		meter: cfg.Meter, tracer: cfg.Tracer,
 	}}
 	if err := r.openDatabases(ctx); err != nil {
 		return nil, err
@@ -131,7 +137,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 	}
 	a.worker = replay.NewWorker(replay.Config{
 		Code: code, Version: cfg.Version, Pinned: pinned, Retain: retain, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
-		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks,
+		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks, Meter: cfg.Meter, Tracer: cfg.Tracer,
 	})
 	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}
 	for _, name := range offer.Workflows {

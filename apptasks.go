@@ -36,7 +36,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	slices.Sort(queues)
 	pc := pool.Config{
 		Handlers: handlers, Slots: cfg.Slots, Prefetch: cfg.Prefetch, HighLoad: cfg.HighLoad, LowLoad: cfg.LowLoad,
-		HighMemory: cfg.HighMemory, LowMemory: cfg.LowMemory, Logger: a.cfg.Logger,
+		HighMemory: cfg.HighMemory, LowMemory: cfg.LowMemory, Logger: a.cfg.Logger, Meter: a.cfg.Meter, Tracer: a.cfg.Tracer,
 	}
 	if c := a.cfg.Checks; c != nil {
 		pc.Base = c.Base

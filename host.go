@@ -12,6 +12,9 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/schedule"
+	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
 // host is what the code of all executions of an app shares.
@@ -24,6 +27,23 @@ type host struct {
 	maxStored  int
 	dry        bool   // a history is replayed: nothing is stored, so nothing needs its stored form
 	cluster    string // of the engine's store; empty when it does not tell
+	meter      *telemetry.Meter
+	tracer     *tracing.Tracer
+}
+
+// Decided counts what a schedule has decided about its ticks.
+func (h *host) Decided(name string, was, is *schedule.Counts) {
+	count := func(outcome string, was, is int64) {
+		if is > was {
+			h.meter.Add(telemetry.ScheduleTicks, is-was, name, outcome)
+		}
+	}
+	count("fired", was.Fired, is.Fired)
+	count("triggered", was.Triggered, is.Triggered)
+	count("backfilled", was.Backfilled, is.Backfilled)
+	count("skipped", was.Skipped, is.Skipped)
+	count("missed", was.Missed, is.Missed)
+	count("failed", was.Failed, is.Failed)
 }
 
 // limit refuses a value that is too large, where it is made. Workflow code depends on it, so it goes by the value and not by what

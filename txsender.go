@@ -88,6 +88,7 @@ func (s *txSender) put(r api.Request) error {
 	if err != nil {
 		return public(err)
 	}
+	m.Trace = s.app.host.tracer.Carried(s.ctx)
 	id := model.RunID(uuid.Must(uuid.NewV7()))
 	if m.RequestID == "" {
 		m.RequestID = id.String()

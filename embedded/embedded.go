@@ -18,9 +18,15 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/prom"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 	"github.com/perdure/perdure/payload"
 )
 
@@ -32,6 +38,12 @@ type Config struct {
 	Shards int
 	// Logger hears what an operator should know: leases, takeovers, trouble with the store. No payloads. Default: nobody.
 	Logger *slog.Logger
+	// Metrics is where the metrics of this process are registered until it is closed, such as prometheus.DefaultRegisterer. Default: nothing is counted. Apps that share a
+	// registry need a label each (prometheus.WrapRegistererWith). docs/observability.md lists them.
+	Metrics prometheus.Registerer
+	// Tracer makes spans of what is started, sent and executed, and has their context go with it over processes and restarts, such as otel.GetTracerProvider().
+	// Default: no spans. See docs/observability.md.
+	Tracer trace.TracerProvider
 	// LeaseTTL is how long others wait before they take over from this process when it dies on another machine; 10 s.
 	LeaseTTL time.Duration
 	// IdleAfter is how long a waiting execution stays in memory; 5 s.
@@ -89,21 +101,42 @@ func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definit
 
 // Open opens a node with these settings.
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
+	meter, unregister, err := c.meter()
+	if err != nil {
+		return nil, err
+	}
+	tracer := tracing.New(c.Tracer)
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
-		Retention: c.Retention,
+		Retention: c.Retention, Meter: meter, Tracer: tracer,
 	})
 	if err != nil {
+		unregister()
 		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	closeNode := func() error {
+		unregister()
+		return n.Close()
 	}
 	app, err := perdure.Attach(ctx, perdure.Attachment{
 		Backend: n.Backend(), Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
-		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Tasks: c.Tasks, Version: c.Version, OnClose: n.Close,
+		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Tasks: c.Tasks, Version: c.Version, OnClose: closeNode,
 		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search, Name: c.Name, PruneSchedules: c.PruneSchedules,
+		Meter: meter, Tracer: tracer,
 	}, defs...)
 	if err != nil {
-		return nil, errors.Join(err, n.Close())
+		return nil, errors.Join(err, closeNode())
 	}
 	return app, nil
+}
+
+// meter is what counts, if somebody wants to know.
+func (c Config) meter() (m *telemetry.Meter, unregister func(), err error) {
+	if c.Metrics == nil {
+		return nil, func() {}, nil
+	}
+	m = telemetry.New()
+	unregister, err = prom.Register(c.Metrics, m)
+	return m, unregister, err
 }

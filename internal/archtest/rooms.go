@@ -75,7 +75,7 @@ var rooms = []room{
 	{
 		path: "internal/engine",
 		imports: join(
-			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/telemetry",
+			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/telemetry", "internal/telemetry/tracing",
 		),
 	},
 	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/engine/queue", "internal/store")},
@@ -89,7 +89,7 @@ var rooms = []room{
 	// The language in which executions are selected; one operation on all of them.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/core/...", "internal/engine", "internal/engine/gate", "internal/history", "internal/store", "internal/authz", "internal/telemetry")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/core/...", "internal/engine", "internal/engine/gate", "internal/history", "internal/store", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
 
@@ -113,10 +113,12 @@ var rooms = []room{
 	},
 	{path: "internal/config", imports: vocabulary},
 	{path: "internal/telemetry", imports: vocabulary},
+	{path: "internal/telemetry/prom", imports: []string{"internal/fault", "internal/telemetry"}},
+	{path: "internal/telemetry/tracing", imports: []string{"internal/model"}},
 
 	// The SDK's side: deterministic coroutines and journal matching; the client of a remote server.
-	{path: "internal/replay", imports: join(vocabulary, "internal/api")},
-	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/replay")}, // executes tasks
+	{path: "internal/replay", imports: join(vocabulary, "internal/api", "internal/telemetry", "internal/telemetry/tracing")},
+	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/replay", "internal/telemetry", "internal/telemetry/tracing")}, // executes tasks
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
 	// How payloads are stored. Compressors and clients of object stores are packages of their own, which only their users link.
@@ -130,11 +132,11 @@ var rooms = []room{
 		path: ".",
 		imports: join(
 			vocabulary, "internal/replay", "internal/pool", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/schedule",
-			"internal/userdb", "payload",
+			"internal/userdb", "internal/telemetry", "internal/telemetry/tracing", "payload",
 		),
 		public: true,
 	},
-	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "payload"}, public: true},
+	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "internal/telemetry/...", "payload"}, public: true},
 	// Users' tests run on the real engine and the memory store, in processes that can die, and look into the store for their reports.
 	{
 		path: "perduretest",

@@ -77,10 +77,10 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 	d.Letter = &LetterChange{Ref: o.Ref, Prev: letter.Count, Next: letter.Count + 1, Body: body}
 	d.Answer = model.Answer{Run: fresh, Status: model.Running}
 	if !o.Ref.Alone() {
-		d.Messages = append(d.Messages, model.Message{Kind: model.MessageStart, To: to, Input: in, Task: &spec, Reuse: model.ReuseAlways, Fresh: fresh})
+		d.Messages = append(d.Messages, model.Message{Kind: model.MessageStart, To: to, Input: in, Task: &spec, Reuse: model.ReuseAlways, Fresh: fresh, Trace: m.Trace})
 		return x, d
 	}
-	s := model.Start{Address: to, Run: fresh, At: now, Input: in, RequestID: m.RequestID, Task: &spec}
+	s := model.Start{Address: to, Run: fresh, At: now, Input: in, RequestID: m.RequestID, Task: &spec, Trace: m.Trace}
 	if o.Input != nil {
 		s.Origin = body.Input.Digest() // whoever submits it again does so with the input that it had
 	}

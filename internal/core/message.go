@@ -258,7 +258,7 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	}
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy,
-		Labels: m.Labels, Task: m.Task,
+		Labels: m.Labels, Task: m.Task, Trace: m.Trace,
 	}
 	if m.From.ID != "" {
 		s.Parent = m.From

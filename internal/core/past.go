@@ -33,6 +33,7 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, Carried: model.EventsOf(p.Events),
 		Labels: m.Labels, Began: p.Began, Seeds: p.Seeds, Identity: p.Identity, Earlier: p.Earlier, Source: p.Source, Origin: p.Origin,
+		Trace: m.Trace,
 	}
 	if takesOver {
 		s = x.succeeded(s)

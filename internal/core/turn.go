@@ -233,7 +233,7 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 		x.schedule(d, e, now)
 	case model.CommandSend:
 		m := *c.Message
-		m.From = model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID}
+		m.From, m.Trace = model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID}, x.Start.Trace
 		e.Kind = model.EventSent
 		x.append(d, now, e)
 		d.Messages = append(d.Messages, m)
@@ -268,7 +268,7 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 		return
 	}
 	m := model.Message{
-		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, Task: e.Task,
+		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, Task: e.Task, Trace: x.Start.Trace,
 		From: model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID},
 	}
 	if c.Kind == model.CommandWatch {
@@ -369,6 +369,7 @@ func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) m
 	s := model.Start{
 		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
 		OnParentClose: x.Start.OnParentClose, First: x.Start.First, Previous: x.Start.Run, Origin: x.Start.Origin, Labels: x.labels,
+		Trace: x.Start.Trace,
 	}
 	if s.First.IsZero() {
 		s.First, s.Origin = x.Start.Run, x.Start.Input.Digest()

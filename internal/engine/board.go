@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/gate"
 	"github.com/perdure/perdure/internal/engine/lane"
@@ -31,12 +32,13 @@ type board struct {
 	moved bool       // there may be something to match
 	alarm model.Time // when the timer rings; zero when it does not
 	timer *time.Timer
-	ended bool // the timer is not set any more
+	ended bool                             // the timer is not set any more
+	seen  map[rule.BreakerID]breaker.State // what was counted of breakers, when somebody counts
 }
 
 func newBoard(inc *incarnation) *board {
 	k := gatekeeper{gate.New(0, nil)}
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: k}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}}
 }
 
 // Reserve is for lanes; see lane.Board.
@@ -72,6 +74,7 @@ func (b *board) settle(now model.Time) {
 	}
 	if len(rows) > 0 {
 		b.inc.eng.flow.save(rows)
+		b.watch(now)
 	}
 }
 
@@ -156,6 +159,7 @@ func (b *board) reconfigure(now model.Time, rules *rule.Set, paused map[queueNam
 		}
 	}
 	b.settle(now)
+	b.watch(now)
 	b.inc.eng.flow.adopted(breakers)
 	for q := range b.paused {
 		if _, still := paused[q]; !still {

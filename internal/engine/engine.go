@@ -19,6 +19,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
 	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
 // Config of an engine. Zero fields take the defaults.
@@ -29,6 +31,9 @@ type Config struct {
 	Log   *slog.Logger
 	// Version of the program, for people.
 	Version string
+	// Meter counts and Tracer makes spans; nil when nobody looks.
+	Meter  *telemetry.Meter
+	Tracer *tracing.Tracer
 	// Guest only asks, beside the nodes of a shared store: it owns nothing, and workers that join it get nothing to do.
 	Guest bool
 
@@ -217,6 +222,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		return e.visit(ctx)
 	}
 	defer e.flow.end()
+	defer e.cfg.Meter.Watch(e.states)()
 	pause := time.Duration(0)
 	for {
 		inc, err := e.register(ctx)
@@ -335,6 +341,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		cfg.Ref = store.LaneRef{Node: self.ID, Lane: i, Epoch: reg.Epoch}
 		cfg.Shards, cfg.Lanes, cfg.Limits = e.cfg.Store.Info().Shards, e.cfg.Lanes, e.cfg.Limits
 		cfg.NewRun, cfg.Retention = e.clock.newRun, e.cfg.Retention
+		cfg.Watched, cfg.NewTrace = e.watched(), e.newTrace()
 		if cfg.MaxLoads == 0 {
 			cfg.MaxLoads = 64
 		}

@@ -111,6 +111,13 @@ func (b *inbox) empty() bool {
 	return len(b.ops)+len(b.results) == 0
 }
 
+// len is how many ops wait.
+func (b *inbox) len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.ops)
+}
+
 func (b *inbox) ring() {
 	select {
 	case b.wake <- struct{}{}:

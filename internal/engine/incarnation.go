@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
 	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/telemetry"
 )
 
 // incarnation is one life of the node, from its registration to the loss of its lease or its orderly end.
@@ -216,6 +217,7 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 		inc.end(err)
 		return
 	}
+	inc.eng.cfg.Meter.Add(telemetry.Renewals, 1, word(err))
 	a := inc.member.Renewed(inc.eng.clock.mono(), v, err)
 	if err != nil {
 		inc.eng.cfg.Log.Warn("cannot renew the lease", "error", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/telemetry"
 )
 
 // laneShell runs one lane: a loop that hands inputs to the state machine and carries out what it asks for, a committer, and readers.
@@ -141,6 +142,9 @@ const fewRows = 4
 
 // carryOut does what the lane asks for.
 func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
+	if len(out.Facts) > 0 {
+		s.eng.observe(out.Facts)
+	}
 	if b := out.Commit; b != nil {
 		if b.Rows() <= fewRows && len(out.Calls)+len(out.TaskCalls)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
 			res, err := s.commit(ctx, b)
@@ -216,7 +220,14 @@ func (s *laneShell) committer(ctx context.Context) {
 // commit asks the store. A final error has ended the incarnation: whether the batch has landed is found out by the process that opens the
 // store again.
 func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	var begun time.Time
+	if s.eng.cfg.Meter != nil {
+		begun = time.Now()
+	}
 	res, err := s.eng.cfg.Store.Commit(s.bounded(ctx), b)
+	if s.eng.cfg.Meter != nil {
+		s.eng.observeCommit(b, time.Since(begun), err)
+	}
 	s.trouble.Store(nil)
 	if err != nil {
 		s.trouble.Store(&err)
@@ -246,6 +257,7 @@ func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 	ctx, cancel := context.WithTimeout(ctx, s.eng.cfg.CommitTimeout)
 	epoch, landed, err := s.eng.cfg.Store.Refence(ctx, ref)
 	cancel()
+	s.eng.cfg.Meter.Add(telemetry.Refences, 1)
 	s.log.Warn("fence moved after an unknown commit", "epoch", epoch, "landed", landed, "error", err)
 	if store.Final(err) {
 		s.inc.end(err)
@@ -290,6 +302,7 @@ func (s *laneShell) loader(ctx context.Context) {
 			continue
 		}
 		r := Read(ctx, s.eng.cfg.Store, ld, s.eng.clock.now())
+		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(r.Err))
 		if r.Err != nil {
 			s.log.Warn("read failed", "error", r.Err)
 		}

@@ -83,7 +83,7 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 		Input: genPayload.Draw(t, "input"), RequestID: genText.Draw(t, "request"), Parent: genLink.Draw(t, "parent"),
 		OnParentClose: genPolicy.Draw(t, "policy"), First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"),
 		Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"), Identity: genRun.Draw(t, "identity"),
-		Task: genTask.Draw(t, "task"), Worker: genText.Draw(t, "worker"),
+		Task: genTask.Draw(t, "task"), Worker: genText.Draw(t, "worker"), Trace: genText.Draw(t, "trace"),
 	}}
 	if rapid.Bool().Draw(t, "has a past") {
 		h.Start.Began = noon - 1000

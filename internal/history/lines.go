@@ -35,6 +35,7 @@ type header struct {
 	Labels        []label  `json:"labels,omitempty"`
 	Task          *task    `json:"task,omitempty"`
 	Worker        text     `json:"worker,omitempty"`
+	Trace         text     `json:"trace,omitempty"`
 }
 
 // label is one thing that the run can be found by. There may be texts in it that no map of JSON could hold.
@@ -252,7 +253,7 @@ func headerOf(s *model.Start) header {
 		Version: Version, Address: addressOf(s.Address), Run: runText(s.Run), Started: moment(s.At), Input: payloadOf(s.Input),
 		RequestID: text(s.RequestID), Parent: linkOf(s.Parent), OnParentClose: uint8(s.OnParentClose), First: runText(s.First),
 		Previous: runText(s.Previous), Origin: hex.EncodeToString(s.Origin), Carried: len(s.Carried), Began: moment(s.Began), Identity: runText(s.Identity),
-		Task: taskOf(s.Task), Worker: text(s.Worker),
+		Task: taskOf(s.Task), Worker: text(s.Worker), Trace: text(s.Trace),
 	}
 	for _, d := range s.Seeds {
 		h.Seeds = append(h.Seeds, seed{d.Until, runText(d.Run)})

@@ -150,7 +150,7 @@ func (h *header) start() (s model.Start, err error) {
 		Address: h.Address.model(), Run: r.id("run", h.Run), At: model.Time(h.Started), RequestID: string(h.RequestID),
 		Parent: r.link("parent", h.Parent), OnParentClose: model.ParentClosePolicy(h.OnParentClose), First: r.id("first", h.First),
 		Previous: r.id("previous", h.Previous), Began: model.Time(h.Began), Identity: r.id("identity", h.Identity),
-		Input: r.payload("input", h.Input), Task: h.Task.model(), Worker: string(h.Worker),
+		Input: r.payload("input", h.Input), Task: h.Task.model(), Worker: string(h.Worker), Trace: string(h.Trace),
 	}
 	for _, d := range h.Seeds {
 		s.Seeds = append(s.Seeds, model.Seed{Until: d.Until, Run: r.id("seeds", d.Run)})

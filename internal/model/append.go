@@ -49,6 +49,7 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.text(21, s.Worker)
 	m.id(22, s.Replaced)
 	m.runs(23, s.Earlier)
+	m.text(24, s.Trace)
 	return m.end()
 }
 
@@ -96,6 +97,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.report(24, v.Report)
 	m.letter(30, v.Letter)
 	m.id(31, v.Fresh)
+	m.text(32, v.Trace)
 	return m.end()
 }
 

@@ -69,6 +69,7 @@ type startBody struct {
 	Worker        string            `cbor:"21,keyasint,omitempty"`
 	Replaced      RunID             `cbor:"22,keyasint,omitzero"`
 	Earlier       []RunID           `cbor:"23,keyasint,omitempty"`
+	Trace         string            `cbor:"24,keyasint,omitempty"`
 }
 
 // DecodeStart reads a stored start.
@@ -81,6 +82,7 @@ func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 		Address: a, Run: run, At: at, Input: b.Input, RequestID: b.RequestID, Parent: b.Parent,
 		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin, Labels: b.Labels,
 		Carried: EventsOf(b.Carried), Began: b.Began, Seeds: b.Seeds, Identity: b.Identity, Replaced: b.Replaced, Earlier: b.Earlier, Source: b.Source, Task: b.Task, Worker: b.Worker,
+		Trace: b.Trace,
 	}
 	return s, knownEvents(b.Carried, "start of "+run.String())
 }

@@ -106,6 +106,8 @@ type Start struct {
 	// Task makes the run that of a task which stands alone: it has no code, and ends with the task. Worker is who claims it at once.
 	Task   *TaskSpec
 	Worker string
+	// Trace is the trace context (W3C traceparent) that what the run does belongs to: that of whoever started it. Empty when nobody traces.
+	Trace string
 }
 
 // Outcome is how a run ended.

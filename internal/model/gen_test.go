@@ -158,7 +158,7 @@ var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 		Reuse: model.ReusePolicy(rapid.Byte().Draw(t, "reuse")), Policy: genPolicy.Draw(t, "policy"),
 		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
 		Past: genPast.Draw(t, "past"), Runs: rapid.SliceOfN(genRun, 0, 2).Draw(t, "runs"), Labels: genLabels.Draw(t, "labels"),
-		Keep: rapid.Bool().Draw(t, "keep"), Letter: genLetter.Draw(t, "letter"), Fresh: genRun.Draw(t, "fresh"),
+		Keep: rapid.Bool().Draw(t, "keep"), Letter: genLetter.Draw(t, "letter"), Fresh: genRun.Draw(t, "fresh"), Trace: genText.Draw(t, "trace"),
 	}
 })
 
@@ -183,7 +183,7 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 		RequestID: genText.Draw(t, "request"), Parent: genLink.Draw(t, "parent"), OnParentClose: genPolicy.Draw(t, "policy"),
 		First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"), Origin: genBytes.Draw(t, "origin"), Labels: genLabels.Draw(t, "labels"),
 		Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"), Source: genSource.Draw(t, "source"),
-		Replaced: genRun.Draw(t, "replaced"), Earlier: rapid.SliceOfN(genRun, 0, 2).Draw(t, "earlier"),
+		Replaced: genRun.Draw(t, "replaced"), Earlier: rapid.SliceOfN(genRun, 0, 2).Draw(t, "earlier"), Trace: genText.Draw(t, "trace"),
 	}
 	for i, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "carried") {
 		e.Seq, e.At, e.Kind = int64(i+1), genTime.Draw(t, "at"), genKind.Draw(t, "kind")

@@ -84,6 +84,8 @@ type Message struct {
 	Letter *LetterOrder `cbor:"30,keyasint,omitempty"`
 	// Fresh is the id of the run that a start begins, when whoever sends it has to know; zero when the receiver draws one.
 	Fresh RunID `cbor:"31,keyasint,omitzero"`
+	// Trace is the trace context (W3C traceparent) of whoever sent it; empty when nobody traces.
+	Trace string `cbor:"32,keyasint,omitempty"`
 }
 
 // Size is roughly what the message costs in memory and on disk.

@@ -9,6 +9,9 @@ import (
 // TaskPrefix begins the type of the address of a task that stands alone. Workflows may not have such names.
 const TaskPrefix = "task:"
 
+// ReservedPrefix begins the names of workflows that are ours.
+const ReservedPrefix = "perdure."
+
 // DefaultQueue is where a task waits that names no queue.
 const DefaultQueue = "default"
 
@@ -37,7 +40,7 @@ type TaskSpec struct {
 	Breaker string `cbor:"12,keyasint,omitempty"`
 	// Limits are names of resources of which it holds one permit each while it is claimed, sorted, without duplicates.
 	Limits []string `cbor:"13,keyasint,omitempty"`
-	// Trace is the trace context (W3C traceparent) of whoever scheduled it.
+	// Trace is the trace context (W3C traceparent) of whoever scheduled it, when it is another than that of its run.
 	Trace string `cbor:"14,keyasint,omitempty"`
 	// Same is the task whose idempotency key it has, when it was requeued with the input that it had; nil when it has its own.
 	Same *TaskOrigin `cbor:"15,keyasint,omitempty"`
@@ -138,6 +141,10 @@ type Claim struct {
 	Attempt int
 	// Scheduled is when the task came into being, Claimed when this attempt began, Deadline when it ends at the latest; zero for never.
 	Scheduled, Claimed, Deadline Time
+	// Visible is when the attempt could have begun.
+	Visible Time
+	// Trace is the trace context that the attempt belongs to; empty when nobody traces.
+	Trace string
 	// Identity is the run that idempotency keys are made of, and Step the step, when it is another than that of the task.
 	Identity RunID
 	Step     string

@@ -21,6 +21,8 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 	"github.com/perdure/perdure/internal/store/postgres"
 	"github.com/perdure/perdure/internal/store/sqlite"
+	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
 // Config of a node. Zero fields take the defaults.
@@ -48,6 +50,9 @@ type Config struct {
 	MaxPayload  int           // bytes of an input or output; 2 MiB
 	RetainDead  time.Duration
 	Lane        lane.Config
+	// Meter counts and Tracer makes spans; nil when nobody looks.
+	Meter  *telemetry.Meter
+	Tracer *tracing.Tracer
 	// Wrap puts something around the store, such as injected faults. For tests.
 	Wrap func(store.Store) store.Store
 }
@@ -126,8 +131,10 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
 		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead,
+		Meter: cfg.Meter, Tracer: cfg.Tracer,
 	})
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
+	n.service.Trace(cfg.Tracer)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	n.stop, n.done = stop, make(chan error, 1)
 	go func() { n.done <- n.engine.Run(run) }()

@@ -115,6 +115,9 @@ func (p *Pool) end() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.closed = true
+	if p.unwatch != nil {
+		p.unwatch()
+	}
 	if p.looks != nil {
 		p.looks.Stop()
 	}

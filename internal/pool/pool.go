@@ -11,6 +11,8 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
+	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
 // Config is what a pool works with. The zero value of each optional field is its default.
@@ -29,6 +31,9 @@ type Config struct {
 	Seal func(ctx context.Context, kind string, p model.Payload) (model.Payload, error)
 	// Logger hears what an operator should know. Default: nobody.
 	Logger *slog.Logger
+	// Meter counts and Tracer makes spans; nil when nobody looks.
+	Meter  *telemetry.Meter
+	Tracer *tracing.Tracer
 	// Base is the root of the contexts of all tasks; context.Background() by default.
 	Base context.Context //nolint:containedctx // it is one
 
@@ -76,6 +81,7 @@ type Pool struct {
 	beatenAt     time.Time     // when the last one was sent
 	beating      chan struct{} // closed when the call that beats is over; nil while there is none
 	unheard      bool          // the last beat failed
+	unwatch      func()        // nil until Serve
 }
 
 // New makes a pool. It can be given claims at once; what it reports waits for Serve.
@@ -123,6 +129,7 @@ func (p *Pool) Serve(s api.TaskSession) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.session = s
+	p.unwatch = p.cfg.Meter.Watch(p.states)
 	close(p.joined)
 	p.tellLocked()
 	p.armAgain()

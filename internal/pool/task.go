@@ -176,12 +176,16 @@ func (t *Task) sealed(v model.Payload) (sealed model.Payload, err error) {
 // call runs the handler and turns a panic into an error. Errors are code of users as well: one that panics when it is asked what it says (a nil of a type that does not
 // expect it) is asked here for the first time, where that harms nobody.
 func (t *Task) call() (out model.Payload, err error) {
+	ctx, span := t.pool.cfg.Tracer.Task(t.ctx, t.claim)
+	returned := false
+	if span != nil {
+		defer func() { span.End(failureWord(err, returned)) }() // the last one: it hears of panics, too
+	}
 	defer func() {
 		if v := recover(); v != nil {
 			out, err = model.Payload{}, replay.PanicFailure(v)
 		}
 	}()
-	ctx := t.ctx
 	if t.limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, t.limit-time.Since(t.received), replay.ErrTimeout)
@@ -191,6 +195,7 @@ func (t *Task) call() (out model.Payload, err error) {
 	if out, err = t.run.Run(&t.values, t); err != nil {
 		_ = replay.FailureOf(err)
 	}
+	returned = true
 	t.late = err != nil && t.ctx.Err() == nil && errors.Is(context.Cause(ctx), replay.ErrTimeout)
 	return out, err
 }

@@ -281,6 +281,11 @@ func (m *machine) exitedInStep(c *Coroutine) {
 
 // call runs a body and turns a panic into an error.
 func (w *Worker) call(ctx context.Context, a *ask) (out model.Payload, err error) {
+	if w.cfg.Meter != nil || w.cfg.Tracer != nil {
+		var ended func(error)
+		ctx, ended = w.observed(ctx, a)
+		defer func() { ended(err) }() // the last one: it hears of panics, too
+	}
 	if c := w.cfg.Checks; c != nil {
 		defer func() { c.ran(a, out, err) }()
 	}

@@ -10,6 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
 // Config is what a worker works with. The zero value of each optional field is its default.
@@ -41,6 +43,9 @@ type Config struct {
 	UnloadTimeout time.Duration
 	// Checks are for tests of users' code; nil everywhere else.
 	Checks *Checks
+	// Meter counts and Tracer makes spans; nil when nobody looks.
+	Meter  *telemetry.Meter
+	Tracer *tracing.Tracer
 }
 
 func (c Config) withDefaults() Config {
@@ -91,6 +96,7 @@ type Worker struct {
 	goroutines sync.WaitGroup
 	stop       context.CancelFunc
 	ctx        context.Context //nolint:containedctx // ends when the worker is closed
+	unwatch    func()
 
 	mu   sync.Mutex
 	runs map[model.RunID]*run
@@ -118,6 +124,7 @@ func NewWorker(cfg Config) *Worker {
 
 // Serve gives the worker the session to report to.
 func (w *Worker) Serve(s api.Session) {
+	w.unwatch = w.cfg.Meter.Watch(w.states)
 	w.session.Store(&bound{s})
 	close(w.joined)
 	w.goroutines.Add(1)
@@ -251,6 +258,7 @@ func (w *Worker) Close(ctx context.Context) error {
 	var err error
 	if b := w.session.Load(); b != nil {
 		w.draining.Store(true)
+		defer w.unwatch()
 		for _, r := range w.snapshot(nil) {
 			r.mu.Lock()
 			if r.busy || r.released || len(r.inbox) > 0 || !r.m.quiet() {

@@ -46,6 +46,12 @@ type pending struct {
 	done    *replay.Future
 }
 
+// Observer hears of decisions when they are made, not when they are replayed: once, unless the process dies before the decision is recorded. The host of the code may be one.
+type Observer interface {
+	// Decided tells what became of all ticks of a schedule, before a decision and after it.
+	Decided(schedule string, was, is *Counts)
+}
+
 // Code is the workflow of schedules. What it stores is plain JSON, whatever the payload settings of the process are, so that all of them can serve it.
 func Code(x replay.Ctx, _ model.Payload) (model.Payload, error) {
 	self, _ := x.Self()
@@ -135,6 +141,9 @@ func (r *run) decide(n int, commands []*pending) (d Decision, err error) {
 			d, err := Decide(in)
 			if err != nil {
 				return model.Payload{}, err // a zone that this process does not know; another one may
+			}
+			if o, ok := r.x.Host().(Observer); ok {
+				o.Decided(r.name, &in.Status.Counts, &d.Status.Counts)
 			}
 			data, err := json.Marshal(d)
 			return model.Payload{Data: data}, err

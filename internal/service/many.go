@@ -24,6 +24,8 @@ func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.S
 		}
 		messages, places = append(messages, m), append(places, i)
 	}
+	ctx, span := s.tracer.SendAll(ctx, messages)
+	defer span.End("")
 	for n, sent := range s.engine.SendMany(ctx, messages) {
 		a := sent.Answer
 		replies[places[n]] = api.StartedReply{StartReply: api.StartReply{Run: a.Run, Existing: a.Existing, Status: a.Status}, Err: sent.Err}

@@ -10,6 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
 // Service is the engine and the store behind the one interface that all doors speak.
@@ -17,12 +19,16 @@ type Service struct {
 	engine *engine.Engine
 	store  store.Store
 	limits Limits
+	tracer *tracing.Tracer // nil when nobody traces
 }
 
 // New makes a service. engine may be nil for a service that only reads.
 func New(e *engine.Engine, st store.Store, limits Limits) *Service {
 	return &Service{engine: e, store: st, limits: limits.withDefaults()}
 }
+
+// Trace has the service make spans of what it is asked to send. It is called before anybody asks.
+func (s *Service) Trace(t *tracing.Tracer) { s.tracer = t }
 
 var _ api.Backend = (*Service)(nil)
 
@@ -33,7 +39,18 @@ func (s *Service) send(ctx context.Context, m *model.Message) (model.Answer, err
 	if s.engine == nil {
 		return model.Answer{}, readOnly(m)
 	}
-	return s.engine.Send(ctx, m)
+	ctx, span := s.tracer.Send(ctx, m)
+	a, err := s.engine.Send(ctx, m)
+	span.End(failureOf(err))
+	return a, err
+}
+
+// failureOf is the kind of an error, for spans.
+func failureOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return fault.KindOf(err).String()
 }
 
 func readOnly(m *model.Message) error {
@@ -59,7 +76,13 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	if s.engine == nil {
 		return api.Result{}, readOnly(m)
 	}
+	ctx, span := s.tracer.Run(ctx, m)
 	end, err := s.engine.Execute(ctx, m)
+	if err == nil {
+		span.End(telemetry.FailureWord(end.Outcome.Failure))
+	} else {
+		span.End(failureOf(err))
+	}
 	return api.Result{Run: end.Run, Outcome: end.Outcome}, err
 }
 
@@ -199,7 +222,10 @@ func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload,
 	if s.engine == nil {
 		return model.Payload{}, readOnly(m)
 	}
-	return answered(s.engine.Query(ctx, m))
+	ctx, span := s.tracer.Send(ctx, m)
+	a, err := s.engine.Query(ctx, m)
+	span.End(failureOf(err))
+	return answered(a, err)
 }
 
 // answered is what the code answered. An error of its own keeps its type, those of the engine their kind.

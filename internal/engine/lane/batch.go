@@ -16,6 +16,7 @@ type building struct {
 	effects []effect
 	pairs   []*pair // whose cursor advances
 	frees   []*shard
+	facts   []Fact
 	bytes   int
 }
 
@@ -74,12 +75,13 @@ func (l *Lane) reuse(b *building) {
 	clear(b.entries)
 	clear(b.effects)
 	clear(b.pairs)
+	clear(b.facts)
 	clear(t.Starts)
 	clear(t.Closes)
 	clear(t.Events)
 	clear(t.Messages)
 	*b = building{
-		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0],
+		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0], facts: b.facts[:0],
 		batch: store.Batch{Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0]},
 	}
 	l.spare = b
@@ -142,6 +144,7 @@ func (l *Lane) seal(now model.Time) {
 		if len(b.effects) > 0 || len(b.inputs) > 0 {
 			// What was written has cancelled out; the rest depends on nothing that is still to be committed.
 			l.open = l.newBuilding()
+			l.told(b, false)
 			l.settle(b)
 			for _, e := range b.entries {
 				e.inOpen, e.served = false, 0
@@ -215,6 +218,7 @@ func (l *Lane) settle(b *building) {
 func (l *Lane) committed(now model.Time, b *building) {
 	l.number = b.batch.Number
 	l.flight = nil
+	l.told(b, true)
 	for _, in := range b.inputs {
 		if !in.inbox.IsZero() {
 			l.mail.consumed(in.inbox)

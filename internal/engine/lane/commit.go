@@ -159,6 +159,7 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	run := b.batch.Starts[x.Index].Start.Run
 	e := l.entries[b.batch.Starts[x.Index].Start.Address]
 	b.effects = deleteEffects(b.effects, run)
+	b.untold(run)
 	for _, in := range b.inputs {
 		if in.kind == inMessage && in.message.Kind == model.MessageStart && in.address == e.address {
 			again := *in
@@ -194,7 +195,7 @@ func deleteEffects(fs []effect, run model.RunID) []effect {
 // id, because what was in flight may have landed.
 func (l *Lane) die(err error) {
 	l.dead = fault.New(fault.Unavailable, "this node lost its lease: %w", err)
-	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers}
+	l.out = Output{Dead: l.dead, Calls: l.out.Calls, TaskCalls: l.out.TaskCalls, Answers: l.out.Answers, Facts: l.out.Facts}
 	fail := func(in *input) {
 		if in.kind == inReport {
 			l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)

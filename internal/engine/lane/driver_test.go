@@ -52,6 +52,9 @@ type rig struct {
 	turnedDown []error
 	// removed are runs that batches have deleted.
 	removed map[model.RunID]bool
+	// facts are what the lane has told to those who count, landed what they should have counted; see facts_test.go.
+	facts, landed map[string]int
+	messages      int
 }
 
 // tb is a test or a check of rapid.
@@ -159,6 +162,7 @@ func (r *rig) take() {
 		r.mail = append(r.mail, m)
 	}
 	r.hints = append(r.hints, out.Hints...)
+	r.count(out.Facts)
 	r.freed = append(r.freed, out.Freed...)
 	r.spare = out
 }
@@ -276,6 +280,7 @@ func (r *rig) land() (store.Committed, error) {
 		return res, err
 	}
 	r.commits++
+	r.counts(b, res)
 	for _, k := range b.Deletes {
 		r.removed[k.Run] = true
 	}

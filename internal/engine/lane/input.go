@@ -273,6 +273,9 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.applyPoisoned(now, e, in)
 		return
 	}
+	if l.cfg.Watched {
+		l.witnessed(e, in)
+	}
 	switch in.kind {
 	case inExpired:
 		l.applyExpired(e, in)
@@ -317,6 +320,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 		l.applyQuery(now, e, in)
 		return
 	}
+	l.traced(in.message)
 	assumed := !e.known
 	x, d := l.decide(now, e, in)
 	if d.Start != nil || len(d.Deletes) > 0 { // a start that is refused without a look has not found out whether there is a run
@@ -533,6 +537,9 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 		l.write(b, e, in, d)
 	} else {
 		b = l.batchOf(e)
+	}
+	if l.cfg.Watched {
+		l.notes(b, e, in, d)
 	}
 	if in.token != nil {
 		a := Answer{Token: in.token, Answer: d.Answer, Err: d.Refused()}

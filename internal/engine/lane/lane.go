@@ -18,6 +18,10 @@ type Config struct {
 	NewRun func() model.RunID
 	// Board is who executes tasks; nil when nobody ever does.
 	Board Board
+	// Watched has the lane tell facts; see Output.
+	Watched bool
+	// NewTrace draws the trace of a run that nobody traces who started it; nil when there is none.
+	NewTrace func(model.Address) string
 
 	MaxBatchRows  int           // rows per batch; 2,000
 	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
@@ -92,6 +96,7 @@ type Lane struct {
 	tenure   int      // counts how often shards were acquired
 	now      model.Time
 	question question // for the board; its memory is used again
+	witness  witness  // only when it is watched
 
 	out  Output
 	dead error
@@ -143,6 +148,8 @@ type Output struct {
 	Freed []model.ShardID
 	// Removed is how many runs a round of retention has removed.
 	Removed int
+	// Facts are what has become durable, in order, when the lane is watched.
+	Facts []Fact
 	// Dead is set once the lane has been fenced: everything in memory is void.
 	Dead error
 }
@@ -202,6 +209,7 @@ func (l *Lane) Take(spare Output) Output {
 	l.out = Output{
 		Loads: spare.Loads[:0], Calls: clearCalls(spare.Calls), Answers: clearAnswers(spare.Answers), Mail: spare.Mail[:0],
 		TaskCalls: clearTaskCalls(spare.TaskCalls), Hints: spare.Hints[:0], Freed: spare.Freed[:0], Verify: spare.Verify[:0],
+		Facts: clearFacts(spare.Facts),
 	}
 	return out
 }
@@ -211,6 +219,7 @@ func clearTaskCalls(c []TaskCall) []TaskCall {
 	clear(c)
 	return c[:0]
 }
+func clearFacts(f []Fact) []Fact       { clear(f); return f[:0] }
 func clearAnswers(a []Answer) []Answer { clear(a); return a[:0] }
 
 // Full reports whether the lane has no room: hand in nothing but results until it has.

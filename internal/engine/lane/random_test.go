@@ -74,6 +74,7 @@ type life struct {
 func newLife(t *rapid.T) *life {
 	p := &life{
 		r: newRig(t, func(c *lane.Config) {
+			c.Watched = true
 			c.PerKey = rapid.IntRange(1, 4).Draw(t, "per key")
 			c.MaxBatchRows = rapid.SampledFrom([]int{3, 10, 1000}).Draw(t, "rows")
 			c.MaxLoads = rapid.IntRange(1, 4).Draw(t, "loads")
@@ -383,6 +384,7 @@ func (p *life) heal(t *rapid.T) {
 	if r.dead != nil {
 		t.Fatalf("the lane died: %v", r.dead)
 	}
+	r.wantFacts()
 	p.check(t)
 }
 

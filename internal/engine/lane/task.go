@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/perdure/perdure/internal/core"
@@ -347,8 +348,8 @@ func (l *Lane) execute(e *entry, run model.RunID, claim *taskInput) {
 	}
 	c := model.Claim{
 		Ref:  model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: run, ID: t.ID}, Claim: t.Claim},
-		Spec: t.Spec, Input: t.Input, Attempt: t.Attempt, Scheduled: t.Scheduled, Claimed: t.Since, Identity: e.x.Start.Identity,
-		Progress: claim.progress, Canceled: e.x.Alone() && e.x.Canceling != 0,
+		Spec: t.Spec, Input: t.Input, Attempt: t.Attempt, Scheduled: t.Scheduled, Visible: t.Visible, Claimed: t.Since, Identity: e.x.Start.Identity,
+		Trace: cmp.Or(t.Spec.Trace, e.x.Start.Trace), Progress: claim.progress, Canceled: e.x.Alone() && e.x.Canceling != 0,
 	}
 	if t.Spec.ToClose > 0 {
 		c.Deadline = t.Since.Add(t.Spec.ToClose)

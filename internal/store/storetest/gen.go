@@ -165,7 +165,7 @@ func Starts() *rapid.Generator[model.Start] {
 			Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"), Carried: EventLists(3).Draw(t, "carried"),
 			Labels: Labels().Draw(t, "labels"),
 			Began:  Times().Draw(t, "began"), Seeds: seeds().Draw(t, "seeds"), Identity: runIDs().Draw(t, "identity"), Source: sources().Draw(t, "source"),
-			Replaced: runIDs().Draw(t, "replaced"), Earlier: rapid.SliceOfN(runIDs(), 0, 2).Draw(t, "earlier"),
+			Replaced: runIDs().Draw(t, "replaced"), Earlier: rapid.SliceOfN(runIDs(), 0, 2).Draw(t, "earlier"), Trace: Texts().Draw(t, "trace"),
 		}
 	})
 }

@@ -1,0 +1,154 @@
+package lane_test
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// count adds up what the lane tells.
+func (r *rig) count(facts []lane.Fact) {
+	if r.facts == nil {
+		r.facts, r.landed = map[string]int{}, map[string]int{}
+	}
+	for i := range facts {
+		f := &facts[i]
+		switch f.Kind {
+		case lane.FactBatch:
+			r.facts["batches"]++
+		case lane.FactStarted:
+			r.facts["started"]++
+		case lane.FactClosed:
+			r.facts["closed "+f.Status.String()]++
+		case lane.FactStep:
+			r.facts["steps"]++
+		case lane.FactTimer:
+			r.facts["timers"]++
+			if f.Took() < 0 {
+				r.t.Errorf("a timer fired %s before it was due", -f.Took())
+			}
+		case lane.FactSubmitted:
+			r.facts["tasks"]++
+		case lane.FactClaimed:
+			r.facts["claims"]++
+		case lane.FactDead:
+			r.facts["dead"]++
+		case lane.FactRemoved:
+			r.facts["removed"] += f.N
+		case lane.FactMessage:
+			r.messages++
+		default:
+		}
+	}
+}
+
+// counts adds up what the store has taken.
+func (r *rig) counts(b *store.Batch, res store.Committed) {
+	add := func(what string, n int) {
+		if n > 0 {
+			r.landed[what] += n
+		}
+	}
+	add("batches", 1)
+	tasks := 0
+	for i := range b.Starts {
+		if b.Starts[i].Start.Task != nil {
+			tasks++
+			if b.Starts[i].Start.Worker != "" {
+				add("claims", 1)
+			}
+		}
+	}
+	add("started", len(b.Starts)-len(res.Existing)-tasks)
+	add("tasks", tasks)
+	for i := range b.Closes {
+		if row := r.row(b.Closes[i].Run); row == nil || row.Start.Task == nil {
+			add("closed "+b.Closes[i].Outcome.Status.String(), 1)
+		}
+	}
+	for i := range b.Events {
+		switch e := &b.Events[i].Event; e.Kind {
+		case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed:
+			add("steps", 1)
+		case model.EventTimerFired:
+			add("timers", 1)
+		case model.EventTaskScheduled:
+			add("tasks", 1)
+		case model.EventTaskClaimed:
+			add("claims", 1)
+		default:
+		}
+	}
+	add("dead", len(b.Dead))
+	add("removed", len(b.Deletes))
+}
+
+// wantFacts compares what was told with what has landed: each once, whatever was refused, sent again or unknown in between.
+func (r *rig) wantFacts() {
+	r.t.Helper()
+	if !r.cfg.Watched {
+		return
+	}
+	if diff := cmp.Diff(r.landed, r.facts); diff != "" && r.dead == nil { // a lane that dies does not know what has landed
+		r.t.Errorf("facts (-landed +told):\n%s", diff)
+	}
+}
+
+// A batch that is refused as a whole is applied again in parts; a commit whose answer was lost is looked up. Either counts once.
+func TestFactsAreToldOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.Watched = true })
+	r.join(1)
+	for _, k := range []string{"a", "b", "c", "d"} {
+		r.start(key(k), k)
+	}
+	refusals := 2
+	r.refuse = func(*store.Batch) error {
+		if refusals--; refusals >= 0 {
+			return store.Errorf(store.Refused, "commit", "poison")
+		}
+		return nil
+	}
+	r.settle()
+	r.wantFacts()
+	if r.facts["started"] != 4 {
+		t.Errorf("%d of 4 were told to have started", r.facts["started"])
+	}
+	r.start(key("e"), "e")
+	r.flush()
+	if _, err := r.land(); err != nil {
+		t.Fatal(err)
+	}
+	r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer was lost"))
+	r.flush()
+	r.settle()
+	r.wantFacts()
+	if r.facts["started"] != 5 {
+		t.Errorf("%d of 5 were told to have started", r.facts["started"])
+	}
+}
+
+// A start that finds its address taken when it is committed has started nothing, and the message counts once.
+func TestFactsOfAStartThatWasNone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.Watched = true })
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.turn(a, model.Turn{Close: &model.Close{Status: model.Completed}})
+	r.settle()
+	r.messages = 0
+	r.start(a, "again") // nobody remembers the run, so it is assumed that there is none
+	r.settle()
+	if got := r.answers["again"]; got.Err != nil || !got.Answer.Existing {
+		t.Fatalf("the start that was repeated is answered by %+v", got)
+	}
+	r.wantFacts()
+	if r.facts["started"] != 1 || r.messages != 1 {
+		t.Errorf("%d runs were told to have started, and %d messages to have come the second time; want 1 and 1", r.facts["started"], r.messages)
+	}
+}

@@ -1,0 +1,262 @@
+package engine
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/telemetry"
+)
+
+// watched reports whether anybody counts or traces what is committed.
+func (e *Engine) watched() bool { return e.cfg.Meter != nil || e.cfg.Tracer != nil }
+
+// observe counts what has become durable, and makes the spans of what has ended with it.
+func (e *Engine) observe(facts []lane.Fact) {
+	m, t := e.cfg.Meter, e.cfg.Tracer
+	for i := range facts {
+		f := &facts[i]
+		switch f.Kind {
+		case lane.FactBatch:
+			m.Observe(telemetry.CommitInputs, float64(f.N))
+		case lane.FactTurn:
+			m.Add(telemetry.Turns, 1)
+		case lane.FactStarted:
+			m.Add(telemetry.RunsStarted, 1, f.Address.Type)
+		case lane.FactClosed:
+			m.Add(telemetry.RunsClosed, 1, f.Address.Type, f.Status.String())
+			m.Took(telemetry.RunSeconds, f.Took(), f.Address.Type)
+			t.Closed(f.Address, f.Run, f.Trace, f.Since.Std(), f.At.Std(), f.Status, telemetry.FailureWord(f.Failure))
+		case lane.FactBlocked:
+			m.Add(telemetry.RunsBlocked, 1, f.Address.Type, f.Word)
+		case lane.FactStep:
+			m.Add(telemetry.ActivityAttempts, 1, f.Name, outcomeWords[f.Outcome])
+		case lane.FactSubmitted:
+			m.Add(telemetry.TasksSubmitted, 1, f.Name, f.Queue)
+		case lane.FactClaimed:
+			m.Add(telemetry.TasksClaimed, 1, f.Name, f.Queue)
+			m.Took(telemetry.TaskPickup, f.Took(), f.Name, f.Queue)
+		case lane.FactAttempt:
+			e.observeAttempt(f)
+		case lane.FactTimedOut:
+			m.Add(telemetry.TaskTimeouts, 1, f.Name, f.Queue, f.Word)
+		case lane.FactDead:
+			m.Add(telemetry.TasksDead, 1, f.Name, f.Queue)
+		case lane.FactRequeued:
+			m.Add(telemetry.DeadRequeued, 1, f.Name, f.Queue)
+		case lane.FactPurged:
+			m.Add(telemetry.DeadRemoved, 1)
+		case lane.FactTimer:
+			m.Add(telemetry.TimersFired, 1)
+			m.Took(telemetry.TimerLateness, f.Took())
+		case lane.FactMessage:
+			e.observeMessage(f)
+		case lane.FactRemoved:
+			m.Add(telemetry.RunsRemoved, int64(f.N))
+		}
+	}
+}
+
+// outcomeWords name how attempts ended.
+var outcomeWords = [...]string{
+	lane.Completed: "completed", lane.Retried: "retried", lane.Failed: "failed", lane.TimedOut: "timed_out", lane.Lost: "lost",
+	lane.Returned: "returned", lane.Canceled: "canceled",
+}
+
+func (e *Engine) observeAttempt(f *lane.Fact) {
+	m := e.cfg.Meter
+	m.Add(telemetry.TaskAttempts, 1, f.Name, f.Queue, outcomeWords[f.Outcome])
+	m.Took(telemetry.TaskSeconds, f.Took(), f.Name, f.Queue)
+	if f.Outcome == lane.Failed || f.Outcome == lane.Lost {
+		m.Add(telemetry.TaskFailures, 1, f.Name, f.Queue, telemetry.FailureWord(f.Failure))
+	}
+	if f.Again {
+		m.Add(telemetry.TaskRetries, 1, f.Name, f.Queue)
+	}
+}
+
+func (e *Engine) observeMessage(f *lane.Fact) {
+	word := "applied"
+	if f.Refused {
+		word = "refused"
+	}
+	e.cfg.Meter.Add(telemetry.Messages, 1, f.Message.String(), word)
+	if f.Refused {
+		return
+	}
+	switch f.Message {
+	case model.MessageSignal, model.MessageSettle, model.MessageUpdate:
+		e.cfg.Tracer.Received(f.Message, f.Name, f.Trace, f.Address, f.Run, f.Of, f.At.Std())
+	default:
+	}
+}
+
+// observeCommit counts a commit.
+func (e *Engine) observeCommit(b *store.Batch, took time.Duration, err error) {
+	m, word := e.cfg.Meter, ok
+	if err != nil {
+		word = store.ClassOf(err).String()
+	}
+	m.Add(telemetry.Commits, 1, word)
+	m.Took(telemetry.CommitSeconds, took)
+	if err == nil {
+		m.Observe(telemetry.CommitRows, float64(b.Rows()))
+	}
+}
+
+// ok is the outcome of what the store did.
+const ok = "ok"
+
+// word is the outcome of a call of the store.
+func word(err error) string {
+	if err != nil {
+		return "failed"
+	}
+	return ok
+}
+
+// newTrace is for lanes; nil when nobody traces.
+func (e *Engine) newTrace() func(model.Address) string {
+	if e.cfg.Tracer == nil {
+		return nil
+	}
+	return e.cfg.Tracer.Begun
+}
+
+// laneWait is how long those who gather metrics wait for a lane to tell how it stands.
+const laneWait = time.Second
+
+// states tells how the node stands.
+func (e *Engine) states(g *telemetry.States) {
+	inc := e.current()
+	if inc == nil {
+		g.Set(telemetry.LeaseLeft, 0)
+		g.Set(telemetry.ShardsOwned, 0)
+		return
+	}
+	left := time.Duration(inc.validUntil.Load()) - e.clock.mono()
+	g.Set(telemetry.LeaseLeft, max(left, 0).Seconds())
+	owned := 0
+	for s := range inc.owner {
+		if inc.owner[s].Load() > 0 {
+			owned++
+		}
+	}
+	g.Set(telemetry.ShardsOwned, float64(owned))
+	if alive := inc.alive.Load(); alive != nil {
+		g.Set(telemetry.Nodes, float64(len(*alive)))
+	}
+	for _, s := range inc.lanes {
+		s.states(g)
+	}
+	inc.board.states(g)
+}
+
+// states tells how a lane stands. One that does not get round to it within the time is left out.
+func (s *laneShell) states(g *telemetry.States) {
+	g.Set(telemetry.LaneInbox, float64(s.inbox.len()))
+	told := make(chan lane.States, 1)
+	if !s.inbox.result(func(l *lane.Lane, _ model.Time) { told <- l.States() }) {
+		return
+	}
+	timer := time.NewTimer(laneWait)
+	defer timer.Stop()
+	select {
+	case st := <-told:
+		g.Set(telemetry.LaneBytes, float64(st.Bytes))
+		g.Set(telemetry.RunsStranded, float64(st.Stranded))
+		g.Set(telemetry.RunsQuarantined, float64(st.Quarantined))
+	case <-timer.C:
+	}
+}
+
+// states tells how queues, limits and breakers stand.
+func (b *board) states(g *telemetry.States) {
+	now := b.inc.eng.clock.now()
+	limits, breakers, stats := b.flowing(now)
+	oldest := map[string]model.Time{}
+	for i := range stats.Queues {
+		q := &stats.Queues[i]
+		g.Set(telemetry.Tasks, float64(q.Waiting), q.Queue, "waiting")
+		g.Set(telemetry.Tasks, float64(q.Delayed), q.Queue, "delayed")
+		g.Set(telemetry.Tasks, float64(q.Claimed), q.Queue, "claimed")
+		g.Set(telemetry.QueueWorkers, float64(q.Workers), q.Queue)
+		g.Set(telemetry.QueueSlots, float64(q.Slots), q.Queue)
+		paused := 0.0
+		if q.Paused {
+			paused = 1
+		}
+		g.Set(telemetry.QueuePaused, paused, q.Queue)
+		if was, known := oldest[q.Queue]; q.Oldest != 0 && (!known || was == 0 || q.Oldest < was) || !known {
+			oldest[q.Queue] = q.Oldest
+		}
+	}
+	for name, since := range oldest {
+		waits := 0.0
+		if since != 0 {
+			waits = max(now.Sub(since), 0).Seconds()
+		}
+		g.Set(telemetry.TaskOldest, waits, name)
+	}
+	for i := range limits {
+		l := &limits[i]
+		g.Set(telemetry.LimitHolders, float64(len(l.Holders)), l.Resource.Name)
+		g.Set(telemetry.LimitWaiters, float64(len(l.Waiters)), l.Resource.Name)
+		g.Set(telemetry.LimitPermits, float64(l.Block), l.Resource.Name)
+	}
+	for i := range breakers {
+		s := &breakers[i]
+		for _, state := range [...]breaker.State{breaker.Closed, breaker.Open, breaker.HalfOpen} {
+			is := 0.0
+			if s.State == state {
+				is = 1
+			}
+			g.Set(telemetry.BreakerState, is, s.ID.Name, state.String())
+		}
+	}
+}
+
+// watch counts the changes of breakers that the gate has just stored or heard of.
+func (b *board) watch(now model.Time) {
+	m := b.inc.eng.cfg.Meter
+	if m == nil {
+		return
+	}
+	if b.seen == nil {
+		b.seen = map[rule.BreakerID]breaker.State{}
+	}
+	for _, s := range b.gate.Breakers(now) {
+		was, known := b.seen[s.ID]
+		if b.seen[s.ID] = s.State; was != s.State && (known || s.State != breaker.Closed) {
+			m.Add(telemetry.BreakerTransitions, 1, s.ID.Name, s.State.String())
+		}
+	}
+}
+
+// countingGate counts what a gate keeps back.
+type countingGate struct {
+	queue.Gate
+
+	meter *telemetry.Meter
+}
+
+// Take counts refusals.
+func (c countingGate) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
+	ok, why, again = c.Gate.Take(now, it)
+	if !ok {
+		c.meter.Add(telemetry.LimitRefusals, 1, string(why.Code))
+	}
+	return ok, why, again
+}
+
+// counted is the gate for a board: itself, when nobody counts.
+func (e *Engine) counted(g queue.Gate) queue.Gate {
+	if e.cfg.Meter == nil {
+		return g
+	}
+	return countingGate{g, e.cfg.Meter}
+}

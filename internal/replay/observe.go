@@ -1,0 +1,38 @@
+package replay
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/telemetry"
+)
+
+// states tells how the worker stands.
+func (w *Worker) states(g *telemetry.States) {
+	g.Set(telemetry.RunsLoaded, float64(w.Loaded()))
+	s := &w.slots
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g.Set(telemetry.ActivitySlots, float64(s.max))
+	g.Set(telemetry.ActivitySlotsBusy, float64(s.used))
+	g.Set(telemetry.ActivitiesWaiting, float64(len(s.line)))
+}
+
+// observed measures an attempt and makes its span, which the body gets with its context.
+func (w *Worker) observed(ctx context.Context, a *ask) (inner context.Context, ended func(error)) {
+	start := &a.fut.m.r.start
+	attempt := 1
+	if s := StepFrom(ctx); s != nil {
+		attempt = s.attempt
+	}
+	ctx, span := w.cfg.Tracer.Activity(ctx, start.Trace, start.Address, start.Run, a.name, attempt)
+	begun := time.Now()
+	return ctx, func(err error) {
+		w.cfg.Meter.Took(telemetry.ActivitySeconds, time.Since(begun), a.name)
+		word := ""
+		if err != nil {
+			word = telemetry.FailureWord(w.cfg.Failure(err))
+		}
+		span.End(word)
+	}
+}

@@ -1,0 +1,245 @@
+package telemetry
+
+// Kind is how the values of a family are to be read.
+type Kind uint8
+
+// Kinds of families.
+const (
+	Counter   Kind = iota + 1 // only grows, from zero at the start of the process
+	Gauge                     // how something stands when it is asked for
+	Histogram                 // how often values came below bounds, and their sum
+)
+
+// String is the word of Prometheus.
+func (k Kind) String() string {
+	switch k {
+	case Counter:
+		return "counter"
+	case Gauge:
+		return "gauge"
+	case Histogram:
+		return "histogram"
+	}
+	return "unknown"
+}
+
+// Family is a metric with all its labels.
+type Family struct {
+	Name, Help string
+	Kind       Kind
+	Labels     []string
+	Bounds     []float64 // of a histogram, without the infinite one
+}
+
+// ID names a family.
+type ID int
+
+// Families. What is counted at a commit is counted once, by the node that made it, whatever crashes before or after.
+const (
+	RunsStarted ID = iota
+	RunsClosed
+	RunSeconds
+	RunsBlocked
+	RunsLoaded
+	RunsStranded
+	RunsQuarantined
+	RunsRemoved
+	Turns
+
+	ActivityAttempts
+	ActivitySeconds
+	ActivitySlots
+	ActivitySlotsBusy
+	ActivitiesWaiting
+
+	TasksSubmitted
+	TasksClaimed
+	TaskPickup
+	TaskAttempts
+	TaskSeconds
+	TaskRetries
+	TaskFailures
+	TaskTimeouts
+	TasksDead
+	DeadRequeued
+	DeadRemoved
+	Tasks
+	TaskOldest
+	QueuePaused
+	QueueWorkers
+	QueueSlots
+
+	PoolSlots
+	PoolBusy
+	PoolWaiting
+	PoolLost
+	PoolClosed
+
+	BreakerState
+	BreakerTransitions
+	LimitHolders
+	LimitWaiters
+	LimitPermits
+	LimitRefusals
+
+	ScheduleTicks
+	TimersFired
+	TimerLateness
+	Messages
+
+	Commits
+	CommitSeconds
+	CommitRows
+	CommitInputs
+	Refences
+	Reads
+	Renewals
+	LeaseLeft
+	ShardsOwned
+	LaneBytes
+	LaneInbox
+	Nodes
+
+	numFamilies
+)
+
+// Labels.
+const (
+	labelWorkflow = "workflow"
+	labelActivity = "activity"
+	labelQueue    = "queue"
+	labelBreaker  = "breaker"
+	labelLimit    = "limit"
+	labelSchedule = "schedule"
+
+	labelStatus  = "status"
+	labelReason  = "reason"
+	labelOutcome = "outcome"
+	labelKind    = "kind"
+	labelTimeout = "timeout"
+	labelState   = "state"
+)
+
+// named are the labels whose values programs and people choose. The others are words of a list.
+var named = map[string]bool{labelWorkflow: true, labelActivity: true, labelQueue: true, labelBreaker: true, labelLimit: true, labelSchedule: true}
+
+// Other stands for the names that are too many.
+const Other = "_other"
+
+// Bounds of histograms.
+var (
+	quick = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}                      // of a commit
+	usual = []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}                // of what waits for, or is done by, a worker
+	long  = []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600, 6 * 3600, 86400} // of workflows
+	many  = []float64{1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048}                                         // of things in a batch
+)
+
+// families is the table; docs/observability.md has the same, and a test compares them.
+var families = [numFamilies]Family{
+	RunsStarted: {"perdure_workflow_runs_started_total", "Runs of workflows that began.", Counter, []string{labelWorkflow}, nil},
+	RunsClosed: {
+		"perdure_workflow_runs_closed_total", "Runs of workflows that ended, by how: completed, failed, canceled, continued, terminated.", Counter,
+		[]string{labelWorkflow, labelStatus},
+		nil,
+	},
+	RunSeconds: {"perdure_workflow_run_seconds", "Time from the start of a run to its end.", Histogram, []string{labelWorkflow}, long},
+	RunsBlocked: {
+		"perdure_workflow_runs_blocked_total", "Times that a run stopped until somebody changes something: replay_mismatch, quarantined, corrupt, history_limit, no_worker.", Counter,
+		[]string{labelWorkflow, labelReason},
+		nil,
+	},
+	RunsLoaded:      {"perdure_workflow_runs_loaded", "Runs whose code is in the memory of this process.", Gauge, nil, nil},
+	RunsStranded:    {"perdure_workflow_runs_stranded", "Runs that this node owns and that no worker here can continue: nobody has the code, or they are blocked.", Gauge, nil, nil},
+	RunsQuarantined: {"perdure_workflow_runs_quarantined", "Addresses that this node keeps apart because the store refuses their rows or cannot read them.", Gauge, nil, nil},
+	RunsRemoved:     {"perdure_runs_removed_total", "Closed runs, of tasks as well, that were removed by retention or by hand.", Counter, nil, nil},
+	Turns:           {"perdure_workflow_turns_total", "Turns of workflow code that were committed.", Counter, nil, nil},
+
+	ActivityAttempts: {
+		"perdure_activity_attempts_total", "Attempts of activities that ran beside their workflow, by how they ended: completed, retried, failed.", Counter,
+		[]string{labelActivity, labelOutcome},
+		nil,
+	},
+	ActivitySeconds:   {"perdure_activity_attempt_seconds", "Time that such an attempt took.", Histogram, []string{labelActivity}, usual},
+	ActivitySlots:     {"perdure_activity_slots", "How many of them may run at once in this process.", Gauge, nil, nil},
+	ActivitySlotsBusy: {"perdure_activity_slots_busy", "How many run.", Gauge, nil, nil},
+	ActivitiesWaiting: {"perdure_activities_waiting", "How many wait for a slot.", Gauge, nil, nil},
+
+	TasksSubmitted: {"perdure_tasks_submitted_total", "Tasks that came into being, by themselves or as steps of workflows.", Counter, []string{labelActivity, labelQueue}, nil},
+	TasksClaimed:   {"perdure_task_claims_total", "Attempts of tasks that were given to a worker.", Counter, []string{labelActivity, labelQueue}, nil},
+	TaskPickup:     {"perdure_task_pickup_seconds", "Time from when an attempt may begin to when a worker has it.", Histogram, []string{labelActivity, labelQueue}, usual},
+	TaskAttempts: {
+		"perdure_task_attempts_total", "Attempts of tasks that ended, by how: completed, failed, timed_out, lost, returned, canceled.", Counter,
+		[]string{labelActivity, labelQueue, labelOutcome},
+		nil,
+	},
+	TaskSeconds: {"perdure_task_attempt_seconds", "Time from the claim of an attempt to its end, as the owner of the task sees it.", Histogram, []string{labelActivity, labelQueue}, usual},
+	TaskRetries: {"perdure_task_retries_total", "Attempts that failed or timed out and are made again.", Counter, []string{labelActivity, labelQueue}, nil},
+	TaskFailures: {
+		"perdure_task_failures_total", "Attempts that failed, by the kind of failure: error, permanent, panic, canceled, worker_lost, poison, attempts_spent, history_limit, or a kind of engine error.", Counter,
+		[]string{labelActivity, labelQueue, labelKind},
+		nil,
+	},
+	TaskTimeouts: {
+		"perdure_task_timeouts_total", "Time-outs of tasks, by which: schedule_to_start, start_to_close, heartbeat, schedule_to_close.", Counter,
+		[]string{labelActivity, labelQueue, labelTimeout},
+		nil,
+	},
+	TasksDead:    {"perdure_dead_tasks_total", "Tasks that failed for good and became dead letters.", Counter, []string{labelActivity, labelQueue}, nil},
+	DeadRequeued: {"perdure_dead_tasks_requeued_total", "Dead letters that were requeued.", Counter, []string{labelActivity, labelQueue}, nil},
+	DeadRemoved:  {"perdure_dead_tasks_removed_total", "Dead letters that were removed.", Counter, nil, nil},
+	Tasks: {
+		"perdure_tasks", "Open tasks of runs that this node owns: waiting for a worker, delayed (by a back-off or a delay), claimed.", Gauge,
+		[]string{labelQueue, labelState},
+		nil,
+	},
+	TaskOldest:   {"perdure_task_oldest_seconds", "How long the task waits that has waited longest.", Gauge, []string{labelQueue}, nil},
+	QueuePaused:  {"perdure_queue_paused", "1 while a queue is paused.", Gauge, []string{labelQueue}, nil},
+	QueueWorkers: {"perdure_queue_workers", "Workers of this node that serve a queue.", Gauge, []string{labelQueue}, nil},
+	QueueSlots:   {"perdure_queue_slots", "Their slots.", Gauge, []string{labelQueue}, nil},
+
+	PoolSlots:   {"perdure_pool_slots", "How many tasks this process may execute at once.", Gauge, nil, nil},
+	PoolBusy:    {"perdure_pool_slots_busy", "How many it executes.", Gauge, nil, nil},
+	PoolWaiting: {"perdure_pool_waiting", "Tasks that it has claimed and that wait for a slot.", Gauge, nil, nil},
+	PoolLost:    {"perdure_pool_lost", "Tasks that go on although nobody wants their outcome: their slots are not free.", Gauge, nil, nil},
+	PoolClosed:  {"perdure_pool_closed", "1 while the process takes no more tasks, by why: load, memory, paused, draining.", Gauge, []string{labelReason}, nil},
+
+	BreakerState:       {"perdure_breaker_state", "1 for the state in which a circuit breaker is: closed, open, half_open.", Gauge, []string{labelBreaker, labelState}, nil},
+	BreakerTransitions: {"perdure_breaker_transitions_total", "Changes of the state of a circuit breaker, by what it became.", Counter, []string{labelBreaker, labelState}, nil},
+	LimitHolders:       {"perdure_limit_holders", "Tasks of this node that hold a permit of a limit, over all its keys.", Gauge, []string{labelLimit}, nil},
+	LimitWaiters:       {"perdure_limit_waiters", "Groups of tasks of this node that wait for a limit, over all its keys.", Gauge, []string{labelLimit}, nil},
+	LimitPermits:       {"perdure_limit_permits", "Permits of a limit that this node may give, over all its keys that are in use.", Gauge, []string{labelLimit}, nil},
+	LimitRefusals:      {"perdure_limit_refusals_total", "Times that a task was kept back, by what: limit, rate, breaker.", Counter, []string{labelReason}, nil},
+
+	ScheduleTicks: {
+		"perdure_schedule_ticks_total", "What became of ticks of schedules: fired, triggered, backfilled, skipped (another one was open), missed, failed.", Counter,
+		[]string{labelSchedule, labelOutcome},
+		nil,
+	},
+	TimersFired:   {"perdure_timers_fired_total", "Timers of workflows that fired.", Counter, nil, nil},
+	TimerLateness: {"perdure_timer_lateness_seconds", "Time from when a timer was due to when it fired.", Histogram, nil, quick},
+	Messages: {
+		"perdure_messages_total", "Messages to executions that were decided about, by kind, and whether they took effect (applied) or not (refused).", Counter,
+		[]string{labelKind, labelOutcome},
+		nil,
+	},
+
+	Commits: {
+		"perdure_commits_total", "Commits of batches, by what the store said: ok, retryable, away, unknown, refused, fenced.", Counter,
+		[]string{labelOutcome},
+		nil,
+	},
+	CommitSeconds: {"perdure_commit_seconds", "Time that a commit took.", Histogram, nil, quick},
+	CommitRows:    {"perdure_commit_rows", "Rows that a commit wrote.", Histogram, nil, many},
+	CommitInputs:  {"perdure_commit_inputs", "Inputs (turns, messages, timers, reports) that shared a commit.", Histogram, nil, many},
+	Refences:      {"perdure_refences_total", "Times that a lane moved its fence, because it is not known whether a commit landed.", Counter, nil, nil},
+	Reads:         {"perdure_reads_total", "Reads that lanes made: ok or failed.", Counter, []string{labelOutcome}, nil},
+	Renewals:      {"perdure_lease_renewals_total", "Renewals of the lease of this node: ok or failed.", Counter, []string{labelOutcome}, nil},
+	LeaseLeft:     {"perdure_lease_left_seconds", "How long the lease of this node surely holds; 0 when it has none.", Gauge, nil, nil},
+	ShardsOwned:   {"perdure_shards_owned", "Shards that this node owns.", Gauge, nil, nil},
+	LaneBytes:     {"perdure_lane_held_bytes", "Bytes of inputs that wait or are not committed.", Gauge, nil, nil},
+	LaneInbox:     {"perdure_lane_inbox", "Inputs that wait for a lane to take them.", Gauge, nil, nil},
+	Nodes:         {"perdure_nodes", "Nodes that have a lease, as this one knows.", Gauge, nil, nil},
+}
+
+// Families is the table.
+func Families() []Family { return families[:] }

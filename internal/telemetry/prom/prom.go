@@ -1,0 +1,71 @@
+// Package prom gives the metrics of a meter to Prometheus, whenever they are scraped. It is a package of its own so that nobody links the client library who
+// does not use it.
+package prom
+
+import (
+	"errors"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/telemetry"
+)
+
+// Collector is a meter as Prometheus sees it.
+type Collector struct {
+	meter *telemetry.Meter
+	descs []*prometheus.Desc
+}
+
+var _ prometheus.Collector = (*Collector)(nil)
+
+// New makes the collector of a meter.
+func New(m *telemetry.Meter) *Collector {
+	c := &Collector{meter: m}
+	for _, f := range telemetry.Families() {
+		c.descs = append(c.descs, prometheus.NewDesc(f.Name, f.Help, f.Labels, nil))
+	}
+	return c
+}
+
+// Register adds the metrics of a meter to those of a registry, until remove is called.
+func Register(r prometheus.Registerer, m *telemetry.Meter) (remove func(), err error) {
+	c := New(m)
+	if err := r.Register(c); err != nil {
+		if errors.As(err, new(prometheus.AlreadyRegisteredError)) {
+			return nil, fault.WithHint(fault.New(fault.Conflict, "another app of this process has its metrics in the same registry"),
+				`give each its own label: prometheus.WrapRegistererWith(prometheus.Labels{"app": …}, registry)`)
+		}
+		return nil, fault.New(fault.Invalid, "register the metrics: %w", err)
+	}
+	return func() { r.Unregister(c) }, nil
+}
+
+// Describe names all families, so that a registry finds out at once whether another collector has one of the names.
+func (c *Collector) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range c.descs {
+		to <- d
+	}
+}
+
+// Collect tells all values.
+func (c *Collector) Collect(to chan<- prometheus.Metric) {
+	all := telemetry.Families()
+	c.meter.Gather(func(s telemetry.Sample) {
+		d := c.descs[s.ID]
+		var m prometheus.Metric
+		var err error
+		switch all[s.ID].Kind {
+		case telemetry.Histogram:
+			m, err = prometheus.NewConstHistogram(d, s.Count, s.Sum, s.Buckets, s.Labels...)
+		case telemetry.Counter:
+			m, err = prometheus.NewConstMetric(d, prometheus.CounterValue, s.Value, s.Labels...)
+		case telemetry.Gauge:
+			m, err = prometheus.NewConstMetric(d, prometheus.GaugeValue, s.Value, s.Labels...)
+		}
+		if err != nil { // a name that is not UTF-8
+			m = prometheus.NewInvalidMetric(d, err)
+		}
+		to <- m
+	})
+}
