@@ -69,7 +69,8 @@ func (r *taskRun) schedule(t interface {
 }
 
 // Whatever happens to tasks, in whatever order: one holder at a time, tokens that only grow, no more attempts than allowed, one outcome, one dead
-// letter exactly when that is a failure, and a state that can be recovered from the history (E16–E19, E24, E31, E37, I3).
+// letter exactly when that is a failure, a state that can be recovered from the history, and a history that tells of every claim what has become of it
+// (E16–E19, E24, E25, E31, E37, I3).
 func TestTasksHoldTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -89,6 +90,8 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 			}
 		}
 		var claims []model.ClaimRef
+		counted := map[int64]bool{} // claims that their reports have ended
+		canceled := int64(0)
 		t.Repeat(map[string]func(*rapid.T){
 			"time passes": func(t *rapid.T) { r.now += model.Time(rapid.Int64Range(0, 90_000_000).Draw(t, "µs")) },
 			"claim": func(t *rapid.T) {
@@ -142,7 +145,10 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if err := d.Refused(); err != nil && (mine || !fault.Is(err, fault.NotOwned)) {
 					t.Fatalf("refused: %v", err)
 				}
-				if mine && rep.Returned {
+				if mine {
+					counted[ref.Claim] = true
+				}
+				if mine && rep.Returned && r.x.Open() { // else it was canceled
 					r.began[ref.ID]--
 				}
 				if mine && rep.Failure != nil && rep.Failure.Type == "final" && r.x.Task(ref.ID) != nil {
@@ -166,7 +172,29 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 					t.Fatal("there is no such time-out")
 				}
 			},
+			"cancel": func(t *rapid.T) {
+				if !alone || !r.x.Open() || rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
+					return
+				}
+				_, d := Deliver(r.x, &model.Message{Kind: model.MessageCancel, To: r.x.Start.Address}, r.now, model.RunID{}, DefaultLimits)
+				r.took(d)
+				canceled = r.x.Canceling
+			},
 			"": func(t *rapid.T) {
+				for _, ref := range claims {
+					var f Fate
+					for _, e := range r.events { // in pages of one
+						if e.Seq > ref.Claim && f.Follow(&ref, alone, []model.Event{e}) {
+							break
+						}
+					}
+					f.End(&ref, alone, &r.x.Outcome)
+					task := r.x.Task(ref.ID)
+					held := task != nil && task.Held && task.Claim == ref.Claim
+					if f.Over == held || f.Reported != counted[ref.Claim] || held && f.Canceled != (canceled != 0) {
+						t.Fatalf("claim %d of %s is held: %v, reported: %v, canceled: %v; the history tells %+v", ref.Claim, ref.ID, held, counted[ref.Claim], canceled != 0, f)
+					}
+				}
 				for _, id := range ids {
 					switch open := r.x.Task(id) != nil; {
 					case open && (r.ended[id] != 0 || r.dead[id] != 0):
