@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -336,5 +337,35 @@ func TestTaskAtTheEndOfItsHistory(t *testing.T) {
 	}
 	if f := r.x.Outcome.Failure; f.Type != model.FailureHistory || r.dead[model.TaskStep] != 1 || r.x.Next > lim.Events {
 		t.Errorf("%+v after %d events", f, r.x.Next)
+	}
+}
+
+// A turn that asks for a task whose numbers cannot be is refused whole, whoever is to carry it out, and nothing of it is applied.
+func TestTasksThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*model.TaskSpec){
+		"negative delay":     func(s *model.TaskSpec) { s.Delay = -1 },
+		"endless delay":      func(s *model.TaskSpec) { s.Delay = math.MaxInt64 },
+		"negative time-out":  func(s *model.TaskSpec) { s.Total = math.MinInt64 },
+		"endless heartbeats": func(s *model.TaskSpec) { s.Silence = math.MaxInt64 },
+		"shrinking pauses":   func(s *model.TaskSpec) { s.Retry.Coefficient = 500 },
+		"too much jitter":    func(s *model.TaskSpec) { s.Retry.Jitter = 1001 },
+		"negative attempts":  func(s *model.TaskSpec) { s.Retry.MaxAttempts = -1 },
+		"priority":           func(s *model.TaskSpec) { s.Priority = math.MaxInt },
+		"weight":             func(s *model.TaskSpec) { s.Weight = -1 },
+	} {
+		spec := &model.TaskSpec{Kind: "work", Queue: "q"}
+		change(spec)
+		for _, kind := range []model.CommandKind{model.CommandSchedule, model.CommandStartChild} {
+			r := newTaskRun(nil)
+			before := r.x.Clone()
+			_, d, err := Apply(r.x, &model.Turn{Run: r.x.Start.Run, Commands: []model.Command{
+				{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: "fine"}},
+				{Kind: kind, Event: model.Event{ID: "t", Task: spec, Target: model.Address{Tenant: "t", Type: model.TaskPrefix + "work", Key: "k"}}},
+			}}, r.now, model.RunID{}, DefaultLimits)
+			if !fault.Is(err, fault.Invalid) || d.Writes() || !reflect.DeepEqual(before, r.x) {
+				t.Errorf("%s: %v, writes %v, state %+v, want %+v", name, err, d.Writes(), r.x, before)
+			}
+		}
 	}
 }

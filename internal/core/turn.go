@@ -128,6 +128,11 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	labels := x.labels
 	for i := range t.Commands {
 		c := &t.Commands[i]
+		if c.Event.Task != nil {
+			if err := c.Event.Task.Bounds(); err != nil {
+				return fault.New(fault.Invalid, "run %s asks for a task that cannot be: %w", x.Start.Run, err)
+			}
+		}
 		switch c.Kind {
 		case model.CommandRecord:
 			switch c.Event.Kind {
