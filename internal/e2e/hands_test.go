@@ -296,14 +296,18 @@ func TestDeadlinesByHand(t *testing.T) {
 
 		// An attempt that takes too long: its result counts for nothing, and that of the next one does.
 		o.submit("slow", func(s *model.TaskSpec) {
-			s.ToClose, s.Retry = 100*time.Millisecond, model.Retry{Initial: time.Millisecond}
+			s.ToClose, s.Retry = 500*time.Millisecond, model.Retry{Initial: time.Millisecond}
 		})
 		c := h.take(1)[0]
 		h.told(c.Ref, api.StopLost)
-		next := h.take(1)[0]
-		wantNotOwned(t, "the result of an attempt that took too long", h.report(model.TaskReport{Ref: c.Ref, Output: model.Payload{Data: []byte(`"late"`)}}))
-		if err := h.report(model.TaskReport{Ref: next.Ref, Output: model.Payload{Data: []byte(`"in time"`)}}); err != nil {
-			t.Error(err)
+		for range 20 { // on a busy machine the next one may take too long as well
+			next := h.take(1)[0]
+			wantNotOwned(t, "the result of an attempt that took too long", h.report(model.TaskReport{Ref: c.Ref, Output: model.Payload{Data: []byte(`"late"`)}}))
+			err := h.report(model.TaskReport{Ref: next.Ref, Output: model.Payload{Data: []byte(`"in time"`)}})
+			if err == nil {
+				break
+			}
+			wantNotOwned(t, "the next attempt", err)
 		}
 		if out := o.ends("slow", model.Completed).Output; string(out.Data) != `"in time"` {
 			t.Errorf("the outcome is %s", out.Data)
