@@ -77,8 +77,32 @@ type Attachment struct {
 	Checks *replay.Checks
 }
 
+// check says what is wrong with the numbers: all of it.
+func (cfg *Attachment) check() error {
+	var problems []error
+	wrong := func(format string, args ...any) {
+		problems = append(problems, fault.New(fault.Invalid, format, args...))
+	}
+	checkTimes(wrong, namedTime{"DrainTimeout", cfg.DrainTimeout}, namedTime{"IdleAfter", cfg.IdleAfter})
+	for _, n := range []struct {
+		name  string
+		value int
+	}{{"MaxLoaded", cfg.MaxLoaded}, {"MaxSteps", cfg.MaxSteps}, {"MaxPayload", cfg.MaxPayload}} {
+		if n.value < 0 {
+			wrong("%s is %d, which is less than nothing", n.name, n.value)
+		}
+	}
+	if len(problems) == 0 {
+		return nil
+	}
+	return public(fault.New(fault.Invalid, "%w", errors.Join(problems...)))
+}
+
 // Attach makes an App of an engine and definitions. Programs use embedded.Open.
 func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
 	cfg.Logger = cmp.Or(cfg.Logger, silent)
 	cfg.MaxPayload = cmp.Or(cfg.MaxPayload, 2<<20)
 	cfg.DrainTimeout = cmp.Or(cfg.DrainTimeout, 10*time.Second)

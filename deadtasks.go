@@ -7,7 +7,6 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/batch"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -234,11 +233,12 @@ type RequeueMany struct {
 // ordinary submissions: queues, priorities, limits and breakers apply to them as to others.
 func (a *App) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
-		if how.Rate < 0 {
-			yield(DeadTask{}, public(fault.New(fault.Invalid, "requeue %g per second: that is less than nothing", how.Rate)))
+		many := batch.Requeue(how)
+		if err := many.Check(); err != nil {
+			yield(DeadTask{}, public(err))
 			return
 		}
-		for r := range batch.RequeueAll(ctx, a.host.backend, q.request(), batch.Requeue(how)) {
+		for r := range batch.RequeueAll(ctx, a.host.backend, q.request(), many) {
 			if !yield(a.requeued(ctx, &r), public(r.Err)) {
 				return
 			}

@@ -90,5 +90,11 @@ func remote(err error) error {
 // Permanent marks an error that is not retried.
 func Permanent(err error) error { return replay.Permanent(err) }
 
-// RetryAfter asks for the next attempt at a given distance, instead of the policy's.
-func RetryAfter(err error, d time.Duration) error { return replay.RetryAfter(err, d) }
+// RetryAfter asks for the next attempt at a given distance, instead of the policy's. A time in the past is now; one of more than a hundred years is a mistake, for which the step
+// or task fails: it would wait for ever.
+func RetryAfter(err error, d time.Duration) error {
+	if err != nil && d > maxTaskTime {
+		return replay.Permanent(fault.New(fault.Invalid, "RetryAfter of %s, which is more than a hundred years: %w", d, err))
+	}
+	return replay.RetryAfter(err, d)
+}

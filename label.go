@@ -1,7 +1,6 @@
 package perdure
 
 import (
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -15,15 +14,15 @@ func Labels(kv map[string]string) StartOption { return labelsOption(kv) }
 
 func (l labelsOption) applyStart(o *startOptions) {
 	for _, one := range model.Labels(l) {
-		if err := model.CheckLabel(one.Name, one.Value); err != nil && o.err == nil {
-			o.err = Permanent(fault.New(fault.Invalid, "%w", err))
+		if err := model.CheckLabel(one.Name, one.Value); err != nil {
+			o.refuse("%w", err)
 		}
-		if one.Value == "" && o.err == nil {
-			o.err = Permanent(fault.New(fault.Invalid, "label %s has no value", one.Name))
+		if one.Value == "" {
+			o.refuse("label %s has no value", one.Name)
 		}
 		o.labels = model.SetLabel(o.labels, one.Name, one.Value)
 	}
-	if n := len(o.labels); n > model.MaxLabels && o.err == nil {
-		o.err = Permanent(fault.New(fault.Invalid, "an execution with %d labels: it may have %d", n, model.MaxLabels))
+	if n := len(o.labels); n > model.MaxLabels {
+		o.refuse("an execution with %d labels: it may have %d", n, model.MaxLabels)
 	}
 }

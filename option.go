@@ -3,6 +3,7 @@ package perdure
 import (
 	"time"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
@@ -160,9 +161,20 @@ const (
 )
 
 func (p ParentClose) applyStart(o *startOptions) {
-	o.policy = model.CancelChild
-	if p == AbandonChild {
+	switch p {
+	case CancelChild:
+		o.policy = model.CancelChild
+	case AbandonChild:
 		o.policy = model.AbandonChild
+	default:
+		o.refuse("there is no ParentClose %d", int(p))
+	}
+}
+
+// refuse keeps the first mistake in options; a start with one is not made.
+func (o *startOptions) refuse(format string, args ...any) {
+	if o.err == nil {
+		o.err = Permanent(fault.New(fault.Invalid, format, args...))
 	}
 }
 
@@ -177,7 +189,14 @@ const (
 )
 
 func (r Reuse) applyStart(o *startOptions) {
-	o.reuse = map[Reuse]model.ReusePolicy{
-		ReturnExisting: model.ReturnExisting, ReuseIfFailed: model.ReuseIfFailed, ReuseAlways: model.ReuseAlways,
-	}[r]
+	switch r {
+	case ReturnExisting:
+		o.reuse = model.ReturnExisting
+	case ReuseIfFailed:
+		o.reuse = model.ReuseIfFailed
+	case ReuseAlways:
+		o.reuse = model.ReuseAlways
+	default:
+		o.refuse("there is no Reuse %d", int(r))
+	}
 }

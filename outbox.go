@@ -20,10 +20,10 @@ type OutboxOption interface{ applyOutbox(*outboxDefinition) }
 type pollOption time.Duration
 
 func (p pollOption) applyOutbox(o *outboxDefinition) {
-	o.every = max(time.Duration(p), time.Millisecond)
+	o.every = time.Duration(p)
 }
 
-// PollEvery is how often the table of an Outbox is looked at for what other processes have put there; 1 s.
+// PollEvery is how often the table of an Outbox is looked at for what other processes have put there; 1 s, and a millisecond at least.
 func PollEvery(d time.Duration) OutboxOption { return pollOption(d) }
 
 type outboxDefinition struct {
@@ -35,6 +35,10 @@ type outboxDefinition struct {
 func (d outboxDefinition) define(r *registry) {
 	if d.db == nil {
 		r.wrong("an outbox has no database: give it perdure.SQL(db) or perdure.Pgx(pool), after the pool was made (%s)", d.at)
+		return
+	}
+	if d.every < time.Millisecond || d.every > maxTaskTime {
+		r.wrong("an outbox is polled every %s: at least every millisecond is meant, and at most every hundred years (%s)", d.every, d.at)
 		return
 	}
 	r.outboxes = append(r.outboxes, d)

@@ -78,16 +78,14 @@ func (p *RetryPolicy) worth() func(error) bool {
 
 // check says what is wrong with the options of a step: all of it.
 func (o *stepOptions) check() error {
-	if o.retry == nil && o.timeout >= 0 && o.task == nil {
+	if o.retry == nil && o.timeout == 0 && o.task == nil {
 		return nil
 	}
 	var problems []error
 	wrong := func(format string, args ...any) {
 		problems = append(problems, fault.New(fault.Invalid, format, args...))
 	}
-	if o.timeout < 0 {
-		wrong("AttemptTimeout is %s, which is less than nothing", o.timeout)
-	}
+	checkTimes(wrong, namedTime{"AttemptTimeout", o.timeout})
 	if p := o.retry; p != nil {
 		p.check(wrong)
 	}
@@ -97,23 +95,34 @@ func (o *stepOptions) check() error {
 	return errors.Join(problems...)
 }
 
+// namedTime is a duration that somebody has given.
+type namedTime struct {
+	name  string
+	value time.Duration
+}
+
+// checkTimes refuses what is less than nothing, or so long that sums with it could overflow.
+func checkTimes(wrong func(format string, args ...any), times ...namedTime) {
+	for _, d := range times {
+		switch {
+		case d.value < 0:
+			wrong("%s is %s, which is less than nothing", d.name, d.value)
+		case d.value > maxTaskTime:
+			wrong("%s is %s, which is more than a hundred years", d.name, d.value)
+		}
+	}
+}
+
 func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
 	if p.MaxAttempts < 0 {
 		wrong("RetryPolicy.MaxAttempts is %d: it counts all attempts, and 0 is no limit", p.MaxAttempts)
 	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"Initial", p.Initial}, {"Max", p.Max}} {
-		if d.value < 0 {
-			wrong("RetryPolicy.%s is %s, which is less than nothing", d.name, d.value)
-		}
-	}
+	checkTimes(wrong, namedTime{"RetryPolicy.Initial", p.Initial}, namedTime{"RetryPolicy.Max", p.Max})
 	if p.Max > 0 && p.Initial > p.Max {
 		wrong("RetryPolicy.Initial is %s, longer than its Max of %s", p.Initial, p.Max)
 	}
-	if c := p.Coefficient; c != 0 && !(c >= 1) { // also when it is not a number
-		wrong("RetryPolicy.Coefficient is %v: pauses do not get shorter, so it is at least 1 (0 stands for 2)", c)
+	if c := p.Coefficient; c != 0 && !(c >= 1 && c <= maxCoefficient) { // also when it is not a number
+		wrong("RetryPolicy.Coefficient is %v: pauses do not get shorter, so it is at least 1 (0 stands for 2), and %d at most", c, int(maxCoefficient))
 	}
 	if j := p.Jitter; !(j >= 0 && j <= 1) {
 		wrong("RetryPolicy.Jitter is %v: it is a share, from 0 to 1", j)

@@ -115,14 +115,10 @@ func Delay(d time.Duration) TaskOption {
 	return taskOption{"Delay", func(s *taskSettings) { s.delay = d }}
 }
 
-// Bounds of what task options say.
+// Bounds of what options say. Those of tasks are the engine's.
 const (
-	minHeartbeat   = 100 * time.Millisecond
-	maxTaskTime    = 100 * 365 * 24 * time.Hour // so that sums with it do not overflow
-	maxPriority    = 1_000_000
-	maxWeight      = 1_000_000
-	maxLimits      = 8
-	maxCoefficient = 1e6
+	maxTaskTime    = model.MaxTaskTime
+	maxCoefficient = model.MaxCoefficient / 1000
 )
 
 // check says what is wrong with the settings.
@@ -132,28 +128,18 @@ func (s *taskSettings) check(wrong func(format string, args ...any)) {
 	} else if err := checkText("the name of queue", s.queue, maxName); err != nil {
 		wrong("%w", err)
 	}
-	for _, d := range []struct {
-		name  string
-		value time.Duration
-	}{{"HeartbeatTimeout", s.silence}, {"ScheduleToStart", s.toStart}, {"ScheduleToClose", s.total}, {"Delay", s.delay}} {
-		switch {
-		case d.value < 0:
-			wrong("%s is %s, which is less than nothing", d.name, d.value)
-		case d.value > maxTaskTime:
-			wrong("%s is %s, which is more than a hundred years", d.name, d.value)
-		}
-	}
-	if s.silence > 0 && s.silence < minHeartbeat {
-		wrong("HeartbeatTimeout is %s: workers beat at a third of it, so it is at least %s", s.silence, minHeartbeat)
+	checkTimes(wrong, namedTime{"HeartbeatTimeout", s.silence}, namedTime{"ScheduleToStart", s.toStart}, namedTime{"ScheduleToClose", s.total}, namedTime{"Delay", s.delay})
+	if s.silence > 0 && s.silence < model.MinSilence {
+		wrong("HeartbeatTimeout is %s: workers beat at a third of it, so it is at least %s", s.silence, model.MinSilence)
 	}
 	if s.total > 0 && s.delay >= s.total {
 		wrong("Delay is %s, and ScheduleToClose is %s: the task would be over before it may begin", s.delay, s.total)
 	}
-	if s.priority < -maxPriority || s.priority > maxPriority {
-		wrong("Priority is %d: it lies between -%d and %d", s.priority, maxPriority, maxPriority)
+	if s.priority < -model.MaxPriority || s.priority > model.MaxPriority {
+		wrong("Priority is %d: it lies between -%d and %d", s.priority, model.MaxPriority, model.MaxPriority)
 	}
-	if s.weight < 0 || s.weight > maxWeight {
-		wrong("FairKey %q has weight %d: it lies between 1 and %d (0 stands for 1)", s.fair, s.weight, maxWeight)
+	if s.weight < 0 || s.weight > model.MaxWeight {
+		wrong("FairKey %q has weight %d: it lies between 1 and %d (0 stands for 1)", s.fair, s.weight, model.MaxWeight)
 	}
 	if s.fair != "" {
 		if err := checkText("FairKey", s.fair, maxName); err != nil {
@@ -165,8 +151,8 @@ func (s *taskSettings) check(wrong func(format string, args ...any)) {
 			wrong("%w", err)
 		}
 	}
-	if len(s.limits) > maxLimits {
-		wrong("Limit names %d limits, at most %d are allowed", len(s.limits), maxLimits)
+	if len(s.limits) > model.MaxTaskLimits {
+		wrong("Limit names %d limits, at most %d are allowed", len(s.limits), model.MaxTaskLimits)
 	}
 	for _, name := range s.limits {
 		if err := checkText("the name of limit", name, maxName); err != nil {
@@ -179,7 +165,7 @@ func (s *taskSettings) check(wrong func(format string, args ...any)) {
 func (o *stepOptions) spec(kind string) *model.TaskSpec {
 	t := o.task
 	s := &model.TaskSpec{
-		Kind: kind, Queue: t.queue, Priority: t.priority, Fair: t.fair, Weight: t.weight, ToStart: t.toStart, ToClose: min(o.timeout, maxTaskTime), Silence: t.silence, Total: t.total,
+		Kind: kind, Queue: t.queue, Priority: t.priority, Fair: t.fair, Weight: t.weight, ToStart: t.toStart, ToClose: o.timeout, Silence: t.silence, Total: t.total,
 		Delay: t.delay, Breaker: t.breaker, Limits: t.limits,
 	}
 	if o.retry != nil {
@@ -191,8 +177,8 @@ func (o *stepOptions) spec(kind string) *model.TaskSpec {
 // stored is the policy as the engine knows it. What it cannot know (If, and errors by type) is decided by the worker.
 func (p *RetryPolicy) stored() model.Retry {
 	r := model.Retry{
-		MaxAttempts: p.MaxAttempts, Initial: min(p.Initial, maxTaskTime), Max: min(p.Max, maxTaskTime),
-		Coefficient: int64(math.Round(min(p.Coefficient, maxCoefficient) * 1000)), Jitter: int64(math.Round(p.Jitter * 1000)),
+		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max,
+		Coefficient: int64(math.Round(p.Coefficient * 1000)), Jitter: int64(math.Round(p.Jitter * 1000)),
 	}
 	if r.Max == 0 && r.Initial > time.Minute {
 		r.Max = r.Initial
@@ -322,8 +308,13 @@ func LastProgress[T any](ctx context.Context) (progress T, ok bool) {
 }
 
 // Snooze is returned by an activity on a queue that cannot go on now: the task is given back and may begin again after d. That consumes no attempt. Inline, where there is
-// nothing to give back, the step fails.
-func Snooze(d time.Duration) error { return replay.Permanent(&pool.GiveBack{After: max(d, 0)}) }
+// nothing to give back, the step fails. A time in the past is now; one of more than a hundred years is a mistake, and the task fails with it.
+func Snooze(d time.Duration) error {
+	if d > maxTaskTime {
+		return replay.Permanent(fault.New(fault.Invalid, "Snooze of %s, which is more than a hundred years", d))
+	}
+	return replay.Permanent(&pool.GiveBack{After: max(d, 0)})
+}
 
 // ---- settings
 

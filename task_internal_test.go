@@ -1,7 +1,6 @@
 package perdure
 
 import (
-	"math"
 	"testing"
 	"time"
 
@@ -20,8 +19,7 @@ func TestStoredPolicy(t *testing.T) {
 		"none":         {RetryPolicy{}, model.Retry{}},
 		"rounded":      {RetryPolicy{Coefficient: 2.3, Jitter: 0.1}, model.Retry{Coefficient: 2300, Jitter: 100}},
 		"long":         {RetryPolicy{Initial: time.Hour}, model.Retry{Initial: time.Hour, Max: time.Hour}},
-		"for ever":     {RetryPolicy{Initial: math.MaxInt64, Max: math.MaxInt64}, model.Retry{Initial: maxTaskTime, Max: maxTaskTime}},
-		"infinite":     {RetryPolicy{Coefficient: math.Inf(1)}, model.Retry{Coefficient: 1e9}},
+		"the most":     {RetryPolicy{Initial: maxTaskTime, Max: maxTaskTime, Coefficient: maxCoefficient}, model.Retry{Initial: maxTaskTime, Max: maxTaskTime, Coefficient: 1e9}},
 		"constant":     {Constant(3, 0), model.Retry{MaxAttempts: 3, Initial: 1, Max: 1, Coefficient: 1000}},
 		"names, once":  {RetryPolicy{Except: []ErrorKind{ErrorNamed("panic"), ErrorNamed("panic"), ErrorIs(ErrConflict), ErrorIs(errUnknown)}}, model.Retry{Final: []string{"panic", "already_exists", "conflict"}}},
 		"without name": {RetryPolicy{Except: []ErrorKind{ErrorType[*RemoteError]()}}, model.Retry{}},

@@ -8,4 +8,7 @@
 // The exported surface of the public packages is kept in testdata/surface, so that its growth is a reviewed diff:
 //
 //	go test ./internal/archtest -update
+//
+// The invariants of the engine and the tests that fail when one breaks are in testdata/invariants.txt: whoever removes or renames such a test changes that table, and whoever
+// finds an invariant without one writes it.
 package archtest

@@ -21,6 +21,17 @@ type Requeue struct {
 	DryRun bool
 }
 
+// Rates that a ticker can keep.
+const minRate, maxRate = 1e-6, 1e6
+
+// Check says what makes no sense.
+func (r *Requeue) Check() error {
+	if r.Rate != 0 && !(r.Rate >= minRate && r.Rate <= maxRate) { // also when it is not a number
+		return fault.New(fault.Invalid, "requeue %g per second: between %g and %g, or 0 for no limit", r.Rate, minRate, maxRate)
+	}
+	return nil
+}
+
 // Requeued is what became of one dead task. One without a task is the error that ended it all, and the last one.
 type Requeued struct {
 	Task  *api.DeadTask

@@ -146,7 +146,7 @@ func newDlqList(o *options) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many; 0 for all")
+	cmd.Flags().Var(count(&limit, 50), "limit", "at most so many; 0 for all")
 	return cmd
 }
 
@@ -369,9 +369,10 @@ func (o *options) requeued(id string, r *api.RequeueReply, dry bool) error {
 
 // requeueAll requeues all that the flags select, and tells each as it is done.
 func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeue, yes bool, timeout time.Duration) error {
+	if err := how.Check(); err != nil {
+		return fault.New(fault.Invalid, "--rate: %w", err)
+	}
 	switch {
-	case how.Rate < 0:
-		return fault.New(fault.Invalid, "--rate %g is less than nothing", how.Rate)
 	case how.Canary && !how.DryRun && o.alone():
 		return fault.New(fault.Invalid, "--canary waits for a task to end, and nobody executes tasks of a file while this command has it: requeue one by its id, let the program run, then requeue the others")
 	}
@@ -554,7 +555,7 @@ func newDlqPurge(o *options) *cobra.Command {
 	}
 	f.add(cmd)
 	cmd.Flags().StringVar(&f.requeued, "requeued", "all", "yes, no or all")
-	cmd.Flags().DurationVar(&older, "older", 0, "that died longer ago than this")
+	cmd.Flags().Var(span(&older, 0), "older", "that died longer ago than this")
 	cmd.Flags().BoolVar(&all, "all", false, "all of them")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only list them")
 	cmd.Flags().BoolVar(&yes, "yes", false, "of many: do it")

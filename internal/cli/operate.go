@@ -40,7 +40,7 @@ func (o *options) alone() bool { return strings.HasPrefix(o.store, "file:") }
 
 // patience is the flag of commands that wait for an answer.
 func patience(cmd *cobra.Command, d *time.Duration) {
-	cmd.Flags().DurationVar(d, "timeout", 30*time.Second, "how long to wait for the owner of the execution")
+	cmd.Flags().Var(span(d, 30*time.Second), "timeout", "how long to wait for the owner of the execution")
 }
 
 // within opens the store and does something that needs an answer within the time.

@@ -94,6 +94,9 @@ func (f *listFlags) request() (api.ListRequest, error) {
 // moment reads a time, or a distance back from now.
 func moment(flag, text string) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {
+		if d < 0 {
+			return time.Time{}, fault.New(fault.Invalid, "%s %s: a distance is counted back from now, so it is not negative", flag, text)
+		}
 		return time.Now().Add(-d), nil
 	}
 	t, err := time.Parse(time.RFC3339, text)
@@ -133,7 +136,7 @@ func newWorkflowList(o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return o.list(cmd.Context(), &f) },
 	}
 	f.add(cmd)
-	cmd.Flags().IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
+	cmd.Flags().Var(count(&f.limit, 50), "limit", "at most so many; 0 for all")
 	return cmd
 }
 

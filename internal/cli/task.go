@@ -142,7 +142,7 @@ func newTaskList(o *options) *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "only with this label, as name=value")
 	cmd.Flags().StringVar(&f.since, "since", "", "submitted at or after: a time (RFC 3339) or a distance (1h)")
 	cmd.Flags().StringVar(&f.until, "until", "", "submitted before: a time or a distance")
-	cmd.Flags().IntVar(&f.limit, "limit", 50, "at most so many; 0 for all")
+	cmd.Flags().Var(count(&f.limit, 50), "limit", "at most so many; 0 for all")
 	return cmd
 }
 

@@ -1,8 +1,12 @@
 package cli_test
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
 	"testing"
+
+	"github.com/perdure/perdure/embedded"
 )
 
 // Scripts go by the exit code: what was typed wrongly is 2, whoever notices it, and a name in an error is what was typed.
@@ -17,4 +21,86 @@ func TestWrongUsage(t *testing.T) {
 	do("Try --help", 2, "schedule", "backfill", "nightly", "--from", "2026-11-01T00:00:00Z")
 	do("Submit tasks", 0, "task")
 	do("x.db does not exist", 3, "task", "show", "Mail/Ann")
+}
+
+// Numbers and times that make no sense are wrong usage, and nothing is changed: a --older below zero does not purge what is young.
+func TestNumbersThatMakeNoSense(t *testing.T) {
+	t.Parallel()
+	url := "file:" + filepath.Join(t.TempDir(), "x.db")
+	app, err := embedded.Open(t.Context(), url, letter)
+	if err != nil {
+		t.Fatal(err)
+	}
+	killLetters(t, app)
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+	do := on(t, url)
+	state := func() (all []string) {
+		for _, what := range []string{"dlq", "schedule", "limit", "breaker", "workflow", "queue"} {
+			all = append(all, do("", 0, what, "list", "-o", "json"))
+		}
+		return all
+	}
+	before := state()
+	file := func(lines string) string {
+		name := filepath.Join(t.TempDir(), "schedules.yaml")
+		if err := os.WriteFile(name, []byte("app: ops\nschedules:\n  - {name: fine, every: 1h, workflow: report}\n  - {name: odd, workflow: report, "+lines+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--older", []string{"dlq", "purge", "--older", "-720h", "--activity", "letter", "--yes"}},
+		{"--older", []string{"dlq", "purge", "--older", "0s", "--activity", "letter", "--yes"}},
+		{"--older", []string{"dlq", "purge", "--older", "9999999h9999999h", "--yes"}},
+		{"--until", []string{"dlq", "purge", "--until", "-1h", "--yes"}},
+		{"--since", []string{"dlq", "requeue", "--since", "-1h", "--yes"}},
+		{"per second", []string{"dlq", "requeue", "--all", "--rate", "-1", "--yes"}},
+		{"per second", []string{"dlq", "requeue", "--all", "--rate", "NaN", "--yes"}},
+		{"per second", []string{"dlq", "requeue", "--all", "--rate", "Inf", "--yes"}},
+		{"per second", []string{"dlq", "requeue", "--all", "--rate", "1e-300", "--yes"}},
+		{"--timeout", []string{"dlq", "requeue", "--all", "--timeout", "-1s", "--yes"}},
+		{"--limit", []string{"dlq", "list", "--limit", "-1"}},
+		{"--limit", []string{"task", "list", "--limit", "99999999999999999999"}},
+		{"--limit", []string{"workflow", "list", "--limit", "-5"}},
+		{"delay", []string{"task", "submit", "letter", "--delay", "-1s"}},
+		{"delay", []string{"task", "submit", "letter", "--delay", "2000000h"}},
+		{"attempt time-out", []string{"task", "submit", "letter", "--attempt-timeout", "-1s"}},
+		{"attempts", []string{"task", "submit", "letter", "--attempts", "-1"}},
+		{"priority", []string{"task", "submit", "letter", "--priority", "9000000000"}},
+		{"--timeout", []string{"task", "submit", "letter", "--timeout", "0s"}},
+		{"--timeout", []string{"workflow", "start", "wf", "--key", "k", "--timeout", "-1s"}},
+		{"concurrency", []string{"limit", "set", "l", "--concurrency", "-1"}},
+		{"rate", []string{"limit", "set", "l", "--rate", "-5/1m"}},
+		{"rate", []string{"limit", "set", "l", "--rate", "5/-1m"}},
+		{"rate", []string{"limit", "set", "l", "--rate", "5/9999999h"}},
+		{"burst", []string{"limit", "set", "l", "--rate", "5/1m", "--burst", "-1"}},
+		{"ratio", []string{"breaker", "set", "b", "--ratio", "NaN"}},
+		{"ratio", []string{"breaker", "set", "b", "--ratio", "1.5"}},
+		{"window", []string{"breaker", "set", "b", "--window", "-1s"}},
+		{"reset", []string{"breaker", "set", "b", "--reset", "2000000h"}},
+		{"--for", []string{"breaker", "pause", "b", "--for", "-1h"}},
+		{"--until", []string{"breaker", "pause", "b", "--until", "someday"}},
+		{"-n", []string{"schedule", "next", "--cron", "@daily", "-n", "-1"}},
+		{"positive", []string{"schedule", "next", "--every", "-1h"}},
+		{"never fires", []string{"schedule", "next", "--cron", "0 0 30 2 *"}},
+		{"zone", []string{"schedule", "next", "--cron", "@daily", "--zone", "Mars/Base"}},
+		{"minute", []string{"schedule", "apply", "-f", file("cron: '61 * * * *'")}},
+		{"zone", []string{"schedule", "apply", "-f", file("cron: '0 0 * * *', zone: Mars/Base")}},
+		{"interval", []string{"schedule", "apply", "-f", file("every: -1h")}},
+		{"jitter", []string{"schedule", "apply", "-f", file("every: 1h, jitter: -1s")}},
+		{"catch-up", []string{"schedule", "apply", "-f", file("every: 1h, catch_up: 1ns")}},
+		{"time", []string{"schedule", "apply", "-f", file("every: 1h, start_at: 99999-01-01T00:00:00Z")}},
+		{"--failure-rate", []string{"stress", "--failure-rate", "NaN"}},
+		{"--latency", []string{"stress", "--latency", "-1s"}},
+	} {
+		do(c.want, 2, c.args...)
+	}
+	if after := state(); !slices.Equal(after, before) {
+		t.Errorf("something was changed:\n%s\n  and before\n%s", after, before)
+	}
 }

@@ -13,7 +13,7 @@ import (
 // maxLost is how many claims in a row may end because their worker went away: a task that takes its workers with it must not take them all.
 const maxLost = 3
 
-// maxEnded bounds how many claims that ended a run remembers, so that a report that is repeated hears the same as before.
+// maxEnded bounds how many claims that ended a run remembers, so that a report that is repeated hears the same as before. Of earlier ones the store tells; see Fate.
 const maxEnded = 64
 
 // keptAttempts is how many failed attempts of a task are kept for people: the first half and the last half of them.

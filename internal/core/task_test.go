@@ -2,6 +2,7 @@ package core
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"testing"
 	"time"
@@ -69,7 +70,8 @@ func (r *taskRun) schedule(t interface {
 }
 
 // Whatever happens to tasks, in whatever order: one holder at a time, tokens that only grow, no more attempts than allowed, one outcome, one dead
-// letter exactly when that is a failure, and a state that can be recovered from the history (E16–E19, E24, E31, E37, I3).
+// letter exactly when that is a failure, a state that can be recovered from the history, and a history that tells of every claim what has become of it
+// (E16–E19, E24, E25, E31, E37, I3).
 func TestTasksHoldTheirPromises(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -89,6 +91,8 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 			}
 		}
 		var claims []model.ClaimRef
+		counted := map[int64]bool{} // claims that their reports have ended
+		canceled := int64(0)
 		t.Repeat(map[string]func(*rapid.T){
 			"time passes": func(t *rapid.T) { r.now += model.Time(rapid.Int64Range(0, 90_000_000).Draw(t, "µs")) },
 			"claim": func(t *rapid.T) {
@@ -142,7 +146,10 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 				if err := d.Refused(); err != nil && (mine || !fault.Is(err, fault.NotOwned)) {
 					t.Fatalf("refused: %v", err)
 				}
-				if mine && rep.Returned {
+				if mine {
+					counted[ref.Claim] = true
+				}
+				if mine && rep.Returned && r.x.Open() { // else it was canceled
 					r.began[ref.ID]--
 				}
 				if mine && rep.Failure != nil && rep.Failure.Type == "final" && r.x.Task(ref.ID) != nil {
@@ -166,7 +173,29 @@ func TestTasksHoldTheirPromises(t *testing.T) {
 					t.Fatal("there is no such time-out")
 				}
 			},
+			"cancel": func(t *rapid.T) {
+				if !alone || !r.x.Open() || rapid.IntRange(0, 3).Draw(t, "rarely") > 0 {
+					return
+				}
+				_, d := Deliver(r.x, &model.Message{Kind: model.MessageCancel, To: r.x.Start.Address}, r.now, model.RunID{}, DefaultLimits)
+				r.took(d)
+				canceled = r.x.Canceling
+			},
 			"": func(t *rapid.T) {
+				for _, ref := range claims {
+					var f Fate
+					for _, e := range r.events { // in pages of one
+						if e.Seq > ref.Claim && f.Follow(&ref, alone, []model.Event{e}) {
+							break
+						}
+					}
+					f.End(&ref, alone, &r.x.Outcome)
+					task := r.x.Task(ref.ID)
+					held := task != nil && task.Held && task.Claim == ref.Claim
+					if f.Over == held || f.Reported != counted[ref.Claim] || held && f.Canceled != (canceled != 0) {
+						t.Fatalf("claim %d of %s is held: %v, reported: %v, canceled: %v; the history tells %+v", ref.Claim, ref.ID, held, counted[ref.Claim], canceled != 0, f)
+					}
+				}
 				for _, id := range ids {
 					switch open := r.x.Task(id) != nil; {
 					case open && (r.ended[id] != 0 || r.dead[id] != 0):
@@ -340,5 +369,35 @@ func TestTaskAtTheEndOfItsHistory(t *testing.T) {
 	}
 	if f := r.x.Outcome.Failure; f.Type != model.FailureHistory || r.dead[model.TaskStep] != 1 || r.x.Next > lim.Events {
 		t.Errorf("%+v after %d events", f, r.x.Next)
+	}
+}
+
+// A turn that asks for a task whose numbers cannot be is refused whole, whoever is to carry it out, and nothing of it is applied.
+func TestTasksThatCannotBe(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*model.TaskSpec){
+		"negative delay":     func(s *model.TaskSpec) { s.Delay = -1 },
+		"endless delay":      func(s *model.TaskSpec) { s.Delay = math.MaxInt64 },
+		"negative time-out":  func(s *model.TaskSpec) { s.Total = math.MinInt64 },
+		"endless heartbeats": func(s *model.TaskSpec) { s.Silence = math.MaxInt64 },
+		"shrinking pauses":   func(s *model.TaskSpec) { s.Retry.Coefficient = 500 },
+		"too much jitter":    func(s *model.TaskSpec) { s.Retry.Jitter = 1001 },
+		"negative attempts":  func(s *model.TaskSpec) { s.Retry.MaxAttempts = -1 },
+		"priority":           func(s *model.TaskSpec) { s.Priority = math.MaxInt },
+		"weight":             func(s *model.TaskSpec) { s.Weight = -1 },
+	} {
+		spec := &model.TaskSpec{Kind: "work", Queue: "q"}
+		change(spec)
+		for _, kind := range []model.CommandKind{model.CommandSchedule, model.CommandStartChild} {
+			r := newTaskRun(nil)
+			before := r.x.Clone()
+			_, d, err := Apply(r.x, &model.Turn{Run: r.x.Start.Run, Commands: []model.Command{
+				{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: "fine"}},
+				{Kind: kind, Event: model.Event{ID: "t", Task: spec, Target: model.Address{Tenant: "t", Type: model.TaskPrefix + "work", Key: "k"}}},
+			}}, r.now, model.RunID{}, DefaultLimits)
+			if !fault.Is(err, fault.Invalid) || d.Writes() || !reflect.DeepEqual(before, r.x) {
+				t.Errorf("%s: %v, writes %v, state %+v, want %+v", name, err, d.Writes(), r.x, before)
+			}
+		}
 	}
 }

@@ -128,6 +128,11 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 	labels := x.labels
 	for i := range t.Commands {
 		c := &t.Commands[i]
+		if c.Event.Task != nil {
+			if err := c.Event.Task.Bounds(); err != nil {
+				return fault.New(fault.Invalid, "run %s asks for a task that cannot be: %w", x.Start.Run, err)
+			}
+		}
 		switch c.Kind {
 		case model.CommandRecord:
 			switch c.Event.Kind {
@@ -158,7 +163,9 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			if c.Event.Task == nil || c.Event.Task.Kind == "" || c.Event.Task.Queue == "" {
 				return fault.New(fault.Invalid, "run %s schedules a task without a kind or a queue", x.Start.Run)
 			}
-			tasks++
+			if x.task(c.Event.ID) < 0 {
+				tasks++ // one that is open is not scheduled again
+			}
 		case model.CommandSend:
 			if c.Message == nil {
 				return fault.New(fault.Invalid, "run %s sends nothing", x.Start.Run)

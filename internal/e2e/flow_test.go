@@ -159,3 +159,75 @@ func TestFlowOfSeveralProcesses(t *testing.T) {
 		equal(t, "result", got, err, 1)
 	}
 }
+
+// A breaker on every store: exactly as many failures as it takes open it, nothing begins before it may, one probe at a time is let through, and a task that waited for it has
+// the attempts that it would have had anyway (E33–E36).
+func TestBreakerOnEveryStore(t *testing.T) {
+	t.Parallel()
+	onStores(t, kinds, func(t *testing.T, s *site) {
+		const reset = 300 * time.Millisecond
+		var down atomic.Bool
+		var inside, begun, together atomic.Int64
+		call := perdure.NewActivity("call", func(ctx context.Context, _ int) (int, error) {
+			if n := inside.Add(1); begun.Add(1) <= 2 && n > 1 && !down.Load() {
+				together.Add(1)
+			}
+			defer inside.Add(-1)
+			if down.Load() {
+				return 0, perdure.Permanent(errors.New("the other side is away"))
+			}
+			time.Sleep(10 * time.Millisecond) // it takes a while, so that a second probe would meet it
+			return perdure.Attempt(ctx), nil
+		}, perdure.OnQueue("api"), perdure.Breaker("other"), perdure.RetryPolicy{MaxAttempts: 1})
+		app := s.open(call)
+		c := caller(t, app)
+		if err := app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "other", Failures: 3, Reset: reset, Probes: 1, Successes: 2}); err != nil {
+			t.Fatal(err)
+		}
+		state := func() perdure.BreakerInfo {
+			list, err := app.Breakers(t.Context())
+			if err != nil || len(list) != 1 {
+				t.Fatalf("breakers %+v, %v", list, err)
+			}
+			return list[0]
+		}
+		down.Store(true)
+		for n := 1; n <= 3; n++ {
+			x, err := call.Submit(c, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := x.Result(c); err == nil {
+				t.Fatal("it should fail")
+			}
+			if got, want := state().State, map[bool]string{true: "open", false: "closed"}[n == 3]; got != want {
+				t.Errorf("after %d failures it is %s, want %s", n, got, want)
+			}
+		}
+		opened := state()
+		down.Store(false)
+		begun.Store(0)
+		all, err := call.SubmitMany(c, make([]int, 10))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, x := range all {
+			got, err := x.Result(c)
+			equal(t, "the attempt", got, err, 1)
+			for e, err := range app.History(t.Context(), x) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				if e.Kind == "task_claimed" && e.Time.Before(opened.Since.Add(reset)) {
+					t.Errorf("a task begins %s after the breaker opened, want %s at least", e.Time.Sub(opened.Since), reset)
+				}
+			}
+		}
+		if n := together.Load(); n != 0 {
+			t.Errorf("%d probes ran beside another one", n)
+		}
+		if got := state().State; got != "closed" {
+			t.Errorf("in the end it is %s", got)
+		}
+	})
+}

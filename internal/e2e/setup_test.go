@@ -251,7 +251,7 @@ func (s *site) contents() map[string]string {
 	if s.kind == "memory" {
 		return nil
 	}
-	tables := []string{"executions", "labels", "history", "timers", "messages", "inbox", "requests"}
+	tables := []string{"executions", "labels", "history", "timers", "messages", "inbox", "requests", "settings", "dead"}
 	prefix := "perdure_"
 	if s.kind == "postgres" {
 		tables, prefix = append(tables, "runnable"), "perdure."

@@ -168,21 +168,7 @@ func TestTaskOfAShardThatMoved(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "all tasks run", func() bool { return began.Load() == n })
-		// A second process takes half of the shards, with tasks that the first one executes.
-		cfg := s.cfg
-		second, err := embedded.Config{AllowUnsafe: true, LeaseTTL: cfg.LeaseTTL}.Open(t.Context(), s.url, perdure.NewWorkflow("other", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil }))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer func() {
-			if err := second.Close(); err != nil {
-				t.Error(err)
-			}
-		}()
-		eventually(t, "the second process owns shards", func() bool {
-			rows := s.sql("SELECT count(DISTINCT node) FROM perdure.shards")
-			return len(rows) > 0 && rows[0][0] == "2"
-		})
+		second := s.beside(perdure.NewWorkflow("other", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil }))
 		close(release)
 		for _, x := range all {
 			got, err := x.Result(caller(t, second))
@@ -190,6 +176,115 @@ func TestTaskOfAShardThatMoved(t *testing.T) {
 		}
 		if got := began.Load(); got != n {
 			t.Errorf("%d attempts were begun, want %d", got, n)
+		}
+	})
+}
+
+// beside opens a second process that executes no tasks. It takes half of the shards, with tasks that the first one executes.
+func (s *site) beside(defs ...perdure.Definition) *perdure.App {
+	s.t.Helper()
+	second, err := embedded.Config{AllowUnsafe: true, LeaseTTL: s.cfg.LeaseTTL, Tasks: perdure.TaskConfig{Slots: -1}}.Open(s.t.Context(), s.url, defs...)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	s.t.Cleanup(func() {
+		if err := second.Close(); err != nil {
+			s.t.Error(err)
+		}
+	})
+	eventually(s.t, "the second process owns shards", func() bool {
+		rows := s.sql("SELECT count(DISTINCT node) FROM perdure.shards")
+		return len(rows) > 0 && rows[0][0] == "2"
+	})
+	return second
+}
+
+// A worker whose shard has moved to another process hears that its task was cancelled, terminated, or given up by its workflow (E25).
+func TestCancelOfAShardThatMoved(t *testing.T) {
+	t.Parallel()
+	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
+		const n = 8
+		var began atomic.Int32
+		causes := make(chan error, 3*n)
+		endless := perdure.NewActivity("endless", func(ctx context.Context, n int) (int, error) {
+			began.Add(1)
+			<-ctx.Done()
+			causes <- context.Cause(ctx)
+			return 0, context.Cause(ctx)
+		}, perdure.OnQueue("work"))
+		giveUp := perdure.NewSignal[int]("give up")
+		wf := perdure.NewWorkflow("impatient", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+			f := endless.Go(ctx, n)
+			if _, err := giveUp.Receive(ctx); err != nil {
+				return 0, err
+			}
+			f.Cancel(ctx)
+			_, err := f.Get(ctx)
+			if !errors.Is(err, perdure.ErrCanceled) {
+				return 0, fmt.Errorf("the step ends with %w", err)
+			}
+			return n, nil
+		})
+		s.cfg.LeaseTTL = 3 * time.Second
+		s.cfg.DrainTimeout = 100 * time.Millisecond
+		first := s.open(endless, wf)
+		c := caller(t, first)
+		var canceled, terminated []perdure.Execution[int]
+		var parents []perdure.Execution[int]
+		for i := range n {
+			x, err := endless.Submit(c, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			y, err := endless.Submit(c, i)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w, err := wf.Start(c, i, perdure.RawKey(fmt.Sprint(i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			canceled, terminated, parents = append(canceled, x), append(terminated, y), append(parents, w)
+		}
+		eventually(t, "all tasks run", func() bool { return began.Load() == 3*n })
+		second := s.beside(endless, wf)
+		c = caller(t, second)
+		for i := range n {
+			if err := canceled[i].Cancel(c, "changed my mind"); err != nil {
+				t.Fatal(err)
+			}
+			if err := second.Terminate(t.Context(), terminated[i], "enough"); err != nil {
+				t.Fatal(err)
+			}
+			if err := giveUp.Send(c, parents[i], i); err != nil {
+				t.Fatal(err)
+			}
+		}
+		asked := 0
+		for range 3 * n {
+			select {
+			case err := <-causes:
+				if errors.Is(err, perdure.ErrCanceled) {
+					asked++
+				} else if !errors.Is(err, perdure.ErrConflict) {
+					t.Errorf("a task ends because of %v", err)
+				}
+			case <-time.After(patience):
+				t.Fatal("a worker was not told")
+			}
+		}
+		if asked < n {
+			t.Errorf("%d tasks were cancelled, want %d at least", asked, n)
+		}
+		for i := range n {
+			if _, err := canceled[i].Result(c); !errors.Is(err, perdure.ErrCanceled) {
+				t.Errorf("a cancelled task ends with %v", err)
+			}
+			got, err := parents[i].Result(c)
+			equal(t, "the workflow", got, err, i)
+		}
+		if got := began.Load(); got != 3*n {
+			t.Errorf("%d attempts were begun, want %d", got, 3*n)
 		}
 	})
 }

@@ -38,6 +38,9 @@ type incarnation struct {
 	mu     sync.Mutex
 	posted []func()
 
+	looking atomic.Bool    // a round is under way; see lookAway
+	looked  model.ClaimRef // only touched by that round: the last claim that was looked after
+
 	swept store.DeadPlace // only touched by the round of sweeps: how far the last round has looked through old dead letters
 }
 
@@ -231,6 +234,9 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 		}
 		inc.alive.Store(&alive)
 		inc.eng.flow.heard(v.Settings, len(v.Members))
+		if inc.looking.CompareAndSwap(false, true) {
+			calls.Go(func() { inc.lookAway(ctx) })
+		}
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.act(ctx, calls, a)

@@ -333,6 +333,8 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, ld.Task)
 	case lane.LoadLetter:
 		r.Letter, r.Err = st.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: ld.Shard, Run: ld.Run}, Task: ld.Task})
+	case lane.LoadFate:
+		r.Fate, r.Err = fateOf(ctx, st, ld.Shard, ld.Claim)
 	case lane.LoadRunnable:
 		r.Runnable, r.Err = st.LoadRunnable(ctx, ld.Shards, ld.After, ld.Limit)
 	case lane.LoadExpired:

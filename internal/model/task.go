@@ -1,6 +1,7 @@
 package model
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -44,6 +45,84 @@ type TaskSpec struct {
 	Trace string `cbor:"14,keyasint,omitempty"`
 	// Same is the task whose idempotency key it has, when it was requeued with the input that it had; nil when it has its own.
 	Same *TaskOrigin `cbor:"15,keyasint,omitempty"`
+}
+
+// Bounds of a TaskSpec.
+const (
+	MaxTaskTime    = 100 * 365 * 24 * time.Hour // so that sums with it do not overflow
+	MinSilence     = 100 * time.Millisecond     // workers beat at a third of it
+	MaxPriority    = 1_000_000
+	MaxWeight      = 1_000_000
+	MaxTaskLimits  = 8
+	MaxFinal       = 64
+	MaxCoefficient = 1_000_000_000 // in thousandths
+)
+
+// Check says what is wrong with a spec, all of it, but for names: what is out of bounds, and what makes no sense.
+func (t *TaskSpec) Check() error {
+	var problems []error
+	if err := t.Bounds(); err != nil {
+		problems = append(problems, err)
+	}
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	if t.Silence > 0 && t.Silence < MinSilence {
+		wrong("its heartbeat time-out is %s: workers beat at a third of it, so it is at least %s", t.Silence, MinSilence)
+	}
+	if t.Total > 0 && t.Delay >= t.Total {
+		wrong("its delay is %s, and it has to end within %s: it would be over before it may begin", t.Delay, t.Total)
+	}
+	if r := &t.Retry; r.Max > 0 && r.Initial > r.Max {
+		wrong("the first pause of its retry policy is %s, longer than the longest one of %s", r.Initial, r.Max)
+	}
+	for i := 1; i < len(t.Limits); i++ {
+		if t.Limits[i-1] >= t.Limits[i] {
+			wrong("limit %s is there twice, or out of order", t.Limits[i])
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Bounds says which numbers of a spec are out of bounds. Whoever computes with them relies on that.
+func (t *TaskSpec) Bounds() error {
+	var problems []error
+	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	r := &t.Retry
+	for _, d := range []struct {
+		name  string
+		value time.Duration
+	}{
+		{"schedule-to-start time-out", t.ToStart},
+		{"attempt time-out", t.ToClose},
+		{"heartbeat time-out", t.Silence},
+		{"schedule-to-close time-out", t.Total},
+		{"delay", t.Delay},
+		{"first pause of the retry policy", r.Initial},
+		{"longest pause of the retry policy", r.Max},
+	} {
+		if d.value < 0 || d.value > MaxTaskTime {
+			wrong("its %s is %s: it lies between 0 and a hundred years", d.name, d.value)
+		}
+	}
+	for _, n := range []struct {
+		name        string
+		value, from int64
+		to          int64
+	}{
+		{"priority", int64(t.Priority), -MaxPriority, MaxPriority},
+		{"weight", int64(t.Weight), 0, MaxWeight},
+		{"number of attempts", int64(r.MaxAttempts), 0, math.MaxInt64},
+		{"jitter in thousandths", r.Jitter, 0, 1000},
+		{"number of limits", int64(len(t.Limits)), 0, MaxTaskLimits},
+		{"number of final failures", int64(len(r.Final)), 0, MaxFinal},
+	} {
+		if n.value < n.from || n.value > n.to {
+			wrong("its %s is %d: it lies between %d and %d", n.name, n.value, n.from, n.to)
+		}
+	}
+	if c := r.Coefficient; c != 0 && (c < 1000 || c > MaxCoefficient) {
+		wrong("the coefficient of its retry policy is %d thousandths: pauses do not get shorter, so it lies between 1000 and %d (0 stands for 2000)", c, MaxCoefficient)
+	}
+	return errors.Join(problems...)
 }
 
 // TaskOrigin is what the idempotency key of a task is made of.

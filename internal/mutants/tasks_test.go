@@ -6,6 +6,20 @@ func laneTasks(run string) [][]string { return [][]string{{"./internal/engine/la
 // tasks are bugs of queues: of who gets what when, and of what becomes of it when something goes wrong in between.
 var tasks = []mutant{
 	{
+		name:  "a report that a run has forgotten is refused when it is repeated",
+		file:  "internal/engine/lane/fate.go",
+		old:   "in.fate == nil && !e.x.Knows(ref)",
+		new:   "in.fate == nil && false",
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestRepeatedReportOfAForgottenClaim$"}},
+	},
+	{
+		name:  "a worker whose run is with another node is not told of a cancel",
+		file:  "internal/engine/incarnation.go",
+		old:   "calls.Go(func() { inc.lookAway(ctx) })",
+		new:   "_ = inc.lookAway",
+		tests: [][]string{{"./internal/e2e", "-run", "TestCancelOfAShardThatMoved$"}},
+	},
+	{
 		name:  "a report is taken while the shard is being freed",
 		file:  "internal/engine/lane/task.go",
 		old:   "	if e == nil || e.shard.freeing {",

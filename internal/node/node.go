@@ -104,13 +104,31 @@ func unknownURL(url string) error {
 		"use memory:, file:<path> or postgres://user@host/database")
 }
 
+// maxLease bounds a lease: so long would nobody take over from a process that died.
+const maxLease = time.Hour
+
+// check refuses numbers that make no sense before anything is opened.
+func (cfg *Config) check() error {
+	switch {
+	case cfg.Retention != 0 && cfg.Retention < model.MinRetention:
+		return fault.New(fault.Invalid, "a retention time of %s: at least %s", cfg.Retention, model.MinRetention)
+	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > maxLease:
+		return fault.New(fault.Invalid, "a lease of %s: at most %s", cfg.LeaseTTL, maxLease)
+	case cfg.Shards < 0:
+		return fault.New(fault.Invalid, "%d shards: at least 1", cfg.Shards)
+	case cfg.MaxPayload < 0:
+		return fault.New(fault.Invalid, "payloads of at most %d bytes: that is less than nothing", cfg.MaxPayload)
+	}
+	return nil
+}
+
 // Open opens a node and waits until it serves.
 func Open(ctx context.Context, cfg Config) (*Node, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	if cfg.Retention != 0 && cfg.Retention < model.MinRetention {
-		return nil, fault.New(fault.Invalid, "a retention time of %s: at least %s", cfg.Retention, model.MinRetention)
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	st, err := OpenStore(ctx, cfg)
 	if err != nil {

@@ -25,7 +25,10 @@ func Address(name string) model.Address {
 // Message is a command as message.
 func Message(name string, c *Command) (model.Message, error) {
 	data, err := json.Marshal(c)
-	return model.Message{Kind: model.MessageUpdate, To: Address(name), Name: c.Verb, Input: model.Payload{Data: data}}, err
+	if err != nil { // a year beyond 9999
+		return model.Message{}, fault.New(fault.Invalid, "%s of schedule %s: %w", c.Verb, name, err)
+	}
+	return model.Message{Kind: model.MessageUpdate, To: Address(name), Name: c.Verb, Input: model.Payload{Data: data}}, nil
 }
 
 // ReadAnswer reads what a command was answered.
@@ -177,6 +180,9 @@ func (s *Spec) Next(after time.Time, n int) ([]time.Time, error) {
 	d := decider{spec: s}
 	if err := d.load(); err != nil {
 		return nil, err
+	}
+	if n < 0 {
+		return nil, fault.New(fault.Invalid, "the next %d times: that is less than none", n)
 	}
 	all := make([]time.Time, 0, min(n, maxScan))
 	for range min(n, maxScan) {

@@ -491,6 +491,12 @@ func mustCadence(s *Spec) cadence.Cadence {
 	return c
 }
 
+func taskJob(change func(t *model.TaskSpec)) Job {
+	t := &model.TaskSpec{Kind: "work", Queue: "q"}
+	change(t)
+	return Job{Kind: KindTask, Name: "work", Task: t}
+}
+
 func TestWhatIsRefused(t *testing.T) {
 	t.Parallel()
 	many := map[string]string{}
@@ -523,6 +529,11 @@ func TestWhatIsRefused(t *testing.T) {
 		"our label":         {func(s *Spec) { s.Job.Labels = map[string]string{LabelTick: "c"} }, "perdure."},
 		"labels":            {func(s *Spec) { s.Job.Labels = many }, "31 labels"},
 		"app":               {func(s *Spec) { s.App = strings.Repeat("a", 300) }, "app"},
+		"task delay":        {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Delay = -1 }) }, "its delay is -1ns"},
+		"task time-out":     {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.ToClose = 1<<63 - 1 }) }, "a hundred years"},
+		"task heartbeat":    {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Silence = 1 }) }, "at least 100ms"},
+		"task policy":       {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Retry.Coefficient = 1 }) }, "coefficient"},
+		"no queue":          {func(s *Spec) { s.Job = taskJob(func(t *model.TaskSpec) { t.Queue = "" }) }, "needs a queue"},
 		"input":             {func(s *Spec) { s.Job.Input.Data = make([]byte, MaxInput+1) }, "bytes"},
 	} {
 		s := hourly(Skip)

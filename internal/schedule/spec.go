@@ -252,6 +252,8 @@ func (j *Job) check() error {
 		what = "activity"
 		if j.Task == nil || j.Task.Kind != j.Name || j.Task.Queue == "" {
 			wrong.addf("a task of activity %.40q needs a queue", j.Name)
+		} else {
+			wrong.add(j.Task.Check())
 		}
 	case j.Kind != KindWorkflow || j.Task != nil:
 		wrong.addf("a job of kind %q: it is %s or %s", j.Kind, KindWorkflow, KindTask)

@@ -11,6 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -157,6 +158,9 @@ func (s *Service) ResetBreaker(ctx context.Context, tenant, name string) error {
 func (s *Service) PauseBreaker(ctx context.Context, tenant, name string, until model.Time, why string) error {
 	if err := s.named("pause breaker", name, why); err != nil {
 		return err
+	}
+	if until < 0 || until > model.MaxTime {
+		return fault.New(fault.Invalid, "pause breaker %s: until a time that is not between 1970 and 9999", name)
 	}
 	return s.flow().Pause(ctx, rule.BreakerID{Tenant: tenant, Name: name}, until, why)
 }

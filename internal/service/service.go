@@ -95,6 +95,9 @@ func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
 	v.payload("input", r.Input)
 	v.requestID(r.RequestID)
 	v.labels(r.Labels)
+	if r.Reuse > model.ReuseAlways {
+		v.wrong("there is no policy %d for keys that were used before", r.Reuse)
+	}
 	for _, w := range r.With {
 		v.name("signal", w.Name)
 		v.payload("signal "+w.Name, w.Input)

@@ -3,6 +3,7 @@ package service_test
 import (
 	"context"
 	"fmt"
+	"math"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -33,15 +34,31 @@ func TestTasksAreChecked(t *testing.T) {
 		{func(r *api.StartRequest) { r.With = []api.Message{{Name: "s"}} }, "a task takes no signals"},
 		{func(r *api.StartRequest) { r.Task.Queue = "" }, "the name of the queue is empty"},
 		{func(r *api.StartRequest) { r.Task.Limits = []string{"b", "a"} }, "limit a is there twice, or out of order"},
-		{func(r *api.StartRequest) { r.Task.Limits = strings.Split("123456789", "") }, "9 limits"},
+		{func(r *api.StartRequest) { r.Task.Limits = strings.Split("123456789", "") }, "number of limits is 9"},
 		{func(r *api.StartRequest) { r.Task.Limits = []string{""} }, "the name of the limit is empty"},
 		{func(r *api.StartRequest) { r.Task.Breaker = "\x00" }, "control character"},
-		{func(r *api.StartRequest) { r.Task.Fair = strings.Repeat("x", 201) }, "the fairness key has 201 bytes"},
+		{func(r *api.StartRequest) { r.Task.Silence = -time.Second }, "its heartbeat time-out is -1s"},
+		{func(r *api.StartRequest) { r.Task.Delay = 1 << 62 }, "its delay is 1281023h53m38.427387904s"},
+		{func(r *api.StartRequest) { r.Task.Silence = time.Millisecond }, "at least 100ms"},
+		{func(r *api.StartRequest) { r.Task.ToStart = math.MinInt64 }, "its schedule-to-start time-out is -"},
+		{func(r *api.StartRequest) { r.Task.ToClose = math.MaxInt64 }, "its attempt time-out is 2562047h"},
+		{func(r *api.StartRequest) { r.Task.Total = -1 }, "its schedule-to-close time-out is -1ns"},
+		{func(r *api.StartRequest) { r.Task.Total, r.Task.Delay = time.Minute, time.Hour }, "over before it may begin"},
+		{func(r *api.StartRequest) { r.Task.Retry.Initial = math.MaxInt64 }, "first pause"},
+		{func(r *api.StartRequest) { r.Task.Retry.Max = -1 }, "longest pause"},
+		{func(r *api.StartRequest) { r.Task.Retry.Initial, r.Task.Retry.Max = 2, 1 }, "longer than the longest"},
+		{func(r *api.StartRequest) { r.Task.Retry.Jitter = 1001 }, "jitter in thousandths is 1001"},
+		{func(r *api.StartRequest) { r.Task.Retry.Coefficient = 999 }, "coefficient of its retry policy is 999"},
+		{func(r *api.StartRequest) { r.Task.Retry.Coefficient = math.MinInt64 }, "coefficient"},
+		{func(r *api.StartRequest) { r.Task.Retry.MaxAttempts = -1 }, "number of attempts is -1"},
+		{func(r *api.StartRequest) { r.Task.Retry.Final = make([]string, 65) }, "number of final failures is 65"},
+		{func(r *api.StartRequest) { r.Task.Retry.Final = []string{"a\n"} }, "control character"},
+		{func(r *api.StartRequest) { r.Task.Priority = math.MaxInt }, "its priority is"},
+		{func(r *api.StartRequest) { r.Task.Priority = math.MinInt }, "its priority is"},
+		{func(r *api.StartRequest) { r.Task.Weight = -1 }, "its weight is -1"},
+		{func(r *api.StartRequest) { r.Task.Fair = strings.Repeat("x", 201) }, "has 201 bytes"},
+		{func(r *api.StartRequest) { r.Reuse = 3 }, "no policy 3"},
 		{func(r *api.StartRequest) { r.Task.Retry.Final = []string{strings.Repeat("x", 513)} }, "a kind of failure has 513 bytes"},
-		{func(r *api.StartRequest) { r.Task.Silence = -time.Second }, "one of its times is -1s"},
-		{func(r *api.StartRequest) { r.Task.Delay = 1 << 62 }, "one of its times"},
-		{func(r *api.StartRequest) { r.Task.Retry.Jitter = 1001 }, "out of bounds"},
-		{func(r *api.StartRequest) { r.Task.Weight = -1 }, "out of bounds"},
 	} {
 		r := api.StartRequest{
 			Address: model.Address{Tenant: "default", Type: "task:render", Key: "1"}, Input: model.Payload{Data: []byte("1")},
@@ -110,6 +127,48 @@ func TestTaskOffersAreChecked(t *testing.T) {
 	}
 	_, err := newShelf(t).svc.JoinTasks(t.Context(), nil, model.TaskOffer{})
 	wantKind(t, "of a store that is only read", err, fault.Denied)
+}
+
+// A report with a time that cannot be is refused before anything is done about it: the claim is still the worker's.
+func TestReportsAreChecked(t *testing.T) {
+	t.Parallel()
+	s := live(t, service.Limits{})
+	w := &hands{claims: make(chan model.Claim, 1), settled: make(chan error, 1)}
+	offer := model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1}
+	session, err := s.JoinTasks(t.Context(), w, offer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := session.Leave(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	r := api.StartRequest{Address: model.Address{Tenant: "default", Type: "task:k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
+	if _, err := s.Start(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	c := <-w.claims
+	for _, bad := range []model.TaskReport{
+		{Returned: true, After: -1},
+		{Returned: true, After: math.MinInt64},
+		{Returned: true, After: math.MaxInt64},
+		{Failure: &model.Failure{}, RetryAfter: -1},
+		{Failure: &model.Failure{}, RetryAfter: math.MaxInt64},
+	} {
+		bad.Ref = c.Ref
+		wantKind(t, fmt.Sprint(bad.After, bad.RetryAfter), session.Report(t.Context(), bad), fault.Invalid)
+	}
+	beats, err := session.Beat(t.Context(), []api.Beat{{Claim: c.Ref}})
+	if err != nil || !beats[0].Held {
+		t.Errorf("after refused reports: %+v, %v", beats, err)
+	}
+	if err := session.Report(t.Context(), model.TaskReport{Ref: c.Ref}); err != nil {
+		t.Error(err)
+	}
+	if err := <-w.settled; err != nil {
+		t.Error(err)
+	}
 }
 
 // hopeless fails every task that it is given.

@@ -2,9 +2,11 @@ package service
 
 import (
 	"context"
+	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -21,6 +23,16 @@ func (w taskWorker) Stop(claim model.ClaimRef, canceled bool) {
 
 // taskSession is the engine as a task worker sees it.
 type taskSession struct{ *engine.TaskSession }
+
+// Report hands in how a claim ended.
+func (s taskSession) Report(ctx context.Context, r model.TaskReport) error {
+	for _, d := range []time.Duration{r.After, r.RetryAfter} {
+		if d < 0 || d > model.MaxTaskTime {
+			return fault.New(fault.Invalid, "report of %s: it is to begin again after %s, which lies between 0 and a hundred years", r.Ref.TaskRef, d)
+		}
+	}
+	return s.TaskSession.Report(ctx, r)
+}
 
 // Beat tells that claims are being executed. All of them are heard before any progress is handed in: that waits while the engine is full, and none of them is silent meanwhile.
 func (s taskSession) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatReply, error) {

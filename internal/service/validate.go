@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -160,15 +159,6 @@ func (v *validator) offer(what string, names []string) {
 	}
 }
 
-// Bounds of a task.
-const (
-	maxLimits   = 8
-	maxPriority = 1_000_000
-	maxWeight   = 1_000_000
-	maxFinal    = 64
-	maxTaskTime = 100 * 365 * 24 * time.Hour // so that sums with it do not overflow
-)
-
 // task checks whether a start is that of a task, and then what it says.
 func (v *validator) task(r *api.StartRequest) {
 	t := r.Task
@@ -191,26 +181,13 @@ func (v *validator) task(r *api.StartRequest) {
 	if t.Fair != "" {
 		v.text("the fairness key", t.Fair, v.limits.Name)
 	}
+	for _, name := range t.Limits {
+		v.name("limit", name)
+	}
 	for _, name := range t.Retry.Final {
-		if len(name) > v.limits.Key {
-			v.wrong("a kind of failure has %d bytes, at most %d are allowed", len(name), v.limits.Key)
-		}
+		v.text("a kind of failure", name, v.limits.Key)
 	}
-	if len(t.Limits) > maxLimits || len(t.Retry.Final) > maxFinal {
-		v.wrong("it names %d limits and %d kinds of failures, at most %d and %d are allowed", len(t.Limits), len(t.Retry.Final), maxLimits, maxFinal)
-	}
-	for i, name := range t.Limits {
-		if v.name("limit", name); i > 0 && t.Limits[i-1] >= name {
-			v.wrong("limit %s is there twice, or out of order", name)
-		}
-	}
-	for _, d := range []time.Duration{t.ToStart, t.ToClose, t.Silence, t.Total, t.Delay, t.Retry.Initial, t.Retry.Max} {
-		if d < 0 || d > maxTaskTime {
-			v.wrong("one of its times is %s", d)
-		}
-	}
-	if t.Priority < -maxPriority || t.Priority > maxPriority || t.Weight < 0 || t.Weight > maxWeight || t.Retry.MaxAttempts < 0 ||
-		t.Retry.Coefficient < 0 || t.Retry.Jitter < 0 || t.Retry.Jitter > 1000 {
-		v.wrong("its priority, weight or policy is out of bounds")
+	if err := t.Check(); err != nil {
+		v.problems = append(v.problems, err)
 	}
 }

@@ -483,6 +483,8 @@ func (s *Sim) checkSettled(ref model.ClaimRef, err error) {
 		s.fail("L2: a worker hears of claim %d of %s, which is not in the store", ref.Claim, ref.TaskRef)
 	case err == nil && !known.reported:
 		s.fail("E17: the report of claim %d of %s counts, and is not in the history", ref.Claim, ref.TaskRef)
+	case err != nil && known.reported:
+		s.fail("E18: the report of claim %d of %s is in the history, and its worker hears that it does not count: %v", ref.Claim, ref.TaskRef, err)
 	case err != nil && s.current(ref):
 		s.fail("E17: the report of claim %d of %s does not count, and it is the current one: %v", ref.Claim, ref.TaskRef, err)
 	case err != nil && !fault.Is(err, fault.NotOwned) && !fault.Is(err, fault.NotFound) && !fault.Is(err, fault.Conflict):

@@ -52,6 +52,7 @@ type input struct {
 	task   *taskInput    // of inClaim, inReport and inExpire
 	runs   []model.RunID // of inExpired
 	letter *letterRead   // what the store says of the dead letter that the message is about; nil before it has been read
+	fate   *core.Fate    // what the store says of the claim of a report; nil when it has not been asked
 }
 
 func (in *input) size() int {
@@ -207,6 +208,11 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		return false
 	case in.readsLetter() && in.letter == nil:
 		l.loadLetter(e, in)
+		return false
+	case in.asksForFate(e):
+		if !e.dirty() { // what is on its way to the store may be what became of it
+			l.loadFate(e, in)
+		}
 		return false
 	}
 	return true

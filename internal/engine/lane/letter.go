@@ -51,6 +51,9 @@ func (l *Lane) loadedLetter(ld *Load, r LoadResult) {
 // decide says what becomes of a message.
 func (l *Lane) decide(now model.Time, e *entry, in *input) (*core.Execution, core.Decision) {
 	m := in.message
+	if in.fate != nil && in.fate.Reported {
+		return e.x, core.Decision{Answer: model.Answer{Run: m.ToRun, Status: in.fate.Status}} // once more
+	}
 	if !in.aboutLetter() {
 		return core.Deliver(e.x, m, now, l.freshFor(m), l.cfg.Limits)
 	}

@@ -173,6 +173,12 @@ func (l *Lane) notExpired(now model.Time, e *entry, in *input) {
 
 func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 	t := in.task
+	if in.fate != nil && in.fate.Reported {
+		l.record(e, in, &core.Decision{})
+		l.afterCommit(e, effect{kind: effSettled, entry: e, task: t})
+		l.maybeDrop(e)
+		return
+	}
 	if e.x == nil || e.x.Start.Run != in.run {
 		l.record(e, in, &core.Decision{}) // it is kept until that is durable
 		if in.kind == inReport {

@@ -1,0 +1,129 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/token"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// conformance is where the cases are that every store runs, and adapters are the stores.
+const conformance = "internal/store/storetest"
+
+var adapters = []string{"internal/store/memory", "internal/store/sqlite", "internal/store/postgres"}
+
+// onStores are the packages whose tests run programs on real stores.
+var onStores = []string{"internal/e2e", "internal/chaos", "internal/txtest", conformance}
+
+// tested is what can be found in a package: its tests, and all its texts.
+type tested struct {
+	tests map[string]bool
+	texts []string
+}
+
+// checkInvariants compares the table of invariants (testdata/invariants.txt) with the tests that there are. Every one from E1 to E<last> must be there once, in order,
+// with a test of the core or a machine and one on all stores, or with a reason; and every test that is named must exist.
+func checkInvariants(m *module, table string, last int) (problems []string) {
+	found := map[string]tested{}
+	for _, p := range m.packages {
+		found[p.dir] = p.tested()
+	}
+	wrong := func(line int, format string, args ...any) {
+		problems = append(problems, fmt.Sprintf("invariants.txt:%d: ", line+1)+fmt.Sprintf(format, args...))
+	}
+	number, at := 0, 0
+	var machine, store, any bool
+	end := func() {
+		switch {
+		case number == 0:
+		case !any:
+			wrong(at, "E%d has no test", number)
+		case !machine || !store:
+			wrong(at, "E%d needs a test of the core or a machine, and one on all stores, or lines that say why not (no machine:, no store:)", number)
+		}
+	}
+	for i, line := range strings.Split(table, "\n") {
+		text := strings.TrimSpace(line)
+		switch {
+		case text == "" || strings.HasPrefix(text, "#"):
+			continue
+		case !strings.HasPrefix(line, " "):
+			end()
+			name, says, _ := strings.Cut(text, " ")
+			if number, at = number+1, i; name != fmt.Sprint("E", number) || says == "" {
+				wrong(i, "%q stands where E%d and what it says belong", text, number)
+			}
+			machine, store, any = false, false, false
+			continue
+		case number == 0:
+			wrong(i, "%q belongs to no invariant", text)
+			continue
+		}
+		where, what, _ := strings.Cut(text, " ")
+		switch why := strings.TrimSpace(text[strings.Index(text, ":")+1:]); {
+		case strings.HasPrefix(text, "no machine:") && why != "":
+			machine = true
+			continue
+		case strings.HasPrefix(text, "no store:") && why != "":
+			store = true
+			continue
+		case strings.HasPrefix(text, "later:") && why != "":
+			machine, store, any = true, true, true
+			continue
+		}
+		any = true
+		if where == "stores:" {
+			store = true
+			if !slices.Contains(found[conformance].texts, what) {
+				wrong(i, "%s has no case %q", conformance, what)
+			}
+			for _, a := range adapters {
+				if !found[a].tests["TestConformance"] {
+					wrong(i, "%s does not run the conformance suite", a)
+				}
+			}
+			continue
+		}
+		if slices.Contains(onStores, where) {
+			store = true
+		} else {
+			machine = true
+		}
+		name, says, cased := strings.Cut(what, "/")
+		p := found[where]
+		if !p.tests[name] {
+			wrong(i, "package %s has no %s", where, name)
+		}
+		if cased && !slices.ContainsFunc(p.texts, func(t string) bool { return t == says || strings.HasPrefix(t, says) && strings.HasSuffix(says, ":") }) {
+			wrong(i, "package %s has no text %q", where, says)
+		}
+	}
+	end()
+	if number != last {
+		wrong(at, "the last one is E%d, and there are %d", number, last)
+	}
+	return problems
+}
+
+// tested finds the tests and the texts of a package.
+func (p *pkg) tested() tested {
+	t := tested{tests: map[string]bool{}}
+	for _, f := range p.files {
+		for _, decl := range f.syntax.Decls {
+			if fn, ok := decl.(*ast.FuncDecl); ok && f.test && fn.Recv == nil && (strings.HasPrefix(fn.Name.Name, "Test") || strings.HasPrefix(fn.Name.Name, "Fuzz")) {
+				t.tests[fn.Name.Name] = true
+			}
+		}
+		ast.Inspect(f.syntax, func(n ast.Node) bool {
+			if lit, ok := n.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				if text, err := strconv.Unquote(lit.Value); err == nil {
+					t.texts = append(t.texts, text)
+				}
+			}
+			return true
+		})
+	}
+	return t
+}
