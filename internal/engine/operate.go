@@ -38,14 +38,14 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 			if row.Body.Address.Key == "" {
 				continue // cannot be read: it is kept for people
 			}
+			var run *store.Execution
 			if q := row.Body.Requeued; !q.IsZero() {
-				run, err := st.LoadExecution(ctx, q.Address.Shard(len(inc.owner)), q.Address, q.Run)
-				if err != nil {
+				if run, err = st.LoadExecution(ctx, q.Address.Shard(len(inc.owner)), q.Address, q.Run); err != nil {
 					return purged, err
 				}
-				if run != nil && !run.Outcome.Status.Closed() {
-					continue
-				}
+			}
+			if !Purgeable(row, run, now) {
+				continue
 			}
 			ref := model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}
 			ms = append(ms, &model.Message{
@@ -64,6 +64,15 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 		inc.swept = rows[len(rows)-1].Place()
 	}
 	return purged, nil
+}
+
+// OnItsWay is how long a run that a dead letter was requeued as, and that is not there, may be on its way to its shard. After that it was deleted.
+const OnItsWay = time.Minute
+
+// Purgeable reports whether a dead letter may be removed as far as the run that it was requeued as is concerned; nil when that is not there.
+func Purgeable(row *store.DeadRow, run *store.Execution, now model.Time) bool {
+	q := row.Body.Requeued
+	return q.IsZero() || run != nil && run.Outcome.Status.Closed() || run == nil && now.Sub(q.At) >= OnItsWay
 }
 
 // QueueStats are the counts of the queues that this node carries. ok is false when other nodes carry some of it, so that they are not all.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -172,8 +173,8 @@ func (s *Service) settledRequeue(ctx context.Context, d *api.DeadTask) error {
 	if err != nil {
 		return err
 	}
-	onItsWay := run == nil && time.Since(q.At.Std()) < time.Minute // a run that is not there has not begun yet, or has been deleted
-	if onItsWay || run != nil && !run.Outcome.Status.Closed() {
+	row := store.DeadRow{Body: d.Body}
+	if !engine.Purgeable(&row, run, model.TimeOf(time.Now())) {
 		return fault.New(fault.Conflict, "dead task %s was requeued as %s, run %s, which is open", d, q.Address, q.Run)
 	}
 	return nil
