@@ -49,7 +49,7 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 			}
 			ref := model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}
 			ms = append(ms, &model.Message{
-				Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: ref, Count: row.Requeued},
+				Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: ref, Count: row.Requeued, Run: row.Body.Requeued.Run},
 			})
 		}
 		for _, sent := range inc.eng.SendMany(ctx, ms) {

@@ -92,7 +92,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 		if err := s.settledRequeue(ctx, &d); err != nil {
 			return api.RequeueReply{}, err
 		}
-		o.Count = row.Requeued
+		o.Count, o.Run = row.Requeued, before.Run
 	}
 	if r.DryRun {
 		if row.Requeued > o.Count {
@@ -159,7 +159,7 @@ func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	if err := s.settledRequeue(ctx, &d); err != nil {
 		return err
 	}
-	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: d.Body.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: d.Ref(), Count: d.Requeued}})
+	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: d.Body.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: d.Ref(), Count: d.Requeued, Run: d.Body.Requeued.Run}})
 	return err
 }
 
