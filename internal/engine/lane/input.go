@@ -239,6 +239,24 @@ func (l *Lane) load(e *entry) {
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
+// loadSoon reads the run: now, or when what is being read for the address is there. That may be an answer or a dead letter, after which nobody would ask for the run.
+func (l *Lane) loadSoon(e *entry) {
+	if e.loading {
+		e.due = true
+		return
+	}
+	l.load(e)
+}
+
+// loadDue reads the run if somebody wanted it while something else was read.
+func (l *Lane) loadDue(e *entry) {
+	due := e.due && !e.known && !e.loading
+	e.due = false
+	if due {
+		l.load(e)
+	}
+}
+
 // mayAssumeAbsent: a start by a client of this process may be written without a look: the store inserts it only if the
 // address is unused, and otherwise gives us the run that is there. Not one whose answer is remembered: that would be stored either way.
 func (l *Lane) mayAssumeAbsent(e *entry, in *input) bool {
