@@ -1,6 +1,8 @@
 package lane_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/perdure/perdure/internal/engine/queue"
@@ -32,5 +34,45 @@ func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	r.settle()
 	if got := r.current(taskAt("t")).Outcome.Status; got != model.Completed {
 		t.Errorf("the task is %s", got)
+	}
+}
+
+// A claim is stored, and before anybody hears of it its worker is gone: it counts as lost, and nobody is told. That is undone, because it stands beside poison, while the shard is being given
+// up. Nobody has the claim now, and the next owner would wait for a worker of this node: so it is lost before the shard goes.
+func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.join(1)
+	a := taskAt("t")
+	shard, bad := a.Shard(shards), key("bad")
+	for i := 0; bad.Shard(shards) == shard; i++ {
+		bad = key(fmt.Sprint("bad", i))
+	}
+	r.began(bad)
+	r.send(theTask("t"), "t")
+	r.settle()
+	ref := model.TaskRef{Address: a, Run: r.current(a).Start.Run, ID: model.TaskStep}
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.flush()
+	if r.commit == nil || len(r.commit.Events) != 1 {
+		t.Fatal("the claim is not on its way")
+	}
+	b.Leave(r.now, 1)
+	b.left = true
+	r.l.Expire(r.now, ref, true, 1, model.FailureLost)
+	r.turn(bad, steps("poison"))
+	r.l.GiveUp(r.now, []model.ShardID{shard})
+	r.refuse = poison("poison")
+	r.commitNow()
+	r.settle()
+	if len(b.claims()) != 0 {
+		t.Fatal("somebody is told of a claim that has ended")
+	}
+	if !slices.Equal(r.freed, []model.ShardID{shard}) {
+		t.Errorf("freed %v", r.freed)
+	}
+	if events := r.history(a, ref.Run); len(events) != 2 || events[1].Kind != model.EventAttemptFailed || events[1].Failure.Type != model.FailureLost {
+		t.Errorf("history %+v: the claim is nobody's, and stays", events)
 	}
 }
