@@ -366,6 +366,7 @@ func (l *Lane) terminated(g *building, e *entry, o *model.Outcome) {
 	}
 	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
 	l.letGo(g, e, why)
+	l.readNoMore(e)
 	l.unstrand(e)
 	l.askAgain(e) // whoever asks hears that it is closed when that is committed
 }
@@ -375,12 +376,17 @@ func (l *Lane) giveWay(g *building, e *entry, d *core.Decision) {
 	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
 	l.letGo(g, e, "reset")
 	l.askAgain(e)
-	if e.activating { // for the run that is over; what is read of it is out of date
+	l.readNoMore(e)
+	l.unstrand(e)
+	g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: e.run()})
+}
+
+// readNoMore ends the reading of a history for a worker: the run is over, and what is read of it is not that of the next one.
+func (l *Lane) readNoMore(e *entry) {
+	if e.activating {
 		e.activating, e.tail, e.read = false, nil, nil
 		e.version++
 	}
-	l.unstrand(e)
-	g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: e.run()})
 }
 
 // applyAnswered stores an answer that is known already.

@@ -76,3 +76,43 @@ func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 		t.Errorf("history %+v: the claim is nobody's, and stays", events)
 	}
 }
+
+// The history of a run has been read for a worker and waits for an event that is on its way to the store. Meanwhile the run is terminated, and another one
+// begins: that is handed over with its own history, and at once.
+func TestTerminatedWhileItsHistoryWaits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.turn(a, steps("one"))
+	r.settle()
+	r.join(2)
+	r.signal(a, "s", "signal")
+	r.flush()
+	if r.commit == nil {
+		t.Fatal("the signal is not on its way")
+	}
+	b := r.commit
+	r.l.Leave(r.now, 1)
+	r.flush()
+	r.read()
+	r.order(model.MessageTerminate, a, "terminate")
+	r.send(model.Message{Kind: model.MessageStart, To: a, Reuse: model.ReuseAlways}, "start")
+	r.flush()
+	r.read()
+	if r.commit != b || len(b.Events) != 1 {
+		t.Fatalf("the signal is not on its way any more: %+v", r.commit)
+	}
+	r.settle()
+	r.wantAnswer("start", "")
+	run := r.current(a).Start.Run
+	if h := r.held[run]; h == nil || len(h.events) != 0 {
+		t.Fatalf("the run that began is handed over as %+v", h)
+	}
+	r.signal(a, "s", "another")
+	r.settle()
+	if h := r.held[run]; h == nil || len(h.events) != 1 || h.events[0].Kind != model.EventSignalReceived {
+		t.Errorf("the worker has %+v", h)
+	}
+}
