@@ -21,14 +21,14 @@ var flow = []mutant{
 		file:  "internal/engine/lane/shard.go",
 		old:   "		l.retention.ended(in)\n		delete(l.mail.inbox, in.inbox)\n",
 		new:   "		delete(l.mail.inbox, in.inbox)\n",
-		tests: [][]string{longer},
+		tests: [][]string{sim},
 	},
 	{
 		name:  "what was read of a run before it was removed counts",
 		file:  "internal/engine/lane/retention.go",
 		old:   "		e.removing = false\n		l.forget(e)\n",
 		new:   "		e.removing = false\n",
-		tests: [][]string{sim},
+		tests: laneTasks("TestCureDuringRemoval$"),
 	},
 	{
 		name:  "a dead letter is requeued by everybody who asks",
@@ -122,10 +122,10 @@ var flow = []mutant{
 		tests: [][]string{sim},
 	},
 	{
-		name:  "a half-open breaker lets one more probe through",
+		name:  "a probe takes no slot",
 		file:  "internal/core/breaker/breaker.go",
-		old:   "	if len(b.probes) >= b.config.Probes {\n",
-		new:   "	if len(b.probes) > b.config.Probes {\n",
+		old:   "	b.probes = append(b.probes, p)\n",
+		new:   "",
 		tests: [][]string{sim},
 	},
 	{

@@ -307,6 +307,9 @@ func (k *keeper) observe(now model.Time, id rule.BreakerID) {
 		w.failures, w.before = nil, 0
 	}
 	w.state, w.since, w.barred = st.State, st.Since, max(w.barred, st.Until)
+	if st.State == breaker.Open {
+		w.barred = max(w.barred, st.Since.Add(k.rules().BreakerConfig(id).Reset))
+	}
 }
 
 // begins checks that whoever begins has been let through, and notes it for limited.
