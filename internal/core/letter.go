@@ -13,6 +13,13 @@ type Letter struct {
 	Body  model.DeadTask
 }
 
+// changed reports whether a letter has been requeued since whoever gives an order has looked. The count does not tell alone: a requeue that was undone and another one
+// since leave it where it was, and the run that whoever asks has seen end is not the last one any more.
+func (l *Letter) changed(o *model.LetterOrder) bool {
+	last := l.Body.Requeued.Run
+	return l.Count != o.Count || !o.Run.IsZero() && !last.IsZero() && o.Run != last
+}
+
 // LetterChange is what a decision does to a dead letter.
 type LetterChange struct {
 	Ref model.TaskRef
@@ -50,13 +57,13 @@ func requeue(x *Execution, m *model.Message, letter *Letter, now model.Time, fre
 	case letter == nil:
 		d.refuse(fault.NotFound, fmt.Sprintf("there is no dead letter of %s, run %s", o.Ref, o.Ref.Run))
 		return x, d
-	case letter.Count != o.Count && letter.Body.Requeued.IsZero(): // there is no run that could be the answer
+	case letter.changed(o) && letter.Body.Requeued.IsZero(): // there is no run that could be the answer
 		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued %d times, not %d, and what followed was undone: requeue it again", o.Ref, letter.Count, o.Count))
 		return x, d
-	case letter.Count != o.Count && o.Input != nil:
+	case letter.changed(o) && o.Input != nil:
 		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued by somebody else meanwhile, as run %s", o.Ref, letter.Body.Requeued.Run))
 		return x, d
-	case letter.Count != o.Count:
+	case letter.changed(o):
 		d.Answer = model.Answer{Run: letter.Body.Requeued.Run, Existing: true}
 		return x, d
 	case o.Ref.Alone() && x != nil && x.Open():
@@ -136,7 +143,7 @@ func (d *Decision) unmark(o *model.LetterOrder, letter *Letter) {
 func (x *Execution) purge(d *Decision, o *model.LetterOrder, letter *Letter) {
 	switch {
 	case letter == nil: // it is gone
-	case letter.Count != o.Count:
+	case letter.changed(o):
 		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s was requeued meanwhile, as run %s", o.Ref, letter.Body.Requeued.Run))
 	case x != nil && x.Open() && !letter.Body.Requeued.IsZero() && x.Start.Run == letter.Body.Requeued.Run:
 		d.refuse(fault.Conflict, fmt.Sprintf("the dead letter of %s stays: it was requeued as run %s, which is open", o.Ref, x.Start.Run))

@@ -234,3 +234,33 @@ func TestRequeueKeepsTheIdempotencyKey(t *testing.T) {
 		t.Error("the spec of the run was changed")
 	}
 }
+
+// A requeue that is undone and made again has the count that it had: who has seen the first one end must not take the second one for it.
+func TestOrdersThatAreOutOfDate(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		p := newPost(false)
+		requeue := func() model.RunID {
+			d := p.send(t, p.order(model.LetterRequeue, p.letter.Count, nil))
+			if d.Refused() != nil {
+				t.Fatal(d.Refused())
+			}
+			return d.Answer.Run
+		}
+		next := func() { m := p.way[0]; p.way = p.way[1:]; p.send(t, &m) }
+		first := requeue()
+		next() // it begins
+		undo := p.order(model.LetterUndo, p.letter.Count, nil)
+		undo.To, undo.Letter.Run = p.letter.Body.Requeued.Address, first
+		p.send(t, undo)
+		// The first one has ended, and the letter has not heard of the undo: whoever looks now may go on.
+		stale := p.order(rapid.SampledFrom([]model.LetterVerb{model.LetterRequeue, model.LetterPurge}).Draw(t, "do"), p.letter.Count, nil)
+		stale.Letter.Run = first
+		next() // it has
+		second := requeue()
+		d := p.send(t, stale)
+		if stale.Letter.Do == model.LetterRequeue && (d.Refused() != nil || !d.Answer.Existing || d.Answer.Run != second) || stale.Letter.Do == model.LetterPurge && !fault.Is(d.Refused(), fault.Conflict) {
+			t.Fatalf("the task is open as %s: %+v, %v", second, d.Answer, d.Refused())
+		}
+	})
+}

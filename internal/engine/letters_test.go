@@ -347,3 +347,30 @@ func TestTasksAreExplained(t *testing.T) {
 		close(free)
 	})
 }
+
+// A letter whose requeued run is on its way to another shard is not settled: nobody has seen that run end.
+func TestPurgeable(t *testing.T) {
+	t.Parallel()
+	now := model.Time(1_700_000_000_000_000)
+	requeued := func(ago time.Duration) *store.DeadRow {
+		return &store.DeadRow{Body: model.DeadTask{Requeued: model.Requeue{At: now.Add(-ago), Run: model.RunID{1}}}}
+	}
+	run := func(s model.Status) *store.Execution { return &store.Execution{Outcome: model.Outcome{Status: s}} }
+	for name, c := range map[string]struct {
+		row  *store.DeadRow
+		run  *store.Execution
+		want bool
+	}{
+		"never requeued":        {&store.DeadRow{}, nil, true},
+		"on its way":            {requeued(time.Second), nil, false},
+		"deleted since":         {requeued(2 * time.Minute), nil, true},
+		"open":                  {requeued(2 * time.Minute), run(model.Running), false},
+		"ended":                 {requeued(time.Second), run(model.Failed), true},
+		"requeued and undone":   {requeued(time.Second), run(model.Canceled), true},
+		"requeued and complete": {requeued(time.Second), run(model.Completed), true},
+	} {
+		if got := engine.Purgeable(c.row, c.run, now); got != c.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}

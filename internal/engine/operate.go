@@ -19,9 +19,6 @@ const (
 	deadPages = 5
 )
 
-// requeueOnItsWay is how long a run that a dead letter was requeued as, and that is not there, is taken to begin yet: that of a step begins by a message to another shard. Later it has been deleted.
-const requeueOnItsWay = time.Minute
-
 // sweepDead purges dead letters that are too old, a few pages at a time. Those whose requeued run is open stay; so that they do not keep the others, the next round
 // goes on behind them.
 func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now model.Time) (purged int, err error) {
@@ -41,18 +38,18 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 			if row.Body.Address.Key == "" {
 				continue // cannot be read: it is kept for people
 			}
+			var run *store.Execution
 			if q := row.Body.Requeued; !q.IsZero() {
-				run, err := st.LoadExecution(ctx, q.Address.Shard(len(inc.owner)), q.Address, q.Run)
-				if err != nil {
+				if run, err = st.LoadExecution(ctx, q.Address.Shard(len(inc.owner)), q.Address, q.Run); err != nil {
 					return purged, err
 				}
-				if run != nil && !run.Outcome.Status.Closed() || run == nil && now.Sub(q.At) < requeueOnItsWay {
-					continue
-				}
+			}
+			if !Purgeable(row, run, now) {
+				continue
 			}
 			ref := model.TaskRef{Address: row.Body.Address, Run: row.Run, ID: row.Task}
 			ms = append(ms, &model.Message{
-				Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: ref, Count: row.Requeued},
+				Kind: model.MessageRequeue, To: ref.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: ref, Count: row.Requeued, Run: row.Body.Requeued.Run},
 			})
 		}
 		for _, sent := range inc.eng.SendMany(ctx, ms) {
@@ -67,6 +64,15 @@ func (inc *incarnation) sweepDead(ctx context.Context, mine []model.ShardID, now
 		inc.swept = rows[len(rows)-1].Place()
 	}
 	return purged, nil
+}
+
+// OnItsWay is how long a run that a dead letter was requeued as, and that is not there, may be on its way to its shard. After that it was deleted.
+const OnItsWay = time.Minute
+
+// Purgeable reports whether a dead letter may be removed as far as the run that it was requeued as is concerned; nil when that is not there.
+func Purgeable(row *store.DeadRow, run *store.Execution, now model.Time) bool {
+	q := row.Body.Requeued
+	return q.IsZero() || run != nil && run.Outcome.Status.Closed() || run == nil && now.Sub(q.At) >= OnItsWay
 }
 
 // QueueStats are the counts of the queues that this node carries. ok is false when other nodes carry some of it, so that they are not all.

@@ -102,7 +102,7 @@ type LetterOrder struct {
 	Count int64 `cbor:"3,keyasint,omitempty"`
 	// Input of the requeued task; nil for the one that it had.
 	Input *Payload `cbor:"4,keyasint,omitempty"`
-	// Run is the one that a requeue has begun.
+	// Run is the one that the last requeue has begun, as far as whoever asks knows.
 	Run RunID `cbor:"5,keyasint,omitzero"`
 }
 

@@ -505,8 +505,8 @@ var common = []mutant{
 	{
 		name:  "a read of the run that gave way keeps the next one from its worker",
 		file:  "internal/engine/lane/input.go",
-		old:   "	if e.activating { // for the run that is over",
-		new:   "	if false { // for the run that is over",
+		old:   "	if e.activating {\n		e.activating, e.tail, e.read = false, nil, nil\n		e.version++\n",
+		new:   "	if false {\n		e.activating, e.tail, e.read = false, nil, nil\n		e.version++\n",
 		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestResetWhileTheRunIsRead$"}},
 	},
 	{

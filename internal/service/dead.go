@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -95,7 +96,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 		if err := s.settledRequeue(ctx, &d); err != nil {
 			return api.RequeueReply{}, err
 		}
-		o.Count = row.Requeued
+		o.Count, o.Run = row.Requeued, before.Run
 	}
 	if r.DryRun {
 		if row.Requeued > o.Count {
@@ -191,7 +192,7 @@ func (s *Service) PurgeDead(ctx context.Context, id api.DeadID) error {
 	if err := s.settledRequeue(ctx, &d); err != nil {
 		return err
 	}
-	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: d.Body.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: d.Ref(), Count: d.Requeued}})
+	_, err = s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: d.Body.Address, Letter: &model.LetterOrder{Do: model.LetterPurge, Ref: d.Ref(), Count: d.Requeued, Run: d.Body.Requeued.Run}})
 	return err
 }
 
@@ -205,15 +206,15 @@ func (s *Service) settledRequeue(ctx context.Context, d *api.DeadTask) error {
 	if err != nil {
 		return err
 	}
-	onItsWay := false
+	var now model.Time
 	if run == nil { // it has not begun yet, or has been deleted
 		view, err := s.store.Members(ctx) // the time of the requeue is the store's, and the clock of this machine may be another
 		if err != nil {
 			return err
 		}
-		onItsWay = view.Now.Sub(q.At) < time.Minute
+		now = view.Now
 	}
-	if onItsWay || run != nil && !run.Outcome.Status.Closed() {
+	if !engine.Purgeable(&store.DeadRow{Body: d.Body}, run, now) {
 		return fault.New(fault.Conflict, "dead task %s was requeued as %s, run %s, which is open", d, q.Address, q.Run)
 	}
 	return nil

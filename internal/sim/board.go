@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -16,16 +17,108 @@ type board struct {
 	ids   map[string]*hand
 	moved bool
 	alarm int64 // when it rings; 0 when it does not
+
+	keeper *keeper // nil where nothing keeps tasks back
+	paused map[string]bool
+	woken  []string // groups that the gate has woken, and nobody has tried yet
 }
 
 func newBoard(inc *incarnation) *board {
-	return &board{inc: inc, b: queue.New(queue.Config{Grace: inc.p.s.plan.grace}), names: map[queue.WorkerID]string{}, ids: map[string]*hand{}}
+	b := &board{inc: inc, names: map[queue.WorkerID]string{}, ids: map[string]*hand{}}
+	cfg := queue.Config{Grace: inc.p.s.plan.grace}
+	if inc.p.s.gates {
+		b.keeper = newKeeper(b)
+		cfg.Gate = b.keeper
+	}
+	b.b = queue.New(cfg)
+	return b
 }
 
 // Reserve is for lanes; see lane.Board.
 func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
 	id, ok := b.b.Reserve(now, it)
+	if !ok {
+		b.leaves(now, it.Ref)
+	}
+	b.settle(now)
 	return id, b.names[id], ok
+}
+
+// leaves has a task that has not begun stand in no line any more.
+func (b *board) leaves(now model.Time, ref model.TaskRef) {
+	if b.keeper == nil {
+		return
+	}
+	if group := b.keeper.g.Leave(now, ref); group != "" {
+		b.b.Changed(now, group)
+		b.moved = true
+	}
+}
+
+// settle does what the gate asks for: groups are asked again, and what must survive is stored.
+func (b *board) settle(now model.Time) {
+	if b.keeper == nil {
+		return
+	}
+	if woken := b.keeper.g.Woken(); len(woken) > 0 {
+		b.b.Changed(now, woken...)
+		b.woken = append(b.woken, woken...)
+		b.moved = true
+	}
+	rows, err := b.keeper.g.Dirty()
+	if err != nil {
+		b.inc.p.s.fail("breakers: %v", err)
+	}
+	b.inc.p.flow.save(rows)
+}
+
+// match proposes what can begin.
+func (b *board) match(now model.Time) []queue.Match {
+	matches := b.b.Match(now)
+	if b.keeper == nil {
+		return matches
+	}
+	for range 1000 {
+		b.settle(now)
+		if len(b.woken) == 0 {
+			break
+		}
+		matches = append(matches, b.b.Match(now)...)
+		woken := b.woken
+		b.woken = nil
+		for _, group := range woken {
+			if !b.b.Closed(group) {
+				b.keeper.g.Pass(group)
+			}
+		}
+	}
+	b.settle(now)
+	return matches
+}
+
+// configure has tasks pass by what people have set from now on.
+func (b *board) configure(rules *rule.Set, paused map[string]bool, states map[string][]byte) {
+	k, now := b.keeper, b.inc.p.now()
+	if len(k.sets) == 0 || rules != k.rules() {
+		k.setRules(now, rules)
+		b.b.Taken(func(it *queue.Item) { k.Hold(now, it) })
+		b.b.Regroup(now)
+	}
+	k.adopt(now, states)
+	b.settle(now)
+	b.inc.p.flow.adopted(states)
+	for _, q := range taskQueues {
+		if b.paused[q] && !paused[q] {
+			b.b.Resume(tenant, q)
+		}
+		if paused[q] {
+			b.b.Pause(tenant, q, "by a user")
+		}
+	}
+	b.paused = paused
+	b.settle(now)
+	b.moved = true
+	b.propose()
 }
 
 // Add is for lanes.
@@ -37,12 +130,15 @@ func (b *board) Add(now model.Time, it queue.Item) {
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID) {
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+	b.settle(now)
 	b.moved = true
 }
 
 // Remove is for lanes.
 func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.b.Remove(now, ref, how)
+	b.leaves(now, ref)
+	b.settle(now)
 	b.moved = true
 }
 
@@ -61,8 +157,13 @@ func (b *board) Elsewhere(name string) bool {
 	return node != b.inc.self.ID.String() && slices.Contains(b.inc.alive, node)
 }
 
-// RetryAfter is for lanes. There are no breakers here.
-func (b *board) RetryAfter(model.Time, *queue.Item, model.Time) {}
+// RetryAfter is for lanes.
+func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
+	if b.keeper != nil {
+		b.keeper.retryAfter(now, it, until)
+		b.settle(now)
+	}
+}
 
 // Explain is for lanes.
 func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) { return b.b.Explain(ref) }
@@ -92,10 +193,10 @@ func (b *board) propose() {
 	if !b.moved || b.inc.ended {
 		return
 	}
-	b.moved = false
 	s, p := b.inc.p.s, b.inc.p
 	now := p.now()
-	matches := b.b.Match(now)
+	matches := b.match(now)
+	b.moved = len(b.woken) > 0
 	var due []queue.Due
 	wake := b.b.Wake()
 	if wake != 0 && wake <= now {
@@ -111,6 +212,9 @@ func (b *board) propose() {
 		s.mix(8, uint64(d.Kind))
 		sh, claimed := b.inc.shells[d.Lane], d.Kind == queue.DueSilence || d.Kind == queue.DueToClose || d.Kind == queue.DueLost
 		sh.result(func(now model.Time) { sh.lane.Expire(now, d.Ref, claimed, d.Claim, d.Kind.String()) })
+	}
+	if b.moved {
+		wake = now
 	}
 	if wake == 0 {
 		return
@@ -139,6 +243,16 @@ func (b *board) left() string {
 	for _, w := range st.Workers {
 		if w.Held > 0 {
 			return "a slot of worker " + b.names[w.ID]
+		}
+	}
+	if b.keeper != nil {
+		for ref := range b.keeper.let {
+			return "let through " + ref.String()
+		}
+		for _, l := range b.keeper.g.Limits() {
+			if len(l.Holders)+len(l.Waiters) > 0 {
+				return "holders of limit " + l.Resource.String()
+			}
 		}
 	}
 	return ""

@@ -172,6 +172,7 @@ func (s *Sim) tend() {
 		}
 	}
 	s.provide()
+	s.openGates()
 	s.after(50*millisecond, nil, s.tend)
 }
 

@@ -88,6 +88,8 @@ func repeatable(m *model.Message) bool {
 		return m.Reuse == model.ReturnExisting && len(m.With) == 0 && m.Past == nil
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume, model.MessageDelete:
 		return false
+	case model.MessageRequeue:
+		return m.Letter.Do == model.LetterPurge
 	default:
 		return true
 	}

@@ -14,6 +14,9 @@
 //   - They fork, import, retry, reset and delete (past), with edited results, whatever the run was in the middle of: updates, state, labels, pauses.
 //   - In some seeds there are tasks (tasks): submitted, and scheduled by programs; task workers (hand) come and go, hang, report late and twice. The board
 //     is that of production.
+//   - One seed in three is young, which is to say that it has what was added last. In these, what has ended leaves by its age (retention): runs by the time of the lanes or one of their own, dead
+//     letters by the sweep of their owner. Every other one of them has tasks, submitted many at a time as well; users requeue dead letters, with another input too, take that back,
+//     and purge them (letters); and there are limits, rates, breakers and paused queues (flow, settings, gate), set, tripped, paused and reset from any node while tasks run.
 //   - In some seeds workers have versions and pin what they begin, and deploys take all workers of a version away for a while (pin).
 //
 // Every accepted commit is applied to a ledger as well, which checks the invariants of spec/reliability.md §3.3 at once; every effect

@@ -140,6 +140,10 @@ func (s *Sim) checkAnswer(o *op, a *model.Answer) {
 		}
 		return
 	}
+	if o.message.Kind == model.MessageRequeue {
+		s.checkLetterAnswer(o, a)
+		return
+	}
 	r := s.ledger.runs[a.Run]
 	if r == nil || r.address.name != o.message.To {
 		s.fail("I4: %s was accepted for %s, which is not in the store", o, short(a.Run))

@@ -141,6 +141,7 @@ func (s *Sim) checkEnd() {
 	s.checkSends()
 	s.checkIdle()
 	s.checkBoards()
+	s.checkLetters()
 	all := make([]model.ShardID, s.plan.shards)
 	for i := range all {
 		all[i] = model.ShardID(i)

@@ -244,6 +244,7 @@ func (h *hold) send(t model.Turn) {
 	t.Run, t.Generation, t.Seen, t.Running = h.run, h.gen, h.m.seen, h.wanted()
 	h.lastSeen = t.Seen + int64(t.Ahead)
 	h.reported = true
+	t.Close = h.retained(t.Close)
 	h.closed = t.Close != nil
 	if len(t.Waits) > 0 {
 		h.lastWaits = t.Waits[0].Name

@@ -27,6 +27,7 @@ type incarnation struct {
 	alive    []string // the nodes that have a lease, as of the last renewal
 	ticks    int      // number of the last tick that was set
 	tickAt   int64    // when it is due
+	swept    store.DeadPlace
 }
 
 func (inc *incarnation) name() string { return inc.label }
@@ -63,11 +64,17 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	for _, w := range p.workers {
 		inc.join(w)
 	}
+	if s.gates {
+		p.flow.equip(inc.board)
+	}
 	for _, h := range p.hands {
 		inc.board.join(h)
 	}
 	if p.leaving {
 		inc.drain()
+	}
+	if s.tasks && s.plan.keepDead > 0 {
+		inc.sweepDead()
 	}
 	inc.loop()
 }
@@ -237,6 +244,9 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 			for i := range v.Members {
 				inc.alive = append(inc.alive, v.Members[i].ID.String())
 			}
+			if s.gates {
+				p.flow.heard(v.Settings)
+			}
 		}
 		inc.act(a)
 		inc.loop()
@@ -343,7 +353,7 @@ func (inc *incarnation) knock(got []store.AcquiredShard) {
 		if !r.open() || r.address.current != r || !slices.ContainsFunc(got, func(g store.AcquiredShard) bool { return g.Shard == r.address.shard }) {
 			continue
 		}
-		o := s.helper.op(model.Message{Kind: model.MessageStart, To: r.address.name, Input: r.origin})
+		o := s.helper.op(model.Message{Kind: model.MessageStart, To: r.address.name, Input: r.origin, Task: r.start.Task})
 		o.message.RequestID, o.pinned = "", inc.p
 		s.after(s.between(0, 3*millisecond), nil, func() { o.perform(func() {}) })
 		return
@@ -409,6 +419,7 @@ func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
 			}
 		}
 		l.owner[g.Shard] = inc.self.ID
+		l.tenure[g.Shard]++
 		l.s.did(opAcquire)
 	}
 }

@@ -27,6 +27,15 @@ type ledger struct {
 	sent0 []model.Link // the keys of sends, in order
 	open  int
 	dying []store.DeadKey // tasks that fail for good in the batch that is being applied
+
+	letters      map[store.DeadKey]*letter
+	letterOrder  []*letter
+	requeues     map[model.RunID]*requeued
+	requeueOrder []*requeued
+	tenure       []int // how often each shard has got an owner
+	begun        []begun
+	made         int          // tasks
+	tally        [endings]int // of them, by how they ended
 }
 
 // member is a node as the store knows it.
@@ -74,6 +83,8 @@ type run struct {
 	stranded bool  // was seen waiting for a worker of its version
 	deleted  int64 // when it was; 0 when it is there
 	tasks    map[string]*errandState
+
+	condemned bool // somebody has asked to delete it
 }
 
 func (r *run) open() bool { return !r.outcome.Status.Closed() }
@@ -101,6 +112,7 @@ func newLedger(s *Sim) *ledger {
 		s: s, runs: map[model.RunID]*run{}, addresses: map[model.Address]*address{}, signals: map[uint64]*received{},
 		pairs: map[[2]model.ShardID]*channel{}, inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]string{}, updates: map[string]*update{},
 		owner: make([]model.NodeID, s.plan.shards), nodes: map[model.NodeID]*member{}, asked: map[model.Link]bool{}, sends: map[model.Link]*sending{},
+		tenure: make([]int, s.plan.shards), letters: map[store.DeadKey]*letter{}, requeues: map[model.RunID]*requeued{},
 	}
 }
 
@@ -217,6 +229,7 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 	}
 	l.closedWhole(b)
 	l.deadLetters(b)
+	l.limited(b)
 	for i := range b.Messages {
 		l.message(b, &b.Messages[i])
 	}
@@ -248,6 +261,9 @@ func (l *ledger) close(b *store.Batch, row *store.CloseRow) {
 		l.fail("I3: %s is closed a second time, or never began", row.Run)
 	}
 	r.outcome = row.Outcome
+	if !starts(b, row.Run) {
+		l.checkLeaves(r)
+	}
 	l.open--
 	l.s.did(opClosed + opKind(row.Outcome.Status))
 }
@@ -288,6 +304,9 @@ func (l *ledger) start(b *store.Batch, row *store.StartRow) {
 		r.origin = from.origin
 	} else if from := l.runs[st.Previous]; from != nil {
 		r.origin = from.origin
+	}
+	if x := l.requeuedFrom(b, st.Run); x != nil && l.runs[x.key.Run] != nil {
+		r.origin = l.runs[x.key.Run].origin
 	}
 	for i := range st.Carried {
 		e := st.Carried[i]

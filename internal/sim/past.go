@@ -126,6 +126,9 @@ func (s *Sim) deletion(r *run) *model.Message {
 	if s.chance(0.4) {
 		chain = []model.RunID{oneOf(s, chain...)}
 	}
+	for _, id := range chain {
+		s.ledger.runs[id].condemned = true
+	}
 	return &model.Message{Kind: model.MessageDelete, To: r.address.name, Runs: chain}
 }
 
@@ -139,6 +142,7 @@ func (l *ledger) delete(b *store.Batch, key store.RunKey) {
 	if r.open() {
 		l.fail("I21: %s is deleted while it is open", r.id)
 	}
+	l.expired(r)
 	r.deleted = max(l.s.now, 1)
 	if r.address.current == r {
 		r.address.current = nil

@@ -36,6 +36,7 @@ type plan struct {
 	pins           bool          // workers have versions, and workflows are pinned
 	grace          time.Duration // of claims that are nobody's
 	hires          int           // hands come and go
+	keepDead       time.Duration // how long dead letters are kept; 0 for ever
 }
 
 func (s *Sim) drawPlan() {
@@ -75,6 +76,9 @@ func (s *Sim) drawPlan() {
 	p.pins = s.chance(0.4)
 	if s.tasks {
 		p.grace = oneOf(s, 100*time.Millisecond, 500*time.Millisecond, 3*time.Second)
+	}
+	if s.young {
+		s.drawRetention()
 	}
 	if s.opts.Calm {
 		return

@@ -37,6 +37,7 @@ type proc struct {
 	nextID   lane.WorkerID
 	clerk    clerk
 	calls    []*call
+	flow     *flow // nil where there are no settings
 }
 
 // boot starts a process in a slot.
@@ -63,7 +64,24 @@ func (s *Sim) boot(slot int) {
 			p.hire()
 		}
 	}
+	if s.gates {
+		p.flow = newFlow(p)
+		p.readSettings()
+		return
+	}
 	p.register()
+}
+
+// readSettings registers when the settings are known.
+func (p *proc) readSettings() {
+	s := p.s
+	p.flow.load(1<<62, func(err error) {
+		if err != nil {
+			s.after(s.between(1, 20)*millisecond, p, p.readSettings)
+			return
+		}
+		p.register()
+	})
 }
 
 func (p *proc) name() string { return p.label }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"time"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -63,6 +64,7 @@ type program struct {
 	blocks  []block
 	cleanup bool // a step after a cancel request
 	fails   bool
+	retain  time.Duration // of its own; 0 for that of the lanes
 	// ids of the asks, by block and ask.
 	ids [maxBlocks + 1][maxAsks]string
 }
@@ -124,6 +126,7 @@ func (s *Sim) drawPrograms() {
 
 func (s *Sim) drawProgram(index int, root bool) *program {
 	p := &program{index: index, cleanup: s.chance(0.4), fails: s.chance(0.15), ids: askIDs}
+	p.retain = s.drawRetain()
 	for range 1 + s.pick(maxBlocks-1) {
 		p.blocks = append(p.blocks, s.drawBlock(root))
 	}

@@ -83,6 +83,10 @@ type Sim struct {
 	copies   []model.Address // where forks and imports went
 	ids      uint64
 
+	young   bool // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
+	letters bool // there are orders for dead letters
+	gates   bool // there are limits, breakers and paused queues
+	opening *op  // the last thing that was done so that nothing is kept back for ever
 	tasks   bool // there are tasks
 	errands [len(taskKeys)]errand
 	hands   map[string]*hand // all that there ever were, by name
@@ -100,8 +104,9 @@ type event struct {
 }
 
 func newSim(seed uint64, o Options) *Sim {
-	// One seed in eight has labels, one in three has tasks: the others stay what they were, with what they have found.
-	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, tasks: seed%3 == 1}
+	// One seed in eight has labels, one in three has tasks, and one in three is young: it has what was added last, every other one of them with tasks. The others stay what
+	// they were, with what they have found.
+	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, tasks: seed%3 == 1 || seed%6 == 5, young: seed%3 == 2}
 	for range 4 {
 		s.random()
 	}
@@ -109,12 +114,16 @@ func newSim(seed uint64, o Options) *Sim {
 	if s.tasks {
 		s.hands, s.claims = map[string]*hand{}, map[model.ClaimRef]*claimed{}
 		s.reports, s.beats = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}
+		s.letters, s.gates = s.young && s.chance(0.8), s.young && s.chance(0.7)
 		for i := range s.errands {
 			s.errands[i] = s.drawErrand()
 		}
 	}
 	s.ledger = newLedger(s)
 	s.disk = newDisk(s)
+	if s.gates {
+		s.drawSettings()
+	}
 	s.drawPrograms()
 	return s
 }
@@ -209,6 +218,8 @@ func (s *Sim) run() {
 		s.failStuck()
 	}
 	s.checkEnd()
+	s.checkFlows()
+	s.checkGone()
 	s.leaveAll()
 }
 

@@ -121,6 +121,31 @@ const (
 	opReportLate
 	opHandLeft
 	opExecuteGone // a claim of a hand that has left
+	opExpired     // a run left by its time
+	opExpiredOwn  // by one of its own
+	opDeadExpired
+	opMany
+	opRequeued
+	opRequeuedStep
+	opRequeuedEdited
+	opRequeuedAgain
+	opRequeuedBefore // somebody else was faster
+	opLetterUndone
+	opPurged
+	opSet
+	opSettingRace // somebody else has changed it meanwhile
+	opStateSaved  // of a breaker
+	opStateLost   // somebody else was faster
+	opAdopted
+	opLimited
+	opLimitMissing
+	opBarred // by a breaker
+	opHeldAnyhow
+	opOpened
+	opProbe
+	opRecovered
+	opRetryAfter
+	opQueuePaused
 
 	opClosed // + status
 	_
@@ -144,7 +169,11 @@ var opNames = [opCount]string{
 	"called", "call answered", "call refused", "call carried", "call cut off", "read again", "update again",
 	"submitted", "scheduled", "claimed at once", "claimed", "executed", "beat", "returned", "task completed", "attempt failed", "task withdrawn", "task canceled",
 	"timed out to start", "timed out to close", "timed out in total", "timed out silent", "worker lost", "", "dead letter", "told to stop", "report mailed",
-	"report too late", "hand left", "claim of one that left", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+	"report too late", "hand left", "claim of one that left",
+	"run expired", "run expired by itself", "dead letter expired", "many at once", "requeued", "step requeued", "requeued edited", "requeued again",
+	"requeued before", "requeue undone", "purged",
+	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
+	"retry after", "queue paused", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }
 
@@ -193,6 +222,8 @@ const (
 	faultDeploy
 	faultHandHangs
 	faultReportTwice
+	faultSettingFails
+	faultSettingLost
 	faultCount
 )
 
@@ -201,7 +232,7 @@ var faultNames = [faultCount]string{
 	"poison", "load fails", "load corrupt", "torn read", "hint lost", "mail lost", "store away", "renew lost", "renew fails", "acquire lost", "acquire late",
 	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
 	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
-	"gave up", "stale turn", "slow reply", "odd view", "deploy", "hand hangs", "reported twice",
+	"gave up", "stale turn", "slow reply", "odd view", "deploy", "hand hangs", "reported twice", "setting fails", "setting lost",
 }
 
 // Stats counts what happened.

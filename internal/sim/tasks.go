@@ -91,6 +91,12 @@ func (s *Sim) drawErrand() errand {
 			spec.ToClose = ms(2, 100) // else it might never end
 		}
 	}
+	if s.gates {
+		spec.Breaker = oneOf(s, "", breakerNames[0])
+		if s.chance(0.3) {
+			spec.Limits = []string{oneOf(s, "named/x", "named/y")}
+		}
+	}
 	return errand{spec, w.payload()}
 }
 
@@ -105,13 +111,24 @@ func (u *user) drawTask() *op {
 	to := s.taskAddress(i)
 	a := s.ledger.addresses[to]
 	why := &model.Failure{Message: "by a user"}
+	if s.gates && !s.healed && s.chance(0.25) {
+		return u.drawFlow()
+	}
+	if s.letters && s.chance(0.45) {
+		if o := u.drawLetter(); o != nil {
+			return o
+		}
+	}
 	switch n := s.pick(16); {
 	case n < 9 || a == nil || a.current == nil:
-		spec := *s.errands[i].spec
-		return u.op(model.Message{
-			Kind: model.MessageStart, To: to, Input: s.errands[i].work, Task: &spec,
-			Reuse: oneOf(s, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways, model.ReuseAlways),
-		})
+		o := u.op(s.submission(i))
+		if s.young && s.chance(0.4) { // many in one go, as SendMany does
+			for range 1 + s.pick(4) {
+				u.soon(o, 0, s.submission(s.pick(len(taskKeys))))
+			}
+			s.did(opMany)
+		}
+		return o
 	case n < 11:
 		return u.op(model.Message{Kind: model.MessageCancel, To: to, Failure: why})
 	case n < 13:
@@ -128,6 +145,15 @@ func (u *user) drawTask() *op {
 		o := u.op(model.Message{To: to})
 		o.read = true
 		return o
+	}
+}
+
+// submission is the start of a task that stands alone.
+func (s *Sim) submission(i int) model.Message {
+	spec := *s.errands[i].spec
+	return model.Message{
+		Kind: model.MessageStart, To: s.taskAddress(i), Input: s.errands[i].work, Task: &spec,
+		Reuse: oneOf(s, model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways, model.ReuseAlways),
 	}
 }
 
@@ -157,6 +183,9 @@ type errandState struct {
 	worker    string
 	since     model.Time
 	over      bool
+	inherited bool // from a past
+	node      model.NodeID
+	tenure    int // of its shard, when it was claimed
 }
 
 func (t *errandState) hold(attempt int, claim int64, worker string, at model.Time) {
@@ -189,6 +218,7 @@ func (r *run) schedule(id string, spec *model.TaskSpec, in model.Payload, at mod
 // startTask notes a task that stands alone.
 func (l *ledger) startTask(b *store.Batch, r *run) {
 	t := r.schedule(model.TaskStep, r.start.Task, r.start.Input, r.start.At)
+	l.made++
 	l.s.did(opSubmitted)
 	if w := r.start.Worker; w != "" {
 		l.s.did(opReserved)
@@ -213,6 +243,7 @@ func (l *ledger) claim(b *store.Batch, r *run, id string, t *errandState, attemp
 		l.fail("E20: %s of %s (%s, %s) is claimed by %s, who does not offer that", id, r.id, t.spec.Kind, t.spec.Queue, worker)
 	}
 	t.hold(attempt, claim, worker, at)
+	l.begins(b, r, id, t)
 	l.s.claims[r.ref(id, claim)] = &claimed{worker: worker}
 	l.s.did(opClaimed)
 }
@@ -225,6 +256,7 @@ func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 			l.fail("E8: %s of %s is scheduled twice", e.ID, r.id)
 		}
 		t = r.schedule(e.ID, e.Task, e.Input, e.At)
+		l.made++
 		l.s.did(opScheduled)
 		if e.Worker != "" {
 			l.s.did(opReserved)
@@ -249,10 +281,10 @@ func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 	case model.EventStepCompleted:
 		l.sameClaim(r, e, t)
 		l.reportedBy(r, e.ID, t, func(o *model.TaskReport) bool { return !o.Returned && o.Failure == nil && o.Output.Equal(e.Output) })
-		t.over = true
+		l.ends(t, endCompleted)
 		l.s.did(opTaskCompleted)
 	case model.EventWithdrawn:
-		t.over = true
+		l.ends(t, endCalledOff)
 		l.s.did(opTaskWithdrawn)
 	case model.EventAttemptFailed, model.EventStepFailed, model.EventTaskTimedOut:
 		l.sameClaim(r, e, t)
@@ -262,7 +294,7 @@ func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 			l.fail("E24: attempt %d of %s of %s is to be repeated", t.attempt, e.ID, r.id)
 		}
 		if final {
-			t.over = true
+			l.ends(t, endDead)
 			l.dies(r, e.ID)
 		} else {
 			t.letGo(e.Due)
@@ -367,22 +399,24 @@ func (l *ledger) dies(r *run, id string) {
 func (l *ledger) endTasks(b *store.Batch, r *run) {
 	for _, t := range r.tasks {
 		if r.start.Task == nil {
-			t.over = true
+			l.ends(t, endCalledOff)
 		}
 	}
 	if r.start.Task == nil {
 		return
 	}
-	t, o := r.tasks[model.TaskStep], &r.outcome
+	t, o, how := r.tasks[model.TaskStep], &r.outcome, endCalledOff
 	if t.over {
 		l.fail("E9: the task of %s ends twice", r.id)
 	}
 	switch o.Status {
 	case model.Completed:
 		l.reportedBy(r, model.TaskStep, t, func(p *model.TaskReport) bool { return !p.Returned && p.Failure == nil && p.Output.Equal(o.Output) })
+		how = endCompleted
 		l.s.did(opTaskCompleted)
 	case model.Failed:
 		l.taskFailed(b, r, model.TaskStep, t, o.Failure, o.At)
+		how = endDead
 		l.dies(r, model.TaskStep)
 	case model.Canceled:
 		if t.held && !r.cancel {
@@ -396,12 +430,13 @@ func (l *ledger) endTasks(b *store.Batch, r *run) {
 			}
 		}
 		r.cancel = true
+		l.undoes(r)
 		l.s.did(opTaskCanceled)
 	case model.Terminated:
 	default:
 		l.fail("the task of %s ends as %s", r.id, o.Status)
 	}
-	t.over = true
+	l.ends(t, how)
 }
 
 // deadLetters checks that the batch has a dead letter for each task that failed for good in it, and for no other (E37).
@@ -422,6 +457,7 @@ func (l *ledger) deadLetters(b *store.Batch) {
 		l.s.did(opDead)
 	}
 	l.dying = l.dying[:0]
+	l.letterRows(b)
 }
 
 // inheritTask notes what a run has of tasks from its past.
@@ -430,7 +466,7 @@ func (r *run) inheritTask(e *model.Event) {
 		return
 	}
 	if e.Kind == model.EventTaskScheduled {
-		r.schedule(e.ID, e.Task, e.Input, e.At)
+		r.schedule(e.ID, e.Task, e.Input, e.At).inherited = true
 		return
 	}
 	if t := r.task(e.ID); t != nil {

@@ -38,9 +38,15 @@ type op struct {
 	floor   map[model.RunID]int64 // what answers to queries were made of before this one was asked
 	shadow  *op                   // the op that this one repeats with the same request id
 	reads   int                   // how often the history was read again that it is about
+
+	set  func(f *flow, then func(error)) // what is to be set, of an op that is about settings
+	what string
 }
 
 func (o *op) String() string {
+	if o.set != nil {
+		return fmt.Sprintf("op %d (%s)", o.index, o.what)
+	}
 	kind := o.message.Kind.String()
 	if o.message.Kind == 0 {
 		kind = "await"
@@ -235,6 +241,9 @@ func (o *op) perform(then func()) {
 	// The call is made by the process: while it is paused, nothing happens.
 	s.after(0, p, func() {
 		switch {
+		case o.set != nil:
+			c := newCall(p, reply)
+			o.set(p.flow, func(err error) { c.finish(&lane.Answer{Err: err}) })
 		case o.read:
 			p.read(o, reply)
 		case o.message.Kind == 0:
@@ -292,6 +301,9 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		then()
 	}
 	switch {
+	case o.set != nil:
+		o.answerSetting(a, again, end)
+		return
 	case o.read:
 		end()
 		return
@@ -337,7 +349,7 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		end()
 	case kind != fault.Unavailable && kind != fault.Timeout && !errors.Is(a.Err, errCrashed):
 		s.fail("%s: %v", o, a.Err)
-	case o.message.RequestID != "" || o.message.Kind == model.MessageCancel || o.message.Kind == model.MessageQuery || o.message.Kind == model.MessageDelete || (o.message.Kind == model.MessageStart && o.message.Reuse == model.ReturnExisting && len(o.message.With) == 0 && o.message.Past == nil):
+	case o.message.RequestID != "" || o.message.Kind == model.MessageCancel || o.message.Kind == model.MessageQuery || o.message.Kind == model.MessageDelete || o.message.Kind == model.MessageRequeue && repeatable(&o.message) || (o.message.Kind == model.MessageStart && o.message.Reuse == model.ReturnExisting && len(o.message.With) == 0 && o.message.Past == nil):
 		again()
 	default:
 		o.unknown = true

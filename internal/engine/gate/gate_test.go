@@ -381,3 +381,40 @@ func BenchmarkRefused(b *testing.B) {
 		}
 	}
 }
+
+// Two nodes have come to the same generation of a breaker, each with a probe of its own. When one takes over the state of the other, its call must not be taken for the
+// probe that the other has under way: there would be two (E35).
+func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
+	t.Parallel()
+	set := rules(t, nil, rule.Breaker{Name: "b", Config: breaker.Config{Failures: 1, Successes: 1, Probes: 1, Reset: time.Second}})
+	spec := model.TaskSpec{Breaker: "b"}
+	probing := func() (g *gate.Gate, probe *gate.Item, row []byte) {
+		g = open(t, set)
+		for n, now := range []model.Time{t0, at(time.Second)} {
+			probe = item(n, spec)
+			if ok, why, _ := g.Take(now, probe); !ok {
+				t.Fatal(why)
+			}
+			if n == 0 {
+				g.Give(now, probe, breaker.Failed)
+			}
+		}
+		rows, err := g.Dirty()
+		if err != nil || len(rows) != 1 {
+			t.Fatal(rows, err)
+		}
+		return g, probe, rows[0].Data
+	}
+	g, probe, _ := probing()
+	_, _, theirs := probing()
+	if err := g.Adopt(at(time.Second), rule.BreakerID{Tenant: "acme", Name: "b"}, theirs); err != nil {
+		t.Fatal(err)
+	}
+	g.Give(at(time.Second), probe, breaker.Succeeded)
+	if s := g.Breakers(at(time.Second)); s[0].State != breaker.HalfOpen || s[0].Probes != 1 {
+		t.Errorf("the breaker is %s with %d probes, want that of the other node under way", s[0].State, s[0].Probes)
+	}
+	if ok, _, _ := g.Take(at(time.Second), item(3, spec)); ok {
+		t.Error("a second probe is let through")
+	}
+}

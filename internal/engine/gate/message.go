@@ -197,6 +197,11 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 		return fault.New(fault.Unavailable, "breaker %s is not owned by this node", id)
 	}
 	c.owner = o
+	for _, e := range g.entries { // in any order: each is told the same
+		if e.breaker == c {
+			e.permit = breaker.Permit{} // its number may be that of somebody else's call by now
+		}
+	}
 	g.wakeCircuit(c)
 	return nil
 }

@@ -127,8 +127,8 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	if e.isTask() {
 		if e.known {
 			l.postTasks(now, e, queue.Neither)
-		} else if !e.loading {
-			l.load(e)
+		} else {
+			l.loadSoon(e)
 		}
 		return
 	}
@@ -138,8 +138,8 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 	k := kind{e.address.Tenant, e.address.Type}
 	if len(l.workers.offers[k]) == 0 {
 		l.strand(k, e, noWorker(e))
-		if l.cfg.Board != nil && !e.known && !e.loading {
-			l.load(e) // its tasks go on without its code
+		if l.cfg.Board != nil && !e.known {
+			l.loadSoon(e) // its tasks go on without its code
 		}
 		return
 	}

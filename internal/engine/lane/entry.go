@@ -22,7 +22,8 @@ type entry struct {
 	// and with nothing else.
 	removing bool
 	fresh    bool // the run begins in a batch that is not committed yet; it is handed to a worker then
-	loading  bool // the run is being read
+	loading  bool // the run is being read, or something else that has to be known first
+	due      bool // the run is to be read after that
 
 	inOpen, inFlight bool // has rows or answers in that batch
 	mark             *core.Mark

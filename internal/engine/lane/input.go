@@ -245,6 +245,24 @@ func (l *Lane) load(e *entry) {
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
 }
 
+// loadSoon reads the run: now, or when what is being read for the address is there. That may be an answer or a dead letter, after which nobody would ask for the run.
+func (l *Lane) loadSoon(e *entry) {
+	if e.loading {
+		e.due = true
+		return
+	}
+	l.load(e)
+}
+
+// loadDue reads the run if somebody wanted it while something else was read.
+func (l *Lane) loadDue(e *entry) {
+	due := e.due && !e.known && !e.loading
+	e.due = false
+	if due {
+		l.load(e)
+	}
+}
+
 // mayAssumeAbsent: a start by a client of this process may be written without a look: the store inserts it only if the
 // address is unused, and otherwise gives us the run that is there. Not one whose answer is remembered: that would be stored either way.
 func (l *Lane) mayAssumeAbsent(e *entry, in *input) bool {
@@ -358,6 +376,7 @@ func (l *Lane) terminated(g *building, e *entry, o *model.Outcome) {
 	}
 	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: e.run(), outcome: o})
 	l.letGo(g, e, why)
+	l.readNoMore(e)
 	l.unstrand(e)
 	l.askAgain(e) // whoever asks hears that it is closed when that is committed
 }
@@ -367,12 +386,17 @@ func (l *Lane) giveWay(g *building, e *entry, d *core.Decision) {
 	g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: d.Closed, outcome: d.Close})
 	l.letGo(g, e, "reset")
 	l.askAgain(e)
-	if e.activating { // for the run that is over; what is read of it is out of date
+	l.readNoMore(e)
+	l.unstrand(e)
+	g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: e.run()})
+}
+
+// readNoMore ends the reading of a history for a worker: the run is over, and what is read of it is not that of the next one.
+func (l *Lane) readNoMore(e *entry) {
+	if e.activating {
 		e.activating, e.tail, e.read = false, nil, nil
 		e.version++
 	}
-	l.unstrand(e)
-	g.effects = append(g.effects, effect{kind: effActivate, entry: e, run: e.run()})
 }
 
 // applyAnswered stores an answer that is known already.

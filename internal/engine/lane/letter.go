@@ -34,6 +34,7 @@ func (l *Lane) loadLetter(e *entry, in *input) {
 func (l *Lane) loadedLetter(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.loading = false
+	l.loadDue(e)
 	switch {
 	case len(e.backlog) == 0:
 		l.maybeDrop(e)

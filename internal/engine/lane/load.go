@@ -197,7 +197,7 @@ func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 		}
 		return
 	}
-	e.loading = false
+	e.loading, e.due = false, false
 	if !e.known && r.Err == nil {
 		x, err := recoverRun(r)
 		if err != nil {
@@ -252,6 +252,7 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.loading = false
+	l.loadDue(e)
 	ld.input.checked, ld.input.looked = true, ld.looked // the same may be looked for twice, and the older result proves less
 	switch {
 	case r.Reply == nil && r.Err == nil || len(e.backlog) == 0 || e.backlog[0] != ld.input:

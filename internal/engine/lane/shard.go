@@ -122,6 +122,8 @@ func (l *Lane) drainShards(now model.Time) {
 				rest = false
 			case (e.busy || e.executing()) && now < sh.until:
 				rest = false
+			case l.forsaken(e):
+				rest = false
 			case e.worker != 0:
 				l.letGoNow(e, "the shard moves")
 			}

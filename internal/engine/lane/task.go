@@ -463,6 +463,22 @@ func (l *Lane) lost(e *entry, t *core.Task) {
 	l.schedule(e)
 }
 
+// forsaken lets claims of an entry be lost whose worker is nowhere, before its shard goes: the next owner would wait for a worker of this node as long as the node lives.
+func (l *Lane) forsaken(e *entry) (some bool) {
+	if l.cfg.Board == nil || !e.known || e.x == nil || e.poison != nil || e.tasksOf != e.run() {
+		return false
+	}
+	tasks := e.x.Tasks()
+	for i := range tasks {
+		t := &tasks[i]
+		if p, ok := e.tasks.get(t.ID); ok && t.Held && p.held && p.worker == 0 && p.claim == t.Claim && !l.cfg.Board.Elsewhere(t.Worker) {
+			l.lost(e, t)
+			some = true
+		}
+	}
+	return some
+}
+
 func taskOf(e *entry, id string) *core.Task {
 	if e.x == nil || e.shard.gone {
 		return nil

@@ -20,6 +20,7 @@ type bench struct {
 	r    *rig
 	has  map[model.ClaimRef]bool
 	away bool // whoever is not here is elsewhere
+	left bool // the worker has
 }
 
 func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
@@ -32,7 +33,7 @@ func (b *bench) Held(now model.Time, it queue.Item, claim int64, id queue.Worker
 }
 
 func (b *bench) Find(name string, claim model.ClaimRef) (queue.WorkerID, bool) {
-	if !strings.HasPrefix(name, "w@") {
+	if !strings.HasPrefix(name, "w@") || b.left {
 		return 0, false
 	}
 	return 1, b.has[claim]

@@ -1,0 +1,118 @@
+package lane_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A task of a shard that is taken up goes on although somebody repeats the request that submitted it just then: the answer to that is remembered, and
+// nobody else asks for the run.
+func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	m := theTask("t")
+	m.RequestID, m.Reuse = "req", model.ReuseAlways
+	r.send(m, "first")
+	r.settle()
+	if _, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); err != nil {
+		t.Fatal(err)
+	}
+	b.Board = queue.New(queue.Config{})
+	b.Join(r.now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	r.register(model.NodeID{15: 2})
+	r.acquire(0, 1, 2, 3)
+	r.send(m, "again")
+	r.settle()
+	r.wantAnswer("again", "")
+	b.propose()
+	r.settle()
+	b.report(b.one())
+	r.settle()
+	if got := r.current(taskAt("t")).Outcome.Status; got != model.Completed {
+		t.Errorf("the task is %s", got)
+	}
+}
+
+// A claim is stored, and before anybody hears of it its worker is gone: it counts as lost, and nobody is told. That is undone, because it stands beside poison, while the shard is being given
+// up. Nobody has the claim now, and the next owner would wait for a worker of this node: so it is lost before the shard goes.
+func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.join(1)
+	a := taskAt("t")
+	shard, bad := a.Shard(shards), key("bad")
+	for i := 0; bad.Shard(shards) == shard; i++ {
+		bad = key(fmt.Sprint("bad", i))
+	}
+	r.began(bad)
+	r.send(theTask("t"), "t")
+	r.settle()
+	ref := model.TaskRef{Address: a, Run: r.current(a).Start.Run, ID: model.TaskStep}
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.flush()
+	if r.commit == nil || len(r.commit.Events) != 1 {
+		t.Fatal("the claim is not on its way")
+	}
+	b.Leave(r.now, 1)
+	b.left = true
+	r.l.Expire(r.now, ref, true, 1, model.FailureLost)
+	r.turn(bad, steps("poison"))
+	r.l.GiveUp(r.now, []model.ShardID{shard})
+	r.refuse = poison("poison")
+	r.commitNow()
+	r.settle()
+	if len(b.claims()) != 0 {
+		t.Fatal("somebody is told of a claim that has ended")
+	}
+	if !slices.Equal(r.freed, []model.ShardID{shard}) {
+		t.Errorf("freed %v", r.freed)
+	}
+	if events := r.history(a, ref.Run); len(events) != 2 || events[1].Kind != model.EventAttemptFailed || events[1].Failure.Type != model.FailureLost {
+		t.Errorf("history %+v: the claim is nobody's, and stays", events)
+	}
+}
+
+// The history of a run has been read for a worker and waits for an event that is on its way to the store. Meanwhile the run is terminated, and another one
+// begins: that is handed over with its own history, and at once.
+func TestTerminatedWhileItsHistoryWaits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.turn(a, steps("one"))
+	r.settle()
+	r.join(2)
+	r.signal(a, "s", "signal")
+	r.flush()
+	if r.commit == nil {
+		t.Fatal("the signal is not on its way")
+	}
+	b := r.commit
+	r.l.Leave(r.now, 1)
+	r.flush()
+	r.read()
+	r.order(model.MessageTerminate, a, "terminate")
+	r.send(model.Message{Kind: model.MessageStart, To: a, Reuse: model.ReuseAlways}, "start")
+	r.flush()
+	r.read()
+	if r.commit != b || len(b.Events) != 1 {
+		t.Fatalf("the signal is not on its way any more: %+v", r.commit)
+	}
+	r.settle()
+	r.wantAnswer("start", "")
+	run := r.current(a).Start.Run
+	if h := r.held[run]; h == nil || len(h.events) != 0 {
+		t.Fatalf("the run that began is handed over as %+v", h)
+	}
+	r.signal(a, "s", "another")
+	r.settle()
+	if h := r.held[run]; h == nil || len(h.events) != 1 || h.events[0].Kind != model.EventSignalReceived {
+		t.Errorf("the worker has %+v", h)
+	}
+}
