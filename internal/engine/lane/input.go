@@ -666,7 +666,7 @@ func (l *Lane) writeTimers(b *building, e *entry, key store.RunKey, d *core.Deci
 		if !b.unstartTimer(key.Run, id) {
 			b.batch.StopTimers = append(b.batch.StopTimers, store.TimerKey{RunKey: key, ID: id})
 		}
-		l.timers.remove(key.Run, id)
+		l.timers.remove(e.address, key.Run, id)
 	}
 	for _, t := range d.StartTimers {
 		row := store.Timer{Shard: e.shard.id, Run: key.Run, ID: t.ID, Due: t.Due, Address: e.address}
