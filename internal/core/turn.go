@@ -350,7 +350,8 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 		}
 	}
 	d.Close, d.Closed = &o, x.Start.Run
-	x.Outcome, x.timers, x.children, x.calls, x.updates, x.tasks = o, nil, nil, nil, nil, nil
+	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
+	x.dropTasks()
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }
 

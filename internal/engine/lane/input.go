@@ -337,7 +337,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	case d.Close != nil:
 		l.terminated(g, e, d.Close)
 	}
-	l.postTasks(now, e, queue.Neither)
+	l.postChanges(now, e, &d, queue.Neither)
 }
 
 // terminated takes a run that ended without a word of its code from its worker.
@@ -445,7 +445,7 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 		l.letGoQuietly(e)
 		l.strand(kind{e.address.Tenant, e.address.Type}, e, *t.Blocked)
 	}
-	l.postTasks(now, e, queue.Neither)
+	l.postChanges(now, e, &d, queue.Neither)
 }
 
 // blockOn keeps a run whose turn cannot be applied as it is, and says why: trying again would fail again.
