@@ -8,6 +8,7 @@ SHELL       := bash
 # Overridable on the command line: `make sim SEEDS=100000`, `make microbench BENCH=Commit`, `make test PKG=./internal/engine`.
 PKG    ?= ./...
 SEEDS  ?= 20000
+STORM  ?= 1000000
 BENCH  ?= .
 COUNT  ?= 1
 
@@ -45,6 +46,10 @@ test: ## all tests that bear the race detector, with it; starts its own PostgreS
 test-long: ## crash rounds, chaos and everything else too slow for each change
 	go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/txtest ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
+
+.PHONY: storm
+storm: ## a million timers due at the same moment, on SQLite and on PostgreSQL (STORM=1000000)
+	go test -tags long -run LongTimerStorm -count 1 -v -timeout 60m ./internal/e2e -storm=$(STORM) -late=1s
 
 .PHONY: sim
 sim: ## seeded simulation of a cluster (SEEDS=20000)

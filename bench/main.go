@@ -50,7 +50,7 @@ func measure(ctx context.Context, args []string) (err error) {
 	rounds := flags.Int("rounds", 3, "how often each system is measured")
 	clients := flags.Int("clients", 64, "that wait for results in the throughput workload")
 	sleepers := flags.Int("sleepers", 100_000, "sleeping executions in the workload open")
-	tasks := flags.Int("tasks", 50_000, "in the workload tasks")
+	tasks := flags.Int("tasks", 50_000, "in the workloads tasks and limit")
 	wait := flags.Duration("wait", 0, "for a quiet machine, at most, before each measurement")
 	out := flags.String("out", "", "file for the report, as JSON if it ends in .json, else as Markdown (default: Markdown on the standard output)")
 	dir := flags.String("dir", "", "directory for the data; decides which disk is measured (default: the temporary directory)")

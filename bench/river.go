@@ -41,7 +41,12 @@ func (w *noopWorker) Work(_ context.Context, job *river.Job[noopArgs]) error {
 	return nil
 }
 
-func openRiver(ctx context.Context, place bench.Place, slots int, body func(int)) (_ bench.Queue, err error) {
+// A limit over processes is not part of what is free of River. In one process its workers are the limit.
+func openRiver(ctx context.Context, place bench.Place, o bench.QueueOptions) (_ bench.Queue, err error) {
+	slots := o.Slots
+	if o.Limit > 0 {
+		slots = min(slots, o.Limit)
+	}
 	q := &riverQueue{}
 	if q.pool, err = pgxpool.New(ctx, place.URL); err != nil {
 		return nil, err
@@ -60,7 +65,7 @@ func openRiver(ctx context.Context, place bench.Place, slots int, body func(int)
 		return nil, err
 	}
 	workers := river.NewWorkers()
-	river.AddWorker(workers, &noopWorker{body: body})
+	river.AddWorker(workers, &noopWorker{body: o.Body})
 	q.client, err = river.NewClient(driver, &river.Config{
 		FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: slots}}, Workers: workers,

@@ -92,6 +92,43 @@ func BenchmarkTasks(b *testing.B) {
 	}
 }
 
+// BenchmarkTasksOfOneWorkflow runs a workflow that waits for very many tasks at once; the figure per task should not depend on how many there are.
+func BenchmarkTasksOfOneWorkflow(b *testing.B) {
+	noop := perdure.NewActivity("noop", func(_ context.Context, i int) (int, error) { return i, nil }, perdure.OnQueue("bench"))
+	many := perdure.NewWorkflow("many", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		futures := make([]*perdure.Future[int], n)
+		for i := range futures {
+			futures[i] = noop.Go(ctx, i, perdure.StepKey(strconv.Itoa(i)))
+		}
+		sum := 0
+		for _, f := range futures {
+			i, err := f.Get(ctx)
+			if err != nil {
+				return 0, err
+			}
+			sum += i
+		}
+		return sum, nil
+	})
+	for _, n := range []int{500, 5000} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			app, err := embedded.Config{Tasks: perdure.TaskConfig{Slots: 64}}.Open(b.Context(), "memory:", many, noop)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer func() { _ = app.Close() }()
+			before, i := processorTime(b), 0
+			for b.Loop() {
+				i++
+				if got, err := many.Run(app.With(b.Context()), n, perdure.RawKey(strconv.Itoa(i))); err != nil || got != n*(n-1)/2 {
+					b.Fatal(got, err)
+				}
+			}
+			b.ReportMetric(float64((processorTime(b)-before).Microseconds())/float64(b.N*n), "cpu-µs/task")
+		})
+	}
+}
+
 func processorTime(b *testing.B) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

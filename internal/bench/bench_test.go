@@ -51,15 +51,15 @@ func (f *fakeQueue) Submit(ctx context.Context, task int) error { return f.Submi
 func (f *fakeQueue) Open(context.Context) (int, error)          { return int(f.open.Swap(0)), nil }
 func (f *fakeQueue) Close() error                               { return nil }
 
-func openFakeQueue(_ context.Context, _ Place, _ int, body func(int)) (Queue, error) {
-	return &fakeQueue{body: body}, nil
+func openFakeQueue(_ context.Context, _ Place, o QueueOptions) (Queue, error) {
+	return &fakeQueue{body: o.Body}, nil
 }
 
 var fakePeer = Peer{Workflows: openFake, Queue: openFakeQueue}
 
 func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 	t.Parallel()
-	for _, w := range []Workload{Throughput, Latency, FanOut, Sequence, Open, Tasks, Pickup} {
+	for _, w := range []Workload{Throughput, Latency, FanOut, Sequence, Open, Tasks, Limited, Pickup} {
 		t.Run(string(w), func(t *testing.T) {
 			t.Parallel()
 			place := Place{Kind: SQLite, Path: filepath.Join(t.TempDir(), "bench.db")}
@@ -81,7 +81,7 @@ func TestWorkloadsMeasureWhatTheyClaim(t *testing.T) {
 				if len(r.Points) != 3 || r.Points[2].Size != job.Sleepers {
 					t.Errorf("got points %+v", r.Points)
 				}
-			case Tasks:
+			case Tasks, Limited:
 				if r.Operations != job.Tasks || r.Elapsed < look || r.Repeated != 0 { // the fake completes nothing before the second look
 					t.Errorf("got %+v", r)
 				}
@@ -203,7 +203,7 @@ func TestPeersTakePartInWhatTheyCan(t *testing.T) {
 		w    Workload
 		k    Kind
 		want string
-	}{{Throughput, Postgres, DBOS}, {Throughput, SQLite, DBOS}, {Tasks, Postgres, River}, {Pickup, Postgres, River}, {Tasks, SQLite, ""}} {
+	}{{Throughput, Postgres, DBOS}, {Throughput, SQLite, DBOS}, {Tasks, Postgres, River}, {Limited, Postgres, River}, {Pickup, Postgres, River}, {Tasks, SQLite, ""}} {
 		if got := strings.Join(o.taking(c.w, c.k), " "); got != c.want {
 			t.Errorf("in %s on %s take part: %q, want %q", c.w, c.k, got, c.want)
 		}

@@ -14,6 +14,7 @@
 //   - recovery (W6): the process is killed at step 1,900 of 2,000; the time from its start to its first new step.
 //   - history: the cost of a step at 10, 1,000 and 10,000 steps of history, again beside bare commits.
 //   - tasks: no-op tasks that are submitted 5,000 at a time while 64 slots drain them, until all are recorded as completed.
+//   - limit: the same with a limit of 40 that all tasks share.
 //   - pickup: one task at a time, 20 per second: how soon its code begins, from the moment at which the call that submits it returns, and from that call. A
 //     task that begins before the submission has returned counts as begun at once.
 //   - open (W5): the same with 10, 1,000 and 100,000 sleeping executions, and the memory that each of those costs.

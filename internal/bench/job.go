@@ -24,16 +24,17 @@ const (
 	History    Workload = "history"
 	Open       Workload = "open"
 	Tasks      Workload = "tasks"
+	Limited    Workload = "limit"
 	Pickup     Workload = "pickup"
 
 	crash Workload = "crash" // the first half of Recovery: ends with the death of the process
 )
 
 // Workloads are all workloads in the order in which they run.
-var Workloads = []Workload{Throughput, Latency, FanOut, Sequence, Recovery, History, Open, Tasks, Pickup}
+var Workloads = []Workload{Throughput, Latency, FanOut, Sequence, Recovery, History, Open, Tasks, Limited, Pickup}
 
 // queued reports whether the workload is one of a Queue.
-func (w Workload) queued() bool { return w == Tasks || w == Pickup }
+func (w Workload) queued() bool { return w == Tasks || w == Limited || w == Pickup }
 
 // Job is one measurement: what a child process does.
 type Job struct {
@@ -43,7 +44,7 @@ type Job struct {
 	Duration time.Duration // of Throughput, Latency and Pickup
 	Clients  int           // of Throughput
 	Sleepers int           // of Open: the largest number of sleeping executions
-	Tasks    int           // of Tasks: how many
+	Tasks    int           // of Tasks and Limited: how many
 	Profile  string        // directory for profiles, or ""
 }
 
@@ -60,7 +61,7 @@ type Result struct {
 
 	Steps, Bare time.Duration // Sequence: the sum of all steps, and of the bare commits between them
 	FirstStep   time.Duration // Recovery: from the start of the process to its first new step
-	Repeated    int           // Recovery: steps that ran again although they were complete; Tasks: attempts beyond the first
+	Repeated    int           // Recovery: steps that ran again although they were complete; Tasks, Limited: attempts beyond the first
 	Points      []Point       // History, Open
 	Sleeper     int64         // Open: bytes of memory per sleeping execution
 	StartRate   float64       // Open: starts per second
@@ -94,6 +95,7 @@ func (j Job) run(ctx context.Context, p Peer) (Result, error) {
 		History:    j.history,
 		Open:       j.open,
 		Tasks:      queue(j.tasks),
+		Limited:    queue(j.tasks),
 		Pickup:     queue(j.pickup),
 	}[j.Workload]
 	if work == nil {

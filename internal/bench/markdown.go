@@ -115,21 +115,32 @@ func (s *Store) one(p *page, systems []string) {
 
 // tasks writes what was measured of queues.
 func (s *Store) tasks(p *page, r *Report) {
-	if systems := s.systems(r, Tasks); len(systems) > 0 {
+	for _, w := range []Workload{Tasks, Limited} {
+		systems := s.systems(r, w)
+		if len(systems) == 0 {
+			continue
+		}
 		flush, bytes := "flushes / 1,000", "WAL B / task"
 		if s.Kind == SQLite {
 			flush, bytes = "commits / 1,000", "written B / task"
 		}
 		p.line("")
-		p.line("### %s no-op tasks from submission, %s at a time, to recorded completion, %d slots", thousands(r.Tasks), thousands(bulk), slots)
-		p.table("system", "tasks/s", "ours is faster by", "CPU µs / task: process + database", "rows / task", flush, bytes, "allocations / task (KiB)", "RSS MiB", "others' CPU %", "tasks/s without them (estimate)")
+		under := ""
+		if w == Limited {
+			under = fmt.Sprintf(", under a limit of %d for all", atOnce)
+		}
+		p.line("### %s no-op tasks from submission, %s at a time, to recorded completion, %d slots%s", thousands(r.Tasks), thousands(bulk), slots, under)
+		p.table("system", "tasks/s", "ours is faster by", "of its rate without a limit", "CPU µs / task: process + database", "rows / task", flush, bytes, "allocations / task (KiB)", "RSS MiB", "others' CPU %", "tasks/s without them (estimate)")
 		for _, system := range systems {
-			cell := s.cells(system, Tasks)
-			factor := "–"
-			if v, ok := s.ratio(system, Tasks, rate); ok && system != Perdure {
+			cell := s.cells(system, w)
+			factor, part := "–", "–"
+			if v, ok := s.ratio(system, w, rate); ok && system != Perdure {
 				factor = number(v) + "×"
 			}
-			p.row(system, cell(rate), factor, cell(micro(cpuOurs))+" + "+cell(micro(cpuStore)), cell(taskRows), cell(func(r Result) float64 { return 1000 * taskFlushes(r) }),
+			if v, ok := s.kept(system, w, Tasks, rate); ok && w != Tasks {
+				part = number(100*v) + " %"
+			}
+			p.row(system, cell(rate), factor, part, cell(micro(cpuOurs))+" + "+cell(micro(cpuStore)), cell(taskRows), cell(func(r Result) float64 { return 1000 * taskFlushes(r) }),
 				cell(taskWritten), cell(allocs)+" ("+cell(garbage)+")", cell(rss), cell(others), cell(alone))
 		}
 	}

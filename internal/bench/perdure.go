@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"net/url"
 	"strconv"
 	"time"
@@ -98,15 +99,22 @@ type perdureQueue struct {
 	noop *perdure.Activity[int, perdure.Void]
 }
 
-// openPerdureQueue opens Perdure with its defaults and some slots.
-func openPerdureQueue(ctx context.Context, place Place, slots int, body func(int)) (Queue, error) {
+// openPerdureQueue opens Perdure with its defaults, some slots, and a rule if there is to be a limit.
+func openPerdureQueue(ctx context.Context, place Place, o QueueOptions) (Queue, error) {
 	q := &perdureQueue{noop: perdure.NewActivity("noop", func(_ context.Context, task int) (perdure.Void, error) {
-		body(task)
+		o.Body(task)
 		return perdure.Void{}, nil
 	}, perdure.OnQueue("bench"))}
 	var err error
-	q.app, err = embedded.Config{Tasks: perdure.TaskConfig{Slots: slots}}.Open(ctx, address(place), q.noop)
-	return q, err
+	if q.app, err = (embedded.Config{Tasks: perdure.TaskConfig{Slots: o.Slots}}).Open(ctx, address(place), q.noop); err != nil {
+		return nil, err
+	}
+	if o.Limit > 0 {
+		if err := q.app.SetLimit(ctx, perdure.LimitRule{Name: "bench", Queue: "bench", Concurrency: o.Limit}); err != nil {
+			return nil, errors.Join(err, q.app.Close())
+		}
+	}
+	return q, nil
 }
 
 // SubmitMany implements Queue.

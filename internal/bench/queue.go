@@ -20,11 +20,19 @@ type Queue interface {
 	Close() error
 }
 
-// QueueOpener opens a queue on a store, with so many slots for tasks. Each task calls body with its number and is without effect otherwise.
-type QueueOpener func(ctx context.Context, place Place, slots int, body func(task int)) (Queue, error)
+// QueueOptions say how a queue is to be opened.
+type QueueOptions struct {
+	Slots int            // for tasks
+	Limit int            // how many of them run at once in all processes together; 0 for no limit
+	Body  func(task int) // each task calls it with its number, and is without effect otherwise
+}
+
+// QueueOpener opens a queue on a store.
+type QueueOpener func(ctx context.Context, place Place, o QueueOptions) (Queue, error)
 
 const (
-	slots      = 64                    // of Tasks and Pickup
+	slots      = 64                    // of Tasks, Limited and Pickup
+	atOnce     = 40                    // tasks that may run at once in Limited
 	bulk       = 5000                  // tasks that are handed in at once
 	warmTasks  = 5000                  // before anything is measured
 	warmPickup = 20                    // the same
@@ -68,7 +76,7 @@ func (b *bodies) drain(ctx context.Context, q Queue, first, n int) error {
 	}
 }
 
-// tasks measures how fast many tasks come from their submission to their recorded completion.
+// tasks measures how fast many tasks come from their submission to their recorded completion, in Limited under a limit that is below the number of slots.
 func (j Job) tasks(ctx context.Context, open QueueOpener, r *Result) error {
 	m, err := openMeter(ctx, j.Place)
 	if err != nil {
@@ -76,7 +84,11 @@ func (j Job) tasks(ctx context.Context, open QueueOpener, r *Result) error {
 	}
 	defer m.close(ctx)
 	b := &bodies{news: make(chan struct{}, 1)}
-	q, err := open(ctx, j.Place, slots, b.body)
+	o := QueueOptions{Slots: slots, Body: b.body}
+	if j.Workload == Limited {
+		o.Limit = atOnce
+	}
+	q, err := open(ctx, j.Place, o)
 	if err != nil {
 		return err
 	}
@@ -135,7 +147,7 @@ func (j Job) pickup(ctx context.Context, open QueueOpener, r *Result) error {
 		at   time.Time
 	}
 	starts := make(chan start, 1)
-	q, err := open(ctx, j.Place, slots, func(task int) { starts <- start{task, time.Now()} })
+	q, err := open(ctx, j.Place, QueueOptions{Slots: slots, Body: func(task int) { starts <- start{task, time.Now()} }})
 	if err != nil {
 		return err
 	}

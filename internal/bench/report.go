@@ -77,6 +77,19 @@ func (s *Store) ratio(peer string, w Workload, figure func(Result) float64) (_ f
 	return median(values)
 }
 
+// kept is what a system reaches in one workload as a part of what it reaches in another, both in the same round.
+func (s *Store) kept(system string, w, of Workload, figure func(Result) float64) (_ float64, ok bool) {
+	var values []float64
+	for _, x := range s.of(system, w) {
+		for _, y := range s.of(system, of) {
+			if x.Round == y.Round {
+				values = append(values, figure(x.Result)/figure(y.Result))
+			}
+		}
+	}
+	return median(values)
+}
+
 // loudest is the largest share of the machine that others used during a measurement.
 func (r *Report) loudest() (most float64) {
 	for _, s := range r.Stores {
@@ -154,7 +167,7 @@ func (r Result) brief(err error) string {
 		return "FAILED: " + err.Error()
 	case r.Workload == Throughput || r.Workload == Latency:
 		return fmt.Sprintf("%.0f/s, p50 %.2f ms, p99 %.2f ms, CPU %.3f ms per workflow", rate(r), p50(r), p99(r), cpu(r))
-	case r.Workload == Tasks:
+	case r.Workload == Tasks || r.Workload == Limited:
 		return fmt.Sprintf("%.0f/s, CPU %.1f + %.1f µs per task", rate(r), micro(cpuOurs)(r), micro(cpuStore)(r))
 	case r.Workload == Pickup:
 		return fmt.Sprintf("p50 %.3f ms, p99 %.3f ms after the commit; %.3f and %.3f ms after the call", p50(r), p99(r), fromCall50(r), fromCall99(r))

@@ -51,7 +51,7 @@ func TestRunMeasuresPerdure(t *testing.T) {
 	for kind, place := range places {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
-			s := short(t, place(t), Throughput, FanOut, Tasks, Pickup)
+			s := short(t, place(t), Throughput, FanOut, Tasks, Limited, Pickup)
 			if l := s.Limits; s.Sync.Commits == 0 || l.Single.Commits == 0 || l.Fenced.Commits == 0 || l.Batched.RowRate() <= l.Batched.Commits {
 				t.Errorf("limits are %+v", l)
 			}
@@ -62,8 +62,10 @@ func TestRunMeasuresPerdure(t *testing.T) {
 			if r := s.of(Perdure, FanOut)[0]; r.P50 <= 0 {
 				t.Errorf("fan-out took %s", r.P50)
 			}
-			if r := s.of(Perdure, Tasks)[0]; r.Operations != 500 || r.Repeated != 0 || r.Usage.Flushes <= 0 || (kind == Postgres) != (r.Usage.Rows >= 2) {
-				t.Errorf("tasks: %+v", r)
+			for _, w := range []Workload{Tasks, Limited} {
+				if r := s.of(Perdure, w)[0]; r.Operations != 500 || r.Repeated != 0 || r.Usage.Flushes <= 0 || (kind == Postgres) != (r.Usage.Rows >= 2) {
+					t.Errorf("%s: %+v", w, r)
+				}
 			}
 			if r := s.of(Perdure, Pickup)[0]; r.Operations == 0 || r.FromCall50 <= 0 {
 				t.Errorf("pickup: %+v", r)

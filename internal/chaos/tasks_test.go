@@ -55,7 +55,7 @@ func TestTasksUnderFire(t *testing.T) {
 }
 
 // tasksUnderFire submits tasks to processes that are killed, stopped past their lease, drained, and replaced by ones that lack a kind. In the end every
-// task has ended once: those that failed are the dead letters, and nobody has a claim.
+// task has ended once: those that failed are the dead letters, and nobody has a claim. No process has ended but those that were killed, told to, or ended by a job.
 func tasksUnderFire(t *testing.T, n, strikes int) {
 	t.Helper()
 	url, l := pgtest.URL(t), newLedger(t)
@@ -63,10 +63,13 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 1))
+	var ps, all []*process
+	killed := map[*process]bool{}
 	raise := func(env ...string) *process {
-		return spawn(t, url, l, 0, lease, append(env, envTasks+"=1")...)
+		p := spawn(t, url, l, 0, lease, append(env, envTasks+"=1")...)
+		all = append(all, p)
+		return p
 	}
-	var ps []*process
 	for range 3 {
 		ps = append(ps, raise())
 	}
@@ -111,6 +114,7 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 		i := rnd.IntN(len(ps))
 		switch p := ps[i]; s % 4 {
 		case 0:
+			killed[p] = true
 			p.kill()
 			ps[i] = raise()
 		case 1: // a deploy that lacks a kind
@@ -126,16 +130,19 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 			<-p.done
 			ps[i] = raise()
 		}
-		select {
-		case <-ps[i].done: // a job has ended it
-			ps[i] = raise()
-		default:
+		for i, p := range ps {
+			select {
+			case <-p.done: // a job has ended it
+				ps[i] = raise()
+			default:
+			}
 		}
 	}
 	for _, p := range ps {
 		p.signal(syscall.SIGTERM)
 		<-p.done
 	}
+	endings := wantEndings(t, all, killed)
 	conn := connect(t, url)
 	defer conn.Close(context.Background())
 	count := func(sql string, args ...any) (n int) {
@@ -158,11 +165,33 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 	}
 	completed, failed, canceled := status(model.Completed), status(model.Failed), status(model.Canceled)
 	dead := count(`select count(*) from perdure.dead`)
-	t.Logf("%d completed, %d failed, %d canceled, %d dead letters", completed, failed, canceled, dead)
+	t.Logf("%d completed, %d failed, %d canceled, %d dead letters; processes: %v", completed, failed, canceled, dead, endings)
 	if completed+failed+canceled != n {
 		t.Errorf("%d of %d tasks have ended", completed+failed+canceled, n)
 	}
 	if dead != failed || failed < n/20*8/10 {
 		t.Errorf("%d tasks failed, and there are %d dead letters", failed, dead)
 	}
+}
+
+// wantEndings demands that each process has ended as it was made to: by the kill, by a job that takes its process with it, or in good order. It returns how many
+// ended how.
+func wantEndings(t *testing.T, all []*process, killed map[*process]bool) map[string]int {
+	t.Helper()
+	endings := map[string]int{}
+	for _, p := range all {
+		<-p.done
+		how, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+		switch {
+		case how.Signaled() && how.Signal() == syscall.SIGKILL && killed[p]:
+			endings["killed"]++
+		case how.Exited() && how.ExitStatus() == 3:
+			endings["ended by a job"]++
+		case how.Exited() && how.ExitStatus() == 0:
+			endings["in good order"]++
+		default:
+			t.Errorf("a process ended by itself: %s\n%s", p.cmd.ProcessState, p.text())
+		}
+	}
+	return endings
 }

@@ -48,7 +48,7 @@ memory of sleeping executions, and the raw limits of the store beside them. It u
 	cmd.Flags().IntVar(&opts.Rounds, "rounds", 3, "how often each workload is measured")
 	cmd.Flags().IntVar(&opts.Clients, "clients", 64, "that wait for results in the throughput workload")
 	cmd.Flags().IntVar(&opts.Sleepers, "sleepers", 100_000, "sleeping executions in the workload open")
-	cmd.Flags().IntVar(&opts.Tasks, "tasks", 50_000, "in the workload tasks")
+	cmd.Flags().IntVar(&opts.Tasks, "tasks", 50_000, "in the workloads tasks and limit")
 	return cmd
 }
 

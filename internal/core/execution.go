@@ -37,9 +37,10 @@ type Execution struct {
 	updates  []model.Event // received and not answered
 	states   []model.Event // the last value of each
 	watchers []model.Link
-	labels   []model.Label // sorted; never changed in place
-	fired    []firing      // timers that fired and that the code may not have seen
-	tasks    []Task
+	labels   []model.Label    // sorted; never changed in place
+	fired    []firing         // timers that fired and that the code may not have seen
+	tasks    []*Task          // open, in the order in which they were scheduled
+	taskOf   map[string]*Task // the same by id, once there are many
 
 	endedClaims []endedClaim // the last ones
 }
@@ -109,9 +110,11 @@ func (x *Execution) Clone() *Execution {
 	c.states = slices.Clone(x.states)
 	c.watchers = slices.Clone(x.watchers)
 	c.fired = slices.Clone(x.fired)
-	c.tasks = slices.Clone(x.tasks)
-	for i := range c.tasks {
-		c.tasks[i].Failures = slices.Clone(c.tasks[i].Failures)
+	c.dropTasks()
+	for _, t := range x.tasks {
+		own := *t
+		own.Failures = slices.Clone(t.Failures)
+		c.addTask(&own)
 	}
 	c.endedClaims = slices.Clone(x.endedClaims)
 	return &c
@@ -148,7 +151,7 @@ func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Time
 	}
 	x.Outcome = o
 	if !x.Open() {
-		x.tasks = nil
+		x.dropTasks()
 	}
 	x.timers = slices.Clone(timers)
 	// Firings are kept: a worker that holds the run while its state is read again may not have seen them yet.

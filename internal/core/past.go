@@ -56,7 +56,7 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	if p.Status.Closed() {
 		next.Outcome = model.Outcome{Status: p.Status, Output: p.Output, Failure: p.Failure, At: p.At, Seen: next.Next - 1}
 		d.Close, d.Closed = &next.Outcome, fresh
-		next.tasks = nil // those that were open when it ended
+		next.dropTasks() // those that were open when it ended
 	} else {
 		next.watchAgain(&d)
 	}

@@ -49,20 +49,48 @@ type endedClaim struct {
 	claim int64
 }
 
-// Tasks are the open tasks, in no particular order. The caller must not change them.
-func (x *Execution) Tasks() []Task { return x.tasks }
+// fewTasks are found by looking at each; more have an index.
+const fewTasks = 16
 
-// Task finds an open task.
+// Tasks are the open tasks, in the order in which they were scheduled. The caller must not change them.
+func (x *Execution) Tasks() []*Task { return x.tasks }
+
+// Task finds an open task; nil when there is none.
 func (x *Execution) Task(id string) *Task {
-	if i := x.task(id); i >= 0 {
-		return &x.tasks[i]
+	if x.taskOf != nil {
+		return x.taskOf[id]
+	}
+	for _, t := range x.tasks {
+		if t.ID == id {
+			return t
+		}
 	}
 	return nil
 }
 
-func (x *Execution) task(id string) int {
-	return slices.IndexFunc(x.tasks, func(t Task) bool { return t.ID == id })
+// addTask adds an open task behind all others.
+func (x *Execution) addTask(t *Task) {
+	x.tasks = append(x.tasks, t)
+	switch {
+	case x.taskOf != nil:
+		x.taskOf[t.ID] = t
+	case len(x.tasks) > fewTasks:
+		x.taskOf = make(map[string]*Task, 2*len(x.tasks))
+		for _, t := range x.tasks {
+			x.taskOf[t.ID] = t
+		}
+	}
 }
+
+// dropTask removes an open task.
+func (x *Execution) dropTask(t *Task) {
+	i := slices.Index(x.tasks, t)
+	x.tasks = slices.Delete(x.tasks, i, i+1)
+	delete(x.taskOf, t.ID)
+}
+
+// dropTasks removes all of them.
+func (x *Execution) dropTasks() { x.tasks, x.taskOf = nil, nil }
 
 // Alone reports whether the run is that of a task which stands alone.
 func (x *Execution) Alone() bool { return x.Start.Task != nil }
@@ -72,11 +100,11 @@ func (x *Execution) Claimable(t *Task) bool { return x.Open() && x.Paused == nil
 
 // openTask adds a task to the state.
 func (x *Execution) openTask(id string, spec *model.TaskSpec, in model.Payload, at model.Time, worker string, claim int64) {
-	t := Task{ID: id, Spec: spec, Input: in, Scheduled: at, Visible: at.Add(max(spec.Delay, 0))}
+	t := &Task{ID: id, Spec: spec, Input: in, Scheduled: at, Visible: at.Add(max(spec.Delay, 0))}
 	if worker != "" {
 		t.hold(1, claim, worker, at)
 	}
-	x.tasks = append(x.tasks, t)
+	x.addTask(t)
 }
 
 func (t *Task) hold(attempt int, claim int64, worker string, at model.Time) {
@@ -105,11 +133,10 @@ func (x *Execution) noteTask(e *model.Event) {
 		x.openTask(e.ID, e.Task, e.Input, e.At, e.Worker, e.Seq)
 		return
 	}
-	i := x.task(e.ID)
-	if i < 0 {
+	t := x.Task(e.ID)
+	if t == nil {
 		return // a step that no queue carries
 	}
-	t := &x.tasks[i]
 	switch {
 	case e.Kind == model.EventTaskClaimed:
 		t.hold(e.Attempt, e.Seq, e.Worker, e.At)
@@ -134,7 +161,7 @@ func (x *Execution) noteTask(e *model.Event) {
 		t.letGo(e.Due)
 		return
 	}
-	x.tasks = slices.Delete(x.tasks, i, i+1)
+	x.dropTask(t)
 }
 
 // byReport reports whether the event that ends a claim says what its worker reported. Any other has taken the claim away, and what its worker reports
@@ -160,7 +187,7 @@ func (x *Execution) ended(id string, claim int64) {
 
 // schedule begins a task (a step that has asked does not ask again).
 func (x *Execution) schedule(d *Decision, e model.Event, now model.Time) {
-	if x.task(e.ID) >= 0 {
+	if x.Task(e.ID) != nil {
 		return
 	}
 	e.Kind, e.Worker = model.EventTaskScheduled, ""
@@ -171,7 +198,7 @@ func (x *Execution) schedule(d *Decision, e model.Event, now model.Time) {
 // Those for which it names none wait.
 func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker string)) {
 	if d.Start != nil && d.Start.Task != nil {
-		t := &x.tasks[0]
+		t := x.tasks[0]
 		if w := find(t, 0); w != "" {
 			x.Start.Worker, d.Start.Worker = w, w
 			t.hold(1, 0, w, t.Scheduled)
@@ -189,7 +216,7 @@ func Assign(x *Execution, d *Decision, find func(t *Task, claim int64) (worker s
 		if e.Kind != model.EventTaskScheduled || next == len(x.tasks) || x.tasks[next].ID != e.ID {
 			continue // something else, or withdrawn by the same turn
 		}
-		t := &x.tasks[next]
+		t := x.tasks[next]
 		next++
 		if e.Worker = find(t, e.Seq); e.Worker != "" {
 			t.hold(1, e.Seq, e.Worker, e.At)

@@ -163,7 +163,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			if c.Event.Task == nil || c.Event.Task.Kind == "" || c.Event.Task.Queue == "" {
 				return fault.New(fault.Invalid, "run %s schedules a task without a kind or a queue", x.Start.Run)
 			}
-			if x.task(c.Event.ID) < 0 {
+			if x.Task(c.Event.ID) == nil {
 				tasks++ // one that is open is not scheduled again
 			}
 		case model.CommandSend:
@@ -357,7 +357,8 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 		}
 	}
 	d.Close, d.Closed = &o, x.Start.Run
-	x.Outcome, x.timers, x.children, x.calls, x.updates, x.tasks = o, nil, nil, nil, nil, nil
+	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
+	x.dropTasks()
 	x.Parked, x.Blocked, x.Paused = false, nil, nil
 }
 

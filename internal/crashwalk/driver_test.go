@@ -23,6 +23,8 @@ type scenario struct {
 	idleAfter time.Duration
 	// lease of its processes; leaseTTL.
 	lease time.Duration
+	// tasks is how its processes execute tasks; the defaults.
+	tasks perdure.TaskConfig
 	// selfless executions need nothing from clients once they have been started: after a crash they must end by themselves.
 	selfless bool
 	// bodies is how often the body of each step runs when nothing goes wrong. A crash may repeat each once per process.

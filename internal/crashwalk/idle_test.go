@@ -1,7 +1,9 @@
 package crashwalk_test
 
 import (
+	"context"
 	"fmt"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,28 +12,106 @@ import (
 )
 
 // A process that has nothing to do makes at most one call to the store per second, with the lease that is the default, whatever waits in it and
-// whoever else there is. That is counted over an hour, and in every ten seconds of it.
+// whoever else there is. That is counted over an hour, and in every ten seconds of it. So it is with a thousand free slots for tasks of ten queues, with limits, breakers,
+// a paused queue and schedules: nobody looks for work.
 func TestIdleProcessesAreQuiet(t *testing.T) {
 	t.Parallel()
 	for _, processes := range []int{1, 3} {
-		t.Run(fmt.Sprintf("%d processes", processes), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) { idleHour(t, processes) })
-		})
+		for _, equipped := range []bool{false, true} {
+			name := fmt.Sprintf("%d processes", processes)
+			if equipped {
+				name += " with slots"
+			}
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { idleHour(t, processes, equipped) })
+			})
+		}
 	}
 }
 
-func idleHour(t *testing.T, processes int) {
+// The same hour takes little processor time: nothing spins, and nothing wakes up often. Not in parallel, so that it is its own time that is measured.
+//
+//nolint:paralleltest // see above
+func TestIdleProcessNeedsNoProcessor(t *testing.T) {
+	before := processorTime(t)
+	synctest.Test(t, func(t *testing.T) { idleHour(t, 1, true) })
+	used := processorTime(t) - before
+	t.Logf("an idle hour and what comes before it took %s of processor time", used)
+	if used > 500*time.Millisecond { // ten times what it takes
+		t.Errorf("an idle hour took %s of processor time", used)
+	}
+}
+
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+const (
+	idleQueues = 10
+	idleSlots  = 1000
+)
+
+// idler is a task of one of the queues.
+func idler(i int) *perdure.Activity[int, int] {
+	return perdure.NewActivity(fmt.Sprint("idler-", i), func(_ context.Context, n int) (int, error) { return n, nil }, perdure.OnQueue(fmt.Sprint("queue-", i)))
+}
+
+// equip has an app know limits, a breaker and a paused queue, and lets every queue do something, so that all that can be set up has been.
+func equip(t *testing.T, app *perdure.App) {
+	t.Helper()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	check(app.SetLimit(t.Context(), perdure.LimitRule{Name: "all", Queue: "*", Concurrency: 40}))
+	check(app.SetLimit(t.Context(), perdure.LimitRule{Name: "slow", Queue: "queue-1", Rate: 5, Period: time.Second}))
+	check(app.SetLimit(t.Context(), perdure.LimitRule{Name: "keyed", Queue: "queue-2", Key: "input", Concurrency: 1}))
+	check(app.SetBreaker(t.Context(), perdure.BreakerRule{Name: "activity:idler-3"}))
+	var last []perdure.Execution[int]
+	for i := range idleQueues {
+		xs, err := idler(i).SubmitMany(app.With(t.Context()), []int{1, 2, 3})
+		check(err)
+		last = append(last, xs...)
+	}
+	for _, x := range last {
+		_, err := x.Result(app.With(t.Context()))
+		check(err)
+	}
+	check(app.PauseQueue(t.Context(), "queue-4", "for a while"))
+	_, err := idler(4).Submit(app.With(t.Context()), 4) // waits there
+	check(err)
+}
+
+func idleHour(t *testing.T, processes int, equipped bool) {
 	const waiting = 40
 	define := func(*world) perdure.Group {
-		return perdure.Group{sleeper.Bind(func(ctx perdure.WorkflowCtx, i int) (string, error) {
+		g := perdure.Group{sleeper.Bind(func(ctx perdure.WorkflowCtx, i int) (string, error) {
 			if i%2 == 0 {
 				return "", ctx.Sleep(24 * time.Hour)
 			}
 			return hurry.Receive(ctx)
 		})}
+		if equipped {
+			for i := range idleQueues {
+				g = append(g, idler(i))
+			}
+			g = append(g, perdure.NewSchedule("nightly", perdure.Every(24*time.Hour).Offset(12*time.Hour), sleeper.Job(0)))
+		}
+		return g
 	}
-	w := newWorld(&scenario{name: "idle", lease: 10 * time.Second, idleAfter: time.Second, stages: []stage{{define: define, processes: processes}}}, &strike{})
+	s := &scenario{name: "idle", lease: 10 * time.Second, idleAfter: time.Second, stages: []stage{{define: define, processes: processes}}}
+	if equipped {
+		s.tasks = perdure.TaskConfig{Slots: idleSlots}
+	}
+	w := newWorld(s, &strike{})
 	ps := make([]*process, processes)
 	if alive, err := w.populate(&w.s.stages[0], ps); err != nil || !alive {
 		t.Fatal(alive, err)
@@ -40,6 +120,9 @@ func idleHour(t *testing.T, processes int) {
 		if _, err := sleeper.Start(ps[0].App.With(t.Context()), i, perdure.RawKey(fmt.Sprint(i))); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if equipped {
+		equip(t, ps[0].App)
 	}
 	time.Sleep(time.Minute) // of virtual time: all are parked, unloaded, and each shard is where it belongs
 	const lasting, window = time.Hour, 10 * time.Second

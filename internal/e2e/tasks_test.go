@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -287,4 +288,29 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 			t.Errorf("%d attempts were begun, want %d", got, 3*n)
 		}
 	})
+}
+
+// A workflow may wait for thousands of tasks: what one of them costs does not grow with their number.
+func TestWorkflowWithThousandsOfTasks(t *testing.T) {
+	t.Parallel()
+	const n = 3000
+	echo := perdure.NewActivity("echo", func(_ context.Context, i int) (int, error) { return i, nil }, perdure.OnQueue("many"))
+	all := perdure.NewWorkflow("all", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		futures := make([]*perdure.Future[int], n)
+		for i := range futures {
+			futures[i] = echo.Go(ctx, i, perdure.StepKey(strconv.Itoa(i)))
+		}
+		sum := 0
+		for _, f := range futures {
+			i, err := f.Get(ctx)
+			if err != nil {
+				return 0, err
+			}
+			sum += i
+		}
+		return sum, nil
+	})
+	app := newSite(t, "memory").open(echo, all)
+	got, err := all.Run(caller(t, app), n, perdure.RawKey("k"))
+	equal(t, "the sum", got, err, n*(n-1)/2)
 }

@@ -90,7 +90,7 @@ func (e *Engine) QueueStats() (stats []queue.QueueStats, ok bool) {
 }
 
 // OpenTasks are the open tasks of an open run, as its history tells.
-func OpenTasks(start model.Start, events []model.Event) ([]core.Task, error) {
+func OpenTasks(start model.Start, events []model.Event) ([]*core.Task, error) {
 	x, err := core.Recover(start, model.Outcome{Status: model.Running}, events, nil)
 	if err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ var flow = []mutant{
 	{
 		name:  "the requeued task of a step never leaves",
 		file:  "internal/core/letter.go",
-		old:   "		d.Messages = append(d.Messages, model.Message{Kind: model.MessageStart, To: to, Input: in, Task: &spec, Reuse: model.ReuseAlways, Fresh: fresh})\n",
+		old:   "		d.Messages = append(d.Messages, model.Message{Kind: model.MessageStart, To: to, Input: in, Task: &spec, Reuse: model.ReuseAlways, Fresh: fresh, Trace: m.Trace})\n",
 		new:   "",
 		tests: [][]string{sim},
 	},

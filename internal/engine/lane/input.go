@@ -365,7 +365,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	case d.Close != nil:
 		l.terminated(g, e, d.Close)
 	}
-	l.postTasks(now, e, queue.Neither)
+	l.postChanges(now, e, &d, queue.Neither)
 }
 
 // terminated takes a run that ended without a word of its code from its worker.
@@ -479,7 +479,7 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 		l.letGoQuietly(e)
 		l.strand(kind{e.address.Tenant, e.address.Type}, e, *t.Blocked)
 	}
-	l.postTasks(now, e, queue.Neither)
+	l.postChanges(now, e, &d, queue.Neither)
 }
 
 // blockOn keeps a run whose turn cannot be applied as it is, and says why: trying again would fail again.
@@ -703,7 +703,7 @@ func (l *Lane) writeTimers(b *building, e *entry, key store.RunKey, d *core.Deci
 		if !b.unstartTimer(key.Run, id) {
 			b.batch.StopTimers = append(b.batch.StopTimers, store.TimerKey{RunKey: key, ID: id})
 		}
-		l.timers.remove(key.Run, id)
+		l.timers.remove(e.address, key.Run, id)
 	}
 	for _, t := range d.StartTimers {
 		row := store.Timer{Shard: e.shard.id, Run: key.Run, ID: t.ID, Due: t.Due, Address: e.address}

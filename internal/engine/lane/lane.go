@@ -269,7 +269,7 @@ func (l *Lane) Wake() model.Time {
 	}
 	wake := l.recovery.at
 	timers := model.Time(0)
-	if !l.Full() && !l.loads.crowded() { // otherwise a result comes first
+	if !l.Full() && !l.loads.crowded(l.cfg.MaxLoads) { // otherwise a result comes first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
 	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake()} {

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
@@ -48,7 +49,8 @@ type Load struct {
 	version  int // of the entry when the read was made
 	tenure   int // of the lane when the read was made
 	task     *taskInput
-	looked   int // requests to the address that had been served when a reply was looked for
+	catchUp  bool // timers are read for kinds that are behind
+	looked   int  // requests to the address that had been served when a reply was looked for
 	attempts int
 	at       model.Time // not before
 }
@@ -82,9 +84,13 @@ func newLoads() loads { return loads{flying: map[uint64]*Load{}} }
 func (q *loads) idle() bool { return len(q.flying) == 0 && len(q.waiting) == 0 && len(q.delayed) == 0 }
 
 // crowded reports whether so many reads wait that nothing should be begun that needs another.
-func (q *loads) crowded() bool { return len(q.waiting) > 1000 }
+// The line is kept short: whoever needs a read waits behind all of it.
+func (q *loads) crowded(most int) bool { return len(q.waiting) > most }
 
 func (q *loads) add(ld *Load) { q.waiting = append(q.waiting, ld) }
+
+// addFirst is for what everybody else waits for.
+func (q *loads) addFirst(ld *Load) { q.waiting = slices.Insert(q.waiting, 0, ld) }
 
 // issue hands out as many reads as may be in flight.
 func (q *loads) issue(l *Lane) {

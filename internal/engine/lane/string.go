@@ -19,7 +19,7 @@ func (l *Lane) String() string {
 		l.open.rows(), len(l.open.inputs), l.recovery.stage, len(l.recovery.chunks), l.bytes, l.Full())
 	fmt.Fprintf(&b, "\n  reads: %d in flight, %d waiting, %d to be repeated; mail: reading %v, %d requests taken",
 		len(l.loads.flying), len(l.loads.waiting), len(l.loads.delayed), l.mail.reading, len(l.mail.inbox))
-	fmt.Fprintf(&b, "\n  timers: %d, and %d due, known up to %s, asked up to %s", len(l.timers.heap), l.timers.due.n, l.timers.horizon.Due, l.timers.asked)
+	fmt.Fprintf(&b, "\n  timers: %d, and %d due, known up to %s, asked up to %s", len(l.timers.heap), l.timers.due, l.timers.horizon.Due, l.timers.asked)
 	for _, id := range l.Shards() {
 		fmt.Fprintf(&b, "\n  shard %d: draining %v", id, l.shards[id].draining)
 	}

@@ -229,7 +229,7 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 	if d.Close != nil {
 		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: run, outcome: d.Close})
 	}
-	l.postTasks(now, e, how)
+	l.postChanges(now, e, &d, how)
 	l.maybeDrop(e)
 }
 
@@ -411,47 +411,82 @@ func (l *Lane) item(e *entry, x *core.Execution, t *core.Task) queue.Item {
 // postTasks tells the board how the tasks of the entry stand, as far as it does not know. The board may know what is not committed yet: nothing that it
 // proposes can overtake that. how is what came of a claim that has ended.
 func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
-	if l.cfg.Board == nil || e.gone || !e.known || e.poison != nil || (e.tasks.len() == 0 && (e.x == nil || len(e.x.Tasks()) == 0)) {
+	e.posted = false
+	if l.cfg.Board == nil || e.gone || !e.known || e.poison != nil {
 		return
 	}
-	x, over := e.x, e.tasksOf != e.run()
 	var few [1]string
 	for _, id := range e.tasks.ids(few[:0]) {
-		p, _ := e.tasks.get(id)
-		if t := taskOf(e, id); over || t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !x.Claimable(t) || e.shard.draining)) {
+		if p, _ := e.tasks.get(id); e.tasksOf != e.run() || e.outdated(id, p) {
 			l.unpostOne(now, e, id, p, how)
 		}
 	}
-	if x == nil || e.shard.gone {
+	if e.x == nil || e.shard.gone {
 		return
 	}
-	e.tasksOf = e.run()
-	tasks := x.Tasks()
-	for i := range tasks {
-		t := &tasks[i]
-		p, ok := e.tasks.get(t.ID)
-		switch {
-		case ok:
-			if p.worker != 0 && !p.warned && x.Alone() && x.Canceling != 0 {
-				p.warned = true
-				e.tasks.set(t.ID, p)
-				l.stop(e, t.ID, p, true)
-			}
-		case t.Held:
-			it := l.item(e, x, t)
-			id, has := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: it.Ref, Claim: t.Claim})
-			e.tasks.set(t.ID, posted{held: true, claim: t.Claim, worker: id})
-			l.cfg.Board.Held(now, it, t.Claim, id)
-			switch {
-			case id != 0 && !has: // the claim was read, so it is durable, and something came in between before it was told
-				l.handOver(e, &effect{run: e.run(), task: &taskInput{id: t.ID, claim: t.Claim, worker: id}})
-			case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
-				l.lost(e, t)
-			}
-		case x.Claimable(t) && !e.shard.draining:
-			e.tasks.set(t.ID, posted{visible: t.Visible})
-			l.cfg.Board.Add(now, l.item(e, x, t))
+	e.tasksOf, e.posted = e.run(), true
+	for _, t := range e.x.Tasks() {
+		l.postTask(now, e, t)
+	}
+}
+
+// postChanges is postTasks behind a decision: only the tasks that it is about are looked at, if the board knew how all stood before it. A run may have thousands of them.
+func (l *Lane) postChanges(now model.Time, e *entry, d *core.Decision, how queue.Outcome) {
+	if !e.posted || e.tasksOf != e.run() || d.Start != nil || d.Close != nil || len(d.Deletes) > 0 || slices.ContainsFunc(d.Events, concernsAllTasks) {
+		l.postTasks(now, e, how)
+		return
+	}
+	for i := range d.Events {
+		l.postAgain(now, e, d.Events[i].ID, how)
+	}
+}
+
+// concernsAllTasks reports whether an event may change what each task of its run waits for.
+func concernsAllTasks(e model.Event) bool {
+	return e.Kind == model.EventPaused || e.Kind == model.EventResumed || e.Kind == model.EventCancelRequest
+}
+
+// postAgain tells the board how one task stands.
+func (l *Lane) postAgain(now model.Time, e *entry, id string, how queue.Outcome) {
+	if p, ok := e.tasks.get(id); ok && e.outdated(id, p) {
+		l.unpostOne(now, e, id, p, how)
+	}
+	if t := taskOf(e, id); t != nil {
+		l.postTask(now, e, t)
+	}
+}
+
+// outdated reports whether the board has been told something of a task that is not so any more.
+func (e *entry) outdated(id string, p posted) bool {
+	t := taskOf(e, id)
+	return t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !e.x.Claimable(t) || e.shard.draining))
+}
+
+// postTask tells the board of a task, if it does not know it.
+func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
+	x := e.x
+	p, ok := e.tasks.get(t.ID)
+	switch {
+	case ok:
+		if p.worker != 0 && !p.warned && x.Alone() && x.Canceling != 0 {
+			p.warned = true
+			e.tasks.set(t.ID, p)
+			l.stop(e, t.ID, p, true)
 		}
+	case t.Held:
+		it := l.item(e, x, t)
+		id, has := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: it.Ref, Claim: t.Claim})
+		e.tasks.set(t.ID, posted{held: true, claim: t.Claim, worker: id})
+		l.cfg.Board.Held(now, it, t.Claim, id)
+		switch {
+		case id != 0 && !has: // the claim was read, so it is durable, and something came in between before it was told
+			l.handOver(e, &effect{run: e.run(), task: &taskInput{id: t.ID, claim: t.Claim, worker: id}})
+		case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
+			l.lost(e, t)
+		}
+	case x.Claimable(t) && !e.shard.draining:
+		e.tasks.set(t.ID, posted{visible: t.Visible})
+		l.cfg.Board.Add(now, l.item(e, x, t))
 	}
 }
 
@@ -490,7 +525,11 @@ func taskOf(e *entry, id string) *core.Task {
 func (l *Lane) repost(now model.Time, e *entry, id string) {
 	if p, ok := e.tasks.get(id); ok && !p.held {
 		l.unpostOne(now, e, id, p, queue.Neither)
-		l.postTasks(now, e, queue.Neither) // at once: an entry without tasks on the board may be dropped
+		if e.posted && e.tasksOf == e.run() {
+			l.postAgain(now, e, id, queue.Neither) // at once: an entry without tasks on the board may be dropped
+		} else {
+			l.postTasks(now, e, queue.Neither)
+		}
 	}
 }
 
@@ -512,7 +551,7 @@ func (l *Lane) unpost(now model.Time, e *entry) {
 	for _, id := range e.tasks.ids(nil) {
 		l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, queue.Neither)
 	}
-	e.tasks = postings{}
+	e.tasks, e.posted = postings{}, false
 }
 
 // executing reports whether somebody of this node executes a task of the run.
@@ -579,31 +618,31 @@ func (l *Lane) explainTasks(e *entry) []model.Reason {
 		return l.cfg.Board.Explain(model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID})
 	}
 	if e.x.Alone() {
-		if r, ok := why(&tasks[0]); ok {
+		if r, ok := why(tasks[0]); ok {
 			return []model.Reason{r}
 		}
 		return nil
 	}
 	reasons := slices.Clone(e.waits)
-	told := make([]bool, len(tasks))
+	next := map[string]int{} // by kind: tasks before it have been told of
 	for i := range reasons {
 		if reasons[i].Code != model.WaitTask {
 			continue
 		}
-		n := slices.IndexFunc(tasks, func(t core.Task) bool { return t.Spec.Kind == reasons[i].Name && !told[indexOf(tasks, t.ID)] })
-		if n < 0 {
+		kind := reasons[i].Name
+		n := next[kind]
+		for n < len(tasks) && tasks[n].Spec.Kind != kind {
+			n++
+		}
+		next[kind] = n + 1
+		if n >= len(tasks) {
 			continue
 		}
-		told[n] = true
-		if r, ok := why(&tasks[n]); ok {
+		if r, ok := why(tasks[n]); ok {
 			reasons[i] = r
 		}
 	}
 	return reasons
-}
-
-func indexOf(tasks []core.Task, id string) int {
-	return slices.IndexFunc(tasks, func(t core.Task) bool { return t.ID == id })
 }
 
 // TaskCallKind says which method of a task worker to call.

@@ -122,3 +122,36 @@ func BenchmarkWorkflows(b *testing.B) {
 	b.ReportMetric(float64(cpu.Nanoseconds())/1e3/float64(rows), "cpu-µs/row")
 	b.ReportMetric(float64(workflows)/b.Elapsed().Seconds(), "workflows/s")
 }
+
+// BenchmarkTimersOfOneMoment reads pages of timers that are all due at the same moment.
+func BenchmarkTimersOfOneMoment(b *testing.B) {
+	s, batch := benchLane(b)
+	const timers, page = 100_000, 1000
+	for i := range timers {
+		key, start := benchRun(s.Info().Shards)
+		batch.Timers = append(batch.Timers, store.Timer{Shard: key.Shard, Run: key.Run, ID: "t", Due: 1000, Address: start.Address})
+		if len(batch.Timers) == 5000 || i == timers-1 {
+			batch.Number++
+			if _, err := s.Commit(b.Context(), batch); err != nil {
+				b.Fatal(err)
+			}
+			batch.Timers = batch.Timers[:0]
+		}
+	}
+	shards := make([]model.ShardID, s.Info().Shards)
+	for i := range shards {
+		shards[i] = model.ShardID(i)
+	}
+	b.ReportAllocs()
+	var mark store.TimerMark
+	for b.Loop() {
+		found, err := s.LoadTimers(b.Context(), shards, mark, 1000, page)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if mark = (store.TimerMark{}); len(found) == page {
+			last := found[page-1]
+			mark = store.TimerMark{Due: last.Due, Run: last.Run, ID: last.ID}
+		}
+	}
+}

@@ -17,6 +17,7 @@ import (
 
 func TestTamperedRowsAreCorrupt(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	f := storetest.New(t, openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")}))
 	s := f.Store.(*Store)
 	lane := f.Join(1).Lanes[0]
@@ -233,6 +234,7 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 
 func TestTruncatedFileIsNoticed(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	image, scope, _ := filled(t)
 	path := filepath.Join(t.TempDir(), "app.db")
 	for _, size := range []int{1, 50, 100, 4096, 8192, 3 * 8192, len(image) / 2, len(image) - 8192, len(image) - 1} {
@@ -252,6 +254,7 @@ func TestTruncatedFileIsNoticed(t *testing.T) {
 
 func TestDamagedFileTakesNoWrites(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	b := newBench(t, Config{})
 	b.lane.Commit(b.event(10))
 	// A page of the history becomes garbage.
@@ -278,6 +281,7 @@ func TestDamagedFileTakesNoWrites(t *testing.T) {
 
 func TestMovedFileTakesNoWrites(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	for _, suffix := range []string{"", "-wal"} {
 		b := newBench(t, Config{})
 		b.lane.Commit(b.event(10))

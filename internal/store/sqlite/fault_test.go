@@ -97,6 +97,7 @@ func TestFailedSyncIsUnknownAndFinal(t *testing.T) {
 
 func TestFailedWriteBeforeTheCommitAppliesNothing(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	for _, cause := range []error{syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			t.Parallel()
@@ -123,6 +124,7 @@ func TestFailedWriteBeforeTheCommitAppliesNothing(t *testing.T) {
 
 func TestFailedSyncOfTheFileIsFinal(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	b := newBench(t, Config{WALSize: minWALSize})
 	b.fs.on("sync", "app.db", syscall.EIO)
 	acked := 0
@@ -146,6 +148,7 @@ func TestFailedSyncOfTheFileIsFinal(t *testing.T) {
 
 func TestCommitIsWholeAfterACrashAtAnyWrite(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	for survived, n := false, 1; !survived; n++ {
 		b := newBench(t, Config{})
 		b.lane.Commit(b.event(10))
@@ -174,6 +177,7 @@ func TestCommitIsWholeAfterACrashAtAnyWrite(t *testing.T) {
 
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	dir := mountTest(t, "size=6m")
 	s := openTest(t, Config{Path: filepath.Join(dir, "app.db"), WALSize: minWALSize})
 	f := storetest.New(t, s)
@@ -221,6 +225,7 @@ func TestFullDisk(t *testing.T) {
 
 func TestFullDatabase(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	b := newBench(t, Config{})
 	onWriter(t, b.s, func(w *writer) {
 		pages, _, err := w.number("pragma page_count")
@@ -271,6 +276,7 @@ func TestOversizeValueIsRefused(t *testing.T) {
 
 func TestLogStaysBounded(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	b := newBench(t, Config{WALSize: minWALSize})
 	largest := int64(0)
 	for range 400 {

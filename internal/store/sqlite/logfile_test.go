@@ -12,6 +12,7 @@ import (
 // a commit of another program, or of the user's own connection to the same file.
 func TestRolledBackSpillIsNotWrittenOverOthers(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	path := filepath.Join(t.TempDir(), "app.db")
 	s := openTest(t, Config{Path: path})
 	other, err := sqlite3.Open("file:" + path)

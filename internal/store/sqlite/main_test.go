@@ -125,6 +125,15 @@ func openTest(t testing.TB, cfg Config) *Store {
 	return s
 }
 
+// sequential holds a test back in short mode, which is how the race detector is run: nothing in it is concurrent, and SQLite is many times slower with it. The package
+// runs without the detector and in full as well; `make test` runs everything with it.
+func sequential(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("nothing in it is concurrent")
+	}
+}
+
 // closeTest closes a store.
 func closeTest(t testing.TB, s *Store) {
 	t.Helper()

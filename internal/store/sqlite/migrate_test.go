@@ -15,6 +15,7 @@ const dropTasks = `drop table perdure_dead; drop table perdure_task_data; drop t
 // A store of the version before has what it had, and takes everything that is new.
 func TestUpgradeBeforeTasks(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	path := filepath.Join(t.TempDir(), "app.db")
 	s := openTest(t, Config{Path: path})
 	f := storetest.New(t, s)
@@ -34,6 +35,7 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 // A store of version 1 has runs that are parked or blocked: after the upgrade they are found by their reason.
 func TestUpgradeFillsReasons(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	path := filepath.Join(t.TempDir(), "app.db")
 	s := openTest(t, Config{Path: path})
 	f := storetest.New(t, s)

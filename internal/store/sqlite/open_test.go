@@ -323,6 +323,7 @@ func TestReadOnlyFileSystem(t *testing.T) {
 
 func TestOpenConvergesAfterACrashAtAnyWrite(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	every := 1
 	if testing.Short() {
 		every = 5

@@ -54,6 +54,7 @@ func fillTables(t *testing.T, s *Store) {
 
 func TestHotStatementsSearch(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
 	fillTables(t, s)
 	// What a statement looks up, by table or index.
@@ -125,6 +126,7 @@ func TestHotStatementsSearch(t *testing.T) {
 // A listing reads no more than its page, where an index has the order; what needs to be sorted is what was found by a key.
 func TestListingsSearch(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
 	fillTables(t, s)
 	region := func(values ...string) []model.LabelCondition {
@@ -161,6 +163,7 @@ func TestListingsSearch(t *testing.T) {
 // A page of dead letters is read in the order of an index, and groups without the rows themselves.
 func TestDeadListingsSearch(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
 	fillTables(t, s)
 	after := store.DeadPlace{At: storetest.Noon, Run: model.RunID{1}, Task: "t"}
@@ -191,6 +194,7 @@ func TestDeadListingsSearch(t *testing.T) {
 
 func TestInlineStepWritesOneRow(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	b := newBench(t, Config{})
 	b.lane.Commit(b.event(10))
 	changes := func() (n int64) {
@@ -213,6 +217,7 @@ func TestInlineStepWritesOneRow(t *testing.T) {
 
 func TestTimersOfManyShardsComeInOrder(t *testing.T) {
 	t.Parallel()
+	sequential(t)
 	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
 	f := storetest.New(t, s)
 	lane := f.Join(1).Lanes[0]

@@ -118,33 +118,59 @@ func eventOf(q *stmt, key store.RunKey) (model.Event, error) {
 }
 
 // LoadTimers returns timers in the order in which they are due.
+//
+// Each shard has its own order. It takes a portion of each at a time. What lies behind the last one taken of a shard that may have more is not known yet, so only timers
+// up to the first such place count, and the next round goes on from there with larger portions. So few are read in vain, also when all are due at the same moment.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) (out []store.Timer, err error) {
+	all := distinct(shards)
+	if len(all) == 0 || limit <= 0 {
+		return nil, nil
+	}
 	err = s.read(ctx, "load timers", func(c *conn) error {
-		// Each shard has its own order. What was found so far bounds the search in the next shard, so that about
-		// limit × ln(shards) rows are read and not limit × shards.
-		until := until
-		for _, shard := range distinct(shards) {
-			err := c.query(sqlLoadTimers, func(q *stmt) error {
-				t, err := scanTimer(q, shard)
-				out = append(out, t)
+		out = nil
+		mark, portion, more := after, max(16, 2*limit/len(all)), true
+		for ; more && len(out) < limit; portion *= 2 {
+			var err error
+			if out, mark, more, err = timerPortions(c, out, all, mark, until, min(portion, limit)); err != nil {
 				return err
-			}, int(shard), int64(after.Due), after.Run[:], after.ID, int64(until), limit)
-			if err != nil {
-				return err
-			}
-			if len(out) >= limit {
-				slices.SortFunc(out, compareTimers)
-				out = out[:limit]
-				until = out[limit-1].Due
 			}
 		}
-		slices.SortFunc(out, compareTimers)
+		out = out[:min(len(out), limit)]
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
 	return out, nil
+}
+
+// timerPortions appends timers of the shards behind a place, at most portion of each, in order, and returns up to where they are complete and whether there may be more.
+func timerPortions(c *conn, out []store.Timer, shards []model.ShardID, after store.TimerMark, until model.Time, portion int) ([]store.Timer, store.TimerMark, bool, error) {
+	begin := len(out)
+	var bound *store.Timer
+	for _, shard := range shards {
+		from := len(out)
+		err := c.query(sqlLoadTimers, func(q *stmt) error {
+			t, err := scanTimer(q, shard)
+			out = append(out, t)
+			return err
+		}, int(shard), int64(after.Due), after.Run[:], after.ID, int64(until), portion)
+		if err != nil {
+			return nil, after, false, err
+		}
+		if len(out)-from == portion {
+			if last := out[len(out)-1]; bound == nil || compareTimers(last, *bound) < 0 {
+				bound = &last
+			}
+		}
+	}
+	page := out[begin:]
+	if bound != nil {
+		page = slices.DeleteFunc(page, func(t store.Timer) bool { return compareTimers(t, *bound) > 0 })
+		after = store.TimerMark{Due: bound.Due, Run: bound.Run, ID: bound.ID}
+	}
+	slices.SortFunc(page, compareTimers)
+	return out[:begin+len(page)], after, bound != nil, nil
 }
 
 func compareTimers(a, b store.Timer) int {

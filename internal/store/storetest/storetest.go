@@ -21,6 +21,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -38,6 +39,8 @@ type Options struct {
 	// Advance moves the clock of the store. Nil for a store that lives in real time: the suite then uses leases of
 	// milliseconds and waits for them.
 	Advance func(s store.Store, d time.Duration)
+	// Only are the groups of tests to run; all when it is nil.
+	Only []string
 }
 
 // Run runs the suite on an adapter without durability that one process opens.
@@ -80,6 +83,9 @@ func RunWith(t *testing.T, o Options) {
 		{"random", randomTests},
 	}
 	for _, g := range groups {
+		if len(o.Only) > 0 && !slices.Contains(o.Only, g.name) {
+			continue
+		}
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
 			for _, c := range g.tests {

@@ -1,0 +1,22 @@
+//go:build long
+
+package e2e_test
+
+import (
+	"flag"
+	"testing"
+	"time"
+)
+
+var (
+	stormSize = flag.Int("storm", 100_000, "timers of TestLongTimerStorm that are due at the same moment")
+	stormLate = flag.Duration("late", 10*time.Second, "by how much others may be late at p99")
+)
+
+// The bar, which `make storm` demands on a machine that has nothing else to do: of a million timers that are due at the same moment each fires once, and an unrelated
+// timer is late by at most a second at p99 meanwhile. Beside other tests there are fewer, but more than are kept in memory.
+func TestLongTimerStorm(t *testing.T) {
+	for _, kind := range durable { // one after the other: it is about time
+		t.Run(kind, func(t *testing.T) { newSite(t, kind).storm(*stormSize, 30*time.Second, *stormLate) })
+	}
+}

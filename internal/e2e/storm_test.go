@@ -1,0 +1,347 @@
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/cluster/host"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Very many timers that are due at the same moment fire once each, and those of another workflow are not late for it. TestLongTimerStorm is the same with
+// a million, which is many times what is kept in memory.
+func TestTimerStorm(t *testing.T) {
+	t.Parallel()
+	onStores(t, durable, func(t *testing.T, s *site) {
+		s.storm(20_000, 2*time.Second, 10*time.Second) // beside other tests; the bar is that of the long one
+	})
+}
+
+// stormInput says which execution it is and when it wakes up; without a time, it sleeps for a second.
+type stormInput struct {
+	I   int
+	Due time.Time
+}
+
+// weather is what happened in a storm.
+type weather struct {
+	woken atomic.Int64 // of the storm
+	done  chan struct{}
+	all   int64
+
+	mu   sync.Mutex
+	late map[string][]time.Duration // of the others
+}
+
+func (w *weather) hit() {
+	if w.woken.Add(1) == w.all {
+		close(w.done)
+	}
+}
+
+func (w *weather) note(which string, late time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.late[which] = append(w.late[which], late)
+}
+
+var (
+	stormy = perdure.DeclareWorkflow[stormInput, perdure.Void]("stormy")
+	calm   = perdure.DeclareWorkflow[stormInput, perdure.Void]("calm")
+)
+
+// definitions are the code of both workflows.
+func (w *weather) definitions() perdure.Group {
+	sleep := func(ctx perdure.WorkflowCtx, in stormInput) (time.Time, error) {
+		if in.Due.IsZero() {
+			in.Due = ctx.Now().Add(time.Second)
+		}
+		return in.Due, ctx.Sleep(in.Due.Sub(ctx.Now()))
+	}
+	return perdure.Group{
+		stormy.Bind(func(ctx perdure.WorkflowCtx, in stormInput) (perdure.Void, error) {
+			if _, err := sleep(ctx, in); err != nil {
+				return perdure.Void{}, err
+			}
+			return perdure.Do(ctx, "hit", func(context.Context) (perdure.Void, error) { w.hit(); return perdure.Void{}, nil })
+		}),
+		calm.Bind(func(ctx perdure.WorkflowCtx, in stormInput) (perdure.Void, error) {
+			due, err := sleep(ctx, in)
+			if err != nil {
+				return perdure.Void{}, err
+			}
+			which := "begun meanwhile"
+			if !in.Due.IsZero() {
+				which = "from before"
+			}
+			return perdure.Do(ctx, "note", func(context.Context) (perdure.Void, error) {
+				w.note(which, time.Since(due))
+				return perdure.Void{}, nil
+			})
+		}),
+	}
+}
+
+// storm lets n timers of one workflow become due at the same moment, while timers of another one become due all the time, and demands that
+// each of the former fires once, and that the latter are late by no more than the bound in 99 of 100 cases.
+func (s *site) storm(n int, lead, bound time.Duration) {
+	t := s.t
+	t.Helper()
+	w := &weather{done: make(chan struct{}), all: int64(n), late: map[string][]time.Duration{}}
+	app := s.open(w.definitions()...)
+	templates := map[string]model.Address{}
+	for _, wf := range []*perdure.Workflow[stormInput, perdure.Void]{stormy, calm} {
+		exec, err := wf.Start(caller(t, app), stormInput{Due: time.Now().Add(24 * time.Hour)}, perdure.RawKey("template"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		reason(t, app, exec, "timer")
+		templates[exec.Ref.Workflow] = model.Address{Tenant: model.DefaultTenant, Type: exec.Ref.Workflow, Key: exec.Ref.Key}
+	}
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Of the calm ones that wait from before, a hundred are due at the moment of the storm, in the midst of it, and the others in the time after it.
+	const others, same = 1000, 100
+	begin := time.Now()
+	due := s.seed(n, others, func(due time.Time, i int) time.Time {
+		return due.Add(time.Duration(max(0, i-same)) * lead / (others - same))
+	}, lead, templates)
+	t.Logf("%s: %d timers stored in %.1f s", s.kind, n+others, time.Since(begin).Seconds())
+
+	app = s.open(w.definitions()...)
+	var began sync.WaitGroup
+	stream, stop := context.WithCancel(t.Context())
+	defer stop()
+	began.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ; i++ {
+			select {
+			case <-stream.Done():
+				return
+			case <-tick.C:
+			}
+			if _, err := calm.Start(app.With(t.Context()), stormInput{I: i}, perdure.RawKey("stream-"+strconv.Itoa(i))); err != nil {
+				t.Error(err)
+				return
+			}
+		}
+	})
+	if wait := time.Until(due); wait > 0 {
+		time.Sleep(wait) // the storm comes when it comes
+	} else {
+		t.Logf("%s: the storm was %s over before the app was open", s.kind, -wait)
+	}
+	storm, before := time.Now(), processorTime(t)
+	peak := s.awaitStorm(w)
+	took, used := time.Since(storm), processorTime(t)-before
+	stop()
+	began.Wait()
+	eventually(t, "the calm ones, and the end of all", func() bool { return s.openRuns() == 2 }) // the templates sleep on
+	t.Logf("%s: %d timers of one moment in %.1f s, %.0f per second, %.0f µs of CPU of this process each; at most %d MiB of memory",
+		s.kind, n, took.Seconds(), float64(n)/took.Seconds(), float64(used.Microseconds())/float64(n), peak>>20)
+	for which, late := range w.late {
+		slices.Sort(late)
+		at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))].Round(time.Millisecond) }
+		t.Logf("%s: %d calm timers %s late: p50 %s, p99 %s, max %s", s.kind, len(late), which, at(0.5), at(0.99), at(1))
+		if got := at(0.99); got > bound {
+			t.Errorf("%s: timers %s are late by %s at p99 in a storm of another workflow, want at most %s", s.kind, which, got, bound)
+		}
+	}
+	if got := len(w.late["from before"]); got != others {
+		t.Errorf("%d of %d calm timers from before fired", got, others)
+	}
+	s.wantOnce(n, w)
+}
+
+// seed stores n stormy and further calm executions that sleep, as the engine stored the templates, and returns when the former are due.
+func (s *site) seed(n, others int, other func(due time.Time, i int) time.Time, lead time.Duration, templates map[string]model.Address) time.Time {
+	t, ctx := s.t, s.t.Context()
+	t.Helper()
+	st, err := node.OpenStore(ctx, node.Config{URL: s.url, AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), "")
+	reg, err := st.Register(ctx, self, 1, time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shards := make([]model.ShardID, st.Info().Shards)
+	for i := range shards {
+		shards[i] = model.ShardID(i)
+	}
+	if got, err := st.Acquire(ctx, self.ID, reg.Epoch, shards); err != nil || len(got) != len(shards) {
+		t.Fatalf("%d of %d shards, %v", len(got), len(shards), err)
+	}
+	type template struct {
+		row   *store.Execution
+		timer store.Timer
+	}
+	of := map[string]template{}
+	for wf, a := range templates {
+		row, err := st.LoadExecution(ctx, a.Shard(len(shards)), a, model.RunID{})
+		if err != nil || row == nil || !row.Parked {
+			t.Fatalf("the template %s: %+v, %v", a, row, err)
+		}
+		timers, err := st.LoadRunTimers(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run})
+		if err != nil || len(timers) != 1 {
+			t.Fatalf("the timers of %s: %+v, %v", a, timers, err)
+		}
+		of[wf] = template{row, timers[0]}
+	}
+	const each = 5000
+	seeding := time.Duration(n) * 100 * time.Microsecond // what it takes, about; the storm waits for it
+	due := time.Now().Add(seeding + lead).Truncate(time.Millisecond)
+	number := int64(0)
+	b := &store.Batch{}
+	flush := func() {
+		number++
+		b.Lane, b.Number, b.At = store.LaneRef{Node: self.ID, Lane: 0, Epoch: reg.Epoch}, number, reg.Now
+		if _, err := st.Commit(ctx, b); err != nil {
+			t.Fatal(err)
+		}
+		*b = store.Batch{Starts: b.Starts[:0], Marks: b.Marks[:0], Timers: b.Timers[:0]}
+	}
+	add := func(wf string, i int, at time.Time) {
+		tmpl := of[wf]
+		x := tmpl.row.Start
+		x.Address.Key = "seeded-" + strconv.Itoa(i)
+		x.Run = model.RunID(uuid.Must(uuid.NewV7()))
+		var err error
+		if x.Input.Data, err = json.Marshal(stormInput{i, at}); err != nil {
+			t.Fatal(err)
+		}
+		key := store.RunKey{Shard: x.Address.Shard(len(shards)), Run: x.Run}
+		b.Starts = append(b.Starts, store.StartRow{Shard: key.Shard, Start: x})
+		b.Marks = append(b.Marks, store.MarkRow{RunKey: key, Parked: true, Waits: tmpl.row.Waits})
+		b.Timers = append(b.Timers, store.Timer{Shard: key.Shard, Run: x.Run, ID: tmpl.timer.ID, Due: model.TimeOf(at), Address: x.Address})
+		if len(b.Starts) == each {
+			flush()
+		}
+	}
+	places := rand.Perm(n + others)[:others] // where the calm ones are in the order of runs, which is the order of timers of one moment
+	slices.Sort(places)
+	for i, c := 0, 0; i < n+others; i++ {
+		if c < others && places[c] == i {
+			add("calm", c, other(due, rand.IntN(others)))
+			c++
+			continue
+		}
+		add("stormy", i, due)
+	}
+	flush()
+	if err := st.Unregister(ctx, self.ID, reg.Epoch); err != nil {
+		t.Fatal(err)
+	}
+	return due
+}
+
+// awaitStorm waits until every timer of the storm has woken its execution, and returns the most memory that this process had meanwhile.
+func (s *site) awaitStorm(w *weather) (peak uint64) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	last, moved := int64(-1), time.Now()
+	for {
+		select {
+		case <-w.done:
+			return max(peak, resident())
+		case <-tick.C:
+		}
+		peak = max(peak, resident())
+		if n := w.woken.Load(); n != last {
+			last, moved = n, time.Now()
+		} else if time.Since(moved) > patience {
+			s.t.Fatalf("%d of %d timers have fired, and none within %s", n, w.all, patience)
+		}
+	}
+}
+
+// resident is the memory of this process.
+func resident() uint64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if fields := strings.Fields(string(text)); err == nil && len(fields) > 1 {
+		if pages, err := strconv.ParseUint(fields[1], 10, 64); err == nil {
+			return pages * uint64(os.Getpagesize())
+		}
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.Sys
+}
+
+// processorTime is what this process has used.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// prefixed is the name of a table in statements.
+func (s *site) prefixed(table string) string {
+	if s.kind == "postgres" {
+		return "perdure." + table
+	}
+	return "perdure_" + table
+}
+
+// openRuns counts the runs that have not ended.
+func (s *site) openRuns() int {
+	s.t.Helper()
+	n, err := strconv.Atoi(s.sql("select count(*) from " + s.prefixed("executions") + " where closed = 0")[0][0])
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return n
+}
+
+// wantOnce demands that each run of the storm was completed, with one event that its timer fired and one of its step, and that no timer is left but
+// those of the templates.
+func (s *site) wantOnce(n int, w *weather) {
+	t := s.t
+	t.Helper()
+	if got := w.woken.Load(); got != int64(n) {
+		t.Errorf("%d executions of the storm went on, want %d", got, n)
+	}
+	runs := fmt.Sprintf("(select run from %s where workflow = 'stormy' and key <> 'template' and closed <> 0)", s.prefixed("executions"))
+	count := func(what, statement string, want int) {
+		t.Helper()
+		if got := s.sql(statement)[0][0]; got != strconv.Itoa(want) {
+			t.Errorf("%s: %s %s, want %d", s.kind, got, what, want)
+		}
+	}
+	history := s.prefixed("history")
+	count("runs of the storm have ended", "select count(*) from "+runs+" q", n)
+	for kind, what := range map[model.EventKind]string{model.EventTimerFired: "timer", model.EventStepCompleted: "step"} {
+		of := fmt.Sprintf(" from %s where kind = %d and run in %s", history, kind, runs)
+		count("events of a "+what, "select count(*)"+of, n)
+		count("runs with an event of a "+what, "select count(distinct run)"+of, n)
+	}
+	count("timers are left", "select count(*) from "+s.prefixed("timers"), 2)
+}

@@ -1,0 +1,453 @@
+package lane
+
+import (
+	"cmp"
+	"container/heap"
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// window holds the timers that are due soon. Those further away stay in the store, and so do those of a kind of workflow that has more than its
+// share of the window: a million that are due at once are read as they are fired, and timers of other kinds neither wait behind them nor for room.
+//
+// Every timer of our shards up to horizon is in it, or has been fired; of a kind that is behind, only every one up to where that kind stands. A refill
+// asks for those up to a later bound; a timer that is committed while a refill is in flight is judged against that requested bound, so it cannot fall between.
+type window struct {
+	limit   int
+	heap    timerHeap
+	known   map[timerKey]model.Time // when it is due: an older entry of the same timer is void
+	lines   map[kind]*line
+	order   []*line               // lines with due timers, in turn
+	due     int                   // timers in lines that are due
+	behind  int                   // lines that are behind
+	horizon store.TimerMark       // everything up to here is known, of lines that are not behind
+	asked   model.Time            // bound of the refill in flight; 0 when there is none
+	changed map[timerKey]struct{} // started or stopped since it was asked for: what it brings of them is out of date
+	crossed bool                  // some were committed while a refill was in flight, and kept
+	stale   bool                  // a place up to which timers are known was moved back while a refill is in flight
+	more    bool                  // the last page was full
+	fresh   bool                  // nothing has been read yet
+}
+
+// line is what the window has of one kind of workflow. Due timers are served in turn between lines.
+type line struct {
+	kind   kind
+	n      int             // timers in memory that are not void
+	last   store.TimerMark // none of them lies behind this
+	due    []store.Timer   // those whose time has come, in order
+	behind bool
+	from   store.TimerMark // while it is behind: everything of it up to here is known, and nothing behind it is kept
+	denied bool            // had no room for all that a page brought
+}
+
+type timerKey struct {
+	run model.RunID
+	id  string
+}
+
+func newWindow(limit int) window {
+	return window{limit: limit, known: map[timerKey]model.Time{}, lines: map[kind]*line{}, changed: map[timerKey]struct{}{}, fresh: true}
+}
+
+// reset has all timers read again, because shards were added, or because a batch that stopped some was refused.
+func (w *window) reset() {
+	w.horizon, w.stale, w.fresh = store.TimerMark{}, w.asked != 0, false
+	for _, n := range w.lines {
+		w.caughtUp(n)
+	}
+}
+
+// bound is the due time up to which a timer must be kept in memory.
+func (w *window) bound() model.Time { return max(w.horizon.Due, w.asked) }
+
+// share is how many timers a kind may have in memory once the window is half full.
+func (w *window) share() int { return max(1, w.limit/(2*max(1, len(w.lines)))) }
+
+// room reports whether the window takes in what is read of a line: what is due before others of the line always, because it takes their place.
+func (w *window) room(n *line, place store.TimerMark) bool {
+	return w.held() < w.limit/2 || n.n < w.share() || compareMarks(place, n.last) < 0
+}
+
+// held is how many timers are in memory, with those that are void.
+func (w *window) held() int { return len(w.heap) + w.due }
+
+func (w *window) line(k kind) *line {
+	n := w.lines[k]
+	if n == nil {
+		n = &line{kind: k}
+		w.lines[k] = n
+	}
+	return n
+}
+
+func kindOf(t *store.Timer) kind { return kind{t.Address.Tenant, t.Address.Type} }
+
+// less forgets a timer of a line.
+func (w *window) less(k kind) {
+	n := w.lines[k]
+	n.n--
+	w.dismiss(n)
+}
+
+// dismiss forgets a line of which there is nothing to know.
+func (w *window) dismiss(n *line) {
+	if n.n == 0 && !n.behind && len(n.due) == 0 {
+		delete(w.lines, n.kind)
+	}
+}
+
+// fallBehind notes that a line is known only up to a place.
+func (w *window) fallBehind(n *line, from store.TimerMark) {
+	if !n.behind {
+		n.behind, n.from = true, from
+		w.behind++
+	} else if compareMarks(from, n.from) < 0 {
+		n.from = from
+	}
+}
+
+// caughtUp notes that a line is known as far as all others.
+func (w *window) caughtUp(n *line) {
+	if n.behind {
+		n.behind, n.from = false, store.TimerMark{}
+		w.behind--
+	}
+	w.dismiss(n)
+}
+
+// add takes in a timer that has just been committed, if it is due within the window.
+func (w *window) add(t *store.Timer) {
+	w.change(timerKey{t.Run, t.ID})
+	if t.Due > w.bound() {
+		return
+	}
+	// What lies in front of a line that is behind is read when its turn comes. A read that is in flight may have passed it.
+	if n := w.lines[kindOf(t)]; n != nil && n.behind && w.asked == 0 && compareMarks(markOf(t), n.from) > 0 {
+		return
+	}
+	w.push(*t)
+	w.crossed = w.crossed || w.asked != 0
+	if w.held() > 2*w.limit {
+		w.shrink()
+	}
+}
+
+func (w *window) push(t store.Timer) {
+	k := timerKey{t.Run, t.ID}
+	due, ok := w.known[k]
+	if ok && due == t.Due {
+		return
+	}
+	n := w.line(kindOf(&t))
+	n.last = maxMark(n.last, markOf(&t))
+	if !ok {
+		n.n++
+	}
+	w.known[k] = t.Due
+	heap.Push(&w.heap, t)
+}
+
+// shrink forgets the later timers of lines that have more than their share.
+func (w *window) shrink() {
+	w.trim(w.share())
+	if len(w.heap) > w.limit {
+		w.cut()
+	}
+	w.stale = w.asked != 0
+}
+
+// trim forgets what is void, what lies where its line has not come to, and what exceeds a share.
+func (w *window) trim(share int) {
+	slices.SortFunc(w.heap, compareTimers) // sorted is a heap
+	// A timer that was stopped and started again for the same time is in it twice, and must not be half forgotten.
+	all := slices.CompactFunc(w.heap, func(x, y store.Timer) bool { return compareTimers(x, y) == 0 })
+	kept, taken := all[:0], map[*line]int{}
+	var last store.TimerMark
+	for _, t := range all {
+		if due, ok := w.known[timerKey{t.Run, t.ID}]; !ok || due != t.Due {
+			continue
+		}
+		n, place := w.lines[kindOf(&t)], markOf(&t)
+		if taken[n]++; taken[n]+len(n.due) > share {
+			if last == (store.TimerMark{}) {
+				last = store.TimerMark{Due: t.Due - 1, Run: maxRun} // what is due before it is not in the heap
+			}
+			w.fallBehind(n, last)
+		}
+		last = place
+		if n.behind && compareMarks(place, n.from) > 0 {
+			w.forget(&t)
+			continue
+		}
+		kept = append(kept, t)
+	}
+	clear(w.heap[len(kept):])
+	w.heap = kept
+	for _, n := range w.lines {
+		if n.behind && compareMarks(n.from, w.horizon) >= 0 { // what it lacks lies behind the horizon, and is read with all others
+			w.caughtUp(n)
+		}
+		w.dismiss(n)
+	}
+}
+
+// cut forgets the later timers of all lines, because there are so many lines that shares do not help; the horizon moves in front of them.
+func (w *window) cut() {
+	for i := range w.heap[w.limit:] {
+		w.forget(&w.heap[w.limit+i])
+	}
+	clear(w.heap[w.limit:])
+	w.heap = w.heap[:w.limit]
+	defer func() {
+		for _, n := range w.lines {
+			w.dismiss(n)
+		}
+	}()
+	// Only ever back: after a reset there may be timers in front of it that have not been read.
+	if last := markOf(&w.heap[w.limit-1]); compareMarks(last, w.horizon) < 0 {
+		w.horizon = last
+		for _, n := range w.lines {
+			if n.behind && compareMarks(n.from, last) >= 0 {
+				w.caughtUp(n)
+			}
+		}
+	}
+}
+
+// forget drops a timer that stays in the store.
+func (w *window) forget(t *store.Timer) {
+	delete(w.known, timerKey{t.Run, t.ID})
+	w.lines[kindOf(t)].n--
+}
+
+// remove forgets a timer that was stopped. It stays where it is and is skipped when its time comes.
+func (w *window) remove(a model.Address, run model.RunID, id string) {
+	k := timerKey{run, id}
+	w.change(k)
+	if _, ok := w.known[k]; ok {
+		delete(w.known, k)
+		w.less(kind{a.Tenant, a.Type})
+	}
+}
+
+func (w *window) change(k timerKey) {
+	if w.asked != 0 {
+		w.changed[k] = struct{}{}
+	}
+}
+
+func (w *window) dropShard(id model.ShardID) {
+	drop := func(t store.Timer) bool {
+		k := timerKey{t.Run, t.ID}
+		if due, ok := w.known[k]; t.Shard == id && ok && due == t.Due {
+			w.forget(&t)
+		}
+		return t.Shard == id
+	}
+	w.heap = slices.DeleteFunc(w.heap, drop)
+	heap.Init(&w.heap)
+	order := w.order[:0]
+	w.due = 0
+	for _, n := range w.order {
+		if n.due = slices.DeleteFunc(n.due, drop); len(n.due) > 0 {
+			order = append(order, n)
+			w.due += len(n.due)
+		}
+	}
+	clear(w.order[len(order):])
+	w.order = order
+	for _, n := range w.lines {
+		w.dismiss(n)
+	}
+}
+
+// ripen moves timers whose time has come into their lines.
+func (w *window) ripen(now model.Time) {
+	for len(w.heap) > 0 && w.heap[0].Due <= now {
+		t := heap.Pop(&w.heap).(store.Timer)
+		if due, ok := w.known[timerKey{t.Run, t.ID}]; !ok || due != t.Due {
+			continue
+		}
+		n := w.lines[kindOf(&t)]
+		if len(n.due) == 0 {
+			w.order = append(w.order, n)
+		}
+		n.due = append(n.due, t)
+		w.due++
+	}
+}
+
+// next takes a due timer, of each line in turn; not ok when it was stopped meanwhile.
+func (w *window) next() (t store.Timer, ok bool) {
+	n := w.order[0]
+	w.order = w.order[1:]
+	t, n.due[0] = n.due[0], store.Timer{}
+	w.due--
+	if n.due = n.due[1:]; len(n.due) > 0 {
+		w.order = append(w.order, n)
+	} else {
+		n.due = nil
+	}
+	k := timerKey{t.Run, t.ID}
+	if due, known := w.known[k]; known && due == t.Due {
+		delete(w.known, k)
+		n.n--
+		ok = true
+	}
+	w.dismiss(n)
+	return t, ok
+}
+
+// wake is when the next timer is due, or the window must move on.
+func (w *window) wake(horizon time.Duration) model.Time {
+	if w.due > 0 || w.wantsCatchUp() != nil {
+		return 1
+	}
+	var t model.Time
+	if len(w.heap) > 0 {
+		t = w.heap[0].Due
+	}
+	if w.wantsRefill() {
+		if at := w.horizon.Due.Add(-horizon / 2); t == 0 || at < t {
+			t = at
+		}
+	}
+	return t
+}
+
+// wantsRefill reports whether there is room to read on, and nobody does yet.
+func (w *window) wantsRefill() bool {
+	// A window that is full of what lies behind the horizon has room too: what is in front of it comes first, and the rest goes.
+	return !w.fresh && w.asked == 0 && w.due < 2*w.limit && (w.held() < 2*w.limit || compareMarks(markOf(&w.heap[0]), w.horizon) > 0)
+}
+
+// wantsCatchUp is the line that has the most to catch up of those that have used up half of their share; nil when there is none or somebody reads already.
+func (w *window) wantsCatchUp() (next *line) {
+	if w.behind == 0 || w.asked != 0 || w.fresh {
+		return nil
+	}
+	for _, n := range w.lines {
+		if n.behind && n.n <= w.share()/2 && (next == nil || compareMarks(n.from, next.from) < 0) {
+			next = n
+		}
+	}
+	return next
+}
+
+// page is what a refill has read: all timers behind after, up to end.
+type page struct {
+	after, end store.TimerMark
+	timers     []store.Timer
+	catchUp    bool // read for the lines that are behind, otherwise for all others
+}
+
+// take takes in what was read. What there is no room for stays in the store, and its line falls behind.
+func (w *window) take(p page, owns func(model.ShardID) bool) {
+	last := p.after
+	for i := range p.timers {
+		t := &p.timers[i]
+		place := markOf(t)
+		if _, changed := w.changed[timerKey{t.Run, t.ID}]; !changed && owns(t.Shard) {
+			switch n := w.line(kindOf(t)); {
+			case n.behind != p.catchUp || p.catchUp && !w.expects(n, p.after, place): // known, or not to be read yet
+				w.dismiss(n)
+			case w.room(n, place):
+				w.push(*t)
+			case w.stale: // read again
+				w.dismiss(n)
+			case p.catchUp:
+				n.from, n.denied = last, true
+			default:
+				w.fallBehind(n, last)
+			}
+		}
+		last = place
+	}
+	if !w.stale { // else a place was moved back while we were reading: what we have is right, but there may be more behind it
+		w.move(p)
+	}
+	crossed := w.crossed
+	w.asked, w.stale, w.crossed = 0, false, false
+	clear(w.changed)
+	switch {
+	case len(w.heap) > w.limit:
+		w.shrink()
+	case crossed && w.behind > 0: // what was kept because the read might have passed it is in the store
+		w.trim(len(w.heap) + w.due)
+	}
+}
+
+// expects reports whether a line that is behind is to have a timer that was read at a place.
+func (w *window) expects(n *line, after, place store.TimerMark) bool {
+	return !n.denied && compareMarks(n.from, after) >= 0 && compareMarks(place, n.from) > 0 && compareMarks(place, w.horizon) <= 0
+}
+
+// move notes up to where timers are known now.
+func (w *window) move(p page) {
+	if !p.catchUp {
+		w.horizon = p.end
+		return
+	}
+	for _, n := range w.lines {
+		switch {
+		case !n.behind || compareMarks(n.from, p.after) < 0:
+		case n.denied:
+			n.denied = false
+		case compareMarks(n.from, p.end) < 0:
+			n.from = p.end
+		}
+		if n.behind && compareMarks(n.from, w.horizon) >= 0 {
+			w.caughtUp(n)
+		}
+	}
+}
+
+var maxRun = func() (id model.RunID) {
+	for i := range id {
+		id[i] = 0xff
+	}
+	return id
+}()
+
+func markOf(t *store.Timer) store.TimerMark { return store.TimerMark{Due: t.Due, Run: t.Run, ID: t.ID} }
+
+func maxMark(x, y store.TimerMark) store.TimerMark {
+	if compareMarks(x, y) < 0 {
+		return y
+	}
+	return x
+}
+
+func compareMarks(x, y store.TimerMark) int {
+	return cmp.Or(cmp.Compare(x.Due, y.Due), x.Run.Compare(y.Run), cmp.Compare(x.ID, y.ID))
+}
+
+type timerHeap []store.Timer
+
+func compareTimers(x, y store.Timer) int {
+	return cmp.Or(cmp.Compare(x.Due, y.Due), x.Run.Compare(y.Run), cmp.Compare(x.ID, y.ID))
+}
+
+// Len is part of heap.Interface.
+func (h timerHeap) Len() int { return len(h) }
+
+// Less is part of heap.Interface.
+func (h timerHeap) Less(i, j int) bool { return compareTimers(h[i], h[j]) < 0 }
+
+// Swap is part of heap.Interface.
+func (h timerHeap) Swap(i, j int) { h[i], h[j] = h[j], h[i] }
+
+// Push is part of heap.Interface.
+func (h *timerHeap) Push(v any) { *h = append(*h, v.(store.Timer)) }
+
+// Pop is part of heap.Interface.
+func (h *timerHeap) Pop() any {
+	old := *h
+	t := old[len(old)-1]
+	old[len(old)-1] = store.Timer{}
+	*h = old[:len(old)-1]
+	return t
+}

@@ -1,0 +1,311 @@
+package lane
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// complains is a test, of either kind.
+type complains interface {
+	Fatalf(format string, args ...any)
+}
+
+// windowRig is a window beside the store that it reads, in which timers begin, are stopped and fire.
+type windowRig struct {
+	t      complains
+	w      window
+	now    model.Time
+	stored map[timerKey]store.Timer
+	fired  map[timerKey]bool // the commits of which are on their way: they are stored still
+	next   byte
+	read   *page // what a refill in flight has read, if it has
+	after  store.TimerMark
+	until  model.Time
+	catch  bool
+	limit  int
+	gone   map[model.ShardID]bool
+}
+
+const rigHorizon = 30 * time.Second
+
+func (r *windowRig) owns(s model.ShardID) bool { return !r.gone[s] }
+
+// sorted are the stored timers of our shards in their order.
+func (r *windowRig) sorted() (all []store.Timer) {
+	for _, t := range r.stored {
+		if r.owns(t.Shard) {
+			all = append(all, t)
+		}
+	}
+	slices.SortFunc(all, compareTimers)
+	return all
+}
+
+// ask begins a refill, if the window wants one.
+func (r *windowRig) ask() {
+	w := &r.w
+	if w.wantsRefill() && w.horizon.Due.Add(-rigHorizon/2) <= r.now {
+		r.after, r.until, r.catch = w.horizon, r.now.Add(rigHorizon), false
+	} else if n := w.wantsCatchUp(); n != nil {
+		r.after, r.until, r.catch = n.from, w.horizon.Due, true
+	} else {
+		return
+	}
+	w.asked = r.until
+}
+
+// look is the moment at which the store is read for the refill in flight.
+func (r *windowRig) look() {
+	if r.w.asked == 0 || r.read != nil {
+		return
+	}
+	p := &page{after: r.after, catchUp: r.catch, end: store.TimerMark{Due: r.until, Run: maxRun}}
+	for _, t := range r.sorted() {
+		if compareMarks(markOf(&t), r.after) > 0 && t.Due <= r.until && len(p.timers) < r.limit {
+			p.timers = append(p.timers, t)
+		}
+	}
+	r.read = p
+}
+
+// arrive hands in what was read.
+func (r *windowRig) arrive() {
+	if r.read == nil {
+		return
+	}
+	p := *r.read
+	r.read = nil
+	if p.catchUp {
+		p.end = r.w.horizon
+	}
+	if len(p.timers) == r.limit {
+		p.end = markOf(&p.timers[len(p.timers)-1])
+	}
+	r.w.take(p, r.owns)
+}
+
+// fire fires up to n due timers.
+func (r *windowRig) fire(n int) {
+	r.w.ripen(r.now)
+	for ; n > 0 && r.w.due > 0; n-- {
+		t, ok := r.w.next()
+		if !ok {
+			continue
+		}
+		k := timerKey{t.Run, t.ID}
+		if s, stored := r.stored[k]; !stored || s.Due != t.Due {
+			r.t.Fatalf("%v fires, which is not stored", t)
+		}
+		if t.Due > r.now {
+			r.t.Fatalf("%v fires at %s", t, r.now)
+		}
+		r.fired[k] = true
+	}
+}
+
+// commit makes durable what has fired.
+func (r *windowRig) commit() {
+	for k := range r.fired {
+		r.w.remove(r.stored[k].Address, k.run, k.id) // as the lane does when it writes the event
+		delete(r.stored, k)
+	}
+	clear(r.fired)
+}
+
+func (r *windowRig) start(kind string, shard model.ShardID, order byte, in time.Duration) {
+	r.next++
+	t := store.Timer{Shard: shard, ID: "t", Due: r.now.Add(in), Address: model.Address{Tenant: "x", Type: kind, Key: fmt.Sprint(r.next)}}
+	t.Run[0], t.Run[1] = order, r.next
+	r.stored[timerKey{t.Run, t.ID}] = t
+	r.w.add(&t)
+}
+
+// counts demands that the window counts right.
+func (r *windowRig) counts() {
+	w := &r.w
+	n, behind := 0, 0
+	for k, l := range w.lines {
+		n += l.n
+		if l.behind {
+			behind++
+		}
+		if l.kind != k || l.n < 0 || l.n == 0 && !l.behind && len(l.due) == 0 {
+			r.t.Fatalf("line %+v of %v", l, k)
+		}
+	}
+	if n != len(w.known) || behind != w.behind || w.held() > 2*w.limit+w.limit/2+len(w.lines)+r.limit {
+		r.t.Fatalf("%d known, %d in lines, %d behind of %d, %d held with a limit of %d", len(w.known), n, w.behind, behind, w.held(), w.limit)
+	}
+}
+
+// Whatever the order of commits, reads and results, every timer fires, none twice for one commit and none before its time, whoever has more than its share.
+func TestWindowLosesNoTimer(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.SampledFrom([]int{1, 2, 5, 10, 40}).Draw(t, "limit")
+		r := &windowRig{
+			t: t, w: newWindow(limit), now: 1_000_000_000, stored: map[timerKey]store.Timer{}, fired: map[timerKey]bool{}, gone: map[model.ShardID]bool{},
+			limit: rapid.SampledFrom([]int{1, 3, 10}).Draw(t, "page"),
+		}
+		r.limit = min(r.limit, limit)
+		r.w.reset()
+		moves := rapid.Bool().Draw(t, "moves") // a reset hides what was lost before it
+		kinds := []string{"a", "b", "c", "d", "e", "f"}[:rapid.IntRange(1, 6).Draw(t, "kinds")]
+		steps := map[string]func(*rapid.T){
+			"start": func(t *rapid.T) {
+				if r.next < 250 {
+					r.start(rapid.SampledFrom(kinds).Draw(t, "kind"), model.ShardID(rapid.IntRange(0, 2).Draw(t, "shard")), rapid.ByteMax(3).Draw(t, "order"), time.Duration(rapid.IntRange(0, 70).Draw(t, "in"))*time.Second)
+				}
+			},
+			"storm": func(t *rapid.T) {
+				kind, in := rapid.SampledFrom(kinds).Draw(t, "kind"), time.Duration(rapid.IntRange(0, 40).Draw(t, "in"))*time.Second
+				for range rapid.IntRange(1, 30).Draw(t, "n") {
+					if r.next < 250 {
+						r.start(kind, model.ShardID(rapid.IntRange(0, 2).Draw(t, "shard")), rapid.ByteMax(3).Draw(t, "order"), in)
+					}
+				}
+			},
+			"stop": func(t *rapid.T) {
+				all := r.sorted()
+				if len(all) == 0 {
+					t.Skip("none")
+				}
+				x := all[rapid.IntRange(0, len(all)-1).Draw(t, "which")]
+				k := timerKey{x.Run, x.ID}
+				delete(r.stored, k)
+				delete(r.fired, k)
+				r.w.remove(x.Address, x.Run, x.ID)
+				if rapid.Bool().Draw(t, "again") {
+					x.Due = rapid.SampledFrom([]model.Time{x.Due, r.now.Add(5 * time.Second), r.now.Add(20 * time.Second)}).Draw(t, "due")
+					r.stored[k] = x
+					r.w.add(&x)
+				}
+			},
+			"time":   func(t *rapid.T) { r.now = r.now.Add(time.Duration(rapid.IntRange(1, 20).Draw(t, "s")) * time.Second) },
+			"ask":    func(*rapid.T) { r.ask() },
+			"look":   func(*rapid.T) { r.look() },
+			"arrive": func(*rapid.T) { r.arrive() },
+			"fire":   func(t *rapid.T) { r.fire(rapid.IntRange(1, 20).Draw(t, "n")) },
+			"commit": func(*rapid.T) { r.commit() },
+			"reset": func(t *rapid.T) {
+				if !moves {
+					t.Skip("not in this run")
+				}
+				r.w.reset()
+			},
+			"lose": func(t *rapid.T) {
+				s := model.ShardID(rapid.IntRange(0, 2).Draw(t, "shard"))
+				if !moves {
+					t.Skip("not in this run")
+				}
+				r.commit() // a shard leaves when nothing of it is in flight
+				r.gone[s] = true
+				r.w.dropShard(s)
+			},
+			"gain": func(t *rapid.T) {
+				if len(r.gone) == 0 {
+					t.Skip("all are ours")
+				}
+				clear(r.gone)
+				r.w.reset()
+			},
+			"": func(*rapid.T) { r.counts() },
+		}
+		t.Repeat(steps)
+		// Everything is due; now it fires within a number of rounds that has to do with how much there is.
+		if len(r.gone) > 0 { // otherwise nothing is read again: what has been lost stays lost
+			clear(r.gone)
+			r.w.reset()
+		}
+		r.now = r.now.Add(2 * time.Minute)
+		for i := 0; i < 2000 && len(r.stored) > 0; i++ {
+			r.ask()
+			r.look()
+			r.arrive()
+			r.fire(7)
+			r.commit()
+			r.counts()
+		}
+		if len(r.stored) > 0 {
+			t.Fatalf("%d timers have never fired: %v", len(r.stored), r.sorted())
+		}
+	})
+}
+
+// A kind with far more timers than the window holds takes its share, and those of others come in time.
+func TestWindowIsFair(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		r := &windowRig{t: t, w: newWindow(40), now: 1_000_000_000, stored: map[timerKey]store.Timer{}, fired: map[timerKey]bool{}, gone: map[model.ShardID]bool{}, limit: 10}
+		r.w.reset()
+		begin := r.now
+		due := func(i int) time.Duration { return time.Duration(i) * time.Second }
+		at := rapid.IntRange(1, 5).Draw(t, "storm")
+		for range 200 {
+			r.start("storm", 0, rapid.ByteMax(3).Draw(t, "order"), due(at))
+		}
+		for i := range 30 {
+			r.start("calm", 0, rapid.ByteMax(3).Draw(t, "order"), due(1+i%10))
+		}
+		for s := range 12 {
+			r.now = begin.Add(due(s))
+			for range 30 { // what there is time for within the second
+				r.ask()
+				r.look()
+				r.arrive()
+			}
+			r.fire(12)
+			r.commit()
+			for _, x := range r.stored {
+				if x.Address.Type == "calm" && x.Due < r.now {
+					t.Fatalf("after %s, a timer that was due %s before has not fired", r.now.Sub(begin), r.now.Sub(x.Due))
+				}
+			}
+		}
+	})
+}
+
+// A timer of a kind that is behind is committed while a refill for that kind is in flight, at a place that the refill has passed: it is kept all the same.
+func TestWindowKeepsWhatARefillHasPassed(t *testing.T) {
+	t.Parallel()
+	r := &windowRig{t: t, w: newWindow(8), now: 1_000_000_000, stored: map[timerKey]store.Timer{}, fired: map[timerKey]bool{}, gone: map[model.ShardID]bool{}, limit: 8}
+	for i := range byte(20) {
+		r.start("storm", 0, 10+i, 10*time.Second) // before anything was read: they are in the store only
+	}
+	r.w.reset()
+	for range 4 {
+		r.ask()
+		r.look()
+		r.arrive()
+	}
+	if r.w.behind != 1 {
+		t.Fatalf("%d kinds are behind, want one", r.w.behind)
+	}
+	r.now = r.now.Add(11 * time.Second)
+	r.fire(3)
+	r.commit()
+	r.ask()
+	if !r.catch || r.w.asked == 0 {
+		t.Fatal("no refill for the kind that is behind")
+	}
+	r.look()
+	r.start("storm", 0, 15, -time.Second) // due at the same moment as the others, and between them
+	r.arrive()
+	for range 100 {
+		r.ask()
+		r.look()
+		r.arrive()
+		r.fire(7)
+		r.commit()
+	}
+	if len(r.stored) > 0 {
+		t.Fatalf("%d timers have never fired: %v", len(r.stored), r.sorted())
+	}
+}
