@@ -96,6 +96,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.report(24, v.Report)
 	m.letter(30, v.Letter)
 	m.id(31, v.Fresh)
+	m.write(40, v.Write)
 	return m.end()
 }
 
@@ -483,18 +484,49 @@ func (m *appender) report(k byte, r *TaskReport) {
 	}
 	m.key(k)
 	in := beginMap(m.dst)
-	in.key(1)
-	ref := beginMap(in.dst)
-	ref.address(1, &r.Ref.Address)
-	ref.id(2, r.Ref.Run)
-	ref.text(3, r.Ref.ID)
-	ref.int(4, r.Ref.Claim)
-	in.dst = ref.end()
+	in.claim(1, &r.Ref)
 	in.payload(2, &r.Output)
 	in.failure(3, r.Failure)
 	in.int(4, int64(r.RetryAfter))
 	in.bool(5, r.Returned)
 	in.int(6, int64(r.After))
+	m.dst = in.end()
+}
+
+func (m *appender) claim(k byte, r *ClaimRef) {
+	m.key(k)
+	in := beginMap(m.dst)
+	in.address(1, &r.Address)
+	in.id(2, r.Run)
+	in.text(3, r.ID)
+	in.int(4, r.Claim)
+	m.dst = in.end()
+}
+
+func (m *appender) write(k byte, w *TaskWrite) {
+	if w == nil {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.claim(1, &w.Ref)
+	in.int(2, w.First)
+	if len(w.Items) > 0 {
+		in.key(3)
+		in.dst = appendHead(in.dst, majorArray, uint64(len(w.Items)))
+		for i := range w.Items {
+			t := &w.Items[i]
+			item := beginMap(in.dst)
+			item.key(1)
+			item.dst = appendInt(item.dst, int64(t.Kind))
+			item.text(2, t.Name)
+			item.payload(3, &t.Value)
+			item.int(4, int64(t.Level))
+			item.text(5, t.Text)
+			item.int(6, int64(t.At))
+			in.dst = item.end()
+		}
+	}
 	m.dst = in.end()
 }
 
