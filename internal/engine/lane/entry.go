@@ -52,10 +52,11 @@ type entry struct {
 
 	tasks    postings // what the board has been told of tasks of tasksOf
 	tasksOf  model.RunID
-	gone     bool     // it has left memory; whoever still has it changes nothing
-	handing  int      // claims that are to be handed over, whose progress is being read
-	unhanded []*Load  // those of them whose progress came while the run was forgotten
-	reports  []*input // that came while it was quarantined
+	gone     bool                // it has left memory; whoever still has it changes nothing
+	handing  int                 // claims that are to be handed over, whose progress is being read
+	unhanded []*Load             // those of them whose progress came while the run was forgotten
+	reports  []*input            // that came while it was quarantined
+	written  map[string]*written // by task, of those that write; nil when none does
 
 	remembered  int           // requests that were served
 	poison      *model.Reason // quarantined
@@ -96,12 +97,12 @@ func (l *Lane) entry(a model.Address) *entry {
 
 // setRun makes x the current run of the entry.
 func (l *Lane) setRun(e *entry, x *core.Execution) {
-	e.x, e.known = x, true
+	e.x, e.known, e.written = x, true, nil
 }
 
 // forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
 func (l *Lane) forget(e *entry) {
-	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming = nil, false, false, false, nil, 0
+	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming, e.written = nil, false, false, false, nil, 0, nil
 	e.version++
 }
 

@@ -23,6 +23,7 @@ const (
 	LoadProgress                     // what earlier attempts of Task of Run reported last
 	LoadExpired                      // runs of Shards whose time is over: among Limit behind After those that were closed before Before, and those with a time of their own before Until
 	LoadLetter                       // the dead letter of Task of Run
+	LoadWritten                      // how far Task of Run has written, and its states
 )
 
 // Load is a read that the lane asks for.
@@ -165,15 +166,17 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedExpired(ld, r.Expired)
 	case LoadLetter:
 		l.loadedLetter(ld, r)
+	case LoadWritten:
+		l.loadedWritten(ld, r)
 	}
 }
 
 // survives reports whether the lane goes on without what cannot be understood. A run is quarantined, but not while some of it is on its way to
 // the store: that would be forgotten. Mail is left where it is, and the rest of it served. Whoever repeats a request hears that its answer is lost.
-// An attempt begins without what the one before it reported, and whoever asks for a dead letter hears that it cannot be read.
+// An attempt begins without what the one before it reported, and whoever asks for a dead letter, or writes, hears that it cannot be read.
 func (ld *Load) survives() bool {
 	switch ld.Kind {
-	case LoadMail, LoadReply, LoadProgress, LoadLetter:
+	case LoadMail, LoadReply, LoadProgress, LoadLetter, LoadWritten:
 		return true
 	case LoadRun:
 		return !ld.entry.dirty()

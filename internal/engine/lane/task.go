@@ -324,7 +324,7 @@ func (l *Lane) handOverAgain(e *entry) {
 
 func progressOf(data []store.TaskDatum) model.Payload {
 	for i := range data {
-		if data[i].Name == "" {
+		if data[i].IsProgress() {
 			return data[i].Value
 		}
 	}
@@ -469,6 +469,7 @@ func (l *Lane) repost(now model.Time, e *entry, id string) {
 func (l *Lane) unpostOne(now model.Time, e *entry, id string, p posted, how queue.Outcome) {
 	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, how)
 	e.tasks.remove(id)
+	delete(e.written, id) // the next claim reads it
 	if p.held && p.worker != 0 {
 		l.stop(e, id, p, false)
 	}
@@ -531,12 +532,7 @@ func (l *Lane) applyProgress(e *entry, in *input) {
 	}
 	b := l.open
 	l.touch(b, e)
-	row := store.TaskDatum{RunKey: e.key(), Task: t.id, Value: t.progress}
-	if i := slices.IndexFunc(b.batch.TaskData, func(d store.TaskDatum) bool { return d.RunKey == row.RunKey && d.Task == row.Task && d.Name == "" }); i >= 0 {
-		b.batch.TaskData[i] = row
-	} else {
-		b.batch.TaskData = append(b.batch.TaskData, row)
-	}
+	b.putDatum(store.TaskDatum{RunKey: e.key(), Task: t.id, Value: t.progress})
 	b.bytes += in.size()
 	b.inputs = append(b.inputs, in)
 }
