@@ -70,7 +70,7 @@ func TestFollowBesideANode(t *testing.T) {
 	said := make(chan string)
 	speak := perdure.NewActivity("speak", func(ctx context.Context, _ string) (int, error) {
 		for text := range said {
-			perdure.Log(ctx).Info(text)
+			perdure.Log(ctx).Info("said", "text", text)
 			if err := perdure.StreamToken(ctx, text); err != nil {
 				return 0, err
 			}

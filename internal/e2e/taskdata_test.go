@@ -107,7 +107,7 @@ func TestTaskLogsAndStream(t *testing.T) {
 			log := perdure.Log(ctx)
 			log.Info("begins", "attempt", n)
 			log.With("in", in).WithGroup("g").Warn("careful", "why", "two words")
-			log.Debug("\xff" + strings.Repeat("x", 20_000))
+			log.Debug("\xff" + strings.Repeat("x", 20_000)) //nolint:sloglint // what is no text and too long
 			if err := errors.Join(
 				perdure.StreamToken(ctx, "hello "), perdure.StreamProgress(ctx, 0.5, "half"), perdure.StreamData(ctx, map[string]int{"n": n}),
 				perdure.StreamError(ctx, errors.New("odd")),
@@ -196,6 +196,50 @@ func TestFollowATaskOfAnotherProcess(t *testing.T) {
 	})
 }
 
+// A task whose execution moves to another process while it runs goes on writing: by way of the store, to whoever owns it.
+func TestTaskWritesToAnotherProcess(t *testing.T) {
+	t.Parallel()
+	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
+		const n = 8
+		moved, began := make(chan struct{}), make(chan struct{}, n)
+		carry := perdure.NewActivity("carry", func(ctx context.Context, n int) (int, error) {
+			began <- struct{}{}
+			<-moved
+			for i := range 3 {
+				perdure.Log(ctx).Info("line", "i", i)
+				if err := errors.Join(perdure.StreamData(ctx, i), cursor.Save(ctx, i)); err != nil {
+					return 0, perdure.Permanent(err)
+				}
+			}
+			at, _, err := cursor.Load(ctx)
+			return at, err
+		}, perdure.OnQueue("work"))
+		first := s.open(carry)
+		c := caller(t, first)
+		var all []perdure.Execution[int]
+		for i := range n {
+			x, err := carry.Submit(c, i, perdure.RawKey(fmt.Sprint(i)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, x)
+			<-began
+		}
+		second := s.open() // takes half of them over
+		close(moved)
+		for i, x := range all {
+			got, err := x.Result(c)
+			equal(t, fmt.Sprint("task ", i), got, err, 2)
+			if got := linesOf(t, t.Context(), second, x, perdure.TaskTail{}); !slices.Equal(got, []string{"INFO line i=0", "INFO line i=1", "INFO line i=2"}) {
+				t.Errorf("lines of task %d are %q", i, got)
+			}
+			if got := streamOf(t, t.Context(), second, x, perdure.TaskTail{Follow: true}); !slices.Equal(got, []string{"1 data  0 0", "2 data  0 1", "3 data  0 2"}) {
+				t.Errorf("stream of task %d is %q", i, got)
+			}
+		}
+	})
+}
+
 // speaker is an activity that says what it hears, until its channel is closed.
 func speaker() (*perdure.Activity[int, perdure.Void], []chan string) {
 	said := make([]chan string, 4) // so that some of the tasks are owned by each of two processes
@@ -204,7 +248,7 @@ func speaker() (*perdure.Activity[int, perdure.Void], []chan string) {
 	}
 	return perdure.NewActivity("speak", func(ctx context.Context, n int) (perdure.Void, error) {
 		for text := range said[n] {
-			perdure.Log(ctx).Info(text)
+			perdure.Log(ctx).Info("said", "text", text)
 			if err := perdure.StreamToken(ctx, text); err != nil {
 				return perdure.Void{}, err
 			}
@@ -248,7 +292,7 @@ func follow(t *testing.T, app *perdure.App, speak *perdure.Activity[int, perdure
 		if want := []string{"1a", "2b", "2b", "3c"}; !slices.Equal(heard, want) {
 			t.Errorf("task %d: heard %q, want %q", n, heard, want)
 		}
-		if got, want := linesOf(t, ctx, app, x, perdure.TaskTail{Follow: true}), []string{"INFO a", "INFO b", "INFO c"}; !slices.Equal(got, want) {
+		if got, want := linesOf(t, ctx, app, x, perdure.TaskTail{Follow: true}), []string{"INFO said text=a", "INFO said text=b", "INFO said text=c"}; !slices.Equal(got, want) {
 			t.Errorf("task %d: lines are %q", n, got)
 		}
 		if _, err := x.Result(c); err != nil {
