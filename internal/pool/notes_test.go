@@ -36,6 +36,20 @@ func (e *engine) texts(r model.ClaimRef) (out []string) {
 	return out
 }
 
+// calls is how often something was written.
+func (e *engine) calls() int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.writes
+}
+
+// refuses has writes answered so.
+func (e *engine) refuses(f func(model.TaskWrite) error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.refuse = f
+}
+
 func (e *engine) task(r model.ClaimRef) *pool.Task {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -50,13 +64,13 @@ func TestNotesAreToldSoonAndTogether(t *testing.T) {
 		task.Log(line("b"))
 		time.Sleep(900 * time.Millisecond)
 		synctest.Wait()
-		if e.writes != 0 {
-			t.Fatalf("lines are told one by one: %d calls", e.writes)
+		if e.calls() != 0 {
+			t.Fatalf("lines are told one by one: %d calls", e.calls())
 		}
 		time.Sleep(100 * time.Millisecond)
 		synctest.Wait()
-		if got := fmt.Sprint(e.texts(r)); got != "[a b]" || e.writes != 1 {
-			t.Fatalf("%s is told after a second, in %d calls", got, e.writes)
+		if got := fmt.Sprint(e.texts(r)); got != "[a b]" || e.calls() != 1 {
+			t.Fatalf("%s is told after a second, in %d calls", got, e.calls())
 		}
 		if err := task.Stream(t.Context(), token("c")); err != nil {
 			t.Fatal(err)
@@ -86,8 +100,8 @@ func TestNotesAreToldSoonAndTogether(t *testing.T) {
 func TestNothingIsToldOfATaskThatWritesNothing(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		e.finish(e.claim("polite", model.TaskSpec{}), succeed)
-		if e.writes != 0 {
-			t.Errorf("%d calls", e.writes)
+		if e.calls() != 0 {
+			t.Errorf("%d calls", e.calls())
 		}
 	})
 }
@@ -98,12 +112,12 @@ func TestNotesWhileTheEngineIsAway(t *testing.T) {
 		r := e.claim("polite", model.TaskSpec{})
 		task := e.task(r)
 		lose := 3
-		e.refuse = func(model.TaskWrite) error { // it is written, and the answer is lost
+		e.refuses(func(model.TaskWrite) error { // it is written, and the answer is lost
 			if lose--; lose >= 0 {
 				return fault.New(fault.Unavailable, "away")
 			}
 			return nil
-		}
+		})
 		task.Log(line("a"))
 		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
@@ -130,12 +144,12 @@ func TestNotesAreBounded(t *testing.T) {
 		r := e.claim("polite", model.TaskSpec{})
 		task := e.task(r)
 		stuck := make(chan struct{})
-		e.refuse = func(model.TaskWrite) error {
+		e.refuses(func(model.TaskWrite) error {
 			e.mu.Unlock()
 			<-stuck
 			e.mu.Lock()
 			return nil
-		}
+		})
 		for i := range 3000 {
 			task.Log(line(fmt.Sprint(i)))
 		}
@@ -161,14 +175,14 @@ func TestRefusedNotes(t *testing.T) {
 	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
 		r := e.claim("polite", model.TaskSpec{})
 		task := e.task(r)
-		e.refuse = func(w model.TaskWrite) error {
+		e.refuses(func(w model.TaskWrite) error {
 			for _, it := range w.Items {
 				if it.Text == "bad" || it.Name == "bad" {
 					return fault.New(fault.Exhausted, "too much")
 				}
 			}
 			return nil
-		}
+		})
 		for _, text := range []string{"a", "bad", "b"} {
 			task.Log(line(text))
 		}
@@ -220,7 +234,7 @@ func TestNotesArriveOnceInOrder(t *testing.T) {
 			e := newEngine(pool.Config{})
 			r := e.claim("polite", model.TaskSpec{})
 			task := e.task(r)
-			e.refuse = func(model.TaskWrite) error {
+			e.refuses(func(model.TaskWrite) error {
 				if len(luck) == 0 {
 					return nil
 				}
@@ -230,7 +244,7 @@ func TestNotesArriveOnceInOrder(t *testing.T) {
 					return fault.New(fault.Unavailable, "written, and the answer is lost")
 				}
 				return nil
-			}
+			})
 			var want []string
 			for i, s := range steps {
 				text := fmt.Sprint(i)
