@@ -118,6 +118,10 @@ func (d *desk) Report(_ context.Context, r model.TaskReport) error {
 	return nil
 }
 
+func (d *desk) Write(context.Context, model.TaskWrite) error { return nil }
+
+func (d *desk) States(context.Context, model.ClaimRef) ([]api.TaskState, error) { return nil, nil }
+
 func (d *desk) Beat(_ context.Context, beats []api.Beat) ([]api.BeatReply, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -604,3 +604,72 @@ func TestDeadTasks(t *testing.T) {
 		}
 	})
 }
+
+var (
+	reached = perdure.NewState[int]("reached")
+	passing = perdure.NewState[string]("passing")
+	climb   = perdure.DeclareActivity[int, int]("climb", perdure.OnQueue("hill"), perdure.Constant(0, time.Second))
+)
+
+// A process that dies between a Save and the outcome of the attempt loses nothing that was saved. What was logged and streamed before that is there once.
+func TestTaskDataOutlivesAProcess(t *testing.T) {
+	t.Parallel()
+	var seen []string
+	code := func(ctx context.Context, top int) (int, error) {
+		at, ok, err := reached.Load(ctx)
+		if err != nil {
+			return 0, err
+		}
+		seen = append(seen, fmt.Sprint(at, " ", ok))
+		perdure.Log(ctx).Info("begins", "at", at)
+		if err := errors.Join(
+			perdure.StreamToken(ctx, "up"), perdure.StreamProgress(ctx, float64(at)/float64(top), ""), perdure.StreamData(ctx, at), perdure.StreamError(ctx, errors.New("windy")),
+			passing.Save(ctx, "here"), passing.Remove(ctx), reached.Save(ctx, at+1), // everything before it is durable too
+		); err != nil {
+			return 0, err
+		}
+		if at+1 < top {
+			<-ctx.Done() // until the process dies
+			return 0, ctx.Err()
+		}
+		return at + 1, nil
+	}
+	perduretest.Run(t, perdure.Group{climb.Bind(code)}, func(t *testing.T, env *perduretest.Env) {
+		x, err := climb.Submit(env.With(), 3, perdure.RawKey("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			env.Settle()
+			env.Restart()
+		}
+		if got, err := x.Result(env.With()); got != 3 || err != nil {
+			t.Fatalf("%d, %v", got, err)
+		}
+		if want := []string{"0 false", "1 true", "2 true"}; !slices.Equal(seen, want) {
+			t.Errorf("attempts have loaded %q, want %q", seen, want)
+		}
+		if n, ok, err := reached.Read(env.With(), x); n != 3 || !ok || err != nil {
+			t.Errorf("at the end it is %d, %v, %v", n, ok, err)
+		}
+		var lines, items []string
+		for l, err := range env.App().TaskLogs(env.Context(), x, perdure.TaskTail{Follow: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines = append(lines, l.Text)
+		}
+		if want := []string{"begins at=0", "begins at=1", "begins at=2"}; !slices.Equal(lines, want) {
+			t.Errorf("lines are %q, want %q", lines, want)
+		}
+		for it, err := range env.App().TaskStream(env.Context(), x, perdure.TaskTail{Follow: true, After: 8}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			items = append(items, fmt.Sprint(it.Position, it.Kind, it.Text))
+		}
+		if want := []string{"9tokenup", "10progress", "11data", "12errorwindy"}; !slices.Equal(items, want) {
+			t.Errorf("streamed is %q, want %q", items, want)
+		}
+	})
+}

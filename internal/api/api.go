@@ -62,6 +62,7 @@ type Client interface {
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
 	Histories
 	DeadTasks
+	TaskData
 	Queues
 	Flow
 }

@@ -41,6 +41,9 @@ var withoutExample = map[string]string{
 	"LimitUse":          "see LimitInfo",
 	"LimitInfo":         "see LimitRule",
 	"BreakerInfo":       "see BreakerRule",
+	"LogLine":           "see Log",
+	"StreamKind":        "see StreamItem",
+	"TaskTail":          "see Log and StreamItem",
 	"DeadLetter":        "what App.DeadLetters lists; docs/transactions.md has it",
 }
 

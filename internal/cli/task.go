@@ -24,9 +24,10 @@ func newTask(o *options) *cobra.Command {
 "task:" and its activity: the commands of perdure workflow know it too. Tasks that are steps of a workflow are shown with it.`,
 		Example: `  perdure task submit mail --queue mails --input '"ann@example.com"' --wait
   perdure task list --activity mail --status open
-  perdure task show mail/0193f2c1`,
+  perdure task show mail/0193f2c1
+  perdure task logs mail/0193f2c1 --follow`,
 	}
-	cmd.AddCommand(newTaskSubmit(o), newTaskList(o), newTaskShow(o))
+	cmd.AddCommand(newTaskSubmit(o), newTaskList(o), newTaskShow(o), newTaskLogs(o), newTaskState(o), newTaskStream(o))
 	cmd.AddCommand(
 		o.taskOrder("cancel", "Ask a task to end", "cancel requested:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Cancel(ctx, r) }),
 		o.taskOrder("terminate", "End a task, whatever its worker does", "terminated:", func(ctx context.Context, b api.Backend, r api.CancelRequest) error { return b.Terminate(ctx, r) }),
@@ -217,6 +218,7 @@ func newTaskShow(o *options) *cobra.Command {
 
 // openTask is an open task of a run for programs.
 type openTask struct {
+	Step     string `json:"step"`
 	Activity string `json:"activity"`
 	Queue    string `json:"queue"`
 	Attempt  int    `json:"attempt"`
@@ -232,7 +234,7 @@ func openTasks(d *api.Description) []openTask {
 	var lines []openTask
 	for i := range d.Tasks {
 		t := &d.Tasks[i]
-		l := openTask{Activity: t.Activity, Queue: t.Queue, Attempt: t.Attempt, Worker: t.Worker, Failures: t.Failures, Progress: raw(t.Progress)}
+		l := openTask{Step: t.ID, Activity: t.Activity, Queue: t.Queue, Attempt: t.Attempt, Worker: t.Worker, Failures: t.Failures, Progress: raw(t.Progress)}
 		if t.Worker != "" {
 			l.Since = t.Since.String()
 		} else {

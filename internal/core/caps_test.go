@@ -68,7 +68,7 @@ func TestOpenTasksAreCapped(t *testing.T) {
 			for _, e := range r.took(d).Events {
 				scheduled[e.ID]++
 			}
-			if err != nil && (d.Writes() || !reflect.DeepEqual(before, r.x)) {
+			if err != nil && (d.Writes() || !reflect.DeepEqual(before, r.x.Clone())) {
 				t.Fatalf("a turn that is refused has an effect: %v", err)
 			}
 			return d, err

@@ -97,7 +97,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		if x.Paused != nil {
 			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
 		}
-	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue:
+	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite:
 	}
 	d.acknowledge(m)
 	return x, d

@@ -33,8 +33,8 @@ func (p *port) LoadDeadBefore(ctx context.Context, shards []model.ShardID, befor
 	return rows, p.end(faultstore.LoadDeadBefore, "", err)
 }
 
-func (p *port) LoadTaskData(ctx context.Context, key store.RunKey, task string) ([]store.TaskDatum, error) {
-	rows, err := p.Store.LoadTaskData(ctx, key, task)
+func (p *port) LoadTaskData(ctx context.Context, key store.RunKey, r store.DataRange) ([]store.TaskDatum, error) {
+	rows, err := p.Store.LoadTaskData(ctx, key, r)
 	return rows, p.end(faultstore.LoadTaskData, "", err)
 }
 

@@ -16,6 +16,8 @@ var (
 	unsteady = perdure.DeclareActivity[string, string]("unsteady", perdure.OnQueue("post"), perdure.Constant(10, time.Second))
 	endless  = perdure.DeclareActivity[string, string]("endless", perdure.OnQueue("post"))
 	deadly   = perdure.DeclareActivity[string, string]("deadly", perdure.OnQueue("post"))
+	keeping  = perdure.DeclareActivity[int, int]("keeping", perdure.OnQueue("post"), perdure.Constant(10, time.Second))
+	kept     = perdure.NewState[int]("kept")
 	mailing  = perdure.DeclareWorkflow[string, string]("mailing")
 )
 
@@ -97,6 +99,34 @@ func taskScenarios() []*scenario {
 			}),
 		},
 		{
+			name:  "a task that writes",
+			loose: true,
+			maybe: []string{"keeping"},
+			check: both(tasksEnd(0), taskWrote),
+			stages: alone(func(w *world) perdure.Group {
+				return perdure.Group{keeping.Bind(func(ctx context.Context, top int) (int, error) {
+					w.ran("keeping")
+					at, _, err := kept.Load(ctx)
+					if err != nil {
+						return 0, err
+					}
+					for ; at < top; at++ {
+						perdure.Log(ctx).Info("keeps", "what", fmt.Sprintf("%02d.%d", perdure.Attempt(ctx), at))
+						if err := errors.Join(perdure.StreamData(ctx, at), kept.Save(ctx, at+1)); err != nil {
+							return 0, err
+						}
+					}
+					return at, nil
+				})}
+			}, func(d *driver) error {
+				x, err := submit(d, keeping, 3, "k")
+				if err != nil {
+					return err
+				}
+				return result(d, x, 3)
+			}),
+		},
+		{
 			name:     "a dead task",
 			selfless: true,
 			loose:    true,
@@ -167,4 +197,50 @@ func tasksEnd(dead int64) func(w *world, h *histories) error {
 		}
 		return nil
 	}
+}
+
+// both makes one check of two.
+func both(a, b func(*world, *histories) error) func(*world, *histories) error {
+	return func(w *world, h *histories) error { return errors.Join(a(w, h), b(w, h)) }
+}
+
+// taskWrote demands that every value that was saved was saved once, whatever died: an attempt goes on where the one before it was, because a Save that returned is durable. What was
+// written with it is there, once, in order; what was lost, was lost before the Save behind it.
+func taskWrote(w *world, h *histories) error {
+	ctx := context.Background()
+	for _, r := range h.runs {
+		key := store.RunKey{Shard: r.row.Shard, Run: r.row.Start.Run}
+		states, err := w.mem.LoadTaskData(ctx, key, store.States(model.TaskStep))
+		if err != nil || len(states) != 1 || string(states[0].Value.Data) != "3" {
+			return wrong("states are %v, %v", states, err)
+		}
+		items, err := w.mem.LoadTaskData(ctx, key, store.Streamed(model.TaskStep, 0, 0))
+		if err != nil {
+			return err
+		}
+		last := -1
+		for i := range items {
+			it, err := items[i].StreamItem()
+			var n int
+			if err == nil {
+				_, err = fmt.Sscan(string(it.Value.Data), &n)
+			}
+			if err != nil || it.Position != int64(i+1) || n < last || n > last+1 {
+				return wrong("item %d is %s behind %d: %v", it.Position, it.Value.Data, last, err)
+			}
+			last = n
+		}
+		lines, err := w.mem.LoadLogs(ctx, key, "", store.LogPlace{}, 1000)
+		if err != nil || last != 2 {
+			return wrong("the last item is %d: %v", last, err)
+		}
+		seen := map[string]bool{}
+		for i := range lines {
+			if seen[lines[i].Text] || i > 0 && lines[i].Text < lines[i-1].Text {
+				return wrong("line %q is there twice, or too late", lines[i].Text)
+			}
+			seen[lines[i].Text] = true
+		}
+	}
+	return nil
 }

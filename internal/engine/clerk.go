@@ -30,12 +30,13 @@ type clerk struct {
 	mu      sync.Mutex
 	replies map[store.RequestKey][]*call
 	runs    map[store.RunKey][]*call
+	listens map[model.Address]*listening // see taskdata.go
 }
 
 func newClerk(e *Engine) *clerk {
 	return &clerk{
 		eng: e, wake: make(chan struct{}, 1), begun: make(chan struct{}, 1),
-		replies: map[store.RequestKey][]*call{}, runs: map[store.RunKey][]*call{},
+		replies: map[store.RequestKey][]*call{}, runs: map[store.RunKey][]*call{}, listens: map[model.Address]*listening{},
 	}
 }
 
@@ -83,10 +84,16 @@ func (k *clerk) run(ctx context.Context) {
 func (k *clerk) waits() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	for _, l := range k.listens {
+		if len(l.calls) > 0 {
+			return true
+		}
+	}
 	return len(k.replies)+len(k.runs) > 0
 }
 
 func (k *clerk) look(ctx context.Context) {
+	k.lookAgain()
 	k.mu.Lock()
 	keys := make([]store.RequestKey, 0, len(k.replies))
 	for key := range k.replies {
@@ -250,9 +257,13 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	return lane.Result{}, k.eng.gaveUp(ctx, "wait for %s", a)
 }
 
+func without(calls []*call, c *call) []*call {
+	return slices.DeleteFunc(calls, func(other *call) bool { return other == c })
+}
+
 // forget takes one call out of those that wait for the same.
 func forget[K comparable](waiting map[K][]*call, key K, c *call) {
-	left := slices.DeleteFunc(waiting[key], func(other *call) bool { return other == c })
+	left := without(waiting[key], c)
 	if len(left) == 0 {
 		delete(waiting, key)
 	} else {

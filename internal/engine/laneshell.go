@@ -330,7 +330,9 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 			r.Reply = &found[0]
 		}
 	case lane.LoadProgress:
-		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, ld.Task)
+		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, store.Progress(ld.Task))
+	case lane.LoadWritten:
+		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, store.Written(ld.Task))
 	case lane.LoadLetter:
 		r.Letter, r.Err = st.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: ld.Shard, Run: ld.Run}, Task: ld.Task})
 	case lane.LoadFate:

@@ -109,7 +109,7 @@ func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
 		return m.Reuse == model.ReturnExisting && len(m.With) == 0 && m.Past == nil
-	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer, model.MessageQuery:
+	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer, model.MessageQuery, model.MessageWrite:
 		return true
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
 		model.MessageDelete, model.MessageReport:

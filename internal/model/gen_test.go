@@ -159,10 +159,25 @@ var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
 		Past: genPast.Draw(t, "past"), Runs: rapid.SliceOfN(genRun, 0, 2).Draw(t, "runs"), Labels: genLabels.Draw(t, "labels"),
 		Keep: rapid.Bool().Draw(t, "keep"), Letter: genLetter.Draw(t, "letter"), Fresh: genRun.Draw(t, "fresh"), Trace: genText.Draw(t, "trace"),
+		Write: genWrite.Draw(t, "write"),
 	}
 })
 
 var genMessageKind = rapid.Map(rapid.IntRange(int(model.MessageStart), int(model.LastMessageKind)), func(n int) model.MessageKind { return model.MessageKind(n) }).Filter(model.MessageKind.Known)
+
+var genWrite = rapid.OneOf(rapid.Just[*model.TaskWrite](nil), rapid.Custom(func(t *rapid.T) *model.TaskWrite {
+	w := &model.TaskWrite{
+		Ref:   model.ClaimRef{TaskRef: model.TaskRef{Address: genAddress.Draw(t, "address"), Run: genRun.Draw(t, "run"), ID: genText.Draw(t, "task")}, Claim: genInt.Draw(t, "claim")},
+		First: genInt.Draw(t, "first"),
+	}
+	for range rapid.IntRange(0, 3).Draw(t, "items") {
+		w.Items = append(w.Items, model.TaskItem{
+			Kind: model.ItemKind(rapid.Uint8Range(uint8(model.ItemSet), uint8(model.ItemError)).Draw(t, "kind")), Name: genText.Draw(t, "name"),
+			Value: genPayload.Draw(t, "value"), Level: rapid.Int16().Draw(t, "level"), Text: genText.Draw(t, "text"), At: genTime.Draw(t, "at"),
+		})
+	}
+	return w
+}))
 
 var genLetter = rapid.OneOf(rapid.Just[*model.LetterOrder](nil), rapid.Custom(func(t *rapid.T) *model.LetterOrder {
 	l := &model.LetterOrder{

@@ -86,6 +86,17 @@ func samples() []sample {
 		Kind: model.MessageRequeue, To: address, RequestID: "req-1", Fresh: id(3),
 		Letter: &model.LetterOrder{Do: model.LetterRequeue, Ref: model.TaskRef{Address: address, Run: id(1), ID: "0|step|a"}, Count: 1, Input: &text, Run: id(2)},
 	})
+	message("message: write", model.Message{
+		Kind: model.MessageWrite, To: address, ToRun: id(1), Write: &model.TaskWrite{
+			Ref: model.ClaimRef{TaskRef: model.TaskRef{Address: address, Run: id(1), ID: model.TaskStep}, Claim: 7}, First: 3, Items: []model.TaskItem{
+				{Kind: model.ItemSet, Name: "cursor", Value: text},
+				{Kind: model.ItemRemove, Name: "cursor"},
+				{Kind: model.ItemClear},
+				{Kind: model.ItemLog, Level: -4, Text: "copied", At: at(5)},
+				{Kind: model.ItemToken, Value: blob, At: at(6)},
+			},
+		},
+	})
 	labels := []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
 	message("message: start with labels", model.Message{Kind: model.MessageStart, To: address, Labels: labels})
 

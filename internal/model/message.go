@@ -22,16 +22,20 @@ const (
 	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
 	MessageReport    MessageKind = 15 // a worker of another node reports how a claim ended
 	MessageRequeue   MessageKind = 17 // what Letter says is to be done with a dead letter
+	MessageWrite     MessageKind = 20 // what a claim writes beside the history
 )
 
 // LastMessageKind is the highest kind that this build knows.
-const LastMessageKind = MessageRequeue
+const LastMessageKind = MessageWrite
+
+// WatchChanges is the name of a watch that is not for the end of an execution: its node wants a hint whenever something of the execution has been committed.
+const WatchChanges = "changes"
 
 var messageNames = [...]string{
 	MessageStart: "start", MessageWatch: "watch", MessageClosed: "closed", MessageSignal: "signal",
 	MessageSettle: "settle", MessageCancel: "cancel", MessageNothing: "nothing", MessageUpdate: "update", MessageAnswer: "answer",
 	MessageTerminate: "terminate", MessagePause: "pause", MessageResume: "resume", MessageDelete: "delete", MessageQuery: "query",
-	MessageReport: "report", MessageRequeue: "requeue",
+	MessageReport: "report", MessageRequeue: "requeue", MessageWrite: "write",
 }
 
 // String names the kind for people.
@@ -86,6 +90,8 @@ type Message struct {
 	Fresh RunID `cbor:"31,keyasint,omitzero"`
 	// Trace is the trace context (W3C traceparent) of whoever sent it; empty when nobody traces.
 	Trace string `cbor:"32,keyasint,omitempty"`
+	// Write is what a claim writes.
+	Write *TaskWrite `cbor:"40,keyasint,omitempty"`
 }
 
 // Size is roughly what the message costs in memory and on disk.
@@ -102,6 +108,9 @@ func (m *Message) Size() int {
 	}
 	if m.Report != nil {
 		n += 128 + m.Report.Output.Size()
+	}
+	if m.Write != nil {
+		n += m.Write.Size()
 	}
 	if l := m.Letter; l != nil {
 		n += 128 + len(l.Ref.Address.Key) + len(l.Ref.ID)

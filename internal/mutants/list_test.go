@@ -190,23 +190,23 @@ var common = []mutant{
 	},
 	{
 		name:  "a timer is lost during a refill: the bound",
-		file:  "internal/engine/lane/timers.go",
+		file:  "internal/engine/lane/window.go",
 		old:   "return max(w.horizon.Due, w.asked)",
 		new:   "return w.horizon.Due",
 		tests: [][]string{sim},
 	},
 	{
 		name:  "a timer is lost during a refill: the window shrinks",
-		file:  "internal/engine/lane/timers.go",
+		file:  "internal/engine/lane/window.go",
 		old:   "	w.stale = w.asked != 0\n}",
 		new:   "	w.stale = false\n}",
 		tests: [][]string{{"./internal/sim", "-run", "TestSeeds$", "-seeds=12000", "-failures=1"}},
 	},
 	{
 		name:  "a timer that is started again is lost",
-		file:  "internal/engine/lane/timers.go",
-		old:   "		if due, ok := w.known[k]; ok && due == t.Due {\n",
-		new:   "		if _, ok := w.known[k]; ok {\n",
+		file:  "internal/engine/lane/window.go",
+		old:   "	if ok && due == t.Due {\n",
+		new:   "	if ok {\n",
 		tests: [][]string{sim},
 	},
 	{

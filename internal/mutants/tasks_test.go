@@ -36,7 +36,7 @@ var tasks = []mutant{
 	{
 		name:  "a task is forgotten when a proposal for it comes too late",
 		file:  "internal/engine/lane/task.go",
-		old:   "		l.postTasks(now, e, queue.Neither) // at once: an entry without tasks on the board may be dropped\n",
+		old:   "			l.postAgain(now, e, id, queue.Neither) // at once: an entry without tasks on the board may be dropped\n",
 		new:   "",
 		tests: laneTasks("TestStaleProposals$"),
 	},
@@ -64,8 +64,8 @@ var tasks = []mutant{
 	{
 		name:  "a claim that was stored and not told is told to nobody",
 		file:  "internal/engine/lane/task.go",
-		old:   "			case id != 0 && !has: //",
-		new:   "			case id != 0 && !has && false: //",
+		old:   "		case id != 0 && !has: //",
+		new:   "		case id != 0 && !has && false: //",
 		tests: laneTasks("TestClaimThatWasNotHandedOver$"),
 	},
 	{

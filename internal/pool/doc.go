@@ -7,6 +7,7 @@
 //     panics, ends its goroutine or never returns.
 //   - It beats for all claims at a third of the shortest heartbeat time-out among them, in one call, as long as it holds them: until the report is
 //     handed in, also while it drains.
+//   - What a task writes (states, lines, streamed items) is told in the order in which it was written, once, and before the report of its attempt.
 //   - Under pressure it takes no more than it has: it asks for nothing once a level has reached its high mark, and goes on once it has come
 //     down to the low one.
 //   - Close takes nothing new, lets what runs come to an end, and gives back what does not, without consuming an attempt.

@@ -35,6 +35,12 @@ type engine struct {
 	jobs     map[model.ClaimRef]*job // that run
 	problems []string
 	slotsMax int
+
+	writes  int // calls
+	written map[model.ClaimRef][]model.TaskItem
+	number  map[model.ClaimRef]int64 // of the last item
+	refuse  func(w model.TaskWrite) error
+	states  []api.TaskState
 }
 
 // job is a handler that waits for the test.
@@ -47,7 +53,7 @@ type job struct {
 func newEngine(cfg pool.Config) *engine {
 	e := &engine{
 		claims: map[model.ClaimRef]*model.Claim{}, ended: map[model.ClaimRef]int{}, lost: map[model.ClaimRef]bool{}, cancels: map[model.ClaimRef]bool{},
-		jobs: map[model.ClaimRef]*job{},
+		jobs: map[model.ClaimRef]*job{}, written: map[model.ClaimRef][]model.TaskItem{}, number: map[model.ClaimRef]int64{},
 	}
 	if cfg.Handlers == nil {
 		cfg.Handlers = map[string]pool.Handler{"polite": {Run: e.polite}, "deaf": {Run: e.obstinate}}
@@ -162,6 +168,42 @@ func (e *engine) Beat(_ context.Context, beats []api.Beat) ([]api.BeatReply, err
 		replies[i] = api.BeatReply{Held: e.claims[b.Claim] != nil, Canceled: e.cancels[b.Claim]}
 	}
 	return replies, nil
+}
+
+// Write takes what a task writes: items whose number is known are left out.
+func (e *engine) Write(_ context.Context, w model.TaskWrite) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.writes++
+	if e.claims[w.Ref] == nil {
+		return fault.New(fault.NotOwned, "not yours")
+	}
+	if e.ended[w.Ref] > 0 {
+		e.problem("%s writes behind its report", w.Ref)
+	}
+	var err error
+	if e.refuse != nil {
+		err = e.refuse(w)
+	}
+	if err != nil && !fault.Is(err, fault.Unavailable) {
+		return err
+	}
+	for i, it := range w.Items {
+		if number := w.First + int64(i); number > e.number[w.Ref] {
+			e.number[w.Ref] = number
+			e.written[w.Ref] = append(e.written[w.Ref], it)
+		}
+	}
+	return err // the answer may be lost
+}
+
+func (e *engine) States(_ context.Context, claim model.ClaimRef) (states []api.TaskState, _ error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.claims[claim] == nil {
+		return nil, fault.New(fault.NotOwned, "not yours")
+	}
+	return e.states, nil
 }
 
 func (e *engine) Slots(n int) {

@@ -27,7 +27,7 @@ type Config struct {
 	// HighMemory and LowMemory are the same for the memory of the process, as a share of its limit. Default 0.9 and 0.8, or eight ninths of
 	// the high one; without a limit they mean nothing.
 	HighMemory, LowMemory float64
-	// Seal gives progress its stored form; nil when it has it.
+	// Seal gives progress and other values that tasks write their stored form; nil when they have it.
 	Seal func(ctx context.Context, kind string, p model.Payload) (model.Payload, error)
 	// Logger hears what an operator should know. Default: nobody.
 	Logger *slog.Logger
@@ -219,6 +219,7 @@ func (p *Pool) finished(t *Task, out model.Payload, err error) {
 	defer p.mu.Unlock()
 	if t.state == running {
 		t.state = reporting
+		wrote := t.notes != nil
 		p.mu.Unlock()
 		if back, ok := errors.AsType[*GiveBack](err); ok && back.Err != nil {
 			p.log.Warn("a task is given back", "activity", t.claim.Spec.Kind, "error", back.Err)
@@ -226,6 +227,9 @@ func (p *Pool) finished(t *Task, out model.Payload, err error) {
 		r := t.report(out, err)
 		if r.Failure != nil || r.Returned {
 			p.tellLast(t)
+		}
+		if wrote {
+			p.tellNotes(t)
 		}
 		p.hand(p.ctx, r)
 		p.mu.Lock()

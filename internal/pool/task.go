@@ -66,6 +66,7 @@ type Task struct {
 	progress *model.Payload // to be told by the next beat
 	next     *model.Payload // has not got its stored form yet
 	sealing  chan struct{}  // closed when nobody seals it any more; nil while nobody does
+	notes    *notes         // what it has written and the engine has not taken; nil until it writes
 }
 
 type taskState uint8

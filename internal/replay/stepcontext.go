@@ -18,6 +18,7 @@ type StepContext struct {
 	claim   *model.Claim // of a task
 	id      string
 	attempt int
+	w       *Worker         // that runs it; nil when claim is set
 	asOf    model.Time      // when the owner last told the run anything
 	base    context.Context //nolint:containedctx // it is one
 
@@ -33,7 +34,7 @@ var _ context.Context = (*StepContext)(nil)
 // bodyContext is the context of the next attempt of a step.
 func (r *run) bodyContext(a *ask) *StepContext {
 	return &StepContext{
-		start: &r.start, id: a.id, attempt: a.attempt + 1, asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
+		start: &r.start, id: a.id, attempt: a.attempt + 1, w: r.w, asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
 	}
 }
 
@@ -110,6 +111,14 @@ func (c *ClaimContext) Value(key any) any {
 		return &StepContext{claim: c.Claim, id: cmp.Or(c.Claim.Step, c.Claim.Ref.ID), attempt: c.Claim.Attempt, asOf: c.Claim.Claimed, base: c.Context}
 	}
 	return c.Context.Value(key)
+}
+
+// Host is what the worker that runs the step was configured with; nil for a task.
+func (s *StepContext) Host() any {
+	if s.w == nil {
+		return nil
+	}
+	return s.w.cfg.Host
 }
 
 // Attempt counts from 1.

@@ -134,7 +134,7 @@ func (s *Service) openTasks(ctx context.Context, row *store.Execution) ([]api.Ta
 	if err != nil {
 		return nil, err
 	}
-	data, err := s.store.LoadTaskData(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, "")
+	data, err := s.store.LoadTaskData(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, store.Progress(""))
 	if err != nil {
 		return nil, err
 	}
@@ -150,7 +150,7 @@ func (s *Service) openTasks(ctx context.Context, row *store.Execution) ([]api.Ta
 			task.Last = t.Failures[n-1].Failure
 		}
 		for i := range data {
-			if data[i].Task == t.ID && data[i].Name == "" {
+			if data[i].Task == t.ID {
 				task.Progress = data[i].Value
 			}
 		}

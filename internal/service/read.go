@@ -52,6 +52,13 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 		return p, false, err
 	}
 	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
+	if row.Start.Task != nil {
+		rows, err := s.store.LoadTaskData(ctx, key, store.OneState(model.TaskStep, name))
+		if err != nil || len(rows) == 0 {
+			return p, false, err
+		}
+		return rows[0].Value, true, nil
+	}
 	for before := int64(math.MaxInt64); ; {
 		page, err := s.store.LoadEventsOf(ctx, key, model.EventStateSet, before, statePage)
 		if err != nil {

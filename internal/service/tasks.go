@@ -22,7 +22,27 @@ func (w taskWorker) Stop(claim model.ClaimRef, canceled bool) {
 }
 
 // taskSession is the engine as a task worker sees it.
-type taskSession struct{ *engine.TaskSession }
+type taskSession struct {
+	*engine.TaskSession
+
+	service *Service
+}
+
+// Write stores what a claim writes.
+func (s taskSession) Write(ctx context.Context, w model.TaskWrite) error {
+	v := s.service.check("write of " + w.Ref.TaskRef.String())
+	v.write(&w)
+	if err := v.err(); err != nil {
+		return err
+	}
+	return s.TaskSession.Write(ctx, &w)
+}
+
+// States reads the states of a task.
+func (s taskSession) States(ctx context.Context, claim model.ClaimRef) ([]api.TaskState, error) {
+	rows, err := s.TaskSession.States(ctx, claim)
+	return statesOf(rows), err
+}
 
 // Report hands in how a claim ended.
 func (s taskSession) Report(ctx context.Context, r model.TaskReport) error {

@@ -344,7 +344,7 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 			l.fail("E42: the answer to %s of %s was consumed and is not in its history", m.ID, m.ToRun)
 		}
 	case model.MessageWatch, model.MessageSettle, model.MessageNothing, model.MessageUpdate, model.MessageTerminate, model.MessagePause,
-		model.MessageResume, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue:
+		model.MessageResume, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite:
 	}
 }
 

@@ -28,8 +28,8 @@ type Tasks interface {
 	// limit. One whose body cannot be understood comes as in a list.
 	LoadDeadBefore(ctx context.Context, shards []model.ShardID, before model.Time, after DeadPlace, limit int) ([]DeadRow, error)
 
-	// LoadTaskData returns the data of a task, or of all tasks of the run when task is empty, ordered by task and name.
-	LoadTaskData(ctx context.Context, key RunKey, task string) ([]TaskDatum, error)
+	// LoadTaskData returns data of a task, or of all tasks of the run, ordered by task and name.
+	LoadTaskData(ctx context.Context, key RunKey, r DataRange) ([]TaskDatum, error)
 	// LoadLogs returns log lines of a task, or of all tasks of the run when task is empty, in order behind the given place, at most limit. Lines of other
 	// tasks of the run are read on the way.
 	LoadLogs(ctx context.Context, key RunKey, task string, after LogPlace, limit int) ([]LogRow, error)
@@ -134,7 +134,7 @@ func CompareGroups(a, b DeadGroup) int {
 	return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(b.Last, a.Last), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Fingerprint, b.Fingerprint))
 }
 
-// TaskDatum is the last value that a task reported under a name; the empty name is its progress.
+// TaskDatum is the last value that a task reported under a name. What names mean is in taskdata.go.
 type TaskDatum struct {
 	RunKey
 	Task, Name string

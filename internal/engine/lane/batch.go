@@ -17,6 +17,7 @@ type building struct {
 	pairs   []*pair // whose cursor advances
 	frees   []*shard
 	facts   []Fact
+	data    map[datumKey]int // where the value of a task is in the batch; nil when there is none
 	bytes   int
 }
 
@@ -247,6 +248,11 @@ func (l *Lane) committed(now model.Time, b *building) {
 		l.removed(e)
 	}
 	l.run(now, b)
+	if len(l.watchers) > 0 {
+		for _, e := range b.entries {
+			l.tellWatchers(now, e.address)
+		}
+	}
 	for _, s := range b.frees {
 		l.freed(s)
 	}

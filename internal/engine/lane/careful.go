@@ -141,11 +141,14 @@ func (l *Lane) carefulStep(now model.Time) {
 		waiting := false
 		for _, in := range r.chunks[0] {
 			e := l.entry(in.address)
-			if e == nil || e.poison != nil || e.known || in.kind == inQuarantine {
+			switch {
+			case e == nil || e.poison != nil || in.kind == inQuarantine || e.known && !e.unread(in):
 				continue
-			}
-			if !e.loading {
+			case e.loading:
+			case !e.known:
 				l.load(e)
+			default:
+				l.loadWritten(e, in)
 			}
 			waiting = true
 		}

@@ -226,6 +226,7 @@ func (l *Lane) die(err error) {
 	}
 	l.failCareful(fail)
 	l.failWaiters()
+	l.failWatchers()
 }
 
 // Die tells the lane that its node has been fenced.

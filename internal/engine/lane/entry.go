@@ -53,11 +53,12 @@ type entry struct {
 
 	tasks    postings // what the board has been told of tasks of tasksOf
 	tasksOf  model.RunID
-	posted   bool     // the board knows how each of them stands
-	gone     bool     // it has left memory; whoever still has it changes nothing
-	handing  int      // claims that are to be handed over, whose progress is being read
-	unhanded []*Load  // those of them whose progress came while the run was forgotten
-	reports  []*input // that came while it was quarantined
+	posted   bool                // the board knows how each of them stands
+	gone     bool                // it has left memory; whoever still has it changes nothing
+	handing  int                 // claims that are to be handed over, whose progress is being read
+	unhanded []*Load             // those of them whose progress came while the run was forgotten
+	reports  []*input            // that came while it was quarantined
+	written  map[string]*written // by task, of those that write; nil when none does
 
 	remembered  int           // requests that were served
 	poison      *model.Reason // quarantined
@@ -98,12 +99,12 @@ func (l *Lane) entry(a model.Address) *entry {
 
 // setRun makes x the current run of the entry.
 func (l *Lane) setRun(e *entry, x *core.Execution) {
-	e.x, e.known, e.posted = x, true, false
+	e.x, e.known, e.posted, e.written = x, true, false, nil
 }
 
 // forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
 func (l *Lane) forget(e *entry) {
-	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming, e.posted = nil, false, false, false, nil, 0, false
+	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming, e.posted, e.written = nil, false, false, false, nil, 0, false, nil
 	e.version++
 }
 

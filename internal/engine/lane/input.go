@@ -214,6 +214,11 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 			l.loadFate(e, in)
 		}
 		return false
+	case e.unread(in):
+		if !e.dirty() { // else what is on its way to the store may be of the same task
+			l.loadWritten(e, in)
+		}
+		return false
 	}
 	return true
 }
@@ -340,9 +345,14 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 		l.maybeDrop(e)
 		return
 	}
-	if in.message.Kind == model.MessageQuery {
+	switch in.message.Kind {
+	case model.MessageQuery:
 		l.applyQuery(now, e, in)
 		return
+	case model.MessageWrite:
+		l.applyWrite(now, e, in)
+		return
+	default:
 	}
 	l.traced(in.message)
 	assumed := !e.known

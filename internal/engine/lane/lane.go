@@ -87,6 +87,7 @@ type Lane struct {
 	workers   workers
 	retention retention
 	waiters   map[model.Address][]waiter
+	watchers  map[model.Address][]watcher // of any change; nil until somebody listens
 	queries   map[uint64]*query
 	asked     uint64 // queries so far
 	foreign   int    // queries of other processes that are not answered

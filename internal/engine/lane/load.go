@@ -25,6 +25,7 @@ const (
 	LoadExpired                      // runs of Shards whose time is over: among Limit behind After those that were closed before Before, and those with a time of their own before Until
 	LoadLetter                       // the dead letter of Task of Run
 	LoadFate                         // what has become of Claim
+	LoadWritten                      // how far Task of Run has written, and its states
 )
 
 // Load is a read that the lane asks for.
@@ -176,16 +177,18 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedLetter(ld, r)
 	case LoadFate:
 		l.loadedFate(ld, r)
+	case LoadWritten:
+		l.loadedWritten(ld, r)
 	}
 }
 
 // survives reports whether the lane goes on without what cannot be understood. A run is quarantined, but not while some of it is on its way to
 // the store: that would be forgotten. Mail is left where it is, and the rest of it served. Whoever repeats a request hears that its answer is lost.
-// An attempt begins without what the one before it reported, and whoever asks for a dead letter hears that it cannot be read. A report whose claim nobody can find out about
-// does not count.
+// An attempt begins without what the one before it reported, and whoever asks for a dead letter, or writes, hears that it cannot be read. A report whose claim nobody can
+// find out about does not count.
 func (ld *Load) survives() bool {
 	switch ld.Kind {
-	case LoadMail, LoadReply, LoadProgress, LoadLetter, LoadFate:
+	case LoadMail, LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten:
 		return true
 	case LoadRun:
 		return !ld.entry.dirty()

@@ -215,6 +215,10 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if node := in.message.Node; !node.IsZero() && in.message.Kind != model.MessageNothing {
 		b.effects = append(b.effects, effect{kind: effHint, hint: Hint{Node: node, Address: e.address, Run: d.Answer.Run}})
+		if in.message.Kind == model.MessageWatch && in.message.Name == model.WatchChanges {
+			l.addWatcher(e.address, watcher{node: node, until: l.now.Add(watchFor)})
+			return
+		}
 		w := waiter{node: node, run: in.message.ToRun}
 		if in.message.Kind == model.MessageWatch && e.x != nil && e.x.Open() && !slices.Contains(l.waiters[e.address], w) { // its callers come and go
 			l.waiters[e.address] = append(l.waiters[e.address], w)

@@ -69,6 +69,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 		sh.draining, sh.until = true, now.Add(l.cfg.DrainWait)
 		l.draining++
 		l.failWaiters(id)
+		l.failWatchers(id)
 		l.timers.dropShard(id)
 		for _, e := range sh.sorted() {
 			l.refuseBacklog(e)

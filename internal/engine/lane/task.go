@@ -336,7 +336,7 @@ func (l *Lane) handOverAgain(e *entry) {
 
 func progressOf(data []store.TaskDatum) model.Payload {
 	for i := range data {
-		if data[i].Name == "" {
+		if data[i].IsProgress() {
 			return data[i].Value
 		}
 	}
@@ -503,9 +503,7 @@ func (l *Lane) forsaken(e *entry) (some bool) {
 	if l.cfg.Board == nil || !e.known || e.x == nil || e.poison != nil || e.tasksOf != e.run() {
 		return false
 	}
-	tasks := e.x.Tasks()
-	for i := range tasks {
-		t := &tasks[i]
+	for _, t := range e.x.Tasks() {
 		if p, ok := e.tasks.get(t.ID); ok && t.Held && p.held && p.worker == 0 && p.claim == t.Claim && !l.cfg.Board.Elsewhere(t.Worker) {
 			l.lost(e, t)
 			some = true
@@ -536,6 +534,7 @@ func (l *Lane) repost(now model.Time, e *entry, id string) {
 func (l *Lane) unpostOne(now model.Time, e *entry, id string, p posted, how queue.Outcome) {
 	l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, how)
 	e.tasks.remove(id)
+	delete(e.written, id) // the next claim reads it
 	if p.held && p.worker != 0 {
 		l.stop(e, id, p, false)
 	}
@@ -598,12 +597,7 @@ func (l *Lane) applyProgress(e *entry, in *input) {
 	}
 	b := l.open
 	l.touch(b, e)
-	row := store.TaskDatum{RunKey: e.key(), Task: t.id, Value: t.progress}
-	if i := slices.IndexFunc(b.batch.TaskData, func(d store.TaskDatum) bool { return d.RunKey == row.RunKey && d.Task == row.Task && d.Name == "" }); i >= 0 {
-		b.batch.TaskData[i] = row
-	} else {
-		b.batch.TaskData = append(b.batch.TaskData, row)
-	}
+	b.putDatum(store.TaskDatum{RunKey: e.key(), Task: t.id, Value: t.progress})
 	b.bytes += in.size()
 	b.inputs = append(b.inputs, in)
 }

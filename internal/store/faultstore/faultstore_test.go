@@ -53,7 +53,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.CountDead] = s.CountDead(ctx, store.DeadQuery{})
 	_, errs[faultstore.GroupDead] = s.GroupDead(ctx, store.DeadQuery{}, 1)
 	_, errs[faultstore.LoadDeadBefore] = s.LoadDeadBefore(ctx, nil, 1, store.DeadPlace{}, 1)
-	_, errs[faultstore.LoadTaskData] = s.LoadTaskData(ctx, a.RunKey, "")
+	_, errs[faultstore.LoadTaskData] = s.LoadTaskData(ctx, a.RunKey, store.DataRange{})
 	_, errs[faultstore.LoadLogs] = s.LoadLogs(ctx, a.RunKey, "", store.LogPlace{}, 1)
 	setting := store.Setting{SettingKey: store.SettingKey{Tenant: "t", Kind: "k", Name: "n"}}
 	_, errs[faultstore.PutSetting] = s.PutSetting(ctx, setting, 0)

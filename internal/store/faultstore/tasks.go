@@ -33,8 +33,8 @@ func (f *Store) LoadDeadBefore(ctx context.Context, shards []model.ShardID, befo
 }
 
 // LoadTaskData loads what tasks have reported.
-func (f *Store) LoadTaskData(ctx context.Context, key store.RunKey, task string) ([]store.TaskDatum, error) {
-	return call(ctx, f, LoadTaskData, nil, func() ([]store.TaskDatum, error) { return f.inner.LoadTaskData(ctx, key, task) })
+func (f *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.DataRange) ([]store.TaskDatum, error) {
+	return call(ctx, f, LoadTaskData, nil, func() ([]store.TaskDatum, error) { return f.inner.LoadTaskData(ctx, key, r) })
 }
 
 // LoadLogs loads what tasks have logged.

@@ -66,6 +66,12 @@ func cloneMessage(m model.Message) model.Message {
 	if m.Report = clonePointer(m.Report); m.Report != nil {
 		m.Report.Output, m.Report.Failure = clonePayload(m.Report.Output), clonePointer(m.Report.Failure)
 	}
+	if m.Write = clonePointer(m.Write); m.Write != nil {
+		m.Write.Items = slices.Clone(m.Write.Items)
+		for i := range m.Write.Items {
+			m.Write.Items[i].Value = clonePayload(m.Write.Items[i].Value)
+		}
+	}
 	return m
 }
 

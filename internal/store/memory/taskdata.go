@@ -33,18 +33,20 @@ func (s *Store) applyTaskData(b *store.Batch) error {
 		}
 		r := sh.run(row.Run)
 		at, found := r.datum(row.Task, row.Name)
-		before := slices.Clone(r.data)
 		switch fresh := cloneDatum(*row); {
 		case row.Deleted && !found:
-			continue
 		case row.Deleted:
+			was := r.data[at]
 			r.data = slices.Delete(r.data, at, at+1)
+			s.undone(func() { r.data = slices.Insert(r.data, at, was) })
 		case found:
+			was := r.data[at]
 			r.data[at] = fresh
+			s.undone(func() { r.data[at] = was })
 		default:
 			r.data = slices.Insert(r.data, at, fresh)
+			s.undone(func() { r.data = slices.Delete(r.data, at, at+1) })
 		}
-		s.undone(func() { r.data = before })
 	}
 	return nil
 }
@@ -99,7 +101,7 @@ func (s *shard) sweepTasks(r *run, left int) int {
 }
 
 // LoadTaskData returns what a task has reported, or all tasks of a run.
-func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, task string) ([]store.TaskDatum, error) {
+func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, q store.DataRange) ([]store.TaskDatum, error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load data of tasks"); err != nil {
 		return nil, err
@@ -109,9 +111,16 @@ func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, task string)
 		return nil, nil
 	}
 	var out []store.TaskDatum
-	for i := range r.data {
-		if task == "" || r.data[i].Task == task {
-			out = append(out, cloneDatum(r.data[i]))
+	first := 0
+	if q.Task != "" {
+		first, _ = r.datum(q.Task, q.From)
+	}
+	for i := first; i < len(r.data) && (q.Limit <= 0 || len(out) < q.Limit); i++ {
+		switch d := &r.data[i]; {
+		case q.Task != "" && (d.Task != q.Task || !q.Covers(d.Name)):
+			return out, nil
+		case q.Covers(d.Name):
+			out = append(out, cloneDatum(*d))
 		}
 	}
 	return out, nil

@@ -286,7 +286,7 @@ func tasks(t *testing.T, s store.Store, a storetest.Subject, dead store.DeadRow)
 	_, err = s.LoadDeadBefore(ctx, []model.ShardID{a.Shard}, 5, store.DeadPlace{}, 10)
 	check(err)
 	for _, task := range []string{"", "t"} {
-		_, err = s.LoadTaskData(ctx, a.RunKey, task)
+		_, err = s.LoadTaskData(ctx, a.RunKey, store.DataRange{Task: task})
 		check(err)
 		_, err = s.LoadLogs(ctx, a.RunKey, task, store.LogPlace{At: 1}, 10)
 		check(err)

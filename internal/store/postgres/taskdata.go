@@ -3,6 +3,7 @@ package postgres
 import (
 	"cmp"
 	"context"
+	"strconv"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -65,18 +66,24 @@ func (w *writer) taskData(index int, rows []store.TaskDatum) {
 }
 
 // LoadTaskData returns what a task has reported, or all tasks of a run.
-func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, task string) (out []store.TaskDatum, err error) {
+func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.DataRange) (out []store.TaskDatum, err error) {
 	const (
-		all = `select task, name, body from {schema}.task_data where shard = $1 and run = $2 order by task, name`
-		one = `select task, name, body from {schema}.task_data where shard = $1 and run = $2 and task = $3 order by name`
+		load   = `select task, name, body from {schema}.task_data where shard = $1 and run = $2 and name >= $3`
+		before = ` and name < $5`
+		sorted = ` order by task, name limit nullif($4::bigint, 0)`
 	)
 	if key.Shard >= model.MaxShards {
 		return nil, nil
 	}
-	sql, args := all, []any{int16(key.Shard), runArg(key.Run)}
-	if task != "" {
-		sql, args = one, append(args, task)
+	sql, args := load, []any{int16(key.Shard), runArg(key.Run), r.From, max(r.Limit, 0)}
+	if r.Before != "" {
+		sql, args = sql+before, append(args, r.Before)
 	}
+	if r.Task != "" {
+		args = append(args, r.Task)
+		sql += " and task = $" + strconv.Itoa(len(args))
+	}
+	sql += sorted
 	err = s.read(ctx, "load data of tasks", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		rows, err := c.Query(ctx, s.sql(sql), args...)

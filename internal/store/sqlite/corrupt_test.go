@@ -66,7 +66,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		}
 		return err
 	}
-	data := func() error { return second(s.LoadTaskData(t.Context(), a.RunKey, "")) }
+	data := func() error { return second(s.LoadTaskData(t.Context(), a.RunKey, store.DataRange{})) }
 	logs := func() error { return second(s.LoadLogs(t.Context(), a.RunKey, "", store.LogPlace{}, 10)) }
 	settings := func() error { return second(s.LoadSettings(t.Context(), 0)) }
 	flip := func(column string) string { // of the last byte

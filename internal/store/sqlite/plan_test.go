@@ -104,7 +104,8 @@ func TestHotStatementsSearch(t *testing.T) {
 		sqlDead: "", sqlTaskDatum: "", sqlLog: "", sqlPutSetting: "",
 		sqlDeadMark: dead, sqlDeadDelete: dead, sqlLoadDead: dead,
 		sqlDeadBefore: "perdure_dead_age (shard=? AND (at,run,task)>(?,?,?) AND at<?)",
-		sqlDropDatum:  data + " AND task=? AND name=?)", sqlLoadData: data + " AND task=?)", sqlLoadAllData: data + ")",
+		sqlDropDatum:  data + " AND task=? AND name=?)", dataRange(store.DataRange{}): data + ")",
+		dataRange(store.Written("t")): data + " AND task=? AND name>?)", dataRange(store.Streamed("t", 1, 1)): data + " AND task=? AND name>? AND name<?)",
 		sqlLoadLogs:  logs + " AND (at,epoch,batch,n)>(?,?,?,?))",
 		sqlSweepData: data + " AND task=? AND name=?)", sqlSweepLogs: logs + " AND at=? AND epoch=? AND batch=? AND n=?)",
 		sqlOldLogs: "perdure_task_logs_age (shard=? AND at<?)", sqlSweepLog: logs + " AND at=? AND epoch=? AND batch=? AND n=?)",
@@ -121,6 +122,11 @@ func TestHotStatementsSearch(t *testing.T) {
 			}
 		})
 	}
+}
+
+func dataRange(r store.DataRange) string {
+	sql, _ := sqlLoadData(store.RunKey{}, &r)
+	return sql
 }
 
 // A listing reads no more than its page, where an index has the order; what needs to be sorted is what was found by a key.

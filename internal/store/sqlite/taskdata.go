@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -16,9 +17,7 @@ const (
 	sqlDropDatum = `delete from perdure_task_data where run = ?1 and shard = ?2 and task = ?3 and name = ?4`
 	sqlLog       = `insert into perdure_task_logs (run, shard, at, epoch, batch, n, level, task, body) values (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)`
 
-	sqlLoadData    = `select task, name, body from perdure_task_data where run = ?1 and shard = ?2 and task = ?3 order by name`
-	sqlLoadAllData = `select task, name, body from perdure_task_data where run = ?1 and shard = ?2 order by task, name`
-	sqlLoadLogs    = `select at, epoch, batch, n, level, task, body from perdure_task_logs
+	sqlLoadLogs = `select at, epoch, batch, n, level, task, body from perdure_task_logs
 		where run = ?1 and shard = ?2 and (at, epoch, batch, n) > (?3, ?4, ?5, ?6) and (?7 = '' or task = ?7) order by at, epoch, batch, n limit ?8`
 )
 
@@ -63,12 +62,28 @@ func (t *batchWriter) logs() error {
 	return nil
 }
 
-// LoadTaskData returns what a task has reported, or all tasks of a run.
-func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, task string) (out []store.TaskDatum, err error) {
-	sql, args := sqlLoadAllData, []any{key.Run[:], int(key.Shard)}
-	if task != "" {
-		sql, args = sqlLoadData, append(args, task)
+// sqlLoadData reads a range of the data of a task, or of all tasks of a run.
+func sqlLoadData(key store.RunKey, r *store.DataRange) (sql string, args []any) {
+	sql = `select task, name, body from perdure_task_data where run = ?1 and shard = ?2 and name >= ?3`
+	limit := -1 // none
+	if r.Limit > 0 {
+		limit = r.Limit
 	}
+	args = []any{key.Run[:], int(key.Shard), r.From, limit}
+	if r.Before != "" {
+		args = append(args, r.Before)
+		sql += ` and name < ?` + strconv.Itoa(len(args))
+	}
+	if r.Task != "" {
+		args = append(args, r.Task)
+		sql += ` and task = ?` + strconv.Itoa(len(args))
+	}
+	return sql + ` order by task, name limit ?4`, args
+}
+
+// LoadTaskData returns what a task has reported, or all tasks of a run.
+func (s *Store) LoadTaskData(ctx context.Context, key store.RunKey, r store.DataRange) (out []store.TaskDatum, err error) {
+	sql, args := sqlLoadData(key, &r)
 	err = s.read(ctx, "load data of tasks", func(c *conn) error {
 		return c.query(sql, func(q *stmt) error {
 			d := store.TaskDatum{RunKey: key, Task: q.text(0), Name: q.text(1)}

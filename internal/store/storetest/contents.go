@@ -123,7 +123,7 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 		}
 	}
 	for _, key := range scope.Tasks {
-		c.TaskData = append(c.TaskData, call(&r, func() ([]store.TaskDatum, error) { return s.LoadTaskData(ctx, key, "") })...)
+		c.TaskData = append(c.TaskData, call(&r, func() ([]store.TaskDatum, error) { return s.LoadTaskData(ctx, key, store.DataRange{}) })...)
 		c.Logs = append(c.Logs, r.logs(key)...)
 	}
 	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })

@@ -410,7 +410,7 @@ func testDeadNames(x *suite) {
 		if !slices.ContainsFunc(page.Rows, func(r store.DeadRow) bool { return Diff(row, r) == "" }) {
 			t.Fatalf("%+v is not among %d rows", row, len(page.Rows))
 		}
-		data := try(x.Store.LoadTaskData(x.Context(), s.RunKey, row.Task)).or(x)
+		data := try(x.Store.LoadTaskData(x.Context(), s.RunKey, store.DataRange{Task: row.Task})).or(x)
 		if d := Diff([]store.TaskDatum{datum}, data); d != "" {
 			t.Fatalf("data: %s", d)
 		}
@@ -442,7 +442,7 @@ func testDeadDurable(x *suite) {
 	changes := try(x.Store.LoadSettings(x.Context(), 0)).or(x)
 	x.reopen()
 	x.wantDead("after it was opened again", row)
-	x.Want("data", []store.TaskDatum{datum}, try(x.Store.LoadTaskData(x.Context(), s.RunKey, "a")).or(x))
+	x.Want("data", []store.TaskDatum{datum}, try(x.Store.LoadTaskData(x.Context(), s.RunKey, store.DataRange{Task: "a"})).or(x))
 	x.Want("lines", []string{"hello"}, x.lines(s, ""))
 	x.Want("settings", changes, try(x.Store.LoadSettings(x.Context(), 0)).or(x))
 	next := try(x.Store.PutSetting(x.Context(), setting("limit", "a", "2"), version)).or(x)

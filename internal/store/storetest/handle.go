@@ -107,7 +107,7 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["CountDead"] = s.CountDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant})
 	_, errs["GroupDead"] = s.GroupDead(ctx, store.DeadQuery{Tenant: model.DefaultTenant}, 1)
 	_, errs["LoadDeadBefore"] = s.LoadDeadBefore(ctx, shards, Noon, store.DeadPlace{}, 1)
-	_, errs["LoadTaskData"] = s.LoadTaskData(ctx, a.RunKey, "t")
+	_, errs["LoadTaskData"] = s.LoadTaskData(ctx, a.RunKey, store.DataRange{Task: "t"})
 	_, errs["LoadLogs"] = s.LoadLogs(ctx, a.RunKey, "t", store.LogPlace{}, 1)
 	version, err := s.PutSetting(ctx, setting("limit", "a", "1"), 0)
 	errs["PutSetting"] = err

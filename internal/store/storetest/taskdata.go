@@ -11,6 +11,8 @@ import (
 
 var taskDataTests = []test{
 	{name: "the last value of each name", run: testTaskData},
+	{name: "ranges of names", run: testTaskRanges},
+	{name: "what a task streams, and how far it has written", run: testTaskStream},
 	{name: "values of every shape", run: testTaskValues},
 	{name: "lines in order", run: testLogOrder},
 	{name: "lines of every shape", run: testLogTexts},
@@ -89,14 +91,81 @@ func testTaskData(x *suite) {
 		b.TaskData = []store.TaskDatum{s.Datum("a", "", "90%"), gone, never, s.Datum("a", "Z", "3")}
 	})
 	read := func(task string) []store.TaskDatum {
-		return try(x.Store.LoadTaskData(x.Context(), s.RunKey, task)).or(x)
+		return try(x.Store.LoadTaskData(x.Context(), s.RunKey, store.DataRange{Task: task})).or(x)
 	}
 	a := []store.TaskDatum{s.Datum("a", "", "90%"), s.Datum("a", "Z", "3"), s.Datum("a", "x", "1")}
 	x.Want("of a task", a, read("a"))
 	x.Want("of another task", []store.TaskDatum{s.Datum("b", "", "10%")}, read("b"))
 	x.Want("of all tasks", append(a, s.Datum("b", "", "10%")), read(""))
 	x.Want("of an unknown task", []store.TaskDatum(nil), read("c"))
-	x.Want("of an unknown run", []store.TaskDatum(nil), try(x.Store.LoadTaskData(x.Context(), x.Subject().RunKey, "")).or(x))
+	x.Want("of an unknown run", []store.TaskDatum(nil), try(x.Store.LoadTaskData(x.Context(), x.Subject().RunKey, store.DataRange{})).or(x))
+}
+
+// The ranges that are used, against all data: every name is in one of them.
+func testTaskRanges(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s := x.Subject()
+	items := []model.StreamItem{{Position: 1, Kind: model.ItemToken, At: Noon, Value: Text("a")}, {Position: 15, Kind: model.ItemData, Value: Text("b")}, {Position: 16, Kind: model.ItemError}}
+	mark := store.TaskMark{Claim: 4, Seq: 9, Lines: 2, Items: 16, At: Noon}
+	var all []store.TaskDatum
+	for _, task := range []string{"a", "b"} {
+		all = append(all, s.Datum(task, "", "half"))
+		for i := range items {
+			all = append(all, store.NewStreamed(s.RunKey, task, &items[i]))
+		}
+		all = append(all, mark.Datum(s.RunKey, task), s.Datum(task, "  ", "1"), s.Datum(task, "cursor", "2"), s.Datum(task, "cursor ", "3"), s.Datum(task, "\U0010ffff", "4"))
+	}
+	l.Write(func(b *store.Batch) { b.TaskData = all })
+	of := all[:len(all)/2]
+	for name, want := range map[string]struct {
+		r    store.DataRange
+		rows []store.TaskDatum
+	}{
+		"everything":              {store.DataRange{}, all},
+		"the first of everything": {store.DataRange{Limit: 3}, all[:3]},
+		"of a task":               {store.DataRange{Task: "a"}, of},
+		"progress":                {store.Progress("a"), of[:1]},
+		"progress of all":         {store.Progress(""), []store.TaskDatum{all[0], all[len(of)]}},
+		"stream":                  {store.Streamed("a", 0, 0), of[1:4]},
+		"stream behind a place":   {store.Streamed("a", 1, 1), of[2:3]},
+		"stream behind its end":   {store.Streamed("a", 16, 0), nil},
+		"written":                 {store.Written("a"), of[4:]},
+		"states":                  {store.States("a"), of[5:]},
+		"one state":               {store.OneState("a", "cursor"), of[6:7]},
+		"a state that is missing": {store.OneState("a", "curso"), nil},
+	} {
+		x.Want(name, want.rows, try(x.Store.LoadTaskData(x.Context(), s.RunKey, want.r)).or(x))
+	}
+}
+
+func testTaskStream(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s := x.Subject()
+	rapid.Check(x.t, func(t *rapid.T) {
+		item := model.StreamItem{
+			Position: rapid.Int64Min(1).Draw(t, "position"), Kind: rapid.SampledFrom([]model.ItemKind{model.ItemToken, model.ItemProgress, model.ItemData, model.ItemError}).Draw(t, "kind"),
+			At: Times().Draw(t, "at"), Value: Payloads().Draw(t, "value"),
+		}
+		mark := store.TaskMark{
+			Claim: rapid.Int64().Draw(t, "claim"), Seq: rapid.Int64().Draw(t, "seq"), Lines: rapid.Int64().Draw(t, "lines"), Items: item.Position, At: item.At,
+		}
+		l.Write(func(b *store.Batch) {
+			b.TaskData = []store.TaskDatum{store.NewStreamed(s.RunKey, "a", &item), mark.Datum(s.RunKey, "a")}
+		})
+		rows := try(x.Store.LoadTaskData(x.Context(), s.RunKey, store.DataRange{Task: "a"})).or(x)
+		if len(rows) != 2 {
+			t.Fatalf("%d rows are stored", len(rows))
+		}
+		got, err := rows[0].StreamItem()
+		if d := Diff(item, got); d != "" || err != nil {
+			t.Fatalf("item: %v (-want +got):\n%s", err, d)
+		}
+		read, ok, err := rows[1].Mark()
+		if d := Diff(mark, read); d != "" || !ok || err != nil {
+			t.Fatalf("mark: %v, %v (-want +got):\n%s", ok, err, d)
+		}
+		l.Write(func(b *store.Batch) { b.TaskData = []store.TaskDatum{store.DropStreamed(s.RunKey, "a", item.Position)} })
+	})
 }
 
 func testTaskValues(x *suite) {
@@ -105,7 +174,7 @@ func testTaskValues(x *suite) {
 	rapid.Check(x.t, func(t *rapid.T) {
 		want := store.TaskDatum{RunKey: s.RunKey, Task: "a", Name: "n", Value: Payloads().Draw(t, "value")}
 		l.Write(func(b *store.Batch) { b.TaskData = []store.TaskDatum{want} })
-		if d := Diff([]store.TaskDatum{want}, try(x.Store.LoadTaskData(x.Context(), s.RunKey, "a")).or(x)); d != "" {
+		if d := Diff([]store.TaskDatum{want}, try(x.Store.LoadTaskData(x.Context(), s.RunKey, store.DataRange{Task: "a"})).or(x)); d != "" {
 			t.Fatalf("(-want +got):\n%s", d)
 		}
 	})
@@ -202,9 +271,9 @@ func testTasksSwept(x *suite) {
 	if total != 3+12+12+1 {
 		x.Errorf("%d rows were swept, want 28", total)
 	}
-	x.Want("data", []store.TaskDatum(nil), try(x.Store.LoadTaskData(x.Context(), s.RunKey, "")).or(x))
+	x.Want("data", []store.TaskDatum(nil), try(x.Store.LoadTaskData(x.Context(), s.RunKey, store.DataRange{})).or(x))
 	x.Want("lines", []string(nil), x.lines(s, ""))
-	x.Want("data of the other", []store.TaskDatum{kept.Datum("a", "", "1")}, try(x.Store.LoadTaskData(x.Context(), kept.RunKey, "")).or(x))
+	x.Want("data of the other", []store.TaskDatum{kept.Datum("a", "", "1")}, try(x.Store.LoadTaskData(x.Context(), kept.RunKey, store.DataRange{})).or(x))
 	x.Want("lines of the other", []string{"kept"}, x.lines(kept, ""))
 }
 

@@ -1,0 +1,228 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// tailFlags say what is read of what a task writes.
+type tailFlags struct {
+	run, step string
+	follow    bool
+}
+
+func (f *tailFlags) add(cmd *cobra.Command, follows bool) {
+	cmd.Flags().StringVar(&f.run, "run", "", "a certain run instead of the current one")
+	cmd.Flags().StringVar(&f.step, "step", "", "a task that a workflow has scheduled: its step, or all, with workflow/key as the argument")
+	if follows {
+		cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "wait for more, until the task has ended")
+	}
+}
+
+func (f *tailFlags) target(arg string) (api.TaskTarget, error) {
+	read := taskTarget
+	if f.step != "" {
+		read = target
+	}
+	t, err := read(arg, f.run)
+	step := f.step
+	if step == "all" { // no step is called so: they begin with a slash
+		step = ""
+	}
+	return api.TaskTarget{Target: t, Step: step}, err
+}
+
+// tail opens the store for reading; a database as its nodes are asked to tell of news.
+func (o *options) tail(ctx context.Context, f *tailFlags, do func(b api.Backend) error) error {
+	return o.with(ctx, o.alone() || !f.follow, do)
+}
+
+func newTaskLogs(o *options) *cobra.Command {
+	var f tailFlags
+	cmd := &cobra.Command{
+		Use: "logs activity/key", Short: "Print what a task has logged",
+		Example: `  perdure task logs mail/0193f2c1
+  perdure task logs mail/0193f2c1 --follow
+  perdure task logs order/42 --step all -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := f.target(args[0])
+			if err != nil {
+				return err
+			}
+			return o.tail(cmd.Context(), &f, func(b api.Backend) error { return o.printLogs(cmd.Context(), b, t, &f) })
+		},
+	}
+	f.add(cmd, true)
+	return cmd
+}
+
+// logLine is a line for programs.
+type logLine struct {
+	Step  string `json:"step,omitempty"`
+	Time  string `json:"time"`
+	Level string `json:"level"`
+	Text  string `json:"text"`
+}
+
+func (o *options) printLogs(ctx context.Context, b api.Backend, t api.TaskTarget, f *tailFlags) error {
+	all := []logLine{}
+	for r := (api.TaskLogsRequest{TaskTarget: t, Wait: f.follow, Limit: 500}); ; {
+		page, err := b.TaskLogs(ctx, r)
+		if err != nil {
+			return err
+		}
+		for _, l := range page.Lines {
+			line := logLine{Time: l.At.String(), Level: slog.Level(l.Level).String(), Text: l.Text}
+			if l.Step != model.TaskStep {
+				line.Step = l.Step
+			}
+			switch {
+			case o.output != "json":
+				_, err = fmt.Fprintf(o.Out, "%s  %-5s  %s\n", stamp(l.At), line.Level, l.Text)
+			case f.follow:
+				err = o.jsonLine(line)
+			default:
+				all = append(all, line)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if page.Ended || len(page.Lines) == 0 {
+			break
+		}
+		r.Run, r.After = page.Run, page.Cursor
+	}
+	if o.output == "json" && !f.follow {
+		return o.json(all)
+	}
+	return nil
+}
+
+// jsonLine prints one value on a line of its own.
+func (o *options) jsonLine(v any) error {
+	enc := json.NewEncoder(o.Out)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+func newTaskStream(o *options) *cobra.Command {
+	var f tailFlags
+	var after int64
+	cmd := &cobra.Command{
+		Use: "stream activity/key", Short: "Print what a task has streamed, as far as it is kept",
+		Example: `  perdure task stream chat/0193f2c1 --follow
+  perdure task stream chat/0193f2c1 --after 120 -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := f.target(args[0])
+			if err != nil {
+				return err
+			}
+			return o.tail(cmd.Context(), &f, func(b api.Backend) error {
+				return o.printStream(cmd.Context(), b, api.TaskStreamRequest{TaskTarget: t, After: after, Wait: f.follow, Limit: 500})
+			})
+		},
+	}
+	f.add(cmd, true)
+	cmd.Flags().Int64Var(&after, "after", 0, "only behind the item at this position")
+	return cmd
+}
+
+// streamLine is a streamed item for programs.
+type streamLine struct {
+	Position int64  `json:"position"`
+	Time     string `json:"time"`
+	Kind     string `json:"kind"`
+	Value    any    `json:"value"`
+}
+
+func (o *options) printStream(ctx context.Context, b api.Backend, r api.TaskStreamRequest) error {
+	all := []streamLine{}
+	for {
+		page, err := b.TaskStream(ctx, r)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			it := &page.Items[i]
+			line := streamLine{it.Position, it.At.String(), it.Kind.String(), raw(it.Value)}
+			switch {
+			case o.output != "json":
+				_, err = fmt.Fprintf(o.Out, "%d\t%s\t%-8s\t%s\n", it.Position, stamp(it.At), line.Kind, payload(it.Value, 1000))
+			case r.Wait:
+				err = o.jsonLine(line)
+			default:
+				all = append(all, line)
+			}
+			if err != nil {
+				return err
+			}
+			r.After = it.Position
+		}
+		if page.Ended || len(page.Items) == 0 {
+			break
+		}
+		r.Run = page.Run
+	}
+	if o.output == "json" && !r.Wait {
+		return o.json(all)
+	}
+	return nil
+}
+
+func newTaskState(o *options) *cobra.Command {
+	var f tailFlags
+	cmd := &cobra.Command{
+		Use: "state activity/key [name]", Short: "Print the states that a task keeps over its attempts, or one of them",
+		Example: `  perdure task state copy/0193f2c1
+  perdure task state copy/0193f2c1 cursor`,
+		Args: cobra.RangeArgs(1, 2),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t, err := f.target(args[0])
+			if err != nil {
+				return err
+			}
+			return o.with(cmd.Context(), true, func(b api.Backend) error { return o.printStates(cmd.Context(), b, t, args[1:]) })
+		},
+	}
+	f.add(cmd, false)
+	return cmd
+}
+
+func (o *options) printStates(ctx context.Context, b api.Backend, t api.TaskTarget, names []string) error {
+	reply, err := b.TaskStates(ctx, t)
+	if err != nil {
+		return err
+	}
+	if len(names) == 1 {
+		for _, s := range reply.States {
+			if s.Name == names[0] {
+				return o.value(s.Value)
+			}
+		}
+		return fault.New(fault.NotFound, "task %s/%s has no state %s", strings.TrimPrefix(t.Address.Type, model.TaskPrefix), t.Address.Key, names[0])
+	}
+	if o.output == "json" {
+		states := make(map[string]any, len(reply.States))
+		for _, s := range reply.States {
+			states[s.Name] = raw(s.Value)
+		}
+		return o.json(states)
+	}
+	rows := make([][]string, len(reply.States))
+	for i, s := range reply.States {
+		rows[i] = []string{s.Name, payload(s.Value, 200)}
+	}
+	return o.table("STATE\tVALUE", rows)
+}

@@ -1,0 +1,130 @@
+package core
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Written is how far a task has written beside the history of its run. The zero value has written nothing.
+type Written struct {
+	Claim int64          // the last one that wrote
+	Seq   int64          // the number of the last item that it wrote
+	Lines int64          // that the task has logged
+	Items int64          // that it has streamed, which is the position of the last one
+	At    model.Time     // of the last line or item
+	Sizes map[string]int // bytes of each state, its name included
+	Bytes int            // of all of them
+}
+
+// TaskChange is what a write changes.
+type TaskChange struct {
+	States  []StateChange    // in order; the last one of a name counts
+	Lines   []model.TaskItem // with the times that they are kept under
+	Items   []model.StreamItem
+	Dropped []int64 // positions of streamed items that are kept no longer
+}
+
+// StateChange is a state that has another value now, or none.
+type StateChange struct {
+	Name    string
+	Value   model.Payload
+	Removed bool
+}
+
+// Write applies what a claim writes: everything in it that is no repetition, or nothing, when it exceeds a bound. It reports whether there is anything to store; then the
+// mark is stored with it.
+func (w *Written) Write(in *model.TaskWrite, now model.Time) (c TaskChange, news bool, err error) {
+	next := *w
+	next.Sizes = maps.Clone(w.Sizes)
+	switch {
+	case in.Ref.Claim < w.Claim:
+		return c, false, fault.New(fault.NotOwned, "%s: a later claim has written already", in.Ref.TaskRef)
+	case in.Ref.Claim > w.Claim:
+		next.Claim, next.Seq = in.Ref.Claim, 0
+	}
+	for i := range in.Items {
+		number := next.Seq + 1
+		if in.First != 0 {
+			number = in.First + int64(i)
+		}
+		if number <= next.Seq {
+			continue
+		}
+		next.Seq, news = number, true
+		if err := next.add(&c, &in.Items[i], now); err != nil {
+			return TaskChange{}, false, fmt.Errorf("%s: %w", in.Ref.TaskRef, err)
+		}
+	}
+	if news {
+		*w = next
+	}
+	return c, news, nil
+}
+
+// add applies one item.
+func (w *Written) add(c *TaskChange, it *model.TaskItem, now model.Time) error {
+	switch it.Kind {
+	case model.ItemSet:
+		return w.set(c, it)
+	case model.ItemRemove:
+		w.remove(c, it.Name)
+	case model.ItemClear:
+		for _, name := range slices.Sorted(maps.Keys(w.Sizes)) {
+			w.remove(c, name)
+		}
+	case model.ItemLog:
+		if w.Lines++; w.Lines > model.MaxLogLines {
+			return fault.New(fault.Exhausted, "the task has logged %d lines, more are not kept", model.MaxLogLines)
+		}
+		line := *it
+		line.At = w.time(it.At, now)
+		c.Lines = append(c.Lines, line)
+	case model.ItemToken, model.ItemProgress, model.ItemData, model.ItemError:
+		w.Items++
+		c.Items = append(c.Items, model.StreamItem{Position: w.Items, Kind: it.Kind, At: w.time(it.At, now), Value: it.Value})
+		if w.Items > model.KeptStreamItems {
+			c.Dropped = append(c.Dropped, w.Items-model.KeptStreamItems)
+		}
+	}
+	return nil
+}
+
+// time is when an item was written: as its worker says, but never before the last one and never in the future, so that whoever reads on behind the last one that it has seen
+// misses none.
+func (w *Written) time(at, now model.Time) model.Time {
+	if at == 0 || at > now {
+		at = now
+	}
+	w.At = max(w.At, at)
+	return w.At
+}
+
+func (w *Written) set(c *TaskChange, it *model.TaskItem) error {
+	size := len(it.Name) + it.Value.Size()
+	was, there := w.Sizes[it.Name]
+	switch {
+	case !there && len(w.Sizes) >= model.MaxTaskStates:
+		return fault.New(fault.Exhausted, "the task has %d states already, more are not kept", len(w.Sizes))
+	case w.Bytes-was+size > model.MaxTaskStateBytes:
+		return fault.New(fault.Exhausted, "with state %q all states of the task would have %d bytes, at most %d are kept", it.Name, w.Bytes-was+size, model.MaxTaskStateBytes)
+	}
+	if w.Sizes == nil {
+		w.Sizes = map[string]int{}
+	}
+	w.Sizes[it.Name] = size
+	w.Bytes += size - was
+	c.States = append(c.States, StateChange{Name: it.Name, Value: it.Value})
+	return nil
+}
+
+func (w *Written) remove(c *TaskChange, name string) {
+	if was, there := w.Sizes[name]; there {
+		delete(w.Sizes, name)
+		w.Bytes -= was
+		c.States = append(c.States, StateChange{Name: name, Removed: true})
+	}
+}

@@ -1,0 +1,280 @@
+package lane_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+func writeOf(c model.Claim, first int64, items ...model.TaskItem) model.Message {
+	return model.Message{Kind: model.MessageWrite, To: c.Ref.Address, ToRun: c.Ref.Run, Write: &model.TaskWrite{Ref: c.Ref, First: first, Items: items}}
+}
+
+func logged(text string) model.TaskItem { return model.TaskItem{Kind: model.ItemLog, Text: text} }
+
+func streamed(text string) model.TaskItem {
+	return model.TaskItem{Kind: model.ItemToken, Value: model.TextPayload(text)}
+}
+
+func saved(name, value string) model.TaskItem {
+	return model.TaskItem{Kind: model.ItemSet, Name: name, Value: model.TextPayload(value)}
+}
+
+// data is what is stored of a task: states, lines, streamed items.
+func (r *rig) data(c model.Claim) string {
+	r.t.Helper()
+	key := store.RunKey{Shard: c.Ref.Address.Shard(shards), Run: c.Ref.Run}
+	states, err := r.st.LoadTaskData(r.t.Context(), key, store.States(c.Ref.ID))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	items, err := r.st.LoadTaskData(r.t.Context(), key, store.Streamed(c.Ref.ID, 0, 0))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	lines, err := r.st.LoadLogs(r.t.Context(), key, c.Ref.ID, store.LogPlace{}, 1000)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	var out []string
+	for i := range states {
+		out = append(out, states[i].Name+"="+string(states[i].Value.Data))
+	}
+	for i := range lines {
+		out = append(out, lines[i].Text)
+	}
+	for i := range items {
+		it, err := items[i].StreamItem()
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		out = append(out, fmt.Sprint(it.Position, string(it.Value.Data)))
+	}
+	return strings.Join(out, " ")
+}
+
+func (r *rig) wantData(c model.Claim, want string) {
+	r.t.Helper()
+	if got := r.data(c); got != want {
+		r.t.Errorf("stored is %q, want %q", got, want)
+	}
+}
+
+// writer is a lane with a task that somebody executes.
+func writer(t tb) (*rig, *bench, model.Claim) {
+	r, b := newBench(t, 1)
+	r.join(1)
+	r.began(key("bad"))
+	r.send(theTask("t"), "t")
+	r.settle()
+	return r, b, b.one()
+}
+
+// What a claim writes is answered when it is durable, also that of a repetition; nothing is read again for the next one.
+func TestWrites(t *testing.T) {
+	t.Parallel()
+	r, b, c := writer(t)
+	r.send(writeOf(c, 1, saved("n", "1"), logged("a"), streamed("x")), "first")
+	r.flush()
+	if len(r.loads) != 1 || r.loads[0].Kind != lane.LoadWritten {
+		t.Fatalf("reads %+v, want what was written before", r.loads)
+	}
+	r.read()
+	r.send(writeOf(c, 1, saved("n", "1"), logged("a"), streamed("x")), "again")
+	r.send(writeOf(c, 3, streamed("x"), saved("n", "2"), logged("b")), "more")
+	r.flush()
+	r.wantSilence("first", "again", "more")
+	if len(r.loads) != 0 {
+		t.Errorf("reads %+v", r.loads)
+	}
+	r.settle()
+	for _, token := range []string{"first", "again", "more"} {
+		r.wantAnswer(token, "")
+	}
+	r.wantData(c, "n=2 a b 1x")
+	b.report(c, failed)
+	r.settle()
+	r.send(writeOf(c, 9, logged("late")), "late")
+	r.settle()
+	r.wantAnswer("late", "not_owned")
+
+	// The next claim goes on with what is there, and begins to count anew.
+	r.now = r.now.Add(2 * time.Second)
+	b.propose()
+	r.settle()
+	next := b.one()
+	r.send(writeOf(c, 10, logged("late")), "later")
+	r.send(writeOf(next, 1, model.TaskItem{Kind: model.ItemClear}, logged("c"), streamed("y")), "next")
+	r.settle()
+	r.wantAnswer("later", "not_owned")
+	r.wantAnswer("next", "")
+	r.wantData(next, "a b c 1x 2y")
+	b.report(next)
+	r.settle()
+	r.send(writeOf(next, 4, logged("late")), "closed")
+	r.settle()
+	r.wantAnswer("closed", "not_owned")
+	r.wantData(next, "a b c 1x 2y")
+}
+
+// A write of another process is answered under its request id, and its node gets a hint.
+func TestWriteByMail(t *testing.T) {
+	t.Parallel()
+	r, _, c := writer(t)
+	k := r.post(writeOf(c, 1, logged("a"), saved("n", "1")), "w1")
+	r.settle()
+	if a := r.remembered(k); a == nil || a.Failure != nil {
+		t.Fatalf("the answer is %+v", a)
+	}
+	r.wantHint(c.Ref.Address)
+	k = r.post(writeOf(c, 1, logged("a")), "w2") // it has lost patience
+	r.settle()
+	if a := r.remembered(k); a == nil || a.Failure != nil {
+		t.Fatalf("the answer to a repetition is %+v", a)
+	}
+	r.wantData(c, "n=1 a")
+	stale := c
+	stale.Ref.Claim++
+	k = r.post(writeOf(stale, 1, logged("b")), "w3")
+	r.settle()
+	if a := r.remembered(k); a == nil || a.Failure == nil || a.Failure.Kind != "not_owned" {
+		t.Fatalf("the answer to a stale claim is %+v", a)
+	}
+}
+
+// When a batch is refused for a stranger's row, what was written is written all the same, once.
+func TestWritesBesidePoison(t *testing.T) {
+	t.Parallel()
+	r, _, c := writer(t)
+	r.send(writeOf(c, 1, logged("a")), "first")
+	r.settle()
+	r.refuse = poison("poison")
+	r.turn(key("bad"), steps("poison"))
+	r.send(writeOf(c, 2, logged("b"), saved("n", "1")), "second")
+	r.send(writeOf(c, 4, saved("n", "2"), streamed("x")), "third")
+	r.settle()
+	for _, token := range []string{"first", "second", "third"} {
+		r.wantAnswer(token, "")
+	}
+	r.wantData(c, "n=2 a b 1x")
+}
+
+// A row that the store will not have is the problem of its own task.
+func TestPoisonousWrite(t *testing.T) {
+	t.Parallel()
+	r, _, c := writer(t)
+	r.refuse = func(b *store.Batch) error {
+		if slices.ContainsFunc(b.Logs, func(l store.LogRow) bool { return l.Text == "poison" }) {
+			return store.Errorf(store.Refused, "commit", "poison")
+		}
+		return nil
+	}
+	r.send(writeOf(c, 1, logged("poison")), "bad")
+	r.turn(key("bad"), steps("fine"))
+	r.settle()
+	r.wantAnswer("bad", "blocked")
+	r.wantData(c, "")
+	r.wantEvents(key("bad"), "step_completed fine")
+}
+
+// Whoever listens is told of the next commit, not before it, and once; another node as long as it says that it listens.
+func TestWatchers(t *testing.T) {
+	t.Parallel()
+	r, _, c := writer(t)
+	if err := r.l.Watch(c.Ref.Address, "one"); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.l.Watch(c.Ref.Address, "gone"); err != nil {
+		t.Fatal(err)
+	}
+	r.l.Unwatch(c.Ref.Address, "gone")
+	r.post(model.Message{Kind: model.MessageWatch, To: c.Ref.Address, Name: model.WatchChanges}, "w")
+	r.settle()
+	r.wantAnswer("one", "") // something of it was committed: that somebody listens
+	r.hints = nil
+	if err := r.l.Watch(c.Ref.Address, "two"); err != nil {
+		t.Fatal(err)
+	}
+	r.send(writeOf(c, 1, logged("a")), "first")
+	r.flush()
+	r.read()
+	r.wantSilence("two", "first")
+	r.commitNow()
+	r.wantAnswer("two", "")
+	r.wantHint(c.Ref.Address)
+	r.hints = nil
+	r.now = r.now.Add(3 * time.Minute)
+	r.send(writeOf(c, 2, logged("b")), "second")
+	r.settle()
+	if len(r.hints) > 0 {
+		t.Errorf("a node that listens no more is told: %v", r.hints)
+	}
+	if err := r.l.Watch(c.Ref.Address, "three"); err != nil {
+		t.Fatal(err)
+	}
+	r.l.GiveUp(r.now, []model.ShardID{c.Ref.Address.Shard(shards)})
+	r.take()
+	r.wantAnswer("three", "")
+	if err := r.l.Watch(c.Ref.Address, "four"); err == nil {
+		t.Error("a shard that is given up is listened to")
+	}
+	r.wantSilence("gone")
+}
+
+// Whatever becomes of commits, what is stored in the end is what was written, each item once, in order: those who write repeat what was not answered.
+func TestWritesSurviveTrouble(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		r, _, c := writer(rt)
+		var items []model.TaskItem
+		var want []string
+		for i := range rapid.IntRange(1, 8).Draw(rt, "items") {
+			items = append(items, logged(fmt.Sprint(i)))
+			want = append(want, fmt.Sprint(i))
+		}
+		n := 0
+		for told := 0; told < len(items); {
+			from, to := rapid.IntRange(0, told).Draw(rt, "from"), rapid.IntRange(told+1, len(items)).Draw(rt, "to")
+			token := fmt.Sprint("w", n)
+			n++
+			r.send(writeOf(c, int64(from)+1, items[from:to]...), token)
+			r.flush()
+			if len(r.loads) > 0 {
+				r.read()
+			}
+			switch rapid.IntRange(0, 3).Draw(rt, "trouble") {
+			case 0:
+				if r.commit != nil {
+					r.fail(store.Retryable)
+				}
+			case 1:
+				if r.commit != nil { // lands, and nobody knows
+					if _, err := r.land(); err != nil {
+						rt.Fatal(err)
+					}
+					r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "injected"))
+					r.flush()
+				}
+			case 2:
+				if r.commit != nil {
+					r.fail(store.Unknown)
+				}
+			}
+			if rapid.Bool().Draw(rt, "wait") || to == len(items) {
+				r.settle()
+				r.wantAnswer(token, "")
+			}
+			told = to
+		}
+		r.settle()
+		r.wantData(c, strings.Join(want, " "))
+	})
+}

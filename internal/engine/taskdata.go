@@ -1,0 +1,137 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Write stores what a claim writes beside the history, wherever its run is owned, and returns when it is durable. When the outcome is unknown, the same write may be made again:
+// what was written is left out. NotOwned tells that the claim is over; then nothing is written.
+func (s *TaskSession) Write(ctx context.Context, w *model.TaskWrite) error {
+	if !s.holds(w.Ref) {
+		return fault.New(fault.NotOwned, "%s: the claim is over, or somebody else's", w.Ref.TaskRef)
+	}
+	_, err := s.eng.Send(ctx, &model.Message{Kind: model.MessageWrite, To: w.Ref.Address, ToRun: w.Ref.Run, Write: w})
+	return err
+}
+
+// States reads the states of the task of a claim, ordered by name.
+func (s *TaskSession) States(ctx context.Context, ref model.ClaimRef) ([]store.TaskDatum, error) {
+	if !s.holds(ref) {
+		return nil, fault.New(fault.NotOwned, "%s: the claim is over, or somebody else's", ref.TaskRef)
+	}
+	st := s.eng.cfg.Store
+	return st.LoadTaskData(ctx, store.RunKey{Shard: ref.Address.Shard(st.Info().Shards), Run: ref.Run}, store.States(ref.ID))
+}
+
+// watchAgain is how often a listener says to another node that it listens. It is less than half of the time for which that node tells it.
+const watchAgain = 50 * time.Second
+
+// Changed returns a channel that is closed when something of the execution has been committed since, or when it is time to look again for another reason. Whoever waits for
+// something calls it first and looks then, so that no change is missed. stop must be called.
+func (e *Engine) Changed(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
+	if inc := e.current(); inc != nil {
+		if s := inc.lane(a.Shard(len(inc.owner))); s != nil {
+			c, err := s.watch(ctx, a)
+			if err == nil {
+				return c.done, func() { s.unwatch(a, c) }, nil
+			}
+			if !errors.Is(err, lane.ErrNotOwner) {
+				return nil, nil, err
+			}
+		}
+	}
+	if !e.cfg.Store.Info().Shared { // the only node there can be is between two incarnations
+		served := e.served.listen()
+		return served, func() {}, nil
+	}
+	return e.clerk.changed(ctx, a)
+}
+
+// watch has a call finished by the next change of an address.
+func (s *laneShell) watch(ctx context.Context, a model.Address) (*call, error) {
+	c, registered := newCall(), newCall()
+	err := s.inbox.put(ctx, op{token: registered, do: func(l *lane.Lane, _ model.Time) {
+		registered.finish(&lane.Answer{Err: l.Watch(a, c)})
+	}})
+	if err != nil {
+		return nil, err
+	}
+	select {
+	case <-registered.done:
+		return c, registered.answer.Err
+	case <-ctx.Done():
+		s.unwatch(a, c)
+		return nil, fault.New(fault.KindOf(ctx.Err()), "listen to %s: %w", a, context.Cause(ctx))
+	}
+}
+
+func (s *laneShell) unwatch(a model.Address, c *call) {
+	select {
+	case <-c.done: // it is not listed any more
+	default:
+		s.inbox.follow(op{do: func(l *lane.Lane, _ model.Time) { l.Unwatch(a, c) }})
+	}
+}
+
+// listening is who waits for changes of an execution that another node owns.
+type listening struct {
+	calls []*call
+	said  time.Time // when its owner was told last that we listen
+}
+
+// changed listens to an execution that another node owns: its owner is told, and hints when there is something; without one we look every second.
+func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, func(), error) {
+	c := newCall()
+	now := time.Now()
+	k.mu.Lock()
+	for other, l := range k.listens { // those that nobody has listened to for a while
+		if len(l.calls) == 0 && now.Sub(l.said) > watchAgain {
+			delete(k.listens, other)
+		}
+	}
+	l := k.listens[a]
+	if l == nil {
+		l = &listening{}
+		k.listens[a] = l
+	}
+	say := now.Sub(l.said) > watchAgain
+	if say {
+		l.said = now
+	}
+	l.calls = append(l.calls, c)
+	k.mu.Unlock()
+	k.begin()
+	stop := func() {
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		l.calls = without(l.calls, c)
+	}
+	if say {
+		if _, err := k.put(ctx, &model.Message{Kind: model.MessageWatch, To: a, Name: model.WatchChanges}); err != nil {
+			stop()
+			return nil, nil, err
+		}
+	}
+	return c.done, stop, nil
+}
+
+// lookAgain has everybody look who listens.
+func (k *clerk) lookAgain() {
+	k.mu.Lock()
+	var calls []*call
+	for _, l := range k.listens {
+		calls = append(calls, l.calls...)
+		l.calls = nil
+	}
+	k.mu.Unlock()
+	for _, c := range calls {
+		c.finish(&lane.Answer{})
+	}
+}

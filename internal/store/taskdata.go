@@ -1,0 +1,118 @@
+package store
+
+import (
+	"encoding/binary"
+	"fmt"
+	"strconv"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// What the names of task data mean. A state has the name that its task gave it, which has no control characters; so those that begin with one are ours, and each
+// kind of them is a range of names.
+const (
+	progressName = ""     // how far the task is
+	streamPrefix = "\x01" // a streamed item, by its position
+	markName     = "\x02" // how far the task has written
+	stateNames   = "\x03" // states are behind this
+)
+
+// DataRange selects data of tasks.
+type DataRange struct {
+	Task string // of all tasks of the run when it is empty
+	// From is the first name, Before the first one that is not wanted any more; empty for no bound.
+	From, Before string
+	Limit        int // at most so many; 0 for all
+}
+
+// Progress selects how far a task is, or all tasks of a run are.
+func Progress(task string) DataRange { return DataRange{Task: task, Before: streamPrefix} }
+
+// States selects the states of a task.
+func States(task string) DataRange { return DataRange{Task: task, From: stateNames} }
+
+// OneState selects a state of a task.
+func OneState(task, name string) DataRange {
+	return DataRange{Task: task, From: name, Before: name + "\x01", Limit: 1}
+}
+
+// Written selects how far a task has written, and its states.
+func Written(task string) DataRange { return DataRange{Task: task, From: markName} }
+
+// Streamed selects streamed items of a task behind a position.
+func Streamed(task string, after int64, limit int) DataRange {
+	return DataRange{Task: task, From: streamName(after + 1), Before: markName, Limit: limit}
+}
+
+// Covers reports whether the range has the name.
+func (r *DataRange) Covers(name string) bool {
+	return name >= r.From && (r.Before == "" || name < r.Before)
+}
+
+// IsProgress reports whether the datum is how far its task is.
+func (d *TaskDatum) IsProgress() bool { return d.Name == progressName }
+
+// IsState reports whether the datum is a state.
+func (d *TaskDatum) IsState() bool { return d.Name > stateNames }
+
+func streamName(position int64) string { return fmt.Sprintf("%s%016x", streamPrefix, max(position, 0)) }
+
+// NewStreamed is a streamed item as it is stored: in front of the payload stand its kind and its time.
+func NewStreamed(key RunKey, task string, it *model.StreamItem) TaskDatum {
+	data := make([]byte, 0, 9+len(it.Value.Data))
+	data = binary.BigEndian.AppendUint64(append(data, byte(it.Kind)), uint64(it.At))
+	return TaskDatum{RunKey: key, Task: task, Name: streamName(it.Position), Value: model.Payload{Data: append(data, it.Value.Data...), Encoding: it.Value.Encoding}}
+}
+
+// DropStreamed removes a streamed item.
+func DropStreamed(key RunKey, task string, position int64) TaskDatum {
+	return TaskDatum{RunKey: key, Task: task, Name: streamName(position), Deleted: true}
+}
+
+// StreamItem is the streamed item that is stored so.
+func (d *TaskDatum) StreamItem() (it model.StreamItem, err error) {
+	it.Position, err = strconv.ParseInt(d.Name[min(len(streamPrefix), len(d.Name)):], 16, 64)
+	if raw := d.Value.Data; err == nil && len(raw) >= 9 {
+		it.Kind, it.At = model.ItemKind(raw[0]), model.Time(binary.BigEndian.Uint64(raw[1:]))
+		it.Value = model.Payload{Data: raw[9:], Encoding: d.Value.Encoding}
+	}
+	if err != nil || !it.Kind.Streamed() {
+		return it, fault.New(fault.Corrupt, "what task %q of run %s has streamed: %q is no item", d.Task, d.Run, d.Name)
+	}
+	return it, nil
+}
+
+// TaskMark is how far a task has written beside its history. It is stored with what it counts.
+type TaskMark struct {
+	Claim int64      // the last one that wrote
+	Seq   int64      // the number of the last item that it wrote
+	Lines int64      // that the task has logged
+	Items int64      // that it has streamed: the position of the last one
+	At    model.Time // of the last line or item
+}
+
+// Datum is the mark as it is stored.
+func (m *TaskMark) Datum(key RunKey, task string) TaskDatum {
+	data := make([]byte, 0, 24)
+	for _, n := range [...]int64{m.Claim, m.Seq, m.Lines, m.Items, int64(m.At)} {
+		data = binary.AppendVarint(data, n)
+	}
+	return TaskDatum{RunKey: key, Task: task, Name: markName, Value: model.Payload{Data: data, Encoding: "mark"}}
+}
+
+// Mark is the mark that is stored so; false when the datum is something else.
+func (d *TaskDatum) Mark() (m TaskMark, ok bool, err error) {
+	if d.Name != markName {
+		return m, false, nil
+	}
+	rest := d.Value.Data
+	for _, to := range [...]*int64{&m.Claim, &m.Seq, &m.Lines, &m.Items, (*int64)(&m.At)} {
+		v, n := binary.Varint(rest)
+		if n <= 0 {
+			return m, true, fault.New(fault.Corrupt, "how far task %q of run %s has written cannot be understood", d.Task, d.Run)
+		}
+		*to, rest = v, rest[n:]
+	}
+	return m, true, nil
+}
