@@ -35,7 +35,7 @@ func (b *board) Add(now model.Time, it queue.Item) {
 }
 
 // Held is for lanes.
-func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID) {
+func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, _ string) {
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
 	b.moved = true
 }
@@ -45,6 +45,9 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.b.Remove(now, ref, how)
 	b.moved = true
 }
+
+// Forget is for lanes.
+func (b *board) Forget(now model.Time, ref model.TaskRef) { b.Remove(now, ref, queue.Neither) }
 
 // Find is for lanes.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
