@@ -238,11 +238,11 @@ func (b *board) reconfigure(now model.Time, f flowing) {
 	b.moved = true
 }
 
-// status is how limits and breakers stand here.
-func (b *board) status(now model.Time) (limits []gate.LimitStatus, breakers []gate.BreakerStatus, queues queue.Stats) {
+// status is how breakers and queues stand here.
+func (b *board) status(now model.Time) (breakers []gate.BreakerStatus, queues queue.Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.gate.Limits(), b.gate.Breakers(now), b.b.Stats()
+	return b.gate.Breakers(now), b.b.Stats()
 }
 
 // Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.

@@ -63,9 +63,10 @@ type Flow struct {
 	paused map[queueName]string
 	dirty  map[rule.BreakerID][]byte // states that are to be stored
 	asks   map[rule.BreakerID][]breaker.ToOwner
-	saving bool // somebody writes
-	again  bool // there may be more to write
-	look   bool // others may have written something
+	saving bool  // somebody writes
+	again  bool  // there may be more to write
+	look   bool  // others may have written something
+	asked  int64 // the question that is to be answered, see uses.go; 0 for none
 }
 
 // FlowOf reads settings of a store that no engine of this process serves.
@@ -207,6 +208,8 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 			if n, ok := pageNumber(key); ok {
 				pages[n] = f.all[key].Body
 			}
+		case settingAsk:
+			f.asked = f.all[key].Version
 		}
 	}
 	if rules {
@@ -427,7 +430,10 @@ func (f *Flow) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	return f.writePages(ctx)
+	if err := f.writePages(ctx); err != nil {
+		return err
+	}
+	return f.reply(ctx)
 }
 
 // flushOne stores the state of a breaker, or takes over that of somebody who was faster. It is called in turn.

@@ -249,7 +249,7 @@ func (f *Flow) uses(now model.Time, id rule.BreakerID) bool {
 	if b == nil {
 		return false
 	}
-	_, breakers, _ := b.status(now)
+	breakers, _ := b.status(now)
 	return slices.ContainsFunc(breakers, func(s gate.BreakerStatus) bool { return s.ID == id })
 }
 
@@ -277,15 +277,27 @@ type FlowState struct {
 	Limits   []rule.Limit   // by name
 	Rules    []rule.Breaker // by name
 	Breakers []gate.BreakerStatus
-	// Uses are the limits that tasks of this process hold or wait for, and Queues the queues that it knows; Here is false when it executes none and so knows nothing of that.
+	// Uses are the limits that tasks hold or wait for, in all processes; Known is false when none could be asked.
+	Uses  []LimitUse
+	Known bool
+	// Queues are those that this process knows; Here is false when it executes no tasks and so knows nothing of that.
 	Here   bool
-	Uses   []gate.LimitStatus
 	Queues []queue.QueueStats
 	Paused map[string]string // queues, and why
 }
 
 // State reads how the flow of the tasks of a tenant stands.
 func (f *Flow) State(ctx context.Context, tenant string) (s FlowState, err error) {
+	uses, known, err := f.everybody(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Known = known
+	for _, u := range uses {
+		if u.Resource.Tenant == tenant {
+			s.Uses = append(s.Uses, u)
+		}
+	}
 	leave, err := f.enter(ctx)
 	if err != nil {
 		return s, err
@@ -322,12 +334,7 @@ func (f *Flow) State(ctx context.Context, tenant string) (s FlowState, err error
 	slices.SortFunc(s.Rules, func(a, b rule.Breaker) int { return strings.Compare(ruleName(&a), ruleName(&b)) })
 	if b := f.board(); b != nil {
 		s.Here = true
-		uses, breakers, stats := b.status(s.Now)
-		for _, u := range uses {
-			if u.Resource.Tenant == tenant {
-				s.Uses = append(s.Uses, u)
-			}
-		}
+		breakers, stats := b.status(s.Now)
 		for _, q := range stats.Queues {
 			if q.Tenant == tenant {
 				s.Queues = append(s.Queues, q)

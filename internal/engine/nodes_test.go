@@ -275,6 +275,16 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 		second := r.join(5, do)
 		time.Sleep(25 * time.Second)
 		third := r.join(5, do)
+		time.Sleep(3 * time.Second)
+		for i, f := range []*engine.Flow{first.Flow(), second.Flow(), engine.FlowOf(common{r.st})} { // whoever is asked, in a process or beside them
+			s, err := f.State(ctx, model.DefaultTenant)
+			if err != nil || !s.Known || len(s.Uses) != 1 || s.Uses[0].Held != len(s.Uses[0].Holders) || s.Uses[0].Waiting == 0 || len(s.Uses[0].Waiters) == 0 {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			if n := s.Uses[0].Held; n != 3 && i < 2 || n == 0 { // the last one gives no hints: nodes answer at different moments
+				t.Errorf("%d hold it", n)
+			}
+		}
 		for i := range tasks {
 			for {
 				res, err := first.Await(ctx, submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{})

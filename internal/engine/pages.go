@@ -187,6 +187,7 @@ func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
 	b.mu.Lock()
 	defer b.propose()
 	defer b.mu.Unlock()
+	b.gate.Told(id, len(told))
 	if changed {
 		if err := b.gate.Adopt(now, id, body); err != nil {
 			return err
@@ -373,15 +374,10 @@ func (inc *incarnation) search(ctx context.Context, alive map[limit.Place]bool, 
 	return err
 }
 
-// forgetFound removes what this node has said, and what nodes have said that are no more: there are no claims to be found.
+// forgetFound removes what this node has said about claims of the dead, since there are none to be found, and what nodes have said that are no more.
 func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[limit.Place]bool) error {
 	f.mu.Lock()
-	var old []store.Setting
-	for key, s := range f.all {
-		if n, err := strconv.ParseInt(key.Name, 10, 64); key.Kind == settingFound && err == nil && (limit.Place(n) == place || !alive[limit.Place(n)]) {
-			old = append(old, s)
-		}
-	}
+	old := f.obsolete(place, alive)
 	f.mu.Unlock()
 	if len(old) == 0 {
 		return nil

@@ -94,6 +94,7 @@ func (g *Gate) told(now model.Time, c *circuit, changed bool) {
 			return
 		}
 		g.asks = append(g.asks, Ask{Breaker: c.id, ToOwner: m})
+		g.unsent[c.id] = append(g.unsent[c.id], m)
 		// What this node has seen itself it acts on at once, as it will be stored unless somebody else gets ahead. Probes are given out by what is stored alone.
 		if m.Ask = false; len(m.Reports) > 0 || !m.RetryAfter.IsZero() {
 			b := g.stand(now, c.id)

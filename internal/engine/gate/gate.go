@@ -80,7 +80,8 @@ type Gate struct {
 	out       []Message
 	dirty     []*circuit
 	asks      []Ask
-	stored    map[rule.BreakerID]*breaker.Breaker // that others share, as they were seen last
+	stored    map[rule.BreakerID]*breaker.Breaker  // that others share, as they were seen last, with what this node has to tell them
+	unsent    map[rule.BreakerID][]breaker.ToOwner // of that what is not stored yet
 }
 
 // New is the gate of a node that is home to the owners of all limits and breakers, if owns is nil. Otherwise others share them: the node is a place among others, owns
@@ -88,7 +89,7 @@ type Gate struct {
 func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 	g := &Gate{
 		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*entry{},
-		groups: map[string]*group{}, plans: map[string]*Plan{}, sweepAt: minSweep, stored: map[rule.BreakerID]*breaker.Breaker{},
+		groups: map[string]*group{}, plans: map[string]*Plan{}, sweepAt: minSweep, stored: map[rule.BreakerID]*breaker.Breaker{}, unsent: map[rule.BreakerID][]breaker.ToOwner{},
 	}
 	g.none = &Plan{gate: g}
 	return g

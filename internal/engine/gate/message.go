@@ -139,6 +139,10 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 		}
 	}
 	if g.owns != nil {
+		for _, m := range g.unsent[id] { // it comes on top of that
+			m.Ask = false
+			b.Receive(now, &m)
+		}
 		g.stored[id] = b
 		g.hear(now, id, breaker.Permit{}, false)
 		return nil
@@ -151,6 +155,13 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	c.owner = b
 	g.wakeCircuit(c)
 	return nil
+}
+
+// Told tells that a number of Asks of a breaker, the first ones, are part of what is stored. Adopt says what that is.
+func (g *Gate) Told(id rule.BreakerID, n int) {
+	if g.unsent[id] = g.unsent[id][min(n, len(g.unsent[id])):]; len(g.unsent[id]) == 0 {
+		delete(g.unsent, id)
+	}
 }
 
 // Answer tells what came of an Ask: the breaker stands as it was adopted last, and this node was given the probe, unless it is zero.
