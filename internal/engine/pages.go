@@ -295,10 +295,12 @@ func (f *Flow) clean(v *store.View, alive map[limit.Place]bool, dead []limit.Pla
 	f.mu.Unlock()
 	all := map[limit.Place]bool{}
 	for _, d := range dead {
-		all[d] = !slices.ContainsFunc(v.Owners, func(o store.ShardOwner) bool {
+		if !slices.ContainsFunc(v.Owners, func(o store.ShardOwner) bool {
 			x, ok := said[limit.Place(o.Epoch)]
 			return !ok || o.Node.IsZero() || !slices.Contains(x.Dead, d) || !slices.Contains(x.Shards, o.Shard)
-		})
+		}) {
+			all[d] = true
+		}
 	}
 	return all
 }

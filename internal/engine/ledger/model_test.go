@@ -225,6 +225,7 @@ func (w *world) find(n *node, all bool) {
 // settle tells everybody which of the dead may be forgotten.
 func (w *world) settle() {
 	w.dead = slices.DeleteFunc(w.dead, func(d *dead) bool {
+		w.clean[d.place] = false // it is known, and that it may not be forgotten yet
 		if slices.ContainsFunc(d.claims, func(it *gate.Item) bool { return slices.Contains(w.limbo, it) }) {
 			return false
 		}

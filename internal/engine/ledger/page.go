@@ -212,7 +212,15 @@ func Read(body []byte) (list []Entry, sole limit.Place, err error) {
 	return list, 0, nil
 }
 
-func sortedPlaces(set map[limit.Place]bool) []limit.Place { return slices.Sorted(maps.Keys(set)) }
+func sortedPlaces(set map[limit.Place]bool) (list []limit.Place) {
+	for p, in := range set {
+		if in {
+			list = append(list, p)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
 
 func sortedAccounts(set map[rule.Resource]*limit.Account) []rule.Resource {
 	return slices.SortedFunc(maps.Keys(set), rule.Resource.Compare)
