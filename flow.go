@@ -31,11 +31,11 @@ type LimitRule struct {
 // LimitInfo is a limit, and who holds it.
 type LimitInfo struct {
 	LimitRule
-	// Uses are the keys of the limit that tasks of this process hold or wait for; one without a key for a limit that has none.
+	// Uses are the keys of the limit that tasks hold or wait for, in all processes; one without a key for a limit that has none. A process that does not answer within seconds is left out.
 	Uses []LimitUse
 }
 
-// LimitUse is how one key of a limit stands in this process.
+// LimitUse is how one key of a limit stands.
 type LimitUse struct {
 	Key           string
 	Held, Waiting int
@@ -72,7 +72,7 @@ type BreakerInfo struct {
 	Until  time.Time
 	Reason string
 	Paused bool
-	// Failures are those in the window that this process has seen; Probes are under way.
+	// Failures are those in the window; Probes are under way.
 	Failures, Probes int
 	Rule             BreakerRule
 }

@@ -64,9 +64,9 @@ type Limit struct {
 // LimitStatus is a limit and who holds it.
 type LimitStatus struct {
 	Limit
-	// Here tells that this process executes tasks; Uses are then who holds and who waits here, by key.
-	Here bool
-	Uses []LimitUse
+	// Uses are who holds it and who waits, by key, in all processes that could be asked; Known is false when there was none.
+	Known bool
+	Uses  []LimitUse
 }
 
 // LimitUse is how a limit, or one key of it, stands.

@@ -15,7 +15,7 @@ import (
 )
 
 // elsewhere is what people are told who look from a process that executes no tasks.
-const elsewhere = "Who holds a limit, who waits and what was counted is known to the processes that execute tasks."
+const elsewhere = "Who holds a limit and who waits is asked of the processes that share a database. What goes on in a file is known to the process alone that has it open."
 
 // flowVerb does something to one named thing and tells that it is done.
 func (o *options) flowVerb(use, short, example, done string, do func(ctx context.Context, b api.Backend, name string) error) *cobra.Command {
@@ -163,13 +163,33 @@ func newLimitShow(o *options) *cobra.Command {
 				case o.output == "json":
 					return o.json(l)
 				}
-				return o.table("", [][]string{
+				rows := [][]string{
 					{"Name", l.Name}, {"For", l.of()}, {"At a time", number(l.Concurrency)}, {"Rate", dash(l.Rate)}, {"Burst", number(int(l.Burst))},
-				})
+				}
+				for _, u := range l.Uses {
+					of := ""
+					if u.Key != "" {
+						of = " " + u.Key
+					}
+					rows = append(rows, []string{"Held" + of, some(u.Held, u.Holders)}, []string{"Waiting" + of, some(u.Waiting, u.Waiters)})
+				}
+				return o.table("", rows)
 			}
 			return fault.New(fault.NotFound, "there is no limit %s", args[0])
 		},
 	}
+}
+
+// some is a number of tasks and the names of some of them.
+func some(n int, names []string) string {
+	if n == 0 {
+		return "-"
+	}
+	text := fmt.Sprintf("%d: %s", n, strings.Join(names, ", "))
+	if n > len(names) {
+		text += ", …"
+	}
+	return text
 }
 
 func newLimitSet(o *options) *cobra.Command {

@@ -231,3 +231,72 @@ func TestBreakerOnEveryStore(t *testing.T) {
 		}
 	})
 }
+
+// A limit is one for all processes of a store: never more than five run at a time in both together, both have their part, and one that ends leaves its permits to the other.
+func TestLimitOfSeveralProcesses(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "postgres")
+	var inside, most atomic.Int64
+	var by [2]atomic.Int64
+	open := func(i int) (*perdure.App, *perdure.Activity[int, int]) {
+		work := perdure.NewActivity("work", func(_ context.Context, n int) (int, error) {
+			now := inside.Add(1)
+			defer inside.Add(-1)
+			for {
+				was := most.Load()
+				if now <= was || most.CompareAndSwap(was, now) {
+					break
+				}
+			}
+			by[i].Add(1)
+			time.Sleep(5 * time.Millisecond) // so that they meet
+			return n, nil
+		}, perdure.OnQueue("work"), perdure.Limit("five"))
+		s.cfg.Tasks = perdure.TaskConfig{Slots: 20}
+		return s.open(work), work
+	}
+	one, work := open(0)
+	if err := one.SetLimit(t.Context(), perdure.LimitRule{Name: "five", Concurrency: 5}); err != nil {
+		t.Fatal(err)
+	}
+	const batch = 300
+	rounds := 0
+	round := func() {
+		t.Helper()
+		rounds++
+		ins := make([]int, batch)
+		for i := range ins {
+			ins[i] = rounds*batch + i
+		}
+		c := caller(t, one)
+		runs, err := work.SubmitMany(c, ins)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, x := range runs {
+			got, err := x.Result(c)
+			equal(t, "result", got, err, ins[i])
+		}
+	}
+	round() // alone
+	two, _ := open(1)
+	eventually(t, "both execute tasks", func() bool {
+		round()
+		return by[1].Load() > 0
+	})
+	before := by[0].Load()
+	round()
+	if by[0].Load() == before {
+		t.Error("the first process executes none any more")
+	}
+	if err := two.Close(); err != nil {
+		t.Fatal(err)
+	}
+	round()
+	if got := most.Load(); got != 5 {
+		t.Errorf("%d ran at a time, the limit is 5", got)
+	}
+	if n := by[0].Load() + by[1].Load(); n != int64(rounds*batch) {
+		t.Errorf("%d attempts of %d tasks", n, rounds*batch)
+	}
+}

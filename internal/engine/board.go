@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/gate"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/ledger"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -21,7 +23,7 @@ type board struct {
 
 	mu   sync.Mutex
 	b    *queue.Board
-	gate gatekeeper
+	gate *gatekeeper
 	// What people have set, as it was last heard of.
 	rules  *rule.Set
 	paused map[queueName]string
@@ -33,11 +35,18 @@ type board struct {
 	alarm model.Time // when the timer rings; zero when it does not
 	timer *time.Timer
 	ended bool                             // the timer is not set any more
-	seen  map[rule.BreakerID]breaker.State // what was counted of breakers, when somebody counts
+	told  map[rule.BreakerID]breaker.State // what was counted of breakers, when somebody counts
 }
 
 func newBoard(inc *incarnation) *board {
-	k := gatekeeper{gate.New(0, nil)}
+	var book *ledger.Book
+	if inc.eng.cfg.Store.Info().Shared {
+		book = ledger.New(limit.Place(inc.epoch))
+	}
+	k := newGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) bool {
+		s := inc.eng.taskWorkers.get(id)
+		return s != nil && s.has(claim)
+	})
 	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}}
 }
 
@@ -76,6 +85,12 @@ func (b *board) settle(now model.Time) {
 		b.inc.eng.flow.save(rows)
 		b.watch(now)
 	}
+	if b.gate.book != nil {
+		posted := b.gate.book.Post()
+		if asks := b.gate.Asks(); posted || len(asks) > 0 {
+			b.inc.eng.flow.ask(asks)
+		}
+	}
 }
 
 // match proposes what can begin. Whoever was woken and could not be tried, because no worker is free for it, makes room for those behind it.
@@ -111,9 +126,14 @@ func (b *board) Add(now model.Time, it queue.Item) {
 }
 
 // Held is for lanes.
-func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID) {
+func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()
+	if b.gate.book != nil && id == 0 && b.Elsewhere(worker) {
+		_, b.gate.node = splitWorker(worker)
+	}
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+	b.gate.node = ""
+	b.gate.held(it.Ref, claim, id)
 	b.settle(now)
 	b.moved = true // its deadlines
 	b.mu.Unlock()
@@ -129,6 +149,36 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.mu.Unlock()
 }
 
+// Forget is for lanes.
+func (b *board) Forget(now model.Time, ref model.TaskRef) {
+	b.mu.Lock()
+	b.gate.forgetful = true
+	b.b.Remove(now, ref, queue.Neither)
+	b.gate.forgetful = false
+	b.leaves(now, ref)
+	b.settle(now)
+	b.moved = true
+	b.mu.Unlock()
+}
+
+// settled tells that a worker of this node is done with a claim, and that this is durable or of no interest to anybody.
+func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
+	if b.gate.book == nil {
+		return
+	}
+	b.mu.Lock()
+	now := b.inc.eng.clock.now()
+	done := b.gate.settled(now, ref, how)
+	if done {
+		b.settle(now)
+		b.moved = true
+	}
+	b.mu.Unlock()
+	if done {
+		b.propose()
+	}
+}
+
 // RetryAfter is for lanes.
 func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	b.mu.Lock()
@@ -138,20 +188,39 @@ func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	b.settle(now)
 }
 
-// configure has tasks pass by what people have set from now on. Breakers are those that somebody else has changed, nil for one that is to begin anew.
-func (b *board) configure(now model.Time, rules *rule.Set, paused map[queueName]string, breakers map[rule.BreakerID][]byte) {
+// flowing is what people have set, and what nodes have written about it. Breakers and pages are those that somebody else has changed; nil for a breaker that is to begin anew.
+type flowing struct {
+	rules    *rule.Set
+	paused   map[queueName]string
+	breakers map[rule.BreakerID][]byte
+	pages    map[int][]byte
+}
+
+// configure has tasks pass by what people have set from now on.
+func (b *board) configure(now model.Time, f flowing) {
 	b.mu.Lock()
-	b.reconfigure(now, rules, paused, breakers)
+	b.reconfigure(now, f)
 	b.mu.Unlock()
 	b.propose()
 }
 
-func (b *board) reconfigure(now model.Time, rules *rule.Set, paused map[queueName]string, breakers map[rule.BreakerID][]byte) {
+func (b *board) reconfigure(now model.Time, f flowing) {
+	rules, paused, breakers := f.rules, f.paused, f.breakers
 	if rules != b.rules {
 		b.rules = rules
 		b.gate.SetRules(now, rules)
 		b.b.Taken(func(it *queue.Item) { b.gate.Hold(now, it) })
+		for _, o := range b.gate.orphans {
+			g := b.gate.item(&o.item)
+			b.gate.Gate.Hold(now, &g)
+		}
 		b.b.Regroup(now)
+		if b.gate.book != nil {
+			b.gate.book.SetRules(rules)
+		}
+	}
+	for n, body := range f.pages {
+		b.seen(now, n, body)
 	}
 	for id, row := range breakers {
 		if err := b.gate.Adopt(now, id, row); err != nil {
@@ -174,11 +243,11 @@ func (b *board) reconfigure(now model.Time, rules *rule.Set, paused map[queueNam
 	b.moved = true
 }
 
-// flowing is how limits and breakers stand here.
-func (b *board) flowing(now model.Time) (limits []gate.LimitStatus, breakers []gate.BreakerStatus, queues queue.Stats) {
+// status is how breakers and queues stand here.
+func (b *board) status(now model.Time) (breakers []gate.BreakerStatus, queues queue.Stats) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.gate.Limits(), b.gate.Breakers(now), b.b.Stats()
+	return b.gate.Breakers(now), b.b.Stats()
 }
 
 // Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.
@@ -280,6 +349,13 @@ func (b *board) propose() {
 	if wake != 0 && wake <= now {
 		due = b.b.Due(now)
 		wake = b.b.Wake()
+	}
+	if book := b.gate.book; book != nil {
+		if t := book.Wake(); t != 0 && t <= now {
+			b.inc.eng.flow.ask(nil)
+		} else if t != 0 && (wake == 0 || t < wake) {
+			wake = t
+		}
 	}
 	if b.moved {
 		wake = now

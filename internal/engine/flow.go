@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/gate"
 	"github.com/perdure/perdure/internal/fault"
@@ -27,6 +28,8 @@ const (
 	settingBreaker = "breaker"       // a rule, as JSON
 	settingState   = "breaker_state" // how a breaker stands, as it encodes itself
 	settingQueue   = "queue"         // a queue that is paused
+	settingPage    = "limit_page"    // a page of the ledger of limits, see package ledger
+	settingFound   = "limit_found"   // which claims of dead nodes a node has found, see found
 )
 
 // queueName is a queue of a tenant.
@@ -40,9 +43,11 @@ type pausedQueue struct {
 // Flow is what people have set for tasks while nodes run: limits, breakers, paused queues. A rule belongs to the tenant that has set it, and selects tasks of that tenant. Every
 // process reads the settings when it begins and when the counter of settings has grown; whoever changes one applies it at once.
 //
-// The state of a breaker is a setting, too. Whoever sees a change of it, because calls failed or a probe came back, stores it beside the hot path, if it has the version that it
-// knows; otherwise somebody else was faster, and his state is taken over. So all processes come to act on the same state, while each counts the failures that it sees itself. What a crash can
-// lose is a change of the last moment: an opening, which the next failures bring about again, or that a probe is under way.
+// How a breaker stands is a setting, too, and so are the pages of the ledger that nodes share limits by. They are written beside the hot path, by whoever has something to add, if they have the
+// version that he knows; otherwise somebody else was faster, and it is added to what he has written.
+//
+// Where only one process can have the store, a breaker is in its memory, and what is stored is its state when that has changed. What a crash can lose then is a change of the last moment: an
+// opening, which the next failures bring about again, or that a probe is under way.
 type Flow struct {
 	store store.Store
 	eng   *Engine // nil for one that only reads
@@ -57,8 +62,11 @@ type Flow struct {
 	rules  *rule.Set
 	paused map[queueName]string
 	dirty  map[rule.BreakerID][]byte // states that are to be stored
-	saving bool
-	warned bool // that limits are counted per process
+	asks   map[rule.BreakerID][]breaker.ToOwner
+	saving bool  // somebody writes
+	again  bool  // there may be more to write
+	look   bool  // others may have written something
+	asked  int64 // the question that is to be answered, see uses.go; 0 for none
 }
 
 // FlowOf reads settings of a store that no engine of this process serves.
@@ -67,6 +75,7 @@ func FlowOf(st store.Store) *Flow { return newFlow(nil, st, slog.New(slog.Discar
 func newFlow(e *Engine, st store.Store, log *slog.Logger) *Flow {
 	return &Flow{
 		store: st, eng: e, log: log, turn: make(chan struct{}, 1), all: map[store.SettingKey]store.Setting{}, dirty: map[rule.BreakerID][]byte{},
+		asks: map[rule.BreakerID][]breaker.ToOwner{},
 	}
 }
 
@@ -169,15 +178,25 @@ func (f *Flow) record(s store.Setting) {
 	}
 	f.mu.Unlock()
 	f.apply(map[store.SettingKey]bool{s.SettingKey: true})
-	if f.eng != nil {
-		f.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership}) // others look at the store
+	f.hint()
+}
+
+// hint has others look at the settings.
+func (f *Flow) hint() {
+	if f.eng == nil {
+		return
 	}
+	h := notify.Hint{Kind: notify.Settings, Node: f.eng.guest}
+	if inc := f.eng.current(); inc != nil {
+		h.Node = inc.self.ID
+	}
+	f.eng.cfg.Hints.Publish(h)
 }
 
 // apply has the node act on settings that have changed. It is called in turn.
 func (f *Flow) apply(changed map[store.SettingKey]bool) {
 	f.mu.Lock()
-	rules, states := f.rules == nil, map[rule.BreakerID][]byte{}
+	rules, states, pages := f.rules == nil, map[rule.BreakerID][]byte{}, map[int][]byte{}
 	for key := range changed {
 		switch key.Kind {
 		case settingLimit, settingBreaker:
@@ -185,6 +204,12 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 		case settingState:
 			id := rule.BreakerID{Tenant: key.Tenant, Name: key.Name}
 			states[id] = f.all[key].Body
+		case settingPage:
+			if n, ok := pageNumber(key); ok {
+				pages[n] = f.all[key].Body
+			}
+		case settingAsk:
+			f.asked = f.all[key].Version
 		}
 	}
 	if rules {
@@ -198,7 +223,10 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 	b, set, paused := f.board(), f.rules, f.paused
 	f.mu.Unlock()
 	if b != nil {
-		b.configure(f.eng.clock.now(), set, paused, states)
+		b.configure(f.eng.clock.now(), flowing{set, paused, states, pages})
+		if f.store.Info().Shared {
+			f.ask(nil)
+		}
 	}
 }
 
@@ -218,16 +246,22 @@ func (f *Flow) equip(inc *incarnation) {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()
 	f.mu.Lock()
-	states := map[rule.BreakerID][]byte{}
+	states, pages := map[rule.BreakerID][]byte{}, map[int][]byte{}
 	for key, s := range f.all {
-		if key.Kind == settingState {
+		switch key.Kind {
+		case settingState:
 			states[rule.BreakerID{Tenant: key.Tenant, Name: key.Name}] = s.Body
+		case settingPage:
+			if n, ok := pageNumber(key); ok {
+				pages[n] = s.Body
+			}
 		}
 	}
 	maps.Copy(states, f.dirty)
+	clear(f.asks) // of the node that this one was before
 	set, paused := f.rules, f.paused
 	f.mu.Unlock()
-	inc.board.configure(f.eng.clock.now(), set, paused, states)
+	inc.board.configure(f.eng.clock.now(), flowing{set, paused, states, pages})
 }
 
 // parse makes a set of the rules that are known. One that does not fit those that are older is left out: of two people who change rules at the same moment, neither sees that the other's
@@ -322,34 +356,40 @@ func (f *Flow) save(rows []gate.Row) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range rows {
-		if r.Address.Type == rule.BreakerPrefix {
-			f.dirty[rule.BreakerID{Tenant: r.Address.Tenant, Name: r.Address.Key}] = r.Data
-		}
+		f.dirty[r.Breaker] = r.Data
 	}
-	if !f.saving && len(f.dirty) > 0 {
-		f.saving = true
-		f.eng.beside.run(f.saveAll)
+	f.begin()
+}
+
+// begin has somebody write what there is to write. It is called with the lock.
+func (f *Flow) begin() {
+	if f.again = true; !f.saving {
+		f.saving = f.eng.beside.run(f.saveAll)
 	}
 }
 
-// saveAll stores states until none is left.
+// saveAll stores what is to be stored until nothing is left.
 func (f *Flow) saveAll(ctx context.Context) {
 	for pause := time.Duration(0); ; {
-		brief, cancel := context.WithTimeout(ctx, f.eng.cfg.CommitTimeout)
-		err := f.flush(brief)
-		cancel()
 		f.mu.Lock()
-		if f.saving = len(f.dirty) > 0 && ctx.Err() == nil; !f.saving {
+		if f.saving = f.again && ctx.Err() == nil; !f.saving {
 			f.mu.Unlock()
 			return
 		}
+		f.again = false
 		f.mu.Unlock()
+		brief, cancel := context.WithTimeout(ctx, f.eng.cfg.CommitTimeout)
+		err := f.flush(brief)
+		cancel()
 		if err == nil {
 			pause = 0
 			continue
 		}
 		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-		f.log.Warn("the state of circuit breakers cannot be stored", "error", err, "again_in", pause)
+		f.log.Warn("the state of limits and circuit breakers cannot be stored", "error", err, "again_in", pause)
+		f.mu.Lock()
+		f.again, f.look = true, true // it may have landed all the same
+		f.mu.Unlock()
 		if !f.eng.pause(ctx, pause) {
 			f.mu.Lock()
 			f.saving = false
@@ -359,7 +399,7 @@ func (f *Flow) saveAll(ctx context.Context) {
 	}
 }
 
-// flush stores the states that are to be stored now.
+// flush stores what is to be stored now.
 func (f *Flow) flush(ctx context.Context) error {
 	leave, err := f.enter(ctx)
 	if err != nil {
@@ -367,16 +407,33 @@ func (f *Flow) flush(ctx context.Context) error {
 	}
 	defer leave()
 	f.mu.Lock()
-	ids := slices.SortedFunc(maps.Keys(f.dirty), func(a, b rule.BreakerID) int {
-		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
-	})
+	look := f.look
+	f.look = false
+	ids := slices.Collect(maps.Keys(f.dirty))
+	for id := range f.asks {
+		ids = append(ids, id)
+	}
 	f.mu.Unlock()
-	for _, id := range ids {
-		if err := f.flushOne(ctx, id); err != nil {
+	if look {
+		if err := f.refresh(ctx); err != nil {
 			return err
 		}
 	}
-	return nil
+	slices.SortFunc(ids, func(a, b rule.BreakerID) int {
+		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
+	})
+	for _, id := range slices.Compact(ids) {
+		if err := f.flushOne(ctx, id); err != nil {
+			return err
+		}
+		if err := f.askOne(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err := f.writePages(ctx); err != nil {
+		return err
+	}
+	return f.reply(ctx)
 }
 
 // flushOne stores the state of a breaker, or takes over that of somebody who was faster. It is called in turn.
@@ -417,16 +474,11 @@ func (f *Flow) end() {
 	}
 }
 
-// heard is told with every renewal how far the counter of settings is, and how many nodes there are.
-func (f *Flow) heard(counter int64, nodes int) {
+// heard is told with every renewal how far the counter of settings is.
+func (f *Flow) heard(counter int64) {
 	f.mu.Lock()
 	news := counter > f.seen
-	warn := nodes > 1 && !f.warned && len(f.rules.Limits()) > 0
-	f.warned = f.warned || warn
 	f.mu.Unlock()
-	if warn {
-		f.log.Warn("limits are counted by each process by itself, and several processes share this store: each lets as many through as the limit says", "nodes", nodes)
-	}
 	if news {
 		f.eng.beside.run(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, f.eng.cfg.CommitTimeout) // whoever comes next waits for its turn

@@ -59,12 +59,52 @@ func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *
 				next.At = now // as near as we know
 			}
 			f.record(next)
-			return nil
+			return f.keep(ctx, &next, old)
 		}
 		if conflict := (*store.VersionError)(nil); !errors.As(err, &conflict) || try == maxTries {
 			return err
 		}
 	}
+}
+
+// keep undoes a rule that contradicts one which somebody else has made at the same moment: of the two, the later one, which sees the other. It is called in turn.
+func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
+	if made.Deleted || made.Kind != settingLimit && made.Kind != settingBreaker {
+		return nil
+	}
+	if err := f.refresh(ctx); err != nil {
+		return fault.New(fault.KindOf(err), "%s %s is set, but not whether it fits all others: %w", made.Kind, made.Name, err)
+	}
+	var limits []rule.Limit
+	var breakers []rule.Breaker
+	f.mu.Lock()
+	for _, s := range f.sorted() {
+		if s.Version > made.Version {
+			break
+		}
+		if l, err := readLimit(&s); s.Kind == settingLimit && err == nil {
+			limits = append(limits, l)
+		} else if b, err := readBreaker(&s); s.Kind == settingBreaker && err == nil {
+			breakers = append(breakers, b)
+		}
+	}
+	f.mu.Unlock()
+	_, conflict := rule.NewSet(limits, breakers)
+	if conflict == nil {
+		return nil
+	}
+	undone := store.Setting{SettingKey: made.SettingKey, Deleted: old == nil}
+	var err error
+	if old == nil {
+		undone.Version, err = f.store.DeleteSetting(ctx, made.SettingKey, made.Version)
+	} else {
+		undone.Body = old.Body
+		undone.Version, err = f.store.PutSetting(ctx, undone, made.Version)
+	}
+	if err == nil {
+		f.record(undone)
+	}
+	return conflict // if it could not be undone, somebody has changed it since, or it is left out by everybody, and logged
 }
 
 // SetLimit makes a rule of a tenant, or takes the place of the one of that name. It is refused when it does not fit the other rules, and nothing is changed then. Where this process
@@ -156,21 +196,21 @@ func (f *Flow) DeleteBreaker(ctx context.Context, tenant, name string) error {
 
 // Trip opens a breaker; one that there is not is made.
 func (f *Flow) Trip(ctx context.Context, id rule.BreakerID, why string) error {
-	return f.operate(ctx, id, true, func(now model.Time, o *breaker.Owner) { o.Trip(now, why) })
+	return f.operate(ctx, id, true, func(now model.Time, o *breaker.Breaker) { o.Trip(now, why) })
 }
 
 // Pause lets nothing through a breaker before a time; one in the past ends the pause. A breaker that there is not is made.
 func (f *Flow) Pause(ctx context.Context, id rule.BreakerID, until model.Time, why string) error {
-	return f.operate(ctx, id, true, func(now model.Time, o *breaker.Owner) { o.PauseUntil(now, until, why) })
+	return f.operate(ctx, id, true, func(now model.Time, o *breaker.Breaker) { o.PauseUntil(now, until, why) })
 }
 
 // Reset closes a breaker and ends its pause.
 func (f *Flow) Reset(ctx context.Context, id rule.BreakerID) error {
-	return f.operate(ctx, id, false, func(now model.Time, o *breaker.Owner) { o.Reset(now) })
+	return f.operate(ctx, id, false, func(now model.Time, o *breaker.Breaker) { o.Reset(now) })
 }
 
 // operate changes the state of a breaker in the store, and here.
-func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do func(model.Time, *breaker.Owner)) error {
+func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do func(model.Time, *breaker.Breaker)) error {
 	now, err := f.now(ctx)
 	if err != nil {
 		return err
@@ -209,7 +249,7 @@ func (f *Flow) uses(now model.Time, id rule.BreakerID) bool {
 	if b == nil {
 		return false
 	}
-	_, breakers, _ := b.flowing(now)
+	breakers, _ := b.status(now)
 	return slices.ContainsFunc(breakers, func(s gate.BreakerStatus) bool { return s.ID == id })
 }
 
@@ -237,15 +277,27 @@ type FlowState struct {
 	Limits   []rule.Limit   // by name
 	Rules    []rule.Breaker // by name
 	Breakers []gate.BreakerStatus
-	// Uses are the limits that tasks of this process hold or wait for, and Queues the queues that it knows; Here is false when it executes none and so knows nothing of that.
+	// Uses are the limits that tasks hold or wait for, in all processes; Known is false when none could be asked.
+	Uses  []LimitUse
+	Known bool
+	// Queues are those that this process knows; Here is false when it executes no tasks and so knows nothing of that.
 	Here   bool
-	Uses   []gate.LimitStatus
 	Queues []queue.QueueStats
 	Paused map[string]string // queues, and why
 }
 
 // State reads how the flow of the tasks of a tenant stands.
 func (f *Flow) State(ctx context.Context, tenant string) (s FlowState, err error) {
+	uses, known, err := f.everybody(ctx)
+	if err != nil {
+		return s, err
+	}
+	s.Known = known
+	for _, u := range uses {
+		if u.Resource.Tenant == tenant {
+			s.Uses = append(s.Uses, u)
+		}
+	}
 	leave, err := f.enter(ctx)
 	if err != nil {
 		return s, err
@@ -282,12 +334,7 @@ func (f *Flow) State(ctx context.Context, tenant string) (s FlowState, err error
 	slices.SortFunc(s.Rules, func(a, b rule.Breaker) int { return strings.Compare(ruleName(&a), ruleName(&b)) })
 	if b := f.board(); b != nil {
 		s.Here = true
-		uses, breakers, stats := b.flowing(s.Now)
-		for _, u := range uses {
-			if u.Resource.Tenant == tenant {
-				s.Uses = append(s.Uses, u)
-			}
-		}
+		breakers, stats := b.status(s.Now)
 		for _, q := range stats.Queues {
 			if q.Tenant == tenant {
 				s.Queues = append(s.Queues, q)

@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/engine/ledger"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -10,12 +11,47 @@ import (
 // gatekeeper is the gate of a node as its board asks it. What the gate has found out about a task is kept with the task, as its Note, and shared by tasks that need the same; what tasks
 // need nothing costs them nothing.
 //
-// The gate owns every limit and breaker itself, so permits are counted per process. To share them between nodes takes an owner per resource: the node that
-// owns the shard of its address (rule.Resource.Address, rule.BreakerID.Address), as package gate provides for: gate.New is given the home shard of the node and who owns
-// what, what Gate.Out says travels as messages between shards, exactly once and in order, in the commit that stores what Gate.Dirty says, and Gate.Next joins the timer of the board.
-type gatekeeper struct{ *gate.Gate }
+// Where other nodes share the store, it also knows whose permit a claim uses: that of the node that made it, for as long as a worker of that node executes the task, whoever owns the run meanwhile.
+// So when a run moves, its claims go on to hold here what they hold (orphans) until the worker has reported and that is settled; and a claim that is found and was made by another
+// node that is alive holds nothing here (foreign). When that node dies, it does: somebody has to count it, until it is recorded that it is lost.
+type gatekeeper struct {
+	*gate.Gate
+	book *ledger.Book // nil when nobody else shares the store
+	// has reports whether a worker of this node executes a claim, or has reported it and that is not settled.
+	has func(id queue.WorkerID, claim model.ClaimRef) bool
 
-func (k gatekeeper) item(it *queue.Item) gate.Item {
+	claims  map[model.TaskRef]ours
+	orphans map[model.TaskRef]*orphan
+	foreign map[model.TaskRef]string // the node
+	// What the board is being told just now: that a claim was made by another node, or that a task leaves memory.
+	node      string
+	forgetful bool
+}
+
+// ours is a claim of a worker of this node.
+type ours struct {
+	claim  int64
+	worker queue.WorkerID
+}
+
+// orphan is a claim that this node counts although its run is not here, or has not heard yet that it ended.
+type orphan struct {
+	item  queue.Item
+	claim int64
+	how   queue.Outcome
+}
+
+func newGatekeeper(book *ledger.Book, has func(queue.WorkerID, model.ClaimRef) bool) *gatekeeper {
+	k := &gatekeeper{book: book, has: has, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, foreign: map[model.TaskRef]string{}}
+	if book != nil {
+		k.Gate = book.Gate
+	} else {
+		k.Gate = gate.New(0, nil)
+	}
+	return k
+}
+
+func (k *gatekeeper) item(it *queue.Item) gate.Item {
 	p, _ := it.Note.(*gate.Plan)
 	return gate.Item{Ref: it.Ref, Spec: it.Spec, Input: it.Input, Plan: p}
 }
@@ -28,7 +64,8 @@ func note(it *queue.Item, p *gate.Plan) {
 }
 
 // Take is for the board; see queue.Gate.
-func (k gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
+func (k *gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
+	delete(k.orphans, it.Ref) // an attempt that was given up, whose task is back: the next one goes on with what it holds
 	g := k.item(it)
 	ok, why, again = k.Gate.Take(now, &g)
 	note(it, g.Plan)
@@ -36,20 +73,64 @@ func (k gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Rea
 }
 
 // Hold is for the board.
-func (k gatekeeper) Hold(now model.Time, it *queue.Item) {
+func (k *gatekeeper) Hold(now model.Time, it *queue.Item) {
+	if k.node != "" {
+		k.foreign[it.Ref] = k.node
+	}
+	if _, counted := k.foreign[it.Ref]; counted {
+		return
+	}
+	delete(k.orphans, it.Ref)
 	g := k.item(it)
 	k.Gate.Hold(now, &g)
 	note(it, g.Plan)
 }
 
-// Give is for the board.
-func (k gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
+// held remembers who has a claim that holds something.
+func (k *gatekeeper) held(ref model.TaskRef, claim int64, id queue.WorkerID) {
+	if k.book == nil {
+		return
+	}
+	if id != 0 && k.Holds(ref) {
+		k.claims[ref] = ours{claim, id}
+	}
+}
+
+// Give is for the board. A permit that others share is free when it is durable that the claim has ended, and not before.
+func (k *gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
+	if k.book != nil {
+		if _, counted := k.foreign[it.Ref]; counted {
+			delete(k.foreign, it.Ref)
+			return
+		}
+		c, mine := k.claims[it.Ref]
+		delete(k.claims, it.Ref)
+		if mine && (k.forgetful || k.Shared(it.Ref)) && k.has(c.worker, model.ClaimRef{TaskRef: it.Ref, Claim: c.claim}) {
+			k.orphans[it.Ref] = &orphan{*it, c.claim, how}
+			return
+		}
+	}
 	g := k.item(it)
 	k.Gate.Give(now, &g, outcomes[how])
 }
 
+// settled ends what a claim holds whose worker is done with it.
+func (k *gatekeeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
+	o := k.orphans[ref.TaskRef]
+	if o == nil || o.claim != ref.Claim {
+		return false
+	}
+	delete(k.orphans, ref.TaskRef)
+	if o.how != queue.Neither {
+		how = o.how
+	}
+	g := k.item(&o.item)
+	k.Gate.Give(now, &g, outcomes[how])
+	return true
+}
+
 // Group is for the board.
-func (k gatekeeper) Group(it *queue.Item) string {
+func (k *gatekeeper) Group(it *queue.Item) string {
 	g := k.item(it)
 	name := k.Gate.Group(&g)
 	note(it, g.Plan)

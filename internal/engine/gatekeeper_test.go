@@ -72,7 +72,7 @@ func (k *keeping) rules(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.b.reconfigure(k.now, set, k.paused, nil)
+	k.b.reconfigure(k.now, flowing{rules: set, paused: k.paused})
 }
 
 func (k *keeping) item(t *rapid.T) queue.Item {
@@ -97,7 +97,7 @@ func (k *keeping) begin(t *rapid.T, it queue.Item, id queue.WorkerID) {
 		}
 	}
 	k.held[it.Ref] = it
-	k.b.Held(k.now, it, 1, id)
+	k.b.Held(k.now, it, 1, id, "")
 }
 
 // dispatch has begin what may, and finds what could and does not.
@@ -196,7 +196,7 @@ func TestBoardWithGate(t *testing.T) {
 					}
 				}
 				k.paused = next
-				k.b.reconfigure(k.now, k.b.rules, next, nil)
+				k.b.reconfigure(k.now, flowing{rules: k.b.rules, paused: next})
 			},
 			"rules": k.rules,
 			"time":  func(t *rapid.T) { k.now += model.Time(rapid.IntRange(1, 5).Draw(t, "by")) },
@@ -215,7 +215,7 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.reconfigure(1, set, nil, nil)
+	b.reconfigure(1, flowing{rules: set})
 	const many = maxRounds + 100
 	for i, q := range []string{"p", "q"} {
 		b.b.Join(1, queue.WorkerID(i+1), model.TaskOffer{Tenants: []string{model.DefaultTenant}, Queues: []string{q}, Kinds: []string{"work"}, Slots: 2})
@@ -231,7 +231,7 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 	if ms := b.match(many); len(ms) != 1 {
 		t.Fatalf("%d matches", len(ms))
 	}
-	b.Held(many, first, 1, 1)
+	b.Held(many, first, 1, 1, "")
 	for n := range many {
 		add(n+1, "p")
 	}

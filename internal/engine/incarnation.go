@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/cluster"
+	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
@@ -30,7 +31,9 @@ type incarnation struct {
 	// validUntil is the mono time (ns) until which the lease surely holds.
 	validUntil atomic.Int64
 
-	sweeping atomic.Bool // a round is under way
+	sweeping  atomic.Bool          // a round is under way
+	searching atomic.Bool          // for claims of dead nodes
+	listed    map[limit.Place]bool // places that were on pages of the ledger when the last view came; only touched by the members loop
 
 	member *cluster.Membership // only touched by the members loop
 	stop   context.CancelCauseFunc
@@ -76,6 +79,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	cancel(errStopping)
 	wg.Wait()
 	if cause == nil || errors.Is(cause, errStopping) {
+		inc.leaveLimits(ctx)
 		inc.unregister(ctx)
 		return nil
 	}
@@ -233,7 +237,8 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 			alive[i] = v.Members[i].ID.String()
 		}
 		inc.alive.Store(&alive)
-		inc.eng.flow.heard(v.Settings, len(v.Members))
+		inc.eng.flow.heard(v.Settings)
+		inc.viewed(&v)
 		if inc.looking.CompareAndSwap(false, true) {
 			calls.Go(func() { inc.lookAway(ctx) })
 		}
@@ -350,6 +355,10 @@ func (inc *incarnation) hinted(h notify.Hint) {
 		}
 	case notify.Membership:
 		inc.post(inc.member.Nudge)
+	case notify.Settings:
+		if h.Node != inc.self.ID {
+			inc.eng.flow.nudged()
+		}
 	}
 }
 

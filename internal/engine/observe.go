@@ -177,7 +177,9 @@ func (s *laneShell) states(g *telemetry.States) {
 // states tells how queues, limits and breakers stand.
 func (b *board) states(g *telemetry.States) {
 	now := b.inc.eng.clock.now()
-	limits, breakers, stats := b.flowing(now)
+	b.mu.Lock()
+	limits, breakers, stats := b.gate.Limits(), b.gate.Breakers(now), b.b.Stats()
+	b.mu.Unlock()
 	oldest := map[string]model.Time{}
 	for i := range stats.Queues {
 		q := &stats.Queues[i]
@@ -226,12 +228,12 @@ func (b *board) watch(now model.Time) {
 	if m == nil {
 		return
 	}
-	if b.seen == nil {
-		b.seen = map[rule.BreakerID]breaker.State{}
+	if b.told == nil {
+		b.told = map[rule.BreakerID]breaker.State{}
 	}
 	for _, s := range b.gate.Breakers(now) {
-		was, known := b.seen[s.ID]
-		if b.seen[s.ID] = s.State; was != s.State && (known || s.State != breaker.Closed) {
+		was, known := b.told[s.ID]
+		if b.told[s.ID] = s.State; was != s.State && (known || s.State != breaker.Closed) {
 			m.Add(telemetry.BreakerTransitions, 1, s.ID.Name, s.State.String())
 		}
 	}

@@ -200,6 +200,24 @@ func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	}
 	s.mu.Unlock()
 	s.worker.Stop(ref, canceled)
+	if !canceled {
+		s.done(ref, nil)
+	}
+}
+
+// done tells the board that nothing more is to come of a claim. The report, if there was one, tells what came of the attempt.
+func (s *TaskSession) done(ref model.ClaimRef, r *model.TaskReport) {
+	how := queue.Neither
+	switch {
+	case r == nil || r.Returned:
+	case r.Failure == nil:
+		how = queue.Succeeded
+	default:
+		how = queue.Failed
+	}
+	if inc := s.eng.current(); inc != nil {
+		inc.board.settled(ref, how)
+	}
 }
 
 // rest tells whoever leaves that nothing is left to wait for.
@@ -229,6 +247,7 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	delete(s.reported, r.Ref)
 	s.rest()
 	s.mu.Unlock()
+	s.done(r.Ref, nil)
 	return err
 }
 
@@ -279,7 +298,8 @@ func ReportMessage(r *model.TaskReport) *model.Message {
 func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	again := errors.Is(err, lane.ErrNotOwner)
 	s.mu.Lock()
-	if r := s.reported[ref]; r != nil && again { // the owner was another one by then: it is told, as soon as there is one
+	r := s.reported[ref]
+	if r != nil && again { // the owner was another one by then: it is told, as soon as there is one
 		s.mu.Unlock()
 		s.resend(r)
 		return
@@ -287,6 +307,7 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	delete(s.reported, ref)
 	s.rest()
 	s.mu.Unlock()
+	s.done(ref, r)
 	if !again { // else it was a repetition, of which the first has been settled
 		s.worker.Settled(ref, err)
 	}

@@ -15,9 +15,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// maxRefs bounds how many holders and waiters of a limit are told.
-const maxRefs = 20
-
 func (s *Service) flow() *engine.Flow {
 	if s.engine == nil {
 		return engine.FlowOf(s.store)
@@ -33,16 +30,16 @@ func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus,
 	}
 	list := make([]api.LimitStatus, len(st.Limits))
 	for i, l := range st.Limits {
-		list[i] = api.LimitStatus{Here: st.Here, Limit: api.Limit{
+		list[i] = api.LimitStatus{Known: st.Known, Limit: api.Limit{
 			Name: l.Name, Queue: l.Queue, Kind: l.Kind, Per: string(l.Per), Key: l.Key,
 			Concurrency: l.Numbers.Concurrency, Rate: l.Numbers.Rate, Period: l.Numbers.Per, Burst: l.Numbers.Burst,
 		}}
 		for _, u := range st.Uses {
-			if u.Resource.Name != l.Name || len(u.Holders)+len(u.Waiters) == 0 {
+			if u.Resource.Name != l.Name {
 				continue
 			}
-			use := api.LimitUse{Key: u.Resource.Key, Held: len(u.Holders), Waiting: len(u.Waiters), Holders: u.Holders[:min(len(u.Holders), maxRefs)]}
-			for _, w := range u.Waiters[:min(len(u.Waiters), maxRefs)] {
+			use := api.LimitUse{Key: u.Resource.Key, Held: u.Held, Waiting: u.Waiting, Holders: u.Holders}
+			for _, w := range u.Waiters {
 				use.Waiters = append(use.Waiters, w.Ref)
 			}
 			list[i].Uses = append(list[i].Uses, use)

@@ -128,7 +128,7 @@ func (b *board) Add(now model.Time, it queue.Item) {
 }
 
 // Held is for lanes.
-func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID) {
+func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, _ string) {
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
 	b.settle(now)
 	b.moved = true
@@ -141,6 +141,9 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 	b.settle(now)
 	b.moved = true
 }
+
+// Forget is for lanes.
+func (b *board) Forget(now model.Time, ref model.TaskRef) { b.Remove(now, ref, queue.Neither) }
 
 // Find is for lanes.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {

@@ -266,7 +266,7 @@ func outrun(err error) bool {
 }
 
 // operate changes the state of a breaker in the store, and here.
-func (f *flow) operate(name string, do func(now model.Time, o *breaker.Owner), then func(error)) {
+func (f *flow) operate(name string, do func(now model.Time, o *breaker.Breaker), then func(error)) {
 	if f.p.inc != nil {
 		f.operateAt(f.p.now(), name, do, then)
 		return
@@ -285,7 +285,7 @@ func (f *flow) operate(name string, do func(now model.Time, o *breaker.Owner), t
 	})
 }
 
-func (f *flow) operateAt(now model.Time, name string, do func(now model.Time, o *breaker.Owner), then func(error)) {
+func (f *flow) operateAt(now model.Time, name string, do func(now model.Time, o *breaker.Breaker), then func(error)) {
 	id := rule.BreakerID{Tenant: tenant, Name: name}
 	f.enter(func(leave func()) {
 		f.flush(func(err error) { // what happened here comes before
@@ -317,9 +317,7 @@ func (f *flow) operateAt(now model.Time, name string, do func(now model.Time, o 
 // save has states of breakers stored, soon.
 func (f *flow) save(rows []gate.Row) {
 	for _, r := range rows {
-		if r.Address.Type == rule.BreakerPrefix {
-			f.dirty[r.Address.Key] = r.Data
-		}
+		f.dirty[r.Breaker.Name] = r.Data
 	}
 	if !f.saving && len(f.dirty) > 0 {
 		f.saving = true

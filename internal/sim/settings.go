@@ -86,7 +86,7 @@ func (u *user) drawFlow() *op {
 		})
 	}
 	name := oneOf(s, breakerNames[:]...)
-	operate := func(what string, do func(now model.Time, o *breaker.Owner)) *op {
+	operate := func(what string, do func(now model.Time, o *breaker.Breaker)) *op {
 		return set(what+" "+name, func(f *flow, then func(error)) { f.operate(name, do, then) })
 	}
 	switch n := s.pick(14); {
@@ -102,12 +102,12 @@ func (u *user) drawFlow() *op {
 		b := s.drawBreaker()
 		return remove(settingBreaker, b.Name+b.Kind)
 	case n < 9:
-		return operate("trip", func(now model.Time, o *breaker.Owner) { o.Trip(now, "by a user") })
+		return operate("trip", func(now model.Time, o *breaker.Breaker) { o.Trip(now, "by a user") })
 	case n < 10:
 		wait := microseconds(s.between(5, 200) * millisecond)
-		return operate("pause", func(now model.Time, o *breaker.Owner) { o.PauseUntil(now, now.Add(wait), "by a user") })
+		return operate("pause", func(now model.Time, o *breaker.Breaker) { o.PauseUntil(now, now.Add(wait), "by a user") })
 	case n < 11:
-		return operate("reset", func(now model.Time, o *breaker.Owner) { o.Reset(now) })
+		return operate("reset", func(now model.Time, o *breaker.Breaker) { o.Reset(now) })
 	default:
 		queue := oneOf(s, taskQueues[:]...)
 		s.did(opQueuePaused)

@@ -87,10 +87,8 @@ type slot struct {
 	Lease model.Time `cbor:"2,keyasint"`
 }
 
-// New is a closed breaker that nobody else acts on yet. The config must be valid.
-func New(c Config, now model.Time) *Owner { return &Owner{Breaker: fresh(c, now)} }
-
-func fresh(c Config, now model.Time) *Breaker {
+// New is a closed breaker. The config must be valid.
+func New(c Config, now model.Time) *Breaker {
 	b := &Breaker{config: c.WithDefaults(), generation: 1, since: now, now: max(now, 0)}
 	b.window.clear(&b.config)
 	return b

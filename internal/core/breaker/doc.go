@@ -1,7 +1,7 @@
 // Package breaker decides whether calls to something that fails may go on: a circuit breaker, shared by everybody who calls the same thing.
 //
-// It is a value with methods: no clock, no randomness, no goroutine, no I/O. Its owner is its only writer; other nodes act on a View of it, which
-// talks to the owner by values that the engine carries as messages, each exactly once and in order between two ends.
+// It is a value with methods: no clock, no randomness, no goroutine, no I/O. Where several nodes share it, it is a value in the store: each acts on a View of it, and applies what
+// the view has to tell to the breaker by compare-and-set.
 //
 //	closed     calls pass. Failures in the window are counted; enough of them open it.
 //	open       nothing passes before the reset time-out has passed.

@@ -2,7 +2,6 @@ package breaker
 
 import (
 	"fmt"
-	"slices"
 
 	"github.com/fxamacker/cbor/v2"
 
@@ -30,15 +29,12 @@ type stored struct {
 	LastProbe  int64        `cbor:"13,keyasint,omitempty"`
 	Successes  int          `cbor:"14,keyasint,omitempty"`
 	Now        model.Time   `cbor:"15,keyasint,omitempty"`
-	// Views are the places that act on it.
-	Views []model.ShardID `cbor:"16,keyasint,omitempty"`
 }
 
 // Encode is the stored form, with the counts of the moment: who hands the breaker over in order loses none.
-func (o *Owner) Encode() ([]byte, error) {
-	b := o.Breaker
+func (b *Breaker) Encode() ([]byte, error) {
 	s := stored{
-		Version: version, Views: o.views, Config: b.config, State: b.state, Generation: b.generation, Since: b.since, Until: b.until, Why: b.why,
+		Version: version, Config: b.config, State: b.state, Generation: b.generation, Since: b.since, Until: b.until, Why: b.why,
 		Held: b.held, HeldWhy: b.heldWhy, Probes: b.probes, LastProbe: b.lastProbe, Successes: b.successes, Now: b.now,
 	}
 	s.Failures = append(append(s.Failures, b.window.failed[b.window.next:]...), b.window.failed[:b.window.next]...)
@@ -51,7 +47,7 @@ func (o *Owner) Encode() ([]byte, error) {
 }
 
 // Decode reads the stored form.
-func Decode(row []byte) (*Owner, error) {
+func Decode(row []byte) (*Breaker, error) {
 	var s stored
 	if err := cbor.Unmarshal(row, &s); err != nil {
 		return nil, fault.New(fault.Corrupt, "breaker: %w", err)
@@ -62,7 +58,7 @@ func Decode(row []byte) (*Owner, error) {
 	if err := s.check(); err != nil {
 		return nil, fault.New(fault.Corrupt, "breaker: %w", err)
 	}
-	b := fresh(s.Config, s.Now)
+	b := New(s.Config, s.Now)
 	b.state, b.generation, b.since, b.until, b.why = s.State, s.Generation, s.Since, s.Until, s.Why
 	b.held, b.heldWhy, b.probes, b.lastProbe, b.successes = s.Held, s.HeldWhy, s.Probes, s.LastProbe, s.Successes
 	b.window.failed = s.Failures
@@ -71,7 +67,7 @@ func Decode(row []byte) (*Owner, error) {
 			b.window.buckets[k.Index%buckets] = k
 		}
 	}
-	return &Owner{Breaker: b, views: s.Views}, nil
+	return b, nil
 }
 
 // check finds what no breaker has written.
@@ -89,8 +85,6 @@ func (s *stored) check() error {
 		return fmt.Errorf("%d failures of %d", len(s.Failures), full.Failures)
 	case len(s.Buckets) > buckets:
 		return fmt.Errorf("%d buckets", len(s.Buckets))
-	case !slices.IsSorted(s.Views):
-		return fmt.Errorf("places %v", s.Views)
 	case len(s.Probes) > MaxProbes:
 		return fmt.Errorf("%d probes", len(s.Probes))
 	}

@@ -87,29 +87,7 @@ func (v *View) Receive(now model.Time, n News) (retry bool) {
 // Tell is what the owner is to hear; nothing if not ok.
 func (v *View) Tell() (m ToOwner, ok bool) {
 	m, v.out = v.out, ToOwner{}
-	return m, len(m.Reports) > 0 || m.Ask || m.Leave || !m.RetryAfter.IsZero()
-}
-
-// Leave ends the view: what is not told yet is told.
-func (v *View) Leave() {
-	v.flush()
-	if p := v.news.Probe; p.Probe != 0 {
-		v.out.Reports = append(v.out.Reports, Report{Permit: p, How: Neither})
-	}
-	*v = View{out: v.out, now: v.now}
-	v.out.Leave, v.out.Ask = true, false
-}
-
-// Status is what this place knows.
-func (v *View) Status(now model.Time) Status {
-	s := Status{State: v.news.State, Why: v.news.Why}
-	if now < v.news.Until {
-		s.Until = v.news.Until
-	}
-	if !v.heard {
-		s.Why = "its owner has not answered yet"
-	}
-	return s
+	return m, len(m.Reports) > 0 || m.Ask || !m.RetryAfter.IsZero()
 }
 
 func (v *View) ask(lease time.Duration) {

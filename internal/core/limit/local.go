@@ -18,6 +18,7 @@ type Local struct {
 	recalled        recalls
 
 	want, wantTokens int64 // what the owner believes at least
+	over             int   // what the owner believes
 	back             int
 	backTokens       int64
 	spent            int64
@@ -82,6 +83,7 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 	l.tokens += m.Tokens
 	l.want = max(l.want-int64(m.Permits), 0)
 	l.wantTokens = max(l.wantTokens-m.Tokens, 0)
+	l.over = max(l.over-m.Permits, 0)
 	l.recalled.Cut += m.Cut
 	l.recalled.Turn += m.Turn
 	l.recalled.Spare += m.Spare
@@ -103,12 +105,23 @@ func (l *Local) Tell() (m ToOwner, ok bool) {
 	if l.back > 0 || l.backTokens > 0 || l.spent > 0 && l.tokens == 0 {
 		ok = true
 	}
+	if over := l.found(); over != l.over {
+		l.over, ok = over, true
+	}
 	if !ok {
 		return m, false
 	}
-	m = ToOwner{Want: int(l.want), WantTokens: l.wantTokens, Permits: l.back, Tokens: l.backTokens, Spent: l.spent}
+	m = ToOwner{Want: int(l.want), WantTokens: l.wantTokens, Permits: l.back, Tokens: l.backTokens, Spent: l.spent, Over: l.over}
 	l.back, l.backTokens, l.spent = 0, 0, 0
 	return m, true
+}
+
+// found is how many hold it without a permit.
+func (l *Local) found() int {
+	if l.numbers.Concurrency == 0 {
+		return 0
+	}
+	return max(len(l.holders)-l.block, 0)
 }
 
 // settle gives back what is not needed or recalled, and tells what is missing.
@@ -155,12 +168,6 @@ func (l *Local) Holders() []model.TaskRef {
 	return list
 }
 
-// Holds reports whether a task holds it.
-func (l *Local) Holds(who model.TaskRef) bool {
-	_, has := l.holders[who]
-	return has
-}
-
 // Held is how many hold it, Block how many may.
 func (l *Local) Held() int { return len(l.holders) }
 
@@ -182,7 +189,7 @@ func (l *Local) Drain() {
 
 // Gone reports whether the owner has everything back: the machine may be forgotten.
 func (l *Local) Gone() bool {
-	return l.Idle() && l.block == 0 && l.tokens == 0 && l.back == 0 && l.backTokens == 0 && l.spent == 0 && l.want == 0 && l.wantTokens == 0
+	return l.Idle() && l.block == 0 && l.tokens == 0 && l.back == 0 && l.backTokens == 0 && l.spent == 0 && l.want == 0 && l.wantTokens == 0 && l.over == 0
 }
 
 func roundUp(n int64) int64 {

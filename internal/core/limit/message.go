@@ -1,6 +1,7 @@
 package limit
 
-import "github.com/perdure/perdure/internal/model"
+// Place names who hands out leased permits to tasks: the incarnation of a node, by its epoch, which is used once.
+type Place int64
 
 // ToOwner is what a place tells the owner of a resource.
 type ToOwner struct {
@@ -11,6 +12,8 @@ type ToOwner struct {
 	Permits int   `cbor:"3,keyasint,omitempty"`
 	Tokens  int64 `cbor:"4,keyasint,omitempty"`
 	Spent   int64 `cbor:"5,keyasint,omitempty"`
+	// Over is how many hold it beyond the block, because they were found (Hold); it replaces what was told before, less what was granted since.
+	Over int `cbor:"6,keyasint,omitempty"`
 }
 
 // ToPlace is what the owner tells a place.
@@ -26,7 +29,7 @@ type ToPlace struct {
 
 // Send is a message for a place.
 type Send struct {
-	To model.ShardID
+	To Place
 	ToPlace
 }
 

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/perdure/perdure/internal/model"
@@ -13,6 +14,7 @@ type Owner struct {
 	leases  []lease // by place
 	leased  int     // sum of the permits
 	out     int64   // sum of the tokens
+	over    int     // sum of those who hold it without a permit
 	bucket  bucket
 	asked   int64 // number of the last request
 	sends   []Send
@@ -20,19 +22,33 @@ type Owner struct {
 
 // lease is what a place has and wants.
 type lease struct {
-	Place      model.ShardID `cbor:"1,keyasint"`
-	Permits    int           `cbor:"2,keyasint,omitempty"`
-	Tokens     int64         `cbor:"3,keyasint,omitempty"`
-	Want       int           `cbor:"4,keyasint,omitempty"`
-	WantTokens int64         `cbor:"5,keyasint,omitempty"`
-	Recalled   recalls       `cbor:"6,keyasint,omitzero"`
+	Place      Place   `cbor:"1,keyasint"`
+	Permits    int     `cbor:"2,keyasint,omitempty"`
+	Tokens     int64   `cbor:"3,keyasint,omitempty"`
+	Want       int     `cbor:"4,keyasint,omitempty"`
+	WantTokens int64   `cbor:"5,keyasint,omitempty"`
+	Recalled   recalls `cbor:"6,keyasint,omitzero"`
 	// Asked orders those who want something: by the time since when they want, or were served last.
 	Asked int64 `cbor:"7,keyasint,omitempty"`
+	// Over are those who hold it there without a permit: they were found. Each keeps a permit back.
+	Over int `cbor:"8,keyasint,omitempty"`
 
 	send ToPlace
 }
 
 func (p *lease) wants() bool { return p.Want > 0 || p.WantTokens > 0 }
+
+// returns is what the place has given back or spent. It returns how many permits and tokens were leased, and are free or gone now.
+func (p *lease) returns(m *ToOwner) (permits int, tokens, spent int64) {
+	permits = min(m.Permits, p.Permits)
+	p.Permits -= permits
+	p.Recalled.answered(permits)
+	p.Recalled.atMost(p.Permits)
+	spent = min(m.Spent, p.Tokens)
+	tokens = min(m.Tokens, p.Tokens-spent)
+	p.Tokens -= spent + tokens
+	return permits, tokens, spent
+}
 
 // NewOwner has everything. The numbers must be valid.
 func NewOwner(n Numbers, now model.Time) *Owner {
@@ -42,24 +58,25 @@ func NewOwner(n Numbers, now model.Time) *Owner {
 }
 
 // Receive takes what a place tells.
-func (o *Owner) Receive(now model.Time, from model.ShardID, m ToOwner) []Send {
+func (o *Owner) Receive(now model.Time, from Place, m ToOwner) []Send {
+	o.Note(now, from, m)
+	return o.settle(now)
+}
+
+// Note is Receive without a decision: whoever notes what several places tell has nobody be served before all of them are heard, and calls Tick then.
+func (o *Owner) Note(now model.Time, from Place, m ToOwner) {
 	o.bucket.fill(now, &o.numbers, o.out)
 	p := o.lease(from)
-	returned := min(m.Permits, p.Permits)
-	p.Permits -= returned
+	returned, tokens, spent := p.returns(&m)
 	o.leased -= returned
-	p.Recalled.answered(returned)
-	p.Recalled.atMost(p.Permits)
-	spent := min(m.Spent, p.Tokens)
-	tokens := min(m.Tokens, p.Tokens-spent)
-	p.Tokens -= spent + tokens
 	o.out -= spent + tokens
+	o.over += m.Over - p.Over
+	p.Over = m.Over
 	o.bucket.Level += tokens * o.numbers.Per.Microseconds() // no more than was out, so it fits
 	if !p.wants() && (m.Want > 0 || m.WantTokens > 0) {
 		o.last(p)
 	}
 	p.Want, p.WantTokens = m.Want, m.WantTokens
-	return o.settle(now)
 }
 
 // Configure changes the numbers. Holders finish; while there are more permits out than the limit, none is leased.
@@ -70,7 +87,7 @@ func (o *Owner) Configure(now model.Time, n Numbers) []Send {
 	return o.settle(now)
 }
 
-// Tick is due at Next: tokens have accrued.
+// Tick decides who gets what. It is due at Next, because tokens have accrued, and after Note.
 func (o *Owner) Tick(now model.Time) []Send { return o.settle(now) }
 
 // Next is when the next token can be leased to a place that wants one; zero for no such time.
@@ -81,24 +98,21 @@ func (o *Owner) Next() model.Time {
 	return o.bucket.next(&o.numbers)
 }
 
-// Inherit moves the lease of a place that will never speak again to another one, which has taken over its holders. What it had told must have been
-// received. The message tells the heir.
-func (o *Owner) Inherit(now model.Time, from, to model.ShardID) []Send {
-	i, found := slices.BinarySearchFunc(o.leases, from, byPlace)
-	if !found || from == to {
-		return nil
+// Lost ends the lease of a place that will never speak again and whose holders are found elsewhere, or are no more. Its permits are free; its tokens count as spent.
+func (o *Owner) Lost(now model.Time, place Place) []Send {
+	o.bucket.fill(now, &o.numbers, o.out)
+	if i, found := slices.BinarySearchFunc(o.leases, place, byPlace); found {
+		p := o.leases[i]
+		o.leases = slices.Delete(o.leases, i, i+1)
+		o.leased -= p.Permits
+		o.out -= p.Tokens
+		o.over -= p.Over
 	}
-	old := o.leases[i]
-	o.leases = slices.Delete(o.leases, i, i+1)
-	heir := o.lease(to)
-	heir.Permits += old.Permits
-	heir.Tokens += old.Tokens
-	heir.send.Permits += old.Permits
-	heir.send.Tokens += old.Tokens
-	heir.Want = max(heir.Want-old.Permits, 0) // as the heir itself counts what it is told
-	heir.WantTokens = max(heir.WantTokens-old.Tokens, 0)
 	return o.settle(now)
 }
+
+// Empty takes the tokens that have accrued: nobody knows how many were spent before.
+func (o *Owner) Empty(now model.Time) { o.bucket = bucket{At: now} }
 
 // Numbers are those it goes by.
 func (o *Owner) Numbers() Numbers { return o.numbers }
@@ -108,8 +122,9 @@ func (o *Owner) Leased() (permits int, tokens int64) { return o.leased, o.out }
 
 // Lease is how a place stands, for people.
 type Lease struct {
-	Place   model.ShardID
+	Place   Place
 	Permits int
+	Over    int // hold it without a permit
 	Want    int
 }
 
@@ -117,7 +132,7 @@ type Lease struct {
 func (o *Owner) Leases() []Lease {
 	list := make([]Lease, len(o.leases))
 	for i, p := range o.leases {
-		list[i] = Lease{p.Place, p.Permits, p.Want}
+		list[i] = Lease{p.Place, p.Permits, p.Over, p.Want}
 	}
 	return list
 }
@@ -131,10 +146,10 @@ func (o *Owner) Idle(now model.Time) bool {
 	return o.bucket.Level == o.numbers.burst()*o.numbers.Per.Microseconds() || o.numbers.Rate == 0
 }
 
-func byPlace(p lease, place model.ShardID) int { return int(p.Place) - int(place) }
+func byPlace(p lease, place Place) int { return cmp.Compare(p.Place, place) }
 
 // lease finds that of a place, or makes one. The pointer is valid until the next one is made.
-func (o *Owner) lease(place model.ShardID) *lease {
+func (o *Owner) lease(place Place) *lease {
 	i, found := slices.BinarySearchFunc(o.leases, place, byPlace)
 	if !found {
 		o.leases = slices.Insert(o.leases, i, lease{Place: place})
@@ -146,6 +161,7 @@ func (o *Owner) lease(place model.ShardID) *lease {
 func (o *Owner) settle(now model.Time) []Send {
 	o.bucket.fill(now, &o.numbers, o.out)
 	if o.numbers.Concurrency > 0 {
+		o.cover()
 		o.grant()
 		o.cut()
 		o.turn()
@@ -159,7 +175,7 @@ func (o *Owner) settle(now model.Time) []Send {
 			o.sends = append(o.sends, Send{p.Place, p.send})
 			p.send = ToPlace{}
 		}
-		if p.Permits > 0 || p.Tokens > 0 || p.wants() {
+		if p.Permits > 0 || p.Tokens > 0 || p.Over > 0 || p.wants() {
 			kept = append(kept, p)
 		}
 	}
@@ -167,11 +183,21 @@ func (o *Owner) settle(now model.Time) []Send {
 	return o.sends
 }
 
+// cover leases permits for those who hold without one: that lets nobody else in.
+func (o *Owner) cover() {
+	for i := range o.leases {
+		p := &o.leases[i]
+		if n := min(p.Over, o.numbers.Concurrency-o.leased); n > 0 {
+			p.give(o, n)
+		}
+	}
+}
+
 // grant leases free permits: to those who have least, in portions, and whoever wants alone gets more than it asked for, up to what would be its part
 // if all who have some now wanted as much.
 func (o *Owner) grant() {
 	var last *lease
-	for free := o.numbers.Concurrency - o.leased; free > 0; free = o.numbers.Concurrency - o.leased {
+	for free := o.free(); free > 0; free = o.free() {
 		wanting, having := 0, 0
 		var q *lease
 		for i := range o.leases {
@@ -207,9 +233,15 @@ func (o *Owner) grant() {
 	}
 }
 
+// free are the permits that may be leased.
+func (o *Owner) free() int { return o.numbers.Concurrency - o.leased - o.over }
+
 func (p *lease) give(o *Owner, n int) {
 	p.Permits += n
 	o.leased += n
+	found := min(p.Over, n) // who was found is the first to have one
+	p.Over -= found
+	o.over -= found
 	p.send.Permits += n
 	p.Want = max(p.Want-n, 0)
 	o.last(p)

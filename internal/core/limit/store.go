@@ -4,7 +4,6 @@ import (
 	"github.com/fxamacker/cbor/v2"
 
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/model"
 )
 
 // version of the stored forms. A build refuses what it does not know, rather than to forget a part of it.
@@ -41,48 +40,14 @@ func DecodeOwner(row []byte) (*Owner, error) {
 	for i, p := range s.Leases {
 		// Permits are leased up to the limit of the time, so the sum of all of them is bounded by the highest there can be.
 		if p.Permits < 0 || p.Tokens < 0 || p.Want < 0 || p.WantTokens < 0 || p.Permits > MaxConcurrency || p.Tokens > MaxRate || p.Recalled.bad(p.Permits) ||
-			i > 0 && s.Leases[i-1].Place >= p.Place {
+			p.Over < 0 || p.Over > MaxConcurrency || i > 0 && s.Leases[i-1].Place >= p.Place {
 			return nil, fault.New(fault.Corrupt, "limit: lease %+v", p)
 		}
 		o.leased += p.Permits
 		o.out += p.Tokens
+		o.over += p.Over
 	}
 	return o, nil
-}
-
-// storedLocal is what outlives a process of a local: what is leased, and what is under way. Holders are found in the histories of their tasks.
-type storedLocal struct {
-	Version    int     `cbor:"1,keyasint"`
-	Numbers    Numbers `cbor:"2,keyasint"`
-	Block      int     `cbor:"3,keyasint,omitempty"`
-	Tokens     int64   `cbor:"4,keyasint,omitempty"`
-	Recalled   recalls `cbor:"5,keyasint,omitzero"`
-	Want       int64   `cbor:"6,keyasint,omitempty"`
-	WantTokens int64   `cbor:"7,keyasint,omitempty"`
-	Spent      int64   `cbor:"8,keyasint,omitempty"`
-}
-
-// Encode is the stored form. It is to be written in the commit that writes what Tell says, and after Receive.
-func (l *Local) Encode() ([]byte, error) {
-	if l.back > 0 || l.backTokens > 0 {
-		return nil, fault.New(fault.Internal, "limit: %d permits and %d tokens were given back and not told", l.back, l.backTokens)
-	}
-	return cbor.Marshal(storedLocal{version, l.numbers, l.block, l.tokens, l.recalled, l.want, l.wantTokens, l.spent})
-}
-
-// DecodeLocal reads the stored form. Hold makes those holders again that are found; Tell then says what is missing or not needed any more.
-func DecodeLocal(row []byte) (*Local, error) {
-	var s storedLocal
-	if err := unmarshal(row, &s, func() int { return s.Version }); err != nil {
-		return nil, err
-	}
-	if s.Block < 0 || s.Tokens < 0 || s.Want < 0 || s.WantTokens < 0 || s.Spent < 0 || s.Recalled.bad(s.Block) {
-		return nil, fault.New(fault.Corrupt, "limit: block %+v", s)
-	}
-	return &Local{
-		numbers: s.Numbers, block: s.Block, tokens: s.Tokens, recalled: s.Recalled, want: s.Want, wantTokens: s.WantTokens, spent: s.Spent,
-		holders: map[model.TaskRef]struct{}{},
-	}, nil
 }
 
 func (r *recalls) bad(permits int) bool {

@@ -109,15 +109,9 @@ func (r Resource) String() string {
 	return s
 }
 
-// LimitPrefix begins the type of the address of a resource, and BreakerPrefix that of a breaker. Workflows may not have such names.
-const (
-	LimitPrefix   = "limit:"
-	BreakerPrefix = "breaker:"
-)
-
-// Address is where the owner of the resource lives.
+// Address is by what resources are spread out.
 func (r Resource) Address() model.Address {
-	return model.Address{Tenant: r.Tenant, Type: LimitPrefix + r.Name + "@" + r.Selector, Key: r.Key}
+	return model.Address{Tenant: r.Tenant, Type: "limit:" + r.Name + "@" + r.Selector, Key: r.Key}
 }
 
 // BreakerID names a breaker.
@@ -128,11 +122,6 @@ func (id BreakerID) String() string { return id.Name }
 
 // IsZero reports whether it names none.
 func (id BreakerID) IsZero() bool { return id == BreakerID{} }
-
-// Address is where the owner of the breaker lives.
-func (id BreakerID) Address() model.Address {
-	return model.Address{Tenant: id.Tenant, Type: BreakerPrefix, Key: id.Name}
-}
 
 // KindBreaker is the name of the breaker of a kind.
 func KindBreaker(kind string) string { return "activity:" + kind }

@@ -6,14 +6,13 @@ import (
 
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
-// circuit is a breaker as this node sees it: the machine itself, or a view of it.
+// circuit is a breaker as this node sees it: the machine itself, or a view of one that others share.
 type circuit struct {
 	id    rule.BreakerID
-	owner *breaker.Owner
+	owner *breaker.Breaker
 	view  *breaker.View
 	// groups were refused and are to be woken.
 	groups []string
@@ -32,10 +31,11 @@ func (g *Gate) circuit(now model.Time, id rule.BreakerID) *circuit {
 	c := g.circuits[id]
 	if c == nil {
 		c = &circuit{id: id}
-		if g.owns(id.Address()) {
+		if g.owns == nil {
 			c.owner = breaker.New(g.rules.BreakerConfig(id), now)
 		} else {
 			c.view = breaker.NewView()
+			c.view.Receive(now, g.stand(now, id).News(now))
 		}
 		g.circuits[id] = c
 	}
@@ -72,26 +72,46 @@ func (c *circuit) refuse(group string, until model.Time, text string) (ok bool, 
 	return false, model.Reason{Code: model.WaitBreaker, Name: c.id.String(), Until: until, Detail: text}, until
 }
 
-// told sends what others are to hear of a breaker, and wakes those whom it had refused.
+// stand is a breaker that others share as it was last seen, with the numbers of today.
+func (g *Gate) stand(now model.Time, id rule.BreakerID) *breaker.Breaker {
+	config := g.rules.BreakerConfig(id)
+	b := g.stored[id]
+	if b == nil {
+		b = breaker.New(config, now)
+		g.stored[id] = b
+	}
+	if b.Status(now).Config != config {
+		b.Configure(now, config)
+	}
+	return b
+}
+
+// told passes on what a view has to tell, or has a breaker that was changed stored, and wakes those whom it had refused.
 func (g *Gate) told(now model.Time, c *circuit, changed bool) {
 	if c.view != nil {
-		if m, ok := c.view.Tell(); ok {
-			g.out = append(g.out, Message{Breaker: c.id, Place: g.home, ToBreaker: &m})
+		m, ok := c.view.Tell()
+		if !ok {
+			return
+		}
+		g.asks = append(g.asks, Ask{Breaker: c.id, ToOwner: m})
+		g.unsent[c.id] = append(g.unsent[c.id], m)
+		// What this node has seen itself it acts on at once, as it will be stored unless somebody else gets ahead. Probes are given out by what is stored alone.
+		if m.Ask = false; len(m.Reports) > 0 || !m.RetryAfter.IsZero() {
+			b := g.stand(now, c.id)
+			b.Receive(now, &m)
+			if c.view.Receive(now, b.News(now)) {
+				g.wakeCircuit(c)
+			}
 		}
 		return
 	}
 	if changed {
-		g.spread(c, c.owner.Tell(now))
+		if !c.listed {
+			c.listed = true
+			g.dirty = append(g.dirty, c)
+		}
+		g.wakeCircuit(c)
 	}
-}
-
-// spread sends news of a breaker that was changed, which is to be stored.
-func (g *Gate) spread(c *circuit, sends []breaker.Send) {
-	for _, s := range sends {
-		g.out = append(g.out, Message{Breaker: c.id, Place: s.To, News: &s.News})
-	}
-	g.save(c)
-	g.wakeCircuit(c)
 }
 
 func (g *Gate) wakeCircuit(c *circuit) {
@@ -99,37 +119,6 @@ func (g *Gate) wakeCircuit(c *circuit) {
 		g.rouse(group)
 	}
 	c.groups = nil
-}
-
-// Trip opens a breaker; see breaker.Breaker.Trip. One that there is not is made.
-func (g *Gate) Trip(now model.Time, id rule.BreakerID, why string) error {
-	return g.operate(now, id, true, func(o *breaker.Owner) { o.Trip(now, why) })
-}
-
-// Pause lets nothing through a breaker before a time; one in the past ends the pause. A breaker that there is not is made.
-func (g *Gate) Pause(now model.Time, id rule.BreakerID, until model.Time, why string) error {
-	return g.operate(now, id, true, func(o *breaker.Owner) { o.PauseUntil(now, until, why) })
-}
-
-// Reset closes a breaker and ends its pause.
-func (g *Gate) Reset(now model.Time, id rule.BreakerID) error {
-	return g.operate(now, id, false, func(o *breaker.Owner) { o.Reset(now) })
-}
-
-func (g *Gate) operate(now model.Time, id rule.BreakerID, create bool, do func(*breaker.Owner)) error {
-	if !g.owns(id.Address()) {
-		return fault.New(fault.Unavailable, "breaker %s is not owned by this node", id)
-	}
-	c := g.circuits[id]
-	if c == nil {
-		if !create {
-			return fault.New(fault.NotFound, "breaker %s", id)
-		}
-		c = g.circuit(now, id)
-	}
-	do(c.owner)
-	g.spread(c, c.owner.Tell(now))
-	return nil
 }
 
 // RetryAfter is what the other side of a task has said: nobody is to call it before the time. The task names the breaker; without one nothing happens.

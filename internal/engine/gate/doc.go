@@ -1,9 +1,9 @@
 // Package gate keeps tasks back on a node: it holds the limits and circuit breakers that they have to pass, and lets a task through all of them or
 // through none. A dispatcher asks it with Take before it hands a task to a worker, and tells it with Give how that ended.
 //
-// It is a state machine without clock, randomness, goroutine and I/O, used by one goroutine at a time. What other nodes are to hear is collected as
-// messages (Out), which the engine carries, each exactly once and in order between two ends, to the gate where the owner of the limit or breaker
-// lives, or back (Receive). Where that is the gate itself, nothing is sent: a single node never has messages.
+// It is a state machine without clock, randomness, goroutine and I/O, used by one goroutine at a time. What it has to tell the owners of limits that other nodes share is collected
+// (Out), and what they say comes back (Receive): see package ledger. Where the gate is the owner itself, nothing is told. In the same way it tells breakers that nodes share how calls
+// have ended and that it wants a probe (Asks), and hears how they stand (Adopt, Answer).
 //
 // A task passes in this order: the breaker must not hold it back; then the limits in their canonical order; then the breaker gives its permit. It waits
 // at the first one that refuses, in line there, and keeps nothing that another task of this node could use meanwhile; other nodes do not get what it has

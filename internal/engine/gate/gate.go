@@ -64,8 +64,8 @@ type group struct {
 
 // Gate is the machine.
 type Gate struct {
-	home      model.ShardID
-	owns      func(model.Address) bool
+	home      limit.Place
+	owns      func(rule.Resource) bool // nil: everything is owned here
 	rules     *rule.Set
 	version   int64
 	resources map[rule.Resource]*resource
@@ -78,17 +78,18 @@ type Gate struct {
 	sweepAt   int
 	woken     []string
 	out       []Message
-	dirty     []saver
+	dirty     []*circuit
+	asks      []Ask
+	stored    map[rule.BreakerID]*breaker.Breaker  // that others share, as they were seen last, with what this node has to tell them
+	unsent    map[rule.BreakerID][]breaker.ToOwner // of that what is not stored yet
 }
 
-// New is a gate of a node that speaks for the shard home to the owners of limits and breakers; owns tells whether an owner lives here (nil: all do).
-func New(home model.ShardID, owns func(model.Address) bool) *Gate {
-	if owns == nil {
-		owns = func(model.Address) bool { return true }
-	}
+// New is the gate of a node that is home to the owners of all limits and breakers, if owns is nil. Otherwise others share them: the node is a place among others, owns
+// tells for which limits it is the owner at the time, and it has views of breakers.
+func New(home limit.Place, owns func(rule.Resource) bool) *Gate {
 	g := &Gate{
 		home: home, owns: owns, resources: map[rule.Resource]*resource{}, circuits: map[rule.BreakerID]*circuit{}, entries: map[model.TaskRef]*entry{},
-		groups: map[string]*group{}, plans: map[string]*Plan{}, sweepAt: minSweep,
+		groups: map[string]*group{}, plans: map[string]*Plan{}, sweepAt: minSweep, stored: map[rule.BreakerID]*breaker.Breaker{}, unsent: map[rule.BreakerID][]breaker.ToOwner{},
 	}
 	g.none = &Plan{gate: g}
 	return g
@@ -427,7 +428,9 @@ func (g *Gate) SetRules(now model.Time, s *rule.Set) {
 		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
 	}) {
 		c := g.circuits[id]
-		if n := s.BreakerConfig(id); c.owner != nil && n != c.owner.Status(now).Config {
+		if c.view != nil {
+			g.hear(now, id, breaker.Permit{}, false)
+		} else if n := s.BreakerConfig(id); n != c.owner.Status(now).Config {
 			c.owner.Configure(now, n)
 			g.told(now, c, true)
 		}

@@ -219,7 +219,7 @@ func TestBreaker(t *testing.T) {
 		g.Give(t0, it, breaker.Failed)
 	}
 	rows, err := g.Dirty()
-	if err != nil || len(rows) != 1 || rows[0].Address != (rule.BreakerID{Tenant: "acme", Name: "activity:http.get"}).Address() {
+	if err != nil || len(rows) != 1 || rows[0].Breaker != (rule.BreakerID{Tenant: "acme", Name: "activity:http.get"}) {
 		t.Fatalf("%+v, %v", rows, err)
 	}
 	one, two := call(10), call(11)
@@ -234,7 +234,7 @@ func TestBreaker(t *testing.T) {
 
 	// Another node takes over with what was stored.
 	g2 := open(t, rules(t, []rule.Limit{named("a", 5)}, rule.Breaker{Kind: "http.*", Config: config}))
-	if err := g2.LoadBreaker(t0, rule.BreakerID{Tenant: "acme", Name: "activity:http.get"}, rows[0].Data); err != nil {
+	if err := g2.Adopt(t0, rule.BreakerID{Tenant: "acme", Name: "activity:http.get"}, rows[0].Data); err != nil {
 		t.Fatal(err)
 	}
 	for _, g := range []*gate.Gate{g, g2} {
@@ -253,48 +253,53 @@ func TestBreaker(t *testing.T) {
 		if ok, why, _ := g.Take(at(11*time.Second), two); !ok {
 			t.Fatal(why)
 		}
-		if s := g.Breakers(at(11 * time.Second)); len(s) != 1 || s[0].State != breaker.Closed || !s[0].Owned {
+		if s := g.Breakers(at(11 * time.Second)); len(s) != 1 || s[0].State != breaker.Closed {
 			t.Fatalf("%+v", s)
 		}
 	}
 }
 
-func TestOperating(t *testing.T) {
+// What the other side says keeps everybody back, and so does a state that somebody else has stored; whoever was kept back is woken by the next one.
+func TestStoredState(t *testing.T) {
 	t.Parallel()
 	g := open(t, nil)
 	id := rule.BreakerID{Tenant: "acme", Name: "db"}
 	it := item(1, model.TaskSpec{Breaker: "db"})
-	if err := g.Reset(t0, id); !fault.Is(err, fault.NotFound) {
-		t.Fatal(err)
+	adopt := func(now model.Time, do func(*breaker.Breaker)) {
+		t.Helper()
+		b := breaker.New(breaker.Config{}, t0)
+		do(b)
+		row, err := b.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Adopt(now, id, row); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := g.Trip(t0, id, "they said so"); err != nil {
-		t.Fatal(err)
-	}
+	adopt(t0, func(b *breaker.Breaker) { b.Trip(t0, "they said so") })
 	if ok, why, _ := g.Take(t0, it); ok || why.Detail != "they said so" {
 		t.Fatal(why)
 	}
-	if err := g.Reset(t0, id); err != nil || len(g.Woken()) != 1 {
-		t.Fatal(err)
+	if adopt(t0, func(*breaker.Breaker) {}); len(g.Woken()) != 1 {
+		t.Fatal("nobody is woken")
 	}
 	g.RetryAfter(t0, it, at(time.Minute))
 	if ok, _, again := g.Take(t0, it); ok || again != at(time.Minute) {
 		t.Fatal(again)
 	}
-	if err := g.Pause(t0, id, at(time.Hour), "migration"); err != nil {
-		t.Fatal(err)
-	}
+	adopt(t0, func(b *breaker.Breaker) { b.PauseUntil(t0, at(time.Hour), "migration") })
 	if ok, why, again := g.Take(at(2*time.Minute), it); ok || again != at(time.Hour) || why.Detail != "migration" {
 		t.Fatal(why, again)
 	}
-	if err := g.Pause(at(2*time.Minute), id, 0, ""); err != nil {
+	if err := g.Adopt(at(2*time.Minute), id, []byte("rubbish")); !fault.Is(err, fault.Corrupt) {
+		t.Fatal(err)
+	}
+	if err := g.Adopt(at(2*time.Minute), id, nil); err != nil {
 		t.Fatal(err)
 	}
 	if ok, why, _ := g.Take(at(2*time.Minute), it); !ok {
 		t.Fatal(why)
-	}
-	away := gate.New(1, func(model.Address) bool { return false })
-	if err := away.Trip(t0, id, ""); !fault.Is(err, fault.Unavailable) {
-		t.Fatal(err)
 	}
 }
 

@@ -19,9 +19,8 @@ type LimitStatus struct {
 	// Holders are the tasks of this node that hold it, by name; Waiters those that wait for it, who came first first.
 	Holders []model.TaskRef
 	Waiters []Waiter
-	// Block is how many permits this node may give; Leases what each place has, where the owner lives here.
-	Block  int
-	Leases []limit.Lease
+	// Block is how many permits this node may give.
+	Block int
 }
 
 // Waiter is a task that waits for a limit.
@@ -33,8 +32,6 @@ type Waiter struct {
 // BreakerStatus is how a breaker stands.
 type BreakerStatus struct {
 	ID rule.BreakerID
-	// Owned tells that this node decides; others know its state alone.
-	Owned bool
 	breaker.Status
 }
 
@@ -49,12 +46,9 @@ func (g *Gate) Limits() []LimitStatus {
 	}
 	for _, r := range g.sorted() {
 		s := LimitStatus{Resource: r.id, Numbers: r.local.Numbers(), Holders: holders(r), Block: r.local.Block()}
-		if r.owner != nil {
-			s.Leases = r.owner.Leases()
-		}
 		s.Waiters = waiting[r]
 		slices.SortFunc(s.Waiters, func(a, b Waiter) int { return cmp.Or(cmp.Compare(a.Since, b.Since), compare(a.Ref, b.Ref)) })
-		if len(s.Holders)+len(s.Waiters)+len(s.Leases) > 0 {
+		if len(s.Holders)+len(s.Waiters)+s.Block > 0 {
 			list = append(list, s)
 		}
 	}
@@ -65,13 +59,11 @@ func (g *Gate) Limits() []LimitStatus {
 func (g *Gate) Breakers(now model.Time) []BreakerStatus {
 	var list []BreakerStatus
 	for c := range maps.Values(g.circuits) {
-		s := BreakerStatus{ID: c.id, Owned: c.owner != nil}
-		if c.owner != nil {
-			s.Status = c.owner.Status(now)
-		} else {
-			s.Status = c.view.Status(now)
+		b := c.owner
+		if b == nil {
+			b = g.stand(now, c.id)
 		}
-		list = append(list, s)
+		list = append(list, BreakerStatus{c.id, b.Status(now)})
 	}
 	slices.SortFunc(list, func(a, b BreakerStatus) int {
 		return strings.Compare(a.ID.Tenant+"\x00"+a.ID.Name, b.ID.Tenant+"\x00"+b.ID.Name)

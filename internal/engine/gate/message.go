@@ -1,71 +1,90 @@
 package gate
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Message goes between the owner of a limit or breaker and a place that uses it: to the address of the Resource or Breaker, or to Place.
+// Message is what this node tells the owner of a limit that others share.
 type Message struct {
 	Resource rule.Resource
-	Breaker  rule.BreakerID
-	// Place is the other end than the owner.
-	Place model.ShardID
-	// One of these is given.
-	ToOwner   *limit.ToOwner
-	ToPlace   *limit.ToPlace
-	ToBreaker *breaker.ToOwner
-	News      *breaker.News
+	ToOwner  limit.ToOwner
 }
 
-// Out are messages that are to be sent, in their order, in the commit that stores Dirty. They are told once.
+// Out are messages for owners, in their order. They are told once.
 func (g *Gate) Out() []Message {
 	m := g.out
 	g.out = nil
 	return m
 }
 
-// Receive takes a message.
-func (g *Gate) Receive(now model.Time, m *Message) {
-	switch {
-	case m.ToOwner != nil:
-		r := g.resource(now, m.Resource, g.numbers(m.Resource))
-		if r.owner != nil {
-			r.remote = true
-			g.deliver(r, r.owner.Receive(now, m.Place, *m.ToOwner))
-			g.exchange(now, r)
-		}
-	case m.ToPlace != nil:
-		r := g.resource(now, m.Resource, g.numbers(m.Resource))
-		if r.local.Receive(*m.ToPlace) {
-			g.wake(r)
-		}
-		g.save(r)
-		g.exchange(now, r)
-	case m.ToBreaker != nil:
-		c := g.circuit(now, m.Breaker)
-		if c.owner == nil {
-			return
-		}
-		sends, changed := c.owner.Receive(now, m.Place, m.ToBreaker)
-		for _, s := range sends {
-			g.out = append(g.out, Message{Breaker: c.id, Place: s.To, News: &s.News})
-		}
-		if changed {
-			g.save(c)
-			g.wakeCircuit(c)
-		}
-	case m.News != nil:
-		if c := g.circuits[m.Breaker]; c != nil && c.view != nil {
-			if c.view.Receive(now, *m.News) {
-				g.wakeCircuit(c)
-			}
-			g.told(now, c, false)
+// Receive takes what the owner of a limit says to this place.
+func (g *Gate) Receive(now model.Time, id rule.Resource, m limit.ToPlace) {
+	r := g.resource(now, id, g.numbers(id))
+	if r.local.Receive(m) {
+		g.wake(r)
+	}
+	g.exchange(now, r)
+}
+
+// Own makes this node the owner of limits: of those that are given, and of all it knows for which owns is true now. What their owners have said is known here; told is
+// what they have not heard yet.
+func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told []Message, fresh func(limit.Numbers) *limit.Owner) {
+	for id, o := range owners {
+		g.resource(now, id, o.Numbers()).owner = o
+	}
+	owned := g.sorted()
+	for _, r := range owned {
+		if r.owner == nil && g.owns(r.id) {
+			r.owner = fresh(r.local.Numbers())
 		}
 	}
+	for i := range told {
+		r := g.resource(now, told[i].Resource, g.numbers(told[i].Resource))
+		g.deliver(r, r.owner.Receive(now, g.home, told[i].ToOwner))
+	}
+	for _, r := range owned {
+		if r.owner == nil {
+			continue
+		}
+		if n, ok := g.rules.Numbers(r.id); ok && n != r.owner.Numbers() {
+			g.deliver(r, r.owner.Configure(now, n)) // the rules have changed since
+		}
+		g.exchange(now, r)
+	}
+}
+
+// Disown ends the ownership of limits, which go on with what is returned: those of the given ones that somebody uses or whose tokens are not all there.
+func (g *Gate) Disown(now model.Time, which func(rule.Resource) bool) map[rule.Resource]*limit.Owner {
+	owners := map[rule.Resource]*limit.Owner{}
+	for _, r := range g.sorted() {
+		if r.owner == nil || !which(r.id) {
+			continue
+		}
+		if r.local.Idle() {
+			g.forget(now, r)
+		}
+		if !r.gone {
+			owners[r.id], r.owner = r.owner, nil
+		}
+	}
+	return owners
+}
+
+// Shared reports whether a task that was let through holds a limit whose owner lives elsewhere.
+func (g *Gate) Shared(ref model.TaskRef) bool {
+	e := g.entries[ref]
+	return e != nil && slices.ContainsFunc(e.held, func(r *resource) bool { return r.owner == nil })
+}
+
+// Holds reports whether a task was let through something.
+func (g *Gate) Holds(ref model.TaskRef) bool {
+	e := g.entries[ref]
+	return e != nil && e.holds
 }
 
 func (g *Gate) numbers(id rule.Resource) limit.Numbers {
@@ -73,130 +92,67 @@ func (g *Gate) numbers(id rule.Resource) limit.Numbers {
 	return n
 }
 
-// Next is when Tick is due, because other places wait for tokens of limits that are owned here; zero for never.
-func (g *Gate) Next() (next model.Time) {
-	for _, r := range g.resources {
-		if r.owner != nil && r.remote {
-			if t := r.owner.Next(); !t.IsZero() && (next.IsZero() || t < next) {
-				next = t
-			}
-		}
-	}
-	return next
-}
-
-// Tick leases tokens that have accrued to other places.
-func (g *Gate) Tick(now model.Time) {
-	for _, r := range g.sorted() {
-		if r.owner != nil && r.remote {
-			if t := r.owner.Next(); !t.IsZero() && t <= now {
-				g.deliver(r, r.owner.Tick(now))
-				g.exchange(now, r)
-			}
-		}
-	}
-}
-
-// Row is what is to be stored of a limit or breaker.
+// Row is what is to be stored of a breaker.
 type Row struct {
-	Address model.Address
-	// Place tells that it is the block of a limit that is leased to this place, and not what its owner knows.
-	Place bool
-	Data  []byte
+	Breaker rule.BreakerID
+	Data    []byte
 }
 
-// saver is what has rows.
-type saver interface {
-	rows() ([]Row, error)
-	isListed() *bool
-}
-
-func (g *Gate) save(s saver) {
-	if listed := s.isListed(); !*listed {
-		*listed = true
-		g.dirty = append(g.dirty, s)
-	}
-}
-
-// Dirty are the rows that have changed in a way that must survive: states and probes of breakers, and leases between nodes. Limits of a single node have none: their
-// holders are found again (Hold). They are told once.
-func (g *Gate) Dirty() ([]Row, error) {
-	var list []Row
-	for _, s := range g.dirty {
-		*s.isListed() = false
-		rows, err := s.rows()
+// Dirty are the breakers of this node that have changed in a way that must survive: their states and probes. Limits of a single node need nothing: their holders are found
+// again (Hold). They are told once.
+func (g *Gate) Dirty() (list []Row, err error) {
+	for _, c := range g.dirty {
+		c.listed = false
+		data, err := c.owner.Encode()
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, rows...)
+		list = append(list, Row{c.id, data})
 	}
 	g.dirty = nil
 	return list, nil
 }
 
-func (c *circuit) isListed() *bool { return &c.listed }
-
-func (c *circuit) rows() ([]Row, error) {
-	if c.owner == nil {
-		return nil, nil // a view is made anew
-	}
-	data, err := c.owner.Encode()
-	return []Row{{Address: c.id.Address(), Data: data}}, err
+// Ask is what this node tells a breaker that others share.
+type Ask struct {
+	Breaker rule.BreakerID
+	ToOwner breaker.ToOwner
 }
 
-func (r *resource) isListed() *bool { return &r.listed }
-
-func (r *resource) rows() (list []Row, err error) {
-	if r.owner != nil {
-		data, err := r.owner.Encode()
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, Row{Address: r.id.Address(), Data: data})
-	}
-	data, err := r.local.Encode()
-	return append(list, Row{Address: r.id.Address(), Place: true, Data: data}), err
+// Asks are messages for breakers that others share, in their order. They are told once.
+func (g *Gate) Asks() []Ask {
+	a := g.asks
+	g.asks = nil
+	return a
 }
 
-// LoadBreaker gives a breaker that is owned here what was stored of it. It must not be in use yet.
-func (g *Gate) LoadBreaker(now model.Time, id rule.BreakerID, row []byte) error {
-	if g.circuits[id] != nil {
-		return fault.New(fault.Internal, "breaker %s is in use already", id)
-	}
-	o, err := breaker.Decode(row)
-	if err != nil {
-		return err
-	}
-	c := &circuit{id: id, owner: o}
-	g.circuits[id] = c
-	if n := g.rules.BreakerConfig(id); n != o.Status(now).Config {
-		o.Configure(now, n)
-		g.told(now, c, true)
-	}
-	return nil
-}
-
-// Adopt gives a breaker that is owned here another state, which somebody else has stored; nil for none, so that it begins anew. Calls under way count for nothing any more.
+// Adopt gives a breaker another state, which somebody has stored; nil for none, so that it begins anew. Where this node is its owner, calls under way count for nothing any more.
 func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
-	o := breaker.New(g.rules.BreakerConfig(id), now)
+	b := breaker.New(g.rules.BreakerConfig(id), now)
 	if row != nil {
 		var err error
-		if o, err = breaker.Decode(row); err != nil {
+		if b, err = breaker.Decode(row); err != nil {
 			return err
 		}
-		if n := g.rules.BreakerConfig(id); n != o.Status(now).Config {
-			o.Configure(now, n)
+		if n := g.rules.BreakerConfig(id); n != b.Status(now).Config {
+			b.Configure(now, n)
 		}
+	}
+	if g.owns != nil {
+		for _, m := range g.unsent[id] { // it comes on top of that
+			m.Ask = false
+			b.Receive(now, &m)
+		}
+		g.stored[id] = b
+		g.hear(now, id, breaker.Permit{}, false)
+		return nil
 	}
 	c := g.circuits[id]
 	if c == nil {
 		c = &circuit{id: id}
 		g.circuits[id] = c
 	}
-	if c.owner == nil && c.view != nil {
-		return fault.New(fault.Unavailable, "breaker %s is not owned by this node", id)
-	}
-	c.owner = o
+	c.owner = b
 	for _, e := range g.entries { // in any order: each is told the same
 		if e.breaker == c {
 			e.permit = breaker.Permit{} // its number may be that of somebody else's call by now
@@ -206,25 +162,27 @@ func (g *Gate) Adopt(now model.Time, id rule.BreakerID, row []byte) error {
 	return nil
 }
 
-// LoadLimit gives a limit what was stored of it: by its owner, if that lives here, and of the block of this place; nil for nothing. It must not be in use yet.
-func (g *Gate) LoadLimit(now model.Time, id rule.Resource, owner, place []byte) (err error) {
-	if g.resources[id] != nil {
-		return fault.New(fault.Internal, "limit %s is in use already", id)
+// Told tells that a number of Asks of a breaker, the first ones, are part of what is stored. Adopt says what that is.
+func (g *Gate) Told(id rule.BreakerID, n int) {
+	if g.unsent[id] = g.unsent[id][min(n, len(g.unsent[id])):]; len(g.unsent[id]) == 0 {
+		delete(g.unsent, id)
 	}
-	r := &resource{id: id, local: limit.NewLocal(g.numbers(id)), remote: true}
-	if owner != nil {
-		if r.owner, err = limit.DecodeOwner(owner); err != nil {
-			return err
-		}
+}
+
+// Answer tells what came of an Ask: the breaker stands as it was adopted last, and this node was given the probe, unless it is zero.
+func (g *Gate) Answer(now model.Time, id rule.BreakerID, probe breaker.Permit) {
+	g.hear(now, id, probe, true)
+}
+
+func (g *Gate) hear(now model.Time, id rule.BreakerID, probe breaker.Permit, answer bool) {
+	c := g.circuits[id]
+	if c == nil {
+		return
 	}
-	if place != nil {
-		if r.local, err = limit.DecodeLocal(place); err != nil {
-			return err
-		}
+	n := g.stand(now, id).News(now)
+	n.Probe, n.Answer = probe, answer
+	if c.view.Receive(now, n) {
+		g.wakeCircuit(c)
 	}
-	g.resources[id] = r
-	if n, ok := g.rules.Numbers(id); ok && (n != r.local.Numbers() || r.owner != nil && n != r.owner.Numbers()) {
-		g.configure(now, r, n)
-	}
-	return nil
+	g.told(now, c, false)
 }

@@ -25,10 +25,8 @@ type resource struct {
 	// line are the groups that wait, with some that do so no more.
 	line []*group
 	// named are some holders, for people.
-	named  []model.TaskRef
-	remote bool // other places have talked to the owner here, or this place to an owner elsewhere: it is to be stored
-	listed bool // as to be stored
-	gone   bool
+	named []model.TaskRef
+	gone  bool
 }
 
 func (r *resource) has() bool {
@@ -49,7 +47,7 @@ func (g *Gate) resource(now model.Time, id rule.Resource, n limit.Numbers) *reso
 	r := g.resources[id]
 	if r == nil {
 		r = &resource{id: id, local: limit.NewLocal(n)}
-		if g.owns(id.Address()) {
+		if g.owns == nil || g.owns(id) {
 			r.owner = limit.NewOwner(n, now)
 		}
 		g.resources[id] = r
@@ -57,7 +55,7 @@ func (g *Gate) resource(now model.Time, id rule.Resource, n limit.Numbers) *reso
 	return r
 }
 
-// exchange lets a local and its owner talk, here or by messages.
+// exchange lets a local and its owner talk: here, or by what is told others (Out).
 func (g *Gate) exchange(now model.Time, r *resource) {
 	for {
 		m, ok := r.local.Tell()
@@ -65,9 +63,7 @@ func (g *Gate) exchange(now model.Time, r *resource) {
 			break
 		}
 		if r.owner == nil {
-			told := m // only what is sent is to be on the heap
-			g.out = append(g.out, Message{Resource: r.id, Place: g.home, ToOwner: &told})
-			g.save(r)
+			g.out = append(g.out, Message{Resource: r.id, ToOwner: m})
 			return
 		}
 		g.deliver(r, r.owner.Receive(now, g.home, m))
@@ -80,21 +76,12 @@ func (g *Gate) exchange(now model.Time, r *resource) {
 	}
 }
 
-// deliver hands what an owner here says to the places.
+// deliver hands what an owner here says to the only place it knows.
 func (g *Gate) deliver(r *resource, sends []limit.Send) {
 	for _, s := range sends {
-		if s.To == g.home {
-			if r.local.Receive(s.ToPlace) {
-				g.wake(r)
-			}
-			continue
+		if s.To == g.home && r.local.Receive(s.ToPlace) {
+			g.wake(r)
 		}
-		m := s.ToPlace
-		g.out = append(g.out, Message{Resource: r.id, Place: s.To, ToPlace: &m})
-		r.remote = true
-	}
-	if r.remote {
-		g.save(r)
 	}
 }
 
@@ -222,7 +209,7 @@ func (g *Gate) sweep(now model.Time) {
 	for _, r := range g.resources {
 		switch {
 		case !r.local.Idle():
-		case r.owner != nil && !r.remote: // nobody hears of it, so the order is nobody's concern
+		case r.owner != nil: // nobody hears of it, so the order is nobody's concern
 			g.forget(now, r)
 		default:
 			distant = append(distant, r)
@@ -239,8 +226,17 @@ func (g *Gate) sweep(now model.Time) {
 func (g *Gate) forget(now model.Time, r *resource) {
 	r.local.Drain()
 	g.exchange(now, r)
-	if r.local.Gone() && (r.owner == nil || r.owner.Idle(now)) && !r.listed {
+	if r.local.Gone() && (r.owner == nil || r.owner.Idle(now)) {
 		r.gone = true
 		delete(g.resources, r.id)
+	}
+}
+
+// Rest gives back what is leased of limits that nobody uses.
+func (g *Gate) Rest(now model.Time) {
+	for _, r := range g.sorted() {
+		if r.local.Idle() {
+			g.forget(now, r)
+		}
 	}
 }

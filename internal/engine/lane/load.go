@@ -49,6 +49,7 @@ type Load struct {
 	input    *input
 	version  int // of the entry when the read was made
 	tenure   int // of the lane when the read was made
+	begun    int // tenure of the lane when the first page of runnable runs was asked for
 	task     *taskInput
 	catchUp  bool // timers are read for kinds that are behind
 	looked   int  // requests to the address that had been served when a reply was looked for
@@ -322,6 +323,12 @@ func (l *Lane) loadedRunnable(now model.Time, ld *Load, r LoadResult) {
 		}
 	}
 	if len(r.Runnable) == ld.Limit {
-		l.loads.add(&Load{Kind: LoadRunnable, Shards: ld.Shards, After: r.Runnable[len(r.Runnable)-1].RunKey, Limit: ld.Limit})
+		l.loads.add(&Load{Kind: LoadRunnable, Shards: ld.Shards, After: r.Runnable[len(r.Runnable)-1].RunKey, Limit: ld.Limit, begun: ld.begun})
+		return
+	}
+	for _, id := range ld.Shards {
+		if sh := l.shards[id]; sh != nil && sh.tenure == ld.begun {
+			sh.listed = true
+		}
 	}
 }

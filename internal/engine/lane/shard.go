@@ -26,6 +26,7 @@ type shard struct {
 	until    model.Time // when running steps are waited for no longer
 	freeing  bool       // the batch that frees it is open or in flight
 	gone     bool       // not ours any more
+	listed   bool       // its runnable runs are known
 
 	alone    bool       // a batch that was to free it was refused: the next one does nothing else
 	refusals int        // of such batches
@@ -51,7 +52,7 @@ func (l *Lane) Acquired(now model.Time, shards []store.AcquiredShard) {
 		ids = append(ids, s.Shard)
 	}
 	slices.Sort(ids)
-	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage})
+	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage, begun: l.tenure})
 	l.timers.reset()
 	l.MailWaits()
 }
@@ -83,11 +84,12 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 	}
 }
 
-// refuseBacklog sends away what waits for an address of a shard that is given up. Turns and reports stay: they are facts.
+// refuseBacklog sends away what waits for an address of a shard that is given up. Turns and reports stay: they are facts. So is that a worker is gone for good: until it is recorded, its
+// claim counts for limits here, and the next owner would have to find it first.
 func (l *Lane) refuseBacklog(e *entry) {
 	kept := e.backlog[:0]
 	for _, in := range e.backlog {
-		if in.kind == inTurn || in.kind == inReport {
+		if in.kind == inTurn || in.kind == inReport || in.kind == inExpire && in.task.what == model.FailureLost {
 			kept = append(kept, in)
 			continue
 		}
@@ -236,6 +238,24 @@ func (l *Lane) ids(want func(*shard) bool) []model.ShardID {
 
 // serving lists the shards that are served.
 func (l *Lane) serving() []model.ShardID { return l.ids(func(s *shard) bool { return !s.draining }) }
+
+// Known lists the shards of which every run has been read that may have tasks: the board knows of all claims in them.
+func (l *Lane) Known() []model.ShardID {
+	if l.dead != nil {
+		return nil
+	}
+	return l.ids(func(s *shard) bool {
+		if !s.listed || s.draining {
+			return false
+		}
+		for e := range s.entries {
+			if !e.known && (e.loading || e.activating) {
+				return false
+			}
+		}
+		return true
+	})
+}
 
 // Shards lists the shards that the lane holds, those being given up included.
 func (l *Lane) Shards() []model.ShardID { return l.ids(func(*shard) bool { return true }) }

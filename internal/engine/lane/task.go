@@ -18,10 +18,12 @@ type Board interface {
 	Reserve(now model.Time, it *queue.Item) (id queue.WorkerID, name string, ok bool)
 	// Add tells of a task that waits.
 	Add(now model.Time, it queue.Item)
-	// Held tells of a task that is claimed; by nobody here when id is 0.
-	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID)
+	// Held tells of a task that is claimed by a worker, as the history names it; it is nobody here when id is 0.
+	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
 	// Remove tells that a task is neither any more.
 	Remove(now model.Time, ref model.TaskRef, how queue.Outcome)
+	// Forget is Remove for a task that leaves memory, because its run does, or is owned by somebody else now. Whoever executes it goes on.
+	Forget(now model.Time, ref model.TaskRef)
 	// RetryAfter tells what the other side of a claimed task has said: that it is not to be called before a time.
 	RetryAfter(now model.Time, it *queue.Item, until model.Time)
 	// Find is the worker that a history names, 0 when it is not here, and whether it has been handed the claim.
@@ -165,7 +167,7 @@ func (l *Lane) expireAgain(now model.Time, e *entry, in *input) {
 func (l *Lane) notExpired(now model.Time, e *entry, in *input) {
 	p, _ := e.tasks.get(in.task.id)
 	if t := taskOf(e, in.task.id); e.run() == in.run && t != nil && t.Held && p.held && p.claim == t.Claim {
-		l.cfg.Board.Held(now, l.item(e, e.x, t), p.claim, p.worker)
+		l.cfg.Board.Held(now, l.item(e, e.x, t), p.claim, p.worker, t.Worker)
 	} else {
 		l.repost(now, e, in.task.id)
 	}
@@ -196,7 +198,7 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 		if d, ok = core.Claim(e.x, t.id, t.name, now); ok {
 			task := e.x.Task(t.id)
 			e.tasks.set(t.id, posted{held: true, claim: task.Claim, worker: t.worker})
-			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, t.worker)
+			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, t.worker, t.name)
 		} else {
 			l.repost(now, e, t.id)
 		}
@@ -212,7 +214,7 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 		d = core.Report(e.x, t.report, now, l.cfg.Limits)
 	default:
 		if task := e.x.Task(t.id); t.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
-			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0) // it is waited for once more
+			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0, task.Worker) // it is waited for once more
 			break
 		}
 		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now, l.cfg.Limits); d.Writes() {
@@ -389,7 +391,7 @@ func (l *Lane) assign(now model.Time, e *entry, x *core.Execution, d *core.Decis
 			e.tasksOf = x.Start.Run
 		}
 		e.tasks.set(t.ID, posted{held: true, claim: claim, worker: id})
-		l.cfg.Board.Held(now, *it, claim, id)
+		l.cfg.Board.Held(now, *it, claim, id, name)
 		return name
 	})
 }
@@ -477,7 +479,7 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 		it := l.item(e, x, t)
 		id, has := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: it.Ref, Claim: t.Claim})
 		e.tasks.set(t.ID, posted{held: true, claim: t.Claim, worker: id})
-		l.cfg.Board.Held(now, it, t.Claim, id)
+		l.cfg.Board.Held(now, it, t.Claim, id, t.Worker)
 		switch {
 		case id != 0 && !has: // the claim was read, so it is durable, and something came in between before it was told
 			l.handOver(e, &effect{run: e.run(), task: &taskInput{id: t.ID, claim: t.Claim, worker: id}})
@@ -548,7 +550,7 @@ func (l *Lane) stop(e *entry, id string, p posted, canceled bool) {
 // unpost has the board forget the tasks of an entry that leaves memory.
 func (l *Lane) unpost(now model.Time, e *entry) {
 	for _, id := range e.tasks.ids(nil) {
-		l.cfg.Board.Remove(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id}, queue.Neither)
+		l.cfg.Board.Forget(now, model.TaskRef{Address: e.address, Run: e.tasksOf, ID: id})
 	}
 	e.tasks, e.posted = postings{}, false
 }

@@ -28,7 +28,7 @@ func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	return id, "w@here", ok
 }
 
-func (b *bench) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID) {
+func (b *bench) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, _ string) {
 	b.Board.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
 }
 
@@ -38,6 +38,8 @@ func (b *bench) Find(name string, claim model.ClaimRef) (queue.WorkerID, bool) {
 	}
 	return 1, b.has[claim]
 }
+
+func (b *bench) Forget(now model.Time, ref model.TaskRef) { b.Remove(now, ref, queue.Neither) }
 
 func (b *bench) Elsewhere(string) bool { return b.away }
 

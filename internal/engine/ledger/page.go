@@ -1,0 +1,227 @@
+package ledger
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/fxamacker/cbor/v2"
+
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Pages is how many there are. Limits of one page are written together.
+const Pages = 64
+
+// PageOf is the page of a limit.
+func PageOf(id rule.Resource) int { return int(id.Address().Shard(Pages)) }
+
+// version of the stored form. A build refuses what it does not know, rather than to forget a part of it.
+const version = 1
+
+// page is a page that can be worked on.
+type page struct {
+	// sole is the place that has the whole page in its memory, so that the owners here are out of date; zero for none. letters are what others have told meanwhile: the owners hear
+	// it when they are back.
+	sole    limit.Place
+	letters []letter
+	// seen is the number of the last messages that were applied, by place.
+	seen   map[limit.Place]int64
+	owners map[rule.Resource]*limit.Owner
+	// emptied is when a place was lost with the whole page: nobody knows how many tokens were spent up to then.
+	emptied model.Time
+}
+
+// letter is what a place has told the owner of a limit.
+type letter struct {
+	id    rule.Resource
+	place limit.Place
+	told  limit.ToOwner
+}
+
+// stored is a page as its row has it.
+type stored struct {
+	Version int                   `cbor:"1,keyasint"`
+	Sole    limit.Place           `cbor:"2,keyasint,omitempty"`
+	Letters []storedLetter        `cbor:"3,keyasint,omitempty"`
+	Seen    map[limit.Place]int64 `cbor:"4,keyasint,omitempty"`
+	Owners  []storedOwner         `cbor:"5,keyasint,omitempty"`
+	Emptied model.Time            `cbor:"6,keyasint,omitempty"`
+}
+
+// storedName is the name of a limit: name, selector, tenant and key.
+type storedName [4]string
+
+func nameOf(id rule.Resource) storedName { return storedName{id.Name, id.Selector, id.Tenant, id.Key} }
+
+func (n storedName) id() rule.Resource {
+	return rule.Resource{Name: n[0], Selector: n[1], Tenant: n[2], Key: n[3]}
+}
+
+type storedOwner struct {
+	Name storedName `cbor:"1,keyasint"`
+	Data []byte     `cbor:"2,keyasint"`
+}
+
+type storedLetter struct {
+	Name  storedName    `cbor:"1,keyasint"`
+	Place limit.Place   `cbor:"2,keyasint"`
+	Told  limit.ToOwner `cbor:"3,keyasint"`
+}
+
+// decode reads a page; nil is an empty one.
+func decode(body []byte) (*page, error) {
+	p := &page{seen: map[limit.Place]int64{}, owners: map[rule.Resource]*limit.Owner{}}
+	if body == nil {
+		return p, nil
+	}
+	var s stored
+	if err := cbor.Unmarshal(body, &s); err != nil {
+		return nil, fault.New(fault.Corrupt, "page of the limits: %w", err)
+	}
+	if s.Version != version {
+		return nil, fault.New(fault.Corrupt, "page of the limits: stored by version %d, this build knows version %d", s.Version, version)
+	}
+	p.sole, p.emptied = s.Sole, s.Emptied
+	maps.Copy(p.seen, s.Seen)
+	for _, o := range s.Owners {
+		owner, err := limit.DecodeOwner(o.Data)
+		if err != nil {
+			return nil, fault.New(fault.Corrupt, "page of the limits, %s: %w", o.Name.id(), err)
+		}
+		p.owners[o.Name.id()] = owner
+	}
+	for _, l := range s.Letters {
+		p.letters = append(p.letters, letter{l.Name.id(), l.Place, l.Told})
+	}
+	return p, nil
+}
+
+func (p *page) encode() ([]byte, error) {
+	s := stored{Version: version, Sole: p.sole, Seen: p.seen, Emptied: p.emptied}
+	for _, l := range p.letters {
+		s.Letters = append(s.Letters, storedLetter{nameOf(l.id), l.place, l.told})
+	}
+	for _, id := range p.sorted() {
+		data, err := p.owners[id].Encode()
+		if err != nil {
+			return nil, err
+		}
+		s.Owners = append(s.Owners, storedOwner{nameOf(id), data})
+	}
+	return cbor.Marshal(s)
+}
+
+func (p *page) sorted() []rule.Resource {
+	return slices.SortedFunc(maps.Keys(p.owners), rule.Resource.Compare)
+}
+
+// owner finds that of a limit, or makes one.
+func (p *page) owner(now model.Time, id rule.Resource, n limit.Numbers) *limit.Owner {
+	o := p.owners[id]
+	if o == nil {
+		o = p.fresh(now, n)
+		p.owners[id] = o
+	}
+	return o
+}
+
+// fresh is an owner that nobody has asked yet.
+func (p *page) fresh(now model.Time, n limit.Numbers) *limit.Owner {
+	o := limit.NewOwner(n, now)
+	if p.emptied > 0 {
+		o.Empty(p.emptied)
+	}
+	return o
+}
+
+// places are all that the page names.
+func (p *page) places(visit func(limit.Place)) {
+	if p.sole != 0 {
+		visit(p.sole)
+	}
+	for i := range p.letters {
+		visit(p.letters[i].place)
+	}
+	for s := range p.seen {
+		visit(s)
+	}
+	for _, o := range p.owners {
+		for _, l := range o.Leases() {
+			visit(l.Place)
+		}
+	}
+}
+
+// lapse ends everything that a place has.
+func (p *page) lapse(now model.Time, place limit.Place) (changed bool) {
+	if _, has := p.seen[place]; has {
+		delete(p.seen, place)
+		changed = true
+	}
+	if n := len(p.letters); n > 0 {
+		p.letters = slices.DeleteFunc(p.letters, func(l letter) bool { return l.place == place })
+		changed = changed || len(p.letters) < n
+	}
+	if p.sole == place {
+		p.sole, p.emptied = 0, now
+		clear(p.owners)
+		return true
+	}
+	for _, id := range p.sorted() {
+		o := p.owners[id]
+		if slices.ContainsFunc(o.Leases(), func(l limit.Lease) bool { return l.Place == place }) {
+			o.Lost(now, place)
+			changed = true
+		}
+	}
+	return changed
+}
+
+// shared reports whether another place has or wants something.
+func (p *page) shared(place limit.Place) bool {
+	other := false
+	for _, o := range p.owners {
+		other = other || slices.ContainsFunc(o.Leases(), func(l limit.Lease) bool { return l.Place != place })
+	}
+	return other
+}
+
+// Entry is how a limit stands on its page, for people.
+type Entry struct {
+	Resource rule.Resource
+	Numbers  limit.Numbers
+	Leases   []limit.Lease
+}
+
+// Read lists the limits on a page, and the place that has all of it in its memory, zero for none.
+func Read(body []byte) (list []Entry, sole limit.Place, err error) {
+	p, err := decode(body)
+	if err != nil || p.sole != 0 {
+		if p != nil {
+			sole = p.sole
+		}
+		return nil, sole, err
+	}
+	for _, id := range p.sorted() {
+		o := p.owners[id]
+		list = append(list, Entry{id, o.Numbers(), o.Leases()})
+	}
+	return list, 0, nil
+}
+
+func sortedPlaces(set map[limit.Place]bool) (list []limit.Place) {
+	for p, in := range set {
+		if in {
+			list = append(list, p)
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+func sortedAccounts(set map[rule.Resource]*limit.Account) []rule.Resource {
+	return slices.SortedFunc(maps.Keys(set), rule.Resource.Compare)
+}

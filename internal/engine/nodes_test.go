@@ -1,0 +1,506 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// wire is the way of a node to the store that nodes share. Once it is cut, nothing gets through any more, as if the node were dead or paused.
+type wire struct {
+	store.Store
+	cut *atomic.Bool
+}
+
+func (w wire) Info() store.Info {
+	i := w.Store.Info()
+	i.Shared = true
+	return i
+}
+
+func (w wire) away(ctx context.Context, op string) error {
+	if !w.cut.Load() {
+		return nil
+	}
+	select {
+	case <-ctx.Done():
+	case <-time.After(time.Second):
+	}
+	return store.Errorf(store.Away, op, "the wire is cut")
+}
+
+func (w wire) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
+	if err := w.away(ctx, "renew"); err != nil {
+		return store.View{}, err
+	}
+	return w.Store.Renew(ctx, r)
+}
+
+func (w wire) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	if err := w.away(ctx, "commit"); err != nil {
+		return store.Committed{}, err
+	}
+	return w.Store.Commit(ctx, b)
+}
+
+func (w wire) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl time.Duration) (store.Registration, error) {
+	if err := w.away(ctx, "register"); err != nil {
+		return store.Registration{}, err
+	}
+	return w.Store.Register(ctx, n, lanes, ttl)
+}
+
+func (w wire) PutSetting(ctx context.Context, s store.Setting, expected int64) (int64, error) {
+	if err := w.away(ctx, "put setting"); err != nil {
+		return 0, err
+	}
+	return w.Store.PutSetting(ctx, s, expected)
+}
+
+func (w wire) LoadSettings(ctx context.Context, after int64) (store.SettingChanges, error) {
+	if err := w.away(ctx, "load settings"); err != nil {
+		return store.SettingChanges{}, err
+	}
+	return w.Store.LoadSettings(ctx, after)
+}
+
+// member is a node of a cluster, with a worker.
+type member struct {
+	*engine.Engine
+	cut  atomic.Bool
+	hand *hand
+	stop context.CancelFunc
+	done chan error
+}
+
+// ring is a cluster on one store.
+type ring struct {
+	t     *testing.T
+	st    store.Store
+	hints *notify.Local
+	nodes []*member
+}
+
+func newRing(t *testing.T) *ring {
+	return &ring{t: t, st: memory.New(memory.Options{}), hints: &notify.Local{}}
+}
+
+// join adds a node whose worker does what it is told.
+func (r *ring) join(slots int, do func(m *member, c model.Claim) *model.TaskReport) *member {
+	r.t.Helper()
+	m := &member{done: make(chan error, 1)}
+	m.Engine = engine.New(engine.Config{Store: wire{r.st, &m.cut}, Hints: r.hints, Lanes: 2})
+	ctx, cancel := context.WithCancel(r.t.Context())
+	m.stop = cancel
+	go func() { m.done <- m.Run(ctx) }()
+	if err := m.Ready(ctx); err != nil {
+		r.t.Fatal(err)
+	}
+	m.hand = newHand(m.Engine, slots, func(c model.Claim) *model.TaskReport { return do(m, c) })
+	r.nodes = append(r.nodes, m)
+	return m
+}
+
+func (r *ring) close() {
+	r.t.Helper()
+	for _, m := range r.nodes {
+		m.stop()
+	}
+	for _, m := range r.nodes {
+		if err := <-m.done; err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// counter knows which tasks are executed now, and where.
+type counter struct {
+	mu     sync.Mutex
+	now    map[string]*member
+	most   int
+	by     map[*member]int // that have ended
+	lost   int             // of a node that was cut off, for as long as nobody can know that it is
+	begins []time.Time
+}
+
+func (c *counter) begin(m *member, key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now[key] = m
+	c.most = max(c.most, len(c.now)+c.lost)
+	c.begins = append(c.begins, time.Now())
+}
+
+func (c *counter) end(m *member, key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.now[key] == m {
+		delete(c.now, key)
+	}
+	c.by[m]++
+}
+
+// cut has a node vanish, if it executes anything: that many.
+func (c *counter) cut(m *member) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, n := range c.now {
+		if n == m {
+			delete(c.now, key)
+			c.lost++
+		}
+	}
+	m.cut.Store(c.lost > 0)
+	return c.lost
+}
+
+// A limit of 3 on three nodes: never more than 3 tasks at a time, also while shards move and after a node was cut off, whose claims count until they are lost. All of them get through, everybody has
+// some, and in the end nothing is left on the pages but for what the living keep.
+func TestLimitOfSeveralNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRing(t)
+		c := &counter{now: map[string]*member{}, by: map[*member]int{}}
+		do := func(m *member, claim model.Claim) *model.TaskReport {
+			key := string(claim.Input.Data)
+			c.begin(m, key)
+			time.Sleep(500 * time.Millisecond)
+			if m.cut.Load() {
+				return nil
+			}
+			c.end(m, key)
+			return &model.TaskReport{Output: claim.Input}
+		}
+		first := r.join(5, do)
+		ctx := t.Context()
+		if err := first.Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: "three", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 3}}, true); err != nil {
+			t.Fatal(err)
+		}
+		const tasks = 200
+		results := make(chan error, tasks)
+		begin := func(from *member, i int) {
+			go func() {
+				m := submit(fmt.Sprint(i), model.TaskSpec{Limits: []string{"three"}})
+				_, err := from.Send(ctx, m)
+				for err == nil {
+					var res lane.Result
+					if res, err = from.Await(ctx, m.To, model.RunID{}); err == nil {
+						if res.Outcome.Status != model.Completed {
+							err = fmt.Errorf("task %d ended as %s: %w", i, res.Outcome.Status, res.Outcome.Failure)
+						}
+						break
+					}
+				}
+				results <- err
+			}()
+		}
+		for i := range tasks {
+			begin(first, i)
+		}
+		time.Sleep(time.Second)
+		second, third := r.join(5, do), r.join(5, do)
+		time.Sleep(10 * time.Second) // tasks are executed while shards move
+		for c.cut(second) == 0 {
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(7 * time.Second) // nobody can know yet that it is gone
+		c.mu.Lock()
+		c.lost = 0
+		c.mu.Unlock()
+		for range tasks {
+			select {
+			case err := <-results:
+				if err != nil {
+					t.Error(err)
+				}
+			case <-time.After(5 * time.Minute):
+				t.Fatalf("tasks do not get through: %v", c.by)
+			}
+		}
+		if c.most > 3 {
+			t.Errorf("%d tasks at a time, and the limit is 3", c.most)
+		}
+		for i, m := range []*member{first, second, third} {
+			if c.by[m] == 0 {
+				t.Errorf("node %d has executed none", i)
+			}
+		}
+		time.Sleep(10 * time.Second)
+		if left, err := r.st.ListSettings(ctx, "", "limit_found"); err != nil || len(left) > 0 {
+			t.Errorf("the search for claims of the dead node goes on: %v, %v", left, err)
+		}
+		second.cut.Store(false)
+		r.close()
+	})
+}
+
+// Tasks that run for longer than a shard waits for them: their runs move, and they go on to hold their permits until they have ended, wherever that is recorded.
+func TestPermitsOfRunsThatMove(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRing(t)
+		c := &counter{now: map[string]*member{}, by: map[*member]int{}}
+		do := func(m *member, claim model.Claim) *model.TaskReport {
+			key := string(claim.Input.Data)
+			c.begin(m, key)
+			time.Sleep(9 * time.Second)
+			c.end(m, key)
+			return &model.TaskReport{Output: claim.Input}
+		}
+		first, ctx := r.join(5, do), t.Context()
+		if err := first.Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: "three", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 3}}, true); err != nil {
+			t.Fatal(err)
+		}
+		const tasks = 40
+		for i := range tasks {
+			if _, err := first.Send(ctx, submit(fmt.Sprint(i), model.TaskSpec{Limits: []string{"three"}})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		second := r.join(5, do)
+		time.Sleep(25 * time.Second)
+		third := r.join(5, do)
+		time.Sleep(3 * time.Second)
+		for i, f := range []*engine.Flow{first.Flow(), second.Flow(), engine.FlowOf(common{r.st})} { // whoever is asked, in a process or beside them
+			s, err := f.State(ctx, model.DefaultTenant)
+			if err != nil || !s.Known || len(s.Uses) != 1 || s.Uses[0].Held != len(s.Uses[0].Holders) || s.Uses[0].Waiting == 0 || len(s.Uses[0].Waiters) == 0 {
+				t.Fatalf("%+v, %v", s, err)
+			}
+			if n := s.Uses[0].Held; n != 3 && i < 2 || n == 0 { // the last one gives no hints: nodes answer at different moments
+				t.Errorf("%d hold it", n)
+			}
+		}
+		for i := range tasks {
+			for {
+				res, err := first.Await(ctx, submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{})
+				if err == nil && res.Outcome.Status != model.Completed {
+					t.Errorf("task %d: %+v", i, res.Outcome)
+				}
+				if err == nil {
+					break
+				}
+			}
+		}
+		if c.most != 3 {
+			t.Errorf("%d tasks at a time, and the limit is 3", c.most)
+		}
+		if len(c.begins) != tasks {
+			t.Errorf("%d attempts of %d tasks", len(c.begins), tasks)
+		}
+		for i, m := range []*member{first, second, third} {
+			if c.by[m] == 0 {
+				t.Errorf("node %d has executed none", i)
+			}
+		}
+		r.close()
+	})
+}
+
+// A rate over all nodes: in any stretch of time no more begin than the burst and what accrues.
+func TestRateOfSeveralNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRing(t)
+		c := &counter{now: map[string]*member{}, by: map[*member]int{}}
+		do := func(m *member, claim model.Claim) *model.TaskReport {
+			c.begin(m, string(claim.Input.Data))
+			c.end(m, string(claim.Input.Data))
+			return &model.TaskReport{Output: claim.Input}
+		}
+		ctx := t.Context()
+		nodes := []*member{r.join(5, do), r.join(5, do)}
+		time.Sleep(15 * time.Second) // until the shards have moved
+		n := limit.Numbers{Rate: 20, Per: time.Second, Burst: 4}
+		if err := nodes[0].Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: "rate", Per: rule.PerName, Numbers: n}, true); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second) // until everybody has heard of it
+		const tasks = 200
+		from := time.Now()
+		for i := range tasks {
+			if _, err := nodes[i%2].Send(ctx, submit(fmt.Sprint(i), model.TaskSpec{Limits: []string{"rate"}})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range tasks {
+			if _, err := nodes[0].Await(ctx, submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range c.begins {
+			for j := i; j < len(c.begins); j++ {
+				if k, d := int64(j-i+1), c.begins[j].Sub(c.begins[i]); k*int64(n.Per) > n.Burst*int64(n.Per)+n.Rate*int64(d+time.Microsecond) {
+					t.Fatalf("%d begin within %v", k, d)
+				}
+			}
+		}
+		if took := c.begins[len(c.begins)-1].Sub(from); took > 20*time.Second {
+			t.Errorf("%d tasks at %v took %v", tasks, n, took)
+		}
+		for i, m := range nodes {
+			if c.by[m] == 0 {
+				t.Errorf("node %d has executed none", i)
+			}
+		}
+		r.close()
+	})
+}
+
+// A breaker over all nodes: failures of all of them open it, for all of them, and one probe goes through in all.
+func TestBreakerOfSeveralNodes(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRing(t)
+		c := &counter{now: map[string]*member{}, by: map[*member]int{}}
+		var broken atomic.Bool
+		broken.Store(true)
+		do := func(m *member, claim model.Claim) *model.TaskReport {
+			c.begin(m, string(claim.Input.Data))
+			time.Sleep(5 * time.Second)
+			c.end(m, string(claim.Input.Data))
+			if broken.Load() {
+				return failing("down")
+			}
+			return &model.TaskReport{Output: claim.Input}
+		}
+		ctx := t.Context()
+		nodes := []*member{r.join(1, do), r.join(1, do)}
+		time.Sleep(15 * time.Second)
+		id := rule.BreakerID{Tenant: model.DefaultTenant, Name: "bank"}
+		config := breaker.Config{Failures: 4, Window: time.Hour, Reset: time.Minute, Successes: 2}
+		if err := nodes[0].Flow().SetBreaker(ctx, model.DefaultTenant, rule.Breaker{Name: "bank", Config: config}); err != nil {
+			t.Fatal(err)
+		}
+		const tasks = 40
+		for i := range tasks {
+			spec := model.TaskSpec{Breaker: "bank", Retry: model.Retry{Initial: time.Second, Max: time.Second}}
+			if _, err := nodes[i%2].Send(ctx, submit(fmt.Sprint(i), spec)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		state := func(m *member) breaker.Status {
+			t.Helper()
+			s, err := m.Flow().State(ctx, model.DefaultTenant)
+			if err != nil || len(s.Breakers) != 1 || s.Breakers[0].ID != id {
+				t.Fatalf("%+v, %v", s.Breakers, err)
+			}
+			return s.Breakers[0].Status
+		}
+		time.Sleep(30 * time.Second)
+		for i, m := range nodes {
+			if s := state(m); s.State != breaker.Open {
+				t.Errorf("node %d: %+v", i, s)
+			}
+			if n := c.by[m]; n < 1 || n > 3 { // each has a slot: some of the four, and what had begun by then
+				t.Errorf("node %d had %d calls", i, n)
+			}
+		}
+		if n := len(c.begins); n > 4+2 { // each has a slot, and may begin one more before it hears
+			t.Errorf("%d calls, and four failures open it", n)
+		}
+		before := len(c.begins)
+		time.Sleep(time.Minute) // one probe, which fails
+		if n := len(c.begins) - before; n != 1 {
+			t.Errorf("%d probes", n)
+		}
+		broken.Store(false)
+		for i := range tasks {
+			for {
+				if _, err := nodes[0].Await(ctx, submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err == nil {
+					break
+				}
+			}
+		}
+		// Two probes, one after the other, close it.
+		for k := range 2 {
+			if d := c.begins[before+k+2].Sub(c.begins[before+k+1]); d < 5*time.Second {
+				t.Errorf("probe %d begins %v after the one before", k+2, d)
+			}
+		}
+		if s := state(nodes[1]); s.State != breaker.Closed {
+			t.Errorf("%+v", s)
+		}
+		// What one of them is told by the other side, all of them go by; and what people do.
+		if err := nodes[1].Flow().Pause(ctx, id, model.Time(time.Now().Add(time.Hour).UnixMicro()), "migration"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(3 * time.Second)
+		if s := state(nodes[0]); !s.Held || s.Why != "migration" {
+			t.Errorf("%+v", s)
+		}
+		r.close()
+	})
+}
+
+// hasty is a store in which two people write at the same moment: neither has seen what the other writes.
+type hasty struct {
+	store.Store
+	meet *sync.WaitGroup
+}
+
+func (s hasty) PutSetting(ctx context.Context, x store.Setting, expected int64) (int64, error) {
+	if x.Kind == "limit" {
+		s.meet.Done()
+		s.meet.Wait()
+	}
+	return s.Store.PutSetting(ctx, x, expected)
+}
+
+// Of two people who make rules at the same moment that contradict each other, one succeeds, and the other one's rule is not there.
+func TestContradictingRules(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		mem, hints := memory.New(memory.Options{}), &notify.Local{}
+		ctx, cancel := context.WithCancel(t.Context())
+		var meet sync.WaitGroup
+		meet.Add(2)
+		done, errs := make(chan error, 2), make(chan error, 2)
+		engines := make([]*engine.Engine, 2)
+		for i := range engines {
+			engines[i] = engine.New(engine.Config{Store: hasty{common{mem}, &meet}, Hints: hints})
+			go func() { done <- engines[i].Run(ctx) }()
+			if err := engines[i].Ready(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i, e := range engines {
+			go func() {
+				errs <- e.Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: fmt.Sprint("rule", i), Queue: "mail", Numbers: limit.Numbers{Concurrency: i + 1}}, true)
+			}()
+		}
+		failed := 0
+		for range 2 {
+			if err := <-errs; err != nil {
+				failed++
+				if !fault.Is(err, fault.Conflict) {
+					t.Error(err)
+				}
+			}
+		}
+		left, err := mem.ListSettings(ctx, model.DefaultTenant, "limit")
+		if failed != 1 || err != nil || len(left) != 1 {
+			t.Errorf("%d of 2 are refused, and %d rules are left: %v", failed, len(left), err)
+		}
+		cancel()
+		for range engines {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}

@@ -1,0 +1,177 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"math"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Who holds a limit and who waits for it is in the memory of nodes. Whoever wants to know asks by a setting, and each node answers by one of its own. Both stay: the next question takes their place.
+const (
+	settingAsk  = "limit_ask"  // a question; its version is its number
+	settingUses = "limit_uses" // an answer, by epoch
+)
+
+const (
+	maxUses = 20              // holders and waiters of a limit that are named
+	askWait = 4 * time.Second // a node without hints looks every two seconds
+	askPoll = 10 * time.Millisecond
+)
+
+// LimitUse is who holds a limit, or one key of it, and who waits for it.
+type LimitUse struct {
+	Resource      rule.Resource
+	Held, Waiting int
+	// Holders and Waiters are some of them; those who wait longest first.
+	Holders []model.TaskRef
+	Waiters []gate.Waiter
+}
+
+// answer is the body of a settingUses.
+type answer struct {
+	To   int64
+	Uses []LimitUse
+}
+
+// uses are those of this node.
+func (b *board) uses() []LimitUse {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var list []LimitUse
+	for _, s := range b.gate.Limits() {
+		if len(s.Holders)+len(s.Waiters) > 0 {
+			list = append(list, LimitUse{s.Resource, len(s.Holders), len(s.Waiters), s.Holders[:min(len(s.Holders), maxUses)], s.Waiters[:min(len(s.Waiters), maxUses)]})
+		}
+	}
+	return list
+}
+
+func (u *LimitUse) add(o *LimitUse) {
+	u.Held += o.Held
+	u.Waiting += o.Waiting
+	u.Holders = append(u.Holders, o.Holders...)
+	u.Waiters = append(u.Waiters, o.Waiters...)
+	slices.SortFunc(u.Waiters, func(a, b gate.Waiter) int {
+		return cmp.Or(cmp.Compare(a.Since, b.Since), cmp.Compare(a.Ref.String(), b.Ref.String()))
+	})
+	u.Holders, u.Waiters = u.Holders[:min(len(u.Holders), maxUses)], u.Waiters[:min(len(u.Waiters), maxUses)]
+}
+
+// everybody asks all nodes who holds what. Those that do not answer in time are left out. here is false when nobody can be asked.
+func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err error) {
+	b := f.board()
+	if b != nil {
+		list, here = b.uses(), true
+	}
+	if !f.store.Info().Shared {
+		return list, here, nil
+	}
+	v, err := f.store.Members(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	open := map[string]bool{}
+	for i := range v.Members {
+		if b == nil || v.Members[i].Epoch != b.inc.epoch {
+			open[strconv.FormatInt(v.Members[i].Epoch, 10)] = true
+		}
+	}
+	if len(open) == 0 {
+		return list, here, nil
+	}
+	number, err := f.question(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	for end := time.Now().Add(askWait); len(open) > 0 && time.Now().Before(end); {
+		if err := f.load(ctx, math.MaxInt64); err != nil {
+			return nil, false, err
+		}
+		f.mu.Lock()
+		for node := range open {
+			var a answer
+			if s, ok := f.all[store.SettingKey{Kind: settingUses, Name: node}]; ok && json.Unmarshal(s.Body, &a) == nil && a.To >= number {
+				delete(open, node)
+				list, here = append(list, a.Uses...), true
+			}
+		}
+		f.mu.Unlock()
+		if len(open) > 0 && !sleep(ctx, askPoll) {
+			return nil, false, fault.New(fault.KindOf(ctx.Err()), "who holds limits: %w", context.Cause(ctx))
+		}
+	}
+	return merged(list), here, nil
+}
+
+// merged adds up what nodes say of the same limit.
+func merged(list []LimitUse) []LimitUse {
+	slices.SortStableFunc(list, func(a, b LimitUse) int { return a.Resource.Compare(b.Resource) })
+	out := list[:0]
+	for i := range list {
+		if n := len(out); n > 0 && out[n-1].Resource == list[i].Resource {
+			out[n-1].add(&list[i])
+		} else {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
+// question asks, and returns its number. Of several who ask at the same moment one is enough.
+func (f *Flow) question(ctx context.Context) (int64, error) {
+	leave, err := f.enter(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer leave()
+	key := store.SettingKey{Kind: settingAsk, Name: "uses"}
+	if _, err := f.put(ctx, store.Setting{SettingKey: key, Body: []byte("?")}); err != nil {
+		return 0, err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.all[key].Version, nil
+}
+
+// reply answers the last question. It is called in turn.
+func (f *Flow) reply(ctx context.Context) error {
+	f.mu.Lock()
+	number := f.asked
+	f.asked = 0
+	f.mu.Unlock()
+	b := f.board()
+	if number == 0 || b == nil {
+		return nil
+	}
+	body, err := json.Marshal(answer{number, b.uses()})
+	if err != nil {
+		return fault.New(fault.Internal, "who holds limits: %w", err)
+	}
+	_, err = f.put(ctx, store.Setting{SettingKey: store.SettingKey{Kind: settingUses, Name: strconv.FormatInt(b.inc.epoch, 10)}, Body: body})
+	return err
+}
+
+// obsolete are settings of nodes that are no more, and what this one has said about claims of the dead when there are none. It is called with the lock.
+func (f *Flow) obsolete(place limit.Place, alive map[limit.Place]bool) (old []store.Setting) {
+	for key, s := range f.all {
+		if key.Kind != settingFound && key.Kind != settingUses {
+			continue
+		}
+		n, err := strconv.ParseInt(key.Name, 10, 64)
+		if p := limit.Place(n); err == nil && (!alive[p] || p == place && key.Kind == settingFound) {
+			old = append(old, s)
+		}
+	}
+	return old
+}
