@@ -3,6 +3,7 @@ package batch
 import (
 	"context"
 	"iter"
+	"math"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -85,7 +86,11 @@ func pacer(how Requeue) pace {
 	if how.Rate <= 0 || how.DryRun {
 		return pace{}
 	}
-	return pace{time.NewTicker(max(time.Duration(float64(time.Second)/how.Rate), time.Microsecond))}
+	pause := float64(time.Second) / how.Rate
+	if pause >= math.MaxInt64 { // a conversion would make full speed of it
+		return pace{time.NewTicker(math.MaxInt64)}
+	}
+	return pace{time.NewTicker(max(time.Duration(pause), time.Microsecond))}
 }
 
 func (p pace) wait(ctx context.Context) bool {

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/batch"
@@ -98,5 +101,22 @@ func TestCanaryStopsTheOthers(t *testing.T) {
 	done, _, last := g.requeue(t.Context(), batch.Requeue{Canary: true})
 	if done != 1 || !fault.Is(last, fault.Conflict) || g.requeued["1"] != 1 {
 		t.Errorf("%d requeued (%v), %v", done, g.requeued, last)
+	}
+}
+
+// So many per second and no more, however few that are: a pause that no duration can hold is a long one, not none.
+func TestRequeueRate(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		rate float64
+		want int
+	}{{0, 450}, {1, 60}, {0.1, 6}, {1e-9, 0}, {1e-10, 0}, {1e-300, 0}, {math.SmallestNonzeroFloat64, 0}, {1e12, 450}, {math.Inf(1), 450}} {
+		synctest.Test(t, func(t *testing.T) { // ends the test if it fails
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute+time.Millisecond)
+			defer cancel()
+			if done, _, _ := (&graves{n: 450}).requeue(ctx, batch.Requeue{Rate: c.rate}); done != c.want {
+				t.Errorf("%g per second: %d in a minute, want %d", c.rate, done, c.want)
+			}
+		})
 	}
 }
