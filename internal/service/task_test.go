@@ -249,6 +249,54 @@ func TestRequeueAgainIsRepeated(t *testing.T) {
 	repeated("when it has ended")
 }
 
+// A letter that was requeued, and requeued again, which was undone, has no run that could be the answer: it is requeued again or not at all, and a dry run says so.
+func TestRequeueOfWhatWasUndone(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := live(t, service.Limits{})
+	w := &hopeless{session: make(chan api.TaskSession, 1)}
+	session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session <- session
+	r := api.StartRequest{Address: model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
+	if _, err := s.Run(ctx, r); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := s.ListDead(ctx, api.DeadRequest{})
+	if err != nil || len(dead.Tasks) != 1 {
+		t.Fatalf("%+v, %v", dead, err)
+	}
+	id := dead.Tasks[0].ID
+	first, err := s.Requeue(ctx, api.RequeueRequest{ID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Await(ctx, api.Target{Address: r.Address}); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := s.Requeue(ctx, api.RequeueRequest{ID: id, DryRun: true}); err != nil || reply.Run != first.Run || reply.Address != first.Address || !reply.Existing {
+		t.Errorf("a dry run when it was requeued: %+v, %v", reply, err)
+	}
+	if err := session.Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Requeue(ctx, api.RequeueRequest{ID: id, Again: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.UndoRequeue(ctx, api.UndoRequest{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		reply, err := s.Requeue(ctx, api.RequeueRequest{ID: id, DryRun: dry})
+		wantKind(t, fmt.Sprintf("dry run %v: %+v", dry, reply), err, fault.Conflict)
+	}
+	if reply, err := s.Requeue(ctx, api.RequeueRequest{ID: id, DryRun: true, Again: true}); err != nil || reply.Address.IsZero() || reply.Existing {
+		t.Errorf("a dry run, again: %+v, %v", reply, err)
+	}
+}
+
 // Whether the run of a requeue may still be on its way is a matter of the store's clock: that of whoever asks may be wrong by hours.
 func TestRequeuedRunThatIsGone(t *testing.T) {
 	t.Parallel()
