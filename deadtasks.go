@@ -234,8 +234,8 @@ type RequeueMany struct {
 // ordinary submissions: queues, priorities, limits and breakers apply to them as to others.
 func (a *App) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
-		if !(how.Rate >= 0) {
-			yield(DeadTask{}, public(fault.New(fault.Invalid, "requeue %g per second: a rate is 0, for none, or more", how.Rate)))
+		if how.Rate < 0 {
+			yield(DeadTask{}, public(fault.New(fault.Invalid, "requeue %g per second: that is less than nothing", how.Rate)))
 			return
 		}
 		for r := range batch.RequeueAll(ctx, a.host.backend, q.request(), batch.Requeue(how)) {

@@ -370,8 +370,8 @@ func (o *options) requeued(id string, r *api.RequeueReply, dry bool) error {
 // requeueAll requeues all that the flags select, and tells each as it is done.
 func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeue, yes bool, timeout time.Duration) error {
 	switch {
-	case !(how.Rate >= 0):
-		return fault.New(fault.Invalid, "--rate %g: a rate is 0, for none, or more", how.Rate)
+	case how.Rate < 0:
+		return fault.New(fault.Invalid, "--rate %g is less than nothing", how.Rate)
 	case how.Canary && !how.DryRun && o.alone():
 		return fault.New(fault.Invalid, "--canary waits for a task to end, and nobody executes tasks of a file while this command has it: requeue one by its id, let the program run, then requeue the others")
 	}
