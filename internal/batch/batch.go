@@ -8,16 +8,9 @@ package batch
 import (
 	"context"
 	"iter"
-	"sync"
 
 	"github.com/perdure/perdure/internal/api"
 )
-
-// workers is how many executions are dealt with at once: enough to fill group commits, few enough to leave room for others.
-const workers = 16
-
-// pageSize is how many are listed at once.
-const pageSize = 200
 
 // Do does one thing to an execution. Several calls run at once.
 type Do func(ctx context.Context, e *api.Description) error
@@ -31,73 +24,23 @@ type Result struct {
 // Run does it to every execution that the request selects and yields the results as they come; the order is not that of the list. Without do it
 // changes nothing: it only yields what it would have done it to. When the caller stops iterating, nothing new is begun, and what has begun is waited for.
 func Run(ctx context.Context, c api.Client, r api.ListRequest, do Do) iter.Seq[Result] {
-	return func(yield func(Result) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer cancel()
-		listed, results := make(chan *api.Description), make(chan Result)
-		tell := func(res Result) {
-			select {
-			case results <- res:
-			case <-ctx.Done():
-			}
-		}
-		var failed error // of the listing
-		var busy sync.WaitGroup
-		busy.Go(func() {
-			defer close(listed)
-			failed = list(ctx, c, r, listed)
-		})
-		for range workers {
-			busy.Go(func() {
-				for e := range listed {
-					if ctx.Err() != nil {
-						continue // nothing new is begun
-					}
-					var err error
-					if do != nil {
-						err = do(ctx, e)
-					}
-					tell(Result{e, err})
-				}
-			})
-		}
-		wg.Go(func() {
-			busy.Wait()
-			close(results)
-		})
-		for res := range results {
-			if !yield(res) {
-				return
-			}
-		}
-		if failed == nil {
-			failed = context.Cause(ctx)
-		}
-		if failed != nil {
-			yield(Result{Err: failed})
-		}
-	}
-}
-
-// list hands out every execution, newest first.
-func list(ctx context.Context, c api.Client, r api.ListRequest, to chan<- *api.Description) error {
 	r.Limit = pageSize
-	for {
-		page, err := c.List(ctx, r)
-		if err != nil {
-			return err
-		}
-		for i := range page.Executions {
-			select {
-			case to <- &page.Executions[i]:
-			case <-ctx.Done():
-				return nil // told at the end
-			}
-		}
-		if r.Cursor = page.Cursor; r.Cursor == "" {
+	list := func(ctx context.Context, hand func(*api.Description), _ func(Result)) error {
+		return walk(ctx, r.Cursor, func(cursor string) ([]api.Description, string, error) {
+			r := r
+			r.Cursor = cursor
+			page, err := c.List(ctx, r)
+			return page.Executions, page.Cursor, err
+		}, func(e *api.Description) error {
+			hand(e)
 			return nil
-		}
+		})
 	}
+	one := func(ctx context.Context, e *api.Description) Result {
+		if do == nil {
+			return Result{Execution: e}
+		}
+		return Result{e, do(ctx, e)}
+	}
+	return fan(ctx, list, one, func(err error) Result { return Result{Err: err} })
 }

@@ -3,7 +3,7 @@ package batch
 import (
 	"context"
 	"iter"
-	"sync"
+	"math"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -46,74 +46,32 @@ func RequeueAll(ctx context.Context, c api.Client, r api.DeadRequest, how Requeu
 		never := false
 		r.Requeued = &never
 	}
-	return func(yield func(Requeued) bool) {
-		ctx, cancel := context.WithCancel(ctx)
-		var wg sync.WaitGroup
-		defer wg.Wait()
-		defer cancel()
-		listed, results := make(chan *api.DeadTask), make(chan Requeued)
-		tell := func(res Requeued) {
-			select {
-			case results <- res:
-			case <-ctx.Done():
-			}
-		}
-		one := func(d *api.DeadTask) Requeued {
-			reply, err := c.Requeue(ctx, api.RequeueRequest{ID: d.ID, DryRun: how.DryRun})
-			return Requeued{d, reply, err}
-		}
-		var failed error
-		var busy sync.WaitGroup
-		busy.Go(func() {
-			defer close(listed)
-			canary := how.Canary && !how.DryRun
-			pace := pacer(how)
-			defer pace.stop()
-			failed = listDead(ctx, c, r, func(d *api.DeadTask) error {
-				if !pace.wait(ctx) {
-					return nil
-				}
-				if !canary {
-					select {
-					case listed <- d:
-					case <-ctx.Done():
-					}
-					return nil
-				}
-				res := one(d)
-				tell(res)
-				if res.Err != nil {
-					return nil // the next one is the canary
-				}
-				canary = false
-				return outcome(ctx, c, &res)
-			})
-		})
-		for range workers {
-			busy.Go(func() {
-				for d := range listed {
-					if ctx.Err() == nil {
-						tell(one(d))
-					}
-				}
-			})
-		}
-		wg.Go(func() {
-			busy.Wait()
-			close(results)
-		})
-		for res := range results {
-			if !yield(res) {
-				return
-			}
-		}
-		if failed == nil {
-			failed = context.Cause(ctx)
-		}
-		if failed != nil {
-			yield(Requeued{Err: failed})
-		}
+	one := func(ctx context.Context, d *api.DeadTask) Requeued {
+		reply, err := c.Requeue(ctx, api.RequeueRequest{ID: d.ID, DryRun: how.DryRun})
+		return Requeued{d, reply, err}
 	}
+	list := func(ctx context.Context, hand func(*api.DeadTask), tell func(Requeued)) error {
+		canary := how.Canary && !how.DryRun
+		pace := pacer(how)
+		defer pace.stop()
+		return listDead(ctx, c, r, func(d *api.DeadTask) error {
+			if !pace.wait(ctx) {
+				return nil
+			}
+			if !canary {
+				hand(d)
+				return nil
+			}
+			res := one(ctx, d)
+			tell(res)
+			if res.Err != nil {
+				return nil // the next one is the canary
+			}
+			canary = false
+			return outcome(ctx, c, &res)
+		})
+	}
+	return fan(ctx, list, one, func(err error) Requeued { return Requeued{Err: err} })
 }
 
 // outcome waits for the end of the canary and says why the others had better not follow.
@@ -139,7 +97,11 @@ func pacer(how Requeue) pace {
 	if how.Rate <= 0 || how.DryRun {
 		return pace{}
 	}
-	return pace{time.NewTicker(max(time.Duration(float64(time.Second)/how.Rate), time.Microsecond))}
+	pause := float64(time.Second) / how.Rate
+	if pause >= math.MaxInt64 { // a conversion would make full speed of it
+		return pace{time.NewTicker(math.MaxInt64)}
+	}
+	return pace{time.NewTicker(max(time.Duration(pause), time.Microsecond))}
 }
 
 func (p pace) wait(ctx context.Context) bool {
@@ -163,23 +125,11 @@ func (p pace) stop() {
 // listDead hands out every dead task, those that died last first, until one is refused.
 func listDead(ctx context.Context, c api.Client, r api.DeadRequest, do func(*api.DeadTask) error) error {
 	r.Limit = pageSize
-	for {
+	return walk(ctx, r.Cursor, func(cursor string) ([]api.DeadTask, string, error) {
+		r.Cursor = cursor
 		page, err := c.ListDead(ctx, r)
-		if err != nil {
-			return err
-		}
-		for i := range page.Tasks {
-			if err := do(&page.Tasks[i]); err != nil {
-				return err
-			}
-			if ctx.Err() != nil {
-				return nil // told at the end
-			}
-		}
-		if r.Cursor = page.Cursor; r.Cursor == "" {
-			return nil
-		}
-	}
+		return page.Tasks, page.Cursor, err
+	}, do)
 }
 
 // PurgeAll removes every dead task that the request selects and yields what became of each. Those whose requeued task is open are refused and stay.

@@ -269,6 +269,9 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	}
 	if x != nil {
 		d.Replaces, s.Replaced = x.Start.Run, x.Start.Run
+		if again := m.Task != nil && m.Task.Same != nil; again && m.Input.Equal(x.Start.Input) {
+			s.Origin = x.Start.Origin // the same task, retried: whoever submits it again does so with the input that it had at first
+		}
 	}
 	x = begin(s)
 	d.Start = &x.Start

@@ -151,7 +151,7 @@ func (x *Execution) noteTask(e *model.Event) {
 	}
 	if f := e.Failure; f != nil {
 		t.noteFailure(e)
-		if f.Type == model.FailureLost {
+		if f.Type == model.FailureLost && !byReport(e) {
 			t.lost++
 		} else {
 			t.lost = 0
@@ -165,13 +165,11 @@ func (x *Execution) noteTask(e *model.Event) {
 }
 
 // byReport reports whether the event that ends a claim says what its worker reported. Any other has taken the claim away, and what its worker reports
-// later counts for nothing.
+// later counts for nothing. The failure does not tell: an activity may return that of another task, whose worker was lost.
 func byReport(e *model.Event) bool {
 	switch e.Kind {
-	case model.EventStepCompleted:
-		return true
-	case model.EventAttemptFailed, model.EventStepFailed:
-		return e.Failure.Type != model.FailureLost && e.Failure.Type != model.FailurePoison && e.Failure.Type != model.FailureSpent
+	case model.EventStepCompleted, model.EventAttemptFailed, model.EventStepFailed:
+		return e.Status != model.Terminated
 	default:
 		return false
 	}
@@ -251,13 +249,13 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 	}
 	switch f := r.Failure; {
 	case r.Returned && x.Next+2 > lim.Events:
-		x.fail(&d, t, model.EventStepFailed, x.tooLong(), now)
+		x.fail(&d, t, verdict{kind: model.EventStepFailed, failure: x.tooLong()}, now)
 	case r.Returned && !x.canceling():
 		x.append(&d, now, model.Event{Kind: model.EventTaskReturned, ID: t.ID, Worker: t.Worker, Due: now.Add(max(r.After, 0))})
 	case f == nil && !r.Returned:
 		x.complete(&d, t, r.Output, now)
 	default:
-		x.failAttempt(&d, t, model.EventAttemptFailed, f, now, now.Add(max(r.RetryAfter, 0)), lim)
+		x.failAttempt(&d, t, verdict{kind: model.EventAttemptFailed, failure: f}, now, now.Add(max(r.RetryAfter, 0)), lim)
 	}
 	return d
 }
@@ -283,20 +281,20 @@ func Expire(x *Execution, id string, held bool, claim int64, what string, now mo
 	f := &model.Failure{Kind: model.FailureTimeout, Type: what, Message: t.timeoutText(what)}
 	switch what {
 	case model.TimeoutToStart, model.TimeoutTotal:
-		x.fail(&d, t, model.EventTaskTimedOut, f, now)
+		x.fail(&d, t, decided(model.EventTaskTimedOut, f), now)
 	case model.FailureSpent:
 		f.Kind, f.Message = "", fmt.Sprintf("all %d attempts are spent", t.Attempt)
-		x.fail(&d, t, model.EventStepFailed, f, now)
+		x.fail(&d, t, decided(model.EventStepFailed, f), now)
 	case model.FailureLost:
 		f.Kind, f.Message = fault.Unavailable.String(), fmt.Sprintf("worker %s went away with attempt %d", t.Worker, t.Attempt)
 		if t.lost+1 < maxLost {
-			x.failAttempt(&d, t, model.EventAttemptFailed, f, now, 0, lim)
+			x.failAttempt(&d, t, decided(model.EventAttemptFailed, f), now, 0, lim)
 			break
 		}
 		f.Type, f.Message = model.FailurePoison, fmt.Sprintf("%d workers in a row went away with it: %s", maxLost, f.Message)
-		x.fail(&d, t, model.EventStepFailed, f, now)
+		x.fail(&d, t, decided(model.EventStepFailed, f), now)
 	default:
-		x.failAttempt(&d, t, model.EventTaskTimedOut, f, now, now, lim)
+		x.failAttempt(&d, t, decided(model.EventTaskTimedOut, f), now, now, lim)
 	}
 	if d.Close != nil {
 		d.Close.Seen, x.Outcome.Seen = -1, -1 // no report has led to it
@@ -344,31 +342,51 @@ func (x *Execution) complete(d *Decision, t *Task, out model.Payload, now model.
 	x.append(d, now, model.Event{Kind: model.EventStepCompleted, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Output: out, Ref: t.Claim, Worker: t.Worker})
 }
 
+// verdict is why an attempt ends: the kind of the event that says so, and the failure.
+type verdict struct {
+	kind    model.EventKind
+	failure *model.Failure
+	// by is Terminated when the engine itself decided it; else the worker has reported it.
+	by model.Status
+}
+
+// decided is a verdict of the engine: no report has led to it.
+func decided(kind model.EventKind, f *model.Failure) verdict {
+	return verdict{kind, f, model.Terminated}
+}
+
+// event is the event that says so.
+func (v *verdict) event(t *Task) model.Event {
+	return model.Event{Kind: v.kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: v.failure, Status: v.by, Ref: t.Claim, Worker: t.Worker}
+}
+
 // failAttempt ends an attempt, and the task with it when another one is not worth while.
 // notBefore is when the next one may begin at the earliest; zero for at once, whatever the policy says.
-func (x *Execution) failAttempt(d *Decision, t *Task, kind model.EventKind, f *model.Failure, now, notBefore model.Time, lim Limits) {
+func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore model.Time, lim Limits) {
 	if x.canceling() {
-		x.fail(d, t, kind, f, now)
+		x.fail(d, t, v, now)
 		return
 	}
-	if !t.Spec.Retry.Worth(t.Attempt, f) {
-		if kind == model.EventAttemptFailed {
-			kind = model.EventStepFailed
+	if !t.Spec.Retry.Worth(t.Attempt, v.failure) {
+		if v.kind == model.EventAttemptFailed {
+			v.kind = model.EventStepFailed
 		}
-		x.fail(d, t, kind, f, now)
+		x.fail(d, t, v, now)
 		return
 	}
 	if x.Next+2 > lim.Events {
 		long := *x.tooLong()
-		long.Message += ": " + f.Message
-		x.fail(d, t, model.EventStepFailed, &long, now)
+		long.Message += ": " + v.failure.Message
+		v.kind, v.failure = model.EventStepFailed, &long
+		x.fail(d, t, v, now)
 		return
 	}
-	due := max(now, 1)
+	e := v.event(t)
+	e.Due = max(now, 1)
 	if notBefore != 0 {
-		due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), notBefore, 1)
+		e.Due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), notBefore, 1)
 	}
-	x.append(d, now, model.Event{Kind: kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: f, Due: due, Ref: t.Claim, Worker: t.Worker})
+	x.append(d, now, e)
 }
 
 // tooLong is why a task is attempted no more although its policy would allow it.
@@ -379,12 +397,14 @@ func (x *Execution) tooLong() *model.Failure {
 }
 
 // fail ends a task for good: whoever scheduled it hears of it, and people find it among the dead letters. Not one that was asked to end: that is what has happened.
-func (x *Execution) fail(d *Decision, t *Task, kind model.EventKind, f *model.Failure, now model.Time) {
+func (x *Execution) fail(d *Decision, t *Task, v verdict, now model.Time) {
+	f := v.failure
 	if x.canceling() {
 		x.endAlone(d, t, model.Outcome{Status: model.Canceled, Failure: canceled(f), At: now})
 		return
 	}
-	e := model.Event{Kind: kind, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Failure: f, Ref: t.Claim, Worker: t.Worker, At: max(now, x.Last)}
+	e := v.event(t)
+	e.At = max(now, x.Last)
 	dead, spec := *t, *t.Spec
 	if spec.Same == nil {
 		spec.Same = &model.TaskOrigin{Run: x.Start.IdentityRun(), Step: t.ID}

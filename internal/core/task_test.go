@@ -242,6 +242,40 @@ func TestPoisonTask(t *testing.T) {
 	}
 }
 
+// What a worker reports never counts as a worker that went away, whatever the failure says: it may be that of another task. So the task is not poison, and a
+// report that is repeated hears the same as before; a claim that was taken away is refused, as before.
+func TestReportedLossIsNone(t *testing.T) {
+	t.Parallel()
+	for _, typ := range []string{model.FailureLost, model.FailurePoison, model.FailureSpent} {
+		r := newTaskRun(&model.TaskSpec{Kind: "work", Queue: "q"})
+		claim := func(n int) model.ClaimRef {
+			r.now += 1_000_000_000_000
+			d, ok := Claim(r.x, model.TaskStep, fmt.Sprint("w", n), r.now)
+			if !ok {
+				t.Fatalf("%s: claim %d", typ, n)
+			}
+			return model.ClaimRef{TaskRef: model.TaskRef{Address: r.x.Start.Address, Run: r.x.Start.Run, ID: model.TaskStep}, Claim: d.Events[0].Seq}
+		}
+		for n := range maxLost + 1 {
+			ref := claim(n)
+			report := &model.TaskReport{Ref: ref, Failure: &model.Failure{Type: typ, Message: "that of another task"}}
+			if d := r.took(Report(r.x, report, r.now, DefaultLimits)); d.Refused() != nil || d.Close != nil {
+				t.Fatalf("%s: report %d: %+v", typ, n, d)
+			}
+			if d := Report(r.x, report, r.now, DefaultLimits); d.Refused() != nil || len(d.Events) > 0 {
+				t.Errorf("%s: the same report again: %+v", typ, d)
+			}
+		}
+		ref := claim(maxLost + 1)
+		if d := r.took(Expire(r.x, model.TaskStep, true, ref.Claim, model.FailureLost, r.now, DefaultLimits)); d.Close != nil || r.x.Task(model.TaskStep).lost != 1 {
+			t.Errorf("%s: one worker went away: %+v", typ, d)
+		}
+		if d := Report(r.x, &model.TaskReport{Ref: ref}, r.now, DefaultLimits); d.Refused() == nil {
+			t.Errorf("%s: the report of a lost claim is taken: %+v", typ, d)
+		}
+	}
+}
+
 // A task that was asked to end and whose worker never says so is cancelled, whatever ends it at last. Nobody has to look after it.
 func TestCanceledTaskDoesNotDie(t *testing.T) {
 	t.Parallel()

@@ -268,31 +268,8 @@ func (f *Flow) equip(inc *incarnation) {
 // contradicts his.
 func (f *Flow) parse() (*rule.Set, []error) {
 	limits, breakers, problems := f.stored()
-	set, err := rule.NewSet(limits, breakers)
-	if err == nil {
-		return set, problems
-	}
-	var fitL []rule.Limit
-	var fitB []rule.Breaker
-	for _, l := range limits {
-		if _, err := rule.NewSet(append(fitL, l), nil); err != nil {
-			problems = append(problems, err)
-		} else {
-			fitL = append(fitL, l)
-		}
-	}
-	for _, b := range breakers {
-		if _, err := rule.NewSet(nil, append(fitB, b)); err != nil {
-			problems = append(problems, err)
-		} else {
-			fitB = append(fitB, b)
-		}
-	}
-	set, err = rule.NewSet(fitL, fitB)
-	if err != nil {
-		problems = append(problems, err)
-	}
-	return set, problems
+	set, unfit := rule.Fit(limits, breakers)
+	return set, append(problems, unfit...)
 }
 
 // stored are the rules that are known, the oldest first.

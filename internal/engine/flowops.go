@@ -125,13 +125,20 @@ func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQue
 				return nil, false, fault.WithHint(err, "tasks wait or workers serve here: %s", strings.Join(known, ", "))
 			}
 		}
-		f.mu.Lock()
-		limits, breakers, _ := f.stored()
-		f.mu.Unlock()
-		limits = slices.DeleteFunc(limits, func(o rule.Limit) bool { return o.Tenant == tenant && o.Name == l.Name })
+		limits, breakers := f.own(tenant)
+		limits = slices.DeleteFunc(limits, func(o rule.Limit) bool { return o.Name == l.Name })
 		_, err = rule.NewSet(append(limits, l), breakers)
 		return body, true, err
 	})
+}
+
+// own are the rules of a tenant. Those of others neither contradict them nor count.
+func (f *Flow) own(tenant string) ([]rule.Limit, []rule.Breaker) {
+	f.mu.Lock()
+	limits, breakers, _ := f.stored()
+	f.mu.Unlock()
+	return slices.DeleteFunc(limits, func(o rule.Limit) bool { return o.Tenant != tenant }),
+		slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return o.Tenant != tenant })
 }
 
 // queues are those of a tenant that tasks wait in or workers serve here; none when this process has no workers, since it cannot tell then.
@@ -180,10 +187,8 @@ func (f *Flow) SetBreaker(ctx context.Context, tenant string, b rule.Breaker) er
 		return fault.New(fault.Invalid, "breaker %s: %w", ruleName(&b), err)
 	}
 	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingBreaker, Name: ruleName(&b)}, func(*store.Setting) ([]byte, bool, error) {
-		f.mu.Lock()
-		limits, breakers, _ := f.stored()
-		f.mu.Unlock()
-		breakers = slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return o.Tenant == tenant && ruleName(&o) == ruleName(&b) })
+		limits, breakers := f.own(tenant)
+		breakers = slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return ruleName(&o) == ruleName(&b) })
 		_, err = rule.NewSet(limits, append(breakers, b))
 		return body, true, err
 	})

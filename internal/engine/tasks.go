@@ -3,12 +3,14 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // TaskWorker executes tasks. No method may block. See api.TaskWorker for the protocol.
@@ -283,11 +285,25 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
 
 // mail sends a report to another node, which owns the run by now.
 func (s *TaskSession) mail(r *model.TaskReport) {
-	ref := *r
+	report := *r
 	s.eng.beside.run(func(ctx context.Context) {
-		_, err := s.eng.clerk.send(ctx, ReportMessage(&ref))
-		s.settled(ref.Ref, err)
+		_, err := s.eng.clerk.send(ctx, ReportMessage(&report))
+		if store.ClassOf(err) == store.Refused {
+			s.mailRefusal(ctx, report.Ref, err)
+		}
+		s.settled(report.Ref, err)
 	})
+}
+
+// mailRefusal fails the attempt whose report the store does not take, and never will: its owner would wait for it as long as this node lives. There is no further attempt:
+// the work may be done, and the same would come of it again.
+func (s *TaskSession) mailRefusal(ctx context.Context, ref model.ClaimRef, why error) {
+	instead := model.TaskReport{Ref: ref, Failure: &model.Failure{
+		Kind: fault.KindOf(why).String(), Message: fmt.Sprintf("what the worker reported cannot be stored: %v", why), Permanent: true,
+	}}
+	if _, err := s.eng.clerk.send(ctx, ReportMessage(&instead)); err != nil {
+		s.eng.cfg.Log.Error("the report of a task cannot be stored; its owner waits for it until this node ends", "task", ref.String(), "error", why)
+	}
 }
 
 // ReportMessage is a report as a message. It has the claim as request id, so that it takes effect once.

@@ -304,7 +304,7 @@ func (c *cutter) edit(e *model.Event) error {
 		if e.Kind == model.EventChildClosed {
 			e.Status = model.Completed
 		} else {
-			e.Kind = model.EventStepCompleted
+			e.Kind, e.Status = model.EventStepCompleted, 0
 		}
 	}
 	return nil

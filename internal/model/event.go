@@ -94,9 +94,9 @@ type Event struct {
 	Due     Time     `cbor:"7,keyasint,omitempty"`
 	Ref     int64    `cbor:"8,keyasint,omitempty"`
 	Target  Address  `cbor:"9,keyasint,omitzero"`
-	Run     RunID    `cbor:"10,keyasint,omitzero"` // of Target, where known
-	Status  Status   `cbor:"11,keyasint,omitempty"`
-	Watcher Link     `cbor:"12,keyasint,omitzero"` // of a child that came with a past: Watcher.Run started it
+	Run     RunID    `cbor:"10,keyasint,omitzero"`  // of Target, where known
+	Status  Status   `cbor:"11,keyasint,omitempty"` // of an attempt of a task: Terminated when the engine ended it, and no report of its worker
+	Watcher Link     `cbor:"12,keyasint,omitzero"`  // of a child that came with a past: Watcher.Run started it
 	// RequestID is the id under which a client sent it; repeated sends of the same id are dropped.
 	RequestID string            `cbor:"13,keyasint,omitempty"`
 	Policy    ParentClosePolicy `cbor:"14,keyasint,omitempty"`

@@ -248,8 +248,8 @@ type TaskReport struct {
 
 // TaskOffer says what a task worker can execute.
 type TaskOffer struct {
-	Name    string // of the worker, unique as long as it lives; for people and in histories
-	Tenants []string
+	Name    string   // of the worker, unique as long as it lives; for people and in histories
+	Tenants []string // whose tasks; none for the default one
 	Queues  []string
 	Kinds   []string
 	Slots   int // how many claims it may hold

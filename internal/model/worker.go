@@ -20,7 +20,7 @@ type Query struct {
 // Offer says what a worker can run.
 type Offer struct {
 	Name      string // for people
-	Tenant    string
+	Tenant    string // whose runs; empty for the default one
 	Workflows []string
 	// Pinned are those of the Workflows whose runs are continued only by workers of the version that began them.
 	Pinned  []string

@@ -16,6 +16,7 @@ func TestNewsAtEveryMoment(t *testing.T) {
 	programs := map[string][]op{
 		"steps":         {{Kind: "step"}, {Kind: "try"}, {Kind: "step"}, {Kind: "try"}, {Kind: "step"}},
 		"labels":        {{Kind: "step"}, {Kind: "label"}, {Kind: "step"}, {Kind: "par", M: 2, Body: []op{{Kind: "label", N: 1}, {Kind: "step"}}}},
+		"states":        {{Kind: "state"}, {Kind: "step"}, {Kind: "state", N: 1}, {Kind: "step"}, {Kind: "child"}},
 		"versions":      {{Kind: "step"}, {Kind: "version"}, {Kind: "step"}, {Kind: "par", M: 2, Body: []op{{Kind: "version", N: 1}, {Kind: "step"}}}},
 		"steps and now": {{Kind: "step"}, {Kind: "now"}, {Kind: "step"}, {Kind: "now"}},
 		"steps and end": {{Kind: "step"}},
@@ -151,4 +152,55 @@ func TestSignalTakenRidesAlong(t *testing.T) {
 			t.Errorf("%d commits, want 3", e.commits)
 		}
 	})
+}
+
+// TestWhatRidesAlongComesTrue has everything that may be recorded with the outcome of a step come back, event by event: the code is not executed
+// again, and what it asked for behind that is not asked for again.
+func TestWhatRidesAlongComesTrue(t *testing.T) {
+	for name, ask := range map[string]func(e *engine, x replay.Ctx) error{
+		"state":   func(_ *engine, x replay.Ctx) error { return x.SetState("s", payload("1"), nil) },
+		"label":   func(_ *engine, x replay.Ctx) error { return x.SetLabel("l", "1") },
+		"version": func(_ *engine, x replay.Ctx) error { x.Version("v", 1, 2); return nil },
+		"signal":  func(_ *engine, x replay.Ctx) error { return x.Get(x.Next("go")) },
+		"pin":     func(*engine, replay.Ctx) error { return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				executed := 0
+				var e *engine
+				e = newEngine(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+					executed++
+					if err := ask(e, x); err != nil {
+						return model.Payload{}, err
+					}
+					if _, err := e.step(x, "a"); err != nil {
+						return model.Payload{}, err
+					}
+					return x.RunChild(replay.Child{Workflow: "kid"})
+				})
+				e.cfg.Version, e.cfg.Pinned = "v1", map[string]bool{"wf": name == "pin"}
+				e.signal("go", "1")
+				e.activate(-1)
+				for len(e.bodies)+len(e.reports)+int(e.last())-e.told > 0 {
+					switch {
+					case len(e.bodies) > 0:
+						e.letGo(0)
+					case len(e.reports) > 0:
+						e.apply()
+					default:
+						e.deliver(1)
+					}
+				}
+				for id := range e.children {
+					e.closeChild(id, "kid")
+				}
+				e.settle()
+				e.wantClosed(t, model.Completed, "kid")
+				e.stop()
+				if err := e.err(); err != nil || executed != 1 {
+					t.Errorf("executed %d times, %v\n%s", executed, err, dump(e.events))
+				}
+			})
+		})
+	}
 }

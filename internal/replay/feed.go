@@ -56,18 +56,7 @@ func (m *machine) feed() {
 // compare checks an event against what the code took for granted at its position.
 func (m *machine) compare(e *model.Event) {
 	a := m.ahead[0]
-	kind := model.EventSignalTaken
-	switch {
-	case a.kind == askMark:
-		kind = model.EventVersionMarked
-	case a.kind == askLabel:
-		kind = model.EventLabeled
-	case a.kind == askStep && a.fut.err != nil:
-		kind = model.EventStepFailed
-	case a.kind == askStep:
-		kind = model.EventStepCompleted
-	}
-	if e.Kind != kind || e.ID != a.id {
+	if e.Kind != a.granted() || e.ID != a.id {
 		m.broken = true
 		return
 	}
@@ -76,6 +65,25 @@ func (m *machine) compare(e *model.Event) {
 	a.fut.at = e.At
 	a.recorded = true
 	m.came(a)
+}
+
+// granted is the kind of the event that records what the code took for granted.
+func (a *ask) granted() model.EventKind {
+	switch {
+	case a.kind == askMark:
+		return model.EventVersionMarked
+	case a.kind == askLabel:
+		return model.EventLabeled
+	case a.kind == askState:
+		return model.EventStateSet
+	case a.kind == askPin:
+		return model.EventPinned
+	case a.kind == askStep && a.fut.err != nil:
+		return model.EventStepFailed
+	case a.kind == askStep:
+		return model.EventStepCompleted
+	}
+	return model.EventSignalTaken
 }
 
 // came notes that an event which was reported for a has come back.

@@ -267,6 +267,11 @@ func (m *machine) exitedInStep(c *Coroutine) {
 	m.w.freeSlot()
 	m.command(a, m.r.conclude(a, model.Payload{}, ExitFailure("step "+a.name)))
 	m.ahead = append(m.ahead, m.authors...)
+	for _, a := range m.asks {
+		if a.expect.Load() > 0 { // reported before the body began, and not recorded yet: the next machine must not ask for it again
+			m.ahead = append(m.ahead, a)
+		}
+	}
 	m.drop(c)
 	m.active.Store(nil)
 	m.w.goroutines.Go(func() {

@@ -242,6 +242,24 @@ func TestGoexitIsContained(t *testing.T) {
 			e.wantClosed(t, model.Failed, "")
 		})
 	})
+	t.Run("step after a child", func(t *testing.T) { // what was asked for before and is not recorded yet is not asked for again
+		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
+			if _, err := x.StartChild(replay.Child{Workflow: "kid"}); err != nil {
+				return "", err
+			}
+			_, err := x.Step(&replay.Step{Name: "a", Policy: replay.Policy{MaxAttempts: 1}, Body: func(context.Context) (model.Payload, error) {
+				runtime.Goexit()
+				return model.Payload{}, nil
+			}})
+			return "", err
+		}, func(e *engine) {
+			e.settle()
+			e.wantClosed(t, model.Failed, "")
+			if got := e.kinds(); got != "child_started kid, step_failed a" {
+				t.Errorf("history %s", got)
+			}
+		})
+	})
 	t.Run("workflow", func(t *testing.T) {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			x.Cleanup(true, func(y replay.Ctx) error { _, err := e.step(y, "undo"); return err })

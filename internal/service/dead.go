@@ -99,6 +99,9 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 		o.Count, o.Run = row.Requeued, before.Run
 	}
 	if r.DryRun {
+		if row.Requeued > o.Count && before.IsZero() { // as the owner would refuse it
+			return api.RequeueReply{}, fault.New(fault.Conflict, "the dead letter of %s was requeued %d times, and what followed was undone: requeue it again", ref, row.Requeued)
+		}
 		if row.Requeued > o.Count {
 			return api.RequeueReply{Address: before.Address, Run: before.Run, Existing: true}, nil
 		}

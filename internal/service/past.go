@@ -1,6 +1,7 @@
 package service
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -259,25 +260,28 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 	return reply, nil
 }
 
-// chain is the runs that had the address before a run, and itself, oldest first: those that led to it, and those that it replaced. One that is gone
-// ends it: runs leave in order of age, so that those before it are gone too.
+// chain is the runs that had the address before a run, and itself, oldest first: those that led to it, and those that it replaced. One that is gone does not end it: the runs
+// around it name each other, from both sides, and the first one is known to all of them. What replaced it is the only way to a run that did not lead to anything.
 func (s *Service) chain(ctx context.Context, row *store.Execution) ([]model.RunID, error) {
-	a := row.Start.Address
-	var runs []model.RunID
-	for row != nil && row.Start.Address == a {
-		runs = append(runs, row.Start.Run)
-		before := row.Start.Previous
-		if before.IsZero() {
-			before = row.Start.Replaced
-		}
-		if before.IsZero() {
-			break
-		}
-		var err error
-		if row, err = s.store.LoadExecution(ctx, s.shard(a), a, before); err != nil {
-			return nil, err
+	a, last := row.Start.Address, row.Start.Run
+	looked := map[model.RunID]bool{{}: true, last: true}
+	var before []model.RunID
+	for found := []*store.Execution{row}; len(found) > 0; found = found[1:] {
+		start := &found[0].Start
+		for _, run := range append([]model.RunID{start.Previous, start.Replaced, start.First, found[0].Outcome.Next}, start.Earlier...) {
+			if looked[run] {
+				continue
+			}
+			looked[run] = true
+			other, err := s.store.LoadExecution(ctx, s.shard(a), a, run)
+			if err != nil {
+				return nil, err
+			}
+			if other != nil && other.Start.Address == a {
+				found, before = append(found, other), append(before, run)
+			}
 		}
 	}
-	slices.Reverse(runs)
-	return runs, nil
+	slices.SortFunc(before, func(x, y model.RunID) int { return bytes.Compare(x[:], y[:]) }) // ids are in the order in which runs began
+	return append(before, last), nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/service"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // What is wrong with a request about a past is said before anything is done.
@@ -132,4 +133,45 @@ func TestDeleteOfAChain(t *testing.T) {
 	f.put(order("open"), 0, 0)
 	_, err = f.svc.Delete(t.Context(), api.DeleteRequest{Target: api.Target{Address: order("open")}})
 	wantKind(t, "a delete of what is open", err, fault.Conflict)
+}
+
+// A run that left before its time does not hide those that are older: they go as well.
+func TestDeleteOfAChainWithAGap(t *testing.T) {
+	t.Parallel()
+	for gap := range 6 {
+		f := newShelf(t)
+		a := order("1")
+		id := func(n int) model.RunID { return model.RunID{0: 1, 15: byte(n + 1)} } // as the shelf gives them
+		var keys []store.RunKey
+		for i := range 7 { // 0; 1 took its place and continued as 2 and 3; 3 was reset to 4; 4 failed and was retried as 5, and that as 6
+			key := f.put(a, 0, 0, func(s *model.Start) {
+				switch {
+				case i == 1:
+					s.Replaced = id(0)
+				case i > 1:
+					s.First, s.Previous = id(1), id(i-1)
+				}
+				for n := i - 1; i > 4 && n >= 4; n-- {
+					s.Earlier = append(s.Earlier, id(n))
+				}
+			})
+			keys = append(keys, key)
+			end := model.Outcome{Status: model.Failed, At: f.now}
+			if i > 0 && i < 4 {
+				end.Status, end.Next = model.Continued, id(i+1)
+			}
+			f.commit(store.Batch{Closes: []store.CloseRow{{RunKey: key, Outcome: end}}})
+		}
+		f.commit(store.Batch{Deletes: []store.RunKey{keys[gap]}})
+		var want []model.RunID
+		for i, key := range keys {
+			if i != gap && !(gap == 1 && i == 0) { // nobody else knows what a run has replaced
+				want = append(want, key.Run)
+			}
+		}
+		reply, err := f.svc.Delete(t.Context(), api.DeleteRequest{Target: api.Target{Address: a}, DryRun: true})
+		if err != nil || !slices.Equal(reply.Runs, want) {
+			t.Errorf("without run %d: %v, %v; want %v", gap, reply.Runs, err, want)
+		}
+	}
 }

@@ -3,6 +3,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/perdure/perdure/internal/api"
@@ -263,8 +264,14 @@ func (s *Service) JoinTasks(_ context.Context, w api.TaskWorker, offer model.Tas
 	if s.engine == nil {
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
+	if len(offer.Tenants) == 0 {
+		offer.Tenants = []string{model.DefaultTenant}
+	}
 	v := s.check("join")
 	v.name("worker", offer.Name)
+	for _, tenant := range offer.Tenants {
+		v.text("the tenant", tenant, s.limits.Name)
+	}
 	v.offer("queue", offer.Queues)
 	v.offer("activity", offer.Kinds)
 	if offer.Slots <= 0 {
@@ -281,7 +288,9 @@ func (s *Service) Join(_ context.Context, w api.Worker, offer api.Offer) (api.Se
 	if s.engine == nil {
 		return nil, fault.New(fault.Denied, "the store is open for reading only")
 	}
+	offer.Tenant = cmp.Or(offer.Tenant, model.DefaultTenant)
 	v := s.check("join")
+	v.text("the tenant", offer.Tenant, s.limits.Name)
 	for _, name := range offer.Workflows {
 		v.name("workflow", name)
 	}

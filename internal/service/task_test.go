@@ -121,6 +121,7 @@ func TestTaskOffersAreChecked(t *testing.T) {
 		{Name: "w", Queues: []string{"q"}, Slots: 1},
 		{Name: "w", Queues: []string{"q"}, Kinds: []string{""}, Slots: 1},
 		{Name: "w", Queues: []string{"q"}, Kinds: []string{"k"}},
+		{Name: "w", Tenants: []string{"acme", ""}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1},
 	} {
 		_, err := s.JoinTasks(t.Context(), nil, o)
 		wantKind(t, fmt.Sprintf("%+v", o), err, fault.Invalid)

@@ -265,6 +265,30 @@ func TestRulesThatAreRefused(t *testing.T) {
 	}
 }
 
+// A tenant that has as many rules as it may have takes none away from others.
+func TestRulesAreBoundedPerTenant(t *testing.T) {
+	t.Parallel()
+	var limits []rule.Limit
+	for _, tenant := range []string{"a", "b", "*"} {
+		for n := range rule.MaxRules {
+			limits = append(limits, rule.Limit{Name: fmt.Sprint("l", n), Tenant: tenant, Queue: fmt.Sprint("q", n), Numbers: limit.Numbers{Concurrency: 1}})
+		}
+	}
+	s := set(t, limits, []rule.Breaker{{Name: "x", Tenant: "c"}})
+	if uses := s.Resolve("a", &model.TaskSpec{Kind: "k", Queue: "q7"}, &model.Payload{}); len(uses) != 2 {
+		t.Errorf("a task of a needs %v", uses)
+	}
+	more := []rule.Breaker{{Name: "x", Tenant: "a"}, {Name: "x", Tenant: "c"}, {Name: "y", Tenant: "a"}}
+	_, err := rule.NewSet(limits, more)
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "tenant a: 1002 rules, at most 1000") {
+		t.Errorf("two rules more: %v", err)
+	}
+	fits, problems := rule.Fit(limits, more)
+	if len(problems) != 1 || len(fits.Limits()) != len(limits) || len(fits.Breakers()) != 1 || fits.Breakers()[0].Tenant != "c" {
+		t.Errorf("of them fit %d limits and the breakers %v: %v", len(fits.Limits()), fits.Breakers(), problems)
+	}
+}
+
 func set(t *testing.T, limits []rule.Limit, breakers []rule.Breaker) *rule.Set {
 	t.Helper()
 	s, err := rule.NewSet(limits, breakers)

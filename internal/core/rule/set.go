@@ -3,6 +3,8 @@ package rule
 import (
 	"cmp"
 	"errors"
+	"iter"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,13 +14,22 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// MaxRules bounds a set: every task is compared with every rule once.
+// MaxRules bounds the rules of a tenant: each of its tasks is compared with every one of them once. Others' rules neither count nor cost.
 const MaxRules = 1000
 
 // Set is rules that fit together. It never changes. The nil Set has no rules.
 type Set struct {
-	limits   []parsedLimit
-	breakers []parsedBreaker
+	limits   []*parsedLimit
+	breakers []*parsedBreaker
+	groups   map[pattern]*group
+	open     []*group // of several tenants
+}
+
+// group is the rules that select the same tenants.
+type group struct {
+	tenant   pattern
+	limits   []*parsedLimit
+	breakers []*parsedBreaker
 }
 
 type parsedLimit struct {
@@ -34,44 +45,97 @@ type parsedBreaker struct {
 
 // NewSet checks rules, by themselves and together, and reports everything that is wrong.
 func NewSet(limits []Limit, breakers []Breaker) (*Set, error) {
-	s := &Set{}
-	var problems []error
-	if len(limits)+len(breakers) > MaxRules {
-		return nil, fault.New(fault.Invalid, "%d rules, at most %d", len(limits)+len(breakers), MaxRules)
-	}
-	for _, l := range limits {
-		p, err := parseLimit(l)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		for _, other := range s.limits {
-			if err := p.contradicts(&other); err != nil {
-				problems = append(problems, err)
-			}
-		}
-		s.limits = append(s.limits, p)
-	}
-	for _, b := range breakers {
-		p, err := parseBreaker(b)
-		if err != nil {
-			problems = append(problems, err)
-			continue
-		}
-		for _, other := range s.breakers {
-			if p.tenant == other.tenant && p.name == other.name && (p.Kind != "") == (other.Kind != "") {
-				problems = append(problems, fault.New(fault.Conflict, "two breaker rules are for the same: %s", p.describe()))
-			}
-		}
-		s.breakers = append(s.breakers, p)
-	}
-	if len(problems) == 1 {
+	s, problems := Fit(limits, breakers)
+	switch len(problems) {
+	case 0:
+		return s, nil
+	case 1:
 		return nil, problems[0]
 	}
-	if len(problems) > 1 {
-		return nil, fault.New(fault.KindOf(problems[0]), "%w", errors.Join(problems...))
+	return nil, fault.New(fault.KindOf(problems[0]), "%w", errors.Join(problems...))
+}
+
+// Fit makes a set of those rules that are right and fit the ones before them, and says what is wrong with the others.
+func Fit(limits []Limit, breakers []Breaker) (s *Set, problems []error) {
+	s = &Set{groups: map[pattern]*group{}}
+	full := map[*group]int{} // how many more they would have
+	for i := range limits {
+		p, err := parseLimit(limits[i])
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		g := s.group(p.tenant)
+		switch wrong := g.against(&p); {
+		case len(wrong) > 0:
+			problems = append(problems, wrong...)
+		case g.full():
+			full[g]++
+		default:
+			s.limits, g.limits = append(s.limits, &p), append(g.limits, &p)
+		}
 	}
-	return s, nil
+	for i := range breakers {
+		p, err := parseBreaker(breakers[i])
+		if err != nil {
+			problems = append(problems, err)
+			continue
+		}
+		g := s.group(p.tenant)
+		switch {
+		case slices.ContainsFunc(g.breakers, func(o *parsedBreaker) bool { return p.name == o.name && (p.Kind != "") == (o.Kind != "") }):
+			problems = append(problems, fault.New(fault.Conflict, "two breaker rules are for the same: %s", p.describe()))
+		case g.full():
+			full[g]++
+		default:
+			s.breakers, g.breakers = append(s.breakers, &p), append(g.breakers, &p)
+		}
+	}
+	for _, g := range slices.SortedFunc(maps.Keys(full), func(a, b *group) int { return strings.Compare(a.tenant.String(), b.tenant.String()) }) {
+		problems = append(problems, fault.New(fault.Invalid, "tenant %s: %d rules, at most %d", g.tenant, MaxRules+full[g], MaxRules))
+	}
+	return s, problems
+}
+
+// group finds the rules that select the same tenants.
+func (s *Set) group(tenant pattern) *group {
+	g := s.groups[tenant]
+	if g == nil {
+		g = &group{tenant: tenant}
+		if s.groups[tenant] = g; tenant.open {
+			s.open = append(s.open, g)
+		}
+	}
+	return g
+}
+
+// of are the rules for a tenant.
+func (s *Set) of(tenant string) iter.Seq[*group] {
+	return func(yield func(*group) bool) {
+		if s == nil {
+			return
+		}
+		if g := s.groups[pattern{text: tenant}]; g != nil && !yield(g) {
+			return
+		}
+		for _, g := range s.open {
+			if g.tenant.matches(tenant) && !yield(g) {
+				return
+			}
+		}
+	}
+}
+
+func (g *group) full() bool { return len(g.limits)+len(g.breakers) >= MaxRules }
+
+// against is what a limit contradicts.
+func (g *group) against(p *parsedLimit) (problems []error) {
+	for _, other := range g.limits {
+		if err := p.contradicts(other); err != nil {
+			problems = append(problems, err)
+		}
+	}
+	return problems
 }
 
 func parseLimit(l Limit) (p parsedLimit, err error) {
@@ -119,12 +183,12 @@ func checkName(name string) error {
 	return nil
 }
 
-// contradicts finds two rules of one name, and two that give the same thing different numbers.
+// contradicts finds two rules of one name, and two that give the same thing different numbers. Both select the same tenants.
 func (p *parsedLimit) contradicts(other *parsedLimit) error {
-	if p.Name == other.Name && p.tenant == other.tenant {
+	if p.Name == other.Name {
 		return fault.New(fault.Conflict, "two limits are called %s", p.Name)
 	}
-	if p.tenant == other.tenant && p.queue == other.queue && p.kind == other.kind && p.Per == other.Per && p.Key == other.Key && p.Per != PerName && p.Numbers != other.Numbers {
+	if p.queue == other.queue && p.kind == other.kind && p.Per == other.Per && p.Key == other.Key && p.Per != PerName && p.Numbers != other.Numbers {
 		return fault.New(fault.Conflict, "limits %s and %s contradict each other: both are for tenant %s, queue %s, kind %s, but %s allows %s, and %s %s",
 			other.Name, p.Name, p.tenant, p.queue, p.kind, other.Name, other.Numbers, p.Name, p.Numbers)
 	}
@@ -201,35 +265,35 @@ type Use struct {
 
 // Resolve lists what a task needs, in canonical order, each once.
 func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload) (uses []Use) {
-	if s == nil {
-		s = &Set{}
-	}
-	for i := range s.limits {
-		l := &s.limits[i]
-		if l.Per == PerName || !l.tenant.matches(tenant) || !l.queue.matches(spec.Queue) || !l.kind.matches(spec.Kind) {
-			continue
+	for g := range s.of(tenant) {
+		for _, l := range g.limits {
+			if l.Per == PerName || !l.queue.matches(spec.Queue) || !l.kind.matches(spec.Kind) {
+				continue
+			}
+			r := l.resource(tenant)
+			switch l.Per {
+			case Shared, PerTenant, PerName:
+			case PerQueue:
+				r.Key = keyOf(spec.Queue)
+			case PerKind:
+				r.Key = keyOf(spec.Kind)
+			case PerKey:
+				r.Key = l.path.Key(input)
+			}
+			uses = append(uses, Use{Resource: r, Numbers: l.Numbers})
 		}
-		r := l.resource(tenant)
-		switch l.Per {
-		case Shared, PerTenant, PerName:
-		case PerQueue:
-			r.Key = keyOf(spec.Queue)
-		case PerKind:
-			r.Key = keyOf(spec.Kind)
-		case PerKey:
-			r.Key = l.path.Key(input)
-		}
-		uses = append(uses, Use{Resource: r, Numbers: l.Numbers})
 	}
 	for _, named := range spec.Limits {
 		name, key, _ := strings.Cut(named, "/")
 		found := false
-		for i := range s.limits {
-			if l := &s.limits[i]; l.Per == PerName && l.Name == name && l.tenant.matches(tenant) {
-				r := l.resource(tenant)
-				r.Key = keyOf(key)
-				uses = append(uses, Use{Resource: r, Numbers: l.Numbers})
-				found = true
+		for g := range s.of(tenant) {
+			for _, l := range g.limits {
+				if l.Per == PerName && l.Name == name {
+					r := l.resource(tenant)
+					r.Key = keyOf(key)
+					uses = append(uses, Use{Resource: r, Numbers: l.Numbers})
+					found = true
+				}
 			}
 		}
 		if !found {
@@ -252,9 +316,12 @@ func (l *parsedLimit) resource(tenant string) Resource {
 // Numbers are those of a resource; not ok when no rule has such resources.
 func (s *Set) Numbers(r Resource) (n limit.Numbers, ok bool) {
 	if s != nil {
-		for i := range s.limits {
-			if l := &s.limits[i]; l.Name == r.Name && l.tenant.String() == r.Selector {
-				return l.Numbers, true
+		text, open := strings.CutSuffix(r.Selector, "*")
+		if g := s.groups[pattern{text, open}]; g != nil {
+			for _, l := range g.limits {
+				if l.Name == r.Name {
+					return l.Numbers, true
+				}
 			}
 		}
 	}
@@ -297,16 +364,14 @@ func (s *Set) BreakerConfig(id BreakerID) breaker.Config {
 
 // best is the most specific rule for a kind or for a name.
 func (s *Set) best(tenant, text string, kind bool) (best *parsedBreaker) {
-	if s == nil {
-		return nil
-	}
-	for i := range s.breakers {
-		b := &s.breakers[i]
-		if (b.Kind != "") != kind || !b.tenant.matches(tenant) || !b.name.matches(text) {
-			continue
-		}
-		if best == nil || cmp.Or(b.tenant.special()-best.tenant.special(), b.name.special()-best.name.special()) > 0 {
-			best = b
+	for g := range s.of(tenant) {
+		for _, b := range g.breakers {
+			if (b.Kind != "") != kind || !b.name.matches(text) {
+				continue
+			}
+			if best == nil || cmp.Or(b.tenant.special()-best.tenant.special(), b.name.special()-best.name.special()) > 0 {
+				best = b
+			}
 		}
 	}
 	return best

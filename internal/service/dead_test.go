@@ -1,0 +1,109 @@
+package service_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/service"
+)
+
+// bury has a task die. It returns the worker that it died of, how it was submitted, and its letter.
+func bury(t *testing.T, s *service.Service) (api.TaskSession, api.StartRequest, api.DeadID) {
+	t.Helper()
+	w := &hopeless{session: make(chan api.TaskSession, 1)}
+	session, err := s.JoinTasks(t.Context(), w, model.TaskOffer{Name: "w", Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session <- session
+	r := api.StartRequest{
+		Address: model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}, Input: model.Payload{Data: []byte("in")},
+	}
+	if _, err := s.Run(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	dead, err := s.ListDead(t.Context(), api.DeadRequest{})
+	if err != nil || len(dead.Tasks) != 1 {
+		t.Fatalf("%+v, %v", dead, err)
+	}
+	return session, r, dead.Tasks[0].ID
+}
+
+// A task that was requeued with another input, cancelled and retried is still the one that was submitted: whoever submits it again finds it. Who submits the other input does not.
+func TestRetriedTaskKnowsItsOrigin(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := live(t, service.Limits{})
+	session, r, id := bury(t, s)
+	if err := session.Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	other := model.Payload{Data: []byte("other")}
+	if _, err := s.Requeue(ctx, api.RequeueRequest{ID: id, Input: &other}); err != nil {
+		t.Fatal(err)
+	}
+	var run model.RunID
+	for range 2 {
+		if err := s.Cancel(ctx, api.CancelRequest{Target: api.Target{Address: r.Address}}); err != nil {
+			t.Fatal(err)
+		}
+		again, err := s.Retry(ctx, api.PastRequest{Source: api.Target{Address: r.Address}})
+		if err != nil || again.Run.IsZero() {
+			t.Fatalf("%+v, %v", again, err)
+		}
+		run = again.Run
+	}
+	if reply, err := s.Start(ctx, r); err != nil || reply.Run != run || !reply.Existing {
+		t.Errorf("submitted again: %+v, %v; want run %s", reply, err, run)
+	}
+	r.Input = other
+	_, err := s.Start(ctx, r)
+	wantKind(t, "submitted with the other input", err, fault.Conflict)
+
+	if err := s.Cancel(ctx, api.CancelRequest{Target: api.Target{Address: r.Address}}); err != nil {
+		t.Fatal(err)
+	}
+	r.Reuse = model.ReuseIfFailed // a submission of its own, which begins with what it says
+	for existing := range 2 {
+		if reply, err := s.Start(ctx, r); err != nil || reply.Existing != (existing == 1) {
+			t.Errorf("submitted with the other input when it was over: %+v, %v", reply, err)
+		}
+	}
+}
+
+// A letter that was requeued, and requeued again, which was undone, has no run that could be the answer: it is requeued again or not at all, and a dry run says so.
+func TestRequeueOfWhatWasUndone(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := live(t, service.Limits{})
+	session, r, id := bury(t, s)
+	first, err := s.Requeue(ctx, api.RequeueRequest{ID: id})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Await(ctx, api.Target{Address: r.Address}); err != nil {
+		t.Fatal(err)
+	}
+	if reply, err := s.Requeue(ctx, api.RequeueRequest{ID: id, DryRun: true}); err != nil || reply.Run != first.Run || reply.Address != first.Address || !reply.Existing {
+		t.Errorf("a dry run when it was requeued: %+v, %v", reply, err)
+	}
+	if err := session.Leave(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Requeue(ctx, api.RequeueRequest{ID: id, Again: true}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.UndoRequeue(ctx, api.UndoRequest{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	for _, dry := range []bool{true, false} {
+		reply, err := s.Requeue(ctx, api.RequeueRequest{ID: id, DryRun: dry})
+		wantKind(t, fmt.Sprintf("dry run %v: %+v", dry, reply), err, fault.Conflict)
+	}
+	if reply, err := s.Requeue(ctx, api.RequeueRequest{ID: id, DryRun: true, Again: true}); err != nil || reply.Address.IsZero() || reply.Existing {
+		t.Errorf("a dry run, again: %+v, %v", reply, err)
+	}
+}
