@@ -18,6 +18,7 @@ const (
 	Mail       Kind = iota + 1 // messages or requests wait for Shard
 	Closed                     // something that Node waits for has happened
 	Membership                 // nodes have come or gone, shards have been freed
+	Peer                       // letters of other nodes wait for Node
 )
 
 // Hint is a wake-up.

@@ -38,6 +38,8 @@ type Options struct {
 	// Advance moves the clock of the store. Nil for a store that lives in real time: the suite then uses leases of
 	// milliseconds and waits for them.
 	Advance func(s store.Store, d time.Duration)
+	// Alone tells that one process opens the store, so that there are no letters between nodes.
+	Alone bool
 }
 
 // Run runs the suite on an adapter without durability that one process opens.
@@ -72,6 +74,7 @@ func RunWith(t *testing.T, o Options) {
 		{"dead letters", deadTests},
 		{"data of tasks", taskDataTests},
 		{"settings", settingTests},
+		{"peer mail", peerTests},
 		{"leases", leaseTests},
 		{"shards", shardTests},
 		{"concurrency", concurrencyTests},
