@@ -216,12 +216,35 @@ func (m *Membership) liveMembers(a *Actions) []store.Member {
 	return working(live)
 }
 
-// working are the nodes that can run something, or all if none can. A process that only starts and submits would keep what it owns from those that execute it.
+// working are the nodes that can run the most: those that run workflows; if there are none, those that execute tasks; else all. Whoever owns a run should have its code. A process
+// that only executes tasks is lent to the owners, and one that only starts and submits would keep what it owns from those that run it.
 func working(nodes []store.Member) []store.Member {
-	if !slices.ContainsFunc(nodes, func(n store.Member) bool { return len(n.Serves) > 0 }) {
-		return nodes
+	most := runsNothing
+	for i := range nodes {
+		most = max(most, rankOf(&nodes[i]))
 	}
-	return slices.DeleteFunc(nodes, func(n store.Member) bool { return len(n.Serves) == 0 })
+	return slices.DeleteFunc(nodes, func(n store.Member) bool { return rankOf(&n) < most })
+}
+
+// rank is what a node can run.
+type rank uint8
+
+const (
+	runsNothing rank = iota
+	runsTasks
+	runsWorkflows
+)
+
+// rankOf does not ask whether the workers of the node take anything now: those that drain or are under pressure come back, and shards should not move for that.
+func rankOf(n *store.Member) rank {
+	r := runsNothing
+	for i := range n.Serves {
+		if n.Serves[i].Worker == "" {
+			return runsWorkflows
+		}
+		r = runsTasks
+	}
+	return r
 }
 
 // Fenced hands in the result of fencing a node; its shards are taken with the next renewal, which is due at once.
