@@ -3,6 +3,7 @@ package cluster
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -216,7 +217,7 @@ func (m *Membership) liveMembers(a *Actions) []store.Member {
 	return working(live)
 }
 
-// working are the nodes that can run the most: those that run workflows; if there are none, those that execute tasks; else all. Whoever owns a run should have its code. A process
+// working are the nodes that can run the most: those that run workflows of the user; if there are none, those that execute tasks; and so on. Whoever owns a run should have its code. A process
 // that only executes tasks is lent to the owners, and one that only starts and submits would keep what it owns from those that run it.
 func working(nodes []store.Member) []store.Member {
 	most := runsNothing
@@ -231,6 +232,7 @@ type rank uint8
 
 const (
 	runsNothing rank = iota
+	runsOurs         // workflows that every app has: schedules
 	runsTasks
 	runsWorkflows
 )
@@ -239,10 +241,14 @@ const (
 func rankOf(n *store.Member) rank {
 	r := runsNothing
 	for i := range n.Serves {
-		if n.Serves[i].Worker == "" {
+		switch s := &n.Serves[i]; {
+		case s.Worker != "":
+			r = max(r, runsTasks)
+		case strings.HasPrefix(s.Workflow, model.ReservedPrefix):
+			r = max(r, runsOurs)
+		default:
 			return runsWorkflows
 		}
-		r = runsTasks
 	}
 	return r
 }

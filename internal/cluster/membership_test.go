@@ -275,7 +275,7 @@ func TestIdlersOwnNothing(t *testing.T) {
 // Whoever has the code of workflows owns runs; whoever only executes tasks owns some if nobody has, however little its workers take now.
 func TestTaskWorkersOwnNothing(t *testing.T) {
 	t.Parallel()
-	flow, task := store.Served{Tenant: "default", Workflow: "w"}, store.Served{Tenant: "default", Worker: "x", Draining: true}
+	flow, ours, task := store.Served{Tenant: "default", Workflow: "w"}, store.Served{Tenant: "default", Workflow: "perdure.schedule"}, store.Served{Tenant: "default", Worker: "x", Draining: true}
 	for _, c := range []struct {
 		name        string
 		mine, yours []store.Served
@@ -285,6 +285,9 @@ func TestTaskWorkersOwnNothing(t *testing.T) {
 		{"I execute tasks", []store.Served{task}, []store.Served{flow}, nil},
 		{"you execute tasks", []store.Served{flow}, []store.Served{task}, shardIDs(0, 1, 2, 3)},
 		{"both execute tasks", []store.Served{task}, []store.Served{task}, proposedFor(4, 1, 1, 2)},
+		{"I execute tasks and run schedules", []store.Served{ours, task}, []store.Served{ours, flow}, nil},
+		{"you run schedules", []store.Served{task, ours}, []store.Served{ours}, shardIDs(0, 1, 2, 3)},
+		{"I run schedules, you ask", []store.Served{ours}, nil, shardIDs(0, 1, 2, 3)},
 		{"you only ask", []store.Served{task}, nil, shardIDs(0, 1, 2, 3)},
 		{"I only ask", nil, []store.Served{task}, nil},
 		{"both only ask", nil, nil, proposedFor(4, 1, 1, 2)},

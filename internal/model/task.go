@@ -9,6 +9,9 @@ import (
 // TaskPrefix begins the type of the address of a task that stands alone. Workflows may not have such names.
 const TaskPrefix = "task:"
 
+// ReservedPrefix begins the names of workflows that are ours: every app has their code.
+const ReservedPrefix = "perdure."
+
 // DefaultQueue is where a task waits that names no queue.
 const DefaultQueue = "default"
 

@@ -22,7 +22,7 @@ import (
 )
 
 // Reserved is how the names of workflows begin that are ours.
-const Reserved = "perdure."
+const Reserved = model.ReservedPrefix
 
 // Names on the store.
 const (
