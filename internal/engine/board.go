@@ -27,27 +27,32 @@ type board struct {
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
-	woken []string   // groups that the gate has woken, and nobody has tried yet
-	moved bool       // there may be something to match
-	alarm model.Time // when the timer rings; zero when it does not
+	loans map[queue.WorkerID]*borrowed // those of the workers that belong to other nodes
+	woken []string                     // groups that the gate has woken, and nobody has tried yet
+	moved bool                         // there may be something to match
+	alarm model.Time                   // when the timer rings; zero when it does not
 	timer *time.Timer
 }
 
 func newBoard(inc *incarnation) *board {
 	k := gatekeeper{gate.New(0, nil)}
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: k}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: k}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*borrowed{}}
 }
 
 // Reserve is for lanes; see lane.Board.
 func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
 		b.leaves(now, it.Ref) // it asks again once it is there
 	}
 	b.settle(now)
-	return id, b.names[id], ok
+	name, loan := b.names[id], b.loans[id]
+	b.mu.Unlock()
+	if loan != nil {
+		loan.expect(1)
+	}
+	return id, name, ok
 }
 
 // leaves has a task that has not begun stand in no line any more. If it stood there for others of its group, another one has to ask.
@@ -178,11 +183,14 @@ func (b *board) flowing(now model.Time) (limits []gate.LimitStatus, breakers []g
 
 // Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
-	worker, _ := splitWorker(name)
+	worker, node := splitWorker(name)
 	b.mu.Lock()
 	s := b.ids[worker]
 	b.mu.Unlock()
 	if s == nil {
+		if id, err := model.ParseNodeID(node); err == nil && b.inc.borrowing != nil && b.Elsewhere(name) {
+			b.inc.borrowing.found(id, claim)
+		}
 		return 0, false
 	}
 	return s.id, s.has(claim)
@@ -193,6 +201,11 @@ func (b *board) Elsewhere(name string) bool {
 	_, node := splitWorker(name)
 	alive := b.inc.alive.Load()
 	return alive != nil && node != b.inc.self.ID.String() && slices.Contains(*alive, node)
+}
+
+// Dropped is for lanes.
+func (b *board) Dropped(_ string, claim model.ClaimRef) bool {
+	return b.inc.borrowing != nil && b.inc.borrowing.dropped(claim)
 }
 
 // splitWorker is the name of a worker in its own words, and its node.
@@ -206,8 +219,13 @@ func splitWorker(name string) (worker, node string) {
 // Explain is for lanes.
 func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Explain(ref)
+	why, ok := b.b.Explain(ref)
+	want, waits := b.b.Waiting(ref)
+	b.mu.Unlock()
+	if waits && why.Code == model.WaitWorker && b.inc.borrowing != nil && b.inc.borrowing.covered(want) {
+		why = model.Reason{Code: model.WaitLine, Name: want.Queue, Detail: "for a worker of another node"}
+	}
+	return why, ok
 }
 
 // stats are the counts of the board.
@@ -228,7 +246,12 @@ func (b *board) join(s *TaskSession) {
 		offer := s.offer
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
-		b.names[s.id], b.ids[offer.Name] = offer.Name+"@"+b.inc.self.ID.String(), s
+		node := b.inc.self.ID
+		if w, ok := s.worker.(*borrowed); ok {
+			node, b.loans[s.id] = s.node, w
+			b.b.Lend(b.inc.eng.clock.now(), s.id, 0)
+		}
+		b.names[s.id], b.ids[offer.Name] = offer.Name+"@"+node.String(), s
 	}
 	b.moved = true
 	b.mu.Unlock()
@@ -240,7 +263,10 @@ func (b *board) leave(s *TaskSession) {
 	b.mu.Lock()
 	b.b.Leave(b.inc.eng.clock.now(), s.id)
 	delete(b.names, s.id)
-	delete(b.ids, s.offer.Name)
+	delete(b.loans, s.id)
+	if b.ids[s.offer.Name] == s { // it may have come back under another node
+		delete(b.ids, s.offer.Name)
+	}
 	b.moved = true // what it may have left is nobody's, which has a deadline
 	b.mu.Unlock()
 	b.propose()
@@ -267,6 +293,11 @@ func (b *board) propose() {
 		b.mu.Unlock()
 		return
 	}
+	b.proposes()
+}
+
+// proposes is propose with the lock held, which it gives away.
+func (b *board) proposes() {
 	now := b.inc.eng.clock.now()
 	matches := b.match(now)
 	b.moved = len(b.woken) > 0
@@ -280,9 +311,17 @@ func (b *board) propose() {
 		wake = now
 	}
 	names := make([]string, len(matches))
+	var loans map[*borrowed]int
 	for i, m := range matches {
 		names[i] = b.names[m.Worker]
+		if len(b.loans) > 0 && b.loans[m.Worker] != nil {
+			if loans == nil {
+				loans = map[*borrowed]int{}
+			}
+			loans[b.loans[m.Worker]]++
+		}
 	}
+	waits := b.b.Waits()
 	if wake != 0 && (b.alarm == 0 || wake < b.alarm) {
 		b.alarm = wake
 		wait := max(0, wake.Sub(now))
@@ -293,12 +332,88 @@ func (b *board) propose() {
 		}
 	}
 	b.mu.Unlock()
+	for w, n := range loans {
+		w.expect(n)
+	}
 	if len(matches) > 0 {
 		b.claim(matches, names)
 	}
+	b.tellOthers(waits)
 	for _, d := range due {
 		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, d.Ref, held(d.Kind), d.Claim, d.Kind.String()) })
 	}
+}
+
+// tellOthers has other nodes hear that tasks wait here, and that slots are free for theirs.
+func (b *board) tellOthers(waits bool) {
+	if b.inc.borrowing == nil {
+		return
+	}
+	if others := b.inc.borrowing.others.Load(); waits && others != nil && len(*others) > 0 {
+		b.inc.borrowing.nudge()
+	}
+	if b.inc.lending.wanted.Load() {
+		b.inc.lending.nudge()
+	}
+}
+
+// lend has workers of another node on the board with so many slots, and proposes what can begin with them.
+func (b *board) lend(slots map[*TaskSession]int) {
+	b.mu.Lock()
+	now := b.inc.eng.clock.now()
+	for s, n := range slots {
+		b.b.Lend(now, s.id, n)
+	}
+	b.moved = true
+	b.proposes()
+}
+
+// unlend takes the slots away again that have not been used, and returns what still waits for some.
+func (b *board) unlend(ss []*TaskSession) []queue.Want {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.inc.eng.clock.now()
+	for _, s := range ss {
+		b.b.Lend(now, s.id, 0)
+	}
+	if !b.b.Waits() {
+		return nil
+	}
+	return b.b.Unserved(wantLines)
+}
+
+// unserved is what waits for a worker.
+func (b *board) unserved() []queue.Want {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Unserved(wantLines)
+}
+
+// holds reports whether a claim is held by nobody or by the worker.
+func (b *board) holds(id queue.WorkerID, ref model.ClaimRef) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Holds(id, ref)
+}
+
+// idle is how many slots of a worker nothing here needs.
+func (b *board) idle(s *TaskSession) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Idle(s.id)
+}
+
+// lendOut takes idle slots of a worker from the board, for another node, at most so many.
+func (b *board) lendOut(s *TaskSession, most int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := max(0, min(b.b.Idle(s.id), most))
+	s.mu.Lock()
+	s.abroad.lent += n
+	s.mu.Unlock()
+	slots, _ := s.free()
+	b.b.Slots(b.inc.eng.clock.now(), s.id, slots)
+	return n
 }
 
 // claim has lanes decide about claims: each about all of its own at once. names are those of the workers.

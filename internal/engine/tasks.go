@@ -100,9 +100,11 @@ type TaskSession struct {
 	id     queue.WorkerID
 	worker TaskWorker
 	offer  model.TaskOffer
+	node   model.NodeID // of a worker that is borrowed from another node; zero for our own
 
 	mu       sync.Mutex
 	slots    int
+	abroad   abroad
 	held     map[model.ClaimRef]bool              // whether it should come to an end
 	reported map[model.ClaimRef]*model.TaskReport // and not settled
 	idle     chan struct{}                        // closed when both are empty; nil while the session lasts
@@ -192,14 +194,26 @@ func (s *TaskSession) holds(claim model.ClaimRef) bool {
 
 func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	s.mu.Lock()
+	back := false
 	if _, held := s.held[ref]; held && canceled {
 		s.held[ref] = true
 	} else {
 		delete(s.held, ref)
+		back = s.comesBack(ref)
 		s.rest()
 	}
 	s.mu.Unlock()
 	s.worker.Stop(ref, canceled)
+	if back {
+		s.rejoin()
+	}
+}
+
+// rejoin has the board know how many slots there are now.
+func (s *TaskSession) rejoin() {
+	if inc := s.eng.current(); inc != nil {
+		inc.board.join(s)
+	}
 }
 
 // rest tells whoever leaves that nothing is left to wait for.
@@ -220,7 +234,11 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	}
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
+	back := s.comesBack(r.Ref)
 	s.mu.Unlock()
+	if back {
+		s.rejoin()
+	}
 	err := s.send(ctx, &r)
 	if err == nil || ctx.Err() != nil && s.resend(&r) {
 		return nil
@@ -267,6 +285,9 @@ func (s *TaskSession) mail(r *model.TaskReport) {
 	ref := *r
 	s.eng.beside.run(func(ctx context.Context) {
 		_, err := s.eng.clerk.send(ctx, ReportMessage(&ref))
+		if inc := s.eng.current(); inc != nil && inc.lending != nil {
+			inc.lending.over(ref.Ref)
+		}
 		s.settled(ref.Ref, err)
 	})
 }
@@ -293,7 +314,7 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 }
 
 // Beat tells that a claim is being executed, and how far it is, if that is news. It reports whether the claim is still the worker's, and whether it
-// should come to an end.
+// should come to an end. What is to be heard by another node, because that owns the run, is told soon; Flush waits for that.
 func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *model.Payload) (held, canceled bool, err error) {
 	s.mu.Lock()
 	canceled, held = s.held[ref]
@@ -302,8 +323,14 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 	if !held || inc == nil {
 		return held, canceled, nil
 	}
+	l := inc.lane(ref.Address.Shard(len(inc.owner)))
+	if l == nil && inc.lending != nil {
+		s.note(ref, progress)
+		inc.lending.nudge()
+		return held, canceled, nil
+	}
 	inc.board.beat(s, ref)
-	if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil && progress != nil {
+	if l != nil && progress != nil {
 		p := *progress
 		err = l.inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, ref, p) }})
 		if errors.Is(err, lane.ErrNotOwner) {
@@ -320,7 +347,17 @@ func (s *TaskSession) free() (slots int, here bool) {
 	if s.leaving || s.over {
 		return 0, !s.over
 	}
-	return s.slots, true
+	return max(0, s.slots-s.abroad.lent-len(s.abroad.held)), true
+}
+
+// takes is how many claims the worker would take, if it had none.
+func (s *TaskSession) takes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving || s.over {
+		return 0
+	}
+	return s.slots
 }
 
 // Slots changes how many claims the worker may hold.

@@ -32,5 +32,5 @@ func (s taskSession) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatRepl
 		}
 		replies[i] = api.BeatReply{Held: held, Canceled: canceled}
 	}
-	return replies, nil
+	return replies, s.Flush(ctx)
 }

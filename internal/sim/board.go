@@ -61,6 +61,9 @@ func (b *board) Elsewhere(name string) bool {
 	return node != b.inc.self.ID.String() && slices.Contains(b.inc.alive, node)
 }
 
+// Dropped is for lanes. Nodes do not ask each other here.
+func (b *board) Dropped(string, model.ClaimRef) bool { return false }
+
 // RetryAfter is for lanes. There are no breakers here.
 func (b *board) RetryAfter(model.Time, *queue.Item, model.Time) {}
 
