@@ -9,11 +9,13 @@ import (
 
 // abroad is the part of a session that has to do with runs of other nodes: which slots they use, and what they have not been told yet. Its fields are protected by the lock of the session.
 type abroad struct {
-	lent  int                     // slots that another node may use now
-	held  map[model.ClaimRef]bool // claims that the board of this node does not know of
-	news  map[model.ClaimRef]news
-	seq   uint64
-	heard bell // rung when others have been told something
+	lent int                     // slots that another node may use now
+	held map[model.ClaimRef]bool // claims that the board of this node does not know of
+	// reported are claims whose report another node has to settle, and whether it has not been told yet.
+	reported map[model.ClaimRef]bool
+	news     map[model.ClaimRef]news
+	seq      uint64
+	heard    bell // rung when others have been told something
 }
 
 // news is what the owner of a claim is to hear of it.
@@ -98,10 +100,34 @@ func (s *TaskSession) newsOf(ref model.ClaimRef) news {
 	return s.abroad.news[ref]
 }
 
+// sendAbroad has the owner of a claim, who is another node, told how it ended.
+func (s *TaskSession) sendAbroad(ref model.ClaimRef) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.abroad.reported == nil {
+		s.abroad.reported = map[model.ClaimRef]bool{}
+	}
+	s.abroad.reported[ref] = true
+}
+
+// homeward takes back a report that another node was to settle, because the run has become ours; nil when there is none.
+func (s *TaskSession) homeward(ref model.ClaimRef) *model.TaskReport {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, abroad := s.abroad.reported[ref]; !abroad {
+		return nil
+	}
+	delete(s.abroad.reported, ref)
+	return s.reported[ref]
+}
+
 // told forgets news that the owner has heard, unless there is newer one.
 func (s *TaskSession) told(refs map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	for ref, seq := range refs {
+		if s.abroad.reported[ref] {
+			s.abroad.reported[ref] = false
+		}
 		if s.abroad.news[ref].seq == seq {
 			delete(s.abroad.news, ref)
 		}
@@ -143,7 +169,10 @@ func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 		fresh bool
 	}
 	s.mu.Lock()
-	all := make([]one, 0, len(s.abroad.held)+len(s.abroad.news))
+	all := make([]one, 0, len(s.abroad.held)+len(s.abroad.news)+len(s.abroad.reported))
+	for ref, fresh := range s.abroad.reported {
+		all = append(all, one{ref, fresh})
+	}
 	for ref := range s.abroad.held {
 		all = append(all, one{ref, s.abroad.news[ref].seq != 0})
 	}
@@ -158,8 +187,8 @@ func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 	}
 }
 
-// holdsAbroad lists everything that the session has of shards that are not ours, with the news as far as there is room. It returns which news that is.
-func (s *TaskSession) holdsAbroad(foreign func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
+// holdsAbroad lists everything that the session has of shards that are not ours, with news and reports for their owner as far as there is room. It returns which those are.
+func (s *TaskSession) holdsAbroad(foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sent = map[model.ClaimRef]uint64{}
@@ -168,7 +197,7 @@ func (s *TaskSession) holdsAbroad(foreign func(model.ClaimRef) bool, room *int) 
 			continue
 		}
 		h := peer.Hold{Ref: ref}
-		if n := s.abroad.news[ref]; n.seq != 0 && (n.progress == nil || *room > 0) {
+		if n := s.abroad.news[ref]; n.seq != 0 && owned(ref) && (n.progress == nil || *room > 0) {
 			h.Beat, h.Progress = n.beat, n.progress
 			if n.progress != nil {
 				*room -= n.progress.Size()
@@ -177,10 +206,17 @@ func (s *TaskSession) holdsAbroad(foreign func(model.ClaimRef) bool, room *int) 
 		}
 		holds = append(holds, h)
 	}
-	for ref := range s.reported {
-		if foreign(ref) {
-			holds = append(holds, peer.Hold{Ref: ref})
+	for ref, r := range s.reported {
+		if !foreign(ref) {
+			continue
 		}
+		h := peer.Hold{Ref: ref}
+		if _, ours := s.abroad.reported[ref]; ours && *room > 0 && owned(ref) {
+			h.Report = r
+			*room -= r.Output.Size()
+			sent[ref] = 0
+		}
+		holds = append(holds, h)
 	}
 	return holds, sent
 }

@@ -28,9 +28,13 @@ type board struct {
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
 	loans map[queue.WorkerID]*borrowed // those of the workers that belong to other nodes
-	woken []string                     // groups that the gate has woken, and nobody has tried yet
-	moved bool                         // there may be something to match
-	alarm model.Time                   // when the timer rings; zero when it does not
+	// What waited for a worker when something was last proposed; see unserved.
+	lacked   []queue.Want
+	lackedAt time.Time
+
+	woken []string   // groups that the gate has woken, and nobody has tried yet
+	moved bool       // there may be something to match
+	alarm model.Time // when the timer rings; zero when it does not
 	timer *time.Timer
 }
 
@@ -321,7 +325,7 @@ func (b *board) proposes() {
 			loans[b.loans[m.Worker]]++
 		}
 	}
-	waits := b.b.Waits()
+	waits := b.lacks()
 	if wake != 0 && (b.alarm == 0 || wake < b.alarm) {
 		b.alarm = wake
 		wait := max(0, wake.Sub(now))
@@ -349,7 +353,7 @@ func (b *board) tellOthers(waits bool) {
 	if b.inc.borrowing == nil {
 		return
 	}
-	if others := b.inc.borrowing.others.Load(); waits && others != nil && len(*others) > 0 {
+	if waits {
 		b.inc.borrowing.nudge()
 	}
 	if b.inc.lending.wanted.Load() {
@@ -376,17 +380,39 @@ func (b *board) unlend(ss []*TaskSession) []queue.Want {
 	for _, s := range ss {
 		b.b.Lend(now, s.id, 0)
 	}
-	if !b.b.Waits() {
-		return nil
-	}
-	return b.b.Unserved(wantLines)
+	return b.unservedNow()
 }
 
 // unserved is what waits for a worker.
 func (b *board) unserved() []queue.Want {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.b.Unserved(wantLines)
+	return b.unservedNow()
+}
+
+// lacks looks what waits for a worker, right after everything has been proposed that can be: a moment later slots are free that are as good as taken. It reports
+// whether other nodes should hear of it, and is called with the lock held.
+func (b *board) lacks() bool {
+	if b.inc.borrowing == nil || !b.b.Waits() || !b.inc.borrowing.hasOthers() {
+		return false
+	}
+	if now := time.Now(); now.Sub(b.lackedAt) >= knockPause {
+		if b.lacked = b.b.Unserved(wantLines); len(b.lacked) > 0 {
+			b.lackedAt = now
+		}
+	}
+	return true
+}
+
+// unservedNow is what waits for a worker, now or a moment ago. It is called with the lock held.
+func (b *board) unservedNow() []queue.Want {
+	if !b.b.Waits() {
+		return nil
+	}
+	if wants := b.b.Unserved(wantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*knockPause {
+		return wants
+	}
+	return b.lacked
 }
 
 // holds reports whether a claim is held by nobody or by the worker.

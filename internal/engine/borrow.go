@@ -10,6 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -96,11 +97,18 @@ type borrowed struct {
 	n       *neighbour
 	session *TaskSession
 	known   map[model.ClaimRef]bool // claims that the lane knows it has
+	reports map[model.ClaimRef]bool // those whose report the lane has, and has not settled
 	offer   model.TaskOffer
 }
 
 func newBorrowing(inc *incarnation) *borrowing {
 	return &borrowing{inc: inc, kick: make(chan struct{}, 1), nodes: map[model.NodeID]*neighbour{}, orphans: map[model.ClaimRef]orphan{}}
+}
+
+// hasOthers reports whether other nodes have workers for tasks.
+func (b *borrowing) hasOthers() bool {
+	others := b.others.Load()
+	return others != nil && len(*others) > 0
 }
 
 func (b *borrowing) nudge() {
@@ -137,7 +145,7 @@ func (b *borrowing) run(ctx context.Context) {
 func (b *borrowing) round() (again bool) {
 	var wants []queue.Want
 	others := b.others.Load()
-	if others != nil && len(*others) > 0 {
+	if b.hasOthers() {
 		wants = b.inc.board.unserved()
 	}
 	b.mu.Lock()
@@ -404,6 +412,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend map[*Task
 	}
 	n.listed, lend = map[model.ClaimRef]bool{}, map[*TaskSession]int{}
 	here := map[string]bool{}
+	expected := max(n.expected, 0)
 	for i := range p.Workers {
 		pw := &p.Workers[i]
 		here[pw.Name] = true
@@ -426,7 +435,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend map[*Task
 				}
 			}
 		}
-		lend[w.session] = max(0, pw.Lend-len(waiting[pw.Name])-max(n.expected, 0))
+		lend[w.session] = max(0, pw.Lend-len(waiting[pw.Name])-expected)
 	}
 	for name, w := range n.workers {
 		if !here[name] { // it has left; whatever was told it since then is given back there
@@ -446,7 +455,7 @@ func (n *neighbour) worker(pw *peer.Worker) *borrowed {
 	w := n.workers[pw.Name]
 	offer := model.TaskOffer{Name: pw.Name, Tenants: pw.Tenants, Queues: pw.Queues, Kinds: pw.Kinds, Version: pw.Version}
 	if w == nil {
-		w = &borrowed{n: n, known: map[model.ClaimRef]bool{}, offer: offer}
+		w = &borrowed{n: n, known: map[model.ClaimRef]bool{}, reports: map[model.ClaimRef]bool{}, offer: offer}
 		w.session = n.b.inc.eng.taskSession(w, offer)
 		w.session.node = n.node
 		n.workers[pw.Name] = w
@@ -462,6 +471,15 @@ func (w *borrowed) holds(h *peer.Hold) {
 	if l == nil {
 		if h.Beat || h.Progress != nil {
 			w.n.strange = append(w.n.strange, ref)
+		}
+		return
+	}
+	if r := h.Report; r != nil {
+		if !w.reports[ref] {
+			w.reports[ref] = true
+			w.n.expected++
+			inc.board.reported(w.session, ref)
+			l.inbox.follow(op{report: r, task: id})
 		}
 		return
 	}
@@ -596,5 +614,27 @@ func (w *borrowed) Stop(ref model.ClaimRef, canceled bool) {
 	n.pushed()
 }
 
-// Settled is for reports that come by way of the session, of which there are none.
-func (w *borrowed) Settled(model.ClaimRef, error) {}
+// Settled is for lanes.
+func (w *borrowed) Settled(ref model.ClaimRef, err error) {
+	n := w.n
+	n.b.mu.Lock()
+	defer n.b.mu.Unlock()
+	e := peer.Entry{Worker: w.offer.Name, Settled: &ref}
+	if err != nil {
+		e.Refusal = &model.Failure{Kind: fault.KindOf(err).String(), Message: err.Error()}
+	}
+	delete(w.known, ref)
+	delete(w.reports, ref)
+	n.push(e)
+	n.expected = max(n.expected-1, 0)
+	n.pushed()
+}
+
+// unsettled is told that a report came to the wrong owner: its node tells the right one.
+func (w *borrowed) unsettled(ref model.ClaimRef) {
+	w.n.b.mu.Lock()
+	defer w.n.b.mu.Unlock()
+	delete(w.reports, ref)
+	w.n.expected = max(w.n.expected-1, 0)
+	w.n.pushed()
+}

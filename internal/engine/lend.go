@@ -10,6 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -20,11 +21,11 @@ const (
 	firstPause   = 100 * time.Millisecond // after a poll that came to nothing, doubled each time
 	rememberFor  = time.Minute            // claims that have ended, so that an answer which comes late does not begin them again
 	mostLent     = 1000
-	progressSize = 4 << 20 // of one poll
+	progressSize = 4 << 20 // of what one poll tells, beyond one more
 )
 
 // lending is how workers of this node execute tasks of runs that other nodes own. It polls an owner that has knocked while slots are free for what waits there, and one whose
-// claims are held here. What a worker reports goes by mail, like any request to another owner.
+// claims are held here; with the poll goes what the workers have to report. It is a fact that the owner decides about as about any other report: the same one twice counts once.
 type lending struct {
 	inc    *incarnation
 	line   peer.Line
@@ -159,9 +160,7 @@ func (d *lending) round(ctx context.Context) (wait time.Duration) {
 		s.abroadBy(func(ref model.ClaimRef, fresh bool) {
 			switch owner := v.Owners[ref.Address.Shard(len(v.Owners))].Node; {
 			case d.inc.lane(ref.Address.Shard(len(v.Owners))) != nil:
-				if fresh {
-					d.deliver(s, ref)
-				}
+				d.deliver(s, ref)
 			case !owner.IsZero() && owner != d.inc.self.ID:
 				held[owner] = true
 				news[owner] = news[owner] || fresh
@@ -214,6 +213,9 @@ func (l *loan) wantsOf(s *TaskSession) bool {
 // deliver hands in news of a claim whose run has become ours.
 func (d *lending) deliver(s *TaskSession, ref model.ClaimRef) {
 	l := d.inc.lane(ref.Address.Shard(len(d.inc.owner)))
+	if r := s.homeward(ref); r != nil {
+		s.resend(r)
+	}
 	n := s.newsOf(ref)
 	if l == nil || n.seq == 0 {
 		return
@@ -235,14 +237,16 @@ func (d *lending) poll(ctx context.Context, l *loan) {
 	l.kept = map[*TaskSession]int{}
 	d.mu.Unlock()
 	lent, sent := kept, map[*TaskSession]map[model.ClaimRef]uint64{}
-	room := progressSize
+	room, v := progressSize, d.view.Load()
 	for _, s := range d.workers() {
 		w := peer.Worker{Name: s.offer.Name, Tenants: s.offer.Tenants, Queues: s.offer.Queues, Kinds: s.offer.Kinds, Version: s.offer.Version}
 		if slices.ContainsFunc(wanted, func(w queue.Want) bool { return covers(&s.offer, w) }) {
 			lent[s] += d.inc.board.lendOut(s, mostLent-lent[s])
 		}
 		w.Lend = lent[s]
-		w.Holds, sent[s] = s.holdsAbroad(func(ref model.ClaimRef) bool { return d.inc.lane(ref.Address.Shard(len(d.inc.owner))) == nil }, &room)
+		w.Holds, sent[s] = s.holdsAbroad(
+			func(ref model.ClaimRef) bool { return d.inc.lane(ref.Address.Shard(len(d.inc.owner))) == nil },
+			func(ref model.ClaimRef) bool { return v.Owners[ref.Address.Shard(len(v.Owners))].Node == l.node }, &room)
 		p.Workers = append(p.Workers, w)
 	}
 	began := time.Now()
@@ -298,6 +302,8 @@ func (d *lending) answered(l *loan, a *peer.Answer, lent map[*TaskSession]int, b
 			}
 		} else if e.Stop != nil && !e.Canceled {
 			d.ended[*e.Stop] = time.Now()
+		} else if e.Settled != nil {
+			d.ended[*e.Settled] = time.Now()
 		}
 		fresh = append(fresh, e)
 	}
@@ -351,6 +357,12 @@ func (d *lending) carryOut(entries []peer.Entry) map[*TaskSession]int {
 				claims[s] = nil
 			}
 			s.stop(*e.Stop, e.Canceled)
+		case e.Settled != nil && s != nil:
+			var err error
+			if f := e.Refusal; f != nil {
+				err = fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
+			}
+			s.settled(*e.Settled, err)
 		}
 	}
 	for s, cs := range claims {
@@ -384,11 +396,4 @@ func (d *lending) regain(lent map[*TaskSession]int) {
 			d.inc.board.join(s)
 		}
 	}
-}
-
-// over remembers that a claim of another owner has ended.
-func (d *lending) over(ref model.ClaimRef) {
-	d.mu.Lock()
-	d.ended[ref] = time.Now()
-	d.mu.Unlock()
 }

@@ -183,3 +183,30 @@ func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
 		}
 	})
 }
+
+// Two nodes with the same workers share the tasks of one of them, as long as more wait there than it has slots.
+func TestTasksAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.node()
+		defer stopB()
+		work := func(c model.Claim) *model.TaskReport {
+			time.Sleep(100 * time.Millisecond)
+			return done(c)
+		}
+		ha, hb := newHand(a, 5, work), newHand(b, 5, work)
+		settle()
+		began := time.Now()
+		execute(t, a, 500, model.TaskSpec{})
+		if took := time.Since(began); took > 7*time.Second {
+			t.Errorf("it took %s, with 10 slots of 100 ms", took)
+		}
+		t.Log(len(ha.claims), len(hb.claims), w.st.letters())
+		if n := len(hb.claims); n < 150 || n > 350 {
+			t.Errorf("the other node has executed %d of 500", n)
+		}
+	})
+}

@@ -270,7 +270,12 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
 					return err
 				}
 			} else if s.eng.cfg.Store.Info().Shared && served != nil {
-				s.mail(r)
+				if len(s.offer.Tenants) > 0 {
+					s.sendAbroad(r.Ref)
+					inc.lending.nudge()
+				} else {
+					s.mail(r)
+				}
 				return nil
 			}
 		}
@@ -280,14 +285,11 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
 	}
 }
 
-// mail sends a report to another node, which owns the run by now.
+// mail sends a report of nobody to another node, which owns the run by now.
 func (s *TaskSession) mail(r *model.TaskReport) {
 	ref := *r
 	s.eng.beside.run(func(ctx context.Context) {
 		_, err := s.eng.clerk.send(ctx, ReportMessage(&ref))
-		if inc := s.eng.current(); inc != nil && inc.lending != nil {
-			inc.lending.over(ref.Ref)
-		}
 		s.settled(ref.Ref, err)
 	})
 }
@@ -306,9 +308,12 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 		return
 	}
 	delete(s.reported, ref)
+	delete(s.abroad.reported, ref)
 	s.rest()
 	s.mu.Unlock()
-	if !again { // else it was a repetition, of which the first has been settled
+	if w, ok := s.worker.(*borrowed); ok && again {
+		w.unsettled(ref)
+	} else if !again { // else it was a repetition, of which the first has been settled
 		s.worker.Settled(ref, err)
 	}
 }

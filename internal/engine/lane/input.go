@@ -322,7 +322,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	}
 	assumed := !e.known
 	how := queue.Neither
-	if r := in.message.Report; in.message.Kind == model.MessageReport && r != nil && e.x != nil && e.run() == r.Ref.Run {
+	if r := in.message.Report; in.message.Kind == model.MessageReport && e.x != nil && e.run() == r.Ref.Run {
 		how = l.reported(now, e, r)
 	}
 	x, d := l.decide(now, e, in)
@@ -344,7 +344,11 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	case d.Close != nil:
 		l.terminated(g, e, d.Close)
 	}
-	l.postTasks(now, e, how)
+	if in.message.Kind == model.MessageReport {
+		l.postTask(now, e, in.message.Report.Ref.ID, how)
+	} else {
+		l.postTasks(now, e, how)
+	}
 }
 
 // terminated takes a run that ended without a word of its code from its worker.

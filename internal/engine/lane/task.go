@@ -217,7 +217,7 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 	if d.Close != nil {
 		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: run, outcome: d.Close})
 	}
-	l.postTasks(now, e, how)
+	l.postTask(now, e, t.id, how)
 	l.maybeDrop(e)
 }
 
@@ -441,9 +441,10 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	}
 	x, over := e.x, e.tasksOf != e.run()
 	var few [1]string
+	find := finder(e)
 	for _, id := range e.tasks.ids(few[:0]) {
 		p, _ := e.tasks.get(id)
-		if t := taskOf(e, id); over || t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !x.Claimable(t) || e.shard.draining)) {
+		if t := find(id); over || outdated(e, t, p) {
 			l.unpostOne(now, e, id, p, how)
 		}
 	}
@@ -453,30 +454,76 @@ func (l *Lane) postTasks(now model.Time, e *entry, how queue.Outcome) {
 	e.tasksOf = e.run()
 	tasks := x.Tasks()
 	for i := range tasks {
-		t := &tasks[i]
-		p, ok := e.tasks.get(t.ID)
-		switch {
-		case ok:
-			if p.worker != 0 && !p.warned && x.Alone() && x.Canceling != 0 {
-				p.warned = true
-				e.tasks.set(t.ID, p)
-				l.stop(e, t.ID, p, true)
-			}
-		case t.Held:
-			it := l.item(e, x, t)
-			id, has := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: it.Ref, Claim: t.Claim})
-			e.tasks.set(t.ID, posted{held: true, claim: t.Claim, worker: id})
-			l.cfg.Board.Held(now, it, t.Claim, id)
-			switch {
-			case id != 0 && !has: // the claim was read, so it is durable, and something came in between before it was told
-				l.handOver(e, &effect{run: e.run(), task: &taskInput{id: t.ID, claim: t.Claim, worker: id}})
-			case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
-				l.lost(e, t)
-			}
-		case x.Claimable(t) && !e.shard.draining:
-			e.tasks.set(t.ID, posted{visible: t.Visible})
-			l.cfg.Board.Add(now, l.item(e, x, t))
+		l.postOne(now, e, &tasks[i])
+	}
+}
+
+// postTask is postTasks where no more than one task can have changed: a run may have thousands.
+func (l *Lane) postTask(now model.Time, e *entry, id string, how queue.Outcome) {
+	if e.x == nil || !e.x.Open() || e.tasksOf != e.run() || e.shard.gone {
+		l.postTasks(now, e, how)
+		return
+	}
+	if l.cfg.Board == nil || e.gone || !e.known || e.poison != nil {
+		return
+	}
+	t := e.x.Task(id)
+	if p, ok := e.tasks.get(id); ok && outdated(e, t, p) {
+		l.unpostOne(now, e, id, p, how)
+	}
+	if t != nil {
+		l.postOne(now, e, t)
+	}
+}
+
+// finder finds the tasks of a run that the entry is about, as taskOf does, many of them.
+func finder(e *entry) func(id string) *core.Task {
+	if e.tasks.len() < 8 || e.x == nil || e.shard.gone {
+		return func(id string) *core.Task { return taskOf(e, id) }
+	}
+	tasks := e.x.Tasks()
+	index := make(map[string]int, len(tasks))
+	for i := range tasks {
+		index[tasks[i].ID] = i
+	}
+	return func(id string) *core.Task {
+		if i, ok := index[id]; ok {
+			return &tasks[i]
 		}
+		return nil
+	}
+}
+
+// outdated reports whether the board knows a task otherwise than it is; nil for one that is over.
+func outdated(e *entry, t *core.Task, p posted) bool {
+	return t == nil || t.Held != p.held || t.Claim != p.claim || (!t.Held && (t.Visible != p.visible || !e.x.Claimable(t) || e.shard.draining))
+}
+
+// postOne tells the board of a task that it does not know.
+func (l *Lane) postOne(now model.Time, e *entry, t *core.Task) {
+	x := e.x
+	p, ok := e.tasks.get(t.ID)
+	switch {
+	case ok:
+		if p.worker != 0 && !p.warned && x.Alone() && x.Canceling != 0 {
+			p.warned = true
+			e.tasks.set(t.ID, p)
+			l.stop(e, t.ID, p, true)
+		}
+	case t.Held:
+		it := l.item(e, x, t)
+		id, has := l.cfg.Board.Find(t.Worker, model.ClaimRef{TaskRef: it.Ref, Claim: t.Claim})
+		e.tasks.set(t.ID, posted{held: true, claim: t.Claim, worker: id})
+		l.cfg.Board.Held(now, it, t.Claim, id)
+		switch {
+		case id != 0 && !has: // the claim was read, so it is durable, and something came in between before it was told
+			l.handOver(e, &effect{run: e.run(), task: &taskInput{id: t.ID, claim: t.Claim, worker: id}})
+		case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
+			l.lost(e, t)
+		}
+	case x.Claimable(t) && !e.shard.draining:
+		e.tasks.set(t.ID, posted{visible: t.Visible})
+		l.cfg.Board.Add(now, l.item(e, x, t))
 	}
 }
 

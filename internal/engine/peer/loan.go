@@ -57,6 +57,8 @@ type Hold struct {
 	// Beat tells that the worker has beaten for it since the last poll; Progress is what it said then, if that was news.
 	Beat     bool           `cbor:"2,keyasint,omitempty"`
 	Progress *model.Payload `cbor:"3,keyasint,omitempty"`
+	// Report is how it ended. It comes with every poll until an entry settles it.
+	Report *model.TaskReport `cbor:"4,keyasint,omitempty"`
 }
 
 // Answer is what the owner says to a poll.
@@ -71,13 +73,15 @@ type Answer struct {
 	Strange []model.ClaimRef `cbor:"6,keyasint,omitempty"`
 }
 
-// Entry is something for a worker: a claim to execute, or one to stop.
+// Entry is something for a worker: a claim to execute, one to stop, or one whose report is settled.
 type Entry struct {
 	N        uint64          `cbor:"1,keyasint"`
 	Worker   string          `cbor:"2,keyasint"`
 	Claim    *model.Claim    `cbor:"3,keyasint,omitempty"`
 	Stop     *model.ClaimRef `cbor:"4,keyasint,omitempty"`
 	Canceled bool            `cbor:"5,keyasint,omitempty"` // of Stop: it may still report
+	Settled  *model.ClaimRef `cbor:"6,keyasint,omitempty"`
+	Refusal  *model.Failure  `cbor:"7,keyasint,omitempty"` // of Settled: why it counts for nothing
 }
 
 // Size is about how many bytes an entry takes.
