@@ -24,6 +24,7 @@ type lossy struct {
 	mu          sync.Mutex
 	rnd         *rand.Rand
 	lose, twice float64
+	drop        func(store.PeerMail) bool
 	posted      int
 	calls       atomic.Int64
 }
@@ -34,7 +35,7 @@ func (s *lossy) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
 	var kept []store.PeerMail
 	for _, r := range rows {
 		s.posted++
-		if s.rnd.Float64() < s.lose {
+		if s.rnd.Float64() < s.lose || s.drop != nil && s.drop(r) {
 			continue
 		}
 		kept = append(kept, r)
@@ -102,6 +103,14 @@ func (w *world) owner() (*engine.Engine, func()) {
 // settle waits until shards have moved to where they belong.
 func settle() { time.Sleep(10 * time.Second) }
 
+// patient is a context that ends when something takes longer than it ever should; time costs nothing here.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	t.Cleanup(cancel)
+	return ctx
+}
+
 func done(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} }
 
 func execute(t *testing.T, e *engine.Engine, n int, spec model.TaskSpec) {
@@ -109,7 +118,7 @@ func execute(t *testing.T, e *engine.Engine, n int, spec model.TaskSpec) {
 	var wg sync.WaitGroup
 	for i := range n {
 		wg.Go(func() {
-			r, err := e.Execute(t.Context(), submit(fmt.Sprint("task ", i), spec))
+			r, err := e.Execute(patient(t), submit(fmt.Sprint("task ", i), spec))
 			if err != nil || r.Outcome.Status != model.Completed {
 				t.Errorf("task %d: %v, %v", i, r.Outcome, err)
 			}
@@ -207,6 +216,254 @@ func TestTasksAreShared(t *testing.T) {
 		t.Log(len(ha.claims), len(hb.claims), w.st.letters())
 		if n := len(hb.claims); n < 150 || n > 350 {
 			t.Errorf("the other node has executed %d of 500", n)
+		}
+	})
+}
+
+// A cancel reaches the worker at once, wherever it is; so does the end of a task that takes too long, and heartbeats keep one alive that says something.
+func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.node()
+		defer stopB()
+		var h *hand
+		h = newHand(b, 10, func(c model.Claim) *model.TaskReport {
+			switch string(c.Input.Data) {
+			case `"beats"`:
+				for range 5 {
+					time.Sleep(time.Second)
+					p := model.Payload{Data: []byte("50 %")}
+					if held, _, err := h.session.Beat(t.Context(), c.Ref, &p); !held || err != nil {
+						t.Errorf("the beat: %v, %v", held, err)
+					}
+					if err := h.session.Flush(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				if c.Attempt == 1 {
+					return failing("once more")
+				}
+				return &model.TaskReport{Output: c.Progress}
+			default:
+				return nil // hangs
+			}
+		})
+		settle()
+		got := make(chan string, 1)
+		go func() {
+			r, err := a.Execute(patient(t), submit("beats", model.TaskSpec{Silence: 2 * time.Second, Retry: model.Retry{MaxAttempts: 2}}))
+			got <- fmt.Sprint(string(r.Outcome.Output.Data), err)
+		}()
+		for key, spec := range map[string]model.TaskSpec{
+			"silent": {Silence: 2 * time.Second, Retry: model.Retry{MaxAttempts: 1}}, "slow": {ToClose: 2 * time.Second, Retry: model.Retry{MaxAttempts: 1}}, "canceled": {},
+		} {
+			m := submit(key, spec)
+			if _, err := a.Send(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			begun := func() int {
+				n := 0
+				for _, c := range h.claims {
+					if string(c.Input.Data) == `"`+key+`"` {
+						n++
+					}
+				}
+				return n
+			}
+			h.until(func() bool { return begun() == 1 })
+			if key == "canceled" {
+				if _, err := a.Send(t.Context(), &model.Message{Kind: model.MessageCancel, To: m.To}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			at, stopped := time.Now(), len(h.stopped)
+			h.until(func() bool { return len(h.stopped) > stopped })
+			if took := time.Since(at); took > 2200*time.Millisecond || key == "canceled" && took > 100*time.Millisecond {
+				t.Errorf("%s: the worker heard of it after %s", key, took)
+			}
+		}
+		if s := <-got; s != "50 %<nil>" {
+			t.Errorf("what beats has ended with %s", s)
+		}
+	})
+}
+
+// A worker that executes a task of a run which moves goes on: its heartbeats, its progress and the cancel find their way to the next owner.
+func TestTaskOfARunThatMoves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		h := newHand(a, 50, func(model.Claim) *model.TaskReport { return nil })
+		const n = 40
+		for i := range n {
+			if _, err := a.Send(t.Context(), submit(fmt.Sprint(i), model.TaskSpec{Silence: 30 * time.Second, Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.until(func() bool { return len(h.claims) == n })
+		b, stopB := w.owner()
+		defer stopB()
+		beat := func() {
+			for _, c := range h.claims {
+				if held, _, err := h.session.Beat(t.Context(), c.Ref, &model.Payload{Data: []byte("half")}); !held || err != nil {
+					t.Fatalf("the beat: %v, %v", held, err)
+				}
+			}
+			if err := h.session.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			time.Sleep(10 * time.Second)
+			beat()
+		}
+		for i := range n {
+			if _, err := b.Send(t.Context(), &model.Message{Kind: model.MessageCancel, To: submit(fmt.Sprint(i), model.TaskSpec{}).To}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := time.Now()
+		h.until(func() bool { return len(h.stopped) == n })
+		if took := time.Since(at); took > 100*time.Millisecond {
+			t.Errorf("the worker heard of the cancels after %s", took)
+		}
+		for _, c := range h.claims {
+			if err := h.session.Report(t.Context(), model.TaskReport{Ref: c.Ref, Output: model.Payload{Data: []byte("1")}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range n {
+			if r, err := b.Await(patient(t), submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
+				t.Errorf("task %d: %v, %v", i, r.Outcome, err)
+			}
+		}
+		stopA()
+	})
+}
+
+// A claim that a living node does not have begins again without an attempt; one whose node is gone begins again with one.
+func TestLostClaimsOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.node()
+		var mu sync.Mutex
+		var attempts []int
+		note := func(c model.Claim) *model.TaskReport {
+			mu.Lock()
+			defer mu.Unlock()
+			attempts = append(attempts, c.Attempt)
+			return nil
+		}
+		newHand(b, 1, note)
+		settle()
+		if _, err := a.Send(t.Context(), submit("x", model.TaskSpec{Retry: model.Retry{Initial: time.Second}})); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		// Nobody hears b any more: its answers, and its lease.
+		w.st.mu.Lock()
+		w.st.lose = 1
+		w.st.mu.Unlock()
+		if _, err := a.Send(t.Context(), submit("y", model.TaskSpec{})); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		w.st.mu.Lock()
+		w.st.lose = 0
+		w.st.mu.Unlock()
+		stopB() // it gives back what it has, which costs no attempt
+		c, stopC := w.node()
+		defer stopC()
+		newHand(c, 5, note)
+		settle()
+		mu.Lock()
+		defer mu.Unlock()
+		if got := fmt.Sprint(attempts); got != "[1 2 1]" && got != "[1 1 2]" {
+			t.Errorf("attempts %s, want 1, and then 2 of x and 1 of y", got)
+		}
+	})
+}
+
+// Nodes that have nothing to say to each other say nothing.
+func TestIdleNodesSayNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.owner()
+		defer stopB()
+		newHand(a, 100, done)
+		newHand(b, 100, done)
+		settle()
+		execute(t, a, 50, model.TaskSpec{}) // nor do those that have equal workers, with room
+		time.Sleep(time.Hour)
+		if n := w.st.calls.Load(); n != 0 {
+			t.Errorf("%d calls for letters", n)
+		}
+	})
+}
+
+// The owner of a run dies before a worker of another node has heard of its claim. The next owner asks that node, and when it does not have the claim, the task begins anew, as if it had not been claimed.
+func TestClaimThatNobodyHeardOf(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} { // the others are wanted by the next owner, so that the node hears of it anyway
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			claimThatNobodyHeardOf(t, n)
+		})
+	}
+}
+
+func claimThatNobodyHeardOf(t *testing.T, n int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		v, err := w.st.Members(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := v.Members[0].ID
+		w.st.drop = func(m store.PeerMail) bool { return m.From == first && m.Body[0] == 'a' }
+		b, stopB := w.node()
+		defer stopB()
+		h := newHand(b, 1, done)
+		settle()
+		for i := range n {
+			if _, err := a.Send(t.Context(), submit(fmt.Sprint(i), model.TaskSpec{})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle()
+		c, stopC := w.owner()
+		defer stopC()
+		stopA()
+		at := time.Now()
+		for i := range n {
+			if r, err := c.Await(patient(t), submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
+				t.Errorf("task %d: %v, %v", i, r.Outcome, err)
+			}
+		}
+		if took := time.Since(at); took > time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, c := range h.claims {
+			if c.Attempt != 1 {
+				t.Errorf("attempt %d", c.Attempt)
+			}
+		}
+		if len(h.claims) != n {
+			t.Errorf("%d claims, want %d", len(h.claims), n)
 		}
 	})
 }
