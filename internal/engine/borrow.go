@@ -456,8 +456,7 @@ func (n *neighbour) worker(pw *peer.Worker) *borrowed {
 	offer := model.TaskOffer{Name: pw.Name, Tenants: pw.Tenants, Queues: pw.Queues, Kinds: pw.Kinds, Version: pw.Version}
 	if w == nil {
 		w = &borrowed{n: n, known: map[model.ClaimRef]bool{}, reports: map[model.ClaimRef]bool{}, offer: offer}
-		w.session = n.b.inc.eng.taskSession(w, offer)
-		w.session.node = n.node
+		w.session = n.b.inc.eng.taskSession(w, offer, n.node)
 		n.workers[pw.Name] = w
 		n.b.inc.board.join(w.session)
 	}

@@ -46,7 +46,8 @@ type loan struct {
 	stream  model.RunID
 	seen    uint64
 	wants   []queue.Want
-	poll    bool // at once
+	since   []peer.Want // what it has knocked for while it was being asked: its answer may not know of that
+	poll    bool        // at once
 	calling bool
 	polled  time.Time // when the last answered poll was sent
 	after   time.Time // no poll before
@@ -115,6 +116,9 @@ func (d *lending) knocked(from model.NodeID, k *peer.Knock) {
 	l := d.loan(from)
 	if len(k.Wants) > 0 {
 		l.want(k.Wants)
+		if l.calling {
+			l.since = k.Wants
+		}
 		l.after, l.pause = time.Time{}, 0
 	}
 	l.poll = l.poll || k.Poll
@@ -307,7 +311,8 @@ func (d *lending) answered(l *loan, a *peer.Answer, lent map[*TaskSession]int, b
 		}
 		fresh = append(fresh, e)
 	}
-	l.want(a.Wants)
+	l.want(append(slices.Clip(a.Wants), l.since...))
+	l.since = nil
 	d.note()
 	d.mu.Unlock()
 	got := d.carryOut(fresh)

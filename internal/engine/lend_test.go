@@ -467,3 +467,27 @@ func claimThatNobodyHeardOf(t *testing.T, n int) {
 		}
 	})
 }
+
+// A workflow that does one thing after the other elsewhere does not wait for anything but the way there.
+func TestOneTaskAfterTheOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.node()
+		defer stopB()
+		newHand(b, 3, done)
+		settle()
+		began := time.Now()
+		for i := range 200 {
+			if r, err := a.Execute(patient(t), submit(fmt.Sprint(i), model.TaskSpec{})); err != nil || r.Outcome.Status != model.Completed {
+				t.Fatalf("task %d: %v, %v", i, r.Outcome, err)
+			}
+			time.Sleep(time.Duration(i%7) * time.Millisecond)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("200 tasks took %s", took)
+		}
+	})
+}

@@ -114,7 +114,7 @@ type TaskSession struct {
 
 // JoinTasks adds a task worker. The name of the offer must be its own.
 func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
-	s := e.taskSession(w, offer)
+	s := e.taskSession(w, offer, model.NodeID{})
 	if inc := e.current(); inc != nil {
 		inc.board.join(s)
 		inc.post(inc.serve)
@@ -122,12 +122,12 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 	return s
 }
 
-func (e *Engine) taskSession(w TaskWorker, offer model.TaskOffer) *TaskSession {
+func (e *Engine) taskSession(w TaskWorker, offer model.TaskOffer, node model.NodeID) *TaskSession {
 	e.taskWorkers.mu.Lock()
 	defer e.taskWorkers.mu.Unlock()
 	e.taskWorkers.next++
 	s := &TaskSession{
-		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, slots: offer.Slots,
+		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, node: node, slots: offer.Slots,
 		held: map[model.ClaimRef]bool{}, reported: map[model.ClaimRef]*model.TaskReport{},
 	}
 	if e.taskWorkers.byID == nil {
@@ -142,7 +142,7 @@ func (e *Engine) giveBack(refs []model.ClaimRef) {
 	if len(refs) == 0 {
 		return
 	}
-	s := e.taskSession(nobody{}, model.TaskOffer{Name: "nobody"})
+	s := e.taskSession(nobody{}, model.TaskOffer{Name: "nobody"}, model.NodeID{})
 	e.beside.run(func(ctx context.Context) {
 		for _, ref := range refs {
 			if s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}) != nil {
