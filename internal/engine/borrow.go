@@ -40,7 +40,6 @@ type borrowing struct {
 	mu       sync.Mutex
 	nodes    map[model.NodeID]*neighbour
 	orphans  map[model.ClaimRef]orphan
-	awaiting bool // the last round has left something to be looked at again
 	closed   bool
 }
 
