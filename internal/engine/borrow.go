@@ -37,10 +37,10 @@ type borrowing struct {
 	kick   chan struct{} // capacity 1: there is something to do
 	others atomic.Pointer[[]offered]
 
-	mu       sync.Mutex
-	nodes    map[model.NodeID]*neighbour
-	orphans  map[model.ClaimRef]orphan
-	closed   bool
+	mu      sync.Mutex
+	nodes   map[model.NodeID]*neighbour
+	orphans map[model.ClaimRef]orphan
+	closed  bool
 }
 
 // offered is a worker of another node that takes tasks.

@@ -50,8 +50,8 @@ var tasks = []mutant{
 	{
 		name:  "a claim that was stored and not told is told to nobody",
 		file:  "internal/engine/lane/task.go",
-		old:   "			case id != 0 && !has: //",
-		new:   "			case id != 0 && !has && false: //",
+		old:   "		case id != 0 && !has: //",
+		new:   "		case id != 0 && !has && false: //",
 		tests: laneTasks("TestClaimThatWasNotHandedOver$"),
 	},
 	{
