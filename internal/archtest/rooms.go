@@ -75,12 +75,14 @@ var rooms = []room{
 	{
 		path: "internal/engine",
 		imports: join(
-			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/telemetry", "internal/telemetry/tracing",
+			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/peer", "internal/telemetry", "internal/telemetry/tracing",
 		),
 	},
 	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/engine/queue", "internal/store")},
 	// Who executes which task next.
 	{path: "internal/engine/queue", imports: vocabulary},
+	// How two nodes talk to each other.
+	{path: "internal/engine/peer", imports: join(vocabulary, "internal/store", "internal/notify")},
 	// What keeps tasks back on a node: limits and breakers together.
 	{path: "internal/engine/gate", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule")},
 	{path: "internal/engine/ledger", imports: join(vocabulary, "internal/core/limit", "internal/core/rule", "internal/engine/gate")},

@@ -63,6 +63,9 @@ func victim(url string) int {
 	if os.Getenv(envTasks) != "" {
 		defs = taskDefinitions(true, os.Getenv(envNoRest) == "")
 	}
+	if side := os.Getenv(envLend); side != "" {
+		defs = lendDefinitions(side, l)
+	}
 	app, err := cfg.Open(ctx, url, defs)
 	if err != nil {
 		fmt.Println("open:", err)
@@ -75,7 +78,7 @@ func victim(url string) int {
 		}
 	}
 	fmt.Println("up")
-	if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" {
+	if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" {
 		<-terminate
 	} else if prefix := os.Getenv(envServe); prefix != "" {
 		serve(ctx, app, l, prefix, terminate)

@@ -3,6 +3,7 @@ package cluster
 import (
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -216,12 +217,40 @@ func (m *Membership) liveMembers(a *Actions) []store.Member {
 	return working(live)
 }
 
-// working are the nodes that can run something, or all if none can. A process that only starts and submits would keep what it owns from those that execute it.
+// working are the nodes that can run the most: those that run workflows of the user; if there are none, those that execute tasks; and so on. Whoever owns a run should have its code. A process
+// that only executes tasks is lent to the owners, and one that only starts and submits would keep what it owns from those that run it.
 func working(nodes []store.Member) []store.Member {
-	if !slices.ContainsFunc(nodes, func(n store.Member) bool { return len(n.Serves) > 0 }) {
-		return nodes
+	most := runsNothing
+	for i := range nodes {
+		most = max(most, rankOf(&nodes[i]))
 	}
-	return slices.DeleteFunc(nodes, func(n store.Member) bool { return len(n.Serves) == 0 })
+	return slices.DeleteFunc(nodes, func(n store.Member) bool { return rankOf(&n) < most })
+}
+
+// rank is what a node can run.
+type rank uint8
+
+const (
+	runsNothing rank = iota
+	runsOurs         // workflows that every app has: schedules
+	runsTasks
+	runsWorkflows
+)
+
+// rankOf does not ask whether the workers of the node take anything now: those that drain or are under pressure come back, and shards should not move for that.
+func rankOf(n *store.Member) rank {
+	r := runsNothing
+	for i := range n.Serves {
+		switch s := &n.Serves[i]; {
+		case s.Worker != "":
+			r = max(r, runsTasks)
+		case strings.HasPrefix(s.Workflow, model.ReservedPrefix):
+			r = max(r, runsOurs)
+		default:
+			return runsWorkflows
+		}
+	}
+	return r
 }
 
 // Fenced hands in the result of fencing a node; its shards are taken with the next renewal, which is due at once.

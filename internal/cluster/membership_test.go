@@ -272,6 +272,34 @@ func TestIdlersOwnNothing(t *testing.T) {
 	}
 }
 
+// Whoever has the code of workflows owns runs; whoever only executes tasks owns some if nobody has, however little its workers take now.
+func TestTaskWorkersOwnNothing(t *testing.T) {
+	t.Parallel()
+	flow, ours, task := store.Served{Tenant: "default", Workflow: "w"}, store.Served{Tenant: "default", Workflow: "perdure.schedule"}, store.Served{Tenant: "default", Worker: "x", Draining: true}
+	for _, c := range []struct {
+		name        string
+		mine, yours []store.Served
+		want        []model.ShardID
+	}{
+		{"both have workflows", []store.Served{flow}, []store.Served{task, flow}, proposedFor(4, 1, 1, 2)},
+		{"I execute tasks", []store.Served{task}, []store.Served{flow}, nil},
+		{"you execute tasks", []store.Served{flow}, []store.Served{task}, shardIDs(0, 1, 2, 3)},
+		{"both execute tasks", []store.Served{task}, []store.Served{task}, proposedFor(4, 1, 1, 2)},
+		{"I execute tasks and run schedules", []store.Served{ours, task}, []store.Served{ours, flow}, nil},
+		{"you run schedules", []store.Served{task, ours}, []store.Served{ours}, shardIDs(0, 1, 2, 3)},
+		{"I run schedules, you ask", []store.Served{ours}, nil, shardIDs(0, 1, 2, 3)},
+		{"you only ask", []store.Served{task}, nil, shardIDs(0, 1, 2, 3)},
+		{"I only ask", nil, []store.Served{task}, nil},
+		{"both only ask", nil, nil, proposedFor(4, 1, 1, 2)},
+	} {
+		ms := members(1, 2)
+		ms[0].Serves, ms[1].Serves = c.mine, c.yours
+		if a := renew(t, newNode(1), s, view(s, ms, 0, 0, 0, 0)); !slices.Equal(a.Acquire, c.want) {
+			t.Errorf("%s: acquires %v, want %v", c.name, a.Acquire, c.want)
+		}
+	}
+}
+
 // A view that was sent before something changed is not acted upon; a fresh one is asked for at once.
 func TestStaleView(t *testing.T) {
 	t.Parallel()

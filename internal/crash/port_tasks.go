@@ -2,6 +2,7 @@ package crash
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -61,4 +62,13 @@ func (p *port) ListSettings(ctx context.Context, tenant, kind string) ([]store.S
 func (p *port) LoadSettings(ctx context.Context, after int64) (store.SettingChanges, error) {
 	changes, err := p.Store.LoadSettings(ctx, after)
 	return changes, p.end(faultstore.LoadSettings, "", err)
+}
+
+func (p *port) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
+	return p.end(faultstore.PutPeerMail, fmt.Sprintf(": %d", len(rows)), p.Store.PutPeerMail(ctx, rows))
+}
+
+func (p *port) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBytes int) ([]store.PeerMail, error) {
+	rows, err := p.Store.TakePeerMail(ctx, node, limit, maxBytes)
+	return rows, p.end(faultstore.TakePeerMail, fmt.Sprintf(": %d", len(rows)), err)
 }

@@ -30,6 +30,11 @@ type board struct {
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
+	loans map[queue.WorkerID]*borrowed // those of the workers that belong to other nodes
+	// What waited for a worker when something was last proposed; see unserved.
+	lacked   []queue.Want
+	lackedAt time.Time
+
 	woken []string   // groups that the gate has woken, and nobody has tried yet
 	moved bool       // there may be something to match
 	alarm model.Time // when the timer rings; zero when it does not
@@ -47,19 +52,23 @@ func newBoard(inc *incarnation) *board {
 		s := inc.eng.taskWorkers.get(id)
 		return s != nil && s.has(claim)
 	})
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*borrowed{}}
 }
 
 // Reserve is for lanes; see lane.Board.
 func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
 	id, ok := b.b.Reserve(now, it)
 	if !ok {
 		b.leaves(now, it.Ref) // it asks again once it is there
 	}
 	b.settle(now)
-	return id, b.names[id], ok
+	name, loan := b.names[id], b.loans[id]
+	b.mu.Unlock()
+	if loan != nil {
+		loan.expect(1)
+	}
+	return id, name, ok
 }
 
 // leaves has a task that has not begun stand in no line any more. If it stood there for others of its group, another one has to ask.
@@ -128,8 +137,8 @@ func (b *board) Add(now model.Time, it queue.Item) {
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()
-	if b.gate.book != nil && id == 0 && b.Elsewhere(worker) {
-		_, b.gate.node = splitWorker(worker)
+	if _, _, maker := splitWorker(worker); b.gate.book != nil && id == 0 && b.livesElsewhere(maker) {
+		b.gate.node = maker
 	}
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
 	b.gate.node = ""
@@ -177,6 +186,40 @@ func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
 	if done {
 		b.propose()
 	}
+}
+
+// keptFor are the nodes whose workers execute what this one still counts, although the runs are not here any more.
+func (b *board) keptFor() map[model.NodeID]bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var nodes map[model.NodeID]bool
+	for _, o := range b.gate.orphans {
+		if s := b.inc.eng.taskWorkers.get(o.worker); s != nil && !s.node.IsZero() {
+			if nodes == nil {
+				nodes = map[model.NodeID]bool{}
+			}
+			nodes[s.node] = true
+		}
+	}
+	return nodes
+}
+
+// letGo ends what is counted for workers of other nodes that are done, or gone.
+func (b *board) letGo() {
+	if b.gate.book == nil {
+		return
+	}
+	b.mu.Lock()
+	now := b.inc.eng.clock.now()
+	for ref, o := range b.gate.orphans {
+		claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
+		if !b.gate.has(o.worker, claim) && b.gate.settled(now, claim, queue.Neither) {
+			b.moved = true
+		}
+	}
+	b.settle(now)
+	b.mu.Unlock()
+	b.propose()
 }
 
 // RetryAfter is for lanes.
@@ -252,11 +295,14 @@ func (b *board) status(now model.Time) (breakers []gate.BreakerStatus, queues qu
 
 // Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
-	worker, _ := splitWorker(name)
+	worker, node, _ := splitWorker(name)
 	b.mu.Lock()
 	s := b.ids[worker]
 	b.mu.Unlock()
 	if s == nil {
+		if id, err := model.ParseNodeID(node); err == nil && b.inc.borrowing != nil && b.Elsewhere(name) {
+			b.inc.borrowing.found(id, claim)
+		}
 		return 0, false
 	}
 	return s.id, s.has(claim)
@@ -264,24 +310,52 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 
 // Elsewhere is for lanes.
 func (b *board) Elsewhere(name string) bool {
-	_, node := splitWorker(name)
+	_, node, _ := splitWorker(name)
+	return b.livesElsewhere(node)
+}
+
+func (b *board) livesElsewhere(node string) bool {
 	alive := b.inc.alive.Load()
 	return alive != nil && node != b.inc.self.ID.String() && slices.Contains(*alive, node)
 }
 
-// splitWorker is the name of a worker in its own words, and its node.
-func splitWorker(name string) (worker, node string) {
-	if i := strings.LastIndexByte(name, '@'); i >= 0 {
-		return name[:i], name[i+1:]
+// Dropped is for lanes.
+func (b *board) Dropped(_ string, claim model.ClaimRef) bool {
+	return b.inc.borrowing != nil && b.inc.borrowing.dropped(claim)
+}
+
+// workerName is the name of a worker in histories. When another node has lent it, that is where it works, and the claim is made by this one.
+func workerName(name string, works, makes model.NodeID) string {
+	if works == makes {
+		return name + "@" + works.String()
 	}
-	return name, ""
+	return name + "@" + works.String() + "/" + makes.String()
+}
+
+// splitWorker is the name of a worker in its own words, the node where it works, and the one that made the claim.
+func splitWorker(name string) (worker, works, makes string) {
+	i := strings.LastIndexByte(name, '@')
+	if i < 0 {
+		return name, "", ""
+	}
+	worker, works = name[:i], name[i+1:]
+	works, makes, lent := strings.Cut(works, "/")
+	if !lent {
+		makes = works
+	}
+	return worker, works, makes
 }
 
 // Explain is for lanes.
 func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Explain(ref)
+	why, ok := b.b.Explain(ref)
+	want, waits := b.b.Waiting(ref)
+	b.mu.Unlock()
+	if waits && why.Code == model.WaitWorker && b.inc.borrowing != nil && b.inc.borrowing.covered(want) {
+		why = model.Reason{Code: model.WaitLine, Name: want.Queue, Detail: "for a worker of another node"}
+	}
+	return why, ok
 }
 
 // stats are the counts of the board.
@@ -302,7 +376,12 @@ func (b *board) join(s *TaskSession) {
 		offer := s.offer
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
-		b.names[s.id], b.ids[offer.Name] = offer.Name+"@"+b.inc.self.ID.String(), s
+		node := b.inc.self.ID
+		if w, ok := s.worker.(*borrowed); ok {
+			node, b.loans[s.id] = s.node, w
+			b.b.Lend(b.inc.eng.clock.now(), s.id, 0)
+		}
+		b.names[s.id], b.ids[offer.Name] = workerName(offer.Name, node, b.inc.self.ID), s
 	}
 	b.moved = true
 	b.mu.Unlock()
@@ -314,7 +393,10 @@ func (b *board) leave(s *TaskSession) {
 	b.mu.Lock()
 	b.b.Leave(b.inc.eng.clock.now(), s.id)
 	delete(b.names, s.id)
-	delete(b.ids, s.offer.Name)
+	delete(b.loans, s.id)
+	if b.ids[s.offer.Name] == s { // it may have come back under another node
+		delete(b.ids, s.offer.Name)
+	}
 	b.moved = true // what it may have left is nobody's, which has a deadline
 	b.mu.Unlock()
 	b.propose()
@@ -341,6 +423,11 @@ func (b *board) propose() {
 		b.mu.Unlock()
 		return
 	}
+	b.proposes()
+}
+
+// proposes is propose with the lock held, which it gives away.
+func (b *board) proposes() {
 	now := b.inc.eng.clock.now()
 	matches := b.match(now)
 	b.moved = len(b.woken) > 0
@@ -361,9 +448,17 @@ func (b *board) propose() {
 		wake = now
 	}
 	names := make([]string, len(matches))
+	var loans map[*borrowed]int
 	for i, m := range matches {
 		names[i] = b.names[m.Worker]
+		if len(b.loans) > 0 && b.loans[m.Worker] != nil {
+			if loans == nil {
+				loans = map[*borrowed]int{}
+			}
+			loans[b.loans[m.Worker]]++
+		}
 	}
+	waits := b.lacks()
 	if wake != 0 && (b.alarm == 0 || wake < b.alarm) && !b.ended {
 		b.alarm = wake
 		wait := max(0, wake.Sub(now))
@@ -374,12 +469,110 @@ func (b *board) propose() {
 		}
 	}
 	b.mu.Unlock()
+	for w, n := range loans {
+		w.expect(n)
+	}
 	if len(matches) > 0 {
 		b.claim(matches, names)
 	}
+	b.tellOthers(waits)
 	for _, d := range due {
 		b.inc.lanes[d.Lane].inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, d.Ref, held(d.Kind), d.Claim, d.Kind.String()) })
 	}
+}
+
+// tellOthers has other nodes hear that tasks wait here, and that slots are free for theirs.
+func (b *board) tellOthers(waits bool) {
+	if b.inc.borrowing == nil {
+		return
+	}
+	if waits {
+		b.inc.borrowing.nudge()
+	}
+	if b.inc.lending.wanted.Load() {
+		b.inc.lending.nudge()
+	}
+}
+
+// lend has workers of another node on the board with so many slots, and proposes what can begin with them.
+func (b *board) lend(slots map[*TaskSession]int) {
+	b.mu.Lock()
+	now := b.inc.eng.clock.now()
+	for s, n := range slots {
+		b.b.Lend(now, s.id, n)
+	}
+	b.moved = true
+	b.proposes()
+}
+
+// unlend takes the slots away again that have not been used, and returns what still waits for some.
+func (b *board) unlend(ss []*TaskSession) []queue.Want {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := b.inc.eng.clock.now()
+	for _, s := range ss {
+		b.b.Lend(now, s.id, 0)
+	}
+	return b.unservedNow()
+}
+
+// unserved is what waits for a worker.
+func (b *board) unserved() []queue.Want {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.unservedNow()
+}
+
+// lacks looks what waits for a worker, right after everything has been proposed that can be: a moment later slots are free that are as good as taken. It reports
+// whether other nodes should hear of it, and is called with the lock held.
+func (b *board) lacks() bool {
+	if b.inc.borrowing == nil || !b.b.Waits() || !b.inc.borrowing.hasOthers() {
+		return false
+	}
+	if now := time.Now(); now.Sub(b.lackedAt) >= knockPause {
+		if b.lacked = b.b.Unserved(wantLines); len(b.lacked) > 0 {
+			b.lackedAt = now
+		}
+	}
+	return true
+}
+
+// unservedNow is what waits for a worker, now or a moment ago. It is called with the lock held.
+func (b *board) unservedNow() []queue.Want {
+	if !b.b.Waits() {
+		return nil
+	}
+	if wants := b.b.Unserved(wantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*knockPause {
+		return wants
+	}
+	return b.lacked
+}
+
+// holds reports whether a claim is held by nobody or by the worker.
+func (b *board) holds(id queue.WorkerID, ref model.ClaimRef) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Holds(id, ref)
+}
+
+// idle is how many slots of a worker nothing here needs.
+func (b *board) idle(s *TaskSession) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Idle(s.id)
+}
+
+// lendOut takes idle slots of a worker from the board, for another node, at most so many.
+func (b *board) lendOut(s *TaskSession, most int) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := max(0, min(b.b.Idle(s.id), most))
+	s.mu.Lock()
+	s.abroad.lent += n
+	s.mu.Unlock()
+	slots, _ := s.free()
+	b.b.Slots(b.inc.eng.clock.now(), s.id, slots)
+	return n
 }
 
 // claim has lanes decide about claims: each about all of its own at once. names are those of the workers.

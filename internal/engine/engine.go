@@ -15,6 +15,7 @@ import (
 	"github.com/perdure/perdure/internal/cluster/host"
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
@@ -335,6 +336,11 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.board = newBoard(inc)
+	if e.cfg.Store.Info().Shared {
+		inc.borrowing, inc.lending = newBorrowing(inc), newLending(inc)
+		inc.peers = peer.New(self.ID, e.cfg.Store, e.cfg.Hints, e.cfg.Log, inc)
+		inc.borrowing.line, inc.lending.line = inc.peers, inc.peers
+	}
 	for i := range inc.lanes {
 		cfg := e.cfg.Lane
 		cfg.Board = inc.board

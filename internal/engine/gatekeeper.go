@@ -11,7 +11,8 @@ import (
 // gatekeeper is the gate of a node as its board asks it. What the gate has found out about a task is kept with the task, as its Note, and shared by tasks that need the same; what tasks
 // need nothing costs them nothing.
 //
-// Where other nodes share the store, it also knows whose permit a claim uses: that of the node that made it, for as long as a worker of that node executes the task, whoever owns the run meanwhile.
+// Where other nodes share the store, it also knows whose permit a claim uses: that of the node that made it, for as long as its worker executes the task, whoever owns the run meanwhile, and whether the worker is
+// the node's own or was lent by another one.
 // So when a run moves, its claims go on to hold here what they hold (orphans) until the worker has reported and that is settled; and a claim that is found and was made by another
 // node that is alive holds nothing here (foreign). When that node dies, it does: somebody has to count it, until it is recorded that it is lost.
 type gatekeeper struct {
@@ -36,9 +37,10 @@ type ours struct {
 
 // orphan is a claim that this node counts although its run is not here, or has not heard yet that it ended.
 type orphan struct {
-	item  queue.Item
-	claim int64
-	how   queue.Outcome
+	item   queue.Item
+	claim  int64
+	worker queue.WorkerID
+	how    queue.Outcome
 }
 
 func newGatekeeper(book *ledger.Book, has func(queue.WorkerID, model.ClaimRef) bool) *gatekeeper {
@@ -106,7 +108,7 @@ func (k *gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 		c, mine := k.claims[it.Ref]
 		delete(k.claims, it.Ref)
 		if mine && (k.forgetful || k.Shared(it.Ref)) && k.has(c.worker, model.ClaimRef{TaskRef: it.Ref, Claim: c.claim}) {
-			k.orphans[it.Ref] = &orphan{*it, c.claim, how}
+			k.orphans[it.Ref] = &orphan{*it, c.claim, c.worker, how}
 			return
 		}
 	}

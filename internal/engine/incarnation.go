@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/cluster"
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
 	"github.com/perdure/perdure/internal/store"
@@ -25,8 +26,12 @@ type incarnation struct {
 	epoch int64
 	lanes []*laneShell
 	board *board
-	alive atomic.Pointer[[]string] // the nodes that have a lease, as of the last renewal
-	owner []atomic.Int32           // by shard: 0 not ours, else lane + 1
+	// How tasks are executed by workers of other nodes, here and there; nil when the store is opened by one process.
+	borrowing *borrowing
+	lending   *lending
+	peers     *peer.Post
+	alive     atomic.Pointer[[]string] // the nodes that have a lease, as of the last renewal
+	owner     []atomic.Int32           // by shard: 0 not ours, else lane + 1
 
 	// validUntil is the mono time (ns) until which the lease surely holds.
 	validUntil atomic.Int64
@@ -40,9 +45,6 @@ type incarnation struct {
 	wake   chan struct{} // capacity 1: something was posted to the members loop
 	mu     sync.Mutex
 	posted []func()
-
-	looking atomic.Bool    // a round is under way; see lookAway
-	looked  model.ClaimRef // only touched by that round: the last claim that was looked after
 
 	swept store.DeadPlace // only touched by the round of sweeps: how far the last round has looked through old dead letters
 }
@@ -72,6 +74,11 @@ func (inc *incarnation) run(ctx context.Context) error {
 		inc.post(inc.serve)
 	}
 	defer inc.board.close()
+	if inc.borrowing != nil {
+		wg.Go(func() { inc.peers.Run(inner) })
+		wg.Go(func() { inc.borrowing.run(inner) })
+		wg.Go(func() { inc.lending.run(inner) })
+	}
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.hinted(h) })
 	inc.members(ctx, inner)
 	unsubscribe()
@@ -239,8 +246,12 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 		inc.alive.Store(&alive)
 		inc.eng.flow.heard(v.Settings)
 		inc.viewed(&v)
-		if inc.looking.CompareAndSwap(false, true) {
-			calls.Go(func() { inc.lookAway(ctx) })
+		if inc.borrowing != nil {
+			inc.borrowing.seen(&v)
+			inc.lending.seen(&v)
+			if v.PeerMail {
+				inc.peers.Nudge()
+			}
 		}
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
@@ -281,6 +292,11 @@ func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got
 	for _, g := range got {
 		inc.owner[g.Shard].Store(int32(int(g.Shard)%len(inc.lanes)) + 1)
 	}
+	shards := make([]model.ShardID, len(got))
+	for i := range got {
+		shards[i] = got[i].Shard
+	}
+	inc.moved(shards, true)
 	inc.eng.served.ring()
 	inc.eng.cfg.Log.Info("acquired shards", "count", len(got))
 	inc.eng.isReady.Do(func() { close(inc.eng.ready) })
@@ -301,10 +317,27 @@ func (inc *incarnation) laneShards(index int, shards []model.ShardID) []model.Sh
 // freed is told by a lane that shards have been given up.
 func (inc *incarnation) freed(shards []model.ShardID) {
 	shards = append([]model.ShardID(nil), shards...)
+	inc.moved(shards, false)
 	inc.post(func() {
 		inc.member.Freed(shards)
 		inc.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Membership})
 	})
+}
+
+// moved has workers know that shards have become ours, or are not ours any more, and with them the claims that they hold.
+func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
+	if inc.lending == nil {
+		return
+	}
+	set := make(map[model.ShardID]bool, len(shards))
+	for _, s := range shards {
+		set[s] = true
+	}
+	for _, s := range inc.lending.workers() {
+		s.moved(set, len(inc.owner), ours)
+		inc.board.join(s)
+	}
+	inc.lending.nudge()
 }
 
 // lane of a shard that is ours; nil when it is not.
@@ -359,6 +392,10 @@ func (inc *incarnation) hinted(h notify.Hint) {
 		if h.Node != inc.self.ID {
 			inc.eng.flow.nudged()
 		}
+	case notify.Peer:
+		if h.Node == inc.self.ID && inc.peers != nil {
+			inc.peers.Nudge()
+		}
 	}
 }
 
@@ -400,7 +437,10 @@ func (inc *incarnation) serve() {
 		}
 	}
 	for _, s := range inc.eng.taskWorkers.all() {
-		slots, _ := s.free()
+		if !s.node.IsZero() {
+			continue
+		}
+		slots := s.takes()
 		for _, tenant := range s.offer.Tenants {
 			all = append(all, store.Served{
 				Tenant: tenant, Version: s.offer.Version, Worker: s.offer.Name, Queues: s.offer.Queues, Activities: s.offer.Kinds, Slots: s.offer.Slots, Draining: slots == 0,

@@ -9,8 +9,11 @@ import (
 )
 
 const (
-	sweepRows  = 5000 // in one transaction
-	sweepShare = 9    // for every moment that a sweep takes, so many pass without one
+	sweepRows = 5000 // in one transaction
+	// retainPeerMail is how long letters of nodes are kept that nobody has taken: their receiver is gone.
+	retainPeerMail = time.Minute
+
+	sweepShare = 9 // for every moment that a sweep takes, so many pass without one
 )
 
 // sweep removes what nobody needs any more, in bounded steps with pauses, until nothing is left or the incarnation ends. It takes a tenth of the time at
@@ -50,7 +53,7 @@ func (inc *incarnation) sweepOnce(ctx context.Context) (int, error) {
 	now := inc.eng.clock.now()
 	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
 		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), LettersBefore: now.Add(-inc.eng.cfg.RetainLetter),
-		LogsBefore: now.Add(-inc.eng.cfg.RetainLogs), SettingsBefore: now.Add(-retainTombstones), Limit: sweepRows,
+		LogsBefore: now.Add(-inc.eng.cfg.RetainLogs), SettingsBefore: now.Add(-retainTombstones), PeerMailBefore: now.Add(-retainPeerMail), Limit: sweepRows,
 	})
 	if err != nil {
 		return n, err

@@ -3,14 +3,12 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/store"
 )
 
 // TaskWorker executes tasks. No method may block. See api.TaskWorker for the protocol.
@@ -102,9 +100,11 @@ type TaskSession struct {
 	id     queue.WorkerID
 	worker TaskWorker
 	offer  model.TaskOffer
+	node   model.NodeID // of a worker that is borrowed from another node; zero for our own
 
 	mu       sync.Mutex
 	slots    int
+	abroad   abroad
 	held     map[model.ClaimRef]bool              // whether it should come to an end
 	reported map[model.ClaimRef]*model.TaskReport // and not settled
 	idle     chan struct{}                        // closed when both are empty; nil while the session lasts
@@ -114,7 +114,7 @@ type TaskSession struct {
 
 // JoinTasks adds a task worker. The name of the offer must be its own.
 func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
-	s := e.taskSession(w, offer)
+	s := e.taskSession(w, offer, model.NodeID{})
 	if inc := e.current(); inc != nil {
 		inc.board.join(s)
 		inc.post(inc.serve)
@@ -122,12 +122,12 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 	return s
 }
 
-func (e *Engine) taskSession(w TaskWorker, offer model.TaskOffer) *TaskSession {
+func (e *Engine) taskSession(w TaskWorker, offer model.TaskOffer, node model.NodeID) *TaskSession {
 	e.taskWorkers.mu.Lock()
 	defer e.taskWorkers.mu.Unlock()
 	e.taskWorkers.next++
 	s := &TaskSession{
-		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, slots: offer.Slots,
+		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, node: node, slots: offer.Slots,
 		held: map[model.ClaimRef]bool{}, reported: map[model.ClaimRef]*model.TaskReport{},
 	}
 	if e.taskWorkers.byID == nil {
@@ -142,7 +142,7 @@ func (e *Engine) giveBack(refs []model.ClaimRef) {
 	if len(refs) == 0 {
 		return
 	}
-	s := e.taskSession(nobody{}, model.TaskOffer{Name: "nobody"})
+	s := e.taskSession(nobody{}, model.TaskOffer{Name: "nobody"}, model.NodeID{})
 	e.beside.run(func(ctx context.Context) {
 		for _, ref := range refs {
 			if s.Report(ctx, model.TaskReport{Ref: ref, Returned: true}) != nil {
@@ -194,16 +194,21 @@ func (s *TaskSession) holds(claim model.ClaimRef) bool {
 
 func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	s.mu.Lock()
+	back := false
 	if _, held := s.held[ref]; held && canceled {
 		s.held[ref] = true
 	} else {
 		delete(s.held, ref)
+		back = s.comesBack(ref)
 		s.rest()
 	}
 	s.mu.Unlock()
 	s.worker.Stop(ref, canceled)
 	if !canceled {
 		s.done(ref, nil)
+	}
+	if back {
+		s.rejoin()
 	}
 }
 
@@ -219,6 +224,13 @@ func (s *TaskSession) done(ref model.ClaimRef, r *model.TaskReport) {
 	}
 	if inc := s.eng.current(); inc != nil {
 		inc.board.settled(ref, how)
+	}
+}
+
+// rejoin has the board know how many slots there are now.
+func (s *TaskSession) rejoin() {
+	if inc := s.eng.current(); inc != nil {
+		inc.board.join(s)
 	}
 }
 
@@ -240,7 +252,11 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	}
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
+	back := s.comesBack(r.Ref)
 	s.mu.Unlock()
+	if back {
+		s.rejoin()
+	}
 	err := s.send(ctx, &r)
 	if err == nil || ctx.Err() != nil && s.resend(&r) {
 		return nil
@@ -273,7 +289,12 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
 					return err
 				}
 			} else if s.eng.cfg.Store.Info().Shared && served != nil {
-				s.mail(r)
+				if len(s.offer.Tenants) > 0 {
+					s.sendAbroad(r.Ref)
+					inc.lending.nudge()
+				} else {
+					s.mail(r)
+				}
 				return nil
 			}
 		}
@@ -283,27 +304,13 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
 	}
 }
 
-// mail sends a report to another node, which owns the run by now.
+// mail sends a report of nobody to another node, which owns the run by now.
 func (s *TaskSession) mail(r *model.TaskReport) {
 	report := *r
 	s.eng.beside.run(func(ctx context.Context) {
 		_, err := s.eng.clerk.send(ctx, ReportMessage(&report))
-		if store.ClassOf(err) == store.Refused {
-			s.mailRefusal(ctx, report.Ref, err)
-		}
 		s.settled(report.Ref, err)
 	})
-}
-
-// mailRefusal fails the attempt whose report the store does not take, and never will: its owner would wait for it as long as this node lives. There is no further attempt:
-// the work may be done, and the same would come of it again.
-func (s *TaskSession) mailRefusal(ctx context.Context, ref model.ClaimRef, why error) {
-	instead := model.TaskReport{Ref: ref, Failure: &model.Failure{
-		Kind: fault.KindOf(why).String(), Message: fmt.Sprintf("what the worker reported cannot be stored: %v", why), Permanent: true,
-	}}
-	if _, err := s.eng.clerk.send(ctx, ReportMessage(&instead)); err != nil {
-		s.eng.cfg.Log.Error("the report of a task cannot be stored; its owner waits for it until this node ends", "task", ref.String(), "error", why)
-	}
 }
 
 // ReportMessage is a report as a message. It has the claim as request id, so that it takes effect once.
@@ -321,8 +328,13 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 		return
 	}
 	delete(s.reported, ref)
+	delete(s.abroad.reported, ref)
 	s.rest()
 	s.mu.Unlock()
+	if w, ok := s.worker.(*borrowed); ok && again {
+		w.unsettled(ref) // it goes on there, with what it holds here
+		return
+	}
 	s.done(ref, r)
 	if !again { // else it was a repetition, of which the first has been settled
 		s.worker.Settled(ref, err)
@@ -330,7 +342,7 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 }
 
 // Beat tells that a claim is being executed, and how far it is, if that is news. It reports whether the claim is still the worker's, and whether it
-// should come to an end.
+// should come to an end. What is to be heard by another node, because that owns the run, is told soon; Flush waits for that.
 func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *model.Payload) (held, canceled bool, err error) {
 	s.mu.Lock()
 	canceled, held = s.held[ref]
@@ -339,8 +351,14 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 	if !held || inc == nil {
 		return held, canceled, nil
 	}
+	l := inc.lane(ref.Address.Shard(len(inc.owner)))
+	if l == nil && inc.lending != nil {
+		s.note(ref, progress)
+		inc.lending.nudge()
+		return held, canceled, nil
+	}
 	inc.board.beat(s, ref)
-	if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil && progress != nil {
+	if l != nil && progress != nil {
 		p := *progress
 		err = l.inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, ref, p) }})
 		if errors.Is(err, lane.ErrNotOwner) {
@@ -357,7 +375,17 @@ func (s *TaskSession) free() (slots int, here bool) {
 	if s.leaving || s.over {
 		return 0, !s.over
 	}
-	return s.slots, true
+	return max(0, s.slots-s.abroad.lent-len(s.abroad.held)), true
+}
+
+// takes is how many claims the worker would take, if it had none.
+func (s *TaskSession) takes() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving || s.over {
+		return 0
+	}
+	return s.slots
 }
 
 // Slots changes how many claims the worker may hold.

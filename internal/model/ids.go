@@ -80,6 +80,13 @@ func (id NodeID) String() string { return "node_" + idText.EncodeToString(id[:])
 // IsZero reports whether the id names no node.
 func (id NodeID) IsZero() bool { return id == NodeID{} }
 
+// ParseNodeID reads the text form.
+func ParseNodeID(s string) (NodeID, error) {
+	var id NodeID
+	err := parseID(s, "node_", id[:])
+	return id, err
+}
+
 func parseID(s, prefix string, into []byte) error {
 	body, ok := strings.CutPrefix(s, prefix)
 	if !ok || len(body) != 26 {

@@ -10,7 +10,7 @@ import (
 // TaskPrefix begins the type of the address of a task that stands alone. Workflows may not have such names.
 const TaskPrefix = "task:"
 
-// ReservedPrefix begins the names of workflows that are ours.
+// ReservedPrefix begins the names of workflows that are ours: every app has their code.
 const ReservedPrefix = "perdure."
 
 // DefaultQueue is where a task waits that names no queue.
@@ -212,25 +212,27 @@ func (r ClaimRef) RequestID() string { return fmt.Sprintf("%s/%d/%s", r.Run, r.C
 
 // Claim is a task handed to a worker.
 type Claim struct {
-	Ref  ClaimRef
-	Spec *TaskSpec
+	Ref  ClaimRef  `cbor:"1,keyasint"`
+	Spec *TaskSpec `cbor:"2,keyasint"`
 	// Input is as it was given to whoever scheduled the task.
-	Input Payload
+	Input Payload `cbor:"3,keyasint,omitzero"`
 	// Attempt counts from 1.
-	Attempt int
+	Attempt int `cbor:"4,keyasint"`
 	// Scheduled is when the task came into being, Claimed when this attempt began, Deadline when it ends at the latest; zero for never.
-	Scheduled, Claimed, Deadline Time
+	Scheduled Time `cbor:"5,keyasint,omitempty"`
+	Claimed   Time `cbor:"6,keyasint,omitempty"`
+	Deadline  Time `cbor:"7,keyasint,omitempty"`
 	// Visible is when the attempt could have begun.
-	Visible Time
+	Visible Time `cbor:"12,keyasint,omitempty"`
 	// Trace is the trace context that the attempt belongs to; empty when nobody traces.
-	Trace string
+	Trace string `cbor:"13,keyasint,omitempty"`
 	// Identity is the run that idempotency keys are made of, and Step the step, when it is another than that of the task.
-	Identity RunID
-	Step     string
+	Identity RunID  `cbor:"8,keyasint,omitzero"`
+	Step     string `cbor:"9,keyasint,omitempty"`
 	// Progress is what the last attempt reported last.
-	Progress Payload
+	Progress Payload `cbor:"10,keyasint,omitzero"`
 	// Canceled tells that the task was asked to end before it began here.
-	Canceled bool
+	Canceled bool `cbor:"11,keyasint,omitempty"`
 }
 
 // TaskReport is how a claim ended.

@@ -14,9 +14,9 @@ var tasks = []mutant{
 	},
 	{
 		name:  "a worker whose run is with another node is not told of a cancel",
-		file:  "internal/engine/incarnation.go",
-		old:   "calls.Go(func() { inc.lookAway(ctx) })",
-		new:   "_ = inc.lookAway",
+		file:  "internal/engine/borrow.go",
+		old:   "	n.push(peer.Entry{Worker: w.offer.Name, Stop: &ref, Canceled: canceled})\n",
+		new:   "",
 		tests: [][]string{{"./internal/e2e", "-run", "TestCancelOfAShardThatMoved$"}},
 	},
 	{

@@ -19,6 +19,7 @@ const (
 	Closed                     // something that Node waits for has happened
 	Membership                 // nodes have come or gone, shards have been freed
 	Settings                   // Node has changed settings
+	Peer                       // letters of other nodes wait for Node
 )
 
 // Hint is a wake-up.

@@ -72,5 +72,5 @@ func (s taskSession) Beat(ctx context.Context, beats []api.Beat) ([]api.BeatRepl
 			return nil, err
 		}
 	}
-	return replies, nil
+	return replies, s.Flush(ctx)
 }

@@ -160,6 +160,9 @@ func (b *board) Elsewhere(name string) bool {
 	return node != b.inc.self.ID.String() && slices.Contains(b.inc.alive, node)
 }
 
+// Dropped is for lanes. Nodes do not ask each other here.
+func (b *board) Dropped(string, model.ClaimRef) bool { return false }
+
 // RetryAfter is for lanes.
 func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	if b.keeper != nil {

@@ -98,6 +98,8 @@ type View struct {
 	Owners  []ShardOwner // every shard, in order
 	// Mail tells that messages or inbox rows wait for shards of the request.
 	Mail bool
+	// PeerMail tells that letters of other nodes wait for the node of the request.
+	PeerMail bool
 	// Settings is how far the counter of settings is: whoever has seen less has something to load.
 	Settings int64
 }
@@ -301,7 +303,9 @@ type SweepRequest struct {
 	SettingsBefore model.Time
 	// LettersBefore removes dead letters whose request was made before; zero keeps them.
 	LettersBefore model.Time
-	Limit         int
+	// PeerMailBefore removes letters between nodes that were written before; zero keeps them. They belong to no shard: any node may do it.
+	PeerMailBefore model.Time
+	Limit          int
 }
 
 // OldestID is not after any UUIDv7 that was made at the time or later.

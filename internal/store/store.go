@@ -36,6 +36,7 @@ type Store interface {
 	Reader
 	Tasks
 	Settings
+	Peers
 }
 
 // Info describes an open store.
@@ -152,7 +153,7 @@ type Reader interface {
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)
 	// Sweep deletes, in one bounded transaction, message rows behind their cursors, remembered requests older than before,
-	// cursors of drained pairs that cannot come back, dead letters whose id is older than before, events of deleted runs with what their tasks left, old log lines and old tombstones of settings, and
+	// cursors of drained pairs that cannot come back, dead letters whose id is older than before, events of deleted runs with what their tasks left, old log lines, old tombstones of settings and old letters between nodes, and
 	// reports how many rows went.
 	Sweep(ctx context.Context, s SweepRequest) (int, error)
 }

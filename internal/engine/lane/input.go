@@ -22,6 +22,7 @@ const (
 	inReport     // how a claim ended
 	inExpire     // a deadline of a task has passed
 	inProgress   // how far a task is
+	inAttach     // a worker has a claim
 	inExpired    // removes closed runs whose time is over
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
@@ -75,7 +76,7 @@ func (in *input) size() int {
 		n += in.task.progress.Size()
 	case inExpired:
 		n += 16 * len(in.runs)
-	case inTimer, inRelease, inQuarantine, inClaim, inExpire:
+	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach:
 	}
 	return n
 }
@@ -333,6 +334,8 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.applyTask(now, e, in)
 	case inProgress:
 		l.applyProgress(e, in)
+	case inAttach:
+		l.applyAttach(now, e, in)
 	case inAnswered:
 		l.applyAnswered(e, in)
 	case inQuarantine:
@@ -356,6 +359,10 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	}
 	l.traced(in.message)
 	assumed := !e.known
+	how := queue.Neither
+	if r := in.message.Report; in.message.Kind == model.MessageReport && e.x != nil && e.run() == r.Ref.Run {
+		how = l.reported(now, e, r)
+	}
 	x, d := l.decide(now, e, in)
 	if d.Start != nil || len(d.Deletes) > 0 { // a start that is refused without a look has not found out whether there is a run
 		l.setRun(e, x)
@@ -375,7 +382,7 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	case d.Close != nil:
 		l.terminated(g, e, d.Close)
 	}
-	l.postChanges(now, e, &d, queue.Neither)
+	l.postChanges(now, e, &d, how)
 }
 
 // terminated takes a run that ended without a word of its code from its worker.

@@ -30,6 +30,8 @@ type Board interface {
 	Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool)
 	// Elsewhere reports that the worker is with another node which is alive: its report comes by mail.
 	Elsewhere(name string) bool
+	// Dropped reports that the node of a worker, which is alive, has said that it does not have the claim: nobody will ever report it.
+	Dropped(name string, claim model.ClaimRef) bool
 	// Explain says why a task does not move, or that it is being executed.
 	Explain(ref model.TaskRef) (model.Reason, bool)
 }
@@ -203,18 +205,16 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 			l.repost(now, e, t.id)
 		}
 	case inReport:
-		if p, ok := e.tasks.get(t.id); ok && p.held && p.claim == t.report.Ref.Claim {
-			how, p.worker = outcomeOf(e.x, t.report), 0 // the worker itself ends it: it is not to be stopped
-			e.tasks.set(t.id, p)
-			if task := e.x.Task(t.id); task != nil && how == queue.Failed && t.report.RetryAfter > 0 {
-				it := l.item(e, e.x, task)
-				l.cfg.Board.RetryAfter(now, &it, now.Add(t.report.RetryAfter))
-			}
-		}
+		how = l.reported(now, e, t.report)
 		d = core.Report(e.x, t.report, now, l.cfg.Limits)
 	default:
 		if task := e.x.Task(t.id); t.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
-			l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0, task.Worker) // it is waited for once more
+			ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.run(), ID: t.id}, Claim: t.claim}
+			if task.Claim == t.claim && l.cfg.Board.Dropped(task.Worker, ref) {
+				d = core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits) // it never began
+			} else {
+				l.cfg.Board.Held(now, l.item(e, e.x, task), task.Claim, 0, task.Worker) // it is waited for once more
+			}
 			break
 		}
 		if d = core.Expire(e.x, t.id, t.held, t.claim, t.what, now, l.cfg.Limits); d.Writes() {
@@ -232,6 +232,43 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 		g.effects = append(g.effects, effect{kind: effClosed, entry: e, run: run, outcome: d.Close})
 	}
 	l.postChanges(now, e, &d, how)
+	l.maybeDrop(e)
+}
+
+// reported notes that the worker itself ends its claim, so that it is not to be stopped, and returns what that tells about the other side.
+func (l *Lane) reported(now model.Time, e *entry, r *model.TaskReport) queue.Outcome {
+	p, ok := e.tasks.get(r.Ref.ID)
+	if !ok || !p.held || p.claim != r.Ref.Claim {
+		return queue.Neither
+	}
+	how := outcomeOf(e.x, r)
+	p.worker = 0
+	e.tasks.set(r.Ref.ID, p)
+	if task := e.x.Task(r.Ref.ID); task != nil && how == queue.Failed && r.RetryAfter > 0 {
+		it := l.item(e, e.x, task)
+		l.cfg.Board.RetryAfter(now, &it, now.Add(r.RetryAfter))
+	}
+	return how
+}
+
+// Attach hands in that a worker which has joined since has a claim. If it is not the worker's any more, that is told.
+func (l *Lane) Attach(now model.Time, ref model.ClaimRef, id queue.WorkerID) {
+	l.taskInput(now, ref.TaskRef, inAttach, taskInput{id: ref.ID, claim: ref.Claim, worker: id})
+}
+
+func (l *Lane) applyAttach(now model.Time, e *entry, in *input) {
+	t := in.task
+	task := taskOf(e, t.id)
+	switch p, ok := e.tasks.get(t.id); {
+	case e.x == nil || e.run() != in.run || task == nil || !task.Held || task.Claim != t.claim:
+		l.afterCommit(e, effect{kind: effStop, entry: e, run: in.run, task: &taskInput{id: t.id, worker: t.worker, claim: t.claim}})
+	case ok && p.held && p.claim == t.claim && p.worker != t.worker:
+		p.worker, p.warned = t.worker, false
+		e.tasks.set(t.id, p)
+		l.cfg.Board.Held(now, l.item(e, e.x, task), p.claim, p.worker, task.Worker)
+		l.postTask(now, e, task) // which warns it if it should come to an end
+	}
+	l.done(in)
 	l.maybeDrop(e)
 }
 

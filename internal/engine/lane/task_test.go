@@ -21,6 +21,8 @@ type bench struct {
 	has  map[model.ClaimRef]bool
 	away bool // whoever is not here is elsewhere
 	left bool // the worker has
+
+	dropped bool // and has said that it does not have the claim
 }
 
 func (b *bench) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string, bool) {
@@ -42,6 +44,8 @@ func (b *bench) Find(name string, claim model.ClaimRef) (queue.WorkerID, bool) {
 func (b *bench) Forget(now model.Time, ref model.TaskRef) { b.Remove(now, ref, queue.Neither) }
 
 func (b *bench) Elsewhere(string) bool { return b.away }
+
+func (b *bench) Dropped(string, model.ClaimRef) bool { return b.dropped }
 
 func (*bench) RetryAfter(model.Time, *queue.Item, model.Time) {}
 

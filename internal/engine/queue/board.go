@@ -245,6 +245,9 @@ func (b *Board) propose(t *task, w *worker, s state) {
 	t.state = s
 	t.site.claimed++
 	w.served = b.tick()
+	if w.lent {
+		w.credit--
+	}
 	b.assign(t, w)
 	b.arm(t)
 }

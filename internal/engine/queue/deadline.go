@@ -106,9 +106,6 @@ func (b *Board) Due(now model.Time) []Due {
 	return out
 }
 
-// Holds reports whether a claim is the current one of a task that is listed.
-func (b *Board) Holds(claim model.ClaimRef) bool { return b.claimed(claim) != nil }
-
 // Beat tells that a worker still executes a claim, and reports whether the claim is still its own. A claim of nobody becomes its own.
 func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld bool) {
 	b.advance(now)

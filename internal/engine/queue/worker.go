@@ -19,9 +19,17 @@ type worker struct {
 	tasks  []*task // proposed to it and claimed by it; not those that it has reported
 	served uint64  // when it was served last
 	at     int32
+
+	lent   bool // its slots are somebody else's, see Lend
+	credit int  // how many of them may be used
 }
 
-func (w *worker) free() int { return w.slots - len(w.tasks) }
+func (w *worker) free() int {
+	if w.lent {
+		return w.credit
+	}
+	return w.slots - len(w.tasks)
+}
 
 // byFree is the order of Q3.
 type byFree struct{}

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/notify"
 )
 
-// A payload is a list of hints, separated by spaces: m and a shard, c and a node, v, s and a node. What a reader does not know it skips, so that nodes
+// A payload is a list of hints, separated by spaces: m and a shard, c and a node, p and a node, v, s and a node. What a reader does not know it skips, so that nodes
 // of different versions can talk.
 
 // mostPayload is what PostgreSQL takes as a payload, with some room.
@@ -27,6 +27,8 @@ func encode(hints map[notify.Hint]struct{}) (payloads []string) {
 			words = append(words, "m"+strconv.Itoa(int(h.Shard)))
 		case notify.Closed:
 			words = append(words, "c"+nodeText.EncodeToString(h.Node[:]))
+		case notify.Peer:
+			words = append(words, "p"+nodeText.EncodeToString(h.Node[:]))
 		case notify.Membership:
 			words = append(words, "v")
 		case notify.Settings:
@@ -59,10 +61,13 @@ func decode(payload string) (hints []notify.Hint) {
 			if shard, err := strconv.ParseUint(rest, 10, 16); err == nil && shard < model.MaxShards {
 				hints = append(hints, notify.Hint{Kind: notify.Mail, Shard: model.ShardID(shard)})
 			}
-		case 'c', 's':
+		case 'c', 's', 'p':
 			h := notify.Hint{Kind: notify.Closed}
-			if kind == 's' {
+			switch kind {
+			case 's':
 				h.Kind = notify.Settings
+			case 'p':
+				h.Kind = notify.Peer
 			}
 			if raw, err := nodeText.DecodeString(rest); err == nil && len(raw) == len(h.Node) {
 				copy(h.Node[:], raw)

@@ -60,6 +60,8 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.DeleteSetting] = s.DeleteSetting(ctx, setting.SettingKey, 1)
 	_, errs[faultstore.ListSettings] = s.ListSettings(ctx, "t", "k")
 	_, errs[faultstore.LoadSettings] = s.LoadSettings(ctx, 0)
+	errs[faultstore.PutPeerMail] = s.PutPeerMail(ctx, nil)
+	_, errs[faultstore.TakePeerMail] = s.TakePeerMail(ctx, n.ID, 1, 1)
 	_, errs[faultstore.FenceNode] = s.FenceNode(ctx, n.ID, n.Epoch, true)
 	errs[faultstore.Unregister] = s.Unregister(ctx, n.ID, n.Epoch)
 	return errs

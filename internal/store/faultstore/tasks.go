@@ -61,3 +61,14 @@ func (f *Store) ListSettings(ctx context.Context, tenant, kind string) ([]store.
 func (f *Store) LoadSettings(ctx context.Context, after int64) (store.SettingChanges, error) {
 	return call(ctx, f, LoadSettings, nil, func() (store.SettingChanges, error) { return f.inner.LoadSettings(ctx, after) })
 }
+
+// PutPeerMail leaves letters for other nodes.
+func (f *Store) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
+	_, err := call(ctx, f, PutPeerMail, nil, func() (struct{}, error) { return struct{}{}, f.inner.PutPeerMail(ctx, rows) })
+	return err
+}
+
+// TakePeerMail takes the letters of a node.
+func (f *Store) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBytes int) ([]store.PeerMail, error) {
+	return call(ctx, f, TakePeerMail, nil, func() ([]store.PeerMail, error) { return f.inner.TakePeerMail(ctx, node, limit, maxBytes) })
+}

@@ -143,5 +143,6 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 		left = sh.sweepLines(&r, sh.sweepGarbage(left))
 	}
 	left = s.settings.sweep(r.SettingsBefore, left)
+	left = s.sweepPeerMail(r.PeerMailBefore, left)
 	return max(r.Limit, 0) - left, nil
 }

@@ -83,6 +83,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 	n.member.Expires, n.member.Draining, n.member.Serves = now.Add(r.TTL), r.Draining, slices.Clone(r.Serves)
 	v := s.view(now)
 	v.Mail = slices.ContainsFunc(r.Shards, func(id model.ShardID) bool { return s.mail(id, now) })
+	_, v.PeerMail = s.firstLetter(r.Node)
 	return v, nil
 }
 

@@ -55,6 +55,8 @@ type Store struct {
 	// dead is every dead letter, newest first.
 	dead     ordered[*store.DeadRow]
 	settings settings
+	// peerMail are the letters between nodes, sorted by receiver and id.
+	peerMail []store.PeerMail
 	// undo takes back what the batch in progress has done so far, last first.
 	undo []func()
 }

@@ -65,7 +65,7 @@ func (s *Store) Renew(ctx context.Context, r store.RenewRequest) (store.View, er
 with me as (
   update {schema}.nodes set expires = {now} + $3, draining = $4, serves = $6 where node = $1 and epoch = $2 returning expires
 )
-select (select expires from me), ` + mailWaits + `, v.* from (` + viewColumns + `) v`
+select (select expires from me), ` + mailWaits + `, exists (select from {schema}.peer_mail p where p.node = $1), v.* from (` + viewColumns + `) v`
 	const op = "renew"
 	if err := s.alive(ctx); err != nil {
 		return store.View{}, away(op, err)
@@ -79,17 +79,17 @@ select (select expires from me), ` + mailWaits + `, v.* from (` + viewColumns + 
 			return store.View{}, away(op, err)
 		}
 		var expires *model.Time
-		var mail bool
+		var mail, peerMail bool
 		var v viewRow
 		err := s.renewer.QueryRow(ctx, s.sql(renew), nodeArg(r.Node), r.Epoch, r.TTL.Microseconds(), r.Draining, shardArgs(r.Shards), store.EncodeServed(r.Serves)).
-			Scan(append([]any{&expires, &mail}, v.targets()...)...)
+			Scan(append([]any{&expires, &mail, &peerMail}, v.targets()...)...)
 		s.renewed = time.Now()
 		if err == nil && expires == nil {
 			return store.View{}, fenced(op)
 		}
 		if err == nil {
 			view := v.view()
-			view.Mail = mail
+			view.Mail, view.PeerMail = mail, peerMail
 			for i := range view.Members { // the statement sees the row as it was before
 				if view.Members[i].ID == r.Node {
 					view.Members[i].Expires, view.Members[i].Draining, view.Members[i].Serves = *expires, r.Draining, r.Serves

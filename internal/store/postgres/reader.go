@@ -98,7 +98,7 @@ delete from {schema}.task_logs where ctid = any (array(
   limit $3))`
 	)
 	shards := sortedShards(r.Shards, 0)
-	if len(shards) == 0 && r.SettingsBefore == 0 || r.Limit <= 0 {
+	if len(shards) == 0 && r.SettingsBefore == 0 && r.PeerMailBefore == 0 || r.Limit <= 0 {
 		return 0, nil
 	}
 	swept := 0
@@ -139,8 +139,15 @@ delete from {schema}.task_logs where ctid = any (array(
 			}
 			if r.SettingsBefore != 0 && swept < r.Limit {
 				n, err := s.sweepSettings(ctx, tx, r.SettingsBefore, r.Limit-swept)
-				swept += n
-				return err
+				if swept += n; err != nil {
+					return err
+				}
+			}
+			if r.PeerMailBefore != 0 && swept < r.Limit {
+				if tag, err = tx.Exec(ctx, s.sql(sweepPeerMail), runArg(store.OldestID(r.PeerMailBefore)), r.Limit-swept); err != nil {
+					return err
+				}
+				swept += int(tag.RowsAffected())
 			}
 			return nil
 		})

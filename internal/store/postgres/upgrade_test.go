@@ -27,7 +27,7 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 	before := f.Contents()
 	_ = s.Close()
 	c := connect(t, base)
-	for _, sql := range append(dropTasks, `drop table perdure.leaving`, `delete from perdure.migrations where version > 5`) {
+	for _, sql := range append(dropTasks, `drop table perdure.leaving`, `drop table perdure.peer_mail`, `delete from perdure.migrations where version > 5`) {
 		exec(t, c, sql)
 	}
 	f.Store = openURL(t, base)
@@ -49,7 +49,7 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	for _, sql := range append(dropTasks,
 		`drop index perdure.executions_blocked`, `alter table perdure.executions drop column reason`, `drop table perdure.labels`,
 		`drop table perdure.garbage`, `alter table perdure.nodes drop column serves`, `drop index perdure.inbox_waiting`, `drop index perdure.inbox_dead`,
-		`drop table perdure.leaving`,
+		`drop table perdure.leaving`, `drop table perdure.peer_mail`,
 		`delete from perdure.migrations where version > 1`,
 	) {
 		exec(t, c, sql)

@@ -23,7 +23,8 @@ func openAt(t testing.TB, path string) *sqlite.Store {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	o := storetest.Options{
-		Open: func(t *testing.T) store.Store { t.Helper(); return openAt(t, filepath.Join(t.TempDir(), "store.db")) },
+		Alone: true,
+		Open:  func(t *testing.T) store.Store { t.Helper(); return openAt(t, filepath.Join(t.TempDir(), "store.db")) },
 		Reopen: func(t *testing.T, s store.Store) store.Store {
 			t.Helper()
 			if err := s.Close(); err != nil {

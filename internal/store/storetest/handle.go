@@ -114,6 +114,8 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["DeleteSetting"] = s.DeleteSetting(ctx, setting("limit", "a", "").SettingKey, version)
 	_, errs["ListSettings"] = s.ListSettings(ctx, model.DefaultTenant, "limit")
 	_, errs["LoadSettings"] = s.LoadSettings(ctx, 0)
+	errs["PutPeerMail"] = s.PutPeerMail(ctx, []store.PeerMail{{To: n.ID, From: n.ID, ID: n.f.RunID()}})
+	_, errs["TakePeerMail"] = s.TakePeerMail(ctx, n.ID, 1, 1)
 	_, errs["FenceNode"] = s.FenceNode(ctx, n.ID, n.Epoch, true)
 	errs["Unregister"] = s.Unregister(ctx, n.ID, n.Epoch)
 	return errs

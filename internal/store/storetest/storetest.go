@@ -41,6 +41,8 @@ type Options struct {
 	Advance func(s store.Store, d time.Duration)
 	// Only are the groups of tests to run; all when it is nil.
 	Only []string
+	// Alone tells that one process opens the store, so that there are no letters between nodes.
+	Alone bool
 }
 
 // Run runs the suite on an adapter without durability that one process opens.
@@ -75,6 +77,7 @@ func RunWith(t *testing.T, o Options) {
 		{"dead letters", deadTests},
 		{"data of tasks", taskDataTests},
 		{"settings", settingTests},
+		{"peer mail", peerTests},
 		{"leases", leaseTests},
 		{"shards", shardTests},
 		{"concurrency", concurrencyTests},

@@ -1,0 +1,107 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+const envLend = "PERDURE_CHAOS_LEND" // run the workflow whose tasks others execute, or execute them, until SIGTERM
+
+// distant is an activity whose code another process has than its workflow.
+var distant = perdure.DeclareActivity[string, string]("distant", perdure.OnQueue("distant"), perdure.Constant(10, 5*time.Millisecond))
+
+// errand does four distant things, two at a time.
+var errand = perdure.NewWorkflow("errand", func(ctx perdure.WorkflowCtx, key string) (string, error) {
+	var all []string
+	for i := range 2 {
+		a, b := distant.Go(ctx, fmt.Sprint(key, ".", i, "a")), distant.Go(ctx, fmt.Sprint(key, ".", i, "b"))
+		both, err := perdure.All(ctx, a, b)
+		if err != nil {
+			return "", err
+		}
+		all = append(all, both...)
+	}
+	return strings.Join(all, " "), nil
+}, perdure.Uses(distant))
+
+// lendDefinitions are the side of the owner, or that of the worker, which notes what it has done with its attempt.
+func lendDefinitions(side string, l ledger) perdure.Group {
+	if side == "owner" {
+		return perdure.Group{errand}
+	}
+	return perdure.Group{distant.Bind(func(ctx context.Context, what string) (string, error) {
+		if err := l.note(fmt.Sprint(what, " ", perdure.Attempt(ctx))); err != nil {
+			return "", err
+		}
+		time.Sleep(5 * time.Millisecond)
+		return strings.ToUpper(what), nil
+	})}
+}
+
+// The process that executes tasks, and the one that owns their workflows, are killed in the middle, each in turn. Everything completes; a task was executed more than once only where its
+// attempt was lost with its process, and then attempts count up.
+func TestKilledLendersAndOwners(t *testing.T) {
+	t.Parallel()
+	url, l := pgtest.URL(t), newLedger(t)
+	const lease, n = 2 * time.Second, 150
+	raise := func(side string) *process {
+		p := spawn(t, url, l, 0, lease, envLend+"="+side)
+		p.says("up", 60*time.Second)
+		return p
+	}
+	ps := map[string]*process{"worker": raise("worker"), "owner": raise("owner")}
+	app, err := embedded.Config{AllowUnsafe: true, LeaseTTL: lease}.Open(t.Context(), url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c := app.With(ctx)
+	run := perdure.DeclareWorkflow[string, string]("errand")
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			key := fmt.Sprint("e", i)
+			got, err := run.Run(c, key, perdure.RawKey(key))
+			want := strings.ToUpper(fmt.Sprintf("%[1]s.0a %[1]s.0b %[1]s.1a %[1]s.1b", key))
+			if err != nil || got != want {
+				t.Errorf("%s: %q, %v", key, got, err)
+			}
+		})
+	}
+	for i, side := range []string{"worker", "owner", "worker"} {
+		ps[side].until("entries in the ledger", l, 100*(i+1))
+		ps[side].kill()
+		ps[side] = raise(side)
+	}
+	wg.Wait()
+	attempts := map[string][]string{}
+	for _, line := range l.bodies(t) {
+		what, attempt, _ := strings.Cut(line, " ")
+		attempts[what] = append(attempts[what], attempt)
+	}
+	again := 0
+	for what, as := range attempts {
+		again += len(as) - 1
+		if slices.Sort(as); len(slices.Compact(as)) != len(as) {
+			t.Errorf("%s was executed twice in one attempt: %v", what, as)
+		}
+	}
+	t.Logf("%d tasks, %d executed again", len(attempts), again)
+	if len(attempts) != 4*n {
+		t.Errorf("%d tasks were executed, want %d", len(attempts), 4*n)
+	}
+	if again > 2*100 {
+		t.Errorf("%d were executed again; two processes were killed that had room for 100 at once", again)
+	}
+}

@@ -1,0 +1,514 @@
+package engine_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// lossy is a shared store that loses some of the letters between nodes, and delivers some twice.
+type lossy struct {
+	common
+	mu          sync.Mutex
+	rnd         *rand.Rand
+	lose, twice float64
+	drop        func(store.PeerMail) bool
+	hold        func(store.PeerMail) bool // until its sender has something else to say
+	held        []store.PeerMail
+	posted      int
+	calls       atomic.Int64
+}
+
+func (s *lossy) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
+	s.calls.Add(1)
+	s.mu.Lock()
+	var kept []store.PeerMail
+	for _, r := range rows {
+		s.posted++
+		if s.rnd.Float64() < s.lose || s.drop != nil && s.drop(r) {
+			continue
+		}
+		if s.hold != nil && s.hold(r) {
+			s.held = append(s.held, r)
+			continue
+		}
+		for _, h := range s.held {
+			if h.From == r.From {
+				kept = append(kept, h)
+			}
+		}
+		s.held = slices.DeleteFunc(s.held, func(h store.PeerMail) bool { return h.From == r.From })
+		kept = append(kept, r)
+		if s.rnd.Float64() < s.twice {
+			r.ID[15]++
+			kept = append(kept, r)
+		}
+	}
+	s.mu.Unlock()
+	return s.common.PutPeerMail(ctx, kept)
+}
+
+func (s *lossy) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBytes int) ([]store.PeerMail, error) {
+	s.calls.Add(1)
+	return s.common.TakePeerMail(ctx, node, limit, maxBytes)
+}
+
+func (s *lossy) letters() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.posted
+}
+
+// world is some engines on one store.
+type world struct {
+	t     *testing.T
+	st    *lossy
+	hints notify.Hub
+	wg    sync.WaitGroup
+}
+
+func newWorld(t *testing.T, lose, twice float64) *world {
+	t.Helper()
+	w := &world{t: t, st: &lossy{common: common{memory.New(memory.Options{})}, rnd: rand.New(rand.NewPCG(1, 2)), lose: lose, twice: twice}, hints: &notify.Local{}}
+	t.Cleanup(w.wg.Wait)
+	return w
+}
+
+// node runs an engine until stop, which waits for its end.
+func (w *world) node() (e *engine.Engine, stop func()) {
+	w.t.Helper()
+	e = engine.New(engine.Config{Store: w.st, Hints: w.hints, Log: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(w.t.Context())
+	ended := make(chan struct{})
+	w.wg.Go(func() {
+		defer close(ended)
+		if err := e.Run(ctx); err != nil {
+			w.t.Error(err)
+		}
+	})
+	if err := e.Ready(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	return e, func() { cancel(); <-ended }
+}
+
+// owner runs an engine that has a workflow and so owns the runs.
+func (w *world) owner() (*engine.Engine, func()) {
+	e, stop := w.node()
+	s := &stepper{steps: 1, ran: map[string]int{}}
+	s.session = e.Join(s, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+	return e, stop
+}
+
+// settle waits until shards have moved to where they belong.
+func settle() { time.Sleep(10 * time.Second) }
+
+// patient is a context that ends when something takes longer than it ever should; time costs nothing here.
+func patient(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func done(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} }
+
+func execute(t *testing.T, e *engine.Engine, n int, spec model.TaskSpec) {
+	t.Helper()
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			r, err := e.Execute(patient(t), submit(fmt.Sprint("task ", i), spec))
+			if err != nil || r.Outcome.Status != model.Completed {
+				t.Errorf("task %d: %v, %v", i, r.Outcome, err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// Tasks of a node that has no worker for them are executed by the workers of another one, each once.
+func TestTasksOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.node()
+		defer stopB()
+		h := newHand(b, 10, done)
+		settle()
+		began := time.Now()
+		execute(t, a, 100, model.TaskSpec{})
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("it took %s", took)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if n := len(h.claims); n != 100 {
+			t.Errorf("%d claims, want 100", n)
+		}
+	})
+}
+
+// Whatever of what nodes say is lost or comes twice, and whoever comes and goes meanwhile: every task ends, and none is executed twice without a reason.
+func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0.3, 0.1)
+		a, stopA := w.owner()
+		b, stopB := w.node()
+		defer stopB()
+		c, stopC := w.node()
+		defer stopC()
+		var mu sync.Mutex
+		attempts := map[string]int{}
+		work := func(c model.Claim) *model.TaskReport {
+			mu.Lock()
+			attempts[string(c.Input.Data)]++
+			mu.Unlock()
+			time.Sleep(time.Duration(len(c.Input.Data)) * 100 * time.Millisecond)
+			return done(c)
+		}
+		newHand(b, 5, work)
+		newHand(c, 5, work)
+		settle()
+		var wg sync.WaitGroup
+		wg.Go(func() { execute(t, b, 300, model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}}) })
+		time.Sleep(5 * time.Second)
+		_, stopD := w.owner() // shards move
+		time.Sleep(20 * time.Second)
+		stopA() // and back
+		wg.Wait()
+		defer stopD()
+		_ = a
+		for key, n := range attempts {
+			if n != 1 {
+				t.Errorf("%s was executed %d times", key, n)
+			}
+		}
+		if len(attempts) != 300 {
+			t.Errorf("%d tasks were executed", len(attempts))
+		}
+	})
+}
+
+// Two nodes with the same workers share the tasks of one of them, as long as more wait there than it has slots.
+func TestTasksAreShared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.node()
+		defer stopB()
+		work := func(c model.Claim) *model.TaskReport {
+			time.Sleep(100 * time.Millisecond)
+			return done(c)
+		}
+		ha, hb := newHand(a, 5, work), newHand(b, 5, work)
+		settle()
+		began := time.Now()
+		execute(t, a, 500, model.TaskSpec{})
+		if took := time.Since(began); took > 7*time.Second {
+			t.Errorf("it took %s, with 10 slots of 100 ms", took)
+		}
+		t.Log(len(ha.claims), len(hb.claims), w.st.letters())
+		if n := len(hb.claims); n < 150 || n > 350 {
+			t.Errorf("the other node has executed %d of 500", n)
+		}
+	})
+}
+
+// A cancel reaches the worker at once, wherever it is; so does the end of a task that takes too long, and heartbeats keep one alive that says something.
+func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.node()
+		defer stopB()
+		var h *hand
+		h = newHand(b, 10, func(c model.Claim) *model.TaskReport {
+			switch string(c.Input.Data) {
+			case `"beats"`:
+				for range 5 {
+					time.Sleep(time.Second)
+					p := model.Payload{Data: []byte("50 %")}
+					if held, _, err := h.session.Beat(t.Context(), c.Ref, &p); !held || err != nil {
+						t.Errorf("the beat: %v, %v", held, err)
+					}
+					if err := h.session.Flush(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				if c.Attempt == 1 {
+					return failing("once more")
+				}
+				return &model.TaskReport{Output: c.Progress}
+			default:
+				return nil // hangs
+			}
+		})
+		settle()
+		got := make(chan string, 1)
+		go func() {
+			r, err := a.Execute(patient(t), submit("beats", model.TaskSpec{Silence: 2 * time.Second, Retry: model.Retry{MaxAttempts: 2}}))
+			got <- fmt.Sprint(string(r.Outcome.Output.Data), err)
+		}()
+		for key, spec := range map[string]model.TaskSpec{
+			"silent": {Silence: 2 * time.Second, Retry: model.Retry{MaxAttempts: 1}}, "slow": {ToClose: 2 * time.Second, Retry: model.Retry{MaxAttempts: 1}}, "canceled": {},
+		} {
+			m := submit(key, spec)
+			if _, err := a.Send(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			begun := func() int {
+				n := 0
+				for _, c := range h.claims {
+					if string(c.Input.Data) == `"`+key+`"` {
+						n++
+					}
+				}
+				return n
+			}
+			h.until(func() bool { return begun() == 1 })
+			if key == "canceled" {
+				if _, err := a.Send(t.Context(), &model.Message{Kind: model.MessageCancel, To: m.To}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			at, stopped := time.Now(), len(h.stopped)
+			h.until(func() bool { return len(h.stopped) > stopped })
+			if took := time.Since(at); took > 2200*time.Millisecond || key == "canceled" && took > 100*time.Millisecond {
+				t.Errorf("%s: the worker heard of it after %s", key, took)
+			}
+		}
+		if s := <-got; s != "50 %<nil>" {
+			t.Errorf("what beats has ended with %s", s)
+		}
+	})
+}
+
+// A worker that executes a task of a run which moves goes on: its heartbeats, its progress and the cancel find their way to the next owner.
+func TestTaskOfARunThatMoves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		h := newHand(a, 50, func(model.Claim) *model.TaskReport { return nil })
+		const n = 40
+		for i := range n {
+			if _, err := a.Send(t.Context(), submit(fmt.Sprint(i), model.TaskSpec{Silence: 30 * time.Second, Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.until(func() bool { return len(h.claims) == n })
+		b, stopB := w.owner()
+		defer stopB()
+		beat := func() {
+			for _, c := range h.claims {
+				if held, _, err := h.session.Beat(t.Context(), c.Ref, &model.Payload{Data: []byte("half")}); !held || err != nil {
+					t.Fatalf("the beat: %v, %v", held, err)
+				}
+			}
+			if err := h.session.Flush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 10 {
+			time.Sleep(10 * time.Second)
+			beat()
+		}
+		for i := range n {
+			if _, err := b.Send(t.Context(), &model.Message{Kind: model.MessageCancel, To: submit(fmt.Sprint(i), model.TaskSpec{}).To}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		at := time.Now()
+		h.until(func() bool { return len(h.stopped) == n })
+		if took := time.Since(at); took > 100*time.Millisecond {
+			t.Errorf("the worker heard of the cancels after %s", took)
+		}
+		for _, c := range h.claims {
+			if err := h.session.Report(t.Context(), model.TaskReport{Ref: c.Ref, Output: model.Payload{Data: []byte("1")}}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range n {
+			if r, err := b.Await(patient(t), submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
+				t.Errorf("task %d: %v, %v", i, r.Outcome, err)
+			}
+		}
+		stopA()
+	})
+}
+
+// A claim that a living node does not have begins again without an attempt; one whose node is gone begins again with one.
+func TestLostClaimsOfAnotherNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.node()
+		var mu sync.Mutex
+		var attempts []int
+		note := func(c model.Claim) *model.TaskReport {
+			mu.Lock()
+			defer mu.Unlock()
+			attempts = append(attempts, c.Attempt)
+			return nil
+		}
+		newHand(b, 1, note)
+		settle()
+		if _, err := a.Send(t.Context(), submit("x", model.TaskSpec{Retry: model.Retry{Initial: time.Second}})); err != nil {
+			t.Fatal(err)
+		}
+		settle()
+		// Nobody hears b any more: its answers, and its lease.
+		w.st.mu.Lock()
+		w.st.lose = 1
+		w.st.mu.Unlock()
+		if _, err := a.Send(t.Context(), submit("y", model.TaskSpec{})); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		w.st.mu.Lock()
+		w.st.lose = 0
+		w.st.mu.Unlock()
+		stopB() // it gives back what it has, which costs no attempt
+		c, stopC := w.node()
+		defer stopC()
+		newHand(c, 5, note)
+		settle()
+		mu.Lock()
+		defer mu.Unlock()
+		if got := fmt.Sprint(attempts); got != "[1 2 1]" && got != "[1 1 2]" {
+			t.Errorf("attempts %s, want 1, and then 2 of x and 1 of y", got)
+		}
+	})
+}
+
+// Nodes that have nothing to say to each other say nothing.
+func TestIdleNodesSayNothing(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.owner()
+		defer stopB()
+		newHand(a, 100, done)
+		newHand(b, 100, done)
+		settle()
+		execute(t, a, 50, model.TaskSpec{}) // nor do those that have equal workers, with room
+		time.Sleep(time.Hour)
+		if n := w.st.calls.Load(); n != 0 {
+			t.Errorf("%d calls for letters", n)
+		}
+	})
+}
+
+// The owner of a run dies before a worker of another node has heard of its claim. The next owner asks that node, and when it does not have the claim, the task begins anew, as if it had not been claimed.
+func TestClaimThatNobodyHeardOf(t *testing.T) {
+	t.Parallel()
+	for _, n := range []int{1, 3} { // the others are wanted by the next owner, so that the node hears of it anyway
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			claimThatNobodyHeardOf(t, n)
+		})
+	}
+}
+
+func claimThatNobodyHeardOf(t *testing.T, n int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		v, err := w.st.Members(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := v.Members[0].ID
+		w.st.drop = func(m store.PeerMail) bool { return m.From == first && m.Body[0] == 'a' }
+		b, stopB := w.node()
+		defer stopB()
+		h := newHand(b, 1, done)
+		settle()
+		for i := range n {
+			if _, err := a.Send(t.Context(), submit(fmt.Sprint(i), model.TaskSpec{})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		settle()
+		c, stopC := w.owner()
+		defer stopC()
+		stopA()
+		at := time.Now()
+		for i := range n {
+			if r, err := c.Await(patient(t), submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
+				t.Errorf("task %d: %v, %v", i, r.Outcome, err)
+			}
+		}
+		if took := time.Since(at); took > time.Minute {
+			t.Errorf("it took %s", took)
+		}
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		for _, c := range h.claims {
+			if c.Attempt != 1 {
+				t.Errorf("attempt %d", c.Attempt)
+			}
+		}
+		if len(h.claims) != n {
+			t.Errorf("%d claims, want %d", len(h.claims), n)
+		}
+	})
+}
+
+// A workflow that does one thing after the other elsewhere does not wait for anything but the way there.
+func TestOneTaskAfterTheOther(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		b, stopB := w.node()
+		defer stopB()
+		newHand(b, 3, done)
+		settle()
+		// The worst case: an answer that knows of nothing more comes together with the next knock.
+		w.st.mu.Lock()
+		w.st.hold = func(m store.PeerMail) bool {
+			a, err := peer.Decode[peer.Answer](m.Body[1:])
+			return m.Body[0] == 'a' && err == nil && !slices.ContainsFunc(a.Entries, func(e peer.Entry) bool { return e.Claim != nil })
+		}
+		w.st.mu.Unlock()
+		began := time.Now()
+		for i := range 200 {
+			if r, err := a.Execute(patient(t), submit(fmt.Sprint(i), model.TaskSpec{})); err != nil || r.Outcome.Status != model.Completed {
+				t.Fatalf("task %d: %v, %v", i, r.Outcome, err)
+			}
+			time.Sleep(time.Duration(i%7) * time.Millisecond)
+		}
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("200 tasks took %s", took)
+		}
+	})
+}
