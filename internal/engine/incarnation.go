@@ -75,6 +75,11 @@ func (inc *incarnation) run(ctx context.Context) error {
 	}
 	defer inc.board.close()
 	if inc.borrowing != nil {
+		all := make([]model.ShardID, len(inc.owner))
+		for i := range all {
+			all[i] = model.ShardID(i)
+		}
+		inc.moved(all, false) // what workers hold from the life before is somebody else's until its shard is ours
 		wg.Go(func() { inc.peers.Run(inner) })
 		wg.Go(func() { inc.borrowing.run(inner) })
 		wg.Go(func() { inc.lending.run(inner) })

@@ -68,7 +68,7 @@ func (d *lending) nudge() {
 
 // run polls until ctx ends.
 func (d *lending) run(ctx context.Context) {
-	defer d.calls.Wait()
+	defer d.close()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for {
@@ -86,17 +86,35 @@ func (d *lending) run(ctx context.Context) {
 	}
 }
 
+// close waits for the polls that are under way. All slots are the workers' own again: they outlive this life of the node.
+func (d *lending) close() {
+	d.calls.Wait()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, l := range d.loans {
+		for s, n := range l.kept {
+			s.regain(n)
+		}
+	}
+	clear(d.loans)
+}
+
 // seen takes in who is there and who owns what.
 func (d *lending) seen(v *store.View) {
 	d.view.Store(v)
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	var kept []map[*TaskSession]int
 	for node, l := range d.loans {
 		if !l.calling && !slices.ContainsFunc(v.Members, func(m store.Member) bool { return m.ID == node }) {
 			delete(d.loans, node)
+			kept = append(kept, l.kept)
 		}
 	}
 	d.note()
+	d.mu.Unlock()
+	for _, slots := range kept {
+		d.regain(slots)
+	}
 	d.nudge()
 }
 
