@@ -155,6 +155,19 @@ func (c *counter) end(m *member, key string) {
 	c.by[m]++
 }
 
+// ended is how many a node has executed, and begun how many all of them have begun.
+func (c *counter) ended(m *member) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[m]
+}
+
+func (c *counter) begun() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.begins)
+}
+
 // cut has a node vanish, if it executes anything: that many.
 func (c *counter) cut(m *member) int {
 	c.mu.Lock()
@@ -236,7 +249,7 @@ func TestLimitOfSeveralNodes(t *testing.T) {
 			t.Errorf("%d tasks at a time, and the limit is 3", c.most)
 		}
 		for i, m := range []*member{first, second, third} {
-			if c.by[m] == 0 {
+			if c.ended(m) == 0 {
 				t.Errorf("node %d has executed none", i)
 			}
 		}
@@ -303,7 +316,7 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 			t.Errorf("%d attempts of %d tasks", len(c.begins), tasks)
 		}
 		for i, m := range []*member{first, second, third} {
-			if c.by[m] == 0 {
+			if c.ended(m) == 0 {
 				t.Errorf("node %d has executed none", i)
 			}
 		}
@@ -353,7 +366,7 @@ func TestRateOfSeveralNodes(t *testing.T) {
 			t.Errorf("%d tasks at %v took %v", tasks, n, took)
 		}
 		for i, m := range nodes {
-			if c.by[m] == 0 {
+			if c.ended(m) == 0 {
 				t.Errorf("node %d has executed none", i)
 			}
 		}
@@ -406,16 +419,16 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			if s := state(m); s.State != breaker.Open {
 				t.Errorf("node %d: %+v", i, s)
 			}
-			if n := c.by[m]; n < 1 || n > 3 { // each has a slot: some of the four, and what had begun by then
+			if n := c.ended(m); n < 1 || n > 3 { // each has a slot: some of the four, and what had begun by then
 				t.Errorf("node %d had %d calls", i, n)
 			}
 		}
-		if n := len(c.begins); n > 4+2 { // each has a slot, and may begin one more before it hears
+		if n := c.begun(); n > 4+2 { // each has a slot, and may begin one more before it hears
 			t.Errorf("%d calls, and four failures open it", n)
 		}
-		before := len(c.begins)
+		before := c.begun()
 		time.Sleep(time.Minute) // one probe, which fails
-		if n := len(c.begins) - before; n != 1 {
+		if n := c.begun() - before; n != 1 {
 			t.Errorf("%d probes", n)
 		}
 		broken.Store(false)
