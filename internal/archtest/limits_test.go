@@ -67,6 +67,8 @@ var limits = []struct{ row, file, code string }{
 	{"| failures that open a breaker, and its probes | 1,000 |", "internal/core/breaker/config.go", "MaxProbes = 1000"},
 	{"and of those that wait | 20 |", "internal/engine/uses.go", "maxUses = 20"},
 	{"before it has answered | 1,000 |", "internal/engine/lend.go", "mostLent = 1000"},
+	{"that wait to be sent | 4,096 |", "internal/engine/peer/peer.go", "mostWaiting = 4096"},
+	{"| timers in memory, per lane | 50,000 |", "internal/engine/lane/lane.go", "set(&c.TimerWindow, 50_000)"},
 	{"that a metric keeps apart | 1,000 |", "internal/telemetry/meter.go", "maxSeries = 1000"},
 	{"| how long a dead task is kept | 90 days |", "internal/engine/engine.go", "c.RetainDead = 90 * 24 * time.Hour"},
 	{"tasks have logged are kept | 7 days |", "internal/engine/engine.go", "c.RetainLogs = 7 * 24 * time.Hour"},
