@@ -43,7 +43,7 @@ type DeadTask struct {
 type FailedAttempt struct {
 	Number int
 	At     time.Time
-	Worker string // empty when nobody had begun it
+	Worker string // as in Event; empty when nobody had begun it
 	Err    error
 }
 

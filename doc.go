@@ -19,5 +19,8 @@
 // deterministic: the same journal leads it to ask for the same steps. When it does not, the execution is blocked with a reason, and
 // nothing is executed.
 //
+// An activity with a queue ([OnQueue]) is a task: any process that has its code and a free slot carries it out, within limits and behind circuit breakers that
+// all processes share ([Limit], [Breaker]). [Activity.Submit] makes one without a workflow, and a [Schedule] begins workflows and tasks at certain times.
+//
 // An [App] comes from package embedded, which runs the engine in this process.
 package perdure

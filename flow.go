@@ -77,7 +77,7 @@ type BreakerInfo struct {
 	Rule             BreakerRule
 }
 
-// QueueInfo is how a queue stands. The numbers are those of this process.
+// QueueInfo is how a queue stands. The numbers are those of this process: of tasks whose runs it owns, whoever executes them, and of its own workers.
 type QueueInfo struct {
 	Name    string
 	Paused  bool

@@ -137,7 +137,8 @@ type Event struct {
 	Kind     string // such as step_completed, timer_fired, signal_received
 	Name     string // of the step, signal, promise or child
 	Attempt  int
-	// Queue and Worker are those of a task: which one carries it, and who has claimed it.
+	// Queue and Worker are those of a task: which one carries it, and who has claimed it: worker@node, or worker@node/owner when the node had lent it to the
+	// owner of the run.
 	Queue, Worker string
 	// Input and Output are JSON. What is stored in another way is decoded, if this app can; if not, they are nil.
 	Input, Output []byte

@@ -96,12 +96,13 @@ func FairKey(key string, weight int) TaskOption {
 	return taskOption{"FairKey", func(s *taskSettings) { s.fair, s.weight = key, weight }}
 }
 
-// Breaker has the outcomes of a task count for a circuit breaker of that name: while it is open, no attempt begins and none is consumed.
+// Breaker has the outcomes of a task count for a circuit breaker of that name: while it is open, no attempt begins in any process, and none is consumed.
 func Breaker(name string) TaskOption {
 	return taskOption{"Breaker", func(s *taskSettings) { s.breaker = name }}
 }
 
-// Limit has a task hold a permit of each of the named limits while it is executed, such as connections to a service.
+// Limit has a task hold a permit of each of the named limits while it is executed, such as connections to a service. A limit is one for all
+// processes of a store; [App.SetLimit] says how much of it there is.
 func Limit(names ...string) TaskOption {
 	return taskOption{"Limit", func(s *taskSettings) {
 		s.limits = slices.Clone(names)

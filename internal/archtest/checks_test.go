@@ -87,7 +87,7 @@ func TestCheckRooms(t *testing.T) {
 	)
 }
 
-// TestTableKeepsItsPromises looks up what DESIGN §3 says in so many words, so that a slip in the table is noticed.
+// TestTableKeepsItsPromises looks up what docs/architecture.md says in so many words, so that a slip in the table is noticed.
 func TestTableKeepsItsPromises(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

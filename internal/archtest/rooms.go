@@ -34,7 +34,7 @@ var (
 	}
 )
 
-// rooms is the table of DESIGN §3. The most specific row counts. A change here belongs into docs/architecture.md too.
+// rooms is the table of docs/architecture.md, with who may import whom. The most specific row counts. A change here belongs there too.
 var rooms = []room{
 	// Vocabulary: ids, events, commands, statuses, policies; error kinds. Values only.
 	{path: "internal/model"},
@@ -83,7 +83,7 @@ var rooms = []room{
 	{path: "internal/engine/queue", imports: vocabulary},
 	// How two nodes talk to each other.
 	{path: "internal/engine/peer", imports: join(vocabulary, "internal/store", "internal/notify")},
-	// What keeps tasks back on a node: limits and breakers together.
+	// What keeps tasks back on a node, limits and breakers together; and what nodes share of limits.
 	{path: "internal/engine/gate", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule")},
 	{path: "internal/engine/ledger", imports: join(vocabulary, "internal/core/limit", "internal/core/rule", "internal/engine/gate")},
 

@@ -66,7 +66,7 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 }
 
 // A node whose renewals get lost, while everything else goes through, does not know that it has been replaced. It stops answering from memory by its
-// own clock, before anybody else can have changed anything (reliability A8, DESIGN §6).
+// own clock, before anybody else can have changed anything.
 func TestReadsEndWithTheLease(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)

@@ -22,7 +22,7 @@ type tailFlags struct {
 
 func (f *tailFlags) add(cmd *cobra.Command, follows bool) {
 	cmd.Flags().StringVar(&f.run, "run", "", "a certain run instead of the current one")
-	cmd.Flags().StringVar(&f.step, "step", "", "a task that a workflow has scheduled: its step, or all, with workflow/key as the argument")
+	cmd.Flags().StringVar(&f.step, "step", "", "a task that a workflow has scheduled: its step, with workflow/key as the argument")
 	if follows {
 		cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "wait for more, until the task has ended")
 	}
@@ -63,6 +63,7 @@ func newTaskLogs(o *options) *cobra.Command {
 		},
 	}
 	f.add(cmd, true)
+	cmd.Flags().Lookup("step").Usage += "; all for all of them, without --follow"
 	return cmd
 }
 

@@ -69,7 +69,7 @@ func TestReopen(t *testing.T) {
 }
 
 // Code that has changed so that it does not fit the journal blocks its execution with a reason that names both; nothing is run. With code that fits it goes on
-// (reliability D1, DESIGN §7).
+// (docs/guarantees.md).
 func TestChangedCode(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {

@@ -8,17 +8,16 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// gatekeeper is the gate of a node as its board asks it. What the gate has found out about a task is kept with the task, as its Note, and shared by tasks that need the same; what tasks
-// need nothing costs them nothing.
+// gatekeeper is the gate of a node as its board asks it. What the gate has found out about a task is kept with the task, as its Note, and shared by tasks that need the same; a task that
+// needs nothing costs nothing.
 //
 // Where other nodes share the store, it also knows whose permit a claim uses: that of the node that made it, for as long as its worker executes the task, whoever owns the run meanwhile, and whether the worker is
-// the node's own or was lent by another one.
-// So when a run moves, its claims go on to hold here what they hold (orphans) until the worker has reported and that is settled; and a claim that is found and was made by another
+// the node's own or was lent by another one. So when a run moves, its claims go on to hold here what they hold (orphans) until the worker has reported and that is settled; and a claim that is found and was made by another
 // node that is alive holds nothing here (foreign). When that node dies, it does: somebody has to count it, until it is recorded that it is lost.
 type gatekeeper struct {
 	*gate.Gate
 	book *ledger.Book // nil when nobody else shares the store
-	// has reports whether a worker of this node executes a claim, or has reported it and that is not settled.
+	// has reports whether a worker on this node's board, its own or one that another node lends it, executes a claim, or has reported it and that is not settled.
 	has func(id queue.WorkerID, claim model.ClaimRef) bool
 
 	claims  map[model.TaskRef]ours
@@ -29,7 +28,7 @@ type gatekeeper struct {
 	forgetful bool
 }
 
-// ours is a claim of a worker of this node.
+// ours is a claim that this node has made.
 type ours struct {
 	claim  int64
 	worker queue.WorkerID

@@ -276,7 +276,7 @@ func TestOrphan(t *testing.T) {
 	})
 }
 
-// TestOrphanAndFence is the story of DESIGN §4: after an unknown outcome, the lane fences itself with an exclusive
+// TestOrphanAndFence is the story of docs/architecture.md, "When a commit does not succeed": after an unknown outcome, the lane fences itself with an exclusive
 // update of its own row, which waits for the orphan or excludes it, and only then looks.
 func TestOrphanAndFence(t *testing.T) {
 	t.Parallel()

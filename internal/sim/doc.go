@@ -16,10 +16,11 @@
 //     is that of production.
 //   - One seed in three is young, which is to say that it has what was added last. In these, what has ended leaves by its age (retention): runs by the time of the lanes or one of their own, dead
 //     letters by the sweep of their owner. Every other one of them has tasks, submitted many at a time as well; users requeue dead letters, with another input too, take that back,
-//     and purge them (letters); and there are limits, rates, breakers and paused queues (flow, settings, gate), set, tripped, paused and reset from any node while tasks run.
+//     and purge them (letters); and there are limits, rates, breakers and paused queues (flow, settings, gate), set, tripped, paused and reset from any node while tasks run. Limits are those of each
+//     node here: what nodes share of them has a model of its own, in engine/ledger.
 //   - In some seeds workers have versions and pin what they begin, and deploys take all workers of a version away for a while (pin).
 //
-// Every accepted commit is applied to a ledger as well, which checks the invariants of spec/reliability.md §3.3 at once; every effect
+// Every accepted commit is applied to a ledger as well, which checks the invariants at once, each under its number (I1 …; those of internal/archtest/testdata/invariants.txt are E1 …); every effect
 // (answer, call to a worker, mail) is checked against the ledger: what it rests on must be durable. After a while everything heals, and
 // all that is open must come to its end in bounded virtual time; then the store is compared with the ledger and everything that was acknowledged
 // must be there.

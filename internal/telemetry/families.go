@@ -195,7 +195,7 @@ var families = [numFamilies]Family{
 	TaskOldest:   {"perdure_task_oldest_seconds", "How long the task waits that has waited longest.", Gauge, []string{labelQueue}, nil},
 	QueuePaused:  {"perdure_queue_paused", "1 while a queue is paused.", Gauge, []string{labelQueue}, nil},
 	QueueWorkers: {"perdure_queue_workers", "Workers of this node that serve a queue.", Gauge, []string{labelQueue}, nil},
-	QueueSlots:   {"perdure_queue_slots", "Their slots.", Gauge, []string{labelQueue}, nil},
+	QueueSlots:   {"perdure_queue_slots", "Their slots, but for those that tasks of other nodes have just now.", Gauge, []string{labelQueue}, nil},
 
 	PoolSlots:   {"perdure_pool_slots", "How many tasks this process may execute at once.", Gauge, nil, nil},
 	PoolBusy:    {"perdure_pool_slots_busy", "How many it executes.", Gauge, nil, nil},
@@ -204,7 +204,7 @@ var families = [numFamilies]Family{
 	PoolClosed:  {"perdure_pool_closed", "1 while the process takes no more tasks, by why: load, memory, paused, draining.", Gauge, []string{labelReason}, nil},
 
 	BreakerState:       {"perdure_breaker_state", "1 for the state in which a circuit breaker is: closed, open, half_open.", Gauge, []string{labelBreaker, labelState}, nil},
-	BreakerTransitions: {"perdure_breaker_transitions_total", "Changes of the state of a circuit breaker, by what it became.", Counter, []string{labelBreaker, labelState}, nil},
+	BreakerTransitions: {"perdure_breaker_transitions_total", "Changes of the state of a circuit breaker that this node has come to know, by what it became.", Counter, []string{labelBreaker, labelState}, nil},
 	LimitHolders:       {"perdure_limit_holders", "Tasks of this node that hold a permit of a limit, over all its keys.", Gauge, []string{labelLimit}, nil},
 	LimitWaiters:       {"perdure_limit_waiters", "Groups of tasks of this node that wait for a limit, over all its keys.", Gauge, []string{labelLimit}, nil},
 	LimitPermits:       {"perdure_limit_permits", "Permits of a limit that this node may give, over all its keys that are in use.", Gauge, []string{labelLimit}, nil},

@@ -98,8 +98,8 @@ type Row struct {
 	Data    []byte
 }
 
-// Dirty are the breakers of this node that have changed in a way that must survive: their states and probes. Limits of a single node need nothing: their holders are found
-// again (Hold). They are told once.
+// Dirty are the breakers that have changed in a way that must survive, their states and probes, where this node is their owner: nobody else has the store. Limits need nothing then: their
+// holders are found again (Hold). They are told once.
 func (g *Gate) Dirty() (list []Row, err error) {
 	for _, c := range g.dirty {
 		c.listed = false

@@ -47,6 +47,14 @@ func TestLentSlotsAreUsedOnce(t *testing.T) {
 	if n := len(b.Match(now)); n != 3 || b.Lent(1) != 7 {
 		t.Errorf("%d claims with 10 slots, %d left", n, b.Lent(1))
 	}
+	b.Join(now, 2, model.TaskOffer{Tenants: []string{"t"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 3})
+	if q := b.Stats().Queues; len(q) != 1 || q[0].Workers != 1 || q[0].Slots != 3 {
+		t.Errorf("%+v: a worker that is lent counts where it is at home", q)
+	}
+	b.Leave(now, 2)
+	if q := b.Stats().Queues; len(q) != 1 || q[0].Workers != 0 || q[0].Slots != 0 {
+		t.Errorf("%+v: a worker that is lent counts where it is at home", q)
+	}
 	b.Pause("t", "q", "")
 	b.Lend(now, 1, 0)
 	b.Add(now, queue.Item{Ref: model.TaskRef{Address: model.Address{Tenant: "t"}, Run: model.RunID{9}, ID: "task"}, Spec: spec})

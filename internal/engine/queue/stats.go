@@ -60,7 +60,7 @@ type QueueStats struct {
 	Tenant, Queue             string
 	Waiting, Delayed, Claimed int
 	Oldest                    model.Time // Visible of the one that waits longest; 0 for none
-	Workers, Slots            int        // that offer it, and theirs
+	Workers, Slots            int        // that offer it, and theirs; not those that are lent, which count where they are at home
 	Paused                    bool
 }
 
@@ -88,12 +88,13 @@ func (b *Board) Stats() Stats {
 			q.Oldest = s.lines.top().tasks.top().Visible
 		}
 	}
-	for _, c := range b.classes {
-		for _, tenant := range c.tenants {
-			for _, name := range c.queues {
-				q := at(siteName{tenant, name})
-				q.Workers += c.workers
-				q.Slots += c.slots
+	for _, w := range b.workers {
+		for _, tenant := range w.class.tenants {
+			for _, name := range w.class.queues {
+				if q := at(siteName{tenant, name}); !w.lent {
+					q.Workers++
+					q.Slots += w.slots
+				}
 			}
 		}
 	}

@@ -49,7 +49,7 @@ func (byFree) place(w *worker) *int32 { return &w.at }
 type class struct {
 	name                   string
 	tenants, queues, kinds []string // sorted
-	workers, slots         int
+	workers                int
 	free                   heap[*worker, byFree]
 	levels                 map[int]*level
 	active                 heap[*level, byPriority] // with something that could begin
@@ -108,7 +108,6 @@ func (b *Board) Join(now model.Time, id WorkerID, offer model.TaskOffer) {
 	c.workers++
 	b.detach(w)
 	w.class, w.slots = c, max(offer.Slots, 0)
-	c.slots += w.slots
 	b.settleWorker(w)
 	if old != nil && old.workers == 0 {
 		b.dropClass(old)
@@ -128,7 +127,6 @@ func (b *Board) detach(w *worker) {
 	}
 	w.class.free.remove(w)
 	w.class.workers--
-	w.class.slots -= w.slots
 	b.settle(w.class)
 	w.class = nil
 }
@@ -203,9 +201,7 @@ func (b *Board) Slots(now model.Time, id WorkerID, n int) {
 	if w == nil {
 		return
 	}
-	n = max(n, 0)
-	w.class.slots += n - w.slots
-	w.slots = n
+	w.slots = max(n, 0)
 	b.settleWorker(w)
 }
 
