@@ -146,6 +146,7 @@ func (t *twin) differs(m *machine) string {
 	for _, id := range slices.Sorted(maps.Keys(t.asks)) {
 		a, b := t.asks[id], m.asks[id]
 		switch {
+		case a.kind == askPin: // the machine asks for that, until it is recorded, and not the code
 		case b == nil:
 			before = append(before, a.describe())
 		case a.length != b.length:
