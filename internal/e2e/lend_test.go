@@ -59,7 +59,7 @@ func TestTaskInAnotherProcess(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"postgres"}, func(t *testing.T, s *site) {
 		idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
-		work := perdure.DeclareActivity[string, int]("work", perdure.OnQueue("work"), perdure.Constant(3, time.Millisecond), perdure.HeartbeatTimeout(3*time.Second))
+		work := perdure.DeclareActivity[string, int]("work", perdure.OnQueue("work"), perdure.Constant(3, time.Millisecond), perdure.HeartbeatTimeout(6*time.Second))
 		var began sync.Map
 		first := s.open(idle, work)
 		s.open(work.Bind(func(ctx context.Context, what string) (int, error) {
@@ -70,7 +70,7 @@ func TestTaskInAnotherProcess(t *testing.T) {
 				return 0, context.Cause(ctx)
 			case "long": // its heart beats longer than the time-out
 				select {
-				case <-time.After(5 * time.Second):
+				case <-time.After(9 * time.Second):
 					return perdure.Attempt(ctx), nil
 				case <-ctx.Done():
 					return 0, context.Cause(ctx)
