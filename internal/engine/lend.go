@@ -379,8 +379,10 @@ func (d *lending) carryOut(entries []peer.Entry) map[*TaskSession]int {
 				got[s] += len(cs)
 				claims[s] = nil
 			}
-			s.stop(*e.Stop, e.Canceled)
-		case e.Settled != nil && s != nil:
+			if s.holds(*e.Stop) { // else it has been told: the owner says so as often as it hears of the claim
+				s.stop(*e.Stop, e.Canceled)
+			}
+		case e.Settled != nil && s != nil && s.reports(*e.Settled): // else the same
 			var err error
 			if f := e.Refusal; f != nil {
 				err = fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
