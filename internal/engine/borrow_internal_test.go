@@ -1,0 +1,89 @@
+package engine
+
+import (
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// shared is a store that several nodes may open.
+type shared struct{ store.Store }
+
+func (s shared) Info() store.Info {
+	i := s.Store.Info()
+	i.Shared = true
+	return i
+}
+
+// quiet is a line on which nobody hears anything.
+type quiet struct{ peer.Line }
+
+func (quiet) Tell(model.NodeID, []byte) {}
+
+// borrower is a node without lanes, to which others are known that have workers.
+func borrower(t *testing.T, others ...model.NodeID) *incarnation {
+	t.Helper()
+	inc := &incarnation{eng: New(Config{Store: shared{memory.New(memory.Options{})}}), self: store.NodeInfo{ID: nodeID(1)}, epoch: 1, owner: make([]atomic.Int32, 16)}
+	inc.borrowing, inc.lending = newBorrowing(inc), newLending(inc)
+	inc.borrowing.line = quiet{}
+	inc.board = newBoard(inc)
+	t.Cleanup(inc.board.close)
+	alive := []string{inc.self.ID.String()}
+	for _, id := range others {
+		alive = append(alive, id.String())
+	}
+	inc.alive.Store(&alive)
+	return inc
+}
+
+func nodeID(n byte) (id model.NodeID) {
+	id[0] = n
+	return id
+}
+
+func workItem(n int) queue.Item {
+	it := queue.Item{Spec: &model.TaskSpec{Kind: "work", Queue: "default"}, Input: &model.Payload{}, Scheduled: 1, Visible: 1}
+	it.Ref = model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: fmt.Sprint(n)}, ID: model.TaskStep}
+	it.Ref.Run[0] = byte(n)
+	return it
+}
+
+func pollOf(seq uint64, name string, lend int) *peer.Poll {
+	return &peer.Poll{Seq: seq, Workers: []peer.Worker{{
+		Name: name, Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Lend: lend,
+	}}}
+}
+
+// A worker comes or goes with a poll of its node at the moment at which something waits that nobody has proposed yet, and a third node lends a slot for it. Whoever holds the lock of the
+// borrowing then must not be the one to propose it, because that takes the same lock.
+func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
+	t.Parallel()
+	b, c := nodeID(2), nodeID(3)
+	inc := borrower(t, b, c)
+	answered := func([]byte) {}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		inc.board.Add(inc.eng.clock.now(), workItem(1))
+		inc.borrowing.polled(c, pollOf(1, "of c", 3), answered) // stays open: a claim is on its way
+		inc.board.Add(inc.eng.clock.now(), workItem(2))
+		inc.borrowing.polled(b, pollOf(1, "of b", 0), answered) // a worker comes
+		inc.board.Add(inc.eng.clock.now(), workItem(3))
+		inc.borrowing.polled(b, &peer.Poll{Seq: 2}, answered) // and goes
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the poll of a node does not end")
+	}
+	if s := inc.board.stats(); len(s.Queues) != 1 || s.Queues[0].Claimed != 3 {
+		t.Errorf("%+v, want 3 claims on the slots of c", s)
+	}
+}
