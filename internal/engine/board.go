@@ -137,7 +137,7 @@ func (b *board) Add(now model.Time, it queue.Item) {
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()
-	if _, _, maker := splitWorker(worker); b.gate.book != nil && id == 0 && b.livesElsewhere(maker) {
+	if _, _, maker := splitWorker(worker); b.gate.book != nil && b.livesElsewhere(maker) {
 		b.gate.node = maker
 	}
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)

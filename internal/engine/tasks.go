@@ -229,8 +229,12 @@ func (s *TaskSession) done(ref model.ClaimRef, r *model.TaskReport) {
 	default:
 		how = queue.Failed
 	}
+	maker := s.unmake(ref)
 	if inc := s.eng.current(); inc != nil {
 		inc.board.settled(ref, how)
+		if !maker.IsZero() && inc.lending != nil {
+			inc.lending.over(ref, maker)
+		}
 	}
 }
 
