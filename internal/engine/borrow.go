@@ -558,7 +558,9 @@ func (n *neighbour) over(e *entry, now time.Time) bool {
 	} else if n.b.inc.board.holds(w.session.id, ref) {
 		return false
 	}
-	w.session.lets(ref)
+	if e.N > n.sent && !n.listed[ref] { // else it may have arrived, and counts until the node has said what it holds
+		w.session.lets(ref)
+	}
 	return true
 }
 

@@ -4,8 +4,11 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
@@ -85,5 +88,89 @@ func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 	}
 	if s := inc.board.stats(); len(s.Queues) != 1 || s.Queues[0].Claimed != 3 {
 		t.Errorf("%+v, want 3 claims on the slots of c", s)
+	}
+}
+
+// The run of a claim moves while the answer that hands it to another node is on its way. Only that node can say whether the claim has arrived: until it does, the claim counts.
+func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := nodeID(3)
+		inc := borrower(t, c)
+		b, now := inc.board, inc.eng.clock.now
+		set, err := rule.NewSet([]rule.Limit{{Name: "one", Queue: "*", Numbers: limit.Numbers{Concurrency: 1}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.configure(now(), flowing{rules: set})
+		held := func() (n int) {
+			for _, u := range b.uses() {
+				n += u.Held
+			}
+			return n
+		}
+		answers := 0
+		answered := func([]byte) { answers++ }
+		inc.borrowing.polled(c, pollOf(1, "of c", 1), answered)
+		it, s := workItem(1), b.ids["of c"]
+		ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
+		b.Held(now(), it, 1, s.id, b.names[s.id])
+		s.execute([]model.Claim{{Ref: ref}})
+		inc.borrowing.polled(c, pollOf(2, "of c", 0), answered)
+		if answers != 2 || held() != 1 {
+			t.Fatalf("%d answers, %d claims count", answers, held())
+		}
+		b.Forget(now(), it.Ref)
+		time.Sleep(2 * sureAfter)
+		inc.borrowing.round()
+		b.letGo()
+		if held() != 1 {
+			t.Error("a claim that may have arrived does not count")
+		}
+		p := pollOf(3, "of c", 0)
+		p.Workers[0].Holds = []peer.Hold{{Ref: ref}}
+		inc.borrowing.polled(c, p, answered)
+		if held() != 1 {
+			t.Error("a claim that is executed does not count")
+		}
+		inc.borrowing.polled(c, pollOf(4, "of c", 0), answered)
+		if held() != 0 {
+			t.Error("a claim that nobody has counts")
+		}
+	})
+}
+
+// The node that has made a claim dies, then the run moves on from the one that has counted it since: it goes on to count there as long as the worker executes it.
+func TestClaimOfDeadMakerCountsOn(t *testing.T) {
+	t.Parallel()
+	maker, c := nodeID(2), nodeID(3)
+	inc := borrower(t, maker, c)
+	b, now := inc.board, inc.eng.clock.now()
+	set, err := rule.NewSet([]rule.Limit{{Name: "one", Queue: "*", Numbers: limit.Numbers{Concurrency: 1}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.configure(now, flowing{rules: set})
+	it := workItem(1)
+	ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
+	p := pollOf(1, "of c", 0)
+	p.Workers[0].Holds = []peer.Hold{{Ref: ref}}
+	inc.borrowing.polled(c, p, func([]byte) {})
+	b.Held(now, it, 1, b.ids["of c"].id, workerName("of c", c, maker))
+	if len(b.uses()) != 0 {
+		t.Error("a claim counts that its maker counts")
+	}
+	b.mu.Lock()
+	b.adopt(now, map[string]bool{c.String(): true})
+	b.mu.Unlock()
+	for range 2 {
+		if u := b.uses(); len(u) != 1 || u[0].Held != 1 {
+			t.Errorf("%+v, want one holder", u)
+		}
+		b.Forget(now, it.Ref)
+	}
+	inc.borrowing.polled(c, pollOf(2, "of c", 0), func([]byte) {})
+	if u := b.uses(); len(u) != 0 {
+		t.Errorf("%+v, want none", u)
 	}
 }
