@@ -52,8 +52,8 @@ func (s *TaskSession) unmake(ref model.ClaimRef) model.NodeID {
 	return maker
 }
 
-// moved notes that the shards of claims which are held are not ours any more, or have become so.
-func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool) {
+// moved notes that the shards of claims which are held are not ours any more, or have become so. It returns those that have.
+func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool) (come []model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ref := range s.held {
@@ -61,6 +61,7 @@ func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool)
 		case !shards[ref.Address.Shard(count)]:
 		case ours:
 			delete(s.abroad.held, ref)
+			come = append(come, ref)
 		default:
 			if s.abroad.held == nil {
 				s.abroad.held = map[model.ClaimRef]bool{}
@@ -68,6 +69,7 @@ func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool)
 			s.abroad.held[ref] = true
 		}
 	}
+	return come
 }
 
 // comeBack frees the slot of a claim of another owner. It reports whether it was one.

@@ -563,3 +563,36 @@ func TestLenderThatStartsOver(t *testing.T) {
 		}
 	})
 }
+
+// The owner of a run ends a claim and is gone before it has told the node whose worker executes it, which then gets the run. The worker hears that it is over all the same.
+func TestLenderThatInherits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		b, stopB := w.node()
+		defer stopB()
+		h := newHand(b, 4, func(model.Claim) *model.TaskReport { return nil })
+		settle()
+		for i := range 4 {
+			if _, err := a.Send(t.Context(), submit(fmt.Sprint("hangs ", i), model.TaskSpec{ToClose: 10 * time.Second, Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.until(func() bool { return len(h.claims) == 4 })
+		w.st.mu.Lock()
+		w.st.drop = func(store.PeerMail) bool { return true }
+		w.st.mu.Unlock()
+		time.Sleep(11 * time.Second)
+		stopA()
+		w.st.mu.Lock()
+		w.st.drop = nil
+		w.st.mu.Unlock()
+		time.Sleep(time.Minute)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if n := len(h.stopped); n != 4 {
+			t.Errorf("the worker has heard of %d of its 4 tasks that they are over", n)
+		}
+	})
+}
