@@ -509,6 +509,10 @@ func (n *neighbour) reply() {
 	b := n.b
 	a := peer.Answer{Seq: n.seq, Stream: n.stream, Strange: n.strange}
 	wants := b.inc.board.unlend(n.sessions())
+	if !b.inc.serving() { // somebody else may own the runs by now, and have made claims that look as if they were over from here
+		n.answer = nil
+		return
+	}
 	n.tidy(time.Now())
 	size := 0
 	for i := range n.pending {

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"fmt"
+	"math"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,6 +35,7 @@ func (quiet) Tell(model.NodeID, []byte) {}
 func borrower(t *testing.T, others ...model.NodeID) *incarnation {
 	t.Helper()
 	inc := &incarnation{eng: New(Config{Store: shared{memory.New(memory.Options{})}}), self: store.NodeInfo{ID: nodeID(1)}, epoch: 1, owner: make([]atomic.Int32, 16)}
+	inc.validUntil.Store(math.MaxInt64)
 	inc.borrowing, inc.lending = newBorrowing(inc), newLending(inc)
 	inc.borrowing.line = quiet{}
 	inc.board = newBoard(inc)
@@ -172,5 +174,24 @@ func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	inc.borrowing.polled(c, pollOf(2, "of c", 0), func([]byte) {})
 	if u := b.uses(); len(u) != 0 {
 		t.Errorf("%+v, want none", u)
+	}
+}
+
+// A node whose lease may have ended says nothing to those whose workers hold claims: they would stop what the next owner has had them begin.
+func TestNoAnswerWithoutLease(t *testing.T) {
+	t.Parallel()
+	c := nodeID(3)
+	inc := borrower(t, c)
+	answers := 0
+	inc.borrowing.polled(c, pollOf(1, "of c", 1), func([]byte) { answers++ })
+	inc.validUntil.Store(0)
+	inc.borrowing.polled(c, pollOf(2, "of c", 1), func([]byte) { answers++ })
+	if answers != 1 {
+		t.Errorf("%d answers, want one", answers)
+	}
+	inc.validUntil.Store(math.MaxInt64)
+	inc.borrowing.polled(c, pollOf(3, "of c", 1), func([]byte) { answers++ })
+	if answers != 2 {
+		t.Errorf("%d answers, want two", answers)
 	}
 }
