@@ -11,6 +11,8 @@ import (
 type abroad struct {
 	lent int                     // slots that another node may use now
 	held map[model.ClaimRef]bool // claims that the board of this node does not know of
+	// makers are the nodes that have handed over what is held or reported. Each counts its claims as long as they are listed to it, whoever owns the runs meanwhile.
+	makers map[model.ClaimRef]model.NodeID
 	// reported are claims whose report another node has to settle, and whether it has not been told yet.
 	reported map[model.ClaimRef]bool
 	news     map[model.ClaimRef]news
@@ -25,20 +27,33 @@ type news struct {
 	progress *model.Payload
 }
 
-// takeAbroad notes that claims of other owners take slots.
-func (s *TaskSession) takeAbroad(claims []model.Claim) {
+// takeAbroad notes that claims of another owner take slots.
+func (s *TaskSession) takeAbroad(claims []model.Claim, from model.NodeID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.abroad.held == nil {
 		s.abroad.held = map[model.ClaimRef]bool{}
 	}
+	if s.abroad.makers == nil {
+		s.abroad.makers = map[model.ClaimRef]model.NodeID{}
+	}
 	for i := range claims {
 		s.abroad.held[claims[i].Ref] = true
+		s.abroad.makers[claims[i].Ref] = from
 	}
 }
 
-// moved notes that the shards of claims which are held are not ours any more, or have become so.
-func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool) {
+// unmake forgets who has handed over a claim that has ended, and returns it; zero for a claim of this node.
+func (s *TaskSession) unmake(ref model.ClaimRef) model.NodeID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maker := s.abroad.makers[ref]
+	delete(s.abroad.makers, ref)
+	return maker
+}
+
+// moved notes that the shards of claims which are held are not ours any more, or have become so. It returns those that have.
+func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool) (come []model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for ref := range s.held {
@@ -46,6 +61,7 @@ func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool)
 		case !shards[ref.Address.Shard(count)]:
 		case ours:
 			delete(s.abroad.held, ref)
+			come = append(come, ref)
 		default:
 			if s.abroad.held == nil {
 				s.abroad.held = map[model.ClaimRef]bool{}
@@ -53,6 +69,7 @@ func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool)
 			s.abroad.held[ref] = true
 		}
 	}
+	return come
 }
 
 // comeBack frees the slot of a claim of another owner. It reports whether it was one.
@@ -187,17 +204,19 @@ func (s *TaskSession) abroadBy(do func(ref model.ClaimRef, fresh bool)) {
 	}
 }
 
-// holdsAbroad lists everything that the session has of shards that are not ours, with news and reports for their owner as far as there is room. It returns which those are.
-func (s *TaskSession) holdsAbroad(foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
+// holdsAbroad lists to a node everything that the session has of shards that are not ours, or from that node, with news and reports for the owner, if it is the owner, as far as there is room.
+// It returns which those are.
+func (s *TaskSession) holdsAbroad(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sent = map[model.ClaimRef]uint64{}
 	for ref := range s.held {
-		if !foreign(ref) {
+		abroad := foreign(ref)
+		if !abroad && s.abroad.makers[ref] != to {
 			continue
 		}
 		h := peer.Hold{Ref: ref}
-		if n := s.abroad.news[ref]; n.seq != 0 && owned(ref) && (n.progress == nil || *room > 0) {
+		if n := s.abroad.news[ref]; n.seq != 0 && abroad && owned(ref) && (n.progress == nil || *room > 0) {
 			h.Beat, h.Progress = n.beat, n.progress
 			if n.progress != nil {
 				*room -= n.progress.Size()
@@ -207,11 +226,12 @@ func (s *TaskSession) holdsAbroad(foreign, owned func(model.ClaimRef) bool, room
 		holds = append(holds, h)
 	}
 	for ref, r := range s.reported {
-		if !foreign(ref) {
+		abroad := foreign(ref)
+		if !abroad && s.abroad.makers[ref] != to {
 			continue
 		}
 		h := peer.Hold{Ref: ref}
-		if _, ours := s.abroad.reported[ref]; ours && *room > 0 && owned(ref) {
+		if _, ours := s.abroad.reported[ref]; ours && abroad && *room > 0 && owned(ref) {
 			h.Report = r
 			*room -= r.Output.Size()
 			sent[ref] = 0

@@ -137,7 +137,7 @@ func (b *board) Add(now model.Time, it queue.Item) {
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()
-	if _, _, maker := splitWorker(worker); b.gate.book != nil && id == 0 && b.livesElsewhere(maker) {
+	if _, _, maker := splitWorker(worker); b.gate.book != nil && b.livesElsewhere(maker) {
 		b.gate.node = maker
 	}
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
@@ -206,9 +206,6 @@ func (b *board) keptFor() map[model.NodeID]bool {
 
 // letGo ends what is counted for workers of other nodes that are done, or gone.
 func (b *board) letGo() {
-	if b.gate.book == nil {
-		return
-	}
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
 	for ref, o := range b.gate.orphans {
@@ -368,7 +365,14 @@ func (b *board) stats() queue.Stats {
 // join adds a worker, or changes how much it may hold. That is read under the lock: who changes it, joins it to a new board or has it leave may be somebody else
 // each, and what the session says last is what has to stand here. One that has left does not come back.
 func (b *board) join(s *TaskSession) {
+	b.enlist(s)
+	b.propose()
+}
+
+// enlist is join without a proposal. Who holds the lock of the borrowing makes none: what is proposed to a borrowed worker is counted there.
+func (b *board) enlist(s *TaskSession) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	slots, here := s.free()
 	if _, ok := b.names[s.id]; ok {
 		b.b.Slots(b.inc.eng.clock.now(), s.id, slots)
@@ -384,13 +388,18 @@ func (b *board) join(s *TaskSession) {
 		b.names[s.id], b.ids[offer.Name] = workerName(offer.Name, node, b.inc.self.ID), s
 	}
 	b.moved = true
-	b.mu.Unlock()
-	b.propose()
 }
 
 // leave removes a worker that holds nothing any more.
 func (b *board) leave(s *TaskSession) {
+	b.strike(s)
+	b.propose()
+}
+
+// strike is leave without a proposal.
+func (b *board) strike(s *TaskSession) {
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	b.b.Leave(b.inc.eng.clock.now(), s.id)
 	delete(b.names, s.id)
 	delete(b.loans, s.id)
@@ -398,8 +407,6 @@ func (b *board) leave(s *TaskSession) {
 		delete(b.ids, s.offer.Name)
 	}
 	b.moved = true // what it may have left is nobody's, which has a deadline
-	b.mu.Unlock()
-	b.propose()
 }
 
 // reported tells that a worker has a slot free again: what it has to say of the claim is on its way.

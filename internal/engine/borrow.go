@@ -30,7 +30,7 @@ const (
 // slots until they are answered. A worker that has polled is on the board like any other, under its name in histories, but with no more slots than are lent just now. What the lanes
 // tell it is kept in a stream until a poll says that it has arrived.
 //
-// Locks: its own, then that of the board, then that of a session.
+// Locks: its own, then that of the board, then that of a session. The board may propose something only while its own is not held.
 type borrowing struct {
 	inc    *incarnation
 	line   peer.Line
@@ -129,7 +129,9 @@ func (b *borrowing) run(ctx context.Context) {
 		case <-b.kick:
 		case <-timer.C:
 		}
-		if b.round() {
+		again := b.round()
+		b.inc.board.propose()
+		if again {
 			timer.Reset(pendAgain)
 		} else {
 			timer.Stop()
@@ -320,7 +322,7 @@ func (n *neighbour) dismiss(name string) {
 	w := n.workers[name]
 	delete(n.workers, name)
 	w.session.dismiss()
-	n.b.inc.board.leave(w.session)
+	n.b.inc.board.strike(w.session)
 }
 
 // close ends everything.
@@ -466,7 +468,7 @@ func (n *neighbour) worker(pw *peer.Worker) *borrowed {
 		w = &borrowed{n: n, known: map[model.ClaimRef]bool{}, reports: map[model.ClaimRef]bool{}, offer: offer}
 		w.session = n.b.inc.eng.taskSession(w, offer, n.node)
 		n.workers[pw.Name] = w
-		n.b.inc.board.join(w.session)
+		n.b.inc.board.enlist(w.session)
 	}
 	return w
 }
@@ -507,6 +509,10 @@ func (n *neighbour) reply() {
 	b := n.b
 	a := peer.Answer{Seq: n.seq, Stream: n.stream, Strange: n.strange}
 	wants := b.inc.board.unlend(n.sessions())
+	if !b.inc.serving() { // somebody else may own the runs by now, and have made claims that look as if they were over from here
+		n.answer = nil
+		return
+	}
 	n.tidy(time.Now())
 	size := 0
 	for i := range n.pending {
@@ -556,7 +562,9 @@ func (n *neighbour) over(e *entry, now time.Time) bool {
 	} else if n.b.inc.board.holds(w.session.id, ref) {
 		return false
 	}
-	w.session.lets(ref)
+	if e.N > n.sent && !n.listed[ref] { // else it may have arrived, and counts until the node has said what it holds
+		w.session.lets(ref)
+	}
 	return true
 }
 

@@ -22,16 +22,22 @@ type gatekeeper struct {
 
 	claims  map[model.TaskRef]ours
 	orphans map[model.TaskRef]*orphan
-	foreign map[model.TaskRef]string // the node
+	foreign map[model.TaskRef]counted
 	// What the board is being told just now: that a claim was made by another node, or that a task leaves memory.
 	node      string
 	forgetful bool
 }
 
-// ours is a claim that this node has made.
+// ours is a claim of a worker of this node, or of one that is lent to it.
 type ours struct {
 	claim  int64
 	worker queue.WorkerID
+}
+
+// counted is a claim that another node counts, which has made it, and who executes it, if that is known here.
+type counted struct {
+	node string
+	ours
 }
 
 // orphan is a claim that this node counts although its run is not here, or has not heard yet that it ended.
@@ -43,7 +49,7 @@ type orphan struct {
 }
 
 func newGatekeeper(book *ledger.Book, has func(queue.WorkerID, model.ClaimRef) bool) *gatekeeper {
-	k := &gatekeeper{book: book, has: has, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, foreign: map[model.TaskRef]string{}}
+	k := &gatekeeper{book: book, has: has, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, foreign: map[model.TaskRef]counted{}}
 	if book != nil {
 		k.Gate = book.Gate
 	} else {
@@ -76,7 +82,7 @@ func (k *gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Re
 // Hold is for the board.
 func (k *gatekeeper) Hold(now model.Time, it *queue.Item) {
 	if k.node != "" {
-		k.foreign[it.Ref] = k.node
+		k.foreign[it.Ref] = counted{node: k.node}
 	}
 	if _, counted := k.foreign[it.Ref]; counted {
 		return
@@ -92,7 +98,13 @@ func (k *gatekeeper) held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	if k.book == nil {
 		return
 	}
-	if id != 0 && k.Holds(ref) {
+	if id == 0 {
+		return
+	}
+	if c, elsewhere := k.foreign[ref]; elsewhere {
+		c.ours = ours{claim, id}
+		k.foreign[ref] = c
+	} else if k.Holds(ref) {
 		k.claims[ref] = ours{claim, id}
 	}
 }

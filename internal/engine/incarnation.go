@@ -339,7 +339,11 @@ func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
 		set[s] = true
 	}
 	for _, s := range inc.lending.workers() {
-		s.moved(set, len(inc.owner), ours)
+		for _, ref := range s.moved(set, len(inc.owner), ours) { // perhaps it is over, and who has ended it could not tell any more
+			if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil {
+				l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id) })
+			}
+		}
 		inc.board.join(s)
 	}
 	inc.lending.nudge()

@@ -267,6 +267,7 @@ func (d *lending) poll(ctx context.Context, l *loan) {
 		}
 		w.Lend = lent[s]
 		w.Holds, sent[s] = s.holdsAbroad(
+			l.node,
 			func(ref model.ClaimRef) bool { return d.inc.lane(ref.Address.Shard(len(d.inc.owner))) == nil },
 			func(ref model.ClaimRef) bool { return v.Owners[ref.Address.Shard(len(v.Owners))].Node == l.node }, &room)
 		p.Workers = append(p.Workers, w)
@@ -333,7 +334,7 @@ func (d *lending) answered(l *loan, a *peer.Answer, lent map[*TaskSession]int, b
 	l.since = nil
 	d.note()
 	d.mu.Unlock()
-	got := d.carryOut(fresh)
+	got := d.carryOut(l.node, fresh)
 	coming := a.Coming
 	kept := map[*TaskSession]int{}
 	for s := range lent {
@@ -357,7 +358,7 @@ func (d *lending) answered(l *loan, a *peer.Answer, lent map[*TaskSession]int, b
 }
 
 // carryOut has workers do what an owner says. It returns how many claims each has got.
-func (d *lending) carryOut(entries []peer.Entry) map[*TaskSession]int {
+func (d *lending) carryOut(from model.NodeID, entries []peer.Entry) map[*TaskSession]int {
 	byName := map[string]*TaskSession{}
 	for _, s := range d.workers() {
 		byName[s.offer.Name] = s
@@ -375,12 +376,14 @@ func (d *lending) carryOut(entries []peer.Entry) map[*TaskSession]int {
 			claims[s] = append(claims[s], *e.Claim)
 		case e.Stop != nil && s != nil:
 			if cs := claims[s]; len(cs) > 0 { // in order
-				left = append(left, d.execute(s, cs)...)
+				left = append(left, d.execute(from, s, cs)...)
 				got[s] += len(cs)
 				claims[s] = nil
 			}
-			s.stop(*e.Stop, e.Canceled)
-		case e.Settled != nil && s != nil:
+			if s.holds(*e.Stop) { // else it has been told: the owner says so as often as it hears of the claim
+				s.stop(*e.Stop, e.Canceled)
+			}
+		case e.Settled != nil && s != nil && s.reports(*e.Settled): // else the same
 			var err error
 			if f := e.Refusal; f != nil {
 				err = fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
@@ -390,7 +393,7 @@ func (d *lending) carryOut(entries []peer.Entry) map[*TaskSession]int {
 	}
 	for s, cs := range claims {
 		if len(cs) > 0 {
-			left = append(left, d.execute(s, cs)...)
+			left = append(left, d.execute(from, s, cs)...)
 			got[s] += len(cs)
 		}
 	}
@@ -399,16 +402,29 @@ func (d *lending) carryOut(entries []peer.Entry) map[*TaskSession]int {
 }
 
 // execute hands claims to a worker, and returns them if it leaves.
-func (d *lending) execute(s *TaskSession, claims []model.Claim) (left []model.ClaimRef) {
-	s.takeAbroad(claims)
+func (d *lending) execute(from model.NodeID, s *TaskSession, claims []model.Claim) (left []model.ClaimRef) {
+	s.takeAbroad(claims, from)
 	if s.execute(claims) {
 		return nil
 	}
 	for i := range claims {
 		s.comeBack(claims[i].Ref)
+		s.unmake(claims[i].Ref)
 		left = append(left, claims[i].Ref)
 	}
 	return left
+}
+
+// over tells the node that has made a claim soon that it has ended, if that does not know because it does not own the run any more: its permit is free.
+func (d *lending) over(ref model.ClaimRef, maker model.NodeID) {
+	v := d.view.Load()
+	if v == nil || v.Owners[ref.Address.Shard(len(v.Owners))].Node == maker || !slices.ContainsFunc(v.Members, func(m store.Member) bool { return m.ID == maker }) {
+		return
+	}
+	d.mu.Lock()
+	d.loan(maker).poll = true
+	d.mu.Unlock()
+	d.nudge()
 }
 
 // regain ends the loan of slots.

@@ -512,3 +512,87 @@ func TestOneTaskAfterTheOther(t *testing.T) {
 		}
 	})
 }
+
+// A node loses its lease while its worker executes tasks of another one. The worker hears once of each that it is over, and all its slots are free again.
+func TestLenderThatStartsOver(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		defer stopA()
+		st := &deaf{Store: w.st}
+		b := engine.New(engine.Config{Store: st, Hints: w.hints})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = b.Run(ctx) }()
+		defer func() { cancel(); <-ended }()
+		if err := b.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var hang atomic.Bool
+		hang.Store(true)
+		h := newHand(b, 4, func(c model.Claim) *model.TaskReport {
+			if hang.Load() {
+				return nil
+			}
+			time.Sleep(time.Second)
+			return done(c)
+		})
+		settle()
+		for i := range 4 {
+			if _, err := a.Send(t.Context(), submit(fmt.Sprint("hangs ", i), model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.until(func() bool { return len(h.claims) == 4 })
+		st.deaf.Store(true)
+		time.Sleep(time.Minute) // a takes its place
+		hang.Store(false)
+		st.deaf.Store(false)
+		h.until(func() bool { return len(h.stopped) >= 4 })
+		settle()
+		h.mu.Lock()
+		if n := len(h.stopped); n != 4 {
+			t.Errorf("the worker was told %d times that one of its 4 tasks is over", n)
+		}
+		h.mu.Unlock()
+		began := time.Now()
+		execute(t, a, 8, model.TaskSpec{})
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("8 tasks of a second on 4 slots took %s", took)
+		}
+	})
+}
+
+// The owner of a run ends a claim and is gone before it has told the node whose worker executes it, which then gets the run. The worker hears that it is over all the same.
+func TestLenderThatInherits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, 0, 0)
+		a, stopA := w.owner()
+		b, stopB := w.node()
+		defer stopB()
+		h := newHand(b, 4, func(model.Claim) *model.TaskReport { return nil })
+		settle()
+		for i := range 4 {
+			if _, err := a.Send(t.Context(), submit(fmt.Sprint("hangs ", i), model.TaskSpec{ToClose: 10 * time.Second, Retry: model.Retry{MaxAttempts: 1}})); err != nil {
+				t.Fatal(err)
+			}
+		}
+		h.until(func() bool { return len(h.claims) == 4 })
+		w.st.mu.Lock()
+		w.st.drop = func(store.PeerMail) bool { return true }
+		w.st.mu.Unlock()
+		time.Sleep(11 * time.Second)
+		stopA()
+		w.st.mu.Lock()
+		w.st.drop = nil
+		w.st.mu.Unlock()
+		time.Sleep(time.Minute)
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		if n := len(h.stopped); n != 4 {
+			t.Errorf("the worker has heard of %d of its 4 tasks that they are over", n)
+		}
+	})
+}

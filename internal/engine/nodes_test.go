@@ -79,6 +79,20 @@ func (w wire) LoadSettings(ctx context.Context, after int64) (store.SettingChang
 	return w.Store.LoadSettings(ctx, after)
 }
 
+func (w wire) PutPeerMail(ctx context.Context, rows []store.PeerMail) error {
+	if err := w.away(ctx, "put peer mail"); err != nil {
+		return err
+	}
+	return w.Store.PutPeerMail(ctx, rows)
+}
+
+func (w wire) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxBytes int) ([]store.PeerMail, error) {
+	if err := w.away(ctx, "take peer mail"); err != nil {
+		return nil, err
+	}
+	return w.Store.TakePeerMail(ctx, node, limit, maxBytes)
+}
+
 // member is a node of a cluster, with a worker.
 type member struct {
 	*engine.Engine

@@ -260,20 +260,21 @@ func (inc *incarnation) viewed(v *store.View) {
 
 // adopt has this node count the claims in its shards that were made by nodes which are no more. It is called with the lock.
 func (b *board) adopt(now model.Time, alive map[string]bool) {
-	var gone map[model.TaskRef]bool
-	for ref, node := range b.gate.foreign {
-		if !alive[node] {
+	var gone map[model.TaskRef]ours
+	for ref, c := range b.gate.foreign {
+		if !alive[c.node] {
 			if gone == nil {
-				gone = map[model.TaskRef]bool{}
+				gone = map[model.TaskRef]ours{}
 			}
-			gone[ref] = true
+			gone[ref] = c.ours
 			delete(b.gate.foreign, ref)
 		}
 	}
 	if gone != nil {
 		b.b.Taken(func(it *queue.Item) {
-			if gone[it.Ref] {
+			if c, mine := gone[it.Ref]; mine {
 				b.gate.Hold(now, it)
+				b.gate.held(it.Ref, c.claim, c.worker) // it goes on to count here when the run moves once more
 			}
 		})
 	}

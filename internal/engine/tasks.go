@@ -192,6 +192,13 @@ func (s *TaskSession) holds(claim model.ClaimRef) bool {
 	return held
 }
 
+// reports reports whether the worker has said how the claim ended, and that is not settled.
+func (s *TaskSession) reports(claim model.ClaimRef) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.reported[claim] != nil
+}
+
 func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 	s.mu.Lock()
 	back := false
@@ -222,8 +229,12 @@ func (s *TaskSession) done(ref model.ClaimRef, r *model.TaskReport) {
 	default:
 		how = queue.Failed
 	}
+	maker := s.unmake(ref)
 	if inc := s.eng.current(); inc != nil {
 		inc.board.settled(ref, how)
+		if !maker.IsZero() && inc.lending != nil {
+			inc.lending.over(ref, maker)
+		}
 	}
 }
 

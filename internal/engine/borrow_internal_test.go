@@ -1,0 +1,197 @@
+package engine
+
+import (
+	"fmt"
+	"math"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// shared is a store that several nodes may open.
+type shared struct{ store.Store }
+
+func (s shared) Info() store.Info {
+	i := s.Store.Info()
+	i.Shared = true
+	return i
+}
+
+// quiet is a line on which nobody hears anything.
+type quiet struct{ peer.Line }
+
+func (quiet) Tell(model.NodeID, []byte) {}
+
+// borrower is a node without lanes, to which others are known that have workers.
+func borrower(t *testing.T, others ...model.NodeID) *incarnation {
+	t.Helper()
+	inc := &incarnation{eng: New(Config{Store: shared{memory.New(memory.Options{})}}), self: store.NodeInfo{ID: nodeID(1)}, epoch: 1, owner: make([]atomic.Int32, 16)}
+	inc.validUntil.Store(math.MaxInt64)
+	inc.borrowing, inc.lending = newBorrowing(inc), newLending(inc)
+	inc.borrowing.line = quiet{}
+	inc.board = newBoard(inc)
+	t.Cleanup(inc.board.close)
+	alive := []string{inc.self.ID.String()}
+	for _, id := range others {
+		alive = append(alive, id.String())
+	}
+	inc.alive.Store(&alive)
+	return inc
+}
+
+func nodeID(n byte) (id model.NodeID) {
+	id[0] = n
+	return id
+}
+
+func workItem(n int) queue.Item {
+	it := queue.Item{Spec: &model.TaskSpec{Kind: "work", Queue: "default"}, Input: &model.Payload{}, Scheduled: 1, Visible: 1}
+	it.Ref = model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: fmt.Sprint(n)}, ID: model.TaskStep}
+	it.Ref.Run[0] = byte(n)
+	return it
+}
+
+func pollOf(seq uint64, name string, lend int) *peer.Poll {
+	return &peer.Poll{Seq: seq, Workers: []peer.Worker{{
+		Name: name, Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Lend: lend,
+	}}}
+}
+
+// A worker comes or goes with a poll of its node at the moment at which something waits that nobody has proposed yet, and a third node lends a slot for it. Whoever holds the lock of the
+// borrowing then must not be the one to propose it, because that takes the same lock.
+func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
+	t.Parallel()
+	b, c := nodeID(2), nodeID(3)
+	inc := borrower(t, b, c)
+	answered := func([]byte) {}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		inc.board.Add(inc.eng.clock.now(), workItem(1))
+		inc.borrowing.polled(c, pollOf(1, "of c", 3), answered) // stays open: a claim is on its way
+		inc.board.Add(inc.eng.clock.now(), workItem(2))
+		inc.borrowing.polled(b, pollOf(1, "of b", 0), answered) // a worker comes
+		inc.board.Add(inc.eng.clock.now(), workItem(3))
+		inc.borrowing.polled(b, &peer.Poll{Seq: 2}, answered) // and goes
+	}()
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Fatal("the poll of a node does not end")
+	}
+	if s := inc.board.stats(); len(s.Queues) != 1 || s.Queues[0].Claimed != 3 {
+		t.Errorf("%+v, want 3 claims on the slots of c", s)
+	}
+}
+
+// The run of a claim moves while the answer that hands it to another node is on its way. Only that node can say whether the claim has arrived: until it does, the claim counts.
+func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := nodeID(3)
+		inc := borrower(t, c)
+		b, now := inc.board, inc.eng.clock.now
+		set, err := rule.NewSet([]rule.Limit{{Name: "one", Queue: "*", Numbers: limit.Numbers{Concurrency: 1}}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.configure(now(), flowing{rules: set})
+		held := func() (n int) {
+			for _, u := range b.uses() {
+				n += u.Held
+			}
+			return n
+		}
+		answers := 0
+		answered := func([]byte) { answers++ }
+		inc.borrowing.polled(c, pollOf(1, "of c", 1), answered)
+		it, s := workItem(1), b.ids["of c"]
+		ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
+		b.Held(now(), it, 1, s.id, b.names[s.id])
+		s.execute([]model.Claim{{Ref: ref}})
+		inc.borrowing.polled(c, pollOf(2, "of c", 0), answered)
+		if answers != 2 || held() != 1 {
+			t.Fatalf("%d answers, %d claims count", answers, held())
+		}
+		b.Forget(now(), it.Ref)
+		time.Sleep(2 * sureAfter)
+		inc.borrowing.round()
+		b.letGo()
+		if held() != 1 {
+			t.Error("a claim that may have arrived does not count")
+		}
+		p := pollOf(3, "of c", 0)
+		p.Workers[0].Holds = []peer.Hold{{Ref: ref}}
+		inc.borrowing.polled(c, p, answered)
+		if held() != 1 {
+			t.Error("a claim that is executed does not count")
+		}
+		inc.borrowing.polled(c, pollOf(4, "of c", 0), answered)
+		if held() != 0 {
+			t.Error("a claim that nobody has counts")
+		}
+	})
+}
+
+// The node that has made a claim dies, then the run moves on from the one that has counted it since: it goes on to count there as long as the worker executes it.
+func TestClaimOfDeadMakerCountsOn(t *testing.T) {
+	t.Parallel()
+	maker, c := nodeID(2), nodeID(3)
+	inc := borrower(t, maker, c)
+	b, now := inc.board, inc.eng.clock.now()
+	set, err := rule.NewSet([]rule.Limit{{Name: "one", Queue: "*", Numbers: limit.Numbers{Concurrency: 1}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.configure(now, flowing{rules: set})
+	it := workItem(1)
+	ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
+	p := pollOf(1, "of c", 0)
+	p.Workers[0].Holds = []peer.Hold{{Ref: ref}}
+	inc.borrowing.polled(c, p, func([]byte) {})
+	b.Held(now, it, 1, b.ids["of c"].id, workerName("of c", c, maker))
+	if len(b.uses()) != 0 {
+		t.Error("a claim counts that its maker counts")
+	}
+	b.mu.Lock()
+	b.adopt(now, map[string]bool{c.String(): true})
+	b.mu.Unlock()
+	for range 2 {
+		if u := b.uses(); len(u) != 1 || u[0].Held != 1 {
+			t.Errorf("%+v, want one holder", u)
+		}
+		b.Forget(now, it.Ref)
+	}
+	inc.borrowing.polled(c, pollOf(2, "of c", 0), func([]byte) {})
+	if u := b.uses(); len(u) != 0 {
+		t.Errorf("%+v, want none", u)
+	}
+}
+
+// A node whose lease may have ended says nothing to those whose workers hold claims: they would stop what the next owner has had them begin.
+func TestNoAnswerWithoutLease(t *testing.T) {
+	t.Parallel()
+	c := nodeID(3)
+	inc := borrower(t, c)
+	answers := 0
+	inc.borrowing.polled(c, pollOf(1, "of c", 1), func([]byte) { answers++ })
+	inc.validUntil.Store(0)
+	inc.borrowing.polled(c, pollOf(2, "of c", 1), func([]byte) { answers++ })
+	if answers != 1 {
+		t.Errorf("%d answers, want one", answers)
+	}
+	inc.validUntil.Store(math.MaxInt64)
+	inc.borrowing.polled(c, pollOf(3, "of c", 1), func([]byte) { answers++ })
+	if answers != 2 {
+		t.Errorf("%d answers, want two", answers)
+	}
+}
