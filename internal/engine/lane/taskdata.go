@@ -155,10 +155,7 @@ type watcher struct {
 
 // Watch has the token answered when the next commit has something of the address in it; Unwatch takes it back.
 func (l *Lane) Watch(a model.Address, token any) error {
-	if l.dead != nil {
-		return l.dead
-	}
-	if sh := l.shards[a.Shard(l.cfg.Shards)]; sh == nil || sh.draining {
+	if sh := l.shards[a.Shard(l.cfg.Shards)]; l.dead != nil || sh == nil || sh.draining {
 		return ErrNotOwner
 	}
 	l.addWatcher(a, watcher{token: token})
