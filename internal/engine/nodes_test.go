@@ -155,6 +155,20 @@ func (c *counter) end(m *member, key string) {
 	c.by[m]++
 }
 
+// begun is how many have begun so far.
+func (c *counter) begun() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.begins)
+}
+
+// ended is how many have ended at a node so far.
+func (c *counter) ended(m *member) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.by[m]
+}
+
 // cut has a node vanish, if it executes anything: that many.
 func (c *counter) cut(m *member) int {
 	c.mu.Lock()
@@ -406,16 +420,16 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			if s := state(m); s.State != breaker.Open {
 				t.Errorf("node %d: %+v", i, s)
 			}
-			if n := c.by[m]; n < 1 || n > 3 { // each has a slot: some of the four, and what had begun by then
+			if n := c.ended(m); n < 1 || n > 3 { // each has a slot: some of the four, and what had begun by then
 				t.Errorf("node %d had %d calls", i, n)
 			}
 		}
-		if n := len(c.begins); n > 4+2 { // each has a slot, and may begin one more before it hears
+		if n := c.begun(); n > 4+2 { // each has a slot, and may begin one more before it hears
 			t.Errorf("%d calls, and four failures open it", n)
 		}
-		before := len(c.begins)
+		before := c.begun()
 		time.Sleep(time.Minute) // one probe, which fails
-		if n := len(c.begins) - before; n != 1 {
+		if n := c.begun() - before; n != 1 {
 			t.Errorf("%d probes", n)
 		}
 		broken.Store(false)
