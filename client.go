@@ -153,9 +153,10 @@ func (c Client) call(m model.Message, o *stepOptions) (model.Payload, error) {
 
 // ask is for schedules.
 func (c Client) ask(m model.Message) (model.Payload, error) {
-	p, err := c.host().backend.Update(c.ctx, api.UpdateRequest{Target: api.Target{Address: m.To}, Name: m.Name, Input: m.Input})
+	b := c.host().backend
+	p, err := b.Update(c.ctx, api.UpdateRequest{Target: api.Target{Address: m.To}, Name: m.Name, Input: m.Input})
 	if err != nil {
-		return p, public(schedule.Explain(m.To.Key, err))
+		return p, public(schedule.Explain(c.ctx, b, m.To.Key, err))
 	}
 	return p, nil
 }

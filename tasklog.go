@@ -5,8 +5,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
-	"sync"
+	"time"
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/model"
@@ -34,57 +35,57 @@ func Log(ctx context.Context) *slog.Logger {
 
 // taskLog makes lines of records: the message, and the attributes as slog writes them.
 type taskLog struct {
-	task  *pool.Task
-	line  *lineBuffer
-	attrs slog.Handler // writes the attributes of a record to line
+	task *pool.Task
+	with []func(slog.Handler) slog.Handler // attributes and groups that every line has
 }
 
-// lineBuffer holds one line at a time, for a logger and those that are made of it.
-type lineBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
+func newTaskLog(t *pool.Task) *taskLog { return &taskLog{task: t} }
 
-func newTaskLog(t *pool.Task) *taskLog {
-	line := &lineBuffer{}
-	return &taskLog{task: t, line: line, attrs: slog.NewTextHandler(&line.buf, &slog.HandlerOptions{
-		Level: slog.LevelDebug,
-		ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
-			if len(groups) == 0 && (a.Key == slog.TimeKey || a.Key == slog.LevelKey) {
-				return slog.Attr{} // they have columns of their own
-			}
-			return a
-		},
-	})}
+// attributes writes those of a record, beside what has a column of its own: the time is left out of the record, the level is told from an attribute of that name by its type.
+var attributes = slog.HandlerOptions{
+	Level: slog.LevelDebug,
+	ReplaceAttr: func(groups []string, a slog.Attr) slog.Attr {
+		if _, level := a.Value.Any().(slog.Level); level && len(groups) == 0 && a.Key == slog.LevelKey {
+			return slog.Attr{}
+		}
+		return a
+	},
 }
 
 func (l *taskLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelDebug }
 
+// Handle writes every line to a buffer of its own, because values are asked for their text, which is code of users: it may log as well.
 func (l *taskLog) Handle(ctx context.Context, r slog.Record) error {
-	text := r.Message
-	r.Message = ""
-	l.line.mu.Lock()
-	l.line.buf.Reset()
-	err := l.attrs.Handle(ctx, r)
-	attrs := strings.TrimPrefix(strings.TrimSuffix(l.line.buf.String(), "\n"), `msg=""`)
-	l.line.mu.Unlock()
-	if err != nil {
-		return err
-	}
-	item := model.TaskItem{Kind: model.ItemLog, Level: int16(max(min(r.Level, 1000), -1000)), Text: cutLine(text + attrs)}
+	item := model.TaskItem{Kind: model.ItemLog, Level: int16(max(min(r.Level, 1000), -1000))}
 	if !r.Time.IsZero() {
 		item.At = model.TimeOf(r.Time)
 	}
+	text := r.Message
+	r.Message, r.Time = "", time.Time{}
+	var line bytes.Buffer
+	h := slog.Handler(slog.NewTextHandler(&line, &attributes))
+	for _, with := range l.with {
+		h = with(h)
+	}
+	if err := h.Handle(ctx, r); err != nil {
+		return err
+	}
+	attrs := strings.TrimPrefix(strings.TrimSuffix(line.String(), "\n"), `msg=""`)
+	item.Text = cutLine(text + attrs)
 	l.task.Log(item)
 	return nil
 }
 
 func (l *taskLog) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &taskLog{l.task, l.line, l.attrs.WithAttrs(attrs)}
+	return l.also(func(h slog.Handler) slog.Handler { return h.WithAttrs(attrs) })
 }
 
 func (l *taskLog) WithGroup(name string) slog.Handler {
-	return &taskLog{l.task, l.line, l.attrs.WithGroup(name)}
+	return l.also(func(h slog.Handler) slog.Handler { return h.WithGroup(name) })
+}
+
+func (l *taskLog) also(with func(slog.Handler) slog.Handler) *taskLog {
+	return &taskLog{l.task, append(slices.Clip(l.with), with)}
 }
 
 // cutLine makes a line one that is kept.

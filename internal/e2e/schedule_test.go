@@ -99,6 +99,37 @@ func TestScheduleAcrossProcesses(t *testing.T) {
 	}
 }
 
+// A trigger that the schedule does not follow is a conflict, and says with what; one of a schedule that is deleted finds none.
+func TestTriggersThatAreRefused(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "memory")
+	over := make(chan struct{})
+	job := tickJob.Bind(func(ctx perdure.WorkflowCtx, in string) (string, error) {
+		return perdure.Do(ctx, "wait", func(ctx context.Context) (string, error) {
+			select {
+			case <-over:
+			case <-ctx.Done():
+			}
+			return in, ctx.Err()
+		})
+	})
+	nightly := perdure.NewSchedule("nightly", perdure.Cron("@yearly", ""), tickJob.Job("x"), perdure.OverlapSkip)
+	app := s.open(job, nightly)
+	defer close(over)
+	if err := nightly.Trigger(caller(t, app)); err != nil {
+		t.Fatal(err)
+	}
+	if err := nightly.Trigger(caller(t, app)); !errors.Is(err, perdure.ErrConflict) || !strings.Contains(err.Error(), "does not begin while tick-job/") {
+		t.Errorf("the second trigger: %v", err)
+	}
+	if err := nightly.Delete(caller(t, app)); err != nil {
+		t.Fatal(err)
+	}
+	if err := nightly.Trigger(caller(t, app)); !errors.Is(err, perdure.ErrNotFound) {
+		t.Errorf("a trigger of a schedule that is deleted: %v", err)
+	}
+}
+
 // What an app does not define any more is deleted if it says so, and what others applied is not.
 func TestSchedulesArePruned(t *testing.T) {
 	t.Parallel()

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/model"
@@ -98,6 +99,14 @@ func TestTaskStateOverAttempts(t *testing.T) {
 	})
 }
 
+// talkative logs when it is asked what it is.
+type talkative struct{ log *slog.Logger }
+
+func (v talkative) LogValue() slog.Value {
+	v.log.Info("asked")
+	return slog.StringValue("me")
+}
+
 // Lines and streamed items of all attempts are there, in order, once, and before the outcome is.
 func TestTaskLogsAndStream(t *testing.T) {
 	t.Parallel()
@@ -117,7 +126,7 @@ func TestTaskLogsAndStream(t *testing.T) {
 			if n == 1 {
 				return "", errors.New("again")
 			}
-			log.Error("ends")
+			log.Error("ends", "level", "gold", "time", time.Unix(0, 0).UTC(), "in", talkative{log})
 			return in, nil
 		}, perdure.OnQueue("work"), perdure.Constant(2, 0))
 		flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, in string) (string, error) { return talk.Run(ctx, in) }, perdure.Uses(talk))
@@ -131,7 +140,10 @@ func TestTaskLogsAndStream(t *testing.T) {
 			t.Fatal(err)
 		}
 		long := "DEBUG \ufffd" + strings.Repeat("x", 8192-3-len(" … 20003 bytes in all")) + " … 20003 bytes in all"
-		want := []string{"INFO begins attempt=1", `WARN careful in=in g.why="two words"`, long, "INFO begins attempt=2", `WARN careful in=in g.why="two words"`, long, "ERROR ends"}
+		want := []string{
+			"INFO begins attempt=1", `WARN careful in=in g.why="two words"`, long, "INFO begins attempt=2", `WARN careful in=in g.why="two words"`, long,
+			"INFO asked", "ERROR ends level=gold time=1970-01-01T00:00:00.000Z in=me",
+		}
 		if got := linesOf(t, t.Context(), app, x, perdure.TaskTail{}); !slices.Equal(got, want) {
 			t.Errorf("lines are %q, want %q", got, want)
 		}

@@ -210,7 +210,7 @@ var errStopping = errors.New("the node is stopping")
 
 // Run serves until ctx ends, then gives everything up in order and returns when all its goroutines are gone.
 func (e *Engine) Run(ctx context.Context) error {
-	defer close(e.stopped)
+	defer e.hangUp()
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer e.beside.wg.Wait()

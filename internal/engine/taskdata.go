@@ -34,8 +34,22 @@ func (s *TaskSession) States(ctx context.Context, ref model.ClaimRef) ([]store.T
 const watchAgain = 50 * time.Second
 
 // Changed returns a channel that is closed when something of the execution has been committed since, or when it is time to look again for another reason. Whoever waits for
-// something calls it first and looks then, so that no change is missed. stop must be called.
+// something calls it first and looks then, so that no change is missed. stop must be called. An engine that has ended tells nobody anything: that is an error.
 func (e *Engine) Changed(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
+	if changed, stop, err = e.listen(ctx, a); err != nil {
+		return nil, nil, err
+	}
+	select {
+	case <-e.stopped: // who listens when it ends is rung for; who comes later hears it here
+		stop()
+		return nil, nil, e.gaveUp(ctx, "listen to %s", a)
+	default:
+		return changed, stop, nil
+	}
+}
+
+func (e *Engine) listen(ctx context.Context, a model.Address) (changed <-chan struct{}, stop func(), err error) {
+	served := e.served.listen() // before the look: the next ring may be a long time off
 	if inc := e.current(); inc != nil {
 		if s := inc.lane(a.Shard(len(inc.owner))); s != nil {
 			c, err := s.watch(ctx, a)
@@ -48,10 +62,16 @@ func (e *Engine) Changed(ctx context.Context, a model.Address) (changed <-chan s
 		}
 	}
 	if !e.cfg.Store.Info().Shared { // the only node there can be is between two incarnations
-		served := e.served.listen()
 		return served, func() {}, nil
 	}
 	return e.clerk.changed(ctx, a)
+}
+
+// hangUp has everybody look who listens: the engine has ended.
+func (e *Engine) hangUp() {
+	close(e.stopped)
+	e.served.ring()
+	e.clerk.lookAgain()
 }
 
 // watch has a call finished by the next change of an address.

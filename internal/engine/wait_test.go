@@ -88,3 +88,42 @@ func TestCallsEndWithTheNode(t *testing.T) {
 		}
 	})
 }
+
+// Who listens to an execution hears when the node has its shards, and when it ends; who comes later hears that it has ended. Nobody waits for one that is no more.
+func TestListenersEndWithTheNode(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := engine.New(engine.Config{Store: &sluggish{memory.New(memory.Options{}), time.Second}})
+		a := start("a").To
+		listen := func() <-chan struct{} {
+			t.Helper()
+			changed, stop, err := e.Changed(t.Context(), a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(stop)
+			return changed
+		}
+		early := listen()
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		<-early
+		owned := listen()
+		cancel()
+		<-owned // its lane is no more, and nobody else is there yet
+		for err := error(nil); err == nil; {
+			var changed <-chan struct{}
+			var stop func()
+			if changed, stop, err = e.Changed(t.Context(), a); err == nil {
+				<-changed
+				stop()
+			} else if !fault.Is(err, fault.Unavailable) {
+				t.Errorf("a node that has ended is listened to: %v", err)
+			}
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

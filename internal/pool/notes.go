@@ -27,6 +27,7 @@ type notes struct {
 	first   int64 // the number of the first one
 	bytes   int
 	flying  int // how many of the first are being told
+	tried   int // how many of the first may have been written: their numbers are theirs, whatever becomes of those who wait
 	single  int // how many of the first are told one by one, because together they were refused
 	sending chan struct{}
 	timer   *time.Timer
@@ -133,7 +134,7 @@ func (t *Task) Set(ctx context.Context, it model.TaskItem) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if i := slices.IndexFunc(n.queue, func(o note) bool { return o.done == done }); i >= n.flying {
+	if i := slices.IndexFunc(n.queue, func(o note) bool { return o.done == done }); i >= n.tried { // else it has a number that the engine may know
 		n.bytes -= n.queue[i].item.Size()
 		n.queue = slices.Delete(n.queue, i, i+1)
 	}
@@ -313,6 +314,7 @@ func (n *notes) next() []model.TaskItem {
 		}
 	}
 	n.flying = len(items)
+	n.tried = max(n.tried, n.flying)
 	return items
 }
 
@@ -331,7 +333,7 @@ func (n *notes) took(err error) {
 	}
 	n.queue = slices.Delete(n.queue, 0, k)
 	n.first += int64(k)
-	n.flying, n.single = 0, max(n.single-k, 0)
+	n.flying, n.single, n.tried = 0, max(n.single-k, 0), max(n.tried-k, 0)
 	if len(n.queue) == 0 {
 		n.queue = nil
 	}
@@ -362,7 +364,7 @@ func (t *Task) write(items []model.TaskItem, first int64) error {
 			if items[i].Kind == model.ItemLog || items[i].Value.Size() == 0 {
 				continue
 			}
-			sealed, err := p.cfg.Seal(ctx, t.claim.Spec.Kind, items[i].Value)
+			sealed, err := t.sealed(ctx, items[i].Value)
 			if err != nil {
 				return err
 			}

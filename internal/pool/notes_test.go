@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -135,6 +136,59 @@ func TestNotesWhileTheEngineIsAway(t *testing.T) {
 			t.Errorf("the state is %q, %v, %v", v.Data, ok, err)
 		}
 		e.finish(r, succeed)
+	})
+}
+
+// A state is written, the answer is lost, and whoever set it goes away before it is told again: its number stays its own, so that what is set next is not taken for a repetition.
+func TestNotesOfThoseWhoDoNotWait(t *testing.T) {
+	bubble(t, pool.Config{}, func(t *testing.T, e *engine) {
+		r := e.claim("polite", model.TaskSpec{})
+		task := e.task(r)
+		lose := 1
+		e.refuses(func(model.TaskWrite) error {
+			if lose--; lose >= 0 {
+				return fault.New(fault.Unavailable, "away")
+			}
+			return nil
+		})
+		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := task.Set(brief, set("n", "0")); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("nobody answered, and it is set: %v", err)
+		}
+		if err := task.Set(t.Context(), set("n", "1")); err != nil {
+			t.Error(err)
+		}
+		if got := fmt.Sprint(e.texts(r)); got != "[n0 n1]" {
+			t.Errorf("written is %s", got)
+		}
+		e.finish(r, succeed)
+	})
+}
+
+// A panic in code that seals values is an error of what was written, and of nothing else.
+func TestPanicInSealingNotes(t *testing.T) {
+	cfg := pool.Config{Seal: func(_ context.Context, _ string, p model.Payload) (model.Payload, error) {
+		if string(p.Data) == "bad" {
+			panic("no key")
+		}
+		return p, nil
+	}}
+	bubble(t, cfg, func(t *testing.T, e *engine) {
+		r := e.claim("polite", model.TaskSpec{})
+		task := e.task(r)
+		if err := task.Set(t.Context(), set("n", "bad")); err == nil || !strings.Contains(err.Error(), "no key") {
+			t.Errorf("it is set: %v", err)
+		}
+		for _, text := range []string{"a", "bad", "b"} {
+			if err := task.Stream(t.Context(), token(text)); err != nil {
+				t.Error(err)
+			}
+		}
+		e.finish(r, succeed)
+		if got := fmt.Sprint(e.texts(r)); got != "[a b]" {
+			t.Errorf("written is %s", got)
+		}
 	})
 }
 

@@ -149,7 +149,9 @@ func (t *Task) seal() {
 		v := *t.next
 		t.next = nil
 		p.mu.Unlock()
-		sealed, err := t.sealed(v)
+		ctx, cancel := context.WithTimeout(p.ctx, beatTimeout)
+		sealed, err := t.sealed(ctx, v)
+		cancel()
 		p.mu.Lock()
 		if err != nil {
 			p.log.Warn("progress of a task cannot be stored", "activity", t.claim.Spec.Kind, "error", err)
@@ -162,10 +164,8 @@ func (t *Task) seal() {
 	t.sealing = nil
 }
 
-// sealed is progress in its stored form. That is made by code of users (encryption, stores of blobs): a panic in it is an error, as it is where outcomes are sealed.
-func (t *Task) sealed(v model.Payload) (sealed model.Payload, err error) {
-	ctx, cancel := context.WithTimeout(t.pool.ctx, beatTimeout)
-	defer cancel()
+// sealed is a value in its stored form. That is made by code of users (encryption, stores of blobs): a panic in it is an error, as it is where outcomes are sealed.
+func (t *Task) sealed(ctx context.Context, v model.Payload) (sealed model.Payload, err error) {
 	defer func() {
 		if v := recover(); v != nil {
 			err = replay.PanicFailure(v)

@@ -50,17 +50,23 @@ func Ask(ctx context.Context, b api.Client, name string, c *Command) (Answer, er
 	}
 	p, err := b.Update(ctx, api.UpdateRequest{Target: api.Target{Address: m.To}, Name: m.Name, Input: m.Input})
 	if err != nil {
-		return Answer{}, Explain(name, err)
+		return Answer{}, Explain(ctx, b, name, err)
 	}
 	return ReadAnswer(p)
 }
 
-// Explain speaks of schedules, and not of the executions that they are.
-func Explain(name string, err error) error {
+// Explain speaks of schedules, and not of the executions that they are. A conflict is what the schedule says itself, of a trigger that it does not follow, as long as there is
+// one; or that its execution has ended, and then there is none.
+func Explain(ctx context.Context, b api.Client, name string, err error) error {
 	if f, ok := errors.AsType[*model.Failure](err); ok {
 		return fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 	}
-	if k := fault.KindOf(err); k == fault.NotFound || k == fault.Conflict {
+	gone := fault.Is(err, fault.NotFound)
+	if fault.Is(err, fault.Conflict) {
+		d, bad := b.Describe(ctx, api.Target{Address: Address(name)})
+		gone = fault.Is(bad, fault.NotFound) || bad == nil && d.Outcome.Status.Closed()
+	}
+	if gone {
 		return fault.New(fault.NotFound, "there is no schedule %s", name)
 	}
 	return err
@@ -116,7 +122,7 @@ func Look(ctx context.Context, b api.Client, name string) (Seen, error) {
 	}
 	d, err := b.Describe(ctx, api.Target{Address: Address(name)})
 	if err != nil {
-		return Seen{}, Explain(name, err)
+		return Seen{}, Explain(ctx, b, name, err)
 	}
 	if d.Outcome.Status.Closed() {
 		return Seen{}, fault.New(fault.NotFound, "there is no schedule %s: it was deleted", name)

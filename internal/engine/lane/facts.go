@@ -196,7 +196,7 @@ func (n *noter) closed(o *model.Outcome, d *core.Decision) {
 	case o.Status == model.Completed:
 		n.attempt(t, Completed, nil, o.At, false)
 	case o.Status == model.Failed:
-		n.failed(t, o.Failure, o.At, false)
+		n.failed(t, o.Failure, o.At, false, o.Seen < 0) // no report has led to it
 	default:
 		n.attempt(t, Canceled, nil, o.At, false)
 	}
@@ -215,7 +215,7 @@ func (n *noter) event(e *model.Event) {
 		again := e.Kind == model.EventAttemptFailed
 		switch {
 		case mine:
-			n.failed(&n.w.task, e.Failure, e.At, again)
+			n.failed(&n.w.task, e.Failure, e.At, again, e.Status == model.Terminated)
 		case again:
 			n.add(Fact{Kind: FactStep, Name: e.Name, Outcome: Retried})
 		default:
@@ -223,7 +223,7 @@ func (n *noter) event(e *model.Event) {
 		}
 	case model.EventTaskTimedOut:
 		if mine {
-			n.failed(&n.w.task, e.Failure, e.At, e.Due != 0)
+			n.failed(&n.w.task, e.Failure, e.At, e.Due != 0, true)
 		}
 	case model.EventTaskReturned:
 		if mine {
@@ -244,11 +244,12 @@ func (n *noter) event(e *model.Event) {
 	}
 }
 
-// failed tells of a failure of a task: of its attempt, if one was under way.
-func (n *noter) failed(t *core.Task, f *model.Failure, at model.Time, again bool) {
+// failed tells of a failure of a task: of its attempt, if one was under way. Only one that the engine decided is a time-out or a loss: a worker may report that of another task, whose
+// failure its activity returned.
+func (n *noter) failed(t *core.Task, f *model.Failure, at model.Time, again, decided bool) {
 	how := Failed
 	switch {
-	case f == nil:
+	case f == nil || !decided:
 	case f.Kind == model.FailureTimeout && strings.HasPrefix(f.Type, timeoutPrefix):
 		how = TimedOut
 		n.task(Fact{Kind: FactTimedOut, Word: f.Type[len(timeoutPrefix):]}, t.Spec)

@@ -1,7 +1,9 @@
 package lane_test
 
 import (
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -35,6 +37,8 @@ func (r *rig) count(facts []lane.Fact) {
 			r.facts["tasks"]++
 		case lane.FactClaimed:
 			r.facts["claims"]++
+		case lane.FactAttempt:
+			r.ended = append(r.ended, f.Outcome)
 		case lane.FactDead:
 			r.facts["dead"]++
 		case lane.FactRemoved:
@@ -150,5 +154,36 @@ func TestFactsOfAStartThatWasNone(t *testing.T) {
 	r.wantFacts()
 	if r.facts["started"] != 1 || r.messages != 1 {
 		t.Errorf("%d runs were told to have started, and %d messages to have come the second time; want 1 and 1", r.facts["started"], r.messages)
+	}
+}
+
+// An activity returns the failure of another task, that was lost or timed out: its own attempt has failed. What the engine decides is what it says.
+func TestOutcomesOfAttempts(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1, func(c *lane.Config) { c.Watched = true })
+	r.send(theTask("t", func(s *model.TaskSpec) { s.ToClose = time.Minute }), "t")
+	r.settle()
+	next := func() model.Claim {
+		r.pass(10 * time.Second)
+		b.propose()
+		r.settle()
+		return b.one()
+	}
+	b.report(b.one(), func(rep *model.TaskReport) {
+		rep.Failure = &model.Failure{Kind: "unavailable", Type: model.FailureLost}
+	})
+	r.settle()
+	b.report(next(), func(rep *model.TaskReport) {
+		rep.Failure = &model.Failure{Kind: model.FailureTimeout, Type: "timeout.heartbeat"}
+	})
+	r.settle()
+	next()
+	r.pass(2 * time.Minute)
+	b.propose() // nobody reports
+	r.settle()
+	b.report(next(), func(rep *model.TaskReport) { rep.Failure = &model.Failure{Type: model.FailurePoison, Permanent: true} })
+	r.settle()
+	if want := []lane.Outcome{lane.Failed, lane.Failed, lane.TimedOut, lane.Failed}; !slices.Equal(r.ended, want) {
+		t.Errorf("attempts ended %v, want %v", r.ended, want)
 	}
 }

@@ -88,6 +88,7 @@ type Lane struct {
 	retention retention
 	waiters   map[model.Address][]waiter
 	watchers  map[model.Address][]watcher // of any change; nil until somebody listens
+	watched   int                         // with so many addresses those are looked for to which nobody listens
 	queries   map[uint64]*query
 	asked     uint64 // queries so far
 	foreign   int    // queries of other processes that are not answered

@@ -155,10 +155,7 @@ type watcher struct {
 
 // Watch has the token answered when the next commit has something of the address in it; Unwatch takes it back.
 func (l *Lane) Watch(a model.Address, token any) error {
-	if l.dead != nil {
-		return l.dead
-	}
-	if sh := l.shards[a.Shard(l.cfg.Shards)]; sh == nil || sh.draining {
+	if sh := l.shards[a.Shard(l.cfg.Shards)]; l.dead != nil || sh == nil || sh.draining {
 		return ErrNotOwner
 	}
 	l.addWatcher(a, watcher{token: token})
@@ -176,8 +173,20 @@ func (l *Lane) addWatcher(a model.Address, w watcher) {
 	}
 	if w.token == nil {
 		l.keepWatchers(a, func(o *watcher) bool { return o.node != w.node })
+		l.sweepWatchers()
 	}
 	l.watchers[a] = append(l.watchers[a], w)
+}
+
+// sweepWatchers forgets nodes that listen no more, to executions of which nothing is committed any more: nobody else would. It looks when there are twice as many as were left the last time.
+func (l *Lane) sweepWatchers() {
+	if len(l.watchers) < l.watched {
+		return
+	}
+	for a := range l.watchers {
+		l.keepWatchers(a, func(w *watcher) bool { return w.token != nil || w.until > l.now })
+	}
+	l.watched = max(2*len(l.watchers), 64)
 }
 
 func (l *Lane) keepWatchers(a model.Address, keep func(*watcher) bool) {

@@ -229,6 +229,27 @@ func TestWatchers(t *testing.T) {
 	r.wantSilence("gone")
 }
 
+// A node that listens to what never changes is forgotten all the same.
+func TestWatchersOfWhatNeverChanges(t *testing.T) {
+	t.Parallel()
+	r, _, _ := writer(t)
+	if err := r.l.Watch(key("here"), "here"); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		r.post(model.Message{Kind: model.MessageWatch, To: key(fmt.Sprint(i)), Name: model.WatchChanges}, fmt.Sprint(i))
+		r.settle()
+		r.now = r.now.Add(10 * time.Second)
+	}
+	if n := r.l.Watchers(); n < 12 || n > 100 {
+		t.Errorf("%d addresses are listened to, of which 12 were named in the last two minutes", n)
+	}
+	r.wantSilence("here")
+	r.start(key("here"), "start")
+	r.settle()
+	r.wantAnswer("here", "")
+}
+
 // Whatever becomes of commits, what is stored in the end is what was written, each item once, in order: those who write repeat what was not answered.
 func TestWritesSurviveTrouble(t *testing.T) {
 	t.Parallel()

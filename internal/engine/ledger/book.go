@@ -279,6 +279,10 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 	}
 	if p.sole == b.place {
 		b.takeOver(now, number, p)
+		if b.leaves { // it was taken while this node had not begun to leave
+			b.handOver(now, number)
+			b.Gate.Rest(now)
+		}
 	}
 	s.due = s.due || len(s.queue)+len(s.flight) > 0
 	b.Post()
