@@ -189,7 +189,10 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 		// A plan is made for each call: these are not the hot calls, and a plan that is kept was made for tables of another size.
 		"plan_cache_mode": "force_custom_plan",
 		"enable_seqscan":  "off",
-		"jit":             "off",
+		// What is read in the order of an index is read from there until there is enough of it. A bitmap has to read all of it first, and the planner takes it when it expects a
+		// few rows: a page of timers where a million are due at the same moment.
+		"enable_bitmapscan": "off",
+		"jit":               "off",
 	}
 }
 
