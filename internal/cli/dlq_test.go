@@ -155,8 +155,8 @@ func TestDlqWithoutANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	do := on(t, url)
-	do("2 of 2 failed", 6, "dlq", "requeue", "--all", "--yes", "--timeout", "100ms")
-	do("2 of 2 failed", 6, "dlq", "purge", "--all", "--yes", "--timeout", "100ms")
+	do("2 of 2 failed", 6, "dlq", "requeue", "--all", "--yes", "--timeout", "2s")
+	do("2 of 2 failed", 6, "dlq", "purge", "--all", "--yes", "--timeout", "2s")
 }
 
 func TestStress(t *testing.T) {
