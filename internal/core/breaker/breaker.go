@@ -78,6 +78,7 @@ type Breaker struct {
 	probes    []slot // by number, so by age
 	lastProbe int64
 	successes int
+	heard     []heard    // places that share it; who told something last is the last one
 	now       model.Time // time never goes back here
 }
 

@@ -250,3 +250,58 @@ func BenchmarkAllowDone(b *testing.B) {
 		m.Done(now, m.Allow(now, 0).Permit, breaker.Succeeded)
 	}
 }
+
+// What a place tells again, because it does not know whether it was stored, counts once, and it is given the probe that it was given the first time.
+func TestToldAgain(t *testing.T) {
+	t.Parallel()
+	c := breaker.Config{Failures: 3, Window: time.Hour, Reset: time.Minute, Probes: 2}
+	b := breaker.New(c, 1)
+	now := model.Time(1)
+	tell := func(place, seq int64, m breaker.ToOwner) (breaker.Permit, bool) {
+		t.Helper()
+		row, err := b.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if b, err = breaker.Decode(row); err != nil { // it is read each time
+			t.Fatal(err)
+		}
+		m.Place, m.Seq = place, seq
+		return b.Receive(now, &m)
+	}
+	failed := breaker.ToOwner{Reports: []breaker.Report{{Permit: breaker.Permit{Generation: 1}, How: breaker.Failed}}}
+	for range 5 {
+		tell(1, 1, failed)
+		tell(2, 1, failed)
+		if s := b.Status(now).State; s != breaker.Closed {
+			t.Fatalf("two failures that are told again and again: %s", s)
+		}
+	}
+	if _, changed := tell(1, 2, failed); !changed || b.Status(now).State != breaker.Open {
+		t.Fatalf("after the third failure it is %s", b.Status(now).State)
+	}
+	now = now.Add(2 * time.Minute)
+	ask := breaker.ToOwner{Ask: true}
+	first, changed := tell(1, 3, ask)
+	if first.Probe == 0 || !changed {
+		t.Fatalf("the probe is %+v, changed %v", first, changed)
+	}
+	if again, changed := tell(1, 3, ask); again != first || changed {
+		t.Errorf("asked again, the probe is %+v and not %+v, changed %v", again, first, changed)
+	}
+	if other, _ := tell(2, 2, ask); other.Probe == 0 || other == first {
+		t.Errorf("the probe of another place is %+v", other)
+	}
+	if third, _ := tell(1, 4, ask); third.Probe != 0 {
+		t.Errorf("a third probe of two: %+v", third)
+	}
+	if again, _ := tell(1, 4, ask); again.Probe != 0 {
+		t.Errorf("what was refused is given when it is asked for again: %+v", again)
+	}
+	for place := range int64(200) {
+		tell(100+place, 1, ask)
+	}
+	if row, err := b.Encode(); err != nil || len(row) > 4000 {
+		t.Errorf("%d bytes after 200 places, %v", len(row), err)
+	}
+}

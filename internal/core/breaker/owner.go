@@ -1,6 +1,7 @@
 package breaker
 
 import (
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -15,7 +16,22 @@ type ToOwner struct {
 	Lease time.Duration `cbor:"3,keyasint,omitempty"`
 	// RetryAfter is what the other side has said; zero for nothing.
 	RetryAfter model.Time `cbor:"4,keyasint,omitempty"`
+	// Place is who tells it, and Seq its number there, counted up: what is told again, because nobody knows whether it was stored, counts once. Zero for what is told once.
+	Place int64 `cbor:"5,keyasint,omitempty"`
+	Seq   int64 `cbor:"6,keyasint,omitempty"`
 }
+
+// heard is up to where a breaker has heard a place, and the last probe that it has given to it.
+type heard struct {
+	Place int64 `cbor:"1,keyasint"`
+	Seq   int64 `cbor:"2,keyasint"`
+	// Asked is the number under which the place asked for Probe; zero for never.
+	Asked int64  `cbor:"3,keyasint,omitempty"`
+	Probe Permit `cbor:"4,keyasint,omitzero"`
+}
+
+// maxHeard is how many places a breaker remembers, those that told something last. A place is one life of a process.
+const maxHeard = 64
 
 // Report is how one call ended, or how many succeeded.
 type Report struct {
@@ -45,6 +61,13 @@ type News struct {
 // places share it, counts are part of what they share.
 func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed bool) {
 	now = b.tick(now)
+	var from *heard
+	if m.Place != 0 {
+		news := false
+		if from, news = b.hear(m.Place, m.Seq); !news {
+			return b.given(from, m), false
+		}
+	}
 	for _, r := range m.Reports {
 		counts := b.state == Closed && r.Permit.Generation == b.generation && r.Permit.Probe == 0
 		switch {
@@ -61,9 +84,37 @@ func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed boo
 	if m.Ask {
 		if a := b.Allow(now, m.Lease); a.OK && a.Permit.Probe != 0 {
 			probe, changed = a.Permit, true
+			if from != nil {
+				from.Asked, from.Probe = m.Seq, probe
+			}
 		}
 	}
 	return probe, changed
+}
+
+// hear notes that a place has told something. It reports false for what was heard before.
+func (b *Breaker) hear(place, seq int64) (from *heard, news bool) {
+	h := heard{Place: place}
+	if i := slices.IndexFunc(b.heard, func(h heard) bool { return h.Place == place }); i >= 0 {
+		if seq <= b.heard[i].Seq {
+			return &b.heard[i], false
+		}
+		h = b.heard[i]
+		b.heard = slices.Delete(b.heard, i, i+1)
+	} else if len(b.heard) == maxHeard {
+		b.heard = slices.Delete(b.heard, 0, 1)
+	}
+	h.Seq = seq
+	b.heard = append(b.heard, h)
+	return &b.heard[len(b.heard)-1], true
+}
+
+// given is the probe that a place was given when it asked for the first time, if it is still under way; the place has not heard of it.
+func (b *Breaker) given(to *heard, m *ToOwner) (probe Permit) {
+	if m.Ask && to.Asked == m.Seq && slices.ContainsFunc(b.probes, func(p slot) bool { return p.ID == to.Probe.Probe }) {
+		return to.Probe
+	}
+	return Permit{}
 }
 
 // News is how the breaker stands, for a place that acts on it.

@@ -29,13 +29,14 @@ type stored struct {
 	LastProbe  int64        `cbor:"13,keyasint,omitempty"`
 	Successes  int          `cbor:"14,keyasint,omitempty"`
 	Now        model.Time   `cbor:"15,keyasint,omitempty"`
+	Heard      []heard      `cbor:"16,keyasint,omitempty"`
 }
 
 // Encode is the stored form, with the counts of the moment: who hands the breaker over in order loses none.
 func (b *Breaker) Encode() ([]byte, error) {
 	s := stored{
 		Version: version, Config: b.config, State: b.state, Generation: b.generation, Since: b.since, Until: b.until, Why: b.why,
-		Held: b.held, HeldWhy: b.heldWhy, Probes: b.probes, LastProbe: b.lastProbe, Successes: b.successes, Now: b.now,
+		Held: b.held, HeldWhy: b.heldWhy, Probes: b.probes, LastProbe: b.lastProbe, Successes: b.successes, Now: b.now, Heard: b.heard,
 	}
 	s.Failures = append(append(s.Failures, b.window.failed[b.window.next:]...), b.window.failed[:b.window.next]...)
 	for _, k := range b.window.buckets {
@@ -61,7 +62,7 @@ func Decode(row []byte) (*Breaker, error) {
 	b := New(s.Config, s.Now)
 	b.state, b.generation, b.since, b.until, b.why = s.State, s.Generation, s.Since, s.Until, s.Why
 	b.held, b.heldWhy, b.probes, b.lastProbe, b.successes = s.Held, s.HeldWhy, s.Probes, s.LastProbe, s.Successes
-	b.window.failed = s.Failures
+	b.window.failed, b.heard = s.Failures, s.Heard
 	for _, k := range s.Buckets {
 		if b.window.buckets != nil && k.Index >= 0 {
 			b.window.buckets[k.Index%buckets] = k
@@ -85,6 +86,8 @@ func (s *stored) check() error {
 		return fmt.Errorf("%d failures of %d", len(s.Failures), full.Failures)
 	case len(s.Buckets) > buckets:
 		return fmt.Errorf("%d buckets", len(s.Buckets))
+	case len(s.Heard) > maxHeard:
+		return fmt.Errorf("%d places", len(s.Heard))
 	case len(s.Probes) > MaxProbes:
 		return fmt.Errorf("%d probes", len(s.Probes))
 	}

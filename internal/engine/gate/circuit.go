@@ -93,6 +93,8 @@ func (g *Gate) told(now model.Time, c *circuit, changed bool) {
 		if !ok {
 			return
 		}
+		g.numbered++
+		m.Place, m.Seq = int64(g.home), g.numbered
 		g.asks = append(g.asks, Ask{Breaker: c.id, ToOwner: m})
 		g.unsent[c.id] = append(g.unsent[c.id], m)
 		// What this node has seen itself it acts on at once, as it will be stored unless somebody else gets ahead. Probes are given out by what is stored alone.

@@ -82,6 +82,7 @@ type Gate struct {
 	asks      []Ask
 	stored    map[rule.BreakerID]*breaker.Breaker  // that others share, as they were seen last, with what this node has to tell them
 	unsent    map[rule.BreakerID][]breaker.ToOwner // of that what is not stored yet
+	numbered  int64                                // what breakers were told so far
 }
 
 // New is the gate of a node that is home to the owners of all limits and breakers, if owns is nil. Otherwise others share them: the node is a place among others, owns
