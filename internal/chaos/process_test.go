@@ -240,6 +240,42 @@ func (p *process) kill() {
 	<-p.done
 }
 
+// ending is how the process has ended.
+func (p *process) ending() syscall.WaitStatus {
+	<-p.done
+	how, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+	return how
+}
+
+// comesUp waits until the process is up, and so listens. It reports false for one that has ended.
+func (p *process) comesUp(within time.Duration) bool {
+	p.t.Helper()
+	select {
+	case <-p.up:
+	case <-p.done:
+	case <-time.After(within):
+		p.t.Fatalf("the process did not come up within %s:\n%s", within, p.text())
+	}
+	select {
+	case <-p.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// retire tells the process to end, and waits until it has.
+func (p *process) retire(within time.Duration) {
+	p.t.Helper()
+	p.comesUp(within)
+	p.signal(syscall.SIGTERM)
+	select {
+	case <-p.done:
+	case <-time.After(within):
+		p.t.Fatalf("the process did not end within %s:\n%s", within, p.text())
+	}
+}
+
 // finish waits until the process has driven the whole workload.
 func (p *process) finish(within time.Duration) {
 	p.t.Helper()

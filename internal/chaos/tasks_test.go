@@ -5,14 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/url"
 	"os"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
@@ -41,8 +46,8 @@ func taskDefinitions(victim, both bool) perdure.Group {
 		case <-ctx.Done():
 			return 0, context.Cause(ctx)
 		}
-	}, perdure.OnQueue("work"), perdure.Constant(3, 5*time.Millisecond), perdure.AttemptTimeout(20*time.Second), perdure.HeartbeatTimeout(5*time.Second))
-	rest := perdure.NewActivity("rest", func(context.Context, int) (int, error) { return 0, nil }, perdure.OnQueue("work"))
+	}, perdure.OnQueue("work"), perdure.Constant(3, 5*time.Millisecond), perdure.AttemptTimeout(fireTimeout), perdure.HeartbeatTimeout(5*time.Second))
+	rest := perdure.NewActivity("rest", func(context.Context, int) (int, error) { return 0, nil }, perdure.OnQueue("work"), perdure.AttemptTimeout(fireTimeout))
 	if !both {
 		return perdure.Group{jobs}
 	}
@@ -51,100 +56,54 @@ func taskDefinitions(victim, both bool) perdure.Group {
 
 func TestTasksUnderFire(t *testing.T) {
 	t.Parallel()
-	tasksUnderFire(t, 2000, 3)
+	tasksUnderFire(t, 2000, 6)
 }
 
-// tasksUnderFire submits tasks to processes that are killed, stopped past their lease, drained, and replaced by ones that lack a kind. In the end every
-// task has ended once: those that failed are the dead letters, and nobody has a claim. No process has ended but those that were killed, told to, or ended by a job.
+// fire is processes that execute tasks, and what happens to them.
+type fire struct {
+	t      *testing.T
+	url    string
+	ledger ledger
+	clock  *shakyClock
+	rand   *rand.Rand
+
+	procs, all []*process
+	killed     map[*process]bool
+	struck     map[string]int
+}
+
+const (
+	fireLease   = 2 * time.Second
+	fireTimeout = 20 * time.Second // of an attempt
+)
+
+// tasksUnderFire submits tasks to processes that are killed, stopped past their lease, drained, and replaced by ones that lack a kind, while the clock of the store is set forth and back. In
+// the end every task has ended once: those that failed are the dead letters, nobody has a claim, and no claim outlived its deadline. No process has ended but those that were killed,
+// told to, or ended by a job.
 func tasksUnderFire(t *testing.T, n, strikes int) {
 	t.Helper()
-	url, l := pgtest.URL(t), newLedger(t)
-	const lease = 2 * time.Second
+	url := pgtest.URL(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 1))
-	var ps, all []*process
-	killed := map[*process]bool{}
-	raise := func(env ...string) *process {
-		p := spawn(t, url, l, 0, lease, append(env, envTasks+"=1")...)
-		all = append(all, p)
-		return p
-	}
+	f := &fire{t: t, ledger: newLedger(t), rand: rand.New(rand.NewPCG(seed, 1)), killed: map[*process]bool{}, struck: map[string]int{}}
+	f.clock, f.url = newShakyClock(t, url)
 	for range 3 {
-		ps = append(ps, raise())
+		f.procs = append(f.procs, f.raise())
 	}
-	for _, p := range ps {
-		p.says("up", 60*time.Second)
-	}
-	app, err := embedded.Config{AllowUnsafe: true, LeaseTTL: lease}.Open(t.Context(), url, taskDefinitions(false, true))
+	app, err := embedded.Config{AllowUnsafe: true, LeaseTTL: fireLease}.Open(t.Context(), f.url, taskDefinitions(false, true))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer app.Close()
-	c := app.With(t.Context())
-	jobs, rest := perdure.DeclareActivity[int, int]("jobs", perdure.OnQueue("work"), perdure.Constant(3, 5*time.Millisecond), perdure.AttemptTimeout(20*time.Second),
-		perdure.HeartbeatTimeout(5*time.Second)), perdure.DeclareActivity[int, int]("rest", perdure.OnQueue("work"))
-	submit := func(from, to int) {
-		for ; from < to; from += 500 {
-			var a, b []int
-			for i := from; i < min(from+500, to); i++ {
-				if i%10 == 7 {
-					b = append(b, i)
-				} else {
-					a = append(a, i)
-				}
-			}
-			key := func(i int) perdure.Key { return perdure.RawKey(fmt.Sprint(i)) }
-			if _, err := jobs.KeyedBy(key).SubmitMany(c, a); err != nil {
-				t.Fatal(err)
-			}
-			xs, err := rest.KeyedBy(key).SubmitMany(c, b)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for i := range xs[:len(xs)/10] {
-				if err := xs[i].Cancel(c, "not needed"); err != nil && !errors.Is(err, perdure.ErrConflict) {
-					t.Fatal(err)
-				}
-			}
-		}
-	}
 	for s := range strikes {
-		submit(n*s/strikes, n*(s+1)/strikes)
-		i := rnd.IntN(len(ps))
-		switch p := ps[i]; s % 4 {
-		case 0:
-			killed[p] = true
-			p.kill()
-			ps[i] = raise()
-		case 1: // a deploy that lacks a kind
-			p.signal(syscall.SIGTERM)
-			<-p.done
-			ps[i] = raise(envNoRest + "=1")
-		case 2:
-			p.signal(syscall.SIGSTOP)
-			<-time.After(lease + time.Second)
-			p.signal(syscall.SIGCONT)
-		default:
-			p.signal(syscall.SIGTERM)
-			<-p.done
-			ps[i] = raise()
-		}
-		for i, p := range ps {
-			select {
-			case <-p.done: // a job has ended it
-				ps[i] = raise()
-			default:
-			}
-		}
+		f.submit(app, n*s/strikes, n*(s+1)/strikes)
+		f.strike(s)
 	}
-	for _, p := range ps {
-		p.signal(syscall.SIGTERM)
-		<-p.done
+	for _, p := range f.procs {
+		p.retire(60 * time.Second)
 	}
-	endings := wantEndings(t, all, killed)
+	endings := wantEndings(t, f.all, f.killed)
 	conn := connect(t, url)
-	defer conn.Close(context.Background())
 	count := func(sql string, args ...any) (n int) {
 		t.Helper()
 		if err := conn.QueryRow(t.Context(), sql, args...).Scan(&n); err != nil {
@@ -165,13 +124,206 @@ func tasksUnderFire(t *testing.T, n, strikes int) {
 	}
 	completed, failed, canceled := status(model.Completed), status(model.Failed), status(model.Canceled)
 	dead := count(`select count(*) from perdure.dead`)
-	t.Logf("%d completed, %d failed, %d canceled, %d dead letters; processes: %v", completed, failed, canceled, dead, endings)
+	t.Logf("%d completed, %d failed, %d canceled, %d dead letters; struck %v; processes: %v", completed, failed, canceled, dead, f.struck, endings)
 	if completed+failed+canceled != n {
 		t.Errorf("%d of %d tasks have ended", completed+failed+canceled, n)
 	}
 	if dead != failed || failed < n/20*8/10 {
 		t.Errorf("%d tasks failed, and there are %d dead letters", failed, dead)
 	}
+	if endings["killed"] != f.struck["kill"] {
+		t.Errorf("%d processes were killed, and %d ended so", f.struck["kill"], endings["killed"])
+	}
+	f.wantDeadlines()
+}
+
+func (f *fire) raise(env ...string) *process {
+	f.t.Helper()
+	p := spawn(f.t, f.url, f.ledger, 0, fireLease, append(env, envTasks+"=1")...)
+	f.all = append(f.all, p)
+	return p
+}
+
+// submit hands in tasks from a number up to another; one in ten is rest, and of those one in ten is cancelled.
+func (f *fire) submit(app *perdure.App, from, to int) {
+	f.t.Helper()
+	c := app.With(f.t.Context())
+	key := func(i int) perdure.Key { return perdure.RawKey(fmt.Sprint(i)) }
+	jobs := perdure.DeclareActivity[int, int]("jobs", perdure.OnQueue("work"), perdure.Constant(3, 5*time.Millisecond), perdure.AttemptTimeout(fireTimeout),
+		perdure.HeartbeatTimeout(5*time.Second)).KeyedBy(key)
+	rest := perdure.DeclareActivity[int, int]("rest", perdure.OnQueue("work"), perdure.AttemptTimeout(fireTimeout)).KeyedBy(key)
+	for ; from < to; from += 500 {
+		var a, b []int
+		for i := from; i < min(from+500, to); i++ {
+			if i%10 == 7 {
+				b = append(b, i)
+			} else {
+				a = append(a, i)
+			}
+		}
+		if _, err := jobs.SubmitMany(c, a); err != nil {
+			f.t.Fatal(err)
+		}
+		xs, err := rest.SubmitMany(c, b)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for i := range xs[:len(xs)/10] {
+			if err := xs[i].Cancel(c, "not needed"); err != nil && !errors.Is(err, perdure.ErrConflict) {
+				f.t.Fatal(err)
+			}
+		}
+	}
+}
+
+// strike does the next thing that may happen, to a process that is up.
+func (f *fire) strike(n int) {
+	f.t.Helper()
+	i := f.rand.IntN(len(f.procs))
+	for {
+		if p := f.procs[i]; p.comesUp(60 * time.Second) {
+			break
+		}
+		f.procs[i] = f.raise() // a job has ended it
+	}
+	p := f.procs[i]
+	kind := []string{"kill", "forth", "deploy", "stop", "back", "drain"}[n%6]
+	switch f.struck[kind]++; kind {
+	case "kill":
+		p.kill()
+		f.procs[i] = f.raise()
+		if p.ending().Exited() { // a job was faster
+			f.struck[kind]--
+			f.strike(n)
+			return
+		}
+		f.killed[p] = true
+	case "deploy": // of code that lacks a kind
+		p.retire(60 * time.Second)
+		f.procs[i] = f.raise(envNoRest + "=1")
+	case "stop":
+		p.signal(syscall.SIGSTOP)
+		<-time.After(fireLease + time.Second)
+		p.signal(syscall.SIGCONT)
+	case "drain":
+		p.retire(60 * time.Second)
+		f.procs[i] = f.raise()
+	case "forth": // further than a lease lasts, sometimes further than an attempt may take
+		f.clock.step(fireLease + f.upTo(2*fireTimeout))
+	case "back":
+		f.clock.step(-f.upTo(2 * fireLease))
+	}
+	for i, p := range f.procs {
+		select {
+		case <-p.done: // a job has ended it
+			f.procs[i] = f.raise()
+		default:
+		}
+	}
+}
+
+func (f *fire) upTo(d time.Duration) time.Duration { return time.Duration(f.rand.Int64N(int64(d))) }
+
+// wantDeadlines demands that no claim outlived its deadline: what a process did not end in time, the engine did, as soon as there was an owner. Steps of the clock do not count.
+func (f *fire) wantDeadlines() {
+	f.t.Helper()
+	nd, err := node.Open(f.t.Context(), node.Config{URL: f.url, ReadOnly: true})
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	defer nd.Close()
+	looked, longest := 0, time.Duration(0)
+	req := api.ListRequest{AllRuns: true, Limit: 1000}
+	for {
+		page, err := nd.Backend().List(f.t.Context(), req)
+		if err != nil {
+			f.t.Fatal(err)
+		}
+		for i := range page.Executions {
+			d := &page.Executions[i]
+			if d.Outcome.At.Sub(d.Start.At) < fireTimeout { // neither did its claims take longer
+				continue
+			}
+			looked++
+			h, err := nd.Backend().History(f.t.Context(), api.HistoryRequest{Target: api.Target{Address: d.Start.Address, Run: d.Start.Run}, After: -1})
+			if err != nil {
+				f.t.Fatal(err)
+			}
+			var claimed model.Time
+			for _, e := range h.Events {
+				if !claimed.IsZero() {
+					took := e.At.Sub(claimed) - f.clock.within(claimed, e.At)
+					longest = max(longest, took)
+					if took > fireTimeout+3*fireLease {
+						f.t.Errorf("%s: a claim from %s ended at %s, after %s: %s", d.Start.Address, claimed, e.At, took, e.Kind)
+					}
+				}
+				if claimed = 0; e.Kind == model.EventTaskClaimed || e.Kind == model.EventTaskScheduled && e.Worker != "" {
+					claimed = e.At
+				}
+			}
+		}
+		if req.Cursor = page.Cursor; req.Cursor == "" {
+			break
+		}
+	}
+	f.t.Logf("%d tasks took longer than an attempt may; the longest attempt took %s", looked, longest)
+}
+
+// shakyClock is the clock of a store that is set forth and back.
+type shakyClock struct {
+	t     *testing.T
+	conn  *pgx.Conn
+	steps []clockStep
+}
+
+type clockStep struct {
+	at model.Time // before the step
+	by time.Duration
+}
+
+// newShakyClock puts a clock that can be set in front of the server's own, for those who come by the URL that it returns.
+func newShakyClock(t *testing.T, server string) (c *shakyClock, through string) {
+	t.Helper()
+	c = &shakyClock{t: t, conn: connect(t, server)}
+	if _, err := c.conn.Exec(t.Context(), `
+		create schema shaky;
+		create table shaky.step (by interval not null);
+		insert into shaky.step values ('0');
+		create function shaky.clock_timestamp() returns timestamptz volatile parallel safe language sql
+			return (select pg_catalog.clock_timestamp() + by from shaky.step)`); err != nil {
+		t.Fatal(err)
+	}
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", "shaky,pg_catalog,public")
+	u.RawQuery = q.Encode()
+	return c, u.String()
+}
+
+func (c *shakyClock) step(by time.Duration) {
+	c.t.Helper()
+	var before time.Time
+	if err := c.conn.QueryRow(c.t.Context(), `select shaky.clock_timestamp()`).Scan(&before); err != nil {
+		c.t.Fatal(err)
+	}
+	if _, err := c.conn.Exec(c.t.Context(), `update shaky.step set by = by + $1 * interval '1 microsecond'`, by.Microseconds()); err != nil {
+		c.t.Fatal(err)
+	}
+	c.steps = append(c.steps, clockStep{model.TimeOf(before), by})
+}
+
+// within is by how much the clock was set forth between two times.
+func (c *shakyClock) within(from, to model.Time) (by time.Duration) {
+	for _, s := range c.steps {
+		if s.by > 0 && s.at.Add(s.by) >= from && s.at <= to {
+			by += s.by
+		}
+	}
+	return by
 }
 
 // wantEndings demands that each process has ended as it was made to: by the kill, by a job that takes its process with it, or in good order. It returns how many
@@ -180,8 +332,7 @@ func wantEndings(t *testing.T, all []*process, killed map[*process]bool) map[str
 	t.Helper()
 	endings := map[string]int{}
 	for _, p := range all {
-		<-p.done
-		how, _ := p.cmd.ProcessState.Sys().(syscall.WaitStatus)
+		how := p.ending()
 		switch {
 		case how.Signaled() && how.Signal() == syscall.SIGKILL && killed[p]:
 			endings["killed"]++
