@@ -97,6 +97,11 @@ func (p *port) LoadTimers(ctx context.Context, shards []model.ShardID, after sto
 	return ts, p.end(faultstore.LoadTimers, fmt.Sprintf(": %d", len(ts)), err)
 }
 
+func (p *port) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
+	x, err := p.Store.LoadRun(ctx, shard, a, run, limit, maxBytes)
+	return x, p.end(faultstore.LoadRun, fmt.Sprintf(" %s/%s: %d", a.Type, a.Key, len(x.Events)), err)
+}
+
 func (p *port) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
 	ts, err := p.Store.LoadRunTimers(ctx, key)
 	return ts, p.end(faultstore.LoadRunTimers, fmt.Sprintf(": %d", len(ts)), err)

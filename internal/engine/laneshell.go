@@ -319,10 +319,7 @@ const (
 func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r lane.LoadResult) {
 	switch ld.Kind {
 	case lane.LoadRun:
-		r.Execution, r.Err = st.LoadExecution(ctx, ld.Shard, ld.Address, ld.Run)
-		if r.Err == nil && r.Execution != nil && !r.Execution.Outcome.Status.Closed() {
-			readRun(ctx, st, &r)
-		}
+		r = readRun(ctx, st, ld)
 	case lane.LoadReply:
 		var found []store.Reply
 		found, r.Err = st.LoadReplies(ctx, []store.RequestKey{{Shard: ld.Shard, Address: ld.Address, ID: ld.RequestID}})
@@ -354,21 +351,17 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 	return r
 }
 
-// readRun reads the history and the timers of an open run.
-func readRun(ctx context.Context, st store.Store, r *lane.LoadResult) {
-	key := store.RunKey{Shard: r.Execution.Shard, Run: r.Execution.Start.Run}
-	after := int64(len(r.Execution.Start.Carried))
-	for {
-		page, err := st.LoadEvents(ctx, key, after, eventPage, eventPageBytes)
+// readRun reads a run with its history and its timers.
+func readRun(ctx context.Context, st store.Store, ld lane.Load) (r lane.LoadResult) {
+	run, err := st.LoadRun(ctx, ld.Shard, ld.Address, ld.Run, eventPage, eventPageBytes)
+	r = lane.LoadResult{Execution: run.Execution, Events: run.Events, Timers: run.Timers, Err: err}
+	for more := run.More && err == nil; more; {
+		page, err := st.LoadEvents(ctx, store.RunKey{Shard: run.Execution.Shard, Run: run.Execution.Start.Run}, r.Events[len(r.Events)-1].Seq, eventPage, eventPageBytes)
 		if err != nil {
 			r.Err = err
-			return
-		}
-		if len(page) == 0 {
 			break
 		}
-		r.Events = append(r.Events, page...)
-		after = page[len(page)-1].Seq
+		r.Events, more = append(r.Events, page...), len(page) > 0
 	}
-	r.Timers, r.Err = st.LoadRunTimers(ctx, key)
+	return r
 }

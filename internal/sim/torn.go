@@ -44,6 +44,10 @@ func (t *tornStore) LoadEvents(ctx context.Context, key store.RunKey, after int6
 	return answer(t, func() ([]model.Event, error) { return t.Store.LoadEvents(ctx, key, after, 3, maxBytes) })
 }
 
+func (t *tornStore) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
+	return store.LoadRunByParts(ctx, t, shard, a, run, limit, maxBytes)
+}
+
 func (t *tornStore) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
 	return answer(t, func() ([]store.Timer, error) { return t.Store.LoadRunTimers(ctx, key) })
 }

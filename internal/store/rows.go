@@ -151,6 +151,14 @@ type Execution struct {
 	Blocked *model.Reason
 }
 
+// Run is a run with what it takes to continue it.
+type Run struct {
+	Execution *Execution // nil when there is none
+	Events    []model.Event
+	More      bool // there may be more events
+	Timers    []Timer
+}
+
 // Unreadable is the row of a run whose body cannot be understood, as far as its columns tell: a listing shows it with the reason, and goes on.
 func (x *Execution) Unreadable(start model.Start, status model.Status, why error) {
 	x.Start, x.Outcome = start, model.Outcome{Status: status}

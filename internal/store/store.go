@@ -113,6 +113,10 @@ type Recovery interface {
 	// A row that cannot be decoded is an error of kind fault.Corrupt that names run and position.
 	LoadEvents(ctx context.Context, key RunKey, after int64, limit, maxBytes int) ([]model.Event, error)
 
+	// LoadRun returns what it takes to continue a run: its row as LoadExecution returns it, and while it is open its first events, as LoadEvents returns them, and its timers. The wake-up of a run that is not in
+	// memory is made of this, so a store that is far away makes it one question. What was read is returned with an error.
+	LoadRun(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, limit, maxBytes int) (Run, error)
+
 	// LoadTimers returns timers of the shards with After < (Due, Run, ID) and Due <= until, ordered by (Due, Run, ID), at most limit.
 	LoadTimers(ctx context.Context, shards []model.ShardID, after TimerMark, until model.Time, limit int) ([]Timer, error)
 
@@ -156,4 +160,18 @@ type Reader interface {
 	// cursors of drained pairs that cannot come back, dead letters whose id is older than before, events of deleted runs with what their tasks left, old log lines, old tombstones of settings and old letters between nodes, and
 	// reports how many rows went.
 	Sweep(ctx context.Context, s SweepRequest) (int, error)
+}
+
+// LoadRunByParts is LoadRun of a store for which three questions cost hardly more than one.
+func LoadRunByParts(ctx context.Context, s Store, shard model.ShardID, address model.Address, run model.RunID, limit, maxBytes int) (r Run, err error) {
+	if r.Execution, err = s.LoadExecution(ctx, shard, address, run); err != nil || r.Execution == nil || r.Execution.Outcome.Status.Closed() {
+		return r, err
+	}
+	key := RunKey{Shard: r.Execution.Shard, Run: r.Execution.Start.Run}
+	if r.Events, err = s.LoadEvents(ctx, key, 0, limit, maxBytes); err != nil {
+		return r, err
+	}
+	r.More = len(r.Events) > 0
+	r.Timers, err = s.LoadRunTimers(ctx, key)
+	return r, err
 }

@@ -99,6 +99,11 @@ func (f *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 	return call(ctx, f, LoadTimers, nil, func() ([]store.Timer, error) { return f.inner.LoadTimers(ctx, shards, after, until, limit) })
 }
 
+// LoadRun loads what it takes to continue a run.
+func (f *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
+	return call(ctx, f, LoadRun, nil, func() (store.Run, error) { return f.inner.LoadRun(ctx, shard, a, run, limit, maxBytes) })
+}
+
 // LoadRunTimers loads timers of a run.
 func (f *Store) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Timer, error) {
 	return call(ctx, f, LoadRunTimers, nil, func() ([]store.Timer, error) { return f.inner.LoadRunTimers(ctx, key) })

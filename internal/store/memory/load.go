@@ -154,6 +154,11 @@ func (s *Store) LoadEventsOf(ctx context.Context, key store.RunKey, kind model.E
 	return cloneEvents(out), nil
 }
 
+// LoadRun returns what it takes to continue a run.
+func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
+	return store.LoadRunByParts(ctx, s, shard, a, run, limit, maxBytes)
+}
+
 // LoadTimers returns timers in the order of (due, run, id).
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) ([]store.Timer, error) {
 	defer s.mu.Unlock()

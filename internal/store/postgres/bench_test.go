@@ -106,6 +106,45 @@ func BenchmarkCommit(b *testing.B) {
 	}
 }
 
+// What it takes to wake a run that is not in memory: in one round trip, and by parts, as a store does that is not far away.
+func BenchmarkLoadRun(b *testing.B) {
+	s, err := postgres.Open(b.Context(), postgres.Config{URL: benchmarkURL(b), Shards: 64, AllowUnsafe: true})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Close()
+	l := newLoad(b, s, 1000)
+	for range 3 {
+		l.lane.Write(func(w *store.Batch) { l.inline(w, len(l.runs)) })
+	}
+	l.lane.Write(func(w *store.Batch) {
+		for i := range l.runs {
+			w.Starts = append(w.Starts, l.runs[i].StartRow())
+			w.Timers = append(w.Timers, l.runs[i].Timer("t", storetest.Noon))
+		}
+	})
+	i := 0
+	run := func(load func(a *storetest.Subject) (store.Run, error)) func(*testing.B) {
+		return func(b *testing.B) {
+			for b.Loop() {
+				i++
+				if r, err := load(&l.runs[i%len(l.runs)]); err != nil || len(r.Events) != 3 || len(r.Timers) != 1 {
+					b.Fatal(r, err)
+				}
+			}
+		}
+	}
+	b.Run("at once", run(func(a *storetest.Subject) (store.Run, error) {
+		return s.LoadRun(b.Context(), a.Shard, a.Start.Address, a.Run, 2000, 1<<20)
+	}))
+	b.Run("at once, by address", run(func(a *storetest.Subject) (store.Run, error) {
+		return s.LoadRun(b.Context(), a.Shard, a.Start.Address, model.RunID{}, 2000, 1<<20)
+	}))
+	b.Run("by parts", run(func(a *storetest.Subject) (store.Run, error) {
+		return store.LoadRunByParts(b.Context(), s, a.Shard, a.Start.Address, a.Run, 2000, 1<<20)
+	}))
+}
+
 func benchmarkCommit(b *testing.B, url string, prepare bool, kind string, n int) {
 	c := postgres.Config{URL: url, Shards: 64, Schema: fmt.Sprintf("bench_%d", time.Now().UnixNano()%1e9), NoPrepare: !prepare, AllowUnsafe: true}
 	s, err := postgres.Open(b.Context(), c)

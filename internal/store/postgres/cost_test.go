@@ -202,6 +202,10 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 	check(err)
 	_, err = s.LoadEvents(ctx, a.RunKey, 0, 10, 1000)
 	check(err)
+	for _, run := range []model.RunID{a.Run, {}} {
+		_, err = s.LoadRun(ctx, a.Shard, a.Start.Address, run, 10, 1000)
+		check(err)
+	}
 	_, err = s.LoadTimers(ctx, f.Shards(), store.TimerMark{}, storetest.Noon+1, 10)
 	check(err)
 	_, err = s.LoadRunTimers(ctx, a.RunKey)

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"encoding/binary"
 
 	"github.com/jackc/pgx/v5"
@@ -62,22 +61,13 @@ func (r *executionRow) unreadable(e *store.Execution, why error) {
 	e.Unreadable(model.Start{Address: a, Run: r.run, At: model.Time(r.started)}, status, why)
 }
 
-// executions runs a query that returns executionColumns.
-func (s *Store) executions(ctx context.Context, c *pgx.Conn, sql string, args ...any) ([]store.Execution, error) {
-	return s.executionsBut(ctx, c, nil, sql, args...)
-}
-
-// executionsBut is executions where unreadable says what is made of a row that cannot be understood: an error, unless it is given.
-func (s *Store) executionsBut(ctx context.Context, c *pgx.Conn, unreadable func(*executionRow, *store.Execution, error), sql string, args ...any) ([]store.Execution, error) {
-	rows, err := c.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, err
-	}
+// scanExecutions reads executionColumns. A row that cannot be understood is an error, unless unreadable says what is made of it.
+func scanExecutions(rows pgx.Rows, unreadable func(*executionRow, *store.Execution, error)) ([]store.Execution, error) {
 	var out []store.Execution
 	var r executionRow
 	var run pgtype.UUID
 	var start, outcome, waits, blocked pgtype.DriverBytes
-	_, err = pgx.ForEachRow(rows, []any{
+	_, err := pgx.ForEachRow(rows, []any{
 		&r.shard, &run, &r.started, &r.state, &r.closed, &r.current, &r.tenant, &r.workflow, &r.key, &start, &outcome, &waits, &blocked,
 	}, func() error {
 		r.run, r.start, r.outcome, r.waits, r.blocked = run.Bytes, start, outcome, waits, blocked

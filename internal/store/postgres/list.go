@@ -142,7 +142,11 @@ func (s *Store) List(ctx context.Context, q store.Query) (page store.Page, err e
 	limit := max(0, q.Limit)
 	err = s.read(ctx, "list", func(ctx context.Context, c *pgx.Conn) error {
 		page = store.Page{}
-		rows, err := s.executionsBut(ctx, c, (*executionRow).unreadable, sql, append(l.args, limit+1)...)
+		found, err := c.Query(ctx, sql, append(l.args, limit+1)...)
+		if err != nil {
+			return err
+		}
+		rows, err := scanExecutions(found, (*executionRow).unreadable)
 		if page.More = len(rows) > limit; page.More {
 			rows = rows[:limit]
 		}

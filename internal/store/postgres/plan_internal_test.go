@@ -95,6 +95,55 @@ func TestHotPlans(t *testing.T) {
 	}
 }
 
+// The plans by which runs are read, which are kept, are the right ones from the beginning.
+func TestKeptPlans(t *testing.T) {
+	t.Parallel()
+	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	conn, err := s.pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	exec := func(sql string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), sql); err != nil {
+			t.Fatalf("%s: %v", sql, err)
+		}
+	}
+	exec(strings.Replace(keepPlans, "true", "false", 1)) // for all of the test
+	for _, full := range []bool{false, true} {
+		if full {
+			fill(t, s)
+		}
+		exec(`analyze`)
+		for name, texts := range map[string][3]string{"named": loadNamed, "current": loadCurrent} {
+			for i, text := range texts {
+				nulls := "null"
+				for n := 2; strings.Contains(text, fmt.Sprintf("$%d", n)); n++ {
+					nulls += ", null"
+				}
+				exec(fmt.Sprintf("prepare p as %s", expand(s.cfg.schema, text)))
+				var plans []struct{ Plan node }
+				var raw []byte
+				if err := conn.QueryRow(t.Context(), "explain (format json) execute p("+nulls+")").Scan(&raw); err != nil {
+					t.Fatal(err)
+				}
+				if err := json.Unmarshal(raw, &plans); err != nil {
+					t.Fatal(err)
+				}
+				if bad := plans[0].Plan.scans(); len(bad) > 0 || !strings.Contains(string(raw), "$1") {
+					t.Errorf("full %v: %s %d: %v:\n%s", full, name, i, bad, raw)
+				}
+				exec("deallocate p")
+			}
+		}
+	}
+}
+
 // Looking for requests does not meet dead letters, and looking for those meets nothing else.
 func TestInboxBesideDeadLetters(t *testing.T) {
 	t.Parallel()

@@ -27,7 +27,11 @@ cross join lateral (select {execution} from {schema}.executions e where e.shard 
 		}
 	}
 	err = s.read(ctx, "load outcomes", func(ctx context.Context, c *pgx.Conn) error {
-		out, err = s.executionsBut(ctx, c, func(_ *executionRow, e *store.Execution, _ error) { *e = store.Execution{} }, s.sql(load), shards, runs)
+		rows, err := c.Query(ctx, s.sql(load), shards, runs)
+		if err != nil {
+			return err
+		}
+		out, err = scanExecutions(rows, func(_ *executionRow, e *store.Execution, _ error) { *e = store.Execution{} })
 		out = slices.DeleteFunc(out, func(e store.Execution) bool { return e.Start.Run.IsZero() }) // cannot be read; the others can
 		return err
 	})

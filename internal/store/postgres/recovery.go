@@ -76,23 +76,39 @@ func (s *Store) heads(ctx context.Context, op string, shards []int16, limit int,
 	return out, err
 }
 
+// A run that is named by its address and its id, or by its address alone.
+const (
+	isRun     = `e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and e.run = $5`
+	isCurrent = `e.shard is not distinct from $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and e.current`
+)
+
+// namedRun are the arguments of isRun, or those of isCurrent when there is no id.
+func namedRun(shard model.ShardID, a model.Address, run model.RunID) []any {
+	args := []any{int16(shard), a.Key, a.Type, a.Tenant}
+	if !run.IsZero() {
+		args = append(args, runArg(run))
+	}
+	return args
+}
+
 // LoadExecution returns the current run of an address, or the run itself.
 func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID) (*store.Execution, error) {
-	const (
-		byRun     = `select {execution} from {schema}.executions e where e.shard = $1 and e.run = $2 and e.key = $3 and e.workflow = $4 and e.tenant = $5`
-		byAddress = `select {execution} from {schema}.executions e where e.shard is not distinct from $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and e.current`
-	)
+	const load = `select {execution} from {schema}.executions e where `
 	if shard >= model.MaxShards {
 		return nil, nil
 	}
-	sql, args := byAddress, []any{int16(shard)}
-	if !run.IsZero() {
-		sql, args = byRun, append(args, runArg(run))
+	sql := load + isRun
+	if run.IsZero() {
+		sql = load + isCurrent
 	}
-	args = append(args, a.Key, a.Type, a.Tenant)
+	args := namedRun(shard, a, run)
 	var out *store.Execution
 	err := s.read(ctx, "load execution", func(ctx context.Context, c *pgx.Conn) error {
-		rows, err := s.executions(ctx, c, s.sql(sql), args...)
+		found, err := c.Query(ctx, s.sql(sql), args...)
+		if err != nil {
+			return err
+		}
+		rows, err := scanExecutions(found, nil)
 		if err != nil || len(rows) == 0 {
 			return err
 		}
@@ -104,13 +120,81 @@ func (s *Store) LoadExecution(ctx context.Context, shard model.ShardID, a model.
 
 // LoadEvents returns stored events of a run.
 func (s *Store) LoadEvents(ctx context.Context, key store.RunKey, after int64, limit, maxBytes int) ([]model.Event, error) {
-	// The length of a body is known without reading it.
-	const load = `
-select seq, at, kind, body from (
-  select seq, at, kind, body, sum(octet_length(body)) over (order by seq) - octet_length(body) as before
-  from {schema}.history where shard = $1 and run = $2 and seq > $3 order by seq limit $4
-) h where before < $5 or before = 0 order by seq`
+	const load = eventsOf + ` h.run = $2 and h.seq > $3 order by h.seq limit $4) h where before < $5 or before = 0 order by seq`
 	return s.events(ctx, key, load, after, max(1, limit), maxBytes)
+}
+
+// eventsOf are events until there are enough of them. The length of a body is known without reading it.
+const eventsOf = `
+select seq, at, kind, body from (
+  select h.seq, h.at, h.kind, h.body, sum(octet_length(h.body)) over (order by h.seq) - octet_length(h.body) as before
+  from {schema}.history h where h.shard = $1 and`
+
+// keepPlans has the server keep the plans of statements in the same transaction, which take longer to make than to carry out. It is for those that have one index to go by, whatever the size of
+// the tables.
+const keepPlans = `select set_config('plan_cache_mode', 'force_generic_plan', true)`
+
+// loadRun are the statements of a run: its row, its events and its timers while it is open. The events have two arguments more.
+func loadRun(named string, more int) [3]string {
+	open := `run = (select e.run from {schema}.executions e where ` + named + ` and e.state < 2)`
+	return [3]string{
+		`select {execution} from {schema}.executions e where ` + named,
+		fmt.Sprintf(`%s h.%s order by h.seq limit $%d) h where before < $%d or before = 0 order by seq`, eventsOf, open, more, more+1),
+		`select t.shard, t.due, t.run, t.id, t.tenant, t.workflow, t.key from {schema}.timers t where t.shard = $1 and t.` + open + ` order by t.id`,
+	}
+}
+
+var loadNamed, loadCurrent = loadRun(isRun, 6), loadRun(isCurrent, 5)
+
+// LoadRun returns what it takes to continue a run, in one round trip.
+func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (r store.Run, err error) {
+	if shard >= model.MaxShards {
+		return r, nil
+	}
+	texts := &loadNamed
+	if run.IsZero() {
+		texts = &loadCurrent
+	}
+	args := namedRun(shard, a, run)
+	limit = max(1, limit)
+	err = s.read(ctx, "load run", func(ctx context.Context, c *pgx.Conn) error {
+		r = store.Run{}
+		var batch pgx.Batch
+		batch.Queue(keepPlans)
+		batch.Queue(s.sql(texts[0]), args...)
+		batch.Queue(s.sql(texts[1]), append(slices.Clip(args), limit, maxBytes)...)
+		batch.Queue(s.sql(texts[2]), args...)
+		results := c.SendBatch(ctx, &batch)
+		err := readRun(results, limit, maxBytes, &r)
+		return cmp.Or(err, results.Close())
+	})
+	return r, err
+}
+
+// readRun reads the row of a run, its events and its timers.
+func readRun(results pgx.BatchResults, limit, maxBytes int, r *store.Run) error {
+	if _, err := results.Exec(); err != nil {
+		return err
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	found, err := scanExecutions(rows, nil)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	r.Execution = &found[0]
+	if rows, err = results.Query(); err != nil {
+		return err
+	}
+	size := 0
+	if r.Events, size, err = scanEvents(rows, r.Execution.Start.Run); err != nil {
+		return err
+	}
+	r.More = len(r.Events) == limit || size >= maxBytes
+	r.Timers, err = scanTimers(results.Query())
+	return err
 }
 
 // LoadEventsOf returns stored events of one kind, the newest first.
@@ -128,26 +212,31 @@ func (s *Store) events(ctx context.Context, key store.RunKey, load string, args 
 	args = append([]any{int16(key.Shard), runArg(key.Run)}, args...)
 	var out []model.Event
 	err := s.read(ctx, "load events", func(ctx context.Context, c *pgx.Conn) error {
-		out = nil
 		rows, err := c.Query(ctx, s.sql(load), args...)
 		if err != nil {
 			return err
 		}
-		var seq int64
-		var at model.Time
-		var kind int16
-		var body pgtype.DriverBytes
-		_, err = pgx.ForEachRow(rows, []any{&seq, &at, &kind, &body}, func() error {
-			e, err := model.DecodeEvent(seq, at, model.EventKind(kind), body)
-			if err != nil {
-				return fault.New(fault.Corrupt, "run %s, event %d: %w", key.Run, seq, err)
-			}
-			out = append(out, e)
-			return nil
-		})
+		out, _, err = scanEvents(rows, key.Run)
 		return err
 	})
 	return out, err
+}
+
+// scanEvents reads events of a run: seq, at, kind, body. The size is that of their bodies.
+func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, err error) {
+	var seq int64
+	var at model.Time
+	var kind int16
+	var body pgtype.DriverBytes
+	_, err = pgx.ForEachRow(rows, []any{&seq, &at, &kind, &body}, func() error {
+		e, err := model.DecodeEvent(seq, at, model.EventKind(kind), body)
+		if err != nil {
+			return fault.New(fault.Corrupt, "run %s, event %d: %w", run, seq, err)
+		}
+		out, size = append(out, e), size+len(body)
+		return nil
+	})
+	return out, size, err
 }
 
 // LoadTimers returns timers of the shards up to a horizon, ordered by time.

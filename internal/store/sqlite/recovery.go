@@ -117,6 +117,11 @@ func eventOf(q *stmt, key store.RunKey) (model.Event, error) {
 	return e, nil
 }
 
+// LoadRun returns what it takes to continue a run.
+func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, limit, maxBytes int) (store.Run, error) {
+	return store.LoadRunByParts(ctx, s, shard, a, run, limit, maxBytes)
+}
+
 // LoadTimers returns timers in the order in which they are due.
 //
 // Each shard has its own order. It takes a portion of each at a time. What lies behind the last one taken of a shard that may have more is not known yet, so only timers

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"slices"
 
 	"pgregory.net/rapid"
 
@@ -17,6 +18,7 @@ var eventTests = []test{
 	{name: "pages by bytes with at least one event", run: testEventBytes},
 	{name: "large bodies", run: testLargeBodies},
 	{name: "events of one kind, the newest first", run: testEventsOfKind},
+	{name: "a run with its events and timers", run: testLoadRun},
 }
 
 // events is all of the stored events of a run.
@@ -238,4 +240,54 @@ func testLargeBodies(x *suite) {
 			x.Errorf("large body %d came back with %d bytes, not as it was", i+1, p.Size())
 		}
 	}
+}
+
+func testLoadRun(x *suite) {
+	l := x.Join(1).Lanes[0]
+	const n = 5
+	open, bare, closed, other := x.SubjectIn(3), x.SubjectIn(3), x.SubjectIn(3), x.SubjectIn(3)
+	open.Start.Carried = []model.Event{open.Event(1).Event, open.Event(2).Event}
+	var events []model.Event
+	var timers []store.Timer
+	l.Write(func(b *store.Batch) {
+		for _, s := range []Subject{open, bare, closed, other} {
+			b.Starts = append(b.Starts, s.StartRow())
+		}
+		for seq := range int64(n) {
+			events = append(events, open.Event(seq+3).Event)
+			b.Events = append(b.Events, open.Event(seq+3), closed.Event(seq+1), other.Event(seq+1))
+		}
+		timers = []store.Timer{open.Timer("1", Noon+1), open.Timer("2", Noon)}
+		b.Timers = append(slices.Clone(timers), other.Timer("1", Noon))
+	})
+	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{closed.Close(model.Completed)} })
+	load := func(s Subject, a model.Address, run model.RunID, limit, maxBytes int) store.Run {
+		x.Helper()
+		return try(x.Store.LoadRun(x.Context(), s.Shard, a, run, limit, maxBytes)).or(x)
+	}
+	for _, run := range []model.RunID{open.Run, {}} {
+		r := load(open, open.Start.Address, run, 100, 1<<20)
+		x.Want("row", x.row(open), r.Execution)
+		x.Want("events", events, r.Events)
+		x.Want("timers", timers, r.Timers)
+		for name, r := range map[string]store.Run{"number": load(open, open.Start.Address, run, 2, 1<<20), "bytes": load(open, open.Start.Address, run, 100, 1)} {
+			if len(r.Events) == 0 || len(r.Events) > 2 || !r.More {
+				x.Errorf("a page by %s has %d events, more %v", name, len(r.Events), r.More)
+			}
+			x.Want("first events", events[:len(r.Events)], r.Events)
+			x.Want("timers with the first events", timers, r.Timers)
+		}
+		if r := load(open, open.Start.Address, run, n, 1<<20); len(r.Events) != n {
+			x.Errorf("%d events in a page of %d", len(r.Events), n)
+		}
+	}
+	if r := load(bare, bare.Start.Address, model.RunID{}, 100, 1<<20); r.Execution == nil || r.More || len(r.Events)+len(r.Timers) > 0 {
+		x.Errorf("a run without events: %+v", r)
+	}
+	for _, run := range []model.RunID{closed.Run, {}} {
+		x.Want("a closed run", store.Run{Execution: x.row(closed)}, load(closed, closed.Start.Address, run, 100, 1<<20))
+	}
+	x.Want("nobody", store.Run{}, load(open, x.Address(), model.RunID{}, 100, 1<<20))
+	x.Want("no such run", store.Run{}, load(open, open.Start.Address, x.RunID(), 100, 1<<20))
+	x.Want("a shard beyond all", store.Run{}, try(x.Store.LoadRun(x.Context(), model.MaxShards, open.Start.Address, open.Run, 100, 1<<20)).or(x))
 }
