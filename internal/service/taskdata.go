@@ -4,12 +4,10 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
-	"slices"
 	"time"
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/api"
-	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -76,6 +74,23 @@ type task struct {
 	key  store.RunKey
 	row  *store.Execution
 	step string // empty for all tasks of a workflow
+
+	// What its history tells, as far as it was read.
+	read             int64 // the last position
+	scheduled, ended bool
+}
+
+// heard takes in events of the run.
+func (k *task) heard(events []model.Event) {
+	for i := range events {
+		switch e := &events[i]; {
+		case e.ID != k.step:
+		case e.Kind == model.EventTaskScheduled:
+			k.scheduled = true
+		case e.Kind == model.EventStepCompleted, e.Kind == model.EventStepFailed, e.Kind == model.EventWithdrawn, e.TimedOutForGood():
+			k.ended = true
+		}
+	}
 }
 
 // taskOf finds a task. The step of a workflow may be left out where all of its tasks can be read.
@@ -217,23 +232,25 @@ func (s *Service) taskEnded(ctx context.Context, k *task) (bool, error) {
 	case row.Start.Task != nil:
 		return false, nil
 	}
-	h, err := s.read(ctx, "follow", at)
-	if err != nil {
-		return false, err
+	if k.read == 0 {
+		k.heard(row.Start.Carried)
+		k.read = int64(len(row.Start.Carried))
 	}
-	if !slices.ContainsFunc(h.Events, func(e model.Event) bool { return e.Kind == model.EventTaskScheduled && e.ID == k.step }) {
+	for !k.ended { // whoever follows for long reads each event once
+		page, err := s.store.LoadEvents(ctx, k.key, k.read, historyPage, 4<<20)
+		if err != nil {
+			return false, err
+		}
+		if len(page) == 0 {
+			break
+		}
+		k.heard(page)
+		k.read = page[len(page)-1].Seq
+	}
+	if !k.scheduled {
 		return false, fault.New(fault.NotFound, "%s has no task with the step %s", at.Address, k.step)
 	}
-	open, err := engine.OpenTasks(row.Start, h.Events[len(row.Start.Carried):])
-	if err != nil {
-		return false, err
-	}
-	for i := range open {
-		if open[i].ID == k.step {
-			return false, nil
-		}
-	}
-	return true, nil
+	return k.ended, nil
 }
 
 // logCursor is a place among log lines as text.
