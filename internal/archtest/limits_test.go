@@ -65,7 +65,7 @@ var limits = []struct{ row, file, code string }{
 	{"| bytes of an input in which a key is looked for | 1 MiB |", "internal/core/rule/path.go", "MaxInput = 1 << 20"},
 	{"| failures that open a breaker, and its probes | 1,000 |", "internal/core/breaker/config.go", "MaxFailures = 1000"},
 	{"| failures that open a breaker, and its probes | 1,000 |", "internal/core/breaker/config.go", "MaxProbes = 1000"},
-	{"and of those that wait | 20 |", "internal/engine/uses.go", "maxUses = 20"},
+	{"and of those that wait | 20 |", "internal/engine/flow/uses.go", "maxUses = 20"},
 	{"before it has answered | 1,000 |", "internal/engine/lend.go", "mostLent = 1000"},
 	{"that wait to be sent | 4,096 |", "internal/engine/peer/peer.go", "mostWaiting = 4096"},
 	{"| timers in memory, per lane | 50,000 |", "internal/engine/lane/lane.go", "set(&c.TimerWindow, 50_000)"},

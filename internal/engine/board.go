@@ -9,7 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
-	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/ledger"
 	"github.com/perdure/perdure/internal/engine/queue"
@@ -23,10 +23,10 @@ type board struct {
 
 	mu   sync.Mutex
 	b    *queue.Board
-	gate *gatekeeper
+	gate *flow.Gatekeeper
 	// What people have set, as it was last heard of.
 	rules  *rule.Set
-	paused map[queueName]string
+	paused map[flow.Queue]string
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
@@ -48,7 +48,7 @@ func newBoard(inc *incarnation) *board {
 	if inc.eng.cfg.Store.Info().Shared {
 		book = ledger.New(limit.Place(inc.epoch))
 	}
-	k := newGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) bool {
+	k := flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) bool {
 		s := inc.eng.taskWorkers.get(id)
 		return s != nil && s.has(claim)
 	})
@@ -86,20 +86,25 @@ func (b *board) settle(now model.Time) {
 		b.woken = append(b.woken, woken...)
 		b.moved = true
 	}
-	rows, err := b.gate.Dirty()
-	if err != nil {
-		b.inc.eng.cfg.Log.Error("the state of a circuit breaker cannot be stored", "error", err)
-	}
-	if len(rows) > 0 {
-		b.inc.eng.flow.save(rows)
+	if b.inc.eng.flow.Collect(b.gate) {
 		b.watch(now)
 	}
-	if b.gate.book != nil {
-		posted := b.gate.book.Post()
-		if asks := b.gate.Asks(); posted || len(asks) > 0 {
-			b.inc.eng.flow.ask(asks)
-		}
-	}
+}
+
+// Look is for what keeps tasks back; see flow.Board.
+func (b *board) Look(do func(*flow.Gatekeeper, *queue.Board)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	do(b.gate, b.b)
+}
+
+// Change is for what keeps tasks back.
+func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (moved bool)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	moved := do(b.gate, b.b)
+	b.settle(now)
+	b.moved = b.moved || moved
 }
 
 // match proposes what can begin. Whoever was woken and could not be tried, because no worker is free for it, makes room for those behind it.
@@ -137,12 +142,12 @@ func (b *board) Add(now model.Time, it queue.Item) {
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()
-	if _, _, maker := splitWorker(worker); b.gate.book != nil && b.livesElsewhere(maker) {
-		b.gate.node = maker
+	if _, _, maker := splitWorker(worker); b.gate.Book != nil && b.livesElsewhere(maker) {
+		b.gate.Maker = maker
 	}
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
-	b.gate.node = ""
-	b.gate.held(it.Ref, claim, id)
+	b.gate.Maker = ""
+	b.gate.Held(it.Ref, claim, id)
 	b.settle(now)
 	b.moved = true // its deadlines
 	b.mu.Unlock()
@@ -161,9 +166,9 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 // Forget is for lanes.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.mu.Lock()
-	b.gate.forgetful = true
+	b.gate.Forgets = true
 	b.b.Remove(now, ref, queue.Neither)
-	b.gate.forgetful = false
+	b.gate.Forgets = false
 	b.leaves(now, ref)
 	b.settle(now)
 	b.moved = true
@@ -172,19 +177,19 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) {
 
 // settled tells that a worker of this node is done with a claim, and that this is durable or of no interest to anybody.
 func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
-	if b.gate.book == nil {
+	if b.gate.Book == nil {
 		return
 	}
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
-	done := b.gate.settled(now, ref, how)
+	done := b.gate.Settled(now, ref, how)
 	if done {
 		b.settle(now)
 		b.moved = true
 	}
 	b.mu.Unlock()
 	if done {
-		b.propose()
+		b.Propose()
 	}
 }
 
@@ -193,8 +198,8 @@ func (b *board) keptFor() map[model.NodeID]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var nodes map[model.NodeID]bool
-	for _, o := range b.gate.orphans {
-		if s := b.inc.eng.taskWorkers.get(o.worker); s != nil && !s.node.IsZero() {
+	for id := range b.gate.Orphans() {
+		if s := b.inc.eng.taskWorkers.get(id); s != nil && !s.node.IsZero() {
 			if nodes == nil {
 				nodes = map[model.NodeID]bool{}
 			}
@@ -208,86 +213,56 @@ func (b *board) keptFor() map[model.NodeID]bool {
 func (b *board) letGo() {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
-	for ref, o := range b.gate.orphans {
-		claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
-		if !b.gate.has(o.worker, claim) && b.gate.settled(now, claim, queue.Neither) {
-			b.moved = true
-		}
-	}
+	b.moved = b.gate.LetGo(now) || b.moved
 	b.settle(now)
 	b.mu.Unlock()
-	b.propose()
+	b.Propose()
 }
 
 // RetryAfter is for lanes.
 func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := b.gate.item(it)
-	b.gate.RetryAfter(now, &g, until)
+	b.gate.RetryAfter(now, it, until)
 	b.settle(now)
 }
 
-// flowing is what people have set, and what nodes have written about it. Breakers and pages are those that somebody else has changed; nil for a breaker that is to begin anew.
-type flowing struct {
-	rules    *rule.Set
-	paused   map[queueName]string
-	breakers map[rule.BreakerID][]byte
-	pages    map[int][]byte
-}
-
-// configure has tasks pass by what people have set from now on.
-func (b *board) configure(now model.Time, f flowing) {
+// Configure is for what keeps tasks back.
+func (b *board) Configure(now model.Time, s flow.Settings) {
 	b.mu.Lock()
-	b.reconfigure(now, f)
+	b.reconfigure(now, s)
 	b.mu.Unlock()
-	b.propose()
+	b.Propose()
 }
 
-func (b *board) reconfigure(now model.Time, f flowing) {
-	rules, paused, breakers := f.rules, f.paused, f.breakers
-	if rules != b.rules {
-		b.rules = rules
-		b.gate.SetRules(now, rules)
-		b.b.Taken(func(it *queue.Item) { b.gate.Hold(now, it) })
-		for _, o := range b.gate.orphans {
-			g := b.gate.item(&o.item)
-			b.gate.Gate.Hold(now, &g)
-		}
-		b.b.Regroup(now)
-		if b.gate.book != nil {
-			b.gate.book.SetRules(rules)
-		}
+// reconfigure is Configure without a proposal, with the lock held.
+func (b *board) reconfigure(now model.Time, s flow.Settings) {
+	if s.Rules != b.rules {
+		b.rules = s.Rules
+		b.gate.SetRules(now, s.Rules, b.b)
 	}
-	for n, body := range f.pages {
-		b.seen(now, n, body)
+	for n, body := range s.Pages {
+		b.inc.eng.flow.Seen(now, b.gate, n, body)
 	}
-	for id, row := range breakers {
+	for id, row := range s.Breakers {
 		if err := b.gate.Adopt(now, id, row); err != nil {
 			b.inc.eng.cfg.Log.Error("the state of a circuit breaker cannot be read; it goes on as it was", "breaker", id.Name, "error", err)
 		}
 	}
 	b.settle(now)
 	b.watch(now)
-	b.inc.eng.flow.adopted(breakers)
+	b.inc.eng.flow.Adopted(s.Breakers)
 	for q := range b.paused {
-		if _, still := paused[q]; !still {
-			b.b.Resume(q.tenant, q.queue)
+		if _, still := s.Paused[q]; !still {
+			b.b.Resume(q.Tenant, q.Name)
 		}
 	}
-	for q, why := range paused {
-		b.b.Pause(q.tenant, q.queue, why)
+	for q, why := range s.Paused {
+		b.b.Pause(q.Tenant, q.Name, why)
 	}
-	b.paused = paused
+	b.paused = s.Paused
 	b.settle(now)
 	b.moved = true
-}
-
-// status is how breakers and queues stand here.
-func (b *board) status(now model.Time) (breakers []gate.BreakerStatus, queues queue.Stats) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.gate.Breakers(now), b.b.Stats()
 }
 
 // Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.
@@ -366,7 +341,7 @@ func (b *board) stats() queue.Stats {
 // each, and what the session says last is what has to stand here. One that has left does not come back.
 func (b *board) join(s *TaskSession) {
 	b.enlist(s)
-	b.propose()
+	b.Propose()
 }
 
 // enlist is join without a proposal. Who holds the lock of the borrowing makes none: what is proposed to a borrowed worker is counted there.
@@ -393,7 +368,7 @@ func (b *board) enlist(s *TaskSession) {
 // leave removes a worker that holds nothing any more.
 func (b *board) leave(s *TaskSession) {
 	b.strike(s)
-	b.propose()
+	b.Propose()
 }
 
 // strike is leave without a proposal.
@@ -423,8 +398,8 @@ func (b *board) beat(s *TaskSession, ref model.ClaimRef) bool {
 	return b.b.Beat(b.inc.eng.clock.now(), s.id, ref)
 }
 
-// propose has lanes decide about what the board would like: claims of tasks by workers that wait for them, deadlines that have passed.
-func (b *board) propose() {
+// Propose has lanes decide about what the board would like: claims of tasks by workers that wait for them, deadlines that have passed.
+func (b *board) Propose() {
 	b.mu.Lock()
 	if !b.moved {
 		b.mu.Unlock()
@@ -433,7 +408,7 @@ func (b *board) propose() {
 	b.proposes()
 }
 
-// proposes is propose with the lock held, which it gives away.
+// proposes is Propose with the lock held, which it gives away.
 func (b *board) proposes() {
 	now := b.inc.eng.clock.now()
 	matches := b.match(now)
@@ -444,9 +419,9 @@ func (b *board) proposes() {
 		due = b.b.Due(now)
 		wake = b.b.Wake()
 	}
-	if book := b.gate.book; book != nil {
+	if book := b.gate.Book; book != nil {
 		if t := book.Wake(); t != 0 && t <= now {
-			b.inc.eng.flow.ask(nil)
+			b.inc.eng.flow.WriteSoon()
 		} else if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}
@@ -603,11 +578,19 @@ func held(k queue.DueKind) bool {
 	return k == queue.DueSilence || k == queue.DueToClose || k == queue.DueLost
 }
 
+// Reconsider is for what keeps tasks back.
+func (b *board) Reconsider() {
+	b.mu.Lock()
+	b.moved = true
+	b.mu.Unlock()
+	b.Propose()
+}
+
 func (b *board) rings() {
 	b.mu.Lock()
 	b.alarm, b.moved = 0, true
 	b.mu.Unlock()
-	b.propose()
+	b.Propose()
 }
 
 // close ends the timer.

@@ -130,7 +130,7 @@ func (b *borrowing) run(ctx context.Context) {
 		case <-timer.C:
 		}
 		again := b.round()
-		b.inc.board.propose()
+		b.inc.board.Propose()
 		if again {
 			timer.Reset(pendAgain)
 		} else {

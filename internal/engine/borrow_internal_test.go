@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
@@ -66,6 +67,12 @@ func pollOf(seq uint64, name string, lend int) *peer.Poll {
 	}}}
 }
 
+// uses are the limits that tasks hold or wait for.
+func uses(b *board) (list []flow.LimitUse) {
+	b.Look(func(k *flow.Gatekeeper, _ *queue.Board) { list = k.Uses() })
+	return list
+}
+
 // A worker comes or goes with a poll of its node at the moment at which something waits that nobody has proposed yet, and a third node lends a slot for it. Whoever holds the lock of the
 // borrowing then must not be the one to propose it, because that takes the same lock.
 func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
@@ -104,9 +111,9 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.configure(now(), flowing{rules: set})
+		b.Configure(now(), flow.Settings{Rules: set})
 		held := func() (n int) {
-			for _, u := range b.uses() {
+			for _, u := range uses(b) {
 				n += u.Held
 			}
 			return n
@@ -152,27 +159,25 @@ func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.configure(now, flowing{rules: set})
+	b.Configure(now, flow.Settings{Rules: set})
 	it := workItem(1)
 	ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
 	p := pollOf(1, "of c", 0)
 	p.Workers[0].Holds = []peer.Hold{{Ref: ref}}
 	inc.borrowing.polled(c, p, func([]byte) {})
 	b.Held(now, it, 1, b.ids["of c"].id, workerName("of c", c, maker))
-	if len(b.uses()) != 0 {
+	if len(uses(b)) != 0 {
 		t.Error("a claim counts that its maker counts")
 	}
-	b.mu.Lock()
-	b.adopt(now, map[string]bool{c.String(): true})
-	b.mu.Unlock()
+	b.Look(func(k *flow.Gatekeeper, tasks *queue.Board) { k.Inherit(now, map[string]bool{c.String(): true}, tasks) })
 	for range 2 {
-		if u := b.uses(); len(u) != 1 || u[0].Held != 1 {
+		if u := uses(b); len(u) != 1 || u[0].Held != 1 {
 			t.Errorf("%+v, want one holder", u)
 		}
 		b.Forget(now, it.Ref)
 	}
 	inc.borrowing.polled(c, pollOf(2, "of c", 0), func([]byte) {})
-	if u := b.uses(); len(u) != 0 {
+	if u := uses(b); len(u) != 0 {
 		t.Errorf("%+v, want none", u)
 	}
 }

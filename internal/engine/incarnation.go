@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/cluster"
-	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/model"
@@ -26,6 +26,7 @@ type incarnation struct {
 	epoch int64
 	lanes []*laneShell
 	board *board
+	seat  *flow.Seat // among those who share limits
 	// How tasks are executed by workers of other nodes, here and there; nil when the store is opened by one process.
 	borrowing *borrowing
 	lending   *lending
@@ -36,9 +37,7 @@ type incarnation struct {
 	// validUntil is the mono time (ns) until which the lease surely holds.
 	validUntil atomic.Int64
 
-	sweeping  atomic.Bool          // a round is under way
-	searching atomic.Bool          // for claims of dead nodes
-	listed    map[limit.Place]bool // places that were on pages of the ledger when the last view came; only touched by the members loop
+	sweeping atomic.Bool // a round is under way
 
 	member *cluster.Membership // only touched by the members loop
 	stop   context.CancelCauseFunc
@@ -91,7 +90,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	cancel(errStopping)
 	wg.Wait()
 	if cause == nil || errors.Is(cause, errStopping) {
-		inc.leaveLimits(ctx)
+		inc.seat.Leave(ctx)
 		inc.unregister(ctx)
 		return nil
 	}
@@ -249,8 +248,10 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 			alive[i] = v.Members[i].ID.String()
 		}
 		inc.alive.Store(&alive)
-		inc.eng.flow.heard(v.Settings)
-		inc.viewed(&v)
+		inc.eng.flow.Heard(v.Settings)
+		if inc.seat.Viewed(&v, len(inc.member.Owned())) {
+			inc.member.Nudge()
+		}
 		if inc.borrowing != nil {
 			inc.borrowing.seen(&v)
 			inc.lending.seen(&v)
@@ -399,7 +400,7 @@ func (inc *incarnation) hinted(h notify.Hint) {
 		inc.post(inc.member.Nudge)
 	case notify.Settings:
 		if h.Node != inc.self.ID {
-			inc.eng.flow.nudged()
+			inc.eng.flow.Nudged()
 		}
 	case notify.Peer:
 		if h.Node == inc.self.ID && inc.peers != nil {

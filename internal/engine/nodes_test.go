@@ -13,8 +13,8 @@ import (
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
 	"github.com/perdure/perdure/internal/store"
@@ -303,7 +303,7 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 		time.Sleep(25 * time.Second)
 		third := r.join(5, do)
 		time.Sleep(3 * time.Second)
-		for i, f := range []*engine.Flow{first.Flow(), second.Flow(), engine.FlowOf(common{r.st})} { // whoever is asked, in a process or beside them
+		for i, f := range []*flow.Flow{first.Flow(), second.Flow(), flow.Of(common{r.st})} { // whoever is asked, in a process or beside them
 			s, err := f.State(ctx, model.DefaultTenant)
 			if err != nil || !s.Known || len(s.Uses) != 1 || s.Uses[0].Held != len(s.Uses[0].Holders) || s.Uses[0].Waiting == 0 || len(s.Uses[0].Waiters) == 0 {
 				t.Fatalf("%+v, %v", s, err)
@@ -529,63 +529,5 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 			t.Errorf("%+v", s)
 		}
 		r.close()
-	})
-}
-
-// hasty is a store in which two people write at the same moment: neither has seen what the other writes.
-type hasty struct {
-	store.Store
-	meet *sync.WaitGroup
-}
-
-func (s hasty) PutSetting(ctx context.Context, x store.Setting, expected int64) (int64, error) {
-	if x.Kind == "limit" {
-		s.meet.Done()
-		s.meet.Wait()
-	}
-	return s.Store.PutSetting(ctx, x, expected)
-}
-
-// Of two people who make rules at the same moment that contradict each other, one succeeds, and the other one's rule is not there.
-func TestContradictingRules(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		mem, hints := memory.New(memory.Options{}), &notify.Local{}
-		ctx, cancel := context.WithCancel(t.Context())
-		var meet sync.WaitGroup
-		meet.Add(2)
-		done, errs := make(chan error, 2), make(chan error, 2)
-		engines := make([]*engine.Engine, 2)
-		for i := range engines {
-			engines[i] = engine.New(engine.Config{Store: hasty{common{mem}, &meet}, Hints: hints})
-			go func() { done <- engines[i].Run(ctx) }()
-			if err := engines[i].Ready(ctx); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for i, e := range engines {
-			go func() {
-				errs <- e.Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: fmt.Sprint("rule", i), Queue: "mail", Numbers: limit.Numbers{Concurrency: i + 1}}, true)
-			}()
-		}
-		failed := 0
-		for range 2 {
-			if err := <-errs; err != nil {
-				failed++
-				if !fault.Is(err, fault.Conflict) {
-					t.Error(err)
-				}
-			}
-		}
-		left, err := mem.ListSettings(ctx, model.DefaultTenant, "limit")
-		if failed != 1 || err != nil || len(left) != 1 {
-			t.Errorf("%d of 2 are refused, and %d rules are left: %v", failed, len(left), err)
-		}
-		cancel()
-		for range engines {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
 	})
 }
