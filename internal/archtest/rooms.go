@@ -75,7 +75,7 @@ var rooms = []room{
 	{
 		path: "internal/engine",
 		imports: join(
-			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/flow", "internal/engine/peer",
+			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/flow", "internal/engine/peer", "internal/engine/lending",
 			"internal/telemetry", "internal/telemetry/tracing",
 		),
 	},
@@ -84,6 +84,8 @@ var rooms = []room{
 	{path: "internal/engine/queue", imports: vocabulary},
 	// How two nodes talk to each other.
 	{path: "internal/engine/peer", imports: join(vocabulary, "internal/store", "internal/notify")},
+	// How workers of one node execute tasks of another.
+	{path: "internal/engine/lending", imports: join(vocabulary, "internal/engine/peer", "internal/engine/queue", "internal/store")},
 	// What keeps tasks back on a node, limits and breakers together; and what nodes share of limits.
 	{path: "internal/engine/gate", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule")},
 	{path: "internal/engine/ledger", imports: join(vocabulary, "internal/core/limit", "internal/core/rule", "internal/engine/gate")},

@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/ledger"
+	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -30,8 +31,8 @@ type board struct {
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
-	loans map[queue.WorkerID]*borrowed // those of the workers that belong to other nodes
-	// What waited for a worker when something was last proposed; see unserved.
+	loans map[queue.WorkerID]*lending.Worker // those of the workers that belong to other nodes
+	// What waited for a worker when something was last proposed; see Unserved.
 	lacked   []queue.Want
 	lackedAt time.Time
 
@@ -52,7 +53,7 @@ func newBoard(inc *incarnation) *board {
 		s := inc.eng.taskWorkers.get(id)
 		return s != nil && s.has(claim)
 	})
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*borrowed{}}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.Worker{}}
 }
 
 // Reserve is for lanes; see lane.Board.
@@ -66,7 +67,7 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	name, loan := b.names[id], b.loans[id]
 	b.mu.Unlock()
 	if loan != nil {
-		loan.expect(1)
+		loan.Expect(1)
 	}
 	return id, name, ok
 }
@@ -193,8 +194,8 @@ func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
 	}
 }
 
-// keptFor are the nodes whose workers execute what this one still counts, although the runs are not here any more.
-func (b *board) keptFor() map[model.NodeID]bool {
+// KeptFor are the nodes whose workers execute what this one still counts, although the runs are not here any more.
+func (b *board) KeptFor() map[model.NodeID]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var nodes map[model.NodeID]bool
@@ -209,8 +210,8 @@ func (b *board) keptFor() map[model.NodeID]bool {
 	return nodes
 }
 
-// letGo ends what is counted for workers of other nodes that are done, or gone.
-func (b *board) letGo() {
+// LetGo ends what is counted for workers of other nodes that are done, or gone.
+func (b *board) LetGo() {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
 	b.moved = b.gate.LetGo(now) || b.moved
@@ -272,8 +273,8 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	s := b.ids[worker]
 	b.mu.Unlock()
 	if s == nil {
-		if id, err := model.ParseNodeID(node); err == nil && b.inc.borrowing != nil && b.Elsewhere(name) {
-			b.inc.borrowing.found(id, claim)
+		if id, err := model.ParseNodeID(node); err == nil && b.inc.borrower != nil && b.Elsewhere(name) {
+			b.inc.borrower.Found(id, claim)
 		}
 		return 0, false
 	}
@@ -293,7 +294,7 @@ func (b *board) livesElsewhere(node string) bool {
 
 // Dropped is for lanes.
 func (b *board) Dropped(_ string, claim model.ClaimRef) bool {
-	return b.inc.borrowing != nil && b.inc.borrowing.dropped(claim)
+	return b.inc.borrower != nil && b.inc.borrower.Dropped(claim)
 }
 
 // workerName is the name of a worker in histories. When another node has lent it, that is where it works, and the claim is made by this one.
@@ -324,7 +325,7 @@ func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	why, ok := b.b.Explain(ref)
 	want, waits := b.b.Waiting(ref)
 	b.mu.Unlock()
-	if waits && why.Code == model.WaitWorker && b.inc.borrowing != nil && b.inc.borrowing.covered(want) {
+	if waits && why.Code == model.WaitWorker && b.inc.borrower != nil && b.inc.borrower.Covered(want) {
 		why = model.Reason{Code: model.WaitLine, Name: want.Queue, Detail: "for a worker of another node"}
 	}
 	return why, ok
@@ -344,7 +345,7 @@ func (b *board) join(s *TaskSession) {
 	b.Propose()
 }
 
-// enlist is join without a proposal. Who holds the lock of the borrowing makes none: what is proposed to a borrowed worker is counted there.
+// enlist is join without a proposal. Who holds the lock of the borrower makes none: what is proposed to a borrowed worker is counted there.
 func (b *board) enlist(s *TaskSession) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -356,7 +357,7 @@ func (b *board) enlist(s *TaskSession) {
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
 		node := b.inc.self.ID
-		if w, ok := s.worker.(*borrowed); ok {
+		if w, ok := s.worker.(*lending.Worker); ok {
 			node, b.loans[s.id] = s.node, w
 			b.b.Lend(b.inc.eng.clock.now(), s.id, 0)
 		}
@@ -384,18 +385,18 @@ func (b *board) strike(s *TaskSession) {
 	b.moved = true // what it may have left is nobody's, which has a deadline
 }
 
-// reported tells that a worker has a slot free again: what it has to say of the claim is on its way.
-func (b *board) reported(s *TaskSession, ref model.ClaimRef) {
+// Reported tells that a worker has a slot free again: what it has to say of the claim is on its way.
+func (b *board) Reported(id queue.WorkerID, ref model.ClaimRef) {
 	b.mu.Lock()
-	b.moved = b.b.Reported(b.inc.eng.clock.now(), s.id, ref) || b.moved
+	b.moved = b.b.Reported(b.inc.eng.clock.now(), id, ref) || b.moved
 	b.mu.Unlock()
 }
 
-// beat tells that a worker executes a claim.
-func (b *board) beat(s *TaskSession, ref model.ClaimRef) bool {
+// Beat tells that a worker executes a claim.
+func (b *board) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.b.Beat(b.inc.eng.clock.now(), s.id, ref)
+	return b.b.Beat(b.inc.eng.clock.now(), id, ref)
 }
 
 // Propose has lanes decide about what the board would like: claims of tasks by workers that wait for them, deadlines that have passed.
@@ -430,12 +431,12 @@ func (b *board) proposes() {
 		wake = now
 	}
 	names := make([]string, len(matches))
-	var loans map[*borrowed]int
+	var loans map[*lending.Worker]int
 	for i, m := range matches {
 		names[i] = b.names[m.Worker]
 		if len(b.loans) > 0 && b.loans[m.Worker] != nil {
 			if loans == nil {
-				loans = map[*borrowed]int{}
+				loans = map[*lending.Worker]int{}
 			}
 			loans[b.loans[m.Worker]]++
 		}
@@ -452,7 +453,7 @@ func (b *board) proposes() {
 	}
 	b.mu.Unlock()
 	for w, n := range loans {
-		w.expect(n)
+		w.Expect(n)
 	}
 	if len(matches) > 0 {
 		b.claim(matches, names)
@@ -465,41 +466,41 @@ func (b *board) proposes() {
 
 // tellOthers has other nodes hear that tasks wait here, and that slots are free for theirs.
 func (b *board) tellOthers(waits bool) {
-	if b.inc.borrowing == nil {
+	if b.inc.borrower == nil {
 		return
 	}
 	if waits {
-		b.inc.borrowing.nudge()
+		b.inc.borrower.Nudge()
 	}
-	if b.inc.lending.wanted.Load() {
-		b.inc.lending.nudge()
+	if b.inc.lender.Wanted() {
+		b.inc.lender.Nudge()
 	}
 }
 
-// lend has workers of another node on the board with so many slots, and proposes what can begin with them.
-func (b *board) lend(slots map[*TaskSession]int) {
+// Lend has workers of another node on the board with so many slots, and proposes what can begin with them.
+func (b *board) Lend(slots map[queue.WorkerID]int) {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
-	for s, n := range slots {
-		b.b.Lend(now, s.id, n)
+	for id, n := range slots {
+		b.b.Lend(now, id, n)
 	}
 	b.moved = true
 	b.proposes()
 }
 
-// unlend takes the slots away again that have not been used, and returns what still waits for some.
-func (b *board) unlend(ss []*TaskSession) []queue.Want {
+// Unlend takes the slots away again that have not been used, and returns what still waits for some.
+func (b *board) Unlend(ids []queue.WorkerID) []queue.Want {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.inc.eng.clock.now()
-	for _, s := range ss {
-		b.b.Lend(now, s.id, 0)
+	for _, id := range ids {
+		b.b.Lend(now, id, 0)
 	}
 	return b.unservedNow()
 }
 
-// unserved is what waits for a worker.
-func (b *board) unserved() []queue.Want {
+// Unserved is what waits for a worker.
+func (b *board) Unserved() []queue.Want {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.unservedNow()
@@ -508,11 +509,11 @@ func (b *board) unserved() []queue.Want {
 // lacks looks what waits for a worker, right after everything has been proposed that can be: a moment later slots are free that are as good as taken. It reports
 // whether other nodes should hear of it, and is called with the lock held.
 func (b *board) lacks() bool {
-	if b.inc.borrowing == nil || !b.b.Waits() || !b.inc.borrowing.hasOthers() {
+	if b.inc.borrower == nil || !b.b.Waits() || !b.inc.borrower.HasOthers() {
 		return false
 	}
-	if now := time.Now(); now.Sub(b.lackedAt) >= knockPause {
-		if b.lacked = b.b.Unserved(wantLines); len(b.lacked) > 0 {
+	if now := time.Now(); now.Sub(b.lackedAt) >= lending.KnockPause {
+		if b.lacked = b.b.Unserved(lending.WantLines); len(b.lacked) > 0 {
 			b.lackedAt = now
 		}
 	}
@@ -524,14 +525,14 @@ func (b *board) unservedNow() []queue.Want {
 	if !b.b.Waits() {
 		return nil
 	}
-	if wants := b.b.Unserved(wantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*knockPause {
+	if wants := b.b.Unserved(lending.WantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*lending.KnockPause {
 		return wants
 	}
 	return b.lacked
 }
 
-// holds reports whether a claim is held by nobody or by the worker.
-func (b *board) holds(id queue.WorkerID, ref model.ClaimRef) bool {
+// Holds reports whether a claim is held by nobody or by the worker.
+func (b *board) Holds(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Holds(id, ref)

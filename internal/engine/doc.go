@@ -9,6 +9,6 @@
 // answer remembered under the id of the request.
 //
 // What nodes share of tasks goes two other ways. Rules, breakers and the pages of the ledger are settings of the store, which whoever has something to add writes by
-// compare-and-set (package flow). Workers execute tasks of runs that other nodes own by letters (package peer): the owner borrows (borrow.go), the node of the
-// worker lends (lend.go). Letters may be lost; what counts is in histories.
+// compare-and-set (package flow). Workers execute tasks of runs that other nodes own by letters (package peer): the owner borrows, the node of the
+// worker lends (package lending). Letters may be lost; what counts is in histories.
 package engine

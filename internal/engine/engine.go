@@ -17,6 +17,7 @@ import (
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -340,9 +341,10 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	inc.board = newBoard(inc)
 	inc.seat = e.flow.NewSeat(limit.Place(inc.epoch), inc.board, seatLife{inc})
 	if e.cfg.Store.Info().Shared {
-		inc.borrowing, inc.lending = newBorrowing(inc), newLending(inc)
-		inc.peers = peer.New(self.ID, e.cfg.Store, e.cfg.Hints, e.cfg.Log, inc)
-		inc.borrowing.line, inc.lending.line = inc.peers, inc.peers
+		inc.borrower, inc.lender = lending.NewBorrower(self.ID, loans{inc}, inc.board), lending.NewLender(self.ID, loans{inc})
+		inc.peers = peer.New(self.ID, e.cfg.Store, e.cfg.Hints, e.cfg.Log, lending.Handler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log})
+		inc.borrower.Connect(inc.peers)
+		inc.lender.Connect(inc.peers)
 	}
 	for i := range inc.lanes {
 		cfg := e.cfg.Lane
