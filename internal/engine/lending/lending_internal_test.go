@@ -21,6 +21,9 @@ var (
 	claim           = model.ClaimRef{TaskRef: model.TaskRef{Address: model.Address{Tenant: want.Tenant, Type: "task:work", Key: "k"}, ID: model.TaskStep}, Claim: 1}
 )
 
+// lent is the worker of the host as a poll has it, with a slot for whoever is asked.
+var lent = []peer.Worker{{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Lend: 1}}
+
 // owner is a node with one task, for which it has no worker: board, lane and session of the borrowed worker in one.
 type owner struct {
 	t        *testing.T
@@ -126,6 +129,17 @@ func (o *owner) Hire(w *Worker, _ model.TaskOffer, _ model.NodeID) Hired {
 	defer o.mu.Unlock()
 	o.worker = w
 	return o
+}
+
+// poll has the host poll; the answer is nil when there is none yet.
+func (o *owner) poll(p *peer.Poll) (answer *peer.Answer) {
+	o.borrower.Polled(hostID, p, func(body []byte) {
+		var err error
+		if answer, err = peer.Decode[peer.Answer](body); err != nil {
+			o.t.Error(err)
+		}
+	})
+	return answer
 }
 
 func (*owner) ID() queue.WorkerID                 { return 1 }
@@ -319,25 +333,38 @@ func TestNothingIsProposedUnderTheLock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // no timer rings before the test is over
 		o := newOwner(t)
 		o.alone = true
-		poll := func(seq uint64, workers ...peer.Worker) (answer *peer.Answer) {
-			t.Helper()
-			o.borrower.Polled(hostID, &peer.Poll{Seq: seq, Workers: workers}, func(body []byte) { answer, _ = peer.Decode[peer.Answer](body) })
-			return answer
-		}
-		w := peer.Worker{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Lend: 1}
-		if poll(1, w) != nil {
+		if o.poll(&peer.Poll{Seq: 1, Workers: lent}) != nil {
 			t.Error("the poll is answered while a claim is on its way")
 		}
 		o.worker.Execute([]model.Claim{{Ref: claim}})
-		if a := poll(2, w); a == nil || len(a.Entries) != 1 || a.Entries[0].Claim == nil {
+		if a := o.poll(&peer.Poll{Seq: 2, Workers: lent}); a == nil || len(a.Entries) != 1 || a.Entries[0].Claim == nil {
 			t.Errorf("%+v, want the claim", a)
 		}
-		if poll(3) == nil {
+		if o.poll(&peer.Poll{Seq: 3}) == nil {
 			t.Error("a poll without workers is not answered")
 		}
 		o.borrower.Seen(&store.View{})
 		if o.proposals != 3*2+1 {
 			t.Errorf("%d proposals, want two for each poll and one when the node is gone", o.proposals)
+		}
+	})
+}
+
+// A node that has heard of a claim and does not list it does not execute it: the claim is given back. One that may be on its way to the node is not.
+func TestClaimThatIsNotListedIsGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwner(t)
+		o.alone = true
+		o.poll(&peer.Poll{Seq: 1, Workers: lent})
+		o.worker.Execute([]model.Claim{{Ref: claim}})
+		a := o.poll(&peer.Poll{Seq: 2, Workers: lent})
+		if a == nil || len(a.Entries) != 1 || len(o.given) > 0 {
+			t.Fatalf("%+v, want the claim, and %v is given back", a, o.given)
+		}
+		o.poll(&peer.Poll{Seq: 3, Stream: a.Stream, Seen: a.Entries[0].N, Workers: lent})
+		if !slices.Equal(o.given, []model.ClaimRef{claim}) {
+			t.Errorf("%v is given back, want the claim", o.given)
 		}
 	})
 }
