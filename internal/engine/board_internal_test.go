@@ -250,3 +250,19 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 	}
 	t.Error("the only one that could begin is forgotten")
 }
+
+// BenchmarkBoard is what a task costs the board that a waiting worker takes at once.
+func BenchmarkBoard(b *testing.B) {
+	board := newBoard(&incarnation{eng: New(Config{Store: memory.New(memory.Options{})})})
+	board.b.Join(1, 1, model.TaskOffer{Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Slots: 10})
+	b.ReportAllocs()
+	for b.Loop() {
+		it := workItem(1)
+		id, name, ok := board.Reserve(1, &it)
+		if !ok {
+			b.Fatal("nobody takes it")
+		}
+		board.Held(1, it, 1, id, name)
+		board.Remove(1, it.Ref, queue.Succeeded)
+	}
+}
