@@ -108,6 +108,8 @@ func TestTableKeepsItsPromises(t *testing.T) {
 		{"internal/engine", "internal/store/postgres", false},
 		{"internal/engine", "internal/api", false},
 		{"internal/engine/lane", "internal/engine", false},
+		{"internal/engine/flow", "internal/engine", false},
+		{"internal/engine/lending", "internal/engine", false},
 		{"internal/grpcapi", "internal/engine", false},
 		{"internal/restapi", "internal/service", false},
 		{"internal/flovyn", "internal/store", false},

@@ -75,7 +75,8 @@ var rooms = []room{
 	{
 		path: "internal/engine",
 		imports: join(
-			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/peer", "internal/telemetry", "internal/telemetry/tracing",
+			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/flow", "internal/engine/peer", "internal/engine/lending",
+			"internal/telemetry", "internal/telemetry/tracing",
 		),
 	},
 	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/engine/queue", "internal/store")},
@@ -83,16 +84,20 @@ var rooms = []room{
 	{path: "internal/engine/queue", imports: vocabulary},
 	// How two nodes talk to each other.
 	{path: "internal/engine/peer", imports: join(vocabulary, "internal/store", "internal/notify")},
+	// How workers of one node execute tasks of another.
+	{path: "internal/engine/lending", imports: join(vocabulary, "internal/engine/peer", "internal/engine/queue", "internal/store")},
 	// What keeps tasks back on a node, limits and breakers together; and what nodes share of limits.
 	{path: "internal/engine/gate", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule")},
 	{path: "internal/engine/ledger", imports: join(vocabulary, "internal/core/limit", "internal/core/rule", "internal/engine/gate")},
+	// What people have set for tasks, and how nodes agree on it.
+	{path: "internal/engine/flow", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule", "internal/engine/gate", "internal/engine/ledger", "internal/engine/queue", "internal/store")},
 
 	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
 	{path: "internal/api", imports: vocabulary},
 	// The language in which executions are selected; one operation on all of them.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/core/...", "internal/engine", "internal/engine/gate", "internal/history", "internal/store", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/core/...", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/history", "internal/store", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
 

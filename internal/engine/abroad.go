@@ -43,6 +43,21 @@ func (s *TaskSession) takeAbroad(claims []model.Claim, from model.NodeID) {
 	}
 }
 
+// executeAbroad hands over claims that another node has made. It reports false when the session has ended; then it has none of them.
+func (s *TaskSession) executeAbroad(claims []model.Claim, from model.NodeID) bool {
+	s.takeAbroad(claims, from)
+	if s.execute(claims) {
+		return true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range claims {
+		s.comesBack(claims[i].Ref)
+		delete(s.abroad.makers, claims[i].Ref)
+	}
+	return false
+}
+
 // unmake forgets who has handed over a claim that has ended, and returns it; zero for a claim of this node.
 func (s *TaskSession) unmake(ref model.ClaimRef) model.NodeID {
 	s.mu.Lock()
@@ -72,14 +87,7 @@ func (s *TaskSession) moved(shards map[model.ShardID]bool, count int, ours bool)
 	return come
 }
 
-// comeBack frees the slot of a claim of another owner. It reports whether it was one.
-func (s *TaskSession) comeBack(ref model.ClaimRef) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.comesBack(ref)
-}
-
-// comesBack is comeBack with the lock held.
+// comesBack frees the slot of a claim of another owner. It reports whether it was one, and is called with the lock held.
 func (s *TaskSession) comesBack(ref model.ClaimRef) bool {
 	if len(s.abroad.held) == 0 || !s.abroad.held[ref] {
 		return false
@@ -260,14 +268,4 @@ func (s *TaskSession) lets(ref model.ClaimRef) {
 	s.mu.Lock()
 	delete(s.held, ref)
 	s.mu.Unlock()
-}
-
-// dismiss ends the session of a borrowed worker.
-func (s *TaskSession) dismiss() {
-	s.mu.Lock()
-	s.over = true
-	s.mu.Unlock()
-	s.eng.taskWorkers.mu.Lock()
-	delete(s.eng.taskWorkers.byID, s.id)
-	s.eng.taskWorkers.mu.Unlock()
 }

@@ -9,9 +9,10 @@ import (
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
-	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/ledger"
+	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -23,15 +24,15 @@ type board struct {
 
 	mu   sync.Mutex
 	b    *queue.Board
-	gate *gatekeeper
+	gate *flow.Gatekeeper
 	// What people have set, as it was last heard of.
 	rules  *rule.Set
-	paused map[queueName]string
+	paused map[flow.Queue]string
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
-	loans map[queue.WorkerID]*borrowed // those of the workers that belong to other nodes
-	// What waited for a worker when something was last proposed; see unserved.
+	loans map[queue.WorkerID]*lending.Worker // those of the workers that belong to other nodes
+	// What waited for a worker when something was last proposed; see Unserved.
 	lacked   []queue.Want
 	lackedAt time.Time
 
@@ -48,11 +49,11 @@ func newBoard(inc *incarnation) *board {
 	if inc.eng.cfg.Store.Info().Shared {
 		book = ledger.New(limit.Place(inc.epoch))
 	}
-	k := newGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) bool {
+	k := flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) bool {
 		s := inc.eng.taskWorkers.get(id)
 		return s != nil && s.has(claim)
 	})
-	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*borrowed{}}
+	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.Worker{}}
 }
 
 // Reserve is for lanes; see lane.Board.
@@ -66,7 +67,7 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 	name, loan := b.names[id], b.loans[id]
 	b.mu.Unlock()
 	if loan != nil {
-		loan.expect(1)
+		loan.Expect(1)
 	}
 	return id, name, ok
 }
@@ -86,20 +87,25 @@ func (b *board) settle(now model.Time) {
 		b.woken = append(b.woken, woken...)
 		b.moved = true
 	}
-	rows, err := b.gate.Dirty()
-	if err != nil {
-		b.inc.eng.cfg.Log.Error("the state of a circuit breaker cannot be stored", "error", err)
-	}
-	if len(rows) > 0 {
-		b.inc.eng.flow.save(rows)
+	if b.inc.eng.flow.Collect(b.gate) {
 		b.watch(now)
 	}
-	if b.gate.book != nil {
-		posted := b.gate.book.Post()
-		if asks := b.gate.Asks(); posted || len(asks) > 0 {
-			b.inc.eng.flow.ask(asks)
-		}
-	}
+}
+
+// Look is for what keeps tasks back; see flow.Board.
+func (b *board) Look(do func(*flow.Gatekeeper, *queue.Board)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	do(b.gate, b.b)
+}
+
+// Change is for what keeps tasks back.
+func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (moved bool)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	moved := do(b.gate, b.b)
+	b.settle(now)
+	b.moved = b.moved || moved
 }
 
 // match proposes what can begin. Whoever was woken and could not be tried, because no worker is free for it, makes room for those behind it.
@@ -137,12 +143,12 @@ func (b *board) Add(now model.Time, it queue.Item) {
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()
-	if _, _, maker := splitWorker(worker); b.gate.book != nil && b.livesElsewhere(maker) {
-		b.gate.node = maker
+	if _, _, maker := splitWorker(worker); b.gate.Book != nil && b.livesElsewhere(maker) {
+		b.gate.Maker = maker
 	}
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
-	b.gate.node = ""
-	b.gate.held(it.Ref, claim, id)
+	b.gate.Maker = ""
+	b.gate.Held(it.Ref, claim, id)
 	b.settle(now)
 	b.moved = true // its deadlines
 	b.mu.Unlock()
@@ -161,9 +167,9 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 // Forget is for lanes.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	b.mu.Lock()
-	b.gate.forgetful = true
+	b.gate.Forgets = true
 	b.b.Remove(now, ref, queue.Neither)
-	b.gate.forgetful = false
+	b.gate.Forgets = false
 	b.leaves(now, ref)
 	b.settle(now)
 	b.moved = true
@@ -172,29 +178,29 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) {
 
 // settled tells that a worker of this node is done with a claim, and that this is durable or of no interest to anybody.
 func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
-	if b.gate.book == nil {
+	if b.gate.Book == nil {
 		return
 	}
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
-	done := b.gate.settled(now, ref, how)
+	done := b.gate.Settled(now, ref, how)
 	if done {
 		b.settle(now)
 		b.moved = true
 	}
 	b.mu.Unlock()
 	if done {
-		b.propose()
+		b.Propose()
 	}
 }
 
-// keptFor are the nodes whose workers execute what this one still counts, although the runs are not here any more.
-func (b *board) keptFor() map[model.NodeID]bool {
+// KeptFor are the nodes whose workers execute what this one still counts, although the runs are not here any more.
+func (b *board) KeptFor() map[model.NodeID]bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var nodes map[model.NodeID]bool
-	for _, o := range b.gate.orphans {
-		if s := b.inc.eng.taskWorkers.get(o.worker); s != nil && !s.node.IsZero() {
+	for id := range b.gate.Orphans() {
+		if s := b.inc.eng.taskWorkers.get(id); s != nil && !s.node.IsZero() {
 			if nodes == nil {
 				nodes = map[model.NodeID]bool{}
 			}
@@ -204,90 +210,60 @@ func (b *board) keptFor() map[model.NodeID]bool {
 	return nodes
 }
 
-// letGo ends what is counted for workers of other nodes that are done, or gone.
-func (b *board) letGo() {
+// LetGo ends what is counted for workers of other nodes that are done, or gone.
+func (b *board) LetGo() {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
-	for ref, o := range b.gate.orphans {
-		claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
-		if !b.gate.has(o.worker, claim) && b.gate.settled(now, claim, queue.Neither) {
-			b.moved = true
-		}
-	}
+	b.moved = b.gate.LetGo(now) || b.moved
 	b.settle(now)
 	b.mu.Unlock()
-	b.propose()
+	b.Propose()
 }
 
 // RetryAfter is for lanes.
 func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	g := b.gate.item(it)
-	b.gate.RetryAfter(now, &g, until)
+	b.gate.RetryAfter(now, it, until)
 	b.settle(now)
 }
 
-// flowing is what people have set, and what nodes have written about it. Breakers and pages are those that somebody else has changed; nil for a breaker that is to begin anew.
-type flowing struct {
-	rules    *rule.Set
-	paused   map[queueName]string
-	breakers map[rule.BreakerID][]byte
-	pages    map[int][]byte
-}
-
-// configure has tasks pass by what people have set from now on.
-func (b *board) configure(now model.Time, f flowing) {
+// Configure is for what keeps tasks back.
+func (b *board) Configure(now model.Time, s flow.Settings) {
 	b.mu.Lock()
-	b.reconfigure(now, f)
+	b.reconfigure(now, s)
 	b.mu.Unlock()
-	b.propose()
+	b.Propose()
 }
 
-func (b *board) reconfigure(now model.Time, f flowing) {
-	rules, paused, breakers := f.rules, f.paused, f.breakers
-	if rules != b.rules {
-		b.rules = rules
-		b.gate.SetRules(now, rules)
-		b.b.Taken(func(it *queue.Item) { b.gate.Hold(now, it) })
-		for _, o := range b.gate.orphans {
-			g := b.gate.item(&o.item)
-			b.gate.Gate.Hold(now, &g)
-		}
-		b.b.Regroup(now)
-		if b.gate.book != nil {
-			b.gate.book.SetRules(rules)
-		}
+// reconfigure is Configure without a proposal, with the lock held.
+func (b *board) reconfigure(now model.Time, s flow.Settings) {
+	if s.Rules != b.rules {
+		b.rules = s.Rules
+		b.gate.SetRules(now, s.Rules, b.b)
 	}
-	for n, body := range f.pages {
-		b.seen(now, n, body)
+	for n, body := range s.Pages {
+		b.inc.eng.flow.Seen(now, b.gate, n, body)
 	}
-	for id, row := range breakers {
+	for id, row := range s.Breakers {
 		if err := b.gate.Adopt(now, id, row); err != nil {
 			b.inc.eng.cfg.Log.Error("the state of a circuit breaker cannot be read; it goes on as it was", "breaker", id.Name, "error", err)
 		}
 	}
 	b.settle(now)
 	b.watch(now)
-	b.inc.eng.flow.adopted(breakers)
+	b.inc.eng.flow.Adopted(s.Breakers)
 	for q := range b.paused {
-		if _, still := paused[q]; !still {
-			b.b.Resume(q.tenant, q.queue)
+		if _, still := s.Paused[q]; !still {
+			b.b.Resume(q.Tenant, q.Name)
 		}
 	}
-	for q, why := range paused {
-		b.b.Pause(q.tenant, q.queue, why)
+	for q, why := range s.Paused {
+		b.b.Pause(q.Tenant, q.Name, why)
 	}
-	b.paused = paused
+	b.paused = s.Paused
 	b.settle(now)
 	b.moved = true
-}
-
-// status is how breakers and queues stand here.
-func (b *board) status(now model.Time) (breakers []gate.BreakerStatus, queues queue.Stats) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.gate.Breakers(now), b.b.Stats()
 }
 
 // Find is for lanes. The name in a history ends in the node that the worker belonged to then; a worker outlives the incarnations of its node.
@@ -297,8 +273,8 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 	s := b.ids[worker]
 	b.mu.Unlock()
 	if s == nil {
-		if id, err := model.ParseNodeID(node); err == nil && b.inc.borrowing != nil && b.Elsewhere(name) {
-			b.inc.borrowing.found(id, claim)
+		if id, err := model.ParseNodeID(node); err == nil && b.inc.borrower != nil && b.Elsewhere(name) {
+			b.inc.borrower.Found(id, claim)
 		}
 		return 0, false
 	}
@@ -318,7 +294,7 @@ func (b *board) livesElsewhere(node string) bool {
 
 // Dropped is for lanes.
 func (b *board) Dropped(_ string, claim model.ClaimRef) bool {
-	return b.inc.borrowing != nil && b.inc.borrowing.dropped(claim)
+	return b.inc.borrower != nil && b.inc.borrower.Dropped(claim)
 }
 
 // workerName is the name of a worker in histories. When another node has lent it, that is where it works, and the claim is made by this one.
@@ -349,7 +325,7 @@ func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) {
 	why, ok := b.b.Explain(ref)
 	want, waits := b.b.Waiting(ref)
 	b.mu.Unlock()
-	if waits && why.Code == model.WaitWorker && b.inc.borrowing != nil && b.inc.borrowing.covered(want) {
+	if waits && why.Code == model.WaitWorker && b.inc.borrower != nil && b.inc.borrower.Covered(want) {
 		why = model.Reason{Code: model.WaitLine, Name: want.Queue, Detail: "for a worker of another node"}
 	}
 	return why, ok
@@ -366,10 +342,10 @@ func (b *board) stats() queue.Stats {
 // each, and what the session says last is what has to stand here. One that has left does not come back.
 func (b *board) join(s *TaskSession) {
 	b.enlist(s)
-	b.propose()
+	b.Propose()
 }
 
-// enlist is join without a proposal. Who holds the lock of the borrowing makes none: what is proposed to a borrowed worker is counted there.
+// enlist is join without a proposal. Who holds the lock of the borrower makes none: what is proposed to a borrowed worker is counted there.
 func (b *board) enlist(s *TaskSession) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -381,7 +357,7 @@ func (b *board) enlist(s *TaskSession) {
 		offer.Slots = slots
 		b.b.Join(b.inc.eng.clock.now(), s.id, offer)
 		node := b.inc.self.ID
-		if w, ok := s.worker.(*borrowed); ok {
+		if w, ok := s.worker.(*lending.Worker); ok {
 			node, b.loans[s.id] = s.node, w
 			b.b.Lend(b.inc.eng.clock.now(), s.id, 0)
 		}
@@ -393,7 +369,7 @@ func (b *board) enlist(s *TaskSession) {
 // leave removes a worker that holds nothing any more.
 func (b *board) leave(s *TaskSession) {
 	b.strike(s)
-	b.propose()
+	b.Propose()
 }
 
 // strike is leave without a proposal.
@@ -409,22 +385,22 @@ func (b *board) strike(s *TaskSession) {
 	b.moved = true // what it may have left is nobody's, which has a deadline
 }
 
-// reported tells that a worker has a slot free again: what it has to say of the claim is on its way.
-func (b *board) reported(s *TaskSession, ref model.ClaimRef) {
+// Reported tells that a worker has a slot free again: what it has to say of the claim is on its way.
+func (b *board) Reported(id queue.WorkerID, ref model.ClaimRef) {
 	b.mu.Lock()
-	b.moved = b.b.Reported(b.inc.eng.clock.now(), s.id, ref) || b.moved
+	b.moved = b.b.Reported(b.inc.eng.clock.now(), id, ref) || b.moved
 	b.mu.Unlock()
 }
 
-// beat tells that a worker executes a claim.
-func (b *board) beat(s *TaskSession, ref model.ClaimRef) bool {
+// Beat tells that a worker executes a claim.
+func (b *board) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.b.Beat(b.inc.eng.clock.now(), s.id, ref)
+	return b.b.Beat(b.inc.eng.clock.now(), id, ref)
 }
 
-// propose has lanes decide about what the board would like: claims of tasks by workers that wait for them, deadlines that have passed.
-func (b *board) propose() {
+// Propose has lanes decide about what the board would like: claims of tasks by workers that wait for them, deadlines that have passed.
+func (b *board) Propose() {
 	b.mu.Lock()
 	if !b.moved {
 		b.mu.Unlock()
@@ -433,7 +409,7 @@ func (b *board) propose() {
 	b.proposes()
 }
 
-// proposes is propose with the lock held, which it gives away.
+// proposes is Propose with the lock held, which it gives away.
 func (b *board) proposes() {
 	now := b.inc.eng.clock.now()
 	matches := b.match(now)
@@ -444,9 +420,9 @@ func (b *board) proposes() {
 		due = b.b.Due(now)
 		wake = b.b.Wake()
 	}
-	if book := b.gate.book; book != nil {
+	if book := b.gate.Book; book != nil {
 		if t := book.Wake(); t != 0 && t <= now {
-			b.inc.eng.flow.ask(nil)
+			b.inc.eng.flow.WriteSoon()
 		} else if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}
@@ -455,12 +431,12 @@ func (b *board) proposes() {
 		wake = now
 	}
 	names := make([]string, len(matches))
-	var loans map[*borrowed]int
+	var loans map[*lending.Worker]int
 	for i, m := range matches {
 		names[i] = b.names[m.Worker]
 		if len(b.loans) > 0 && b.loans[m.Worker] != nil {
 			if loans == nil {
-				loans = map[*borrowed]int{}
+				loans = map[*lending.Worker]int{}
 			}
 			loans[b.loans[m.Worker]]++
 		}
@@ -477,7 +453,7 @@ func (b *board) proposes() {
 	}
 	b.mu.Unlock()
 	for w, n := range loans {
-		w.expect(n)
+		w.Expect(n)
 	}
 	if len(matches) > 0 {
 		b.claim(matches, names)
@@ -490,41 +466,41 @@ func (b *board) proposes() {
 
 // tellOthers has other nodes hear that tasks wait here, and that slots are free for theirs.
 func (b *board) tellOthers(waits bool) {
-	if b.inc.borrowing == nil {
+	if b.inc.borrower == nil {
 		return
 	}
 	if waits {
-		b.inc.borrowing.nudge()
+		b.inc.borrower.Nudge()
 	}
-	if b.inc.lending.wanted.Load() {
-		b.inc.lending.nudge()
+	if b.inc.lender.Wanted() {
+		b.inc.lender.Nudge()
 	}
 }
 
-// lend has workers of another node on the board with so many slots, and proposes what can begin with them.
-func (b *board) lend(slots map[*TaskSession]int) {
+// Lend has workers of another node on the board with so many slots, and proposes what can begin with them.
+func (b *board) Lend(slots map[queue.WorkerID]int) {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
-	for s, n := range slots {
-		b.b.Lend(now, s.id, n)
+	for id, n := range slots {
+		b.b.Lend(now, id, n)
 	}
 	b.moved = true
 	b.proposes()
 }
 
-// unlend takes the slots away again that have not been used, and returns what still waits for some.
-func (b *board) unlend(ss []*TaskSession) []queue.Want {
+// Unlend takes the slots away again that have not been used, and returns what still waits for some.
+func (b *board) Unlend(ids []queue.WorkerID) []queue.Want {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	now := b.inc.eng.clock.now()
-	for _, s := range ss {
-		b.b.Lend(now, s.id, 0)
+	for _, id := range ids {
+		b.b.Lend(now, id, 0)
 	}
 	return b.unservedNow()
 }
 
-// unserved is what waits for a worker.
-func (b *board) unserved() []queue.Want {
+// Unserved is what waits for a worker.
+func (b *board) Unserved() []queue.Want {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.unservedNow()
@@ -533,11 +509,11 @@ func (b *board) unserved() []queue.Want {
 // lacks looks what waits for a worker, right after everything has been proposed that can be: a moment later slots are free that are as good as taken. It reports
 // whether other nodes should hear of it, and is called with the lock held.
 func (b *board) lacks() bool {
-	if b.inc.borrowing == nil || !b.b.Waits() || !b.inc.borrowing.hasOthers() {
+	if b.inc.borrower == nil || !b.b.Waits() || !b.inc.borrower.HasOthers() {
 		return false
 	}
-	if now := time.Now(); now.Sub(b.lackedAt) >= knockPause {
-		if b.lacked = b.b.Unserved(wantLines); len(b.lacked) > 0 {
+	if now := time.Now(); now.Sub(b.lackedAt) >= lending.KnockPause {
+		if b.lacked = b.b.Unserved(lending.WantLines); len(b.lacked) > 0 {
 			b.lackedAt = now
 		}
 	}
@@ -549,14 +525,14 @@ func (b *board) unservedNow() []queue.Want {
 	if !b.b.Waits() {
 		return nil
 	}
-	if wants := b.b.Unserved(wantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*knockPause {
+	if wants := b.b.Unserved(lending.WantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*lending.KnockPause {
 		return wants
 	}
 	return b.lacked
 }
 
-// holds reports whether a claim is held by nobody or by the worker.
-func (b *board) holds(id queue.WorkerID, ref model.ClaimRef) bool {
+// Holds reports whether a claim is held by nobody or by the worker.
+func (b *board) Holds(id queue.WorkerID, ref model.ClaimRef) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.b.Holds(id, ref)
@@ -603,11 +579,19 @@ func held(k queue.DueKind) bool {
 	return k == queue.DueSilence || k == queue.DueToClose || k == queue.DueLost
 }
 
+// Reconsider is for what keeps tasks back.
+func (b *board) Reconsider() {
+	b.mu.Lock()
+	b.moved = true
+	b.mu.Unlock()
+	b.Propose()
+}
+
 func (b *board) rings() {
 	b.mu.Lock()
 	b.alarm, b.moved = 0, true
 	b.mu.Unlock()
-	b.propose()
+	b.Propose()
 }
 
 // close ends the timer.

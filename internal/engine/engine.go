@@ -14,7 +14,10 @@ import (
 	"github.com/perdure/perdure/internal/cluster"
 	"github.com/perdure/perdure/internal/cluster/host"
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -104,7 +107,7 @@ type Engine struct {
 	beside  besides
 
 	taskWorkers taskWorkers
-	flow        *Flow
+	flow        *flow.Flow
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
 	guest       model.NodeID  // who asks, when it is no node
@@ -186,7 +189,7 @@ func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{cfg: cfg, clock: newClock(), ready: make(chan struct{}), stopped: make(chan struct{})}
 	e.clerk = newClerk(e)
-	e.flow = newFlow(e, cfg.Store, cfg.Log)
+	e.flow = flow.New(flow.Config{Store: cfg.Store, Log: cfg.Log, Node: flowNode{e}, Timeout: cfg.CommitTimeout})
 	if cfg.Guest {
 		e.guest = newGuest()
 	}
@@ -222,7 +225,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	if e.cfg.Guest {
 		return e.visit(ctx)
 	}
-	defer e.flow.end()
+	defer e.flow.End()
 	defer e.cfg.Meter.Watch(e.states)()
 	pause := time.Duration(0)
 	for {
@@ -243,7 +246,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		pause = 0
 		e.inc.Store(inc)
-		e.flow.equip(inc)
+		e.flow.Equip(inc.seat)
 		err = inc.run(ctx)
 		e.inc.CompareAndSwap(inc, nil)
 		if store.Final(err) {
@@ -319,7 +322,7 @@ func (e *Engine) gaveUp(ctx context.Context, format string, args ...any) error {
 // register begins an incarnation.
 func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	// No task may begin before it is known what keeps it back.
-	if err := e.flow.load(ctx, math.MaxInt64); err != nil {
+	if err := e.flow.Load(ctx, math.MaxInt64); err != nil {
 		return nil, err
 	}
 	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), e.cfg.Version)
@@ -336,10 +339,12 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.board = newBoard(inc)
+	inc.seat = e.flow.NewSeat(limit.Place(inc.epoch), inc.board, seatLife{inc})
 	if e.cfg.Store.Info().Shared {
-		inc.borrowing, inc.lending = newBorrowing(inc), newLending(inc)
-		inc.peers = peer.New(self.ID, e.cfg.Store, e.cfg.Hints, e.cfg.Log, inc)
-		inc.borrowing.line, inc.lending.line = inc.peers, inc.peers
+		inc.borrower, inc.lender = lending.NewBorrower(self.ID, loans{inc}, inc.board), lending.NewLender(self.ID, loans{inc})
+		inc.peers = peer.New(self.ID, e.cfg.Store, e.cfg.Hints, e.cfg.Log, lending.Handler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log})
+		inc.borrower.Connect(inc.peers)
+		inc.lender.Connect(inc.peers)
 	}
 	for i := range inc.lanes {
 		cfg := e.cfg.Lane

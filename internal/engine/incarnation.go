@@ -10,8 +10,9 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/cluster"
-	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
@@ -26,19 +27,18 @@ type incarnation struct {
 	epoch int64
 	lanes []*laneShell
 	board *board
+	seat  *flow.Seat // among those who share limits
 	// How tasks are executed by workers of other nodes, here and there; nil when the store is opened by one process.
-	borrowing *borrowing
-	lending   *lending
-	peers     *peer.Post
-	alive     atomic.Pointer[[]string] // the nodes that have a lease, as of the last renewal
-	owner     []atomic.Int32           // by shard: 0 not ours, else lane + 1
+	borrower *lending.Borrower
+	lender   *lending.Lender
+	peers    *peer.Post
+	alive    atomic.Pointer[[]string] // the nodes that have a lease, as of the last renewal
+	owner    []atomic.Int32           // by shard: 0 not ours, else lane + 1
 
 	// validUntil is the mono time (ns) until which the lease surely holds.
 	validUntil atomic.Int64
 
-	sweeping  atomic.Bool          // a round is under way
-	searching atomic.Bool          // for claims of dead nodes
-	listed    map[limit.Place]bool // places that were on pages of the ledger when the last view came; only touched by the members loop
+	sweeping atomic.Bool // a round is under way
 
 	member *cluster.Membership // only touched by the members loop
 	stop   context.CancelCauseFunc
@@ -74,15 +74,15 @@ func (inc *incarnation) run(ctx context.Context) error {
 		inc.post(inc.serve)
 	}
 	defer inc.board.close()
-	if inc.borrowing != nil {
+	if inc.borrower != nil {
 		all := make([]model.ShardID, len(inc.owner))
 		for i := range all {
 			all[i] = model.ShardID(i)
 		}
 		inc.moved(all, false) // what workers hold from the life before is somebody else's until its shard is ours
 		wg.Go(func() { inc.peers.Run(inner) })
-		wg.Go(func() { inc.borrowing.run(inner) })
-		wg.Go(func() { inc.lending.run(inner) })
+		wg.Go(func() { inc.borrower.Run(inner) })
+		wg.Go(func() { inc.lender.Run(inner) })
 	}
 	unsubscribe := inc.eng.cfg.Hints.Subscribe(func(h notify.Hint) { inc.hinted(h) })
 	inc.members(ctx, inner)
@@ -91,7 +91,7 @@ func (inc *incarnation) run(ctx context.Context) error {
 	cancel(errStopping)
 	wg.Wait()
 	if cause == nil || errors.Is(cause, errStopping) {
-		inc.leaveLimits(ctx)
+		inc.seat.Leave(ctx)
 		inc.unregister(ctx)
 		return nil
 	}
@@ -249,11 +249,13 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 			alive[i] = v.Members[i].ID.String()
 		}
 		inc.alive.Store(&alive)
-		inc.eng.flow.heard(v.Settings)
-		inc.viewed(&v)
-		if inc.borrowing != nil {
-			inc.borrowing.seen(&v)
-			inc.lending.seen(&v)
+		inc.eng.flow.Heard(v.Settings)
+		if inc.seat.Viewed(&v, len(inc.member.Owned())) {
+			inc.member.Nudge()
+		}
+		if inc.borrower != nil {
+			inc.borrower.Seen(&v)
+			inc.lender.Seen(&v)
 			if v.PeerMail {
 				inc.peers.Nudge()
 			}
@@ -331,14 +333,14 @@ func (inc *incarnation) freed(shards []model.ShardID) {
 
 // moved has workers know that shards have become ours, or are not ours any more, and with them the claims that they hold.
 func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
-	if inc.lending == nil {
+	if inc.lender == nil {
 		return
 	}
 	set := make(map[model.ShardID]bool, len(shards))
 	for _, s := range shards {
 		set[s] = true
 	}
-	for _, s := range inc.lending.workers() {
+	for _, s := range inc.eng.taskWorkers.own() {
 		for _, ref := range s.moved(set, len(inc.owner), ours) { // perhaps it is over, and who has ended it could not tell any more
 			if l := inc.lane(ref.Address.Shard(len(inc.owner))); l != nil {
 				l.inbox.result(func(l *lane.Lane, now model.Time) { l.Attach(now, ref, s.id) })
@@ -346,7 +348,7 @@ func (inc *incarnation) moved(shards []model.ShardID, ours bool) {
 		}
 		inc.board.join(s)
 	}
-	inc.lending.nudge()
+	inc.lender.Nudge()
 }
 
 // lane of a shard that is ours; nil when it is not.
@@ -399,7 +401,7 @@ func (inc *incarnation) hinted(h notify.Hint) {
 		inc.post(inc.member.Nudge)
 	case notify.Settings:
 		if h.Node != inc.self.ID {
-			inc.eng.flow.nudged()
+			inc.eng.flow.Nudged()
 		}
 	case notify.Peer:
 		if h.Node == inc.self.ID && inc.peers != nil {

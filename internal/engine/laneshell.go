@@ -80,7 +80,7 @@ func (s *laneShell) loop(ctx context.Context) {
 		clear(ops)
 		s.lane.Flush(now)
 		out = s.lane.Take(out)
-		s.inc.board.propose()
+		s.inc.board.Propose()
 		if dead := s.carryOut(ctx, &out); dead != nil {
 			s.inc.end(dead)
 			s.abandon(dead)

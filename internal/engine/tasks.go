@@ -3,9 +3,11 @@ package engine
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -42,6 +44,11 @@ func (w *taskWorkers) all() []*TaskSession {
 		ss = append(ss, s)
 	}
 	return ss
+}
+
+// own are those of this node that take tasks, and not those that it has borrowed or that only give something back.
+func (w *taskWorkers) own() []*TaskSession {
+	return slices.DeleteFunc(w.all(), func(s *TaskSession) bool { return !s.node.IsZero() || len(s.offer.Tenants) == 0 })
 }
 
 // call passes calls of a lane on. Those that hand claims to the same worker are one, in the place of the first: nothing that comes before or between them is about
@@ -232,8 +239,8 @@ func (s *TaskSession) done(ref model.ClaimRef, r *model.TaskReport) {
 	maker := s.unmake(ref)
 	if inc := s.eng.current(); inc != nil {
 		inc.board.settled(ref, how)
-		if !maker.IsZero() && inc.lending != nil {
-			inc.lending.over(ref, maker)
+		if !maker.IsZero() && inc.lender != nil {
+			inc.lender.Over(ref, maker)
 		}
 	}
 }
@@ -294,7 +301,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
 	for served := (<-chan struct{})(nil); ; served = s.eng.served.listen() {
 		if inc := s.eng.current(); inc != nil {
 			if l := inc.lane(r.Ref.Address.Shard(len(inc.owner))); l != nil {
-				inc.board.reported(s, r.Ref)
+				inc.board.Reported(s.id, r.Ref)
 				err := l.inbox.put(ctx, op{report: r, task: s.id})
 				if !errors.Is(err, lane.ErrNotOwner) {
 					return err
@@ -302,7 +309,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
 			} else if s.eng.cfg.Store.Info().Shared && served != nil {
 				if len(s.offer.Tenants) > 0 {
 					s.sendAbroad(r.Ref)
-					inc.lending.nudge()
+					inc.lender.Nudge()
 				} else {
 					s.mail(r)
 				}
@@ -342,8 +349,8 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	delete(s.abroad.reported, ref)
 	s.rest()
 	s.mu.Unlock()
-	if w, ok := s.worker.(*borrowed); ok && again {
-		w.unsettled(ref) // it goes on there, with what it holds here
+	if w, ok := s.worker.(*lending.Worker); ok && again {
+		w.Unsettled(ref) // it goes on there, with what it holds here
 		return
 	}
 	s.done(ref, r)
@@ -363,12 +370,12 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 		return held, canceled, nil
 	}
 	l := inc.lane(ref.Address.Shard(len(inc.owner)))
-	if l == nil && inc.lending != nil {
+	if l == nil && inc.lender != nil {
 		s.note(ref, progress)
-		inc.lending.nudge()
+		inc.lender.Nudge()
 		return held, canceled, nil
 	}
-	inc.board.beat(s, ref)
+	inc.board.Beat(s.id, ref)
 	if l != nil && progress != nil {
 		p := *progress
 		err = l.inbox.put(ctx, op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, ref, p) }})

@@ -10,14 +10,14 @@ import (
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
-	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
-func (s *Service) flow() *engine.Flow {
+func (s *Service) flow() *flow.Flow {
 	if s.engine == nil {
-		return engine.FlowOf(s.store)
+		return flow.Of(s.store)
 	}
 	return s.engine.Flow()
 }

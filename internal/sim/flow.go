@@ -14,7 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Kinds of settings, as engine/flow.go has them.
+// Kinds of settings, as engine/flow has them.
 const (
 	settingLimit   = "limit"
 	settingBreaker = "breaker"
@@ -22,7 +22,7 @@ const (
 	settingQueue   = "queue"
 )
 
-// flow is what people have set for tasks as a process knows it: engine/flow.go and flowops.go, with events in place of goroutines.
+// flow is what people have set for tasks as a process knows it: package engine/flow, with events in place of goroutines.
 type flow struct {
 	p      *proc
 	seen   int64

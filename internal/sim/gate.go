@@ -21,7 +21,7 @@ import (
 // limitsAreGlobal says whose holders count against a limit: those of all nodes, or those of each by itself.
 const limitsAreGlobal = false
 
-// keeper is the gate of a node as its board asks it, as engine/gatekeeper.go has it, with somebody who watches.
+// keeper is the gate of a node as its board asks it, as engine/flow/gatekeeper.go has it, with somebody who watches.
 type keeper struct {
 	b *board
 	g *gate.Gate

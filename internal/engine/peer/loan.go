@@ -9,7 +9,7 @@ import (
 )
 
 // What two nodes say to each other about the slots that one lends to the other. The owner of tasks knocks; the other one polls, with everything that its workers hold of runs which it
-// does not own, and is answered with claims. See internal/engine/borrow.go and lend.go.
+// does not own, and is answered with claims. See package lending.
 //
 // What the owner has to say to the workers of a node is a stream of numbered entries. An answer has all that the poll has not seen, so that losing one, or hearing it twice, is nothing.
 

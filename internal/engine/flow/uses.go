@@ -1,4 +1,4 @@
-package engine
+package flow
 
 import (
 	"cmp"
@@ -44,12 +44,9 @@ type answer struct {
 	Uses []LimitUse
 }
 
-// uses are those of this node.
-func (b *board) uses() []LimitUse {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	var list []LimitUse
-	for _, s := range b.gate.Limits() {
+// Uses are those of this node.
+func (k *Gatekeeper) Uses() (list []LimitUse) {
+	for _, s := range k.Limits() {
 		if len(s.Holders)+len(s.Waiters) > 0 {
 			list = append(list, LimitUse{s.Resource, len(s.Holders), len(s.Waiters), s.Holders[:min(len(s.Holders), maxUses)], s.Waiters[:min(len(s.Waiters), maxUses)]})
 		}
@@ -70,9 +67,9 @@ func (u *LimitUse) add(o *LimitUse) {
 
 // everybody asks all nodes who holds what. Those that do not answer in time are left out. here is false when nobody can be asked.
 func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err error) {
-	b := f.board()
-	if b != nil {
-		list, here = b.uses(), true
+	seat := f.seat()
+	if seat != nil {
+		list, here = seat.uses(), true
 	}
 	if !f.store.Info().Shared {
 		return list, here, nil
@@ -83,7 +80,7 @@ func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err e
 	}
 	open := map[string]bool{}
 	for i := range v.Members {
-		if b == nil || v.Members[i].Epoch != b.inc.epoch {
+		if seat == nil || limit.Place(v.Members[i].Epoch) != seat.place {
 			open[strconv.FormatInt(v.Members[i].Epoch, 10)] = true
 		}
 	}
@@ -95,7 +92,7 @@ func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err e
 		return nil, false, err
 	}
 	for end := time.Now().Add(askWait); len(open) > 0 && time.Now().Before(end); {
-		if err := f.load(ctx, math.MaxInt64); err != nil {
+		if err := f.Load(ctx, math.MaxInt64); err != nil {
 			return nil, false, err
 		}
 		f.mu.Lock()
@@ -107,7 +104,12 @@ func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err e
 			}
 		}
 		f.mu.Unlock()
-		if len(open) > 0 && !sleep(ctx, askPoll) {
+		if len(open) == 0 {
+			break
+		}
+		select {
+		case <-time.After(askPoll):
+		case <-ctx.Done():
 			return nil, false, fault.New(fault.KindOf(ctx.Err()), "who holds limits: %w", context.Cause(ctx))
 		}
 	}
@@ -150,15 +152,15 @@ func (f *Flow) reply(ctx context.Context) error {
 	number := f.asked
 	f.asked = 0
 	f.mu.Unlock()
-	b := f.board()
-	if number == 0 || b == nil {
+	seat := f.seat()
+	if number == 0 || seat == nil {
 		return nil
 	}
-	body, err := json.Marshal(answer{number, b.uses()})
+	body, err := json.Marshal(answer{number, seat.uses()})
 	if err != nil {
 		return fault.New(fault.Internal, "who holds limits: %w", err)
 	}
-	_, err = f.put(ctx, store.Setting{SettingKey: store.SettingKey{Kind: settingUses, Name: strconv.FormatInt(b.inc.epoch, 10)}, Body: body})
+	_, err = f.put(ctx, store.Setting{SettingKey: store.SettingKey{Kind: settingUses, Name: strconv.FormatInt(int64(seat.place), 10)}, Body: body})
 	return err
 }
 

@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"math"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -10,6 +12,8 @@ import (
 
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/flow"
+	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
@@ -36,9 +40,9 @@ func borrower(t *testing.T, others ...model.NodeID) *incarnation {
 	t.Helper()
 	inc := &incarnation{eng: New(Config{Store: shared{memory.New(memory.Options{})}}), self: store.NodeInfo{ID: nodeID(1)}, epoch: 1, owner: make([]atomic.Int32, 16)}
 	inc.validUntil.Store(math.MaxInt64)
-	inc.borrowing, inc.lending = newBorrowing(inc), newLending(inc)
-	inc.borrowing.line = quiet{}
 	inc.board = newBoard(inc)
+	inc.borrower, inc.lender = lending.NewBorrower(inc.self.ID, loans{inc}, inc.board), lending.NewLender(inc.self.ID, loans{inc})
+	inc.borrower.Connect(quiet{})
 	t.Cleanup(inc.board.close)
 	alive := []string{inc.self.ID.String()}
 	for _, id := range others {
@@ -66,6 +70,12 @@ func pollOf(seq uint64, name string, lend int) *peer.Poll {
 	}}}
 }
 
+// uses are the limits that tasks hold or wait for.
+func uses(b *board) (list []flow.LimitUse) {
+	b.Look(func(k *flow.Gatekeeper, _ *queue.Board) { list = k.Uses() })
+	return list
+}
+
 // A worker comes or goes with a poll of its node at the moment at which something waits that nobody has proposed yet, and a third node lends a slot for it. Whoever holds the lock of the
 // borrowing then must not be the one to propose it, because that takes the same lock.
 func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
@@ -77,11 +87,11 @@ func TestWorkersComeAndGoWhileSlotsAreLent(t *testing.T) {
 	go func() {
 		defer close(ended)
 		inc.board.Add(inc.eng.clock.now(), workItem(1))
-		inc.borrowing.polled(c, pollOf(1, "of c", 3), answered) // stays open: a claim is on its way
+		inc.borrower.Polled(c, pollOf(1, "of c", 3), answered) // stays open: a claim is on its way
 		inc.board.Add(inc.eng.clock.now(), workItem(2))
-		inc.borrowing.polled(b, pollOf(1, "of b", 0), answered) // a worker comes
+		inc.borrower.Polled(b, pollOf(1, "of b", 0), answered) // a worker comes
 		inc.board.Add(inc.eng.clock.now(), workItem(3))
-		inc.borrowing.polled(b, &peer.Poll{Seq: 2}, answered) // and goes
+		inc.borrower.Polled(b, &peer.Poll{Seq: 2}, answered) // and goes
 	}()
 	select {
 	case <-ended:
@@ -99,43 +109,47 @@ func TestClaimThatMayHaveArrivedCounts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := nodeID(3)
 		inc := borrower(t, c)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { inc.borrower.Run(ctx) })
+		defer running.Wait()
+		defer cancel()
 		b, now := inc.board, inc.eng.clock.now
 		set, err := rule.NewSet([]rule.Limit{{Name: "one", Queue: "*", Numbers: limit.Numbers{Concurrency: 1}}}, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		b.configure(now(), flowing{rules: set})
+		b.Configure(now(), flow.Settings{Rules: set})
 		held := func() (n int) {
-			for _, u := range b.uses() {
+			for _, u := range uses(b) {
 				n += u.Held
 			}
 			return n
 		}
 		answers := 0
 		answered := func([]byte) { answers++ }
-		inc.borrowing.polled(c, pollOf(1, "of c", 1), answered)
+		inc.borrower.Polled(c, pollOf(1, "of c", 1), answered)
 		it, s := workItem(1), b.ids["of c"]
 		ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
 		b.Held(now(), it, 1, s.id, b.names[s.id])
 		s.execute([]model.Claim{{Ref: ref}})
-		inc.borrowing.polled(c, pollOf(2, "of c", 0), answered)
+		inc.borrower.Polled(c, pollOf(2, "of c", 0), answered)
 		if answers != 2 || held() != 1 {
 			t.Fatalf("%d answers, %d claims count", answers, held())
 		}
 		b.Forget(now(), it.Ref)
-		time.Sleep(2 * sureAfter)
-		inc.borrowing.round()
-		b.letGo()
+		time.Sleep(30 * time.Second) // nothing is on its way any more, and the borrower has tidied up
+		b.LetGo()
 		if held() != 1 {
 			t.Error("a claim that may have arrived does not count")
 		}
 		p := pollOf(3, "of c", 0)
 		p.Workers[0].Holds = []peer.Hold{{Ref: ref}}
-		inc.borrowing.polled(c, p, answered)
+		inc.borrower.Polled(c, p, answered)
 		if held() != 1 {
 			t.Error("a claim that is executed does not count")
 		}
-		inc.borrowing.polled(c, pollOf(4, "of c", 0), answered)
+		inc.borrower.Polled(c, pollOf(4, "of c", 0), answered)
 		if held() != 0 {
 			t.Error("a claim that nobody has counts")
 		}
@@ -152,27 +166,25 @@ func TestClaimOfDeadMakerCountsOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.configure(now, flowing{rules: set})
+	b.Configure(now, flow.Settings{Rules: set})
 	it := workItem(1)
 	ref := model.ClaimRef{TaskRef: it.Ref, Claim: 1}
 	p := pollOf(1, "of c", 0)
 	p.Workers[0].Holds = []peer.Hold{{Ref: ref}}
-	inc.borrowing.polled(c, p, func([]byte) {})
+	inc.borrower.Polled(c, p, func([]byte) {})
 	b.Held(now, it, 1, b.ids["of c"].id, workerName("of c", c, maker))
-	if len(b.uses()) != 0 {
+	if len(uses(b)) != 0 {
 		t.Error("a claim counts that its maker counts")
 	}
-	b.mu.Lock()
-	b.adopt(now, map[string]bool{c.String(): true})
-	b.mu.Unlock()
+	b.Look(func(k *flow.Gatekeeper, tasks *queue.Board) { k.Inherit(now, map[string]bool{c.String(): true}, tasks) })
 	for range 2 {
-		if u := b.uses(); len(u) != 1 || u[0].Held != 1 {
+		if u := uses(b); len(u) != 1 || u[0].Held != 1 {
 			t.Errorf("%+v, want one holder", u)
 		}
 		b.Forget(now, it.Ref)
 	}
-	inc.borrowing.polled(c, pollOf(2, "of c", 0), func([]byte) {})
-	if u := b.uses(); len(u) != 0 {
+	inc.borrower.Polled(c, pollOf(2, "of c", 0), func([]byte) {})
+	if u := uses(b); len(u) != 0 {
 		t.Errorf("%+v, want none", u)
 	}
 }
@@ -183,14 +195,14 @@ func TestNoAnswerWithoutLease(t *testing.T) {
 	c := nodeID(3)
 	inc := borrower(t, c)
 	answers := 0
-	inc.borrowing.polled(c, pollOf(1, "of c", 1), func([]byte) { answers++ })
+	inc.borrower.Polled(c, pollOf(1, "of c", 1), func([]byte) { answers++ })
 	inc.validUntil.Store(0)
-	inc.borrowing.polled(c, pollOf(2, "of c", 1), func([]byte) { answers++ })
+	inc.borrower.Polled(c, pollOf(2, "of c", 1), func([]byte) { answers++ })
 	if answers != 1 {
 		t.Errorf("%d answers, want one", answers)
 	}
 	inc.validUntil.Store(math.MaxInt64)
-	inc.borrowing.polled(c, pollOf(3, "of c", 1), func([]byte) { answers++ })
+	inc.borrower.Polled(c, pollOf(3, "of c", 1), func([]byte) { answers++ })
 	if answers != 2 {
 		t.Errorf("%d answers, want two", answers)
 	}

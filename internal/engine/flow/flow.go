@@ -1,24 +1,20 @@
-package engine
+package flow
 
 import (
 	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"log/slog"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
-	"github.com/perdure/perdure/internal/engine/gate"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/notify"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -31,9 +27,6 @@ const (
 	settingPage    = "limit_page"    // a page of the ledger of limits, see package ledger
 	settingFound   = "limit_found"   // which claims of dead nodes a node has found, see found
 )
-
-// queueName is a queue of a tenant.
-type queueName struct{ tenant, queue string }
 
 // pausedQueue is the body of a settingQueue.
 type pausedQueue struct {
@@ -49,9 +42,10 @@ type pausedQueue struct {
 // Where only one process can have the store, a breaker is in its memory, and what is stored is its state when that has changed. What a crash can lose then is a change of the last moment: an
 // opening, which the next failures bring about again, or that a probe is under way.
 type Flow struct {
-	store store.Store
-	eng   *Engine // nil for one that only reads
-	log   *slog.Logger
+	store   store.Store
+	log     *slog.Logger
+	node    Node // nil for one that only reads
+	timeout time.Duration
 
 	// turn has room for whoever reads or changes settings: one at a time, since it waits for the store.
 	turn chan struct{}
@@ -60,7 +54,7 @@ type Flow struct {
 	seen   int64 // the counter up to which settings are known
 	all    map[store.SettingKey]store.Setting
 	rules  *rule.Set
-	paused map[queueName]string
+	paused map[Queue]string
 	dirty  map[rule.BreakerID][]byte // states that are to be stored
 	asks   map[rule.BreakerID][]breaker.ToOwner
 	saving bool  // somebody writes
@@ -69,34 +63,38 @@ type Flow struct {
 	asked  int64 // the question that is to be answered, see uses.go; 0 for none
 }
 
-// FlowOf reads settings of a store that no engine of this process serves.
-func FlowOf(st store.Store) *Flow { return newFlow(nil, st, slog.New(slog.DiscardHandler)) }
+// Config of a Flow. All fields are needed, unless it only reads.
+type Config struct {
+	Store store.Store
+	Log   *slog.Logger
+	Node  Node // nil for one that only reads
+	// Timeout is how long an answer of the store is waited for.
+	Timeout time.Duration
+}
 
-func newFlow(e *Engine, st store.Store, log *slog.Logger) *Flow {
+// New makes a Flow; it knows nothing before Load.
+func New(cfg Config) *Flow {
 	return &Flow{
-		store: st, eng: e, log: log, turn: make(chan struct{}, 1), all: map[store.SettingKey]store.Setting{}, dirty: map[rule.BreakerID][]byte{},
+		store: cfg.Store, log: cfg.Log, node: cfg.Node, timeout: cfg.Timeout, turn: make(chan struct{}, 1), all: map[store.SettingKey]store.Setting{}, dirty: map[rule.BreakerID][]byte{},
 		asks: map[rule.BreakerID][]breaker.ToOwner{},
 	}
 }
 
-// Flow is what people have set for tasks.
-func (e *Engine) Flow() *Flow { return e.flow }
+// Of reads settings of a store that no node of this process serves.
+func Of(st store.Store) *Flow { return New(Config{Store: st, Log: slog.New(slog.DiscardHandler)}) }
 
-// board is that of the current incarnation; nil when this process executes nothing.
-func (f *Flow) board() *board {
-	if f.eng == nil {
+// seat is that of the life of the node; nil when this process executes nothing.
+func (f *Flow) seat() *Seat {
+	if f.node == nil {
 		return nil
 	}
-	if inc := f.eng.current(); inc != nil {
-		return inc.board
-	}
-	return nil
+	return f.node.Seat()
 }
 
 // now is store time.
 func (f *Flow) now(ctx context.Context) (model.Time, error) {
-	if f.board() != nil {
-		return f.eng.clock.now(), nil
+	if f.seat() != nil {
+		return f.node.Now(), nil
 	}
 	v, err := f.store.Members(ctx)
 	return v.Now, err
@@ -112,8 +110,8 @@ func (f *Flow) enter(ctx context.Context) (leave func(), err error) {
 	}
 }
 
-// load reads what has changed, unless everything up to the counter is known.
-func (f *Flow) load(ctx context.Context, counter int64) error {
+// Load reads what has changed, unless everything up to the counter is known.
+func (f *Flow) Load(ctx context.Context, counter int64) error {
 	leave, err := f.enter(ctx)
 	if err != nil {
 		return err
@@ -183,14 +181,9 @@ func (f *Flow) record(s store.Setting) {
 
 // hint has others look at the settings.
 func (f *Flow) hint() {
-	if f.eng == nil {
-		return
+	if f.node != nil {
+		f.node.Hint()
 	}
-	h := notify.Hint{Kind: notify.Settings, Node: f.eng.guest}
-	if inc := f.eng.current(); inc != nil {
-		h.Node = inc.self.ID
-	}
-	f.eng.cfg.Hints.Publish(h)
 }
 
 // apply has the node act on settings that have changed. It is called in turn.
@@ -220,18 +213,18 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 		}
 	}
 	f.paused = f.pauses()
-	b, set, paused := f.board(), f.rules, f.paused
+	s, set, paused := f.seat(), f.rules, f.paused
 	f.mu.Unlock()
-	if b != nil {
-		b.configure(f.eng.clock.now(), flowing{set, paused, states, pages})
+	if s != nil {
+		s.board.Configure(f.node.Now(), Settings{set, paused, states, pages})
 		if f.store.Info().Shared {
-			f.ask(nil)
+			f.WriteSoon()
 		}
 	}
 }
 
-// adopted is told by the board that breakers have got other states: what they had come to by themselves is not to be stored any more.
-func (f *Flow) adopted(states map[rule.BreakerID][]byte) {
+// Adopted is told by the board, with its lock held, that breakers have got other states: what they had come to by themselves is not to be stored any more.
+func (f *Flow) Adopted(states map[rule.BreakerID][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, row := range states {
@@ -241,19 +234,19 @@ func (f *Flow) adopted(states map[rule.BreakerID][]byte) {
 	}
 }
 
-// equip has a new incarnation act on everything that is known.
-func (f *Flow) equip(inc *incarnation) {
+// Equip has a new life of the node act on everything that is known.
+func (f *Flow) Equip(s *Seat) {
 	f.turn <- struct{}{}
 	defer func() { <-f.turn }()
 	f.mu.Lock()
 	states, pages := map[rule.BreakerID][]byte{}, map[int][]byte{}
-	for key, s := range f.all {
+	for key, known := range f.all {
 		switch key.Kind {
 		case settingState:
-			states[rule.BreakerID{Tenant: key.Tenant, Name: key.Name}] = s.Body
+			states[rule.BreakerID{Tenant: key.Tenant, Name: key.Name}] = known.Body
 		case settingPage:
 			if n, ok := pageNumber(key); ok {
-				pages[n] = s.Body
+				pages[n] = known.Body
 			}
 		}
 	}
@@ -261,7 +254,7 @@ func (f *Flow) equip(inc *incarnation) {
 	clear(f.asks) // of the node that this one was before
 	set, paused := f.rules, f.paused
 	f.mu.Unlock()
-	inc.board.configure(f.eng.clock.now(), flowing{set, paused, states, pages})
+	s.board.Configure(f.node.Now(), Settings{set, paused, states, pages})
 }
 
 // parse makes a set of the rules that are known. One that does not fit those that are older is left out: of two people who change rules at the same moment, neither sees that the other's
@@ -316,151 +309,28 @@ func readBreaker(s *store.Setting) (b rule.Breaker, err error) {
 }
 
 // pauses are the queues that are paused, and why.
-func (f *Flow) pauses() map[queueName]string {
-	paused := map[queueName]string{}
+func (f *Flow) pauses() map[Queue]string {
+	paused := map[Queue]string{}
 	for key, s := range f.all {
 		if key.Kind == settingQueue {
 			var p pausedQueue
 			_ = json.Unmarshal(s.Body, &p) // it is paused whatever it says
-			paused[queueName{key.Tenant, key.Name}] = p.Why
+			paused[Queue{key.Tenant, key.Name}] = p.Why
 		}
 	}
 	return paused
 }
 
-// save has states of breakers stored, soon. It never waits.
-func (f *Flow) save(rows []gate.Row) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, r := range rows {
-		f.dirty[r.Breaker] = r.Data
-	}
-	f.begin()
-}
-
-// begin has somebody write what there is to write. It is called with the lock.
-func (f *Flow) begin() {
-	if f.again = true; !f.saving {
-		f.saving = f.eng.beside.run(f.saveAll)
-	}
-}
-
-// saveAll stores what is to be stored until nothing is left.
-func (f *Flow) saveAll(ctx context.Context) {
-	for pause := time.Duration(0); ; {
-		f.mu.Lock()
-		if f.saving = f.again && ctx.Err() == nil; !f.saving {
-			f.mu.Unlock()
-			return
-		}
-		f.again = false
-		f.mu.Unlock()
-		brief, cancel := context.WithTimeout(ctx, f.eng.cfg.CommitTimeout)
-		err := f.flush(brief)
-		cancel()
-		if err == nil {
-			pause = 0
-			continue
-		}
-		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-		f.log.Warn("the state of limits and circuit breakers cannot be stored", "error", err, "again_in", pause)
-		f.mu.Lock()
-		f.again, f.look = true, true // it may have landed all the same
-		f.mu.Unlock()
-		if !f.eng.pause(ctx, pause) {
-			f.mu.Lock()
-			f.saving = false
-			f.mu.Unlock()
-			return
-		}
-	}
-}
-
-// flush stores what is to be stored now.
-func (f *Flow) flush(ctx context.Context) error {
-	leave, err := f.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	f.mu.Lock()
-	look := f.look
-	f.look = false
-	ids := slices.Collect(maps.Keys(f.dirty))
-	for id := range f.asks {
-		ids = append(ids, id)
-	}
-	f.mu.Unlock()
-	if look {
-		if err := f.refresh(ctx); err != nil {
-			return err
-		}
-	}
-	slices.SortFunc(ids, func(a, b rule.BreakerID) int {
-		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
-	})
-	for _, id := range slices.Compact(ids) {
-		if err := f.flushOne(ctx, id); err != nil {
-			return err
-		}
-		if err := f.askOne(ctx, id); err != nil {
-			return err
-		}
-	}
-	if err := f.writePages(ctx); err != nil {
-		return err
-	}
-	return f.reply(ctx)
-}
-
-// flushOne stores the state of a breaker, or takes over that of somebody who was faster. It is called in turn.
-func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
-	key := store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}
-	f.mu.Lock()
-	row, ok := f.dirty[id]
-	version := f.all[key].Version
-	delete(f.dirty, id)
-	f.mu.Unlock()
-	if !ok {
-		return nil
-	}
-	s := store.Setting{SettingKey: key, Body: row}
-	var err error
-	s.Version, err = f.store.PutSetting(ctx, s, version)
-	if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
-		return f.refresh(ctx)
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if err != nil {
-		if _, newer := f.dirty[id]; !newer {
-			f.dirty[id] = row
-		}
-		return err
-	}
-	f.all[key] = s
-	return nil
-}
-
-// end stores what is left when the engine stops.
-func (f *Flow) end() {
-	ctx, cancel := context.WithTimeout(context.Background(), f.eng.cfg.CommitTimeout)
-	defer cancel()
-	if err := f.flush(ctx); err != nil {
-		f.log.Warn("the state of circuit breakers cannot be stored; what changed last is lost", "error", err)
-	}
-}
-
-// heard is told with every renewal how far the counter of settings is.
-func (f *Flow) heard(counter int64) {
+// Heard is told with every renewal how far the counter of settings is.
+func (f *Flow) Heard(counter int64) {
 	f.mu.Lock()
 	news := counter > f.seen
 	f.mu.Unlock()
 	if news {
-		f.eng.beside.run(func(ctx context.Context) {
-			ctx, cancel := context.WithTimeout(ctx, f.eng.cfg.CommitTimeout) // whoever comes next waits for its turn
+		f.node.Beside(func(ctx context.Context) {
+			ctx, cancel := context.WithTimeout(ctx, f.timeout) // whoever comes next waits for its turn
 			defer cancel()
-			if err := f.load(ctx, counter); err != nil && ctx.Err() == nil {
+			if err := f.Load(ctx, counter); err != nil && ctx.Err() == nil {
 				f.log.Warn("cannot read the settings; the next renewal tries again", "error", err)
 			}
 		})

@@ -1,4 +1,4 @@
-package engine
+package flow
 
 import (
 	"context"
@@ -22,7 +22,7 @@ const maxTries = 10
 // change stores a setting, or removes it, as make says when it has seen the one that there is (nil for none). It returns false for a change that is not needed. Others
 // may get ahead of it: then it is made again.
 func (f *Flow) change(ctx context.Context, key store.SettingKey, make func(old *store.Setting) (body []byte, needed bool, err error)) error {
-	if f.eng == nil {
+	if f.node == nil {
 		return fault.New(fault.Denied, "setting %s: the store is open for reading only", key)
 	}
 	leave, err := f.enter(ctx)
@@ -143,17 +143,17 @@ func (f *Flow) own(tenant string) ([]rule.Limit, []rule.Breaker) {
 
 // queues are those of a tenant that tasks wait in or workers serve here; none when this process has no workers, since it cannot tell then.
 func (f *Flow) queues(tenant string) (known []string) {
-	b := f.board()
-	if b == nil || len(f.eng.taskWorkers.all()) == 0 {
+	s := f.seat()
+	if s == nil || !f.node.Works() {
 		return nil
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, q := range b.b.Stats().Queues {
-		if q.Tenant == tenant {
-			known = append(known, q.Queue)
+	s.board.Look(func(_ *Gatekeeper, tasks *queue.Board) {
+		for _, q := range tasks.Stats().Queues {
+			if q.Tenant == tenant {
+				known = append(known, q.Queue)
+			}
 		}
-	}
+	})
 	return known
 }
 
@@ -220,7 +220,7 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 	if err != nil {
 		return err
 	}
-	if f.eng != nil {
+	if f.node != nil {
 		if err := f.flush(ctx); err != nil { // what happened here comes before
 			return err
 		}
@@ -250,11 +250,11 @@ func (f *Flow) operate(ctx context.Context, id rule.BreakerID, create bool, do f
 
 // uses reports whether a task of this process has used a breaker.
 func (f *Flow) uses(now model.Time, id rule.BreakerID) bool {
-	b := f.board()
-	if b == nil {
+	s := f.seat()
+	if s == nil {
 		return false
 	}
-	breakers, _ := b.status(now)
+	breakers, _ := s.status(now)
 	return slices.ContainsFunc(breakers, func(s gate.BreakerStatus) bool { return s.ID == id })
 }
 
@@ -276,8 +276,8 @@ func (f *Flow) ResumeQueue(ctx context.Context, tenant, name string) error {
 	})
 }
 
-// FlowState is how the flow of the tasks of a tenant stands.
-type FlowState struct {
+// State is how the flow of the tasks of a tenant stands.
+type State struct {
 	Now      model.Time
 	Limits   []rule.Limit   // by name
 	Rules    []rule.Breaker // by name
@@ -292,7 +292,7 @@ type FlowState struct {
 }
 
 // State reads how the flow of the tasks of a tenant stands.
-func (f *Flow) State(ctx context.Context, tenant string) (s FlowState, err error) {
+func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 	uses, known, err := f.everybody(ctx)
 	if err != nil {
 		return s, err
@@ -319,8 +319,8 @@ func (f *Flow) State(ctx context.Context, tenant string) (s FlowState, err error
 	stored := f.states(tenant)
 	s.Paused = map[string]string{}
 	for q, why := range f.paused {
-		if q.tenant == tenant {
-			s.Paused[q.queue] = why
+		if q.Tenant == tenant {
+			s.Paused[q.Name] = why
 		}
 	}
 	set := f.rules
@@ -337,9 +337,9 @@ func (f *Flow) State(ctx context.Context, tenant string) (s FlowState, err error
 	}
 	slices.SortFunc(s.Limits, func(a, b rule.Limit) int { return strings.Compare(a.Name, b.Name) })
 	slices.SortFunc(s.Rules, func(a, b rule.Breaker) int { return strings.Compare(ruleName(&a), ruleName(&b)) })
-	if b := f.board(); b != nil {
+	if seat := f.seat(); seat != nil {
 		s.Here = true
-		breakers, stats := b.status(s.Now)
+		breakers, stats := seat.status(s.Now)
 		for _, q := range stats.Queues {
 			if q.Tenant == tenant {
 				s.Queues = append(s.Queues, q)

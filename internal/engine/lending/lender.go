@@ -1,4 +1,4 @@
-package engine
+package lending
 
 import (
 	"context"
@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
@@ -24,10 +23,11 @@ const (
 	progressSize = 4 << 20 // of what one poll tells, beyond one more
 )
 
-// lending is how workers of this node execute tasks of runs that other nodes own. It polls an owner that has knocked while slots are free for what waits there, and one whose
+// Lender is how workers of this node execute tasks of runs that other nodes own. It polls an owner that has knocked while slots are free for what waits there, and one whose
 // claims are held here; with the poll goes what the workers have to report. It is a fact that the owner decides about as about any other report: the same one twice counts once.
-type lending struct {
-	inc    *incarnation
+type Lender struct {
+	self   model.NodeID
+	host   Host
 	line   peer.Line
 	kick   chan struct{} // capacity 1: there is something to do
 	wanted atomic.Bool   // some owner has something for free slots
@@ -52,22 +52,30 @@ type loan struct {
 	polled  time.Time // when the last answered poll was sent
 	after   time.Time // no poll before
 	pause   time.Duration
-	kept    map[*TaskSession]int // slots that stay lent, because claims for them are on their way
+	kept    map[Own]int // slots that stay lent, because claims for them are on their way
 }
 
-func newLending(inc *incarnation) *lending {
-	return &lending{inc: inc, kick: make(chan struct{}, 1), loans: map[model.NodeID]*loan{}, ended: map[model.ClaimRef]time.Time{}}
+// NewLender makes the lender of a node. It has to be connected before it runs.
+func NewLender(self model.NodeID, host Host) *Lender {
+	return &Lender{self: self, host: host, kick: make(chan struct{}, 1), loans: map[model.NodeID]*loan{}, ended: map[model.ClaimRef]time.Time{}}
 }
 
-func (d *lending) nudge() {
+// Connect has it talk to other nodes on a line.
+func (d *Lender) Connect(line peer.Line) { d.line = line }
+
+// Wanted reports whether some owner has something for free slots.
+func (d *Lender) Wanted() bool { return d.wanted.Load() }
+
+// Nudge has it look around: slots may be free, or a worker may have something to report.
+func (d *Lender) Nudge() {
 	select {
 	case d.kick <- struct{}{}:
 	default:
 	}
 }
 
-// run polls until ctx ends.
-func (d *lending) run(ctx context.Context) {
+// Run polls until ctx ends.
+func (d *Lender) Run(ctx context.Context) {
 	defer d.close()
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
@@ -87,23 +95,23 @@ func (d *lending) run(ctx context.Context) {
 }
 
 // close waits for the polls that are under way. All slots are the workers' own again: they outlive this life of the node.
-func (d *lending) close() {
+func (d *Lender) close() {
 	d.calls.Wait()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, l := range d.loans {
 		for s, n := range l.kept {
-			s.regain(n)
+			s.Regain(n)
 		}
 	}
 	clear(d.loans)
 }
 
-// seen takes in who is there and who owns what.
-func (d *lending) seen(v *store.View) {
+// Seen takes in who is there and who owns what.
+func (d *Lender) Seen(v *store.View) {
 	d.view.Store(v)
 	d.mu.Lock()
-	var kept []map[*TaskSession]int
+	var kept []map[Own]int
 	for node, l := range d.loans {
 		if !l.calling && !slices.ContainsFunc(v.Members, func(m store.Member) bool { return m.ID == node }) {
 			delete(d.loans, node)
@@ -115,11 +123,11 @@ func (d *lending) seen(v *store.View) {
 	for _, slots := range kept {
 		d.regain(slots)
 	}
-	d.nudge()
+	d.Nudge()
 }
 
 // note tells the board whether free slots are of interest. It is called with the lock held.
-func (d *lending) note() {
+func (d *Lender) note() {
 	wanted := false
 	for _, l := range d.loans {
 		wanted = wanted || len(l.wants) > 0
@@ -127,8 +135,8 @@ func (d *lending) note() {
 	d.wanted.Store(wanted)
 }
 
-// knocked takes a word of an owner.
-func (d *lending) knocked(from model.NodeID, k *peer.Knock) {
+// Knocked takes a word of an owner.
+func (d *Lender) Knocked(from model.NodeID, k *peer.Knock) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	l := d.loan(from)
@@ -141,13 +149,13 @@ func (d *lending) knocked(from model.NodeID, k *peer.Knock) {
 	}
 	l.poll = l.poll || k.Poll
 	d.note()
-	d.nudge()
+	d.Nudge()
 }
 
-func (d *lending) loan(node model.NodeID) *loan {
+func (d *Lender) loan(node model.NodeID) *loan {
 	l := d.loans[node]
 	if l == nil {
-		l = &loan{node: node, kept: map[*TaskSession]int{}}
+		l = &loan{node: node, kept: map[Own]int{}}
 		d.loans[node] = l
 	}
 	return l
@@ -160,13 +168,8 @@ func (l *loan) want(wants []peer.Want) {
 	}
 }
 
-// workers are those of this node.
-func (d *lending) workers() []*TaskSession {
-	return slices.DeleteFunc(d.inc.eng.taskWorkers.all(), func(s *TaskSession) bool { return !s.node.IsZero() || len(s.offer.Tenants) == 0 })
-}
-
 // round begins the polls that are due. It returns how long nothing is due by itself; 0 for ever.
-func (d *lending) round(ctx context.Context) (wait time.Duration) {
+func (d *Lender) round(ctx context.Context) (wait time.Duration) {
 	v := d.view.Load()
 	if v == nil {
 		return 0
@@ -176,14 +179,14 @@ func (d *lending) round(ctx context.Context) (wait time.Duration) {
 			wait = at
 		}
 	}
-	workers := d.workers()
+	workers := d.host.Workers()
 	held, news := map[model.NodeID]bool{}, map[model.NodeID]bool{}
 	for _, s := range workers {
-		s.abroadBy(func(ref model.ClaimRef, fresh bool) {
+		s.Each(func(ref model.ClaimRef, fresh bool) {
 			switch owner := v.Owners[ref.Address.Shard(len(v.Owners))].Node; {
-			case d.inc.lane(ref.Address.Shard(len(v.Owners))) != nil:
-				d.deliver(s, ref)
-			case !owner.IsZero() && owner != d.inc.self.ID:
+			case d.host.Lane(ref) != nil:
+				s.Deliver(ref)
+			case !owner.IsZero() && owner != d.self:
 				held[owner] = true
 				news[owner] = news[owner] || fresh
 			}
@@ -224,51 +227,33 @@ func (d *lending) round(ctx context.Context) (wait time.Duration) {
 }
 
 // lendable reports whether some worker has free slots for what an owner wants.
-func (d *lending) lendable(l *loan, workers []*TaskSession) bool {
-	return slices.ContainsFunc(workers, func(s *TaskSession) bool { return l.wantsOf(s) && d.inc.board.idle(s) > 0 })
+func (d *Lender) lendable(l *loan, workers []Own) bool {
+	return slices.ContainsFunc(workers, func(s Own) bool { return l.wantsOf(s) && s.Idle() > 0 })
 }
 
-func (l *loan) wantsOf(s *TaskSession) bool {
-	return slices.ContainsFunc(l.wants, func(w queue.Want) bool { return covers(&s.offer, w) })
-}
-
-// deliver hands in news of a claim whose run has become ours.
-func (d *lending) deliver(s *TaskSession, ref model.ClaimRef) {
-	l := d.inc.lane(ref.Address.Shard(len(d.inc.owner)))
-	if r := s.homeward(ref); r != nil {
-		s.resend(r)
-	}
-	n := s.newsOf(ref)
-	if l == nil || n.seq == 0 {
-		return
-	}
-	if n.beat {
-		d.inc.board.beat(s, ref)
-	}
-	if p := n.progress; p != nil {
-		l.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, ref, *p) }})
-	}
-	s.told(map[model.ClaimRef]uint64{ref: n.seq})
+func (l *loan) wantsOf(s Own) bool {
+	return slices.ContainsFunc(l.wants, func(w queue.Want) bool { return covers(s.Offer(), w) })
 }
 
 // poll asks an owner once.
-func (d *lending) poll(ctx context.Context, l *loan) {
+func (d *Lender) poll(ctx context.Context, l *loan) {
 	d.mu.Lock()
 	p := peer.Poll{Seq: l.seq, Stream: l.stream, Seen: l.seen}
 	wanted, kept := slices.Clone(l.wants), l.kept
-	l.kept = map[*TaskSession]int{}
+	l.kept = map[Own]int{}
 	d.mu.Unlock()
-	lent, sent := kept, map[*TaskSession]map[model.ClaimRef]uint64{}
+	lent, sent := kept, map[Own]map[model.ClaimRef]uint64{}
 	room, v := progressSize, d.view.Load()
-	for _, s := range d.workers() {
-		w := peer.Worker{Name: s.offer.Name, Tenants: s.offer.Tenants, Queues: s.offer.Queues, Kinds: s.offer.Kinds, Version: s.offer.Version}
-		if slices.ContainsFunc(wanted, func(w queue.Want) bool { return covers(&s.offer, w) }) {
-			lent[s] += d.inc.board.lendOut(s, mostLent-lent[s])
+	for _, s := range d.host.Workers() {
+		offer := s.Offer()
+		w := peer.Worker{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Version: offer.Version}
+		if slices.ContainsFunc(wanted, func(w queue.Want) bool { return covers(offer, w) }) {
+			lent[s] += s.LendOut(mostLent - lent[s])
 		}
 		w.Lend = lent[s]
-		w.Holds, sent[s] = s.holdsAbroad(
+		w.Holds, sent[s] = s.List(
 			l.node,
-			func(ref model.ClaimRef) bool { return d.inc.lane(ref.Address.Shard(len(d.inc.owner))) == nil },
+			func(ref model.ClaimRef) bool { return d.host.Lane(ref) == nil },
 			func(ref model.ClaimRef) bool { return v.Owners[ref.Address.Shard(len(v.Owners))].Node == l.node }, &room)
 		p.Workers = append(p.Workers, w)
 	}
@@ -286,17 +271,17 @@ func (d *lending) poll(ctx context.Context, l *loan) {
 		defer d.mu.Unlock()
 		l.calling, l.poll = false, true
 		l.rest()
-		d.nudge()
+		d.Nudge()
 		return
 	}
 	for s, refs := range sent {
 		for _, ref := range a.Strange {
 			delete(refs, ref)
 		}
-		s.told(refs)
+		s.Told(refs)
 	}
 	if len(a.Strange) > 0 {
-		d.inc.post(d.inc.member.Nudge) // somebody else owns the run
+		d.host.LookAround() // somebody else owns the run
 	}
 	d.answered(l, a, lent, began, len(wanted) > 0)
 }
@@ -308,7 +293,7 @@ func (l *loan) rest() {
 }
 
 // answered takes what an owner has to say.
-func (d *lending) answered(l *loan, a *peer.Answer, lent map[*TaskSession]int, began time.Time, wanted bool) {
+func (d *Lender) answered(l *loan, a *peer.Answer, lent map[Own]int, began time.Time, wanted bool) {
 	d.mu.Lock()
 	if a.Stream != l.stream {
 		l.stream, l.seen = a.Stream, 0
@@ -336,7 +321,7 @@ func (d *lending) answered(l *loan, a *peer.Answer, lent map[*TaskSession]int, b
 	d.mu.Unlock()
 	got := d.carryOut(l.node, fresh)
 	coming := a.Coming
-	kept := map[*TaskSession]int{}
+	kept := map[Own]int{}
 	for s := range lent {
 		if kept[s] = max(0, min(coming, lent[s]-got[s])); kept[s] > 0 {
 			coming -= kept[s]
@@ -354,17 +339,17 @@ func (d *lending) answered(l *loan, a *peer.Answer, lent map[*TaskSession]int, b
 	} else {
 		l.rest() // slots were lent, something waits, and nothing came of it
 	}
-	d.nudge()
+	d.Nudge()
 }
 
 // carryOut has workers do what an owner says. It returns how many claims each has got.
-func (d *lending) carryOut(from model.NodeID, entries []peer.Entry) map[*TaskSession]int {
-	byName := map[string]*TaskSession{}
-	for _, s := range d.workers() {
-		byName[s.offer.Name] = s
+func (d *Lender) carryOut(from model.NodeID, entries []peer.Entry) map[Own]int {
+	byName := map[string]Own{}
+	for _, s := range d.host.Workers() {
+		byName[s.Offer().Name] = s
 	}
-	got := map[*TaskSession]int{}
-	claims := map[*TaskSession][]model.Claim{}
+	got := map[Own]int{}
+	claims := map[Own][]model.Claim{}
 	var left []model.ClaimRef
 	for i := range entries {
 		e := &entries[i]
@@ -372,7 +357,7 @@ func (d *lending) carryOut(from model.NodeID, entries []peer.Entry) map[*TaskSes
 		switch {
 		case e.Claim != nil && s == nil:
 			left = append(left, e.Claim.Ref)
-		case e.Claim != nil && !s.has(e.Claim.Ref):
+		case e.Claim != nil && !s.Has(e.Claim.Ref):
 			claims[s] = append(claims[s], *e.Claim)
 		case e.Stop != nil && s != nil:
 			if cs := claims[s]; len(cs) > 0 { // in order
@@ -380,15 +365,13 @@ func (d *lending) carryOut(from model.NodeID, entries []peer.Entry) map[*TaskSes
 				got[s] += len(cs)
 				claims[s] = nil
 			}
-			if s.holds(*e.Stop) { // else it has been told: the owner says so as often as it hears of the claim
-				s.stop(*e.Stop, e.Canceled)
-			}
-		case e.Settled != nil && s != nil && s.reports(*e.Settled): // else the same
+			s.Stop(*e.Stop, e.Canceled) // perhaps again: the owner says so as often as it hears of the claim
+		case e.Settled != nil && s != nil:
 			var err error
 			if f := e.Refusal; f != nil {
 				err = fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 			}
-			s.settled(*e.Settled, err)
+			s.Settle(*e.Settled, err)
 		}
 	}
 	for s, cs := range claims {
@@ -397,26 +380,23 @@ func (d *lending) carryOut(from model.NodeID, entries []peer.Entry) map[*TaskSes
 			got[s] += len(cs)
 		}
 	}
-	d.inc.eng.giveBack(left)
+	d.host.GiveBack(left)
 	return got
 }
 
 // execute hands claims to a worker, and returns them if it leaves.
-func (d *lending) execute(from model.NodeID, s *TaskSession, claims []model.Claim) (left []model.ClaimRef) {
-	s.takeAbroad(claims, from)
-	if s.execute(claims) {
+func (d *Lender) execute(from model.NodeID, s Own, claims []model.Claim) (left []model.ClaimRef) {
+	if s.Take(claims, from) {
 		return nil
 	}
 	for i := range claims {
-		s.comeBack(claims[i].Ref)
-		s.unmake(claims[i].Ref)
 		left = append(left, claims[i].Ref)
 	}
 	return left
 }
 
-// over tells the node that has made a claim soon that it has ended, if that does not know because it does not own the run any more: its permit is free.
-func (d *lending) over(ref model.ClaimRef, maker model.NodeID) {
+// Over tells the node that has made a claim soon that it has ended, if that does not know because it does not own the run any more: its permit is free.
+func (d *Lender) Over(ref model.ClaimRef, maker model.NodeID) {
 	v := d.view.Load()
 	if v == nil || v.Owners[ref.Address.Shard(len(v.Owners))].Node == maker || !slices.ContainsFunc(v.Members, func(m store.Member) bool { return m.ID == maker }) {
 		return
@@ -424,15 +404,15 @@ func (d *lending) over(ref model.ClaimRef, maker model.NodeID) {
 	d.mu.Lock()
 	d.loan(maker).poll = true
 	d.mu.Unlock()
-	d.nudge()
+	d.Nudge()
 }
 
 // regain ends the loan of slots.
-func (d *lending) regain(lent map[*TaskSession]int) {
+func (d *Lender) regain(lent map[Own]int) {
 	for s, n := range lent {
 		if n > 0 {
-			s.regain(n)
-			d.inc.board.join(s)
+			s.Regain(n)
+			s.Rejoin()
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store/memory"
@@ -23,7 +24,7 @@ type keeping struct {
 	held    map[model.TaskRef]queue.Item
 	limits  map[string]int
 	perKey  int // how many of a key may run; 0 for any number
-	paused  map[queueName]string
+	paused  map[flow.Queue]string
 	slots   map[string]int
 }
 
@@ -72,7 +73,7 @@ func (k *keeping) rules(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	k.b.reconfigure(k.now, flowing{rules: set, paused: k.paused})
+	k.b.reconfigure(k.now, flow.Settings{Rules: set, Paused: k.paused})
 }
 
 func (k *keeping) item(t *rapid.T) queue.Item {
@@ -110,7 +111,7 @@ func (k *keeping) dispatch(t *rapid.T) {
 	}
 	for i := range k.waiting {
 		it := &k.waiting[i]
-		_, paused := k.paused[queueName{model.DefaultTenant, it.Spec.Queue}]
+		_, paused := k.paused[flow.Queue{Tenant: model.DefaultTenant, Name: it.Spec.Queue}]
 		could := !paused && k.busy(it.Spec.Queue) < k.slots[it.Spec.Queue]
 		for name, most := range k.needs(it) {
 			could = could && k.uses(name) < most
@@ -129,7 +130,7 @@ func TestBoardWithGate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		k := &keeping{
 			b: newBoard(&incarnation{eng: eng}), now: 100, held: map[model.TaskRef]queue.Item{}, limits: map[string]int{},
-			paused: map[queueName]string{}, slots: map[string]int{},
+			paused: map[flow.Queue]string{}, slots: map[string]int{},
 		}
 		for i, q := range queueNames {
 			k.slots[q] = rapid.IntRange(0, 3).Draw(t, "slots")
@@ -189,14 +190,14 @@ func TestBoardWithGate(t *testing.T) {
 				k.b.b.Slots(k.now, queue.WorkerID(i+1), k.slots[queueNames[i]])
 			},
 			"pause": func(t *rapid.T) {
-				next := map[queueName]string{}
+				next := map[flow.Queue]string{}
 				for _, q := range queueNames {
 					if rapid.IntRange(0, 2).Draw(t, q) == 0 {
-						next[queueName{model.DefaultTenant, q}] = "because"
+						next[flow.Queue{Tenant: model.DefaultTenant, Name: q}] = "because"
 					}
 				}
 				k.paused = next
-				k.b.reconfigure(k.now, flowing{rules: k.b.rules, paused: next})
+				k.b.reconfigure(k.now, flow.Settings{Rules: k.b.rules, Paused: next})
 			},
 			"rules": k.rules,
 			"time":  func(t *rapid.T) { k.now += model.Time(rapid.IntRange(1, 5).Draw(t, "by")) },
@@ -215,7 +216,7 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.reconfigure(1, flowing{rules: set})
+	b.reconfigure(1, flow.Settings{Rules: set})
 	const many = maxRounds + 100
 	for i, q := range []string{"p", "q"} {
 		b.b.Join(1, queue.WorkerID(i+1), model.TaskOffer{Tenants: []string{model.DefaultTenant}, Queues: []string{q}, Kinds: []string{"work"}, Slots: 2})
@@ -248,4 +249,20 @@ func TestLongLineThatIsPassedOver(t *testing.T) {
 		b.moved = len(b.woken) > 0
 	}
 	t.Error("the only one that could begin is forgotten")
+}
+
+// BenchmarkBoard is what a task costs the board that a waiting worker takes at once.
+func BenchmarkBoard(b *testing.B) {
+	board := newBoard(&incarnation{eng: New(Config{Store: memory.New(memory.Options{})})})
+	board.b.Join(1, 1, model.TaskOffer{Tenants: []string{model.DefaultTenant}, Queues: []string{"default"}, Kinds: []string{"work"}, Slots: 10})
+	b.ReportAllocs()
+	for b.Loop() {
+		it := workItem(1)
+		id, name, ok := board.Reserve(1, &it)
+		if !ok {
+			b.Fatal("nobody takes it")
+		}
+		board.Held(1, it, 1, id, name)
+		board.Remove(1, it.Ref, queue.Succeeded)
+	}
 }

@@ -1,0 +1,114 @@
+package flow
+
+import (
+	"context"
+	"errors"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// flushOne stores the state of a breaker, or takes over that of somebody who was faster. It is called in turn.
+func (f *Flow) flushOne(ctx context.Context, id rule.BreakerID) error {
+	key := store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}
+	f.mu.Lock()
+	row, ok := f.dirty[id]
+	version := f.all[key].Version
+	delete(f.dirty, id)
+	f.mu.Unlock()
+	if !ok {
+		return nil
+	}
+	s := store.Setting{SettingKey: key, Body: row}
+	var err error
+	s.Version, err = f.store.PutSetting(ctx, s, version)
+	if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
+		return f.refresh(ctx)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if err != nil {
+		if _, newer := f.dirty[id]; !newer {
+			f.dirty[id] = row
+		}
+		return err
+	}
+	f.all[key] = s
+	return nil
+}
+
+// askOne applies what views of this node tell a breaker that nodes share. It is called in turn.
+func (f *Flow) askOne(ctx context.Context, id rule.BreakerID) error {
+	s := f.seat()
+	key := store.SettingKey{Tenant: id.Tenant, Kind: settingState, Name: id.Name}
+	f.mu.Lock()
+	told := f.asks[id]
+	row, stored := f.all[key]
+	config := f.rules.BreakerConfig(id)
+	f.mu.Unlock()
+	if len(told) == 0 || s == nil {
+		return nil
+	}
+	now := f.node.Now()
+	x := breaker.New(config, now)
+	if stored {
+		var err error
+		if x, err = breaker.Decode(row.Body); err != nil {
+			f.log.Error("the state of a circuit breaker cannot be read; it begins anew", "breaker", id.Name, "error", err)
+			x = breaker.New(config, now)
+		}
+		if x.Status(now).Config != config {
+			x.Configure(now, config)
+		}
+	}
+	var probe breaker.Permit
+	changed, asked := false, false
+	for i := range told {
+		p, c := x.Receive(now, &told[i])
+		changed, asked = changed || c, asked || told[i].Ask
+		if p.Probe != 0 {
+			probe = p
+		}
+	}
+	body := row.Body
+	if changed {
+		var err error
+		if body, err = x.Encode(); err != nil {
+			return err
+		}
+		landed, err := f.put(ctx, store.Setting{SettingKey: key, Body: body})
+		if err != nil {
+			return err
+		}
+		if !landed {
+			f.mu.Lock()
+			f.again = true
+			f.mu.Unlock()
+			return nil
+		}
+	}
+	f.mu.Lock()
+	if rest := f.asks[id][len(told):]; len(rest) > 0 {
+		f.asks[id], f.again = rest, true
+	} else {
+		delete(f.asks, id)
+	}
+	f.mu.Unlock()
+	var err error
+	s.board.Change(now, func(k *Gatekeeper, _ *queue.Board) (moved bool) {
+		k.Told(id, len(told))
+		if changed {
+			if err = k.Adopt(now, id, body); err != nil {
+				return false
+			}
+		}
+		if asked {
+			k.Answer(now, id, probe)
+		}
+		return true
+	})
+	s.board.Propose()
+	return err
+}

@@ -1,0 +1,80 @@
+package flow
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/perdure/perdure/internal/engine/ledger"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// pageKey is the setting of a page of the ledger.
+func pageKey(n int) store.SettingKey {
+	return store.SettingKey{Kind: settingPage, Name: fmt.Sprintf("%02d", n)}
+}
+
+func pageNumber(key store.SettingKey) (n int, ok bool) {
+	n, err := strconv.Atoi(key.Name)
+	return n, err == nil && n >= 0 && n < ledger.Pages
+}
+
+// Seen has the book of a gate look at a page that is stored. It is called with the lock of the board.
+func (f *Flow) Seen(now model.Time, k *Gatekeeper, n int, body []byte) {
+	if k.Book == nil {
+		return
+	}
+	if err := k.Book.Seen(now, n, body); err != nil {
+		f.log.Error("the limits of tasks cannot be read; what waits for them goes on waiting", "page", n, "error", err)
+	}
+}
+
+// writePages writes what is due. It is called in turn.
+func (f *Flow) writePages(ctx context.Context) error {
+	s := f.seat()
+	if s == nil || !f.store.Info().Shared {
+		return nil
+	}
+	due := s.due()
+	for _, n := range due {
+		if err := f.writePage(ctx, s.board, n); err != nil {
+			return err
+		}
+	}
+	if len(due) > 0 {
+		s.board.Reconsider()
+	} else {
+		s.board.Propose()
+	}
+	return nil
+}
+
+func (f *Flow) writePage(ctx context.Context, b Board, n int) error {
+	now := f.node.Now()
+	var body []byte
+	var needed bool
+	var err error
+	b.Look(func(k *Gatekeeper, _ *queue.Board) { body, needed, err = k.Book.Compose(now, n) })
+	if err != nil {
+		f.log.Error("the limits of tasks cannot be read; what waits for them goes on waiting", "page", n, "error", err)
+		return nil
+	}
+	if !needed {
+		return nil
+	}
+	switch landed, err := f.put(ctx, store.Setting{SettingKey: pageKey(n), Body: body}); {
+	case err != nil:
+		return err
+	case landed:
+		b.Change(now, func(k *Gatekeeper, _ *queue.Board) bool {
+			f.Seen(now, k, n, body)
+			return true
+		})
+	}
+	f.mu.Lock()
+	f.again = true // there may be more, and if somebody else was faster, it is all still to be written
+	f.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,168 @@
+package flow
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Collect has stored, soon, what a gate has to tell: states of breakers, and what goes to those who share limits and breakers. It is called with the lock of the board, after everything
+// that has changed the gate, and never waits. It reports whether breakers have changed.
+func (f *Flow) Collect(k *Gatekeeper) (breakers bool) {
+	rows, err := k.Dirty()
+	if err != nil {
+		f.log.Error("the state of a circuit breaker cannot be stored", "error", err)
+	}
+	if len(rows) > 0 {
+		f.save(rows)
+	}
+	if k.Book != nil {
+		posted := k.Book.Post()
+		if asks := k.Asks(); posted || len(asks) > 0 {
+			f.ask(asks)
+		}
+	}
+	return len(rows) > 0
+}
+
+// save has states of breakers stored, soon. It never waits.
+func (f *Flow) save(rows []gate.Row) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, r := range rows {
+		f.dirty[r.Breaker] = r.Data
+	}
+	f.begin()
+}
+
+// WriteSoon has pages that are due written, and breakers that nodes share. It never waits.
+func (f *Flow) WriteSoon() { f.ask(nil) }
+
+// ask has pages and breakers that nodes share written, soon: with what there is to tell, or because a page is due. It never waits.
+func (f *Flow) ask(asks []gate.Ask) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, a := range asks {
+		f.asks[a.Breaker] = append(f.asks[a.Breaker], a.ToOwner)
+	}
+	f.begin()
+}
+
+// Nudged is told by another node that it has changed settings.
+func (f *Flow) Nudged() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.look = true
+	f.begin()
+}
+
+// begin has somebody write what there is to write. It is called with the lock.
+func (f *Flow) begin() {
+	if f.again = true; !f.saving {
+		f.saving = f.node.Beside(f.saveAll)
+	}
+}
+
+// saveAll stores what is to be stored until nothing is left.
+func (f *Flow) saveAll(ctx context.Context) {
+	for pause := time.Duration(0); ; {
+		f.mu.Lock()
+		if f.saving = f.again && ctx.Err() == nil; !f.saving {
+			f.mu.Unlock()
+			return
+		}
+		f.again = false
+		f.mu.Unlock()
+		brief, cancel := context.WithTimeout(ctx, f.timeout)
+		err := f.flush(brief)
+		cancel()
+		if err == nil {
+			pause = 0
+			continue
+		}
+		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
+		f.log.Warn("the state of limits and circuit breakers cannot be stored", "error", err, "again_in", pause)
+		f.mu.Lock()
+		f.again, f.look = true, true // it may have landed all the same
+		f.mu.Unlock()
+		if !f.node.Pause(ctx, pause) {
+			f.mu.Lock()
+			f.saving = false
+			f.mu.Unlock()
+			return
+		}
+	}
+}
+
+// flush stores what is to be stored now.
+func (f *Flow) flush(ctx context.Context) error {
+	leave, err := f.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	f.mu.Lock()
+	look := f.look
+	f.look = false
+	ids := slices.Collect(maps.Keys(f.dirty))
+	for id := range f.asks {
+		ids = append(ids, id)
+	}
+	f.mu.Unlock()
+	if look {
+		if err := f.refresh(ctx); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(ids, func(a, b rule.BreakerID) int {
+		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
+	})
+	for _, id := range slices.Compact(ids) {
+		if err := f.flushOne(ctx, id); err != nil {
+			return err
+		}
+		if err := f.askOne(ctx, id); err != nil {
+			return err
+		}
+	}
+	if err := f.writePages(ctx); err != nil {
+		return err
+	}
+	return f.reply(ctx)
+}
+
+// put writes a setting that nodes write by themselves, if it is still the one that is known; otherwise that is read and applied. It is called in turn.
+func (f *Flow) put(ctx context.Context, s store.Setting) (landed bool, err error) {
+	f.mu.Lock()
+	version := f.all[s.SettingKey].Version
+	f.mu.Unlock()
+	s.Version, err = f.store.PutSetting(ctx, s, version)
+	if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
+		return false, f.refresh(ctx)
+	}
+	if err != nil {
+		return false, err
+	}
+	f.mu.Lock()
+	f.all[s.SettingKey] = s
+	f.mu.Unlock()
+	f.hint()
+	return true, nil
+}
+
+// End stores what is left when the node stops.
+func (f *Flow) End() {
+	ctx, cancel := context.WithTimeout(context.Background(), f.timeout)
+	defer cancel()
+	if err := f.flush(ctx); err != nil {
+		f.log.Warn("the state of circuit breakers cannot be stored; what changed last is lost", "error", err)
+	}
+}

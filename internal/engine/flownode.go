@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/flow"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/notify"
+)
+
+// Flow is what people have set for tasks.
+func (e *Engine) Flow() *flow.Flow { return e.flow }
+
+// flowNode is the engine as its flow sees it; see flow.Node.
+type flowNode struct{ e *Engine }
+
+func (n flowNode) Now() model.Time { return n.e.clock.now() }
+
+func (n flowNode) Beside(do func(ctx context.Context)) bool { return n.e.beside.run(do) }
+
+func (n flowNode) Pause(ctx context.Context, d time.Duration) bool { return n.e.pause(ctx, d) }
+
+func (n flowNode) Hint() {
+	h := notify.Hint{Kind: notify.Settings, Node: n.e.guest}
+	if inc := n.e.current(); inc != nil {
+		h.Node = inc.self.ID
+	}
+	n.e.cfg.Hints.Publish(h)
+}
+
+func (n flowNode) Seat() *flow.Seat {
+	if inc := n.e.current(); inc != nil {
+		return inc.seat
+	}
+	return nil
+}
+
+func (n flowNode) Works() bool { return len(n.e.taskWorkers.all()) > 0 }
+
+// seatLife is an incarnation as its seat sees it; see flow.Life.
+type seatLife struct{ inc *incarnation }
+
+func (l seatLife) Known(ctx context.Context) (shards []model.ShardID, ok bool, err error) {
+	for _, s := range l.inc.lanes {
+		known := make(chan []model.ShardID, 1)
+		if !s.inbox.result(func(l *lane.Lane, _ model.Time) { known <- l.Known() }) {
+			return nil, false, nil
+		}
+		select {
+		case ids := <-known:
+			shards = append(shards, ids...)
+		case <-ctx.Done():
+			return nil, false, fault.New(fault.Timeout, "the lane does not answer: %w", context.Cause(ctx))
+		}
+	}
+	return shards, true, nil
+}
+
+func (l seatLife) LookAround() { l.inc.post(l.inc.member.Nudge) }

@@ -1,0 +1,35 @@
+package lending
+
+import (
+	"log/slog"
+
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Handler hears what other nodes say; see peer.Handler.
+type Handler struct {
+	Borrower *Borrower
+	Lender   *Lender
+	Log      *slog.Logger
+}
+
+// Asked hears questions of other nodes: they lend.
+func (h Handler) Asked(from model.NodeID, question []byte, answer func([]byte)) {
+	p, err := peer.Decode[peer.Poll](question)
+	if err != nil {
+		h.Log.Warn("cannot read what another node asks; is it of another version?", "node", from.String(), "error", err)
+		return
+	}
+	h.Borrower.Polled(from, p, answer)
+}
+
+// Told hears words of other nodes: they would like to borrow.
+func (h Handler) Told(from model.NodeID, word []byte) {
+	k, err := peer.Decode[peer.Knock](word)
+	if err != nil {
+		h.Log.Warn("cannot read what another node says; is it of another version?", "node", from.String(), "error", err)
+		return
+	}
+	h.Lender.Knocked(from, k)
+}

@@ -1,0 +1,370 @@
+package lending
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+var (
+	ownerID, hostID = model.NodeID{1}, model.NodeID{2}
+	want            = queue.Want{Tenant: model.DefaultTenant, Queue: "default", Kind: "work"}
+	offer           = model.TaskOffer{Name: "w", Tenants: []string{want.Tenant}, Queues: []string{want.Queue}, Kinds: []string{want.Kind}, Slots: 1}
+	claim           = model.ClaimRef{TaskRef: model.TaskRef{Address: model.Address{Tenant: want.Tenant, Type: "task:work", Key: "k"}, ID: model.TaskStep}, Claim: 1}
+)
+
+// lent is the worker of the host as a poll has it, with a slot for whoever is asked.
+var lent = []peer.Worker{{Name: offer.Name, Tenants: offer.Tenants, Queues: offer.Queues, Kinds: offer.Kinds, Lend: 1}}
+
+// owner is a node with one task, for which it has no worker: board, lane and session of the borrowed worker in one.
+type owner struct {
+	t        *testing.T
+	borrower *Borrower
+	alone    bool // only the test calls the borrower
+
+	mu        sync.Mutex
+	waits     bool // the task waits for a worker
+	held      bool // the claim is held
+	worker    *Worker
+	reports   int
+	given     []model.ClaimRef
+	proposals int
+}
+
+func newOwner(t *testing.T) *owner {
+	o := &owner{t: t, waits: true}
+	o.borrower = NewBorrower(ownerID, o, o)
+	return o
+}
+
+// proposes counts proposals. It reports false when a proposal would wait for a lock that its caller holds.
+func (o *owner) proposes() bool {
+	if o.alone {
+		if !o.borrower.mu.TryLock() {
+			o.t.Error("something is proposed with the lock of the borrower held")
+			return false
+		}
+		o.borrower.mu.Unlock()
+	}
+	o.mu.Lock()
+	o.proposals++
+	o.mu.Unlock()
+	return true
+}
+
+func (o *owner) Propose() { o.proposes() }
+func (o *owner) LetGo()   { o.proposes() }
+
+func (o *owner) Lend(slots map[queue.WorkerID]int) {
+	if !o.proposes() {
+		return
+	}
+	o.mu.Lock()
+	begins := o.waits && slots[1] > 0
+	if begins {
+		o.waits, o.held = false, true
+	}
+	w := o.worker
+	o.mu.Unlock()
+	if begins {
+		w.Expect(1)
+		if !o.alone {
+			go w.Execute([]model.Claim{{Ref: claim}}) // as its lane does, once it is stored
+		}
+	}
+}
+
+func (o *owner) Unserved() []queue.Want {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.waits {
+		return []queue.Want{want}
+	}
+	return nil
+}
+
+func (o *owner) Unlend([]queue.WorkerID) []queue.Want { return o.Unserved() }
+
+func (o *owner) Holds(queue.WorkerID, model.ClaimRef) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.held
+}
+
+func (*owner) Beat(queue.WorkerID, model.ClaimRef) bool { return true }
+func (*owner) KeptFor() map[model.NodeID]bool           { return nil }
+
+func (*owner) Alive(model.NodeID) bool                   { return true }
+func (*owner) Serving() bool                             { return true }
+func (*owner) LookAround()                               {}
+func (o *owner) Lane(model.ClaimRef) Lane                { return o }
+func (*owner) Attach(_ model.ClaimRef, _ queue.WorkerID) {}
+func (*owner) Progress(model.ClaimRef, model.Payload)    {}
+func (*owner) Lose(model.ClaimRef)                       {}
+
+func (o *owner) GiveBack(refs []model.ClaimRef) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.given = append(o.given, refs...)
+}
+
+func (o *owner) Report(r *model.TaskReport, _ queue.WorkerID) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reports++
+	o.held = false
+	go o.worker.Settled(r.Ref, nil)
+}
+
+func (o *owner) Hire(w *Worker, _ model.TaskOffer, _ model.NodeID) Hired {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.worker = w
+	return o
+}
+
+// poll has the host poll; the answer is nil when there is none yet.
+func (o *owner) poll(p *peer.Poll) (answer *peer.Answer) {
+	o.borrower.Polled(hostID, p, func(body []byte) {
+		var err error
+		if answer, err = peer.Decode[peer.Answer](body); err != nil {
+			o.t.Error(err)
+		}
+	})
+	return answer
+}
+
+func (*owner) ID() queue.WorkerID                 { return 1 }
+func (*owner) Lists(_, _ map[model.ClaimRef]bool) {}
+func (*owner) Lets(model.ClaimRef)                {}
+func (*owner) Dismiss()                           {}
+
+// host is a node with one worker of one slot, which ends what it gets after a second.
+type host struct {
+	lender *Lender
+
+	mu             sync.Mutex
+	lent           int
+	held, reported bool
+	told           bool // the report is on its way
+	taken, settled int
+}
+
+func newHost() *host {
+	h := &host{}
+	h.lender = NewLender(hostID, h)
+	return h
+}
+
+func (*host) Alive(model.NodeID) bool   { return true }
+func (*host) LookAround()               {}
+func (*host) GiveBack([]model.ClaimRef) {}
+func (*host) Lane(model.ClaimRef) Lane  { return nil }
+func (h *host) Workers() []Own          { return []Own{h} }
+func (*host) Offer() *model.TaskOffer   { return &offer }
+func (*host) Rejoin()                   {}
+func (*host) Deliver(model.ClaimRef)    {}
+func (*host) Stop(model.ClaimRef, bool) {}
+
+func (h *host) Idle() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.held {
+		return 0
+	}
+	return 1 - h.lent
+}
+
+func (h *host) LendOut(most int) int {
+	n := min(h.Idle(), most)
+	h.Regain(-n)
+	return n
+}
+
+func (h *host) Regain(n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lent -= n
+}
+
+func (h *host) Each(do func(model.ClaimRef, bool)) {
+	h.mu.Lock()
+	any, fresh := h.held || h.reported, h.reported && !h.told
+	h.mu.Unlock()
+	if any {
+		do(claim, fresh)
+	}
+}
+
+func (h *host) List(model.NodeID, func(model.ClaimRef) bool, func(model.ClaimRef) bool, *int) (holds []peer.Hold, sent map[model.ClaimRef]uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case h.held:
+		holds = []peer.Hold{{Ref: claim}}
+	case h.reported:
+		holds, sent = []peer.Hold{{Ref: claim, Report: &model.TaskReport{Ref: claim}}}, map[model.ClaimRef]uint64{claim: 0}
+	}
+	return holds, sent
+}
+
+func (h *host) Told(sent map[model.ClaimRef]uint64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.told = h.told || len(sent) > 0
+}
+
+func (h *host) Has(model.ClaimRef) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.held || h.reported
+}
+
+func (h *host) Take(claims []model.Claim, _ model.NodeID) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.taken += len(claims)
+	h.held = true
+	time.AfterFunc(time.Second, func() {
+		h.mu.Lock()
+		h.held, h.reported = false, true
+		h.mu.Unlock()
+		h.lender.Nudge()
+	})
+	return true
+}
+
+func (h *host) Settle(model.ClaimRef, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.reported {
+		h.settled++
+	}
+	h.reported = false
+}
+
+// line joins the two. It loses answers, and has some come twice.
+type line struct {
+	o     *owner
+	h     *host
+	lose  func(a *peer.Answer) bool
+	twice bool
+}
+
+func (l *line) Call(ctx context.Context, _ model.NodeID, question []byte) ([]byte, error) {
+	answers := make(chan []byte, 1)
+	Handler{Borrower: l.o.borrower}.Asked(hostID, question, func(body []byte) {
+		if a, err := peer.Decode[peer.Answer](body); err != nil || !l.lose(a) {
+			answers <- body
+		}
+	})
+	if l.twice {
+		Handler{Borrower: l.o.borrower}.Asked(hostID, question, func([]byte) { l.o.t.Error("the same poll is answered twice") })
+	}
+	select {
+	case body := <-answers:
+		return body, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *line) Tell(_ model.NodeID, word []byte) { Handler{Lender: l.h.lender}.Told(ownerID, word) }
+
+// A task goes to a worker of another node and its report comes back, although every answer is lost the first time and every poll comes twice. The slot is the worker's own again then.
+func TestTaskGoesAndComesBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o, h := newOwner(t), newHost()
+		var mu sync.Mutex
+		var lost []string
+		l := &line{o: o, h: h, twice: true, lose: func(a *peer.Answer) bool {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, e := range a.Entries {
+				what := "claim"
+				if e.Settled != nil {
+					what = "settled"
+				}
+				if !slices.Contains(lost, what) {
+					lost = append(lost, what)
+					return true
+				}
+			}
+			return false
+		}}
+		o.borrower.Connect(l)
+		h.lender.Connect(l)
+		ctx, cancel := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() { o.borrower.Run(ctx) })
+		running.Go(func() { h.lender.Run(ctx) })
+		v := &store.View{Owners: []store.ShardOwner{{Node: ownerID}}, Members: make([]store.Member, 2)}
+		v.Members[0].ID, v.Members[1].ID = ownerID, hostID
+		v.Members[1].Serves = []store.Served{{Tenant: want.Tenant, Worker: offer.Name, Queues: offer.Queues, Activities: offer.Kinds}}
+		o.borrower.Seen(v)
+		h.lender.Seen(v)
+		time.Sleep(time.Minute)
+		cancel()
+		running.Wait()
+		if h.taken != 1 || o.reports == 0 || h.settled != 1 { // a lane knows a report that comes again
+			t.Errorf("the task was handed over %d times, reported %d times and settled %d times", h.taken, o.reports, h.settled)
+		}
+		if len(lost) != 2 {
+			t.Errorf("lost: %v, want an answer with the claim and one that settles it", lost)
+		}
+		if h.lent != 0 || len(o.given) > 0 || o.proposals == 0 {
+			t.Errorf("%d slots are still lent, %v was given back, %d times something was proposed", h.lent, o.given, o.proposals)
+		}
+	})
+}
+
+// A proposal to a borrowed worker is counted under the lock of the borrower. So nothing is proposed while that is held: not when a worker comes, goes, or dies with its node.
+func TestNothingIsProposedUnderTheLock(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) { // no timer rings before the test is over
+		o := newOwner(t)
+		o.alone = true
+		if o.poll(&peer.Poll{Seq: 1, Workers: lent}) != nil {
+			t.Error("the poll is answered while a claim is on its way")
+		}
+		o.worker.Execute([]model.Claim{{Ref: claim}})
+		if a := o.poll(&peer.Poll{Seq: 2, Workers: lent}); a == nil || len(a.Entries) != 1 || a.Entries[0].Claim == nil {
+			t.Errorf("%+v, want the claim", a)
+		}
+		if o.poll(&peer.Poll{Seq: 3}) == nil {
+			t.Error("a poll without workers is not answered")
+		}
+		o.borrower.Seen(&store.View{})
+		if o.proposals != 3*2+1 {
+			t.Errorf("%d proposals, want two for each poll and one when the node is gone", o.proposals)
+		}
+	})
+}
+
+// A node that has heard of a claim and does not list it does not execute it: the claim is given back. One that may be on its way to the node is not.
+func TestClaimThatIsNotListedIsGivenBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := newOwner(t)
+		o.alone = true
+		o.poll(&peer.Poll{Seq: 1, Workers: lent})
+		o.worker.Execute([]model.Claim{{Ref: claim}})
+		a := o.poll(&peer.Poll{Seq: 2, Workers: lent})
+		if a == nil || len(a.Entries) != 1 || len(o.given) > 0 {
+			t.Fatalf("%+v, want the claim, and %v is given back", a, o.given)
+		}
+		o.poll(&peer.Poll{Seq: 3, Stream: a.Stream, Seen: a.Entries[0].N, Workers: lent})
+		if !slices.Equal(o.given, []model.ClaimRef{claim}) {
+			t.Errorf("%v is given back, want the claim", o.given)
+		}
+	})
+}

@@ -1,0 +1,249 @@
+package lending
+
+import (
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// neighbour is another node, as far as it has to do with tasks of this one.
+type neighbour struct {
+	b       *Borrower
+	node    model.NodeID
+	workers map[string]*Worker
+	listed  map[model.ClaimRef]bool // by its last poll
+	seq     uint64                  // of that poll
+	heard   time.Time
+
+	stream  model.RunID
+	last    uint64  // number of the last entry
+	sent    uint64  // of the last one that was in an answer
+	pending []entry // not seen yet
+
+	answer   func([]byte) // to the poll that is open; nil when there is none
+	late     *time.Timer  // answers it
+	expected int          // claims on their way to the store
+	strange  []model.ClaimRef
+
+	knows   bool // that something waits: it comes by itself when it has slots
+	coming  bool // it has been told to come at once
+	knocked time.Time
+}
+
+// entry is something for a worker of another node, and when it came.
+type entry struct {
+	peer.Entry
+	at time.Time
+}
+
+// spoke is when the two nodes last had to do with each other.
+func (n *neighbour) spoke() time.Time {
+	if n.knocked.After(n.heard) {
+		return n.knocked
+	}
+	return n.heard
+}
+
+// idle reports whether nothing is known of the node that could not be found out again.
+func (n *neighbour) idle() bool {
+	if len(n.pending) > 0 || n.answer != nil {
+		return false
+	}
+	for _, w := range n.workers {
+		if len(w.known) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// end tells which claims have gone with a node, and which of them were never told to it.
+func (n *neighbour) end() (lost, untold []model.ClaimRef) {
+	waiting := map[model.ClaimRef]bool{}
+	for i := range n.pending {
+		if e := &n.pending[i]; e.Claim != nil && e.N > n.sent {
+			waiting[e.Claim.Ref] = true
+			untold = append(untold, e.Claim.Ref)
+		}
+	}
+	for _, w := range n.workers {
+		for ref := range w.known {
+			if !waiting[ref] {
+				lost = append(lost, ref)
+			}
+		}
+	}
+	return lost, untold
+}
+
+// dismiss takes a worker of the node from the board.
+func (n *neighbour) dismiss(name string) {
+	w := n.workers[name]
+	delete(n.workers, name)
+	w.session.Dismiss()
+}
+
+// take compares what the workers of a node hold with what they should. It returns claims that they do not have, although they have been told, and how many slots they lend.
+func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend map[queue.WorkerID]int) {
+	board := n.b.board
+	waiting := map[string]map[model.ClaimRef]bool{} // claims that are on their way to them
+	for i := range n.pending {
+		if e := &n.pending[i]; e.Claim != nil {
+			if waiting[e.Worker] == nil {
+				waiting[e.Worker] = map[model.ClaimRef]bool{}
+			}
+			waiting[e.Worker][e.Claim.Ref] = true
+		}
+	}
+	n.listed, lend = map[model.ClaimRef]bool{}, map[queue.WorkerID]int{}
+	here := map[string]bool{}
+	expected := max(n.expected, 0)
+	for i := range p.Workers {
+		pw := &p.Workers[i]
+		here[pw.Name] = true
+		w := n.worker(pw)
+		holds := map[model.ClaimRef]bool{}
+		for j := range pw.Holds {
+			h := &pw.Holds[j]
+			holds[h.Ref], n.listed[h.Ref] = true, true
+			delete(n.b.unheard, h.Ref)
+		}
+		w.session.Lists(holds, waiting[pw.Name])
+		for j := range pw.Holds {
+			w.holds(&pw.Holds[j])
+		}
+		for ref := range w.known {
+			if !holds[ref] && !waiting[pw.Name][ref] {
+				delete(w.known, ref)
+				if board.Holds(w.session.ID(), ref) {
+					missing = append(missing, ref)
+				}
+			}
+		}
+		lend[w.session.ID()] = max(0, pw.Lend-len(waiting[pw.Name])-expected)
+	}
+	for name, w := range n.workers {
+		if !here[name] { // it has left; whatever was told it since then is given back there
+			for ref := range w.known {
+				if !waiting[name][ref] && board.Holds(w.session.ID(), ref) {
+					missing = append(missing, ref)
+				}
+			}
+			n.dismiss(name)
+		}
+	}
+	return missing, lend
+}
+
+// worker is a worker of the node as it is on the board.
+func (n *neighbour) worker(pw *peer.Worker) *Worker {
+	w := n.workers[pw.Name]
+	offer := model.TaskOffer{Name: pw.Name, Tenants: pw.Tenants, Queues: pw.Queues, Kinds: pw.Kinds, Version: pw.Version}
+	if w == nil {
+		w = &Worker{n: n, known: map[model.ClaimRef]bool{}, reports: map[model.ClaimRef]bool{}, offer: offer}
+		w.session = n.b.owner.Hire(w, offer, n.node)
+		n.workers[pw.Name] = w
+	}
+	return w
+}
+
+// reply answers the poll that is open. The slots that were lent and not used are the node's own again.
+func (n *neighbour) reply() {
+	b := n.b
+	a := peer.Answer{Seq: n.seq, Stream: n.stream, Strange: n.strange}
+	wants := b.board.Unlend(n.ids())
+	if !b.owner.Serving() { // somebody else may own the runs by now, and have made claims that look as if they were over from here
+		n.answer = nil
+		return
+	}
+	n.tidy(time.Now())
+	size := 0
+	for i := range n.pending {
+		if size += n.pending[i].Size(); size > answerBytes && i > 0 {
+			a.Coming = len(n.pending) - i
+			break
+		}
+		a.Entries = append(a.Entries, n.pending[i].Entry)
+		n.sent = n.pending[i].N
+	}
+	a.Coming += max(n.expected, 0)
+	for _, w := range wants {
+		if n.covers(w) {
+			a.Wants = append(a.Wants, peer.Want(w))
+		}
+	}
+	n.knows, n.coming = len(a.Wants) > 0, a.Coming > 0
+	answer := n.answer
+	n.answer = nil
+	answer(peer.Encode(&a))
+}
+
+// tidy forgets claims that have ended.
+func (n *neighbour) tidy(now time.Time) {
+	n.pending = slices.DeleteFunc(n.pending, func(e entry) bool { return e.Claim != nil && n.over(&e, now) })
+	for _, w := range n.workers {
+		for ref := range w.known {
+			if n.b.owner.Lane(ref) == nil || !n.b.board.Holds(w.session.ID(), ref) {
+				delete(w.known, ref) // when it is listed again, the lane is asked
+			}
+		}
+	}
+}
+
+// over reports whether the claim of an entry is not to be executed any more. That of a run which has moved is told for a while: its next owner waits for longer before it believes
+// that nobody has it.
+func (n *neighbour) over(e *entry, now time.Time) bool {
+	w := n.workers[e.Worker]
+	if w == nil {
+		return false // the node gives it back, because the worker has left
+	}
+	ref := e.Claim.Ref
+	if n.b.owner.Lane(ref) == nil {
+		if now.Sub(e.at) < sureAfter-callTimeout-2*time.Second {
+			return false
+		}
+	} else if n.b.board.Holds(w.session.ID(), ref) {
+		return false
+	}
+	if e.N > n.sent && !n.listed[ref] { // else it may have arrived, and counts until the node has said what it holds
+		w.session.Lets(ref)
+	}
+	return true
+}
+
+func (n *neighbour) ids() []queue.WorkerID {
+	ids := make([]queue.WorkerID, 0, len(n.workers))
+	for _, w := range n.workers {
+		ids = append(ids, w.session.ID())
+	}
+	return ids
+}
+
+// covers reports whether a worker of the node could take such tasks.
+func (n *neighbour) covers(want queue.Want) bool {
+	for _, w := range n.workers {
+		if covers(&w.offer, want) {
+			return true
+		}
+	}
+	return false
+}
+
+// push adds an entry for the node. When no poll is open it is asked to come for it.
+func (n *neighbour) push(e peer.Entry) {
+	n.last++
+	e.N = n.last
+	n.pending = append(n.pending, entry{e, time.Now()})
+}
+
+func (n *neighbour) pushed() {
+	switch {
+	case n.answer != nil && n.expected <= 0:
+		n.reply()
+	case n.answer == nil:
+		n.b.Nudge()
+	}
+}

@@ -1,0 +1,150 @@
+package engine
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/lending"
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// loans is an incarnation as its borrower and its lender see it; see lending.Owner and lending.Host.
+type loans struct{ inc *incarnation }
+
+func (n loans) Alive(node model.NodeID) bool {
+	alive := n.inc.alive.Load()
+	return alive != nil && slices.Contains(*alive, node.String())
+}
+
+func (n loans) LookAround() { n.inc.post(n.inc.member.Nudge) }
+
+func (n loans) GiveBack(claims []model.ClaimRef) { n.inc.eng.giveBack(claims) }
+
+func (n loans) Serving() bool { return n.inc.serving() }
+
+func (n loans) Lane(claim model.ClaimRef) lending.Lane {
+	if l := n.inc.lane(claim.Address.Shard(len(n.inc.owner))); l != nil {
+		return claimLane{l}
+	}
+	return nil
+}
+
+func (n loans) Hire(w *lending.Worker, offer model.TaskOffer, node model.NodeID) lending.Hired {
+	s := n.inc.eng.taskSession(w, offer, node)
+	n.inc.board.enlist(s)
+	return hired{n.inc, s}
+}
+
+func (n loans) Workers() []lending.Own {
+	ss := n.inc.eng.taskWorkers.own()
+	own := make([]lending.Own, len(ss))
+	for i, s := range ss {
+		own[i] = ownWorker{n.inc, s}
+	}
+	return own
+}
+
+// claimLane is a lane as it is told of claims by other nodes; see lending.Lane.
+type claimLane struct{ s *laneShell }
+
+func (c claimLane) Attach(claim model.ClaimRef, id queue.WorkerID) {
+	c.s.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Attach(now, claim, id) }})
+}
+
+func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
+	c.s.inc.board.Reported(id, r.Ref)
+	c.s.inbox.follow(op{report: r, task: id})
+}
+
+func (c claimLane) Progress(claim model.ClaimRef, p model.Payload) {
+	c.s.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Progress(now, claim, p) }})
+}
+
+func (c claimLane) Lose(claim model.ClaimRef) {
+	c.s.inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, claim.TaskRef, true, claim.Claim, model.FailureLost) })
+}
+
+// hired is the session of a worker that another node lends; see lending.Hired.
+type hired struct {
+	inc *incarnation
+	s   *TaskSession
+}
+
+func (h hired) ID() queue.WorkerID { return h.s.id }
+
+func (h hired) Lists(holds, waiting map[model.ClaimRef]bool) { h.s.lists(holds, waiting) }
+
+func (h hired) Lets(claim model.ClaimRef) { h.s.lets(claim) }
+
+func (h hired) Dismiss() {
+	h.s.mu.Lock()
+	h.s.over = true
+	h.s.mu.Unlock()
+	workers := &h.inc.eng.taskWorkers
+	workers.mu.Lock()
+	delete(workers.byID, h.s.id)
+	workers.mu.Unlock()
+	h.inc.board.strike(h.s)
+}
+
+// ownWorker is a worker of this node as its lender sees it; see lending.Own.
+type ownWorker struct {
+	inc *incarnation
+	s   *TaskSession
+}
+
+func (w ownWorker) Offer() *model.TaskOffer { return &w.s.offer }
+
+func (w ownWorker) Idle() int { return w.inc.board.idle(w.s) }
+
+func (w ownWorker) LendOut(most int) int { return w.inc.board.lendOut(w.s, most) }
+
+func (w ownWorker) Regain(n int) { w.s.regain(n) }
+
+func (w ownWorker) Rejoin() { w.inc.board.join(w.s) }
+
+func (w ownWorker) Each(do func(model.ClaimRef, bool)) { w.s.abroadBy(do) }
+
+func (w ownWorker) Deliver(claim model.ClaimRef) {
+	l := loans{w.inc}.Lane(claim)
+	if r := w.s.homeward(claim); r != nil {
+		w.s.resend(r)
+	}
+	n := w.s.newsOf(claim)
+	if l == nil || n.seq == 0 {
+		return
+	}
+	if n.beat {
+		w.inc.board.Beat(w.s.id, claim)
+	}
+	if n.progress != nil {
+		l.Progress(claim, *n.progress)
+	}
+	w.s.told(map[model.ClaimRef]uint64{claim: n.seq})
+}
+
+func (w ownWorker) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) ([]peer.Hold, map[model.ClaimRef]uint64) {
+	return w.s.holdsAbroad(to, foreign, owned, room)
+}
+
+func (w ownWorker) Told(sent map[model.ClaimRef]uint64) { w.s.told(sent) }
+
+func (w ownWorker) Has(claim model.ClaimRef) bool { return w.s.has(claim) }
+
+func (w ownWorker) Take(claims []model.Claim, maker model.NodeID) bool {
+	return w.s.executeAbroad(claims, maker)
+}
+
+func (w ownWorker) Stop(claim model.ClaimRef, canceled bool) {
+	if w.s.holds(claim) {
+		w.s.stop(claim, canceled)
+	}
+}
+
+func (w ownWorker) Settle(claim model.ClaimRef, err error) {
+	if w.s.reports(claim) {
+		w.s.settled(claim, err)
+	}
+}
