@@ -21,10 +21,12 @@ type board struct {
 	keeper *keeper // nil where nothing keeps tasks back
 	paused map[string]bool
 	woken  []string // groups that the gate has woken, and nobody has tried yet
+
+	unheard map[model.ClaimRef]*unheard
 }
 
 func newBoard(inc *incarnation) *board {
-	b := &board{inc: inc, names: map[queue.WorkerID]string{}, ids: map[string]*hand{}}
+	b := &board{inc: inc, names: map[queue.WorkerID]string{}, ids: map[string]*hand{}, unheard: map[model.ClaimRef]*unheard{}}
 	cfg := queue.Config{Grace: inc.p.s.plan.grace}
 	if inc.p.s.gates {
 		b.keeper = newKeeper(b)
@@ -147,9 +149,12 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) { b.Remove(now, ref, q
 
 // Find is for lanes.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
-	worker, _, _ := strings.Cut(name, "@")
+	worker, node, _ := strings.Cut(name, "@")
 	if h := b.ids[worker]; h != nil {
-		return h.id, h.held[claim] != nil || h.reported[claim] != nil
+		return h.id, h.has(claim)
+	}
+	if b.livesElsewhere(node) {
+		b.found(node, claim)
 	}
 	return 0, false
 }
@@ -157,11 +162,12 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 // Elsewhere is for lanes.
 func (b *board) Elsewhere(name string) bool {
 	_, node, _ := strings.Cut(name, "@")
-	return node != b.inc.self.ID.String() && slices.Contains(b.inc.alive, node)
+	return b.livesElsewhere(node)
 }
 
-// Dropped is for lanes. Nodes do not ask each other here.
-func (b *board) Dropped(string, model.ClaimRef) bool { return false }
+func (b *board) livesElsewhere(node string) bool {
+	return node != b.inc.self.ID.String() && slices.Contains(b.inc.alive, node)
+}
 
 // RetryAfter is for lanes.
 func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {

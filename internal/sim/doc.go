@@ -13,7 +13,7 @@
 //   - Users start, signal, settle, cancel, update, query, pause, resume, terminate and await, with and without request ids, from any node (user, talk).
 //   - They fork, import, retry, reset and delete (past), with edited results, whatever the run was in the middle of: updates, state, labels, pauses.
 //   - In some seeds there are tasks (tasks): submitted, and scheduled by programs; task workers (hand) come and go, hang, report late and twice. The board
-//     is that of production.
+//     is that of production. A node asks another one whether it has a claim by letters, which are lost, late, and come twice (asking).
 //   - One seed in three is young, which is to say that it has what was added last. In these, what has ended leaves by its age (retention): runs by the time of the lanes or one of their own, dead
 //     letters by the sweep of their owner. Every other one of them has tasks, submitted many at a time as well; users requeue dead letters, with another input too, take that back,
 //     and purge them (letters); and there are limits, rates, breakers and paused queues (flow, settings, gate), set, tripped, paused and reset from any node while tasks run. Limits are those of each

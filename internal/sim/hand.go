@@ -33,6 +33,9 @@ type job struct {
 	done     bool
 }
 
+// has reports whether it has been handed a claim, and what it reports is not settled.
+func (h *hand) has(ref model.ClaimRef) bool { return h.held[ref] != nil || h.reported[ref] != nil }
+
 // giveBack returns a claim of a hand that has left, as Engine.giveBack does.
 func (p *proc) giveBack(ref model.ClaimRef) {
 	p.nextHand++

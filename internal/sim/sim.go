@@ -93,6 +93,7 @@ type Sim struct {
 	claims  map[model.ClaimRef]*claimed
 	reports map[model.ClaimRef][]*model.TaskReport
 	beats   map[model.ClaimRef]beat
+	dropped map[model.ClaimRef]bool // given back because nobody has it
 }
 
 // event is something that happens at a time: to a process when proc is set, else to the world.
@@ -113,7 +114,7 @@ func newSim(seed uint64, o Options) *Sim {
 	s.drawPlan()
 	if s.tasks {
 		s.hands, s.claims = map[string]*hand{}, map[model.ClaimRef]*claimed{}
-		s.reports, s.beats = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}
+		s.reports, s.beats, s.dropped = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}, map[model.ClaimRef]bool{}
 		s.letters, s.gates = s.young && s.chance(0.8), s.young && s.chance(0.7)
 		for i := range s.errands {
 			s.errands[i] = s.drawErrand()

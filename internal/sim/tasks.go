@@ -274,7 +274,12 @@ func (l *ledger) taskFact(b *store.Batch, r *run, e *model.Event) bool {
 	case model.EventTaskClaimed:
 		l.claim(b, r, e.ID, t, e.Attempt, e.Seq, e.Worker, e.At)
 	case model.EventTaskReturned:
-		l.reportedBy(r, e.ID, t, func(o *model.TaskReport) bool { return o.Returned })
+		if ref := r.ref(e.ID, t.claim); l.s.dropped[ref] && len(l.s.reports[ref]) == 0 {
+			l.checkLost(b, r, e.ID, t)
+			l.s.did(opDropped)
+		} else {
+			l.reportedBy(r, e.ID, t, func(o *model.TaskReport) bool { return o.Returned })
+		}
 		t.attempt--
 		t.letGo(e.Due)
 		l.s.did(opReturned)
@@ -370,14 +375,14 @@ func (l *ledger) taskFailed(b *store.Batch, r *run, id string, t *errandState, f
 	}
 }
 
-// checkLost checks that a claim that counts as lost is not being executed by somebody who is here (E26).
+// checkLost checks that a claim that counts as lost, or as dropped, is not being executed by somebody who is here (E26).
 func (l *ledger) checkLost(b *store.Batch, r *run, id string, t *errandState) {
 	if !t.held {
 		l.fail("E26: %s of %s is lost, and nobody had it", id, r.id)
 	}
 	name, node, _ := strings.Cut(t.worker, "@")
 	h, ref := l.s.hands[name], r.ref(id, t.claim)
-	if h.gone || h.ghost || h.p.dead || h.held[ref] == nil && h.reported[ref] == nil {
+	if h.gone || h.ghost || h.p.dead || !h.has(ref) {
 		return
 	}
 	for n, m := range l.nodes {
