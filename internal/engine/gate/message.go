@@ -181,8 +181,7 @@ func (g *Gate) hear(now model.Time, id rule.BreakerID, probe breaker.Permit, ans
 	}
 	n := g.stand(now, id).News(now)
 	n.Probe, n.Answer = probe, answer
-	if c.view.Receive(now, n) {
-		g.wakeCircuit(c)
-	}
+	c.view.Receive(now, n)
+	g.wakeCircuit(c) // also when it refuses: who was told to wait for news hears until when
 	g.told(now, c, false)
 }
