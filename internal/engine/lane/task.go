@@ -165,6 +165,13 @@ func (l *Lane) expireAgain(now model.Time, e *entry, in *input) {
 	l.maybeDrop(e)
 }
 
+// claimAgain leaves it to the board to propose a claim anew that was undone: it has heard when the run was read again that nobody has the task, and what the claim was let through with may be somebody
+// else's by now.
+func (l *Lane) claimAgain(e *entry, in *input) {
+	l.done(in)
+	l.maybeDrop(e)
+}
+
 // notExpired has the deadlines of a task run on of which one was reported that came to nothing. The board reports each once.
 func (l *Lane) notExpired(now model.Time, e *entry, in *input) {
 	p, _ := e.tasks.get(in.task.id)

@@ -477,6 +477,62 @@ func TestStaleProposals(t *testing.T) {
 	b.wantSlots(1)
 }
 
+// turnstile lets one task through at a time, and counts those that hold it without having been let through.
+type turnstile struct {
+	in   map[model.TaskRef]bool
+	over int
+}
+
+func (g *turnstile) Take(_ model.Time, it *queue.Item) (bool, model.Reason, model.Time) {
+	if len(g.in) > 0 && !g.in[it.Ref] {
+		return false, model.Reason{Code: model.WaitPermit}, 0
+	}
+	g.in[it.Ref] = true
+	return true, model.Reason{}, 0
+}
+
+func (g *turnstile) Hold(_ model.Time, it *queue.Item) {
+	if !g.in[it.Ref] {
+		g.over++
+	}
+	g.in[it.Ref] = true
+}
+
+func (g *turnstile) Give(_ model.Time, it *queue.Item, _ queue.Outcome) { delete(g.in, it.Ref) }
+
+func (*turnstile) Group(*queue.Item) string { return "" }
+
+// A claim shares its batch with a row that the store refuses. It is undone, and made again only when it is let through again: somebody else may have got what it was let through with.
+func TestClaimBesidePoison(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	g := &turnstile{in: map[model.TaskRef]bool{}}
+	b.Board = queue.New(queue.Config{Gate: g})
+	b.Join(begin, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 0})
+	r.join(1)
+	r.began(key("bad"))
+	r.send(theTask("t"), "t")
+	r.settle()
+	r.refuse = poison("poison")
+	r.turn(key("bad"), steps("poison"))
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.settle()
+	if len(g.in) > 0 {
+		t.Fatalf("%d tasks are let through before the board has proposed any", len(g.in))
+	}
+	if cs := b.claims(); len(cs) != 0 {
+		t.Fatalf("%d claims are handed over that nobody has proposed", len(cs))
+	}
+	b.propose()
+	r.settle()
+	b.one()
+	if g.over > 0 {
+		t.Errorf("%d claims are made that were not let through", g.over)
+	}
+	b.wantSlots(1)
+}
+
 // The same report before and after its commit is answered as the first; one of a claim that was taken away is refused.
 func TestRepeatedReports(t *testing.T) {
 	t.Parallel()
