@@ -194,8 +194,6 @@ func (l *Lane) applyChunk(now model.Time, c chunk) {
 			unsure = append(unsure, in)
 		case e.poison == nil && in.kind == inExpire:
 			l.expireAgain(now, e, in)
-		case e.poison == nil && in.kind == inClaim:
-			l.claimAgain(e, in)
 		default:
 			l.apply(now, e, in)
 		}
