@@ -148,6 +148,11 @@ const (
 	opRecovered
 	opRetryAfter
 	opQueuePaused
+	opPage      // of the ledger was written
+	opOrphan    // a claim that a node goes on to count
+	opInherited // a claim of a dead node that another one counts from now on; too rare to be demanded
+	opFound     // a node has said that it counts those of the dead
+	opCleaned   // what a dead node had is free
 
 	opClosed // + status
 	_
@@ -175,7 +180,7 @@ var opNames = [opCount]string{
 	"run expired", "run expired by itself", "dead letter expired", "many at once", "requeued", "step requeued", "requeued edited", "requeued again",
 	"requeued before", "requeue undone", "purged",
 	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
-	"retry after", "queue paused", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+	"retry after", "queue paused", "page written", "claim goes on to count", "", "the dead looked for", "the dead cleaned up", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }
 
