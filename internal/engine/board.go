@@ -140,6 +140,13 @@ func (b *board) Add(now model.Time, it queue.Item) {
 	b.mu.Unlock()
 }
 
+// Proposed is for lanes.
+func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Proposed(id, ref)
+}
+
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()

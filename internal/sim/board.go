@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -21,10 +22,12 @@ type board struct {
 	keeper *keeper // nil where nothing keeps tasks back
 	paused map[string]bool
 	woken  []string // groups that the gate has woken, and nobody has tried yet
+
+	unheard map[model.ClaimRef]*unheard
 }
 
 func newBoard(inc *incarnation) *board {
-	b := &board{inc: inc, names: map[queue.WorkerID]string{}, ids: map[string]*hand{}}
+	b := &board{inc: inc, names: map[queue.WorkerID]string{}, ids: map[string]*hand{}, unheard: map[model.ClaimRef]*unheard{}}
 	cfg := queue.Config{Grace: inc.p.s.plan.grace}
 	if inc.p.s.gates {
 		b.keeper = newKeeper(b)
@@ -70,6 +73,12 @@ func (b *board) settle(now model.Time) {
 		b.inc.p.s.fail("breakers: %v", err)
 	}
 	b.inc.p.flow.save(rows)
+	if book := b.keeper.book; book != nil {
+		posted := book.Post()
+		if asks := b.keeper.g.Asks(); posted || len(asks) > 0 {
+			b.inc.p.flow.tell(asks)
+		}
+	}
 }
 
 // match proposes what can begin.
@@ -96,17 +105,35 @@ func (b *board) match(now model.Time) []queue.Match {
 	return matches
 }
 
+// flowing is what people have set, and what nodes have written about it, as far as somebody else has changed it.
+type flowing struct {
+	rules  *rule.Set
+	paused map[string]bool
+	states map[string][]byte // of breakers
+	pages  map[int][]byte
+}
+
 // configure has tasks pass by what people have set from now on.
-func (b *board) configure(rules *rule.Set, paused map[string]bool, states map[string][]byte) {
-	k, now := b.keeper, b.inc.p.now()
-	if len(k.sets) == 0 || rules != k.rules() {
-		k.setRules(now, rules)
+func (b *board) configure(f flowing) {
+	k, now, paused := b.keeper, b.inc.p.now(), f.paused
+	if len(k.sets) == 0 || f.rules != k.rules() {
+		k.setRules(now, f.rules)
 		b.b.Taken(func(it *queue.Item) { k.Hold(now, it) })
+		for _, ref := range slices.SortedFunc(maps.Keys(k.orphans), compareTasks) {
+			g := k.item(&k.orphans[ref].item)
+			k.g.Hold(now, &g)
+		}
 		b.b.Regroup(now)
+		if k.book != nil {
+			k.book.SetRules(f.rules)
+		}
 	}
-	k.adopt(now, states)
+	for _, n := range slices.Sorted(maps.Keys(f.pages)) {
+		b.seen(now, n, f.pages[n])
+	}
+	k.adopt(now, f.states)
 	b.settle(now)
-	b.inc.p.flow.adopted(states)
+	b.inc.p.flow.adopted(f.states)
 	for _, q := range taskQueues {
 		if b.paused[q] && !paused[q] {
 			b.b.Resume(tenant, q)
@@ -127,9 +154,19 @@ func (b *board) Add(now model.Time, it queue.Item) {
 	b.moved = true
 }
 
+// Proposed is for lanes.
+func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool { return b.b.Proposed(id, ref) }
+
 // Held is for lanes.
-func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, _ string) {
+func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
+	if _, maker, _ := strings.Cut(worker, "@"); b.keeper != nil && b.keeper.book != nil && b.livesElsewhere(maker) {
+		b.keeper.node = maker
+	}
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
+	if b.keeper != nil {
+		b.keeper.node = ""
+		b.keeper.held(it.Ref, claim, id)
+	}
 	b.settle(now)
 	b.moved = true
 }
@@ -143,13 +180,22 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 }
 
 // Forget is for lanes.
-func (b *board) Forget(now model.Time, ref model.TaskRef) { b.Remove(now, ref, queue.Neither) }
+func (b *board) Forget(now model.Time, ref model.TaskRef) {
+	if b.keeper != nil {
+		b.keeper.forgetful = true
+		defer func() { b.keeper.forgetful = false }()
+	}
+	b.Remove(now, ref, queue.Neither)
+}
 
 // Find is for lanes.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
-	worker, _, _ := strings.Cut(name, "@")
+	worker, node, _ := strings.Cut(name, "@")
 	if h := b.ids[worker]; h != nil {
-		return h.id, h.held[claim] != nil || h.reported[claim] != nil
+		return h.id, h.has(claim)
+	}
+	if b.livesElsewhere(node) {
+		b.found(node, claim)
 	}
 	return 0, false
 }
@@ -157,11 +203,12 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 // Elsewhere is for lanes.
 func (b *board) Elsewhere(name string) bool {
 	_, node, _ := strings.Cut(name, "@")
-	return node != b.inc.self.ID.String() && slices.Contains(b.inc.alive, node)
+	return b.livesElsewhere(node)
 }
 
-// Dropped is for lanes. Nodes do not ask each other here.
-func (b *board) Dropped(string, model.ClaimRef) bool { return false }
+func (b *board) livesElsewhere(node string) bool {
+	return node != b.inc.self.ID.String() && slices.Contains(b.inc.alive, node)
+}
 
 // RetryAfter is for lanes.
 func (b *board) RetryAfter(now model.Time, it *queue.Item, until model.Time) {
@@ -208,6 +255,13 @@ func (b *board) propose() {
 	if wake != 0 && wake <= now {
 		due = b.b.Due(now)
 		wake = b.b.Wake()
+	}
+	if b.keeper != nil && b.keeper.book != nil {
+		if t := b.keeper.book.Wake(); t != 0 && t <= now {
+			p.flow.tell(nil)
+		} else if t != 0 && (wake == 0 || t < wake) {
+			wake = t
+		}
 	}
 	for _, m := range matches {
 		s.mix(7, uint64(m.Worker))

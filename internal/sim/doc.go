@@ -13,11 +13,12 @@
 //   - Users start, signal, settle, cancel, update, query, pause, resume, terminate and await, with and without request ids, from any node (user, talk).
 //   - They fork, import, retry, reset and delete (past), with edited results, whatever the run was in the middle of: updates, state, labels, pauses.
 //   - In some seeds there are tasks (tasks): submitted, and scheduled by programs; task workers (hand) come and go, hang, report late and twice. The board
-//     is that of production.
+//     is that of production. A node asks another one whether it has a claim by letters, which are lost, late, and come twice (asking).
 //   - One seed in three is young, which is to say that it has what was added last. In these, what has ended leaves by its age (retention): runs by the time of the lanes or one of their own, dead
 //     letters by the sweep of their owner. Every other one of them has tasks, submitted many at a time as well; users requeue dead letters, with another input too, take that back,
-//     and purge them (letters); and there are limits, rates, breakers and paused queues (flow, settings, gate), set, tripped, paused and reset from any node while tasks run. Limits are those of each
-//     node here: what nodes share of them has a model of its own, in engine/ledger.
+//     and purge them (letters); and there are limits, rates, breakers and paused queues (flow, settings, gate), set, tripped, paused and reset from any node while tasks run. In most of them all nodes
+//     share limits and breakers: the gates, the ledger and the breakers are those of production, and their pages are settings, written by compare-and-set like all others here, so that writes fail,
+//     are lost on the way there or back, or land late, and nodes die between two of them (pages, permits, share). Workers are not lent to other nodes.
 //   - In some seeds workers have versions and pin what they begin, and deploys take all workers of a version away for a while (pin).
 //
 // Every accepted commit is applied to a ledger as well, which checks the invariants at once, each under its number (I1 …; those of internal/archtest/testdata/invariants.txt are E1 …); every effect

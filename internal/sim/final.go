@@ -64,7 +64,7 @@ func (s *Sim) failStuck() {
 	for _, r := range s.ledger.order {
 		if r.open() {
 			if r.start.Task != nil {
-				fmt.Fprintf(&t, "\n  task %s of %s is open: %d events, parked %v, blocked %v, %+v", short(r.id), r.address.name, len(r.events), r.parked, r.blocked, *r.tasks[model.TaskStep])
+				fmt.Fprintf(&t, "\n  task %s of %s is open: %d events, parked %v, blocked %v, %+v%s", short(r.id), r.address.name, len(r.events), r.parked, r.blocked, *r.tasks[model.TaskStep], s.explain(r, model.TaskStep))
 				continue
 			}
 			m := s.replay(r)
@@ -74,7 +74,7 @@ func (s *Sim) failStuck() {
 			}
 			for id, k := range r.tasks {
 				if !k.over {
-					fmt.Fprintf(&t, "\n    task %s: %+v", id, *k)
+					fmt.Fprintf(&t, "\n    task %s: %+v%s", id, *k, s.explain(r, id))
 				}
 			}
 		}
@@ -111,6 +111,18 @@ func (s *Sim) failStuck() {
 		s.dump()
 	}
 	s.fail("E42: stuck %d s after everything has healed:%s", s.plan.patience/second, t.String())
+}
+
+// explain says what a task waits for, as the boards know it.
+func (s *Sim) explain(r *run, id string) (text string) {
+	for _, p := range s.procs {
+		if p != nil && p.inc != nil {
+			if why, ok := p.inc.board.Explain(r.ref(id, 0).TaskRef); ok {
+				text += fmt.Sprintf("; on %s it waits for %+v", p.inc.name(), why)
+			}
+		}
+	}
+	return text
 }
 
 // checkIdle checks that lanes with nothing to do hold nothing.
@@ -331,5 +343,6 @@ func (s *Sim) leaveAll() {
 			s.fail("shard %d still belongs to %s", o.Shard, s.ledger.name(o.Node))
 		}
 	}
+	s.checkLeft(last)
 	s.stats.Seeds, s.stats.Events = 1, s.steps
 }

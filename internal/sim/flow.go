@@ -6,6 +6,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
@@ -20,6 +21,8 @@ const (
 	settingBreaker = "breaker"
 	settingState   = "breaker_state"
 	settingQueue   = "queue"
+	settingPage    = "limit_page"
+	settingFound   = "limit_found"
 )
 
 // flow is what people have set for tasks as a process knows it: package engine/flow, with events in place of goroutines.
@@ -30,13 +33,18 @@ type flow struct {
 	rules  *rule.Set
 	paused map[string]bool
 	dirty  map[string][]byte // states of breakers that are to be stored
-	saving bool
+	asks   map[rule.BreakerID][]breaker.ToOwner
+	saving bool // somebody writes
+	again  bool // there may be more to write
+	look   bool // others may have written something
 	busy   bool
 	line   []func(leave func()) // who waits for a turn
+
+	parting *board // of an incarnation that ends in order
 }
 
 func newFlow(p *proc) *flow {
-	return &flow{p: p, all: map[store.SettingKey]store.Setting{}, dirty: map[string][]byte{}, paused: map[string]bool{}}
+	return &flow{p: p, all: map[store.SettingKey]store.Setting{}, dirty: map[string][]byte{}, paused: map[string]bool{}, asks: map[rule.BreakerID][]breaker.ToOwner{}}
 }
 
 // enter lets somebody read or change settings when it is his turn.
@@ -133,13 +141,15 @@ func (f *flow) keep(x store.Setting) {
 
 // apply has the node act on settings that have changed.
 func (f *flow) apply(changed map[store.SettingKey]bool) {
-	rules, states := f.rules == nil, map[string][]byte{}
+	rules, states, pages := f.rules == nil, map[string][]byte{}, map[int][]byte{}
 	for key := range changed {
 		switch key.Kind {
 		case settingLimit, settingBreaker:
 			rules = true
 		case settingState:
 			states[key.Name] = f.all[key].Body
+		case settingPage:
+			pages[pageNumber(f.p.s, key)] = f.all[key].Body
 		}
 	}
 	if rules {
@@ -151,8 +161,11 @@ func (f *flow) apply(changed map[store.SettingKey]bool) {
 			f.paused[key.Name] = true
 		}
 	}
-	if inc := f.p.inc; inc != nil {
-		inc.board.configure(f.rules, f.paused, states)
+	if b := f.board(); b != nil {
+		b.configure(flowing{f.rules, f.paused, states, pages})
+		if f.p.s.shared {
+			f.tell(nil)
+		}
 	}
 }
 
@@ -192,14 +205,18 @@ func (f *flow) adopted(states map[string][]byte) {
 
 // equip has a new incarnation act on everything that is known.
 func (f *flow) equip(b *board) {
-	states := map[string][]byte{}
+	states, pages := map[string][]byte{}, map[int][]byte{}
 	for key, x := range f.all {
-		if key.Kind == settingState {
+		switch key.Kind {
+		case settingState:
 			states[key.Name] = x.Body
+		case settingPage:
+			pages[pageNumber(f.p.s, key)] = x.Body
 		}
 	}
 	maps.Copy(states, f.dirty)
-	b.configure(f.rules, f.paused, states)
+	clear(f.asks) // of the node that this one was before
+	b.configure(flowing{f.rules, f.paused, states, pages})
 }
 
 // heard is told with every renewal how far the counter of settings is.
@@ -236,10 +253,7 @@ func (f *flow) try(key store.SettingKey, make func(old *store.Setting) ([]byte, 
 			if next.Deleted {
 				next.Version, err = s.disk.mem.DeleteSetting(background, key, version)
 			} else {
-				next.Version, err = s.disk.mem.PutSetting(background, next, version)
-			}
-			if err == nil && s.opts.Trace {
-				s.logf("store    setting %s version %d", key, next.Version)
+				next.Version, err = s.putSetting(next, version)
 			}
 			return err
 		}, func(err error) {
@@ -248,6 +262,9 @@ func (f *flow) try(key store.SettingKey, make func(old *store.Setting) ([]byte, 
 				f.keep(next)
 				f.apply(map[store.SettingKey]bool{key: true})
 				s.nudge(f.p)
+				if s.shared {
+					f.hint()
+				}
 				then(nil)
 			case outrun(err) && n < 10:
 				s.did(opSettingRace)
@@ -287,30 +304,21 @@ func (f *flow) operate(name string, do func(now model.Time, o *breaker.Breaker),
 
 func (f *flow) operateAt(now model.Time, name string, do func(now model.Time, o *breaker.Breaker), then func(error)) {
 	id := rule.BreakerID{Tenant: tenant, Name: name}
-	f.enter(func(leave func()) {
-		f.flush(func(err error) { // what happened here comes before
-			leave()
-			if err != nil {
-				then(err)
-				return
+	f.flushed(func(err error) { // what happened here comes before
+		if err != nil {
+			then(err)
+			return
+		}
+		f.change(store.SettingKey{Tenant: tenant, Kind: settingState, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
+			config := f.rules.BreakerConfig(id)
+			o := breaker.New(config, now)
+			if old != nil {
+				o = f.p.s.breakerOf(old.Body, now, config)
 			}
-			f.change(store.SettingKey{Tenant: tenant, Kind: settingState, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
-				config := f.rules.BreakerConfig(id)
-				o := breaker.New(config, now)
-				if old != nil {
-					var err error
-					if o, err = breaker.Decode(old.Body); err != nil {
-						return nil, false, err
-					}
-					if o.Status(now).Config != config {
-						o.Configure(now, config)
-					}
-				}
-				do(now, o)
-				body, err := o.Encode()
-				return body, true, err
-			}, then)
-		})
+			do(now, o)
+			body, err := o.Encode()
+			return body, true, err
+		}, then)
 	})
 }
 
@@ -319,70 +327,98 @@ func (f *flow) save(rows []gate.Row) {
 	for _, r := range rows {
 		f.dirty[r.Breaker.Name] = r.Data
 	}
-	if !f.saving && len(f.dirty) > 0 {
+	if len(rows) > 0 {
+		f.begin()
+	}
+}
+
+// begin has somebody write what there is to write.
+func (f *flow) begin() {
+	if f.again = true; !f.saving {
 		f.saving = true
 		s := f.p.s
 		s.after(s.between(0, 500), f.p, f.saveAll)
 	}
 }
 
+// saveAll stores what is to be stored until nothing is left.
 func (f *flow) saveAll() {
+	s := f.p.s
+	f.again = false
+	f.flushed(func(err error) {
+		pause := s.between(0, 500)
+		if err != nil {
+			f.again, f.look = true, true // it may have landed all the same
+			pause = s.between(1, 20) * millisecond
+		}
+		if f.saving = f.again; f.saving {
+			s.after(pause, f.p, f.saveAll)
+		}
+	})
+}
+
+// flushed stores what is to be stored now, when it is its turn.
+func (f *flow) flushed(then func(error)) {
 	f.enter(func(leave func()) {
 		f.flush(func(err error) {
 			leave()
-			s := f.p.s
-			if f.saving = len(f.dirty) > 0; f.saving {
-				s.after(s.between(1, 20)*millisecond, f.p, f.saveAll)
-			}
-			_ = err // it is tried again
+			then(err)
 		})
 	})
 }
 
-// flush stores the states that are to be stored now, or takes over those of somebody who was faster. It is called in turn.
+// flush stores what is to be stored now. It is called in turn.
 func (f *flow) flush(then func(error)) {
-	s := f.p.s
-	names := slices.Sorted(maps.Keys(f.dirty))
-	var one func(i int)
-	one = func(i int) {
-		if i == len(names) {
-			then(nil)
-			return
-		}
-		name := names[i]
-		row, ok := f.dirty[name]
-		if !ok {
-			one(i + 1)
-			return
-		}
-		delete(f.dirty, name)
-		x := store.Setting{SettingKey: store.SettingKey{Tenant: tenant, Kind: settingState, Name: name}, Body: row}
-		version := f.all[x.SettingKey].Version
-		f.ask("put setting", true, func() (err error) {
-			x.Version, err = s.disk.mem.PutSetting(background, x, version)
-			return err
-		}, func(err error) {
-			switch {
-			case err == nil:
-				f.all[x.SettingKey] = x
-				s.did(opStateSaved)
-				one(i + 1)
-			case outrun(err):
-				s.did(opStateLost)
-				f.refresh(func(err error) {
-					if err != nil {
-						then(err)
-						return
-					}
-					one(i + 1)
-				})
-			default:
-				if _, newer := f.dirty[name]; !newer {
-					f.dirty[name] = row
-				}
+	if f.look && f.p.s.shared {
+		f.look = false
+		f.refresh(func(err error) {
+			if err != nil {
 				then(err)
+				return
 			}
+			f.flush(then)
 		})
+		return
 	}
-	one(0)
+	ids := map[rule.BreakerID]bool{}
+	for name := range f.dirty {
+		ids[rule.BreakerID{Tenant: tenant, Name: name}] = true
+	}
+	for id := range f.asks {
+		ids[id] = true
+	}
+	list := slices.SortedFunc(maps.Keys(ids), func(a, b rule.BreakerID) int { return strings.Compare(a.Name, b.Name) })
+	inTurn(len(list), func(i int, next func(error)) {
+		f.flushOne(list[i].Name, func(err error) {
+			if err != nil {
+				next(err)
+				return
+			}
+			f.askOne(list[i], next)
+		})
+	}, func(err error) {
+		if err != nil {
+			then(err)
+			return
+		}
+		f.writePages(then)
+	})
+}
+
+// flushOne stores the state of a breaker that each node has its own of, or takes over that of somebody who was faster. It is called in turn.
+func (f *flow) flushOne(name string, then func(error)) {
+	row, ok := f.dirty[name]
+	if !ok {
+		then(nil)
+		return
+	}
+	delete(f.dirty, name)
+	f.put(store.Setting{SettingKey: store.SettingKey{Tenant: tenant, Kind: settingState, Name: name}, Body: row}, func(landed bool, err error) {
+		if landed {
+			f.p.s.did(opStateSaved)
+		} else if _, newer := f.dirty[name]; err != nil && !newer {
+			f.dirty[name] = row
+		}
+		then(err)
+	})
 }

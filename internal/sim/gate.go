@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/gate"
+	limits "github.com/perdure/perdure/internal/engine/ledger"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -18,13 +20,18 @@ import (
 // that is open, paused or held by a Retry-After (E34), and no more probes one that is half-open (E35); nothing of a paused queue begins (G3). And whoever is kept back comes to
 // his turn: everything ends, and then nobody holds anything.
 
-// limitsAreGlobal says whose holders count against a limit: those of all nodes, or those of each by itself.
-const limitsAreGlobal = false
+// In most of these seeds all nodes share limits and breakers, as they do in production where several processes have the store (pages, share). In the others each has its own, as the one has that has a
+// store alone: what is checked of limits and breakers here, beside share.go, holds for each node by itself.
 
 // keeper is the gate of a node as its board asks it, as engine/flow/gatekeeper.go has it, with somebody who watches.
 type keeper struct {
 	b *board
 	g *gate.Gate
+	// book is what all nodes share of limits, permits whose permit a claim uses then, and granted the probes that this node was given and has not used. Nil where each node has its own.
+	book *limits.Book
+	permits
+	granted map[rule.BreakerID]breaker.Permit
+	knew    map[model.ClaimRef]bool // claims that the board has been told of
 	// let are the tasks that were let through and not given back.
 	let map[model.TaskRef]*pass
 	// passes counts how often a task was let through and has not begun since; under is by which set it was last.
@@ -39,10 +46,17 @@ type keeper struct {
 type pass struct {
 	spec    *model.TaskSpec
 	input   *model.Payload
+	found   bool // its claim was found, and it holds whatever it holds
 	breaker rule.BreakerID
 	era     int  // of the breaker; 0 for one that counts for nothing
 	probe   bool // through a half-open breaker
 	lease   model.Time
+
+	// Where nodes share limits and breakers: when it began, the limits of which it has a permit, its probe, and whether it was given back.
+	since   int64
+	permits []rule.Resource
+	permit  breaker.Permit
+	given   bool
 }
 
 // tokens is what a rate allows, as a bucket of a very simple kind.
@@ -62,10 +76,18 @@ type watched struct {
 }
 
 func newKeeper(b *board) *keeper {
-	return &keeper{
-		b: b, g: gate.New(0, nil), let: map[model.TaskRef]*pass{}, passes: map[model.TaskRef]int{}, under: map[model.TaskRef]int{},
+	k := &keeper{
+		b: b, let: map[model.TaskRef]*pass{}, passes: map[model.TaskRef]int{}, under: map[model.TaskRef]int{},
 		rates: map[rule.Resource]*tokens{}, seen: map[rule.BreakerID]*watched{},
+		permits: newPermits(), granted: map[rule.BreakerID]breaker.Permit{}, knew: map[model.ClaimRef]bool{},
 	}
+	if b.inc.p.s.shared {
+		k.book = limits.New(b.inc.place())
+		k.g = k.book.Gate
+	} else {
+		k.g = gate.New(0, nil)
+	}
+	return k
 }
 
 func (k *keeper) item(it *queue.Item) gate.Item {
@@ -77,15 +99,29 @@ func (k *keeper) rules() *rule.Set { return k.sets[len(k.sets)-1] }
 
 // Take is for the board; see queue.Gate.
 func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
+	goesOn := k.resumes(it.Ref)
 	g := k.item(it)
 	ok, why, again = k.g.Take(now, &g)
 	it.Note = g.Plan
-	if !ok {
+	if ok {
+		k.logf("lets %s through", it.Ref)
+	}
+	switch {
+	case !ok:
 		k.refused(why)
-	} else if k.let[it.Ref] == nil {
+	case k.let[it.Ref] == nil:
 		k.passed(now, it)
+	case goesOn:
+		k.passes[it.Ref]++
+		k.under[it.Ref] = len(k.sets) - 1
 	}
 	return ok, why, again
+}
+
+func (k *keeper) logf(format string, args ...any) {
+	if s := k.b.inc.p.s; s.opts.Trace {
+		s.logf("%s %s", k.b.inc.name(), fmt.Sprintf(format, args...))
+	}
 }
 
 func (k *keeper) refused(why model.Reason) {
@@ -103,16 +139,20 @@ func (k *keeper) refused(why model.Reason) {
 // passed checks that a task may begin.
 func (k *keeper) passed(now model.Time, it *queue.Item) {
 	s := k.b.inc.p.s
-	p := &pass{spec: it.Spec, input: it.Input}
+	p := &pass{spec: it.Spec, input: it.Input, since: s.now}
 	k.let[it.Ref] = p
 	k.passes[it.Ref]++
 	k.under[it.Ref] = len(k.sets) - 1
 	if k.b.paused[it.Spec.Queue] {
 		s.fail("G3: %s begins on %s, which has paused queue %s", it.Ref, k.b.inc.name(), it.Spec.Queue)
 	}
-	for _, u := range k.rules().Resolve(tenant, it.Spec, it.Input) {
+	uses := k.rules().Resolve(tenant, it.Spec, it.Input)
+	for _, u := range uses {
 		if u.Missing {
 			s.fail("G2: %s begins on %s, and limit %s, which it names, is not there", it.Ref, k.b.inc.name(), u.Resource)
+		}
+		if k.book != nil {
+			continue
 		}
 		if n := u.Numbers.Concurrency; n > 0 && k.holders(u.Resource) > n {
 			s.fail("G2: %s begins on %s, and limit %s has %d holders there, at most %d", it.Ref, k.b.inc.name(), u.Resource, k.holders(u.Resource), n)
@@ -121,6 +161,10 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 			k.spend(now, it.Ref, u)
 		}
 	}
+	if k.book != nil {
+		p.permits = permitsOf(k.rules(), it.Spec, it.Input)
+		k.sharedLimits(now, it.Ref, uses)
+	}
 	id, config := k.rules().Breaker(tenant, it.Spec)
 	if id.IsZero() {
 		return
@@ -128,6 +172,11 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 	w := k.watch(id)
 	if now < w.barred {
 		s.fail("E34: %s begins on %s at %s, and breaker %s lets nothing pass before %s", it.Ref, k.b.inc.name(), now, id, w.barred)
+	}
+	if k.book != nil {
+		p.breaker = id
+		k.probed(now, it.Ref, id, p)
+		return
 	}
 	k.observe(now, id)
 	p.breaker, p.era, p.probe, p.lease = id, w.era, w.state != breaker.Closed, now.Add(max(it.Spec.ToClose, config.Lease))
@@ -177,22 +226,36 @@ func (k *keeper) spend(now model.Time, ref model.TaskRef, u rule.Use) {
 
 // Hold is for the board.
 func (k *keeper) Hold(now model.Time, it *queue.Item) {
+	if k.book != nil && k.elsewhere(it.Ref) {
+		return
+	}
+	k.logf("finds that %s holds what it needs", it.Ref)
 	g := k.item(it)
 	k.g.Hold(now, &g)
 	it.Note = g.Plan
 	if k.let[it.Ref] == nil {
-		k.let[it.Ref] = &pass{spec: it.Spec, input: it.Input}
+		k.let[it.Ref] = &pass{spec: it.Spec, input: it.Input, found: true}
 		k.b.inc.p.s.did(opHeldAnyhow)
 	}
 }
 
-// Give is for the board.
+// Give is for the board. A permit that others share is free when it is durable that the claim has ended, and not before.
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
+	if k.book == nil || !k.keeps(it, how) {
+		k.give(now, it, how)
+	}
+}
+
+func (k *keeper) give(now model.Time, it *queue.Item, how queue.Outcome) {
+	k.logf("gives back what %s holds", it.Ref)
 	s, p := k.b.inc.p.s, k.let[it.Ref]
 	delete(k.let, it.Ref)
 	g := k.item(it)
 	outcome := [...]breaker.Outcome{queue.Neither: breaker.Neither, queue.Succeeded: breaker.Succeeded, queue.Failed: breaker.Failed}[how]
-	if p == nil || p.breaker.IsZero() {
+	if p == nil || p.breaker.IsZero() || k.book != nil {
+		if p != nil && !p.breaker.IsZero() {
+			p.ended(s, how == queue.Failed)
+		}
 		k.g.Give(now, &g, outcome)
 		return
 	}
@@ -243,6 +306,7 @@ func (k *keeper) setRules(now model.Time, set *rule.Set) {
 		old = k.rules()
 	}
 	k.sets = append(k.sets, set)
+	k.b.inc.p.s.sets = append(k.b.inc.p.s.sets, set)
 	k.g.SetRules(now, set)
 	clear(k.rates) // the share of a token that has accrued is kept, which is less than what is allowed here
 	for id, w := range k.seen {
@@ -258,6 +322,10 @@ func (k *keeper) adopt(now model.Time, states map[string][]byte) {
 	s := k.b.inc.p.s
 	for _, name := range slices.Sorted(maps.Keys(states)) {
 		id := rule.BreakerID{Tenant: tenant, Name: name}
+		if k.book != nil {
+			k.adoptShared(now, id, states[name])
+			continue
+		}
 		if err := k.g.Adopt(now, id, states[name]); err != nil {
 			s.fail("breaker %s: %v", name, err)
 		}
@@ -265,14 +333,7 @@ func (k *keeper) adopt(now model.Time, states map[string][]byte) {
 		w.era++
 		w.barred, w.failures, w.before = 0, nil, 0
 		if row := states[name]; row != nil {
-			o, err := breaker.Decode(row)
-			if err != nil {
-				s.fail("breaker %s: %v", name, err)
-			}
-			if config := k.rules().BreakerConfig(id); o.Status(now).Config != config {
-				o.Configure(now, config)
-			}
-			w.barred = o.Status(now).Until
+			w.barred = s.breakerOf(row, now, k.rules().BreakerConfig(id)).Status(now).Until
 		}
 		k.observe(now, id)
 		w.before = int(k.status(now, id).Failures)
@@ -324,6 +385,10 @@ func (l *ledger) begins(b *store.Batch, r *run, id string, t *errandState) {
 		l.fail("G1: %s begins on %s, and was not let through", ref, m.inc.name())
 	}
 	k.passes[ref]--
+	if k.book != nil {
+		l.s.claims[r.ref(id, t.claim)].permits = permitsOf(k.sets[k.under[ref]], t.spec, &t.input)
+		return
+	}
 	l.begun = append(l.begun, begun{r, t, ref})
 }
 
@@ -360,7 +425,7 @@ func (l *ledger) limited(b *store.Batch) {
 	l.begun = l.begun[:0]
 }
 
-// holding counts who holds a limit by what is durable. Where each node counts for itself, it does so as it has decided, and what one of its lanes has decided may be
+// holding counts who holds a limit of a node by what is durable. The node counts as it has decided, and what one of its lanes has decided may be
 // stored before what another one has: only those of the lane count here. Nor do those that it does not know any more, or not as they are: of shards that have moved or are about to, and
 // of addresses with rows that cannot be written.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
@@ -372,7 +437,7 @@ func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n
 		_, moving := l.nodes[b.Lane.Node].inc.shells[b.Lane.Lane].moving[shard]
 		for _, t := range r.tasks {
 			here := t.node == b.Lane.Node && t.tenure == l.tenure[shard] && int(shard)%l.s.plan.lanes == b.Lane.Lane && !moving && !r.address.sick
-			if t.held && !t.over && (here || limitsAreGlobal) && !slices.ContainsFunc(sets, func(s *rule.Set) bool { return !uses(s, t.spec, &t.input, res) }) {
+			if t.held && !t.over && here && !slices.ContainsFunc(sets, func(s *rule.Set) bool { return !uses(s, t.spec, &t.input, res) }) {
 				n++
 			}
 		}

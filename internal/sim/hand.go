@@ -33,6 +33,9 @@ type job struct {
 	done     bool
 }
 
+// has reports whether it has been handed a claim, and what it reports is not settled.
+func (h *hand) has(ref model.ClaimRef) bool { return h.held[ref] != nil || h.reported[ref] != nil }
+
 // giveBack returns a claim of a hand that has left, as Engine.giveBack does.
 func (p *proc) giveBack(ref model.ClaimRef) {
 	p.nextHand++
@@ -99,6 +102,7 @@ func (h *hand) execute(c *model.Claim) {
 	}
 	j := &job{h: h, claim: *c, canceled: c.Canceled}
 	h.held[c.Ref] = j
+	s.executing(c.Ref)
 	s.did(opExecuted)
 	w := workOf(c.Input)
 	j.hangs = !s.healed && s.chance(0.08)
@@ -225,6 +229,7 @@ func (h *hand) stop(ref model.ClaimRef, canceled bool) {
 	if !canceled {
 		j.done = true
 		delete(h.held, ref)
+		h.done(ref, nil)
 		return
 	}
 	j.canceled = true
@@ -245,7 +250,23 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 	}
 	delete(h.reported, ref)
 	h.vanish()
-	s.checkSettled(ref, err)
+	s.checkSettled(ref, err, h.ghost)
+	h.done(ref, r)
+}
+
+// done tells the board that nothing more is to come of a claim. The report, if there was one, tells what came of the attempt.
+func (h *hand) done(ref model.ClaimRef, r *model.TaskReport) {
+	how := queue.Neither
+	switch {
+	case r == nil || r.Returned:
+	case r.Failure == nil:
+		how = queue.Succeeded
+	default:
+		how = queue.Failed
+	}
+	if inc := h.p.inc; inc != nil {
+		inc.board.settled(ref, how)
+	}
 }
 
 // vanish ends a ghost that has nothing left to say.

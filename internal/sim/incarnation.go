@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/cluster"
+	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -19,6 +20,7 @@ type incarnation struct {
 	member   *cluster.Membership
 	shells   []*shell
 	owner    []bool // by shard: requests are routed here
+	begun    bool   // it knows what people have set
 	draining bool
 	ended    bool
 	lost     bool // its lease, or its fence
@@ -28,6 +30,9 @@ type incarnation struct {
 	ticks    int      // number of the last tick that was set
 	tickAt   int64    // when it is due
 	swept    store.DeadPlace
+
+	listed    map[limit.Place]bool // places that were on pages of the ledger when the last view came
+	searching bool                 // for claims of dead nodes
 }
 
 func (inc *incarnation) name() string { return inc.label }
@@ -64,9 +69,21 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	for _, w := range p.workers {
 		inc.join(w)
 	}
-	if s.gates {
-		p.flow.equip(inc.board)
+	if !s.gates {
+		inc.start()
+		return
 	}
+	p.flow.enter(func(leave func()) {
+		p.flow.equip(inc.board)
+		leave()
+		inc.start()
+	})
+}
+
+// start has an incarnation serve that knows what people have set.
+func (inc *incarnation) start() {
+	s, p := inc.p.s, inc.p
+	inc.begun = true
 	for _, h := range p.hands {
 		inc.board.join(h)
 	}
@@ -87,7 +104,7 @@ func (inc *incarnation) drain() {
 
 // loop is what the members loop of production does after each event.
 func (inc *incarnation) loop() {
-	if inc.ended {
+	if inc.ended || !inc.begun {
 		return
 	}
 	s := inc.p.s
@@ -159,7 +176,7 @@ func (inc *incarnation) end(why error) {
 		return
 	}
 	s.did(opDrained)
-	inc.unregister()
+	inc.leaveLimits(inc.unregister)
 }
 
 func (inc *incarnation) unregister() {
@@ -246,6 +263,7 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 			}
 			if s.gates {
 				p.flow.heard(v.Settings)
+				inc.viewed(&v)
 			}
 		}
 		inc.act(a)

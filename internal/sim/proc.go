@@ -97,7 +97,13 @@ func (p *proc) when(mono time.Duration) int64 {
 }
 
 // anchor sets its idea of store time.
-func (p *proc) anchor(t model.Time) { p.offset = float64(t) - float64(p.s.now-p.born)*p.rate }
+func (p *proc) anchor(t model.Time) {
+	was := p.offset
+	p.offset = float64(t) - float64(p.s.now-p.born)*p.rate
+	if p.inc != nil {
+		p.s.behind = max(p.s.behind, int64(p.offset-was))
+	}
+}
 
 // now is its idea of store time; it never goes back.
 func (p *proc) now() model.Time {

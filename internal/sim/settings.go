@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/limit"
@@ -38,6 +39,9 @@ func (s *Sim) drawBreaker() rule.Breaker {
 	b.Config = breaker.Config{
 		Failures: 1 + s.pick(3), Window: microseconds(s.between(20, 400) * millisecond), Successes: 1 + s.pick(2), Probes: 1 + s.pick(2),
 		Reset: microseconds(s.between(5, 150) * millisecond), Lease: microseconds(s.between(20, 200) * millisecond), MaxRetryAfter: microseconds(s.between(5, 60) * millisecond),
+	}
+	if s.shared { // a probe and the permits that it needs come one after the other, each with a write: in less time than that, nobody would have all of them at once
+		b.Config.Lease += 200 * time.Millisecond
 	}
 	return b
 }
@@ -180,6 +184,13 @@ func (s *Sim) disagreeing() string {
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
+	if s.shared {
+		global, err := s.disk.mem.ListSettings(background, "", "")
+		if err != nil {
+			s.fail("settings: %v", err)
+		}
+		list = append(list, global...)
+	}
 	for _, p := range s.procs {
 		if p == nil || p.inc == nil {
 			return "a node is away"
@@ -201,10 +212,16 @@ func (s *Sim) disagreeing() string {
 				s.fail("breaker %s: %v", x.Name, err)
 			}
 			want, got := o.Status(p.now()), p.inc.board.keeper.status(p.now(), rule.BreakerID{Tenant: tenant, Name: x.Name})
+			if s.shared && got == (breaker.Status{}) {
+				continue // no task of the node has come to it
+			}
 			if got.State != want.State || got.Since != want.Since || got.Held != want.Held {
 				return p.name() + " acts on another state of breaker " + x.Name
 			}
 		}
+	}
+	if s.shared {
+		return s.unsettled()
 	}
 	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -86,6 +87,7 @@ type Sim struct {
 	young   bool // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
 	letters bool // there are orders for dead letters
 	gates   bool // there are limits, breakers and paused queues
+	shared  bool // and all nodes share them
 	opening *op  // the last thing that was done so that nothing is kept back for ever
 	tasks   bool // there are tasks
 	errands [len(taskKeys)]errand
@@ -93,6 +95,12 @@ type Sim struct {
 	claims  map[model.ClaimRef]*claimed
 	reports map[model.ClaimRef][]*model.TaskReport
 	beats   map[model.ClaimRef]beat
+	dropped map[model.ClaimRef]bool // given back because nobody has it
+
+	sets     []*rule.Set               // that a node has gone by
+	began    map[rule.Resource][]int64 // when tasks began that need a token
+	breakers map[rule.BreakerID]*sharedBreaker
+	behind   int64 // by how much a clock was set forward, at most
 }
 
 // event is something that happens at a time: to a process when proc is set, else to the world.
@@ -107,14 +115,16 @@ func newSim(seed uint64, o Options) *Sim {
 	// One seed in eight has labels, one in three has tasks, and one in three is young: it has what was added last, every other one of them with tasks. The others stay what
 	// they were, with what they have found.
 	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, tasks: seed%3 == 1 || seed%6 == 5, young: seed%3 == 2}
+	s.shared = s.young && s.tasks && seed%24 != 23
 	for range 4 {
 		s.random()
 	}
 	s.drawPlan()
 	if s.tasks {
 		s.hands, s.claims = map[string]*hand{}, map[model.ClaimRef]*claimed{}
-		s.reports, s.beats = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}
-		s.letters, s.gates = s.young && s.chance(0.8), s.young && s.chance(0.7)
+		s.reports, s.beats, s.dropped = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}, map[model.ClaimRef]bool{}
+		s.letters, s.gates = s.young && s.chance(0.8), s.young && s.chance(0.7) || s.shared
+		s.began, s.breakers = map[rule.Resource][]int64{}, map[rule.BreakerID]*sharedBreaker{}
 		for i := range s.errands {
 			s.errands[i] = s.drawErrand()
 		}

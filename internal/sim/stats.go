@@ -121,6 +121,8 @@ const (
 	opReportLate
 	opHandLeft
 	opExecuteGone // a claim of a hand that has left
+	opDenied      // a node has said that it does not have a claim; too rare to be demanded
+	opDropped     // which was given back; still rarer
 	opExpired     // a run left by its time
 	opExpiredOwn  // by one of its own
 	opDeadExpired
@@ -146,6 +148,11 @@ const (
 	opRecovered
 	opRetryAfter
 	opQueuePaused
+	opPage      // of the ledger was written
+	opOrphan    // a claim that a node goes on to count
+	opInherited // a claim of a dead node that another one counts from now on; too rare to be demanded
+	opFound     // a node has said that it counts those of the dead
+	opCleaned   // what a dead node had is free
 
 	opClosed // + status
 	_
@@ -169,11 +176,11 @@ var opNames = [opCount]string{
 	"called", "call answered", "call refused", "call carried", "call cut off", "read again", "update again",
 	"submitted", "scheduled", "claimed at once", "claimed", "executed", "beat", "returned", "task completed", "attempt failed", "task withdrawn", "task canceled",
 	"timed out to start", "timed out to close", "timed out in total", "timed out silent", "worker lost", "", "dead letter", "told to stop", "report mailed",
-	"report too late", "hand left", "claim of one that left",
+	"report too late", "hand left", "claim of one that left", "", "",
 	"run expired", "run expired by itself", "dead letter expired", "many at once", "requeued", "step requeued", "requeued edited", "requeued again",
 	"requeued before", "requeue undone", "purged",
 	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
-	"retry after", "queue paused", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+	"retry after", "queue paused", "page written", "claim goes on to count", "", "the dead looked for", "the dead cleaned up", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }
 
@@ -222,6 +229,7 @@ const (
 	faultDeploy
 	faultHandHangs
 	faultReportTwice
+	faultLetterOdd // late, or twice
 	faultSettingFails
 	faultSettingLost
 	faultCount
@@ -232,7 +240,7 @@ var faultNames = [faultCount]string{
 	"poison", "load fails", "load corrupt", "torn read", "hint lost", "mail lost", "store away", "renew lost", "renew fails", "acquire lost", "acquire late",
 	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
 	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
-	"gave up", "stale turn", "slow reply", "odd view", "deploy", "hand hangs", "reported twice", "setting fails", "setting lost",
+	"gave up", "stale turn", "slow reply", "odd view", "deploy", "hand hangs", "reported twice", "letter odd", "setting fails", "setting lost",
 }
 
 // Stats counts what happened.

@@ -305,3 +305,47 @@ func TestToldAgain(t *testing.T) {
 		t.Errorf("%d bytes after 200 places, %v", len(row), err)
 	}
 }
+
+// A probe that a place was given and has not used yet passes neither a breaker that has left the state it was given in, nor one that is held since.
+func TestProbeThatIsOutOfDate(t *testing.T) {
+	t.Parallel()
+	half := func() (b *breaker.Breaker, probe breaker.Permit) {
+		b = breaker.New(breaker.Config{Failures: 1, Reset: time.Minute, Probes: 2, Lease: time.Hour}, t0)
+		b.Trip(t0, "")
+		probe, _ = b.Receive(at(2*time.Minute), &breaker.ToOwner{Ask: true})
+		if probe.Probe == 0 {
+			t.Fatal("no probe")
+		}
+		return b, probe
+	}
+	heard := func(v *breaker.View, b *breaker.Breaker, now model.Time, probe breaker.Permit) {
+		n := b.News(now)
+		n.Probe, n.Answer = probe, true
+		v.Receive(now, n)
+	}
+
+	// The place has seen another probe fail before it hears that it was given this one.
+	b, probe := half()
+	other, _ := b.Receive(at(2*time.Minute), &breaker.ToOwner{Ask: true})
+	b.Done(at(3*time.Minute), other, breaker.Failed)
+	v := breaker.NewView()
+	heard(v, b, at(3*time.Minute), probe)
+	if a := v.Allow(at(3*time.Minute), 0); a.OK || a.Until != at(4*time.Minute) {
+		t.Errorf("open again: %+v", a)
+	}
+
+	b, probe = half()
+	v = breaker.NewView()
+	heard(v, b, at(2*time.Minute), probe)
+	b.PauseUntil(at(3*time.Minute), at(10*time.Minute), "they migrate")
+	v.Receive(at(3*time.Minute), b.News(at(3*time.Minute)))
+	if until, _ := v.Until(at(9 * time.Minute)); until != at(10*time.Minute) {
+		t.Errorf("paused, and nothing passes before %s", until)
+	}
+	if a := v.Allow(at(9*time.Minute), 0); a.OK || a.Until != at(10*time.Minute) {
+		t.Errorf("paused: %+v", a)
+	}
+	if a := v.Allow(at(10*time.Minute), 0); !a.OK || a.Permit != probe {
+		t.Errorf("after the pause: %+v", a)
+	}
+}

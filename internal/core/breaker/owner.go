@@ -55,6 +55,8 @@ type News struct {
 	Probe Permit `cbor:"6,keyasint,omitzero"`
 	// Answer tells that this is the answer to an Ask.
 	Answer bool `cbor:"7,keyasint,omitempty"`
+	// Held is before when not even a probe passes that was given before.
+	Held model.Time `cbor:"8,keyasint,omitempty"`
 }
 
 // Receive takes what a place tells. It returns the probe that the place is given, if it asked for one, and whether the breaker has changed in any way: where several
@@ -121,7 +123,7 @@ func (b *Breaker) given(to *heard, m *ToOwner) (probe Permit) {
 func (b *Breaker) News(now model.Time) News { return b.news(max(now, b.now)) }
 
 func (b *Breaker) news(now model.Time) News {
-	n := News{State: b.state, Generation: b.generation, Why: b.why}
+	n := News{State: b.state, Generation: b.generation, Why: b.why, Held: b.held}
 	if b.config.Ratio > 0 {
 		n.Tally = b.config.Window / buckets
 	}

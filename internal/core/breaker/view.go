@@ -28,7 +28,7 @@ func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 	case !v.heard:
 		v.ask(lease)
 		return Answer{Why: "its owner has not answered yet"}
-	case n.Probe.Probe != 0 && n.Probe.Lease > now:
+	case v.probes(now):
 		a := Answer{OK: true, Permit: n.Probe}
 		n.Probe = Permit{}
 		return a
@@ -43,10 +43,15 @@ func (v *View) Allow(now model.Time, lease time.Duration) Answer {
 
 // Until is before when nothing passes, as far as this place knows, and why; zero when a call may pass or ask.
 func (v *View) Until(now model.Time) (until model.Time, why string) {
-	if now = max(now, v.now); now < v.news.Until && !(v.news.Probe.Probe != 0 && v.news.Probe.Lease > now) {
+	if now = max(now, v.now); now < v.news.Until && !v.probes(now) {
 		return v.news.Until, v.news.Why
 	}
 	return 0, ""
+}
+
+// probes reports whether there is a probe that a call may use.
+func (v *View) probes(now model.Time) bool {
+	return v.news.Probe.Probe != 0 && v.news.Probe.Lease > now && v.news.Held <= now
 }
 
 // Done tells how a call ended.
@@ -77,11 +82,14 @@ func (v *View) RetryAfter(until model.Time) { v.out.RetryAfter = max(v.out.Retry
 // Receive takes news. It reports whether a call that was refused may pass now.
 func (v *View) Receive(now model.Time, n News) (retry bool) {
 	now = v.tick(now)
-	if kept := v.news.Probe; n.Probe.Probe == 0 && kept.Lease > now && kept.Generation == n.Generation {
+	if kept := v.news.Probe; n.Probe.Probe == 0 && kept.Lease > now {
 		n.Probe = kept // given before, and not used yet
 	}
+	if n.Probe.Generation != n.Generation {
+		n.Probe = Permit{} // of a state that has ended meanwhile, as this place has seen itself or has heard
+	}
 	v.news, v.heard, v.asked = n, true, v.asked && !n.Answer
-	return now >= n.Until || n.Probe.Probe != 0
+	return now >= n.Until || v.probes(now)
 }
 
 // Tell is what the owner is to hear; nothing if not ok.

@@ -31,6 +31,11 @@ func (a *Account) Look(o *Owner, place Place) (m ToPlace) {
 	return m
 }
 
+// Believed is what the owner believes that the place wants, and holds without a permit.
+func (a *Account) Believed() (want int, tokens int64, over int) {
+	return a.lease.Want, a.lease.WantTokens, a.lease.Over
+}
+
 // WantsTokens reports whether the place waits for tokens.
 func (a *Account) WantsTokens() bool { return a.lease.WantTokens > 0 }
 

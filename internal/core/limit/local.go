@@ -91,6 +91,12 @@ func (l *Local) Receive(m ToPlace) (more bool) {
 	return m.Permits > 0 || m.Tokens > 0
 }
 
+// Believed tells what the owner believes that the place wants and holds without a permit, when nothing that the place has told is on its way any more. What was told while a grant came the other way is
+// more than that: the owner would keep permits for a place that does not need them.
+func (l *Local) Believed(want int, tokens int64, over int) {
+	l.want, l.wantTokens, l.over = int64(want), tokens, over
+}
+
 // Tell is what the owner is to hear; nothing if not ok.
 func (l *Local) Tell() (m ToOwner, ok bool) {
 	need, needTokens := l.settle()

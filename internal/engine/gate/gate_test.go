@@ -423,3 +423,48 @@ func TestAdoptedStateIsNotThatOfOwnCalls(t *testing.T) {
 		t.Error("a second probe is let through")
 	}
 }
+
+// G3: who waits because a breaker that nodes share was asked for a probe is woken by the answer also when there is none, and hears until when to wait: whoever has the probe may be dead, and nobody
+// tells when its lease ends.
+func TestNoProbeIsAnAnswer(t *testing.T) {
+	t.Parallel()
+	config := breaker.Config{Failures: 1, Probes: 1, Reset: time.Second, Lease: time.Minute}
+	id := rule.BreakerID{Tenant: "acme", Name: "b"}
+	b := breaker.New(config, t0)
+	b.Trip(t0, "")
+	if probe, _ := b.Receive(at(time.Second), &breaker.ToOwner{Ask: true}); probe.Probe == 0 {
+		t.Fatal("another node gets no probe")
+	}
+	g := gate.New(1, func(rule.Resource) bool { return false })
+	g.SetRules(t0, rules(t, nil, rule.Breaker{Name: "b", Config: config}))
+	adopt := func(b *breaker.Breaker, now model.Time) {
+		t.Helper()
+		row, err := b.Encode()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Adopt(now, id, row); err != nil {
+			t.Fatal(err)
+		}
+	}
+	open := breaker.New(config, t0) // as this node knows it: it does not know that somebody has got the probe
+	open.Trip(t0, "")
+	adopt(open, t0)
+	it := item(1, model.TaskSpec{Breaker: "b"})
+	if ok, why, again := g.Take(at(2*time.Second), it); ok || !again.IsZero() {
+		t.Fatalf("%v, %v, again at %s", ok, why, again)
+	}
+	if asks := g.Asks(); len(asks) != 1 || !asks[0].ToOwner.Ask {
+		t.Fatalf("asked %+v", asks)
+	}
+	g.Woken()
+	g.Told(id, 1)
+	adopt(b, at(3*time.Second))
+	g.Answer(at(3*time.Second), id, breaker.Permit{})
+	if len(g.Woken()) == 0 {
+		t.Fatal("nobody is woken")
+	}
+	if ok, why, again := g.Take(at(3*time.Second), it); ok || again != at(time.Second+time.Minute) {
+		t.Errorf("%v, %v, again at %s", ok, why, again)
+	}
+}

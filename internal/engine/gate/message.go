@@ -31,6 +31,13 @@ func (g *Gate) Receive(now model.Time, id rule.Resource, m limit.ToPlace) {
 	g.exchange(now, r)
 }
 
+// Believed takes what the owner of a limit believes that this place wants, when everything that the place has told has been heard.
+func (g *Gate) Believed(now model.Time, id rule.Resource, want int, tokens int64, over int) {
+	r := g.resource(now, id, g.numbers(id))
+	r.local.Believed(want, tokens, over)
+	g.exchange(now, r)
+}
+
 // Own makes this node the owner of limits: of those that are given, and of all it knows for which owns is true now. What their owners have said is known here; told is
 // what they have not heard yet.
 func (g *Gate) Own(now model.Time, owners map[rule.Resource]*limit.Owner, told []Message, fresh func(limit.Numbers) *limit.Owner) {
@@ -181,8 +188,7 @@ func (g *Gate) hear(now model.Time, id rule.BreakerID, probe breaker.Permit, ans
 	}
 	n := g.stand(now, id).News(now)
 	n.Probe, n.Answer = probe, answer
-	if c.view.Receive(now, n) {
-		g.wakeCircuit(c)
-	}
+	c.view.Receive(now, n)
+	g.wakeCircuit(c) // also when it refuses: who was told to wait for news hears until when
 	g.told(now, c, false)
 }

@@ -18,6 +18,8 @@ type Board interface {
 	Reserve(now model.Time, it *queue.Item) (id queue.WorkerID, name string, ok bool)
 	// Add tells of a task that waits.
 	Add(now model.Time, it queue.Item)
+	// Proposed reports whether the board still proposes that a worker has a task.
+	Proposed(id queue.WorkerID, ref model.TaskRef) bool
 	// Held tells of a task that is claimed by a worker, as the history names it; it is nobody here when id is 0.
 	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
 	// Remove tells that a task is neither any more.
@@ -196,6 +198,9 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 	how := queue.Neither
 	switch in.kind {
 	case inClaim:
+		if !l.cfg.Board.Proposed(t.worker, model.TaskRef{Address: e.address, Run: in.run, ID: t.id}) {
+			break // the board has been told of the task anew since, and somebody else may have what this claim was let through with
+		}
 		var ok bool
 		if d, ok = core.Claim(e.x, t.id, t.name, now); ok {
 			task := e.x.Task(t.id)

@@ -477,6 +477,93 @@ func TestStaleProposals(t *testing.T) {
 	b.wantSlots(1)
 }
 
+// turnstile lets one task through at a time, and counts those that hold it without having been let through.
+type turnstile struct {
+	in   map[model.TaskRef]bool
+	over int
+}
+
+func (g *turnstile) Take(_ model.Time, it *queue.Item) (bool, model.Reason, model.Time) {
+	if len(g.in) > 0 && !g.in[it.Ref] {
+		return false, model.Reason{Code: model.WaitPermit}, 0
+	}
+	g.in[it.Ref] = true
+	return true, model.Reason{}, 0
+}
+
+func (g *turnstile) Hold(_ model.Time, it *queue.Item) {
+	if !g.in[it.Ref] {
+		g.over++
+	}
+	g.in[it.Ref] = true
+}
+
+func (g *turnstile) Give(_ model.Time, it *queue.Item, _ queue.Outcome) { delete(g.in, it.Ref) }
+
+func (*turnstile) Group(*queue.Item) string { return "" }
+
+// newTurnstile is a lane with a board that has one, and a worker without a slot.
+func newTurnstile(t *testing.T) (*rig, *bench, *turnstile) {
+	r, b := newBench(t, 0)
+	g := &turnstile{in: map[model.TaskRef]bool{}}
+	b.Board = queue.New(queue.Config{Gate: g})
+	b.Join(begin, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}})
+	return r, b, g
+}
+
+// A claim shares its batch with a row that the store refuses. It is undone, and made again only when it is let through again: somebody else may have got what it was let through with.
+func TestClaimBesidePoison(t *testing.T) {
+	t.Parallel()
+	r, b, g := newTurnstile(t)
+	r.join(1)
+	r.began(key("bad"))
+	r.send(theTask("t"), "t")
+	r.settle()
+	r.refuse = poison("poison")
+	r.turn(key("bad"), steps("poison"))
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.settle()
+	if len(g.in) > 0 {
+		t.Fatalf("%d tasks are let through before the board has proposed any", len(g.in))
+	}
+	if cs := b.claims(); len(cs) != 0 {
+		t.Fatalf("%d claims are handed over that nobody has proposed", len(cs))
+	}
+	b.propose()
+	r.settle()
+	b.one()
+	if g.over > 0 {
+		t.Errorf("%d claims are made that were not let through", g.over)
+	}
+	b.wantSlots(1)
+}
+
+// A proposal is on its way to the lane while the run is paused and goes on again: the task has left the board and come back, and is claimed only when it is let through again.
+func TestProposalOfATaskThatCameBack(t *testing.T) {
+	t.Parallel()
+	r, b, g := newTurnstile(t)
+	r.send(theTask("t"), "t")
+	r.settle()
+	b.Slots(r.now, 1, 1)
+	matches := b.Match(r.now)
+	r.send(model.Message{Kind: model.MessagePause, To: taskAt("t")}, "pause")
+	r.send(model.Message{Kind: model.MessageResume, To: taskAt("t")}, "resume")
+	r.settle()
+	r.l.Claim(r.now, matches[0].Ref, 1, "w@here")
+	r.settle()
+	if cs := b.claims(); len(cs) != 0 || len(g.in) > 0 {
+		t.Fatalf("%d claims are handed over that nobody proposes, and %d let through", len(cs), len(g.in))
+	}
+	b.propose()
+	r.settle()
+	b.one()
+	if g.over > 0 {
+		t.Errorf("%d claims are made that were not let through", g.over)
+	}
+	b.wantSlots(1)
+}
+
 // The same report before and after its commit is answered as the first; one of a claim that was taken away is refused.
 func TestRepeatedReports(t *testing.T) {
 	t.Parallel()
@@ -613,7 +700,11 @@ func TestLostWorkers(t *testing.T) {
 	r.settle()
 	a := taskAt("t")
 	for i := range 3 {
-		r.l.Claim(r.now, model.TaskRef{Address: a, Run: r.current(a).Start.Run, ID: model.TaskStep}, 1, fmt.Sprintf("gone-%d@nowhere", i))
+		b.Slots(r.now, 1, 1)
+		for _, m := range b.Match(r.now) {
+			r.l.Claim(r.now, m.Ref, m.Worker, fmt.Sprintf("gone-%d@nowhere", i))
+		}
+		b.Slots(r.now, 1, 0)
 		r.settle()
 		b.claims()
 		if _, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); err != nil {

@@ -301,11 +301,24 @@ func (b *Book) look(now model.Time, s *sheet, p *page) {
 		if m := a.Look(o, b.place); m != (limit.ToPlace{}) && m.Permits >= 0 && m.Tokens >= 0 {
 			b.Gate.Receive(now, id, m)
 		}
+	}
+	b.Post()
+	for _, id := range sortedAccounts(s.accounts) {
+		a := s.accounts[id]
+		if want, tokens, over := a.Believed(); (want > 0 || tokens > 0 || over > 0) && !s.tells(id) {
+			b.Gate.Believed(now, id, want, tokens, over)
+		}
 		if a.IsZero() {
 			delete(s.accounts, id)
 		}
 	}
 	s.rewake(now, p)
+}
+
+// tells reports whether something is to be told about a limit, or is on its way.
+func (s *sheet) tells(id rule.Resource) bool {
+	about := func(m gate.Message) bool { return m.Resource == id }
+	return slices.ContainsFunc(s.queue, about) || slices.ContainsFunc(s.flight, about)
 }
 
 // rewake finds when tokens accrue that this place waits for.

@@ -39,6 +39,12 @@ func (b *Board) Holds(id WorkerID, claim model.ClaimRef) bool {
 	return t != nil && t.state != reported && (t.worker == nil || t.worker.id == id)
 }
 
+// Proposed reports whether a task was proposed to a worker while it waited, and that is not decided. One that was told of anew since is not: it gave back what it had been let through with.
+func (b *Board) Proposed(id WorkerID, ref model.TaskRef) bool {
+	t := b.tasks[keyOf(&ref)]
+	return t != nil && t.state == matched && (t.worker == nil || t.worker.id == id)
+}
+
 // Want is a kind of tasks of a queue.
 type Want struct{ Tenant, Queue, Kind string }
 

@@ -1,0 +1,103 @@
+package sim
+
+import (
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A node that comes to own a run with a claim of a worker of another node, which is alive, has to wait: only that worker can tell how the claim ends. But nobody may have it: it was stored
+// and never handed over, or its worker has left while the history could not be written. So the owner asks the other node, as engine/borrow.go does, and gives the claim back when that does not have
+// it. Questions and answers are letters: they are lost, late, or come twice.
+
+// unheard is a claim of a worker of another node that the owner of the run has not heard of.
+type unheard struct {
+	node   string
+	since  int64
+	denied bool // the node has said, when nothing could be on its way to its workers any more, that none of them has it
+}
+
+// sureAfter is how long something may be on its way to a worker.
+const sureAfter = 50 * millisecond
+
+// found is told of a claim that a worker of another living node has, if anybody has.
+func (b *board) found(node string, ref model.ClaimRef) {
+	if b.unheard[ref] != nil {
+		return
+	}
+	u := &unheard{node: node, since: b.inc.p.s.now}
+	b.unheard[ref] = u
+	b.ask(ref, u)
+}
+
+// ask asks again and again, until the node has denied the claim or the claim is not waited for any more.
+func (b *board) ask(ref model.ClaimRef, u *unheard) {
+	s, p := b.inc.p.s, b.inc.p
+	s.after(s.between(10, 60)*millisecond, p, func() {
+		if b.inc.ended || u.denied {
+			return
+		}
+		if !b.b.Holds(0, ref) || !b.livesElsewhere(u.node) {
+			delete(b.unheard, ref)
+			return
+		}
+		asked := s.now
+		s.letter(s.nodeNamed(u.node), func(to *proc) {
+			if to.inc == nil || to.inc.self.ID.String() != u.node {
+				return
+			}
+			has := to.has(ref)
+			s.letter(p, func(*proc) {
+				if !b.inc.ended && !has && asked >= u.since+sureAfter && !u.denied {
+					u.denied = true
+					s.did(opDenied)
+				}
+			})
+		})
+		b.ask(ref, u)
+	})
+}
+
+// Dropped is for lanes.
+func (b *board) Dropped(_ string, ref model.ClaimRef) bool {
+	u := b.unheard[ref]
+	if u == nil || !u.denied {
+		return false
+	}
+	b.inc.p.s.dropped[ref] = true
+	return true
+}
+
+// has reports whether a worker of the process has been handed a claim, and what it reports is not settled.
+func (p *proc) has(ref model.ClaimRef) bool {
+	for _, h := range p.hands {
+		if h.has(ref) {
+			return true
+		}
+	}
+	return false
+}
+
+// nodeNamed finds the process whose current life is a node; nil when there is none.
+func (s *Sim) nodeNamed(id string) *proc {
+	for _, p := range s.procs {
+		if p != nil && p.inc != nil && p.inc.self.ID.String() == id {
+			return p
+		}
+	}
+	return nil
+}
+
+// letter is something that one process tells another: it may be lost, late, or come twice.
+func (s *Sim) letter(to *proc, read func(to *proc)) {
+	if to == nil || s.hintIsLost() {
+		return
+	}
+	times, late := 1, int64(0)
+	if !s.healed && s.chance(0.2) {
+		times, late = 1+s.pick(2), s.between(0, 2*sureAfter)
+		s.hurt(faultLetterOdd)
+	}
+	for range times {
+		s.after(s.disk.latency()+late, to, func() { read(to) })
+		late += s.between(0, sureAfter)
+	}
+}

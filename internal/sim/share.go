@@ -1,0 +1,362 @@
+package sim
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
+	limits "github.com/perdure/perdure/internal/engine/ledger"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// What must hold of limits and breakers that all nodes share, whoever dies, is late, or does not know whether what it wrote is there:
+//
+//   - Of a limit there are never more holders than it has permits, over all nodes (D1): neither of those that nodes have let through and go on to count, with what the dead have left, nor of bodies that
+//     run; and no more begin than its rate allows.
+//   - No permit is lost (D2): everybody comes to his turn; when everything has ended, pages name nobody who is dead, nobody wants or holds anything, each node has what its lease says; and
+//     when all nodes have left, nothing is leased.
+//   - A breaker opens only if so many calls have failed, each counted once (E33), and of its probes there are never more under way than allowed, each used by one task (E35).
+//
+// While people change the numbers, nodes go by different ones for a moment, and pages by those of whoever wrote last: the largest ever used count.
+
+// most is how many may hold a limit, by any of the rules that a node has gone by.
+func (s *Sim) most(r rule.Resource) (most int) {
+	for _, set := range s.sets {
+		if n, ok := set.Numbers(r); ok {
+			most = max(most, n.Concurrency)
+		}
+	}
+	return most
+}
+
+// steady are the numbers of a limit that have always been the same.
+func (s *Sim) steady(r rule.Resource) (n limit.Numbers, ok bool) {
+	for i, set := range s.sets {
+		m, ok := set.Numbers(r)
+		if !ok || i > 0 && m != n {
+			return n, false
+		}
+		n = m
+	}
+	return n, true
+}
+
+// permitsOf are the limits of which a task needs a permit.
+func permitsOf(set *rule.Set, spec *model.TaskSpec, in *model.Payload) (list []rule.Resource) {
+	for _, u := range set.Resolve(tenant, spec, in) {
+		if u.Numbers.Concurrency > 0 {
+			list = append(list, u.Resource)
+		}
+	}
+	return list
+}
+
+// counting is the keeper of the current life of a process, if it has a lease; nil when there is none. What others have fenced makes no claim any more, whatever it lets through.
+func (p *proc) counting() *keeper {
+	if p == nil || p.inc == nil || p.inc.ended || !p.s.ledger.nodes[p.inc.self.ID].alive {
+		return nil
+	}
+	return p.inc.board.keeper
+}
+
+// takenBy lists who has a permit of a limit: who was let through by a node that lives, and claims of nodes that do not.
+func (s *Sim) takenBy(r rule.Resource) (list []string) {
+	lives := map[model.NodeID]bool{}
+	for _, p := range s.procs {
+		if k := p.counting(); k != nil {
+			lives[p.inc.self.ID] = true
+			for ref, x := range k.let {
+				if slices.Contains(x.permits, r) {
+					list = append(list, fmt.Sprintf("%s on %s", ref, p.inc.name()))
+				}
+			}
+		}
+	}
+	for _, run := range s.ledger.order {
+		if !run.open() || run.address.sick { // what cannot be read or written holds nothing: nobody could tell when it ends
+			continue
+		}
+		for id, t := range run.tasks {
+			ref := run.ref(id, t.claim)
+			if t.held && !t.over && !lives[t.node] && slices.Contains(s.claims[ref].permits, r) && len(s.reports[ref]) == 0 && !s.givenUp(run, ref) {
+				list = append(list, fmt.Sprintf("claim %d of %s by %s", t.claim, ref.TaskRef, s.ledger.name(t.node)))
+			}
+		}
+	}
+	slices.Sort(list)
+	return list
+}
+
+// givenUp reports whether the owner of a run has decided that a claim of a node that is no more has ended, which may not be durable yet.
+func (s *Sim) givenUp(r *run, ref model.ClaimRef) bool {
+	m := s.ledger.nodes[s.ledger.owner[r.address.shard]]
+	if m == nil || m.inc == nil || m.inc.p.counting() != m.inc.board.keeper {
+		return false
+	}
+	k := m.inc.board.keeper
+	p := k.let[ref.TaskRef]
+	return k.knew[ref] && (p == nil || !p.found)
+}
+
+// sharedLimits checks that a task which a node has let through is not one too many.
+func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use) {
+	s := k.b.inc.p.s
+	for _, u := range uses {
+		if most := s.most(u.Resource); u.Numbers.Concurrency > 0 {
+			if list := s.takenBy(u.Resource); len(list) > most {
+				s.fail("D1: %s begins on %s, and limit %s has holders %v, at most %d", ref, k.b.inc.name(), u.Resource, list, most)
+			}
+		}
+		if numbers, ok := s.steady(u.Resource); ok && numbers.Rate > 0 {
+			s.spent(now, ref, u.Resource, numbers)
+		}
+	}
+}
+
+// spent checks that no more tasks begin than a rate allows, in any stretch of time.
+func (s *Sim) spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.Numbers) {
+	at := s.began[r]
+	at = append(at, s.now)
+	for i := range at {
+		stretch := s.now - at[i] + s.lag()
+		if most := float64(max(n.Burst, 1)) + float64(stretch)*float64(n.Rate)/float64(n.Per.Microseconds()); float64(len(at)-i) > most+1e-6 {
+			s.fail("D1: %s begins at %s, and with it %d of limit %s in %d µs: %s", ref, now, len(at)-i, r, stretch, n)
+		}
+	}
+	s.began[r] = at
+}
+
+// lag is by how much the clocks of nodes may differ, or go forward at once when they are set.
+func (s *Sim) lag() int64 { return s.behind + 2*s.skew() }
+
+// executing checks that a body which begins is not one too many: those of all workers count whose claims were made by nodes that live, also when others own the runs by now.
+func (s *Sim) executing(ref model.ClaimRef) {
+	for _, res := range s.claims[ref].permits {
+		var list []string
+		for _, p := range s.procs {
+			if p == nil {
+				continue
+			}
+			for _, h := range p.hands {
+				for _, o := range h.refs() {
+					if c := s.claims[o]; s.ledger.nodes[c.maker].alive && slices.Contains(c.permits, res) && !s.decided(c.maker, s.claims[ref].maker, o) {
+						list = append(list, fmt.Sprintf("claim %d of %s by %s", o.Claim, o.TaskRef, h.offer.Name))
+					}
+				}
+			}
+		}
+		if most := s.most(res); len(list) > most {
+			s.fail("D1: claim %d of %s begins, and limit %s is held by %v, at most %d", ref.Claim, ref.TaskRef, res, list, most)
+		}
+	}
+}
+
+// decided reports whether a claim has ended by what its node has decided, and the same node has made the claim that begins: of two lanes of a node, one may be told to stop a body after the other has
+// begun the next, as a worker may need a moment for it.
+func (s *Sim) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
+	return maker == next && s.ledger.nodes[maker].inc.board.keeper.let[ref.TaskRef] == nil
+}
+
+// shared is what all nodes together have done with a breaker.
+type sharedBreaker struct {
+	state  breaker.State
+	closed int64   // the last time that something was stored of it while it was not closed
+	failed []int64 // when the calls began that have failed
+	probes []*pass
+}
+
+func (s *Sim) breaker(id rule.BreakerID) *sharedBreaker {
+	x := s.breakers[id]
+	if x == nil {
+		x = &sharedBreaker{closed: -1}
+		s.breakers[id] = x
+	}
+	return x
+}
+
+// breakerStored checks that a breaker which opens has seen as many failures as it takes, and none twice.
+func (s *Sim) breakerStored(name string, row []byte) {
+	o, err := breaker.Decode(row)
+	if err != nil {
+		s.fail("breaker %s: %v", name, err)
+	}
+	st, x := o.Status(s.storeTime()), s.breaker(rule.BreakerID{Tenant: tenant, Name: name})
+	if st.State == breaker.Open && x.state != breaker.Open && strings.Contains(st.Why, "failures in") {
+		failures := 0
+		for _, at := range x.failed {
+			if at >= x.closed {
+				failures++
+			}
+		}
+		if failures < st.Config.Failures {
+			s.fail("E33: breaker %s opens, because of %s, and %d calls have failed since it was closed, of %d", name, st.Why, failures, st.Config.Failures)
+		}
+		s.did(opOpened)
+	}
+	if x.state == breaker.HalfOpen && st.State == breaker.Closed {
+		s.did(opRecovered)
+	}
+	if x.state = st.State; x.state != breaker.Closed {
+		x.closed = s.now
+	}
+}
+
+// adoptShared has a breaker stand as it is stored, with what this node has not told yet.
+func (k *keeper) adoptShared(now model.Time, id rule.BreakerID, row []byte) {
+	s := k.b.inc.p.s
+	if err := k.g.Adopt(now, id, row); err != nil {
+		s.fail("breaker %s: %v", id, err)
+	}
+	k.watch(id).barred = 0
+	k.observe(now, id)
+	s.did(opAdopted)
+}
+
+// answer is what came of asking for a probe.
+func (k *keeper) answer(now model.Time, id rule.BreakerID, probe breaker.Permit) {
+	if probe.Probe != 0 {
+		k.granted[id] = probe
+	}
+	k.g.Answer(now, id, probe)
+}
+
+// probed checks that a task which passes a breaker that is not closed does so with a probe that its node was given, and that there are not too many of them.
+func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p *pass) {
+	s := k.b.inc.p.s
+	if k.observe(now, id); k.watch(id).state == breaker.Closed {
+		return
+	}
+	permit := k.granted[id]
+	delete(k.granted, id)
+	if permit.Probe == 0 || permit.Lease <= now {
+		s.fail("E35: %s passes breaker %s on %s, which is %s, without a probe", ref, id, k.b.inc.name(), k.watch(id).state)
+	}
+	s.did(opProbe)
+	p.permit = permit
+	x, most, under := s.breaker(id), 0, 1
+	for _, set := range s.sets {
+		most = max(most, set.BreakerConfig(id).Probes)
+	}
+	for _, o := range x.probes {
+		if o.permit.Generation == permit.Generation && o.permit.Probe == permit.Probe {
+			s.fail("E35: %s passes breaker %s on %s with probe %d, which another task has used", ref, id, k.b.inc.name(), permit.Probe)
+		}
+		if o.permit.Generation == permit.Generation && !o.given && o.permit.Lease > s.storeTime()+model.Time(s.lag()) {
+			under++
+		}
+	}
+	if under > most {
+		s.fail("E35: %d probes of breaker %s are under way, at most %d", under, id, most)
+	}
+	x.probes = append(x.probes, p)
+}
+
+// ended notes how a call through a breaker has ended.
+func (p *pass) ended(s *Sim, failed bool) {
+	p.given = true
+	if failed {
+		x := s.breaker(p.breaker)
+		x.failed = append(x.failed, p.since)
+	}
+}
+
+// unsettled says what is not yet at rest of the limits that nodes share, when everything has ended.
+func (s *Sim) unsettled() string {
+	places := map[limit.Place]*keeper{}
+	for _, p := range s.procs {
+		k := p.counting()
+		if k == nil {
+			return "a node is away"
+		}
+		places[p.inc.place()] = k
+		if len(p.flow.asks) > 0 {
+			return p.name() + " has something to tell a breaker"
+		}
+		if what := k.b.left(); what != "" {
+			return p.name() + " has " + what
+		}
+		if n := len(k.orphans) + len(k.foreign) + len(k.claims); n > 0 {
+			return p.name() + " counts claims"
+		}
+	}
+	list, err := s.disk.mem.ListSettings(background, "", "")
+	if err != nil {
+		s.fail("settings: %v", err)
+	}
+	leased := map[limit.Place]map[rule.Resource]int{}
+	soles := map[int]bool{}
+	for i := range list {
+		x := &list[i]
+		if x.Kind == settingFound {
+			return "somebody looks for claims of the dead"
+		}
+		entries, sole, err := limits.Read(x.Body)
+		if err != nil {
+			s.fail("page %s: %v", x.Name, err)
+		}
+		if sole != 0 {
+			soles[pageNumber(s, x.SettingKey)] = true
+			if places[sole] == nil {
+				return "page " + x.Name + " is that of a node that is no more"
+			}
+		}
+		for _, e := range entries {
+			for _, l := range e.Leases {
+				if places[l.Place] == nil {
+					return "a node that is no more has permits of " + e.Resource.String()
+				}
+				if l.Over > 0 || l.Want > 0 {
+					return fmt.Sprintf("place %d wants permits of %s, or holds it without one: %+v", l.Place, e.Resource, e.Leases)
+				}
+				if leased[l.Place] == nil {
+					leased[l.Place] = map[rule.Resource]int{}
+				}
+				leased[l.Place][e.Resource] = l.Permits
+			}
+		}
+	}
+	for place, k := range places {
+		for _, l := range k.g.Limits() {
+			if n := leased[place][l.Resource]; n != l.Block && !soles[limits.PageOf(l.Resource)] {
+				return fmt.Sprintf("%s believes in %d permits of %s, and its lease says %d", k.b.inc.name(), l.Block, l.Resource, n)
+			}
+			delete(leased[place], l.Resource)
+		}
+		for r, n := range leased[place] {
+			if n > 0 {
+				return fmt.Sprintf("%s has %d permits of %s and does not know of them", k.b.inc.name(), n, r)
+			}
+		}
+	}
+	return ""
+}
+
+// checkLeft demands that nodes which have left in order have given everything back.
+func (s *Sim) checkLeft(last []*incarnation) {
+	if !s.shared {
+		return
+	}
+	list, err := s.disk.mem.ListSettings(background, "", settingPage)
+	if err != nil {
+		s.fail("settings: %v", err)
+	}
+	left := func(place limit.Place) bool {
+		return slices.ContainsFunc(last, func(inc *incarnation) bool { return !inc.lost && inc.place() == place })
+	}
+	for i := range list {
+		entries, sole, err := limits.Read(list[i].Body)
+		if err != nil || left(sole) {
+			s.fail("D2: all nodes have left, and page %s is that of place %d: %v", list[i].Name, sole, err)
+		}
+		for _, e := range entries {
+			for _, l := range e.Leases {
+				if left(l.Place) {
+					s.fail("D2: all nodes have left, and limit %s is leased: %+v", e.Resource, e.Leases)
+				}
+			}
+		}
+	}
+}
