@@ -162,7 +162,7 @@ func TestMetricsOfWorkflows(t *testing.T) {
 
 func TestMetricsOfTasks(t *testing.T) {
 	t.Parallel()
-	hold, begun := make(chan struct{}), make(chan struct{}, 1)
+	hold, over, begun := make(chan struct{}), make(chan struct{}), make(chan struct{}, 1)
 	send := perdure.NewActivity("send", func(ctx context.Context, to string) (string, error) {
 		switch {
 		case to == "flaky" && perdure.Attempt(ctx) < 3:
@@ -175,6 +175,7 @@ func TestMetricsOfTasks(t *testing.T) {
 				return "", perdure.Snooze(time.Millisecond)
 			}
 		case to == "slow":
+			<-over // longer than its context: a report in the last moment would count as a failure
 			<-ctx.Done()
 			return "", ctx.Err()
 		case to == "held":
@@ -204,6 +205,7 @@ func TestMetricsOfTasks(t *testing.T) {
 	submit("nobody", true)
 	submit("later", false)
 	submit("slow", true, perdure.AttemptTimeout(10*time.Millisecond))
+	close(over)
 	submit("panic", true)
 	if _, err := mailing.Run(ctx, "c"); err != nil {
 		t.Fatal(err)

@@ -17,35 +17,52 @@ var sleeper = perdure.NewWorkflow("sleeper", func(ctx perdure.WorkflowCtx, d tim
 	return ctx.Now().Sub(began), err
 })
 
-// TestAYearIsCheap bounds what virtual time costs, on a machine that may be busy.
+// TestAYearIsCheap bounds what virtual time costs. On a machine that is busy, anything may be slow once; but not ten times in a row.
 func TestAYearIsCheap(t *testing.T) {
 	t.Parallel()
 	for _, once := range []bool{false, true} {
-		began := time.Now()
-		perduretest.Config{Once: once}.Run(t, sleeper, func(t *testing.T, env *perduretest.Env) {
-			start := time.Now()
-			if got, err := sleeper.Run(env.With(), year); got != year || err != nil {
-				t.Errorf("slept %s, %v", got, err)
+		fastest := year
+		for range 10 {
+			began := time.Now()
+			perduretest.Config{Once: once}.Run(t, sleeper, func(t *testing.T, env *perduretest.Env) {
+				start := time.Now()
+				if got, err := sleeper.Run(env.With(), year); got != year || err != nil {
+					t.Errorf("slept %s, %v", got, err)
+				}
+				if passed := time.Since(start); passed != year {
+					t.Errorf("%s passed", passed)
+				}
+			})
+			fastest = min(fastest, time.Since(began))
+			if fastest < time.Second { // a few milliseconds as a rule; a node that did something every minute would need more
+				break
 			}
-			if passed := time.Since(start); passed != year {
-				t.Errorf("%s passed", passed)
-			}
-		})
-		if took := time.Since(began); took > time.Second { // a few milliseconds as a rule; a node that did something every minute would need more
-			t.Errorf("a year took %s", took)
-		} else {
-			t.Logf("a year took %s (once: %v)", took, once)
+		}
+		t.Logf("a year took %s (once: %v)", fastest, once)
+		if fastest >= time.Second {
+			t.Error("that is too long")
 		}
 	}
 }
 
-// TestManyTimersInAYear spreads executions over a year.
+// TestManyTimersInAYear spreads executions over a year, and ten times as many: each of them may cost three times as much then, on a machine that is busy
+// meanwhile, but not ten times as much.
 func TestManyTimersInAYear(t *testing.T) {
 	t.Parallel()
 	n := 10_000
 	if testing.Short() || raceEnabled {
-		n = 1000
+		n = 400
 	}
+	few, many := spread(t, n/10), spread(t, n)
+	t.Logf("%d timers in a year took %s, %d took %s", n/10, few, n, many)
+	if most := 30 * max(few, 100*time.Millisecond); many > most {
+		t.Errorf("%d timers took %s, want at most %s", n, many, most)
+	}
+}
+
+// spread starts n executions that end in the course of a year, and tells how long that took.
+func spread(t *testing.T, n int) time.Duration {
+	t.Helper()
 	began := time.Now()
 	perduretest.Run(t, sleeper, func(t *testing.T, env *perduretest.Env) {
 		var all []perdure.Execution[time.Duration]
@@ -75,9 +92,5 @@ func TestManyTimersInAYear(t *testing.T) {
 			}
 		}
 	})
-	took := time.Since(began)
-	t.Logf("%d timers in a year took %s", n, took)
-	if took > 30*time.Second && !raceEnabled { // about two as a rule
-		t.Error("that is too long")
-	}
+	return time.Since(began)
 }

@@ -20,7 +20,7 @@ func (r *refused) Error() string { return "refused: " + r.why }
 func TestAttemptsOverRestarts(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
-		const pause = 400 * time.Millisecond
+		const pause = 2 * time.Second // long enough to close and open an app in it on a busy machine
 		var mu sync.Mutex
 		var at []time.Time
 		keys, seen := map[string]bool{}, map[string]bool{}

@@ -62,13 +62,18 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// Every scenario runs once more with executions that leave memory at every wait, so that each of them is replayed again and again.
+// Every scenario runs once more with executions that leave memory at every wait, so that each of them is replayed again and again. TestLongScenariosUnloaded does
+// the same in PostgreSQL, where it takes ten times as long.
 func TestScenariosUnloaded(t *testing.T) {
 	t.Parallel()
+	unloaded(t, "memory", "sqlite")
+}
+
+func unloaded(t *testing.T, kinds ...string) {
 	for _, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			onStores(t, []string{"memory", "postgres"}, func(t *testing.T, s *site) {
+			onStores(t, kinds, func(t *testing.T, s *site) {
 				s.cfg.IdleAfter = time.Nanosecond
 				c.run(t, s)
 			})

@@ -19,6 +19,7 @@ import (
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
 	"github.com/perdure/perdure/internal/pgtest"
+	"github.com/perdure/perdure/internal/store/postgres"
 )
 
 func TestMain(m *testing.M) {
@@ -54,10 +55,16 @@ func newSite(t *testing.T, kind string) *site {
 		s.path = filepath.Join(t.TempDir(), "e2e.db")
 		s.url = "file:" + s.path
 	case "postgres":
-		s.url = pgtest.URL(t)
+		s.url = migrated.URL(t)
 	}
 	return s
 }
+
+// migrated is a store in PostgreSQL in which nothing has happened yet.
+var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error {
+	_, err := postgres.Migrate(ctx, postgres.Config{URL: url, AllowUnsafe: true})
+	return err
+}}
 
 // onStores runs a test on an empty store of each kind.
 func onStores(t *testing.T, kinds []string, f func(t *testing.T, s *site)) {

@@ -17,6 +17,8 @@ var (
 // timer is late by at most a second at p99 meanwhile. Beside other tests there are fewer, but more than are kept in memory.
 func TestLongTimerStorm(t *testing.T) {
 	for _, kind := range durable { // one after the other: it is about time
-		t.Run(kind, func(t *testing.T) { newSite(t, kind).storm(*stormSize, 30*time.Second, *stormLate) })
+		t.Run(kind, func(t *testing.T) {
+			newSite(t, kind).storm(*stormSize, 30*time.Second, func(time.Duration) time.Duration { return *stormLate })
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure/internal/engine"
@@ -42,6 +43,10 @@ func (w *waiter) Query(model.RunID, uint64, model.Query)     {}
 // Answers from memory end by the node's own clock, before its lease does, when its renewals are not answered; and come back with the first that is.
 func TestExplainEndsWithTheLease(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, explainEndsWithTheLease)
+}
+
+func explainEndsWithTheLease(t *testing.T) {
 	st := &deaf{Store: memory.New(memory.Options{})}
 	const lease = 500 * time.Millisecond
 	e := engine.New(engine.Config{Store: st, LeaseTTL: lease})
@@ -94,6 +99,10 @@ func TestExplainEndsWithTheLease(t *testing.T) {
 // A node whose store does not answer any more can be stopped all the same: when its lease is over there is nothing left to give up.
 func TestStopWithoutStore(t *testing.T) {
 	t.Parallel()
+	synctest.Test(t, stopWithoutStore)
+}
+
+func stopWithoutStore(t *testing.T) {
 	st := &deaf{Store: memory.New(memory.Options{})}
 	e := engine.New(engine.Config{Store: st, LeaseTTL: 500 * time.Millisecond})
 	ctx, cancel := context.WithCancel(t.Context())

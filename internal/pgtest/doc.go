@@ -4,6 +4,8 @@
 //
 //	url := pgtest.URL(t)
 //
+// Tests that want the same tables share a [Template], which is filled once and copied.
+//
 // Tests that stop, restart or kill the server, or need other settings, start one of their own:
 //
 //	pg := pgtest.Start(t, pgtest.Options{Fsync: true})

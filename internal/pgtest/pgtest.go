@@ -38,7 +38,7 @@ var databases atomic.Int64
 func URL(t testing.TB) string {
 	t.Helper()
 	if external := os.Getenv(EnvURL); external != "" {
-		return newDatabase(t, external)
+		return newDatabase(t, external, emptyTemplate)
 	}
 	server, err := sharedServer()
 	if err != nil {
@@ -111,19 +111,21 @@ func sharedServer() (*Server, error) {
 // unless the server is down by then.
 func (s *Server) NewDatabase(t testing.TB) string {
 	t.Helper()
-	return newDatabase(t, s.URL("postgres"))
+	return newDatabase(t, s.URL("postgres"), emptyTemplate)
 }
 
-// newDatabase creates a database on the server of the admin URL, to be dropped when t has ended.
-func newDatabase(t testing.TB, admin string) string {
+// emptyTemplate is empty also where somebody has put things into template1.
+const emptyTemplate = "template0"
+
+// newDatabase creates a copy of a database on the server of the admin URL, to be dropped when t has ended.
+func newDatabase(t testing.TB, admin, template string) string {
 	t.Helper()
 	name := databaseName(t.Name())
 	target, err := withDatabase(admin, name)
 	if err != nil {
 		t.Fatalf("pgtest: $%s: %v", EnvURL, err)
 	}
-	// template0 is empty also where somebody has put things into template1.
-	if err := execute(t.Context(), admin, "create database "+pgx.Identifier{name}.Sanitize()+" template template0"); err != nil {
+	if err := execute(t.Context(), admin, createDatabase(name, template)); err != nil {
 		t.Fatalf("pgtest: create database: %v", err)
 	}
 	t.Cleanup(func() {
@@ -138,6 +140,11 @@ func newDatabase(t testing.TB, admin string) string {
 		}
 	})
 	return target
+}
+
+// createDatabase is the statement that copies a template.
+func createDatabase(name, template string) string {
+	return "create database " + pgx.Identifier{name}.Sanitize() + " template " + pgx.Identifier{template}.Sanitize()
 }
 
 // errUnreachable marks a failure to connect, as opposed to one of the statement.

@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,7 +15,6 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/embedded"
-	"github.com/perdure/perdure/internal/pgtest"
 )
 
 // What a victim is told.
@@ -125,10 +123,7 @@ func massacre(t *testing.T, n, kills int) {
 		t.Run(c.engine+"/"+c.bank, func(t *testing.T) {
 			t.Parallel()
 			b := newBank(t, c.bank)
-			engine := "file:" + filepath.Join(t.TempDir(), "engine.db")
-			if c.engine == "postgres" {
-				engine = pgtest.URL(t)
-			}
+			engine := storeURL(t, c.engine)
 			rnd := rand.New(rand.NewPCG(7, uint64(n)))
 			var asleep []*process
 			for range kills {

@@ -19,6 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/faultstore"
 	"github.com/perdure/perdure/internal/store/memory"
+	"github.com/perdure/perdure/internal/store/postgres"
 )
 
 func TestMain(m *testing.M) {
@@ -42,10 +43,16 @@ func storeURL(t *testing.T, kind string) string {
 	case "sqlite":
 		return "file:" + filepath.Join(t.TempDir(), "engine.db")
 	case "postgres":
-		return pgtest.URL(t)
+		return migrated.URL(t)
 	}
 	return "memory:"
 }
+
+// migrated is a store in PostgreSQL in which nothing has happened yet.
+var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error {
+	_, err := postgres.Migrate(ctx, postgres.Config{URL: url, AllowUnsafe: true})
+	return err
+}}
 
 // everywhere runs a test on every store of the engine and every kind of user's database.
 func everywhere(t *testing.T, f func(t *testing.T, url string, b *bank)) {

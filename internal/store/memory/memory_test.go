@@ -155,7 +155,7 @@ func TestNothingIsShared(t *testing.T) {
 	}
 	l.Commit(batch)
 	again := f.SubjectOf(a.Start.Address)
-	var kept []any // so that no address is used twice
+	kept := []any{batch, rows, setting} // and all that is read, so that no address is used twice
 	read := func() map[uintptr]string {
 		into := make(map[uintptr]string)
 		c := f.Contents()

@@ -141,7 +141,7 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 			{"reset before the server saw it", pgproxy.Rule{Fault: pgproxy.Reset}, false},
 			{"silence", pgproxy.Rule{Fault: pgproxy.Hang}, true},
 			{"orphan that holds its locks", pgproxy.Rule{Fault: pgproxy.Orphan, Delay: 300 * time.Millisecond, Hold: pgproxy.HoldCommit}, true},
-			{"orphan that comes late", pgproxy.Rule{Fault: pgproxy.Orphan, Delay: 300 * time.Millisecond}, false},
+			{"orphan that comes late", pgproxy.Rule{Fault: pgproxy.Orphan, Delay: 3 * time.Second}, false}, // later than the fence, on a busy machine too
 		} {
 			t.Run(fmt.Sprintf("%s, prepared %v", c.name, prepared), func(t *testing.T) {
 				t.Parallel()

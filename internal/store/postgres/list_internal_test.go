@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -26,12 +25,7 @@ func (n *node) all() []*node {
 // Dead letters are listed in the order of an index, groups are found without the rows, and what is old by its shard.
 func TestDeadPlans(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	fill(t, s)
+	s := openFilled(t)
 	conn, err := pgx.ConnectConfig(t.Context(), s.cfg.connConfig(s.cfg.baseSettings(time.Minute, time.Minute)))
 	if err != nil {
 		t.Fatal(err)
@@ -85,12 +79,7 @@ func TestDeadPlans(t *testing.T) {
 // scans them.
 func TestListingPlans(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	fill(t, s)
+	s := openFilled(t)
 	conn, err := pgx.ConnectConfig(t.Context(), s.cfg.connConfig(s.cfg.baseSettings(time.Minute, time.Minute)))
 	if err != nil {
 		t.Fatal(err)

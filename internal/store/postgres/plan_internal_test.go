@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -58,7 +59,7 @@ func TestHotPlans(t *testing.T) {
 	defer s.Close()
 	for _, full := range []bool{false, true} {
 		if full {
-			fill(t, s)
+			Fill(t, s)
 		}
 		conn := laneConn(t, s)
 		exec := func(sql string) (rows []string) {
@@ -150,12 +151,7 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 	if want := strconv.FormatInt(int64(model.MaxTime), 10); never != want {
 		t.Fatalf("dead letters have the time %s, the statements say %s", want, never)
 	}
-	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	fill(t, s)
+	s := openFilled(t)
 	conn := laneConn(t, s)
 	explain := func(sql string) string {
 		t.Helper()
@@ -191,14 +187,9 @@ func TestInboxBesideDeadLetters(t *testing.T) {
 // the call or for all calls; on full tables, whose rows are all in the range of the walk.
 func TestExpiredPlans(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	fill(t, s)
+	s := openFilled(t)
 	const none, all = "'00000000-0000-0000-0000-000000000000'", "'7fffffff-0000-0000-0000-000000000000'"
-	err = s.read(t.Context(), "explain", func(ctx context.Context, c *pgx.Conn) error {
+	err := s.read(t.Context(), "explain", func(ctx context.Context, c *pgx.Conn) error {
 		simple := func(sql string) (rows []string) {
 			t.Helper()
 			got, err := c.PgConn().Exec(ctx, s.sql(sql)).ReadAll()
@@ -250,13 +241,8 @@ func TestExpiredPlans(t *testing.T) {
 // A sweep looks at no more deleted runs than it may remove rows, in each of the tables: those that have left nothing there are looked at once.
 func TestSweepPlans(t *testing.T) {
 	t.Parallel()
-	s, err := Open(t.Context(), Config{URL: pgtest.URL(t), AllowUnsafe: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	fill(t, s)
-	err = s.work(t.Context(), "explain", true, func(ctx context.Context, c *pgx.Conn) error {
+	s := openFilled(t)
+	err := s.work(t.Context(), "explain", true, func(ctx context.Context, c *pgx.Conn) error {
 		if _, err := c.Exec(ctx, s.sql(`insert into {schema}.garbage (run, shard)
 select ('11111111-0000-7000-8000-' || lpad(to_hex(g), 12, '0'))::uuid, g % (select count(*) from {schema}.shards) from generate_series(1, 20000) g`)); err != nil {
 			return err
@@ -326,14 +312,33 @@ func laneConn(t *testing.T, s *Store) *pgconn.PgConn {
 	return conn
 }
 
-// fill puts enough rows into every table to make a scan the worst of all plans.
-func fill(t testing.TB, s *Store) {
+// openFilled opens a store with enough rows in every table, of which the server has no statistics.
+func openFilled(t *testing.T) *Store {
 	t.Helper()
-	conn, err := pgx.ConnectConfig(t.Context(), s.cfg.connConfig(settings{}))
+	s, err := Open(t.Context(), Config{URL: filled.URL(t), AllowUnsafe: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(context.Background())
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// filled is what fill leaves.
+var filled = pgtest.Template{Fill: func(ctx context.Context, url string) error {
+	s, err := Open(ctx, Config{URL: url, AllowUnsafe: true})
+	if err != nil {
+		return err
+	}
+	return errors.Join(fill(ctx, s), s.Close())
+}}
+
+// fill puts enough rows into every table to make a scan the worst of all plans.
+func fill(ctx context.Context, s *Store) error {
+	conn, err := pgx.ConnectConfig(ctx, s.cfg.connConfig(settings{}))
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
 	const n = 20_000
 	run := `('00000000-0000-7000-8000-' || lpad(to_hex(g), 12, '0'))::uuid`
 	shards := s.info.Shards
@@ -363,11 +368,17 @@ func fill(t testing.TB, s *Store) {
 		if strings.Contains(sql, "%") {
 			sql = fmt.Sprintf(strings.ReplaceAll(sql, "generate_series(1, 1000)", "generate_series(1, 1000 + 0 * %[2]d + 0 * %[3]d)"), run, shards, n)
 		}
-		if _, err := conn.Exec(t.Context(), expand(s.cfg.schema, sql)); err != nil {
-			t.Fatalf("%s: %v", sql, err)
+		if _, err := conn.Exec(ctx, expand(s.cfg.schema, sql)); err != nil {
+			return fmt.Errorf("%s: %w", sql, err)
 		}
 	}
+	return nil
 }
 
 // Fill is fill for the tests outside.
-func Fill(t testing.TB, s *Store) { fill(t, s) }
+func Fill(t testing.TB, s *Store) {
+	t.Helper()
+	if err := fill(t.Context(), s); err != nil {
+		t.Fatal(err)
+	}
+}

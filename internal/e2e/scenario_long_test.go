@@ -1,0 +1,11 @@
+//go:build long
+
+package e2e_test
+
+import "testing"
+
+// See TestScenariosUnloaded.
+func TestLongScenariosUnloaded(t *testing.T) {
+	t.Parallel()
+	unloaded(t, "postgres")
+}

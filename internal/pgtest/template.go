@@ -1,0 +1,79 @@
+package pgtest
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Template is a database that is filled once per test process and copied for every test that wants one: a schema with
+// all its tables, or tables with many rows, for the price of a copy of files.
+//
+//	var migrated = pgtest.Template{Fill: func(ctx context.Context, url string) error { … }}
+//
+//	url := migrated.URL(t)
+//
+// Identifiers that Fill has drawn at random are the same in all copies.
+type Template struct {
+	// Fill fills an empty database, and has closed its connections when it returns.
+	Fill func(ctx context.Context, url string) error
+
+	mu      sync.Mutex
+	server  *Server // that has it; nil as long as none has
+	name    string
+	failure error
+}
+
+// URL returns the URL of a new copy on the server of this test process. The copy is dropped when the test has ended. On
+// a server that is not ours nothing could stay behind for other tests, so that each database is filled by itself.
+func (p *Template) URL(t testing.TB) string {
+	t.Helper()
+	if external := os.Getenv(EnvURL); external != "" {
+		url := newDatabase(t, external, emptyTemplate)
+		if err := p.Fill(t.Context(), url); err != nil {
+			t.Fatalf("pgtest: fill database: %v", err)
+		}
+		return url
+	}
+	server, err := sharedServer()
+	if err != nil {
+		t.Fatalf("pgtest: %v", err)
+	}
+	name, err := p.on(server)
+	if err != nil {
+		t.Fatalf("pgtest: template: %v", err)
+	}
+	return newDatabase(t, server.URL("postgres"), name)
+}
+
+// on returns the name of the template on a server, and makes it at the first use. A failure is remembered: every test
+// reports it, and none tries again.
+func (p *Template) on(server *Server) (string, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.server != server {
+		p.server, p.name = server, databaseName("template")
+		// Not the context of the test that happens to come first: the template outlives it.
+		ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+		defer cancel()
+		p.failure = p.make(ctx)
+	}
+	return p.name, p.failure
+}
+
+// make creates the template and closes it: a database that somebody is connected to, be it to collect its garbage,
+// cannot be copied.
+func (p *Template) make(ctx context.Context) error {
+	admin := p.server.URL("postgres")
+	if err := execute(ctx, admin, createDatabase(p.name, emptyTemplate)); err != nil {
+		return err
+	}
+	if err := p.Fill(ctx, p.server.URL(p.name)); err != nil {
+		return fmt.Errorf("fill: %w", err)
+	}
+	return execute(ctx, admin, "alter database "+pgx.Identifier{p.name}.Sanitize()+" with allow_connections false")
+}

@@ -1,0 +1,77 @@
+package pgtest
+
+import (
+	"context"
+	"errors"
+	"os"
+	"sync"
+	"sync/atomic"
+	"testing"
+)
+
+// counted is a template that counts how often it was filled.
+func counted(fills *atomic.Int64) *Template {
+	return &Template{Fill: func(ctx context.Context, url string) error {
+		fills.Add(1)
+		return execute(ctx, url, "create table numbers as select * from generate_series(1, 10) n; analyze numbers")
+	}}
+}
+
+func TestTemplateIsFilledOnceAndEveryTestHasACopy(t *testing.T) {
+	t.Parallel()
+	var fills atomic.Int64
+	template := counted(&fills)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			conn := connect(t, template.URL(t))
+			// Of its own: what the others do to theirs is not seen.
+			run(t, conn, "delete from numbers where n <= 3")
+			if got := query[int64](t, conn, "select count(*) from numbers"); got != 7 {
+				t.Errorf("%d rows, want 7", got)
+			}
+		})
+	}
+	wg.Wait()
+	if n := fills.Load(); n != 1 && os.Getenv(EnvURL) == "" {
+		t.Errorf("filled %d times", n)
+	}
+}
+
+func TestTemplateOnAnExternalServerIsFilledForEachTest(t *testing.T) { // not parallel: it sets the environment
+	server := Start(t, Options{})
+	t.Setenv(EnvURL, server.URL("postgres"))
+	var fills atomic.Int64
+	template := counted(&fills)
+	t.Run("copies", func(t *testing.T) {
+		for range 2 {
+			if got := query[int64](t, connect(t, template.URL(t)), "select count(*) from numbers"); got != 10 {
+				t.Errorf("%d rows, want 10", got)
+			}
+		}
+	})
+	if n := fills.Load(); n != 2 {
+		t.Errorf("filled %d times, want twice", n)
+	}
+	if left := query[int64](t, connect(t, server.URL("postgres")), "select count(*) from pg_database where datname like 't%\\_%' and not datistemplate"); left != 0 {
+		t.Errorf("%d databases were left behind", left)
+	}
+}
+
+func TestTemplateThatCannotBeFilled(t *testing.T) {
+	t.Parallel()
+	server, err := sharedServer()
+	if err != nil {
+		t.Fatal(err)
+	}
+	tries, broken := 0, errors.New("no")
+	template := &Template{Fill: func(context.Context, string) error { tries++; return broken }}
+	for range 2 {
+		if _, err := template.on(server); !errors.Is(err, broken) {
+			t.Errorf("got %v", err)
+		}
+	}
+	if tries != 1 {
+		t.Errorf("tried %d times", tries)
+	}
+}
