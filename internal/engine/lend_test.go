@@ -67,6 +67,13 @@ func (s *lossy) TakePeerMail(ctx context.Context, node model.NodeID, limit, maxB
 	return s.common.TakePeerMail(ctx, node, limit, maxBytes)
 }
 
+// change changes what is lost.
+func (s *lossy) change(how func(s *lossy)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	how(s)
+}
+
 func (s *lossy) letters() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +98,13 @@ func newWorld(t *testing.T, lose, twice float64) *world {
 // node runs an engine until stop, which waits for its end.
 func (w *world) node() (e *engine.Engine, stop func()) {
 	w.t.Helper()
-	e = engine.New(engine.Config{Store: w.st, Hints: w.hints, Log: slog.New(slog.DiscardHandler)})
+	return w.nodeOn(w.st)
+}
+
+// nodeOn is node with its own way to the store.
+func (w *world) nodeOn(st store.Store) (e *engine.Engine, stop func()) {
+	w.t.Helper()
+	e = engine.New(engine.Config{Store: st, Hints: w.hints, Log: slog.New(slog.DiscardHandler)})
 	ctx, cancel := context.WithCancel(w.t.Context())
 	ended := make(chan struct{})
 	w.wg.Go(func() {
@@ -112,6 +125,46 @@ func (w *world) owner() (*engine.Engine, func()) {
 	s := &stepper{steps: 1, ran: map[string]int{}}
 	s.session = e.Join(s, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
 	return e, stop
+}
+
+// pair is a node that owns runs and has no worker for their tasks, and another one, in a world that loses nothing.
+type pair struct {
+	*world
+	owner, other         *engine.Engine
+	stopOwner, stopOther func()
+}
+
+// withPair runs a test with both of them, in virtual time.
+func withPair(t *testing.T, test func(t *testing.T, p *pair)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		p := &pair{world: newWorld(t, 0, 0)}
+		p.owner, p.stopOwner = p.world.owner()
+		defer p.stopOwner()
+		p.other, p.stopOther = p.world.node()
+		defer p.stopOther()
+		test(t, p)
+	})
+}
+
+// sendTasks begins so many tasks; the key of each is the name and its number.
+func sendTasks(t *testing.T, e *engine.Engine, n int, name string, spec model.TaskSpec) {
+	t.Helper()
+	for i := range n {
+		if _, err := e.Send(t.Context(), submit(fmt.Sprint(name, i), spec)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// completed waits until so many tasks have succeeded that were sent under a name.
+func completed(t *testing.T, e *engine.Engine, n int, name string) {
+	t.Helper()
+	for i := range n {
+		if r, err := e.Await(patient(t), submit(fmt.Sprint(name, i), model.TaskSpec{}).To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
+			t.Errorf("task %d: %v, %v", i, r.Outcome, err)
+		}
+	}
 }
 
 // settle waits until shards have moved to where they belong.
@@ -144,16 +197,11 @@ func execute(t *testing.T, e *engine.Engine, n int, spec model.TaskSpec) {
 // Tasks of a node that has no worker for them are executed by the workers of another one, each once.
 func TestTasksOfAnotherNode(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0, 0)
-		a, stopA := w.owner()
-		defer stopA()
-		b, stopB := w.node()
-		defer stopB()
-		h := newHand(b, 10, done)
+	withPair(t, func(t *testing.T, p *pair) {
+		h := newHand(p.other, 10, done)
 		settle()
 		began := time.Now()
-		execute(t, a, 100, model.TaskSpec{})
+		execute(t, p.owner, 100, model.TaskSpec{})
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("it took %s", took)
 		}
@@ -210,24 +258,19 @@ func TestTasksOfAnotherNodeWithLostLetters(t *testing.T) {
 // Two nodes with the same workers share the tasks of one of them, as long as more wait there than it has slots.
 func TestTasksAreShared(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0, 0)
-		a, stopA := w.owner()
-		defer stopA()
-		b, stopB := w.node()
-		defer stopB()
+	withPair(t, func(t *testing.T, p *pair) {
 		work := func(c model.Claim) *model.TaskReport {
 			time.Sleep(100 * time.Millisecond)
 			return done(c)
 		}
-		ha, hb := newHand(a, 5, work), newHand(b, 5, work)
+		ha, hb := newHand(p.owner, 5, work), newHand(p.other, 5, work)
 		settle()
 		began := time.Now()
-		execute(t, a, 500, model.TaskSpec{})
+		execute(t, p.owner, 500, model.TaskSpec{})
 		if took := time.Since(began); took > 7*time.Second {
 			t.Errorf("it took %s, with 10 slots of 100 ms", took)
 		}
-		t.Log(len(ha.claims), len(hb.claims), w.st.letters())
+		t.Log(len(ha.claims), len(hb.claims), p.st.letters())
 		if n := len(hb.claims); n < 150 || n > 350 {
 			t.Errorf("the other node has executed %d of 500", n)
 		}
@@ -237,14 +280,10 @@ func TestTasksAreShared(t *testing.T) {
 // A cancel reaches the worker at once, wherever it is; so does the end of a task that takes too long, and heartbeats keep one alive that says something.
 func TestWordsToAWorkerOfAnotherNode(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0, 0)
-		a, stopA := w.owner()
-		defer stopA()
-		b, stopB := w.node()
-		defer stopB()
+	withPair(t, func(t *testing.T, p *pair) {
+		a := p.owner
 		var h *hand
-		h = newHand(b, 10, func(c model.Claim) *model.TaskReport {
+		h = newHand(p.other, 10, func(c model.Claim) *model.TaskReport {
 			switch string(c.Input.Data) {
 			case `"beats"`:
 				for range 5 {
@@ -313,11 +352,7 @@ func TestTaskOfARunThatMoves(t *testing.T) {
 		a, stopA := w.owner()
 		h := newHand(a, 50, func(model.Claim) *model.TaskReport { return nil })
 		const n = 40
-		for i := range n {
-			if _, err := a.Send(t.Context(), submit(fmt.Sprint(i), model.TaskSpec{Silence: 30 * time.Second, Retry: model.Retry{MaxAttempts: 1}})); err != nil {
-				t.Fatal(err)
-			}
-		}
+		sendTasks(t, a, n, "", model.TaskSpec{Silence: 30 * time.Second, Retry: model.Retry{MaxAttempts: 1}})
 		h.until(func() bool { return len(h.claims) == n })
 		b, stopB := w.owner()
 		defer stopB()
@@ -350,11 +385,7 @@ func TestTaskOfARunThatMoves(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		for i := range n {
-			if r, err := b.Await(patient(t), submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
-				t.Errorf("task %d: %v, %v", i, r.Outcome, err)
-			}
-		}
+		completed(t, b, n, "")
 		stopA()
 	})
 }
@@ -362,11 +393,7 @@ func TestTaskOfARunThatMoves(t *testing.T) {
 // A claim that a living node does not have begins again without an attempt; one whose node is gone begins again with one.
 func TestLostClaimsOfAnotherNode(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0, 0)
-		a, stopA := w.owner()
-		defer stopA()
-		b, stopB := w.node()
+	withPair(t, func(t *testing.T, p *pair) {
 		var mu sync.Mutex
 		var attempts []int
 		note := func(c model.Claim) *model.TaskReport {
@@ -375,25 +402,21 @@ func TestLostClaimsOfAnotherNode(t *testing.T) {
 			attempts = append(attempts, c.Attempt)
 			return nil
 		}
-		newHand(b, 1, note)
+		newHand(p.other, 1, note)
 		settle()
-		if _, err := a.Send(t.Context(), submit("x", model.TaskSpec{Retry: model.Retry{Initial: time.Second}})); err != nil {
+		if _, err := p.owner.Send(t.Context(), submit("x", model.TaskSpec{Retry: model.Retry{Initial: time.Second}})); err != nil {
 			t.Fatal(err)
 		}
 		settle()
-		// Nobody hears b any more: its answers, and its lease.
-		w.st.mu.Lock()
-		w.st.lose = 1
-		w.st.mu.Unlock()
-		if _, err := a.Send(t.Context(), submit("y", model.TaskSpec{})); err != nil {
+		// Nobody hears the other node any more: its answers, and its lease.
+		p.st.change(func(s *lossy) { s.lose = 1 })
+		if _, err := p.owner.Send(t.Context(), submit("y", model.TaskSpec{})); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		w.st.mu.Lock()
-		w.st.lose = 0
-		w.st.mu.Unlock()
-		stopB() // it gives back what it has, which costs no attempt
-		c, stopC := w.node()
+		p.st.change(func(s *lossy) { s.lose = 0 })
+		p.stopOther() // it gives back what it has, which costs no attempt
+		c, stopC := p.world.node()
 		defer stopC()
 		newHand(c, 5, note)
 		settle()
@@ -451,21 +474,13 @@ func claimThatNobodyHeardOf(t *testing.T, n int) {
 		defer stopB()
 		h := newHand(b, 1, done)
 		settle()
-		for i := range n {
-			if _, err := a.Send(t.Context(), submit(fmt.Sprint(i), model.TaskSpec{})); err != nil {
-				t.Fatal(err)
-			}
-		}
+		sendTasks(t, a, n, "", model.TaskSpec{})
 		settle()
 		c, stopC := w.owner()
 		defer stopC()
 		stopA()
 		at := time.Now()
-		for i := range n {
-			if r, err := c.Await(patient(t), submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{}); err != nil || r.Outcome.Status != model.Completed {
-				t.Errorf("task %d: %v, %v", i, r.Outcome, err)
-			}
-		}
+		completed(t, c, n, "")
 		if took := time.Since(at); took > time.Minute {
 			t.Errorf("it took %s", took)
 		}
@@ -485,24 +500,19 @@ func claimThatNobodyHeardOf(t *testing.T, n int) {
 // A workflow that does one thing after the other elsewhere does not wait for anything but the way there.
 func TestOneTaskAfterTheOther(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0, 0)
-		a, stopA := w.owner()
-		defer stopA()
-		b, stopB := w.node()
-		defer stopB()
-		newHand(b, 3, done)
+	withPair(t, func(t *testing.T, p *pair) {
+		newHand(p.other, 3, done)
 		settle()
 		// The worst case: an answer that knows of nothing more comes together with the next knock.
-		w.st.mu.Lock()
-		w.st.hold = func(m store.PeerMail) bool {
-			a, err := peer.Decode[peer.Answer](m.Body[1:])
-			return m.Body[0] == 'a' && err == nil && !slices.ContainsFunc(a.Entries, func(e peer.Entry) bool { return e.Claim != nil })
-		}
-		w.st.mu.Unlock()
+		p.st.change(func(s *lossy) {
+			s.hold = func(m store.PeerMail) bool {
+				a, err := peer.Decode[peer.Answer](m.Body[1:])
+				return m.Body[0] == 'a' && err == nil && !slices.ContainsFunc(a.Entries, func(e peer.Entry) bool { return e.Claim != nil })
+			}
+		})
 		began := time.Now()
 		for i := range 200 {
-			if r, err := a.Execute(patient(t), submit(fmt.Sprint(i), model.TaskSpec{})); err != nil || r.Outcome.Status != model.Completed {
+			if r, err := p.owner.Execute(patient(t), submit(fmt.Sprint(i), model.TaskSpec{})); err != nil || r.Outcome.Status != model.Completed {
 				t.Fatalf("task %d: %v, %v", i, r.Outcome, err)
 			}
 			time.Sleep(time.Duration(i%7) * time.Millisecond)
@@ -521,14 +531,8 @@ func TestLenderThatStartsOver(t *testing.T) {
 		a, stopA := w.owner()
 		defer stopA()
 		st := &deaf{Store: w.st}
-		b := engine.New(engine.Config{Store: st, Hints: w.hints})
-		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); _ = b.Run(ctx) }()
-		defer func() { cancel(); <-ended }()
-		if err := b.Ready(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		b, stopB := w.nodeOn(st)
+		defer stopB()
 		var hang atomic.Bool
 		hang.Store(true)
 		h := newHand(b, 4, func(c model.Claim) *model.TaskReport {
@@ -539,11 +543,7 @@ func TestLenderThatStartsOver(t *testing.T) {
 			return done(c)
 		})
 		settle()
-		for i := range 4 {
-			if _, err := a.Send(t.Context(), submit(fmt.Sprint("hangs ", i), model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})); err != nil {
-				t.Fatal(err)
-			}
-		}
+		sendTasks(t, a, 4, "hangs ", model.TaskSpec{Retry: model.Retry{MaxAttempts: 1}})
 		h.until(func() bool { return len(h.claims) == 4 })
 		st.deaf.Store(true)
 		time.Sleep(time.Minute) // a takes its place
@@ -567,27 +567,15 @@ func TestLenderThatStartsOver(t *testing.T) {
 // The owner of a run ends a claim and is gone before it has told the node whose worker executes it, which then gets the run. The worker hears that it is over all the same.
 func TestLenderThatInherits(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, 0, 0)
-		a, stopA := w.owner()
-		b, stopB := w.node()
-		defer stopB()
-		h := newHand(b, 4, func(model.Claim) *model.TaskReport { return nil })
+	withPair(t, func(t *testing.T, p *pair) {
+		h := newHand(p.other, 4, func(model.Claim) *model.TaskReport { return nil })
 		settle()
-		for i := range 4 {
-			if _, err := a.Send(t.Context(), submit(fmt.Sprint("hangs ", i), model.TaskSpec{ToClose: 10 * time.Second, Retry: model.Retry{MaxAttempts: 1}})); err != nil {
-				t.Fatal(err)
-			}
-		}
+		sendTasks(t, p.owner, 4, "hangs ", model.TaskSpec{ToClose: 10 * time.Second, Retry: model.Retry{MaxAttempts: 1}})
 		h.until(func() bool { return len(h.claims) == 4 })
-		w.st.mu.Lock()
-		w.st.drop = func(store.PeerMail) bool { return true }
-		w.st.mu.Unlock()
+		p.st.change(func(s *lossy) { s.drop = func(store.PeerMail) bool { return true } })
 		time.Sleep(11 * time.Second)
-		stopA()
-		w.st.mu.Lock()
-		w.st.drop = nil
-		w.st.mu.Unlock()
+		p.stopOwner()
+		p.st.change(func(s *lossy) { s.drop = nil })
 		time.Sleep(time.Minute)
 		h.mu.Lock()
 		defer h.mu.Unlock()

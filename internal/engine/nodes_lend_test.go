@@ -30,46 +30,21 @@ func TestLimitOfLentWorkers(t *testing.T) {
 
 func limitOfLentWorkers(t *testing.T, victim int, long time.Duration) {
 	r := newRing(t)
-	c := &counter{now: map[string]*member{}, by: map[*member]int{}}
+	c := newCounter()
 	do := func(m *member, claim model.Claim) *model.TaskReport {
-		key := string(claim.Input.Data)
 		if m.cut.Load() {
 			return nil
 		}
-		c.begin(m, key)
-		time.Sleep(long)
-		if m.cut.Load() {
-			return nil
-		}
-		c.end(m, key)
-		return &model.TaskReport{Output: claim.Input}
+		return c.work(m, claim, long)
 	}
 	a := r.join(0, nil)
 	nodes := []*member{a, r.join(5, do), r.join(5, do)}
-	ctx := t.Context()
-	if err := a.Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: "three", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 3}}, true); err != nil {
-		t.Fatal(err)
-	}
+	r.limitTo3(a)
 	const tasks = 200
+	sendTasks(t, a.Engine, tasks, "", ofThree)
 	results := make(chan error, tasks)
 	for i := range tasks {
-		m := submit(fmt.Sprint(i), model.TaskSpec{Limits: []string{"three"}})
-		if _, err := a.Send(ctx, m); err != nil {
-			t.Fatal(err)
-		}
-		go func() {
-			for {
-				res, err := nodes[2].Await(ctx, m.To, model.RunID{})
-				if err != nil {
-					continue
-				}
-				if res.Outcome.Status != model.Completed {
-					err = fmt.Errorf("task %d ended as %s: %w", i, res.Outcome.Status, res.Outcome.Failure)
-				}
-				results <- err
-				return
-			}
-		}()
+		go func() { results <- r.await(nodes[2], i) }()
 	}
 	time.Sleep(5 * time.Second) // while shards move
 	dead := nodes[victim]
@@ -80,33 +55,9 @@ func limitOfLentWorkers(t *testing.T, victim int, long time.Duration) {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}
-	time.Sleep(7 * time.Second) // nobody can know yet that it is gone
-	c.mu.Lock()
-	c.lost = 0
-	c.mu.Unlock()
-	for range tasks {
-		select {
-		case err := <-results:
-			if err != nil {
-				t.Error(err)
-			}
-		case <-time.After(time.Hour):
-			t.Fatalf("tasks do not get through: %v", c.by)
-		}
-	}
-	if c.most != 3 {
-		t.Errorf("%d tasks at a time, and the limit is 3", c.most)
-	}
-	time.Sleep(30 * time.Second)
-	if s, err := nodes[2].Flow().State(ctx, model.DefaultTenant); err != nil || !s.Known {
-		t.Errorf("%+v, %v", s, err)
-	} else {
-		for _, u := range s.Uses {
-			if u.Held != 0 || u.Waiting != 0 {
-				t.Errorf("permits do not come back: %+v", u)
-			}
-		}
-	}
+	c.outlive(t, tasks, time.Hour, results)
+	c.atMost3(t)
+	r.allFree(nodes[2])
 	dead.cut.Store(false)
 	r.close()
 }
@@ -159,46 +110,16 @@ func limitWhileRunsMove(t *testing.T, long time.Duration, happens func(r *ring, 
 	t.Helper()
 	r := newRing(t)
 	r.st = leisurely{r.st}
-	c := &counter{now: map[string]*member{}, by: map[*member]int{}}
-	do := func(m *member, claim model.Claim) *model.TaskReport {
-		key := string(claim.Input.Data)
-		c.begin(m, key)
-		time.Sleep(long)
-		c.end(m, key)
-		return &model.TaskReport{Output: claim.Input}
-	}
-	a, ctx := r.join(0, nil), t.Context()
-	if err := a.Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: "three", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 3}}, true); err != nil {
-		t.Fatal(err)
-	}
+	c := newCounter()
+	a := r.join(0, nil)
+	r.limitTo3(a)
 	const tasks = 60
-	for i := range tasks {
-		if _, err := a.Send(ctx, submit(fmt.Sprint(i), model.TaskSpec{Limits: []string{"three"}})); err != nil {
-			t.Fatal(err)
-		}
-	}
-	happens(r, func() *member { return r.join(5, do) })
-	for i := range tasks {
-		for {
-			res, err := a.Await(ctx, submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{})
-			if err == nil && res.Outcome.Status != model.Completed {
-				t.Errorf("task %d: %+v", i, res.Outcome)
-			}
-			if err == nil {
-				break
-			}
-		}
-	}
-	if c.most != 3 {
-		t.Errorf("%d tasks at a time, and the limit is 3", c.most)
-	}
-	if len(c.begins) != tasks {
-		t.Errorf("%d attempts of %d tasks", len(c.begins), tasks)
-	}
-	time.Sleep(30 * time.Second)
-	if s, err := a.Flow().State(ctx, model.DefaultTenant); err != nil || !s.Known || len(s.Uses) > 0 {
-		t.Errorf("permits do not come back: %+v, %v", s, err)
-	}
+	sendTasks(t, a.Engine, tasks, "", ofThree)
+	happens(r, func() *member { return r.join(5, c.worker(long)) })
+	r.awaitAll(a, tasks)
+	c.atMost3(t)
+	c.onceEach(t, tasks)
+	r.allFree(a)
 	r.close()
 }
 
@@ -268,9 +189,6 @@ func permitsMoveToLender(t *testing.T, slow bool) {
 	if begun != 3*keys {
 		t.Errorf("%d attempts of %d tasks", begun, 3*keys)
 	}
-	time.Sleep(30 * time.Second)
-	if s, err := a.Flow().State(ctx, model.DefaultTenant); err != nil || !s.Known || len(s.Uses) > 0 {
-		t.Errorf("permits do not come back: %+v, %v", s, err)
-	}
+	r.allFree(a)
 	r.close()
 }

@@ -130,6 +130,51 @@ func (r *ring) join(slots int, do func(m *member, c model.Claim) *model.TaskRepo
 	return m
 }
 
+// ofThree is what a task has that the limit of limitTo3 keeps back.
+var ofThree = model.TaskSpec{Limits: []string{"three"}}
+
+// limitTo3 has a node set a limit: of the tasks that name it, three may run at a time.
+func (r *ring) limitTo3(m *member) {
+	r.t.Helper()
+	l := rule.Limit{Name: "three", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 3}}
+	if err := m.Flow().SetLimit(r.t.Context(), model.DefaultTenant, l, true); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// await waits at a node until a task has ended, however often it cannot say so because shards move.
+func (r *ring) await(m *member, i int) error {
+	for {
+		res, err := m.Await(r.t.Context(), submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{})
+		switch {
+		case err != nil:
+		case res.Outcome.Status != model.Completed:
+			return fmt.Errorf("task %d ended as %s: %w", i, res.Outcome.Status, res.Outcome.Failure)
+		default:
+			return nil
+		}
+	}
+}
+
+// awaitAll waits until so many tasks have ended.
+func (r *ring) awaitAll(m *member, tasks int) {
+	r.t.Helper()
+	for i := range tasks {
+		if err := r.await(m, i); err != nil {
+			r.t.Error(err)
+		}
+	}
+}
+
+// allFree finds out whether all permits have come back a while after the last task has ended.
+func (r *ring) allFree(m *member) {
+	r.t.Helper()
+	time.Sleep(30 * time.Second)
+	if s, err := m.Flow().State(r.t.Context(), model.DefaultTenant); err != nil || !s.Known || len(s.Uses) > 0 {
+		r.t.Errorf("permits do not come back: %+v, %v", s, err)
+	}
+}
+
 func (r *ring) close() {
 	r.t.Helper()
 	for _, m := range r.nodes {
@@ -150,6 +195,70 @@ type counter struct {
 	by     map[*member]int // that have ended
 	lost   int             // of a node that was cut off, for as long as nobody can know that it is
 	begins []time.Time
+}
+
+func newCounter() *counter { return &counter{now: map[string]*member{}, by: map[*member]int{}} }
+
+// work executes a task that takes so long. Of a node that was cut off meanwhile nobody hears how it ended.
+func (c *counter) work(m *member, claim model.Claim, long time.Duration) *model.TaskReport {
+	key := string(claim.Input.Data)
+	c.begin(m, key)
+	time.Sleep(long)
+	if m.cut.Load() {
+		return nil
+	}
+	c.end(m, key)
+	return &model.TaskReport{Output: claim.Input}
+}
+
+// worker is work as a node that joins is told to do it.
+func (c *counter) worker(long time.Duration) func(*member, model.Claim) *model.TaskReport {
+	return func(m *member, claim model.Claim) *model.TaskReport { return c.work(m, claim, long) }
+}
+
+// atMost3 reports whether the limit was kept, and used.
+func (c *counter) atMost3(t *testing.T) {
+	t.Helper()
+	if c.most != 3 {
+		t.Errorf("%d tasks at a time, and the limit is 3", c.most)
+	}
+}
+
+// onceEach reports whether no task was executed twice.
+func (c *counter) onceEach(t *testing.T, tasks int) {
+	t.Helper()
+	if len(c.begins) != tasks {
+		t.Errorf("%d attempts of %d tasks", len(c.begins), tasks)
+	}
+}
+
+// allWorked reports whether every node has executed some.
+func (c *counter) allWorked(t *testing.T, nodes ...*member) {
+	t.Helper()
+	for i, m := range nodes {
+		if c.ended(m) == 0 {
+			t.Errorf("node %d has executed none", i)
+		}
+	}
+}
+
+// outlive waits until others could know that a node was cut off, and then for the results of so many tasks.
+func (c *counter) outlive(t *testing.T, tasks int, patience time.Duration, results <-chan error) {
+	t.Helper()
+	time.Sleep(7 * time.Second) // nobody can know yet that it is gone
+	c.mu.Lock()
+	c.lost = 0
+	c.mu.Unlock()
+	for range tasks {
+		select {
+		case err := <-results:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(patience):
+			t.Fatalf("tasks do not get through: %v", c.by)
+		}
+	}
 }
 
 func (c *counter) begin(m *member, key string) {
@@ -202,31 +311,19 @@ func TestLimitOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRing(t)
-		c := &counter{now: map[string]*member{}, by: map[*member]int{}}
-		do := func(m *member, claim model.Claim) *model.TaskReport {
-			key := string(claim.Input.Data)
-			c.begin(m, key)
-			time.Sleep(500 * time.Millisecond)
-			if m.cut.Load() {
-				return nil
-			}
-			c.end(m, key)
-			return &model.TaskReport{Output: claim.Input}
-		}
-		first := r.join(5, do)
-		ctx := t.Context()
-		if err := first.Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: "three", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 3}}, true); err != nil {
-			t.Fatal(err)
-		}
+		c := newCounter()
+		do := c.worker(500 * time.Millisecond)
+		first, ctx := r.join(5, do), t.Context()
+		r.limitTo3(first)
 		const tasks = 200
 		results := make(chan error, tasks)
-		begin := func(from *member, i int) {
+		for i := range tasks {
 			go func() {
-				m := submit(fmt.Sprint(i), model.TaskSpec{Limits: []string{"three"}})
-				_, err := from.Send(ctx, m)
+				m := submit(fmt.Sprint(i), ofThree)
+				_, err := first.Send(ctx, m)
 				for err == nil {
 					var res lane.Result
-					if res, err = from.Await(ctx, m.To, model.RunID{}); err == nil {
+					if res, err = first.Await(ctx, m.To, model.RunID{}); err == nil {
 						if res.Outcome.Status != model.Completed {
 							err = fmt.Errorf("task %d ended as %s: %w", i, res.Outcome.Status, res.Outcome.Failure)
 						}
@@ -236,37 +333,17 @@ func TestLimitOfSeveralNodes(t *testing.T) {
 				results <- err
 			}()
 		}
-		for i := range tasks {
-			begin(first, i)
-		}
 		time.Sleep(time.Second)
 		second, third := r.join(5, do), r.join(5, do)
 		time.Sleep(10 * time.Second) // tasks are executed while shards move
 		for c.cut(second) == 0 {
 			time.Sleep(10 * time.Millisecond)
 		}
-		time.Sleep(7 * time.Second) // nobody can know yet that it is gone
-		c.mu.Lock()
-		c.lost = 0
-		c.mu.Unlock()
-		for range tasks {
-			select {
-			case err := <-results:
-				if err != nil {
-					t.Error(err)
-				}
-			case <-time.After(5 * time.Minute):
-				t.Fatalf("tasks do not get through: %v", c.by)
-			}
-		}
+		c.outlive(t, tasks, 5*time.Minute, results)
 		if c.most > 3 {
 			t.Errorf("%d tasks at a time, and the limit is 3", c.most)
 		}
-		for i, m := range []*member{first, second, third} {
-			if c.ended(m) == 0 {
-				t.Errorf("node %d has executed none", i)
-			}
-		}
+		c.allWorked(t, first, second, third)
 		time.Sleep(10 * time.Second)
 		if left, err := r.st.ListSettings(ctx, "", "limit_found"); err != nil || len(left) > 0 {
 			t.Errorf("the search for claims of the dead node goes on: %v, %v", left, err)
@@ -281,24 +358,12 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRing(t)
-		c := &counter{now: map[string]*member{}, by: map[*member]int{}}
-		do := func(m *member, claim model.Claim) *model.TaskReport {
-			key := string(claim.Input.Data)
-			c.begin(m, key)
-			time.Sleep(9 * time.Second)
-			c.end(m, key)
-			return &model.TaskReport{Output: claim.Input}
-		}
+		c := newCounter()
+		do := c.worker(9 * time.Second)
 		first, ctx := r.join(5, do), t.Context()
-		if err := first.Flow().SetLimit(ctx, model.DefaultTenant, rule.Limit{Name: "three", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 3}}, true); err != nil {
-			t.Fatal(err)
-		}
+		r.limitTo3(first)
 		const tasks = 40
-		for i := range tasks {
-			if _, err := first.Send(ctx, submit(fmt.Sprint(i), model.TaskSpec{Limits: []string{"three"}})); err != nil {
-				t.Fatal(err)
-			}
-		}
+		sendTasks(t, first.Engine, tasks, "", ofThree)
 		second := r.join(5, do)
 		time.Sleep(25 * time.Second)
 		third := r.join(5, do)
@@ -312,28 +377,10 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 				t.Errorf("%d hold it", n)
 			}
 		}
-		for i := range tasks {
-			for {
-				res, err := first.Await(ctx, submit(fmt.Sprint(i), model.TaskSpec{}).To, model.RunID{})
-				if err == nil && res.Outcome.Status != model.Completed {
-					t.Errorf("task %d: %+v", i, res.Outcome)
-				}
-				if err == nil {
-					break
-				}
-			}
-		}
-		if c.most != 3 {
-			t.Errorf("%d tasks at a time, and the limit is 3", c.most)
-		}
-		if len(c.begins) != tasks {
-			t.Errorf("%d attempts of %d tasks", len(c.begins), tasks)
-		}
-		for i, m := range []*member{first, second, third} {
-			if c.ended(m) == 0 {
-				t.Errorf("node %d has executed none", i)
-			}
-		}
+		r.awaitAll(first, tasks)
+		c.atMost3(t)
+		c.onceEach(t, tasks)
+		c.allWorked(t, first, second, third)
 		r.close()
 	})
 }
@@ -343,7 +390,7 @@ func TestRateOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRing(t)
-		c := &counter{now: map[string]*member{}, by: map[*member]int{}}
+		c := newCounter()
 		do := func(m *member, claim model.Claim) *model.TaskReport {
 			c.begin(m, string(claim.Input.Data))
 			c.end(m, string(claim.Input.Data))
@@ -379,11 +426,7 @@ func TestRateOfSeveralNodes(t *testing.T) {
 		if took := c.begins[len(c.begins)-1].Sub(from); took > 20*time.Second {
 			t.Errorf("%d tasks at %v took %v", tasks, n, took)
 		}
-		for i, m := range nodes {
-			if c.ended(m) == 0 {
-				t.Errorf("node %d has executed none", i)
-			}
-		}
+		c.allWorked(t, nodes...)
 		r.close()
 	})
 }
@@ -451,7 +494,7 @@ func TestBreakerOfSeveralNodes(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		r := newRing(t)
-		c := &counter{now: map[string]*member{}, by: map[*member]int{}}
+		c := newCounter()
 		var broken atomic.Bool
 		broken.Store(true)
 		do := func(m *member, claim model.Claim) *model.TaskReport {
