@@ -118,7 +118,7 @@ func TestKeptPlans(t *testing.T) {
 	exec(strings.Replace(keepPlans, "true", "false", 1)) // for all of the test
 	for _, full := range []bool{false, true} {
 		if full {
-			fill(t, s)
+			Fill(t, s)
 		}
 		exec(`analyze`)
 		for name, texts := range map[string][3]string{"named": loadNamed, "current": loadCurrent} {
