@@ -33,7 +33,12 @@ type LimitInfo struct {
 	LimitRule
 	// Uses are the keys of the limit that tasks hold or wait for, in all processes; one without a key for a limit that has none. A process that does not answer within seconds is left out.
 	Uses []LimitUse
+	// Others are the keys beyond a thousand together: those that most tasks wait for are in Uses.
+	Others OtherKeys
 }
+
+// OtherKeys are how many keys of a limit together stand how. A key that several processes use may be counted for each.
+type OtherKeys struct{ Keys, Held, Waiting int }
 
 // LimitUse is how one key of a limit stands.
 type LimitUse struct {
@@ -107,6 +112,7 @@ func (a *App) Limits(ctx context.Context) ([]LimitInfo, error) {
 		case api.PerKey, api.PerName:
 			list[i].Per = "" // follows from the rest
 		}
+		list[i].Others = OtherKeys(l.Others)
 		for _, u := range l.Uses {
 			list[i].Uses = append(list[i].Uses, LimitUse{Key: u.Key, Held: u.Held, Waiting: u.Waiting, Holders: taskRefs(u.Holders), Waiters: taskRefs(u.Waiters)})
 		}

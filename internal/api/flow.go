@@ -67,7 +67,12 @@ type LimitStatus struct {
 	// Uses are who holds it and who waits, by key, in all processes that could be asked; Known is false when there was none.
 	Known bool
 	Uses  []LimitUse
+	// Others are the keys that are too many to be named; those that most tasks wait for are.
+	Others OtherKeys
 }
+
+// OtherKeys are keys of a limit together. Keys that several processes use may be counted for each.
+type OtherKeys struct{ Keys, Held, Waiting int }
 
 // LimitUse is how a limit, or one key of it, stands.
 type LimitUse struct {

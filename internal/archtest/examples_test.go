@@ -39,6 +39,7 @@ var withoutExample = map[string]string{
 	"FailedAttempt":     "see DeadTask",
 	"RequeueOption":     "sealed; WithInput and RequeueAgain are in docs/dead-letters.md",
 	"LimitUse":          "see LimitInfo",
+	"OtherKeys":         "see LimitInfo",
 	"LimitInfo":         "see LimitRule",
 	"BreakerInfo":       "see BreakerRule",
 	"LogLine":           "see Log",

@@ -62,6 +62,14 @@ type limitShape struct {
 	Rate        string     `json:"rate,omitempty"`
 	Burst       int64      `json:"burst,omitempty"`
 	Uses        []useShape `json:"uses,omitempty"`
+	// Others are keys that are too many to be named.
+	Others othersShape `json:"others,omitzero"`
+}
+
+type othersShape struct {
+	Keys    int `json:"keys"`
+	Held    int `json:"held"`
+	Waiting int `json:"waiting"`
 }
 
 type useShape struct {
@@ -90,6 +98,7 @@ func shapeLimit(l *api.LimitStatus) limitShape {
 		}
 		s.Uses = append(s.Uses, use)
 	}
+	s.Others = othersShape(l.Others)
 	return s
 }
 
@@ -172,6 +181,9 @@ func newLimitShow(o *options) *cobra.Command {
 						of = " " + u.Key
 					}
 					rows = append(rows, []string{"Held" + of, some(u.Held, u.Holders)}, []string{"Waiting" + of, some(u.Waiting, u.Waiters)})
+				}
+				if n := l.Others; n.Keys > 0 {
+					rows = append(rows, []string{fmt.Sprintf("Held, %d other keys", n.Keys), number(n.Held)}, []string{fmt.Sprintf("Waiting, %d other keys", n.Keys), number(n.Waiting)})
 				}
 				return o.table("", rows)
 			}

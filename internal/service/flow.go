@@ -38,6 +38,10 @@ func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus,
 			if u.Resource.Name != l.Name {
 				continue
 			}
+			if u.Keys > 0 {
+				list[i].Others = api.OtherKeys{Keys: u.Keys, Held: u.Held, Waiting: u.Waiting}
+				continue
+			}
 			use := api.LimitUse{Key: u.Resource.Key, Held: u.Held, Waiting: u.Waiting, Holders: u.Holders}
 			for _, w := range u.Waiters {
 				use.Waiters = append(use.Waiters, w.Ref)

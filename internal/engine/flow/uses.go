@@ -25,6 +25,7 @@ const (
 
 const (
 	maxUses = 20              // holders and waiters of a limit that are named
+	maxKeys = 1000            // keys of a limit that are named, those that most wait for; an answer is a setting, and not to grow without bound
 	askWait = 4 * time.Second // a node without hints looks every two seconds
 	askPoll = 10 * time.Millisecond
 )
@@ -36,6 +37,15 @@ type LimitUse struct {
 	// Holders and Waiters are some of them; those who wait longest first.
 	Holders []model.TaskRef
 	Waiters []gate.Waiter
+	// Keys is set where this is so many other keys of the limit together, none of which is named.
+	Keys int
+}
+
+// limit is which limit this is about, whatever the key.
+func (u *LimitUse) limit() rule.Resource {
+	r := u.Resource
+	r.Key = ""
+	return r
 }
 
 // answer is the body of a settingUses.
@@ -48,15 +58,19 @@ type answer struct {
 func (k *Gatekeeper) Uses() (list []LimitUse) {
 	for _, s := range k.Limits() {
 		if len(s.Holders)+len(s.Waiters) > 0 {
-			list = append(list, LimitUse{s.Resource, len(s.Holders), len(s.Waiters), s.Holders[:min(len(s.Holders), maxUses)], s.Waiters[:min(len(s.Waiters), maxUses)]})
+			list = append(list, LimitUse{
+				Resource: s.Resource, Held: len(s.Holders), Waiting: len(s.Waiters),
+				Holders: s.Holders[:min(len(s.Holders), maxUses)], Waiters: s.Waiters[:min(len(s.Waiters), maxUses)],
+			})
 		}
 	}
-	return list
+	return merged(list)
 }
 
 func (u *LimitUse) add(o *LimitUse) {
 	u.Held += o.Held
 	u.Waiting += o.Waiting
+	u.Keys += o.Keys
 	u.Holders = append(u.Holders, o.Holders...)
 	u.Waiters = append(u.Waiters, o.Waiters...)
 	slices.SortFunc(u.Waiters, func(a, b gate.Waiter) int {
@@ -116,18 +130,49 @@ func (f *Flow) everybody(ctx context.Context) (list []LimitUse, here bool, err e
 	return merged(list), here, nil
 }
 
-// merged adds up what nodes say of the same limit.
+// merged adds up what nodes say of the same key of a limit, and names so many keys of a limit at most.
 func merged(list []LimitUse) []LimitUse {
-	slices.SortStableFunc(list, func(a, b LimitUse) int { return a.Resource.Compare(b.Resource) })
-	out := list[:0]
+	slices.SortStableFunc(list, compareUses)
+	all := list[:0]
 	for i := range list {
-		if n := len(out); n > 0 && out[n-1].Resource == list[i].Resource {
-			out[n-1].add(&list[i])
+		if n := len(all); n > 0 && compareUses(all[n-1], list[i]) == 0 {
+			all[n-1].add(&list[i])
 		} else {
-			out = append(out, list[i])
+			all = append(all, list[i])
 		}
 	}
+	var out []LimitUse
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].limit() == all[0].limit() {
+			n++
+		}
+		out = append(out, named(all[:n])...)
+		all = all[n:]
+	}
 	return out
+}
+
+func compareUses(a, b LimitUse) int {
+	return cmp.Or(a.limit().Compare(b.limit()), cmp.Compare(min(a.Keys, 1), min(b.Keys, 1)), a.Resource.Compare(b.Resource))
+}
+
+// named are the uses of a limit, of which those are put together that are too many to be named.
+func named(uses []LimitUse) []LimitUse {
+	if len(uses) <= maxKeys {
+		return uses
+	}
+	slices.SortStableFunc(uses, func(a, b LimitUse) int {
+		return cmp.Or(cmp.Compare(min(a.Keys, 1), min(b.Keys, 1)), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(b.Held, a.Held))
+	})
+	rest := LimitUse{Resource: uses[0].limit()}
+	for i := maxKeys; i < len(uses); i++ {
+		u := &uses[i]
+		rest.Held, rest.Waiting, rest.Keys = rest.Held+u.Held, rest.Waiting+u.Waiting, rest.Keys+max(1, u.Keys)
+	}
+	uses = append(uses[:maxKeys:maxKeys], rest)
+	slices.SortStableFunc(uses, compareUses)
+	return uses
 }
 
 // question asks, and returns its number. Of several who ask at the same moment one is enough.

@@ -1,0 +1,61 @@
+package flow
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/perdure/perdure/internal/core/rule"
+)
+
+// Of a limit with very many keys those are named that most tasks wait for. The others are counted, and none is lost when several nodes answer.
+func TestUsesOfManyKeys(t *testing.T) {
+	t.Parallel()
+	const keys, nodes = 3 * maxKeys, 3
+	var answers []LimitUse
+	held, waiting := 0, 0
+	for range nodes {
+		var list []LimitUse
+		for i := range keys {
+			u := LimitUse{Resource: rule.Resource{Name: "customer", Tenant: "t", Key: fmt.Sprintf("k%05d", i)}, Held: 1, Waiting: i % 7}
+			if i == 4711%keys {
+				u.Waiting = 1000
+			}
+			held, waiting = held+u.Held, waiting+u.Waiting
+			list = append(list, u)
+		}
+		list = append(list, LimitUse{Resource: rule.Resource{Name: "mail", Tenant: "t"}, Held: 2}, LimitUse{Resource: rule.Resource{Name: "customer", Tenant: "other", Key: "k00001"}, Held: 3})
+		answer := merged(list)
+		if len(answer) != maxKeys+1+2 {
+			t.Fatalf("a node names %d keys", len(answer))
+		}
+		answers = append(answers, answer...)
+	}
+	all := merged(answers)
+	if len(all) != maxKeys+1+2 {
+		t.Fatalf("%d keys are named", len(all))
+	}
+	most, others := 0, 0
+	for _, u := range all {
+		switch {
+		case u.Resource.Name == "mail":
+			if u.Held != 2*nodes || u.Keys != 0 {
+				t.Errorf("another limit: %+v", u)
+			}
+		case u.Resource.Tenant == "other":
+			if u.Held != 3*nodes || u.Keys != 0 {
+				t.Errorf("another tenant: %+v", u)
+			}
+		default:
+			held, waiting, others = held-u.Held, waiting-u.Waiting, others+u.Keys
+			if u.Keys == 0 {
+				most = max(most, u.Waiting)
+			}
+		}
+	}
+	if held != 0 || waiting != 0 {
+		t.Errorf("%d holders and %d waiters are missing", held, waiting)
+	}
+	if most != 1000*nodes || others < keys-maxKeys {
+		t.Errorf("the key that most wait for has %d, and there are %d others", most, others)
+	}
+}
