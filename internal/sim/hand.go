@@ -250,7 +250,7 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 	}
 	delete(h.reported, ref)
 	h.vanish()
-	s.checkSettled(ref, err, h.ghost)
+	s.checkSettled(ref, err)
 	h.done(ref, r)
 }
 

@@ -98,7 +98,10 @@ func (s *Sim) givenUp(r *run, ref model.ClaimRef) bool {
 	}
 	k := m.inc.board.keeper
 	p := k.let[ref.TaskRef]
-	return k.knew[ref] && (p == nil || !p.found)
+	if p == nil {
+		return k.knew[ref]
+	}
+	return !p.found // the task was let through again
 }
 
 // sharedLimits checks that a task which a node has let through is not one too many.
