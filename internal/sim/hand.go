@@ -102,6 +102,7 @@ func (h *hand) execute(c *model.Claim) {
 	}
 	j := &job{h: h, claim: *c, canceled: c.Canceled}
 	h.held[c.Ref] = j
+	s.claims[c.Ref].begun = true
 	s.executing(c.Ref)
 	s.did(opExecuted)
 	w := workOf(c.Input)

@@ -169,6 +169,7 @@ type claimed struct {
 	worker   string
 	maker    model.NodeID
 	permits  []rule.Resource // the limits that it holds, where nodes share them
+	begun    bool            // its worker has been handed it
 	reported bool            // a report has ended it
 	unsure   bool            // perhaps one has: its task was to be canceled
 }
