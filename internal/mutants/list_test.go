@@ -16,6 +16,9 @@ var sim = []string{"./internal/sim", "-run", "TestSeeds$", "-seeds=4000", "-fail
 // longer is the simulator for what happens rarely.
 var longer = []string{"./internal/sim", "-run", "TestSeeds$", "-seeds=16000", "-failures=1"}
 
+// shared is the simulator where nodes share limits and breakers.
+var shared = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=5", "-step=6", "-seeds=3000", "-failures=1"}
+
 // conformance of the stores: what is about fences, ownership and guards.
 var (
 	memory        = []string{"./internal/store/memory", "-run", "TestConformance$"}

@@ -102,6 +102,7 @@ func (h *hand) execute(c *model.Claim) {
 	}
 	j := &job{h: h, claim: *c, canceled: c.Canceled}
 	h.held[c.Ref] = j
+	s.claims[c.Ref].begun = true
 	s.executing(c.Ref)
 	s.did(opExecuted)
 	w := workOf(c.Input)
@@ -250,7 +251,7 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 	}
 	delete(h.reported, ref)
 	h.vanish()
-	s.checkSettled(ref, err, h.ghost)
+	s.checkSettled(ref, err)
 	h.done(ref, r)
 }
 

@@ -62,7 +62,7 @@ func (p *proc) counting() *keeper {
 	return p.inc.board.keeper
 }
 
-// takenBy lists who has a permit of a limit: who was let through by a node that lives, and claims of nodes that do not.
+// takenBy lists who has a permit of a limit: who was let through by a node that lives, and claims of nodes that do not, if their workers had them.
 func (s *Sim) takenBy(r rule.Resource) (list []string) {
 	lives := map[model.NodeID]bool{}
 	for _, p := range s.procs {
@@ -81,7 +81,7 @@ func (s *Sim) takenBy(r rule.Resource) (list []string) {
 		}
 		for id, t := range run.tasks {
 			ref := run.ref(id, t.claim)
-			if t.held && !t.over && !lives[t.node] && slices.Contains(s.claims[ref].permits, r) && len(s.reports[ref]) == 0 && !s.givenUp(run, ref) {
+			if t.held && !t.over && !lives[t.node] && slices.Contains(s.claims[ref].permits, r) && s.claims[ref].begun && len(s.reports[ref]) == 0 && !s.givenUp(run, ref) {
 				list = append(list, fmt.Sprintf("claim %d of %s by %s", t.claim, ref.TaskRef, s.ledger.name(t.node)))
 			}
 		}
@@ -98,7 +98,10 @@ func (s *Sim) givenUp(r *run, ref model.ClaimRef) bool {
 	}
 	k := m.inc.board.keeper
 	p := k.let[ref.TaskRef]
-	return k.knew[ref] && (p == nil || !p.found)
+	if p == nil {
+		return k.knew[ref]
+	}
+	return !p.found // the task was let through again
 }
 
 // sharedLimits checks that a task which a node has let through is not one too many.

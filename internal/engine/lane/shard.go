@@ -249,7 +249,7 @@ func (l *Lane) Known() []model.ShardID {
 			return false
 		}
 		for e := range s.entries {
-			if !e.known && (e.loading || e.activating) {
+			if e.starting || !e.known && (e.loading || e.activating) { // a start that assumes that there is no run has not looked
 				return false
 			}
 		}

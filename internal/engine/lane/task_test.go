@@ -754,3 +754,22 @@ func TestDeadlineThatIsFoundTooEarly(t *testing.T) {
 	r.wantEvents(a, "paused", "resumed", "task_claimed task", "task_timed_out task")
 	b.wantSlots(0)
 }
+
+// A start that assumes that there is no run of its address has not looked: until it is stored, a claim may be there of which the board does not know.
+func TestKnownAfterAssumedStarts(t *testing.T) {
+	t.Parallel()
+	r, _ := newBench(t, 0)
+	r.settle()
+	shard := taskAt("t").Shard(shards)
+	if !slices.Contains(r.l.Known(), shard) {
+		t.Fatalf("known are %v", r.l.Known())
+	}
+	r.send(theTask("t"), "t")
+	if slices.Contains(r.l.Known(), shard) {
+		t.Error("a shard is known while it is not known whether a start in it has met a run")
+	}
+	r.settle()
+	if !slices.Contains(r.l.Known(), shard) {
+		t.Errorf("known are %v", r.l.Known())
+	}
+}

@@ -279,9 +279,12 @@ func (b *Book) Seen(now model.Time, number int, body []byte) error {
 	}
 	if p.sole == b.place {
 		b.takeOver(now, number, p)
-		if b.leaves { // it was taken while this node had not begun to leave
+		switch {
+		case b.leaves: // it was taken while this node had not begun to leave
 			b.handOver(now, number)
 			b.Gate.Rest(now)
+		case len(p.letters) > 0: // others have written before this node has heard that it was taken
+			b.handOver(now, number)
 		}
 	}
 	s.due = s.due || len(s.queue)+len(s.flight) > 0
