@@ -2,6 +2,7 @@ package flow
 
 import (
 	"iter"
+	"slices"
 
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
@@ -25,6 +26,7 @@ type Gatekeeper struct {
 
 	claims  map[model.TaskRef]ours
 	orphans map[model.TaskRef]*orphan
+	resumed map[model.TaskRef][]*orphan // orphans whose task was let through again, with what they hold; their workers may still be at it
 	foreign map[model.TaskRef]counted
 
 	// What the board is being told just now: which other node has made a claim, or that a task leaves memory.
@@ -54,7 +56,7 @@ type orphan struct {
 
 // NewGatekeeper makes the gatekeeper of a board.
 func NewGatekeeper(book *ledger.Book, has func(queue.WorkerID, model.ClaimRef) bool) *Gatekeeper {
-	k := &Gatekeeper{Book: book, has: has, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, foreign: map[model.TaskRef]counted{}}
+	k := &Gatekeeper{Book: book, has: has, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, resumed: map[model.TaskRef][]*orphan{}, foreign: map[model.TaskRef]counted{}}
 	if book != nil {
 		k.Gate = book.Gate
 	} else {
@@ -77,7 +79,10 @@ func note(it *queue.Item, p *gate.Plan) {
 
 // Take is for the board; see queue.Gate.
 func (k *Gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
-	delete(k.orphans, it.Ref) // an attempt that was given up, whose task is back: the next one goes on with what it holds
+	if o := k.orphans[it.Ref]; o != nil { // an attempt that was given up, whose task is back: the next one goes on with what it holds
+		delete(k.orphans, it.Ref)
+		k.resumed[it.Ref] = append(k.resumed[it.Ref], o)
+	}
 	g := k.item(it)
 	ok, why, again = k.Gate.Take(now, &g)
 	note(it, g.Plan)
@@ -93,9 +98,21 @@ func (k *Gatekeeper) Hold(now model.Time, it *queue.Item) {
 		return
 	}
 	delete(k.orphans, it.Ref)
+	delete(k.resumed, it.Ref)
 	g := k.item(it)
 	k.Gate.Hold(now, &g)
 	note(it, g.Plan)
+}
+
+// earlier has an attempt count again whose worker is still at it, when a later one of the task, which went on with what it held, is over. It reports whether there is one.
+func (k *Gatekeeper) earlier(ref model.TaskRef) bool {
+	left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return !k.has(o.worker, model.ClaimRef{TaskRef: ref, Claim: o.claim}) })
+	if len(left) == 0 {
+		delete(k.resumed, ref)
+		return false
+	}
+	k.orphans[ref], k.resumed[ref] = left[0], left[1:]
+	return true
 }
 
 // Held remembers who has a claim that holds something.
@@ -127,6 +144,9 @@ func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 			k.orphans[it.Ref] = &orphan{*it, c.claim, c.worker, how}
 			return
 		}
+		if k.earlier(it.Ref) {
+			return
+		}
 	}
 	g := k.item(it)
 	k.Gate.Give(now, &g, outcomes[how])
@@ -139,6 +159,9 @@ func (k *Gatekeeper) Settled(now model.Time, ref model.ClaimRef, how queue.Outco
 		return false
 	}
 	delete(k.orphans, ref.TaskRef)
+	if k.earlier(ref.TaskRef) {
+		return false
+	}
 	if o.how != queue.Neither {
 		how = o.how
 	}
@@ -153,6 +176,13 @@ func (k *Gatekeeper) Orphans() iter.Seq[queue.WorkerID] {
 		for _, o := range k.orphans {
 			if !yield(o.worker) {
 				return
+			}
+		}
+		for _, list := range k.resumed {
+			for _, o := range list {
+				if !yield(o.worker) {
+					return
+				}
 			}
 		}
 	}

@@ -39,6 +39,9 @@ func (f *Flow) writePages(ctx context.Context) error {
 	}
 	due := s.due()
 	for _, n := range due {
+		if f.seat() != s {
+			return nil // that life is over: its book hears no more of what others write, and a page of it would wipe that out
+		}
 		if err := f.writePage(ctx, s.board, n); err != nil {
 			return err
 		}
