@@ -262,6 +262,33 @@ func (d *drawn) matches(w time.Time) bool {
 	return slices.Contains(d.minutes, w.Minute()) && slices.Contains(d.hours, w.Hour()) && slices.Contains(d.months, int(w.Month())) && slices.Contains(d.monday, int(w.Weekday()))
 }
 
+// Around the end of leap years that zones go through by a rule, as around that of others, every line has its instants.
+func TestEndOfLeapYears(t *testing.T) {
+	t.Parallel()
+	for _, zone := range append([]string{"Asia/Gaza", "Europe/Dublin", "Pacific/Chatham", "America/Santiago"}, zones...) {
+		for _, line := range []string{"*/15 * * * *", "0 * * * *", "30 3 * * *", "0 0 1 * *", "59 23 31 12 *"} {
+			c, err := Cron(line, zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, year := range []int{2028, 2040, 2041, 2064, 2088, 2096, 2400} {
+				at, until := time.Date(year, 12, 28, 0, 0, 0, 0, time.UTC), time.Date(year+1, 1, 3, 0, 0, 0, 0, time.UTC)
+				wall := time.Time{}
+				for n := 0; at.Before(until); n++ {
+					next, ok := c.Next(at)
+					if !ok || !next.After(at) || !wallOf(next, c.zone).After(wall) {
+						t.Fatalf("%s: after %s comes %s, %v", c, at, next, ok)
+					}
+					if line == "0 * * * *" && n > 0 && next.Sub(at) != time.Hour {
+						t.Fatalf("%s: after %s comes %s", c, at, next)
+					}
+					at, wall = next, wallOf(next, c.zone)
+				}
+			}
+		}
+	}
+}
+
 // TestNoWallTimeTwice and strictly increasing, in every zone, over years.
 func TestNoWallTimeTwice(t *testing.T) {
 	t.Parallel()
