@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// How nodes share limits and breakers: engine/pages.go, with events in place of goroutines. The book, the gate and the breakers are those of production; writes of pages fail, are lost on the way
+// How nodes share limits and breakers: engine/flow/pages.go and seat.go, with events in place of goroutines. The book, the gate and the breakers are those of production; writes of pages fail, are lost on the way
 // there or back, land late, and whoever makes them dies in between.
 
 // maxTries is how often something is tried again in one go that others have got ahead of.

@@ -7,7 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// permits is whose permit a claim uses where nodes share limits, as engine/gatekeeper.go has it: that of the node that made it, for as long as its worker executes the task, whoever owns the run
+// permits is whose permit a claim uses where nodes share limits, as engine/flow/gatekeeper.go has it: that of the node that made it, for as long as its worker executes the task, whoever owns the run
 // meanwhile.
 type permits struct {
 	claims  map[model.TaskRef]ours      // of workers of this process, with something that they hold
