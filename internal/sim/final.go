@@ -324,6 +324,9 @@ func (s *Sim) leaveAll() {
 	s.leaving = true
 	var last []*incarnation
 	for _, p := range s.procs {
+		if p == nil {
+			continue // it was about to leave when everything healed, and has not been started again
+		}
 		last = append(last, p.inc)
 		s.at(s.now, p, p.leave)
 	}

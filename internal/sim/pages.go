@@ -16,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// How nodes share limits and breakers: engine/pages.go, with events in place of goroutines. The book, the gate and the breakers are those of production; writes of pages fail, are lost on the way
+// How nodes share limits and breakers: engine/flow/pages.go and seat.go, with events in place of goroutines. The book, the gate and the breakers are those of production; writes of pages fail, are lost on the way
 // there or back, land late, and whoever makes them dies in between.
 
 // maxTries is how often something is tried again in one go that others have got ahead of.
@@ -420,7 +420,36 @@ func (inc *incarnation) say(x found, then func(error)) {
 
 // forgetFound removes what this node has said about claims of the dead, since there are none to be found, and what nodes have said that are no more.
 func (f *flow) forgetFound(place limit.Place, alive map[limit.Place]bool, then func(error)) {
-	var old []store.Setting
+	if len(f.obsolete(place, alive)) == 0 {
+		then(nil)
+		return
+	}
+	f.enter(func(leave func()) {
+		old := f.obsolete(place, alive) // as they are now that it is its turn
+		inTurn(len(old), func(i int, next func(error)) {
+			f.ask("delete setting", true, func() error {
+				_, err := f.p.s.disk.mem.DeleteSetting(background, old[i].SettingKey, old[i].Version)
+				return err
+			}, func(err error) {
+				switch {
+				case err == nil:
+					delete(f.all, old[i].SettingKey)
+					next(nil)
+				case outrun(err):
+					f.refresh(next)
+				default:
+					next(err)
+				}
+			})
+		}, func(err error) {
+			leave()
+			then(err)
+		})
+	})
+}
+
+// obsolete are settings of nodes that are no more, and what this one has said about claims of the dead when there are none.
+func (f *flow) obsolete(place limit.Place, alive map[limit.Place]bool) (old []store.Setting) {
 	for _, key := range slices.SortedFunc(maps.Keys(f.all), store.SettingKey.Compare) {
 		if key.Kind != settingFound {
 			continue
@@ -429,28 +458,7 @@ func (f *flow) forgetFound(place limit.Place, alive map[limit.Place]bool, then f
 			old = append(old, f.all[key])
 		}
 	}
-	if len(old) == 0 {
-		then(nil)
-		return
-	}
-	f.enter(func(leave func()) {
-		inTurn(len(old), func(i int, next func(error)) {
-			f.ask("delete setting", true, func() error {
-				_, err := f.p.s.disk.mem.DeleteSetting(background, old[i].SettingKey, old[i].Version)
-				return err
-			}, func(err error) {
-				if err != nil && !outrun(err) {
-					next(err)
-					return
-				}
-				delete(f.all, old[i].SettingKey)
-				next(nil)
-			})
-		}, func(err error) {
-			leave()
-			then(err)
-		})
-	})
+	return old
 }
 
 // leaveLimits gives back what this node has, before it ends in order. When that does not succeed, others find out that it is no more.

@@ -46,8 +46,7 @@ func (p *permits) elsewhere(ref model.TaskRef) bool {
 	}
 	_, elsewhere := p.foreign[ref]
 	if !elsewhere {
-		delete(p.orphans, ref)
-		delete(p.resumed, ref)
+		p.resumes(ref)
 	}
 	return elsewhere
 }
@@ -62,7 +61,15 @@ func (k *keeper) has(o ours, ref model.TaskRef) bool {
 // held remembers who has a claim that holds something.
 func (k *keeper) held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	k.knew[model.ClaimRef{TaskRef: ref, Claim: claim}] = true
-	if k.book == nil || id == 0 {
+	if k.book == nil {
+		return
+	}
+	if left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return o.claim == claim }); len(left) > 0 { // a run may come back with the claim that was given up
+		k.resumed[ref] = left
+	} else {
+		delete(k.resumed, ref)
+	}
+	if id == 0 {
 		return
 	}
 	if c, elsewhere := k.foreign[ref]; elsewhere {
@@ -74,13 +81,13 @@ func (k *keeper) held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 }
 
 // resumes has the next attempt of a task go on with what one holds that was given up. It reports whether there is one.
-func (k *keeper) resumes(ref model.TaskRef) bool {
-	o := k.orphans[ref]
+func (p *permits) resumes(ref model.TaskRef) bool {
+	o := p.orphans[ref]
 	if o == nil {
 		return false
 	}
-	delete(k.orphans, ref)
-	k.resumed[ref] = append(k.resumed[ref], o)
+	delete(p.orphans, ref)
+	p.resumed[ref] = append(p.resumed[ref], o)
 	return true
 }
 

@@ -111,11 +111,7 @@ func (b *Breaker) Allow(now model.Time, lease time.Duration) Answer {
 		b.become(now, HalfOpen, b.why)
 	}
 	b.lapse(now)
-	if len(b.probes) >= b.config.Probes {
-		until := b.probes[0].Lease
-		for _, p := range b.probes {
-			until = min(until, p.Lease)
-		}
+	if until, all := b.allUnderWay(now); all {
 		return Answer{Until: until, Why: fmt.Sprintf("half-open, %d of %d probes are under way", len(b.probes), b.config.Probes)}
 	}
 	b.lastProbe++

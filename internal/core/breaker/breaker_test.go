@@ -349,3 +349,33 @@ func TestProbeThatIsOutOfDate(t *testing.T) {
 		t.Errorf("after the pause: %+v", a)
 	}
 }
+
+// When fewer probes are allowed than are under way, one that has lapsed leaves no room while there are still enough of the others: nobody is told to ask before the next of these lapses. Whoever was told so
+// would ask, be refused and be told the same again.
+func TestFewerProbesThanAreUnderWay(t *testing.T) {
+	t.Parallel()
+	b := breaker.New(breaker.Config{Failures: 1, Reset: time.Second, Probes: 2, Lease: time.Minute}, t0)
+	b.Trip(t0, "")
+	for _, lease := range []time.Duration{time.Minute, time.Hour} {
+		if a := b.Allow(at(time.Second), lease); !a.OK {
+			t.Fatalf("%+v", a)
+		}
+	}
+	b.Configure(at(2*time.Second), breaker.Config{Failures: 1, Reset: time.Second, Probes: 1, Lease: time.Minute})
+	now, long := at(2*time.Minute), at(time.Second+time.Hour)
+	n := b.News(now)
+	if n.Until != long || n.Why == "" {
+		t.Errorf("a call may ask at %s although a probe is under way until %s: %q", n.Until, long, n.Why)
+	}
+	v := breaker.NewView()
+	v.Receive(now, n)
+	if a := v.Allow(now, 0); a.OK || a.Until != long {
+		t.Errorf("%+v", a)
+	}
+	if a := b.Allow(now, 0); a.OK || a.Until != long {
+		t.Errorf("%+v", a)
+	}
+	if n := b.News(long); n.Until != 0 {
+		t.Errorf("nothing passes until %s when all have lapsed", n.Until)
+	}
+}

@@ -132,17 +132,24 @@ func (b *Breaker) news(now model.Time) News {
 		n.Until, n.Why = max(b.held, b.opens()), b.heldWhy
 	case now < b.opens():
 		n.Until = b.opens()
-	case b.state == HalfOpen && len(b.probes) >= b.config.Probes:
-		for _, p := range b.probes {
-			if n.Until.IsZero() || p.Lease < n.Until {
-				n.Until = p.Lease
-			}
-		}
-		if n.Until <= now {
-			n.Until = 0
-		} else {
-			n.Why = "half-open, all probes are under way"
+	case b.state == HalfOpen:
+		if until, all := b.allUnderWay(now); all {
+			n.Until, n.Why = until, "half-open, all probes are under way"
 		}
 	}
 	return n
+}
+
+// allUnderWay reports whether no probe is to be had, and when the first of those that are under way lapses. There may be more of them than are allowed by now.
+func (b *Breaker) allUnderWay(now model.Time) (until model.Time, all bool) {
+	count := 0
+	for _, p := range b.probes {
+		if p.Lease > now {
+			count++
+			if until.IsZero() || p.Lease < until {
+				until = p.Lease
+			}
+		}
+	}
+	return until, count >= b.config.Probes
 }

@@ -79,10 +79,7 @@ func note(it *queue.Item, p *gate.Plan) {
 
 // Take is for the board; see queue.Gate.
 func (k *Gatekeeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
-	if o := k.orphans[it.Ref]; o != nil { // an attempt that was given up, whose task is back: the next one goes on with what it holds
-		delete(k.orphans, it.Ref)
-		k.resumed[it.Ref] = append(k.resumed[it.Ref], o)
-	}
+	k.resume(it.Ref)
 	g := k.item(it)
 	ok, why, again = k.Gate.Take(now, &g)
 	note(it, g.Plan)
@@ -97,11 +94,18 @@ func (k *Gatekeeper) Hold(now model.Time, it *queue.Item) {
 	if _, counted := k.foreign[it.Ref]; counted {
 		return
 	}
-	delete(k.orphans, it.Ref)
-	delete(k.resumed, it.Ref)
+	k.resume(it.Ref)
 	g := k.item(it)
 	k.Gate.Hold(now, &g)
 	note(it, g.Plan)
+}
+
+// resume has the next attempt of a task that is back go on with what one holds that was given up.
+func (k *Gatekeeper) resume(ref model.TaskRef) {
+	if o := k.orphans[ref]; o != nil {
+		delete(k.orphans, ref)
+		k.resumed[ref] = append(k.resumed[ref], o)
+	}
 }
 
 // earlier has an attempt count again whose worker is still at it, when a later one of the task, which went on with what it held, is over. It reports whether there is one.
@@ -119,6 +123,11 @@ func (k *Gatekeeper) earlier(ref model.TaskRef) bool {
 func (k *Gatekeeper) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	if k.Book == nil {
 		return
+	}
+	if left := slices.DeleteFunc(k.resumed[ref], func(o *orphan) bool { return o.claim == claim }); len(left) > 0 { // a run may come back with the claim that was given up
+		k.resumed[ref] = left
+	} else {
+		delete(k.resumed, ref)
 	}
 	if id == 0 {
 		return

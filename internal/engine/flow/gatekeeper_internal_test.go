@@ -23,7 +23,7 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 		ref := model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: key}, ID: model.TaskStep}
 		return &queue.Item{Ref: ref, Spec: &model.TaskSpec{Kind: "work", Queue: "q", Limits: []string{"one"}}}
 	}
-	for _, later := range []string{"comes to nothing", "is executed, too"} {
+	for _, later := range []string{"comes to nothing", "is executed, too", "is executed while rules change", "was claimed by a node that is no more", "is the same one"} {
 		t.Run(later, func(t *testing.T) {
 			at := map[model.ClaimRef]bool{} // what workers are at
 			book := ledger.New(1)
@@ -58,17 +58,30 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 			k.Give(now, it, queue.Neither)
 			k.Forgets = false
 			take("another task while the first worker is at it", other, false)
-			take("the next attempt", it, true)
-			if later == "is executed, too" {
+			switch later {
+			case "comes to nothing":
+				take("the next attempt", it, true)
+				k.Give(now, it, queue.Neither)
+			case "was claimed by a node that is no more":
+				k.Hold(now, it)
+				k.Held(it.Ref, second.Claim, 0)
+				k.Give(now, it, queue.Neither)
+			case "is the same one":
+				k.Hold(now, it)
+				k.Held(it.Ref, first.Claim, 1)
+				k.Give(now, it, queue.Succeeded)
+			default:
+				take("the next attempt", it, true)
 				at[second] = true
 				k.Held(it.Ref, second.Claim, 2)
+				if later == "is executed while rules change" {
+					k.Hold(now, it)
+				}
 				k.Forgets = true
 				k.Give(now, it, queue.Neither)
 				k.Forgets = false
 				delete(at, second)
 				k.Settled(now, second, queue.Succeeded)
-			} else {
-				k.Give(now, it, queue.Neither)
 			}
 			take("another task when the next attempt is over", other, false)
 			delete(at, first)

@@ -207,10 +207,12 @@ func (s *Seat) search(ctx context.Context, alive map[limit.Place]bool, dead []li
 
 // forgetFound removes what this node has said about claims of the dead, since there are none to be found, and what nodes have said that are no more.
 func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[limit.Place]bool) error {
-	f.mu.Lock()
-	old := f.obsolete(place, alive)
-	f.mu.Unlock()
-	if len(old) == 0 {
+	obsolete := func() []store.Setting {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		return f.obsolete(place, alive)
+	}
+	if len(obsolete()) == 0 {
 		return nil
 	}
 	leave, err := f.enter(ctx)
@@ -218,14 +220,18 @@ func (f *Flow) forgetFound(ctx context.Context, place limit.Place, alive map[lim
 		return err
 	}
 	defer leave()
-	for _, s := range old {
-		var conflict *store.VersionError
-		if _, err := f.store.DeleteSetting(ctx, s.SettingKey, s.Version); err != nil && !errors.As(err, &conflict) {
+	for _, s := range obsolete() { // as they are now that it is its turn
+		_, err := f.store.DeleteSetting(ctx, s.SettingKey, s.Version)
+		if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
+			err = f.refresh(ctx) // somebody has changed it; whoever forgot it here would not hear of it again
+		} else if err == nil {
+			f.mu.Lock()
+			delete(f.all, s.SettingKey)
+			f.mu.Unlock()
+		}
+		if err != nil {
 			return err
 		}
-		f.mu.Lock()
-		delete(f.all, s.SettingKey)
-		f.mu.Unlock()
 	}
 	return nil
 }

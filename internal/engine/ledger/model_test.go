@@ -136,7 +136,7 @@ func (w *world) compose(n *node, page int) {
 	}
 }
 
-// land is the store's side of a write. Whoever is not told reads what came of it.
+// land is the store's side of a write. Whoever is not told reads later what came of it, who was too late at once.
 func (w *world) land(n *node, told bool) {
 	f := n.flight
 	if f == nil {
@@ -151,8 +151,8 @@ func (w *world) land(n *node, told bool) {
 			if err := n.book.Seen(w.now, f.page, f.body); err != nil {
 				w.t.Fatal(err)
 			}
-			return
 		}
+		return
 	}
 	w.look(n, f.page)
 }

@@ -131,8 +131,8 @@ select seq, at, kind, body from (
   from {schema}.history h where h.shard = $1 and`
 
 // keepPlans has the server keep the plans of statements in the same transaction, which take longer to make than to carry out. It is for those that have one index to go by, whatever the size of
-// the tables.
-const keepPlans = `select set_config('plan_cache_mode', 'force_generic_plan', true)`
+// the tables. A relative of PostgreSQL that does not know the setting plans as it likes.
+const keepPlans = `select set_config('plan_cache_mode', 'force_generic_plan', true) where current_setting('plan_cache_mode', true) is not null`
 
 // loadRun are the statements of a run: its row, its events and its timers while it is open. The events have two arguments more.
 func loadRun(named string, more int) [3]string {
