@@ -191,13 +191,13 @@ func (f *Flow) question(ctx context.Context) (int64, error) {
 	return f.all[key].Version, nil
 }
 
-// reply answers the last question. It is called in turn.
+// reply answers the last question, or does so again when nobody knows whether the answer was stored. It is called in turn.
 func (f *Flow) reply(ctx context.Context) error {
+	seat := f.seat()
 	f.mu.Lock()
 	number := f.asked
 	f.asked = 0
 	f.mu.Unlock()
-	seat := f.seat()
 	if number == 0 || seat == nil {
 		return nil
 	}
@@ -205,7 +205,12 @@ func (f *Flow) reply(ctx context.Context) error {
 	if err != nil {
 		return fault.New(fault.Internal, "who holds limits: %w", err)
 	}
-	_, err = f.put(ctx, store.Setting{SettingKey: store.SettingKey{Kind: settingUses, Name: strconv.FormatInt(int64(seat.place), 10)}, Body: body})
+	landed, err := f.put(ctx, store.Setting{SettingKey: store.SettingKey{Kind: settingUses, Name: strconv.FormatInt(int64(seat.place), 10)}, Body: body})
+	if !landed {
+		f.mu.Lock()
+		f.asked, f.again = max(f.asked, number), true
+		f.mu.Unlock()
+	}
 	return err
 }
 

@@ -1,10 +1,15 @@
 package flow
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
 )
 
 // Of a limit with very many keys those are named that most tasks wait for. The others are counted, and none is lost when several nodes answer.
@@ -57,5 +62,44 @@ func TestUsesOfManyKeys(t *testing.T) {
 	}
 	if most != 1000*nodes || others < keys-maxKeys {
 		t.Errorf("the key that most wait for has %d, and there are %d others", most, others)
+	}
+}
+
+// deaf is a store that nodes share, and cannot write to so many times.
+type deaf struct {
+	shared
+	times int
+}
+
+func (s *deaf) PutSetting(ctx context.Context, x store.Setting, expected int64) (int64, error) {
+	if s.times > 0 {
+		s.times--
+		return 0, store.Errorf(store.Away, "put setting", "it cannot be reached")
+	}
+	return s.shared.PutSetting(ctx, x, expected)
+}
+
+// A node that cannot store its answer to who holds limits does so when it can: whoever asks would wait for it in vain, and leave it out.
+func TestAnswerThatIsNotStored(t *testing.T) {
+	t.Parallel()
+	set, err := rule.NewSet(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, d, ctx := &deaf{shared: shared{Store: memory.New(memory.Options{})}, times: 1}, newDesk(1, set), t.Context()
+	f := New(Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: d, Timeout: time.Minute})
+	d.seat = f.NewSeat(1, d, nil)
+	f.asked = 7
+	if err := f.flush(ctx); err == nil {
+		t.Fatal("it was stored at once")
+	}
+	if err := f.flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if list, err := st.ListSettings(ctx, "", settingUses); err != nil || len(list) != 1 {
+		t.Errorf("%d answers, %v", len(list), err)
+	}
+	if f.asked != 0 {
+		t.Error("it would answer for ever")
 	}
 }
