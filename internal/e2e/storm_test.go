@@ -145,11 +145,8 @@ func (s *site) storm(n int, lead time.Duration, bound func(took time.Duration) t
 			}
 		}
 	})
-	if wait := time.Until(due); wait > 0 {
-		time.Sleep(wait) // the storm comes when it comes
-	} else {
-		t.Logf("%s: the storm was %s over before the app was open", s.kind, -wait)
-	}
+	wait := time.Until(due)
+	time.Sleep(wait) // the storm comes when it comes
 	storm, before := time.Now(), processorTime(t)
 	peak := s.awaitStorm(w)
 	took, used := time.Since(storm), processorTime(t)-before
@@ -162,6 +159,10 @@ func (s *site) storm(n int, lead time.Duration, bound func(took time.Duration) t
 		slices.Sort(late)
 		at := func(q float64) time.Duration { return late[int(q*float64(len(late)-1))].Round(time.Millisecond) }
 		t.Logf("%s: %d calm timers %s late: p50 %s, p99 %s, max %s", s.kind, len(late), which, at(0.5), at(0.99), at(1))
+		if wait <= 0 {
+			t.Logf("%s: they were due %s before the app was open, so that says nothing", s.kind, -wait) // a machine that is far too busy
+			continue
+		}
 		if got, most := at(0.99), bound(took); got > most {
 			t.Errorf("%s: timers %s are late by %s at p99 in a storm of another workflow, want at most %s", s.kind, which, got, most)
 		}
