@@ -6,7 +6,7 @@ require (
 	github.com/dbos-inc/dbos-transact-golang v1.2.0
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/perdure/perdure v0.0.0
-	github.com/riverqueue/river v0.50.0
+	github.com/perdure/perdure/bench/riverqueue v0.0.0
 	github.com/riverqueue/river/riverdriver/riverpgxv5 v0.50.0
 )
 
@@ -33,6 +33,7 @@ require (
 	github.com/prometheus/common v0.72.0 // indirect
 	github.com/prometheus/procfs v0.22.0 // indirect
 	github.com/remyoudompheng/bigfft v0.0.0-20230129092748-24d4a6f8daec // indirect
+	github.com/riverqueue/river v0.50.0 // indirect
 	github.com/riverqueue/river/riverdriver v0.50.0 // indirect
 	github.com/riverqueue/river/rivershared v0.50.0 // indirect
 	github.com/riverqueue/river/rivertype v0.50.0 // indirect
@@ -56,4 +57,7 @@ require (
 	modernc.org/sqlite v1.54.0 // indirect
 )
 
-replace github.com/perdure/perdure => ../
+replace (
+	github.com/perdure/perdure => ../
+	github.com/perdure/perdure/bench/riverqueue => ./riverqueue
+)

@@ -24,7 +24,7 @@ import (
 // peers are the systems that we compare with.
 var peers = map[string]bench.Peer{
 	bench.DBOS:  {Workflows: openDBOS},
-	bench.River: {Queue: openRiver, Kinds: []bench.Kind{bench.Postgres}},
+	bench.River: {Queue: openRiver},
 }
 
 func main() {
@@ -91,6 +91,20 @@ func measure(ctx context.Context, args []string) (err error) {
 	}
 	if *store == "sqlite" || *store == "all" {
 		o.Places = append(o.Places, bench.Directory(*dir))
+		if river, taking := o.Peers[bench.River]; taking {
+			bin, err := os.MkdirTemp("", "bench-river-")
+			if err != nil {
+				return err
+			}
+			defer os.RemoveAll(bin)
+			o.Progress("sqlite    building River for it")
+			command, err := buildRiverLite(ctx, bin)
+			if err != nil {
+				return err
+			}
+			river.Commands = map[bench.Kind][]string{bench.SQLite: command}
+			o.Peers[bench.River] = river
+		}
 	}
 	report, err := bench.Run(ctx, o)
 	if err != nil {

@@ -82,7 +82,7 @@ step "test -race" race
 step "test, whole" whole
 step "crash walk, end to end, chaos" proofs
 step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
-for module in bench tools; do
+for module in bench bench/riverqueue tools; do
 	if [ -f "$module/go.mod" ]; then
 		step "compile $module" compiled "$module"
 	fi

@@ -101,8 +101,8 @@ func (j Job) run(ctx context.Context, p Peer) (Result, error) {
 	if work == nil {
 		return r, fmt.Errorf("unknown workload %q", j.Workload)
 	}
-	if !p.takes(j.Workload, j.Place.Kind) {
-		return r, fmt.Errorf("%s does not take part in %s on %s", j.System, j.Workload, j.Place.Kind)
+	if !p.takes(j.Workload) {
+		return r, fmt.Errorf("%s does not take part in %s", j.System, j.Workload)
 	}
 	if err := work(ctx, p.Workflows, &r); err != nil {
 		return r, fmt.Errorf("%s of %s on %s: %w", j.Workload, j.System, j.Place.Kind, err)

@@ -62,10 +62,6 @@ func (r *Report) store(p *page, s *Store) {
 	p.line("## %s", s.Kind)
 	p.line("")
 	p.line("%s.", s.Description)
-	if len(s.Absent) > 0 {
-		p.line("")
-		p.line("Does not take part here: %s.", strings.Join(s.Absent, ", "))
-	}
 	for _, e := range s.Errors {
 		p.line("")
 		p.line("**Failed:**")

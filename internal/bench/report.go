@@ -27,7 +27,6 @@ type Store struct {
 	Sync        Limit // of a small append to a file
 	Limits      Limits
 	Results     []Round
-	Absent      []string // peers that do not know this kind of store
 	Errors      []string
 }
 

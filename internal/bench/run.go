@@ -93,18 +93,13 @@ func Run(ctx context.Context, o Options) (*Report, error) {
 // measure measures everything on one kind of store.
 func (o Options) measure(ctx context.Context, p Provider) *Store {
 	s := &Store{Kind: p.Kind()}
-	for _, name := range slices.Sorted(maps.Keys(o.Peers)) {
-		if !o.Peers[name].knows(p.Kind()) {
-			s.Absent = append(s.Absent, name)
-		}
-	}
 	s.note(o.limits(ctx, p, s))
 	for _, w := range o.Workloads {
 		rounds, systems := o.Rounds, []string{Perdure}
 		if w == History || w == Open { // about Perdure alone, and within one run
 			rounds = 1
 		} else {
-			systems = append(systems, o.taking(w, p.Kind())...)
+			systems = append(systems, o.taking(w)...)
 		}
 		for round := range rounds {
 			for _, system := range systems {
@@ -129,10 +124,10 @@ func (o Options) measure(ctx context.Context, p Provider) *Store {
 	return s
 }
 
-// taking are the peers that take part in a workload on a kind of store.
-func (o Options) taking(w Workload, k Kind) (names []string) {
+// taking are the peers that take part in a workload.
+func (o Options) taking(w Workload) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(o.Peers)) {
-		if o.Peers[name].takes(w, k) {
+		if o.Peers[name].takes(w) {
 			names = append(names, name)
 		}
 	}
@@ -179,12 +174,16 @@ func (o Options) one(ctx context.Context, p Provider, job Job) (r Result, err er
 	}
 	defer func() { err = errors.Join(err, remove()) }()
 	job.Place = place
+	command := o.Command
+	if other, ok := o.Peers[job.System].Commands[place.Kind]; ok {
+		command = other
+	}
 	if job.Workload == Recovery {
 		first := job
 		first.Workload = crash
-		if _, err := spawn(ctx, o.Command, first); err != nil {
+		if _, err := spawn(ctx, command, first); err != nil {
 			return r, err
 		}
 	}
-	return spawn(ctx, o.Command, job)
+	return spawn(ctx, command, job)
 }

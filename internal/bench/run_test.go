@@ -74,6 +74,28 @@ func TestRunMeasuresPerdure(t *testing.T) {
 	}
 }
 
+func TestPeerWithACommandOfItsOwn(t *testing.T) {
+	t.Parallel()
+	answer := `{"System": "fake", "Workload": "tasks", "Operations": 7, "Elapsed": 1000000000}`
+	report, err := Run(t.Context(), Options{
+		Places: []Provider{Directory(t.TempDir())}, Workloads: []Workload{Tasks}, Rounds: 1, Tasks: 500,
+		Peers: map[string]Peer{"fake": {Queue: openFakeQueue, Commands: map[Kind][]string{
+			SQLite:   {"sh", "-c", "echo '" + answer + "'"},
+			Postgres: {"false"},
+		}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := report.Stores[0]
+	if len(s.Errors) > 0 {
+		t.Fatalf("%q", s.Errors)
+	}
+	if ours, theirs := s.of(Perdure, Tasks)[0].Operations, s.of("fake", Tasks)[0].Operations; ours != 500 || theirs != 7 {
+		t.Errorf("ours executed %d tasks and the peer's %d, want 500 in a child of this program and 7 in one of its own", ours, theirs)
+	}
+}
+
 func TestRecoveryOfPerdureRepeatsNothing(t *testing.T) {
 	t.Parallel()
 	s := short(t, Directory(t.TempDir()), Recovery)

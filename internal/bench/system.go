@@ -2,7 +2,6 @@ package bench
 
 import (
 	"context"
-	"slices"
 	"time"
 )
 
@@ -23,24 +22,22 @@ type System interface {
 // Opener opens a system on a store. Each step of a Chain calls body with its number from 0 on, and is without effect otherwise.
 type Opener func(ctx context.Context, place Place, body func(step int)) (System, error)
 
-// Peer is a system to compare with: what it can do, and on which stores.
+// Peer is a system to compare with, and what it can do.
 type Peer struct {
 	Workflows Opener      // nil when it runs none
 	Queue     QueueOpener // nil when it has none
-	Kinds     []Kind      // the stores that it knows; all when nil
+
+	// Commands start its children on some kinds of store, where those of the rest of the run cannot be used: a program that is linked with another version. It calls Child, too.
+	Commands map[Kind][]string
 }
 
-// takes reports whether the system takes part in a workload on a kind of store.
-func (p Peer) takes(w Workload, k Kind) bool {
-	can := p.Workflows != nil
+// takes reports whether the system takes part in a workload.
+func (p Peer) takes(w Workload) bool {
 	if w.queued() {
-		can = p.Queue != nil
+		return p.Queue != nil
 	}
-	return can && p.knows(k)
+	return p.Workflows != nil
 }
-
-// knows reports whether the system can use a kind of store.
-func (p Peer) knows(k Kind) bool { return len(p.Kinds) == 0 || slices.Contains(p.Kinds, k) }
 
 // Kind is a kind of store.
 type Kind string

@@ -1,0 +1,121 @@
+// Package riverqueue is [River] as a queue of the benchmark, on whatever driver it is given.
+//
+// It is a module of its own because River's drivers do not keep the same pace: the module bench uses it with v0.50.0 on PostgreSQL, and
+// the command in sqlite is linked with v0.47.0, the newest for which a SQLite driver was to be had when this was written.
+//
+// [River]: https://github.com/riverqueue/river
+package riverqueue
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/riverqueue/river"
+	"github.com/riverqueue/river/riverdriver"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/perdure/perdure/internal/bench"
+)
+
+// Database is where River keeps its jobs.
+type Database[Tx any] struct {
+	Driver riverdriver.Driver[Tx]
+	Count  func(ctx context.Context, query string) (int, error) // runs a query for a single number
+	Close  func()
+}
+
+// queue is River with the settings of its own benchmark: it fetches every 2 ms instead of every 100 ms, which is what limits it as shipped.
+type queue[Tx any] struct {
+	db     Database[Tx]
+	client *river.Client[Tx]
+}
+
+// noopArgs are the arguments of a job.
+type noopArgs struct {
+	Task int `json:"task"`
+}
+
+// Kind names the job.
+func (noopArgs) Kind() string { return "noop" }
+
+// noopWorker executes it.
+type noopWorker struct {
+	river.WorkerDefaults[noopArgs]
+	body func(int)
+}
+
+// Work implements river.Worker.
+func (w *noopWorker) Work(_ context.Context, job *river.Job[noopArgs]) error {
+	w.body(job.Args.Task)
+	return nil
+}
+
+// Open migrates the database and begins to execute jobs. The database is closed with the queue, and when Open fails.
+//
+// A limit over processes is not part of what is free of River. In one process its workers are the limit.
+func Open[Tx any](ctx context.Context, db Database[Tx], o bench.QueueOptions) (_ bench.Queue, err error) {
+	defer func() {
+		if err != nil {
+			db.Close()
+		}
+	}()
+	migrator, err := rivermigrate.New(db.Driver, nil)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := migrator.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
+		return nil, err
+	}
+	slots := o.Slots
+	if o.Limit > 0 {
+		slots = min(slots, o.Limit)
+	}
+	workers := river.NewWorkers()
+	river.AddWorker(workers, &noopWorker{body: o.Body})
+	client, err := river.NewClient(db.Driver, &river.Config{
+		FetchCooldown: 2 * time.Millisecond, FetchPollInterval: 20 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Queues: map[string]river.QueueConfig{river.QueueDefault: {MaxWorkers: slots}}, Workers: workers,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := client.Start(ctx); err != nil {
+		return nil, err
+	}
+	return &queue[Tx]{db: db, client: client}, nil
+}
+
+// SubmitMany implements bench.Queue.
+func (q *queue[Tx]) SubmitMany(ctx context.Context, first, n int) error {
+	jobs := make([]river.InsertManyParams, n)
+	for i := range jobs {
+		jobs[i].Args = noopArgs{first + i}
+	}
+	_, err := q.client.InsertManyFast(ctx, jobs)
+	return err
+}
+
+// Submit implements bench.Queue.
+func (q *queue[Tx]) Submit(ctx context.Context, task int) error {
+	_, err := q.client.Insert(ctx, noopArgs{task}, nil)
+	return err
+}
+
+// Open implements bench.Queue.
+func (q *queue[Tx]) Open(ctx context.Context) (int, error) {
+	return q.db.Count(ctx, "select count(*) from river_job where state <> 'completed'")
+}
+
+// Close implements bench.Queue.
+func (q *queue[Tx]) Close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	err := q.client.Stop(ctx)
+	q.db.Close()
+	if errors.Is(err, context.Canceled) { // it stops with the context that it was started with
+		return nil
+	}
+	return err
+}
