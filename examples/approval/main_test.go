@@ -1,41 +1,24 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/perdure/perdure/examples/internal/printed"
 )
-
-// log is what the program printed; steps print from other goroutines.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
 
 var key = regexp.MustCompile(`key [0-9a-f]{8}…`)
 
-func (l *log) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return key.ReplaceAllString(l.text.String(), "key K")
-}
-
-func want(t *testing.T, got string, lines ...string) {
+// want compares what was printed, whatever the idempotency key is.
+func want(t *testing.T, out *printed.Text, lines ...string) {
 	t.Helper()
-	if w := strings.Join(lines, "\n") + "\n"; got != w {
-		t.Errorf("it printed\n%swant\n%s", got, w)
+	if diff := printed.Diff(key.ReplaceAllString(out.String(), "key K"), lines...); diff != "" {
+		t.Error(diff)
 	}
 }
 
@@ -52,7 +35,7 @@ func TestDecisions(t *testing.T) {
 		"":           {asked, "informed the applicant: nobody decided about expense-1 in time", "expense/expense-1: expired" + end},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			var out log
+			var out printed.Text
 			typing, typed := io.Pipe()
 			done := make(chan error)
 			go func() { done <- run(t.Context(), "memory:", typing, &out) }()
@@ -62,7 +45,7 @@ func TestDecisions(t *testing.T) {
 				t.Error(err)
 			}
 			_ = typed.Close()
-			want(t, out.String(), lines...)
+			want(t, &out, lines...)
 		})
 	}
 }
@@ -71,7 +54,7 @@ func TestDecisions(t *testing.T) {
 func TestTheNextProcessGoesOn(t *testing.T) {
 	t.Parallel()
 	url := "file:" + filepath.Join(t.TempDir(), "approval.db")
-	var out log
+	var out printed.Text
 	ctx, stop := context.WithCancel(t.Context())
 	// The first process is gone before anybody answers.
 	first := writerFunc(func(p []byte) (int, error) { stop(); return out.Write(p) })
@@ -81,7 +64,7 @@ func TestTheNextProcessGoesOn(t *testing.T) {
 	if err := run(t.Context(), url, strings.NewReader("yes\n"), &out); err != nil {
 		t.Error(err)
 	}
-	want(t, out.String(), asked, "paid 120 EUR for expense-1 (idempotency key K)", "expense/expense-1: paid"+end)
+	want(t, &out, asked, "paid 120 EUR for expense-1 (idempotency key K)", "expense/expense-1: paid"+end)
 }
 
 type writerFunc func([]byte) (int, error)

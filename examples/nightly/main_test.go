@@ -1,34 +1,22 @@
 package main
 
 import (
-	"bytes"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
+
+	"github.com/perdure/perdure/examples/internal/printed"
 )
-
-// log is what the program printed; steps print from other goroutines.
-type log struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *log) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
 
 func TestNightly(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var out log
+		var out printed.Text
 		if err := run(t.Context(), "memory:", &out); err != nil {
 			t.Fatal(err)
 		}
-		got := strings.Split(strings.TrimSpace(out.text.String()), "\n")
+		got := strings.Split(strings.TrimSpace(out.String()), "\n")
 		want := []string{
 			"3 nights to fill in",
 			"report of sales until 1999-12-29 01:00",

@@ -3,12 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/examples/internal/printed"
 )
 
 // A machine is tested without any engine: tell it events, compare what it asks for.
@@ -74,24 +73,18 @@ func TestPurchase(t *testing.T) {
 
 func TestOrders(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	var said []string
-	err := run(t.Context(), "memory:", func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		said = append(said, fmt.Sprintf(format, args...))
-	})
-	if err != nil {
+	var out printed.Text
+	if err := run(t.Context(), "memory:", out.Say); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{
+	if diff := printed.Diff(
+		out.String(),
 		"order o-1 is paid", "reserved stock for o-1", "delivered o-1", "order o-1 is there: payment-o-1, parcel-o-1",
 		"order o-2 is never paid", "reserved stock for o-2", "released stock-o-2", "order o-2 was undone: not paid within 100ms: timeout",
 		"order o-3 is cancelled", "reserved stock for o-3", "released stock-o-3", "order o-3 was undone: canceled: found it cheaper",
 		"order o-4 cannot be delivered", "reserved stock for o-4", "refunded payment-o-4", "released stock-o-4",
 		"order o-4 was undone: delivery: nobody is at home",
-	}
-	if !slices.Equal(said, want) {
-		t.Errorf("said\n%q\nwant\n%q", said, want)
+	); diff != "" {
+		t.Error(diff)
 	}
 }

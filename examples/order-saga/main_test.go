@@ -1,31 +1,24 @@
 package main
 
 import (
-	"fmt"
-	"slices"
-	"sync"
 	"testing"
+
+	"github.com/perdure/perdure/examples/internal/printed"
 )
 
 func TestFailedOrderIsUndoneInReverse(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	var said []string
-	err := run(t.Context(), "memory:", func(format string, args ...any) {
-		mu.Lock()
-		defer mu.Unlock()
-		said = append(said, fmt.Sprintf(format, args...))
-	})
-	if err != nil {
+	var out printed.Text
+	if err := run(t.Context(), "memory:", out.Say); err != nil {
 		t.Fatal(err)
 	}
-	want := []string{
+	if diff := printed.Diff(
+		out.String(),
 		"order o-1", "reserved stock for o-1", "payment service does not answer; it is tried again", "charged o-1, attempt 2",
 		"shipped o-1 to Main Street 1", "order o-1 is on its way: parcel-o-1",
 		"order o-2", "reserved stock for o-2", "payment service does not answer; it is tried again", "charged o-2, attempt 2",
 		"refunded payment-o-2", "released stock-o-2", "order o-2 failed and was undone: ship order o-2: there is no address",
-	}
-	if !slices.Equal(said, want) {
-		t.Errorf("said\n%q\nwant\n%q", said, want)
+	); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -1,11 +1,10 @@
 package main
 
 import (
-	"fmt"
 	"path/filepath"
-	"slices"
 	"testing"
 
+	"github.com/perdure/perdure/examples/internal/printed"
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
@@ -20,17 +19,16 @@ func TestTransfer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			for life, placed := range []bool{false, true} { // the second finds everything done
-				var said []string
-				err := run(t.Context(), c.engine, c.driver, c.accounts, func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) })
-				if err != nil {
+				var out printed.Text
+				if err := run(t.Context(), c.engine, c.driver, c.accounts, out.Say); err != nil {
 					t.Fatal(err)
 				}
 				want := []string{"order o-1: alice has 7500 left", "order o-2 failed: bob has not enough money", "all accounts together: 10000"}
 				if placed {
 					want = []string{"order o-1 was placed before", want[0], "order o-2 was placed before", want[1], want[2]}
 				}
-				if !slices.Equal(said, want) {
-					t.Errorf("life %d said\n%q\nwant\n%q", life, said, want)
+				if diff := printed.Diff(out.String(), want...); diff != "" {
+					t.Errorf("life %d: %s", life, diff)
 				}
 			}
 		})

@@ -20,19 +20,8 @@ import (
 
 // changing makes a command that changes one execution, or with --dry-run only tells what it would do.
 func (o *options) changing(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {
-	var run string
 	var dry bool
-	cmd := &cobra.Command{
-		Use: use + " workflow/key", Short: short, Example: example, Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := target(args[0], run)
-			if err != nil {
-				return err
-			}
-			return o.with(cmd.Context(), dry, func(b api.Backend) error { return do(cmd.Context(), b, t, dry) })
-		},
-	}
-	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	cmd := o.about(use, short, example, &dry, func(ctx context.Context, b api.Backend, t api.Target) error { return do(ctx, b, t, dry) })
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
 	return cmd
 }

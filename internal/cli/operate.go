@@ -93,6 +93,19 @@ type startFlags struct {
 	timeout                        time.Duration
 }
 
+// add adds the flags; what is started, and how that is called, is for their texts.
+func (f *startFlags) add(cmd *cobra.Command, what, start string) {
+	cmd.Flags().StringVar(&f.key, "key", "", "key of the "+what)
+	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash is the key")
+	cmd.MarkFlagsMutuallyExclusive("key", "hash-key")
+	cmd.Flags().StringVar(&f.input, "input", "", "input as JSON, @file, or - for standard input (null)")
+	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label, as name=value; may be repeated")
+	cmd.Flags().StringVar(&f.reuse, "reuse", "never", start+" again under a used key: never, failed, always")
+	cmd.Flags().StringVar(&f.requestID, "request-id", "", "makes a repetition harmless")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for the result and print it")
+	patience(cmd, &f.timeout)
+}
+
 func newWorkflowStart(o *options) *cobra.Command {
 	var f startFlags
 	cmd := &cobra.Command{
@@ -111,15 +124,7 @@ The key is --key as it stands, or the hash of the JSON value --hash-key as progr
 			return o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return o.start(ctx, b, req, f.wait) })
 		},
 	}
-	cmd.Flags().StringVar(&f.key, "key", "", "key of the execution")
-	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash is the key")
-	cmd.MarkFlagsMutuallyExclusive("key", "hash-key")
-	cmd.Flags().StringVar(&f.input, "input", "", "input as JSON, @file, or - for standard input (null)")
-	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label, as name=value; may be repeated")
-	cmd.Flags().StringVar(&f.reuse, "reuse", "never", "start again under a used key: never, failed, always")
-	cmd.Flags().StringVar(&f.requestID, "request-id", "", "makes a repetition harmless")
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for the result and print it")
-	patience(cmd, &f.timeout)
+	f.add(cmd, "execution", "start")
 	return cmd
 }
 

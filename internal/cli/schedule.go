@@ -148,18 +148,22 @@ func (o *options) seen(use, short, example string, show func(s *schedule.Seen) e
 	return &cobra.Command{
 		Use: use + " schedule", Short: short, Example: example, Args: cobra.ExactArgs(1), ValidArgsFunction: o.scheduleNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			n, err := o.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer n.Close()
-			s, err := schedule.Look(cmd.Context(), n.Backend(), args[0])
+			s, err := o.schedule(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			return show(&s)
 		},
 	}
+}
+
+// schedule reads one schedule.
+func (o *options) schedule(ctx context.Context, name string) (s schedule.Seen, err error) {
+	err = o.with(ctx, true, func(b api.Backend) error {
+		s, err = schedule.Look(ctx, b, name)
+		return err
+	})
+	return s, err
 }
 
 func newScheduleShow(o *options) *cobra.Command {
@@ -243,12 +247,7 @@ func newScheduleNext(o *options) *cobra.Command {
 			}
 			spec := schedule.Spec{Cron: cron, Zone: zone, Every: schedule.Duration(every)}
 			if len(args) == 1 {
-				n, err := o.look(cmd.Context())
-				if err != nil {
-					return err
-				}
-				defer n.Close()
-				s, err := schedule.Look(cmd.Context(), n.Backend(), args[0])
+				s, err := o.schedule(cmd.Context(), args[0])
 				if err != nil {
 					return err
 				}

@@ -157,20 +157,17 @@ func (o *options) count(ctx context.Context, f *listFlags) error {
 	if err != nil {
 		return err
 	}
-	n, err := o.look(ctx)
-	if err != nil {
+	return o.with(ctx, true, func(b api.Backend) error {
+		count, err := b.Count(ctx, req)
+		if err != nil {
+			return err
+		}
+		if o.output == "json" {
+			return o.json(struct {
+				Count int64 `json:"count"`
+			}{count})
+		}
+		_, err = fmt.Fprintln(o.Out, count)
 		return err
-	}
-	defer n.Close()
-	count, err := n.Backend().Count(ctx, req)
-	if err != nil {
-		return err
-	}
-	if o.output == "json" {
-		return o.json(struct {
-			Count int64 `json:"count"`
-		}{count})
-	}
-	_, err = fmt.Fprintln(o.Out, count)
-	return err
+	})
 }

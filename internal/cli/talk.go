@@ -124,19 +124,16 @@ func newWorkflowState(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			n, err := o.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer n.Close()
-			p, ok, err := n.Backend().State(cmd.Context(), t, args[1])
-			if err != nil {
-				return err
-			}
-			if !ok {
-				return fault.New(fault.NotFound, "execution %s has no state %s", args[0], args[1])
-			}
-			return o.value(p)
+			return o.with(cmd.Context(), true, func(b api.Backend) error {
+				p, ok, err := b.State(cmd.Context(), t, args[1])
+				if err != nil {
+					return err
+				}
+				if !ok {
+					return fault.New(fault.NotFound, "execution %s has no state %s", args[0], args[1])
+				}
+				return o.value(p)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")

@@ -102,21 +102,13 @@ func newTaskSubmit(o *options) *cobra.Command {
 			return o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return o.start(ctx, b, r, f.wait) })
 		},
 	}
-	cmd.Flags().StringVar(&f.key, "key", "", "key of the task")
-	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash is the key")
-	cmd.MarkFlagsMutuallyExclusive("key", "hash-key")
-	cmd.Flags().StringVar(&f.input, "input", "", "input as JSON, @file, or - for standard input (null)")
-	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label, as name=value; may be repeated")
-	cmd.Flags().StringVar(&f.reuse, "reuse", "never", "submit again under a used key: never, failed, always")
-	cmd.Flags().StringVar(&f.requestID, "request-id", "", "makes a repetition harmless")
+	f.add(cmd, "task", "submit")
 	cmd.Flags().StringVar(&spec.Queue, "queue", perdure.DefaultQueue, "queue that it waits in")
 	cmd.Flags().IntVar(&spec.Priority, "priority", 0, "larger ones first")
 	cmd.Flags().StringVar(&spec.Fair, "fair-key", "", "key that shares the queue with others")
 	cmd.Flags().DurationVar(&spec.Delay, "delay", 0, "how long it waits before it may begin")
 	cmd.Flags().IntVar(&spec.Retry.MaxAttempts, "attempts", 0, "at most so many; 0 for no limit")
 	cmd.Flags().DurationVar(&spec.ToClose, "attempt-timeout", 0, "of one attempt; 0 for none")
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait for the result and print it")
-	patience(cmd, &f.timeout)
 	return cmd
 }
 

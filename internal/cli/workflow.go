@@ -95,24 +95,24 @@ func (o *options) list(ctx context.Context, f *listFlags) error {
 	if err != nil {
 		return err
 	}
-	n, err := o.look(ctx)
+	found := []summary{}
+	err = o.with(ctx, true, func(b api.Backend) error {
+		for {
+			page, err := b.List(ctx, req)
+			if err != nil {
+				return err
+			}
+			for i := range page.Executions {
+				found = append(found, summarise(&page.Executions[i]))
+			}
+			req.Cursor = page.Cursor
+			if page.Cursor == "" || (f.limit > 0 && len(found) >= f.limit) {
+				return nil
+			}
+		}
+	})
 	if err != nil {
 		return err
-	}
-	defer n.Close()
-	found := []summary{}
-	for {
-		page, err := n.Backend().List(ctx, req)
-		if err != nil {
-			return err
-		}
-		for i := range page.Executions {
-			found = append(found, summarise(&page.Executions[i]))
-		}
-		req.Cursor = page.Cursor
-		if page.Cursor == "" || (f.limit > 0 && len(found) >= f.limit) {
-			break
-		}
 	}
 	more := req.Cursor != ""
 	if f.limit > 0 && len(found) > f.limit {
@@ -147,8 +147,14 @@ func shorten(s string, most int) string {
 	return s
 }
 
-// one makes a command about one execution.
+// one makes a command that looks at one execution.
 func (o *options) one(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target) error) *cobra.Command {
+	look := true
+	return o.about(use, short, example, &look, do)
+}
+
+// about makes a command about one execution; dry says, once the flags are read, that nothing is to be changed.
+func (o *options) about(use, short, example string, dry *bool, do func(ctx context.Context, b api.Backend, t api.Target) error) *cobra.Command {
 	var run string
 	cmd := &cobra.Command{
 		Use: use + " workflow/key", Short: short, Example: example, Args: cobra.ExactArgs(1),
@@ -157,12 +163,7 @@ func (o *options) one(use, short, example string, do func(ctx context.Context, b
 			if err != nil {
 				return err
 			}
-			n, err := o.look(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer n.Close()
-			return do(cmd.Context(), n.Backend(), t)
+			return o.with(cmd.Context(), *dry, func(b api.Backend) error { return do(cmd.Context(), b, t) })
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")

@@ -49,13 +49,7 @@ func childScenarios() []*scenario {
 					b, err := child.Run(ctx, "nameless")
 					return a + " " + b, err
 				})}
-			}, func(d *driver) error {
-				x, err := start(d, parent, 0, "p")
-				if err != nil {
-					return err
-				}
-				return result(d, x, "named nameless")
-			}),
+			}, ending(parent, 0, "p", "named nameless")),
 		},
 		{
 			name:     "failing child",
@@ -74,13 +68,7 @@ func childScenarios() []*scenario {
 						return fmt.Sprintf("told: %v", err), nil
 					}),
 				}
-			}, func(d *driver) error {
-				x, err := start(d, parent, 0, "p")
-				if err != nil {
-					return err
-				}
-				return result(d, x, "told: out of paper")
-			}),
+			}, ending(parent, 0, "p", "told: out of paper")),
 		},
 		{
 			name:     "child loses against a timer",
@@ -138,13 +126,7 @@ func childScenarios() []*scenario {
 					}
 					return f.Get(ctx)
 				})}
-			}, func(d *driver) error {
-				x, err := start(d, parent, 0, "p")
-				if err != nil {
-					return err
-				}
-				return result(d, x, "fast")
-			}),
+			}, ending(parent, 0, "p", "fast")),
 		},
 		{
 			name:     "abandoned child",

@@ -60,6 +60,17 @@ func alone(define func(w *world) perdure.Group, drive func(d *driver) error) []s
 	return []stage{{define: define, drive: drive}}
 }
 
+// ending starts an execution, and demands its result.
+func ending[I any, O comparable](w *perdure.Workflow[I, O], in I, key string, want O, opts ...perdure.StartOption) func(d *driver) error {
+	return func(d *driver) error {
+		x, err := start(d, w, in, key, opts...)
+		if err != nil {
+			return err
+		}
+		return result(d, x, want)
+	}
+}
+
 // driver is what one run of a driver works with.
 type driver struct {
 	w    *world

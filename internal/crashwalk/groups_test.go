@@ -65,13 +65,7 @@ func groupScenarios() []*scenario {
 						return sum, err
 					}),
 				}
-			}, func(d *driver) error {
-				x, err := start(d, fanout, fan, "k")
-				if err != nil {
-					return err
-				}
-				return result(d, x, 2470)
-			}),
+			}, ending(fanout, fan, "k", 2470)),
 		},
 		{
 			name:   "select",
@@ -140,13 +134,7 @@ func groupScenarios() []*scenario {
 					}
 					return first + " and two", nil
 				})}
-			}, func(d *driver) error {
-				x, err := start(d, racer, 0, "k")
-				if err != nil {
-					return err
-				}
-				return result(d, x, "winner and two")
-			}),
+			}, ending(racer, 0, "k", "winner and two")),
 		},
 		{
 			name:     "coroutines",
@@ -169,13 +157,7 @@ func groupScenarios() []*scenario {
 					last, err := w.step(ctx, "joined")
 					return strings.Join(append(vs, last), " "), err
 				})}
-			}, func(d *driver) error {
-				x, err := start(d, mixer, 0, "k")
-				if err != nil {
-					return err
-				}
-				return result(d, x, "left right joined")
-			}),
+			}, ending(mixer, 0, "k", "left right joined")),
 		},
 		{
 			name:   "cancel with clean-up",

@@ -57,6 +57,26 @@ func (d *driver) done(what string, err error) error {
 	return nil
 }
 
+// failsOnce wrecks something and demands that the execution fails of it.
+func failsOnce(d *driver, x perdure.Execution[string], wreck func() error) error {
+	return d.once("failed", func() error {
+		if err := wreck(); err != nil {
+			return err
+		}
+		if _, err := x.Result(d.client()); err == nil || d.ctx().Err() != nil {
+			return d.cause(0, fmt.Errorf("it should fail: %w", err))
+		}
+		return nil
+	})
+}
+
+// retried repairs what was wrecked and has the execution retried.
+func (d *driver) retried(x perdure.Target) error {
+	d.w.tell("repaired", "yes")
+	_, err := d.ps[0].App.Retry(d.ctx(), x)
+	return d.done("retry", err)
+}
+
 // historyScenarios are about histories as things.
 func historyScenarios() []*scenario {
 	return []*scenario{
@@ -91,22 +111,8 @@ func historyScenarios() []*scenario {
 					return err
 				}
 				return inOrder(
-					func() error {
-						return d.once("failed", func() error {
-							if err := send(d, words, x.Ref, "wreck", "s1"); err != nil {
-								return err
-							}
-							if _, err := x.Result(d.client()); err == nil || d.ctx().Err() != nil {
-								return d.cause(0, fmt.Errorf("it should fail: %w", err))
-							}
-							return nil
-						})
-					},
-					func() error { d.w.tell("repaired", "yes"); return nil },
-					func() error {
-						_, err := d.ps[0].App.Retry(d.ctx(), x)
-						return d.done("retry", err)
-					},
+					func() error { return failsOnce(d, x, func() error { return send(d, words, x.Ref, "wreck", "s1") }) },
+					func() error { return d.retried(x) },
 					func() error { return result(d, x, "1 wreck") },
 				)
 			}),
@@ -208,21 +214,9 @@ func historyScenarios() []*scenario {
 				kid := seller.Execution(perdure.RawKey("kid"))
 				return inOrder(
 					func() error {
-						return d.once("failed", func() error {
-							if err := d.eventually(func() error { return send(d, words, kid.Ref, "wreck", "s1") }); err != nil {
-								return err
-							}
-							if _, err := x.Result(d.client()); err == nil || d.ctx().Err() != nil {
-								return d.cause(0, fmt.Errorf("it should fail: %w", err))
-							}
-							return nil
-						})
+						return failsOnce(d, x, func() error { return d.eventually(func() error { return send(d, words, kid.Ref, "wreck", "s1") }) })
 					},
-					func() error { d.w.tell("repaired", "yes"); return nil },
-					func() error {
-						_, err := d.ps[0].App.Retry(d.ctx(), x)
-						return d.done("retry", err)
-					},
+					func() error { return d.retried(x) },
 					func() error {
 						return d.until("the second run of the child", func() bool {
 							h, err := d.w.read()

@@ -96,13 +96,7 @@ func lifeScenarios() []*scenario {
 					}
 					return stage, ctx.SetLabel("stage", "done")
 				})}
-			}, func(d *driver) error {
-				x, err := start(d, tagged, 0, "k", perdure.Labels(map[string]string{"region": "eu", "draft": "yes"}))
-				if err != nil {
-					return err
-				}
-				return result(d, x, "b")
-			}),
+			}, ending(tagged, 0, "k", "b", perdure.Labels(map[string]string{"region": "eu", "draft": "yes"}))),
 			check: func(w *world, h *histories) error {
 				runs := h.of(tagged.Execution(perdure.RawKey("k")).Ref)
 				if len(runs) != 2 {
@@ -276,16 +270,7 @@ func lifeScenarios() []*scenario {
 			name:   "blocked by a bad release",
 			bodies: map[string]int{"a": 1, "b": 1},
 			stages: []stage{
-				{
-					define: releasedCode("a"), open: []string{"released/k"},
-					drive: func(d *driver) error {
-						x, err := start(d, released, 0, "k")
-						if err != nil {
-							return err
-						}
-						return d.recorded(x.Ref, model.EventStepCompleted, "a")
-					},
-				},
+				releasedOnce(),
 				{
 					define: releasedCode("x"), open: []string{"released/k"},
 					drive: func(d *driver) error {
@@ -464,6 +449,20 @@ func current(d *driver, x perdure.Execution[int], want int) error {
 		return wrong("result of %s is %d, want %d", x, got, want)
 	}
 	return nil
+}
+
+// releasedOnce is the stage in which the good release records its first step.
+func releasedOnce() stage {
+	return stage{
+		define: releasedCode("a"), open: []string{"released/k"},
+		drive: func(d *driver) error {
+			x, err := start(d, released, 0, "k")
+			if err != nil {
+				return err
+			}
+			return d.recorded(x.Ref, model.EventStepCompleted, "a")
+		},
+	}
 }
 
 // releasedCode is the code of a release whose first step has the given name.

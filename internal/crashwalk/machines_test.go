@@ -101,13 +101,7 @@ func machineScenarios() []*scenario {
 					}
 					return m
 				}))
-			}, func(d *driver) error {
-				x, err := start(d, mill, "", "k")
-				if err != nil {
-					return err
-				}
-				return result(d, x, "first hard <nil>, again soft <nil>, again soft <nil>, last too rough, rest")
-			}),
+			}, ending(mill, "", "k", "first hard <nil>, again soft <nil>, again soft <nil>, last too rough, rest")),
 		},
 		{
 			name:   "machine with signals and a cancel request",

@@ -138,16 +138,7 @@ func orderScenarios() []*scenario {
 			name:   "blocked and paused",
 			bodies: map[string]int{"a": 1, "b": 1},
 			stages: []stage{
-				{
-					define: releasedCode("a"), open: []string{"released/k"},
-					drive: func(d *driver) error {
-						x, err := start(d, released, 0, "k")
-						if err != nil {
-							return err
-						}
-						return d.recorded(x.Ref, model.EventStepCompleted, "a")
-					},
-				},
+				releasedOnce(),
 				{
 					define: releasedCode("x"), open: []string{"released/k"},
 					drive: func(d *driver) error {

@@ -36,13 +36,7 @@ func stepScenarios() []*scenario {
 					}
 					return in, nil
 				})}
-			}, func(d *driver) error {
-				x, err := start(d, linear, ">", "k")
-				if err != nil {
-					return err
-				}
-				return result(d, x, ">abc")
-			}),
+			}, ending(linear, ">", "k", ">abc")),
 		},
 		{
 			// The outcome of a step that was begun before the change may be committed before its version: that proves nothing.
@@ -70,13 +64,7 @@ func stepScenarios() []*scenario {
 						return a + b + c, err
 					}),
 				}
-			}, func(d *driver) error {
-				x, err := start(d, changed, "", "k")
-				if err != nil {
-					return err
-				}
-				return result(d, x, "anews")
-			}),
+			}, ending(changed, "", "k", "anews")),
 		},
 		{
 			name:     "attempts",
@@ -96,13 +84,7 @@ func stepScenarios() []*scenario {
 						return flaky.Run(ctx, n, perdure.Constant(5, time.Second))
 					}),
 				}
-			}, func(d *driver) error {
-				x, err := start(d, hopeful, 2, "k")
-				if err != nil {
-					return err
-				}
-				return result(d, x, "attempt 3")
-			}),
+			}, ending(hopeful, 2, "k", "attempt 3")),
 		},
 		{
 			name:     "errors that the code sees",
@@ -124,13 +106,7 @@ func stepScenarios() []*scenario {
 					got, err := w.step(ctx, "repair")
 					return fmt.Sprintf("%v, %v, %s", first, second, got), err
 				})}
-			}, func(d *driver) error {
-				x, err := start(d, failing, 0, "k")
-				if err != nil {
-					return err
-				}
-				return result(d, x, "no luck, no way, repair")
-			}),
+			}, ending(failing, 0, "k", "no luck, no way, repair")),
 		},
 	}
 }

@@ -43,13 +43,7 @@ func taskScenarios() []*scenario {
 						return fmt.Sprint(in, one, rest), err
 					}),
 				}
-			}, func(d *driver) error {
-				x, err := start(d, mailing, ">", "k")
-				if err != nil {
-					return err
-				}
-				return result(d, x, ">one[two three]")
-			}),
+			}, ending(mailing, ">", "k", ">one[two three]")),
 		},
 		{
 			name:     "a submitted task with a retry",

@@ -36,13 +36,7 @@ func timeScenarios() []*scenario {
 					}
 					return w.step(ctx, "awake")
 				})}
-			}, func(d *driver) error {
-				x, err := start(d, sleeper, 0, "k")
-				if err != nil {
-					return err
-				}
-				return result(d, x, "awake")
-			}),
+			}, ending(sleeper, 0, "k", "awake")),
 		},
 		{
 			name:   "deadline",

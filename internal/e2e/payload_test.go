@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -179,24 +178,6 @@ func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 	}
 }
 
-// logs collects what is logged.
-type logs struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logs) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logs) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
 // find are the places in the store and the blobs in which a text stands.
 func (s *site) find(text, blobs string) (places []string) {
 	s.t.Helper()
@@ -237,7 +218,7 @@ func (s *site) find(text, blobs string) (places []string) {
 func TestNothingIsInTheClear(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
-		blobs, log := t.TempDir(), &logs{}
+		blobs, log := t.TempDir(), &logged{}
 		s.cfg.Logger = slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		s.cfg.Payloads = payload.Codec{Chain: []payload.Transform{payload.Encrypt(ring(t, "k1")), payload.Offload(payload.Dir(blobs), 400)}}
 		newCourier().deliver(t, s, s.kind != "memory")

@@ -232,7 +232,7 @@ func TestNothingIsInTheClearAnywhere(t *testing.T) {
 	onStores(t, kinds, func(t *testing.T, s *site) {
 		chain := []payload.Transform{payload.Encrypt(ring(t, "k1"))}
 		for _, sealed := range []bool{true, false} {
-			log := &logs{}
+			log := &logged{}
 			if s = newSite(t, s.kind); sealed {
 				s.cfg.Payloads.Chain = chain
 			}

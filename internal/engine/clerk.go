@@ -23,9 +23,8 @@ const (
 // clerk asks other owners by way of the store, and looks for their answers: when a hint comes, and once a second as long as
 // anything is awaited, with one query for all of it.
 type clerk struct {
-	eng   *Engine
-	wake  chan struct{} // capacity 1: look now
-	begun chan struct{} // capacity 1: there is something to look for
+	eng     *Engine
+	lookout *notify.Lookout
 
 	mu      sync.Mutex
 	replies map[store.RequestKey][]*call
@@ -35,50 +34,13 @@ type clerk struct {
 
 func newClerk(e *Engine) *clerk {
 	return &clerk{
-		eng: e, wake: make(chan struct{}, 1), begun: make(chan struct{}, 1),
+		eng: e, lookout: notify.NewLookout(),
 		replies: map[store.RequestKey][]*call{}, runs: map[store.RunKey][]*call{}, listens: map[model.Address]*listening{},
 	}
 }
 
-func (k *clerk) nudge() {
-	select {
-	case k.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (k *clerk) begin() {
-	select {
-	case k.begun <- struct{}{}:
-	default:
-	}
-}
-
-// run looks for answers until ctx ends. While nothing is awaited it sleeps.
-func (k *clerk) run(ctx context.Context) {
-	tick := time.NewTicker(clerkPoll)
-	defer tick.Stop()
-	asleep := false
-	for {
-		if !asleep && !k.waits() {
-			tick.Stop()
-			asleep = true
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-k.begun:
-			if asleep { // else the next look is due already, and those who come must not put it off
-				tick.Reset(clerkPoll)
-				asleep = false
-			}
-			continue
-		case <-tick.C:
-		case <-k.wake:
-		}
-		k.look(ctx)
-	}
-}
+// run looks for answers until ctx ends.
+func (k *clerk) run(ctx context.Context) { k.lookout.Run(ctx, clerkPoll, k.waits, k.look) }
 
 // waits reports whether anything is awaited. Who awaits something says afterwards that it has begun, so that none is overlooked.
 func (k *clerk) waits() bool {
@@ -181,7 +143,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error
 	k.mu.Lock()
 	k.replies[key] = append(k.replies[key], c)
 	k.mu.Unlock()
-	k.begin()
+	k.lookout.Expect()
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -237,8 +199,8 @@ func (k *clerk) awaitRun(ctx context.Context, a model.Address, key store.RunKey)
 	k.mu.Lock()
 	k.runs[key] = append(k.runs[key], c)
 	k.mu.Unlock()
-	k.begin()
-	k.nudge()
+	k.lookout.Expect()
+	k.lookout.Nudge()
 	trust := time.NewTimer(clerkTrust)
 	defer trust.Stop()
 	defer func() {

@@ -9,24 +9,14 @@ import (
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
 )
-
-// shared is a store that other nodes use too.
-type shared struct{ store.Store }
-
-func (s shared) Info() store.Info {
-	info := s.Store.Info()
-	info.Shared = true
-	return info
-}
 
 // An execution that another node owns ends and is deleted before anybody has looked at its end: whoever waits for it hears that it is gone.
 func TestAwaitOfADeletedRun(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		st := shared{memory.New(memory.Options{})}
+		st := common{memory.New(memory.Options{})}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 2)
 		run := func(guest bool) *engine.Engine {

@@ -124,18 +124,21 @@ func TestThreeSteps(t *testing.T) {
 	}
 }
 
+// stores are those that have one process at a time.
+var stores = map[string]func(testing.TB) store.Store{
+	"memory": func(testing.TB) store.Store { return memory.New(memory.Options{}) },
+	"sqlite": func(t testing.TB) store.Store {
+		st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "x.db")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	},
+}
+
 // BenchmarkThreeSteps is a workflow of three steps from start to result, 64 callers at a time; cpu-µs is what this process spent.
 func BenchmarkThreeSteps(b *testing.B) {
-	for name, openStore := range map[string]func(*testing.B) store.Store{
-		"memory": func(*testing.B) store.Store { return memory.New(memory.Options{}) },
-		"sqlite": func(b *testing.B) store.Store {
-			st, err := sqlite.Open(b.Context(), sqlite.Config{Path: filepath.Join(b.TempDir(), "bench.db")})
-			if err != nil {
-				b.Fatal(err)
-			}
-			return st
-		},
-	} {
+	for name, openStore := range stores {
 		b.Run(name, func(b *testing.B) {
 			st := openStore(b)
 			e, stop := open(b, st)

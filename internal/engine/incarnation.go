@@ -395,7 +395,7 @@ func (inc *incarnation) hinted(h notify.Hint) {
 		}
 	case notify.Closed:
 		if h.Node == inc.self.ID {
-			inc.eng.clerk.nudge()
+			inc.eng.clerk.lookout.Nudge()
 		}
 	case notify.Membership:
 		inc.post(inc.member.Nudge)

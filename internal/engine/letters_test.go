@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -13,7 +12,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
-	"github.com/perdure/perdure/internal/store/sqlite"
 )
 
 // letters are all dead letters of a store.
@@ -47,19 +45,10 @@ func order(row *store.DeadRow, do model.LetterVerb) *model.Message {
 // Ten people press the button at the same time: there is one more task, and all of them are told which. It is undone, requeued again and purged.
 func TestRequeueOnce(t *testing.T) {
 	t.Parallel()
-	for name, make := range map[string]func(t *testing.T) store.Store{
-		"memory": func(*testing.T) store.Store { return memory.New(memory.Options{}) },
-		"sqlite": func(t *testing.T) store.Store {
-			st, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "x.db")})
-			if err != nil {
-				t.Fatal(err)
-			}
-			return st
-		},
-	} {
+	for name, openStore := range stores {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			st := make(t)
+			st := openStore(t)
 			defer st.Close()
 			e, stop := open(t, st)
 			defer stop()

@@ -82,10 +82,7 @@ func (h hired) Dismiss() {
 	h.s.mu.Lock()
 	h.s.over = true
 	h.s.mu.Unlock()
-	workers := &h.inc.eng.taskWorkers
-	workers.mu.Lock()
-	delete(workers.byID, h.s.id)
-	workers.mu.Unlock()
+	h.inc.eng.taskWorkers.remove(h.s.id)
 	h.inc.board.strike(h.s)
 }
 

@@ -127,7 +127,7 @@ func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, 
 	}
 	l.calls = append(l.calls, c)
 	k.mu.Unlock()
-	k.begin()
+	k.lookout.Expect()
 	stop := func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()

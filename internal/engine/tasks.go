@@ -25,25 +25,7 @@ type TaskWorker interface {
 
 // taskWorkers are those that have joined this node, over all its incarnations.
 type taskWorkers struct {
-	mu   sync.Mutex
-	next queue.WorkerID
-	byID map[queue.WorkerID]*TaskSession
-}
-
-func (w *taskWorkers) get(id queue.WorkerID) *TaskSession {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.byID[id]
-}
-
-func (w *taskWorkers) all() []*TaskSession {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ss := make([]*TaskSession, 0, len(w.byID))
-	for _, s := range w.byID {
-		ss = append(ss, s)
-	}
-	return ss
+	roster[queue.WorkerID, TaskSession]
 }
 
 // own are those of this node that take tasks, and not those that it has borrowed or that only give something back.
@@ -130,18 +112,12 @@ func (e *Engine) JoinTasks(w TaskWorker, offer model.TaskOffer) *TaskSession {
 }
 
 func (e *Engine) taskSession(w TaskWorker, offer model.TaskOffer, node model.NodeID) *TaskSession {
-	e.taskWorkers.mu.Lock()
-	defer e.taskWorkers.mu.Unlock()
-	e.taskWorkers.next++
-	s := &TaskSession{
-		eng: e, id: e.taskWorkers.next, worker: w, offer: offer, node: node, slots: offer.Slots,
-		held: map[model.ClaimRef]bool{}, reported: map[model.ClaimRef]*model.TaskReport{},
-	}
-	if e.taskWorkers.byID == nil {
-		e.taskWorkers.byID = map[queue.WorkerID]*TaskSession{}
-	}
-	e.taskWorkers.byID[s.id] = s
-	return s
+	return e.taskWorkers.add(func(id queue.WorkerID) *TaskSession {
+		return &TaskSession{
+			eng: e, id: id, worker: w, offer: offer, node: node, slots: offer.Slots,
+			held: map[model.ClaimRef]bool{}, reported: map[model.ClaimRef]*model.TaskReport{},
+		}
+	})
 }
 
 // giveBack returns claims of workers that left while these were on their way to the store. It is done like a report of a worker: also when the shard moves meanwhile.
@@ -437,9 +413,7 @@ func (s *TaskSession) Leave(ctx context.Context) error {
 
 // remove has the engine forget the session.
 func (s *TaskSession) remove() {
-	s.eng.taskWorkers.mu.Lock()
-	delete(s.eng.taskWorkers.byID, s.id)
-	s.eng.taskWorkers.mu.Unlock()
+	s.eng.taskWorkers.remove(s.id)
 	if inc := s.eng.current(); inc != nil {
 		inc.post(inc.serve)
 	}

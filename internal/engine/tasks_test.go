@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,7 +14,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
-	"github.com/perdure/perdure/internal/store/sqlite"
 )
 
 // hand is a task worker that does what it is told: do is called for each claim, in a goroutine of its own.
@@ -230,18 +228,9 @@ func TestTaskReturned(t *testing.T) {
 }
 
 func BenchmarkTasks(b *testing.B) {
-	for name, open_ := range map[string]func() store.Store{
-		"memory": func() store.Store { return memory.New(memory.Options{}) },
-		"sqlite": func() store.Store {
-			st, err := sqlite.Open(b.Context(), sqlite.Config{Path: filepath.Join(b.TempDir(), "x.db")})
-			if err != nil {
-				b.Fatal(err)
-			}
-			return st
-		},
-	} {
+	for name, openStore := range stores {
 		b.Run(name, func(b *testing.B) {
-			st := open_()
+			st := openStore(b)
 			defer st.Close()
 			e, stop := open(b, st)
 			defer stop()

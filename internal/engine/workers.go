@@ -24,28 +24,7 @@ type Worker interface {
 }
 
 // workers are those that have joined this node, over all its incarnations.
-type workers struct {
-	mu   sync.Mutex
-	next lane.WorkerID
-	byID map[lane.WorkerID]*Session
-}
-
-func (w *workers) get(id lane.WorkerID) *Session {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.byID[id]
-}
-
-// all are the workers that are here now.
-func (w *workers) all() []*Session {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	ss := make([]*Session, 0, len(w.byID))
-	for _, s := range w.byID {
-		ss = append(ss, s)
-	}
-	return ss
-}
+type workers struct{ roster[lane.WorkerID, Session] }
 
 // call passes a call of a lane on.
 func (w *workers) call(c *lane.Call) {
@@ -83,14 +62,9 @@ type Session struct {
 
 // Join adds a worker.
 func (e *Engine) Join(w Worker, offer model.Offer) *Session {
-	e.workers.mu.Lock()
-	e.workers.next++
-	s := &Session{eng: e, id: e.workers.next, worker: w, offer: offer, held: map[model.RunID]uint64{}}
-	if e.workers.byID == nil {
-		e.workers.byID = map[lane.WorkerID]*Session{}
-	}
-	e.workers.byID[s.id] = s
-	e.workers.mu.Unlock()
+	s := e.workers.add(func(id lane.WorkerID) *Session {
+		return &Session{eng: e, id: id, worker: w, offer: offer, held: map[model.RunID]uint64{}}
+	})
 	if inc := e.current(); inc != nil {
 		inc.join(s)
 	}
@@ -168,8 +142,6 @@ func (s *Session) Leave(ctx context.Context) error {
 	if inc := s.eng.current(); inc != nil {
 		inc.leave(s)
 	}
-	s.eng.workers.mu.Lock()
-	delete(s.eng.workers.byID, s.id)
-	s.eng.workers.mu.Unlock()
+	s.eng.workers.remove(s.id)
 	return err
 }

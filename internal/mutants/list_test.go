@@ -465,7 +465,7 @@ var common = []mutant{
 	},
 	{
 		name:  "those who begin to wait put the next look for answers off",
-		file:  "internal/engine/clerk.go",
+		file:  "internal/notify/lookout.go",
 		old:   "			if asleep { // else",
 		new:   "			if true { // else",
 		tests: [][]string{{"./internal/crash", "-run", "TestAnswersAreFoundWithoutHints$"}},

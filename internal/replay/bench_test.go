@@ -83,74 +83,54 @@ func stepOf(name string) *replay.Step {
 	}}
 }
 
-// BenchmarkStep is one live step of a workflow that does nothing else.
-func BenchmarkStep(b *testing.B) {
-	const per = 100
-	s := newMemory(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
-		for range per {
-			if _, err := x.Step(stepOf("charge")); err != nil {
-				return model.Payload{}, err
-			}
+// per is how many steps a workflow makes of which one is measured.
+const per = 100
+
+// charges is a workflow that makes so many steps, one after the other.
+func charges(x replay.Ctx, _ model.Payload) (model.Payload, error) {
+	for range per {
+		if _, err := x.Step(stepOf("charge")); err != nil {
+			return model.Payload{}, err
 		}
-		return model.Payload{}, nil
-	})
-	b.ReportAllocs()
-	n := 0
-	for i := 0; i < b.N; i += per {
-		n++
-		s.run(n)
 	}
-	if err := s.w.Close(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	return model.Payload{}, nil
 }
 
-// BenchmarkParkedStep is one live step beside another coroutine: its body runs elsewhere, and the coroutine parks.
-func BenchmarkParkedStep(b *testing.B) {
-	const per = 100
-	s := newMemory(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
-		x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
-		for range per {
-			if _, err := x.Step(stepOf("charge")); err != nil {
-				return model.Payload{}, err
-			}
-		}
-		return model.Payload{}, nil
-	})
-	b.ReportAllocs()
-	n := 0
-	for i := 0; i < b.N; i += per {
-		n++
-		s.run(n)
-	}
-	if err := s.w.Close(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-}
-
-// BenchmarkReplay is one replayed step.
-func BenchmarkReplay(b *testing.B) {
-	const per = 100
-	s := newMemory(func(x replay.Ctx, _ model.Payload) (model.Payload, error) {
-		for range per {
-			if _, err := x.Step(stepOf("charge")); err != nil {
-				return model.Payload{}, err
-			}
-		}
-		return model.Payload{}, nil
-	})
-	r := s.start(0, nil)
-	<-r.closed
+// measure runs workflows until b.N steps are made.
+func (s *memory) measure(b *testing.B, run func(n int)) {
 	b.ReportAllocs()
 	b.ResetTimer()
 	n := 0
 	for i := 0; i < b.N; i += per {
 		n++
-		<-s.start(n, r.events).closed
+		run(n)
 	}
 	if err := s.w.Close(b.Context()); err != nil {
 		b.Fatal(err)
 	}
+}
+
+// BenchmarkStep is one live step of a workflow that does nothing else.
+func BenchmarkStep(b *testing.B) {
+	s := newMemory(charges)
+	s.measure(b, func(n int) { s.run(n) })
+}
+
+// BenchmarkParkedStep is one live step beside another coroutine: its body runs elsewhere, and the coroutine parks.
+func BenchmarkParkedStep(b *testing.B) {
+	s := newMemory(func(x replay.Ctx, in model.Payload) (model.Payload, error) {
+		x.Go(func(y replay.Ctx) (any, error) { return nil, y.Get(y.Next("never")) })
+		return charges(x, in)
+	})
+	s.measure(b, func(n int) { s.run(n) })
+}
+
+// BenchmarkReplay is one replayed step.
+func BenchmarkReplay(b *testing.B) {
+	s := newMemory(charges)
+	r := s.start(0, nil)
+	<-r.closed
+	s.measure(b, func(n int) { <-s.start(n, r.events).closed })
 }
 
 // BenchmarkFanOut is a workflow of a thousand parallel steps.

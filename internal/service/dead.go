@@ -3,8 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -31,7 +29,8 @@ func (s *Service) ListDead(ctx context.Context, r api.DeadRequest) (api.DeadPage
 		page.Tasks[i] = d
 	}
 	if found.More {
-		page.Cursor = deadCursor(found.Rows[len(found.Rows)-1].Place())
+		last := found.Rows[len(found.Rows)-1].Place()
+		page.Cursor = cursor(last.At, last.Run, last.Task)
 	}
 	return page, nil
 }
@@ -300,15 +299,11 @@ func deadTask(row *store.DeadRow) api.DeadTask {
 
 func (s *Service) deadQuery(r *api.DeadRequest) (store.DeadQuery, error) {
 	q := store.DeadQuery{
-		Tenant: r.Tenant, Kinds: r.Activities, Queues: r.Queues, Fingerprint: r.Fingerprint, From: r.From, To: r.To, Requeued: r.Requeued, Limit: r.Limit,
+		Tenant: r.Tenant, Kinds: r.Activities, Queues: r.Queues, Fingerprint: r.Fingerprint, From: r.From, To: r.To, Requeued: r.Requeued, Limit: pageSize(r.Limit),
 	}
 	if q.Tenant == "" {
 		q.Tenant = model.DefaultTenant
 	}
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
-	q.Limit = min(q.Limit, maxPage)
 	v := s.check("list dead tasks")
 	v.text("the tenant", q.Tenant, s.limits.Key)
 	for _, name := range q.Kinds {
@@ -323,18 +318,7 @@ func (s *Service) deadQuery(r *api.DeadRequest) (store.DeadQuery, error) {
 	if err := v.err(); err != nil || r.Cursor == "" {
 		return q, err
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(r.Cursor)
-	if err != nil || len(raw) < 24 {
-		return q, fault.New(fault.Invalid, "list dead tasks: the cursor %q is not one of ours", r.Cursor)
-	}
-	q.After = store.DeadPlace{At: model.Time(binary.BigEndian.Uint64(raw)), Task: string(raw[24:])}
-	copy(q.After.Run[:], raw[8:])
-	return q, nil
-}
-
-// deadCursor is a place in a list of dead tasks as a text.
-func deadCursor(p store.DeadPlace) string {
-	raw := binary.BigEndian.AppendUint64(nil, uint64(p.At))
-	raw = append(raw, p.Run[:]...)
-	return base64.RawURLEncoding.EncodeToString(append(raw, p.Task...))
+	at, run, task, err := parseCursor("list dead tasks", r.Cursor)
+	q.After = store.DeadPlace{At: at, Run: run, Task: task}
+	return q, err
 }

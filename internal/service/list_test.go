@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -138,6 +139,12 @@ func TestForgedCursors(t *testing.T) {
 		raw := slices.Repeat([]byte{fill}, 24)
 		if _, err := f.svc.List(t.Context(), api.ListRequest{Cursor: base64.RawURLEncoding.EncodeToString(raw)}); err != nil {
 			t.Errorf("cursor of bytes %#x: %v", fill, err)
+		}
+	}
+	for _, n := range []int{23, 25} {
+		_, err := f.svc.List(t.Context(), api.ListRequest{Cursor: base64.RawURLEncoding.EncodeToString(make([]byte, n))})
+		if !fault.Is(err, fault.Invalid) {
+			t.Errorf("cursor of %d bytes: %v", n, err)
 		}
 	}
 }

@@ -2,8 +2,6 @@ package service
 
 import (
 	"context"
-	"encoding/base64"
-	"encoding/binary"
 	"math"
 	"strconv"
 
@@ -14,8 +12,6 @@ import (
 )
 
 const (
-	defaultPage = 100
-	maxPage     = 1000
 	historyPage = 1000
 	statePage   = 100
 )
@@ -253,15 +249,11 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 	q := store.Query{
 		Tenant: r.Tenant, Workflows: r.Workflows, Key: r.Key, KeyPrefix: r.KeyPrefix, Statuses: r.Statuses, Reasons: r.Reasons,
 		StartedFrom: r.StartedFrom, StartedTo: r.StartedTo, ClosedFrom: r.ClosedFrom, ClosedTo: r.ClosedTo, Labels: r.Labels,
-		AllRuns: r.AllRuns, Limit: r.Limit,
+		AllRuns: r.AllRuns, Limit: pageSize(r.Limit),
 	}
 	if q.Tenant == "" {
 		q.Tenant = model.DefaultTenant
 	}
-	if q.Limit <= 0 {
-		q.Limit = defaultPage
-	}
-	q.Limit = min(q.Limit, maxPage)
 	v := s.check("list")
 	// What cannot be in a store cannot be looked for.
 	for _, part := range [...][2]string{{"the tenant", q.Tenant}, {"the key", q.Key}, {"the beginning of the key", q.KeyPrefix}} {
@@ -280,19 +272,15 @@ func (s *Service) query(r api.ListRequest) (store.Query, error) {
 			v.label(c.Name, value)
 		}
 	}
-	if err := v.err(); err != nil {
+	if err := v.err(); err != nil || r.Cursor == "" {
 		return q, err
 	}
-	if r.Cursor == "" {
-		return q, nil
+	started, run, rest, err := parseCursor("list", r.Cursor)
+	if err == nil && rest != "" {
+		err = notOurs("list", r.Cursor)
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(r.Cursor)
-	if err != nil || len(raw) != 24 {
-		return q, fault.New(fault.Invalid, "list: the cursor %q is not one of ours", r.Cursor)
-	}
-	q.After.Started = model.Time(binary.BigEndian.Uint64(raw))
-	copy(q.After.Run[:], raw[8:])
-	return q, nil
+	q.After = store.PageMark{Started: started, Run: run}
+	return q, err
 }
 
 // List returns executions, newest first.
@@ -318,8 +306,7 @@ func (s *Service) List(ctx context.Context, r api.ListRequest) (api.ListPage, er
 	}
 	if rows.More {
 		last := rows.Executions[len(rows.Executions)-1].Start
-		raw := binary.BigEndian.AppendUint64(nil, uint64(last.At))
-		page.Cursor = base64.RawURLEncoding.EncodeToString(append(raw, last.Run[:]...))
+		page.Cursor = cursor(last.At, last.Run, "")
 	}
 	return page, nil
 }

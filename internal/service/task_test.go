@@ -187,26 +187,45 @@ func (w *hopeless) Execute(claims []model.Claim) {
 func (*hopeless) Stop(model.ClaimRef, api.StopReason) {}
 func (*hopeless) Settled(model.ClaimRef, error)       {}
 
+// deadTask is a task of a tenant that has failed for good, under the key 1: who has failed it, its address, and the id of its dead letter.
+func deadTask(t *testing.T, s *service.Service, tenant string) (*hopeless, model.Address, api.DeadID) {
+	t.Helper()
+	ctx := t.Context()
+	w := &hopeless{session: make(chan api.TaskSession, 1)}
+	session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Tenants: []string{tenant}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.session <- session
+	a := model.Address{Tenant: tenant, Type: model.TaskPrefix + "k", Key: "1"}
+	if end, err := s.Run(ctx, api.StartRequest{Address: a, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}); err != nil || end.Outcome.Status != model.Failed {
+		t.Fatalf("%+v, %v", end, err)
+	}
+	dead, err := s.ListDead(ctx, api.DeadRequest{Tenant: tenant})
+	if err != nil || len(dead.Tasks) != 1 {
+		t.Fatalf("%+v, %v", dead, err)
+	}
+	return w, a, dead.Tasks[0].ID
+}
+
+// requeue has a dead task scheduled anew, and waits for the end of its execution.
+func requeue(t *testing.T, s *service.Service, id api.DeadID, a model.Address) {
+	t.Helper()
+	if _, err := s.Requeue(t.Context(), api.RequeueRequest{ID: id}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Await(t.Context(), api.Target{Address: a}); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // The id of a dead task of another tenant opens nothing, and changes nothing.
 func TestDeadTaskOfAnotherTenant(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s := live(t, service.Limits{})
-	w := &hopeless{session: make(chan api.TaskSession, 1)}
-	session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Tenants: []string{"acme"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.session <- session
-	r := api.StartRequest{Address: model.Address{Tenant: "acme", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
-	if end, err := s.Run(ctx, r); err != nil || end.Outcome.Status != model.Failed {
-		t.Fatalf("%+v, %v", end, err)
-	}
-	theirs, err := s.ListDead(ctx, api.DeadRequest{Tenant: "acme"})
-	if err != nil || len(theirs.Tasks) != 1 {
-		t.Fatalf("%+v, %v", theirs, err)
-	}
-	id, err := api.ParseDeadID(theirs.Tasks[0].ID.String())
+	_, _, theirs := deadTask(t, s, "acme")
+	id, err := api.ParseDeadID(theirs.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,27 +248,8 @@ func TestRequeueAgainIsRepeated(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
 	s := live(t, service.Limits{})
-	w := &hopeless{session: make(chan api.TaskSession, 1)}
-	session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.session <- session
-	r := api.StartRequest{Address: model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
-	if _, err := s.Run(ctx, r); err != nil {
-		t.Fatal(err)
-	}
-	dead, err := s.ListDead(ctx, api.DeadRequest{})
-	if err != nil || len(dead.Tasks) != 1 {
-		t.Fatalf("%+v, %v", dead, err)
-	}
-	id := dead.Tasks[0].ID
-	if _, err := s.Requeue(ctx, api.RequeueRequest{ID: id}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.Await(ctx, api.Target{Address: r.Address}); err != nil {
-		t.Fatal(err)
-	}
+	w, a, id := deadTask(t, s, "default")
+	requeue(t, s, id, a)
 	gone := <-w.session // nothing is reported from now on
 	again := api.RequeueRequest{ID: id, Again: true, RequestID: "mine"}
 	first, err := s.Requeue(ctx, again)
@@ -280,28 +280,9 @@ func TestRequeuedRunThatIsGone(t *testing.T) {
 		ctx := t.Context()
 		st := memory.New(memory.Options{Shards: shards, Now: func() time.Time { return time.Now().Add(3 * time.Hour) }})
 		s := run(t, engine.Config{Store: st}, service.Limits{})
-		w := &hopeless{session: make(chan api.TaskSession, 1)}
-		session, err := s.JoinTasks(ctx, w, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.session <- session
-		r := api.StartRequest{Address: model.Address{Tenant: "default", Type: model.TaskPrefix + "k", Key: "1"}, Task: &model.TaskSpec{Kind: "k", Queue: "q"}}
-		if _, err := s.Run(ctx, r); err != nil {
-			t.Fatal(err)
-		}
-		dead, err := s.ListDead(ctx, api.DeadRequest{})
-		if err != nil || len(dead.Tasks) != 1 {
-			t.Fatalf("%+v, %v", dead, err)
-		}
-		id := dead.Tasks[0].ID
-		if _, err := s.Requeue(ctx, api.RequeueRequest{ID: id}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Await(ctx, api.Target{Address: r.Address}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: r.Address}}); err != nil {
+		_, a, id := deadTask(t, s, "default")
+		requeue(t, s, id, a)
+		if _, err := s.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: a}}); err != nil {
 			t.Fatal(err)
 		}
 		wantKind(t, "a purge when it may be on its way", s.PurgeDead(ctx, id), fault.Conflict)

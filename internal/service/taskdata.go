@@ -173,13 +173,6 @@ func (s *Service) TaskStream(ctx context.Context, r api.TaskStreamRequest) (page
 	return page, err
 }
 
-func pageSize(limit int) int {
-	if limit <= 0 {
-		return defaultPage
-	}
-	return min(limit, maxPage)
-}
-
 // follow reads a page: what is there, or, if it is to wait, what comes next. It reports whether the task has ended and the page is the last.
 func (s *Service) follow(ctx context.Context, k *task, wait bool, read func() (int, error), limit int) (ended bool, err error) {
 	for {

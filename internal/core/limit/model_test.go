@@ -230,54 +230,60 @@ func (w *world) store() {
 	}
 }
 
+// moves are what may happen next, whatever the numbers are.
+func (w *world) moves() map[string]func(*rapid.T) {
+	place := func(t *rapid.T) int { return rapid.IntRange(0, places-1).Draw(t, "place") }
+	return map[string]func(*rapid.T){
+		"arrive": func(t *rapid.T) { w.arrive(place(t)) },
+		"give up": func(t *rapid.T) {
+			if i := place(t); len(w.waiting[i]) > 0 {
+				w.waiting[i] = w.waiting[i][1:]
+				w.locals[i].Wait(-1)
+				w.tell(i)
+			}
+		},
+		"try": func(t *rapid.T) { w.try(place(t)) },
+		"finish": func(t *rapid.T) {
+			if i := place(t); len(w.holding[i]) > 0 {
+				w.finish(i, rapid.IntRange(0, len(w.holding[i])-1).Draw(t, "holder"))
+			}
+		},
+		"to owner": func(t *rapid.T) {
+			if i := place(t); len(w.up[i]) > 0 {
+				w.deliverUp(i)
+			}
+		},
+		"to place": func(t *rapid.T) {
+			if i := place(t); len(w.down[i]) > 0 {
+				w.deliverDown(i)
+			}
+		},
+		"store": func(*rapid.T) { w.store() },
+	}
+}
+
 // However messages are delayed and numbers changed: never more holders than permits, no permit lost, nobody starves.
 func TestPermits(t *testing.T) {
 	t.Parallel()
 	many(t, func(t *rapid.T) {
 		w := newWorld(t, limit.Numbers{Concurrency: rapid.IntRange(1, 6).Draw(t, "limit")})
-		place := func(t *rapid.T) int { return rapid.IntRange(0, places-1).Draw(t, "place") }
 		changed := false
-		t.Repeat(map[string]func(*rapid.T){
-			"": func(t *rapid.T) {
-				w.check()
-				held := 0
-				for i := range w.locals {
-					held += w.locals[i].Held()
-				}
-				if held > w.limit && !changed { // holders from before a change may still be there
-					t.Fatalf("%d holders of %d", held, w.limit)
-				}
-			},
-			"arrive": func(t *rapid.T) { w.arrive(place(t)) },
-			"give up": func(t *rapid.T) {
-				if i := place(t); len(w.waiting[i]) > 0 {
-					w.waiting[i] = w.waiting[i][1:]
-					w.locals[i].Wait(-1)
-					w.tell(i)
-				}
-			},
-			"try": func(t *rapid.T) { w.try(place(t)) },
-			"finish": func(t *rapid.T) {
-				if i := place(t); len(w.holding[i]) > 0 {
-					w.finish(i, rapid.IntRange(0, len(w.holding[i])-1).Draw(t, "holder"))
-				}
-			},
-			"to owner": func(t *rapid.T) {
-				if i := place(t); len(w.up[i]) > 0 {
-					w.deliverUp(i)
-				}
-			},
-			"to place": func(t *rapid.T) {
-				if i := place(t); len(w.down[i]) > 0 {
-					w.deliverDown(i)
-				}
-			},
-			"configure": func(t *rapid.T) {
-				w.configure(limit.Numbers{Concurrency: rapid.IntRange(1, 6).Draw(t, "limit")})
-				changed = true
-			},
-			"store": func(*rapid.T) { w.store() },
-		})
+		moves := w.moves()
+		moves[""] = func(t *rapid.T) {
+			w.check()
+			held := 0
+			for i := range w.locals {
+				held += w.locals[i].Held()
+			}
+			if held > w.limit && !changed { // holders from before a change may still be there
+				t.Fatalf("%d holders of %d", held, w.limit)
+			}
+		}
+		moves["configure"] = func(t *rapid.T) {
+			w.configure(limit.Numbers{Concurrency: rapid.IntRange(1, 6).Draw(t, "limit")})
+			changed = true
+		}
+		t.Repeat(moves)
 		w.drain()
 	})
 }
@@ -291,39 +297,13 @@ func TestTokens(t *testing.T) {
 			Burst: rapid.Int64Range(0, 4).Draw(t, "burst"), Concurrency: rapid.IntRange(0, 3).Draw(t, "concurrency"),
 		}
 		w := newWorld(t, n)
-		place := func(t *rapid.T) int { return rapid.IntRange(0, places-1).Draw(t, "place") }
-		t.Repeat(map[string]func(*rapid.T){
-			"":       func(*rapid.T) { w.check() },
-			"arrive": func(t *rapid.T) { w.arrive(place(t)) },
-			"give up": func(t *rapid.T) {
-				if i := place(t); len(w.waiting[i]) > 0 {
-					w.waiting[i] = w.waiting[i][1:]
-					w.locals[i].Wait(-1)
-					w.tell(i)
-				}
-			},
-			"try": func(t *rapid.T) { w.try(place(t)) },
-			"finish": func(t *rapid.T) {
-				if i := place(t); len(w.holding[i]) > 0 {
-					w.finish(i, 0)
-				}
-			},
-			"to owner": func(t *rapid.T) {
-				if i := place(t); len(w.up[i]) > 0 {
-					w.deliverUp(i)
-				}
-			},
-			"to place": func(t *rapid.T) {
-				if i := place(t); len(w.down[i]) > 0 {
-					w.deliverDown(i)
-				}
-			},
-			"pass time": func(t *rapid.T) {
-				w.now = w.now.Add(time.Duration(rapid.IntRange(1, 2_000_000).Draw(t, "us")) * time.Microsecond)
-				w.send(w.owner.Tick(w.now))
-			},
-			"store": func(*rapid.T) { w.store() },
-		})
+		moves := w.moves()
+		moves[""] = func(*rapid.T) { w.check() }
+		moves["pass time"] = func(t *rapid.T) {
+			w.now = w.now.Add(time.Duration(rapid.IntRange(1, 2_000_000).Draw(t, "us")) * time.Microsecond)
+			w.send(w.owner.Tick(w.now))
+		}
+		t.Repeat(moves)
 		w.drain()
 		per := n.Per.Microseconds()
 		for i, from := range w.spent {

@@ -174,8 +174,7 @@ func TestRunWhoseOwnerGoes(t *testing.T) {
 				r.settle()
 			}
 			if end == "moves" {
-				r.l.GiveUp(r.now, []model.ShardID{a.Shard(shards)})
-				r.take()
+				r.giveUp(a.Shard(shards))
 				r.settle()
 			} else {
 				r.l.Die(errInjected)

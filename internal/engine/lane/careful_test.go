@@ -36,7 +36,7 @@ func TestPoisonAmongNeighbours(t *testing.T) {
 		case 1:
 			r.signal(a, "s", i)
 		case 2:
-			r.turn(a, model.Turn{Commands: []model.Command{step("x"), signalTo(target, fmt.Sprint("m", i), fmt.Sprint("from ", i))}})
+			r.turn(a, does(step("x"), signalTo(target, fmt.Sprint("m", i), fmt.Sprint("from ", i))))
 		case 3:
 			r.turn(a, model.Turn{Commands: []model.Command{step("x")}, Close: done()})
 		case 4:
@@ -142,7 +142,7 @@ func TestQuarantine(t *testing.T) {
 	bad, sender := in(0, 0), in(1, 0)
 	r.began(bad)
 	r.began(sender)
-	r.turn(bad, model.Turn{Commands: []model.Command{timer("t", r.now.Add(10*time.Second))}})
+	r.turn(bad, does(timer("t", r.now.Add(10*time.Second))))
 	r.settle()
 	r.refuse = poison("poison")
 	r.turn(bad, steps("poison"))
@@ -151,7 +151,7 @@ func TestQuarantine(t *testing.T) {
 	r.signal(bad, "s", "client")
 	r.settle()
 	r.wantAnswer("client", "blocked")
-	r.turn(sender, model.Turn{Commands: []model.Command{signalTo(bad, "m1", "one"), signalTo(sender, "m2", "echo"), signalTo(bad, "m3", "two")}})
+	r.turn(sender, does(signalTo(bad, "m1", "one"), signalTo(sender, "m2", "echo"), signalTo(bad, "m3", "two")))
 	r.settle()
 	r.wantEvents(sender, "sent m1", "sent m2", "sent m3", "signal_received echo", "answered m2")
 	r.wantEvents(bad)
@@ -189,24 +189,27 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
+// besidePoison is a rig with a worker that holds two runs. Of one of them the store refuses a step with the name poison.
+func besidePoison(t *testing.T) (r *rig, a, bad model.Address) {
+	t.Helper()
+	r = newRig(t)
+	r.join(1)
+	a, bad = key("a"), key("bad")
+	r.began(a)
+	r.began(bad)
+	r.refuse = poison("poison")
+	return r, a, bad
+}
+
 // A run that its worker reports as blocked shares its batch with a poison row of somebody else: the block is stored all the same.
 func TestBlockBesidePoison(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.join(1)
-	a, bad := key("a"), key("bad")
-	run := r.began(a)
-	r.began(bad)
-	r.refuse = poison("poison")
-	why := &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
+	r, a, bad := besidePoison(t)
 	r.turn(bad, steps("poison"))
-	r.turn(a, model.Turn{Blocked: why})
-	delete(r.held, run) // the worker itself ended it
+	r.blocks(a)
 	r.settle()
-	if row := r.current(a); row.Blocked == nil || *row.Blocked != *why {
-		t.Errorf("stored as blocked by %v", row.Blocked)
-	}
-	if got, ok := r.l.Explain(a); r.holder(a) != 0 || !ok || got[0] != *why {
+	r.wantBlocked(a)
+	if got, ok := r.l.Explain(a); r.holder(a) != 0 || !ok || got[0] != mismatch {
 		t.Errorf("held by %d, explained as %v", r.holder(a), got)
 	}
 }
@@ -215,16 +218,10 @@ func TestBlockBesidePoison(t *testing.T) {
 // whose turns count.
 func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.join(1)
-	a, bad := key("a"), key("bad")
-	run := r.began(a)
-	r.began(bad)
-	r.refuse = poison("poison")
+	r, a, bad := besidePoison(t)
 	r.turn(bad, steps("poison"))
 	r.flush() // in flight
-	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}})
-	delete(r.held, run) // the worker itself ended it
+	r.blocks(a)
 	r.join(2)
 	r.flush()
 	r.read()
@@ -242,40 +239,31 @@ func TestBlockedRunTakenUpBesidePoison(t *testing.T) {
 // The same, but the block is stored, and all workers have left when the turns of the last one are undone: the next one tries.
 func TestBlockedRunWhoseNextWorkerLeft(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.join(1)
-	a, bad := key("a"), key("bad")
-	run := r.began(a)
-	r.began(bad)
-	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}})
-	delete(r.held, run) // the worker itself ended it
+	r, a, bad := besidePoison(t)
+	r.blocks(a)
 	r.settle()
 	r.join(2)
 	r.settle()
-	r.refuse = poison("poison")
 	r.turn(bad, steps("poison"))
 	r.flush() // in flight
 	end := steps("s")
 	end.Close = done()
 	r.turn(a, end)
 	for _, w := range []lane.WorkerID{1, 2} {
-		r.l.Leave(r.now, w)
-		r.take()
+		r.leave(w)
 	}
 	r.commitNow() // refused
 	r.settle()
 	r.join(3)
 	r.settle()
-	if r.holder(a) != 3 {
-		t.Errorf("worker %d holds the run, want 3", r.holder(a))
-	}
+	r.wantHolder(a, 3)
 }
 
 // The block itself cannot be stored: the run is quarantined, and tried again after that; no worker has to join for it.
 func TestBlockThatIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, turn := range map[string]model.Turn{
-		"reported": {Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}},
+		"reported": {Blocked: &mismatch},
 		"found":    {Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -318,10 +306,8 @@ func TestBlockedRunAfterQuarantine(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	run := r.began(a)
-	why := &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
-	r.turn(a, model.Turn{Blocked: why})
-	delete(r.held, run)
+	r.began(a)
+	r.blocks(a)
 	r.settle()
 	r.refuse = poison("poison")
 	r.signal(a, "poison", "signal")
@@ -332,12 +318,9 @@ func TestBlockedRunAfterQuarantine(t *testing.T) {
 	if r.holder(a) == 0 {
 		t.Fatal("the run is not tried again")
 	}
-	r.turn(a, model.Turn{Blocked: why})
-	delete(r.held, run)
+	r.blocks(a)
 	r.settle()
-	if row := r.current(a); row.Blocked == nil || *row.Blocked != *why {
-		t.Errorf("stored as blocked by %v", row.Blocked)
-	}
+	r.wantBlocked(a)
 }
 
 // The poison comes back: quarantined again, and its worker loses the run each time.
@@ -372,9 +355,9 @@ func TestPoisonMessage(t *testing.T) {
 		r.began(a)
 	}
 	r.refuse = poison("poison")
-	r.turn(from, model.Turn{Commands: []model.Command{
+	r.turn(from, does(
 		signalTo(good, "m1", "one"), signalTo(bad, "m2", "poison"), signalTo(good, "m3", "three"), signalTo(bad, "m4", "four"),
-	}})
+	))
 	r.settle()
 	r.wantEvents(good, "signal_received one", "signal_received three")
 	r.wantEvents(bad)
@@ -445,7 +428,7 @@ func TestFreeingIsRefused(t *testing.T) {
 	r.signal(a, "1", "in flight")
 	r.flush()
 	r.signal(a, "2", "beside it")
-	r.l.GiveUp(r.now, []model.ShardID{1, 2})
+	r.giveUp(1, 2)
 	r.settle()
 	r.signal(a, "3", "meanwhile")
 	r.settle()
@@ -472,7 +455,7 @@ func TestFreeingIsRefusedForEver(t *testing.T) {
 	r := newRig(t)
 	times := 1_000
 	r.refuse, _ = refuseFree(1, &times)
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.pass(2 * time.Second)
 	if r.dead != nil {
 		t.Fatalf("dead after %d refusals: %v", 1_000-times, r.dead)
@@ -513,12 +496,7 @@ func TestManyPoisons(t *testing.T) {
 func TestWorkerLeavesDuringIsolation(t *testing.T) {
 	t.Parallel()
 	for _, closing := range []bool{false, true} {
-		r := newRig(t)
-		r.join(1)
-		a, bad := key("a"), key("bad")
-		r.began(a)
-		r.began(bad)
-		r.refuse = poison("poison")
+		r, a, bad := besidePoison(t)
 		turn := steps("x")
 		if closing {
 			turn.Close = done()
@@ -527,8 +505,7 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 		r.turn(bad, steps("poison"))
 		r.flush()
 		r.commitNow() // refused
-		r.l.Leave(r.now, 1)
-		r.take()
+		r.leave(1)
 		r.join(2)
 		r.settle()
 		// What the worker did is a fact or is done again: either way somebody has the run, or it is closed.
@@ -545,17 +522,12 @@ func TestWorkerLeavesDuringIsolation(t *testing.T) {
 // Timers that a refused batch stopped are open again; those it started are not.
 func TestTimersOfARefusedBatch(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.join(1)
-	a, bad := key("a"), key("bad")
-	r.began(a)
-	r.began(bad)
-	r.turn(a, model.Turn{Commands: []model.Command{timer("old", r.now.Add(5*time.Second))}})
-	r.turn(bad, model.Turn{Commands: []model.Command{timer("old", r.now.Add(5*time.Second))}})
+	r, a, bad := besidePoison(t)
+	r.turn(a, does(timer("old", r.now.Add(5*time.Second))))
+	r.turn(bad, does(timer("old", r.now.Add(5*time.Second))))
 	r.settle()
-	r.refuse = poison("poison")
-	r.turn(a, model.Turn{Commands: []model.Command{stop("old"), timer("new", r.now.Add(6*time.Second))}})
-	r.turn(bad, model.Turn{Commands: []model.Command{stop("old"), timer("new", r.now.Add(6*time.Second)), step("poison")}})
+	r.turn(a, does(stop("old"), timer("new", r.now.Add(6*time.Second))))
+	r.turn(bad, does(stop("old"), timer("new", r.now.Add(6*time.Second)), step("poison")))
 	r.settle()
 	r.pass(10 * time.Second)
 	r.wantEvents(a, "timer_fired new")
@@ -567,12 +539,7 @@ func TestTimersOfARefusedBatch(t *testing.T) {
 // The lane dies while it isolates: everybody who waits is told once.
 func TestDeathDuringIsolation(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.join(1)
-	a, bad := key("a"), key("bad")
-	r.began(a)
-	r.began(bad)
-	r.refuse = poison("poison")
+	r, a, bad := besidePoison(t)
 	r.signal(a, "s", "kept")
 	r.turn(a, model.Turn{Close: done()})
 	r.turn(bad, steps("poison"))
@@ -602,12 +569,11 @@ func TestTimerOfATurnThatCameToNothing(t *testing.T) {
 	r.timersIn(a, 5)
 	r.began(bad)
 	r.refuse = poison("poison")
-	r.turn(a, model.Turn{Commands: []model.Command{stop("t5")}})
+	r.turn(a, does(stop("t5")))
 	r.turn(bad, steps("poison"))
 	r.flush()
 	r.commitNow() // refused
-	r.l.Leave(r.now, 1)
-	r.take()
+	r.leave(1)
 	r.settle()
 	r.pass(10 * time.Second)
 	r.wantEvents(a, "timer_fired t5")
@@ -662,13 +628,9 @@ func TestMessageIsHereTwiceAfterARefusal(t *testing.T) {
 // A batch in which a run leaves its worker is refused because of a stranger: the worker has it again, and hears what came meanwhile.
 func TestWorkerHearsWhatItMissed(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.join(1)
-	a, bad := key("a"), key("bad")
-	run := r.began(a)
-	r.began(bad)
+	r, a, bad := besidePoison(t)
+	run := r.current(a).Start.Run
 	h := r.held[run]
-	r.refuse = poison("poison")
 	r.signal(a, "s", "signal")
 	r.flush() // in flight
 	r.turn(a, model.Turn{Commands: []model.Command{step("x")}, Close: done()})

@@ -95,9 +95,7 @@ func TestNothingIsToldBeforeTheCommit(t *testing.T) {
 	if res := r.answers["await"].Result; res == nil || res.Outcome.Status != model.Completed || string(res.Outcome.Output.Data) != "done" {
 		t.Errorf("await = %+v", r.answers["await"])
 	}
-	if r.holder(a) != 0 {
-		t.Error("the closed run is still held")
-	}
+	r.wantHolder(a, 0)
 	r.settle()
 	r.wantEvents(b, "signal_received hello")
 }
@@ -202,11 +200,9 @@ func TestUnknownCommitThatLanded(t *testing.T) {
 	a, b := in(0, 0), in(1, 0)
 	r.began(a)
 	r.began(b)
-	r.turn(a, model.Turn{Commands: []model.Command{step("x"), signalTo(b, "m", "hello")}})
+	r.turn(a, does(step("x"), signalTo(b, "m", "hello")))
 	r.flush()
-	if _, err := r.land(); err != nil {
-		t.Fatal(err)
-	}
+	r.landUnheard()
 	r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "connection lost"))
 	r.flush()
 	if r.commit != nil || r.refence == nil || len(r.held[r.current(a).Start.Run].events) != 0 {
@@ -236,9 +232,7 @@ func TestUnknownCommitWithStarts(t *testing.T) {
 		r.start(key("old"), "old")
 		r.start(key("new"), "new")
 		r.flush()
-		if _, err := r.land(); err != nil {
-			t.Fatal(err)
-		}
+		r.landUnheard()
 		r.l.Committed(r.now, store.Committed{}, errors.New("unclassified, so unknown"))
 		r.flush()
 		r.refenceNow()
@@ -268,19 +262,6 @@ func TestUnknownCommitWithStarts(t *testing.T) {
 	}
 }
 
-// restart begins a new life of the node, which knows nothing of the one before.
-func (r *rig) restart() {
-	r.t.Helper()
-	old := r.cfg.Ref
-	if err := r.st.Unregister(r.t.Context(), old.Node, old.Epoch); err != nil {
-		r.t.Fatal(err)
-	}
-	r.commit, r.refence, r.verify, r.loads, r.held = nil, nil, nil, nil, map[model.RunID]*holding{}
-	r.spare = lane.Output{}
-	r.register(model.NodeID{14: byte(r.ids), 15: byte(r.ids) + 2})
-	r.acquire(0, 1, 2, 3)
-}
-
 // L4 and L5: the fence was moved by somebody else.
 func TestUnknownCommitOfAFencedLane(t *testing.T) {
 	t.Parallel()
@@ -295,9 +276,7 @@ func TestUnknownCommitOfAFencedLane(t *testing.T) {
 	if _, err := r.l.Await(key("held"), model.RunID{}, "await"); err != nil {
 		t.Fatal(err)
 	}
-	if ok, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	r.fence()
 	r.fail(store.Unknown)
 	r.refenceNow()
 	if r.dead == nil {
@@ -320,9 +299,7 @@ func TestFencedLaneIsDead(t *testing.T) {
 	r.began(key("held"))
 	r.start(key("a"), "a")
 	r.flush()
-	if ok, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	r.fence()
 	r.commitNow()
 	if r.dead == nil || !fault.Is(r.dead, fault.Unavailable) {
 		t.Fatalf("dead = %v, want Unavailable", r.dead)
@@ -347,7 +324,7 @@ func (r *rig) deadLaneDoesNothing() {
 	r.l.Verified(r.now, nil, nil)
 	r.l.Loaded(r.now, 1, lane.LoadResult{})
 	r.l.Acquired(r.now, []store.AcquiredShard{{Shard: 1}})
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.l.Messages([]store.MessageRow{{To: 1, From: 2, Seq: 1}})
 	r.l.MailWaits()
 	r.l.Leave(r.now, 1)

@@ -25,6 +25,7 @@ type rig struct {
 	cfg lane.Config
 
 	ids   int
+	lives int
 	spare lane.Output
 
 	// What the lane has asked for and has not got.
@@ -106,6 +107,31 @@ func (r *rig) register(id model.NodeID) {
 	}
 	r.cfg.Ref = store.LaneRef{Node: id, Epoch: reg.Epoch}
 	r.l = lane.New(r.cfg)
+}
+
+// restart begins a new life of the node, which knows nothing of the one before.
+func (r *rig) restart() {
+	r.t.Helper()
+	if err := r.st.Unregister(r.t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch); err != nil {
+		r.t.Fatal(err)
+	}
+	r.nextLife()
+}
+
+// dies is a restart of a node that others have to fence.
+func (r *rig) dies() {
+	r.t.Helper()
+	r.fence()
+	r.nextLife()
+}
+
+func (r *rig) nextLife() {
+	r.t.Helper()
+	r.commit, r.refence, r.verify, r.loads, r.held = nil, nil, nil, nil, map[model.RunID]*holding{}
+	r.spare = lane.Output{}
+	r.lives++
+	r.register(model.NodeID{13: 1, 14: byte(r.lives >> 8), 15: byte(r.lives)})
+	r.acquire(0, 1, 2, 3)
 }
 
 func (r *rig) newRun() model.RunID {
@@ -288,6 +314,22 @@ func (r *rig) land() (store.Committed, error) {
 	return res, err
 }
 
+// landUnheard does the commit, and its result is lost.
+func (r *rig) landUnheard() {
+	r.t.Helper()
+	if _, err := r.land(); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// fence has another node take the fence of this one away.
+func (r *rig) fence() {
+	r.t.Helper()
+	if ok, err := r.st.FenceNode(r.t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); !ok || err != nil {
+		r.t.Fatal(ok, err)
+	}
+}
+
 // fail reports that the commit failed; nothing was written.
 func (r *rig) fail(c store.Class) {
 	r.t.Helper()
@@ -468,7 +510,7 @@ func (r *rig) timers(a model.Address) int {
 	return len(ts)
 }
 
-// Inputs.
+// Inputs. What they make the lane tell at once is told.
 
 func key(k string) model.Address { return model.Address{Tenant: "default", Type: "wf", Key: k} }
 
@@ -490,6 +532,18 @@ func (r *rig) join(w lane.WorkerID, workflows ...string) {
 		workflows = []string{"wf"}
 	}
 	r.l.Join(r.now, w, model.Offer{Tenant: "default", Workflows: workflows})
+	r.take()
+}
+
+func (r *rig) leave(w lane.WorkerID) {
+	r.t.Helper()
+	r.l.Leave(r.now, w)
+	r.take()
+}
+
+func (r *rig) giveUp(ids ...model.ShardID) {
+	r.t.Helper()
+	r.l.GiveUp(r.now, ids)
 	r.take()
 }
 
@@ -558,6 +612,9 @@ func (r *rig) holder(a model.Address) lane.WorkerID {
 	return 0
 }
 
+// does is a turn with commands.
+func does(commands ...model.Command) model.Turn { return model.Turn{Commands: commands} }
+
 func step(id string) model.Command {
 	return model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: id}}
 }
@@ -604,6 +661,21 @@ func (r *rig) wantEvents(a model.Address, want ...string) {
 	r.t.Helper()
 	if got := r.events(a); !slices.Equal(got, want) {
 		r.t.Errorf("history of %s = %q, want %q", a.Key, got, want)
+	}
+}
+
+// wantHolder demands that the worker holds the current run of the address; 0 is nobody.
+func (r *rig) wantHolder(a model.Address, w lane.WorkerID) {
+	r.t.Helper()
+	if got := r.holder(a); got != w {
+		r.t.Fatalf("%s is held by %d, want %d", a.Key, got, w)
+	}
+}
+
+func (r *rig) wantStatus(a model.Address, want model.Status) {
+	r.t.Helper()
+	if got := r.current(a).Outcome.Status; got != want {
+		r.t.Errorf("%s is %s, want %s", a.Key, got, want)
 	}
 }
 

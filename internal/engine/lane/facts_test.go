@@ -124,9 +124,7 @@ func TestFactsAreToldOnce(t *testing.T) {
 	}
 	r.start(key("e"), "e")
 	r.flush()
-	if _, err := r.land(); err != nil {
-		t.Fatal(err)
-	}
+	r.landUnheard()
 	r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer was lost"))
 	r.flush()
 	r.settle()

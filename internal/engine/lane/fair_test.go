@@ -120,7 +120,7 @@ func TestFullLaneFiresNoTimer(t *testing.T) {
 	a, b := key("a"), key("b")
 	r.began(a)
 	r.began(b)
-	r.turn(b, model.Turn{Commands: []model.Command{timer("t", r.now.Add(1000))}})
+	r.turn(b, does(timer("t", r.now.Add(1000))))
 	r.settle()
 	for i := 0; !r.l.Full(); i++ {
 		r.send(model.Message{Kind: model.MessageSignal, To: a, Input: model.Payload{Data: make([]byte, 1000)}}, i)
@@ -201,7 +201,7 @@ func TestCrowdedLaneDoesNotSpin(t *testing.T) {
 	}
 	r.settle()
 	for i := range n {
-		r.turn(key(fmt.Sprint(i)), model.Turn{Commands: []model.Command{timer("t", r.now.Add(time.Second))}})
+		r.turn(key(fmt.Sprint(i)), does(timer("t", r.now.Add(time.Second))))
 	}
 	r.settle()
 	for i := range n {

@@ -45,8 +45,8 @@ func TestLabelsOfABatch(t *testing.T) {
 
 	r.start(b, "b")
 	r.flush() // in flight
-	r.turn(a, model.Turn{Commands: []model.Command{labeled("1", "l", "1"), labeled("2", "m", "2"), labeled("3", "l", "2"), labeled("4", "o", "")}})
-	r.turn(a, model.Turn{Commands: []model.Command{labeled("5", "m", ""), labeled("6", "n", "1")}})
+	r.turn(a, does(labeled("1", "l", "1"), labeled("2", "m", "2"), labeled("3", "l", "2"), labeled("4", "o", "")))
+	r.turn(a, does(labeled("5", "m", ""), labeled("6", "n", "1")))
 	r.flush()
 	r.commitNow()
 	var rows []string
@@ -85,7 +85,7 @@ func TestLabelsOfRunsWithAPast(t *testing.T) {
 	a := key("a")
 	r.send(model.Message{Kind: model.MessageStart, To: a, Labels: []model.Label{{Name: "m", Value: "1"}, {Name: "o", Value: "1"}}}, "a")
 	r.settle()
-	r.turn(a, model.Turn{Commands: []model.Command{step("one"), labeled("1", "l", "1"), labeled("2", "m", "2"), labeled("3", "o", "")}})
+	r.turn(a, does(step("one"), labeled("1", "l", "1"), labeled("2", "m", "2"), labeled("3", "o", "")))
 	r.settle()
 	reset := func(keep int) {
 		t.Helper()

@@ -78,7 +78,7 @@ func TestDrainWhileLetterIsRead(t *testing.T) {
 	r.join(1)
 	a := key("wf")
 	run := r.began(a)
-	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.turn(a, does(taskCommand("t")))
 	r.settle()
 	c := b.one()
 	r.send(model.Message{Kind: model.MessageRequeue, To: a, Letter: &model.LetterOrder{
@@ -89,13 +89,11 @@ func TestDrainWhileLetterIsRead(t *testing.T) {
 		t.Fatalf("reads %+v, want the letter", r.loads)
 	}
 	b.report(c)
-	r.l.GiveUp(r.now, []model.ShardID{a.Shard(shards)})
+	r.giveUp(a.Shard(shards))
 	r.settle()
 	r.pass(time.Minute)
 	r.wantAnswer("requeue", "unavailable")
-	if errs := b.settled(c); len(errs) != 1 || errs[0] != nil {
-		t.Errorf("the report is answered %v", errs)
-	}
+	b.wantSettled(c, "")
 	if len(r.freed) != 1 {
 		t.Error("the shard is not freed")
 	}

@@ -116,9 +116,7 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 		batch.Starts = batch.Starts[1:]
 		unread := store.Unread(bad.Shard(shards), bad, errors.New("its outcome cannot be decoded"))
 		r.commit = &batch
-		if _, err := r.land(); err != nil {
-			t.Fatal(err)
-		}
+		r.landUnheard()
 		if unseen {
 			r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer is lost"))
 			r.flush()
@@ -199,13 +197,9 @@ func TestHistoryWithAHole(t *testing.T) {
 // A read that was made before the state was dropped is out of date: it is made again.
 func TestReadIsOutOfDate(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.join(1)
-	a, bad := key("a"), key("bad")
-	run := r.began(a)
-	r.began(bad)
-	r.l.Leave(r.now, 1)
-	r.take()
+	r, a, bad := besidePoison(t)
+	run := r.current(a).Start.Run
+	r.leave(1)
 	r.settle()
 	r.join(2) // reads the history of both for the new worker
 	r.flush()
@@ -220,7 +214,6 @@ func TestReadIsOutOfDate(t *testing.T) {
 	r.flush()
 	r.commitNow()
 	// Then a batch with both is refused, so that their states are dropped.
-	r.refuse = poison("poison")
 	r.signal(a, "t", "signal 2")
 	r.signal(bad, "poison", "poison")
 	r.flush()
@@ -289,9 +282,7 @@ func TestReadsComeInAnotherOrder(t *testing.T) {
 	if r.holder(a) == 0 {
 		t.Fatal("nobody holds the run")
 	}
-	run := r.current(a).Start.Run
-	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}})
-	delete(r.held, run) // the worker itself ended it
+	r.blocks(a)
 	r.settle()
 	r.join(2)
 	r.flush()
@@ -368,7 +359,5 @@ func testReadIsOvertaken(t *testing.T, continued bool) {
 	r.l.Loaded(r.now, slow.ID, old)
 	r.settle()
 	r.wantEvents(a, "signal_received s", "step_completed x")
-	if r.holder(a) != 2 {
-		t.Errorf("held by %d, want 2", r.holder(a))
-	}
+	r.wantHolder(a, 2)
 }

@@ -24,7 +24,7 @@ type foreign struct {
 func foreignRig(t *testing.T) (*rig, *foreign) {
 	t.Helper()
 	r := newRig(t)
-	r.l.GiveUp(r.now, []model.ShardID{3})
+	r.giveUp(3)
 	r.settle()
 	f := &foreign{r: r, shard: 3, sent: map[model.ShardID]int64{}}
 	id := model.NodeID{15: 99}
@@ -158,7 +158,7 @@ func TestMessagesWaitInTheirOwnChannel(t *testing.T) {
 	r.release(slow, "s")
 	r.settle()
 	r.l.Messages(f.sends(slices.Concat(signals(slow, 1, 1), signals(quick, 1, 1))...))
-	r.turn(own, model.Turn{Commands: []model.Command{signalTo(quick, "m", "2")}})
+	r.turn(own, does(signalTo(quick, "m", "2")))
 	r.flush()
 	held := r.loads // the read of the slow one takes its time
 	r.loads = nil
@@ -236,21 +236,12 @@ func TestInbox(t *testing.T) {
 	r.join(1)
 	a := key("a")
 	r.began(a)
-	node := model.NodeID{15: 77}
-	put := func(id string, m model.Message) store.RequestKey {
-		m.To, m.RequestID, m.Node = a, id, node
-		row := store.InboxRow{Shard: a.Shard(shards), ID: r.newRun(), Message: m}
-		if err := r.st.PutInbox(t.Context(), []store.InboxRow{row}); err != nil {
-			t.Fatal(err)
-		}
-		return store.RequestKey{Shard: row.Shard, Address: a, ID: id}
-	}
 	keys := []store.RequestKey{
-		put("req-1", model.Message{Kind: model.MessageSignal, Name: "s"}),
-		put("req-2", model.Message{Kind: model.MessageSettle, Name: "p"}),
-		put("req-3", model.Message{Kind: model.MessageSettle, Name: "p"}),
-		put("req-4", model.Message{Kind: model.MessageStart, Input: model.Payload{Data: []byte("other")}}),
-		put("req-5", model.Message{Kind: model.MessageWatch}),
+		r.put(model.Message{Kind: model.MessageSignal, To: a, Name: "s"}, "req-1"),
+		r.put(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "req-2"),
+		r.put(model.Message{Kind: model.MessageSettle, To: a, Name: "p"}, "req-3"),
+		r.put(model.Message{Kind: model.MessageStart, To: a, Input: model.Payload{Data: []byte("other")}}, "req-4"),
+		r.put(model.Message{Kind: model.MessageWatch, To: a}, "req-5"),
 	}
 	r.l.MailWaits()
 	r.l.MailWaits()
@@ -275,18 +266,18 @@ func TestInbox(t *testing.T) {
 			t.Errorf("answer to %s = %q, want %q", got[i].ID, kind, want)
 		}
 	}
-	if len(r.hints) != 5 || r.hints[0].Node != node {
+	if len(r.hints) != 5 || r.hints[0].Node != guest {
 		t.Errorf("hints = %+v, want five for the node that asked", r.hints)
 	}
 	// The watcher is told of the end.
 	r.hints = nil
 	r.turn(a, model.Turn{Close: done()})
 	r.settle()
-	if len(r.hints) != 1 || r.hints[0].Node != node || r.hints[0].Address != a {
+	if len(r.hints) != 1 || r.hints[0].Node != guest || r.hints[0].Address != a {
 		t.Errorf("hints after the end = %+v, want one for the node that waits", r.hints)
 	}
 	// Put again, it is seen as served and only its row goes.
-	put("req-1", model.Message{Kind: model.MessageSignal, Name: "s"})
+	r.put(model.Message{Kind: model.MessageSignal, To: a, Name: "s"}, "req-1")
 	r.l.MailWaits()
 	r.settle()
 	if left, _ := r.st.LoadInbox(t.Context(), []model.ShardID{0, 1, 2, 3}, r.now, 10); len(left) != 0 {

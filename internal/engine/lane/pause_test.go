@@ -68,14 +68,12 @@ func TestPauseOfBusyRun(t *testing.T) {
 			want = append(want, "resumed")
 		}
 		gen := r.held[run].gen
-		r.turn(a, model.Turn{Commands: []model.Command{step("slow")}})
+		r.turn(a, steps("slow"))
 		r.settle()
 		want = append(want, "step_completed slow")
 		r.wantEvents(a, want...)
 		if !resumed {
-			if r.holder(a) != 0 {
-				t.Fatal("the run is still held")
-			}
+			r.wantHolder(a, 0)
 			r.wantEmpty()
 			r.order(model.MessageResume, a, "resume")
 			r.settle()
@@ -142,9 +140,7 @@ func TestPauseWithPoison(t *testing.T) {
 		}
 		r.wantAnswer("pause", "")
 		r.wantEvents(a, "paused")
-		if r.holder(a) != 0 {
-			t.Errorf("a paused run is held by %d", r.holder(a))
-		}
+		r.wantHolder(a, 0)
 	}
 }
 
@@ -162,9 +158,7 @@ func TestContinueWhilePaused(t *testing.T) {
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
 	r.settle()
 	r.wantEvents(a, "paused")
-	if r.holder(a) != 0 {
-		t.Fatalf("the next run is held by %d", r.holder(a))
-	}
+	r.wantHolder(a, 0)
 	if why, ok := r.l.Explain(a); ok && why[0].Code != model.WaitPaused {
 		t.Errorf("it is explained as %v", why)
 	}
@@ -175,9 +169,7 @@ func TestContinueWhilePaused(t *testing.T) {
 	r.wantEmpty()
 	r.order(model.MessageResume, a, "resume")
 	r.settle()
-	if r.holder(a) != 1 {
-		t.Errorf("after the resume held by %d", r.holder(a))
-	}
+	r.wantHolder(a, 1)
 }
 
 // Timers of a paused run fire, and back-offs end; the code hears of it afterwards.
@@ -198,9 +190,7 @@ func TestTimersWhilePaused(t *testing.T) {
 	r.wantEvents(a, "attempt_failed try", "paused", "timer_fired nap")
 	r.order(model.MessageResume, a, "resume")
 	r.settle()
-	if r.holder(a) != 1 {
-		t.Fatalf("after the resume held by %d", r.holder(a))
-	}
+	r.wantHolder(a, 1)
 	r.turn(a, steps("try"))
 	r.settle()
 	r.wantEvents(a, "attempt_failed try", "paused", "timer_fired nap", "resumed", "step_completed try")
@@ -235,15 +225,11 @@ func TestRecoveryOfPausedRun(t *testing.T) {
 			r.signal(a, "s", "signal")
 			r.settle()
 			r.wantAnswer("signal", "")
-			if r.holder(a) != 0 {
-				t.Fatalf("held by %d", r.holder(a))
-			}
+			r.wantHolder(a, 0)
 			r.wantEmpty()
 			r.order(model.MessageResume, a, "resume")
 			r.settle()
-			if r.holder(a) != 1 {
-				t.Errorf("after the resume held by %d", r.holder(a))
-			}
+			r.wantHolder(a, 1)
 		})
 	}
 }
@@ -269,9 +255,7 @@ func TestResumeAfterJoin(t *testing.T) {
 		}
 		r.join(2)
 		r.settle()
-		if r.holder(a) != 0 {
-			t.Fatalf("held by %d", r.holder(a))
-		}
+		r.wantHolder(a, 0)
 		r.order(model.MessageResume, a, "resume")
 		r.settle()
 		if r.holder(a) == 0 {
@@ -397,8 +381,6 @@ func TestTerminateInTheSameBatch(t *testing.T) {
 		r.settle()
 		r.wantAnswer("terminate", "")
 		r.wantAnswer("signal", "conflict")
-		if got := r.current(a).Outcome.Status; got != model.Terminated {
-			t.Errorf("the execution is %s", got)
-		}
+		r.wantStatus(a, model.Terminated)
 	}
 }

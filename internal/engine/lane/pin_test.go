@@ -42,8 +42,7 @@ func TestPin(t *testing.T) {
 		}
 		r.rests(a)
 	}
-	r.l.Leave(r.now, 1)
-	r.take()
+	r.leave(1)
 	r.settle()
 	if w := r.holder(a); w != 3 && w != 0 {
 		t.Fatalf("held by %d", w)
@@ -70,8 +69,7 @@ func TestPin(t *testing.T) {
 	}
 	// The next run may begin on any version.
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
-	r.l.Leave(r.now, 5)
-	r.take()
+	r.leave(5)
 	r.settle()
 	if w := r.holder(a); w != 2 && w != 4 {
 		t.Errorf("the next run is held by %d", w)

@@ -66,8 +66,7 @@ func TestQueryOnTheWay(t *testing.T) {
 		},
 		"when its worker has left": func(r *rig) {
 			r.parked(a)
-			r.l.Leave(r.now, 1)
-			r.take()
+			r.leave(1)
 			r.join(2)
 		},
 	} {
@@ -114,7 +113,7 @@ func TestQueryRefused(t *testing.T) {
 			r.began(a)
 			r.blocks(a)
 			r.settle()
-		}, "blocked", "it is another"},
+		}, "blocked", "asked for y"},
 		"quarantined": {func(r *rig) {
 			r.join(1)
 			r.began(a)
@@ -127,8 +126,7 @@ func TestQueryRefused(t *testing.T) {
 			r.began(a)
 			r.turn(a, pinTo("one"))
 			r.settle()
-			r.l.Leave(r.now, 1)
-			r.take()
+			r.leave(1)
 			r.joinVersion(2, "two")
 			r.settle()
 		}, "unavailable", "version one of workflow wf"},
@@ -177,7 +175,7 @@ func TestQueryInterrupted(t *testing.T) {
 		}, ""},
 		"released":          {func(r *rig) { r.release(a, "s") }, ""},
 		"the worker leaves": {func(r *rig) { r.join(2); r.l.Leave(r.now, 1); r.held = map[model.RunID]*holding{}; r.take() }, ""},
-		"the shard moves":   {func(r *rig) { r.l.GiveUp(r.now, []model.ShardID{a.Shard(shards)}); r.take() }, "unavailable"},
+		"the shard moves":   {func(r *rig) { r.giveUp(a.Shard(shards)) }, "unavailable"},
 		"the lane dies":     {func(r *rig) { r.l.Die(errInjected); r.take() }, "unavailable"},
 		"quarantined":       {func(r *rig) { r.refuse = poison("bad"); r.turn(a, steps("bad")) }, "blocked"},
 	} {
@@ -321,7 +319,7 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 		"closes":      {func(r *rig) { r.turn(a, model.Turn{Close: done()}) }, "conflict"},
 		"paused":      {func(r *rig) { r.order(model.MessagePause, a, "p") }, "blocked"},
 		"terminated":  {func(r *rig) { r.order(model.MessageTerminate, a, "t") }, "conflict"},
-		"no worker":   {func(r *rig) { r.l.Leave(r.now, 1); r.take() }, "unavailable"},
+		"no worker":   {func(r *rig) { r.leave(1) }, "unavailable"},
 		"quarantined": {func(r *rig) { r.refuse = poison("bad"); r.turn(a, steps("bad")) }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -27,8 +27,7 @@ func TestGiveUpIdleShard(t *testing.T) {
 	if _, err := r.l.Await(gone, model.RunID{}, "await"); err != nil {
 		t.Fatal(err)
 	}
-	r.l.GiveUp(r.now, []model.ShardID{1})
-	r.take()
+	r.giveUp(1)
 	r.wantAnswer("await", "unavailable")
 	if r.l.Owns(1) || !r.l.Owns(2) || !slices.Equal(r.l.Shards(), []model.ShardID{0, 1, 2, 3}) {
 		t.Error("a shard that is given up is still served")
@@ -65,7 +64,7 @@ func TestGiveUpBusyShard(t *testing.T) {
 	r.join(1)
 	a := in(1, 0)
 	run := r.began(a)
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.settle()
 	if len(r.freed) != 0 || r.holder(a) != 1 {
 		t.Fatalf("freed %v, held by %d; want the running step to be waited for", r.freed, r.holder(a))
@@ -93,7 +92,7 @@ func TestGiveUpWaitsOnlySoLong(t *testing.T) {
 	r.join(1)
 	a := in(1, 0)
 	r.began(a)
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.pass(4 * time.Second)
 	if len(r.freed) != 0 {
 		t.Fatal("freed too early")
@@ -114,7 +113,7 @@ func TestGiveUpWhileCommitting(t *testing.T) {
 	r.flush()
 	r.signal(a, "2", "open")
 	r.signal(b, "3", "waits for a read")
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.flush()
 	if len(r.commit.Free) != 0 {
 		t.Fatal("freed together with what is in flight")
@@ -147,7 +146,7 @@ func TestGiveUpWhileTheStoreIsAway(t *testing.T) {
 	r.began(a)
 	r.signal(a, "1", "signal")
 	r.flush()
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	for range 20 {
 		r.fail(store.Away)
 		r.now = r.now.Add(time.Second)
@@ -173,14 +172,14 @@ func TestMessagesToAShardThatMoves(t *testing.T) {
 	from, to := in(0, 0), in(1, 0)
 	r.began(from)
 	r.began(to)
-	r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m1", "1")}})
+	r.turn(from, does(signalTo(to, "m1", "1")))
 	r.settle()
-	r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m2", "2")}})
+	r.turn(from, does(signalTo(to, "m2", "2")))
 	r.flush() // in flight when the shard is given up
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.turn(to, model.Turn{Waits: []model.Reason{{Code: model.WaitNothing}}})
 	r.settle()
-	r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m3", "3")}})
+	r.turn(from, does(signalTo(to, "m3", "3")))
 	r.settle()
 	if len(r.freed) != 1 || len(r.mail) == 0 {
 		t.Fatalf("freed %v, hints %v", r.freed, r.mail)
@@ -189,7 +188,7 @@ func TestMessagesToAShardThatMoves(t *testing.T) {
 	r.acquire(1)
 	r.settle()
 	r.wantEvents(to, received(1, 3)...)
-	r.turn(from, model.Turn{Commands: []model.Command{signalTo(to, "m4", "4")}})
+	r.turn(from, does(signalTo(to, "m4", "4")))
 	r.settle()
 	r.wantEvents(to, received(1, 4)...)
 }
@@ -208,7 +207,7 @@ func TestSenderMoves(t *testing.T) {
 		r.turn(from, model.Turn{Waits: []model.Reason{{Code: model.WaitNothing}}}) // it has heard the answer
 		r.settle()
 		r.freed = nil
-		r.l.GiveUp(r.now, []model.ShardID{1})
+		r.giveUp(1)
 		r.settle()
 		if len(r.freed) != 1 {
 			t.Fatalf("round %d: not freed", i)
@@ -249,14 +248,10 @@ func TestRunnableWithoutWorkers(t *testing.T) {
 	}
 	r.join(1, "another")
 	r.settle()
-	if r.holder(a) != 0 {
-		t.Error("handed to a worker that does not offer it")
-	}
+	r.wantHolder(a, 0) // it does not offer the workflow
 	r.join(2, "wf")
 	r.settle()
-	if r.holder(a) != 2 {
-		t.Errorf("held by %d, want 2", r.holder(a))
-	}
+	r.wantHolder(a, 2)
 }
 
 // parked lets a worker hold a run that waits for a signal.
@@ -294,7 +289,7 @@ func TestGiveUpWaitsForWhoWasHandedNews(t *testing.T) {
 	r.parked(a)
 	r.signal(a, "go", "signal")
 	r.settle()
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.pass(4 * time.Second)
 	r.wantKept(a)
 	r.turn(a, steps("x"))
@@ -311,7 +306,7 @@ func TestGiveUpWaitsForNoStep(t *testing.T) {
 	r.parked(a)
 	r.signal(a, "another", "signal")
 	r.settle()
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.settle()
 	r.wantKept(a)
 	r.turn(a, model.Turn{Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}}})
@@ -329,7 +324,7 @@ func TestGiveUpWaitsForEveryStep(t *testing.T) {
 	r.turn(a, model.Turn{Running: true, Waits: []model.Reason{{Code: model.WaitStep, Name: "x"}, {Code: model.WaitStep, Name: "y"}}})
 	r.signal(a, "go", "signal") // committed while the shard is given up
 	r.flush()
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.settle()
 	r.wantKept(a)
 	first := steps("x")
@@ -364,7 +359,7 @@ func TestGiveUpWaitsForARepeatedStep(t *testing.T) {
 		t.Fatalf("last call = %+v, want the worker to be told", last)
 	}
 	r.turn(a, model.Turn{Waits: waits}) // was on its way when it was told
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.pass(4 * time.Second)
 	r.wantKept(a)
 	r.turn(a, steps("x"))
@@ -383,14 +378,10 @@ func TestLeavingWorkerEndsItsStep(t *testing.T) {
 	r.join(2)
 	r.signal(a, "go", "signal")
 	r.settle()
-	if r.holder(a) != 1 {
-		t.Fatalf("held by %d while worker 1 runs a step", r.holder(a))
-	}
+	r.wantHolder(a, 1) // which runs a step
 	r.turn(a, steps("x"))
 	r.settle()
-	if r.holder(a) != 2 {
-		t.Errorf("held by %d, want 2", r.holder(a))
-	}
+	r.wantHolder(a, 2)
 	r.wantEvents(a, "signal_received go", "step_completed x")
 }
 
@@ -419,8 +410,7 @@ func TestRequestsReadInAnEarlierTenure(t *testing.T) {
 	if len(was.Inbox) != 1 {
 		t.Fatalf("read %+v", was)
 	}
-	r.l.GiveUp(r.now, []model.ShardID{1})
-	r.take()
+	r.giveUp(1)
 	r.settle()
 	if !slices.Contains(r.freed, 1) {
 		t.Fatalf("freed %v", r.freed)

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -18,13 +17,7 @@ func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	m.RequestID, m.Reuse = "req", model.ReuseAlways
 	r.send(m, "first")
 	r.settle()
-	if _, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); err != nil {
-		t.Fatal(err)
-	}
-	b.Board = queue.New(queue.Config{})
-	b.Join(r.now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
-	r.register(model.NodeID{15: 2})
-	r.acquire(0, 1, 2, 3)
+	b.dies()
 	r.send(m, "again")
 	r.settle()
 	r.wantAnswer("again", "")
@@ -32,9 +25,7 @@ func TestTaskIsTakenUpWhileItsRequestIsRepeated(t *testing.T) {
 	r.settle()
 	b.report(b.one())
 	r.settle()
-	if got := r.current(taskAt("t")).Outcome.Status; got != model.Completed {
-		t.Errorf("the task is %s", got)
-	}
+	r.wantStatus(taskAt("t"), model.Completed)
 }
 
 // A claim is stored, and before anybody hears of it its worker is gone: it counts as lost, and nobody is told. That is undone, because it stands beside poison, while the shard is being given
@@ -62,7 +53,7 @@ func TestShardIsNotFreedWithAForsakenClaim(t *testing.T) {
 	b.left = true
 	r.l.Expire(r.now, ref, true, 1, model.FailureLost)
 	r.turn(bad, steps("poison"))
-	r.l.GiveUp(r.now, []model.ShardID{shard})
+	r.giveUp(shard)
 	r.refuse = poison("poison")
 	r.commitNow()
 	r.settle()

@@ -75,16 +75,26 @@ func (r *rig) order(k model.MessageKind, a model.Address, token any) {
 	r.send(model.Message{Kind: k, To: a, Failure: &model.Failure{Message: "because"}}, token)
 }
 
+// guest is another process that asks.
+var guest = model.NodeID{15: 77}
+
 // post puts a request of another process into the inbox and announces it.
 func (r *rig) post(m model.Message, id string) store.RequestKey {
 	r.t.Helper()
-	m.RequestID, m.Node = id, model.NodeID{15: 77}
+	k := r.put(m, id)
+	r.l.MailWaits()
+	r.take()
+	return k
+}
+
+// put puts a request of another process into the inbox, and the lane hears nothing of it.
+func (r *rig) put(m model.Message, id string) store.RequestKey {
+	r.t.Helper()
+	m.RequestID, m.Node = id, guest
 	row := store.InboxRow{Shard: m.To.Shard(shards), ID: r.newRun(), Message: m}
 	if err := r.st.PutInbox(r.t.Context(), []store.InboxRow{row}); err != nil {
 		r.t.Fatal(err)
 	}
-	r.l.MailWaits()
-	r.take()
 	return store.RequestKey{Shard: row.Shard, Address: m.To, ID: id}
 }
 
@@ -147,7 +157,7 @@ func (r *rig) wantEmpty() {
 func (r *rig) wantHint(a model.Address) {
 	r.t.Helper()
 	for _, h := range r.hints {
-		if h.Address == a && h.Node == (model.NodeID{15: 77}) {
+		if h.Address == a && h.Node == guest {
 			return
 		}
 	}
@@ -164,10 +174,21 @@ func (r *rig) evicted() (why []string) {
 	return slices.Clip(why)
 }
 
+// mismatch is why a run is blocked.
+var mismatch = model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
+
 // blocks has whoever holds the run say that it cannot go on, which lets go of it.
 func (r *rig) blocks(a model.Address) {
 	r.t.Helper()
-	run := r.current(a).Start.Run
-	r.turn(a, model.Turn{Blocked: &model.Reason{Code: model.WaitMismatch, Detail: "it is another"}})
-	delete(r.held, run)
+	why := mismatch
+	r.turn(a, model.Turn{Blocked: &why})
+	delete(r.held, r.current(a).Start.Run)
+}
+
+// wantBlocked demands that the block is stored.
+func (r *rig) wantBlocked(a model.Address) {
+	r.t.Helper()
+	if row := r.current(a); row.Blocked == nil || *row.Blocked != mismatch {
+		r.t.Errorf("stored as blocked by %v", row.Blocked)
+	}
 }

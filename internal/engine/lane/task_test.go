@@ -9,7 +9,6 @@ import (
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/queue"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -51,10 +50,23 @@ func (*bench) RetryAfter(model.Time, *queue.Item, model.Time) {}
 
 // newBench is a lane with a board, and a worker with some slots.
 func newBench(t tb, slots int, change ...func(*lane.Config)) (*rig, *bench) {
-	b := &bench{Board: queue.New(queue.Config{}), has: map[model.ClaimRef]bool{}}
-	b.Join(begin, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: slots})
+	b := &bench{has: map[model.ClaimRef]bool{}}
+	b.board(begin, queue.Config{}, slots)
 	b.r = newRig(t, append(change, func(c *lane.Config) { c.Board = b })...)
 	return b.r, b
+}
+
+// board gives it a board that knows of nothing but the worker.
+func (b *bench) board(now model.Time, cfg queue.Config, slots int) {
+	b.Board = queue.New(cfg)
+	b.Join(now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: slots})
+}
+
+// dies has the node begin another life with another board; the worker has a slot.
+func (b *bench) dies() {
+	b.r.t.Helper()
+	b.board(b.r.now, queue.Config{}, 1)
+	b.r.dies()
 }
 
 // propose has the lane decide about what the board would like.
@@ -111,6 +123,15 @@ func (b *bench) settled(c model.Claim) (errs []error) {
 	return errs
 }
 
+// wantSettled demands that the reports of a claim are answered with these kinds of errors, in their order; "" is none.
+func (b *bench) wantSettled(c model.Claim, kinds ...string) {
+	b.r.t.Helper()
+	errs := b.settled(c)
+	if !slices.EqualFunc(errs, kinds, func(err error, kind string) bool { return kindOf(err) == kind }) {
+		b.r.t.Errorf("the reports of %s are answered %v, want %q", c.Ref.TaskRef, errs, kinds)
+	}
+}
+
 func (b *bench) stops(canceled bool) (n int) {
 	for _, call := range b.r.told {
 		if call.Kind == lane.TaskStop && call.Canceled == canceled {
@@ -165,7 +186,7 @@ func TestRefusedBatchWithClaims(t *testing.T) {
 	r.turn(key("bad"), steps("poison"))
 	b.propose()
 	r.send(theTask("new"), "new")
-	r.turn(key("wf"), model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.turn(key("wf"), does(taskCommand("t")))
 	r.flush()
 	if len(b.claims()) != 0 {
 		t.Fatal("claims are handed over that are not durable")
@@ -184,9 +205,7 @@ func TestRefusedBatchWithClaims(t *testing.T) {
 	}
 	r.settle()
 	for _, c := range claims {
-		if errs := b.settled(c); len(errs) != 1 || errs[0] != nil {
-			t.Errorf("the report of %s is answered %v", c.Ref.TaskRef, errs)
-		}
+		b.wantSettled(c, "")
 	}
 	b.wantSlots(0)
 }
@@ -210,9 +229,7 @@ func TestCancelBesidePoison(t *testing.T) {
 	}
 	b.report(c, failed)
 	r.settle()
-	if got := r.current(c.Ref.Address).Outcome.Status; got != model.Canceled {
-		t.Errorf("the task is %s", got)
-	}
+	r.wantStatus(c.Ref.Address, model.Canceled)
 	b.wantSlots(0)
 }
 
@@ -223,7 +240,7 @@ func TestReportToQuarantined(t *testing.T) {
 	r.join(1)
 	a := key("bad")
 	r.began(a)
-	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.turn(a, does(taskCommand("t")))
 	r.settle()
 	c := b.one()
 	r.refuse = poison("s")
@@ -237,25 +254,21 @@ func TestReportToQuarantined(t *testing.T) {
 	}
 	r.refuse = nil
 	r.pass(2 * time.Minute)
-	if errs := b.settled(c); len(errs) != 1 || errs[0] != nil {
-		t.Errorf("the report is answered %v", errs)
-	}
+	b.wantSettled(c, "")
 	r.wantEvents(a, "task_scheduled t", "step_completed t")
 	b.wantSlots(0)
 
 	// A shard that is given up has no quarantine: the report goes elsewhere.
-	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("u")}})
+	r.turn(a, does(taskCommand("u")))
 	r.settle()
 	c = b.one()
 	r.refuse = poison("s")
 	r.signal(a, "s", "another")
 	r.settle()
 	b.report(c)
-	r.l.GiveUp(r.now, []model.ShardID{a.Shard(shards)})
+	r.giveUp(a.Shard(shards))
 	r.settle()
-	if errs := b.settled(c); len(errs) != 1 || !fault.Is(errs[0], fault.Unavailable) {
-		t.Errorf("the report is answered %v", errs)
-	}
+	b.wantSettled(c, "unavailable")
 	if r.l.Held() != 0 {
 		t.Errorf("%d bytes are held", r.l.Held())
 	}
@@ -270,7 +283,7 @@ func TestDrainWithTasks(t *testing.T) {
 	r.send(theTask("t"), "t")
 	r.settle()
 	c := b.one()
-	r.l.GiveUp(r.now, []model.ShardID{shard})
+	r.giveUp(shard)
 	r.settle()
 	if len(r.freed) != 0 {
 		t.Fatal("the shard is freed while a task of it runs")
@@ -283,9 +296,7 @@ func TestDrainWithTasks(t *testing.T) {
 	b.report(c) // while the commit is under way
 	r.flush()
 	r.settle()
-	if errs := b.settled(c); len(errs) != 1 || !fault.Is(errs[0], fault.Unavailable) {
-		t.Fatalf("the report is answered %v", errs)
-	}
+	b.wantSettled(c, "unavailable")
 	if !slices.Equal(r.freed, []model.ShardID{shard}) || len(r.events(a)) != 0 {
 		t.Errorf("freed %v, history %q", r.freed, r.events(a))
 	}
@@ -303,9 +314,7 @@ func TestDrainWithTasks(t *testing.T) {
 	r.send(model.Message{Kind: model.MessageReport, To: a, ToRun: c.Ref.Run, RequestID: c.Ref.RequestID(), Report: &model.TaskReport{Ref: c.Ref}}, "report")
 	r.settle()
 	r.wantAnswer("report", "")
-	if got := r.current(a).Outcome.Status; got != model.Completed {
-		t.Errorf("the task is %s", got)
-	}
+	r.wantStatus(a, model.Completed)
 }
 
 // What an attempt before has reported is read before the next one is handed over. Whatever comes in between, it is handed over, once.
@@ -348,7 +357,7 @@ func TestProgressIsReadMeanwhile(t *testing.T) {
 	t.Run("the shard moves", func(t *testing.T) {
 		t.Parallel()
 		r, b := again(t)
-		r.l.GiveUp(r.now, []model.ShardID{taskAt("t").Shard(shards)})
+		r.giveUp(taskAt("t").Shard(shards))
 		r.flush()
 		r.now = r.now.Add(6 * time.Second)
 		r.flush()
@@ -402,9 +411,7 @@ func TestProgressIsReadWhileRemovalIsRefused(t *testing.T) {
 	r.settle()
 	b.report(b.one())
 	r.settle()
-	if got := r.current(m.To).Outcome.Status; got != model.Completed {
-		t.Errorf("the task is %s", got)
-	}
+	r.wantStatus(m.To, model.Completed)
 }
 
 // A start that finds its address in use had reserved a worker: that is free again, and does not hear of it.
@@ -449,11 +456,11 @@ func TestStaleProposals(t *testing.T) {
 	r.join(1)
 	a := key("wf")
 	r.began(a)
-	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.turn(a, does(taskCommand("t")))
 	r.settle()
 	b.Slots(r.now, 1, 1)
 	matches := b.Match(r.now)
-	r.turn(a, model.Turn{Commands: []model.Command{{Kind: model.CommandWithdraw, Event: model.Event{ID: "t"}}}})
+	r.turn(a, does(model.Command{Kind: model.CommandWithdraw, Event: model.Event{ID: "t"}}))
 	r.l.Claim(r.now, matches[0].Ref, 1, "w@here")
 	r.settle()
 	r.wantEvents(a, "task_scheduled t", "withdrawn t")
@@ -506,8 +513,7 @@ func (*turnstile) Group(*queue.Item) string { return "" }
 func newTurnstile(t *testing.T) (*rig, *bench, *turnstile) {
 	r, b := newBench(t, 0)
 	g := &turnstile{in: map[model.TaskRef]bool{}}
-	b.Board = queue.New(queue.Config{Gate: g})
-	b.Join(begin, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}})
+	b.board(begin, queue.Config{Gate: g}, 0)
 	return r, b, g
 }
 
@@ -571,7 +577,7 @@ func TestRepeatedReports(t *testing.T) {
 	r.join(1)
 	a := key("wf")
 	r.began(a)
-	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.turn(a, does(taskCommand("t")))
 	r.settle()
 	c := b.one()
 	b.report(c)
@@ -579,9 +585,7 @@ func TestRepeatedReports(t *testing.T) {
 	r.settle()
 	b.report(c)
 	r.settle()
-	if errs := b.settled(c); len(errs) != 3 || errs[0] != nil || errs[1] != nil || errs[2] != nil {
-		t.Errorf("the reports are answered %v", errs)
-	}
+	b.wantSettled(c, "", "", "")
 	r.wantEvents(a, "task_scheduled t", "step_completed t")
 
 	for _, how := range []string{"to close", "terminated", "replaced"} {
@@ -608,9 +612,7 @@ func TestRepeatedReports(t *testing.T) {
 		}
 		b.report(c)
 		r.settle()
-		if errs := b.settled(c); len(errs) != 1 || !fault.Is(errs[0], fault.NotOwned) {
-			t.Errorf("%s: the report is answered %v", how, errs)
-		}
+		b.wantSettled(c, "not_owned")
 		b.wantSlots(0)
 		r.told = nil
 	}
@@ -624,7 +626,7 @@ func TestReportOfEndingRunBesidePoison(t *testing.T) {
 	a := key("wf")
 	r.began(a)
 	r.began(key("bad"))
-	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.turn(a, does(taskCommand("t")))
 	r.settle()
 	c := b.one()
 	r.refuse = poison("poison")
@@ -632,9 +634,7 @@ func TestReportOfEndingRunBesidePoison(t *testing.T) {
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
 	b.report(c)
 	r.settle()
-	if errs := b.settled(c); len(errs) != 1 || !fault.Is(errs[0], fault.NotOwned) {
-		t.Errorf("the report is answered %v", errs)
-	}
+	b.wantSettled(c, "not_owned")
 }
 
 // A claim is in the store, and the node started over before its worker was told: it is told now.
@@ -643,23 +643,12 @@ func TestClaimThatWasNotHandedOver(t *testing.T) {
 	r, b := newBench(t, 1)
 	r.send(theTask("t"), "t")
 	r.flush()
-	if _, err := r.land(); err != nil { // nobody hears of it
-		t.Fatal(err)
-	}
-	if _, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); err != nil {
-		t.Fatal(err)
-	}
-	r.loads = nil
-	b.Board = queue.New(queue.Config{})
-	b.Join(r.now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
-	r.register(model.NodeID{15: 2})
-	r.acquire(0, 1, 2, 3)
+	r.landUnheard()
+	b.dies()
 	r.settle()
 	b.report(b.one())
 	r.settle()
-	if got := r.current(taskAt("t")).Outcome.Status; got != model.Completed {
-		t.Errorf("the task is %s", got)
-	}
+	r.wantStatus(taskAt("t"), model.Completed)
 }
 
 // The tasks of a run go on while nobody here can run its code.
@@ -669,16 +658,9 @@ func TestTasksWithoutCode(t *testing.T) {
 	r.join(1)
 	a := key("wf")
 	r.began(a)
-	r.turn(a, model.Turn{Commands: []model.Command{taskCommand("t")}})
+	r.turn(a, does(taskCommand("t")))
 	r.settle()
-	if _, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); err != nil {
-		t.Fatal(err)
-	}
-	r.held = map[model.RunID]*holding{}
-	b.Board = queue.New(queue.Config{})
-	b.Join(r.now, 1, model.TaskOffer{Name: "w", Tenants: []string{"default"}, Queues: []string{"q"}, Kinds: []string{"k"}, Slots: 1})
-	r.register(model.NodeID{15: 2})
-	r.acquire(0, 1, 2, 3)
+	b.dies()
 	r.settle()
 	b.propose()
 	r.settle()
@@ -687,9 +669,7 @@ func TestTasksWithoutCode(t *testing.T) {
 	r.wantEvents(a, "task_scheduled t", "task_claimed t", "step_completed t")
 	r.join(1)
 	r.settle()
-	if r.holder(a) != 1 {
-		t.Error("the run is not handed to the worker that came")
-	}
+	r.wantHolder(a, 1)
 }
 
 // A claim of a worker that is nowhere is lost at once; three in a row are enough.
@@ -707,11 +687,7 @@ func TestLostWorkers(t *testing.T) {
 		b.Slots(r.now, 1, 0)
 		r.settle()
 		b.claims()
-		if _, err := r.st.FenceNode(t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); err != nil {
-			t.Fatal(err)
-		}
-		r.register(model.NodeID{15: byte(2 + i)})
-		r.acquire(0, 1, 2, 3)
+		r.dies()
 		r.settle()
 	}
 	o := r.current(a).Outcome

@@ -220,8 +220,7 @@ func TestWatchers(t *testing.T) {
 	if err := r.l.Watch(c.Ref.Address, "three"); err != nil {
 		t.Fatal(err)
 	}
-	r.l.GiveUp(r.now, []model.ShardID{c.Ref.Address.Shard(shards)})
-	r.take()
+	r.giveUp(c.Ref.Address.Shard(shards))
 	r.wantAnswer("three", "")
 	if err := r.l.Watch(c.Ref.Address, "four"); err == nil {
 		t.Error("a shard that is given up is listened to")

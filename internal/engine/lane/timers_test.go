@@ -111,7 +111,7 @@ func TestTimerCommittedDuringRefill(t *testing.T) {
 				}
 			}
 			result := func() { r.l.Loaded(r.now, refill.ID, lane.LoadResult{Timers: read}); r.flush() }
-			r.turn(a, model.Turn{Commands: []model.Command{timer("t25", r.now.Add(25*time.Second)), timer("t40", r.now.Add(40*time.Second))}})
+			r.turn(a, does(timer("t25", r.now.Add(25*time.Second)), timer("t40", r.now.Add(40*time.Second))))
 			r.flush()
 			switch order {
 			case "read, commit, result":
@@ -279,7 +279,7 @@ func TestFullWindowAndAnotherShard(t *testing.T) {
 	mine, theirs := in(0, 0), in(1, 0)
 	from := r.now
 	r.timersIn(theirs, 12)
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.settle()
 	if len(r.freed) != 1 {
 		t.Fatalf("freed = %v", r.freed)
@@ -318,9 +318,9 @@ func TestTimerStartedAgain(t *testing.T) {
 	r.join(1)
 	a, from := key("a"), r.now
 	r.timersIn(a, 5)
-	r.turn(a, model.Turn{Commands: []model.Command{stop("t5")}})
+	r.turn(a, does(stop("t5")))
 	r.settle()
-	r.turn(a, model.Turn{Commands: []model.Command{timer("t5", r.now.Add(10*time.Second))}})
+	r.turn(a, does(timer("t5", r.now.Add(10*time.Second))))
 	r.settle()
 	r.pass(6 * time.Second)
 	r.wantFired(a, from)
@@ -330,9 +330,9 @@ func TestTimerStartedAgain(t *testing.T) {
 	from = r.now
 	b := key("b")
 	r.timersIn(b, 20)
-	r.turn(b, model.Turn{Commands: []model.Command{stop("t20")}})
+	r.turn(b, does(stop("t20")))
 	r.settle()
-	r.turn(b, model.Turn{Commands: []model.Command{timer("t20", r.now.Add(3*time.Second))}})
+	r.turn(b, does(timer("t20", r.now.Add(3*time.Second))))
 	r.settle()
 	r.pass(4 * time.Second)
 	r.wantFired(b, from, 3)
@@ -348,9 +348,9 @@ func TestTimerStartedAgainInAFullWindow(t *testing.T) {
 	a, from := key("a"), r.now
 	r.timersIn(a, 5)
 	for range 2 {
-		r.turn(a, model.Turn{Commands: []model.Command{stop("t5")}})
+		r.turn(a, does(stop("t5")))
 		r.settle()
-		r.turn(a, model.Turn{Commands: []model.Command{timer("t5", from.Add(5*time.Second))}})
+		r.turn(a, does(timer("t5", from.Add(5*time.Second))))
 		r.settle()
 	}
 	r.pass(time.Minute)
@@ -377,8 +377,8 @@ func TestTimerStartedAgainDuringRefill(t *testing.T) {
 		if err != nil || len(read) != 1 {
 			t.Fatalf("read %v, %v", read, err)
 		}
-		r.turn(a, model.Turn{Commands: []model.Command{stop("t40")}})
-		r.turn(a, model.Turn{Commands: []model.Command{timer("t40", r.now.Add(time.Duration(later)*time.Second))}})
+		r.turn(a, does(stop("t40")))
+		r.turn(a, does(timer("t40", r.now.Add(time.Duration(later)*time.Second))))
 		r.flush()
 		r.commitNow()
 		r.l.Loaded(r.now, refill.ID, lane.LoadResult{Timers: read})
@@ -404,9 +404,7 @@ func TestBackoff(t *testing.T) {
 		if released {
 			r.release(a, "retry")
 			r.settle()
-			if r.holder(a) != 0 {
-				t.Fatal("not released")
-			}
+			r.wantHolder(a, 0)
 		}
 		r.pass(4 * time.Second)
 		if h := r.held[run]; released != (h == nil) || h != nil && len(h.retry) > 0 {
@@ -431,7 +429,7 @@ func TestLaneWithoutShardsSleeps(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	r.timersIn(key("a"), 100)
-	r.l.GiveUp(r.now, []model.ShardID{0, 1, 2, 3})
+	r.giveUp(0, 1, 2, 3)
 	r.settle()
 	if len(r.freed) != 4 || len(r.held) != 0 {
 		t.Fatalf("freed %v, held %d", r.freed, len(r.held))
@@ -455,7 +453,7 @@ func TestWindowShrinksAfterAShardWasAdded(t *testing.T) {
 	r.timersIn(theirs, 25)
 	r.began(mine)
 	from := r.now
-	r.l.GiveUp(r.now, []model.ShardID{1})
+	r.giveUp(1)
 	r.settle()
 	r.now = r.now.Add(20 * time.Second)
 	r.flush()

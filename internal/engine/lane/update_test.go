@@ -19,7 +19,7 @@ func TestUpdate(t *testing.T) {
 	r.update(a, "req-1", "pending")
 	r.settle()
 	r.wantSilence("first", "pending")
-	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}})
+	r.turn(a, does(replied(1, "42")))
 	r.update(a, "req-1", "before the commit")
 	r.flush()
 	r.update(a, "req-1", "while it is in flight")
@@ -47,16 +47,14 @@ func TestUpdateOverTakeover(t *testing.T) {
 		"before the answer is": func(r *rig) {
 			r.update(a, "req-1", "first")
 			r.settle()
-			r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}})
+			r.turn(a, does(replied(1, "42")))
 		},
 		"when the answer is, untold": func(r *rig) {
 			r.update(a, "req-1", "first")
 			r.settle()
-			r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}})
+			r.turn(a, does(replied(1, "42")))
 			r.flush()
-			if _, err := r.land(); err != nil {
-				r.t.Fatal(err)
-			}
+			r.landUnheard()
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -77,7 +75,7 @@ func TestUpdateOverTakeover(t *testing.T) {
 			r.update(a, "req-1", "second")
 			r.settle()
 			if _, told := r.answers["second"]; !told {
-				r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}})
+				r.turn(a, does(replied(1, "42")))
 				r.settle()
 			}
 			r.wantOutput("second", "42")
@@ -98,14 +96,14 @@ func TestUpdateWithPoison(t *testing.T) {
 	r.update(b, "req-1", "b")
 	r.settle()
 	r.refuse = poison("answer bad")
-	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "bad")}})
-	r.turn(b, model.Turn{Commands: []model.Command{replied(1, "good")}})
+	r.turn(a, does(replied(1, "bad")))
+	r.turn(b, does(replied(1, "good")))
 	r.settle()
 	r.wantOutput("b", "good")
 	r.wantSilence("a")
 	r.refuse = nil
 	r.pass(r.cfg.QuarantineFor + 2*60_000_000_000)
-	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "better")}})
+	r.turn(a, does(replied(1, "better")))
 	r.settle()
 	r.wantOutput("a", "better")
 	r.wantEvents(a, "update_received u", "update_answered answer better")
@@ -127,13 +125,16 @@ func TestPoisonedUpdate(t *testing.T) {
 	}
 }
 
+// moments are how far an update has come when something happens to it.
+var moments = map[string]func(r *rig){
+	"not durable": func(*rig) {}, "in flight": func(r *rig) { r.read(); r.flush() }, "pending": func(r *rig) { r.settle() },
+}
+
 // Whoever waits when the shard moves is told to ask the next owner.
 func TestUpdateOfMovingShard(t *testing.T) {
 	t.Parallel()
 	a := key("a")
-	for name, when := range map[string]func(r *rig){
-		"not durable": func(*rig) {}, "in flight": func(r *rig) { r.read(); r.flush() }, "pending": func(r *rig) { r.settle() },
-	} {
+	for name, when := range moments {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -142,8 +143,7 @@ func TestUpdateOfMovingShard(t *testing.T) {
 			r.rests(a)
 			r.update(a, "req-1", "a")
 			when(r)
-			r.l.GiveUp(r.now, []model.ShardID{a.Shard(shards)})
-			r.take()
+			r.giveUp(a.Shard(shards))
 			r.settle()
 			r.pass(10_000_000_000)
 			r.wantAnswer("a", "unavailable")
@@ -156,9 +156,7 @@ func TestUpdateOfMovingShard(t *testing.T) {
 func TestForgottenUpdate(t *testing.T) {
 	t.Parallel()
 	a := key("a")
-	for name, when := range map[string]func(r *rig){
-		"not durable": func(*rig) {}, "in flight": func(r *rig) { r.read(); r.flush() }, "pending": func(r *rig) { r.settle() },
-	} {
+	for name, when := range moments {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t)
@@ -232,7 +230,7 @@ func TestUpdateAtTheEnd(t *testing.T) {
 	r.settle()
 	r.wantAnswer("begun", "conflict")
 	r.wantSilence("waits")
-	r.turn(a, model.Turn{Commands: []model.Command{replied(1, "42")}})
+	r.turn(a, does(replied(1, "42")))
 	r.settle()
 	r.wantOutput("waits", "42")
 	r.update(a, "late", "late")
@@ -269,7 +267,7 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 		}
 		send := signalTo(b, "send", "s")
 		send.Message.RequestID = "req-1"
-		r.turn(a, model.Turn{Commands: []model.Command{send}})
+		r.turn(a, does(send))
 		r.settle()
 		if quarantined {
 			r.pass(59_000_000_000)

@@ -40,11 +40,8 @@ func TestWorkerLeaves(t *testing.T) {
 	r.turn(a, steps("y"))
 	r.flush() // in flight when the worker leaves
 	old := r.held[run].gen
-	r.l.Leave(r.now, 1)
-	r.take()
-	if r.holder(a) != 0 {
-		t.Fatal("a worker that left still holds a run")
-	}
+	r.leave(1)
+	r.wantHolder(a, 0)
 	r.settle()
 	if why, ok := r.l.Explain(a); !ok || why[0].Code != model.WaitWorker {
 		t.Errorf("explained as %v", why)
@@ -66,9 +63,7 @@ func TestWorkerLeaves(t *testing.T) {
 	if last := r.calls[len(r.calls)-1]; last.Kind != lane.CallEvict || last.Worker != 1 || last.Generation != old {
 		t.Errorf("the late turn is answered %+v, want an eviction", last)
 	}
-	if r.holder(a) != 2 {
-		t.Error("the late turn took the run from its new worker")
-	}
+	r.wantHolder(a, 2) // the late turn has not taken the run from it
 }
 
 // The outcome of a step is on its way when the worker leaves: the next one must not run the step again.
@@ -128,8 +123,7 @@ func TestWorkerWithdraws(t *testing.T) {
 		t.Errorf("parked %v, held by %d", row.Parked, r.holder(parks))
 	}
 	r.wantEvents(busy, "step_completed x")
-	r.l.Leave(r.now, 1)
-	r.take()
+	r.leave(1)
 	r.settle()
 	if len(r.held) != 4 {
 		t.Errorf("%d runs are held, want 4", len(r.held))
@@ -143,17 +137,13 @@ func TestBlockedRun(t *testing.T) {
 	r.join(1)
 	a := key("a")
 	run := r.began(a)
-	why := &model.Reason{Code: model.WaitMismatch, Detail: "recorded x, asked for y"}
-	r.turn(a, model.Turn{Blocked: why})
-	delete(r.held, run) // the worker itself ended it
+	r.blocks(a)
 	r.settle()
-	if row := r.current(a); row.Blocked == nil || *row.Blocked != *why {
-		t.Fatalf("stored as blocked by %v", row.Blocked)
-	}
+	r.wantBlocked(a)
 	r.signal(a, "s", "signal")
 	r.settle()
 	r.wantAnswer("signal", "")
-	if got, ok := r.l.Explain(a); r.holder(a) != 0 || !ok || got[0] != *why {
+	if got, ok := r.l.Explain(a); r.holder(a) != 0 || !ok || got[0] != mismatch {
 		t.Errorf("held by %d, explained as %v", r.holder(a), got)
 	}
 	r.join(2)
@@ -167,14 +157,12 @@ func TestBlockedRun(t *testing.T) {
 		t.Errorf("still blocked by %v", row.Blocked)
 	}
 	// After a restart of the node a blocked run is tried again as well.
-	r.turn(a, model.Turn{Blocked: why})
+	r.blocks(a)
 	r.settle()
 	r.restart()
 	r.join(3)
 	r.settle()
-	if r.holder(a) != 3 {
-		t.Error("a blocked run is not tried by the next owner")
-	}
+	r.wantHolder(a, 3) // it is tried by the next owner
 }
 
 // A turn that contradicts the history blocks the run with the reason, and nothing of it is written.
@@ -185,14 +173,12 @@ func TestInvalidTurnBlocks(t *testing.T) {
 	bad, full := key("bad"), key("full")
 	r.began(bad)
 	r.began(full)
-	r.turn(bad, model.Turn{Commands: []model.Command{step("x"), {Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}}})
+	r.turn(bad, does(step("x"), model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 9}}))
 	r.turn(full, steps("a", "b", "c"))
 	r.settle()
 	for _, a := range []model.Address{bad, full} {
 		r.wantEvents(a)
-		if r.holder(a) != 0 {
-			t.Errorf("%s is still held", a.Key)
-		}
+		r.wantHolder(a, 0)
 	}
 	if row := r.current(bad); row.Blocked == nil || row.Blocked.Code != model.WaitMismatch {
 		t.Errorf("blocked by %v, want a mismatch", row.Blocked)
@@ -227,9 +213,7 @@ func TestRelease(t *testing.T) {
 	}
 	r.release(a, "s")
 	r.flush()
-	if r.holder(a) != 1 {
-		t.Fatal("evicted before the mark is durable")
-	}
+	r.wantHolder(a, 1)           // the mark is not durable yet
 	r.signal(a, "t", "signal 2") // comes while the release is in flight
 	r.settle()
 	r.wantAnswer("signal 2", "")
@@ -306,7 +290,7 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 		"continued":    {change: func(turn *model.Turn) { turn.Close = &model.Close{Status: model.Continued} }, kind: lane.CallEvict, reason: "closed"},
 		"news":         {before: news, kind: lane.CallDeliver},
 		"news later":   {after: func(r *rig, a model.Address) { r.signal(a, "s", "news") }, kind: lane.CallEvict, reason: "closed"},
-		"shard moves":  {after: func(r *rig, _ model.Address) { r.l.GiveUp(r.now, []model.ShardID{1}) }, kind: lane.CallEvict, reason: "closed"},
+		"shard moves":  {after: func(r *rig, _ model.Address) { r.giveUp(1) }, kind: lane.CallEvict, reason: "closed"},
 		"worker goes":  {after: func(r *rig, _ model.Address) { r.l.Withdraw(1) }, kind: lane.CallEvict, reason: "closed"},
 		"worker left":  {after: func(r *rig, _ model.Address) { r.l.Leave(r.now, 1) }, kind: lane.CallEvict, reason: "closed"},
 		"lane is dead": {after: func(r *rig, _ model.Address) { r.l.Die(store.ErrFenced) }, kind: lane.CallEvict, reason: "the node lost its lease"},
@@ -324,9 +308,7 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 		"lost, and landed": {
 			after: func(r *rig, _ model.Address) {
 				r.flush()
-				if _, err := r.land(); err != nil {
-					r.t.Fatal(err)
-				}
+				r.landUnheard()
 				r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
 			},
 			kind: lane.CallEvict, reason: "closed",
@@ -346,7 +328,7 @@ func TestEndThatRanAheadIsAnswered(t *testing.T) {
 			kind: lane.CallEvict, reason: "the node lost its lease",
 		},
 		"news, and the shard moves": {
-			before: news, after: func(r *rig, _ model.Address) { r.l.GiveUp(r.now, []model.ShardID{1}) },
+			before: news, after: func(r *rig, _ model.Address) { r.giveUp(1) },
 			kind: lane.CallEvict, reason: "the shard moves",
 		},
 		"news, and the worker goes": {

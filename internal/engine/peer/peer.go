@@ -61,9 +61,8 @@ type Post struct {
 	log     *slog.Logger
 	handler Handler
 
-	out   chan struct{} // capacity 1: something is to be sent
-	look  chan struct{} // capacity 1: look whether something has come
-	begun chan struct{} // capacity 1: something is expected
+	out     chan struct{} // capacity 1: something is to be sent
+	lookout *notify.Lookout
 
 	mu       sync.Mutex
 	sending  []store.PeerMail
@@ -76,7 +75,7 @@ var _ Line = (*Post)(nil)
 // New makes the line of a node; Run has it work.
 func New(self model.NodeID, mail store.Peers, hints notify.Hub, log *slog.Logger, h Handler) *Post {
 	return &Post{
-		self: self, mail: mail, hints: hints, log: log, handler: h, out: make(chan struct{}, 1), look: make(chan struct{}, 1), begun: make(chan struct{}, 1),
+		self: self, mail: mail, hints: hints, log: log, handler: h, out: make(chan struct{}, 1), lookout: notify.NewLookout(),
 		calls: map[model.RunID]chan []byte{},
 	}
 }
@@ -115,19 +114,15 @@ func (p *Post) send(m store.PeerMail, kind byte, body []byte) {
 	}
 	p.expected = time.Now().Add(expectFor)
 	p.mu.Unlock()
-	ring(p.out)
-	ring(p.begun)
+	select {
+	case p.out <- struct{}{}:
+	default:
+	}
+	p.lookout.Expect()
 }
 
 // Nudge tells that something may have come.
-func (p *Post) Nudge() { ring(p.look) }
-
-func ring(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
+func (p *Post) Nudge() { p.lookout.Nudge() }
 
 // Run carries words until ctx ends.
 func (p *Post) Run(ctx context.Context) {
@@ -143,29 +138,7 @@ func (p *Post) Run(ctx context.Context) {
 			}
 		}
 	})
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	asleep := false
-	for {
-		if !asleep && !p.expects() {
-			tick.Stop()
-			asleep = true
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-p.begun:
-			if asleep { // else the next look is due already, and those who speak must not put it off
-				tick.Reset(lookEvery)
-				asleep = false
-			}
-			continue
-		case <-tick.C:
-		case <-p.look:
-		}
-		for p.receive(ctx) {
-		}
-	}
+	p.lookout.Run(ctx, lookEvery, p.expects, p.receiveAll)
 }
 
 // expects reports whether something may come.
@@ -200,7 +173,13 @@ func (p *Post) deliver(ctx context.Context) {
 	}
 }
 
-// receive passes on what has come. It reports whether there may be more.
+// receiveAll passes on all that has come.
+func (p *Post) receiveAll(ctx context.Context) {
+	for p.receive(ctx) {
+	}
+}
+
+// receive passes on a page of what has come. It reports whether there may be more.
 func (p *Post) receive(ctx context.Context) (more bool) {
 	brief, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()

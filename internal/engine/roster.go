@@ -1,0 +1,47 @@
+package engine
+
+import (
+	"maps"
+	"slices"
+	"sync"
+)
+
+// roster are the sessions of workers that have joined a node, over all its incarnations. The zero value is empty.
+type roster[ID ~int, S any] struct {
+	mu   sync.Mutex
+	next ID
+	byID map[ID]*S
+}
+
+// add has a session made under an id of its own, and keeps it.
+func (r *roster[ID, S]) add(session func(ID) *S) *S {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.byID == nil {
+		r.byID = map[ID]*S{}
+	}
+	r.next++
+	s := session(r.next)
+	r.byID[r.next] = s
+	return s
+}
+
+func (r *roster[ID, S]) remove(id ID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.byID, id)
+}
+
+// get is the session with the id; nil when it has left.
+func (r *roster[ID, S]) get(id ID) *S {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[id]
+}
+
+// all are the sessions that are here now.
+func (r *roster[ID, S]) all() []*S {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.AppendSeq(make([]*S, 0, len(r.byID)), maps.Values(r.byID))
+}
