@@ -175,13 +175,17 @@ func named(uses []LimitUse) []LimitUse {
 	return uses
 }
 
-// question asks, and returns its number. Of several who ask at the same moment one is enough.
+// question asks, and returns its number. Of several who ask at the same moment one is enough; that of somebody who asked earlier is not, because it may have been answered then. So
+// the questions before are read first: whoever gets ahead of this one has asked since.
 func (f *Flow) question(ctx context.Context) (int64, error) {
 	leave, err := f.enter(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
+	if err := f.refresh(ctx); err != nil {
+		return 0, err
+	}
 	key := store.SettingKey{Kind: settingAsk, Name: "uses"}
 	if _, err := f.put(ctx, store.Setting{SettingKey: key, Body: []byte("?")}); err != nil {
 		return 0, err
