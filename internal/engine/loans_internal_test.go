@@ -72,7 +72,7 @@ func pollOf(seq uint64, name string, lend int) *peer.Poll {
 
 // uses are the limits that tasks hold or wait for.
 func uses(b *board) (list []flow.LimitUse) {
-	b.Look(func(k *flow.Gatekeeper, _ *queue.Board) { list = k.Uses() })
+	b.Look(func(k *flow.Gatekeeper, tasks *queue.Board) { list = k.Uses(tasks) })
 	return list
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -54,14 +55,21 @@ type answer struct {
 	Uses []LimitUse
 }
 
-// Uses are those of this node.
-func (k *Gatekeeper) Uses() (list []LimitUse) {
+// Uses are those of this node. The gate knows who holds a limit and which groups wait for it, the board how many tasks are in those.
+func (k *Gatekeeper) Uses(tasks *queue.Board) (list []LimitUse) {
+	kept := tasks.Kept(maxUses)
 	for _, s := range k.Limits() {
-		if len(s.Holders)+len(s.Waiters) > 0 {
-			list = append(list, LimitUse{
-				Resource: s.Resource, Held: len(s.Holders), Waiting: len(s.Waiters),
-				Holders: s.Holders[:min(len(s.Holders), maxUses)], Waiters: s.Waiters[:min(len(s.Waiters), maxUses)],
-			})
+		use := LimitUse{Resource: s.Resource, Held: len(s.Holders), Holders: s.Holders[:min(len(s.Holders), maxUses)]}
+		for _, name := range s.Groups {
+			group := kept[name]
+			one := LimitUse{Waiting: group.Count}
+			for i := range group.First {
+				one.Waiters = append(one.Waiters, gate.Waiter{Ref: group.First[i].Ref, Since: group.First[i].Visible})
+			}
+			use.add(&one)
+		}
+		if use.Held+use.Waiting > 0 {
+			list = append(list, use)
 		}
 	}
 	return merged(list)
