@@ -367,7 +367,7 @@ func TestOperateBreakersAndQueues(t *testing.T) {
 		must(t, app.PauseQueue(ctx, "api", "deploy"))
 		x, err = call.Submit(c, 3)
 		must(t, err)
-		if why := reasonOf(t, app, x); why != "is paused: deploy" {
+		if why := reasonOf(t, app, x); why != "waits in queue api, which is paused: deploy" {
 			t.Errorf("it %s", why)
 		}
 		queues, err := app.Queues(ctx)
