@@ -41,7 +41,7 @@ func borrower(t *testing.T, others ...model.NodeID) *incarnation {
 	inc := &incarnation{eng: New(Config{Store: shared{memory.New(memory.Options{})}}), self: store.NodeInfo{ID: nodeID(1)}, epoch: 1, owner: make([]atomic.Int32, 16)}
 	inc.validUntil.Store(math.MaxInt64)
 	inc.board = newBoard(inc)
-	inc.borrower, inc.lender = lending.NewBorrower(inc.self.ID, loans{inc}, inc.board), lending.NewLender(inc.self.ID, loans{inc})
+	inc.borrower, inc.lender = lending.NewBorrower(inc.self.ID, debts{loans{inc}}, inc.board), lending.NewLender(inc.self.ID, loans{inc})
 	inc.borrower.Connect(quiet{})
 	t.Cleanup(inc.board.close)
 	alive := []string{inc.self.ID.String()}
