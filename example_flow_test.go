@@ -39,7 +39,7 @@ func ExampleLimitRule() {
 	fmt.Println(limits[0].Name, limits[0].Rate, len(limits[0].Uses), breakers[0].Name, breakers[0].State, queues[1].Name)
 	// Output:
 	// <nil> <nil>
-	// limit fair: there is no queue nowhere (tasks wait or workers serve here: default, payments)
+	// limit fair: there is no queue nowhere (those that workers serve, or that tasks wait in here: default, payments)
 	// charged 250 <nil>
 	// bank 100 0 bank closed payments
 }

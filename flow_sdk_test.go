@@ -193,8 +193,17 @@ func TestLimitPerKey(t *testing.T) {
 		}
 		limits, err := app.Limits(t.Context())
 		must(t, err)
-		if len(limits) != 2 || len(limits[0].Uses) != 1 || limits[0].Uses[0].Held != 7 || len(limits[0].Uses[0].Holders) != 7 || limits[0].Uses[0].Waiting == 0 {
+		if len(limits) != 2 || len(limits[0].Uses) != 1 || limits[0].Uses[0].Held != 7 || len(limits[0].Uses[0].Holders) != 7 || len(limits[0].Uses[0].Waiters) != 20 {
 			t.Errorf("limits %+v", limits)
+		}
+		waiting := 0
+		for _, l := range limits {
+			for _, u := range l.Uses {
+				waiting += u.Waiting
+			}
+		}
+		if waiting != len(orders)-7 {
+			t.Errorf("%d tasks wait, want all that do not run", waiting)
 		}
 		all(t, c, runs, nil)
 		for i := range 6 {
@@ -358,7 +367,7 @@ func TestOperateBreakersAndQueues(t *testing.T) {
 		must(t, app.PauseQueue(ctx, "api", "deploy"))
 		x, err = call.Submit(c, 3)
 		must(t, err)
-		if why := reasonOf(t, app, x); why != "is paused: deploy" {
+		if why := reasonOf(t, app, x); why != "waits in queue api, which is paused: deploy" {
 			t.Errorf("it %s", why)
 		}
 		queues, err := app.Queues(ctx)
@@ -447,7 +456,7 @@ func TestLimitIsNotKeptForThePaused(t *testing.T) {
 		synctest.Wait()
 		limits, err := app.Limits(t.Context())
 		must(t, err)
-		if u := limits[0].Uses; len(u) != 1 || u[0].Held != 1 || u[0].Holders[0].Workflow != "task:other" || u[0].Waiting < 1 || u[0].Waiting > 2 {
+		if u := limits[0].Uses; len(u) != 1 || u[0].Held != 1 || u[0].Holders[0].Workflow != "task:other" || u[0].Waiting != 3 {
 			t.Errorf("uses %+v", u)
 		}
 		all(t, c, append(behind[1:], holder), nil)

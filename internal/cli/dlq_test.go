@@ -81,6 +81,7 @@ func TestDlqOnAFile(t *testing.T) {
 		t.Fatalf("%+v", list)
 	}
 	first := list[0].ID
+	do("Dead task  "+first, 0, "task", "show", "letter/bad-2")
 	do("Attempt 1", 0, "dlq", "show", first)
 	do(`"nobody is called bad-2"`, 0, "dlq", "show", first, "-o", "json")
 	do(`"Foo" is not the id of a dead task`, 2, "dlq", "show", "Foo")
@@ -106,6 +107,9 @@ func TestDlqOnAFile(t *testing.T) {
 	do("2 selected; nothing was changed", 0, "dlq", "purge", "--older", "1ns", "--dry-run")
 	do("2 dead tasks are selected", 2, "dlq", "purge", "--activity", "letter")
 	do("2 done", 0, "dlq", "purge", "--activity", "letter", "--yes")
+	if out := do("letter on queue post", 0, "task", "show", "letter/bad-1"); strings.Contains(out, "Dead task") {
+		t.Errorf("it was purged:\n%s", out)
+	}
 	if list := ids(t, do("", 0, "dlq", "list", "-o", "json")); len(list) != 0 {
 		t.Errorf("left: %+v", list)
 	}

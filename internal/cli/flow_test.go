@@ -44,18 +44,74 @@ func TestFlowBesideANode(t *testing.T) {
 			}
 		}
 	}
-	until("no limit of that name")
+	explained := func(want string) {
+		t.Helper()
+		until(want)
+		do(want, "workflow", "explain", "task:ship/"+x.Ref.Key) // beside the owner, who knows it without looking
+	}
+	explained("no limit of that name")
 	do("tripped breaker carrier", "breaker", "trip", "carrier", "--reason", "strike")
 	do("set limit dock", "limit", "set", "dock", "--concurrency", "1")
-	until("strike")
+	explained("strike")
 	do("open", "breaker", "list")
 	do("paused queue ship", "queue", "pause", "ship", "--reason", "inventory")
-	until("is paused: inventory")
+	explained("in queue ship, which is paused: inventory")
+	refused := on(t, url)
+	refused("limit typo: there is no queue shop (those that workers serve, or that tasks wait in here: default, ship)", 3, "limit", "set", "typo", "--queue", "shop", "--concurrency", "1")
+	refused("there is no limit typo", 3, "limit", "show", "typo")
+	do("set limit later", "limit", "set", "later", "--queue", "shop", "--concurrency", "1", "--any-queue")
+	do("set limit ships", "limit", "set", "ships", "--queue", "sh*", "--concurrency", "9")
 	do("reset breaker carrier", "breaker", "reset", "carrier")
 	do("resumed queue ship", "queue", "resume", "ship")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if got, err := x.Result(app.With(ctx)); err != nil || got != 5 {
 		t.Errorf("result %d, %v", got, err)
+	}
+}
+
+// Who holds a limit and who waits is told by the nodes, however often it is asked: not what they told somebody else before.
+func TestLimitBesideANode(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	begun, end := make(chan struct{}, 10), make(chan struct{})
+	ship := perdure.NewActivity("ship", func(_ context.Context, n int) (int, error) {
+		begun <- struct{}{}
+		<-end
+		return n, nil
+	}, perdure.OnQueue("ship"), perdure.Limit("dock"))
+	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, ship)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	defer close(end)
+	if err := app.SetLimit(t.Context(), perdure.LimitRule{Name: "dock", Concurrency: 1}); err != nil {
+		t.Fatal(err)
+	}
+	show := func(want ...string) {
+		t.Helper()
+		out, complaints, code := perdureOn(t, url, "limit", "show", "dock")
+		for _, w := range want {
+			if code != 0 || !strings.Contains(out, w) {
+				t.Errorf("exit %d, %s%s\nwant %q", code, out, complaints, w)
+			}
+		}
+	}
+	show("At a time  1")
+	if _, err := ship.Submit(app.With(t.Context()), 1, perdure.RawKey("first")); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	show("Held       1: task:ship/first\n")
+	if _, err := ship.SubmitMany(app.With(t.Context()), []int{2, 3, 4}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ship.Submit(app.With(t.Context()), 5, perdure.RawKey("last")); err != nil {
+		t.Fatal(err)
+	}
+	show("Held       1: task:ship/first\n", "Waiting    4: task:ship/", ", task:ship/last\n")
+	if out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/last"); !strings.Contains(out, "waits for limit dock: all 1 are held, by default/task:ship/first") {
+		t.Errorf("the last one: %s", out)
 	}
 }

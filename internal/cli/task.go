@@ -240,9 +240,26 @@ func openTasks(d *api.Description) []openTask {
 	return lines
 }
 
+// deadOf is the dead task that a task has become, as long as it is kept: there its attempts are found, and it is what can be requeued.
+func deadOf(ctx context.Context, b api.Backend, d *api.Description) (string, error) {
+	if d.Start.Task == nil || d.Outcome.Status != model.Failed {
+		return "", nil
+	}
+	id := api.DeadID{Tenant: d.Start.Address.Tenant, Shard: d.Shard, Run: d.Start.Run, Task: model.TaskStep}
+	if _, err := b.ShowDead(ctx, id); fault.Is(err, fault.NotFound) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	return id.String(), nil
+}
+
 // taskRows tell how the open tasks of a run stand.
 func taskRows(d *api.Description) [][]string {
 	var rows [][]string
+	if t := d.Start.Task; t != nil && d.Outcome.Status.Closed() {
+		rows = append(rows, []string{"Task", fmt.Sprintf("%s on queue %s", t.Kind, t.Queue)})
+	}
 	for i := range d.Tasks {
 		t := &d.Tasks[i]
 		text := fmt.Sprintf("%s on queue %s: ", t.Activity, t.Queue)

@@ -181,6 +181,10 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		return err
 	}
 	s := summarise(&d)
+	dead, err := deadOf(ctx, b, &d)
+	if err != nil {
+		return err
+	}
 	if o.output == "json" {
 		return o.json(struct {
 			summary
@@ -193,7 +197,12 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 			Past   *past    `json:"began_with,omitempty"`
 
 			Tasks []openTask `json:"tasks,omitempty"`
-		}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons), pastOf(&d.Start), openTasks(&d)})
+			Dead  string     `json:"dead_task,omitempty"`
+		}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons), pastOf(&d.Start), openTasks(&d), dead})
+	}
+	shard := strconv.Itoa(int(d.Shard))
+	if !d.Outcome.Status.Closed() {
+		shard += ", owned by " + cmp.Or(owner(&d), "nobody")
 	}
 	rows := [][]string{
 		{"Execution", s.Workflow + "/" + s.Key},
@@ -203,7 +212,7 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		{"Closed", stamp(d.Outcome.At)},
 		{"Took", took(d.Start.At, d.Outcome.At)},
 		{"Events", strconv.FormatInt(d.Events, 10)},
-		{"Shard", fmt.Sprintf("%d, owned by %s", d.Shard, cmp.Or(owner(&d), "nobody"))},
+		{"Shard", shard},
 		{"Input", payload(d.Start.Input, 200)},
 	}
 	for i, l := range d.Labels {
@@ -233,6 +242,9 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		rows = append(rows, []string{label, r})
 	}
 	rows = append(rows, taskRows(&d)...)
+	if dead != "" {
+		rows = append(rows, []string{"Dead task", dead + ": see `perdure dlq show`"})
+	}
 	return o.table("", rows)
 }
 

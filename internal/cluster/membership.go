@@ -55,6 +55,7 @@ type Membership struct {
 	leaving  map[model.ShardID]bool // told the lanes to give up
 	acquires bool                   // an acquire is in flight
 	stale    bool                   // something changed since the renewal in flight was sent: its view is old
+	again    bool                   // somebody has asked for a renewal since the one in flight was sent
 	lost     error
 }
 
@@ -104,10 +105,16 @@ func (m *Membership) Epoch() int64 { return m.epoch }
 func (m *Membership) View() store.View { return m.view }
 
 // Serve has others know what the workers of the node can run.
-func (m *Membership) Serve(what []store.Served) { m.serves, m.nextRenew = what, 0 }
+func (m *Membership) Serve(what []store.Served) {
+	m.serves = what
+	m.Nudge()
+}
 
 // Drain makes the node give up all its shards and take no others.
-func (m *Membership) Drain() { m.draining, m.nextRenew = true, 0 }
+func (m *Membership) Drain() {
+	m.draining = true
+	m.Nudge()
+}
 
 // Drained reports whether the node owns nothing any more.
 func (m *Membership) Drained() bool { return m.draining && len(m.owned) == 0 && !m.acquires }
@@ -135,8 +142,8 @@ func (m *Membership) NextTick() time.Duration {
 	return m.nextRenew
 }
 
-// Nudge asks for a renewal at once, because something has changed.
-func (m *Membership) Nudge() { m.nextRenew = 0 }
+// Nudge asks for a renewal at once, because something has changed. One that is in flight may have missed it: then another one follows.
+func (m *Membership) Nudge() { m.nextRenew, m.again = 0, m.renewing }
 
 // Renewed hands in the result of a renewal.
 func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Actions) {
@@ -156,6 +163,9 @@ func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Act
 	}
 	m.validUntil = max(m.validUntil, m.sentAt+m.cfg.TTL-m.cfg.Margin)
 	m.view = v
+	if m.again {
+		m.again, m.nextRenew = false, mono
+	}
 	if m.stale {
 		m.stale, m.nextRenew = false, mono
 	} else {

@@ -472,3 +472,25 @@ func TestDrainDuringAcquire(t *testing.T) {
 		t.Errorf("gives up %v, want the shard that came late", a.GiveUp)
 	}
 }
+
+// Somebody who asks for a renewal while one is in flight gets another one: the view that is on its way may be older than what he knows of.
+func TestNudgeDuringARenewal(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(m *cluster.Membership){
+		"nudge": (*cluster.Membership).Nudge,
+		"drain": (*cluster.Membership).Drain,
+		"serve": func(m *cluster.Membership) { m.Serve([]store.Served{{Workflow: "w"}}) },
+	} {
+		m := newNode(1)
+		m.Tick(0)
+		ask(m)
+		m.Renewed(s/10, view(0, members(1)), nil)
+		if m.NextTick() > s/10 {
+			t.Errorf("%s: the next renewal is at %s", name, m.NextTick())
+		}
+		renew(t, m, s/10, view(0, members(1)))
+		if m.NextTick() != s/10+2*s {
+			t.Errorf("%s: after that the next one is at %s", name, m.NextTick())
+		}
+	}
+}

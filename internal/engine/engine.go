@@ -341,7 +341,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	inc.board = newBoard(inc)
 	inc.seat = e.flow.NewSeat(limit.Place(inc.epoch), inc.board, seatLife{inc})
 	if e.cfg.Store.Info().Shared {
-		inc.borrower, inc.lender = lending.NewBorrower(self.ID, loans{inc}, inc.board), lending.NewLender(self.ID, loans{inc})
+		inc.borrower, inc.lender = lending.NewBorrower(self.ID, debts{loans{inc}}, inc.board), lending.NewLender(self.ID, loans{inc})
 		inc.peers = peer.New(self.ID, e.cfg.Store, e.cfg.Hints, e.cfg.Log, lending.Handler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log})
 		inc.borrower.Connect(inc.peers)
 		inc.lender.Connect(inc.peers)

@@ -33,7 +33,7 @@ type incarnation struct {
 	lender   *lending.Lender
 	peers    *peer.Post
 	alive    atomic.Pointer[[]string] // the nodes that have a lease, as of the last renewal
-	owner    []atomic.Int32           // by shard: 0 not ours, else lane + 1
+	owner    []atomic.Int32           // by shard: 0 not ours, lane + 1, or -(lane + 1) while it is being given up
 
 	// validUntil is the mono time (ns) until which the lease surely holds.
 	validUntil atomic.Int64
@@ -199,7 +199,9 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 	if len(a.GiveUp) > 0 {
 		inc.eng.cfg.Log.Info("giving up shards", "count", len(a.GiveUp))
 		for _, s := range a.GiveUp {
-			inc.owner[s].Store(0)
+			if i := inc.owner[s].Load(); i > 0 {
+				inc.owner[s].Store(-i)
+			}
 		}
 		for i, s := range inc.lanes {
 			if mine := inc.laneShards(i, a.GiveUp); len(mine) > 0 {
@@ -324,6 +326,9 @@ func (inc *incarnation) laneShards(index int, shards []model.ShardID) []model.Sh
 // freed is told by a lane that shards have been given up.
 func (inc *incarnation) freed(shards []model.ShardID) {
 	shards = append([]model.ShardID(nil), shards...)
+	for _, s := range shards {
+		inc.owner[s].Store(0)
+	}
 	inc.moved(shards, false)
 	inc.post(func() {
 		inc.member.Freed(shards)
@@ -359,6 +364,14 @@ func (inc *incarnation) lane(s model.ShardID) *laneShell {
 	return nil
 }
 
+// keeper is the lane that decides about claims of a shard: also while the shard is being given up, because that waits for them to end. Nil when it is not ours.
+func (inc *incarnation) keeper(s model.ShardID) *laneShell {
+	if i := inc.owner[s].Load(); i < 0 {
+		return inc.lanes[-i-1]
+	}
+	return inc.lane(s)
+}
+
 // route passes on messages for shards of other lanes or nodes.
 func (inc *incarnation) route(rows []store.MessageRow) {
 	for _, row := range rows {
@@ -390,7 +403,7 @@ func (e *Engine) MailHint(s model.ShardID) {
 func (inc *incarnation) hinted(h notify.Hint) {
 	switch h.Kind {
 	case notify.Mail:
-		if s := inc.lane(h.Shard); s != nil {
+		if s := inc.keeper(h.Shard); s != nil {
 			s.inbox.result(func(l *lane.Lane, _ model.Time) { l.MailWaits() })
 		}
 	case notify.Closed:

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// loans is an incarnation as its borrower and its lender see it; see lending.Owner and lending.Host.
+// loans is an incarnation as its lender sees it, and most of what its borrower does; see lending.Host and lending.Owner.
 type loans struct{ inc *incarnation }
 
 func (n loans) Alive(node model.NodeID) bool {
@@ -26,6 +26,16 @@ func (n loans) Serving() bool { return n.inc.serving() }
 
 func (n loans) Lane(claim model.ClaimRef) lending.Lane {
 	if l := n.inc.lane(claim.Address.Shard(len(n.inc.owner))); l != nil {
+		return claimLane{l}
+	}
+	return nil
+}
+
+// debts is an incarnation as its borrower sees it. What workers of other nodes report of a shard that is being given up is waited for.
+type debts struct{ loans }
+
+func (n debts) Lane(claim model.ClaimRef) lending.Lane {
+	if l := n.inc.keeper(claim.Address.Shard(len(n.inc.owner))); l != nil {
 		return claimLane{l}
 	}
 	return nil
@@ -107,7 +117,7 @@ func (w ownWorker) Each(do func(model.ClaimRef, bool)) { w.s.abroadBy(do) }
 func (w ownWorker) Deliver(claim model.ClaimRef) {
 	l := loans{w.inc}.Lane(claim)
 	if r := w.s.homeward(claim); r != nil {
-		w.s.resend(r)
+		w.s.resend(r, true)
 	}
 	n := w.s.newsOf(claim)
 	if l == nil || n.seq == 0 {

@@ -41,7 +41,7 @@ func borrower(t *testing.T, others ...model.NodeID) *incarnation {
 	inc := &incarnation{eng: New(Config{Store: shared{memory.New(memory.Options{})}}), self: store.NodeInfo{ID: nodeID(1)}, epoch: 1, owner: make([]atomic.Int32, 16)}
 	inc.validUntil.Store(math.MaxInt64)
 	inc.board = newBoard(inc)
-	inc.borrower, inc.lender = lending.NewBorrower(inc.self.ID, loans{inc}, inc.board), lending.NewLender(inc.self.ID, loans{inc})
+	inc.borrower, inc.lender = lending.NewBorrower(inc.self.ID, debts{loans{inc}}, inc.board), lending.NewLender(inc.self.ID, loans{inc})
 	inc.borrower.Connect(quiet{})
 	t.Cleanup(inc.board.close)
 	alive := []string{inc.self.ID.String()}
@@ -72,7 +72,7 @@ func pollOf(seq uint64, name string, lend int) *peer.Poll {
 
 // uses are the limits that tasks hold or wait for.
 func uses(b *board) (list []flow.LimitUse) {
-	b.Look(func(k *flow.Gatekeeper, _ *queue.Board) { list = k.Uses() })
+	b.Look(func(k *flow.Gatekeeper, tasks *queue.Board) { list = k.Uses(tasks) })
 	return list
 }
 

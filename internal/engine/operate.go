@@ -82,7 +82,7 @@ func (e *Engine) QueueStats() (stats []queue.QueueStats, ok bool) {
 		return nil, false
 	}
 	for s := range inc.owner {
-		if inc.owner[s].Load() == 0 {
+		if inc.owner[s].Load() <= 0 {
 			return nil, false
 		}
 	}

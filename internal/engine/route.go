@@ -125,7 +125,11 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 	if inc == nil {
 		return lane.Answer{}, lane.ErrNotOwner
 	}
-	s := inc.lane(m.To.Shard(len(inc.owner)))
+	shard := m.To.Shard(len(inc.owner))
+	s := inc.lane(shard)
+	if s == nil && m.Kind == model.MessageWrite {
+		s = inc.keeper(shard)
+	}
 	if s == nil {
 		return lane.Answer{}, lane.ErrNotOwner
 	}

@@ -251,8 +251,8 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	if back {
 		s.rejoin()
 	}
-	err := s.send(ctx, &r)
-	if err == nil || ctx.Err() != nil && s.resend(&r) {
+	err := s.send(ctx, &r, false)
+	if err == nil || ctx.Err() != nil && s.resend(&r, false) {
 		return nil
 	}
 	s.mu.Lock()
@@ -264,24 +264,30 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 }
 
 // resend hands in a report that nobody waits for. It reports false when the engine has ended.
-func (s *TaskSession) resend(r *model.TaskReport) bool {
+func (s *TaskSession) resend(r *model.TaskReport, moves bool) bool {
 	return s.eng.beside.run(func(ctx context.Context) {
-		if err := s.send(ctx, r); err != nil {
+		if err := s.send(ctx, r, moves); err != nil {
 			s.settled(r.Ref, err)
 		}
 	})
 }
 
-// send hands a report to whoever owns the run.
-func (s *TaskSession) send(ctx context.Context, r *model.TaskReport) error {
+// send hands a report to whoever owns the run. A shard that is being given up waits for it, unless it moves already: then its next owner is told.
+func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool) error {
 	for served := (<-chan struct{})(nil); ; served = s.eng.served.listen() {
 		if inc := s.eng.current(); inc != nil {
-			if l := inc.lane(r.Ref.Address.Shard(len(inc.owner))); l != nil {
+			shard := r.Ref.Address.Shard(len(inc.owner))
+			l := inc.lane(shard)
+			if l == nil && !moves {
+				l = inc.keeper(shard)
+			}
+			if l != nil {
 				inc.board.Reported(s.id, r.Ref)
 				err := l.inbox.put(ctx, op{report: r, task: s.id})
 				if !errors.Is(err, lane.ErrNotOwner) {
 					return err
 				}
+				moves = true
 			} else if s.eng.cfg.Store.Info().Shared && served != nil {
 				if len(s.offer.Tenants) > 0 {
 					s.sendAbroad(r.Ref)
@@ -318,7 +324,7 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	r := s.reported[ref]
 	if r != nil && again { // the owner was another one by then: it is told, as soon as there is one
 		s.mu.Unlock()
-		s.resend(r)
+		s.resend(r, true)
 		return
 	}
 	delete(s.reported, ref)
@@ -345,7 +351,7 @@ func (s *TaskSession) Beat(ctx context.Context, ref model.ClaimRef, progress *mo
 	if !held || inc == nil {
 		return held, canceled, nil
 	}
-	l := inc.lane(ref.Address.Shard(len(inc.owner)))
+	l := inc.keeper(ref.Address.Shard(len(inc.owner)))
 	if l == nil && inc.lender != nil {
 		s.note(ref, progress)
 		inc.lender.Nudge()

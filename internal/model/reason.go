@@ -25,10 +25,10 @@ const (
 	WaitCorrupt  ReasonCode = "corrupt"         // Detail names the row that cannot be understood
 	WaitLimit    ReasonCode = "history_limit"   // the history has as many events as a run may have
 	WaitStuck    ReasonCode = "code_blocked"    // code blocks outside the scheduler; Detail is the stack
-	WaitPaused   ReasonCode = "paused"          // until somebody resumes it; Detail is why it was paused
+	WaitPaused   ReasonCode = "paused"          // until somebody resumes it, or the queue Name that it is in; Detail is why it was paused
 	WaitAnswer   ReasonCode = "answer"          // of Name, workflow/key, to what Detail says was sent
 	WaitHandler  ReasonCode = "no_handler"      // updates Name have come, and the code has not said how it handles them
-	WaitLine     ReasonCode = "in_line"         // every worker that could take it is busy, or it is about to be taken; Name is the queue, Detail how many are before it
+	WaitLine     ReasonCode = "in_line"         // every worker that could take it is busy, or it is about to be taken; Name is the queue, Detail how many are before it, if that is known
 	WaitTask     ReasonCode = "task"            // Name is on queue Detail, or a worker executes it
 	WaitPermit   ReasonCode = "limit"           // every permit of limit Name is taken; Detail tells by whom
 	WaitRate     ReasonCode = "rate"            // limit Name lets the next one begin at Until; Detail is its rate
@@ -73,7 +73,11 @@ func (r Reason) String() string {
 	case WaitStep:
 		return "runs step " + r.Name
 	case WaitRetry:
-		return fmt.Sprintf("retries step %s, attempt %d, at %s after: %s", r.Name, r.Attempt, r.Until, r.Detail)
+		text := fmt.Sprintf("retries step %s, attempt %d, at %s", r.Name, r.Attempt, r.Until)
+		if r.Detail != "" {
+			text += " after: " + r.Detail
+		}
+		return text
 	case WaitWorker:
 		if r.Detail != "" {
 			return "waits for a worker that offers " + r.Detail + " " + r.Name
@@ -96,10 +100,14 @@ func (r Reason) String() string {
 	case WaitStuck:
 		return "blocks outside of durable calls: " + r.Detail
 	case WaitPaused:
-		if r.Detail == "" {
-			return "is paused"
+		text := "is paused"
+		if r.Name != "" {
+			text = "waits in queue " + r.Name + ", which is paused"
 		}
-		return "is paused: " + r.Detail
+		if r.Detail != "" {
+			text += ": " + r.Detail
+		}
+		return text
 	case WaitAnswer:
 		return "waits for the answer of " + r.Name + " to " + r.Detail
 	case WaitHandler:

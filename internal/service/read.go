@@ -111,7 +111,11 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	for _, tm := range timers {
 		d.Timers = append(d.Timers, api.Timer{ID: tm.ID, Due: tm.Due})
 	}
-	if d.Tasks, err = s.openTasks(ctx, row); err != nil && damage == nil {
+	open, err := s.openTasks(ctx, row)
+	if err != nil && damage == nil {
+		return d, err
+	}
+	if d.Tasks, err = s.tasks(ctx, row, open); err != nil {
 		return d, err
 	}
 	view, err := s.store.Members(ctx)
@@ -126,8 +130,10 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 		d.Reasons = told
 	case d.Owner.IsZero() && !row.Parked && row.Blocked == nil:
 		d.Reasons = []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(row.Shard))}}
+	default:
+		d.Reasons, err = s.reasons(ctx, row, open, &view)
 	}
-	return d, nil
+	return d, err
 }
 
 // countEvents counts the events of a run: event 0, the carried ones, and those stored.

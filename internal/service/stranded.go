@@ -21,16 +21,13 @@ func (s *Service) Stranded(ctx context.Context, tenant, cursor string) (api.List
 	if err != nil {
 		return page, err
 	}
-	served := map[[2]string][]store.Served{}
-	var hands []store.Served
+	served, hands := map[[2]string][]store.Served{}, taskWorkers(&view)
 	for _, m := range view.Members {
 		for _, w := range m.Serves {
-			if w.Worker != "" {
-				hands = append(hands, w)
-				continue
+			if w.Worker == "" {
+				k := [2]string{w.Tenant, w.Workflow}
+				served[k] = append(served[k], w)
 			}
-			k := [2]string{w.Tenant, w.Workflow}
-			served[k] = append(served[k], w)
 		}
 	}
 	kept := page.Executions[:0]
@@ -95,6 +92,21 @@ func (s *Service) pin(ctx context.Context, d *api.Description) (pin string, err 
 		}
 	}
 	return pin, nil
+}
+
+// taskWorkers are the workers of all live nodes that execute tasks.
+func taskWorkers(view *store.View) (all []store.Served) {
+	for _, m := range view.Members {
+		if m.Expires < view.Now {
+			continue
+		}
+		for _, w := range m.Serves {
+			if w.Worker != "" {
+				all = append(all, w)
+			}
+		}
+	}
+	return all
 }
 
 // nobodyExecutes is why no worker of any node executes a task; nil when one does.

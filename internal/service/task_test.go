@@ -368,3 +368,37 @@ func TestBeatsWhileTheEngineIsFull(t *testing.T) {
 		}
 	})
 }
+
+// Whoever does not own a task tells why it waits all the same, from its history, the settings and who serves which queue.
+func TestWhyATaskWaitsToldByAReader(t *testing.T) {
+	t.Parallel()
+	f := newShelf(t)
+	run := 0
+	why := func(spec model.TaskSpec, want string) {
+		t.Helper()
+		run++
+		spec.Kind, spec.Queue = "render", "gpu"
+		a := model.Address{Tenant: "default", Type: "task:render", Key: fmt.Sprint(run)}
+		f.put(a, 0, 0, func(s *model.Start) { s.Task = &spec })
+		d, err := f.svc.Describe(t.Context(), api.Target{Address: a})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(d.Reasons) != 1 || !strings.Contains(d.Reasons[0].String(), want) {
+			t.Errorf("it %v, want %q", d.Reasons, want)
+		}
+	}
+	why(model.TaskSpec{}, "waits for a worker that offers queue gpu, activity render")
+	why(model.TaskSpec{Delay: time.Hour}, "waits for a timer until")
+	if _, err := f.st.Renew(t.Context(), store.RenewRequest{
+		Node: f.ref.Node, Epoch: f.ref.Epoch, TTL: time.Minute, Serves: []store.Served{{Tenant: "default", Worker: "w", Queues: []string{"gpu"}, Activities: []string{"render"}, Slots: 1}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	why(model.TaskSpec{}, "waits in line in queue gpu")
+	why(model.TaskSpec{Limits: []string{"api"}}, "waits for limit api: no limit of that name is defined")
+	if _, err := f.st.PutSetting(t.Context(), store.Setting{SettingKey: store.SettingKey{Tenant: "default", Kind: "queue", Name: "gpu"}, Body: []byte(`{"why":"deploy"}`)}, 0); err != nil {
+		t.Fatal(err)
+	}
+	why(model.TaskSpec{}, "waits in queue gpu, which is paused: deploy")
+}

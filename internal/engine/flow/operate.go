@@ -107,22 +107,26 @@ func (f *Flow) keep(ctx context.Context, made, old *store.Setting) error {
 	return conflict // if it could not be undone, somebody has changed it since, or it is left out by everybody, and logged
 }
 
-// SetLimit makes a rule of a tenant, or takes the place of the one of that name. It is refused when it does not fit the other rules, and nothing is changed then. Where this process
-// executes tasks, a rule for a queue that nobody here knows is refused as well, unless anyQueue.
+// SetLimit makes a rule of a tenant, or takes the place of the one of that name. It is refused when it does not fit the other rules, and nothing is changed then. A rule for a queue that
+// nobody knows is refused as well, unless anyQueue.
 func (f *Flow) SetLimit(ctx context.Context, tenant string, l rule.Limit, anyQueue bool) error {
 	l.Tenant = tenant
 	body, err := json.Marshal(l)
 	if err != nil {
 		return fault.New(fault.Invalid, "limit %s: %w", l.Name, err)
 	}
+	known, err := f.queues(ctx, tenant)
+	if err != nil {
+		return err
+	}
 	return f.change(ctx, store.SettingKey{Tenant: tenant, Kind: settingLimit, Name: l.Name}, func(*store.Setting) ([]byte, bool, error) {
 		one, err := rule.NewSet([]rule.Limit{l}, nil)
 		if err != nil {
 			return nil, false, err
 		}
-		if known := f.queues(tenant); !anyQueue && len(known) > 0 {
+		if !anyQueue && len(known) > 0 {
 			if err := one.CheckQueues(known); err != nil {
-				return nil, false, fault.WithHint(err, "tasks wait or workers serve here: %s", strings.Join(known, ", "))
+				return nil, false, fault.WithHint(err, "those that workers serve, or that tasks wait in here: %s", strings.Join(known, ", "))
 			}
 		}
 		limits, breakers := f.own(tenant)
@@ -141,20 +145,35 @@ func (f *Flow) own(tenant string) ([]rule.Limit, []rule.Breaker) {
 		slices.DeleteFunc(breakers, func(o rule.Breaker) bool { return o.Tenant != tenant })
 }
 
-// queues are those of a tenant that tasks wait in or workers serve here; none when this process has no workers, since it cannot tell then.
-func (f *Flow) queues(tenant string) (known []string) {
+// queues are those of a tenant that workers of any node serve, or that tasks wait in here. There are none when this is a node without workers of its own, which may well be the first of several that are
+// being deployed: it cannot tell a mistake from a queue that is yet to come.
+func (f *Flow) queues(ctx context.Context, tenant string) (known []string, err error) {
 	s := f.seat()
-	if s == nil || !f.node.Works() {
-		return nil
+	if f.node == nil || s != nil && !f.node.Works() {
+		return nil, nil
 	}
-	s.board.Look(func(_ *Gatekeeper, tasks *queue.Board) {
-		for _, q := range tasks.Stats().Queues {
-			if q.Tenant == tenant {
-				known = append(known, q.Queue)
+	v, err := f.store.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range v.Members {
+		for _, w := range v.Members[i].Serves {
+			if w.Tenant == tenant && v.Members[i].Expires >= v.Now {
+				known = append(known, w.Queues...)
 			}
 		}
-	})
-	return known
+	}
+	if s != nil {
+		s.board.Look(func(_ *Gatekeeper, tasks *queue.Board) {
+			for _, q := range tasks.Stats().Queues {
+				if q.Tenant == tenant {
+					known = append(known, q.Queue)
+				}
+			}
+		})
+	}
+	slices.Sort(known)
+	return slices.Compact(known), nil
 }
 
 // DeleteLimit removes a rule. Tasks that name it wait from then on, until there is one again.

@@ -51,7 +51,7 @@ func (s *Seat) status(now model.Time) (breakers []gate.BreakerStatus, queues que
 
 // uses are the limits that tasks of this node hold or wait for.
 func (s *Seat) uses() (list []LimitUse) {
-	s.board.Look(func(k *Gatekeeper, _ *queue.Board) { list = k.Uses() })
+	s.board.Look(func(k *Gatekeeper, tasks *queue.Board) { list = k.Uses(tasks) })
 	return list
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -54,14 +55,21 @@ type answer struct {
 	Uses []LimitUse
 }
 
-// Uses are those of this node.
-func (k *Gatekeeper) Uses() (list []LimitUse) {
+// Uses are those of this node. The gate knows who holds a limit and which groups wait for it, the board how many tasks are in those.
+func (k *Gatekeeper) Uses(tasks *queue.Board) (list []LimitUse) {
+	kept := tasks.Kept(maxUses)
 	for _, s := range k.Limits() {
-		if len(s.Holders)+len(s.Waiters) > 0 {
-			list = append(list, LimitUse{
-				Resource: s.Resource, Held: len(s.Holders), Waiting: len(s.Waiters),
-				Holders: s.Holders[:min(len(s.Holders), maxUses)], Waiters: s.Waiters[:min(len(s.Waiters), maxUses)],
-			})
+		use := LimitUse{Resource: s.Resource, Held: len(s.Holders), Holders: s.Holders[:min(len(s.Holders), maxUses)]}
+		for _, name := range s.Groups {
+			group := kept[name]
+			one := LimitUse{Waiting: group.Count}
+			for i := range group.First {
+				one.Waiters = append(one.Waiters, gate.Waiter{Ref: group.First[i].Ref, Since: group.First[i].Visible})
+			}
+			use.add(&one)
+		}
+		if use.Held+use.Waiting > 0 {
+			list = append(list, use)
 		}
 	}
 	return merged(list)
@@ -175,13 +183,17 @@ func named(uses []LimitUse) []LimitUse {
 	return uses
 }
 
-// question asks, and returns its number. Of several who ask at the same moment one is enough.
+// question asks, and returns its number. Of several who ask at the same moment one is enough; that of somebody who asked earlier is not, because it may have been answered then. So
+// the questions before are read first: whoever gets ahead of this one has asked since.
 func (f *Flow) question(ctx context.Context) (int64, error) {
 	leave, err := f.enter(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer leave()
+	if err := f.refresh(ctx); err != nil {
+		return 0, err
+	}
 	key := store.SettingKey{Kind: settingAsk, Name: "uses"}
 	if _, err := f.put(ctx, store.Setting{SettingKey: key, Body: []byte("?")}); err != nil {
 		return 0, err

@@ -103,3 +103,17 @@ func TestAnswerThatIsNotStored(t *testing.T) {
 		t.Error("it would answer for ever")
 	}
 }
+
+// Whoever asks later asks anew: answers to an earlier question tell how things stood then. A process that only reads has not followed the questions of others.
+func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {
+	t.Parallel()
+	st := &shared{Store: memory.New(memory.Options{})}
+	last := int64(0)
+	for range 3 {
+		number, err := Of(st).question(t.Context())
+		if err != nil || number <= last {
+			t.Fatalf("question %d after question %d, %v", number, last, err)
+		}
+		last = number
+	}
+}

@@ -16,9 +16,11 @@ import (
 type LimitStatus struct {
 	Resource rule.Resource
 	Numbers  limit.Numbers
-	// Holders are the tasks of this node that hold it, by name; Waiters those that wait for it, who came first first.
+	// Holders are the tasks of this node that hold it, by name; Waiters those that were refused and wait for it, who came first first. Each stands for its group: what else is in
+	// that was never asked about.
 	Holders []model.TaskRef
 	Waiters []Waiter
+	Groups  []string // of the waiters
 	// Block is how many permits this node may give.
 	Block int
 }
@@ -38,15 +40,18 @@ type BreakerStatus struct {
 // Limits lists those that are in use on this node, in canonical order.
 func (g *Gate) Limits() []LimitStatus {
 	var list []LimitStatus
-	waiting := map[*resource][]Waiter{}
+	waiting, groups := map[*resource][]Waiter{}, map[*resource][]string{}
 	for _, e := range g.entries {
 		if q := e.queued; q != nil && q.at != nil {
 			waiting[q.at] = append(waiting[q.at], Waiter{e.ref, e.since})
+			groups[q.at] = append(groups[q.at], q.name)
 		}
 	}
 	for _, r := range g.sorted() {
 		s := LimitStatus{Resource: r.id, Numbers: r.local.Numbers(), Holders: holders(r), Block: r.local.Block()}
-		s.Waiters = waiting[r]
+		s.Waiters, s.Groups = waiting[r], groups[r]
+		slices.Sort(s.Groups)
+		s.Groups = slices.Compact(s.Groups)
 		slices.SortFunc(s.Waiters, func(a, b Waiter) int { return cmp.Or(cmp.Compare(a.Since, b.Since), compare(a.Ref, b.Ref)) })
 		if len(s.Holders)+len(s.Waiters)+s.Block > 0 {
 			list = append(list, s)

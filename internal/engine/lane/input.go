@@ -104,7 +104,7 @@ func (l *Lane) deliverFrom(now model.Time, in *input) {
 	case l.dead != nil:
 		l.answer(Answer{Token: token, Err: ErrNotOwner})
 		return
-	case e == nil || e.shard.draining:
+	case e == nil || e.shard.draining && !(in.writes() && l.waitsFor(e.shard.id)):
 		l.answer(Answer{Token: token, Err: ErrNotOwner})
 		return
 	case len(e.backlog) >= l.cfg.MaxBacklog:

@@ -238,6 +238,12 @@ func (l *Lane) Owns(s model.ShardID) bool {
 	return ok && !sh.draining
 }
 
+// waitsFor reports whether the shard is being given up and waits for claims to end: what they write before that still comes here.
+func (l *Lane) waitsFor(s model.ShardID) bool {
+	sh, ok := l.shards[s]
+	return ok && sh.draining && !sh.freeing
+}
+
 // Idle reports whether everything handed in has been dealt with.
 func (l *Lane) Idle() bool {
 	return l.flight == nil && l.open.empty() && l.backlog.len() == 0 && l.loads.idle() && !l.recovery.careful()

@@ -146,7 +146,7 @@ func (l *Lane) MailWaits() {
 		l.mail.again = true
 		return
 	}
-	shards := l.serving()
+	shards := l.ids(func(s *shard) bool { return !s.freeing }) // those that are given up wait for what claims write
 	if len(shards) == 0 {
 		return
 	}
@@ -184,7 +184,7 @@ func (m *mailroom) consumed(id model.RunID) {
 
 // request takes a request of another process from the inbox.
 func (l *Lane) request(now model.Time, row *store.InboxRow) {
-	if _, taken := l.mail.inbox[row.ID]; taken || !l.Owns(row.Shard) {
+	if _, taken := l.mail.inbox[row.ID]; taken || !l.Owns(row.Shard) && !(l.waitsFor(row.Shard) && row.Message.Kind == model.MessageWrite) {
 		return
 	}
 	e := l.entry(row.Message.To)

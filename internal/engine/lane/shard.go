@@ -84,12 +84,12 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 	}
 }
 
-// refuseBacklog sends away what waits for an address of a shard that is given up. Turns and reports stay: they are facts. So is that a worker is gone for good: until it is recorded, its
-// claim counts for limits here, and the next owner would have to find it first.
+// refuseBacklog sends away what waits for an address of a shard that is given up. Turns and reports stay: they are facts, and so is what claims write, which comes before their reports. So is that a worker is gone
+// for good: until it is recorded, its claim counts for limits here, and the next owner would have to find it first.
 func (l *Lane) refuseBacklog(e *entry) {
 	kept := e.backlog[:0]
 	for _, in := range e.backlog {
-		if in.kind == inTurn || in.kind == inReport || in.kind == inExpire && in.task.what == model.FailureLost {
+		if in.kind == inTurn || in.kind == inReport || in.writes() || in.kind == inExpire && in.task.what == model.FailureLost {
 			kept = append(kept, in)
 			continue
 		}

@@ -661,26 +661,7 @@ func (l *Lane) explainTasks(e *entry) []model.Reason {
 		}
 		return nil
 	}
-	reasons := slices.Clone(e.waits)
-	next := map[string]int{} // by kind: tasks before it have been told of
-	for i := range reasons {
-		if reasons[i].Code != model.WaitTask {
-			continue
-		}
-		kind := reasons[i].Name
-		n := next[kind]
-		for n < len(tasks) && tasks[n].Spec.Kind != kind {
-			n++
-		}
-		next[kind] = n + 1
-		if n >= len(tasks) {
-			continue
-		}
-		if r, ok := why(tasks[n]); ok {
-			reasons[i] = r
-		}
-	}
-	return reasons
+	return core.TaskReasons(e.waits, tasks, why)
 }
 
 // TaskCallKind says which method of a task worker to call.

@@ -1,6 +1,7 @@
 package queue
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -130,6 +131,33 @@ func (b *Board) Resume(tenant, queue string) {
 	s.paused, s.why = false, ""
 	b.refreshAll(s.cells)
 	b.forget(s)
+}
+
+// Kept are the tasks of a group that the gate keeps back: how many, and the first of them.
+type Kept struct {
+	Count int
+	First []Item
+}
+
+// Kept counts, by group, what is kept back by nothing but the gate, and names so many of each. It looks at all lines.
+func (b *Board) Kept(most int) map[string]Kept {
+	all := map[string]Kept{}
+	for _, ln := range b.lines {
+		if !ln.group.closed || ln.site.paused || len(ln.leaves) == 0 {
+			continue
+		}
+		k := all[ln.group.name]
+		k.Count += ln.tasks.len()
+		for _, t := range ln.tasks.first(most) {
+			k.First = append(k.First, t.Item)
+		}
+		slices.SortFunc(k.First, func(x, y Item) int {
+			return cmp.Or(cmp.Compare(x.Visible, y.Visible), cmp.Compare(x.Ref.String(), y.Ref.String()))
+		})
+		k.First = k.First[:min(len(k.First), most)]
+		all[ln.group.name] = k
+	}
+	return all
 }
 
 // Regroup tells that the gate names groups in another way from now on: tasks that wait are put where they belong, and every group may be asked again. Nobody loses

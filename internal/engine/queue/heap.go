@@ -1,5 +1,7 @@
 package queue
 
+import "slices"
+
 // order says how a heap is sorted and where an element keeps its place in it: 1 is the top, and 0 is not in the heap, so that the zero value is right.
 type order[T any] interface {
 	before(a, b T) bool
@@ -97,6 +99,26 @@ func (h *heap[T, O]) down(i int) {
 	}
 	h.xs[i] = x
 	*o.place(x) = int32(i + 1)
+}
+
+// first are so many elements that come before the others, in order.
+func (h *heap[T, O]) first(most int) (list []T) {
+	var o O
+	open := make([]int, min(1, len(h.xs))) // places of those that may be next: at first the top
+	for len(open) > 0 && len(list) < most {
+		best := 0
+		for i := range open {
+			if o.before(h.xs[open[i]], h.xs[open[best]]) {
+				best = i
+			}
+		}
+		at := open[best]
+		list, open = append(list, h.xs[at]), slices.Delete(open, best, best+1)
+		for child := 2*at + 1; child <= 2*at+2 && child < len(h.xs); child++ {
+			open = append(open, child)
+		}
+	}
+	return list
 }
 
 // countBefore counts elements that come before x, up to a limit, looking at no more than twice as many.

@@ -618,7 +618,7 @@ func TestReasonsOfTasks(t *testing.T) {
 	b.Match(1)
 	expect("waits in line in queue q: 1 of its key and priority are before it")
 	b.Pause("a", "q", "maintenance")
-	expect("is paused: maintenance")
+	expect("waits in queue q, which is paused: maintenance")
 	if _, ok := b.Explain(model.TaskRef{}); ok {
 		t.Error("a task that is not here is explained")
 	}

@@ -1,0 +1,32 @@
+package core
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// TaskReasons are what the code of a run waits for, with the reason of the task itself where it waits for one. A wait names the kind of its task, so the tasks of a kind are
+// taken in the order in which they were scheduled. Those that why knows nothing of stay as they are.
+func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Reason, bool)) []model.Reason {
+	reasons := slices.Clone(waits)
+	next := map[string]int{} // by kind: tasks before it have been told of
+	for i := range reasons {
+		if reasons[i].Code != model.WaitTask {
+			continue
+		}
+		kind := reasons[i].Name
+		n := next[kind]
+		for n < len(tasks) && tasks[n].Spec.Kind != kind {
+			n++
+		}
+		next[kind] = n + 1
+		if n >= len(tasks) {
+			continue
+		}
+		if r, ok := why(tasks[n]); ok {
+			reasons[i] = r
+		}
+	}
+	return reasons
+}
