@@ -2,6 +2,7 @@ package flow
 
 import (
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/perdure/perdure/internal/core/breaker"
@@ -28,6 +29,10 @@ type Gatekeeper struct {
 	orphans map[model.TaskRef]*orphan
 	resumed map[model.TaskRef][]*orphan // orphans whose task was let through again, with what they hold; their workers may still be at it
 	foreign map[model.TaskRef]counted
+
+	// What people have set, as it was last heard of.
+	rules  *rule.Set
+	paused map[Queue]string
 
 	// What the board is being told just now: which other node has made a claim, or that a task leaves memory.
 	Maker   string
@@ -197,9 +202,15 @@ func (k *Gatekeeper) Orphans() iter.Seq[queue.WorkerID] {
 	}
 }
 
+// kept are the tasks of orphans, in order: what a node does follows from what it has seen, and from nothing else.
+func (k *Gatekeeper) kept() []model.TaskRef {
+	return slices.SortedFunc(maps.Keys(k.orphans), model.TaskRef.Compare)
+}
+
 // LetGo ends what is counted for workers that are done, or gone. It reports whether there was any.
 func (k *Gatekeeper) LetGo(now model.Time) (any bool) {
-	for ref, o := range k.orphans {
+	for _, ref := range k.kept() {
+		o := k.orphans[ref]
 		claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
 		if !k.has(o.worker, claim) && k.Settled(now, claim, queue.Neither) {
 			any = true
@@ -218,8 +229,8 @@ func (k *Gatekeeper) RetryAfter(now model.Time, it *queue.Item, until model.Time
 func (k *Gatekeeper) SetRules(now model.Time, rules *rule.Set, tasks *queue.Board) {
 	k.Gate.SetRules(now, rules)
 	tasks.Taken(func(it *queue.Item) { k.Hold(now, it) })
-	for _, o := range k.orphans {
-		g := k.item(&o.item)
+	for _, ref := range k.kept() {
+		g := k.item(&k.orphans[ref].item)
 		k.Gate.Hold(now, &g)
 	}
 	tasks.Regroup(now)

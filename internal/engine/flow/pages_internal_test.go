@@ -35,6 +35,7 @@ func newDesk(place limit.Place, rules *rule.Set) *desk {
 
 func (d *desk) Now() model.Time                                              { return deskTime }
 func (d *desk) Beside(func(context.Context)) bool                            { return false }
+func (d *desk) Await(_ context.Context, ready <-chan struct{}) bool          { <-ready; return true }
 func (d *desk) Pause(context.Context, time.Duration) bool                    { return false }
 func (d *desk) Hint()                                                        {}
 func (d *desk) Seat() *Seat                                                  { return d.seat }

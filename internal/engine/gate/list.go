@@ -47,7 +47,7 @@ func (g *Gate) Limits() []LimitStatus {
 	for _, r := range g.sorted() {
 		s := LimitStatus{Resource: r.id, Numbers: r.local.Numbers(), Holders: holders(r), Block: r.local.Block()}
 		s.Waiters = waiting[r]
-		slices.SortFunc(s.Waiters, func(a, b Waiter) int { return cmp.Or(cmp.Compare(a.Since, b.Since), compare(a.Ref, b.Ref)) })
+		slices.SortFunc(s.Waiters, func(a, b Waiter) int { return cmp.Or(cmp.Compare(a.Since, b.Since), a.Ref.Compare(b.Ref)) })
 		if len(s.Holders)+len(s.Waiters)+s.Block > 0 {
 			list = append(list, s)
 		}
