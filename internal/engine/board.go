@@ -46,9 +46,11 @@ func newBoard(inc *incarnation) *board {
 	if inc.eng.cfg.Store.Info().Shared {
 		book = ledger.New(limit.Place(inc.epoch))
 	}
-	k := flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) bool {
-		s := inc.eng.taskWorkers.get(id)
-		return s != nil && s.has(claim)
+	k := flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
+		if s := inc.eng.taskWorkers.get(id); s != nil {
+			return s.at(claim)
+		}
+		return false, false
 	})
 	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.Worker{}}
 }
