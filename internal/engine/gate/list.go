@@ -55,6 +55,14 @@ func (g *Gate) Limits() []LimitStatus {
 	return list
 }
 
+// Passed is the permit that a task has of its breaker; zero when it needs none, or was let through before this node knew it.
+func (g *Gate) Passed(ref model.TaskRef) breaker.Permit {
+	if e := g.entries[ref]; e != nil {
+		return e.permit
+	}
+	return breaker.Permit{}
+}
+
 // Breakers lists those that this node has used, by name.
 func (g *Gate) Breakers(now model.Time) []BreakerStatus {
 	var list []BreakerStatus
