@@ -25,9 +25,6 @@ type board struct {
 	mu   sync.Mutex
 	b    *queue.Board
 	gate *flow.Gatekeeper
-	// What people have set, as it was last heard of.
-	rules  *rule.Set
-	paused map[flow.Queue]string
 
 	names map[queue.WorkerID]string
 	ids   map[string]*TaskSession
@@ -49,9 +46,11 @@ func newBoard(inc *incarnation) *board {
 	if inc.eng.cfg.Store.Info().Shared {
 		book = ledger.New(limit.Place(inc.epoch))
 	}
-	k := flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) bool {
-		s := inc.eng.taskWorkers.get(id)
-		return s != nil && s.has(claim)
+	k := flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
+		if s := inc.eng.taskWorkers.get(id); s != nil {
+			return s.at(claim)
+		}
+		return false, false
 	})
 	return &board{inc: inc, b: queue.New(queue.Config{Gate: inc.eng.counted(k)}), gate: k, names: map[queue.WorkerID]string{}, ids: map[string]*TaskSession{}, loans: map[queue.WorkerID]*lending.Worker{}}
 }
@@ -245,31 +244,9 @@ func (b *board) Configure(now model.Time, s flow.Settings) {
 
 // reconfigure is Configure without a proposal, with the lock held.
 func (b *board) reconfigure(now model.Time, s flow.Settings) {
-	if s.Rules != b.rules {
-		b.rules = s.Rules
-		b.gate.SetRules(now, s.Rules, b.b)
-	}
-	for n, body := range s.Pages {
-		b.inc.eng.flow.Seen(now, b.gate, n, body)
-	}
-	for id, row := range s.Breakers {
-		if err := b.gate.Adopt(now, id, row); err != nil {
-			b.inc.eng.cfg.Log.Error("the state of a circuit breaker cannot be read; it goes on as it was", "breaker", id.Name, "error", err)
-		}
-	}
+	b.inc.eng.flow.Configure(now, b.gate, b.b, s)
 	b.settle(now)
 	b.watch(now)
-	b.inc.eng.flow.Adopted(s.Breakers)
-	for q := range b.paused {
-		if _, still := s.Paused[q]; !still {
-			b.b.Resume(q.Tenant, q.Name)
-		}
-	}
-	for q, why := range s.Paused {
-		b.b.Pause(q.Tenant, q.Name, why)
-	}
-	b.paused = s.Paused
-	b.settle(now)
 	b.moved = true
 }
 

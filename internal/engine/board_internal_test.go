@@ -24,6 +24,7 @@ type keeping struct {
 	held    map[model.TaskRef]queue.Item
 	limits  map[string]int
 	perKey  int // how many of a key may run; 0 for any number
+	set     *rule.Set
 	paused  map[flow.Queue]string
 	slots   map[string]int
 }
@@ -73,6 +74,7 @@ func (k *keeping) rules(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	k.set = set
 	k.b.reconfigure(k.now, flow.Settings{Rules: set, Paused: k.paused})
 }
 
@@ -197,7 +199,7 @@ func TestBoardWithGate(t *testing.T) {
 					}
 				}
 				k.paused = next
-				k.b.reconfigure(k.now, flow.Settings{Rules: k.b.rules, Paused: next})
+				k.b.reconfigure(k.now, flow.Settings{Rules: k.set, Paused: next})
 			},
 			"rules": k.rules,
 			"time":  func(t *rapid.T) { k.now += model.Time(rapid.IntRange(1, 5).Draw(t, "by")) },

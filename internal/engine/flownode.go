@@ -21,6 +21,15 @@ func (n flowNode) Now() model.Time { return n.e.clock.now() }
 
 func (n flowNode) Beside(do func(ctx context.Context)) bool { return n.e.beside.run(do) }
 
+func (flowNode) Await(ctx context.Context, ready <-chan struct{}) bool {
+	select {
+	case <-ready:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
 func (n flowNode) Pause(ctx context.Context, d time.Duration) bool { return n.e.pause(ctx, d) }
 
 func (n flowNode) Hint() {

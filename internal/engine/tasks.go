@@ -160,11 +160,17 @@ func (s *TaskSession) execute(claims []model.Claim) bool {
 
 // has reports whether the worker has been handed the claim, and what it reports is not settled.
 func (s *TaskSession) has(claim model.ClaimRef) bool {
+	executes, reported := s.at(claim)
+	return executes || reported
+}
+
+// at reports whether the worker executes the claim, and whether it has said how it ended, and that is not settled.
+func (s *TaskSession) at(claim model.ClaimRef) (executes, reported bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, held := s.held[claim]
-	_, reported := s.reported[claim]
-	return held || reported
+	_, executes = s.held[claim]
+	_, reported = s.reported[claim]
+	return executes, reported
 }
 
 // holds reports whether the worker executes the claim.

@@ -1,9 +1,11 @@
 package model
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"time"
 )
 
@@ -191,6 +193,14 @@ type TaskRef struct {
 	Address Address `cbor:"1,keyasint,omitzero"`
 	Run     RunID   `cbor:"2,keyasint,omitzero"`
 	ID      string  `cbor:"3,keyasint,omitempty"`
+}
+
+// Compare orders tasks by their addresses, then by their runs.
+func (r TaskRef) Compare(o TaskRef) int {
+	return cmp.Or(
+		strings.Compare(r.Address.Tenant, o.Address.Tenant), strings.Compare(r.Address.Type, o.Address.Type), strings.Compare(r.Address.Key, o.Address.Key),
+		r.Run.Compare(o.Run), strings.Compare(r.ID, o.ID),
+	)
 }
 
 // String names the task for people.

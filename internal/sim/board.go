@@ -1,11 +1,10 @@
 package sim
 
 import (
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -68,17 +67,7 @@ func (b *board) settle(now model.Time) {
 		b.woken = append(b.woken, woken...)
 		b.moved = true
 	}
-	rows, err := b.keeper.g.Dirty()
-	if err != nil {
-		b.inc.p.s.fail("breakers: %v", err)
-	}
-	b.inc.p.flow.save(rows)
-	if book := b.keeper.book; book != nil {
-		posted := book.Post()
-		if asks := b.keeper.g.Asks(); posted || len(asks) > 0 {
-			b.inc.p.flow.tell(asks)
-		}
-	}
+	b.inc.p.flow.Collect(b.keeper.g)
 }
 
 // match proposes what can begin.
@@ -105,47 +94,34 @@ func (b *board) match(now model.Time) []queue.Match {
 	return matches
 }
 
-// flowing is what people have set, and what nodes have written about it, as far as somebody else has changed it.
-type flowing struct {
-	rules  *rule.Set
-	paused map[string]bool
-	states map[string][]byte // of breakers
-	pages  map[int][]byte
+// Look is for what keeps tasks back; see flow.Board.
+func (b *board) Look(do func(*flow.Gatekeeper, *queue.Board)) { do(b.keeper.g, b.b) }
+
+// Change is for what keeps tasks back.
+func (b *board) Change(now model.Time, do func(*flow.Gatekeeper, *queue.Board) (moved bool)) {
+	moved := do(b.keeper.g, b.b)
+	b.keeper.changed(now)
+	b.settle(now)
+	b.moved = b.moved || moved
 }
 
-// configure has tasks pass by what people have set from now on.
-func (b *board) configure(f flowing) {
-	k, now, paused := b.keeper, b.inc.p.now(), f.paused
-	if len(k.sets) == 0 || f.rules != k.rules() {
-		k.setRules(now, f.rules)
-		b.b.Taken(func(it *queue.Item) { k.Hold(now, it) })
-		for _, ref := range slices.SortedFunc(maps.Keys(k.orphans), compareTasks) {
-			g := k.item(&k.orphans[ref].item)
-			k.g.Hold(now, &g)
-		}
-		b.b.Regroup(now)
-		if k.book != nil {
-			k.book.SetRules(f.rules)
-		}
+// Configure is for what keeps tasks back.
+func (b *board) Configure(now model.Time, x flow.Settings) {
+	b.inc.p.flow.Configure(now, b.keeper.g, b.b, x)
+	b.keeper.configured(now, &x)
+	b.paused = map[string]bool{}
+	for q := range x.Paused {
+		b.paused[q.Name] = true
 	}
-	for _, n := range slices.Sorted(maps.Keys(f.pages)) {
-		b.seen(now, n, f.pages[n])
-	}
-	k.adopt(now, f.states)
-	b.settle(now)
-	b.inc.p.flow.adopted(f.states)
-	for _, q := range taskQueues {
-		if b.paused[q] && !paused[q] {
-			b.b.Resume(tenant, q)
-		}
-		if paused[q] {
-			b.b.Pause(tenant, q, "by a user")
-		}
-	}
-	b.paused = paused
 	b.settle(now)
 	b.moved = true
-	b.propose()
+	b.Propose()
+}
+
+// Reconsider is for what keeps tasks back.
+func (b *board) Reconsider() {
+	b.moved = true
+	b.Propose()
 }
 
 // Add is for lanes.
@@ -159,13 +135,14 @@ func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool { return b.b
 
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
-	if _, maker, _ := strings.Cut(worker, "@"); b.keeper != nil && b.keeper.book != nil && b.livesElsewhere(maker) {
-		b.keeper.node = maker
+	if _, maker, _ := strings.Cut(worker, "@"); b.keeper != nil && b.keeper.g.Book != nil && b.livesElsewhere(maker) {
+		b.keeper.g.Maker = maker
 	}
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
 	if b.keeper != nil {
-		b.keeper.node = ""
-		b.keeper.held(it.Ref, claim, id)
+		b.keeper.g.Maker = ""
+		b.keeper.g.Held(it.Ref, claim, id)
+		b.keeper.knew[model.ClaimRef{TaskRef: it.Ref, Claim: claim}] = true
 	}
 	b.settle(now)
 	b.moved = true
@@ -182,8 +159,8 @@ func (b *board) Remove(now model.Time, ref model.TaskRef, how queue.Outcome) {
 // Forget is for lanes.
 func (b *board) Forget(now model.Time, ref model.TaskRef) {
 	if b.keeper != nil {
-		b.keeper.forgetful = true
-		defer func() { b.keeper.forgetful = false }()
+		b.keeper.g.Forgets = true
+		defer func() { b.keeper.g.Forgets = false }()
 	}
 	b.Remove(now, ref, queue.Neither)
 }
@@ -230,7 +207,19 @@ func (b *board) join(h *hand) {
 		b.names[h.id], b.ids[h.offer.Name] = h.offer.Name+"@"+b.inc.self.ID.String(), h
 	}
 	b.moved = true
-	b.propose()
+	b.Propose()
+}
+
+// settled tells that a worker of the process is done with a claim, and that this is durable or of no interest to anybody.
+func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
+	if b.keeper == nil || b.keeper.g.Book == nil {
+		return
+	}
+	if now := b.inc.p.now(); b.keeper.settled(now, ref, how) {
+		b.settle(now)
+		b.moved = true
+		b.Propose()
+	}
 }
 
 func (b *board) leave(h *hand) {
@@ -238,11 +227,11 @@ func (b *board) leave(h *hand) {
 	delete(b.names, h.id)
 	delete(b.ids, h.offer.Name)
 	b.moved = true
-	b.propose()
+	b.Propose()
 }
 
-// propose has lanes decide about what the board would like.
-func (b *board) propose() {
+// Propose has lanes decide about what the board would like.
+func (b *board) Propose() {
 	if !b.moved || b.inc.ended {
 		return
 	}
@@ -256,9 +245,9 @@ func (b *board) propose() {
 		due = b.b.Due(now)
 		wake = b.b.Wake()
 	}
-	if b.keeper != nil && b.keeper.book != nil {
-		if t := b.keeper.book.Wake(); t != 0 && t <= now {
-			p.flow.tell(nil)
+	if b.keeper != nil && b.keeper.g.Book != nil {
+		if t := b.keeper.g.Book.Wake(); t != 0 && t <= now {
+			p.flow.WriteSoon()
 		} else if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}
@@ -287,7 +276,7 @@ func (b *board) propose() {
 	s.at(at, p, func() {
 		if b.alarm == at {
 			b.alarm, b.moved = 0, true
-			b.propose()
+			b.Propose()
 		}
 	})
 }

@@ -1,7 +1,8 @@
 // Package sim runs a cluster of three nodes on one shared store in virtual time, in one goroutine, from a seed.
 //
 // The state machines are those of production: lane.Lane, cluster.Membership and, through them, core. What production does with
-// goroutines, channels and clocks is done here by an event heap: a node is a set of machines whose inputs are events. In between
+// goroutines, channels and clocks is done here by an event heap: a node is a set of machines whose inputs are events. Code of
+// production that waits (flow.Flow) runs as coroutines (thread), which wait for events. In between
 // stands a store in memory behind a faulty connection (disk): calls take time, fail, are lost on the way there or back, or arrive
 // long after the caller has given up. Nodes crash, pause past their lease, leave, come back and take over.
 //
@@ -17,8 +18,8 @@
 //   - One seed in three is young, which is to say that it has what was added last. In these, what has ended leaves by its age (retention): runs by the time of the lanes or one of their own, dead
 //     letters by the sweep of their owner. Every other one of them has tasks, submitted many at a time as well; users requeue dead letters, with another input too, take that back,
 //     and purge them (letters); and there are limits, rates, breakers and paused queues (flow, settings, gate), set, tripped, paused and reset from any node while tasks run. In most of them all nodes
-//     share limits and breakers: the gates, the ledger and the breakers are those of production, and their pages are settings, written by compare-and-set like all others here, so that writes fail,
-//     are lost on the way there or back, or land late, and nodes die between two of them (pages, permits, share). Workers are not lent to other nodes.
+//     share limits and breakers. All of package engine/flow is that of production, with the gates, the ledger and the breakers; what it writes are settings, by compare-and-set, so that writes fail,
+//     are lost on the way there or back, or land late, and nodes die between two of them (flow, share). Workers are not lent to other nodes.
 //   - In some seeds workers have versions and pin what they begin, and deploys take all workers of a version away for a while (pin).
 //
 // Every accepted commit is applied to a ledger as well, which checks the invariants at once, each under its number (I1 …; those of internal/archtest/testdata/invariants.txt are E1 …); every effect

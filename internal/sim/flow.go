@@ -1,21 +1,29 @@
 package sim
 
 import (
-	"bytes"
-	"encoding/json"
+	"context"
 	"errors"
-	"maps"
+	"fmt"
+	"log/slog"
+	"math"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/internal/core/breaker"
+	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
-	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/engine/flow"
+	limits "github.com/perdure/perdure/internal/engine/ledger"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// Kinds of settings, as engine/flow has them.
+// What people have set, and how nodes agree on it, is package engine/flow of production: here is what it needs of a node, a life and a store. Its code waits, so it runs as threads. Writes of settings fail, are lost on
+// the way there or back, land late, and whoever makes them dies in between.
+
+// Kinds of settings, as they are stored.
 const (
 	settingLimit   = "limit"
 	settingBreaker = "breaker"
@@ -25,400 +33,324 @@ const (
 	settingFound   = "limit_found"
 )
 
-// flow is what people have set for tasks as a process knows it: package engine/flow, with events in place of goroutines.
-type flow struct {
-	p      *proc
-	seen   int64
-	all    map[store.SettingKey]store.Setting
-	rules  *rule.Set
-	paused map[string]bool
-	dirty  map[string][]byte // states of breakers that are to be stored
-	asks   map[rule.BreakerID][]breaker.ToOwner
-	saving bool // somebody writes
-	again  bool // there may be more to write
-	look   bool // others may have written something
-	busy   bool
-	line   []func(leave func()) // who waits for a turn
-
-	parting *board // of an incarnation that ends in order
+func newFlow(p *proc) *flow.Flow {
+	return flow.New(flow.Config{Store: &connection{Store: p.s.disk.mem, p: p}, Log: slog.New(complaints{p}), Node: flowNode{p}, Timeout: time.Hour})
 }
 
-func newFlow(p *proc) *flow {
-	return &flow{p: p, all: map[store.SettingKey]store.Setting{}, dirty: map[string][]byte{}, paused: map[string]bool{}, asks: map[rule.BreakerID][]breaker.ToOwner{}}
+// readSettings registers when the settings are known.
+func (p *proc) readSettings() {
+	p.spawn(func() {
+		for p.flow.Load(background, math.MaxInt64) != nil {
+			p.s.sleep(p.s.between(1, 20) * millisecond)
+		}
+		p.register()
+	})
 }
 
-// enter lets somebody read or change settings when it is his turn.
-func (f *flow) enter(do func(leave func())) {
-	if f.busy {
-		f.line = append(f.line, do)
-		return
+// flowNode is a process as its flow sees it; see flow.Node.
+type flowNode struct{ p *proc }
+
+func (n flowNode) Now() model.Time { return n.p.now() }
+
+func (n flowNode) Beside(do func(context.Context)) bool {
+	s := n.p.s
+	s.after(s.between(0, 500), n.p, func() { n.p.spawn(func() { do(background) }) })
+	return true
+}
+
+func (n flowNode) Await(_ context.Context, ready <-chan struct{}) bool {
+	n.p.receive(ready)
+	return true
+}
+
+// Pause is short: a second is a long time here.
+func (n flowNode) Pause(_ context.Context, d time.Duration) bool {
+	n.p.s.sleep(n.p.s.between(1, min(d.Microseconds(), 20*millisecond)))
+	return true
+}
+
+func (n flowNode) Hint() {
+	s := n.p.s
+	for _, p := range s.procs {
+		if p != nil && p != n.p && !s.hintIsLost() {
+			s.after(s.disk.latency(), p, func() {
+				if p.inc != nil {
+					p.flow.Nudged()
+				}
+			})
+		}
 	}
-	f.busy = true
-	do(func() {
-		f.busy = false
-		if len(f.line) > 0 {
-			next := f.line[0]
-			f.line = f.line[1:]
-			f.enter(next)
+}
+
+// Seat is that of the current life, or of one that is about to end.
+func (n flowNode) Seat() *flow.Seat {
+	switch {
+	case n.p.inc != nil:
+		return n.p.inc.seat
+	case n.p.parting != nil:
+		return n.p.parting.seat
+	default:
+		return nil
+	}
+}
+
+func (n flowNode) Works() bool { return len(n.p.hands) > 0 }
+
+// seatLife is an incarnation as its seat sees it; see flow.Life.
+type seatLife struct{ inc *incarnation }
+
+// Known asks one lane after the other, until one does not answer any more.
+func (l seatLife) Known(context.Context) (shards []model.ShardID, ok bool, err error) {
+	s, p := l.inc.p.s, l.inc.p
+	for _, sh := range l.inc.shells {
+		ok = false
+		s.wait(func(done func()) {
+			sh.asked = func() {
+				sh.asked = nil
+				s.at(s.now, p, done)
+			}
+			if sh.dead {
+				sh.asked()
+				return
+			}
+			sh.result(func(model.Time) {
+				shards, ok = append(shards, sh.lane.Known()...), true
+				sh.asked()
+			})
+		})
+		if !ok {
+			return nil, false, nil
+		}
+	}
+	return shards, true, nil
+}
+
+func (l seatLife) LookAround() {
+	inc := l.inc
+	inc.p.s.at(inc.p.s.now, inc.p, func() {
+		if !inc.ended {
+			inc.member.Nudge()
+			inc.loop()
 		}
 	})
+}
+
+func (inc *incarnation) place() limit.Place { return limit.Place(inc.epoch) }
+
+// viewed brings the limits up to date with who there is, after a renewal.
+func (inc *incarnation) viewed(v *store.View) {
+	inc.p.flow.Heard(v.Settings)
+	if inc.seat.Viewed(v, len(inc.member.Owned())) {
+		inc.member.Nudge()
+	}
+}
+
+// complaints is where a flow says what is wrong: that a call has failed, or something that never happens here.
+type complaints struct{ p *proc }
+
+func (c complaints) Enabled(_ context.Context, level slog.Level) bool {
+	return level >= slog.LevelError || c.p.s.opts.Trace
+}
+
+func (c complaints) Handle(_ context.Context, r slog.Record) error {
+	text := r.Message
+	r.Attrs(func(a slog.Attr) bool {
+		text += " " + a.String()
+		return true
+	})
+	if r.Level >= slog.LevelError {
+		c.p.s.fail("%s: %s", c.p.name(), text)
+	}
+	c.p.s.logf("%s %s", c.p.name(), text)
+	return nil
+}
+
+func (c complaints) WithAttrs([]slog.Attr) slog.Handler { return c }
+func (c complaints) WithGroup(string) slog.Handler      { return c }
+
+// connection is the store as the flow of a process sees it.
+type connection struct {
+	*memory.Store
+
+	p *proc
+}
+
+func (c *connection) Info() store.Info {
+	i := c.Store.Info()
+	i.Shared = c.p.s.shared
+	return i
 }
 
 // ask makes a call to the store.
-func (f *flow) ask(name string, write bool, exec func() error, then func(error)) {
-	s := f.p.s
-	var err error
-	s.disk.call(&request{
-		p: f.p, name: name, fate: s.disk.draw(faultSettingFails, faultSettingLost, write),
-		exec: func(done func()) {
-			err = exec()
-			done()
-		},
-		ok: func() { then(err) }, bad: then,
-	})
-}
-
-// load reads what has changed, unless everything up to the counter is known.
-func (f *flow) load(counter int64, then func(error)) {
-	f.enter(func(leave func()) {
-		if f.seen >= counter {
-			leave()
-			then(nil)
-			return
-		}
-		f.refresh(func(err error) {
-			leave()
-			then(err)
+func (c *connection) ask(name string, write bool, exec func() error) (err error) {
+	s := c.p.s
+	s.wait(func(done func()) {
+		var said error
+		s.disk.call(&request{
+			p: c.p, name: name, fate: s.disk.draw(faultSettingFails, faultSettingLost, write),
+			exec: func(answer func()) {
+				said = exec()
+				answer()
+			},
+			ok: func() {
+				err = said
+				done()
+			},
+			bad: func(e error) {
+				err = e
+				done()
+			},
 		})
 	})
+	return err
 }
 
-// refresh reads what has changed and applies it. It is called in turn.
-func (f *flow) refresh(then func(error)) {
-	var c store.SettingChanges
-	after := f.seen
-	f.ask("load settings", false, func() (err error) {
-		c, err = f.p.s.disk.mem.LoadSettings(background, after)
+// reply makes a call whose answer is lost with the call.
+func reply[T any](c *connection, name string, write bool, exec func() (T, error)) (T, error) {
+	var got, none T
+	if err := c.ask(name, write, func() (err error) {
+		got, err = exec()
 		return err
-	}, func(err error) {
-		if err != nil {
-			then(err)
-			return
-		}
-		changed := map[store.SettingKey]bool{}
-		if c.Whole {
-			here := map[store.SettingKey]bool{}
-			for i := range c.Changed {
-				here[c.Changed[i].SettingKey] = true
-			}
-			for key := range f.all {
-				if !here[key] {
-					delete(f.all, key)
-					changed[key] = true
-				}
-			}
-		}
-		for _, x := range c.Changed {
-			if old, ok := f.all[x.SettingKey]; x.Version <= old.Version || x.Deleted && !ok {
-				continue // our own
-			}
-			changed[x.SettingKey] = true
-			f.keep(x)
-		}
-		f.seen = max(f.seen, c.Counter)
-		f.apply(changed)
-		then(nil)
-	})
+	}); err != nil {
+		return none, err
+	}
+	return got, nil
 }
 
-func (f *flow) keep(x store.Setting) {
-	if x.Deleted {
-		delete(f.all, x.SettingKey)
-	} else {
-		f.all[x.SettingKey] = x
-	}
+func (c *connection) Members(ctx context.Context) (store.View, error) {
+	return reply(c, "members", false, func() (store.View, error) { return c.Store.Members(ctx) })
 }
 
-// apply has the node act on settings that have changed.
-func (f *flow) apply(changed map[store.SettingKey]bool) {
-	rules, states, pages := f.rules == nil, map[string][]byte{}, map[int][]byte{}
-	for key := range changed {
-		switch key.Kind {
-		case settingLimit, settingBreaker:
-			rules = true
-		case settingState:
-			states[key.Name] = f.all[key].Body
-		case settingPage:
-			pages[pageNumber(f.p.s, key)] = f.all[key].Body
-		}
-	}
-	if rules {
-		f.rules = f.parse()
-	}
-	f.paused = map[string]bool{}
-	for key := range f.all {
-		if key.Kind == settingQueue {
-			f.paused[key.Name] = true
-		}
-	}
-	if b := f.board(); b != nil {
-		b.configure(flowing{f.rules, f.paused, states, pages})
-		if f.p.s.shared {
-			f.tell(nil)
-		}
-	}
+func (c *connection) LoadSettings(ctx context.Context, after int64) (store.SettingChanges, error) {
+	return reply(c, "load settings", false, func() (store.SettingChanges, error) { return c.Store.LoadSettings(ctx, after) })
 }
 
-// parse makes a set of the rules, which never contradict each other here.
-func (f *flow) parse() *rule.Set {
-	var limits []rule.Limit
-	var breakers []rule.Breaker
-	for _, key := range slices.SortedFunc(maps.Keys(f.all), store.SettingKey.Compare) {
-		var err error
-		switch body := f.all[key].Body; key.Kind {
-		case settingLimit:
-			limits = append(limits, rule.Limit{})
-			err = json.Unmarshal(body, &limits[len(limits)-1])
-		case settingBreaker:
-			breakers = append(breakers, rule.Breaker{})
-			err = json.Unmarshal(body, &breakers[len(breakers)-1])
-		}
-		if err != nil {
-			f.p.s.fail("setting %s: %v", key, err)
-		}
-	}
-	set, err := rule.NewSet(limits, breakers)
-	if err != nil {
-		f.p.s.fail("rules: %v", err)
-	}
-	return set
+func (c *connection) DeleteSetting(ctx context.Context, key store.SettingKey, expected int64) (int64, error) {
+	return reply(c, "delete setting", true, func() (int64, error) { return c.Store.DeleteSetting(ctx, key, expected) })
 }
 
-// adopted is told that breakers have got other states: what they had come to by themselves is not to be stored any more.
-func (f *flow) adopted(states map[string][]byte) {
-	for name, row := range states {
-		if !bytes.Equal(f.dirty[name], row) {
-			delete(f.dirty, name)
-		}
-	}
+func (c *connection) PutSetting(_ context.Context, x store.Setting, expected int64) (int64, error) {
+	version, err := reply(c, "put setting", true, func() (int64, error) { return c.p.s.putSetting(x, expected) })
+	c.p.s.wrote(c.p, &x, err)
+	return version, err
 }
 
-// equip has a new incarnation act on everything that is known.
-func (f *flow) equip(b *board) {
-	states, pages := map[string][]byte{}, map[int][]byte{}
-	for key, x := range f.all {
-		switch key.Kind {
-		case settingState:
-			states[key.Name] = x.Body
-		case settingPage:
-			pages[pageNumber(f.p.s, key)] = x.Body
-		}
-	}
-	maps.Copy(states, f.dirty)
-	clear(f.asks) // of the node that this one was before
-	b.configure(flowing{f.rules, f.paused, states, pages})
-}
-
-// heard is told with every renewal how far the counter of settings is.
-func (f *flow) heard(counter int64) {
-	if counter > f.seen {
-		f.load(counter, func(error) {}) // else the next renewal tries again
-	}
-}
-
-// change stores a setting, or removes it when body is nil, as make says when it has seen the one that there is.
-func (f *flow) change(key store.SettingKey, make func(old *store.Setting) (body []byte, needed bool, err error), then func(error)) {
-	f.enter(func(leave func()) { f.try(key, make, 1, func(err error) { leave(); then(err) }) })
-}
-
-func (f *flow) try(key store.SettingKey, make func(old *store.Setting) ([]byte, bool, error), n int, then func(error)) {
-	s := f.p.s
-	f.refresh(func(err error) {
-		if err != nil {
-			then(err)
-			return
-		}
-		var old *store.Setting
-		version := int64(0)
-		if x, ok := f.all[key]; ok {
-			old, version = &x, x.Version
-		}
-		body, needed, err := make(old)
-		if err != nil || !needed {
-			then(err)
-			return
-		}
-		next := store.Setting{SettingKey: key, Body: body, Deleted: body == nil}
-		f.ask("put setting", true, func() (err error) {
-			if next.Deleted {
-				next.Version, err = s.disk.mem.DeleteSetting(background, key, version)
-			} else {
-				next.Version, err = s.putSetting(next, version)
-			}
-			return err
-		}, func(err error) {
-			switch {
-			case err == nil:
-				f.keep(next)
-				f.apply(map[store.SettingKey]bool{key: true})
-				s.nudge(f.p)
-				if s.shared {
-					f.hint()
-				}
-				then(nil)
-			case outrun(err) && n < 10:
-				s.did(opSettingRace)
-				f.try(key, make, n+1, then)
-			default:
-				then(err)
-			}
-		})
-	})
-}
-
-// outrun reports whether somebody else has changed the setting meanwhile.
-func outrun(err error) bool {
+// wrote counts what became of a write that was answered.
+func (s *Sim) wrote(p *proc, x *store.Setting, err error) {
 	conflict := (*store.VersionError)(nil)
-	return errors.As(err, &conflict)
-}
-
-// operate changes the state of a breaker in the store, and here.
-func (f *flow) operate(name string, do func(now model.Time, o *breaker.Breaker), then func(error)) {
-	if f.p.inc != nil {
-		f.operateAt(f.p.now(), name, do, then)
+	outrun := errors.As(err, &conflict)
+	switch x.Kind {
+	case settingState, settingPage, settingFound:
+		if outrun {
+			s.did(opStateLost)
+		}
+	default:
+		if outrun {
+			s.did(opSettingRace)
+		}
+	}
+	if err != nil {
 		return
 	}
-	var now model.Time // its own clock has perhaps never been set
-	f.ask("members", false, func() error {
-		v, err := f.p.s.disk.mem.Members(background)
-		now = v.Now
-		return err
-	}, func(err error) {
+	switch x.Kind {
+	case settingState:
+		s.did(opStateSaved)
+		if s.shared {
+			p.told = append(p.told, rule.BreakerID{Tenant: x.Tenant, Name: x.Name})
+		}
+	case settingPage:
+		s.did(opPage)
+	case settingFound:
+		s.did(opFound)
+	}
+}
+
+// putSetting writes a setting at the store.
+func (s *Sim) putSetting(x store.Setting, version int64) (int64, error) {
+	var old store.Setting
+	if x.Kind == settingPage {
+		old = s.page(x.Name)
+	}
+	now, err := s.disk.mem.PutSetting(background, x, version)
+	if err != nil {
+		return 0, err
+	}
+	if s.opts.Trace {
+		s.logf("store    setting %s version %d%s", x.SettingKey, now, s.describeSetting(&x))
+	}
+	switch {
+	case x.Kind == settingState && s.shared:
+		s.breakerStored(x.Name, x.Body)
+	case x.Kind == settingPage && len(old.Body) > 0:
+		s.pageStored(old.Body, x.Body)
+	}
+	return now, nil
+}
+
+// page is a page as it is stored.
+func (s *Sim) page(name string) (x store.Setting) {
+	list, err := s.disk.mem.ListSettings(background, "", settingPage)
+	if err != nil {
+		s.fail("settings: %v", err)
+	}
+	if i := slices.IndexFunc(list, func(x store.Setting) bool { return x.Name == name }); i >= 0 {
+		x = list[i]
+	}
+	return x
+}
+
+// pageStored counts what the dead had and is free now.
+func (s *Sim) pageStored(old, body []byte) {
+	places := func(body []byte) map[limit.Place]bool {
+		set := map[limit.Place]bool{}
+		list, sole, err := limits.Read(body)
 		if err != nil {
-			then(err)
+			s.fail("page: %v", err)
+		}
+		set[sole] = true
+		for _, e := range list {
+			for _, l := range e.Leases {
+				set[l.Place] = true
+			}
+		}
+		return set
+	}
+	still := places(body)
+	for p := range places(old) {
+		if p != 0 && !still[p] && !s.ledger.lives(int64(p)) {
+			s.did(opCleaned)
 			return
 		}
-		f.operateAt(now, name, do, then)
-	})
+	}
 }
 
-func (f *flow) operateAt(now model.Time, name string, do func(now model.Time, o *breaker.Breaker), then func(error)) {
-	id := rule.BreakerID{Tenant: tenant, Name: name}
-	f.flushed(func(err error) { // what happened here comes before
+// lives reports whether the node of an epoch has a lease.
+func (l *ledger) lives(epoch int64) bool {
+	for _, m := range l.nodes {
+		if m.epoch == epoch {
+			return m.alive
+		}
+	}
+	return false
+}
+
+// describeSetting lists the leases on a page, or how a breaker stands, for people.
+func (s *Sim) describeSetting(x *store.Setting) string {
+	switch x.Kind {
+	case settingState:
+		o, err := breaker.Decode(x.Body)
 		if err != nil {
-			then(err)
-			return
+			return ": " + err.Error()
 		}
-		f.change(store.SettingKey{Tenant: tenant, Kind: settingState, Name: name}, func(old *store.Setting) ([]byte, bool, error) {
-			config := f.rules.BreakerConfig(id)
-			o := breaker.New(config, now)
-			if old != nil {
-				o = f.p.s.breakerOf(old.Body, now, config)
-			}
-			do(now, o)
-			body, err := o.Encode()
-			return body, true, err
-		}, then)
-	})
-}
-
-// save has states of breakers stored, soon.
-func (f *flow) save(rows []gate.Row) {
-	for _, r := range rows {
-		f.dirty[r.Breaker.Name] = r.Data
-	}
-	if len(rows) > 0 {
-		f.begin()
-	}
-}
-
-// begin has somebody write what there is to write.
-func (f *flow) begin() {
-	if f.again = true; !f.saving {
-		f.saving = true
-		s := f.p.s
-		s.after(s.between(0, 500), f.p, f.saveAll)
-	}
-}
-
-// saveAll stores what is to be stored until nothing is left.
-func (f *flow) saveAll() {
-	s := f.p.s
-	f.again = false
-	f.flushed(func(err error) {
-		pause := s.between(0, 500)
-		if err != nil {
-			f.again, f.look = true, true // it may have landed all the same
-			pause = s.between(1, 20) * millisecond
+		st := o.Status(s.storeTime())
+		return fmt.Sprintf(": %s since %s until %s, held %v (%s), %d failures, %d probes", st.State, st.Since, st.Until, st.Held, st.Why, st.Failures, st.Probes)
+	case settingPage:
+		list, sole, err := limits.Read(x.Body)
+		if sole != 0 {
+			return fmt.Sprintf(": all of it is with place %d, %v", sole, err)
 		}
-		if f.saving = f.again; f.saving {
-			s.after(pause, f.p, f.saveAll)
-		}
-	})
-}
-
-// flushed stores what is to be stored now, when it is its turn.
-func (f *flow) flushed(then func(error)) {
-	f.enter(func(leave func()) {
-		f.flush(func(err error) {
-			leave()
-			then(err)
-		})
-	})
-}
-
-// flush stores what is to be stored now. It is called in turn.
-func (f *flow) flush(then func(error)) {
-	if f.look && f.p.s.shared {
-		f.look = false
-		f.refresh(func(err error) {
-			if err != nil {
-				then(err)
-				return
-			}
-			f.flush(then)
-		})
-		return
+		return fmt.Sprintf(": %+v, %v", list, err)
+	default:
+		return ": " + strings.TrimSpace(string(x.Body))
 	}
-	ids := map[rule.BreakerID]bool{}
-	for name := range f.dirty {
-		ids[rule.BreakerID{Tenant: tenant, Name: name}] = true
-	}
-	for id := range f.asks {
-		ids[id] = true
-	}
-	list := slices.SortedFunc(maps.Keys(ids), func(a, b rule.BreakerID) int { return strings.Compare(a.Name, b.Name) })
-	inTurn(len(list), func(i int, next func(error)) {
-		f.flushOne(list[i].Name, func(err error) {
-			if err != nil {
-				next(err)
-				return
-			}
-			f.askOne(list[i], next)
-		})
-	}, func(err error) {
-		if err != nil {
-			then(err)
-			return
-		}
-		f.writePages(then)
-	})
-}
-
-// flushOne stores the state of a breaker that each node has its own of, or takes over that of somebody who was faster. It is called in turn.
-func (f *flow) flushOne(name string, then func(error)) {
-	row, ok := f.dirty[name]
-	if !ok {
-		then(nil)
-		return
-	}
-	delete(f.dirty, name)
-	f.put(store.Setting{SettingKey: store.SettingKey{Tenant: tenant, Kind: settingState, Name: name}, Body: row}, func(landed bool, err error) {
-		if landed {
-			f.p.s.did(opStateSaved)
-		} else if _, newer := f.dirty[name]; err != nil && !newer {
-			f.dirty[name] = row
-		}
-		then(err)
-	})
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
-	"github.com/perdure/perdure/internal/engine/gate"
+	"github.com/perdure/perdure/internal/engine/flow"
 	limits "github.com/perdure/perdure/internal/engine/ledger"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
@@ -20,20 +20,18 @@ import (
 // that is open, paused or held by a Retry-After (E34), and no more probes one that is half-open (E35); nothing of a paused queue begins (G3). And whoever is kept back comes to
 // his turn: everything ends, and then nobody holds anything.
 
-// In most of these seeds all nodes share limits and breakers, as they do in production where several processes have the store (pages, share). In the others each has its own, as the one has that has a
+// In most of these seeds all nodes share limits and breakers, as they do in production where several processes have the store (flow, share). In the others each has its own, as the one has that has a
 // store alone: what is checked of limits and breakers here, beside share.go, holds for each node by itself.
 
-// keeper is the gate of a node as its board asks it, as engine/flow/gatekeeper.go has it, with somebody who watches.
+// keeper is the gatekeeper of a node, that of production, with somebody who watches: he sees what the board asks and is told, and how the gate stands afterwards.
 type keeper struct {
 	b *board
-	g *gate.Gate
-	// book is what all nodes share of limits, permits whose permit a claim uses then, and granted the probes that this node was given and has not used. Nil where each node has its own.
-	book *limits.Book
-	permits
-	granted map[rule.BreakerID]breaker.Permit
-	knew    map[model.ClaimRef]bool // claims that the board has been told of
-	// let are the tasks that were let through and not given back.
-	let map[model.TaskRef]*pass
+	g *flow.Gatekeeper
+
+	knew map[model.ClaimRef]bool // claims that the board has been told of
+	// let are the tasks that were let through and not given back; kept are those of them that hold on although the board has given them up, and how they ended by then.
+	let  map[model.TaskRef]*pass
+	kept map[model.TaskRef]queue.Outcome
 	// passes counts how often a task was let through and has not begun since; under is by which set it was last.
 	passes map[model.TaskRef]int
 	under  map[model.TaskRef]int
@@ -76,33 +74,32 @@ type watched struct {
 }
 
 func newKeeper(b *board) *keeper {
+	p := b.inc.p
 	k := &keeper{
-		b: b, let: map[model.TaskRef]*pass{}, passes: map[model.TaskRef]int{}, under: map[model.TaskRef]int{},
-		rates: map[rule.Resource]*tokens{}, seen: map[rule.BreakerID]*watched{},
-		permits: newPermits(), granted: map[rule.BreakerID]breaker.Permit{}, knew: map[model.ClaimRef]bool{},
+		b: b, let: map[model.TaskRef]*pass{}, kept: map[model.TaskRef]queue.Outcome{}, passes: map[model.TaskRef]int{}, under: map[model.TaskRef]int{},
+		rates: map[rule.Resource]*tokens{}, seen: map[rule.BreakerID]*watched{}, knew: map[model.ClaimRef]bool{},
 	}
-	if b.inc.p.s.shared {
-		k.book = limits.New(b.inc.place())
-		k.g = k.book.Gate
-	} else {
-		k.g = gate.New(0, nil)
+	var book *limits.Book
+	if p.s.shared {
+		book = limits.New(b.inc.place())
 	}
+	k.g = flow.NewGatekeeper(book, func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool) {
+		if i := slices.IndexFunc(p.hands, func(h *hand) bool { return h.id == id }); i >= 0 {
+			h := p.hands[i]
+			return h.held[claim] != nil, h.reported[claim] != nil
+		}
+		return false, false
+	})
 	return k
-}
-
-func (k *keeper) item(it *queue.Item) gate.Item {
-	p, _ := it.Note.(*gate.Plan)
-	return gate.Item{Ref: it.Ref, Spec: it.Spec, Input: it.Input, Plan: p}
 }
 
 func (k *keeper) rules() *rule.Set { return k.sets[len(k.sets)-1] }
 
 // Take is for the board; see queue.Gate.
 func (k *keeper) Take(now model.Time, it *queue.Item) (ok bool, why model.Reason, again model.Time) {
-	goesOn := k.resumes(it.Ref)
-	g := k.item(it)
-	ok, why, again = k.g.Take(now, &g)
-	it.Note = g.Plan
+	_, goesOn := k.kept[it.Ref]
+	delete(k.kept, it.Ref)
+	ok, why, again = k.g.Take(now, it)
 	if ok {
 		k.logf("lets %s through", it.Ref)
 	}
@@ -151,7 +148,7 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 		if u.Missing {
 			s.fail("G2: %s begins on %s, and limit %s, which it names, is not there", it.Ref, k.b.inc.name(), u.Resource)
 		}
-		if k.book != nil {
+		if k.g.Book != nil {
 			continue
 		}
 		if n := u.Numbers.Concurrency; n > 0 && k.holders(u.Resource) > n {
@@ -161,7 +158,7 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 			k.spend(now, it.Ref, u)
 		}
 	}
-	if k.book != nil {
+	if k.g.Book != nil {
 		p.permits = permitsOf(k.rules(), it.Spec, it.Input)
 		k.sharedLimits(now, it.Ref, uses)
 	}
@@ -173,7 +170,7 @@ func (k *keeper) passed(now model.Time, it *queue.Item) {
 	if now < w.barred {
 		s.fail("E34: %s begins on %s at %s, and breaker %s lets nothing pass before %s", it.Ref, k.b.inc.name(), now, id, w.barred)
 	}
-	if k.book != nil {
+	if k.g.Book != nil {
 		p.breaker = id
 		k.probed(now, it.Ref, id, p)
 		return
@@ -226,40 +223,31 @@ func (k *keeper) spend(now model.Time, ref model.TaskRef, u rule.Use) {
 
 // Hold is for the board.
 func (k *keeper) Hold(now model.Time, it *queue.Item) {
-	if k.book != nil && k.elsewhere(it.Ref) {
-		return
+	delete(k.kept, it.Ref)
+	k.g.Hold(now, it)
+	k.holds(it)
+}
+
+// holds notes that a claim was found which holds what it needs.
+func (k *keeper) holds(it *queue.Item) (news bool) {
+	if k.let[it.Ref] != nil || !k.g.Holds(it.Ref) {
+		return false
 	}
 	k.logf("finds that %s holds what it needs", it.Ref)
-	g := k.item(it)
-	k.g.Hold(now, &g)
-	it.Note = g.Plan
-	if k.let[it.Ref] == nil {
-		k.let[it.Ref] = &pass{spec: it.Spec, input: it.Input, found: true}
-		k.b.inc.p.s.did(opHeldAnyhow)
-	}
+	k.let[it.Ref] = &pass{spec: it.Spec, input: it.Input, found: true}
+	k.b.inc.p.s.did(opHeldAnyhow)
+	return true
 }
 
-// Give is for the board. A permit that others share is free when it is durable that the claim has ended, and not before.
+// Give is for the board. A claim may go on to hold what it holds.
 func (k *keeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
-	if k.book == nil || !k.keeps(it, how) {
-		k.give(now, it, how)
-	}
-}
-
-func (k *keeper) give(now model.Time, it *queue.Item, how queue.Outcome) {
-	k.logf("gives back what %s holds", it.Ref)
-	s, p := k.b.inc.p.s, k.let[it.Ref]
-	delete(k.let, it.Ref)
-	g := k.item(it)
-	outcome := [...]breaker.Outcome{queue.Neither: breaker.Neither, queue.Succeeded: breaker.Succeeded, queue.Failed: breaker.Failed}[how]
-	if p == nil || p.breaker.IsZero() || k.book != nil {
-		if p != nil && !p.breaker.IsZero() {
-			p.ended(s, how == queue.Failed)
-		}
-		k.g.Give(now, &g, outcome)
+	p := k.let[it.Ref]
+	if p == nil || p.breaker.IsZero() || k.g.Book != nil {
+		k.g.Give(now, it, how)
+		k.given(it.Ref, how)
 		return
 	}
-	w, config := k.watch(p.breaker), k.rules().BreakerConfig(p.breaker)
+	s, w, config := k.b.inc.p.s, k.watch(p.breaker), k.rules().BreakerConfig(p.breaker)
 	counts := p.era == w.era && w.state == breaker.Closed
 	if counts && how == queue.Failed {
 		w.failures = append(slices.DeleteFunc(w.failures, func(t model.Time) bool { return t <= now.Add(-config.Window) }), now)
@@ -267,7 +255,8 @@ func (k *keeper) give(now model.Time, it *queue.Item, how queue.Outcome) {
 	failed := len(w.failures)
 	must := counts && how == queue.Failed && failed >= config.Failures
 	may := counts && how == queue.Failed && failed+w.before >= config.Failures
-	k.g.Give(now, &g, outcome)
+	k.g.Give(now, it, how)
+	k.given(it.Ref, how)
 	was := w.state
 	k.observe(now, p.breaker)
 	if opened := was == breaker.Closed && w.state == breaker.Open; opened && !may || must && !opened {
@@ -280,18 +269,40 @@ func (k *keeper) give(now model.Time, it *queue.Item, how queue.Outcome) {
 	}
 }
 
-// Group is for the board.
-func (k *keeper) Group(it *queue.Item) string {
-	g := k.item(it)
-	name := k.g.Group(&g)
-	it.Note = g.Plan
-	return name
+// given notes that a task has been given up, which holds nothing then, or goes on to hold it for its worker.
+func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
+	s := k.b.inc.p.s
+	if k.g.Holds(ref) {
+		if _, known := k.kept[ref]; !known {
+			k.logf("goes on to count %s", ref)
+			s.did(opOrphan)
+		}
+		k.kept[ref] = how
+		return
+	}
+	k.logf("gives back what %s holds", ref)
+	if p := k.let[ref]; p != nil && !p.breaker.IsZero() && k.g.Book != nil {
+		p.ended(s, how == queue.Failed || k.kept[ref] == queue.Failed)
+	}
+	delete(k.let, ref)
+	delete(k.kept, ref)
 }
+
+// settled tells that a worker of the process is done with a claim, and that this is durable or of no interest to anybody.
+func (k *keeper) settled(now model.Time, ref model.ClaimRef, how queue.Outcome) bool {
+	if !k.g.Settled(now, ref, how) {
+		return false
+	}
+	k.given(ref.TaskRef, how)
+	return true
+}
+
+// Group is for the board.
+func (k *keeper) Group(it *queue.Item) string { return k.g.Group(it) }
 
 // retryAfter is what the other side of a task has said.
 func (k *keeper) retryAfter(now model.Time, it *queue.Item, until model.Time) {
-	g := k.item(it)
-	k.g.RetryAfter(now, &g, until)
+	k.g.RetryAfter(now, it, until)
 	if id, config := k.rules().Breaker(tenant, it.Spec); !id.IsZero() {
 		w := k.watch(id)
 		w.barred = max(w.barred, min(until, now.Add(config.MaxRetryAfter)))
@@ -299,15 +310,26 @@ func (k *keeper) retryAfter(now model.Time, it *queue.Item, until model.Time) {
 	}
 }
 
-// setRules has tasks pass by other rules from now on.
-func (k *keeper) setRules(now model.Time, set *rule.Set) {
+// configured notes that tasks pass by other settings from now on.
+func (k *keeper) configured(now model.Time, x *flow.Settings) {
+	if len(k.sets) == 0 || x.Rules != k.rules() {
+		k.ruled(now, x.Rules)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(x.Breakers), func(a, b rule.BreakerID) int { return strings.Compare(a.Name, b.Name) }) {
+		k.adopted(now, id, x.Breakers[id])
+	}
+	k.b.inc.p.told = nil
+	k.find()
+}
+
+// ruled notes that tasks pass by other rules from now on.
+func (k *keeper) ruled(now model.Time, set *rule.Set) {
 	var old *rule.Set
 	if len(k.sets) > 0 {
 		old = k.rules()
 	}
 	k.sets = append(k.sets, set)
 	k.b.inc.p.s.sets = append(k.b.inc.p.s.sets, set)
-	k.g.SetRules(now, set)
 	clear(k.rates) // the share of a token that has accrued is kept, which is less than what is allowed here
 	for id, w := range k.seen {
 		if old.BreakerConfig(id) != set.BreakerConfig(id) {
@@ -317,28 +339,51 @@ func (k *keeper) setRules(now model.Time, set *rule.Set) {
 	}
 }
 
-// adopt has breakers stand as somebody else has stored.
-func (k *keeper) adopt(now model.Time, states map[string][]byte) {
-	s := k.b.inc.p.s
-	for _, name := range slices.Sorted(maps.Keys(states)) {
-		id := rule.BreakerID{Tenant: tenant, Name: name}
-		if k.book != nil {
-			k.adoptShared(now, id, states[name])
-			continue
-		}
-		if err := k.g.Adopt(now, id, states[name]); err != nil {
-			s.fail("breaker %s: %v", name, err)
-		}
-		w := k.watch(id)
+// adopted notes that a breaker stands as it is stored; where nodes share it, with what this one has not told yet.
+func (k *keeper) adopted(now model.Time, id rule.BreakerID, row []byte) {
+	s, w := k.b.inc.p.s, k.watch(id)
+	w.barred = 0
+	if k.g.Book == nil {
 		w.era++
-		w.barred, w.failures, w.before = 0, nil, 0
-		if row := states[name]; row != nil {
+		w.failures, w.before = nil, 0
+		if row != nil {
 			w.barred = s.breakerOf(row, now, k.rules().BreakerConfig(id)).Status(now).Until
 		}
-		k.observe(now, id)
-		w.before = int(k.status(now, id).Failures)
-		s.did(opAdopted)
 	}
+	k.observe(now, id)
+	if k.g.Book == nil {
+		w.before = int(k.status(now, id).Failures)
+	}
+	s.did(opAdopted)
+}
+
+// changed notes what has become of the gate when somebody else than the board has had to do with it.
+func (k *keeper) changed(now model.Time) {
+	for _, id := range k.b.inc.p.told {
+		k.adopted(now, id, nil)
+	}
+	k.b.inc.p.told = nil
+	if k.find() {
+		k.b.inc.p.s.did(opInherited)
+	}
+}
+
+// find notes which claims hold something that did not before.
+func (k *keeper) find() (any bool) {
+	k.b.b.Taken(func(it *queue.Item) { any = k.holds(it) || any })
+	return any
+}
+
+// breakerOf reads a breaker as it is stored, with the numbers of today.
+func (s *Sim) breakerOf(row []byte, now model.Time, config breaker.Config) *breaker.Breaker {
+	o, err := breaker.Decode(row)
+	if err != nil {
+		s.fail("breaker: %v", err)
+	}
+	if o.Status(now).Config != config {
+		o.Configure(now, config)
+	}
+	return o
 }
 
 // watch is what is known of a breaker.
@@ -385,7 +430,7 @@ func (l *ledger) begins(b *store.Batch, r *run, id string, t *errandState) {
 		l.fail("G1: %s begins on %s, and was not let through", ref, m.inc.name())
 	}
 	k.passes[ref]--
-	if k.book != nil {
+	if k.g.Book != nil {
 		l.s.claims[r.ref(id, t.claim)].permits = permitsOf(k.sets[k.under[ref]], t.spec, &t.input)
 		return
 	}
@@ -427,15 +472,19 @@ func (l *ledger) limited(b *store.Batch) {
 
 // holding counts who holds a limit of a node by what is durable. The node counts as it has decided, and what one of its lanes has decided may be
 // stored before what another one has: only those of the lane count here. Nor do those that it does not know any more, or not as they are: of shards that have moved or are about to, and
-// of addresses with rows that cannot be written.
+// of addresses with rows that cannot be written. A batch that is refused may turn the order of a report and the next claim round: nobody executes the first then.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
 	for _, r := range l.order {
 		if !r.open() {
 			continue
 		}
 		shard := r.address.shard
-		_, moving := l.nodes[b.Lane.Node].inc.shells[b.Lane.Lane].moving[shard]
-		for _, t := range r.tasks {
+		sh := l.nodes[b.Lane.Node].inc.shells[b.Lane.Lane]
+		_, moving := sh.moving[shard]
+		for id, t := range r.tasks {
+			if sh.refused && len(l.s.reports[r.ref(id, t.claim)]) > 0 {
+				continue
+			}
 			here := t.node == b.Lane.Node && t.tenure == l.tenure[shard] && int(shard)%l.s.plan.lanes == b.Lane.Lane && !moving && !r.address.sick
 			if t.held && !t.over && here && !slices.ContainsFunc(sets, func(s *rule.Set) bool { return !uses(s, t.spec, &t.input, res) }) {
 				n++

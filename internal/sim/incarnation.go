@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/cluster"
-	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -31,8 +31,7 @@ type incarnation struct {
 	tickAt   int64    // when it is due
 	swept    store.DeadPlace
 
-	listed    map[limit.Place]bool // places that were on pages of the ledger when the last view came
-	searching bool                 // for claims of dead nodes
+	seat *flow.Seat // among those who share limits; nil where there are no settings
 }
 
 func (inc *incarnation) name() string { return inc.label }
@@ -73,9 +72,9 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 		inc.start()
 		return
 	}
-	p.flow.enter(func(leave func()) {
-		p.flow.equip(inc.board)
-		leave()
+	inc.seat = p.flow.NewSeat(inc.place(), inc.board, seatLife{inc})
+	p.spawn(func() {
+		p.flow.Equip(inc.seat)
 		inc.start()
 	})
 }
@@ -169,14 +168,24 @@ func (inc *incarnation) end(why error) {
 			sh.die(fmt.Errorf("the node is stopping"))
 		}
 	}
-	p.inc = nil
+	p.inc, p.parting = nil, inc // its goroutines need a moment
 	if why != nil {
 		s.hurt(faultLateFenced)
-		s.after(s.between(0, 20)*millisecond, p, p.register)
+		s.after(s.between(0, 20)*millisecond, p, func() {
+			p.parting = nil
+			p.register()
+		})
 		return
 	}
 	s.did(opDrained)
-	inc.leaveLimits(inc.unregister)
+	if inc.seat == nil {
+		inc.unregister()
+		return
+	}
+	p.spawn(func() {
+		inc.seat.Leave(background)
+		inc.unregister()
+	})
 }
 
 func (inc *incarnation) unregister() {
@@ -191,7 +200,7 @@ func (inc *incarnation) unregister() {
 				done()
 			})
 		},
-		ok: inc.p.exit, bad: func(error) { inc.p.exit() },
+		ok: inc.p.end, bad: func(error) { inc.p.end() },
 	})
 }
 
@@ -262,7 +271,6 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 				inc.alive = append(inc.alive, v.Members[i].ID.String())
 			}
 			if s.gates {
-				p.flow.heard(v.Settings)
 				inc.viewed(&v)
 			}
 		}

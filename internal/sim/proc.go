@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
@@ -37,7 +39,12 @@ type proc struct {
 	nextID   lane.WorkerID
 	clerk    clerk
 	calls    []*call
-	flow     *flow // nil where there are no settings
+
+	flow    *flow.Flow       // nil where there are no settings
+	parting *incarnation     // one that ends
+	told    []rule.BreakerID // breakers that it has written, and its gate does not know of yet
+	threads int              // that have not ended
+	line    []turn           // who waits for his turn
 }
 
 // boot starts a process in a slot.
@@ -70,18 +77,6 @@ func (s *Sim) boot(slot int) {
 		return
 	}
 	p.register()
-}
-
-// readSettings registers when the settings are known.
-func (p *proc) readSettings() {
-	s := p.s
-	p.flow.load(1<<62, func(err error) {
-		if err != nil {
-			s.after(s.between(1, 20)*millisecond, p, p.readSettings)
-			return
-		}
-		p.register()
-	})
 }
 
 func (p *proc) name() string { return p.label }
@@ -228,6 +223,19 @@ func (p *proc) leave() {
 	if p.inc != nil {
 		p.inc.drain()
 	}
+}
+
+// end stores what is left when its node has ended in order, and exits.
+func (p *proc) end() {
+	p.parting = nil
+	if p.flow == nil {
+		p.exit()
+		return
+	}
+	p.spawn(func() {
+		p.flow.End()
+		p.exit()
+	})
 }
 
 // gone after an orderly end.

@@ -2,10 +2,10 @@ package sim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/core/breaker"
@@ -49,6 +49,14 @@ func (s *Sim) drawBreaker() rule.Breaker {
 // breakerNames are those of the breaker that tasks name, and of that of a kind.
 var breakerNames = [...]string{"b0", rule.KindBreaker(taskKinds[1])}
 
+// nameOf is the name of the breaker that a rule is about.
+func nameOf(b *rule.Breaker) string {
+	if b.Kind != "" {
+		return rule.KindBreaker(b.Kind)
+	}
+	return b.Name
+}
+
 // drawSettings has some rules from the beginning.
 func (s *Sim) drawSettings() {
 	for range 3 {
@@ -56,7 +64,7 @@ func (s *Sim) drawSettings() {
 		s.put(settingLimit, l.Name, l)
 	}
 	b := s.drawBreaker()
-	s.put(settingBreaker, b.Name+b.Kind, b)
+	s.put(settingBreaker, nameOf(&b), b)
 }
 
 func (s *Sim) put(kind, name string, value any) {
@@ -71,52 +79,39 @@ func (s *Sim) put(kind, name string, value any) {
 // drawFlow is something that a user sets.
 func (u *user) drawFlow() *op {
 	s := u.s
-	set := func(what string, do func(f *flow, then func(error))) *op {
+	set := func(what string, do func(p *proc) error) *op {
 		o := u.op(model.Message{})
 		o.set, o.what = do, what
 		return o
 	}
-	write := func(kind, name string, value any) *op {
-		return set("set "+kind+" "+name, func(f *flow, then func(error)) {
-			f.change(store.SettingKey{Tenant: tenant, Kind: kind, Name: name}, func(*store.Setting) ([]byte, bool, error) {
-				body, err := json.Marshal(value)
-				return body, true, err
-			}, then)
-		})
-	}
-	remove := func(kind, name string) *op {
-		return set("remove "+kind+" "+name, func(f *flow, then func(error)) {
-			f.change(store.SettingKey{Tenant: tenant, Kind: kind, Name: name}, func(old *store.Setting) ([]byte, bool, error) { return nil, old != nil, nil }, then)
-		})
-	}
-	name := oneOf(s, breakerNames[:]...)
-	operate := func(what string, do func(now model.Time, o *breaker.Breaker)) *op {
-		return set(what+" "+name, func(f *flow, then func(error)) { f.operate(name, do, then) })
-	}
+	id := rule.BreakerID{Tenant: tenant, Name: oneOf(s, breakerNames[:]...)}
 	switch n := s.pick(14); {
 	case n < 3:
 		l := s.drawLimit()
-		return write(settingLimit, l.Name, l)
+		return set("set limit "+l.Name, func(p *proc) error { return p.flow.SetLimit(background, tenant, l, true) })
 	case n < 4:
-		return remove(settingLimit, s.drawLimit().Name)
+		name := s.drawLimit().Name
+		return set("remove limit "+name, func(p *proc) error { return p.flow.DeleteLimit(background, tenant, name) })
 	case n < 6:
 		b := s.drawBreaker()
-		return write(settingBreaker, b.Name+b.Kind, b)
+		return set("set breaker "+nameOf(&b), func(p *proc) error { return p.flow.SetBreaker(background, tenant, b) })
 	case n < 7:
 		b := s.drawBreaker()
-		return remove(settingBreaker, b.Name+b.Kind)
+		return set("remove breaker "+nameOf(&b), func(p *proc) error { return p.flow.DeleteBreaker(background, tenant, nameOf(&b)) })
 	case n < 9:
-		return operate("trip", func(now model.Time, o *breaker.Breaker) { o.Trip(now, "by a user") })
+		return set("trip "+id.Name, func(p *proc) error { return p.flow.Trip(background, id, "by a user") })
 	case n < 10:
 		wait := microseconds(s.between(5, 200) * millisecond)
-		return operate("pause", func(now model.Time, o *breaker.Breaker) { o.PauseUntil(now, now.Add(wait), "by a user") })
+		return set("pause "+id.Name, func(p *proc) error { return p.flow.Pause(background, id, p.s.storeTime().Add(wait), "by a user") })
 	case n < 11:
-		return operate("reset", func(now model.Time, o *breaker.Breaker) { o.Reset(now) })
+		return set("reset "+id.Name, func(p *proc) error { return p.flow.Reset(background, id) })
 	default:
 		queue := oneOf(s, taskQueues[:]...)
 		s.did(opQueuePaused)
-		s.after(s.between(1, 300)*millisecond, nil, func() { remove(settingQueue, queue).perform(func() {}) })
-		return write(settingQueue, queue, map[string]string{"why": "by a user"})
+		s.after(s.between(1, 300)*millisecond, nil, func() {
+			set("resume "+queue, func(p *proc) error { return p.flow.ResumeQueue(background, tenant, queue) }).perform(func() {})
+		})
+		return set("pause "+queue, func(p *proc) error { return p.flow.PauseQueue(background, tenant, queue, "by a user") })
 	}
 }
 
@@ -147,32 +142,30 @@ func (s *Sim) openGates() {
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
-	missing := map[store.SettingKey]any{
-		{Tenant: tenant, Kind: settingLimit, Name: "named"}:           rule.Limit{Name: "named", Tenant: tenant, Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 1}},
-		{Tenant: tenant, Kind: settingBreaker, Name: breakerNames[0]}: rule.Breaker{Name: breakerNames[0], Tenant: tenant, Config: s.drawBreaker().Config},
-	}
+	paused, named, ruled := "", false, false
 	for i := range list {
-		x := &list[i]
-		delete(missing, x.SettingKey)
-		if x.Kind == settingQueue {
-			s.open(func(f *flow, then func(error)) {
-				f.change(x.SettingKey, func(old *store.Setting) ([]byte, bool, error) { return nil, old != nil, nil }, then)
-			})
-			return
+		switch x := &list[i]; {
+		case x.Kind == settingQueue && paused == "":
+			paused = x.Name
+		case x.Kind == settingLimit && x.Name == "named":
+			named = true
+		case x.Kind == settingBreaker && x.Name == breakerNames[0]:
+			ruled = true
 		}
 	}
-	if keys := slices.SortedFunc(maps.Keys(missing), store.SettingKey.Compare); len(keys) > 0 {
-		body, err := json.Marshal(missing[keys[0]])
-		if err != nil {
-			s.fail("setting %s: %v", keys[0], err)
-		}
-		s.open(func(f *flow, then func(error)) {
-			f.change(keys[0], func(*store.Setting) ([]byte, bool, error) { return body, true, nil }, then)
-		})
+	var do func(p *proc) error
+	switch {
+	case paused != "":
+		do = func(p *proc) error { return p.flow.ResumeQueue(background, tenant, paused) }
+	case !ruled:
+		b := rule.Breaker{Name: breakerNames[0], Config: s.drawBreaker().Config}
+		do = func(p *proc) error { return p.flow.SetBreaker(background, tenant, b) }
+	case !named:
+		l := rule.Limit{Name: "named", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 1}}
+		do = func(p *proc) error { return p.flow.SetLimit(background, tenant, l, true) }
+	default:
+		return
 	}
-}
-
-func (s *Sim) open(do func(f *flow, then func(error))) {
 	s.opening = s.helper.op(model.Message{})
 	s.opening.set, s.opening.what = do, "open"
 	s.opening.perform(func() {})
@@ -184,26 +177,40 @@ func (s *Sim) disagreeing() string {
 	if err != nil {
 		s.fail("settings: %v", err)
 	}
-	if s.shared {
-		global, err := s.disk.mem.ListSettings(background, "", "")
-		if err != nil {
-			s.fail("settings: %v", err)
+	var rules []store.Setting
+	paused := map[string]bool{}
+	for i := range list {
+		switch x := &list[i]; x.Kind {
+		case settingLimit, settingBreaker:
+			rules = append(rules, *x)
+		case settingQueue:
+			paused[x.Name] = true
 		}
-		list = append(list, global...)
+	}
+	set, err := s.rulesOf(rules).Encode()
+	if err != nil {
+		s.fail("rules: %v", err)
 	}
 	for _, p := range s.procs {
 		if p == nil || p.inc == nil {
 			return "a node is away"
 		}
-		f := p.flow
-		if len(f.dirty) > 0 || len(f.all) != len(list) {
-			return p.name() + " knows others"
+		k, now := p.inc.board.keeper, p.now()
+		if p.threads > 0 {
+			return p.name() + " reads or writes settings"
+		}
+		mine, err := k.rules().Encode()
+		if err != nil {
+			s.fail("rules: %v", err)
+		}
+		if !bytes.Equal(mine, set) {
+			return p.name() + " goes by other rules"
+		}
+		if !maps.Equal(k.b.paused, paused) {
+			return p.name() + " has other queues paused"
 		}
 		for i := range list {
 			x := &list[i]
-			if mine := f.all[x.SettingKey]; mine.Version != x.Version || !bytes.Equal(mine.Body, x.Body) {
-				return p.name() + " knows another " + strings.Join([]string{x.Kind, x.Name}, " ")
-			}
 			if x.Kind != settingState {
 				continue
 			}
@@ -211,7 +218,7 @@ func (s *Sim) disagreeing() string {
 			if err != nil {
 				s.fail("breaker %s: %v", x.Name, err)
 			}
-			want, got := o.Status(p.now()), p.inc.board.keeper.status(p.now(), rule.BreakerID{Tenant: tenant, Name: x.Name})
+			want, got := o.Status(now), k.status(now, rule.BreakerID{Tenant: tenant, Name: x.Name})
 			if s.shared && got == (breaker.Status{}) {
 				continue // no task of the node has come to it
 			}
@@ -224,6 +231,31 @@ func (s *Sim) disagreeing() string {
 		return s.unsettled()
 	}
 	return ""
+}
+
+// rulesOf makes a set of rules as they are stored.
+func (s *Sim) rulesOf(list []store.Setting) *rule.Set {
+	slices.SortFunc(list, func(a, b store.Setting) int { return cmp.Compare(a.Version, b.Version) })
+	var limits []rule.Limit
+	var breakers []rule.Breaker
+	for i := range list {
+		x, err := &list[i], error(nil)
+		if x.Kind == settingLimit {
+			limits = append(limits, rule.Limit{})
+			err = json.Unmarshal(x.Body, &limits[len(limits)-1])
+		} else {
+			breakers = append(breakers, rule.Breaker{})
+			err = json.Unmarshal(x.Body, &breakers[len(breakers)-1])
+		}
+		if err != nil {
+			s.fail("setting %s: %v", x.SettingKey, err)
+		}
+	}
+	set, err := rule.NewSet(limits, breakers)
+	if err != nil {
+		s.fail("rules: %v", err)
+	}
+	return set
 }
 
 // checkFlows demands that all nodes come to act on the same settings.

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure/internal/core/breaker"
@@ -166,7 +167,7 @@ func (s *Sim) decided(maker, next model.NodeID, ref model.ClaimRef) bool {
 // shared is what all nodes together have done with a breaker.
 type sharedBreaker struct {
 	state  breaker.State
-	closed int64   // the last time that something was stored of it while it was not closed
+	closed int64   // since when it is closed; the last time that something was stored of it while it was not
 	failed []int64 // when the calls began that have failed
 	probes []*pass
 }
@@ -204,36 +205,18 @@ func (s *Sim) breakerStored(name string, row []byte) {
 	}
 	if x.state = st.State; x.state != breaker.Closed {
 		x.closed = s.now
+	} else { // who has closed it has acted on that before it was stored
+		x.closed = min(x.closed, int64(st.Since)-epoch-s.lag())
 	}
 }
 
-// adoptShared has a breaker stand as it is stored, with what this node has not told yet.
-func (k *keeper) adoptShared(now model.Time, id rule.BreakerID, row []byte) {
-	s := k.b.inc.p.s
-	if err := k.g.Adopt(now, id, row); err != nil {
-		s.fail("breaker %s: %v", id, err)
-	}
-	k.watch(id).barred = 0
-	k.observe(now, id)
-	s.did(opAdopted)
-}
-
-// answer is what came of asking for a probe.
-func (k *keeper) answer(now model.Time, id rule.BreakerID, probe breaker.Permit) {
-	if probe.Probe != 0 {
-		k.granted[id] = probe
-	}
-	k.g.Answer(now, id, probe)
-}
-
-// probed checks that a task which passes a breaker that is not closed does so with a probe that its node was given, and that there are not too many of them.
+// probed checks that a task which passes a breaker that is not closed does so with a probe, which nobody else has, and that there are not too many of them.
 func (k *keeper) probed(now model.Time, ref model.TaskRef, id rule.BreakerID, p *pass) {
 	s := k.b.inc.p.s
 	if k.observe(now, id); k.watch(id).state == breaker.Closed {
 		return
 	}
-	permit := k.granted[id]
-	delete(k.granted, id)
+	permit := k.g.Passed(ref)
 	if permit.Probe == 0 || permit.Lease <= now {
 		s.fail("E35: %s passes breaker %s on %s, which is %s, without a probe", ref, id, k.b.inc.name(), k.watch(id).state)
 	}
@@ -275,14 +258,11 @@ func (s *Sim) unsettled() string {
 			return "a node is away"
 		}
 		places[p.inc.place()] = k
-		if len(p.flow.asks) > 0 {
-			return p.name() + " has something to tell a breaker"
-		}
 		if what := k.b.left(); what != "" {
 			return p.name() + " has " + what
 		}
-		if n := len(k.orphans) + len(k.foreign) + len(k.claims); n > 0 {
-			return p.name() + " counts claims"
+		for id := range k.g.Orphans() {
+			return fmt.Sprintf("%s counts what worker %d executes", p.name(), id)
 		}
 	}
 	list, err := s.disk.mem.ListSettings(background, "", "")
@@ -301,7 +281,11 @@ func (s *Sim) unsettled() string {
 			s.fail("page %s: %v", x.Name, err)
 		}
 		if sole != 0 {
-			soles[pageNumber(s, x.SettingKey)] = true
+			n, err := strconv.Atoi(x.Name)
+			if err != nil {
+				s.fail("page %s: %v", x.Name, err)
+			}
+			soles[n] = true
 			if places[sole] == nil {
 				return "page " + x.Name + " is that of a node that is no more"
 			}

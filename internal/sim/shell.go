@@ -29,8 +29,10 @@ type shell struct {
 	dead    bool
 	// roundFunc and wakeFunc are the methods as values, made once.
 	roundFunc, wakeFunc func()
-	number              int64 // of the last batch that was sent
-	unsure              bool  // whether its fence has moved: a refence had no answer
+	number              int64  // of the last batch that was sent
+	refused             bool   // a batch of it was
+	unsure              bool   // whether its fence has moved: a refence had no answer
+	asked               func() // has somebody go on who waits for what the lane knows, also when it knows nothing any more
 	// moving are the shards that are being given up, and since when.
 	moving map[model.ShardID]model.Time
 }
@@ -119,7 +121,7 @@ func (sh *shell) work(results []func(model.Time), ops []posted) {
 	sh.lane.Flush(now)
 	sh.out = sh.lane.Take(sh.out)
 	if sh.inc.board != nil {
-		sh.inc.board.propose()
+		sh.inc.board.Propose()
 	}
 	if dead := sh.carryOut(&sh.out); dead != nil {
 		sh.checkDeath(dead)
@@ -177,6 +179,9 @@ func (sh *shell) die(why error) {
 	sh.ops, sh.results = nil, nil
 	for _, o := range ops {
 		o.refuse()
+	}
+	if sh.asked != nil {
+		sh.asked()
 	}
 }
 
@@ -248,6 +253,7 @@ func (sh *shell) committed(now model.Time, res store.Committed, err error) {
 			sh.s.logf("%s/%d commit failed: %v", sh.inc.name(), sh.index, err)
 		}
 		if store.ClassOf(err) == store.Refused {
+			sh.refused = true
 			sh.s.did(opCareful)
 		}
 	}

@@ -37,6 +37,7 @@ type Result struct {
 // Run simulates one seed. The error says which promise was broken.
 func Run(seed uint64, o Options) (r Result, err error) {
 	s := newSim(seed, o)
+	defer s.abandon()
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
@@ -65,6 +66,9 @@ type Sim struct {
 	queue eventHeap
 	seq   uint64
 	steps int
+
+	threads map[*thread]bool
+	running *thread
 
 	hash  uint64
 	trace strings.Builder
@@ -114,7 +118,7 @@ type event struct {
 func newSim(seed uint64, o Options) *Sim {
 	// One seed in eight has labels, one in three has tasks, and one in three is young: it has what was added last, every other one of them with tasks. The others stay what
 	// they were, with what they have found.
-	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, tasks: seed%3 == 1 || seed%6 == 5, young: seed%3 == 2}
+	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, threads: map[*thread]bool{}, tasks: seed%3 == 1 || seed%6 == 5, young: seed%3 == 2}
 	s.shared = s.young && s.tasks && seed%24 != 23
 	for range 4 {
 		s.random()

@@ -205,10 +205,6 @@ func compareClaims(a, b model.ClaimRef) int {
 	return cmp.Or(a.Run.Compare(b.Run), cmp.Compare(a.ID, b.ID), cmp.Compare(a.Claim, b.Claim))
 }
 
-func compareTasks(a, b model.TaskRef) int {
-	return cmp.Or(a.Run.Compare(b.Run), cmp.Compare(a.ID, b.ID))
-}
-
 func (r *run) ref(id string, claim int64) model.ClaimRef {
 	return model.ClaimRef{TaskRef: model.TaskRef{Address: r.address.name, Run: r.id, ID: id}, Claim: claim}
 }

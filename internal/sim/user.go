@@ -39,7 +39,7 @@ type op struct {
 	shadow  *op                   // the op that this one repeats with the same request id
 	reads   int                   // how often the history was read again that it is about
 
-	set  func(f *flow, then func(error)) // what is to be set, of an op that is about settings
+	set  func(p *proc) error // what is to be set, of an op that is about settings
 	what string
 }
 
@@ -243,7 +243,7 @@ func (o *op) perform(then func()) {
 		switch {
 		case o.set != nil:
 			c := newCall(p, reply)
-			o.set(p.flow, func(err error) { c.finish(&lane.Answer{Err: err}) })
+			p.spawn(func() { c.finish(&lane.Answer{Err: o.set(p)}) })
 		case o.read:
 			p.read(o, reply)
 		case o.message.Kind == 0:

@@ -1,7 +1,9 @@
 package flow
 
 import (
+	"cmp"
 	"context"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/core/rule"
@@ -15,6 +17,8 @@ type Node interface {
 	Now() model.Time
 	// Beside runs something in a goroutine of its own, which ends with the node. It reports false when the node has ended.
 	Beside(do func(ctx context.Context)) (begun bool)
+	// Await waits until it has received something; who waits first receives first. It reports false when ctx has ended.
+	Await(ctx context.Context, ready <-chan struct{}) bool
 	// Pause waits before something is tried again. It reports false when ctx or the node has ended.
 	Pause(ctx context.Context, d time.Duration) bool
 	// Hint has other nodes look at the settings.
@@ -32,7 +36,7 @@ type Board interface {
 	// Change calls do with the lock held, and then, still with the lock, does what the gate asks for: groups that were woken are to be tried, and Flow collects what is to be stored. When
 	// do reports so, there may be something to propose in any case.
 	Change(now model.Time, do func(k *Gatekeeper, tasks *queue.Board) (moved bool))
-	// Configure has tasks pass by settings from now on, and proposes what can begin.
+	// Configure calls Flow.Configure with the lock held, does what the gate asks for, and proposes what can begin.
 	Configure(now model.Time, s Settings)
 	// Propose has lanes decide about what can begin, if anything has changed since that was last looked for.
 	Propose()
@@ -50,3 +54,7 @@ type Settings struct {
 
 // Queue is a queue of a tenant.
 type Queue struct{ Tenant, Name string }
+
+func (q Queue) compare(o Queue) int {
+	return cmp.Or(strings.Compare(q.Tenant, o.Tenant), strings.Compare(q.Name, o.Name))
+}

@@ -13,7 +13,7 @@
 // board, then that of Flow's fields. So
 //
 //   - nothing waits for the store with the lock of the board or of the fields held;
-//   - the board calls Collect, Seen and Adopted with its lock held, and may call WriteSoon so: these take the lock of the fields, if any, and never wait;
-//   - Flow calls the board with at most its turn, and reaches a gate by Board.Look and Board.Change alone, which have the lock of the board, as has whatever Board.Configure does;
+//   - the board calls Collect and Configure with its lock held, and may call WriteSoon so: these take the lock of the fields, if any, and never wait;
+//   - Flow calls the board with at most its turn, and reaches a gate by Board.Look and Board.Change alone, which have the lock of the board, as has what Board.Configure calls;
 //   - nothing is proposed with the lock of the board or of the fields held: whoever has changed something calls Board.Propose afterwards.
 package flow

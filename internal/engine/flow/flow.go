@@ -13,6 +13,7 @@ import (
 
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -47,11 +48,11 @@ type Flow struct {
 	node    Node // nil for one that only reads
 	timeout time.Duration
 
-	// turn has room for whoever reads or changes settings: one at a time, since it waits for the store.
+	// turn has a token, which whoever reads or changes settings takes: one at a time, since it waits for the store.
 	turn chan struct{}
 
 	mu     sync.Mutex
-	seen   int64 // the counter up to which settings are known
+	upTo   int64 // the counter up to which settings are known
 	all    map[store.SettingKey]store.Setting
 	rules  *rule.Set
 	paused map[Queue]string
@@ -74,10 +75,12 @@ type Config struct {
 
 // New makes a Flow; it knows nothing before Load.
 func New(cfg Config) *Flow {
-	return &Flow{
+	f := &Flow{
 		store: cfg.Store, log: cfg.Log, node: cfg.Node, timeout: cfg.Timeout, turn: make(chan struct{}, 1), all: map[store.SettingKey]store.Setting{}, dirty: map[rule.BreakerID][]byte{},
 		asks: map[rule.BreakerID][]breaker.ToOwner{},
 	}
+	f.leave()
+	return f
 }
 
 // Of reads settings of a store that no node of this process serves.
@@ -102,11 +105,25 @@ func (f *Flow) now(ctx context.Context) (model.Time, error) {
 
 // enter waits for its turn.
 func (f *Flow) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case f.turn <- struct{}{}:
-		return func() { <-f.turn }, nil
-	case <-ctx.Done():
+	if !f.await(ctx, f.turn) {
 		return nil, fault.New(fault.KindOf(ctx.Err()), "settings: %w", context.Cause(ctx))
+	}
+	return f.leave, nil
+}
+
+// leave lets the next one have its turn.
+func (f *Flow) leave() { f.turn <- struct{}{} }
+
+// await waits until it has received something. It reports false when ctx has ended.
+func (f *Flow) await(ctx context.Context, ready <-chan struct{}) bool {
+	if f.node != nil {
+		return f.node.Await(ctx, ready)
+	}
+	select {
+	case <-ready:
+		return true
+	case <-ctx.Done():
+		return false
 	}
 }
 
@@ -118,7 +135,7 @@ func (f *Flow) Load(ctx context.Context, counter int64) error {
 	}
 	defer leave()
 	f.mu.Lock()
-	known := f.seen >= counter
+	known := f.upTo >= counter
 	f.mu.Unlock()
 	if known {
 		return nil
@@ -129,7 +146,7 @@ func (f *Flow) Load(ctx context.Context, counter int64) error {
 // refresh reads what has changed and applies it. It is called in turn.
 func (f *Flow) refresh(ctx context.Context) error {
 	f.mu.Lock()
-	after := f.seen
+	after := f.upTo
 	f.mu.Unlock()
 	changes, err := f.store.LoadSettings(ctx, after)
 	if err != nil {
@@ -160,7 +177,7 @@ func (f *Flow) refresh(ctx context.Context) error {
 			f.all[s.SettingKey] = s
 		}
 	}
-	f.seen = max(f.seen, changes.Counter)
+	f.upTo = max(f.upTo, changes.Counter)
 	f.mu.Unlock()
 	f.apply(changed)
 	return nil
@@ -223,8 +240,35 @@ func (f *Flow) apply(changed map[store.SettingKey]bool) {
 	}
 }
 
-// Adopted is told by the board, with its lock held, that breakers have got other states: what they had come to by themselves is not to be stored any more.
-func (f *Flow) Adopted(states map[rule.BreakerID][]byte) {
+// Configure has the tasks of a board pass by settings from now on. It is called with the lock of the board, and never waits.
+func (f *Flow) Configure(now model.Time, k *Gatekeeper, tasks *queue.Board, s Settings) {
+	if s.Rules != k.rules {
+		k.rules = s.Rules
+		k.SetRules(now, s.Rules, tasks)
+	}
+	for _, n := range slices.Sorted(maps.Keys(s.Pages)) {
+		f.seen(now, k, n, s.Pages[n])
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(s.Breakers), compareBreakers) {
+		if err := k.Adopt(now, id, s.Breakers[id]); err != nil {
+			f.log.Error("the state of a circuit breaker cannot be read; it goes on as it was", "breaker", id.Name, "error", err)
+		}
+	}
+	f.Collect(k)
+	f.adopted(s.Breakers)
+	for _, q := range slices.SortedFunc(maps.Keys(k.paused), Queue.compare) {
+		if _, still := s.Paused[q]; !still {
+			tasks.Resume(q.Tenant, q.Name)
+		}
+	}
+	for _, q := range slices.SortedFunc(maps.Keys(s.Paused), Queue.compare) {
+		tasks.Pause(q.Tenant, q.Name, s.Paused[q])
+	}
+	k.paused = s.Paused
+}
+
+// adopted tells that breakers have got other states: what they had come to by themselves is not to be stored any more. It is called with the lock of the board.
+func (f *Flow) adopted(states map[rule.BreakerID][]byte) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for id, row := range states {
@@ -236,8 +280,8 @@ func (f *Flow) Adopted(states map[rule.BreakerID][]byte) {
 
 // Equip has a new life of the node act on everything that is known.
 func (f *Flow) Equip(s *Seat) {
-	f.turn <- struct{}{}
-	defer func() { <-f.turn }()
+	f.await(context.Background(), f.turn)
+	defer f.leave()
 	f.mu.Lock()
 	states, pages := map[rule.BreakerID][]byte{}, map[int][]byte{}
 	for key, known := range f.all {
@@ -324,7 +368,7 @@ func (f *Flow) pauses() map[Queue]string {
 // Heard is told with every renewal how far the counter of settings is.
 func (f *Flow) Heard(counter int64) {
 	f.mu.Lock()
-	news := counter > f.seen
+	news := counter > f.upTo
 	f.mu.Unlock()
 	if news {
 		f.node.Beside(func(ctx context.Context) {

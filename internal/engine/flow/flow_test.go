@@ -20,12 +20,13 @@ import (
 // guest is a process that executes nothing.
 type guest struct{}
 
-func (guest) Now() model.Time                           { return 0 }
-func (guest) Beside(func(context.Context)) bool         { return false }
-func (guest) Pause(context.Context, time.Duration) bool { return false }
-func (guest) Hint()                                     {}
-func (guest) Seat() *flow.Seat                          { return nil }
-func (guest) Works() bool                               { return false }
+func (guest) Now() model.Time                                     { return 0 }
+func (guest) Beside(func(context.Context)) bool                   { return false }
+func (guest) Await(_ context.Context, ready <-chan struct{}) bool { <-ready; return true }
+func (guest) Pause(context.Context, time.Duration) bool           { return false }
+func (guest) Hint()                                               {}
+func (guest) Seat() *flow.Seat                                    { return nil }
+func (guest) Works() bool                                         { return false }
 
 func newFlow(st store.Store) *flow.Flow {
 	return flow.New(flow.Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: guest{}, Timeout: time.Minute})

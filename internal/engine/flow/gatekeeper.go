@@ -2,6 +2,7 @@ package flow
 
 import (
 	"iter"
+	"maps"
 	"slices"
 
 	"github.com/perdure/perdure/internal/core/breaker"
@@ -21,13 +22,17 @@ import (
 type Gatekeeper struct {
 	*gate.Gate
 	Book *ledger.Book // nil when nobody else shares the store
-	// has reports whether a worker on this node's board, its own or one that another node lends it, executes a claim, or has reported it and that is not settled.
-	has func(id queue.WorkerID, claim model.ClaimRef) bool
+	// at reports whether a worker on this node's board, its own or one that another node lends it, executes a claim, or has reported it and that is not settled.
+	at func(id queue.WorkerID, claim model.ClaimRef) (executes, reported bool)
 
 	claims  map[model.TaskRef]ours
 	orphans map[model.TaskRef]*orphan
 	resumed map[model.TaskRef][]*orphan // orphans whose task was let through again, with what they hold; their workers may still be at it
 	foreign map[model.TaskRef]counted
+
+	// What people have set, as it was last heard of.
+	rules  *rule.Set
+	paused map[Queue]string
 
 	// What the board is being told just now: which other node has made a claim, or that a task leaves memory.
 	Maker   string
@@ -55,8 +60,8 @@ type orphan struct {
 }
 
 // NewGatekeeper makes the gatekeeper of a board.
-func NewGatekeeper(book *ledger.Book, has func(queue.WorkerID, model.ClaimRef) bool) *Gatekeeper {
-	k := &Gatekeeper{Book: book, has: has, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, resumed: map[model.TaskRef][]*orphan{}, foreign: map[model.TaskRef]counted{}}
+func NewGatekeeper(book *ledger.Book, at func(queue.WorkerID, model.ClaimRef) (executes, reported bool)) *Gatekeeper {
+	k := &Gatekeeper{Book: book, at: at, claims: map[model.TaskRef]ours{}, orphans: map[model.TaskRef]*orphan{}, resumed: map[model.TaskRef][]*orphan{}, foreign: map[model.TaskRef]counted{}}
 	if book != nil {
 		k.Gate = book.Gate
 	} else {
@@ -119,6 +124,12 @@ func (k *Gatekeeper) earlier(ref model.TaskRef) bool {
 	return true
 }
 
+// has reports whether a worker has to do with a claim.
+func (k *Gatekeeper) has(id queue.WorkerID, claim model.ClaimRef) bool {
+	executes, reported := k.at(id, claim)
+	return executes || reported
+}
+
 // Held remembers who has a claim that holds something.
 func (k *Gatekeeper) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	if k.Book == nil {
@@ -140,7 +151,8 @@ func (k *Gatekeeper) Held(ref model.TaskRef, claim int64, id queue.WorkerID) {
 	}
 }
 
-// Give is for the board. A permit that others share is free when it is durable that the claim has ended, and not before.
+// Give is for the board. A permit that others share is free when it is durable that the claim has ended, and not before; and none is while its worker executes the task, and has not been told that it is over:
+// that may never become durable, or not before the run has moved.
 func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 	if k.Book != nil {
 		if _, counted := k.foreign[it.Ref]; counted {
@@ -149,9 +161,12 @@ func (k *Gatekeeper) Give(now model.Time, it *queue.Item, how queue.Outcome) {
 		}
 		c, mine := k.claims[it.Ref]
 		delete(k.claims, it.Ref)
-		if mine && (k.Forgets || k.Shared(it.Ref)) && k.has(c.worker, model.ClaimRef{TaskRef: it.Ref, Claim: c.claim}) {
-			k.orphans[it.Ref] = &orphan{*it, c.claim, c.worker, how}
-			return
+		if mine {
+			executes, reported := k.at(c.worker, model.ClaimRef{TaskRef: it.Ref, Claim: c.claim})
+			if executes || reported && (k.Forgets || k.Shared(it.Ref)) {
+				k.orphans[it.Ref] = &orphan{*it, c.claim, c.worker, how}
+				return
+			}
 		}
 		if k.earlier(it.Ref) {
 			return
@@ -197,9 +212,15 @@ func (k *Gatekeeper) Orphans() iter.Seq[queue.WorkerID] {
 	}
 }
 
+// kept are the tasks of orphans, in order: what a node does follows from what it has seen, and from nothing else.
+func (k *Gatekeeper) kept() []model.TaskRef {
+	return slices.SortedFunc(maps.Keys(k.orphans), model.TaskRef.Compare)
+}
+
 // LetGo ends what is counted for workers that are done, or gone. It reports whether there was any.
 func (k *Gatekeeper) LetGo(now model.Time) (any bool) {
-	for ref, o := range k.orphans {
+	for _, ref := range k.kept() {
+		o := k.orphans[ref]
 		claim := model.ClaimRef{TaskRef: ref, Claim: o.claim}
 		if !k.has(o.worker, claim) && k.Settled(now, claim, queue.Neither) {
 			any = true
@@ -218,8 +239,8 @@ func (k *Gatekeeper) RetryAfter(now model.Time, it *queue.Item, until model.Time
 func (k *Gatekeeper) SetRules(now model.Time, rules *rule.Set, tasks *queue.Board) {
 	k.Gate.SetRules(now, rules)
 	tasks.Taken(func(it *queue.Item) { k.Hold(now, it) })
-	for _, o := range k.orphans {
-		g := k.item(&o.item)
+	for _, ref := range k.kept() {
+		g := k.item(&k.orphans[ref].item)
 		k.Gate.Hold(now, &g)
 	}
 	tasks.Regroup(now)

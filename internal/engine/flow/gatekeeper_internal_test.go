@@ -10,44 +10,57 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+func oneAtATime(t *testing.T) *rule.Set {
+	t.Helper()
+	set, err := rule.NewSet([]rule.Limit{{Name: "one", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 1}}}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set
+}
+
+// limited is a task that needs the only permit of a limit.
+func limited(key string) *queue.Item {
+	ref := model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: key}, ID: model.TaskStep}
+	return &queue.Item{Ref: ref, Spec: &model.TaskSpec{Kind: "work", Queue: "q", Limits: []string{"one"}}}
+}
+
+// takes asks for a task until everything that it needs is written.
+func takes(t *testing.T, now model.Time, k *Gatekeeper, it *queue.Item) (ok bool, why model.Reason) {
+	t.Helper()
+	ok, why, _ = k.Take(now, it)
+	for range 3 {
+		k.Book.Post()
+		for _, n := range k.Book.Due(now) {
+			body, needed, err := k.Book.Compose(now, n)
+			if err == nil && needed {
+				err = k.Book.Seen(now, n, body)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		ok, why, _ = k.Take(now, it)
+	}
+	return ok, why
+}
+
 // An attempt whose run has moved away goes on to hold its permit. When the run comes back, the next attempt is let through with that. If it comes to nothing, the permit is not free before the
 // worker of the first attempt is done.
 func TestPermitOfAnEarlierAttempt(t *testing.T) {
 	t.Parallel()
 	const now = model.Time(100)
-	set, err := rule.NewSet([]rule.Limit{{Name: "one", Per: rule.PerName, Numbers: limit.Numbers{Concurrency: 1}}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	task := func(key string) *queue.Item {
-		ref := model.TaskRef{Address: model.Address{Tenant: model.DefaultTenant, Type: "task:work", Key: key}, ID: model.TaskStep}
-		return &queue.Item{Ref: ref, Spec: &model.TaskSpec{Kind: "work", Queue: "q", Limits: []string{"one"}}}
-	}
+	set := oneAtATime(t)
 	for _, later := range []string{"comes to nothing", "is executed, too", "is executed while rules change", "was claimed by a node that is no more", "is the same one"} {
 		t.Run(later, func(t *testing.T) {
 			at := map[model.ClaimRef]bool{} // what workers are at
-			book := ledger.New(1)
-			k := NewGatekeeper(book, func(_ queue.WorkerID, c model.ClaimRef) bool { return at[c] })
+			k := NewGatekeeper(ledger.New(1), func(_ queue.WorkerID, c model.ClaimRef) (executes, reported bool) { return at[c], false })
 			k.SetRules(now, set, queue.New(queue.Config{Gate: k}))
-			it, other := task("it"), task("other")
+			it, other := limited("it"), limited("other")
 			first, second := model.ClaimRef{TaskRef: it.Ref, Claim: 1}, model.ClaimRef{TaskRef: it.Ref, Claim: 5}
 			take := func(who string, it *queue.Item, want bool) {
 				t.Helper()
-				ok, why, _ := k.Take(now, it)
-				for range 3 { // until everything that it needs is written
-					book.Post()
-					for _, n := range book.Due(now) {
-						body, needed, err := book.Compose(now, n)
-						if err == nil && needed {
-							err = book.Seen(now, n, body)
-						}
-						if err != nil {
-							t.Fatal(err)
-						}
-					}
-					ok, why, _ = k.Take(now, it)
-				}
-				if ok != want {
+				if ok, why := takes(t, now, k, it); ok != want {
 					t.Fatalf("%s is let through: %v (%s)", who, ok, why)
 				}
 			}
@@ -90,5 +103,33 @@ func TestPermitOfAnEarlierAttempt(t *testing.T) {
 			}
 			take("another task in the end", other, true)
 		})
+	}
+}
+
+// A node that is alone gives a permit to the next task as soon as it has decided that a claim has ended, if its worker is done. A worker that executes the task keeps it until it is told: the decision may be
+// undone, because its row cannot be written, and the run may move with the claim before another one is made.
+func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
+	t.Parallel()
+	const now = model.Time(100)
+	for _, executes := range []bool{false, true} {
+		book := ledger.New(1)
+		book.SetAlone(true)
+		k := NewGatekeeper(book, func(queue.WorkerID, model.ClaimRef) (bool, bool) { return executes, !executes })
+		k.SetRules(now, oneAtATime(t), queue.New(queue.Config{Gate: k}))
+		it, other := limited("it"), limited("other")
+		if ok, why := takes(t, now, k, it); !ok || k.Shared(it.Ref) {
+			t.Fatalf("it is let through: %v (%s), and others share the limit: %v", ok, why, k.Shared(it.Ref))
+		}
+		k.Held(it.Ref, 1, 1)
+		k.Give(now, it, queue.Failed)
+		if ok, why := takes(t, now, k, other); ok == executes {
+			t.Errorf("another task is let through: %v (%s), and the worker executes: %v", ok, why, executes)
+		}
+		if k.Settled(now, model.ClaimRef{TaskRef: it.Ref, Claim: 1}, queue.Neither) != executes {
+			t.Errorf("something was kept for a worker: %v", !executes)
+		}
+		if ok, why := takes(t, now, k, other); !ok {
+			t.Errorf("another task is not let through in the end: %s", why)
+		}
 	}
 }

@@ -21,8 +21,8 @@ func pageNumber(key store.SettingKey) (n int, ok bool) {
 	return n, err == nil && n >= 0 && n < ledger.Pages
 }
 
-// Seen has the book of a gate look at a page that is stored. It is called with the lock of the board.
-func (f *Flow) Seen(now model.Time, k *Gatekeeper, n int, body []byte) {
+// seen has the book of a gate look at a page that is stored. It is called with the lock of the board.
+func (f *Flow) seen(now model.Time, k *Gatekeeper, n int, body []byte) {
 	if k.Book == nil {
 		return
 	}
@@ -72,7 +72,7 @@ func (f *Flow) writePage(ctx context.Context, b Board, n int) error {
 		return err
 	case landed:
 		b.Change(now, func(k *Gatekeeper, _ *queue.Board) bool {
-			f.Seen(now, k, n, body)
+			f.seen(now, k, n, body)
 			return true
 		})
 	}

@@ -27,7 +27,7 @@ type desk struct {
 const deskTime = model.Time(100)
 
 func newDesk(place limit.Place, rules *rule.Set) *desk {
-	d := &desk{keeper: NewGatekeeper(ledger.New(place), func(queue.WorkerID, model.ClaimRef) bool { return false })}
+	d := &desk{keeper: NewGatekeeper(ledger.New(place), func(queue.WorkerID, model.ClaimRef) (bool, bool) { return false, false })}
 	d.tasks = queue.New(queue.Config{Gate: d.keeper})
 	d.keeper.SetRules(deskTime, rules, d.tasks)
 	return d
@@ -35,6 +35,7 @@ func newDesk(place limit.Place, rules *rule.Set) *desk {
 
 func (d *desk) Now() model.Time                                              { return deskTime }
 func (d *desk) Beside(func(context.Context)) bool                            { return false }
+func (d *desk) Await(_ context.Context, ready <-chan struct{}) bool          { <-ready; return true }
 func (d *desk) Pause(context.Context, time.Duration) bool                    { return false }
 func (d *desk) Hint()                                                        {}
 func (d *desk) Seat() *Seat                                                  { return d.seat }

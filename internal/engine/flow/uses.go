@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -226,15 +227,15 @@ func (f *Flow) reply(ctx context.Context) error {
 	return err
 }
 
-// obsolete are settings of nodes that are no more, and what this one has said about claims of the dead when there are none. It is called with the lock.
+// obsolete are settings of nodes that are no more, and what this one has said about claims of the dead when there are none, in order. It is called with the lock.
 func (f *Flow) obsolete(place limit.Place, alive map[limit.Place]bool) (old []store.Setting) {
-	for key, s := range f.all {
+	for _, key := range slices.SortedFunc(maps.Keys(f.all), store.SettingKey.Compare) {
 		if key.Kind != settingFound && key.Kind != settingUses {
 			continue
 		}
 		n, err := strconv.ParseInt(key.Name, 10, 64)
 		if p := limit.Place(n); err == nil && (!alive[p] || p == place && key.Kind == settingFound) {
-			old = append(old, s)
+			old = append(old, f.all[key])
 		}
 	}
 	return old

@@ -122,9 +122,7 @@ func (f *Flow) flush(ctx context.Context) error {
 			return err
 		}
 	}
-	slices.SortFunc(ids, func(a, b rule.BreakerID) int {
-		return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
-	})
+	slices.SortFunc(ids, compareBreakers)
 	for _, id := range slices.Compact(ids) {
 		if err := f.flushOne(ctx, id); err != nil {
 			return err
@@ -137,6 +135,10 @@ func (f *Flow) flush(ctx context.Context) error {
 		return err
 	}
 	return f.reply(ctx)
+}
+
+func compareBreakers(a, b rule.BreakerID) int {
+	return cmp.Or(strings.Compare(a.Tenant, b.Tenant), strings.Compare(a.Name, b.Name))
 }
 
 // put writes a setting that nodes write by themselves, if it is still the one that is known; otherwise that is read and applied. It is called in turn.

@@ -52,12 +52,20 @@ func (g *Gate) Limits() []LimitStatus {
 		s.Waiters, s.Groups = waiting[r], groups[r]
 		slices.Sort(s.Groups)
 		s.Groups = slices.Compact(s.Groups)
-		slices.SortFunc(s.Waiters, func(a, b Waiter) int { return cmp.Or(cmp.Compare(a.Since, b.Since), compare(a.Ref, b.Ref)) })
+		slices.SortFunc(s.Waiters, func(a, b Waiter) int { return cmp.Or(cmp.Compare(a.Since, b.Since), a.Ref.Compare(b.Ref)) })
 		if len(s.Holders)+len(s.Waiters)+s.Block > 0 {
 			list = append(list, s)
 		}
 	}
 	return list
+}
+
+// Passed is the permit that a task has of its breaker; zero when it needs none, or was let through before this node knew it.
+func (g *Gate) Passed(ref model.TaskRef) breaker.Permit {
+	if e := g.entries[ref]; e != nil {
+		return e.permit
+	}
+	return breaker.Permit{}
 }
 
 // Breakers lists those that this node has used, by name.

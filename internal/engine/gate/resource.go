@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -177,15 +176,8 @@ func (r *resource) held(of int) string {
 // holders in the order of their names.
 func holders(r *resource) []model.TaskRef {
 	list := r.local.Holders()
-	slices.SortFunc(list, compare)
+	slices.SortFunc(list, model.TaskRef.Compare)
 	return list
-}
-
-func compare(a, b model.TaskRef) int {
-	return cmp.Or(
-		strings.Compare(a.Address.Tenant, b.Address.Tenant), strings.Compare(a.Address.Type, b.Address.Type), strings.Compare(a.Address.Key, b.Address.Key),
-		a.Run.Compare(b.Run), strings.Compare(a.ID, b.ID),
-	)
 }
 
 func (r *resource) name(ref model.TaskRef) {
