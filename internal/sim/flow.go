@@ -237,16 +237,11 @@ func (c *connection) PutSetting(_ context.Context, x store.Setting, expected int
 
 // wrote counts what became of a write that was answered.
 func (s *Sim) wrote(p *proc, x *store.Setting, err error) {
-	conflict := (*store.VersionError)(nil)
-	outrun := errors.As(err, &conflict)
-	switch x.Kind {
-	case settingState, settingPage, settingFound:
-		if outrun {
-			s.did(opStateLost)
-		}
-	default:
-		if outrun {
+	if conflict := (*store.VersionError)(nil); errors.As(err, &conflict) {
+		if s.running.user {
 			s.did(opSettingRace)
+		} else {
+			s.did(opStateLost)
 		}
 	}
 	if err != nil {

@@ -87,8 +87,16 @@ func (u *user) drawFlow() *op {
 	id := rule.BreakerID{Tenant: tenant, Name: oneOf(s, breakerNames[:]...)}
 	switch n := s.pick(14); {
 	case n < 3:
+		limit := func(l rule.Limit) *op {
+			return set("set limit "+l.Name, func(p *proc) error { return p.flow.SetLimit(background, tenant, l, true) })
+		}
 		l := s.drawLimit()
-		return set("set limit "+l.Name, func(p *proc) error { return p.flow.SetLimit(background, tenant, l, true) })
+		if s.chance(0.3) { // two people at the same moment
+			other := l
+			other.Numbers.Concurrency = 1 + s.pick(3)
+			s.after(0, nil, func() { limit(other).perform(func() {}) })
+		}
+		return limit(l)
 	case n < 4:
 		name := s.drawLimit().Name
 		return set("remove limit "+name, func(p *proc) error { return p.flow.DeleteLimit(background, tenant, name) })

@@ -14,6 +14,7 @@ type thread struct {
 	stop      func()
 	yield     func(struct{}) bool
 	abandoned bool
+	user      bool // does what a user has asked for
 }
 
 // spawn begins a thread of a process.

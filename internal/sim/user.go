@@ -243,7 +243,10 @@ func (o *op) perform(then func()) {
 		switch {
 		case o.set != nil:
 			c := newCall(p, reply)
-			p.spawn(func() { c.finish(&lane.Answer{Err: o.set(p)}) })
+			p.spawn(func() {
+				s.running.user = true
+				c.finish(&lane.Answer{Err: o.set(p)})
+			})
 		case o.read:
 			p.read(o, reply)
 		case o.message.Kind == 0:

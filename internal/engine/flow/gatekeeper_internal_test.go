@@ -133,3 +133,27 @@ func TestPermitOfAWorkerThatIsAtIt(t *testing.T) {
 		}
 	}
 }
+
+// A claim that another node has made is counted there, until that node is no more; then it is counted here, where its run is.
+func TestClaimOfANodeThatIsNoMore(t *testing.T) {
+	t.Parallel()
+	const now = model.Time(100)
+	k := NewGatekeeper(ledger.New(1), func(queue.WorkerID, model.ClaimRef) (bool, bool) { return false, false })
+	tasks := queue.New(queue.Config{Gate: k})
+	k.SetRules(now, oneAtATime(t), tasks)
+	it := limited("it")
+	k.Maker = "other"
+	tasks.Held(now, *it, model.ClaimRef{TaskRef: it.Ref, Claim: 1}, 0)
+	k.Maker = ""
+	k.Inherit(now, map[string]bool{"other": true}, tasks)
+	if k.Holds(it.Ref) {
+		t.Error("the claim is counted here, too, while the node that made it lives")
+	}
+	k.Inherit(now, map[string]bool{}, tasks)
+	if !k.Holds(it.Ref) {
+		t.Error("nobody counts the claim of a node that is no more")
+	}
+	if ok, why := takes(t, now, k, limited("other")); ok {
+		t.Errorf("another task is let through: %s", why)
+	}
+}

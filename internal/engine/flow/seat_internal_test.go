@@ -1,12 +1,16 @@
 package flow
 
 import (
+	"context"
 	"log/slog"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/engine/ledger"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
 )
@@ -49,4 +53,75 @@ func TestForgetWhatHasChanged(t *testing.T) {
 			t.Errorf("it cannot be said again: %v", err)
 		}
 	})
+}
+
+// quiet is a life that knows its only shard.
+type quiet struct{}
+
+func (quiet) Known(context.Context) ([]model.ShardID, bool, error) {
+	return []model.ShardID{0}, true, nil
+}
+func (quiet) LookAround() {}
+
+// heralded is a store that tells when somebody says that he has counted the claims of the dead.
+type heralded struct {
+	shared
+	said func()
+}
+
+func (s *heralded) PutSetting(ctx context.Context, x store.Setting, expected int64) (int64, error) {
+	if x.Kind == settingFound {
+		s.said()
+	}
+	return s.shared.PutSetting(ctx, x, expected)
+}
+
+// A node says that it has counted the claims of the dead when that stands on a page which is stored, and not before: others would take their permits.
+func TestCountedBeforeItIsSaid(t *testing.T) {
+	t.Parallel()
+	set, ctx := oneAtATime(t), t.Context()
+	d, other := newDesk(1, set), newDesk(3, set)
+	st := &heralded{shared: shared{Store: memory.New(memory.Options{})}}
+	f := New(Config{Store: st, Log: slog.New(slog.DiscardHandler), Node: d, Timeout: time.Minute})
+	d.seat = f.NewSeat(1, d, quiet{})
+	if err := f.Load(ctx, 1<<62); err != nil {
+		t.Fatal(err)
+	}
+	d.keeper.Hold(deskTime, limited("of the dead"))
+	d.keeper.Book.Post()
+	due := d.keeper.Book.Due(deskTime)
+	if len(due) != 1 {
+		t.Fatalf("pages %v are due", due)
+	}
+	st.before = func() { // somebody else is faster
+		other.keeper.Take(deskTime, limited("other"))
+		other.keeper.Book.Post()
+		body, needed, err := other.keeper.Book.Compose(deskTime, due[0])
+		if err != nil || !needed {
+			t.Fatal(needed, err)
+		}
+		if _, err := st.Store.PutSetting(ctx, store.Setting{SettingKey: pageKey(due[0]), Body: body}, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	said := 0
+	st.said = func() {
+		said++
+		pages, err := st.ListSettings(ctx, "", settingPage)
+		if err != nil || len(pages) != 1 {
+			t.Fatal(len(pages), err)
+		}
+		entries, _, err := ledger.Read(pages[0].Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.ContainsFunc(entries, func(e ledger.Entry) bool {
+			return slices.ContainsFunc(e.Leases, func(l limit.Lease) bool { return l.Place == 1 && l.Permits+l.Over == 1 })
+		}) {
+			t.Errorf("it is said that the claim is counted, and the page is %+v", entries)
+		}
+	}
+	if err := d.seat.search(ctx, map[limit.Place]bool{1: true, 3: true}, []limit.Place{2}, 1); err != nil || said != 1 {
+		t.Errorf("said %d times, %v", said, err)
+	}
 }
