@@ -60,9 +60,10 @@ func ids(t *testing.T, out string) []deadJSON {
 	return list
 }
 
-func TestDlqOnAFile(t *testing.T) {
-	t.Parallel()
-	url := "file:" + filepath.Join(t.TempDir(), "x.db")
+// deadLetters is a file with the letters that killLetters has killed.
+func deadLetters(t *testing.T) (url string) {
+	t.Helper()
+	url = "file:" + filepath.Join(t.TempDir(), "x.db")
 	app, err := embedded.Open(t.Context(), url, letter)
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +72,12 @@ func TestDlqOnAFile(t *testing.T) {
 	if err := app.Close(); err != nil {
 		t.Fatal(err)
 	}
-	do := on(t, url)
+	return url
+}
+
+func TestDlqOnAFile(t *testing.T) {
+	t.Parallel()
+	do := on(t, deadLetters(t))
 	do("nobody is called", 0, "dlq", "groups")
 	do("letter/bad-1", 0, "task", "list", "--queue", "post", "--status", "failed")
 	do("run_ and 26 characters", 2, "task", "show", "letter/bad-1", "--run", "x")

@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-
-	"github.com/perdure/perdure/embedded"
 )
 
 // Scripts go by the exit code: what was typed wrongly is 2, whoever notices it, and a name in an error is what was typed.
@@ -26,16 +24,7 @@ func TestWrongUsage(t *testing.T) {
 // Numbers and times that make no sense are wrong usage, and nothing is changed: a --older below zero does not purge what is young.
 func TestNumbersThatMakeNoSense(t *testing.T) {
 	t.Parallel()
-	url := "file:" + filepath.Join(t.TempDir(), "x.db")
-	app, err := embedded.Open(t.Context(), url, letter)
-	if err != nil {
-		t.Fatal(err)
-	}
-	killLetters(t, app)
-	if err := app.Close(); err != nil {
-		t.Fatal(err)
-	}
-	do := on(t, url)
+	do := on(t, deadLetters(t))
 	state := func() (all []string) {
 		for _, what := range []string{"dlq", "schedule", "limit", "breaker", "workflow", "queue"} {
 			all = append(all, do("", 0, what, "list", "-o", "json"))

@@ -57,10 +57,7 @@ func TestCorruptedRows(t *testing.T) {
 				app := s.open(damaged, a.w)
 				client := caller(t, app)
 				a.start(t, app, client)
-				exec, err := damaged.Start(client, c.input, perdure.RawKey("k"))
-				if err != nil {
-					t.Fatal(err)
-				}
+				exec := started(t, client, damaged, c.input, perdure.RawKey("k"))
 				info := reason(t, app, exec, "waits for signal word")
 				if err := app.Close(); err != nil {
 					t.Fatal(err)
@@ -69,7 +66,7 @@ func TestCorruptedRows(t *testing.T) {
 
 				app = s.open(damaged, a.w)
 				client = caller(t, app)
-				err = word.Send(client, exec, "hello")
+				err := word.Send(client, exec, "hello")
 				if err == nil || !errors.Is(err, perdure.ErrBlocked) && !fault.Is(err, fault.Corrupt) {
 					t.Errorf("a signal to it: %v, want an error that says it is blocked or corrupt", err)
 				}
@@ -188,10 +185,7 @@ func TestCorruptedAnswer(t *testing.T) {
 		app := s.open(damaged, a.w)
 		c := caller(t, app)
 		a.start(t, app, c)
-		exec, err := damaged.Start(c, "in", perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, c, damaged, "in", perdure.RawKey("k"))
 		if err := word.Send(c, exec, "hello", perdure.RequestID("r1")); err != nil {
 			t.Fatal(err)
 		}
@@ -489,10 +483,7 @@ func TestStoreMustBeOpenedAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	client := caller(t, app)
-	exec, err := damaged.Start(client, "in", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, client, damaged, "in", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for signal word")
 	if err := os.Rename(s.path, s.path+".away"); err != nil {
 		t.Fatal(err)

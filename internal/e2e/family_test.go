@@ -149,17 +149,14 @@ func cancelWithCleanup(t *testing.T, s *site) {
 	})
 	app := s.open(trip)
 	c := caller(t, app)
-	exec, err := trip.Start(c, "", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, trip, "", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for a timer")
 	for range 2 { // the second changes nothing
 		if err := exec.Cancel(c, "it rains"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err = exec.Result(c)
+	_, err := exec.Result(c)
 	fails(t, "the result", err, perdure.ErrCanceled)
 	outcome, err := exec.Poll(c)
 	equal(t, "status", outcome.Status, err, perdure.Canceled)
@@ -241,10 +238,7 @@ func combinators(t *testing.T, s *site) {
 	})
 	app := s.open(w, tick, fail)
 	c := caller(t, app)
-	exec, err := w.Start(c, "", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, w, "", perdure.RawKey("k"))
 	eventually(t, "the select is lost", func() bool { return strings.Count(strings.Join(kindsOf(t, app, exec), " "), "timer_fired") == 2 })
 	if err := word.Send(c, exec, "done"); err != nil {
 		t.Fatal(err)
@@ -276,10 +270,7 @@ func continueAsNew(t *testing.T, s *site) {
 	})
 	app := s.open(code)
 	c := caller(t, app)
-	exec, err := loop.Start(c, state{}, perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, loop, state{}, perdure.RawKey("k"))
 	first, err := app.Describe(t.Context(), exec)
 	if err != nil {
 		t.Fatal(err)

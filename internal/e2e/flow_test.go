@@ -11,20 +11,26 @@ import (
 	"github.com/perdure/perdure"
 )
 
+// headcount counts those who are inside, and how many that were at most.
+type headcount struct{ now, most atomic.Int64 }
+
+func (c *headcount) enter() (leave func()) {
+	now := c.now.Add(1)
+	for {
+		was := c.most.Load()
+		if now <= was || c.most.CompareAndSwap(was, now) {
+			return func() { c.now.Add(-1) }
+		}
+	}
+}
+
 // Never more than the limit run at a time, under load, on every store.
 func TestLimitUnderLoad(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
-		var inside, most atomic.Int64
+		var inside headcount
 		work := perdure.NewActivity("work", func(_ context.Context, n int) (int, error) {
-			now := inside.Add(1)
-			defer inside.Add(-1)
-			for {
-				was := most.Load()
-				if now <= was || most.CompareAndSwap(was, now) {
-					break
-				}
-			}
+			defer inside.enter()()
 			time.Sleep(time.Millisecond) // so that they meet
 			return n, nil
 		}, perdure.OnQueue("work"), perdure.Limit("three"))
@@ -46,7 +52,7 @@ func TestLimitUnderLoad(t *testing.T) {
 			got, err := x.Result(c)
 			equal(t, "result", got, err, i)
 		}
-		if got := most.Load(); got != 3 {
+		if got := inside.most.Load(); got != 3 {
 			t.Errorf("%d ran at a time, the limit is 3", got)
 		}
 	})
@@ -236,18 +242,11 @@ func TestBreakerOnEveryStore(t *testing.T) {
 func TestLimitOfSeveralProcesses(t *testing.T) {
 	t.Parallel()
 	s := newSite(t, "postgres")
-	var inside, most atomic.Int64
+	var inside headcount
 	var by [2]atomic.Int64
 	open := func(i int) (*perdure.App, *perdure.Activity[int, int]) {
 		work := perdure.NewActivity("work", func(_ context.Context, n int) (int, error) {
-			now := inside.Add(1)
-			defer inside.Add(-1)
-			for {
-				was := most.Load()
-				if now <= was || most.CompareAndSwap(was, now) {
-					break
-				}
-			}
+			defer inside.enter()()
 			by[i].Add(1)
 			time.Sleep(5 * time.Millisecond) // so that they meet
 			return n, nil
@@ -293,7 +292,7 @@ func TestLimitOfSeveralProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	round()
-	if got := most.Load(); got != 5 {
+	if got := inside.most.Load(); got != 5 {
 		t.Errorf("%d ran at a time, the limit is 5", got)
 	}
 	if n := by[0].Load() + by[1].Load(); n != int64(rounds*batch) {

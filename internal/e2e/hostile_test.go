@@ -36,10 +36,7 @@ func TestSendsThatCannotBeStored(t *testing.T) {
 		})
 		app := s.open(receiver, sender)
 		c := caller(t, app)
-		r, err := receiver.Start(c, "", perdure.RawKey("r"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := started(t, c, receiver, "", perdure.RawKey("r"))
 		got, err := sender.Run(c, "", perdure.RawKey("s"))
 		equal(t, "refused", got, err, 18)
 		word, err := r.Result(c)

@@ -89,10 +89,7 @@ func TestBadCalls(t *testing.T) {
 		app := s.open(w, numbers, a.w)
 		c := caller(t, app)
 		a.start(t, app, c)
-		exec, err := w.Start(c, fits, perdure.RawKey("target"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, c, w, fits, perdure.RawKey("target"))
 		reason(t, app, exec, "waits for signal sig")
 		before := s.contents()
 		start := func(in string, key string, opts ...perdure.StartOption) error {
@@ -234,14 +231,8 @@ func TestUnknownWorkflowWaits(t *testing.T) {
 		app := s.open(a.w, known)
 		c := caller(t, app)
 		a.start(t, app, c)
-		exec, err := elsewhere.Start(c, "in", perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		parent, err := known.Start(c, "", perdure.RawKey("p"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, c, elsewhere, "in", perdure.RawKey("k"))
+		parent := started(t, c, known, "", perdure.RawKey("p"))
 		reason(t, app, exec, "waits for a worker that offers workflow elsewhere")
 		reason(t, app, parent, "waits for child elsewhere/child")
 		if err := perdure.NewSignal[string]("word").Send(c, exec, "hello"); err != nil {
@@ -315,10 +306,7 @@ func TestWrongTypes(t *testing.T) {
 		a.start(t, app, c)
 		_, err := mixed.Run(c, "", perdure.RawKey("k"))
 		fails(t, "an activity called with other types than it is bound with", err, perdure.ErrInvalid, "act", "input_test.go:")
-		exec, err := first.Start(c, v1{41}, perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, c, first, v1{41}, perdure.RawKey("k"))
 		reason(t, app, exec, "waits for signal wake")
 
 		app = s.reopen(app, second, a.w)

@@ -75,10 +75,7 @@ func looking(t *testing.T, s *site) {
 	app := s.open(w, other)
 	c := caller(t, app)
 	from := time.Now().Add(-time.Minute)
-	exec, err := w.Start(c, "in", perdure.RawKey("box/1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, w, "in", perdure.RawKey("box/1"))
 	reason(t, app, exec, "waits for signal letter")
 	outcome, err := exec.Poll(c)
 	if err != nil || !outcome.Status.Open() || outcome.Reason != "waits for signal letter" || outcome.Value != "" {

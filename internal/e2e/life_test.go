@@ -45,10 +45,7 @@ func TestReopen(t *testing.T) {
 		})
 		app := s.open(w)
 		c := caller(t, app)
-		exec, err := w.Start(c, "", perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, c, w, "", perdure.RawKey("k"))
 		reason(t, app, exec, "waits for a timer")
 		app = s.reopen(app, w) // while it sleeps
 		reason(t, app, exec, "waits for signal wake")
@@ -98,10 +95,7 @@ func TestChangedCode(t *testing.T) {
 		}
 		fine := perdure.NewWorkflow("fine", func(perdure.WorkflowCtx, string) (string, error) { return "fine", nil })
 		app := s.open(code("charge"), fine)
-		exec, err := w.Start(caller(t, app), "", perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, caller(t, app), w, "", perdure.RawKey("k"))
 		reason(t, app, exec, "waits for signal wake")
 
 		app = s.reopen(app, code("refund"), fine)
@@ -254,10 +248,7 @@ func TestCloseWithCallers(t *testing.T) {
 		c := app.With(t.Context()) // without a limit of its own
 		heard := make(chan error, 3)
 		for i := range cap(heard) {
-			exec, err := w.Start(c, "", perdure.RawKey(strconv.Itoa(i)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			exec := started(t, c, w, "", perdure.RawKey(strconv.Itoa(i)))
 			reason(t, app, exec, "waits for signal wake")
 			go func() {
 				_, err := exec.Result(c)
@@ -312,10 +303,7 @@ func TestCloseWaitsForSteps(t *testing.T) {
 			return "done", err
 		})
 		app := s.open(w)
-		exec, err := w.Start(caller(t, app), "", perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, caller(t, app), w, "", perdure.RawKey("k"))
 		<-began
 		closed := make(chan error, 1)
 		go func() { closed <- app.Close() }()
@@ -358,10 +346,7 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		exec, err := w.Start(caller(t, app), "", perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, caller(t, app), w, "", perdure.RawKey("k"))
 		<-began
 		from := time.Now()
 		if err := app.Close(); err != nil && !errors.Is(err, perdure.ErrTimeout) {

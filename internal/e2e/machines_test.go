@@ -268,10 +268,7 @@ func TestRepairedMachine(t *testing.T) {
 			}}
 		})
 		app := s.open(load, mistaken)
-		x, err := self.Start(caller(t, app), "in", perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := started(t, caller(t, app), self, "in", perdure.RawKey("k"))
 		reason(t, app, x, `machine repair: id "a" of action start timer "a" 1h0m0s is pending already, by schedule load "a" "in"`)
 		app = s.reopen(app, load, misread)
 		reason(t, app, x, "output of activity load cannot be decoded")

@@ -36,10 +36,7 @@ func signalsInOrder(t *testing.T, s *site) {
 	})
 	app := s.open(collect)
 	c := caller(t, app)
-	exec, err := collect.Start(c, senders*each, perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, collect, senders*each, perdure.RawKey("k"))
 	at := time.Date(2026, 11, 15, 1, 2, 3, 4, time.UTC)
 	var wg sync.WaitGroup
 	for sender := range senders {
@@ -112,10 +109,7 @@ func signalsWheneverTheyCome(t *testing.T, s *site) {
 	})
 	app := s.open(late)
 	c := caller(t, app)
-	exec, err := late.Start(c, "", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, late, "", perdure.RawKey("k"))
 	if err := ping.Send(c, exec, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -170,10 +164,7 @@ func signalTimeout(t *testing.T, s *site) {
 	})
 	app := s.open(ask)
 	c := caller(t, app)
-	exec, err := ask.Start(c, "", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, ask, "", perdure.RawKey("k"))
 	eventually(t, "the first wait has ended", func() bool { return slices.Contains(kindsOf(t, app, exec), "timer_fired") })
 	for _, v := range []string{"a", "b"} {
 		if err := answer.Send(c, exec, v); err != nil {
@@ -197,10 +188,7 @@ func signalWithStart(t *testing.T, s *site) {
 	})
 	app := s.open(basket)
 	c := caller(t, app)
-	exec, err := basket.Start(c, "in", perdure.RawKey("k"), item.With("a"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, basket, "in", perdure.RawKey("k"), item.With("a"))
 	eventually(t, "the first was taken", func() bool { return len(takenOf(t, app, exec)) == 1 })
 	reason(t, app, exec, "waits for signal item")
 	if _, err := basket.Start(c, "in", perdure.RawKey("k"), item.With("b")); err != nil {
@@ -228,10 +216,7 @@ func promises(t *testing.T, s *site) {
 	app := s.open(wait)
 	c := caller(t, app)
 	for _, early := range []bool{true, false} {
-		exec, err := wait.Start(c, "", perdure.RawKey(fmt.Sprint(early)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, c, wait, "", perdure.RawKey(fmt.Sprint(early)))
 		if !early {
 			reason(t, app, exec, "waits for promise word")
 		}
@@ -264,10 +249,7 @@ func requestIDs(t *testing.T, s *site) {
 	})
 	app := s.open(sum)
 	c := caller(t, app)
-	exec, err := sum.Start(c, 2, perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, sum, 2, perdure.RawKey("k"))
 	send := func(v int, id string) {
 		t.Helper()
 		if err := add.Send(c, exec, v, perdure.RequestID(id)); err != nil {

@@ -349,10 +349,7 @@ func TestRemovedKeyBlocks(t *testing.T) {
 			return payload.Codec{Chain: []payload.Transform{payload.Encrypt(k)}}
 		}
 		app := with(encrypted(ring(t, "k1")))
-		x, err := wf.Start(caller(t, app), "in ", perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := started(t, caller(t, app), wf, "in ", perdure.RawKey("k"))
 		reason(t, app, x, "waits for signal next")
 		if err := app.Close(); err != nil {
 			t.Fatal(err)
@@ -405,10 +402,7 @@ func TestKeysDoNotDependOnTheFormat(t *testing.T) {
 		s.cfg.Payloads.Format = f
 		wf := perdure.NewWorkflow("wf", func(perdure.WorkflowCtx, parcel) (string, error) { return "", nil })
 		app := s.open(wf)
-		x, err := wf.Start(caller(t, app), newParcel(1))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := started(t, caller(t, app), wf, newParcel(1))
 		keys = append(keys, x.Ref.Key)
 	}
 	if len(slices.Compact(keys)) != 1 {
@@ -455,10 +449,7 @@ func TestSweepOfPayloads(t *testing.T) {
 		if _, err := wf.Run(c, newParcel(0), perdure.RawKey("done")); err != nil {
 			t.Fatal(err)
 		}
-		open, err := wf.Start(c, newParcel(2), perdure.RawKey("open"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		open := started(t, c, wf, newParcel(2), perdure.RawKey("open"))
 		if err := next.Send(c, open, newParcel(7)); err != nil {
 			t.Fatal(err)
 		}
@@ -468,7 +459,7 @@ func TestSweepOfPayloads(t *testing.T) {
 			t.Errorf("removed %d blobs that are in use, %v", n, err)
 		}
 		// A start that is refused has put its input already: nobody refers to it.
-		_, err = wf.Start(c, newParcel(9), perdure.RawKey("open"))
+		_, err := wf.Start(c, newParcel(9), perdure.RawKey("open"))
 		fails(t, "another input", err, perdure.ErrConflict, "open")
 		if len(blobsIn(t, blobs)) != used+1 {
 			t.Fatalf("%d blobs, want one more than %d", len(blobsIn(t, blobs)), used)
@@ -536,10 +527,7 @@ func TestBlobsThatAreAway(t *testing.T) {
 		})
 		app := s.open(wf)
 		c := caller(t, app)
-		x, err := wf.Start(c, 5, perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := started(t, c, wf, 5, perdure.RawKey("k"))
 		eventually(t, "the step waits for the blobs", func() bool { return blobs.refused.Load() >= 2 })
 		blobs.gone.Store(false)
 		reason(t, app, x, "waits for signal next")

@@ -135,10 +135,7 @@ func TestResetOfABlockedRun(t *testing.T) {
 		}
 		before, after := code("old"), code("new")
 		app := s.open(before)
-		x, err := before.Start(caller(t, app), 1, perdure.RawKey("1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := started(t, caller(t, app), before, 1, perdure.RawKey("1"))
 		reason(t, app, x, "signal word")
 		app = s.reopen(app, after)
 		if err := word.Send(caller(t, app), x, "kept"); err != nil {
@@ -172,10 +169,7 @@ func TestResetWhileSignalsCome(t *testing.T) {
 		})
 		app := s.open(sum)
 		c := caller(t, app)
-		x, err := sum.Start(c, 1, perdure.RawKey("1"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := started(t, c, sum, 1, perdure.RawKey("1"))
 		sent := make(chan error, 1)
 		go func() {
 			for n := range signals {

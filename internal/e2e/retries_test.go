@@ -49,10 +49,7 @@ func TestAttemptsOverRestarts(t *testing.T) {
 			return text, err
 		})
 		app := s.open(w, try)
-		x, err := w.Start(caller(t, app), "in", perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := started(t, caller(t, app), w, "in", perdure.RawKey("k"))
 		reason(t, app, x, "retries step try, attempt 2")
 		app = s.reopen(app, w, try)
 		reason(t, app, x, "retries step try, attempt 3")

@@ -111,6 +111,16 @@ func caller(t *testing.T, app *perdure.App) perdure.Client {
 	return app.With(ctx)
 }
 
+// started starts an execution.
+func started[I, O any](t *testing.T, c perdure.Client, w *perdure.Workflow[I, O], in I, opts ...perdure.StartOption) perdure.Execution[O] {
+	t.Helper()
+	exec, err := w.Start(c, in, opts...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return exec
+}
+
 // eventually waits until ok.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()

@@ -59,10 +59,7 @@ func equalCalls(t *testing.T, s *site) {
 	})
 	app := s.open(twice, draw)
 	c := caller(t, app)
-	exec, err := twice.Start(c, "", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, twice, "", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for signal wake")
 	if err := wake.Send(c, exec, 1); err != nil {
 		t.Fatal(err)
@@ -119,10 +116,7 @@ func attempts(t *testing.T, s *site) {
 	})
 	app := s.open(w, try)
 	c := caller(t, app)
-	exec, err := w.Start(c, "", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, w, "", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for signal look")
 	if err := look.Send(c, exec, 1); err != nil {
 		t.Fatal(err)
@@ -155,10 +149,7 @@ func sideEffects(t *testing.T, s *site) {
 	})
 	app := s.open(w)
 	c := caller(t, app)
-	exec, err := w.Start(c, "", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, w, "", perdure.RawKey("k"))
 	for range 2 {
 		reason(t, app, exec, "waits for signal wake")
 		if err := wake.Send(c, exec, 1); err != nil {
@@ -225,14 +216,11 @@ func waitsForNothing(t *testing.T, s *site) {
 	})
 	app := s.open(w)
 	c := caller(t, app)
-	exec, err := w.Start(c, "", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, w, "", perdure.RawKey("k"))
 	reason(t, app, exec, "waits for nothing")
 	if err := exec.Cancel(c, "it is stuck"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = exec.Result(c)
+	_, err := exec.Result(c)
 	fails(t, "the result", err, perdure.ErrCanceled)
 }

@@ -108,10 +108,7 @@ func (s *site) storm(n int, lead time.Duration, bound func(took time.Duration) t
 	app := s.open(w.definitions()...)
 	templates := map[string]model.Address{}
 	for _, wf := range []*perdure.Workflow[stormInput, perdure.Void]{stormy, calm} {
-		exec, err := wf.Start(caller(t, app), stormInput{Due: time.Now().Add(24 * time.Hour)}, perdure.RawKey("template"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, caller(t, app), wf, stormInput{Due: time.Now().Add(24 * time.Hour)}, perdure.RawKey("template"))
 		reason(t, app, exec, "timer")
 		templates[exec.Ref.Workflow] = model.Address{Tenant: model.DefaultTenant, Type: exec.Ref.Workflow, Key: exec.Ref.Key}
 	}

@@ -69,10 +69,7 @@ func updates(t *testing.T, s *site) {
 	carts := cart(&booked)
 	app := s.open(carts)
 	c := caller(t, app)
-	exec, err := carts.Start(c, "eve", perdure.RawKey("eve"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, carts, "eve", perdure.RawKey("eve"))
 	got, err := addItem.Call(c, exec, item{"a", 2})
 	equal(t, "the first update", got, err, 2)
 	_, err = addItem.Call(c, exec, item{"a", -1})
@@ -138,10 +135,7 @@ func updatesAtTheEnd(t *testing.T, s *site) {
 	})
 	app := s.open(code)
 	c := caller(t, app)
-	exec, err := chain.Start(c, 1, perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, chain, 1, perdure.RawKey("k"))
 	type result struct {
 		text string
 		err  error
@@ -218,10 +212,7 @@ func updatesBetweenWorkflows(t *testing.T, s *site) {
 	})
 	app := s.open(carts, shopper)
 	c := caller(t, app)
-	exec, err := carts.Start(c, "joe", perdure.RawKey("joe"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, carts, "joe", perdure.RawKey("joe"))
 	got, err := shopper.Run(c, 3)
 	equal(t, "the shopper", got, err, "6; true; true")
 	done(t, c, exec, 6)
@@ -252,10 +243,7 @@ func sendsAreAnswered(t *testing.T, s *site) {
 	})
 	app := s.open(target, teller)
 	c := caller(t, app)
-	exec, err := target.Start(c, "x", perdure.RawKey("t"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, target, "x", perdure.RawKey("t"))
 	got, err := teller.Run(c, "x")
 	equal(t, "what the teller heard", got, err, "true <nil> <nil> true")
 	n, err := exec.Result(c)
@@ -267,10 +255,7 @@ func queries(t *testing.T, s *site) {
 	carts := cart(&booked)
 	app := s.open(carts)
 	c := caller(t, app)
-	exec, err := carts.Start(c, "ann", perdure.RawKey("ann"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, carts, "ann", perdure.RawKey("ann"))
 	for i := range 5 {
 		if _, err := addItem.Call(c, exec, item{"a", i + 1}); err != nil {
 			t.Fatal(err)
@@ -278,7 +263,7 @@ func queries(t *testing.T, s *site) {
 		n, err := contents.Ask(c, exec, "a")
 		equal(t, "the contents", n, err, (i+1)*(i+2)/2)
 	}
-	_, err = contents.Ask(c, exec, "")
+	_, err := contents.Ask(c, exec, "")
 	if refused := (*perdure.RemoteError)(nil); !errors.As(err, &refused) || err.Error() != "which?" {
 		t.Errorf("an error of the handler: %v", err)
 	}
@@ -324,10 +309,7 @@ func states(t *testing.T, s *site) {
 	})
 	app := s.open(code, reader)
 	c := caller(t, app)
-	exec, err := worker.Start(c, 1, perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, worker, 1, perdure.RawKey("k"))
 	for n := 1; n <= 2; n++ {
 		for _, at := range []string{"begun", "half", "done"} {
 			want := fmt.Sprintf("%s %d", at, n)
@@ -382,10 +364,7 @@ func terminate(t *testing.T, s *site) {
 	})
 	app := s.open(stubborn, child)
 	c := caller(t, app)
-	exec, err := stubborn.Start(c, "x", perdure.RawKey("s"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, stubborn, "x", perdure.RawKey("s"))
 	reason(t, app, exec, "never")
 	reason(t, app, child.Execution(perdure.RawKey("kid")), "never")
 	ended := make(chan error, 1)
@@ -443,10 +422,7 @@ func pauses(t *testing.T, s *site) {
 	app := s.open(sum)
 	c := caller(t, app)
 	ctx := t.Context()
-	exec, err := sum.Start(c, 4, perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, sum, 4, perdure.RawKey("k"))
 	send := func(v int) {
 		t.Helper()
 		if err := tick.Send(c, exec, v); err != nil {
@@ -505,10 +481,7 @@ func interrupts(t *testing.T, s *site) {
 	})
 	app := s.open(work)
 	c := caller(t, app)
-	exec, err := work.Start(c, "x", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, work, "x", perdure.RawKey("k"))
 	reason(t, app, exec, "never")
 	if err := exec.Cancel(c, "closing time"); err != nil {
 		t.Fatal(err)
@@ -531,10 +504,7 @@ func drains(t *testing.T, s *site) {
 	})
 	app := s.open(drain)
 	c := caller(t, app)
-	exec, err := drain.Start(c, "x", perdure.RawKey("k"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	exec := started(t, c, drain, "x", perdure.RawKey("k"))
 	for i := range 4 {
 		if err := tick.Send(c, exec, i); err != nil {
 			t.Fatal(err)

@@ -161,10 +161,7 @@ func TestTaskLogsAndStream(t *testing.T) {
 		}
 
 		// The same as a step of a workflow, whose id is with its lines.
-		w, err := flow.Start(c, "in", perdure.RawKey("w"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := started(t, c, flow, "in", perdure.RawKey("w"))
 		if _, err := w.Result(c); err != nil {
 			t.Fatal(err)
 		}

@@ -97,10 +97,7 @@ func TestTaskWaitsForAWorker(t *testing.T) {
 		ask := perdure.NewWorkflow("ask", func(ctx perdure.WorkflowCtx, in string) (string, error) { return asked.Run(ctx, in) }, perdure.Uses(asked))
 		app := s.open(ask)
 		c := caller(t, app)
-		exec, err := ask.Start(c, "you", perdure.RawKey("k"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		exec := started(t, c, ask, "you", perdure.RawKey("k"))
 		x, err := asked.Submit(c, "me")
 		if err != nil {
 			t.Fatal(err)
@@ -241,10 +238,7 @@ func TestCancelOfAShardThatMoved(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := wf.Start(c, i, perdure.RawKey(fmt.Sprint(i)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			w := started(t, c, wf, i, perdure.RawKey(fmt.Sprint(i)))
 			canceled, terminated, parents = append(canceled, x), append(terminated, y), append(parents, w)
 		}
 		eventually(t, "all tasks run", func() bool { return began.Load() == 3*n })

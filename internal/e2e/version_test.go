@@ -148,10 +148,7 @@ func TestStranded(t *testing.T) {
 		s.cfg.Version = "v1"
 		app := s.open(append(build("v1"), gone.Bind(code("v1")))...)
 		for _, w := range []*perdure.Workflow[string, string]{pinned, loose, gone} {
-			exec, err := w.Start(caller(t, app), "x", perdure.RawKey("k"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			exec := started(t, caller(t, app), w, "x", perdure.RawKey("k"))
 			reason(t, app, exec, "ping")
 		}
 		eventually(t, "nothing is stranded", func() bool { return stranded(app) == "" })
@@ -169,10 +166,7 @@ func TestStranded(t *testing.T) {
 		got, err := loose.Execution(perdure.RawKey("k")).Result(c)
 		equal(t, "one that is not pinned", got, err, "hello on v2")
 		reason(t, app, pinned.Execution(perdure.RawKey("k")), "version v1")
-		fresh, err := pinned.Start(c, "x", perdure.RawKey("fresh"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		fresh := started(t, c, pinned, "x", perdure.RawKey("fresh"))
 		reason(t, app, fresh, "ping")
 
 		s.cfg.Version = "v1"

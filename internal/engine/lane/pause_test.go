@@ -150,9 +150,7 @@ func TestContinueWhilePaused(t *testing.T) {
 	r := newRig(t)
 	r.join(1)
 	a := key("a")
-	r.began(a)
-	r.turn(a, model.Turn{Running: true})
-	r.settle()
+	r.runsStep(a)
 	r.order(model.MessagePause, a, "pause")
 	r.settle()
 	r.turn(a, model.Turn{Close: &model.Close{Status: model.Continued}})
@@ -201,16 +199,11 @@ func TestRecoveryOfPausedRun(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(r *rig, a model.Address){
 		"held":    func(r *rig, a model.Address) { r.join(1); r.parked(a) },
-		"busy":    func(r *rig, a model.Address) { r.join(1); r.began(a); r.turn(a, model.Turn{Running: true}); r.settle() },
+		"busy":    func(r *rig, a model.Address) { r.join(1); r.runsStep(a) },
 		"resting": func(r *rig, a model.Address) { r.join(1); r.resting(a) },
 		"new":     func(r *rig, a model.Address) { r.start(a, "start") },
 		"alone":   func(r *rig, a model.Address) { r.began(a) },
-		"blocked": func(r *rig, a model.Address) {
-			r.join(1)
-			r.began(a)
-			r.blocks(a)
-			r.settle()
-		},
+		"blocked": func(r *rig, a model.Address) { r.join(1); r.blocked(a) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -270,7 +263,7 @@ func TestTerminate(t *testing.T) {
 	a := key("a")
 	for name, prepare := range map[string]func(r *rig){
 		"held":         func(r *rig) { r.join(1); r.parked(a) },
-		"busy":         func(r *rig) { r.join(1); r.began(a); r.turn(a, model.Turn{Running: true}); r.settle() },
+		"busy":         func(r *rig) { r.join(1); r.runsStep(a) },
 		"resting":      func(r *rig) { r.join(1); r.resting(a) },
 		"new":          func(r *rig) { r.join(1); r.start(a, "start") },
 		"unserved":     func(r *rig) { r.began(a) },
@@ -282,12 +275,7 @@ func TestTerminate(t *testing.T) {
 			r.order(model.MessagePause, a, "pause")
 			r.settle()
 		},
-		"blocked": func(r *rig) {
-			r.join(1)
-			r.began(a)
-			r.blocks(a)
-			r.settle()
-		},
+		"blocked": func(r *rig) { r.join(1); r.blocked(a) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

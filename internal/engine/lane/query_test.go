@@ -110,9 +110,7 @@ func TestQueryRefused(t *testing.T) {
 		}, "blocked", "paused: because"},
 		"blocked": {func(r *rig) {
 			r.join(1)
-			r.began(a)
-			r.blocks(a)
-			r.settle()
+			r.blocked(a)
 		}, "blocked", "asked for y"},
 		"quarantined": {func(r *rig) {
 			r.join(1)

@@ -139,6 +139,14 @@ func (r *rig) resting(a model.Address) model.RunID {
 	return run
 }
 
+// runsStep brings an execution to where its worker runs a step.
+func (r *rig) runsStep(a model.Address) {
+	r.t.Helper()
+	r.began(a)
+	r.turn(a, model.Turn{Running: true})
+	r.settle()
+}
+
 // rests has whoever holds the run say that it waits for a signal.
 func (r *rig) rests(a model.Address) {
 	r.t.Helper()
@@ -183,6 +191,14 @@ func (r *rig) blocks(a model.Address) {
 	why := mismatch
 	r.turn(a, model.Turn{Blocked: &why})
 	delete(r.held, r.current(a).Start.Run)
+}
+
+// blocked brings an execution to where it cannot go on.
+func (r *rig) blocked(a model.Address) {
+	r.t.Helper()
+	r.began(a)
+	r.blocks(a)
+	r.settle()
 }
 
 // wantBlocked demands that the block is stored.

@@ -509,6 +509,18 @@ func (g *turnstile) Give(_ model.Time, it *queue.Item, _ queue.Outcome) { delete
 
 func (*turnstile) Group(*queue.Item) string { return "" }
 
+// wantOne has the board propose what it would like, and demands that it is one claim, which was let through.
+func (g *turnstile) wantOne(b *bench) {
+	b.r.t.Helper()
+	b.propose()
+	b.r.settle()
+	b.one()
+	if g.over > 0 {
+		b.r.t.Errorf("%d claims are made that were not let through", g.over)
+	}
+	b.wantSlots(1)
+}
+
 // newTurnstile is a lane with a board that has one, and a worker without a slot.
 func newTurnstile(t *testing.T) (*rig, *bench, *turnstile) {
 	r, b := newBench(t, 0)
@@ -536,13 +548,7 @@ func TestClaimBesidePoison(t *testing.T) {
 	if cs := b.claims(); len(cs) != 0 {
 		t.Fatalf("%d claims are handed over that nobody has proposed", len(cs))
 	}
-	b.propose()
-	r.settle()
-	b.one()
-	if g.over > 0 {
-		t.Errorf("%d claims are made that were not let through", g.over)
-	}
-	b.wantSlots(1)
+	g.wantOne(b)
 }
 
 // A proposal is on its way to the lane while the run is paused and goes on again: the task has left the board and come back, and is claimed only when it is let through again.
@@ -561,13 +567,7 @@ func TestProposalOfATaskThatCameBack(t *testing.T) {
 	if cs := b.claims(); len(cs) != 0 || len(g.in) > 0 {
 		t.Fatalf("%d claims are handed over that nobody proposes, and %d let through", len(cs), len(g.in))
 	}
-	b.propose()
-	r.settle()
-	b.one()
-	if g.over > 0 {
-		t.Errorf("%d claims are made that were not let through", g.over)
-	}
-	b.wantSlots(1)
+	g.wantOne(b)
 }
 
 // The same report before and after its commit is answered as the first; one of a claim that was taken away is refused.
