@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -22,6 +23,7 @@ import (
 func (o *options) changing(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {
 	var run string
 	var dry bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: use + " workflow/key", Short: short, Example: example, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -29,11 +31,12 @@ func (o *options) changing(use, short, example string, do func(ctx context.Conte
 			if err != nil {
 				return err
 			}
-			return o.with(cmd.Context(), dry, func(b api.Backend) error { return do(cmd.Context(), b, t, dry) })
+			return o.with(cmd.Context(), dry, func(b api.Backend) error { return do(cmd.Context(), patient{b, timeout}, t, dry) })
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	patience(cmd, &timeout)
 	return cmd
 }
 
@@ -286,6 +289,7 @@ func newWorkflowExport(o *options) *cobra.Command {
 func newWorkflowImport(o *options) *cobra.Command {
 	var file, key string
 	var dry bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "import", Short: "Store a run that was exported; an open one goes on here",
 		Example: "  perdure workflow import -f order-42.jsonl --key 42-copy", Args: cobra.NoArgs,
@@ -295,7 +299,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 				return err
 			}
 			return o.with(cmd.Context(), dry, func(b api.Backend) error {
-				reply, err := b.Import(cmd.Context(), api.ImportRequest{History: *h, Tenant: model.DefaultTenant, Key: key, DryRun: dry})
+				reply, err := patient{b, timeout}.Import(cmd.Context(), api.ImportRequest{History: *h, Tenant: model.DefaultTenant, Key: key, DryRun: dry})
 				return o.begun(api.Target{}, &reply, dry, err)
 			})
 		},
@@ -303,6 +307,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file to read; standard input by default")
 	cmd.Flags().StringVar(&key, "key", "", "key to store it under instead of its own")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	patience(cmd, &timeout)
 	return cmd
 }
 

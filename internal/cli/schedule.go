@@ -277,7 +277,7 @@ func newScheduleNext(o *options) *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&count, "number", "n", 5, "how many")
 	cmd.Flags().StringVar(&cron, "cron", "", "a cron line instead of a schedule")
-	cmd.Flags().StringVar(&zone, "zone", "", "IANA zone of the cron line (UTC)")
+	cmd.Flags().StringVar(&zone, "zone", "", "zone of the cron line, by its IANA name (UTC)")
 	cmd.Flags().DurationVar(&every, "every", 0, "an interval instead of a schedule")
 	cmd.Flags().StringVar(&after, "after", "", "a time (RFC 3339) instead of now")
 	return cmd

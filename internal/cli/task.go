@@ -103,7 +103,7 @@ func newTaskSubmit(o *options) *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&f.key, "key", "", "key of the task")
-	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash is the key")
+	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "value in JSON whose hash is the key")
 	cmd.MarkFlagsMutuallyExclusive("key", "hash-key")
 	cmd.Flags().StringVar(&f.input, "input", "", "input as JSON, @file, or - for standard input (null)")
 	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label, as name=value; may be repeated")
