@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"strings"
 
 	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
@@ -61,6 +62,7 @@ func Main(ctx context.Context, args []string, s Streams) int {
 // prepare has every command say that it has begun, and those that only have others under them refuse what is none of these: a script that misspells
 // a verb must hear of it.
 func prepare(cmd *cobra.Command, began *bool) {
+	cmd.Long = flowing(cmd.Long)
 	if run := cmd.RunE; run != nil {
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
 			*began = true
@@ -77,6 +79,17 @@ func prepare(cmd *cobra.Command, began *bool) {
 	for _, c := range cmd.Commands() {
 		prepare(c, began)
 	}
+}
+
+// flowing has each paragraph of a text on one line: the library breaks lines to the width of the terminal, and would keep ours as well. What is indented stays as it is.
+func flowing(text string) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		if !strings.HasPrefix(p, " ") {
+			paragraphs[i] = strings.ReplaceAll(p, "\n", " ")
+		}
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
 // complain prints an error as it is. The handler of the library writes the first word with capitals, and that is often the name of what is wrong.
@@ -131,8 +144,8 @@ Exit codes: 0 done, 1 an error of the code that was asked, or a fault of ours, 2
 		def = "file:perdure.db"
 	}
 	root.PersistentFlags().StringVar(&o.store, "store", def, "store URL: file:<path> or postgres://… ($PERDURE_STORE)")
-	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "PostgreSQL schema")
-	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "table or json")
+	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "schema in PostgreSQL")
+	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "how it is printed: table or json")
 	root.PersistentFlags().BoolVarP(&o.verbose, "verbose", "v", false, "log what the node does")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if o.output != "table" && o.output != "json" {

@@ -399,24 +399,6 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 	})
 }
 
-// patient waits so long for the owner of each of many dead tasks, and no longer: nobody may be running.
-type patient struct {
-	api.Backend
-	most time.Duration
-}
-
-func (p patient) Requeue(ctx context.Context, r api.RequeueRequest) (api.RequeueReply, error) {
-	ctx, cancel := context.WithTimeout(ctx, p.most)
-	defer cancel()
-	return p.Backend.Requeue(ctx, r)
-}
-
-func (p patient) PurgeDead(ctx context.Context, id api.DeadID) error {
-	ctx, cancel := context.WithTimeout(ctx, p.most)
-	defer cancel()
-	return p.Backend.PurgeDead(ctx, id)
-}
-
 // tellDead prints what became of many dead tasks, or would.
 func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) error {
 	type line struct {
@@ -450,6 +432,10 @@ func (o *options) tellDead(verb string, dry bool, all iter.Seq[batch.Requeued]) 
 		}
 		if o.output == "json" {
 			lines = append(lines, l)
+		}
+		if fault.Is(r.Err, fault.Timeout) { // the next one would take as long
+			ended = fault.New(fault.Timeout, "nothing more was tried after %d: %w", done, r.Err)
+			break
 		}
 	}
 	if o.output == "json" {

@@ -152,8 +152,8 @@ func TestDlqBesideANode(t *testing.T) {
 	do("ended otherwise than completed", 4, "dlq", "requeue", "--fingerprint", list[1].Fingerprint, "--canary", "--yes")
 }
 
-// When no node runs, many are asked for as long as one is, and not for ever.
-func TestDlqWithoutANode(t *testing.T) {
+// While no node runs, whatever acts on a PostgreSQL store gives up after its timeout: also histories, and of many the first one.
+func TestNobodyAnswers(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, letter)
@@ -165,8 +165,26 @@ func TestDlqWithoutANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	do := on(t, url)
-	do("2 of 2 failed", 6, "dlq", "requeue", "--all", "--yes", "--timeout", "2s")
-	do("2 of 2 failed", 6, "dlq", "purge", "--all", "--yes", "--timeout", "2s")
+	const hint = "no node may be running: see `perdure doctor`"
+	history := filepath.Join(t.TempDir(), "letter.jsonl")
+	do("", 0, "workflow", "export", "task:letter/bad-1", "-f", history)
+	for _, args := range [][]string{
+		{"workflow", "retry", "task:letter/bad-1"},
+		{"workflow", "delete", "task:letter/bad-1", "--yes"},
+		{"workflow", "import", "-f", history, "--key", "copy"},
+		{"dlq", "purge", ids(t, do("", 0, "dlq", "list", "-o", "json"))[0].ID},
+	} {
+		do(hint, 6, append(args, "--timeout", "100ms")...)
+	}
+	for _, args := range [][]string{
+		{"workflow", "delete", "--query", `workflow = "task:letter"`, "--yes"},
+		{"workflow", "retry", "--query", `workflow = "task:letter"`, "--yes"},
+		{"dlq", "purge", "--all", "--yes"},
+		{"dlq", "requeue", "--all", "--yes"},
+	} {
+		do("nothing more was tried after 1: ", 6, append(args, "--timeout", "100ms")...)
+		do(hint, 6, append(args, "--timeout", "100ms", "-o", "json")...)
+	}
 }
 
 func TestStress(t *testing.T) {

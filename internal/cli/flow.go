@@ -331,7 +331,7 @@ func newBreakerList(o *options) *cobra.Command {
 	var rules bool
 	cmd := &cobra.Command{
 		Use: "list", Short: "List circuit breakers and how they stand", Args: cobra.NoArgs, Example: "  perdure breaker list\n  perdure breaker list --rules -o json",
-		Long: "List circuit breakers and how they stand. One that has never opened has no state in the store. " + elsewhere,
+		Long: `List circuit breakers and how they stand. In a file, one that has never opened has no state.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			n, err := o.look(cmd.Context())
 			if err != nil {
@@ -399,12 +399,12 @@ The name is that of breakers that activities name (perdure.Breaker), or activity
 	cmd.Flags().IntVar(&r.Failures, "failures", 0, "failures in the window that open it (5)")
 	cmd.Flags().Float64Var(&r.Ratio, "ratio", 0, "share of failures that opens it")
 	cmd.Flags().IntVar(&r.Calls, "calls", 0, "outcomes from which on the ratio counts (20)")
-	cmd.Flags().DurationVar(&r.Window, "window", 0, "how far back outcomes count (1m)")
-	cmd.Flags().DurationVar(&r.Reset, "reset", 0, "how long it stays open (30s)")
-	cmd.Flags().IntVar(&r.Probes, "probes", 0, "tasks at a time that are let through then (1)")
-	cmd.Flags().IntVar(&r.Successes, "successes", 0, "of them close it (2)")
-	cmd.Flags().DurationVar(&r.Lease, "lease", 0, "after which time a probe makes room that nothing is heard of (1m)")
-	cmd.Flags().DurationVar(&r.MaxRetryAfter, "max-retry-after", 0, "how long RetryAfter may keep tasks back (24h)")
+	cmd.Flags().Var(span(&r.Window, 0), "window", "how far back outcomes count (1m)")
+	cmd.Flags().Var(span(&r.Reset, 0), "reset", "how long it stays open (30s)")
+	cmd.Flags().IntVar(&r.Probes, "probes", 0, "tasks at a time that are let through after that (1)")
+	cmd.Flags().IntVar(&r.Successes, "successes", 0, "successful ones of them that close it (2)")
+	cmd.Flags().Var(span(&r.Lease, 0), "lease", "how long a probe that nothing is heard of takes its place (1m)")
+	cmd.Flags().Var(span(&r.MaxRetryAfter, 0), "max-retry-after", "how long RetryAfter may keep tasks back (24h)")
 	return cmd
 }
 

@@ -61,6 +61,11 @@ func TestFlowBesideANode(t *testing.T) {
 	refused("there is no limit typo", 3, "limit", "show", "typo")
 	do("set limit later", "limit", "set", "later", "--queue", "shop", "--concurrency", "1", "--any-queue")
 	do("set limit ships", "limit", "set", "ships", "--queue", "sh*", "--concurrency", "9")
+	do("task:ship/typed", "task", "submit", "ship", "--queue", "ship", "--key", "typed", "--input", "1", "--limit", "dock,crane", "--breaker", "carrier", "--schedule-to-start", "1h",
+		"--schedule-to-close", "2h", "--heartbeat-timeout", "10s", "--fair-key", "a", "--fair-weight", "2")
+	do("resumed queue ship", "queue", "resume", "ship")
+	do("waits for limit crane: no limit of that name is defined", "workflow", "explain", "task:ship/typed")
+	do("paused queue ship", "queue", "pause", "ship", "--reason", "inventory")
 	do("reset breaker carrier", "breaker", "reset", "carrier")
 	do("resumed queue ship", "queue", "resume", "ship")
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)

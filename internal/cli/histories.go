@@ -9,6 +9,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,8 +22,12 @@ import (
 // changing makes a command that changes one execution, or with --dry-run only tells what it would do.
 func (o *options) changing(use, short, example string, do func(ctx context.Context, b api.Backend, t api.Target, dry bool) error) *cobra.Command {
 	var dry bool
-	cmd := o.about(use, short, example, &dry, func(ctx context.Context, b api.Backend, t api.Target) error { return do(ctx, b, t, dry) })
+	var timeout time.Duration
+	cmd := o.about(use, short, example, &dry, func(ctx context.Context, b api.Backend, t api.Target) error {
+		return do(ctx, patient{b, timeout}, t, dry)
+	})
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	patience(cmd, &timeout)
 	return cmd
 }
 
@@ -275,6 +280,7 @@ func newWorkflowExport(o *options) *cobra.Command {
 func newWorkflowImport(o *options) *cobra.Command {
 	var file, key string
 	var dry bool
+	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: "import", Short: "Store a run that was exported; an open one goes on here",
 		Example: "  perdure workflow import -f order-42.jsonl --key 42-copy", Args: cobra.NoArgs,
@@ -284,7 +290,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 				return err
 			}
 			return o.with(cmd.Context(), dry, func(b api.Backend) error {
-				reply, err := b.Import(cmd.Context(), api.ImportRequest{History: *h, Tenant: model.DefaultTenant, Key: key, DryRun: dry})
+				reply, err := patient{b, timeout}.Import(cmd.Context(), api.ImportRequest{History: *h, Tenant: model.DefaultTenant, Key: key, DryRun: dry})
 				return o.begun(api.Target{}, &reply, dry, err)
 			})
 		},
@@ -292,6 +298,7 @@ func newWorkflowImport(o *options) *cobra.Command {
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file to read; standard input by default")
 	cmd.Flags().StringVar(&key, "key", "", "key to store it under instead of its own")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
+	patience(cmd, &timeout)
 	return cmd
 }
 

@@ -56,11 +56,7 @@ func (o *options) within(ctx context.Context, d time.Duration, do func(ctx conte
 			err = closed
 		}
 	}()
-	err = do(ctx, n.Backend())
-	if fault.Is(err, fault.Timeout) {
-		return fault.WithHint(err, "no node may be running: see `perdure doctor`; --timeout waits longer")
-	}
-	return err
+	return unanswered(do(ctx, n.Backend()))
 }
 
 // input reads JSON from a flag: itself, @file, or - for standard input. It is checked before anything is sent.
@@ -96,7 +92,7 @@ type startFlags struct {
 // add adds the flags; what is started, and how that is called, is for their texts.
 func (f *startFlags) add(cmd *cobra.Command, what, start string) {
 	cmd.Flags().StringVar(&f.key, "key", "", "key of the "+what)
-	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "JSON value whose hash is the key")
+	cmd.Flags().StringVar(&f.hashKey, "hash-key", "", "value in JSON whose hash is the key")
 	cmd.MarkFlagsMutuallyExclusive("key", "hash-key")
 	cmd.Flags().StringVar(&f.input, "input", "", "input as JSON, @file, or - for standard input (null)")
 	cmd.Flags().StringArrayVar(&f.labels, "label", nil, "label, as name=value; may be repeated")

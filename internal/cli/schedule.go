@@ -134,13 +134,21 @@ func newScheduleList(o *options) *cobra.Command {
 				if len(l.Status.Recent) > 0 {
 					last = instantText(l.Status.Recent[0].Tick)
 				}
-				rows[i] = []string{l.Name, l.When, l.Spec.Job.Name, next, last, shorten(l.standing(), 60)}
+				rows[i] = []string{l.Name, l.When, l.Spec.Job.Type(), next, last, shorten(l.standing(), 60)}
 			}
-			return o.table("SCHEDULE\tWHEN\tWORKFLOW\tNEXT\tLAST\tSTATUS", rows)
+			return o.table("SCHEDULE\tWHEN\tBEGINS\tNEXT\tLAST\tSTATUS", rows)
 		},
 	}
 	cmd.Flags().StringVar(&app, "app", "", "only those that this app has applied")
 	return cmd
+}
+
+// begins is what a job does, for people.
+func begins(j *schedule.Job) string {
+	if j.Task != nil {
+		return fmt.Sprintf("task %s on queue %s", j.Name, j.Task.Queue)
+	}
+	return "workflow " + j.Name
 }
 
 // seen makes a command that reads one schedule.
@@ -177,7 +185,7 @@ func newScheduleShow(o *options) *cobra.Command {
 			{"Schedule", s.Name},
 			{"Status", l.standing()},
 			{"When", l.When},
-			{"Workflow", s.Spec.Job.Name},
+			{"Begins", begins(&s.Spec.Job)},
 			{"Input", payload(s.Spec.Job.Input.Payload, 200)},
 			{"Overlap", string(s.Spec.Overlap)},
 			{"Catch-up", time.Duration(s.Spec.CatchUp).String()},
@@ -276,7 +284,7 @@ func newScheduleNext(o *options) *cobra.Command {
 	}
 	cmd.Flags().IntVarP(&count, "number", "n", 5, "how many")
 	cmd.Flags().StringVar(&cron, "cron", "", "a cron line instead of a schedule")
-	cmd.Flags().StringVar(&zone, "zone", "", "IANA zone of the cron line (UTC)")
+	cmd.Flags().StringVar(&zone, "zone", "", "zone of the cron line, by its IANA name (UTC)")
 	cmd.Flags().DurationVar(&every, "every", 0, "an interval instead of a schedule")
 	cmd.Flags().StringVar(&after, "after", "", "a time (RFC 3339) instead of now")
 	return cmd

@@ -156,7 +156,7 @@ that were applied under the same app name and are not in the file any more.
 			return do(cmd.Context(), n.Backend())
 		},
 	}
-	cmd.Flags().StringVarP(&file, "file", "f", "", "YAML file, or - for standard input")
+	cmd.Flags().StringVarP(&file, "file", "f", "", "file in YAML, or - for standard input")
 	cmd.Flags().BoolVar(&prune, "prune", false, "delete what the app of the file had applied and is not in it")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
 	if err := cmd.MarkFlagRequired("file"); err != nil {

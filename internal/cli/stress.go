@@ -44,10 +44,12 @@ func newStress(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "stress", Short: "Run many workflows with one task each and report throughput and latency",
 		Long: `Run many workflows that schedule one task each, with the failures and the latency that you choose, and report throughput, latency and failures.
-What it runs stays in the store, as executions of the workflow "stress": take a store of its own, or delete them afterwards
-(perdure workflow delete --query 'workflow = "stress"' --yes, and perdure dlq purge --activity stress-task --yes for the tasks that failed).`,
+
+What it runs stays in the store, as executions of the workflow "stress" and as dead tasks: take a store of its own, which can be dropped. Elsewhere they leave with their time, or are deleted by
+perdure workflow delete --query 'workflow = "stress"' --yes and perdure dlq purge --activity stress-task --yes. On PostgreSQL a program has to be running for that.`,
 		Example: `  perdure stress --store file:/tmp/stress.db --total 1000
-  perdure stress --store postgres://localhost/stress --concurrent 200 --total 20000 --failure-rate 0.01 --latency 5ms --workers 400`,
+  perdure stress --store postgres://localhost/stress --total 20000 --concurrent 200 --workers 400
+  perdure stress --store postgres://localhost/stress --failure-rate 0.01 --latency 5ms`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {

@@ -82,7 +82,10 @@ func newTaskSubmit(o *options) *cobra.Command {
 	var spec model.TaskSpec
 	cmd := &cobra.Command{
 		Use: "submit activity", Short: "Submit a task",
-		Long: `Submit a task. Without a key every submission is a new task; with one, it attaches to the task that has it.`,
+		Long: `Submit a task. Without a key every submission is a new task; with one, it attaches to the task that has it.
+
+How it is carried out is what the flags say: what the code of the activity has as its options (queue, attempts, limits, breaker, time-outs) is known to programs that submit it, not to this command. Rules that select
+tasks by queue or activity count for it in any case.`,
 		Example: `  perdure task submit mail --queue mails --input '"ann@example.com"' --attempts 5
   perdure task submit report --key 2026-11 --input @report.json --priority 10 --wait --timeout 5m`,
 		Args: cobra.ExactArgs(1),
@@ -98,6 +101,8 @@ func newTaskSubmit(o *options) *cobra.Command {
 				return err
 			}
 			spec.Kind = args[0]
+			slices.Sort(spec.Limits)
+			spec.Limits = slices.Compact(spec.Limits)
 			r.Task = &spec
 			return o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return o.start(ctx, b, r, f.wait) })
 		},
@@ -106,9 +111,15 @@ func newTaskSubmit(o *options) *cobra.Command {
 	cmd.Flags().StringVar(&spec.Queue, "queue", perdure.DefaultQueue, "queue that it waits in")
 	cmd.Flags().IntVar(&spec.Priority, "priority", 0, "larger ones first")
 	cmd.Flags().StringVar(&spec.Fair, "fair-key", "", "key that shares the queue with others")
+	cmd.Flags().IntVar(&spec.Weight, "fair-weight", 0, "share of the key (1)")
 	cmd.Flags().DurationVar(&spec.Delay, "delay", 0, "how long it waits before it may begin")
 	cmd.Flags().IntVar(&spec.Retry.MaxAttempts, "attempts", 0, "at most so many; 0 for no limit")
+	cmd.Flags().StringSliceVar(&spec.Limits, "limit", nil, "limits that it takes a permit of, as perdure.Limit; may be repeated")
+	cmd.Flags().StringVar(&spec.Breaker, "breaker", "", "circuit breaker that its outcomes count for")
+	cmd.Flags().DurationVar(&spec.ToStart, "schedule-to-start", 0, "how long it may wait for a worker; 0 for any time")
 	cmd.Flags().DurationVar(&spec.ToClose, "attempt-timeout", 0, "of one attempt; 0 for none")
+	cmd.Flags().DurationVar(&spec.Silence, "heartbeat-timeout", 0, "how long nothing may be heard of its worker; 0 for any time")
+	cmd.Flags().DurationVar(&spec.Total, "schedule-to-close", 0, "for all attempts and the pauses between them; 0 for any time")
 	return cmd
 }
 

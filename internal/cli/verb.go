@@ -117,6 +117,7 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		return do(ctx, b, api.Target{Address: e.Start.Address, Run: e.Start.Run})
 	}
 	list, done, failed, first := []told{}, 0, 0, error(nil)
+	var ended error
 	for r := range batch.Run(ctx, b, q.Request(), one) {
 		if r.Execution == nil {
 			return r.Err
@@ -135,11 +136,18 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		if done++; o.output == "json" {
 			list = append(list, t)
 		}
+		if fault.Is(r.Err, fault.Timeout) { // the next one would take as long
+			ended = fault.New(fault.Timeout, "nothing more was tried after %d: %w", done, r.Err)
+			break
+		}
 	}
 	if o.output == "json" {
 		if err := o.json(list); err != nil {
 			return err
 		}
+	}
+	if ended != nil {
+		return unanswered(ended)
 	}
 	if failed > 0 {
 		return fault.New(fault.KindOf(first), "%d of %d failed, the first one: %w", failed, done, first)
@@ -198,6 +206,9 @@ func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context,
 		if f.ok, err = cmd.Flags().GetBool("yes"); err != nil {
 			return err
 		}
+		if f.timeout, err = cmd.Flags().GetDuration("timeout"); err != nil {
+			return err
+		}
 		return o.all(cmd.Context(), &v, &f, do)
 	}
 	cmd.Flags().StringVarP(&f.query, "query", "q", "", "all that it selects, instead of one; see `perdure workflow list`")
@@ -205,7 +216,6 @@ func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context,
 		cmd.Flags().Bool("yes", false, "with --query: do it")
 	}
 	cmd.MarkFlagsMutuallyExclusive("run", "query")
-	patience(cmd, &f.timeout)
 	return cmd
 }
 

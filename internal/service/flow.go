@@ -24,7 +24,7 @@ func (s *Service) flow() *flow.Flow {
 
 // Limits lists the limits of a tenant.
 func (s *Service) Limits(ctx context.Context, tenant string) ([]api.LimitStatus, error) {
-	st, err := s.flow().State(ctx, tenant)
+	st, err := s.flow().Used(ctx, tenant)
 	if err != nil {
 		return nil, err
 	}

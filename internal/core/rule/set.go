@@ -147,7 +147,7 @@ func parseLimit(l Limit) (p parsedLimit, err error) {
 	for _, f := range []struct {
 		what, text string
 		into       *pattern
-	}{{"tenant", l.Tenant, &p.tenant}, {"queue", l.Queue, &p.queue}, {"kind", l.Kind, &p.kind}} {
+	}{{"tenant", l.Tenant, &p.tenant}, {"queue", l.Queue, &p.queue}, {"activity", l.Kind, &p.kind}} {
 		if *f.into, err = parsePattern(f.what, f.text); err != nil {
 			return p, wrap(err)
 		}
@@ -162,10 +162,10 @@ func parseLimit(l Limit) (p parsedLimit, err error) {
 			return p, wrap(err)
 		}
 	default:
-		return p, fault.New(fault.Invalid, "limit %s: per %q is not one of queue, kind, tenant, key, name", l.Name, string(l.Per))
+		return p, fault.New(fault.Invalid, "limit %s: per %q is not one of queue, activity", l.Name, string(l.Per))
 	}
 	if l.Per == PerName && (p.queue != pattern{open: true} || p.kind != pattern{open: true}) {
-		return p, fault.New(fault.Invalid, "limit %s: tasks name it themselves, so it selects neither queues nor kinds", l.Name)
+		return p, fault.New(fault.Invalid, "limit %s: tasks name it themselves, so it selects neither queues nor activities", l.Name)
 	}
 	if err := l.Numbers.Validate(); err != nil {
 		return p, wrap(err)
@@ -189,7 +189,7 @@ func (p *parsedLimit) contradicts(other *parsedLimit) error {
 		return fault.New(fault.Conflict, "two limits are called %s", p.Name)
 	}
 	if p.queue == other.queue && p.kind == other.kind && p.Per == other.Per && p.Key == other.Key && p.Per != PerName && p.Numbers != other.Numbers {
-		return fault.New(fault.Conflict, "limits %s and %s contradict each other: both are for tenant %s, queue %s, kind %s, but %s allows %s, and %s %s",
+		return fault.New(fault.Conflict, "limits %s and %s contradict each other: both are for tenant %s, queue %s, activity %s, but %s allows %s, and %s %s",
 			other.Name, p.Name, p.tenant, p.queue, p.kind, other.Name, other.Numbers, p.Name, p.Numbers)
 	}
 	return nil
@@ -198,7 +198,7 @@ func (p *parsedLimit) contradicts(other *parsedLimit) error {
 func parseBreaker(b Breaker) (p parsedBreaker, err error) {
 	p.Breaker = b
 	if (b.Name == "") == (b.Kind == "") {
-		return p, fault.New(fault.Invalid, "a breaker rule is for names (*: all) or for kinds, one of both: name %q, kind %q", b.Name, b.Kind)
+		return p, fault.New(fault.Invalid, "a breaker rule is for names (*: all) or for activities, one of both: name %q, activity %q", b.Name, b.Kind)
 	}
 	if p.tenant, err = parsePattern("tenant", b.Tenant); err != nil {
 		return p, err
@@ -214,7 +214,7 @@ func parseBreaker(b Breaker) (p parsedBreaker, err error) {
 
 func (p *parsedBreaker) describe() string {
 	if p.Kind != "" {
-		return "breakers of kind " + p.name.String() + ", tenant " + p.tenant.String()
+		return "breakers of activity " + p.name.String() + ", tenant " + p.tenant.String()
 	}
 	return "breaker " + p.name.String() + ", tenant " + p.tenant.String()
 }

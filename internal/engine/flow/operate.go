@@ -301,7 +301,7 @@ type State struct {
 	Limits   []rule.Limit   // by name
 	Rules    []rule.Breaker // by name
 	Breakers []gate.BreakerStatus
-	// Uses are the limits that tasks hold or wait for, in all processes; Known is false when none could be asked.
+	// Uses are the limits that tasks hold or wait for, in all processes, if they were asked; Known is false when none could be.
 	Uses  []LimitUse
 	Known bool
 	// Queues are those that this process knows; Here is false when it executes no tasks and so knows nothing of that.
@@ -310,18 +310,24 @@ type State struct {
 	Paused map[string]string // queues, and why
 }
 
-// State reads how the flow of the tasks of a tenant stands.
-func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
+// Used is State with the uses of limits, for which all nodes are asked.
+func (f *Flow) Used(ctx context.Context, tenant string) (State, error) {
 	uses, known, err := f.everybody(ctx)
 	if err != nil {
-		return s, err
+		return State{}, err
 	}
+	s, err := f.State(ctx, tenant)
 	s.Known = known
 	for _, u := range uses {
 		if u.Resource.Tenant == tenant {
 			s.Uses = append(s.Uses, u)
 		}
 	}
+	return s, err
+}
+
+// State reads how the flow of the tasks of a tenant stands. Nobody is asked for it.
+func (f *Flow) State(ctx context.Context, tenant string) (s State, err error) {
 	leave, err := f.enter(ctx)
 	if err != nil {
 		return s, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
@@ -96,11 +97,15 @@ const maxNamed = 3
 // heldBy tells who has the permits.
 func (u *LimitUse) heldBy() string {
 	text := fmt.Sprintf("all %d are held", u.Held)
-	for i, ref := range u.Holders[:min(len(u.Holders), maxNamed)] {
-		text += []string{", by ", "; "}[min(i, 1)] + ref.String()
+	var names []string
+	for _, ref := range u.Holders[:min(len(u.Holders), maxNamed)] {
+		names = append(names, ref.String())
 	}
-	if more := u.Held - min(len(u.Holders), maxNamed); more > 0 && len(u.Holders) > 0 {
-		text += fmt.Sprintf("; and %d more", more)
+	if len(names) == 0 {
+		return text
 	}
-	return text
+	if more := u.Held - len(names); more > 0 {
+		names = append(names, fmt.Sprintf("and %d more", more))
+	}
+	return text + ", by " + strings.Join(names, "; ")
 }

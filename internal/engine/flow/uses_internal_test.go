@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/core/rule"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/memory"
 )
@@ -115,5 +116,20 @@ func TestAQuestionIsNotAnsweredByEarlierAnswers(t *testing.T) {
 			t.Fatalf("question %d after question %d, %v", number, last, err)
 		}
 		last = number
+	}
+}
+
+// Only whoever wants to know who holds limits asks the nodes: rules, breakers and queues are there without them, also while one of them does not answer.
+func TestNobodyIsAskedWithoutNeed(t *testing.T) {
+	t.Parallel()
+	st := &deaf{shared: shared{Store: memory.New(memory.Options{})}, times: 1}
+	if _, err := st.Register(t.Context(), store.NodeInfo{ID: model.NodeID{1}}, 1, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Of(st).State(t.Context(), "t"); err != nil || st.times != 1 {
+		t.Errorf("%v, %d writes are left", err, st.times)
+	}
+	if _, err := Of(st).Used(t.Context(), "t"); err == nil || st.times != 0 {
+		t.Errorf("%v, %d writes are left", err, st.times)
 	}
 }
