@@ -170,7 +170,7 @@ func (r *ring) awaitAll(m *member, tasks int) {
 func (r *ring) allFree(m *member) {
 	r.t.Helper()
 	time.Sleep(30 * time.Second)
-	if s, err := m.Flow().State(r.t.Context(), model.DefaultTenant); err != nil || !s.Known || len(s.Uses) > 0 {
+	if s, err := m.Flow().Used(r.t.Context(), model.DefaultTenant); err != nil || !s.Known || len(s.Uses) > 0 {
 		r.t.Errorf("permits do not come back: %+v, %v", s, err)
 	}
 }
@@ -369,7 +369,7 @@ func TestPermitsOfRunsThatMove(t *testing.T) {
 		third := r.join(5, do)
 		time.Sleep(3 * time.Second)
 		for i, f := range []*flow.Flow{first.Flow(), second.Flow(), flow.Of(common{r.st})} { // whoever is asked, in a process or beside them
-			s, err := f.State(ctx, model.DefaultTenant)
+			s, err := f.Used(ctx, model.DefaultTenant)
 			if err != nil || !s.Known || len(s.Uses) != 1 || s.Uses[0].Held != len(s.Uses[0].Holders) || s.Uses[0].Waiting == 0 || len(s.Uses[0].Waiters) == 0 {
 				t.Fatalf("%+v, %v", s, err)
 			}
