@@ -530,8 +530,9 @@ func (l *Lane) applyRelease(now model.Time, e *entry, in *input) {
 	}
 	d, ok := core.Release(e.x, t.Seen, t.Waits)
 	g := l.record(e, in, &d)
-	if !ok && l.stops(e) {
-		l.heard(now, e, t) // the news that it has not seen is not for it
+	if !ok && l.stops(e) { // the news that it has not seen is not for it, and without news it does not repeat a step either
+		e.retrying = nil
+		l.heard(now, e, t)
 	}
 	if ok {
 		e.waits = t.Waits

@@ -194,6 +194,35 @@ func TestTimersWhilePaused(t *testing.T) {
 	r.wantEvents(a, "attempt_failed try", "paused", "timer_fired nap", "resumed", "step_completed try")
 }
 
+// A worker lets a run go in the moment in which a back-off ends and the run is paused: it does not repeat the step, and the run leaves it.
+func TestPauseOfAReleasedRunWhoseBackOffEnds(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	run := r.began(a)
+	waits := []model.Reason{{Code: model.WaitRetry, Name: "try"}}
+	failed := model.Command{Kind: model.CommandRetry, Delay: time.Second, Event: model.Event{ID: "try", Attempt: 1}}
+	r.turn(a, model.Turn{Commands: []model.Command{failed}, Waits: waits})
+	r.settle()
+	r.turn(a, model.Turn{Waits: waits}) // has seen that
+	r.settle()
+	r.pass(time.Second)
+	if h := r.held[run]; len(h.retry) != 1 {
+		t.Fatalf("told to repeat %q", h.retry)
+	}
+	r.order(model.MessagePause, a, "pause")
+	r.release(a, "try") // was on its way when it was told
+	r.settle()
+	r.wantHolder(a, 0)
+	r.order(model.MessageResume, a, "resume")
+	r.settle()
+	r.wantHolder(a, 1)
+	r.turn(a, steps("try"))
+	r.settle()
+	r.wantEvents(a, "attempt_failed try", "paused", "resumed", "step_completed try")
+}
+
 // Whoever takes a paused run over hands it to nobody.
 func TestRecoveryOfPausedRun(t *testing.T) {
 	t.Parallel()
