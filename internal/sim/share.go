@@ -122,6 +122,7 @@ func (k *keeper) sharedLimits(now model.Time, ref model.TaskRef, uses []rule.Use
 
 // spent checks that no more tasks begin than a rate allows, in any stretch of time.
 func (s *Sim) spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.Numbers) {
+	s.behind = max(s.behind, int64(s.storeTime()-now)) // the clock of the node that lets it through
 	at := s.began[r]
 	at = append(at, s.now)
 	for i := range at {
@@ -133,7 +134,7 @@ func (s *Sim) spent(now model.Time, ref model.TaskRef, r rule.Resource, n limit.
 	s.began[r] = at
 }
 
-// lag is by how much the clocks of nodes may differ, or go forward at once when they are set.
+// lag is by how much the clocks of nodes may differ, or go forward at once when they are set, as far as that has mattered.
 func (s *Sim) lag() int64 { return s.behind + 2*s.skew() }
 
 // executing checks that a body which begins is not one too many: those of all workers count whose claims were made by nodes that live, also when others own the runs by now.

@@ -104,7 +104,7 @@ type Sim struct {
 	sets     []*rule.Set               // that a node has gone by
 	began    map[rule.Resource][]int64 // when tasks began that need a token
 	breakers map[rule.BreakerID]*sharedBreaker
-	behind   int64 // by how much a clock was set forward, at most
+	behind   int64 // by how much a clock was behind that of the store, at most
 }
 
 // event is something that happens at a time: to a process when proc is set, else to the world.

@@ -127,26 +127,27 @@ func fewer(n uint64) uint64 {
 func TestKnownSeeds(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		3237,   // a fork on a node whose clock is behind that of the node which the past was made by: time went back
-		346,    // a report was written for a shard that had been freed
-		649,    // a report of a task that was terminated was told that it counts
-		2974,   // a task was forgotten when a proposal for it came too late
-		4309,   // a time-out was decided, undone, and applied again although the worker had been heard meanwhile
-		4690,   // the claim of a worker that had left was given back to a lane that did not own it any more
-		29356,  // a run was read while it was quarantined, and its task proposed in vain
-		30985,  // a worker left before its report was settled, and another node waited for it
-		51103,  // a run that was imported with its end had open tasks
-		126049, // a run was handed over with the history of the one that was terminated before it
-		600595, // a shard moved with the claim of a worker that had left, which nobody could write, and its next owner waited for it for ever
-		185,    // a node wanted permits on a page, and did not know of it
-		1937,   // a node whose life had ended wrote what it knew over a page that others had written since
-		3029,   // a probe passed a breaker that its node knew to be open again
-		3899,   // a breaker had no probe to give, and who waited for one was never told
-		4973,   // a claim was made for a task that had left the board since, and come back
-		12821,  // a body ran on, and its permit was taken for one of the next attempt
-		16313,  // a claim that was undone was made again without its permit
-		4385,   // a time-out could not be written and was undone, and the body that went on was counted by nobody
-		28235,  // the same, and the run moved meanwhile
+		3237,    // a fork on a node whose clock is behind that of the node which the past was made by: time went back
+		346,     // a report was written for a shard that had been freed
+		649,     // a report of a task that was terminated was told that it counts
+		2974,    // a task was forgotten when a proposal for it came too late
+		4309,    // a time-out was decided, undone, and applied again although the worker had been heard meanwhile
+		4690,    // the claim of a worker that had left was given back to a lane that did not own it any more
+		29356,   // a run was read while it was quarantined, and its task proposed in vain
+		30985,   // a worker left before its report was settled, and another node waited for it
+		51103,   // a run that was imported with its end had open tasks
+		126049,  // a run was handed over with the history of the one that was terminated before it
+		600595,  // a shard moved with the claim of a worker that had left, which nobody could write, and its next owner waited for it for ever
+		185,     // a node wanted permits on a page, and did not know of it
+		1937,    // a node whose life had ended wrote what it knew over a page that others had written since
+		3029,    // a probe passed a breaker that its node knew to be open again
+		3899,    // a breaker had no probe to give, and who waited for one was never told
+		4973,    // a claim was made for a task that had left the board since, and come back
+		12821,   // a body ran on, and its permit was taken for one of the next attempt
+		16313,   // a claim that was undone was made again without its permit
+		4385,    // a time-out could not be written and was undone, and the body that went on was counted by nobody
+		28235,   // the same, and the run moved meanwhile
+		3054177, // a run was paused when its worker let it go and a back-off ended, and nobody went on with it after that
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
