@@ -144,6 +144,6 @@ var histories = []mutant{
 		file:  "internal/core/execution.go",
 		old:   "Last: max(s.At, s.Began),",
 		new:   "Last: s.At,",
-		tests: [][]string{sim, {"./internal/core", "-run", "TestPastOfAClockThatIsAhead$"}},
+		tests: [][]string{{"./internal/core", "-run", "TestPastOfAClockThatIsAhead$"}},
 	},
 }

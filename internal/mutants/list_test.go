@@ -209,7 +209,7 @@ var common = []mutant{
 		name:  "a timer that is started again is lost",
 		file:  "internal/engine/lane/window.go",
 		old:   "	if ok && due == t.Due {\n",
-		new:   "	if ok {\n",
+		new:   "	if ok && due != 0 {\n",
 		tests: [][]string{sim},
 	},
 	{
@@ -510,7 +510,7 @@ var common = []mutant{
 		file:  "internal/engine/lane/input.go",
 		old:   "	if e.activating {\n		e.activating, e.tail, e.read = false, nil, nil\n		e.version++\n",
 		new:   "	if false {\n		e.activating, e.tail, e.read = false, nil, nil\n		e.version++\n",
-		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestResetWhileTheRunIsRead$"}},
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestResetWhileTheRunIsRead$"}},
 	},
 	{
 		name:  "an open run is deleted",
@@ -566,14 +566,21 @@ var common = []mutant{
 		file:  "internal/engine/lane/entry.go",
 		old:   "e.resuming > 0 { // it is handed over when that is told",
 		new:   "false {",
-		tests: [][]string{longer},
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestPauseAndResumeInOneBatch$"}},
+	},
+	{
+		name:  "a worker that has let a paused run go is waited for",
+		file:  "internal/engine/lane/input.go",
+		old:   "		e.retrying = nil\n		l.heard(now, e, t)\n",
+		new:   "		l.heard(now, e, t)\n",
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestPauseOfAReleasedRunWhoseBackOffEnds$"}},
 	},
 	{
 		name:  "a run begins and ends in one batch",
 		file:  "internal/engine/lane/input.go",
 		old:   "return e.fresh && in.kind == inMessage && in.message.Kind == model.MessageTerminate",
 		new:   "return false",
-		tests: [][]string{longer, {"./internal/engine/lane", "-run", "TestTerminateInTheSameBatch$"}},
+		tests: [][]string{{"./internal/engine/lane", "-run", "TestTerminateInTheSameBatch$"}},
 	},
 	{
 		name:  "a query is lost when its run is released",

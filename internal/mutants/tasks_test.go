@@ -24,7 +24,7 @@ var tasks = []mutant{
 		file:  "internal/engine/lane/task.go",
 		old:   "	if e == nil || e.shard.freeing {",
 		new:   "	if e == nil {",
-		tests: [][]string{sim},
+		tests: laneTasks("TestDrainWithTasks$"),
 	},
 	{
 		name:  "a report of a claim that timed out is told that it counts",
@@ -38,7 +38,7 @@ var tasks = []mutant{
 		file:  "internal/engine/lane/task.go",
 		old:   "			l.postAgain(now, e, id, queue.Neither) // at once: an entry without tasks on the board may be dropped\n",
 		new:   "",
-		tests: laneTasks("TestStaleProposals$"),
+		tests: laneTasks("TestDeadlineThatComesToNothing$"),
 	},
 	{
 		name:  "a quarantine stops whoever executes a task of the run",

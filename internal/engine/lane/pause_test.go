@@ -107,6 +107,24 @@ func TestPauseBesideAnEvent(t *testing.T) {
 	}
 }
 
+// A pause that is taken back before it is stored: the run leaves its worker and is handed over again.
+func TestPauseAndResumeInOneBatch(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	run := r.parked(a)
+	gen := r.held[run].gen
+	r.order(model.MessagePause, a, "pause")
+	r.order(model.MessageResume, a, "resume")
+	r.settle()
+	r.wantEvents(a, "paused", "resumed")
+	r.wantHolder(a, 1)
+	if h := r.held[run]; h.gen == gen || len(h.events) != 2 {
+		t.Errorf("held in generation %d after %d, with %v", h.gen, gen, h.events)
+	}
+}
+
 // A pause that is refused, or that waits in a batch with somebody else's poison.
 func TestPauseWithPoison(t *testing.T) {
 	t.Parallel()

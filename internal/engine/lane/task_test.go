@@ -484,6 +484,21 @@ func TestStaleProposals(t *testing.T) {
 	b.wantSlots(1)
 }
 
+// The board takes a deadline to have passed that has not, as far as the run knows: the task waits on.
+func TestDeadlineThatComesToNothing(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	r.send(theTask("t", func(s *model.TaskSpec) { s.ToStart = time.Hour }), "t")
+	r.settle()
+	ref := model.TaskRef{Address: taskAt("t"), Run: r.current(taskAt("t")).Start.Run, ID: model.TaskStep}
+	r.l.Expire(r.now, ref, false, 0, model.TimeoutToStart)
+	r.settle()
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.settle()
+	b.one()
+}
+
 // turnstile lets one task through at a time, and counts those that hold it without having been let through.
 type turnstile struct {
 	in   map[model.TaskRef]bool
