@@ -3,7 +3,6 @@ package perdure
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -177,13 +176,7 @@ func (o *stepOptions) spec(kind string) *model.TaskSpec {
 
 // stored is the policy as the engine knows it. What it cannot know (If, and errors by type) is decided by the worker.
 func (p *RetryPolicy) stored() model.Retry {
-	r := model.Retry{
-		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max,
-		Coefficient: int64(math.Round(p.Coefficient * 1000)), Jitter: int64(math.Round(p.Jitter * 1000)),
-	}
-	if r.Max == 0 && r.Initial > time.Minute {
-		r.Max = r.Initial
-	}
+	r := model.NewRetry(p.MaxAttempts, p.Initial, p.Max, p.Coefficient, p.Jitter)
 	for _, k := range p.Except {
 		for _, name := range k.names {
 			if !slices.Contains(r.Final, name) {

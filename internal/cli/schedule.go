@@ -196,6 +196,9 @@ func newScheduleShow(o *options) *cobra.Command {
 			{"Left out", fmt.Sprintf("%d skipped, %d missed", c.Skipped, c.Missed)},
 			{"Failed", strconv.FormatInt(c.Failed, 10)},
 		}
+		if t := s.Spec.Job.Task; t != nil {
+			rows = append(rows, settingRows(t)...)
+		}
 		if j := time.Duration(s.Spec.Jitter); j > 0 {
 			rows = append(rows, []string{"Jitter", j.String()})
 		}

@@ -101,8 +101,7 @@ tasks by queue or activity count for it in any case.`,
 				return err
 			}
 			spec.Kind = args[0]
-			slices.Sort(spec.Limits)
-			spec.Limits = slices.Compact(spec.Limits)
+			spec.Limits = set(spec.Limits)
 			r.Task = &spec
 			return o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return o.start(ctx, b, r, f.wait) })
 		},
