@@ -48,6 +48,12 @@ func TestFlowBesideANode(t *testing.T) {
 		t.Helper()
 		until(want)
 		do(want, "workflow", "explain", "task:ship/"+x.Ref.Key) // beside the owner, who knows it without looking
+		do(want, "task", "list", "--activity", "ship", "-o", "json")
+		for info, err := range app.Executions(t.Context(), `key = "`+x.Ref.Key+`"`) {
+			if err != nil || !strings.Contains(info.Reason, want) {
+				t.Errorf("listed by its owner: it %s, %v; want %q", info.Reason, err, want)
+			}
+		}
 	}
 	explained("no limit of that name")
 	do("tripped breaker carrier", "breaker", "trip", "carrier", "--reason", "strike")

@@ -158,7 +158,7 @@ type taskLine struct {
 
 // listTasks lists executions that are tasks; the store does not know their queues, so those are looked at here.
 func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) error {
-	req, err := f.request()
+	req, err := f.listing()
 	if err != nil {
 		return err
 	}
