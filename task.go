@@ -321,8 +321,8 @@ type TaskConfig struct {
 	Prefetch int
 	// Queues are served beside those that the activities name, and beside DefaultQueue: those that calls and submissions name.
 	Queues []string
-	// HighLoad and LowLoad are shares of Slots and Prefetch together. Once so many are taken, no more are claimed until it has come down to the low one. By
-	// default there are no such marks: a full process claims no more anyway.
+	// HighLoad and LowLoad are shares of Slots and Prefetch together. Once so many are taken, no more are claimed until it has come down to the low one. It is no
+	// bound: tasks that come at the same moment may take all slots. By default there are no such marks: a full process claims no more anyway.
 	HighLoad, LowLoad float64
 	// HighMemory and LowMemory are shares of the memory that the process may have (GOMEMLIMIT): 0.9 and 0.8; the low one is eight ninths of the high one when only that is
 	// given. Without such a limit they mean nothing.
