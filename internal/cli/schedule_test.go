@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,6 +107,16 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 			t.Errorf("after %s it shows %s, want %q", c.line, out, c.shown)
 		}
 	}
+	var shown struct {
+		Spec struct {
+			Job struct{ Task json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal([]byte(do("", 0, "schedule", "show", "tidy", "-o", "json")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	task := strings.Trim(strings.TrimSpace(string(shown.Spec.Job.Task)), "{}") // JSON is YAML
+	apply("unchanged", ", "+task, "--dry-run")
 	apply("changed", strings.Replace(all, "jitter: 0.1", "jitter: 0.2", 1), "--dry-run")
 	do("triggered: tidy@", 0, "schedule", "trigger", "tidy")
 	list := do("", 0, "task", "list", "--activity", "clean", "--queue", "low", "-o", "json")

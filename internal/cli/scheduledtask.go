@@ -3,11 +3,13 @@ package cli
 import (
 	"cmp"
 	"fmt"
-	"reflect"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/schedule"
@@ -15,27 +17,27 @@ import (
 
 // scheduledTask is how the task of a schedule is to be carried out, in a file: what the flags of task submit say, and the pauses between attempts.
 type scheduledTask struct {
-	Queue      string         `yaml:"queue"`
-	Priority   int            `yaml:"priority"`
-	FairKey    string         `yaml:"fair_key"`
-	FairWeight int            `yaml:"fair_weight"`
-	Delay      time.Duration  `yaml:"delay"`
-	Attempts   int            `yaml:"attempts"`
-	Retry      scheduledRetry `yaml:"retry"`
-	Limits     []string       `yaml:"limits"`
-	Breaker    string         `yaml:"breaker"`
-	ToStart    time.Duration  `yaml:"schedule_to_start"`
-	Attempt    time.Duration  `yaml:"attempt_timeout"`
-	Heartbeat  time.Duration  `yaml:"heartbeat_timeout"`
-	ToClose    time.Duration  `yaml:"schedule_to_close"`
+	Queue      string         `yaml:"queue,omitempty"`
+	Priority   int            `yaml:"priority,omitempty"`
+	FairKey    string         `yaml:"fair_key,omitempty"`
+	FairWeight int            `yaml:"fair_weight,omitempty"`
+	Delay      time.Duration  `yaml:"delay,omitempty"`
+	Attempts   int            `yaml:"attempts,omitempty"`
+	Retry      scheduledRetry `yaml:"retry,omitempty"`
+	Limits     []string       `yaml:"limits,omitempty"`
+	Breaker    string         `yaml:"breaker,omitempty"`
+	ToStart    time.Duration  `yaml:"schedule_to_start,omitempty"`
+	Attempt    time.Duration  `yaml:"attempt_timeout,omitempty"`
+	Heartbeat  time.Duration  `yaml:"heartbeat_timeout,omitempty"`
+	ToClose    time.Duration  `yaml:"schedule_to_close,omitempty"`
 }
 
 type scheduledRetry struct {
-	Initial     time.Duration `yaml:"initial"`
-	Max         time.Duration `yaml:"max"`
-	Coefficient float64       `yaml:"coefficient"`
-	Jitter      float64       `yaml:"jitter"`
-	Except      []string      `yaml:"except"`
+	Initial     time.Duration `yaml:"initial,omitempty"`
+	Max         time.Duration `yaml:"max,omitempty"`
+	Coefficient float64       `yaml:"coefficient,omitempty"`
+	Jitter      float64       `yaml:"jitter,omitempty"`
+	Except      []string      `yaml:"except,omitempty"`
 }
 
 // fieldNames are what complaints call the settings of a task from a file.
@@ -61,14 +63,29 @@ var fieldNames = model.SettingNames{
 	model.SettingFinal:       "number of names in retry.except",
 }
 
-// given are the fields that say something.
-func (t *scheduledTask) given() (names []string) {
-	for f, value := range reflect.ValueOf(*t).Fields() {
-		if !value.IsZero() {
-			names = append(names, f.Tag.Get("yaml"))
-		}
+// fields are those that say something, by their names in the file.
+func (t *scheduledTask) fields() (all map[string]any) {
+	data, err := yaml.Marshal(t)
+	if err == nil {
+		err = yaml.Unmarshal(data, &all)
 	}
-	return names
+	if err != nil {
+		panic(err) // of our own struct
+	}
+	return all
+}
+
+// given are the names of the fields that say something.
+func (t *scheduledTask) given() []string { return slices.Sorted(maps.Keys(t.fields())) }
+
+// written is a stored task as a file would say it.
+func written(s *model.TaskSpec) *scheduledTask {
+	r := &s.Retry
+	return &scheduledTask{
+		Queue: s.Queue, Priority: s.Priority, FairKey: s.Fair, FairWeight: s.Weight, Delay: s.Delay, Attempts: r.MaxAttempts, Limits: s.Limits, Breaker: s.Breaker,
+		ToStart: s.ToStart, Attempt: s.ToClose, Heartbeat: s.Silence, ToClose: s.Total,
+		Retry: scheduledRetry{Initial: r.Initial, Max: r.Max, Coefficient: float64(r.Coefficient) / 1000, Jitter: float64(r.Jitter) / 1000, Except: r.Final},
+	}
 }
 
 // spec is the task as it is stored. What means the same is stored the same, so that apply finds no difference.
