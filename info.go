@@ -73,7 +73,7 @@ func (a *App) Executions(ctx context.Context, query string) iter.Seq2[Info, erro
 			yield(Info{}, public(err))
 			return
 		}
-		req.Limit = 200
+		req.Limit, req.Explain = 200, true
 		for {
 			page, err := a.host.backend.List(ctx, req)
 			if err != nil {

@@ -3,7 +3,6 @@ package perdure
 import (
 	"context"
 	"errors"
-	"math"
 	"slices"
 	"time"
 
@@ -177,13 +176,7 @@ func (o *stepOptions) spec(kind string) *model.TaskSpec {
 
 // stored is the policy as the engine knows it. What it cannot know (If, and errors by type) is decided by the worker.
 func (p *RetryPolicy) stored() model.Retry {
-	r := model.Retry{
-		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max,
-		Coefficient: int64(math.Round(p.Coefficient * 1000)), Jitter: int64(math.Round(p.Jitter * 1000)),
-	}
-	if r.Max == 0 && r.Initial > time.Minute {
-		r.Max = r.Initial
-	}
+	r := model.NewRetry(p.MaxAttempts, p.Initial, p.Max, p.Coefficient, p.Jitter)
 	for _, k := range p.Except {
 		for _, name := range k.names {
 			if !slices.Contains(r.Final, name) {
@@ -328,8 +321,8 @@ type TaskConfig struct {
 	Prefetch int
 	// Queues are served beside those that the activities name, and beside DefaultQueue: those that calls and submissions name.
 	Queues []string
-	// HighLoad and LowLoad are shares of Slots and Prefetch together. Once so many are taken, no more are claimed until it has come down to the low one. By
-	// default there are no such marks: a full process claims no more anyway.
+	// HighLoad and LowLoad are shares of Slots and Prefetch together. Once so many are taken, no more are claimed until it has come down to the low one. It is no
+	// bound: tasks that come at the same moment may take all slots. By default there are no such marks: a full process claims no more anyway.
 	HighLoad, LowLoad float64
 	// HighMemory and LowMemory are shares of the memory that the process may have (GOMEMLIMIT): 0.9 and 0.8; the low one is eight ninths of the high one when only that is
 	// given. Without such a limit they mean nothing.

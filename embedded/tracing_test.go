@@ -279,6 +279,47 @@ func TestTraceOfASchedule(t *testing.T) {
 	}
 }
 
+// A dead task that somebody requeues who is not traced, such as the command line, has one trace for all its attempts, as one that he submits.
+func TestTraceOfARequeue(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	provider, to := traced()
+	send := perdure.NewActivity("send", func(context.Context, int) (int, error) { return 0, errors.New("busy") }, perdure.OnQueue("mails"), perdure.Constant(2, time.Millisecond))
+	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return send.Run(ctx, n) })
+	app := open(t, embedded.Config{Tracer: provider, AllowUnsafe: true}, url, send, flow)
+	operator := open(t, embedded.Config{AllowUnsafe: true}, url, perdure.DeclareActivity[int, int]("send", perdure.OnQueue("mails")))
+	for _, run := range []func() error{
+		func() error {
+			x, err := send.Submit(app.With(t.Context()), 1)
+			if err == nil {
+				_, err = x.Result(app.With(t.Context()))
+			}
+			return err
+		},
+		func() error {
+			_, err := flow.Run(app.With(t.Context()), 2)
+			return err
+		},
+	} {
+		if err := run(); err == nil {
+			t.Fatal("it did not fail")
+		}
+	}
+	for dead, err := range app.DeadTasks(t.Context(), perdure.DeadQuery{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		to.Reset()
+		if _, err := operator.Requeue(t.Context(), dead.ID); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"start task send", "start task send > task send", "start task send > task send"}
+		if diff := cmp.Diff(want, tree(waitFor(t, len(want), to)...)); diff != "" {
+			t.Errorf("dead task of %s (-want +got):\n%s", dead.Of, diff)
+		}
+	}
+}
+
 // An app without a tracer keeps no trace, whatever the context of its caller has.
 func TestNoTrace(t *testing.T) {
 	t.Parallel()

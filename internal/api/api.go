@@ -207,6 +207,8 @@ type ListRequest struct {
 	Labels                 []model.LabelCondition
 
 	AllRuns bool
+	// Explain has open tasks say why they wait, which takes a look at the history of each. Else their reasons are what the store knows, as those of workflows are.
+	Explain bool
 	Limit   int
 	Cursor  string // opaque, of the page before
 }

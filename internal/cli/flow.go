@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -415,7 +416,15 @@ func (o *options) queueVerbs() []*cobra.Command {
 	var why string
 	pause := o.flowVerb("pause", "Have no task of a queue begin; those that run go on", "  perdure queue pause mail --reason deploy", "paused queue",
 		func(ctx context.Context, b api.Backend, name string) error {
-			return b.PauseQueue(ctx, model.DefaultTenant, name, why)
+			if err := b.PauseQueue(ctx, model.DefaultTenant, name, why); err != nil || o.alone() {
+				return err
+			}
+			// A name that is misspelt stops nothing, and whoever is in a hurry does not notice.
+			workers, err := b.ListWorkers(ctx, model.DefaultTenant)
+			if err == nil && !slices.ContainsFunc(workers, func(w api.WorkerInfo) bool { return slices.Contains(w.Queues, name) }) {
+				fmt.Fprintf(o.Err, "No worker serves queue %s now; see perdure queue list.\n", name)
+			}
+			return err
 		})
 	pause.Flags().StringVar(&why, "reason", "", "what people are told")
 	resume := o.flowVerb("resume", "Have tasks of a queue begin again", "  perdure queue resume mail", "resumed queue",

@@ -48,6 +48,12 @@ func TestFlowBesideANode(t *testing.T) {
 		t.Helper()
 		until(want)
 		do(want, "workflow", "explain", "task:ship/"+x.Ref.Key) // beside the owner, who knows it without looking
+		do(want, "task", "list", "--activity", "ship", "-o", "json")
+		for info, err := range app.Executions(t.Context(), `key = "`+x.Ref.Key+`"`) {
+			if err != nil || !strings.Contains(info.Reason, want) {
+				t.Errorf("listed by its owner: it %s, %v; want %q", info.Reason, err, want)
+			}
+		}
 	}
 	explained("no limit of that name")
 	do("tripped breaker carrier", "breaker", "trip", "carrier", "--reason", "strike")
@@ -56,9 +62,14 @@ func TestFlowBesideANode(t *testing.T) {
 	do("open", "breaker", "list")
 	do("paused queue ship", "queue", "pause", "ship", "--reason", "inventory")
 	explained("in queue ship, which is paused: inventory")
-	refused := on(t, url)
-	refused("limit typo: there is no queue shop (those that workers serve, or that tasks wait in here: default, ship)", 3, "limit", "set", "typo", "--queue", "shop", "--concurrency", "1")
-	refused("there is no limit typo", 3, "limit", "show", "typo")
+	told := on(t, url)
+	told("No worker serves queue shop now", 0, "queue", "pause", "shop")
+	do("resumed queue shop", "queue", "resume", "shop")
+	if out, complaints, _ := perdureOn(t, url, "queue", "pause", "ship", "--reason", "inventory"); complaints != "" {
+		t.Errorf("a queue that is served: %s%s", out, complaints)
+	}
+	told("limit typo: there is no queue shop (those that workers serve, or that tasks wait in here: default, ship)", 3, "limit", "set", "typo", "--queue", "shop", "--concurrency", "1")
+	told("there is no limit typo", 3, "limit", "show", "typo")
 	do("set limit later", "limit", "set", "later", "--queue", "shop", "--concurrency", "1", "--any-queue")
 	do("set limit ships", "limit", "set", "ships", "--queue", "sh*", "--concurrency", "9")
 	do("task:ship/typed", "task", "submit", "ship", "--queue", "ship", "--key", "typed", "--input", "1", "--limit", "dock,crane", "--breaker", "carrier", "--schedule-to-start", "1h",

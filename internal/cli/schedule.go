@@ -69,14 +69,31 @@ func (o *options) scheduleNames(cmd *cobra.Command, args []string, _ string) ([]
 type scheduleLine struct {
 	Name    string          `json:"name"`
 	When    string          `json:"when"`
-	Spec    schedule.Spec   `json:"spec"`
+	Spec    specLine        `json:"spec"`
 	Status  schedule.Status `json:"status"`
 	Next    []time.Time     `json:"next"`
 	Trouble string          `json:"trouble,omitempty"`
 }
 
+// specLine is a definition in JSON: its task has the fields of a file, not those of the store.
+type specLine struct {
+	schedule.Spec
+
+	Job jobLine `json:"job"`
+}
+
+type jobLine struct {
+	schedule.Job
+
+	Task map[string]any `json:"task,omitempty"`
+}
+
 func lineOf(s *schedule.Seen, n int) scheduleLine {
-	l := scheduleLine{Name: s.Name, Spec: s.Spec, Status: s.Status, Next: s.Next(n), Trouble: s.Trouble}
+	spec := specLine{Spec: s.Spec, Job: jobLine{Job: s.Spec.Job}}
+	if t := s.Spec.Job.Task; t != nil {
+		spec.Job.Task = written(t).fields()
+	}
+	l := scheduleLine{Name: s.Name, Spec: spec, Status: s.Status, Next: s.Next(n), Trouble: s.Trouble}
 	if c, err := s.Spec.Cadence(); err == nil {
 		l.When = c.String()
 	}
@@ -195,6 +212,9 @@ func newScheduleShow(o *options) *cobra.Command {
 			{"Fired", fmt.Sprintf("%d, of these %d by hand and %d for the past", c.Fired, c.Triggered, c.Backfilled)},
 			{"Left out", fmt.Sprintf("%d skipped, %d missed", c.Skipped, c.Missed)},
 			{"Failed", strconv.FormatInt(c.Failed, 10)},
+		}
+		if t := s.Spec.Job.Task; t != nil {
+			rows = append(rows, settingRows(t)...)
 		}
 		if j := time.Duration(s.Spec.Jitter); j > 0 {
 			rows = append(rows, []string{"Jitter", j.String()})

@@ -1,6 +1,9 @@
 package cli_test
 
 import (
+	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -60,5 +63,64 @@ func idle(t *testing.T, app *perdure.App, s *perdure.Schedule) {
 		if len(info.Open) == 0 {
 			return
 		}
+	}
+}
+
+// What a file says of a task is stored, shown and compared: all of it.
+func TestTasksOfAScheduleFile(t *testing.T) {
+	t.Parallel()
+	do := on(t, "file:"+filepath.Join(t.TempDir(), "x.db"))
+	do("", 0, "migrate")
+	apply := func(want, lines string, args ...string) {
+		t.Helper()
+		name := filepath.Join(t.TempDir(), "schedules.yaml")
+		if err := os.WriteFile(name, []byte("app: ops\nschedules:\n  - {name: tidy, cron: '@yearly', activity: clean"+lines+"}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		do(want+": tidy", 0, append([]string{"schedule", "apply", "-f", name}, args...)...)
+	}
+	apply("created", "")
+	apply("unchanged", ", queue: default, limits: [], retry: {except: []}")
+	do("task clean on queue default", 0, "schedule", "show", "tidy")
+	do("no limit", 0, "schedule", "show", "tidy")
+	all := ""
+	for _, c := range []struct{ line, shown string }{
+		{"queue: low", "on queue low"},
+		{"priority: 7", "Priority            7"},
+		{"fair_key: ann", "ann, weight 1"},
+		{"fair_weight: 2", "ann, weight 2"},
+		{"delay: 5s", "Delay               5s"},
+		{"attempts: 4", "Attempts            4"},
+		{"retry: {initial: 2s, max: 90s, coefficient: 1.5, jitter: 0.1, except: [panic, canceled]}", "4, first pause 2s, each times 1.5, at most 1m30s, jitter 0.1, none after canceled, panic"},
+		{"limits: [disk, cpu]", "cpu, disk"},
+		{"breaker: files", "files"},
+		{"schedule_to_start: 1h", "1h0m0s"},
+		{"attempt_timeout: 10m", "10m0s"},
+		{"heartbeat_timeout: 30s", "30s"},
+		{"schedule_to_close: 2h", "2h0m0s"},
+	} {
+		all += ", " + c.line
+		apply("changed", all, "--dry-run")
+		apply("changed", all)
+		apply("unchanged", all)
+		if out := strings.Join(strings.Fields(do("", 0, "schedule", "show", "tidy")), " "); !strings.Contains(out, strings.Join(strings.Fields(c.shown), " ")) {
+			t.Errorf("after %s it shows %s, want %q", c.line, out, c.shown)
+		}
+	}
+	var shown struct {
+		Spec struct {
+			Job struct{ Task json.RawMessage }
+		}
+	}
+	if err := json.Unmarshal([]byte(do("", 0, "schedule", "show", "tidy", "-o", "json")), &shown); err != nil {
+		t.Fatal(err)
+	}
+	task := strings.Trim(strings.TrimSpace(string(shown.Spec.Job.Task)), "{}") // JSON is YAML
+	apply("unchanged", ", "+task, "--dry-run")
+	apply("changed", strings.Replace(all, "jitter: 0.1", "jitter: 0.2", 1), "--dry-run")
+	do("triggered: tidy@", 0, "schedule", "trigger", "tidy")
+	list := do("", 0, "task", "list", "--activity", "clean", "--queue", "low", "-o", "json")
+	if !strings.Contains(list, `"key": "tidy@`) {
+		t.Errorf("it began %s", list)
 	}
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,7 +34,7 @@ type scheduleEntry struct {
 	Offset   time.Duration     `yaml:"offset"`
 	Workflow string            `yaml:"workflow"`
 	Activity string            `yaml:"activity"` // instead of a workflow: a task of its own
-	Queue    string            `yaml:"queue"`    // of the task; default
+	Task     scheduledTask     `yaml:",inline"`
 	Input    any               `yaml:"input"`
 	Labels   map[string]string `yaml:"labels"`
 	Overlap  string            `yaml:"overlap"`
@@ -83,8 +82,7 @@ func (o *options) readSchedules(name string) (scheduleFile, map[string]schedule.
 func (e *scheduleEntry) job(in []byte) schedule.Job {
 	j := schedule.Job{Kind: schedule.KindWorkflow, Name: e.Workflow, Labels: e.Labels, Input: schedule.Payload{Payload: model.Payload{Data: in}}}
 	if e.Activity != "" {
-		j.Kind, j.Name = schedule.KindTask, e.Activity
-		j.Task = &model.TaskSpec{Kind: e.Activity, Queue: cmp.Or(e.Queue, model.DefaultQueue)}
+		j.Kind, j.Name, j.Task, j.Called = schedule.KindTask, e.Activity, e.Task.spec(e.Activity), fieldNames
 	}
 	return j
 }
@@ -94,8 +92,11 @@ func (e *scheduleEntry) command(app string) (schedule.Command, error) {
 	if err != nil {
 		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: its input is not JSON: %w", e.Name, err)
 	}
-	if e.Activity != "" && e.Workflow != "" || e.Queue != "" && e.Activity == "" {
-		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: it has a workflow, or an activity, which may have a queue", e.Name)
+	if e.Activity != "" && e.Workflow != "" {
+		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: it has a workflow, or an activity, not both", e.Name)
+	}
+	if given := e.Task.given(); e.Activity == "" && len(given) > 0 {
+		return schedule.Command{}, fault.New(fault.Invalid, "schedule %s: %s: that is for a task, and it has no activity", e.Name, strings.Join(given, ", "))
 	}
 	spec := &schedule.Spec{
 		Cron: e.Cron, Zone: e.Zone, Every: schedule.Duration(e.Every), Phase: schedule.Duration(e.Offset), Overlap: schedule.Overlap(e.Overlap),
@@ -125,7 +126,7 @@ that were applied under the same app name and are not in the file any more.
     - name: nightly
       cron: 0 2 * * *             # or every: 90m, offset: 5m
       zone: Europe/Berlin
-      workflow: report            # or activity: clean, queue: low
+      workflow: report            # or activity, see below
       input: {day: yesterday}     # stored as JSON
       labels: {team: ops}
       overlap: skip               # skip, queue, allow or cancel
@@ -133,7 +134,23 @@ that were applied under the same app name and are not in the file any more.
       jitter: 30s
       start_at: 2026-11-15T00:00:00Z
       end_at: 2027-11-15T00:00:00Z
-      paused_at_first: not before the migration`,
+      paused_at_first: not before the migration
+    - name: tidy
+      every: 90m
+      activity: clean             # a task of its own, which may have what follows
+      queue: low
+      priority: 10
+      fair_key: ann
+      fair_weight: 2
+      delay: 5s
+      attempts: 5
+      retry: {initial: 1s, max: 1m, coefficient: 2, jitter: 0.1, except: [panic]}
+      limits: [disk]
+      breaker: files
+      schedule_to_start: 1h
+      attempt_timeout: 10m
+      heartbeat_timeout: 30s
+      schedule_to_close: 2h`,
 		Example: `  perdure schedule apply -f schedules.yaml --dry-run
   perdure schedule apply -f schedules.yaml --prune`,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -91,6 +91,16 @@ func (f *listFlags) request() (api.ListRequest, error) {
 	return r, err
 }
 
+// listing is the request of what is shown: with reasons, and not many more than are shown.
+func (f *listFlags) listing() (api.ListRequest, error) {
+	r, err := f.request()
+	r.Explain = true
+	if f.limit > 0 {
+		r.Limit = min(r.Limit, f.limit+1)
+	}
+	return r, err
+}
+
 // moment reads a time, or a distance back from now.
 func moment(flag, text string) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil {

@@ -101,8 +101,7 @@ tasks by queue or activity count for it in any case.`,
 				return err
 			}
 			spec.Kind = args[0]
-			slices.Sort(spec.Limits)
-			spec.Limits = slices.Compact(spec.Limits)
+			spec.Limits = set(spec.Limits)
 			r.Task = &spec
 			return o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return o.start(ctx, b, r, f.wait) })
 		},
@@ -159,7 +158,7 @@ type taskLine struct {
 
 // listTasks lists executions that are tasks; the store does not know their queues, so those are looked at here.
 func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) error {
-	req, err := f.request()
+	req, err := f.listing()
 	if err != nil {
 		return err
 	}

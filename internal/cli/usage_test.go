@@ -39,6 +39,9 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 		}
 		return name
 	}
+	task := func(lines string) []string {
+		return []string{"schedule", "apply", "-f", file("every: 1h}\n  - {name: task, every: 1h, activity: letter, " + lines)}
+	}
 	for _, c := range []struct {
 		want string
 		args []string
@@ -84,6 +87,29 @@ func TestNumbersThatMakeNoSense(t *testing.T) {
 		{"jitter", []string{"schedule", "apply", "-f", file("every: 1h, jitter: -1s")}},
 		{"catch-up", []string{"schedule", "apply", "-f", file("every: 1h, catch_up: 1ns")}},
 		{"time", []string{"schedule", "apply", "-f", file("every: 1h, start_at: 99999-01-01T00:00:00Z")}},
+		{"queue: that is for a task", []string{"schedule", "apply", "-f", file("every: 1h, queue: low")}},
+		{"attempts, retry: that is for a task", []string{"schedule", "apply", "-f", file("every: 1h, attempts: 3, retry: {jitter: 0.1}")}},
+		{"its queue \"a\\nb\" is not the name", task(`queue: "a\nb"`)},
+		{"its priority is 9000000", task("priority: 9000000")},
+		{"its fair_key", task(`fair_key: "\u0001"`)},
+		{"its fair_weight is -1", task("fair_weight: -1")},
+		{"its delay is -1s", task("delay: -1s")},
+		{"its delay is 2h0m0s, and its schedule_to_close is 1h0m0s", task("delay: 2h, schedule_to_close: 1h")},
+		{"its attempts is -1", task("attempts: -1")},
+		{"its retry.initial is -1s", task("retry: {initial: -1s}")},
+		{"its retry.initial is 2s, and its retry.max is 1s", task("retry: {initial: 2s, max: 1s}")},
+		{"its retry.coefficient is 0.5", task("retry: {coefficient: 0.5}")},
+		{"its retry.coefficient is", task("retry: {coefficient: .inf}")},
+		{"its retry.jitter is 1.5", task("retry: {jitter: 1.5}")},
+		{"its retry.jitter is", task("retry: {jitter: .nan}")},
+		{"its retry.except: \"\" is not the name", task("retry: {except: ['']}")},
+		{"its limits: \"\" is not the name", task("limits: [a, '']")},
+		{"its number of limits is 9", task("limits: [a, b, c, d, e, f, g, h, i]")},
+		{"its breaker", task(`breaker: "\u0001"`)},
+		{"its schedule_to_start is -1s", task("schedule_to_start: -1s")},
+		{"its attempt_timeout is 2000000h0m0s", task("attempt_timeout: 2000000h")},
+		{"its heartbeat_timeout is 1ms", task("heartbeat_timeout: 1ms")},
+		{"its schedule_to_close is -1s", task("schedule_to_close: -1s")},
 		{"--failure-rate", []string{"stress", "--failure-rate", "NaN"}},
 		{"--latency", []string{"stress", "--latency", "-1s"}},
 	} {

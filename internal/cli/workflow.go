@@ -91,7 +91,7 @@ func summarise(d *api.Description) summary {
 }
 
 func (o *options) list(ctx context.Context, f *listFlags) error {
-	req, err := f.request()
+	req, err := f.listing()
 	if err != nil {
 		return err
 	}

@@ -60,21 +60,47 @@ const (
 	MaxCoefficient = 1_000_000_000 // in thousandths
 )
 
-// Check says what is wrong with a spec, all of it, but for names: what is out of bounds, and what makes no sense.
-func (t *TaskSpec) Check() error {
-	var problems []error
-	if err := t.Bounds(); err != nil {
-		problems = append(problems, err)
+// What the settings of a task are called in complaints.
+const (
+	SettingPriority    = "priority"
+	SettingWeight      = "weight"
+	SettingToStart     = "schedule-to-start time-out"
+	SettingToClose     = "attempt time-out"
+	SettingSilence     = "heartbeat time-out"
+	SettingTotal       = "schedule-to-close time-out"
+	SettingDelay       = "delay"
+	SettingAttempts    = "number of attempts"
+	SettingInitial     = "first pause of the retry policy"
+	SettingMax         = "longest pause of the retry policy"
+	SettingCoefficient = "coefficient of the retry policy"
+	SettingJitter      = "jitter of the retry policy"
+	SettingLimits      = "number of limits"
+	SettingFinal       = "number of final failures"
+)
+
+// SettingNames are what settings of a task are called by whoever has written them, by what we call them. Those that are missing have our names.
+type SettingNames map[string]string
+
+// Of is what a setting is called.
+func (n SettingNames) Of(setting string) string {
+	if name, ok := n[setting]; ok {
+		return name
 	}
+	return setting
+}
+
+// Check says what is wrong with a spec, all of it, but for names: what is out of bounds, and what makes no sense.
+func (t *TaskSpec) Check(called SettingNames) error {
+	problems := t.bounds(called)
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if t.Silence > 0 && t.Silence < MinSilence {
-		wrong("its heartbeat time-out is %s: workers beat at a third of it, so it is at least %s", t.Silence, MinSilence)
+		wrong("its %s is %s: workers beat at a third of it, so it is at least %s", called.Of(SettingSilence), t.Silence, MinSilence)
 	}
 	if t.Total > 0 && t.Delay >= t.Total {
-		wrong("its delay is %s, and it has to end within %s: it would be over before it may begin", t.Delay, t.Total)
+		wrong("its %s is %s, and its %s is %s: it would be over before it may begin", called.Of(SettingDelay), t.Delay, called.Of(SettingTotal), t.Total)
 	}
 	if r := &t.Retry; r.Max > 0 && r.Initial > r.Max {
-		wrong("the first pause of its retry policy is %s, longer than the longest one of %s", r.Initial, r.Max)
+		wrong("its %s is %s, and its %s is %s, which is shorter", called.Of(SettingInitial), r.Initial, called.Of(SettingMax), r.Max)
 	}
 	for i := 1; i < len(t.Limits); i++ {
 		if t.Limits[i-1] >= t.Limits[i] {
@@ -85,24 +111,25 @@ func (t *TaskSpec) Check() error {
 }
 
 // Bounds says which numbers of a spec are out of bounds. Whoever computes with them relies on that.
-func (t *TaskSpec) Bounds() error {
-	var problems []error
+func (t *TaskSpec) Bounds() error { return errors.Join(t.bounds(nil)...) }
+
+func (t *TaskSpec) bounds(called SettingNames) (problems []error) {
 	wrong := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	r := &t.Retry
 	for _, d := range []struct {
 		name  string
 		value time.Duration
 	}{
-		{"schedule-to-start time-out", t.ToStart},
-		{"attempt time-out", t.ToClose},
-		{"heartbeat time-out", t.Silence},
-		{"schedule-to-close time-out", t.Total},
-		{"delay", t.Delay},
-		{"first pause of the retry policy", r.Initial},
-		{"longest pause of the retry policy", r.Max},
+		{SettingToStart, t.ToStart},
+		{SettingToClose, t.ToClose},
+		{SettingSilence, t.Silence},
+		{SettingTotal, t.Total},
+		{SettingDelay, t.Delay},
+		{SettingInitial, r.Initial},
+		{SettingMax, r.Max},
 	} {
 		if d.value < 0 || d.value > MaxTaskTime {
-			wrong("its %s is %s: it lies between 0 and a hundred years", d.name, d.value)
+			wrong("its %s is %s: it lies between 0 and a hundred years", called.Of(d.name), d.value)
 		}
 	}
 	for _, n := range []struct {
@@ -110,21 +137,23 @@ func (t *TaskSpec) Bounds() error {
 		value, from int64
 		to          int64
 	}{
-		{"priority", int64(t.Priority), -MaxPriority, MaxPriority},
-		{"weight", int64(t.Weight), 0, MaxWeight},
-		{"number of attempts", int64(r.MaxAttempts), 0, math.MaxInt64},
-		{"jitter in thousandths", r.Jitter, 0, 1000},
-		{"number of limits", int64(len(t.Limits)), 0, MaxTaskLimits},
-		{"number of final failures", int64(len(r.Final)), 0, MaxFinal},
+		{SettingPriority, int64(t.Priority), -MaxPriority, MaxPriority},
+		{SettingWeight, int64(t.Weight), 0, MaxWeight},
+		{SettingAttempts, int64(r.MaxAttempts), 0, math.MaxInt64},
+		{SettingLimits, int64(len(t.Limits)), 0, MaxTaskLimits},
+		{SettingFinal, int64(len(r.Final)), 0, MaxFinal},
 	} {
 		if n.value < n.from || n.value > n.to {
-			wrong("its %s is %d: it lies between %d and %d", n.name, n.value, n.from, n.to)
+			wrong("its %s is %d: it lies between %d and %d", called.Of(n.name), n.value, n.from, n.to)
 		}
 	}
-	if c := r.Coefficient; c != 0 && (c < 1000 || c > MaxCoefficient) {
-		wrong("the coefficient of its retry policy is %d thousandths: pauses do not get shorter, so it lies between 1000 and %d (0 stands for 2000)", c, MaxCoefficient)
+	if j := r.Jitter; j < 0 || j > 1000 {
+		wrong("its %s is %v: it is a share, from 0 to 1", called.Of(SettingJitter), float64(j)/1000)
 	}
-	return errors.Join(problems...)
+	if c := r.Coefficient; c != 0 && (c < 1000 || c > MaxCoefficient) {
+		wrong("its %s is %v: pauses do not get shorter, so it lies between 1 and %d (0 stands for 2)", called.Of(SettingCoefficient), float64(c)/1000, MaxCoefficient/1000)
+	}
+	return problems
 }
 
 // TaskOrigin is what the idempotency key of a task is made of.
@@ -143,6 +172,25 @@ type Retry struct {
 	Jitter      int64 `cbor:"5,keyasint,omitempty"`
 	// Final are kinds and types of failures that are not worth another attempt.
 	Final []string `cbor:"6,keyasint,omitempty"`
+}
+
+// NewRetry is the policy that people mean by these numbers: a first pause of more than the longest one that there is by default is the longest one.
+func NewRetry(attempts int, initial, longest time.Duration, coefficient, jitter float64) Retry {
+	if longest == 0 && initial > time.Minute {
+		longest = initial
+	}
+	return Retry{MaxAttempts: attempts, Initial: initial, Max: longest, Coefficient: thousandths(coefficient), Jitter: thousandths(jitter)}
+}
+
+// thousandths saturates, so that what is out of bounds stays there. What is not a number is out of all bounds.
+func thousandths(f float64) int64 {
+	switch f = math.Round(f * 1000); {
+	case f >= math.MaxInt64:
+		return math.MaxInt64
+	case f > math.MinInt64:
+		return int64(f)
+	}
+	return math.MinInt64
 }
 
 // IsZero reports whether nothing is said.

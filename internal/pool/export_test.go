@@ -2,7 +2,13 @@ package pool
 
 // WithMemory has the pool ask level how full the memory is.
 func (c Config) WithMemory(level func() float64) Config {
-	c.memory = level
+	c.memory, c.collect = level, func() {}
+	return c
+}
+
+// WithCollector has the pool call collect for the garbage to be collected.
+func (c Config) WithCollector(collect func()) Config {
+	c.collect = collect
 	return c
 }
 

@@ -23,18 +23,19 @@ func (g *gate) level(v float64) {
 	}
 }
 
-// memory is how much of the memory that the process may have is in use, as the runtime counts it for its limit (GOMEMLIMIT); 0 when there is no limit.
+// memory is how much of the memory that the process may have (GOMEMLIMIT) is in use; 0 when there is no limit. What the runtime has free and has not returned to the system is
+// there for the next task, so it does not count.
 func memory() float64 {
 	limit := debug.SetMemoryLimit(-1)
 	if limit <= 0 || limit == math.MaxInt64 {
 		return 0
 	}
-	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}}
+	samples := []metrics.Sample{{Name: "/memory/classes/total:bytes"}, {Name: "/memory/classes/heap/released:bytes"}, {Name: "/memory/classes/heap/free:bytes"}}
 	metrics.Read(samples)
 	for _, s := range samples {
 		if s.Value.Kind() != metrics.KindUint64 {
 			return 0
 		}
 	}
-	return float64(samples[0].Value.Uint64()-samples[1].Value.Uint64()) / float64(limit)
+	return float64(samples[0].Value.Uint64()-samples[1].Value.Uint64()-samples[2].Value.Uint64()) / float64(limit)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"runtime"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +38,8 @@ type Config struct {
 	// Base is the root of the contexts of all tasks; context.Background() by default.
 	Base context.Context //nolint:containedctx // it is one
 
-	memory func() float64 // for tests
+	memory  func() float64 // for tests
+	collect func()         // the same
 }
 
 // How long things take.
@@ -75,6 +77,7 @@ type Pool struct {
 	idle     chan struct{} // closed when nothing is busy, once it drains
 
 	load, memory gate
+	littered     bool          // a task has ended since the garbage was collected for the gate
 	looks        *time.Timer   // at the memory; nil while nobody looks
 	beats        *time.Timer   // nil until the first
 	beatAt       time.Time     // when they are due; zero when not
@@ -105,6 +108,9 @@ func New(cfg Config) *Pool {
 		if cfg.memory = memory; cfg.memory() == 0 {
 			cfg.HighMemory = 0 // there is no limit: nobody needs to look
 		}
+	}
+	if cfg.collect == nil {
+		cfg.collect = runtime.GC
 	}
 	p := &Pool{
 		cfg: cfg, log: cfg.Logger, joined: make(chan struct{}), held: map[model.ClaimRef]*Task{}, busy: map[*Task]struct{}{}, told: cfg.Slots + cfg.Prefetch,
@@ -243,6 +249,7 @@ func (p *Pool) finished(t *Task, out model.Payload, err error) {
 	} else {
 		p.drop(t)
 	}
+	p.littered = true
 	p.startNext()
 	p.measure()
 	p.rest()
@@ -363,6 +370,10 @@ func (p *Pool) measure() {
 // look looks at the memory, as long as there is something to do or to wait for.
 func (p *Pool) look() {
 	v := p.cfg.memory()
+	if p.mayBeGarbage(v) {
+		p.cfg.collect()
+		v = p.cfg.memory()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.looks = nil
@@ -375,6 +386,18 @@ func (p *Pool) look() {
 		p.log.Info("the memory of the process is free again; tasks are taken", "share", v)
 	}
 	p.measure()
+}
+
+// mayBeGarbage reports whether the garbage should be collected before the gate goes by the level: to shut it for what nobody uses would stop a process that has room, and one that takes no tasks allocates
+// nothing, so that nothing would have the runtime collect what the last ones have left.
+func (p *Pool) mayBeGarbage(v float64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.memory.shut && (!p.littered || v <= p.memory.low) || !p.memory.shut && v < p.memory.high {
+		return false
+	}
+	p.littered = false
+	return true
 }
 
 // Pause takes no more tasks until Resume; those that run go on.

@@ -495,6 +495,40 @@ func TestHighMemoryAlone(t *testing.T) {
 	})
 }
 
+// TestMemoryFullOfGarbage has the memory be full of what nobody uses: that shuts nothing, and a process that is shut and has nothing to do collects what its last tasks have left.
+func TestMemoryFullOfGarbage(t *testing.T) {
+	var used, garbage atomic.Int64 // in hundredths
+	collections := atomic.Int64{}
+	cfg := pool.Config{Slots: 10}.WithMemory(func() float64 { return float64(used.Load()+garbage.Load()) / 100 }).WithCollector(func() {
+		collections.Add(1)
+		garbage.Store(0)
+	})
+	bubble(t, cfg, func(t *testing.T, e *engine) {
+		r := e.claim("polite", model.TaskSpec{})
+		look := func(slots int, collected int64) {
+			t.Helper()
+			collections.Store(0)
+			time.Sleep(7 * time.Second)
+			synctest.Wait()
+			if n := collections.Load(); e.slots != slots || n != collected {
+				t.Errorf("used %d, garbage %d: %d slots and %d collections, want %d and %d", used.Load(), garbage.Load(), e.slots, n, slots, collected)
+			}
+		}
+		used.Store(60)
+		garbage.Store(25)
+		look(10, 0)
+		garbage.Store(35)
+		look(10, 1)
+		used.Store(95)
+		look(0, 1)
+		look(0, 0)
+		used.Store(20)
+		garbage.Store(75)
+		e.finish(r, succeed)
+		look(10, 1)
+	})
+}
+
 // TestPressure fills the memory, and then the pool.
 func TestPressure(t *testing.T) {
 	var level atomic.Value

@@ -43,6 +43,7 @@ const (
 	DefaultCatchUp = 24 * time.Hour
 	MaxJitter      = 24 * time.Hour
 	maxText        = 500 // bytes of a reason
+	maxFinal       = 512 // bytes of a kind of failure
 )
 
 // Overlap says what becomes of a tick that comes while what was begun before is still open.
@@ -101,6 +102,8 @@ type Job struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Task is how a task is to be carried out.
 	Task *model.TaskSpec `json:"task,omitempty"`
+	// Called are the names of the settings of the task where the job was written, for complaints.
+	Called model.SettingNames `json:"-"`
 }
 
 // Type is that of the addresses of what the job begins.
@@ -253,12 +256,13 @@ func (j *Job) check() error {
 		if j.Task == nil || j.Task.Kind != j.Name || j.Task.Queue == "" {
 			wrong.addf("a task of activity %.40q needs a queue", j.Name)
 		} else {
-			wrong.add(j.Task.Check())
+			wrong.add(j.Task.Check(j.Called))
+			j.checkNames(&wrong)
 		}
 	case j.Kind != KindWorkflow || j.Task != nil:
 		wrong.addf("a job of kind %q: it is %s or %s", j.Kind, KindWorkflow, KindTask)
 	}
-	if name := j.Type(); j.Name == "" || len(name) > MaxName || strings.Contains(name, "/") || strings.ContainsFunc(name, unicode.IsControl) || !utf8.ValidString(name) {
+	if name := j.Type(); j.Name == "" || strings.Contains(name, "/") || !shows(name, MaxName) {
 		wrong.addf("%s %.40q is not the name of one", what, j.Name)
 	}
 	if strings.HasPrefix(j.Name, Reserved) && j.Kind == KindWorkflow {
@@ -278,6 +282,41 @@ func (j *Job) check() error {
 		}
 	}
 	return wrong.err("")
+}
+
+// Names that a task may have; how they are called is told as that of settings is.
+const (
+	NamedQueue   = "queue"
+	NamedFair    = "fairness key"
+	NamedBreaker = "breaker"
+	NamedLimit   = "limit"
+	NamedFinal   = "final failure"
+)
+
+// checkNames says which names of a task cannot be any.
+func (j *Job) checkNames(wrong *problems) {
+	check := func(what string, most int, names ...string) {
+		for _, name := range names {
+			if name == "" || !shows(name, most) {
+				wrong.addf("its %s %.40q is not the name of one", j.Called.Of(what), name)
+			}
+		}
+	}
+	t := j.Task
+	check(NamedQueue, MaxName, t.Queue)
+	check(NamedLimit, MaxName, t.Limits...)
+	check(NamedFinal, maxFinal, t.Retry.Final...)
+	if t.Fair != "" {
+		check(NamedFair, MaxName, t.Fair)
+	}
+	if t.Breaker != "" {
+		check(NamedBreaker, MaxName, t.Breaker)
+	}
+}
+
+// shows reports whether a name can be stored and shown.
+func shows(name string, most int) bool {
+	return len(name) <= most && utf8.ValidString(name) && !strings.ContainsFunc(name, unicode.IsControl)
 }
 
 // problems collects mistakes.

@@ -183,6 +183,11 @@ func (s *Service) read(ctx context.Context, op string, t api.Target) (*model.His
 	if err != nil {
 		return nil, err
 	}
+	return s.readRun(ctx, op, row)
+}
+
+// readRun reads the events of a run whose row was read.
+func (s *Service) readRun(ctx context.Context, op string, row *store.Execution) (*model.History, error) {
 	h := &model.History{Start: row.Start, Events: slices.Clip(row.Start.Carried), Outcome: row.Outcome}
 	size := 0
 	for {
@@ -192,7 +197,7 @@ func (s *Service) read(ctx context.Context, op string, t api.Target) (*model.His
 		}
 		if len(page) == 0 {
 			// Whoever was deleted meanwhile has lost events, not only its row.
-			_, err := s.execution(ctx, op, api.Target{Address: t.Address, Run: row.Start.Run})
+			_, err := s.execution(ctx, op, api.Target{Address: row.Start.Address, Run: row.Start.Run})
 			return h, err
 		}
 		for i := range page {

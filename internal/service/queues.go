@@ -1,7 +1,6 @@
 package service
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -125,7 +124,7 @@ func (s *Service) countQueues(ctx context.Context, tenant string, at func(name s
 
 // openTasks are the open tasks of a run, as its history tells.
 func (s *Service) openTasks(ctx context.Context, row *store.Execution) ([]*core.Task, error) {
-	h, err := s.read(ctx, "describe", api.Target{Address: row.Start.Address, Run: row.Start.Run})
+	h, err := s.readRun(ctx, "describe", row)
 	if err != nil {
 		return nil, err
 	}
@@ -163,59 +162,4 @@ func (s *Service) tasks(ctx context.Context, row *store.Execution, open []*core.
 		tasks = append(tasks, task)
 	}
 	return tasks, nil
-}
-
-// maxExplained bounds the tasks whose reasons are told of a run that is in the memory of another node.
-const maxExplained = 20
-
-// reasons are why a run with open tasks does not move, told by somebody who does not own it: from its history, from who serves which queue, and from what is set for tasks.
-func (s *Service) reasons(ctx context.Context, row *store.Execution, open []*core.Task, view *store.View) (reasons []model.Reason, err error) {
-	reasons = storedReasons(row)
-	if len(open) == 0 || row.Blocked != nil {
-		return reasons, nil
-	}
-	tenant := row.Start.Address.Tenant
-	o, err := s.flow().Outlook(ctx, tenant)
-	if err != nil {
-		return reasons, err
-	}
-	workers := taskWorkers(view)
-	why := func(t *core.Task) (model.Reason, bool) {
-		switch {
-		case t.Held:
-			return model.Reason{Code: model.WaitStep, Name: t.Spec.Kind}, true
-		case t.Visible > view.Now && t.Attempt > 0:
-			r := model.Reason{Code: model.WaitRetry, Name: t.Spec.Kind, Attempt: t.Attempt + 1, Until: t.Visible}
-			if n := len(t.Failures); n > 0 && t.Failures[n-1].Failure != nil {
-				r.Detail = t.Failures[n-1].Failure.Message
-			}
-			return r, true
-		case t.Visible > view.Now:
-			return model.Reason{Code: model.WaitTimer, Until: t.Visible}, true
-		}
-		if r, paused := o.Paused(tenant, t.Spec.Queue); paused {
-			return r, true
-		}
-		if r := nobodyExecutes(tenant, t.Spec, workers); r != nil {
-			return *r, true
-		}
-		r, refused, failed := o.Refuses(ctx, tenant, t.Spec, &t.Input)
-		if err = cmp.Or(err, failed); refused {
-			return r, true
-		}
-		return model.Reason{Code: model.WaitLine, Name: t.Spec.Queue, Detail: "every worker that could take it is busy, or it is about to begin"}, true
-	}
-	switch {
-	case row.Start.Task != nil:
-		reasons = reasons[:0]
-	case row.Parked:
-		return core.TaskReasons(reasons, open, why), err
-	}
-	// What code that is in memory waits for is known to its owner alone; a task that is open is what it most likely is.
-	for _, t := range open[:min(len(open), maxExplained)] {
-		if r, _ := why(t); !slices.Contains(reasons, r) {
-			reasons = append(reasons, r)
-		}
-	}
-	return reasons, err
 }

@@ -3,7 +3,6 @@ package service
 import (
 	"context"
 	"math"
-	"strconv"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
@@ -118,20 +117,18 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	if d.Tasks, err = s.tasks(ctx, row, open); err != nil {
 		return d, err
 	}
-	view, err := s.store.Members(ctx)
+	l, err := s.onlooker(ctx, t.Address.Tenant)
 	if err != nil {
 		return d, err
 	}
-	d.Owner = ownerOf(view, row.Shard)
+	d.Owner = ownerOf(l.view, row.Shard)
 	switch {
 	case damage != nil:
 		d.Reasons = []model.Reason{{Code: model.WaitCorrupt, Detail: damage.Error()}}
 	case known && row.Current:
 		d.Reasons = told
-	case d.Owner.IsZero() && !row.Parked && row.Blocked == nil:
-		d.Reasons = []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(row.Shard))}}
 	default:
-		d.Reasons, err = s.reasons(ctx, row, open, &view)
+		d.Reasons, err = l.reasons(ctx, row, open)
 	}
 	return d, err
 }
@@ -309,6 +306,11 @@ func (s *Service) List(ctx context.Context, r api.ListRequest) (api.ListPage, er
 	}
 	if err := s.label(ctx, keys, found); err != nil {
 		return api.ListPage{}, err
+	}
+	if r.Explain {
+		if err := s.explain(ctx, q.Tenant, rows.Executions, page.Executions); err != nil {
+			return api.ListPage{}, err
+		}
 	}
 	if rows.More {
 		last := rows.Executions[len(rows.Executions)-1].Start

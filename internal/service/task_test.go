@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,9 +47,9 @@ func TestTasksAreChecked(t *testing.T) {
 		{func(r *api.StartRequest) { r.Task.Total, r.Task.Delay = time.Minute, time.Hour }, "over before it may begin"},
 		{func(r *api.StartRequest) { r.Task.Retry.Initial = math.MaxInt64 }, "first pause"},
 		{func(r *api.StartRequest) { r.Task.Retry.Max = -1 }, "longest pause"},
-		{func(r *api.StartRequest) { r.Task.Retry.Initial, r.Task.Retry.Max = 2, 1 }, "longer than the longest"},
-		{func(r *api.StartRequest) { r.Task.Retry.Jitter = 1001 }, "jitter in thousandths is 1001"},
-		{func(r *api.StartRequest) { r.Task.Retry.Coefficient = 999 }, "coefficient of its retry policy is 999"},
+		{func(r *api.StartRequest) { r.Task.Retry.Initial, r.Task.Retry.Max = 2, 1 }, "which is shorter"},
+		{func(r *api.StartRequest) { r.Task.Retry.Jitter = 1001 }, "jitter of the retry policy is 1.001"},
+		{func(r *api.StartRequest) { r.Task.Retry.Coefficient = 999 }, "coefficient of the retry policy is 0.999"},
 		{func(r *api.StartRequest) { r.Task.Retry.Coefficient = math.MinInt64 }, "coefficient"},
 		{func(r *api.StartRequest) { r.Task.Retry.MaxAttempts = -1 }, "number of attempts is -1"},
 		{func(r *api.StartRequest) { r.Task.Retry.Final = make([]string, 65) }, "number of final failures is 65"},
@@ -387,6 +388,10 @@ func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 		if len(d.Reasons) != 1 || !strings.Contains(d.Reasons[0].String(), want) {
 			t.Errorf("it %v, want %q", d.Reasons, want)
 		}
+		page, err := f.svc.List(t.Context(), api.ListRequest{Key: a.Key, Explain: true})
+		if err != nil || len(page.Executions) != 1 || !slices.Equal(page.Executions[0].Reasons, d.Reasons) {
+			t.Errorf("listed as %+v, %v; want %v", page.Executions, err, d.Reasons)
+		}
 	}
 	why(model.TaskSpec{}, "waits for a worker that offers queue gpu, activity render")
 	why(model.TaskSpec{Delay: time.Hour}, "waits for a timer until")
@@ -401,4 +406,63 @@ func TestWhyATaskWaitsToldByAReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	why(model.TaskSpec{}, "waits in queue gpu, which is paused: deploy")
+}
+
+// sharedMemory is a store that says that other nodes may have it, and counts what they are asked.
+type sharedMemory struct {
+	*memory.Store
+
+	questions int
+}
+
+func (s *sharedMemory) Info() store.Info {
+	i := s.Store.Info()
+	i.Shared = true
+	return i
+}
+
+func (s *sharedMemory) PutSetting(ctx context.Context, row store.Setting, expected int64) (int64, error) {
+	if row.Kind == "limit_ask" {
+		s.questions++
+	}
+	return s.Store.PutSetting(ctx, row, expected)
+}
+
+// A page of tasks asks the nodes once who holds limits, and not at all when none of them waits for one, or nobody wants to know.
+func TestAPageAsksOnceWhoHoldsLimits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newShelf(t)
+		st := &sharedMemory{Store: f.st}
+		f.svc = service.New(nil, st, service.Limits{})
+		if _, err := f.st.Renew(t.Context(), store.RenewRequest{
+			Node: f.ref.Node, Epoch: f.ref.Epoch, TTL: time.Hour, Serves: []store.Served{{Tenant: "default", Worker: "w", Queues: []string{"gpu"}, Activities: []string{"render"}, Slots: 1}},
+		}); err != nil {
+			t.Fatal(err)
+		}
+		limit := store.Setting{SettingKey: store.SettingKey{Tenant: "default", Kind: "limit", Name: "api"}, Body: []byte(`{"name":"api","per":"name","concurrency":1}`)}
+		if _, err := f.st.PutSetting(t.Context(), limit, 0); err != nil {
+			t.Fatal(err)
+		}
+		put := func(key string, spec model.TaskSpec) {
+			spec.Kind, spec.Queue = "render", "gpu"
+			f.put(model.Address{Tenant: "default", Type: "task:render", Key: key}, 0, 0, func(s *model.Start) { s.Task = &spec })
+		}
+		list := func(explain bool, questions int) {
+			t.Helper()
+			st.questions = 0
+			page, err := f.svc.List(t.Context(), api.ListRequest{Explain: explain})
+			if err != nil || st.questions != questions {
+				t.Errorf("%d questions for %d tasks, %v; want %d", st.questions, len(page.Executions), err, questions)
+			}
+		}
+		put("free", model.TaskSpec{})
+		put("late", model.TaskSpec{Delay: time.Hour, Limits: []string{"api"}})
+		list(true, 0)
+		for i := range 3 {
+			put(fmt.Sprint(i), model.TaskSpec{Limits: []string{"api"}})
+		}
+		list(true, 1)
+		list(false, 0)
+	})
 }

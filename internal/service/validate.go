@@ -187,7 +187,7 @@ func (v *validator) task(r *api.StartRequest) {
 	for _, name := range t.Retry.Final {
 		v.text("a kind of failure", name, v.limits.Key)
 	}
-	if err := t.Check(); err != nil {
+	if err := t.Check(nil); err != nil {
 		v.problems = append(v.problems, err)
 	}
 }

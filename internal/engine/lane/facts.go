@@ -291,9 +291,12 @@ func (l *Lane) quarantined(e *entry, why *model.Reason) {
 	}
 }
 
-// traced gives a start that nobody traces a trace of its own, if anybody wants to see it.
+// traced gives a start that nobody traces a trace of its own, if anybody wants to see it. A requeue of a task that stood alone is one; that of a step sends one.
 func (l *Lane) traced(m *model.Message) {
-	if l.cfg.NewTrace != nil && m.Kind == model.MessageStart && m.Trace == "" {
+	if l.cfg.NewTrace == nil || m.Trace != "" {
+		return
+	}
+	if o := m.Letter; m.Kind == model.MessageStart || m.Kind == model.MessageRequeue && o.Do == model.LetterRequeue && o.Ref.Alone() {
 		m.Trace = l.cfg.NewTrace(m.To)
 	}
 }
