@@ -151,7 +151,7 @@ func (s *site) storm(n int, lead time.Duration, bound func(took time.Duration) t
 	took, used := time.Since(storm), processorTime(t)-before
 	stop()
 	began.Wait()
-	<-time.After(time.Until(due.Add(lead))) // the last of the calm ones is due
+	<-time.After(time.Until(due.Add(lead)))                                                      // the last of the calm ones is due
 	eventually(t, "the calm ones, and the end of all", func() bool { return s.openRuns() == 2 }) // the templates sleep on
 	t.Logf("%s: %d timers of one moment in %.1f s, %.0f per second, %.0f µs of CPU of this process each; at most %d MiB of memory",
 		s.kind, n, took.Seconds(), float64(n)/took.Seconds(), float64(used.Microseconds())/float64(n), peak>>20)
