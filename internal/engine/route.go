@@ -62,8 +62,12 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 			return e.clerk.send(ctx, m)
 		case errors.Is(err, lane.ErrNotOwner):
 			more = e.await(ctx, served)
-		case ctx.Err() != nil || inc != nil && inc.serving() && !errors.Is(err, lane.ErrAskAgain):
+		case inc != nil && inc.serving() && !errors.Is(err, lane.ErrAskAgain):
 			return a.Answer, err
+		case ctx.Err() != nil && err != nil:
+			return model.Answer{}, err
+		case ctx.Err() != nil:
+			more = false // what somebody answers who is not sure to be the owner is no answer, also for the last time
 		case tries > 2:
 			more = e.pause(ctx, storePause)
 		}
