@@ -174,7 +174,7 @@ func TestNobodyAnswers(t *testing.T) {
 		{"workflow", "import", "-f", history, "--key", "copy"},
 		{"dlq", "purge", ids(t, do("", 0, "dlq", "list", "-o", "json"))[0].ID},
 	} {
-		do(hint, 6, append(args, "--timeout", "100ms")...)
+		do(hint, 6, append(args, "--timeout", "500ms")...)
 	}
 	for _, args := range [][]string{
 		{"workflow", "delete", "--query", `workflow = "task:letter"`, "--yes"},
@@ -182,8 +182,8 @@ func TestNobodyAnswers(t *testing.T) {
 		{"dlq", "purge", "--all", "--yes"},
 		{"dlq", "requeue", "--all", "--yes"},
 	} {
-		do("nothing more was tried after 1: ", 6, append(args, "--timeout", "100ms")...)
-		do(hint, 6, append(args, "--timeout", "100ms", "-o", "json")...)
+		do("nothing more was tried after 1: ", 6, append(args, "--timeout", "500ms")...)
+		do(hint, 6, append(args, "--timeout", "500ms", "-o", "json")...)
 	}
 }
 
