@@ -69,7 +69,8 @@ func idle(t *testing.T, app *perdure.App, s *perdure.Schedule) {
 // What a file says of a task is stored, shown and compared: all of it.
 func TestTasksOfAScheduleFile(t *testing.T) {
 	t.Parallel()
-	do := on(t, "file:"+filepath.Join(t.TempDir(), "x.db"))
+	url := "file:" + filepath.Join(t.TempDir(), "x.db")
+	do := on(t, url)
 	do("", 0, "migrate")
 	apply := func(want, lines string, args ...string) {
 		t.Helper()
@@ -119,6 +120,20 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 	apply("unchanged", ", "+task, "--dry-run")
 	apply("changed", strings.Replace(all, "jitter: 0.1", "jitter: 0.2", 1), "--dry-run")
 	do("triggered: tidy@", 0, "schedule", "trigger", "tidy")
+	app, err := embedded.Open(t.Context(), url, shop) // the command may have ended before the task began
+	if err != nil {
+		t.Fatal(err)
+	}
+	for begun := false; !begun; {
+		for _, err := range app.Executions(t.Context(), `workflow = "task:clean"`) {
+			if begun = true; err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
 	list := do("", 0, "task", "list", "--activity", "clean", "--queue", "low", "-o", "json")
 	if !strings.Contains(list, `"key": "tidy@`) {
 		t.Errorf("it began %s", list)
