@@ -424,7 +424,7 @@ func (o *options) queueVerbs() []*cobra.Command {
 			if err == nil && !slices.ContainsFunc(workers, func(w api.WorkerInfo) bool { return slices.Contains(w.Queues, name) }) {
 				fmt.Fprintf(o.Err, "No worker serves queue %s now; see perdure queue list.\n", name)
 			}
-			return err
+			return nil // it is paused, whether or not somebody could be asked
 		})
 	pause.Flags().StringVar(&why, "reason", "", "what people are told")
 	resume := o.flowVerb("resume", "Have tasks of a queue begin again", "  perdure queue resume mail", "resumed queue",
