@@ -10,8 +10,12 @@ import (
 // The write-ahead log is moved into the file (a checkpoint) in two steps, so that a commit never waits for more than a few
 // pages: first everything that is in the log by now, while commits go on; then, with the writer held, what they have
 // added in the meantime. After that the next commit begins the log anew, in place: the log neither grows nor shrinks, which
-// also makes its sync cheaper. A reader that holds an old state keeps the log from beginning anew; it grows until that
-// reader ends, and is cut back then.
+// also makes its sync cheaper. Commits that come faster than the log is moved wait for the move once it has got late times
+// as long as it should be, so that the log is bounded also on a busy machine. A reader that holds an old state keeps the
+// log from beginning anew; it grows until that reader ends, and is cut back then.
+
+// late is how many times its limit the log may have when the writer moves it himself.
+const late = 4
 
 // logState is what the writer knows about the log.
 type logState struct {
@@ -35,11 +39,16 @@ func (l *logState) note(pages int) bool {
 
 // committed is called by the writer after a commit.
 func (s *Store) committed(w *writer) {
-	if w.log.note(w.walPages) {
-		select {
-		case s.move <- struct{}{}:
-		default: // asked for already
-		}
+	if !w.log.note(w.walPages) {
+		return
+	}
+	if w.log.pages >= late*w.log.limit {
+		s.moved(s.moveStep(w.conn))
+		return
+	}
+	select {
+	case s.move <- struct{}{}:
+	default: // asked for already
 	}
 }
 
@@ -56,20 +65,26 @@ func (s *Store) moveLog(c *conn) {
 			return
 		case <-s.move:
 		}
-		if err := s.moveOnce(c); err != nil {
-			if syncFailed(err) || damaged(err) {
-				s.breakDown(err)
-			}
-			s.cfg.Logger.Warn("write-ahead log was not moved into the file", "path", s.cfg.Path, "error", err)
-		}
+		s.moved(s.moveOnce(c))
 	}
+}
+
+// moved takes the outcome of a move.
+func (s *Store) moved(err error) {
+	if err == nil {
+		return
+	}
+	if syncFailed(err) || damaged(err) {
+		s.breakDown(err)
+	}
+	s.cfg.Logger.Warn("write-ahead log was not moved into the file", "path", s.cfg.Path, "error", err)
 }
 
 func (s *Store) moveOnce(c *conn) error {
 	if s.broken.Load() != nil {
 		return nil
 	}
-	if err := moveStep(c); err != nil {
+	if err := s.moveStep(c); err != nil {
 		return err
 	}
 	w, err := take(context.Background(), s, "move", s.writer)
@@ -77,11 +92,13 @@ func (s *Store) moveOnce(c *conn) error {
 		return nil // closed, which moves the log too
 	}
 	defer func() { s.writer <- w }()
-	return moveStep(c)
+	return s.moveStep(c)
 }
 
-// moveStep moves as much as it can without waiting for anybody.
-func moveStep(c *conn) error {
+// moveStep moves as much as it can without waiting for another program or for a reader.
+func (s *Store) moveStep(c *conn) error {
+	s.moving.Lock() // SQLite would answer "busy" at once to the second of two
+	defer s.moving.Unlock()
 	_, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_PASSIVE)
 	if errors.Is(err, sqlite3.BUSY) {
 		return nil // another program moves it

@@ -26,6 +26,7 @@ type Store struct {
 	broken atomic.Pointer[error]
 
 	move       chan struct{} // asks for a move of the log into the file; holds at most one
+	moving     sync.Mutex    // held by who moves the log
 	done       chan struct{} // closed by Close
 	closeOnce  sync.Once
 	closeError error
