@@ -54,6 +54,10 @@ type Decision struct {
 	Dead []DeadTask
 	// Letter changes a dead letter.
 	Letter *LetterChange
+	// Entity changes the row of an entity; Taken are items of its mailbox that are dealt with, Mailbox are new ones.
+	Entity  *EntityChange
+	Taken   []int64
+	Mailbox []model.MailboxItem
 
 	stopped []Timer // what StopTimers names
 }
@@ -74,7 +78,8 @@ type Mark struct {
 // Writes reports whether the decision changes anything durable.
 func (d *Decision) Writes() bool {
 	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.Deletes) > 0 || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
-		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.Letter != nil
+		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.Letter != nil ||
+		d.Entity != nil || len(d.Taken) > 0 || len(d.Mailbox) > 0
 }
 
 // refuse makes the answer a refusal (I10: nothing was written before).

@@ -34,6 +34,7 @@ type Store interface {
 	Recovery
 	Mailroom
 	Reader
+	Entities
 	Tasks
 	Settings
 	Peers

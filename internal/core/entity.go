@@ -1,0 +1,374 @@
+package core
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Entity is an entity or a service as its owner keeps it: its row, and what waits for it.
+//
+// Calls are made in the order in which they came, some of them together; the request of a lock among them is a barrier: it is granted when everything before it has
+// been made, and nothing behind it is made before the section that asked for it ends, but what that section calls itself. Views change nothing and wait for nobody.
+type Entity struct {
+	// Row is the entity with everything that has been decided; what is durable may be older.
+	Row model.Entity
+
+	mail  []*Item // in order
+	bytes int     // of mail
+	last  int64   // position of the last item that was stored
+	busy  int     // hand-overs whose results have not come; those of views do not count
+}
+
+// Item is something that waits for an entity: a call, or the request of a lock.
+type Item struct {
+	// Seq is its position in the stored mailbox; zero when it is only in memory.
+	Seq     int64
+	At      model.Time
+	Message *model.Message
+	// View tells that the call changes nothing.
+	View bool
+	// Tag is for whoever handed it in.
+	Tag any
+
+	made bool // it has been handed to a worker
+}
+
+// Arrival is how a message came to an entity.
+type Arrival struct {
+	// Stored has it survive a crash: whoever sent it has been told, or will be, that it cannot be lost.
+	Stored bool
+	View   bool
+	Tag    any
+	// Room is how many calls may wait.
+	Room int
+}
+
+// MailboxBytes bounds what waits for one entity.
+const MailboxBytes = 16 << 20
+
+// EntityChange is what a decision does to the row of an entity.
+type EntityChange struct {
+	Entity model.Entity
+	Prev   int64
+	Gone   bool
+}
+
+// NewEntity is an entity as it is stored: row is nil when it has none.
+func NewEntity(a model.Address, row *model.Entity, mailbox []model.MailboxItem) *Entity {
+	n := &Entity{Row: model.Entity{Address: a}}
+	if row != nil {
+		n.Row = *row
+	}
+	for i := range mailbox {
+		it := &mailbox[i]
+		n.add(&Item{Seq: it.Seq, At: it.At, Message: &it.Message})
+		n.last = it.Seq
+	}
+	return n
+}
+
+func (n *Entity) add(it *Item) {
+	n.mail = append(n.mail, it)
+	n.bytes += it.Message.Size()
+}
+
+// Waiting is the number of calls and requests of locks that have not been dealt with.
+func (n *Entity) Waiting() int { return len(n.mail) }
+
+// Mail are the items that have not been dealt with, in order. The caller must not change them.
+func (n *Entity) Mail() []*Item { return n.mail }
+
+// Idle reports whether nothing waits.
+func (n *Entity) Idle() bool { return len(n.mail) == 0 && n.busy == 0 }
+
+// Size is roughly the memory that the entity takes.
+func (n *Entity) Size() int { return n.Row.Size() + n.bytes }
+
+// holds reports whether a section has the entity locked.
+func (n *Entity) holds(section model.Link) bool { return n.Row.Locked() && n.Row.Holder == section }
+
+// section is the one that a call is made in.
+func section(m *model.Message) model.Link {
+	return model.Link{Address: m.From.Address, Run: m.From.Run, ID: m.Section}
+}
+
+// Deliver takes a message to an entity.
+func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
+	var d Decision
+	before := n.Row
+	switch m.Kind {
+	case model.MessageCall:
+		n.accept(&d, m, a, now)
+	case model.MessageLock:
+		n.request(&d, m, now)
+	case model.MessageRelease:
+		n.release(&d, m.From)
+	case model.MessageUnlock:
+		n.unlock(&d, m)
+	case model.MessageNothing:
+	default:
+		d.refuse(fault.Invalid, fmt.Sprintf("%s is an entity: it takes no %s", m.To, m.Kind))
+		d.bounce(m, model.Outcome{Status: model.Failed, Failure: d.Answer.Failure})
+	}
+	n.grant(&d, now)
+	n.change(&d, &before, now)
+	return d
+}
+
+// accept has a call wait for its turn.
+func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time) {
+	switch {
+	case m.RequestID != "" && slices.ContainsFunc(n.mail, func(it *Item) bool { return it.Message.RequestID == m.RequestID }):
+		d.Pending = !m.OneWay // the same request again waits for the same answer
+		return
+	case m.Section != "" && !n.holds(section(m)):
+		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s does not hold its lock any more", m.Name, m.To))
+	case len(n.mail) >= a.Room || n.bytes+m.Size() > MailboxBytes && len(n.mail) > 0:
+		d.refuse(fault.Exhausted, fmt.Sprintf("%d calls of %d bytes wait for %s, which is the limit", len(n.mail), n.bytes, m.To))
+	}
+	if d.Answer.Failure != nil {
+		d.acknowledge(m)
+		return
+	}
+	it := &Item{At: now, Message: m, View: a.View, Tag: a.Tag}
+	if a.Stored {
+		n.store(d, it)
+	}
+	n.add(it)
+	d.Pending = true
+	if m.OneWay {
+		d.Pending = false
+		d.acknowledge(m)
+	}
+}
+
+// store gives an item a row.
+func (n *Entity) store(d *Decision, it *Item) {
+	n.last++
+	it.Seq = n.last
+	d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: *it.Message})
+}
+
+// request has a section wait for the lock. One that asks again is answered, or waits, as it did before.
+func (n *Entity) request(d *Decision, m *model.Message, now model.Time) {
+	switch {
+	case n.Row.Address.Stateless():
+		d.refuse(fault.Invalid, fmt.Sprintf("%s is a service: it cannot be locked", m.To))
+		d.acknowledge(m)
+	case n.holds(m.From):
+		d.Messages = append(d.Messages, n.granted(m.From))
+	case n.waits(m.From) < 0:
+		it := &Item{At: now, Message: m}
+		n.store(d, it)
+		n.add(it)
+	}
+}
+
+// waits finds the request of a section.
+func (n *Entity) waits(section model.Link) int {
+	return slices.IndexFunc(n.mail, func(it *Item) bool { return it.Message.Kind == model.MessageLock && it.Message.From == section })
+}
+
+// release ends a section here, whether it holds the lock or waits for it. What it has called and nobody has begun is dropped: its run does not wait
+// for it any more.
+func (n *Entity) release(d *Decision, section model.Link) {
+	if i := n.waits(section); i >= 0 {
+		n.remove(d, n.mail[i])
+	}
+	if n.holds(section) {
+		n.free(d)
+	}
+}
+
+// free takes the lock from its holder.
+func (n *Entity) free(d *Decision) {
+	holder := n.Row.Holder
+	for _, it := range slices.Clone(n.mail) {
+		if m := it.Message; m.Section != "" && section(m) == holder && !it.made {
+			n.remove(d, it)
+			d.refuseCall(m, fault.Conflict, fmt.Sprintf("the section that called %s of %s has ended", m.Name, m.To))
+		}
+	}
+	n.Row.Holder, n.Row.Held = model.Link{}, 0
+}
+
+// unlock frees the entity on behalf of an operator.
+func (n *Entity) unlock(d *Decision, m *model.Message) {
+	switch {
+	case !n.Row.Locked():
+		d.refuse(fault.NotFound, fmt.Sprintf("%s is not locked", m.To))
+	case m.Epoch != 0 && m.Epoch != n.Row.Epoch:
+		d.refuse(fault.Conflict, fmt.Sprintf("%s is locked by another section by now: its epoch is %d", m.To, n.Row.Epoch))
+	default:
+		n.free(d)
+	}
+}
+
+// refuseCall answers a call that is not made.
+func (d *Decision) refuseCall(m *model.Message, k fault.Kind, text string) {
+	d.answerCall(m, model.Answer{Failure: &model.Failure{Kind: k.String(), Message: text}})
+}
+
+// answerCall tells whoever waits for a call what came of it.
+func (d *Decision) answerCall(m *model.Message, a model.Answer) {
+	if m.OneWay {
+		return
+	}
+	if m.From.ID != "" {
+		d.Messages = append(d.Messages, answerMessage(m.From, a))
+	}
+	if m.RequestID != "" {
+		d.Replies = append(d.Replies, Reply{RequestID: m.RequestID, Answer: a})
+	}
+}
+
+// remove takes an item out of the mailbox. One that was stored by this very decision leaves no trace.
+func (n *Entity) remove(d *Decision, it *Item) {
+	i := slices.Index(n.mail, it)
+	if i < 0 {
+		return
+	}
+	n.mail = slices.Delete(n.mail, i, i+1)
+	n.bytes -= it.Message.Size()
+	if it.Seq == 0 {
+		return
+	}
+	if j := slices.IndexFunc(d.Mailbox, func(m model.MailboxItem) bool { return m.Seq == it.Seq }); j >= 0 {
+		d.Mailbox = slices.Delete(d.Mailbox, j, j+1)
+		return
+	}
+	d.Taken = append(d.Taken, it.Seq)
+}
+
+// grant gives the lock to the section whose turn it is.
+func (n *Entity) grant(d *Decision, now model.Time) {
+	if n.Row.Locked() || n.busy > 0 {
+		return
+	}
+	i := slices.IndexFunc(n.mail, func(it *Item) bool { return !it.View })
+	if i < 0 || n.mail[i].Message.Kind != model.MessageLock {
+		return
+	}
+	it := n.mail[i]
+	n.remove(d, it)
+	n.Row.Holder, n.Row.Held = it.Message.From, now
+	n.Row.Epoch = max(n.Row.Epoch+1, int64(now)) // by the clock, so that it grows also where the row has been gone
+	d.Messages = append(d.Messages, n.granted(it.Message.From))
+}
+
+func (n *Entity) granted(section model.Link) model.Message {
+	return model.Message{
+		Kind: model.MessageGrant, To: section.Address, ToRun: section.Run, ID: section.ID, From: model.Link{Address: n.Row.Address}, Epoch: n.Row.Epoch,
+	}
+}
+
+// change adds what has become of the row to the decision.
+func (n *Entity) change(d *Decision, before *model.Entity, now model.Time) {
+	r := &n.Row
+	if r.Exists == before.Exists && r.Holder == before.Holder && r.Epoch == before.Epoch && r.State.Encoding == before.State.Encoding && sameBytes(r.State.Data, before.State.Data) {
+		return
+	}
+	if r.Empty() && before.Version == 0 {
+		return
+	}
+	r.Version, r.Changed = before.Version+1, max(now, before.Changed)
+	d.Entity = &EntityChange{Entity: *r, Prev: before.Version, Gone: r.Empty()}
+	if r.Empty() {
+		*r = model.Entity{Address: r.Address, Epoch: r.Epoch}
+	}
+}
+
+// sameBytes reports whether two slices are the same memory: states are never changed in place.
+func sameBytes(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// Next are the calls that may be made now, at most so many and about so many bytes, as one hand-over: they are made one after the other on the state
+// of the row. Whoever takes them reports with Apply, or gives them back with Return.
+func (n *Entity) Next(most, maxBytes int) []*Item {
+	if n.busy > 0 && !n.Row.Address.Stateless() {
+		return nil
+	}
+	var items []*Item
+	size := 0
+	for _, it := range n.mail {
+		m := it.Message
+		switch {
+		case it.made || it.View:
+			continue
+		case n.Row.Locked() && (m.Section == "" || section(m) != n.Row.Holder):
+			continue // waits for the end of the section
+		case m.Kind == model.MessageLock:
+			return n.hand(items) // the barrier
+		}
+		if size += m.Size(); len(items) == most || len(items) > 0 && size > maxBytes {
+			break
+		}
+		items = append(items, it)
+	}
+	return n.hand(items)
+}
+
+func (n *Entity) hand(items []*Item) []*Item {
+	if len(items) == 0 {
+		return nil
+	}
+	for _, it := range items {
+		it.made = true
+	}
+	n.busy++
+	return items
+}
+
+// Views are the views that nobody has begun. They are made on what is durable, beside everything else.
+func (n *Entity) Views() (items []*Item) {
+	for _, it := range n.mail {
+		if it.View && !it.made {
+			it.made = true
+			items = append(items, it)
+		}
+	}
+	return items
+}
+
+// Return takes calls back that were not made; nobody has heard of them.
+func (n *Entity) Return(items []*Item) { n.ended(items) }
+
+func (n *Entity) ended(items []*Item) {
+	for _, it := range items {
+		it.made = false
+	}
+	if len(items) > 0 && !items[0].View {
+		n.busy--
+	}
+}
+
+// Apply takes what a worker made of the items of a hand-over.
+func (n *Entity) Apply(items []*Item, r *model.Operated, now model.Time) Decision {
+	var d Decision
+	before := n.Row
+	n.ended(items)
+	for i := range min(len(r.Results), len(items)) {
+		res, it := &r.Results[i], items[i]
+		n.remove(&d, it)
+		if res.Failure == nil {
+			d.Messages = append(d.Messages, res.Messages...)
+		}
+		d.answerCall(it.Message, model.Answer{Output: res.Output, Failure: res.Failure})
+	}
+	if r.Changed && !items[0].View && !n.Row.Address.Stateless() {
+		n.Row.State, n.Row.Exists = r.State, r.Exists
+		switch {
+		case !r.Exists:
+			n.Row.State, n.Row.Created = model.Payload{}, 0
+		case !before.Exists:
+			n.Row.Created = now
+		}
+	}
+	n.grant(&d, now)
+	n.change(&d, &before, now)
+	return d
+}
