@@ -340,6 +340,10 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 		r.Expired, r.Err = st.LoadExpired(ctx, store.ExpiredRequest{Shards: ld.Shards, ClosedBefore: ld.Before, Now: ld.Until, After: ld.After, Limit: ld.Limit})
 	case lane.LoadTimers:
 		r.Timers, r.Err = st.LoadTimers(ctx, ld.Shards, ld.Mark, ld.Until, ld.Limit)
+	case lane.LoadEntity:
+		r = readEntity(ctx, st, ld)
+	case lane.LoadMailboxes:
+		r.Mailboxes, r.Err = st.LoadMailboxes(ctx, ld.Shards, ld.Behind, ld.Limit)
 	case lane.LoadMail:
 		if r.Messages, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit); r.Err == nil || fault.Is(r.Err, fault.Corrupt) {
 			var err error
@@ -347,6 +351,19 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 				r.Err = cmp.Or(err, r.Err)
 			}
 		}
+	}
+	return r
+}
+
+// readEntity reads an entity with everything that waits for it.
+func readEntity(ctx context.Context, st store.Store, ld lane.Load) (r lane.LoadResult) {
+	key := store.EntityKey{Shard: ld.Shard, Address: ld.Address}
+	r.Entity, r.Err = st.LoadEntity(ctx, key, eventPage, eventPageBytes)
+	for more := r.Entity.More && r.Err == nil; more; {
+		box := r.Entity.Mailbox
+		var page []model.MailboxItem
+		page, r.Err = st.LoadMailbox(ctx, key, box[len(box)-1].Seq, eventPage, eventPageBytes)
+		r.Entity.Mailbox, more = append(box, page...), len(page) > 0 && r.Err == nil
 	}
 	return r
 }
