@@ -146,7 +146,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		s.eng.observe(out.Facts)
 	}
 	if b := out.Commit; b != nil {
-		if b.Rows() <= fewRows && len(out.Calls)+len(out.TaskCalls)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
+		if b.Rows() <= fewRows && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
 			res, err := s.commit(ctx, b)
 			if !store.Final(err) {
 				s.lane.Committed(s.eng.clock.now(), res, err)
@@ -164,6 +164,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	for i := range out.Calls {
 		s.eng.workers.call(&out.Calls[i])
 	}
+	s.eng.entityWorkers.call(out.Operate)
 	s.eng.giveBack(s.eng.taskWorkers.call(out.TaskCalls))
 	for i := range out.Answers {
 		a := &out.Answers[i]
