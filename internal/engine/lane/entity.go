@@ -133,6 +133,11 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 			a.Room = t.Mailbox
 		}
 	}
+	if a.View && !remote && m.RequestID != "" { // nothing has to be remembered of it
+		view := *m
+		view.RequestID = ""
+		m = &view
+	}
 	// What is to be made at most once must not outlive its owner; what somebody was told is accepted must.
 	a.Stored = remote && (!m.Brief || a.View) || m.OneWay && !m.Brief
 	d := e.actor.entity.Deliver(m, a, now)
@@ -233,11 +238,7 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 	if j.views() && !d.Writes() {
 		l.done(in)
 		for i, it := range made {
-			if id := it.Message.RequestID; id != "" {
-				l.tellReply(e.address, id, j.answerOf(i, it))
-			} else {
-				l.answer(j.answerOf(i, it))
-			}
+			l.reply(e.address, true, j.answerOf(i, it))
 		}
 	} else {
 		b := l.record(e, in, &d)
@@ -278,6 +279,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	for _, j := range slices.Clone(a.jobs) {
 		l.unjob(j)
 	}
+	l.dropResults(e, func(*input) {}) // they were made on what is forgotten
 	if a.entity == nil {
 		return
 	}
@@ -287,6 +289,18 @@ func (l *Lane) forgetEntity(e *entry) {
 		}
 	}
 	a.entity = nil
+}
+
+// dropResults takes back results that have come and have not been applied.
+func (l *Lane) dropResults(e *entry, each func(*input)) {
+	e.backlog = slices.DeleteFunc(e.backlog, func(in *input) bool {
+		if in.kind != inOperated {
+			return false
+		}
+		each(in)
+		l.done(in)
+		return true
+	})
 }
 
 // ErrInterrupted tells whoever made a call that is kept in memory only that nobody can tell whether it was made.
@@ -301,13 +315,15 @@ func (l *Lane) abandon(e *entry, why error) {
 			l.unmade(it, e.address, why, true)
 		}
 	}
-	waiting := a.kept
-	if a.entity != nil {
-		waiting = slices.Concat(waiting, a.entity.Mail())
+	l.dropResults(e, func(in *input) { l.unheard(in, why) })
+	for _, it := range a.kept {
+		l.unmade(it, e.address, why, it.Begun())
 	}
-	for _, it := range waiting {
-		if !it.Begun() {
-			l.unmade(it, e.address, why, false)
+	if a.entity != nil {
+		for _, it := range a.entity.Mail() {
+			if !it.Begun() { // else it has been told above
+				l.unmade(it, e.address, why, false)
+			}
 		}
 	}
 	a.kept, a.entity = nil, nil
@@ -336,7 +352,7 @@ func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
 	if id := it.Message.RequestID; id != "" {
 		l.tellReply(to, id, Answer{Err: why})
 	} else {
-		l.answer(Answer{Token: it.Tag, Err: why})
+		l.reply(to, true, Answer{Token: it.Tag, Err: why})
 	}
 }
 
