@@ -39,6 +39,8 @@ type job struct {
 	items   []*core.Item
 	version int64 // of the row that they are made on
 	result  *model.Operated
+	since   model.Time // when a worker got it
+	until   model.Time // when it had reported
 }
 
 // OperateCall hands calls of an entity to a worker.
@@ -194,7 +196,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 func (l *Lane) hand(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
 	w := l.workers.pick(kind{e.address.Tenant, e.address.Type}, "")
 	l.workers.gen += uint64(l.cfg.Lanes)
-	j := &job{gen: l.workers.gen, worker: w, entry: e, items: items, version: on.Version}
+	j := &job{gen: l.workers.gen, worker: w, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
 	calls := make([]model.OperationCall, len(items))
@@ -213,7 +215,7 @@ func (l *Lane) Operated(now model.Time, w WorkerID, r *model.Operated) {
 		return
 	}
 	l.unjob(j)
-	j.result = r
+	j.result, j.until = r, now
 	l.take(now, j.entry, &input{kind: inOperated, address: j.entry.address, job: j})
 }
 
@@ -236,6 +238,9 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 	}
 	made := j.items[:min(len(j.result.Results), len(j.items))]
 	if j.views() && !d.Writes() {
+		if l.cfg.Watched {
+			l.notes(nil, e, in, &d)
+		}
 		l.done(in)
 		for i, it := range made {
 			l.reply(e.address, true, j.answerOf(i, it))
