@@ -133,8 +133,18 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 			a.Room = t.Mailbox
 		}
 	}
-	// What is to be made at most once must not outlive its owner; what somebody was told is accepted must.
-	a.Stored = remote && (!m.Brief || a.View) || m.OneWay && !m.Brief
+	if a.View && !remote && m.RequestID != "" { // nothing has to be remembered of it
+		view := *m
+		view.RequestID = ""
+		m = &view
+	}
+	if !in.inbox.IsZero() && m.Brief && !a.View {
+		// It is made at most once: nobody begins before the row of the request is gone.
+		b := l.record(e, in, &core.Decision{Pending: !m.OneWay})
+		b.effects = append(b.effects, effect{kind: effRelay, entry: e, input: in})
+		return
+	}
+	a.Stored = remote || m.OneWay && !m.Brief // whoever sent it counts on it
 	d := e.actor.entity.Deliver(m, a, now)
 	if d.Pending && !d.Writes() && !remote {
 		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
@@ -144,6 +154,11 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 		l.record(e, in, &d)
 	}
 	l.operate(now, e)
+}
+
+// relay takes a brief call of another process whose request is consumed.
+func (l *Lane) relay(now model.Time, e *entry, m *model.Message) {
+	l.take(now, e, &input{kind: inMessage, address: e.address, message: m, fresh: true})
 }
 
 // operate hands calls to workers, as far as they may be made.
@@ -233,11 +248,7 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 	if j.views() && !d.Writes() {
 		l.done(in)
 		for i, it := range made {
-			if id := it.Message.RequestID; id != "" {
-				l.tellReply(e.address, id, j.answerOf(i, it))
-			} else {
-				l.answer(j.answerOf(i, it))
-			}
+			l.reply(e.address, true, j.answerOf(i, it))
 		}
 	} else {
 		b := l.record(e, in, &d)
@@ -278,6 +289,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	for _, j := range slices.Clone(a.jobs) {
 		l.unjob(j)
 	}
+	l.dropResults(e, func(*input) {}) // they were made on what is forgotten
 	if a.entity == nil {
 		return
 	}
@@ -287,6 +299,18 @@ func (l *Lane) forgetEntity(e *entry) {
 		}
 	}
 	a.entity = nil
+}
+
+// dropResults takes back results that have come and have not been applied.
+func (l *Lane) dropResults(e *entry, each func(*input)) {
+	e.backlog = slices.DeleteFunc(e.backlog, func(in *input) bool {
+		if in.kind != inOperated {
+			return false
+		}
+		each(in)
+		l.done(in)
+		return true
+	})
 }
 
 // ErrInterrupted tells whoever made a call that is kept in memory only that nobody can tell whether it was made.
@@ -301,13 +325,15 @@ func (l *Lane) abandon(e *entry, why error) {
 			l.unmade(it, e.address, why, true)
 		}
 	}
-	waiting := a.kept
-	if a.entity != nil {
-		waiting = slices.Concat(waiting, a.entity.Mail())
+	l.dropResults(e, func(in *input) { l.unheard(in, why) })
+	for _, it := range a.kept {
+		l.unmade(it, e.address, why, it.Begun())
 	}
-	for _, it := range waiting {
-		if !it.Begun() {
-			l.unmade(it, e.address, why, false)
+	if a.entity != nil {
+		for _, it := range a.entity.Mail() {
+			if !it.Begun() { // else it has been told above
+				l.unmade(it, e.address, why, false)
+			}
 		}
 	}
 	a.kept, a.entity = nil, nil
@@ -336,7 +362,7 @@ func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
 	if id := it.Message.RequestID; id != "" {
 		l.tellReply(to, id, Answer{Err: why})
 	} else {
-		l.answer(Answer{Token: it.Tag, Err: why})
+		l.reply(to, true, Answer{Token: it.Tag, Err: why})
 	}
 }
 

@@ -76,6 +76,7 @@ func RunWith(t *testing.T, o Options) {
 		{"queries", queryTests},
 		{"dead letters", deadTests},
 		{"data of tasks", taskDataTests},
+		{"entities", entityTests},
 		{"settings", settingTests},
 		{"peer mail", peerTests},
 		{"leases", leaseTests},
