@@ -140,8 +140,13 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 		view.RequestID = ""
 		m = &view
 	}
-	// What is to be made at most once must not outlive its owner; what somebody was told is accepted must.
-	a.Stored = remote && (!m.Brief || a.View) || m.OneWay && !m.Brief
+	if !in.inbox.IsZero() && m.Brief && !a.View {
+		// It is made at most once: nobody begins before the row of the request is gone.
+		b := l.record(e, in, &core.Decision{Pending: !m.OneWay})
+		b.effects = append(b.effects, effect{kind: effRelay, entry: e, input: in})
+		return
+	}
+	a.Stored = remote || m.OneWay && !m.Brief // whoever sent it counts on it
 	d := e.actor.entity.Deliver(m, a, now)
 	if d.Pending && !d.Writes() && !remote {
 		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
@@ -151,6 +156,11 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 		l.record(e, in, &d)
 	}
 	l.operate(now, e)
+}
+
+// relay takes a brief call of another process whose request is consumed.
+func (l *Lane) relay(now model.Time, e *entry, m *model.Message) {
+	l.take(now, e, &input{kind: inMessage, address: e.address, message: m, fresh: true})
 }
 
 // operate hands calls to workers, as far as they may be made.

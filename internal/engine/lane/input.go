@@ -723,6 +723,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if in.pair != nil {
 		in.pair.consume(l, in)
+		if f := d.Answer.Failure; f != nil && in.kind == inMessage && in.message.Keep {
+			l.bury(b, e, in.message, f)
+		}
 	}
 	if !in.inbox.IsZero() {
 		l.writeInbox(b, e, in, d)
