@@ -3,7 +3,6 @@ package lane
 import (
 	"container/list"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
@@ -500,20 +499,8 @@ func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	if a.entity == nil || a.entity.Waiting() == 0 {
 		return nil, false
 	}
-	name := EntityName(e.address)
-	switch row := &a.entity.Row; {
-	case e.unserved:
+	if e.unserved {
 		return e.waits, true
-	case row.Locked():
-		h := row.Holder
-		return []model.Reason{{Code: model.WaitLock, Name: name, Detail: h.Address.Type + "/" + h.Address.Key + " (" + h.Run.String() + ")"}}, true
-	default:
-		return []model.Reason{{Code: model.WaitMailbox, Name: name, Detail: "calls before it are being made"}}, true
 	}
-}
-
-// EntityName is entity/key, for people.
-func EntityName(a model.Address) string {
-	_, name, _ := strings.Cut(a.Type, ":")
-	return name + "/" + a.Key
+	return []model.Reason{core.EntityReason(&a.entity.Row)}, true
 }
