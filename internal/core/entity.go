@@ -19,7 +19,7 @@ type Entity struct {
 	mail  []*Item // in order
 	bytes int     // of mail
 	last  int64   // position of the last item that was stored
-	busy  int     // hand-overs whose results have not come; those of views do not count
+	busy  int     // hand-overs whose results have not come, but those of views
 }
 
 // Item is something that waits for an entity: a call, or the request of a lock.
@@ -35,6 +35,9 @@ type Item struct {
 
 	made bool // it has been handed to a worker
 }
+
+// Begun reports whether a worker has been given the item and has not reported.
+func (it *Item) Begun() bool { return it.made }
 
 // Arrival is how a message came to an entity.
 type Arrival struct {
@@ -337,29 +340,75 @@ func (n *Entity) Views() (items []*Item) {
 // Return takes calls back that were not made; nobody has heard of them.
 func (n *Entity) Return(items []*Item) { n.ended(items) }
 
-func (n *Entity) ended(items []*Item) {
+// Keep takes calls that are only in memory over from what was known of the entity before it was read again. They come behind what is stored.
+func (n *Entity) Keep(items []*Item) {
 	for _, it := range items {
 		it.made = false
+		n.add(it)
 	}
-	if len(items) > 0 && !items[0].View {
+}
+
+// Forget drops a call that is only in memory and that nobody has begun, because whoever made it does not wait any more.
+func (n *Entity) Forget(tag any) {
+	for _, it := range n.mail {
+		if it.Tag == tag && it.Seq == 0 && !it.made {
+			n.remove(&Decision{}, it)
+			return
+		}
+	}
+}
+
+// Mark finds out anew which of the calls are views.
+func (n *Entity) Mark(view func(name string) bool) {
+	for _, it := range n.mail {
+		if !it.made && it.Message.Kind == model.MessageCall && it.Message.Section == "" {
+			it.View = view(it.Message.Name)
+		}
+	}
+}
+
+// ended notes that a hand-over is over, if the entity knows of it.
+func (n *Entity) ended(items []*Item) {
+	known := false
+	for _, it := range items {
+		if it.made && slices.Contains(n.mail, it) {
+			it.made, known = false, true
+		}
+	}
+	if known && !items[0].View {
 		n.busy--
 	}
 }
 
-// Apply takes what a worker made of the items of a hand-over.
-func (n *Entity) Apply(items []*Item, r *model.Operated, now model.Time) Decision {
+// Apply takes what a worker made of the items of a hand-over. version is that of the row when they were handed over. It reports false, and changes nothing, when
+// that is not what the calls would be made on now.
+func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now model.Time) (Decision, bool) {
 	var d Decision
 	before := n.Row
 	n.ended(items)
-	for i := range min(len(r.Results), len(items)) {
-		res, it := &r.Results[i], items[i]
-		n.remove(&d, it)
+	plain := !items[0].View && !n.Row.Address.Stateless()
+	if plain && n.Row.Version != version {
+		return d, false
+	}
+	made := items[:min(len(r.Results), len(items))]
+	for _, it := range made {
+		if it.Seq != 0 && n.stored(it.Seq) == nil {
+			return d, false // somebody else has dealt with it
+		}
+	}
+	for i, it := range made {
+		res := &r.Results[i]
+		if it.Seq != 0 {
+			n.remove(&d, n.stored(it.Seq)) // it may have been read again
+		} else {
+			n.remove(&d, it)
+		}
 		if res.Failure == nil {
 			d.Messages = append(d.Messages, res.Messages...)
 		}
 		d.answerCall(it.Message, model.Answer{Output: res.Output, Failure: res.Failure})
 	}
-	if r.Changed && !items[0].View && !n.Row.Address.Stateless() {
+	if r.Changed && plain {
 		n.Row.State, n.Row.Exists = r.State, r.Exists
 		switch {
 		case !r.Exists:
@@ -370,5 +419,15 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, now model.Time) Decisio
 	}
 	n.grant(&d, now)
 	n.change(&d, &before, now)
-	return d
+	return d, true
+}
+
+// stored finds an item by its position.
+func (n *Entity) stored(seq int64) *Item {
+	for _, it := range n.mail {
+		if it.Seq == seq {
+			return it
+		}
+	}
+	return nil
 }

@@ -27,6 +27,8 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 		m, err = s.settle(&r)
 	case api.CancelRequest:
 		m, err = s.ordered(model.MessageCancel, &r)
+	case api.CallRequest:
+		m, err = s.called(&r)
 	}
 	if err != nil {
 		return model.Message{}, err
@@ -37,7 +39,7 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 // Deliver sends a composed message.
 func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 	switch m.Kind {
-	case model.MessageStart, model.MessageSignal, model.MessageSettle, model.MessageCancel:
+	case model.MessageStart, model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageCall:
 	default:
 		return fault.New(fault.Invalid, "a client does not send %s", m.Kind)
 	}

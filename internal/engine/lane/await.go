@@ -41,6 +41,9 @@ func (l *Lane) Forget(a model.Address, token any) {
 		l.waiters[a] = ws
 	}
 	if e := l.entries[a]; e != nil {
+		if e.isEntity() && e.actor.entity != nil {
+			e.actor.entity.Forget(token)
+		}
 		for _, q := range slices.Clone(e.queries) {
 			if q.token == token {
 				l.unask(q)

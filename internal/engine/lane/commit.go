@@ -201,6 +201,7 @@ func (l *Lane) die(err error) {
 			l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
 		}
 		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
+		l.unheard(in, ErrNotOwner)
 	}
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {
@@ -222,6 +223,9 @@ func (l *Lane) die(err error) {
 		}
 		l.refuseReports(e)
 		l.letGoNow(e, "the node lost its lease")
+		if e.isEntity() {
+			l.abandon(e, ErrNotOwner)
+		}
 		l.askAgain(e)
 	}
 	l.failCareful(fail)

@@ -24,6 +24,7 @@ const (
 	inProgress   // how far a task is
 	inAttach     // a worker has a claim
 	inExpired    // removes closed runs whose time is over
+	inOperated   // what a worker has made of calls of an entity
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
@@ -49,6 +50,7 @@ type input struct {
 	run   model.RunID
 
 	answer *model.Answer // of inAnswered
+	job    *job          // of inOperated
 
 	task   *taskInput    // of inClaim, inReport and inExpire
 	runs   []model.RunID // of inExpired
@@ -76,6 +78,11 @@ func (in *input) size() int {
 		n += in.task.progress.Size()
 	case inExpired:
 		n += 16 * len(in.runs)
+	case inOperated:
+		n += in.job.result.State.Size()
+		for i := range in.job.result.Results {
+			n += in.job.result.Results[i].Output.Size()
+		}
 	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach:
 	}
 	return n
@@ -112,7 +119,7 @@ func (l *Lane) deliverFrom(now model.Time, in *input) {
 		return
 	}
 	w := waiter{token: token, early: true}
-	if m.Kind == model.MessageUpdate {
+	if m.Kind == model.MessageUpdate || m.Kind == model.MessageCall && !m.OneWay && !m.Brief {
 		in.awaits, w.reply = true, m.RequestID
 	}
 	if in.awaits {
@@ -244,6 +251,10 @@ func (e *entry) sure(in *input) bool {
 
 // load reads the run of an entry, so that inputs can be applied. An input wakes a sleeping run as a rule, so its history is read for a worker at the same time.
 func (l *Lane) load(e *entry) {
+	if e.isEntity() {
+		l.loadEntity(e)
+		return
+	}
 	e.loading = true
 	if len(l.workers.offers[kind{e.address.Tenant, e.address.Type}]) > 0 && e.worker == 0 && !e.activating && !e.shard.draining {
 		e.activating, e.tail = true, nil
@@ -272,7 +283,7 @@ func (l *Lane) loadDue(e *entry) {
 // mayAssumeAbsent: a start by a client of this process may be written without a look: the store inserts it only if the
 // address is unused, and otherwise gives us the run that is there. Not one whose answer is remembered: that would be stored either way.
 func (l *Lane) mayAssumeAbsent(e *entry, in *input) bool {
-	return in.kind == inMessage && in.message.Kind == model.MessageStart && in.pair == nil && in.inbox.IsZero() && !in.checked && !in.once() &&
+	return in.kind == inMessage && in.message.Kind == model.MessageStart && !e.isEntity() && in.pair == nil && in.inbox.IsZero() && !in.checked && !in.once() &&
 		!e.activating && !e.unserved && e.worker == 0 // otherwise there is a run
 }
 
@@ -338,6 +349,8 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.applyAttach(now, e, in)
 	case inAnswered:
 		l.applyAnswered(e, in)
+	case inOperated:
+		l.applyOperated(now, e, in)
 	case inQuarantine:
 	}
 }
@@ -346,6 +359,10 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	if in.pair != nil && !in.pair.next(in) {
 		l.done(in)
 		l.maybeDrop(e)
+		return
+	}
+	if e.isEntity() {
+		l.applyToEntity(now, e, in)
 		return
 	}
 	switch in.message.Kind {
@@ -695,6 +712,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		b.changeLetter(e.shard.id, c)
 	}
 	l.writeTimers(b, e, key, d)
+	if e.isEntity() {
+		l.writeEntity(b, e, d)
+	}
 	for i := range d.Messages {
 		m := &d.Messages[i]
 		b.batch.Messages = append(b.batch.Messages, store.MessageRow{
@@ -703,6 +723,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if in.pair != nil {
 		in.pair.consume(l, in)
+		if f := d.Answer.Failure; f != nil && in.kind == inMessage && in.message.Keep {
+			l.bury(b, e, in.message, f)
+		}
 	}
 	if !in.inbox.IsZero() {
 		l.writeInbox(b, e, in, d)
@@ -714,6 +737,14 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		l.remember(b, e, r.RequestID, &r.Answer)
 		b.effects = append(b.effects, effect{kind: effReply, entry: e, step: r.RequestID, answer: Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)}})
 	}
+}
+
+func (l *Lane) writeEntity(b *building, e *entry, d *core.Decision) {
+	if c := d.Entity; c != nil {
+		b.changeEntity(e, c)
+		b.effects = append(b.effects, effect{kind: effEntity, entry: e, change: c})
+	}
+	b.changeMailbox(store.EntityKey{Shard: e.shard.id, Address: e.address}, d)
 }
 
 func (l *Lane) writeTimers(b *building, e *entry, key store.RunKey, d *core.Decision) {

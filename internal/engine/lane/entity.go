@@ -1,0 +1,514 @@
+package lane
+
+import (
+	"container/list"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	operationsPerHand  = 64      // calls of an entity that are made together
+	operationBytes     = 4 << 20 // and about so many bytes of them
+	defaultMailbox     = 10_000
+	defaultEntityIdle  = time.Minute
+	entityCacheEntries = 100_000
+	mailboxPage        = 1000
+)
+
+// actor is an entity or a service that the lane has in memory.
+type actor struct {
+	entity  *core.Entity // nil until it has been read
+	durable model.Entity // what is committed of it: views are made on that
+	jobs    []*job       // that workers have
+	kept    []*core.Item // calls that are only in memory, while the rest is read again
+	rest    *list.Element
+	until   model.Time // when it leaves memory, if nobody calls it before
+}
+
+// job is a hand-over of calls to a worker. Nothing of it has happened before what it led to is committed: one that is lost is simply made again.
+type job struct {
+	gen     uint64
+	worker  WorkerID
+	entry   *entry
+	items   []*core.Item
+	version int64 // of the row that they are made on
+	result  *model.Operated
+}
+
+// OperateCall hands calls of an entity to a worker.
+type OperateCall struct {
+	Worker     WorkerID
+	Operations model.Operations
+}
+
+func (j *job) views() bool { return j.items[0].View }
+
+// isEntity reports whether the address is that of an entity or of a service: no run has it.
+func (e *entry) isEntity() bool { return e.actor != nil }
+
+// loadEntity reads an entity with its mailbox.
+func (l *Lane) loadEntity(e *entry) {
+	e.loading = true
+	l.loads.add(&Load{Kind: LoadEntity, Shard: e.shard.id, Address: e.address, entry: e})
+}
+
+// loadedEntity takes up an entity that has been read.
+func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
+	e := ld.entry
+	if ld.version != e.version {
+		if e.loading {
+			l.loads.add(ld)
+		}
+		return
+	}
+	e.loading, e.due = false, false
+	if r.Err != nil {
+		l.quarantine(now, e, model.Reason{Code: model.WaitCorrupt, Detail: r.Err.Error()})
+		return
+	}
+	if !e.known {
+		a := e.actor
+		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
+		a.entity.Keep(a.kept)
+		a.durable, a.kept, e.known = a.entity.Row, nil, true
+		l.markViews(e)
+	}
+	l.operate(now, e)
+	if len(e.backlog) > 0 {
+		l.schedule(e)
+	} else {
+		l.maybeDrop(e)
+	}
+}
+
+// loadedMailboxes takes up entities of shards that have just become ours and for which something waits, and reads on.
+func (l *Lane) loadedMailboxes(now model.Time, ld *Load, r LoadResult) {
+	for _, k := range r.Mailboxes {
+		if e := l.entry(k.Address); e != nil {
+			l.dispatch(now, e)
+		}
+	}
+	if n := len(r.Mailboxes); n == ld.Limit {
+		l.loads.add(&Load{Kind: LoadMailboxes, Shards: ld.Shards, Behind: r.Mailboxes[n-1], Limit: ld.Limit})
+	}
+}
+
+// JoinEntities adds a worker that has the code of entities. Calls that waited for somebody like it are handed over.
+func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer) {
+	l.workers.here[id] = true
+	for i := range o.Types {
+		t := &o.Types[i]
+		l.offer(now, kind{o.Tenant, t.Type}, offer{id: id, entity: t})
+	}
+}
+
+// entityType is what the workers here say of the type of an entry; nil when none has its code.
+func (l *Lane) entityType(e *entry) *model.EntityType {
+	if offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]; len(offers) > 0 {
+		return offers[len(offers)-1].entity // the last one to come: its code is the newest
+	}
+	return nil
+}
+
+func (l *Lane) markViews(e *entry) {
+	if t := l.entityType(e); t != nil && len(t.Views) > 0 {
+		e.actor.entity.Mark(func(name string) bool { return slices.Contains(t.Views, name) })
+	}
+}
+
+// applyToEntity decides what a message does to an entity.
+func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
+	m := in.message
+	remote := in.pair != nil || !in.inbox.IsZero()
+	a := core.Arrival{Tag: in.token, Room: defaultMailbox}
+	if t := l.entityType(e); t != nil {
+		a.View = m.Kind == model.MessageCall && m.Section == "" && slices.Contains(t.Views, m.Name)
+		if t.Mailbox > 0 {
+			a.Room = t.Mailbox
+		}
+	}
+	if a.View && !remote && m.RequestID != "" { // nothing has to be remembered of it
+		view := *m
+		view.RequestID = ""
+		m = &view
+	}
+	if !in.inbox.IsZero() && m.Brief && !a.View {
+		// It is made at most once: nobody begins before the row of the request is gone.
+		b := l.record(e, in, &core.Decision{Pending: !m.OneWay})
+		b.effects = append(b.effects, effect{kind: effRelay, entry: e, input: in})
+		return
+	}
+	a.Stored = remote || m.OneWay && !m.Brief // whoever sent it counts on it
+	d := e.actor.entity.Deliver(m, a, now)
+	if d.Pending && !d.Writes() && !remote {
+		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
+		l.expect(e, in)
+		l.done(in)
+	} else {
+		l.record(e, in, &d)
+	}
+	l.operate(now, e)
+}
+
+// relay takes a brief call of another process whose request is consumed.
+func (l *Lane) relay(now model.Time, e *entry, m *model.Message) {
+	l.take(now, e, &input{kind: inMessage, address: e.address, message: m, fresh: true})
+}
+
+// operate hands calls to workers, as far as they may be made.
+func (l *Lane) operate(now model.Time, e *entry) {
+	if l.dead != nil || e.shard.draining || e.poison != nil || l.recovery.careful() {
+		return
+	}
+	if !e.known {
+		l.loadSoon(e)
+		return
+	}
+	a := e.actor
+	if a.entity.Waiting() == 0 {
+		l.restUntil(now, e)
+		return
+	}
+	l.wakeUp(e)
+	k := kind{e.address.Tenant, e.address.Type}
+	t := l.entityType(e)
+	if t == nil {
+		if slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return it.Message.Kind == model.MessageCall }) {
+			l.strand(k, e, noWorker(e))
+		}
+		return
+	}
+	if views := a.entity.Views(); len(views) > 0 {
+		l.hand(now, e, views, &a.durable)
+	}
+	most := operationsPerHand
+	if e.address.Stateless() {
+		most = 1
+	}
+	for most > 1 || t.Concurrency == 0 || len(a.jobs) < t.Concurrency {
+		items := a.entity.Next(most, operationBytes)
+		if items == nil {
+			return
+		}
+		l.hand(now, e, items, &a.entity.Row)
+	}
+}
+
+// hand gives calls to a worker that has the code.
+func (l *Lane) hand(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
+	w := l.workers.pick(kind{e.address.Tenant, e.address.Type}, "")
+	l.workers.gen += uint64(l.cfg.Lanes)
+	j := &job{gen: l.workers.gen, worker: w, entry: e, items: items, version: on.Version}
+	l.jobs[j.gen] = j
+	e.actor.jobs = append(e.actor.jobs, j)
+	calls := make([]model.OperationCall, len(items))
+	for i, it := range items {
+		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace}
+	}
+	l.out.Operate = append(l.out.Operate, OperateCall{w, model.Operations{
+		Entity: e.address, Generation: j.gen, State: on.State, Exists: on.Exists, Calls: calls, Now: now,
+	}})
+}
+
+// Operated hands in what a worker has made of calls. What nobody asked for any more is dropped.
+func (l *Lane) Operated(now model.Time, w WorkerID, r *model.Operated) {
+	j := l.jobs[r.Generation]
+	if l.dead != nil || j == nil || j.worker != w {
+		return
+	}
+	l.unjob(j)
+	j.result = r
+	l.take(now, j.entry, &input{kind: inOperated, address: j.entry.address, job: j})
+}
+
+func (l *Lane) unjob(j *job) {
+	delete(l.jobs, j.gen)
+	a := j.entry.actor
+	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })
+}
+
+// applyOperated records what came of calls.
+func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
+	j := in.job
+	d, ok := e.actor.entity.Apply(j.items, j.result, j.version, now)
+	if !ok {
+		// They were made on something that is not how the entity stands, because that was undone: they are made again.
+		l.keepUnstored(e, j)
+		l.done(in)
+		l.operate(now, e)
+		return
+	}
+	made := j.items[:min(len(j.result.Results), len(j.items))]
+	if j.views() && !d.Writes() {
+		l.done(in)
+		for i, it := range made {
+			l.reply(e.address, true, j.answerOf(i, it))
+		}
+	} else {
+		b := l.record(e, in, &d)
+		for i, it := range made {
+			switch a := j.answerOf(i, it); {
+			case it.Message.RequestID != "" || a.Token == nil: // it is answered as a request is
+			case b == nil:
+				l.answer(a)
+			default:
+				b.effects = append(b.effects, effect{kind: effAnswer, entry: e, answer: a})
+			}
+		}
+	}
+	l.operate(now, e)
+}
+
+// answerOf is what the caller of an item hears.
+func (j *job) answerOf(i int, it *core.Item) Answer {
+	res := &j.result.Results[i]
+	a := model.Answer{Output: res.Output, Failure: res.Failure}
+	return Answer{Token: it.Tag, Answer: a, Err: core.RefusalOf(a)}
+}
+
+// keepUnstored gives calls back that only the job knows of.
+func (l *Lane) keepUnstored(e *entry, j *job) {
+	var lost []*core.Item
+	for _, it := range j.items {
+		if it.Seq == 0 && !slices.Contains(e.actor.entity.Mail(), it) {
+			lost = append(lost, it)
+		}
+	}
+	e.actor.entity.Keep(lost)
+}
+
+// forgetEntity drops what is known of an entity, which will be read again. What is only in memory is kept.
+func (l *Lane) forgetEntity(e *entry) {
+	a := e.actor
+	for _, j := range slices.Clone(a.jobs) {
+		l.unjob(j)
+	}
+	l.dropResults(e, func(*input) {}) // they were made on what is forgotten
+	if a.entity == nil {
+		return
+	}
+	for _, it := range a.entity.Mail() {
+		if it.Seq == 0 {
+			a.kept = append(a.kept, it)
+		}
+	}
+	a.entity = nil
+}
+
+// dropResults takes back results that have come and have not been applied.
+func (l *Lane) dropResults(e *entry, each func(*input)) {
+	e.backlog = slices.DeleteFunc(e.backlog, func(in *input) bool {
+		if in.kind != inOperated {
+			return false
+		}
+		each(in)
+		l.done(in)
+		return true
+	})
+}
+
+// ErrInterrupted tells whoever made a call that is kept in memory only that nobody can tell whether it was made.
+var ErrInterrupted = fault.New(fault.Unavailable, "the call was interrupted: it may have been made or not")
+
+// abandon has nobody make the calls of an entity that are only in memory. Those who wait are told: what has not begun may be asked of somebody else.
+func (l *Lane) abandon(e *entry, why error) {
+	a := e.actor
+	for _, j := range slices.Clone(a.jobs) {
+		l.unjob(j)
+		for _, it := range j.items {
+			l.unmade(it, e.address, why, true)
+		}
+	}
+	l.dropResults(e, func(in *input) { l.unheard(in, why) })
+	for _, it := range a.kept {
+		l.unmade(it, e.address, why, it.Begun())
+	}
+	if a.entity != nil {
+		for _, it := range a.entity.Mail() {
+			if !it.Begun() { // else it has been told above
+				l.unmade(it, e.address, why, false)
+			}
+		}
+	}
+	a.kept, a.entity = nil, nil
+	e.known = false
+	e.version++
+}
+
+// unheard tells those whose calls a result is about that nobody records it.
+func (l *Lane) unheard(in *input, why error) {
+	if in.kind != inOperated {
+		return
+	}
+	for _, it := range in.job.items {
+		l.unmade(it, in.address, why, true)
+	}
+}
+
+// unmade tells whoever waits for a call that is only in memory that nobody makes it.
+func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
+	if it.Seq != 0 {
+		return
+	}
+	if begun && it.Message.Brief && !it.View {
+		why = ErrInterrupted
+	}
+	if id := it.Message.RequestID; id != "" {
+		l.tellReply(to, id, Answer{Err: why})
+	} else {
+		l.reply(to, true, Answer{Token: it.Tag, Err: why})
+	}
+}
+
+// leaveEntities gives the calls of a worker that is gone to others.
+func (l *Lane) leaveEntities(now model.Time, id WorkerID) {
+	for _, e := range l.sorted(func(e *entry) bool { return e.isEntity() && len(e.actor.jobs) > 0 }) {
+		for _, j := range slices.Clone(e.actor.jobs) {
+			if j.worker == id {
+				l.unjob(j)
+				e.actor.entity.Return(j.items)
+			}
+		}
+		l.operate(now, e)
+		l.maybeDrop(e)
+	}
+}
+
+// restUntil has an entity that nobody calls stay in memory for a while: the next call needs not read it.
+func (l *Lane) restUntil(now model.Time, e *entry) {
+	idle := defaultEntityIdle
+	if t := l.entityType(e); t != nil && t.Idle > 0 {
+		idle = t.Idle
+	}
+	a := e.actor
+	a.until = now.Add(idle)
+	if a.rest == nil {
+		a.rest = l.resting.PushBack(e)
+	} else {
+		l.resting.MoveToBack(a.rest)
+	}
+	if l.resting.Len() > entityCacheEntries {
+		l.unrest(now, l.resting.Front().Value.(*entry))
+	}
+}
+
+// wakeUp takes an entity from those that rest.
+func (l *Lane) wakeUp(e *entry) {
+	if a := e.actor; a.rest != nil {
+		l.resting.Remove(a.rest)
+		a.rest = nil
+	}
+}
+
+// unrest lets an entity leave memory, unless something of it is still under way.
+func (l *Lane) unrest(now model.Time, e *entry) {
+	l.wakeUp(e)
+	e.actor.until = 0
+	l.maybeDrop(e)
+	if !e.gone {
+		l.restUntil(now, e)
+	}
+}
+
+// unrestAll lets those leave memory whose time is over.
+func (l *Lane) unrestAll(now model.Time) {
+	for n := l.resting.Len(); n > 0; n-- {
+		e := l.resting.Front().Value.(*entry)
+		if e.actor.until > now {
+			return
+		}
+		l.unrest(now, e)
+	}
+}
+
+func (l *Lane) restWake() model.Time {
+	if f := l.resting.Front(); f != nil {
+		return f.Value.(*entry).actor.until
+	}
+	return 0
+}
+
+// stays reports whether the entity must not leave memory.
+func (a *actor) stays() bool {
+	return a.rest != nil || len(a.jobs) > 0 || len(a.kept) > 0 || a.entity != nil && !a.entity.Idle()
+}
+
+// committed makes a change of the row what views are made on.
+func (a *actor) committed(c *core.EntityChange) {
+	a.durable = c.Entity
+	if c.Gone {
+		a.durable = model.Entity{Address: c.Entity.Address}
+	}
+}
+
+// changeEntity puts the change of a row into the batch. Several in one batch are one write.
+func (b *building) changeEntity(e *entry, c *core.EntityChange) {
+	row := store.EntityRow{Shard: e.shard.id, Entity: c.Entity, Prev: c.Prev, Gone: c.Gone}
+	i, ok := b.changed[e]
+	if !ok {
+		if b.changed == nil {
+			b.changed = map[*entry]int{}
+		}
+		b.changed[e] = len(b.batch.Entities)
+		b.batch.Entities = append(b.batch.Entities, row)
+		return
+	}
+	old := &b.batch.Entities[i]
+	row.Prev = old.Prev
+	if row.Prev != 0 || !row.Gone {
+		*old = row
+		return
+	}
+	b.batch.Entities = slices.Delete(b.batch.Entities, i, i+1) // it came and went
+	delete(b.changed, e)
+	for other, at := range b.changed {
+		if at > i {
+			b.changed[other] = at - 1
+		}
+	}
+}
+
+// changeMailbox puts new and dealt-with items into the batch. What came and went in one batch is no write.
+func (b *building) changeMailbox(key store.EntityKey, d *core.Decision) {
+	for _, seq := range d.Taken {
+		if i := slices.IndexFunc(b.batch.Mailbox, func(r store.MailboxRow) bool { return r.Item.Seq == seq && r.EntityKey == key }); i >= 0 {
+			b.batch.Mailbox = slices.Delete(b.batch.Mailbox, i, i+1)
+		} else {
+			b.batch.Taken = append(b.batch.Taken, store.MailboxKey{EntityKey: key, Seq: seq})
+		}
+	}
+	for i := range d.Mailbox {
+		b.batch.Mailbox = append(b.batch.Mailbox, store.MailboxRow{EntityKey: key, Item: d.Mailbox[i]})
+		b.bytes += d.Mailbox[i].Message.Size()
+	}
+}
+
+// explainEntity says what those wait for who call an entity.
+func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
+	a := e.actor
+	if a.entity == nil || a.entity.Waiting() == 0 {
+		return nil, false
+	}
+	name := EntityName(e.address)
+	switch row := &a.entity.Row; {
+	case e.unserved:
+		return e.waits, true
+	case row.Locked():
+		h := row.Holder
+		return []model.Reason{{Code: model.WaitLock, Name: name, Detail: h.Address.Type + "/" + h.Address.Key + " (" + h.Run.String() + ")"}}, true
+	default:
+		return []model.Reason{{Code: model.WaitMailbox, Name: name, Detail: "calls before it are being made"}}, true
+	}
+}
+
+// EntityName is entity/key, for people.
+func EntityName(a model.Address) string {
+	_, name, _ := strings.Cut(a.Type, ":")
+	return name + "/" + a.Key
+}
