@@ -79,6 +79,7 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		a.entity.Keep(a.kept)
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
 		l.markViews(e)
+		l.grantDue(now, e)
 	}
 	l.operate(now, e)
 	if len(e.backlog) > 0 {
@@ -160,6 +161,20 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 // relay takes a brief call of another process whose request is consumed.
 func (l *Lane) relay(now model.Time, e *entry, m *model.Message) {
 	l.take(now, e, &input{kind: inMessage, address: e.address, message: m, fresh: true})
+}
+
+// grantDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone.
+func (l *Lane) grantDue(now model.Time, e *entry) {
+	locked := e.actor.entity.Row.Locked()
+	if !locked && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.Message.Kind == model.MessageLock }) {
+		l.take(now, e, &input{kind: inGrant, address: e.address})
+	}
+}
+
+func (l *Lane) applyGrant(now model.Time, e *entry, in *input) {
+	d := e.actor.entity.Grant(now)
+	l.record(e, in, &d)
+	l.operate(now, e)
 }
 
 // operate hands calls to workers, as far as they may be made.

@@ -487,7 +487,7 @@ func TestRandomEntities(t *testing.T) {
 				r.settle()
 				r.acquire(s)
 			},
-			"":     func(*rapid.T) {},
+			"": func(*rapid.T) {},
 		})
 		for range 5 { // refused addresses are tried again
 			r.l.MailWaits() // as each renewal of the lease tells
