@@ -156,7 +156,7 @@ type entityOption func(*entityOptions)
 
 func (f entityOption) applyEntity(o *entityOptions) { f(o) }
 
-// Concurrency is how many calls of one service and key may overlap; any number without it. It is not for entities, whose operations never overlap.
+// Concurrency is how many calls of one service and key may overlap: 1 without it, and any number when n is 0. It is not for entities, whose operations never overlap.
 func Concurrency(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.concurrency = &n })
 }
@@ -183,8 +183,8 @@ func (o *entityOptions) check(wrong func(format string, args ...any), k *calleeK
 		switch {
 		case k == entityKind:
 			wrong("Concurrency is for services: operations of an entity never overlap")
-		case *n < 1:
-			wrong("Concurrency(%d) lets nobody call it", *n)
+		case *n < 0:
+			wrong("Concurrency(%d) is below zero", *n)
 		}
 	}
 	if n := o.mailbox; n != nil && *n < 1 {
@@ -221,7 +221,7 @@ type callDefinition struct {
 
 // offer is what the engine is told of the entity or service.
 func (d *entityDefinition) offer() model.EntityType {
-	t := model.EntityType{Type: d.typ()}
+	t := model.EntityType{Type: d.typ(), Concurrency: 1}
 	if n := d.opts.concurrency; n != nil {
 		t.Concurrency = *n
 	}

@@ -172,7 +172,7 @@ func TestMistakesInEntities(t *testing.T) {
 		},
 		"entities do not overlap":   {[]perdure.Definition{entityOf("e", inc, perdure.Concurrency(3))}, []string{"entity e: Concurrency is for services"}},
 		"no room":                   {[]perdure.Definition{entityOf("e", inc, perdure.MailboxSize(0), perdure.MaxIdle(-1))}, []string{"entity e: MailboxSize(0) has no room for a call", "entity e: MaxIdle(-1ns)"}},
-		"nobody":                    {[]perdure.Definition{serviceOf("s", echoes, perdure.Concurrency(0))}, []string{"service s: Concurrency(0) lets nobody call it"}},
+		"nobody":                    {[]perdure.Definition{serviceOf("s", echoes, perdure.Concurrency(-1))}, []string{"service s: Concurrency(-1) is below zero"}},
 		"group with an orphan":      {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{perdure.NewOperation[int]((*perdure.Entity[int])(nil), "do", inc)})}, []string{"field Do: operation do has no entity: it is nil ("}},
 		"group with an orphan view": {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{perdure.NewView((*perdure.Entity[int])(nil), "do", func(n, _ int) (int, error) { return n, nil })})}, []string{"operation do has no entity"}},
 		"group with an orphan RPC":  {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.RPC[string, string] }{perdure.NewRPC(nil, "do", echoes)})}, []string{"RPC do has no service: it is nil ("}},
