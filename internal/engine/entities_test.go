@@ -22,6 +22,7 @@ import (
 // clerks have the code of an entity whose state is a list, and of a service that counts how often it was called with what.
 type clerks struct {
 	session *engine.EntitySession
+	joined  chan struct{} // closed when there is a session
 	pace    time.Duration
 	mu      *sync.Mutex
 	rang    map[string]int
@@ -29,6 +30,7 @@ type clerks struct {
 
 func (c *clerks) Operate(o model.Operations) {
 	go func() {
+		<-c.joined
 		time.Sleep(c.pace)
 		res := model.Operated{Entity: o.Entity, Generation: o.Generation, State: o.State, Exists: o.Exists}
 		for _, call := range o.Calls {
@@ -47,6 +49,8 @@ func (c *clerks) Operate(o model.Operations) {
 }
 
 func joinClerks(e *engine.Engine, c *clerks) {
+	c.joined = make(chan struct{})
+	defer close(c.joined)
 	c.session = e.JoinEntities(c, model.EntityOffer{Tenant: model.DefaultTenant, Types: []model.EntityType{
 		{Type: "entity:list", Views: []string{"read"}}, {Type: "service:bell"},
 	}})
@@ -176,6 +180,7 @@ func TestEntityWorkerLeaves(t *testing.T) {
 		if err := add("2", time.Minute); !fault.Is(err, fault.Timeout) && !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a call that nobody makes: %v", err)
 		}
+		synctest.Wait()
 		joinClerks(e, w)
 		if err := add("3", time.Minute); err != nil {
 			t.Error(err)
