@@ -293,26 +293,41 @@ func (r *registry) checkEntity(d *entityDefinition) {
 
 // callBinding is the code of an operation or RPC that was declared.
 type callBinding struct {
-	to    Definition // the entity or service; nil when it was not given
-	of    *callee
 	asked callTarget // what was declared
 	call  callDefinition
+
+	to   Definition // the entity that it is bound to; nil for an RPC, which is joined with its service by name
+	name string     // of that entity
 }
 
 func (b callBinding) define(r *registry) {
 	k := b.asked.kind
 	switch {
+	case k == serviceKind:
 	case b.to == nil:
 		r.wrong("%s %s is bound to no %s (%s)", k.call, b.asked.name, k.word, b.call.at)
 		return
-	case b.asked.of != b.of.name:
-		r.wrong("%s %s is declared for %s %s and bound to %s %s (%s)", k.call, b.asked.name, k.word, b.asked.of, k.word, b.of.name, b.call.at)
+	case b.asked.of != b.name:
+		r.wrong("%s %s is declared for %s %s and bound to %s %s (%s)", k.call, b.asked.name, k.word, b.asked.of, k.word, b.name, b.call.at)
 		return
+	default:
+		r.add(b.to)
 	}
-	r.add(b.to)
-	if typ := k.prefix + b.of.name; r.replaced == nil || r.replaced.entities[typ] == nil {
-		if d := r.entities[typ]; d != nil {
-			d.calls = append(d.calls, b.call)
+	r.bound = append(r.bound, b)
+}
+
+// joinBound joins what was bound with the entities and services that it belongs to. A service of which only that is known has no options.
+func (r *registry) joinBound() {
+	for _, b := range r.bound {
+		d := entityDefinition{kind: b.asked.kind, name: b.asked.of, at: b.call.at}
+		if r.replaced != nil && r.replaced.entities[d.typ()] != nil {
+			continue
 		}
+		if r.entities[d.typ()] == nil {
+			r.entities[d.typ()] = &d
+		}
+		of := r.entities[d.typ()]
+		of.calls = append(of.calls, b.call)
 	}
+	r.bound = nil
 }
