@@ -2,6 +2,7 @@ package core
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -29,4 +30,15 @@ func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Rea
 		}
 	}
 	return reasons
+}
+
+// EntityReason says what those wait for who call an entity that a worker has the code of.
+func EntityReason(row *model.Entity) model.Reason {
+	_, name, _ := strings.Cut(row.Address.Type, ":")
+	name += "/" + row.Address.Key
+	if !row.Locked() {
+		return model.Reason{Code: model.WaitMailbox, Name: name, Detail: "calls before it are being made"}
+	}
+	h := &row.Holder
+	return model.Reason{Code: model.WaitLock, Name: name, Detail: h.Address.Type + "/" + h.Address.Key + " (" + h.Run.String() + ")"}
 }

@@ -3,7 +3,6 @@ package lane
 import (
 	"container/list"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
@@ -39,6 +38,8 @@ type job struct {
 	items   []*core.Item
 	version int64 // of the row that they are made on
 	result  *model.Operated
+	since   model.Time // when a worker got it
+	until   model.Time // when it had reported
 }
 
 // OperateCall hands calls of an entity to a worker.
@@ -219,7 +220,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 func (l *Lane) hand(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
 	w := l.workers.pick(kind{e.address.Tenant, e.address.Type}, "")
 	l.workers.gen += uint64(l.cfg.Lanes)
-	j := &job{gen: l.workers.gen, worker: w, entry: e, items: items, version: on.Version}
+	j := &job{gen: l.workers.gen, worker: w, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
 	calls := make([]model.OperationCall, len(items))
@@ -238,7 +239,7 @@ func (l *Lane) Operated(now model.Time, w WorkerID, r *model.Operated) {
 		return
 	}
 	l.unjob(j)
-	j.result = r
+	j.result, j.until = r, now
 	l.take(now, j.entry, &input{kind: inOperated, address: j.entry.address, job: j})
 }
 
@@ -261,6 +262,9 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 	}
 	made := j.items[:min(len(j.result.Results), len(j.items))]
 	if j.views() && !d.Writes() {
+		if l.cfg.Watched {
+			l.notes(nil, e, in, &d)
+		}
 		l.done(in)
 		for i, it := range made {
 			l.reply(e.address, true, j.answerOf(i, it))
@@ -510,20 +514,8 @@ func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	if a.entity == nil || a.entity.Waiting() == 0 {
 		return nil, false
 	}
-	name := EntityName(e.address)
-	switch row := &a.entity.Row; {
-	case e.unserved:
+	if e.unserved {
 		return e.waits, true
-	case row.Locked():
-		h := row.Holder
-		return []model.Reason{{Code: model.WaitLock, Name: name, Detail: h.Address.Type + "/" + h.Address.Key + " (" + h.Run.String() + ")"}}, true
-	default:
-		return []model.Reason{{Code: model.WaitMailbox, Name: name, Detail: "calls before it are being made"}}, true
 	}
-}
-
-// EntityName is entity/key, for people.
-func EntityName(a model.Address) string {
-	_, name, _ := strings.Cut(a.Type, ":")
-	return name + "/" + a.Key
+	return []model.Reason{core.EntityReason(&a.entity.Row)}, true
 }

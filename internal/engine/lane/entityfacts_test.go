@@ -1,0 +1,130 @@
+package lane_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// told is a fact about an entity as a line.
+func told(f *lane.Fact) string {
+	took := f.Took().Round(time.Second)
+	switch f.Kind {
+	case lane.FactCall:
+		if f.Outcome == lane.Refused {
+			return fmt.Sprintf("%s refused: %s", f.Name, f.Failure.Kind)
+		}
+		return fmt.Sprintf("%s %d after %s, handed over after %s", f.Name, f.Outcome, took, f.Handed.Sub(f.Since).Round(time.Second))
+	case lane.FactHandOver:
+		return fmt.Sprintf("%d made in %s", f.N, took)
+	case lane.FactLocked:
+		return fmt.Sprintf("locked after %s", took)
+	default:
+		return fmt.Sprintf("%s after %s", f.Word, took)
+	}
+}
+
+// wantEntityFacts compares what was told since the last time, in any order.
+func (r *rig) wantEntityFacts(want ...string) {
+	r.t.Helper()
+	got := r.entityFacts
+	r.entityFacts = nil
+	slices.Sort(got)
+	slices.Sort(want)
+	if diff := cmp.Diff(want, got); diff != "" {
+		r.t.Errorf("facts (-want +told):\n%s", diff)
+	}
+}
+
+// lock has a section ask for an entity, and unlock ends it.
+func (r *rig) lock(a model.Address, section string) { r.section(a, model.MessageLock, section) }
+
+func (r *rig) section(a model.Address, k model.MessageKind, section string) {
+	r.l.Deliver(r.now, &model.Message{Kind: k, To: a, From: model.Link{Address: key("holder"), Run: model.RunID{1}, ID: section}}, true, nil)
+	r.take()
+}
+
+// Calls are counted when what they did is durable, each once: by operation and outcome, with the time that they waited and that a worker had them.
+func TestFactsOfCalls(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.Watched = true })
+	r.joinEntities(1)
+	a, b := ledger("a"), ledger("b")
+	r.operation(a, "add", "1", "one")
+	r.operation(b, "fail", "", "of b")
+	r.settle()
+	r.pass(2 * time.Second)
+	r.operation(a, "add", "2", "two")
+	r.operation(a, "fail", "", "three")
+	r.operation(a, "read", "", "view", brief)
+	r.settle()
+	r.wantEntityFacts()
+	last := len(r.operations) - 1
+	r.operations[0], r.operations[last] = r.operations[last], r.operations[0] // the view first
+	r.serve(1)
+	r.wantEntityFacts("read 1 after 0s, handed over after 0s", "1 made in 0s")
+	r.pass(time.Second)
+	r.serve(2)
+	r.flush()
+	r.wantEntityFacts() // not durable yet
+	r.fail(store.Refused)
+	r.settle()
+	r.wantEntityFacts("add 1 after 3s, handed over after 0s", "1 made in 3s", "fail 3 after 3s, handed over after 0s", "1 made in 3s")
+	r.pass(time.Second)
+	r.serve(2) // the first hand-over was on what was refused: nobody wants its result
+	r.flush()
+	r.landUnheard()
+	r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "the answer was lost"))
+	r.flush()
+	r.settle()
+	r.wantEntityFacts("add 1 after 2s, handed over after 1s", "fail 3 after 2s, handed over after 1s", "2 made in 1s")
+	r.operation(a, "add", "4", "four", func(m *model.Message) {
+		m.From, m.Section = model.Link{Address: key("holder"), Run: model.RunID{1}, ID: "step"}, "section"
+	})
+	r.settle()
+	r.wantEntityFacts("add refused: conflict")
+}
+
+// A lock tells how long its section has waited for it and had it, and who has ended that.
+func TestFactsOfLocks(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.Watched = true })
+	a := ledger("a")
+	states := func() lane.EntityStates { return r.l.States().Entities[a.Type] }
+	r.lock(a, "one")
+	r.settle()
+	r.wantEntityFacts("locked after 0s")
+	r.pass(5 * time.Second)
+	r.lock(a, "two")
+	r.lock(a, "two") // asks again
+	r.lock(a, "three")
+	r.operation(a, "add", "1", "waits", oneWay)
+	r.settle()
+	if got, want := states(), (lane.EntityStates{Loaded: 1, Calls: 1, Locked: 1, Waiters: 2}); got != want {
+		t.Errorf("states %+v, want %+v", got, want)
+	}
+	r.pass(time.Second)
+	r.section(a, model.MessageRelease, "one")
+	r.settle()
+	r.wantEntityFacts("locked after 1s", "released after 6s")
+	r.section(a, model.MessageRelease, "one") // late
+	r.settle()
+	r.wantEntityFacts()
+	r.pass(time.Second)
+	r.section(a, model.MessageUnlock, "an operator")
+	r.settle()
+	r.wantEntityFacts("taken after 1s", "locked after 2s")
+	r.section(a, model.MessageRelease, "three")
+	r.settle()
+	r.wantEntityFacts("released after 0s")
+	if got, want := states(), (lane.EntityStates{Loaded: 1, Calls: 1}); got != want {
+		t.Errorf("states %+v, want %+v", got, want)
+	}
+}
