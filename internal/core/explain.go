@@ -2,7 +2,6 @@ package core
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -34,8 +33,7 @@ func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Rea
 
 // EntityReason says what those wait for who call an entity that a worker has the code of.
 func EntityReason(row *model.Entity) model.Reason {
-	_, name, _ := strings.Cut(row.Address.Type, ":")
-	name += "/" + row.Address.Key
+	name := row.Address.EntityName()
 	if !row.Locked() {
 		return model.Reason{Code: model.WaitMailbox, Name: name, Detail: "calls before it are being made"}
 	}

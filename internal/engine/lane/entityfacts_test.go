@@ -43,12 +43,15 @@ func (r *rig) wantEntityFacts(want ...string) {
 	}
 }
 
-// lock has a section ask for an entity, and unlock ends it.
-func (r *rig) lock(a model.Address, section string) { r.section(a, model.MessageLock, section) }
+// locks has a run ask for the lock of an entity, and unlocks ends its section.
+func (r *rig) locks(run string, a model.Address) {
+	r.turn(key(run), model.Turn{Commands: []model.Command{{Kind: model.CommandLock, Event: model.Event{Kind: model.EventLockAsked, ID: "section", Locks: []model.Address{a}}}}})
+	r.settle()
+}
 
-func (r *rig) section(a model.Address, k model.MessageKind, section string) {
-	r.l.Deliver(r.now, &model.Message{Kind: k, To: a, From: model.Link{Address: key("holder"), Run: model.RunID{1}, ID: section}}, true, nil)
-	r.take()
+func (r *rig) unlocks(run string) {
+	r.turn(key(run), model.Turn{Commands: []model.Command{{Kind: model.CommandUnlock, Event: model.Event{Kind: model.EventUnlocked, ID: "end", Section: "section"}}}})
+	r.settle()
 }
 
 // Calls are counted when what they did is durable, each once: by operation and outcome, with the time that they waited and that a worker had them.
@@ -96,32 +99,34 @@ func TestFactsOfCalls(t *testing.T) {
 func TestFactsOfLocks(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.Watched = true })
+	r.join(1)
 	a := ledger("a")
+	for _, k := range []string{"one", "two", "three"} {
+		r.began(key(k))
+	}
 	states := func() lane.EntityStates { return r.l.States().Entities[a.Type] }
-	r.lock(a, "one")
-	r.settle()
+	r.locks("one", a)
 	r.wantEntityFacts("locked after 0s")
 	r.pass(5 * time.Second)
-	r.lock(a, "two")
-	r.lock(a, "two") // asks again
-	r.lock(a, "three")
+	r.locks("two", a)
+	r.locks("three", a)
 	r.operation(a, "add", "1", "waits", oneWay)
 	r.settle()
+	r.wantEntityFacts()
 	if got, want := states(), (lane.EntityStates{Loaded: 1, Calls: 1, Locked: 1, Waiters: 2}); got != want {
 		t.Errorf("states %+v, want %+v", got, want)
 	}
 	r.pass(time.Second)
-	r.section(a, model.MessageRelease, "one")
-	r.settle()
+	r.unlocks("one")
 	r.wantEntityFacts("locked after 1s", "released after 6s")
-	r.section(a, model.MessageRelease, "one") // late
-	r.settle()
-	r.wantEntityFacts()
 	r.pass(time.Second)
-	r.section(a, model.MessageUnlock, "an operator")
+	r.l.Deliver(r.now, &model.Message{Kind: model.MessageUnlock, To: a}, true, "an operator")
+	r.take()
 	r.settle()
 	r.wantEntityFacts("taken after 1s", "locked after 2s")
-	r.section(a, model.MessageRelease, "three")
+	r.unlocks("two") // which has lost it
+	r.wantEntityFacts()
+	r.turn(key("three"), model.Turn{Close: &model.Close{Status: model.Failed, Failure: &model.Failure{Message: "no"}}})
 	r.settle()
 	r.wantEntityFacts("released after 0s")
 	if got, want := states(), (lane.EntityStates{Loaded: 1, Calls: 1}); got != want {
