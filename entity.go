@@ -156,7 +156,7 @@ type entityOption func(*entityOptions)
 
 func (f entityOption) applyEntity(o *entityOptions) { f(o) }
 
-// Concurrency is how many calls of one service and key may overlap; any number without it. It is not for entities, whose operations never overlap.
+// Concurrency is how many calls of one service and key may overlap: 1 without it, and any number when n is 0. It is not for entities, whose operations never overlap.
 func Concurrency(n int) EntityOption {
 	return entityOption(func(o *entityOptions) { o.concurrency = &n })
 }
@@ -183,8 +183,8 @@ func (o *entityOptions) check(wrong func(format string, args ...any), k *calleeK
 		switch {
 		case k == entityKind:
 			wrong("Concurrency is for services: operations of an entity never overlap")
-		case *n < 1:
-			wrong("Concurrency(%d) lets nobody call it", *n)
+		case *n < 0:
+			wrong("Concurrency(%d) is below zero", *n)
 		}
 	}
 	if n := o.mailbox; n != nil && *n < 1 {
@@ -221,7 +221,7 @@ type callDefinition struct {
 
 // offer is what the engine is told of the entity or service.
 func (d *entityDefinition) offer() model.EntityType {
-	t := model.EntityType{Type: d.typ()}
+	t := model.EntityType{Type: d.typ(), Concurrency: 1}
 	if n := d.opts.concurrency; n != nil {
 		t.Concurrency = *n
 	}
@@ -293,26 +293,41 @@ func (r *registry) checkEntity(d *entityDefinition) {
 
 // callBinding is the code of an operation or RPC that was declared.
 type callBinding struct {
-	to    Definition // the entity or service; nil when it was not given
-	of    *callee
 	asked callTarget // what was declared
 	call  callDefinition
+
+	to   Definition // the entity that it is bound to; nil for an RPC, which is joined with its service by name
+	name string     // of that entity
 }
 
 func (b callBinding) define(r *registry) {
 	k := b.asked.kind
 	switch {
+	case k == serviceKind:
 	case b.to == nil:
 		r.wrong("%s %s is bound to no %s (%s)", k.call, b.asked.name, k.word, b.call.at)
 		return
-	case b.asked.of != b.of.name:
-		r.wrong("%s %s is declared for %s %s and bound to %s %s (%s)", k.call, b.asked.name, k.word, b.asked.of, k.word, b.of.name, b.call.at)
+	case b.asked.of != b.name:
+		r.wrong("%s %s is declared for %s %s and bound to %s %s (%s)", k.call, b.asked.name, k.word, b.asked.of, k.word, b.name, b.call.at)
 		return
+	default:
+		r.add(b.to)
 	}
-	r.add(b.to)
-	if typ := k.prefix + b.of.name; r.replaced == nil || r.replaced.entities[typ] == nil {
-		if d := r.entities[typ]; d != nil {
-			d.calls = append(d.calls, b.call)
+	r.bound = append(r.bound, b)
+}
+
+// joinBound joins what was bound with the entities and services that it belongs to. A service of which only that is known has no options.
+func (r *registry) joinBound() {
+	for _, b := range r.bound {
+		d := entityDefinition{kind: b.asked.kind, name: b.asked.of, at: b.call.at}
+		if r.replaced != nil && r.replaced.entities[d.typ()] != nil {
+			continue
 		}
+		if r.entities[d.typ()] == nil {
+			r.entities[d.typ()] = &d
+		}
+		of := r.entities[d.typ()]
+		of.calls = append(of.calls, b.call)
 	}
+	r.bound = nil
 }

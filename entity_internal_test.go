@@ -182,7 +182,7 @@ func TestEntitiesJoinAndLeave(t *testing.T) {
 	NewRPC(calm, "do", func(EntityCtx, Void) (Void, error) { return Void{}, nil })
 	d := newDesk()
 	app := attached(t, d, Attachment{}, boxes, calm)
-	want := []model.EntityType{{Type: "entity:box", Views: []string{"look", "see"}, Mailbox: 5}, {Type: "service:calm", Concurrency: 3, Idle: time.Minute}}
+	want := []model.EntityType{{Type: "entity:box", Concurrency: 1, Views: []string{"look", "see"}, Mailbox: 5}, {Type: "service:calm", Concurrency: 3, Idle: time.Minute}}
 	if diff := cmp.Diff(want, d.offer.Types); diff != "" {
 		t.Error(diff)
 	}

@@ -46,7 +46,7 @@ func DeclareOperation[I, O any](entity, name string) *Operation[I, O] {
 func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(EntityCtx, *S, I) (O, error)) Binding {
 	b := callBinding{asked: op.to, call: callDefinition{name: op.to.name, at: callerPosition()}}
 	if e != nil {
-		b.to, b.of, b.call = e, &e.callee, operation(e, op.to.name, fn, b.call.at)
+		b.to, b.name, b.call = e, e.name, operation(e, op.to.name, fn, b.call.at)
 	}
 	return Binding{b}
 }

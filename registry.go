@@ -76,7 +76,8 @@ type registry struct {
 	workflows  map[string]workflowDefinition
 	activities map[string]activityDefinition
 	entities   map[string]*entityDefinition // and services, by the types of their addresses
-	added      map[Definition]bool          // handles: passed twice, or in several groups, one is the same definition
+	bound      []callBinding
+	added      map[Definition]bool // handles: passed twice, or in several groups, one is the same definition
 	needs      []need
 	outboxes   []outboxDefinition
 	schedules  []*Schedule
@@ -127,11 +128,13 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 		for _, d := range instead {
 			r.add(d)
 		}
+		r.joinBound()
 		r.replaced = &registry{workflows: maps.Clone(r.workflows), activities: maps.Clone(r.activities), entities: maps.Clone(r.entities)}
 	}
 	for _, d := range defs {
 		r.add(d)
 	}
+	r.joinBound()
 	for _, name := range sortedKeys(r.workflows) {
 		d := r.workflows[name]
 		r.checkCode("workflow", name, d.at, d.code != nil, d.bound)
@@ -335,6 +338,7 @@ func (r *registry) checkUses(d workflowDefinition) {
 	for _, u := range d.uses {
 		needed.add(u)
 	}
+	needed.joinBound()
 	for _, n := range needed.needs {
 		needed.activities[n.activity] = activityDefinition{}
 	}

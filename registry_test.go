@@ -143,25 +143,25 @@ func TestMistakesInEntities(t *testing.T) {
 		defs []perdure.Definition
 		want []string
 	}{
-		"two entities":           {[]perdure.Definition{entityOf[int]("e", inc), entityOf[int]("e", inc)}, []string{"two definitions of entity e (", "/registry_test.go:"}},
-		"two services":           {[]perdure.Definition{serviceOf("s", echoes), serviceOf("s", echoes)}, []string{"two definitions of service s ("}},
-		"two operations":         {[]perdure.Definition{twice}, []string{"two definitions of operation do of entity e (", "/registry_test.go:"}},
-		"bound twice":            {[]perdure.Definition{perdure.BindOperation(perdure.NewEntity[int]("e"), declared, inc), perdure.BindOperation(perdure.NewEntity[int]("e"), declared, inc)}, []string{"two definitions of entity e ("}},
-		"bound and defined":      {[]perdure.Definition{perdure.BindOperation(entityOf[int]("e", inc), declared, inc)}, []string{"two definitions of operation do of entity e"}},
-		"bound to another one":   {[]perdure.Definition{perdure.BindOperation(entityOf[int]("f", inc), declared, inc)}, []string{"operation do is declared for entity e and bound to entity f ("}},
-		"bound to nothing":       {[]perdure.Definition{perdure.BindOperation(nil, declared, inc)}, []string{"operation do is bound to no entity (", "/registry_test.go:"}},
-		"bound to no service":    {[]perdure.Definition{perdure.DeclareRPC[string, string]("s", "do").Bind(nil, echoes)}, []string{"RPC do is bound to no service ("}},
-		"bound to other service": {[]perdure.Definition{perdure.DeclareRPC[string, string]("s", "x").Bind(serviceOf("t", echoes), echoes)}, []string{"RPC x is declared for service s and bound to service t"}},
-		"nil operation":          {[]perdure.Definition{entityOf[int, int, int]("e", nil)}, []string{"the function of operation do of entity e is nil ("}},
-		"nil view":               {[]perdure.Definition{viewless}, []string{"the function of operation look of entity e is nil ("}},
-		"nil RPC":                {[]perdure.Definition{serviceOf[int, int]("s", nil)}, []string{"the function of RPC do of service s is nil ("}},
-		"bound to nil":           {[]perdure.Definition{perdure.BindOperation(perdure.NewEntity[int]("e"), declared, nil)}, []string{"the function of operation do of entity e is nil ("}},
-		"no operation":           {[]perdure.Definition{perdure.NewEntity[int]("e")}, []string{"entity e has no operation: define one"}},
-		"no RPC":                 {[]perdure.Definition{perdure.NewService("s")}, []string{"service s has no RPC: define one"}},
-		"nil entity":             {[]perdure.Definition{(*perdure.Entity[int])(nil)}, []string{"a definition is nil"}},
-		"no name":                {[]perdure.Definition{entityOf[int]("", inc)}, []string{"the name of entity is empty"}},
-		"long name":              {[]perdure.Definition{serviceOf(strings.Repeat("s", 193), echoes)}, []string{"has 193 bytes, at most 192 are allowed"}},
-		"slash":                  {[]perdure.Definition{entityOf[int]("a/b", inc)}, []string{`the name of entity "a/b" contains a slash`}},
+		"two entities":          {[]perdure.Definition{entityOf[int]("e", inc), entityOf[int]("e", inc)}, []string{"two definitions of entity e (", "/registry_test.go:"}},
+		"two services":          {[]perdure.Definition{serviceOf("s", echoes), serviceOf("s", echoes)}, []string{"two definitions of service s ("}},
+		"two operations":        {[]perdure.Definition{twice}, []string{"two definitions of operation do of entity e (", "/registry_test.go:"}},
+		"bound twice":           {[]perdure.Definition{perdure.BindOperation(perdure.NewEntity[int]("e"), declared, inc), perdure.BindOperation(perdure.NewEntity[int]("e"), declared, inc)}, []string{"two definitions of entity e ("}},
+		"bound and defined":     {[]perdure.Definition{perdure.BindOperation(entityOf[int]("e", inc), declared, inc)}, []string{"two definitions of operation do of entity e"}},
+		"bound to another one":  {[]perdure.Definition{perdure.BindOperation(entityOf[int]("f", inc), declared, inc)}, []string{"operation do is declared for entity e and bound to entity f ("}},
+		"bound to nothing":      {[]perdure.Definition{perdure.BindOperation(nil, declared, inc)}, []string{"operation do is bound to no entity (", "/registry_test.go:"}},
+		"RPC bound and defined": {[]perdure.Definition{perdure.DeclareRPC[string, string]("s", "do").Bind(echoes), serviceOf("s", echoes)}, []string{"two definitions of RPC do of service s ("}},
+		"RPC bound to nil":      {[]perdure.Definition{perdure.DeclareRPC[string, string]("s", "do").Bind(nil)}, []string{"the function of RPC do of service s is nil (", "/registry_test.go:"}},
+		"nil operation":         {[]perdure.Definition{entityOf[int, int, int]("e", nil)}, []string{"the function of operation do of entity e is nil ("}},
+		"nil view":              {[]perdure.Definition{viewless}, []string{"the function of operation look of entity e is nil ("}},
+		"nil RPC":               {[]perdure.Definition{serviceOf[int, int]("s", nil)}, []string{"the function of RPC do of service s is nil ("}},
+		"bound to nil":          {[]perdure.Definition{perdure.BindOperation(perdure.NewEntity[int]("e"), declared, nil)}, []string{"the function of operation do of entity e is nil ("}},
+		"no operation":          {[]perdure.Definition{perdure.NewEntity[int]("e")}, []string{"entity e has no operation: define one"}},
+		"no RPC":                {[]perdure.Definition{perdure.NewService("s")}, []string{"service s has no RPC: define one"}},
+		"nil entity":            {[]perdure.Definition{(*perdure.Entity[int])(nil)}, []string{"a definition is nil"}},
+		"no name":               {[]perdure.Definition{entityOf[int]("", inc)}, []string{"the name of entity is empty"}},
+		"long name":             {[]perdure.Definition{serviceOf(strings.Repeat("s", 193), echoes)}, []string{"has 193 bytes, at most 192 are allowed"}},
+		"slash":                 {[]perdure.Definition{entityOf[int]("a/b", inc)}, []string{`the name of entity "a/b" contains a slash`}},
 		"state that cannot be stored": {
 			[]perdure.Definition{entityOf("e", func(perdure.EntityCtx, *chan int, int) (int, error) { return 0, nil })},
 			[]string{"state of entity e: chan int cannot be encoded; use"},
@@ -172,7 +172,7 @@ func TestMistakesInEntities(t *testing.T) {
 		},
 		"entities do not overlap":   {[]perdure.Definition{entityOf("e", inc, perdure.Concurrency(3))}, []string{"entity e: Concurrency is for services"}},
 		"no room":                   {[]perdure.Definition{entityOf("e", inc, perdure.MailboxSize(0), perdure.MaxIdle(-1))}, []string{"entity e: MailboxSize(0) has no room for a call", "entity e: MaxIdle(-1ns)"}},
-		"nobody":                    {[]perdure.Definition{serviceOf("s", echoes, perdure.Concurrency(0))}, []string{"service s: Concurrency(0) lets nobody call it"}},
+		"nobody":                    {[]perdure.Definition{serviceOf("s", echoes, perdure.Concurrency(-1))}, []string{"service s: Concurrency(-1) is below zero"}},
 		"group with an orphan":      {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{perdure.NewOperation[int]((*perdure.Entity[int])(nil), "do", inc)})}, []string{"field Do: operation do has no entity: it is nil ("}},
 		"group with an orphan view": {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{perdure.NewView((*perdure.Entity[int])(nil), "do", func(n, _ int) (int, error) { return n, nil })})}, []string{"operation do has no entity"}},
 		"group with an orphan RPC":  {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.RPC[string, string] }{perdure.NewRPC(nil, "do", echoes)})}, []string{"RPC do has no service: it is nil ("}},
@@ -197,6 +197,18 @@ func mistaken(t *testing.T, defs []perdure.Definition, wanted []string) {
 			t.Errorf("%v\nhas no %q", err, part)
 		}
 	}
+}
+
+// RPCs that are bound belong to their service, which need not be passed.
+func TestBoundRPCs(t *testing.T) {
+	t.Parallel()
+	one, two := perdure.DeclareRPC[string, string]("one", "echo"), perdure.DeclareRPC[string, string]("two", "echo")
+	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
+		for _, r := range []*perdure.RPC[string, string]{one, two} {
+			got, err := r.Call(c, "k", "hello")
+			want(t, got, err, "hello")
+		}
+	}, one.Bind(echoes), two.Bind(echoes), serviceOf("two", echoes, perdure.Concurrency(1)))
 }
 
 // A group of operations and RPCs defines the entities and services that they belong to.

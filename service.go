@@ -26,7 +26,7 @@ func NewRPC[I, O any](s *Service, name string, fn func(EntityCtx, I) (O, error),
 	if s == nil {
 		return &RPC[I, O]{orphan(serviceKind, name, callerPosition())}
 	}
-	s.add(method(s, name, fn, callerPosition()))
+	s.add(method(s.name, name, fn, callerPosition()))
 	r := DeclareRPC[I, O](s.name, name, opts...)
 	r.to.owner = s
 	return r
@@ -41,18 +41,14 @@ func DeclareRPC[I, O any](service, name string, opts ...RPCOption) *RPC[I, O] {
 	return r
 }
 
-// Bind joins a declared RPC with its code.
-func (r *RPC[I, O]) Bind(s *Service, fn func(EntityCtx, I) (O, error)) Binding {
-	b := callBinding{asked: r.to, call: callDefinition{name: r.to.name, at: callerPosition()}}
-	if s != nil {
-		b.to, b.of, b.call = s, &s.callee, method(s, r.to.name, fn, b.call.at)
-	}
-	return Binding{b}
+// Bind joins a declared RPC with its code. The service itself need not be given to Open for that, unless it has options.
+func (r *RPC[I, O]) Bind(fn func(EntityCtx, I) (O, error)) Binding {
+	return Binding{callBinding{asked: r.to, call: method(r.to.of, r.to.name, fn, callerPosition())}}
 }
 
 // method is an RPC as its service keeps it.
-func method[I, O any](s *Service, name string, fn func(EntityCtx, I) (O, error), at string) callDefinition {
-	c := callDefinition{name: name, at: at, types: callTypes[I, O](serviceKind, s.name, name)}
+func method[I, O any](service, name string, fn func(EntityCtx, I) (O, error), at string) callDefinition {
+	c := callDefinition{name: name, at: at, types: callTypes[I, O](serviceKind, service, name)}
 	if fn != nil {
 		c.handler = func(h *host) entity.Handler {
 			return entity.Handler{Run: func(c *entity.Call, _ any) (model.Payload, error) { return serve(EntityCtx{c, h}, serviceKind, fn) }}
