@@ -146,6 +146,26 @@ func (p *port) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.E
 	return xs, p.end(faultstore.LoadOutcomes, fmt.Sprintf(": %d of %d", len(xs), len(keys)), err)
 }
 
+func (p *port) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxBytes int) (store.LoadedEntity, error) {
+	n, err := p.Store.LoadEntity(ctx, key, limit, maxBytes)
+	return n, p.end(faultstore.LoadEntity, fmt.Sprintf(" %s/%s: %d wait", key.Address.Type, key.Address.Key, len(n.Mailbox)), err)
+}
+
+func (p *port) LoadMailbox(ctx context.Context, key store.EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error) {
+	items, err := p.Store.LoadMailbox(ctx, key, after, limit, maxBytes)
+	return items, p.end(faultstore.LoadMailbox, fmt.Sprintf(" %s/%s: %d", key.Address.Type, key.Address.Key, len(items)), err)
+}
+
+func (p *port) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) ([]store.EntityKey, error) {
+	keys, err := p.Store.LoadMailboxes(ctx, shards, after, limit)
+	return keys, p.end(faultstore.LoadMailboxes, fmt.Sprintf(": %d", len(keys)), err)
+}
+
+func (p *port) ListEntities(ctx context.Context, q store.EntityQuery) (store.EntityPage, error) {
+	page, err := p.Store.ListEntities(ctx, q)
+	return page, p.end(faultstore.ListEntities, "", err)
+}
+
 func (p *port) Members(ctx context.Context) (store.View, error) {
 	v, err := p.Store.Members(ctx)
 	return v, p.end(faultstore.Members, "", err)

@@ -202,10 +202,10 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	return &a.fut
 }
 
-// Send sends a message to another execution and waits for its answer: that a signal, a settlement or an order took effect, or what the code
-// there answered to an update. key tells equal sends apart; it may be empty.
+// Send sends a message to another execution or to an entity and waits for its answer: that a signal, a settlement or an order took effect, or what the code
+// there answered to an update or a call. key tells equal sends apart; it may be empty.
 func (x Ctx) Send(msg model.Message, key string, seal Seal) (model.Payload, error) {
-	a, err := x.send(msg, key, seal)
+	a, err := x.askAnswer("Send", &msg, key, seal)
 	if err != nil {
 		return model.Payload{}, err
 	}
@@ -217,23 +217,24 @@ func (x Ctx) Send(msg model.Message, key string, seal Seal) (model.Payload, erro
 	return a.fut.out, a.fut.err
 }
 
-// SendFuture is Send whose answer is waited for later.
+// SendFuture is Send whose answer is a future.
 func (x Ctx) SendFuture(msg model.Message, key string, seal Seal) *Future {
-	a, err := x.send(msg, key, seal)
+	a, err := x.askAnswer("Go", &msg, key, seal)
 	if err != nil {
 		return failed(err)
 	}
 	return a.fut.bind(x.scope)
 }
 
-func (x Ctx) send(msg model.Message, key string, seal Seal) (*ask, error) {
-	if err := x.enter("Send", msg.Kind.String(), msg.Name); err != nil {
+// askAnswer sends a message that will be answered.
+func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (*ask, error) {
+	if err := x.enter(call, msg.Kind.String(), msg.Name); err != nil {
 		return nil, err
 	}
 	if err := x.scope.ended(); err != nil {
 		return nil, err
 	}
-	in, err := x.callIn(&msg)
+	in, err := x.callIn(msg)
 	if err != nil {
 		return nil, err
 	}
@@ -249,7 +250,7 @@ func (x Ctx) send(msg model.Message, key string, seal Seal) (*ask, error) {
 	}
 	m.serveEarly(a)
 	if !a.recorded {
-		m.request(a, model.Command{Kind: model.CommandSend, Message: &msg, Event: e})
+		m.request(a, model.Command{Kind: model.CommandSend, Message: msg, Event: e})
 	}
 	return a, nil
 }

@@ -431,6 +431,16 @@ func describe(b *store.Batch) string {
 	for _, k := range b.StopAll {
 		fmt.Fprintf(&t, " stopall(%s)", short(k.Run))
 	}
+	for i := range b.Taken {
+		fmt.Fprintf(&t, " taken(%s #%d)", b.Taken[i].Address.Key, b.Taken[i].Seq)
+	}
+	for i := range b.Mailbox {
+		fmt.Fprintf(&t, " mailbox(%s #%d %s)", b.Mailbox[i].Address.Key, b.Mailbox[i].Item.Seq, b.Mailbox[i].Item.Message.Kind)
+	}
+	for i := range b.Entities {
+		n := &b.Entities[i]
+		fmt.Fprintf(&t, " entity(%s %d..%d gone=%v locked=%v)", n.Entity.Address.Key, n.Prev, n.Entity.Version, n.Gone, n.Entity.Locked())
+	}
 	for i := range b.Messages {
 		m := &b.Messages[i]
 		fmt.Fprintf(&t, " msg(%d>%d #%d %s %s)", m.From, m.To, m.Seq, m.Message.Kind, m.Message.To.Key)

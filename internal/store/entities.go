@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/perdure/perdure/internal/model"
@@ -28,6 +29,12 @@ type EntityKey struct {
 	Address model.Address
 }
 
+// Compare orders keys.
+func (k EntityKey) Compare(o EntityKey) int {
+	return cmp.Or(cmp.Compare(k.Shard, o.Shard), cmp.Compare(k.Address.Tenant, o.Address.Tenant), cmp.Compare(k.Address.Type, o.Address.Type),
+		cmp.Compare(k.Address.Key, o.Address.Key))
+}
+
 // EntityRow changes the row of an entity.
 type EntityRow struct {
 	Shard  model.ShardID
@@ -38,16 +45,27 @@ type EntityRow struct {
 	Gone bool
 }
 
+// Key names the entity.
+func (r *EntityRow) Key() EntityKey { return EntityKey{Shard: r.Shard, Address: r.Entity.Address} }
+
 // MailboxRow is a message that waits for an entity or a service.
 type MailboxRow struct {
 	EntityKey
 	Item model.MailboxItem
 }
 
+// Key names the item.
+func (r *MailboxRow) Key() MailboxKey { return MailboxKey{EntityKey: r.EntityKey, Seq: r.Item.Seq} }
+
 // MailboxKey names an item of a mailbox.
 type MailboxKey struct {
 	EntityKey
 	Seq int64
+}
+
+// Compare orders items by entity and position.
+func (k MailboxKey) Compare(o MailboxKey) int {
+	return cmp.Or(k.EntityKey.Compare(o.EntityKey), cmp.Compare(k.Seq, o.Seq))
 }
 
 // LoadedEntity is what is stored of an entity.

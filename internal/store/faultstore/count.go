@@ -44,9 +44,13 @@ const (
 	LoadSettings
 	PutPeerMail
 	TakePeerMail
+	LoadEntity
+	LoadMailbox
+	LoadMailboxes
+	ListEntities
 )
 
-const methods = int(TakePeerMail) + 1
+const methods = int(ListEntities) + 1
 
 var methodNames = [methods]string{
 	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load expired", "load execution",
@@ -54,6 +58,7 @@ var methodNames = [methods]string{
 	"load events of a kind", "load labels", "load outcomes", "members", "sweep",
 	"load dead letter", "list dead letters", "count dead letters", "group dead letters", "load old dead letters", "load data of tasks", "load log lines",
 	"put setting", "delete setting", "list settings", "load settings", "put peer mail", "take peer mail",
+	"load entity", "load mailbox", "load mailboxes", "list entities",
 }
 
 // String names the method for people.

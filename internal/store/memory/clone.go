@@ -26,6 +26,7 @@ func clonePointer[T any](p *T) *T {
 
 func cloneEvent(e model.Event) model.Event {
 	e.Input, e.Output, e.Failure, e.Task = clonePayload(e.Input), clonePayload(e.Output), clonePointer(e.Failure), cloneTask(e.Task)
+	e.Locks = slices.Clone(e.Locks)
 	return e
 }
 
@@ -104,6 +105,16 @@ func cloneMessageRow(r store.MessageRow) store.MessageRow {
 func cloneInboxRow(r store.InboxRow) store.InboxRow {
 	r.Message = cloneMessage(r.Message)
 	return r
+}
+
+func cloneEntity(n model.Entity) model.Entity {
+	n.State = clonePayload(n.State)
+	return n
+}
+
+func cloneItem(i model.MailboxItem) model.MailboxItem {
+	i.Message = cloneMessage(i.Message)
+	return i
 }
 
 func cloneReply(r store.Reply) store.Reply {
