@@ -134,7 +134,7 @@ func TestEntitiesAmongNodes(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		seen := map[string]int{}
 		for k := range 7 {
-			for _, in := range strings.Split(strings.TrimSuffix(stateOf(t, r.st, list(fmt.Sprint(k))), ";"), ";") {
+			for in := range strings.SplitSeq(strings.TrimSuffix(stateOf(t, r.st, list(fmt.Sprint(k))), ";"), ";") {
 				seen[in]++
 			}
 		}
