@@ -93,8 +93,8 @@ func (n *Entity) Size() int { return n.Row.Size() + n.bytes }
 // holds reports whether a section has the entity locked.
 func (n *Entity) holds(section model.Link) bool { return n.Row.Locked() && n.Row.Holder == section }
 
-// section is the one that a call is made in.
-func section(m *model.Message) model.Link {
+// sectionOf is the one that a call is made in.
+func sectionOf(m *model.Message) model.Link {
 	return model.Link{Address: m.From.Address, Run: m.From.Run, ID: m.Section}
 }
 
@@ -127,8 +127,9 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	case m.RequestID != "" && slices.ContainsFunc(n.mail, func(it *Item) bool { return it.Message.RequestID == m.RequestID }):
 		d.Pending = !m.OneWay // the same request again waits for the same answer
 		return
-	case m.Section != "" && !n.holds(section(m)):
+	case m.Section != "" && !n.holds(sectionOf(m)):
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s does not hold its lock any more", m.Name, m.To))
+	case m.Section != "": // the holder has one call at a time, and those who fill the mailbox wait for its end
 	case len(n.mail) >= a.Room || n.bytes+m.Size() > MailboxBytes && len(n.mail) > 0:
 		d.refuse(fault.Exhausted, fmt.Sprintf("%d calls of %d bytes wait for %s, which is the limit", len(n.mail), n.bytes, m.To))
 	}
@@ -175,8 +176,7 @@ func (n *Entity) waits(section model.Link) int {
 	return slices.IndexFunc(n.mail, func(it *Item) bool { return it.Message.Kind == model.MessageLock && it.Message.From == section })
 }
 
-// release ends a section here, whether it holds the lock or waits for it. What it has called and nobody has begun is dropped: its run does not wait
-// for it any more.
+// release ends a section here, whether it holds the lock or waits for it.
 func (n *Entity) release(d *Decision, section model.Link) {
 	if i := n.waits(section); i >= 0 {
 		n.remove(d, n.mail[i])
@@ -186,14 +186,19 @@ func (n *Entity) release(d *Decision, section model.Link) {
 	}
 }
 
-// free takes the lock from its holder.
+// free takes the lock from its holder. What that has called and has not been made is refused, also if a worker has begun it: what comes of that finds its calls gone and
+// changes nothing. It must not be made later, when others hold the lock.
 func (n *Entity) free(d *Decision) {
-	holder := n.Row.Holder
+	holder, begun := n.Row.Holder, false
 	for _, it := range slices.Clone(n.mail) {
-		if m := it.Message; m.Section != "" && section(m) == holder && !it.made {
+		if m := it.Message; m.Section != "" && sectionOf(m) == holder {
+			begun = begun || it.made && !it.View
 			n.remove(d, it)
 			d.refuseCall(m, fault.Conflict, fmt.Sprintf("the section that called %s of %s has ended", m.Name, m.To))
 		}
+	}
+	if begun {
+		n.busy-- // while a section holds the entity, only its calls are handed over
 	}
 	n.Row.Holder, n.Row.Held = model.Link{}, 0
 }
@@ -244,6 +249,16 @@ func (n *Entity) remove(d *Decision, it *Item) {
 		return
 	}
 	d.Taken = append(d.Taken, it.Seq)
+}
+
+// Grant gives the lock to the section whose turn it is. Deliver and Apply do that by themselves; it is for when what stood before it is gone without
+// them: calls that were only in memory, after a crash or by Forget, or that have turned out to be views.
+func (n *Entity) Grant(now model.Time) Decision {
+	var d Decision
+	before := n.Row
+	n.grant(&d, now)
+	n.change(&d, &before, now)
+	return d
 }
 
 // grant gives the lock to the section whose turn it is.
@@ -302,7 +317,7 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 		switch {
 		case it.made || it.View:
 			continue
-		case n.Row.Locked() && (m.Section == "" || section(m) != n.Row.Holder):
+		case n.Row.Locked() && (m.Section == "" || sectionOf(m) != n.Row.Holder):
 			continue // waits for the end of the section
 		case m.Kind == model.MessageLock:
 			return n.hand(items) // the barrier

@@ -1,7 +1,9 @@
 package model
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -19,6 +21,22 @@ func (a Address) IsEntity() bool {
 
 // Stateless reports whether the address is that of a service: it has no state and no locks, and its calls may overlap.
 func (a Address) Stateless() bool { return strings.HasPrefix(a.Type, ServicePrefix) }
+
+// SortLocks are the entities of a section in the order in which they are locked, each once: by type and key, each by its bytes. The order is
+// the same for everybody, so that nobody waits for somebody who waits for him.
+func SortLocks(set []Address) []Address {
+	locks := slices.Clone(set)
+	slices.SortFunc(locks, func(a, b Address) int {
+		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Type, b.Type), cmp.Compare(a.Key, b.Key))
+	})
+	return slices.Compact(locks)
+}
+
+// EntityName is entity/key, for people: the type without its prefix.
+func (a Address) EntityName() string {
+	_, name, _ := strings.Cut(a.Type, ":")
+	return name + "/" + a.Key
+}
 
 // Entity is what is stored of an entity. One that has no state and is not locked has no row.
 type Entity struct {
