@@ -182,11 +182,11 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdic
 	return v, true
 }
 
-// DeadLetter is a start, signal, settlement or cancel request that left with a transaction and was refused after that had committed: another input for
-// a key that is in use, an execution that is closed or does not exist. It is not tried again. (A task that failed for good is a DeadTask.)
+// DeadLetter is a start, signal, settlement, cancel request or call that left with a transaction, or with an operation of an entity, and was refused after that had
+// committed: another input for a key that is in use, an execution that is closed or does not exist. It is not tried again. (A task that failed for good is a DeadTask.)
 type DeadLetter struct {
 	ID     string
-	Kind   string // start, signal, settle, cancel
+	Kind   string // start, signal, settle, cancel, call
 	Target Ref
 	At     time.Time // when it was sent or, in the engine's own database, refused
 	Reason string    // why it was refused

@@ -59,6 +59,8 @@ type Decision struct {
 	Entity  *EntityChange
 	Taken   []int64
 	Mailbox []model.MailboxItem
+	// Granted is since when the section has waited that the decision gives the lock of the entity to; zero when it gives it to none.
+	Granted model.Time
 
 	stopped []Timer // what StopTimers names
 }

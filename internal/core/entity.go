@@ -289,6 +289,7 @@ func (n *Entity) grant(d *Decision, now model.Time) {
 	}
 	it := n.mail[i]
 	n.remove(d, it)
+	d.Granted = it.At
 	n.Row.Holder, n.Row.Held = it.Message.From, now
 	n.Row.Epoch = max(n.Row.Epoch+1, int64(now)) // by the clock, so that it grows also where the row has been gone
 	d.Messages = append(d.Messages, n.granted(it.Message.From))

@@ -30,3 +30,13 @@ func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Rea
 	}
 	return reasons
 }
+
+// EntityReason says what those wait for who call an entity that a worker has the code of.
+func EntityReason(row *model.Entity) model.Reason {
+	name := row.Address.EntityName()
+	if !row.Locked() {
+		return model.Reason{Code: model.WaitMailbox, Name: name, Detail: "calls before it are being made"}
+	}
+	h := &row.Holder
+	return model.Reason{Code: model.WaitLock, Name: name, Detail: h.Address.Type + "/" + h.Address.Key + " (" + h.Run.String() + ")"}
+}

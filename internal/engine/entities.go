@@ -100,7 +100,9 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 	}
 	if inc := s.eng.current(); inc != nil {
 		inc.post(inc.serve)
-		inc.everywhere(func(l *lane.Lane, now model.Time) { l.Leave(now, -s.id) })
+		for _, shell := range inc.lanes { // behind what it has reported
+			shell.inbox.follow(op{do: func(l *lane.Lane, now model.Time) { l.Leave(now, -s.id) }})
+		}
 	}
 	s.eng.entityWorkers.remove(s.id)
 	return err

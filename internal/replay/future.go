@@ -120,7 +120,7 @@ func (m *machine) giveUp(f *Future, err error) {
 	}
 	f.err = err
 	switch f.kind {
-	case futureStep, futureTimer:
+	case futureStep, futureTimer, futureAnswer:
 		m.withdraw(f.ask)
 	case futureCoroutine:
 		defer f.co.scope.end(ErrCanceled)
@@ -129,7 +129,7 @@ func (m *machine) giveUp(f *Future, err error) {
 		m.unqueue(f)
 	case futurePromise:
 		m.unqueue(f)
-	case futureChild, futureAnswer, futureFailed, futureLocal:
+	case futureChild, futureFailed, futureLocal:
 	}
 	m.resolve(f, m.position())
 }
@@ -150,7 +150,7 @@ func (m *machine) cancel(f *Future) {
 		m.returnSignal(f)
 		f.err = ErrCanceled
 	case f.done:
-	case f.kind == futureChild || f.kind == futureAnswer:
+	case f.kind == futureChild:
 		m.withdraw(f.ask)
 		m.giveUp(f, ErrCanceled)
 	default:

@@ -67,6 +67,11 @@ func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, 
 	if err := v.err(); err != nil {
 		return api.EntityInfo{}, err
 	}
+	var told []model.Reason
+	known := false
+	if s.engine != nil { // first: what its owner does not hold any more is in the store by then
+		told, known = s.engine.Explain(ctx, a)
+	}
 	stored, err := s.store.LoadEntity(ctx, store.EntityKey{Shard: s.shard(a), Address: a}, defaultPage, s.limits.Payload)
 	if err != nil {
 		return api.EntityInfo{}, err
@@ -78,10 +83,12 @@ func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, 
 	for i := range info.Waiting {
 		info.Waiting[i].Message.Input = model.Payload{}
 	}
-	if s.engine != nil {
-		info.Reasons, _ = s.engine.Explain(ctx, a)
+	if known {
+		info.Reasons = told
+	} else {
+		info.Reasons, err = s.entityReasons(ctx, &info)
 	}
-	return info, nil
+	return info, err
 }
 
 // ListEntities returns entities in the order of type and key.

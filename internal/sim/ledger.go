@@ -239,6 +239,15 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 			r.timers = nil
 		}
 	}
+	for i := range b.Taken {
+		l.owns(b, b.Taken[i].Shard)
+	}
+	for i := range b.Mailbox {
+		l.owns(b, b.Mailbox[i].Shard)
+	}
+	for i := range b.Entities {
+		l.owns(b, b.Entities[i].Shard)
+	}
 	l.closedWhole(b)
 	l.entities(b)
 	l.deadLetters(b)

@@ -43,6 +43,7 @@ func (l *Lane) Forget(a model.Address, token any) {
 	if e := l.entries[a]; e != nil {
 		if e.isEntity() && e.actor.entity != nil {
 			e.actor.entity.Forget(token)
+			l.grantDue(l.now, e)
 		}
 		for _, q := range slices.Clone(e.queries) {
 			if q.token == token {

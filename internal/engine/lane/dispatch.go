@@ -68,6 +68,7 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 		e.unserved = false
 		if e.isEntity() && e.known {
 			l.markViews(e)
+			l.grantDue(now, e)
 		}
 		l.dispatch(now, e)
 		l.maybeDrop(e)

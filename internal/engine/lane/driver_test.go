@@ -59,6 +59,7 @@ type rig struct {
 	// facts are what the lane has told to those who count, landed what they should have counted; see facts_test.go.
 	facts, landed map[string]int
 	messages      int
+	entityFacts   []string
 	ended         []lane.Outcome // of attempts
 }
 

@@ -3,7 +3,6 @@ package lane
 import (
 	"container/list"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
@@ -39,6 +38,8 @@ type job struct {
 	items   []*core.Item
 	version int64 // of the row that they are made on
 	result  *model.Operated
+	since   model.Time // when a worker got it
+	until   model.Time // when it had reported
 }
 
 // OperateCall hands calls of an entity to a worker.
@@ -78,6 +79,7 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		a.entity.Keep(a.kept)
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
 		l.markViews(e)
+		l.grantDue(now, e)
 	}
 	l.operate(now, e)
 	if len(e.backlog) > 0 {
@@ -138,8 +140,13 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 		view.RequestID = ""
 		m = &view
 	}
-	// What is to be made at most once must not outlive its owner; what somebody was told is accepted must.
-	a.Stored = remote && (!m.Brief || a.View) || m.OneWay && !m.Brief
+	if !in.inbox.IsZero() && m.Brief && !a.View {
+		// It is made at most once: nobody begins before the row of the request is gone.
+		b := l.record(e, in, &core.Decision{Pending: !m.OneWay})
+		b.effects = append(b.effects, effect{kind: effRelay, entry: e, input: in})
+		return
+	}
+	a.Stored = remote || m.OneWay && !m.Brief // whoever sent it counts on it
 	d := e.actor.entity.Deliver(m, a, now)
 	if d.Pending && !d.Writes() && !remote {
 		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
@@ -148,6 +155,25 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 	} else {
 		l.record(e, in, &d)
 	}
+	l.operate(now, e)
+}
+
+// relay takes a brief call of another process whose request is consumed.
+func (l *Lane) relay(now model.Time, e *entry, m *model.Message) {
+	l.take(now, e, &input{kind: inMessage, address: e.address, message: m, fresh: true})
+}
+
+// grantDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone.
+func (l *Lane) grantDue(now model.Time, e *entry) {
+	locked := e.actor.entity.Row.Locked()
+	if !locked && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.Message.Kind == model.MessageLock }) {
+		l.take(now, e, &input{kind: inGrant, address: e.address})
+	}
+}
+
+func (l *Lane) applyGrant(now model.Time, e *entry, in *input) {
+	d := e.actor.entity.Grant(now)
+	l.record(e, in, &d)
 	l.operate(now, e)
 }
 
@@ -194,7 +220,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 func (l *Lane) hand(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
 	w := l.workers.pick(kind{e.address.Tenant, e.address.Type}, "")
 	l.workers.gen += uint64(l.cfg.Lanes)
-	j := &job{gen: l.workers.gen, worker: w, entry: e, items: items, version: on.Version}
+	j := &job{gen: l.workers.gen, worker: w, entry: e, items: items, version: on.Version, since: now}
 	l.jobs[j.gen] = j
 	e.actor.jobs = append(e.actor.jobs, j)
 	calls := make([]model.OperationCall, len(items))
@@ -213,7 +239,7 @@ func (l *Lane) Operated(now model.Time, w WorkerID, r *model.Operated) {
 		return
 	}
 	l.unjob(j)
-	j.result = r
+	j.result, j.until = r, now
 	l.take(now, j.entry, &input{kind: inOperated, address: j.entry.address, job: j})
 }
 
@@ -236,6 +262,9 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 	}
 	made := j.items[:min(len(j.result.Results), len(j.items))]
 	if j.views() && !d.Writes() {
+		if l.cfg.Watched {
+			l.notes(nil, e, in, &d)
+		}
 		l.done(in)
 		for i, it := range made {
 			l.reply(e.address, true, j.answerOf(i, it))
@@ -486,20 +515,8 @@ func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	if a.entity == nil || a.entity.Waiting() == 0 {
 		return nil, false
 	}
-	name := EntityName(e.address)
-	switch row := &a.entity.Row; {
-	case e.unserved:
+	if e.unserved {
 		return e.waits, true
-	case row.Locked():
-		h := row.Holder
-		return []model.Reason{{Code: model.WaitLock, Name: name, Detail: h.Address.Type + "/" + h.Address.Key + " (" + h.Run.String() + ")"}}, true
-	default:
-		return []model.Reason{{Code: model.WaitMailbox, Name: name, Detail: "calls before it are being made"}}, true
 	}
-}
-
-// EntityName is entity/key, for people.
-func EntityName(a model.Address) string {
-	_, name, _ := strings.Cut(a.Type, ":")
-	return name + "/" + a.Key
+	return []model.Reason{core.EntityReason(&a.entity.Row)}, true
 }

@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -339,11 +340,11 @@ func TestEntityMoves(t *testing.T) {
 	r.giveUp(0, 1, 2, 3)
 	r.settle()
 	for _, token := range []string{"made", "waits"} {
-		if got := r.answers[token].Err; got != error(lane.ErrNotOwner) {
+		if got := r.answers[token].Err; !errors.Is(got, lane.ErrNotOwner) {
 			t.Errorf("%s hears %v", token, got)
 		}
 	}
-	if got := r.answers["begun"].Err; got != error(lane.ErrInterrupted) {
+	if got := r.answers["begun"].Err; !errors.Is(got, lane.ErrInterrupted) {
 		t.Errorf("a brief call that had begun hears %v", got)
 	}
 	if len(r.freed) != shards {
@@ -487,7 +488,7 @@ func TestRandomEntities(t *testing.T) {
 				r.settle()
 				r.acquire(s)
 			},
-			"":     func(*rapid.T) {},
+			"": func(*rapid.T) {},
 		})
 		for range 5 { // refused addresses are tried again
 			r.l.MailWaits() // as each renewal of the lease tells
@@ -496,7 +497,7 @@ func TestRandomEntities(t *testing.T) {
 		}
 		made := map[string]int{}
 		for _, k := range keys {
-			for _, in := range strings.Split(strings.TrimSuffix(r.stored(ledger(k)), ";"), ";") {
+			for in := range strings.SplitSeq(strings.TrimSuffix(r.stored(ledger(k)), ";"), ";") {
 				made[in]++
 			}
 			if box := r.mailbox(ledger(k)); len(box) > 0 {

@@ -25,6 +25,7 @@ const (
 	inAttach     // a worker has a claim
 	inExpired    // removes closed runs whose time is over
 	inOperated   // what a worker has made of calls of an entity
+	inGrant      // gives the lock of an entity to whose turn it is
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
@@ -83,7 +84,7 @@ func (in *input) size() int {
 		for i := range in.job.result.Results {
 			n += in.job.result.Results[i].Output.Size()
 		}
-	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach:
+	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inGrant:
 	}
 	return n
 }
@@ -351,6 +352,8 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.applyAnswered(e, in)
 	case inOperated:
 		l.applyOperated(now, e, in)
+	case inGrant:
+		l.applyGrant(now, e, in)
 	case inQuarantine:
 	}
 }
@@ -723,6 +726,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if in.pair != nil {
 		in.pair.consume(l, in)
+		if f := d.Answer.Failure; f != nil && in.kind == inMessage && in.message.Keep {
+			l.bury(b, e, in.message, f)
+		}
 	}
 	if !in.inbox.IsZero() {
 		l.writeInbox(b, e, in, d)

@@ -11,6 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -271,7 +272,7 @@ func (r *reader) entities(tenant string) (out []model.Entity) {
 			key := store.EntityKey{Shard: p.Entities[i].Address.Shard(len(r.shards)), Address: p.Entities[i].Address}
 			loaded := call(r, func() (store.LoadedEntity, error) { return r.s.LoadEntity(r.ctx, key, 1, 1) })
 			if d := Diff(&p.Entities[i], loaded.Entity); d != "" && r.err == nil {
-				r.err = fmt.Errorf("%s is not listed as it is loaded (-listed +loaded):\n%s", key.Address, d)
+				r.err = fault.New(fault.Corrupt, "%s is not listed as it is loaded (-listed +loaded):\n%s", key.Address, d)
 			}
 		}
 		out = append(out, p.Entities...)
