@@ -124,8 +124,11 @@ func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 // accept has a call wait for its turn.
 func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time) {
 	switch {
-	case m.RequestID != "" && slices.ContainsFunc(n.mail, func(it *Item) bool { return it.Message.RequestID == m.RequestID }):
+	case n.asked(m) != nil:
 		d.Pending = !m.OneWay // the same request again waits for the same answer
+		if it := n.asked(m); a.Stored && it.Seq == 0 {
+			n.store(d, it) // it was only in memory; whoever sends it now lets go of the row that he has of it
+		}
 		return
 	case m.Section != "" && !n.holds(sectionOf(m)):
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s does not hold its lock any more", m.Name, m.To))
@@ -147,6 +150,20 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 		d.Pending = false
 		d.acknowledge(m)
 	}
+}
+
+// asked finds the call of a request, or the very same message, which is delivered again when what it led to could not be stored.
+func (n *Entity) asked(m *model.Message) *Item {
+	return n.find(func(it *Item) bool {
+		return it.Message == m || m.RequestID != "" && it.Message.RequestID == m.RequestID
+	})
+}
+
+func (n *Entity) find(is func(*Item) bool) *Item {
+	if i := slices.IndexFunc(n.mail, is); i >= 0 {
+		return n.mail[i]
+	}
+	return nil
 }
 
 // store gives an item a row.
@@ -408,17 +425,13 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	}
 	made := items[:min(len(r.Results), len(items))]
 	for _, it := range made {
-		if it.Seq != 0 && n.stored(it.Seq) == nil {
+		if it.Seq != 0 && n.Current(it) == nil {
 			return d, false // somebody else has dealt with it
 		}
 	}
 	for i, it := range made {
 		res := &r.Results[i]
-		if it.Seq != 0 {
-			n.remove(&d, n.stored(it.Seq)) // it may have been read again
-		} else {
-			n.remove(&d, it)
-		}
+		n.remove(&d, n.Current(it))
 		if res.Failure == nil {
 			d.Messages = append(d.Messages, res.Messages...)
 		}
@@ -438,12 +451,15 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	return d, true
 }
 
-// stored finds an item by its position.
-func (n *Entity) stored(seq int64) *Item {
-	for _, it := range n.mail {
-		if it.Seq == seq {
-			return it
-		}
+// Current is an item as the entity knows it now: it may have been delivered again, and have another position, or have been read again. It is nil when the entity
+// does not know it.
+func (n *Entity) Current(it *Item) *Item {
+	m := it.Message
+	if o := n.asked(m); o != nil || it.Seq == 0 {
+		return o
 	}
-	return nil
+	return n.find(func(o *Item) bool {
+		x := o.Message
+		return o.Seq == it.Seq && x.Kind == m.Kind && x.From == m.From && x.RequestID == m.RequestID && x.Name == m.Name && x.Input.Equal(m.Input)
+	})
 }

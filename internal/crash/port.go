@@ -117,6 +117,11 @@ func (p *port) LoadInbox(ctx context.Context, shards []model.ShardID, now model.
 	return rows, p.end(faultstore.LoadInbox, fmt.Sprintf(": %d", len(rows)), err)
 }
 
+func (p *port) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error) {
+	rows, err := p.Store.LoadDeadLetters(ctx, after, limit)
+	return rows, p.end(faultstore.LoadDeadLetters, fmt.Sprintf(": %d", len(rows)), err)
+}
+
 func (p *port) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	return p.end(faultstore.PutInbox, "", p.Store.PutInbox(ctx, rows))
 }

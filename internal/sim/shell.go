@@ -205,6 +205,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		p.call(c)
 	}
 	p.callTasks(sh, out.TaskCalls)
+	p.operate(sh, out.Operate)
 	for i := range out.Answers {
 		a := out.Answers[i]
 		s.mix(4, uint64(a.Answer.Status))
@@ -303,7 +304,7 @@ func (sh *shell) load(ld lane.Load) {
 	r.ok = func() { reply(res) }
 	now := sh.inc.p.now()
 	r.exec = func(done func()) {
-		if ld.Kind == lane.LoadRun && s.disk.corrupt[ld.Address] {
+		if (ld.Kind == lane.LoadRun || ld.Kind == lane.LoadEntity) && s.disk.corrupt[ld.Address] {
 			s.hurt(faultLoadCorrupt)
 			res.Err = fault.New(fault.Corrupt, "row of %s cannot be understood", ld.Address)
 			done()
@@ -494,6 +495,10 @@ func describeTurn(t *model.Turn) string {
 			name = "retry"
 		case model.CommandAnswer:
 			name = fmt.Sprintf("answer %d", c.Event.Ref)
+		case model.CommandLock:
+			name = fmt.Sprintf("lock %d", len(c.Event.Locks))
+		case model.CommandUnlock:
+			name = "unlock"
 		case model.CommandRecord, model.CommandSchedule:
 		}
 		fmt.Fprintf(&b, " %s(%s)", name, c.Event.ID)

@@ -298,7 +298,7 @@ func (j *job) answerOf(i int, it *core.Item) Answer {
 func (l *Lane) keepUnstored(e *entry, j *job) {
 	var lost []*core.Item
 	for _, it := range j.items {
-		if it.Seq == 0 && !slices.Contains(e.actor.entity.Mail(), it) {
+		if it.Seq == 0 && e.actor.entity.Current(it) == nil {
 			lost = append(lost, it)
 		}
 	}
@@ -348,17 +348,18 @@ func (l *Lane) abandon(e *entry, why error) {
 		}
 	}
 	l.dropResults(e, func(in *input) { l.unheard(in, why) })
-	for _, it := range a.kept {
+	kept, entity := a.kept, a.entity
+	a.kept, a.entity = nil, nil // first: whoever is told is taken out of the mailbox
+	for _, it := range kept {
 		l.unmade(it, e.address, why, it.Begun())
 	}
-	if a.entity != nil {
-		for _, it := range a.entity.Mail() {
+	if entity != nil {
+		for _, it := range entity.Mail() {
 			if !it.Begun() { // else it has been told above
 				l.unmade(it, e.address, why, false)
 			}
 		}
 	}
-	a.kept, a.entity = nil, nil
 	e.known = false
 	e.version++
 }

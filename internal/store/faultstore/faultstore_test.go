@@ -40,6 +40,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.LoadRunTimers] = s.LoadRunTimers(ctx, a.RunKey)
 	_, errs[faultstore.LoadMessages] = s.LoadMessages(ctx, nil, 1)
 	_, errs[faultstore.LoadInbox] = s.LoadInbox(ctx, nil, 1, 1)
+	_, errs[faultstore.LoadDeadLetters] = s.LoadDeadLetters(ctx, model.RunID{}, 1)
 	errs[faultstore.PutInbox] = s.PutInbox(ctx, nil)
 	_, errs[faultstore.LoadReplies] = s.LoadReplies(ctx, nil)
 	_, errs[faultstore.List] = s.List(ctx, store.Query{})
