@@ -92,3 +92,29 @@ func TestBriefCallIsMadeOnceAfterARefusal(t *testing.T) {
 		t.Errorf("the other process finds %+v", got)
 	}
 }
+
+// What waits for an entity whose shard is given up is sent away with everything that was noted of it, also while a lock waits its turn.
+func TestEntityMovesWhileALockWaits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	r.joinEntities(2)
+	a := ledger("a")
+	r.began(key("run"))
+	r.operation(a, "add", "1", "begun")
+	r.settle()
+	r.locks("run", a)
+	// The same request may have been served: the answer is looked for, and the call waits meanwhile.
+	r.l.Deliver(r.now, &model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("2"), RequestID: "again"}, false, "waits")
+	r.take()
+	r.giveUp(0, 1, 2, 3)
+	r.settle()
+	r.pass(r.cfg.DrainWait * 2)
+	r.settle()
+	if got := r.answers["waits"].Err; got != error(lane.ErrNotOwner) {
+		t.Errorf("the call that waits hears %v", got)
+	}
+	if n := r.l.Held(); n != 0 {
+		t.Errorf("%d bytes are held by nothing", n)
+	}
+}
