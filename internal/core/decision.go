@@ -19,7 +19,7 @@ type Limits struct {
 }
 
 // DefaultLimits are generous for people and finite for accidents.
-var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000, Tasks: 10_000, Locks: 100, Past: 10_000, PastBytes: 16 << 20}
+var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000, Tasks: 10_000, Locks: model.MaxLocks, Past: 10_000, PastBytes: 16 << 20}
 
 // Decision is what an input leads to. Everything to be written belongs to one commit; the answer and whatever else
 // is told to anybody must wait for it.

@@ -170,7 +170,9 @@ func TestEntityIsLocked(t *testing.T) {
 	d := newDesk(t)
 	d.call("before")
 	d.lock("s")
-	d.lock("s") // once more: one request
+	if d.lock("s"); d.h.n.Waiting() != 2 {
+		t.Errorf("%d wait, want the call and one request", d.h.n.Waiting())
+	}
 	d.call("behind1")
 	d.lock("t")
 	d.call("behind2")

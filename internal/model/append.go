@@ -483,6 +483,18 @@ func (m *appender) task(k byte, t *TaskSpec) {
 		of.text(2, o.Step)
 		in.dst = of.end()
 	}
+	if len(t.Fences) > 0 {
+		in.key(16)
+		in.dst = appendHead(in.dst, majorArray, uint64(len(t.Fences)))
+		for i := range t.Fences {
+			f := beginMap(in.dst)
+			f.key(1)
+			f.dst = appendAddress(f.dst, &t.Fences[i].Entity)
+			f.key(2)
+			f.dst = appendInt(f.dst, t.Fences[i].Epoch)
+			in.dst = f.end()
+		}
+	}
 	m.dst = in.end()
 }
 

@@ -22,6 +22,15 @@ func (a Address) IsEntity() bool {
 // Stateless reports whether the address is that of a service: it has no state and no locks, and its calls may overlap.
 func (a Address) Stateless() bool { return strings.HasPrefix(a.Type, ServicePrefix) }
 
+// MaxLocks is how many entities a section may lock.
+const MaxLocks = 100
+
+// Fence is the token under which an entity is locked for whatever is done in a section. It grows with every lock of the entity.
+type Fence struct {
+	Entity Address `cbor:"1,keyasint"`
+	Epoch  int64   `cbor:"2,keyasint"`
+}
+
 // SortLocks are the entities of a section in the order in which they are locked, each once: by type and key, each by its bytes. The order is
 // the same for everybody, so that nobody waits for somebody who waits for him.
 func SortLocks(set []Address) []Address {

@@ -12,7 +12,7 @@ import (
 
 // called is a call of an entity.
 func called(key string) model.Message {
-	return model.Message{Kind: model.MessageCall, To: model.Address{Type: model.EntityPrefix + "account", Key: key}, Name: "add", Input: payload("1")}
+	return model.Message{Kind: model.MessageCall, To: account(key), Name: "add", Input: payload("1")}
 }
 
 // sentTo is the step that called an entity.

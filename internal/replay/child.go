@@ -102,6 +102,11 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	if err := x.scope.ended(); err != nil {
 		return nil, model.Address{}, err
 	}
+	if call == "Run" {
+		if err := x.mayWait(model.Address{Type: c.Workflow, Key: c.Key}); err != nil {
+			return nil, model.Address{}, err
+		}
+	}
 	m := x.co.m
 	id := identity{kind: askChild, name: c.Workflow, key: c.Key, keyed: c.Keyed, input: c.Input.Data, hashed: !c.Keyed, caller: c.Caller}
 	if c.Identity != nil {
@@ -229,16 +234,23 @@ func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (
 	if err := x.scope.ended(); err != nil {
 		return nil, err
 	}
+	in, err := x.callIn(msg)
+	if err != nil {
+		return nil, err
+	}
 	m := x.co.m
 	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
 	a := m.newAsk(x.co.path, &id)
 	a.fut.kind, a.fut.name = futureAnswer, strings.TrimSpace(msg.Kind.String()+" "+msg.Name)
 	a.target, a.seal = msg.To, seal
+	e := model.Event{Kind: model.EventSent, ID: a.id, Name: msg.Name, Target: msg.To, Position: a.position}
+	if in != nil {
+		in.called(a)
+		msg.Section, e.Section = in.ask.id, in.ask.id
+	}
 	m.serveEarly(a)
 	if !a.recorded {
-		m.request(a, model.Command{Kind: model.CommandSend, Message: msg, Event: model.Event{
-			Kind: model.EventSent, ID: a.id, Name: msg.Name, Target: msg.To, Position: a.position,
-		}})
+		m.request(a, model.Command{Kind: model.CommandSend, Message: msg, Event: e})
 	}
 	return a, nil
 }

@@ -17,6 +17,7 @@ const (
 	futurePromise
 	futureCoroutine
 	futureAnswer // to a message
+	futureLock   // that all entities of a section are locked
 	futureFailed // of a call that could not be made
 	futureLocal  // resolved by the code itself
 )
@@ -120,7 +121,7 @@ func (m *machine) giveUp(f *Future, err error) {
 	}
 	f.err = err
 	switch f.kind {
-	case futureStep, futureTimer, futureAnswer:
+	case futureStep, futureTimer, futureAnswer, futureLock:
 		m.withdraw(f.ask)
 	case futureCoroutine:
 		defer f.co.scope.end(ErrCanceled)
@@ -169,6 +170,10 @@ func (x Ctx) check(call string, fs ...*Future) error {
 			return fault.New(fault.Invalid, "%s: future %d is nil", call, i+1)
 		case f.kind != futureFailed && f.m != x.co.m:
 			return misuse("%s: future %d belongs to another execution: wait for it in the one that began it", call, i+1)
+		case f.kind == futureChild && !f.done && call != "Cancel":
+			if err := x.mayWait(f.ask.target); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
