@@ -12,7 +12,7 @@ import (
 
 // EntityWorker has the code of entities and services. See api.EntityWorker for the protocol.
 type EntityWorker interface {
-	// Operate hands calls over. It must not block.
+	// Operate hands calls of one entity over. It must not block.
 	Operate(o model.Operations)
 }
 
