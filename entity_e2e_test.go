@@ -1,6 +1,7 @@
 package perdure_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/payload"
 	"github.com/perdure/perdure/perduretest"
 )
 
@@ -755,4 +757,38 @@ func TestRefusedMessagesOfAnEntity(t *testing.T) {
 		}
 		want(t, strings.Join(found, "; "), nil, "signal to nobody/k: execution default/nobody/k does not exist")
 	}, boxes)
+}
+
+// Payload settings hold for states, calls and replies, wherever they come from.
+func TestEncryptedStates(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		keys, err := payload.NewKeys("k", map[string][]byte{"k": bytes.Repeat([]byte{1}, 32)}, bytes.Repeat([]byte{2}, 32))
+		if err != nil {
+			t.Fatal(err)
+		}
+		b := newBank()
+		app, err := embedded.Config{Payloads: payload.Codec{Format: payload.Msgpack, Chain: []payload.Transform{payload.Encrypt(keys)}}}.Open(t.Context(), "memory:", b.group())
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := app.With(t.Context())
+		got, err := b.deposit.Call(c, "a", cents{100})
+		want(t, got, err, 100)
+		if err := b.tell.Send(c, "a", transfer{To: "b", Cents: 10}); err != nil {
+			t.Fatal(err)
+		}
+		got, err = b.move.Run(c, transfer{"a", "c", 30}, perdure.RawKey("m"))
+		want(t, got, err, 30)
+		synctest.Wait()
+		for key, cents := range map[string]int{"a": 60, "b": 10, "c": 30} {
+			s, _, err := b.accounts.Get(c, key)
+			want(t, s.Cents, err, cents)
+			got, err := b.balance.Call(c, key, perdure.Void{})
+			want(t, got, err, cents)
+		}
+		if err := app.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

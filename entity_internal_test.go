@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strings"
@@ -288,8 +289,34 @@ func TestEntityPayloads(t *testing.T) {
 	if diff := cmp.Diff([]model.Payload{stored("old"), stored("new"), stored(box{"new"})}, []model.Payload{r.Results[0].Output, r.Results[0].Messages[0].Input, r.State}); diff != "" {
 		t.Error(diff)
 	}
-	if r = d.made(stored(box{"new"}), "put", stored("new")); r.Changed {
-		t.Error("the same state counts as another one")
+	if err := app.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A state is another one when its content is: encrypted twice, the same one looks different.
+func TestEncryptedStateThatStays(t *testing.T) {
+	t.Parallel()
+	boxes := NewEntity[box]("box")
+	NewOperation(boxes, "put", func(_ EntityCtx, b *box, s string) (Void, error) {
+		b.Text = s
+		return Void{}, nil
+	})
+	keys, err := payload.NewKeys("k", map[string][]byte{"k": bytes.Repeat([]byte{1}, 32)}, bytes.Repeat([]byte{2}, 32))
+	if err != nil {
+		t.Fatal(err)
+	}
+	d := newDesk()
+	app := attached(t, d, Attachment{Payloads: payload.Codec{Chain: []payload.Transform{payload.Encrypt(keys)}}}, boxes)
+	first := d.made(model.Payload{}, "put", text(`"a"`))
+	if !first.Changed || bytes.Contains(first.State.Data, []byte("a")) && first.State.Encoding == model.JSON {
+		t.Fatalf("the first state is %+v", first)
+	}
+	if r := d.made(first.State, "put", text(`"a"`)); r.Changed || r.Results[0].Failure != nil {
+		t.Errorf("the same state counts as another one: %+v", r)
+	}
+	if r := d.made(first.State, "put", text(`"b"`)); !r.Changed || r.Results[0].Failure != nil {
+		t.Errorf("another state counts as the same: %+v", r)
 	}
 	if err := app.Close(); err != nil {
 		t.Error(err)

@@ -381,14 +381,14 @@ func (n *Entity) Keep(items []*Item) {
 	}
 }
 
-// Forget drops a call that is only in memory and that nobody has begun, because whoever made it does not wait any more.
-func (n *Entity) Forget(tag any) {
-	for _, it := range n.mail {
-		if it.Tag == tag && it.Seq == 0 && !it.made {
-			n.remove(&Decision{}, it)
-			return
-		}
+// Forget drops a call that is only in memory and that nobody has begun, because whoever made it does not wait any more. It reports whether there was one.
+func (n *Entity) Forget(tag any) bool {
+	it := n.find(func(it *Item) bool { return it.Tag == tag && it.Seq == 0 && !it.made })
+	if it == nil {
+		return false
 	}
+	n.remove(&Decision{}, it)
+	return true
 }
 
 // Mark finds out anew which of the calls are views.

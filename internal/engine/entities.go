@@ -10,8 +10,11 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// EntityWorker has the code of entities and services. Operate must not block. See api.EntityWorker for the protocol.
-type EntityWorker interface{ Operate(o model.Operations) }
+// EntityWorker has the code of entities and services. See api.EntityWorker for the protocol.
+type EntityWorker interface {
+	// Operate hands calls of one entity over. It must not block.
+	Operate(o model.Operations)
+}
 
 // entityWorkers are those that have joined this node, over all its incarnations.
 type entityWorkers struct {

@@ -41,8 +41,7 @@ func (l *Lane) Forget(a model.Address, token any) {
 		l.waiters[a] = ws
 	}
 	if e := l.entries[a]; e != nil {
-		if e.isEntity() && e.actor.entity != nil {
-			e.actor.entity.Forget(token)
+		if e.isEntity() && e.actor.entity != nil && e.actor.entity.Forget(token) {
 			l.grantDue(l.now, e)
 		}
 		for _, q := range slices.Clone(e.queries) {

@@ -1,7 +1,9 @@
 package lane_test
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
@@ -22,11 +24,11 @@ func TestEntityMovesWithBriefCalls(t *testing.T) {
 	r.giveUp(0, 1, 2, 3)
 	r.settle()
 	for _, token := range []string{"two", "three", "four"} {
-		if got := r.answers[token].Err; got != error(lane.ErrNotOwner) {
+		if got := r.answers[token].Err; !errors.Is(got, lane.ErrNotOwner) {
 			t.Errorf("%s hears %v", token, got)
 		}
 	}
-	if got := r.answers["begun"].Err; got != error(lane.ErrInterrupted) {
+	if got := r.answers["begun"].Err; !errors.Is(got, lane.ErrInterrupted) {
 		t.Errorf("the call that had begun hears %v", got)
 	}
 }
@@ -54,41 +56,38 @@ func TestEntityRequestRepeatedElsewhere(t *testing.T) {
 	r.wantState(a, "1;")
 }
 
-// What comes by another process and is kept in memory only is made once, also when the batch that had the message and its result is refused.
-func TestBriefCallIsMadeOnceAfterARefusal(t *testing.T) {
+// What comes by another process and is kept in memory only is made once: nobody begins before its row in the inbox is gone.
+func TestBriefCallOfAnotherProcess(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.joinEntities(1)
 	a := ledger("a")
-	r.operation(a, "add", "0", "zero")
-	r.work()
-	refused := false
-	r.refuse = func(b *store.Batch) error {
-		if len(b.Entities) > 0 && len(b.Inbox) > 0 {
-			refused = true
-			return store.Errorf(store.Refused, "commit", "both at once")
-		}
-		return nil
-	}
-	r.operation(ledger("b"), "add", "1", "another")
-	r.settle()
-	r.serve(1)
-	r.flush() // that commit is on its way
 	key := r.post(model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("1"), Brief: true}, "brief")
-	for len(r.operations) == 0 {
+	for r.commit == nil {
 		r.read()
-		r.flush()
 	}
-	r.serve(1)
+	r.fail(store.Refused)
 	r.settle()
-	if !refused {
-		t.Error("the message and its result are not in one batch")
-	}
 	if len(r.operations) > 0 {
-		t.Error("the call is made again")
+		t.Fatal("it is made while its row is there")
 	}
-	r.wantState(a, "0;1;")
-	if got := r.remembered(key); got == nil || string(got.Output.Data) != "0;1;" {
+	r.pass(r.cfg.QuarantineFor + 2*time.Minute)
+	r.l.MailWaits()
+	r.settle()
+	if len(r.operations) != 1 || r.inboxed() != 0 {
+		t.Fatalf("%d hand-overs, %d rows", len(r.operations), r.inboxed())
+	}
+	r.work()
+	r.wantState(a, "1;")
+	if got := r.remembered(key); got == nil || string(got.Output.Data) != "1;" {
 		t.Errorf("the other process finds %+v", got)
 	}
+	r.post(model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("2"), Brief: true}, "lost")
+	r.settle()
+	r.dies() // while it is made: nobody makes it again
+	r.operations = nil
+	r.settle()
+	r.joinEntities(1)
+	r.work()
+	r.wantState(a, "1;")
 }
