@@ -22,10 +22,20 @@ import (
 // onStores runs a test in memory, in a bubble of time, and in a file.
 func onStores(t *testing.T, defs perdure.Group, test func(t *testing.T, c perdure.Client, app *perdure.App)) {
 	t.Helper()
+	inMemory(t, defs, test)
+	inFile(t, defs, test)
+}
+
+func inMemory(t *testing.T, defs perdure.Group, test func(t *testing.T, c perdure.Client, app *perdure.App)) {
+	t.Helper()
 	t.Run("memory", func(t *testing.T) {
 		t.Parallel()
 		with(t, test, defs)
 	})
+}
+
+func inFile(t *testing.T, defs perdure.Group, test func(t *testing.T, c perdure.Client, app *perdure.App)) {
+	t.Helper()
 	t.Run("file", func(t *testing.T) {
 		t.Parallel()
 		app, err := embedded.Open(t.Context(), "file:"+filepath.Join(t.TempDir(), "e.db"), defs)

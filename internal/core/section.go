@@ -96,7 +96,7 @@ func (x *Execution) askNext(d *Decision, id string) {
 // unlock ends a section whose code is over.
 func (x *Execution) unlock(d *Decision, e model.Event, now model.Time) {
 	x.letGo(d, x.section(e.Section))
-	e.Kind = model.EventUnlocked
+	e.Kind, e.ID = model.EventUnlocked, e.Section
 	x.append(d, now, e)
 }
 
