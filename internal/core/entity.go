@@ -381,9 +381,12 @@ func (n *Entity) Keep(items []*Item) {
 	}
 }
 
-// Forget drops a call that is only in memory and that nobody has begun, because whoever made it does not wait any more. It reports whether there was one.
-func (n *Entity) Forget(tag any) bool {
-	it := n.find(func(it *Item) bool { return it.Tag == tag && it.Seq == 0 && !it.made })
+// Forget drops a call that is only in memory and that nobody has begun, because whoever made it does not wait any more: the one with the tag, or that of the request,
+// which somebody else may have made before. It reports whether there was one.
+func (n *Entity) Forget(tag any, request string) bool {
+	it := n.find(func(it *Item) bool {
+		return it.Seq == 0 && !it.made && (it.Tag == tag || request != "" && it.Message.RequestID == request)
+	})
 	if it == nil {
 		return false
 	}

@@ -188,6 +188,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 	}
 	a := e.actor
 	if a.entity.Waiting() == 0 {
+		l.unstrand(e)
 		l.restUntil(now, e)
 		return
 	}
