@@ -363,12 +363,17 @@ func (n *Entity) hand(items []*Item) []*Item {
 	return items
 }
 
-// Views are the views that nobody has begun. They are made on what is durable, beside everything else.
-func (n *Entity) Views() (items []*Item) {
+// Views are the views that nobody has begun, as far as they still are views for whoever is to make them; others wait for their turn. They are made on what is
+// durable, beside everything else.
+func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	for _, it := range n.mail {
-		if it.View && !it.made {
+		switch {
+		case !it.View || it.made:
+		case view(it.Message.Name):
 			it.made = true
 			items = append(items, it)
+		default:
+			it.View = false
 		}
 	}
 	return items

@@ -67,7 +67,7 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 	for _, e := range waiting {
 		e.unserved = false
 		if e.isEntity() && e.known {
-			l.markViews(e)
+			e.actor.entity.Mark(l.views(e))
 			l.grantDue(now, e)
 		}
 		l.dispatch(now, e)

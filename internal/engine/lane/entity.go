@@ -78,7 +78,7 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
 		a.entity.Keep(a.kept)
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
-		l.markViews(e)
+		a.entity.Mark(l.views(e))
 		l.grantDue(now, e)
 	}
 	l.operate(now, e)
@@ -118,9 +118,12 @@ func (l *Lane) entityType(e *entry) *model.EntityType {
 	return nil
 }
 
-func (l *Lane) markViews(e *entry) {
-	if t := l.entityType(e); t != nil && len(t.Views) > 0 {
-		e.actor.entity.Mark(func(name string) bool { return slices.Contains(t.Views, name) })
+// views tells which calls of an entry change nothing: all builds that are here have to say so, because any of them may be given the call, and what an operation changes
+// that was taken for a view would be lost.
+func (l *Lane) views(e *entry) func(name string) bool {
+	offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]
+	return func(name string) bool {
+		return len(offers) > 0 && !slices.ContainsFunc(offers, func(o offer) bool { return !slices.Contains(o.entity.Views, name) })
 	}
 }
 
@@ -129,17 +132,10 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 	m := in.message
 	remote := in.pair != nil || !in.inbox.IsZero()
 	a := core.Arrival{Tag: in.token, Room: defaultMailbox}
-	if t := l.entityType(e); t != nil {
-		a.View = m.Kind == model.MessageCall && m.Section == "" && slices.Contains(t.Views, m.Name)
-		if t.Mailbox > 0 {
-			a.Room = t.Mailbox
-		}
+	if t := l.entityType(e); t != nil && t.Mailbox > 0 {
+		a.Room = t.Mailbox
 	}
-	if a.View && !remote && m.RequestID != "" { // nothing has to be remembered of it
-		view := *m
-		view.RequestID = ""
-		m = &view
-	}
+	a.View = m.Kind == model.MessageCall && m.Section == "" && l.views(e)(m.Name)
 	if !in.inbox.IsZero() && m.Brief && !a.View {
 		// It is made at most once: nobody begins before the row of the request is gone.
 		b := l.record(e, in, &core.Decision{Pending: !m.OneWay})
@@ -201,7 +197,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 		}
 		return
 	}
-	if views := a.entity.Views(); len(views) > 0 {
+	if views := a.entity.Views(l.views(e)); len(views) > 0 {
 		l.hand(now, e, views, &a.durable)
 	}
 	most := operationsPerHand
@@ -271,7 +267,7 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 		}
 		l.done(in)
 		for i, it := range made {
-			l.reply(e.address, true, j.answerOf(i, it))
+			l.answer(j.answerOf(i, it)) // one without a request id: nobody but its caller waits for it
 		}
 	} else {
 		b := l.record(e, in, &d)
