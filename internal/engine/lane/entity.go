@@ -3,7 +3,6 @@ package lane
 import (
 	"container/list"
 	"slices"
-	"time"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
@@ -12,12 +11,10 @@ import (
 )
 
 const (
-	operationsPerHand  = 64      // calls of an entity that are made together
-	operationBytes     = 4 << 20 // and about so many bytes of them
-	defaultMailbox     = 10_000
-	defaultEntityIdle  = time.Minute
-	entityCacheEntries = 100_000
-	mailboxPage        = 1000
+	operationsPerHand = 64      // calls of an entity that are made together
+	operationBytes    = 4 << 20 // and about so many bytes of them
+	defaultMailbox    = 10_000
+	mailboxPage       = 1000
 )
 
 // actor is an entity or a service that the lane has in memory.
@@ -27,6 +24,7 @@ type actor struct {
 	jobs    []*job       // that workers have
 	kept    []*core.Item // calls that are only in memory, while the rest is read again
 	rest    *list.Element
+	bytes   int        // that it takes while it rests
 	until   model.Time // when it leaves memory, if nobody calls it before
 }
 
@@ -412,60 +410,6 @@ func (l *Lane) leaveEntities(now model.Time, id WorkerID) {
 		l.operate(now, e)
 		l.maybeDrop(e)
 	}
-}
-
-// restUntil has an entity that nobody calls stay in memory for a while: the next call needs not read it.
-func (l *Lane) restUntil(now model.Time, e *entry) {
-	idle := defaultEntityIdle
-	if t := l.entityType(e); t != nil && t.Idle > 0 {
-		idle = t.Idle
-	}
-	a := e.actor
-	a.until = now.Add(idle)
-	if a.rest == nil {
-		a.rest = l.resting.PushBack(e)
-	} else {
-		l.resting.MoveToBack(a.rest)
-	}
-	if l.resting.Len() > entityCacheEntries {
-		l.unrest(now, l.resting.Front().Value.(*entry))
-	}
-}
-
-// wakeUp takes an entity from those that rest.
-func (l *Lane) wakeUp(e *entry) {
-	if a := e.actor; a.rest != nil {
-		l.resting.Remove(a.rest)
-		a.rest = nil
-	}
-}
-
-// unrest lets an entity leave memory, unless something of it is still under way.
-func (l *Lane) unrest(now model.Time, e *entry) {
-	l.wakeUp(e)
-	e.actor.until = 0
-	l.maybeDrop(e)
-	if !e.gone {
-		l.restUntil(now, e)
-	}
-}
-
-// unrestAll lets those leave memory whose time is over.
-func (l *Lane) unrestAll(now model.Time) {
-	for n := l.resting.Len(); n > 0; n-- {
-		e := l.resting.Front().Value.(*entry)
-		if e.actor.until > now {
-			return
-		}
-		l.unrest(now, e)
-	}
-}
-
-func (l *Lane) restWake() model.Time {
-	if f := l.resting.Front(); f != nil {
-		return f.Value.(*entry).actor.until
-	}
-	return 0
 }
 
 // stays reports whether the entity must not leave memory.
