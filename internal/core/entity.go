@@ -435,7 +435,7 @@ func (n *Entity) ended(items []*Item) {
 }
 
 // Apply takes what a worker made of the items of a hand-over. version is that of the row when they were handed over. It reports false, and changes nothing, when
-// that is not what the calls would be made on now.
+// that is not what the calls would be made on now. Calls that did what they may not have failed in the report afterwards.
 func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now model.Time) (Decision, bool) {
 	var d Decision
 	before := n.Row
@@ -444,6 +444,7 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	if plain && n.Row.Version != version {
 		return d, false
 	}
+	n.confine(r)
 	made := items[:min(len(r.Results), len(items))]
 	for _, it := range made {
 		if it.Seq != 0 && n.Current(it) == nil {
