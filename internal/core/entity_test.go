@@ -226,7 +226,7 @@ func TestEntityGrantsWhatNothingStandsBefore(t *testing.T) {
 	d.callAs(core.Arrival{Room: 10, Tag: "tag"}, "brief", byClient("r"))
 	d.lock("s")
 	d.h.n.Forget("tag", "")
-	got := d.h.n.Grant(d.now)
+	got := d.h.n.Settle(d.now)
 	d.commit(d.h, &got)
 	d.want("told", d.told(), "grant s")
 

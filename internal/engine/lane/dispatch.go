@@ -68,7 +68,7 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 		e.unserved = false
 		if e.isEntity() && e.known {
 			e.actor.entity.Mark(l.views(e))
-			l.grantDue(now, e)
+			l.settleDue(now, e)
 		}
 		l.dispatch(now, e)
 		l.maybeDrop(e)

@@ -77,7 +77,7 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		a.entity.Keep(a.kept)
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
 		a.entity.Mark(l.views(e))
-		l.grantDue(now, e)
+		l.settleDue(now, e)
 	}
 	l.operate(now, e)
 	if len(e.backlog) > 0 {
@@ -134,39 +134,44 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 		a.Room = t.Mailbox
 	}
 	a.View = m.Kind == model.MessageCall && m.Section == "" && l.views(e)(m.Name)
-	if !in.inbox.IsZero() && m.Brief && !a.View {
-		// It is made at most once: nobody begins before the row of the request is gone.
-		b := l.record(e, in, &core.Decision{Pending: !m.OneWay})
-		b.effects = append(b.effects, effect{kind: effRelay, entry: e, input: in})
-		return
-	}
 	a.Stored = remote || m.OneWay && !m.Brief // whoever sent it counts on it
+	if m.Brief && remote {
+		if a.View {
+			view := *m
+			view.Brief = false // the next owner may make it as well
+			m = &view
+		}
+		a.Held = m.Brief // it is made at most once: nobody begins before the row that brought it is gone
+	}
 	d := e.actor.entity.Deliver(m, a, now)
 	if d.Pending && !d.Writes() && !remote {
 		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
 		l.expect(e, in)
 		l.done(in)
-	} else {
-		l.record(e, in, &d)
+	} else if b := l.record(e, in, &d); a.Held {
+		b.effects = append(b.effects, effect{kind: effBegin, entry: e, input: in})
 	}
 	l.operate(now, e)
 }
 
-// relay takes a brief call of another process whose request is consumed.
-func (l *Lane) relay(now model.Time, e *entry, m *model.Message) {
-	l.take(now, e, &input{kind: inMessage, address: e.address, message: m, fresh: true})
-}
-
-// grantDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone.
-func (l *Lane) grantDue(now model.Time, e *entry) {
-	locked := e.actor.entity.Row.Locked()
-	if !locked && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.Message.Kind == model.MessageLock }) {
-		l.take(now, e, &input{kind: inGrant, address: e.address})
+// begin has a brief call of another process made whose request is consumed. When the entity has been given up meanwhile, its next owner finds the row.
+func (l *Lane) begin(now model.Time, e *entry, m *model.Message) {
+	if a := e.actor; a.entity != nil {
+		a.entity.Begin(m)
+		l.operate(now, e)
 	}
 }
 
-func (l *Lane) applyGrant(now model.Time, e *entry, in *input) {
-	d := e.actor.entity.Grant(now)
+// settleDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone. And it answers
+// calls that nobody may make any more.
+func (l *Lane) settleDue(now model.Time, e *entry) {
+	if e.actor.entity.Unsettled() {
+		l.take(now, e, &input{kind: inSettle, address: e.address})
+	}
+}
+
+func (l *Lane) applySettle(now model.Time, e *entry, in *input) {
+	d := e.actor.entity.Settle(now)
 	l.record(e, in, &d)
 	l.operate(now, e)
 }
@@ -313,7 +318,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	var lost []*core.Item
 	for _, it := range a.entity.Mail() {
 		switch {
-		case it.Seq != 0:
+		case it.Seq != 0: // is read again
 		case it.Begun() && it.Once():
 			lost = append(lost, it)
 		default:
@@ -337,7 +342,7 @@ func (l *Lane) dropResults(e *entry, each func(*input)) {
 }
 
 // ErrInterrupted tells whoever made a call that is kept in memory only that nobody can tell whether it was made.
-var ErrInterrupted = fault.New(fault.Unavailable, "the call was interrupted: it may have been made or not")
+var ErrInterrupted = fault.New(fault.Unavailable, core.Interrupted)
 
 // abandon has nobody make the calls of an entity that are only in memory. Those who wait are told: what has not begun may be asked of somebody else.
 func (l *Lane) abandon(e *entry, why error) {
@@ -406,7 +411,7 @@ func (l *Lane) leaveEntities(now model.Time, id WorkerID) {
 				l.interrupted(e, e.actor.entity.Return(j.items))
 			}
 		}
-		l.grantDue(now, e)
+		l.settleDue(now, e)
 		l.operate(now, e)
 		l.maybeDrop(e)
 	}
