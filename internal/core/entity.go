@@ -39,6 +39,9 @@ type Item struct {
 // Begun reports whether a worker has been given the item and has not reported.
 func (it *Item) Begun() bool { return it.made }
 
+// Once reports whether the item must not be made again when it is not known what came of it: nothing of it is stored, and its caller is told instead.
+func (it *Item) Once() bool { return it.Seq == 0 && it.Message.Brief && !it.View }
+
 // Arrival is how a message came to an entity.
 type Arrival struct {
 	// Stored has it survive a crash: whoever sent it has been told, or will be, that it cannot be lost.
@@ -147,6 +150,7 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	n.add(it)
 	d.Pending = true
 	if m.OneWay {
+		it.Tag = nil // is answered now
 		d.Pending = false
 		d.acknowledge(m)
 	}
@@ -370,8 +374,17 @@ func (n *Entity) Views() (items []*Item) {
 	return items
 }
 
-// Return takes calls back that were not made; nobody has heard of them.
-func (n *Entity) Return(items []*Item) { n.ended(items) }
+// Return takes calls back of which nobody knows whether they were made. Those that are made at most once are lost: whoever waits for them has to be told.
+func (n *Entity) Return(items []*Item) (lost []*Item) {
+	n.ended(items)
+	for _, it := range items {
+		if it.Once() {
+			n.remove(&Decision{}, it)
+			lost = append(lost, it)
+		}
+	}
+	return lost
+}
 
 // Keep takes calls that are only in memory over from what was known of the entity before it was read again. They come behind what is stored.
 func (n *Entity) Keep(items []*Item) {
@@ -381,9 +394,12 @@ func (n *Entity) Keep(items []*Item) {
 	}
 }
 
-// Forget drops a call that is only in memory and that nobody has begun, because whoever made it does not wait any more. It reports whether there was one.
-func (n *Entity) Forget(tag any) bool {
-	it := n.find(func(it *Item) bool { return it.Tag == tag && it.Seq == 0 && !it.made })
+// Forget drops a call that is only in memory and that nobody has begun, because whoever made it does not wait any more: the one with the tag, or that of the request,
+// which somebody else may have made before. It reports whether there was one.
+func (n *Entity) Forget(tag any, request string) bool {
+	it := n.find(func(it *Item) bool {
+		return it.Seq == 0 && !it.made && (it.Tag == tag || request != "" && it.Message.RequestID == request)
+	})
 	if it == nil {
 		return false
 	}

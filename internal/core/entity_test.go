@@ -225,7 +225,7 @@ func TestEntityGrantsWhatNothingStandsBefore(t *testing.T) {
 	d := newDesk(t)
 	d.callAs(core.Arrival{Room: 10, Tag: "tag"}, "brief", byClient("r"))
 	d.lock("s")
-	d.h.n.Forget("tag")
+	d.h.n.Forget("tag", "")
 	got := d.h.n.Grant(d.now)
 	d.commit(d.h, &got)
 	d.want("told", d.told(), "grant s")

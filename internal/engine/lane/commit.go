@@ -218,14 +218,14 @@ func (l *Lane) die(err error) {
 		}
 	}
 	for _, e := range l.sorted(func(*entry) bool { return true }) {
+		if e.isEntity() {
+			l.abandon(e, ErrNotOwner) // with the results in its backlog
+		}
 		for _, in := range e.backlog {
 			fail(in)
 		}
 		l.refuseReports(e)
 		l.letGoNow(e, "the node lost its lease")
-		if e.isEntity() {
-			l.abandon(e, ErrNotOwner)
-		}
 		l.askAgain(e)
 	}
 	l.failCareful(fail)

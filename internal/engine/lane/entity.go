@@ -188,6 +188,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 	}
 	a := e.actor
 	if a.entity.Waiting() == 0 {
+		l.unstrand(e)
 		l.restUntil(now, e)
 		return
 	}
@@ -315,12 +316,18 @@ func (l *Lane) forgetEntity(e *entry) {
 	if a.entity == nil {
 		return
 	}
+	var lost []*core.Item
 	for _, it := range a.entity.Mail() {
-		if it.Seq == 0 {
+		switch {
+		case it.Seq != 0:
+		case it.Begun() && it.Once():
+			lost = append(lost, it)
+		default:
 			a.kept = append(a.kept, it)
 		}
 	}
 	a.entity = nil
+	l.interrupted(e, lost)
 }
 
 // dropResults takes back results that have come and have not been applied.
@@ -379,7 +386,7 @@ func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
 	if it.Seq != 0 {
 		return
 	}
-	if begun && it.Message.Brief && !it.View {
+	if begun && it.Once() {
 		why = ErrInterrupted
 	}
 	if id := it.Message.RequestID; id != "" {
@@ -389,15 +396,23 @@ func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
 	}
 }
 
+// interrupted tells those whose calls are made at most once that nobody knows whether they were.
+func (l *Lane) interrupted(e *entry, lost []*core.Item) {
+	for _, it := range lost {
+		l.unmade(it, e.address, ErrInterrupted, true)
+	}
+}
+
 // leaveEntities gives the calls of a worker that is gone to others.
 func (l *Lane) leaveEntities(now model.Time, id WorkerID) {
 	for _, e := range l.sorted(func(e *entry) bool { return e.isEntity() && len(e.actor.jobs) > 0 }) {
 		for _, j := range slices.Clone(e.actor.jobs) {
 			if j.worker == id {
 				l.unjob(j)
-				e.actor.entity.Return(j.items)
+				l.interrupted(e, e.actor.entity.Return(j.items))
 			}
 		}
+		l.grantDue(now, e)
 		l.operate(now, e)
 		l.maybeDrop(e)
 	}

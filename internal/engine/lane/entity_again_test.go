@@ -91,3 +91,37 @@ func TestBriefCallOfAnotherProcess(t *testing.T) {
 	r.work()
 	r.wantState(a, "1;")
 }
+
+// What an operation sends under a request id that was served before changes nothing, and whatever comes behind it on the same channel is not held up.
+func TestEntitySendsARequestAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a, b := ledger("a"), ledger("b")
+	sends := func(token string, ms ...model.Message) {
+		r.operation(a, "fail", "", token)
+		r.settle()
+		o := r.operations[0]
+		r.operations = r.operations[1:]
+		res := model.Operated{Entity: a, Generation: o.Operations.Generation, Results: []model.OperationResult{{Messages: ms}}}
+		r.l.Operated(r.now, o.Worker, &res)
+		r.take()
+		r.work()
+		r.wantAnswer(token, "")
+	}
+	call := func(in, request string) model.Message {
+		return model.Message{Kind: model.MessageCall, To: b, Name: "add", Input: model.TextPayload(in), OneWay: true, RequestID: request, Keep: true}
+	}
+	sends("first", call("1", "same"))
+	r.wantState(b, "1;")
+	sends("again", call("1", "same"), call("2", ""))
+	r.wantState(b, "1;2;")
+	r.began(key("x"))
+	signal := model.Message{Kind: model.MessageSignal, To: key("x"), Name: "s", RequestID: "same", Keep: true}
+	sends("signal", signal)
+	sends("signal again", signal)
+	r.wantEvents(key("x"), "signal_received s")
+	if n := r.inboxed(); n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
+}

@@ -279,9 +279,9 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 		l.bytes -= ld.input.size()
 		ld.input.kind, ld.input.answer = inAnswered, repeated(r)
 		l.bytes += ld.input.size()
-	case !ld.input.inbox.IsZero():
+	case !ld.input.inbox.IsZero() || ld.input.pair != nil:
 		l.bytes -= ld.input.size()
-		ld.input.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left
+		ld.input.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left, or its place in the channel
 		l.bytes += ld.input.size()
 	default:
 		e.backlog = e.backlog[1:]
