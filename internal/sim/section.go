@@ -186,20 +186,28 @@ func (l *ledger) sectionsOver(b *store.Batch, r *run) {
 // locked checks who holds an entity after a batch, and what was made of it meanwhile. before is its row before the batch.
 func (l *ledger) locked(b *store.Batch, n *holding, before *model.Entity, t *traces, taken []model.MailboxItem) {
 	name := n.address.name
+	had := map[int64]model.Link{}
+	if before.Locked() {
+		had[before.Epoch] = before.Holder
+	}
 	for i := range b.Messages {
 		if m := &b.Messages[i].Message; m.Kind == model.MessageGrant && m.From.Address == name {
 			l.grants(b, n, m, taken)
+			had[m.Epoch] = n.owner
 		}
 	}
 	if n.row.Locked() && (n.row.Holder != n.owner || n.row.Epoch != n.epoch) {
 		l.fail("L22: %s is locked by %s of %s, which was not told", name, n.row.Holder.ID, short(n.row.Holder.Run))
 	}
 	freed := before.Locked() && (n.row.Holder != before.Holder || n.row.Epoch != before.Epoch)
-	if freed && !l.released[lockOf{before.Holder, name}] {
-		if !l.s.unlocking(name) {
-			l.fail("L30: %s is taken from %s of %s, which has not let go of it", name, before.Holder.ID, short(before.Holder.Run))
+	for epoch, section := range had {
+		if n.row.Locked() && n.row.Epoch == epoch || l.released[lockOf{section, name}] {
+			continue
 		}
-		n.forced = max(n.forced, before.Epoch)
+		if !l.s.unlocking(name) {
+			l.fail("L30: %s is taken from %s of %s, which has not let go of it", name, section.ID, short(section.Run))
+		}
+		n.forced = max(n.forced, epoch)
 	}
 	plain := false
 	for _, id := range t.applied {
