@@ -287,23 +287,6 @@ func (l *ledger) grantArrived(b *store.Batch, m *model.Message) {
 	l.fail("L29: %s was granted to %s of %s, who does not know of it and has not given it back", m.From.Address, m.ID, short(m.ToRun))
 }
 
-// insideSection reports whether a past ends in a section, which no run may begin with.
-func insideSection(p *model.Past) bool {
-	if p == nil {
-		return false
-	}
-	var open []string
-	for _, e := range model.EventsOf(p.Events) {
-		switch e.Kind { //nolint:exhaustive // the others are not about sections
-		case model.EventLockAsked:
-			open = append(open, e.ID)
-		case model.EventUnlocked, model.EventWithdrawn:
-			open = slices.DeleteFunc(open, func(id string) bool { return id == e.ID || id == e.Section })
-		}
-	}
-	return len(open) > 0
-}
-
 // unlocking reports whether an operator has tried to free an entity.
 func (s *Sim) unlocking(a model.Address) bool {
 	return slices.ContainsFunc(s.ops, func(o *op) bool { return o.message.Kind == model.MessageUnlock && o.message.To == a && o.tries > 0 })
