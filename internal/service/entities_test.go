@@ -111,6 +111,7 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 
 	f.now = f.now.Add(time.Hour) // the node is gone
 	why("called", fmt.Sprintf("waits for a node to own shard %d", account("called").Shard(shards)))
+	why("locked", fmt.Sprintf("waits for a node to own shard %d", account("locked").Shard(shards)), held)
 	why("idle")
 }
 

@@ -24,7 +24,11 @@ func (s *Service) entityReasons(ctx context.Context, info *api.EntityInfo) ([]mo
 		return nil, err
 	}
 	if shard := s.shard(a); ownerOf(view, shard).IsZero() {
-		return []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(shard))}}, nil
+		reasons := []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(shard))}}
+		if info.Entity.Locked() {
+			reasons = append(reasons, core.EntityReason(&info.Entity)) // which is so whoever will own it
+		}
+		return reasons, nil
 	}
 	calls := func(it model.MailboxItem) bool { return it.Message.Kind == model.MessageCall }
 	if slices.ContainsFunc(info.Waiting, calls) && !serves(&view, a) {

@@ -260,6 +260,9 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 		l.operate(now, e)
 		return
 	}
+	if e.actor.entity.Idle() {
+		l.restUntil(now, e) // before that is recorded: an entry that nothing was written for would leave memory at once
+	}
 	made := j.items[:min(len(j.result.Results), len(j.items))]
 	if j.views() && !d.Writes() {
 		if l.cfg.Watched {

@@ -525,3 +525,26 @@ func TestRandomEntities(t *testing.T) {
 		}
 	})
 }
+
+// What was called a moment ago stays in memory, also when the call wrote nothing: the next one reads nothing.
+func TestEntitiesStayInMemory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	for name, a := range map[string]model.Address{"echo": echo("s"), "fail": ledger("f"), "read": ledger("v")} {
+		r.operation(a, name, "1", name, brief)
+		r.work()
+		if n := r.l.Entries(); n != 1 {
+			t.Errorf("%d entries are in memory after %s", n, name)
+		}
+		r.operation(a, name, "2", name+" again", brief)
+		if len(r.loads) > 0 {
+			t.Errorf("the store is read for %s again", name)
+		}
+		r.work()
+		r.pass(2 * time.Minute)
+		if n := r.l.Entries(); n != 0 {
+			t.Errorf("%d entries are left after %s", n, name)
+		}
+	}
+}
