@@ -93,3 +93,52 @@ func TestCallsAreObserved(t *testing.T) {
 		t.Errorf("%d spans failed", failed)
 	}
 }
+
+// A lock is counted when it is granted and when it ends: by its section, or by an operator.
+func TestLocksAreCounted(t *testing.T) {
+	t.Parallel()
+	rooms := perdure.NewEntity[int]("room")
+	leave := perdure.NewSignal[bool]("leave")
+	meeting := perdure.NewWorkflow("meeting", func(ctx perdure.WorkflowCtx, key string) (bool, error) {
+		err := ctx.Lock(perdure.LockSet{rooms.Ref(key)}, func(ctx perdure.WorkflowCtx) error {
+			_, err := leave.Receive(ctx)
+			return err
+		})
+		return true, err
+	})
+	reg := prometheus.NewRegistry()
+	app := open(t, embedded.Config{Metrics: reg}, "memory:", meeting)
+	c := app.With(t.Context())
+	var all []perdure.Execution[bool]
+	for _, key := range []string{"a", "b"} {
+		x, err := meeting.Start(c, key, perdure.RawKey(key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, x)
+	}
+	wantMetrics(t, reg, map[string]float64{"lock_wait_seconds{room}": 2, "locks_held{room}": 2, "lock_waiters{room}": 0, "lock_held_seconds{}": empty})
+	b, err := app.Entity(t.Context(), rooms.Ref("b"))
+	if err != nil || b.LockedBy.Key != "b" || b.LockedAt.IsZero() {
+		t.Fatalf("%+v, %v", b, err)
+	}
+	if err := app.Unlock(t.Context(), rooms.Ref("b"), b.Epoch+1); !errors.Is(err, perdure.ErrConflict) {
+		t.Errorf("another lock than the one that is meant: %v", err)
+	}
+	if err := app.Unlock(t.Context(), rooms.Ref("b"), b.Epoch); err != nil {
+		t.Error(err)
+	}
+	for _, x := range all {
+		if err := leave.Send(c, x, true); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := x.Result(c); err != nil {
+			t.Error(err)
+		}
+	}
+	wantMetrics(t, reg, map[string]float64{
+		"lock_wait_seconds{room}": 2, "locks_held{room}": 0, "lock_held_seconds{room,released}": 1, "lock_held_seconds{room,taken}": 1,
+		"messages_total{lock,applied}": 2, "messages_total{grant,applied}": 2, "messages_total{release,applied}": 2, "messages_total{unlock,applied}": 1,
+		"messages_total{unlock,refused}": 1, "messages_total{start,applied}": 2, "messages_total{signal,applied}": 2,
+	})
+}

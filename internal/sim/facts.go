@@ -171,7 +171,9 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 	case model.EventLockGranted:
 		l.lockGranted(b, r, e)
 	case model.EventUnlocked:
-		once(&h.sent, "is unlocked")
+		if x := r.sections[e.Section]; x == nil || x.over {
+			l.fail("L23: section %s of %s ends, which is not open", e.Section, r.id)
+		}
 		l.sectionOver(b, r, e.Section)
 	case model.EventPinned:
 		l.pinned(r, e)

@@ -109,6 +109,11 @@ func (l *ledger) touched(b *store.Batch) (ns []*holding) {
 			note(store.EntityKey{Shard: k.Shard, Address: k.Address})
 		}
 	}
+	for i := range b.Messages {
+		if x := l.answers(&b.Messages[i].Message); x != nil {
+			note(store.EntityKey{Shard: b.Messages[i].From, Address: x.message.To})
+		}
+	}
 	return ns
 }
 
@@ -146,6 +151,14 @@ type traces struct {
 	applied []uint64
 }
 
+// answers is the call that a message answers; nil when it is no answer, or to something else.
+func (l *ledger) answers(m *model.Message) *sending {
+	if x := l.sends[model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}]; m.Kind == model.MessageAnswer && x != nil && x.message.Kind == model.MessageCall {
+		return x
+	}
+	return nil
+}
+
 // traces collects what callers of an entity are told by a batch.
 func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 	t := &traces{answers: map[uint64]model.Answer{}}
@@ -163,7 +176,7 @@ func (l *ledger) traces(b *store.Batch, n *holding) *traces {
 	}
 	for i := range b.Messages {
 		m := &b.Messages[i].Message
-		if x := l.sends[model.Link{Address: m.To, Run: m.ToRun, ID: m.ID}]; m.Kind == model.MessageAnswer && x != nil && x.message.Kind == model.MessageCall && x.message.To == n.address.name {
+		if x := l.answers(m); x != nil && x.message.To == n.address.name {
 			d, _ := deedOf(x.message.Input)
 			t.answers[d.id] = model.Answer{Output: m.Input, Failure: m.Failure}
 		}

@@ -115,6 +115,9 @@ func (m *machine) answer(e *model.Event) {
 		return
 	}
 	a := &m.asks[b][i]
+	if e.Kind == model.EventUnlocked {
+		a = &m.asks[b][askUnlock] // it has the name of its section
+	}
 	switch e.Kind {
 	case model.EventStepCompleted:
 		if !a.gone {

@@ -186,20 +186,28 @@ func (l *ledger) sectionsOver(b *store.Batch, r *run) {
 // locked checks who holds an entity after a batch, and what was made of it meanwhile. before is its row before the batch.
 func (l *ledger) locked(b *store.Batch, n *holding, before *model.Entity, t *traces, taken []model.MailboxItem) {
 	name := n.address.name
+	had := map[int64]model.Link{}
+	if before.Locked() {
+		had[before.Epoch] = before.Holder
+	}
 	for i := range b.Messages {
 		if m := &b.Messages[i].Message; m.Kind == model.MessageGrant && m.From.Address == name {
 			l.grants(b, n, m, taken)
+			had[m.Epoch] = n.owner
 		}
 	}
 	if n.row.Locked() && (n.row.Holder != n.owner || n.row.Epoch != n.epoch) {
 		l.fail("L22: %s is locked by %s of %s, which was not told", name, n.row.Holder.ID, short(n.row.Holder.Run))
 	}
 	freed := before.Locked() && (n.row.Holder != before.Holder || n.row.Epoch != before.Epoch)
-	if freed && !l.released[lockOf{before.Holder, name}] {
-		if !l.s.unlocking(name) {
-			l.fail("L30: %s is taken from %s of %s, which has not let go of it", name, before.Holder.ID, short(before.Holder.Run))
+	for epoch, section := range had {
+		if n.row.Locked() && n.row.Epoch == epoch || l.released[lockOf{section, name}] {
+			continue
 		}
-		n.forced = max(n.forced, before.Epoch)
+		if !l.s.unlocking(name) {
+			l.fail("L30: %s is taken from %s of %s, which has not let go of it", name, section.ID, short(section.Run))
+		}
+		n.forced = max(n.forced, epoch)
 	}
 	plain := false
 	for _, id := range t.applied {
@@ -277,23 +285,6 @@ func (l *ledger) grantArrived(b *store.Batch, m *model.Message) {
 		}
 	}
 	l.fail("L29: %s was granted to %s of %s, who does not know of it and has not given it back", m.From.Address, m.ID, short(m.ToRun))
-}
-
-// insideSection reports whether a past ends in a section, which no run may begin with.
-func insideSection(p *model.Past) bool {
-	if p == nil {
-		return false
-	}
-	var open []string
-	for _, e := range model.EventsOf(p.Events) {
-		switch e.Kind { //nolint:exhaustive // the others are not about sections
-		case model.EventLockAsked:
-			open = append(open, e.ID)
-		case model.EventUnlocked, model.EventWithdrawn:
-			open = slices.DeleteFunc(open, func(id string) bool { return id == e.ID || id == e.Section })
-		}
-	}
-	return len(open) > 0
 }
 
 // unlocking reports whether an operator has tried to free an entity.

@@ -343,7 +343,7 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		s.did(opExists)
 		o.refused = a.Err
 		end()
-	case kind == fault.NotFound || kind == fault.Invalid && insideSection(o.message.Past):
+	case kind == fault.NotFound:
 		s.did(opNotFound)
 		o.refused = a.Err
 		end()

@@ -310,6 +310,9 @@ func (l *Lane) run(now model.Time, b *building) {
 		}
 	}
 	for _, e := range b.entries {
+		if e.isEntity() {
+			l.viewsDue(now, e)
+		}
 		l.maybeDrop(e)
 		if len(e.backlog) > 0 {
 			l.schedule(e)

@@ -200,8 +200,10 @@ func (l *Lane) operate(now model.Time, e *entry) {
 		}
 		return
 	}
-	if views := a.entity.Views(l.views(e)); len(views) > 0 {
-		l.hand(now, e, views, &a.durable)
+	if !l.landing(e) {
+		if views := a.entity.Views(l.views(e)); len(views) > 0 {
+			l.hand(now, e, views, &a.durable)
+		}
 	}
 	most := operationsPerHand
 	if e.address.Stateless() {
@@ -213,6 +215,23 @@ func (l *Lane) operate(now model.Time, e *entry) {
 			return
 		}
 		l.hand(now, e, items, &a.entity.Row)
+	}
+}
+
+// landing reports whether a change of the entity is on its way into the store. Others may have read it there already, by Get, and a view that is asked for after that must not be made on
+// what was before: it waits until the commit is known.
+func (l *Lane) landing(e *entry) bool {
+	if l.flight == nil {
+		return false
+	}
+	_, ok := l.flight.changed[e]
+	return ok
+}
+
+// viewsDue has views made that waited for a commit.
+func (l *Lane) viewsDue(now model.Time, e *entry) {
+	if e.known && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.View && !it.Begun() }) {
+		l.operate(now, e)
 	}
 }
 

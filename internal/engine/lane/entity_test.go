@@ -296,6 +296,32 @@ func TestEntityViews(t *testing.T) {
 	r.wantOutput("durable", "1;2;")
 }
 
+// What has landed can be read in the store before the lane hears of it. A view that is asked for then is made on it, and not on what was before: nobody sees the entity go back (L10).
+func TestEntityViewsDoNotGoBack(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a := ledger("a")
+	r.operation(a, "add", "1", "one")
+	r.work()
+	r.operation(a, "add", "2", "two")
+	r.operation(a, "add", "3", "three")
+	r.settle()
+	r.serve(2)
+	r.flush()
+	res, err := r.land()
+	r.wantState(a, "1;2;3;")
+	r.operation(a, "read", "", "landed", brief)
+	r.serve(10)
+	if _, early := r.answers["landed"]; early {
+		t.Error("a view was made before the lane knew what had landed")
+	}
+	r.l.Committed(r.now, res, err)
+	r.take()
+	r.serve(10)
+	r.wantOutput("landed", "1;2;3;")
+}
+
 // Calls of a service overlap, as many as its type allows, and write nothing when they are brief.
 func TestServiceCalls(t *testing.T) {
 	t.Parallel()
