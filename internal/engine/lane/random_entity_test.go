@@ -404,7 +404,7 @@ func (v *village) count() {
 	made := map[string]int{}
 	for _, k := range ledgers {
 		last := map[string]int{} // by run
-		for _, in := range strings.Split(strings.TrimSuffix(v.stored(ledger(k)), ";"), ";") {
+		for in := range strings.SplitSeq(strings.TrimSuffix(v.stored(ledger(k)), ";"), ";") {
 			made[in]++
 			if run, at, ok := strings.Cut(in, "."); ok && v.calm {
 				n, err := strconv.Atoi(at)
