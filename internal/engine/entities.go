@@ -85,6 +85,7 @@ func (s *EntitySession) Operated(ctx context.Context, r model.Operated) error {
 func (s *EntitySession) Leave(ctx context.Context) error {
 	if inc := s.eng.current(); inc != nil {
 		inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Withdraw(-s.id) })
+		inc.heed(ctx) // what they hand over until then is held
 	}
 	s.mu.Lock()
 	var empty chan struct{}
@@ -120,6 +121,20 @@ func (inc *incarnation) joinEntities(w *EntitySession) {
 func (inc *incarnation) everywhere(do func(l *lane.Lane, now model.Time)) {
 	for _, s := range inc.lanes {
 		s.inbox.result(do)
+	}
+}
+
+// heed waits until each lane has done what it was told everywhere before, and has carried out what it did before that; or until ctx ends.
+func (inc *incarnation) heed(ctx context.Context) {
+	for _, s := range inc.lanes {
+		c := newCall()
+		if s.inbox.put(ctx, op{token: c, do: func(*lane.Lane, model.Time) { c.finish(&lane.Answer{}) }}) != nil {
+			continue // it has ended, and hands nothing over; or ctx has
+		}
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+		}
 	}
 }
 

@@ -194,6 +194,37 @@ func TestEntityWorkerLeaves(t *testing.T) {
 	})
 }
 
+// No call is lost with a worker that leaves in order, also if it may be made once only: what is handed to it while it says so is reported as well.
+func TestEntityWorkerLeavesInOrder(t *testing.T) {
+	t.Parallel()
+	e, stop := open(t, memory.New(memory.Options{}))
+	defer stop()
+	stays := &hands{}
+	stays.join(e, "service:bell")
+	ctx, cancel := context.WithCancel(t.Context())
+	var callers sync.WaitGroup
+	for i := range 4 {
+		callers.Go(func() {
+			bell := model.Address{Tenant: model.DefaultTenant, Type: "service:bell", Key: fmt.Sprint(i)}
+			for ctx.Err() == nil {
+				if _, err := e.Call(ctx, &model.Message{Kind: model.MessageCall, To: bell, Name: "ring", Brief: true}, false); err != nil && ctx.Err() == nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	for range 100 {
+		leaves := &hands{}
+		leaves.join(e, "service:bell")
+		<-leaves.busy
+		if err := leaves.session.Leave(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	cancel()
+	callers.Wait()
+}
+
 // BenchmarkEntityCalls calls operations of entities on the memory store: of one, and of as many as there are callers.
 func BenchmarkEntityCalls(b *testing.B) {
 	for _, many := range []bool{false, true} {
@@ -201,7 +232,7 @@ func BenchmarkEntityCalls(b *testing.B) {
 			e, stop := open(b, memory.New(memory.Options{}))
 			defer stop()
 			w := &hands{}
-			w.session = e.JoinEntities(w, model.EntityOffer{Tenant: model.DefaultTenant, Types: []model.EntityType{{Type: "entity:list"}}})
+			w.join(e, "entity:list")
 			var n atomic.Int64
 			b.SetParallelism(64)
 			b.RunParallel(func(pb *testing.PB) {
@@ -220,10 +251,25 @@ func BenchmarkEntityCalls(b *testing.B) {
 }
 
 // hands make every call at once.
-type hands struct{ session *engine.EntitySession }
+type hands struct {
+	session *engine.EntitySession
+	joined  chan struct{}
+	made    atomic.Int64
+	busy    chan struct{} // closed with the twentieth hand-over
+}
+
+func (w *hands) join(e *engine.Engine, what string) {
+	w.joined, w.busy = make(chan struct{}), make(chan struct{})
+	w.session = e.JoinEntities(w, model.EntityOffer{Tenant: model.DefaultTenant, Types: []model.EntityType{{Type: what}}})
+	close(w.joined)
+}
 
 func (w *hands) Operate(o model.Operations) {
 	go func() {
+		<-w.joined
+		if w.made.Add(1) == 20 {
+			close(w.busy)
+		}
 		res := model.Operated{Entity: o.Entity, Generation: o.Generation, State: model.TextPayload(fmt.Sprint(o.Generation)), Exists: true, Changed: true}
 		res.Results = make([]model.OperationResult, len(o.Calls))
 		_ = w.session.Operated(context.Background(), res)
