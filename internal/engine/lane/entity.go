@@ -294,6 +294,9 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 	} else {
 		b := l.record(e, in, &d)
 		for i, it := range made {
+			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
+				l.bury(b, e, it.Message, res.Failure) // whoever sent it was told that it is not lost
+			}
 			switch a := j.answerOf(i, it); {
 			case it.Message.RequestID != "" || a.Token == nil: // it is answered as a request is
 			case b == nil:
