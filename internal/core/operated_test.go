@@ -43,9 +43,10 @@ func TestEntityRefusesAnOldResult(t *testing.T) {
 func TestFailedCallSendsNothing(t *testing.T) {
 	t.Parallel()
 	n, items, version := handed(t, "one", "two")
-	send := []model.Message{{Kind: model.MessageSignal, Name: "failed"}}
+	to := model.Address{Tenant: "default", Type: "w", Key: "k"}
+	send := []model.Message{{Kind: model.MessageSignal, To: to, Name: "failed"}}
 	d, ok := n.Apply(items, operated("two", model.OperationResult{Failure: &model.Failure{Message: "no"}, Messages: send},
-		model.OperationResult{Messages: []model.Message{{Kind: model.MessageSignal, Name: "sent"}}}), version, 2)
+		model.OperationResult{Messages: []model.Message{{Kind: model.MessageSignal, To: to, Name: "sent"}}}), version, 2)
 	if !ok || len(d.Messages) != 1 || d.Messages[0].Name != "sent" {
 		t.Errorf("it sends %+v", d.Messages)
 	}
