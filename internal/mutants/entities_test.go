@@ -159,8 +159,8 @@ var entities = []mutant{
 	{
 		name:  "a lock waits for a call that is gone",
 		file:  "internal/engine/lane/entity.go",
-		old:   "		l.markViews(e)\n		l.grantDue(now, e)\n",
-		new:   "		l.markViews(e)\n",
+		old:   "		a.entity.Mark(l.views(e))\n		l.settleDue(now, e)\n",
+		new:   "		a.entity.Mark(l.views(e))\n",
 		tests: [][]string{laneTest("TestLockBehindACallThatIsLost$")},
 	},
 	{
