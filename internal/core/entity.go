@@ -34,20 +34,25 @@ type Item struct {
 	Tag any
 
 	made bool // it has been handed to a worker
+	held bool // it is not to be begun, see Arrival
+	lost bool // it is not to be made, see Return
 }
 
 // Begun reports whether a worker has been given the item and has not reported.
 func (it *Item) Begun() bool { return it.made }
 
-// Once reports whether the item must not be made again when it is not known what came of it: nothing of it is stored, and its caller is told instead.
-func (it *Item) Once() bool { return it.Seq == 0 && it.Message.Brief && !it.View }
+// Once reports whether the item must not be made again when it is not known what came of it: its caller is told instead.
+func (it *Item) Once() bool { return it.Message.Brief && !it.View }
 
 // Arrival is how a message came to an entity.
 type Arrival struct {
 	// Stored has it survive a crash: whoever sent it has been told, or will be, that it cannot be lost.
 	Stored bool
-	View   bool
-	Tag    any
+	// Held has nobody begin it before Begin says that its row is there. Whoever finds the row of a call that is made at most once, and does not know of it, knows that
+	// somebody may have made it.
+	Held bool
+	View bool
+	Tag  any
 	// Room is how many calls may wait.
 	Room int
 }
@@ -70,7 +75,7 @@ func NewEntity(a model.Address, row *model.Entity, mailbox []model.MailboxItem) 
 	}
 	for i := range mailbox {
 		it := &mailbox[i]
-		n.add(&Item{Seq: it.Seq, At: it.At, Message: &it.Message})
+		n.add(&Item{Seq: it.Seq, At: it.At, Message: &it.Message, lost: it.Message.Brief})
 		n.last = it.Seq
 	}
 	return n
@@ -143,7 +148,7 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 		d.acknowledge(m)
 		return
 	}
-	it := &Item{At: now, Message: m, View: a.View, Tag: a.Tag}
+	it := &Item{At: now, Message: m, View: a.View, Tag: a.Tag, held: a.Held}
 	if a.Stored {
 		n.store(d, it)
 	}
@@ -272,11 +277,29 @@ func (n *Entity) remove(d *Decision, it *Item) {
 	d.Taken = append(d.Taken, it.Seq)
 }
 
-// Grant gives the lock to the section whose turn it is. Deliver and Apply do that by themselves; it is for when what stood before it is gone without
-// them: calls that were only in memory, after a crash or by Forget, or that have turned out to be views.
-func (n *Entity) Grant(now model.Time) Decision {
+// Begin lets a call be made whose row is there.
+func (n *Entity) Begin(m *model.Message) {
+	if it := n.asked(m); it != nil {
+		it.held = false
+	}
+}
+
+// Unsettled reports whether there may be something to do for Settle.
+func (n *Entity) Unsettled() bool {
+	return n.find(func(it *Item) bool { return it.lost || it.Message.Kind == model.MessageLock && !n.Row.Locked() }) != nil
+}
+
+// Settle answers calls that are lost, and gives the lock to the section whose turn it is. Deliver and Apply do the latter by themselves; it is for when what stood before
+// it is gone without them: calls that were only in memory, after a crash or by Forget, or that have turned out to be views.
+func (n *Entity) Settle(now model.Time) Decision {
 	var d Decision
 	before := n.Row
+	for _, it := range slices.Clone(n.mail) {
+		if it.lost {
+			n.remove(&d, it)
+			d.refuseCall(it.Message, fault.Unavailable, Interrupted)
+		}
+	}
 	n.grant(&d, now)
 	n.change(&d, &before, now)
 	return d
@@ -337,7 +360,7 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 	for _, it := range n.mail {
 		m := it.Message
 		switch {
-		case it.made || it.View:
+		case it.made || it.View || it.held || it.lost:
 			continue
 		case n.Row.Locked() && (m.Section == "" || sectionOf(m) != n.Row.Holder):
 			continue // waits for the end of the section
@@ -363,27 +386,40 @@ func (n *Entity) hand(items []*Item) []*Item {
 	return items
 }
 
-// Views are the views that nobody has begun. They are made on what is durable, beside everything else.
-func (n *Entity) Views() (items []*Item) {
+// Views are the views that nobody has begun, as far as they still are views for whoever is to make them; others wait for their turn. They are made on what is
+// durable, beside everything else.
+func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	for _, it := range n.mail {
-		if it.View && !it.made {
+		switch {
+		case !it.View || it.made:
+		case view(it.Message.Name):
 			it.made = true
 			items = append(items, it)
+		default:
+			it.View = false
 		}
 	}
 	return items
 }
 
-// Return takes calls back of which nobody knows whether they were made. Those that are made at most once are lost: whoever waits for them has to be told.
-func (n *Entity) Return(items []*Item) (lost []*Item) {
+// Interrupted is what the caller of a call that is made at most once hears when it is lost.
+const Interrupted = "the call was interrupted: it may have been made or not"
+
+// Return takes calls back of which nobody knows whether they were made. Those that are made at most once are lost. Settle answers those that have a row; those that are only
+// in memory are gone, and whoever waits for them has to be told.
+func (n *Entity) Return(items []*Item) (gone []*Item) {
 	n.ended(items)
 	for _, it := range items {
-		if it.Once() {
+		switch {
+		case !it.Once():
+		case it.Seq != 0:
+			it.lost = true
+		default:
 			n.remove(&Decision{}, it)
-			lost = append(lost, it)
+			gone = append(gone, it)
 		}
 	}
-	return lost
+	return gone
 }
 
 // Keep takes calls that are only in memory over from what was known of the entity before it was read again. They come behind what is stored.
@@ -430,7 +466,7 @@ func (n *Entity) ended(items []*Item) {
 }
 
 // Apply takes what a worker made of the items of a hand-over. version is that of the row when they were handed over. It reports false, and changes nothing, when
-// that is not what the calls would be made on now.
+// that is not what the calls would be made on now. Calls that did what they may not have failed in the report afterwards.
 func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now model.Time) (Decision, bool) {
 	var d Decision
 	before := n.Row
@@ -439,6 +475,7 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	if plain && n.Row.Version != version {
 		return d, false
 	}
+	n.confine(r)
 	made := items[:min(len(r.Results), len(items))]
 	for _, it := range made {
 		if it.Seq != 0 && n.Current(it) == nil {

@@ -226,7 +226,7 @@ func TestEntityGrantsWhatNothingStandsBefore(t *testing.T) {
 	d.callAs(core.Arrival{Room: 10, Tag: "tag"}, "brief", byClient("r"))
 	d.lock("s")
 	d.h.n.Forget("tag", "")
-	got := d.h.n.Grant(d.now)
+	got := d.h.n.Settle(d.now)
 	d.commit(d.h, &got)
 	d.want("told", d.told(), "grant s")
 
@@ -246,9 +246,11 @@ func TestEntityViewsWaitForNobody(t *testing.T) {
 	d.begin(d.h, 1)
 	d.callAs(core.Arrival{Room: 10, View: true}, "look", byClient("r1"))
 	d.callAs(core.Arrival{Room: 10, View: true}, "look", byClient("r2"))
-	views := d.h.n.Views()
-	if len(views) != 2 || len(d.h.n.Views()) > 0 {
-		t.Fatalf("%d views, then %d", len(views), len(d.h.n.Views()))
+	d.callAs(core.Arrival{Room: 10, View: true}, "change", byClient("r3"))
+	look := func(name string) bool { return name == "look" }
+	views := d.h.n.Views(look)
+	if again := d.h.n.Views(func(string) bool { return true }); len(views) != 2 || len(again) > 0 {
+		t.Fatalf("%d views, then %d", len(views), len(again))
 	}
 	r := &model.Operated{Results: make([]model.OperationResult, 2), Changed: true, State: value("spoilt"), Exists: true}
 	got, ok := d.h.n.Apply(views, r, 0, d.now)
@@ -258,6 +260,9 @@ func TestEntityViewsWaitForNobody(t *testing.T) {
 	d.town.end(d.h, 0, 1)
 	d.want("told", d.told(), "answer one, grant s")
 	d.want("state", string(d.h.row.State.Data), "one,")
+	if d.h.n.Waiting() != 1 {
+		t.Errorf("what turned out to be an operation does not wait for its turn: %d wait", d.h.n.Waiting())
+	}
 }
 
 // The same request waits for the same answer; a full mailbox refuses, but not what the holder of the lock calls: what fills the mailbox waits for it.

@@ -244,7 +244,7 @@ func TestRandomSections(t *testing.T) {
 				h, i := job(t)
 				h.n.Return(h.jobs[i].items)
 				h.jobs = slices.Delete(h.jobs, i, i+1)
-				d := h.n.Grant(p.now)
+				d := h.n.Settle(p.now)
 				p.commit(h, &d)
 			},
 			"crash": func(t *rapid.T) { p.crash(run(t)) },

@@ -259,7 +259,7 @@ func (w *town) crashHouse(h *house) {
 	w.now = w.now.Add(time.Millisecond)
 	h.n = core.NewEntity(h.n.Row.Address, h.row, slices.Clone(h.mailbox))
 	h.jobs = nil
-	d := h.n.Grant(w.now)
+	d := h.n.Settle(w.now)
 	w.commit(h, &d)
 }
 

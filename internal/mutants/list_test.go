@@ -564,8 +564,8 @@ var common = []mutant{
 	{
 		name:  "a run that was paused and resumed in one batch is forgotten",
 		file:  "internal/engine/lane/entry.go",
-		old:   "e.resuming > 0 { // it is handed over when that is told",
-		new:   "false {",
+		old:   "e.resuming > 0 || // it is handed over when that is told",
+		new:   "false ||",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestPauseAndResumeInOneBatch$"}},
 	},
 	{

@@ -37,9 +37,9 @@ func (f *shelf) keep(n model.Entity, waiting ...model.Message) {
 	f.commit(b)
 }
 
-func (f *shelf) serve(types ...string) {
+func (f *shelf) serve(by store.LaneRef, types ...string) {
 	f.t.Helper()
-	r := store.RenewRequest{Node: f.ref.Node, Epoch: f.ref.Epoch, TTL: time.Minute}
+	r := store.RenewRequest{Node: by.Node, Epoch: by.Epoch, TTL: time.Minute}
 	for _, typ := range types {
 		r.Serves = append(r.Serves, store.Served{Tenant: "default", Workflow: typ})
 	}
@@ -105,7 +105,15 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	waits([]string{"waits for the lock of account/idle"}, forLock("idle"))
 	waits([]string{"waits for the lock of account/called", nobody}, forLock("called"))
 	waits([]string{forCall.String(), held, nobody}, forCall, forLock("locked"))
-	f.serve("entity:account")
+	other := store.LaneRef{Node: model.NodeID{15: 2}} // which owns no shard
+	reg, err := f.st.Register(t.Context(), store.NodeInfo{ID: other.Node}, 1, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Epoch = reg.Epoch
+	f.serve(other, "entity:account")
+	why("called", nobody)
+	f.serve(f.ref, "entity:account")
 	why("called", busy)
 	waits([]string{forCall.String(), busy}, forCall)
 

@@ -23,7 +23,9 @@ func (s *Service) entityReasons(ctx context.Context, info *api.EntityInfo) ([]mo
 	if err != nil {
 		return nil, err
 	}
-	if shard := s.shard(a); ownerOf(view, shard).IsZero() {
+	shard := s.shard(a)
+	owner := ownerOf(view, shard)
+	if owner.IsZero() {
 		reasons := []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(shard))}}
 		if info.Entity.Locked() {
 			reasons = append(reasons, core.EntityReason(&info.Entity)) // which is so whoever will own it
@@ -31,21 +33,18 @@ func (s *Service) entityReasons(ctx context.Context, info *api.EntityInfo) ([]mo
 		return reasons, nil
 	}
 	calls := func(it model.MailboxItem) bool { return it.Message.Kind == model.MessageCall }
-	if slices.ContainsFunc(info.Waiting, calls) && !serves(&view, a) {
+	if slices.ContainsFunc(info.Waiting, calls) && !serves(&view, owner, a) {
 		word, name, _ := strings.Cut(a.Type, ":")
 		return []model.Reason{{Code: model.WaitWorker, Name: name, Detail: word}}, nil
 	}
 	return []model.Reason{core.EntityReason(&info.Entity)}, nil
 }
 
-// serves reports whether a live node has the code of an entity or a service.
-func serves(view *store.View, a model.Address) bool {
-	for _, m := range view.Members {
-		if m.Expires >= view.Now && slices.ContainsFunc(m.Serves, func(w store.Served) bool { return w.Tenant == a.Tenant && w.Workflow == a.Type }) {
-			return true
-		}
-	}
-	return false
+// serves reports whether a node has the code of an entity or a service. That of other nodes is of no use to the owner.
+func serves(view *store.View, node model.NodeID, a model.Address) bool {
+	return slices.ContainsFunc(view.Members, func(m store.Member) bool {
+		return m.ID == node && slices.ContainsFunc(m.Serves, func(w store.Served) bool { return w.Tenant == a.Tenant && w.Workflow == a.Type })
+	})
 }
 
 // throughEntities adds what the entities wait for that a run waits for, by a lock or a call: who holds the lock, and why a call is not made.

@@ -50,7 +50,7 @@ func (l *Lane) Forget(a model.Address, token any) {
 	if e := l.entries[a]; e != nil {
 		shared := request != "" && slices.ContainsFunc(ws, func(w waiter) bool { return w.reply == request })
 		if e.isEntity() && e.actor.entity != nil && !shared && e.actor.entity.Forget(token, request) {
-			l.grantDue(l.now, e)
+			l.settleDue(l.now, e)
 			l.operate(l.now, e) // perhaps nothing waits for it any more
 		}
 		for _, q := range slices.Clone(e.queries) {

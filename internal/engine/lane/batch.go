@@ -42,7 +42,7 @@ const (
 	effStop    // the worker that executes a task is told to come to an end
 	effSettled // a worker hears that its report counts, or does not
 	effEntity  // what is known of an entity is durable
-	effRelay   // a brief call of another process may be made
+	effBegin   // a brief call of another process may be made
 )
 
 // effect is something to be told once the batch is durable.
@@ -300,8 +300,8 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.handOver(f.entry, f)
 		case effStop, effSettled:
 			l.tellTask(f)
-		case effRelay:
-			l.relay(now, f.entry, f.input.message)
+		case effBegin:
+			l.begin(now, f.entry, f.input.message)
 		case effEntity:
 			f.entry.actor.committed(f.change)
 		case effBlocked:

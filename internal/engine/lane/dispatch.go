@@ -67,8 +67,8 @@ func (l *Lane) offer(now model.Time, k kind, o offer) {
 	for _, e := range waiting {
 		e.unserved = false
 		if e.isEntity() && e.known {
-			l.markViews(e)
-			l.grantDue(now, e)
+			e.actor.entity.Mark(l.views(e))
+			l.settleDue(now, e)
 		}
 		l.dispatch(now, e)
 		l.maybeDrop(e)

@@ -3,7 +3,6 @@ package lane
 import (
 	"container/list"
 	"slices"
-	"time"
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
@@ -12,12 +11,10 @@ import (
 )
 
 const (
-	operationsPerHand  = 64      // calls of an entity that are made together
-	operationBytes     = 4 << 20 // and about so many bytes of them
-	defaultMailbox     = 10_000
-	defaultEntityIdle  = time.Minute
-	entityCacheEntries = 100_000
-	mailboxPage        = 1000
+	operationsPerHand = 64      // calls of an entity that are made together
+	operationBytes    = 4 << 20 // and about so many bytes of them
+	defaultMailbox    = 10_000
+	mailboxPage       = 1000
 )
 
 // actor is an entity or a service that the lane has in memory.
@@ -27,6 +24,7 @@ type actor struct {
 	jobs    []*job       // that workers have
 	kept    []*core.Item // calls that are only in memory, while the rest is read again
 	rest    *list.Element
+	bytes   int        // that it takes while it rests
 	until   model.Time // when it leaves memory, if nobody calls it before
 }
 
@@ -78,8 +76,8 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
 		a.entity.Keep(a.kept)
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
-		l.markViews(e)
-		l.grantDue(now, e)
+		a.entity.Mark(l.views(e))
+		l.settleDue(now, e)
 	}
 	l.operate(now, e)
 	if len(e.backlog) > 0 {
@@ -118,9 +116,12 @@ func (l *Lane) entityType(e *entry) *model.EntityType {
 	return nil
 }
 
-func (l *Lane) markViews(e *entry) {
-	if t := l.entityType(e); t != nil && len(t.Views) > 0 {
-		e.actor.entity.Mark(func(name string) bool { return slices.Contains(t.Views, name) })
+// views tells which calls of an entry change nothing: all builds that are here have to say so, because any of them may be given the call, and what an operation changes
+// that was taken for a view would be lost.
+func (l *Lane) views(e *entry) func(name string) bool {
+	offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]
+	return func(name string) bool {
+		return len(offers) > 0 && !slices.ContainsFunc(offers, func(o offer) bool { return !slices.Contains(o.entity.Views, name) })
 	}
 }
 
@@ -129,50 +130,48 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 	m := in.message
 	remote := in.pair != nil || !in.inbox.IsZero()
 	a := core.Arrival{Tag: in.token, Room: defaultMailbox}
-	if t := l.entityType(e); t != nil {
-		a.View = m.Kind == model.MessageCall && m.Section == "" && slices.Contains(t.Views, m.Name)
-		if t.Mailbox > 0 {
-			a.Room = t.Mailbox
-		}
+	if t := l.entityType(e); t != nil && t.Mailbox > 0 {
+		a.Room = t.Mailbox
 	}
-	if a.View && !remote && m.RequestID != "" { // nothing has to be remembered of it
-		view := *m
-		view.RequestID = ""
-		m = &view
-	}
-	if !in.inbox.IsZero() && m.Brief && !a.View {
-		// It is made at most once: nobody begins before the row of the request is gone.
-		b := l.record(e, in, &core.Decision{Pending: !m.OneWay})
-		b.effects = append(b.effects, effect{kind: effRelay, entry: e, input: in})
-		return
-	}
+	a.View = m.Kind == model.MessageCall && m.Section == "" && l.views(e)(m.Name)
 	a.Stored = remote || m.OneWay && !m.Brief // whoever sent it counts on it
+	if m.Brief && remote {
+		if a.View {
+			view := *m
+			view.Brief = false // the next owner may make it as well
+			m = &view
+		}
+		a.Held = m.Brief // it is made at most once: nobody begins before the row that brought it is gone
+	}
 	d := e.actor.entity.Deliver(m, a, now)
 	if d.Pending && !d.Writes() && !remote {
 		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
 		l.expect(e, in)
 		l.done(in)
-	} else {
-		l.record(e, in, &d)
+	} else if b := l.record(e, in, &d); a.Held {
+		b.effects = append(b.effects, effect{kind: effBegin, entry: e, input: in})
 	}
 	l.operate(now, e)
 }
 
-// relay takes a brief call of another process whose request is consumed.
-func (l *Lane) relay(now model.Time, e *entry, m *model.Message) {
-	l.take(now, e, &input{kind: inMessage, address: e.address, message: m, fresh: true})
-}
-
-// grantDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone.
-func (l *Lane) grantDue(now model.Time, e *entry) {
-	locked := e.actor.entity.Row.Locked()
-	if !locked && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.Message.Kind == model.MessageLock }) {
-		l.take(now, e, &input{kind: inGrant, address: e.address})
+// begin has a brief call of another process made whose request is consumed. When the entity has been given up meanwhile, its next owner finds the row.
+func (l *Lane) begin(now model.Time, e *entry, m *model.Message) {
+	if a := e.actor; a.entity != nil {
+		a.entity.Begin(m)
+		l.operate(now, e)
 	}
 }
 
-func (l *Lane) applyGrant(now model.Time, e *entry, in *input) {
-	d := e.actor.entity.Grant(now)
+// settleDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone. And it answers
+// calls that nobody may make any more.
+func (l *Lane) settleDue(now model.Time, e *entry) {
+	if e.actor.entity.Unsettled() {
+		l.take(now, e, &input{kind: inSettle, address: e.address})
+	}
+}
+
+func (l *Lane) applySettle(now model.Time, e *entry, in *input) {
+	d := e.actor.entity.Settle(now)
 	l.record(e, in, &d)
 	l.operate(now, e)
 }
@@ -202,7 +201,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 		return
 	}
 	if !l.landing(e) {
-		if views := a.entity.Views(); len(views) > 0 {
+		if views := a.entity.Views(l.views(e)); len(views) > 0 {
 			l.hand(now, e, views, &a.durable)
 		}
 	}
@@ -290,11 +289,14 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 		}
 		l.done(in)
 		for i, it := range made {
-			l.reply(e.address, true, j.answerOf(i, it))
+			l.answer(j.answerOf(i, it)) // one without a request id: nobody but its caller waits for it
 		}
 	} else {
 		b := l.record(e, in, &d)
 		for i, it := range made {
+			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
+				l.bury(b, e, it.Message, res.Failure) // whoever sent it was told that it is not lost
+			}
 			switch a := j.answerOf(i, it); {
 			case it.Message.RequestID != "" || a.Token == nil: // it is answered as a request is
 			case b == nil:
@@ -338,7 +340,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	var lost []*core.Item
 	for _, it := range a.entity.Mail() {
 		switch {
-		case it.Seq != 0:
+		case it.Seq != 0: // is read again
 		case it.Begun() && it.Once():
 			lost = append(lost, it)
 		default:
@@ -362,7 +364,7 @@ func (l *Lane) dropResults(e *entry, each func(*input)) {
 }
 
 // ErrInterrupted tells whoever made a call that is kept in memory only that nobody can tell whether it was made.
-var ErrInterrupted = fault.New(fault.Unavailable, "the call was interrupted: it may have been made or not")
+var ErrInterrupted = fault.New(fault.Unavailable, core.Interrupted)
 
 // abandon has nobody make the calls of an entity that are only in memory. Those who wait are told: what has not begun may be asked of somebody else.
 func (l *Lane) abandon(e *entry, why error) {
@@ -431,64 +433,10 @@ func (l *Lane) leaveEntities(now model.Time, id WorkerID) {
 				l.interrupted(e, e.actor.entity.Return(j.items))
 			}
 		}
-		l.grantDue(now, e)
+		l.settleDue(now, e)
 		l.operate(now, e)
 		l.maybeDrop(e)
 	}
-}
-
-// restUntil has an entity that nobody calls stay in memory for a while: the next call needs not read it.
-func (l *Lane) restUntil(now model.Time, e *entry) {
-	idle := defaultEntityIdle
-	if t := l.entityType(e); t != nil && t.Idle > 0 {
-		idle = t.Idle
-	}
-	a := e.actor
-	a.until = now.Add(idle)
-	if a.rest == nil {
-		a.rest = l.resting.PushBack(e)
-	} else {
-		l.resting.MoveToBack(a.rest)
-	}
-	if l.resting.Len() > entityCacheEntries {
-		l.unrest(now, l.resting.Front().Value.(*entry))
-	}
-}
-
-// wakeUp takes an entity from those that rest.
-func (l *Lane) wakeUp(e *entry) {
-	if a := e.actor; a.rest != nil {
-		l.resting.Remove(a.rest)
-		a.rest = nil
-	}
-}
-
-// unrest lets an entity leave memory, unless something of it is still under way.
-func (l *Lane) unrest(now model.Time, e *entry) {
-	l.wakeUp(e)
-	e.actor.until = 0
-	l.maybeDrop(e)
-	if !e.gone {
-		l.restUntil(now, e)
-	}
-}
-
-// unrestAll lets those leave memory whose time is over.
-func (l *Lane) unrestAll(now model.Time) {
-	for n := l.resting.Len(); n > 0; n-- {
-		e := l.resting.Front().Value.(*entry)
-		if e.actor.until > now {
-			return
-		}
-		l.unrest(now, e)
-	}
-}
-
-func (l *Lane) restWake() model.Time {
-	if f := l.resting.Front(); f != nil {
-		return f.Value.(*entry).actor.until
-	}
-	return 0
 }
 
 // stays reports whether the entity must not leave memory.

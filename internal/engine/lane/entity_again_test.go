@@ -125,3 +125,24 @@ func TestEntitySendsARequestAgain(t *testing.T) {
 		t.Errorf("%d dead letters", n)
 	}
 }
+
+// A lock that waited behind a call is granted when that is lost with its owner, although nobody sends anything any more.
+func TestLockBehindACallThatIsLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := ledger("a")
+	r.began(key("run"))
+	r.operation(a, "add", "1", "nobody has the code")
+	r.settle()
+	r.locks("run", a)
+	if n := len(r.mailbox(a)); n != 1 {
+		t.Fatalf("%d items wait, want the lock", n)
+	}
+	r.dies()
+	r.settle()
+	got, err := r.st.LoadEntity(t.Context(), store.EntityKey{Shard: a.Shard(shards), Address: a}, 10, 1<<20)
+	if err != nil || got.Entity == nil || got.Entity.Holder.Address != key("run") || len(got.Mailbox) > 0 {
+		t.Errorf("the entity is %+v, %d items wait, %v", got.Entity, len(got.Mailbox), err)
+	}
+}

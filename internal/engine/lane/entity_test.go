@@ -282,6 +282,7 @@ func TestEntityViews(t *testing.T) {
 	writes := r.operations[0]
 	r.operations = r.operations[1:]
 	r.serve(10)
+	r.settle()
 	r.wantOutput("view", "1;!")
 	r.wantOutput("asked as a call", "1;?")
 	r.operations = append(r.operations, writes)

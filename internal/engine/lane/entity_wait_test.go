@@ -1,6 +1,8 @@
 package lane_test
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -63,5 +65,28 @@ func TestForgottenEntityLeavesMemory(t *testing.T) {
 	}
 	if n := r.l.Waiters(); n != 0 {
 		t.Errorf("%d addresses are waited for", n)
+	}
+}
+
+// States of entities that nobody calls do not fill the memory, however many there are.
+func TestRestingEntitiesAreBounded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	for i := range 100 {
+		r.operation(ledger(fmt.Sprint(i)), "add", strings.Repeat("x", 1<<20), i)
+		r.work()
+	}
+	if n := r.l.Entries(); n < 10 || n > 64 {
+		t.Errorf("%d states of a MiB are in memory", n)
+	}
+	r.operation(ledger("huge"), "add", strings.Repeat("x", 100<<20), "huge")
+	r.work()
+	if n := r.l.Entries(); n != 1 {
+		t.Errorf("%d entities are in memory beside one that fills it", n)
+	}
+	r.pass(2 * time.Minute)
+	if n := r.l.Entries(); n != 0 {
+		t.Errorf("%d entities are left", n)
 	}
 }

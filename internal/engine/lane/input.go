@@ -25,7 +25,7 @@ const (
 	inAttach     // a worker has a claim
 	inExpired    // removes closed runs whose time is over
 	inOperated   // what a worker has made of calls of an entity
-	inGrant      // gives the lock of an entity to whose turn it is
+	inSettle     // answers calls of an entity that are lost, and gives its lock to whose turn it is
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
@@ -84,7 +84,7 @@ func (in *input) size() int {
 		for i := range in.job.result.Results {
 			n += in.job.result.Results[i].Output.Size()
 		}
-	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inGrant:
+	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle:
 	}
 	return n
 }
@@ -352,8 +352,8 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.applyAnswered(e, in)
 	case inOperated:
 		l.applyOperated(now, e, in)
-	case inGrant:
-		l.applyGrant(now, e, in)
+	case inSettle:
+		l.applySettle(now, e, in)
 	case inQuarantine:
 	}
 }

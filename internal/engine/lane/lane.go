@@ -92,9 +92,9 @@ type Lane struct {
 	watched   int                         // with so many addresses those are looked for to which nobody listens
 	queries   map[uint64]*query
 	jobs      map[uint64]*job // hand-overs of calls of entities, by generation
-	resting   *list.List      // entities that nobody calls, those first that nobody has called for longest
-	asked     uint64          // queries so far
-	foreign   int             // queries of other processes that are not answered
+	resting   resting
+	asked     uint64 // queries so far
+	foreign   int    // queries of other processes that are not answered
 	// requests are those whose answers are remembered by the batches that are not committed yet.
 	requests map[store.RequestKey]struct{}
 	sick     []*entry // quarantined
@@ -118,7 +118,7 @@ func New(cfg Config) *Lane {
 		waiters:  map[model.Address][]waiter{},
 		queries:  map[uint64]*query{},
 		jobs:     map[uint64]*job{},
-		resting:  list.New(),
+		resting:  resting{list: list.New()},
 		requests: map[store.RequestKey]struct{}{},
 	}
 	l.open = l.newBuilding()
