@@ -132,6 +132,11 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	why("shared", "waits for the lock of account/shared, held by order/2 ("+row.Run.String()+")")
 	waits([]string{"waits for the answer of account/own to call deposit", "waits for account/own: calls before it are being made"}, calls("own"))
 	waits([]string{"waits for the answer of account/shared to call deposit"}, calls("shared"))
+	// One of its coroutines may keep another one out, for ever if it waits for that.
+	again := model.Message{Kind: model.MessageLock, From: model.Link{Address: of, Run: row.Run, ID: "lock of a coroutine"}}
+	f.keep(model.Entity{Address: account("twice"), Holder: section, Held: f.now, Epoch: 8}, again)
+	waits([]string{"waits for the lock of account/own"}, forLock("own"))
+	waits([]string{"waits for the lock of account/twice, held by order/2 (" + row.Run.String() + ")"}, forLock("twice"))
 
 	f.now = f.now.Add(time.Hour) // the node is gone
 	why("called", fmt.Sprintf("waits for a node to own shard %d", account("called").Shard(shards)))

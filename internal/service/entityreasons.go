@@ -68,7 +68,10 @@ func (s *Service) throughEntities(ctx context.Context, of *model.Start, reasons 
 		}
 		own := info.Entity.Holder.Run == of.Run
 		if r.Code == model.WaitLock && info.Entity.Locked() {
-			if !own { // else it is about to hear that the lock is its own
+			asks := func(it model.MailboxItem) bool {
+				return it.Message.Kind == model.MessageLock && it.Message.From.Run == of.Run
+			}
+			if !own || slices.ContainsFunc(info.Waiting, asks) { // else it is about to hear that the lock is its own
 				all[i] = core.EntityReason(&info.Entity, true)
 			}
 			continue
