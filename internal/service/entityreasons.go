@@ -25,10 +25,11 @@ func (s *Service) entityReasons(ctx context.Context, info *api.EntityInfo) ([]mo
 	}
 	shard := s.shard(a)
 	owner := ownerOf(view, shard)
+	out := slices.ContainsFunc(info.Waiting, func(it model.MailboxItem) bool { return core.LockedOut(&info.Entity, &it.Message) })
 	if owner.IsZero() {
 		reasons := []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(shard))}}
-		if info.Entity.Locked() {
-			reasons = append(reasons, core.EntityReason(&info.Entity)) // which is so whoever will own it
+		if out {
+			reasons = append(reasons, core.EntityReason(&info.Entity, true)) // which is so whoever will own it
 		}
 		return reasons, nil
 	}
@@ -37,7 +38,7 @@ func (s *Service) entityReasons(ctx context.Context, info *api.EntityInfo) ([]mo
 		word, name, _ := strings.Cut(a.Type, ":")
 		return []model.Reason{{Code: model.WaitWorker, Name: name, Detail: word}}, nil
 	}
-	return []model.Reason{core.EntityReason(&info.Entity)}, nil
+	return []model.Reason{core.EntityReason(&info.Entity, out)}, nil
 }
 
 // serves reports whether a node has the code of an entity or a service. That of other nodes is of no use to the owner.
@@ -65,14 +66,18 @@ func (s *Service) throughEntities(ctx context.Context, of *model.Start, reasons 
 		if asked == 1 {
 			all = slices.Clone(reasons) // its owner may have them as well
 		}
+		own := info.Entity.Holder.Run == of.Run
 		if r.Code == model.WaitLock && info.Entity.Locked() {
-			if info.Entity.Holder.Run != of.Run { // else it is about to hear that the lock is its own
-				all[i] = core.EntityReason(&info.Entity)
+			asks := func(it model.MailboxItem) bool {
+				return it.Message.Kind == model.MessageLock && it.Message.From.Run == of.Run
+			}
+			if !own || slices.ContainsFunc(info.Waiting, asks) { // else it is about to hear that the lock is its own
+				all[i] = core.EntityReason(&info.Entity, true)
 			}
 			continue
 		}
 		for _, why := range info.Reasons {
-			if !slices.Contains(all, why) {
+			if keepsOthersOut := own && why.Code == model.WaitLock; !keepsOthersOut && !slices.Contains(all, why) {
 				all = append(all, why)
 			}
 		}

@@ -503,5 +503,7 @@ func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	if e.unserved {
 		return e.waits, true
 	}
-	return []model.Reason{core.EntityReason(&a.entity.Row)}, true
+	row := &a.entity.Row
+	out := slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return core.LockedOut(row, it.Message) })
+	return []model.Reason{core.EntityReason(row, out)}, true
 }
