@@ -287,7 +287,7 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 		c := &h.calls[i]
 		changed = changed || c.changed
 		d := l.doings[c.id]
-		if d == nil || d.applied && c.changed || slices.ContainsFunc(n.box, func(it model.MailboxItem) bool { return itemDeed(&it) == c.id }) {
+		if d == nil || (d.applied || d.refused) && c.changed || slices.ContainsFunc(n.box, func(it model.MailboxItem) bool { return itemDeed(&it) == c.id }) {
 			return false
 		}
 		told = told || slices.Contains(t.taken, c.id)
