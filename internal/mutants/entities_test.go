@@ -131,7 +131,7 @@ var entities = []mutant{
 	{
 		name:  "everybody's calls are made while an entity is locked",
 		file:  "internal/core/entity.go",
-		old:   "case n.Row.Locked() && (m.Section == \"\" || sectionOf(m) != n.Row.Holder):",
+		old:   "case LockedOut(&n.Row, m):",
 		new:   "case n.Row.Locked() && m.Kind == model.MessageLock:",
 		tests: [][]string{accounts, coreTest("TestEntityIsLocked$")},
 	},
