@@ -131,8 +131,8 @@ var entities = []mutant{
 	{
 		name:  "everybody's calls are made while an entity is locked",
 		file:  "internal/core/entity.go",
-		old:   "case LockedOut(&n.Row, m):",
-		new:   "case n.Row.Locked() && m.Kind == model.MessageLock:",
+		old:   "		case LockedOut(&n.Row, m):\n",
+		new:   "		case LockedOut(&n.Row, m) && m.Kind == model.MessageLock:\n",
 		tests: [][]string{accounts, coreTest("TestEntityIsLocked$")},
 	},
 	{

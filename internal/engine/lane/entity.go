@@ -165,7 +165,7 @@ func (l *Lane) begin(now model.Time, e *entry, m *model.Message) {
 // settleDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone. And it answers
 // calls that nobody may make any more.
 func (l *Lane) settleDue(now model.Time, e *entry) {
-	if e.actor.entity.Unsettled() {
+	if !e.shard.draining && e.actor.entity.Unsettled() { // the next owner of the shard sees to it
 		l.take(now, e, &input{kind: inSettle, address: e.address})
 	}
 }
