@@ -417,7 +417,7 @@ var common = []mutant{
 	{
 		name:  "a worker is not told when its lane dies",
 		file:  "internal/engine/lane/commit.go",
-		old:   "			if f := &b.effects[i]; f.kind == effEvict {\n",
+		old:   "			if f := &b.effects[i]; f.kind == effEvict && !f.heard {\n",
 		new:   "			if f := &b.effects[i]; false {\n",
 		tests: [][]string{sim},
 	},

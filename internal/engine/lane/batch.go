@@ -55,6 +55,7 @@ type effect struct {
 	answer  Answer
 	awaits  bool // the answer ends a wait
 	call    Call
+	heard   bool // the worker has let go before, because it reported something
 	hint    Hint
 	turn    *model.Turn
 	step    string // or the id of a request, of effReply
@@ -282,7 +283,9 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effClosed:
 			l.tellWaiters(f.entry.address, f.run, f.outcome)
 		case effEvict:
-			l.out.Calls = append(l.out.Calls, f.call)
+			if !f.heard {
+				l.out.Calls = append(l.out.Calls, f.call)
+			}
 			f.entry.evicting = false
 			if f.entry.wanted {
 				f.entry.wanted = false

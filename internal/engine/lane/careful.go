@@ -65,7 +65,11 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		}
 	}
 	for i := range slices.Backward(b.effects) { // whoever had a run last has it again
-		if f := &b.effects[i]; f.kind == effEvict || f.kind == effBlocked {
+		switch f := &b.effects[i]; {
+		case f.kind == effEvict && f.heard:
+			f.entry.evicting, f.entry.wanted = false, false
+			unheld = append(unheld, f.entry)
+		case f.kind == effEvict || f.kind == effBlocked:
 			l.holdAgain(f.entry, &f.call)
 		}
 	}

@@ -211,7 +211,7 @@ func (l *Lane) die(err error) {
 			fail(in)
 		}
 		for i := range b.effects {
-			if f := &b.effects[i]; f.kind == effEvict {
+			if f := &b.effects[i]; f.kind == effEvict && !f.heard {
 				f.call.Reason = "the node lost its lease" // whether or not it is true any more: nobody else will tell the worker
 				l.out.Calls = append(l.out.Calls, f.call)
 			}

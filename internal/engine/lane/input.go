@@ -157,8 +157,23 @@ func (l *Lane) held(w WorkerID, run model.RunID, gen uint64) *entry {
 			return e
 		}
 	}
-	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the run is not held any more"})
+	l.evictStale(w, run, gen)
 	return nil
+}
+
+// evictStale tells a worker that it holds a run no more, of which it still reports. A batch that is to tell it the same need not any more.
+func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
+	for _, b := range [...]*building{l.flight, l.open} {
+		if b == nil {
+			continue
+		}
+		for i := range b.effects {
+			if f := &b.effects[i]; f.kind == effEvict && f.call.Worker == w && f.call.Generation == gen {
+				f.heard = true
+			}
+		}
+	}
+	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the run is not held any more"})
 }
 
 // take applies an input, or lets it wait until it can be applied.
@@ -467,7 +482,7 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 	t := in.turn
 	if e.x == nil || e.x.Start.Run != t.Run || e.gen != t.Generation || e.worker != in.worker {
 		l.done(in)
-		l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: in.worker, Run: t.Run, Generation: t.Generation, Reason: "stale: the run is not held any more"})
+		l.evictStale(in.worker, t.Run, t.Generation)
 		if e.x != nil && e.x.Open() && !e.x.Parked {
 			l.dispatch(now, e) // its worker went away while the turn waited; what is blocked was perhaps not any more, before that was undone
 		}
