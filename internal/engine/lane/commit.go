@@ -228,6 +228,9 @@ func (l *Lane) die(err error) {
 		l.letGoNow(e, "the node lost its lease")
 		l.askAgain(e)
 	}
+	if l.flight != nil {
+		l.carefulLanded() // the first chunk is what is in flight
+	}
 	l.failCareful(fail)
 	l.failWaiters()
 	l.failWatchers()

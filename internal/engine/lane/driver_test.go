@@ -37,8 +37,9 @@ type rig struct {
 	// What it has told.
 	calls []lane.Call
 	told  []lane.TaskCall
-	// operations are calls of entities that workers have.
+	// operations are calls of entities that workers have; handed is how often workers got one, by its input.
 	operations []lane.OperateCall
+	handed     map[string]int
 	answers    map[any]lane.Answer
 	mail       []store.MessageRow
 	hints      []lane.Hint
@@ -90,7 +91,7 @@ const (
 
 func newRig(t tb, change ...func(*lane.Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, now: begin, answers: map[any]lane.Answer{}, held: map[model.RunID]*holding{}, removed: map[model.RunID]bool{}}
+	r := &rig{t: t, now: begin, answers: map[any]lane.Answer{}, handed: map[string]int{}, held: map[model.RunID]*holding{}, removed: map[model.RunID]bool{}}
 	r.st = memory.New(memory.Options{Shards: shards, Now: func() time.Time { return r.now.Std() }, Cluster: "test"})
 	r.cfg = lane.Config{Shards: shards, NewRun: r.newRun, Limits: core.DefaultLimits}
 	for _, f := range change {
@@ -186,6 +187,11 @@ func (r *rig) take() {
 	}
 	r.told = append(r.told, out.TaskCalls...)
 	r.operations = append(r.operations, out.Operate...)
+	for i := range out.Operate {
+		for _, c := range out.Operate[i].Operations.Calls {
+			r.handed[string(c.Input.Data)]++
+		}
+	}
 	for _, a := range out.Answers {
 		r.answer(a)
 	}
