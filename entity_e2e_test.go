@@ -734,31 +734,6 @@ func TestOperationsThatReferToEachOther(t *testing.T) {
 	})
 }
 
-// ---- what is refused where it arrives
-
-func TestRefusedMessagesOfAnEntity(t *testing.T) {
-	t.Parallel()
-	sig, nobody := perdure.NewSignal[int]("sig"), perdure.DeclareWorkflow[string, string]("nobody")
-	boxes := perdure.NewEntity[int]("box")
-	send := perdure.NewOperation(boxes, "send", func(ctx perdure.EntityCtx, n *int, by int) (int, error) {
-		*n += by
-		return *n, sig.Send(ctx, nobody.Execution(perdure.RawKey("k")), by)
-	})
-	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
-		got, err := send.Call(c, "b", 3)
-		want(t, got, err, 3)
-		synctest.Wait()
-		var found []string
-		for l, err := range app.DeadLetters(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			found = append(found, fmt.Sprintf("%s to %s: %s", l.Kind, l.Target, l.Reason))
-		}
-		want(t, strings.Join(found, "; "), nil, "signal to nobody/k: execution default/nobody/k does not exist")
-	}, boxes)
-}
-
 // Payload settings hold for states, calls and replies, wherever they come from.
 func TestEncryptedStates(t *testing.T) {
 	t.Parallel()

@@ -66,12 +66,13 @@ func ExampleLockSet() {
 	type shelf struct{ Pieces int }
 	shelves := perdure.NewEntity[shelf]("shelf")
 	count := perdure.NewOperation(shelves, "count", func(_ perdure.EntityCtx, s *shelf, _ perdure.Void) (int, error) { return s.Pieces, nil })
-	inventory := perdure.NewWorkflow("inventory", func(ctx perdure.WorkflowCtx, keys []string) (int, error) {
+	inventory := perdure.NewWorkflow("inventory", func(ctx perdure.WorkflowCtx, keys []string) (string, error) {
 		set := perdure.LockSet{{Type: "warehouse", Key: "main"}} // one that only locks know of
 		for _, k := range keys {
 			set = append(set, shelves.Ref(k))
 		}
 		total := 0
+		var other error
 		err := ctx.Lock(set, func(ctx perdure.WorkflowCtx) error {
 			for _, k := range keys {
 				n, err := count.Call(ctx, k, perdure.Void{})
@@ -80,18 +81,16 @@ func ExampleLockSet() {
 				}
 				total += n
 			}
-			_, err := count.Call(ctx, "elsewhere", perdure.Void{})
-			fmt.Println(errors.Is(err, perdure.ErrInvalid), err)
+			_, other = count.Call(ctx, "elsewhere", perdure.Void{}) // an error of its own: nothing has been sent
 			return nil
 		})
-		return total, err
+		return fmt.Sprintf("%d pieces; %v", total, other), err
 	})
 	app := embedded.MustOpen("memory:", shelves, inventory)
 	defer app.Close()
 	fmt.Println(inventory.Run(app.With(context.Background()), []string{"lamps", "desks"}))
 	// Output:
-	// true call of count of shelf/elsewhere, which is not among the locked entities: lock it together with them
-	// 0 <nil>
+	// 0 pieces; call of count of shelf/elsewhere, which is not among the locked entities: lock it together with them <nil>
 }
 
 // What an activity writes outside can be protected by the token of the lock.

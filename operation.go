@@ -100,7 +100,8 @@ func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOpti
 	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, callOptions(opts).key, ctx.sealer(&m)))
 }
 
-// Send has the operation run later and drops its reply. It returns when the call is stored: from then on it is not lost.
+// Send has the operation run later and drops its reply. It returns when the call is stored: from then on it is not lost. One that the build which has the code cannot make, because it lacks the operation, is a dead
+// letter (App.DeadLetters).
 func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
 	return invokeLater(s, &o.to, key, in, opts)
 }

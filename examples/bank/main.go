@@ -1,9 +1,10 @@
-// Command bank keeps accounts as entities and moves money between them with workflows: whatever crashes, no cent is made or lost.
+// Command bank keeps accounts as entities and moves money between them with workflows that lock both: whatever crashes, no cent is made or lost.
 //
 //	go run ./examples/bank [store URL]
 //
 // Kill it (kill -9, it prints its process id) and run the same command again: every transfer has a key and every deposit a request id, so what was done is not
-// done again, and what was under way goes on.
+// done again, and what was under way goes on. One transfer hesitates for ten seconds between its two halves. Killed there, its money is in neither account, and both stay locked,
+// until the next process goes on with it.
 package main
 
 import (
@@ -12,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/embedded"
@@ -23,6 +25,7 @@ type (
 	transfer struct {
 		ID, From, To string
 		Cents        int
+		Hesitate     time.Duration `json:",omitempty"` // between its two halves
 	}
 )
 
@@ -50,14 +53,26 @@ var (
 		cents, err := balance.Call(ctx, owner, perdure.Void{})
 		return fmt.Sprintf("%s has %d.%02d", owner, cents/100, cents%100), err
 	})
-	// move takes from one account what it gives to another. A step that was made is not made again, so between the two calls the money is with the transfer.
+	// notice tells the world something.
+	notice = perdure.DeclareActivity[string, perdure.Void]("notice")
+	// move takes from one account what it gives to another, while nobody else can do anything to either. A step that was made is not made again.
 	move = perdure.NewWorkflow("move", func(ctx perdure.WorkflowCtx, t transfer) (perdure.Void, error) {
-		if _, err := withdraw.Call(ctx, t.From, t.Cents); err != nil {
-			return perdure.Void{}, err
-		}
-		_, err := deposit.Call(ctx, t.To, t.Cents)
-		return perdure.Void{}, err
-	}).KeyedBy(func(t transfer) perdure.Key { return perdure.RawKey(t.ID) })
+		return perdure.Void{}, ctx.Lock(perdure.LockSet{accounts.Ref(t.From), accounts.Ref(t.To)}, func(ctx perdure.WorkflowCtx) error {
+			if _, err := withdraw.Call(ctx, t.From, t.Cents); err != nil {
+				return err
+			}
+			if t.Hesitate > 0 {
+				if _, err := notice.Run(ctx, fmt.Sprintf("transfer %s has taken %d cents from %s and hesitates for %s", t.ID, t.Cents, t.From, t.Hesitate)); err != nil {
+					return err
+				}
+				if err := ctx.Sleep(t.Hesitate); err != nil {
+					return err
+				}
+			}
+			_, err := deposit.Call(ctx, t.To, t.Cents)
+			return err
+		})
+	}, perdure.Uses(notice)).KeyedBy(func(t transfer) perdure.Key { return perdure.RawKey(t.ID) })
 )
 
 func main() {
@@ -67,14 +82,22 @@ func main() {
 	}
 	fmt.Printf("process %d on %s\n", os.Getpid(), url)
 	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
-	if err := run(context.Background(), url, say); err != nil {
+	if err := run(context.Background(), url, 10*time.Second, say); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, url string, say func(format string, args ...any)) error {
-	app, err := embedded.Open(ctx, url, accounts, move, review)
+// program is everything that runs here.
+func program(say func(format string, args ...any)) perdure.Group {
+	return perdure.Group{accounts, move, review, notice.Bind(func(_ context.Context, text string) (perdure.Void, error) {
+		say("%s", text)
+		return perdure.Void{}, nil
+	})}
+}
+
+func run(ctx context.Context, url string, hesitate time.Duration, say func(format string, args ...any)) error {
+	app, err := embedded.Open(ctx, url, program(say))
 	if err != nil {
 		return err
 	}
@@ -89,10 +112,10 @@ func run(ctx context.Context, url string, say func(format string, args ...any)) 
 	if err := transfers(c, owners); err != nil {
 		return err
 	}
-	if _, err := move.Run(c, transfer{"t-poor", "ann", "bob", 1_000_000_00}); err != nil {
+	if _, err := move.Run(c, transfer{ID: "t-poor", From: "ann", To: "bob", Cents: 1_000_000_00}); err != nil {
 		say("transfer t-poor: %v", err)
 	}
-	if _, err := move.Run(c, transfer{"t-rich", "ann", "bob", 500_01}); err != nil {
+	if _, err := move.Run(c, transfer{ID: "t-rich", From: "ann", To: "bob", Cents: 500_01}); err != nil {
 		return err
 	}
 	word, err := review.Run(c, "bob", perdure.RawKey("bob"))
@@ -100,6 +123,9 @@ func run(ctx context.Context, url string, say func(format string, args ...any)) 
 		return err
 	}
 	say("review: %s", word)
+	if _, err := move.Run(c, transfer{ID: "t-slow", From: "bob", To: "cid", Cents: 100, Hesitate: hesitate}); err != nil {
+		return err
+	}
 	sum := 0
 	for _, owner := range owners {
 		a, _, err := accounts.Get(c, owner)
@@ -121,7 +147,7 @@ func transfers(c perdure.Client, owners []string) error {
 		to := owners[(i+1)%len(owners)]
 		wg.Go(func() {
 			for n := range 10 {
-				if _, err := move.Run(c, transfer{fmt.Sprintf("t-%s-%d", from, n), from, to, n + i}); err != nil {
+				if _, err := move.Run(c, transfer{ID: fmt.Sprintf("t-%s-%d", from, n), From: from, To: to, Cents: n + i}); err != nil {
 					errs[i] = err
 					return
 				}

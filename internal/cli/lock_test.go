@@ -58,7 +58,7 @@ func contend(t *testing.T, app *perdure.App) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(x, "answer of entity:account/b")
+	until(x, "answer of account/b")
 }
 
 // epochs are those of the locks that are held, by key.
@@ -104,7 +104,7 @@ func wantLocks(t *testing.T, url string) {
 		{"entity show account/b", 0, "it waits for the lock of account/b, held by move/t-1 (run_"},
 		{"workflow explain move/t-1", 0, "It waits for signal proceed."},
 		{"workflow explain move/t-2", 0, "It waits for the lock of account/a, held by move/t-1 (run_"},
-		{"workflow explain saving/s-1", 0, "It waits for the answer of entity:account/b to call deposit."},
+		{"workflow explain saving/s-1", 0, "It waits for the answer of account/b to call deposit."},
 		{"workflow explain saving/s-1", 0, "It waits for the lock of account/b, held by move/t-1 (run_"},
 		{"workflow show move/t-1", 0, "account/a, account/b"},
 		{"workflow show move/t-1", 0, "account/a, epoch "},

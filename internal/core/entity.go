@@ -362,8 +362,8 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 		switch {
 		case it.made || it.View || it.held || it.lost:
 			continue
-		case n.Row.Locked() && (m.Section == "" || sectionOf(m) != n.Row.Holder):
-			continue // waits for the end of the section
+		case LockedOut(&n.Row, m):
+			continue
 		case m.Kind == model.MessageLock:
 			return n.hand(items) // the barrier
 		}

@@ -36,7 +36,7 @@ func (h *handover) run() {
 	}
 	if f := h.open(); f != nil {
 		if h.ctx.Err() == nil { // else it is not known whether the state can be read
-			h.results = allFailed(h.o, f)
+			h.results = allUnmade(h.o, f)
 		}
 		return
 	}
@@ -56,9 +56,9 @@ func (h *handover) interrupted() {
 	}
 }
 
-// allFailed answers every call with a failure.
-func allFailed(o *model.Operations, f *model.Failure) []model.OperationResult {
-	return slices.Repeat([]model.OperationResult{{Failure: f}}, len(o.Calls))
+// allUnmade answers every call with a failure, for a reason that has nothing to do with what they ask for.
+func allUnmade(o *model.Operations, f *model.Failure) []model.OperationResult {
+	return slices.Repeat([]model.OperationResult{{Failure: f, Unmade: true}}, len(o.Calls))
 }
 
 // caught makes a failure of a panic in code of users: handlers, what they encode, and payload settings.
@@ -107,7 +107,8 @@ func (h *handover) corrupt(err error) *model.Failure {
 func (h *handover) call(oc model.OperationCall) model.OperationResult {
 	handler, known := h.code.Calls[oc.Name]
 	if !known {
-		return model.OperationResult{Failure: replay.FailureOf(fault.New(fault.NotFound, "%s has no %q in this build: it has %s", h.name, oc.Name, listed(h.code.Calls)))}
+		f := replay.FailureOf(fault.New(fault.NotFound, "%s has no %q in this build: it has %s", h.name, oc.Name, listed(h.code.Calls)))
+		return model.OperationResult{Failure: f, Unmade: true}
 	}
 	c := &Call{OperationCall: oc, Entity: h.o.Entity, Exists: h.exists, ctx: h.ctx}
 	h.current = c

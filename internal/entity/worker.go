@@ -86,10 +86,10 @@ func (w *Worker) start(o *model.Operations) {
 func (w *Worker) execute(o *model.Operations) {
 	name := strings.TrimPrefix(strings.TrimPrefix(o.Entity.Type, model.EntityPrefix), model.ServicePrefix)
 	code, known := w.cfg.Types[o.Entity.Type]
-	r := model.Operated{Entity: o.Entity, Generation: o.Generation, Results: allFailed(o, replay.ExitFailure("what reads and writes the state of "+name))}
+	r := model.Operated{Entity: o.Entity, Generation: o.Generation, Results: allUnmade(o, replay.ExitFailure("what reads and writes the state of "+name))}
 	defer func() { w.finished(r) }()
 	if !known {
-		r.Results = allFailed(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", o.Entity.Type, listed(w.cfg.Types))))
+		r.Results = allUnmade(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", o.Entity.Type, listed(w.cfg.Types))))
 		return
 	}
 	h := &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.closes, exists: o.Exists}

@@ -153,6 +153,8 @@ type Operated struct {
 type OperationResult struct {
 	Output  Payload
 	Failure *Failure
+	// Unmade tells that the call failed for no reason of its own: this build does not have the operation, or cannot read the state.
+	Unmade bool
 	// Messages are what the call sends: starts, signals, calls of others that nobody waits for.
 	Messages []Message
 }

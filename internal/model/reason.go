@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // ReasonCode is the machine-readable part of a Reason.
@@ -111,7 +112,7 @@ func (r Reason) String() string {
 		}
 		return text
 	case WaitAnswer:
-		return "waits for the answer of " + r.Name + " to " + r.Detail
+		return "waits for the answer of " + strings.TrimPrefix(r.Name, EntityPrefix) + " to " + r.Detail
 	case WaitHandler:
 		return "has got update " + r.Name + ", which its code does not handle yet"
 	case WaitLine:

@@ -37,9 +37,9 @@ func (f *shelf) keep(n model.Entity, waiting ...model.Message) {
 	f.commit(b)
 }
 
-func (f *shelf) serve(types ...string) {
+func (f *shelf) serve(by store.LaneRef, types ...string) {
 	f.t.Helper()
-	r := store.RenewRequest{Node: f.ref.Node, Epoch: f.ref.Epoch, TTL: time.Minute}
+	r := store.RenewRequest{Node: by.Node, Epoch: by.Epoch, TTL: time.Minute}
 	for _, typ := range types {
 		r.Serves = append(r.Serves, store.Served{Tenant: "default", Workflow: typ})
 	}
@@ -87,11 +87,12 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	why("called", nobody)
 	why("locked", held)
 
-	row := f.put(order("1"), 0, 1)
+	of := order("1")
+	row := f.put(of, 0, 1)
 	waits := func(want []string, rs ...model.Reason) {
 		t.Helper()
 		f.commit(store.Batch{Marks: []store.MarkRow{{RunKey: row, Parked: true, Waits: rs}}})
-		d, err := f.svc.Describe(t.Context(), api.Target{Address: order("1")})
+		d, err := f.svc.Describe(t.Context(), api.Target{Address: of})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,13 +106,42 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	waits([]string{"waits for the lock of account/idle"}, forLock("idle"))
 	waits([]string{"waits for the lock of account/called", nobody}, forLock("called"))
 	waits([]string{forCall.String(), held, nobody}, forCall, forLock("locked"))
-	f.serve("entity:account")
+	other := store.LaneRef{Node: model.NodeID{15: 2}} // which owns no shard
+	reg, err := f.st.Register(t.Context(), store.NodeInfo{ID: other.Node}, 1, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	other.Epoch = reg.Epoch
+	f.serve(other, "entity:account")
+	why("called", nobody)
+	f.serve(f.ref, "entity:account")
 	why("called", busy)
 	waits([]string{forCall.String(), busy}, forCall)
+
+	// The calls of the section that holds the lock do not wait for its end, and it does not wait for itself.
+	of = order("2")
+	row = f.put(of, 0, 1)
+	section := model.Link{Address: of, Run: row.Run, ID: "lock"}
+	inside := model.Message{Kind: model.MessageCall, Name: "deposit", From: model.Link{Address: section.Address, Run: section.Run, ID: "s"}, Section: "lock"}
+	f.keep(model.Entity{Address: account("own"), Holder: section, Held: f.now, Epoch: 8}, inside)
+	f.keep(model.Entity{Address: account("shared"), Holder: section, Held: f.now, Epoch: 8}, call, inside)
+	calls := func(key string) model.Reason {
+		return model.Reason{Code: model.WaitAnswer, Name: "entity:account/" + key, Detail: "call deposit"}
+	}
+	why("own", "waits for account/own: calls before it are being made")
+	why("shared", "waits for the lock of account/shared, held by order/2 ("+row.Run.String()+")")
+	waits([]string{"waits for the answer of account/own to call deposit", "waits for account/own: calls before it are being made"}, calls("own"))
+	waits([]string{"waits for the answer of account/shared to call deposit"}, calls("shared"))
+	// One of its coroutines may keep another one out, for ever if it waits for that.
+	again := model.Message{Kind: model.MessageLock, From: model.Link{Address: of, Run: row.Run, ID: "lock of a coroutine"}}
+	f.keep(model.Entity{Address: account("twice"), Holder: section, Held: f.now, Epoch: 8}, again)
+	waits([]string{"waits for the lock of account/own"}, forLock("own"))
+	waits([]string{"waits for the lock of account/twice, held by order/2 (" + row.Run.String() + ")"}, forLock("twice"))
 
 	f.now = f.now.Add(time.Hour) // the node is gone
 	why("called", fmt.Sprintf("waits for a node to own shard %d", account("called").Shard(shards)))
 	why("locked", fmt.Sprintf("waits for a node to own shard %d", account("locked").Shard(shards)), held)
+	why("own", fmt.Sprintf("waits for a node to own shard %d", account("own").Shard(shards)))
 	why("idle")
 }
 

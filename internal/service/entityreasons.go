@@ -23,29 +23,29 @@ func (s *Service) entityReasons(ctx context.Context, info *api.EntityInfo) ([]mo
 	if err != nil {
 		return nil, err
 	}
-	if shard := s.shard(a); ownerOf(view, shard).IsZero() {
+	shard := s.shard(a)
+	owner := ownerOf(view, shard)
+	out := slices.ContainsFunc(info.Waiting, func(it model.MailboxItem) bool { return core.LockedOut(&info.Entity, &it.Message) })
+	if owner.IsZero() {
 		reasons := []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(shard))}}
-		if info.Entity.Locked() {
-			reasons = append(reasons, core.EntityReason(&info.Entity)) // which is so whoever will own it
+		if out {
+			reasons = append(reasons, core.EntityReason(&info.Entity, true)) // which is so whoever will own it
 		}
 		return reasons, nil
 	}
 	calls := func(it model.MailboxItem) bool { return it.Message.Kind == model.MessageCall }
-	if slices.ContainsFunc(info.Waiting, calls) && !serves(&view, a) {
+	if slices.ContainsFunc(info.Waiting, calls) && !serves(&view, owner, a) {
 		word, name, _ := strings.Cut(a.Type, ":")
 		return []model.Reason{{Code: model.WaitWorker, Name: name, Detail: word}}, nil
 	}
-	return []model.Reason{core.EntityReason(&info.Entity)}, nil
+	return []model.Reason{core.EntityReason(&info.Entity, out)}, nil
 }
 
-// serves reports whether a live node has the code of an entity or a service.
-func serves(view *store.View, a model.Address) bool {
-	for _, m := range view.Members {
-		if m.Expires >= view.Now && slices.ContainsFunc(m.Serves, func(w store.Served) bool { return w.Tenant == a.Tenant && w.Workflow == a.Type }) {
-			return true
-		}
-	}
-	return false
+// serves reports whether a node has the code of an entity or a service. That of other nodes is of no use to the owner.
+func serves(view *store.View, node model.NodeID, a model.Address) bool {
+	return slices.ContainsFunc(view.Members, func(m store.Member) bool {
+		return m.ID == node && slices.ContainsFunc(m.Serves, func(w store.Served) bool { return w.Tenant == a.Tenant && w.Workflow == a.Type })
+	})
 }
 
 // throughEntities adds what the entities wait for that a run waits for, by a lock or a call: who holds the lock, and why a call is not made.
@@ -66,14 +66,18 @@ func (s *Service) throughEntities(ctx context.Context, of *model.Start, reasons 
 		if asked == 1 {
 			all = slices.Clone(reasons) // its owner may have them as well
 		}
+		own := info.Entity.Holder.Run == of.Run
 		if r.Code == model.WaitLock && info.Entity.Locked() {
-			if info.Entity.Holder.Run != of.Run { // else it is about to hear that the lock is its own
-				all[i] = core.EntityReason(&info.Entity)
+			asks := func(it model.MailboxItem) bool {
+				return it.Message.Kind == model.MessageLock && it.Message.From.Run == of.Run
+			}
+			if !own || slices.ContainsFunc(info.Waiting, asks) { // else it is about to hear that the lock is its own
+				all[i] = core.EntityReason(&info.Entity, true)
 			}
 			continue
 		}
 		for _, why := range info.Reasons {
-			if !slices.Contains(all, why) {
+			if keepsOthersOut := own && why.Code == model.WaitLock; !keepsOthersOut && !slices.Contains(all, why) {
 				all = append(all, why)
 			}
 		}

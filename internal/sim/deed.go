@@ -33,7 +33,7 @@ func (s *Sim) newDeed(mayStart bool) (name string, d deed) {
 // deed is a call of an entity that a user makes.
 func (u *user) deed() *op {
 	s := u.s
-	if s.chance(0.02) {
+	if s.chance(0.04) {
 		o := u.op(model.Message{Kind: model.MessageUnlock, To: accountAddress(s.pick(s.plan.accounts))})
 		if s.chance(0.5) {
 			o.message.Epoch = s.ledger.holdingOf(o.message.To).row.Epoch

@@ -125,11 +125,15 @@ func (l *ledger) entities(b *store.Batch) {
 		for i := range taken {
 			t.taken = append(t.taken, itemDeed(&taken[i]))
 		}
-		before := n.row
+		before, rows := n.row, 0
 		for i := range b.Entities {
 			if b.Entities[i].Entity.Address == n.address.name {
 				l.change(b, n, &b.Entities[i], t)
+				rows++
 			}
+		}
+		if rows > 1 {
+			l.fail("L7: a batch writes the row of %s %d times", n.address.name, rows)
 		}
 		if n.row.Version == before.Version && n.state == nil { // what came into being and went leaves no row
 			path, _ := l.path(n, t, nil, nil, nil)
@@ -283,7 +287,7 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 		c := &h.calls[i]
 		changed = changed || c.changed
 		d := l.doings[c.id]
-		if d == nil || d.applied && c.changed || slices.ContainsFunc(n.box, func(it model.MailboxItem) bool { return itemDeed(&it) == c.id }) {
+		if d == nil || (d.applied || d.refused) && c.changed || slices.ContainsFunc(n.box, func(it model.MailboxItem) bool { return itemDeed(&it) == c.id }) {
 			return false
 		}
 		told = told || slices.Contains(t.taken, c.id)
@@ -384,7 +388,11 @@ func (l *ledger) takenCall(b *store.Batch, n *holding, it *model.MailboxItem, t 
 	id := itemDeed(it)
 	d := l.doings[id]
 	_, told := t.answers[id]
+	// What steps and entities send is stored when it comes; a request of a client may be older than its row.
+	barrier := slices.ContainsFunc(n.box, func(o model.MailboxItem) bool { return o.Message.Kind == model.MessageLock && o.Seq < it.Seq })
 	switch {
+	case d.applied && d.section == "" && barrier && !d.sender.IsZero() && !n.address.sick:
+		l.fail("L27: deed %x of %s is applied to %s before a lock that was asked for first", id, d.sender, n.address.name)
 	case !d.oneWay && !told:
 		l.fail("L3: deed %x (%s) leaves the mailbox of %s, and nobody is told what came of it", id, d.name, n.address.name)
 	case d.oneWay && d.changes() && d.name != doDelete && !d.applied:

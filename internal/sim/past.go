@@ -242,7 +242,9 @@ func mayBeBlank(kept []model.Event, o *model.Event, retry bool) bool {
 	case model.EventSent, model.EventChildStarted:
 		return !settled
 	case model.EventLockAsked, model.EventLockGranted: // the section still waits
-		return !slices.ContainsFunc(kept, func(e model.Event) bool { return e.ID == o.ID && (e.Kind == model.EventUnlocked || e.Kind == model.EventWithdrawn) })
+		return !slices.ContainsFunc(kept, func(e model.Event) bool {
+			return e.ID == o.ID && (e.Kind == model.EventUnlocked || e.Kind == model.EventWithdrawn)
+		})
 	case model.EventAttemptFailed:
 		return retry || left && o.Ref+int64(len(o.Worker)) > 0
 	default:

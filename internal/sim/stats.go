@@ -160,7 +160,7 @@ const (
 	opDeedFailed
 	opOneWay
 	opBrief
-	opInterrupted
+	opInterrupted // too rare to be demanded
 	opViewed
 	opPassed
 	opEntityGone
@@ -202,7 +202,7 @@ var opNames = [opCount]string{
 	"requeued before", "requeue undone", "purged",
 	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
 	"retry after", "queue paused", "page written", "claim goes on to count", "", "the dead looked for", "the dead cleaned up",
-	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "interrupted", "viewed", "passed on", "entity gone", "entity deleted", "teller left", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force",
+	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "entity gone", "entity deleted", "teller left", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force",
 	"", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }

@@ -165,7 +165,7 @@ func (l *Lane) begin(now model.Time, e *entry, m *model.Message) {
 // settleDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone. And it answers
 // calls that nobody may make any more.
 func (l *Lane) settleDue(now model.Time, e *entry) {
-	if e.actor.entity.Unsettled() {
+	if !e.shard.draining && e.actor.entity.Unsettled() { // the next owner of the shard sees to it
 		l.take(now, e, &input{kind: inSettle, address: e.address})
 	}
 }
@@ -294,6 +294,9 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 	} else {
 		b := l.record(e, in, &d)
 		for i, it := range made {
+			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
+				l.bury(b, e, it.Message, res.Failure) // whoever sent it was told that it is not lost
+			}
 			switch a := j.answerOf(i, it); {
 			case it.Message.RequestID != "" || a.Token == nil: // it is answered as a request is
 			case b == nil:
@@ -500,5 +503,7 @@ func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	if e.unserved {
 		return e.waits, true
 	}
-	return []model.Reason{core.EntityReason(&a.entity.Row)}, true
+	row := &a.entity.Row
+	out := slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return core.LockedOut(row, it.Message) })
+	return []model.Reason{core.EntityReason(row, out)}, true
 }

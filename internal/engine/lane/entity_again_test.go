@@ -125,3 +125,55 @@ func TestEntitySendsARequestAgain(t *testing.T) {
 		t.Errorf("%d dead letters", n)
 	}
 }
+
+// A lock that waited behind a call is granted when that is lost with its owner, although nobody sends anything any more.
+func TestLockBehindACallThatIsLost(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := ledger("a")
+	r.began(key("run"))
+	r.operation(a, "add", "1", "nobody has the code")
+	r.settle()
+	r.locks("run", a)
+	if n := len(r.mailbox(a)); n != 1 {
+		t.Fatalf("%d items wait, want the lock", n)
+	}
+	r.dies()
+	r.settle()
+	got, err := r.st.LoadEntity(t.Context(), store.EntityKey{Shard: a.Shard(shards), Address: a}, 10, 1<<20)
+	if err != nil || got.Entity == nil || got.Entity.Holder.Address != key("run") || len(got.Mailbox) > 0 {
+		t.Errorf("the entity is %+v, %d items wait, %v", got.Entity, len(got.Mailbox), err)
+	}
+}
+
+// What waits for an entity whose shard is given up is sent away with everything that was noted of it, also while a lock waits its turn.
+func TestEntityMovesWhileALockWaits(t *testing.T) {
+	t.Parallel()
+	for _, repeated := range []string{"another", "first"} {
+		r := newRig(t)
+		r.join(1)
+		a := ledger("a")
+		r.began(key("run"))
+		ask := func(request, token string) {
+			r.l.Deliver(r.now, &model.Message{Kind: model.MessageCall, To: a, Name: "add", Input: model.TextPayload("1"), RequestID: request}, false, token)
+			r.take()
+		}
+		ask("first", "in memory")
+		r.settle()
+		r.locks("run", a)
+		ask(repeated, "waits") // the request may have been served: its answer is looked for, and the call waits meanwhile
+		r.giveUp(0, 1, 2, 3)
+		r.settle()
+		r.pass(r.cfg.DrainWait * 2)
+		r.settle()
+		for _, token := range []string{"in memory", "waits"} {
+			if got := r.answers[token].Err; !errors.Is(got, lane.ErrNotOwner) {
+				t.Errorf("%s hears %v", token, got)
+			}
+		}
+		if n := r.l.Held(); n != 0 {
+			t.Errorf("%d bytes are held by nothing (the request that waits is %s)", n, repeated)
+		}
+	}
+}

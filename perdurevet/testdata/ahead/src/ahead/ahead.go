@@ -82,7 +82,7 @@ func wrongVersion(ctx perdure.WorkflowCtx, change string) (int, error) {
 }
 
 func wrongDropped(ctx perdure.WorkflowCtx, to perdure.Ref) (int, error) {
-	add.Call(ctx, to, 1)                    // want `the error of add\.Call is dropped`
+	add.Call(ctx, to, 1) // want `the error of add\.Call is dropped`
 	return 0, nil
 }
 
