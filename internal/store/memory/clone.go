@@ -123,7 +123,7 @@ func cloneReply(r store.Reply) store.Reply {
 }
 
 func cloneSpec(t model.TaskSpec) model.TaskSpec {
-	t.Limits, t.Retry.Final, t.Same = slices.Clone(t.Limits), slices.Clone(t.Retry.Final), clonePointer(t.Same)
+	t.Limits, t.Fences, t.Retry.Final, t.Same = slices.Clone(t.Limits), slices.Clone(t.Fences), slices.Clone(t.Retry.Final), clonePointer(t.Same)
 	return t
 }
 
