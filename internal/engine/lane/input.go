@@ -168,7 +168,7 @@ func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 			continue
 		}
 		for i := range b.effects {
-			if f := &b.effects[i]; f.kind == effEvict && f.call.Worker == w && f.call.Generation == gen {
+			if f := &b.effects[i]; f.kind == effEvict && f.call.Worker == w && f.call.Run == run && f.call.Generation == gen {
 				f.heard = true
 			}
 		}

@@ -36,3 +36,19 @@ func TestStaleWorkerBeforeARefusal(t *testing.T) {
 		})
 	}
 }
+
+// A report that names a run and the hand-over of another takes neither from its worker: the eviction that is on its way is told all the same.
+func TestReportOfAnotherHandOver(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a, b := key("a"), key("b")
+	run, other := r.began(a), r.began(b)
+	gen := r.held[run].gen
+	r.order(model.MessageTerminate, a, "terminated")
+	r.l.Turn(r.now, 1, &model.Turn{Run: other, Generation: gen})
+	r.take()
+	r.settle()
+	r.wantHolder(a, 0)
+	r.wantHolder(b, 1)
+}
