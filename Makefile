@@ -51,6 +51,10 @@ test-long: ## crash rounds, chaos and everything else too slow for each change
 storm: ## a million timers due at the same moment, on SQLite and on PostgreSQL (STORM=1000000)
 	go test -tags long -run LongTimerStorm -count 1 -v -timeout 60m ./internal/e2e -storm=$(STORM) -late=1s
 
+.PHONY: bank
+bank: ## money between locked accounts while processes are killed, stopped, drained and cut off, on PostgreSQL and on SQLite
+	go test -tags long -run LongBank -count 1 -v -timeout 30m ./internal/chaos
+
 .PHONY: sim
 sim: ## seeded simulation of a cluster (SEEDS=20000)
 	go test ./internal/sim -run Seed -count 1 -timeout 60m -seeds=$(SEEDS)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/codec"
+	"github.com/perdure/perdure/internal/entity"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
@@ -26,7 +27,9 @@ type App struct {
 	host   *host
 	worker *replay.Worker
 	tasks  *pool.Pool // nil when it executes none
-	cfg    Attachment
+	// entities is nil when it has the code of none.
+	entities *entity.Worker
+	cfg      Attachment
 
 	databases  []*userdb.Database // in which transactional activities act
 	relays     []*relay
@@ -135,21 +138,25 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	if err := a.serveDatabases(r); err != nil {
 		return nil, err
 	}
-	if err := a.joinTasks(ctx, r); err != nil {
+	if err := a.serve(ctx, r); err != nil {
 		a.stopBackground()
-		return nil, err
-	}
-	if err := a.join(ctx, r); err != nil {
-		a.stopBackground()
-		return nil, errors.Join(err, a.closeTasks())
-	}
-	if err := a.applySchedules(ctx, r.schedules); err != nil {
-		a.stopBackground()
-		closing, cancel := context.WithTimeout(context.Background(), cfg.DrainTimeout)
-		defer cancel()
-		return nil, errors.Join(err, a.closeTasks(), a.worker.Close(closing))
+		return nil, errors.Join(err, a.closeWorkers())
 	}
 	return a, nil
+}
+
+// serve begins to work. Entities come first because workflows and tasks may call them.
+func (a *App) serve(ctx context.Context, r *registry) error {
+	if err := a.joinEntities(ctx, r); err != nil {
+		return err
+	}
+	if err := a.joinTasks(ctx, r); err != nil {
+		return err
+	}
+	if err := a.join(ctx, r); err != nil {
+		return err
+	}
+	return a.applySchedules(ctx, r.schedules)
 }
 
 // join has the engine give us executions of the workflows.
@@ -159,7 +166,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 	for name, d := range r.workflows {
 		code[name], pinned[name], retain[name] = d.code, d.pinned, d.retain
 	}
-	a.worker = replay.NewWorker(replay.Config{
+	worker := replay.NewWorker(replay.Config{
 		Code: code, Version: cfg.Version, Pinned: pinned, Retain: retain, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
 		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks, Meter: cfg.Meter, Tracer: cfg.Tracer,
 	})
@@ -169,11 +176,12 @@ func (a *App) join(ctx context.Context, r *registry) error {
 			offer.Pinned = append(offer.Pinned, name)
 		}
 	}
-	session, err := cfg.Backend.Join(ctx, a.worker, offer)
+	session, err := cfg.Backend.Join(ctx, worker, offer)
 	if err != nil {
 		return public(err)
 	}
-	a.worker.Serve(session)
+	worker.Serve(session)
+	a.worker = worker
 	return nil
 }
 
@@ -190,21 +198,26 @@ func (a *App) Wait(ctx context.Context) error {
 func (a *App) Close() error {
 	a.closing.Do(func() {
 		a.stopBackground()
-		var tasks sync.WaitGroup // are drained meanwhile
-		var left error
-		tasks.Go(func() { left = a.closeTasks() })
-		if a.worker != nil {
-			ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
-			a.closed = a.worker.Close(ctx)
-			cancel()
-		}
-		tasks.Wait()
-		a.closed = errors.Join(a.closed, left)
+		a.closed = a.closeWorkers()
 		if a.cfg.OnClose != nil {
 			a.closed = errors.Join(a.closed, a.cfg.OnClose())
 		}
 	})
 	return a.closed
+}
+
+// closeWorkers takes no new work and waits for what runs. Entities are served until steps and tasks have ended, which may wait for them.
+func (a *App) closeWorkers() error {
+	var tasks sync.WaitGroup // are drained meanwhile
+	var left, closed error
+	tasks.Go(func() { left = a.closeTasks() })
+	if a.worker != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
+		closed = a.worker.Close(ctx)
+		cancel()
+	}
+	tasks.Wait()
+	return errors.Join(closed, left, a.closeEntities())
 }
 
 func sortedKeys[V any](m map[string]V) []string {

@@ -7,10 +7,10 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Sender may send: start, signal, resolve, cancel. Client, WorkflowCtx and a caller's transaction (App.InTx, InPgx) are Senders.
+// Sender may send: start, signal, resolve, cancel, call without waiting. Client, WorkflowCtx, EntityCtx and a caller's transaction (App.InTx, InPgx) are Senders.
 type Sender interface{ sender() outlet }
 
-// Caller may also wait for an answer. Client and WorkflowCtx are Callers; a transaction is not, since nothing happens before it commits.
+// Caller may also wait for an answer. Client and WorkflowCtx are Callers; a transaction is not, since nothing happens before it commits, and neither is an entity.
 type Caller interface {
 	Sender
 	caller() inlet
@@ -30,7 +30,11 @@ type inlet interface {
 	result(ref Ref) (model.Payload, error)
 	poll(ref Ref) (state, error)
 	call(m model.Message, o *stepOptions) (model.Payload, error)
+	// invoke calls an entity or a service.
+	invoke(m model.Message, view bool, o *stepOptions) (model.Payload, error)
 	read(ref Ref, state string) (model.Payload, bool, error)
+	// entity reads the state of one.
+	entity(a model.Address) (model.Payload, bool, error)
 	// ask sends an update to a schedule: it is stored as it is, whatever the payload settings are.
 	ask(m model.Message) (model.Payload, error)
 }

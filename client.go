@@ -12,18 +12,8 @@ import (
 
 // ---- Client as Caller: plain calls of the engine
 
-func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (r api.StartRequest, err error) {
-	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec}
-	if r.Input, err = c.host().sealStart(c.ctx, brief, r.Address, in); err != nil {
-		return r, err
-	}
-	for _, w := range o.with {
-		if w.value, err = c.host().seal(c.ctx, brief, "signal", w.name, w.value); err != nil {
-			return r, err
-		}
-		r.With = append(r.With, api.Message{Name: w.name, Input: w.value})
-	}
-	return r, nil
+func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (api.StartRequest, error) {
+	return c.host().startRequest(c.ctx, brief, ref, in, o)
 }
 
 // attaches reports whether a start that was refused because of another input attaches after all: the input of the execution is the same, but was stored in
@@ -112,17 +102,14 @@ func (c Client) send(m model.Message, o *stepOptions) error {
 		err = b.Settle(c.ctx, r)
 	case api.CancelRequest:
 		err = b.Cancel(c.ctx, r)
+	case api.CallRequest:
+		_, err = b.Call(c.ctx, r)
 	}
 	return public(err)
 }
 
 // seal gives what a message carries its stored form.
-func (c Client) seal(m *model.Message) (err error) {
-	if m.Failure == nil {
-		m.Input, err = c.host().seal(c.ctx, brief, m.Kind.String(), m.Name, m.Input)
-	}
-	return err
-}
+func (c Client) seal(m *model.Message) error { return c.host().sealMessage(c.ctx, brief, m) }
 
 // requestOf is a message as a request of ordinary code.
 func requestOf(m *model.Message, o *stepOptions) (api.Request, error) {
@@ -134,6 +121,8 @@ func requestOf(m *model.Message, o *stepOptions) (api.Request, error) {
 		return api.SettleRequest{Target: t, Name: m.Name, Value: m.Input, Failure: m.Failure, RequestID: o.requestID}, nil
 	case model.MessageCancel:
 		return api.CancelRequest{Target: t, Reason: m.Failure.Message, RequestID: o.requestID}, nil
+	case model.MessageCall:
+		return api.CallRequest{Address: m.To, Name: m.Name, Input: m.Input, RequestID: o.requestID, OneWay: m.OneWay, Brief: m.Brief}, nil
 	default:
 		return nil, fault.New(fault.Internal, "ordinary code does not send %s", m.Kind)
 	}
@@ -149,6 +138,19 @@ func (c Client) call(m model.Message, o *stepOptions) (model.Payload, error) {
 		Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: in, RequestID: o.requestID,
 	})
 	return p, public(err)
+}
+
+func (c Client) invoke(m model.Message, view bool, o *stepOptions) (model.Payload, error) {
+	if err := c.seal(&m); err != nil {
+		return model.Payload{}, public(err)
+	}
+	p, err := c.host().backend.Call(c.ctx, api.CallRequest{Address: m.To, Name: m.Name, Input: m.Input, RequestID: o.requestID, Brief: m.Brief, View: view})
+	return p, public(err)
+}
+
+func (c Client) entity(a model.Address) (model.Payload, bool, error) {
+	p, ok, err := c.host().entity(c.ctx, a)
+	return p, ok, public(err)
 }
 
 // ask is for schedules.

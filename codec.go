@@ -58,16 +58,21 @@ func result[T any](ctx context.Context, h *host, kind, name string, v T) (model.
 
 // decode reads a stored value. Fields that today's type does not know are ignored, so that a type may grow and shrink.
 func decode[T any, R reader](r R, kind, name string, p model.Payload) (v T, err error) {
-	if p.Encoding == model.JSON {
-		if len(p.Data) == 0 {
-			return v, nil
-		}
-		err = json.Unmarshal(p.Data, &v)
-	} else {
+	if p.Encoding != model.JSON {
 		if p, err = r.open(kind, name, p); err != nil {
 			return v, err
 		}
-		err = r.host().codec.Unmarshal(p, &v)
+	}
+	return unmarshal[T](r.host(), kind, name, p)
+}
+
+// unmarshal reads an encoded value.
+func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err error) {
+	switch {
+	case p.Encoding != model.JSON:
+		err = h.codec.Unmarshal(p, &v)
+	case len(p.Data) > 0:
+		err = json.Unmarshal(p.Data, &v)
 	}
 	if err != nil {
 		return v, fault.New(fault.Invalid, "%s %s cannot be decoded: %w", kind, name, err)

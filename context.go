@@ -140,22 +140,37 @@ func (ctx WorkflowCtx) run(ref Ref, in model.Payload, o *startOptions, normalize
 }
 
 func (ctx WorkflowCtx) send(m model.Message, o *stepOptions) error {
-	if err := ctx.sendable(&m); err != nil {
+	err := ctx.sendable(&m)
+	if err == nil && m.Kind == model.MessageCall {
+		m, err = ctx.callable(m, o)
+	}
+	if err != nil {
 		return Permanent(public(err))
 	}
-	_, err := ctx.x.Send(m, o.key, ctx.sealer(&m))
+	_, err = ctx.x.Send(m, o.key, ctx.sealer(&m))
 	return err
 }
 
 func (ctx WorkflowCtx) call(m model.Message, o *stepOptions) (model.Payload, error) {
-	if o.requestID != "" {
-		return model.Payload{}, Permanent(public(fault.New(fault.Invalid,
-			"update %s of %s: a workflow gives an update no RequestID, because its step is done once anyway; use StepKey to tell equal ones apart", m.Name, m.To)))
-	}
-	if err := ctx.sendable(&m); err != nil {
+	m, err := ctx.callable(m, o)
+	if err != nil {
 		return model.Payload{}, Permanent(public(err))
 	}
 	return ctx.x.Send(m, o.key, ctx.sealer(&m))
+}
+
+// callable is a message whose answer a workflow gets, as it is sent: nothing that a journal refers to is kept in memory only.
+func (ctx WorkflowCtx) callable(m model.Message, o *stepOptions) (model.Message, error) {
+	if o.requestID != "" {
+		return m, fault.New(fault.Invalid,
+			"%s %s of %s: a workflow gives it no RequestID, because its step is done once anyway; use StepKey to tell equal ones apart", m.Kind, m.Name, m.To)
+	}
+	m.Brief = false
+	return m, ctx.sendable(&m)
+}
+
+func (ctx WorkflowCtx) invoke(m model.Message, _ bool, o *stepOptions) (model.Payload, error) {
+	return ctx.call(m, o)
 }
 
 func (ctx WorkflowCtx) ask(m model.Message) (model.Payload, error) { return ctx.x.Send(m, "", nil) }
@@ -182,15 +197,26 @@ func (ctx WorkflowCtx) sealer(m *model.Message) replay.Seal {
 // read looks at the state of another execution as a step, so that replay sees the same.
 func (ctx WorkflowCtx) read(ref Ref, name string) (model.Payload, bool, error) {
 	h := ctx.host()
+	return readOnce(ctx, "read state "+name, ref.String(), func(c context.Context) (model.Payload, bool, error) { return h.stateOf(c, ref, name) })
+}
+
+// readOnce reads a value as a step.
+func readOnce(ctx WorkflowCtx, step, key string, read func(context.Context) (model.Payload, bool, error)) (model.Payload, bool, error) {
 	type value struct {
 		Payload model.Payload
 		OK      bool
 	}
-	v, err := Do(ctx, "read state "+name, func(c context.Context) (v value, err error) {
-		v.Payload, v.OK, err = h.stateOf(c, ref, name)
+	v, err := Do(ctx, step, func(c context.Context) (v value, err error) {
+		v.Payload, v.OK, err = read(c)
 		return v, err
-	}, StepKey(ref.String()))
+	}, StepKey(key))
 	return v.Payload, v.OK, err
+}
+
+// entity looks at the state of an entity as a step, so that replay sees the same.
+func (ctx WorkflowCtx) entity(a model.Address) (model.Payload, bool, error) {
+	h := ctx.host()
+	return readOnce(ctx, "read entity", a.Type+"/"+a.Key, func(c context.Context) (model.Payload, bool, error) { return h.entity(c, a) })
 }
 
 func (ctx WorkflowCtx) result(ref Ref) (model.Payload, error) {

@@ -89,6 +89,8 @@ func (w *groupWalk) handle(v reflect.Value, path string) {
 		return
 	}
 	switch h := v.Interface().(type) {
+	case invocable:
+		w.called(h.callTarget(), path)
 	case declarable:
 		if kind, name, declared := h.declared(); declared {
 			if kind == "activity" {
@@ -99,6 +101,22 @@ func (w *groupWalk) handle(v reflect.Value, path string) {
 		w.r.add(h)
 	case Definition:
 		w.r.add(h)
+	}
+}
+
+// invocable is an operation or an RPC.
+type invocable interface{ callTarget() *callTarget }
+
+func (o *Operation[I, O]) callTarget() *callTarget { return &o.to }
+func (r *RPC[I, O]) callTarget() *callTarget       { return &r.to }
+
+// called defines the entity or service of what can be called, if its code is here.
+func (w *groupWalk) called(t *callTarget, path string) {
+	switch {
+	case t.wrong != nil:
+		w.r.wrong("group %s: field %s: %w (%s)", w.name, path, t.wrong, w.at)
+	case t.owner != nil:
+		w.r.add(t.owner)
 	}
 }
 
@@ -135,6 +153,9 @@ func (p *Promise[T]) named()   {}
 func (u *Update[I, O]) named() {}
 func (q *Query[I, O]) named()  {}
 func (s *State[T]) named()     {}
+
+func (o *Operation[I, O]) named() {}
+func (r *RPC[I, O]) named()       {}
 
 // hasHandles reports whether a struct, or what a pointer to one points to, has a handle in it at any depth.
 func hasHandles(t reflect.Type, seen []reflect.Type) bool {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -109,6 +110,29 @@ func (h *host) sealStart(ctx context.Context, pt patience, a model.Address, p mo
 	return h.sealed(ctx, pt, "input of workflow", a.Type, p, func(ctx context.Context, p model.Payload) (model.Payload, error) {
 		return h.codec.SealStart(ctx, a, p)
 	})
+}
+
+// startRequest is a start of ordinary code.
+func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.Payload, o *startOptions) (r api.StartRequest, err error) {
+	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec}
+	if r.Input, err = h.sealStart(ctx, pt, r.Address, in); err != nil {
+		return r, err
+	}
+	for _, w := range o.with {
+		if w.value, err = h.seal(ctx, pt, "signal", w.name, w.value); err != nil {
+			return r, err
+		}
+		r.With = append(r.With, api.Message{Name: w.name, Input: w.value})
+	}
+	return r, nil
+}
+
+// sealMessage gives what a message carries its stored form.
+func (h *host) sealMessage(ctx context.Context, pt patience, m *model.Message) (err error) {
+	if m.Failure == nil {
+		m.Input, err = h.seal(ctx, pt, m.Kind.String(), m.Name, m.Input)
+	}
+	return err
 }
 
 func (h *host) sealed(
@@ -237,6 +261,20 @@ func (h *host) stateOf(ctx context.Context, ref Ref, name string) (model.Payload
 		return p, ok, err
 	}
 	p, err = h.open(ctx, brief, "value of state", name, p)
+	return p, err == nil, err
+}
+
+// entity reads the state of an entity. Whoever looks keeps the value, as in state.
+func (h *host) entity(ctx context.Context, a model.Address) (model.Payload, bool, error) {
+	info, err := h.backend.Entity(ctx, a)
+	if fault.Is(err, fault.Invalid) {
+		err = Permanent(err)
+	}
+	p, ok := info.Entity.State, info.Entity.Exists
+	if err != nil || !ok || p.Encoding == model.JSON {
+		return p, ok && err == nil, err
+	}
+	p, err = h.open(ctx, brief, "state of entity", strings.TrimPrefix(a.Type, model.EntityPrefix), p)
 	return p, err == nil, err
 }
 

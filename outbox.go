@@ -182,17 +182,18 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdic
 	return v, true
 }
 
-// DeadLetter is a start, signal, settlement or cancel request that left with a transaction and was refused after that had committed: another input for
-// a key that is in use, an execution that is closed or does not exist. It is not tried again. (A task that failed for good is a DeadTask.)
+// DeadLetter is a start, signal, settlement, cancel request or call that left with a transaction, or with an operation of an entity, and was refused after that had
+// committed: another input for a key that is in use, an execution that is closed or does not exist. So is a call that anybody has sent, when the build that was to make it does not have the operation, or
+// cannot read the state. It is not tried again. (A task that failed for good is a DeadTask.)
 type DeadLetter struct {
 	ID     string
-	Kind   string // start, signal, settle, cancel
+	Kind   string // start, signal, settle, cancel, call
 	Target Ref
 	At     time.Time // when it was sent or, in the engine's own database, refused
 	Reason string    // why it was refused
 }
 
-// DeadLetters are the messages of transactions that were refused: those in the outboxes of this app, and those in the engine's own database. They stay until somebody
+// DeadLetters are the messages that were refused when nobody waited any more: those in the outboxes of this app, and those in the engine's own database. They stay until somebody
 // deletes their rows.
 func (a *App) DeadLetters(ctx context.Context) iter.Seq2[DeadLetter, error] {
 	return func(yield func(DeadLetter, error) bool) {

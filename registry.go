@@ -23,7 +23,7 @@ import (
 	"github.com/perdure/perdure/internal/userdb"
 )
 
-// Definition is anything that opening accepts: a workflow, an activity, a Schedule, an Outbox, a Binding or a Group.
+// Definition is anything that opening accepts: a workflow, an activity, an Entity, a Service, a Schedule, an Outbox, a Binding or a Group.
 type Definition interface{ define(*registry) }
 
 // Group is a reusable bundle of definitions.
@@ -75,6 +75,8 @@ type registry struct {
 	checkType  func(reflect.Type) error // of the format; may be nil
 	workflows  map[string]workflowDefinition
 	activities map[string]activityDefinition
+	entities   map[string]*entityDefinition // and services, by the types of their addresses
+	bound      []callBinding
 	added      map[Definition]bool // handles: passed twice, or in several groups, one is the same definition
 	needs      []need
 	outboxes   []outboxDefinition
@@ -114,7 +116,8 @@ func (r *registry) databases() (all []*userdb.Database) {
 
 func newRegistry(checkType func(reflect.Type) error) *registry {
 	return &registry{
-		checkType: checkType, workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{}, added: map[Definition]bool{},
+		checkType: checkType, workflows: map[string]workflowDefinition{}, activities: map[string]activityDefinition{},
+		entities: map[string]*entityDefinition{}, added: map[Definition]bool{},
 	}
 }
 
@@ -125,11 +128,13 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 		for _, d := range instead {
 			r.add(d)
 		}
-		r.replaced = &registry{workflows: maps.Clone(r.workflows), activities: maps.Clone(r.activities)}
+		r.joinBound()
+		r.replaced = &registry{workflows: maps.Clone(r.workflows), activities: maps.Clone(r.activities), entities: maps.Clone(r.entities)}
 	}
 	for _, d := range defs {
 		r.add(d)
 	}
+	r.joinBound()
 	for _, name := range sortedKeys(r.workflows) {
 		d := r.workflows[name]
 		r.checkCode("workflow", name, d.at, d.code != nil, d.bound)
@@ -138,6 +143,9 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 	for _, name := range sortedKeys(r.activities) {
 		d := r.activities[name]
 		r.checkCode("activity", name, d.at, d.fn != nil || d.elsewhere(), d.bound)
+	}
+	for _, typ := range sortedKeys(r.entities) {
+		r.checkEntity(r.entities[typ])
 	}
 	for _, n := range r.needs {
 		if d := r.activities[n.activity]; d.fn == nil && !d.elsewhere() {
@@ -208,6 +216,11 @@ func (r *registry) workflow(d workflowDefinition) {
 	if strings.HasPrefix(d.name, model.TaskPrefix) {
 		r.wrong("the name of workflow %s begins with %q, as those of tasks do (%s)", d.name, model.TaskPrefix, d.at)
 	}
+	for _, k := range []*calleeKind{entityKind, serviceKind} {
+		if strings.HasPrefix(d.name, k.prefix) {
+			r.wrong("the name of workflow %s begins with %q, as the addresses of %s do (%s)", d.name, k.prefix, k.words, d.at)
+		}
+	}
 	if strings.HasPrefix(d.name, schedule.Reserved) {
 		r.wrong("the name of workflow %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.name, schedule.Reserved, d.at)
 	}
@@ -254,8 +267,16 @@ func checkName(kind, name string) error {
 	if !textFits(name, maxName) {
 		return checkText("the name of "+kind, name, maxName)
 	}
-	if kind == "workflow" && strings.Contains(name, "/") {
-		return fault.New(fault.Invalid, "the name of workflow %q contains a slash, which separates it from the key", name)
+	if kind == "workflow" {
+		return noSlash(kind, name)
+	}
+	return nil
+}
+
+// noSlash refuses a name that could not be told from the key behind it.
+func noSlash(kind, name string) error {
+	if strings.Contains(name, "/") {
+		return fault.New(fault.Invalid, "the name of %s %q contains a slash, which separates it from the key", kind, name)
 	}
 	return nil
 }
@@ -295,6 +316,11 @@ func (r *registry) check(kind, name, at string, types []typeOf) {
 	if err := checkName(kind, name); err != nil {
 		r.wrong("%w (%s)", err, at)
 	}
+	r.checkTypes(at, types)
+}
+
+// checkTypes says which types cannot be stored.
+func (r *registry) checkTypes(at string, types []typeOf) {
 	for _, t := range types {
 		err := encodable(t.typ, nil)
 		if err == nil && r.checkType != nil {
@@ -312,6 +338,7 @@ func (r *registry) checkUses(d workflowDefinition) {
 	for _, u := range d.uses {
 		needed.add(u)
 	}
+	needed.joinBound()
 	for _, n := range needed.needs {
 		needed.activities[n.activity] = activityDefinition{}
 	}
@@ -322,6 +349,11 @@ func (r *registry) checkUses(d workflowDefinition) {
 		}
 		if needed.activities[name].transactional && r.activities[name].fn == nil {
 			r.wrong("workflow %s uses transactional activity %s: pass it too, so that its database is prepared", d.name, name)
+		}
+	}
+	for _, typ := range sortedKeys(needed.entities) {
+		if e := needed.entities[typ]; r.entities[typ] == nil {
+			r.wrong("workflow %s uses %s %s, which has no code here: pass it", d.name, e.kind.word, e.name)
 		}
 	}
 	for _, name := range sortedKeys(needed.workflows) {

@@ -98,6 +98,9 @@ func TestMistakesInDefinitions(t *testing.T) {
 			[]perdure.Definition{perdure.NewActivity("s", func(context.Context, int) (oneWay, error) { return oneWay{}, nil })},
 			[]string{"perdure_test.oneWay encodes itself but cannot decode itself"},
 		},
+		{"workflow named as an entity", []perdure.Definition{perdure.NewWorkflow("entity:x", nothing)}, []string{`the name of workflow entity:x begins with "entity:", as the addresses of entities do`}},
+		{"workflow named as a service", []perdure.Definition{perdure.NewWorkflow("service:x", nothing)}, []string{`begins with "service:", as the addresses of services do`}},
+		{"used entity without code", []perdure.Definition{workflow(perdure.Uses(entityOf[int]("e", inc)))}, []string{"workflow w uses entity e, which has no code here: pass it"}},
 		{
 			"all at once",
 			[]perdure.Definition{wf, perdure.NewWorkflow("", nothing), perdure.Group{act.Bind(nil), act.Bind(noop)}},
@@ -106,17 +109,124 @@ func TestMistakesInDefinitions(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			app, err := perdure.Attach(t.Context(), perdure.Attachment{}, c.defs...)
-			if app != nil || !errors.Is(err, perdure.ErrInvalid) {
-				t.Fatalf("got %v, %v", app, err)
-			}
-			for _, part := range c.want {
-				if !strings.Contains(err.Error(), part) {
-					t.Errorf("%v\nhas no %q", err, part)
-				}
-			}
+			mistaken(t, c.defs, c.want)
 		})
 	}
+}
+
+func inc(_ perdure.EntityCtx, n *int, by int) (int, error) { return *n + by, nil }
+
+// entityOf is an entity with one operation.
+func entityOf[S, I, O any](name string, fn func(perdure.EntityCtx, *S, I) (O, error), opts ...perdure.EntityOption) *perdure.Entity[S] {
+	e := perdure.NewEntity[S](name, opts...)
+	perdure.NewOperation(e, "do", fn)
+	return e
+}
+
+// serviceOf is a service with one RPC.
+func serviceOf[I, O any](name string, fn func(perdure.EntityCtx, I) (O, error), opts ...perdure.EntityOption) *perdure.Service {
+	s := perdure.NewService(name, opts...)
+	perdure.NewRPC(s, "do", fn)
+	return s
+}
+
+func echoes(_ perdure.EntityCtx, in string) (string, error) { return in, nil }
+
+func TestMistakesInEntities(t *testing.T) {
+	t.Parallel()
+	twice := entityOf[int]("e", inc)
+	perdure.NewView(twice, "do", func(n, _ int) (int, error) { return n, nil })
+	declared := perdure.DeclareOperation[int, int]("e", "do")
+	viewless := perdure.NewEntity[int]("e")
+	perdure.NewView[int, int, int](viewless, "look", nil)
+	for name, c := range map[string]struct {
+		defs []perdure.Definition
+		want []string
+	}{
+		"two entities":          {[]perdure.Definition{entityOf[int]("e", inc), entityOf[int]("e", inc)}, []string{"two definitions of entity e (", "/registry_test.go:"}},
+		"two services":          {[]perdure.Definition{serviceOf("s", echoes), serviceOf("s", echoes)}, []string{"two definitions of service s ("}},
+		"two operations":        {[]perdure.Definition{twice}, []string{"two definitions of operation do of entity e (", "/registry_test.go:"}},
+		"bound twice":           {[]perdure.Definition{perdure.BindOperation(perdure.NewEntity[int]("e"), declared, inc), perdure.BindOperation(perdure.NewEntity[int]("e"), declared, inc)}, []string{"two definitions of entity e ("}},
+		"bound and defined":     {[]perdure.Definition{perdure.BindOperation(entityOf[int]("e", inc), declared, inc)}, []string{"two definitions of operation do of entity e"}},
+		"bound to another one":  {[]perdure.Definition{perdure.BindOperation(entityOf[int]("f", inc), declared, inc)}, []string{"operation do is declared for entity e and bound to entity f ("}},
+		"bound to nothing":      {[]perdure.Definition{perdure.BindOperation(nil, declared, inc)}, []string{"operation do is bound to no entity (", "/registry_test.go:"}},
+		"RPC bound and defined": {[]perdure.Definition{perdure.DeclareRPC[string, string]("s", "do").Bind(echoes), serviceOf("s", echoes)}, []string{"two definitions of RPC do of service s ("}},
+		"RPC bound to nil":      {[]perdure.Definition{perdure.DeclareRPC[string, string]("s", "do").Bind(nil)}, []string{"the function of RPC do of service s is nil (", "/registry_test.go:"}},
+		"nil operation":         {[]perdure.Definition{entityOf[int, int, int]("e", nil)}, []string{"the function of operation do of entity e is nil ("}},
+		"nil view":              {[]perdure.Definition{viewless}, []string{"the function of operation look of entity e is nil ("}},
+		"nil RPC":               {[]perdure.Definition{serviceOf[int, int]("s", nil)}, []string{"the function of RPC do of service s is nil ("}},
+		"bound to nil":          {[]perdure.Definition{perdure.BindOperation(perdure.NewEntity[int]("e"), declared, nil)}, []string{"the function of operation do of entity e is nil ("}},
+		"no operation":          {[]perdure.Definition{perdure.NewEntity[int]("e")}, []string{"entity e has no operation: define one"}},
+		"no RPC":                {[]perdure.Definition{perdure.NewService("s")}, []string{"service s has no RPC: define one"}},
+		"nil entity":            {[]perdure.Definition{(*perdure.Entity[int])(nil)}, []string{"a definition is nil"}},
+		"no name":               {[]perdure.Definition{entityOf[int]("", inc)}, []string{"the name of entity is empty"}},
+		"long name":             {[]perdure.Definition{serviceOf(strings.Repeat("s", 193), echoes)}, []string{"has 193 bytes, at most 192 are allowed"}},
+		"slash":                 {[]perdure.Definition{entityOf[int]("a/b", inc)}, []string{`the name of entity "a/b" contains a slash`}},
+		"state that cannot be stored": {
+			[]perdure.Definition{entityOf("e", func(perdure.EntityCtx, *chan int, int) (int, error) { return 0, nil })},
+			[]string{"state of entity e: chan int cannot be encoded; use"},
+		},
+		"input and output that cannot be stored": {
+			[]perdure.Definition{serviceOf("s", func(perdure.EntityCtx, func()) (chan int, error) { return nil, nil })},
+			[]string{"input of RPC do of service s: func() cannot be encoded", "output of RPC do of service s: chan int cannot be encoded"},
+		},
+		"entities do not overlap":   {[]perdure.Definition{entityOf("e", inc, perdure.Concurrency(3))}, []string{"entity e: Concurrency is for services"}},
+		"no room":                   {[]perdure.Definition{entityOf("e", inc, perdure.MailboxSize(0), perdure.MaxIdle(-1))}, []string{"entity e: MailboxSize(0) has no room for a call", "entity e: MaxIdle(-1ns)"}},
+		"nobody":                    {[]perdure.Definition{serviceOf("s", echoes, perdure.Concurrency(-1))}, []string{"service s: Concurrency(-1) is below zero"}},
+		"group with an orphan":      {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{perdure.NewOperation[int]((*perdure.Entity[int])(nil), "do", inc)})}, []string{"field Do: operation do has no entity: it is nil ("}},
+		"group with an orphan view": {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{perdure.NewView((*perdure.Entity[int])(nil), "do", func(n, _ int) (int, error) { return n, nil })})}, []string{"operation do has no entity"}},
+		"group with an orphan RPC":  {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.RPC[string, string] }{perdure.NewRPC(nil, "do", echoes)})}, []string{"RPC do has no service: it is nil ("}},
+		"group without operation":   {[]perdure.Definition{perdure.GroupOf(&struct{ Do *perdure.Operation[int, int] }{})}, []string{"field Do is nil"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			mistaken(t, c.defs, c.want)
+		})
+	}
+}
+
+// mistaken opens definitions that are wrong.
+func mistaken(t *testing.T, defs []perdure.Definition, wanted []string) {
+	t.Helper()
+	app, err := perdure.Attach(t.Context(), perdure.Attachment{}, defs...)
+	if app != nil || !errors.Is(err, perdure.ErrInvalid) {
+		t.Fatalf("got %v, %v", app, err)
+	}
+	for _, part := range wanted {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("%v\nhas no %q", err, part)
+		}
+	}
+}
+
+// RPCs that are bound belong to their service, which need not be passed.
+func TestBoundRPCs(t *testing.T) {
+	t.Parallel()
+	one, two := perdure.DeclareRPC[string, string]("one", "echo"), perdure.DeclareRPC[string, string]("two", "echo")
+	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
+		for _, r := range []*perdure.RPC[string, string]{one, two} {
+			got, err := r.Call(c, "k", "hello")
+			want(t, got, err, "hello")
+		}
+	}, one.Bind(echoes), two.Bind(echoes), serviceOf("two", echoes, perdure.Concurrency(1)))
+}
+
+// A group of operations and RPCs defines the entities and services that they belong to.
+func TestGroupOfOperations(t *testing.T) {
+	t.Parallel()
+	e, s := perdure.NewEntity[int]("e"), perdure.NewService("s")
+	group := struct {
+		Add   *perdure.Operation[int, int]
+		Look  *perdure.Operation[int, int]
+		Echo  *perdure.RPC[string, string]
+		Other *perdure.Operation[int, int] // whose code is elsewhere
+	}{perdure.NewOperation(e, "add", inc), perdure.NewView(e, "look", func(n, _ int) (int, error) { return n, nil }), perdure.NewRPC(s, "echo", echoes), perdure.DeclareOperation[int, int]("f", "add")}
+	with(t, func(t *testing.T, c perdure.Client, _ *perdure.App) {
+		n, err := group.Add.Call(c, "k", 3)
+		want(t, n, err, 3)
+		text, err := group.Echo.Call(c, "k", "hello")
+		want(t, text, err, "hello")
+	}, perdure.GroupOf(&group))
 }
 
 func TestDefinitionsWithoutMistakes(t *testing.T) {

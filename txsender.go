@@ -69,6 +69,7 @@ func (s *txSender) send(m model.Message, o *stepOptions) error {
 	if err := s.client().seal(&m); err != nil {
 		return public(err)
 	}
+	m.Brief = false // it is a row of the transaction
 	r, err := requestOf(&m, o)
 	if err != nil {
 		return err
@@ -80,11 +81,7 @@ func (s *txSender) send(m model.Message, o *stepOptions) error {
 func (s *txSender) put(r api.Request) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	mailer, ok := s.app.host.backend.(api.Mailer)
-	if !ok {
-		return public(fault.New(fault.Invalid, "this backend takes nothing that leaves with a transaction"))
-	}
-	m, err := mailer.Compose(r)
+	m, mailer, err := s.app.host.compose(r)
 	if err != nil {
 		return public(err)
 	}

@@ -673,3 +673,86 @@ func TestTaskDataOutlivesAProcess(t *testing.T) {
 		}
 	})
 }
+
+// TestEntities calls and locks entities, and calls a service: as ordinary code, as a workflow, and as whoever operates them.
+func TestEntities(t *testing.T) {
+	t.Parallel()
+	shelves := perdure.NewEntity[int]("shelf")
+	put := perdure.NewOperation(shelves, "put", func(_ perdure.EntityCtx, pieces *int, n int) (int, error) {
+		*pieces += n
+		return *pieces, nil
+	})
+	bells := perdure.NewService("bell")
+	ring := perdure.NewRPC(bells, "ring", func(ctx perdure.EntityCtx, word string) (string, error) { return ctx.Key() + " " + word, nil })
+	tidy := perdure.NewWorkflow("tidy", func(ctx perdure.WorkflowCtx, n int) (string, error) {
+		later := put.Go(ctx, "far", n)
+		if err := ctx.Lock(perdure.LockSet{shelves.Ref("near")}, func(ctx perdure.WorkflowCtx) error {
+			if _, err := put.Call(ctx, "near", -n); err != nil {
+				return err
+			}
+			_, err := poke.Receive(ctx)
+			return err
+		}); err != nil {
+			return "", err
+		}
+		far, err := later.Get(ctx)
+		if err != nil {
+			return "", err
+		}
+		if err := ring.Send(ctx, "door", "hush"); err != nil {
+			return "", err
+		}
+		rang, err := ring.Call(ctx, "door", "done")
+		return fmt.Sprint(far, " ", rang), err
+	})
+	perduretest.Run(t, perdure.Group{shelves, bells, tidy}, func(t *testing.T, env *perduretest.Env) {
+		if n, err := put.Call(env.With(), "near", 5); n != 5 || err != nil {
+			t.Fatalf("%d, %v", n, err)
+		}
+		x, err := tidy.Start(env.With(), 2, perdure.RawKey("t"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		env.Restart()
+		ctx, app := env.Context(), env.App()
+		if err := put.Send(env.With(), "near", 10); err != nil { // it waits for the lock
+			t.Fatal(err)
+		}
+		info, err := app.Entity(ctx, shelves.Ref("near"))
+		if err != nil || info.LockedBy.Key != "t" {
+			t.Fatalf("%+v, %v", info, err)
+		}
+		locked := 0
+		for info, err := range app.Locked(ctx, "shelf") {
+			if locked++; err != nil || info.Ref != shelves.Ref("near") {
+				t.Errorf("%+v, %v", info, err)
+			}
+		}
+		if n, exists, err := shelves.Get(env.With(), "near"); n != 3 || !exists || err != nil || locked != 1 {
+			t.Errorf("%d, %v, %v, %d are locked", n, exists, err, locked)
+		}
+		if err := app.Unlock(ctx, shelves.Ref("near"), info.Epoch); err != nil {
+			t.Fatal(err)
+		}
+		env.Settle()
+		if n, _, err := shelves.Get(env.With(), "near"); n != 13 || err != nil {
+			t.Errorf("%d, %v", n, err)
+		}
+		if err := poke.Send(env.With(), x, "go on"); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := x.Result(env.With()); got != "2 door done" || err != nil {
+			t.Errorf("%q, %v", got, err)
+		}
+		n := 0
+		for _, err := range app.Entities(ctx, "shelf", "") {
+			if n++; err != nil {
+				t.Error(err)
+			}
+		}
+		if n != 2 {
+			t.Errorf("%d shelves", n)
+		}
+	})
+}

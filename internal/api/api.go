@@ -17,6 +17,8 @@ type Backend interface {
 	Join(ctx context.Context, w Worker, offer Offer) (Session, error)
 	// JoinTasks adds a worker that executes tasks. They flow to it until the session is left or the backend closes.
 	JoinTasks(ctx context.Context, w TaskWorker, offer model.TaskOffer) (TaskSession, error)
+	// JoinEntities adds a worker that has the code of entities and services. Calls flow to it until the session is left or the backend closes.
+	JoinEntities(ctx context.Context, w EntityWorker, offer model.EntityOffer) (EntitySession, error)
 }
 
 // Client is what ordinary code and operators may ask.
@@ -61,6 +63,7 @@ type Client interface {
 	// page may be empty and not the last.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
 	Histories
+	Entities
 	DeadTasks
 	TaskData
 	Queues

@@ -30,6 +30,7 @@ func (StartRequest) request()  {}
 func (SignalRequest) request() {}
 func (SettleRequest) request() {}
 func (CancelRequest) request() {}
+func (CallRequest) request()   {}
 
 // Inbox is a table of the store that takes messages from any transaction.
 type Inbox struct {

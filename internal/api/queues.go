@@ -18,12 +18,12 @@ type Queues interface {
 type WorkerInfo struct {
 	Node model.NodeID
 	Host string // host name and process
-	// Name of a worker that executes tasks; empty for the one that runs workflows.
+	// Name of a worker that executes tasks; empty for the one that runs workflows and entities.
 	Name    string
 	Version string
-	// Workflows that it runs, or Queues and Activities that it executes, Slots at once.
-	Workflows, Queues, Activities []string
-	Slots                         int
+	// Workflows that it runs and Entities that it has the code of (services as well, both with their prefix), or Queues and Activities that it executes, Slots at once.
+	Workflows, Entities, Queues, Activities []string
+	Slots                                   int
 	// Draining begins nothing any more.
 	Draining bool
 }

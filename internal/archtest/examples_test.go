@@ -6,7 +6,7 @@ import "testing"
 var withoutExample = map[string]string{
 	"Void":           "an empty struct; many examples use it",
 	"Definition":     "sealed; every example passes some to Open",
-	"Sender":         "sealed; Client and WorkflowCtx are Senders",
+	"Sender":         "sealed; Client, WorkflowCtx and EntityCtx are Senders",
 	"Caller":         "sealed; Client and WorkflowCtx are Callers",
 	"Target":         "sealed; an Execution or a Ref",
 	"Waitable":       "sealed; a Future",
@@ -16,6 +16,9 @@ var withoutExample = map[string]string{
 	"ActivityOption": "sealed; see Activity",
 	"StartOption":    "sealed; see Key, Reuse, ParentClose, Signal.With",
 	"CallOption":     "sealed; see Do, RetryPolicy, Signal",
+	"EntityOption":   "sealed; see Service",
+	"RPCOption":      "sealed; see RPC",
+	"EntityRef":      "what Entity.Ref returns, for locks",
 	"Event":          "see App.History",
 	"Status":         "see Outcome",
 	"ErrorKind":      "see ErrorType",

@@ -38,6 +38,16 @@ func TestLongTasksUnderFire(t *testing.T) {
 	tasksUnderFire(t, 100_000, 60)
 }
 
+func TestLongBankUnderFirePostgres(t *testing.T) {
+	t.Parallel()
+	bankUnderFire(t, 48, 60)
+}
+
+func TestLongBankUnderFireSQLite(t *testing.T) {
+	t.Parallel()
+	bankOnFile(t, 24, 60)
+}
+
 // A process whose database has gone away can be stopped all the same: closing takes no longer than its steps, its lease and a last try.
 func TestLongCloseWithoutDatabase(t *testing.T) {
 	t.Parallel()

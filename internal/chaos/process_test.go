@@ -66,6 +66,9 @@ func victim(url string) int {
 	if side := os.Getenv(envLend); side != "" {
 		defs = lendDefinitions(side, l)
 	}
+	if os.Getenv(envBank) != "" {
+		defs = bankDefinitions()
+	}
 	app, err := cfg.Open(ctx, url, defs)
 	if err != nil {
 		fmt.Println("open:", err)
@@ -80,6 +83,8 @@ func victim(url string) int {
 	fmt.Println("up")
 	if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" {
 		<-terminate
+	} else if prefix := os.Getenv(envBank); prefix != "" {
+		serveBank(ctx, app, l, prefix, terminate)
 	} else if prefix := os.Getenv(envServe); prefix != "" {
 		serve(ctx, app, l, prefix, terminate)
 	} else if err := drive(ctx, app, l, n); err != nil {

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		"perdure": func() {
 			os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 		},
-		"demo": demo, "finish": finish, "inuse": inUse, "cart": cartDemo, "chat": chatDemo,
+		"demo": demo, "finish": finish, "inuse": inUse, "cart": cartDemo, "chat": chatDemo, "bank": bankDemo,
 	})
 }
 

@@ -181,9 +181,7 @@ func (o *options) listDead(ctx context.Context, b api.Backend, r api.DeadRequest
 	if err := o.table("ID\tACTIVITY\tQUEUE\tDIED\tATTEMPTS\tSTATE\tERROR", rows); err != nil {
 		return err
 	}
-	if more {
-		fmt.Fprintf(o.Err, "There are more; --limit 0 lists all.\n")
-	}
+	o.more(more)
 	return nil
 }
 

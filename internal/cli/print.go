@@ -25,6 +25,13 @@ func (o *options) table(head string, rows [][]string) error {
 	return w.Flush()
 }
 
+// more tells people that a list is not all.
+func (o *options) more(more bool) {
+	if more && o.output != "json" {
+		fmt.Fprintf(o.Err, "There are more; --limit 0 lists all.\n")
+	}
+}
+
 // json prints one value.
 func (o *options) json(v any) error {
 	enc := json.NewEncoder(o.Out)

@@ -128,6 +128,7 @@ func (o *options) workers(workers []api.WorkerInfo) error {
 			Name       string   `json:"name,omitempty"`
 			Version    string   `json:"version,omitempty"`
 			Workflows  []string `json:"workflows,omitempty"`
+			Entities   []string `json:"entities,omitempty"`
 			Queues     []string `json:"queues,omitempty"`
 			Activities []string `json:"activities,omitempty"`
 			Slots      int      `json:"slots,omitempty"`
@@ -135,13 +136,19 @@ func (o *options) workers(workers []api.WorkerInfo) error {
 		}
 		lines := make([]line, len(workers))
 		for i, w := range workers {
-			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, w.Queues, w.Activities, w.Slots, w.Draining}
+			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, entityWords(w.Entities), w.Queues, w.Activities, w.Slots, w.Draining}
 		}
 		return o.json(lines)
 	}
 	rows := make([][]string, len(workers))
 	for i, w := range workers {
 		does, slots, state := "workflows "+strings.Join(w.Workflows, ", "), "", "serves"
+		switch entities := strings.Join(entityWords(w.Entities), ", "); {
+		case entities != "" && len(w.Workflows) > 0:
+			does += "; entities " + entities
+		case entities != "":
+			does = "entities " + entities
+		}
 		if w.Name != "" {
 			does, slots = fmt.Sprintf("queues %s: %s", strings.Join(w.Queues, ", "), strings.Join(w.Activities, ", ")), strconv.Itoa(w.Slots)
 		}

@@ -194,9 +194,7 @@ func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) 
 		if err := o.table("TASK\tQUEUE\tSTATUS\tSUBMITTED\tREASON", rows); err != nil {
 			return err
 		}
-		if more {
-			fmt.Fprintf(o.Err, "There are more; --limit 0 lists all.\n")
-		}
+		o.more(more)
 		return nil
 	})
 }

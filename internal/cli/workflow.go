@@ -44,6 +44,9 @@ func target(arg, run string) (api.Target, error) {
 		return api.Target{}, fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", arg)
 	}
 	t := api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: name, Key: key}}
+	if t.Address.IsEntity() {
+		return t, fault.New(fault.Invalid, "%q is no execution: see `perdure entity show %s`", arg, nameOf(t.Address))
+	}
 	if run != "" {
 		id, err := model.ParseRunID(run)
 		if err != nil {
@@ -121,9 +124,7 @@ func (o *options) list(ctx context.Context, f *listFlags) error {
 	if err := o.summaries(found); err != nil {
 		return err
 	}
-	if more && o.output != "json" {
-		fmt.Fprintf(o.Err, "There are more; --limit 0 lists all.\n")
-	}
+	o.more(more)
 	return nil
 }
 
@@ -322,6 +323,9 @@ func (o *options) printHistory(events []model.Event) error {
 			Failure *model.Failure `json:"failure,omitempty"`
 			Due     string         `json:"due,omitempty"`
 			Target  string         `json:"target,omitempty"`
+			Locks   []string       `json:"locks,omitempty"`
+			Section string         `json:"section,omitempty"`
+			Epoch   int64          `json:"epoch,omitempty"`
 		}
 		lines := make([]line, len(events))
 		for i, e := range events {
@@ -333,8 +337,9 @@ func (o *options) printHistory(events []model.Event) error {
 				lines[i].Due = e.Due.String()
 			}
 			if !e.Target.IsZero() {
-				lines[i].Target = e.Target.Type + "/" + e.Target.Key
+				lines[i].Target = nameOf(e.Target)
 			}
+			lines[i].Locks, lines[i].Section, lines[i].Epoch = locksOf(&e), e.Section, epochOf(&e)
 		}
 		return o.json(lines)
 	}
@@ -364,7 +369,14 @@ func detail(e *model.Event) string {
 		parts = append(parts, "due "+stamp(e.Due))
 	}
 	if !e.Target.IsZero() {
-		parts = append(parts, e.Target.Type+"/"+e.Target.Key)
+		parts = append(parts, nameOf(e.Target))
+	}
+	parts = append(parts, locksOf(e)...)
+	if epoch := epochOf(e); epoch != 0 {
+		parts = append(parts, "epoch "+strconv.FormatInt(epoch, 10))
+	}
+	if e.Section != "" {
+		parts = append(parts, "section "+e.Section)
 	}
 	if e.Kind == model.EventClosed {
 		parts = append(parts, e.Status.String())
@@ -373,4 +385,20 @@ func detail(e *model.Event) string {
 		parts = append(parts, "left out of the past that the run began with")
 	}
 	return strings.Join(parts, ", ")
+}
+
+// locksOf are the entities that a section asks for.
+func locksOf(e *model.Event) (names []string) {
+	for _, a := range e.Locks {
+		names = append(names, nameOf(a))
+	}
+	return names
+}
+
+// epochOf is the fencing token of a lock that was granted.
+func epochOf(e *model.Event) int64 {
+	if e.Kind != model.EventLockGranted {
+		return 0
+	}
+	return e.Ref
 }

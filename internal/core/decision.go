@@ -13,12 +13,13 @@ type Limits struct {
 	Signals int   // received and not taken
 	Timers  int
 	Tasks   int // open ones
+	Locks   int // of one section
 	// Past and PastBytes bound the events that a run may begin with: they are stored and read together with its start.
 	Past, PastBytes int
 }
 
 // DefaultLimits are generous for people and finite for accidents.
-var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000, Tasks: 10_000, Past: 10_000, PastBytes: 16 << 20}
+var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000, Tasks: 10_000, Locks: model.MaxLocks, Past: 10_000, PastBytes: 16 << 20}
 
 // Decision is what an input leads to. Everything to be written belongs to one commit; the answer and whatever else
 // is told to anybody must wait for it.
@@ -54,6 +55,12 @@ type Decision struct {
 	Dead []DeadTask
 	// Letter changes a dead letter.
 	Letter *LetterChange
+	// Entity changes the row of an entity; Taken are items of its mailbox that are dealt with, Mailbox are new ones.
+	Entity  *EntityChange
+	Taken   []int64
+	Mailbox []model.MailboxItem
+	// Granted is since when the section has waited that the decision gives the lock of the entity to; zero when it gives it to none.
+	Granted model.Time
 
 	stopped []Timer // what StopTimers names
 }
@@ -74,7 +81,8 @@ type Mark struct {
 // Writes reports whether the decision changes anything durable.
 func (d *Decision) Writes() bool {
 	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.Deletes) > 0 || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
-		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.Letter != nil
+		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.Letter != nil ||
+		d.Entity != nil || len(d.Taken) > 0 || len(d.Mailbox) > 0
 }
 
 // refuse makes the answer a refusal (I10: nothing was written before).

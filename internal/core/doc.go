@@ -28,4 +28,6 @@
 //	I15 A run that begins with a past has its events at their positions and with their times; whatever its source still waited for, it
 //	    waits for too: signals and promises are in the past, children are watched again, timers are asked for by the code.
 //	I16 Only closed runs are deleted.
+//	I17 A section asks for its entities one after the other, in an order that is the same for all, and each grant is recorded once. The decision that ends it, or its
+//	    run, tells every entity that was asked; a grant that comes later is given back.
 package core

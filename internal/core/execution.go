@@ -30,7 +30,8 @@ type Execution struct {
 
 	timers   []Timer
 	children []child
-	calls    []string // steps that sent a message and have not been answered
+	calls    []call    // steps that sent a message and have not been answered
+	sections []section // that are not over
 	settled  []string
 	unheard  []model.Event // promises that were settled, and that the code has not been fed
 	signals  []model.Event // received and not taken
@@ -79,7 +80,7 @@ func (x *Execution) Labels() []model.Label { return x.labels }
 
 // Size is roughly the memory that the state takes.
 func (x *Execution) Size() int {
-	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.calls)*64 + len(x.watchers)*128
+	n := 512 + x.Start.Input.Size() + len(x.Start.Address.Key) + len(x.timers)*64 + len(x.children)*128 + len(x.calls)*128 + len(x.watchers)*128
 	for _, events := range [...][]model.Event{x.signals, x.updates, x.states, x.unheard} {
 		for i := range events {
 			n += events[i].Size()
@@ -90,6 +91,9 @@ func (x *Execution) Size() int {
 	}
 	for i := range x.tasks {
 		n += 256 + x.tasks[i].Input.Size()
+	}
+	for i := range x.sections {
+		n += 64 + len(x.sections[i].locks)*96
 	}
 	return n
 }
@@ -103,6 +107,10 @@ func (x *Execution) Clone() *Execution {
 	c.timers = slices.Clone(x.timers)
 	c.children = slices.Clone(x.children)
 	c.calls = slices.Clone(x.calls)
+	c.sections = slices.Clone(x.sections)
+	for i := range c.sections {
+		c.sections[i].epochs = slices.Clone(c.sections[i].epochs)
+	}
 	c.settled = slices.Clone(x.settled)
 	c.unheard = slices.Clone(x.unheard)
 	c.signals = slices.Clone(x.signals)
@@ -152,6 +160,7 @@ func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Time
 	x.Outcome = o
 	if !x.Open() {
 		x.dropTasks()
+		x.sections = nil
 	}
 	x.timers = slices.Clone(timers)
 	// Firings are kept: a worker that holds the run while its state is read again may not have seen them yet.
@@ -184,11 +193,14 @@ func (x *Execution) note(e *model.Event) {
 		if i := x.child(e.ID); i >= 0 {
 			x.children = slices.Delete(x.children, i, i+1)
 		}
-		if i := slices.Index(x.calls, e.ID); i >= 0 {
-			x.calls = slices.Delete(x.calls, i, i+1)
+		x.dropCall(e.ID)
+		if len(x.sections) > 0 {
+			x.noteSection(e)
 		}
 	case model.EventSent:
-		x.calls = append(x.calls, e.ID)
+		x.calls = append(x.calls, call{e.ID, e.Target, e.Section})
+	case model.EventLockAsked, model.EventLockGranted, model.EventUnlocked:
+		x.noteSection(e)
 	case model.EventUpdateReceived:
 		x.updates = append(x.updates, *e)
 	case model.EventUpdateAnswered:

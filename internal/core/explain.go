@@ -30,3 +30,18 @@ func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Rea
 	}
 	return reasons
 }
+
+// LockedOut reports whether a message waits for the end of the section that has the entity locked: all do, but the calls of that section.
+func LockedOut(row *model.Entity, m *model.Message) bool {
+	return row.Locked() && (m.Section == "" || sectionOf(m) != row.Holder)
+}
+
+// EntityReason says what those wait for who call an entity that a worker has the code of; lockedOut tells that a lock keeps somebody out.
+func EntityReason(row *model.Entity, lockedOut bool) model.Reason {
+	name := row.Address.EntityName()
+	if !lockedOut {
+		return model.Reason{Code: model.WaitMailbox, Name: name, Detail: "calls before it are being made"}
+	}
+	h := &row.Holder
+	return model.Reason{Code: model.WaitLock, Name: name, Detail: h.Address.Type + "/" + h.Address.Key + " (" + h.Run.String() + ")"}
+}

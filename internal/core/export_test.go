@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/perdure/perdure/internal/model"
 )
 
 // Diff tells in what two states of a run differ, empty when they do not. Timers are compared as a set. What only memory
@@ -45,6 +47,7 @@ func Diff(a, b *Execution) string {
 	field("labels", a.labels, b.labels)
 	field("watchers", a.watchers, b.watchers)
 	field("calls", a.calls, b.calls)
+	field("sections", a.sections, b.sections)
 	field("updates", a.updates, b.updates)
 	field("states", a.states, b.states)
 	field("pin", a.Pin, b.Pin)
@@ -71,7 +74,9 @@ func FactsOf(x *Execution) (f Facts) {
 	for i := range x.signals {
 		f.Signals = append(f.Signals, x.signals[i].Seq)
 	}
-	f.Calls = slices.Clone(x.calls)
+	for _, c := range x.calls {
+		f.Calls = append(f.Calls, c.id)
+	}
 	for i := range x.updates {
 		f.Updates = append(f.Updates, x.updates[i].Seq)
 	}
@@ -81,3 +86,24 @@ func FactsOf(x *Execution) (f Facts) {
 	f.Watchers = len(x.watchers)
 	return f
 }
+
+// SectionFacts is a section of a run that is not over, for tests.
+type SectionFacts struct {
+	ID     string
+	Locks  []model.Address
+	Epochs []int64
+}
+
+// SectionsOf lists them.
+func SectionsOf(x *Execution) (all []SectionFacts) {
+	for _, s := range x.sections {
+		all = append(all, SectionFacts{s.id, s.locks, slices.Clone(s.epochs)})
+	}
+	return all
+}
+
+// Granted reports whether everything is locked.
+func (s *SectionFacts) Granted() bool { return len(s.Epochs) == len(s.Locks) }
+
+// Asked are those that hold a lock for it, or may come to.
+func (s *SectionFacts) Asked() []model.Address { return s.Locks[:min(len(s.Epochs)+1, len(s.Locks))] }

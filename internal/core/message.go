@@ -19,6 +19,9 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		d.Answer.Run, d.Answer.Status, d.Pending = x.Start.Run, x.Outcome.Status, true
 		return x, d
 	}
+	if m.Kind == model.MessageGrant {
+		return x, deliverGrant(x, m, now)
+	}
 	if !m.ToRun.IsZero() && (x == nil || x.Start.Run != m.ToRun) {
 		if !answers(m) {
 			kind := fault.NotFound
@@ -84,8 +87,10 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 			})
 		}
 	case model.MessageAnswer:
-		if slices.Contains(x.calls, m.ID) {
+		if x.waitsFor(m.ID) {
 			x.append(&d, now, model.Event{Kind: model.EventAnswered, ID: m.ID, Output: m.Input, Failure: m.Failure})
+		} else {
+			x.lockRefused(&d, m, now)
 		}
 	case model.MessageUpdate:
 		x.accept(&d, m, now, lim)
@@ -97,7 +102,10 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		if x.Paused != nil {
 			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
 		}
-	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite:
+	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock:
+		d.refuse(fault.Invalid, fmt.Sprintf("%s is an execution: only entities take a %s", m.To, m.Kind))
+	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite,
+		model.MessageGrant:
 	}
 	d.acknowledge(m)
 	return x, d
@@ -116,7 +124,7 @@ func answers(m *model.Message) bool {
 // acknowledge answers the step that sent a message: it took effect, or it was refused. An update is answered by the code.
 func (d *Decision) acknowledge(m *model.Message) {
 	switch m.Kind {
-	case model.MessageStart, model.MessageWatch, model.MessageClosed, model.MessageAnswer, model.MessageNothing:
+	case model.MessageStart, model.MessageWatch, model.MessageClosed, model.MessageAnswer, model.MessageNothing, model.MessageGrant, model.MessageRelease:
 		return
 	default:
 	}

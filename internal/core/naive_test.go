@@ -390,7 +390,7 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 		return open[i], true
 	}
 	switch c.Kind {
-	case model.CommandSchedule: // tasks have a model of their own, see task_test.go
+	case model.CommandSchedule, model.CommandLock, model.CommandUnlock: // tasks and sections have models of their own, see task_test.go and town_test.go
 	case model.CommandRecord:
 		if e.Kind != model.EventSignalTaken {
 			stopRetry()

@@ -57,6 +57,7 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 		next.Outcome = model.Outcome{Status: p.Status, Output: p.Output, Failure: p.Failure, At: p.At, Seen: next.Next - 1}
 		d.Close, d.Closed = &next.Outcome, fresh
 		next.dropTasks() // those that were open when it ended
+		next.sections = nil
 	} else {
 		next.watchAgain(&d)
 	}
@@ -94,6 +95,9 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d labels: a run may have %d", a, len(x.labels), model.MaxLabels)
 	case len(x.signals) > lim.Signals:
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d signals that were not taken: a run may hold %d", a, len(x.signals), lim.Signals)
+	}
+	if len(x.sections) > 0 && !p.Status.Closed() {
+		return fault.Invalid, fmt.Sprintf("the past of %s ends inside of section %s: a run that begins with a past holds no locks", a, x.sections[0].id)
 	}
 	last := x.Start.Zero()
 	for i := range x.Start.Carried {
@@ -150,6 +154,7 @@ func (x *Execution) giveWay(d *Decision, next *Execution) {
 			x.refuseUpdate(d, u, model.Continued, "was reset")
 		}
 	}
+	x.letGoOfAll(d)
 	s := &next.Start
 	x.Outcome = model.Outcome{
 		Status: model.Continued, At: max(s.At, x.Last), Seen: min(s.Source.Position, x.Next-1), Next: s.Run,

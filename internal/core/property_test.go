@@ -290,7 +290,7 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 	c := model.Command{Kind: pick(t, "command", kinds...)}
 	e := &c.Event
 	switch c.Kind {
-	case model.CommandSchedule: // see task_test.go
+	case model.CommandSchedule, model.CommandLock, model.CommandUnlock: // see task_test.go and locks_test.go
 	case model.CommandRecord:
 		facts := []model.EventKind{model.EventStepCompleted, model.EventStepFailed, model.EventStateSet, model.EventStateSet, model.EventPinned, model.EventLabeled}
 		if wrong || len(has.Signals) > 0 {

@@ -124,6 +124,7 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		return fault.New(fault.Invalid, "run %s ends with status %d, which is not an end", x.Start.Run, c.Status)
 	}
 	timers, tasks := 0, 0
+	rules := x.rules()
 	var taken, answered []int64
 	labels := x.labels
 	for i := range t.Commands {
@@ -158,7 +159,9 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 			answered = append(answered, c.Event.Ref)
 		case model.CommandStartTimer:
 			timers++
-		case model.CommandRetry, model.CommandStopTimer, model.CommandWithdraw, model.CommandStartChild, model.CommandWatch:
+		case model.CommandRetry, model.CommandStopTimer, model.CommandStartChild, model.CommandWatch:
+		case model.CommandWithdraw:
+			rules.drop(c.Event.ID)
 		case model.CommandSchedule:
 			if c.Event.Task == nil || c.Event.Task.Kind == "" || c.Event.Task.Queue == "" {
 				return fault.New(fault.Invalid, "run %s schedules a task without a kind or a queue", x.Start.Run)
@@ -169,6 +172,17 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		case model.CommandSend:
 			if c.Message == nil {
 				return fault.New(fault.Invalid, "run %s sends nothing", x.Start.Run)
+			}
+			if err := rules.send(&c.Event, c.Message); err != nil {
+				return err
+			}
+		case model.CommandLock:
+			if err := rules.lock(&c.Event, lim.Locks); err != nil {
+				return err
+			}
+		case model.CommandUnlock:
+			if err := rules.unlock(&c.Event); err != nil {
+				return err
 			}
 		default:
 			return fault.New(fault.Invalid, "run %s asks for command %d, which this build does not know", x.Start.Run, c.Kind)
@@ -240,10 +254,17 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 		x.schedule(d, e, now)
 	case model.CommandSend:
 		m := *c.Message
-		m.From, m.Trace = model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID}, x.Start.Trace
+		m.From, m.Trace, m.Section = x.self(e.ID), x.Start.Trace, ""
+		if m.Kind == model.MessageCall {
+			m.Section, e.Target = e.Section, m.To
+		}
 		e.Kind = model.EventSent
 		x.append(d, now, e)
 		d.Messages = append(d.Messages, m)
+	case model.CommandLock:
+		x.lock(d, e, now)
+	case model.CommandUnlock:
+		x.unlock(d, e, now)
 	}
 }
 
@@ -264,6 +285,7 @@ func (x *Execution) withdraw(d *Decision, e model.Event, now model.Time) {
 	if i := x.child(e.ID); i >= 0 && x.children[i].policy == model.CancelChild {
 		d.Messages = append(d.Messages, x.cancelChild(x.children[i], "its parent withdrew it"))
 	}
+	x.letGo(d, x.section(e.ID))
 	e.Kind = model.EventWithdrawn
 	x.append(d, now, e)
 }
@@ -276,7 +298,7 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 	}
 	m := model.Message{
 		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, Task: e.Task, Trace: x.Start.Trace,
-		From: model.Link{Address: x.Start.Address, Run: x.Start.Run, ID: e.ID},
+		From: x.self(e.ID),
 	}
 	if c.Kind == model.CommandWatch {
 		m.Kind, m.ToRun = model.MessageWatch, e.Run
@@ -351,11 +373,12 @@ func (x *Execution) end(d *Decision, o model.Outcome, begun []int64) {
 		}
 	}
 	if o.Status != model.Continued {
-		self := model.Link{Address: x.Start.Address, Run: x.Start.Run}
+		self := x.self("")
 		for _, who := range x.audience() {
 			d.Messages = append(d.Messages, closedMessage(who, self, o))
 		}
 	}
+	x.letGoOfAll(d)
 	d.Close, d.Closed = &o, x.Start.Run
 	x.Outcome, x.timers, x.children, x.calls, x.updates = o, nil, nil, nil, nil
 	x.dropTasks()

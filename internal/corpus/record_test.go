@@ -48,6 +48,7 @@ func TestRecord(t *testing.T) { //nolint:paralleltest // it changes fragile
 	r.chains()
 	r.pasts()
 	r.shops()
+	r.purses()
 	if err := os.WriteFile(filepath.Join("testdata", generation+".sums"), sums(t, generation), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -223,6 +224,18 @@ func (r *recorder) shops() {
 	r.must(word.Send(r.c, m, "paid"))
 	end(r, m)
 	r.write("till", m)
+}
+
+func (r *recorder) purses() {
+	h := begin(r, holder, "held", "plain")
+	r.waits(h, "signal word")
+	x := begin(r, purchase, 100, "plain")
+	end(r, x)
+	r.write("purchase", x)
+	r.write("holder-open", h)
+	r.must(word.Send(r.c, h, "let go"))
+	end(r, h)
+	r.write("holder", h)
 }
 
 // sums are the names and SHA-256 sums of the files of a generation.

@@ -324,9 +324,78 @@ var post = perdure.NewWorkflow("post", func(ctx perdure.WorkflowCtx, word string
 	return fmt.Sprint(first, both, hopeless, late, given), nil
 })
 
+type purse struct{ Cents int }
+
+var (
+	purses = perdure.NewEntity[purse]("purse")
+	put    = perdure.NewOperation(purses, "put", func(_ perdure.EntityCtx, p *purse, cents int) (int, error) {
+		if p.Cents+cents < 0 {
+			return 0, errors.New("there is not so much")
+		}
+		p.Cents += cents
+		return p.Cents, nil
+	})
+	weigh = perdure.NewView(purses, "weigh", func(p purse, _ perdure.Void) (int, error) { return p.Cents, nil })
+	bells = perdure.NewService("bell")
+	ring  = perdure.NewRPC(bells, "ring", func(ctx perdure.EntityCtx, word string) (string, error) { return ctx.Key() + " " + word, nil })
+)
+
+// purchase: entities and services that are called, with and without waiting, and locked, once in vain.
+var purchase = perdure.NewWorkflow("purchase", func(ctx perdure.WorkflowCtx, cents int) (string, error) {
+	_, err := put.Call(ctx, "buyer", cents)
+	if err != nil {
+		return "", err
+	}
+	if err := put.Send(ctx, "bank", 1); err != nil {
+		return "", err
+	}
+	_, refused := put.Call(ctx, "buyer", -2*cents)
+	var left int
+	err = ctx.Lock(perdure.LockSet{purses.Ref("seller"), purses.Ref("buyer")}, func(ctx perdure.WorkflowCtx) error {
+		if _, err := put.Call(ctx, "buyer", -cents/2); err != nil {
+			return err
+		}
+		if _, err := double.Run(ctx, cents); err != nil {
+			return err
+		}
+		both, err := perdure.All(ctx, put.Go(ctx, "seller", cents/2), put.Go(ctx, "buyer", 0))
+		if err == nil {
+			left = both[1]
+		}
+		return err
+	})
+	if err != nil {
+		return "", err
+	}
+	failed := ctx.Lock(perdure.LockSet{purses.Ref("seller")}, func(perdure.WorkflowCtx) error { return errors.New("changed my mind") })
+	seen, err := weigh.Call(ctx, "seller", perdure.Void{})
+	if err != nil {
+		return "", err
+	}
+	state, exists, err := purses.Get(ctx, "buyer")
+	if err != nil {
+		return "", err
+	}
+	rang, err := ring.Call(ctx, "door", "sold")
+	if err != nil {
+		return "", err
+	}
+	held := ctx.WithTimeout(time.Millisecond).Lock(perdure.LockSet{purses.Ref("held")}, func(perdure.WorkflowCtx) error { return nil })
+	return fmt.Sprint(refused, left, failed, seen, state, exists, rang, held), nil
+})
+
+// holder: an entity that is locked until a signal comes.
+var holder = perdure.NewWorkflow("holder", func(ctx perdure.WorkflowCtx, key string) (string, error) {
+	return "held", ctx.Lock(perdure.LockSet{purses.Ref(key)}, func(ctx perdure.WorkflowCtx) error {
+		_, err := word.Receive(ctx)
+		return err
+	})
+})
+
 // definitions are all of them.
 func definitions() perdure.Group {
 	return perdure.Group{
 		record, double, steps, timers, messages, family, leaf, canceled, versions, relay.Bind(runRelay), repaired, shop.Bind(runShop), tills, posted, post,
+		purses, bells, purchase, holder,
 	}
 }

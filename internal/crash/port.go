@@ -117,6 +117,11 @@ func (p *port) LoadInbox(ctx context.Context, shards []model.ShardID, now model.
 	return rows, p.end(faultstore.LoadInbox, fmt.Sprintf(": %d", len(rows)), err)
 }
 
+func (p *port) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error) {
+	rows, err := p.Store.LoadDeadLetters(ctx, after, limit)
+	return rows, p.end(faultstore.LoadDeadLetters, fmt.Sprintf(": %d", len(rows)), err)
+}
+
 func (p *port) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	return p.end(faultstore.PutInbox, "", p.Store.PutInbox(ctx, rows))
 }
@@ -144,6 +149,26 @@ func (p *port) LoadLabels(ctx context.Context, keys []store.RunKey) ([]store.Lab
 func (p *port) LoadOutcomes(ctx context.Context, keys []store.RunKey) ([]store.Execution, error) {
 	xs, err := p.Store.LoadOutcomes(ctx, keys)
 	return xs, p.end(faultstore.LoadOutcomes, fmt.Sprintf(": %d of %d", len(xs), len(keys)), err)
+}
+
+func (p *port) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxBytes int) (store.LoadedEntity, error) {
+	n, err := p.Store.LoadEntity(ctx, key, limit, maxBytes)
+	return n, p.end(faultstore.LoadEntity, fmt.Sprintf(" %s/%s: %d wait", key.Address.Type, key.Address.Key, len(n.Mailbox)), err)
+}
+
+func (p *port) LoadMailbox(ctx context.Context, key store.EntityKey, after int64, limit, maxBytes int) ([]model.MailboxItem, error) {
+	items, err := p.Store.LoadMailbox(ctx, key, after, limit, maxBytes)
+	return items, p.end(faultstore.LoadMailbox, fmt.Sprintf(" %s/%s: %d", key.Address.Type, key.Address.Key, len(items)), err)
+}
+
+func (p *port) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) ([]store.EntityKey, error) {
+	keys, err := p.Store.LoadMailboxes(ctx, shards, after, limit)
+	return keys, p.end(faultstore.LoadMailboxes, fmt.Sprintf(": %d", len(keys)), err)
+}
+
+func (p *port) ListEntities(ctx context.Context, q store.EntityQuery) (store.EntityPage, error) {
+	page, err := p.Store.ListEntities(ctx, q)
+	return page, p.end(faultstore.ListEntities, "", err)
 }
 
 func (p *port) Members(ctx context.Context) (store.View, error) {

@@ -188,7 +188,7 @@ func (w *world) restless() error {
 	if len(inbox) > 0 {
 		return fmt.Errorf("requests wait in the inbox, the first one is a %s to %s", inbox[0].Message.Kind, inbox[0].Message.To)
 	}
-	return nil
+	return w.restlessEntities()
 }
 
 // verify checks what must hold after every run.
@@ -327,6 +327,12 @@ func (r *history) verify() error {
 			paused = !paused
 		case model.EventTaskScheduled:
 			err = seen.see(e.Seq, "the scheduling of %s", e.ID)
+		case model.EventLockAsked:
+			err = seen.see(e.Seq, "the beginning of section %s", e.ID)
+		case model.EventLockGranted:
+			err = seen.see(e.Seq, "the lock of section %s on %s", e.ID, e.Target)
+		case model.EventUnlocked:
+			err = seen.see(e.Seq, "the end of section %s", e.Section)
 		case model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut: // see tasksEnd
 		default:
 			err = wrong("event %d is a %s", e.Seq, e.Kind)

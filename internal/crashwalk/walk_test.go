@@ -29,7 +29,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // scenarios are all there are.
 func scenarios() []*scenario {
 	return slices.Concat(stepScenarios(), timeScenarios(), signalScenarios(), childScenarios(), groupScenarios(), lifeScenarios(),
-		talkScenarios(), orderScenarios(), historyScenarios(), machineScenarios(), payloadScenarios(), scheduleScenarios(), taskScenarios())
+		talkScenarios(), orderScenarios(), historyScenarios(), machineScenarios(), payloadScenarios(), scheduleScenarios(), taskScenarios(), entityScenarios())
 }
 
 // TestCrashWalk walks through all scenarios: through every call with the four main kinds of faults, and with the others too unless

@@ -101,10 +101,11 @@ func (c *Config) withDefaults() {
 
 // Engine is the running part of a node.
 type Engine struct {
-	cfg     Config
-	clock   *clock
-	workers workers
-	beside  besides
+	cfg           Config
+	clock         *clock
+	workers       workers
+	entityWorkers entityWorkers
+	beside        besides
 
 	taskWorkers taskWorkers
 	flow        *flow.Flow

@@ -69,6 +69,9 @@ func (inc *incarnation) run(ctx context.Context) error {
 	for _, s := range inc.eng.workers.all() {
 		inc.join(s)
 	}
+	for _, s := range inc.eng.entityWorkers.all() {
+		inc.joinEntities(s)
+	}
 	for _, s := range inc.eng.taskWorkers.all() {
 		inc.board.join(s)
 		inc.post(inc.serve)
@@ -384,9 +387,7 @@ func (inc *incarnation) route(rows []store.MessageRow) {
 }
 
 func (inc *incarnation) mailWaits() {
-	for _, s := range inc.lanes {
-		s.inbox.result(func(l *lane.Lane, _ model.Time) { l.MailWaits() })
-	}
+	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.MailWaits() })
 }
 
 // MailHint tells the owner of a shard, whoever it is, that a request may wait for it in the store.
@@ -432,22 +433,16 @@ func (e *Engine) hint(hs []lane.Hint) {
 
 func (inc *incarnation) join(w *Session) {
 	inc.post(inc.serve)
-	for _, s := range inc.lanes {
-		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, w.offer) })
-	}
+	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Join(now, w.id, w.offer) })
 }
 
 func (inc *incarnation) withdraw(w *Session) {
-	for _, s := range inc.lanes {
-		s.inbox.result(func(l *lane.Lane, _ model.Time) { l.Withdraw(w.id) })
-	}
+	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Withdraw(w.id) })
 }
 
 func (inc *incarnation) leave(w *Session) {
 	inc.post(inc.serve)
-	for _, s := range inc.lanes {
-		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
-	}
+	inc.everywhere(func(l *lane.Lane, now model.Time) { l.Leave(now, w.id) })
 }
 
 // serve has others know what can be run here.
@@ -458,6 +453,11 @@ func (inc *incarnation) serve() {
 			all = append(all, store.Served{
 				Tenant: s.offer.Tenant, Workflow: name, Version: s.offer.Version, Pinned: slices.Contains(s.offer.Pinned, name),
 			})
+		}
+	}
+	for _, s := range inc.eng.entityWorkers.all() {
+		for i := range s.offer.Types {
+			all = append(all, store.Served{Tenant: s.offer.Tenant, Workflow: s.offer.Types[i].Type})
 		}
 	}
 	for _, s := range inc.eng.taskWorkers.all() {

@@ -146,7 +146,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		s.eng.observe(out.Facts)
 	}
 	if b := out.Commit; b != nil {
-		if b.Rows() <= fewRows && len(out.Calls)+len(out.TaskCalls)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
+		if b.Rows() <= fewRows && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
 			res, err := s.commit(ctx, b)
 			if !store.Final(err) {
 				s.lane.Committed(s.eng.clock.now(), res, err)
@@ -164,6 +164,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	for i := range out.Calls {
 		s.eng.workers.call(&out.Calls[i])
 	}
+	s.eng.entityWorkers.call(out.Operate)
 	s.eng.giveBack(s.eng.taskWorkers.call(out.TaskCalls))
 	for i := range out.Answers {
 		a := &out.Answers[i]
@@ -340,6 +341,10 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 		r.Expired, r.Err = st.LoadExpired(ctx, store.ExpiredRequest{Shards: ld.Shards, ClosedBefore: ld.Before, Now: ld.Until, After: ld.After, Limit: ld.Limit})
 	case lane.LoadTimers:
 		r.Timers, r.Err = st.LoadTimers(ctx, ld.Shards, ld.Mark, ld.Until, ld.Limit)
+	case lane.LoadEntity:
+		r = readEntity(ctx, st, ld)
+	case lane.LoadMailboxes:
+		r.Mailboxes, r.Err = st.LoadMailboxes(ctx, ld.Shards, ld.Behind, ld.Limit)
 	case lane.LoadMail:
 		if r.Messages, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit); r.Err == nil || fault.Is(r.Err, fault.Corrupt) {
 			var err error
@@ -347,6 +352,19 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 				r.Err = cmp.Or(err, r.Err)
 			}
 		}
+	}
+	return r
+}
+
+// readEntity reads an entity with everything that waits for it.
+func readEntity(ctx context.Context, st store.Store, ld lane.Load) (r lane.LoadResult) {
+	key := store.EntityKey{Shard: ld.Shard, Address: ld.Address}
+	r.Entity, r.Err = st.LoadEntity(ctx, key, eventPage, eventPageBytes)
+	for more := r.Entity.More && r.Err == nil; more; {
+		box := r.Entity.Mailbox
+		var page []model.MailboxItem
+		page, r.Err = st.LoadMailbox(ctx, key, box[len(box)-1].Seq, eventPage, eventPageBytes)
+		r.Entity.Mailbox, more = append(box, page...), len(page) > 0 && r.Err == nil
 	}
 	return r
 }

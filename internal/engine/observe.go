@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/core/breaker"
@@ -10,6 +11,7 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/telemetry"
+	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
 // watched reports whether anybody counts or traces what is committed.
@@ -57,6 +59,15 @@ func (e *Engine) observe(facts []lane.Fact) {
 			e.observeMessage(f)
 		case lane.FactRemoved:
 			m.Add(telemetry.RunsRemoved, int64(f.N))
+		case lane.FactCall:
+			e.observeCall(f)
+		case lane.FactHandOver:
+			m.Took(telemetry.EntityHandOver, f.Took(), entityWord(f.Address.Type))
+			m.Observe(telemetry.EntityHandOverCalls, float64(f.N), entityWord(f.Address.Type))
+		case lane.FactLocked:
+			m.Took(telemetry.LockWait, f.Took(), entityWord(f.Address.Type))
+		case lane.FactUnlocked:
+			m.Took(telemetry.LockHeld, f.Took(), entityWord(f.Address.Type), f.Word)
 		}
 	}
 }
@@ -64,7 +75,7 @@ func (e *Engine) observe(facts []lane.Fact) {
 // outcomeWords name how attempts ended.
 var outcomeWords = [...]string{
 	lane.Completed: "completed", lane.Retried: "retried", lane.Failed: "failed", lane.TimedOut: "timed_out", lane.Lost: "lost",
-	lane.Returned: "returned", lane.Canceled: "canceled",
+	lane.Returned: "returned", lane.Canceled: "canceled", lane.Refused: "refused",
 }
 
 func (e *Engine) observeAttempt(f *lane.Fact) {
@@ -76,6 +87,23 @@ func (e *Engine) observeAttempt(f *lane.Fact) {
 	}
 	if f.Again {
 		m.Add(telemetry.TaskRetries, 1, f.Name, f.Queue)
+	}
+}
+
+// entityWord is an entity or a service as people name it: the prefix of entities is left out.
+func entityWord(typ string) string { return strings.TrimPrefix(typ, model.EntityPrefix) }
+
+func (e *Engine) observeCall(f *lane.Fact) {
+	m, word := e.cfg.Meter, entityWord(f.Address.Type)
+	m.Add(telemetry.EntityCalls, 1, word, f.Name, outcomeWords[f.Outcome])
+	if f.Outcome == lane.Refused {
+		return
+	}
+	m.Took(telemetry.EntityCallSeconds, f.Took(), word, f.Name)
+	if t := e.cfg.Tracer; t != nil {
+		t.Operated(&tracing.Operation{
+			Entity: f.Address, Name: f.Name, Trace: f.Trace, Came: f.Since.Std(), Handed: f.Handed.Std(), Ended: f.At.Std(), Failure: telemetry.FailureWord(f.Failure),
+		})
 	}
 }
 
@@ -170,6 +198,13 @@ func (s *laneShell) states(g *telemetry.States) {
 		g.Set(telemetry.LaneBytes, float64(st.Bytes))
 		g.Set(telemetry.RunsStranded, float64(st.Stranded))
 		g.Set(telemetry.RunsQuarantined, float64(st.Quarantined))
+		for typ, n := range st.Entities {
+			word := entityWord(typ)
+			g.Set(telemetry.EntitiesLoaded, float64(n.Loaded), word)
+			g.Set(telemetry.EntityCallsWaiting, float64(n.Calls), word)
+			g.Set(telemetry.LocksHeld, float64(n.Locked), word)
+			g.Set(telemetry.LockWaiters, float64(n.Waiters), word)
+		}
 	case <-timer.C:
 	}
 }

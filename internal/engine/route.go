@@ -113,10 +113,13 @@ func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
 		return m.Reuse == model.ReturnExisting && len(m.With) == 0 && m.Past == nil
-	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer, model.MessageQuery, model.MessageWrite:
+	case model.MessageCancel, model.MessageWatch, model.MessageNothing, model.MessageClosed, model.MessageAnswer, model.MessageQuery, model.MessageWrite,
+		model.MessageLock, model.MessageGrant, model.MessageRelease:
 		return true
+	case model.MessageCall:
+		return m.Brief
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
-		model.MessageDelete, model.MessageReport:
+		model.MessageDelete, model.MessageReport, model.MessageUnlock:
 	case model.MessageRequeue:
 		return m.Letter.Do == model.LetterPurge
 	}
@@ -145,7 +148,7 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 	case <-c.done:
 		return c.answer, c.answer.Err
 	case <-ctx.Done():
-		if awaits || m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery {
+		if awaits || m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall {
 			s.forget(m.To, c)
 		}
 		if awaits {

@@ -38,6 +38,8 @@ const (
 //   - A child whose outcome is not kept is watched again. If it is gone, or (retry, reset) did not complete, its start is left out, and the
 //     code asks for it once more. An import refuses children that do not exist here.
 //   - A message whose answer is not kept gets the one that came later, if it did; otherwise it is left out, and the code sends it again.
+//   - A lock that the code still waits for is left out, and the code asks for it once more. Where the code has entities locked no cut is made: what goes on would not hold
+//     the locks.
 //   - Pauses are left out: what goes on is not paused.
 //   - What is left out leaves a blank, so that positions stay.
 //
@@ -80,7 +82,7 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 	}
 	c.plan = &Plan{Position: at, Total: int64(len(h.Events))}
 	c.events = slices.Clone(h.Events[:at])
-	c.unfinished = c.unfinishedTasks()
+	c.unfinished, c.unlocked = c.unfinishedTasks(), c.waitingLocks()
 	for i := range c.events {
 		if err := c.keep(i); err != nil {
 			return nil, err
@@ -145,6 +147,7 @@ type cutter struct {
 	failed string        // the step that a retry is about
 
 	unfinished map[string]bool // tasks
+	unlocked   map[string]bool // sections that wait for their locks
 }
 
 // place finds the last event that is kept.
@@ -183,7 +186,7 @@ func (c *cutter) place() (int64, error) {
 			return 0, fault.New(fault.Invalid, "position %d lies behind the cancel request at %d: reset to %d or before", at, i+1, i)
 		}
 	}
-	return at, nil
+	return at, c.outsideOfLocks(at)
 }
 
 func isCancel(e model.Event) bool { return e.Kind == model.EventCancelRequest }
@@ -254,6 +257,10 @@ func (c *cutter) keep(i int) error {
 		fallthrough
 	case model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned:
 		if c.unfinished[e.ID] {
+			c.blank(i)
+		}
+	case model.EventLockAsked, model.EventLockGranted:
+		if c.unlocked[e.ID] {
 			c.blank(i)
 		}
 	case model.EventStepCompleted, model.EventStepFailed, model.EventChildClosed:

@@ -12,7 +12,8 @@ import (
 )
 
 // record makes a history of short words: +step, -step (failed), ~step (attempt failed), >child, <child (completed), !child (failed),
-// ?signal, ?signal*, (taken, of the last one), =promise, @watcher, x (cancel request), /step (withdrawn), (task, [claimed, ]returned, ttimed-out, Tfor-good.
+// ?signal, ?signal*, (taken, of the last one), =promise, @watcher, x (cancel request), /step (withdrawn), (task, [claimed, ]returned, ttimed-out, Tfor-good,
+// {lock (of two entities), g (granted, one of them), }lock.
 func record(words string) *model.History {
 	h := sample()
 	h.Events, h.Outcome = nil, model.Outcome{Status: model.Failed}
@@ -47,6 +48,12 @@ func record(words string) *model.History {
 			e.Kind = model.EventWithdrawn
 		case '(':
 			e.Kind, e.Task = model.EventTaskScheduled, &model.TaskSpec{Kind: w[1:], Queue: "q"}
+		case '{':
+			e.Kind, e.Locks = model.EventLockAsked, []model.Address{{Type: "entity:account", Key: "1"}, {Type: "entity:account", Key: "2"}}
+		case 'g':
+			e.Kind = model.EventLockGranted
+		case '}':
+			e.Kind, e.Section = model.EventUnlocked, w[1:]
 		case '[':
 			e.Kind = model.EventTaskClaimed
 		case ']':
@@ -72,6 +79,7 @@ func words(past []model.PastEvent) string {
 			model.EventSignalReceived: "?", model.EventSignalTaken: "*", model.EventPromiseSettled: "=", model.EventWatched: "@",
 			model.EventCancelRequest: "x", model.EventWithdrawn: "/",
 			model.EventTaskScheduled: "(", model.EventTaskClaimed: "[", model.EventTaskReturned: "]", model.EventTaskTimedOut: "t",
+			model.EventLockAsked: "{", model.EventLockGranted: "g", model.EventUnlocked: "}",
 		}[p.Kind]
 		if e.Blank() {
 			mark = "_"
@@ -126,6 +134,12 @@ func TestCut(t *testing.T) {
 		{"fork ends at the edited result of a task", "(a [a Ta +c", history.Request{Mode: history.Fork, Edits: edit("a")}, "(a [a +a"},
 		{"retry schedules the failed task again", "+a (b [b ~b [b -b +c", history.Request{Mode: history.Retry}, "+a _b _b _b _b"},
 		{"retry schedules a task again that timed out for good", "+a (b [b tb [b Tb", history.Request{Mode: history.Retry}, "+a _b _b _b _b"},
+		{"fork keeps locks that are over", "{l gl gl +a }l +b", history.Request{Mode: history.Fork}, "{l gl gl +a }l +b"},
+		{"fork before a lock", "+a {l gl gl +b }l +c", history.Request{Mode: history.Fork, After: 1, Placed: true}, "+a"},
+		{"fork behind a lock", "+a {l gl gl +b }l +c", history.Request{Mode: history.Fork, After: 6, Placed: true}, "+a {l gl gl +b }l"},
+		{"fork asks again for a lock that is not granted", "{l gl +a gl +b }l", history.Request{Mode: history.Fork, After: 3, Placed: true}, "_l _l +a"},
+		{"fork of a run that waits for a lock", "{l gl", history.Request{Mode: history.Fork}, "_l _l"},
+		{"fork keeps a lock that was given up", "{l gl /l +a", history.Request{Mode: history.Fork}, "{l gl /l +a"},
 		{"import keeps what is there", "@w +a ~b >o", history.Request{Mode: history.Import}, "_w +a ~b >o"},
 	} {
 		h := record(c.history)

@@ -67,6 +67,9 @@ type line struct {
 	Detached  bool     `json:"detached,omitempty"`
 	Task      *task    `json:"task,omitempty"`
 	Worker    text     `json:"worker,omitempty"`
+
+	Locks   []address `json:"locks,omitempty"`
+	Section text      `json:"section,omitempty"`
 }
 
 // footer is the last line.
@@ -226,6 +229,13 @@ func comesBack(data []byte) bool {
 
 func addressOf(a model.Address) address { return address{text(a.Tenant), text(a.Type), text(a.Key)} }
 
+func addressesOf(as []model.Address) (out []address) {
+	for _, a := range as {
+		out = append(out, addressOf(a))
+	}
+	return out
+}
+
 func targetOf(a model.Address) *address {
 	if a.IsZero() {
 		return nil
@@ -273,6 +283,7 @@ func lineOf(e *model.Event) line {
 		Input: payloadOf(e.Input), Output: payloadOf(e.Output), Failure: failureOf(e.Failure), Due: moment(e.Due), Ref: e.Ref,
 		Target: targetOf(e.Target), Run: runText(e.Run), Status: statusText(e.Status), Watcher: linkOf(e.Watcher),
 		RequestID: text(e.RequestID), Policy: uint8(e.Policy), Position: text(e.Position), Detached: e.Detached, Task: taskOf(e.Task), Worker: text(e.Worker),
+		Locks: addressesOf(e.Locks), Section: text(e.Section),
 	}
 }
 

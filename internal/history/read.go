@@ -191,9 +191,13 @@ func readEvent(data []byte) (e model.Event, err error) {
 		Output: r.payload("output", l.Output), Failure: l.Failure.model(), Due: model.Time(l.Due), Ref: l.Ref, Run: r.id("run", l.Run),
 		Watcher: r.link("watcher", l.Watcher), RequestID: string(l.RequestID), Policy: model.ParentClosePolicy(l.Policy),
 		Position: string(l.Position), Detached: l.Detached, Task: l.Task.model(), Worker: string(l.Worker),
+		Section: string(l.Section),
 	}
 	if l.Target != nil {
 		e.Target = l.Target.model()
+	}
+	for _, a := range l.Locks {
+		e.Locks = append(e.Locks, a.model())
 	}
 	for k := model.EventStarted; k <= model.LastEventKind; k++ {
 		if k.Known() && k.String() == l.Kind {

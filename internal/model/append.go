@@ -29,6 +29,14 @@ func AppendEvent(dst []byte, e *Event) []byte {
 	m.bool(16, e.Detached)
 	m.task(17, e.Task)
 	m.text(18, e.Worker)
+	if len(e.Locks) > 0 {
+		m.key(19)
+		m.dst = appendHead(m.dst, majorArray, uint64(len(e.Locks)))
+		for i := range e.Locks {
+			m.dst = appendAddress(m.dst, &e.Locks[i])
+		}
+	}
+	m.text(20, e.Section)
 	return m.end()
 }
 
@@ -102,6 +110,22 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.id(31, v.Fresh)
 	m.text(32, v.Trace)
 	m.write(40, v.Write)
+	m.text(41, v.Section)
+	m.bool(42, v.OneWay)
+	m.bool(43, v.Brief)
+	m.int(44, v.Epoch)
+	return m.end()
+}
+
+// AppendEntity appends the stored body of an entity; address, version and time are columns of their own.
+func AppendEntity(dst []byte, n *Entity) []byte {
+	m := beginMap(dst)
+	m.payload(1, &n.State)
+	m.bool(2, n.Exists)
+	m.int(3, int64(n.Created))
+	m.link(4, &n.Holder)
+	m.int(5, int64(n.Held))
+	m.int(6, n.Epoch)
 	return m.end()
 }
 
@@ -458,6 +482,18 @@ func (m *appender) task(k byte, t *TaskSpec) {
 		of.id(1, o.Run)
 		of.text(2, o.Step)
 		in.dst = of.end()
+	}
+	if len(t.Fences) > 0 {
+		in.key(16)
+		in.dst = appendHead(in.dst, majorArray, uint64(len(t.Fences)))
+		for i := range t.Fences {
+			f := beginMap(in.dst)
+			f.key(1)
+			f.dst = appendAddress(f.dst, &t.Fences[i].Entity)
+			f.key(2)
+			f.dst = appendInt(f.dst, t.Fences[i].Epoch)
+			in.dst = f.end()
+		}
 	}
 	m.dst = in.end()
 }

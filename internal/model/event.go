@@ -36,8 +36,12 @@ const (
 	EventTaskReturned  EventKind = 27 // (asked) the claim was given back without consuming an attempt; it may be claimed from Due on
 	EventTaskTimedOut  EventKind = 28 // (asked) a time-out ended the attempt: Failure says which; repeated at Due, or final when that is zero
 
+	EventLockAsked   EventKind = 29 // (asked) the section ID asks for Locks, one after the other in their order
+	EventLockGranted EventKind = 30 // (asked) Target is locked for the section ID: Ref is the fencing token. The last of its Locks lets the code go on
+	EventUnlocked    EventKind = 31 // (asked) the section Section has ended: it holds nothing any more
+
 	// LastEventKind is the highest kind that this build knows.
-	LastEventKind = EventTaskTimedOut
+	LastEventKind = EventUnlocked
 )
 
 var eventNames = [...]string{
@@ -50,6 +54,7 @@ var eventNames = [...]string{
 	EventUpdateAnswered: "update_answered", EventAnswered: "answered", EventPinned: "pinned", EventPaused: "paused",
 	EventResumed: "resumed", EventLabeled: "labeled", EventTaskScheduled: "task_scheduled", EventTaskClaimed: "task_claimed",
 	EventTaskReturned: "task_returned", EventTaskTimedOut: "task_timed_out",
+	EventLockAsked: "lock_asked", EventLockGranted: "lock_granted", EventUnlocked: "unlocked",
 }
 
 // String is the name that people and the CLI use.
@@ -68,11 +73,11 @@ func (k EventKind) Known() bool { return int(k) < len(eventNames) && eventNames[
 func (k EventKind) News() bool {
 	switch k {
 	case EventStepCompleted, EventStepFailed, EventAttemptFailed, EventTimerFired, EventSignalReceived, EventPromiseSettled,
-		EventChildClosed, EventCancelRequest, EventUpdateReceived, EventAnswered, EventTaskTimedOut:
+		EventChildClosed, EventCancelRequest, EventUpdateReceived, EventAnswered, EventTaskTimedOut, EventLockGranted:
 		return true
 	case EventStarted, EventClosed, EventWatched, EventSignalTaken, EventChildStarted, EventSent, EventWithdrawn, EventVersionMarked,
 		EventStateSet, EventUpdateAnswered, EventPinned, EventPaused, EventResumed, EventLabeled,
-		EventTaskScheduled, EventTaskClaimed, EventTaskReturned:
+		EventTaskScheduled, EventTaskClaimed, EventTaskReturned, EventLockAsked, EventUnlocked:
 	}
 	return false
 }
@@ -107,6 +112,9 @@ type Event struct {
 	// Task is how a task is to be carried out; Worker is who claims it.
 	Task   *TaskSpec `cbor:"17,keyasint,omitempty"`
 	Worker string    `cbor:"18,keyasint,omitempty"`
+	// Locks are the entities that a section asks for: sorted, each once. Section is the one that a call is made in, or that ends.
+	Locks   []Address `cbor:"19,keyasint,omitempty"`
+	Section string    `cbor:"20,keyasint,omitempty"`
 }
 
 // TimedOutForGood reports whether the event ends a task by a time-out.
@@ -114,7 +122,10 @@ func (e *Event) TimedOutForGood() bool { return e.Kind == EventTaskTimedOut && e
 
 // Size is roughly what the event costs in memory and on disk.
 func (e *Event) Size() int {
-	n := 64 + len(e.ID) + len(e.Name) + e.Input.Size() + e.Output.Size() + len(e.RequestID) + len(e.Position)
+	n := 64 + len(e.ID) + len(e.Name) + e.Input.Size() + e.Output.Size() + len(e.RequestID) + len(e.Position) + len(e.Section)
+	for i := range e.Locks {
+		n += 32 + len(e.Locks[i].Key)
+	}
 	if e.Failure != nil {
 		n += len(e.Failure.Message) + len(e.Failure.Type) + len(e.Failure.Stack) + 32
 	}

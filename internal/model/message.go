@@ -23,10 +23,16 @@ const (
 	MessageReport    MessageKind = 15 // a worker of another node reports how a claim ended
 	MessageRequeue   MessageKind = 17 // what Letter says is to be done with a dead letter
 	MessageWrite     MessageKind = 20 // what a claim writes beside the history
+
+	MessageCall    MessageKind = 21 // call operation Name of entity To with Input; From, or whoever sent it, hears what came of it
+	MessageLock    MessageKind = 22 // lock entity To for section From
+	MessageGrant   MessageKind = 23 // entity From is locked for section ID of To: Epoch is the fencing token
+	MessageRelease MessageKind = 24 // section From ends: it holds To no more, and does not wait for it
+	MessageUnlock  MessageKind = 25 // an operator frees entity To from section ID, whatever that does
 )
 
 // LastMessageKind is the highest kind that this build knows.
-const LastMessageKind = MessageWrite
+const LastMessageKind = MessageUnlock
 
 // WatchChanges is the name of a watch that is not for the end of an execution: its node wants a hint whenever something of the execution has been committed.
 const WatchChanges = "changes"
@@ -35,7 +41,8 @@ var messageNames = [...]string{
 	MessageStart: "start", MessageWatch: "watch", MessageClosed: "closed", MessageSignal: "signal",
 	MessageSettle: "settle", MessageCancel: "cancel", MessageNothing: "nothing", MessageUpdate: "update", MessageAnswer: "answer",
 	MessageTerminate: "terminate", MessagePause: "pause", MessageResume: "resume", MessageDelete: "delete", MessageQuery: "query",
-	MessageReport: "report", MessageRequeue: "requeue", MessageWrite: "write",
+	MessageReport: "report", MessageRequeue: "requeue", MessageWrite: "write", MessageCall: "call", MessageLock: "lock", MessageGrant: "grant",
+	MessageRelease: "release", MessageUnlock: "unlock",
 }
 
 // String names the kind for people.
@@ -92,11 +99,19 @@ type Message struct {
 	Trace string `cbor:"32,keyasint,omitempty"`
 	// Write is what a claim writes.
 	Write *TaskWrite `cbor:"40,keyasint,omitempty"`
+	// Section is the step of From's run under which the called entity is locked; empty outside of locks.
+	Section string `cbor:"41,keyasint,omitempty"`
+	// OneWay tells that nobody waits for what comes of a call: it is answered when it is stored.
+	OneWay bool `cbor:"42,keyasint,omitempty"`
+	// Brief tells that a call is kept in memory only: it is lost with its owner, and made at most once.
+	Brief bool `cbor:"43,keyasint,omitempty"`
+	// Epoch is the fencing token of a grant.
+	Epoch int64 `cbor:"44,keyasint,omitempty"`
 }
 
 // Size is roughly what the message costs in memory and on disk.
 func (m *Message) Size() int {
-	n := 96 + len(m.To.Key) + len(m.ID) + len(m.Name) + m.Input.Size() + len(m.RequestID)
+	n := 96 + len(m.To.Key) + len(m.ID) + len(m.Name) + m.Input.Size() + len(m.RequestID) + len(m.Section)
 	for i := range m.With {
 		n += m.With[i].Size()
 	}

@@ -3,6 +3,7 @@ package model
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // ReasonCode is the machine-readable part of a Reason.
@@ -34,6 +35,8 @@ const (
 	WaitRate     ReasonCode = "rate"            // limit Name lets the next one begin at Until; Detail is its rate
 	WaitBreaker  ReasonCode = "breaker"         // circuit breaker Name lets nothing through before Until; Detail is why
 	WaitUpdate   ReasonCode = "update"          // its code goes on when it is sent an update
+	WaitLock     ReasonCode = "lock"            // Name, entity/key, is locked; Detail tells by whom
+	WaitMailbox  ReasonCode = "mailbox"         // Name, entity/key, makes the calls before it first; Detail tells how many
 )
 
 // ReasonCodes are all codes, in the order in which they are explained.
@@ -41,7 +44,7 @@ func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
 		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
-		WaitPermit, WaitRate, WaitBreaker, WaitUpdate,
+		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox,
 	}
 }
 
@@ -109,7 +112,7 @@ func (r Reason) String() string {
 		}
 		return text
 	case WaitAnswer:
-		return "waits for the answer of " + r.Name + " to " + r.Detail
+		return "waits for the answer of " + strings.TrimPrefix(r.Name, EntityPrefix) + " to " + r.Detail
 	case WaitHandler:
 		return "has got update " + r.Name + ", which its code does not handle yet"
 	case WaitLine:
@@ -130,6 +133,13 @@ func (r Reason) String() string {
 		return "waits for circuit breaker " + r.Name + " until " + r.Until.String() + ": " + r.Detail
 	case WaitUpdate:
 		return "waits for an update"
+	case WaitLock:
+		if r.Detail == "" {
+			return "waits for the lock of " + r.Name
+		}
+		return "waits for the lock of " + r.Name + ", held by " + r.Detail
+	case WaitMailbox:
+		return "waits for " + r.Name + ": " + r.Detail
 	}
 	return strconv.Quote(string(r.Code))
 }

@@ -47,6 +47,8 @@ type TaskSpec struct {
 	Trace string `cbor:"14,keyasint,omitempty"`
 	// Same is the task whose idempotency key it has, when it was requeued with the input that it had; nil when it has its own.
 	Same *TaskOrigin `cbor:"15,keyasint,omitempty"`
+	// Fences are the tokens of the entities that were locked where it was scheduled.
+	Fences []Fence `cbor:"16,keyasint,omitempty"`
 }
 
 // Bounds of a TaskSpec.

@@ -17,6 +17,8 @@ const (
 	CommandSend       CommandKind = 8  // append Event (sent) and send Message; its answer comes back
 	CommandAnswer     CommandKind = 9  // append Event (update answered) and tell whoever sent the update
 	CommandSchedule   CommandKind = 10 // append Event (task scheduled): a worker of its queue executes it, and its outcome follows
+	CommandLock       CommandKind = 11 // append Event (lock asked) and ask its Locks for the section Event.ID, one after the other
+	CommandUnlock     CommandKind = 12 // append Event (unlocked): the section Event.Section ends
 )
 
 // Command is one thing that the code of a workflow asks for.

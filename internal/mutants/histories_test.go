@@ -2,15 +2,15 @@ package mutants
 
 import "slices"
 
-var list = slices.Concat(common, histories, tasks, flow, share)
+var list = slices.Concat(common, histories, tasks, flow, share, entities)
 
 // histories are bugs of what is done with histories, of pinned runs, and of what workflows send each other.
 var histories = []mutant{
 	{
 		name:  "a run that waits for its version is forgotten",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   "			e.unserved = false\n			l.dispatch(now, e)\n			l.maybeDrop(e)\n",
-		new:   "			e.unserved = false\n			if e.x == nil || e.x.Pin == \"\" {\n				l.dispatch(now, e)\n			}\n			l.maybeDrop(e)\n",
+		old:   "			l.settleDue(now, e)\n		}\n		l.dispatch(now, e)\n		l.maybeDrop(e)\n",
+		new:   "			l.settleDue(now, e)\n		}\n		if e.x == nil || e.x.Pin == \"\" {\n			l.dispatch(now, e)\n		}\n		l.maybeDrop(e)\n",
 		tests: [][]string{sim},
 	},
 	{

@@ -417,7 +417,7 @@ var common = []mutant{
 	{
 		name:  "a worker is not told when its lane dies",
 		file:  "internal/engine/lane/commit.go",
-		old:   "			if f := &b.effects[i]; f.kind == effEvict {\n",
+		old:   "			if f := &b.effects[i]; f.kind == effEvict && !f.heard {\n",
 		new:   "			if f := &b.effects[i]; false {\n",
 		tests: [][]string{sim},
 	},
@@ -564,8 +564,8 @@ var common = []mutant{
 	{
 		name:  "a run that was paused and resumed in one batch is forgotten",
 		file:  "internal/engine/lane/entry.go",
-		old:   "e.resuming > 0 { // it is handed over when that is told",
-		new:   "false {",
+		old:   "e.resuming > 0 || // it is handed over when that is told",
+		new:   "false ||",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestPauseAndResumeInOneBatch$"}},
 	},
 	{

@@ -23,6 +23,7 @@ type ask struct {
 	caller     *Coroutine      // that waits for the step in the call that asked for it
 	cancelable bool            // a cancel request ends that wait
 
+	section  *section      // of askLock: what it locks; of askStep and askSend: what it is made in
 	deadline *Scope        // of askScope
 	ref      int64         // of askTaken: the position of the signal
 	target   model.Address // of askChild, askWatch, askSend
@@ -178,9 +179,12 @@ func (m *machine) confirm(a *ask) {
 		if !a.fut.done && !a.withdrawn { // one that was given up would only fire for nobody, once more after every replay
 			m.command(a, *pending)
 		}
-	case askChild, askWatch, askSend, askTaken, askMark, askState, askReply, askPin, askLabel:
+	case askChild, askWatch, askSend, askTaken, askMark, askState, askReply, askPin, askLabel, askLock:
 		if !a.recorded && !sent {
 			m.command(a, *pending)
+		}
+		if s := a.section; a.kind == askLock && s.ended && !s.freed && !sent {
+			m.command(a, s.unlocking())
 		}
 	case askScope:
 	}

@@ -149,6 +149,8 @@ func (t *twin) differs(m *machine) string {
 		case a.kind == askPin: // the machine asks for that, until it is recorded, and not the code
 		case b == nil:
 			before = append(before, a.describe())
+		case a.kind == askLock && a.section.ended != b.section.ended:
+			before, after = append(before, a.describe()+a.section.stands()), append(after, b.describe()+b.section.stands())
 		case a.length != b.length:
 			before, after = append(before, a.describe()+" of "+a.length.String()), append(after, b.describe()+" of "+b.length.String())
 		case a.value != b.value:
@@ -183,7 +185,10 @@ func listed(texts []string) string {
 // describe says what is asked for, for people.
 func (a *ask) describe() string {
 	text := a.title()
-	if a.kind != askTimer && a.kind != askScope && a.name != "" {
+	switch {
+	case a.kind == askLock:
+		text += " of " + lockNames(a.section.locks)
+	case a.kind != askTimer && a.kind != askScope && a.name != "":
 		text += " " + a.name
 	}
 	return text + at(a.position)

@@ -102,6 +102,11 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	if err := x.scope.ended(); err != nil {
 		return nil, model.Address{}, err
 	}
+	if call == "Run" {
+		if err := x.mayWait(model.Address{Type: c.Workflow, Key: c.Key}); err != nil {
+			return nil, model.Address{}, err
+		}
+	}
 	m := x.co.m
 	id := identity{kind: askChild, name: c.Workflow, key: c.Key, keyed: c.Keyed, input: c.Input.Data, hashed: !c.Keyed, caller: c.Caller}
 	if c.Identity != nil {
@@ -197,30 +202,55 @@ func (x Ctx) Outcome(target model.Address, run model.RunID) *Future {
 	return &a.fut
 }
 
-// Send sends a message to another execution and waits for its answer: that a signal, a settlement or an order took effect, or what the code
-// there answered to an update. key tells equal sends apart; it may be empty.
+// Send sends a message to another execution or to an entity and waits for its answer: that a signal, a settlement or an order took effect, or what the code
+// there answered to an update or a call. key tells equal sends apart; it may be empty.
 func (x Ctx) Send(msg model.Message, key string, seal Seal) (model.Payload, error) {
-	if err := x.enter("Send", msg.Kind.String(), msg.Name); err != nil {
+	a, err := x.askAnswer("Send", &msg, key, seal)
+	if err != nil {
 		return model.Payload{}, err
 	}
-	if err := x.scope.ended(); err != nil {
+	x.co.single[0] = &a.fut
+	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
+		x.co.m.cancel(&a.fut)
 		return model.Payload{}, err
+	}
+	return a.fut.out, a.fut.err
+}
+
+// SendFuture is Send whose answer is a future.
+func (x Ctx) SendFuture(msg model.Message, key string, seal Seal) *Future {
+	a, err := x.askAnswer("Go", &msg, key, seal)
+	if err != nil {
+		return failed(err)
+	}
+	return a.fut.bind(x.scope)
+}
+
+// askAnswer sends a message that will be answered.
+func (x Ctx) askAnswer(call string, msg *model.Message, key string, seal Seal) (*ask, error) {
+	if err := x.enter(call, msg.Kind.String(), msg.Name); err != nil {
+		return nil, err
+	}
+	if err := x.scope.ended(); err != nil {
+		return nil, err
+	}
+	in, err := x.callIn(msg)
+	if err != nil {
+		return nil, err
 	}
 	m := x.co.m
 	id := identity{kind: askSend, name: msg.Kind.String(), keyed: true, key: joined(msg.To.Type, msg.To.Key, msg.Name, key)}
 	a := m.newAsk(x.co.path, &id)
 	a.fut.kind, a.fut.name = futureAnswer, strings.TrimSpace(msg.Kind.String()+" "+msg.Name)
 	a.target, a.seal = msg.To, seal
+	e := model.Event{Kind: model.EventSent, ID: a.id, Name: msg.Name, Target: msg.To, Position: a.position}
+	if in != nil {
+		in.called(a)
+		msg.Section, e.Section = in.ask.id, in.ask.id
+	}
 	m.serveEarly(a)
 	if !a.recorded {
-		m.request(a, model.Command{Kind: model.CommandSend, Message: &msg, Event: model.Event{
-			Kind: model.EventSent, ID: a.id, Name: msg.Name, Target: msg.To, Position: a.position,
-		}})
+		m.request(a, model.Command{Kind: model.CommandSend, Message: msg, Event: e})
 	}
-	x.co.single[0] = &a.fut
-	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
-		m.cancel(&a.fut)
-		return model.Payload{}, err
-	}
-	return a.fut.out, a.fut.err
+	return a, nil
 }

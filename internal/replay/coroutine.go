@@ -218,6 +218,9 @@ func (x Ctx) Go(fn func(Ctx) (any, error)) *Future {
 func (m *machine) spawn(path string, under *Scope, fn func(Ctx) (any, error)) *Future {
 	child := &Coroutine{m: m, path: path, fn: fn, signal: make(chan wake, 1)}
 	child.scope = &Scope{m: m, parent: under, path: path}
+	if under != nil {
+		child.scope.section = under.section
+	}
 	child.fut = &Future{m: m, kind: futureCoroutine, co: child}
 	m.coroutines.push(&child.link, child)
 	m.alive++

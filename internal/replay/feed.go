@@ -130,7 +130,25 @@ func (m *machine) apply(a *ask, e *model.Event) bool {
 		}
 		a.recorded = true
 		a.adoptTask(e.Task)
-	case model.EventSent, model.EventVersionMarked, model.EventStateSet, model.EventUpdateAnswered, model.EventPinned, model.EventLabeled:
+	case model.EventLockAsked:
+		if a.kind != askLock {
+			return false
+		}
+		a.recorded = true
+	case model.EventLockGranted:
+		if a.kind != askLock {
+			return false
+		}
+		m.lockGranted(a, e)
+		return true // no command of ours led to it
+	case model.EventUnlocked:
+		if a.kind != askLock || !a.section.ended {
+			return false
+		}
+		a.section.freed = true
+	case model.EventSent:
+		m.sentIn(a, e)
+	case model.EventVersionMarked, model.EventStateSet, model.EventUpdateAnswered, model.EventPinned, model.EventLabeled:
 		a.recorded = true
 	case model.EventAttemptFailed:
 		if !a.fut.done && !a.withdrawn {

@@ -177,4 +177,5 @@ func (m *machine) endOthers() {
 	for _, a := range pending {
 		m.giveUp(&a.fut, ErrCanceled)
 	}
+	m.endSections() // the clean-up may want what they have locked
 }

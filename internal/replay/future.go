@@ -17,6 +17,7 @@ const (
 	futurePromise
 	futureCoroutine
 	futureAnswer // to a message
+	futureLock   // that all entities of a section are locked
 	futureFailed // of a call that could not be made
 	futureLocal  // resolved by the code itself
 )
@@ -120,7 +121,7 @@ func (m *machine) giveUp(f *Future, err error) {
 	}
 	f.err = err
 	switch f.kind {
-	case futureStep, futureTimer:
+	case futureStep, futureTimer, futureAnswer, futureLock:
 		m.withdraw(f.ask)
 	case futureCoroutine:
 		defer f.co.scope.end(ErrCanceled)
@@ -129,7 +130,7 @@ func (m *machine) giveUp(f *Future, err error) {
 		m.unqueue(f)
 	case futurePromise:
 		m.unqueue(f)
-	case futureChild, futureAnswer, futureFailed, futureLocal:
+	case futureChild, futureFailed, futureLocal:
 	}
 	m.resolve(f, m.position())
 }
@@ -150,7 +151,7 @@ func (m *machine) cancel(f *Future) {
 		m.returnSignal(f)
 		f.err = ErrCanceled
 	case f.done:
-	case f.kind == futureChild || f.kind == futureAnswer:
+	case f.kind == futureChild:
 		m.withdraw(f.ask)
 		m.giveUp(f, ErrCanceled)
 	default:
@@ -169,6 +170,10 @@ func (x Ctx) check(call string, fs ...*Future) error {
 			return fault.New(fault.Invalid, "%s: future %d is nil", call, i+1)
 		case f.kind != futureFailed && f.m != x.co.m:
 			return misuse("%s: future %d belongs to another execution: wait for it in the one that began it", call, i+1)
+		case f.kind == futureChild && !f.done && call != "Cancel":
+			if err := x.mayWait(f.ask.target); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

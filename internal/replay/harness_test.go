@@ -38,8 +38,10 @@ type engine struct {
 	retries  map[string]int64 // back-offs, by the position of the failed attempt
 	retried  map[string]bool
 	sent     map[string]bool
-	children map[string]bool    // open
-	tasks    map[string]*queued // open
+	children map[string]bool         // open
+	tasks    map[string]*queued      // open
+	locks    map[string]*model.Event // sections that are not over; Attempt counts what is granted
+	calls    map[string]model.Event  // of entities, that are not answered
 	released bool
 	waits    []model.Reason
 	blocked  *model.Reason
@@ -74,6 +76,7 @@ var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 func newEngine(code replay.Code) *engine {
 	return &engine{
 		code: code, timers: map[string]model.Time{}, retries: map[string]int64{}, sent: map[string]bool{}, retried: map[string]bool{}, children: map[string]bool{}, tasks: map[string]*queued{},
+		locks: map[string]*model.Event{}, calls: map[string]model.Event{},
 		ran: map[string]int{}, hold: make(chan struct{}), answers: map[uint64]answer{}, place: map[string]*model.Failure{},
 		start: model.Start{
 			Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}, At: model.TimeOf(epoch),
@@ -201,6 +204,7 @@ func (e *engine) commit(t *model.Turn) {
 		e.blocked, e.held = t.Blocked, false
 		return
 	}
+	e.engineAgrees(t)
 	commands, end := t.Commands, t.Close
 	e.seen, e.busy = t.Seen+int64(t.Ahead), t.Running
 	if t.Ahead > 0 && t.Seen != e.last() {
@@ -252,6 +256,8 @@ func (e *engine) command(c *model.Command) {
 		delete(e.retries, ev.ID)
 		delete(e.children, ev.ID)
 		delete(e.tasks, ev.ID)
+		delete(e.locks, ev.ID)
+		delete(e.calls, ev.ID)
 		ev.Kind = model.EventWithdrawn
 		e.append(ev)
 	case model.CommandStartChild, model.CommandWatch:
@@ -268,7 +274,13 @@ func (e *engine) command(c *model.Command) {
 		e.sent[ev.ID] = true
 		ev.Kind = model.EventSent
 		e.append(ev)
+		if c.Message.Kind == model.MessageCall && !c.Message.OneWay {
+			e.called(c)
+			return
+		}
 		e.append(model.Event{Kind: model.EventAnswered, ID: ev.ID})
+	case model.CommandLock, model.CommandUnlock:
+		e.locked(c)
 	case model.CommandSchedule:
 		e.scheduled(&ev)
 	case model.CommandAnswer:

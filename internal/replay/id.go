@@ -31,6 +31,7 @@ const (
 	askState askKind = 'e' // state that the code set
 	askReply askKind = 'u' // the answer to an update
 	askPin   askKind = 'p'
+	askLock  askKind = 'o' // a section that has entities locked
 )
 
 // title is what people call it; empty when it is none of ours.
@@ -58,6 +59,8 @@ func (k askKind) title() string {
 		return "the answer to update"
 	case askPin:
 		return "the version of the workers"
+	case askLock:
+		return "lock"
 	}
 	return ""
 }

@@ -62,6 +62,7 @@ type machine struct {
 	interrupts  []func(Ctx, string) error // to be run when the execution is cancelled
 	interrupted []*Future                 // of those that have begun
 	children    map[model.Address]*ask
+	sections    []*section // that are not over
 	dirtyScopes []*Scope
 	canceled    *model.Failure // the cancel request, once fed
 

@@ -205,12 +205,14 @@ func (m *machine) settleRest() bool {
 			a = m.rename(e)
 		}
 		switch {
-		case a == nil || e.Kind == model.EventWithdrawn && !a.withdrawn:
+		case a == nil || e.Kind == model.EventWithdrawn && !a.withdrawn || e.Kind == model.EventUnlocked && (a.kind != askLock || !a.section.ended):
 			m.block(recorded(e) + ", but the code returned without asking for it")
 			return false
 		case e.Kind == model.EventChildStarted || e.Kind == model.EventSignalTaken || e.Kind == model.EventSent ||
-			e.Kind == model.EventStateSet || e.Kind == model.EventUpdateAnswered:
+			e.Kind == model.EventStateSet || e.Kind == model.EventUpdateAnswered || e.Kind == model.EventLockAsked:
 			a.recorded = true
+		case e.Kind == model.EventUnlocked:
+			a.section.freed = true
 		case e.Kind == model.EventTaskScheduled:
 			a.recorded = true
 			a.adoptTask(e.Task)
@@ -271,6 +273,9 @@ func recorded(e *model.Event) string {
 		if p.key != "" && (p.kind == askStep || p.kind == askTimer) {
 			name = strings.TrimPrefix(name+" (key "+p.key+")", " ")
 		}
+		if p.kind == askLock {
+			what, name = lockText(e), ""
+		}
 	}
 	if name != "" {
 		what += " " + name
@@ -309,6 +314,8 @@ func asked(f *Future) string {
 		return "promise " + f.name
 	case futureAnswer:
 		return "the answer of " + addressText(f.ask.target) + " to " + f.name + at(f.ask.position)
+	case futureLock:
+		return "the lock of " + lockNames(f.ask.section.locks) + at(f.ask.position)
 	case futureCoroutine, futureFailed, futureLocal:
 	}
 	return "nothing"
@@ -327,8 +334,11 @@ func (m *machine) drift(e *model.Event) string {
 		what = "child"
 	}
 	a := m.driftedTo(p)
-	if a == nil {
+	switch {
+	case a == nil:
 		return ""
+	case p.kind == askLock:
+		return fmt.Sprintf("%s; the code asks for the lock of %s%s", recorded(e), lockNames(a.section.locks), at(a.position))
 	}
 	text := fmt.Sprintf("input of %s %s changed", what, p.name)
 	switch fields := changedFields(m.inputOf(e), a.input()); len(fields) {

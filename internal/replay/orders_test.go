@@ -5,8 +5,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-
-	"github.com/perdure/perdure/internal/model"
 )
 
 // permutations of 0 … n-1.
@@ -96,11 +94,7 @@ func TestAllCompletionOrders(t *testing.T) {
 							}
 							r := newSim(ops, nil, false)
 							r.e.events = slices.Clone(s.e.events[:k])
-							for i := range r.e.events { // what the engine knows from the history
-								if id := r.e.events[i].ID; r.e.events[i].Kind == model.EventChildStarted {
-									r.e.sent[id] = true
-								}
-							}
+							r.e.remember()
 							r.e.activate(-1)
 							r.e.settle()
 							r.e.stop()

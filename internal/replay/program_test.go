@@ -24,9 +24,9 @@ type op struct {
 var (
 	leaves = []string{
 		"step", "step", "step", "input", "keyed", "fails", "retried", "recv", "recvT", "try", "sleep", "select", "all", "race", "firstn", "cancel",
-		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version", "label", "settled", "settled", "settled", "state", "state", "updates", "task", "task",
+		"promise", "now", "child", "watch", "send", "uuid", "loop", "limited", "version", "label", "settled", "settled", "settled", "state", "state", "updates", "task", "task", "call", "call", "callgo",
 	}
-	blocks = []string{"par", "par", "race-par", "scope", "detached", "cleanup", "handle", "handle", "interrupt"}
+	blocks = []string{"par", "par", "race-par", "scope", "detached", "cleanup", "handle", "handle", "interrupt", "lock", "lock"}
 )
 
 func genProgram(depth int) *rapid.Generator[[]op] {
@@ -64,6 +64,7 @@ func text(ops []op) string {
 type interp struct {
 	e     *engine
 	trace []string
+	left  int // locks that the code had, and has no more
 }
 
 func (p *interp) log(who, format string, args ...any) {
@@ -203,6 +204,28 @@ func (p *interp) one(x replay.Ctx, me string, o op) error {
 			p.log(me+"^", "interrupted: %s", why)
 			return p.run(y, me+"^", o.Body)
 		})
+	case "lock":
+		entered := false
+		err := x.Lock(lockSets[o.N%len(lockSets)], func(y replay.Ctx) error {
+			entered = true
+			token, ok := y.Fence(lockSets[o.N%len(lockSets)][0])
+			p.log(me, "locked %d %v", token, ok)
+			return p.run(y, me+"L", o.Body)
+		})
+		if entered {
+			p.left++
+		}
+		return err
+	case "call":
+		out, err := x.Send(callOf(o), "", nil)
+		p.log(me, "called %q", out.Data)
+		return err
+	case "callgo":
+		f := x.SendFuture(callOf(o), "", nil)
+		if _, err := x.Step(e.stepOf(name(o.N))); err != nil {
+			return err
+		}
+		return p.got(me, f, x.Get(f))
 	case "par", "race-par":
 		return p.parallel(x, me, o)
 	case "scope":

@@ -81,6 +81,9 @@ func (s *sim) actions() []func() {
 	for _, id := range slices.Sorted(maps.Keys(e.children)) {
 		add(func() { e.closeChild(id, "kid") })
 	}
+	for _, f := range e.entities() {
+		add(f)
+	}
 	for _, id := range slices.Sorted(maps.Keys(e.tasks)) {
 		for _, f := range e.fates(id) {
 			add(f)
@@ -160,6 +163,9 @@ func (s *sim) run() error {
 	e.stop()
 	if e.end != nil {
 		e.consistent()
+		if n := strings.Count(dump(e.events), " unlocked "); n < s.p.left {
+			e.problem("%d locks are over, and the history says so of %d", s.p.left, n)
+		}
 	}
 	switch {
 	case e.err() != nil:

@@ -27,6 +27,8 @@ type Scope struct {
 	kids    list[*Scope] // those under which something waits
 	link    node[*Scope]
 
+	section *section // whose code waits under it; nil outside of locks
+
 	inbox *Inbox // to be told of its futures, if it is that of one
 }
 
@@ -162,7 +164,7 @@ func (x Ctx) Detached() Ctx {
 func (x Ctx) newScope(parent *Scope) *Scope {
 	c := x.co
 	c.scopes++
-	return &Scope{m: c.m, parent: parent, path: c.path, n: c.scopes}
+	return &Scope{m: c.m, parent: parent, path: c.path, n: c.scopes, section: x.scope.section}
 }
 
 // Err is ErrCanceled or ErrTimeout once the scope has ended.

@@ -53,7 +53,7 @@ func (x Ctx) Step(s *Step) (model.Payload, error) {
 		return model.Payload{}, err
 	}
 	c, m := x.co, x.co.m
-	a := m.askStep(c, s)
+	a := m.askStep(x, s)
 	f := &a.fut
 	if f.done {
 		return f.out, f.err
@@ -99,7 +99,7 @@ func (x Ctx) StepFuture(s *Step) *Future {
 		return failed(err)
 	}
 	m := x.co.m
-	a := m.askStep(x.co, s)
+	a := m.askStep(x, s)
 	if a.fut.done {
 		return &a.fut
 	}
@@ -121,18 +121,18 @@ func (m *machine) schedule(a *ask) {
 }
 
 // askStep asks for a step; what is recorded early is served at once.
-func (m *machine) askStep(c *Coroutine, s *Step) *ask {
+func (m *machine) askStep(x Ctx, s *Step) *ask {
 	id := identity{kind: askStep, name: s.Name, key: s.Key, keyed: s.Keyed, input: s.Input.Data, hashed: s.HasInput && !s.Keyed, caller: s.Caller}
 	if s.Identity != nil {
 		id.input = s.Identity
 	}
-	a := m.newAsk(c.path, &id)
-	a.step = s
+	a := m.newAsk(x.co.path, &id)
+	a.step, a.section = s, x.held()
 	a.fut.kind = futureStep
 	if id.hashed {
 		m.learn(askStep, s.Name, s.Normalize)
 	}
-	a.task, a.seal = s.Task, s.Seal
+	a.task, a.seal = a.section.fenced(s.Task), s.Seal
 	m.serveEarly(a)
 	if s.Task != nil && !a.fut.done {
 		m.askTask(a)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"slices"
 	"sync"
 	"time"
 
@@ -18,6 +19,7 @@ type StepContext struct {
 	claim   *model.Claim // of a task
 	id      string
 	attempt int
+	section *section        // that it is made in; nil when claim is set
 	w       *Worker         // that runs it; nil when claim is set
 	asOf    model.Time      // when the owner last told the run anything
 	base    context.Context //nolint:containedctx // it is one
@@ -34,7 +36,7 @@ var _ context.Context = (*StepContext)(nil)
 // bodyContext is the context of the next attempt of a step.
 func (r *run) bodyContext(a *ask) *StepContext {
 	return &StepContext{
-		start: &r.start, id: a.id, attempt: a.attempt + 1, w: r.w, asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
+		start: &r.start, id: a.id, attempt: a.attempt + 1, section: a.section, w: r.w, asOf: max(r.ownerNow, model.Time(a.fut.m.now.Load()), a.due), base: r.w.base,
 	}
 }
 
@@ -162,6 +164,18 @@ func (s *StepContext) Again() (identity model.RunID, from model.Source) {
 
 // Earlier are the runs in whose name the run makes its steps, as far as its start tells, the last one first.
 func (s *StepContext) Earlier() []model.RunID { return s.start.Earlier }
+
+// Fence is the token of an entity that is locked where the step is made.
+func (s *StepContext) Fence(entity model.Address) (int64, bool) {
+	if s.claim == nil {
+		return s.section.fence(entity)
+	}
+	i := slices.IndexFunc(s.claim.Spec.Fences, func(f model.Fence) bool { return f.Entity == entity })
+	if i < 0 {
+		return 0, false
+	}
+	return s.claim.Spec.Fences[i].Epoch, true
+}
 
 // ID is the identity of the step within its run.
 func (s *StepContext) ID() string { return s.id }

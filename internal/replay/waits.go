@@ -98,6 +98,8 @@ func reason(f *Future) model.Reason {
 		return model.Reason{Code: model.WaitPromise, Name: f.name}
 	case futureAnswer:
 		return model.Reason{Code: model.WaitAnswer, Name: addressText(a.target), Detail: f.name}
+	case futureLock:
+		return model.Reason{Code: model.WaitLock, Name: a.section.locks[len(a.section.epochs)].EntityName()}
 	case futureTimer:
 		return model.Reason{Code: model.WaitTimer, Until: a.due}
 	case futureChild:

@@ -6,7 +6,6 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/store"
 )
 
 var _ api.Mailer = (*Service)(nil)
@@ -27,6 +26,8 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 		m, err = s.settle(&r)
 	case api.CancelRequest:
 		m, err = s.ordered(model.MessageCancel, &r)
+	case api.CallRequest:
+		m, err = s.called(&r)
 	}
 	if err != nil {
 		return model.Message{}, err
@@ -37,7 +38,7 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 // Deliver sends a composed message.
 func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 	switch m.Kind {
-	case model.MessageStart, model.MessageSignal, model.MessageSettle, model.MessageCancel:
+	case model.MessageStart, model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageCall:
 	default:
 		return fault.New(fault.Invalid, "a client does not send %s", m.Kind)
 	}
@@ -48,7 +49,6 @@ func (s *Service) Deliver(ctx context.Context, m *model.Message) error {
 // inboxStore is a store whose inbox takes requests from transactions of anybody in its database.
 type inboxStore interface {
 	TransactionInbox() (here, put string)
-	LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error)
 }
 
 // Inbox is that of the store.
@@ -70,11 +70,7 @@ func (s *Service) Hint(shard model.ShardID) {
 
 // DeadLetters are those of the inbox.
 func (s *Service) DeadLetters(ctx context.Context, after model.RunID, limit int) ([]api.DeadLetter, error) {
-	st, ok := s.store.(inboxStore)
-	if !ok {
-		return nil, nil
-	}
-	rows, err := st.LoadDeadLetters(ctx, after, limit)
+	rows, err := s.store.LoadDeadLetters(ctx, after, limit)
 	letters := make([]api.DeadLetter, 0, len(rows))
 	for i := range rows {
 		m := rows[i].Message

@@ -43,7 +43,11 @@ func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerI
 				own[w.Version] = i
 				all = append(all, api.WorkerInfo{Node: m.ID, Host: host, Version: w.Version, Draining: m.Draining})
 			}
-			all[i].Workflows = append(all[i].Workflows, w.Workflow)
+			if (model.Address{Type: w.Workflow}).IsEntity() {
+				all[i].Entities = append(all[i].Entities, w.Workflow)
+			} else {
+				all[i].Workflows = append(all[i].Workflows, w.Workflow)
+			}
 		}
 	}
 	return all, nil

@@ -130,6 +130,9 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	default:
 		d.Reasons, err = l.reasons(ctx, row, open)
 	}
+	if err == nil {
+		d.Reasons, err = s.throughEntities(ctx, &row.Start, d.Reasons)
+	}
 	return d, err
 }
 

@@ -109,6 +109,9 @@ func (v *validator) workflow(a model.Address, what string) {
 	if strings.HasPrefix(a.Type, model.TaskPrefix) {
 		v.wrong("%s is a task: there is no workflow that has %s", a, what)
 	}
+	if a.IsEntity() {
+		v.wrong("%s is an entity or a service, which has no %s", a, what)
+	}
 }
 
 func (v *validator) payload(what string, p model.Payload) { v.size(what, p.Size()) }
@@ -165,6 +168,9 @@ func (v *validator) task(r *api.StartRequest) {
 	switch kind, named := strings.CutPrefix(r.Address.Type, model.TaskPrefix); {
 	case t == nil && named:
 		v.wrong("the name of the workflow begins with %q, as those of tasks do", model.TaskPrefix)
+		return
+	case r.Address.IsEntity():
+		v.wrong("%s is an entity or a service: it cannot be started", r.Address)
 		return
 	case t == nil:
 		return

@@ -15,8 +15,16 @@ type sending struct {
 
 // sent notes a message between executions that is to be answered, or an answer.
 func (l *ledger) sent(m *model.Message) {
+	if m.To.IsEntity() {
+		l.sentToEntity(m)
+	}
 	switch m.Kind { //nolint:exhaustive // the others are answered otherwise, or not at all
-	case model.MessageSignal, model.MessageUpdate:
+	case model.MessageRelease:
+		l.released[lockOf{m.From, m.To}] = true
+	case model.MessageSignal, model.MessageUpdate, model.MessageCall:
+		if m.From.ID == "" {
+			return // of an entity, which waits for nobody
+		}
 		if l.sends[m.From] != nil {
 			l.fail("I16: step %s of %s sends a second time", m.From.ID, short(m.From.Run))
 		}
@@ -35,6 +43,10 @@ func (l *ledger) sent(m *model.Message) {
 		}
 		c := *m
 		x.answer = &c
+		if x.message.Kind == model.MessageCall {
+			d, _ := deedOf(x.message.Input)
+			l.answeredCall(d.id, &model.Answer{Output: m.Input, Failure: m.Failure})
+		}
 		if x.message.Kind == model.MessageUpdate {
 			if m.Failure == nil {
 				l.s.did(opCallAnswered)

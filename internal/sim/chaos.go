@@ -68,6 +68,18 @@ func (s *Sim) scheduleChaos() {
 			})
 		}
 	})
+	at(s.plan.entityMoves, func() {
+		if p := s.procs[s.pick(3)]; p != nil {
+			s.at(s.now, p, func() {
+				if len(p.tellers) > 0 && s.chance(0.6) {
+					p.tellers[s.pick(len(p.tellers))].leave()
+				}
+				if s.chance(0.7) {
+					p.engage()
+				}
+			})
+		}
+	})
 	s.disk.poisonMarks = s.chance(0.3)
 }
 
@@ -96,6 +108,9 @@ func (s *Sim) sicken(what map[model.Address]bool, name string) {
 	}
 	if s.tasks && s.chance(0.4) {
 		a = s.taskAddress(s.pick(len(taskKeys)))
+	}
+	if s.entities && s.chance(0.4) {
+		a = accountAddress(s.pick(s.plan.accounts))
 	}
 	s.ledger.address(a).sick = true
 	what[a] = true
@@ -184,6 +199,9 @@ func (p *proc) mend() {
 	if p.s.tasks {
 		p.hire()
 		p.wakeHands()
+	}
+	if p.s.entities {
+		p.engage()
 	}
 	if !p.s.plan.pins {
 		p.join(false, "")

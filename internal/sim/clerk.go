@@ -48,6 +48,9 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 	if fresh && !repeatable(m) {
 		m.RequestID = p.s.newRun().String()
 	}
+	if m.Kind == model.MessageCall {
+		p.s.ledger.meant(m)
+	}
 	shard, inc := m.To.Shard(p.s.plan.shards), p.inc
 	c := newCall(p, func(a *lane.Answer) {
 		switch {
@@ -57,8 +60,10 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 			}
 			p.clerk.send(m, reply)
 			return
-		case m.Kind == model.MessageQuery && !inc.member.Serving(p.mono()): // what it has in memory may be out of date
+		case (m.Kind == model.MessageQuery || m.Brief && m.Name == doRead) && !inc.member.Serving(p.mono()): // what it has in memory may be out of date
 			a = &lane.Answer{Err: lane.ErrAskAgain}
+		case m.Brief && a.Err == nil && !inc.member.Serving(p.mono()): // whoever owns it by now knows nothing of it
+			a = &lane.Answer{Err: lane.ErrInterrupted}
 		}
 		reply(a)
 	})
@@ -68,7 +73,7 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 	}
 	sh := inc.shells[int(shard)%len(inc.shells)]
 	put := func(now model.Time) { sh.lane.Deliver(now, m, false, c) }
-	if m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery {
+	if m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall {
 		giveUp = func() { sh.result(func(model.Time) { sh.lane.Forget(m.To, c) }) }
 	}
 	if awaits {
@@ -86,8 +91,11 @@ func repeatable(m *model.Message) bool {
 	switch m.Kind {
 	case model.MessageStart:
 		return m.Reuse == model.ReturnExisting && len(m.With) == 0 && m.Past == nil
-	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume, model.MessageDelete:
+	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume, model.MessageDelete,
+		model.MessageUnlock:
 		return false
+	case model.MessageCall:
+		return m.Brief
 	case model.MessageRequeue:
 		return m.Letter.Do == model.LetterPurge
 	default:
@@ -183,6 +191,9 @@ func (k *clerk) send(m *model.Message, reply func(*lane.Answer)) {
 	asked := *m
 	if asked.RequestID == "" {
 		asked.RequestID = k.p.s.newRun().String()
+	}
+	if asked.Kind == model.MessageCall {
+		k.p.s.ledger.meant(&asked)
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.p.s.plan.shards), Address: asked.To, ID: asked.RequestID}
 	c := newCall(k.p, reply)

@@ -319,6 +319,21 @@ func (d *disk) poisoned(b *store.Batch) *address {
 			return a
 		}
 	}
+	for i := range b.Taken {
+		if a := l.address(b.Taken[i].Address); bad(a) {
+			return a
+		}
+	}
+	for i := range b.Mailbox {
+		if a := l.address(b.Mailbox[i].Address); bad(a) {
+			return a
+		}
+	}
+	for i := range b.Entities {
+		if a := l.address(b.Entities[i].Entity.Address); bad(a) {
+			return a
+		}
+	}
 	if d.poisonMarks {
 		for i := range b.Marks {
 			if a := l.addressOf(b, b.Marks[i].Run); bad(a) {
@@ -410,6 +425,18 @@ func (s *Sim) mixBatch(b *store.Batch, err error) {
 	for i := range b.Timers {
 		s.mixText(b.Timers[i].ID)
 		s.mix(uint64(b.Timers[i].Due))
+	}
+	for i := range b.Taken {
+		s.mixText(b.Taken[i].Address.Key)
+		s.mix(uint64(b.Taken[i].Seq))
+	}
+	for i := range b.Mailbox {
+		s.mixText(b.Mailbox[i].Address.Key)
+		s.mix(uint64(b.Mailbox[i].Item.Seq), uint64(b.Mailbox[i].Item.Message.Kind))
+	}
+	for i := range b.Entities {
+		s.mixText(b.Entities[i].Entity.Address.Key)
+		s.mix(uint64(b.Entities[i].Entity.Version), uint64(b.Entities[i].Entity.Epoch))
 	}
 	for i := range b.Messages {
 		s.mix(uint64(b.Messages[i].Message.Kind), uint64(b.Messages[i].To), uint64(b.Messages[i].From), uint64(b.Messages[i].Seq))

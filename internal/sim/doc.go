@@ -20,9 +20,12 @@
 //     and purge them (letters); and there are limits, rates, breakers and paused queues (flow, settings, gate), set, tripped, paused and reset from any node while tasks run. In most of them all nodes
 //     share limits and breakers. All of package engine/flow is that of production, with the gates, the ledger and the breakers; what it writes are settings, by compare-and-set, so that writes fail,
 //     are lost on the way there or back, or land late, and nodes die between two of them (flow, share). Workers are not lent to other nodes.
+//   - In about one seed in four there are entities: accounts and desks (account), which clients, workflows and the entities themselves call, with and without waiting, and which send, start and
+//     signal. Their workers (teller) come and go, hang, make only the first calls, and report twice. Programs lock up to four accounts at once, call them, and let go, are canceled or terminated, or
+//     end inside (section); operators take locks away. The ledger knows every state by the hand-over that left it so (holding), and follows each deed from who asked for it to who is told.
 //   - In some seeds workers have versions and pin what they begin, and deploys take all workers of a version away for a while (pin).
 //
-// Every accepted commit is applied to a ledger as well, which checks the invariants at once, each under its number (I1 …; those of internal/archtest/testdata/invariants.txt are E1 …); every effect
+// Every accepted commit is applied to a ledger as well, which checks the invariants at once, each under its number (I1 …; those of internal/archtest/testdata/invariants.txt are E1 …, and L1 … where it is about entities; of lanes they are those of package lane); every effect
 // (answer, call to a worker, mail) is checked against the ledger: what it rests on must be durable. After a while everything heals, and
 // all that is open must come to its end in bounded virtual time; then the store is compared with the ledger and everything that was acknowledged
 // must be there.

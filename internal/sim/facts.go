@@ -93,6 +93,7 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 			l.fail("I2: %s of %s is withdrawn twice", e.ID, r.id)
 		}
 		h.withdrawn = true
+		l.sectionOver(b, r, e.ID)
 		l.s.did(opWithdrawn)
 	case model.EventSignalReceived:
 		l.signal(r.address, e)
@@ -164,6 +165,16 @@ func (l *ledger) fact(b *store.Batch, r *run, e *model.Event) {
 			}
 		}
 		l.s.did(opWatched)
+	case model.EventLockAsked:
+		once(&h.sent, "is asked")
+		l.lockAsked(b, r, e)
+	case model.EventLockGranted:
+		l.lockGranted(b, r, e)
+	case model.EventUnlocked:
+		if x := r.sections[e.Section]; x == nil || x.over {
+			l.fail("L23: section %s of %s ends, which is not open", e.Section, r.id)
+		}
+		l.sectionOver(b, r, e.Section)
 	case model.EventPinned:
 		l.pinned(r, e)
 	case model.EventStarted, model.EventClosed, model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
@@ -314,6 +325,14 @@ func (l *ledger) putOff(b *store.Batch, m *model.Message) bool {
 
 // effect checks that a consumed message has done what it is for.
 func (l *ledger) effect(b *store.Batch, m *model.Message) {
+	if m.To.IsEntity() {
+		l.arrived(b, m)
+		return
+	}
+	if m.Kind == model.MessageGrant {
+		l.grantArrived(b, m)
+		return
+	}
 	a := l.address(m.To)
 	r := a.current
 	if r != nil && m.Kind != model.MessageStart && m.Kind != model.MessageClosed && starts(b, r.id) {
@@ -344,7 +363,8 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 			l.fail("E42: the answer to %s of %s was consumed and is not in its history", m.ID, m.ToRun)
 		}
 	case model.MessageWatch, model.MessageSettle, model.MessageNothing, model.MessageUpdate, model.MessageTerminate, model.MessagePause,
-		model.MessageResume, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite:
+		model.MessageResume, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite,
+		model.MessageCall, model.MessageLock, model.MessageGrant, model.MessageRelease, model.MessageUnlock:
 	}
 }
 
@@ -368,7 +388,7 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 	}
 	delete(l.inbox, k.ID)
 	m := &row.Message
-	if m.RequestID == "" {
+	if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; m.RequestID == "" || m.Kind == model.MessageCall && !ok {
 		l.effect(b, m)
 	} else if m.Kind == model.MessageUpdate && l.updates[m.RequestID] != nil {
 		// It is accepted; its answer comes later.

@@ -43,6 +43,16 @@ func (s *Sim) finished() bool {
 				return false
 			}
 		}
+		for _, t := range p.tellers {
+			if len(t.held) > 0 {
+				return false
+			}
+		}
+	}
+	for _, n := range s.ledger.holdingOrder {
+		if len(n.box) > 0 {
+			return false
+		}
 	}
 	return true
 }
@@ -87,6 +97,11 @@ func (s *Sim) failStuck() {
 	for k, c := range s.ledger.pairs {
 		if c.next < int64(len(c.rows)) {
 			fmt.Fprintf(&t, "\n  messages from shard %d to shard %d: %d of %d consumed", k[1], k[0], c.next, len(c.rows))
+		}
+	}
+	for _, n := range s.ledger.holdingOrder {
+		if len(n.box) > 0 {
+			fmt.Fprintf(&t, "\n  %d items wait for %s, the first is a %s; it is locked by %s of %s", len(n.box), n.address.name, n.box[0].Message.Kind, n.row.Holder.ID, short(n.row.Holder.Run))
 		}
 	}
 	for id := range s.ledger.inbox {
@@ -151,6 +166,7 @@ func (s *Sim) checkEnd() {
 	}
 	s.checkOps()
 	s.checkSends()
+	s.checkHoldings()
 	s.checkIdle()
 	s.checkBoards()
 	s.checkLetters()

@@ -139,7 +139,8 @@ func reportedBy(k model.EventKind) mark {
 		return markWithdrawn
 	case model.EventSignalTaken:
 		return markTaken
-	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled, model.EventTaskScheduled:
+	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled, model.EventTaskScheduled,
+		model.EventLockAsked, model.EventUnlocked:
 		return markStarted
 	default:
 		return 0
@@ -356,6 +357,13 @@ func (h *hold) ask(m *machine, b, a int, x *ask, add func(mk mark, event bool, c
 	case blk.kind == blockCall && !x.recorded && !x.gone:
 		msg := model.Message{Kind: model.MessageUpdate, To: blk.target, Name: "u", Input: signalPayload(callID(m.start.Run, b, blk.slow))}
 		add(markStarted, true, model.Command{Kind: model.CommandSend, Event: model.Event{Name: "u", Target: blk.target}, Message: &msg})
+	case (blk.kind == blockOperate || blk.kind == blockTell) && !x.recorded && !x.gone:
+		d := blk.deeds[0]
+		d.id = follows(sendID(m.start.Run, b), m.p.ids[b][a])
+		msg := model.Message{Kind: model.MessageCall, To: blk.targets[0], Name: blk.names[0], Input: d.input(), OneWay: blk.kind == blockTell}
+		add(markStarted, true, model.Command{Kind: model.CommandSend, Event: model.Event{Name: msg.Name, Target: msg.To}, Message: &msg})
+	case blk.kind == blockSection:
+		h.askSection(m, blk, b, a, x, add)
 	}
 	begun := !m.p.step(b, a) || h.marks[b][a]&(markRunning|markOutcome) != 0 || x.attempts > 0
 	if x.gone && !x.done && !x.withdrawn && begun && (blk == nil || !blk.deadline(a)) && (timed || m.p.step(b, a) || x.recorded || h.marks[b][a]&markStarted != 0) {

@@ -68,6 +68,9 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	for _, w := range p.workers {
 		inc.join(w)
 	}
+	for _, t := range p.tellers {
+		inc.engage(t)
+	}
 	if !s.gates {
 		inc.start()
 		return

@@ -32,10 +32,20 @@ type ledger struct {
 	letterOrder  []*letter
 	requeues     map[model.RunID]*requeued
 	requeueOrder []*requeued
-	tenure       []int // how often each shard has got an owner
-	begun        []begun
-	made         int          // tasks
-	tally        [endings]int // of them, by how they ended
+	holdings     map[model.Address]*holding
+	holdingOrder []*holding
+	doings       map[uint64]*doing
+	requested    map[string]uint64 // deeds by the ids of their requests
+	released     map[lockOf]bool   // by messages that were sent
+	doneDeeds    int
+	paid         int64 // into accounts
+	onItsWay     int64 // from one to another
+	destroyed    int64 // with accounts that were deleted
+
+	tenure []int // how often each shard has got an owner
+	begun  []begun
+	made   int          // tasks
+	tally  [endings]int // of them, by how they ended
 }
 
 // member is a node as the store knows it.
@@ -83,6 +93,7 @@ type run struct {
 	stranded bool  // was seen waiting for a worker of its version
 	deleted  int64 // when it was; 0 when it is there
 	tasks    map[string]*errandState
+	sections map[string]*locking
 
 	condemned bool // somebody has asked to delete it
 }
@@ -113,6 +124,7 @@ func newLedger(s *Sim) *ledger {
 		pairs: map[[2]model.ShardID]*channel{}, inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]string{}, updates: map[string]*update{},
 		owner: make([]model.NodeID, s.plan.shards), nodes: map[model.NodeID]*member{}, asked: map[model.Link]bool{}, sends: map[model.Link]*sending{},
 		tenure: make([]int, s.plan.shards), letters: map[store.DeadKey]*letter{}, requeues: map[model.RunID]*requeued{},
+		holdings: map[model.Address]*holding{}, doings: map[uint64]*doing{}, requested: map[string]uint64{}, released: map[lockOf]bool{},
 	}
 }
 
@@ -227,7 +239,17 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 			r.timers = nil
 		}
 	}
+	for i := range b.Taken {
+		l.owns(b, b.Taken[i].Shard)
+	}
+	for i := range b.Mailbox {
+		l.owns(b, b.Mailbox[i].Shard)
+	}
+	for i := range b.Entities {
+		l.owns(b, b.Entities[i].Shard)
+	}
 	l.closedWhole(b)
+	l.entities(b)
 	l.deadLetters(b)
 	l.limited(b)
 	for i := range b.Messages {
@@ -481,6 +503,7 @@ func (l *ledger) closedWhole(b *store.Batch) {
 		}
 		final := r.outcome.Status != model.Continued
 		l.cutOff(b, r)
+		l.sectionsOver(b, r)
 		if p := r.start.Parent; final && p.ID != "" && !told(model.MessageClosed, p.Address, p.ID) {
 			l.fail("E40: %s was closed and its parent is not told", r.id)
 		}

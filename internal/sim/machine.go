@@ -18,6 +18,7 @@ type ask struct {
 	due       model.Time
 	timer     model.Time // when its timer is due
 	ref       int64      // the signal that was taken
+	granted   int        // locks
 }
 
 // machine interprets a program: its state is a function of the events that it was fed, and of nothing else.
@@ -92,7 +93,8 @@ func (m *machine) feed(e *model.Event) {
 		}
 	case model.EventStepCompleted, model.EventStepFailed, model.EventAttemptFailed, model.EventTimerFired, model.EventWithdrawn,
 		model.EventSignalTaken, model.EventChildStarted, model.EventChildClosed, model.EventSent, model.EventAnswered, model.EventVersionMarked, model.EventLabeled,
-		model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut:
+		model.EventTaskScheduled, model.EventTaskClaimed, model.EventTaskReturned, model.EventTaskTimedOut,
+		model.EventLockAsked, model.EventLockGranted, model.EventUnlocked:
 		m.answer(e)
 	case model.EventPinned:
 		if m.pin != "" {
@@ -113,6 +115,9 @@ func (m *machine) answer(e *model.Event) {
 		return
 	}
 	a := &m.asks[b][i]
+	if e.Kind == model.EventUnlocked {
+		a = &m.asks[b][askUnlock] // it has the name of its section
+	}
 	switch e.Kind {
 	case model.EventStepCompleted:
 		if !a.gone {
@@ -122,7 +127,7 @@ func (m *machine) answer(e *model.Event) {
 	case model.EventStepFailed, model.EventTimerFired, model.EventChildClosed:
 		a.done = true
 	case model.EventAnswered:
-		if !a.gone && e.Failure == nil && m.p.blocks[b].kind == blockCall {
+		if k := m.p.blocks[b].kind; !a.gone && e.Failure == nil && (k == blockCall || k == blockOperate || k == blockSection) {
 			m.count++
 		}
 		a.done = true
@@ -140,8 +145,13 @@ func (m *machine) answer(e *model.Event) {
 		if a.ref != e.Ref {
 			m.broken = fmt.Errorf("event %d takes signal %d, the program took %d", e.Seq, e.Ref, a.ref)
 		}
-	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled, model.EventTaskScheduled:
+	case model.EventChildStarted, model.EventSent, model.EventStateSet, model.EventVersionMarked, model.EventLabeled, model.EventTaskScheduled, model.EventLockAsked:
 		a.recorded = true
+	case model.EventUnlocked:
+		a.recorded, a.done = true, true
+	case model.EventLockGranted:
+		a.granted++
+		a.done = !a.gone && a.granted == len(model.SortLocks(m.p.blocks[b].locks))
 	default:
 	}
 }
@@ -159,7 +169,8 @@ func (m *machine) enter() {
 		as[i].asked, as[i].timer = true, m.last+model.Time(b.wait)
 	}
 	switch b.kind {
-	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockCall, blockSignal, blockPromise, blockNote, blockLabel, blockTask:
+	case blockStep, blockChild, blockDetach, blockWatch, blockSend, blockCall, blockSignal, blockPromise, blockNote, blockLabel, blockTask,
+		blockOperate, blockTell, blockSection:
 		ask(0)
 		if b.wait > 0 {
 			timer(1)
@@ -208,7 +219,7 @@ func (m *machine) passed() bool {
 	b, as := &m.p.blocks[m.pc], &m.asks[m.pc]
 	late := b.wait > 0 && as[1].done
 	switch b.kind {
-	case blockStep, blockSleep, blockSend:
+	case blockStep, blockSleep, blockSend, blockTell:
 		return as[0].done
 	case blockSignal:
 		if as[0].ref > 0 {
@@ -222,8 +233,10 @@ func (m *machine) passed() bool {
 		return late
 	case blockPromise:
 		return m.settled&b.bit != 0 || late
-	case blockChild, blockWatch, blockCall, blockTask:
+	case blockChild, blockWatch, blockCall, blockTask, blockOperate:
 		return as[0].done || late
+	case blockSection:
+		return m.inSection(b, as)
 	case blockDetach, blockNote, blockLabel:
 		return true
 	case blockRace:
@@ -237,6 +250,10 @@ func (m *machine) passed() bool {
 // giveUp lets go of what the current block still waits for.
 func (m *machine) giveUp() {
 	b := &m.p.blocks[m.pc]
+	if b.kind == blockSection {
+		m.leaveSection(b, &m.asks[m.pc])
+		return
+	}
 	for i := range m.asks[m.pc] {
 		a := &m.asks[m.pc][i]
 		switch {
@@ -264,7 +281,7 @@ func (m *machine) finish() {
 // deadline reports whether the ask is the deadline of its block: it is stopped, where others are withdrawn.
 func (b *block) deadline(i int) bool {
 	switch b.kind {
-	case blockSignal, blockPromise, blockChild, blockWatch, blockCall, blockStep, blockTask:
+	case blockSignal, blockPromise, blockChild, blockWatch, blockCall, blockStep, blockTask, blockOperate, blockSection:
 		return i == 1
 	default:
 		return false
@@ -299,6 +316,8 @@ func (p *program) timed(b, i int) bool {
 		return i == 1
 	case blockAll:
 		return i == 2
+	case blockSection:
+		return i == askNap || blk.deadline(i)
 	default:
 		return blk.deadline(i)
 	}

@@ -241,6 +241,10 @@ func mayBeBlank(kept []model.Event, o *model.Event, retry bool) bool {
 		return true
 	case model.EventSent, model.EventChildStarted:
 		return !settled
+	case model.EventLockAsked, model.EventLockGranted: // the section still waits
+		return !slices.ContainsFunc(kept, func(e model.Event) bool {
+			return e.ID == o.ID && (e.Kind == model.EventUnlocked || e.Kind == model.EventWithdrawn)
+		})
 	case model.EventAttemptFailed:
 		return retry || left && o.Ref+int64(len(o.Worker)) > 0
 	default:
@@ -381,7 +385,7 @@ func (r *run) inherit(e *model.Event) {
 		h.started = true
 	case model.EventChildClosed:
 		h.closed = true
-	case model.EventSent, model.EventLabeled:
+	case model.EventSent, model.EventLabeled, model.EventLockAsked:
 		h.sent = true
 	case model.EventAnswered:
 		h.answered = true

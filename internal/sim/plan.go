@@ -37,6 +37,11 @@ type plan struct {
 	grace          time.Duration // of claims that are nobody's
 	hires          int           // hands come and go
 	keepDead       time.Duration // how long dead letters are kept; 0 for ever
+
+	accounts, desks int           // entities that there are
+	entityIdle      time.Duration // how long those that nobody calls stay in memory; 0 for the default
+	overlap         int           // calls of a desk that are made at once; 0 for any number
+	entityMoves     int           // tellers come and go
 }
 
 func (s *Sim) drawPlan() {

@@ -32,13 +32,15 @@ type proc struct {
 	offset float64 // store time at mono 0, in µs
 	last   model.Time
 
-	inc      *incarnation
-	workers  []*worker
-	hands    []*hand
-	nextHand queue.WorkerID
-	nextID   lane.WorkerID
-	clerk    clerk
-	calls    []*call
+	inc        *incarnation
+	workers    []*worker
+	hands      []*hand
+	tellers    []*teller
+	nextHand   queue.WorkerID
+	nextID     lane.WorkerID
+	nextTeller lane.WorkerID // below zero
+	clerk      clerk
+	calls      []*call
 
 	flow    *flow.Flow       // nil where there are no settings
 	parting *incarnation     // one that ends
@@ -69,6 +71,11 @@ func (s *Sim) boot(slot int) {
 	if s.tasks {
 		for range s.pick(3) {
 			p.hire()
+		}
+	}
+	if s.entities {
+		for range s.pick(3) {
+			p.engage()
 		}
 	}
 	if s.gates {

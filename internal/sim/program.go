@@ -30,12 +30,15 @@ const (
 	blockLabel                        // set or remove a label
 	blockTask                         // a task, perhaps within a time
 	blockCall                         // send an update to another execution and wait for its answer, perhaps within a time
+	blockOperate                      // call an entity, perhaps within a time
+	blockTell                         // call an entity one way
+	blockSection                      // lock accounts, perhaps within a time, and call them
 )
 
 var blockNames = [...]string{
 	blockStep: "step", blockSleep: "sleep", blockSignal: "signal", blockPromise: "promise", blockChild: "child",
 	blockDetach: "detach", blockWatch: "watch", blockSend: "send", blockRace: "race", blockAll: "all", blockNote: "note",
-	blockLabel: "label", blockCall: "call", blockTask: "task",
+	blockLabel: "label", blockCall: "call", blockTask: "task", blockOperate: "operate", blockTell: "tell", blockSection: "section",
 }
 
 // block is one thing that a program does before it goes on.
@@ -56,6 +59,15 @@ type block struct {
 	policy   model.ParentClosePolicy
 	reuse    model.ReusePolicy
 	errand   errand // of a task
+
+	deeds    [2]deed          // of an entity, without their ids; the second one is of a section
+	names    [2]string        // their operations
+	targets  [2]model.Address // whom they call
+	locks    []model.Address  // of a section
+	nap      int64            // between its two calls
+	together bool             // both calls at once
+	keeps    bool             // the section ends with the run
+	tidy     bool             // the section ends first when the run is canceled in it
 }
 
 // program is a workflow as data. It ends by completing, failing or continuing as new.
@@ -71,7 +83,7 @@ type program struct {
 
 const (
 	maxBlocks = 6
-	maxAsks   = 3
+	maxAsks   = 6
 	// cleanupBlock is the place of the step after a cancel request.
 	cleanupBlock = maxBlocks
 )
@@ -150,6 +162,9 @@ func (s *Sim) drawBlock(root bool) block {
 		b.fails = 1 + s.pick(3)
 	}
 	within := oneOf(s, 0, 0, s.between(1, 20)*millisecond, s.between(50, 400)*millisecond)
+	if s.entities && s.chance(0.3) {
+		b.kind = oneOf(s, blockOperate, blockOperate, blockTell, blockSection, blockSection)
+	}
 	switch b.kind {
 	case blockSleep, blockRace, blockAll:
 		b.wait = oneOf(s, s.between(0, 10)*millisecond, s.between(1, 400)*millisecond)
@@ -180,6 +195,17 @@ func (s *Sim) drawBlock(root bool) block {
 		b.name, b.version = oneOf(s, stateNames[:]...), s.chance(0.3)
 	case blockTask:
 		b.errand, b.wait = s.drawErrand(), within
+	case blockOperate, blockTell:
+		b.targets[0], b.wait = accountAddress(s.pick(s.plan.accounts)), within
+		b.names[0], b.deeds[0] = s.newDeed(root)
+		if s.chance(0.15) {
+			b.targets[0], b.names[0] = deskAddress(s.pick(s.plan.desks)), oneOf(s, doEcho, doForward)
+		}
+		if b.kind == blockTell {
+			b.wait = 0
+		}
+	case blockSection:
+		s.drawSection(&b, root, within)
 	case blockStep:
 	}
 	return b

@@ -205,6 +205,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		p.call(c)
 	}
 	p.callTasks(sh, out.TaskCalls)
+	p.operate(sh, out.Operate)
 	for i := range out.Answers {
 		a := out.Answers[i]
 		s.mix(4, uint64(a.Answer.Status))
@@ -303,7 +304,7 @@ func (sh *shell) load(ld lane.Load) {
 	r.ok = func() { reply(res) }
 	now := sh.inc.p.now()
 	r.exec = func(done func()) {
-		if ld.Kind == lane.LoadRun && s.disk.corrupt[ld.Address] {
+		if (ld.Kind == lane.LoadRun || ld.Kind == lane.LoadEntity) && s.disk.corrupt[ld.Address] {
 			s.hurt(faultLoadCorrupt)
 			res.Err = fault.New(fault.Corrupt, "row of %s cannot be understood", ld.Address)
 			done()
@@ -431,6 +432,16 @@ func describe(b *store.Batch) string {
 	for _, k := range b.StopAll {
 		fmt.Fprintf(&t, " stopall(%s)", short(k.Run))
 	}
+	for i := range b.Taken {
+		fmt.Fprintf(&t, " taken(%s #%d)", b.Taken[i].Address.Key, b.Taken[i].Seq)
+	}
+	for i := range b.Mailbox {
+		fmt.Fprintf(&t, " mailbox(%s #%d %s)", b.Mailbox[i].Address.Key, b.Mailbox[i].Item.Seq, b.Mailbox[i].Item.Message.Kind)
+	}
+	for i := range b.Entities {
+		n := &b.Entities[i]
+		fmt.Fprintf(&t, " entity(%s %d..%d gone=%v locked=%v)", n.Entity.Address.Key, n.Prev, n.Entity.Version, n.Gone, n.Entity.Locked())
+	}
 	for i := range b.Messages {
 		m := &b.Messages[i]
 		fmt.Fprintf(&t, " msg(%d>%d #%d %s %s)", m.From, m.To, m.Seq, m.Message.Kind, m.Message.To.Key)
@@ -484,6 +495,10 @@ func describeTurn(t *model.Turn) string {
 			name = "retry"
 		case model.CommandAnswer:
 			name = fmt.Sprintf("answer %d", c.Event.Ref)
+		case model.CommandLock:
+			name = fmt.Sprintf("lock %d", len(c.Event.Locks))
+		case model.CommandUnlock:
+			name = "unlock"
 		case model.CommandRecord, model.CommandSchedule:
 		}
 		fmt.Fprintf(&b, " %s(%s)", name, c.Event.ID)

@@ -88,6 +88,10 @@ type Sim struct {
 	copies   []model.Address // where forks and imports went
 	ids      uint64
 
+	entities bool // there are accounts and desks
+	stamps   uint64
+	deeds    uint64
+
 	young   bool // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
 	letters bool // there are orders for dead letters
 	gates   bool // there are limits, breakers and paused queues
@@ -116,14 +120,18 @@ type event struct {
 }
 
 func newSim(seed uint64, o Options) *Sim {
-	// One seed in eight has labels, one in three has tasks, and one in three is young: it has what was added last, every other one of them with tasks. The others stay what
-	// they were, with what they have found.
+	// One seed in eight has labels, one in three has tasks, and one in three is young: it has what was added later, every other one of them with tasks. About one in four has
+	// entities. The others stay what they were, with what they have found.
 	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, threads: map[*thread]bool{}, tasks: seed%3 == 1 || seed%6 == 5, young: seed%3 == 2}
 	s.shared = s.young && s.tasks && seed%24 != 23
+	s.entities = seed%6 == 0 || seed%7 == 1
 	for range 4 {
 		s.random()
 	}
 	s.drawPlan()
+	if s.entities {
+		s.drawEntities()
+	}
 	if s.tasks {
 		s.hands, s.claims = map[string]*hand{}, map[model.ClaimRef]*claimed{}
 		s.reports, s.beats, s.dropped = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}, map[model.ClaimRef]bool{}

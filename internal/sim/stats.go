@@ -153,6 +153,27 @@ const (
 	opInherited // a claim of a dead node that another one counts from now on; too rare to be demanded
 	opFound     // a node has said that it counts those of the dead
 	opCleaned   // what a dead node had is free
+	opMailed
+	opApplied
+	opDeedSent
+	opDeedAnswered
+	opDeedFailed
+	opOneWay
+	opBrief
+	opInterrupted // too rare to be demanded
+	opViewed
+	opPassed
+	opEntityGone
+	opEntityDeleted
+	opTellerLeft
+	opLockAsked
+	opLockGranted
+	opLocked
+	opGranted
+	opDeedLocked
+	opLockWithdrawn
+	opLockOutlived
+	opUnlockedByForce
 
 	opClosed // + status
 	_
@@ -180,7 +201,9 @@ var opNames = [opCount]string{
 	"run expired", "run expired by itself", "dead letter expired", "many at once", "requeued", "step requeued", "requeued edited", "requeued again",
 	"requeued before", "requeue undone", "purged",
 	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
-	"retry after", "queue paused", "page written", "claim goes on to count", "", "the dead looked for", "the dead cleaned up", "", "", "closed completed", "closed failed", "closed canceled", "closed continued",
+	"retry after", "queue paused", "page written", "claim goes on to count", "", "the dead looked for", "the dead cleaned up",
+	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "entity gone", "entity deleted", "teller left", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force",
+	"", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }
 
@@ -232,6 +255,9 @@ const (
 	faultLetterOdd // late, or twice
 	faultSettingFails
 	faultSettingLost
+	faultTellerHangs
+	faultHandedBack // a teller has made only the first calls
+	faultOperatedTwice
 	faultCount
 )
 
@@ -241,6 +267,7 @@ var faultNames = [faultCount]string{
 	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
 	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
 	"gave up", "stale turn", "slow reply", "odd view", "deploy", "hand hangs", "reported twice", "letter odd", "setting fails", "setting lost",
+	"teller hangs", "calls handed back", "operated twice",
 }
 
 // Stats counts what happened.

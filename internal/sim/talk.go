@@ -242,6 +242,10 @@ func (l *ledger) reply(r *store.Reply) {
 	if old, ok := l.replies[r.RequestKey]; ok && old != string(r.Body) {
 		l.fail("I16: request %s of %s has two answers", r.ID, r.Address)
 	}
+	if id, ok := l.requested[r.ID]; ok {
+		a, _ := model.DecodeAnswer(r.Body)
+		l.answeredCall(id, &a)
+	}
 	l.replies[r.RequestKey] = string(r.Body)
 }
 

@@ -37,6 +37,7 @@ type op struct {
 	pinned  *proc                 // where it is done, the first time
 	floor   map[model.RunID]int64 // what answers to queries were made of before this one was asked
 	shadow  *op                   // the op that this one repeats with the same request id
+	since   int                   // the state of the entity that somebody was shown before this was asked
 	reads   int                   // how often the history was read again that it is about
 
 	set  func(p *proc) error // what is to be set, of an op that is about settings
@@ -110,6 +111,9 @@ func (u *user) signal() model.Payload {
 // draw makes up something to do.
 func (u *user) draw() *op {
 	s := u.s
+	if s.entities && s.chance(0.4) {
+		return u.deed()
+	}
 	if s.tasks && s.chance(0.4) {
 		return u.drawTask()
 	}
@@ -312,6 +316,9 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		return
 	case o.message.Kind == 0:
 		o.awaited(a, again, end)
+		return
+	case o.message.To.IsEntity():
+		o.answerCall(a, again, end)
 		return
 	}
 	switch kind := fault.KindOf(a.Err); {

@@ -47,6 +47,11 @@ type Batch struct {
 	StopTimers []TimerKey
 	Timers     []Timer
 	StopAll    []RunKey
+	// Taken removes items of mailboxes (guarded: each must exist), then Mailbox inserts items (a taken position refuses the batch).
+	Taken   []MailboxKey
+	Mailbox []MailboxRow
+	// Entities insert, change or remove rows of entities (guarded by their versions; a row that exists refuses an insert).
+	Entities []EntityRow
 	// Messages are inserted (a taken position refuses the batch).
 	Messages []MessageRow
 	// Cursors advance from Prev to Next (guarded; a first advance, Prev 0, inserts).
@@ -132,7 +137,8 @@ type ExistingStart struct {
 func (b *Batch) Empty() bool {
 	return len(b.Deletes) == 0 && len(b.Starts) == 0 && len(b.Closes) == 0 && len(b.Marks) == 0 && len(b.Labels) == 0 && len(b.Events) == 0 &&
 		len(b.Dead) == 0 && len(b.DeadMarks) == 0 && len(b.DeadDeletes) == 0 && len(b.TaskData) == 0 && len(b.Logs) == 0 &&
-		len(b.Timers) == 0 && len(b.StopTimers) == 0 && len(b.StopAll) == 0 && len(b.Messages) == 0 &&
+		len(b.Timers) == 0 && len(b.StopTimers) == 0 && len(b.StopAll) == 0 && len(b.Taken) == 0 && len(b.Mailbox) == 0 && len(b.Entities) == 0 &&
+		len(b.Messages) == 0 &&
 		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Free) == 0
 }
 
@@ -140,7 +146,7 @@ func (b *Batch) Empty() bool {
 func (b *Batch) Rows() int {
 	return len(b.Deletes) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) +
 		len(b.Dead) + len(b.DeadMarks) + len(b.DeadDeletes) + len(b.TaskData) + len(b.Logs) + len(b.Timers) + len(b.StopTimers) +
-		len(b.StopAll) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Free)
+		len(b.StopAll) + len(b.Taken) + len(b.Mailbox) + len(b.Entities) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Free)
 }
 
 // Clone is a copy with slices of its own, for whoever keeps a batch longer than a call. What its rows point to is shared.
@@ -151,6 +157,7 @@ func (b *Batch) Clone() *Batch {
 	c.Dead, c.DeadMarks, c.DeadDeletes = slices.Clone(b.Dead), slices.Clone(b.DeadMarks), slices.Clone(b.DeadDeletes)
 	c.TaskData, c.Logs = slices.Clone(b.TaskData), slices.Clone(b.Logs)
 	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)
+	c.Taken, c.Mailbox, c.Entities = slices.Clone(b.Taken), slices.Clone(b.Mailbox), slices.Clone(b.Entities)
 	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)
 	c.Deferred, c.Requests, c.Free = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Free)
 	return &c

@@ -34,6 +34,7 @@ type Store interface {
 	Recovery
 	Mailroom
 	Reader
+	Entities
 	Tasks
 	Settings
 	Peers
@@ -154,6 +155,8 @@ type Reader interface {
 	LoadLabels(ctx context.Context, keys []RunKey) ([]LabelRow, error)
 	// LoadOutcomes returns the rows of those runs that are closed.
 	LoadOutcomes(ctx context.Context, keys []RunKey) ([]Execution, error)
+	// LoadDeadLetters returns requests and messages that were refused and kept, of all shards, in the order of their ids, behind the given one, at most limit.
+	LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]InboxRow, error)
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)
 	// Sweep deletes, in one bounded transaction, message rows behind their cursors, remembered requests older than before,

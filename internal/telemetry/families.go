@@ -87,6 +87,17 @@ const (
 	TimerLateness
 	Messages
 
+	EntityCalls
+	EntityCallSeconds
+	EntityHandOver
+	EntityHandOverCalls
+	EntityCallsWaiting
+	EntitiesLoaded
+	LockWait
+	LockHeld
+	LocksHeld
+	LockWaiters
+
 	Commits
 	CommitSeconds
 	CommitRows
@@ -105,12 +116,14 @@ const (
 
 // Labels.
 const (
-	labelWorkflow = "workflow"
-	labelActivity = "activity"
-	labelQueue    = "queue"
-	labelBreaker  = "breaker"
-	labelLimit    = "limit"
-	labelSchedule = "schedule"
+	labelWorkflow  = "workflow"
+	labelActivity  = "activity"
+	labelQueue     = "queue"
+	labelBreaker   = "breaker"
+	labelLimit     = "limit"
+	labelSchedule  = "schedule"
+	labelEntity    = "entity"
+	labelOperation = "operation"
 
 	labelStatus  = "status"
 	labelReason  = "reason"
@@ -121,7 +134,7 @@ const (
 )
 
 // named are the labels whose values programs and people choose. The others are words of a list.
-var named = map[string]bool{labelWorkflow: true, labelActivity: true, labelQueue: true, labelBreaker: true, labelLimit: true, labelSchedule: true}
+var named = map[string]bool{labelWorkflow: true, labelActivity: true, labelQueue: true, labelBreaker: true, labelLimit: true, labelSchedule: true, labelEntity: true, labelOperation: true}
 
 // Other stands for the names that are too many.
 const Other = "_other"
@@ -218,10 +231,25 @@ var families = [numFamilies]Family{
 	TimersFired:   {"perdure_timers_fired_total", "Timers of workflows that fired.", Counter, nil, nil},
 	TimerLateness: {"perdure_timer_lateness_seconds", "Time from when a timer was due to when it fired.", Histogram, nil, quick},
 	Messages: {
-		"perdure_messages_total", "Messages to executions that were decided about, by kind, and whether they took effect (applied) or not (refused).", Counter,
+		"perdure_messages_total", "Messages to executions and entities that were decided about, but for calls, by kind, and whether they took effect (applied) or not (refused).", Counter,
 		[]string{labelKind, labelOutcome},
 		nil,
 	},
+
+	EntityCalls: {
+		"perdure_entity_calls_total", "Calls of operations, views and RPCs, by how they ended: completed, failed, refused (the mailbox was full, or the section did not hold the lock).", Counter,
+		[]string{labelEntity, labelOperation, labelOutcome},
+		nil,
+	},
+	EntityCallSeconds:   {"perdure_entity_call_seconds", "Time from when a call came to the owner of the entity to when it had been made.", Histogram, []string{labelEntity, labelOperation}, usual},
+	EntityHandOver:      {"perdure_entity_handover_seconds", "Time that a worker had the calls of an entity that were handed over together.", Histogram, []string{labelEntity}, usual},
+	EntityHandOverCalls: {"perdure_entity_handover_calls", "Calls that were handed over together.", Histogram, []string{labelEntity}, many},
+	EntityCallsWaiting:  {"perdure_entity_calls_waiting", "Calls that wait for entities of this node and that no worker has.", Gauge, []string{labelEntity}, nil},
+	EntitiesLoaded:      {"perdure_entities_loaded", "Entities and services, by key, that this node has in memory.", Gauge, []string{labelEntity}, nil},
+	LockWait:            {"perdure_lock_wait_seconds", "Time from when a section asked an entity for its lock to when it got it.", Histogram, []string{labelEntity}, long},
+	LockHeld:            {"perdure_lock_held_seconds", "Time for which a section had the lock of an entity, by how it ended: released, or taken by an operator.", Histogram, []string{labelEntity, labelOutcome}, long},
+	LocksHeld:           {"perdure_locks_held", "Locked entities that this node has in memory: all that somebody waits for, and those that were called a moment ago.", Gauge, []string{labelEntity}, nil},
+	LockWaiters:         {"perdure_lock_waiters", "Sections that wait for the lock of an entity of this node.", Gauge, []string{labelEntity}, nil},
 
 	Commits: {
 		"perdure_commits_total", "Commits of batches, by what the store said: ok, retryable, away, unknown, refused, fenced.", Counter,

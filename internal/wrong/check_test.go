@@ -68,10 +68,9 @@ type compiler struct {
 // imports are what the head imports.
 var imports = []string{face, "context", "database/sql", "errors", "math/rand/v2", "net/http", "time"}
 
-// newCompiler finds the compiled form of what programs import, as the go command has it when it runs in a directory and environment.
-func newCompiler(dir string, env ...string) *compiler {
+// newCompiler finds the compiled form of what programs import.
+func newCompiler() *compiler {
 	cmd := exec.Command("go", append([]string{"list", "-export", "-deps", "-f", "{{.ImportPath}}\t{{.Export}}"}, imports...)...)
-	cmd.Dir, cmd.Env = dir, append(os.Environ(), env...)
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
@@ -87,7 +86,7 @@ func newCompiler(dir string, env ...string) *compiler {
 }
 
 // shared is the compiler of all tests, because it takes a while to find everything.
-var shared = sync.OnceValue(func() *compiler { return newCompiler("") })
+var shared = sync.OnceValue(func() *compiler { return newCompiler() })
 
 func theCompiler(t *testing.T) *compiler {
 	t.Helper()
@@ -125,24 +124,6 @@ func (c *compiler) check(t *testing.T, more string) checked {
 	cfg := types.Config{Importer: c.importer, Error: func(err error) { p.errs = append(p.errs, err.Error()) }}
 	p.pkg, _ = cfg.Check("main", p.fset, []*ast.File{file}, p.info) // its error is the first of those
 	return p
-}
-
-// has reports whether the face has an identifier: a name, or a type and one of its methods.
-func (c *compiler) has(t *testing.T, name string) bool {
-	t.Helper()
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	pkg, err := c.importer.Import(face)
-	if err != nil {
-		t.Fatal(err)
-	}
-	typ, method, isMethod := strings.Cut(name, ".")
-	obj := pkg.Scope().Lookup(typ)
-	if obj == nil || !isMethod {
-		return obj != nil
-	}
-	found, _, _ := types.LookupFieldOrMethod(types.NewPointer(obj.Type()), true, pkg, method)
-	return found != nil
 }
 
 // vet runs all checks of perdurevet over a program. Facts about other packages are not needed: programs here have only one.

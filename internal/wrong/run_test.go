@@ -104,8 +104,6 @@ func TestOpenRefusesWrongPrograms(t *testing.T) {
 // ran is a program that is refused when it runs.
 type ran struct {
 	id, name string
-	// missing is an identifier of the face that the program needs and that does not exist yet.
-	missing string
 	// run runs it and says what its author is told.
 	run  func(t *testing.T) string
 	want []string
@@ -240,14 +238,9 @@ func reason(t *testing.T, code func(perdure.WorkflowCtx, in) (out, error)) strin
 
 func TestWrongProgramsAreRefusedAtRunTime(t *testing.T) {
 	t.Parallel()
-	c := theCompiler(t)
 	for _, r := range refusedAtRunTime {
 		t.Run(r.id+" "+r.name, func(t *testing.T) {
 			t.Parallel()
-			if r.missing != "" {
-				stillMissing(t, c, r.missing)
-				return
-			}
 			got := r.run(t)
 			for _, want := range r.want {
 				if !strings.Contains(got, want) {

@@ -34,13 +34,25 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 
 // Forget takes an Await back, or the wait for an answer of the code.
 func (l *Lane) Forget(a model.Address, token any) {
-	ws := slices.DeleteFunc(l.waiters[a], func(w waiter) bool { return w.token == token })
+	request := ""
+	ws := slices.DeleteFunc(l.waiters[a], func(w waiter) bool {
+		if w.token != token {
+			return false
+		}
+		request = w.reply
+		return true
+	})
 	if len(ws) == 0 {
 		delete(l.waiters, a)
 	} else {
 		l.waiters[a] = ws
 	}
 	if e := l.entries[a]; e != nil {
+		shared := request != "" && slices.ContainsFunc(ws, func(w waiter) bool { return w.reply == request })
+		if e.isEntity() && e.actor.entity != nil && !shared && e.actor.entity.Forget(token, request) {
+			l.settleDue(l.now, e)
+			l.operate(l.now, e) // perhaps nothing waits for it any more
+		}
 		for _, q := range slices.Clone(e.queries) {
 			if q.token == token {
 				l.unask(q)

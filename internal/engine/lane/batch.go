@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -17,6 +18,7 @@ type building struct {
 	pairs   []*pair // whose cursor advances
 	frees   []*shard
 	facts   []Fact
+	changed map[*entry]int   // where the row of an entity is in the batch; nil when there is none
 	data    map[datumKey]int // where the value of a task is in the batch; nil when there is none
 	bytes   int
 }
@@ -39,6 +41,8 @@ const (
 	effExecute // a claim is to be handed over
 	effStop    // the worker that executes a task is told to come to an end
 	effSettled // a worker hears that its report counts, or does not
+	effEntity  // what is known of an entity is durable
+	effBegin   // a brief call of another process may be made
 )
 
 // effect is something to be told once the batch is durable.
@@ -51,6 +55,7 @@ type effect struct {
 	answer  Answer
 	awaits  bool // the answer ends a wait
 	call    Call
+	heard   bool // the worker has let go before, because it reported something
 	hint    Hint
 	turn    *model.Turn
 	step    string // or the id of a request, of effReply
@@ -59,6 +64,8 @@ type effect struct {
 	task     *taskInput // of effExecute, effStop and effSettled
 	canceled bool
 	err      error
+
+	change *core.EntityChange // of effEntity
 }
 
 // newBuilding is an empty batch. Its memory is used again: what is handed out points to other memory.
@@ -276,7 +283,9 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effClosed:
 			l.tellWaiters(f.entry.address, f.run, f.outcome)
 		case effEvict:
-			l.out.Calls = append(l.out.Calls, f.call)
+			if !f.heard {
+				l.out.Calls = append(l.out.Calls, f.call)
+			}
 			f.entry.evicting = false
 			if f.entry.wanted {
 				f.entry.wanted = false
@@ -294,12 +303,19 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.handOver(f.entry, f)
 		case effStop, effSettled:
 			l.tellTask(f)
+		case effBegin:
+			l.begin(now, f.entry, f.input.message)
+		case effEntity:
+			f.entry.actor.committed(f.change)
 		case effBlocked:
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)
 		}
 	}
 	for _, e := range b.entries {
+		if e.isEntity() {
+			l.viewsDue(now, e)
+		}
 		l.maybeDrop(e)
 		if len(e.backlog) > 0 {
 			l.schedule(e)

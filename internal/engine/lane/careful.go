@@ -65,7 +65,11 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		}
 	}
 	for i := range slices.Backward(b.effects) { // whoever had a run last has it again
-		if f := &b.effects[i]; f.kind == effEvict || f.kind == effBlocked {
+		switch f := &b.effects[i]; {
+		case f.kind == effEvict && f.heard:
+			f.entry.evicting, f.entry.wanted = false, false
+			unheld = append(unheld, f.entry)
+		case f.kind == effEvict || f.kind == effBlocked:
 			l.holdAgain(f.entry, &f.call)
 		}
 	}
@@ -168,6 +172,9 @@ func (l *Lane) carefulStep(now model.Time) {
 		r.chunks = nil
 		l.MailWaits() // what was queued behind the kept messages was dropped
 		for _, e := range l.sorted(func(*entry) bool { return true }) {
+			if e.isEntity() {
+				l.operate(now, e)
+			}
 			if len(e.backlog) > 0 {
 				l.schedule(e)
 			} else {
@@ -233,7 +240,11 @@ func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
 	}
 	e.activating, e.tail, e.read = false, nil, nil
 	l.unstrand(e) // it is tried again by whoever is here then
-	l.refuseQueries(e, fault.New(fault.Blocked, "execution %s %s", e.address, why))
+	blocked := fault.New(fault.Blocked, "%s %s", e.address, why)
+	l.refuseQueries(e, blocked)
+	if e.isEntity() {
+		l.abandon(e, blocked)
+	}
 	e.poison, e.poisonUntil = &why, now.Add(l.cfg.QuarantineFor)
 	l.unpost(now, e)   // whoever executes a task of it goes on
 	l.handOverAgain(e) // which is not known: whoever has it is found when it is read
@@ -298,6 +309,8 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 		return
 	case in.kind == inReport:
 		l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
+	case in.kind == inOperated:
+		l.unheard(in, blocked)
 	case in.kind == inTurn || in.kind == inRelease:
 		l.out.Calls = append(l.out.Calls, Call{
 			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),

@@ -201,6 +201,7 @@ func (l *Lane) die(err error) {
 			l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
 		}
 		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
+		l.unheard(in, ErrNotOwner)
 	}
 	for _, b := range [...]*building{l.flight, l.open} {
 		if b == nil {
@@ -210,19 +211,25 @@ func (l *Lane) die(err error) {
 			fail(in)
 		}
 		for i := range b.effects {
-			if f := &b.effects[i]; f.kind == effEvict {
+			if f := &b.effects[i]; f.kind == effEvict && !f.heard {
 				f.call.Reason = "the node lost its lease" // whether or not it is true any more: nobody else will tell the worker
 				l.out.Calls = append(l.out.Calls, f.call)
 			}
 		}
 	}
 	for _, e := range l.sorted(func(*entry) bool { return true }) {
+		if e.isEntity() {
+			l.abandon(e, ErrNotOwner) // with the results in its backlog
+		}
 		for _, in := range e.backlog {
 			fail(in)
 		}
 		l.refuseReports(e)
 		l.letGoNow(e, "the node lost its lease")
 		l.askAgain(e)
+	}
+	if l.flight != nil {
+		l.carefulLanded() // the first chunk is what is in flight
 	}
 	l.failCareful(fail)
 	l.failWaiters()

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
@@ -29,6 +30,8 @@ type offer struct {
 	id      WorkerID
 	version string
 	pinned  bool // it continues only pinned runs of its version
+
+	entity *model.EntityType // what it offers, when that is an entity or a service
 }
 
 func newWorkers() workers {
@@ -52,15 +55,23 @@ func (w *workers) pick(k kind, pin string) WorkerID {
 func (l *Lane) Join(now model.Time, id WorkerID, o model.Offer) {
 	l.workers.here[id] = true
 	for _, name := range o.Workflows {
-		k := kind{o.Tenant, name}
-		l.workers.offers[k] = append(l.workers.offers[k], offer{id, o.Version, slices.Contains(o.Pinned, name)})
-		waiting := l.workers.unserved[k]
-		delete(l.workers.unserved, k)
-		for _, e := range waiting {
-			e.unserved = false
-			l.dispatch(now, e)
-			l.maybeDrop(e)
+		l.offer(now, kind{o.Tenant, name}, offer{id: id, version: o.Version, pinned: slices.Contains(o.Pinned, name)})
+	}
+}
+
+// offer adds what a worker can run, and hands over what has waited for it.
+func (l *Lane) offer(now model.Time, k kind, o offer) {
+	l.workers.offers[k] = append(l.workers.offers[k], o)
+	waiting := l.workers.unserved[k]
+	delete(l.workers.unserved, k)
+	for _, e := range waiting {
+		e.unserved = false
+		if e.isEntity() && e.known {
+			e.actor.entity.Mark(l.views(e))
+			l.settleDue(now, e)
 		}
+		l.dispatch(now, e)
+		l.maybeDrop(e)
 	}
 }
 
@@ -79,6 +90,7 @@ func (l *Lane) Leave(now model.Time, id WorkerID) {
 	for _, e := range l.sorted(func(e *entry) bool { return e.worker == id }) {
 		l.takeBack(now, e, "the worker left")
 	}
+	l.leaveEntities(now, id)
 }
 
 func (l *Lane) unoffer(id WorkerID) {
@@ -114,6 +126,10 @@ func (l *Lane) sorted(want func(*entry) bool) []*entry {
 
 // dispatch hands an open run to a worker. Its history is read first.
 func (l *Lane) dispatch(now model.Time, e *entry) {
+	if e.isEntity() {
+		l.operate(now, e)
+		return
+	}
 	if l.dead != nil || e.worker != 0 || e.activating || e.fresh || e.shard.draining || e.poison != nil {
 		return
 	}
@@ -173,6 +189,9 @@ func (l *Lane) unstrand(e *entry) {
 
 func noWorker(e *entry) model.Reason {
 	why := model.Reason{Code: model.WaitWorker, Name: e.address.Type}
+	if word, name, ok := strings.Cut(e.address.Type, ":"); ok && e.isEntity() {
+		why.Detail, why.Name = word, name
+	}
 	if e.known && e.x != nil && e.x.Pin != "" {
 		why.Detail = "version " + e.x.Pin + " of workflow"
 	}
@@ -375,6 +394,8 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 	switch {
 	case e.poison != nil:
 		return []model.Reason{*e.poison}, true
+	case e.isEntity():
+		return l.explainEntity(e)
 	case e.known && e.x != nil && e.x.Paused != nil:
 		return []model.Reason{*e.x.Paused}, true
 	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0 && !e.unserved: // else what it waits for says more

@@ -18,11 +18,12 @@ import (
 // rig drives a lane by hand on a store in memory: it does what the lane asks for only when the test says so, one thing at a time.
 // Whatever the lane tells anybody is checked against the store at that moment (L2: nothing is told before it is durable).
 type rig struct {
-	t   tb
-	st  *memory.Store
-	l   *lane.Lane
-	now model.Time
-	cfg lane.Config
+	t     tb
+	st    *memory.Store
+	l     *lane.Lane
+	now   model.Time
+	cfg   lane.Config
+	lease int64 // epoch of the registration; that of the fence may be a later one
 
 	ids   int
 	lives int
@@ -34,13 +35,16 @@ type rig struct {
 	verify  []store.StartRow
 	loads   []lane.Load
 	// What it has told.
-	calls   []lane.Call
-	told    []lane.TaskCall
-	answers map[any]lane.Answer
-	mail    []store.MessageRow
-	hints   []lane.Hint
-	freed   []model.ShardID
-	dead    error
+	calls []lane.Call
+	told  []lane.TaskCall
+	// operations are calls of entities that workers have; handed is how often workers got one, by its input.
+	operations []lane.OperateCall
+	handed     map[string]int
+	answers    map[any]lane.Answer
+	mail       []store.MessageRow
+	hints      []lane.Hint
+	freed      []model.ShardID
+	dead       error
 
 	// held is what workers hold, as they know it.
 	held map[model.RunID]*holding
@@ -56,6 +60,7 @@ type rig struct {
 	// facts are what the lane has told to those who count, landed what they should have counted; see facts_test.go.
 	facts, landed map[string]int
 	messages      int
+	entityFacts   []string
 	ended         []lane.Outcome // of attempts
 }
 
@@ -86,7 +91,7 @@ const (
 
 func newRig(t tb, change ...func(*lane.Config)) *rig {
 	t.Helper()
-	r := &rig{t: t, now: begin, answers: map[any]lane.Answer{}, held: map[model.RunID]*holding{}, removed: map[model.RunID]bool{}}
+	r := &rig{t: t, now: begin, answers: map[any]lane.Answer{}, handed: map[string]int{}, held: map[model.RunID]*holding{}, removed: map[model.RunID]bool{}}
 	r.st = memory.New(memory.Options{Shards: shards, Now: func() time.Time { return r.now.Std() }, Cluster: "test"})
 	r.cfg = lane.Config{Shards: shards, NewRun: r.newRun, Limits: core.DefaultLimits}
 	for _, f := range change {
@@ -105,14 +110,14 @@ func (r *rig) register(id model.NodeID) {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	r.cfg.Ref = store.LaneRef{Node: id, Epoch: reg.Epoch}
+	r.cfg.Ref, r.lease = store.LaneRef{Node: id, Epoch: reg.Epoch}, reg.Epoch
 	r.l = lane.New(r.cfg)
 }
 
 // restart begins a new life of the node, which knows nothing of the one before.
 func (r *rig) restart() {
 	r.t.Helper()
-	if err := r.st.Unregister(r.t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch); err != nil {
+	if err := r.st.Unregister(r.t.Context(), r.cfg.Ref.Node, r.lease); err != nil {
 		r.t.Fatal(err)
 	}
 	r.nextLife()
@@ -142,7 +147,7 @@ func (r *rig) newRun() model.RunID {
 func (r *rig) acquire(ids ...model.ShardID) {
 	r.t.Helper()
 	ref := r.cfg.Ref
-	got, err := r.st.Acquire(r.t.Context(), ref.Node, ref.Epoch, ids)
+	got, err := r.st.Acquire(r.t.Context(), ref.Node, r.lease, ids)
 	if err != nil || len(got) != len(ids) {
 		r.t.Fatalf("acquire %v: got %v, %v", ids, got, err)
 	}
@@ -181,6 +186,12 @@ func (r *rig) take() {
 		r.call(c)
 	}
 	r.told = append(r.told, out.TaskCalls...)
+	r.operations = append(r.operations, out.Operate...)
+	for i := range out.Operate {
+		for _, c := range out.Operate[i].Operations.Calls {
+			r.handed[string(c.Input.Data)]++
+		}
+	}
 	for _, a := range out.Answers {
 		r.answer(a)
 	}
@@ -325,7 +336,7 @@ func (r *rig) landUnheard() {
 // fence has another node take the fence of this one away.
 func (r *rig) fence() {
 	r.t.Helper()
-	if ok, err := r.st.FenceNode(r.t.Context(), r.cfg.Ref.Node, r.cfg.Ref.Epoch, true); !ok || err != nil {
+	if ok, err := r.st.FenceNode(r.t.Context(), r.cfg.Ref.Node, r.lease, true); !ok || err != nil {
 		r.t.Fatal(ok, err)
 	}
 }

@@ -59,6 +59,7 @@ type entry struct {
 	unhanded []*Load             // those of them whose progress came while the run was forgotten
 	reports  []*input            // that came while it was quarantined
 	written  map[string]*written // by task, of those that write; nil when none does
+	actor    *actor              // of an entity or a service; nil for all others
 
 	remembered  int           // requests that were served
 	poison      *model.Reason // quarantined
@@ -92,6 +93,9 @@ func (l *Lane) entry(a model.Address) *entry {
 		return nil
 	}
 	e := &entry{address: a, shard: sh}
+	if a.IsEntity() {
+		e.actor = &actor{}
+	}
 	l.entries[a] = e
 	sh.entries[e] = struct{}{}
 	return e
@@ -106,12 +110,16 @@ func (l *Lane) setRun(e *entry, x *core.Execution) {
 func (l *Lane) forget(e *entry) {
 	e.x, e.known, e.starting, e.fresh, e.mark, e.resuming, e.posted, e.written = nil, false, false, false, nil, 0, false, nil
 	e.version++
+	if e.isEntity() {
+		l.forgetEntity(e)
+	}
 }
 
 // maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil ||
-		e.tasks.len() > 0 || e.resuming > 0 { // it is handed over when that is told
+		e.tasks.len() > 0 || e.resuming > 0 || // it is handed over when that is told
+		e.isEntity() && e.actor.stays() {
 		return
 	}
 	l.askAgain(e) // nobody would answer
@@ -124,6 +132,9 @@ func (l *Lane) drop(e *entry) {
 		e.gone = true
 	}
 	delete(e.shard.entries, e)
+	if e.isEntity() {
+		l.wakeUp(e)
+	}
 	if e.tasks.len() > 0 {
 		l.unpost(l.now, e)
 	}

@@ -30,6 +30,10 @@ const (
 	FactTimer                         // a timer fired: Since is when it was due
 	FactMessage                       // a message was decided about: Message, Refused; Name and Trace are its own, Of is the trace of the run
 	FactRemoved                       // N closed runs were removed
+	FactCall                          // operation Name of an entity was called: Outcome, Failure, Trace; Since is when the call came, Handed when a worker got it
+	FactHandOver                      // a worker has made N calls of an entity: Since is when it got them
+	FactLocked                        // a section has locked an entity: Since is when it asked for it
+	FactUnlocked                      // a section has lost the lock of an entity: Since is when it got it, Word how: released or taken
 )
 
 // Outcome is how an attempt of a step or task ended.
@@ -44,6 +48,7 @@ const (
 	Lost     // its worker went away
 	Returned // without consuming an attempt
 	Canceled
+	Refused // it was not made
 )
 
 // Fact is something that has become durable, for those who count: it was decided by this lane, and is told once, after the commit. It is about whatever Kind says.
@@ -64,6 +69,7 @@ type Fact struct {
 	Of      string
 	Failure *model.Failure
 	Since   model.Time
+	Handed  model.Time
 	At      model.Time
 }
 
@@ -72,12 +78,18 @@ type witness struct {
 	x    *core.Execution
 	task core.Task // that the input is about, if it is about one
 	has  bool
+	lock model.Entity // who held an entity; nothing else of it
 }
 
 // witnessed remembers how things stand before an input is applied. Nobody who does not listen pays for it.
 func (l *Lane) witnessed(e *entry, in *input) {
 	w := &l.witness
 	w.x, w.has = e.x, false
+	if e.isEntity() {
+		row := &e.actor.entity.Row
+		w.lock.Holder, w.lock.Held = row.Holder, row.Held
+		return
+	}
 	id := ""
 	switch {
 	case in.task != nil:
@@ -103,6 +115,10 @@ func (l *Lane) notes(b *building, e *entry, in *input, d *core.Decision) {
 		to = &b.facts
 	}
 	n := noter{to: to, e: e, w: &l.witness, run: e.run()}
+	if e.isEntity() {
+		n.entity(in, d)
+		return
+	}
 	switch in.kind {
 	case inTurn:
 		n.add(Fact{Kind: FactTurn})
@@ -303,14 +319,15 @@ func (l *Lane) traced(m *model.Message) {
 
 // States is how a lane stands, for those who look now and then.
 type States struct {
-	Bytes       int // of inputs that wait or are not committed
-	Stranded    int // runs that nobody here can continue
-	Quarantined int // addresses
+	Bytes       int                     // of inputs that wait or are not committed
+	Stranded    int                     // runs that nobody here can continue
+	Quarantined int                     // addresses
+	Entities    map[string]EntityStates // by type
 }
 
 // States counts.
 func (l *Lane) States() States {
-	s := States{Bytes: l.bytes, Quarantined: len(l.sick)}
+	s := States{Bytes: l.bytes, Quarantined: len(l.sick), Entities: l.entityStates()}
 	for _, es := range l.workers.unserved {
 		s.Stranded += len(es)
 	}

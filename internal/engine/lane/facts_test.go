@@ -45,6 +45,8 @@ func (r *rig) count(facts []lane.Fact) {
 			r.facts["removed"] += f.N
 		case lane.FactMessage:
 			r.messages++
+		case lane.FactCall, lane.FactHandOver, lane.FactLocked, lane.FactUnlocked:
+			r.entityFacts = append(r.entityFacts, told(f))
 		default:
 		}
 	}

@@ -24,6 +24,8 @@ const (
 	inProgress   // how far a task is
 	inAttach     // a worker has a claim
 	inExpired    // removes closed runs whose time is over
+	inOperated   // what a worker has made of calls of an entity
+	inSettle     // answers calls of an entity that are lost, and gives its lock to whose turn it is
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
 
@@ -49,6 +51,7 @@ type input struct {
 	run   model.RunID
 
 	answer *model.Answer // of inAnswered
+	job    *job          // of inOperated
 
 	task   *taskInput    // of inClaim, inReport and inExpire
 	runs   []model.RunID // of inExpired
@@ -76,7 +79,12 @@ func (in *input) size() int {
 		n += in.task.progress.Size()
 	case inExpired:
 		n += 16 * len(in.runs)
-	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach:
+	case inOperated:
+		n += in.job.result.State.Size()
+		for i := range in.job.result.Results {
+			n += in.job.result.Results[i].Output.Size()
+		}
+	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle:
 	}
 	return n
 }
@@ -112,7 +120,7 @@ func (l *Lane) deliverFrom(now model.Time, in *input) {
 		return
 	}
 	w := waiter{token: token, early: true}
-	if m.Kind == model.MessageUpdate {
+	if m.Kind == model.MessageUpdate || m.Kind == model.MessageCall && !m.OneWay && !m.Brief {
 		in.awaits, w.reply = true, m.RequestID
 	}
 	if in.awaits {
@@ -149,8 +157,23 @@ func (l *Lane) held(w WorkerID, run model.RunID, gen uint64) *entry {
 			return e
 		}
 	}
-	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the run is not held any more"})
+	l.evictStale(w, run, gen)
 	return nil
+}
+
+// evictStale tells a worker that it holds a run no more, of which it still reports. A batch that is to tell it the same need not any more.
+func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
+	for _, b := range [...]*building{l.flight, l.open} {
+		if b == nil {
+			continue
+		}
+		for i := range b.effects {
+			if f := &b.effects[i]; f.kind == effEvict && f.call.Worker == w && f.call.Run == run && f.call.Generation == gen {
+				f.heard = true
+			}
+		}
+	}
+	l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: w, Run: run, Generation: gen, Reason: "stale: the run is not held any more"})
 }
 
 // take applies an input, or lets it wait until it can be applied.
@@ -244,6 +267,10 @@ func (e *entry) sure(in *input) bool {
 
 // load reads the run of an entry, so that inputs can be applied. An input wakes a sleeping run as a rule, so its history is read for a worker at the same time.
 func (l *Lane) load(e *entry) {
+	if e.isEntity() {
+		l.loadEntity(e)
+		return
+	}
 	e.loading = true
 	if len(l.workers.offers[kind{e.address.Tenant, e.address.Type}]) > 0 && e.worker == 0 && !e.activating && !e.shard.draining {
 		e.activating, e.tail = true, nil
@@ -272,7 +299,7 @@ func (l *Lane) loadDue(e *entry) {
 // mayAssumeAbsent: a start by a client of this process may be written without a look: the store inserts it only if the
 // address is unused, and otherwise gives us the run that is there. Not one whose answer is remembered: that would be stored either way.
 func (l *Lane) mayAssumeAbsent(e *entry, in *input) bool {
-	return in.kind == inMessage && in.message.Kind == model.MessageStart && in.pair == nil && in.inbox.IsZero() && !in.checked && !in.once() &&
+	return in.kind == inMessage && in.message.Kind == model.MessageStart && !e.isEntity() && in.pair == nil && in.inbox.IsZero() && !in.checked && !in.once() &&
 		!e.activating && !e.unserved && e.worker == 0 // otherwise there is a run
 }
 
@@ -338,6 +365,10 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.applyAttach(now, e, in)
 	case inAnswered:
 		l.applyAnswered(e, in)
+	case inOperated:
+		l.applyOperated(now, e, in)
+	case inSettle:
+		l.applySettle(now, e, in)
 	case inQuarantine:
 	}
 }
@@ -346,6 +377,10 @@ func (l *Lane) applyMessage(now model.Time, e *entry, in *input) {
 	if in.pair != nil && !in.pair.next(in) {
 		l.done(in)
 		l.maybeDrop(e)
+		return
+	}
+	if e.isEntity() {
+		l.applyToEntity(now, e, in)
 		return
 	}
 	switch in.message.Kind {
@@ -447,7 +482,7 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 	t := in.turn
 	if e.x == nil || e.x.Start.Run != t.Run || e.gen != t.Generation || e.worker != in.worker {
 		l.done(in)
-		l.out.Calls = append(l.out.Calls, Call{Kind: CallEvict, Worker: in.worker, Run: t.Run, Generation: t.Generation, Reason: "stale: the run is not held any more"})
+		l.evictStale(in.worker, t.Run, t.Generation)
 		if e.x != nil && e.x.Open() && !e.x.Parked {
 			l.dispatch(now, e) // its worker went away while the turn waited; what is blocked was perhaps not any more, before that was undone
 		}
@@ -695,6 +730,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		b.changeLetter(e.shard.id, c)
 	}
 	l.writeTimers(b, e, key, d)
+	if e.isEntity() {
+		l.writeEntity(b, e, d)
+	}
 	for i := range d.Messages {
 		m := &d.Messages[i]
 		b.batch.Messages = append(b.batch.Messages, store.MessageRow{
@@ -703,6 +741,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if in.pair != nil {
 		in.pair.consume(l, in)
+		if f := d.Answer.Failure; f != nil && in.kind == inMessage && in.message.Keep {
+			l.bury(b, e, in.message, f)
+		}
 	}
 	if !in.inbox.IsZero() {
 		l.writeInbox(b, e, in, d)
@@ -714,6 +755,14 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		l.remember(b, e, r.RequestID, &r.Answer)
 		b.effects = append(b.effects, effect{kind: effReply, entry: e, step: r.RequestID, answer: Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)}})
 	}
+}
+
+func (l *Lane) writeEntity(b *building, e *entry, d *core.Decision) {
+	if c := d.Entity; c != nil {
+		b.changeEntity(e, c)
+		b.effects = append(b.effects, effect{kind: effEntity, entry: e, change: c})
+	}
+	b.changeMailbox(store.EntityKey{Shard: e.shard.id, Address: e.address}, d)
 }
 
 func (l *Lane) writeTimers(b *building, e *entry, key store.RunKey, d *core.Decision) {

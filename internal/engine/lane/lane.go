@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"container/list"
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
@@ -90,6 +91,8 @@ type Lane struct {
 	watchers  map[model.Address][]watcher // of any change; nil until somebody listens
 	watched   int                         // with so many addresses those are looked for to which nobody listens
 	queries   map[uint64]*query
+	jobs      map[uint64]*job // hand-overs of calls of entities, by generation
+	resting   resting
 	asked     uint64 // queries so far
 	foreign   int    // queries of other processes that are not answered
 	// requests are those whose answers are remembered by the batches that are not committed yet.
@@ -114,6 +117,8 @@ func New(cfg Config) *Lane {
 		runs:     map[model.RunID]*entry{},
 		waiters:  map[model.Address][]waiter{},
 		queries:  map[uint64]*query{},
+		jobs:     map[uint64]*job{},
+		resting:  resting{list: list.New()},
 		requests: map[store.RequestKey]struct{}{},
 	}
 	l.open = l.newBuilding()
@@ -138,6 +143,8 @@ type Output struct {
 	Loads []Load
 	// Calls go to workers, in order.
 	Calls []Call
+	// Operate are calls of entities for workers that have their code.
+	Operate []OperateCall
 	// TaskCalls go to task workers, in order.
 	TaskCalls []TaskCall
 	// Answers go to callers.
@@ -211,13 +218,18 @@ func (l *Lane) Take(spare Output) Output {
 	l.out = Output{
 		Loads: spare.Loads[:0], Calls: clearCalls(spare.Calls), Answers: clearAnswers(spare.Answers), Mail: spare.Mail[:0],
 		TaskCalls: clearTaskCalls(spare.TaskCalls), Hints: spare.Hints[:0], Freed: spare.Freed[:0], Verify: spare.Verify[:0],
-		Facts: clearFacts(spare.Facts),
+		Facts: clearFacts(spare.Facts), Operate: clearOperate(spare.Operate),
 	}
 	return out
 }
 
 func clearCalls(c []Call) []Call { clear(c); return c[:0] }
 func clearTaskCalls(c []TaskCall) []TaskCall {
+	clear(c)
+	return c[:0]
+}
+
+func clearOperate(c []OperateCall) []OperateCall {
 	clear(c)
 	return c[:0]
 }
@@ -258,6 +270,7 @@ func (l *Lane) Flush(now model.Time) {
 	l.cure(now)
 	l.fireTimers(now)
 	l.expire(now)
+	l.unrestAll(now)
 	l.feed(now)
 	l.serveBacklog(now)
 	l.drainShards(now)
@@ -280,7 +293,7 @@ func (l *Lane) Wake() model.Time {
 	if !l.Full() && !l.loads.crowded(l.cfg.MaxLoads) { // otherwise a result comes first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.restWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}

@@ -16,16 +16,18 @@ type LoadKind uint8
 
 // Kinds of reads.
 const (
-	LoadRun      LoadKind = iota + 1 // the run (Run, or the current one of Address); while it is open with all events and timers
-	LoadReply                        // the remembered answer to RequestID of Address
-	LoadRunnable                     // a page of runnable runs of Shards behind After
-	LoadTimers                       // a page of timers of Shards behind Mark, due until Until
-	LoadMail                         // messages and inbox rows for Shards
-	LoadProgress                     // what earlier attempts of Task of Run reported last
-	LoadExpired                      // runs of Shards whose time is over: among Limit behind After those that were closed before Before, and those with a time of their own before Until
-	LoadLetter                       // the dead letter of Task of Run
-	LoadFate                         // what has become of Claim
-	LoadWritten                      // how far Task of Run has written, and its states
+	LoadRun       LoadKind = iota + 1 // the run (Run, or the current one of Address); while it is open with all events and timers
+	LoadReply                         // the remembered answer to RequestID of Address
+	LoadRunnable                      // a page of runnable runs of Shards behind After
+	LoadTimers                        // a page of timers of Shards behind Mark, due until Until
+	LoadMail                          // messages and inbox rows for Shards
+	LoadProgress                      // what earlier attempts of Task of Run reported last
+	LoadExpired                       // runs of Shards whose time is over: among Limit behind After those that were closed before Before, and those with a time of their own before Until
+	LoadLetter                        // the dead letter of Task of Run
+	LoadFate                          // what has become of Claim
+	LoadWritten                       // how far Task of Run has written, and its states
+	LoadEntity                        // the entity Address with its mailbox
+	LoadMailboxes                     // a page of the entities of Shards behind Behind for which something waits
 )
 
 // Load is a read that the lane asks for.
@@ -40,6 +42,7 @@ type Load struct {
 	Task      string
 	Claim     model.ClaimRef
 	After     store.RunKey
+	Behind    store.EntityKey
 	Mark      store.TimerMark
 	Until     model.Time
 	Before    model.Time
@@ -70,6 +73,8 @@ type LoadResult struct {
 	Data      []store.TaskDatum
 	Letter    *store.DeadRow
 	Fate      core.Fate
+	Entity    store.LoadedEntity
+	Mailboxes []store.EntityKey
 	Err       error
 }
 
@@ -180,6 +185,10 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedFate(ld, r)
 	case LoadWritten:
 		l.loadedWritten(ld, r)
+	case LoadEntity:
+		l.loadedEntity(now, ld, r)
+	case LoadMailboxes:
+		l.loadedMailboxes(now, ld, r)
 	}
 }
 
@@ -191,7 +200,7 @@ func (ld *Load) survives() bool {
 	switch ld.Kind {
 	case LoadMail, LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten:
 		return true
-	case LoadRun:
+	case LoadRun, LoadEntity:
 		return !ld.entry.dirty()
 	default:
 		return false
@@ -270,9 +279,9 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 		l.bytes -= ld.input.size()
 		ld.input.kind, ld.input.answer = inAnswered, repeated(r)
 		l.bytes += ld.input.size()
-	case !ld.input.inbox.IsZero():
+	case !ld.input.inbox.IsZero() || ld.input.pair != nil:
 		l.bytes -= ld.input.size()
-		ld.input.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left
+		ld.input.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left, or its place in the channel
 		l.bytes += ld.input.size()
 	default:
 		e.backlog = e.backlog[1:]

@@ -53,6 +53,7 @@ func (l *Lane) Acquired(now model.Time, shards []store.AcquiredShard) {
 	}
 	slices.Sort(ids)
 	l.loads.add(&Load{Kind: LoadRunnable, Shards: ids, Limit: runnablePage, begun: l.tenure})
+	l.loads.add(&Load{Kind: LoadMailboxes, Shards: ids, Limit: mailboxPage})
 	l.timers.reset()
 	l.MailWaits()
 }
@@ -74,6 +75,9 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 		l.timers.dropShard(id)
 		for _, e := range sh.sorted() {
 			l.refuseBacklog(e)
+			if e.isEntity() {
+				l.abandon(e, ErrNotOwner)
+			}
 			l.refuseReports(e)
 			l.askAgain(e)
 			l.postTasks(now, e, queue.Neither) // nobody is to begin one any more
@@ -94,6 +98,7 @@ func (l *Lane) refuseBacklog(e *entry) {
 			continue
 		}
 		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
+		l.unheard(in, ErrNotOwner)
 		l.bytes -= in.size()
 		l.retention.ended(in)
 		delete(l.mail.inbox, in.inbox)
@@ -202,6 +207,9 @@ func (l *Lane) freed(sh *shard) {
 	for e := range sh.entries {
 		delete(l.entries, e.address)
 		e.gone = true
+		if e.isEntity() {
+			l.wakeUp(e)
+		}
 		l.unstrand(e)
 		l.unpost(l.now, e)
 	}
@@ -249,7 +257,7 @@ func (l *Lane) Known() []model.ShardID {
 			return false
 		}
 		for e := range s.entries {
-			if e.starting || !e.known && (e.loading || e.activating) { // a start that assumes that there is no run has not looked
+			if e.starting || !e.isEntity() && !e.known && (e.loading || e.activating) { // a start that assumes that there is no run has not looked
 				return false
 			}
 		}

@@ -289,12 +289,12 @@ func TestWritesSurviveTrouble(t *testing.T) {
 				}
 			}
 			if rapid.Bool().Draw(rt, "wait") || to == len(items) {
-				r.settle()
+				r.pass(2 * time.Second) // after several failures a commit is tried again a little later
 				r.wantAnswer(token, "")
 			}
 			told = to
 		}
-		r.settle()
+		r.pass(2 * time.Second)
 		r.wantData(c, strings.Join(want, " "))
 	})
 }

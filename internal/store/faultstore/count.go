@@ -29,6 +29,7 @@ const (
 	LoadEventsOf
 	LoadLabels
 	LoadOutcomes
+	LoadDeadLetters
 	Members
 	Sweep
 	LoadDead
@@ -44,16 +45,21 @@ const (
 	LoadSettings
 	PutPeerMail
 	TakePeerMail
+	LoadEntity
+	LoadMailbox
+	LoadMailboxes
+	ListEntities
 )
 
-const methods = int(TakePeerMail) + 1
+const methods = int(ListEntities) + 1
 
 var methodNames = [methods]string{
 	"any", "register", "renew", "fence node", "acquire", "unregister", "refence", "commit", "load runnable", "load expired", "load execution",
 	"load events", "load timers", "load run", "load timers of a run", "load messages", "load inbox", "put inbox", "load replies", "list", "count",
-	"load events of a kind", "load labels", "load outcomes", "members", "sweep",
+	"load events of a kind", "load labels", "load outcomes", "load refused requests", "members", "sweep",
 	"load dead letter", "list dead letters", "count dead letters", "group dead letters", "load old dead letters", "load data of tasks", "load log lines",
 	"put setting", "delete setting", "list settings", "load settings", "put peer mail", "take peer mail",
+	"load entity", "load mailbox", "load mailboxes", "list entities",
 }
 
 // String names the method for people.

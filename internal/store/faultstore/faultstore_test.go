@@ -40,6 +40,7 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.LoadRunTimers] = s.LoadRunTimers(ctx, a.RunKey)
 	_, errs[faultstore.LoadMessages] = s.LoadMessages(ctx, nil, 1)
 	_, errs[faultstore.LoadInbox] = s.LoadInbox(ctx, nil, 1, 1)
+	_, errs[faultstore.LoadDeadLetters] = s.LoadDeadLetters(ctx, model.RunID{}, 1)
 	errs[faultstore.PutInbox] = s.PutInbox(ctx, nil)
 	_, errs[faultstore.LoadReplies] = s.LoadReplies(ctx, nil)
 	_, errs[faultstore.List] = s.List(ctx, store.Query{})
@@ -63,6 +64,11 @@ func everyCall(ctx context.Context, s store.Store, n *storetest.Node, a storetes
 	_, errs[faultstore.LoadSettings] = s.LoadSettings(ctx, 0)
 	errs[faultstore.PutPeerMail] = s.PutPeerMail(ctx, nil)
 	_, errs[faultstore.TakePeerMail] = s.TakePeerMail(ctx, n.ID, 1, 1)
+	entity := store.EntityKey{Shard: a.Shard, Address: a.Start.Address}
+	_, errs[faultstore.LoadEntity] = s.LoadEntity(ctx, entity, 1, 1)
+	_, errs[faultstore.LoadMailbox] = s.LoadMailbox(ctx, entity, 0, 1, 1)
+	_, errs[faultstore.LoadMailboxes] = s.LoadMailboxes(ctx, nil, store.EntityKey{}, 1)
+	_, errs[faultstore.ListEntities] = s.ListEntities(ctx, store.EntityQuery{})
 	_, errs[faultstore.FenceNode] = s.FenceNode(ctx, n.ID, n.Epoch, true)
 	errs[faultstore.Unregister] = s.Unregister(ctx, n.ID, n.Epoch)
 	return errs

@@ -119,6 +119,11 @@ func (f *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 	return call(ctx, f, LoadInbox, nil, func() ([]store.InboxRow, error) { return f.inner.LoadInbox(ctx, shards, now, limit) })
 }
 
+// LoadDeadLetters loads refused requests.
+func (f *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error) {
+	return call(ctx, f, LoadDeadLetters, nil, func() ([]store.InboxRow, error) { return f.inner.LoadDeadLetters(ctx, after, limit) })
+}
+
 // PutInbox stores requests.
 func (f *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	_, err := call(ctx, f, PutInbox, nil, func() (struct{}, error) { return struct{}{}, f.inner.PutInbox(ctx, rows) })

@@ -26,6 +26,7 @@ func clonePointer[T any](p *T) *T {
 
 func cloneEvent(e model.Event) model.Event {
 	e.Input, e.Output, e.Failure, e.Task = clonePayload(e.Input), clonePayload(e.Output), clonePointer(e.Failure), cloneTask(e.Task)
+	e.Locks = slices.Clone(e.Locks)
 	return e
 }
 
@@ -106,13 +107,23 @@ func cloneInboxRow(r store.InboxRow) store.InboxRow {
 	return r
 }
 
+func cloneEntity(n model.Entity) model.Entity {
+	n.State = clonePayload(n.State)
+	return n
+}
+
+func cloneItem(i model.MailboxItem) model.MailboxItem {
+	i.Message = cloneMessage(i.Message)
+	return i
+}
+
 func cloneReply(r store.Reply) store.Reply {
 	r.Body = bytes.Clone(r.Body)
 	return r
 }
 
 func cloneSpec(t model.TaskSpec) model.TaskSpec {
-	t.Limits, t.Retry.Final, t.Same = slices.Clone(t.Limits), slices.Clone(t.Retry.Final), clonePointer(t.Same)
+	t.Limits, t.Fences, t.Retry.Final, t.Same = slices.Clone(t.Limits), slices.Clone(t.Fences), slices.Clone(t.Retry.Final), clonePointer(t.Same)
 	return t
 }
 

@@ -53,6 +53,28 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 	return out, nil
 }
 
+// LoadDeadLetters returns what was refused and kept.
+func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "load dead letters"); err != nil {
+		return nil, err
+	}
+	var places []place[*store.InboxRow]
+	for _, sh := range s.shards {
+		if sh != nil {
+			places = append(places, sh.inbox.first())
+		}
+	}
+	var out []store.InboxRow
+	merge(places, byRequest, func(row *store.InboxRow) bool {
+		if row.NotBefore == model.MaxTime && row.ID.Compare(after) > 0 && len(out) < limit {
+			out = append(out, cloneInboxRow(*row))
+		}
+		return len(out) < limit
+	})
+	return out, nil
+}
+
 // PutInbox stores requests; those that wait already or are remembered stay as they are.
 func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	defer s.mu.Unlock()

@@ -116,6 +116,14 @@ func filled[T any]() (v T) {
 	return v
 }
 
+// filledEntity is the first row of an entity and an item of its mailbox, with every other field set.
+func filledEntity(c storetest.Counter) (store.EntityRow, store.MailboxRow) {
+	row, item := filled[store.EntityRow](), filled[store.MailboxRow]()
+	row.Shard, row.Entity.Address, row.Prev, row.Gone = c.Shard, c.Address, 0, false
+	item.EntityKey = c.EntityKey
+	return row, item
+}
+
 // TestNothingIsShared writes rows with every field set and compares where what was given and what comes back twice point to: to different places, all of them.
 func TestNothingIsShared(t *testing.T) {
 	t.Parallel()
@@ -144,6 +152,8 @@ func TestNothingIsShared(t *testing.T) {
 	dead, datum := filled[store.DeadRow](), filled[store.TaskDatum]()
 	dead.RunKey, datum.RunKey, datum.Deleted = a.RunKey, a.RunKey, false
 	batch.Dead, batch.TaskData = []store.DeadRow{dead}, []store.TaskDatum{datum}
+	entity, item := filledEntity(f.Counter())
+	batch.Entities, batch.Mailbox = []store.EntityRow{entity}, []store.MailboxRow{item}
 	f.Note(batch)
 	rows := []store.InboxRow{put}
 	setting := filled[store.Setting]()
@@ -159,7 +169,8 @@ func TestNothingIsShared(t *testing.T) {
 	read := func() map[uintptr]string {
 		into := make(map[uintptr]string)
 		c := f.Contents()
-		if len(c.Executions) != 2 || len(c.Events) != 1 || len(c.Messages) != 1 || len(c.Inbox) != 2 || len(c.Replies) != 1 || len(c.Dead) != 1 || len(c.TaskData) != 1 {
+		if len(c.Executions) != 2 || len(c.Events) != 1 || len(c.Messages) != 1 || len(c.Inbox) != 2 || len(c.Replies) != 1 || len(c.Dead) != 1 || len(c.TaskData) != 1 ||
+			len(c.Entities) != 1 || len(c.Mailbox) != 1 {
 			t.Fatalf("something is missing: %+v", c)
 		}
 		existing := l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{again.StartIfAbsent()} })
@@ -187,7 +198,15 @@ func TestNothingIsShared(t *testing.T) {
 		if err != nil || len(changes.Changed) != 1 {
 			t.Fatal(changes, err)
 		}
-		for _, v := range []any{c, existing, outcomes, one, letter, old, settings, changes} {
+		loaded, err := s.LoadEntity(t.Context(), entity.Key(), 10, 1<<20)
+		if err != nil || loaded.Entity == nil || len(loaded.Mailbox) != 1 {
+			t.Fatal(loaded, err)
+		}
+		items, err := s.LoadMailbox(t.Context(), entity.Key(), 0, 10, 1<<20)
+		if err != nil || len(items) != 1 {
+			t.Fatal(items, err)
+		}
+		for _, v := range []any{c, existing, outcomes, one, letter, old, settings, changes, loaded, items} {
 			pointers(reflect.ValueOf(v), into, fmt.Sprintf("%T", v))
 			kept = append(kept, v)
 		}
@@ -274,6 +293,8 @@ func TestCallersMayScribble(t *testing.T) {
 		batch.TaskData = []store.TaskDatum{filled[store.TaskDatum]()}
 		batch.Logs = []store.LogRow{a.Line("t", storetest.Noon, 0, "hello")}
 		batch.Dead[0].RunKey, batch.TaskData[0].RunKey, batch.TaskData[0].Deleted = a.RunKey, a.RunKey, false
+		entity, item := filledEntity(f.Counter())
+		batch.Entities, batch.Mailbox = []store.EntityRow{entity}, []store.MailboxRow{item}
 		put := []store.InboxRow{filled[store.InboxRow]()}
 		put[0].ID, put[0].Message.RequestID = f.RunID(), "other"
 		if err := s.PutInbox(t.Context(), put); err != nil {
@@ -322,6 +343,8 @@ func TestSameCallsSameAnswers(t *testing.T) {
 				b.Messages = append(b.Messages, storetest.Message(pair[0], pair[1], sent[pair]))
 				b.Deferred = append(b.Deferred, a.Request(f.RunID(), "r"))
 				b.Requests = append(b.Requests, a.Reply("r", storetest.Noon+model.Time(rng.IntN(5))))
+				c := f.Counter()
+				b.Entities, b.Mailbox = append(b.Entities, c.Set(1, "1")), append(b.Mailbox, c.Mail(1))
 			}
 			note(l.Try(t.Context(), b))
 			note(s.LoadTimers(t.Context(), f.Shards(), store.TimerMark{}, model.MaxTime, 17))
@@ -330,6 +353,8 @@ func TestSameCallsSameAnswers(t *testing.T) {
 			note(s.LoadRunnable(t.Context(), f.Shards(), store.RunKey{}, 17))
 			note(s.Sweep(t.Context(), store.SweepRequest{Shards: f.Shards(), RequestsBefore: storetest.Noon + 2, Limit: 3}))
 			note(s.List(t.Context(), store.Query{Tenant: model.DefaultTenant, Limit: 17}))
+			note(s.LoadMailboxes(t.Context(), f.Shards(), store.EntityKey{}, 17))
+			note(s.ListEntities(t.Context(), store.EntityQuery{Tenant: model.DefaultTenant, Limit: 17}))
 			note(s.Members(t.Context()))
 		}
 		return out

@@ -51,6 +51,9 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 			}
 		}
 	}
+	if err := s.searchEntities(look); err != nil {
+		return err
+	}
 	for _, chunk := range s.settings.rows.chunks {
 		for _, row := range chunk {
 			if err := look(row.Body); err != nil {

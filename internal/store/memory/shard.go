@@ -31,6 +31,8 @@ type shard struct {
 	deadByAge ordered[*store.DeadRow]
 	// lines are all log lines by age.
 	lines ordered[*store.LogRow]
+	// mailboxes are those of entities for which something waits, by address.
+	mailboxes ordered[*mailbox]
 	// garbage are deleted runs whose events are still there, oldest first.
 	garbage []*run
 }
@@ -81,6 +83,7 @@ func newShard(id model.ShardID) *shard {
 
 		deadByAge: ordered[*store.DeadRow]{compare: longestDeadFirst},
 		lines:     ordered[*store.LogRow]{compare: oldestLineFirst},
+		mailboxes: ordered[*mailbox]{compare: byReceiver},
 	}
 }
 

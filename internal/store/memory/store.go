@@ -55,6 +55,8 @@ type Store struct {
 	// dead is every dead letter, newest first.
 	dead     ordered[*store.DeadRow]
 	settings settings
+	// entities are the rows of all entities, in the order of lists.
+	entities ordered[*entity]
 	// peerMail are the letters between nodes, sorted by receiver and id.
 	peerMail []store.PeerMail
 	// undo takes back what the batch in progress has done so far, last first.
@@ -86,6 +88,8 @@ func New(o Options) *Store {
 		shards:  make([]*shard, o.Shards),
 		listing: ordered[*run]{compare: newestFirst},
 		dead:    ordered[*store.DeadRow]{compare: lastDeadFirst},
+
+		entities: ordered[*entity]{compare: byAddress},
 	}
 	s.settings.rows.compare = byKey
 	for i := range s.owners {

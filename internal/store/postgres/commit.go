@@ -88,6 +88,7 @@ func (l *lane) write(ctx context.Context, b *store.Batch, conditional bool) (*wr
 	w.dead()
 	w.tasks()
 	w.timers()
+	w.entities()
 	w.mail()
 	w.sync()
 	if w.err != nil {

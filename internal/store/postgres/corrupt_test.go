@@ -56,6 +56,45 @@ func TestStartMeetsAnUnreadableRun(t *testing.T) {
 	}
 }
 
+// An entity that cannot be understood is listed as far as its columns tell, and whoever needs it hears why it cannot be loaded, with its name. So is an item of a mailbox.
+func TestUnreadableEntity(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	f := storetest.New(t, openURL(t, url))
+	broken, mistaken, well, mail := f.Counter(), f.Counter(), f.Counter(), f.Counter()
+	f.Join(1).Lanes[0].Write(func(b *store.Batch) {
+		b.Entities = []store.EntityRow{broken.Set(1, "1"), mistaken.Set(1, "1"), well.Lock(1, "s"), mail.Set(1, "1")}
+		b.Mailbox = []store.MailboxRow{mail.Mail(1), mail.Mail(2), mail.Mail(3)}
+	})
+	c := connect(t, url)
+	exec(t, c, `update perdure.entities set body = '\xff' where key = '`+broken.Address.Key+`'`)
+	exec(t, c, `update perdure.entities set locked = true where key = '`+mistaken.Address.Key+`'`)
+	exec(t, c, `update perdure.mailbox set body = '\xff' where seq = 2`)
+	for _, n := range []storetest.Counter{broken, mistaken} {
+		if got, err := f.Store.LoadEntity(t.Context(), n.EntityKey, 10, 1000); got.Entity != nil || !fault.Is(err, fault.Corrupt) || !strings.Contains(err.Error(), n.Address.String()) {
+			t.Errorf("%s: %+v, %v", n.Address, got, err)
+		}
+	}
+	if got, err := f.Store.LoadEntity(t.Context(), mail.EntityKey, 1, 1000); err != nil || len(got.Mailbox) != 1 || !got.More {
+		t.Errorf("the item before: %+v, %v", got, err)
+	}
+	if got, err := f.Store.LoadMailbox(t.Context(), mail.EntityKey, 2, 1, 1000); err != nil || len(got) != 1 {
+		t.Errorf("the item behind: %+v, %v", got, err)
+	}
+	if _, err := f.Store.LoadMailbox(t.Context(), mail.EntityKey, 1, 1, 1000); !fault.Is(err, fault.Corrupt) ||
+		!strings.Contains(err.Error(), mail.Address.String()) || !strings.Contains(err.Error(), "item 2") {
+		t.Errorf("the item itself: %v", err)
+	}
+	page, err := f.Store.ListEntities(t.Context(), store.EntityQuery{Tenant: model.DefaultTenant, Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	columns := func(n storetest.Counter) model.Entity {
+		return model.Entity{Address: n.Address, Version: 1, Changed: storetest.Noon + 1}
+	}
+	f.Want("listed", []model.Entity{columns(broken), columns(mistaken), well.Lock(1, "s").Entity, mail.Set(1, "1").Entity}, page.Entities)
+}
+
 // A dead letter that cannot be understood is listed with the reason, and whoever needs it hears it.
 func TestUnreadableDeadLetter(t *testing.T) {
 	t.Parallel()

@@ -97,6 +97,27 @@ func TestRowsPerWorkflow(t *testing.T) {
 	}
 }
 
+// The row of an entity is one row, and a change of its state leaves the indexes alone: those that have the address, and that of the locked ones.
+func TestRowsPerEntity(t *testing.T) {
+	t.Parallel()
+	base := pgtest.Start(t, pgtest.Options{}).NewDatabase(t) // as above
+	s := openURL(t, base)
+	f := storetest.New(t, s)
+	l := f.Join(1).Lanes[0]
+	const changes = 100
+	counters := []storetest.Counter{f.Counter(), f.Counter(), f.Counter()}
+	for version := range int64(changes) {
+		l.Write(func(b *store.Batch) {
+			b.Entities = []store.EntityRow{counters[0].Set(version+1, "x"), counters[1].Set(version+1, "y"), counters[2].Lock(version+1, "s")}
+		})
+	}
+	_ = s.Close()
+	got := statistics(t, base)["entities"]
+	if want := int64(3 * (changes - 1)); got.Inserted != 3 || got.Updated != want || got.Deleted != 0 || got.Hot < want*9/10 {
+		t.Errorf("%+v, want 3 inserts and %d updates that are nearly all heap-only", got, want)
+	}
+}
+
 // No method reads a table from one end to the other, whatever is in it. Each is called with and without prepared plans, on tables with 20,000 rows that
 // do not concern the call; prepared plans are those that were made when the tables were empty.
 func TestNothingScans(t *testing.T) {
@@ -194,6 +215,7 @@ func everything(t *testing.T, f *storetest.Fixture, n *storetest.Node) {
 		b.TaskData = []store.TaskDatum{a.Datum("t", "", "2"), drop}
 	})
 	tasks(t, s, a, dead)
+	entities(t, f, l)
 	_, err = s.LoadRunnable(ctx, []model.ShardID{other.Shard}, store.RunKey{Shard: other.Shard}, 10)
 	check(err)
 	_, err = s.LoadExecution(ctx, a.Shard, a.Start.Address, model.RunID{})
@@ -306,6 +328,48 @@ func tasks(t *testing.T, s store.Store, a storetest.Subject, dead store.DeadRow)
 	check(err)
 	_, err = s.DeleteSetting(ctx, setting.SettingKey, version)
 	check(err)
+}
+
+// entities calls what writes and reads entities and their mailboxes.
+func entities(t *testing.T, f *storetest.Fixture, l *storetest.Lane) {
+	t.Helper()
+	ctx, s := t.Context(), f.Store
+	a, b := f.Counter(), f.Counter()
+	check := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	l.Write(func(w *store.Batch) {
+		w.Entities, w.Mailbox = []store.EntityRow{a.Set(1, "1"), b.Lock(1, "s")}, []store.MailboxRow{a.Mail(1), a.Mail(2), b.Mail(1)}
+	})
+	_, err := s.LoadEntity(ctx, a.EntityKey, 10, 1000)
+	check(err)
+	_, err = s.LoadMailbox(ctx, a.EntityKey, 1, 10, 1000)
+	check(err)
+	for _, after := range []store.EntityKey{{}, a.EntityKey} {
+		_, err = s.LoadMailboxes(ctx, []model.ShardID{a.Shard, b.Shard}, after, 5)
+		check(err)
+	}
+	for _, q := range []store.EntityQuery{
+		{},
+		{After: a.Address},
+		{Type: a.Address.Type},
+		{Type: a.Address.Type, Key: a.Address.Key},
+		{Key: a.Address.Key},
+		{KeyPrefix: "counter", After: a.Address},
+		{Locked: true},
+		{Locked: true, Key: b.Address.Key},
+		{Locked: true, Type: b.Address.Type, KeyPrefix: "counter"},
+	} {
+		q.Tenant, q.Limit = model.DefaultTenant, 5
+		_, err = s.ListEntities(ctx, q)
+		check(err)
+	}
+	l.Write(func(w *store.Batch) {
+		w.Taken, w.Entities = []store.MailboxKey{a.Take(1), a.Take(2), b.Take(1)}, []store.EntityRow{a.Set(2, "2"), b.Remove(1)}
+	})
 }
 
 // An idle node asks the database once per renewal, and nothing else.

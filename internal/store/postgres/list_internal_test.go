@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -22,19 +24,19 @@ func (n *node) all() []*node {
 	return out
 }
 
-// Dead letters are listed in the order of an index, groups are found without the rows, and what is old by its shard.
-func TestDeadPlans(t *testing.T) {
-	t.Parallel()
+// planCheck is a store with 20,000 rows in every table. What it returns demands that a statement uses an index, scans nothing, and sorts only where that is said.
+func planCheck(t *testing.T) func(name, sql, want string, sorted bool, args ...any) {
+	t.Helper()
 	s := openFilled(t)
 	conn, err := pgx.ConnectConfig(t.Context(), s.cfg.connConfig(s.cfg.baseSettings(time.Minute, time.Minute)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context())
+	t.Cleanup(func() { _ = conn.Close(context.Background()) })
 	if _, err := conn.Exec(t.Context(), "vacuum analyze"); err != nil {
 		t.Fatal(err)
 	}
-	check := func(name, sql, want string, sorted bool, args ...any) {
+	return func(name, sql, want string, sorted bool, args ...any) {
 		t.Helper()
 		var text []byte
 		if err := conn.QueryRow(t.Context(), "explain (format json) "+expand(s.cfg.schema, sql), args...).Scan(&text); err != nil {
@@ -53,6 +55,12 @@ func TestDeadPlans(t *testing.T) {
 			t.Errorf("%s does not use %s, or sorts, or scans:\n%s", name, want, text)
 		}
 	}
+}
+
+// Dead letters are listed in the order of an index, groups are found without the rows, and what is old by its shard.
+func TestDeadPlans(t *testing.T) {
+	t.Parallel()
+	check := planCheck(t)
 	no := false
 	for name, c := range map[string]struct {
 		q    store.DeadQuery
@@ -79,15 +87,7 @@ func TestDeadPlans(t *testing.T) {
 // scans them.
 func TestListingPlans(t *testing.T) {
 	t.Parallel()
-	s := openFilled(t)
-	conn, err := pgx.ConnectConfig(t.Context(), s.cfg.connConfig(s.cfg.baseSettings(time.Minute, time.Minute)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), "analyze"); err != nil {
-		t.Fatal(err)
-	}
+	check := planCheck(t)
 	label := func(values ...string) []model.LabelCondition {
 		return []model.LabelCondition{{Name: "n", Values: values}, {Name: "m", Values: []string{"x"}, Not: true}}
 	}
@@ -109,23 +109,36 @@ func TestListingPlans(t *testing.T) {
 			q := c.q
 			q.Tenant, q.Limit, q.After = "filler", 5, after
 			l := newListing(&q)
-			sql := expand(s.cfg.schema, l.page(&q))
-			var text []byte
-			if err := conn.QueryRow(t.Context(), "explain (format json) "+sql, append(l.args, 6)...).Scan(&text); err != nil {
-				t.Fatalf("%s: %v", c.name, err)
-			}
-			var plans []struct{ Plan node }
-			if err := json.Unmarshal(text, &plans); err != nil {
-				t.Fatal(err)
-			}
-			nodes := plans[0].Plan.all()
-			used := slices.ContainsFunc(nodes, func(n *node) bool { return n.Index == c.want })
-			bad := slices.ContainsFunc(nodes, func(n *node) bool {
-				return strings.Contains(n.Type, "Seq Scan") || n.Type == "Sort" && !c.sorted
-			})
-			if !used || bad {
-				t.Errorf("%s after %v does not use %s, or sorts, or scans:\n%s", c.name, after, c.want, text)
-			}
+			check(fmt.Sprint(c.name, " after ", after), l.page(&q), c.want, c.sorted, append(l.args, 6)...)
 		}
 	}
+}
+
+// Entities are listed in the order of an index, and those for which something waits are found by their shard. Keys of all types are sorted: no more than a page of each type.
+func TestEntityPlans(t *testing.T) {
+	t.Parallel()
+	check := planCheck(t)
+	for name, c := range map[string]struct {
+		q      store.EntityQuery
+		want   string
+		sorted bool
+	}{
+		"everything":            {store.EntityQuery{}, "entities_listing", false},
+		"a type":                {store.EntityQuery{Type: "t1"}, "entities_listing", false},
+		"a key":                 {store.EntityQuery{Type: "t1", Key: "k1"}, "entities_listing", false},
+		"a beginning":           {store.EntityQuery{Type: "t1", KeyPrefix: "k1"}, "entities_listing", false},
+		"a key of any type":     {store.EntityQuery{Key: "k1"}, "entities_listing", true},
+		"a beginning, any type": {store.EntityQuery{KeyPrefix: "k"}, "entities_listing", true},
+		"locked":                {store.EntityQuery{Locked: true}, "entities_locked", false},
+		"locked of a type":      {store.EntityQuery{Locked: true, Type: "t0"}, "entities_locked", false},
+		"locked by beginning":   {store.EntityQuery{Locked: true, KeyPrefix: "k"}, "entities_locked", true},
+	} {
+		for _, after := range []model.Address{{}, {Type: "t1", Key: "k1500"}} {
+			q := c.q
+			q.Tenant, q.After = "filler", after
+			sql, args := entityListing(&q)
+			check(fmt.Sprint(name, " after ", after), sql, c.want, c.sorted, append(args, 6)...)
+		}
+	}
+	check("mailboxes", loadMailboxes, "mailbox_pkey", true, []int16{1, 2, 3}, 1, "filler", "t", "k1", 10)
 }

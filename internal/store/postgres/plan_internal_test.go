@@ -122,7 +122,7 @@ func TestKeptPlans(t *testing.T) {
 			Fill(t, s)
 		}
 		exec(`analyze`)
-		for name, texts := range map[string][3]string{"named": loadNamed, "current": loadCurrent} {
+		for name, texts := range map[string][]string{"named": loadNamed[:], "current": loadCurrent[:], "entity": {loadEntity, loadMailbox}} {
 			for i, text := range texts {
 				nulls := "null"
 				for n := 2; strings.Contains(text, fmt.Sprintf("$%d", n)); n++ {
@@ -364,6 +364,10 @@ func fill(ctx context.Context, s *Store) error {
 		 select 8e15::bigint + g, 1, g, %[1]s, 0, g %% %[2]d, 0, 't', 'x' from generate_series(1, %[3]d) g`,
 		`insert into {schema}.settings (version, at, tenant, kind, name, body)
 		 select -g - 0 * %[2]d, 8e15::bigint + g, 'filler', 'k', left('n' || %[1]s, 0) || 'n' || g, case when g %% 2 = 0 then 'x'::bytea end from generate_series(1, %[3]d) g`,
+		`insert into {schema}.entities (version, changed, shard, locked, tenant, type, key, body)
+		 select g, g, g %% %[2]d, g %% 200 = 0, 'filler', 't' || g %% 5, left(%[1]s::text, 0) || 'k' || g, '\xa0' from generate_series(1, %[3]d) g`,
+		`insert into {schema}.mailbox (seq, at, shard, tenant, type, key, body)
+		 select g, g, g %% %[2]d, 'filler', 't', left(%[1]s::text, 0) || 'k' || g %% 50, '\xa0' from generate_series(1, %[3]d) g`,
 		`insert into {schema}.fences (node, epoch, batch, lane) select %[1]s, 1, 1, 0 from generate_series(1, 1000) g`,
 	} {
 		if strings.Contains(sql, "%") {

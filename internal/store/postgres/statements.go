@@ -38,6 +38,11 @@ const (
 	stStopTimer
 	stTimer
 	stStopAll
+	stTaken
+	stMailbox
+	stEntity
+	stEntityChange
+	stEntityRemove
 	stMessage
 	stFirstCursor
 	stCursor
@@ -234,6 +239,36 @@ select * from ` + rows("$1 shard smallint, $2 run uuid, $3 id text, $4 due bigin
 	stStopAll: {"timers", `
 delete from {schema}.timers t using ` + rows("$1 shard smallint, $2 run uuid") + ` where t.shard = u.shard and t.run = u.run`},
 
+	stTaken: {"mailbox", `
+with w as (
+  delete from {schema}.mailbox m using ` + rows(entityKey+", $5 seq bigint") + `
+  where m.shard = u.shard and m.tenant = u.tenant and m.type = u.type and m.key = u.key and m.seq = u.seq
+  returning 1
+)` + guard},
+
+	stMailbox: {"mailbox", `
+insert into {schema}.mailbox (shard, tenant, type, key, seq, at, body)
+select * from ` + rows(entityKey+", $5 seq bigint, $6 at bigint, $7 body bytea")},
+
+	stEntity: {"entities", `
+insert into {schema}.entities (shard, tenant, type, key, version, changed, locked, body)
+select * from ` + rows(entityKey+", $5 version bigint, $6 changed bigint, $7 locked boolean, $8 body bytea")},
+
+	stEntityChange: {"entities", `
+with w as (
+  update {schema}.entities e set version = u.version, changed = u.changed, locked = u.locked, body = u.body
+  from ` + rows(entityKey+", $5 prev bigint, $6 version bigint, $7 changed bigint, $8 locked boolean, $9 body bytea") + `
+  where e.shard = u.shard and e.tenant = u.tenant and e.type = u.type and e.key = u.key and e.version = u.prev
+  returning 1
+)` + guard},
+
+	stEntityRemove: {"entities", `
+with w as (
+  delete from {schema}.entities e using ` + rows(entityKey+", $5 prev bigint") + `
+  where e.shard = u.shard and e.tenant = u.tenant and e.type = u.type and e.key = u.key and e.version = u.prev
+  returning 1
+)` + guard},
+
 	stMessage: {"messages", `
 insert into {schema}.messages (to_shard, from_shard, seq, body)
 select * from ` + rows("$1 to_shard smallint, $2 from_shard smallint, $3 seq bigint, $4 body bytea")},
@@ -274,6 +309,9 @@ with w as (
 // deadParams are the columns of a dead letter.
 const deadParams = "$1 shard smallint, $2 run uuid, $3 task text, $4 requeued bigint, $5 at bigint, " +
 	"$6 tenant text, $7 kind text, $8 queue text, $9 fingerprint text, $10 body bytea"
+
+// entityKey are the columns of the key of an entity.
+const entityKey = "$1 shard smallint, $2 tenant text, $3 type text, $4 key text"
 
 // executionColumns are the columns of an execution in the order of executionRow's readers.
 const executionColumns = `e.shard, e.run, e.started, e.state, e.closed, e.current, e.tenant, e.workflow, e.key, e.start, e.outcome, e.waits, e.blocked`

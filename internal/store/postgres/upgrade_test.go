@@ -1,6 +1,8 @@
 package postgres_test
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/perdure/perdure/internal/pgtest"
@@ -8,14 +10,17 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
+// dropEntities undoes migration 9.
+var dropEntities = []string{`drop table perdure.entities`, `drop table perdure.mailbox`}
+
 // dropTasks undoes migration 6.
 var dropTasks = []string{
 	`drop table perdure.dead`, `drop table perdure.task_data`, `drop table perdure.task_logs`, `drop table perdure.settings`, `drop table perdure.settings_counter`,
 }
 
-// A store of the version before has what it had, and takes everything that is new.
-func TestUpgradeBeforeTasks(t *testing.T) {
-	t.Parallel()
+// upgraded is a store with a run, which was brought back to an older version and is opened again: it has what it had.
+func upgraded(t *testing.T, version int, undo ...string) (*storetest.Fixture, *storetest.Lane) {
+	t.Helper()
 	base := pgtest.URL(t)
 	s := openURL(t, base)
 	f := storetest.New(t, s)
@@ -27,12 +32,24 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 	before := f.Contents()
 	_ = s.Close()
 	c := connect(t, base)
-	for _, sql := range append(dropTasks, `drop table perdure.leaving`, `drop table perdure.peer_mail`, `delete from perdure.migrations where version > 5`) {
+	for _, sql := range append(undo, fmt.Sprint(`delete from perdure.migrations where version > `, version)) {
 		exec(t, c, sql)
 	}
 	f.Store = openURL(t, base)
 	f.Want("contents", before, f.Contents())
+	return f, lane
+}
+
+func TestUpgradeBeforeTasks(t *testing.T) {
+	t.Parallel()
+	f, lane := upgraded(t, 5, slices.Concat(dropEntities, dropTasks, []string{`drop table perdure.leaving`, `drop table perdure.peer_mail`})...)
 	f.WantTasks(lane)
+}
+
+func TestUpgradeBeforeEntities(t *testing.T) {
+	t.Parallel()
+	f, lane := upgraded(t, 8, dropEntities...)
+	f.WantEntities(lane)
 }
 
 // A store of version 1 has runs that are parked or blocked: after the upgrade they are found by their reason.
@@ -46,7 +63,7 @@ func TestUpgradeFillsReasons(t *testing.T) {
 	f.WantReasons(want)
 	_ = s.Close()
 	c := connect(t, base)
-	for _, sql := range append(dropTasks,
+	for _, sql := range append(slices.Concat(dropEntities, dropTasks),
 		`drop index perdure.executions_blocked`, `alter table perdure.executions drop column reason`, `drop table perdure.labels`,
 		`drop table perdure.garbage`, `alter table perdure.nodes drop column serves`, `drop index perdure.inbox_waiting`, `drop index perdure.inbox_dead`,
 		`drop table perdure.leaving`, `drop table perdure.peer_mail`,

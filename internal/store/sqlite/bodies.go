@@ -94,6 +94,9 @@ func (e *bodies) encode(b *store.Batch) error {
 	if err := e.encodeTasks(b); err != nil {
 		return err
 	}
+	if err := e.encodeEntities(b); err != nil {
+		return err
+	}
 	return e.encodeMail(b)
 }
 

@@ -92,6 +92,15 @@ func logSum(dst []byte, l *store.LogRow) []byte {
 	return appendText(appendNumber(appendNumber(dst, int64(l.N)), int64(l.Level)), l.Task)
 }
 
+func entitySum(dst []byte, k store.EntityKey, version int64, changed model.Time, locked bool) []byte {
+	dst = appendNumber(appendNumber(appendNumber(append(dst, 'n'), int64(k.Shard)), version), int64(changed))
+	return appendAddress(appendNumber(dst, flag(locked)), k.Address)
+}
+
+func itemSum(dst []byte, k store.MailboxKey, at model.Time) []byte {
+	return appendAddress(appendNumber(appendNumber(appendNumber(append(dst, 'x'), int64(k.Shard)), k.Seq), int64(at)), k.Address)
+}
+
 func settingSum(dst []byte, k store.SettingKey, version int64, at model.Time) []byte {
 	return appendText(appendText(appendText(appendNumber(appendNumber(append(dst, 'c'), version), int64(at)), k.Tenant), k.Kind), k.Name)
 }

@@ -44,7 +44,7 @@ type batchWriter struct {
 // apply writes everything, in the order of the fields of the batch.
 func (t *batchWriter) apply() error {
 	for _, step := range [...]func() error{
-		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.dead, t.taskData, t.logs, t.timers, t.messages, t.cursors, t.inbox, t.requests, t.frees,
+		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.dead, t.taskData, t.logs, t.timers, t.mailbox, t.entities, t.messages, t.cursors, t.inbox, t.requests, t.frees,
 	} {
 		if err := step(); err != nil {
 			return err

@@ -24,6 +24,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 	a, large, parked := f.SubjectIn(3), f.SubjectIn(3), f.SubjectIn(3)
 	large.Start.Input = storetest.Text(strings.Repeat("x", 5000))
 	request, dead := a.Request(f.RunID(), "r"), a.Dead("t", "charge", "boom", storetest.Noon)
+	counter := f.CounterIn(3)
 	if err := s.PutInbox(t.Context(), []store.InboxRow{request}); err != nil {
 		t.Fatal(err)
 	}
@@ -37,6 +38,7 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		b.Dead = []store.DeadRow{dead}
 		b.TaskData = []store.TaskDatum{a.Datum("t", "n", "value")}
 		b.Logs = []store.LogRow{a.Line("t", storetest.Noon, 0, "hello")}
+		b.Entities, b.Mailbox = []store.EntityRow{counter.Set(1, "1")}, []store.MailboxRow{counter.Mail(1), counter.Mail(2)}
 	})
 	if _, err := s.PutSetting(t.Context(), store.Setting{SettingKey: store.SettingKey{Tenant: "x", Kind: "limit", Name: "l"}, Body: []byte("1")}, 0); err != nil {
 		t.Fatal(err)
@@ -69,6 +71,18 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 	data := func() error { return second(s.LoadTaskData(t.Context(), a.RunKey, store.DataRange{})) }
 	logs := func() error { return second(s.LoadLogs(t.Context(), a.RunKey, "", store.LogPlace{}, 10)) }
 	settings := func() error { return second(s.LoadSettings(t.Context(), 0)) }
+	entity := func() error { return second(s.LoadEntity(t.Context(), counter.EntityKey, 1, 1)) }
+	mailbox := func() error { return second(s.LoadMailbox(t.Context(), counter.EntityKey, 1, 1, 1)) }
+	entities := func() error { // shows of what it cannot read the columns only
+		page, err := s.ListEntities(t.Context(), store.EntityQuery{Tenant: model.DefaultTenant, Limit: 10})
+		if err == nil && (len(page.Entities) != 1 || page.Entities[0].Address != counter.Address) {
+			return fmt.Errorf("listed: %+v", page.Entities)
+		}
+		if err == nil && !page.Entities[0].Exists {
+			return &store.Error{Class: store.Refused, Op: "list", Err: fault.New(fault.Corrupt, "version %d", page.Entities[0].Version)}
+		}
+		return err
+	}
 	flip := func(column string) string { // of the last byte
 		return fmt.Sprintf("%[1]s = cast(substr(%[1]s, 1, length(%[1]s) - 1) || case substr(%[1]s, -1) when x'00' then x'01' else x'00' end as blob)", column)
 	}
@@ -108,6 +122,16 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		{flip("body"), "perdure_task_logs", "true", logs, []string{"perdure_task_logs", a.Run.String()}},
 		{"level = 100000", "perdure_task_logs", "true", logs, []string{"perdure_task_logs"}},
 		{"n = 4294967296", "perdure_task_logs", "true", logs, []string{"perdure_task_logs"}},
+		{flip("body"), "perdure_entities", "true", entity, []string{"perdure_entities", counter.Address.Key}},
+		{flip("body"), "perdure_entities", "true", entities, []string{"version 1"}},
+		{"version = 7", "perdure_entities", "true", entity, []string{"perdure_entities"}},
+		{"version = 7", "perdure_entities", "true", entities, []string{"version 7"}},
+		{"changed = changed + 1", "perdure_entities", "true", entity, []string{"perdure_entities"}},
+		{"locked = 1", "perdure_entities", "true", entity, []string{"perdure_entities"}},
+		{flip("body"), "perdure_mailbox", "seq = 1", entity, []string{"perdure_mailbox", counter.Address.Key, "item 1"}},
+		{flip("body"), "perdure_mailbox", "seq = 2", mailbox, []string{"perdure_mailbox", counter.Address.Key, "item 2"}},
+		{"at = at + 1", "perdure_mailbox", "seq = 2", mailbox, []string{"item 2"}},
+		{"seq = 5", "perdure_mailbox", "seq = 2", mailbox, []string{"item 5"}},
 		{flip("body"), "perdure_settings", "true", settings, []string{"perdure_settings", "x/limit/l"}},
 		{"version = 7", "perdure_settings", "true", settings, []string{"perdure_settings"}},
 	} {
@@ -145,6 +169,8 @@ func filled(t *testing.T) (image []byte, scope storetest.Scope, want storetest.C
 			if i%2 == 0 {
 				b.Closes = []store.CloseRow{a.Close(model.Completed)}
 			}
+			c := f.Counter()
+			b.Entities, b.Mailbox = []store.EntityRow{c.Set(1, strings.Repeat("state ", 10*i))}, []store.MailboxRow{c.Mail(1), c.Mail(2)}
 			scope.Note(b)
 		})
 	}
@@ -173,6 +199,13 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 	for i := range want.Executions {
 		e := &want.Executions[i]
 		runs[e.Start.Run] = fmt.Sprintf("%+v %+v", e.Start, e.Outcome)
+	}
+	entities := map[string]bool{}
+	for i := range want.Entities {
+		entities[fmt.Sprintf("%+v", want.Entities[i])] = true
+	}
+	for i := range want.Mailbox {
+		entities[fmt.Sprintf("%+v", want.Mailbox[i])] = true
 	}
 	rounds := 100
 	if testing.Short() {
@@ -223,7 +256,19 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 				t.Errorf("bit in byte %d: run %s is not what was written", at, e.Start.Run)
 			}
 		}
-		if count == 30*21 {
+		for i := range got.Entities {
+			count++
+			if !entities[fmt.Sprintf("%+v", got.Entities[i])] {
+				t.Errorf("bit in byte %d: entity %s is not what was written", at, got.Entities[i].Address)
+			}
+		}
+		for i := range got.Mailbox {
+			count++
+			if !entities[fmt.Sprintf("%+v", got.Mailbox[i])] {
+				t.Errorf("bit in byte %d: what waits for %s is not what was written", at, got.Mailbox[i].Address)
+			}
+		}
+		if count == 30*(21+3) {
 			unharmed++
 		} else {
 			missing++

@@ -15,6 +15,7 @@ const (
 	sqlLoadMessages = `select seq, body from perdure_messages where to_shard = ?1 and from_shard = ?2 and seq > ?3 order by seq limit ?4`
 	sqlInboxDue     = `select 1 from perdure_inbox where shard = ?1 and not_before <= ?2 limit 1`
 	sqlLoadInbox    = `select id, not_before, body from perdure_inbox where shard = ?1 and not_before <= ?2 order by id limit ?3`
+	sqlLoadLetters  = `select shard, id, body from perdure_inbox where not_before = 253402300799000000 and id > ?1 order by id limit ?2`
 	sqlPutInbox     = `insert into perdure_inbox (shard, id, not_before, body) values (?1, ?2, ?3, ?4) on conflict do nothing`
 	sqlRemembered   = `select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
 	sqlLoadReply    = `select at, body from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
@@ -106,6 +107,38 @@ func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 	return false, nil
 }
 
+// readRequest reads the id and the message of a request from columns of a row.
+func readRequest(q *stmt, id, body int, row *store.InboxRow) error {
+	var ok bool
+	if row.ID, ok = q.id(id); !ok {
+		return corrupt(fmt.Errorf("an id is not 16 bytes long"), "inbox, shard %d", row.Shard)
+	}
+	plain, err := unseal(inboxColumns(nil, row.Shard, row.ID), q.raw(body))
+	if err == nil {
+		row.Message, err = model.DecodeMessage(plain)
+	}
+	if err != nil {
+		return corrupt(err, "inbox, shard %d, request %s", row.Shard, row.ID)
+	}
+	return nil
+}
+
+// LoadDeadLetters returns what was refused and kept.
+func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) (out []store.InboxRow, err error) {
+	err = s.read(ctx, "load dead letters", func(c *conn) error {
+		out = nil
+		return c.query(sqlLoadLetters, func(q *stmt) error {
+			row := store.InboxRow{Shard: model.ShardID(q.int(0)), NotBefore: model.MaxTime}
+			if err := readRequest(q, 1, 2, &row); err != nil {
+				return err
+			}
+			out = append(out, row)
+			return nil
+		}, after[:], limit)
+	})
+	return out, err
+}
+
 // LoadInbox returns requests that may be served.
 func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.Time, limit int) (out []store.InboxRow, err error) {
 	var unreadable error // one of them is left out; the others can be served
@@ -114,17 +147,8 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 		for _, shard := range distinct(shards) {
 			err := c.query(sqlLoadInbox, func(q *stmt) error {
 				row := store.InboxRow{Shard: shard, NotBefore: model.Time(q.int(1))}
-				id, ok := q.id(0)
-				if !ok {
-					return corrupt(fmt.Errorf("an id is not 16 bytes long"), "inbox, shard %d", shard)
-				}
-				row.ID = id
-				body, err := unseal(inboxColumns(nil, shard, row.ID), q.raw(2))
-				if err == nil {
-					row.Message, err = model.DecodeMessage(body)
-				}
-				if err != nil {
-					unreadable = corrupt(err, "inbox, shard %d, request %s", shard, row.ID)
+				if err := readRequest(q, 0, 2, &row); err != nil {
+					unreadable = err
 					return nil
 				}
 				out = append(out, row)

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -8,14 +9,16 @@ import (
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropTasks undoes migration 5.
-const dropTasks = `drop table perdure_dead; drop table perdure_task_data; drop table perdure_task_logs; drop table perdure_settings;
+// dropEntities undoes migration 7.
+const dropEntities = `drop table perdure_entities; drop table perdure_mailbox;`
+
+// dropTasks undoes migration 5, and entities, which came later.
+const dropTasks = dropEntities + `drop table perdure_dead; drop table perdure_task_data; drop table perdure_task_logs; drop table perdure_settings;
 	delete from perdure_meta where name in ('settings', 'settings_swept');`
 
-// A store of the version before has what it had, and takes everything that is new.
-func TestUpgradeBeforeTasks(t *testing.T) {
-	t.Parallel()
-	sequential(t)
+// upgraded is a store with a run, which was brought back to an older version and is opened again: it has what it had.
+func upgraded(t *testing.T, undo string, version int) (*storetest.Fixture, *storetest.Lane) {
+	t.Helper()
 	path := filepath.Join(t.TempDir(), "app.db")
 	s := openTest(t, Config{Path: path})
 	f := storetest.New(t, s)
@@ -25,11 +28,25 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 		b.Starts, b.Events = []store.StartRow{a.StartRow()}, []store.EventRow{a.Event(1)}
 	})
 	before := f.Contents()
-	tamper(t, s, dropTasks+` drop table perdure_leaving; drop index perdure_inbox_letters; update perdure_meta set value = 4 where name = 'schema'`)
+	tamper(t, s, fmt.Sprintf(`%s update perdure_meta set value = %d where name = 'schema'`, undo, version))
 	closeTest(t, s)
 	f.Store = openTest(t, Config{Path: path})
 	f.Want("contents", before, f.Contents())
+	return f, lane
+}
+
+func TestUpgradeBeforeTasks(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	f, lane := upgraded(t, dropTasks+` drop table perdure_leaving; drop index perdure_inbox_letters;`, 4)
 	f.WantTasks(lane)
+}
+
+func TestUpgradeBeforeEntities(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	f, lane := upgraded(t, dropEntities, 6)
+	f.WantEntities(lane)
 }
 
 // A store of version 1 has runs that are parked or blocked: after the upgrade they are found by their reason.

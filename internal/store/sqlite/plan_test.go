@@ -44,6 +44,8 @@ func fillTables(t *testing.T, s *Store) {
 				b.Dead = append(b.Dead, a.Dead("t", "charge", "boom", storetest.Noon))
 				b.TaskData = append(b.TaskData, a.Datum("t", "", "1"))
 				b.Logs = append(b.Logs, a.Line("t", storetest.Noon, int32(j), "hello"))
+				c := f.Counter()
+				b.Entities, b.Mailbox = append(b.Entities, c.Set(1, "1")), append(b.Mailbox, c.Mail(1), c.Mail(2))
 				if j%2 == 0 {
 					b.Closes = append(b.Closes, a.Close(model.Completed))
 				}
@@ -66,6 +68,8 @@ func TestHotStatementsSearch(t *testing.T) {
 		data       = "perdure_task_data USING PRIMARY KEY (run=? AND shard=?"
 		logs       = "perdure_task_logs USING PRIMARY KEY (run=? AND shard=?"
 		settings   = "perdure_settings USING PRIMARY KEY (tenant=?"
+		entities   = "USING PRIMARY KEY (tenant=? AND type=? AND key=? AND shard=?)"
+		mailbox    = "perdure_mailbox USING PRIMARY KEY (shard=? AND "
 	)
 	for sql, want := range map[string]string{
 		sqlFence: "perdure_fences USING PRIMARY KEY (node=? AND lane=?)",
@@ -100,6 +104,10 @@ func TestHotStatementsSearch(t *testing.T) {
 		sqlLoadInbox:     "perdure_inbox USING PRIMARY KEY (shard=?)",
 		sqlRemembered:    requests, sqlLoadReply: requests, sqlSweepRequest: requests,
 		sqlOldRequests: "perdure_requests_age (shard=? AND at<?)",
+
+		sqlEntity: "", sqlMailbox: "", sqlEntityChange: entities, sqlEntityRemove: entities, sqlLoadEntity: entities,
+		sqlTake: mailbox + "tenant=? AND type=? AND key=? AND seq=?)", sqlLoadMailbox: mailbox + "tenant=? AND type=? AND key=? AND seq>?)",
+		sqlNextMailbox: mailbox + "(tenant,type,key)>(?,?,?))", sqlNextEntityType: "perdure_entities USING PRIMARY KEY (tenant=? AND type>?)",
 
 		sqlDead: "", sqlTaskDatum: "", sqlLog: "", sqlPutSetting: "",
 		sqlDeadMark: dead, sqlDeadDelete: dead, sqlLoadDead: dead,
@@ -196,6 +204,36 @@ func TestDeadListingsSearch(t *testing.T) {
 			t.Errorf("groups: %s", got)
 		}
 	})
+}
+
+// A page of entities is read along the key of the table, or along the index of those that are locked, from where the page before has ended.
+func TestEntityListingsSearch(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	s := openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")})
+	fillTables(t, s)
+	for _, c := range []struct {
+		name  string
+		q     store.EntityQuery
+		after model.Address
+		want  string
+	}{
+		{"everything", store.EntityQuery{}, model.Address{}, "n USING PRIMARY KEY (tenant=?)"},
+		{"everything, later", store.EntityQuery{}, model.Address{Type: "a", Key: "k"}, "n USING PRIMARY KEY (tenant=? AND (type,key)>(?,?))"},
+		{"a type, later", store.EntityQuery{Type: "a"}, model.Address{Type: "a", Key: "k"}, "n USING PRIMARY KEY (tenant=? AND type=? AND key>?)"},
+		{"a key", store.EntityQuery{Type: "a", Key: "k"}, model.Address{}, "n USING PRIMARY KEY (tenant=? AND type=? AND key=?)"},
+		{"a beginning of keys", store.EntityQuery{Type: "a", KeyPrefix: "k"}, model.Address{Type: "a", Key: "k"}, "n USING PRIMARY KEY (tenant=? AND type=? AND key>? AND key<?)"},
+		{"locked", store.EntityQuery{Locked: true}, model.Address{Type: "a", Key: "k"}, "n USING INDEX perdure_entities_locked (tenant=? AND (type,key)>(?,?))"},
+		{"locked of a type", store.EntityQuery{Locked: true, Type: "a"}, model.Address{Type: "a", Key: "k"}, "n USING INDEX perdure_entities_locked (tenant=? AND type=? AND key>?)"},
+	} {
+		c.q.Tenant, c.q.Limit, c.q.After = model.DefaultTenant, 1, c.after
+		onWriter(t, s, func(w *writer) {
+			got := plan(t, w.conn, entityListing(&c.q).entityPage(&c.q))
+			if !strings.Contains(got, c.want) || strings.Contains(got, "SCAN") || strings.Contains(got, "ORDER BY") {
+				t.Errorf("%s: %s\nwant %s", c.name, got, c.want)
+			}
+		})
+	}
 }
 
 func TestInlineStepWritesOneRow(t *testing.T) {

@@ -64,6 +64,7 @@ type writer struct {
 	consume, defers, request, free                         *stmt
 	dead, deadMark, deadDelete                             *stmt
 	taskDatum, dropDatum, logLine                          *stmt
+	take, mailbox, entity, entityChange, entityRemove      *stmt
 
 	walPages int // in the log after the last commit, as SQLite tells
 	log      logState
@@ -81,6 +82,7 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 		sqlConsume: &w.consume, sqlDefer: &w.defers, sqlRequest: &w.request, sqlFree: &w.free,
 		sqlDead: &w.dead, sqlDeadMark: &w.deadMark, sqlDeadDelete: &w.deadDelete,
 		sqlTaskDatum: &w.taskDatum, sqlDropDatum: &w.dropDatum, sqlLog: &w.logLine,
+		sqlTake: &w.take, sqlMailbox: &w.mailbox, sqlEntity: &w.entity, sqlEntityChange: &w.entityChange, sqlEntityRemove: &w.entityRemove,
 	} {
 		q, err := c.prepare(text)
 		if err != nil {

@@ -27,6 +27,8 @@ type scene struct {
 	// waits is a request in the inbox, put is one that is deferred by the next batch.
 	waits, put store.InboxRow
 	fresh      Subject
+	// The next batch changes counter, takes one of the two calls that wait for it, removes gone and inserts another entity.
+	counter, gone, another Counter
 }
 
 func newScene(x *suite) *scene {
@@ -34,6 +36,7 @@ func newScene(x *suite) *scene {
 	c := &scene{suite: x, node: x.Join(1), other: x.Join(1)}
 	c.lane = c.node.Lanes[0]
 	c.open, c.parked, c.closed, c.old, c.fresh = x.Subject(), x.Subject(), x.Subject(), x.Subject(), x.Subject()
+	c.counter, c.gone, c.another = x.Counter(), x.Counter(), x.Counter()
 	c.node.Acquire(1, 2, 3)
 	c.other.Acquire(4)
 	c.waits, c.put = c.open.Request(x.RunID(), "waits"), c.open.Request(x.RunID(), "put")
@@ -49,6 +52,8 @@ func newScene(x *suite) *scene {
 		b.Dead = append(b.Dead, c.open.Dead("mark", "charge", "boom", Noon), c.open.Dead("drop", "charge", "boom", Noon))
 		b.TaskData = append(b.TaskData, c.open.Datum("a", "set", "1"), c.open.Datum("a", "drop", "1"))
 		b.Logs = append(b.Logs, c.open.Line("a", Noon, 0, "first"))
+		b.Entities = append(b.Entities, c.counter.Set(1, "1"), c.gone.Set(1, "1"))
+		b.Mailbox = append(b.Mailbox, c.counter.Mail(1), c.counter.Mail(2))
 	})
 	c.lane.Write(func(b *store.Batch) {
 		b.Closes = append(b.Closes, c.closed.Close(model.Failed), c.old.Close(model.Completed))
@@ -76,6 +81,9 @@ func (c *scene) batch() *store.Batch {
 	b.StopTimers = []store.TimerKey{c.open.Stop("stop")}
 	b.Timers = []store.Timer{c.fresh.Timer("new", Noon+5)}
 	b.StopAll = []store.RunKey{c.parked.StopAll()}
+	b.Taken = []store.MailboxKey{c.counter.Take(1)}
+	b.Mailbox = []store.MailboxRow{c.counter.Mail(3)}
+	b.Entities = []store.EntityRow{c.counter.Set(2, "2"), c.gone.Remove(1), c.another.Set(1, "1")}
 	b.Messages = []store.MessageRow{Message(1, 2, 3)}
 	b.Cursors = []store.CursorRow{{To: 1, From: 2, Prev: 1, Next: 2}, {To: 3, From: 2, Next: 1}}
 	b.Inbox = []store.InboxKey{Consume(c.waits)}
@@ -114,6 +122,8 @@ func testEveryTable(x *suite) {
 	x.Want("data of tasks", []store.TaskDatum{c.open.Datum("a", "set", "2")}, all.TaskData)
 	x.Want("log lines", []string{"first", "second"}, x.lines(c.open, ""))
 	x.Want("timers", []store.Timer{c.fresh.Timer("new", Noon+5)}, all.Timers)
+	x.Want("entities", []model.Entity{c.counter.Set(2, "2").Entity, c.another.Set(1, "1").Entity}, all.Entities)
+	x.Want("mailbox", []store.MailboxRow{c.counter.Mail(2), c.counter.Mail(3)}, all.Mailbox)
 	x.Want("messages", []store.MessageRow{Message(1, 2, 3)}, all.Messages)
 	x.Want("inbox", []store.InboxRow{c.put}, all.Inbox)
 	x.Want("replies", []store.Reply{c.open.Reply("old", Noon), c.open.Reply("waits", Noon+1)}, all.Replies)
@@ -190,6 +200,13 @@ func testBadRows(x *suite) {
 		{"stop of an unknown timer", func(b *store.Batch) { b.StopTimers = append(b.StopTimers, c.open.Stop("nope")) }},
 		{"stop of a timer of another run", func(b *store.Batch) { b.StopTimers = append(b.StopTimers, c.fresh.Stop("stop-all")) }},
 		{"timer that exists", func(b *store.Batch) { b.Timers = append(b.Timers, c.parked.Timer("stop-all", Noon+9)) }},
+		{"taken item that does not wait", func(b *store.Batch) { b.Taken = append(b.Taken, c.counter.Take(9)) }},
+		{"taken item of another entity", func(b *store.Batch) { b.Taken = append(b.Taken, c.gone.Take(2)) }},
+		{"mailbox at a taken position", func(b *store.Batch) { b.Mailbox = append(b.Mailbox, c.counter.Mail(2)) }},
+		{"entity that exists", func(b *store.Batch) { b.Entities[2] = c.counter.Set(1, "1") }},
+		{"entity that does not exist", func(b *store.Batch) { b.Entities[2].Prev = 1 }},
+		{"entity of an older version", func(b *store.Batch) { b.Entities[0] = c.counter.Set(3, "3") }},
+		{"removed entity of another version", func(b *store.Batch) { b.Entities[1].Prev = 2 }},
 		{"message at a taken position", func(b *store.Batch) { b.Messages = append(b.Messages, Message(1, 2, 2)) }},
 		{"message at a consumed position", func(b *store.Batch) { b.Messages = append(b.Messages, Message(1, 2, 1)) }},
 		{"cursor from behind", cursor(1, 2, 0, 2)},
@@ -241,6 +258,9 @@ func testRefusedLayers(x *suite) {
 		b.StopAll = []store.RunKey{c.parked.StopAll()}
 		b.Messages = slices.Concat(rows(1, 2, 3, 5), rows(2, 2, 1, 2))
 		b.Cursors = []store.CursorRow{{To: 2, From: 2, Next: 2}}
+		b.Taken = []store.MailboxKey{c.counter.Take(1), c.counter.Take(2)}
+		b.Mailbox = []store.MailboxRow{c.counter.Mail(1), c.gone.Mail(1)}
+		b.Entities = []store.EntityRow{c.gone.Remove(1), c.counter.Set(2, "2"), c.another.Set(1, "1")}
 		return b
 	}
 	x.Note(layers())

@@ -11,6 +11,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -46,6 +47,9 @@ func (s *Scope) Note(b *store.Batch) {
 	}
 	for i := range b.Logs {
 		s.Tasks = append(s.Tasks, b.Logs[i].RunKey)
+	}
+	for i := range b.Entities {
+		tenant(b.Entities[i].Entity.Address.Tenant)
 	}
 	for i := range b.Requests {
 		tenant(b.Requests[i].Address.Tenant)
@@ -88,6 +92,8 @@ type Contents struct {
 	TaskData   []store.TaskDatum
 	Logs       []store.LogRow
 	Timers     []store.Timer
+	Entities   []model.Entity
+	Mailbox    []store.MailboxRow
 	Messages   []store.MessageRow
 	Inbox      []store.InboxRow
 	Replies    []store.Reply
@@ -112,6 +118,7 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 	for _, tenant := range scope.Tenants {
 		c.Executions = append(c.Executions, r.executions(tenant)...)
 		c.Dead = append(c.Dead, r.dead(tenant)...)
+		c.Entities = append(c.Entities, r.entities(tenant)...)
 	}
 	runs := slices.Clone(scope.Runs)
 	for i := range c.Executions {
@@ -127,7 +134,7 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 		c.Logs = append(c.Logs, r.logs(key)...)
 	}
 	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })
-	c.Runnable, c.Expired, c.Timers = r.runnable(), r.expired(), r.timers()
+	c.Runnable, c.Expired, c.Timers, c.Mailbox = r.runnable(), r.expired(), r.timers(), r.mailbox()
 	const all = 1 << 20
 	c.Messages = call(&r, func() ([]store.MessageRow, error) { return s.LoadMessages(ctx, r.shards, all) })
 	slices.SortStableFunc(c.Messages, compareMessages)
@@ -253,6 +260,51 @@ func (r *reader) timers() (out []store.Timer) {
 		}
 		last := p[len(p)-1]
 		out, after = append(out, p...), store.TimerMark{Due: last.Due, Run: last.Run, ID: last.ID}
+	}
+}
+
+// entities lists the entities of a tenant, and demands that each can be loaded by its address as it is listed.
+func (r *reader) entities(tenant string) (out []model.Entity) {
+	q := store.EntityQuery{Tenant: tenant, Limit: page}
+	for {
+		p := call(r, func() (store.EntityPage, error) { return r.s.ListEntities(r.ctx, q) })
+		for i := range p.Entities {
+			key := store.EntityKey{Shard: p.Entities[i].Address.Shard(len(r.shards)), Address: p.Entities[i].Address}
+			loaded := call(r, func() (store.LoadedEntity, error) { return r.s.LoadEntity(r.ctx, key, 1, 1) })
+			if d := Diff(&p.Entities[i], loaded.Entity); d != "" && r.err == nil {
+				r.err = fault.New(fault.Corrupt, "%s is not listed as it is loaded (-listed +loaded):\n%s", key.Address, d)
+			}
+		}
+		out = append(out, p.Entities...)
+		if !p.More || len(p.Entities) == 0 {
+			return out
+		}
+		q.After = p.Entities[len(p.Entities)-1].Address
+	}
+}
+
+// mailbox reads what waits for all entities: the first items together with the entity, the others behind them.
+func (r *reader) mailbox() (out []store.MailboxRow) {
+	var after store.EntityKey
+	for {
+		keys := call(r, func() ([]store.EntityKey, error) { return r.s.LoadMailboxes(r.ctx, r.shards, after, page) })
+		if len(keys) == 0 {
+			return out
+		}
+		for _, key := range keys {
+			loaded := call(r, func() (store.LoadedEntity, error) { return r.s.LoadEntity(r.ctx, key, page, 1<<20) })
+			items := loaded.Mailbox
+			for more := loaded.More; more && len(items) > 0; {
+				next := call(r, func() ([]model.MailboxItem, error) {
+					return r.s.LoadMailbox(r.ctx, key, items[len(items)-1].Seq, page, 1<<20)
+				})
+				items, more = append(items, next...), len(next) > 0
+			}
+			for i := range items {
+				out = append(out, store.MailboxRow{EntityKey: key, Item: items[i]})
+			}
+		}
+		after = keys[len(keys)-1]
 	}
 }
 

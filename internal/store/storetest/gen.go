@@ -123,6 +123,7 @@ func Events() *rapid.Generator[model.Event] {
 			Run: runIDs().Draw(t, "run"), Status: statuses().Draw(t, "status"), Watcher: Links().Draw(t, "watcher"),
 			RequestID: Texts().Draw(t, "request"), Policy: policies().Draw(t, "policy"),
 			Position: Texts().Draw(t, "position"), Detached: rapid.Bool().Draw(t, "detached"),
+			Locks: rapid.SliceOfN(addresses(), 0, 2).Draw(t, "locks"), Section: Texts().Draw(t, "section"),
 		}
 	})
 }
@@ -151,7 +152,18 @@ func Messages() *rapid.Generator[model.Message] {
 			Reuse:  rapid.SampledFrom([]model.ReusePolicy{model.ReturnExisting, model.ReuseIfFailed, model.ReuseAlways}).Draw(t, "reuse"),
 			Policy: policies().Draw(t, "policy"), With: EventLists(2).Draw(t, "with"), Node: model.NodeID(runIDs().Draw(t, "node")),
 			Past: pasts().Draw(t, "past"), Runs: rapid.SliceOfN(runIDs(), 0, 2).Draw(t, "runs"),
-			Labels: Labels().Draw(t, "labels"),
+			Labels:  Labels().Draw(t, "labels"),
+			Section: Texts().Draw(t, "section"), OneWay: rapid.Bool().Draw(t, "one way"), Brief: rapid.Bool().Draw(t, "brief"), Epoch: numbers().Draw(t, "epoch"),
+		}
+	})
+}
+
+// Entities are rows of entities with every field set or not, but for Address, Version and Changed, which are columns.
+func Entities() *rapid.Generator[model.Entity] {
+	return rapid.Custom(func(t *rapid.T) model.Entity {
+		return model.Entity{
+			State: Payloads().Draw(t, "state"), Exists: rapid.Bool().Draw(t, "exists"), Created: Times().Draw(t, "created"),
+			Holder: Links().Draw(t, "holder"), Held: Times().Draw(t, "held"), Epoch: numbers().Draw(t, "epoch"),
 		}
 	})
 }

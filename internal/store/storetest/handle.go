@@ -69,6 +69,11 @@ func testEmpty(x *suite) {
 	if r := try(x.Store.LoadMessages(x.Context(), nil, 10)).or(x); len(r) != 0 {
 		x.Errorf("messages of no shards: %v", r)
 	}
+	counter := x.Counter()
+	l.Write(func(b *store.Batch) { b.Mailbox = append(b.Mailbox, counter.Mail(1)) })
+	if r := try(x.Store.LoadMailboxes(x.Context(), nil, store.EntityKey{}, 10)).or(x); len(r) != 0 {
+		x.Errorf("mailboxes of no shards: %v", r)
+	}
 	if err := x.Store.PutInbox(x.Context(), nil); err != nil {
 		x.Errorf("no requests: %v", err)
 	}
@@ -117,6 +122,11 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["LoadSettings"] = s.LoadSettings(ctx, 0)
 	errs["PutPeerMail"] = s.PutPeerMail(ctx, []store.PeerMail{{To: n.ID, From: n.ID, ID: n.f.RunID()}})
 	_, errs["TakePeerMail"] = s.TakePeerMail(ctx, n.ID, 1, 1)
+	counter := n.f.Counter()
+	_, errs["LoadEntity"] = s.LoadEntity(ctx, counter.EntityKey, 1, 1)
+	_, errs["LoadMailbox"] = s.LoadMailbox(ctx, counter.EntityKey, 0, 1, 1)
+	_, errs["LoadMailboxes"] = s.LoadMailboxes(ctx, shards, store.EntityKey{}, 1)
+	_, errs["ListEntities"] = s.ListEntities(ctx, store.EntityQuery{Tenant: model.DefaultTenant, Limit: 1})
 	_, errs["FenceNode"] = s.FenceNode(ctx, n.ID, n.Epoch, true)
 	errs["Unregister"] = s.Unregister(ctx, n.ID, n.Epoch)
 	return errs

@@ -14,6 +14,7 @@ var inboxTests = []test{
 	{name: "putting a request again changes nothing", run: testPutAgain},
 	{name: "a remembered request is not put again", run: testPutRemembered},
 	{name: "a request that is remembered is seen", run: testSeen},
+	{name: "dead letters are listed", run: testDeadLetters},
 	{name: "deferred requests wait", run: testDeferred},
 	{name: "replies", run: testReplies},
 	{name: "a request is remembered by address", run: testRequestKeys},
@@ -62,6 +63,29 @@ func testInboxOfTheDead(x *suite) {
 	dead.NotBefore = model.MaxTime
 	x.Join(1).Lanes[0].Write(func(b *store.Batch) { b.Deferred = []store.InboxRow{waiting, dead} })
 	x.Want("at the end of time", []store.InboxRow{waiting}, x.inbox(model.MaxTime, s.Shard))
+}
+
+func testDeadLetters(x *suite) {
+	subjects := []Subject{x.SubjectIn(1), x.SubjectIn(5), x.SubjectIn(8)}
+	var all []store.InboxRow
+	x.Join(1).Lanes[0].Write(func(b *store.Batch) {
+		for i := range 9 {
+			waiting, dead := subjects[i%3].Request(x.RunID(), fmt.Sprint("waiting", i)), subjects[i%3].Request(x.RunID(), fmt.Sprint("dead", i))
+			dead.NotBefore = model.MaxTime
+			all = append(all, dead)
+			b.Deferred = append(b.Deferred, dead, waiting)
+		}
+	})
+	letters := func(after model.RunID, limit int) []store.InboxRow {
+		return try(x.Store.LoadDeadLetters(x.Context(), after, limit)).or(x)
+	}
+	x.Want("all", all, letters(model.RunID{}, 100))
+	x.Want("the first page", all[:4], letters(model.RunID{}, 4))
+	x.Want("the next one", all[4:8], letters(all[3].ID, 4))
+	x.Want("the last one", all[8:], letters(all[7].ID, 4))
+	if rest := letters(all[8].ID, 4); len(rest) > 0 {
+		x.Errorf("behind the last one there are %v", rest)
+	}
 }
 
 func testPutAgain(x *suite) {

@@ -18,12 +18,12 @@ type mixer struct {
 }
 
 // seldom is true for the few rows that need not be good.
-func (m *mixer) seldom() bool { return m.rng.IntN(12) == 0 }
+func (m *mixer) seldom() bool { return m.rng.IntN(10) == 0 }
 
 func (m *mixer) add() {
 	rows := [...]func(){
 		m.start, m.start, m.end, m.remove, m.mark, m.label, m.label, m.event, m.event, m.timer, m.timer, m.stop, m.stopAll,
-		m.die, m.die, m.requeue, m.forget, m.datum, m.datum, m.line, m.line, m.message, m.message, m.cursor, m.consume, m.deferred, m.request, m.free,
+		m.die, m.die, m.requeue, m.forget, m.datum, m.datum, m.line, m.line, m.entity, m.entity, m.call, m.call, m.take, m.message, m.message, m.cursor, m.consume, m.deferred, m.request, m.free,
 	}
 	rows[m.rng.IntN(len(rows))]()
 }
@@ -266,6 +266,75 @@ func (m *mixer) datum() {
 func (m *mixer) line() {
 	n := int32(len(m.b.Logs))
 	m.b.Logs = append(m.b.Logs, m.run().Line("task 1", Noon+model.Time(m.rng.IntN(10)), n, fmt.Sprint("line ", n)))
+}
+
+// counter is one of a few entities; some of them have rows.
+func (m *mixer) counter() Counter {
+	a := m.addresses[m.rng.IntN(len(m.addresses))]
+	return Counter{store.EntityKey{Shard: a.Shard(m.Store.Info().Shards), Address: a}}
+}
+
+// loaded is what the oracle has of an entity.
+func (m *mixer) loaded(c Counter) store.LoadedEntity {
+	return try(m.stores[1].s.LoadEntity(m.Context(), c.EntityKey, 1000, 1<<30)).or(m)
+}
+
+// entity inserts, changes, locks or removes an entity, seldom from another version than it has.
+func (m *mixer) entity() {
+	c := m.counter()
+	if slices.ContainsFunc(m.b.Entities, func(r store.EntityRow) bool { return r.Key() == c.EntityKey }) {
+		return
+	}
+	version := int64(0)
+	if n := m.loaded(c).Entity; n != nil {
+		version = n.Version
+	}
+	if m.seldom() {
+		version = max(0, version+int64(m.rng.IntN(3)-1))
+	}
+	row := c.Set(version+1, fmt.Sprint(m.rng.IntN(100)))
+	switch n := m.rng.IntN(4); {
+	case n == 0:
+		row = c.Lock(version+1, "section")
+	case n == 1 && (version > 0 || m.seldom()):
+		row = c.Remove(version)
+	}
+	m.b.Entities = append(m.b.Entities, row)
+}
+
+// call has a call wait for an entity, seldom at a position that may be taken.
+func (m *mixer) call() {
+	c := m.counter()
+	last := int64(0)
+	if items := m.loaded(c).Mailbox; len(items) > 0 {
+		last = items[len(items)-1].Seq
+	}
+	for i := range m.b.Mailbox {
+		if m.b.Mailbox[i].EntityKey == c.EntityKey {
+			last = max(last, m.b.Mailbox[i].Item.Seq)
+		}
+	}
+	row := c.Mail(last + 1)
+	if m.seldom() {
+		row = c.Mail(max(1, last))
+	}
+	if !slices.ContainsFunc(m.b.Mailbox, func(r store.MailboxRow) bool { return r.Key() == row.Key() }) {
+		m.b.Mailbox = append(m.b.Mailbox, row)
+	}
+}
+
+// take takes an item of a mailbox, seldom one that does not wait.
+func (m *mixer) take() {
+	c := m.counter()
+	key := c.Take(77)
+	if items := m.loaded(c).Mailbox; len(items) > 0 {
+		key = c.Take(items[m.rng.IntN(len(items))].Seq)
+	} else if !m.seldom() {
+		return
+	}
+	if !slices.Contains(m.b.Taken, key) {
+		m.b.Taken = append(m.b.Taken, key)
+	}
 }
 
 func (m *mixer) inbox() []store.InboxRow {

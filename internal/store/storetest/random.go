@@ -65,7 +65,7 @@ func testRandom(x *suite, seed uint64) {
 	landed := make(map[laneKey]int64)
 	d.join()
 	d.join()
-	const steps = 240
+	const steps = 300
 	for step := range steps {
 		switch n := d.rng.IntN(40); {
 		case n == 0:

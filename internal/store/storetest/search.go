@@ -79,6 +79,10 @@ func testSearch(x *suite) {
 	request := x.SubjectIn(4).Request(x.RunID(), "r")
 	request.Message.Input = payload("request")
 	x.put(request)
+	counter := x.Counter()
+	state, call := counter.Set(1, ""), counter.Mail(1)
+	state.Entity.State, call.Item.Message.Input = payload("state"), payload("mailbox")
+	l.Write(func(b *store.Batch) { b.Entities, b.Mailbox = []store.EntityRow{state}, []store.MailboxRow{call} })
 	other := x.Subject()
 	other.Start.Input = model.Payload{Data: []byte("a needl, e: in a haystack")}
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{other.StartRow()} })

@@ -17,6 +17,7 @@
 //   - Unregister of a node that is gone frees nothing and is no failure of the store: nil, or class Fenced.
 //   - A request is remembered under (shard, Message.To, Message.RequestID); that is what Seen and PutInbox go by.
 //   - Texts are compared and ordered by their bytes, whatever the collation of the database; a KeyPrefix is no pattern.
+//   - The removal of an entity names the version that it removes; Gone with Prev 0 refuses the batch.
 //   - The events in Message.With are signals: their Seq, At and Kind need not be stored.
 package storetest
 
@@ -76,6 +77,7 @@ func RunWith(t *testing.T, o Options) {
 		{"queries", queryTests},
 		{"dead letters", deadTests},
 		{"data of tasks", taskDataTests},
+		{"entities", entityTests},
 		{"settings", settingTests},
 		{"peer mail", peerTests},
 		{"leases", leaseTests},

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"strings"
 
 	"pgregory.net/rapid"
@@ -19,10 +20,12 @@ var textTests = []test{
 func (x *suite) named(l *Lane, s Subject, id, request string, fail func(format string, args ...any)) {
 	x.Helper()
 	waits := s.Request(x.RunID(), request)
+	counter := Counter{store.EntityKey{Shard: s.Shard, Address: s.Start.Address}}
 	l.Write(func(b *store.Batch) {
 		b.Starts = []store.StartRow{s.StartRow()}
 		b.Timers = []store.Timer{s.Timer(id, Noon)}
 		b.Deferred = []store.InboxRow{waits}
+		b.Entities, b.Mailbox = []store.EntityRow{counter.Set(1, "1")}, []store.MailboxRow{counter.Mail(1)}
 	})
 	e := s.Execution()
 	check := func(what string, want, got any) {
@@ -33,8 +36,16 @@ func (x *suite) named(l *Lane, s Subject, id, request string, fail func(format s
 	check("execution", &e, x.current(s))
 	check("timer", []store.Timer{s.Timer(id, Noon)}, try(x.Store.LoadRunTimers(x.Context(), s.RunKey)).or(x))
 	a := s.Start.Address
+	stored := counter.Set(1, "1").Entity
+	check("entity", store.LoadedEntity{Entity: &stored, Mailbox: []model.MailboxItem{counter.Mail(1).Item}}, x.entity(counter, 10, 1<<20))
+	check("mailboxes", []store.EntityKey{counter.EntityKey}, try(x.Store.LoadMailboxes(x.Context(), []model.ShardID{s.Shard}, store.EntityKey{}, 10)).or(x))
 	first := []rune(a.Key)[:1]
 	for _, prefix := range []string{a.Key, string(first)} {
+		for _, name := range []string{"", a.Type} {
+			if !slices.Contains(x.addresses(store.EntityQuery{Tenant: a.Tenant, Type: name, KeyPrefix: prefix}), a) {
+				fail("entity %q is not found by prefix %q", a.Key, prefix)
+			}
+		}
 		q := store.Query{Tenant: a.Tenant, Workflows: []string{a.Type}, KeyPrefix: prefix, Limit: 1000}
 		found := false
 		for _, row := range try(x.Store.List(x.Context(), q)).or(x).Executions {
@@ -62,7 +73,10 @@ func (x *suite) named(l *Lane, s Subject, id, request string, fail func(format s
 		fail("the address was not found taken")
 	}
 	// Out of the way of the next one, which may have the same address.
-	l.Write(func(b *store.Batch) { b.Closes = []store.CloseRow{s.Close(model.Completed)} })
+	l.Write(func(b *store.Batch) {
+		b.Closes = []store.CloseRow{s.Close(model.Completed)}
+		b.Taken, b.Entities = []store.MailboxKey{counter.Take(1)}, []store.EntityRow{counter.Remove(1)}
+	})
 }
 
 func testNames(x *suite) {

@@ -35,6 +35,9 @@ const (
 	attrFailure  = attribute.Key("perdure.failure")
 	attrMessage  = attribute.Key("perdure.message")
 	attrCount    = attribute.Key("perdure.count")
+	attrEntity   = attribute.Key("perdure.entity")
+	attrService  = attribute.Key("perdure.service")
+	attrMailbox  = attribute.Key("perdure.mailbox_wait_ms")
 )
 
 // Tracer makes spans; a nil one makes none.
@@ -69,7 +72,7 @@ func (t *Tracer) Send(ctx context.Context, m *model.Message) (context.Context, *
 		return ctx, nil
 	}
 	kind := trace.SpanKindProducer
-	if m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery {
+	if m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall && !m.OneWay {
 		kind = trace.SpanKindClient // waits for the answer of the code
 	}
 	ctx, s := t.t.Start(remote(ctx, m.Trace), m.Kind.String()+" "+subject(m), trace.WithSpanKind(kind), trace.WithAttributes(named(m.To)))
@@ -125,17 +128,13 @@ func (t *Tracer) Carried(ctx context.Context) string {
 }
 
 // Closed makes the span of a run of a workflow that has ended.
-func (t *Tracer) Closed(a model.Address, run model.RunID, of string, began, ended time.Time, status model.Status, failure string) {
+func (t *Tracer) Closed(a model.Address, run model.RunID, of string, began, until time.Time, status model.Status, failure string) {
 	if t == nil || ours(a) {
 		return
 	}
 	_, s := t.t.Start(within(of), "workflow "+a.Type, trace.WithTimestamp(began), trace.WithSpanKind(trace.SpanKindConsumer),
 		trace.WithAttributes(named(a), attrRun.String(run.String()), attrStatus.String(status.String())))
-	if failure != "" {
-		s.SetStatus(codes.Error, failure)
-		s.SetAttributes(attrFailure.String(failure))
-	}
-	s.End(trace.WithTimestamp(ended))
+	ended(s, until, failure)
 }
 
 // Received makes the span of a signal, promise or update that an execution has received: a child of whoever sent it, linked to the trace of the run.
@@ -151,6 +150,35 @@ func (t *Tracer) Received(kind model.MessageKind, name, from string, a model.Add
 		opts = append(opts, trace.WithLinks(trace.Link{SpanContext: link}))
 	}
 	_, s := t.t.Start(within(from), "received "+strings.TrimSpace(kind.String()+" "+name), opts...)
+	s.End(trace.WithTimestamp(at))
+}
+
+// Operation is a call of an entity or a service that has been made.
+type Operation struct {
+	Entity model.Address
+	Name   string
+	Trace  string // of whoever called
+	// Came is when the call came to its owner, Handed when a worker got it, Ended when that had reported.
+	Came, Handed, Ended time.Time
+	Failure             string
+}
+
+// Operated makes the span of a call that has been made, while a worker had it: a child of whoever called. One that nobody who is traced has made has none.
+func (t *Tracer) Operated(o *Operation) {
+	if t == nil || o.Trace == "" {
+		return
+	}
+	_, s := t.t.Start(within(o.Trace), "operation "+o.Name, trace.WithTimestamp(o.Handed), trace.WithSpanKind(trace.SpanKindConsumer),
+		trace.WithAttributes(named(o.Entity), attrMessage.String(o.Name), attrMailbox.Int64(max(o.Handed.Sub(o.Came), 0).Milliseconds())))
+	ended(s, o.Ended, o.Failure)
+}
+
+// ended ends a span that is made afterwards.
+func ended(s trace.Span, at time.Time, failure string) {
+	if failure != "" {
+		s.SetStatus(codes.Error, failure)
+		s.SetAttributes(attrFailure.String(failure))
+	}
 	s.End(trace.WithTimestamp(at))
 }
 
@@ -176,10 +204,16 @@ func (t *Tracer) Task(ctx context.Context, c *model.Claim) (context.Context, *Sp
 	return ctx, &Span{s}
 }
 
-// named is the workflow, or the activity of a task that stands alone.
+// named is the workflow, the activity of a task that stands alone, or the entity or service.
 func named(a model.Address) attribute.KeyValue {
 	if kind, ok := strings.CutPrefix(a.Type, model.TaskPrefix); ok {
 		return attrActivity.String(kind)
+	}
+	if name, ok := strings.CutPrefix(a.Type, model.EntityPrefix); ok {
+		return attrEntity.String(name)
+	}
+	if name, ok := strings.CutPrefix(a.Type, model.ServicePrefix); ok {
+		return attrService.String(name)
 	}
 	return attrWorkflow.String(a.Type)
 }

@@ -62,6 +62,7 @@ func TestNobodyTraces(t *testing.T) {
 	m := &model.Message{Kind: model.MessageStart}
 	ms := []*model.Message{m}
 	claim := &model.Claim{Spec: &model.TaskSpec{}}
+	operation := &Operation{Name: "deposit"}
 	calls := func() {
 		_, s := tracer.Send(ctx, m)
 		s.End("error")
@@ -73,6 +74,7 @@ func TestNobodyTraces(t *testing.T) {
 		s.End("")
 		_, s = tracer.Task(ctx, claim)
 		s.End("")
+		tracer.Operated(operation)
 		m.Trace += tracer.Carried(ctx) + tracer.Begun(model.Address{})
 	}
 	if n := testing.AllocsPerRun(100, calls); n != 0 || m.Trace != "" {

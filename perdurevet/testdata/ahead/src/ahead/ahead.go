@@ -1,4 +1,4 @@
-// Package ahead uses what the face promises and the root package does not have yet: entities, transactions, queries, updates,
+// Package ahead uses what the face promises and the root package does not have yet: transactions, queries, updates,
 // locks, event-driven workflows. When it has them, these move to the other snippets.
 package ahead
 
@@ -20,8 +20,6 @@ type account struct{ Cents int }
 
 var (
 	accounts = perdure.NewEntity[account]("account")
-	service  = perdure.NewService("gateway")
-	review   = perdure.DeclareWorkflow[string, int]("review")
 	settled  = perdure.DeclareActivity[int, int]("settle")
 	contents = perdure.NewQuery[int, int]("contents")
 	add      = perdure.NewUpdate[int, int]("add")
@@ -29,50 +27,6 @@ var (
 	db       *sql.DB
 	pgxPool  *pgxpool.Pool
 )
-
-// ---- entities
-
-type gateway struct {
-	app  *perdure.App
-	hits int
-	rate int
-}
-
-func (g *gateway) wrongField(ctx perdure.EntityCtx, n int) (int, error) {
-	g.hits++ // want `entity handler keeps state in a field of its receiver g, which is lost with the process and differs between nodes; keep it in the state of the entity`
-	return g.hits, nil
-}
-
-func (g *gateway) wrongWait(ctx perdure.EntityCtx, n int) (int, error) {
-	return review.Run(g.app.With(context.Background()), "x") // want `App app used by an entity, which would wait for others while they wait for it`
-}
-
-var wrongPackage = perdure.NewOperation(accounts, "count", func(ctx perdure.EntityCtx, s *account, n int) (int, error) {
-	seen++ // want `package variable seen changed by an entity`
-	return seen, nil
-})
-
-func wrongCaptured() *perdure.RPC[int, int] {
-	calls := 0
-	return perdure.NewRPC(service, "calls", func(ctx perdure.EntityCtx, n int) (int, error) {
-		calls++ // want `an entity changes calls, which is declared outside of it`
-		return calls, nil
-	})
-}
-
-type keeps struct {
-	ctx perdure.EntityCtx // want `EntityCtx kept in a field`
-}
-
-func (g *gateway) right(ctx perdure.EntityCtx, n int) (int, error) {
-	_, err := review.Start(ctx, ctx.Key())
-	return n * g.rate, err
-}
-
-var rightState = perdure.NewOperation(accounts, "deposit", func(ctx perdure.EntityCtx, s *account, n int) (int, error) {
-	s.Cents += n
-	return s.Cents, nil
-})
 
 // ---- transactions
 
@@ -128,14 +82,7 @@ func wrongVersion(ctx perdure.WorkflowCtx, change string) (int, error) {
 }
 
 func wrongDropped(ctx perdure.WorkflowCtx, to perdure.Ref) (int, error) {
-	add.Call(ctx, to, 1)                    // want `the error of add\.Call is dropped`
-	rightState.Send(ctx, "a", 1)            // want `the error of rightState\.Send is dropped`
-	rightState.Go(ctx, "a", 1)              // want `the future of rightState\.Go is dropped`
-	for k := range map[string]int{"a": 1} { // want `durable call rightState\.Call in the order of a map`
-		if _, err := rightState.Call(ctx, k, 1); err != nil {
-			return 0, err
-		}
-	}
+	add.Call(ctx, to, 1) // want `the error of add\.Call is dropped`
 	return 0, nil
 }
 

@@ -1,0 +1,75 @@
+package perdure
+
+import (
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/entity"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// EntityCtx is what an operation or an RPC may do: send, never wait. What it sends leaves with the commit of the call, and not at all when the call fails; what is refused
+// where it arrives is a dead letter (App.DeadLetters). It is of no use once the call has returned.
+type EntityCtx struct {
+	c *entity.Call
+	h *host
+}
+
+func (ctx EntityCtx) sender() outlet { return ctx }
+
+// Key is the key that is called.
+func (ctx EntityCtx) Key() string { return ctx.c.Entity.Key }
+
+// Exists tells whether the entity had a state before this operation.
+func (ctx EntityCtx) Exists() bool { return ctx.c.Exists }
+
+// Delete removes the state when the operation succeeds: the next one finds the zero value again. A lock of the entity stays.
+func (ctx EntityCtx) Delete() { ctx.c.Delete() }
+
+// ---- as Sender: everything becomes a message of the call
+
+func (ctx EntityCtx) host() *host { return ctx.h }
+
+func (ctx EntityCtx) open(kind, name string, p model.Payload) (model.Payload, error) {
+	return ctx.h.open(ctx.c.Context(), patient, kind, name, p)
+}
+
+func (ctx EntityCtx) start(ref Ref, in model.Payload, o *startOptions, _ replay.Normalize) (Ref, error) {
+	r, err := ctx.h.startRequest(ctx.c.Context(), patient, ref, in, o)
+	if err != nil {
+		return ref, public(err)
+	}
+	return ref, ctx.put(r)
+}
+
+func (ctx EntityCtx) send(m model.Message, o *stepOptions) error {
+	if err := ctx.h.sealMessage(ctx.c.Context(), patient, &m); err != nil {
+		return public(err)
+	}
+	m.Brief = false // it is a row of the commit
+	r, err := requestOf(&m, o)
+	if err != nil {
+		return err
+	}
+	return ctx.put(r)
+}
+
+// put makes a request a message of the call.
+func (ctx EntityCtx) put(r api.Request) error {
+	m, _, err := ctx.h.compose(r)
+	if err == nil {
+		m.Keep = true
+		err = ctx.c.Send(m)
+	}
+	return public(err)
+}
+
+// compose is a request of ordinary code as a message, checked as a direct call is.
+func (h *host) compose(r api.Request) (model.Message, api.Mailer, error) {
+	mailer, ok := h.backend.(api.Mailer)
+	if !ok {
+		return model.Message{}, nil, fault.New(fault.Invalid, "this backend takes nothing that leaves with a commit")
+	}
+	m, err := mailer.Compose(r)
+	return m, mailer, err
+}

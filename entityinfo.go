@@ -1,0 +1,124 @@
+package perdure
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// EntityInfo describes an entity, who has locked it, and what waits for it.
+type EntityInfo struct {
+	Ref EntityRef
+	// Exists tells that it has a state. One that does not exist may be locked all the same.
+	Exists           bool
+	Created, Changed time.Time
+	// State is JSON, or nil when this app cannot decode it; StateIs tells how it is stored.
+	State   []byte
+	StateIs string
+	// LockedBy is the run whose section holds the lock, since LockedAt; zero when it is not locked. Epoch is the fencing token of that lock.
+	LockedBy Ref
+	LockedAt time.Time
+	Epoch    int64
+
+	// What follows is of App.Entity only; lists leave it out.
+
+	// Waiting is how many calls and requests of the lock wait for it and are stored, at most a hundred; Waiters are the runs among them that wait for the lock, in the order in which they get it.
+	Waiting int
+	Waiters []Ref
+	// Reason is why what waits does not move.
+	Reason string
+}
+
+func (r EntityRef) address() (model.Address, error) {
+	return model.Address{Tenant: model.DefaultTenant, Type: model.EntityPrefix + r.Type, Key: r.Key}, entityKind.check(r.Type, r.Key)
+}
+
+func linkRef(l model.Link) Ref {
+	return Ref{Workflow: l.Address.Type, Key: l.Address.Key, Run: l.Run.String()}
+}
+
+func (a *App) entityOf(ctx context.Context, n *model.Entity) EntityInfo {
+	info := EntityInfo{Ref: EntityRef{Type: n.Address.Type[len(model.EntityPrefix):], Key: n.Address.Key}, Exists: n.Exists, Changed: n.Changed.Std()}
+	if n.Exists {
+		info.Created = n.Created.Std()
+		info.State, info.StateIs = a.host.show(ctx, n.State)
+	}
+	if n.Locked() {
+		info.LockedBy, info.LockedAt, info.Epoch = linkRef(n.Holder), n.Held.Std(), n.Epoch
+	}
+	return info
+}
+
+// Entity tells how an entity stands, as far as that is committed; it waits for nobody. One that does not exist is no error.
+func (a *App) Entity(ctx context.Context, ref EntityRef) (EntityInfo, error) {
+	to, err := ref.address()
+	if err != nil {
+		return EntityInfo{}, public(err)
+	}
+	found, err := a.host.backend.Entity(ctx, to)
+	if err != nil {
+		return EntityInfo{}, public(err)
+	}
+	info := a.entityOf(ctx, &found.Entity)
+	info.Waiting = len(found.Waiting)
+	for i := range found.Waiting {
+		if m := &found.Waiting[i].Message; m.Kind == model.MessageLock {
+			info.Waiters = append(info.Waiters, linkRef(m.From))
+		}
+	}
+	if len(found.Reasons) > 0 {
+		info.Reason = found.Reasons[0].String()
+	}
+	return info, nil
+}
+
+// Entities lists the entities of a type whose keys begin with prefix, by key; those of all types when the type is empty.
+func (a *App) Entities(ctx context.Context, entity, prefix string) iter.Seq2[EntityInfo, error] {
+	return a.listEntities(ctx, entity, api.EntityListRequest{KeyPrefix: prefix})
+}
+
+// Locked lists the entities of a type that are locked, by key; those of all types when the type is empty.
+func (a *App) Locked(ctx context.Context, entity string) iter.Seq2[EntityInfo, error] {
+	return a.listEntities(ctx, entity, api.EntityListRequest{Locked: true})
+}
+
+func (a *App) listEntities(ctx context.Context, entity string, r api.EntityListRequest) iter.Seq2[EntityInfo, error] {
+	if entity != "" {
+		r.Type = model.EntityPrefix + entity
+	}
+	return func(yield func(EntityInfo, error) bool) {
+		for r := r; ; {
+			page, err := a.host.backend.ListEntities(ctx, r)
+			if err != nil {
+				yield(EntityInfo{}, public(err))
+				return
+			}
+			for i := range page.Entities {
+				if !yield(a.entityOf(ctx, &page.Entities[i]), nil) {
+					return
+				}
+			}
+			if r.Cursor = page.Cursor; r.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// Unlock takes the lock of an entity from the section that holds it, whatever that does: further calls of the entity in that section are refused with ErrConflict, and whoever
+// waits gets the lock. epoch is that of the lock that is meant (EntityInfo.Epoch): when another section holds the entity by now, nothing is done and the error is ErrConflict.
+// It is for emergencies. To cancel or terminate the execution releases all its locks.
+func (a *App) Unlock(ctx context.Context, ref EntityRef, epoch int64) error {
+	to, err := ref.address()
+	if err == nil && epoch <= 0 {
+		err = fault.New(fault.Invalid, "unlock %s/%s: the epoch of the lock that is meant is not given", ref.Type, ref.Key)
+	}
+	if err != nil {
+		return public(err)
+	}
+	return public(a.host.backend.Unlock(ctx, api.UnlockRequest{Address: to, Epoch: epoch}))
+}

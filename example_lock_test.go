@@ -1,0 +1,123 @@
+package perdure_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+// What is done to several entities inside of Lock is done to all of them before anybody else is let in.
+func ExampleWorkflowCtx_Lock() {
+	type account struct{ Cents int }
+	type transfer struct {
+		From, To string
+		Cents    int
+	}
+	accounts := perdure.NewEntity[account]("account")
+	deposit := perdure.NewOperation(accounts, "deposit", func(_ perdure.EntityCtx, a *account, cents int) (int, error) {
+		a.Cents += cents
+		return a.Cents, nil
+	})
+	withdraw := perdure.NewOperation(accounts, "withdraw", func(_ perdure.EntityCtx, a *account, cents int) (int, error) {
+		if a.Cents < cents {
+			return a.Cents, errors.New("insufficient funds")
+		}
+		a.Cents -= cents
+		return a.Cents, nil
+	})
+	move := perdure.NewWorkflow("move", func(ctx perdure.WorkflowCtx, t transfer) (string, error) {
+		err := ctx.Lock(perdure.LockSet{accounts.Ref(t.From), accounts.Ref(t.To)}, func(ctx perdure.WorkflowCtx) error {
+			if _, err := withdraw.Call(ctx, t.From, t.Cents); err != nil {
+				return err
+			}
+			_, err := deposit.Call(ctx, t.To, t.Cents)
+			return err
+		})
+		return "moved", err
+	})
+	app := embedded.MustOpen("memory:", accounts, move)
+	defer app.Close()
+	c := app.With(context.Background())
+	for _, key := range []string{"ann", "bob"} {
+		if _, err := deposit.Call(c, key, 100); err != nil {
+			panic(err)
+		}
+	}
+	var both sync.WaitGroup
+	for _, t := range []transfer{{"ann", "bob", 30}, {"bob", "ann", 20}} { // whoever is first: neither waits for ever
+		both.Go(func() { _, _ = move.Run(c, t) })
+	}
+	both.Wait()
+	fmt.Println(accounts.Get(c, "ann"))
+	fmt.Println(accounts.Get(c, "bob"))
+	fmt.Println(move.Run(c, transfer{"ann", "bob", 500}))
+	// Output:
+	// {90} true <nil>
+	// {110} true <nil>
+	//  insufficient funds
+}
+
+// A set may be made of entities of different types. Its order does not matter.
+func ExampleLockSet() {
+	type shelf struct{ Pieces int }
+	shelves := perdure.NewEntity[shelf]("shelf")
+	count := perdure.NewOperation(shelves, "count", func(_ perdure.EntityCtx, s *shelf, _ perdure.Void) (int, error) { return s.Pieces, nil })
+	inventory := perdure.NewWorkflow("inventory", func(ctx perdure.WorkflowCtx, keys []string) (string, error) {
+		set := perdure.LockSet{{Type: "warehouse", Key: "main"}} // one that only locks know of
+		for _, k := range keys {
+			set = append(set, shelves.Ref(k))
+		}
+		total := 0
+		var other error
+		err := ctx.Lock(set, func(ctx perdure.WorkflowCtx) error {
+			for _, k := range keys {
+				n, err := count.Call(ctx, k, perdure.Void{})
+				if err != nil {
+					return err
+				}
+				total += n
+			}
+			_, other = count.Call(ctx, "elsewhere", perdure.Void{}) // an error of its own: nothing has been sent
+			return nil
+		})
+		return fmt.Sprintf("%d pieces; %v", total, other), err
+	})
+	app := embedded.MustOpen("memory:", shelves, inventory)
+	defer app.Close()
+	fmt.Println(inventory.Run(app.With(context.Background()), []string{"lamps", "desks"}))
+	// Output:
+	// 0 pieces; call of count of shelf/elsewhere, which is not among the locked entities: lock it together with them <nil>
+}
+
+// What an activity writes outside can be protected by the token of the lock.
+func ExampleFence() {
+	printers := perdure.NewEntity[int]("printer")
+	var last int64 // what the printer has seen
+	pages := perdure.NewActivity("print", func(ctx context.Context, text string) (string, error) {
+		token, locked := perdure.Fence(ctx, printers.Ref("hall"))
+		if !locked || token < last {
+			return "", perdure.Permanent(errors.New("somebody else has the printer"))
+		}
+		last = token
+		return "printed " + text, nil
+	})
+	report := perdure.NewWorkflow("report", func(ctx perdure.WorkflowCtx, text string) (out string, err error) {
+		err = ctx.Lock(perdure.LockSet{printers.Ref("hall")}, func(ctx perdure.WorkflowCtx) error {
+			out, err = pages.Run(ctx, text)
+			return err
+		})
+		if err != nil {
+			return "", err
+		}
+		_, err = pages.Run(ctx, text+" again")
+		return out + ", then: " + err.Error(), nil
+	})
+	app := embedded.MustOpen("memory:", report, pages)
+	defer app.Close()
+	fmt.Println(report.Run(app.With(context.Background()), "page 1"))
+	// Output: printed page 1, then: somebody else has the printer <nil>
+}

@@ -1,0 +1,159 @@
+// Command bank keeps accounts as entities and moves money between them with workflows that lock both: whatever crashes, no cent is made or lost.
+//
+//	go run ./examples/bank [store URL]
+//
+// Kill it (kill -9, it prints its process id) and run the same command again: every transfer has a key and every deposit a request id, so what was done is not
+// done again, and what was under way goes on. One transfer hesitates for ten seconds between its two halves. Killed there, its money is in neither account, and both stay locked,
+// until the next process goes on with it.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+type (
+	// account is the state of an entity. Its key is the name of the owner.
+	account  struct{ Cents int }
+	transfer struct {
+		ID, From, To string
+		Cents        int
+		Hesitate     time.Duration `json:",omitempty"` // between its two halves
+	}
+)
+
+var (
+	accounts = perdure.NewEntity[account]("account")
+	deposit  = perdure.NewOperation(accounts, "deposit", func(ctx perdure.EntityCtx, a *account, cents int) (int, error) {
+		a.Cents += cents
+		if a.Cents > 900_00 {
+			_, err := review.Start(ctx, ctx.Key(), perdure.RawKey(ctx.Key())) // an entity may start, never wait
+			return a.Cents, err
+		}
+		return a.Cents, nil
+	})
+	withdraw = perdure.NewOperation(accounts, "withdraw", func(_ perdure.EntityCtx, a *account, cents int) (int, error) {
+		if a.Cents < cents {
+			return a.Cents, perdure.Permanent(errors.New("insufficient funds"))
+		}
+		a.Cents -= cents
+		return a.Cents, nil
+	})
+	balance = perdure.NewView(accounts, "balance", func(a account, _ perdure.Void) (int, error) { return a.Cents, nil })
+
+	// review looks at accounts that have become rich.
+	review = perdure.NewWorkflow("review", func(ctx perdure.WorkflowCtx, owner string) (string, error) {
+		cents, err := balance.Call(ctx, owner, perdure.Void{})
+		return fmt.Sprintf("%s has %d.%02d", owner, cents/100, cents%100), err
+	})
+	// notice tells the world something.
+	notice = perdure.DeclareActivity[string, perdure.Void]("notice")
+	// move takes from one account what it gives to another, while nobody else can do anything to either. A step that was made is not made again.
+	move = perdure.NewWorkflow("move", func(ctx perdure.WorkflowCtx, t transfer) (perdure.Void, error) {
+		return perdure.Void{}, ctx.Lock(perdure.LockSet{accounts.Ref(t.From), accounts.Ref(t.To)}, func(ctx perdure.WorkflowCtx) error {
+			if _, err := withdraw.Call(ctx, t.From, t.Cents); err != nil {
+				return err
+			}
+			if t.Hesitate > 0 {
+				if _, err := notice.Run(ctx, fmt.Sprintf("transfer %s has taken %d cents from %s and hesitates for %s", t.ID, t.Cents, t.From, t.Hesitate)); err != nil {
+					return err
+				}
+				if err := ctx.Sleep(t.Hesitate); err != nil {
+					return err
+				}
+			}
+			_, err := deposit.Call(ctx, t.To, t.Cents)
+			return err
+		})
+	}, perdure.Uses(notice)).KeyedBy(func(t transfer) perdure.Key { return perdure.RawKey(t.ID) })
+)
+
+func main() {
+	url := "file:bank.db"
+	if len(os.Args) > 1 {
+		url = os.Args[1]
+	}
+	fmt.Printf("process %d on %s\n", os.Getpid(), url)
+	say := func(format string, args ...any) { fmt.Printf(format+"\n", args...) }
+	if err := run(context.Background(), url, 10*time.Second, say); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// program is everything that runs here.
+func program(say func(format string, args ...any)) perdure.Group {
+	return perdure.Group{accounts, move, review, notice.Bind(func(_ context.Context, text string) (perdure.Void, error) {
+		say("%s", text)
+		return perdure.Void{}, nil
+	})}
+}
+
+func run(ctx context.Context, url string, hesitate time.Duration, say func(format string, args ...any)) error {
+	app, err := embedded.Open(ctx, url, program(say))
+	if err != nil {
+		return err
+	}
+	defer app.Close()
+	c := app.With(ctx)
+	owners := []string{"ann", "bob", "cid"}
+	for _, owner := range owners {
+		if _, err := deposit.Call(c, owner, 500_00, perdure.RequestID("opening of "+owner)); err != nil {
+			return err
+		}
+	}
+	if err := transfers(c, owners); err != nil {
+		return err
+	}
+	if _, err := move.Run(c, transfer{ID: "t-poor", From: "ann", To: "bob", Cents: 1_000_000_00}); err != nil {
+		say("transfer t-poor: %v", err)
+	}
+	if _, err := move.Run(c, transfer{ID: "t-rich", From: "ann", To: "bob", Cents: 500_01}); err != nil {
+		return err
+	}
+	word, err := review.Run(c, "bob", perdure.RawKey("bob"))
+	if err != nil {
+		return err
+	}
+	say("review: %s", word)
+	if _, err := move.Run(c, transfer{ID: "t-slow", From: "bob", To: "cid", Cents: 100, Hesitate: hesitate}); err != nil {
+		return err
+	}
+	sum := 0
+	for _, owner := range owners {
+		a, _, err := accounts.Get(c, owner)
+		if err != nil {
+			return err
+		}
+		say("%s has %d cents", owner, a.Cents)
+		sum += a.Cents
+	}
+	say("together: %d cents", sum)
+	return nil
+}
+
+// transfers moves money in circles, everybody at the same time.
+func transfers(c perdure.Client, owners []string) error {
+	var wg sync.WaitGroup
+	errs := make([]error, len(owners))
+	for i, from := range owners {
+		to := owners[(i+1)%len(owners)]
+		wg.Go(func() {
+			for n := range 10 {
+				if _, err := move.Run(c, transfer{ID: fmt.Sprintf("t-%s-%d", from, n), From: from, To: to, Cents: n + i}); err != nil {
+					errs[i] = err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}

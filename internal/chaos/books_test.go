@@ -1,0 +1,519 @@
+package chaos_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/node"
+)
+
+// books are what the ledger says, and what the store has.
+type books struct {
+	t     *testing.T
+	bank  *bank
+	deeds map[string]deed
+	told  map[string]reply
+	saw   []sight
+
+	accounts map[string]account
+	at       map[string]map[string][]int // positions of the bookings of a deed, by deed and account
+	outcome  map[string]perdure.Status   // of moves and audits
+}
+
+// close does what nobody has heard the end of once more, waits until nothing moves, and compares everything with everything.
+func (f *bankFire) close(url string) {
+	f.t.Helper()
+	t := f.t
+	app, err := embedded.Config{AllowUnsafe: true, LeaseTTL: bankLease}.Open(t.Context(), url, bankDefinitions())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	b := &books{
+		t: t, bank: &bank{app: app, ledger: f.ledger, accounts: f.accounts}, deeds: map[string]deed{}, told: map[string]reply{},
+		at: map[string]map[string][]int{}, outcome: map[string]perdure.Status{},
+	}
+	b.read()
+	lost := b.finish()
+	b.settle()
+	b.repeat()
+	b.settle()
+	if b.read(); t.Failed() {
+		return
+	}
+	b.checkAccounts()
+	b.checkDeeds()
+	b.checkHistories(url)
+	b.checkSections()
+	b.checkAudits()
+	b.checkSights()
+	count := map[string]int{}
+	for _, d := range b.deeds {
+		word := d.Do
+		if s := b.outcome[d.ID]; s != "" {
+			word += " " + string(s)
+		}
+		count[word]++
+	}
+	t.Logf("struck %v; %v; %d were done again by somebody else; %d sights", f.struck, count, lost, len(b.saw))
+}
+
+func (b *books) read() {
+	b.t.Helper()
+	b.saw = nil
+	for _, r := range b.bank.ledger.remarks(b.t) {
+		switch {
+		case r.Asked != nil:
+			b.deeds[r.Asked.ID] = *r.Asked
+		case r.Told != nil:
+			b.told[r.Told.ID] = *r.Told
+		case r.Saw != nil:
+			b.saw = append(b.saw, *r.Saw)
+		default:
+			b.t.Errorf("alarm: %s", r.Alarm)
+		}
+	}
+}
+
+// all runs fn for many deeds at once.
+func all(t *testing.T, deeds []deed, fn func(ctx context.Context, d deed)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	var wg sync.WaitGroup
+	gate := make(chan struct{}, 32)
+	for _, d := range deeds {
+		gate <- struct{}{}
+		wg.Go(func() { fn(ctx, d); <-gate })
+	}
+	wg.Wait()
+}
+
+// finish does again what nobody has heard the end of. It returns how many there were.
+func (b *books) finish() int {
+	b.t.Helper()
+	var open []deed
+	for id, d := range b.deeds {
+		if _, ok := b.told[id]; !ok {
+			open = append(open, d)
+		}
+	}
+	all(b.t, open, func(ctx context.Context, d deed) {
+		r, ok := b.bank.insist(ctx, d, func() bool { return false })
+		if !ok {
+			b.t.Errorf("%+v gets no answer: %s", d, b.explain(d))
+			return
+		}
+		b.bank.ledger.remark(remark{Told: &r})
+	})
+	b.read()
+	return len(open)
+}
+
+// explain says why something does not move.
+func (b *books) explain(d deed) string {
+	var text strings.Builder
+	if d.Do == doMove || d.Do == doAudit {
+		info, err := b.bank.app.Describe(b.t.Context(), perdure.Ref{Workflow: d.Do, Key: d.ID})
+		fmt.Fprintln(&text, info.Status, info.Reason, err)
+	}
+	for _, a := range d.Accounts {
+		info, err := b.bank.app.Entity(b.t.Context(), accounts.Ref(a))
+		fmt.Fprintf(&text, "%s: locked by %s, %d wait, locks %v: %s, %v\n", a, info.LockedBy, info.Waiting, info.Waiters, info.Reason, err)
+	}
+	return text.String()
+}
+
+// repeat asks once more for what was answered: the answer must be the same, and nothing is done.
+func (b *books) repeat() {
+	b.t.Helper()
+	var calls []deed
+	for _, d := range b.deeds {
+		if d.Do == doPost || d.Do == doTell {
+			calls = append(calls, d)
+		}
+	}
+	all(b.t, calls, func(ctx context.Context, d deed) {
+		first := b.told[d.ID]
+		again, ok := b.bank.insist(ctx, d, func() bool { return false })
+		if !ok || again.N != first.N || again.Refused != first.Refused {
+			b.t.Errorf("%+v was answered with %+v, and with %+v when it was asked again", d, first, again)
+		}
+	})
+}
+
+// settle waits until no execution is open, no account is locked, nothing waits for one, and everything that was sent has arrived. Then it reads the accounts.
+func (b *books) settle() {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.t.Context(), 30*time.Second)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		b.load(ctx)
+		moving := b.moving(ctx)
+		if moving == "" {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			b.t.Fatalf("it does not come to rest: %s", moving)
+		}
+	}
+}
+
+// load reads all accounts.
+func (b *books) load(ctx context.Context) {
+	b.t.Helper()
+	b.accounts, b.at = map[string]account{}, map[string]map[string][]int{}
+	for info, err := range b.bank.app.Entities(ctx, "account", "") {
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		var a account
+		if info.State != nil {
+			if err := json.Unmarshal(info.State, &a); err != nil {
+				b.t.Fatal(err)
+			}
+		}
+		b.accounts[info.Ref.Key] = a
+		for i, booked := range a.Did {
+			id, _, _ := strings.Cut(booked.ID, "/")
+			if b.at[id] == nil {
+				b.at[id] = map[string][]int{}
+			}
+			b.at[id][info.Ref.Key] = append(b.at[id][info.Ref.Key], i)
+		}
+	}
+}
+
+// moving says what has not come to rest.
+func (b *books) moving(ctx context.Context) string {
+	for info, err := range b.bank.app.Executions(ctx, `status = "open"`) {
+		return fmt.Sprint(info.Ref, " is open: ", info.Reason, " ", err)
+	}
+	for info, err := range b.bank.app.Locked(ctx, "") {
+		return fmt.Sprint(info.Ref, " is locked by ", info.LockedBy, " ", err)
+	}
+	for key := range b.accounts {
+		info, err := b.bank.app.Entity(ctx, accounts.Ref(key))
+		if err != nil || info.Waiting > 0 {
+			return fmt.Sprintf("%d wait for %s: %s %v", info.Waiting, key, info.Reason, err)
+		}
+	}
+	for id, d := range b.deeds {
+		switch {
+		case b.told[id].Refused != "":
+		case d.Do == doSend && b.times(d.Accounts[0], id) == 0:
+			return fmt.Sprintf("%+v has not arrived", d)
+		case d.Do == doTell && b.times(d.Accounts[1], inID(id)) == 0:
+			return fmt.Sprintf("%+v has not arrived", d)
+		}
+	}
+	return ""
+}
+
+// times is how often something is booked at an account.
+func (b *books) times(key, id string) (n int) {
+	deed, _, _ := strings.Cut(id, "/")
+	for _, i := range b.at[deed][key] {
+		if b.accounts[key].Did[i].ID == id {
+			n++
+		}
+	}
+	return n
+}
+
+// checkAccounts demands that no account is overdrawn or was, that each is the sum of its bookings, and that each booking belongs to a deed.
+func (b *books) checkAccounts() {
+	b.t.Helper()
+	for key, a := range b.accounts {
+		sum := 0
+		for i, booked := range a.Did {
+			if sum += booked.Cents; sum < 0 {
+				b.t.Errorf("%s was overdrawn by booking %d: %+v", key, i, booked)
+			}
+		}
+		if sum != a.Cents {
+			b.t.Errorf("%s has %d cents, and its bookings make %d", key, a.Cents, sum)
+		}
+	}
+	for id := range b.at {
+		if _, ok := b.deeds[id]; !ok {
+			b.t.Errorf("somebody booked %s, which nobody has asked for", id)
+		}
+	}
+}
+
+// checkDeeds demands that what was answered was done once, that what was refused was not done at all, and that all accounts together have what was put in and not taken out.
+func (b *books) checkDeeds() {
+	b.t.Helper()
+	sum, want := 0, 0
+	for _, a := range b.accounts {
+		sum += a.Cents
+	}
+	for id, d := range b.deeds {
+		r := b.told[id]
+		expect := map[string]map[string]int{} // by account and booking
+		for _, a := range d.Accounts {
+			expect[a] = map[string]int{}
+		}
+		done := r.Refused == ""
+		if !done && d.Do != doMove && r.Refused != errPoor.Error() {
+			b.t.Errorf("%+v is answered with %q", d, r.Refused)
+		}
+		switch {
+		case d.Do == doMove: // see checkHistories
+			for key, at := range b.at[id] {
+				for _, i := range at {
+					want += b.accounts[key].Did[i].Cents
+				}
+			}
+			continue
+		case d.Do == doAudit || !done:
+		case d.Do == doTell:
+			expect[d.Accounts[0]][id], expect[d.Accounts[1]][inID(id)] = -d.Cents, d.Cents
+		default:
+			expect[d.Accounts[0]][id] = d.Cents
+			want += d.Cents
+		}
+		b.booked(&d, expect)
+		if done && (d.Do == doPost || d.Do == doTell) {
+			if did := b.accounts[d.Accounts[0]].Did; r.N < 1 || r.N > len(did) || did[r.N-1].ID != id {
+				b.t.Errorf("%+v is answered with %+v, and is not at that place", d, r)
+			}
+		}
+	}
+	if sum != want {
+		b.t.Errorf("all accounts together have %d cents, want %d", sum, want)
+	}
+}
+
+// booked demands that exactly this was booked for a deed.
+func (b *books) booked(d *deed, expect map[string]map[string]int) {
+	b.t.Helper()
+	got := map[string]map[string]int{}
+	for _, a := range d.Accounts {
+		got[a] = map[string]int{}
+	}
+	for key, at := range b.at[d.ID] {
+		for _, i := range at {
+			booked := b.accounts[key].Did[i]
+			if _, twice := got[key][booked.ID]; twice || got[key] == nil {
+				b.t.Errorf("%+v: %+v is booked twice, or at the wrong account %s", d, booked, key)
+				continue
+			}
+			got[key][booked.ID] = booked.Cents
+		}
+	}
+	if !maps.EqualFunc(got, expect, maps.Equal[map[string]int]) {
+		b.t.Errorf("%+v is answered with %+v and has booked %v, want %v", d, b.told[d.ID], got, expect)
+	}
+}
+
+// checkHistories demands of each move that it booked what its history says: whatever was answered there, nothing that was not sent, everything when it completed, and
+// nothing in the end when it did not, unless it was terminated.
+func (b *books) checkHistories(url string) {
+	b.t.Helper()
+	ctx := b.t.Context()
+	nd, err := node.Open(ctx, node.Config{URL: url, ReadOnly: true})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	defer nd.Close()
+	for id, d := range b.deeds {
+		if d.Do != doMove && d.Do != doAudit {
+			continue
+		}
+		target := api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: d.Do, Key: id}}
+		info, err := nd.Backend().Describe(ctx, target)
+		if err != nil {
+			b.t.Errorf("%+v: %v", d, err)
+			continue
+		}
+		b.outcome[id] = perdure.Status(info.Outcome.Status.String())
+		if d.Do == doAudit {
+			if b.outcome[id] != perdure.Completed {
+				b.t.Errorf("%+v is %s: %v", d, b.outcome[id], info.Outcome.Failure)
+			}
+			continue
+		}
+		page, err := nd.Backend().History(ctx, api.HistoryRequest{Target: target, After: -1})
+		if err != nil {
+			b.t.Fatal(err)
+		}
+		b.checkMove(&d, info.Outcome, page.Events)
+	}
+}
+
+func (b *books) checkMove(d *deed, o model.Outcome, events []model.Event) {
+	b.t.Helper()
+	booked, sum := b.ofHistory(d, events), 0
+	for _, at := range booked {
+		for _, cents := range at {
+			sum += cents
+		}
+	}
+	b.booked(d, booked)
+	switch {
+	case o.Status == model.Terminated && d.Fate == fateTerminate:
+	case sum != 0:
+		b.t.Errorf("%+v is %s and has made %d cents: %v", d, o.Status, sum, booked)
+	case o.Status == model.Completed:
+	case o.Status == model.Canceled && d.Fate == fateCancel:
+	case o.Status == model.Failed && (o.Failure.Message == errPoor.Error() || d.Patience > 0 && o.Failure.Kind == model.FailureTimeout):
+	default:
+		b.t.Errorf("%+v is %s: %v", d, o.Status, o.Failure)
+	}
+}
+
+// ofHistory is what a move must have booked by its history, by account and booking. Of calls of which the history does not say what came of them, because somebody ended the move or
+// its calls, it is what they have booked.
+func (b *books) ofHistory(d *deed, events []model.Event) map[string]map[string]int {
+	type call struct {
+		i              int // number of the account
+		id             string
+		cents          int
+		heard, refused bool
+	}
+	var calls []*call
+	by, posts := map[string]*call{}, map[string]int{}
+	for _, e := range events {
+		switch e.Kind {
+		case model.EventSent:
+			i := slices.Index(d.Accounts, e.Target.Key)
+			c := &call{i: i, id: shareID(d.ID, i), cents: d.share(i)}
+			if e.Name == "undo" {
+				c.id, c.cents = undoID(c.id), -c.cents
+			} else if posts[e.Target.Key]++; posts[e.Target.Key] > 1 {
+				c.id, c.cents = stampID(d.ID, i), 0
+			}
+			calls, by[e.ID] = append(calls, c), c
+		case model.EventAnswered:
+			if c := by[e.ID]; c != nil {
+				c.heard, c.refused = true, e.Failure != nil
+			}
+		default:
+		}
+	}
+	booked := map[string]map[string]int{}
+	for _, a := range d.Accounts {
+		booked[a] = map[string]int{}
+	}
+	for _, c := range calls {
+		at := booked[d.Accounts[c.i]]
+		_, shared := at[shareID(d.ID, c.i)]
+		switch {
+		case c.refused, !c.heard && b.times(d.Accounts[c.i], c.id) == 0:
+		case c.id == undoID(shareID(d.ID, c.i)) && !shared: // there was nothing to undo
+		default:
+			at[c.id] = c.cents
+		}
+	}
+	return booked
+}
+
+// checkSections demands that nothing was booked between two bookings of a move at the same account, because it had locked it.
+func (b *books) checkSections() {
+	b.t.Helper()
+	for id, d := range b.deeds {
+		if d.Do != doMove {
+			continue
+		}
+		for key, at := range b.at[id] {
+			for i, place := range at[1:] {
+				if place != at[i]+1 {
+					b.t.Errorf("%s: %s was locked by %s, and yet others came between: %v", key, key, id, b.accounts[key].Did[at[i]:place+1])
+				}
+			}
+		}
+	}
+}
+
+// checkAudits demands that whoever has locked several accounts sees each move that was not terminated either in all of them or in none.
+func (b *books) checkAudits() {
+	b.t.Helper()
+	for id, d := range b.deeds {
+		if d.Do != doAudit {
+			continue
+		}
+		found := map[string]int{}
+		for i, n := range b.told[id].Found {
+			found[d.Accounts[i]] = n
+		}
+		if len(found) != len(d.Accounts) {
+			b.t.Errorf("%+v is answered with %+v", d, b.told[id])
+			continue
+		}
+		for moved, at := range b.at {
+			if b.deeds[moved].Do != doMove || b.outcome[moved] == perdure.Terminated {
+				continue
+			}
+			before, after := 0, 0
+			for key, places := range at {
+				n, looked := found[key]
+				for _, i := range places {
+					if looked && i < n {
+						before++
+					} else if looked {
+						after++
+					}
+				}
+			}
+			if before > 0 && after > 0 {
+				b.t.Errorf("%s looked at %v in the middle of %s", id, found, moved)
+			}
+		}
+	}
+}
+
+// checkSights demands that whatever anybody saw was committed, and that nobody saw less than somebody else had seen, or had been told, before he asked.
+func (b *books) checkSights() {
+	b.t.Helper()
+	type moment struct {
+		at    int64
+		asked bool // else it was heard
+		n     int
+		who   any
+	}
+	moments := map[string][]moment{}
+	for _, s := range b.saw {
+		a := b.accounts[s.Account]
+		sum := 0
+		for _, booked := range a.Did[:min(s.N, len(a.Did))] {
+			sum += booked.Cents
+		}
+		if s.N > len(a.Did) || sum != s.Cents || s.N > 0 && a.Did[s.N-1].ID != s.Last {
+			b.t.Errorf("somebody saw %+v, which never was", s)
+		}
+		moments[s.Account] = append(moments[s.Account], moment{s.Heard, false, s.N, s}, moment{s.Asked, true, s.N, s})
+	}
+	for id, r := range b.told {
+		if d := b.deeds[id]; r.N > 0 {
+			moments[d.Accounts[0]] = append(moments[d.Accounts[0]], moment{r.End, false, r.N, r})
+		}
+	}
+	for key, ms := range moments {
+		slices.SortFunc(ms, func(x, y moment) int { return int(x.at - y.at) })
+		most := moment{}
+		for _, m := range ms {
+			if m.asked && m.n < most.n {
+				b.t.Errorf("somebody saw %s as it was before: %+v, after %+v", key, m.who, most.who)
+			} else if !m.asked && m.n > most.n {
+				most = m
+			}
+		}
+	}
+}

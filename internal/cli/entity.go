@@ -1,0 +1,389 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+func newEntity(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "entity", Short: "Entities and services",
+		Long: `Find entities, look at them, and call their operations. An entity is named by its type and its key. A service is named with its kind, as in
+service:gateway/eu; it has no state, so there is nothing to list, but what waits for it can be looked at, and its RPCs can be called.`,
+		Example: `  perdure entity list account --prefix eu-
+  perdure entity show account/42
+  perdure entity call account/42 deposit --input '{"Cents": 100}' --request-id d-1
+  perdure entity send account/42 deposit --input '{"Cents": 100}'`,
+	}
+	cmd.AddCommand(newEntityList(o), newEntityShow(o), newEntityCall(o), newEntitySend(o))
+	return cmd
+}
+
+// entityType is the type of addresses of an entity or, as service:name, of a service.
+func entityType(name string) string {
+	if strings.HasPrefix(name, model.ServicePrefix) || strings.HasPrefix(name, model.EntityPrefix) {
+		return name
+	}
+	return model.EntityPrefix + name
+}
+
+// entityAddress reads entity/key.
+func entityAddress(arg string) (model.Address, error) {
+	name, key, _ := strings.Cut(arg, "/")
+	a := model.Address{Tenant: model.DefaultTenant, Type: entityType(name), Key: key}
+	if key == "" || a.Type == model.EntityPrefix || a.Type == model.ServicePrefix {
+		return a, fault.New(fault.Invalid, "%q does not name an entity: write entity/key, or service:name/key", arg)
+	}
+	return a, nil
+}
+
+// entityWord is the type of an entity or a service as people write it.
+func entityWord(typ string) string {
+	if word := strings.TrimPrefix(typ, model.EntityPrefix); entityType(word) == typ {
+		return word
+	}
+	return typ
+}
+
+func entityWords(types []string) []string {
+	words := make([]string, len(types))
+	for i, t := range types {
+		words[i] = entityWord(t)
+	}
+	return words
+}
+
+// nameOf is an address as people write it: entity/key, or workflow/key.
+func nameOf(a model.Address) string {
+	if a.IsEntity() {
+		return entityWord(a.Type) + "/" + a.Key
+	}
+	return a.Type + "/" + a.Key
+}
+
+// entityLine is an entity for programs.
+type entityLine struct {
+	Entity  string    `json:"entity"`
+	Key     string    `json:"key"`
+	Exists  bool      `json:"exists"`
+	Created string    `json:"created,omitempty"`
+	Changed string    `json:"changed,omitempty"`
+	Version int64     `json:"version"`
+	State   any       `json:"state,omitempty"`
+	Lock    *lockLine `json:"lock,omitempty"`
+}
+
+func entityLineOf(n *model.Entity) entityLine {
+	l := entityLine{Entity: entityWord(n.Address.Type), Key: n.Address.Key, Exists: n.Exists, Version: n.Version, Lock: lockOf(n)}
+	if n.Exists {
+		l.State, l.Created = raw(n.State), n.Created.String()
+	}
+	if !n.Changed.IsZero() {
+		l.Changed = n.Changed.String()
+	}
+	return l
+}
+
+// entityFlags select entities.
+type entityFlags struct {
+	prefix string
+	locked bool
+	limit  int
+}
+
+func (f *entityFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.prefix, "prefix", "", "only keys that begin so")
+	cmd.Flags().Var(count(&f.limit, 50), "limit", "at most so many; 0 for all")
+}
+
+// entities reads what the flags select, and tells whether there is more.
+func (o *options) entities(ctx context.Context, args []string, f *entityFlags) (found []model.Entity, more bool, err error) {
+	r := api.EntityListRequest{KeyPrefix: f.prefix, Locked: f.locked, Limit: f.limit}
+	if len(args) > 0 {
+		r.Type = entityType(args[0])
+	}
+	err = o.with(ctx, true, func(b api.Backend) error {
+		for {
+			page, err := b.ListEntities(ctx, r)
+			if err != nil {
+				return err
+			}
+			found = append(found, page.Entities...)
+			if r.Cursor = page.Cursor; r.Cursor == "" || f.limit > 0 && len(found) >= f.limit {
+				return nil
+			}
+		}
+	})
+	if f.limit > 0 && len(found) > f.limit {
+		return found[:f.limit], true, err
+	}
+	return found, r.Cursor != "", err
+}
+
+func newEntityList(o *options) *cobra.Command {
+	var f entityFlags
+	cmd := &cobra.Command{
+		Use: "list [entity]", Short: "List entities that exist or are locked, by type and key", Args: cobra.MaximumNArgs(1),
+		Example: `  perdure entity list
+  perdure entity list account --prefix eu- -o json
+  perdure entity list account --locked`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			found, more, err := o.entities(cmd.Context(), args, &f)
+			if err != nil {
+				return err
+			}
+			lines, rows := make([]entityLine, len(found)), make([][]string, len(found))
+			for i := range found {
+				n := &found[i]
+				lines[i] = entityLineOf(n)
+				rows[i] = []string{nameOf(n.Address), stamp(n.Changed), lockedBy(n), stateOf(n, 60)}
+			}
+			if o.output == "json" {
+				return o.json(lines)
+			}
+			if err := o.table("ENTITY\tCHANGED\tLOCKED BY\tSTATE", rows); err != nil {
+				return err
+			}
+			o.more(more)
+			return nil
+		},
+	}
+	f.add(cmd)
+	cmd.Flags().BoolVar(&f.locked, "locked", false, "only those that are locked")
+	return cmd
+}
+
+// stateOf is the state of an entity for people.
+func stateOf(n *model.Entity, most int) string {
+	switch {
+	case n.Exists:
+		return payload(n.State, most)
+	case n.Version > 0 && n.Empty():
+		return "(cannot be read)"
+	}
+	return "-"
+}
+
+// lockedBy is the execution that has locked an entity.
+func lockedBy(n *model.Entity) string {
+	if !n.Locked() {
+		return "-"
+	}
+	return nameOf(n.Holder.Address)
+}
+
+// waitLine is something that waits for an entity, for programs.
+type waitLine struct {
+	Kind      string `json:"kind"`
+	Operation string `json:"operation,omitempty"`
+	From      string `json:"from,omitempty"`
+	Run       string `json:"run,omitempty"`
+	Section   string `json:"section,omitempty"`
+	Since     string `json:"since"`
+}
+
+func waitOf(it *model.MailboxItem) waitLine {
+	m := &it.Message
+	w := waitLine{Kind: m.Kind.String(), Operation: m.Name, Section: m.Section, Since: it.At.String()}
+	if !m.From.Address.IsZero() {
+		w.From = nameOf(m.From.Address)
+	}
+	if !m.From.Run.IsZero() {
+		w.Run = m.From.Run.String()
+	}
+	if m.Kind == model.MessageLock {
+		w.Section = m.From.ID
+	}
+	return w
+}
+
+func newEntityShow(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "show entity/key", Short: "Show an entity: its state, who has locked it, what waits for it and why", Args: cobra.ExactArgs(1),
+		Long: `Show an entity: its state, who has locked it, what waits for it and why.
+
+What waits is what is stored: calls of workflows, of other entities and of other processes, those that nobody waits for, and requests of locks. Calls of the process that has the entity in memory are known to it alone.`,
+		Example:           "  perdure entity show account/42\n  perdure entity show service:gateway/eu -o json",
+		ValidArgsFunction: o.entityNames(false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := entityAddress(args[0])
+			if err != nil {
+				return err
+			}
+			return o.with(cmd.Context(), true, func(b api.Backend) error {
+				info, err := b.Entity(cmd.Context(), a)
+				if err != nil {
+					return err
+				}
+				return o.entity(&info)
+			})
+		},
+	}
+}
+
+// entity prints how an entity stands.
+func (o *options) entity(info *api.EntityInfo) error {
+	n := &info.Entity
+	if n.Version == 0 && len(info.Waiting) == 0 && !n.Address.Stateless() {
+		return fault.New(fault.NotFound, "entity %s does not exist, and nothing waits for it", nameOf(n.Address))
+	}
+	waiting := make([]waitLine, len(info.Waiting))
+	for i := range info.Waiting {
+		waiting[i] = waitOf(&info.Waiting[i])
+	}
+	if o.output == "json" {
+		return o.json(struct {
+			entityLine
+			Waiting []waitLine     `json:"waiting"`
+			More    bool           `json:"more_waiting,omitempty"`
+			Reasons []model.Reason `json:"reasons,omitempty"`
+		}{entityLineOf(n), waiting, info.More, info.Reasons})
+	}
+	rows := [][]string{{"Entity", nameOf(n.Address)}}
+	if !n.Address.Stateless() {
+		rows = append(rows, []string{"State", stateOf(n, 2000)}, []string{"Created", stamp(n.Created)}, []string{"Changed", stamp(n.Changed)}, []string{"Version", number(int(n.Version))})
+		if l := lockOf(n); l != nil {
+			rows = append(
+				rows, []string{"Locked by", l.Execution + ", " + l.Run}, []string{"", "section " + l.Section},
+				[]string{"", "epoch " + strconv.FormatInt(l.Epoch, 10) + ", since " + stamp(n.Held)},
+			)
+		}
+	}
+	head := "Waiting"
+	if len(waiting) == 0 {
+		rows = append(rows, []string{head, "nothing"})
+	}
+	for i, w := range waiting {
+		rows = append(rows, []string{head, stamp(info.Waiting[i].At) + "  " + w.text()})
+		head = ""
+	}
+	if info.More {
+		rows = append(rows, []string{"", "and more"})
+	}
+	for i, r := range reasons(info.Reasons) {
+		head := ""
+		if i == 0 {
+			head = "Why"
+		}
+		rows = append(rows, []string{head, "it " + r})
+	}
+	return o.table("", rows)
+}
+
+// text is what waits, for people.
+func (w *waitLine) text() string {
+	text := w.Kind
+	if w.Operation != "" {
+		text += " " + w.Operation
+	}
+	if w.From != "" {
+		text += " from " + w.From
+	}
+	if w.Kind == model.MessageCall.String() && w.Section != "" {
+		text += ", which holds the lock"
+	}
+	return text
+}
+
+// entityNames completes entity/key; only locked ones if need be.
+func (o *options) entityNames(locked bool) func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+	return func(cmd *cobra.Command, args []string, begin string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		f, of := entityFlags{locked: locked, limit: 100}, []string(nil)
+		if name, key, ok := strings.Cut(begin, "/"); ok {
+			of, f.prefix = []string{name}, key
+		}
+		found, _, err := o.entities(cmd.Context(), of, &f)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		names := make([]string, len(found))
+		for i := range found {
+			names[i] = nameOf(found[i].Address)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+// calling makes a command that calls an operation. reply is what is done with the answer.
+func (o *options) calling(cmd *cobra.Command, prepare func(r *api.CallRequest) error, reply func(r *api.CallRequest, out model.Payload) error) *cobra.Command {
+	var text, requestID string
+	var timeout time.Duration
+	cmd.Args, cmd.ValidArgsFunction = cobra.ExactArgs(2), o.entityNames(false)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		a, err := entityAddress(args[0])
+		if err != nil {
+			return err
+		}
+		r := api.CallRequest{Address: a, Name: args[1], RequestID: requestID}
+		if r.Input, err = o.input("--input", text); err != nil {
+			return err
+		}
+		if err := prepare(&r); err != nil {
+			return err
+		}
+		return o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+			out, err := b.Call(ctx, r)
+			if err != nil {
+				return err
+			}
+			return reply(&r, out)
+		})
+	}
+	cmd.Flags().StringVar(&text, "input", "", "input as JSON, @file, or - for standard input (null)")
+	cmd.Flags().StringVar(&requestID, "request-id", "", "makes a repetition harmless: it gets the same answer")
+	patience(cmd, &timeout)
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the answer"
+	return cmd
+}
+
+func newEntityCall(o *options) *cobra.Command {
+	return o.calling(&cobra.Command{
+		Use: "call entity/key operation", Short: "Call an operation, a view or an RPC, and print its answer",
+		Long: `Call an operation, a view or an RPC, and print its answer.
+
+Its code runs in a program that has it: on PostgreSQL the command asks the one that owns the entity. A file has one process at a time, so while this command has it, nobody is there to run the code; send stores the call for the program.`,
+		Example: `  perdure entity call account/42 deposit --input '{"Cents": 100}' --request-id d-1
+  perdure entity call account/42 cents
+  perdure entity call service:gateway/eu get_profile`,
+	}, func(r *api.CallRequest) error {
+		if o.alone() {
+			return fault.WithHint(fault.New(fault.Invalid, "nobody has the code of %s while this command has the file open", entityWord(r.Address.Type)),
+				"call it from the program, or store the call for the program with `perdure entity send`")
+		}
+		return nil
+	}, func(_ *api.CallRequest, out model.Payload) error { return o.value(out) })
+}
+
+func newEntitySend(o *options) *cobra.Command {
+	return o.calling(&cobra.Command{
+		Use: "send entity/key operation", Short: "Store a call that nobody waits for",
+		Long: `Store a call that nobody waits for: it is made once, when a program that has the code comes to it. What it returns is dropped.`,
+		Example: `  perdure entity send account/42 deposit --input '{"Cents": 100}'
+  perdure entity send account/42 deposit --input @deposit.json --request-id d-2`,
+	}, func(r *api.CallRequest) error {
+		r.OneWay = true
+		return nil
+	}, func(r *api.CallRequest, _ model.Payload) error {
+		if o.output == "json" {
+			return o.json(struct {
+				Entity    string `json:"entity"`
+				Key       string `json:"key"`
+				Operation string `json:"operation"`
+			}{entityWord(r.Address.Type), r.Address.Key, r.Name})
+		}
+		_, err := fmt.Fprintf(o.Out, "sent %s to %s\n", r.Name, nameOf(r.Address))
+		return err
+	})
+}

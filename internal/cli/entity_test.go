@@ -1,0 +1,93 @@
+package cli_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+type money struct{ Cents int }
+
+var (
+	accounts = perdure.NewEntity[money]("account")
+	deposit  = perdure.NewOperation(accounts, "deposit", func(_ perdure.EntityCtx, s *money, in money) (int, error) {
+		if s.Cents += in.Cents; s.Cents < 0 {
+			return 0, perdure.Permanent(errors.New("insufficient funds"))
+		}
+		return s.Cents, nil
+	})
+	_     = perdure.NewView(accounts, "cents", func(s money, _ perdure.Void) (int, error) { return s.Cents, nil })
+	shelf = perdure.NewEntity[[]string]("shelf")
+	store = perdure.NewOperation(shelf, "store", func(_ perdure.EntityCtx, s *[]string, in string) (int, error) {
+		*s = append(*s, in)
+		return len(*s), nil
+	})
+	clock = perdure.NewService("clock")
+	_     = perdure.NewRPC(clock, "zone", func(ctx perdure.EntityCtx, _ perdure.Void) (string, error) { return "zone " + ctx.Key(), nil })
+)
+
+// bankDemo leaves a store with two accounts and a shelf. What was left for account eu-1 has been done.
+func bankDemo() {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	app, err := embedded.Open(ctx, os.Args[1], accounts, shelf)
+	if err == nil {
+		c := app.With(ctx)
+		_, first := deposit.Call(c, "eu-1", money{100}, perdure.RequestID("first"))
+		_, second := deposit.Call(c, "us-1", money{5}, perdure.RequestID("second"))
+		_, third := store.Call(c, "top", "lamp", perdure.RequestID("third"))
+		_, last := deposit.Call(c, "eu-1", money{}) // comes behind what waits
+		err = errors.Join(first, second, third, last, app.Close())
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+// On PostgreSQL a command calls entities of a program that runs, and is refused by its code.
+func TestEntitiesBesideANode(t *testing.T) {
+	t.Parallel()
+	url := pgtest.URL(t)
+	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, accounts, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer app.Close()
+	do := on(t, url)
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{`call account/42 deposit --input {"Cents":100} --request-id d-1`, 0, "100"},
+		{`call account/42 deposit --input {"Cents":100} --request-id d-1`, 0, "100"}, // repeated: the same answer
+		{`call account/42 deposit --input {"Cents":-500}`, 1, "insufficient funds"},
+		{`call entity:account/42 cents -o json`, 0, "100"},
+		{`call account/42 withdraw`, 3, "withdraw"},
+		{`call account/42 deposit --input {`, 2, "not JSON"},
+		{`call account deposit`, 2, "write entity/key"},
+		{`call service:/x zone`, 2, "write entity/key"},
+		{`call service:clock/eu zone`, 0, `"zone eu"`},
+		{`call cart/1 add --timeout 300ms`, 6, "ERROR"}, // nobody has its code
+		{`send account/42 deposit --input {"Cents":1} --request-id d-2`, 0, "sent deposit to account/42"},
+		{`send account/42 deposit --input {"Cents":1} --request-id d-2 -o json`, 0, `"operation": "deposit"`},
+		{`call account/42 cents`, 0, "101"},
+		{`show account/42`, 0, `{"Cents":101}`},
+		{`show service:clock/eu`, 0, "nothing"},
+		{`list account --prefix 4 -o json`, 0, `"Cents": 101`},
+	} {
+		do(c.want, c.code, append([]string{"entity"}, strings.Fields(c.args)...)...)
+	}
+	do("entities account, service:clock", 0, "worker", "list")
+	do(`"service:clock"`, 0, "worker", "list", "-o", "json")
+	do("see `perdure entity show account/42`", 2, "workflow", "explain", "entity:account/42")
+}

@@ -1,0 +1,222 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+func newLock(o *options) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "lock", Short: "Locks of entities",
+		Long: `Look at the locks that sections of workflows hold on entities, and take one away. A lock is released when its section ends, and when its execution ends in any way, so a lock that is held for
+long belongs to an execution that does something else for long: perdure workflow explain says what.`,
+		Example: `  perdure lock list
+  perdure lock waiters account/42
+  perdure lock release account/42 --epoch 1763251200000000`,
+	}
+	cmd.AddCommand(newLockList(o), newLockWaiters(o), newLockRelease(o))
+	return cmd
+}
+
+// lockLine is a lock for programs.
+type lockLine struct {
+	Execution string `json:"execution"`
+	Run       string `json:"run"`
+	Section   string `json:"section"`
+	Epoch     int64  `json:"epoch"`
+	Since     string `json:"since"`
+}
+
+// lockOf is the lock of an entity; nil when it is not locked.
+func lockOf(n *model.Entity) *lockLine {
+	if !n.Locked() {
+		return nil
+	}
+	h := &n.Holder
+	return &lockLine{Execution: nameOf(h.Address), Run: h.Run.String(), Section: h.ID, Epoch: n.Epoch, Since: n.Held.String()}
+}
+
+func newLockList(o *options) *cobra.Command {
+	var f entityFlags
+	cmd := &cobra.Command{
+		Use: "list [entity]", Short: "List entities that are locked, and by which executions", Args: cobra.MaximumNArgs(1),
+		Example: "  perdure lock list\n  perdure lock list account --prefix eu- -o json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			f.locked = true
+			found, more, err := o.entities(cmd.Context(), args, &f)
+			if err != nil {
+				return err
+			}
+			type line struct {
+				Entity string `json:"entity"`
+				Key    string `json:"key"`
+				lockLine
+			}
+			lines, rows := make([]line, len(found)), make([][]string, len(found))
+			for i := range found {
+				n := &found[i]
+				l := lockOf(n)
+				if l == nil { // its row cannot be read
+					l = &lockLine{}
+				}
+				lines[i] = line{entityWord(n.Address.Type), n.Address.Key, *l}
+				rows[i] = []string{nameOf(n.Address), dash(l.Execution), dash(l.Run), dash(l.Section), strconv.FormatInt(l.Epoch, 10), stamp(n.Held)}
+			}
+			if o.output == "json" {
+				return o.json(lines)
+			}
+			if err := o.table("ENTITY\tHELD BY\tRUN\tSECTION\tEPOCH\tSINCE", rows); err != nil {
+				return err
+			}
+			o.more(more)
+			return nil
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func newLockWaiters(o *options) *cobra.Command {
+	return &cobra.Command{
+		Use: "waiters entity/key", Short: "List who waits for the lock of an entity, in the order in which they get it", Args: cobra.ExactArgs(1),
+		Example: "  perdure lock waiters account/42", ValidArgsFunction: o.entityNames(true),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := entityAddress(args[0])
+			if err != nil {
+				return err
+			}
+			return o.with(cmd.Context(), true, func(b api.Backend) error {
+				info, err := b.Entity(cmd.Context(), a)
+				if err != nil {
+					return err
+				}
+				return o.waiters(&info)
+			})
+		},
+	}
+}
+
+func (o *options) waiters(info *api.EntityInfo) error {
+	n, waiters, rows := &info.Entity, []waitLine{}, [][]string{}
+	for i := range info.Waiting {
+		it := &info.Waiting[i]
+		if it.Message.Kind != model.MessageLock {
+			continue
+		}
+		w := waitOf(it)
+		waiters = append(waiters, w)
+		rows = append(rows, []string{strconv.Itoa(len(waiters)), w.From, w.Run, w.Section, stamp(it.At)})
+	}
+	if o.output == "json" {
+		return o.json(struct {
+			Entity  string     `json:"entity"`
+			Key     string     `json:"key"`
+			Lock    *lockLine  `json:"lock"`
+			Waiters []waitLine `json:"waiters"`
+			More    bool       `json:"more_waiting,omitempty"`
+		}{entityWord(n.Address.Type), n.Address.Key, lockOf(n), waiters, info.More})
+	}
+	if l := lockOf(n); l != nil {
+		fmt.Fprintf(o.Err, "%s is locked by %s (%s) since %s.\n", nameOf(n.Address), l.Execution, l.Run, stamp(n.Held))
+	} else {
+		fmt.Fprintf(o.Err, "%s is not locked.\n", nameOf(n.Address))
+	}
+	if info.More {
+		fmt.Fprintln(o.Err, "More than what is shown waits for it.")
+	}
+	if len(rows) == 0 {
+		fmt.Fprintln(o.Err, "Nobody waits for its lock.")
+		return nil
+	}
+	return o.table("#\tEXECUTION\tRUN\tSECTION\tSINCE", rows)
+}
+
+func newLockRelease(o *options) *cobra.Command {
+	var epoch int64
+	var force bool
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "release entity/key", Short: "Take the lock of an entity from the section that holds it", Args: cobra.ExactArgs(1),
+		Long: `Take the lock of an entity from the section that holds it, whatever that does. Its execution is not told, and goes on: its further calls of the entity in that section are refused as conflicts, and what it has made
+of the entity so far stays. Whoever waits gets the lock with a larger epoch, so that what is guarded by fencing tokens refuses the old holder.
+
+Cancel or terminate the execution instead where that is possible: its end releases all its locks. Without --epoch and --force the command says who holds the lock, and changes nothing.`,
+		Example: `  perdure lock release account/42
+  perdure lock release account/42 --epoch 1763251200000000
+  perdure lock release account/42 --force`,
+		ValidArgsFunction: o.entityNames(true),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a, err := entityAddress(args[0])
+			if err != nil {
+				return err
+			}
+			if !force && epoch == 0 {
+				return o.with(cmd.Context(), true, func(b api.Backend) error { return rehearseRelease(cmd.Context(), b, a) })
+			}
+			return o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+				return o.release(ctx, b, api.UnlockRequest{Address: a, Epoch: epoch})
+			})
+		},
+	}
+	cmd.Flags().Int64Var(&epoch, "epoch", 0, "of the lock that is meant, as perdure lock list shows it: nothing is done if it is another one by now")
+	cmd.Flags().BoolVar(&force, "force", false, "whichever section holds the lock by then")
+	cmd.MarkFlagsMutuallyExclusive("epoch", "force")
+	patience(cmd, &timeout)
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+	return cmd
+}
+
+// rehearseRelease refuses to take a lock that is not named by its epoch, and says which it is.
+func rehearseRelease(ctx context.Context, b api.Backend, a model.Address) error {
+	info, err := b.Entity(ctx, a)
+	if err != nil {
+		return err
+	}
+	l := lockOf(&info.Entity)
+	if l == nil {
+		return notLocked(a)
+	}
+	return fault.WithHint(fault.New(fault.Invalid, "%s is locked by %s (%s) since %s: whoever takes the lock from it has its further calls of %s in that section refused",
+		nameOf(a), l.Execution, l.Run, stamp(info.Entity.Held), nameOf(a)),
+		"perdure lock release %s --epoch %d does that; --force takes it from whoever has it by then", nameOf(a), l.Epoch)
+}
+
+func notLocked(a model.Address) error {
+	return fault.New(fault.NotFound, "%s is not locked", nameOf(a))
+}
+
+// release takes a lock and tells from whom.
+func (o *options) release(ctx context.Context, b api.Backend, r api.UnlockRequest) error {
+	before, err := b.Entity(ctx, r.Address)
+	if err != nil {
+		return err
+	}
+	if err := b.Unlock(ctx, r); err != nil {
+		return err
+	}
+	l := lockOf(&before.Entity)
+	if l == nil || r.Epoch != 0 && l.Epoch != r.Epoch {
+		l = &lockLine{Epoch: r.Epoch} // it has come since we looked
+	}
+	if o.output == "json" {
+		return o.json(struct {
+			Entity string `json:"entity"`
+			Key    string `json:"key"`
+			lockLine
+		}{entityWord(r.Address.Type), r.Address.Key, *l})
+	}
+	from := ""
+	if l.Execution != "" {
+		from = " from " + l.Execution
+	}
+	_, err = fmt.Fprintf(o.Out, "took the lock of %s%s\n", nameOf(r.Address), from)
+	return err
+}

@@ -1,0 +1,76 @@
+package core_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Code of entities never waits, locks nothing, and speaks for nobody else, whatever a worker reports: the engine refuses it (L12).
+func TestEntityMaySendAndNothingElse(t *testing.T) {
+	t.Parallel()
+	here, abroad := address("x"), model.Address{Tenant: "another", Type: "entity:counter", Key: "k"}
+	other := model.Address{Tenant: here.Tenant, Type: "entity:counter", Key: "k"}
+	for what, c := range map[string]struct {
+		m    model.Message
+		want string // empty when it may
+	}{
+		"start":           {model.Message{Kind: model.MessageStart, To: here}, ""},
+		"signal":          {model.Message{Kind: model.MessageSignal, To: here}, ""},
+		"settle":          {model.Message{Kind: model.MessageSettle, To: here}, ""},
+		"cancel":          {model.Message{Kind: model.MessageCancel, To: here}, ""},
+		"one-way call":    {model.Message{Kind: model.MessageCall, To: other, OneWay: true}, ""},
+		"call":            {model.Message{Kind: model.MessageCall, To: other}, "would wait"},
+		"lock":            {model.Message{Kind: model.MessageLock, To: other, From: link(1, "s")}, "not for a worker"},
+		"grant":           {model.Message{Kind: model.MessageGrant, To: here}, "not for a worker"},
+		"release":         {model.Message{Kind: model.MessageRelease, To: other, From: link(1, "s")}, "not for a worker"},
+		"unlock":          {model.Message{Kind: model.MessageUnlock, To: other}, "not for a worker"},
+		"update":          {model.Message{Kind: model.MessageUpdate, To: here}, "not for a worker"},
+		"answer":          {model.Message{Kind: model.MessageAnswer, To: here}, "not for a worker"},
+		"abroad":          {model.Message{Kind: model.MessageCall, To: abroad, OneWay: true}, "another tenant"},
+		"of a run":        {model.Message{Kind: model.MessageSignal, To: here, From: link(1, "s")}, "in the name of a run"},
+		"within a lock":   {model.Message{Kind: model.MessageCall, To: other, OneWay: true, Section: "s"}, "in the name of a run"},
+		"child of nobody": {model.Message{Kind: model.MessageStart, To: here, From: link(1, "s")}, "in the name of a run"},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			d := newDesk(t)
+			d.call("one")
+			d.call("two")
+			d.call("three")
+			items := d.h.n.Next(10, 1<<20)
+			r := &model.Operated{Changed: true, Exists: true, State: value("changed"), Results: []model.OperationResult{
+				{Output: value("1")}, {Messages: []model.Message{c.m}}, {Failure: &model.Failure{Message: "its own"}},
+			}}
+			got, ok := d.h.n.Apply(items, r, 0, d.now)
+			if !ok {
+				t.Fatal("the report does not count")
+			}
+			var told, sent []string
+			for _, m := range got.Messages {
+				if m.Kind == model.MessageAnswer && m.To == address("w") {
+					text := "done"
+					if m.Failure != nil {
+						text = m.Failure.Message
+					}
+					told = append(told, text)
+				} else {
+					sent = append(sent, m.Kind.String())
+				}
+			}
+			if len(told) != 3 || told[2] != "its own" {
+				t.Fatalf("callers hear %q", told)
+			}
+			if c.want == "" {
+				if len(sent) != 1 || got.Entity == nil || told[0] != "done" || told[1] != "done" {
+					t.Errorf("it sends %q, callers hear %q", sent, told)
+				}
+				return
+			}
+			if len(sent) != 0 || got.Entity != nil || !strings.Contains(told[0], c.want) || !strings.Contains(told[1], c.want) {
+				t.Errorf("it sends %q, changes %+v, callers hear %q", sent, got.Entity, told)
+			}
+		})
+	}
+}

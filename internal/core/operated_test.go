@@ -1,0 +1,97 @@
+package core_test
+
+import (
+	"testing"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// handed is an entity with calls that a worker has, and the version of the state that it was given.
+func handed(t *testing.T, calls ...string) (*core.Entity, []*core.Item, int64) {
+	t.Helper()
+	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
+	n := core.NewEntity(a, nil, nil)
+	for _, name := range calls {
+		n.Deliver(&model.Message{Kind: model.MessageCall, To: a, Name: name, RequestID: name}, core.Arrival{Room: 10, Tag: name}, 1)
+	}
+	return n, n.Next(10, 1<<20), n.Row.Version
+}
+
+func operated(state string, results ...model.OperationResult) *model.Operated {
+	return &model.Operated{Results: results, Changed: true, Exists: true, State: model.TextPayload(state)}
+}
+
+// What was made on a state that is not the last one changes nothing: it is made again.
+func TestEntityRefusesAnOldResult(t *testing.T) {
+	t.Parallel()
+	n, items, version := handed(t, "one")
+	if _, ok := n.Apply(items, operated("one", model.OperationResult{}), version, 2); !ok {
+		t.Fatal("a result is refused")
+	}
+	n.Deliver(&model.Message{Kind: model.MessageCall, To: n.Row.Address, Name: "two"}, core.Arrival{Room: 10, Tag: "two"}, 3)
+	items = n.Next(10, 1<<20)
+	if d, ok := n.Apply(items, operated("two", model.OperationResult{}), version, 4); ok || d.Writes() || string(n.Row.State.Data) != "one" {
+		t.Errorf("a result that was made on version %d counts: the state is %q", version, n.Row.State.Data)
+	}
+	if again := n.Next(10, 1<<20); len(again) != 1 || again[0] != items[0] {
+		t.Errorf("the call is not made again: %v", again)
+	}
+}
+
+// A call that fails sends nothing; those beside it do.
+func TestFailedCallSendsNothing(t *testing.T) {
+	t.Parallel()
+	n, items, version := handed(t, "one", "two")
+	to := model.Address{Tenant: "default", Type: "w", Key: "k"}
+	send := []model.Message{{Kind: model.MessageSignal, To: to, Name: "failed"}}
+	d, ok := n.Apply(items, operated("two", model.OperationResult{Failure: &model.Failure{Message: "no"}, Messages: send},
+		model.OperationResult{Messages: []model.Message{{Kind: model.MessageSignal, To: to, Name: "sent"}}}), version, 2)
+	if !ok || len(d.Messages) != 1 || d.Messages[0].Name != "sent" {
+		t.Errorf("it sends %+v", d.Messages)
+	}
+	if len(d.Replies) != 2 || d.Replies[0].Answer.Failure == nil || d.Replies[1].Answer.Failure != nil {
+		t.Errorf("the callers hear %+v", d.Replies)
+	}
+}
+
+func lockMessage(to model.Address, section string, run byte) *model.Message {
+	return &model.Message{Kind: model.MessageLock, To: to, From: model.Link{Address: model.Address{Tenant: "default", Type: "w", Key: "k"}, Run: model.RunID{run}, ID: section}}
+}
+
+// What comes behind the request of a lock is not made before it, also not together with what came before.
+func TestLockIsABarrier(t *testing.T) {
+	t.Parallel()
+	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
+	n := core.NewEntity(a, &model.Entity{Address: a, Version: 1, Exists: true}, []model.MailboxItem{
+		{Seq: 1, Message: model.Message{Kind: model.MessageCall, To: a, Name: "before"}},
+		{Seq: 2, Message: *lockMessage(a, "section", 1)},
+		{Seq: 3, Message: model.Message{Kind: model.MessageCall, To: a, Name: "behind"}},
+	})
+	items := n.Next(10, 1<<20)
+	if len(items) != 1 || items[0].Message.Name != "before" {
+		t.Fatalf("%d calls are made", len(items))
+	}
+	if n.Apply(items, operated("before", model.OperationResult{}), 1, 2); !n.Row.Locked() || n.Next(10, 1<<20) != nil {
+		t.Error("the lock is not granted, or what came behind it is made")
+	}
+}
+
+// A release is for the section that it names: another one of the same run, or the same one of another run, keeps the lock (L30).
+func TestReleaseOfAnotherSection(t *testing.T) {
+	t.Parallel()
+	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
+	n := core.NewEntity(a, nil, nil)
+	n.Deliver(lockMessage(a, "section", 1), core.Arrival{Room: 10}, 1)
+	for _, other := range []*model.Message{lockMessage(a, "another", 1), lockMessage(a, "section", 2)} {
+		other.Kind = model.MessageRelease
+		if d := n.Deliver(other, core.Arrival{Room: 10}, 2); d.Writes() || !n.Row.Locked() {
+			t.Errorf("a release of %v frees the lock", other.From)
+		}
+	}
+	own := lockMessage(a, "section", 1)
+	own.Kind = model.MessageRelease
+	if n.Deliver(own, core.Arrival{Room: 10}, 3); n.Row.Locked() {
+		t.Error("its own release does not free the lock")
+	}
+}

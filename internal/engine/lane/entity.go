@@ -1,0 +1,509 @@
+package lane
+
+import (
+	"container/list"
+	"slices"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	operationsPerHand = 64      // calls of an entity that are made together
+	operationBytes    = 4 << 20 // and about so many bytes of them
+	defaultMailbox    = 10_000
+	mailboxPage       = 1000
+)
+
+// actor is an entity or a service that the lane has in memory.
+type actor struct {
+	entity  *core.Entity // nil until it has been read
+	durable model.Entity // what is committed of it: views are made on that
+	jobs    []*job       // that workers have
+	kept    []*core.Item // calls that are only in memory, while the rest is read again
+	rest    *list.Element
+	bytes   int        // that it takes while it rests
+	until   model.Time // when it leaves memory, if nobody calls it before
+}
+
+// job is a hand-over of calls to a worker. Nothing of it has happened before what it led to is committed: one that is lost is simply made again.
+type job struct {
+	gen     uint64
+	worker  WorkerID
+	entry   *entry
+	items   []*core.Item
+	version int64 // of the row that they are made on
+	result  *model.Operated
+	since   model.Time // when a worker got it
+	until   model.Time // when it had reported
+}
+
+// OperateCall hands calls of an entity to a worker.
+type OperateCall struct {
+	Worker     WorkerID
+	Operations model.Operations
+}
+
+func (j *job) views() bool { return j.items[0].View }
+
+// isEntity reports whether the address is that of an entity or of a service: no run has it.
+func (e *entry) isEntity() bool { return e.actor != nil }
+
+// loadEntity reads an entity with its mailbox.
+func (l *Lane) loadEntity(e *entry) {
+	e.loading = true
+	l.loads.add(&Load{Kind: LoadEntity, Shard: e.shard.id, Address: e.address, entry: e})
+}
+
+// loadedEntity takes up an entity that has been read.
+func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
+	e := ld.entry
+	if ld.version != e.version {
+		if e.loading {
+			l.loads.add(ld)
+		}
+		return
+	}
+	e.loading, e.due = false, false
+	if r.Err != nil {
+		l.quarantine(now, e, model.Reason{Code: model.WaitCorrupt, Detail: r.Err.Error()})
+		return
+	}
+	if !e.known {
+		a := e.actor
+		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
+		a.entity.Keep(a.kept)
+		a.durable, a.kept, e.known = a.entity.Row, nil, true
+		a.entity.Mark(l.views(e))
+		l.settleDue(now, e)
+	}
+	l.operate(now, e)
+	if len(e.backlog) > 0 {
+		l.schedule(e)
+	} else {
+		l.maybeDrop(e)
+	}
+}
+
+// loadedMailboxes takes up entities of shards that have just become ours and for which something waits, and reads on.
+func (l *Lane) loadedMailboxes(now model.Time, ld *Load, r LoadResult) {
+	for _, k := range r.Mailboxes {
+		if e := l.entry(k.Address); e != nil {
+			l.dispatch(now, e)
+		}
+	}
+	if n := len(r.Mailboxes); n == ld.Limit {
+		l.loads.add(&Load{Kind: LoadMailboxes, Shards: ld.Shards, Behind: r.Mailboxes[n-1], Limit: ld.Limit})
+	}
+}
+
+// JoinEntities adds a worker that has the code of entities. Calls that waited for somebody like it are handed over.
+func (l *Lane) JoinEntities(now model.Time, id WorkerID, o model.EntityOffer) {
+	l.workers.here[id] = true
+	for i := range o.Types {
+		t := &o.Types[i]
+		l.offer(now, kind{o.Tenant, t.Type}, offer{id: id, entity: t})
+	}
+}
+
+// entityType is what the workers here say of the type of an entry; nil when none has its code.
+func (l *Lane) entityType(e *entry) *model.EntityType {
+	if offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]; len(offers) > 0 {
+		return offers[len(offers)-1].entity // the last one to come: its code is the newest
+	}
+	return nil
+}
+
+// views tells which calls of an entry change nothing: all builds that are here have to say so, because any of them may be given the call, and what an operation changes
+// that was taken for a view would be lost.
+func (l *Lane) views(e *entry) func(name string) bool {
+	offers := l.workers.offers[kind{e.address.Tenant, e.address.Type}]
+	return func(name string) bool {
+		return len(offers) > 0 && !slices.ContainsFunc(offers, func(o offer) bool { return !slices.Contains(o.entity.Views, name) })
+	}
+}
+
+// applyToEntity decides what a message does to an entity.
+func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
+	m := in.message
+	remote := in.pair != nil || !in.inbox.IsZero()
+	a := core.Arrival{Tag: in.token, Room: defaultMailbox}
+	if t := l.entityType(e); t != nil && t.Mailbox > 0 {
+		a.Room = t.Mailbox
+	}
+	a.View = m.Kind == model.MessageCall && m.Section == "" && l.views(e)(m.Name)
+	a.Stored = remote || m.OneWay && !m.Brief // whoever sent it counts on it
+	if m.Brief && remote {
+		if a.View {
+			view := *m
+			view.Brief = false // the next owner may make it as well
+			m = &view
+		}
+		a.Held = m.Brief // it is made at most once: nobody begins before the row that brought it is gone
+	}
+	d := e.actor.entity.Deliver(m, a, now)
+	if d.Pending && !d.Writes() && !remote {
+		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
+		l.expect(e, in)
+		l.done(in)
+	} else if b := l.record(e, in, &d); a.Held {
+		b.effects = append(b.effects, effect{kind: effBegin, entry: e, input: in})
+	}
+	l.operate(now, e)
+}
+
+// begin has a brief call of another process made whose request is consumed. When the entity has been given up meanwhile, its next owner finds the row.
+func (l *Lane) begin(now model.Time, e *entry, m *model.Message) {
+	if a := e.actor; a.entity != nil {
+		a.entity.Begin(m)
+		l.operate(now, e)
+	}
+}
+
+// settleDue gives the lock to whose turn it is, when that is not because of a message or a result: what stood before it was only in memory, and is gone. And it answers
+// calls that nobody may make any more.
+func (l *Lane) settleDue(now model.Time, e *entry) {
+	if !e.shard.draining && e.actor.entity.Unsettled() { // the next owner of the shard sees to it
+		l.take(now, e, &input{kind: inSettle, address: e.address})
+	}
+}
+
+func (l *Lane) applySettle(now model.Time, e *entry, in *input) {
+	d := e.actor.entity.Settle(now)
+	l.record(e, in, &d)
+	l.operate(now, e)
+}
+
+// operate hands calls to workers, as far as they may be made.
+func (l *Lane) operate(now model.Time, e *entry) {
+	if l.dead != nil || e.shard.draining || e.poison != nil || l.recovery.careful() {
+		return
+	}
+	if !e.known {
+		l.loadSoon(e)
+		return
+	}
+	a := e.actor
+	if a.entity.Waiting() == 0 {
+		l.unstrand(e)
+		l.restUntil(now, e)
+		return
+	}
+	l.wakeUp(e)
+	k := kind{e.address.Tenant, e.address.Type}
+	t := l.entityType(e)
+	if t == nil {
+		if slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return it.Message.Kind == model.MessageCall }) {
+			l.strand(k, e, noWorker(e))
+		}
+		return
+	}
+	if !l.landing(e) {
+		if views := a.entity.Views(l.views(e)); len(views) > 0 {
+			l.hand(now, e, views, &a.durable)
+		}
+	}
+	most := operationsPerHand
+	if e.address.Stateless() {
+		most = 1
+	}
+	for most > 1 || t.Concurrency == 0 || len(a.jobs) < t.Concurrency {
+		items := a.entity.Next(most, operationBytes)
+		if items == nil {
+			return
+		}
+		l.hand(now, e, items, &a.entity.Row)
+	}
+}
+
+// landing reports whether a change of the entity is on its way into the store. Others may have read it there already, by Get, and a view that is asked for after that must not be made on
+// what was before: it waits until the commit is known.
+func (l *Lane) landing(e *entry) bool {
+	if l.flight == nil {
+		return false
+	}
+	_, ok := l.flight.changed[e]
+	return ok
+}
+
+// viewsDue has views made that waited for a commit.
+func (l *Lane) viewsDue(now model.Time, e *entry) {
+	if e.known && slices.ContainsFunc(e.actor.entity.Mail(), func(it *core.Item) bool { return it.View && !it.Begun() }) {
+		l.operate(now, e)
+	}
+}
+
+// hand gives calls to a worker that has the code.
+func (l *Lane) hand(now model.Time, e *entry, items []*core.Item, on *model.Entity) {
+	w := l.workers.pick(kind{e.address.Tenant, e.address.Type}, "")
+	l.workers.gen += uint64(l.cfg.Lanes)
+	j := &job{gen: l.workers.gen, worker: w, entry: e, items: items, version: on.Version, since: now}
+	l.jobs[j.gen] = j
+	e.actor.jobs = append(e.actor.jobs, j)
+	calls := make([]model.OperationCall, len(items))
+	for i, it := range items {
+		calls[i] = model.OperationCall{Name: it.Message.Name, Input: it.Message.Input, Trace: it.Message.Trace}
+	}
+	l.out.Operate = append(l.out.Operate, OperateCall{w, model.Operations{
+		Entity: e.address, Generation: j.gen, State: on.State, Exists: on.Exists, Calls: calls, Now: now,
+	}})
+}
+
+// Operated hands in what a worker has made of calls. What nobody asked for any more is dropped.
+func (l *Lane) Operated(now model.Time, w WorkerID, r *model.Operated) {
+	j := l.jobs[r.Generation]
+	if l.dead != nil || j == nil || j.worker != w {
+		return
+	}
+	l.unjob(j)
+	j.result, j.until = r, now
+	l.take(now, j.entry, &input{kind: inOperated, address: j.entry.address, job: j})
+}
+
+func (l *Lane) unjob(j *job) {
+	delete(l.jobs, j.gen)
+	a := j.entry.actor
+	a.jobs = slices.DeleteFunc(a.jobs, func(o *job) bool { return o == j })
+}
+
+// applyOperated records what came of calls.
+func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
+	j := in.job
+	d, ok := e.actor.entity.Apply(j.items, j.result, j.version, now)
+	if !ok {
+		// They were made on something that is not how the entity stands, because that was undone: they are made again.
+		l.keepUnstored(e, j)
+		l.done(in)
+		l.operate(now, e)
+		return
+	}
+	if e.actor.entity.Idle() {
+		l.restUntil(now, e) // before that is recorded: an entry that nothing was written for would leave memory at once
+	}
+	made := j.items[:min(len(j.result.Results), len(j.items))]
+	if j.views() && !d.Writes() {
+		if l.cfg.Watched {
+			l.notes(nil, e, in, &d)
+		}
+		l.done(in)
+		for i, it := range made {
+			l.answer(j.answerOf(i, it)) // one without a request id: nobody but its caller waits for it
+		}
+	} else {
+		b := l.record(e, in, &d)
+		for i, it := range made {
+			if res := &j.result.Results[i]; res.Unmade && it.Message.OneWay && it.Seq != 0 {
+				l.bury(b, e, it.Message, res.Failure) // whoever sent it was told that it is not lost
+			}
+			switch a := j.answerOf(i, it); {
+			case it.Message.RequestID != "" || a.Token == nil: // it is answered as a request is
+			case b == nil:
+				l.answer(a)
+			default:
+				b.effects = append(b.effects, effect{kind: effAnswer, entry: e, answer: a})
+			}
+		}
+	}
+	l.operate(now, e)
+}
+
+// answerOf is what the caller of an item hears.
+func (j *job) answerOf(i int, it *core.Item) Answer {
+	res := &j.result.Results[i]
+	a := model.Answer{Output: res.Output, Failure: res.Failure}
+	return Answer{Token: it.Tag, Answer: a, Err: core.RefusalOf(a)}
+}
+
+// keepUnstored gives calls back that only the job knows of.
+func (l *Lane) keepUnstored(e *entry, j *job) {
+	var lost []*core.Item
+	for _, it := range j.items {
+		if it.Seq == 0 && e.actor.entity.Current(it) == nil {
+			lost = append(lost, it)
+		}
+	}
+	e.actor.entity.Keep(lost)
+}
+
+// forgetEntity drops what is known of an entity, which will be read again. What is only in memory is kept.
+func (l *Lane) forgetEntity(e *entry) {
+	a := e.actor
+	for _, j := range slices.Clone(a.jobs) {
+		l.unjob(j)
+	}
+	l.dropResults(e, func(*input) {}) // they were made on what is forgotten
+	if a.entity == nil {
+		return
+	}
+	var lost []*core.Item
+	for _, it := range a.entity.Mail() {
+		switch {
+		case it.Seq != 0: // is read again
+		case it.Begun() && it.Once():
+			lost = append(lost, it)
+		default:
+			a.kept = append(a.kept, it)
+		}
+	}
+	a.entity = nil
+	l.interrupted(e, lost)
+}
+
+// dropResults takes back results that have come and have not been applied.
+func (l *Lane) dropResults(e *entry, each func(*input)) {
+	e.backlog = slices.DeleteFunc(e.backlog, func(in *input) bool {
+		if in.kind != inOperated {
+			return false
+		}
+		each(in)
+		l.done(in)
+		return true
+	})
+}
+
+// ErrInterrupted tells whoever made a call that is kept in memory only that nobody can tell whether it was made.
+var ErrInterrupted = fault.New(fault.Unavailable, core.Interrupted)
+
+// abandon has nobody make the calls of an entity that are only in memory. Those who wait are told: what has not begun may be asked of somebody else.
+func (l *Lane) abandon(e *entry, why error) {
+	a := e.actor
+	for _, j := range slices.Clone(a.jobs) {
+		l.unjob(j)
+		for _, it := range j.items {
+			l.unmade(it, e.address, why, true)
+		}
+	}
+	l.dropResults(e, func(in *input) { l.unheard(in, why) })
+	kept, entity := a.kept, a.entity
+	a.kept, a.entity = nil, nil // first: whoever is told is taken out of the mailbox
+	for _, it := range kept {
+		l.unmade(it, e.address, why, it.Begun())
+	}
+	if entity != nil {
+		for _, it := range entity.Mail() {
+			if !it.Begun() { // else it has been told above
+				l.unmade(it, e.address, why, false)
+			}
+		}
+	}
+	e.known = false
+	e.version++
+}
+
+// unheard tells those whose calls a result is about that nobody records it.
+func (l *Lane) unheard(in *input, why error) {
+	if in.kind != inOperated {
+		return
+	}
+	for _, it := range in.job.items {
+		l.unmade(it, in.address, why, true)
+	}
+}
+
+// unmade tells whoever waits for a call that is only in memory that nobody makes it.
+func (l *Lane) unmade(it *core.Item, to model.Address, why error, begun bool) {
+	if it.Seq != 0 {
+		return
+	}
+	if begun && it.Once() {
+		why = ErrInterrupted
+	}
+	if id := it.Message.RequestID; id != "" {
+		l.tellReply(to, id, Answer{Err: why})
+	} else {
+		l.reply(to, true, Answer{Token: it.Tag, Err: why})
+	}
+}
+
+// interrupted tells those whose calls are made at most once that nobody knows whether they were.
+func (l *Lane) interrupted(e *entry, lost []*core.Item) {
+	for _, it := range lost {
+		l.unmade(it, e.address, ErrInterrupted, true)
+	}
+}
+
+// leaveEntities gives the calls of a worker that is gone to others.
+func (l *Lane) leaveEntities(now model.Time, id WorkerID) {
+	for _, e := range l.sorted(func(e *entry) bool { return e.isEntity() && len(e.actor.jobs) > 0 }) {
+		for _, j := range slices.Clone(e.actor.jobs) {
+			if j.worker == id {
+				l.unjob(j)
+				l.interrupted(e, e.actor.entity.Return(j.items))
+			}
+		}
+		l.settleDue(now, e)
+		l.operate(now, e)
+		l.maybeDrop(e)
+	}
+}
+
+// stays reports whether the entity must not leave memory.
+func (a *actor) stays() bool {
+	return a.rest != nil || len(a.jobs) > 0 || len(a.kept) > 0 || a.entity != nil && !a.entity.Idle()
+}
+
+// committed makes a change of the row what views are made on.
+func (a *actor) committed(c *core.EntityChange) {
+	a.durable = c.Entity
+	if c.Gone {
+		a.durable = model.Entity{Address: c.Entity.Address}
+	}
+}
+
+// changeEntity puts the change of a row into the batch. Several in one batch are one write.
+func (b *building) changeEntity(e *entry, c *core.EntityChange) {
+	row := store.EntityRow{Shard: e.shard.id, Entity: c.Entity, Prev: c.Prev, Gone: c.Gone}
+	i, ok := b.changed[e]
+	if !ok {
+		if b.changed == nil {
+			b.changed = map[*entry]int{}
+		}
+		b.changed[e] = len(b.batch.Entities)
+		b.batch.Entities = append(b.batch.Entities, row)
+		return
+	}
+	old := &b.batch.Entities[i]
+	row.Prev = old.Prev
+	if row.Prev != 0 || !row.Gone {
+		*old = row
+		return
+	}
+	b.batch.Entities = slices.Delete(b.batch.Entities, i, i+1) // it came and went
+	delete(b.changed, e)
+	for other, at := range b.changed {
+		if at > i {
+			b.changed[other] = at - 1
+		}
+	}
+}
+
+// changeMailbox puts new and dealt-with items into the batch. What came and went in one batch is no write.
+func (b *building) changeMailbox(key store.EntityKey, d *core.Decision) {
+	for _, seq := range d.Taken {
+		if i := slices.IndexFunc(b.batch.Mailbox, func(r store.MailboxRow) bool { return r.Item.Seq == seq && r.EntityKey == key }); i >= 0 {
+			b.batch.Mailbox = slices.Delete(b.batch.Mailbox, i, i+1)
+		} else {
+			b.batch.Taken = append(b.batch.Taken, store.MailboxKey{EntityKey: key, Seq: seq})
+		}
+	}
+	for i := range d.Mailbox {
+		b.batch.Mailbox = append(b.batch.Mailbox, store.MailboxRow{EntityKey: key, Item: d.Mailbox[i]})
+		b.bytes += d.Mailbox[i].Message.Size()
+	}
+}
+
+// explainEntity says what those wait for who call an entity.
+func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
+	a := e.actor
+	if a.entity == nil || a.entity.Waiting() == 0 {
+		return nil, false
+	}
+	if e.unserved {
+		return e.waits, true
+	}
+	row := &a.entity.Row
+	out := slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return core.LockedOut(row, it.Message) })
+	return []model.Reason{core.EntityReason(row, out)}, true
+}

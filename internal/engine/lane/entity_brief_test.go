@@ -1,0 +1,192 @@
+package lane_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A brief call that nobody waits for is answered once, when it is taken.
+func TestBriefOneWayIsAnsweredOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a := echo("a")
+	r.operation(a, "echo", "1", "made", brief, oneWay)
+	r.work()
+	r.wantAnswer("made", "")
+	r.operation(a, "echo", "1", "moves", brief, oneWay)
+	r.settle()
+	r.giveUp(0, 1, 2, 3)
+	r.settle()
+	r.wantAnswer("moves", "")
+}
+
+// A brief call is made at most once: a worker that leaves without a word may have made it.
+func TestBriefCallIsNotMadeAgainWhenItsWorkerLeaves(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a := echo("a")
+	for _, token := range []string{"one", "two", "three"} {
+		r.operation(a, "echo", token, token, brief)
+	}
+	r.settle()
+	r.leave(1)
+	r.operations = nil
+	r.joinEntities(2)
+	r.work()
+	for _, token := range []string{"one", "two"} {
+		if got := r.answers[token].Err; !errors.Is(got, lane.ErrInterrupted) {
+			t.Errorf("%s hears %v", token, got)
+		}
+	}
+	r.wantOutput("three", "three")
+}
+
+// Nor is it made again when something else of its service could not be stored.
+func TestBriefCallIsNotMadeAgainAfterARefusal(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a := echo("a")
+	r.operation(ledger("b"), "add", "0", "zero")
+	r.work()
+	r.operation(a, "echo", "one", "one", brief)
+	r.operation(a, "echo", "two", "two", brief)
+	r.operation(a, "echo", "three", "three", brief)
+	r.settle()
+	r.operation(a, "echo", "stored", "stored", oneWay)
+	r.operation(ledger("b"), "add", "1", "another", oneWay)
+	r.flush()
+	r.fail(store.Refused)
+	r.operations = nil
+	r.work()
+	for _, token := range []string{"one", "two"} {
+		if got := r.answers[token].Err; !errors.Is(got, lane.ErrInterrupted) {
+			t.Errorf("%s hears %v", token, got)
+		}
+	}
+	r.wantOutput("three", "three")
+	if n := len(r.mailbox(a)); n != 0 {
+		t.Errorf("%d items are left", n)
+	}
+}
+
+// Whoever waits is told once that the node is fenced, also when the result has come and has not been applied.
+func TestBriefCallWhenTheLaneDies(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a := echo("a")
+	r.operation(a, "echo", "1", "one", brief)
+	r.settle()
+	r.operation(a, "echo", "2", "two", func(m *model.Message) { m.RequestID = "is looked up" })
+	r.serve(1) // the result waits behind it
+	r.l.Die(errInjected)
+	r.take()
+	if got := r.answers["one"].Err; !errors.Is(got, lane.ErrInterrupted) {
+		t.Errorf("its caller hears %v", got)
+	}
+}
+
+// Another process that makes a brief call hears of it too when nobody knows whether it was made, whatever has become of its owner: nobody else would ever answer.
+func TestBriefCallOfAnotherProcessIsAnswered(t *testing.T) {
+	t.Parallel()
+	a := echo("a")
+	call := model.Message{Kind: model.MessageCall, To: a, Name: "echo", Input: model.TextPayload("x"), Brief: true}
+	begun := func(r *rig) { r.settle() }
+	for name, c := range map[string]struct {
+		first, then func(r *rig)
+		made        bool // it is made after all, because nobody can have begun it
+	}{
+		"dies while it is made": {begun, func(r *rig) { r.dies(); r.operations = nil }, false},
+		"dies with its row in the inbox": {
+			func(r *rig) {
+				for r.commit == nil {
+					r.read()
+				}
+				if len(r.operations) > 0 {
+					r.t.Error("it is begun before its request is consumed")
+				}
+			},
+			func(r *rig) { r.dies() }, true,
+		},
+		"moves while it is made": {begun, func(r *rig) {
+			r.giveUp(0, 1, 2, 3)
+			r.operations = nil
+			r.settle()
+			r.acquire(0, 1, 2, 3)
+		}, false},
+		"moves while its row is written": {
+			func(r *rig) {
+				for r.commit == nil {
+					r.read()
+				}
+			},
+			func(r *rig) {
+				r.giveUp(0, 1, 2, 3)
+				r.settle()
+				r.acquire(0, 1, 2, 3)
+			}, false,
+		},
+		"its worker leaves": {begun, func(r *rig) { r.leave(1); r.operations = nil }, false},
+		"a refused batch": {begun, func(r *rig) {
+			r.operation(a, "echo", "stored", "stored", oneWay)
+			r.operation(ledger("b"), "add", "1", "another", oneWay)
+			r.flush()
+			r.fail(store.Refused)
+			r.operations = nil
+		}, false},
+		"its worker gives it back": {begun, func(r *rig) {
+			o := r.operations[0]
+			r.operations = nil
+			r.l.Operated(r.now, o.Worker, &model.Operated{Entity: a, Generation: o.Operations.Generation})
+			r.take()
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.joinEntities(1)
+			r.operation(ledger("b"), "add", "0", "zero")
+			r.work()
+			key := r.post(call, "brief")
+			c.first(r)
+			c.then(r)
+			r.settle()
+			r.joinEntities(2)
+			r.work()
+			switch got := r.remembered(key); {
+			case got == nil:
+				t.Error("nobody tells what came of it")
+			case c.made != (got.Failure == nil) || got.Failure != nil && got.Failure.Message != core.Interrupted:
+				t.Errorf("it is told %+v", got)
+			}
+			if n := len(r.mailbox(a)) + r.inboxed(); n != 0 {
+				t.Errorf("%d rows are left", n)
+			}
+		})
+	}
+}
+
+// A view of another process changes nothing: it is made again.
+func TestViewOfAnotherProcessIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	key := r.post(model.Message{Kind: model.MessageCall, To: ledger("a"), Name: "read", Input: model.TextPayload("?"), Brief: true}, "view")
+	r.settle()
+	r.dies()
+	r.operations = nil
+	r.settle()
+	r.joinEntities(1)
+	r.work()
+	if got := r.remembered(key); got == nil || string(got.Output.Data) != "?" {
+		t.Errorf("it is told %+v", got)
+	}
+}

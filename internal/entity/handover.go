@@ -1,0 +1,193 @@
+package entity
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// handover is Operations while their calls are made.
+type handover struct {
+	o    *model.Operations
+	code Type
+	name string          // of the entity or service, for people
+	ctx  context.Context //nolint:containedctx // it is the unit of work
+	stop func() bool     // reports whether no further call is to be made
+
+	results []model.OperationResult
+	current *Call // whose code runs
+
+	was    model.Payload // the state that was handed over, encoded
+	plain  model.Payload // the one that the last success has left; meaningless unless exists
+	exists bool
+	state  any // the same, decoded, for the next call; nil when it has to be decoded first
+}
+
+// run makes the calls.
+func (h *handover) run() {
+	if h.stop() {
+		return
+	}
+	if f := h.open(); f != nil {
+		if h.ctx.Err() == nil { // else it is not known whether the state can be read
+			h.results = allUnmade(h.o, f)
+		}
+		return
+	}
+	for i := range h.o.Calls {
+		if i > 0 && h.stop() {
+			return
+		}
+		h.results = append(h.results, h.call(h.o.Calls[i]))
+	}
+}
+
+// interrupted answers the call whose code has ended its goroutine. Those behind it have not been made.
+func (h *handover) interrupted() {
+	if c := h.current; c != nil {
+		c.end()
+		h.results = append(h.results, model.OperationResult{Failure: replay.ExitFailure(c.Name + " of " + h.name)})
+	}
+}
+
+// allUnmade answers every call with a failure, for a reason that has nothing to do with what they ask for.
+func allUnmade(o *model.Operations, f *model.Failure) []model.OperationResult {
+	return slices.Repeat([]model.OperationResult{{Failure: f, Unmade: true}}, len(o.Calls))
+}
+
+// caught makes a failure of a panic in code of users: handlers, what they encode, and payload settings.
+func caught(f **model.Failure) {
+	if v := recover(); v != nil {
+		*f = replay.PanicFailure(v)
+	}
+}
+
+// open reads the state that was handed over.
+func (h *handover) open() (f *model.Failure) {
+	defer caught(&f)
+	if h.code.State == nil || !h.o.Exists {
+		return nil
+	}
+	plain, err := h.code.State.Open(h.ctx, h.o.State)
+	if err != nil {
+		return h.corrupt(err)
+	}
+	h.was, h.plain = plain, plain
+	return h.load()
+}
+
+// load makes the state that the next call gets, unless it is there.
+func (h *handover) load() *model.Failure {
+	switch {
+	case h.code.State == nil || h.state != nil:
+	case !h.exists:
+		h.state = h.code.State.New()
+	default:
+		state, err := h.code.State.Decode(h.plain)
+		if err != nil {
+			return h.corrupt(err)
+		}
+		h.state = state
+	}
+	return nil
+}
+
+// corrupt says that a state cannot be read.
+func (h *handover) corrupt(err error) *model.Failure {
+	return replay.FailureOf(fault.New(fault.Corrupt, "the state of %s/%s cannot be read by this build, so nothing of it is changed: %w", h.name, h.o.Entity.Key, err))
+}
+
+// call makes one call.
+func (h *handover) call(oc model.OperationCall) model.OperationResult {
+	handler, known := h.code.Calls[oc.Name]
+	if !known {
+		f := replay.FailureOf(fault.New(fault.NotFound, "%s has no %q in this build: it has %s", h.name, oc.Name, listed(h.code.Calls)))
+		return model.OperationResult{Failure: f, Unmade: true}
+	}
+	c := &Call{OperationCall: oc, Entity: h.o.Entity, Exists: h.exists, ctx: h.ctx}
+	h.current = c
+	out, left, f := h.attempt(c, handler)
+	h.current = nil
+	messages, deleted := c.end()
+	if f != nil {
+		h.state = nil // whatever the call has made of it
+		return model.OperationResult{Failure: f}
+	}
+	switch {
+	case handler.View:
+		h.state = nil // its copy
+	case deleted:
+		h.state, h.exists = nil, false
+	default:
+		h.plain, h.exists = left, true
+	}
+	return model.OperationResult{Output: out, Messages: messages}
+}
+
+// attempt runs the code of a call, and encodes the state that it has left.
+func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, f *model.Failure) {
+	defer caught(&f)
+	if f = h.load(); f != nil {
+		return out, left, f
+	}
+	out, err := handler.Run(c, h.state)
+	if err == nil && h.code.State != nil && !handler.View {
+		left, err = h.code.State.Encode(h.state)
+	}
+	if err != nil {
+		f = replay.FailureOf(err) // here, because errors are code of users that may panic as well
+	}
+	return out, left, f
+}
+
+// report is what came of the calls.
+func (h *handover) report() model.Operated {
+	r := model.Operated{Entity: h.o.Entity, Generation: h.o.Generation, Results: h.results}
+	if h.code.State == nil || h.exists == h.o.Exists && (!h.exists || same(h.plain, h.was)) {
+		return r
+	}
+	state, f := h.seal()
+	switch {
+	case f == nil:
+		r.Changed, r.Exists, r.State = true, h.exists, state
+	case h.ctx.Err() != nil: // nobody waits for us: somebody else makes the calls
+		r.Results = nil
+	default: // a state that cannot be stored is not that of any of the calls
+		for i := range r.Results {
+			if r.Results[i].Failure == nil {
+				r.Results[i] = model.OperationResult{Failure: f}
+			}
+		}
+	}
+	return r
+}
+
+// seal is the new state in its stored form.
+func (h *handover) seal() (p model.Payload, f *model.Failure) {
+	defer caught(&f)
+	if !h.exists {
+		return p, nil
+	}
+	p, err := h.code.State.Seal(h.ctx, h.plain)
+	if err != nil {
+		f = replay.FailureOf(err)
+	}
+	return p, f
+}
+
+// same reports whether two encoded states are the same.
+func same(a, b model.Payload) bool { return a.Encoding == b.Encoding && bytes.Equal(a.Data, b.Data) }
+
+// listed are names for people.
+func listed[V any](m map[string]V) string {
+	if len(m) == 0 {
+		return "nothing"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+}

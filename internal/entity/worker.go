@@ -1,0 +1,173 @@
+package entity
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"sync"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Config is what a worker works with. The zero value of each optional field is its default.
+type Config struct {
+	// Types are the entities and services, by their type: with its prefix.
+	Types map[string]Type
+	// Slots is how many hand-overs run at once. Default 128.
+	Slots int
+	// Logger hears what an operator should know. Default: nobody.
+	Logger *slog.Logger
+	// Base is the root of the contexts of all calls; context.Background() by default.
+	Base context.Context //nolint:containedctx // it is one
+}
+
+// Worker executes calls of entities and services. It implements api.EntityWorker.
+type Worker struct {
+	cfg Config
+	log *slog.Logger
+
+	ctx    context.Context //nolint:containedctx // ends when nobody waits for calls any more
+	stop   context.CancelFunc
+	joined chan struct{} // closed by Serve
+
+	mu       sync.Mutex
+	session  api.EntitySession
+	line     []*model.Operations // that wait for a slot
+	busy     int                 // slots that are taken
+	draining bool
+	idle     chan struct{} // closed when nothing is busy, once it drains; nil before
+}
+
+// New makes a worker. It can be handed calls at once; what it reports waits for Serve.
+func New(cfg Config) *Worker {
+	if cfg.Slots <= 0 {
+		cfg.Slots = 128
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Base == nil {
+		cfg.Base = context.Background()
+	}
+	w := &Worker{cfg: cfg, log: cfg.Logger, joined: make(chan struct{})}
+	w.ctx, w.stop = context.WithCancel(cfg.Base)
+	return w
+}
+
+// Serve gives the worker the session to report to.
+func (w *Worker) Serve(s api.EntitySession) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.session = s
+	close(w.joined)
+}
+
+// Operate takes calls of one entity.
+func (w *Worker) Operate(o model.Operations) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.busy == w.cfg.Slots && !w.draining { // one that drains only gives back
+		w.line = append(w.line, &o)
+		return
+	}
+	w.start(&o)
+}
+
+// start gives a hand-over a slot.
+func (w *Worker) start(o *model.Operations) {
+	w.busy++
+	go w.execute(o)
+}
+
+// execute makes the calls of a hand-over, whatever their code does, and reports them.
+func (w *Worker) execute(o *model.Operations) {
+	name := strings.TrimPrefix(strings.TrimPrefix(o.Entity.Type, model.EntityPrefix), model.ServicePrefix)
+	code, known := w.cfg.Types[o.Entity.Type]
+	r := model.Operated{Entity: o.Entity, Generation: o.Generation, Results: allUnmade(o, replay.ExitFailure("what reads and writes the state of "+name))}
+	defer func() { w.finished(r) }()
+	if !known {
+		r.Results = allUnmade(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", o.Entity.Type, listed(w.cfg.Types))))
+		return
+	}
+	h := &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.closes, exists: o.Exists}
+	returned := false
+	defer func() {
+		if !returned && h.current != nil { // a handler has ended its goroutine
+			h.interrupted()
+			r = h.report()
+		}
+	}()
+	h.run()
+	r = h.report()
+	returned = true
+}
+
+// closes reports whether no further calls are to be made here.
+func (w *Worker) closes() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.draining
+}
+
+// finished hands the report of a hand-over in and frees its slot.
+func (w *Worker) finished(r model.Operated) {
+	select {
+	case <-w.joined:
+		if err := w.session.Operated(w.ctx, r); err != nil {
+			w.log.Debug("the report of calls is refused", "entity", r.Entity.String(), "error", err)
+		}
+	case <-w.ctx.Done():
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.busy--
+	for len(w.line) > 0 && w.busy < w.cfg.Slots {
+		o := w.line[0]
+		w.line[0] = nil
+		w.line = w.line[1:]
+		w.start(o)
+	}
+	w.rest()
+}
+
+// rest tells whoever waits for it that nothing is busy.
+func (w *Worker) rest() {
+	if w.idle != nil && w.busy == 0 {
+		close(w.idle)
+		w.idle = nil
+	}
+}
+
+// Close lets the calls that are being made come to an end until ctx ends, has somebody else make those that have not begun, and leaves the session. The error tells that
+// calls were left alone: they are made again, and their code may still run.
+func (w *Worker) Close(ctx context.Context) error {
+	w.mu.Lock()
+	w.draining = true
+	for _, o := range w.line {
+		w.start(o) // which gives it back
+	}
+	w.line = nil
+	session := w.session
+	w.mu.Unlock()
+	var err error
+	if session != nil {
+		err = session.Leave(ctx)
+	}
+	defer w.stop()
+	w.mu.Lock()
+	if w.idle == nil {
+		w.idle = make(chan struct{})
+	}
+	idle, left := w.idle, w.busy
+	w.rest()
+	w.mu.Unlock()
+	select {
+	case <-idle:
+		return err
+	case <-ctx.Done():
+		return fault.New(fault.Timeout, "calls of %d entities have not returned; others make them again", left)
+	}
+}

@@ -1,0 +1,286 @@
+package replay
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// section is a part of the code that has entities locked. The code asks for all of them at once and goes on when the engine says of the last one that it is granted;
+// in which order they are asked is the engine's business. It ends when its function does, and with the run at the latest.
+//
+// What is wrong about locks is an error of the call that is wrong: nothing is asked for and nothing is recorded, so that it is the same error on replay. The engine
+// knows the same rules, and refuses a turn that breaks them.
+type section struct {
+	ask    *ask
+	locks  []model.Address // sorted, each once
+	epochs []int64         // fencing tokens of the first so many, which are granted
+	over   bool
+	ended  bool                   // over because its function is, which is to be recorded
+	freed  bool                   // and is
+	calls  map[model.Address]*ask // the last one of each entity
+}
+
+// Lock waits until all entities of the set are locked, runs fn, and lets go of them. Calls of these entities by the context that fn gets are made at once; everybody else waits for the end
+// of fn. The end of the scope ends the wait.
+func (x Ctx) Lock(set []model.Address, fn func(Ctx) error) error {
+	if err := x.enter("Lock"); err != nil {
+		return err
+	}
+	if err := x.scope.ended(); err != nil {
+		return err
+	}
+	s, err := x.newSection(set)
+	if err != nil {
+		return err
+	}
+	m, a := x.co.m, s.ask
+	m.sections = append(m.sections, s)
+	m.serveEarly(a)
+	if !a.recorded {
+		m.request(a, model.Command{Kind: model.CommandLock, Event: model.Event{
+			Kind: model.EventLockAsked, ID: a.id, Locks: s.locks, Position: a.position,
+		}})
+	}
+	x.co.single[0] = &a.fut
+	if err := x.await(waitAny, 0, x.co.single[:]); err != nil {
+		m.giveUpSection(s)
+		return err
+	}
+	if a.fut.err != nil {
+		m.leaveSection(s)
+		return a.fut.err
+	}
+	defer func() {
+		// An unload is not the end of the section, nor is the end of the goroutine by the body of a step: the code comes here again.
+		if c := x.co; !c.dying.Load() && c.inline == nil {
+			m.unlock(s)
+		}
+	}()
+	scope := x.newScope(x.scope)
+	scope.section = s
+	return fn(Ctx{x.co, scope})
+}
+
+// newSection looks at what is to be locked, and asks for it.
+func (x Ctx) newSection(set []model.Address) (*section, error) {
+	locks := model.SortLocks(set)
+	switch {
+	case x.scope.section != nil && x.scope.section.over:
+		return nil, fault.New(fault.Invalid, "Lock with the context of a lock that is over: use the one around it")
+	case x.scope.section != nil:
+		return nil, fault.New(fault.Invalid, "Lock inside of Lock: lock everything at once, or one after the other")
+	case len(locks) == 0:
+		return nil, fault.New(fault.Invalid, "Lock of no entities")
+	case len(locks) > model.MaxLocks:
+		return nil, fault.New(fault.Exhausted, "Lock of %d entities: it may be %d", len(locks), model.MaxLocks)
+	}
+	parts := make([]string, 0, 2*len(locks))
+	for _, a := range locks {
+		if !a.IsEntity() || a.Stateless() {
+			return nil, fault.New(fault.Invalid, "Lock of %s, which is not an entity", addressText(a))
+		}
+		parts = append(parts, a.Type, a.Key)
+	}
+	a := x.co.m.newAsk(x.co.path, &identity{kind: askLock, name: "lock", input: []byte(joined(parts...)), hashed: true})
+	s := &section{ask: a, locks: locks}
+	a.fut.kind, a.section = futureLock, s
+	return s, nil
+}
+
+// lockGranted notes that an entity is locked. With the last one the code goes on, unless it has given up.
+func (m *machine) lockGranted(a *ask, e *model.Event) {
+	s := a.section
+	if len(s.epochs) == len(s.locks) || s.locks[len(s.epochs)] != e.Target {
+		m.block(fmt.Sprintf("event %d records that %s is locked, which the code does not wait for%s", e.Seq, e.Target.EntityName(), at(a.position)))
+		return
+	}
+	m.untold = true
+	if s.epochs = append(s.epochs, e.Ref); len(s.epochs) == len(s.locks) {
+		m.answer(a, e)
+	}
+}
+
+// unlock ends a section whose function is over.
+func (m *machine) unlock(s *section) {
+	if s.over {
+		return // it was ended with the run
+	}
+	m.leaveSection(s)
+	s.ended = true
+	m.serveEarly(s.ask)
+	switch {
+	case !m.live:
+		m.unconfirmed = append(m.unconfirmed, s.ask)
+	case !s.freed && !m.sent(s.ask):
+		m.command(s.ask, s.unlocking())
+	}
+}
+
+// unlocking is the command that ends the section.
+func (s *section) unlocking() model.Command {
+	return model.Command{Kind: model.CommandUnlock, Event: model.Event{Kind: model.EventUnlocked, ID: s.ask.id, Section: s.ask.id}}
+}
+
+// giveUpSection ends a section that waits.
+func (m *machine) giveUpSection(s *section) {
+	m.leaveSection(s)
+	m.cancel(&s.ask.fut)
+}
+
+// leaveSection has nothing be made in the section any more.
+func (m *machine) leaveSection(s *section) {
+	s.over = true
+	m.sections = slices.DeleteFunc(m.sections, func(o *section) bool { return o == s })
+}
+
+// endSections ends all of them, because the code that they belong to has been ended.
+func (m *machine) endSections() {
+	for _, s := range slices.Clone(m.sections) {
+		if s.ask.fut.done {
+			m.unlock(s)
+		} else {
+			m.giveUpSection(s)
+		}
+	}
+}
+
+// fence is the token of an entity that the section has locked.
+func (s *section) fence(entity model.Address) (int64, bool) {
+	if s == nil {
+		return 0, false
+	}
+	i := slices.Index(s.locks, entity)
+	if i < 0 || i >= len(s.epochs) {
+		return 0, false
+	}
+	return s.epochs[i], true
+}
+
+// fenced is how a task is to be carried out that is scheduled in the section: it takes the tokens along.
+func (s *section) fenced(t *model.TaskSpec) *model.TaskSpec {
+	if s == nil || t == nil {
+		return t
+	}
+	own := *t
+	own.Fences = make([]model.Fence, len(s.locks))
+	for i := range s.locks {
+		own.Fences[i] = model.Fence{Entity: s.locks[i], Epoch: s.epochs[i]}
+	}
+	return &own
+}
+
+// Fence is the token of an entity that the code has locked: it grows with every lock of the entity, so that whoever is written to can refuse those who have lost theirs.
+func (x Ctx) Fence(entity model.Address) (int64, bool) {
+	x.must("Fence")
+	return x.held().fence(entity)
+}
+
+// held is the section that the code is in, nil when it is in none.
+func (x Ctx) held() *section {
+	if s := x.scope.section; s != nil && !s.over {
+		return s
+	}
+	return nil
+}
+
+// ---- rules of a section
+
+// callIn is the section that a call is made in, nil when it is in none; or what is wrong about it.
+func (x Ctx) callIn(msg *model.Message) (*section, error) {
+	if msg.Kind != model.MessageCall || msg.To.Stateless() {
+		return nil, nil
+	}
+	s, name := x.scope.section, msg.To.EntityName()
+	if s == nil {
+		return nil, x.callOutside(msg, name)
+	}
+	locked := slices.Contains(s.locks, msg.To)
+	switch last := s.calls[msg.To]; {
+	case s.over:
+		return nil, fault.New(fault.Invalid, "call of %s of %s with the context of a lock that is over: use the one around it", msg.Name, name)
+	case locked && msg.OneWay:
+		return nil, fault.New(fault.Invalid, "%s of %s is sent, which is locked here: it would be made when the lock is over, so call it", msg.Name, name)
+	case msg.OneWay:
+		return nil, nil
+	case !locked:
+		return nil, fault.New(fault.Invalid, "call of %s of %s, which is not among the locked entities: lock it together with them", msg.Name, name)
+	case last != nil && !last.fut.done:
+		return nil, fault.New(fault.Invalid, "call of %s of %s before the last call of it has been answered", msg.Name, name)
+	}
+	return s, nil
+}
+
+// callOutside looks at a call that is made in no section.
+func (x Ctx) callOutside(msg *model.Message, name string) error {
+	if !msg.OneWay && slices.ContainsFunc(x.co.m.sections, func(s *section) bool { return slices.Contains(s.locks, msg.To) }) {
+		return fault.New(fault.Invalid, "call of %s of %s, which this execution locks elsewhere: it would wait for itself", msg.Name, name)
+	}
+	return nil
+}
+
+// called notes a call that is made in the section.
+func (s *section) called(a *ask) {
+	a.section = s
+	if s.calls == nil {
+		s.calls = map[model.Address]*ask{}
+	}
+	s.calls[a.target] = a
+}
+
+// mayWait refuses to wait for another execution while entities are locked: it may want them too.
+func (x Ctx) mayWait(target model.Address) error {
+	if x.held() != nil {
+		return fault.New(fault.Invalid, "wait for execution %s inside of Lock: it may need what is locked here, so start it here and wait for it outside", addressText(target))
+	}
+	return nil
+}
+
+// sentIn notes that a message is recorded, which must have been sent where the code sends it: inside of the same lock, or outside of all.
+func (m *machine) sentIn(a *ask, e *model.Event) {
+	a.recorded = true
+	where, is := "", "outside of all locks"
+	if a.section != nil {
+		where, is = a.section.ask.id, "inside of the lock of "+lockNames(a.section.locks)
+	}
+	if where != e.Section {
+		m.block(fmt.Sprintf("%s, in another lock or in none; the code sends it %s%s", recorded(e), is, at(a.position)))
+	}
+}
+
+// ---- for people
+
+// lockNames are the entities of a section, cut where that gets long.
+func lockNames(locks []model.Address) string {
+	names := make([]string, len(locks))
+	for i := range locks {
+		names[i] = locks[i].EntityName()
+	}
+	return listed(names)
+}
+
+// stands says whether the section is over.
+func (s *section) stands() string {
+	if s.ended {
+		return ", and its end"
+	}
+	return ", and not its end"
+}
+
+// lockText says what an event of a section records.
+func lockText(e *model.Event) string {
+	switch e.Kind {
+	case model.EventLockAsked:
+		return "the lock of " + lockNames(e.Locks)
+	case model.EventLockGranted:
+		return "that " + e.Target.EntityName() + " is locked"
+	case model.EventUnlocked:
+		return "the end of a lock"
+	case model.EventWithdrawn:
+		return "the withdrawal of a lock"
+	default:
+		return "the refusal of a lock"
+	}
+}

@@ -1,0 +1,167 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"encoding/base64"
+	"strings"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// callIDs keeps the request ids of calls apart from those of other requests, as updateIDs does.
+const callIDs = "\x1fcall "
+
+// entity checks the address of an entity or a service.
+func (v *validator) entity(a model.Address) {
+	v.text("the tenant", a.Tenant, v.limits.Name)
+	v.text("the key", a.Key, v.limits.Key)
+	word, name, _ := strings.Cut(a.Type, ":")
+	if !a.IsEntity() {
+		v.wrong("%q is neither an entity nor a service", a.Type)
+		return
+	}
+	v.text("the name of the "+word, name, v.limits.Name-len(model.ServicePrefix))
+}
+
+// Call calls an operation, a view or an RPC.
+func (s *Service) Call(ctx context.Context, r api.CallRequest) (model.Payload, error) {
+	m, err := s.called(&r)
+	if err != nil {
+		return model.Payload{}, err
+	}
+	if s.engine == nil {
+		return model.Payload{}, readOnly(m)
+	}
+	ctx, span := s.tracer.Send(ctx, m)
+	a, err := s.engine.Call(ctx, m, r.View)
+	span.End(failureOf(err))
+	return answered(a, err)
+}
+
+// called is the message of a call, if it is in order.
+func (s *Service) called(r *api.CallRequest) (*model.Message, error) {
+	v := s.check("call " + r.Name)
+	v.entity(r.Address)
+	v.name("operation", r.Name)
+	v.payload("input", r.Input)
+	v.requestID(r.RequestID)
+	m := &model.Message{Kind: model.MessageCall, To: r.Address, Name: r.Name, Input: r.Input, OneWay: r.OneWay, Brief: r.Brief}
+	switch {
+	case r.RequestID == "":
+	case r.Brief:
+		v.wrong("nothing is remembered of a call that is kept in memory only: it takes no request id")
+	default:
+		m.RequestID = callIDs + r.RequestID
+	}
+	return m, v.err()
+}
+
+// Entity reads what is committed of an entity.
+func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, error) {
+	v := s.check("entity")
+	v.entity(a)
+	if err := v.err(); err != nil {
+		return api.EntityInfo{}, err
+	}
+	var told []model.Reason
+	known := false
+	if s.engine != nil { // first: what its owner does not hold any more is in the store by then
+		told, known = s.engine.Explain(ctx, a)
+	}
+	stored, err := s.store.LoadEntity(ctx, store.EntityKey{Shard: s.shard(a), Address: a}, defaultPage, s.limits.Payload)
+	if err != nil {
+		return api.EntityInfo{}, err
+	}
+	info := api.EntityInfo{Entity: model.Entity{Address: a}, Waiting: stored.Mailbox, More: stored.More}
+	if stored.Entity != nil {
+		info.Entity = *stored.Entity
+	}
+	for i := range info.Waiting {
+		info.Waiting[i].Message.Input = model.Payload{}
+	}
+	if known {
+		info.Reasons = told
+	} else {
+		info.Reasons, err = s.entityReasons(ctx, &info)
+	}
+	return info, err
+}
+
+// ListEntities returns entities in the order of type and key.
+func (s *Service) ListEntities(ctx context.Context, r api.EntityListRequest) (api.EntityListPage, error) {
+	q := store.EntityQuery{
+		Tenant: cmp.Or(r.Tenant, model.DefaultTenant), Type: r.Type, KeyPrefix: r.KeyPrefix, Locked: r.Locked, Limit: pageSize(r.Limit),
+	}
+	v := s.check("list entities")
+	v.text("the tenant", q.Tenant, s.limits.Name)
+	if r.Type != "" {
+		v.text("the type", r.Type, s.limits.Name)
+	}
+	if r.KeyPrefix != "" {
+		v.text("the beginning of the key", r.KeyPrefix, s.limits.Key)
+	}
+	if err := v.err(); err != nil {
+		return api.EntityListPage{}, err
+	}
+	if r.Cursor != "" {
+		raw, err := base64.RawURLEncoding.DecodeString(r.Cursor)
+		kind, key, ok := strings.Cut(string(raw), "\x00")
+		if err != nil || !ok {
+			return api.EntityListPage{}, notOurs("list entities", r.Cursor)
+		}
+		q.After = model.Address{Tenant: q.Tenant, Type: kind, Key: key}
+	}
+	rows, err := s.store.ListEntities(ctx, q)
+	if err != nil {
+		return api.EntityListPage{}, err
+	}
+	page := api.EntityListPage{Entities: rows.Entities}
+	if rows.More {
+		last := rows.Entities[len(rows.Entities)-1].Address
+		page.Cursor = base64.RawURLEncoding.EncodeToString([]byte(last.Type + "\x00" + last.Key))
+	}
+	return page, nil
+}
+
+// Unlock takes a lock from the section that holds it.
+func (s *Service) Unlock(ctx context.Context, r api.UnlockRequest) error {
+	v := s.check("unlock")
+	v.entity(r.Address)
+	v.requestID(r.RequestID)
+	if r.Epoch < 0 {
+		v.wrong("the epoch %d is below zero", r.Epoch)
+	}
+	if err := v.err(); err != nil {
+		return err
+	}
+	_, err := s.send(ctx, &model.Message{Kind: model.MessageUnlock, To: r.Address, Epoch: r.Epoch, RequestID: r.RequestID})
+	return err
+}
+
+// JoinEntities adds a worker that has the code of entities and services.
+func (s *Service) JoinEntities(_ context.Context, w api.EntityWorker, offer model.EntityOffer) (api.EntitySession, error) {
+	if s.engine == nil {
+		return nil, fault.New(fault.Denied, "the store is open for reading only")
+	}
+	offer.Tenant = cmp.Or(offer.Tenant, model.DefaultTenant)
+	v := s.check("join")
+	v.text("the tenant", offer.Tenant, s.limits.Name)
+	for i := range offer.Types {
+		t := &offer.Types[i]
+		v.entity(model.Address{Tenant: offer.Tenant, Type: t.Type, Key: "key"})
+		for _, name := range t.Views {
+			v.name("view", name)
+		}
+		if t.Concurrency < 0 || t.Mailbox < 0 || t.Idle < 0 {
+			v.wrong("%s has a concurrency, a mailbox or an idle time below zero", t.Type)
+		}
+	}
+	if err := v.err(); err != nil {
+		return nil, err
+	}
+	return s.engine.JoinEntities(w, offer), nil
+}

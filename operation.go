@@ -1,0 +1,167 @@
+package perdure
+
+import (
+	"github.com/perdure/perdure/internal/entity"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Operation is the typed name of an operation of a stateful entity.
+type Operation[I, O any] struct{ to callTarget }
+
+// NewOperation defines an operation. It runs alone, and its new state, its reply and what it sends are committed together, once; when it returns an error or panics,
+// the state is what it was and nothing is sent. An operation that was interrupted by a crash runs again, so what it does beside that may happen more than once. After
+// the first operation that succeeds the entity exists.
+func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error)) *Operation[I, O] {
+	if e == nil {
+		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}
+	}
+	e.add(operation(e, name, fn, callerPosition()))
+	return &Operation[I, O]{callTarget{kind: entityKind, of: e.name, name: name, owner: e}}
+}
+
+// NewView defines an operation that changes nothing: it gets a copy of what is committed, waits neither for operations nor for locks, and runs beside others.
+func NewView[S, I, O any](e *Entity[S], name string, fn func(S, I) (O, error)) *Operation[I, O] {
+	if e == nil {
+		return &Operation[I, O]{orphan(entityKind, name, callerPosition())}
+	}
+	c := callDefinition{name: name, at: callerPosition(), view: true, types: callTypes[I, O](entityKind, e.name, name)}
+	if fn != nil {
+		c.handler = func(h *host) entity.Handler {
+			return entity.Handler{View: true, Run: func(c *entity.Call, state any) (model.Payload, error) {
+				return serve(EntityCtx{c, h}, entityKind, func(_ EntityCtx, in I) (O, error) { return fn(*state.(*S), in) })
+			}}
+		}
+	}
+	e.add(c)
+	return &Operation[I, O]{callTarget{kind: entityKind, of: e.name, name: name, owner: e, view: true, brief: true}}
+}
+
+// DeclareOperation names an operation whose code is elsewhere, or is bound later.
+func DeclareOperation[I, O any](entity, name string) *Operation[I, O] {
+	return &Operation[I, O]{callTarget{kind: entityKind, of: entity, name: name}}
+}
+
+// BindOperation joins a declared operation with its code; needed when operations refer to each other.
+func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(EntityCtx, *S, I) (O, error)) Binding {
+	b := callBinding{asked: op.to, call: callDefinition{name: op.to.name, at: callerPosition()}}
+	if e != nil {
+		b.to, b.name, b.call = e, e.name, operation(e, op.to.name, fn, b.call.at)
+	}
+	return Binding{b}
+}
+
+// operation is an operation as its entity keeps it.
+func operation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error), at string) callDefinition {
+	c := callDefinition{name: name, at: at, types: callTypes[I, O](entityKind, e.name, name)}
+	if fn != nil {
+		c.handler = func(h *host) entity.Handler {
+			return entity.Handler{Run: func(c *entity.Call, state any) (model.Payload, error) {
+				return serve(EntityCtx{c, h}, entityKind, func(ctx EntityCtx, in I) (O, error) { return fn(ctx, state.(*S), in) })
+			}}
+		}
+	}
+	return c
+}
+
+func callTypes[I, O any](k *calleeKind, of, name string) []typeOf {
+	what := k.call + " " + name + " of " + k.word + " " + of
+	return []typeOf{typeFor[I]("input of " + what), typeFor[O]("output of " + what)}
+}
+
+// serve makes a call.
+func serve[I, O any](ctx EntityCtx, k *calleeKind, fn func(EntityCtx, I) (O, error)) (model.Payload, error) {
+	in, err := decode[I](ctx, "input of "+k.call, ctx.c.Name, ctx.c.Input)
+	if err != nil {
+		return model.Payload{}, err
+	}
+	out, err := fn(ctx, in)
+	if err != nil {
+		return model.Payload{}, err
+	}
+	return result(ctx.c.Context(), ctx.h, "output of "+k.call, ctx.c.Name, out)
+}
+
+// Call runs the operation and waits for its reply. It is done once, however often it is sent under the same RequestID. From a workflow it is a step, which is done once
+// without a RequestID and takes none. An entity that nobody has the code of keeps the call waiting.
+func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
+	return invoke[I, O](c, &o.to, key, in, opts)
+}
+
+// Go runs the operation as a step. When its scope ends, nobody waits for the reply any more, but the operation may run all the same.
+func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOption) *Future[O] {
+	m, err := callMessage(ctx.host(), &o.to, key, in)
+	if err == nil {
+		m, err = ctx.callable(m, callOptions(opts))
+	}
+	if err != nil {
+		return failedFuture[O](err)
+	}
+	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, callOptions(opts).key, ctx.sealer(&m)))
+}
+
+// Send has the operation run later and drops its reply. It returns when the call is stored: from then on it is not lost. One that the build which has the code cannot make, because it lacks the operation, is a dead
+// letter (App.DeadLetters).
+func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
+	return invokeLater(s, &o.to, key, in, opts)
+}
+
+// callTarget is what is called, without the key.
+type callTarget struct {
+	kind  *calleeKind
+	of    string // name of the entity or service
+	name  string
+	view  bool       // it changes nothing
+	brief bool       // it is kept in memory only, when ordinary code calls it
+	owner Definition // the entity or service whose code is here; nil when it is declared
+	wrong error      // with its definition
+}
+
+// orphan is a call of nothing.
+func orphan(k *calleeKind, name, at string) callTarget {
+	return callTarget{kind: k, name: name, wrong: fault.New(fault.Invalid, "%s %s has no %s: it is nil (%s)", k.call, name, k.word, at)}
+}
+
+// callMessage is a call as a message.
+func callMessage[I any](h *host, t *callTarget, key string, in I) (m model.Message, err error) {
+	if t.wrong != nil {
+		return m, t.wrong
+	}
+	if err := t.kind.check(t.of, key); err != nil {
+		return m, err
+	}
+	if err := checkName(t.kind.call, t.name); err != nil {
+		return m, err
+	}
+	m = model.Message{
+		Kind: model.MessageCall, To: model.Address{Tenant: model.DefaultTenant, Type: t.kind.prefix + t.of, Key: key}, Name: t.name, Brief: t.brief,
+	}
+	m.Input, err = encode(h, "input of "+t.kind.call, t.name, in)
+	return m, err
+}
+
+// invoke calls and waits for the reply.
+func invoke[I, O any](c Caller, t *callTarget, key string, in I, opts []CallOption) (out O, err error) {
+	from := c.caller()
+	m, err := callMessage(from.host(), t, key, in)
+	if err != nil {
+		return out, public(err)
+	}
+	p, err := from.invoke(m, t.view, callOptions(opts))
+	if err != nil {
+		return out, remote(err)
+	}
+	out, err = decode[O](from, "output of "+t.kind.call, t.name, p)
+	return out, public(err)
+}
+
+// invokeLater calls and does not wait for the reply.
+func invokeLater[I any](s Sender, t *callTarget, key string, in I, opts []CallOption) error {
+	out := s.sender()
+	m, err := callMessage(out.host(), t, key, in)
+	if err != nil {
+		return public(err)
+	}
+	m.OneWay = true
+	return remote(out.send(m, callOptions(opts)))
+}

@@ -1,0 +1,68 @@
+package perdure
+
+import (
+	"github.com/perdure/perdure/internal/entity"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Service is the name of a stateless addressable handler: calls of one key reach one process at a time, at most Concurrency of them overlap, and nothing is stored for them
+// unless an RPC is Persisted.
+type Service struct{ callee }
+
+// NewService names a service; its RPCs are defined on it. Give it to Open where its code is to run.
+func NewService(name string, opts ...EntityOption) *Service {
+	s := &Service{callee{kind: serviceKind, name: name, at: callerPosition()}}
+	s.apply(opts)
+	return s
+}
+
+func (s *Service) define(r *registry) { r.entity(s.definition()) }
+
+// RPC is the typed name of a method of a service.
+type RPC[I, O any] struct{ to callTarget }
+
+// NewRPC defines an RPC of a service. Unless it is Persisted, a call is made at most once: it is lost, and its caller is told so, when the process that makes it dies.
+func NewRPC[I, O any](s *Service, name string, fn func(EntityCtx, I) (O, error), opts ...RPCOption) *RPC[I, O] {
+	if s == nil {
+		return &RPC[I, O]{orphan(serviceKind, name, callerPosition())}
+	}
+	s.add(method(s.name, name, fn, callerPosition()))
+	r := DeclareRPC[I, O](s.name, name, opts...)
+	r.to.owner = s
+	return r
+}
+
+// DeclareRPC names an RPC whose code is elsewhere, or is bound later. Whoever calls says whether calls are Persisted.
+func DeclareRPC[I, O any](service, name string, opts ...RPCOption) *RPC[I, O] {
+	r := &RPC[I, O]{callTarget{kind: serviceKind, of: service, name: name, brief: true}}
+	for _, o := range opts {
+		o.applyRPC(&r.to)
+	}
+	return r
+}
+
+// Bind joins a declared RPC with its code. The service itself need not be given to Open for that, unless it has options.
+func (r *RPC[I, O]) Bind(fn func(EntityCtx, I) (O, error)) Binding {
+	return Binding{callBinding{asked: r.to, call: method(r.to.of, r.to.name, fn, callerPosition())}}
+}
+
+// method is an RPC as its service keeps it.
+func method[I, O any](service, name string, fn func(EntityCtx, I) (O, error), at string) callDefinition {
+	c := callDefinition{name: name, at: at, types: callTypes[I, O](serviceKind, service, name)}
+	if fn != nil {
+		c.handler = func(h *host) entity.Handler {
+			return entity.Handler{Run: func(c *entity.Call, _ any) (model.Payload, error) { return serve(EntityCtx{c, h}, serviceKind, fn) }}
+		}
+	}
+	return c
+}
+
+// Call waits for the reply. From a workflow it is a step, and as if the RPC were Persisted.
+func (r *RPC[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
+	return invoke[I, O](c, &r.to, key, in, opts)
+}
+
+// Send does not wait for the reply. That of an RPC which is Persisted returns when the call is stored, and so does one from a workflow, an entity or a transaction.
+func (r *RPC[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
+	return invokeLater(s, &r.to, key, in, opts)
+}
