@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -324,7 +325,7 @@ func TestOperationsOfOneKeyRunAlone(t *testing.T) {
 		if inside.Add(1) > 1 {
 			most.Store(2)
 		}
-		time.Sleep(time.Microsecond)
+		runtime.Gosched()
 		inside.Add(-1)
 		*n += by
 		return *n, nil

@@ -214,19 +214,24 @@ func newEntityShow(o *options) *cobra.Command {
 What waits is what is stored: calls of workflows, of other entities and of other processes, those that nobody waits for, and requests of locks. Calls of the process that has the entity in memory are known to it alone.`,
 		Example:           "  perdure entity show account/42\n  perdure entity show service:gateway/eu -o json",
 		ValidArgsFunction: o.entityNames(false),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := entityAddress(args[0])
+		RunE:              o.withEntity(o.entity),
+	}
+}
+
+// withEntity prints something of the entity that a command names.
+func (o *options) withEntity(printed func(*api.EntityInfo) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
+		a, err := entityAddress(args[0])
+		if err != nil {
+			return err
+		}
+		return o.with(cmd.Context(), true, func(b api.Backend) error {
+			info, err := b.Entity(cmd.Context(), a)
 			if err != nil {
 				return err
 			}
-			return o.with(cmd.Context(), true, func(b api.Backend) error {
-				info, err := b.Entity(cmd.Context(), a)
-				if err != nil {
-					return err
-				}
-				return o.entity(&info)
-			})
-		},
+			return printed(&info)
+		})
 	}
 }
 

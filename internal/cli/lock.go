@@ -88,19 +88,7 @@ func newLockWaiters(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "waiters entity/key", Short: "List who waits for the lock of an entity, in the order in which they get it", Args: cobra.ExactArgs(1),
 		Example: "  perdure lock waiters account/42", ValidArgsFunction: o.entityNames(true),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			a, err := entityAddress(args[0])
-			if err != nil {
-				return err
-			}
-			return o.with(cmd.Context(), true, func(b api.Backend) error {
-				info, err := b.Entity(cmd.Context(), a)
-				if err != nil {
-					return err
-				}
-				return o.waiters(&info)
-			})
-		},
+		RunE: o.withEntity(o.waiters),
 	}
 }
 

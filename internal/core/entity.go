@@ -114,7 +114,7 @@ func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 	case model.MessageCall:
 		n.accept(&d, m, a, now)
 	case model.MessageLock:
-		n.request(&d, m, now)
+		n.request(&d, m, a, now)
 	case model.MessageRelease:
 		n.release(&d, m.From)
 	case model.MessageUnlock:
@@ -141,8 +141,8 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	case m.Section != "" && !n.holds(sectionOf(m)):
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s does not hold its lock any more", m.Name, m.To))
 	case m.Section != "": // the holder has one call at a time, and those who fill the mailbox wait for its end
-	case len(n.mail) >= a.Room || n.bytes+m.Size() > MailboxBytes && len(n.mail) > 0:
-		d.refuse(fault.Exhausted, fmt.Sprintf("%d calls of %d bytes wait for %s, which is the limit", len(n.mail), n.bytes, m.To))
+	case n.full(m, a):
+		n.refuseFull(d, m)
 	}
 	if d.Answer.Failure != nil {
 		d.acknowledge(m)
@@ -159,6 +159,15 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 		d.Pending = false
 		d.acknowledge(m)
 	}
+}
+
+// full reports whether there is no room for another message.
+func (n *Entity) full(m *model.Message, a Arrival) bool {
+	return len(n.mail) >= a.Room || n.bytes+m.Size() > MailboxBytes && len(n.mail) > 0
+}
+
+func (n *Entity) refuseFull(d *Decision, m *model.Message) {
+	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and requests of locks, of %d bytes, wait for %s, which is the limit", len(n.mail), n.bytes, m.To))
 }
 
 // asked finds the call of a request, or the very same message, which is delivered again when what it led to could not be stored.
@@ -183,14 +192,18 @@ func (n *Entity) store(d *Decision, it *Item) {
 }
 
 // request has a section wait for the lock. One that asks again is answered, or waits, as it did before.
-func (n *Entity) request(d *Decision, m *model.Message, now model.Time) {
+func (n *Entity) request(d *Decision, m *model.Message, a Arrival, now model.Time) {
 	switch {
 	case n.Row.Address.Stateless():
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is a service: it cannot be locked", m.To))
 		d.acknowledge(m)
 	case n.holds(m.From):
 		d.Messages = append(d.Messages, n.granted(m.From))
-	case n.waits(m.From) < 0:
+	case n.waits(m.From) >= 0:
+	case n.full(m, a):
+		n.refuseFull(d, m)
+		d.acknowledge(m)
+	default:
 		it := &Item{At: now, Message: m}
 		n.store(d, it)
 		n.add(it)

@@ -95,3 +95,23 @@ func TestReleaseOfAnotherSection(t *testing.T) {
 		t.Error("its own release does not free the lock")
 	}
 }
+
+// A lock that finds the mailbox full is refused where it was asked for, and one that is asked for again is not another one.
+func TestLockFindsNoRoom(t *testing.T) {
+	t.Parallel()
+	n, _, _ := handed(t, "begun")
+	small := core.Arrival{Stored: true, Room: 2}
+	if d := n.Deliver(lockMessage(n.Row.Address, "s", 1), small, 2); d.Refused() != nil || len(d.Mailbox) != 1 {
+		t.Fatalf("there is room: %+v", d)
+	}
+	if d := n.Deliver(lockMessage(n.Row.Address, "s", 1), small, 3); d.Refused() != nil || d.Writes() {
+		t.Errorf("the same again led to %+v", d)
+	}
+	d := n.Deliver(lockMessage(n.Row.Address, "t", 2), small, 4)
+	if refusal(d.Refused()) != "exhausted" || len(d.Mailbox) > 0 || n.Waiting() != 2 {
+		t.Errorf("one too many led to %+v", d)
+	}
+	if len(d.Messages) != 1 || d.Messages[0].Kind != model.MessageAnswer || d.Messages[0].ID != "t" || d.Messages[0].Failure == nil {
+		t.Errorf("the section hears %+v", d.Messages)
+	}
+}

@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
@@ -26,7 +25,7 @@ func (w *entityWorkers) call(calls []lane.OperateCall) {
 	for i := range calls {
 		c := &calls[i]
 		if s := w.get(-c.Worker); s != nil { // else it has left; the lane hears of it
-			s.hold(c.Operations.Generation)
+			s.hold(c.Operations.Generation, c.Operations.Generation)
 			s.worker.Operate(c.Operations)
 		}
 	}
@@ -39,15 +38,13 @@ type EntitySession struct {
 	worker EntityWorker
 	offer  model.EntityOffer
 
-	mu      sync.Mutex
-	held    map[uint64]struct{}
-	leaving chan struct{} // closed when nothing is held any more; nil while the session lasts
+	holdings[uint64] // hand-overs, by their generations
 }
 
 // JoinEntities adds a worker of entities.
 func (e *Engine) JoinEntities(w EntityWorker, offer model.EntityOffer) *EntitySession {
 	s := e.entityWorkers.add(func(id lane.WorkerID) *EntitySession {
-		return &EntitySession{eng: e, id: id, worker: w, offer: offer, held: map[uint64]struct{}{}}
+		return &EntitySession{eng: e, id: id, worker: w, offer: offer}
 	})
 	if inc := e.current(); inc != nil {
 		inc.joinEntities(s)
@@ -55,25 +52,9 @@ func (e *Engine) JoinEntities(w EntityWorker, offer model.EntityOffer) *EntitySe
 	return s
 }
 
-func (s *EntitySession) hold(gen uint64) {
-	s.mu.Lock()
-	s.held[gen] = struct{}{}
-	s.mu.Unlock()
-}
-
-func (s *EntitySession) release(gen uint64) {
-	s.mu.Lock()
-	delete(s.held, gen)
-	if s.leaving != nil && len(s.held) == 0 {
-		close(s.leaving)
-		s.leaving = nil
-	}
-	s.mu.Unlock()
-}
-
 // Operated hands in what came of calls; it waits while the engine is full.
 func (s *EntitySession) Operated(ctx context.Context, r model.Operated) error {
-	defer s.release(r.Generation)
+	defer s.release(r.Generation, r.Generation)
 	inc := s.eng.current()
 	if inc == nil {
 		return fault.New(fault.Unavailable, "the engine is not running")
@@ -87,20 +68,9 @@ func (s *EntitySession) Leave(ctx context.Context) error {
 		inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Withdraw(-s.id) })
 		inc.heed(ctx) // what they hand over until then is held
 	}
-	s.mu.Lock()
-	var empty chan struct{}
-	if len(s.held) > 0 {
-		empty = make(chan struct{})
-		s.leaving = empty
-	}
-	s.mu.Unlock()
-	var err error
-	if empty != nil {
-		select {
-		case <-empty:
-		case <-ctx.Done():
-			err = fault.New(fault.Timeout, "calls of entities are still being made: %w", context.Cause(ctx))
-		}
+	err := s.rest(ctx)
+	if err != nil {
+		err = fault.New(fault.Timeout, "calls of entities are still being made: %w", err)
 	}
 	if inc := s.eng.current(); inc != nil {
 		inc.post(inc.serve)

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"sync"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
@@ -55,38 +54,18 @@ type Session struct {
 	worker Worker
 	offer  model.Offer
 
-	mu      sync.Mutex
-	held    map[model.RunID]uint64
-	leaving chan struct{} // closed when nothing is held any more; nil while the session lasts
+	holdings[model.RunID]
 }
 
 // Join adds a worker.
 func (e *Engine) Join(w Worker, offer model.Offer) *Session {
 	s := e.workers.add(func(id lane.WorkerID) *Session {
-		return &Session{eng: e, id: id, worker: w, offer: offer, held: map[model.RunID]uint64{}}
+		return &Session{eng: e, id: id, worker: w, offer: offer}
 	})
 	if inc := e.current(); inc != nil {
 		inc.join(s)
 	}
 	return s
-}
-
-func (s *Session) hold(run model.RunID, gen uint64) {
-	s.mu.Lock()
-	s.held[run] = gen
-	s.mu.Unlock()
-}
-
-func (s *Session) release(run model.RunID, gen uint64) {
-	s.mu.Lock()
-	if s.held[run] == gen {
-		delete(s.held, run)
-	}
-	if s.leaving != nil && len(s.held) == 0 {
-		close(s.leaving)
-		s.leaving = nil
-	}
-	s.mu.Unlock()
 }
 
 // Report hands in a turn; it waits while the engine is full.
@@ -124,20 +103,9 @@ func (s *Session) Leave(ctx context.Context) error {
 	if inc := s.eng.current(); inc != nil {
 		inc.withdraw(s)
 	}
-	s.mu.Lock()
-	var empty chan struct{}
-	if len(s.held) > 0 {
-		empty = make(chan struct{})
-		s.leaving = empty
-	}
-	s.mu.Unlock()
-	var err error
-	if empty != nil {
-		select {
-		case <-empty:
-		case <-ctx.Done():
-			err = fault.New(fault.Timeout, "runs are still held by the worker: %w", context.Cause(ctx))
-		}
+	err := s.rest(ctx)
+	if err != nil {
+		err = fault.New(fault.Timeout, "runs are still held by the worker: %w", err)
 	}
 	if inc := s.eng.current(); inc != nil {
 		inc.leave(s)

@@ -28,7 +28,8 @@ type actor struct {
 	until   model.Time // when it leaves memory, if nobody calls it before
 }
 
-// job is a hand-over of calls to a worker. Nothing of it has happened before what it led to is committed: one that is lost is simply made again.
+// job is a hand-over of calls to a worker. Nothing of it has happened before what it led to is committed: one that is lost is simply made again, but for calls that are made at
+// most once.
 type job struct {
 	gen     uint64
 	worker  WorkerID
