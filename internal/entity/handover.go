@@ -21,6 +21,7 @@ type handover struct {
 	stop func() bool     // reports whether no further call is to be made
 
 	results []model.OperationResult
+	sent    int   // messages of the calls so far
 	current *Call // whose code runs
 
 	was    model.Payload // the state that was handed over, encoded
@@ -41,7 +42,8 @@ func (h *handover) run() {
 		return
 	}
 	for i := range h.o.Calls {
-		if i > 0 && h.stop() {
+		// One commit carries at most about MaxMessages messages; the engine hands the other calls over again.
+		if i > 0 && (h.stop() || h.sent >= MaxMessages) {
 			return
 		}
 		h.results = append(h.results, h.call(h.o.Calls[i]))
@@ -127,6 +129,7 @@ func (h *handover) call(oc model.OperationCall) model.OperationResult {
 	default:
 		h.plain, h.exists = left, true
 	}
+	h.sent += len(messages)
 	return model.OperationResult{Output: out, Messages: messages}
 }
 

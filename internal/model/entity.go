@@ -149,6 +149,19 @@ type Operated struct {
 	Exists  bool
 }
 
+// Size is roughly what the report costs in memory.
+func (r *Operated) Size() int {
+	n := r.State.Size()
+	for i := range r.Results {
+		res := &r.Results[i]
+		n += 64 + res.Output.Size()
+		for j := range res.Messages {
+			n += res.Messages[j].Size()
+		}
+	}
+	return n
+}
+
 // OperationResult is what came of a call. One that failed has changed nothing and sends nothing.
 type OperationResult struct {
 	Output  Payload

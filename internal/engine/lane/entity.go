@@ -37,6 +37,7 @@ type job struct {
 	items   []*core.Item
 	version int64 // of the row that they are made on
 	result  *model.Operated
+	size    int        // of the result as it came: what it may not have done is taken out of it
 	since   model.Time // when a worker got it
 	until   model.Time // when it had reported
 }
@@ -259,7 +260,7 @@ func (l *Lane) Operated(now model.Time, w WorkerID, r *model.Operated) {
 		return
 	}
 	l.unjob(j)
-	j.result, j.until = r, now
+	j.result, j.size, j.until = r, r.Size(), now
 	l.take(now, j.entry, &input{kind: inOperated, address: j.entry.address, job: j})
 }
 

@@ -177,3 +177,27 @@ func TestEntityMovesWhileALockWaits(t *testing.T) {
 		}
 	}
 }
+
+// What a report costs is given back as it was counted, also when what it may not do is taken out of it.
+func TestImproperReportLeavesNoBytes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a := ledger("a")
+	r.operation(a, "add", "1", "one")
+	r.settle()
+	o := r.operations[0]
+	r.operations = nil
+	res := operated(&o.Operations)
+	res.Results[0].Output = model.TextPayload("much to say")
+	res.Results[0].Messages = []model.Message{{Kind: model.MessageGrant, To: key("x")}}
+	r.l.Operated(r.now, o.Worker, &res)
+	r.take()
+	r.work()
+	if f := r.answers["one"].Answer.Failure; f == nil {
+		t.Error("a call that sends a grant succeeds")
+	}
+	if n := r.l.Held(); n != 0 {
+		t.Errorf("%d bytes are held by nothing", n)
+	}
+}

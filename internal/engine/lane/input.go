@@ -80,10 +80,7 @@ func (in *input) size() int {
 	case inExpired:
 		n += 16 * len(in.runs)
 	case inOperated:
-		n += in.job.result.State.Size()
-		for i := range in.job.result.Results {
-			n += in.job.result.Results[i].Output.Size()
-		}
+		n += in.job.size
 	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle:
 	}
 	return n
