@@ -44,7 +44,7 @@ test: ## all tests that bear the race detector, with it; starts its own PostgreS
 
 .PHONY: test-long
 test-long: ## crash rounds, chaos and everything else too slow for each change
-	go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/txtest ./internal/bench
+	PERDURE_TEST_QUIET=1 go test -p 1 -timeout 60m ./internal/chaos ./internal/crashwalk ./internal/e2e ./internal/txtest ./internal/bench
 	go test -tags long -run Long -timeout 60m $(PKG)
 
 .PHONY: storm

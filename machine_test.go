@@ -96,7 +96,7 @@ func says(t *testing.T, app *perdure.App, to perdure.Target, reason string) {
 	t.Helper()
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(10 * time.Second); ; <-tick.C {
+	for end := time.Now().Add(2 * time.Minute); ; <-tick.C {
 		info, err := app.Describe(t.Context(), to)
 		if err == nil && strings.Contains(info.Reason, reason) {
 			return

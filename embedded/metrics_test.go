@@ -62,7 +62,7 @@ func wantMetrics(t *testing.T, g prometheus.Gatherer, want map[string]float64) {
 		families = append(families, name)
 	}
 	maps.DeleteFunc(want, func(_ string, v float64) bool { return v < 0 }) // only names a family that is empty
-	deadline := time.Now().Add(5 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		diff := cmp.Diff(want, scrape(t, g, families...))
 		if diff == "" {

@@ -54,7 +54,7 @@ func tree(spans ...tracetest.SpanStub) (paths []string) {
 // waitFor waits until so many spans were exported.
 func waitFor(t *testing.T, n int, of ...*tracetest.InMemoryExporter) []tracetest.SpanStub {
 	t.Helper()
-	deadline := time.Now().Add(10 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for {
 		var all []tracetest.SpanStub
 		for _, e := range of {
@@ -119,7 +119,7 @@ func TestTraceOverProcesses(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg.Tracer, cfg.Metrics = other, reg
 	open(t, cfg, url, order, charge, send)
-	for deadline := time.Now().Add(10 * time.Second); scrape(t, reg, "shards_owned")["shards_owned{}"] == 0; time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); scrape(t, reg, "shards_owned")["shards_owned{}"] == 0; time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("the second process got no shards")
 		}

@@ -45,19 +45,23 @@ func TestAYearIsCheap(t *testing.T) {
 	}
 }
 
-// TestManyTimersInAYear spreads executions over a year, and ten times as many: each of them may cost three times as much then, on a machine that is busy
-// meanwhile, but not ten times as much.
+// TestManyTimersInAYear spreads executions over a year, and ten times as many: each of them may cost
+// three times as much then, but not ten times as much. On a busy machine anything may be slow once, but
+// not five times in a row.
 func TestManyTimersInAYear(t *testing.T) {
 	t.Parallel()
 	n := 10_000
 	if testing.Short() || raceEnabled {
 		n = 400
 	}
-	few, many := spread(t, n/10), spread(t, n)
-	t.Logf("%d timers in a year took %s, %d took %s", n/10, few, n, many)
-	if most := 30 * max(few, 100*time.Millisecond); many > most {
-		t.Errorf("%d timers took %s, want at most %s", n, many, most)
+	for range 5 {
+		few, many := spread(t, n/10), spread(t, n)
+		t.Logf("%d timers in a year took %s, %d took %s", n/10, few, n, many)
+		if many <= 30*max(few, 100*time.Millisecond) {
+			return
+		}
 	}
+	t.Errorf("%d timers cost more than three times as much each as %d do", n, n/10)
 }
 
 // spread starts n executions that end in the course of a year, and tells how long that took.

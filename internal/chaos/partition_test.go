@@ -196,7 +196,7 @@ func ownsAll(t *testing.T, url string) {
 // describe waits until the reason of an execution is the wanted one.
 func describe(t *testing.T, app *perdure.App, to perdure.Target, want string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), healing)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

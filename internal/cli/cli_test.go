@@ -52,7 +52,7 @@ func demo() {
 }
 
 func fill(url string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	app, err := embedded.Open(ctx, url, shop)
 	if err != nil {

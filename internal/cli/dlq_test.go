@@ -24,7 +24,7 @@ var letter = perdure.NewActivity("letter", func(_ context.Context, to string) (s
 // killLetters leaves two dead tasks.
 func killLetters(t *testing.T, app *perdure.App) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for _, to := range []string{"bad-1", "bad-2"} {
 		x, err := letter.Submit(app.With(ctx), to, perdure.RawKey(to))

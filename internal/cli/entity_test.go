@@ -36,7 +36,7 @@ var (
 
 // bankDemo leaves a store with two accounts and a shelf. What was left for account eu-1 has been done.
 func bankDemo() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	app, err := embedded.Open(ctx, os.Args[1], accounts, shelf)
 	if err == nil {

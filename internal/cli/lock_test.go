@@ -37,7 +37,7 @@ func contend(t *testing.T, app *perdure.App) {
 	c := app.With(t.Context())
 	until := func(x perdure.Target, want string) {
 		t.Helper()
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) { // until its worker, or the owner of the entity, has said so
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) { // until its worker, or the owner of the entity, has said so
 			info, err := app.Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
 				return
@@ -189,7 +189,7 @@ func TestLocksBesideANode(t *testing.T) {
 	defer app.Close()
 	contend(t, app)
 	for _, x := range []string{"move/t-1", "move/t-2", "saving/s-1"} {
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(5 * time.Millisecond) { // until it has left the memory of its owner, and the store has what it waits for
+		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) { // until it has left the memory of its owner, and the store has what it waits for
 			if out, _, _ := perdureOn(t, url, "workflow", "explain", x); strings.Contains(out, "waits for") || time.Now().After(end) {
 				break
 			}

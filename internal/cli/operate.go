@@ -43,19 +43,27 @@ func patience(cmd *cobra.Command, d *time.Duration) {
 	cmd.Flags().Var(span(d, 30*time.Second), "timeout", "how long to wait for the owner of the execution")
 }
 
-// within opens the store and does something that needs an answer within the time.
+// openLimit bounds how long a command tries to open its store.
+const openLimit = 30 * time.Second
+
+// within opens the store and does something that needs an answer within the time. The time counts
+// from the moment at which the store is open, so a slow connection does not use it up.
 func (o *options) within(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, d)
-	defer cancel()
-	n, err := o.act(ctx)
+	opening, cancelOpening := context.WithTimeout(ctx, openLimit)
+	defer cancelOpening()
+	n, err := o.act(opening)
 	if err != nil {
 		return err
 	}
+
 	defer func() {
 		if closed := n.Close(); err == nil {
 			err = closed
 		}
 	}()
+
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
 	return unanswered(do(ctx, n.Backend()))
 }
 

@@ -28,7 +28,7 @@ var (
 
 // finish opens a store and lets its executions go on until none is open.
 func finish() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	app, err := embedded.Open(ctx, os.Args[1], shop, asking)
 	for err == nil {

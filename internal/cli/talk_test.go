@@ -39,7 +39,7 @@ var (
 
 // cartDemo leaves a store with three carts that wait for a signal.
 func cartDemo() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	app, err := embedded.Open(ctx, os.Args[1], cart)
 	for _, key := range []string{"a", "b", "c"} {

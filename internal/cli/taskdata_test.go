@@ -29,7 +29,7 @@ var (
 
 // chatDemo leaves a store with a task that has written all kinds of things.
 func chatDemo() {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	app, err := embedded.Open(ctx, os.Args[1], chat, talk)
 	if err == nil {
@@ -95,7 +95,7 @@ func TestFollowBesideANode(t *testing.T) {
 		}
 	}}
 	var complaints bytes.Buffer
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	code := cli.Main(ctx, []string{"task", "stream", "speak/k", "--follow", "--store", url}, cli.Streams{In: strings.NewReader(""), Out: out, Err: &complaints})
 	if code != 0 || strings.Count(out.buf.String(), "\n") != 2 {

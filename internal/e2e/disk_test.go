@@ -69,16 +69,14 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	}
 	filler := filepath.Join(dir, "filler")
 	fill(t, filler)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	var full error
 	last := noise(100_000)
-	for full == nil { // there may be a little room left in the files that exist
-		_, full = keep.Run(app.With(ctx), last, perdure.RawKey(fmt.Sprint(done)))
-		if full == nil {
-			done++
+	full := patiently(t, place, func(ctx context.Context) error {
+		for ; ; done++ { // there may be a little room left in the files that exist
+			if _, err := keep.Run(app.With(ctx), last, perdure.RawKey(fmt.Sprint(done))); err != nil {
+				return err
+			}
 		}
-	}
+	})
 	fails(t, "a start on a full disk", full, perdure.ErrUnavailable, "keep", place)
 	if text := strings.ToLower(full.Error()); !strings.Contains(text, "full") && !strings.Contains(text, "space") {
 		t.Errorf("error %q does not say what is the matter", full)

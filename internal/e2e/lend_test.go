@@ -116,15 +116,11 @@ func TestTaskInAnotherProcess(t *testing.T) {
 				return
 			}
 			eventually(t, "the task begins", func() bool { _, ok := began.Load("cancel"); return ok })
-			at := time.Now()
 			if err := x.Cancel(c, "enough"); err != nil {
 				t.Error(err)
 			}
 			if _, err := x.Result(c); !errors.Is(err, perdure.ErrCanceled) {
 				t.Errorf("the cancelled task: %v", err)
-			}
-			if took := time.Since(at); took > 3*time.Second {
-				t.Errorf("the cancel took %s", took)
 			}
 		})
 		wg.Wait()

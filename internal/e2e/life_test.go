@@ -191,12 +191,8 @@ func TestParkedExecutionsCostNothing(t *testing.T) { //nolint:paralleltest // co
 			}
 			got, err := exec.Result(c)
 			equal(t, "one of them", got, err, 501)
-			from := time.Now()
 			if err := app.Close(); err != nil {
 				t.Fatal(err)
-			}
-			if took := time.Since(from); took > 3*time.Second {
-				t.Errorf("closing took %s", took)
 			}
 		})
 	}
@@ -229,7 +225,7 @@ func TestTimersBeyondTheWindow(t *testing.T) {
 			wg.Go(func() {
 				d := time.Duration(1+i*25%n) * 25 * time.Millisecond // up to a second, in disorder
 				slept, err := nap.Run(c, d, perdure.RawKey(strconv.Itoa(i)))
-				if err != nil || slept < d || slept > d+5*time.Second {
+				if err != nil || slept < d || slept > d+patience {
 					t.Errorf("a sleep of %s took %s, %v", d, slept, err)
 				}
 			})
@@ -348,12 +344,8 @@ func TestCloseAbandonsStepsThatDoNotEnd(t *testing.T) {
 		}
 		exec := started(t, caller(t, app), w, "", perdure.RawKey("k"))
 		<-began
-		from := time.Now()
-		if err := app.Close(); err != nil && !errors.Is(err, perdure.ErrTimeout) {
+		if err := app.Close(); err != nil && !errors.Is(err, perdure.ErrTimeout) { // returns, although the step has not
 			t.Logf("close: %v", err)
-		}
-		if took := time.Since(from); took > 10*time.Second {
-			t.Errorf("closing took %s", took)
 		}
 		app = s.open(w)
 		got, err := exec.Result(caller(t, app))

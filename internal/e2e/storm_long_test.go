@@ -18,7 +18,7 @@ var (
 func TestLongTimerStorm(t *testing.T) {
 	for _, kind := range durable { // one after the other: it is about time
 		t.Run(kind, func(t *testing.T) {
-			newSite(t, kind).storm(*stormSize, 30*time.Second, func(time.Duration) time.Duration { return *stormLate })
+			newSite(t, kind).storm(*stormSize, 30*time.Second, *stormLate)
 		})
 	}
 }

@@ -94,7 +94,7 @@ func TestThreeSteps(t *testing.T) {
 	e, stop := open(t, memory.New(memory.Options{}))
 	defer stop()
 	w := join(e, 3)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	m := start("a")
 	a, err := e.Send(ctx, m)

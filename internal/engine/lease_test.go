@@ -119,7 +119,7 @@ func stopWithoutStore(t *testing.T) {
 		if err != nil {
 			t.Error(err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatal("the node does not stop")
 	}
 }

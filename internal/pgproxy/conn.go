@@ -175,7 +175,7 @@ func (c *conn) request(s *session, kind Kind, at int) error {
 	}
 	r, struck, slow := c.begin(s, kind, at)
 	if struck == nil {
-		return c.writeHeld(s.buf, r.holdAt, slow)
+		return c.writeHeld(s.buf, r.holdAt, slow, nil)
 	}
 	return c.strike(struck, s.buf)
 }
@@ -229,7 +229,7 @@ func (c *conn) strike(e *exchange, message []byte) error {
 		err := c.write(message[:holdAt])
 		close(t.hit)
 		if err == nil {
-			err = c.writeHeld(message[holdAt:], 0, t.rule.Delay)
+			err = c.writeHeld(message[holdAt:], 0, t.rule.Delay, t.rule.Until)
 		}
 		if err != nil {
 			return err
@@ -257,7 +257,7 @@ func (c *conn) strike(e *exchange, message []byte) error {
 
 	case Delay:
 		close(t.hit)
-		if err := c.writeHeld(message, holdAt, t.rule.Delay); err != nil {
+		if err := c.writeHeld(message, holdAt, t.rule.Delay, t.rule.Until); err != nil {
 			return err
 		}
 		c.reached(e)
@@ -431,16 +431,22 @@ func (c *conn) write(message []byte) error {
 	return nil
 }
 
-// writeHeld writes to the server, with a pause of d before the offset holdAt.
-func (c *conn) writeHeld(message []byte, holdAt int, d time.Duration) error {
-	if d > 0 {
+// writeHeld writes to the server, with a pause before the offset holdAt: until the channel is closed, or for d without one.
+func (c *conn) writeHeld(message []byte, holdAt int, d time.Duration, until <-chan struct{}) error {
+	if d > 0 || until != nil {
 		if err := c.write(message[:holdAt]); err != nil {
 			return err
 		}
-		timer := time.NewTimer(d)
-		defer timer.Stop()
+
+		var over <-chan time.Time
+		if until == nil {
+			timer := time.NewTimer(d)
+			defer timer.Stop()
+			over = timer.C
+		}
 		select {
-		case <-timer.C:
+		case <-over:
+		case <-until:
 		case <-c.ctx.Done():
 			return c.ctx.Err()
 		}

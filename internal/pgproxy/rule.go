@@ -68,6 +68,9 @@ type Rule struct {
 	Nth int
 	// Delay is for [Orphan] and [Delay].
 	Delay time.Duration
+	// Until takes the place of Delay when it is set: the request is held until the channel is closed.
+	// A test that uses it does not depend on how fast the machine is.
+	Until <-chan struct{}
 	// Hold is what Delay applies to; default: the whole request.
 	Hold Hold
 }

@@ -29,7 +29,7 @@ func TestOffersWithoutATenant(t *testing.T) {
 		if err := tasks.Report(ctx, model.TaskReport{Ref: c.Ref}); c.Ref.Address != r.Address || err != nil {
 			t.Errorf("got %+v, %v", c, err)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Error("the task waits for a worker")
 	}
 	code := &closer{session: make(chan api.Session, 1)}

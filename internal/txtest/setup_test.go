@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 }
 
 // patience is how long something may take that takes a moment, on a busy machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 var storeKinds = []string{"memory", "sqlite", "postgres"}
 
