@@ -16,11 +16,14 @@ export GOGC="${GOGC:-400}"
 # A program with the race detector sleeps for a second before it exits, so that others may finish their reports; a tenth will do.
 export GORACE="atexit_sleep_ms=100${GORACE:+ $GORACE}"
 
+remove=() # directories that go when the script ends
+trap '[ "${#remove[@]}" -eq 0 ] || rm -rf -- "${remove[@]}"' EXIT
+
 # Servers and files of tests live for seconds, and there are thousands: in memory, where that has room and programs may be run.
 scratch=/dev/shm
 if [ -z "${TMPDIR:-}" ] && [ -d "$scratch" ] && [ "$(df --output=avail -m "$scratch" 2>/dev/null | tail -n 1)" -ge 4096 ] 2>/dev/null; then
 	scratch=$(mktemp -d "$scratch/perdure-test.XXXXXX")
-	trap 'rm -rf "$scratch"' EXIT
+	remove+=("$scratch")
 	chmod 755 "$scratch" # the server's user must reach its directories
 	printf '#!/bin/sh\n' >"$scratch/runs" && chmod +x "$scratch/runs"
 	if "$scratch/runs" 2>/dev/null; then
@@ -53,22 +56,27 @@ heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
 # internal/bench measures, and is a part of `make test-long`.
 long='/internal/bench$'
 
+# tested ARGS…: runs `go test` with them. Prints a line per package, what failed, and what was skipped and why.
+tally=$(mktemp -d)
+remove+=("$tally")
+results=$tally/results
+# shellcheck disable=SC2086 # flags are meant to be split
+tested() { go test -json -timeout 20m ${GOTESTFLAGS:-} "$@" | "$tally/tally" -record "$results"; }
+
 packages() { go list ./... | grep -vE "$long" | grep "$@"; }
 
 # SQLite is C that was translated to Go. Under the detector it takes eight times as long, and what would be found in it is no race of
 # ours: a connection is never shared. The packages that call it are watched as everything else is.
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
 race() {
-	CGO_ENABLED=1 go test -race -short -timeout 20m -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' ${GOTESTFLAGS:-} \
-		$(packages -vE "$plain|$heavy")
+	CGO_ENABLED=1 tested -race -short -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $(packages -vE "$plain|$heavy")
 }
 # shellcheck disable=SC2046,SC2086
 whole() {
-	go test -timeout 20m ${GOTESTFLAGS:-} $(packages -E "$plain|$both") &&
-		go test -timeout 20m -run WithoutPreparedStatements ${GOTESTFLAGS:-} ./internal/store/postgres
+	tested $(packages -E "$plain|$both") && tested -run WithoutPreparedStatements ./internal/store/postgres
 }
 # shellcheck disable=SC2046,SC2086
-proofs() { go test -p 2 -timeout 20m ${GOTESTFLAGS:-} $(packages -E "$heavy"); }
+proofs() { tested -p 2 $(packages -E "$heavy"); }
 
 # compiled DIR: compiles another module of this repository, tests included, without running them.
 compiled() { (cd "$1" && go build -o /dev/null ./... && go vet ./...); }
@@ -76,6 +84,7 @@ compiled() { (cd "$1" && go build -o /dev/null ./... && go vet ./...); }
 step setup scripts/setup.sh
 # What has no test of its own; everything else is compiled, and examples are linked, with their tests.
 step build go build -o /dev/null ./cmd/...
+go build -o "$tally/tally" ./scripts/tally
 step vet go vet ./...
 step "vet (long)" go vet -tags long ./...
 step "test -race" race
@@ -87,4 +96,4 @@ for module in bench bench/riverqueue tools; do
 		step "compile $module" compiled "$module"
 	fi
 done
-printf '\nall green, %d s\n' "$SECONDS"
+printf '\nall green: %s, %d s\n' "$("$tally/tally" -sum "$results")" "$SECONDS"

@@ -166,6 +166,7 @@ var rooms = []room{
 	// Programs.
 	{path: "cmd/perdure", imports: []string{"internal/cli"}},
 	{path: "cmd/perdurevet", imports: []string{"perdurevet"}},
+	{path: "scripts/tally"},
 	{path: "examples/...", imports: []string{generated, ".", "embedded", "payload/...", "perduretest", "examples/..."}},
 
 	// Proof.

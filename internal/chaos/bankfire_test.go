@@ -61,7 +61,7 @@ func (f *bankFire) work(p *process, bytes int) {
 	}
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(60 * time.Second)
+	limit := time.After(3 * time.Minute)
 	for enough := size() + int64(bytes); size() < enough; {
 		select {
 		case <-tick.C:
@@ -93,7 +93,7 @@ func bankUnderFire(t *testing.T, accounts, strikes int) {
 		f.strike(kinds[s%len(kinds)], f.branches[rand.IntN(len(f.branches))])
 	}
 	for _, b := range f.branches {
-		b.retire(60 * time.Second)
+		b.retire(3 * time.Minute)
 	}
 	f.close(url)
 }
@@ -102,7 +102,7 @@ func bankUnderFire(t *testing.T, accounts, strikes int) {
 func (f *bankFire) strike(kind string, b *branch) {
 	f.t.Helper()
 	f.work(b.process, 10_000+rand.IntN(20_000))
-	if !b.comesUp(60 * time.Second) {
+	if !b.comesUp(3 * time.Minute) {
 		f.t.Fatalf("a process has ended by itself:\n%s", b.text())
 	}
 	wire := func(r pgproxy.Rule) {
@@ -121,7 +121,7 @@ func (f *bankFire) strike(kind string, b *branch) {
 		<-time.After(bankLease + time.Second/2)
 		b.signal(syscall.SIGCONT)
 	case "drain":
-		b.retire(60 * time.Second)
+		b.retire(3 * time.Minute)
 		b.process = f.raise(b.url)
 	case "cut":
 		b.proxy.Blackhole()
@@ -144,7 +144,7 @@ func bankOnFile(t *testing.T, accounts, rounds int) {
 		f.work(p, rand.IntN(75_000))
 		if r%3 == 2 {
 			f.struck["drain"]++
-			p.retire(60 * time.Second)
+			p.retire(3 * time.Minute)
 			continue
 		}
 		f.struck["kill"]++

@@ -55,7 +55,7 @@ func killRounds(t *testing.T, url string, rounds int) {
 			t.Fatalf("round %d; the process said:\n%s", r, p.text())
 		}
 	}
-	spawn(t, url, l, n, 10*time.Second).finish(90 * time.Second)
+	spawn(t, url, l, n, 10*time.Second).finish(3 * time.Minute)
 	verify(t, url, n, l)
 	a.bodies, a.answers = 0, 0 // everything once more
 	a.round()
@@ -67,7 +67,7 @@ func (p *process) until(what string, l ledger, n int) {
 	p.t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	limit := time.After(60 * time.Second)
+	limit := time.After(3 * time.Minute)
 	for len(l.bodies(p.t))+len(l.answers(p.t)) <= n {
 		select {
 		case <-tick.C:

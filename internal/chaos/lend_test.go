@@ -55,7 +55,7 @@ func TestKilledLendersAndOwners(t *testing.T) {
 	const lease, n = 2 * time.Second, 150
 	raise := func(side string) *process {
 		p := spawn(t, url, l, 0, lease, envLend+"="+side)
-		p.says("up", 60*time.Second)
+		p.says("up", 3*time.Minute)
 		return p
 	}
 	ps := map[string]*process{"worker": raise("worker"), "owner": raise("owner")}

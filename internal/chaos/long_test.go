@@ -55,7 +55,7 @@ func TestLongCloseWithoutDatabase(t *testing.T) {
 	b := openAppWith(t, through, newLedger(t), embedded.Config{LeaseTTL: 2 * time.Second, DrainTimeout: time.Second})
 	ctx, cancel := context.WithCancel(t.Context())
 	work := startLoad(ctx, b.app, b.ledger, "", 6)
-	work.more(t, 3, 90*time.Second)
+	work.more(t, 3, 3*time.Minute)
 	proxy.Blackhole()
 	from := time.Now()
 	closed := make(chan error, 1)
@@ -63,7 +63,7 @@ func TestLongCloseWithoutDatabase(t *testing.T) {
 	select {
 	case err := <-closed:
 		t.Logf("closed after %s: %v", time.Since(from), err)
-	case <-time.After(60 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatal("the app does not close while its database is away")
 	}
 	b.closed = true // what it says is of no interest
@@ -130,7 +130,7 @@ func TestLongSoak(t *testing.T) {
 	for _, p := range s.procs {
 		p.goesOn(30 * time.Second)
 		p.signal(syscall.SIGTERM)
-		p.finish(90 * time.Second)
+		p.finish(3 * time.Minute)
 		if strings.Contains(p.text(), "caller heard:") {
 			t.Errorf("callers of a process that was never killed heard errors:\n%s", p.text())
 		}
@@ -185,7 +185,7 @@ func (s *soak) strike() {
 		select {
 		case <-p.up:
 			p.signal(syscall.SIGTERM)
-			p.finish(90 * time.Second)
+			p.finish(3 * time.Minute)
 		case <-p.done:
 		default: // not up yet
 			p.kill()
@@ -293,7 +293,7 @@ func (s *soak) redo(url string) int {
 	go func() { wg.Wait(); close(done) }()
 	select {
 	case <-done:
-	case <-time.After(60 * time.Second):
+	case <-time.After(3 * time.Minute):
 		s.t.Fatalf("stuck:\n%s", openExecutions(s.t, url))
 	}
 	return total

@@ -30,7 +30,7 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	}
 	describe(t, first.app, probe, stageOne)
 	work := startLoad(t.Context(), first.app, l, "", 6)
-	work.more(t, 5, 90*time.Second)
+	work.more(t, 5, 3*time.Minute)
 
 	proxy.Blackhole()
 	second := openAppWith(t, url, l, keeping(lease))
@@ -60,8 +60,8 @@ func TestPartitionedOwnerIsFenced(t *testing.T) {
 	if _, err := probe.Result(c); err != nil {
 		t.Fatal(err)
 	}
-	n := work.finish(t, url, 90*time.Second) // the calls of before came through as well
-	n += other.finish(t, url, 90*time.Second)
+	n := work.finish(t, url, 3*time.Minute) // the calls of before came through as well
+	n += other.finish(t, url, 3*time.Minute)
 	verify(t, url, n, l)
 }
 
@@ -122,7 +122,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	l := newLedger(t)
 	const lease, questions = 2 * time.Second, 50
 	first := spawn(t, through, l, 0, lease, envProbe+"=1", envIdle+"=1")
-	first.says("probe is up", 60*time.Second)
+	first.says("probe is up", 3*time.Minute)
 	first.signal(syscall.SIGSTOP)
 	found := loseRenewals(proxy)
 	second := openAppWith(t, url, l, keeping(lease))
@@ -134,7 +134,7 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 	}
 	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
-	first.says(fmt.Sprintf("probe after waking %d:", questions), 60*time.Second)
+	first.says(fmt.Sprintf("probe after waking %d:", questions), 3*time.Minute)
 	text := first.text()
 	if strings.Contains(text, "lost its lease") {
 		t.Errorf("the process was told that it had lost its lease, so this test shows nothing:\n%s", text)
@@ -145,9 +145,9 @@ func TestStoppedOwnerDoesNotAnswer(t *testing.T) {
 		}
 	}
 	found()
-	first.says("probe after waking "+strconv.Itoa(questions+1), 60*time.Second)
+	first.says("probe after waking "+strconv.Itoa(questions+1), 3*time.Minute)
 	first.signal(syscall.SIGTERM)
-	first.finish(60 * time.Second)
+	first.finish(3 * time.Minute)
 	if err := secondStage.Resolve(c, probe, ""); err != nil {
 		t.Fatal(err)
 	}

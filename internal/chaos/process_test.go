@@ -310,8 +310,8 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	l := newLedger(t)
 	const n, lease = 40, 2 * time.Second
 	first := spawn(t, url, l, n, lease, envProbe+"=1")
-	first.says("up", 60*time.Second)
-	first.says("probe is up", 60*time.Second)
+	first.says("up", 3*time.Minute)
+	first.says("probe is up", 3*time.Minute)
 	first.signal(syscall.SIGSTOP) // somewhere in the middle of its work
 	second := openAppWith(t, url, l, keeping(lease))
 	if err := drive(t.Context(), second.app, l, n); err != nil {
@@ -324,7 +324,7 @@ func TestStoppedOwnerIsFenced(t *testing.T) {
 	}
 	describe(t, second.app, probe, stageTwo)
 	first.signal(syscall.SIGCONT)
-	first.finish(60 * time.Second) // finds itself fenced, starts over, and hears that all is done
+	first.finish(3 * time.Minute) // finds itself fenced, starts over, and hears that all is done
 	if text := first.text(); !strings.Contains(text, "probe after waking 1:") || !strings.Contains(text, "the node lost its lease") {
 		t.Errorf("the process was not asked after it had woken, or has not noticed:\n%s", text)
 	} else if regexp.MustCompile(`probe after waking \d+: ` + stageOne).MatchString(text) {
@@ -346,8 +346,8 @@ func TestTwoProcesses(t *testing.T) {
 	l := newLedger(t)
 	const n = 30
 	first, second := spawn(t, url, l, n, 10*time.Second), spawn(t, url, l, n, 10*time.Second)
-	first.finish(60 * time.Second)
-	second.finish(60 * time.Second)
+	first.finish(3 * time.Minute)
+	second.finish(3 * time.Minute)
 	verifyOnce(t, verify(t, url, n, l))
 }
 
@@ -361,11 +361,11 @@ func TestThreeRunnersOneDies(t *testing.T) {
 	for i := range all {
 		all[i] = spawn(t, url, l, n, 10*time.Second)
 	}
-	all[0].says("up", 60*time.Second)
+	all[0].says("up", 3*time.Minute)
 	time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // somewhere on the way
 	all[0].kill()
-	all[1].finish(60 * time.Second)
-	all[2].finish(60 * time.Second)
+	all[1].finish(3 * time.Minute)
+	all[2].finish(3 * time.Minute)
 	verify(t, url, n, l)
 }
 
@@ -375,21 +375,21 @@ func TestRollingRestart(t *testing.T) {
 	t.Parallel()
 	url := pgtest.URL(t)
 	l := newLedger(t)
-	const lease = 3 * time.Second
+	const lease = 20 * time.Second // nobody loses it, on a busy machine either
 	begun := map[string]int{}
 	start := func(prefix string) *process {
 		p := spawn(t, url, l, 0, lease, envServe+"="+prefix)
-		p.says("up", 60*time.Second)
+		p.says("up", 3*time.Minute)
 		return p
 	}
 	stop := func(prefix string, p *process) {
 		t.Helper()
 		p.signal(syscall.SIGTERM)
-		n, err := strconv.Atoi(p.says("begun", 60*time.Second))
+		n, err := strconv.Atoi(p.says("begun", 3*time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
-		p.finish(60 * time.Second)
+		p.finish(3 * time.Minute)
 		if strings.Contains(p.text(), "caller heard:") {
 			t.Errorf("callers of process %s heard errors:\n%s", prefix, p.text())
 		}
@@ -399,14 +399,14 @@ func TestRollingRestart(t *testing.T) {
 		begun[prefix] = n
 	}
 	a, b := start("a"), start("b")
-	a.says("done 1", 90*time.Second)
-	b.says("done 1", 90*time.Second)
+	a.says("done 1", 3*time.Minute)
+	b.says("done 1", 3*time.Minute)
 	stop("a", a)
 	a = start("A")
-	a.says("done 1", 90*time.Second)
+	a.says("done 1", 3*time.Minute)
 	stop("b", b)
 	b = start("B")
-	b.says("done 1", 90*time.Second)
+	b.says("done 1", 3*time.Minute)
 	stop("A", a)
 	stop("B", b)
 

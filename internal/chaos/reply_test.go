@@ -38,7 +38,7 @@ func TestLostReplies(t *testing.T) {
 			t.Errorf("%s: landed = %v, want %v", c.name, landed, c.landed)
 		}
 	}
-	n := work.finish(t, url, 90*time.Second)
+	n := work.finish(t, url, 3*time.Minute)
 	if lost := b.book.count("the node lost its lease"); lost > 0 {
 		t.Errorf("the lease was lost %d times", lost)
 	}
@@ -49,13 +49,13 @@ func TestLostReplies(t *testing.T) {
 // returns whether the batch landed.
 func loseReply(t *testing.T, proxy *pgproxy.Proxy, b *bench, work *load, rule pgproxy.Rule) bool {
 	t.Helper()
-	work.more(t, 2, 90*time.Second)
+	work.more(t, 2, 3*time.Minute)
 	from := b.book.len()
 	rule.Match, rule.Nth = ofLane, 5
 	struck := proxy.Inject(rule)
 	select {
 	case <-struck.Done():
-	case <-time.After(90 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Fatalf("%s: no commit was struck", rule.Fault)
 	}
 	failed := b.book.await(t, from, "commit failed", func(e entry) bool { return e.attrs["class"].String() == "unknown" }, healing)
@@ -88,7 +88,7 @@ func TestSlowCommits(t *testing.T) {
 	for time.Since(began) < lasting {
 		work.more(t, 1, healing)
 	}
-	n := work.finish(t, url, 90*time.Second)
+	n := work.finish(t, url, 3*time.Minute)
 	proxy.DelayCommits(0)
 	for _, bad := range []string{"the node lost its lease", "cannot renew the lease"} {
 		if b.book.count(bad) > 0 {

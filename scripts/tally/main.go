@@ -1,0 +1,193 @@
+// Command tally reads the output of `go test -json` and prints what a person wants to see of it: a line
+// per package, the output of tests that failed, and every skipped test with its reason.
+//
+//	go test -json ./... | tally -record FILE    prints, and appends one line per test to FILE
+//	tally -sum FILE                             counts the tests of all runs that FILE records
+//
+// A test that several runs execute counts once. tally exits with status 1 when something failed.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+)
+
+// event is one line of `go test -json`.
+type event struct {
+	Action     string
+	Package    string
+	ImportPath string // of a build that failed
+	Test       string
+	Elapsed    float64
+	Output     string
+}
+
+// result is how one test of one run ended.
+type result struct {
+	Package, Test, Action string
+}
+
+func main() {
+	record := flag.String("record", "", "append the result of each test to this file")
+	sum := flag.String("sum", "", "print the totals of a recorded file and exit")
+	flag.Parse()
+
+	ok, err := true, error(nil)
+	if *sum != "" {
+		err = total(*sum, os.Stdout)
+	} else {
+		ok, err = follow(os.Stdin, os.Stdout, *record)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "tally:", err)
+	}
+	if err != nil || !ok {
+		os.Exit(1)
+	}
+}
+
+// follow prints what matters of a run while it goes on. It reports whether everything passed.
+func follow(in io.Reader, out io.Writer, record string) (ok bool, err error) {
+	ok = true
+	type key struct{ pkg, test string }
+	output := map[key]*strings.Builder{}
+	var results []result
+
+	lines := bufio.NewReaderSize(in, 1<<20)
+	for {
+		line, readErr := lines.ReadBytes('\n')
+		if readErr == io.EOF && len(line) == 0 {
+			break
+		} else if readErr != nil && readErr != io.EOF {
+			return false, readErr
+		}
+
+		var e event
+		if json.Unmarshal(line, &e) != nil {
+			fmt.Fprintf(out, "%s", line) // not of a test: a panic of the go command, say
+			ok = false
+			continue
+		}
+		k := key{e.Package, e.Test}
+		switch e.Action {
+		case "output":
+			if output[k] == nil {
+				output[k] = &strings.Builder{}
+			}
+			output[k].WriteString(e.Output)
+		case "build-output":
+			fmt.Fprint(out, e.Output)
+		case "build-fail":
+			fmt.Fprintf(out, "FAIL %s [build failed]\n", e.ImportPath)
+			ok = false
+		case "pass", "fail", "skip":
+			text := ""
+			if b := output[k]; b != nil {
+				text = b.String()
+				delete(output, k)
+			}
+			ok = ok && e.Action != "fail"
+			if e.Test == "" && e.Action == "fail" { // a crash or a time limit leaves tests without an end
+				for other, b := range output {
+					if other.pkg == e.Package {
+						fmt.Fprint(out, b.String())
+						delete(output, other)
+					}
+				}
+			}
+			printEnd(out, &e, text)
+			if e.Test != "" {
+				results = append(results, result{e.Package, e.Test, e.Action})
+			}
+		}
+	}
+	return ok, appendResults(record, results)
+}
+
+// printEnd prints how a package or a test ended, as far as a person wants to know.
+func printEnd(out io.Writer, e *event, text string) {
+	switch {
+	case e.Action == "fail":
+		fmt.Fprint(out, text)
+		if e.Test == "" {
+			fmt.Fprintf(out, "FAIL %s %.1fs\n", e.Package, e.Elapsed)
+		}
+	case e.Test == "" && e.Action == "pass":
+		cached := ""
+		if strings.Contains(text, "\t(cached)") {
+			cached = " (cached)"
+		}
+		fmt.Fprintf(out, "ok   %s %.1fs%s\n", e.Package, e.Elapsed, cached)
+	case e.Test != "" && e.Action == "skip":
+		fmt.Fprintf(out, "skip %s %s: %s\n", e.Package, e.Test, reason(text))
+	}
+}
+
+// reason is the text that a test gave when it was skipped.
+func reason(text string) string {
+	var kept []string
+	for line := range strings.Lines(text) {
+		line = strings.TrimSpace(line)
+		if line != "" && !strings.HasPrefix(line, "=== ") && !strings.HasPrefix(line, "--- ") {
+			kept = append(kept, line)
+		}
+	}
+	if len(kept) == 0 {
+		return "no reason given"
+	}
+	return strings.Join(kept, " ")
+}
+
+func appendResults(file string, results []result) (err error) {
+	if file == "" {
+		return nil
+	}
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closed := f.Close(); err == nil {
+			err = closed
+		}
+	}()
+	w := bufio.NewWriter(f)
+	for _, r := range results {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", r.Package, r.Test, r.Action)
+	}
+	return w.Flush()
+}
+
+// total prints one line: how many packages and tests ran, and how they ended. A test counts as failed when
+// any run of it failed, and as skipped when no run executed it.
+func total(file string, out io.Writer) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	packages, tests := map[string]bool{}, map[string]string{}
+	for line := range strings.Lines(string(data)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		if len(fields) != 3 {
+			return fmt.Errorf("%s: line %q has %d fields, want 3", file, line, len(fields))
+		}
+		packages[fields[0]] = true
+		name, how := fields[0]+"\t"+fields[1], fields[2]
+		if was := tests[name]; was == "fail" || was == "pass" && how == "skip" {
+			how = was
+		}
+		tests[name] = how
+	}
+
+	count := map[string]int{}
+	for _, how := range tests {
+		count[how]++
+	}
+	fmt.Fprintf(out, "%d packages, %d tests: %d passed, %d failed, %d skipped", len(packages), len(tests), count["pass"], count["fail"], count["skip"])
+	return nil
+}

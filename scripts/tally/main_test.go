@@ -1,0 +1,61 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// run feeds lines of `go test -json`, with ' in place of ", and returns what is printed.
+func run(t *testing.T, record string, lines ...string) (string, bool) {
+	t.Helper()
+	var out strings.Builder
+	ok, err := follow(strings.NewReader(strings.ReplaceAll(strings.Join(lines, "\n"), "'", `"`)+"\n"), &out, record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.String(), ok
+}
+
+func TestTally(t *testing.T) {
+	t.Parallel()
+	record := filepath.Join(t.TempDir(), "results")
+	out, ok := run(t, record,
+		`{'Action':'output','Package':'p','Test':'TestA','Output':'=== RUN TestA\n'}`,
+		`{'Action':'output','Package':'p','Test':'TestA','Output':'    a_test.go:3: no disk here\n'}`,
+		`{'Action':'skip','Package':'p','Test':'TestA'}`,
+		`{'Action':'output','Package':'p','Test':'TestB','Output':'chatter\n'}`,
+		`{'Action':'pass','Package':'p','Test':'TestB'}`,
+		`{'Action':'output','Package':'p','Output':'ok  \tp\t(cached)\n'}`,
+		`{'Action':'pass','Package':'p','Elapsed':1.25}`)
+	if want := "skip p TestA: a_test.go:3: no disk here\nok   p 1.2s (cached)\n"; out != want || !ok {
+		t.Errorf("got %q, %v; want %q", out, ok, want)
+	}
+
+	out, ok = run(t, record,
+		`{'Action':'output','Package':'q','Test':'TestC','Output':'why it failed\n'}`,
+		`{'Action':'fail','Package':'q','Test':'TestC'}`,
+		`{'Action':'output','Package':'q','Test':'TestD','Output':'never ended\n'}`,
+		`{'Action':'fail','Package':'q','Elapsed':2}`,
+		`{'Action':'build-output','ImportPath':'r','Output':'x.go:1: syntax error\n'}`,
+		`{'Action':'build-fail','ImportPath':'r'}`,
+		`{'Action':'pass','Package':'p','Test':'TestA'}`)
+	if want := "why it failed\nnever ended\nFAIL q 2.0s\nx.go:1: syntax error\nFAIL r [build failed]\n"; out != want || ok {
+		t.Errorf("got %q, %v; want %q", out, ok, want)
+	}
+
+	var sum strings.Builder
+	if err := total(record, &sum); err != nil {
+		t.Fatal(err)
+	}
+	if want := "2 packages, 3 tests: 2 passed, 1 failed, 0 skipped"; sum.String() != want {
+		t.Errorf("got %q, want %q", sum.String(), want)
+	}
+}
+
+func TestTallyNoticesWhatIsNotATest(t *testing.T) {
+	t.Parallel()
+	if out, ok := run(t, "", `go: cannot find main module`); ok || out != "go: cannot find main module\n" {
+		t.Errorf("got %q, %v", out, ok)
+	}
+}
