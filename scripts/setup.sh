@@ -3,6 +3,8 @@
 #
 #   PostgreSQL server binaries   internal/pgtest starts its own private servers with them. The system cluster is
 #                                neither created, nor started, nor used.
+#   PgBouncer                    internal/pgtest starts its own in front of such a server. The system service is
+#                                neither started nor enabled.
 #   a C compiler                 only the race detector needs it (Perdure itself is built without cgo).
 #
 # Go is expected to be installed. Works as root or with sudo, on Debian and its relatives; elsewhere it says what to
@@ -33,6 +35,8 @@ have_postgres() {
 	command -v postgres >/dev/null && command -v initdb >/dev/null
 }
 
+have_pgbouncer() { command -v pgbouncer >/dev/null || [ -x /usr/sbin/pgbouncer ]; }
+
 have_compiler() {
 	[ "$(CGO_ENABLED=1 go env CGO_ENABLED)" = 1 ] && command -v "$(go env CC | awk '{ print $1 }')" >/dev/null &&
 		printf '#include <stdlib.h>\nint main(void) { return 0; }\n' |
@@ -41,6 +45,7 @@ have_compiler() {
 
 missing=()
 have_postgres || missing+=(postgresql)
+have_pgbouncer || missing+=(pgbouncer)
 have_compiler || missing+=(gcc libc6-dev)
 
 if [ "${#missing[@]}" -eq 0 ]; then
@@ -62,14 +67,32 @@ say "installing ${missing[*]}"
 # The server package creates and starts a cluster named "main" unless told not to. It is told for this installation
 # only: the file is removed again, so that what the machine's owner does later behaves as documented.
 no_cluster=/etc/postgresql-common/createcluster.d/perdure-setup.conf
-cleanup() { root rm -f "$no_cluster"; }
+#
+# Packages ask policy-rc.d before they start a service; 101 means no. A policy of the machine's owner is left alone.
+policy=/usr/sbin/policy-rc.d
+our_policy=
+cleanup() {
+	root rm -f "$no_cluster"
+	[ -z "$our_policy" ] || root rm -f "$policy"
+}
 trap cleanup EXIT
+if [ ! -e "$policy" ]; then
+	our_policy=1
+	printf '#!/bin/sh\nexit 101\n' | root tee "$policy" >/dev/null
+	root chmod 755 "$policy"
+fi
 root mkdir -p "$(dirname "$no_cluster")"
 printf 'create_main_cluster = false\n' | root tee "$no_cluster" >/dev/null
 
 root env DEBIAN_FRONTEND=noninteractive apt-get update -q
 root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null
 
+# The package enables its service for the next boot. Where there is no systemd, there is nothing to disable.
+case " ${missing[*]} " in
+*" pgbouncer "*) root systemctl disable --quiet pgbouncer 2>/dev/null || true ;;
+esac
+
+have_pgbouncer || die "pgbouncer is still missing after installing ${missing[*]}"
 have_postgres || die "PostgreSQL server binaries are still missing after installing ${missing[*]}"
 have_compiler || die "a working C compiler is still missing after installing ${missing[*]}"
 say "done"

@@ -53,9 +53,14 @@ var rooms = []room{
 	// Executions that begin others at such times: what they decide, their code, and how they are asked.
 	{path: "internal/schedule", imports: join(vocabulary, "internal/api", "internal/cadence", "internal/replay")},
 
+	// Failures that repeat, logged as episodes.
+	{path: "internal/episode"},
+	// Whether a connection pooler shares server connections between transactions.
+	{path: "internal/pooler"},
+
 	// The port to the database and its adapters.
 	{path: "internal/store", imports: vocabulary},
-	{path: "internal/store/postgres/...", imports: join(vocabulary, "internal/store", "internal/store/postgres/...")},
+	{path: "internal/store/postgres/...", imports: join(vocabulary, "internal/pooler", "internal/store", "internal/store/postgres/...")},
 	{path: "internal/store/sqlite/...", imports: join(vocabulary, "internal/store", "internal/store/sqlite/...")},
 	{path: "internal/store/memory", imports: join(vocabulary, "internal/store")},
 	// The conformance suite compares every store with the memory store.
@@ -64,7 +69,7 @@ var rooms = []room{
 
 	// Wake-up hints, never truth.
 	{path: "internal/notify", imports: []string{"internal/model"}},
-	{path: "internal/notify/postgres", imports: []string{"internal/model", "internal/notify"}},
+	{path: "internal/notify/postgres", imports: []string{"internal/episode", "internal/model", "internal/notify", "internal/pooler"}},
 	{path: "internal/notify/nats", imports: []string{"internal/model", "internal/notify"}},
 
 	// Membership, leases, epochs, shard map, peer calls.

@@ -254,8 +254,8 @@ var common = []mutant{
 	{
 		name:  "a fence that matches nothing does not stop the pipeline: PostgreSQL",
 		file:  "internal/store/postgres/statements.go",
-		old:   "select 1 / count(*) from w`}",
-		new:   "select count(*) from w`}",
+		old:   "select (case when count(*) = 1 then '1' else '` + fencedText + `' end)::integer from w`}",
+		new:   "select (case when count(*) = 1 then '1' else '2' end)::integer from w`}",
 		tests: [][]string{postgresFence},
 	},
 	{
@@ -275,7 +275,7 @@ var common = []mutant{
 	{
 		name:  "rows affected are not checked: PostgreSQL",
 		file:  "internal/store/postgres/statements.go",
-		old:   "select 1 / (case when count(*) = cardinality($1) then 1 else 0 end) from w`",
+		old:   "select (case when count(*) = cardinality($1) then '1' else '` + guardText + `' end)::integer from w`",
 		new:   "select count(*) from w where cardinality($1) >= 0`",
 		tests: [][]string{postgresGuard},
 	},

@@ -164,11 +164,7 @@ func (n *Node) openHints(cfg Config, st store.Store) (notify.Hub, error) {
 	if !st.Info().Shared {
 		return notify.Nobody{}, nil
 	}
-	hub, err := notifypg.Open(notifypg.Config{URL: cfg.URL, Schema: cfg.Schema, Changed: func(err error) {
-		if err != nil {
-			cfg.Log.Warn("no hints from other nodes; they are noticed by polling", "error", err)
-		}
-	}})
+	hub, err := notifypg.Open(notifypg.Config{URL: cfg.URL, Schema: cfg.Schema, Log: cfg.Log})
 	if err != nil {
 		return nil, err
 	}

@@ -4,8 +4,9 @@
 // them share. They are coalesced: one that repeats another is dropped, those of a few milliseconds travel together, and when there is nothing
 // to say nothing is sent. A lost connection is made again, after a pause that grows; what was missed meanwhile is made up for by one hint to look around.
 //
-// Behind a pooler that shares server connections between transactions, LISTEN does not work, without any error. The hub notices that its own
-// greeting does not come back, says so, and tries again from time to time.
+// A hub changes no setting of its sessions and sends no startup parameter but its name, so it works behind a pooler that keeps a server connection
+// for each client. Behind one that shares server connections between transactions, LISTEN does not work, without any error. The hub notices it
+// before it listens, says so once, and tries again from time to time; it still sends hints, for nodes that reach the server directly.
 package postgres
 
 import (
@@ -13,6 +14,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math"
 	mathrand "math/rand/v2"
 	"net"
@@ -23,7 +25,9 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/pooler"
 )
 
 // Config of a hub. URL is required.
@@ -34,6 +38,8 @@ type Config struct {
 	Schema string
 	// Gap is the shortest time between two notifications. Default 3 ms.
 	Gap time.Duration
+	// Log gets a line when hints begin to fail and one when they work again. Default: none.
+	Log *slog.Logger
 	// Changed, if set, is called with nil when the hub has connected and with the reason when it has not, one call at a time. It must not block.
 	Changed func(err error)
 }
@@ -49,7 +55,7 @@ const (
 	deafPause      = time.Minute
 )
 
-var errDeaf = errors.New("notifications do not come back: a connection pooler in between shares server connections, so that other nodes are noticed only by polling")
+var errDeaf = errors.New("a connection pooler shares server connections between transactions, so notifications cannot be received; use session mode")
 
 // Hub is a notify.Hub on PostgreSQL.
 type Hub struct {
@@ -67,7 +73,9 @@ type Hub struct {
 	wake    chan struct{}
 
 	changed sync.Mutex    // held over Config.Changed
-	own     atomic.Uint32 // the backend that sends our hints
+	own     atomic.Uint32 // the server process that sends our hints
+
+	sending, listening *episode.Source
 }
 
 var _ notify.Hub = (*Hub)(nil)
@@ -103,6 +111,11 @@ func Open(c Config) (*Hub, error) {
 	h := &Hub{
 		cfg: c, conn: conn, channel: "perdure_hint_" + c.Schema, pending: make(map[notify.Hint]struct{}), wake: make(chan struct{}, 1),
 	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	log := episode.New(c.Log, "hints between nodes fail; other nodes are noticed by polling", "hints between nodes work again")
+	h.sending, h.listening = log.Source("direction", "send"), log.Source("direction", "receive")
 	h.ctx, h.cancel = context.WithCancel(context.Background())
 	h.wg.Go(h.listen)
 	h.wg.Go(h.send)
@@ -156,9 +169,13 @@ func (h *Hub) send() {
 		hints := h.take()
 		err := h.deliver(&conn, encode(hints))
 		if err == nil {
+			h.sending.OK()
 			pause = firstPause
 			h.sleep(h.cfg.Gap) // hints of this time travel together
 			continue
+		}
+		if h.ctx.Err() == nil {
+			h.sending.Failed(err)
 		}
 		h.drop(conn)
 		conn = nil
@@ -174,16 +191,21 @@ func (h *Hub) deliver(conn **pgx.Conn, payloads []string) (err error) {
 	ctx, cancel := context.WithTimeout(h.ctx, sendTimeout)
 	defer cancel()
 	if *conn == nil {
-		// A hint need not survive a crash, so nobody waits for the disk.
-		cfg := h.conn.Copy()
-		cfg.RuntimeParams["synchronous_commit"] = "off"
-		if *conn, err = pgx.ConnectConfig(ctx, cfg); err != nil {
+		if *conn, err = pgx.ConnectConfig(ctx, h.conn); err != nil {
 			return err
 		}
-		h.own.Store((*conn).PgConn().PID())
+		own, err := pooler.Backend(ctx, (*conn).PgConn())
+		if err != nil {
+			return err
+		}
+		h.own.Store(own)
 	}
+
+	// A hint need not survive a crash, so its transaction does not wait for the disk. The setting ends with that transaction: a pooler may
+	// give the session to a client whose commits must survive.
+	const send = `select set_config('synchronous_commit', 'off', true), pg_notify($1, $2)`
 	for _, payload := range payloads {
-		if _, err = (*conn).Exec(ctx, `select pg_notify($1, $2)`, h.channel, payload); err != nil {
+		if _, err = (*conn).Exec(ctx, send, h.channel, payload); err != nil {
 			return err
 		}
 	}
@@ -192,16 +214,20 @@ func (h *Hub) deliver(conn **pgx.Conn, payloads []string) (err error) {
 
 // listen passes on hints of others until the hub is closed.
 func (h *Hub) listen() {
-	pause := firstPause
+	pause, deaf := firstPause, false
 	for first := true; h.ctx.Err() == nil; first = false {
 		started := time.Now()
 		err := h.listenOnce(first)
 		if h.ctx.Err() != nil {
 			return
 		}
+		if !deaf || !errors.Is(err, errDeaf) { // a pooler stays as it is; one line says so
+			h.listening.Failed(err)
+		}
+		deaf = errors.Is(err, errDeaf)
 		h.report(err)
 		switch {
-		case errors.Is(err, errDeaf):
+		case deaf:
 			h.sleep(deafPause)
 		case time.Since(started) > longestPause:
 			pause = firstPause
@@ -212,18 +238,19 @@ func (h *Hub) listen() {
 	}
 }
 
+// listenOnce listens until the connection is lost.
 func (h *Hub) listenOnce(first bool) error {
 	conn, err := pgx.ConnectConfig(h.ctx, h.conn)
 	if err != nil {
 		return err
 	}
 	defer h.drop(conn)
-	if _, err = conn.Exec(h.ctx, "listen "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
+	backend, err := h.subscribe(conn)
+	if err != nil {
 		return err
 	}
-	if err = h.probe(conn); err != nil {
-		return err
-	}
+
+	h.listening.OK()
 	h.report(nil)
 	if !first {
 		h.local.Publish(notify.Hint{Kind: notify.Membership})
@@ -233,7 +260,7 @@ func (h *Hub) listenOnce(first bool) error {
 		if err != nil {
 			return err
 		}
-		if n.PID != h.own.Load() && n.PID != conn.PgConn().PID() {
+		if n.PID != h.own.Load() && n.PID != backend {
 			for _, hint := range decode(n.Payload) {
 				h.local.Publish(hint)
 			}
@@ -241,10 +268,37 @@ func (h *Hub) listenOnce(first bool) error {
 	}
 }
 
-// probe sends a greeting to itself and waits for it.
-func (h *Hub) probe(conn *pgx.Conn) error {
+// subscribe begins to listen and makes sure that notifications arrive. It returns the server process that serves the connection.
+//
+// Behind a pooler it needs a second connection for a moment. One that shares server connections is to be found before LISTEN, which would stay
+// behind on a shared one. And a notification that a connection sends itself proves nothing: it comes back with the answer to its own statement.
+func (h *Hub) subscribe(conn *pgx.Conn) (backend uint32, err error) {
+	if backend, err = pooler.Backend(h.ctx, conn.PgConn()); err != nil {
+		return 0, err
+	}
+	sender := conn
+	if backend != conn.PgConn().PID() {
+		if sender, err = pgx.ConnectConfig(h.ctx, h.conn); err != nil {
+			return 0, err
+		}
+		defer h.drop(sender)
+		switch err := pooler.Check(h.ctx, conn.PgConn(), sender.PgConn()); {
+		case errors.Is(err, pooler.ErrShared):
+			return 0, errDeaf
+		case err != nil:
+			return 0, err
+		}
+	}
+	if _, err = conn.Exec(h.ctx, "listen "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
+		return 0, err
+	}
+	return backend, h.probe(conn, sender)
+}
+
+// probe sends a greeting over one connection and waits for it on the other.
+func (h *Hub) probe(conn, sender *pgx.Conn) error {
 	greeting := "p" + rand.Text()
-	if _, err := conn.Exec(h.ctx, `select pg_notify($1, $2)`, h.channel, greeting); err != nil {
+	if _, err := sender.Exec(h.ctx, `select pg_notify($1, $2)`, h.channel, greeting); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(h.ctx, probeTimeout)

@@ -22,19 +22,7 @@ func (s *Store) Commit(ctx context.Context, b *store.Batch) (store.Committed, er
 		return store.Committed{}, away("commit", err)
 	}
 	defer l.mu.Unlock()
-	// A start that is conditional almost always finds its address free, and a plain insert is the cheapest way to say so. When a key turns out to
-	// be taken nothing was applied, and the batch goes out once more with inserts that make way. Where one start found its address taken others
-	// soon will, so the next batches make way at once.
-	conditional := l.duplicates > 0 && slices.ContainsFunc(b.Starts, func(r store.StartRow) bool { return r.IfAbsent })
-	if conditional {
-		l.duplicates--
-	}
-	w, err := l.write(ctx, b, conditional)
-	if err != nil && !conditional && takenStart(err, b) {
-		const expectMore = 64
-		l.duplicates = expectMore
-		w, err = l.write(ctx, b, true)
-	}
+	w, err := l.write(ctx, b)
 	if err != nil {
 		return store.Committed{}, err
 	}
@@ -68,20 +56,23 @@ type writer struct {
 	lane  *lane
 	batch *store.Batch
 	order []int32
-	// earlier[i] is the start of the same batch that takes the address of start i; only in batches whose starts make way.
+	// making are the starts that make way where their address is taken.
+	making []int32
+	// first is the start of this batch that takes an address, and earlier[i] the one that takes the address of start i.
+	first    map[model.Address]int
 	earlier  map[int]int
 	existing []store.ExistingStart
-	missing  []int // starts that were not inserted because of runs that their statement could not see
+	missing  []int // starts that were not inserted, and whose statement has not told why
 }
 
-// write sends a batch. conditional says whether starts make way where they may.
-func (l *lane) write(ctx context.Context, b *store.Batch, conditional bool) (*writer, error) {
+// write sends a batch.
+func (l *lane) write(ctx context.Context, b *store.Batch) (*writer, error) {
 	w := &l.writer
-	w.encoder, w.lane, w.batch, w.existing, w.missing, w.earlier = &l.encoder, l, b, nil, nil, nil
+	w.encoder, w.lane, w.batch, w.existing, w.missing, w.earlier, w.making = &l.encoder, l, b, nil, nil, nil, w.making[:0]
 	w.reset()
 	w.fence()
 	w.deletes()
-	w.starts(conditional)
+	w.starts()
 	w.runs()
 	w.labels()
 	w.events()
@@ -168,38 +159,76 @@ func (w *writer) leaving(o []int32) {
 }
 
 // starts writes runs that begin, after the runs that they replace have made room.
-func (w *writer) starts(conditional bool) {
+//
+// A start that is conditional almost always finds its address free. The statement for that says only that one did not, and the run that is there is read
+// afterwards. Where one start found its address taken others soon will, so the next batches use a statement that returns those runs.
+func (w *writer) starts() {
 	rows := w.batch.Starts
 	if len(rows) == 0 {
 		return
 	}
 	replaced := w.replaces()
 	order := w.sorted(len(rows), func(i, j int) int { return startKey(&rows[i]).Compare(startKey(&rows[j])) })
-	plain, making := order, []int32(nil)
-	if conditional {
-		plain = nil
-		first := make(map[model.Address]int)
-		for i := range rows {
-			if j, taken := first[rows[i].Start.Address]; taken && rows[i].IfAbsent {
-				if w.earlier == nil {
-					w.earlier = make(map[int]int)
-				}
-				w.earlier[i] = j
-			} else if !taken {
-				first[rows[i].Start.Address] = i
-			}
-		}
-		for _, i := range order {
-			switch _, late := w.earlier[int(i)]; {
-			case !rows[i].IfAbsent:
-				plain = append(plain, i)
-			case !late:
-				making = append(making, i)
-			}
+	w.takeAddresses()
+
+	plain := order[:0]
+	for _, i := range order {
+		switch _, late := w.earlier[int(i)]; {
+		case !rows[i].IfAbsent:
+			plain = append(plain, i)
+		case !late:
+			w.making = append(w.making, i)
 		}
 	}
 	w.insertStarts(stStart, plain, replaced)
-	w.insertStarts(stStartIfAbsent, making, replaced)
+	making := stStartNew
+	if w.lane.duplicates > 0 && len(w.making) > 0 {
+		w.lane.duplicates--
+		making = stStartIfAbsent
+	}
+	w.insertStarts(making, w.making, replaced)
+}
+
+// takeAddresses finds the starts whose address an earlier start of the batch takes.
+func (w *writer) takeAddresses() {
+	rows := w.batch.Starts
+	if len(rows) < 2 {
+		return
+	}
+	if w.first == nil {
+		w.first = make(map[model.Address]int, len(rows))
+	}
+	for i := range rows {
+		if j, taken := w.first[rows[i].Start.Address]; !taken {
+			w.first[rows[i].Start.Address] = i
+		} else if rows[i].IfAbsent {
+			if w.earlier == nil {
+				w.earlier = make(map[int]int)
+			}
+			w.earlier[i] = j
+		}
+	}
+	clear(w.first)
+}
+
+// inserted takes the ids of the starts that were inserted, when some were not.
+func (w *writer) inserted(ids []byte) error {
+	const size = len(model.RunID{})
+	if len(ids)%size != 0 {
+		return fmt.Errorf("the server returned %d bytes of run ids", len(ids))
+	}
+	const expectMore = 64 // batches
+	w.lane.duplicates = expectMore
+	there := make(map[model.RunID]bool, len(ids)/size)
+	for ; len(ids) > 0; ids = ids[size:] {
+		there[model.RunID(ids[:size])] = true
+	}
+	for _, i := range w.making {
+		if !there[w.batch.Starts[i].Start.Run] {
+			w.missing = append(w.missing, int(i))
+		}
+	}
+	return nil
 }
 
 func startKey(r *store.StartRow) store.RunKey {

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"regexp"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -40,7 +41,7 @@ type Config struct {
 	// PoolSize bounds the connections for everything but commits and the renewal of leases, which have their own. Default 4.
 	PoolSize int
 	// NoPrepare sends every statement with its text, and changes no setting of a session. Needed behind a pooler that shares server
-	// connections between transactions. Costs about a third of the throughput. Like prepare=off in the URL.
+	// connections between transactions; Open refuses one without it. Costs about a third of the throughput. Like prepare=off in the URL.
 	NoPrepare bool
 	// NoMigrate makes Open fail when the schema is missing or older than this build, instead of creating or upgrading it.
 	NoMigrate bool
@@ -56,6 +57,8 @@ type config struct {
 	schema  string // quoted
 	prepare bool
 	pool    *pgxpool.Config
+	// exclusive is set when a pooler was found to keep server connections apart
+	exclusive atomic.Bool
 	// cancelled by nothing: the address of the server, for people
 	server string
 }

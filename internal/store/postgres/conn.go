@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/pooler"
 )
 
 // connectTimeout bounds one attempt to connect to one address.
@@ -47,7 +48,7 @@ func (c *config) connConfig(s settings) *pgx.ConnConfig {
 // Settings that the server does not know are left out, so that relatives of PostgreSQL have a chance.
 func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) error {
 	const check = `select current_setting('server_version_num'), coalesce(current_setting('fsync', true), 'on'),
-  coalesce(current_setting('synchronous_commit', true), 'on'), coalesce(current_setting('full_page_writes', true), 'on')`
+  coalesce(current_setting('synchronous_commit', true), 'on'), coalesce(current_setting('full_page_writes', true), 'on'), pg_backend_pid()::text`
 	result := conn.ExecParams(ctx, check, nil, nil, nil, nil).Read()
 	if result.Err != nil {
 		return result.Err
@@ -65,6 +66,12 @@ func (c *config) greet(ctx context.Context, conn *pgconn.PgConn, s settings) err
 	if !c.prepare { // the session is not ours
 		return nil
 	}
+	if string(row[4]) != strconv.FormatUint(uint64(conn.PID()), 10) { // a pooler is in between
+		if err := c.checkPooler(ctx, conn); err != nil {
+			return err
+		}
+	}
+
 	const set = `select set_config(s.name, v.value, false) from unnest($1::text[], $2::text[]) v (name, value)
 join pg_catalog.pg_settings s on s.name = v.name where s.enumvals is null or v.value = any (s.enumvals)`
 	names := slices.Sorted(maps.Keys(s))
@@ -74,6 +81,30 @@ join pg_catalog.pg_settings s on s.name = v.name where s.enumvals is null or v.v
 	}
 	params := [][]byte{textArray(names), textArray(values)}
 	return conn.ExecParams(ctx, set, params, nil, []int16{pgx.BinaryFormatCode, pgx.BinaryFormatCode}, nil).Read().Err
+}
+
+// checkPooler refuses a pooler that shares server connections between transactions: settings of the session would change the sessions of other
+// clients, and ours would have those of others. One check per store is enough; a pooler that is busy is found later, when it loses prepared statements.
+func (c *config) checkPooler(ctx context.Context, conn *pgconn.PgConn) error {
+	if c.exclusive.Load() {
+		return nil
+	}
+	cfg := c.connConfig(nil)
+	cfg.AfterConnect = nil
+	other, err := pgconn.ConnectConfig(ctx, &cfg.Config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = other.Close(context.WithoutCancel(ctx)) }()
+
+	switch err := pooler.Check(ctx, conn, other); {
+	case errors.Is(err, pooler.ErrShared):
+		return fault.WithHint(fault.New(fault.Invalid, "%s: %w", c.server, err), "add prepare=off to the URL of the store, or use session mode")
+	case err != nil:
+		return err
+	}
+	c.exclusive.Store(true)
+	return nil
 }
 
 // textArray is the binary form of an array of texts.

@@ -17,7 +17,8 @@
 //
 // Each lane has a connection of its own, opened at its first commit. Statements are prepared there once and planned once: the planner is told not to
 // scan tables or to hash-join on these connections, so that a plan which is made while a table is empty is the plan that
-// is right when it is full. Behind a pooler that shares server connections between clients, prepare=off sends every statement with its text.
+// is right when it is full. Behind a pooler that shares server connections between transactions, prepare=off sends every statement with its text and
+// leaves the settings of sessions alone; then no timeout of the server ends a commit that hangs, and takeover ends its session instead.
 //
 // # Time and leases
 //

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -14,8 +13,7 @@ import (
 
 // SQLSTATEs that are decided one by one.
 const (
-	codeDivisionByZero    = "22012" // how fences and guards raise
-	codeUniqueViolation   = "23505"
+	codeGuard             = "22P02" // how fences and guards raise: invalid text representation
 	codeReadOnly          = "25006"
 	codeCompletionUnknown = "40003"
 	codeLockNotAvailable  = "55P03"
@@ -70,7 +68,7 @@ func (f *failure) proves() bool {
 
 // class is the class of a failed batch.
 func (f *failure) class() store.Class {
-	if f.statement != nil && f.statement.index == stFence && f.Code == codeDivisionByZero {
+	if f.statement != nil && f.statement.index == stFence && f.Code == codeGuard {
 		return store.Fenced
 	}
 	return classOf(f.Code)
@@ -94,7 +92,7 @@ func (f *failure) explain(schema string) error {
 		return withHint(f.PgError, f.PgError)
 	case f.class() == store.Fenced:
 		return store.ErrFenced.Err
-	case f.Code == codeDivisionByZero:
+	case f.Code == codeGuard:
 		return fmt.Errorf("%s.%s: a guarded write did not find all of its rows as expected", schema, f.statement.table)
 	default:
 		return fmt.Errorf("%s.%s: %w", schema, f.statement.table, withHint(f.PgError, f.PgError))
@@ -113,13 +111,6 @@ func withHint(err error, pg *pgconn.PgError) error {
 		return err
 	}
 	return fault.WithHint(fault.New(fault.Unavailable, "%w", err), "%s", hint)
-}
-
-// takenStart tells whether a batch was refused because a run or an address exists, and has starts that may make way.
-func takenStart(err error, b *store.Batch) bool {
-	var pg *pgconn.PgError
-	return store.ClassOf(err) == store.Refused && errors.As(err, &pg) && pg.Code == codeUniqueViolation && pg.TableName == "executions" &&
-		slices.ContainsFunc(b.Starts, func(r store.StartRow) bool { return r.IfAbsent })
 }
 
 var errClosed = errors.New("the store is closed")

@@ -26,7 +26,7 @@ func TestClasses(t *testing.T) {
 		"0A000": retryable, // cached plan must not change result type: prepared again on a new connection
 		"08000": unknown, "08003": unknown, "08006": unknown, "08P01": unknown,
 		"21000": refused,                                                       // the same row twice
-		"22001": refused, "22003": refused, "22012": refused, "22021": refused, // too long, out of range, a guard, not UTF-8
+		"22001": refused, "22003": refused, "22012": refused, "22021": refused, // too long, out of range, division by zero, not UTF-8
 		"22P02": refused, "22P03": refused, "23502": refused, "23505": refused, "23514": refused, "23P01": refused,
 		"25006": away, "25P02": away, "25P03": away, // read-only; aborted; idle in transaction
 		"26000": retryable, "42P05": retryable, // a prepared statement is not there or there already
@@ -94,8 +94,8 @@ func TestFailures(t *testing.T) {
 		want      store.Class
 		text      string
 	}{
-		{"the fence raises", stFence, "22012", store.Fenced, "not the owner"},
-		{"a guard raises", stTimer, "22012", store.Refused, `"perdure".timers`},
+		{"the fence raises", stFence, "22P02", store.Fenced, "not the owner"},
+		{"a guard raises", stTimer, "22P02", store.Refused, `"perdure".timers`},
 		{"another statement than the fence is out of range", stFence, "22003", store.Refused, `"perdure".fences`},
 		{"at the commit", -1, "40001", store.Retryable, "SQLSTATE 40001"},
 		{"division by zero at the commit", -1, "22012", store.Refused, "SQLSTATE 22012"},

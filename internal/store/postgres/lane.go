@@ -165,8 +165,8 @@ func (l *lane) converse(w *writer) (failed *failure, err error) {
 				l.prepared[w.sent[complete].index] = true
 			}
 		case *pgproto3.DataRow:
-			if complete < len(w.sent) && w.sent[complete].index == stStartIfAbsent {
-				if err := w.exists(m.Values); err != nil {
+			if complete < len(w.sent) {
+				if err := w.answer(w.sent[complete].index, m.Values); err != nil {
 					return failed, err
 				}
 			}
@@ -210,6 +210,17 @@ func (e *encoder) sends(index int) bool {
 		}
 	}
 	return false
+}
+
+// answer takes a row that a statement has returned.
+func (w *writer) answer(index int, values [][]byte) error {
+	switch {
+	case index == stStartIfAbsent:
+		return w.exists(values)
+	case index == stStartNew && len(values) == 1 && values[0] != nil:
+		return w.inserted(values[0])
+	}
+	return nil
 }
 
 // exists takes a row of a run that a start found in its place.

@@ -74,12 +74,17 @@ func Check(ctx context.Context, c Config) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	m, err := newMigrator(ctx, cfg)
-	if err != nil {
-		return Status{}, err
-	}
-	defer m.close()
-	return m.status(ctx)
+	var st Status
+	err = insist(ctx, func(ctx context.Context) error {
+		m, err := newMigrator(ctx, cfg)
+		if err != nil {
+			return err
+		}
+		defer m.close()
+		st, err = m.status(ctx)
+		return err
+	})
+	return st, err
 }
 
 // Migrate creates or upgrades the schema, as Open does.
@@ -91,8 +96,17 @@ func Migrate(ctx context.Context, c Config) (Status, error) {
 	return migrate(ctx, cfg, false)
 }
 
-// migrate brings the schema up to date and returns how it stands. With checkOnly, a schema that is not up to date is an error.
-func migrate(ctx context.Context, cfg *config, checkOnly bool) (Status, error) {
+// migrate brings the schema up to date and returns how it stands. With checkOnly, a schema that is not up to date is an error. A connection that is lost
+// on the way is made again: a migration is one transaction, and the next look tells whether it has landed.
+func migrate(ctx context.Context, cfg *config, checkOnly bool) (st Status, err error) {
+	err = insist(ctx, func(ctx context.Context) error {
+		st, err = migrateOnce(ctx, cfg, checkOnly)
+		return err
+	})
+	return st, err
+}
+
+func migrateOnce(ctx context.Context, cfg *config, checkOnly bool) (Status, error) {
 	m, err := newMigrator(ctx, cfg)
 	if err != nil {
 		return Status{}, err

@@ -114,8 +114,16 @@ func TestMigrationInterrupted(t *testing.T) {
 			interrupted := 0
 			for nth := 1; ; nth++ {
 				c := postgres.Config{URL: proxy.URL(base), Schema: fmt.Sprintf("m%d", nth), Shards: testShards, AllowUnsafe: true}
-				trigger := proxy.Inject(pgproxy.Rule{Fault: f, Nth: nth, Match: func(pgproxy.Request) bool { return true }})
-				s, err := postgres.Open(t.Context(), c)
+				ctx, cancel := context.WithCancel(t.Context()) // Open would try again
+				seen := 0
+				trigger := proxy.Inject(pgproxy.Rule{Fault: f, Match: func(pgproxy.Request) bool {
+					if seen++; seen == nth {
+						cancel()
+					}
+					return seen == nth
+				}})
+				s, err := postgres.Open(ctx, c)
+				cancel()
 				if err == nil {
 					_ = s.Close()
 				}

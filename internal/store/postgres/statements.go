@@ -20,6 +20,7 @@ const (
 	stDelete
 	stReplace
 	stStart
+	stStartNew
 	stStartIfAbsent
 	stClose
 	stLeaving
@@ -53,10 +54,17 @@ const (
 	statements // how many there are
 )
 
-// guard ends a statement whose common table expression w returns one row per row that it touched. It divides by zero, and so aborts the
-// transaction, unless as many rows were touched as the first parameter has elements.
+// Fences and guards raise by reading a number from a text that is none, because the text then stands in the log of the server, where an operator
+// can understand it. The statements behind it in the pipeline are skipped, and the transaction is aborted. The codes of the server's own checks differ.
+const (
+	fencedText = `perdure: the lane was fenced, another process took over; this commit is rolled back, which is harmless`
+	guardText  = `perdure: a guarded write did not find its rows as expected; this commit is rolled back`
+)
+
+// guard ends a statement whose common table expression w returns one row per row that it touched. It raises unless as many rows were touched as
+// the first parameter has elements.
 const guard = `
-select 1 / (case when count(*) = cardinality($1) then 1 else 0 end) from w`
+select (case when count(*) = cardinality($1) then '1' else '` + guardText + `' end)::integer from w`
 
 // rows is a subquery u with the rows of parallel arrays, given as "parameter name type". Set-returning functions in the list of columns are run in step; that
 // is a good deal cheaper than unnest with several arguments in the from clause, which stores each array on its way.
@@ -75,9 +83,9 @@ var templates = [statements]struct{ table, sql string }{
 with w as (
   update {schema}.fences set batch = $4 where node = $1 and lane = $2 and epoch = $3 and batch = $4::bigint - 1 returning 1
 )
-select 1 / count(*) from w`},
+select (case when count(*) = 1 then '1' else '` + fencedText + `' end)::integer from w`},
 
-	// The events of a deleted run are left to sweeps. The division fails when one of the runs is open.
+	// The events of a deleted run are left to sweeps. It raises when one of the runs is open.
 	stDelete: {"executions", `
 with w as (
   delete from {schema}.executions e using ` + rows("$1 shard smallint, $2 run uuid") + `
@@ -90,9 +98,9 @@ with w as (
 ), g as (
   insert into {schema}.garbage (shard, run) select shard, run from w on conflict do nothing
 )
-select 1 / (case when exists (
+select (case when exists (
   select 1 from {schema}.executions e join ` + rows("$1 shard smallint, $2 run uuid") + ` on e.shard = u.shard and e.run = u.run where e.state < 2
-) then 0 else 1 end)`},
+) then '` + guardText + `' else '1' end)::integer`},
 
 	// The test of current is written so that the planner does not take it as an invitation to read the whole partial index.
 	stReplace: {"executions", `
@@ -112,7 +120,21 @@ insert into {schema}.executions (shard, run, started, state, current, tenant, wo
 select u.shard, u.run, u.started, 0, u.current, u.tenant, u.workflow, u.key, u.start
 from ` + rows("$1 shard smallint, $2 run uuid, $3 started bigint, $4 current boolean, $5 tenant text, $6 workflow text, $7 key text, $8 start bytea")},
 
-	// The shard is compared in a way that no index understands: the address alone leads to the run, while the shard might lead to the primary key,
+	// Starts that make way where their address is taken, which is rare. Returns null when all were inserted, else the runs that were, one id
+	// behind the other.
+	stStartNew: {"executions", `
+with i as (
+  insert into {schema}.executions (shard, run, started, state, current, tenant, workflow, key, start)
+  select u.shard, u.run, u.started, 0, u.current, u.tenant, u.workflow, u.key, u.start
+  from ` + rows("$1 shard smallint, $2 run uuid, $3 started bigint, $4 current boolean, $5 tenant text, $6 workflow text, $7 key text, $8 start bytea") + `
+  on conflict (key, workflow, tenant, shard) where current do nothing
+  returning shard, run
+), r as (
+  insert into {schema}.runnable (shard, run) select shard, run from i
+)
+select case when count(*) < cardinality($1) then (select coalesce(string_agg(uuid_send(run), ''), '') from i) end from i`},
+
+	// The same where it is expected. The shard is compared in a way that no index understands: the address alone leads to the run, while the shard might lead to the primary key,
 	// in a plan that is made when both cost the same.
 	//
 	// Returns the index of each start that was not inserted, with the run that is there. The run is missing when it was committed after this

@@ -1,0 +1,105 @@
+// Package episode logs a failure that repeats as one episode instead of one line per attempt.
+//
+// An episode begins with the first failure of any of its sources and ends when none of them fails.
+// It logs a line when it begins, one per minute with a count while failures go on, and one when it
+// ends, with its duration and the number of failures. A loop that retries asks [Log.Source] for a
+// source of its own: while one loop still fails, the success of another does not end the episode.
+//
+// All methods are safe for concurrent use. The package never retries, and it starts no goroutine:
+// a reminder is logged by the failure that finds it due.
+package episode
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// remindAfter is the shortest time between two lines of an episode that goes on.
+const remindAfter = time.Minute
+
+// Log logs the episodes of one kind of failure.
+type Log struct {
+	log    *slog.Logger
+	failed string // message while it fails
+	ended  string // message when it is over
+
+	mu       sync.Mutex
+	failing  int // sources
+	failures int
+	since    time.Time
+	last     time.Time // of the last line
+}
+
+// New returns a log of episodes. failed is the message of the first line and of reminders, recovered that
+// of the last line.
+func New(log *slog.Logger, failed, recovered string) *Log {
+	return &Log{log: log, failed: failed, ended: recovered}
+}
+
+// Source is one loop that retries. A source that is not failing costs its OK nothing but an atomic load.
+type Source struct {
+	log     *Log
+	args    []any
+	failing atomic.Bool
+}
+
+// Source returns a source. Its args are added to the lines that its failures cause.
+func (l *Log) Source(args ...any) *Source { return &Source{log: l, args: args} }
+
+// Failed notes a failure. args are further attributes of the line, if it causes one.
+func (s *Source) Failed(err error, args ...any) {
+	l := s.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+
+	if s.failing.CompareAndSwap(false, true) {
+		l.failing++
+		if l.failing == 1 {
+			l.since, l.last, l.failures = now, time.Time{}, 0
+		}
+	}
+	l.failures++
+	if !l.last.IsZero() && now.Sub(l.last) < remindAfter {
+		return
+	}
+
+	all := append(append([]any{"error", err}, s.args...), args...)
+	if !l.last.IsZero() {
+		all = append(all, "failures", l.failures, "for", now.Sub(l.since).Round(time.Millisecond))
+	}
+	l.last = now
+	l.log.Log(context.Background(), slog.LevelWarn, l.failed, all...)
+}
+
+// OK notes that the source works. The episode ends when no other source fails.
+func (s *Source) OK() { s.end(true) }
+
+// Leave takes the source out of the episode without a success: its loop has ended.
+func (s *Source) Leave() { s.end(false) }
+
+func (s *Source) end(recovered bool) {
+	if !s.failing.Load() {
+		return
+	}
+	l := s.log
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !s.failing.CompareAndSwap(true, false) {
+		return
+	}
+
+	if l.failing--; l.failing > 0 {
+		return
+	}
+	message := l.ended
+	if !recovered {
+		message = l.failed + ": given up"
+	}
+	now := time.Now()
+	l.log.Log(context.Background(), slog.LevelInfo, message,
+		append(append([]any(nil), s.args...), "failures", l.failures, "lasted", now.Sub(l.since).Round(time.Millisecond))...)
+}

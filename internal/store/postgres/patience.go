@@ -1,0 +1,100 @@
+package postgres
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// How long opening a store tries again.
+const (
+	// openPatience applies when the caller gives no deadline.
+	openPatience    = 5 * time.Second
+	firstOpenPause  = 50 * time.Millisecond
+	longestOpenWait = time.Second
+)
+
+// insist calls f until it succeeds, fails in a way that no retry heals, or the deadline of ctx is near. f may have been applied when it fails: it
+// finds that out itself. The error of the last attempt says how many there were.
+func insist(ctx context.Context, f func(context.Context) error) error {
+	begun := time.Now()
+	deadline, ok := ctx.Deadline()
+	if !ok {
+		deadline = begun.Add(openPatience)
+	}
+
+	var last error
+	pause := firstOpenPause
+	for attempt := 1; ; attempt++ {
+		err := f(ctx)
+		if err == nil {
+			return nil
+		}
+		if last == nil || !timedOut(err) { // an attempt that was cut short has nothing new to say
+			last = err
+		}
+		if !heals(err) {
+			return last
+		}
+
+		wait := pause/2 + rand.N(pause) //nolint:gosec // spreads processes that start together
+		if ctx.Err() != nil || time.Now().Add(wait).After(deadline) {
+			return fmt.Errorf("%w (%d attempts in %s)", last, attempt, time.Since(begun).Round(time.Millisecond))
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(wait):
+		}
+		pause = min(2*pause, longestOpenWait)
+	}
+}
+
+func timedOut(err error) bool {
+	network, ok := errors.AsType[net.Error](err)
+	return ok && network.Timeout() || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// heals tells whether opening the store may succeed when it is tried again: the network or the server failed, not the request.
+func heals(err error) bool {
+	switch fault.KindOf(err) {
+	case fault.Denied, fault.NotFound, fault.Invalid, fault.Conflict, fault.Corrupt:
+		return false
+	}
+	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {
+		switch pg.Code {
+		case codeLockNotAvailable, codeReadOnly, codeCompletionUnknown:
+			return true
+		}
+		switch pg.Code[:min(2, len(pg.Code))] {
+		case "08", "53", "57", "40": // connection, resources, operator intervention, conflicts
+			return true
+		}
+		return false
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok {
+		return !dns.IsNotFound
+	}
+	return !encryption(err)
+}
+
+// encryption tells whether the two sides disagree about TLS.
+func encryption(err error) bool {
+	var (
+		verify    *tls.CertificateVerificationError
+		alert     tls.AlertError
+		header    tls.RecordHeaderError
+		authority x509.UnknownAuthorityError
+	)
+	return errors.As(err, &verify) || errors.As(err, &alert) || errors.As(err, &header) || errors.As(err, &authority) ||
+		strings.Contains(err.Error(), "server refused TLS connection") // the driver has no value for it
+}
