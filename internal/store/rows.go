@@ -19,6 +19,11 @@ type NodeInfo struct {
 	PID       int
 	PIDStart  int64 // start time of the process in clock ticks since boot
 	Version   string
+
+	// Sole tells that no other process has the store open. Register then removes every other node,
+	// whatever its lease says: it belongs to a process that is gone, or to an earlier life of this one.
+	// It is not stored. A store that is shared refuses it.
+	Sole bool
 }
 
 // Registration is the result of Register.
