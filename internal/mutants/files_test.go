@@ -3,6 +3,9 @@ package mutants
 // predecessor is the test that opens an SQLite file after a process that died without a word.
 var predecessor = []string{"./internal/e2e", "-run", "TestSQLiteDoesNotWaitForADeadPredecessor$"}
 
+// hostTest is a test of the proof that a process is gone.
+func hostTest(run string) []string { return []string{"./internal/cluster/host", "-run", run} }
+
 // files are bugs in the SQLite adapter and in the proof that a process is gone.
 var files = []mutant{
 	{
@@ -18,5 +21,33 @@ var files = []mutant{
 		old:   "	self.Sole = !e.cfg.Store.Info().Shared\n",
 		new:   "",
 		tests: [][]string{predecessor},
+	},
+	{
+		name:  "a hidden entry of /proc proves a death",
+		file:  "internal/cluster/host/host.go",
+		old:   "		return errors.Is(f.probe(n.PID), errNoProcess)\n",
+		new:   "		return true\n",
+		tests: [][]string{hostTest("TestGoneNeedsAProof$")},
+	},
+	{
+		name:  "an unreadable entry of /proc proves a death",
+		file:  "internal/cluster/host/host.go",
+		old:   "	default:\n		return false\n",
+		new:   "	default:\n		return errors.Is(f.probe(n.PID), errNoProcess)\n",
+		tests: [][]string{hostTest("TestGoneNeedsAProof$")},
+	},
+	{
+		name:  "a process of another user counts as gone",
+		file:  "internal/cluster/host/probe_unix.go",
+		old:   "	if errors.Is(err, syscall.ESRCH) {\n",
+		new:   "	if errors.Is(err, syscall.ESRCH) || errors.Is(err, syscall.EPERM) {\n",
+		tests: [][]string{hostTest("TestHiddenProcessIsNotGone$|TestProbeOfTheFirstProcess$")},
+	},
+	{
+		name:  "a process whose first thread has ended counts as gone",
+		file:  "internal/cluster/host/host.go",
+		old:   " && p.threads <= 1 }",
+		new:   " }",
+		tests: [][]string{hostTest("TestGoneNeedsAProof$")},
 	},
 }

@@ -13,9 +13,9 @@ import (
 type NodeInfo struct {
 	ID model.NodeID
 	// Host identity: together they let a process on the same host prove that this one is gone.
-	Host      string // host name, for people
+	Host      string // name of the machine
 	BootID    string // changes with every boot of the machine
-	Namespace string // process id namespace
+	Namespace string // in which its process id and start time have a meaning
 	PID       int
 	PIDStart  int64 // start time of the process in clock ticks since boot
 	Version   string
