@@ -3,6 +3,9 @@ package mutants
 // predecessor is the test that opens an SQLite file after a process that died without a word.
 var predecessor = []string{"./internal/e2e", "-run", "TestSQLiteDoesNotWaitForADeadPredecessor$"}
 
+// powerCut is the test that cuts the power while a store writes.
+var powerCut = []string{"./internal/store/sqlite", "-run", "TestPowerCut$"}
+
 // hostTest is a test of the proof that a process is gone.
 func hostTest(run string) []string { return []string{"./internal/cluster/host", "-run", run} }
 
@@ -49,5 +52,26 @@ var files = []mutant{
 		old:   " && p.threads <= 1 }",
 		new:   " }",
 		tests: [][]string{hostTest("TestGoneNeedsAProof$")},
+	},
+	{
+		name:  "the log is synced before it is written",
+		file:  "internal/store/sqlite/logfile.go",
+		old:   "	if err := f.flush(); err != nil {\n		return err\n	}\n	return f.file.Sync(flags)\n",
+		new:   "	if err := f.file.Sync(flags); err != nil {\n		return err\n	}\n	return f.flush()\n",
+		tests: [][]string{powerCut},
+	},
+	{
+		name:  "commits are not synced",
+		file:  "internal/store/sqlite/open.go",
+		old:   "const writerPragmas = `\n	pragma synchronous = full;",
+		new:   "const writerPragmas = `\n	pragma synchronous = normal;",
+		tests: [][]string{powerCut},
+	},
+	{
+		name:  "the name of a new log is not synced",
+		file:  "internal/store/sqlite/files.go",
+		old:   "	if err := f.syncName(); err != nil {\n",
+		new:   "	if err := error(nil); err != nil {\n",
+		tests: [][]string{powerCut},
 	},
 }
