@@ -327,6 +327,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		return nil, err
 	}
 	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), e.cfg.Version)
+	self.Sole = !e.cfg.Store.Info().Shared
 	sent := e.clock.mono()
 	reg, err := e.cfg.Store.Register(ctx, self, e.cfg.Lanes, e.cfg.LeaseTTL)
 	if err != nil {

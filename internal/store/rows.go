@@ -13,12 +13,17 @@ import (
 type NodeInfo struct {
 	ID model.NodeID
 	// Host identity: together they let a process on the same host prove that this one is gone.
-	Host      string // host name, for people
+	Host      string // name of the machine
 	BootID    string // changes with every boot of the machine
-	Namespace string // process id namespace
+	Namespace string // in which its process id and start time have a meaning
 	PID       int
 	PIDStart  int64 // start time of the process in clock ticks since boot
 	Version   string
+
+	// Sole tells that no other process has the store open. Register then removes every other node,
+	// whatever its lease says: it belongs to a process that is gone, or to an earlier life of this one.
+	// It is not stored. A store that is shared refuses it.
+	Sole bool
 }
 
 // Registration is the result of Register.

@@ -58,7 +58,8 @@ type Info struct {
 // Time is the store's own clock wherever a lease is judged.
 type Ownership interface {
 	// Register adds a node with a lease of ttl, draws a fresh epoch from the cluster-wide counter, and creates one
-	// fence per lane at that epoch and batch 0.
+	// fence per lane at that epoch and batch 0. A sole node (NodeInfo.Sole) removes all other nodes and their
+	// fences in the same transaction, so that it need not wait for any lease.
 	Register(ctx context.Context, n NodeInfo, lanes int, ttl time.Duration) (Registration, error)
 
 	// Renew extends the lease, notes what the node serves, and returns the view of the cluster, all in one round trip. It fails with ErrFenced when

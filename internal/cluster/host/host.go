@@ -1,11 +1,14 @@
-// Package host identifies this process to others on the same machine, so that one of them can prove that it is gone.
+// Package host identifies this process to others on the same machine, so that one of them can prove
+// that it is gone.
+//
+// A false proof is dangerous: it fences a live process. So Gone reports true only for facts that the
+// kernel has stated about the very process. A file of /proc that is missing states nothing, because
+// mount options such as hidepid=2 hide the processes of other users.
 package host
 
 import (
-	"fmt"
+	"errors"
 	"os"
-	"strconv"
-	"strings"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -13,58 +16,65 @@ import (
 
 // Self describes this process under a node id.
 func Self(id model.NodeID, version string) store.NodeInfo {
-	name, err := os.Hostname()
-	if err != nil {
-		name = "unknown" // only for people
+	here := system()
+	n := store.NodeInfo{ID: id, Host: here.name, PID: os.Getpid(), Version: version, BootID: here.boot, Namespace: here.namespace}
+	if p, err := here.stat(n.PID); err == nil {
+		n.PIDStart = p.start // without it others cannot prove our death and wait for the lease
 	}
-	n := store.NodeInfo{ID: id, Host: name, PID: os.Getpid(), Version: version, BootID: bootID(), Namespace: pidNamespace()}
-	n.PIDStart, _ = startTime(n.PID) // without it nobody can prove our death, and others wait for the lease
 	return n
 }
 
-// Gone reports whether a process is provably gone: it ran on this boot of this machine, in our process id namespace, and its
-// process id is free or belongs to a process that started at another time. When in doubt it says no.
-func Gone(n store.NodeInfo) bool {
-	if n.BootID == "" || n.Namespace == "" || n.PIDStart == 0 || n.BootID != bootID() || n.Namespace != pidNamespace() {
+// Gone reports whether a process is provably gone. It says no when in doubt.
+func Gone(n store.NodeInfo) bool { return system().gone(n) }
+
+// facts is what the machine tells about itself and its processes.
+type facts struct {
+	name      string // of the machine
+	boot      string // changes with every boot; empty when the machine has none
+	namespace string // in which process ids and start times have their meaning; empty when unknown
+	// stat reads the state of a process.
+	stat func(pid int) (process, error)
+	// probe sends the null signal to a process.
+	probe func(pid int) error
+}
+
+// process is a process as /proc shows it.
+type process struct {
+	start   int64 // in clock ticks since boot
+	state   byte
+	threads int
+}
+
+// ended reports whether a process has ended and waits for its parent. A leader that has ended while
+// other threads go on looks the same but for their number.
+func (p process) ended() bool { return (p.state == 'Z' || p.state == 'X') && p.threads <= 1 }
+
+// errNoProcess is the answer of probe when no process has the id.
+var errNoProcess = errors.New("no such process")
+
+// gone judges a process by what is known about it:
+//
+//   - It ran on this boot of this machine, in our namespace. Nothing is known about any other. The name
+//     of the machine counts too, because clones of one running machine share the id of the boot.
+//   - Its entry in /proc can be read: it is gone when the process there has another start time, so the
+//     id was given away, or when that process has ended.
+//   - Its entry is missing: it is gone when the kernel also says that no process has the id. Any other
+//     answer means that the entry is hidden.
+func (f *facts) gone(n store.NodeInfo) bool {
+	switch {
+	case n.BootID == "" || n.Namespace == "" || n.PID <= 0 || n.PIDStart == 0:
+		return false
+	case n.BootID != f.boot || n.Host != f.name || n.Namespace != f.namespace:
 		return false
 	}
-	start, err := startTime(n.PID)
-	if os.IsNotExist(err) {
-		return true
-	}
-	return err == nil && start != n.PIDStart
-}
 
-func bootID() string {
-	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return "" // not Linux: nothing can be proven
+	p, err := f.stat(n.PID)
+	switch {
+	case err == nil:
+		return p.start != n.PIDStart || p.ended()
+	case errors.Is(err, os.ErrNotExist):
+		return errors.Is(f.probe(n.PID), errNoProcess)
+	default:
+		return false
 	}
-	return strings.TrimSpace(string(b))
-}
-
-func pidNamespace() string {
-	ns, err := os.Readlink("/proc/self/ns/pid")
-	if err != nil {
-		return ""
-	}
-	return ns
-}
-
-// startTime reads field 22 of /proc/<pid>/stat. The second field may contain spaces and parentheses, so it counts from the last one.
-// A zombie has ended: only its parent has not looked yet.
-func startTime(pid int) (int64, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, err
-	}
-	text := string(b)
-	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
-	if len(fields) < 20 {
-		return 0, fmt.Errorf("stat of process %d has %d fields", pid, len(fields))
-	}
-	if fields[0] == "Z" || fields[0] == "X" {
-		return 0, os.ErrNotExist
-	}
-	return strconv.ParseInt(fields[19], 10, 64)
 }

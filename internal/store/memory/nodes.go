@@ -55,8 +55,13 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 	if n.ID.IsZero() || lanes < 1 {
 		return store.Registration{}, store.Errorf(store.Refused, "register", "a node needs an id and a lane")
 	}
+	if n.Sole {
+		s.nodes = nil
+	}
+
 	s.epoch++
 	now := s.time()
+	n.Sole = false // not stored
 	fresh := &node{member: store.Member{NodeInfo: n, Epoch: s.epoch, Expires: now.Add(ttl)}, lanes: make([]fence, lanes)}
 	for i := range fresh.lanes {
 		fresh.lanes[i].epoch = s.epoch

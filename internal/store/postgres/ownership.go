@@ -42,6 +42,9 @@ returning {now}`
 	if lanes < 1 {
 		return r, refusal("register", fmt.Errorf("a node with %d lanes", lanes))
 	}
+	if n.Sole {
+		return r, refusal("register", errors.New("a shared store has no sole node"))
+	}
 	err = s.work(ctx, "register", true, func(ctx context.Context, c *pgx.Conn) error {
 		if r.Epoch, err = s.drawEpoch(ctx, c); err != nil {
 			return err

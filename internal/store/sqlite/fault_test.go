@@ -146,6 +146,30 @@ func TestFailedSyncOfTheFileIsFinal(t *testing.T) {
 	}
 }
 
+// A log whose name may be lost with the power is no log.
+func TestFailedSyncOfTheDirectoryIsFinal(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	dir := t.TempDir()
+	fs, path := newFaultFS(t), filepath.Join(dir, "app.db")
+	fs.on("sync", dir, syscall.EIO)
+	_, err := Open(t.Context(), Config{Path: path, vfs: fs.name})
+	wantKind(t, err, fault.Unavailable, path)
+	fs.heal()
+	closeTest(t, openTest(t, Config{Path: path, vfs: fs.name}))
+
+	// Closing removes the log, so the next commit creates one.
+	s := openTest(t, Config{Path: path, vfs: fs.name})
+	fs.on("sync", dir, syscall.EIO)
+	_, err = s.Register(t.Context(), store.NodeInfo{ID: [16]byte{1}}, 1, time.Hour)
+	wantClass(t, err, store.Unknown)
+	_, err = s.Register(t.Context(), store.NodeInfo{ID: [16]byte{1}}, 1, time.Hour)
+	wantClass(t, err, store.Away)
+	if !store.Final(err) {
+		t.Error("a later commit might be acknowledged")
+	}
+}
+
 func TestCommitIsWholeAfterACrashAtAnyWrite(t *testing.T) {
 	t.Parallel()
 	sequential(t)

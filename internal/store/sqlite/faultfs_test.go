@@ -25,7 +25,12 @@ var faultFSs atomic.Int64
 func newFaultFS(t testing.TB) *faultFS {
 	t.Helper()
 	f := &faultFS{VFSFilename: vfs.Find("").(vfs.VFSFilename), name: fmt.Sprint("perdure-fault-", faultFSs.Add(1))}
-	vfs.Register(f.name, fileSystem{f})
+	vfs.Register(f.name, fileSystem{f, func(dir string) error {
+		if err := f.inject("sync", dir); err != nil {
+			return err
+		}
+		return syncDir(dir)
+	}})
 	t.Cleanup(func() { vfs.Unregister(f.name) })
 	return f
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"time"
@@ -15,13 +16,20 @@ import (
 
 // fileSystem is the driver's file system, but it says which writes failed for want of space or of permission. The driver calls
 // both an I/O error and forgets the cause on the way, and the difference decides whether a commit is known to have failed.
-type fileSystem struct{ vfs.VFSFilename }
+//
+// It also makes the names of new journals and logs durable. The driver means to, but syncs the file
+// twice instead of its directory.
+type fileSystem struct {
+	vfs.VFSFilename
+	// syncDir makes the names in a directory durable.
+	syncDir func(dir string) error
+}
 
 // systemName is the name under which SQLite finds it.
 const systemName = "perdure"
 
 // registerFiles makes the file system known to SQLite, once.
-var registerFiles = sync.OnceFunc(func() { vfs.Register(systemName, fileSystem{vfs.Find("").(vfs.VFSFilename)}) })
+var registerFiles = sync.OnceFunc(func() { vfs.Register(systemName, fileSystem{vfs.Find("").(vfs.VFSFilename), syncDir}) })
 
 // OpenFilename opens a file.
 func (s fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.File, vfs.OpenFlag, error) {
@@ -29,26 +37,49 @@ func (s fileSystem) OpenFilename(name *vfs.Filename, flags vfs.OpenFlag) (vfs.Fi
 	if err != nil {
 		return nil, flags, err
 	}
-	if flags&vfs.OPEN_WAL != 0 {
-		return &logFile{file: file{f}}, flags, nil
+	out := &file{File: f}
+	if flags&(vfs.OPEN_WAL|vfs.OPEN_MAIN_JOURNAL|vfs.OPEN_SUPER_JOURNAL) != 0 && flags&vfs.OPEN_CREATE != 0 {
+		dir := filepath.Dir(name.String())
+		out.syncName = func() error { return s.syncDir(dir) }
 	}
-	return file{f}, flags, nil
+	if flags&vfs.OPEN_WAL != 0 {
+		return &logFile{file: out}, flags, nil
+	}
+	return out, flags, nil
 }
 
 // file is a file of the driver. Memory mapping is left out on purpose.
-type file struct{ vfs.File }
+type file struct {
+	vfs.File
+	// syncName makes the name of the file durable. The first sync of a journal or log calls it: without a
+	// name it is lost with the power, and SQLite relies on it when it writes to the database file. Nil
+	// when the name is durable.
+	syncName func() error
+}
+
+// Sync waits until the disk has the file, and its name as well if that may be new.
+func (f *file) Sync(flags vfs.SyncFlag) error {
+	if err := f.File.Sync(flags); err != nil || f.syncName == nil {
+		return err
+	}
+	if err := f.syncName(); err != nil {
+		return vfs.SystemError(err, sqlite3.IOERR_DIR_FSYNC)
+	}
+	f.syncName = nil
+	return nil
+}
 
 // WriteAt writes.
-func (f file) WriteAt(p []byte, off int64) (int, error) {
+func (f *file) WriteAt(p []byte, off int64) (int, error) {
 	n, err := f.File.WriteAt(p, off)
 	return n, cause(err)
 }
 
 // Truncate changes the size.
-func (f file) Truncate(size int64) error { return cause(f.File.Truncate(size)) }
+func (f *file) Truncate(size int64) error { return cause(f.File.Truncate(size)) }
 
 // SizeHint reserves space.
-func (f file) SizeHint(size int64) error {
+func (f *file) SizeHint(size int64) error {
 	if h, ok := f.File.(vfs.FileSizeHint); ok {
 		return cause(h.SizeHint(size))
 	}
@@ -56,7 +87,7 @@ func (f file) SizeHint(size int64) error {
 }
 
 // HasMoved tells whether the file is still the one of its name.
-func (f file) HasMoved() (bool, error) {
+func (f *file) HasMoved() (bool, error) {
 	if m, ok := f.File.(vfs.FileHasMoved); ok {
 		return m.HasMoved()
 	}
@@ -64,7 +95,7 @@ func (f file) HasMoved() (bool, error) {
 }
 
 // SharedMemory is the index of the log.
-func (f file) SharedMemory() vfs.SharedMemory {
+func (f *file) SharedMemory() vfs.SharedMemory {
 	if m, ok := f.File.(vfs.FileSharedMemory); ok {
 		return m.SharedMemory()
 	}

@@ -9,7 +9,7 @@ import (
 // of a commit are collected, and written at once when it syncs the log. That is the moment that counts: others look at what a commit
 // added to the log only after its sync, which the setting of synchronous = full demands for every commit.
 type logFile struct {
-	file
+	*file
 	pending []byte
 	at      int64 // where pending belongs
 }

@@ -89,6 +89,10 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	if err := createPrivate(s.cfg.Path); err != nil {
 		return err
 	}
+	// The log needs this later, and an error is better now than with the first commit.
+	if err := syncDir(filepath.Dir(s.cfg.Path)); err != nil {
+		return err
+	}
 	c, err := openConn(ctx, &s.cfg, modeCreate, writerPragmas)
 	if err != nil {
 		return err
@@ -110,10 +114,6 @@ func (s *Store) openWriter(ctx context.Context) (err error) {
 	// What the process before left in the log is written to the file and synced anew: if its last sync failed, the pages of the
 	// log that the kernel shows us may not be on disk. An outside reader may prevent it, which is no failure.
 	if _, _, err := c.db.WALCheckpoint("main", sqlite3.CHECKPOINT_TRUNCATE); err != nil && !errors.Is(err, sqlite3.BUSY) {
-		return err
-	}
-	// The driver does not sync the directory, and the log was just created.
-	if err := syncDir(filepath.Dir(s.cfg.Path)); err != nil {
 		return err
 	}
 	if s.info, err = readInfo(c, &s.cfg); err != nil {

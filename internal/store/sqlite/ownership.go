@@ -9,8 +9,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// Leases mean little where the file lock lets only one process in, but the engine is the same everywhere: it finds the node
-// rows of processes that are gone and ends them with FenceNode, proven dead by the lock that it could take.
+// The file lock lets only one process in, so the engine registers as the sole node of the store, and
+// Register removes the nodes of processes that are gone. Neither the wall clock nor /proc matters here.
 
 // now is the clock by which leases are judged.
 func now() model.Time { return model.TimeOf(time.Now()) }
@@ -36,6 +36,12 @@ func (s *Store) Register(ctx context.Context, n store.NodeInfo, lanes int, ttl t
 		if r.Epoch, err = nextEpoch(w.conn); err != nil {
 			return err
 		}
+		if n.Sole {
+			if err := removeNodes(w.conn); err != nil {
+				return err
+			}
+		}
+
 		r.Now = now()
 		_, err = w.exec(`insert or replace into perdure_nodes (node, epoch, expires, draining, host, boot, namespace, pid, pid_start, version)
 			values (?, ?, ?, 0, ?, ?, ?, ?, ?, ?)`,
@@ -118,6 +124,15 @@ func removeNode(c *conn, node model.NodeID) error {
 		return err
 	}
 	_, err := c.exec("delete from perdure_nodes where node = ?", node[:])
+	return err
+}
+
+// removeNodes deletes every node with its fences. The shards they owned are free for Acquire then.
+func removeNodes(c *conn) error {
+	if _, err := c.exec("delete from perdure_fences"); err != nil {
+		return err
+	}
+	_, err := c.exec("delete from perdure_nodes")
 	return err
 }
 

@@ -20,6 +20,7 @@ var leaseTests = []test{
 	{name: "a node that is proven dead is fenced at once", run: testFenceProven},
 	{name: "register again replaces", run: testRegisterAgain},
 	{name: "unregister frees", run: testUnregister},
+	{name: "a sole node removes all others", run: testSole},
 }
 
 // brief is a lease that expires while the test runs.
@@ -305,5 +306,55 @@ func testUnregister(x *suite) {
 	}
 	if ok, err := x.Store.FenceNode(x.Context(), n.ID, n.Epoch, false); !ok || err != nil {
 		x.Errorf("fencing a node that left: %v, %v", ok, err)
+	}
+}
+
+// A process that has the store to itself waits for no lease of those before it.
+func testSole(x *suite) {
+	dead, alive := x.JoinFor(2, 100*365*24*time.Hour), x.Join(1)
+	dead.Acquire(3, 4)
+	alive.Acquire(5)
+	info := store.NodeInfo{ID: x.NodeID(), Host: "h", Sole: true}
+	r, err := x.Store.Register(x.Context(), info, 1, time.Hour)
+	if x.Store.Info().Shared {
+		x.WantClass(err, store.Refused)
+		dead.Renew(time.Hour)
+		alive.Renew(time.Hour)
+		return
+	}
+	if err != nil {
+		x.Fatalf("register: %v", err)
+	}
+	info.Sole = false
+	sole := &Node{f: x.Fixture, Info: info, ID: info.ID, Epoch: r.Epoch}
+	v := sole.Renew(time.Hour)
+	if len(v.Members) != 1 {
+		x.Fatalf("members %+v, want the sole node", v.Members)
+	}
+	x.Want("info", info, v.Members[0].NodeInfo)
+
+	// What the others still send fails, and all shards are free.
+	for _, l := range append(dead.Lanes, alive.Lanes...) {
+		l.Refuse(l.Batch(), store.Fenced)
+	}
+	for _, n := range []*Node{dead, alive} {
+		_, err := x.Store.Renew(x.Context(), store.RenewRequest{Node: n.ID, Epoch: n.Epoch, TTL: time.Hour})
+		x.WantClass(err, store.Fenced)
+	}
+	if got := sole.Acquire(3, 4, 5, 6); len(got) != 4 {
+		x.Errorf("acquired %v, want all four", got)
+	}
+	lane := &Lane{f: x.Fixture, Ref: store.LaneRef{Node: sole.ID, Epoch: r.Epoch}}
+	lane.Write(func(*store.Batch) {})
+
+	// The answer may have been lost: the same node registers again.
+	info.Sole = true
+	again := try(x.Store.Register(x.Context(), info, 1, time.Hour)).or(x)
+	if again.Epoch <= r.Epoch {
+		x.Errorf("epoch %d after epoch %d", again.Epoch, r.Epoch)
+	}
+	lane.Refuse(lane.Batch(), store.Fenced)
+	if m := x.Contents().Members; len(m) != 1 {
+		x.Errorf("members %v, want one", m)
 	}
 }

@@ -1,0 +1,78 @@
+package e2e_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A process that opens an SQLite file owns it alone, so it does not wait for the leases of processes
+// that ran before it. Here the last one ran before a reboot, and the wall clock is a year behind.
+func TestSQLiteDoesNotWaitForADeadPredecessor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, "sqlite")
+	proceed := perdure.NewSignal[int]("proceed")
+	wait := perdure.NewWorkflow("wait", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		more, err := proceed.Receive(ctx)
+		return n + more, err
+	})
+	app := s.open(wait)
+	before := started(t, caller(t, app), wait, 1, perdure.RawKey("before"))
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	for _, foreign := range []store.NodeInfo{
+		{ID: model.NodeID{1}, BootID: "an earlier boot", Namespace: "pid:[1]", PID: 1, PIDStart: 1},
+		{ID: model.NodeID{2}}, // of a system without /proc
+	} {
+		s.abandon(foreign)
+	}
+
+	app = s.open(wait)
+	c := caller(t, app)
+	after := started(t, c, wait, 10, perdure.RawKey("after"))
+	for _, x := range []perdure.Execution[int]{before, after} {
+		if err := proceed.Send(c, x.Ref, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, err := before.Result(c); n != 2 || err != nil {
+		t.Errorf("the execution from before returned %d, %v, want 2", n, err)
+	}
+	if n, err := after.Result(c); n != 11 || err != nil {
+		t.Errorf("the new execution returned %d, %v, want 11", n, err)
+	}
+}
+
+// abandon leaves the store as a node does that owned every shard and died without a word. Its lease
+// ends in a year.
+func (s *site) abandon(n store.NodeInfo) {
+	t := s.t
+	t.Helper()
+	st, err := node.OpenStore(t.Context(), node.Config{URL: s.url})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := st.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+
+	reg, err := st.Register(t.Context(), n, 1, 365*24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shards := make([]model.ShardID, st.Info().Shards)
+	for i := range shards {
+		shards[i] = model.ShardID(i)
+	}
+	if _, err := st.Acquire(t.Context(), n.ID, reg.Epoch, shards); err != nil {
+		t.Fatal(err)
+	}
+}
