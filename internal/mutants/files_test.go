@@ -74,4 +74,18 @@ var files = []mutant{
 		new:   "	if err := error(nil); err != nil {\n",
 		tests: [][]string{powerCut},
 	},
+	{
+		name:  "a deleted log is not saved",
+		file:  "internal/store/sqlite/rescue.go",
+		old:   "		lost.problem = s.moveAll(w)\n",
+		new:   "		lost.problem = nil\n",
+		tests: [][]string{{"./internal/store/sqlite", "-run", "TestDeletedLogIsSaved$"}},
+	},
+	{
+		name:  "a deleted log is saved although a sync has failed",
+		file:  "internal/store/sqlite/rescue.go",
+		old:   "	if before == nil {\n",
+		new:   "	if true {\n",
+		tests: [][]string{{"./internal/store/sqlite", "-run", "TestDeletedLogAfterAFailedSync$"}},
+	},
 }

@@ -86,13 +86,15 @@ func (s *Store) refuseBroken(op string) error {
 	if cause == nil {
 		return nil
 	}
-	kind := fault.Unavailable
+	kind, hint := fault.Unavailable, "check the disk, then restart the process: the file is recovered when it is opened again"
 	if damaged(*cause) {
 		kind = fault.Corrupt
 	}
+	if lost, ok := errors.AsType[*nameError](*cause); ok {
+		hint = lost.hint()
+	}
 	return &store.Error{Class: store.Away, Op: op, Final: true, Err: &fault.Error{
-		Kind: kind, Text: fmt.Sprintf("%s takes no writes since an earlier error", s.cfg.Path), Cause: *cause,
-		Hint: "check the disk, then restart the process: the file is recovered when it is opened again",
+		Kind: kind, Text: fmt.Sprintf("%s takes no writes since an earlier error", s.cfg.Path), Cause: *cause, Hint: hint,
 	}}
 }
 

@@ -2,13 +2,9 @@ package sqlite
 
 import (
 	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"sync"
 	"syscall"
-	"time"
 
 	"github.com/ncruces/go-sqlite3"
 	"github.com/ncruces/go-sqlite3/vfs"
@@ -113,39 +109,4 @@ func cause(err error) error {
 		return vfs.SystemError(err, sqlite3.READONLY)
 	}
 	return err
-}
-
-// nameCheck notices that somebody has moved or deleted the files of an open store: what is committed to them then is lost with the
-// process. It looks at most once per second.
-type nameCheck struct {
-	files map[string]os.FileInfo
-	next  time.Time
-}
-
-func newNameCheck(path string) (nameCheck, error) {
-	n := nameCheck{files: map[string]os.FileInfo{}}
-	for _, name := range []string{path, path + "-wal"} {
-		fi, err := os.Stat(name)
-		if err != nil {
-			return n, err
-		}
-		n.files[name] = fi
-	}
-	return n, nil
-}
-
-// check fails when a name does not lead to the file that is open.
-func (n *nameCheck) check() error {
-	now := time.Now()
-	if now.Before(n.next) {
-		return nil
-	}
-	n.next = now.Add(time.Second)
-	for name, was := range n.files {
-		fi, err := os.Stat(name)
-		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(was, fi) {
-			return fmt.Errorf("%s was moved, replaced or deleted while it was open", name)
-		}
-	}
-	return nil
 }

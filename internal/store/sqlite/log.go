@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ncruces/go-sqlite3"
 )
@@ -22,14 +23,19 @@ type logState struct {
 	pages int // in the log after the last commit
 	limit int // at which the log is to be moved
 	next  int // at which to ask for it; above limit when asking did not help
+
+	commits int       // in the log since it began anew
+	since   time.Time // when it did
 }
 
 // note takes the size of the log after a commit and tells whether to ask for a move.
 func (l *logState) note(pages int) bool {
-	if pages < l.pages { // it began anew
+	if pages < l.pages || l.commits == 0 { // it began anew
 		l.next = l.limit
+		l.commits, l.since = 0, time.Now()
 	}
 	l.pages = pages
+	l.commits++
 	if pages < l.next {
 		return false
 	}

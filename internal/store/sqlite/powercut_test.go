@@ -229,7 +229,7 @@ func (l *powerLoad) cutPower(rng *rand.Rand) {
 		what += fmt.Sprintf(", then after operation %d of %d of opening and closing", at, len(disk.record))
 	}
 	dir := l.TempDir()
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	left.write(l, dir)
 	l.verify(what, filepath.Join(dir, "app.db"), acked)
 }

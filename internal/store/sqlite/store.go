@@ -51,7 +51,7 @@ func (s *Store) Close() error {
 		}
 		if !s.cfg.ReadOnly {
 			w := <-s.writer
-			problems = append(problems, s.closeConn(w.conn), s.lock.release())
+			problems = append(problems, s.rescueAgain(w), s.closeConn(w.conn), s.lock.release())
 		}
 		s.closeError = errors.Join(problems...)
 	})
@@ -132,8 +132,8 @@ func (s *Store) write(ctx context.Context, op string, f func(w *writer) error) e
 }
 
 func (s *Store) transact(w *writer, op string, f func(w *writer) error) error {
-	if err := w.names.check(); err != nil {
-		s.breakDown(err)
+	if lost := w.names.check(); lost != nil {
+		s.rescue(w, lost)
 	}
 	if err := s.refuseBroken(op); err != nil {
 		return err

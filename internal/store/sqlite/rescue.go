@@ -1,0 +1,139 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"time"
+
+	"github.com/ncruces/go-sqlite3"
+)
+
+// nameCheck notices that another program has moved or deleted the files of an open store. What is
+// committed to them then is lost with the process. It looks at most once per second.
+type nameCheck struct {
+	path  string
+	files map[string]os.FileInfo
+	next  time.Time
+}
+
+func newNameCheck(path string) (nameCheck, error) {
+	n := nameCheck{path: path, files: map[string]os.FileInfo{}}
+	for _, name := range []string{path, path + "-wal"} {
+		fi, err := os.Stat(name)
+		if err != nil {
+			return n, err
+		}
+		n.files[name] = fi
+	}
+	return n, nil
+}
+
+// check fails when a name does not lead to the file that is open.
+func (n *nameCheck) check() *nameError {
+	now := time.Now()
+	if now.Before(n.next) {
+		return nil
+	}
+	n.next = now.Add(time.Second)
+	for _, name := range []string{n.path, n.path + "-wal"} { // the file counts for more than its log
+		fi, err := os.Stat(name)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(n.files[name], fi) {
+			return &nameError{path: n.path, name: name, free: err != nil}
+		}
+	}
+	return nil
+}
+
+// nameError tells that a file of an open store lost its name, and what becomes of the commits.
+type nameError struct {
+	path, name string
+	free       bool // nothing has the name now
+	// saved tells that the file which is open holds every commit.
+	saved bool
+	// problem is why it does not; commits were made since a time at which it did.
+	problem error
+	commits int
+	since   time.Time
+}
+
+func (e *nameError) Error() string {
+	text := e.name + " was replaced while the store was open"
+	if e.free {
+		text = e.name + " was moved or deleted while the store was open"
+	}
+	switch {
+	case !e.saved:
+		return fmt.Sprintf("%s; up to %d commits since %s could not be saved (%v) and are lost when the process ends",
+			text, e.commits, e.since.UTC().Format(time.RFC3339), e.problem)
+	case e.name == e.path:
+		return text + "; every commit was saved in the file that is open, and is lost with the process if that was deleted"
+	}
+	return fmt.Sprintf("%s; every commit was saved in %s", text, e.path)
+}
+
+func (e *nameError) Unwrap() error { return e.problem }
+
+// hint says what to do.
+func (e *nameError) hint() string {
+	switch {
+	case !e.saved && errors.Is(e.problem, errReaders):
+		return "end the programs that read the file, then close the store, which tries to save them once more"
+	case !e.saved:
+		return "restore a backup"
+	case e.name == e.path:
+		return "put the file back, then restart the process"
+	case !e.free:
+		return "move " + e.name + " away, then restart the process"
+	}
+	return "restart the process"
+}
+
+// errReaders is why the log cannot be moved whole.
+var errReaders = errors.New("a program that reads the file holds an old state of it")
+
+// rescue ends writing when a file has lost its name, and saves what the open log holds. The caller holds
+// the writer.
+func (s *Store) rescue(w *writer, lost *nameError) {
+	lost.commits, lost.since = w.log.commits, w.log.since
+	before := s.broken.Load()
+	if before == nil {
+		lost.problem = s.moveAll(w)
+		lost.saved = lost.problem == nil
+	} else {
+		if _, known := errors.AsType[*nameError](*before); known {
+			return
+		}
+		lost.problem = *before // a sync has failed: what the log shows may not be what the disk holds
+	}
+	var err error = lost
+	s.broken.Store(&err)
+}
+
+// rescueAgain is the last attempt, when the store is closed. It returns what is lost.
+func (s *Store) rescueAgain(w *writer) error {
+	var lost *nameError
+	if broken := s.broken.Load(); broken == nil || !errors.As(*broken, &lost) || lost.saved {
+		return nil
+	}
+	if errors.Is(lost.problem, errReaders) {
+		if err := s.moveAll(w); err == nil {
+			return nil
+		}
+	}
+	return s.refuseBroken("close")
+}
+
+// moveAll moves everything that is in the log into the file and syncs it. It waits a moment for readers.
+func (s *Store) moveAll(w *writer) error {
+	s.moving.Lock()
+	defer s.moving.Unlock()
+	pages, moved, err := w.db.WALCheckpoint("main", sqlite3.CHECKPOINT_FULL)
+	switch {
+	case errors.Is(err, sqlite3.BUSY), err == nil && moved < pages:
+		return errReaders
+	default:
+		return err
+	}
+}
