@@ -82,7 +82,7 @@ func TestSlowCommits(t *testing.T) {
 	n := work.finish(t, url, 90*time.Second)
 	took := time.Since(began)
 	proxy.DelayCommits(0)
-	for _, bad := range []string{"the node lost its lease", "cannot renew the lease"} {
+	for _, bad := range []string{"the node lost its lease", "the store cannot be used"} {
 		if b.book.count(bad) > 0 {
 			t.Errorf("the node logged %q", bad)
 		}
