@@ -132,7 +132,7 @@ var rooms = []room{
 	// The SDK's side: deterministic coroutines and journal matching; the client of a remote server.
 	{path: "internal/replay", imports: join(vocabulary, "internal/api", "internal/episode", "internal/telemetry", "internal/telemetry/tracing")},
 	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/episode", "internal/replay", "internal/telemetry", "internal/telemetry/tracing")}, // executes tasks
-	{path: "internal/entity", imports: join(vocabulary, "internal/api", "internal/replay")},                                                   // executes calls of entities and services
+	{path: "internal/entity", imports: join(vocabulary, "internal/api", "internal/replay")},                                                                       // executes calls of entities and services
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
 	// How payloads are stored. Compressors and clients of object stores are packages of their own, which only their users link.
