@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -37,6 +38,7 @@ func (a *App) serveDatabases(r *registry) error {
 			d.every = max(d.every, rarely)
 		}
 		one := &relay{db: d.db, every: d.every, mailer: mailer, host: a.host, hinted: make(chan struct{}, 1)}
+		one.trouble = episode.New(a.host.logger, "messages of transactions cannot be passed on yet", "messages of transactions are passed on again").Source()
 		a.relays = append(a.relays, one)
 		a.background.Go(func() { one.run(ctx) })
 	}

@@ -183,6 +183,7 @@ func (cfg Attachment) Replay(ctx context.Context, r io.Reader, defs ...Definitio
 		return public(fault.New(fault.NotFound, "there is no definition of workflow %s", h.Start.Address.Type))
 	}
 	host := &host{activities: reg.activities, logger: cmp.Or(cfg.Logger, silent), codec: c, plain: c.Plain(), dry: true}
+	host.payloads = payloadTrouble(host.logger)
 	return public(replay.Check(ctx, replay.Config{
 		Code: map[string]replay.Code{h.Start.Address.Type: def.code}, Host: host, Plain: host.plainInput, Logger: cfg.Logger,
 	}, h))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/codec"
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
@@ -23,6 +24,7 @@ type host struct {
 	backend    api.Backend
 	activities map[string]activityDefinition
 	logger     *slog.Logger
+	payloads   *episode.Log // those that cannot be read or written now
 	codec      *codec.Codec
 	plain      bool // the codec has nothing to do but JSON
 	maxStored  int
@@ -72,15 +74,28 @@ const (
 	openTimeout = 30 * time.Second // for reading where nobody gives a context
 )
 
+// payloadTrouble logs payloads that cannot be read or written.
+func payloadTrouble(log *slog.Logger) *episode.Log {
+	return episode.New(log, "payloads cannot be read or written now; the app tries again", "payloads can be read and written again")
+}
+
 // insist calls f until it succeeds, fails for good, or patience or the context end.
 func (h *host) insist(ctx context.Context, p patience, what string, f func() (model.Payload, error)) (model.Payload, error) {
+	var trouble *episode.Source
 	pause := firstPause
 	for n := patience(1); ; n++ {
 		out, err := f()
 		if err == nil || !fault.Is(err, fault.Unavailable) || n == p {
+			if trouble != nil && err == nil {
+				trouble.OK()
+			}
 			return out, err
 		}
-		h.logger.Warn("a payload cannot be read or written now; it is tried again", "of", what, "error", model.Cut(err.Error(), model.MaxLogLine))
+		if trouble == nil {
+			trouble = h.payloads.Source("of", what)
+			defer trouble.Leave() // the last of those that fail ends the episode
+		}
+		trouble.Failed(err)
 		select {
 		case <-ctx.Done():
 			return model.Payload{}, err

@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/userdb"
@@ -62,7 +63,7 @@ type relay struct {
 	mailer  api.Mailer
 	host    *host
 	hinted  chan struct{} // capacity 1
-	trouble bool          // was told
+	trouble *episode.Source
 }
 
 // Bounds of a relay.
@@ -103,17 +104,17 @@ func (r *relay) run(ctx context.Context) {
 			return
 		case err != nil:
 			pause = min(2*max(pause, r.every), max(relayPause, r.every))
-			if !r.trouble {
-				r.host.logger.Warn("messages of transactions cannot be passed on yet", "error", err, "again_in", pause)
-			}
-			r.trouble = true
+			r.trouble.Failed(err, "again_in", pause)
 		case n > 0:
-			pause, r.trouble = 0, false
+			pause = 0
 		case looks < len(eager):
-			pause, r.trouble = eager[looks]*time.Millisecond, false
+			pause = eager[looks] * time.Millisecond
 			looks++
 		default:
-			pause, r.trouble = r.every, false
+			pause = r.every
+		}
+		if err == nil {
+			r.trouble.OK()
 		}
 		timer.Reset(pause)
 	}

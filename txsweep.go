@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/userdb"
@@ -22,6 +23,7 @@ const (
 func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 	timer := time.NewTimer(time.Minute + rand.N(10*time.Minute)) // processes that were started together need not sweep together
 	defer timer.Stop()
+	trouble := episode.New(a.host.logger, "old outcomes of transactional activities cannot be removed yet", "old outcomes of transactional activities are removed again").Source()
 	for {
 		select {
 		case <-ctx.Done():
@@ -33,9 +35,12 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			a.host.logger.Warn("old outcomes of transactional activities cannot be removed; it is tried again", "error", err, "again_in", sweepEvery)
+			trouble.Failed(err, "again_in", sweepEvery)
 		case n > 0:
 			a.host.logger.Info("removed old outcomes of transactional activities", "rows", n)
+		}
+		if err == nil {
+			trouble.OK()
 		}
 		timer.Reset(sweepEvery)
 	}

@@ -54,14 +54,14 @@ var rooms = []room{
 	{path: "internal/schedule", imports: join(vocabulary, "internal/api", "internal/cadence", "internal/replay")},
 
 	// Failures that repeat, logged as episodes.
-	{path: "internal/episode"},
+	{path: "internal/episode", imports: []string{"internal/model"}},
 	// Whether a connection pooler shares server connections between transactions.
 	{path: "internal/pooler"},
 
 	// The port to the database and its adapters.
 	{path: "internal/store", imports: vocabulary},
 	{path: "internal/store/postgres/...", imports: join(vocabulary, "internal/pooler", "internal/store", "internal/store/postgres/...")},
-	{path: "internal/store/sqlite/...", imports: join(vocabulary, "internal/store", "internal/store/sqlite/...")},
+	{path: "internal/store/sqlite/...", imports: join(vocabulary, "internal/episode", "internal/store", "internal/store/sqlite/...")},
 	{path: "internal/store/memory", imports: join(vocabulary, "internal/store")},
 	// The conformance suite compares every store with the memory store.
 	{path: "internal/store/storetest", imports: join(vocabulary, "internal/store", "internal/store/memory"), testing: true},
@@ -81,7 +81,7 @@ var rooms = []room{
 		path: "internal/engine",
 		imports: join(
 			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/flow", "internal/engine/peer", "internal/engine/lending",
-			"internal/telemetry", "internal/telemetry/tracing",
+			"internal/episode", "internal/telemetry", "internal/telemetry/tracing",
 		),
 	},
 	{path: "internal/engine/lane", imports: join(vocabulary, "internal/core/...", "internal/engine/queue", "internal/store")},
@@ -95,7 +95,7 @@ var rooms = []room{
 	{path: "internal/engine/gate", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule")},
 	{path: "internal/engine/ledger", imports: join(vocabulary, "internal/core/limit", "internal/core/rule", "internal/engine/gate")},
 	// What people have set for tasks, and how nodes agree on it.
-	{path: "internal/engine/flow", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule", "internal/engine/gate", "internal/engine/ledger", "internal/engine/queue", "internal/store")},
+	{path: "internal/engine/flow", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule", "internal/engine/gate", "internal/engine/ledger", "internal/engine/queue", "internal/episode", "internal/store")},
 
 	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
 	{path: "internal/api", imports: vocabulary},
@@ -130,9 +130,9 @@ var rooms = []room{
 	{path: "internal/telemetry/tracing", imports: []string{"internal/model"}},
 
 	// The SDK's side: deterministic coroutines and journal matching; the client of a remote server.
-	{path: "internal/replay", imports: join(vocabulary, "internal/api", "internal/telemetry", "internal/telemetry/tracing")},
-	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/replay", "internal/telemetry", "internal/telemetry/tracing")}, // executes tasks
-	{path: "internal/entity", imports: join(vocabulary, "internal/api", "internal/replay")},                                                   // executes calls of entities and services
+	{path: "internal/replay", imports: join(vocabulary, "internal/api", "internal/episode", "internal/telemetry", "internal/telemetry/tracing")},
+	{path: "internal/pool", imports: join(vocabulary, "internal/api", "internal/episode", "internal/replay", "internal/telemetry", "internal/telemetry/tracing")}, // executes tasks
+	{path: "internal/entity", imports: join(vocabulary, "internal/api", "internal/replay")},                                                                       // executes calls of entities and services
 	{path: "internal/remote", imports: join(vocabulary, "internal/api", "internal/wire", generated)},
 
 	// How payloads are stored. Compressors and clients of object stores are packages of their own, which only their users link.
@@ -145,7 +145,7 @@ var rooms = []room{
 	{
 		path: ".",
 		imports: join(
-			vocabulary, "internal/replay", "internal/pool", "internal/entity", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/schedule",
+			vocabulary, "internal/replay", "internal/pool", "internal/entity", "internal/episode", "internal/api", "internal/history", "internal/query", "internal/batch", "internal/remote", "internal/codec", "internal/schedule",
 			"internal/userdb", "internal/telemetry", "internal/telemetry/tracing", "payload",
 		),
 		public: true,

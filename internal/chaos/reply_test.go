@@ -90,7 +90,7 @@ func TestSlowCommits(t *testing.T) {
 	}
 	n := work.finish(t, url, 3*time.Minute)
 	proxy.DelayCommits(0)
-	for _, bad := range []string{"the node lost its lease", "cannot renew the lease"} {
+	for _, bad := range []string{"the node lost its lease", "the store cannot be used"} {
 		if b.book.count(bad) > 0 {
 			t.Errorf("the node logged %q", bad)
 		}

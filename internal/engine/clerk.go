@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
@@ -68,21 +69,27 @@ func (k *clerk) look(ctx context.Context) {
 	k.mu.Unlock()
 	if len(keys) > 0 {
 		found, err := k.eng.cfg.Store.LoadReplies(ctx, keys)
-		if err != nil {
-			k.eng.cfg.Log.Warn("cannot look for answers", "error", err)
-		}
+		note(ctx, k.eng.others.replies, err)
 		for _, r := range found {
 			k.answered(r)
 		}
 	}
 	if len(runs) > 0 {
 		found, err := k.eng.cfg.Store.LoadOutcomes(ctx, runs)
-		if err != nil {
-			k.eng.cfg.Log.Warn("cannot look for outcomes", "error", err)
-		}
+		note(ctx, k.eng.others.outcomes, err)
 		for _, x := range found {
 			k.closed(store.RunKey{Shard: x.Shard, Run: x.Start.Run}, x.Outcome)
 		}
+	}
+}
+
+// note tells a source how a call to the store went. One that ended with its context says nothing about the store.
+func note(ctx context.Context, s *episode.Source, err error) {
+	switch {
+	case err == nil:
+		s.OK()
+	case ctx.Err() == nil:
+		s.Failed(err)
 	}
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
@@ -117,6 +118,12 @@ type Engine struct {
 	stopped     chan struct{}         // closed when Run has returned: nobody answers any more
 	served      bell                  // rung when shards have become ours
 	failed      atomic.Pointer[error] // why Run has returned, unless it was told to
+
+	// trouble is the store that cannot be used, whatever finds it: one episode for all loops that try again. refusals are commits
+	// that it refuses because of their rows.
+	trouble, refusals *episode.Log
+	lease             *episode.Source // to register and to renew, over all incarnations
+	others            struct{ acquire, fence, sweep, replies, outcomes *episode.Source }
 }
 
 // bell wakes everybody who listens. Who waits for something to become so listens first and looks then, so that no ring is missed.
@@ -189,8 +196,13 @@ func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
 func New(cfg Config) *Engine {
 	cfg.withDefaults()
 	e := &Engine{cfg: cfg, clock: newClock(), ready: make(chan struct{}), stopped: make(chan struct{})}
+	e.trouble = episode.New(cfg.Log, "the store cannot be used; the node tries again", "the store can be used again")
+	e.refusals = episode.New(cfg.Log, "the store refuses a commit; the node looks for the row and sets it aside", "the store refuses no commit for a minute")
+	e.lease = e.trouble.Source("doing", "lease")
+	e.others.acquire, e.others.fence, e.others.sweep = e.trouble.Source("doing", "acquire shards"), e.trouble.Source("doing", "fence"), e.trouble.Source("doing", "sweep")
+	e.others.replies, e.others.outcomes = e.trouble.Source("doing", "look for answers"), e.trouble.Source("doing", "look for outcomes")
 	e.clerk = newClerk(e)
-	e.flow = flow.New(flow.Config{Store: cfg.Store, Log: cfg.Log, Node: flowNode{e}, Timeout: cfg.CommitTimeout})
+	e.flow = flow.New(flow.Config{Store: cfg.Store, Log: cfg.Log, Trouble: e.trouble, Node: flowNode{e}, Timeout: cfg.CommitTimeout})
 	if cfg.Guest {
 		e.guest = newGuest()
 	}
@@ -239,13 +251,14 @@ func (e *Engine) Run(ctx context.Context) error {
 				return e.fail(err)
 			}
 			pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-			e.cfg.Log.Warn("cannot register with the store", "error", err, "again_in", pause)
+			e.lease.Failed(err, "again_in", pause)
 			if !sleep(ctx, pause) {
 				return nil
 			}
 			continue
 		}
 		pause = 0
+		e.lease.OK()
 		e.inc.Store(inc)
 		e.flow.Equip(inc.seat)
 		err = inc.run(ctx)

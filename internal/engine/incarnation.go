@@ -187,7 +187,12 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 			brief, cancel := context.WithTimeout(ctx, timeout)
 			ok, err := st.FenceNode(brief, f.Node, f.Epoch, f.Proven)
 			cancel()
-			inc.eng.cfg.Log.Info("fenced a dead node", "node", f.Node.String(), "proven", f.Proven, "done", ok, "error", err)
+			if err != nil {
+				inc.eng.others.fence.Failed(err, "node", f.Node.String())
+			} else {
+				inc.eng.others.fence.OK()
+				inc.eng.cfg.Log.Info("fenced a dead node", "node", f.Node.String(), "proven", f.Proven, "done", ok)
+			}
 			inc.post(func() { inc.member.Fenced(f.Node, ok, err) })
 		})
 	}
@@ -244,8 +249,9 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 	inc.eng.cfg.Meter.Add(telemetry.Renewals, 1, word(err))
 	a := inc.member.Renewed(inc.eng.clock.mono(), v, err)
 	if err != nil {
-		inc.eng.cfg.Log.Warn("cannot renew the lease", "error", err)
+		inc.eng.lease.Failed(err)
 	} else {
+		inc.eng.lease.OK()
 		if inc.eng.clock.anchor(v.Now) > clockJump {
 			inc.jumped()
 		}
@@ -287,9 +293,10 @@ func (inc *incarnation) jumped() {
 func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
 	inc.act(ctx, calls, inc.member.Acquired(got, err))
 	if err != nil {
-		inc.eng.cfg.Log.Warn("cannot acquire shards", "error", err)
+		inc.eng.others.acquire.Failed(err)
 		return
 	}
+	inc.eng.others.acquire.OK()
 	for i, s := range inc.lanes {
 		var mine []store.AcquiredShard
 		for _, g := range got {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -28,6 +29,10 @@ type laneShell struct {
 	trouble atomic.Pointer[error] // why the store did not take the last commit, for those who give up waiting
 	landed  bool                  // the lane has committed a batch itself: there is more to do
 
+	committing, refused *episode.Source
+	reading             [loaders]*episode.Source
+	refusedAt           time.Time // the last time; belongs to whoever commits
+
 	limit struct { // of commits, see bounded; belongs to whoever commits, and only one does at a time
 		ctx    context.Context //nolint:containedctx // that of the last commit
 		cancel context.CancelFunc
@@ -38,19 +43,24 @@ type laneShell struct {
 const loaders = 4
 
 func newLaneShell(inc *incarnation, index int, cfg lane.Config) *laneShell {
-	return &laneShell{
+	s := &laneShell{
 		eng: inc.eng, inc: inc, index: index, lane: lane.New(cfg), inbox: newInbox(inc.eng.cfg.InboxLimit),
 		commits: make(chan func(context.Context), 1), loads: make(chan lane.Load, cfg.MaxLoads+loaders),
-		log: inc.eng.cfg.Log.With("lane", index),
+		log:        inc.eng.cfg.Log.With("lane", index),
+		committing: inc.eng.trouble.Source("doing", "commit", "lane", index), refused: inc.eng.refusals.Source("lane", index),
 	}
+	for i := range s.reading {
+		s.reading[i] = inc.eng.trouble.Source("doing", "read", "lane", index)
+	}
+	return s
 }
 
 // run serves the lane until the incarnation ends.
 func (s *laneShell) run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { s.committer(ctx) })
-	for range loaders {
-		wg.Go(func() { s.loader(ctx) })
+	for i := range loaders {
+		wg.Go(func() { s.loader(ctx, s.reading[i]) })
 	}
 	s.loop(ctx)
 	close(s.commits)
@@ -59,6 +69,8 @@ func (s *laneShell) run(ctx context.Context) {
 	if s.limit.cancel != nil {
 		s.limit.cancel()
 	}
+	s.committing.Leave()
+	s.refused.Leave()
 }
 
 func (s *laneShell) loop(ctx context.Context) {
@@ -237,12 +249,40 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 	s.trouble.Store(nil)
 	if err != nil {
 		s.trouble.Store(&err)
-		s.log.Warn("commit failed", "class", store.ClassOf(err).String(), "batch", b.Number, "error", err)
 	}
+	s.committed(ctx, b, err)
 	if store.Final(err) {
 		s.inc.end(err)
 	}
 	return res, err
+}
+
+// calmAfter is how long no commit must be refused until an episode of refusals is over: while the lane looks for the row that is refused, others succeed.
+const calmAfter = time.Minute
+
+// committed logs how a commit went, as part of an episode.
+func (s *laneShell) committed(ctx context.Context, b *store.Batch, err error) {
+	if err == nil {
+		s.committing.OK()
+		if !s.refusedAt.IsZero() && time.Since(s.refusedAt) > calmAfter {
+			s.refusedAt = time.Time{}
+			s.refused.OK()
+		}
+		return
+	}
+	class := store.ClassOf(err)
+	s.log.Debug("commit failed", "class", class.String(), "batch", b.Number, "error", err)
+	switch class {
+	case store.Refused:
+		s.committing.OK()
+		s.refusedAt = time.Now()
+		s.refused.Failed(err, "batch", b.Number)
+	case store.Fenced: // ends the incarnation, which says so
+	case store.Retryable, store.Away, store.Unknown:
+		if ctx.Err() == nil {
+			s.committing.Failed(err, "class", class.String())
+		}
+	}
 }
 
 // bounded gives a commit its time: the limit, or up to a quarter less, because the context is used again for the next ones. A context for each
@@ -263,11 +303,14 @@ func (s *laneShell) bounded(ctx context.Context, b *store.Batch) (context.Contex
 }
 
 func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
-	ctx, cancel := context.WithTimeout(ctx, s.eng.cfg.CommitTimeout)
-	epoch, landed, err := s.eng.cfg.Store.Refence(ctx, ref)
+	brief, cancel := context.WithTimeout(ctx, s.eng.cfg.CommitTimeout)
+	epoch, landed, err := s.eng.cfg.Store.Refence(brief, ref)
 	cancel()
 	s.eng.cfg.Meter.Add(telemetry.Refences, 1)
-	s.log.Warn("fence moved after an unknown commit", "epoch", epoch, "landed", landed, "error", err)
+	s.log.Debug("fence moved after an unknown commit", "epoch", epoch, "landed", landed, "error", err)
+	if err != nil && ctx.Err() == nil && store.ClassOf(err) != store.Fenced {
+		s.committing.Failed(err, "class", store.ClassOf(err).String())
+	}
 	if store.Final(err) {
 		s.inc.end(err)
 		return
@@ -305,15 +348,18 @@ func (s *laneShell) gaveUp(ctx context.Context, what string) error {
 }
 
 // loader makes the reads that the lane asks for.
-func (s *laneShell) loader(ctx context.Context) {
+func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
+	defer source.Leave()
 	for ld := range s.loads {
 		if ctx.Err() != nil {
 			continue
 		}
 		r := Read(ctx, s.eng.cfg.Store, ld, s.eng.clock.now())
 		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(r.Err))
-		if r.Err != nil {
+		if fault.Is(r.Err, fault.Corrupt) { // the store works; what it holds there is set aside with this reason
 			s.log.Warn("read failed", "error", r.Err)
+		} else {
+			note(ctx, source, r.Err)
 		}
 		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Loaded(now, ld.ID, r) })
 	}

@@ -26,10 +26,11 @@ func (inc *incarnation) sweep(ctx context.Context) {
 		n, err := inc.sweepOnce(ctx)
 		if err != nil {
 			if ctx.Err() == nil {
-				inc.eng.cfg.Log.Warn("cannot sweep", "error", err)
+				inc.eng.others.sweep.Failed(err)
 			}
 			break
 		}
+		inc.eng.others.sweep.OK()
 		swept += n
 		if n < sweepRows || !sleep(ctx, sweepShare*time.Since(begun)) {
 			break

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/perdure/perdure/internal/model"
 )
 
 // remindAfter is the shortest time between two lines of an episode that goes on.
@@ -67,7 +69,7 @@ func (s *Source) Failed(err error, args ...any) {
 		return
 	}
 
-	all := append(append([]any{"error", err}, s.args...), args...)
+	all := append(append([]any{"error", model.Cut(err.Error(), model.MaxLogLine)}, s.args...), args...)
 	if !l.last.IsZero() {
 		all = append(all, "failures", l.failures, "for", now.Sub(l.since).Round(time.Millisecond))
 	}

@@ -58,14 +58,13 @@ func (p *Pool) beat() {
 	replies, err := p.tell(ctx, beats)
 	cancel()
 	if err != nil || len(replies) != len(beats) {
-		if !p.unheard && p.ctx.Err() == nil {
-			p.log.Warn("heartbeats of tasks are not heard; they are sent again", "tasks", len(beats), "error", err)
+		if p.ctx.Err() == nil {
+			p.unheard.Failed(err, "tasks", len(beats))
 		}
-		p.unheard = true
 		p.armLocked(time.Now().Add(p.patience()))
 		return
 	}
-	p.unheard = false
+	p.unheard.OK()
 	type ended struct {
 		t     *Task
 		cause error

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/internal/telemetry"
@@ -77,14 +78,15 @@ type Pool struct {
 	idle     chan struct{} // closed when nothing is busy, once it drains
 
 	load, memory gate
-	littered     bool          // a task has ended since the garbage was collected for the gate
-	looks        *time.Timer   // at the memory; nil while nobody looks
-	beats        *time.Timer   // nil until the first
-	beatAt       time.Time     // when they are due; zero when not
-	beatenAt     time.Time     // when the last one was sent
-	beating      chan struct{} // closed when the call that beats is over; nil while there is none
-	unheard      bool          // the last beat failed
-	unwatch      func()        // nil until Serve
+	littered     bool            // a task has ended since the garbage was collected for the gate
+	looks        *time.Timer     // at the memory; nil while nobody looks
+	beats        *time.Timer     // nil until the first
+	beatAt       time.Time       // when they are due; zero when not
+	beatenAt     time.Time       // when the last one was sent
+	beating      chan struct{}   // closed when the call that beats is over; nil while there is none
+	unheard      *episode.Source // beats that fail
+	unsealed     *episode.Source // progress that cannot be given its stored form
+	unwatch      func()          // nil until Serve
 }
 
 // New makes a pool. It can be given claims at once; what it reports waits for Serve.
@@ -116,6 +118,8 @@ func New(cfg Config) *Pool {
 		cfg: cfg, log: cfg.Logger, joined: make(chan struct{}), held: map[model.ClaimRef]*Task{}, busy: map[*Task]struct{}{}, told: cfg.Slots + cfg.Prefetch,
 		load: gate{high: cfg.HighLoad, low: cfg.LowLoad}, memory: gate{high: cfg.HighMemory, low: cfg.LowMemory},
 	}
+	p.unheard = episode.New(p.log, "heartbeats of tasks are not heard; they are sent again", "heartbeats of tasks are heard again").Source()
+	p.unsealed = episode.New(p.log, "progress of tasks cannot be stored", "progress of tasks can be stored again").Source()
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }

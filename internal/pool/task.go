@@ -154,9 +154,10 @@ func (t *Task) seal() {
 		cancel()
 		p.mu.Lock()
 		if err != nil {
-			p.log.Warn("progress of a task cannot be stored", "activity", t.claim.Spec.Kind, "error", err)
+			p.unsealed.Failed(err, "activity", t.claim.Spec.Kind)
 			continue
 		}
+		p.unsealed.OK()
 		t.progress = &sealed
 		p.armLocked(p.progressDue())
 	}

@@ -130,13 +130,14 @@ func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 	defer cancel()
 	out, stands, err := callSettle(ctx, a, f)
 	if err != nil {
-		r.w.cfg.Logger.Warn("it cannot be settled yet that a step has failed; its outcome is pending", "step", a.name, "error", model.Cut(err.Error(), model.MaxLogLine))
+		r.w.unsettled.Failed(err, "step", a.name)
 		e.Kind, e.Failure, e.Ref, e.Input = model.EventAttemptFailed, f, outcomePending, model.Payload{}
 		if e.Attempt == 1 {
 			e.Input = a.step.stored()
 		}
 		return model.Command{Kind: model.CommandRetry, Event: e, Delay: new(Policy).delay(e.Attempt, 0)}
 	}
+	r.w.unsettled.OK()
 	e.Kind, e.Failure, e.Output, e.Input = model.EventStepCompleted, nil, out, a.step.stored()
 	if stands != nil {
 		e.Kind, e.Failure = model.EventStepFailed, stands

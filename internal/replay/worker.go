@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/telemetry"
@@ -88,6 +89,7 @@ type Worker struct {
 	slots     slots
 	hosts     hosts
 	loops     sync.Map // positions of steps in loops that were complained about
+	unsettled *episode.Source
 
 	session atomic.Pointer[bound]
 	joined  chan struct{} // closed by Serve
@@ -118,6 +120,7 @@ func NewWorker(cfg Config) *Worker {
 	if c := w.cfg.Checks; c != nil && c.Base != nil {
 		w.base = c.Base
 	}
+	w.unsettled = episode.New(w.cfg.Logger, "outcomes of failed transactional steps cannot be stored yet; they are pending", "outcomes of failed transactional steps are stored again").Source()
 	w.slots.max = w.cfg.MaxSteps
 	w.hosts.goroutines = &w.goroutines
 	w.ctx, w.stop = context.WithCancel(context.Background())

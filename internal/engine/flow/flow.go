@@ -14,6 +14,7 @@ import (
 	"github.com/perdure/perdure/internal/core/breaker"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -43,10 +44,11 @@ type pausedQueue struct {
 // Where only one process can have the store, a breaker is in its memory, and what is stored is its state when that has changed. What a crash can lose then is a change of the last moment: an
 // opening, which the next failures bring about again, or that a probe is under way.
 type Flow struct {
-	store   store.Store
-	log     *slog.Logger
-	node    Node // nil for one that only reads
-	timeout time.Duration
+	store                  store.Store
+	log                    *slog.Logger
+	saves, loads, searches *episode.Source
+	node                   Node // nil for one that only reads
+	timeout                time.Duration
 
 	// turn has a token, which whoever reads or changes settings takes: one at a time, since it waits for the store.
 	turn chan struct{}
@@ -68,17 +70,25 @@ type Flow struct {
 type Config struct {
 	Store store.Store
 	Log   *slog.Logger
-	Node  Node // nil for one that only reads
+	// Trouble gets what fails because the store cannot be used; nil for one that only reads.
+	Trouble *episode.Log
+	Node    Node // nil for one that only reads
 	// Timeout is how long an answer of the store is waited for.
 	Timeout time.Duration
 }
 
 // New makes a Flow; it knows nothing before Load.
 func New(cfg Config) *Flow {
+	if cfg.Trouble == nil {
+		cfg.Trouble = episode.New(cfg.Log, "the store cannot be used", "the store can be used again")
+	}
 	f := &Flow{
 		store: cfg.Store, log: cfg.Log, node: cfg.Node, timeout: cfg.Timeout, turn: make(chan struct{}, 1), all: map[store.SettingKey]store.Setting{}, dirty: map[rule.BreakerID][]byte{},
 		asks: map[rule.BreakerID][]breaker.ToOwner{},
 	}
+	f.saves = cfg.Trouble.Source("doing", "store limits and breakers")
+	f.loads = cfg.Trouble.Source("doing", "read settings")
+	f.searches = cfg.Trouble.Source("doing", "store the claims of dead nodes")
 	f.leave()
 	return f
 }
@@ -374,8 +384,10 @@ func (f *Flow) Heard(counter int64) {
 		f.node.Beside(func(ctx context.Context) {
 			ctx, cancel := context.WithTimeout(ctx, f.timeout) // whoever comes next waits for its turn
 			defer cancel()
-			if err := f.Load(ctx, counter); err != nil && ctx.Err() == nil {
-				f.log.Warn("cannot read the settings; the next renewal tries again", "error", err)
+			if err := f.Load(ctx, counter); err == nil {
+				f.loads.OK()
+			} else if ctx.Err() == nil {
+				f.loads.Failed(err)
 			}
 		})
 	}

@@ -109,8 +109,10 @@ func (s *Seat) Viewed(v *store.View, owned int) (again bool) {
 	if s.searching.CompareAndSwap(false, true) {
 		if !f.node.Beside(func(ctx context.Context) {
 			defer s.searching.Store(false)
-			if err := s.search(ctx, alive, dead, owned); err != nil && ctx.Err() == nil {
-				f.log.Warn("cannot store which claims of dead nodes were found; the next renewal tries again", "error", err)
+			if err := s.search(ctx, alive, dead, owned); err == nil {
+				f.searches.OK()
+			} else if ctx.Err() == nil {
+				f.searches.Failed(err)
 			}
 		}) {
 			s.searching.Store(false)

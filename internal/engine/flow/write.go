@@ -85,11 +85,12 @@ func (f *Flow) saveAll(ctx context.Context) {
 		err := f.flush(brief)
 		cancel()
 		if err == nil {
+			f.saves.OK()
 			pause = 0
 			continue
 		}
 		pause = min(max(2*pause, 100*time.Millisecond), 5*time.Second)
-		f.log.Warn("the state of limits and circuit breakers cannot be stored", "error", err, "again_in", pause)
+		f.saves.Failed(err, "again_in", pause)
 		f.mu.Lock()
 		f.again, f.look = true, true // it may have landed all the same
 		f.mu.Unlock()

@@ -78,12 +78,13 @@ func (s *Store) moveLog(c *conn) {
 // moved takes the outcome of a move.
 func (s *Store) moved(err error) {
 	if err == nil {
+		s.moves.OK()
 		return
 	}
 	if syncFailed(err) || damaged(err) {
 		s.breakDown(err)
 	}
-	s.cfg.Logger.Warn("write-ahead log was not moved into the file", "path", s.cfg.Path, "error", err)
+	s.moves.Failed(err)
 }
 
 func (s *Store) moveOnce(c *conn) error {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 )
 
@@ -65,6 +66,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		cfg: cfg, writer: make(chan *writer, 1), readers: make(chan *conn, cfg.Readers),
 		move: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	s.moves = episode.New(cfg.Logger, "the write-ahead log is not moved into the file", "the write-ahead log is moved into the file again").Source("path", cfg.Path)
 	for range cfg.Readers {
 		s.readers <- nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/ncruces/go-sqlite3"
 
+	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -25,6 +26,7 @@ type Store struct {
 	// broken is why the store takes no writes any more.
 	broken atomic.Pointer[error]
 
+	moves      *episode.Source
 	move       chan struct{} // asks for a move of the log into the file; holds at most one
 	moving     sync.Mutex    // held by who moves the log
 	done       chan struct{} // closed by Close
