@@ -225,6 +225,7 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 	if s.eng.cfg.Meter != nil {
 		begun = time.Now()
 	}
+	s.inc.awaitLease(ctx)
 	res, err := s.eng.cfg.Store.Commit(s.bounded(ctx), b)
 	if s.eng.cfg.Meter != nil {
 		s.eng.observeCommit(b, time.Since(begun), err)
