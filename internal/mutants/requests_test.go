@@ -75,4 +75,18 @@ var requests = []mutant{
 		new:   "	if true || requestID == \"\" {\n		return h.seal(",
 		tests: [][]string{{"./internal/e2e", "-run", "TestRequestIDs$/^sealed$/^memory$"}},
 	},
+	{
+		name:  "a persisted call of this process is only in memory",
+		file:  "internal/engine/lane/entity.go",
+		old:   "	if e.address.Stateless() && !m.Brief && !remote {\n",
+		new:   "	if e.address.Stateless() && !m.Brief && !remote && false {\n",
+		tests: [][]string{laneTest("TestServiceCallOutlivesItsOwner$"), {"./internal/chaos", "-run", "TestPersistedCallOutlivesItsProcess$"}},
+	},
+	{
+		name:  "a persisted call is made before its row is there",
+		file:  "internal/engine/lane/entity.go",
+		old:   "		a.Stored, a.Held = true, true // it is made at least once",
+		new:   "		a.Stored = true // it is made at least once",
+		tests: [][]string{laneTest("TestServiceCallIsStoredFirst$")},
+	},
 }
