@@ -74,6 +74,11 @@ func (s *laneShell) loop(ctx context.Context) {
 			results[i].do(s.lane, now)
 		}
 		for i := range ops {
+			if i > 0 && s.lane.Full() {
+				s.inbox.giveBack(ops[i:]) // all of them may be more than the lane has room for
+				full = true
+				break
+			}
 			s.apply(now, &ops[i])
 		}
 		clear(results)
