@@ -151,7 +151,7 @@ func (j *job) end() {
 			r.RetryAfter = microseconds(s.between(1, 30*millisecond))
 		}
 	default:
-		r.Output = outputOf(&j.claim)
+		r.Output = s.output(&j.claim)
 	}
 	h.report(r)
 	if !s.healed && s.chance(0.15) { // the answer to the first was lost

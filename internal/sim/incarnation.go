@@ -140,7 +140,7 @@ func (inc *incarnation) loop() {
 
 // checkServing checks that a node which believes in its lease owns what it serves (I1).
 func (inc *incarnation) checkServing() {
-	if !inc.member.Serving(inc.p.mono()) {
+	if !inc.member.Serving(inc.p.mono()) || inc.betrayed() {
 		return
 	}
 	l := inc.p.s.ledger
@@ -311,7 +311,10 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 			s.disk.holdAll(f.Node, func() {
 				ok, err = s.disk.mem.FenceNode(background, f.Node, f.Epoch, f.Proven)
 				if ok && err == nil && s.ledger.fenced(f.Node, false) {
-					if f.Proven {
+					if f.Proven && s.living(f.Node) {
+						s.ledger.nodes[f.Node].betrayed = true
+						s.hurt(faultLie)
+					} else if f.Proven {
 						s.did(opTakeoverProof)
 					} else {
 						s.did(opTakeoverLease)
@@ -443,7 +446,7 @@ func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
 			if p == nil || p.inc == nil || p.inc == inc {
 				continue
 			}
-			if p.inc.owner[g.Shard] && p.inc.member.Serving(p.mono()) {
+			if p.inc.owner[g.Shard] && p.inc.member.Serving(p.mono()) && !p.inc.betrayed() {
 				l.fail("I1: %s gets shard %d while %s still serves it", inc.name(), g.Shard, p.inc.name())
 			}
 		}

@@ -31,6 +31,12 @@ type plan struct {
 
 	crashes, pauses, leaves, aways, poisons, corrupts, moves, sweeps, deploys int
 
+	narrow  narrow
+	lasting int // addresses whose rows are refused until everything else has ended
+	floods  int // of large signals to one address
+	heavy   int // bytes that outputs of tasks have besides what they say
+	lies    int // live nodes that are declared dead
+
 	users, actions int
 	keys, children int
 	pins           bool          // workers have versions, and workflows are pinned

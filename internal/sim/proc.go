@@ -21,13 +21,14 @@ type proc struct {
 	born  int64
 	rate  float64 // of its clock against the store's
 
-	dead     bool
-	cut      bool // its calls under way do not arrive
-	paused   bool
-	deferred []event // what happened to it while it was paused
-	leaving  bool    // is being stopped in order
-	left     bool    // has
-	tended   int64   // when it was last given good workers, after everything has healed
+	dead      bool
+	cut       bool // its calls under way do not arrive
+	paused    bool
+	deferred  []event // what happened to it while it was paused
+	leaving   bool    // is being stopped in order
+	left      bool    // has
+	slandered int64   // until then the others believe that it has ended
+	tended    int64   // when it was last given good workers, after everything has healed
 
 	offset float64 // store time at mono 0, in µs
 	last   model.Time
@@ -127,15 +128,15 @@ func (p *proc) info() store.NodeInfo {
 
 // gone proves that a process on this host has ended.
 func (p *proc) gone(n store.NodeInfo) bool {
-	if !p.s.plan.sameHost || n.PID == p.pid {
+	if n.PID == p.pid {
 		return false
 	}
 	for _, o := range p.s.procs {
 		if o != nil && o.pid == n.PID {
-			return false
+			return !p.s.healed && p.s.now < o.slandered
 		}
 	}
-	return true
+	return p.s.plan.sameHost
 }
 
 // register begins an incarnation.

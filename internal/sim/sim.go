@@ -24,6 +24,8 @@ type Options struct {
 	Trace bool
 	// Calm leaves out all faults.
 	Calm bool
+	// Plain leaves out the faults that last (hardship), which seeds of before were found without.
+	Plain bool
 }
 
 // Result is what came of a simulation.
@@ -92,6 +94,9 @@ type Sim struct {
 	stamps   uint64
 	deeds    uint64
 
+	hardship hardship
+	heaviest int // bytes of the largest request of a user
+
 	young   bool // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
 	letters bool // there are orders for dead letters
 	gates   bool // there are limits, breakers and paused queues
@@ -147,6 +152,7 @@ func newSim(seed uint64, o Options) *Sim {
 		s.drawSettings()
 	}
 	s.drawPrograms()
+	s.drawHardships(seed)
 	return s
 }
 
@@ -234,6 +240,7 @@ func (s *Sim) run() {
 	}
 	s.runUntil(s.plan.faultsUntil, nil)
 	s.heal()
+	s.neighboursEnd()
 	deadline := s.now + s.plan.patience
 	s.runUntil(deadline, s.finished)
 	if !s.finished() {
