@@ -1,0 +1,164 @@
+package storeclock
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Config of a clock. Zero fields take the defaults.
+type Config struct {
+	Jump    time.Duration // a larger difference between the clocks puts the store's in doubt; 10 s
+	Persist time.Duration // how long a jump must last until it is accepted; 10 min
+	Hold    time.Duration // how long nothing is deleted by age after a jump was accepted; 24 h
+}
+
+func (c *Config) withDefaults() {
+	if c.Jump == 0 {
+		c.Jump = 10 * time.Second
+	}
+	if c.Persist == 0 {
+		c.Persist = 10 * time.Minute
+	}
+	if c.Hold == 0 {
+		c.Hold = 24 * time.Hour
+	}
+}
+
+// drift is how much two clocks may differ after a time without readings: one part in so many.
+const drift = 1000
+
+// Reading is what the store's clock showed at some moment between two moments of the node's own time.
+type Reading struct {
+	Sent, Got time.Duration
+	Store     model.Time
+}
+
+// Change is what a reading did to the clock.
+type Change uint8
+
+// Changes.
+const (
+	Agrees   Change = iota // nothing, or a small correction
+	Doubted                // the store's clock has jumped: the node goes on by its own
+	Cleared                // the store's clock is back where it should be
+	Advanced               // a forward jump has lasted and was accepted: time has stepped forward
+	WentBack               // a backward jump has lasted: the node has to start over with a new Clock
+)
+
+// Verdict on a reading.
+type Verdict struct {
+	Change Change
+	By     time.Duration // how far the store's clock is ahead of the node's at least; negative when it is behind
+}
+
+// Clock is store time as a node knows it. It is not safe for concurrent use; Line returns a copy of
+// the part that is.
+type Clock struct {
+	cfg    Config
+	line   Line
+	set    bool          // there has been a reading
+	agreed time.Duration // own time of the last reading that agreed
+	doubt  *doubt        // nil while the store's clock is believed
+
+	deletes time.Duration // own time from which things may be deleted by age
+}
+
+// doubt is where the store's clock has jumped to.
+type doubt struct {
+	low, high int64         // bounds of the offset
+	since     time.Duration // own time of the first reading there
+	last      time.Duration // own time of the last one
+}
+
+// New makes a clock that goes by the machine's wall clock until the first reading, which it adopts.
+func New(cfg Config, own time.Duration, wall model.Time) *Clock {
+	cfg.withDefaults()
+	offset := int64(wall) - own.Microseconds()
+
+	return &Clock{cfg: cfg, line: Line{at: own, from: offset, to: offset}}
+}
+
+// Line is the current mapping from the node's own time to store time.
+func (c *Clock) Line() Line { return c.line }
+
+// Now is store time at a moment of the node's own time.
+func (c *Clock) Now(own time.Duration) model.Time { return c.line.Now(own) }
+
+// InDoubt reports whether the store's clock has jumped and the jump is not accepted yet.
+func (c *Clock) InDoubt() bool { return c.doubt != nil }
+
+// MayDelete reports whether things may be deleted because of their age (T5).
+func (c *Clock) MayDelete(own time.Duration) bool {
+	return c.set && c.doubt == nil && own >= c.deletes
+}
+
+// Read takes in a reading of the store's clock.
+func (c *Clock) Read(r Reading) Verdict {
+	// The store's clock was read between the two moments, so the offset lies between these bounds.
+	low, high := int64(r.Store)-r.Got.Microseconds(), int64(r.Store)-r.Sent.Microseconds()
+	if !c.set {
+		// The upper bound: a time that is too early would end the first sleeps too early when it is corrected.
+		c.set, c.agreed, c.deletes = true, r.Got, r.Got+c.cfg.Persist
+		c.line = Line{at: r.Got, from: high, to: high}
+
+		return Verdict{}
+	}
+
+	ours := c.line.offset(r.Got)
+	ahead := time.Duration(max(low-ours, 0)+min(high-ours, 0)) * time.Microsecond
+	if ahead.Abs() > c.cfg.Jump+(r.Got-c.agreed)/drift {
+		return c.suspect(r.Got, low, high, ahead)
+	}
+
+	// The smallest correction that the reading allows, so that a slow answer changes nothing.
+	c.line = Line{at: r.Got, from: ours, to: min(max(c.line.to, low), high)}
+	c.agreed = r.Got
+	if c.doubt == nil {
+		return Verdict{By: ahead}
+	}
+	c.doubt = nil
+	c.deletes = max(c.deletes, r.Got+c.cfg.Persist)
+
+	return Verdict{Change: Cleared, By: ahead}
+}
+
+// suspect decides about a reading that is too far from the node's own time.
+func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration) Verdict {
+	v := Verdict{By: ahead}
+	d := c.doubt
+	if d == nil {
+		v.Change = Doubted
+	}
+	if d == nil || !d.agrees(got, low, high, c.cfg.Jump) {
+		// The offset stops where it is: a correction that was under way belongs to the time before the jump.
+		ours := c.line.offset(got)
+		c.line = Line{at: got, from: ours, to: ours}
+		c.doubt = &doubt{low: low, high: high, since: got, last: got}
+
+		return v
+	}
+
+	// The same jump: it may have lasted long enough.
+	d.low, d.high, d.last = low, high, got
+	if got-d.since < c.cfg.Persist {
+		return v
+	}
+	if ahead < 0 {
+		v.Change = WentBack
+		return v
+	}
+	v.Change = Advanced
+	c.line = Line{at: got, from: low, to: low}
+	c.agreed, c.doubt = got, nil
+	c.deletes = got + c.cfg.Hold
+
+	return v
+}
+
+// agrees reports whether a reading shows the jump that was seen before.
+func (d *doubt) agrees(got time.Duration, low, high int64, jump time.Duration) bool {
+	slack := (jump + (got-d.last)/drift).Microseconds()
+
+	return low <= d.high+slack && high >= d.low-slack
+}
