@@ -23,6 +23,12 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
+// 40 starts of 2 MiB over 5 MB/s, with the lease and the time limits of production.
+func TestLongSlowPath(t *testing.T) {
+	t.Parallel()
+	slowPath(t, 40, 2<<20-64, 5_000_000, 10*time.Second)
+}
+
 func TestLongKillRoundsSQLite(t *testing.T) {
 	t.Parallel()
 	killRounds(t, "file:"+filepath.Join(t.TempDir(), "chaos.db"), 50)

@@ -142,8 +142,11 @@ func (s *laneShell) apply(now model.Time, o *op) {
 }
 
 // fewRows are so little that the lane commits them itself when there is nothing else to do: two switches of goroutines less for whoever is
-// alone. What comes meanwhile could not be committed any sooner.
-const fewRows = 4
+// alone. What comes meanwhile could not be committed any sooner. Many bytes may take long, and the lane has other things to do meanwhile.
+const (
+	fewRows  = 4
+	fewBytes = 64 << 10
+)
 
 // carryOut does what the lane asks for.
 func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
@@ -151,7 +154,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		s.eng.observe(out.Facts)
 	}
 	if b := out.Commit; b != nil {
-		if b.Rows() <= fewRows && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
+		if b.Rows() <= fewRows && b.Bytes <= fewBytes && b.Patience == 0 && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
 			res, err := s.commit(ctx, b)
 			if !store.Final(err) {
 				s.lane.Committed(s.eng.clock.now(), res, err)
@@ -230,7 +233,9 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 	if s.eng.cfg.Meter != nil {
 		begun = time.Now()
 	}
-	res, err := s.eng.cfg.Store.Commit(s.bounded(ctx), b)
+	limited, cancel := s.bounded(ctx, b)
+	res, err := s.eng.cfg.Store.Commit(limited, b)
+	cancel()
 	if s.eng.cfg.Meter != nil {
 		s.eng.observeCommit(b, time.Since(begun), err)
 	}
@@ -246,9 +251,12 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 }
 
 // bounded gives a commit its time: the limit, or up to a quarter less, because the context is used again for the next ones. A context for each
-// would cost a step 2 % of its time.
-func (s *laneShell) bounded(ctx context.Context) context.Context {
+// would cost a step 2 % of its time. A batch with many bytes, or one that was not done in time before, has a limit of its own.
+func (s *laneShell) bounded(ctx context.Context, b *store.Batch) (context.Context, context.CancelFunc) {
 	limit := s.eng.cfg.CommitTimeout
+	if b.Bytes > fewBytes || b.Patience > 0 {
+		return context.WithTimeout(ctx, b.Within(limit))
+	}
 	if now := time.Now(); s.limit.ctx == nil || now.After(s.limit.renew) {
 		if s.limit.cancel != nil {
 			s.limit.cancel()
@@ -256,7 +264,7 @@ func (s *laneShell) bounded(ctx context.Context) context.Context {
 		s.limit.ctx, s.limit.cancel = context.WithTimeout(ctx, limit)
 		s.limit.renew = now.Add(limit / 4)
 	}
-	return s.limit.ctx
+	return s.limit.ctx, func() {}
 }
 
 func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {

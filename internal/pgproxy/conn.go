@@ -51,14 +51,27 @@ var errServerGone = errors.New("the server's connection has ended")
 
 func newConn(p *Proxy, number int, client *net.TCPConn) *conn {
 	c := &conn{
-		proxy:      p,
-		number:     number,
-		client:     client,
-		ended:      make(chan struct{}),
-		fromClient: bufio.NewReaderSize(client, 64<<10),
+		proxy:  p,
+		number: number,
+		client: client,
+		ended:  make(chan struct{}),
 	}
 	c.ctx, c.cancel = context.WithCancel(p.ctx)
+	c.fromClient = bufio.NewReaderSize(&pacedReader{c}, 64<<10)
 	return c
+}
+
+// pacedReader reads from the client as fast as the path from it is.
+type pacedReader struct{ c *conn }
+
+// Read reads a piece, and returns it when it has made its way.
+func (r *pacedReader) Read(b []byte) (int, error) {
+	const piece = 16 << 10
+	n, err := r.c.client.Read(b[:min(len(b), piece)])
+	if n > 0 && err == nil {
+		err = r.c.proxy.pace(r.c.ctx, n)
+	}
+	return n, err
 }
 
 // serve forwards until the connection ends. Nothing of it is left when it returns.

@@ -3,6 +3,7 @@ package pgproxy_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +14,34 @@ import (
 	"github.com/perdure/perdure/internal/pgproxy"
 	"github.com/perdure/perdure/internal/pgtest"
 )
+
+// A throttled path takes as long as its rate says, and a client that gives up half-way leaves nothing behind.
+func TestThrottle(t *testing.T) {
+	t.Parallel()
+	s := setup(t)
+	conn := connect(t, s.url)
+	const rate, size = 4 << 20, 2 << 20
+	s.proxy.Throttle(rate)
+	begun := time.Now()
+	var n int
+	if err := conn.QueryRow(t.Context(), "select length($1::text)", strings.Repeat("x", size)).Scan(&n); err != nil || n != size {
+		t.Fatalf("%d, %v", n, err)
+	}
+	if took := time.Since(begun); took < time.Second*size/rate {
+		t.Errorf("%d bytes took %s at %d per second", size, took, rate)
+	}
+	s.proxy.Throttle(1 << 20)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	_, err := conn.Exec(ctx, "insert into t select 1 where length($1::text) > 0", strings.Repeat("x", 16<<20))
+	lost(t, err)
+	_ = conn.PgConn().Conn().Close()
+	s.proxy.Throttle(0)
+	eventually(t, "the connection has ended", func() bool { return s.proxy.Conns() == 0 })
+	if s.has(t, 1) {
+		t.Error("half of a request came through")
+	}
+}
 
 func TestBlackhole(t *testing.T) {
 	t.Parallel()

@@ -37,6 +37,8 @@ type Proxy struct {
 	conns    map[*conn]struct{}
 	armed    []*Trigger // in the order of their injection
 	slow     time.Duration
+	rate     int              // bytes per second from clients; 0 for no limit
+	busy     time.Time        // until then, by that rate, bytes that were let through are on their way
 	gates    [2]chan struct{} // by direction; closed: open to traffic
 }
 
@@ -109,6 +111,38 @@ func (p *Proxy) DelayCommits(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.slow = d
+}
+
+// Throttle lets at most so many bytes per second through from clients, over all connections, as a slow path does. A client that
+// gives up in the middle of a request leaves no trace on the server. Zero ends it.
+func (p *Proxy) Throttle(bytesPerSecond int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.rate, p.busy = bytesPerSecond, time.Time{}
+}
+
+// pace waits until so many bytes have made their way along a throttled path.
+func (p *Proxy) pace(ctx context.Context, n int) error {
+	p.mu.Lock()
+	if p.rate == 0 {
+		p.mu.Unlock()
+		return nil
+	}
+	now := time.Now()
+	if p.busy.Before(now) {
+		p.busy = now
+	}
+	p.busy = p.busy.Add(time.Duration(n) * time.Second / time.Duration(p.rate))
+	wait := p.busy.Sub(now)
+	p.mu.Unlock()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // Blackhole lets nothing through in the given directions, or in both if none is given, on connections of now and

@@ -2,6 +2,7 @@ package store
 
 import (
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -15,6 +16,9 @@ type Batch struct {
 	Number int64
 	// At is the owner's clock when the batch was sealed, for rows that record when they were written.
 	At model.Time
+	// Bytes is roughly how many bytes the rows have, and Patience is how often the time limit of the commit is doubled because
+	// earlier attempts ran out of time. See Within.
+	Bytes, Patience int
 
 	// Deletes removes closed runs (guarded: none of them may be open; those that do not exist are passed over). Their rows go at once,
 	// their events, the data and log lines of their tasks with the next sweeps. Dead letters stay.
@@ -140,6 +144,14 @@ func (b *Batch) Empty() bool {
 		len(b.Timers) == 0 && len(b.StopTimers) == 0 && len(b.StopAll) == 0 && len(b.Taken) == 0 && len(b.Mailbox) == 0 && len(b.Entities) == 0 &&
 		len(b.Messages) == 0 &&
 		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Free) == 0
+}
+
+// slowestPath is how many bytes per second a commit may count on to move. A path that moves fewer needs Patience.
+const slowestPath = 256 << 10
+
+// Within is the time limit of the commit where a commit without rows has the limit base: every byte adds to it.
+func (b *Batch) Within(base time.Duration) time.Duration {
+	return (base + time.Duration(b.Bytes)*time.Second/slowestPath) << b.Patience
 }
 
 // Rows is the number of rows that the batch writes, without its fence.

@@ -162,6 +162,7 @@ func (l *Lane) seal(now model.Time) {
 		return
 	}
 	b.batch.Lane, b.batch.Number, b.batch.At = l.cfg.Ref, l.number+1, now
+	b.batch.Bytes, b.batch.Patience = b.bytes, l.recovery.patience
 	for i := range b.batch.Requests {
 		b.batch.Requests[i].At = now // its age: without one it would be swept at once, and a repetition would take effect again
 	}
@@ -215,7 +216,7 @@ func compareEntries(x, y *entry) int {
 // settle lets go of the inputs of a batch that has been dealt with.
 func (l *Lane) settle(b *building) {
 	for _, in := range b.inputs {
-		l.bytes -= in.size()
+		l.unhold(in)
 		l.retention.removed += len(in.runs)
 		l.retention.ended(in)
 	}

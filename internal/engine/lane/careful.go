@@ -17,20 +17,13 @@ func (r *recovery) careful() bool { return len(r.chunks) > 0 }
 // refused deals with a batch that the store will never accept (L3). The provisional state of everything in it and in the batch
 // that fills is dropped. The kept inputs are applied again in the same order, in halves, so that the poison stands alone in the end.
 func (l *Lane) refused(now model.Time, err error) {
-	r := &l.recovery
-	r.stage, r.at, r.attempts = stageNone, 0, 0
-	first, rest, freed := l.flight.inputs, l.open.inputs, len(l.flight.frees) > 0
+	l.recovery.over()
+	first, freed := l.flight.inputs, len(l.flight.frees) > 0
 	if len(first) == 0 {
 		l.freeRefused(now, err)
 		return
 	}
-	if r.careful() {
-		r.chunks = r.chunks[1:]
-	}
-	l.rollback(now, l.open)
-	l.rollback(now, l.flight)
-	l.flight, l.open = nil, l.newBuilding()
-	l.timers.reset() // what the batches stopped is open again
+	rest := l.undo(now)
 
 	var chunks []chunk
 	switch {
@@ -42,10 +35,58 @@ func (l *Lane) refused(now model.Time, err error) {
 		half := len(first) / 2
 		chunks = []chunk{first[:half:half], first[half:]}
 	}
+	l.applyAgain(chunks, rest)
+}
+
+// split deals with a batch that the store did not take in time, again and again, and that cannot land any more: the lane applies
+// its inputs again in halves, of which each needs less time. It reports false when the batch has a single input and must be sent
+// as it is.
+func (l *Lane) split(now model.Time) bool {
+	first := l.flight.inputs
+	if len(first) < 2 {
+		return false
+	}
+	l.recovery.over()
+	l.narrow(l.flight.bytes)
+	rest := l.undo(now)
+	half := half(first)
+	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)
+	return true
+}
+
+// half is how many inputs have about half of the bytes: at least one, and not all.
+func half(inputs []*input) int {
+	all := 0
+	for _, in := range inputs {
+		all += in.held
+	}
+	n, some := 0, 0
+	for n < len(inputs)-1 && (n == 0 || some+inputs[n].held <= all/2) {
+		some += inputs[n].held
+		n++
+	}
+	return n
+}
+
+// undo drops the batch in flight, which will never land, and the one that fills. It returns the inputs of the latter.
+func (l *Lane) undo(now model.Time) (rest chunk) {
+	if r := &l.recovery; r.careful() {
+		r.chunks = r.chunks[1:] // it is what was in flight
+	}
+	rest = l.open.inputs
+	l.rollback(now, l.open)
+	l.rollback(now, l.flight)
+	l.flight, l.open = nil, l.newBuilding()
+	l.timers.reset() // what the batches stopped is open again
+	return rest
+}
+
+// applyAgain has kept inputs applied again, before those that are kept already.
+func (l *Lane) applyAgain(chunks []chunk, rest chunk) {
 	if len(rest) > 0 {
 		chunks = append(chunks, rest)
 	}
-	r.chunks = append(append([]chunk{}, chunks...), r.chunks...) // not nil: its end has something to do, see carefulStep
+	l.recovery.chunks = append(append([]chunk{}, chunks...), l.recovery.chunks...) // not nil: its end has something to do, see carefulStep
 }
 
 // rollback drops the provisional state that a batch left in memory.
@@ -132,7 +173,7 @@ func (l *Lane) isolate(now model.Time, in *input, err error) []chunk {
 	chunks := []chunk{{in}} // refused by the quarantine; a message is put off, which is a write
 	if !in.run.IsZero() {
 		note := &input{kind: inQuarantine, address: in.address, run: in.run, turn: &model.Turn{Blocked: &why}}
-		l.bytes += note.size()
+		l.hold(note)
 		chunks = append(chunks, chunk{note})
 	}
 	return chunks
@@ -336,5 +377,5 @@ func (l *Lane) putOff(now model.Time, e *entry, in *input) {
 	}
 	b.batch.Deferred = append(b.batch.Deferred, row)
 	b.inputs = append(b.inputs, in)
-	b.bytes += in.size()
+	b.bytes += rowBytes + in.message.Size()
 }

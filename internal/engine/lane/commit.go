@@ -23,8 +23,25 @@ type recovery struct {
 	stage    stage
 	at       model.Time // when to go on; zero for as soon as possible
 	attempts int
+	lost     int     // commits of the batch in flight whose outcome was unknown, and that did not land
+	broken   int     // commits of it that the store broke off
+	patience int     // see store.Batch
 	chunks   []chunk // see careful.go
 }
+
+const (
+	lostTries    = 2 // lost commits of a batch before it is split
+	brokenTries  = 6 // broken commits of a batch before it is split
+	mostPatience = 6
+)
+
+// over notes that the batch in flight has been dealt with. What is left of it needs as much time.
+func (r *recovery) over() {
+	r.stage, r.at, r.attempts, r.lost, r.broken = stageNone, 0, 0, 0, 0
+}
+
+// wait gives the next commit more time.
+func (r *recovery) wait() { r.patience = min(r.patience+1, mostPatience) }
 
 // busy reports whether the batch in flight is being dealt with, so that nothing else may be sealed.
 func (r *recovery) busy() bool { return r.stage != stageNone }
@@ -42,11 +59,18 @@ func (l *Lane) Committed(now model.Time, res store.Committed, err error) {
 	r.attempts++
 	switch store.ClassOf(err) {
 	case store.Retryable:
+		// The store gives up on a batch that takes it too long with this class as well, and would do so for ever.
+		if r.broken++; r.broken >= brokenTries {
+			r.wait()
+			if l.split(now) {
+				return
+			}
+		}
 		r.stage, r.at = stageResend, 0
 		if r.attempts > 3 {
 			r.at = now.Add(backoff(r.attempts - 3))
 		}
-	case store.Away:
+	case store.Away: // whatever its size: a smaller batch would not be stored either
 		r.stage, r.at = stageResend, now.Add(backoff(r.attempts))
 	case store.Unknown:
 		r.stage, r.at = stageRefence, 0
@@ -67,7 +91,7 @@ func (l *Lane) recover(now model.Time) {
 	switch r.stage {
 	case stageResend:
 		r.stage, r.at = stageNone, 0
-		l.flight.batch.Lane = l.cfg.Ref
+		l.flight.batch.Lane, l.flight.batch.Patience = l.cfg.Ref, r.patience
 		l.out.Commit = &l.flight.batch
 	case stageRefence:
 		r.stage, r.at = stageRefencing, 0
@@ -98,7 +122,10 @@ func (l *Lane) Refenced(now model.Time, epoch, landed int64, err error) {
 		l.verify(now)
 	case landed == l.flight.batch.Number-1:
 		l.cfg.Ref.Epoch = epoch
-		r.stage, r.at = stageResend, 0
+		r.wait() // perhaps it was too large for its time
+		if r.lost++; r.lost < lostTries || !l.split(now) {
+			r.stage, r.at = stageResend, 0
+		}
 	default:
 		l.die(fault.New(fault.Internal, "fence of lane %d stands at batch %d while %d is in flight", l.cfg.Ref.Lane, landed, l.flight.batch.Number))
 	}
@@ -144,13 +171,17 @@ func (l *Lane) Verified(now model.Time, rows []*store.Execution, err error) {
 
 // landed goes on after a batch has been committed.
 func (l *Lane) landed(now model.Time, res store.Committed) {
-	l.recovery.stage, l.recovery.at, l.recovery.attempts = stageNone, 0, 0
+	l.recovery.over()
 	b := l.flight
+	l.widen(b)
 	for _, x := range res.Existing {
 		l.startMetRun(now, b, x)
 	}
 	l.committed(now, b)
 	l.carefulLanded()
+	if r := &l.recovery; !r.careful() && r.patience > 0 {
+		r.patience-- // little by little: the path is as slow as it was
+	}
 }
 
 // startMetRun takes back a start that found its address in use: nothing of it was written. The input is applied again, now
@@ -163,9 +194,9 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	for _, in := range b.inputs {
 		if in.kind == inMessage && in.message.Kind == model.MessageStart && in.address == e.address {
 			again := *in
-			again.checked = true
+			again.checked, again.held = true, 0
 			e.backlog = append([]*input{&again}, e.backlog...)
-			l.bytes += again.size()
+			l.hold(&again)
 		}
 	}
 	l.forget(e)

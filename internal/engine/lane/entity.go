@@ -457,6 +457,7 @@ func (a *actor) committed(c *core.EntityChange) {
 // changeEntity puts the change of a row into the batch. Several in one batch are one write.
 func (b *building) changeEntity(e *entry, c *core.EntityChange) {
 	row := store.EntityRow{Shard: e.shard.id, Entity: c.Entity, Prev: c.Prev, Gone: c.Gone}
+	b.bytes += c.Entity.Size()
 	i, ok := b.changed[e]
 	if !ok {
 		if b.changed == nil {
@@ -467,6 +468,7 @@ func (b *building) changeEntity(e *entry, c *core.EntityChange) {
 		return
 	}
 	old := &b.batch.Entities[i]
+	b.bytes -= old.Entity.Size()
 	row.Prev = old.Prev
 	if row.Prev != 0 || !row.Gone {
 		*old = row
@@ -492,7 +494,6 @@ func (b *building) changeMailbox(key store.EntityKey, d *core.Decision) {
 	}
 	for i := range d.Mailbox {
 		b.batch.Mailbox = append(b.batch.Mailbox, store.MailboxRow{EntityKey: key, Item: d.Mailbox[i]})
-		b.bytes += d.Mailbox[i].Message.Size()
 	}
 }
 

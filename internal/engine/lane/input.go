@@ -33,6 +33,7 @@ const (
 type input struct {
 	kind    inputKind
 	address model.Address
+	held    int // bytes that count for it in Lane.bytes
 
 	message *model.Message // of inMessage
 	pair    *pair          // where the message came from, when another shard sent it
@@ -57,33 +58,6 @@ type input struct {
 	runs   []model.RunID // of inExpired
 	letter *letterRead   // what the store says of the dead letter that the message is about; nil before it has been read
 	fate   *core.Fate    // what the store says of the claim of a report; nil when it has not been asked
-}
-
-func (in *input) size() int {
-	n := 256
-	switch in.kind {
-	case inMessage:
-		n += in.message.Size()
-	case inAnswered:
-		n += in.message.Size() + in.answer.Output.Size()
-	case inTurn:
-		for i := range in.turn.Commands {
-			n += in.turn.Commands[i].Event.Size()
-		}
-		if c := in.turn.Close; c != nil {
-			n += c.Output.Size() + c.Input.Size()
-		}
-	case inReport:
-		n += in.task.report.Output.Size()
-	case inProgress:
-		n += in.task.progress.Size()
-	case inExpired:
-		n += 16 * len(in.runs)
-	case inOperated:
-		n += in.job.size
-	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle:
-	}
-	return n
 }
 
 // ErrNotOwner tells that the lane does not serve the shard of an address: ask whoever does.
@@ -175,7 +149,7 @@ func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 
 // take applies an input, or lets it wait until it can be applied.
 func (l *Lane) take(now model.Time, e *entry, in *input) {
-	l.bytes += in.size()
+	l.hold(in)
 	if len(e.backlog) > 0 || !l.ready(now, e, in) {
 		e.backlog = append(e.backlog, in)
 		l.schedule(e)
@@ -196,7 +170,7 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	switch {
 	case e.loading || e.starting || e.removing || l.recovery.careful():
 		return false
-	case e.served >= l.cfg.PerKey || l.open.rows() >= l.cfg.MaxBatchRows:
+	case e.served >= l.cfg.PerKey || l.batchFull():
 		return false
 	case in.early(e):
 		return false
@@ -650,7 +624,7 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 
 // done lets go of an input that has been dealt with.
 func (l *Lane) done(in *input) {
-	l.bytes -= in.size()
+	l.unhold(in)
 	l.retention.ended(in)
 	if in.pair != nil {
 		in.pair.release(l)
@@ -689,7 +663,7 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	if d.Close != nil {
 		key.Run = d.Closed
 	}
-	b.bytes += in.size()
+	b.bytes += decisionSize(d)
 	for _, run := range d.Deletes {
 		b.batch.Deletes = append(b.batch.Deletes, store.RunKey{Shard: e.shard.id, Run: run})
 	}

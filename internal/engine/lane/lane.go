@@ -25,6 +25,7 @@ type Config struct {
 	NewTrace func(model.Address) string
 
 	MaxBatchRows  int           // rows per batch; 2,000
+	MaxBatchBytes int           // bytes per batch, and one input more; 4 MiB
 	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
 	MaxBacklog    int           // inputs that wait for one address; 10,000
 	PerKey        int           // inputs of one address per batch; 64
@@ -50,6 +51,7 @@ func (c *Config) withDefaults() {
 	}
 	set(&c.Lanes, 1)
 	set(&c.MaxBatchRows, 2000)
+	set(&c.MaxBatchBytes, 4<<20)
 	set(&c.MaxBytes, 64<<20)
 	set(&c.MaxBacklog, 10_000)
 	set(&c.PerKey, 64)
@@ -79,8 +81,9 @@ type Lane struct {
 	spare    *building
 	recovery recovery // how a failed commit is being dealt with
 
-	backlog ring // entries with waiting inputs that may be served
-	bytes   int
+	backlog    ring // entries with waiting inputs that may be served
+	bytes      int
+	batchBytes int // that a batch may have now: fewer than configured while the path to the store is slow
 
 	loads     loads
 	timers    window
@@ -121,6 +124,7 @@ func New(cfg Config) *Lane {
 		resting:  resting{list: list.New()},
 		requests: map[store.RequestKey]struct{}{},
 	}
+	l.batchBytes = cfg.MaxBatchBytes
 	l.open = l.newBuilding()
 	l.loads = newLoads()
 	l.timers = newWindow(cfg.TimerWindow)
@@ -238,7 +242,7 @@ func clearAnswers(a []Answer) []Answer { clear(a); return a[:0] }
 
 // Full reports whether the lane has no room: hand in nothing but results until it has.
 func (l *Lane) Full() bool {
-	return l.bytes >= l.cfg.MaxBytes || l.open.rows() >= l.cfg.MaxBatchRows || l.recovery.careful()
+	return l.bytes >= l.cfg.MaxBytes || l.batchFull() || l.recovery.careful()
 }
 
 // Held is the number of bytes of inputs that wait or are not committed yet.

@@ -276,13 +276,11 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	switch {
 	case r.Reply == nil && r.Err == nil || len(e.backlog) == 0 || e.backlog[0] != ld.input:
 	case ld.input.message.From.ID != "": // a step waits for the answer, which it is sent
-		l.bytes -= ld.input.size()
 		ld.input.kind, ld.input.answer = inAnswered, repeated(r)
-		l.bytes += ld.input.size()
+		l.hold(ld.input)
 	case !ld.input.inbox.IsZero() || ld.input.pair != nil:
-		l.bytes -= ld.input.size()
 		ld.input.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left, or its place in the channel
-		l.bytes += ld.input.size()
+		l.hold(ld.input)
 	default:
 		e.backlog = e.backlog[1:]
 		a := Answer{Err: r.Err}

@@ -242,5 +242,7 @@ func (l *Lane) remember(b *building, e *entry, id string, a *model.Answer) {
 	}
 	l.requests[key] = struct{}{}
 	e.remembered++
-	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: model.AppendAnswer(nil, a)})
+	body := model.AppendAnswer(nil, a)
+	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: body})
+	b.bytes += rowBytes + len(body)
 }

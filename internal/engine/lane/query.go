@@ -36,7 +36,7 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
 		l.foreign++
 	}
 	e.queries = append(e.queries, q)
-	l.bytes -= in.size()
+	l.unhold(in)
 	switch {
 	case e.worker == 0 || l.stops(e) || e.withheld:
 		l.dispatch(now, e) // or it is on its way already

@@ -321,6 +321,16 @@ func (v *village) trouble() func(*rapid.T) {
 			v.fail(store.Unknown)
 		}
 	}
+	actions["slow"] = func(*rapid.T) { // until the batch is split
+		for range 4 {
+			switch {
+			case v.commit != nil:
+				v.fail(store.Unknown)
+			case v.refence != nil:
+				v.refenceNow()
+			}
+		}
+	}
 	actions["time"] = func(t *rapid.T) {
 		v.now = v.now.Add(time.Duration(rapid.IntRange(1, 90).Draw(t, "seconds")) * time.Second)
 		v.flush()

@@ -50,7 +50,7 @@ func TestRandomRuns(t *testing.T) {
 			"": func(t *rapid.T) { p.r.t = t }, "start": p.start, "run": run, "run 2": run, "run 3": run, "forget": forget,
 			"work": p.work, "work 2": p.work, "work 3": p.work, "work 4": p.work, "release": p.release, "flush": func(*rapid.T) { p.r.flush() },
 			"commit": p.commit, "commit 2": p.commit, "commit 3": p.commit, "refence": p.refence, "read": p.read, "read 2": p.read,
-			"worker": p.worker, "shard": p.shard, "sickness": p.sickness, "time": p.time,
+			"worker": p.worker, "shard": p.shard, "sickness": p.sickness, "slowness": p.slowness, "time": p.time,
 		}
 		for range 4 {
 			t.Repeat(actions)

@@ -47,7 +47,7 @@ func TestRandomTalk(t *testing.T) {
 			"query": p.query, "query 2": p.query, "answer": p.answer, "answer 2": p.answer, "order": p.order, "order 2": p.order, "forget": p.forget,
 			"hear": func(*rapid.T) { p.hear() }, "work": p.work, "work 2": p.work, "work 3": p.work, "release": p.release, "flush": func(*rapid.T) { p.r.flush() },
 			"commit": p.commit, "commit 2": p.commit, "commit 3": p.commit, "refence": p.refence, "read": p.read, "read 2": p.read,
-			"worker": p.worker, "shard": p.shard, "sickness": p.sickness, "time": p.time,
+			"worker": p.worker, "shard": p.shard, "sickness": p.sickness, "slowness": p.slowness, "time": p.time,
 		}
 		for range 4 {
 			t.Repeat(actions)

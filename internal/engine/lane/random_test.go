@@ -40,6 +40,7 @@ func TestRandomLife(t *testing.T) {
 			"worker":   p.worker,
 			"shard":    p.shard,
 			"sickness": p.sickness,
+			"slowness": p.slowness,
 			"time":     p.time,
 			"mail":     func(*rapid.T) { p.r.l.MailWaits() },
 		}
@@ -59,6 +60,7 @@ type life struct {
 	signals map[string]model.Address // by name: which were sent, and to whom
 	next    int
 	sick    bool
+	slow    bool
 	here    map[lane.WorkerID]bool
 	owned   map[model.ShardID]bool
 	// reported are outcomes that a worker has reported and that must come back before it goes on, by generation.
@@ -77,6 +79,7 @@ func newLife(t *rapid.T) *life {
 			c.Watched = true
 			c.PerKey = rapid.IntRange(1, 4).Draw(t, "per key")
 			c.MaxBatchRows = rapid.SampledFrom([]int{3, 10, 1000}).Draw(t, "rows")
+			c.MaxBatchBytes = rapid.SampledFrom([]int{1, 500, 4 << 20}).Draw(t, "bytes")
 			c.MaxLoads = rapid.IntRange(1, 4).Draw(t, "loads")
 			c.TimerWindow = rapid.SampledFrom([]int{1, 3, 1000}).Draw(t, "window")
 		}),
@@ -94,6 +97,9 @@ func newLife(t *rapid.T) *life {
 		bad := p.sick && slices.ContainsFunc(b.Events, func(e store.EventRow) bool { return p.r.row(e.Run) != nil && p.r.row(e.Run).Start.Address == p.keys[0] })
 		if bad {
 			return store.Errorf(store.Refused, "commit", "poison")
+		}
+		if p.slow && b.Rows() > 3 {
+			return store.Errorf(store.Unknown, "commit", "too slow")
 		}
 		return nil
 	}
@@ -253,7 +259,7 @@ func (p *life) commit(t *rapid.T) {
 	case 2:
 		p.r.fail(store.Unknown)
 	case 3:
-		if _, err := p.r.land(); err == nil || store.ClassOf(err) == store.Refused {
+		if _, err := p.r.land(); err == nil || store.ClassOf(err) == store.Refused || store.ClassOf(err) == store.Unknown {
 			p.r.l.Committed(p.r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "connection lost"))
 			p.r.flush()
 		}
@@ -337,6 +343,9 @@ func (p *life) takeBack(s model.ShardID) {
 
 func (p *life) sickness(*rapid.T) { p.sick = !p.sick }
 
+// slowness is a path to the store on which batches of more than a few rows are never done in time.
+func (p *life) slowness(*rapid.T) { p.slow = !p.slow }
+
 func (p *life) time(t *rapid.T) {
 	p.r.now = p.r.now.Add(time.Duration(rapid.IntRange(1, 70).Draw(t, "seconds")) * time.Second)
 }
@@ -344,7 +353,7 @@ func (p *life) time(t *rapid.T) {
 // heal ends all faults and lets everything come to its end.
 func (p *life) heal(t *rapid.T) {
 	r := p.r
-	p.sick = false
+	p.sick, p.slow = false, false
 	for w := range lane.WorkerID(3) {
 		if p.here[w] {
 			r.l.Leave(r.now, w)

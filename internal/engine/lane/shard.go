@@ -99,7 +99,7 @@ func (l *Lane) refuseBacklog(e *entry) {
 		}
 		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: ErrNotOwner})
 		l.unheard(in, ErrNotOwner)
-		l.bytes -= in.size()
+		l.unhold(in)
 		l.retention.ended(in)
 		delete(l.mail.inbox, in.inbox)
 	}

@@ -537,7 +537,7 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 // lost lets the attempt of a worker that is gone fail, behind whatever waits for the entry.
 func (l *Lane) lost(e *entry, t *core.Task) {
 	in := taskInputOf(e, e.run(), inExpire, taskInput{id: t.ID, held: true, claim: t.Claim, what: model.FailureLost})
-	l.bytes += in.size()
+	l.hold(in)
 	e.backlog = append(e.backlog, in)
 	l.schedule(e)
 }
@@ -642,7 +642,6 @@ func (l *Lane) applyProgress(e *entry, in *input) {
 	b := l.open
 	l.touch(b, e)
 	b.putDatum(store.TaskDatum{RunKey: e.key(), Task: t.id, Value: t.progress})
-	b.bytes += in.size()
 	b.inputs = append(b.inputs, in)
 }
 

@@ -112,12 +112,10 @@ func (l *Lane) writeData(now model.Time, e *entry, in *input) error {
 	for i := range c.Lines {
 		it := &c.Lines[i]
 		b.batch.Logs = append(b.batch.Logs, store.LogRow{RunKey: key, Task: ref.ID, At: it.At, N: int32(len(b.batch.Logs)), Level: it.Level, Text: it.Text})
+		b.bytes += rowBytes + len(it.Text)
 	}
 	mark := store.TaskMark{Claim: w.Claim, Seq: w.Seq, Lines: w.Lines, Items: w.Items, At: w.At}
 	b.putDatum(mark.Datum(key, ref.ID))
-	if in.inbox.IsZero() {
-		b.bytes += in.size() // else that is counted with the rest of it
-	}
 	return nil
 }
 
@@ -130,7 +128,9 @@ type datumKey struct {
 // putDatum adds a value of a task. The last one of a name in a batch counts: a store takes each of them once.
 func (b *building) putDatum(row store.TaskDatum) {
 	key := datumKey{row.RunKey, row.Task, row.Name}
+	b.bytes += rowBytes + row.Value.Size()
 	if i, ok := b.data[key]; ok {
+		b.bytes -= rowBytes + b.batch.TaskData[i].Value.Size()
 		b.batch.TaskData[i] = row
 		return
 	}

@@ -80,6 +80,7 @@ func (l *lane) write(ctx context.Context, b *store.Batch, conditional bool) (*wr
 	w.encoder, w.lane, w.batch, w.existing, w.missing, w.earlier = &l.encoder, l, b, nil, nil, nil
 	w.reset()
 	w.fence()
+	w.patience()
 	w.deletes()
 	w.starts(conditional)
 	w.runs()
@@ -139,6 +140,19 @@ func (w *writer) fence() {
 	w.int4(clampLane(w.batch.Lane.Lane))
 	w.int8(w.batch.Lane.Epoch)
 	w.int8(w.batch.Number)
+	w.execute()
+}
+
+// patience raises the limits of the server for this transaction, if the batch may take longer than most.
+func (w *writer) patience() {
+	cfg := w.lane.store.cfg
+	const most = 256 << 10
+	if !cfg.prepare || w.batch.Bytes <= most && w.batch.Patience == 0 { // without prepare the session has no limits of ours
+		return
+	}
+	w.use(stPatience)
+	w.int8(w.batch.Within(cfg.statementTimeout()).Milliseconds())
+	w.int8(w.batch.Within(cfg.commitTimeout()).Milliseconds())
 	w.execute()
 }
 

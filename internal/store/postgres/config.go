@@ -168,6 +168,9 @@ func (c *config) part(tenths int) time.Duration {
 // commitTimeout is how long we wait for the answer to a commit.
 func (c *config) commitTimeout() time.Duration { return c.part(8) }
 
+// statementTimeout is how long the server works on one statement of a commit.
+func (c *config) statementTimeout() time.Duration { return c.part(5) }
+
 // settings are session settings of the server by name.
 type settings map[string]string
 
@@ -201,7 +204,7 @@ func (c *config) baseSettings(statement, lock time.Duration) settings {
 // with the table because it has so few rows, and keep the plan when it has grown. Bitmap scans look odd for single rows, but are the one
 // kind of scan that needs a condition on the index; plain index scans could read an index from end to end. The difference in cost is not measurable.
 func (c *config) laneSettings(k laneKey) settings {
-	s := c.baseSettings(c.part(5), c.part(4))
+	s := c.baseSettings(c.statementTimeout(), c.part(4))
 	maps.Copy(s, settings{
 		"application_name":          laneName(c.Name, k),
 		"transaction_timeout":       strconv.FormatInt(c.commitTimeout().Milliseconds(), 10), // PostgreSQL 17

@@ -426,3 +426,28 @@ func TestReadOnlyServer(t *testing.T) {
 	})
 	r.wantEvents()
 }
+
+// A commit has as much time as its bytes need on a slow path, and more when it was late before. The statement of the slow part and
+// the transaction have it too.
+func TestCommitHasTimeForItsBytes(t *testing.T) {
+	t.Parallel()
+	server := pgtest.Start(t, pgtest.Options{})
+	const size, rate = 768 << 10, 384 << 10 // two seconds; a small batch has 800 ms
+	for name, limit := range map[string]func(b *store.Batch){
+		"bytes":    func(b *store.Batch) { b.Bytes = size },
+		"patience": func(b *store.Batch) { b.Patience = 3 },
+	} {
+		for _, prepared := range []bool{true, false} {
+			t.Run(fmt.Sprint(name, ", prepared ", prepared), func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, server, func(c *postgres.Config) { c.Lease, c.NoPrepare = time.Second, !prepared })
+				r.proxy.Throttle(rate)
+				large := r.batch(limit, func(b *store.Batch) { b.Events[0].Event.Output.Data = make([]byte, size) })
+				r.commit(large)
+				r.proxy.Throttle(0)
+				r.commit(r.batch())
+				r.wantEvents()
+			})
+		}
+	}
+}

@@ -102,7 +102,7 @@ type failure struct {
 // exchange sends the pipeline of w and reads the reply. It returns nil only when the server has said that it is ready for the next query
 // and has not reported an error before: that is when the transaction is durable.
 func (l *lane) exchange(ctx context.Context, w *writer) error {
-	deadline := time.Now().Add(l.store.cfg.commitTimeout())
+	deadline := time.Now().Add(w.batch.Within(l.store.cfg.commitTimeout()))
 	if d, ok := ctx.Deadline(); ok && d.Before(deadline) {
 		deadline = d
 	}

@@ -17,6 +17,7 @@ type statement struct {
 // The statements of a commit, in the order in which they are sent. Those that are empty in a batch are left out.
 const (
 	stFence = iota
+	stPatience
 	stDelete
 	stReplace
 	stStart
@@ -76,6 +77,11 @@ with w as (
   update {schema}.fences set batch = $4 where node = $1 and lane = $2 and epoch = $3 and batch = $4::bigint - 1 returning 1
 )
 select 1 / count(*) from w`},
+
+	// For the rest of the transaction. PostgreSQL 17 has the second one.
+	stPatience: {"settings", `
+select set_config(s.name, case s.name when 'statement_timeout' then $1::bigint else $2::bigint end::text, true)
+from pg_catalog.pg_settings s where s.name in ('statement_timeout', 'transaction_timeout')`},
 
 	// The events of a deleted run are left to sweeps. The division fails when one of the runs is open.
 	stDelete: {"executions", `

@@ -1,0 +1,54 @@
+package mutants
+
+// load are bugs that show when there are many bytes, or when a part of the store is slow or sick.
+var load = []mutant{
+	{
+		name:  "a batch has any number of bytes",
+		file:  "internal/engine/lane/bytes.go",
+		old:   " || l.open.bytes >= l.batchBytes\n",
+		new:   "\n",
+		tests: [][]string{laneTest("TestBatchIsCutByBytes$")},
+	},
+	{
+		name:  "only what comes in counts for a batch",
+		file:  "internal/engine/lane/bytes.go",
+		old:   "			n += s.Carried[i].Size()\n",
+		new:   "			_ = i\n",
+		tests: [][]string{laneTest("TestRowsCountAndNotOnlyInputs$")},
+	},
+	{
+		name:  "a batch that is never done in time is sent again as it is",
+		file:  "internal/engine/lane/careful.go",
+		old:   "	if len(first) < 2 {\n		return false\n",
+		new:   "	if true {\n		return false\n",
+		tests: [][]string{laneTest("TestBatchesGrowAgainAfterASlowPath$")},
+	},
+	{
+		name:  "a split forgets the batch that fills",
+		file:  "internal/engine/lane/careful.go",
+		old:   "	half := half(first)\n	l.applyAgain([]chunk{first[:half:half], first[half:]}, rest)\n",
+		new:   "	half := half(first)\n	_ = rest\n	l.applyAgain([]chunk{first[:half:half], first[half:]}, nil)\n",
+		tests: [][]string{laneTest("TestBatchThatIsNeverDoneInTime$|TestRandomLife$")},
+	},
+	{
+		name:  "a batch is split before the fence has moved",
+		file:  "internal/engine/lane/commit.go",
+		old:   "	case store.Unknown:\n		r.stage, r.at = stageRefence, 0\n",
+		new:   "	case store.Unknown:\n		if r.lost++; r.lost >= lostTries && l.split(now) {\n			return\n		}\n		r.stage, r.at = stageRefence, 0\n",
+		tests: [][]string{laneTest("TestLateBatchThatLanded$")},
+	},
+	{
+		name:  "an input that is late has no more time the next time",
+		file:  "internal/engine/lane/commit.go",
+		old:   "		l.flight.batch.Lane, l.flight.batch.Patience = l.cfg.Ref, r.patience\n",
+		new:   "		l.flight.batch.Lane = l.cfg.Ref\n",
+		tests: [][]string{laneTest("TestInputThatIsNotDoneInTime$")},
+	},
+	{
+		name:  "a commit has the same time whatever its size",
+		file:  "internal/store/batch.go",
+		old:   "(base + time.Duration(b.Bytes)*time.Second/slowestPath)",
+		new:   "(base + 0*slowestPath)",
+		tests: [][]string{{"./internal/store/postgres", "-run", "TestCommitHasTimeForItsBytes$"}},
+	},
+}
