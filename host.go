@@ -80,7 +80,7 @@ func (h *host) insist(ctx context.Context, p patience, what string, f func() (mo
 		if err == nil || !fault.Is(err, fault.Unavailable) || n == p {
 			return out, err
 		}
-		h.logger.Warn("a payload cannot be read or written now; it is tried again", "of", what, "error", err)
+		h.logger.Warn("a payload cannot be read or written now; it is tried again", "of", what, "error", model.Cut(err.Error(), model.MaxLogLine))
 		select {
 		case <-ctx.Done():
 			return model.Payload{}, err

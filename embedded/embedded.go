@@ -54,6 +54,11 @@ type Config struct {
 	MaxSteps int
 	// MaxPayload is the largest input or output in bytes; 2 MiB.
 	MaxPayload int
+	// MaxHistory is how many bytes the history of a run may have; 50 MiB. A run that reaches it is kept, with a reason: use ContinueAsNew before. People are warned at
+	// four fifths of it.
+	MaxHistory int
+	// MaxUnread is how many bytes of signals, updates and promises may wait for the code of a run, at most half of MaxHistory; 16 MiB, or a third of MaxHistory if that is less.
+	MaxUnread int
 	// Payloads is how inputs, outputs and messages are stored: their format, compression, encryption, and where large ones go. The zero value is
 	// JSON in the store. Every process that serves or calls the same executions should have the same settings.
 	Payloads payload.Codec
@@ -109,7 +114,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
-		Retention: c.Retention, Meter: meter, Tracer: tracer,
+		Retention: c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread,
 	})
 	if err != nil {
 		unregister()

@@ -11,15 +11,17 @@ import (
 type Limits struct {
 	Events  int64 // of one run
 	Signals int   // received and not taken
-	Timers  int
-	Tasks   int // open ones
-	Locks   int // of one section
+	// Bytes bounds the history of one run, Unread the signals, updates and promises that its code has not dealt with; no bound when it is 0.
+	Bytes, Unread int
+	Timers        int
+	Tasks         int // open ones
+	Locks         int // of one section
 	// Past and PastBytes bound the events that a run may begin with: they are stored and read together with its start.
 	Past, PastBytes int
 }
 
 // DefaultLimits are generous for people and finite for accidents.
-var DefaultLimits = Limits{Events: 100_000, Signals: 10_000, Timers: 10_000, Tasks: 10_000, Locks: model.MaxLocks, Past: 10_000, PastBytes: 16 << 20}
+var DefaultLimits = Limits{Events: 100_000, Bytes: 50 << 20, Signals: 10_000, Unread: 16 << 20, Timers: 10_000, Tasks: 10_000, Locks: model.MaxLocks, Past: 10_000, PastBytes: 16 << 20}
 
 // Decision is what an input leads to. Everything to be written belongs to one commit; the answer and whatever else
 // is told to anybody must wait for it.

@@ -499,9 +499,11 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 		res := &r.Results[i]
 		n.remove(&d, n.Current(it))
 		if res.Failure == nil {
-			d.Messages = append(d.Messages, res.Messages...)
+			for j := range res.Messages {
+				d.Messages = append(d.Messages, *res.Messages[j].Bounded())
+			}
 		}
-		d.answerCall(it.Message, model.Answer{Output: res.Output, Failure: res.Failure})
+		d.answerCall(it.Message, model.Answer{Output: res.Output, Failure: res.Failure.Bounded()})
 	}
 	if r.Changed && plain {
 		n.Row.State, n.Row.Exists = r.State, r.Exists

@@ -15,6 +15,10 @@ type Execution struct {
 
 	// Next is the position of the next event.
 	Next int64
+
+	bytes  int // of the history
+	unread int // bytes of signals, updates and unheard
+
 	// Last is the time of the last event.
 	Last model.Time
 	// Canceling is the position of the cancel request; 0 when there is none.
@@ -131,7 +135,7 @@ func (x *Execution) Clone() *Execution {
 // begin is the state of a run right after its start. A past, and when that began, may come from a clock that is ahead of ours: what follows is not
 // older, so that the time that the code sees never goes back.
 func begin(s model.Start) *Execution {
-	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: max(s.At, s.Began), labels: s.Labels}
+	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: max(s.At, s.Began), labels: s.Labels, bytes: s.Input.Size()}
 	if s.Task != nil {
 		x.openTask(model.TaskStep, s.Task, s.Input, s.At, s.Worker, 0)
 	}
@@ -169,16 +173,21 @@ func Recover(s model.Start, o model.Outcome, events []model.Event, timers []Time
 
 // note folds one event into the state. Recover and Apply both go through it, so they cannot disagree (I3).
 func (x *Execution) note(e *model.Event) {
+	size := e.Size()
+	x.bytes += size
 	switch e.Kind {
 	case model.EventSignalReceived:
 		x.signals = append(x.signals, *e)
+		x.unread += size
 	case model.EventSignalTaken:
 		if i := x.signal(e.Ref); i >= 0 {
+			x.unread -= x.signals[i].Size()
 			x.signals = slices.Delete(x.signals, i, i+1)
 		}
 	case model.EventPromiseSettled:
 		x.settled = append(x.settled, e.Name)
 		x.unheard = append(x.unheard, *e)
+		x.unread += size
 	case model.EventCancelRequest:
 		x.Canceling = e.Seq
 	case model.EventChildStarted:
@@ -203,8 +212,10 @@ func (x *Execution) note(e *model.Event) {
 		x.noteSection(e)
 	case model.EventUpdateReceived:
 		x.updates = append(x.updates, *e)
+		x.unread += size
 	case model.EventUpdateAnswered:
 		if i := x.update(e.Ref); i >= 0 {
+			x.unread -= x.updates[i].Size()
 			x.updates = slices.Delete(x.updates, i, i+1)
 		}
 	case model.EventStateSet:
@@ -257,7 +268,12 @@ func (x *Execution) recentlyFired(id string) bool {
 // seen forgets firings and promises that the code has been fed.
 func (x *Execution) seen(seq int64) {
 	if len(x.unheard) > 0 {
-		x.unheard = slices.DeleteFunc(x.unheard, func(e model.Event) bool { return e.Seq <= seq })
+		x.unheard = slices.DeleteFunc(x.unheard, func(e model.Event) bool {
+			if e.Seq <= seq {
+				x.unread -= e.Size()
+			}
+			return e.Seq <= seq
+		})
 	}
 	if len(x.fired) > 0 {
 		x.fired = slices.DeleteFunc(x.fired, func(f firing) bool { return f.seq <= seq })

@@ -13,6 +13,7 @@ import (
 // afterwards. fresh is the id of the run that a start may create.
 func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
 	var d Decision
+	m = m.Bounded()
 	if m.Kind == model.MessageUpdate && x != nil && x.holds(m.RequestID) {
 		// The same request again waits for the same answer, also when a later run than it was sent to gives that: a refusal would be remembered
 		// in its place.
@@ -81,14 +82,14 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		x.watch(&d, now, m.From)
 	case model.MessageClosed:
 		if x.child(m.ID) >= 0 {
-			x.append(&d, now, model.Event{
+			x.appendAnswer(&d, now, model.Event{
 				Kind: model.EventChildClosed, ID: m.ID, Status: m.Status, Output: m.Input, Failure: m.Failure,
 				Target: m.From.Address, Run: m.From.Run,
-			})
+			}, lim)
 		}
 	case model.MessageAnswer:
 		if x.waitsFor(m.ID) {
-			x.append(&d, now, model.Event{Kind: model.EventAnswered, ID: m.ID, Output: m.Input, Failure: m.Failure})
+			x.appendAnswer(&d, now, model.Event{Kind: model.EventAnswered, ID: m.ID, Output: m.Input, Failure: m.Failure}, lim)
 		} else {
 			x.lockRefused(&d, m, now)
 		}
@@ -144,17 +145,15 @@ func (x *Execution) holds(request string) bool {
 
 // accept takes an update that the code is to answer.
 func (x *Execution) accept(d *Decision, m *model.Message, now model.Time, lim Limits) {
+	e := model.Event{Kind: model.EventUpdateReceived, Name: m.Name, Input: m.Input, RequestID: m.RequestID}
+	if m.From.ID != "" {
+		e.Watcher = m.From
+	}
 	switch {
 	case len(x.updates) >= lim.Signals:
 		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s holds %d updates that it has not answered, which is the limit",
 			x.Start.Address, len(x.updates)))
-	case x.Next >= lim.Events:
-		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, which is the limit", x.Start.Run, x.Next))
-	default:
-		e := model.Event{Kind: model.EventUpdateReceived, Name: m.Name, Input: m.Input, RequestID: m.RequestID}
-		if m.From.ID != "" {
-			e.Watcher = m.From
-		}
+	case x.admits(d, &e, lim):
 		x.append(d, now, e)
 		d.Pending = true
 	}
@@ -183,11 +182,12 @@ func (x *Execution) pause(d *Decision, m *model.Message, now model.Time, lim Lim
 	if x.Paused != nil {
 		return
 	}
-	if x.Next >= lim.Events {
-		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, which is the limit", x.Start.Run, x.Next))
+	e := model.Event{Kind: model.EventPaused, Failure: m.Failure, RequestID: m.RequestID}
+	if why := x.full(e.Size(), lim); why != "" {
+		d.refuse(fault.Exhausted, why)
 		return
 	}
-	x.append(d, now, model.Event{Kind: model.EventPaused, Failure: m.Failure, RequestID: m.RequestID})
+	x.append(d, now, e)
 	x.Parked = true
 	d.Mark = x.mark()
 }
@@ -200,14 +200,12 @@ func (x *Execution) obeys(from model.Link) bool {
 
 // receive accepts a signal.
 func (x *Execution) receive(d *Decision, now model.Time, e model.Event, lim Limits) {
+	e.Kind = model.EventSignalReceived
 	switch {
 	case len(x.signals) >= lim.Signals:
 		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s holds %d signals that it has not taken, which is the limit",
 			x.Start.Address, len(x.signals)))
-	case x.Next >= lim.Events:
-		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, which is the limit", x.Start.Run, x.Next))
-	default:
-		e.Kind = model.EventSignalReceived
+	case x.admits(d, &e, lim):
 		x.append(d, now, e)
 	}
 }
@@ -218,13 +216,10 @@ func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Li
 		d.refuse(fault.Conflict, fmt.Sprintf("promise %s of %s is settled already", m.Name, x.Start.Address))
 		return
 	}
-	if x.Next >= lim.Events {
-		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, which is the limit", x.Start.Run, x.Next))
-		return
+	e := model.Event{Kind: model.EventPromiseSettled, Name: m.Name, Output: m.Input, Failure: m.Failure, RequestID: m.RequestID}
+	if x.admits(d, &e, lim) {
+		x.append(d, now, e)
 	}
-	x.append(d, now, model.Event{
-		Kind: model.EventPromiseSettled, Name: m.Name, Output: m.Input, Failure: m.Failure, RequestID: m.RequestID,
-	})
 }
 
 // watch adds somebody who waits for the outcome, once.
@@ -262,6 +257,10 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	}
 	if len(m.With) > lim.Signals {
 		d.refuse(fault.Exhausted, fmt.Sprintf("a start of %s with %d signals: it may hold %d", m.To, len(m.With), lim.Signals))
+		return x, d
+	}
+	if size := bytesOf(m.With); lim.Unread > 0 && size > lim.Unread && len(m.With) > 1 {
+		d.refuse(fault.Exhausted, fmt.Sprintf("a start of %s with signals of %d bytes: it may hold %d", m.To, size, lim.Unread))
 		return x, d
 	}
 	s := model.Start{
@@ -326,6 +325,10 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 	}
 	if n := len(m.With); n > 0 && (len(x.signals)+n > lim.Signals || x.Next+int64(n) > lim.Events) {
 		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s cannot take more signals", m.To))
+		return d
+	}
+	if why := x.noRoomFor(m.With, lim); why != "" {
+		d.refuse(fault.Exhausted, why)
 		return d
 	}
 	for _, e := range m.With {

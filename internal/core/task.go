@@ -16,6 +16,9 @@ const maxLost = 3
 // maxEnded bounds how many claims that ended a run remembers, so that a report that is repeated hears the same as before. Of earlier ones the store tells; see Fate.
 const maxEnded = 64
 
+// attemptBytes is roughly what the events of an attempt take without its outcome.
+const attemptBytes = 512
+
 // keptAttempts is how many failed attempts of a task are kept for people: the first half and the last half of them.
 const keptAttempts = 100
 
@@ -247,13 +250,13 @@ func Report(x *Execution, r *model.TaskReport, now model.Time, lim Limits) Decis
 		d.refuse(fault.NotOwned, fmt.Sprintf("claim %d of %s is not held any more", r.Ref.Claim, r.Ref.TaskRef))
 		return d
 	}
-	switch f := r.Failure; {
-	case r.Returned && x.Next+2 > lim.Events:
+	switch f := r.Failure.Bounded(); {
+	case r.Returned && x.cramped(0, lim):
 		x.fail(&d, t, verdict{kind: model.EventStepFailed, failure: x.tooLong()}, now)
 	case r.Returned && !x.canceling():
 		x.append(&d, now, model.Event{Kind: model.EventTaskReturned, ID: t.ID, Worker: t.Worker, Due: now.Add(max(r.After, 0))})
 	case f == nil && !r.Returned:
-		x.complete(&d, t, r.Output, now)
+		x.complete(&d, t, r.Output, now, lim)
 	default:
 		x.failAttempt(&d, t, verdict{kind: model.EventAttemptFailed, failure: f}, now, now.Add(max(r.RetryAfter, 0)), lim)
 	}
@@ -334,12 +337,17 @@ func (t *Task) timeoutText(what string) string {
 }
 
 // complete ends a task well.
-func (x *Execution) complete(d *Decision, t *Task, out model.Payload, now model.Time) {
+func (x *Execution) complete(d *Decision, t *Task, out model.Payload, now model.Time, lim Limits) {
 	if x.Alone() {
 		x.endAlone(d, t, model.Outcome{Status: model.Completed, Output: out, At: now})
 		return
 	}
-	x.append(d, now, model.Event{Kind: model.EventStepCompleted, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Output: out, Ref: t.Claim, Worker: t.Worker})
+	e := model.Event{Kind: model.EventStepCompleted, ID: t.ID, Name: t.Spec.Kind, Attempt: t.Attempt, Output: out, Ref: t.Claim, Worker: t.Worker}
+	if size := e.Size(); x.exceeds(size, lim) {
+		x.fail(d, t, verdict{kind: model.EventStepFailed, failure: x.noRoom(size, lim)}, now)
+		return
+	}
+	x.append(d, now, e)
 }
 
 // verdict is why an attempt ends: the kind of the event that says so, and the failure.
@@ -367,6 +375,9 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore 
 		x.fail(d, t, v, now)
 		return
 	}
+	if x.exceeds(v.failure.Size(), lim) {
+		v.failure = v.failure.Brief() // so that open tasks without number cannot fill it with stacks
+	}
 	if !t.Spec.Retry.Worth(t.Attempt, v.failure) {
 		if v.kind == model.EventAttemptFailed {
 			v.kind = model.EventStepFailed
@@ -374,10 +385,10 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore 
 		x.fail(d, t, v, now)
 		return
 	}
-	if x.Next+2 > lim.Events {
+	if x.cramped(v.failure.Size(), lim) {
 		long := *x.tooLong()
 		long.Message += ": " + v.failure.Message
-		v.kind, v.failure = model.EventStepFailed, &long
+		v.kind, v.failure = model.EventStepFailed, long.Brief()
 		x.fail(d, t, v, now)
 		return
 	}
@@ -387,6 +398,11 @@ func (x *Execution) failAttempt(d *Decision, t *Task, v verdict, now, notBefore 
 		e.Due = max(now.Add(t.Spec.Retry.Pause(t.Attempt, x.luck(t))), notBefore, 1)
 	}
 	x.append(d, now, e)
+}
+
+// cramped reports whether the history has no room for another attempt, whose first event has about so many bytes.
+func (x *Execution) cramped(size int, lim Limits) bool {
+	return x.Next+2 > lim.Events || x.exceeds(size+attemptBytes, lim)
 }
 
 // tooLong is why a task is attempted no more although its policy would allow it.

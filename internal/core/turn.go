@@ -52,7 +52,7 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 }
 
 // Release applies the wish of a worker to let go of a parked run. It reports false when there is news that the code has not seen.
-func Release(x *Execution, seen int64, waits []model.Reason) (Decision, bool) {
+func Release(x *Execution, seen int64, waits []model.Reason, lim Limits) (Decision, bool) {
 	var d Decision
 	if !x.Open() || seen >= x.Next {
 		return d, false
@@ -66,7 +66,7 @@ func Release(x *Execution, seen int64, waits []model.Reason) (Decision, bool) {
 	}
 	if !x.Parked {
 		x.Parked = true
-		d.Mark = &Mark{Parked: true, Waits: waits, Blocked: x.Blocked}
+		d.Mark = &Mark{Parked: true, Waits: x.warn(model.BoundedReasons(waits), lim), Blocked: x.Blocked}
 	}
 	return d, true
 }
@@ -90,7 +90,8 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 	}
 	x.seen(t.Seen)
 	if t.Blocked != nil {
-		x.block(&d, t.Blocked)
+		why := t.Blocked.Bounded()
+		x.block(&d, &why)
 		return x, d, nil
 	}
 	if x.Blocked != nil {
@@ -119,6 +120,9 @@ func (x *Execution) block(d *Decision, why *model.Reason) {
 func (x *Execution) check(t *model.Turn, lim Limits) error {
 	if n := int64(len(t.Commands)); n > 0 && t.Close == nil && x.Next+n > lim.Events {
 		return fault.New(fault.Exhausted, "the history of %s has %d events and may have %d: continue as new", x.Start.Run, x.Next, lim.Events)
+	}
+	if err := x.checkBytes(t, lim); err != nil {
+		return err
 	}
 	if c := t.Close; c != nil && (!c.Status.Closed() || c.Status > model.Continued) {
 		return fault.New(fault.Invalid, "run %s ends with status %d, which is not an end", x.Start.Run, c.Status)
@@ -224,6 +228,7 @@ func (x *Execution) timersAfter(commands []model.Command) int {
 // command applies one command of a turn.
 func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 	e := c.Event
+	e.Failure = e.Failure.Bounded()
 	switch c.Kind {
 	case model.CommandRecord:
 		if e.Kind != model.EventSignalTaken {
@@ -253,7 +258,7 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 	case model.CommandSchedule:
 		x.schedule(d, e, now)
 	case model.CommandSend:
-		m := *c.Message
+		m := *c.Message.Bounded()
 		m.From, m.Trace, m.Section = x.self(e.ID), x.Start.Trace, ""
 		if m.Kind == model.MessageCall {
 			m.Section, e.Target = e.Section, m.To
@@ -324,7 +329,7 @@ func (x *Execution) cancelChild(c child, why string) model.Message {
 func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh model.RunID) *Execution {
 	end := t.Close
 	o := model.Outcome{
-		Status: end.Status, Output: end.Output, Failure: end.Failure, At: max(now, x.Last), Seen: t.Seen,
+		Status: end.Status, Output: end.Output, Failure: end.Failure.Bounded(), At: max(now, x.Last), Seen: t.Seen,
 	}
 	if end.Retain != 0 {
 		o.Leaves = o.At.Add(max(end.Retain, 0))
@@ -351,7 +356,7 @@ func (x *Execution) terminate(d *Decision, why *model.Failure, now model.Time) {
 	if why != nil && why.Message != "" {
 		f.Message += ": " + why.Message
 	}
-	x.end(d, model.Outcome{Status: model.Terminated, Failure: f, At: max(now, x.Last), Seen: x.Next - 1}, nil)
+	x.end(d, model.Outcome{Status: model.Terminated, Failure: f.Bounded(), At: max(now, x.Last), Seen: x.Next - 1}, nil)
 	d.Answer = model.Answer{Run: x.Start.Run, Status: model.Terminated}
 }
 

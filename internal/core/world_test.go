@@ -109,7 +109,7 @@ func (w *world) fire(a model.Address, id string) core.Decision {
 func (w *world) release(a model.Address, seen int64, waits []model.Reason) (core.Decision, bool) {
 	s := w.seat(a)
 	before := s.x.Clone()
-	d, ok := core.Release(s.x, seen, waits)
+	d, ok := core.Release(s.x, seen, waits, w.lim)
 	if !ok {
 		w.refused(before, s.x, &d, &model.Message{})
 	}

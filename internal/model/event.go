@@ -126,8 +126,5 @@ func (e *Event) Size() int {
 	for i := range e.Locks {
 		n += 32 + len(e.Locks[i].Key)
 	}
-	if e.Failure != nil {
-		n += len(e.Failure.Message) + len(e.Failure.Type) + len(e.Failure.Stack) + 32
-	}
-	return n
+	return n + e.Failure.Size()
 }

@@ -36,6 +36,7 @@ const (
 	WaitBreaker  ReasonCode = "breaker"         // circuit breaker Name lets nothing through before Until; Detail is why
 	WaitUpdate   ReasonCode = "update"          // its code goes on when it is sent an update
 	WaitLock     ReasonCode = "lock"            // Name, entity/key, is locked; Detail tells by whom
+	WaitLarge    ReasonCode = "large_history"   // nothing yet, but its history will reach its limit: Detail says how large it is
 	WaitMailbox  ReasonCode = "mailbox"         // Name, entity/key, makes the calls before it first; Detail tells how many
 )
 
@@ -44,7 +45,7 @@ func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
 		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
-		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox,
+		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox, WaitLarge,
 	}
 }
 
@@ -138,6 +139,8 @@ func (r Reason) String() string {
 			return "waits for the lock of " + r.Name
 		}
 		return "waits for the lock of " + r.Name + ", held by " + r.Detail
+	case WaitLarge:
+		return "has a large history: " + r.Detail
 	case WaitMailbox:
 		return "waits for " + r.Name + ": " + r.Detail
 	}

@@ -3,6 +3,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
@@ -48,6 +50,8 @@ type Config struct {
 	LeaseTTL    time.Duration
 	Retention   time.Duration // of executions that have ended; 30 days
 	MaxPayload  int           // bytes of an input or output; 2 MiB
+	MaxHistory  int           // bytes of the history of a run; 50 MiB
+	MaxUnread   int           // bytes that wait for the code of a run; 16 MiB, or a third of MaxHistory if that is less
 	RetainDead  time.Duration
 	Lane        lane.Config
 	// Meter counts and Tracer makes spans; nil when nobody looks.
@@ -118,8 +122,20 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "%d shards: at least 1", cfg.Shards)
 	case cfg.MaxPayload < 0:
 		return fault.New(fault.Invalid, "payloads of at most %d bytes: that is less than nothing", cfg.MaxPayload)
+	case cfg.MaxHistory < 0 || cfg.MaxUnread < 0:
+		return fault.New(fault.Invalid, "histories of at most %d bytes, of which %d may be unread: that is less than nothing", cfg.MaxHistory, cfg.MaxUnread)
+	case cfg.MaxUnread > cfg.limits().Bytes/2:
+		return fault.New(fault.Invalid, "%d bytes that wait for the code of a run: at most half of its history of %d, because the next run begins with them", cfg.MaxUnread, cfg.limits().Bytes)
 	}
 	return nil
+}
+
+// limits are what one run may hold.
+func (cfg *Config) limits() core.Limits {
+	lim := core.DefaultLimits
+	lim.Bytes = cmp.Or(cfg.MaxHistory, lim.Bytes)
+	lim.Unread = cmp.Or(cfg.MaxUnread, min(lim.Unread, lim.Bytes/3))
+	return lim
 }
 
 // Open opens a node and waits until it serves.
@@ -149,7 +165,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
 		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead,
-		Meter: cfg.Meter, Tracer: cfg.Tracer,
+		Meter: cfg.Meter, Tracer: cfg.Tracer, Limits: cfg.limits(),
 	})
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
 	n.service.Trace(cfg.Tracer)

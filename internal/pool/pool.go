@@ -228,7 +228,7 @@ func (p *Pool) finished(t *Task, out model.Payload, err error) {
 		wrote := t.notes != nil
 		p.mu.Unlock()
 		if back, ok := errors.AsType[*GiveBack](err); ok && back.Err != nil {
-			p.log.Warn("a task is given back", "activity", t.claim.Spec.Kind, "error", back.Err)
+			p.log.Warn("a task is given back", "activity", t.claim.Spec.Kind, "error", model.Cut(back.Err.Error(), model.MaxLogLine))
 		}
 		r := t.report(out, err)
 		if r.Failure != nil || r.Returned {

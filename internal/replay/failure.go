@@ -26,7 +26,8 @@ type Continue struct {
 // Error says what was asked for; it is seen when the error is returned by something else than the workflow function.
 func (c *Continue) Error() string { return "continue workflow " + c.Workflow + " as new" }
 
-// FailureOf is an error as it is stored. Marks of ours are taken off; the type is that of the error which a user would recognise.
+// FailureOf is an error as it is stored. Marks of ours are taken off; the type is that of the error which a user would recognise. A text that is too long is cut here,
+// before the code sees it, so that a replay sees the same.
 func FailureOf(err error) *model.Failure {
 	f := &model.Failure{Message: err.Error()}
 	var inner *model.Failure
@@ -47,7 +48,7 @@ func FailureOf(err error) *model.Failure {
 	if f.Type == "" {
 		f.Type = typeName(err)
 	}
-	return f
+	return f.Bounded()
 }
 
 // typeName is the Go type of the outermost error that is not a mere wrapper.
@@ -72,14 +73,12 @@ func PanicFailure(v any) *model.Failure {
 	if v != nil {
 		kind = fmt.Sprintf("%T", v)
 	}
-	return &model.Failure{Kind: model.FailurePanic, Type: kind, Message: "panic: " + text, Stack: panicStack()}
+	return (&model.Failure{Kind: model.FailurePanic, Type: kind, Message: "panic: " + text, Stack: panicStack()}).Bounded()
 }
-
-const maxStack = 16 << 10
 
 // panicStack is the stack of the panicking goroutine without the frames of the recovery.
 func panicStack() string {
-	buf := make([]byte, maxStack)
+	buf := make([]byte, model.MaxErrorText)
 	s := string(buf[:runtime.Stack(buf, false)])
 	if i := strings.Index(s, "\npanic("); i >= 0 {
 		head, _, _ := strings.Cut(s, "\n")

@@ -154,8 +154,5 @@ func trimStack(s string) string {
 	} else if i := strings.Index(s, "github.com/perdure/perdure/internal/replay.(*Coroutine).call("); i > 0 {
 		s = s[:i]
 	}
-	if len(s) > maxStack {
-		s = s[:maxStack]
-	}
-	return strings.TrimSpace(s)
+	return model.Cut(strings.TrimSpace(s), model.MaxErrorText)
 }

@@ -130,7 +130,7 @@ func (r *run) settle(a *ask, e model.Event, f *model.Failure) model.Command {
 	defer cancel()
 	out, stands, err := callSettle(ctx, a, f)
 	if err != nil {
-		r.w.cfg.Logger.Warn("it cannot be settled yet that a step has failed; its outcome is pending", "step", a.name, "error", err)
+		r.w.cfg.Logger.Warn("it cannot be settled yet that a step has failed; its outcome is pending", "step", a.name, "error", model.Cut(err.Error(), model.MaxLogLine))
 		e.Kind, e.Failure, e.Ref, e.Input = model.EventAttemptFailed, f, outcomePending, model.Payload{}
 		if e.Attempt == 1 {
 			e.Input = a.step.stored()

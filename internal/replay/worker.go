@@ -69,6 +69,8 @@ func (c Config) withDefaults() Config {
 	if c.Failure == nil {
 		c.Failure = FailureOf
 	}
+	failure := c.Failure
+	c.Failure = func(err error) *model.Failure { return failure(err).Bounded() }
 	if c.Plain == nil {
 		c.Plain = func(p model.Payload) []byte { return p.Data }
 	}

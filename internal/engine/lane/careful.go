@@ -271,6 +271,7 @@ func (l *Lane) failCareful(fail func(*input)) {
 // quarantine keeps an address apart whose rows the store refuses or cannot read: it harms nobody else, and nothing of it is lost.
 // It is tried again after a while, and by whoever owns the shard next.
 func (l *Lane) quarantine(now model.Time, e *entry, why model.Reason) {
+	why = why.Bounded()
 	l.quarantined(e, &why)
 	if e.worker != 0 {
 		l.letGoNow(e, why.String())

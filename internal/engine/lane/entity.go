@@ -314,7 +314,7 @@ func (l *Lane) applyOperated(now model.Time, e *entry, in *input) {
 // answerOf is what the caller of an item hears.
 func (j *job) answerOf(i int, it *core.Item) Answer {
 	res := &j.result.Results[i]
-	a := model.Answer{Output: res.Output, Failure: res.Failure}
+	a := model.Answer{Output: res.Output, Failure: res.Failure.Bounded()}
 	return Answer{Token: it.Tag, Answer: a, Err: core.RefusalOf(a)}
 }
 

@@ -500,14 +500,14 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 			e.missed = nil
 		}
 		l.letGoQuietly(e)
-		l.strand(kind{e.address.Tenant, e.address.Type}, e, *t.Blocked)
+		l.strand(kind{e.address.Tenant, e.address.Type}, e, t.Blocked.Bounded())
 	}
 	l.postChanges(now, e, &d, queue.Neither)
 }
 
 // blockOn keeps a run whose turn cannot be applied as it is, and says why: trying again would fail again.
 func (l *Lane) blockOn(e *entry, in *input, err error) {
-	why := &model.Reason{Code: model.WaitMismatch, Detail: err.Error()}
+	why := &model.Reason{Code: model.WaitMismatch, Detail: model.Cut(err.Error(), model.MaxReasonText)}
 	if fault.Is(err, fault.Exhausted) {
 		why.Code = model.WaitLimit
 	}
@@ -534,14 +534,14 @@ func (l *Lane) applyRelease(now model.Time, e *entry, in *input) {
 		l.takeBack(now, e, "given back")
 		return
 	}
-	d, ok := core.Release(e.x, t.Seen, t.Waits)
+	d, ok := core.Release(e.x, t.Seen, t.Waits, l.cfg.Limits)
 	g := l.record(e, in, &d)
 	if !ok && l.stops(e) { // the news that it has not seen is not for it, and without news it does not repeat a step either
 		e.retrying = nil
 		l.heard(now, e, t)
 	}
 	if ok {
-		e.waits = t.Waits
+		e.waits = model.BoundedReasons(t.Waits)
 		l.letGo(g, e, "released")
 		if core.RetryDue(e.x, now) || len(e.queries) > 0 {
 			l.dispatch(now, e) // the worker was told of it when it had let go already
@@ -561,7 +561,7 @@ func (l *Lane) heard(now model.Time, e *entry, t *model.Turn) {
 			return slices.ContainsFunc(t.Commands, func(c model.Command) bool { return c.Event.ID == id })
 		})
 	}
-	e.waits = t.Waits
+	e.waits = model.BoundedReasons(t.Waits)
 	e.busy = t.Running || t.Seen+int64(t.Ahead) < e.news || len(e.retrying) > 0
 	switch {
 	case e.busy:

@@ -264,6 +264,9 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 		return nil, err
 	}
 	x.Parked, x.Blocked = row.Parked, row.Blocked
+	if x.Parked && x.Paused == nil {
+		x.Heard()
+	}
 	return x, nil
 }
 

@@ -84,7 +84,7 @@ func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uin
 		return
 	}
 	l.unask(q)
-	a := model.Answer{Run: run, Status: model.Running, Output: out, Failure: f}
+	a := model.Answer{Run: run, Status: model.Running, Output: out, Failure: f.Bounded()}
 	if q.inbox.IsZero() {
 		l.answer(Answer{Token: q.token, Answer: a, Err: core.RefusalOf(a)})
 		return

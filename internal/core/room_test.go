@@ -1,0 +1,220 @@
+package core
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+var narrow = Limits{Events: 1000, Bytes: 100_000, Signals: 1000, Unread: 30_000, Timers: 100, Tasks: 100, Locks: 10, Past: 100, PastBytes: 1 << 20}
+
+var roomy = model.Address{Type: "flow", Key: "a"}
+
+func text(n int) model.Payload { return model.Payload{Data: make([]byte, n)} }
+
+func startRoomy(t *testing.T, m model.Message) (*Execution, Decision) {
+	t.Helper()
+	m.Kind, m.To = model.MessageStart, roomy
+	return Deliver(nil, &m, 1000, model.RunID{1}, narrow)
+}
+
+func send(x *Execution, kind model.MessageKind, m model.Message) Decision {
+	m.Kind, m.To = kind, roomy
+	_, d := Deliver(x, &m, x.Last+1, model.RunID{2}, narrow)
+	return d
+}
+
+func recovered(t *testing.T, x *Execution, events []model.Event) *Execution {
+	t.Helper()
+	r, err := Recover(x.Start, x.Outcome, events, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// What nobody has read is bounded in bytes when it arrives, counts the same after a recovery, and
+// counts no more when the code has taken it.
+func TestUnreadBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	x, _ := startRoomy(t, model.Message{})
+	var events []model.Event
+	take := func(d Decision) Decision { events = append(events, d.Events...); return d }
+	for i, kind := range []model.MessageKind{model.MessageSignal, model.MessageUpdate, model.MessageSettle} {
+		name := string(rune('a' + i))
+		if d := take(send(x, kind, model.Message{Name: name, Input: text(9_000), RequestID: name})); d.Refused() != nil {
+			t.Fatal(d.Refused())
+		}
+	}
+	for _, kind := range []model.MessageKind{model.MessageSignal, model.MessageUpdate, model.MessageSettle} {
+		d := send(x, kind, model.Message{Name: "more", Input: text(9_000), RequestID: "more"})
+		if !fault.Is(d.Refused(), fault.Exhausted) || d.Writes() || !strings.Contains(d.Refused().Error(), "limit of 30000") {
+			t.Errorf("%s beyond the limit: %v", kind, d.Refused())
+		}
+	}
+	_, d := Deliver(x, &model.Message{Kind: model.MessageStart, To: roomy, RequestID: "with", With: []model.Event{{Name: "a", Input: text(9_000)}}}, x.Last, model.RunID{2}, narrow)
+	if !fault.Is(d.Refused(), fault.Exhausted) || d.Writes() {
+		t.Errorf("a signal with a start beyond the limit: %v", d.Refused())
+	}
+	if r := recovered(t, x, events); r.Unread() != x.Unread() || r.Bytes() != x.Bytes() || x.Bytes() < 27_000 {
+		t.Errorf("recovered with %d of %d bytes unread, want %d of %d", r.Unread(), r.Bytes(), x.Unread(), x.Bytes())
+	}
+
+	turn := &model.Turn{Seen: 3, Commands: []model.Command{
+		{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: 1}},
+		{Kind: model.CommandAnswer, Event: model.Event{Ref: 2}},
+	}}
+	_, d, err := Apply(x, turn, x.Last, model.RunID{}, narrow)
+	if take(d); err != nil || x.Unread() != 0 {
+		t.Errorf("%d bytes unread after the code has dealt with all of it: %v", x.Unread(), err)
+	}
+	r := recovered(t, x, events)
+	if r.Heard(); r.Unread() != 0 {
+		t.Errorf("%d bytes unread after a recovery", r.Unread())
+	}
+	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(40_000)}); d.Refused() != nil {
+		t.Errorf("a large signal may wait alone: %v", d.Refused())
+	}
+}
+
+func TestStartsWithSignalsAreBounded(t *testing.T) {
+	t.Parallel()
+	with := []model.Event{{Name: "a", Input: text(20_000)}, {Name: "a", Input: text(20_000)}}
+	if x, d := startRoomy(t, model.Message{With: with}); x != nil || !fault.Is(d.Refused(), fault.Exhausted) {
+		t.Errorf("a start with signals beyond the limit: %v", d.Refused())
+	}
+	past := &model.Past{Events: model.PastOf([]model.Event{
+		{Kind: model.EventSignalReceived, Name: "a", Input: text(20_000)}, {Kind: model.EventSignalReceived, Name: "a", Input: text(20_000)},
+	})}
+	if x, d := startRoomy(t, model.Message{Past: past}); x != nil || !fault.Is(d.Refused(), fault.Exhausted) {
+		t.Errorf("a past with signals beyond the limit: %v", d.Refused())
+	}
+	past.Events = model.PastOf([]model.Event{{Kind: model.EventStepCompleted, Output: text(200_000)}})
+	if x, d := startRoomy(t, model.Message{Past: past}); x != nil || !fault.Is(d.Refused(), fault.Exhausted) {
+		t.Errorf("a past beyond the limit of a history: %v", d.Refused())
+	}
+}
+
+// A turn that does not fit is refused whole, with the limit in the text. The turn that ends the run
+// fits, and what the next run begins with is bounded by what may be unread.
+func TestHistoryBytesAreBounded(t *testing.T) {
+	t.Parallel()
+	x, _ := startRoomy(t, model.Message{Input: text(1000)})
+	step := func(n int) *model.Turn {
+		return &model.Turn{Seen: x.Next - 1, Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepCompleted, ID: "s", Output: text(n)}}}}
+	}
+	if _, _, err := Apply(x, step(70_000), x.Last, model.RunID{}, narrow); err != nil || x.Warning(narrow) != nil {
+		t.Fatal(err)
+	}
+	before := x.Clone()
+	_, d, err := Apply(x, step(40_000), x.Last, model.RunID{}, narrow)
+	if !fault.Is(err, fault.Exhausted) || d.Writes() || x.Bytes() != before.Bytes() || !strings.Contains(err.Error(), "limit of 100000") {
+		t.Errorf("a turn beyond the limit: %v", err)
+	}
+	if _, _, err := Apply(x, step(15_000), x.Last, model.RunID{}, narrow); err != nil {
+		t.Error(err)
+	}
+	w := x.Warning(narrow)
+	if w == nil || w.Code != model.WaitLarge {
+		t.Errorf("warned with %v at %d bytes", w, x.Bytes())
+	}
+	if d, ok := Release(x, x.Next-1, []model.Reason{{Code: model.WaitNothing}}, narrow); !ok || len(d.Mark.Waits) != 2 || d.Mark.Waits[1] != *w {
+		t.Errorf("parked with %v", d.Mark)
+	}
+	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(20_000)}); !fault.Is(d.Refused(), fault.Exhausted) || !strings.Contains(d.Refused().Error(), "limit of 100000") {
+		t.Errorf("a signal beyond the limit of the history: %v", d.Refused())
+	}
+	if d := send(x, model.MessagePause, model.Message{Failure: &model.Failure{Message: strings.Repeat("x", 1<<20)}}); d.Refused() == nil {
+		t.Error("a pause beyond the limit of the history")
+	}
+	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(5_000)}); d.Refused() != nil {
+		t.Fatal(d.Refused())
+	}
+	end := step(40_000)
+	end.Close = &model.Close{Status: model.Continued, Input: text(10)}
+	next, d, err := Apply(x, end, x.Last, model.RunID{3}, narrow)
+	if err != nil || d.Start == nil || next.Unread() < 5_000 || next.Bytes() > 6_000 {
+		t.Errorf("continued as new with %d bytes: %v", next.Bytes(), err)
+	}
+}
+
+// What a run has asked for cannot be refused: an outcome for which there is no room becomes a small
+// failure, so that the code hears of it.
+func TestOutcomesWithoutRoomAreDropped(t *testing.T) {
+	t.Parallel()
+	x, _ := startRoomy(t, model.Message{})
+	spec := &model.TaskSpec{Kind: "work", Queue: "q", Retry: model.Retry{MaxAttempts: 5}}
+	turn := &model.Turn{}
+	for _, id := range []string{"t1", "t2", "t3"} {
+		turn.Commands = append(turn.Commands, model.Command{Kind: model.CommandSchedule, Event: model.Event{ID: id, Task: spec}})
+	}
+	turn.Commands = append(turn.Commands,
+		model.Command{Kind: model.CommandStartChild, Event: model.Event{ID: "c", Target: model.Address{Type: "flow", Key: "child"}}},
+		model.Command{Kind: model.CommandSend, Event: model.Event{ID: "m"}, Message: &model.Message{Kind: model.MessageSignal, To: model.Address{Type: "flow", Key: "b"}}})
+	if _, _, err := Apply(x, turn, x.Last, model.RunID{}, narrow); err != nil {
+		t.Fatal(err)
+	}
+	report := func(id string, r model.TaskReport) Decision {
+		if _, ok := Claim(x, id, "w", x.Last); !ok {
+			t.Fatal("not claimed")
+		}
+		r.Ref = model.ClaimRef{TaskRef: model.TaskRef{ID: id}, Claim: x.Task(id).Claim}
+		return Report(x, &r, x.Last, narrow)
+	}
+	if d := report("t1", model.TaskReport{Output: text(98_300)}); d.Events[0].Kind != model.EventStepCompleted {
+		t.Fatal(d.Events)
+	}
+	dropped := func(what string, d Decision) {
+		t.Helper()
+		if len(d.Events) != 1 || d.Events[0].Size() > 3000 || len(d.Events[0].Output.Data) > 0 || d.Events[0].Failure.Kind != fault.Exhausted.String() {
+			t.Errorf("%s: %+v", what, d.Events)
+		}
+	}
+	dropped("output", report("t2", model.TaskReport{Output: text(5_000)}))
+	dropped("failure", report("t3", model.TaskReport{Failure: &model.Failure{Message: strings.Repeat("x", 1<<20), Stack: strings.Repeat("x", 1<<20)}}))
+	d := send(x, model.MessageClosed, model.Message{ID: "c", Status: model.Completed, Input: text(5_000)})
+	if dropped("child", d); d.Events[0].Status != model.Failed {
+		t.Errorf("the child is %s", d.Events[0].Status)
+	}
+	dropped("answer", send(x, model.MessageAnswer, model.Message{ID: "m", Input: text(5_000)}))
+	if x.Bytes() > 110_000 {
+		t.Errorf("the history has %d bytes", x.Bytes())
+	}
+}
+
+// Texts of a worker that bounds nothing are cut.
+func TestTextsOfForeignWorkersAreCut(t *testing.T) {
+	t.Parallel()
+	long := strings.Repeat("x", 1<<20)
+	f := &model.Failure{Kind: long, Type: long, Message: long, Stack: long}
+	x, _ := startRoomy(t, model.Message{})
+	lim := DefaultLimits
+	_, d, err := Apply(x, &model.Turn{Commands: []model.Command{
+		{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventStepFailed, ID: "a", Failure: f}},
+		{Kind: model.CommandRetry, Event: model.Event{ID: "b", Failure: f}},
+		{Kind: model.CommandSend, Event: model.Event{ID: "c"}, Message: &model.Message{Kind: model.MessageCancel, To: model.Address{Type: "flow", Key: "b"}, Failure: f}},
+	}}, x.Last, model.RunID{}, lim)
+	if err != nil || bytesOf(d.Events) > 100<<10 || d.Messages[0].Failure.Size() > 64<<10 || len(f.Message) != 1<<20 {
+		t.Errorf("a turn left %d bytes of events: %v", bytesOf(d.Events), err)
+	}
+	_, d, err = Apply(x, &model.Turn{Seen: x.Next - 1, Blocked: &model.Reason{Code: model.WaitMismatch, Detail: long}}, x.Last, model.RunID{}, lim)
+	if err != nil || len(d.Mark.Blocked.Detail) > model.MaxReasonText {
+		t.Errorf("blocked with %d bytes: %v", len(d.Mark.Blocked.Detail), err)
+	}
+	if d := send(x, model.MessageCancel, model.Message{Failure: f}); d.Events[0].Size() > 64<<10 {
+		t.Errorf("a cancel request has %d bytes", d.Events[0].Size())
+	}
+	if d := send(x, model.MessageTerminate, model.Message{Failure: f}); d.Close.Failure.Size() > 64<<10 {
+		t.Errorf("terminated with %d bytes", d.Close.Failure.Size())
+	}
+	if _, d, _ := Apply(mustStart(t), &model.Turn{Close: &model.Close{Status: model.Failed, Failure: f}}, 2000, model.RunID{}, lim); d.Close.Failure.Size() > 64<<10 {
+		t.Errorf("failed with %d bytes", d.Close.Failure.Size())
+	}
+}
+
+func mustStart(t *testing.T) *Execution {
+	x, _ := startRoomy(t, model.Message{})
+	return x
+}
