@@ -90,7 +90,7 @@ func (c Client) poll(ref Ref) (state, error) {
 }
 
 func (c Client) send(m model.Message, o *stepOptions) error {
-	if err := c.seal(&m); err != nil {
+	if err := c.seal(&m, o); err != nil {
 		return public(err)
 	}
 	b := c.host().backend
@@ -109,7 +109,9 @@ func (c Client) send(m model.Message, o *stepOptions) error {
 }
 
 // seal gives what a message carries its stored form.
-func (c Client) seal(m *model.Message) error { return c.host().sealMessage(c.ctx, brief, m) }
+func (c Client) seal(m *model.Message, o *stepOptions) error {
+	return c.host().sealMessage(c.ctx, brief, m, o)
+}
 
 // requestOf is a message as a request of ordinary code.
 func requestOf(m *model.Message, o *stepOptions) (api.Request, error) {
@@ -130,7 +132,7 @@ func requestOf(m *model.Message, o *stepOptions) (api.Request, error) {
 
 // call asks the code of an execution.
 func (c Client) call(m model.Message, o *stepOptions) (model.Payload, error) {
-	in, err := c.host().seal(c.ctx, brief, m.Kind.String(), m.Name, m.Input)
+	in, err := c.host().sealSent(c.ctx, brief, &m, o.requestID)
 	if err != nil {
 		return in, public(err)
 	}
@@ -141,7 +143,7 @@ func (c Client) call(m model.Message, o *stepOptions) (model.Payload, error) {
 }
 
 func (c Client) invoke(m model.Message, view bool, o *stepOptions) (model.Payload, error) {
-	if err := c.seal(&m); err != nil {
+	if err := c.seal(&m, o); err != nil {
 		return model.Payload{}, public(err)
 	}
 	p, err := c.host().backend.Call(c.ctx, api.CallRequest{Address: m.To, Name: m.Name, Input: m.Input, RequestID: o.requestID, Brief: m.Brief, View: view})

@@ -191,7 +191,7 @@ func (ctx WorkflowCtx) sealer(m *model.Message) replay.Seal {
 	if m.Kind == model.MessageCancel || m.Failure != nil {
 		return nil
 	}
-	return ctx.host().sealer(m.Kind.String(), m.Name)
+	return ctx.host().sealerOf(m)
 }
 
 // read looks at the state of another execution as a step, so that replay sees the same.

@@ -43,7 +43,7 @@ func (ctx EntityCtx) start(ref Ref, in model.Payload, o *startOptions, _ replay.
 }
 
 func (ctx EntityCtx) send(m model.Message, o *stepOptions) error {
-	if err := ctx.h.sealMessage(ctx.c.Context(), patient, &m); err != nil {
+	if err := ctx.h.sealMessage(ctx.c.Context(), patient, &m, o); err != nil {
 		return public(err)
 	}
 	m.Brief = false // it is a row of the commit

@@ -95,13 +95,36 @@ func (h *host) seal(ctx context.Context, pt patience, kind, name string, p model
 	return h.sealed(ctx, pt, kind, name, p, h.codec.Seal)
 }
 
-// sealer is seal for what workflow code records or sends; nil when there is nothing to do.
+// sealSent is seal for what is sent to an address. Under a request id it gets what a repetition is compared by.
+func (h *host) sealSent(ctx context.Context, pt patience, m *model.Message, requestID string) (model.Payload, error) {
+	if requestID == "" {
+		return h.seal(ctx, pt, m.Kind.String(), m.Name, m.Input)
+	}
+	return h.sealed(ctx, pt, m.Kind.String(), m.Name, m.Input, func(ctx context.Context, p model.Payload) (model.Payload, error) {
+		return h.codec.SealRequest(ctx, m.To, p)
+	})
+}
+
+// sealer is seal for what workflow code records; nil when there is nothing to do.
 func (h *host) sealer(kind, name string) replay.Seal {
 	if h.plain || h.dry {
 		return nil
 	}
 	return func(ctx context.Context, _ model.Address, p model.Payload) (model.Payload, error) {
 		return h.seal(ctx, patient, kind, name, p)
+	}
+}
+
+// sealerOf is sealSent for a message of workflow code; nil when there is nothing to do.
+func (h *host) sealerOf(m *model.Message) replay.Seal {
+	if h.plain || h.dry {
+		return nil
+	}
+	sent := model.Message{Kind: m.Kind, To: m.To, Name: m.Name}
+	request := m.RequestID
+	return func(ctx context.Context, _ model.Address, p model.Payload) (model.Payload, error) {
+		sent.Input = p
+		return h.sealSent(ctx, patient, &sent, request)
 	}
 }
 
@@ -119,7 +142,8 @@ func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.
 		return r, err
 	}
 	for _, w := range o.with {
-		if w.value, err = h.seal(ctx, pt, "signal", w.name, w.value); err != nil {
+		signal := model.Message{Kind: model.MessageSignal, To: r.Address, Name: w.name, Input: w.value}
+		if w.value, err = h.sealSent(ctx, pt, &signal, o.requestID); err != nil {
 			return r, err
 		}
 		r.With = append(r.With, api.Message{Name: w.name, Input: w.value})
@@ -128,9 +152,9 @@ func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.
 }
 
 // sealMessage gives what a message carries its stored form.
-func (h *host) sealMessage(ctx context.Context, pt patience, m *model.Message) (err error) {
+func (h *host) sealMessage(ctx context.Context, pt patience, m *model.Message, o *stepOptions) (err error) {
 	if m.Failure == nil {
-		m.Input, err = h.seal(ctx, pt, m.Kind.String(), m.Name, m.Input)
+		m.Input, err = h.sealSent(ctx, pt, m, o.requestID)
 	}
 	return err
 }

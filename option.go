@@ -113,8 +113,8 @@ type requestID string
 func (r requestID) applyCall(o *stepOptions)   { o.requestID = string(r) }
 func (r requestID) applyStart(o *startOptions) { o.requestID = string(r) }
 
-// RequestID deduplicates a start or a send: repeated with the same id, it changes nothing. Without one, a send from ordinary code is a new one each
-// time; sends from a workflow are never repeated.
+// RequestID deduplicates a start or a send: repeated with the same id, it changes nothing. The id belongs to one target, one name and one input: anything else that is
+// sent to the target under it is an ErrConflict and does nothing. Without an id, a send from ordinary code is a new one each time; sends from a workflow are never repeated.
 func RequestID(id string) interface {
 	CallOption
 	StartOption

@@ -66,7 +66,7 @@ func (s *txSender) start(ref Ref, in model.Payload, o *startOptions, _ replay.No
 }
 
 func (s *txSender) send(m model.Message, o *stepOptions) error {
-	if err := s.client().seal(&m); err != nil {
+	if err := s.client().seal(&m, o); err != nil {
 		return public(err)
 	}
 	m.Brief = false // it is a row of the transaction

@@ -232,12 +232,22 @@ func (c *Codec) Seal(ctx context.Context, plain model.Payload) (model.Payload, e
 // SealStart is Seal for the input of an execution, with what a repeated start is compared by. The digest of a hidden input is
 // of use for its execution alone: equal inputs of two executions cannot be recognised as such.
 func (c *Codec) SealStart(ctx context.Context, a model.Address, plain model.Payload) (model.Payload, error) {
+	return c.sealSummed(ctx, "start", a, plain)
+}
+
+// SealRequest is Seal for what is sent under a request id, with what a repetition is compared by. The digest of a hidden value is of use for its target alone.
+func (c *Codec) SealRequest(ctx context.Context, a model.Address, plain model.Payload) (model.Payload, error) {
+	return c.sealSummed(ctx, "request", a, plain)
+}
+
+// sealSummed is Seal with a sum of the plain value, where the sealed bytes do not tell whether it equals another.
+func (c *Codec) sealSummed(ctx context.Context, what string, a model.Address, plain model.Payload) (model.Payload, error) {
 	p, err := c.Seal(ctx, plain)
 	if err != nil || p.Encoding == plain.Encoding {
 		return p, err
 	}
 	if c.digest != nil {
-		return p.WithSum(c.digest(framed("start", a.Tenant, a.Type, a.Key, plain.Encoding, string(plain.Data)))), nil
+		return p.WithSum(c.digest(framed(what, a.Tenant, a.Type, a.Key, plain.Encoding, string(plain.Data)))), nil
 	}
 	return p.WithSum(plain.Digest()), nil
 }

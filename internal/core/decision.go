@@ -51,6 +51,8 @@ type Decision struct {
 	// Answer goes to whoever sent the input. Pending tells that there is none yet: the code gives it, and it comes as a reply.
 	Answer  model.Answer
 	Pending bool
+	// Misused tells that the request id of the input belongs to another request: the refusal must not be remembered in the place of that one's answer.
+	Misused bool
 	// Replies are answers that clients have waited for. They are remembered under the ids of their requests.
 	Replies []Reply
 	// Dead are tasks that failed for good.
@@ -71,6 +73,7 @@ type Decision struct {
 type Reply struct {
 	RequestID string
 	Answer    model.Answer
+	For       *model.Use
 }
 
 // Mark is what is stored about an open run outside of its history.

@@ -133,8 +133,13 @@ func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time) {
 	switch {
 	case n.asked(m) != nil:
+		it := n.asked(m)
+		if f := Misused(m, it.Message.Use()); f != nil {
+			d.misuse(m, f)
+			return
+		}
 		d.Pending = !m.OneWay // the same request again waits for the same answer
-		if it := n.asked(m); a.Stored && it.Seq == 0 {
+		if a.Stored && it.Seq == 0 {
 			n.store(d, it) // it was only in memory; whoever sends it now lets go of the row that he has of it
 		}
 		return
@@ -268,7 +273,7 @@ func (d *Decision) answerCall(m *model.Message, a model.Answer) {
 		d.Messages = append(d.Messages, answerMessage(m.From, a))
 	}
 	if m.RequestID != "" {
-		d.Replies = append(d.Replies, Reply{RequestID: m.RequestID, Answer: a})
+		d.Replies = append(d.Replies, Reply{RequestID: m.RequestID, Answer: a, For: m.Use()})
 	}
 }
 

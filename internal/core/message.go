@@ -14,11 +14,18 @@ import (
 func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, lim Limits) (*Execution, Decision) {
 	var d Decision
 	m = m.Bounded()
-	if m.Kind == model.MessageUpdate && x != nil && x.holds(m.RequestID) {
-		// The same request again waits for the same answer, also when a later run than it was sent to gives that: a refusal would be remembered
-		// in its place.
-		d.Answer.Run, d.Answer.Status, d.Pending = x.Start.Run, x.Outcome.Status, true
-		return x, d
+	if m.Kind == model.MessageUpdate && x != nil {
+		if u := x.held(m.RequestID); u != nil {
+			d.Answer.Run, d.Answer.Status = x.Start.Run, x.Outcome.Status
+			if f := Misused(m, useOf(u)); f != nil {
+				d.misuse(m, f)
+				return x, d
+			}
+			// The same request again waits for the same answer, also when a later run than it was sent to gives that: a refusal would be remembered
+			// in its place.
+			d.Pending = true
+			return x, d
+		}
 	}
 	if m.Kind == model.MessageGrant {
 		return x, deliverGrant(x, m, now)
@@ -138,9 +145,21 @@ func answerMessage(to model.Link, a model.Answer) model.Message {
 	return model.Message{Kind: model.MessageAnswer, To: to.Address, ToRun: to.Run, ID: to.ID, Input: a.Output, Failure: a.Failure}
 }
 
-// holds reports whether the update of a request has not been answered.
-func (x *Execution) holds(request string) bool {
-	return request != "" && slices.ContainsFunc(x.updates, func(u model.Event) bool { return u.RequestID == request })
+// held finds the update of a request that has not been answered; nil when there is none.
+func (x *Execution) held(request string) *model.Event {
+	if request == "" {
+		return nil
+	}
+	if i := slices.IndexFunc(x.updates, func(u model.Event) bool { return u.RequestID == request }); i >= 0 {
+		return &x.updates[i]
+	}
+	return nil
+}
+
+// useOf is what an update uses its request id for.
+func useOf(u *model.Event) *model.Use {
+	m := model.Message{Kind: model.MessageUpdate, Name: u.Name, Input: u.Input, RequestID: u.RequestID}
+	return m.Use()
 }
 
 // accept takes an update that the code is to answer.
@@ -166,7 +185,7 @@ func (x *Execution) answer(d *Decision, u *model.Event, a model.Answer) {
 	}
 	if u.RequestID != "" {
 		a.Run = x.Start.Run
-		d.Replies = append(d.Replies, Reply{RequestID: u.RequestID, Answer: a})
+		d.Replies = append(d.Replies, Reply{RequestID: u.RequestID, Answer: a, For: useOf(u)})
 	}
 }
 
@@ -314,6 +333,9 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		return d
 	}
 	if m.RequestID != "" && m.RequestID == x.Start.RequestID {
+		if !x.cameWith(m.With) {
+			d.misuse(m, refusedID(fmt.Sprintf("request id %q of %s was used for a start without these signals, and does not name this one", m.RequestID, m.To)))
+		}
 		return d // the start that began this chain, repeated: what came with it is there
 	}
 	if !x.Open() {
@@ -336,6 +358,25 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 	}
 	x.watch(&d, now, m.From)
 	return d
+}
+
+// cameWith reports whether the start of the chain brought the signals along. A later run of the chain does not know: it has those that nobody has taken. The
+// answer to a start with signals is remembered, so whoever comes here with signals in such a case does not repeat a request that anybody remembers.
+func (x *Execution) cameWith(signals []model.Event) bool {
+	if len(signals) == 0 {
+		return true
+	}
+	if !x.Start.Previous.IsZero() || len(x.Start.Carried) < len(signals) {
+		return false
+	}
+	for i := range signals {
+		first := &x.Start.Carried[i]
+		if first.Kind != model.EventSignalReceived || first.Name != signals[i].Name ||
+			first.Input.Comparable() && signals[i].Input.Comparable() && !first.Input.Equal(signals[i].Input) {
+			return false
+		}
+	}
+	return true
 }
 
 // startedWith reports whether the chain of runs was started with the input.

@@ -98,10 +98,18 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 		}
 	}
 	outcome := m.Kind == model.MessageClosed || m.Kind == model.MessageAnswer // of something that a step had asked for
-	if m.Kind == model.MessageUpdate && m.RequestID != "" && r != nil && r.open() &&
-		slices.ContainsFunc(r.updates(), func(u model.Event) bool { return u.RequestID == m.RequestID }) {
-		x.Pending = true // whichever run it was sent to
-		return x
+	if m.Kind == model.MessageUpdate && m.RequestID != "" && r != nil && r.open() {
+		for _, u := range r.updates() {
+			switch {
+			case u.RequestID != m.RequestID:
+				continue
+			case u.Name != m.Name || !u.Input.Equal(m.Input):
+				x.refuse("conflict") // the id belongs to another update
+			default:
+				x.Pending = true // whichever run it was sent to
+			}
+			return x
+		}
 	}
 	if m.ToRun != (model.RunID{}) && (r == nil || r.start.Run != m.ToRun) {
 		if !outcome {
@@ -238,6 +246,9 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 		x.refuse("conflict")
 		bounce(model.Failed, model.Payload{})
 	case repeated:
+		if !broughtAlong(&r.start, m.With) {
+			x.refuse("conflict")
+		}
 	case !r.open():
 		bounce(r.status, r.outcome.Output)
 		if len(m.With) > 0 {
@@ -252,6 +263,16 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 		}
 		n.watch(x, r, now, m.From)
 	}
+}
+
+// broughtAlong reports whether the first run of a chain began with the signals.
+func broughtAlong(s *model.Start, signals []model.Event) bool {
+	for i, e := range signals {
+		if !s.Previous.IsZero() || i >= len(s.Carried) || s.Carried[i].Name != e.Name || !s.Carried[i].Input.Equal(e.Input) {
+			return false
+		}
+	}
+	return true
 }
 
 func (n *naive) begin(x *expected, s model.Start) {

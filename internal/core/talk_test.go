@@ -18,7 +18,7 @@ const codeFailure = "code"
 // update has a client ask for something. It repeats the ids of its requests.
 func (p *play) update(t *rapid.T) {
 	m := &model.Message{
-		Kind: model.MessageUpdate, To: p.key(t), Name: pick(t, "name", "x", "y"), Input: value(p.number()), RequestID: pick(t, "request", "", "u1", "u2", "u3"),
+		Kind: model.MessageUpdate, To: p.key(t), Name: pick(t, "name", "x", "y"), Input: value(pick(t, "input", "1", "1", "2")), RequestID: pick(t, "request", "", "u1", "u2", "u3"),
 	}
 	p.toRun(t, m)
 	p.deliver(t, m)

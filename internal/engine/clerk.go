@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -86,6 +87,7 @@ func (k *clerk) look(ctx context.Context) {
 	}
 }
 
+// answered tells those who wait for a reply. The reply may be that to another request, which somebody has sent under the same id: then this one is refused.
 func (k *clerk) answered(r store.Reply) {
 	a := lane.Remembered(&r)
 	k.mu.Lock()
@@ -93,7 +95,12 @@ func (k *clerk) answered(r store.Reply) {
 	delete(k.replies, r.RequestKey)
 	k.mu.Unlock()
 	for _, c := range waiting {
-		c.finish(&a)
+		told := a
+		if f := core.MisusedBy(c.asked, &a.Answer); f != nil {
+			told = lane.Answer{Answer: model.Answer{Failure: f}}
+			told.Err = core.RefusalOf(told.Answer)
+		}
+		c.finish(&told)
 	}
 }
 
@@ -107,10 +114,9 @@ func (k *clerk) closed(key store.RunKey, o model.Outcome) {
 	}
 }
 
-// put stores a request for the owner of an address and wakes it.
-func (k *clerk) put(ctx context.Context, m *model.Message) (store.RequestKey, error) {
+// put stores a request for the owner of an address under an id, and wakes it.
+func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) error {
 	shard := m.To.Shard(k.eng.cfg.Store.Info().Shards)
-	id := newID()
 	if m.RequestID == "" {
 		m.RequestID = id.String()
 	}
@@ -119,38 +125,50 @@ func (k *clerk) put(ctx context.Context, m *model.Message) (store.RequestKey, er
 		m.Node = inc.self.ID
 	}
 	row := store.InboxRow{Shard: shard, ID: id, Message: *m}
-	key := store.RequestKey{Shard: shard, Address: m.To, ID: m.RequestID}
 	for {
 		err := k.eng.cfg.Store.PutInbox(ctx, []store.InboxRow{row})
 		if err == nil {
 			k.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: shard})
-			return key, nil
+			return nil
 		}
 		if !transient(err) || !k.eng.pause(ctx, storePause) { // the same id: a repetition changes nothing
-			return key, fmt.Errorf("send %s to %s: %w", m.Kind, m.To, err)
+			return fmt.Errorf("send %s to %s: %w", m.Kind, m.To, err)
 		}
 	}
 }
 
 // send asks the owner and waits for its answer.
 func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error) {
-	asked := *m
+	asked, id := *m, newID()
 	if asked.RequestID == "" {
-		asked.RequestID = newID().String()
+		asked.RequestID, asked.Drawn = newID().String(), true
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
+	keys := []store.RequestKey{key}
+	if asked.Use() != nil { // the id may belong to another request, whose answer may be far away
+		key.ID = model.RefusedIDs + id.String()
+		keys = append(keys, key)
+	}
 	c := newCall()
+	c.asked = &asked
 	k.mu.Lock()
-	k.replies[key] = append(k.replies[key], c)
+	for _, key := range keys {
+		k.replies[key] = append(k.replies[key], c)
+	}
 	k.mu.Unlock()
 	k.lookout.Expect()
 	defer func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		forget(k.replies, key, c)
+		for _, key := range keys {
+			forget(k.replies, key, c)
+		}
 	}()
-	if _, err := k.put(ctx, &asked); err != nil {
+	if err := k.put(ctx, id, &asked); err != nil {
 		return model.Answer{}, err
+	}
+	if len(keys) > 1 {
+		k.lookout.Nudge() // the store does not take a request whose answer it remembers, and nobody would hint
 	}
 	select {
 	case <-c.done:
@@ -182,7 +200,7 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 		}
 		if !asked {
 			asked = true
-			if _, err := k.put(ctx, &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}); err != nil {
+			if err := k.put(ctx, newID(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}); err != nil {
 				return lane.Result{}, err
 			}
 		}

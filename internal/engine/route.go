@@ -18,6 +18,7 @@ type call struct {
 	done   chan struct{}
 	once   sync.Once
 	answer lane.Answer
+	asked  *model.Message // what a reply in the store is compared with; nil where none is looked for
 }
 
 func newCall() *call { return &call{done: make(chan struct{})} }
@@ -104,7 +105,7 @@ func named(m *model.Message) (_ *model.Message, fresh bool) {
 		return m, true
 	}
 	c := *m
-	c.RequestID = newID().String()
+	c.RequestID, c.Drawn = newID().String(), true
 	return &c, true
 }
 

@@ -114,6 +114,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.bool(42, v.OneWay)
 	m.bool(43, v.Brief)
 	m.int(44, v.Epoch)
+	m.data(48, v.Asked)
 	return m.end()
 }
 
@@ -156,6 +157,16 @@ func AppendAnswer(dst []byte, a *Answer) []byte {
 	m.bool(3, a.Existing)
 	m.failure(4, a.Failure)
 	m.payload(5, &a.Output)
+	if u := a.For; u != nil {
+		m.key(6)
+		in := beginMap(m.dst)
+		in.key(1)
+		in.dst = appendInt(in.dst, int64(u.Kind))
+		in.text(2, u.Name)
+		in.bool(3, u.OneWay)
+		in.data(4, u.Sum)
+		m.dst = in.end()
+	}
 	return m.end()
 }
 

@@ -107,11 +107,16 @@ type Message struct {
 	Brief bool `cbor:"43,keyasint,omitempty"`
 	// Epoch is the fencing token of a grant.
 	Epoch int64 `cbor:"44,keyasint,omitempty"`
+	// Asked is a digest of what a client asked for, in messages that are made from what was read of a history or of a dead letter: the same request, made again,
+	// may be another message.
+	Asked []byte `cbor:"48,keyasint,omitempty"`
+	// Drawn tells that the engine has drawn the request id, so that nothing else can have it. It is not stored.
+	Drawn bool `cbor:"-"`
 }
 
 // Size is roughly what the message costs in memory and on disk.
 func (m *Message) Size() int {
-	n := 96 + len(m.To.Key) + len(m.ID) + len(m.Name) + m.Input.Size() + len(m.RequestID) + len(m.Section)
+	n := 96 + len(m.To.Key) + len(m.ID) + len(m.Name) + m.Input.Size() + len(m.RequestID) + len(m.Section) + len(m.Asked)
 	for i := range m.With {
 		n += m.With[i].Size()
 	}

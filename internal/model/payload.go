@@ -52,6 +52,12 @@ func (p Payload) Equal(q Payload) bool {
 	return p.Encoding == q.Encoding && bytes.Equal(p.Data, q.Data) || (p.sum() != nil || q.sum() != nil) && bytes.Equal(p.Digest(), q.Digest())
 }
 
+// Comparable reports whether the bytes, or a sum, tell whether two payloads are equal. A payload that was compressed, encrypted or offloaded without a sum
+// differs from another one although both may hold the same value.
+func (p Payload) Comparable() bool {
+	return !strings.Contains(p.Encoding, "+") || strings.Contains(p.Encoding, sumMark)
+}
+
 // Digest is the sum, or the SHA-256 of encoding and bytes.
 func (p Payload) Digest() []byte {
 	if sum := p.sum(); sum != nil {
@@ -79,6 +85,9 @@ type Failure struct {
 
 // Error is the message.
 func (f *Failure) Error() string { return f.Message }
+
+// FailureMisused is the Type of the refusal of a request whose id belongs to another request.
+const FailureMisused = "perdure.MisusedRequestID"
 
 // Kinds of Failure that the engine itself writes.
 const (

@@ -54,7 +54,7 @@ var entities = []mutant{
 	{
 		name:  "what an entity replied is not remembered",
 		file:  "internal/core/entity.go",
-		old:   "		d.Replies = append(d.Replies, Reply{RequestID: m.RequestID, Answer: a})\n",
+		old:   "		d.Replies = append(d.Replies, Reply{RequestID: m.RequestID, Answer: a, For: m.Use()})\n",
 		new:   "",
 		tests: [][]string{accounts, laneTest("TestEntityRequestRepeated$")},
 	},
@@ -152,8 +152,8 @@ var entities = []mutant{
 	{
 		name:  "a request that comes elsewhere as well is only in memory",
 		file:  "internal/core/entity.go",
-		old:   "if it := n.asked(m); a.Stored && it.Seq == 0 {",
-		new:   "if it := n.asked(m); a.Stored && it.Seq == 0 && false {",
+		old:   "if a.Stored && it.Seq == 0 {",
+		new:   "if a.Stored && it.Seq == 0 && false {",
 		tests: [][]string{accounts, laneTest("TestEntityRequestRepeatedElsewhere$")},
 	},
 	{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -85,7 +86,8 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	if err != nil {
 		return api.RequeueReply{}, err
 	}
-	if reply, repeated, err := s.requeuedBefore(ctx, row, r.RequestID); repeated || err != nil {
+	want := askedRequeue(&r)
+	if reply, repeated, err := s.requeuedBefore(ctx, row, r.RequestID, want); repeated || err != nil {
 		return reply, err
 	}
 	d := deadTask(row)
@@ -106,7 +108,7 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 		}
 		return api.RequeueReply{Address: ref.RequeueAddress(row.Body.Spec.Kind, o.Count+1)}, nil
 	}
-	a, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: ref.Address, RequestID: r.RequestID, Letter: o})
+	a, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: ref.Address, RequestID: r.RequestID, Letter: o, Asked: want})
 	if err != nil {
 		return api.RequeueReply{}, err
 	}
@@ -127,9 +129,20 @@ func (s *Service) Requeue(ctx context.Context, r api.RequeueRequest) (api.Requeu
 	})
 }
 
+// askedRequeue is what a request to requeue asks for. The dead task is part of it: several of them may have the address of one run.
+func askedRequeue(r *api.RequeueRequest) []byte {
+	parts := []string{"requeue", r.ID.Run.String(), r.ID.Task}
+	if r.Input != nil && r.Input.Comparable() {
+		parts = append(parts, string(r.Input.Digest()))
+	} else if r.Input != nil {
+		parts = append(parts, "another input")
+	}
+	return asked(parts...)
+}
+
 // requeuedBefore finds out whether a requeue is one that was served before, and what it was answered then. What has become of the letter since does not matter: the count that
 // the request was about, and whether that run is open, are not those of now.
-func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, request string) (reply api.RequeueReply, repeated bool, err error) {
+func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, request string, want []byte) (reply api.RequeueReply, repeated bool, err error) {
 	if request == "" {
 		return reply, false, nil
 	}
@@ -140,6 +153,10 @@ func (s *Service) requeuedBefore(ctx context.Context, row *store.DeadRow, reques
 	a, err := model.DecodeAnswer(found[0].Body)
 	if err != nil {
 		return reply, false, fault.New(fault.Corrupt, "requeue: the answer to request %q of %s: %w", request, row.Body.Address, err)
+	}
+	this := model.Message{Kind: model.MessageRequeue, To: row.Body.Address, RequestID: request, Letter: &model.LetterOrder{}, Asked: want}
+	if f := core.MisusedBy(&this, &a); f != nil {
+		return reply, true, fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
 	}
 	if f := a.Failure; f != nil {
 		return reply, true, fault.New(fault.ParseKind(f.Kind), "%s", f.Message)
@@ -172,7 +189,7 @@ func (s *Service) UndoRequeue(ctx context.Context, r api.UndoRequest) error {
 		return fault.New(fault.Conflict, "undo: dead task %s is not requeued", &d)
 	}
 	o := &model.LetterOrder{Do: model.LetterUndo, Ref: d.Ref(), Count: row.Requeued, Run: q.Run}
-	if _, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: q.Address, RequestID: r.RequestID, Letter: o}); err != nil {
+	if _, err := s.send(ctx, &model.Message{Kind: model.MessageRequeue, To: q.Address, RequestID: r.RequestID, Letter: o, Asked: asked("undo", r.ID.Run.String(), r.ID.Task)}); err != nil {
 		return err
 	}
 	return s.await(ctx, func(ctx context.Context) (bool, error) {

@@ -12,9 +12,6 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// callIDs keeps the request ids of calls apart from those of other requests, as updateIDs does.
-const callIDs = "\x1fcall "
-
 // entity checks the address of an entity or a service.
 func (v *validator) entity(a model.Address) {
 	v.text("the tenant", a.Tenant, v.limits.Name)
@@ -55,7 +52,7 @@ func (s *Service) called(r *api.CallRequest) (*model.Message, error) {
 	case r.Brief:
 		v.wrong("nothing is remembered of a call that is kept in memory only: it takes no request id")
 	default:
-		m.RequestID = callIDs + r.RequestID
+		m.RequestID = model.CallIDs + r.RequestID
 	}
 	return m, v.err()
 }

@@ -3,8 +3,11 @@ package service
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure/internal/api"
@@ -39,7 +42,9 @@ func (s *Service) Fork(ctx context.Context, r api.PastRequest) (api.PastReply, e
 	if err != nil {
 		return api.PastReply{}, err
 	}
-	m := &model.Message{Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past}
+	m := &model.Message{
+		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past, Asked: askedPast("fork", &r),
+	}
 	return s.begin(ctx, m, plan, r.DryRun)
 }
 
@@ -87,12 +92,14 @@ func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r 
 		}
 		m := &model.Message{
 			Kind: model.MessageStart, To: h.Start.Address, ToRun: h.Start.Run, Input: h.Start.Input, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past,
+			Asked: askedPast(op, &r),
 		}
 		if try > 1 && r.RequestID != "" {
 			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, try) // the refusal of the try before is remembered
 		}
-		reply, err := s.begin(ctx, m, plan, r.DryRun)
-		if !open || !fault.Is(err, fault.Conflict) || try == resetTries {
+		reply, a, err := s.beginAnswered(ctx, m, plan, r.DryRun)
+		misused := a.Failure != nil && a.Failure.Type == model.FailureMisused // nothing has gone on: the request id belongs to another request
+		if !open || !fault.Is(err, fault.Conflict) || misused || try == resetTries {
 			return reply, err
 		}
 	}
@@ -142,19 +149,51 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 			return api.PastReply{}, err
 		}
 	}
-	m := &model.Message{Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past}
+	m := &model.Message{
+		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past,
+		Asked: asked("import", h.Start.Address.String(), h.Start.Run.String(), strconv.Itoa(len(h.Events)), h.Outcome.Status.String()),
+	}
 	return s.begin(ctx, m, plan, r.DryRun)
 }
 
 // begin asks the owner to begin a run with a past.
 func (s *Service) begin(ctx context.Context, m *model.Message, p *history.Plan, dry bool) (api.PastReply, error) {
+	reply, _, err := s.beginAnswered(ctx, m, p, dry)
+	return reply, err
+}
+
+// beginAnswered is begin with what the owner answered.
+func (s *Service) beginAnswered(ctx context.Context, m *model.Message, p *history.Plan, dry bool) (api.PastReply, model.Answer, error) {
 	reply := api.PastReply{Address: m.To, Position: p.Position, Total: p.Total, Blanks: p.Blanks, Added: p.Added, Again: p.Again}
 	if dry {
-		return reply, nil
+		return reply, model.Answer{}, nil
 	}
 	a, err := s.send(ctx, m)
 	reply.Run, reply.Status = a.Run, a.Status
-	return reply, err
+	return reply, a, err
+}
+
+// askedPast is what a request about a past asks for, in the words of whoever made it.
+func askedPast(op string, r *api.PastRequest) []byte {
+	parts := []string{op, r.Source.Address.String(), r.Source.Run.String(), r.Before, strconv.FormatInt(r.After, 10), strconv.FormatBool(r.Placed)}
+	for i := range r.Edits {
+		e := &r.Edits[i]
+		parts = append(parts, e.Step, strconv.FormatInt(e.Position, 10))
+		if e.Output.Comparable() {
+			parts = append(parts, string(e.Output.Digest()))
+		}
+	}
+	return asked(parts...)
+}
+
+// asked digests what a client asks for, where the message that it becomes depends on what is stored.
+func asked(parts ...string) []byte {
+	h := sha256.New()
+	for _, p := range parts {
+		h.Write(binary.AppendUvarint(nil, uint64(len(p))))
+		h.Write([]byte(p))
+	}
+	return h.Sum(nil)[:16]
 }
 
 // cut makes the past.
@@ -254,7 +293,7 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 		return reply, nil
 	}
 	for n, page := range slices.Collect(slices.Chunk(runs, deletePage)) {
-		m := &model.Message{Kind: model.MessageDelete, To: r.Target.Address, Runs: page, RequestID: r.RequestID}
+		m := &model.Message{Kind: model.MessageDelete, To: r.Target.Address, Runs: page, RequestID: r.RequestID, Asked: asked("delete", r.Target.Run.String())}
 		if n > 0 && r.RequestID != "" {
 			m.RequestID = fmt.Sprintf("%s#%d", r.RequestID, n+1)
 		}

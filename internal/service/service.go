@@ -192,10 +192,6 @@ func (s *Service) ordered(kind model.MessageKind, r *api.CancelRequest) (*model.
 	return m, v.err()
 }
 
-// updateIDs keeps the request ids of updates apart from those of other requests, whose answers are remembered at once: nobody else can make
-// one that begins so.
-const updateIDs = "\x1fupdate "
-
 // Update asks the code of an execution to change something.
 func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payload, error) {
 	v := s.check("update " + r.Name)
@@ -208,7 +204,7 @@ func (s *Service) Update(ctx context.Context, r api.UpdateRequest) (model.Payloa
 	}
 	m := &model.Message{Kind: model.MessageUpdate, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input}
 	if r.RequestID != "" {
-		m.RequestID = updateIDs + r.RequestID
+		m.RequestID = model.UpdateIDs + r.RequestID
 	}
 	return answered(s.send(ctx, m))
 }

@@ -215,6 +215,45 @@ func TestDeadLetters(t *testing.T) {
 	})
 }
 
+// A request id that a transaction used for one message does not name another one: that is a dead letter, which says what the id was used for. The same message
+// under the same id takes effect once.
+func TestRequestIDsOfTransactions(t *testing.T) {
+	everywhere(t, func(t *testing.T, url string, b *bank) {
+		o := newOffice(b)
+		app := open(t, url, collect, o.outbox())
+		c := caller(t, app)
+		exec := must[perdure.Execution[string]](t)(collect.Start(c, "in", perdure.RawKey("k")))
+		r := perdure.RequestID("r")
+		d := o.begin(app)
+		check(t, word.Send(d, exec, "a", r), word.Send(d, exec, "a", r), word.Send(d, exec, "b", r), d.commit())
+		eventually(t, "one dead letter", func() bool { return len(deadLetters(t, app)) == 1 })
+		d = o.begin(app)
+		check(t, word.Send(d, exec, "a", r), word.Send(d, exec, "c", r), word.Send(d, exec, "end"), d.commit())
+		if got, err := exec.Result(c); err != nil || got != "in a end" {
+			t.Fatalf("%q, %v", got, err)
+		}
+		eventually(t, "two dead letters", func() bool { return len(deadLetters(t, app)) == 2 })
+		for _, l := range deadLetters(t, app) {
+			for _, part := range []string{`"r"`, "collect", `signal "word"`, "another input"} {
+				if !strings.Contains(l.Reason, part) {
+					t.Errorf("%+v does not name %s", l, part)
+				}
+			}
+		}
+	})
+}
+
+func deadLetters(t *testing.T, app *perdure.App) (dead []perdure.DeadLetter) {
+	t.Helper()
+	for l, err := range app.DeadLetters(t.Context()) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		dead = append(dead, l)
+	}
+	return dead
+}
+
 // Mistakes that can be known are told at once; the transaction goes on.
 func TestRefusedAtOnce(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {

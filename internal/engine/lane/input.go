@@ -42,6 +42,8 @@ type input struct {
 	checked bool           // the request id has been looked up
 	looked  int            // how many requests to the address had been served by then
 	fresh   bool           // the request id has never been used before
+	seen    bool           // the store has said that the answer to the request is remembered
+	misused bool           // the request id belongs to another request, and is refused
 	token   any            // who is to be answered
 	awaits  bool           // and wants to hear the end of the run that it starts instead of its beginning, or what the code answers
 
@@ -712,18 +714,18 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if in.pair != nil {
 		in.pair.consume(l, in)
-		if f := d.Answer.Failure; f != nil && in.kind == inMessage && in.message.Keep {
+		if f := d.Answer.Failure; f != nil && in.message.Keep {
 			l.bury(b, e, in.message, f)
 		}
 	}
 	if !in.inbox.IsZero() {
 		l.writeInbox(b, e, in, d)
-	} else if in.once() && !d.Pending {
-		l.remember(b, e, in.message.RequestID, &d.Answer)
+	} else if in.once() && !d.Pending && !d.Misused {
+		l.remember(b, e, in.message.RequestID, &d.Answer, in.message.Use())
 	}
 	for i := range d.Replies {
 		r := &d.Replies[i]
-		l.remember(b, e, r.RequestID, &r.Answer)
+		l.remember(b, e, r.RequestID, &r.Answer, r.For)
 		b.effects = append(b.effects, effect{kind: effReply, entry: e, step: r.RequestID, answer: Answer{Answer: r.Answer, Err: core.RefusalOf(r.Answer)}})
 	}
 }

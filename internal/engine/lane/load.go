@@ -276,18 +276,29 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	e.loading = false
 	l.loadDue(e)
 	ld.input.checked, ld.input.looked = true, ld.looked // the same may be looked for twice, and the older result proves less
+	none := r.Reply == nil && r.Err == nil && !ld.input.seen
+	var misused *model.Failure
+	if r.Reply != nil && r.Err == nil {
+		misused = l.misused(ld.input, r.Reply)
+	}
 	switch {
-	case r.Reply == nil && r.Err == nil || len(e.backlog) == 0 || e.backlog[0] != ld.input:
+	case none || len(e.backlog) == 0 || e.backlog[0] != ld.input:
+	case misused != nil && ld.input.token == nil:
+		l.answerWith(ld.input, &model.Answer{Failure: misused})
+		ld.input.misused = true
 	case ld.input.message.From.ID != "": // a step waits for the answer, which it is sent
-		ld.input.kind, ld.input.answer = inAnswered, repeated(r)
-		l.hold(ld.input)
+		l.answerWith(ld.input, repeated(r))
 	case !ld.input.inbox.IsZero() || ld.input.pair != nil:
 		ld.input.message = &model.Message{Kind: model.MessageNothing, To: e.address} // only its row is left, or its place in the channel
 		l.hold(ld.input)
 	default:
 		e.backlog = e.backlog[1:]
 		a := Answer{Err: r.Err}
-		if r.Err == nil {
+		switch {
+		case misused != nil:
+			a = Answer{Answer: model.Answer{Failure: misused}}
+			a.Err = core.RefusalOf(a.Answer)
+		case r.Err == nil:
 			a = Remembered(r.Reply)
 		}
 		a.Token = ld.input.token
@@ -301,9 +312,27 @@ func (l *Lane) loadedReply(ld *Load, r LoadResult) {
 	}
 }
 
+// misused says why a request may not have the id under which an answer is remembered; nil when it may.
+func (l *Lane) misused(in *input, r *store.Reply) *model.Failure {
+	a, err := model.DecodeAnswer(r.Body)
+	if err != nil {
+		return nil // whoever asks hears that the answer cannot be read
+	}
+	return core.MisusedBy(in.message, &a)
+}
+
+// answerWith has an input do nothing but tell an answer.
+func (l *Lane) answerWith(in *input, a *model.Answer) {
+	in.kind, in.answer = inAnswered, a
+	l.hold(in)
+}
+
 // repeated is what a step hears whose request was served before.
 func repeated(r LoadResult) *model.Answer {
 	err := r.Err
+	if err == nil && r.Reply == nil {
+		return &model.Answer{} // it was served; the answer has been forgotten since
+	}
 	if err == nil {
 		a := Remembered(r.Reply)
 		if err = a.Err; err == nil || a.Answer.Failure != nil {

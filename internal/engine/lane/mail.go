@@ -192,8 +192,8 @@ func (l *Lane) request(now model.Time, row *store.InboxRow) {
 		return
 	}
 	l.mail.inbox[row.ID] = struct{}{}
-	in := &input{kind: inMessage, address: e.address, message: &row.Message, inbox: row.ID}
-	if row.Seen && row.Message.From.ID == "" { // else a step waits for the answer: it is looked up
+	in := &input{kind: inMessage, address: e.address, message: &row.Message, inbox: row.ID, seen: row.Seen}
+	if row.Seen && !in.once() { // else what is remembered is looked up: it may be the answer to another request under the same id
 		in.message = &model.Message{Kind: model.MessageNothing, To: row.Message.To}
 	}
 	l.take(now, e, in)
@@ -207,8 +207,14 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 		return
 	}
 	again := in.kind == inAnswered && in.message.Kind != model.MessageQuery // is remembered
-	if in.message.Kind != model.MessageNothing && in.message.RequestID != "" && !again {
-		l.remember(b, e, in.message.RequestID, &d.Answer)
+	switch {
+	case in.message.Kind == model.MessageNothing || in.message.RequestID == "":
+	case in.misused || d.Misused: // the id belongs to another request; whoever sent this one looks for its refusal as well
+		if !in.message.Node.IsZero() {
+			l.remember(b, e, model.RefusedIDs+in.inbox.String(), &d.Answer, nil)
+		}
+	case !again:
+		l.remember(b, e, in.message.RequestID, &d.Answer, in.message.Use())
 	}
 	if f := d.Answer.Failure; f != nil && in.message.Keep {
 		l.bury(b, e, in.message, f)
@@ -234,15 +240,17 @@ func (l *Lane) bury(b *building, e *entry, refused *model.Message, why *model.Fa
 	b.bytes += m.Size()
 }
 
-// remember stores the answer to a request, so that a repetition of it changes nothing.
-func (l *Lane) remember(b *building, e *entry, id string, a *model.Answer) {
+// remember stores the answer to a request and what the request was, so that a repetition of it changes nothing and another one under its id is refused.
+func (l *Lane) remember(b *building, e *entry, id string, a *model.Answer, use *model.Use) {
 	key := store.RequestKey{Shard: e.shard.id, Address: e.address, ID: id}
 	if _, pending := l.requests[key]; pending {
 		return
 	}
 	l.requests[key] = struct{}{}
 	e.remembered++
-	body := model.AppendAnswer(nil, a)
+	kept := *a
+	kept.For = use
+	body := model.AppendAnswer(nil, &kept)
 	b.batch.Requests = append(b.batch.Requests, store.Reply{RequestKey: key, Body: body})
 	b.bytes += rowBytes + len(body)
 }

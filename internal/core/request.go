@@ -1,0 +1,57 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Misused says why a message may not use its request id, which was used for something else before; nil when it may: the message is the same request again. A
+// client that makes this mistake hears of it: an answer to the first request would tell it that this one was done.
+func Misused(m *model.Message, first *model.Use) *model.Failure {
+	use := m.Use()
+	if first.Same(use) {
+		return nil
+	}
+	text := fmt.Sprintf("request id %q of %s was used for %s", model.BareRequestID(m.RequestID), m.To, first)
+	if first.Kind == use.Kind && first.Name == use.Name && first.OneWay == use.OneWay {
+		text += " with another input, and does not name this one"
+	} else {
+		text += fmt.Sprintf(", and does not name %s", use)
+	}
+	return refusedID(text)
+}
+
+// MisusedBy is Misused for a request whose answer is remembered. One that took effect on a run is no repetition of a request to another run of the same key.
+func MisusedBy(m *model.Message, remembered *model.Answer) *model.Failure {
+	if f := Misused(m, remembered.For); f != nil {
+		return f
+	}
+	if remembered.For == nil || remembered.Failure != nil || remembered.Run.IsZero() || m.ToRun.IsZero() || remembered.Run == m.ToRun || !named(m) {
+		return nil
+	}
+	return refusedID(fmt.Sprintf("request id %q of %s was used for %s to run %s, and does not name one to run %s",
+		model.BareRequestID(m.RequestID), m.To, remembered.For, remembered.Run, m.ToRun))
+}
+
+func refusedID(text string) *model.Failure {
+	return &model.Failure{Kind: fault.Conflict.String(), Type: model.FailureMisused, Message: text}
+}
+
+// named reports whether the answer to a message names the very run that the message was restricted to. An update may be answered by a later run, and what
+// begins a run names that.
+func named(m *model.Message) bool {
+	switch m.Kind {
+	case model.MessageSignal, model.MessageSettle, model.MessageCancel, model.MessageTerminate, model.MessagePause, model.MessageResume:
+		return true
+	default:
+		return false
+	}
+}
+
+// misuse refuses a message whose request id belongs to another request that is still pending.
+func (d *Decision) misuse(m *model.Message, f *model.Failure) {
+	d.Answer.Failure, d.Misused = f, true
+	d.acknowledge(m)
+}

@@ -1,0 +1,120 @@
+package model
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strings"
+)
+
+// Use is what a request id was used for: the kind of the message, its name, and what it carried. It is stored with the remembered answer, so that another
+// request under the same id is recognised as another one.
+type Use struct {
+	Kind   MessageKind `cbor:"1,keyasint"`
+	Name   string      `cbor:"2,keyasint,omitempty"`
+	OneWay bool        `cbor:"3,keyasint,omitempty"`
+	// Sum is a digest of what the message carried; empty when its bytes do not tell whether it equals another.
+	Sum []byte `cbor:"4,keyasint,omitempty"`
+}
+
+// Use is what the message uses its request id for. It is nil for messages that need no comparison: nobody else can have the id, or the id itself names
+// what the message is about.
+func (m *Message) Use() *Use {
+	if m.RequestID == "" || m.Drawn || m.Kind == MessageReport {
+		return nil
+	}
+	return &Use{Kind: m.Kind, Name: m.Name, OneWay: m.OneWay, Sum: m.sum()}
+}
+
+// useBytes is the length of a digest in a Use. The comparison guards against mistakes: 128 bits are enough for that.
+const useBytes = 16
+
+// sum digests what the message carries, apart from its kind and its name. It is empty when some payload cannot be compared. What differs between two
+// attempts of the same request, or does not say what is asked for, is left out: labels, policies, traces, the run that the message is restricted to.
+func (m *Message) sum() []byte {
+	s := summer{buf: make([]byte, 0, 128)}
+	s.payload(&m.Input)
+	s.text(m.Section)
+	s.number(m.Epoch)
+	if f := m.Failure; f != nil {
+		s.text("failure")
+		s.text(f.Kind)
+		s.text(f.Type)
+		s.text(f.Message)
+	}
+	for i := range m.With {
+		s.text(m.With[i].Name)
+		s.payload(&m.With[i].Input)
+	}
+	if m.Past != nil || m.Letter != nil || m.Kind == MessageDelete { // they are made from what was read, so the client says what was asked for
+		s = summer{buf: s.buf[:0]}
+		s.text(string(m.Asked))
+	}
+	if s.blind {
+		return nil
+	}
+	sum := sha256.Sum256(s.buf)
+	return sum[:useBytes]
+}
+
+// summer collects what is digested, so that its parts can be told apart.
+type summer struct {
+	buf   []byte
+	blind bool // something cannot be compared
+}
+
+func (s *summer) text(t string) {
+	s.buf = binary.AppendUvarint(s.buf, uint64(len(t)))
+	s.buf = append(s.buf, t...)
+}
+
+func (s *summer) number(n int64) { s.buf = binary.AppendVarint(s.buf, n) }
+
+func (s *summer) payload(p *Payload) {
+	if !p.Comparable() {
+		s.blind = true
+		return
+	}
+	s.buf = append(s.buf, p.Digest()...)
+}
+
+// Same reports whether two uses are the same request. A use that is not known, because an older build stored the answer, equals every other.
+func (u *Use) Same(other *Use) bool {
+	if u == nil || other == nil {
+		return true
+	}
+	if u.Kind != other.Kind || u.Name != other.Name || u.OneWay != other.OneWay { // a call that was only sent has no reply to wait for
+		return false
+	}
+	return len(u.Sum) == 0 || len(other.Sum) == 0 || bytes.Equal(u.Sum, other.Sum)
+}
+
+// String names the use for people.
+func (u *Use) String() string {
+	what := u.Kind.String()
+	if u.OneWay {
+		what = "one-way " + what
+	}
+	if u.Name != "" {
+		what = fmt.Sprintf("%s %q", what, u.Name)
+	}
+	return what
+}
+
+// Request ids of updates and calls begin with these, which keep them apart from the ids of other requests to the same address. No client can send an id that
+// begins with a control character.
+const (
+	UpdateIDs = "\x1fupdate "
+	CallIDs   = "\x1fcall "
+	// RefusedIDs begins the id under which the owner stores the refusal of an inbox row whose request id belongs to another request.
+	RefusedIDs = "\x1frefused "
+)
+
+// BareRequestID is the request id as the client gave it.
+func BareRequestID(id string) string {
+	if strings.HasPrefix(id, "\x1f") {
+		_, id, _ = strings.Cut(id, " ")
+	}
+	return id
+}
