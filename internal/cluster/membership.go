@@ -50,6 +50,8 @@ type Membership struct {
 	sentAt     time.Duration // mono time at which the renewal in flight was sent
 
 	view     store.View
+	doubt    bool                      // the store's clock has jumped
+	seen     map[model.NodeID]sighting // leases of others, as they were seen last
 	fencing  map[model.NodeID]bool
 	owned    map[model.ShardID]bool // ours by the store
 	leaving  map[model.ShardID]bool // told the lanes to give up
@@ -87,7 +89,7 @@ func New(cfg Config, epoch int64, sentAt time.Duration) *Membership {
 	cfg.withDefaults()
 	return &Membership{
 		cfg: cfg, epoch: epoch, validUntil: sentAt + cfg.TTL - cfg.Margin, nextRenew: sentAt,
-		fencing: map[model.NodeID]bool{}, owned: map[model.ShardID]bool{}, leaving: map[model.ShardID]bool{},
+		fencing: map[model.NodeID]bool{}, seen: map[model.NodeID]sighting{}, owned: map[model.ShardID]bool{}, leaving: map[model.ShardID]bool{},
 	}
 }
 
@@ -169,15 +171,16 @@ func (m *Membership) Renewed(mono time.Duration, v store.View, err error) (a Act
 	if m.stale {
 		m.stale, m.nextRenew = false, mono
 	} else {
-		a = m.plan()
+		a = m.plan(mono)
 	}
 	a.Mail = v.Mail
 	return a
 }
 
 // plan compares what is with what should be.
-func (m *Membership) plan() (a Actions) {
-	live := m.liveMembers(&a)
+func (m *Membership) plan(mono time.Duration) (a Actions) {
+	m.watch(mono)
+	live := m.liveMembers(mono, &a)
 	proposed := Propose(len(m.view.Owners), live)
 	registered := map[model.NodeID]int64{}
 	for _, n := range m.view.Members {
@@ -207,12 +210,12 @@ func (m *Membership) plan() (a Actions) {
 }
 
 // liveMembers are the nodes among which shards are shared out. Dead ones are to be fenced.
-func (m *Membership) liveMembers(a *Actions) []store.Member {
+func (m *Membership) liveMembers(mono time.Duration, a *Actions) []store.Member {
 	var live []store.Member
 	for _, n := range m.view.Members {
-		expired := n.Expires < m.view.Now
+		expired := m.expired(mono, &n)
 		self := n.ID == m.cfg.Self.ID
-		proven := !self && m.cfg.Gone(n.NodeInfo)
+		proven := !self && (m.cfg.Gone(n.NodeInfo) || m.abandoned(mono, &n))
 		if !self && (expired || proven) {
 			if !m.fencing[n.ID] {
 				m.fencing[n.ID] = true

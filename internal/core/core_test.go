@@ -3,6 +3,7 @@ package core_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -57,6 +58,35 @@ func TestRecoveredRunKnowsFirings(t *testing.T) {
 	d, err := w.turn(a, &model.Turn{Run: runID(1), Seen: 0, Commands: ask})
 	if err != nil || len(d.StartTimers) > 0 {
 		t.Errorf("the timer was started again: %v, %v", d.StartTimers, err)
+	}
+}
+
+// A timer is due as long after now as it was asked for, also when the time of the history is ahead of the clock.
+func TestTimerOfAHistoryThatIsAhead(t *testing.T) {
+	t.Parallel()
+	const second = 1_000_000
+	for name, c := range map[string]struct {
+		due   model.Time // that the code asks for
+		delay time.Duration
+		want  model.Time
+	}{
+		"history in step":      {epoch + second, time.Second, epoch + second},
+		"history older":        {epoch + second - 5, time.Second, epoch + second - 5},
+		"history a day ahead":  {epoch + 86_400*second + second, time.Second, epoch + second},
+		"code ahead":           {0, time.Second, epoch + second},
+		"no delay is told":     {epoch + 86_400*second, 0, epoch + 86_400*second},
+		"nothing, a day ahead": {epoch + 86_400*second, time.Microsecond, epoch + 1},
+	} {
+		w := newWorld(t.Fatalf)
+		a := address("order")
+		w.now = epoch
+		w.deliver(&model.Message{Kind: model.MessageStart, To: a})
+		d, err := w.turn(a, &model.Turn{Run: runID(1), Commands: []model.Command{
+			{Kind: model.CommandStartTimer, Event: model.Event{ID: "nap", Due: c.due}, Delay: c.delay},
+		}})
+		if err != nil || len(d.StartTimers) != 1 || d.StartTimers[0].Due != c.want {
+			t.Errorf("%s: %v, %v; want it due at %s", name, d.StartTimers, err, c.want)
+		}
 	}
 }
 

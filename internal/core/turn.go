@@ -225,6 +225,20 @@ func (x *Execution) timersAfter(commands []model.Command) int {
 	return len(open)
 }
 
+// dueAt is when a timer that the code asks for is due. The code counts from the time of its history. That may be ahead of the clock, when
+// events were recorded while the clock was wrong: then the timer fires as long after now as it was asked for, not when
+// the clock has caught up. A timer without a due time was asked for after an outcome that this turn records.
+func dueAt(c *model.Command, now model.Time) model.Time {
+	switch {
+	case c.Delay == 0:
+		return c.Event.Due
+	case c.Event.Due == 0:
+		return now.Add(c.Delay)
+	}
+
+	return min(c.Event.Due, now.Add(c.Delay))
+}
+
 // command applies one command of a turn.
 func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 	e := c.Event
@@ -242,7 +256,7 @@ func (x *Execution) command(d *Decision, c *model.Command, now model.Time) {
 		x.startTimer(d, Timer{ID: retryTimer(e.ID, e.Attempt), Due: e.Due})
 	case model.CommandStartTimer:
 		if x.timer(e.ID) < 0 && !x.recentlyFired(e.ID) {
-			x.startTimer(d, Timer{ID: e.ID, Due: e.Due})
+			x.startTimer(d, Timer{ID: e.ID, Due: dueAt(c, now)})
 		}
 	case model.CommandStopTimer:
 		x.stopTimer(d, e.ID)

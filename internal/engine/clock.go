@@ -2,41 +2,91 @@ package engine
 
 import (
 	"encoding/binary"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/perdure/perdure/internal/engine/storeclock"
 	"github.com/perdure/perdure/internal/model"
 )
 
-// clock tells store time: the node's monotonic clock, anchored to the store's clock at every renewal. It is never ahead of
-// the store and never goes back.
+// clock tells store time: the node's own time, corrected by the store's clock at every renewal. See storeclock for what
+// becomes of differences. It never goes back within an incarnation.
 type clock struct {
-	start  time.Time    // of the process, with a monotonic reading
-	offset atomic.Int64 // store time in µs at mono 0
+	start  time.Time // of the process, with a monotonic reading
+	asleep *suspension
+	line   atomic.Pointer[storeclock.Line]
 	last   atomic.Int64
 	drawn  atomic.Int64 // time of the last id, in 4096ths of a millisecond
+
+	cfg    storeclock.Config
+	mu     sync.Mutex // protects what follows
+	keeper *storeclock.Clock
 }
 
-func newClock() *clock {
-	c := &clock{start: time.Now()}
-	c.offset.Store(c.start.UnixMicro())
+func newClock(cfg storeclock.Config, suspended func() time.Duration) *clock {
+	c := &clock{start: time.Now(), cfg: cfg}
+	c.asleep = newSuspension(c.start, suspended)
+	c.reset()
+
 	return c
 }
 
-// mono is the time since the process started.
-func (c *clock) mono() time.Duration { return time.Since(c.start) }
-
-// anchor sets store time as it was at most when the answer that brought it arrived. It returns by how much that is later than it would have been; less than nothing when it is earlier.
-func (c *clock) anchor(store model.Time) (forward time.Duration) {
-	offset := int64(store) - c.mono().Microseconds()
-	return time.Duration(offset-c.offset.Swap(offset)) * time.Microsecond
+// reset forgets what is known of the store's clock. The next reading is adopted, even if time goes back.
+func (c *clock) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	own := c.mono()
+	c.keeper = storeclock.New(c.cfg, own, model.TimeOf(c.start.Add(own)))
+	c.publish()
+	c.last.Store(0)
 }
 
-// now is store time. A step back of the store's clock makes it stand still until the store has caught up.
+// publish lets readers see what the keeper has decided.
+func (c *clock) publish() {
+	line := c.keeper.Line()
+	c.line.Store(&line)
+}
+
+// mono is the node's own time: since the process started, with the time that the machine was suspended as far as it was
+// noticed (see notice).
+func (c *clock) mono() time.Duration { return time.Since(c.start) + c.asleep.passed() }
+
+// notice finds out whether the machine was suspended, and returns for how long since the process started.
+func (c *clock) notice() time.Duration { return c.asleep.look() }
+
+// read takes in what the store's clock showed between two moments of the node's own time.
+func (c *clock) read(sent, got time.Duration, at model.Time) storeclock.Verdict {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	v := c.keeper.Read(storeclock.Reading{Sent: sent, Got: got, Store: at})
+	c.publish()
+
+	return v
+}
+
+// doubted reports whether the store's clock has jumped and is not followed, and mayDelete whether things may be deleted because of
+// their age.
+func (c *clock) doubted() (doubted, mayDelete bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.keeper.InDoubt(), c.keeper.MayDelete(c.mono())
+}
+
+// deletesFrom is the node's own time from which things may be deleted; not ok while the store's clock is in doubt.
+func (c *clock) deletesFrom() (own time.Duration, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+
+	return c.keeper.DeletesFrom()
+}
+
+// now is store time.
 func (c *clock) now() model.Time {
-	t := c.offset.Load() + c.mono().Microseconds()
+	t := int64(c.line.Load().Now(c.mono()))
 	for {
 		last := c.last.Load()
 		if t <= last {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/perdure/perdure/internal/engine/storeclock"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -14,8 +15,8 @@ func TestRunIDs(t *testing.T) {
 	t.Parallel()
 	const at = model.Time(4_000_000_000_123_456) // a hundred years from now
 	for _, anchor := range []model.Time{at, at / 2} {
-		c := newClock()
-		c.anchor(anchor)
+		c := newClock(storeclock.Config{}, nil)
+		c.read(c.mono(), c.mono(), anchor)
 		var last model.RunID
 		for range 10_000 {
 			before := c.now()

@@ -10,7 +10,7 @@ import (
 	"github.com/perdure/perdure/internal/store/memory"
 )
 
-// The store's clock is put forward: what waits for a time that has come by that does not wait for as long again.
+// The store's clock is put forward for good: when that is accepted, a task whose time has come by it does not wait for as long again.
 func TestClockIsPutForward(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -24,8 +24,8 @@ func TestClockIsPutForward(t *testing.T) {
 		ahead.Store(int64(time.Hour))
 		began := time.Now()
 		h.until(func() bool { return len(h.claims) == 1 })
-		if d := time.Since(began); d > time.Minute {
-			t.Errorf("it begins %s after its time", d)
+		if d := time.Since(began); d > 11*time.Minute {
+			t.Errorf("it begins %s after the clock was put forward", d)
 		}
 	})
 }

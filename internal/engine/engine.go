@@ -19,6 +19,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
 	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/storeclock"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
@@ -53,6 +54,10 @@ type Config struct {
 	RetainLogs    time.Duration // how long lines that tasks have logged are kept; 7 days
 	Lane          lane.Config   // its Ref, Shards, Lanes, Retention and NewRun are set by the engine
 	Limits        core.Limits
+
+	Clock storeclock.Config // when a jump of the store's clock is followed
+	// Suspended is how long the machine has been suspended in total; nil for what the system says. Tests simulate a suspend with it.
+	Suspended func() time.Duration
 }
 
 const defaultRetention = 30 * 24 * time.Hour
@@ -117,6 +122,7 @@ type Engine struct {
 	stopped     chan struct{}         // closed when Run has returned: nobody answers any more
 	served      bell                  // rung when shards have become ours
 	failed      atomic.Pointer[error] // why Run has returned, unless it was told to
+	skew        atomic.Int64          // how far the store's clock was ahead of ours at the last renewal, in ns
 }
 
 // bell wakes everybody who listens. Who waits for something to become so listens first and looks then, so that no ring is missed.
@@ -188,7 +194,7 @@ func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
 // New makes an engine; Run starts it.
 func New(cfg Config) *Engine {
 	cfg.withDefaults()
-	e := &Engine{cfg: cfg, clock: newClock(), ready: make(chan struct{}), stopped: make(chan struct{})}
+	e := &Engine{cfg: cfg, clock: newClock(cfg.Clock, cfg.Suspended), ready: make(chan struct{}), stopped: make(chan struct{})}
 	e.clerk = newClerk(e)
 	e.flow = flow.New(flow.Config{Store: cfg.Store, Log: cfg.Log, Node: flowNode{e}, Timeout: cfg.CommitTimeout})
 	if cfg.Guest {
@@ -255,6 +261,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		}
 		if ctx.Err() != nil {
 			return nil
+		}
+		if errors.Is(err, errClockBack) {
+			e.clock.reset()
 		}
 		e.cfg.Log.Error("the node lost its lease and starts over", "error", err)
 	}
@@ -327,18 +336,21 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		return nil, err
 	}
 	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), e.cfg.Version)
-	sent := e.clock.mono()
+	asleep, sent := e.clock.notice(), e.clock.mono()
 	reg, err := e.cfg.Store.Register(ctx, self, e.cfg.Lanes, e.cfg.LeaseTTL)
 	if err != nil {
 		return nil, err
 	}
-	e.clock.anchor(reg.Now)
+	e.clock.notice()
+	verdict := e.clock.read(sent, e.clock.mono(), reg.Now)
 	inc := &incarnation{
 		eng: e, self: self, epoch: reg.Epoch, wake: make(chan struct{}, 1),
 		lanes: make([]*laneShell, e.cfg.Lanes), owner: make([]atomic.Int32, e.cfg.Store.Info().Shards),
 		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.Gone}, reg.Epoch, sent),
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
+	inc.suspended = asleep
+	inc.leased.Store(int64(asleep))
 	inc.board = newBoard(inc)
 	inc.seat = e.flow.NewSeat(limit.Place(inc.epoch), inc.board, seatLife{inc})
 	if e.cfg.Store.Info().Shared {
@@ -360,6 +372,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		inc.lanes[i] = newLaneShell(inc, i, cfg)
 	}
 	e.cfg.Log.Info("node registered", "node", self.ID.String(), "epoch", reg.Epoch)
+	e.judge(verdict)
 	return inc, nil
 }
 

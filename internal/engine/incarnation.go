@@ -38,7 +38,12 @@ type incarnation struct {
 	// validUntil is the mono time (ns) until which the lease surely holds.
 	validUntil atomic.Int64
 
+	leased    atomic.Int64  // how long (ns) the machine had been suspended when the last renewal that was answered was sent
+	renewals  bell          // rung when a renewal was answered
+	suspended time.Duration // only touched by the members loop: how long the machine had been suspended when it looked last
+
 	sweeping atomic.Bool // a round is under way
+	keeps    bool        // only touched by the members loop: lanes were told to delete nothing because of its age
 
 	member *cluster.Membership // only touched by the members loop
 	stop   context.CancelCauseFunc
@@ -50,7 +55,11 @@ type incarnation struct {
 }
 
 // serving reports whether answers from memory may be given.
-func (inc *incarnation) serving() bool { return int64(inc.eng.clock.mono()) < inc.validUntil.Load() }
+func (inc *incarnation) serving() bool {
+	inc.eng.clock.notice()
+
+	return int64(inc.eng.clock.mono()) < inc.validUntil.Load()
+}
 
 // laneOf is the lane that an activation came from.
 func (inc *incarnation) laneOf(generation uint64) *laneShell {
@@ -153,12 +162,17 @@ func (inc *incarnation) members(ctx, inner context.Context) {
 			}
 		case <-timer.C:
 		}
+		inc.resume()
 		if draining && (m.Drained() || !inc.serving()) { // without a lease there is nothing to give up any more
 			inc.stop(errStopping)
 			return
 		}
 		inc.act(inner, &calls, m.Tick(inc.eng.clock.mono()))
+		inc.keepAll()
 		next := m.NextTick()
+		if from, ok := inc.eng.clock.deletesFrom(); ok && inc.keeps {
+			next = min(next, from)
+		}
 		if draining {
 			next = min(next, m.ValidUntil())
 		}
@@ -177,9 +191,12 @@ func (inc *incarnation) act(ctx context.Context, calls *sync.WaitGroup, a cluste
 	if r := a.Renew; r != nil {
 		calls.Go(func() {
 			brief, cancel := context.WithTimeout(ctx, timeout)
+			asleep, sent := inc.eng.clock.notice(), inc.eng.clock.mono()
 			v, err := st.Renew(brief, *r)
 			cancel()
-			inc.post(func() { inc.renewed(ctx, calls, v, err) })
+			inc.eng.clock.notice()
+			got := inc.eng.clock.mono()
+			inc.post(func() { inc.renewed(ctx, calls, renewal{v, sent, got, asleep}, err) })
 		})
 	}
 	for _, f := range a.Fence {
@@ -236,19 +253,28 @@ func (inc *incarnation) take() []func() {
 	return posted
 }
 
-func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v store.View, err error) {
+// renewal is the answer to a renewal, with the node's own time before and after it.
+type renewal struct {
+	view      store.View
+	sent, got time.Duration
+	asleep    time.Duration // how long the machine had been suspended before it
+}
+
+func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r renewal, err error) {
 	if store.Final(err) {
 		inc.end(err)
 		return
 	}
 	inc.eng.cfg.Meter.Add(telemetry.Renewals, 1, word(err))
+	v := r.view
+	if err == nil {
+		inc.readClock(r.sent, r.got, v.Now)
+		inc.leased.Store(int64(r.asleep))
+	}
 	a := inc.member.Renewed(inc.eng.clock.mono(), v, err)
 	if err != nil {
 		inc.eng.cfg.Log.Warn("cannot renew the lease", "error", err)
 	} else {
-		if inc.eng.clock.anchor(v.Now) > clockJump {
-			inc.jumped()
-		}
 		alive := make([]string, len(v.Members))
 		for i := range v.Members {
 			alive[i] = v.Members[i].ID.String()
@@ -267,20 +293,10 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 		}
 	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
+	inc.renewals.ring()
 	inc.act(ctx, calls, a)
 	if err == nil && len(a.Acquire) == 0 {
 		inc.eng.isReady.Do(func() { close(inc.eng.ready) })
-	}
-}
-
-// clockJump is by how much store time moves forward when a renewal corrects it, and more than the way of an answer explains.
-const clockJump = 100 * time.Millisecond
-
-// jumped has everybody look at the time who sleeps until one: those sleeps were measured before the store's clock was put forward.
-func (inc *incarnation) jumped() {
-	inc.board.rings()
-	for _, s := range inc.lanes {
-		s.inbox.ring()
 	}
 }
 

@@ -233,6 +233,7 @@ func (s *laneShell) commit(ctx context.Context, b *store.Batch) (store.Committed
 	if s.eng.cfg.Meter != nil {
 		begun = time.Now()
 	}
+	s.inc.awaitLease(ctx)
 	limited, cancel := s.bounded(ctx, b)
 	res, err := s.eng.cfg.Store.Commit(limited, b)
 	cancel()

@@ -168,6 +168,7 @@ func (e *Engine) states(g *telemetry.States) {
 	}
 	left := time.Duration(inc.validUntil.Load()) - e.clock.mono()
 	g.Set(telemetry.LeaseLeft, max(left, 0).Seconds())
+	g.Set(telemetry.ClockAhead, time.Duration(e.skew.Load()).Seconds())
 	owned := 0
 	for s := range inc.owner {
 		if inc.owner[s].Load() > 0 {

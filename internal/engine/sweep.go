@@ -50,6 +50,9 @@ func (inc *incarnation) sweepOnce(ctx context.Context) (int, error) {
 	if len(mine) == 0 {
 		return 0, nil
 	}
+	if _, may := inc.eng.clock.doubted(); !may {
+		return 0, nil
+	}
 	now := inc.eng.clock.now()
 	n, err := inc.eng.cfg.Store.Sweep(ctx, store.SweepRequest{
 		Shards: mine, RequestsBefore: now.Add(-inc.eng.cfg.RetainRequest), LettersBefore: now.Add(-inc.eng.cfg.RetainLetter),

@@ -9,7 +9,7 @@ type CommandKind uint8
 const (
 	CommandRecord     CommandKind = 1  // append Event as it is: an outcome of a step, a signal taken
 	CommandRetry      CommandKind = 2  // append Event (attempt failed) and run the step again after Delay
-	CommandStartTimer CommandKind = 3  // Event.ID fires at Event.Due; no event until then
+	CommandStartTimer CommandKind = 3  // Event.ID fires at Event.Due, or Delay from now on if that is sooner or Due is zero; no event until then
 	CommandStopTimer  CommandKind = 4  // Event.ID is not needed any more; leaves no event (deadline of a scope)
 	CommandWithdraw   CommandKind = 5  // the code cancelled Event.ID: append EventWithdrawn, stop its timer, cancel its child
 	CommandStartChild CommandKind = 6  // append Event (child started) and send it on its way
@@ -25,8 +25,8 @@ const (
 type Command struct {
 	Kind    CommandKind
 	Event   Event
-	Delay   time.Duration
-	Message *Message // of CommandSend
+	Delay   time.Duration // of CommandRetry and CommandStartTimer; zero for a timer that has only Event.Due
+	Message *Message      // of CommandSend
 	Reuse   ReusePolicy
 	Labels  []Label // of the child that CommandStartChild begins
 }

@@ -50,9 +50,20 @@ func (x Ctx) askTimer(id *identity, d time.Duration) *ask {
 	a.due, a.length = m.clock().Add(d), d
 	m.serveEarly(a)
 	if !a.fut.done {
-		m.request(a, model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: a.id, Due: a.due}})
+		m.request(a, m.startTimer(a.id, a.due, len(m.ahead) > 0))
 	}
 	return a
+}
+
+// startTimer asks for a timer. Where the due time is a guess, because the code has run ahead of the history, the engine computes it from the
+// time at which it records what the code has taken for granted.
+func (m *machine) startTimer(id string, due model.Time, guessed bool) model.Command {
+	c := model.Command{Kind: model.CommandStartTimer, Event: model.Event{ID: id}, Delay: max(due.Sub(m.clock()), time.Microsecond)}
+	if !guessed {
+		c.Event.Due = due
+	}
+
+	return c
 }
 
 // Child is a start of another execution by a workflow.

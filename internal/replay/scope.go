@@ -15,6 +15,7 @@ type Scope struct {
 	err    error
 
 	deadline model.Time
+	guessed  bool   // the code had run ahead of the history when the deadline was computed
 	path     string // of the coroutine that made it
 	n        int    // how many it had made before
 	timer    *ask   // asked for when something first waits under it
@@ -137,12 +138,12 @@ func (m *machine) syncTimers() {
 		if want == s.armed {
 			continue
 		}
-		kind := model.CommandStartTimer
+		c := m.startTimer(s.timer.id, s.deadline, s.guessed && len(m.ahead) > 0)
 		if s.armed {
-			kind = model.CommandStopTimer
+			c = model.Command{Kind: model.CommandStopTimer, Event: model.Event{ID: s.timer.id}}
 		}
 		s.armed = want
-		m.command(nil, model.Command{Kind: kind, Event: model.Event{ID: s.timer.id, Due: s.deadline}})
+		m.command(nil, c)
 	}
 	m.dirtyScopes = m.dirtyScopes[:0]
 }
@@ -151,7 +152,7 @@ func (m *machine) syncTimers() {
 func (x Ctx) WithTimeout(d time.Duration) Ctx {
 	x.must("WithTimeout")
 	s := x.newScope(x.scope)
-	s.deadline = x.co.m.clock().Add(max(d, 0))
+	s.deadline, s.guessed = x.co.m.clock().Add(max(d, 0)), len(x.co.m.ahead) > 0
 	return Ctx{x.co, s}
 }
 

@@ -105,6 +105,8 @@ const (
 	Refences
 	Reads
 	Renewals
+	ClockJumps
+	ClockAhead
 	LeaseLeft
 	ShardsOwned
 	LaneBytes
@@ -262,11 +264,16 @@ var families = [numFamilies]Family{
 	Refences:      {"perdure_refences_total", "Times that a lane moved its fence, because it is not known whether a commit landed.", Counter, nil, nil},
 	Reads:         {"perdure_reads_total", "Reads that lanes made: ok or failed.", Counter, []string{labelOutcome}, nil},
 	Renewals:      {"perdure_lease_renewals_total", "Renewals of the lease of this node: ok or failed.", Counter, []string{labelOutcome}, nil},
-	LeaseLeft:     {"perdure_lease_left_seconds", "How long the lease of this node surely holds; 0 when it has none.", Gauge, nil, nil},
-	ShardsOwned:   {"perdure_shards_owned", "Shards that this node owns.", Gauge, nil, nil},
-	LaneBytes:     {"perdure_lane_held_bytes", "Bytes of inputs that wait or are not committed.", Gauge, nil, nil},
-	LaneInbox:     {"perdure_lane_inbox", "Inputs that wait for a lane to take them.", Gauge, nil, nil},
-	Nodes:         {"perdure_nodes", "Nodes that have a lease, as this one knows.", Gauge, nil, nil},
+	ClockJumps:    {"perdure_store_clock_jumps_total", "Jumps of the store's clock that this node has noticed.", Counter, nil, nil},
+	ClockAhead: {
+		"perdure_store_clock_ahead_seconds", "How far the store's clock is ahead of this node's time, beyond what the way of an answer explains; negative when it is behind.",
+		Gauge, nil, nil,
+	},
+	LeaseLeft:   {"perdure_lease_left_seconds", "How long the lease of this node surely holds; 0 when it has none.", Gauge, nil, nil},
+	ShardsOwned: {"perdure_shards_owned", "Shards that this node owns.", Gauge, nil, nil},
+	LaneBytes:   {"perdure_lane_held_bytes", "Bytes of inputs that wait or are not committed.", Gauge, nil, nil},
+	LaneInbox:   {"perdure_lane_inbox", "Inputs that wait for a lane to take them.", Gauge, nil, nil},
+	Nodes:       {"perdure_nodes", "Nodes that have a lease, as this one knows.", Gauge, nil, nil},
 }
 
 // Families is the table.

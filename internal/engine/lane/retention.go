@@ -33,6 +33,17 @@ type retention struct {
 	found   []store.RunHead // are to be removed
 	pending int             // inputs of the page that are not dealt with
 	removed int             // runs in this look
+	keep    bool            // nothing may be removed: it is not known what time it is
+}
+
+// KeepAll has the lane remove no closed runs because of their age, or lets it remove them again. The caller uses it while the
+// store's clock is in doubt.
+func (l *Lane) KeepAll(keep bool) {
+	r := &l.retention
+	r.keep = keep
+	if keep {
+		r.found, r.more = nil, false
+	}
 }
 
 // plan sets the time of the next look. The first one is somewhere in the second half of the interval, so that nodes that were started
@@ -46,7 +57,7 @@ func (r *retention) plan(cfg *Config, now model.Time) {
 func (l *Lane) expire(now model.Time) {
 	r := &l.retention
 	switch {
-	case l.cfg.Retention == 0 || len(l.shards) == 0 || r.looking || r.pending > 0:
+	case l.cfg.Retention == 0 || len(l.shards) == 0 || r.looking || r.pending > 0 || r.keep:
 	case r.at == 0 && (r.more || len(r.found) > 0):
 		r.at = now.Add(expiredPause)
 	case r.at == 0:
@@ -73,7 +84,11 @@ func (l *Lane) expire(now model.Time) {
 // loadedExpired takes note of what was found, and where the walk goes on. At the end of a round the look is over, unless there was more than one read may return.
 func (l *Lane) loadedExpired(ld *Load, page store.Expired) {
 	r := &l.retention
-	r.looking, r.found, r.after = false, page.Runs, page.Next
+	r.looking = false
+	if r.keep {
+		return
+	}
+	r.found, r.after = page.Runs, page.Next
 	r.walked += page.Walked
 	r.left -= page.Walked
 	if end := page.Next == (store.RunKey{}); end {
@@ -141,7 +156,7 @@ func (r *retention) ended(in *input) {
 func (l *Lane) expireWake() model.Time {
 	r := &l.retention
 	switch {
-	case l.cfg.Retention == 0 || len(l.shards) == 0 || r.looking || r.pending > 0:
+	case l.cfg.Retention == 0 || len(l.shards) == 0 || r.looking || r.pending > 0 || r.keep:
 		return 0
 	case r.at == 0:
 		return 1

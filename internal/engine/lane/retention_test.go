@@ -504,6 +504,24 @@ func (o *old) read(ld *lane.Load) *lane.LoadResult {
 	return &lane.LoadResult{Expired: page}
 }
 
+// A lane that is told to keep everything looks for nothing to remove until it is told otherwise.
+func TestKeepAll(t *testing.T) {
+	t.Parallel()
+	o := &old{stay: 10, expire: map[int]bool{3: true}}
+	r := newRig(t, func(cfg *lane.Config) { cfg.Retention, cfg.RetainEvery = kept, 2*time.Minute })
+	r.reads = o.read
+	r.l.KeepAll(true)
+	r.pass(10 * time.Minute)
+	if len(o.reads) != 0 {
+		t.Errorf("%d reads for runs to remove", len(o.reads))
+	}
+	r.l.KeepAll(false)
+	r.pass(10 * time.Minute)
+	if len(o.reads) == 0 || len(o.expire) != 0 {
+		t.Errorf("%d reads after everything may be removed again", len(o.reads))
+	}
+}
+
 // However many old runs stay, a round over them takes about an hour at most, in reads of a thousand; and few of them are little work.
 func TestWalkOverRunsThatStay(t *testing.T) {
 	t.Parallel()

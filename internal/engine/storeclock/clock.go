@@ -93,6 +93,10 @@ func (c *Clock) MayDelete(own time.Duration) bool {
 	return c.set && c.doubt == nil && own >= c.deletes
 }
 
+// DeletesFrom is the node's own time from which things may be deleted because of their age, unless another reading
+// changes that; not ok while that cannot be told.
+func (c *Clock) DeletesFrom() (own time.Duration, ok bool) { return c.deletes, c.set && c.doubt == nil }
+
 // Read takes in a reading of the store's clock.
 func (c *Clock) Read(r Reading) Verdict {
 	// The store's clock was read between the two moments, so the offset lies between these bounds.

@@ -1,0 +1,67 @@
+package cluster_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/store"
+)
+
+// other is the cluster of node 1, which looks, and node 2, whose lease ends at a time.
+func other(now, expires time.Duration) store.View {
+	ms := members(1, 2)
+	ms[0].Expires, ms[1].Expires = at(now+10*s), at(expires)
+
+	return view(now, ms, 1, 2)
+}
+
+// While the store's clock is in doubt, another node is fenced only when it has not renewed for a whole lease by this node's own time.
+func TestJumpFencesNobody(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	if a := renew(t, m, 0, other(0, 9*s)); len(a.Fence) != 0 {
+		t.Fatalf("fences %v", a.Fence)
+	}
+	const day = 24 * time.Hour
+	m.Doubt(true)
+	if a := renew(t, m, 2*s, other(day+2*s, 9*s)); len(a.Fence) != 0 {
+		t.Errorf("fences %v at the first renewal after a jump", a.Fence)
+	}
+	if a := renew(t, m, 4*s, other(day+4*s, day+13*s)); len(a.Fence) != 0 {
+		t.Errorf("fences %v, which has renewed since the jump", a.Fence)
+	}
+	// It dies; its lease ends by the store's clock, and it has been silent for a lease.
+	for mono := 6 * s; mono < 14*s; mono += 2 * s {
+		if a := renew(t, m, mono, other(day+mono+9*s, day+13*s)); len(a.Fence) != 0 {
+			t.Errorf("fences %v at %s", a.Fence, mono)
+		}
+	}
+	if a := renew(t, m, 14*s, other(day+24*s, day+13*s)); len(a.Fence) != 1 || a.Fence[0].Proven {
+		t.Errorf("fences %v, want node 2, whose lease is over by both clocks", a.Fence)
+	}
+}
+
+// Without doubt the store's clock decides at once, also for a node that was just opened.
+func TestExpiredLeaseIsFencedAtOnce(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	if a := renew(t, m, 0, other(0, -s)); len(a.Fence) != 1 {
+		t.Errorf("fences %v, want node 2", a.Fence)
+	}
+}
+
+// The store's clock went back by a day: the lease of a dead node does not last for a day.
+func TestStepBackKeepsNoDeadNode(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	const day = 24 * time.Hour
+	mono := time.Duration(0)
+	for ; mono < 30*s; mono += 2 * s {
+		if a := renew(t, m, mono, other(mono, day)); len(a.Fence) != 0 {
+			t.Fatalf("fences %v after %s", a.Fence, mono)
+		}
+	}
+	if a := renew(t, m, mono, other(mono, day)); len(a.Fence) != 1 || !a.Fence[0].Proven {
+		t.Errorf("fences %v after %s, want node 2 as proven dead: no lease lasts for a day", a.Fence, mono)
+	}
+}

@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/storeclock"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/telemetry"
+)
+
+// errClockBack ends an incarnation whose time is too far ahead: what is in memory waits for times that are hours away.
+var errClockBack = errors.New("the store's clock went back and stays there")
+
+// readClock takes in what the store's clock showed, and tells lanes and membership what follows from it.
+func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
+	verdict := inc.eng.clock.read(sent, got, at)
+	inc.eng.judge(verdict)
+	switch verdict.Change {
+	case storeclock.Advanced:
+		inc.wakeSleepers()
+	case storeclock.WentBack:
+		inc.end(errClockBack)
+	default:
+	}
+
+	doubted, _ := inc.eng.clock.doubted()
+	inc.member.Doubt(doubted)
+}
+
+// judge reports what a reading of the store's clock has changed: one line when an episode begins and one when it ends.
+func (e *Engine) judge(v storeclock.Verdict) {
+	e.skew.Store(int64(v.By))
+	log, by := e.cfg.Log, v.By.Round(time.Millisecond)
+	switch v.Change {
+	case storeclock.Doubted:
+		e.cfg.Meter.Add(telemetry.ClockJumps, 1)
+		log.Warn("the store's clock has jumped; the node goes on by its own clock and deletes nothing because of its age", "ahead", by)
+	case storeclock.Cleared:
+		log.Info("the store's clock agrees with the node's again", "ahead", by)
+	case storeclock.Advanced:
+		log.Warn("the jump of the store's clock has lasted and is accepted; nothing is deleted because of its age for a while", "ahead", by)
+	case storeclock.WentBack:
+		log.Warn("the store's clock went back and stays there; the node starts over with its time", "ahead", by)
+	case storeclock.Agrees:
+	}
+}
+
+// keepAll tells the lanes when they may delete nothing because of its age, and when they may again.
+func (inc *incarnation) keepAll() {
+	_, may := inc.eng.clock.doubted()
+	if inc.keeps == !may {
+		return
+	}
+	inc.keeps = !may
+	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.KeepAll(!may) })
+}
+
+// wakeSleepers has everything look at the time that sleeps until one: those sleeps were measured before time moved.
+func (inc *incarnation) wakeSleepers() {
+	inc.board.rings()
+	for _, s := range inc.lanes {
+		s.inbox.ring()
+	}
+}
+
+// resume notices that the machine was suspended. Timers of the process stood still, and the lease may be over: it is renewed at once.
+func (inc *incarnation) resume() {
+	asleep := inc.eng.clock.notice()
+	if asleep-inc.suspended < suspicious {
+		return
+	}
+	inc.eng.cfg.Log.Info("the machine was suspended", "for", (asleep - inc.suspended).Round(time.Millisecond))
+	inc.suspended = asleep
+	inc.member.Nudge()
+	inc.wakeSleepers()
+}
+
+// awaitLease waits until the lease is renewed if the machine was suspended and the lease ended meanwhile. Fences would stop a commit
+// of a node that was declared dead; this saves it from finding out by a failure.
+func (inc *incarnation) awaitLease(ctx context.Context) {
+	if inc.eng.clock.notice() == 0 {
+		return
+	}
+	for {
+		renewed := inc.renewals.listen()
+		if inc.serving() || inc.eng.clock.notice()-time.Duration(inc.leased.Load()) < suspicious {
+			return
+		}
+		inc.post(func() {}) // have the members loop look at the time
+		select {
+		case <-renewed:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

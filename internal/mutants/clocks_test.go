@@ -1,0 +1,95 @@
+package mutants
+
+// clockTests are tests of a node whose clocks do what they should not.
+func clockTests(run string) [][]string { return [][]string{{"./internal/e2e", "-run", run}} }
+
+// pureClock are the properties of storeclock.
+var pureClock = [][]string{{"./internal/engine/storeclock"}}
+
+// clocks are bugs of how a node knows the time.
+var clocks = []mutant{
+	{
+		name:  "the store's time is anchored when the answer arrives",
+		file:  "internal/engine/storeclock/clock.go",
+		old:   "to: min(max(c.line.to, low), high)}",
+		new:   "to: low}",
+		tests: pureClock,
+	},
+	{
+		name:  "a node steps to the store's time instead of slewing",
+		file:  "internal/engine/storeclock/clock.go",
+		old:   "c.line = Line{at: r.Got, from: ours, to: min(max(c.line.to, low), high)}",
+		new:   "c.line = Line{at: r.Got, from: low, to: low}",
+		tests: append(clockTests("TestSleepBesideSlowRenewals$"), pureClock...),
+	},
+	{
+		name:  "a jump of the store's clock is followed at once",
+		file:  "internal/engine/storeclock/clock.go",
+		old:   "if got-d.since < c.cfg.Persist {",
+		new:   "if false {",
+		tests: append(clockTests("TestSleepBesideJumps$"), pureClock...),
+	},
+	{
+		name:  "the first reading puts the node behind the store",
+		file:  "internal/engine/storeclock/clock.go",
+		old:   "c.line = Line{at: r.Got, from: high, to: high}",
+		new:   "c.line = Line{at: r.Got, from: low, to: low}",
+		tests: pureClock,
+	},
+	{
+		name:  "retention goes on while the store's clock is in doubt",
+		file:  "internal/engine/storeclock/clock.go",
+		old:   "return c.set && c.doubt == nil && own >= c.deletes",
+		new:   "return c.set && own >= c.deletes",
+		tests: pureClock,
+	},
+	{
+		name:  "a process deletes old things as soon as it is opened",
+		file:  "internal/engine/storeclock/clock.go",
+		old:   "c.set, c.agreed, c.deletes = true, r.Got, r.Got+c.cfg.Persist",
+		new:   "c.set, c.agreed, c.deletes = true, r.Got, r.Got",
+		tests: clockTests("TestJumpDeletesNothing$"),
+	},
+	{
+		name:  "a lane removes runs although it was told to keep them",
+		file:  "internal/engine/lane/retention.go",
+		old:   "	r.keep = keep\n",
+		new:   "	_ = keep\n",
+		tests: append(clockTests("TestJumpDeletesNothing$"), []string{"./internal/engine/lane", "-run", "TestKeepAll$"}),
+	},
+	{
+		name:  "a timer waits until the clock has caught up with the history",
+		file:  "internal/core/turn.go",
+		old:   "	return min(c.Event.Due, now.Add(c.Delay))\n",
+		new:   "	return c.Event.Due\n",
+		tests: append(clockTests("TestOpenedDuringAJump$"), []string{"./internal/core", "-run", "TestTimerOfAHistoryThatIsAhead$"}),
+	},
+	{
+		name:  "a step back of the store's clock is never accepted",
+		file:  "internal/engine/storeclock/clock.go",
+		old:   "		v.Change = WentBack\n",
+		new:   "",
+		tests: pureClock,
+	},
+	{
+		name:  "the first node that renews after a jump fences the others",
+		file:  "internal/cluster/sighting.go",
+		old:   "(!m.doubt || mono-m.seen[n.ID].since >= m.cfg.TTL)",
+		new:   "(!m.doubt || mono >= 0)",
+		tests: [][]string{{"./internal/cluster", "-run", "TestJumpFencesNobody$"}},
+	},
+	{
+		name:  "a lease is measured with a clock that stops in a suspend",
+		file:  "internal/engine/clock.go",
+		old:   "return time.Since(c.start) + c.asleep.passed()",
+		new:   "return time.Since(c.start)",
+		tests: append(clockTests("TestSuspend$"), []string{"./internal/engine", "-run", "TestSuspendEndsAnswers$"}),
+	},
+	{
+		name:  "a node commits after a suspend before it has renewed its lease",
+		file:  "internal/engine/laneshell.go",
+		old:   "	s.inc.awaitLease(ctx)\n",
+		new:   "",
+		tests: clockTests("TestSuspend$"),
+	},
+}
