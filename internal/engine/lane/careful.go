@@ -347,8 +347,10 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 		l.open.inputs = append(l.open.inputs, in)
 		return
 	case in.kind == inReport && !e.shard.draining:
-		e.reports = append(e.reports, in) // it is a fact, and nobody would tell it again
-		return
+		if l.keep(e, in) {
+			return
+		}
+		l.settled(in.task.worker, in.task.report.Ref, ErrLater)
 	case in.kind == inReport:
 		l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
 	case in.kind == inOperated:

@@ -33,7 +33,8 @@ const (
 type input struct {
 	kind    inputKind
 	address model.Address
-	held    int // bytes that count for it in Lane.bytes
+	held    int  // bytes that count for it in Lane.bytes
+	kept    bool // no: in Lane.kept
 
 	message *model.Message // of inMessage
 	pair    *pair          // where the message came from, when another shard sent it

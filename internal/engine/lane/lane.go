@@ -27,6 +27,7 @@ type Config struct {
 	MaxBatchRows  int           // rows per batch; 2,000
 	MaxBatchBytes int           // bytes per batch, and one input more; 4 MiB
 	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
+	MaxKeptBytes  int           // of reports for quarantined runs, and half of it for one; 128 MiB
 	MaxBacklog    int           // inputs that wait for one address; 10,000
 	PerKey        int           // inputs of one address per batch; 64
 	MaxLoads      int           // reads in flight; 64
@@ -53,6 +54,7 @@ func (c *Config) withDefaults() {
 	set(&c.MaxBatchRows, 2000)
 	set(&c.MaxBatchBytes, 4<<20)
 	set(&c.MaxBytes, 64<<20)
+	set(&c.MaxKeptBytes, 128<<20)
 	set(&c.MaxBacklog, 10_000)
 	set(&c.PerKey, 64)
 	set(&c.MaxLoads, 64)
@@ -83,6 +85,7 @@ type Lane struct {
 
 	backlog    ring // entries with waiting inputs that may be served
 	bytes      int
+	kept       int // bytes of reports for quarantined runs, beside bytes
 	batchBytes int // that a batch may have now: fewer than configured while the path to the store is slow
 
 	loads     loads
@@ -246,7 +249,7 @@ func (l *Lane) Full() bool {
 }
 
 // Held is the number of bytes of inputs that wait or are not committed yet.
-func (l *Lane) Held() int { return l.bytes }
+func (l *Lane) Held() int { return l.bytes + l.kept }
 
 // Owns reports whether the lane serves the shard.
 func (l *Lane) Owns(s model.ShardID) bool {
