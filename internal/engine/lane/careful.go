@@ -20,12 +20,15 @@ func (l *Lane) refused(now model.Time, err error) {
 	r := &l.recovery
 	r.stage, r.at, r.attempts = stageNone, 0, 0
 	first, rest, freed := l.flight.inputs, l.open.inputs, len(l.flight.frees) > 0
-	if len(first) == 0 {
+	if len(first) == 0 && freed {
 		l.freeRefused(now, err)
 		return
 	}
 	if r.careful() {
 		r.chunks = r.chunks[1:]
+	}
+	if len(first) == 0 {
+		l.asideRefused(now, l.flight)
 	}
 	l.rollback(now, l.open)
 	l.rollback(now, l.flight)
@@ -34,6 +37,7 @@ func (l *Lane) refused(now model.Time, err error) {
 
 	var chunks []chunk
 	switch {
+	case len(first) == 0:
 	case len(first) == 1 && freed:
 		chunks = []chunk{first} // perhaps it is the freeing of a shard that was refused
 	case len(first) == 1:
