@@ -19,14 +19,18 @@ func (r *recovery) careful() bool { return len(r.chunks) > 0 }
 func (l *Lane) refused(now model.Time, err error) {
 	l.recovery.over()
 	first, freed := l.flight.inputs, len(l.flight.frees) > 0
-	if len(first) == 0 {
+	if len(first) == 0 && freed {
 		l.freeRefused(now, err)
 		return
+	}
+	if len(first) == 0 {
+		l.asideRefused(now, l.flight)
 	}
 	rest := l.undo(now)
 
 	var chunks []chunk
 	switch {
+	case len(first) == 0:
 	case len(first) == 1 && freed:
 		chunks = []chunk{first} // perhaps it is the freeing of a shard that was refused
 	case len(first) == 1:

@@ -104,6 +104,7 @@ type Lane struct {
 	// requests are those whose answers are remembered by the batches that are not committed yet.
 	requests map[store.RequestKey]struct{}
 	sick     []*entry // quarantined
+	odd      []string // rows in wrong places that were told of
 	tenure   int      // counts how often shards were acquired
 	now      model.Time
 	question question // for the board; its memory is used again
@@ -162,6 +163,8 @@ type Output struct {
 	Hints []Hint
 	// Freed are shards that are not ours any more.
 	Freed []model.ShardID
+	// Aside are rows that cannot be read and were moved out of the way, or are passed over.
+	Aside []Aside
 	// Removed is how many runs a round of retention has removed.
 	Removed int
 	// Facts are what has become durable, in order, when the lane is watched.
@@ -280,6 +283,7 @@ func (l *Lane) Flush(now model.Time) {
 	l.unrestAll(now)
 	l.feed(now)
 	l.serveBacklog(now)
+	l.moveAside(now)
 	l.drainShards(now)
 	l.seal(now)
 	l.recover(now)
@@ -300,7 +304,7 @@ func (l *Lane) Wake() model.Time {
 	if !l.Full() && !l.loads.crowded(l.cfg.MaxLoads) { // otherwise a result comes first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.restWake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.restWake(), l.asideWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}
