@@ -173,8 +173,8 @@ type persistedOption struct{}
 
 func (persistedOption) applyRPC(t *callTarget) { t.brief = false }
 
-// Persisted stores calls of an RPC before they are made, and remembers their answers: they survive a crash, are made at least once, and a RequestID makes a repeated one the
-// same call. Without it a call is kept in memory only and made at most once.
+// Persisted stores calls of an RPC before they are made, whoever makes them, and remembers their answers: they survive a crash, are made at least once, and a RequestID makes a
+// repeated one the same call. That costs a commit before the call and one behind it. Without it a call is kept in memory only and made at most once.
 func Persisted() RPCOption { return persistedOption{} }
 
 // check says what is wrong with options.

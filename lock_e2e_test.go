@@ -245,3 +245,51 @@ func TestFenceOutsideOfSteps(t *testing.T) {
 		t.Errorf("token %d, %v", token, ok)
 	}
 }
+
+// An update of another execution is refused inside of a section: its code may need what is locked there, and both would wait for each other.
+func TestUpdateInsideOfLock(t *testing.T) {
+	t.Parallel()
+	spend := perdure.NewUpdate[int, int]("spend")
+	stop := perdure.NewSignal[string]("stop")
+	onBranches(t, func(b *branch) perdure.Group {
+		keeper := perdure.NewWorkflow("keeper", func(ctx perdure.WorkflowCtx, key string) (string, error) {
+			spend.Handle(ctx, func(ctx perdure.WorkflowCtx, n int) (left int, err error) {
+				err = ctx.Lock(perdure.LockSet{b.accounts.Ref(key)}, func(ctx perdure.WorkflowCtx) error {
+					left, err = b.deposit.Call(ctx, key, cents{n})
+					return err
+				})
+				return left, err
+			})
+			return stop.Receive(ctx)
+		})
+		asker := perdure.NewWorkflow("asker", func(ctx perdure.WorkflowCtx, key string) (string, error) {
+			to := perdure.Ref{Workflow: "keeper", Key: key}
+			err := ctx.Lock(perdure.LockSet{b.accounts.Ref(key)}, func(ctx perdure.WorkflowCtx) error {
+				_, err := spend.Call(ctx, to, 5)
+				return err
+			})
+			if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), "inside of Lock") {
+				return "", perdure.Permanent(fmt.Errorf("the update inside of the lock: %w", err))
+			}
+			left, err := spend.Call(ctx, to, 5) // outside it is fine
+			return fmt.Sprint("refused, then ", left), err
+		})
+		return perdure.Group{keeper, asker}
+	}, func(t *testing.T, _ *branch, c perdure.Client, _ *perdure.App) {
+		keeper := perdure.DeclareWorkflow[string, string]("keeper")
+		asker := perdure.DeclareWorkflow[string, string]("asker")
+		exec, err := keeper.Start(c, "k", perdure.RawKey("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := asker.Run(c, "k", perdure.RawKey("a")); err != nil || got != "refused, then 5" {
+			t.Errorf("%q, %v", got, err)
+		}
+		if err := stop.Send(c, exec, "done"); err != nil {
+			t.Error(err)
+		}
+		if _, err := exec.Result(c); err != nil {
+			t.Error(err)
+		}
+	})
+}

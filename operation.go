@@ -10,7 +10,8 @@ import (
 type Operation[I, O any] struct{ to callTarget }
 
 // NewOperation defines an operation. It runs alone, and its new state, its reply and what it sends are committed together, once; when it returns an error or panics,
-// the state is what it was and nothing is sent. An operation that was interrupted by a crash runs again, so what it does beside that may happen more than once. After
+// the state is what it was and nothing is sent. An operation that was interrupted by a crash may run again (Send, and whatever comes from another process, a workflow or an entity, is stored
+// first; Call from the process that owns the key is not, and is lost with its caller), so what it does beside that may happen more than once. After
 // the first operation that succeeds the entity exists.
 func NewOperation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error)) *Operation[I, O] {
 	if e == nil {

@@ -69,6 +69,9 @@ func victim(url string) int {
 	if os.Getenv(envBank) != "" {
 		defs = bankDefinitions()
 	}
+	if mode := os.Getenv(envPersisted); mode != "" {
+		defs = hookDefinitions(mode == "dies")
+	}
 	app, err := cfg.Open(ctx, url, defs)
 	if err != nil {
 		fmt.Println("open:", err)
@@ -83,6 +86,8 @@ func victim(url string) int {
 	fmt.Println("up")
 	if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" {
 		<-terminate
+	} else if os.Getenv(envPersisted) != "" {
+		callAndDie(ctx, app, terminate)
 	} else if prefix := os.Getenv(envBank); prefix != "" {
 		serveBank(ctx, app, l, prefix, terminate)
 	} else if prefix := os.Getenv(envServe); prefix != "" {

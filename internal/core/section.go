@@ -215,6 +215,11 @@ func (r *rules) entity(what string, a model.Address) error {
 func (r *rules) send(e *model.Event, m *model.Message) error {
 	switch m.Kind {
 	case model.MessageCall:
+	case model.MessageUpdate:
+		if e.Section != "" {
+			return r.broken("waits for update %s of %s in section %s: its code may need what is locked there", m.Name, m.To, e.Section)
+		}
+		return nil
 	case model.MessageLock, model.MessageGrant, model.MessageRelease, model.MessageUnlock:
 		return r.broken("sends a %s, which is not for a worker to send", m.Kind)
 	default:

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -149,4 +150,18 @@ func TestCloneOfSectionsIsIndependent(t *testing.T) {
 	if diff := core.Diff(before, other); diff != "" || !slices.Equal(core.SectionsOf(other)[0].Epochs, []int64{7}) {
 		t.Errorf("a clone has changed: %s", diff)
 	}
+}
+
+// No worker may have a section wait for the code of another execution.
+func TestSectionRefusesUpdates(t *testing.T) {
+	t.Parallel()
+	p, a, run := alone(t, "a")
+	p.says(grant(a, run, "s", "a"))
+	update := model.Command{Kind: model.CommandSend, Event: model.Event{ID: "u", Section: "s"}, Message: &model.Message{Kind: model.MessageUpdate, To: address("z"), Name: "change"}}
+	err := p.command(a, update)
+	if !fault.Is(err, fault.Invalid) || !strings.Contains(err.Error(), "waits for update change") {
+		t.Errorf("an update in a section: %v, want it refused", err)
+	}
+	update.Event.Section = "" // of another coroutine
+	p.must(p.command(a, update))
 }

@@ -3,7 +3,7 @@ package mutants
 // requestIDs runs the test of the public face on the store in memory.
 var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^memory$"}
 
-// requests are bugs in what a request id stands for.
+// requests are bugs in what a request id stands for, and in what is stored and waited for when somebody calls.
 var requests = []mutant{
 	{
 		name:  "a request id that was used for another request is answered as that was",
@@ -74,5 +74,33 @@ var requests = []mutant{
 		old:   "	if requestID == \"\" {\n		return h.seal(",
 		new:   "	if true || requestID == \"\" {\n		return h.seal(",
 		tests: [][]string{{"./internal/e2e", "-run", "TestRequestIDs$/^sealed$/^memory$"}},
+	},
+	{
+		name:  "a persisted call of this process is only in memory",
+		file:  "internal/engine/lane/entity.go",
+		old:   "	if e.address.Stateless() && !m.Brief && !remote {\n",
+		new:   "	if e.address.Stateless() && !m.Brief && !remote && false {\n",
+		tests: [][]string{laneTest("TestServiceCallOutlivesItsOwner$"), {"./internal/chaos", "-run", "TestPersistedCallOutlivesItsProcess$"}},
+	},
+	{
+		name:  "a persisted call is made before its row is there",
+		file:  "internal/engine/lane/entity.go",
+		old:   "		a.Stored, a.Held = true, true // it is made at least once",
+		new:   "		a.Stored = true // it is made at least once",
+		tests: [][]string{laneTest("TestServiceCallIsStoredFirst$")},
+	},
+	{
+		name:  "an update is called inside of a lock",
+		file:  "internal/replay/child.go",
+		old:   "	if msg.Kind == model.MessageUpdate && x.held() != nil && !m.foretold(x.co.path, &id) {\n",
+		new:   "	if msg.Kind == model.MessageUpdate && x.held() != nil && !m.foretold(x.co.path, &id) && false {\n",
+		tests: [][]string{{"./internal/replay", "-run", "TestLockRules$"}},
+	},
+	{
+		name:  "a worker has a section wait for an update",
+		file:  "internal/core/section.go",
+		old:   "		if e.Section != \"\" {\n			return r.broken(\"waits for update",
+		new:   "		if e.Section != \"\" && false {\n			return r.broken(\"waits for update",
+		tests: [][]string{coreTest("TestSectionRefusesUpdates$")},
 	},
 }

@@ -238,6 +238,20 @@ func (x Ctx) mayWait(target model.Address) error {
 	return nil
 }
 
+// foretold reports whether the history has a message that the code is about to send. Builds that did not know a rule have recorded what it forbids, and such runs go on.
+func (m *machine) foretold(path string, id *identity) bool {
+	m.buf = id.append(m.buf[:0], path)
+	if earlier := m.asks[string(m.buf)]; earlier != nil {
+		m.buf = appendOccurrence(m.buf, earlier.repeats+1)
+	}
+	for _, e := range m.r.events {
+		if e.Kind == model.EventSent && e.ID == string(m.buf) {
+			return true
+		}
+	}
+	return false
+}
+
 // sentIn notes that a message is recorded, which must have been sent where the code sends it: inside of the same lock, or outside of all.
 func (m *machine) sentIn(a *ask, e *model.Event) {
 	a.recorded = true

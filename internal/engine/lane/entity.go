@@ -142,6 +142,9 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 	}
 	a.View = m.Kind == model.MessageCall && m.Section == "" && l.views(e)(m.Name)
 	a.Stored = remote || m.OneWay && !m.Brief // whoever sent it counts on it
+	if e.address.Stateless() && !m.Brief && !remote {
+		a.Stored, a.Held = true, true // it is made at least once: nobody begins before its row is there. What comes from elsewhere is in the store already
+	}
 	if m.Brief && remote {
 		if a.View {
 			view := *m
@@ -155,13 +158,14 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
 		l.expect(e, in)
 		l.done(in)
-	} else if b := l.record(e, in, &d); a.Held {
+	} else if b := l.record(e, in, &d); b != nil && a.Held && d.Answer.Failure == nil {
 		b.effects = append(b.effects, effect{kind: effBegin, entry: e, input: in})
 	}
 	l.operate(now, e)
 }
 
-// begin has a brief call of another process made whose request is consumed. When the entity has been given up meanwhile, its next owner finds the row.
+// begin has a call made whose row is there: a brief one of another process, or one that is made at least once. When the entity has been given up meanwhile, its
+// next owner finds the row.
 func (l *Lane) begin(now model.Time, e *entry, m *model.Message) {
 	if a := e.actor; a.entity != nil {
 		a.entity.Begin(m)

@@ -1,0 +1,63 @@
+package chaos_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+// envPersisted has the process serve a persisted RPC. "dies" has it call the RPC and die in its body; "lives" has it make what is left.
+const envPersisted = "PERDURE_CHAOS_PERSISTED"
+
+var (
+	hooks  = perdure.NewService("hooks")
+	notice = perdure.DeclareRPC[string, string]("hooks", "notice", perdure.Persisted())
+)
+
+// hookDefinitions are those of the process. The body says that it was made, and takes the process with it if it is to.
+func hookDefinitions(dies bool) perdure.Group {
+	return perdure.Group{hooks, notice.Bind(func(ctx perdure.EntityCtx, in string) (string, error) {
+		fmt.Println("made", ctx.Key(), in)
+		if dies {
+			_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+			select {} // nothing of this process happens any more
+		}
+		return in, nil
+	})}
+}
+
+// callAndDie calls the RPC from the process that makes it.
+func callAndDie(ctx context.Context, app *perdure.App, terminate <-chan os.Signal) {
+	if os.Getenv(envPersisted) == "dies" {
+		_, err := notice.Call(app.With(ctx), "k", "hello")
+		fmt.Println("the call ended:", err)
+	}
+	<-terminate
+}
+
+// A call of a persisted RPC is stored before it is made, also when the process that calls makes it: the process is killed in the body, and the next one makes the call.
+func TestPersistedCallOutlivesItsProcess(t *testing.T) {
+	t.Parallel()
+	for name, url := range map[string]string{"sqlite": "file:" + filepath.Join(t.TempDir(), "hooks.db"), "postgres": pgtest.URL(t)} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			first := spawn(t, url, l, 0, 10*time.Second, envPersisted+"=dies")
+			first.says("made k hello", 60*time.Second)
+			<-first.done
+			if how := first.ending(); !how.Signaled() {
+				t.Fatalf("the first process was not killed: %v\n%s", how, first.text())
+			}
+			second := spawn(t, url, l, 0, 10*time.Second, envPersisted+"=lives")
+			second.says("made k hello", 60*time.Second)
+			second.retire(60 * time.Second)
+		})
+	}
+}

@@ -1,0 +1,80 @@
+package lane_test
+
+import (
+	"testing"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A call of a service that is not brief is stored before anybody makes it, also when a caller of this process made it, and its row goes with its answer.
+func TestServiceCallIsStoredFirst(t *testing.T) {
+	t.Parallel()
+	a := echo("a")
+	r := newRig(t)
+	r.joinEntities(1)
+	r.operation(a, "echo", "1", "first")
+	r.operation(a, "echo", "2", "second", oneWay)
+	for r.commit == nil {
+		r.read()
+		r.flush()
+	}
+	if len(r.operations) != 0 {
+		t.Fatalf("%d calls are made before their rows are there", len(r.operations))
+	}
+	r.settle()
+	if len(r.operations) != 2 || len(r.mailbox(a)) != 2 {
+		t.Fatalf("%d calls are made, %d are stored, want both", len(r.operations), len(r.mailbox(a)))
+	}
+	r.wantSilence("first")
+	r.work()
+	r.wantOutput("first", "1")
+	r.wantAnswer("second", "")
+	if n := len(r.mailbox(a)); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+}
+
+// A stored call that nobody has answered is made by the next owner.
+func TestServiceCallOutlivesItsOwner(t *testing.T) {
+	t.Parallel()
+	a := echo("a")
+	r := newRig(t)
+	r.joinEntities(1)
+	r.operation(a, "echo", "1", "first", func(m *model.Message) { m.RequestID = "req-1" })
+	r.settle()
+	if len(r.operations) != 1 {
+		t.Fatalf("%d calls are made, want one", len(r.operations))
+	}
+	r.operations = nil // the process dies in the body
+	r.restart()
+	r.settle()
+	r.joinEntities(1)
+	r.work()
+	if got := r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"}); got == nil || string(got.Output.Data) != "1" {
+		t.Errorf("the call was answered %+v after the restart, want 1", got)
+	}
+}
+
+// The refusal of a call whose request id belongs to another one does not begin that one before its row is there.
+func TestRefusedServiceCallBeginsNothing(t *testing.T) {
+	t.Parallel()
+	a := echo("a")
+	under := func(m *model.Message) { m.RequestID = "req-1" }
+	r := newRig(t)
+	r.joinEntities(1)
+	r.operation(a, "echo", "1", "first", under)
+	for r.commit == nil {
+		r.read()
+		r.flush()
+	}
+	r.operation(a, "echo", "2", "other", under)
+	r.read()
+	r.flush()
+	if len(r.operations) != 0 {
+		t.Fatal("a call is made before its row is there")
+	}
+	r.work()
+	r.wantMisused("other", `call "echo"`)
+	r.wantOutput("first", "1")
+}
