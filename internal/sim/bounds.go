@@ -11,7 +11,7 @@ import (
 // a lane keeps in memory stays within its budget and a little more, and the lane goes on with everything else.
 
 // slack is what a lane may keep beyond its budget: results of reads and commits always get in, and so does one input of any size (heaviest) while there is room.
-const slack = 4 << 10
+const slack = 6 << 10
 
 // drawFlood decides how much comes at once.
 func (s *Sim) drawFlood() {

@@ -279,7 +279,7 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 	sh.put(c, func(model.Time) {
 		reasons, ok := sh.lane.Explain(o.message.To)
 		switch {
-		case ok && inc.member.Serving(p.mono()):
+		case ok && inc.serving():
 			s.did(opRead)
 			if s.ledger.owner[shard] != inc.self.ID && !inc.betrayed() {
 				s.fail("I1: %s answers a read of shard %d, which belongs to %s", inc.name(), shard, s.ledger.name(s.ledger.owner[shard]))
