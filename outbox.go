@@ -185,10 +185,10 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdic
 
 // DeadLetter is a start, signal, settlement, cancel request or call that left with a transaction, or with an operation of an entity, and was refused after that had
 // committed: another input for a key that is in use, an execution that is closed or does not exist. So is a call that anybody has sent, when the build that was to make it does not have the operation, or
-// cannot read the state. It is not tried again. (A task that failed for good is a DeadTask.)
+// cannot read the state. It is not tried again. A stored message that cannot be read is a dead letter as well, so that those behind it go on. (A task that failed for good is a DeadTask.)
 type DeadLetter struct {
 	ID     string
-	Kind   string // start, signal, settle, cancel, call
+	Kind   string // start, signal, settle, cancel, call; unreadable when the stored message is damaged
 	Target Ref
 	At     time.Time // when it was sent or, in the engine's own database, refused
 	Reason string    // why it was refused
@@ -234,8 +234,12 @@ func (a *App) inboxLetters(ctx context.Context, yield func(DeadLetter, error) bo
 		for i := range page {
 			l := &page[i]
 			sec, nsec := uuid.UUID(l.ID).Time().UnixTime()
+			kind := l.Message.Kind.String()
+			if l.Unreadable {
+				kind = "unreadable"
+			}
 			if !yield(DeadLetter{
-				ID: uuid.UUID(l.ID).String(), Kind: l.Message.Kind.String(), Target: Ref{Workflow: l.Message.To.Type, Key: l.Message.To.Key},
+				ID: uuid.UUID(l.ID).String(), Kind: kind, Target: Ref{Workflow: l.Message.To.Type, Key: l.Message.To.Key},
 				At: time.Unix(sec, nsec).UTC(), Reason: l.Reason,
 			}, nil) {
 				return

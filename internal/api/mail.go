@@ -48,4 +48,6 @@ type DeadLetter struct {
 	ID      model.RunID
 	Message model.Message
 	Reason  string
+	// Unreadable tells that it was not refused: it cannot be read, and the message has what is known of it.
+	Unreadable bool
 }

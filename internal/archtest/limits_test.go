@@ -91,6 +91,7 @@ var limits = []struct{ row, file, code string }{
 	{"| how long a dead task is kept | 90 days |", "internal/engine/engine.go", "c.RetainDead = 90 * 24 * time.Hour"},
 	{"tasks have logged are kept | 7 days |", "internal/engine/engine.go", "c.RetainLogs = 7 * 24 * time.Hour"},
 	{"| bytes on their way to the store, per lane | 64 MiB |", "internal/engine/lane/lane.go", "set(&c.MaxBytes, 64<<20)"},
+	{"half of it for one | 128 MiB |", "internal/engine/lane/lane.go", "set(&c.MaxKeptBytes, 128<<20)"},
 	{"| bytes of one commit, and one input more | 4 MiB |", "internal/engine/lane/lane.go", "set(&c.MaxBatchBytes, 4<<20)"},
 	{"| how long `Close` waits for running steps | 10 s |", "app.go", "cmp.Or(cfg.DrainTimeout, 10*time.Second)"},
 	{"died on another machine | 10 s |", "internal/engine/engine.go", "c.LeaseTTL = 10 * time.Second"},

@@ -76,7 +76,55 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	found = append(found, clockFinding(view, sent, time.Now()))
 	found = append(found, memberFindings(view)...)
 	stuck, err := executionFindings(ctx, n.Backend())
-	return append(found, stuck...), err
+	if err != nil {
+		return append(found, stuck...), err
+	}
+	mail, err := mailFinding(ctx, n.Store())
+	return append(append(found, stuck...), mail), err
+}
+
+// mailFinding looks for messages that cannot be read: damaged ones, which were set aside, and those that wait for a newer version.
+func mailFinding(ctx context.Context, s store.Store) (finding, error) {
+	const page = 1000
+	damaged, newer, example := 0, 0, ""
+	for after := (model.RunID{}); ; {
+		letters, err := s.LoadDeadLetters(ctx, after, page)
+		if err != nil {
+			return finding{}, err
+		}
+		for i := range letters {
+			switch l := &letters[i]; {
+			case l.Damaged != nil:
+				damaged, example = damaged+1, l.Damaged.Why
+			case l.Message.Kind == model.MessageNothing:
+				damaged, example = damaged+1, l.Message.ID
+			}
+			after = letters[i].ID
+		}
+		if len(letters) < page {
+			break
+		}
+	}
+	shards := make([]model.ShardID, s.Info().Shards)
+	for i := range shards {
+		shards[i] = model.ShardID(i)
+	}
+	waiting, err := s.LoadInbox(ctx, shards, model.MaxTime-1, page)
+	if !store.Whole(err) {
+		return finding{}, err
+	}
+	for i := range waiting {
+		if d := waiting[i].Damaged; d != nil && d.Newer {
+			newer, example = newer+1, d.Why
+		}
+	}
+	switch {
+	case damaged > 0:
+		return finding{"messages", "problem", fmt.Sprintf("%d cannot be read and were set aside, such as %s", damaged, example)}, nil
+	case newer > 0:
+		return finding{"messages", "warning", fmt.Sprintf("%d wait for a node of a newer version, such as %s", newer, example)}, nil
+	}
+	return finding{"messages", "ok", "all can be read"}, nil
 }
 
 // clockFinding compares the store's clock with ours. Leases use only the store's, so a difference harms nobody; it confuses people.
@@ -134,7 +182,7 @@ func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
 				continue
 			}
 			switch d.Reasons[0].Code {
-			case model.WaitMismatch, model.WaitPoison, model.WaitCorrupt, model.WaitLimit:
+			case model.WaitMismatch, model.WaitPoison, model.WaitCorrupt, model.WaitNewer, model.WaitLimit:
 				blocked++
 				example = d.Start.Address.Type + "/" + d.Start.Address.Key + " " + d.Reasons[0].String()
 			default:

@@ -23,7 +23,7 @@ func TestJumpFencesNobody(t *testing.T) {
 		t.Fatalf("fences %v", a.Fence)
 	}
 	const day = 24 * time.Hour
-	m.Doubt(true)
+	m.Doubt(true, 0)
 	if a := renew(t, m, 2*s, other(day+2*s, 9*s)); len(a.Fence) != 0 {
 		t.Errorf("fences %v at the first renewal after a jump", a.Fence)
 	}
@@ -63,5 +63,39 @@ func TestStepBackKeepsNoDeadNode(t *testing.T) {
 	}
 	if a := renew(t, m, mono, other(mono, day)); len(a.Fence) != 1 || !a.Fence[0].Proven {
 		t.Errorf("fences %v after %s, want node 2 as proven dead: no lease lasts for a day", a.Fence, mono)
+	}
+}
+
+// A lease that was written while the store's clock was back is over by it as soon as the clock is right again. Its node lives: neither a node that has seen the jump nor
+// one that has not fences it.
+func TestJumpBackForAWhileFencesNobody(t *testing.T) {
+	t.Parallel()
+	for _, sees := range []bool{true, false} {
+		m := newNode(1)
+		renew(t, m, 0, other(0, 9*s))
+		if sees {
+			m.Doubt(true, 0)
+			renew(t, m, 2*s, other(-58*s, -49*s))
+			m.Doubt(false, 0)
+		}
+		for mono := 4 * s; mono < 12*s; mono += 2 * s {
+			if a := renew(t, m, mono, other(mono, -49*s)); len(a.Fence) != 0 {
+				t.Errorf("fences %v at %s, saw the jump: %v", a.Fence, mono, sees)
+			}
+		}
+		if a := renew(t, m, 14*s, other(14*s, -49*s)); len(a.Fence) != 1 {
+			t.Errorf("fences %v after a lease of silence, saw the jump: %v", a.Fence, sees)
+		}
+	}
+}
+
+// A jump that is too small to put the store's clock in doubt may be longer than what a lease has left.
+func TestSmallJumpFencesNobody(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, 0, other(0, 9*s))
+	m.Doubt(false, 8*s)
+	if a := renew(t, m, 2*s, other(10*s, 9*s)); len(a.Fence) != 0 {
+		t.Errorf("fences %v after a jump of 8 s", a.Fence)
 	}
 }

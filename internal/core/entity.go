@@ -75,8 +75,11 @@ func NewEntity(a model.Address, row *model.Entity, mailbox []model.MailboxItem) 
 	}
 	for i := range mailbox {
 		it := &mailbox[i]
-		n.add(&Item{Seq: it.Seq, At: it.At, Message: &it.Message, lost: it.Message.Brief})
 		n.last = it.Seq
+		if it.Damaged != nil {
+			continue // the lane moves it aside; its place stays taken until then
+		}
+		n.add(&Item{Seq: it.Seq, At: it.At, Message: &it.Message, lost: it.Message.Brief})
 	}
 	return n
 }

@@ -134,7 +134,7 @@ func (x *Execution) succeeded(s model.Start) model.Start {
 	if !x.Open() {
 		return s
 	}
-	at := s.At
+	at := max(s.At, s.Zero()) // the past may have begun by a clock that is ahead of ours
 	if n := len(s.Carried); n > 0 {
 		at = max(at, s.Carried[n-1].At)
 	}

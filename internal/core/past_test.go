@@ -35,3 +35,22 @@ func TestPastOfAClockThatIsAhead(t *testing.T) {
 		}
 	}
 }
+
+// The clock of the node that resets a run is behind that of the node which began it. Those who wait for the run wait for the next one, and are not recorded as older than its
+// beginning: the reset would be refused.
+func TestResetOfAClockThatIsAhead(t *testing.T) {
+	t.Parallel()
+	to, old := model.Address{Tenant: "t", Type: "wf", Key: "k"}, model.RunID{1}
+	x, _ := core.Deliver(nil, &model.Message{Kind: model.MessageStart, To: to}, 1000, old, core.DefaultLimits)
+	watcher := model.Link{Address: model.Address{Tenant: "t", Type: "wf", Key: "w"}, Run: model.RunID{9}, ID: "a"}
+	x, _ = core.Deliver(x, &model.Message{Kind: model.MessageWatch, To: to, From: watcher}, 1000, model.RunID{}, core.DefaultLimits)
+
+	m := model.Message{Kind: model.MessageStart, To: to, ToRun: old, Past: &model.Past{Began: 1000, Next: x.Next, Source: model.Source{Address: to, Run: old}}}
+	_, d := core.Deliver(x, &m, 500, model.RunID{2}, core.DefaultLimits)
+	if err := d.Refused(); err != nil {
+		t.Fatal(err)
+	}
+	if c := d.Start.Carried; len(c) != 1 || c[0].Watcher != watcher || c[0].At < 1000 {
+		t.Errorf("the next run begins with %+v, want its watcher, not before 1000", c)
+	}
+}

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/perdure/perdure/internal/engine/lane"
@@ -139,6 +140,13 @@ func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op)
 		b.room = nil
 	}
 	return ops, results
+}
+
+// giveBack puts ops back that were taken and not used, before those that have come since.
+func (b *inbox) giveBack(ops []op) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ops = append(slices.Clone(ops), b.ops...)
 }
 
 // close refuses everything from now on and returns what was left.

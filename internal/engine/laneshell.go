@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"log/slog"
 	"sync"
@@ -26,6 +25,7 @@ type laneShell struct {
 	commits chan func(ctx context.Context)
 	loads   chan lane.Load
 	log     *slog.Logger
+	notices notices               // of rows that cannot be read
 	trouble atomic.Pointer[error] // why the store did not take the last commit, for those who give up waiting
 	landed  bool                  // the lane has committed a batch itself: there is more to do
 
@@ -86,6 +86,11 @@ func (s *laneShell) loop(ctx context.Context) {
 			results[i].do(s.lane, now)
 		}
 		for i := range ops {
+			if i > 0 && s.lane.Full() {
+				s.inbox.giveBack(ops[i:]) // all of them may be more than the lane has room for
+				full = true
+				break
+			}
 			s.apply(now, &ops[i])
 		}
 		clear(results)
@@ -159,6 +164,9 @@ const (
 func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	if len(out.Facts) > 0 {
 		s.eng.observe(out.Facts)
+	}
+	for _, a := range out.Aside {
+		s.setAside(a.Why, a.Newer)
 	}
 	if b := out.Commit; b != nil {
 		if b.Rows() <= fewRows && b.Bytes <= fewBytes && b.Patience == 0 && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
@@ -356,10 +364,15 @@ func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
 			continue
 		}
 		r := Read(ctx, s.eng.cfg.Store, ld, s.eng.clock.now())
-		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(r.Err))
-		if fault.Is(r.Err, fault.Corrupt) { // the store works; what it holds there is set aside with this reason
+		switch {
+		case store.Whole(r.Err):
+			s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(nil))
+			s.passedOver(ld.Kind, r.Err)
+		case fault.Is(r.Err, fault.Corrupt): // the store works; what it holds there is set aside with this reason
+			s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(r.Err))
 			s.log.Warn("read failed", "error", r.Err)
-		} else {
+		default:
+			s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(r.Err))
 			note(ctx, source, r.Err)
 		}
 		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Loaded(now, ld.ID, r) })
@@ -401,11 +414,8 @@ func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r 
 	case lane.LoadMailboxes:
 		r.Mailboxes, r.Err = st.LoadMailboxes(ctx, ld.Shards, ld.Behind, ld.Limit)
 	case lane.LoadMail:
-		if r.Messages, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit); r.Err == nil || fault.Is(r.Err, fault.Corrupt) {
-			var err error
-			if r.Inbox, err = st.LoadInbox(ctx, ld.Shards, now, ld.Limit); r.Err == nil || !fault.Is(err, fault.Corrupt) {
-				r.Err = cmp.Or(err, r.Err)
-			}
+		if r.Messages, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit); r.Err == nil {
+			r.Inbox, r.Err = st.LoadInbox(ctx, ld.Shards, now, ld.Limit)
 		}
 	}
 	return r

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
@@ -278,6 +279,21 @@ func (s *TaskSession) resend(r *model.TaskReport, moves bool) bool {
 	})
 }
 
+// reportAgain is how long a report waits that the owner of the run has no room for.
+const reportAgain = 5 * time.Second
+
+// reportLater hands in a report again after a while, unless it has been settled meanwhile.
+func (s *TaskSession) reportLater(r *model.TaskReport) {
+	s.eng.beside.run(func(ctx context.Context) {
+		if !s.eng.pause(ctx, reportAgain) || !s.reports(r.Ref) {
+			return
+		}
+		if err := s.send(ctx, r, false); err != nil {
+			s.settled(r.Ref, err)
+		}
+	})
+}
+
 // send hands a report to whoever owns the run. A shard that is being given up waits for it, unless it moves already: then its next owner is told.
 func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool) error {
 	for served := (<-chan struct{})(nil); ; served = s.eng.served.listen() {
@@ -328,6 +344,13 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 	again := errors.Is(err, lane.ErrNotOwner)
 	s.mu.Lock()
 	r := s.reported[ref]
+	if errors.Is(err, lane.ErrLater) {
+		s.mu.Unlock()
+		if r != nil { // else it was a repetition, of which the first has been settled
+			s.reportLater(r)
+		}
+		return
+	}
 	if r != nil && again { // the owner was another one by then: it is told, as soon as there is one
 		s.mu.Unlock()
 		s.resend(r, true)

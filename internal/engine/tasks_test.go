@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/perdure/perdure/internal/engine"
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -458,6 +460,63 @@ func TestReportThatNobodyWaitsFor(t *testing.T) {
 		r, err := e.Await(t.Context(), m.To, model.RunID{})
 		if err != nil || r.Outcome.Status != model.Completed || len(h.claims) != 1 || h.settled[h.claims[0].Ref] != nil {
 			t.Errorf("%s after %d claims, settled %v, %v", r.Outcome.Status, len(h.claims), h.settled, err)
+		}
+	})
+}
+
+// closing is a store that refuses to end runs while it is sick.
+type closing struct {
+	store.Store
+	sick atomic.Bool
+}
+
+func (c *closing) Commit(ctx context.Context, b *store.Batch) (store.Committed, error) {
+	if c.sick.Load() && len(b.Closes) > 0 {
+		return store.Committed{}, store.Errorf(store.Refused, "commit", "sick")
+	}
+	return c.Store.Commit(ctx, b)
+}
+
+// A report for a quarantined run for which the lane has no room counts all the same: the session makes it again until the
+// quarantine is over.
+func TestReportLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &closing{Store: memory.New(memory.Options{})}
+		e, stop := serve(t, engine.Config{Store: st, Lane: lane.Config{MaxKeptBytes: 1}})
+		defer stop()
+		st.sick.Store(true)
+		h := newHand(e, 4, func(c model.Claim) *model.TaskReport { return &model.TaskReport{Output: c.Input} })
+		addresses := make([]model.Address, 4)
+		for i := range addresses {
+			m := submit(fmt.Sprint("t", i), model.TaskSpec{})
+			if _, err := e.Send(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			addresses[i] = m.To
+		}
+		time.Sleep(10 * time.Minute) // of virtual time: the quarantine ends and begins again
+		h.mu.Lock()
+		if len(h.settled) != 0 || len(h.claims) != len(addresses) {
+			t.Errorf("settled while it cannot be: %v, of %d claims", h.settled, len(h.claims))
+		}
+		h.mu.Unlock()
+		st.sick.Store(false)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		for _, a := range addresses {
+			if res, err := e.Await(ctx, a, model.RunID{}); err != nil || res.Outcome.Status != model.Completed {
+				t.Errorf("%s: %+v, %v", a, res, err)
+			}
+		}
+		synctest.Wait()
+		if len(h.settled) != len(addresses) {
+			t.Errorf("%d reports are settled, want %d", len(h.settled), len(addresses))
+		}
+		for ref, err := range h.settled {
+			if err != nil {
+				t.Errorf("%s: %v", ref, err)
+			}
 		}
 	})
 }

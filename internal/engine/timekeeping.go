@@ -27,7 +27,7 @@ func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 	}
 
 	doubted, _ := inc.eng.clock.doubted()
-	inc.member.Doubt(doubted)
+	inc.member.Doubt(doubted, verdict.By)
 }
 
 // judge reports what a reading of the store's clock has changed: one line when an episode begins and one when it ends.

@@ -26,7 +26,7 @@ func must[T any](v T, err error) T {
 func DecodeEvent(seq int64, at Time, kind EventKind, body []byte) (Event, error) {
 	var e Event
 	if !kind.Known() {
-		return e, fmt.Errorf("event %d has kind %d, which this build does not know", seq, kind)
+		return e, fmt.Errorf("event %d has kind %d, which this build does not know: %w", seq, kind, ErrNewer)
 	}
 	if err := decMode.Unmarshal(body, &e); err != nil {
 		return e, fmt.Errorf("event %d (%s): %w", seq, kind, err)
@@ -35,14 +35,14 @@ func DecodeEvent(seq int64, at Time, kind EventKind, body []byte) (Event, error)
 	return e, nil
 }
 
-// DecodeMessage reads a stored message.
+// DecodeMessage reads a stored message. With an error that is ErrNewer, the message has what this build knows of it.
 func DecodeMessage(body []byte) (Message, error) {
 	var m Message
 	if err := decMode.Unmarshal(body, &m); err != nil {
 		return m, fmt.Errorf("message: %w", err)
 	}
 	if !m.Kind.Known() {
-		return m, fmt.Errorf("message of kind %d, which this build does not know", m.Kind)
+		return m, fmt.Errorf("message of kind %d, which this build does not know: %w", m.Kind, ErrNewer)
 	}
 	if m.Past != nil {
 		return m, knownEvents(m.Past.Events, "message to "+m.To.String())
@@ -90,7 +90,7 @@ func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 func knownEvents(events []PastEvent, what string) error {
 	for i := range events {
 		if k := events[i].Kind; !k.Known() {
-			return fmt.Errorf("%s carries an event of kind %d, which this build does not know", what, k)
+			return fmt.Errorf("%s carries an event of kind %d, which this build does not know: %w", what, k, ErrNewer)
 		}
 	}
 	return nil

@@ -94,6 +94,8 @@ type MailboxItem struct {
 	Seq     int64
 	At      Time // since when
 	Message Message
+	// Damaged is set in place of the message when its body cannot be read.
+	Damaged *Damaged
 }
 
 // EntityOffer says which entities and services a worker has the code of.

@@ -24,6 +24,7 @@ const (
 	WaitMismatch ReasonCode = "replay_mismatch" // Detail names what was recorded and what the code asked for
 	WaitPoison   ReasonCode = "quarantined"     // Detail is why the store refused its rows
 	WaitCorrupt  ReasonCode = "corrupt"         // Detail names the row that cannot be understood
+	WaitNewer    ReasonCode = "newer_version"   // Detail names the row that only a newer build can read
 	WaitLimit    ReasonCode = "history_limit"   // the history has as many events as a run may have
 	WaitStuck    ReasonCode = "code_blocked"    // code blocks outside the scheduler; Detail is the stack
 	WaitPaused   ReasonCode = "paused"          // until somebody resumes it, or the queue Name that it is in; Detail is why it was paused
@@ -44,14 +45,14 @@ const (
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
-		WaitCorrupt, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
+		WaitCorrupt, WaitNewer, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
 		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox, WaitLarge,
 	}
 }
 
 // Blocks reports whether a run with such a reason is blocked: it goes on only when somebody changes something.
 func (c ReasonCode) Blocks() bool {
-	return c == WaitMismatch || c == WaitPoison || c == WaitCorrupt || c == WaitLimit
+	return c == WaitMismatch || c == WaitPoison || c == WaitCorrupt || c == WaitNewer || c == WaitLimit
 }
 
 // Reason says why something that is open does not move. The same value goes to the API, the CLI, the console and metrics.
@@ -99,6 +100,8 @@ func (r Reason) String() string {
 		return "is quarantined: " + r.Detail
 	case WaitCorrupt:
 		return "cannot be read: " + r.Detail
+	case WaitNewer:
+		return "cannot be read by this version, and goes on when a newer one owns it: " + r.Detail
 	case WaitLimit:
 		return "has reached the limit of its history: " + r.Detail
 	case WaitStuck:

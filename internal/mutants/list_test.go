@@ -347,8 +347,8 @@ var common = []mutant{
 	{
 		name:  "a request that was read by an earlier owner of the shard",
 		file:  "internal/engine/lane/mail.go",
-		old:   "sh != nil && sh.tenure <= ld.tenure {",
-		new:   "sh != nil {",
+		old:   "case sh == nil || sh.tenure > ld.tenure:",
+		new:   "case sh == nil:",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestRequestsReadInAnEarlierTenure$"}},
 	},
 	{

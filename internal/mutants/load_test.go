@@ -51,4 +51,25 @@ var load = []mutant{
 		new:   "(base + 0*slowestPath)",
 		tests: [][]string{{"./internal/store/postgres", "-run", "TestCommitHasTimeForItsBytes$"}},
 	},
+	{
+		name:  "reports for a quarantined run fill the lane",
+		file:  "internal/engine/lane/kept.go",
+		old:   "		l.bytes -= in.held\n		l.kept += in.held\n		in.kept = true\n",
+		new:   "",
+		tests: [][]string{laneTest("TestReportsToQuarantinedLeaveRoom$")},
+	},
+	{
+		name:  "reports for a quarantined run are kept without limit",
+		file:  "internal/engine/lane/kept.go",
+		old:   "			return false\n",
+		new:   "			_ = mine\n",
+		tests: [][]string{laneTest("TestKeptReportsAreShared$")},
+	},
+	{
+		name:  "a report that the lane has no room for is dropped",
+		file:  "internal/engine/tasks.go",
+		old:   "			s.reportLater(r)\n",
+		new:   "",
+		tests: [][]string{{"./internal/engine", "-run", "TestReportLater$"}},
+	},
 }

@@ -73,8 +73,13 @@ func (s *Service) DeadLetters(ctx context.Context, after model.RunID, limit int)
 	rows, err := s.store.LoadDeadLetters(ctx, after, limit)
 	letters := make([]api.DeadLetter, 0, len(rows))
 	for i := range rows {
-		m := rows[i].Message
-		letters = append(letters, api.DeadLetter{ID: rows[i].ID, Message: m, Reason: m.ID})
+		l := api.DeadLetter{ID: rows[i].ID, Message: rows[i].Message, Reason: rows[i].Message.ID}
+		if d := rows[i].Damaged; d != nil {
+			l.Unreadable, l.Reason = true, d.Why
+		} else if l.Message.Kind == model.MessageNothing {
+			l.Unreadable = true
+		}
+		letters = append(letters, l)
 	}
 	return letters, err
 }

@@ -118,7 +118,7 @@ func (s *Service) explain(ctx context.Context, tenant string, rows []store.Execu
 			to[i].Reasons, err = l.reasons(ctx, row, open)
 		}
 		if fault.Is(err, fault.Corrupt) {
-			to[i].Reasons = []model.Reason{{Code: model.WaitCorrupt, Detail: err.Error()}} // of one row: the others are listed all the same
+			to[i].Reasons = []model.Reason{model.Unreadable(err)} // of one row: the others are listed all the same
 		} else if err != nil {
 			return err
 		}

@@ -124,7 +124,7 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	d.Owner = ownerOf(l.view, row.Shard)
 	switch {
 	case damage != nil:
-		d.Reasons = []model.Reason{{Code: model.WaitCorrupt, Detail: damage.Error()}}
+		d.Reasons = []model.Reason{model.Unreadable(damage)}
 	case known && row.Current:
 		d.Reasons = told
 	default:

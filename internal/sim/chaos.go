@@ -81,6 +81,7 @@ func (s *Sim) scheduleChaos() {
 		}
 	})
 	s.disk.poisonMarks = s.chance(0.3)
+	s.scheduleHardships(at)
 }
 
 // restart boots a process in a slot after a while.
@@ -102,16 +103,7 @@ func (s *Sim) watchLeave(p *proc) {
 
 // sicken makes the rows of an address unwritable or unreadable for a while.
 func (s *Sim) sicken(what map[model.Address]bool, name string) {
-	a := s.address()
-	if s.chance(0.2) {
-		a = s.childAddress()
-	}
-	if s.tasks && s.chance(0.4) {
-		a = s.taskAddress(s.pick(len(taskKeys)))
-	}
-	if s.entities && s.chance(0.4) {
-		a = accountAddress(s.pick(s.plan.accounts))
-	}
+	a := s.sickAddress()
 	s.ledger.address(a).sick = true
 	what[a] = true
 	if s.opts.Trace {
@@ -123,6 +115,21 @@ func (s *Sim) sicken(what map[model.Address]bool, name string) {
 			s.logf("store    no more %s: %s", name, a)
 		}
 	})
+}
+
+// sickAddress draws an address whose rows are to be unwritable or unreadable.
+func (s *Sim) sickAddress() model.Address {
+	a := s.address()
+	if s.chance(0.2) {
+		a = s.childAddress()
+	}
+	if s.tasks && s.chance(0.4) {
+		a = s.taskAddress(s.pick(len(taskKeys)))
+	}
+	if s.entities && s.chance(0.4) {
+		a = accountAddress(s.pick(s.plan.accounts))
+	}
+	return a
 }
 
 // sweep removes messages that were consumed.
@@ -215,7 +222,7 @@ func (p *proc) mend() {
 // provide sends open runs the signals and promises that they wait for.
 func (s *Sim) provide() {
 	for _, r := range s.ledger.order {
-		if !r.open() {
+		if !r.open() || s.disk.lasting[r.address.name] {
 			continue
 		}
 		if r.paused && (r.resumed == nil || r.resumed.done) {

@@ -60,9 +60,9 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 			}
 			p.clerk.send(m, reply)
 			return
-		case (m.Kind == model.MessageQuery || m.Brief && m.Name == doRead) && !inc.member.Serving(p.mono()): // what it has in memory may be out of date
+		case (m.Kind == model.MessageQuery || m.Brief && m.Name == doRead) && !inc.serving(): // what it has in memory may be out of date
 			a = &lane.Answer{Err: lane.ErrAskAgain}
-		case m.Brief && a.Err == nil && !inc.member.Serving(p.mono()): // whoever owns it by now knows nothing of it
+		case m.Brief && a.Err == nil && !inc.serving(): // whoever owns it by now knows nothing of it
 			a = &lane.Answer{Err: lane.ErrInterrupted}
 		}
 		reply(a)

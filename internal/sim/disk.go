@@ -18,6 +18,7 @@ type disk struct {
 	away int64
 	// poison are addresses whose rows are refused, corrupt those whose runs cannot be read.
 	poison, corrupt map[model.Address]bool
+	lasting         map[model.Address]bool // refused until everything else has ended
 	poisonMarks     bool
 	locks           map[fenceKey]*lock
 	applying        *store.Batch
@@ -39,7 +40,7 @@ type lock struct {
 var background = context.Background()
 
 func newDisk(s *Sim) *disk {
-	d := &disk{s: s, poison: map[model.Address]bool{}, corrupt: map[model.Address]bool{}, locks: map[fenceKey]*lock{}}
+	d := &disk{s: s, poison: map[model.Address]bool{}, corrupt: map[model.Address]bool{}, lasting: map[model.Address]bool{}, locks: map[fenceKey]*lock{}}
 	d.mem = memory.New(memory.Options{
 		Shards: s.plan.shards, Cluster: "sim", Now: func() time.Time { return s.storeTime().Std() },
 	})
@@ -193,6 +194,8 @@ func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error
 	takes := int64(0)
 	orphan := false
 	switch {
+	case d.timesOut(&sent):
+		r.fate = lostRequest
 	case s.healed:
 	case s.chance(s.plan.commitFails):
 		r.fate, r.class = failsBefore, store.Retryable
@@ -261,6 +264,10 @@ func (d *disk) apply(b *store.Batch) (store.Committed, error) {
 		}
 		return store.Committed{}, store.Errorf(store.Refused, "commit", "row of %s is poison", a.name)
 	}
+	if d.tooLarge(b) && d.stands(b) {
+		s.hurt(faultLargeRefused)
+		return store.Committed{}, store.Errorf(store.Refused, "commit", "%d bytes are too many", batchSize(b))
+	}
 	res, err := d.mem.Commit(background, b)
 	s.mixBatch(b, err)
 	if err != nil {
@@ -289,11 +296,11 @@ func (d *disk) stands(b *store.Batch) bool {
 
 // poisoned is the address of a row that cannot be written; nil when there is none.
 func (d *disk) poisoned(b *store.Batch) *address {
-	if len(d.poison) == 0 {
+	if len(d.poison)+len(d.lasting) == 0 {
 		return nil
 	}
 	l := d.s.ledger
-	bad := func(a *address) bool { return a != nil && d.poison[a.name] }
+	bad := func(a *address) bool { return a != nil && d.poisonous(a.name) }
 	for _, k := range b.Deletes {
 		if a := l.addressOf(b, k.Run); bad(a) {
 			return a

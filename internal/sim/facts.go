@@ -206,7 +206,7 @@ func (l *ledger) fired(b *store.Batch, r *run, e *model.Event, h *history) {
 	if e.Due != due || e.At < due {
 		l.fail("I8: timer %q of %s fires at %s and is due at %s", e.ID, r.id, e.At, due)
 	}
-	if ahead := int64(e.At - l.s.storeTime()); ahead > l.s.skew() {
+	if ahead := int64(e.At - l.s.fairTime()); ahead > 0 {
 		l.fail("I8: timer %q of %s fires %d µs before its time by the store's clock", e.ID, r.id, ahead)
 	}
 	if !stops(b, r.id, e.ID) {

@@ -55,6 +55,7 @@ type pass struct {
 	permits []rule.Resource
 	permit  breaker.Permit
 	given   bool
+	failed  bool // an attempt has, and its worker goes on to hold what it needs
 }
 
 // tokens is what a rate allows, as a bucket of a very simple kind.
@@ -278,11 +279,14 @@ func (k *keeper) given(ref model.TaskRef, how queue.Outcome) {
 			s.did(opOrphan)
 		}
 		k.kept[ref] = how
+		if p := k.let[ref]; p != nil {
+			p.failed = p.failed || how == queue.Failed
+		}
 		return
 	}
 	k.logf("gives back what %s holds", ref)
 	if p := k.let[ref]; p != nil && !p.breaker.IsZero() && k.g.Book != nil {
-		p.ended(s, how == queue.Failed || k.kept[ref] == queue.Failed)
+		p.ended(s, how == queue.Failed || p.failed)
 	}
 	delete(k.let, ref)
 	delete(k.kept, ref)

@@ -151,7 +151,7 @@ func (j *job) end() {
 			r.RetryAfter = microseconds(s.between(1, 30*millisecond))
 		}
 	default:
-		r.Output = outputOf(&j.claim)
+		r.Output = s.output(&j.claim)
 	}
 	h.report(r)
 	if !s.healed && s.chance(0.15) { // the answer to the first was lost
@@ -240,9 +240,13 @@ func (h *hand) stop(ref model.ClaimRef, canceled bool) {
 func (h *hand) settled(ref model.ClaimRef, err error) {
 	s := h.p.s
 	r := h.reported[ref]
-	if errors.Is(err, lane.ErrNotOwner) {
+	if later := errors.Is(err, lane.ErrLater); later || errors.Is(err, lane.ErrNotOwner) {
+		wait := 2 * millisecond
+		if later {
+			wait = 5 * second
+		}
 		if r != nil { // else it was a repetition, of which the first has been settled
-			s.after(s.between(0, 2*millisecond), h.p, func() { h.resend(r) })
+			s.after(s.between(0, wait), h.p, func() { h.resend(r) })
 		}
 		return
 	}

@@ -30,6 +30,8 @@ type incarnation struct {
 	ticks    int      // number of the last tick that was set
 	tickAt   int64    // when it is due
 	swept    store.DeadPlace
+	since    int64
+	keeps    bool // its lanes were told to delete nothing because of its age
 
 	seat *flow.Seat // among those who share limits; nil where there are no settings
 }
@@ -39,7 +41,7 @@ func (inc *incarnation) name() string { return inc.label }
 // begin starts the machines of an incarnation.
 func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Duration) {
 	s := p.s
-	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, owner: make([]bool, s.plan.shards)}
+	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, owner: make([]bool, s.plan.shards), since: s.now}
 	inc.label = fmt.Sprintf("%s@%d", p.label, inc.epoch)
 	inc.member = cluster.New(cluster.Config{
 		Self: info, TTL: s.plan.ttl, RenewEvery: s.plan.renew, Margin: s.plan.margin, Gone: p.gone,
@@ -57,7 +59,7 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	for i := range s.plan.lanes {
 		cfg := s.plan.lane
 		cfg.Ref = store.LaneRef{Node: info.ID, Lane: i, Epoch: reg.Epoch}
-		cfg.Shards, cfg.Lanes, cfg.NewRun = s.plan.shards, s.plan.lanes, s.newRun
+		cfg.Shards, cfg.Lanes, cfg.NewRun = s.plan.shards, s.plan.lanes, p.newRun
 		if inc.board != nil {
 			cfg.Board = inc.board
 		}
@@ -114,6 +116,7 @@ func (inc *incarnation) loop() {
 		inc.end(nil)
 		return
 	}
+	inc.p.notice()
 	inc.checkServing()
 	inc.act(inc.member.Tick(inc.p.mono()))
 	if inc.ended {
@@ -140,7 +143,7 @@ func (inc *incarnation) loop() {
 
 // checkServing checks that a node which believes in its lease owns what it serves (I1).
 func (inc *incarnation) checkServing() {
-	if !inc.member.Serving(inc.p.mono()) {
+	if !inc.mayServe() {
 		return
 	}
 	l := inc.p.s.ledger
@@ -262,13 +265,20 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 	s, p := inc.p.s, inc.p
 	var v store.View
 	var err error
+	p.notice()
+	sent := p.mono()
 	answered := func(v store.View, err error) {
 		if inc.ended {
 			return
 		}
+		p.notice()
+		if err == nil {
+			if inc.readClock(sent, v.Now); inc.ended {
+				return
+			}
+		}
 		a := inc.member.Renewed(p.mono(), v, err)
 		if err == nil {
-			p.anchor(v.Now)
 			inc.alive = inc.alive[:0]
 			for i := range v.Members {
 				inc.alive = append(inc.alive, v.Members[i].ID.String())
@@ -311,7 +321,13 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 			s.disk.holdAll(f.Node, func() {
 				ok, err = s.disk.mem.FenceNode(background, f.Node, f.Epoch, f.Proven)
 				if ok && err == nil && s.ledger.fenced(f.Node, false) {
-					if f.Proven {
+					if !f.Proven && inc.deceived() {
+						s.ledger.nodes[f.Node].betrayed = true
+					}
+					if f.Proven && s.living(f.Node) {
+						s.ledger.nodes[f.Node].betrayed = true
+						s.hurt(faultLie)
+					} else if f.Proven {
 						s.did(opTakeoverProof)
 					} else {
 						s.did(opTakeoverLease)
@@ -443,7 +459,7 @@ func (l *ledger) acquired(inc *incarnation, got []store.AcquiredShard) {
 			if p == nil || p.inc == nil || p.inc == inc {
 				continue
 			}
-			if p.inc.owner[g.Shard] && p.inc.member.Serving(p.mono()) {
+			if p.inc.owner[g.Shard] && p.inc.mayServe() {
 				l.fail("I1: %s gets shard %d while %s still serves it", inc.name(), g.Shard, p.inc.name())
 			}
 		}

@@ -51,10 +51,12 @@ type ledger struct {
 // member is a node as the store knows it.
 type member struct {
 	alive bool
-	epoch int64
-	inc   *incarnation // nil when the answer to its registration was lost
-	batch []int64      // last batch of each lane
-	fence []int64      // epoch of the fence of each lane
+	// betrayed is set when somebody had a false proof of its death.
+	betrayed bool
+	epoch    int64
+	inc      *incarnation // nil when the answer to its registration was lost
+	batch    []int64      // last batch of each lane
+	fence    []int64      // epoch of the fence of each lane
 }
 
 // address is everything that happened under a key.
@@ -141,7 +143,7 @@ func (l *ledger) fail(format string, args ...any) { l.s.fail(format, args...) }
 
 // signalID is the id in the payload of a signal.
 func signalID(p model.Payload) uint64 {
-	if len(p.Data) != 8 {
+	if len(p.Data) != 8 && (p.Encoding != heavyEncoding || len(p.Data) < 8) {
 		return 0
 	}
 	return binary.BigEndian.Uint64(p.Data)

@@ -192,7 +192,7 @@ func (l *ledger) purge(x *letter) {
 		return
 	}
 	l.s.did(opDeadExpired)
-	if due := x.body.At.Add(l.s.plan.keepDead); l.s.plan.keepDead == 0 || due > l.s.storeTime()+model.Time(l.s.skew()) {
+	if due := x.body.At.Add(l.s.plan.keepDead); l.s.plan.keepDead == 0 || due > l.s.fairTime() {
 		l.fail("R1: the dead letter of %s is purged, nobody has asked for it, and it was to stay until %s", x.ref, due)
 	}
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/storeclock"
 )
 
 // plan is what a seed decides before anything happens.
@@ -30,6 +31,14 @@ type plan struct {
 	oddView                                float64
 
 	crashes, pauses, leaves, aways, poisons, corrupts, moves, sweeps, deploys int
+
+	jumpPlan
+
+	narrow  narrow
+	lasting int // addresses whose rows are refused until everything else has ended
+	floods  int // of large signals to one address
+	heavy   int // bytes that outputs of tasks have besides what they say
+	lies    int // live nodes that are declared dead
 
 	users, actions int
 	keys, children int
@@ -66,6 +75,7 @@ func (s *Sim) drawPlan() {
 		p.lane.Limits.Signals = 2
 	}
 	p.sameHost = s.chance(0.4)
+	p.clock = storeclock.Config{Persist: 50 * time.Millisecond}
 	p.drift = oneOf(s, 0.0, 0.01, 0.03)
 	p.stagger = oneOf(s, 0, 50*millisecond, 500*millisecond)
 	p.faultsUntil = s.between(1200, 3500) * millisecond

@@ -2,12 +2,12 @@ package sim
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/engine/storeclock"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -21,16 +21,20 @@ type proc struct {
 	born  int64
 	rate  float64 // of its clock against the store's
 
-	dead     bool
-	cut      bool // its calls under way do not arrive
-	paused   bool
-	deferred []event // what happened to it while it was paused
-	leaving  bool    // is being stopped in order
-	left     bool    // has
-	tended   int64   // when it was last given good workers, after everything has healed
+	dead      bool
+	cut       bool // its calls under way do not arrive
+	paused    bool
+	deferred  []event // what happened to it while it was paused
+	leaving   bool    // is being stopped in order
+	left      bool    // has
+	slandered int64   // until then the others believe that it has ended
+	tended    int64   // when it was last given good workers, after everything has healed
 
-	offset float64 // store time at mono 0, in µs
-	last   model.Time
+	clock           *storeclock.Clock
+	last            model.Time
+	timed           bool  // it has seen the clock of the store
+	asleep, noticed int64 // how long its machine was suspended, and how much of that it knows
+	drawn           model.Time
 
 	inc        *incarnation
 	workers    []*worker
@@ -54,12 +58,16 @@ func (s *Sim) boot(slot int) {
 	if s.procs[slot] != nil || s.leaving {
 		return
 	}
+	if s.now < s.jumping { // a process that begins takes the clock of the store as it is
+		s.at(s.jumping+1, nil, func() { s.boot(slot) })
+		return
+	}
 	s.pids++
 	p := &proc{s: s, slot: slot, pid: s.pids, born: s.now, rate: 1}
 	if s.plan.drift > 0 {
 		p.rate += s.plan.drift * (2*float64(s.random()>>11)/(1<<53) - 1)
 	}
-	p.offset = float64(epoch + s.now - s.between(-5*second, 5*second))
+	p.resetClock()
 	p.clerk.p, p.label = p, fmt.Sprintf("n%d.%d", slot, p.pid)
 	s.procs[slot] = p
 	if s.opts.Trace {
@@ -88,34 +96,6 @@ func (s *Sim) boot(slot int) {
 
 func (p *proc) name() string { return p.label }
 
-// mono is the time of its own clock since it started.
-func (p *proc) mono() time.Duration {
-	return time.Duration(float64(p.s.now-p.born)*p.rate) * time.Microsecond
-}
-
-// when is the time at which its own clock will stand at mono.
-func (p *proc) when(mono time.Duration) int64 {
-	return p.born + int64(float64(mono.Microseconds())/p.rate) + 1
-}
-
-// anchor sets its idea of store time.
-func (p *proc) anchor(t model.Time) {
-	was := p.offset
-	p.offset = float64(t) - float64(p.s.now-p.born)*p.rate
-	if p.inc != nil {
-		p.s.behind = max(p.s.behind, int64(p.offset-was))
-	}
-}
-
-// now is its idea of store time; it never goes back.
-func (p *proc) now() model.Time {
-	p.last = max(p.last, model.Time(p.offset+float64(p.s.now-p.born)*p.rate))
-	return p.last
-}
-
-// skew is how far any clock may be ahead of the store's: it drifts since the last renewal.
-func (s *Sim) skew() int64 { return int64(s.plan.drift*float64(s.now)) + 1 }
-
 // info is what the process tells of itself when it registers.
 func (p *proc) info() store.NodeInfo {
 	id := p.s.newRun()
@@ -127,20 +107,21 @@ func (p *proc) info() store.NodeInfo {
 
 // gone proves that a process on this host has ended.
 func (p *proc) gone(n store.NodeInfo) bool {
-	if !p.s.plan.sameHost || n.PID == p.pid {
+	if n.PID == p.pid {
 		return false
 	}
 	for _, o := range p.s.procs {
 		if o != nil && o.pid == n.PID {
-			return false
+			return !p.s.healed && p.s.now < o.slandered
 		}
 	}
-	return true
+	return p.s.plan.sameHost
 }
 
 // register begins an incarnation.
 func (p *proc) register() {
 	s := p.s
+	p.notice()
 	info, sent := p.info(), p.mono()
 	var reg store.Registration
 	again := func(err error) {
@@ -164,7 +145,8 @@ func (p *proc) register() {
 			done()
 		},
 		ok: func() {
-			p.anchor(reg.Now)
+			p.notice()
+			p.reads(sent, reg.Now)
 			p.begin(info, reg, sent)
 		},
 		bad: again,

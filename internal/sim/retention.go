@@ -72,7 +72,7 @@ func (l *ledger) expired(r *run) {
 		return
 	}
 	at, ever := r.leaves(l.s)
-	if now := l.s.storeTime(); !ever || at > now+model.Time(l.s.skew()) {
+	if now := l.s.fairTime(); !ever || at > now {
 		l.fail("R1: %s is removed at %s, and was to stay until %s", r.id, now, at)
 	}
 	l.s.did(opExpired)
@@ -88,6 +88,9 @@ func (inc *incarnation) sweepDead() {
 		return
 	}
 	s.after(s.plan.lane.RetainEvery.Microseconds(), p, inc.sweepDead)
+	if !p.clock.MayDelete(p.mono()) {
+		return
+	}
 	var mine []model.ShardID
 	for i := range inc.owner {
 		if inc.owner[i] {
@@ -142,8 +145,9 @@ func (s *Sim) checkGone() {
 		}
 	}
 	// Looks of a lane and sweeps, each page of both, clocks that go slowly, and commits of before that a fence has to wait for.
-	slack := int64(3+len(s.ledger.letterOrder))*s.plan.lane.RetainEvery.Microseconds() + second + s.skew() + 8*s.plan.slow
-	s.runUntil(int64(last)-epoch+slack, func() bool { return s.staying() == "" })
+	wait := (s.plan.clock.Persist + s.plan.clock.Hold).Microseconds() // until anything may be deleted because of its age
+	slack := wait + int64(3+len(s.ledger.letterOrder))*s.plan.lane.RetainEvery.Microseconds() + second + s.skew() + 8*s.plan.slow
+	s.runUntil(int64(last)-epoch-s.shift+slack, func() bool { return s.staying() == "" })
 	if what := s.staying(); what != "" {
 		s.fail("R2: everything has ended, and %s stays behind its time", what)
 	}

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/perdure/perdure/internal/engine"
@@ -32,6 +33,7 @@ type shell struct {
 	number              int64  // of the last batch that was sent
 	refused             bool   // a batch of it was
 	unsure              bool   // whether its fence has moved: a refence had no answer
+	mailed              int    // bytes of mail that it has got since it had room
 	asked               func() // has somebody go on who waits for what the lane knows, also when it knows nothing any more
 	// moving are the shards that are being given up, and since when.
 	moving map[model.ShardID]model.Time
@@ -115,10 +117,15 @@ func (sh *shell) work(results []func(model.Time), ops []posted) {
 	for _, do := range results {
 		do(now)
 	}
-	for _, o := range ops {
+	for i, o := range ops {
+		if i > 0 && sh.lane.Full() {
+			sh.ops = append(slices.Clip(ops[i:]), sh.ops...) // they wait for the next round
+			break
+		}
 		o.do(now)
 	}
 	sh.lane.Flush(now)
+	sh.checkBounds()
 	sh.out = sh.lane.Take(sh.out)
 	if sh.inc.board != nil {
 		sh.inc.board.Propose()
@@ -293,7 +300,10 @@ func (sh *shell) load(ld lane.Load) {
 	s := sh.s
 	s.mix(5, uint64(ld.Kind), ld.ID, uint64(ld.Shard))
 	reply := func(r lane.LoadResult) {
-		sh.result(func(now model.Time) { sh.lane.Loaded(now, ld.ID, r) })
+		sh.result(func(now model.Time) {
+			sh.mails(r.Messages, r.Inbox)
+			sh.lane.Loaded(now, ld.ID, r)
+		})
 	}
 	r := &request{p: sh.inc.p, name: "load", bad: func(e error) { reply(lane.LoadResult{Err: e}) }}
 	if !s.healed && s.chance(s.plan.loadFails) {
@@ -344,7 +354,10 @@ func (sh *shell) mail(row *store.MessageRow) {
 	}
 	if sh.inc.owner[row.To] {
 		other, m := sh.inc.shells[int(row.To)%len(sh.inc.shells)], *row
-		other.result(func(model.Time) { other.lane.Messages([]store.MessageRow{m}) })
+		other.result(func(model.Time) {
+			other.mails([]store.MessageRow{m}, nil)
+			other.lane.Messages([]store.MessageRow{m})
+		})
 		return
 	}
 	s.hintMail(row.To)

@@ -24,6 +24,8 @@ type Options struct {
 	Trace bool
 	// Calm leaves out all faults.
 	Calm bool
+	// Plain leaves out the faults that last (hardship), which seeds of before were found without.
+	Plain bool
 }
 
 // Result is what came of a simulation.
@@ -92,6 +94,15 @@ type Sim struct {
 	stamps   uint64
 	deeds    uint64
 
+	hardship hardship
+	shift    int64 // by how much the clock of the store has jumped
+	lasting  int64 // the most of it that has lasted
+	jumping  int64 // when it jumps back
+	jumped   int64 // when it last jumped
+	slewed   bool  // by so little that nodes follow
+	tripped  int64 // how long the answer took at most that brought somebody the first time of the store
+	heaviest int   // bytes of the largest request of a user
+
 	young   bool // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
 	letters bool // there are orders for dead letters
 	gates   bool // there are limits, breakers and paused queues
@@ -147,6 +158,7 @@ func newSim(seed uint64, o Options) *Sim {
 		s.drawSettings()
 	}
 	s.drawPrograms()
+	s.drawHardships(seed)
 	return s
 }
 
@@ -172,9 +184,11 @@ func (s *Sim) chance(p float64) bool { return float64(s.random()>>11)/(1<<53) < 
 func oneOf[T any](s *Sim, values ...T) T { return values[s.pick(len(values))] }
 
 // newRun draws an id that sorts by the time at which it was drawn, as a UUIDv7 does.
-func (s *Sim) newRun() (id model.RunID) {
+func (s *Sim) newRun() model.RunID { return s.newRunAt(epoch + model.Time(s.now)) }
+
+func (s *Sim) newRunAt(t model.Time) (id model.RunID) {
 	s.ids++
-	ms := uint64(epoch+s.now) / 1000
+	ms := uint64(t) / 1000
 	for i := range 6 {
 		id[i] = byte(ms >> (8 * (5 - i)))
 	}
@@ -185,7 +199,7 @@ func (s *Sim) newRun() (id model.RunID) {
 }
 
 // storeTime is the clock of the store.
-func (s *Sim) storeTime() model.Time { return model.Time(epoch + s.now) }
+func (s *Sim) storeTime() model.Time { return model.Time(epoch + s.now + s.shift) }
 
 // at has something happen at a time; to a process when it is given.
 func (s *Sim) at(t int64, p *proc, do func()) {
@@ -234,6 +248,7 @@ func (s *Sim) run() {
 	}
 	s.runUntil(s.plan.faultsUntil, nil)
 	s.heal()
+	s.neighboursEnd()
 	deadline := s.now + s.plan.patience
 	s.runUntil(deadline, s.finished)
 	if !s.finished() {

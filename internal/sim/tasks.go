@@ -2,7 +2,6 @@ package sim
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -51,11 +50,6 @@ func workOf(p model.Payload) work {
 		w.returns = 0.4
 	}
 	return w
-}
-
-// outputOf is the outcome of an attempt, which names it.
-func outputOf(c *model.Claim) model.Payload {
-	return model.Payload{Data: fmt.Appendf(nil, "%s %s %d", c.Ref.Run, c.Ref.ID, c.Ref.Claim)}
 }
 
 // errand is a task to be scheduled.

@@ -257,6 +257,7 @@ func (o *op) perform(then func()) {
 			p.await(o.message.To, o.run, reply)
 		default:
 			m := o.message
+			s.heaviest = max(s.heaviest, m.Size())
 			// Only the first time: what the execution waits for may be what this user does next.
 			awaits := m.Kind == model.MessageStart && repeatable(&m) && o.tries == 1 && !s.healed && s.chance(0.3)
 			giveUp = p.deliver(&m, awaits, reply)
@@ -278,9 +279,9 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 	sh.put(c, func(model.Time) {
 		reasons, ok := sh.lane.Explain(o.message.To)
 		switch {
-		case ok && inc.member.Serving(p.mono()):
+		case ok && inc.serving():
 			s.did(opRead)
-			if s.ledger.owner[shard] != inc.self.ID {
+			if s.ledger.owner[shard] != inc.self.ID && !inc.betrayed() {
 				s.fail("I1: %s answers a read of shard %d, which belongs to %s", inc.name(), shard, s.ledger.name(s.ledger.owner[shard]))
 			}
 			for _, r := range reasons {

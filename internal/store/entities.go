@@ -10,7 +10,7 @@ import (
 // Entities reads what is stored of entities and services; batches write it.
 type Entities interface {
 	// LoadEntity returns the row of an entity and the beginning of its mailbox, in order: at most limit items and about maxBytes of them, but at
-	// least one if there is one. What cannot be decoded is an error of kind fault.Corrupt that names the entity, and the item.
+	// least one if there is one. A row that cannot be decoded is an error of kind fault.Corrupt that names the entity; an item that cannot has Damaged set.
 	LoadEntity(ctx context.Context, key EntityKey, limit, maxBytes int) (LoadedEntity, error)
 
 	// LoadMailbox returns items of a mailbox behind the given one, bounded as LoadEntity is.

@@ -167,7 +167,8 @@ type Run struct {
 // Unreadable is the row of a run whose body cannot be understood, as far as its columns tell: a listing shows it with the reason, and goes on.
 func (x *Execution) Unreadable(start model.Start, status model.Status, why error) {
 	x.Start, x.Outcome = start, model.Outcome{Status: status}
-	x.Blocked = &model.Reason{Code: model.WaitCorrupt, Detail: why.Error()}
+	blocked := model.Unreadable(why)
+	x.Blocked = &blocked
 }
 
 // Unread stands for the current run of an address when its row cannot be understood. It counts as parked: nobody takes it up unasked, and
@@ -223,6 +224,8 @@ type MessageRow struct {
 	To, From model.ShardID
 	Seq      int64
 	Message  model.Message
+	// Damaged is set when the body cannot be read; the message then has what is known of it, which may be nothing.
+	Damaged *model.Damaged
 }
 
 // InboxRow is a request of a process that does not own the shard.
@@ -234,6 +237,8 @@ type InboxRow struct {
 	NotBefore model.Time
 	// Seen tells that the request id is remembered: it has been served, only its row is left.
 	Seen bool
+	// Damaged is set when the body cannot be read; the message then has what is known of it, which may be nothing.
+	Damaged *model.Damaged
 }
 
 // RequestKey names a remembered request.
@@ -248,6 +253,8 @@ type Reply struct {
 	RequestKey
 	At   model.Time
 	Body []byte
+	// Damaged is set in place of the body when that cannot be read.
+	Damaged *model.Damaged
 }
 
 // Query selects executions.

@@ -47,6 +47,8 @@ type Setting struct {
 	Body []byte
 	// Deleted marks a tombstone: it has no body, and is swept after a while.
 	Deleted bool
+	// Damaged is set when the body cannot be read; it is empty then.
+	Damaged *model.Damaged
 }
 
 // SettingChanges is what has changed.

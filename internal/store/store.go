@@ -93,6 +93,9 @@ type Writer interface {
 }
 
 // Recovery reads what an owner needs to take up its shards. Every method returns pages; no method locks.
+//
+// One row that cannot be read spoils no page. A message that cannot be read is returned in its place as it stands (see [model.Damaged]). A row without a valid id is passed over,
+// and the page comes with an error that [Whole] knows.
 type Recovery interface {
 	// LoadRunnable returns open runs of the shards that are not parked, in order of (shard, run), after the given one.
 	LoadRunnable(ctx context.Context, shards []model.ShardID, after RunKey, limit int) ([]RunHead, error)
@@ -126,13 +129,11 @@ type Recovery interface {
 	LoadRunTimers(ctx context.Context, key RunKey) ([]Timer, error)
 
 	// LoadMessages returns messages to the shards behind their cursors, for each (to, from) pair in order without a gap,
-	// at most limit in total. A message that cannot be decoded keeps back those behind it: the others are returned with an error of kind
-	// fault.Corrupt that names it.
+	// at most limit in total. One that cannot be decoded has Damaged set.
 	LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]MessageRow, error)
 
 	// LoadInbox returns requests of other processes to the shards that may be served at now, ordered by id, at most limit;
-	// none that is put off until model.MaxTime, which is what a dead letter is. Those whose request id is remembered already have Seen set. One that cannot be decoded is left out, and the error of kind fault.Corrupt
-	// names it.
+	// none that is put off until model.MaxTime, which is what a dead letter is. Those whose request id is remembered already have Seen set. One that cannot be decoded has Damaged set.
 	LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]InboxRow, error)
 }
 
@@ -140,7 +141,7 @@ type Recovery interface {
 type Mailroom interface {
 	// PutInbox stores requests. Repeating a request with the same id changes nothing while it is unconsumed or remembered.
 	PutInbox(ctx context.Context, rows []InboxRow) error
-	// LoadReplies returns the remembered answers among the request keys; unknown ones are absent.
+	// LoadReplies returns the remembered answers among the request keys; unknown ones are absent. One that cannot be read has Damaged set.
 	LoadReplies(ctx context.Context, keys []RequestKey) ([]Reply, error)
 }
 
@@ -156,7 +157,8 @@ type Reader interface {
 	LoadLabels(ctx context.Context, keys []RunKey) ([]LabelRow, error)
 	// LoadOutcomes returns the rows of those runs that are closed.
 	LoadOutcomes(ctx context.Context, keys []RunKey) ([]Execution, error)
-	// LoadDeadLetters returns requests and messages that were refused and kept, of all shards, in the order of their ids, behind the given one, at most limit.
+	// LoadDeadLetters returns requests and messages that were refused and kept, of all shards, in the order of their ids, behind the given one, at most limit. One that
+	// cannot be decoded has Damaged set.
 	LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]InboxRow, error)
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)

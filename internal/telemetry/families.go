@@ -104,6 +104,7 @@ const (
 	CommitInputs
 	Refences
 	Reads
+	SetAside
 	Renewals
 	ClockJumps
 	ClockAhead
@@ -159,7 +160,7 @@ var families = [numFamilies]Family{
 	},
 	RunSeconds: {"perdure_workflow_run_seconds", "Time from the start of a run to its end.", Histogram, []string{labelWorkflow}, long},
 	RunsBlocked: {
-		"perdure_workflow_runs_blocked_total", "Times that a run stopped until somebody changes something: replay_mismatch, quarantined, corrupt, history_limit, no_worker.", Counter,
+		"perdure_workflow_runs_blocked_total", "Times that a run stopped until somebody changes something: replay_mismatch, quarantined, corrupt, newer_version, history_limit, no_worker.", Counter,
 		[]string{labelWorkflow, labelReason},
 		nil,
 	},
@@ -263,6 +264,7 @@ var families = [numFamilies]Family{
 	CommitInputs:  {"perdure_commit_inputs", "Inputs (turns, messages, timers, reports) that shared a commit.", Histogram, nil, many},
 	Refences:      {"perdure_refences_total", "Times that a lane moved its fence, because it is not known whether a commit landed.", Counter, nil, nil},
 	Reads:         {"perdure_reads_total", "Reads that lanes made: ok or failed.", Counter, []string{labelOutcome}, nil},
+	SetAside:      {"perdure_rows_set_aside_total", "Rows that cannot be read and were set aside: corrupt ones, and those that only a newer version reads.", Counter, []string{labelReason}, nil},
 	Renewals:      {"perdure_lease_renewals_total", "Renewals of the lease of this node: ok or failed.", Counter, []string{labelOutcome}, nil},
 	ClockJumps:    {"perdure_store_clock_jumps_total", "Jumps of the store's clock that this node has noticed.", Counter, nil, nil},
 	ClockAhead: {

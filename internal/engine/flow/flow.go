@@ -347,19 +347,30 @@ func (f *Flow) sorted() []store.Setting {
 }
 
 func readLimit(s *store.Setting) (l rule.Limit, err error) {
-	if err := json.Unmarshal(s.Body, &l); err != nil {
-		return l, fault.New(fault.Corrupt, "setting %s: %w", s.SettingKey, err)
+	if err := readSetting(s, &l); err != nil {
+		return l, err
 	}
 	l.Tenant = s.Tenant
 	return l, nil
 }
 
 func readBreaker(s *store.Setting) (b rule.Breaker, err error) {
-	if err := json.Unmarshal(s.Body, &b); err != nil {
-		return b, fault.New(fault.Corrupt, "setting %s: %w", s.SettingKey, err)
+	if err := readSetting(s, &b); err != nil {
+		return b, err
 	}
 	b.Tenant = s.Tenant
 	return b, nil
+}
+
+// readSetting reads the body of a setting into a value.
+func readSetting(s *store.Setting, into any) error {
+	if s.Damaged != nil {
+		return fault.New(fault.Corrupt, "setting %s: %s", s.SettingKey, s.Damaged.Why)
+	}
+	if err := json.Unmarshal(s.Body, into); err != nil {
+		return fault.New(fault.Corrupt, "setting %s: %w", s.SettingKey, err)
+	}
+	return nil
 }
 
 // pauses are the queues that are paused, and why.

@@ -21,6 +21,9 @@ type building struct {
 	changed map[*entry]int   // where the row of an entity is in the batch; nil when there is none
 	data    map[datumKey]int // where the value of a task is in the batch; nil when there is none
 	bytes   int
+
+	requests []model.RunID // rows of the inbox that are moved out of the way; see aside.go
+	asides   []Aside       // what is moved out of the way
 }
 
 type effectKind uint8
@@ -234,6 +237,7 @@ func (l *Lane) committed(now model.Time, b *building) {
 		}
 	}
 	l.settle(b)
+	l.asideLanded(b)
 	for i := range b.batch.Messages {
 		row := &b.batch.Messages[i]
 		l.shards[row.From].sent[row.To] = row.Seq

@@ -20,8 +20,12 @@ func (l *Lane) hold(in *input) {
 
 // unhold takes an input out of the budget.
 func (l *Lane) unhold(in *input) {
-	l.bytes -= in.held
-	in.held = 0
+	if in.kept {
+		l.kept -= in.held
+	} else {
+		l.bytes -= in.held
+	}
+	in.held, in.kept = 0, false
 }
 
 // size is roughly what the input costs in memory.
@@ -51,7 +55,7 @@ func (in *input) size() int {
 		n += 16 * len(in.runs)
 	case inOperated:
 		n += in.job.size
-	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle:
+	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle, inAside:
 	}
 	return n
 }

@@ -19,14 +19,18 @@ func (r *recovery) careful() bool { return len(r.chunks) > 0 }
 func (l *Lane) refused(now model.Time, err error) {
 	l.recovery.over()
 	first, freed := l.flight.inputs, len(l.flight.frees) > 0
-	if len(first) == 0 {
+	if len(first) == 0 && freed {
 		l.freeRefused(now, err)
 		return
+	}
+	if len(first) == 0 {
+		l.asideRefused(now, l.flight)
 	}
 	rest := l.undo(now)
 
 	var chunks []chunk
 	switch {
+	case len(first) == 0:
 	case len(first) == 1 && freed:
 		chunks = []chunk{first} // perhaps it is the freeing of a shard that was refused
 	case len(first) == 1:
@@ -347,8 +351,10 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 		l.open.inputs = append(l.open.inputs, in)
 		return
 	case in.kind == inReport && !e.shard.draining:
-		e.reports = append(e.reports, in) // it is a fact, and nobody would tell it again
-		return
+		if l.keep(e, in) {
+			return
+		}
+		l.settled(in.task.worker, in.task.report.Ref, ErrLater)
 	case in.kind == inReport:
 		l.settled(in.task.worker, in.task.report.Ref, ErrNotOwner)
 	case in.kind == inOperated:

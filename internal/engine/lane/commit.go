@@ -194,7 +194,7 @@ func (l *Lane) startMetRun(now model.Time, b *building, x store.ExistingStart) {
 	for _, in := range b.inputs {
 		if in.kind == inMessage && in.message.Kind == model.MessageStart && in.address == e.address {
 			again := *in
-			again.checked, again.held = true, 0
+			again.checked, again.held, again.kept = true, 0, false
 			e.backlog = append([]*input{&again}, e.backlog...)
 			l.hold(&again)
 		}

@@ -43,6 +43,7 @@ type rig struct {
 	answers    map[any]lane.Answer
 	mail       []store.MessageRow
 	hints      []lane.Hint
+	aside      []lane.Aside
 	freed      []model.ShardID
 	dead       error
 
@@ -200,6 +201,7 @@ func (r *rig) take() {
 		r.mail = append(r.mail, m)
 	}
 	r.hints = append(r.hints, out.Hints...)
+	r.aside = append(r.aside, out.Aside...)
 	r.count(out.Facts)
 	r.freed = append(r.freed, out.Freed...)
 	r.spare = out

@@ -24,8 +24,9 @@ type actor struct {
 	jobs    []*job       // that workers have
 	kept    []*core.Item // calls that are only in memory, while the rest is read again
 	rest    *list.Element
-	bytes   int        // that it takes while it rests
-	until   model.Time // when it leaves memory, if nobody calls it before
+	bytes   int                 // that it takes while it rests
+	damaged []model.MailboxItem // items that cannot be read, until they are moved out of the mailbox
+	until   model.Time          // when it leaves memory, if nobody calls it before
 }
 
 // job is a hand-over of calls to a worker. Nothing of it has happened before what it led to is committed: one that is lost is simply made again, but for calls that are made at
@@ -70,7 +71,7 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 	}
 	e.loading, e.due = false, false
 	if r.Err != nil {
-		l.quarantine(now, e, model.Reason{Code: model.WaitCorrupt, Detail: r.Err.Error()})
+		l.quarantine(now, e, model.Unreadable(r.Err))
 		return
 	}
 	if !e.known {
@@ -80,6 +81,7 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
 		a.entity.Mark(l.views(e))
 		l.settleDue(now, e)
+		l.asideDue(now, e, r.Entity.Mailbox)
 	}
 	l.operate(now, e)
 	if len(e.backlog) > 0 {
@@ -92,6 +94,9 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 // loadedMailboxes takes up entities of shards that have just become ours and for which something waits, and reads on.
 func (l *Lane) loadedMailboxes(now model.Time, ld *Load, r LoadResult) {
 	for _, k := range r.Mailboxes {
+		if l.misplaced(k.Shard, k.Address, "a mailbox") {
+			continue
+		}
 		if e := l.entry(k.Address); e != nil {
 			l.dispatch(now, e)
 		}

@@ -327,7 +327,7 @@ type States struct {
 
 // States counts.
 func (l *Lane) States() States {
-	s := States{Bytes: l.bytes, Quarantined: len(l.sick), Entities: l.entityStates()}
+	s := States{Bytes: l.Held(), Quarantined: len(l.sick), Entities: l.entityStates()}
 	for _, es := range l.workers.unserved {
 		s.Stranded += len(es)
 	}

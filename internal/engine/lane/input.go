@@ -25,6 +25,7 @@ const (
 	inAttach     // a worker has a claim
 	inExpired    // removes closed runs whose time is over
 	inOperated   // what a worker has made of calls of an entity
+	inAside      // moves items of the mailbox of an entity out of the way that cannot be read
 	inSettle     // answers calls of an entity that are lost, and gives its lock to whose turn it is
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
@@ -33,7 +34,8 @@ const (
 type input struct {
 	kind    inputKind
 	address model.Address
-	held    int // bytes that count for it in Lane.bytes
+	held    int  // bytes that count for it in Lane.bytes
+	kept    bool // no: in Lane.kept
 
 	message *model.Message // of inMessage
 	pair    *pair          // where the message came from, when another shard sent it
@@ -342,6 +344,8 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.applyOperated(now, e, in)
 	case inSettle:
 		l.applySettle(now, e, in)
+	case inAside:
+		l.applyAside(now, e, in)
 	case inQuarantine:
 	}
 }

@@ -27,6 +27,7 @@ type Config struct {
 	MaxBatchRows  int           // rows per batch; 2,000
 	MaxBatchBytes int           // bytes per batch, and one input more; 4 MiB
 	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
+	MaxKeptBytes  int           // of reports for quarantined runs, and half of it for one; 128 MiB
 	MaxBacklog    int           // inputs that wait for one address; 10,000
 	PerKey        int           // inputs of one address per batch; 64
 	MaxLoads      int           // reads in flight; 64
@@ -53,6 +54,7 @@ func (c *Config) withDefaults() {
 	set(&c.MaxBatchRows, 2000)
 	set(&c.MaxBatchBytes, 4<<20)
 	set(&c.MaxBytes, 64<<20)
+	set(&c.MaxKeptBytes, 128<<20)
 	set(&c.MaxBacklog, 10_000)
 	set(&c.PerKey, 64)
 	set(&c.MaxLoads, 64)
@@ -83,6 +85,7 @@ type Lane struct {
 
 	backlog    ring // entries with waiting inputs that may be served
 	bytes      int
+	kept       int // bytes of reports for quarantined runs, beside bytes
 	batchBytes int // that a batch may have now: fewer than configured while the path to the store is slow
 
 	loads     loads
@@ -101,6 +104,7 @@ type Lane struct {
 	// requests are those whose answers are remembered by the batches that are not committed yet.
 	requests map[store.RequestKey]struct{}
 	sick     []*entry // quarantined
+	odd      []string // rows in wrong places that were told of
 	tenure   int      // counts how often shards were acquired
 	now      model.Time
 	question question // for the board; its memory is used again
@@ -159,6 +163,8 @@ type Output struct {
 	Hints []Hint
 	// Freed are shards that are not ours any more.
 	Freed []model.ShardID
+	// Aside are rows that cannot be read and were moved out of the way, or are passed over.
+	Aside []Aside
 	// Removed is how many runs a round of retention has removed.
 	Removed int
 	// Facts are what has become durable, in order, when the lane is watched.
@@ -246,7 +252,7 @@ func (l *Lane) Full() bool {
 }
 
 // Held is the number of bytes of inputs that wait or are not committed yet.
-func (l *Lane) Held() int { return l.bytes }
+func (l *Lane) Held() int { return l.bytes + l.kept }
 
 // Owns reports whether the lane serves the shard.
 func (l *Lane) Owns(s model.ShardID) bool {
@@ -277,6 +283,7 @@ func (l *Lane) Flush(now model.Time) {
 	l.unrestAll(now)
 	l.feed(now)
 	l.serveBacklog(now)
+	l.moveAside(now)
 	l.drainShards(now)
 	l.seal(now)
 	l.recover(now)
@@ -297,7 +304,7 @@ func (l *Lane) Wake() model.Time {
 	if !l.Full() && !l.loads.crowded(l.cfg.MaxLoads) { // otherwise a result comes first
 		timers = l.timers.wake(l.cfg.TimerHorizon)
 	}
-	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.restWake()} {
+	for _, t := range [...]model.Time{timers, l.drainWake(), l.loads.wake(), l.cureWake(), l.expireWake(), l.restWake(), l.asideWake()} {
 		if t != 0 && (wake == 0 || t < wake) {
 			wake = t
 		}

@@ -158,7 +158,7 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 	if ld.entry != nil && ld.entry.gone {
 		return
 	}
-	if r.Err != nil && (!fault.Is(r.Err, fault.Corrupt) || !ld.survives()) {
+	if !store.Whole(r.Err) && (!fault.Is(r.Err, fault.Corrupt) || !ld.survives()) {
 		ld.attempts++
 		ld.at = now.Add(backoff(ld.attempts))
 		l.loads.delayed = append(l.loads.delayed, ld)
@@ -193,12 +193,12 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 }
 
 // survives reports whether the lane goes on without what cannot be understood. A run is quarantined, but not while some of it is on its way to
-// the store: that would be forgotten. Mail is left where it is, and the rest of it served. Whoever repeats a request hears that its answer is lost.
+// the store: that would be forgotten. Whoever repeats a request hears that its answer is lost.
 // An attempt begins without what the one before it reported, and whoever asks for a dead letter, or writes, hears that it cannot be read. A report whose claim nobody can
-// find out about does not count.
+// find out about does not count. A page of many addresses is never an error because of one row; see store.Whole.
 func (ld *Load) survives() bool {
 	switch ld.Kind {
-	case LoadMail, LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten:
+	case LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten:
 		return true
 	case LoadRun, LoadEntity:
 		return !ld.entry.dirty()
@@ -229,7 +229,7 @@ func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 	}
 	if r.Err != nil {
 		e.activating, e.tail = false, nil
-		l.quarantine(now, e, model.Reason{Code: model.WaitCorrupt, Detail: r.Err.Error()})
+		l.quarantine(now, e, model.Unreadable(r.Err))
 		return
 	}
 	switch {
@@ -344,6 +344,9 @@ func repeated(r LoadResult) *model.Answer {
 
 // Remembered is the answer that was given to a request when it was served.
 func Remembered(r *store.Reply) Answer {
+	if d := r.Damaged; d != nil {
+		return Answer{Err: fault.New(fault.Corrupt, "the answer to request %q of %s: %s", r.ID, r.Address, d.Why)}
+	}
 	a, err := model.DecodeAnswer(r.Body)
 	if err != nil {
 		return Answer{Err: fault.New(fault.Corrupt, "the answer to request %q of %s: %w", r.ID, r.Address, err)}
@@ -354,6 +357,9 @@ func Remembered(r *store.Reply) Answer {
 // loadedRunnable dispatches runs of shards that have just become ours, and reads on.
 func (l *Lane) loadedRunnable(now model.Time, ld *Load, r LoadResult) {
 	for _, h := range r.Runnable {
+		if l.misplaced(h.Shard, h.Address, "a run") {
+			continue
+		}
 		if e := l.entry(h.Address); e != nil {
 			if e.known && e.run() != h.Run {
 				continue // has gone on in the meantime

@@ -19,6 +19,7 @@ type mailroom struct {
 	reading bool
 	again   bool // more mail was announced while reading
 	more    bool // the last page was full
+	aside   aside
 }
 
 func newMailroom() mailroom {
@@ -75,8 +76,12 @@ func (l *Lane) feed(now model.Time) {
 		if p.feeding || len(p.queue) == 0 || !l.Owns(p.to) {
 			continue
 		}
-		p.feeding = true
 		head := &p.queue[0]
+		if head.Damaged != nil {
+			l.mail.aside.pairs = append(l.mail.aside.pairs, p)
+			continue
+		}
+		p.feeding = true
 		l.take(now, l.entry(head.Message.To), &input{
 			kind: inMessage, address: head.Message.To, message: &head.Message, pair: p, seq: head.Seq,
 		})
@@ -158,8 +163,13 @@ func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
 	l.mail.reading = false
 	l.Messages(r.Messages)
 	for i := range r.Inbox {
-		if sh := l.shards[r.Inbox[i].Shard]; sh != nil && sh.tenure <= ld.tenure {
-			l.request(now, &r.Inbox[i])
+		row := &r.Inbox[i]
+		switch sh := l.shards[row.Shard]; {
+		case sh == nil || sh.tenure > ld.tenure:
+		case row.Damaged != nil:
+			l.asideRequest(row)
+		default:
+			l.request(now, row)
 		}
 	}
 	for _, id := range l.mail.served {

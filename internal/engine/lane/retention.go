@@ -103,6 +103,9 @@ func (l *Lane) removeExpired(now model.Time, page []store.RunHead) {
 	byAddress := map[model.Address]*input{}
 	var inputs []*input
 	for _, h := range page {
+		if l.misplaced(h.Shard, h.Address, "a closed run") {
+			continue
+		}
 		in := byAddress[h.Address]
 		if in == nil {
 			in = &input{kind: inExpired, address: h.Address}

@@ -218,6 +218,7 @@ func (l *Lane) freed(sh *shard) {
 			delete(l.mail.pairs, k)
 		}
 	}
+	l.dropAside(sh.id)
 	delete(l.shards, sh.id)
 	l.draining--
 	l.out.Freed = append(l.out.Freed, sh.id)

@@ -33,7 +33,7 @@ func (l *Lane) fireTimers(now model.Time) {
 // fire hands a due timer to its run.
 func (l *Lane) fire(now model.Time, t store.Timer) {
 	e := l.entry(t.Address)
-	if e == nil || e.shard.draining {
+	if e == nil || e.shard.draining || l.misplaced(t.Shard, t.Address, "a timer") {
 		return
 	}
 	l.take(now, e, &input{kind: inTimer, address: e.address, timer: t.ID, run: t.Run})

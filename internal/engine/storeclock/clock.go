@@ -134,7 +134,8 @@ func (c *Clock) suspect(got time.Duration, low, high int64, ahead time.Duration)
 	if d == nil {
 		v.Change = Doubted
 	}
-	if d == nil || !d.agrees(got, low, high, c.cfg.Jump) {
+	// Between two readings that are far apart the clock may have been back, and jumped again.
+	if d == nil || got-d.last > c.cfg.Persist/2 || !d.agrees(got, low, high, c.cfg.Jump) {
 		// The offset stops where it is: a correction that was under way belongs to the time before the jump.
 		ours := c.line.offset(got)
 		c.line = Line{at: got, from: ours, to: ours}

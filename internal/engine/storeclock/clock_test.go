@@ -271,3 +271,17 @@ func TestJumpsAgain(t *testing.T) {
 		t.Errorf("T4: changes %d, before any place has lasted", changes)
 	}
 }
+
+// A node that did not look at the store's clock for a long time, because it was paused, does not know that a jump has lasted.
+func TestJumpThatWasNotWatched(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, 0)
+	w.store = w.store.Add(day)
+	if v := w.read(0, 0); v.Change != storeclock.Doubted {
+		t.Fatalf("the reading after the jump: %+v", v)
+	}
+	w.pass(persist)
+	if v := w.read(0, 0); v.Change == storeclock.Advanced {
+		t.Errorf("the jump was accepted: %+v", v)
+	}
+}

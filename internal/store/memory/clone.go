@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 
 	"github.com/perdure/perdure/internal/model"
@@ -98,13 +99,27 @@ func cloneExecution(e store.Execution) store.Execution {
 }
 
 func cloneMessageRow(r store.MessageRow) store.MessageRow {
-	r.Message = cloneMessage(r.Message)
+	r.Message, r.Damaged = stored(r.Message, r.Damaged, "message %d from shard %d to shard %d", r.Seq, r.From, r.To)
 	return r
 }
 
 func cloneInboxRow(r store.InboxRow) store.InboxRow {
-	r.Message = cloneMessage(r.Message)
+	r.Message, r.Damaged = stored(r.Message, r.Damaged, "request %s in the inbox of shard %d", r.ID, r.Shard)
 	return r
+}
+
+// stored is what becomes of a message that goes to disk and back. One that no build can read, or only a newer one, is damaged; the text
+// names its row.
+func stored(m model.Message, d *model.Damaged, row string, args ...any) (model.Message, *model.Damaged) {
+	if d == nil && m.Kind.Known() {
+		return cloneMessage(m), nil
+	}
+	raw := model.AppendBody(nil, &m, d)
+	m, err := model.DecodeMessage(raw)
+	if err != nil {
+		return m, model.Damage(raw, fmt.Errorf("%s: %w", fmt.Sprintf(row, args...), err))
+	}
+	return m, nil
 }
 
 func cloneEntity(n model.Entity) model.Entity {
@@ -113,12 +128,12 @@ func cloneEntity(n model.Entity) model.Entity {
 }
 
 func cloneItem(i model.MailboxItem) model.MailboxItem {
-	i.Message = cloneMessage(i.Message)
+	i.Message, i.Damaged = stored(i.Message, i.Damaged, "item %d of the mailbox", i.Seq)
 	return i
 }
 
 func cloneReply(r store.Reply) store.Reply {
-	r.Body = bytes.Clone(r.Body)
+	r.Body, r.Damaged = bytes.Clone(r.Body), r.Damaged.Clone()
 	return r
 }
 

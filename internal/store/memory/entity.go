@@ -167,12 +167,19 @@ func (s *Store) LoadMailbox(ctx context.Context, key store.EntityKey, after int6
 func (m *mailbox) page(from, limit, maxBytes int) (out []model.MailboxItem) {
 	size := 0
 	for i := from; i < len(m.items) && len(out) < max(1, limit); i++ {
-		if size += m.items[i].Message.Size(); size > maxBytes && len(out) > 0 {
+		if size += itemSize(&m.items[i]); size > maxBytes && len(out) > 0 {
 			break
 		}
 		out = append(out, cloneItem(m.items[i]))
 	}
 	return out
+}
+
+func itemSize(i *model.MailboxItem) int {
+	if i.Damaged != nil {
+		return len(i.Damaged.Raw)
+	}
+	return i.Message.Size()
 }
 
 // LoadMailboxes returns the entities for which something waits.
@@ -238,7 +245,7 @@ func (s *Store) searchEntities(look func(body []byte) error) error {
 		for _, chunk := range sh.mailboxes.chunks {
 			for _, m := range chunk {
 				for i := range m.items {
-					if err := look(model.AppendMessage(nil, &m.items[i].Message)); err != nil {
+					if err := look(model.AppendBody(nil, &m.items[i].Message, m.items[i].Damaged)); err != nil {
 						return err
 					}
 				}

@@ -38,14 +38,14 @@ func (s *Store) Search(ctx context.Context, text string, found func(value []byte
 		}
 		for _, w := range sh.in {
 			for i := range w.rows {
-				if err := look(model.AppendMessage(nil, &w.rows[i].Message)); err != nil {
+				if err := look(model.AppendBody(nil, &w.rows[i].Message, w.rows[i].Damaged)); err != nil {
 					return err
 				}
 			}
 		}
 		for _, chunk := range sh.inbox.chunks {
 			for _, r := range chunk {
-				if err := look(model.AppendMessage(nil, &r.Message)); err != nil {
+				if err := look(model.AppendBody(nil, &r.Message, r.Damaged)); err != nil {
 					return err
 				}
 			}

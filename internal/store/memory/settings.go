@@ -30,7 +30,7 @@ func (s *settings) present(key store.SettingKey) *store.Setting {
 
 // PutSetting stores a setting.
 func (s *Store) PutSetting(ctx context.Context, row store.Setting, expected int64) (int64, error) {
-	row.Body, row.Deleted = bytes.Clone(row.Body), false
+	row.Body, row.Deleted, row.Damaged = bytes.Clone(row.Body), false, nil
 	return s.set(ctx, "put setting", row, expected)
 }
 

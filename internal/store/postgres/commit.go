@@ -439,7 +439,7 @@ func (w *writer) mail() {
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].To })
 		w.shards(n, func(i int) model.ShardID { return rows[o[i]].From })
 		w.int8s(n, func(i int) int64 { return rows[o[i]].Seq })
-		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendMessage(dst, &rows[o[i]].Message) })
+		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendBody(dst, &rows[o[i]].Message, rows[o[i]].Damaged) })
 		w.execute()
 	}
 	w.cursors()
@@ -520,7 +520,7 @@ func (e *encoder) inbox(rows []store.InboxRow) {
 	e.texts(n, func(i int) string { return requestKey(&rows[i]).Address.Type })
 	e.texts(n, func(i int) string { return requestKey(&rows[i]).Address.Key })
 	e.texts(n, func(i int) string { return requestKey(&rows[i]).ID })
-	e.bodies(n, func(dst []byte, i int) []byte { return model.AppendMessage(dst, &rows[i].Message) })
+	e.bodies(n, func(dst []byte, i int) []byte { return model.AppendBody(dst, &rows[i].Message, rows[i].Damaged) })
 }
 
 // requestKey is the key under which the answer to a request is remembered. It is empty when there is none: no request id, or one

@@ -30,7 +30,9 @@ func (w *writer) entities() {
 		w.entityKeys(n, func(i int) store.EntityKey { return rows[o[i]].EntityKey })
 		w.int8s(n, func(i int) int64 { return rows[o[i]].Item.Seq })
 		w.int8s(n, func(i int) int64 { return int64(rows[o[i]].Item.At) })
-		w.bodies(n, func(dst []byte, i int) []byte { return model.AppendMessage(dst, &rows[o[i]].Item.Message) })
+		w.bodies(n, func(dst []byte, i int) []byte {
+			return model.AppendBody(dst, &rows[o[i]].Item.Message, rows[o[i]].Item.Damaged)
+		})
 		w.execute()
 	}
 	if len(w.batch.Entities) == 0 {
@@ -144,10 +146,8 @@ func scanItems(rows pgx.Rows, err error, a model.Address) (out []model.MailboxIt
 	}
 	var item model.MailboxItem
 	var body pgtype.DriverBytes
-	_, err = pgx.ForEachRow(rows, []any{&item.Seq, &item.At, &body}, func() (err error) {
-		if item.Message, err = model.DecodeMessage(body); err != nil {
-			return fault.New(fault.Corrupt, "item %d of the mailbox of %s: %w", item.Seq, a, err)
-		}
+	_, err = pgx.ForEachRow(rows, []any{&item.Seq, &item.At, &body}, func() error {
+		item.Message, item.Damaged = readMessage(body, "item %d of the mailbox of %s", item.Seq, a)
 		out, size = append(out, item), size+len(body)
 		return nil
 	})

@@ -37,7 +37,7 @@ on conflict (shard, id) do nothing`
 		k := requestKey(r)
 		shards[i], ids[i], notBefore[i] = int16(r.Shard), runArg(r.ID), int64(r.NotBefore)
 		tenants[i], workflows[i], keys[i], requests[i] = k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID
-		bodies[i] = model.AppendMessage(nil, &r.Message)
+		bodies[i] = model.AppendBody(nil, &r.Message, r.Damaged)
 	}
 	return s.work(ctx, op, true, func(ctx context.Context, c *pgx.Conn) error {
 		_, err := c.Exec(ctx, s.sql(put), shards, ids, notBefore, tenants, workflows, keys, requests, bodies)

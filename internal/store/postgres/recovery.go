@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/jackc/pgx/v5"
@@ -229,6 +230,9 @@ func scanEvents(rows pgx.Rows, run model.RunID) (out []model.Event, size int, er
 	var kind int16
 	var body pgtype.DriverBytes
 	_, err = pgx.ForEachRow(rows, []any{&seq, &at, &kind, &body}, func() error {
+		if kind < 0 || kind > math.MaxUint8 {
+			kind = 0 // of no build
+		}
 		e, err := model.DecodeEvent(seq, at, model.EventKind(kind), body)
 		if err != nil {
 			return fault.New(fault.Corrupt, "run %s, event %d: %w", run, seq, err)
@@ -355,36 +359,21 @@ limit $2`
 	if len(all) == 0 || limit <= 0 {
 		return nil, nil
 	}
-	var unreadable error // a message that cannot be understood keeps back those behind it, and nothing else
-	bad := map[[2]model.ShardID]int64{}
 	err = s.read(ctx, "load messages", func(ctx context.Context, c *pgx.Conn) error {
-		out, unreadable = nil, nil
+		out = nil
 		rows, err := c.Query(ctx, s.sql(load), all, limit)
 		if err != nil {
 			return err
 		}
 		var m store.MessageRow
 		var body pgtype.DriverBytes
-		_, err = pgx.ForEachRow(rows, []any{&m.To, &m.From, &m.Seq, &body}, func() (err error) {
-			if m.Message, err = model.DecodeMessage(body); err != nil {
-				unreadable = fault.New(fault.Corrupt, "message %d from shard %d to shard %d: %w", m.Seq, m.From, m.To, err)
-				if first, ok := bad[[2]model.ShardID{m.To, m.From}]; !ok || m.Seq < first {
-					bad[[2]model.ShardID{m.To, m.From}] = m.Seq
-				}
-				return nil
-			}
+		_, err = pgx.ForEachRow(rows, []any{&m.To, &m.From, &m.Seq, &body}, func() error {
+			m.Message, m.Damaged = readMessage(body, "message %d from shard %d to shard %d", m.Seq, m.From, m.To)
 			out = append(out, m)
 			return nil
 		})
 		return err
 	})
-	if err == nil && unreadable != nil {
-		err = fmt.Errorf("load messages: %w", unreadable)
-		out = slices.DeleteFunc(out, func(m store.MessageRow) bool {
-			first, ok := bad[[2]model.ShardID{m.To, m.From}]
-			return ok && m.Seq > first
-		})
-	}
 	slices.SortFunc(out, func(a, b store.MessageRow) int {
 		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From), cmp.Compare(a.Seq, b.Seq))
 	})
@@ -408,9 +397,8 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 	if len(all) == 0 || limit <= 0 {
 		return nil, nil
 	}
-	var unreadable error // one of them is left out; the others can be served
 	err = s.read(ctx, "load inbox", func(ctx context.Context, c *pgx.Conn) error {
-		out, unreadable = nil, nil
+		out = nil
 		rows, err := c.Query(ctx, s.sql(loadInbox), all, now, limit)
 		if err != nil {
 			return err
@@ -418,19 +406,22 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 		var r store.InboxRow
 		var id pgtype.UUID
 		var body pgtype.DriverBytes
-		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &id, &r.NotBefore, &body, &r.Seen}, func() (err error) {
+		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &id, &r.NotBefore, &body, &r.Seen}, func() error {
 			r.ID = id.Bytes
-			if r.Message, err = model.DecodeMessage(body); err != nil {
-				unreadable = fault.New(fault.Corrupt, "request %s in the inbox of shard %d: %w", r.ID, r.Shard, err)
-				return nil
-			}
+			r.Message, r.Damaged = readMessage(body, "request %s in the inbox of shard %d", r.ID, r.Shard)
 			out = append(out, r)
 			return nil
 		})
 		return err
 	})
-	if err == nil && unreadable != nil {
-		err = fmt.Errorf("load inbox: %w", unreadable)
-	}
 	return out, err
+}
+
+// readMessage reads the body of a message. One that cannot be read is described as it stands; the text names its row.
+func readMessage(body []byte, row string, args ...any) (model.Message, *model.Damaged) {
+	m, err := model.DecodeMessage(body)
+	if err != nil {
+		return m, model.Damage(body, fmt.Errorf("%s: %w", fmt.Sprintf(row, args...), err))
+	}
+	return m, nil
 }

@@ -7,7 +7,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -44,11 +43,9 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 		r := store.InboxRow{NotBefore: model.MaxTime}
 		var id pgtype.UUID
 		var body pgtype.DriverBytes
-		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &id, &body}, func() (err error) {
+		_, err = pgx.ForEachRow(rows, []any{&r.Shard, &id, &body}, func() error {
 			r.ID = id.Bytes
-			if r.Message, err = model.DecodeMessage(body); err != nil {
-				return fault.New(fault.Corrupt, "dead letter %s in the inbox of shard %d: %w", r.ID, r.Shard, err)
-			}
+			r.Message, r.Damaged = readMessage(body, "dead letter %s in the inbox of shard %d", r.ID, r.Shard)
 			out = append(out, r)
 			return nil
 		})

@@ -161,14 +161,14 @@ func (e *bodies) encodeMail(b *store.Batch) error {
 	for i := range b.Messages {
 		r := &b.Messages[i]
 		e.columns = messageColumns(e.columns[:0], r.To, r.From, r.Seq)
-		if err := e.add(model.AppendMessage(e.data, &r.Message)); err != nil {
+		if err := e.add(model.AppendBody(e.data, &r.Message, r.Damaged)); err != nil {
 			return fmt.Errorf("message %d from shard %d to shard %d: %w", r.Seq, r.From, r.To, err)
 		}
 	}
 	for i := range b.Deferred {
 		r := &b.Deferred[i]
 		e.columns = inboxColumns(e.columns[:0], r.Shard, r.ID)
-		if err := e.add(model.AppendMessage(e.data, &r.Message)); err != nil {
+		if err := e.add(model.AppendBody(e.data, &r.Message, r.Damaged)); err != nil {
 			return fmt.Errorf("request %s to shard %d: %w", r.ID, r.Shard, err)
 		}
 	}

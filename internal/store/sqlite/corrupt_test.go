@@ -57,7 +57,25 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		}
 		return err
 	}
-	reply := func() error { return second(s.LoadReplies(t.Context(), []store.RequestKey{a.RequestKey("old")})) }
+	// What is read in pages comes with the reason in place of what cannot be read, so that it keeps back nothing else.
+	damage := func(d *model.Damaged, err error) error {
+		if err != nil || d == nil {
+			return err
+		}
+		return &store.Error{Class: store.Refused, Op: "load", Err: fault.New(fault.Corrupt, "%s", d.Why)}
+	}
+	reply := func() error {
+		got, err := s.LoadReplies(t.Context(), []store.RequestKey{a.RequestKey("old")})
+		return damage(got[0].Damaged, err)
+	}
+	messages := func() error {
+		got, err := s.LoadMessages(t.Context(), shards, 10)
+		return damage(got[0].Damaged, err)
+	}
+	inbox := func() error {
+		got, err := s.LoadInbox(t.Context(), shards, 0, 10)
+		return damage(got[0].Damaged, err)
+	}
 	letter := func() error { return second(s.LoadDead(t.Context(), dead.DeadKey)) }
 	letters := func() error { // shows what it cannot read, and says so
 		page, err := s.ListDead(t.Context(), store.DeadQuery{Tenant: model.DefaultTenant, Limit: 10})
@@ -69,10 +87,28 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return err
 	}
 	data := func() error { return second(s.LoadTaskData(t.Context(), a.RunKey, store.DataRange{})) }
-	logs := func() error { return second(s.LoadLogs(t.Context(), a.RunKey, "", store.LogPlace{}, 10)) }
-	settings := func() error { return second(s.LoadSettings(t.Context(), 0)) }
-	entity := func() error { return second(s.LoadEntity(t.Context(), counter.EntityKey, 1, 1)) }
-	mailbox := func() error { return second(s.LoadMailbox(t.Context(), counter.EntityKey, 1, 1, 1)) }
+	logs := func() error {
+		got, err := s.LoadLogs(t.Context(), a.RunKey, "", store.LogPlace{}, 10)
+		if err == nil && got[0].Text != "hello" {
+			err = damage(&model.Damaged{Why: got[0].Text}, nil)
+		}
+		return err
+	}
+	settings := func() error {
+		got, err := s.LoadSettings(t.Context(), 0)
+		return damage(got.Changed[0].Damaged, err)
+	}
+	entity := func() error {
+		got, err := s.LoadEntity(t.Context(), counter.EntityKey, 1, 1)
+		if err != nil {
+			return err
+		}
+		return damage(got.Mailbox[0].Damaged, err)
+	}
+	mailbox := func() error {
+		got, err := s.LoadMailbox(t.Context(), counter.EntityKey, 1, 1, 1)
+		return damage(got[0].Damaged, err)
+	}
 	entities := func() error { // shows of what it cannot read the columns only
 		page, err := s.ListEntities(t.Context(), store.EntityQuery{Tenant: model.DefaultTenant, Limit: 10})
 		if err == nil && (len(page.Entities) != 1 || page.Entities[0].Address != counter.Address) {
@@ -108,8 +144,8 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		{"state = 3", "perdure_executions", "state = 2", row(large), []string{"outcome"}},
 		{"outcome = null", "perdure_executions", "state = 2", row(large), []string{"outcome"}},
 		{flip("waits"), "perdure_executions", "waits is not null", row(parked), []string{parked.Run.String(), "waits"}},
-		{flip("body"), "perdure_messages", "true", func() error { return second(s.LoadMessages(t.Context(), shards, 10)) }, []string{"perdure_messages", "shard 1 to shard 3", "position 1"}},
-		{flip("body"), "perdure_inbox", "true", func() error { return second(s.LoadInbox(t.Context(), shards, 0, 10)) }, []string{"perdure_inbox", request.ID.String()}},
+		{flip("body"), "perdure_messages", "true", messages, []string{"perdure_messages", "shard 1 to shard 3", "position 1"}},
+		{flip("body"), "perdure_inbox", "true", inbox, []string{"perdure_inbox", request.ID.String()}},
 		{flip("body"), "perdure_requests", "true", reply, []string{"perdure_requests", `"old"`}},
 		{"at = at + 1", "perdure_requests", "true", reply, []string{"perdure_requests"}},
 		{flip("body"), "perdure_dead", "true", letter, []string{"perdure_dead", a.Run.String(), `"t"`}},
@@ -147,6 +183,59 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 			wantKind(t, err, fault.Corrupt, c.says...)
 		}
 		tamper(t, s, "delete from "+c.table+"; insert into "+c.table+" select * from temp.saved; drop table temp.saved")
+	}
+}
+
+// A row without a valid id is passed over and named; the page is whole without it, however many such rows there are.
+func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	f := storetest.New(t, openTest(t, Config{Path: filepath.Join(t.TempDir(), "app.db")}))
+	s := f.Store.(*Store)
+	lane := f.Join(1).Lanes[0]
+	good, closed := f.SubjectIn(3), f.SubjectIn(3)
+	lane.Write(func(b *store.Batch) {
+		b.Starts = []store.StartRow{good.StartRow(), closed.StartRow()}
+		b.Closes = []store.CloseRow{closed.Close(model.Completed)}
+		b.Timers = []store.Timer{good.Timer("t", storetest.Noon)}
+	})
+	request := good.Request(f.RunID(), "r")
+	if err := s.PutInbox(t.Context(), []store.InboxRow{request}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 { // more than any page below
+		tamper(t, s, fmt.Sprintf(`insert into perdure_timers (run, shard, id, due, tenant, workflow, key) values (x'%02x', 3, 'bad', 5, 'default', 'order', 'k')`, i))
+		tamper(t, s, fmt.Sprintf(`insert into perdure_inbox (shard, id, not_before, body) values (3, x'%02x', 0, x'00')`, i))
+		for j, state := range []int{0, 2} {
+			tamper(t, s, fmt.Sprintf(`insert into perdure_executions (run, shard, state, current, started, closed, tenant, workflow, key)
+				values (x'00%02x%02x', 3, %d, 0, 1, 1, 'default', 'order', 'k')`, i, j, state))
+		}
+	}
+	shards := []model.ShardID{3}
+	whole := func(what string, err error) {
+		t.Helper()
+		if err == nil || !store.Whole(err) || !fault.Is(err, fault.Corrupt) {
+			t.Errorf("%s: %v, want an error that says which rows were passed over, and that the page is whole", what, err)
+		}
+	}
+	timers, err := s.LoadTimers(t.Context(), shards, store.TimerMark{}, storetest.Noon, 10)
+	whole("timers", err)
+	f.Want("timers", []store.Timer{good.Timer("t", storetest.Noon)}, timers)
+	runs, err := s.LoadRunnable(t.Context(), shards, store.RunKey{}, 10)
+	whole("runnable", err)
+	if len(runs) != 1 || runs[0].Run != good.Run {
+		t.Errorf("runnable: %+v", runs)
+	}
+	inbox, err := s.LoadInbox(t.Context(), shards, storetest.Noon, 10)
+	whole("inbox", err)
+	f.Want("inbox", []store.InboxRow{request}, inbox)
+	old, err := s.LoadExpired(t.Context(), store.ExpiredRequest{Shards: shards, ClosedBefore: model.MaxTime, Now: model.MaxTime, Limit: 10})
+	whole("expired", err)
+	if len(old.Runs) != 1 || old.Runs[0].Run != closed.Run || old.Next != (store.RunKey{}) {
+		t.Errorf("expired: %+v", old)
+	}
+	if page, err := s.List(t.Context(), store.Query{Tenant: model.DefaultTenant, AllRuns: true, Limit: 10}); err != nil || len(page.Executions) != 2 {
+		t.Errorf("listed: %+v, %v", page, err)
 	}
 }
 
@@ -263,6 +352,9 @@ func TestFlippedBitsAreNeverBelieved(t *testing.T) {
 			}
 		}
 		for i := range got.Mailbox {
+			if got.Mailbox[i].Item.Damaged != nil {
+				continue // says so
+			}
 			count++
 			if !entities[fmt.Sprintf("%+v", got.Mailbox[i])] {
 				t.Errorf("bit in byte %d: what waits for %s is not what was written", at, got.Mailbox[i].Address)

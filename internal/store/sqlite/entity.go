@@ -32,7 +32,7 @@ func (e *bodies) encodeEntities(b *store.Batch) error {
 	for i := range b.Mailbox {
 		r := &b.Mailbox[i]
 		e.columns = itemSum(e.columns[:0], r.Key(), r.Item.At)
-		if err := e.add(model.AppendMessage(e.data, &r.Item.Message)); err != nil {
+		if err := e.add(model.AppendBody(e.data, &r.Item.Message, r.Item.Damaged)); err != nil {
 			return fmt.Errorf("item %d of the mailbox of %s: %w", r.Item.Seq, r.Address, err)
 		}
 	}
@@ -144,13 +144,8 @@ func loadItems(c *conn, key store.EntityKey, after int64, limit, maxBytes int) (
 			return errStop
 		}
 		item := model.MailboxItem{Seq: q.int(0), At: model.Time(q.int(1))}
-		body, err := unseal(itemSum(make([]byte, 0, 256), store.MailboxKey{EntityKey: key, Seq: item.Seq}, item.At), q.raw(2))
-		if err == nil {
-			item.Message, err = model.DecodeMessage(body)
-		}
-		if err != nil {
-			return corrupt(err, "mailbox, %s, item %d", key.Address, item.Seq)
-		}
+		sum := itemSum(make([]byte, 0, 256), store.MailboxKey{EntityKey: key, Seq: item.Seq}, item.At)
+		item.Message, item.Damaged = readMessage(sum, q.raw(2), "mailbox, %s, item %d", key.Address, item.Seq)
 		out = append(out, item)
 		return nil
 	}, int(key.Shard), a.Tenant, a.Type, a.Key, after, limit+1)

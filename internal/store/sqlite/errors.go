@@ -98,6 +98,11 @@ func (s *Store) refuseBroken(op string) error {
 	}}
 }
 
+// noID is the error for a row whose id is none.
+func noID(format string, args ...any) error {
+	return corrupt(fmt.Errorf("an id is not 16 bytes long"), format, args...)
+}
+
 // corrupt is the error for a row that cannot be understood.
 func corrupt(err error, format string, args ...any) error {
 	return fault.New(fault.Corrupt, "table perdure_%s: %w", fmt.Sprintf(format, args...), err)

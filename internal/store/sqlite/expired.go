@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/perdure/perdure/internal/model"
@@ -12,22 +11,25 @@ import (
 const (
 	sqlLoadLeaving = `select l.run, e.tenant, e.workflow, e.key
 		from perdure_leaving l indexed by perdure_leaving_at cross join perdure_executions e on e.run = l.run and e.shard = l.shard
-		where l.shard = ?1 and l.at < ?2 order by l.at, l.run limit ?3`
+		where l.shard = ?1 and l.at < ?2 order by l.at, l.run`
 	// The case is there because both sides of an "and" may be evaluated.
 	sqlWalkOld = `select run, shard, case when state > 1 and max(closed, started) < ?4
 		then not exists (select 1 from perdure_leaving l where l.run = e.run and l.shard = e.shard) else 0 end, tenant, workflow, key
-		from perdure_executions e where (run, shard) > (?1, ?2) and run < ?3 order by run, shard limit ?5`
+		from perdure_executions e where (run, shard) > (?1, ?2) and run < ?3 order by run, shard`
 )
 
 // LoadExpired returns closed runs that may be removed. Runs of all shards stand side by side in the table, so the walk meets those of others too.
 func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out store.Expired, err error) {
+	const op = "load expired"
 	shards, end := distinct(r.Shards), store.OldestID(r.ClosedBefore)
-	err = s.read(ctx, "load expired", func(c *conn) error {
+	var skipped store.Skipped
+	err = s.read(ctx, op, func(c *conn) error {
+		out, skipped = store.Expired{}, store.Skipped{}
 		for _, shard := range shards {
 			if len(out.Runs) >= r.Limit {
 				break
 			}
-			if err := c.query(sqlLoadLeaving, heads(&out.Runs, shard), int(shard), int64(r.Now), r.Limit-len(out.Runs)); err != nil {
+			if err := c.query(sqlLoadLeaving, heads(&out.Runs, shard, r.Limit, &skipped), int(shard), int64(r.Now)); err != nil {
 				return err
 			}
 		}
@@ -36,15 +38,19 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 		}
 		err := c.query(sqlWalkOld, func(q *stmt) error {
 			run, ok := q.id(0)
+			if out.Walked >= r.Limit {
+				return errStop
+			}
 			if !ok {
-				return corrupt(fmt.Errorf("an id is not 16 bytes long"), "executions")
+				skipped.Note(noID("executions, key %q of workflow %q", q.text(5), q.text(4)))
+				return nil
 			}
 			out.Walked, out.Next = out.Walked+1, store.RunKey{Shard: model.ShardID(q.int(1)), Run: run}
 			if _, mine := slices.BinarySearch(shards, out.Next.Shard); mine && q.int(2) != 0 {
 				out.Runs = append(out.Runs, store.RunHead{RunKey: out.Next, Address: model.Address{Tenant: q.text(3), Type: q.text(4), Key: q.text(5)}})
 			}
 			return nil
-		}, r.After.Run[:], int(r.After.Shard), end[:], int64(r.ClosedBefore), r.Limit)
+		}, r.After.Run[:], int(r.After.Shard), end[:], int64(r.ClosedBefore))
 		if out.Walked < r.Limit {
 			out.Next = store.RunKey{}
 		}
@@ -53,5 +59,5 @@ func (s *Store) LoadExpired(ctx context.Context, r store.ExpiredRequest) (out st
 	if err != nil {
 		return store.Expired{}, err
 	}
-	return out, nil
+	return out, skipped.Err(op)
 }

@@ -163,6 +163,7 @@ func (l *listing) page(q *store.Query) string {
 	if q.After != (store.PageMark{}) {
 		l.and("("+l.started+", "+l.run+") < (?, ?)", int64(q.After.Started), q.After.Run[:])
 	}
+	l.and("length(" + l.run + ") = 16") // anything else has no place in the order of pages; the owner of its shard tells of it
 	l.args = append(l.args, q.Limit+1)
 	return "select " + executionColumns + " from " + l.from + l.where.String() + " order by " + l.started + " desc, " + l.run + " desc limit ?"
 }

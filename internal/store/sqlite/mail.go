@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/perdure/perdure/internal/model"
@@ -14,8 +13,8 @@ const (
 	sqlCursorOf     = `select seq from perdure_cursors where to_shard = ?1 and from_shard = ?2`
 	sqlLoadMessages = `select seq, body from perdure_messages where to_shard = ?1 and from_shard = ?2 and seq > ?3 order by seq limit ?4`
 	sqlInboxDue     = `select 1 from perdure_inbox where shard = ?1 and not_before <= ?2 limit 1`
-	sqlLoadInbox    = `select id, not_before, body from perdure_inbox where shard = ?1 and not_before <= ?2 order by id limit ?3`
-	sqlLoadLetters  = `select shard, id, body from perdure_inbox where not_before = 253402300799000000 and id > ?1 order by id limit ?2`
+	sqlLoadInbox    = `select id, not_before, body from perdure_inbox where shard = ?1 and not_before <= ?2 order by id`
+	sqlLoadLetters  = `select shard, id, body from perdure_inbox where not_before = 253402300799000000 and id > ?1 and length(id) = 16 order by id limit ?2`
 	sqlPutInbox     = `insert into perdure_inbox (shard, id, not_before, body) values (?1, ?2, ?3, ?4) on conflict do nothing`
 	sqlRemembered   = `select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
 	sqlLoadReply    = `select at, body from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5`
@@ -42,28 +41,19 @@ func eachSender(c *conn, to model.ShardID, f func(from model.ShardID, cursor int
 
 // LoadMessages returns messages behind their cursors.
 func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) (out []store.MessageRow, err error) {
-	var unreadable error // a message that cannot be understood keeps back those behind it, and nothing else
 	err = s.read(ctx, "load messages", func(c *conn) error {
-		out, unreadable = nil, nil
+		out = nil
 		for _, to := range distinct(shards) {
 			err := eachSender(c, to, func(from model.ShardID, cursor int64) error {
 				expected := cursor + 1
 				return c.query(sqlLoadMessages, func(q *stmt) error {
-					seq := q.int(0)
-					if seq != expected {
+					m := store.MessageRow{To: to, From: from, Seq: q.int(0)}
+					if m.Seq != expected {
 						return errStop
 					}
 					expected++
-					body, err := unseal(messageColumns(nil, to, from, seq), q.raw(1))
-					var m model.Message
-					if err == nil {
-						m, err = model.DecodeMessage(body)
-					}
-					if err != nil {
-						unreadable = corrupt(err, "messages, from shard %d to shard %d, position %d", from, to, seq)
-						return errStop
-					}
-					out = append(out, store.MessageRow{To: to, From: from, Seq: seq, Message: m})
+					m.Message, m.Damaged = readMessage(messageColumns(nil, to, from, m.Seq), q.raw(1), "messages, from shard %d to shard %d, position %d", from, to, m.Seq)
+					out = append(out, m)
 					return nil
 				}, int(to), int(from), cursor, limit-len(out))
 			})
@@ -79,7 +69,21 @@ func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit 
 	if err != nil {
 		return nil, err
 	}
-	return out, s.failure("load messages", unreadable)
+	return out, nil
+}
+
+// readMessage reads the sealed body of a message. One that cannot be read is described as it stands, with its checksum unless that is right; the text names
+// its row.
+func readMessage(columns, sealed []byte, row string, args ...any) (m model.Message, d *model.Damaged) {
+	body, err := unseal(columns, sealed)
+	if err == nil {
+		sealed = body
+		m, err = model.DecodeMessage(body)
+	}
+	if err != nil {
+		return m, model.Damage(sealed, corrupt(err, row, args...))
+	}
+	return m, nil
 }
 
 // hasMail tells whether messages or requests wait for the shards.
@@ -107,19 +111,13 @@ func hasMail(c *conn, shards []model.ShardID, at model.Time) (bool, error) {
 	return false, nil
 }
 
-// readRequest reads the id and the message of a request from columns of a row.
+// readRequest reads the id and the message of a request from columns of a row. An error names a row without an id.
 func readRequest(q *stmt, id, body int, row *store.InboxRow) error {
 	var ok bool
 	if row.ID, ok = q.id(id); !ok {
-		return corrupt(fmt.Errorf("an id is not 16 bytes long"), "inbox, shard %d", row.Shard)
+		return noID("inbox, shard %d", row.Shard)
 	}
-	plain, err := unseal(inboxColumns(nil, row.Shard, row.ID), q.raw(body))
-	if err == nil {
-		row.Message, err = model.DecodeMessage(plain)
-	}
-	if err != nil {
-		return corrupt(err, "inbox, shard %d, request %s", row.Shard, row.ID)
-	}
+	row.Message, row.Damaged = readMessage(inboxColumns(nil, row.Shard, row.ID), q.raw(body), "inbox, shard %d, request %s", row.Shard, row.ID)
 	return nil
 }
 
@@ -129,11 +127,9 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 		out = nil
 		return c.query(sqlLoadLetters, func(q *stmt) error {
 			row := store.InboxRow{Shard: model.ShardID(q.int(0)), NotBefore: model.MaxTime}
-			if err := readRequest(q, 1, 2, &row); err != nil {
-				return err
-			}
+			err := readRequest(q, 1, 2, &row)
 			out = append(out, row)
-			return nil
+			return err
 		}, after[:], limit)
 	})
 	return out, err
@@ -141,19 +137,24 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 
 // LoadInbox returns requests that may be served.
 func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.Time, limit int) (out []store.InboxRow, err error) {
-	var unreadable error // one of them is left out; the others can be served
-	err = s.read(ctx, "load inbox", func(c *conn) error {
-		out, unreadable = nil, nil
+	const op = "load inbox"
+	var skipped store.Skipped
+	err = s.read(ctx, op, func(c *conn) error {
+		out, skipped = nil, store.Skipped{}
 		for _, shard := range distinct(shards) {
+			from := len(out)
 			err := c.query(sqlLoadInbox, func(q *stmt) error {
 				row := store.InboxRow{Shard: shard, NotBefore: model.Time(q.int(1))}
-				if err := readRequest(q, 0, 2, &row); err != nil {
-					unreadable = err
-					return nil
+				switch err := readRequest(q, 0, 2, &row); {
+				case len(out)-from >= limit:
+					return errStop
+				case err != nil:
+					skipped.Note(err)
+				default:
+					out = append(out, row)
 				}
-				out = append(out, row)
 				return nil
-			}, int(shard), int64(min(at, model.MaxTime-1)), limit)
+			}, int(shard), int64(min(at, model.MaxTime-1)))
 			if err != nil {
 				return err
 			}
@@ -172,7 +173,7 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 	if err != nil {
 		return nil, err
 	}
-	return out, s.failure("load inbox", unreadable)
+	return out, skipped.Err(op)
 }
 
 // seen sets Seen when the request is remembered.
@@ -193,7 +194,7 @@ func (s *Store) PutInbox(ctx context.Context, rows []store.InboxRow) error {
 	enc.reset()
 	for i := range rows {
 		enc.columns = inboxColumns(enc.columns[:0], rows[i].Shard, rows[i].ID)
-		if err := enc.add(model.AppendMessage(enc.data, &rows[i].Message)); err != nil {
+		if err := enc.add(model.AppendBody(enc.data, &rows[i].Message, rows[i].Damaged)); err != nil {
 			return store.Errorf(store.Refused, op, "request %s to shard %d: %w", rows[i].ID, rows[i].Shard, err)
 		}
 	}
@@ -221,11 +222,11 @@ func (s *Store) LoadReplies(ctx context.Context, keys []store.RequestKey) (out [
 		for _, k := range keys {
 			err := c.query(sqlLoadReply, func(q *stmt) error {
 				r := store.Reply{RequestKey: k, At: model.Time(q.int(0))}
-				body, err := unseal(requestColumns(nil, k, r.At), q.raw(1))
-				if err != nil {
-					return corrupt(err, "requests, shard %d, request %q of %s", k.Shard, k.ID, k.Address)
+				if body, err := unseal(requestColumns(nil, k, r.At), q.raw(1)); err != nil {
+					r.Damaged = model.Damage(q.raw(1), corrupt(err, "requests, shard %d, request %q of %s", k.Shard, k.ID, k.Address))
+				} else {
+					r.Body = slices.Clone(body)
 				}
-				r.Body = slices.Clone(body)
 				out = append(out, r)
 				return nil
 			}, int(k.Shard), k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID)

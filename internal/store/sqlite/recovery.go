@@ -3,7 +3,6 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"slices"
 
@@ -13,11 +12,11 @@ import (
 
 const (
 	sqlRunnable = `select run, tenant, workflow, key from perdure_executions
-		where shard = ?1 and run > ?2 and state = 0 order by run limit ?3`
+		where shard = ?1 and run > ?2 and state = 0 order by run`
 	sqlLoadEvents = `select seq, at, kind, body from perdure_history where run = ?1 and shard = ?2 and seq > ?3 order by seq limit ?4`
 	sqlEventsOf   = `select seq, at, kind, body from perdure_history where run = ?1 and shard = ?2 and seq < ?3 and kind = ?4 order by seq desc limit ?5`
 	sqlLoadTimers = `select due, run, id, tenant, workflow, key from perdure_timers
-		where shard = ?1 and (due, run, id) > (?2, ?3, ?4) and due <= ?5 order by due, run, id limit ?6`
+		where shard = ?1 and (due, run, id) > (?2, ?3, ?4) and due <= ?5 order by due, run, id`
 	sqlRunTimers = `select due, run, id, tenant, workflow, key from perdure_timers where run = ?1 and shard = ?2 order by id`
 )
 
@@ -28,7 +27,10 @@ func distinct(shards []model.ShardID) []model.ShardID {
 
 // LoadRunnable returns open runs that are not parked.
 func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after store.RunKey, limit int) (out []store.RunHead, err error) {
-	err = s.read(ctx, "load runnable", func(c *conn) error {
+	const op = "load runnable"
+	var skipped store.Skipped
+	err = s.read(ctx, op, func(c *conn) error {
+		out, skipped = nil, store.Skipped{}
 		for _, shard := range distinct(shards) {
 			if shard < after.Shard || len(out) >= limit {
 				continue
@@ -37,7 +39,7 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 			if shard == after.Shard {
 				from = after.Run
 			}
-			err := c.query(sqlRunnable, heads(&out, shard), int(shard), from[:], limit-len(out))
+			err := c.query(sqlRunnable, heads(&out, shard, limit, &skipped), int(shard), from[:])
 			if err != nil {
 				return err
 			}
@@ -47,15 +49,19 @@ func (s *Store) LoadRunnable(ctx context.Context, shards []model.ShardID, after 
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	return out, skipped.Err(op)
 }
 
-// heads collects runs of a shard with their addresses.
-func heads(out *[]store.RunHead, shard model.ShardID) func(q *stmt) error {
+// heads collects runs of a shard with their addresses, until there are so many.
+func heads(out *[]store.RunHead, shard model.ShardID, limit int, skipped *store.Skipped) func(q *stmt) error {
 	return func(q *stmt) error {
 		run, ok := q.id(0)
+		if len(*out) >= limit {
+			return errStop
+		}
 		if !ok {
-			return corrupt(fmt.Errorf("an id is not 16 bytes long"), "executions")
+			skipped.Note(noID("executions, shard %d, key %q of workflow %q", shard, q.text(3), q.text(2)))
+			return nil
 		}
 		*out = append(*out, store.RunHead{
 			RunKey:  store.RunKey{Shard: shard, Run: run},
@@ -127,16 +133,18 @@ func (s *Store) LoadRun(ctx context.Context, shard model.ShardID, a model.Addres
 // Each shard has its own order. It takes a portion of each at a time. What lies behind the last one taken of a shard that may have more is not known yet, so only timers
 // up to the first such place count, and the next round goes on from there with larger portions. So few are read in vain, also when all are due at the same moment.
 func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after store.TimerMark, until model.Time, limit int) (out []store.Timer, err error) {
+	const op = "load timers"
 	all := distinct(shards)
 	if len(all) == 0 || limit <= 0 {
 		return nil, nil
 	}
-	err = s.read(ctx, "load timers", func(c *conn) error {
-		out = nil
+	var skipped store.Skipped
+	err = s.read(ctx, op, func(c *conn) error {
+		out, skipped = nil, store.Skipped{}
 		mark, portion, more := after, max(16, 2*limit/len(all)), true
 		for ; more && len(out) < limit; portion *= 2 {
 			var err error
-			if out, mark, more, err = timerPortions(c, out, all, mark, until, min(portion, limit)); err != nil {
+			if out, mark, more, err = timerPortions(c, out, all, mark, until, min(portion, limit), &skipped); err != nil {
 				return err
 			}
 		}
@@ -146,20 +154,27 @@ func (s *Store) LoadTimers(ctx context.Context, shards []model.ShardID, after st
 	if err != nil {
 		return nil, err
 	}
-	return out, nil
+	return out, skipped.Err(op)
 }
 
 // timerPortions appends timers of the shards behind a place, at most portion of each, in order, and returns up to where they are complete and whether there may be more.
-func timerPortions(c *conn, out []store.Timer, shards []model.ShardID, after store.TimerMark, until model.Time, portion int) ([]store.Timer, store.TimerMark, bool, error) {
+func timerPortions(c *conn, out []store.Timer, shards []model.ShardID, after store.TimerMark, until model.Time, portion int, skipped *store.Skipped) ([]store.Timer, store.TimerMark, bool, error) {
 	begin := len(out)
 	var bound *store.Timer
 	for _, shard := range shards {
 		from := len(out)
 		err := c.query(sqlLoadTimers, func(q *stmt) error {
 			t, err := scanTimer(q, shard)
-			out = append(out, t)
-			return err
-		}, int(shard), int64(after.Due), after.Run[:], after.ID, int64(until), portion)
+			switch {
+			case len(out)-from == portion:
+				return errStop
+			case err != nil:
+				skipped.Note(err)
+			default:
+				out = append(out, t)
+			}
+			return nil
+		}, int(shard), int64(after.Due), after.Run[:], after.ID, int64(until))
 		if err != nil {
 			return nil, after, false, err
 		}
@@ -204,7 +219,7 @@ func scanTimer(q *stmt, shard model.ShardID) (store.Timer, error) {
 	}
 	run, ok := q.id(1)
 	if !ok {
-		return t, corrupt(fmt.Errorf("an id is not 16 bytes long"), "timers, timer %q", t.ID)
+		return t, noID("timers, timer %q of %s", t.ID, t.Address)
 	}
 	t.Run = run
 	return t, nil

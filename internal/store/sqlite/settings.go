@@ -69,18 +69,19 @@ func (s *Store) set(ctx context.Context, op string, k store.SettingKey, expected
 }
 
 // scanSetting reads a setting: settingColumns.
-func scanSetting(q *stmt) (store.Setting, error) {
+func scanSetting(q *stmt) store.Setting {
 	s := store.Setting{SettingKey: store.SettingKey{Tenant: q.text(0), Kind: q.text(1), Name: q.text(2)}, Version: q.int(3), At: model.Time(q.int(4))}
 	sealed := q.raw(5)
 	if s.Deleted = sealed == nil; s.Deleted {
-		return s, nil
+		return s
 	}
 	body, err := unseal(settingSum(nil, s.SettingKey, s.Version, s.At), sealed)
 	if err != nil {
-		return s, corrupt(err, "settings, %s", s.SettingKey)
+		s.Body, s.Damaged = []byte{}, model.Damage(sealed, corrupt(err, "settings, %s", s.SettingKey))
+		return s
 	}
 	s.Body = slices.Clone(body)
-	return s, nil
+	return s
 }
 
 // ListSettings returns the settings of a tenant.
@@ -91,9 +92,8 @@ func (s *Store) ListSettings(ctx context.Context, tenant, kind string) (out []st
 	}
 	err = s.read(ctx, "list settings", func(c *conn) error {
 		return c.query(sql, func(q *stmt) error {
-			row, err := scanSetting(q)
-			out = append(out, row)
-			return err
+			out = append(out, scanSetting(q))
+			return nil
 		}, args...)
 	})
 	if err != nil {
@@ -117,9 +117,8 @@ func (s *Store) LoadSettings(ctx context.Context, after int64) (out store.Settin
 			after, whole = 0, 1
 		}
 		return c.query(sqlLoadSettings, func(q *stmt) error {
-			row, err := scanSetting(q)
-			out.Changed = append(out.Changed, row)
-			return err
+			out.Changed = append(out.Changed, scanSetting(q))
+			return nil
 		}, after, whole)
 	})
 	if err != nil {

@@ -116,10 +116,10 @@ func (s *Store) LoadLogs(ctx context.Context, key store.RunKey, task string, aft
 			if err == nil && (n != int64(l.N) || level < math.MinInt16 || level > math.MaxInt16) {
 				err = fmt.Errorf("its numbers are out of bounds")
 			}
-			if err != nil {
-				return corrupt(err, "task_logs, run %s, line %d of batch %d", key.Run, n, l.Batch)
-			}
 			l.Text = string(text)
+			if err != nil { // the lines around it are shown all the same
+				l.Text = corrupt(err, "task_logs, run %s, line %d of batch %d", key.Run, n, l.Batch).Error()
+			}
 			out = append(out, l)
 			return nil
 		}, key.Run[:], int(key.Shard), int64(after.At), after.Epoch, after.Batch, int64(after.N), task, max(limit, 0))

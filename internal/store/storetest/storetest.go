@@ -70,6 +70,7 @@ func RunWith(t *testing.T, o Options) {
 		{"retention", retentionTests},
 		{"messages", messageTests},
 		{"inbox", inboxTests},
+		{"damaged rows", damagedTests},
 		{"texts", textTests},
 		{"list", listTests},
 		{"search", searchTests},

@@ -1,0 +1,91 @@
+package sim
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// In some simulations somebody sends more than a lane has room for: many large signals to one address at once, and tasks report large outputs, also to runs whose rows are refused. What must hold: what
+// a lane keeps in memory stays within its budget and a little more, and the lane goes on with everything else.
+
+// slack is what a lane may keep beyond its budget: results of reads and commits always get in, and so does one input of any size (heaviest) while there is room.
+const slack = 6 << 10
+
+// drawFlood decides how much comes at once.
+func (s *Sim) drawFlood() {
+	s.plan.lane.MaxBytes = oneOf(s, 2<<10, 4<<10, 8<<10)
+	if s.hard(hardFlood) {
+		s.plan.floods = 1 + s.pick(2)
+	}
+	if s.hard(hardReport) {
+		s.plan.heavy = s.plan.lane.MaxBytes/2 + s.pick(s.plan.lane.MaxBytes)
+	}
+}
+
+// checkBounds checks that a lane keeps no more in memory than it may.
+func (sh *shell) checkBounds() {
+	s, most := sh.s, sh.s.plan.lane.MaxBytes
+	if !s.hard(hardFlood | hardReport) {
+		return
+	}
+	held := sh.lane.Held()
+	if held < most {
+		sh.mailed = 0
+	}
+	if more := slack + max(s.plan.heavy, s.heaviest) + sh.mailed; held > most+more {
+		s.dumpIf()
+		s.fail("L7: lane %d of %s holds %d bytes, at most %d and %d of mail", sh.index, sh.inc.name(), held, most+more, sh.mailed)
+	}
+}
+
+// mails notes mail that a lane gets from the store or from another lane: it comes in pages, whatever room there is.
+func (sh *shell) mails(messages []store.MessageRow, inbox []store.InboxRow) {
+	if !sh.s.hard(hardFlood | hardReport) {
+		return
+	}
+	for i := range messages {
+		sh.mailed += inputSize + messages[i].Message.Size()
+	}
+	for i := range inbox {
+		sh.mailed += inputSize + inbox[i].Message.Size()
+	}
+}
+
+// inputSize is what a lane counts for an input besides what it carries.
+const inputSize = 256
+
+// flood has a user send many large signals to one address from one process, without waiting for an answer to any of them.
+func (s *Sim) flood() {
+	p := s.procs[s.pick(3)]
+	if p == nil || s.healed {
+		return
+	}
+	u, to := s.helper, s.address()
+	s.hurt(faultFlood)
+	for range 20 + s.pick(30) {
+		m := u.signalTo(to, signalNames[0])
+		m.Input = heavy(m.Input, 400+s.pick(400))
+		o := u.op(m)
+		o.message.RequestID, o.pinned = "", p
+		s.after(s.between(0, 2*millisecond), nil, func() { o.perform(func() {}) })
+	}
+}
+
+// heavyEncoding marks payloads that are larger than what they say.
+const heavyEncoding = "heavy"
+
+// heavy makes a payload so many bytes larger.
+func heavy(p model.Payload, n int) model.Payload {
+	return model.Payload{Encoding: heavyEncoding, Data: append(append([]byte(nil), p.Data...), make([]byte, n)...)}
+}
+
+// output is the outcome of an attempt, which names it. Where outputs are large, it is.
+func (s *Sim) output(c *model.Claim) model.Payload {
+	out := model.Payload{Data: fmt.Appendf(nil, "%s %s %d", c.Ref.Run, c.Ref.ID, c.Ref.Claim)}
+	if s.plan.heavy > 0 {
+		out = heavy(out, s.plan.heavy)
+	}
+	return out
+}

@@ -1,0 +1,84 @@
+package sim
+
+// A hardship is a fault that lasts, or that comes from outside of the cluster: it is not over when a call is repeated. The number of a seed decides which ones it has, so that a run of consecutive
+// seeds has all of them in equal shares, and so that every fourth seed has none.
+type hardship uint16
+
+const (
+	hardSize   hardship = 1 << iota // commits fail that are too large
+	hardPoison                      // rows that the store refuses for as long as anything else is open
+	hardDeath                       // a live node is declared dead
+	hardFlood                       // more comes at once than a lane has room for
+	hardClock                       // the store's clock jumps, and machines are suspended
+	hardReport                      // one report of a task is as large as what a lane has room for
+	hardAll    = hardSize | hardPoison | hardDeath | hardFlood | hardReport | hardClock
+)
+
+// ready are the hardships that the engine bears. A fault whose remedy the engine does not have yet stays out of all seeds.
+const ready = hardAll
+
+// hardships are those of the seeds, by the remainder of their number. The modulus shares no factor with those that decide about the workload.
+var hardships = [11]hardship{
+	3: hardSize, 4: hardPoison | hardFlood | hardReport, 5: hardClock, 6: 0, 7: 0, 8: hardDeath, 9: 0, 10: hardAll,
+}
+
+// notReady reports whether a fault belongs to a hardship that stays out of all seeds.
+func notReady(k faultKind) bool {
+	of := map[faultKind]hardship{
+		faultLargeTimeout: hardSize, faultLargeRefused: hardSize, faultLastingPoison: hardPoison, faultLie: hardDeath, faultFlood: hardFlood,
+		faultJump: hardClock, faultJumpBack: hardClock, faultSuspend: hardClock,
+	}
+	return of[k] != 0 && of[k]&ready == 0
+}
+
+// hard reports whether the simulation has a hardship.
+func (s *Sim) hard(h hardship) bool { return s.hardship&h != 0 }
+
+// drawHardships decides which hardships the simulation has, and how hard they are.
+func (s *Sim) drawHardships(seed uint64) {
+	if s.opts.Calm || s.opts.Plain {
+		return
+	}
+	s.hardship = hardships[seed%uint64(len(hardships))] & ready
+	if seed%uint64(len(hardships)) == 10 { // some of them together
+		for h := hardship(1); h <= hardAll; h <<= 1 {
+			if s.chance(0.4) {
+				s.hardship &^= h
+			}
+		}
+	}
+	if s.hard(hardSize) {
+		s.drawSize()
+	}
+	if s.gates { // rates and breakers go by the time: what they may do while it jumps is not checked here
+		s.hardship &^= hardClock
+	}
+	if s.hard(hardClock) {
+		s.drawClock()
+	}
+	if s.gates { // a claim whose end cannot be stored keeps its permits, for which others wait
+		s.hardship &^= hardPoison
+	}
+	if s.hard(hardPoison) {
+		s.plan.lasting = 1 + s.pick(2)
+	}
+	if s.hard(hardFlood | hardReport) {
+		s.drawFlood()
+	}
+	if s.hard(hardDeath) {
+		s.plan.lies = 1 + s.pick(3)
+	}
+}
+
+// scheduleHardships has them happen.
+func (s *Sim) scheduleHardships(at func(n int, do func())) {
+	at(s.plan.lasting, s.sickenForGood)
+	at(s.plan.jumps, s.jump)
+	at(s.plan.suspends, func() {
+		if p := s.procs[s.pick(3)]; p != nil {
+			p.suspend(s.between(20, 3*s.plan.ttl.Milliseconds()) * millisecond)
+		}
+	})
+	at(s.plan.floods, s.flood)
+	at(s.plan.lies, s.lie)
+}

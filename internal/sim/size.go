@@ -1,0 +1,132 @@
+package sim
+
+import (
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// In some simulations the path to the store is narrow: a commit of more than so many bytes outlives its time, or is refused, for a while or for as long as the simulation lasts. What belongs to one
+// address always passes, or no engine could go on. What must hold: everything comes to its end all the same, so whoever commits has to try less at once.
+
+// narrow is what a simulation with large commits that fail decides before anything happens.
+type narrow struct {
+	most    int   // bytes of a commit that pass
+	refuses bool  // the store refuses larger ones, instead of taking too long
+	from    int64 // when it begins
+	until   int64 // when it ends; 0 for never
+}
+
+func (s *Sim) drawSize() {
+	n := &s.plan.narrow
+	n.most = oneOf(s, 300, 800, 2000)
+	n.refuses = s.chance(0.3)
+	n.from = s.between(0, s.plan.faultsUntil/2)
+	if s.chance(0.4) {
+		n.until = s.between(n.from, 2*s.plan.faultsUntil)
+	}
+}
+
+// tooLarge reports whether a batch fails because of its size.
+func (d *disk) tooLarge(b *store.Batch) bool {
+	n, s := &d.s.plan.narrow, d.s
+	if n.most == 0 || s.now < n.from || n.until != 0 && s.now >= n.until || batchSize(b) <= n.most {
+		return false
+	}
+	return d.addresses(b) > 1
+}
+
+// timesOut decides whether a batch takes longer than its sender waits, because of its size.
+func (d *disk) timesOut(b *store.Batch) bool {
+	if d.s.plan.narrow.refuses || !d.tooLarge(b) {
+		return false
+	}
+	d.s.hurt(faultLargeTimeout)
+	return true
+}
+
+// batchSize is about how many bytes a batch has on its way to the store.
+func batchSize(b *store.Batch) int {
+	n := 32 * b.Rows()
+	for i := range b.Starts {
+		n += startSize(&b.Starts[i].Start)
+	}
+	for i := range b.Closes {
+		n += b.Closes[i].Outcome.Output.Size()
+	}
+	for i := range b.Events {
+		n += b.Events[i].Event.Size()
+	}
+	for i := range b.Mailbox {
+		n += b.Mailbox[i].Item.Message.Size()
+	}
+	for i := range b.Entities {
+		n += b.Entities[i].Entity.State.Size()
+	}
+	for i := range b.Messages {
+		n += b.Messages[i].Message.Size()
+	}
+	for i := range b.Deferred {
+		n += b.Deferred[i].Message.Size()
+	}
+	for i := range b.Requests {
+		n += len(b.Requests[i].Body)
+	}
+	return n
+}
+
+func startSize(st *model.Start) int {
+	n := 64 + st.Input.Size()
+	for i := range st.Carried {
+		n += st.Carried[i].Size()
+	}
+	return n
+}
+
+// addresses counts to how many addresses the rows of a batch belong, up to two.
+func (d *disk) addresses(b *store.Batch) int {
+	var first model.Address
+	n := 0
+	note := func(a model.Address) {
+		if n == 0 {
+			first, n = a, 1
+		} else if a != first {
+			n = 2
+		}
+	}
+	of := func(id model.RunID) {
+		if a := d.s.ledger.addressOf(b, id); a != nil {
+			note(a.name)
+		}
+	}
+	for i := range b.Starts {
+		note(b.Starts[i].Start.Address)
+	}
+	for i := range b.Closes {
+		of(b.Closes[i].Run)
+	}
+	for i := range b.Marks {
+		of(b.Marks[i].Run)
+	}
+	for i := range b.Events {
+		of(b.Events[i].Run)
+	}
+	for i := range b.Timers {
+		of(b.Timers[i].Run)
+	}
+	for i := range b.Taken {
+		note(b.Taken[i].Address)
+	}
+	for i := range b.Mailbox {
+		note(b.Mailbox[i].Address)
+	}
+	for i := range b.Entities {
+		note(b.Entities[i].Entity.Address)
+	}
+	for i := range b.Deferred {
+		note(b.Deferred[i].Message.To)
+	}
+	for i := range b.Requests {
+		note(b.Requests[i].Address)
+	}
+	return n
+}
