@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -356,4 +357,18 @@ func open(t *testing.T, cfg embedded.Config, url string, defs ...perdure.Definit
 	}
 	t.Cleanup(func() { _ = app.Close() })
 	return app
+}
+
+// The registration of the node is in the log of an SQLite file. Other stores have no such log.
+func TestMetricOfTheStoreLog(t *testing.T) {
+	t.Parallel()
+	file, memory := prometheus.NewRegistry(), prometheus.NewRegistry()
+	open(t, embedded.Config{Metrics: file}, "file:"+filepath.Join(t.TempDir(), "perdure.db"))
+	open(t, embedded.Config{Metrics: memory}, "memory:")
+	if got := scrape(t, file, "store_log_bytes"); got["store_log_bytes{}"] <= 0 {
+		t.Errorf("the log of a file: %v", got)
+	}
+	if got := scrape(t, memory, "store_log_bytes"); len(got) != 0 {
+		t.Errorf("the log of a store in memory: %v", got)
+	}
 }

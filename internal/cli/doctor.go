@@ -24,7 +24,7 @@ type finding struct {
 func newDoctor(o *options) *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Examine a store and say what is wrong with it",
-		Long:    "Examine a store: schema, nodes, shards, clocks, executions that cannot go on. It changes nothing.\nThe exit code is 9 when there is a problem.",
+		Long:    "Examine a store: schema, nodes, shards, clocks, the log of SQLite, executions that cannot go on. It changes nothing.\nThe exit code is 9 when there is a problem.",
 		Example: "  perdure doctor --store postgres://localhost/app",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -75,6 +75,13 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 	}
 	found = append(found, clockFinding(view, sent, time.Now()))
 	found = append(found, memberFindings(view)...)
+	if logged, ok := n.Store().(store.Logged); ok {
+		f, err := logFinding(logged)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, f)
+	}
 	stuck, err := executionFindings(ctx, n.Backend())
 	if err != nil {
 		return append(found, stuck...), err
@@ -164,6 +171,19 @@ func memberFindings(v store.View) []finding {
 		shards = finding{"shards", "warning", fmt.Sprintf("%d of %d have no live owner", orphans, len(v.Owners))}
 	}
 	return []finding{nodes, shards}
+}
+
+// logFinding looks at the size of the log. One that keeps growing fills the disk.
+func logFinding(s store.Logged) (finding, error) {
+	bytes, normal, err := s.LogSize()
+	if err != nil {
+		return finding{}, err
+	}
+	const mib = 1 << 20
+	if bytes > normal {
+		return finding{"log", "warning", fmt.Sprintf("the write-ahead log has %d MiB, more than the usual %d: look for a program that holds a transaction on the file open", bytes/mib, normal/mib)}, nil
+	}
+	return finding{"log", "ok", fmt.Sprintf("the write-ahead log has %d MiB", bytes/mib)}, nil
 }
 
 // executionFindings looks for runs that cannot go on by themselves.

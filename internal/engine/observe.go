@@ -160,6 +160,11 @@ const laneWait = time.Second
 
 // states tells how the node stands.
 func (e *Engine) states(g *telemetry.States) {
+	if logged, ok := e.cfg.Store.(store.Logged); ok {
+		if bytes, _, err := logged.LogSize(); err == nil {
+			g.Set(telemetry.StoreLog, float64(bytes))
+		}
+	}
 	inc := e.current()
 	if inc == nil {
 		g.Set(telemetry.LeaseLeft, 0)

@@ -88,4 +88,11 @@ var files = []mutant{
 		new:   "	if true {\n",
 		tests: [][]string{{"./internal/store/sqlite", "-run", "TestDeletedLogAfterAFailedSync$"}},
 	},
+	{
+		name:  "a log that grows is not reported",
+		file:  "internal/store/sqlite/log.go",
+		old:   "		w.log.tried = true\n",
+		new:   "",
+		tests: [][]string{{"./internal/store/sqlite", "-run", "TestLogThatGrowsIsReported$"}},
+	},
 }

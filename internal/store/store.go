@@ -54,6 +54,12 @@ type Info struct {
 	Version int
 }
 
+// Logged is a store whose log readers can make grow. Not every adapter is one.
+type Logged interface {
+	// LogSize is the size of the log on disk, and the largest one that it has in normal operation.
+	LogSize() (bytes, normal int64, err error)
+}
+
 // Ownership is who may write what: nodes with leases, shards, fences.
 // Time is the store's own clock wherever a lease is judged.
 type Ownership interface {

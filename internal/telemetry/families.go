@@ -113,6 +113,7 @@ const (
 	LaneBytes
 	LaneInbox
 	Nodes
+	StoreLog
 
 	numFamilies
 )
@@ -276,6 +277,7 @@ var families = [numFamilies]Family{
 	LaneBytes:   {"perdure_lane_held_bytes", "Bytes of inputs that wait or are not committed.", Gauge, nil, nil},
 	LaneInbox:   {"perdure_lane_inbox", "Inputs that wait for a lane to take them.", Gauge, nil, nil},
 	Nodes:       {"perdure_nodes", "Nodes that have a lease, as this one knows.", Gauge, nil, nil},
+	StoreLog:    {"perdure_store_log_bytes", "Size of the write-ahead log of an SQLite store.", Gauge, nil, nil},
 }
 
 // Families is the table.

@@ -3,6 +3,8 @@ package sqlite
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"time"
 
 	"github.com/ncruces/go-sqlite3"
@@ -24,6 +26,8 @@ type logState struct {
 	limit int // at which the log is to be moved
 	next  int // at which to ask for it; above limit when asking did not help
 
+	tried   bool      // the writer has moved it himself since it began anew
+	largest int       // pages that it had while it was too large; 0 when it is not
 	commits int       // in the log since it began anew
 	since   time.Time // when it did
 }
@@ -32,7 +36,7 @@ type logState struct {
 func (l *logState) note(pages int) bool {
 	if pages < l.pages || l.commits == 0 { // it began anew
 		l.next = l.limit
-		l.commits, l.since = 0, time.Now()
+		l.commits, l.since, l.tried = 0, time.Now(), false
 	}
 	l.pages = pages
 	l.commits++
@@ -43,19 +47,55 @@ func (l *logState) note(pages int) bool {
 	return true
 }
 
+// tooLarge tells whether the log has more pages than commits alone can give it: it goes on growing
+// although the writer has moved it. One large commit is no reason to worry.
+func (l *logState) tooLarge() bool { return l.tried && l.pages > (late+1)*l.limit }
+
 // committed is called by the writer after a commit.
 func (s *Store) committed(w *writer) {
-	if !w.log.note(w.walPages) {
+	ask := w.log.note(w.walPages)
+	s.reportGrowth(w)
+	if !ask {
 		return
 	}
 	if w.log.pages >= late*w.log.limit {
 		s.moved(s.moveStep(w.conn))
+		w.log.tried = true
 		return
 	}
 	select {
 	case s.move <- struct{}{}:
 	default: // asked for already
 	}
+}
+
+// reportGrowth says once that a reader makes the log grow, and once that it is over.
+func (s *Store) reportGrowth(w *writer) {
+	l := &w.log
+	switch {
+	case l.tooLarge() && l.largest == 0:
+		s.cfg.Logger.Warn("the write-ahead log grows: a program with an open transaction on the file keeps it from beginning anew; end that transaction",
+			"path", s.cfg.Path, "bytes", l.pages*w.pageSize, "normal_bytes", l.limit*w.pageSize, "own_readers", cap(s.readers)-len(s.readers))
+		l.largest = l.pages
+	case l.tooLarge():
+		l.largest = max(l.largest, l.pages)
+	case l.largest > 0:
+		s.cfg.Logger.Info("the write-ahead log has begun anew", "path", s.cfg.Path, "largest_bytes", l.largest*w.pageSize)
+		l.largest = 0
+	}
+}
+
+// LogSize is the size of the write-ahead log on disk, and the largest one that it has while no reader
+// keeps an old state.
+func (s *Store) LogSize() (bytes, normal int64, err error) {
+	fi, err := os.Stat(s.cfg.Path + "-wal")
+	switch {
+	case err == nil:
+		bytes = fi.Size()
+	case errors.Is(err, fs.ErrNotExist): // closed in good order
+		err = nil
+	}
+	return bytes, (late + 1) * s.cfg.WALSize, err
 }
 
 // moveLog moves the log when asked to, until the store is closed.

@@ -40,7 +40,8 @@ func (n *nameCheck) check() *nameError {
 	for _, name := range []string{n.path, n.path + "-wal"} { // the file counts for more than its log
 		fi, err := os.Stat(name)
 		if errors.Is(err, fs.ErrNotExist) || err == nil && !os.SameFile(n.files[name], fi) {
-			return &nameError{path: n.path, name: name, free: err != nil}
+			// A connection that is opened after a deletion creates an empty log, which is as good as none.
+			return &nameError{path: n.path, name: name, free: err != nil || fi.Size() == 0}
 		}
 	}
 	return nil
@@ -49,7 +50,7 @@ func (n *nameCheck) check() *nameError {
 // nameError tells that a file of an open store lost its name, and what becomes of the commits.
 type nameError struct {
 	path, name string
-	free       bool // nothing has the name now
+	free       bool // nothing has the name now, or an empty file
 	// saved tells that the file which is open holds every commit.
 	saved bool
 	// problem is why it does not; commits were made since a time at which it did.

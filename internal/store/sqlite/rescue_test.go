@@ -61,6 +61,28 @@ func TestDeletedLogIsSaved(t *testing.T) {
 	}
 }
 
+// A reader that is opened after the deletion creates an empty log of the same name.
+func TestDeletedLogIsSavedAfterAReader(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	b := newBench(t, Config{})
+	for range 3 {
+		b.lane.Commit(b.event(10))
+	}
+	b.removeLog()
+	_, _ = b.s.LoadEvents(t.Context(), b.run.RunKey, 0, 10, 1<<20) // fails: it looks into the new log
+	if fi, err := os.Stat(b.path + "-wal"); err != nil || fi.Size() != 0 {
+		t.Fatalf("the reader created no empty log: %v", err)
+	}
+	b.look()
+	_, err := b.untilRefused(func(int) {})
+	wantKind(t, err, fault.Unavailable, b.path+"-wal was moved or deleted", "saved in "+b.path, "restart the process")
+	closeTest(t, b.s)
+	if n := b.events(openTest(t, Config{Path: b.path})); n != 3 {
+		t.Errorf("%d events after opening again, want 3", n)
+	}
+}
+
 // A file of the same name may be an older log: SQLite would take it for ours.
 func TestReplacedLogIsSaved(t *testing.T) {
 	t.Parallel()

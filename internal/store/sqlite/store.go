@@ -35,7 +35,10 @@ type Store struct {
 	background sync.WaitGroup
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store  = (*Store)(nil)
+	_ store.Logged = (*Store)(nil)
+)
 
 // Info describes the store as it was opened.
 func (s *Store) Info() store.Info { return s.info }

@@ -67,6 +67,7 @@ type writer struct {
 	take, mailbox, entity, entityChange, entityRemove      *stmt
 
 	walPages int // in the log after the last commit, as SQLite tells
+	pageSize int
 	log      logState
 	names    nameCheck
 }
@@ -94,6 +95,7 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.pageSize = int(size)
 	w.log.limit = int(logSize / size)
 	w.log.next = w.log.limit
 	c.db.WALHook(w.noteLog)

@@ -1,0 +1,94 @@
+package sqlite
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// logBook is a logger whose lines a test reads.
+type logBook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (b *logBook) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+// lines are those with a word.
+func (b *logBook) lines(word string) (out []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for line := range strings.Lines(b.text.String()) {
+		if strings.Contains(line, word) {
+			out = append(out, line)
+		}
+	}
+	return out
+}
+
+// A program with an open transaction makes the log grow. The store says so once, with the size, and says
+// when it is over.
+func TestLogThatGrowsIsReported(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	book := &logBook{}
+	b := newBench(t, Config{WALSize: minWALSize, Logger: slog.New(slog.NewTextHandler(book, nil))})
+	for episode := 1; episode <= 2; episode++ {
+		reader, err := openConn(t.Context(), &Config{Path: b.path}, modeReadOnly, "begin; select count(*) from perdure_history")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for size := int64(0); size < 9*minWALSize; {
+			b.lane.Commit(b.event(50_000))
+			if size, _, err = b.s.LogSize(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		warned := book.lines("level=WARN")
+		if len(warned) != episode {
+			t.Fatalf("episode %d: %d warnings:\n%s", episode, len(warned), strings.Join(warned, ""))
+		}
+		for _, word := range []string{"open transaction", "path=" + b.path, "bytes=", "own_readers=0"} {
+			if !strings.Contains(warned[episode-1], word) {
+				t.Errorf("%s does not say %q", warned[episode-1], word)
+			}
+		}
+		if err := reader.close(); err != nil {
+			t.Fatal(err)
+		}
+
+		// The next commits move the log, and one of them begins it anew.
+		for n := 0; len(book.lines("level=INFO")) < episode; n++ {
+			b.lane.Commit(b.event(50_000))
+			if n > 5000 {
+				t.Fatal("the log never begins anew")
+			}
+		}
+		size, normal, err := b.s.LogSize()
+		if err != nil || size > normal {
+			t.Errorf("the log has %d bytes afterwards, want at most %d, %v", size, normal, err)
+		}
+	}
+}
+
+// A large commit makes the log large for once, without anybody who reads.
+func TestLargeCommitIsNotReported(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	book := &logBook{}
+	b := newBench(t, Config{WALSize: minWALSize, Logger: slog.New(slog.NewTextHandler(book, nil))})
+	for range 3 {
+		b.lane.Commit(b.event(10 * minWALSize))
+		b.lane.Commit(b.event(10))
+		b.lane.Commit(b.event(10))
+	}
+	if lines := book.lines("level="); len(lines) != 0 {
+		t.Errorf("reported:\n%s", strings.Join(lines, ""))
+	}
+}
