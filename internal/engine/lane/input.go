@@ -645,7 +645,7 @@ func (l *Lane) answer(a Answer) {
 // reply answers a message. Whoever would have waited for the end of what it starts knows now that it must ask again.
 func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
 	if awaits {
-		l.Forget(to, a.Token)
+		l.forgetWaiter(to, a.Token)
 	}
 	l.answer(a)
 }

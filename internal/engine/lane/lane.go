@@ -96,6 +96,7 @@ type Lane struct {
 	workers   workers
 	retention retention
 	waiters   map[model.Address][]waiter
+	awaited   int                         // with so many addresses in waiters nodes are looked for that are to be forgotten
 	watchers  map[model.Address][]watcher // of any change; nil until somebody listens
 	watched   int                         // with so many addresses those are looked for to which nobody listens
 	queries   map[uint64]*query
