@@ -343,9 +343,9 @@ func (s *laneShell) verify(ctx context.Context, starts []store.StartRow) {
 	s.inbox.result(func(l *lane.Lane, now model.Time) { l.Verified(now, rows, err) })
 }
 
-// forget takes back the wait of a caller for the end of an execution.
-func (s *laneShell) forget(a model.Address, c *call) {
-	s.inbox.follow(op{do: func(l *lane.Lane, _ model.Time) { l.Forget(a, c) }})
+// forget takes back the wait of a caller for the end of an execution, or for an answer.
+func (s *laneShell) forget(a model.Address, token any) {
+	s.inbox.follow(op{do: func(l *lane.Lane, _ model.Time) { l.Forget(a, token) }})
 }
 
 // gaveUp is the error of a caller that waits no longer: it names what the store has to say, if that is what it waited for.

@@ -50,6 +50,13 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	select {
 	case <-b.done:
 	case <-ctx.Done():
+		for s, ops := range ops {
+			for i := range ops {
+				if awaited(ops[i].message) {
+					s.forget(ops[i].message.To, ops[i].token)
+				}
+			}
+		}
 		return b.abandon(e.gaveUp(ctx, "send %d messages", len(ms)))
 	}
 	for i := range sent {

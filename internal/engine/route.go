@@ -127,6 +127,11 @@ func repeatable(m *model.Message) bool {
 	return false
 }
 
+// awaited reports whether the answer to a message may come long after the message has been accepted.
+func awaited(m *model.Message) bool {
+	return m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall
+}
+
 // sendLocal asks the owner if it is this node: for the answer to a message or, for a start that awaits, for the end of what it begins.
 func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits bool) (lane.Answer, error) {
 	inc := e.current()
@@ -149,7 +154,7 @@ func (e *Engine) sendLocal(ctx context.Context, m *model.Message, fresh, awaits 
 	case <-c.done:
 		return c.answer, c.answer.Err
 	case <-ctx.Done():
-		if awaits || m.Kind == model.MessageUpdate || m.Kind == model.MessageQuery || m.Kind == model.MessageCall {
+		if awaits || awaited(m) {
 			s.forget(m.To, c)
 		}
 		if awaits {
@@ -202,15 +207,16 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 	if err != nil {
 		return lane.Result{}, err
 	}
+	forget := func() { s.forget(a, c) }
 	select {
 	case <-registered.done:
 	case <-ctx.Done():
+		forget() // it is behind the registration, which is still made
 		return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
 	}
 	if err := registered.answer.Err; err != nil {
 		return lane.Result{}, err
 	}
-	forget := func() { s.forget(a, c) }
 	if !sure {
 		row, err := e.cfg.Store.LoadExecution(ctx, shard, a, run)
 		switch {

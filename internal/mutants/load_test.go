@@ -72,4 +72,11 @@ var load = []mutant{
 		new:   "",
 		tests: [][]string{{"./internal/engine", "-run", "TestReportLater$"}},
 	},
+	{
+		name:  "a line is refused by its length alone",
+		file:  "internal/engine/lane/crowd.go",
+		old:   "age >= l.cfg.MaxWait && !in.writes()",
+		new:   "false",
+		tests: [][]string{laneTest("TestLineIsRefusedByAge$")},
+	},
 }

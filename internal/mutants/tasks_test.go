@@ -43,7 +43,7 @@ var tasks = []mutant{
 	{
 		name:  "a quarantine stops whoever executes a task of the run",
 		file:  "internal/engine/lane/careful.go",
-		old:   "		e.reports = append(e.reports, in) // it is a fact, and nobody would tell it again\n		return\n",
+		old:   "		if l.keep(e, in) {\n			return\n		}\n		l.settled(in.task.worker, in.task.report.Ref, ErrLater)\n",
 		new:   "		l.settled(in.task.worker, in.task.report.Ref, blocked)\n",
 		tests: laneTasks("TestReportToQuarantined$"),
 	},

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"slices"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -15,6 +16,39 @@ type waiter struct {
 	reply string      // not for the end: for the answer to the request of this id
 	early bool        // its own start or update is not committed: what ends or is answered now is not what it waits for
 	begun bool        // its own start is
+	until model.Time  // when another node is forgotten; zero for a caller of this process
+}
+
+const (
+	awaitFor  = 10 * time.Minute // how long another node is told; it looks every second anyway
+	fewestAsk = 1024             // addresses that somebody waits for, before nodes are looked for that are to be forgotten
+)
+
+// awaitFrom has another node wait. Its callers come and go without a word, so the lane forgets it after a while.
+func (l *Lane) awaitFrom(a model.Address, w waiter) {
+	w.until = l.now.Add(awaitFor)
+	if i := slices.IndexFunc(l.waiters[a], func(o waiter) bool { return o.node == w.node && o.run == w.run && o.reply == w.reply }); i >= 0 {
+		l.waiters[a][i].until = w.until
+		return
+	}
+	l.sweepWaiters()
+	l.waiters[a] = append(l.waiters[a], w)
+}
+
+// sweepWaiters forgets nodes whose time is over. It looks when there are twice as many addresses as were left the last time.
+func (l *Lane) sweepWaiters() {
+	if len(l.waiters) < l.awaited {
+		return
+	}
+	for a, ws := range l.waiters {
+		left := slices.DeleteFunc(ws, func(w waiter) bool { return w.until != 0 && w.until <= l.now })
+		if len(left) == 0 {
+			delete(l.waiters, a)
+		} else {
+			l.waiters[a] = left
+		}
+	}
+	l.awaited = max(2*len(l.waiters), fewestAsk)
 }
 
 // Await registers a caller that wants to hear the end of an execution; Forget takes it back. Unless it reports sure, the run is not in
@@ -34,6 +68,14 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 
 // Forget takes an Await back, or the wait for an answer of the code.
 func (l *Lane) Forget(a model.Address, token any) {
+	l.forgetWaiter(a, token)
+	if e := l.entries[a]; e != nil {
+		l.unaskAll(e, token)
+	}
+}
+
+// forgetWaiter has a caller wait no longer.
+func (l *Lane) forgetWaiter(a model.Address, token any) {
 	request := ""
 	ws := slices.DeleteFunc(l.waiters[a], func(w waiter) bool {
 		if w.token != token {
@@ -52,11 +94,6 @@ func (l *Lane) Forget(a model.Address, token any) {
 		if e.isEntity() && e.actor.entity != nil && !shared && e.actor.entity.Forget(token, request) {
 			l.settleDue(l.now, e)
 			l.operate(l.now, e) // perhaps nothing waits for it any more
-		}
-		for _, q := range slices.Clone(e.queries) {
-			if q.token == token {
-				l.unask(q)
-			}
 		}
 	}
 }
@@ -106,9 +143,8 @@ func (l *Lane) expect(e *entry, in *input) {
 		l.awaits(e, in.token, false)
 		return
 	}
-	w := waiter{node: in.message.Node, reply: in.message.RequestID}
-	if ws := l.waiters[e.address]; !w.node.IsZero() && !e.shard.draining && !slices.Contains(ws, w) { // it asks again when it has lost patience
-		l.waiters[e.address] = append(ws, w)
+	if node := in.message.Node; !node.IsZero() && !e.shard.draining { // it asks again when it has lost patience
+		l.awaitFrom(e.address, waiter{node: node, reply: in.message.RequestID})
 	}
 }
 

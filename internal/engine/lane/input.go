@@ -36,6 +36,7 @@ type input struct {
 	address model.Address
 	held    int  // bytes that count for it in Lane.bytes
 	kept    bool // no: in Lane.kept
+	since   model.Time
 
 	message *model.Message // of inMessage
 	pair    *pair          // where the message came from, when another shard sent it
@@ -90,8 +91,9 @@ func (l *Lane) deliverFrom(now model.Time, in *input) {
 	case e == nil || e.shard.draining && !(in.writes() && l.waitsFor(e.shard.id)):
 		l.answer(Answer{Token: token, Err: ErrNotOwner})
 		return
-	case len(e.backlog) >= l.cfg.MaxBacklog:
-		l.answer(Answer{Token: token, Err: fault.New(fault.Exhausted, "%d requests wait for %s already", len(e.backlog), m.To)})
+	}
+	if err := l.crowded(now, e, in); err != nil {
+		l.answer(Answer{Token: token, Err: err})
 		return
 	}
 	w := waiter{token: token, early: true}
@@ -153,6 +155,7 @@ func (l *Lane) evictStale(w WorkerID, run model.RunID, gen uint64) {
 
 // take applies an input, or lets it wait until it can be applied.
 func (l *Lane) take(now model.Time, e *entry, in *input) {
+	in.since = now
 	l.hold(in)
 	if len(e.backlog) > 0 || !l.ready(now, e, in) {
 		e.backlog = append(e.backlog, in)
@@ -647,7 +650,7 @@ func (l *Lane) answer(a Answer) {
 // reply answers a message. Whoever would have waited for the end of what it starts knows now that it must ask again.
 func (l *Lane) reply(to model.Address, awaits bool, a Answer) {
 	if awaits {
-		l.Forget(to, a.Token)
+		l.forgetWaiter(to, a.Token)
 	}
 	l.answer(a)
 }

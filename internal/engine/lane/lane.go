@@ -29,6 +29,7 @@ type Config struct {
 	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
 	MaxKeptBytes  int           // of reports for quarantined runs, and half of it for one; 128 MiB
 	MaxBacklog    int           // inputs that wait for one address; 10,000
+	MaxWait       time.Duration // how long requests wait for one address, of which more than PerKey do, before others are refused; 5 s
 	PerKey        int           // inputs of one address per batch; 64
 	MaxLoads      int           // reads in flight; 64
 	TimerWindow   int           // timers in memory; 50,000
@@ -59,6 +60,7 @@ func (c *Config) withDefaults() {
 	set(&c.PerKey, 64)
 	set(&c.MaxLoads, 64)
 	set(&c.TimerWindow, 50_000)
+	setD(&c.MaxWait, 5*time.Second)
 	setD(&c.TimerHorizon, 30*time.Second)
 	setD(&c.DrainWait, 5*time.Second)
 	setD(&c.QuarantineFor, time.Minute)
@@ -94,6 +96,7 @@ type Lane struct {
 	workers   workers
 	retention retention
 	waiters   map[model.Address][]waiter
+	awaited   int                         // with so many addresses in waiters nodes are looked for that are to be forgotten
 	watchers  map[model.Address][]watcher // of any change; nil until somebody listens
 	watched   int                         // with so many addresses those are looked for to which nobody listens
 	queries   map[uint64]*query

@@ -1,8 +1,6 @@
 package lane
 
 import (
-	"slices"
-
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -235,9 +233,8 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 			l.addWatcher(e.address, watcher{node: node, until: l.now.Add(watchFor)})
 			return
 		}
-		w := waiter{node: node, run: in.message.ToRun}
-		if in.message.Kind == model.MessageWatch && e.x != nil && e.x.Open() && !slices.Contains(l.waiters[e.address], w) { // its callers come and go
-			l.waiters[e.address] = append(l.waiters[e.address], w)
+		if in.message.Kind == model.MessageWatch && e.x != nil && e.x.Open() {
+			l.awaitFrom(e.address, waiter{node: node, run: in.message.ToRun})
 		}
 	}
 }

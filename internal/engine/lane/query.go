@@ -100,6 +100,22 @@ func (l *Lane) unask(q *query) {
 	q.entry.queries = slices.DeleteFunc(q.entry.queries, func(o *query) bool { return o == q })
 }
 
+// unaskAll forgets the questions of a caller who does not wait any longer, also those that have not been put to the code yet.
+func (l *Lane) unaskAll(e *entry, token any) {
+	for _, q := range slices.Clone(e.queries) {
+		if q.token == token {
+			l.unask(q)
+		}
+	}
+	e.backlog = slices.DeleteFunc(e.backlog, func(in *input) bool {
+		if in.token != token || in.kind != inMessage || in.message.Kind != model.MessageQuery {
+			return false
+		}
+		l.done(in)
+		return true
+	})
+}
+
 // ErrAskAgain tells whoever asked the code of a run that nobody has answered, because the run went from one hand to another.
 var ErrAskAgain = fault.New(fault.Unavailable, "the run is being handed over")
 

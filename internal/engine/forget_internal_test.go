@@ -1,0 +1,101 @@
+package engine
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store/memory"
+)
+
+// running is an engine that serves the store, until the test ends.
+func running(t *testing.T, st *memory.Store) *Engine {
+	t.Helper()
+	e := New(Config{Store: st})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- e.Run(ctx) }()
+	if err := e.Ready(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+// wantNobodyWaits demands that no lane remembers anybody who waits.
+func wantNobodyWaits(t *testing.T, e *Engine) {
+	t.Helper()
+	for _, s := range e.current().lanes {
+		c := newCall()
+		text := ""
+		err := s.inbox.put(t.Context(), op{token: c, do: func(l *lane.Lane, _ model.Time) {
+			text = l.String()
+			c.finish(&lane.Answer{})
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		<-c.done
+		if !strings.Contains(text, "somebody waits for: 0, listens to: 0; queries: 0") {
+			t.Errorf("somebody is remembered who does not wait any longer: %s", text)
+		}
+	}
+}
+
+// Who gives up waiting is forgotten at once, whenever that is: also before the lane knows that anybody waits.
+func TestCanceledWaitsAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		e := running(t, memory.New(memory.Options{}))
+		to := model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: "k"}
+		if _, err := e.Send(t.Context(), &model.Message{Kind: model.MessageStart, To: to}); err != nil {
+			t.Fatal(err)
+		}
+		over, cancel := context.WithCancel(t.Context())
+		cancel()
+		for name, wait := range map[string]func(ctx context.Context) error{
+			"await": func(ctx context.Context) error { _, err := e.Await(ctx, to, model.RunID{}); return err },
+			"run": func(ctx context.Context) error {
+				_, err := e.Execute(ctx, &model.Message{Kind: model.MessageStart, To: to})
+				return err
+			},
+			"update": func(ctx context.Context) error {
+				_, err := e.Send(ctx, &model.Message{Kind: model.MessageUpdate, To: to, Name: "u"})
+				return err
+			},
+			"updates": func(ctx context.Context) error {
+				return e.SendMany(ctx, []*model.Message{{Kind: model.MessageUpdate, To: to, Name: "u"}})[0].Err
+			},
+			"query": func(ctx context.Context) error {
+				_, err := e.Query(ctx, &model.Message{Kind: model.MessageQuery, To: to, Name: "q"})
+				return err
+			},
+			"listen": func(ctx context.Context) error {
+				_, stop, err := e.Changed(ctx, to)
+				if err == nil {
+					stop()
+				}
+				return err
+			},
+		} {
+			for range 20 {
+				_ = wait(over)
+				brief, cancel := context.WithTimeout(t.Context(), time.Second)
+				_ = wait(brief)
+				cancel()
+			}
+			synctest.Wait()
+			t.Log(name)
+			wantNobodyWaits(t, e)
+		}
+	})
+}

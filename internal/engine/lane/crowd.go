@@ -1,0 +1,58 @@
+package lane
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// crowded refuses a request of a client when too much waits for its address: too many requests, too many bytes, or more requests
+// than a batch takes, of which the first has waited too long. Only the backlog of the lane counts: what has not been applied yet. An
+// update that the code has not answered, or a call that waits for a lock, has been applied and may wait for as long as its caller
+// likes.
+//
+// A few callers who wait out an outage of the store are not refused, however long it lasts. A line that grows behind something that
+// does not move is.
+func (l *Lane) crowded(now model.Time, e *entry, in *input) error {
+	n := len(e.backlog)
+	if n == 0 {
+		return nil
+	}
+	age := now.Sub(e.backlog[0].since)
+	switch {
+	case n >= l.cfg.MaxBacklog:
+	case n > l.cfg.PerKey && age >= l.cfg.MaxWait && !in.writes(): // what a claim writes comes before its report
+	case n > l.cfg.PerKey && l.bytes >= l.cfg.MaxBytes/4 && e.waitingBytes() >= l.cfg.MaxBytes/4:
+	default:
+		return nil
+	}
+	return fault.New(fault.Exhausted, "%d requests wait for %s already, the first for %s: %s", n, e.address, age.Round(time.Millisecond), l.whyWaits(e))
+}
+
+// waitingBytes is how many bytes wait for the address.
+func (e *entry) waitingBytes() (n int) {
+	for _, in := range e.backlog {
+		n += in.held
+	}
+	return n
+}
+
+// whyWaits says what keeps the backlog of an entry from being applied.
+func (l *Lane) whyWaits(e *entry) string {
+	switch {
+	case l.recovery.careful():
+		return "a commit was refused or late, and its inputs are applied again in smaller ones"
+	case l.recovery.busy():
+		return "the store has not taken the last commit"
+	case e.loading:
+		return "it is being read from the store"
+	case e.starting:
+		return "its start is being committed"
+	case e.removing:
+		return "old runs of it are being removed"
+	case e.poison != nil:
+		return "it " + e.poison.String()
+	}
+	return "more requests come than commits can take"
+}

@@ -1,0 +1,124 @@
+package lane_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// wantCrowded demands that a request was refused because too many wait, and that the error says how many, for how long, and why.
+func (r *rig) wantCrowded(token any, says ...string) {
+	r.t.Helper()
+	r.wantAnswer(token, "exhausted")
+	for _, s := range says {
+		if err := r.answers[token].Err; err == nil || !strings.Contains(err.Error(), s) {
+			r.t.Errorf("%v is told %v, want it to say %q", token, err, s)
+		}
+	}
+}
+
+// line has requests wait for an address.
+func (r *rig) line(a model.Address, n int) {
+	for i := range n {
+		r.signal(a, fmt.Sprint("s", i), fmt.Sprint(a.Key, i))
+	}
+}
+
+// A line behind an execution that is being read for seconds grows no longer. The first ones are served in the end.
+func TestLineIsRefusedByAge(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	hot, calm := key("hot"), key("calm")
+	r.began(hot)
+	r.began(calm)
+	for i := range 100 {
+		r.send(request(hot, "s", fmt.Sprint("hot", i)), fmt.Sprint("hot", i))
+	}
+	for i := range 3 {
+		r.send(request(calm, "s", fmt.Sprint("calm", i)), fmt.Sprint("calm", i))
+	}
+	r.flush() // what was answered to the first requests is being read, and that takes its time
+	r.now = r.now.Add(4 * time.Second)
+	r.signal(hot, "early", "early")
+	r.flush()
+	r.wantSilence("early")
+	r.now = r.now.Add(2 * time.Second)
+	r.signal(hot, "late", "late")
+	r.signal(calm, "late", "patient")
+	r.flush()
+	r.wantCrowded("late", "101 requests wait", "the first for 6s", "being read")
+	r.wantSilence("patient")
+	r.settle()
+	for i := range 100 {
+		r.wantAnswer(fmt.Sprint("hot", i), "")
+	}
+	r.wantAnswer("early", "")
+	r.wantAnswer("patient", "")
+	r.signal(hot, "after", "after")
+	r.settle()
+	r.wantAnswer("after", "")
+	if r.l.Held() != 0 {
+		t.Errorf("%d bytes are held", r.l.Held())
+	}
+}
+
+// While the store takes no commit, a line is refused with that as the reason; so is one for a key that is too busy.
+func TestLineIsRefusedWithItsReason(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.PerKey = 4 })
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.line(a, 20)
+	r.flush()
+	r.now = r.now.Add(6 * time.Second)
+	r.signal(a, "x", "hot")
+	r.wantCrowded("hot", "more requests come than commits can take")
+	r.fail(store.Away)
+	r.signal(a, "x", "away")
+	r.wantCrowded("away", "the store has not taken the last commit")
+	r.settle()
+	r.pass(2 * time.Second)
+	for i := range 20 {
+		r.wantAnswer(fmt.Sprint("a", i), "")
+	}
+}
+
+// Large requests for one address do not take the room of all others.
+func TestLineIsRefusedByBytes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.MaxBytes, c.PerKey = 1<<20, 4 })
+	a := key("a")
+	r.began(a)
+	for i := range 40 {
+		r.signalLarge(a, "s", 20<<10, i)
+	}
+	r.flush()
+	r.wantCrowded(39, "requests wait")
+	if r.l.Full() {
+		t.Error("one address fills the lane")
+	}
+	r.settle()
+}
+
+// What has been applied may wait for ever: an update that the code does not answer is no backlog of the lane.
+func TestUnansweredUpdatesAreNoLine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	for i := range 200 {
+		r.update(a, fmt.Sprint("u", i), fmt.Sprint("u", i))
+	}
+	r.settle()
+	r.pass(time.Hour)
+	r.update(a, "one more", "one more")
+	r.settle()
+	r.wantSilence("u0", "one more")
+}

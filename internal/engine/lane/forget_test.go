@@ -1,0 +1,72 @@
+package lane_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Other nodes that have waited for a long time are forgotten when others come: whether anybody of theirs still waits is not known.
+func TestWaitingNodesAreForgotten(t *testing.T) {
+	t.Parallel()
+	const n = 1200
+	r := newRig(t)
+	watch := func(i int) {
+		r.put(model.Message{Kind: model.MessageWatch, To: key(fmt.Sprint("k", i))}, fmt.Sprint("w", i))
+	}
+	for i := range n {
+		r.start(key(fmt.Sprint("k", i)), i)
+		watch(i)
+	}
+	r.settle()
+	r.l.MailWaits()
+	r.settle()
+	if got := r.l.Waiters(); got != n {
+		t.Fatalf("somebody waits for %d executions, want %d", got, n)
+	}
+	r.pass(11 * time.Minute)
+	for i := range n + 1 { // those who say so again are remembered
+		if i%100 == 0 {
+			watch(i)
+		}
+	}
+	for i := n; i < 2*n; i++ {
+		r.start(key(fmt.Sprint("k", i)), i)
+		watch(i)
+	}
+	r.settle()
+	r.l.MailWaits()
+	r.settle()
+	if got := r.l.Waiters(); got < n || got > n+n/50 {
+		t.Errorf("somebody waits for %d executions, want those who came late and few others", got)
+	}
+}
+
+// A question whose caller gives up before it has been put to the code is dropped.
+func TestForgottenQueryThatWaits(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.release(a, "nothing")
+	r.settle()
+	r.send(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "query") // the run has left memory, and is read
+	r.flush()
+	r.signal(a, "s", "signal")
+	r.l.Forget(a, "query")
+	if held := r.l.Held(); held == 0 {
+		t.Fatal("nothing waits")
+	}
+	r.settle()
+	r.wantSilence("query")
+	r.wantAnswer("signal", "")
+	if r.l.Queries() != 0 || r.l.Held() != 0 {
+		t.Errorf("%d queries are open, %d bytes are held", r.l.Queries(), r.l.Held())
+	}
+	if h := r.holder(a); h == 0 || len(r.held[r.current(a).Start.Run].asked) != 0 {
+		t.Error("the code is asked for nobody")
+	}
+}
