@@ -145,8 +145,8 @@ var entities = []mutant{
 	{
 		name:  "a call that fails sends all the same",
 		file:  "internal/core/entity.go",
-		old:   "		if res.Failure == nil {\n			d.Messages = append(d.Messages, res.Messages...)\n",
-		new:   "		{\n			d.Messages = append(d.Messages, res.Messages...)\n",
+		old:   "		if res.Failure == nil {\n			for j := range",
+		new:   "		{\n			for j := range",
 		tests: [][]string{coreTest("TestFailedCallSendsNothing$")},
 	},
 	{

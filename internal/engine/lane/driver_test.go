@@ -44,6 +44,7 @@ type rig struct {
 	mail       []store.MessageRow
 	hints      []lane.Hint
 	freed      []model.ShardID
+	large      []lane.Large
 	dead       error
 
 	// held is what workers hold, as they know it.
@@ -200,6 +201,7 @@ func (r *rig) take() {
 		r.mail = append(r.mail, m)
 	}
 	r.hints = append(r.hints, out.Hints...)
+	r.large = append(r.large, out.Large...)
 	r.count(out.Facts)
 	r.freed = append(r.freed, out.Freed...)
 	r.spare = out

@@ -26,6 +26,8 @@ type Config struct {
 
 	MaxBatchRows  int           // rows per batch; 2,000
 	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
+	MaxHeld       int           // bytes of histories that workers hold; 256 MiB, shared by the lanes of the node
+	KeepIdle      int           // bytes of the state of a run that stay in memory while nobody can continue it; 2 KiB
 	MaxBacklog    int           // inputs that wait for one address; 10,000
 	PerKey        int           // inputs of one address per batch; 64
 	MaxLoads      int           // reads in flight; 64
@@ -51,6 +53,9 @@ func (c *Config) withDefaults() {
 	set(&c.Lanes, 1)
 	set(&c.MaxBatchRows, 2000)
 	set(&c.MaxBytes, 64<<20)
+	set(&c.MaxHeld, 256<<20)
+	c.MaxHeld /= c.Lanes
+	set(&c.KeepIdle, 2<<10)
 	set(&c.MaxBacklog, 10_000)
 	set(&c.PerKey, 64)
 	set(&c.MaxLoads, 64)
@@ -81,6 +86,8 @@ type Lane struct {
 
 	backlog ring // entries with waiting inputs that may be served
 	bytes   int
+	room    room
+	calls   int // bytes of what waits in memory for entities
 
 	loads     loads
 	timers    window
@@ -157,6 +164,8 @@ type Output struct {
 	Freed []model.ShardID
 	// Removed is how many runs a round of retention has removed.
 	Removed int
+	// Large are runs whose history has come near its limit.
+	Large []Large
 	// Facts are what has become durable, in order, when the lane is watched.
 	Facts []Fact
 	// Dead is set once the lane has been fenced: everything in memory is void.
