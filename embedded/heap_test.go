@@ -27,7 +27,7 @@ type hostile struct {
 
 // small is for the fast suite: the same shape as the real one, which needs the long tag.
 var small = hostile{
-	input: 128 << 20, most: 192 << 20,
+	input: 128 << 20, most: 224 << 20,
 	cfg: embedded.Config{MaxHistory: 12 << 20, MaxUnread: 4 << 20, MaxLoadedBytes: 16 << 20},
 }
 
@@ -111,14 +111,14 @@ func (h *hostile) open(t *testing.T, dir string, defs ...perdure.Definition) *pe
 	return app
 }
 
-// flood sends all the input, and reports how much of it was refused. What the engine takes may wait
+// flood sends all the input, so many chunks at a time, and reports how much of it was refused. What the engine takes may wait
 // for an answer that never comes: it keeps its slot, of which there are more than the engine takes.
-func (h *hostile) flood(t *testing.T, send func(ctx context.Context, text string) error) (refused int64) {
+func (h *hostile) flood(t *testing.T, at int, send func(ctx context.Context, text string) error) (refused int64) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	var no atomic.Int64
 	var wg sync.WaitGroup
-	slots := make(chan struct{}, 16)
+	slots := make(chan struct{}, at)
 	for sent := 0; sent < h.input; sent += chunk {
 		slots <- struct{}{}
 		wg.Go(func() {
@@ -144,7 +144,7 @@ func heapSignals(t *testing.T, h hostile, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.flood(t, func(ctx context.Context, s string) error { return text.Send(app.With(ctx), x, s) }) == 0 {
+	if h.flood(t, 4, func(ctx context.Context, s string) error { return text.Send(app.With(ctx), x, s) }) == 0 {
 		t.Error("no signal was refused")
 	}
 	if err := app.Close(); err != nil {
@@ -168,7 +168,7 @@ func heapUpdates(t *testing.T, h hostile, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if h.flood(t, func(ctx context.Context, s string) error { _, err := put.Call(app.With(ctx), x, s); return err }) == 0 {
+	if h.flood(t, 12, func(ctx context.Context, s string) error { _, err := put.Call(app.With(ctx), x, s); return err }) == 0 {
 		t.Error("no update was refused")
 	}
 	_ = app.Close()
@@ -183,7 +183,7 @@ func heapCalls(t *testing.T, h hostile, dir string) {
 		return *n, nil
 	})
 	app := h.open(t, dir, count)
-	if h.flood(t, func(ctx context.Context, s string) error { _, err := add.Call(app.With(ctx), "one", s); return err }) == 0 {
+	if h.flood(t, 12, func(ctx context.Context, s string) error { _, err := add.Call(app.With(ctx), "one", s); return err }) == 0 {
 		t.Error("no call was refused")
 	}
 	close(over)
