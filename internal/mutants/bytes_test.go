@@ -1,7 +1,7 @@
 package mutants
 
 // heap is a process that is flooded and measured.
-var heap = []string{"./embedded", "-run", "TestHeapUnderHostileInput$"}
+var heap = []string{"./internal/e2e", "-run", "TestHeapUnderHostileInput$"}
 
 // bounds are bugs in how much memory and disk one address may take.
 var bounds = []mutant{

@@ -1,4 +1,4 @@
-package embedded_test
+package e2e_test
 
 import (
 	"context"

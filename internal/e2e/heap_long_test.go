@@ -1,6 +1,6 @@
 //go:build long
 
-package embedded_test
+package e2e_test
 
 import "testing"
 
@@ -10,7 +10,7 @@ func init() {
 
 // A gigabyte to one address, with the settings that everybody has: 256 MiB and the budget of
 // histories.
-func TestHeapUnderAGigabyte(t *testing.T) {
+func TestLongHeapUnderAGigabyte(t *testing.T) {
 	for name := range heapCases {
 		t.Run(name, func(t *testing.T) { measure(t, "whole", name, 256<<20+256<<20) })
 	}
