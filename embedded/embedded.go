@@ -59,6 +59,9 @@ type Config struct {
 	MaxHistory int
 	// MaxUnread is how many bytes of signals, updates and promises may wait for the code of a run, at most half of MaxHistory; 16 MiB, or a third of MaxHistory if that is less.
 	MaxUnread int
+	// MaxLoadedBytes is how many bytes of histories stay in memory at once; 256 MiB. Executions that wait make room for others; one that finds no room waits until those that
+	// run a step have ended it. One is always in memory, however large it is.
+	MaxLoadedBytes int
 	// Payloads is how inputs, outputs and messages are stored: their format, compression, encryption, and where large ones go. The zero value is
 	// JSON in the store. Every process that serves or calls the same executions should have the same settings.
 	Payloads payload.Codec
@@ -114,7 +117,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
-		Retention: c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread,
+		Retention: c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
 	})
 	if err != nil {
 		unregister()

@@ -95,6 +95,9 @@ func (n *Entity) Waiting() int { return len(n.mail) }
 // Mail are the items that have not been dealt with, in order. The caller must not change them.
 func (n *Entity) Mail() []*Item { return n.mail }
 
+// MailSize is roughly what the mailbox takes.
+func (n *Entity) MailSize() int { return n.bytes }
+
 // Idle reports whether nothing waits.
 func (n *Entity) Idle() bool { return len(n.mail) == 0 && n.busy == 0 }
 

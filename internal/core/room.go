@@ -131,8 +131,8 @@ func (x *Execution) Warning(lim Limits) *model.Reason {
 	return &model.Reason{Code: model.WaitLarge, Detail: fmt.Sprintf("%d of %d bytes; continue as new", x.bytes, lim.Bytes)}
 }
 
-// warn adds the warning to what the run waits for.
-func (x *Execution) warn(waits []model.Reason, lim Limits) []model.Reason {
+// Warned is what the run waits for with the warning behind it, if there is one.
+func (x *Execution) Warned(waits []model.Reason, lim Limits) []model.Reason {
 	if w := x.Warning(lim); w != nil {
 		return append(slices.Clip(waits), *w)
 	}

@@ -49,8 +49,8 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 		}
 	}
 	for _, kind := range []model.MessageKind{model.MessageSignal, model.MessageUpdate, model.MessageSettle} {
-		d := send(x, kind, model.Message{Name: "more", Input: text(9_000), RequestID: "more"})
-		if !fault.Is(d.Refused(), fault.Exhausted) || d.Writes() || !strings.Contains(d.Refused().Error(), "limit of 30000") {
+		d := send(x, kind, model.Message{Name: "more", Input: text(12_000), RequestID: "more"})
+		if !fault.Is(d.Refused(), fault.Exhausted) || d.Writes() || !strings.Contains(d.Refused().Error(), "would exceed the limit of 3") {
 			t.Errorf("%s beyond the limit: %v", kind, d.Refused())
 		}
 	}

@@ -24,6 +24,7 @@ type laneShell struct {
 	inbox   *inbox
 	commits chan func(ctx context.Context)
 	loads   chan lane.Load
+	pages   pages
 	log     *slog.Logger
 	notices notices               // of rows that cannot be read
 	trouble atomic.Pointer[error] // why the store did not take the last commit, for those who give up waiting
@@ -45,7 +46,7 @@ const loaders = 4
 func newLaneShell(inc *incarnation, index int, cfg lane.Config) *laneShell {
 	s := &laneShell{
 		eng: inc.eng, inc: inc, index: index, lane: lane.New(cfg), inbox: newInbox(inc.eng.cfg.InboxLimit),
-		commits: make(chan func(context.Context), 1), loads: make(chan lane.Load, cfg.MaxLoads+loaders),
+		commits: make(chan func(context.Context), 1), loads: make(chan lane.Load, cfg.MaxLoads+loaders), pages: newPages(),
 		log:        inc.eng.cfg.Log.With("lane", index),
 		committing: inc.eng.trouble.Source("doing", "commit", "lane", index), refused: inc.eng.refusals.Source("lane", index),
 	}
@@ -169,7 +170,7 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 		s.setAside(a.Why, a.Newer)
 	}
 	if b := out.Commit; b != nil {
-		if b.Rows() <= fewRows && b.Bytes <= fewBytes && b.Patience == 0 && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed) == 0 && s.inbox.empty() {
+		if b.Rows() <= fewRows && b.Bytes <= fewBytes && b.Patience == 0 && len(out.Calls)+len(out.TaskCalls)+len(out.Operate)+len(out.Answers)+len(out.Loads)+len(out.Mail)+len(out.Hints)+len(out.Freed)+len(out.Large) == 0 && s.inbox.empty() {
 			res, err := s.commit(ctx, b)
 			if !store.Final(err) {
 				s.lane.Committed(s.eng.clock.now(), res, err)
@@ -195,6 +196,12 @@ func (s *laneShell) carryOut(ctx context.Context, out *lane.Output) error {
 	}
 	if out.Dead != nil {
 		return out.Dead
+	}
+	for i := range out.Large {
+		run := &out.Large[i]
+		s.eng.cfg.Meter.Add(telemetry.RunsLarge, 1, run.Address.Type)
+		s.log.Warn("the history of a run comes near its limit: it should continue as new",
+			"workflow", run.Address.Type, "key", run.Address.Key, "run", run.Run.String(), "bytes", run.Bytes, "limit", s.eng.cfg.Limits.Bytes)
 	}
 	if out.Removed > 0 {
 		s.log.Debug("removed closed runs whose time is over", "runs", out.Removed)
@@ -354,97 +361,4 @@ func (s *laneShell) gaveUp(ctx context.Context, what string) error {
 		return fault.New(fault.Unavailable, "%s: the store takes nothing (%v): %w", what, *t, context.Cause(ctx))
 	}
 	return fault.New(fault.KindOf(ctx.Err()), "%s: %w", what, context.Cause(ctx))
-}
-
-// loader makes the reads that the lane asks for.
-func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
-	defer source.Leave()
-	for ld := range s.loads {
-		if ctx.Err() != nil {
-			continue
-		}
-		r := Read(ctx, s.eng.cfg.Store, ld, s.eng.clock.now())
-		switch {
-		case store.Whole(r.Err):
-			s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(nil))
-			s.passedOver(ld.Kind, r.Err)
-		case fault.Is(r.Err, fault.Corrupt): // the store works; what it holds there is set aside with this reason
-			s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(r.Err))
-			s.log.Warn("read failed", "error", r.Err)
-		default:
-			s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(r.Err))
-			note(ctx, source, r.Err)
-		}
-		s.inbox.result(func(l *lane.Lane, now model.Time) { l.Loaded(now, ld.ID, r) })
-	}
-}
-
-const (
-	eventPage      = 2000
-	eventPageBytes = 8 << 20
-)
-
-// Read makes a read that a lane asks for.
-func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r lane.LoadResult) {
-	switch ld.Kind {
-	case lane.LoadRun:
-		r = readRun(ctx, st, ld)
-	case lane.LoadReply:
-		var found []store.Reply
-		found, r.Err = st.LoadReplies(ctx, []store.RequestKey{{Shard: ld.Shard, Address: ld.Address, ID: ld.RequestID}})
-		if len(found) > 0 {
-			r.Reply = &found[0]
-		}
-	case lane.LoadProgress:
-		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, store.Progress(ld.Task))
-	case lane.LoadWritten:
-		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, store.Written(ld.Task))
-	case lane.LoadLetter:
-		r.Letter, r.Err = st.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: ld.Shard, Run: ld.Run}, Task: ld.Task})
-	case lane.LoadFate:
-		r.Fate, r.Err = fateOf(ctx, st, ld.Shard, ld.Claim)
-	case lane.LoadRunnable:
-		r.Runnable, r.Err = st.LoadRunnable(ctx, ld.Shards, ld.After, ld.Limit)
-	case lane.LoadExpired:
-		r.Expired, r.Err = st.LoadExpired(ctx, store.ExpiredRequest{Shards: ld.Shards, ClosedBefore: ld.Before, Now: ld.Until, After: ld.After, Limit: ld.Limit})
-	case lane.LoadTimers:
-		r.Timers, r.Err = st.LoadTimers(ctx, ld.Shards, ld.Mark, ld.Until, ld.Limit)
-	case lane.LoadEntity:
-		r = readEntity(ctx, st, ld)
-	case lane.LoadMailboxes:
-		r.Mailboxes, r.Err = st.LoadMailboxes(ctx, ld.Shards, ld.Behind, ld.Limit)
-	case lane.LoadMail:
-		if r.Messages, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit); r.Err == nil {
-			r.Inbox, r.Err = st.LoadInbox(ctx, ld.Shards, now, ld.Limit)
-		}
-	}
-	return r
-}
-
-// readEntity reads an entity with everything that waits for it.
-func readEntity(ctx context.Context, st store.Store, ld lane.Load) (r lane.LoadResult) {
-	key := store.EntityKey{Shard: ld.Shard, Address: ld.Address}
-	r.Entity, r.Err = st.LoadEntity(ctx, key, eventPage, eventPageBytes)
-	for more := r.Entity.More && r.Err == nil; more; {
-		box := r.Entity.Mailbox
-		var page []model.MailboxItem
-		page, r.Err = st.LoadMailbox(ctx, key, box[len(box)-1].Seq, eventPage, eventPageBytes)
-		r.Entity.Mailbox, more = append(box, page...), len(page) > 0 && r.Err == nil
-	}
-	return r
-}
-
-// readRun reads a run with its history and its timers.
-func readRun(ctx context.Context, st store.Store, ld lane.Load) (r lane.LoadResult) {
-	run, err := st.LoadRun(ctx, ld.Shard, ld.Address, ld.Run, eventPage, eventPageBytes)
-	r = lane.LoadResult{Execution: run.Execution, Events: run.Events, Timers: run.Timers, Err: err}
-	for more := run.More && err == nil; more; {
-		page, err := st.LoadEvents(ctx, store.RunKey{Shard: run.Execution.Shard, Run: run.Execution.Start.Run}, r.Events[len(r.Events)-1].Seq, eventPage, eventPageBytes)
-		if err != nil {
-			r.Err = err
-			break
-		}
-		r.Events, more = append(r.Events, page...), len(page) > 0
-	}
-	return r
 }

@@ -2,7 +2,7 @@ package mutants
 
 import "slices"
 
-var list = slices.Concat(common, histories, tasks, flow, share, entities, files, load, clocks, requests, damaged)
+var list = slices.Concat(common, histories, tasks, flow, share, entities, files, load, clocks, requests, damaged, bounds)
 
 // histories are bugs of what is done with histories, of pinned runs, and of what workflows send each other.
 var histories = []mutant{
@@ -16,8 +16,8 @@ var histories = []mutant{
 	{
 		name:  "a run that has just begun goes to any version",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   "	w := l.workers.pick(k, e.x.Pin)\n	if w == 0 {\n		l.strand(k, e, noWorker(e))\n		return\n	}\n	l.activate(now, e, w, e.x.Start.Carried)\n",
-		new:   "	w := l.workers.pick(k, \"\")\n	if w == 0 {\n		l.strand(k, e, noWorker(e))\n		return\n	}\n	l.activate(now, e, w, e.x.Start.Carried)\n",
+		old:   "	w := l.workers.pick(k, e.x.Pin)\n	if w == 0 {\n		l.strand(k, e, noWorker(e))\n		return\n	}\n	if !l.hasRoom() {\n",
+		new:   "	w := l.workers.pick(k, \"\")\n	if w == 0 {\n		l.strand(k, e, noWorker(e))\n		return\n	}\n	if !l.hasRoom() {\n",
 		tests: [][]string{sim},
 	},
 	{

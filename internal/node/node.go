@@ -52,6 +52,7 @@ type Config struct {
 	MaxPayload  int           // bytes of an input or output; 2 MiB
 	MaxHistory  int           // bytes of the history of a run; 50 MiB
 	MaxUnread   int           // bytes that wait for the code of a run; 16 MiB, or a third of MaxHistory if that is less
+	MaxLoaded   int           // bytes of histories in memory; 256 MiB
 	RetainDead  time.Duration
 	Lane        lane.Config
 	// Meter counts and Tracer makes spans; nil when nobody looks.
@@ -124,6 +125,8 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "payloads of at most %d bytes: that is less than nothing", cfg.MaxPayload)
 	case cfg.MaxHistory < 0 || cfg.MaxUnread < 0:
 		return fault.New(fault.Invalid, "histories of at most %d bytes, of which %d may be unread: that is less than nothing", cfg.MaxHistory, cfg.MaxUnread)
+	case cfg.MaxLoaded < 0:
+		return fault.New(fault.Invalid, "at most %d bytes of histories in memory: that is less than nothing", cfg.MaxLoaded)
 	case cfg.MaxUnread > cfg.limits().Bytes/2:
 		return fault.New(fault.Invalid, "%d bytes that wait for the code of a run: at most half of its history of %d, because the next run begins with them", cfg.MaxUnread, cfg.limits().Bytes)
 	}
@@ -161,6 +164,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	hub, err := n.openHints(cfg, st)
 	if err != nil {
 		return nil, errors.Join(err, st.Close())
+	}
+	if cfg.MaxLoaded != 0 {
+		cfg.Lane.MaxHeld = cfg.MaxLoaded
 	}
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,

@@ -40,6 +40,7 @@ const (
 	RunsClosed
 	RunSeconds
 	RunsBlocked
+	RunsLarge
 	RunsLoaded
 	RunsStranded
 	RunsQuarantined
@@ -160,6 +161,11 @@ var families = [numFamilies]Family{
 		nil,
 	},
 	RunSeconds: {"perdure_workflow_run_seconds", "Time from the start of a run to its end.", Histogram, []string{labelWorkflow}, long},
+	RunsLarge: {
+		"perdure_workflow_runs_large_total", "Runs whose history has reached four fifths of the bytes that it may have.", Counter,
+		[]string{labelWorkflow},
+		nil,
+	},
 	RunsBlocked: {
 		"perdure_workflow_runs_blocked_total", "Times that a run stopped until somebody changes something: replay_mismatch, quarantined, corrupt, newer_version, history_limit, no_worker.", Counter,
 		[]string{labelWorkflow, labelReason},

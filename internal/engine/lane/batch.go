@@ -274,6 +274,7 @@ func (l *Lane) committed(now model.Time, b *building) {
 
 // run tells what a batch has to tell, in order.
 func (l *Lane) run(now model.Time, b *building) {
+	l.room.tried = false
 	for i := range b.effects {
 		f := &b.effects[i]
 		switch f.kind {

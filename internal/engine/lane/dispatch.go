@@ -148,7 +148,7 @@ func (l *Lane) dispatch(now model.Time, e *entry) {
 		}
 		return
 	}
-	if e.unserved {
+	if e.unserved || e.inLine {
 		return // somebody who can continue it will take it along
 	}
 	k := kind{e.address.Tenant, e.address.Type}
@@ -215,6 +215,11 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 		l.strand(k, e, noWorker(e))
 		return
 	}
+	if !l.hasRoom() {
+		l.queueUp(e)
+		e.loading = false // it has no tasks that would have to be read
+		return
+	}
 	l.activate(now, e, w, e.x.Start.Carried)
 }
 
@@ -224,6 +229,7 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 	e.news, e.retrying, e.withheld = e.told, nil, false
 	e.held, l.runs[e.run()] = e.run(), e
 	e.waits = []model.Reason{{Code: model.WaitTurn}}
+	l.weigh(e)
 	l.out.Calls = append(l.out.Calls, Call{
 		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.gen,
 		Activation: &model.Activation{Start: e.x.Start, Generation: e.gen, Events: events, Now: now},
@@ -383,6 +389,7 @@ func (l *Lane) letGoNow(e *entry, why string) { l.letGo(nil, e, why) }
 func (l *Lane) letGoQuietly(e *entry) {
 	delete(l.runs, e.held)
 	e.worker, e.gen, e.busy, e.held = 0, 0, false, model.RunID{}
+	l.weigh(e)
 }
 
 // Explain says why the current run of an address does not move; ok is false when the lane does not know better than the store.
@@ -398,11 +405,17 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		return l.explainEntity(e)
 	case e.known && e.x != nil && e.x.Paused != nil:
 		return []model.Reason{*e.x.Paused}, true
+	case e.asleep != nil:
+		return []model.Reason{*e.asleep}, true
 	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0 && !e.unserved: // else what it waits for says more
 		return []model.Reason{*e.x.Blocked}, true
 	}
-	if reasons := l.explainTasks(e); len(reasons) > 0 {
-		return reasons, true
+	reasons = l.explainTasks(e)
+	if len(reasons) == 0 {
+		reasons = e.waits
 	}
-	return e.waits, len(e.waits) > 0
+	if e.known && e.x != nil && len(reasons) > 0 {
+		reasons = e.x.Warned(reasons, l.cfg.Limits)
+	}
+	return reasons, len(reasons) > 0
 }

@@ -45,6 +45,7 @@ type rig struct {
 	hints      []lane.Hint
 	aside      []lane.Aside
 	freed      []model.ShardID
+	large      []lane.Large
 	dead       error
 
 	// held is what workers hold, as they know it.
@@ -202,6 +203,7 @@ func (r *rig) take() {
 	}
 	r.hints = append(r.hints, out.Hints...)
 	r.aside = append(r.aside, out.Aside...)
+	r.large = append(r.large, out.Large...)
 	r.count(out.Facts)
 	r.freed = append(r.freed, out.Freed...)
 	r.spare = out

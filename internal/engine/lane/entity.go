@@ -23,6 +23,7 @@ type actor struct {
 	durable model.Entity // what is committed of it: views are made on that
 	jobs    []*job       // that workers have
 	kept    []*core.Item // calls that are only in memory, while the rest is read again
+	counted int          // bytes of all that waits, as the lane has counted them
 	rest    *list.Element
 	bytes   int                 // that it takes while it rests
 	damaged []model.MailboxItem // items that cannot be read, until they are moved out of the mailbox
@@ -153,6 +154,12 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 		}
 		a.Held = m.Brief // it is made at most once: nobody begins before the row that brought it is gone
 	}
+	if err := l.noRoomFor(in, a.Stored); err != nil {
+		l.reply(e.address, in.awaits, Answer{Token: in.token, Err: err})
+		l.done(in)
+		l.operate(now, e)
+		return
+	}
 	d := e.actor.entity.Deliver(m, a, now)
 	if d.Pending && !d.Writes() && !remote {
 		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
@@ -189,6 +196,7 @@ func (l *Lane) applySettle(now model.Time, e *entry, in *input) {
 
 // operate hands calls to workers, as far as they may be made.
 func (l *Lane) operate(now model.Time, e *entry) {
+	l.weighMail(e)
 	if l.dead != nil || e.shard.draining || e.poison != nil || l.recovery.careful() {
 		return
 	}
@@ -360,6 +368,7 @@ func (l *Lane) forgetEntity(e *entry) {
 	}
 	a.entity = nil
 	l.interrupted(e, lost)
+	l.weighMail(e)
 }
 
 // dropResults takes back results that have come and have not been applied.
@@ -401,6 +410,7 @@ func (l *Lane) abandon(e *entry, why error) {
 	}
 	e.known = false
 	e.version++
+	l.weighMail(e)
 }
 
 // unheard tells those whose calls a result is about that nobody records it.

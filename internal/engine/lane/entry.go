@@ -48,6 +48,10 @@ type entry struct {
 	tail       []model.Event
 	read       *[]model.Event // has been read, and waits for what is on its way to the store
 	unserved   bool           // waits for a worker to offer its workflow
+	inLine     bool           // waits for room in memory
+	weight     int            // bytes of the room that it takes
+	bare       bool           // it has been read, and has no tasks
+	asleep     *model.Reason  // why it was paused when its state was dropped
 	waits      []model.Reason
 	queries    []*query // asked of its code and not answered
 
@@ -103,7 +107,7 @@ func (l *Lane) entry(a model.Address) *entry {
 
 // setRun makes x the current run of the entry.
 func (l *Lane) setRun(e *entry, x *core.Execution) {
-	e.x, e.known, e.posted, e.written = x, true, false, nil
+	e.x, e.known, e.posted, e.written, e.bare, e.asleep = x, true, false, nil, false, nil
 }
 
 // forget drops what is known of the run; it will be read again. What is on its way to the store stays on its way.
@@ -117,9 +121,16 @@ func (l *Lane) forget(e *entry) {
 
 // maybeDrop lets an idle entry go, unless kept inputs may be about to be applied to it.
 func (l *Lane) maybeDrop(e *entry) {
-	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.unserved || e.poison != nil ||
-		e.tasks.len() > 0 || e.resuming > 0 || // it is handed over when that is told
-		e.isEntity() && e.actor.stays() {
+	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.poison != nil ||
+		e.resuming > 0 || // it is handed over when that is told
+		e.tasks.len() > 0 {
+		return
+	}
+	if e.unserved || e.inLine {
+		l.slim(e)
+		return
+	}
+	if e.isEntity() && e.actor.stays() {
 		return
 	}
 	l.askAgain(e) // nobody would answer
@@ -134,6 +145,7 @@ func (l *Lane) drop(e *entry) {
 	delete(e.shard.entries, e)
 	if e.isEntity() {
 		l.wakeUp(e)
+		l.weighMail(e)
 	}
 	if e.tasks.len() > 0 {
 		l.unpost(l.now, e)

@@ -11,3 +11,19 @@ func (l *Lane) Entries() int { return len(l.entries) }
 
 // Watchers is the number of addresses that somebody listens to.
 func (l *Lane) Watchers() int { return len(l.watchers) }
+
+// Resident is the number of runs whose state is in memory.
+func (l *Lane) Resident() (n int) {
+	for _, e := range l.entries {
+		if e.x != nil {
+			n++
+		}
+	}
+	return n
+}
+
+// Room is how many bytes of histories workers hold, and how many runs wait for room.
+func (l *Lane) Room() (used, line int) { return l.room.used, len(l.room.line) }
+
+// Calls is how many bytes wait in memory for entities.
+func (l *Lane) Calls() int { return l.calls }

@@ -250,7 +250,7 @@ func (l *Lane) load(e *entry) {
 		return
 	}
 	e.loading = true
-	if len(l.workers.offers[kind{e.address.Tenant, e.address.Type}]) > 0 && e.worker == 0 && !e.activating && !e.shard.draining {
+	if len(l.workers.offers[kind{e.address.Tenant, e.address.Type}]) > 0 && e.worker == 0 && !e.activating && !e.shard.draining && !e.unserved && !e.inLine && l.hasRoom() {
 		e.activating, e.tail = true, nil
 	}
 	l.loads.add(&Load{Kind: LoadRun, Shard: e.shard.id, Address: e.address, entry: e})
@@ -278,7 +278,7 @@ func (l *Lane) loadDue(e *entry) {
 // address is unused, and otherwise gives us the run that is there. Not one whose answer is remembered: that would be stored either way.
 func (l *Lane) mayAssumeAbsent(e *entry, in *input) bool {
 	return in.kind == inMessage && in.message.Kind == model.MessageStart && !e.isEntity() && in.pair == nil && in.inbox.IsZero() && !in.checked && !in.once() &&
-		!e.activating && !e.unserved && e.worker == 0 // otherwise there is a run
+		!e.activating && !e.unserved && !e.inLine && e.worker == 0 // otherwise there is a run
 }
 
 // serveBacklog applies waiting inputs, entry by entry in turn.
@@ -571,6 +571,8 @@ func (l *Lane) heard(now model.Time, e *entry, t *model.Turn) {
 		})
 	}
 	e.waits = model.BoundedReasons(t.Waits)
+	l.weigh(e)
+	l.room.tried = false
 	e.busy = t.Running || t.Seen+int64(t.Ahead) < e.news || len(e.retrying) > 0
 	switch {
 	case e.busy:
@@ -698,6 +700,7 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		e.resuming++
 	}
 	if len(d.Events) > 0 {
+		l.growing(e, d.Events)
 		b.effects = append(b.effects, effect{kind: effDeliver, entry: e, run: key.Run, events: d.Events})
 	}
 	l.executes(b, e, d)

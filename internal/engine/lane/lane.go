@@ -28,6 +28,8 @@ type Config struct {
 	MaxBatchBytes int           // bytes per batch, and one input more; 4 MiB
 	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
 	MaxKeptBytes  int           // of reports for quarantined runs, and half of it for one; 128 MiB
+	MaxHeld       int           // bytes of histories that workers hold; 256 MiB, shared by the lanes of the node
+	KeepIdle      int           // bytes of the state of a run that stay in memory while nobody can continue it; 2 KiB
 	MaxBacklog    int           // inputs that wait for one address; 10,000
 	MaxWait       time.Duration // how long requests wait for one address, of which more than PerKey do, before others are refused; 5 s
 	PerKey        int           // inputs of one address per batch; 64
@@ -56,6 +58,9 @@ func (c *Config) withDefaults() {
 	set(&c.MaxBatchBytes, 4<<20)
 	set(&c.MaxBytes, 64<<20)
 	set(&c.MaxKeptBytes, 128<<20)
+	set(&c.MaxHeld, 256<<20)
+	c.MaxHeld /= c.Lanes
+	set(&c.KeepIdle, 2<<10)
 	set(&c.MaxBacklog, 10_000)
 	set(&c.PerKey, 64)
 	set(&c.MaxLoads, 64)
@@ -89,6 +94,8 @@ type Lane struct {
 	bytes      int
 	kept       int // bytes of reports for quarantined runs, beside bytes
 	batchBytes int // that a batch may have now: fewer than configured while the path to the store is slow
+	room       room
+	calls      int // bytes of what waits in memory for entities
 
 	loads     loads
 	timers    window
@@ -170,6 +177,8 @@ type Output struct {
 	Aside []Aside
 	// Removed is how many runs a round of retention has removed.
 	Removed int
+	// Large are runs whose history has come near its limit.
+	Large []Large
 	// Facts are what has become durable, in order, when the lane is watched.
 	Facts []Fact
 	// Dead is set once the lane has been fenced: everything in memory is void.

@@ -101,12 +101,26 @@ func (q *loads) addFirst(ld *Load) { q.waiting = slices.Insert(q.waiting, 0, ld)
 
 // issue hands out as many reads as may be in flight.
 func (q *loads) issue(l *Lane) {
+	q.hand(l)
+	l.callUp()
+}
+
+// hand hands out reads that wait. A run is not read for a worker while there is no room for it.
+func (q *loads) hand(l *Lane) {
 	for len(q.waiting) > 0 && len(q.flying) < l.cfg.MaxLoads {
 		ld := q.waiting[0]
 		q.waiting[0] = nil
 		q.waiting = q.waiting[1:]
 		if ld.entry != nil && ld.entry.gone {
 			continue
+		}
+		if e := ld.entry; ld.Kind == LoadRun && e.activating && !e.shard.draining {
+			if !l.hasRoom() && !l.queueUp(e) {
+				continue
+			}
+			if e.activating {
+				l.reserve(e, max(e.weight, l.guess(e)))
+			}
 		}
 		q.next++
 		ld.ID, ld.tenure = q.next, l.tenure
@@ -155,6 +169,9 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		return
 	}
 	delete(l.loads.flying, id)
+	if e := ld.entry; e != nil && ld.Kind == LoadRun {
+		l.weigh(e) // what was reserved for it
+	}
 	if ld.entry != nil && ld.entry.gone {
 		return
 	}

@@ -209,6 +209,7 @@ func (l *Lane) freed(sh *shard) {
 		e.gone = true
 		if e.isEntity() {
 			l.wakeUp(e)
+			l.weighMail(e)
 		}
 		l.unstrand(e)
 		l.unpost(l.now, e)

@@ -1,0 +1,17 @@
+//go:build long
+
+package e2e_test
+
+import "testing"
+
+func init() {
+	hostileSizes["whole"] = hostile{input: 1 << 30}
+}
+
+// A gigabyte to one address, with the settings that everybody has: 256 MiB and the budget of
+// histories.
+func TestLongHeapUnderAGigabyte(t *testing.T) {
+	for name := range heapCases {
+		t.Run(name, func(t *testing.T) { measure(t, "whole", name, 256<<20+256<<20) })
+	}
+}

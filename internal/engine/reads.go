@@ -1,0 +1,182 @@
+package engine
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/episode"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+	"github.com/perdure/perdure/internal/telemetry"
+)
+
+// loader makes the reads that the lane asks for.
+func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
+	defer source.Leave()
+	for ld := range s.loads {
+		if ctx.Err() != nil {
+			continue
+		}
+		p := s.pages.open(ctx)
+		if p == nil {
+			continue
+		}
+		r := read(ctx, s.eng.cfg.Store, ld, s.eng.clock.now(), p.grow)
+		s.noteRead(ctx, source, ld.Kind, r.Err)
+		heard := s.inbox.result(func(l *lane.Lane, now model.Time) {
+			l.Loaded(now, ld.ID, r)
+			p.close()
+		})
+		if !heard {
+			p.close()
+		}
+	}
+}
+
+// noteRead counts a read, and logs what went wrong with it.
+func (s *laneShell) noteRead(ctx context.Context, source *episode.Source, kind lane.LoadKind, err error) {
+	switch {
+	case store.Whole(err):
+		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(nil))
+		s.passedOver(kind, err)
+	case fault.Is(err, fault.Corrupt): // the store works; what it holds there is set aside with this reason
+		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(err))
+		s.log.Warn("read failed", "error", err)
+	default:
+		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(err))
+		note(ctx, source, err)
+	}
+}
+
+const (
+	eventPage      = 2000
+	eventPageBytes = 4 << 20
+
+	openReads = 8 // whose results are in memory and not yet in the hands of the lane
+)
+
+// pages bounds the memory of what is read for a lane: so many results of one page, and one of several
+// pages. Readers wait until the lane has taken the results.
+type pages struct {
+	results chan struct{}
+	large   chan struct{}
+}
+
+func newPages() pages { return pages{make(chan struct{}, openReads), make(chan struct{}, 1)} }
+
+// open begins a read; nil when ctx has ended.
+func (p *pages) open(ctx context.Context) *pageRead {
+	select {
+	case p.results <- struct{}{}:
+		return &pageRead{pages: p, ctx: ctx}
+	case <-ctx.Done():
+		return nil
+	}
+}
+
+// pageRead is one read.
+type pageRead struct {
+	pages *pages
+	ctx   context.Context //nolint:containedctx // that of the read
+	large bool
+}
+
+// grow waits until the read may have a further page in memory. It reports false when ctx has ended.
+func (r *pageRead) grow() bool {
+	if r.large {
+		return true
+	}
+	select {
+	case r.pages.large <- struct{}{}:
+		r.large = true
+	case <-r.ctx.Done():
+	}
+	return r.large
+}
+
+// close tells that the result has been taken.
+func (r *pageRead) close() {
+	<-r.pages.results
+	if r.large {
+		<-r.pages.large
+	}
+}
+
+// Read makes a read that a lane asks for.
+func Read(ctx context.Context, st store.Store, ld lane.Load, now model.Time) lane.LoadResult {
+	return read(ctx, st, ld, now, func() bool { return true })
+}
+
+// read makes a read, and asks before each further page.
+func read(ctx context.Context, st store.Store, ld lane.Load, now model.Time, grow func() bool) (r lane.LoadResult) {
+	switch ld.Kind {
+	case lane.LoadRun:
+		r = readRun(ctx, st, ld, grow)
+	case lane.LoadReply:
+		var found []store.Reply
+		found, r.Err = st.LoadReplies(ctx, []store.RequestKey{{Shard: ld.Shard, Address: ld.Address, ID: ld.RequestID}})
+		if len(found) > 0 {
+			r.Reply = &found[0]
+		}
+	case lane.LoadProgress:
+		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, store.Progress(ld.Task))
+	case lane.LoadWritten:
+		r.Data, r.Err = st.LoadTaskData(ctx, store.RunKey{Shard: ld.Shard, Run: ld.Run}, store.Written(ld.Task))
+	case lane.LoadLetter:
+		r.Letter, r.Err = st.LoadDead(ctx, store.DeadKey{RunKey: store.RunKey{Shard: ld.Shard, Run: ld.Run}, Task: ld.Task})
+	case lane.LoadFate:
+		r.Fate, r.Err = fateOf(ctx, st, ld.Shard, ld.Claim)
+	case lane.LoadRunnable:
+		r.Runnable, r.Err = st.LoadRunnable(ctx, ld.Shards, ld.After, ld.Limit)
+	case lane.LoadExpired:
+		r.Expired, r.Err = st.LoadExpired(ctx, store.ExpiredRequest{Shards: ld.Shards, ClosedBefore: ld.Before, Now: ld.Until, After: ld.After, Limit: ld.Limit})
+	case lane.LoadTimers:
+		r.Timers, r.Err = st.LoadTimers(ctx, ld.Shards, ld.Mark, ld.Until, ld.Limit)
+	case lane.LoadEntity:
+		r = readEntity(ctx, st, ld, grow)
+	case lane.LoadMailboxes:
+		r.Mailboxes, r.Err = st.LoadMailboxes(ctx, ld.Shards, ld.Behind, ld.Limit)
+	case lane.LoadMail:
+		if r.Messages, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit); r.Err == nil {
+			r.Inbox, r.Err = st.LoadInbox(ctx, ld.Shards, now, ld.Limit)
+		}
+	}
+	return r
+}
+
+// readEntity reads an entity with everything that waits for it.
+func readEntity(ctx context.Context, st store.Store, ld lane.Load, grow func() bool) (r lane.LoadResult) {
+	key := store.EntityKey{Shard: ld.Shard, Address: ld.Address}
+	r.Entity, r.Err = st.LoadEntity(ctx, key, eventPage, eventPageBytes)
+	for more := r.Entity.More && r.Err == nil; more; {
+		if !grow() {
+			r.Err = context.Cause(ctx)
+			break
+		}
+		box := r.Entity.Mailbox
+		var page []model.MailboxItem
+		page, r.Err = st.LoadMailbox(ctx, key, box[len(box)-1].Seq, eventPage, eventPageBytes)
+		r.Entity.Mailbox, more = append(box, page...), len(page) > 0 && r.Err == nil
+	}
+	return r
+}
+
+// readRun reads a run with its history and its timers.
+func readRun(ctx context.Context, st store.Store, ld lane.Load, grow func() bool) (r lane.LoadResult) {
+	run, err := st.LoadRun(ctx, ld.Shard, ld.Address, ld.Run, eventPage, eventPageBytes)
+	r = lane.LoadResult{Execution: run.Execution, Events: run.Events, Timers: run.Timers, Err: err}
+	for more := run.More && err == nil; more; {
+		if !grow() {
+			r.Err = context.Cause(ctx)
+			break
+		}
+		page, err := st.LoadEvents(ctx, store.RunKey{Shard: run.Execution.Shard, Run: run.Execution.Start.Run}, r.Events[len(r.Events)-1].Seq, eventPage, eventPageBytes)
+		if err != nil {
+			r.Err = err
+			break
+		}
+		r.Events, more = append(r.Events, page...), len(page) > 0
+	}
+	return r
+}
