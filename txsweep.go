@@ -30,7 +30,7 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 			return
 		case <-timer.C:
 		}
-		n, err := a.sweepOnce(ctx, db, time.Now())
+		n, err := a.sweepOnce(ctx, db)
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -46,7 +46,12 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 	}
 }
 
-func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, now time.Time) (int64, error) {
+// sweepOnce goes by the clock of the database, which has stamped the outcomes. That of this process may be days ahead, and would remove what is still needed.
+func (a *App) sweepOnce(ctx context.Context, db *userdb.Database) (int64, error) {
+	now, err := db.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
 	return db.Sweep(ctx, a.host.cluster, now, func(ctx context.Context, o userdb.Owner) (bool, error) {
 		ref, err := ParseRef(o.Execution + "#" + o.Run)
 		if err != nil {

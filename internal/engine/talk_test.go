@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -184,6 +185,96 @@ func TestCallersOfOneRequest(t *testing.T) {
 			if err := <-done; err != nil {
 				t.Error(err)
 			}
+		}
+	})
+}
+
+// fenced is a store that says once that the node has lost its lease.
+type fenced struct {
+	store.Store
+	once atomic.Bool
+}
+
+func (f *fenced) Renew(ctx context.Context, r store.RenewRequest) (store.View, error) {
+	if f.once.CompareAndSwap(true, false) {
+		return store.View{}, store.Errorf(store.Fenced, "renew", "another node was quicker")
+	}
+	return f.Store.Renew(ctx, r)
+}
+
+// slowCode is a worker whose workflow answers its update only when the run is handed to it for the second time.
+type slowCode struct {
+	session *engine.Session
+	handed  atomic.Int32
+	got     chan struct{} // an update has been delivered
+}
+
+func (w *slowCode) Activate(a model.Activation) {
+	n := w.handed.Add(1)
+	t := model.Turn{Run: a.Start.Run, Generation: a.Generation, Seen: int64(len(a.Events)), Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}}}
+	for i := range a.Events {
+		if e := &a.Events[i]; e.Kind == model.EventUpdateReceived && n > 1 {
+			t.Commands = append(t.Commands, model.Command{Kind: model.CommandAnswer, Event: model.Event{ID: "answer", Name: e.Name, Ref: e.Seq, Output: model.TextPayload("done")}})
+		}
+	}
+	go func() { _ = w.session.Report(context.Background(), t) }()
+}
+
+func (w *slowCode) Deliver(_ model.RunID, _ uint64, events []model.Event) {
+	for i := range events {
+		if events[i].Kind == model.EventUpdateReceived && w.handed.Load() == 1 {
+			close(w.got)
+		}
+	}
+}
+func (w *slowCode) Retry(model.RunID, uint64, string)      {}
+func (w *slowCode) Evict(model.RunID, uint64, string)      {}
+func (w *slowCode) Query(model.RunID, uint64, model.Query) {}
+
+// An update that was accepted is sent again under its id when the node loses its lease: its caller hears the answer, and nothing of the loss.
+func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st := &fenced{Store: memory.New(memory.Options{})}
+		e := engine.New(engine.Config{Store: st, LeaseTTL: 500 * time.Millisecond})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- e.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}()
+		if err := e.Ready(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		w := &slowCode{got: make(chan struct{})}
+		w.session = e.Join(w, model.Offer{Tenant: model.DefaultTenant, Workflows: []string{"wf"}})
+		m := start("a")
+		if _, err := e.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		answer := make(chan error, 1)
+		go func() {
+			a, err := e.Send(t.Context(), &model.Message{Kind: model.MessageUpdate, To: m.To, Name: "u"})
+			if err == nil && string(a.Output.Data) != "done" {
+				err = fmt.Errorf("answered %q", a.Output.Data)
+			}
+			answer <- err
+		}()
+		<-w.got
+		st.once.Store(true)
+		select {
+		case err := <-answer:
+			if err != nil {
+				t.Errorf("the accepted update: %v", err)
+			}
+		case <-time.After(time.Minute): // virtual
+			t.Error("the accepted update is not answered")
+		}
+		if n := w.handed.Load(); n < 2 {
+			t.Errorf("the run was handed over %d times: the lease was not lost", n)
 		}
 	})
 }

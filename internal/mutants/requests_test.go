@@ -103,4 +103,11 @@ var requests = []mutant{
 		new:   "		if e.Section != \"\" && false {\n			return r.broken(\"waits for update",
 		tests: [][]string{coreTest("TestSectionRefusesUpdates$")},
 	},
+	{
+		name:  "whoever waits for an accepted update hears that the lease was lost",
+		file:  "internal/engine/lane/await.go",
+		old:   "			case w.reply != \"\": // its request",
+		new:   "			case w.reply != \"\" && false: // its request",
+		tests: [][]string{{"./internal/engine", "-run", "TestAcceptedUpdateOutlivesTheLease$", "-timeout", "60s"}},
+	},
 }

@@ -6,11 +6,23 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
 // Retention is how long the outcomes of a run are kept after it was closed. It is longer than any attempt of the run can be under way (U3).
 const Retention = 7 * 24 * time.Hour
+
+// Now is the time by the clock of the database.
+func (d *Database) Now(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, short)
+	defer cancel()
+	var millis int64
+	if err := d.read(ctx, d.sql(Outcomes, `select {now}`), nil, &millis); err != nil {
+		return time.Time{}, fault.New(fault.Unavailable, "ask the database for its time: %w", err)
+	}
+	return Time(millis), nil
+}
 
 // Owner is a run that has outcomes in the database.
 type Owner struct {

@@ -160,6 +160,16 @@ func TestServerLimits(t *testing.T) {
 	})
 }
 
+// What is old is decided by the clock of the database, not by that of the process.
+func TestNowIsThatOfTheDatabase(t *testing.T) {
+	onDatabases(t, func(t *testing.T, _ *sql.DB, d *userdb.Database) {
+		before := time.Now().Add(-time.Minute)
+		if now, err := d.Now(t.Context()); err != nil || now.Before(before) || now.After(before.Add(2*time.Minute)) {
+			t.Errorf("the database says %v, %v", now, err)
+		}
+	})
+}
+
 func TestSweep(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
 		now := time.Now()

@@ -186,9 +186,12 @@ func (l *Lane) failWaiters(shards ...model.ShardID) {
 	for _, a := range gone {
 		kept := l.waiters[a][:0]
 		for _, w := range l.waiters[a] {
-			if w.early {
+			switch {
+			case w.early:
 				kept = append(kept, w)
-			} else {
+			case w.reply != "": // its request is stored: sent again under its id, it waits for the same answer
+				l.answer(Answer{Token: w.token, Err: ErrNotOwner})
+			default:
 				l.answer(Answer{Token: w.token, Begun: w.begun, Err: err})
 			}
 		}
