@@ -507,5 +507,9 @@ func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	}
 	row := &a.entity.Row
 	out := slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return core.LockedOut(row, it.Message) })
-	return []model.Reason{core.EntityReason(row, out)}, true
+	r := core.EntityReason(row, out)
+	if i := slices.IndexFunc(a.jobs, func(j *job) bool { return !j.views() }); i >= 0 && r.Code == model.WaitMailbox {
+		r.Detail += ", " + a.jobs[i].items[0].Message.Name + " since " + a.jobs[i].since.String()
+	}
+	return []model.Reason{r}, true
 }
