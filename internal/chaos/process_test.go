@@ -69,6 +69,9 @@ func victim(url string) int {
 	if os.Getenv(envBank) != "" {
 		defs = bankDefinitions()
 	}
+	if os.Getenv(envBomb) != "" {
+		defs = bombDefinitions()
+	}
 	app, err := cfg.Open(ctx, url, defs)
 	if err != nil {
 		fmt.Println("open:", err)
@@ -81,7 +84,13 @@ func victim(url string) int {
 		}
 	}
 	fmt.Println("up")
-	if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" {
+	if os.Getenv(envBomb) != "" {
+		if err := settleBombs(ctx, app); err != nil {
+			fmt.Println("bomb:", err)
+			return 1
+		}
+		<-terminate
+	} else if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" {
 		<-terminate
 	} else if prefix := os.Getenv(envBank); prefix != "" {
 		serveBank(ctx, app, l, prefix, terminate)

@@ -41,6 +41,7 @@ type incarnation struct {
 	sweeping atomic.Bool // a round is under way
 
 	member *cluster.Membership // only touched by the members loop
+	owners []store.ShardOwner  // as of the last renewal; the same
 	stop   context.CancelCauseFunc
 	wake   chan struct{} // capacity 1: something was posted to the members loop
 	mu     sync.Mutex
@@ -260,6 +261,7 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, v st
 			alive[i] = v.Members[i].ID.String()
 		}
 		inc.alive.Store(&alive)
+		inc.owners = v.Owners
 		inc.eng.flow.Heard(v.Settings)
 		if inc.seat.Viewed(&v, len(inc.member.Owned())) {
 			inc.member.Nudge()
@@ -290,6 +292,12 @@ func (inc *incarnation) jumped() {
 	}
 }
 
+// orphaned reports whether a shard was that of another process that did not give it up.
+func (inc *incarnation) orphaned(s model.ShardID) bool {
+	i := slices.IndexFunc(inc.owners, func(o store.ShardOwner) bool { return o.Shard == s })
+	return i >= 0 && !inc.owners[i].Node.IsZero() && !inc.eng.lives[inc.owners[i].Node]
+}
+
 func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
 	inc.act(ctx, calls, inc.member.Acquired(got, err))
 	if err != nil {
@@ -297,6 +305,9 @@ func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got
 		return
 	}
 	inc.eng.others.acquire.OK()
+	for i := range got {
+		got[i].Crashed = inc.orphaned(got[i].Shard)
+	}
 	for i, s := range inc.lanes {
 		var mine []store.AcquiredShard
 		for _, g := range got {

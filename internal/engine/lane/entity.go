@@ -77,6 +77,9 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		a := e.actor
 		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
 		a.entity.Keep(a.kept)
+		if e.shard.crashed {
+			a.entity.Suspect(l.cfg.Ref.Node)
+		}
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
 		a.entity.Mark(l.views(e))
 		l.settleDue(now, e)
@@ -214,6 +217,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 	for most > 1 || t.Concurrency == 0 || len(a.jobs) < t.Concurrency {
 		items := a.entity.Next(most, operationBytes)
 		if items == nil {
+			l.accuse(now, e)
 			return
 		}
 		l.hand(now, e, items, &a.entity.Row)

@@ -25,6 +25,7 @@ const (
 	inAttach     // a worker has a claim
 	inExpired    // removes closed runs whose time is over
 	inOperated   // what a worker has made of calls of an entity
+	inNote       // stores that calls of an entity are about to be made which the process before may have died of
 	inSettle     // answers calls of an entity that are lost, and gives its lock to whose turn it is
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
@@ -81,7 +82,7 @@ func (in *input) size() int {
 		n += 16 * len(in.runs)
 	case inOperated:
 		n += in.job.size
-	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle:
+	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle, inNote:
 	}
 	return n
 }
@@ -366,6 +367,8 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.applyOperated(now, e, in)
 	case inSettle:
 		l.applySettle(now, e, in)
+	case inNote:
+		l.applyNote(now, e, in)
 	case inQuarantine:
 	}
 }
