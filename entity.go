@@ -149,7 +149,7 @@ type (
 
 type entityOptions struct {
 	concurrency, mailbox *int
-	idle                 *time.Duration
+	idle, limit          *time.Duration
 }
 
 type entityOption func(*entityOptions)
@@ -168,6 +168,15 @@ func MaxIdle(d time.Duration) EntityOption {
 
 // MailboxSize is how many calls of one key may wait; further ones are refused with ErrExhausted.
 func MailboxSize(n int) EntityOption { return entityOption(func(o *entityOptions) { o.mailbox = &n }) }
+
+// defaultOperationTimeout is how long an operation or a view of an entity may take without OperationTimeout. RPCs of services have no limit without it.
+const defaultOperationTimeout = time.Minute
+
+// OperationTimeout is how long one operation, view or RPC may take. Its context ends then. When its code does not return within another second, the caller gets an error of
+// kind ErrTimeout, nothing is changed or sent, the next call of the key is made, and what the code still does is dropped.
+func OperationTimeout(d time.Duration) EntityOption {
+	return entityOption(func(o *entityOptions) { o.limit = &d })
+}
 
 type persistedOption struct{}
 
@@ -192,6 +201,9 @@ func (o *entityOptions) check(wrong func(format string, args ...any), k *calleeK
 	}
 	if d := o.idle; d != nil && *d <= 0 {
 		wrong("MaxIdle(%s): nothing can be called in no time", *d)
+	}
+	if d := o.limit; d != nil && (*d < time.Millisecond || *d > maxTaskTime) {
+		wrong("OperationTimeout(%s) must be at least a millisecond and at most 100 years", *d)
 	}
 }
 
@@ -246,8 +258,17 @@ func (d *entityDefinition) code(h *host) entity.Type {
 	if d.state != nil {
 		t.State = d.state(h)
 	}
+	limit := time.Duration(0)
+	switch {
+	case d.opts.limit != nil:
+		limit = *d.opts.limit
+	case d.kind == entityKind:
+		limit = defaultOperationTimeout
+	}
 	for i := range d.calls {
-		t.Calls[d.calls[i].name] = d.calls[i].handler(h)
+		handler := d.calls[i].handler(h)
+		handler.Limit = limit
+		t.Calls[d.calls[i].name] = handler
 	}
 	return t
 }

@@ -38,6 +38,7 @@ var limits = []struct{ row, file, code string }{
 	{"in one commit | 64, of about 4 MiB |", "internal/engine/lane/entity.go", "operationsPerHand = 64"},
 	{"in one commit | 64, of about 4 MiB |", "internal/engine/lane/entity.go", "operationBytes = 4 << 20"},
 	{"| bytes of the name of an entity or service | 192 |", "internal/service/entities.go", "v.limits.Name-len(model.ServicePrefix)"},
+	{"| how long an operation or a view takes | 1 min |", "entity.go", "defaultOperationTimeout = time.Minute"},
 	{"| how long a key that nobody calls stays in memory | 1 min |", "internal/engine/lane/entityrest.go", "defaultEntityIdle = time.Minute"},
 	{"| keys in memory that nobody calls, per lane | 100,000 |", "internal/engine/lane/entityrest.go", "entityCacheEntries = 100_000"},
 	{"| bytes of their states | 64 MiB |", "internal/engine/lane/entityrest.go", "entityCacheBytes = 64 << 20"},

@@ -72,6 +72,9 @@ func victim(url string) int {
 	if mode := os.Getenv(envPersisted); mode != "" {
 		defs = hookDefinitions(mode == "dies")
 	}
+	if os.Getenv(envBomb) != "" {
+		defs = bombDefinitions()
+	}
 	app, err := cfg.Open(ctx, url, defs)
 	if err != nil {
 		fmt.Println("open:", err)
@@ -84,7 +87,13 @@ func victim(url string) int {
 		}
 	}
 	fmt.Println("up")
-	if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" {
+	if os.Getenv(envBomb) != "" {
+		if err := settleBombs(ctx, app); err != nil {
+			fmt.Println("bomb:", err)
+			return 1
+		}
+		<-terminate
+	} else if os.Getenv(envIdle) != "" || os.Getenv(envTasks) != "" || os.Getenv(envLend) != "" {
 		<-terminate
 	} else if os.Getenv(envPersisted) != "" {
 		callAndDie(ctx, app, terminate)

@@ -36,6 +36,10 @@ type Item struct {
 	made bool // it has been handed to a worker
 	held bool // it is not to be begun, see Arrival
 	lost bool // it is not to be made, see Return
+
+	suspect bool // it is not to be made before that is noted, see Suspect
+	noting  bool // that is on its way into the store
+	alone   bool // it is handed over by itself
 }
 
 // Begun reports whether a worker has been given the item and has not reported.
@@ -390,6 +394,10 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 			continue
 		case m.Kind == model.MessageLock:
 			return n.hand(items) // the barrier
+		case it.suspect, it.alone && len(items) > 0:
+			return n.hand(items)
+		case it.alone:
+			return n.hand(append(items, it))
 		}
 		if size += m.Size(); len(items) == most || len(items) > 0 && size > maxBytes {
 			break

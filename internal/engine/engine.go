@@ -120,6 +120,7 @@ type Engine struct {
 	guest       model.NodeID  // who asks, when it is no node
 	ready       chan struct{} // closed when the first incarnation serves
 	isReady     sync.Once
+	lives       map[model.NodeID]bool // the incarnations of this process; belongs to Run
 	stopped     chan struct{}         // closed when Run has returned: nobody answers any more
 	served      bell                  // rung when shards have become ours
 	failed      atomic.Pointer[error] // why Run has returned, unless it was told to
@@ -201,7 +202,9 @@ func (e *Engine) await(ctx context.Context, ring <-chan struct{}) bool {
 // New makes an engine; Run starts it.
 func New(cfg Config) *Engine {
 	cfg.withDefaults()
-	e := &Engine{cfg: cfg, clock: newClock(cfg.Clock, cfg.Suspended), ready: make(chan struct{}), stopped: make(chan struct{})}
+	e := &Engine{
+		cfg: cfg, clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
+	}
 	e.trouble = episode.New(cfg.Log, "the store cannot be used; the node tries again", "the store can be used again")
 	e.refusals = episode.New(cfg.Log, "the store refuses a commit; the node looks for the row and sets it aside", "the store refuses no commit for a minute")
 	e.lease = e.trouble.Source("doing", "lease")
@@ -350,6 +353,7 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	}
 	self := host.Self(model.NodeID(uuid.Must(uuid.NewV7())), e.cfg.Version)
 	self.Sole = !e.cfg.Store.Info().Shared
+	e.lives[self.ID] = true
 	asleep, sent := e.clock.notice(), e.clock.mono()
 	reg, err := e.cfg.Store.Register(ctx, self, e.cfg.Lanes, e.cfg.LeaseTTL)
 	if err != nil {

@@ -46,6 +46,7 @@ type incarnation struct {
 	keeps    bool        // only touched by the members loop: lanes were told to delete nothing because of its age
 
 	member *cluster.Membership // only touched by the members loop
+	owners []store.ShardOwner  // as of the last renewal; the same
 	stop   context.CancelCauseFunc
 	wake   chan struct{} // capacity 1: something was posted to the members loop
 	mu     sync.Mutex
@@ -286,6 +287,7 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r re
 			alive[i] = v.Members[i].ID.String()
 		}
 		inc.alive.Store(&alive)
+		inc.owners = v.Owners
 		inc.eng.flow.Heard(v.Settings)
 		if inc.seat.Viewed(&v, len(inc.member.Owned())) {
 			inc.member.Nudge()
@@ -306,6 +308,12 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r re
 	}
 }
 
+// orphaned reports whether a shard was that of another process that did not give it up.
+func (inc *incarnation) orphaned(s model.ShardID) bool {
+	i := slices.IndexFunc(inc.owners, func(o store.ShardOwner) bool { return o.Shard == s })
+	return i >= 0 && !inc.owners[i].Node.IsZero() && !inc.eng.lives[inc.owners[i].Node]
+}
+
 func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got []store.AcquiredShard, err error) {
 	inc.act(ctx, calls, inc.member.Acquired(got, err))
 	if err != nil {
@@ -313,6 +321,9 @@ func (inc *incarnation) acquired(ctx context.Context, calls *sync.WaitGroup, got
 		return
 	}
 	inc.eng.others.acquire.OK()
+	for i := range got {
+		got[i].Crashed = inc.orphaned(got[i].Shard)
+	}
 	for i, s := range inc.lanes {
 		var mine []store.AcquiredShard
 		for _, g := range got {

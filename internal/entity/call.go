@@ -3,6 +3,7 @@ package entity
 import (
 	"context"
 	"sync"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -20,6 +21,8 @@ type Type struct {
 type Handler struct {
 	// View has it get the state and leave it as it is, whatever it does to its copy.
 	View bool
+	// Limit is how long a call may take; no limit when it is zero. Its context ends then, and a little later the worker leaves it alone.
+	Limit time.Duration
 	// Run makes a call. The state is what State.New or State.Decode have returned, for the code to change; nil for services. What it returns has its stored form.
 	Run func(c *Call, state any) (model.Payload, error)
 }
@@ -56,7 +59,7 @@ type Call struct {
 	over     bool
 }
 
-// Context ends when the worker does not wait for the call any more.
+// Context ends when the worker does not wait for the call any more, and when the call has reached its limit.
 func (c *Call) Context() context.Context { return c.ctx }
 
 // Delete has the entity exist no more when the call succeeds.

@@ -3,9 +3,11 @@ package entity
 import (
 	"bytes"
 	"context"
+	"errors"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -19,15 +21,16 @@ type handover struct {
 	name string          // of the entity or service, for people
 	ctx  context.Context //nolint:containedctx // it is the unit of work
 	stop func() bool     // reports whether no further call is to be made
+	time limits
+	// freed tells that it has no slot although its code runs, and gone that the code has returned after it was left alone; see Worker.leave.
+	freed, gone bool
 
 	results []model.OperationResult
-	sent    int   // messages of the calls so far
-	current *Call // whose code runs
-
-	was    model.Payload // the state that was handed over, encoded
-	plain  model.Payload // the one that the last success has left; meaningless unless exists
-	exists bool
-	state  any // the same, decoded, for the next call; nil when it has to be decoded first
+	sent    int           // messages of the calls so far
+	was     model.Payload // the state that was handed over, encoded
+	plain   model.Payload // the one that the last success has left; meaningless unless exists
+	exists  bool
+	state   any // the same, decoded, for the next call; nil when it has to be decoded first
 }
 
 // run makes the calls.
@@ -43,16 +46,20 @@ func (h *handover) run() {
 	}
 	for i := range h.o.Calls {
 		// One commit carries at most about MaxMessages messages; the engine hands the other calls over again.
-		if i > 0 && (h.stop() || h.sent >= MaxMessages) {
+		if i > 0 && (h.stop() || h.sent >= MaxMessages || h.time.exceeded()) {
 			return
 		}
-		h.results = append(h.results, h.call(h.o.Calls[i]))
+		result, ok := h.call(h.o.Calls[i])
+		if !ok {
+			return
+		}
+		h.results = append(h.results, result)
 	}
 }
 
 // interrupted answers the call whose code has ended its goroutine. Those behind it have not been made.
 func (h *handover) interrupted() {
-	if c := h.current; c != nil {
+	if c, ok := h.time.end(); ok && c != nil {
 		c.end()
 		h.results = append(h.results, model.OperationResult{Failure: replay.ExitFailure(c.Name + " of " + h.name)})
 	}
@@ -105,21 +112,23 @@ func (h *handover) corrupt(err error) *model.Failure {
 	return replay.FailureOf(fault.New(fault.Corrupt, "the state of %s/%s cannot be read by this build, so nothing of it is changed: %w", h.name, h.o.Entity.Key, err))
 }
 
-// call makes one call.
-func (h *handover) call(oc model.OperationCall) model.OperationResult {
+// call makes one call. It reports false when the call was left alone meanwhile: from then on the hand-over belongs to the one that reports it.
+func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	handler, known := h.code.Calls[oc.Name]
 	if !known {
 		f := replay.FailureOf(fault.New(fault.NotFound, "%s has no %q in this build: it has %s", h.name, oc.Name, listed(h.code.Calls)))
-		return model.OperationResult{Failure: f, Unmade: true}
+		return model.OperationResult{Failure: f, Unmade: true}, true
 	}
-	c := &Call{OperationCall: oc, Entity: h.o.Entity, Exists: h.exists, ctx: h.ctx}
-	h.current = c
+	c := &Call{OperationCall: oc, Entity: h.o.Entity, Exists: h.exists}
+	c.ctx = h.time.begin(h.ctx, c, handler.Limit)
 	out, left, f := h.attempt(c, handler)
-	h.current = nil
+	if _, ok := h.time.end(); !ok {
+		return model.OperationResult{}, false
+	}
 	messages, deleted := c.end()
 	if f != nil {
 		h.state = nil // whatever the call has made of it
-		return model.OperationResult{Failure: f}
+		return model.OperationResult{Failure: f}, true
 	}
 	switch {
 	case handler.View:
@@ -130,7 +139,7 @@ func (h *handover) call(oc model.OperationCall) model.OperationResult {
 		h.plain, h.exists = left, true
 	}
 	h.sent += len(messages)
-	return model.OperationResult{Output: out, Messages: messages}
+	return model.OperationResult{Output: out, Messages: messages}, true
 }
 
 // attempt runs the code of a call, and encodes the state that it has left.
@@ -143,10 +152,26 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, f
 	if err == nil && h.code.State != nil && !handler.View {
 		left, err = h.code.State.Encode(h.state)
 	}
+	if err != nil && context.Cause(c.ctx) == errLimit && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) { //nolint:errorlint // it is not wrapped
+		return out, left, h.late(c, handler.Limit)
+	}
 	if err != nil {
 		f = replay.FailureOf(err) // here, because errors are code of users that may panic as well
 	}
 	return out, left, f
+}
+
+// late says that a call has taken longer than it may.
+func (h *handover) late(c *Call, limit time.Duration) *model.Failure {
+	return replay.FailureOf(fault.New(fault.Timeout, "%s of %s/%s has exceeded its time limit of %s, and has changed nothing", c.Name, h.name, h.o.Entity.Key, limit))
+}
+
+// leave ends the hand-over while the code of a call still runs: with what the calls before it have left. The code has a state of its own, decoded from that, and nobody
+// looks at it any more.
+func (h *handover) leave(c *Call, limit time.Duration) model.Operated {
+	c.end()
+	h.results = append(h.results, model.OperationResult{Failure: h.late(c, limit)})
+	return h.report()
 }
 
 // report is what came of the calls.

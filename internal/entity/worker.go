@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
@@ -37,6 +38,7 @@ type Worker struct {
 	session  api.EntitySession
 	line     []*model.Operations // that wait for a slot
 	busy     int                 // slots that are taken
+	runaway  int                 // hand-overs without a slot whose code has not returned, see leave
 	draining bool
 	idle     chan struct{} // closed when nothing is busy, once it drains; nil before
 }
@@ -87,22 +89,61 @@ func (w *Worker) execute(o *model.Operations) {
 	name := strings.TrimPrefix(strings.TrimPrefix(o.Entity.Type, model.EntityPrefix), model.ServicePrefix)
 	code, known := w.cfg.Types[o.Entity.Type]
 	r := model.Operated{Entity: o.Entity, Generation: o.Generation, Results: allUnmade(o, replay.ExitFailure("what reads and writes the state of "+name))}
-	defer func() { w.finished(r) }()
+	var h *handover
+	defer func() {
+		if h != nil {
+			h.time.release()
+			if _, left := h.time.running(); left {
+				w.returned(h)
+				return
+			}
+		}
+		w.finished(r)
+	}()
 	if !known {
 		r.Results = allUnmade(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", o.Entity.Type, listed(w.cfg.Types))))
 		return
 	}
-	h := &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.closes, exists: o.Exists}
+	h = &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.closes, exists: o.Exists}
+	h.time.abandon = func(c *Call, limit time.Duration) { w.leave(h, c, limit) }
 	returned := false
 	defer func() {
-		if !returned && h.current != nil { // a handler has ended its goroutine
+		if running, left := h.time.running(); !returned && running && !left { // a handler has ended its goroutine
 			h.interrupted()
 			r = h.report()
 		}
 	}()
 	h.run()
+	if _, left := h.time.running(); left {
+		return
+	}
 	r = h.report()
 	returned = true
+}
+
+// leave reports a hand-over whose code does not return, so that the calls behind it are made. The code has its slot no longer, unless there are as many of its kind as slots.
+func (w *Worker) leave(h *handover, c *Call, limit time.Duration) {
+	w.log.Warn("a call ignores its time limit; it is left alone, and what it does is dropped", "entity", h.o.Entity.String(), "call", c.Name, "limit", limit)
+	w.report(h.leave(c, limit))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !h.gone && w.runaway < w.cfg.Slots {
+		w.runaway++
+		h.freed = true
+		w.free()
+	}
+}
+
+// returned is called when the code of a call has returned that was left alone.
+func (w *Worker) returned(h *handover) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	h.gone = true
+	if h.freed {
+		w.runaway--
+	} else {
+		w.free()
+	}
 }
 
 // closes reports whether no further calls are to be made here.
@@ -114,6 +155,14 @@ func (w *Worker) closes() bool {
 
 // finished hands the report of a hand-over in and frees its slot.
 func (w *Worker) finished(r model.Operated) {
+	w.report(r)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.free()
+}
+
+// report hands a report in.
+func (w *Worker) report(r model.Operated) {
 	select {
 	case <-w.joined:
 		if err := w.session.Operated(w.ctx, r); err != nil {
@@ -121,8 +170,10 @@ func (w *Worker) finished(r model.Operated) {
 		}
 	case <-w.ctx.Done():
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
+}
+
+// free gives a slot to the next hand-over in line.
+func (w *Worker) free() {
 	w.busy--
 	for len(w.line) > 0 && w.busy < w.cfg.Slots {
 		o := w.line[0]

@@ -74,7 +74,7 @@ func (s *Source) Failed(err error, args ...any) {
 		all = append(all, "failures", l.failures, "for", now.Sub(l.since).Round(time.Millisecond))
 	}
 	l.last = now
-	l.log.Log(context.Background(), slog.LevelWarn, l.failed, all...)
+	l.log.Log(context.Background(), slog.LevelWarn, l.failed, all...) //nolint:sloglint // a constant of the caller of New
 }
 
 // OK notes that the source works. The episode ends when no other source fails.
@@ -102,6 +102,6 @@ func (s *Source) end(recovered bool) {
 		message = l.failed + ": given up"
 	}
 	now := time.Now()
-	l.log.Log(context.Background(), slog.LevelInfo, message,
+	l.log.Log(context.Background(), slog.LevelInfo, message, //nolint:sloglint // the same
 		append(append([]any(nil), s.args...), "failures", l.failures, "lasted", now.Sub(l.since).Round(time.Millisecond))...)
 }

@@ -114,6 +114,8 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.bool(42, v.OneWay)
 	m.bool(43, v.Brief)
 	m.int(44, v.Epoch)
+	m.int(45, int64(v.Deaths))
+	m.id(46, RunID(v.By))
 	m.data(48, v.Asked)
 	return m.end()
 }

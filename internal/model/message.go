@@ -107,6 +107,9 @@ type Message struct {
 	Brief bool `cbor:"43,keyasint,omitempty"`
 	// Epoch is the fencing token of a grant.
 	Epoch int64 `cbor:"44,keyasint,omitempty"`
+	// Deaths is how many processes may have died of making a call that waits in a mailbox, and By the node that has counted last: before it made the call itself.
+	Deaths int    `cbor:"45,keyasint,omitempty"`
+	By     NodeID `cbor:"46,keyasint,omitzero"`
 	// Asked is a digest of what a client asked for, in messages that are made from what was read of a history or of a dead letter: the same request, made again,
 	// may be another message.
 	Asked []byte `cbor:"48,keyasint,omitempty"`

@@ -116,6 +116,8 @@ type AcquiredShard struct {
 	Received map[model.ShardID]int64
 	// Sent is the position of the last message sent to another shard.
 	Sent map[model.ShardID]int64
+	// Crashed tells that its last owner did not give it up. No store sets it: the engine does, from what it knows of the nodes.
+	Crashed bool
 }
 
 // LaneRef names a fence.

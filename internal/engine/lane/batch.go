@@ -46,6 +46,7 @@ const (
 	effSettled // a worker hears that its report counts, or does not
 	effEntity  // what is known of an entity is durable
 	effBegin   // a brief call of another process may be made
+	effNoted   // suspects may be made
 )
 
 // effect is something to be told once the batch is durable.
@@ -311,6 +312,8 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.tellTask(f)
 		case effBegin:
 			l.begin(now, f.entry, f.input.message)
+		case effNoted:
+			l.noted(now, f.entry)
 		case effEntity:
 			f.entry.actor.committed(f.change)
 		case effBlocked:

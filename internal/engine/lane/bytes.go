@@ -55,7 +55,7 @@ func (in *input) size() int {
 		n += 16 * len(in.runs)
 	case inOperated:
 		n += in.job.size
-	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle, inAside:
+	case inTimer, inRelease, inQuarantine, inClaim, inExpire, inAttach, inSettle, inAside, inNote:
 	}
 	return n
 }

@@ -79,6 +79,9 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		a := e.actor
 		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
 		a.entity.Keep(a.kept)
+		if e.shard.crashed {
+			a.entity.Suspect(l.cfg.Ref.Node)
+		}
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
 		a.entity.Mark(l.views(e))
 		l.settleDue(now, e)
@@ -231,6 +234,7 @@ func (l *Lane) operate(now model.Time, e *entry) {
 	for most > 1 || t.Concurrency == 0 || len(a.jobs) < t.Concurrency {
 		items := a.entity.Next(most, operationBytes)
 		if items == nil {
+			l.accuse(now, e)
 			return
 		}
 		l.hand(now, e, items, &a.entity.Row)
@@ -527,5 +531,9 @@ func (l *Lane) explainEntity(e *entry) ([]model.Reason, bool) {
 	}
 	row := &a.entity.Row
 	out := slices.ContainsFunc(a.entity.Mail(), func(it *core.Item) bool { return core.LockedOut(row, it.Message) })
-	return []model.Reason{core.EntityReason(row, out)}, true
+	r := core.EntityReason(row, out)
+	if i := slices.IndexFunc(a.jobs, func(j *job) bool { return !j.views() }); i >= 0 && r.Code == model.WaitMailbox {
+		r.Detail += ", " + a.jobs[i].items[0].Message.Name + " since " + a.jobs[i].since.String()
+	}
+	return []model.Reason{r}, true
 }

@@ -26,6 +26,7 @@ const (
 	inExpired    // removes closed runs whose time is over
 	inOperated   // what a worker has made of calls of an entity
 	inAside      // moves items of the mailbox of an entity out of the way that cannot be read
+	inNote       // stores that calls of an entity are about to be made which the process before may have died of
 	inSettle     // answers calls of an entity that are lost, and gives its lock to whose turn it is
 	inAnswered   // stores what the code answered to a query of another process, or tells a step what a request was answered that it repeats
 )
@@ -349,6 +350,8 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 		l.applySettle(now, e, in)
 	case inAside:
 		l.applyAside(now, e, in)
+	case inNote:
+		l.applyNote(now, e, in)
 	case inQuarantine:
 	}
 }

@@ -85,6 +85,9 @@ type Lane struct {
 	entries  map[model.Address]*entry
 	runs     map[model.RunID]*entry // held by workers
 
+	alone *entry   // the entity that may make a call by itself, see claimAlone
+	line  []*entry // those that wait for that
+
 	open     *building
 	flight   *building
 	spare    *building
@@ -294,6 +297,7 @@ func (l *Lane) Flush(now model.Time) {
 	l.expire(now)
 	l.unrestAll(now)
 	l.feed(now)
+	l.nextAlone(now)
 	l.serveBacklog(now)
 	l.moveAside(now)
 	l.drainShards(now)

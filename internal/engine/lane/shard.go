@@ -26,6 +26,7 @@ type shard struct {
 	until    model.Time // when running steps are waited for no longer
 	freeing  bool       // the batch that frees it is open or in flight
 	gone     bool       // not ours any more
+	crashed  bool       // its last owner has died: one of the calls that it has left may be why
 	listed   bool       // its runnable runs are known
 
 	alone    bool       // a batch that was to free it was refused: the next one does nothing else
@@ -41,7 +42,7 @@ func (l *Lane) Acquired(now model.Time, shards []store.AcquiredShard) {
 	l.tenure++
 	ids := make([]model.ShardID, 0, len(shards))
 	for _, s := range shards {
-		sh := &shard{id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, entries: map[*entry]struct{}{}}
+		sh := &shard{id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, crashed: s.Crashed, entries: map[*entry]struct{}{}}
 		if sh.received == nil {
 			sh.received = map[model.ShardID]int64{}
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -66,8 +67,8 @@ func timedOut(err error) bool {
 
 // heals tells whether opening the store may succeed when it is tried again: the network or the server failed, not the request.
 func heals(err error) bool {
-	switch fault.KindOf(err) {
-	case fault.Denied, fault.NotFound, fault.Invalid, fault.Conflict, fault.Corrupt:
+	final := []fault.Kind{fault.Denied, fault.NotFound, fault.Invalid, fault.Conflict, fault.Corrupt}
+	if slices.Contains(final, fault.KindOf(err)) {
 		return false
 	}
 	if pg, ok := errors.AsType[*pgconn.PgError](err); ok {

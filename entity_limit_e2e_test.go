@@ -1,0 +1,50 @@
+package perdure_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+)
+
+// An operation that does not return blocks neither its caller nor its key: the caller gets a definite failure, the state is what it was, the next call is made,
+// and what the code does later reaches nobody.
+func TestHungOperation(t *testing.T) {
+	t.Parallel()
+	release, returned := make(chan struct{}), make(chan struct{})
+	accounts := perdure.NewEntity[account]("limited", perdure.OperationTimeout(100*time.Millisecond))
+	deposit := perdure.NewOperation(accounts, "deposit", func(_ perdure.EntityCtx, a *account, n int) (int, error) {
+		a.Cents += n
+		return a.Cents, nil
+	})
+	hang := perdure.NewOperation(accounts, "hang", func(_ perdure.EntityCtx, a *account, n int) (int, error) {
+		defer close(returned)
+		a.Cents += n
+		<-release
+		a.Cents += n
+		return a.Cents, nil
+	})
+	inFile(t, perdure.Group{accounts}, func(t *testing.T, c perdure.Client, _ *perdure.App) {
+		t.Helper()
+		if n, err := deposit.Call(c, "a", 5); err != nil || n != 5 {
+			t.Errorf("deposit = %d, %v", n, err)
+		}
+		_, err := hang.Call(c, "a", 1000)
+		if !errors.Is(err, perdure.ErrTimeout) || !strings.Contains(err.Error(), "hang of limited/a has exceeded its time limit of 100ms") {
+			t.Errorf("the call that hangs: %v", err)
+		}
+		if n, err := deposit.Call(c, "a", 2); err != nil || n != 7 {
+			t.Errorf("deposit behind it = %d, %v", n, err)
+		}
+		close(release)
+		<-returned
+		if n, err := deposit.Call(c, "a", 1); err != nil || n != 8 {
+			t.Errorf("deposit after it = %d, %v", n, err)
+		}
+		if s, _, err := accounts.Get(c, "a"); err != nil || s.Cents != 8 {
+			t.Errorf("the state is %+v, %v", s, err)
+		}
+	})
+}

@@ -1,0 +1,130 @@
+package chaos_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+	"github.com/perdure/perdure/internal/pgtest"
+)
+
+const envBomb = "PERDURE_CHAOS_BOMB" // make the calls of the entity bomb
+
+// bombExit is the exit code of a process that a call has ended.
+const bombExit = 33
+
+var (
+	explode = perdure.DeclareOperation[int, int]("bomb", "explode")
+	add     = perdure.DeclareOperation[int, int]("bomb", "add")
+)
+
+type bombState struct{ N int }
+
+// bombKeys are the entities that are called. One call of the first ends its process.
+var bombKeys = []string{"a", "b", "c", "d", "e", "f"}
+
+func bombDefinitions() perdure.Group {
+	bombs := perdure.NewEntity[bombState]("bomb")
+	perdure.NewOperation(bombs, "explode", func(perdure.EntityCtx, *bombState, int) (int, error) {
+		os.Exit(bombExit)
+		return 0, nil
+	})
+	perdure.NewOperation(bombs, "add", func(_ perdure.EntityCtx, s *bombState, n int) (int, error) {
+		s.N += n
+		return s.N, nil
+	})
+	return perdure.Group{bombs}
+}
+
+// settleBombs waits until everything else that was called has been made, and says so.
+func settleBombs(ctx context.Context, app *perdure.App) error {
+	c := app.With(ctx)
+	bombs := perdure.NewEntity[bombState]("bomb")
+	for _, key := range bombKeys {
+		for {
+			s, _, err := bombs.Get(c, key)
+			if err != nil {
+				return err
+			}
+			if s.N > 2 {
+				return fmt.Errorf("%s is %d: a call was made twice", key, s.N)
+			}
+			if s.N == 2 {
+				break
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}
+	letters := 0
+	for l, err := range app.DeadLetters(ctx) {
+		if err != nil {
+			return err
+		}
+		fmt.Println("letter:", l)
+		letters++
+	}
+	if letters != 1 {
+		return errors.New("there is not one dead letter")
+	}
+	fmt.Println("settled")
+	return nil
+}
+
+func TestCallThatEndsItsProcessSQLite(t *testing.T) {
+	t.Parallel()
+	callEndsItsProcess(t, "file:"+filepath.Join(t.TempDir(), "bomb.db"))
+}
+
+func TestCallThatEndsItsProcessPostgres(t *testing.T) {
+	t.Parallel()
+	callEndsItsProcess(t, pgtest.URL(t))
+}
+
+// A stored call ends three processes. The fourth sets it aside as a dead letter, and makes all other calls, each once: those before and behind it, and those of other keys.
+func callEndsItsProcess(t *testing.T, url string) {
+	t.Helper()
+	idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
+	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, idle) // without the code of the entity: the calls wait
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := app.With(t.Context())
+	send := func(op *perdure.Operation[int, int], key string) {
+		t.Helper()
+		if err := op.Send(c, key, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, key := range bombKeys {
+		send(add, key)
+	}
+	send(explode, bombKeys[0])
+	for _, key := range bombKeys {
+		send(add, key)
+	}
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	l := newLedger(t)
+	for i := 1; i <= 3; i++ {
+		p := spawn(t, url, l, 0, 10*time.Second, envBomb+"=1")
+		select {
+		case <-p.done:
+		case <-time.After(60 * time.Second):
+			t.Fatalf("process %d lives:\n%s", i, p.text())
+		}
+		if code := p.ending().ExitStatus(); code != bombExit {
+			t.Fatalf("process %d ended with %d:\n%s", i, code, p.text())
+		}
+	}
+	fourth := spawn(t, url, l, 0, 10*time.Second, envBomb+"=1")
+	fourth.says("settled", 60*time.Second)
+	fourth.retire(60 * time.Second)
+}

@@ -1,0 +1,101 @@
+package entity
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// lateBy is for how long a call that has reached its limit may still return: its context has ended, and most code notices that.
+const lateBy = time.Second
+
+// errLimit is why the context of a call has ended.
+var errLimit = errors.New("the call has reached its time limit")
+
+// limits watches the time of the calls of a hand-over, which are made one after the other: one timer and one context for all of them. Once a call has exceeded its limit no
+// further one is made in this hand-over. When its code does not return, the hand-over is left to the watcher, and the goroutine of the code must not touch it again.
+type limits struct {
+	// abandon is called, on a goroutine of its own, when the code of a call does not return.
+	abandon func(c *Call, limit time.Duration)
+
+	mu      sync.Mutex
+	current *Call // whose code runs
+	limit   time.Duration
+	due     time.Time // when the current call is to be looked at
+	late    bool      // its context has ended
+	left    bool      // it was left alone: the hand-over belongs to abandon
+	timer   *time.Timer
+	ctx     context.Context //nolint:containedctx // that of the calls
+	cancel  context.CancelCauseFunc
+}
+
+// begin notes that the code of a call begins, and returns its context.
+func (l *limits) begin(parent context.Context, c *Call, limit time.Duration) context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.current = c
+	if limit <= 0 {
+		return parent
+	}
+	l.limit, l.due = limit, time.Now().Add(limit)
+	if l.timer == nil {
+		l.ctx, l.cancel = context.WithCancelCause(parent)
+		l.timer = time.AfterFunc(limit, l.look)
+	} else {
+		l.timer.Reset(limit)
+	}
+	return l.ctx
+}
+
+// end notes that the code has returned. It reports false when the call was left alone.
+func (l *limits) end() (c *Call, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c, l.current = l.current, nil
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	return c, !l.left
+}
+
+// exceeded reports whether a call has reached its limit.
+func (l *limits) exceeded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.late
+}
+
+// running reports whether the code of a call runs, and whether it was left alone.
+func (l *limits) running() (running, left bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.current != nil, l.left
+}
+
+// release frees what the context of the calls holds.
+func (l *limits) release() {
+	if l.cancel != nil {
+		l.cancel(nil)
+	}
+}
+
+// look is called when the timer fires: it ends the context of the call, and leaves the call alone when that was not enough.
+func (l *limits) look() {
+	l.mu.Lock()
+	c, limit := l.current, l.limit
+	if c == nil || time.Now().Before(l.due) { // the call has returned; another one may have begun, and has set the timer
+		l.mu.Unlock()
+		return
+	}
+	if !l.late {
+		l.late, l.due = true, time.Now().Add(lateBy)
+		l.cancel(errLimit)
+		l.timer.Reset(lateBy)
+		l.mu.Unlock()
+		return
+	}
+	l.left = true
+	l.mu.Unlock()
+	l.abandon(c, limit)
+}
