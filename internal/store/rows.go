@@ -118,6 +118,8 @@ type AcquiredShard struct {
 	Sent map[model.ShardID]int64
 	// Crashed tells that its last owner did not give it up. No store sets it: the engine does, from what it knows of the nodes.
 	Crashed bool
+	// Tokens is the mark of the shard: earlier owners have given out fencing tokens up to it at most.
+	Tokens int64
 }
 
 // LaneRef names a fence.

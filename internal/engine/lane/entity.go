@@ -78,6 +78,7 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 	if !e.known {
 		a := e.actor
 		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
+		a.entity.Floor = e.shard.tokens.last
 		a.entity.Keep(a.kept)
 		if e.shard.crashed {
 			a.entity.Suspect(l.cfg.Ref.Node)
