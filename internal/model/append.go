@@ -114,6 +114,8 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.bool(42, v.OneWay)
 	m.bool(43, v.Brief)
 	m.int(44, v.Epoch)
+	m.bool(60, v.Force)
+	m.link(61, &v.Parent)
 	return m.end()
 }
 
