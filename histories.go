@@ -131,6 +131,16 @@ func (a *App) Delete(ctx context.Context, t Target) error {
 	return public(err)
 }
 
+// ForceDelete removes an execution that nothing else can end: one whose rows cannot be read, or whose commits the store refuses. Its rows are written to export first, as they
+// stand, as JSON lines (docs/operating.md has the format). Locks that it holds become free, and so does its key. One that can still be ended is terminated first.
+func (a *App) ForceDelete(ctx context.Context, t Target, export io.Writer) error {
+	to, err := t.target().api()
+	if err == nil {
+		_, err = a.host.backend.Delete(ctx, api.DeleteRequest{Target: to, Force: true, Export: export})
+	}
+	return public(err)
+}
+
 // Export writes the history of a run as JSON lines: see docs/histories.md for the format. An open run is written as far as it has come.
 func (a *App) Export(ctx context.Context, t Target, w io.Writer) error {
 	to, err := t.target().api()

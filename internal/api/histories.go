@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"io"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -76,6 +77,9 @@ type DeleteRequest struct {
 	Target    Target
 	RequestID string
 	DryRun    bool
+	// Force removes it whatever state it is in, also when it cannot be read. Export gets its rows first, as they stand, and must be set.
+	Force  bool
+	Export io.Writer
 }
 
 // DeleteReply names the runs that are gone.

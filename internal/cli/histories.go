@@ -201,17 +201,25 @@ func positions(events []model.Event) []int64 {
 }
 
 func newWorkflowDelete(o *options) *cobra.Command {
-	var yes bool
-	cmd := o.changing("delete", "Remove closed executions", "",
+	var yes, force bool
+	var export string
+	cmd := o.changing("delete", "Remove closed executions; with --force one that cannot be read or continued", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			name := t.Address.Type + "/" + t.Address.Key
-			would, err := b.Delete(ctx, api.DeleteRequest{Target: t, DryRun: true})
+			if force && export == "" && !dry {
+				return fault.New(fault.Invalid, "delete of %s: --force needs --export FILE: its rows are saved there before they are removed", name)
+			}
+			would, err := b.Delete(ctx, api.DeleteRequest{Target: t, DryRun: true, Force: force})
 			switch {
 			case err != nil:
 				return err
 			case dry:
 			case !yes && !o.confirm(fmt.Sprintf("Delete %s (%s) for good?", name, countRuns(would.Runs))):
 				return fault.New(fault.Canceled, "delete of %s: not confirmed; --yes deletes without asking", name)
+			case force:
+				if err := forceDelete(ctx, b, t, export); err != nil {
+					return err
+				}
 			default:
 				if _, err := b.Delete(ctx, api.DeleteRequest{Target: t}); err != nil {
 					return err
@@ -232,6 +240,8 @@ func newWorkflowDelete(o *options) *cobra.Command {
 			return nil
 		})
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&force, "force", false, "remove it whatever state it is in, also when it cannot be read; needs --export")
+	cmd.Flags().StringVar(&export, "export", "", "with --force: new file that its rows are written to, as they stand, before they are removed")
 	return o.orAll(cmd, verb{
 		use: "delete", done: "deleted:", of: ` and status = "closed"`,
 		example: `  perdure workflow delete order/42 --yes
@@ -240,6 +250,25 @@ func newWorkflowDelete(o *options) *cobra.Command {
 		_, err := b.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: t.Address}}) // with all its runs
 		return err
 	})
+}
+
+// forceDelete removes an execution after its rows are safe in a new file.
+func forceDelete(ctx context.Context, b api.Backend, t api.Target, path string) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return fault.New(fault.Invalid, "export of the rows: %w", err)
+	}
+	_, err = b.Delete(ctx, api.DeleteRequest{Target: t, Force: true, Export: syncing{f}})
+	return errors.Join(err, f.Close())
+}
+
+// syncing is a file in which every line is on disk before the next thing happens.
+type syncing struct{ *os.File }
+
+// Write is part of io.Writer.
+func (s syncing) Write(b []byte) (int, error) {
+	n, err := s.File.Write(b)
+	return n, errors.Join(err, s.Sync())
 }
 
 func countRuns(runs []model.RunID) string {

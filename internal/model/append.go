@@ -117,6 +117,8 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.int(45, int64(v.Deaths))
 	m.id(46, RunID(v.By))
 	m.data(48, v.Asked)
+	m.bool(60, v.Force)
+	m.link(61, &v.Parent)
 	return m.end()
 }
 

@@ -18,7 +18,7 @@ const (
 	MessageTerminate MessageKind = 10 // end the run, whatever its code says; Failure.Message is the reason
 	MessagePause     MessageKind = 11 // have nobody continue the run; Failure.Message is the reason
 	MessageResume    MessageKind = 12
-	MessageDelete    MessageKind = 13 // remove Runs of To, all of them closed
+	MessageDelete    MessageKind = 13 // remove Runs of To, all of them closed unless Force is set
 	MessageQuery     MessageKind = 14 // ask the code Name with Input; changes nothing
 	MessageReport    MessageKind = 15 // a worker of another node reports how a claim ended
 	MessageRequeue   MessageKind = 17 // what Letter says is to be done with a dead letter
@@ -115,6 +115,9 @@ type Message struct {
 	Asked []byte `cbor:"48,keyasint,omitempty"`
 	// Drawn tells that the engine has drawn the request id, so that nothing else can have it. It is not stored.
 	Drawn bool `cbor:"-"`
+	// Force has a delete remove Runs whatever state they are in, without reading them. Parent is the step that waits for the last of them, if that is known.
+	Force  bool `cbor:"60,keyasint,omitempty"`
+	Parent Link `cbor:"61,keyasint,omitzero"`
 }
 
 // Size is roughly what the message costs in memory and on disk.

@@ -274,9 +274,12 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 	if err := v.err(); err != nil {
 		return api.DeleteReply{}, err
 	}
+	if r.Force {
+		return s.remove(ctx, &r)
+	}
 	row, err := s.execution(ctx, "delete", r.Target)
 	if err != nil {
-		return api.DeleteReply{}, err
+		return api.DeleteReply{}, wayOut(err)
 	}
 	if !row.Outcome.Status.Closed() {
 		return api.DeleteReply{}, fault.WithHint(fault.New(fault.Conflict, "delete of %s: it is running", r.Target.Address),

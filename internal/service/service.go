@@ -176,7 +176,7 @@ func (s *Service) order(ctx context.Context, kind model.MessageKind, r *api.Canc
 	if err == nil {
 		_, err = s.send(ctx, m)
 	}
-	return err
+	return wayOut(err)
 }
 
 // ordered is the message of an order, if it is in order.

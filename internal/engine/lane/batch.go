@@ -35,6 +35,7 @@ const (
 	effActivate
 	effClosed
 	effEvict
+	effGone    // a run was removed by force
 	effBlocked // the worker has let go by itself; only a refused batch has something to do about it
 	effHint
 	effWaits
@@ -317,6 +318,8 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.noted(now, f.entry)
 		case effEntity:
 			f.entry.actor.committed(f.change)
+		case effGone:
+			l.tellGone(f.entry.address)
 		case effBlocked:
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)

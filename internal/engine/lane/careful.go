@@ -368,7 +368,7 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 		l.putOff(now, e, in)
 		return
 	default:
-		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: blocked})
+		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: wayOut(in.message, blocked)})
 	}
 	l.done(in)
 }

@@ -186,7 +186,7 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	if in.kind == inExpired {
 		return !e.dirty() // a start that is on its way may replace a run that is to go, and must find it
 	}
-	if e.poison != nil {
+	if e.poison != nil && !in.forced() {
 		return true // refused without a look at the run
 	}
 	if in.kind == inMessage && in.message.Kind == model.MessageDelete && e.dirty() {
@@ -206,6 +206,7 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		return false
 	}
 	switch {
+	case in.forced(): // whatever there is
 	case !e.known && !l.mayAssumeAbsent(e, in):
 		l.load(e)
 		return false
@@ -305,7 +306,7 @@ func (l *Lane) serveBacklog(now model.Time) {
 
 // apply decides what an input does and puts it into the open batch.
 func (l *Lane) apply(now model.Time, e *entry, in *input) {
-	if e.poison != nil && in.kind != inExpired { // a row goes whatever is in it
+	if e.poison != nil && in.kind != inExpired && !in.forced() { // a row goes whatever is in it
 		l.applyPoisoned(now, e, in)
 		return
 	}
@@ -316,6 +317,10 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 	case inExpired:
 		l.applyExpired(e, in)
 	case inMessage:
+		if in.forced() {
+			l.applyForced(now, e, in)
+			return
+		}
 		l.applyMessage(now, e, in)
 	case inTurn:
 		l.applyTurn(now, e, in)
@@ -679,7 +684,11 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	b.bytes += decisionSize(d)
 	for _, run := range d.Deletes {
-		b.batch.Deletes = append(b.batch.Deletes, store.RunKey{Shard: e.shard.id, Run: run})
+		if key := (store.RunKey{Shard: e.shard.id, Run: run}); in.forced() {
+			b.batch.Removes = append(b.batch.Removes, key)
+		} else {
+			b.batch.Deletes = append(b.batch.Deletes, key)
+		}
 	}
 	if d.Start != nil {
 		b.batch.Starts = append(b.batch.Starts, store.StartRow{Shard: e.shard.id, Start: *d.Start, Replaces: d.Replaces})

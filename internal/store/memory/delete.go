@@ -21,12 +21,30 @@ func (s *Store) applyDeletes(b *store.Batch) error {
 	return nil
 }
 
+func (s *Store) applyRemoves(b *store.Batch) {
+	for _, key := range b.Removes {
+		sh := s.peek(key.Shard)
+		if sh == nil || sh.runs[key.Run] == nil {
+			continue
+		}
+		r := sh.runs[key.Run]
+		for len(r.timers) > 0 {
+			t := s.dropTimer(sh, r, len(r.timers)-1)
+			s.undone(func() { s.addTimer(sh, r, t) })
+		}
+		if r.started {
+			s.remove(sh, r)
+		}
+	}
+}
+
 // remove takes the row of a run away; its events and what its tasks left wait for a sweep.
 func (s *Store) remove(sh *shard, r *run) {
 	row, labels, current := r.row, r.labels, sh.current[r.row.Start.Address] == r
 	s.listing.remove(r)
 	sh.started.remove(r)
 	_, leaving := sh.leaving.remove(r)
+	_, runnable := sh.runnable.remove(r)
 	r.started = false
 	r.row, r.labels = store.Execution{}, nil
 	if current {
@@ -40,6 +58,9 @@ func (s *Store) remove(sh *shard, r *run) {
 		sh.started.insert(r)
 		if leaving {
 			sh.leaving.insert(r)
+		}
+		if runnable {
+			sh.runnable.insert(r)
 		}
 		if current {
 			sh.current[row.Start.Address] = r

@@ -148,12 +148,16 @@ func (w *writer) patience() {
 }
 
 func (w *writer) deletes() {
-	rows := w.batch.Deletes
+	w.removal(stRemove, w.batch.Removes)
+	w.removal(stDelete, w.batch.Deletes)
+}
+
+func (w *writer) removal(index int, rows []store.RunKey) {
 	if len(rows) == 0 {
 		return
 	}
 	n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
-	w.use(stDelete)
+	w.use(index)
 	w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
 	w.encoder.runs(n, func(i int) model.RunID { return rows[o[i]].Run })
 	w.execute()

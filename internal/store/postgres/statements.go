@@ -19,6 +19,7 @@ const (
 	stFence = iota
 	stPatience
 	stDelete
+	stRemove
 	stReplace
 	stStart
 	stStartNew
@@ -108,6 +109,20 @@ with w as (
 select (case when exists (
   select 1 from {schema}.executions e join ` + rows("$1 shard smallint, $2 run uuid") + ` on e.shard = u.shard and e.run = u.run where e.state < 2
 ) then '` + guardText + `' else '1' end)::integer`},
+
+	stRemove: {"executions", `
+with u as (select * from ` + rows("$1 shard smallint, $2 run uuid") + `), w as (
+  delete from {schema}.executions e using u where e.shard = u.shard and e.run = u.run
+), t as (
+  delete from {schema}.leaving t using u where t.shard = u.shard and t.run = u.run
+), l as (
+  delete from {schema}.labels l using u where l.shard = u.shard and l.run = u.run
+), r as (
+  delete from {schema}.runnable r using u where r.shard = u.shard and r.run = u.run
+), d as (
+  delete from {schema}.timers d using u where d.shard = u.shard and d.run = u.run
+)
+insert into {schema}.garbage (shard, run) select shard, run from u on conflict do nothing`},
 
 	// The test of current is written so that the planner does not take it as an invitation to read the whole partial index.
 	stReplace: {"executions", `

@@ -83,6 +83,13 @@ func (t *batchWriter) fence() error {
 
 // deletes removes closed runs. Their events are left to sweeps.
 func (t *batchWriter) deletes() error {
+	for _, key := range t.b.Removes {
+		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlDeleteTimers, sqlGarbage} {
+			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
+				return fmt.Errorf("removal of %s: %w", key.Run, err)
+			}
+		}
+	}
 	for _, key := range t.b.Deletes {
 		state, found, err := t.w.number(sqlStateOf, key.Run[:], int(key.Shard))
 		switch {
@@ -109,6 +116,7 @@ const (
 	sqlDeleteLabels  = `delete from perdure_labels where run = ?1 and shard = ?2`
 	sqlLeaving       = `insert into perdure_leaving (run, shard, at) values (?1, ?2, ?3)`
 	sqlDeleteLeaving = `delete from perdure_leaving where run = ?1 and shard = ?2`
+	sqlDeleteTimers  = `delete from perdure_timers where run = ?1 and shard = ?2`
 	sqlGarbage       = `insert into perdure_garbage (run, shard) values (?1, ?2) on conflict do nothing`
 )
 

@@ -67,6 +67,7 @@ func RunWith(t *testing.T, o Options) {
 		{"events", eventTests},
 		{"timers", timerTests},
 		{"deletes", deleteTests},
+		{"removes", removeTests},
 		{"retention", retentionTests},
 		{"messages", messageTests},
 		{"inbox", inboxTests},

@@ -1,0 +1,61 @@
+package memory
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// ReadRaw hands out every row of the runs of an address. Nothing is encoded here, so a row is the JSON of its Go value.
+func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, each func(store.RawRow) error) error {
+	rows, err := s.rawRows(ctx, shard, a, run)
+	for i := range rows {
+		if err != nil {
+			return err
+		}
+		err = each(rows[i]) // without the lock
+	}
+	return err
+}
+
+func (s *Store) rawRows(ctx context.Context, shard model.ShardID, a model.Address, id model.RunID) (out []store.RawRow, err error) {
+	defer s.mu.Unlock()
+	if err := s.begin(ctx, "read raw rows"); err != nil {
+		return nil, err
+	}
+	sh := s.peek(shard)
+	if sh == nil {
+		return nil, nil
+	}
+	var runs []*run
+	for _, r := range sh.runs {
+		if r.started && r.row.Start.Address == a && (id.IsZero() || r.key.Run == id) {
+			runs = append(runs, r)
+		}
+	}
+	slices.SortFunc(runs, func(x, y *run) int { return x.key.Compare(y.key) })
+	add := func(table string, r *run, value any) {
+		var row []byte
+		if row, err = json.Marshal(value); err == nil {
+			out = append(out, store.RawRow{Table: table, Run: r.key.Run, Row: row})
+		}
+	}
+	for _, r := range runs {
+		add("executions", r, r.row)
+	}
+	for _, r := range runs {
+		for i := range r.events {
+			add("history", r, r.events[i])
+		}
+		for _, t := range r.timers {
+			add("timers", r, t)
+		}
+		for _, l := range r.labels {
+			add("labels", r, l)
+		}
+	}
+	return out, err
+}

@@ -1,0 +1,66 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+
+	"github.com/ncruces/go-sqlite3"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// rawTables are the tables beside executions that have rows of a run which a removal takes away.
+var rawTables = [...]string{"starts", "history", "timers", "labels", "leaving", "task_data", "task_logs"}
+
+// ReadRaw hands out every row of the runs of an address.
+func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, each func(store.RawRow) error) error {
+	return s.read(ctx, "read raw rows", func(c *conn) error {
+		var runs []model.RunID
+		err := c.queryOnce(`select * from perdure_executions where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 order by run`, func(q *stmt) error {
+			id, ok := q.id(0)
+			if !ok || !run.IsZero() && run != id {
+				return nil
+			}
+			runs = append(runs, id)
+			return q.rawRow("executions", id, each)
+		}, int(shard), a.Tenant, a.Type, a.Key)
+		if err != nil {
+			return err
+		}
+		for _, id := range runs {
+			for _, table := range rawTables {
+				err := c.queryOnce("select * from perdure_"+table+" where run = ?1 and shard = ?2", func(q *stmt) error {
+					return q.rawRow(table, id, each)
+				}, id[:], int(shard))
+				if err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+}
+
+// rawRow hands out the row where the statement stands.
+func (q *stmt) rawRow(table string, run model.RunID, each func(store.RawRow) error) error {
+	columns := map[string]any{}
+	for i := range q.s.ColumnCount() {
+		switch q.s.ColumnType(i) {
+		case sqlite3.INTEGER:
+			columns[q.s.ColumnName(i)] = q.int(i)
+		case sqlite3.BLOB:
+			columns[q.s.ColumnName(i)] = `\x` + hex.EncodeToString(q.raw(i))
+		case sqlite3.NULL:
+			columns[q.s.ColumnName(i)] = nil
+		default:
+			columns[q.s.ColumnName(i)] = q.text(i)
+		}
+	}
+	row, err := json.Marshal(columns)
+	if err != nil {
+		return err
+	}
+	return each(store.RawRow{Table: table, Run: run, Row: row})
+}
