@@ -286,7 +286,7 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 			}
 			for _, r := range reasons {
 				s.explained(s.ledger.address(o.message.To), r)
-				if (r.Code == model.WaitPoison || r.Code == model.WaitCorrupt) && !s.ledger.address(o.message.To).sick {
+				if (r.Code == model.WaitPoison || r.Code == model.WaitCorrupt || r.Code == model.WaitNewer) && !s.ledger.address(o.message.To).sick {
 					s.fail("I14: %s is quarantined, and there is nothing wrong with it: %s", o.message.To, r)
 				}
 			}
