@@ -11,8 +11,9 @@ const (
 	hardFlood                       // more comes at once than a lane has room for
 	hardClock                       // the store's clock jumps, and machines are suspended
 	hardRows                        // rows cannot be read, some of them only by an older build
+	hardIDs                         // users make mistakes with request ids, and nodes forget old ones
 	hardReport                      // one report of a task is as large as what a lane has room for
-	hardAll    = hardSize | hardPoison | hardDeath | hardFlood | hardReport | hardClock | hardRows
+	hardAll    = hardSize | hardPoison | hardDeath | hardFlood | hardReport | hardClock | hardRows | hardIDs
 )
 
 // ready are the hardships that the engine bears. A fault whose remedy the engine does not have yet stays out of all seeds.
@@ -20,7 +21,7 @@ const ready = hardAll
 
 // hardships are those of the seeds, by the remainder of their number. The modulus shares no factor with those that decide about the workload.
 var hardships = [11]hardship{
-	3: hardSize, 4: hardPoison | hardFlood | hardReport, 5: hardClock, 6: hardRows, 7: 0, 8: hardDeath, 9: 0, 10: hardAll,
+	3: hardSize, 4: hardPoison | hardFlood | hardReport, 5: hardClock, 6: hardRows, 7: hardIDs, 8: hardDeath, 9: 0, 10: hardAll,
 }
 
 // notReady reports whether a fault belongs to a hardship that stays out of all seeds.
@@ -28,7 +29,7 @@ func notReady(k faultKind) bool {
 	of := map[faultKind]hardship{
 		faultLargeTimeout: hardSize, faultLargeRefused: hardSize, faultLastingPoison: hardPoison, faultLie: hardDeath, faultFlood: hardFlood,
 		faultJump: hardClock, faultJumpBack: hardClock, faultSuspend: hardClock,
-		faultUpgrade: hardRows, faultNewEvent: hardRows, faultNewMessage: hardRows, faultDamaged: hardRows, faultSkipped: hardRows,
+		faultMisuse: hardIDs, faultUpgrade: hardRows, faultNewEvent: hardRows, faultNewMessage: hardRows, faultDamaged: hardRows, faultSkipped: hardRows,
 	}
 	return of[k] != 0 && of[k]&ready == 0
 }

@@ -97,6 +97,9 @@ func (inc *incarnation) start() {
 	if s.tasks && s.plan.keepDead > 0 {
 		inc.sweepDead()
 	}
+	if s.hard(hardIDs) {
+		inc.sweepIDs()
+	}
 	inc.loop()
 }
 

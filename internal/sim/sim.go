@@ -260,6 +260,7 @@ func (s *Sim) run() {
 	s.checkEnd()
 	s.checkFlows()
 	s.checkGone()
+	s.checkForgotten()
 	s.leaveAll()
 }
 
