@@ -50,6 +50,7 @@ func (s *Sim) drawHardships(seed uint64) {
 			}
 		}
 	}
+	s.plan.forgets = s.hard(hardIDs) && s.chance(0.25)
 	if s.hard(hardRows) {
 		s.drawRows()
 	}

@@ -43,6 +43,7 @@ type plan struct {
 	lasting     int     // addresses whose rows are refused until everything else has ended
 	floods      int     // of large signals to one address
 	heavy       int     // bytes that outputs of tasks have besides what they say
+	forgets     bool    // what request ids were used for is to be forgotten in the end
 	lies        int     // live nodes that are declared dead
 
 	users, actions int
