@@ -2,7 +2,7 @@ package mutants
 
 import "slices"
 
-var list = slices.Concat(common, histories, tasks, flow, share, entities, load, requests, clocks, damaged)
+var list = slices.Concat(common, histories, tasks, flow, share, entities, load, requests, clocks, damaged, hardships)
 
 // histories are bugs of what is done with histories, of pinned runs, and of what workflows send each other.
 var histories = []mutant{
