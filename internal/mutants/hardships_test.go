@@ -36,7 +36,7 @@ var hardships = []mutant{
 		tests: [][]string{hard("5")},
 	},
 	{
-		name:  "a jump of the store's clock is followed at once",
+		name:  "a jump of the store's clock is followed when it is seen twice",
 		file:  "internal/engine/storeclock/clock.go",
 		old:   "	if got-d.since < c.cfg.Persist {\n		return v\n	}\n",
 		new:   "",
