@@ -22,9 +22,6 @@ type jumpPlan struct {
 
 func (s *Sim) drawClock() {
 	s.plan.clock = storeclock.Config{Jump: time.Second, Persist: 1500 * time.Millisecond, Hold: 2 * time.Second}
-	if s.hard(hardIDs) { // a jump that is accepted makes all ids older
-		s.plan.clock.Hold = s.keepIDs()
-	}
 	s.plan.jumps, s.plan.suspends = s.pick(3), s.pick(3)
 }
 
