@@ -15,6 +15,8 @@ import (
 type Entity struct {
 	// Row is the entity with everything that has been decided; what is durable may be older.
 	Row model.Entity
+	// Floor is a fencing token that is as high as any that was given out for the entity before its row was gone.
+	Floor int64
 
 	mail  []*Item // in order
 	bytes int     // of mail
@@ -339,7 +341,7 @@ func (n *Entity) grant(d *Decision, now model.Time) {
 	n.remove(d, it)
 	d.Granted = it.At
 	n.Row.Holder, n.Row.Held = it.Message.From, now
-	n.Row.Epoch = max(n.Row.Epoch+1, int64(now)) // by the clock, so that it grows also where the row has been gone
+	n.Row.Epoch = max(n.Row.Epoch+1, n.Floor+1, int64(now)) // by the clock, so that it seldom falls back on the floor
 	d.Messages = append(d.Messages, n.granted(it.Message.From))
 }
 

@@ -222,7 +222,12 @@ func TestSleepAfterSlowStart(t *testing.T) {
 // The store's clock jumps for a while, or for good: sleeps last as long as they should, before, during and after it.
 func TestSleepBesideJumps(t *testing.T) {
 	for _, jump := range []struct{ by, lasts time.Duration }{
-		{aDay, 10 * time.Second}, {31 * aDay, 3 * time.Minute}, {-aDay, 10 * time.Second}, {-5 * time.Hour, 20 * time.Minute}, {5 * time.Hour, 20 * time.Minute}, {-3 * time.Second, 5 * time.Minute},
+		{aDay, 10 * time.Second},
+		{31 * aDay, 3 * time.Minute},
+		{-aDay, 10 * time.Second},
+		{-5 * time.Hour, 20 * time.Minute},
+		{5 * time.Hour, 20 * time.Minute},
+		{-3 * time.Second, 5 * time.Minute},
 		{3 * time.Second, 5 * time.Minute},
 	} {
 		t.Run(fmt.Sprint(jump.by, " for ", jump.lasts), func(t *testing.T) {

@@ -102,9 +102,12 @@ func (inc *incarnation) run(ctx context.Context) error {
 	cause := context.Cause(inner)
 	cancel(errStopping)
 	wg.Wait()
-	if cause == nil || errors.Is(cause, errStopping) {
+	orderly := cause == nil || errors.Is(cause, errStopping)
+	if orderly || errors.Is(cause, errClockBack) { // nothing of it is under way any more
 		inc.seat.Leave(ctx)
 		inc.unregister(ctx)
+	}
+	if orderly {
 		return nil
 	}
 	return cause

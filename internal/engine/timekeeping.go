@@ -81,12 +81,9 @@ func (inc *incarnation) resume() {
 // awaitLease waits until the lease is renewed if the machine was suspended and the lease ended meanwhile. Fences would stop a commit
 // of a node that was declared dead; this saves it from finding out by a failure.
 func (inc *incarnation) awaitLease(ctx context.Context) {
-	if inc.eng.clock.notice() == 0 {
-		return
-	}
-	for {
+	for inc.overslept() {
 		renewed := inc.renewals.listen()
-		if inc.serving() || inc.eng.clock.notice()-time.Duration(inc.leased.Load()) < suspicious {
+		if !inc.overslept() {
 			return
 		}
 		inc.post(func() {}) // have the members loop look at the time
@@ -96,4 +93,11 @@ func (inc *incarnation) awaitLease(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// overslept reports whether the lease ended while the machine was suspended, and was not renewed since.
+func (inc *incarnation) overslept() bool {
+	slept := inc.eng.clock.notice() - time.Duration(inc.leased.Load())
+
+	return slept >= suspicious && !inc.serving()
 }

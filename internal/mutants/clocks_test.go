@@ -79,11 +79,32 @@ var clocks = []mutant{
 		tests: [][]string{{"./internal/cluster", "-run", "TestJumpFencesNobody$"}},
 	},
 	{
+		name:  "tokens begin at the clock where the row of an entity is gone",
+		file:  "internal/core/entity.go",
+		old:   "max(n.Row.Epoch+1, n.Floor+1, int64(now))",
+		new:   "max(n.Row.Epoch+1, int64(now))",
+		tests: clockTests("TestTokensGrow$"),
+	},
+	{
+		name:  "tokens are given out above the mark of their shard",
+		file:  "internal/engine/lane/input.go",
+		old:   "		b.reserve(e.shard, &c.Entity)\n",
+		new:   "",
+		tests: clockTests("TestTokensGrow$"),
+	},
+	{
+		name:  "the mark of tokens falls",
+		file:  "internal/store/memory/tables.go",
+		old:   "s.tokens[row.Shard] = max(was, row.Mark)",
+		new:   "s.tokens[row.Shard] = row.Mark",
+		tests: [][]string{{"./internal/store/memory", "-run", "TestConformance$/^shards$"}},
+	},
+	{
 		name:  "a lease is measured with a clock that stops in a suspend",
 		file:  "internal/engine/clock.go",
 		old:   "return time.Since(c.start) + c.asleep.passed()",
 		new:   "return time.Since(c.start)",
-		tests: append(clockTests("TestSuspend$"), []string{"./internal/engine", "-run", "TestSuspendEndsAnswers$"}),
+		tests: [][]string{{"./internal/engine", "-run", "TestSuspendEndsAnswers$"}},
 	},
 	{
 		name:  "a node commits after a suspend before it has renewed its lease",

@@ -66,8 +66,17 @@ type Batch struct {
 	Deferred []InboxRow
 	// Requests remembers answers by request id (a remembered id refuses the batch).
 	Requests []Reply
+	// Tokens raise the marks of shards (guarded: each must exist; a mark that is higher stays).
+	Tokens []TokenMark
 	// Free gives shards back; the node must own them (guarded).
 	Free []model.ShardID
+}
+
+// TokenMark bounds the fencing tokens that the owner of a shard may give out. It is raised before they are, so that the next
+// owner begins above all of them, whatever its clock says.
+type TokenMark struct {
+	Shard model.ShardID
+	Mark  int64
 }
 
 // StartRow inserts a run.
@@ -143,7 +152,7 @@ func (b *Batch) Empty() bool {
 		len(b.Dead) == 0 && len(b.DeadMarks) == 0 && len(b.DeadDeletes) == 0 && len(b.TaskData) == 0 && len(b.Logs) == 0 &&
 		len(b.Timers) == 0 && len(b.StopTimers) == 0 && len(b.StopAll) == 0 && len(b.Taken) == 0 && len(b.Mailbox) == 0 && len(b.Entities) == 0 &&
 		len(b.Messages) == 0 &&
-		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Free) == 0
+		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Tokens) == 0 && len(b.Free) == 0
 }
 
 // slowestPath is how many bytes per second a commit may count on to move. A path that moves fewer needs Patience.
@@ -158,7 +167,7 @@ func (b *Batch) Within(base time.Duration) time.Duration {
 func (b *Batch) Rows() int {
 	return len(b.Deletes) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) +
 		len(b.Dead) + len(b.DeadMarks) + len(b.DeadDeletes) + len(b.TaskData) + len(b.Logs) + len(b.Timers) + len(b.StopTimers) +
-		len(b.StopAll) + len(b.Taken) + len(b.Mailbox) + len(b.Entities) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Free)
+		len(b.StopAll) + len(b.Taken) + len(b.Mailbox) + len(b.Entities) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Tokens) + len(b.Free)
 }
 
 // Clone is a copy with slices of its own, for whoever keeps a batch longer than a call. What its rows point to is shared.
@@ -171,6 +180,6 @@ func (b *Batch) Clone() *Batch {
 	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)
 	c.Taken, c.Mailbox, c.Entities = slices.Clone(b.Taken), slices.Clone(b.Mailbox), slices.Clone(b.Entities)
 	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)
-	c.Deferred, c.Requests, c.Free = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Free)
+	c.Deferred, c.Requests, c.Tokens, c.Free = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Tokens), slices.Clone(b.Free)
 	return &c
 }

@@ -111,6 +111,8 @@ type AcquiredShard struct {
 	Received map[model.ShardID]int64
 	// Sent is the position of the last message sent to another shard.
 	Sent map[model.ShardID]int64
+	// Tokens is the mark of the shard: earlier owners have given out fencing tokens up to it at most.
+	Tokens int64
 }
 
 // LaneRef names a fence.

@@ -230,6 +230,7 @@ func (l *Lane) settle(b *building) {
 func (l *Lane) committed(now model.Time, b *building) {
 	l.number = b.batch.Number
 	l.flight = nil
+	l.reserved(b.batch.Tokens)
 	l.told(b, true)
 	for _, in := range b.inputs {
 		if !in.inbox.IsZero() {

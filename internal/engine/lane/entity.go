@@ -77,6 +77,7 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 	if !e.known {
 		a := e.actor
 		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
+		a.entity.Floor = e.shard.tokens.last
 		a.entity.Keep(a.kept)
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
 		a.entity.Mark(l.views(e))

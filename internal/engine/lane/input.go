@@ -737,6 +737,7 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 func (l *Lane) writeEntity(b *building, e *entry, d *core.Decision) {
 	if c := d.Entity; c != nil {
 		b.changeEntity(e, c)
+		b.reserve(e.shard, &c.Entity)
 		b.effects = append(b.effects, effect{kind: effEntity, entry: e, change: c})
 	}
 	b.changeMailbox(store.EntityKey{Shard: e.shard.id, Address: e.address}, d)

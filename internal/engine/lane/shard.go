@@ -21,6 +21,7 @@ type shard struct {
 	received map[model.ShardID]int64 // committed cursors, by sender
 	sent     map[model.ShardID]int64 // last committed position, by receiver
 	entries  map[*entry]struct{}
+	tokens   tokens
 
 	draining bool       // is being given up: takes nothing new
 	until    model.Time // when running steps are waited for no longer
@@ -41,7 +42,7 @@ func (l *Lane) Acquired(now model.Time, shards []store.AcquiredShard) {
 	l.tenure++
 	ids := make([]model.ShardID, 0, len(shards))
 	for _, s := range shards {
-		sh := &shard{id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, entries: map[*entry]struct{}{}}
+		sh := &shard{id: s.Shard, tenure: l.tenure, received: s.Received, sent: s.Sent, entries: map[*entry]struct{}{}, tokens: tokens{last: s.Tokens, reserved: s.Tokens}}
 		if sh.received == nil {
 			sh.received = map[model.ShardID]int64{}
 		}

@@ -195,7 +195,7 @@ func (s *Store) Acquire(ctx context.Context, id model.NodeID, epoch int64, shard
 
 // travel is what travels with a shard.
 func (s *Store) travel(id model.ShardID) store.AcquiredShard {
-	a := store.AcquiredShard{Shard: id, Received: map[model.ShardID]int64{}, Sent: map[model.ShardID]int64{}}
+	a := store.AcquiredShard{Shard: id, Received: map[model.ShardID]int64{}, Sent: map[model.ShardID]int64{}, Tokens: s.tokens[id]}
 	sh := s.peek(id)
 	if sh == nil {
 		return a

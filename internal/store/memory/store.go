@@ -49,6 +49,7 @@ type Store struct {
 	// a fence that does not exist lets nothing pass, as one that was raised.
 	nodes  []*node
 	owners []store.ShardOwner
+	tokens []int64  // marks of fencing tokens, by shard
 	shards []*shard // nil until the first row
 	// listing is every run, newest first.
 	listing ordered[*run]
@@ -85,6 +86,7 @@ func New(o Options) *Store {
 		info:    store.Info{Shards: o.Shards, Cluster: o.Cluster, URL: "memory:", Version: 1},
 		now:     o.Now,
 		owners:  make([]store.ShardOwner, o.Shards),
+		tokens:  make([]int64, o.Shards),
 		shards:  make([]*shard, o.Shards),
 		listing: ordered[*run]{compare: newestFirst},
 		dead:    ordered[*store.DeadRow]{compare: lastDeadFirst},

@@ -175,6 +175,19 @@ func (s *shard) forget(r *store.Reply) {
 	s.byAge.remove(r)
 }
 
+func (s *Store) applyTokens(b *store.Batch) error {
+	for _, row := range b.Tokens {
+		if int(row.Shard) >= len(s.tokens) {
+			return refuse("there is no shard %d", row.Shard)
+		}
+		was := s.tokens[row.Shard]
+		s.tokens[row.Shard] = max(was, row.Mark)
+		s.undone(func() { s.tokens[row.Shard] = was })
+	}
+
+	return nil
+}
+
 func (s *Store) applyFree(b *store.Batch) error {
 	for _, id := range b.Free {
 		if int(id) >= len(s.owners) || s.owners[id].Node != b.Lane.Node {

@@ -443,6 +443,13 @@ func (w *writer) mail() {
 		w.bodies(n, func(dst []byte, i int) []byte { return append(dst, rows[o[i]].Body...) })
 		w.execute()
 	}
+	if rows := w.batch.Tokens; len(rows) > 0 {
+		o := w.sorted(len(rows), func(i, j int) int { return cmp.Compare(rows[i].Shard, rows[j].Shard) })
+		w.use(stTokens)
+		w.shards(len(rows), func(i int) model.ShardID { return rows[o[i]].Shard })
+		w.int8s(len(rows), func(i int) int64 { return rows[o[i]].Mark })
+		w.execute()
+	}
 	if rows := w.batch.Free; len(rows) > 0 {
 		w.use(stFree)
 		w.shards(len(rows), func(i int) model.ShardID { return rows[i] })

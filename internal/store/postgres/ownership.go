@@ -213,7 +213,7 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 update {schema}.shards s set node = $1, epoch = $2
 where s.shard = any ($3) and exists (select from {schema}.nodes n where n.node = $1 and n.epoch = $2)
   and (s.node is null or s.node = $1 and s.epoch = $2 or not exists (select from {schema}.nodes n where n.node = s.node and n.epoch = s.epoch))
-returning s.shard`
+returning s.shard, s.tokens`
 		received = `select to_shard, from_shard, position from {schema}.cursors where to_shard = any ($1)`
 		consumed = `select to_shard, from_shard, position from {schema}.cursors where from_shard = any ($1)`
 		// The last message of every pair that has messages, found by jumping from pair to pair.
@@ -254,6 +254,12 @@ where p.from_shard = any ($1)`
 	return out, nil
 }
 
+// takenShard is a shard that has become ours.
+type takenShard struct {
+	Shard  int16
+	Tokens int64
+}
+
 func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	alive, err := results.Exec()
 	if err != nil {
@@ -266,7 +272,7 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	if err != nil {
 		return err
 	}
-	taken, err := pgx.CollectRows(rows, pgx.RowTo[int16])
+	taken, err := pgx.CollectRows(rows, pgx.RowToStructByPos[takenShard])
 	if err != nil {
 		return err
 	}
@@ -275,9 +281,9 @@ func readAcquired(results pgx.BatchResults, out *[]store.AcquiredShard) error {
 	}
 	byShard := make(map[model.ShardID]*store.AcquiredShard, len(taken))
 	*out = make([]store.AcquiredShard, len(taken))
-	for i, shard := range taken {
+	for i, s := range taken {
 		a := &(*out)[i]
-		*a = store.AcquiredShard{Shard: model.ShardID(shard), Received: map[model.ShardID]int64{}, Sent: map[model.ShardID]int64{}}
+		*a = store.AcquiredShard{Shard: model.ShardID(s.Shard), Received: map[model.ShardID]int64{}, Sent: map[model.ShardID]int64{}, Tokens: s.Tokens}
 		byShard[a.Shard] = a
 	}
 	for i := range 3 {

@@ -50,6 +50,7 @@ const (
 	stInbox
 	stDefer
 	stRequest
+	stTokens
 	stFree
 	statements // how many there are
 )
@@ -304,6 +305,12 @@ on conflict (shard, id) do update set not_before = excluded.not_before`},
 	stRequest: {"requests", `
 insert into {schema}.requests (shard, tenant, workflow, key, id, at, body)
 select * from ` + rows("$1 shard smallint, $2 tenant text, $3 workflow text, $4 key text, $5 id text, $6 at bigint, $7 body bytea")},
+
+	stTokens: {"shards", `
+with w as (
+  update {schema}.shards s set tokens = greatest(s.tokens, u.mark) from ` + rows("$1 shard smallint, $2 mark bigint") + ` where s.shard = u.shard
+  returning 1
+)` + guard},
 
 	stFree: {"shards", `
 with w as (

@@ -4,14 +4,18 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/internal/pgtest"
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropEntities undoes migration 9.
-var dropEntities = []string{`drop table perdure.entities`, `drop table perdure.mailbox`}
+// dropTokens undoes migration 10, and dropEntities those from 9 on.
+var (
+	dropTokens   = []string{`alter table perdure.shards drop column tokens`}
+	dropEntities = append([]string{`drop table perdure.entities`, `drop table perdure.mailbox`}, dropTokens...)
+)
 
 // dropTasks undoes migration 6.
 var dropTasks = []string{
@@ -44,6 +48,16 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 	t.Parallel()
 	f, lane := upgraded(t, 5, slices.Concat(dropEntities, dropTasks, []string{`drop table perdure.leaving`, `drop table perdure.peer_mail`})...)
 	f.WantTasks(lane)
+}
+
+// Tokens of before were given out by the clock: after the upgrade they begin above it.
+func TestUpgradeBeforeTokens(t *testing.T) {
+	t.Parallel()
+	began := time.Now()
+	f, _ := upgraded(t, 9, dropTokens...)
+	if got := f.Join(1).Acquire(1); len(got) != 1 || got[0].Tokens < began.UnixMicro() {
+		t.Errorf("acquired %+v, want a mark that is not below the clock", got)
+	}
 }
 
 func TestUpgradeBeforeEntities(t *testing.T) {

@@ -44,7 +44,7 @@ type batchWriter struct {
 // apply writes everything, in the order of the fields of the batch.
 func (t *batchWriter) apply() error {
 	for _, step := range [...]func() error{
-		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.dead, t.taskData, t.logs, t.timers, t.mailbox, t.entities, t.messages, t.cursors, t.inbox, t.requests, t.frees,
+		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.dead, t.taskData, t.logs, t.timers, t.mailbox, t.entities, t.messages, t.cursors, t.inbox, t.requests, t.tokens, t.frees,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -423,6 +423,21 @@ func (t *batchWriter) requests() error {
 			return fmt.Errorf("answer to request %q of %s: %w", row.ID, row.Address, err)
 		}
 	}
+	return nil
+}
+
+func (t *batchWriter) tokens() error {
+	q := t.w.token
+	for _, row := range t.b.Tokens {
+		q.setInt(1, int64(row.Shard))
+		q.setInt(2, row.Mark)
+		if ok, err := t.one(q); err != nil {
+			return fmt.Errorf("mark of tokens of shard %d: %w", row.Shard, err)
+		} else if !ok {
+			return refused("there is no shard %d", row.Shard)
+		}
+	}
+
 	return nil
 }
 

@@ -4,13 +4,17 @@ import (
 	"fmt"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/internal/store"
 	"github.com/perdure/perdure/internal/store/storetest"
 )
 
-// dropEntities undoes migration 7.
-const dropEntities = `drop table perdure_entities; drop table perdure_mailbox;`
+// dropTokens undoes migration 8, and dropEntities those from 7 on.
+const (
+	dropTokens   = `alter table perdure_shards drop column tokens;`
+	dropEntities = dropTokens + `drop table perdure_entities; drop table perdure_mailbox;`
+)
 
 // dropTasks undoes migration 5, and entities, which came later.
 const dropTasks = dropEntities + `drop table perdure_dead; drop table perdure_task_data; drop table perdure_task_logs; drop table perdure_settings;
@@ -40,6 +44,17 @@ func TestUpgradeBeforeTasks(t *testing.T) {
 	sequential(t)
 	f, lane := upgraded(t, dropTasks+` drop table perdure_leaving; drop index perdure_inbox_letters;`, 4)
 	f.WantTasks(lane)
+}
+
+// Tokens of before were given out by the clock: after the upgrade they begin above it.
+func TestUpgradeBeforeTokens(t *testing.T) {
+	t.Parallel()
+	sequential(t)
+	began := time.Now()
+	f, _ := upgraded(t, dropTokens, 7)
+	if got := f.Join(1).Acquire(1); len(got) != 1 || got[0].Tokens < began.UnixMicro() {
+		t.Errorf("acquired %+v, want a mark that is not below the clock", got)
+	}
 }
 
 func TestUpgradeBeforeEntities(t *testing.T) {

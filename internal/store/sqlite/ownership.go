@@ -135,16 +135,16 @@ func (s *Store) Acquire(ctx context.Context, node model.NodeID, epoch int64, sha
 		out = nil
 		for _, shard := range distinct(shards) {
 			// Free, ours already (an answer was lost), or of a node that is gone.
-			changed, err := w.exec(`update perdure_shards set node = ?2, epoch = ?3 where shard = ?1 and
+			tokens, taken, err := w.number(`update perdure_shards set node = ?2, epoch = ?3 where shard = ?1 and
 				(node is null or (node = ?2 and epoch = ?3) or not exists (
-					select 1 from perdure_nodes n where n.node = perdure_shards.node and n.epoch = perdure_shards.epoch))`,
+					select 1 from perdure_nodes n where n.node = perdure_shards.node and n.epoch = perdure_shards.epoch)) returning tokens`,
 				int(shard), node[:], epoch)
 			if err != nil {
 				return err
 			}
-			if changed == 1 {
+			if taken {
 				out = append(out, store.AcquiredShard{
-					Shard: shard, Received: map[model.ShardID]int64{}, Sent: map[model.ShardID]int64{},
+					Shard: shard, Received: map[model.ShardID]int64{}, Sent: map[model.ShardID]int64{}, Tokens: tokens,
 				})
 			}
 		}

@@ -86,6 +86,7 @@ func TestHotStatementsSearch(t *testing.T) {
 		sqlMessage: "perdure_cursors USING PRIMARY KEY (to_shard=? AND from_shard=?)",
 		sqlCursor:  "perdure_cursors USING PRIMARY KEY (to_shard=? AND from_shard=?)",
 		sqlConsume: "perdure_inbox USING PRIMARY KEY (shard=? AND id=?)",
+		sqlToken:   "perdure_shards USING PRIMARY KEY (shard=?)",
 		sqlFree:    "perdure_shards USING PRIMARY KEY (shard=?)",
 
 		sqlCurrentRun: "perdure_executions_current (tenant=? AND workflow=? AND key=?)",

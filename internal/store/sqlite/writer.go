@@ -39,7 +39,8 @@ const (
 		on conflict (shard, id) do update set not_before = excluded.not_before`
 	sqlRequest = `insert into perdure_requests (shard, tenant, workflow, key, id, at, body) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
 
-	sqlFree = `update perdure_shards set node = null, epoch = 0 where shard = ?1 and node = ?2`
+	sqlToken = `update perdure_shards set tokens = max(tokens, ?2) where shard = ?1`
+	sqlFree  = `update perdure_shards set node = null, epoch = 0 where shard = ?1 and node = ?2`
 )
 
 // States of a run below the numbers of closed statuses.
@@ -61,7 +62,7 @@ type writer struct {
 	event, label, unlabel                                  *stmt
 	stopTimer, timer, stopAll                              *stmt
 	message, firstCursor, cursor                           *stmt
-	consume, defers, request, free                         *stmt
+	consume, defers, request, token, free                  *stmt
 	dead, deadMark, deadDelete                             *stmt
 	taskDatum, dropDatum, logLine                          *stmt
 	take, mailbox, entity, entityChange, entityRemove      *stmt
@@ -79,7 +80,7 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 		sqlClose: &w.close, sqlMark: &w.mark, sqlEvent: &w.event, sqlLabel: &w.label, sqlUnlabel: &w.unlabel,
 		sqlStopTimer: &w.stopTimer, sqlTimer: &w.timer, sqlStopAll: &w.stopAll,
 		sqlMessage: &w.message, sqlFirstCursor: &w.firstCursor, sqlCursor: &w.cursor,
-		sqlConsume: &w.consume, sqlDefer: &w.defers, sqlRequest: &w.request, sqlFree: &w.free,
+		sqlConsume: &w.consume, sqlDefer: &w.defers, sqlRequest: &w.request, sqlToken: &w.token, sqlFree: &w.free,
 		sqlDead: &w.dead, sqlDeadMark: &w.deadMark, sqlDeadDelete: &w.deadDelete,
 		sqlTaskDatum: &w.taskDatum, sqlDropDatum: &w.dropDatum, sqlLog: &w.logLine,
 		sqlTake: &w.take, sqlMailbox: &w.mailbox, sqlEntity: &w.entity, sqlEntityChange: &w.entityChange, sqlEntityRemove: &w.entityRemove,

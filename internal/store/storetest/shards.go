@@ -15,6 +15,7 @@ var shardTests = []test{
 	{name: "acquire of a node that is not ours", run: testAcquireFenced},
 	{name: "state travels with a shard", run: testTravel},
 	{name: "a batch frees a shard with its last rows", run: testFree},
+	{name: "the mark of tokens travels with a shard and only rises", run: testTokens},
 	{name: "nodes that race for shards get disjoint sets", run: testAcquireRace},
 }
 
@@ -135,6 +136,33 @@ func testFree(x *suite) {
 	a.Lanes[0].Ref.Epoch = epoch
 	a.Lanes[0].Write(func(w *store.Batch) { w.Free = []model.ShardID{2} })
 	x.Want("acquired at last", []model.ShardID{2}, shardsOf(b.Acquire(2)))
+}
+
+func testTokens(x *suite) {
+	const mark = 1_790_000_000_000_000
+	a := x.Join(1)
+	x.Want("a new store", int64(0), a.Acquire(2)[0].Tokens)
+	a.Acquire(3)
+	a.Lanes[0].Write(func(b *store.Batch) { b.Tokens = []store.TokenMark{{Shard: 3, Mark: 7}, {Shard: 2, Mark: mark}} })
+	a.Lanes[0].Write(func(b *store.Batch) { b.Tokens = []store.TokenMark{{Shard: 2, Mark: mark - 1}} })
+	x.Want("a lower mark changes nothing", int64(mark), a.Acquire(2)[0].Tokens)
+
+	// A batch that is refused raises nothing, nor does one of a shard that does not exist.
+	w := a.Lanes[0].Batch()
+	w.Tokens, w.Free = []store.TokenMark{{Shard: 2, Mark: mark + 5}}, []model.ShardID{model.MaxShards - 1}
+	a.Lanes[0].Refuse(w, store.Refused)
+	w = a.Lanes[0].Batch()
+	w.Tokens = []store.TokenMark{{Shard: model.MaxShards - 1, Mark: 1}}
+	a.Lanes[0].Refuse(w, store.Refused)
+
+	a.Fence()
+	b := x.Join(1)
+	got := b.Acquire(2, 3)
+	x.Want("the next owner", []int64{mark, 7}, []int64{got[0].Tokens, got[1].Tokens})
+	b.Lanes[0].Write(func(w *store.Batch) {
+		w.Tokens, w.Free = []store.TokenMark{{Shard: 2, Mark: mark + 1}}, []model.ShardID{2}
+	})
+	x.Want("of a shard that was freed", int64(mark+1), x.Join(1).Acquire(2)[0].Tokens)
 }
 
 func testAcquireRace(x *suite) {
