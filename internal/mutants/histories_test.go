@@ -2,7 +2,9 @@ package mutants
 
 import "slices"
 
-var list = slices.Concat(common, histories, tasks, flow, share, entities, files, load, clocks, requests, damaged, bounds)
+var list = slices.Concat(
+	common, histories, tasks, flow, share, entities, files, load, clocks, requests, damaged, bounds, hardships,
+)
 
 // histories are bugs of what is done with histories, of pinned runs, and of what workflows send each other.
 var histories = []mutant{

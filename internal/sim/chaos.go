@@ -165,6 +165,9 @@ func (s *Sim) heal() {
 	s.disk.away = 0
 	clear(s.disk.poison)
 	clear(s.disk.corrupt)
+	if !s.plan.lateUpgrade {
+		s.upgradeAll()
+	}
 	for _, p := range s.procs {
 		if p == nil {
 			continue

@@ -46,7 +46,7 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 	giveUp = func() {}
 	fresh := m.RequestID == ""
 	if fresh && !repeatable(m) {
-		m.RequestID = p.s.newRun().String()
+		m.RequestID, m.Drawn = p.s.newRun().String(), true
 	}
 	if m.Kind == model.MessageCall {
 		p.s.ledger.meant(m)
@@ -184,21 +184,27 @@ type awaited struct {
 	request store.RequestKey
 	run     store.RunKey
 	call    *call
+	asked   *model.Message // of an answer
 }
 
 // send asks the owner and waits for its answer.
 func (k *clerk) send(m *model.Message, reply func(*lane.Answer)) {
 	asked := *m
 	if asked.RequestID == "" {
-		asked.RequestID = k.p.s.newRun().String()
+		asked.RequestID, asked.Drawn = k.p.s.newRun().String(), true
 	}
 	if asked.Kind == model.MessageCall {
 		k.p.s.ledger.meant(&asked)
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.p.s.plan.shards), Address: asked.To, ID: asked.RequestID}
 	c := newCall(k.p, reply)
-	k.replies = append(k.replies, &awaited{request: key, call: c})
-	k.put(&asked, func(err error) {
+	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked})
+	id := k.p.s.newRun()
+	if asked.Use() != nil { // the id may belong to another request, whose answer may be far away
+		key.ID = model.RefusedIDs + id.String()
+		k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked})
+	}
+	k.put(id, &asked, func(err error) {
 		if err != nil {
 			c.finish(&lane.Answer{Err: err})
 		}
@@ -207,9 +213,8 @@ func (k *clerk) send(m *model.Message, reply func(*lane.Answer)) {
 }
 
 // put stores a request for the owner of an address and wakes it.
-func (k *clerk) put(m *model.Message, stored func(error)) {
+func (k *clerk) put(id model.RunID, m *model.Message, stored func(error)) {
 	s := k.p.s
-	id := s.newRun()
 	if m.RequestID == "" {
 		m.RequestID = id.String()
 	}
@@ -322,7 +327,12 @@ func (k *clerk) answered(r *store.Reply) {
 	}
 	for _, w := range append([]*awaited(nil), k.replies...) {
 		if w.request == r.RequestKey {
-			w.call.finish(&lane.Answer{Answer: a, Err: err})
+			told := lane.Answer{Answer: a, Err: err}
+			if f := core.MisusedBy(w.asked, &a); f != nil {
+				told = lane.Answer{Answer: model.Answer{Failure: f}}
+				told.Err = core.RefusalOf(told.Answer)
+			}
+			w.call.finish(&told)
 		}
 	}
 }
@@ -350,7 +360,7 @@ func (k *clerk) await(a model.Address, run model.RunID, reply func(*lane.Answer)
 			key := store.RunKey{Shard: shard, Run: k.found}
 			if !asked {
 				asked = true
-				k.put(&model.Message{Kind: model.MessageWatch, To: a, ToRun: run}, func(error) {})
+				k.put(k.p.s.newRun(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}, func(error) {})
 			}
 			c := newCall(k.p, func(ans *lane.Answer) {
 				if ans.Err == nil && run.IsZero() && ans.Result.Outcome.Status == model.Continued {

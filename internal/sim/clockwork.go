@@ -91,8 +91,21 @@ func (p *proc) suspend(d int64) {
 	s.after(d, nil, func() {
 		if !p.dead {
 			p.asleep += d
+			p.askAtOnce()
 		}
 	})
+}
+
+// askAtOnce has somebody read from a process what it owned before it was suspended, before it has had a chance to look at the time.
+func (p *proc) askAtOnce() {
+	for _, r := range p.s.ledger.order {
+		if r.open() && p.inc != nil && p.inc.owner[r.address.shard] {
+			o := p.s.helper.op(model.Message{To: r.address.name})
+			o.read, o.pinned = true, p
+			o.perform(func() {})
+			return
+		}
+	}
 }
 
 // mono is the time of its own clock since it started, with the time that the machine was suspended as far as it was noticed.

@@ -25,6 +25,13 @@
 //     end inside (section); operators take locks away. The ledger knows every state by the hand-over that left it so (holding), and follows each deed from who asked for it to who is told.
 //   - In some seeds workers have versions and pin what they begin, and deploys take all workers of a version away for a while (pin).
 //
+// Two seeds in three have faults that last, or that come from outside (hardship): commits above a number of bytes time out or
+// are refused (size); rows of an address are refused until everything else has ended (lasting); more comes at once than a lane
+// has room for, and reports are as large as its budget (bounds); the store's clock jumps, and machines are suspended
+// (clockwork); rows cannot be read, by anybody or by the older of two builds (rows); users use a request id twice, and nodes
+// forget old ids (ids); a live node is declared dead (death). Neighbours have to end while poison lasts, and lanes have to keep
+// to their bytes.
+//
 // Every accepted commit is applied to a ledger as well, which checks the invariants at once, each under its number (I1 …; those of internal/archtest/testdata/invariants.txt are E1 …, and L1 … where it is about entities; of lanes they are those of package lane); every effect
 // (answer, call to a worker, mail) is checked against the ledger: what it rests on must be durable. After a while everything heals, and
 // all that is open must come to its end in bounded virtual time; then the store is compared with the ledger and everything that was acknowledged

@@ -373,7 +373,7 @@ func (l *ledger) put(row *store.InboxRow) {
 	if _, seen := l.replies[store.RequestKey{Shard: row.Shard, Address: row.Message.To, ID: row.Message.RequestID}]; seen {
 		return
 	}
-	if l.inbox[row.ID] == nil {
+	if l.inbox[row.ID] == nil && !l.s.damaged[row.ID] { // one that is set aside stays so
 		c := *row
 		l.inbox[row.ID] = &c
 	}
@@ -400,6 +400,9 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 
 func (l *ledger) deferred(b *store.Batch, row *store.InboxRow) {
 	l.owns(b, row.Shard)
+	if l.setAside(row) {
+		return
+	}
 	if a := l.address(row.Message.To); !a.sick {
 		l.fail("I14: a message to %s is put off, and there is nothing wrong with it", a.name)
 	}

@@ -284,6 +284,9 @@ func (s *Sim) checkOps() {
 			if o.acked && got == nil {
 				s.fail("I4: %s was accepted and is not in a history", o)
 			}
+			if o.misuses && got != nil {
+				s.fail("A1: %s is in a history, and its id belongs to another request", o)
+			}
 			if o.refused != nil && o.tries == 1 && o.shadow == nil && !o.repeated(s) && got != nil {
 				s.fail("I10: %s was refused (%v) and is in a history", o, o.refused)
 			}

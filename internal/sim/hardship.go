@@ -10,8 +10,10 @@ const (
 	hardDeath                       // a live node is declared dead
 	hardFlood                       // more comes at once than a lane has room for
 	hardClock                       // the store's clock jumps, and machines are suspended
+	hardRows                        // rows cannot be read, some of them only by an older build
+	hardIDs                         // users make mistakes with request ids, and nodes forget old ones
 	hardReport                      // one report of a task is as large as what a lane has room for
-	hardAll    = hardSize | hardPoison | hardDeath | hardFlood | hardReport | hardClock
+	hardAll    = hardSize | hardPoison | hardDeath | hardFlood | hardReport | hardClock | hardRows | hardIDs
 )
 
 // ready are the hardships that the engine bears. A fault whose remedy the engine does not have yet stays out of all seeds.
@@ -19,7 +21,7 @@ const ready = hardAll
 
 // hardships are those of the seeds, by the remainder of their number. The modulus shares no factor with those that decide about the workload.
 var hardships = [11]hardship{
-	3: hardSize, 4: hardPoison | hardFlood | hardReport, 5: hardClock, 6: 0, 7: 0, 8: hardDeath, 9: 0, 10: hardAll,
+	3: hardSize, 4: hardPoison | hardFlood | hardReport, 5: hardClock, 6: hardRows, 7: hardIDs, 8: hardDeath, 9: 0, 10: hardAll,
 }
 
 // notReady reports whether a fault belongs to a hardship that stays out of all seeds.
@@ -27,6 +29,7 @@ func notReady(k faultKind) bool {
 	of := map[faultKind]hardship{
 		faultLargeTimeout: hardSize, faultLargeRefused: hardSize, faultLastingPoison: hardPoison, faultLie: hardDeath, faultFlood: hardFlood,
 		faultJump: hardClock, faultJumpBack: hardClock, faultSuspend: hardClock,
+		faultMisuse: hardIDs, faultUpgrade: hardRows, faultNewEvent: hardRows, faultNewMessage: hardRows, faultDamaged: hardRows, faultSkipped: hardRows,
 	}
 	return of[k] != 0 && of[k]&ready == 0
 }
@@ -36,6 +39,9 @@ func (s *Sim) hard(h hardship) bool { return s.hardship&h != 0 }
 
 // drawHardships decides which hardships the simulation has, and how hard they are.
 func (s *Sim) drawHardships(seed uint64) {
+	if s.gates { // nodes share rates and breakers: their clocks drift no more than storeclock can correct
+		s.plan.drift = min(s.plan.drift, 0.004)
+	}
 	if s.opts.Calm || s.opts.Plain {
 		return
 	}
@@ -46,6 +52,10 @@ func (s *Sim) drawHardships(seed uint64) {
 				s.hardship &^= h
 			}
 		}
+	}
+	s.plan.forgets = s.hard(hardIDs) && s.chance(0.25)
+	if s.hard(hardRows) {
+		s.drawRows()
 	}
 	if s.hard(hardSize) {
 		s.drawSize()
@@ -74,6 +84,10 @@ func (s *Sim) drawHardships(seed uint64) {
 func (s *Sim) scheduleHardships(at func(n int, do func())) {
 	at(s.plan.lasting, s.sickenForGood)
 	at(s.plan.jumps, s.jump)
+	if s.hard(hardRows) {
+		at(s.plan.newEvents, s.newKind)
+		at(1, s.upgrade)
+	}
 	at(s.plan.suspends, func() {
 		if p := s.procs[s.pick(3)]; p != nil {
 			p.suspend(s.between(20, 3*s.plan.ttl.Milliseconds()) * millisecond)

@@ -97,6 +97,9 @@ func (inc *incarnation) start() {
 	if s.tasks && s.plan.keepDead > 0 {
 		inc.sweepDead()
 	}
+	if s.hard(hardIDs) && !s.hard(hardClock) { // a process that begins after a jump that lasts takes all ids for older than they are
+		inc.sweepIDs()
+	}
 	inc.loop()
 }
 

@@ -41,7 +41,7 @@ func (s *Sim) executed() (list []model.Address) {
 
 // neighboursEnd has everything come to its end that does not wait for what is refused, and then ends the refusals.
 func (s *Sim) neighboursEnd() {
-	if len(s.disk.lasting) == 0 {
+	if len(s.disk.lasting) == 0 && !s.plan.lateUpgrade {
 		return
 	}
 	ended := false
@@ -62,6 +62,7 @@ func (s *Sim) neighboursEnd() {
 		s.logf("store    no more lasting poison")
 	}
 	clear(s.disk.lasting)
+	s.upgradeAll()
 }
 
 func (s *Sim) refusedKeys() (keys []string) {
@@ -142,11 +143,19 @@ func (s *Sim) heldByOthers(waits map[model.Address]bool) string {
 	return ""
 }
 
-// waitsForRefused are the addresses that may wait: those whose rows are refused, and those that wait for them.
+// waitsForRefused are the addresses that may wait: those whose rows are refused or cannot be read before an upgrade, and those that wait for them.
 func (s *Sim) waitsForRefused() map[model.Address]bool {
 	waits := map[model.Address]bool{}
 	for a := range s.disk.lasting {
 		waits[a] = true
+	}
+	for a := range s.newEvents {
+		waits[a] = true
+	}
+	for _, row := range s.ledger.inbox {
+		if s.plan.lateUpgrade && s.isNew(&row.Message) {
+			waits[row.Message.To], waits[row.Message.From.Address] = true, true
+		}
 	}
 	for grown := true; grown; {
 		grown = false

@@ -437,7 +437,7 @@ func (l *ledger) mark(b *store.Batch, row *store.MarkRow) {
 	}
 	if row.Blocked != nil {
 		switch row.Blocked.Code {
-		case model.WaitPoison, model.WaitCorrupt:
+		case model.WaitPoison, model.WaitCorrupt, model.WaitNewer:
 			if !r.address.sick {
 				l.fail("I14: %s is quarantined, and there is nothing wrong with it: %s", r.address.name, row.Blocked)
 			}

@@ -34,11 +34,17 @@ type plan struct {
 
 	jumpPlan
 
-	narrow  narrow
-	lasting int // addresses whose rows are refused until everything else has ended
-	floods  int // of large signals to one address
-	heavy   int // bytes that outputs of tasks have besides what they say
-	lies    int // live nodes that are declared dead
+	narrow      narrow
+	upgrades    bool    // of processes to a newer build
+	newEvents   int     // addresses that only the newer build can read
+	damage      float64 // of requests in inboxes
+	badPages    bool    // every page has a row that cannot be read
+	lateUpgrade bool    // everything else ends before any process is of the newer build
+	lasting     int     // addresses whose rows are refused until everything else has ended
+	floods      int     // of large signals to one address
+	heavy       int     // bytes that outputs of tasks have besides what they say
+	forgets     bool    // what request ids were used for is to be forgotten in the end
+	lies        int     // live nodes that are declared dead
 
 	users, actions int
 	keys, children int

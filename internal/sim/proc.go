@@ -27,6 +27,7 @@ type proc struct {
 	deferred  []event // what happened to it while it was paused
 	leaving   bool    // is being stopped in order
 	left      bool    // has
+	newer     bool    // it is of the newer build
 	slandered int64   // until then the others believe that it has ended
 	tended    int64   // when it was last given good workers, after everything has healed
 
@@ -63,7 +64,7 @@ func (s *Sim) boot(slot int) {
 		return
 	}
 	s.pids++
-	p := &proc{s: s, slot: slot, pid: s.pids, born: s.now, rate: 1}
+	p := &proc{s: s, slot: slot, pid: s.pids, born: s.now, rate: 1, newer: s.upgraded || !s.plan.upgrades}
 	if s.plan.drift > 0 {
 		p.rate += s.plan.drift * (2*float64(s.random()>>11)/(1<<53) - 1)
 	}

@@ -320,12 +320,17 @@ func (sh *shell) load(ld lane.Load) {
 			done()
 			return
 		}
+		if res.Err = sh.inc.p.unreadable(&ld); res.Err != nil {
+			done()
+			return
+		}
 		if ld.Kind == lane.LoadRun && !s.healed && s.chance(s.plan.tornRead) {
 			s.hurt(faultTornRead)
 			sh.torn(ld, &tornStore{Store: s.disk.mem}, &res, done)
 			return
 		}
 		res = engine.Read(background, s.disk.mem, ld, now)
+		sh.inc.p.spoil(&ld, &res)
 		done()
 	}
 	s.disk.call(r)

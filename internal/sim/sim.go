@@ -94,14 +94,17 @@ type Sim struct {
 	stamps   uint64
 	deeds    uint64
 
-	hardship hardship
-	shift    int64 // by how much the clock of the store has jumped
-	lasting  int64 // the most of it that has lasted
-	jumping  int64 // when it jumps back
-	jumped   int64 // when it last jumped
-	slewed   bool  // by so little that nodes follow
-	tripped  int64 // how long the answer took at most that brought somebody the first time of the store
-	heaviest int   // bytes of the largest request of a user
+	hardship  hardship
+	shift     int64                  // by how much the clock of the store has jumped
+	lasting   int64                  // the most of it that has lasted
+	jumping   int64                  // when it jumps back
+	jumped    int64                  // when it last jumped
+	slewed    bool                   // by so little that nodes follow
+	tripped   int64                  // how long the answer took at most that brought somebody the first time of the store
+	upgraded  bool                   // processes that begin are of the newer build
+	damaged   map[model.RunID]bool   // requests whose rows are, or are not
+	newEvents map[model.Address]bool // that the old build cannot read
+	heaviest  int                    // bytes of the largest request of a user
 
 	young   bool // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
 	letters bool // there are orders for dead letters
@@ -133,7 +136,7 @@ type event struct {
 func newSim(seed uint64, o Options) *Sim {
 	// One seed in eight has labels, one in three has tasks, and one in three is young: it has what was added later, every other one of them with tasks. About one in four has
 	// entities. The others stay what they were, with what they have found.
-	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, threads: map[*thread]bool{}, tasks: seed%3 == 1 || seed%6 == 5, young: seed%3 == 2}
+	s := &Sim{opts: o, state: seed*0x9e3779b97f4a7c15 + 0x1234567, hash: 14695981039346656037, labels: seed%8 == 3, threads: map[*thread]bool{}, damaged: map[model.RunID]bool{}, newEvents: map[model.Address]bool{}, tasks: seed%3 == 1 || seed%6 == 5, young: seed%3 == 2}
 	s.shared = s.young && s.tasks && seed%24 != 23
 	s.entities = seed%6 == 0 || seed%7 == 1
 	for range 4 {
@@ -257,6 +260,7 @@ func (s *Sim) run() {
 	s.checkEnd()
 	s.checkFlows()
 	s.checkGone()
+	s.checkForgotten()
 	s.leaveAll()
 }
 

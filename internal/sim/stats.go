@@ -174,6 +174,10 @@ const (
 	opLockWithdrawn
 	opLockOutlived
 	opUnlockedByForce
+	opMisused
+	opForgotten
+	opSetAside
+	opPutOffNewer
 	opDoubted // a node goes on by its own clock
 	opCleared
 	opAdvanced
@@ -207,7 +211,7 @@ var opNames = [opCount]string{
 	"requeued before", "requeue undone", "purged",
 	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
 	"retry after", "queue paused", "page written", "claim goes on to count", "", "the dead looked for", "the dead cleaned up",
-	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "entity gone", "entity deleted", "teller left", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "clock doubted", "clock cleared", "clock advanced", "clock went back", "neighbours ended",
+	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "entity gone", "entity deleted", "teller left", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "request id misused", "request ids forgotten", "set aside", "newer put off", "clock doubted", "clock cleared", "clock advanced", "clock went back", "neighbours ended",
 	"", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }
@@ -267,6 +271,12 @@ const (
 	faultFlood
 	faultLargeTimeout // a commit took too long because of its size
 	faultLargeRefused
+	faultMisuse
+	faultUpgrade
+	faultNewEvent
+	faultNewMessage
+	faultDamaged
+	faultSkipped
 	faultJump
 	faultJumpBack
 	faultSuspend
@@ -280,7 +290,7 @@ var faultNames = [faultCount]string{
 	"acquire fails", "fence lost", "fence fails", "refence lost", "refence fails", "verify fails", "register lost", "put lost", "put fails",
 	"replies fails", "crash", "crash cuts calls", "pause", "pause past lease", "leave", "worker moves", "bad worker", "fenced",
 	"gave up", "stale turn", "slow reply", "odd view", "deploy", "hand hangs", "reported twice", "letter odd", "setting fails", "setting lost",
-	"teller hangs", "calls handed back", "operated twice", "lasting poison", "flood", "large commit times out", "large commit refused", "clock jumps", "clock jumps back", "suspend", "false proof of death",
+	"teller hangs", "calls handed back", "operated twice", "lasting poison", "flood", "large commit times out", "large commit refused", "request id of another", "upgrade", "newer event", "newer message", "damaged request", "rows passed over", "clock jumps", "clock jumps back", "suspend", "false proof of death",
 }
 
 // Stats counts what happened.

@@ -36,6 +36,7 @@ type op struct {
 	done    bool
 	pinned  *proc                 // where it is done, the first time
 	floor   map[model.RunID]int64 // what answers to queries were made of before this one was asked
+	misuses bool                  // its request id belongs to another one
 	shadow  *op                   // the op that this one repeats with the same request id
 	since   int                   // the state of the entity that somebody was shown before this was asked
 	reads   int                   // how often the history was read again that it is about
@@ -85,7 +86,7 @@ func (u *user) next() {
 	}
 	u.left--
 	o := u.draw()
-	if o.message.RequestID != "" && !s.opts.Calm && !s.healed && s.chance(0.3) {
+	if o.message.RequestID != "" && !o.misuses && !s.opts.Calm && !s.healed && s.chance(0.3) {
 		twin := *o
 		twin.shadow, twin.index = o, len(s.ops)
 		s.ops = append(s.ops, &twin)
@@ -111,6 +112,11 @@ func (u *user) signal() model.Payload {
 // draw makes up something to do.
 func (u *user) draw() *op {
 	s := u.s
+	if s.hard(hardIDs) && s.chance(0.2) {
+		if o := u.misuse(); o != nil {
+			return o
+		}
+	}
 	if s.entities && s.chance(0.4) {
 		return u.deed()
 	}
@@ -286,7 +292,7 @@ func (p *proc) read(o *op, reply func(*lane.Answer)) {
 			}
 			for _, r := range reasons {
 				s.explained(s.ledger.address(o.message.To), r)
-				if (r.Code == model.WaitPoison || r.Code == model.WaitCorrupt) && !s.ledger.address(o.message.To).sick {
+				if (r.Code == model.WaitPoison || r.Code == model.WaitCorrupt || r.Code == model.WaitNewer) && !s.ledger.address(o.message.To).sick {
 					s.fail("I14: %s is quarantined, and there is nothing wrong with it: %s", o.message.To, r)
 				}
 			}
@@ -329,6 +335,7 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		s.checkResult(o, a.Result)
 		end()
 	case a.Err == nil:
+		o.checkMisuse()
 		o.acked = true
 		s.checkAnswer(o, &a.Answer)
 		o.accepted(&a.Answer)
@@ -337,6 +344,9 @@ func (o *op) answer(a *lane.Answer, then func()) {
 		again()
 	case kind == fault.Conflict:
 		s.did(opConflict)
+		if o.misuses {
+			s.did(opMisused)
+		}
 		s.checkRefused(o)
 		o.refused = a.Err
 		end()

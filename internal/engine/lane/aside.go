@@ -57,7 +57,9 @@ func (l *Lane) moveAside(now model.Time) {
 	open := l.open
 	l.open = &building{}
 	b := l.open
-	full := func() bool { return len(b.batch.Deferred) >= mailPage || a.alone && len(b.batch.Deferred) > 0 }
+	full := func() bool {
+		return len(b.batch.Deferred) >= mailPage || b.bytes >= l.batchBytes || a.alone && len(b.batch.Deferred) > 0
+	}
 	var later []*pair
 	for _, p := range a.pairs {
 		if p.inOpen && p.damaged() || full() {

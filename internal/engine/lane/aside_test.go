@@ -342,3 +342,31 @@ func TestMisplacedRows(t *testing.T) {
 		t.Errorf("told of %+v", r.aside)
 	}
 }
+
+// A batch that sets several messages aside and is never done in time is sent again with one of them.
+func TestSetAsideIsSplit(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t)
+	r.join(1)
+	a := in(0, 0)
+	r.began(a)
+	s := signals(a, 1, 3)
+	r.refuse = func(b *store.Batch) error {
+		if len(b.Deferred) > 1 {
+			return store.Errorf(store.Unknown, "commit", "injected")
+		}
+		return nil
+	}
+	f.sendsDamaged(0, &s[0], nil, nil, &s[1])
+	r.l.MailWaits()
+	r.settle()
+	for range 3 {
+		r.pass(61 * time.Second)
+		r.l.MailWaits()
+		r.settle()
+	}
+	r.wantEvents(a, received(1, 2)...)
+	if n := len(r.letters()); n != 2 {
+		t.Errorf("%d dead letters, want 2", n)
+	}
+}

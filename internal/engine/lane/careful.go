@@ -47,6 +47,12 @@ func (l *Lane) refused(now model.Time, err error) {
 // as it is.
 func (l *Lane) split(now model.Time) bool {
 	first := l.flight.inputs
+	if len(first) == 0 && len(l.flight.asides) > 1 { // it moves what cannot be read: the next ones move one row each
+		l.recovery.over()
+		l.asideRefused(now, l.flight)
+		l.applyAgain(nil, l.undo(now))
+		return true
+	}
 	if len(first) < 2 {
 		return false
 	}

@@ -1,0 +1,101 @@
+package sim
+
+import (
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// In some simulations users make a mistake with request ids: they send another signal under the id of one that was accepted. What must hold: they are refused, and the signal is in no history, wherever they ask.
+// Nodes forget request ids that are older than a time, as in production: none that is younger, and in the end all of them.
+
+// keepIDs is how long request ids are remembered: longer than anybody repeats a request, or a request is on its way.
+func (s *Sim) keepIDs() time.Duration { return microseconds(4*s.plan.slow + 20*second) }
+
+// sweepEvery is how often nodes forget request ids.
+const sweepEvery = 100 * millisecond
+
+// misuse is another signal under the id of one that was accepted; nil when there is none.
+func (u *user) misuse() *op {
+	s := u.s
+	var first []*op
+	for _, o := range s.ops {
+		if m := &o.message; o.acked && m.Kind == model.MessageSignal && m.RequestID != "" && o.shadow == nil {
+			first = append(first, o)
+		}
+	}
+	if len(first) == 0 {
+		return nil
+	}
+	m := oneOf(s, first...).message
+	m.Input = u.signal()
+	if s.chance(0.5) {
+		m.Name = oneOf(s, signalNames[:]...)
+	}
+	id := m.RequestID
+	o := u.op(m)
+	o.message.RequestID, o.misuses = id, true
+	s.hurt(faultMisuse)
+	return o
+}
+
+// checkMisuse fails when a request is accepted under an id that belongs to another one.
+func (o *op) checkMisuse() {
+	s := o.user.s
+	if o.misuses {
+		s.fail("A1: %s was accepted, and its id belongs to another request", o)
+	}
+}
+
+// sweepIDs forgets request ids that are too old, as incarnation.sweepOnce of the engine does, and comes again.
+func (inc *incarnation) sweepIDs() {
+	s, p := inc.p.s, inc.p
+	if inc.ended {
+		return
+	}
+	s.after(sweepEvery, p, inc.sweepIDs)
+	if !p.clock.MayDelete(p.mono()) {
+		return
+	}
+	var mine []model.ShardID
+	for i := range inc.owner {
+		if inc.owner[i] {
+			mine = append(mine, model.ShardID(i))
+		}
+	}
+	before := p.now().Add(-s.keepIDs())
+	s.disk.call(&request{
+		p: p, name: "sweep", fate: s.disk.draw(faultRepliesFails, faultRepliesFails, false),
+		exec: func(done func()) {
+			if n, err := s.disk.mem.Sweep(background, store.SweepRequest{Shards: mine, RequestsBefore: before, Limit: 100}); err != nil {
+				s.fail("sweep: %v", err)
+			} else if n > 0 {
+				s.did(opSwept)
+			}
+			done()
+		},
+		ok: func() {}, bad: func(error) {},
+	})
+}
+
+// checkForgotten waits until all request ids are too old, and demands that they are forgotten.
+func (s *Sim) checkForgotten() {
+	if !s.plan.forgets || s.hard(hardClock) { // it takes long
+		return
+	}
+	left := func() (n int) {
+		for k := range s.ledger.replies {
+			if found, _ := s.disk.mem.LoadReplies(background, []store.RequestKey{k}); len(found) > 0 {
+				n++
+			}
+		}
+		return n
+	}
+	keep := s.keepIDs().Microseconds()
+	s.runUntil(s.now+keep+keep/20+20*sweepEvery+second, nil)
+	if n := left(); n > 0 {
+		s.fail("A2: %d request ids are remembered for longer than %s", n, s.keepIDs())
+	}
+	s.did(opForgotten)
+}
