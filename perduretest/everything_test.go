@@ -394,6 +394,10 @@ func TestTalking(t *testing.T) {
 		if err := app.Terminate(ctx, y, "enough"); err != nil {
 			t.Fatal(err)
 		}
+		var rows strings.Builder
+		if err := app.ForceDelete(ctx, y, &rows); err != nil || !strings.Contains(rows.String(), "executions") {
+			t.Errorf("forced delete: %v, exported %q", err, rows.String())
+		}
 		if n, err := app.SweepPayloads(ctx, time.Hour); n != 0 || !errors.Is(err, perdure.ErrInvalid) {
 			t.Errorf("a sweep of %d blobs where there are none: %v", n, err)
 		}

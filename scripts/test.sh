@@ -56,7 +56,7 @@ heavy='/internal/(chaos|cli|crashwalk|e2e|txtest)$'
 # internal/bench measures, and is a part of `make test-long`.
 long='/internal/bench$'
 
-# tested ARGS…: runs `go test` with them. Prints a line per package, what failed, and what was skipped and why.
+# tested ARGS…: runs `go test` with them. Prints a line per package and what failed.
 tally=$(mktemp -d)
 remove+=("$tally")
 results=$tally/results
@@ -96,4 +96,5 @@ for module in bench bench/riverqueue tools; do
 		step "compile $module" compiled "$module"
 	fi
 done
-printf '\nall green: %s, %d s\n' "$("$tally/tally" -sum "$results")" "$SECONDS"
+printf '\n%s\n' "$("$tally/tally" -sum "$results")"
+printf 'all green, %d s\n' "$SECONDS"

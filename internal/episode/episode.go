@@ -31,6 +31,7 @@ type Log struct {
 	mu       sync.Mutex
 	failing  int // sources
 	failures int
+	worked   bool // a source has worked again since the last failure
 	since    time.Time
 	last     time.Time // of the last line
 }
@@ -65,6 +66,7 @@ func (s *Source) Failed(err error, args ...any) {
 		}
 	}
 	l.failures++
+	l.worked = false
 	if !l.last.IsZero() && now.Sub(l.last) < remindAfter {
 		return
 	}
@@ -80,7 +82,8 @@ func (s *Source) Failed(err error, args ...any) {
 // OK notes that the source works. The episode ends when no other source fails.
 func (s *Source) OK() { s.end(true) }
 
-// Leave takes the source out of the episode without a success: its loop has ended.
+// Leave takes the source out of the episode without a success: its loop has ended. The episode counts
+// as recovered when another source has worked since the last failure.
 func (s *Source) Leave() { s.end(false) }
 
 func (s *Source) end(recovered bool) {
@@ -94,11 +97,12 @@ func (s *Source) end(recovered bool) {
 		return
 	}
 
+	l.worked = l.worked || recovered
 	if l.failing--; l.failing > 0 {
 		return
 	}
 	message := l.ended
-	if !recovered {
+	if !l.worked {
 		message = l.failed + ": given up"
 	}
 	now := time.Now()

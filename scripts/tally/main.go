@@ -1,8 +1,9 @@
 // Command tally reads the output of `go test -json` and prints what a person wants to see of it: a line
-// per package, the output of tests that failed, and every skipped test with its reason.
+// per package, and the output of tests that failed.
 //
 //	go test -json ./... | tally -record FILE    prints, and appends one line per test to FILE
-//	tally -sum FILE                             counts the tests of all runs that FILE records
+//	tally -sum FILE                             counts the tests of all runs that FILE records, and
+//	                                            lists those that every run skipped, with the reason
 //
 // A test that several runs execute counts once. tally exits with status 1 when something failed.
 package main
@@ -13,7 +14,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -30,6 +33,7 @@ type event struct {
 // result is how one test of one run ended.
 type result struct {
 	Package, Test, Action string
+	Reason                string // why it was skipped
 }
 
 func main() {
@@ -102,7 +106,7 @@ func follow(in io.Reader, out io.Writer, record string) (ok bool, err error) {
 			}
 			printEnd(out, &e, text)
 			if e.Test != "" {
-				results = append(results, result{e.Package, e.Test, e.Action})
+				results = append(results, result{e.Package, e.Test, e.Action, reason(&e, text)})
 			}
 		}
 	}
@@ -123,13 +127,14 @@ func printEnd(out io.Writer, e *event, text string) {
 			cached = " (cached)"
 		}
 		fmt.Fprintf(out, "ok   %s %.1fs%s\n", e.Package, e.Elapsed, cached)
-	case e.Test != "" && e.Action == "skip":
-		fmt.Fprintf(out, "skip %s %s: %s\n", e.Package, e.Test, reason(text))
 	}
 }
 
-// reason is the text that a test gave when it was skipped.
-func reason(text string) string {
+// reason is the text that a test gave when it was skipped; empty when it was not.
+func reason(e *event, text string) string {
+	if e.Action != "skip" {
+		return ""
+	}
 	var kept []string
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -140,7 +145,7 @@ func reason(text string) string {
 	if len(kept) == 0 {
 		return "no reason given"
 	}
-	return strings.Join(kept, " ")
+	return strings.ReplaceAll(strings.Join(kept, " "), "\t", " ")
 }
 
 func appendResults(file string, results []result) (err error) {
@@ -158,36 +163,40 @@ func appendResults(file string, results []result) (err error) {
 	}()
 	w := bufio.NewWriter(f)
 	for _, r := range results {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", r.Package, r.Test, r.Action)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.Package, r.Test, r.Action, r.Reason)
 	}
 	return w.Flush()
 }
 
-// total prints one line: how many packages and tests ran, and how they ended. A test counts as failed when
-// any run of it failed, and as skipped when no run executed it.
+// total prints the tests that every run skipped, and one line: how many packages and tests ran, and how
+// they ended. A test counts as failed when any run of it failed, and as skipped when no run executed it.
 func total(file string, out io.Writer) error {
 	data, err := os.ReadFile(file)
 	if err != nil {
 		return err
 	}
-	packages, tests := map[string]bool{}, map[string]string{}
+	packages, tests, why := map[string]bool{}, map[string]string{}, map[string]string{}
 	for line := range strings.Lines(string(data)) {
 		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
-		if len(fields) != 3 {
-			return fmt.Errorf("%s: line %q has %d fields, want 3", file, line, len(fields))
+		if len(fields) != 4 {
+			return fmt.Errorf("%s: line %q has %d fields, want 4", file, line, len(fields))
 		}
 		packages[fields[0]] = true
-		name, how := fields[0]+"\t"+fields[1], fields[2]
+		name, how := fields[0]+" "+fields[1], fields[2]
 		if was := tests[name]; was == "fail" || was == "pass" && how == "skip" {
 			how = was
 		}
-		tests[name] = how
+		tests[name], why[name] = how, fields[3]
 	}
 
 	count := map[string]int{}
-	for _, how := range tests {
-		count[how]++
+	for _, name := range slices.Sorted(maps.Keys(tests)) {
+		count[tests[name]]++
+		if tests[name] == "skip" {
+			fmt.Fprintf(out, "skipped: %s: %s\n", name, why[name])
+		}
 	}
-	fmt.Fprintf(out, "%d packages, %d tests: %d passed, %d failed, %d skipped", len(packages), len(tests), count["pass"], count["fail"], count["skip"])
-	return nil
+	_, err = fmt.Fprintf(out, "%d packages, %d tests: %d passed, %d failed, %d skipped\n",
+		len(packages), len(tests), count["pass"], count["fail"], count["skip"])
+	return err
 }

@@ -28,7 +28,7 @@ func TestTally(t *testing.T) {
 		`{'Action':'pass','Package':'p','Test':'TestB'}`,
 		`{'Action':'output','Package':'p','Output':'ok  \tp\t(cached)\n'}`,
 		`{'Action':'pass','Package':'p','Elapsed':1.25}`)
-	if want := "skip p TestA: a_test.go:3: no disk here\nok   p 1.2s (cached)\n"; out != want || !ok {
+	if want := "ok   p 1.2s (cached)\n"; out != want || !ok {
 		t.Errorf("got %q, %v; want %q", out, ok, want)
 	}
 
@@ -39,7 +39,7 @@ func TestTally(t *testing.T) {
 		`{'Action':'fail','Package':'q','Elapsed':2}`,
 		`{'Action':'build-output','ImportPath':'r','Output':'x.go:1: syntax error\n'}`,
 		`{'Action':'build-fail','ImportPath':'r'}`,
-		`{'Action':'pass','Package':'p','Test':'TestA'}`)
+		`{'Action':'skip','Package':'p','Test':'TestB'}`)
 	if want := "why it failed\nnever ended\nFAIL q 2.0s\nx.go:1: syntax error\nFAIL r [build failed]\n"; out != want || ok {
 		t.Errorf("got %q, %v; want %q", out, ok, want)
 	}
@@ -48,7 +48,7 @@ func TestTally(t *testing.T) {
 	if err := total(record, &sum); err != nil {
 		t.Fatal(err)
 	}
-	if want := "2 packages, 3 tests: 2 passed, 1 failed, 0 skipped"; sum.String() != want {
+	if want := "skipped: p TestA: a_test.go:3: no disk here\n2 packages, 3 tests: 1 passed, 1 failed, 1 skipped\n"; sum.String() != want {
 		t.Errorf("got %q, want %q", sum.String(), want)
 	}
 }
