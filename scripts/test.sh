@@ -96,5 +96,6 @@ for module in bench bench/riverqueue tools; do
 		step "compile $module" compiled "$module"
 	fi
 done
-printf '\n%s\n' "$("$tally/tally" -sum "$results")"
-printf 'all green, %d s\n' "$SECONDS"
+totals=$("$tally/tally" -sum "$results")
+printf '\n%s\n' "$(head -n -1 <<<"$totals")"
+printf 'all green: %s, %d s\n' "$(tail -n 1 <<<"$totals")" "$SECONDS"
