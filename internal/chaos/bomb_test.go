@@ -117,7 +117,7 @@ func callEndsItsProcess(t *testing.T, url string) {
 		p := spawn(t, url, l, 0, 10*time.Second, envBomb+"=1")
 		select {
 		case <-p.done:
-		case <-time.After(60 * time.Second):
+		case <-time.After(3 * time.Minute):
 			t.Fatalf("process %d lives:\n%s", i, p.text())
 		}
 		if code := p.ending().ExitStatus(); code != bombExit {
@@ -125,6 +125,6 @@ func callEndsItsProcess(t *testing.T, url string) {
 		}
 	}
 	fourth := spawn(t, url, l, 0, 10*time.Second, envBomb+"=1")
-	fourth.says("settled", 60*time.Second)
-	fourth.retire(60 * time.Second)
+	fourth.says("settled", 3*time.Minute)
+	fourth.retire(3 * time.Minute)
 }

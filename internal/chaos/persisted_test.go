@@ -50,14 +50,14 @@ func TestPersistedCallOutlivesItsProcess(t *testing.T) {
 			t.Parallel()
 			l := newLedger(t)
 			first := spawn(t, url, l, 0, 10*time.Second, envPersisted+"=dies")
-			first.says("made k hello", 60*time.Second)
+			first.says("made k hello", 3*time.Minute)
 			<-first.done
 			if how := first.ending(); !how.Signaled() {
 				t.Fatalf("the first process was not killed: %v\n%s", how, first.text())
 			}
 			second := spawn(t, url, l, 0, 10*time.Second, envPersisted+"=lives")
-			second.says("made k hello", 60*time.Second)
-			second.retire(60 * time.Second)
+			second.says("made k hello", 3*time.Minute)
+			second.retire(3 * time.Minute)
 		})
 	}
 }

@@ -2,6 +2,7 @@ package chaos_test
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,21 +19,23 @@ func TestServerLogStaysClean(t *testing.T) {
 	const n, lease = 25, 3 * time.Second
 	l := newLedger(t)
 	first := spawn(t, url, l, n, lease)
-	first.comesUp(60 * time.Second)
+	first.comesUp(3 * time.Minute)
 	second := spawn(t, url, l, n, lease)
-	second.comesUp(60 * time.Second)
+	second.comesUp(3 * time.Minute)
 	first.until("entries in the ledger", l, 30)
 	first.kill()
-	second.finish(90 * time.Second)
-	spawn(t, url, l, n, lease).finish(90 * time.Second) // starts once more what has ended
+	second.finish(3 * time.Minute)
+	spawn(t, url, l, n, lease).finish(3 * time.Minute) // starts once more what has ended
 	verify(t, url, n, l)
 
 	text, err := os.ReadFile(server.LogFile())
 	if err != nil {
 		t.Fatal(err)
 	}
+	harmless := []string{"perdure: the lane was fenced", "canceling statement due to user request"} // docs/stores.md
 	for line := range strings.Lines(string(text)) {
-		if (strings.Contains(line, "ERROR:") || strings.Contains(line, "PANIC:")) && !strings.Contains(line, "perdure: the lane was fenced") {
+		known := slices.ContainsFunc(harmless, func(text string) bool { return strings.Contains(line, text) })
+		if (strings.Contains(line, "ERROR:") || strings.Contains(line, "PANIC:")) && !known {
 			t.Errorf("the server logs: %s", line)
 		}
 	}

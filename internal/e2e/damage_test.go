@@ -491,7 +491,7 @@ func TestStoreMustBeOpenedAgain(t *testing.T) {
 	}
 	told := func(what string, err error) {
 		t.Helper()
-		if !errors.Is(err, perdure.ErrUnavailable) || !strings.Contains(err.Error(), "moved, replaced or deleted") || !strings.Contains(err.Error(), "restart the process") {
+		if !errors.Is(err, perdure.ErrUnavailable) || !strings.Contains(err.Error(), "moved or deleted") || !strings.Contains(err.Error(), "restart the process") {
 			t.Errorf("%s: %v, want it to name the reason, and what to do", what, err)
 		}
 	}
@@ -501,7 +501,7 @@ func TestStoreMustBeOpenedAgain(t *testing.T) {
 	told("start", err)
 	told("signal", perdure.NewSignal[string]("word").Send(client, exec.Ref, "x"))
 	told("close", app.Close())
-	if got := log.all(); len(got) != 1 || !strings.Contains(got[0], "restart the process") {
+	if got := log.all(); len(got) != 1 || !strings.Contains(got[0], "the error says what to do") {
 		t.Errorf("logged as errors: %q, want one line that says what to do", got)
 	}
 	// Once the reason is gone, another process goes on.
