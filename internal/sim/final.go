@@ -296,7 +296,7 @@ func (s *Sim) checkOps() {
 			if o.acked && got == nil {
 				s.fail("I4: %s was accepted and is not in a history", o)
 			}
-			if o.misuses && got != nil {
+			if o.misuses && got != nil && !o.forgotten() {
 				s.fail("A1: %s is in a history, and its id belongs to another request", o)
 			}
 			if o.refused != nil && o.tries == 1 && o.shadow == nil && !o.repeated(s) && got != nil {
