@@ -146,6 +146,13 @@ func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool {
 	return b.b.Proposed(id, ref)
 }
 
+// Overdue is for lanes.
+func (b *board) Overdue(claim model.ClaimRef) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.b.Overdue(claim)
+}
+
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	b.mu.Lock()

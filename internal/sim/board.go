@@ -133,6 +133,9 @@ func (b *board) Add(now model.Time, it queue.Item) {
 // Proposed is for lanes.
 func (b *board) Proposed(id queue.WorkerID, ref model.TaskRef) bool { return b.b.Proposed(id, ref) }
 
+// Overdue is for lanes.
+func (b *board) Overdue(claim model.ClaimRef) bool { return b.b.Overdue(claim) }
+
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
 	if _, maker, _ := strings.Cut(worker, "@"); b.keeper != nil && b.keeper.g.Book != nil && b.livesElsewhere(maker) {

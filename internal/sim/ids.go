@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -21,7 +22,7 @@ func (u *user) misuse() *op {
 	s := u.s
 	var first []*op
 	for _, o := range s.ops {
-		if m := &o.message; o.acked && m.Kind == model.MessageSignal && m.RequestID != "" && o.shadow == nil {
+		if m := &o.message; o.acked && m.Kind == model.MessageSignal && m.RequestID != "" && o.shadow == nil && !o.forgotten() {
 			first = append(first, o)
 		}
 	}
@@ -43,8 +44,32 @@ func (u *user) misuse() *op {
 // checkMisuse fails when a request is accepted under an id that belongs to another one.
 func (o *op) checkMisuse() {
 	s := o.user.s
-	if o.misuses {
+	if o.misuses && !o.forgotten() {
 		s.fail("A1: %s was accepted, and its id belongs to another request", o)
+	}
+}
+
+// forgotten reports whether the store has forgotten what the id of the request was first used for: since then the id is anybody's.
+func (o *op) forgotten() bool {
+	m := &o.message
+	return o.user.s.ledger.forgotten[store.RequestKey{Shard: m.To.Shard(o.user.s.plan.shards), Address: m.To, ID: m.RequestID}]
+}
+
+// forget notes which requests of some shards the store has forgotten, and checks that none of them is young.
+func (l *ledger) forget(shards []model.ShardID) {
+	keep := l.s.keepIDs().Microseconds()
+	for k := range l.replies {
+		if !slices.Contains(shards, k.Shard) {
+			continue
+		}
+		if found, err := l.s.disk.mem.LoadReplies(background, []store.RequestKey{k}); err != nil || len(found) > 0 {
+			continue
+		}
+		if age := int64(l.s.storeTime() - l.replied[k]); age < keep-2*l.s.skew() {
+			l.fail("A2: request %s of %s is forgotten after %s, and kept for %s", k.ID, k.Address, microseconds(age), microseconds(keep))
+		}
+		delete(l.replies, k)
+		l.forgotten[k] = true
 	}
 }
 
@@ -72,6 +97,7 @@ func (inc *incarnation) sweepIDs() {
 				s.fail("sweep: %v", err)
 			} else if n > 0 {
 				s.did(opSwept)
+				s.ledger.forget(mine)
 			}
 			done()
 		},

@@ -257,6 +257,7 @@ func (s *Sim) run() {
 	if !s.finished() {
 		s.failStuck()
 	}
+	s.comeToRest()
 	s.checkEnd()
 	s.checkFlows()
 	s.checkGone()

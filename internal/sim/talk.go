@@ -246,7 +246,7 @@ func (l *ledger) reply(r *store.Reply) {
 		a, _ := model.DecodeAnswer(r.Body)
 		l.answeredCall(id, &a)
 	}
-	l.replies[r.RequestKey] = string(r.Body)
+	l.replies[r.RequestKey], l.replied[r.RequestKey] = string(r.Body), r.At
 }
 
 // pause notes that a run is paused or resumed.

@@ -148,7 +148,8 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 	if e.worker == 0 && !e.activating && l.workers.here[c.Worker] {
 		e.worker, e.gen, e.busy, e.held = c.Worker, c.Generation, true, c.Run
 		l.runs[c.Run] = e
-		if l.stops(e) {
+		// Whether the run is paused is not known before it is read again: what the worker was not told says it.
+		if e.withheld || l.stops(e) || hasKind(e.missed, model.EventPaused) {
 			e.withheld = true
 		} else {
 			l.tell(e, e.missed)

@@ -162,6 +162,42 @@ func TestPauseWithPoison(t *testing.T) {
 	}
 }
 
+// A busy run is paused while its last turn is on its way, and the batch with that turn is refused because of another run: the
+// worker has the run again, and is told nothing while it is paused.
+func TestPauseWhileATurnIsRefused(t *testing.T) {
+	t.Parallel()
+	a, b := key("a"), key("b")
+	for name, prepare := range map[string]func(r *rig){
+		"the pause is on its way": func(r *rig) { r.order(model.MessagePause, a, "pause") },
+		"the pause is stored": func(r *rig) {
+			r.order(model.MessagePause, a, "pause")
+			r.settle()
+			r.signal(a, "s", "signal")
+		},
+		"the resume is on its way": func(r *rig) {
+			r.order(model.MessagePause, a, "pause")
+			r.settle()
+			r.order(model.MessageResume, a, "resume")
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			r.runsStep(a)
+			r.began(b)
+			prepare(r)
+			r.flush()
+			r.turn(a, model.Turn{Close: done()})
+			r.turn(b, steps("bad"))
+			r.refuse = poison("bad")
+			r.settle()
+			r.wantStatus(a, model.Completed)
+			r.wantHolder(a, 0)
+		})
+	}
+}
+
 // A step that was running continues the run as new: the next one is paused too.
 func TestContinueWhilePaused(t *testing.T) {
 	t.Parallel()

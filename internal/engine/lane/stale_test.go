@@ -2,7 +2,9 @@ package lane_test
 
 import (
 	"testing"
+	"time"
 
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -51,4 +53,48 @@ func TestReportOfAnotherHandOver(t *testing.T) {
 	r.settle()
 	r.wantHolder(a, 0)
 	r.wantHolder(b, 1)
+}
+
+// The board finds a worker silent whose claim is on its way to the store. The store refuses that batch because of another run, and
+// the worker gets the task again, under the same claim. It beats: what the board said before is not about this claim (E32).
+func TestSilenceOfAClaimThatWasUndone(t *testing.T) {
+	t.Parallel()
+	for _, beats := range []bool{true, false} {
+		r, b := newBench(t, 0)
+		r.join(1)
+		r.began(key("bad"))
+		r.send(theTask("t", func(s *model.TaskSpec) { s.Silence = time.Second }), "t")
+		r.settle()
+		r.refuse = poison("poison")
+		r.turn(key("bad"), steps("poison"))
+		b.Slots(r.now, 1, 1)
+		b.propose()
+		r.flush()
+		r.now = r.now.Add(2 * time.Second)
+		due := b.Due(r.now)
+		if len(due) != 1 || due[0].Kind != queue.DueSilence {
+			t.Fatalf("the board reports %+v", due)
+		}
+
+		r.settle()
+		b.propose()
+		r.settle()
+		c := b.one()
+		if c.Ref.Claim != due[0].Claim {
+			t.Fatalf("claim %d after %d", c.Ref.Claim, due[0].Claim)
+		}
+		r.now = r.now.Add(900 * time.Millisecond)
+		if beats && !b.Beat(r.now, 1, c.Ref) {
+			t.Fatal("the claim is not held")
+		}
+		r.now = r.now.Add(500 * time.Millisecond)
+		r.l.Expire(r.now, due[0].Ref, true, due[0].Claim, due[0].Kind.String())
+		b.propose()
+		r.settle()
+		want := []string{"task_claimed task"}
+		if !beats {
+			want = append(want, "task_timed_out task")
+		}
+		r.wantEvents(taskAt("t"), want...)
+	}
 }

@@ -20,6 +20,8 @@ type Board interface {
 	Add(now model.Time, it queue.Item)
 	// Proposed reports whether the board still proposes that a worker has a task.
 	Proposed(id queue.WorkerID, ref model.TaskRef) bool
+	// Overdue reports whether the board still says that a deadline of a claim has passed.
+	Overdue(claim model.ClaimRef) bool
 	// Held tells of a task that is claimed by a worker, as the history names it; it is nobody here when id is 0.
 	Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string)
 	// Remove tells that a task is neither any more.
@@ -213,8 +215,11 @@ func (l *Lane) applyTask(now model.Time, e *entry, in *input) {
 		how = l.reported(now, e, t.report)
 		d = core.Report(e.x, t.report, now, l.cfg.Limits)
 	default:
+		ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.run(), ID: t.id}, Claim: t.claim}
+		if t.what == model.TimeoutSilence && !l.cfg.Board.Overdue(ref) {
+			break // the claim was undone and made again under the same number since, and whoever has it now may have been heard
+		}
 		if task := e.x.Task(t.id); t.what == model.FailureLost && task != nil && task.Held && l.cfg.Board.Elsewhere(task.Worker) {
-			ref := model.ClaimRef{TaskRef: model.TaskRef{Address: e.address, Run: e.run(), ID: t.id}, Claim: t.claim}
 			if task.Claim == t.claim && l.cfg.Board.Dropped(task.Worker, ref) {
 				d = core.Report(e.x, &model.TaskReport{Ref: ref, Returned: true}, now, l.cfg.Limits) // it never began
 			} else {

@@ -122,6 +122,12 @@ func (b *Board) Beat(now model.Time, id WorkerID, claim model.ClaimRef) (isHeld 
 	return true
 }
 
+// Overdue reports whether a deadline of a claim was reported, and that is not decided. One that was told of anew since is not: its deadlines run anew.
+func (b *Board) Overdue(claim model.ClaimRef) bool {
+	t := b.claimed(claim)
+	return t != nil && t.state == late
+}
+
 // Wake is when something happens without anybody doing anything: when to call Match and Due again. It is 1 when Match would propose something now, and 0 for never.
 func (b *Board) Wake() model.Time {
 	if b.ready.len() > 0 {
