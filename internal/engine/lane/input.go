@@ -645,6 +645,7 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 // done lets go of an input that has been dealt with.
 func (l *Lane) done(in *input) {
 	l.unhold(in)
+	l.room.tried = false
 	l.retention.ended(in)
 	if in.pair != nil {
 		in.pair.release(l)
