@@ -53,7 +53,7 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 	if err := s.unlockAll(ctx, a, runs); err != nil {
 		return api.DeleteReply{}, err
 	}
-	m := &model.Message{Kind: model.MessageDelete, To: a, Runs: runs, Force: true, RequestID: r.RequestID}
+	m := &model.Message{Kind: model.MessageDelete, To: a, ToRun: r.Target.Run, Runs: runs, Force: true, RequestID: r.RequestID}
 	if end.Reason != "" {
 		m.Parent = s.parentOf(ctx, r.Target)
 	}

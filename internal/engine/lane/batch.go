@@ -69,6 +69,7 @@ type effect struct {
 	task     *taskInput // of effExecute, effStop and effSettled
 	canceled bool
 	err      error
+	again    bool // of effGone: the current run may be another one
 
 	change *core.EntityChange // of effEntity
 }
@@ -319,7 +320,7 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effEntity:
 			f.entry.actor.committed(f.change)
 		case effGone:
-			l.tellGone(f.entry.address)
+			l.tellGone(now, f.entry, f.again)
 		case effBlocked:
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)

@@ -216,8 +216,9 @@ func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 		return
 	}
 	if !l.hasRoom() {
+		loading := e.loading // perhaps an answer is being read
 		l.queueUp(e)
-		e.loading = false // it has no tasks that would have to be read
+		e.loading = loading // it has no tasks that would have to be read
 		return
 	}
 	l.activate(now, e, w, e.x.Start.Carried)

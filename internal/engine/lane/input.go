@@ -48,6 +48,7 @@ type input struct {
 	fresh   bool           // the request id has never been used before
 	seen    bool           // the store has said that the answer to the request is remembered
 	misused bool           // the request id belongs to another request, and is refused
+	refused bool           // the store has refused to remove what the message names by force
 	token   any            // who is to be answered
 	awaits  bool           // and wants to hear the end of the run that it starts instead of its beginning, or what the code answers
 
@@ -644,6 +645,7 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 // done lets go of an input that has been dealt with.
 func (l *Lane) done(in *input) {
 	l.unhold(in)
+	l.room.tried = false
 	l.retention.ended(in)
 	if in.pair != nil {
 		in.pair.release(l)

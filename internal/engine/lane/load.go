@@ -233,7 +233,7 @@ func (l *Lane) loadedRun(now model.Time, ld *Load, r LoadResult) {
 		}
 		return
 	}
-	e.loading, e.due = false, false
+	e.loading, e.due, l.room.tried = false, false, false
 	if !e.known && r.Err == nil {
 		x, err := recoverRun(r)
 		if err != nil {

@@ -94,6 +94,7 @@ func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uin
 
 func (l *Lane) unask(q *query) {
 	delete(l.queries, q.id)
+	l.room.tried = false
 	if !q.inbox.IsZero() {
 		l.foreign--
 	}

@@ -16,7 +16,7 @@ const runBytes = 4 << 10
 type room struct {
 	used  int      // bytes of runs that workers hold or that are being read for them
 	line  []*entry // that wait for room, in order
-	tried bool     // no run can be let go of to make room before the next turn or commit
+	tried bool     // no run can be let go of to make room before something happens to one of them
 }
 
 // hasRoom reports whether another run may be read for a worker.

@@ -145,6 +145,32 @@ func TestRoomForOneLargeRun(t *testing.T) {
 	r.wantHolder(b, 1)
 }
 
+// A run that is being asked something keeps its worker. It makes room when it has answered, also when nothing else happens.
+func TestRoomAfterAQuery(t *testing.T) {
+	t.Parallel()
+	for _, given := range []string{"answered", "given up"} {
+		r := newRig(t, func(c *lane.Config) { c.MaxHeld = 1 })
+		r.join(1)
+		a, b := key("a"), key("b")
+		run := r.began(a)
+		r.send(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "query")
+		r.settle()
+		r.turn(a, sleeps())
+		r.settle()
+		r.began(b)
+		r.wantHolder(a, 1)
+		r.wantHolder(b, 0)
+		if h := r.held[run]; given == "answered" {
+			r.l.Answered(r.now, h.worker, run, h.gen, h.asked[0].ID, model.Payload{}, nil)
+		} else {
+			r.l.Forget(a, "query")
+		}
+		r.settle()
+		r.wantHolder(a, 0)
+		r.wantHolder(b, 1)
+	}
+}
+
 // People hear once that a history comes near its limit, and find it among the reasons.
 func TestLargeHistoriesAreTold(t *testing.T) {
 	t.Parallel()
