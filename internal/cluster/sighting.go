@@ -39,6 +39,10 @@ func (m *Membership) Doubt(doubt bool, by time.Duration) {
 	m.doubt = doubt || by.Abs() > m.cfg.Margin/2
 }
 
+// Distrust tells at mono, before the first view, that the store's clock may have jumped just before this node has joined:
+// it is far from that of the machine. Then others may live whose leases have expired by it.
+func (m *Membership) Distrust(mono time.Duration) { m.unsure = mono + m.cfg.TTL }
+
 // watch notes the leases of others.
 func (m *Membership) watch(mono time.Duration) {
 	if m.doubt {

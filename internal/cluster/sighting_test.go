@@ -148,3 +148,28 @@ func TestJumpFencesNoLongLease(t *testing.T) {
 		}
 	}
 }
+
+// The store's clock jumps, and a node joins before the others have renewed. It has no time of its own to compare with, but the
+// clock of its machine is right.
+func TestJumpBeforeJoiningFencesNobody(t *testing.T) {
+	t.Parallel()
+	for _, lives := range []bool{true, false} {
+		m := newNode(1)
+		m.Distrust(0)
+		for mono := time.Duration(0); mono < 10*s; mono += 2 * s {
+			expires := -time.Hour
+			if lives && mono > 0 {
+				expires = mono + 8*s
+			}
+			if a := renew(t, m, mono, other(mono, expires)); len(a.Fence) != 0 {
+				t.Errorf("fences %v at %s, lives: %v", a.Fence, mono, lives)
+			}
+		}
+		if lives {
+			continue
+		}
+		if a := renew(t, m, 10*s, other(10*s, -time.Hour)); len(a.Fence) != 1 {
+			t.Errorf("fences %v after a lease of silence, want node 2", a.Fence)
+		}
+	}
+}
