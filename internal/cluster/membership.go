@@ -16,6 +16,7 @@ type Config struct {
 	// TTL of the lease; 10 s. Renewal every RenewEvery (2 s), which is also the poll for mail. Margin is how long before the
 	// end of its lease a node stops serving; 1 s.
 	TTL, RenewEvery, Margin time.Duration
+	Longest                 time.Duration // no node of the store has a longer lease; Longest
 	// Gone proves that a process of this host has ended. It may do nothing but look.
 	Gone func(store.NodeInfo) bool
 }
@@ -29,6 +30,9 @@ func (c *Config) withDefaults() {
 	}
 	if c.Margin == 0 {
 		c.Margin = c.TTL / 10
+	}
+	if c.Longest == 0 {
+		c.Longest = Longest
 	}
 	if c.Gone == nil {
 		c.Gone = func(store.NodeInfo) bool { return false }

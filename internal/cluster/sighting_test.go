@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/perdure/perdure/internal/cluster"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -50,19 +51,33 @@ func TestExpiredLeaseIsFencedAtOnce(t *testing.T) {
 	}
 }
 
-// The store's clock went back by a day: the lease of a dead node does not last for a day.
+// The store's clock went back by a day: the lease of a dead node does not last for a day. Neither for a node that has seen the dead
+// one renew, nor for one that has not: no lease lasts for as long.
 func TestStepBackKeepsNoDeadNode(t *testing.T) {
 	t.Parallel()
-	m := newNode(1)
 	const day = 24 * time.Hour
-	mono := time.Duration(0)
-	for ; mono < 30*s; mono += 2 * s {
-		if a := renew(t, m, mono, other(mono, day)); len(a.Fence) != 0 {
-			t.Fatalf("fences %v after %s", a.Fence, mono)
+	for _, c := range []struct {
+		name  string
+		sees  bool
+		waits time.Duration
+	}{{"sees a renewal", true, 42 * s}, {"sees none", false, 40 * s}} {
+		m := newNode(1)
+		mono := time.Duration(0)
+		if c.sees {
+			renew(t, m, 0, other(day, day+10*s))
+			renew(t, m, 2*s, other(day+2*s, day+12*s))
+			mono = 4 * s
+			m.Doubt(true, 0)
 		}
-	}
-	if a := renew(t, m, mono, other(mono, day)); len(a.Fence) != 1 || !a.Fence[0].Proven {
-		t.Errorf("fences %v after %s, want node 2 as proven dead: no lease lasts for a day", a.Fence, mono)
+		var fences []cluster.FenceTarget
+		begun := mono
+		for ; len(fences) == 0 && mono < 2*time.Hour; mono += 2 * s {
+			fences = renew(t, m, mono, other(mono, day+12*s)).Fence
+		}
+		waited := mono - 2*s - begun
+		if len(fences) != 1 || !fences[0].Proven || waited > c.waits || waited < c.waits-4*s {
+			t.Errorf("%s: fences %v after %s, want node 2 as proven dead after %s", c.name, fences, waited, c.waits)
+		}
 	}
 }
 
@@ -97,5 +112,64 @@ func TestSmallJumpFencesNobody(t *testing.T) {
 	m.Doubt(false, 8*s)
 	if a := renew(t, m, 2*s, other(10*s, 9*s)); len(a.Fence) != 0 {
 		t.Errorf("fences %v after a jump of 8 s", a.Fence)
+	}
+}
+
+// Processes of one store may have leases of different lengths. One with a long lease renews it rarely, and lives.
+func TestLongLeaseIsNotAbandoned(t *testing.T) {
+	t.Parallel()
+	m := newNode(1) // 10 s
+	const long, every = 300 * s, 60 * s
+	for mono := time.Duration(0); mono < 20*time.Minute; mono += 2 * s {
+		renewed := mono / every * every
+		if a := renew(t, m, mono, other(mono, renewed+long)); len(a.Fence) != 0 {
+			t.Fatalf("fences %v at %s; it renewed its lease of %s at %s", a.Fence, mono, long, renewed)
+		}
+	}
+}
+
+// The same while the store's clock has jumped forward, and every lease that was not renewed since has expired by it.
+func TestJumpFencesNoLongLease(t *testing.T) {
+	t.Parallel()
+	m := newNode(1) // 10 s
+	const day, long, every = 24 * time.Hour, 300 * s, 60 * s
+	for mono := time.Duration(0); mono < 5*time.Minute; mono += 2 * s {
+		jump, renewed := time.Duration(0), mono/every*every
+		if mono >= 130*s {
+			jump = day
+			m.Doubt(true, day)
+		}
+		expires := renewed + long
+		if renewed >= 130*s {
+			expires += day
+		}
+		if a := renew(t, m, mono, other(mono+jump, expires)); len(a.Fence) != 0 {
+			t.Fatalf("fences %v at %s; it renewed its lease of %s at %s", a.Fence, mono, long, renewed)
+		}
+	}
+}
+
+// The store's clock jumps, and a node joins before the others have renewed. It has no time of its own to compare with, but the
+// clock of its machine is right.
+func TestJumpBeforeJoiningFencesNobody(t *testing.T) {
+	t.Parallel()
+	for _, lives := range []bool{true, false} {
+		m := newNode(1)
+		m.Distrust(0)
+		for mono := time.Duration(0); mono < 10*s; mono += 2 * s {
+			expires := -time.Hour
+			if lives && mono > 0 {
+				expires = mono + 8*s
+			}
+			if a := renew(t, m, mono, other(mono, expires)); len(a.Fence) != 0 {
+				t.Errorf("fences %v at %s, lives: %v", a.Fence, mono, lives)
+			}
+		}
+		if lives {
+			continue
+		}
+		if a := renew(t, m, 10*s, other(10*s, -time.Hour)); len(a.Fence) != 1 {
+			t.Errorf("fences %v after a lease of silence, want node 2", a.Fence)
+		}
 	}
 }

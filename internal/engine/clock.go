@@ -17,13 +17,19 @@ import (
 type clock struct {
 	start  time.Time // of the process, with a monotonic reading
 	asleep *suspension
-	line   atomic.Pointer[storeclock.Line]
-	last   atomic.Int64
+	face   atomic.Pointer[face]
 	drawn  atomic.Int64 // time of the last id, in 4096ths of a millisecond
 
 	cfg    storeclock.Config
 	mu     sync.Mutex // protects what follows
 	keeper *storeclock.Clock
+}
+
+// face is what readers see of the clock. Time never goes back on one face. It may where a new one begins: with a reset, and with
+// the first reading, until which it went by the clock of the machine. Readers that are late still look at the old one.
+type face struct {
+	line atomic.Pointer[storeclock.Line]
+	last atomic.Int64
 }
 
 func newClock(cfg storeclock.Config, suspended func() time.Duration) *clock {
@@ -39,15 +45,15 @@ func (c *clock) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	own := c.mono()
-	c.keeper = storeclock.New(c.cfg, own, model.TimeOf(c.start.Add(own)))
-	c.publish()
-	c.last.Store(0)
+	c.keeper = storeclock.New(c.cfg, own, model.TimeOf(time.Now()))
+	c.publish(new(face))
 }
 
-// publish lets readers see what the keeper has decided.
-func (c *clock) publish() {
+// publish lets readers of a face see what the keeper has decided.
+func (c *clock) publish(f *face) {
 	line := c.keeper.Line()
-	c.line.Store(&line)
+	f.line.Store(&line)
+	c.face.Store(f)
 }
 
 // mono is the node's own time: since the process started, with the time that the machine was suspended as far as it was
@@ -62,7 +68,11 @@ func (c *clock) read(sent, got time.Duration, at model.Time) storeclock.Verdict 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	v := c.keeper.Read(storeclock.Reading{Sent: sent, Got: got, Store: at})
-	c.publish()
+	if v.Change == storeclock.Adopted {
+		c.publish(new(face))
+	} else {
+		c.publish(c.face.Load())
+	}
 
 	return v
 }
@@ -86,13 +96,14 @@ func (c *clock) deletesFrom() (own time.Duration, ok bool) {
 
 // now is store time.
 func (c *clock) now() model.Time {
-	t := int64(c.line.Load().Now(c.mono()))
+	f := c.face.Load()
+	t := int64(f.line.Load().Now(c.mono()))
 	for {
-		last := c.last.Load()
+		last := f.last.Load()
 		if t <= last {
 			return model.Time(last)
 		}
-		if c.last.CompareAndSwap(last, t) {
+		if f.last.CompareAndSwap(last, t) {
 			return model.Time(t)
 		}
 	}

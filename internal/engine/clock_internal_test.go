@@ -2,6 +2,7 @@ package engine
 
 import (
 	"testing"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -33,5 +34,25 @@ func TestRunIDs(t *testing.T) {
 			}
 			last = id
 		}
+	}
+}
+
+// The machine's clock may be ahead of the store's by hours. What it said before the first reading does not make time stand still.
+func TestTimeRunsFromTheFirstReading(t *testing.T) {
+	t.Parallel()
+	c := newClock(storeclock.Config{}, nil)
+	early := c.now() // by the clock of the machine
+	behind := early.Add(-time.Hour)
+	c.read(c.mono(), c.mono(), behind)
+	if now := c.now(); now.Sub(behind) > time.Minute {
+		t.Errorf("time is %s after the first reading", now.Sub(behind))
+	}
+
+	c.read(c.mono(), c.mono(), behind)
+	before := c.now()
+	c.reset()
+	c.read(c.mono(), c.mono(), behind.Add(-time.Hour))
+	if now := c.now(); now >= before {
+		t.Errorf("time is at %s after it was reset to an hour before %s", now, before)
 	}
 }

@@ -366,6 +366,9 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 		lanes: make([]*laneShell, e.cfg.Lanes), owner: make([]atomic.Int32, e.cfg.Store.Info().Shards),
 		member: cluster.New(cluster.Config{Self: self, TTL: e.cfg.LeaseTTL, Gone: host.Gone}, reg.Epoch, sent),
 	}
+	if verdict.Change == storeclock.Adopted && verdict.By.Abs() > e.cfg.LeaseTTL/2 {
+		inc.member.Distrust(sent)
+	}
 	inc.validUntil.Store(int64(inc.member.ValidUntil()))
 	inc.suspended = asleep
 	inc.leased.Store(int64(asleep))

@@ -32,7 +32,9 @@ func (inc *incarnation) readClock(sent, got time.Duration, at model.Time) {
 
 // judge reports what a reading of the store's clock has changed: one line when an episode begins and one when it ends.
 func (e *Engine) judge(v storeclock.Verdict) {
-	e.skew.Store(int64(v.By))
+	if v.Change != storeclock.Adopted { // before, there was no time of the node to compare with
+		e.skew.Store(int64(v.By))
+	}
 	log, by := e.cfg.Log, v.By.Round(time.Millisecond)
 	switch v.Change {
 	case storeclock.Doubted:
@@ -44,7 +46,7 @@ func (e *Engine) judge(v storeclock.Verdict) {
 		log.Warn("the jump of the store's clock has lasted and is accepted; nothing is deleted because of its age for a while", "ahead", by)
 	case storeclock.WentBack:
 		log.Warn("the store's clock went back and stays there; the node starts over with its time", "ahead", by)
-	case storeclock.Agrees:
+	case storeclock.Agrees, storeclock.Adopted:
 	}
 }
 

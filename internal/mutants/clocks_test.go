@@ -79,6 +79,13 @@ var clocks = []mutant{
 		tests: [][]string{{"./internal/cluster", "-run", "TestJumpFencesNobody$"}},
 	},
 	{
+		name:  "all leases are taken to be as long as the node's own",
+		file:  "internal/cluster/sighting.go",
+		old:   "				s.lasts = min(n.Expires.Sub(m.lastView), m.cfg.Longest)\n",
+		new:   "				s.lasts = m.cfg.TTL\n",
+		tests: [][]string{{"./internal/cluster", "-run", "LongLease"}},
+	},
+	{
 		name:  "tokens begin at the clock where the row of an entity is gone",
 		file:  "internal/core/entity.go",
 		old:   "max(n.Row.Epoch+1, n.Floor+1, int64(now))",

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/cluster"
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
@@ -109,16 +110,13 @@ func unknownURL(url string) error {
 		"use memory:, file:<path> or postgres://user@host/database")
 }
 
-// maxLease bounds a lease: so long would nobody take over from a process that died.
-const maxLease = time.Hour
-
 // check refuses numbers that make no sense before anything is opened.
 func (cfg *Config) check() error {
 	switch {
 	case cfg.Retention != 0 && cfg.Retention < model.MinRetention:
 		return fault.New(fault.Invalid, "a retention time of %s: at least %s", cfg.Retention, model.MinRetention)
-	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > maxLease:
-		return fault.New(fault.Invalid, "a lease of %s: at most %s", cfg.LeaseTTL, maxLease)
+	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > cluster.Longest: // so long would nobody take over from a process that died
+		return fault.New(fault.Invalid, "a lease of %s: at most %s", cfg.LeaseTTL, cluster.Longest)
 	case cfg.Shards < 0:
 		return fault.New(fault.Invalid, "%d shards: at least 1", cfg.Shards)
 	case cfg.MaxPayload < 0:

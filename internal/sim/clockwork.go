@@ -168,7 +168,7 @@ func (inc *incarnation) readClock(sent time.Duration, at model.Time) {
 		p.resetClock()
 		inc.end(errClockBack)
 		return
-	case storeclock.Agrees:
+	case storeclock.Agrees, storeclock.Adopted:
 	}
 	inc.member.Doubt(p.clock.InDoubt(), v.By)
 	if keep := !p.clock.MayDelete(p.mono()); keep != inc.keeps {

@@ -44,7 +44,7 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, owner: make([]bool, s.plan.shards), since: s.now}
 	inc.label = fmt.Sprintf("%s@%d", p.label, inc.epoch)
 	inc.member = cluster.New(cluster.Config{
-		Self: info, TTL: s.plan.ttl, RenewEvery: s.plan.renew, Margin: s.plan.margin, Gone: p.gone,
+		Self: info, TTL: s.plan.ttl, RenewEvery: s.plan.renew, Margin: s.plan.margin, Longest: s.plan.ttl, Gone: p.gone,
 	}, reg.Epoch, sent)
 	p.inc = inc
 	if m := s.ledger.nodes[info.ID]; m != nil {

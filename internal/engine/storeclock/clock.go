@@ -40,6 +40,7 @@ type Change uint8
 // Changes.
 const (
 	Agrees   Change = iota // nothing, or a small correction
+	Adopted                // it was the first one: time goes by it from now on
 	Doubted                // the store's clock has jumped: the node goes on by its own
 	Cleared                // the store's clock is back where it should be
 	Advanced               // a forward jump has lasted and was accepted: time has stepped forward
@@ -49,7 +50,7 @@ const (
 // Verdict on a reading.
 type Verdict struct {
 	Change Change
-	By     time.Duration // how far the store's clock is ahead of the node's at least; negative when it is behind
+	By     time.Duration // how far the store's clock is ahead of the node's at least, at first of the machine's; negative when it is behind
 }
 
 // Clock is store time as a node knows it. It is not safe for concurrent use; Line returns a copy of
@@ -101,16 +102,16 @@ func (c *Clock) DeletesFrom() (own time.Duration, ok bool) { return c.deletes, c
 func (c *Clock) Read(r Reading) Verdict {
 	// The store's clock was read between the two moments, so the offset lies between these bounds.
 	low, high := int64(r.Store)-r.Got.Microseconds(), int64(r.Store)-r.Sent.Microseconds()
+	ours := c.line.offset(r.Got)
+	ahead := time.Duration(max(low-ours, 0)+min(high-ours, 0)) * time.Microsecond
 	if !c.set {
 		// The upper bound: a time that is too early would end the first sleeps too early when it is corrected.
 		c.set, c.agreed, c.deletes = true, r.Got, r.Got+c.cfg.Persist
 		c.line = Line{at: r.Got, from: high, to: high}
 
-		return Verdict{}
+		return Verdict{Change: Adopted, By: ahead}
 	}
 
-	ours := c.line.offset(r.Got)
-	ahead := time.Duration(max(low-ours, 0)+min(high-ours, 0)) * time.Microsecond
 	if ahead.Abs() > c.cfg.Jump+(r.Got-c.agreed)/drift {
 		return c.suspect(r.Got, low, high, ahead)
 	}
