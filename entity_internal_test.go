@@ -66,6 +66,8 @@ func (d *desk) Call(_ context.Context, r api.CallRequest) (model.Payload, error)
 
 func (d *desk) Cluster() string                               { return "" }
 func (d *desk) Deliver(context.Context, *model.Message) error { return nil }
+func (d *desk) Reach(context.Context) error                   { return nil }
+func (d *desk) Remembers() time.Duration                      { return time.Hour }
 func (d *desk) Inbox() (api.Inbox, bool)                      { return api.Inbox{}, false }
 func (d *desk) Hint(model.ShardID)                            {}
 func (d *desk) DeadLetters(context.Context, model.RunID, int) ([]api.DeadLetter, error) {

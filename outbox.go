@@ -124,7 +124,7 @@ func (r *relay) run(ctx context.Context) {
 func (r *relay) round(ctx context.Context) (int, error) {
 	ctx, cancel := context.WithTimeout(ctx, relayWithin)
 	defer cancel()
-	return r.db.Relay(ctx, r.host.cluster, r.deliver)
+	return r.db.Relay(ctx, &userdb.Round{Cluster: r.host.cluster, Reach: r.mailer.Reach, Deliver: r.deliver})
 }
 
 // deliver sends letters, those of one target one after the other.
@@ -141,29 +141,42 @@ func (r *relay) deliver(ctx context.Context, letters []userdb.Letter) (verdicts 
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			for i := range line {
-				if ctx.Err() != nil || time.Now().Round(0).Sub(read) > relayStale {
-					return
-				}
-				v, ok := r.deliverOne(ctx, &line[i])
-				if ok {
-					mu.Lock()
-					verdicts = append(verdicts, v)
-					mu.Unlock()
-				}
-				if !ok || v.Later {
-					return // what follows for the same target waits
-				}
-			}
+			told := r.deliverLine(ctx, line, read)
+			mu.Lock()
+			defer mu.Unlock()
+			verdicts = append(verdicts, told...)
 		})
 	}
 	wg.Wait()
 	return verdicts
 }
 
+// deliverLine sends the letters of one target until one has to wait. Those behind it wait too.
+func (r *relay) deliverLine(ctx context.Context, line []userdb.Letter, read time.Time) (verdicts []userdb.Verdict) {
+	waits := false
+	for i := range line {
+		if waits || ctx.Err() != nil || time.Now().Round(0).Sub(read) > relayStale {
+			verdicts = append(verdicts, userdb.Verdict{ID: line[i].ID, Untried: true})
+			continue
+		}
+		v, ok := r.deliverOne(ctx, &line[i])
+		if ok {
+			verdicts = append(verdicts, v)
+		}
+		waits = !ok || v.Later
+	}
+	return verdicts
+}
+
 // deliverOne sends a letter. It reports false when nothing can be said about it.
 func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdict, bool) {
 	v := userdb.Verdict{ID: l.ID}
+	if remembers := r.mailer.Remembers(); l.InDoubt(remembers) {
+		v.Refused = "it may have been delivered: the outcome of an attempt at " + userdb.Time(l.Tried).Format(time.RFC3339) +
+			" is not known, and the engine may have forgotten it since (it remembers a message for " + remembers.String() + "); to send it again could take effect twice"
+		r.host.logger.Error("message of a transaction may have been delivered and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)
+		return v, true
+	}
 	m, err := l.Message()
 	if err != nil {
 		err = fault.New(fault.Invalid, "it cannot be read: %w", err)
@@ -179,6 +192,7 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdic
 		r.host.logger.Error("message of a transaction was refused and is kept as a dead letter", "id", l.ID, "kind", l.Kind, "execution", l.Execution)
 	default:
 		v.Later = true
+		v.Untried = kind == fault.Exhausted || kind == fault.Blocked // the engine has not taken it, see Engine.Send
 	}
 	return v, true
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -13,7 +14,12 @@ type Mailer interface {
 	Cluster() string
 	// Compose is the message of a request, if that is in order by the rules of a direct call.
 	Compose(r Request) (model.Message, error)
-	// Deliver sends a composed message and returns what the direct call would have. Repeated with the same request id, it changes nothing.
+	// Reach tells whether the engine can take messages now. An error means that nothing should be sent to it.
+	Reach(ctx context.Context) error
+	// Remembers is how long the engine knows the request id of a message that it has taken.
+	Remembers() time.Duration
+	// Deliver sends a composed message and returns what the direct call would have. Repeated with the same request id while the engine
+	// remembers it, it changes nothing.
 	Deliver(ctx context.Context, m *model.Message) error
 	// Inbox is how a transaction in the database of the store hands a message over by itself; false when the store has no such thing.
 	Inbox() (Inbox, bool)

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // waiting is who is told an answer of a lane.
@@ -32,15 +34,19 @@ func (c *call) finish(a *lane.Answer) {
 
 // Send delivers a message of a client to its address, wherever it is owned, and returns the answer. Losing the lease in between is not the
 // caller's business: the message has a request id, so it is simply sent again. When ctx ends first, it may or may not take effect.
+// An error of the kinds Exhausted and Blocked means that it has not been taken.
 func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, error) {
 	m, fresh := named(m)
+	taken := false // perhaps, by an owner that has lost its lease since
 	for served := (<-chan struct{})(nil); ; served = e.served.listen() {
 		a, err := e.sendLocal(ctx, m, fresh, false)
 		if !errors.Is(err, lane.ErrNotOwner) {
-			return a.Answer, err
+			return a.Answer, unsure(err, taken)
 		}
+		taken = taken || a.Token != nil
 		if e.cfg.Store.Info().Shared {
-			return e.clerk.send(ctx, m)
+			answer, err := e.clerk.send(ctx, m)
+			return answer, unsure(err, taken)
 		}
 		// The only node there can be is between two incarnations, or not ready yet. The first look was made without listening: look again.
 		fresh = false
@@ -49,6 +55,28 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 		}
 	}
 }
+
+// unsure turns a refusal of a message that an earlier owner may have taken into an error that does not say so.
+func unsure(err error, taken bool) error {
+	if taken && (fault.Is(err, fault.Exhausted) || fault.Is(err, fault.Blocked)) {
+		return fault.New(fault.Unavailable, "the node that had the message lost its lease, and the next one refuses it: %w", err)
+	}
+	return err
+}
+
+// Reach tells whether messages can be sent now: the store answers and, unless this is a guest, the node has its lease.
+func (e *Engine) Reach(ctx context.Context) error {
+	if inc := e.current(); !e.cfg.Guest && (inc == nil || !inc.serving()) {
+		return fault.New(fault.Unavailable, "the node does not serve its shards")
+	}
+	if _, err := e.cfg.Store.LoadReplies(ctx, []store.RequestKey{{}}); err != nil { // any read will do; this one finds nothing
+		return fault.New(fault.Unavailable, "the store does not answer: %w", err)
+	}
+	return nil
+}
+
+// Remembers is how long the answer to a request id is kept.
+func (e *Engine) Remembers() time.Duration { return e.cfg.RetainRequest }
 
 // Query asks the code of the current run of an address, wherever it is owned. A node that cannot be sure of its lease answers nothing: what it
 // has in memory may be out of date.

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
@@ -33,6 +34,22 @@ func (s *Service) Compose(r api.Request) (model.Message, error) {
 		return model.Message{}, err
 	}
 	return *m, nil
+}
+
+// Reach tells whether the engine serves and its store answers.
+func (s *Service) Reach(ctx context.Context) error {
+	if s.engine == nil {
+		return fault.New(fault.Unavailable, "the store is open for reading only")
+	}
+	return s.engine.Reach(ctx)
+}
+
+// Remembers is how long request ids are kept.
+func (s *Service) Remembers() time.Duration {
+	if s.engine == nil {
+		return 0
+	}
+	return s.engine.Remembers()
 }
 
 // Deliver sends a composed message.

@@ -368,22 +368,14 @@ func TestEnginesOwnDatabase(t *testing.T) {
 func TestRelayRepeats(t *testing.T) {
 	onBanks(t, func(t *testing.T, b *bank) {
 		f := newFaults()
-		var outbox perdure.Definition
-		if b.kind == "pgx" {
-			pool, err := pgxpool.New(t.Context(), b.url)
-			check(t, err)
-			t.Cleanup(pool.Close)
-			outbox = perdure.Outbox(perdure.Pgx(&faultPool{pool, f}), perdure.PollEvery(time.Millisecond))
-		} else {
-			db := openDB(b.connector(), f)
-			t.Cleanup(func() { _ = db.Close() })
-			outbox = perdure.Outbox(perdure.SQL(db), perdure.PollEvery(time.Millisecond))
-		}
-		app := open(t, "memory:", collect, outbox)
-		lost := 0
+		app := open(t, "memory:", collect, faultyOutbox(t, b, f))
+		execs, lost := 0, 0
 		f.mu.Lock()
 		f.plan = func(_ int, op string) action {
-			if op == "exec" && lost < 4 { // to remove what was delivered
+			if op == "exec" {
+				execs++
+			}
+			if op == "exec" && execs%2 == 0 && lost < 4 { // every other one removes what was delivered
 				lost++
 				return []action{failBefore, loseAnswer, cutBefore, cutAfter}[lost-1]
 			}

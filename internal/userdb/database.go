@@ -119,6 +119,11 @@ func (d *Database) Open(ctx context.Context, t Table) error {
 	if err := d.create(ctx, t); err != nil {
 		return err
 	}
+	for _, u := range d.dialect.upgrade[t] {
+		if err := d.upgrade(ctx, t, u); err != nil {
+			return err
+		}
+	}
 	d.ready[t] = true
 	return nil
 }
@@ -157,11 +162,37 @@ func millis(n int64) time.Duration { return time.Duration(n) * time.Millisecond 
 // create makes a table. Where it exists nothing is done, so that a role which may create nothing can use what somebody else made.
 func (d *Database) create(ctx context.Context, t Table) error {
 	ddl := d.sql(t, d.dialect.create[t])
-	var err error
+	err := d.define(ctx, t, d.dialect.exists, ddl)
+	switch {
+	case err == nil:
+		return nil
+	case sqlState(err) == denied || sqlState(err) == noSchema:
+		return fault.WithHint(fault.New(fault.Denied, "table %s is missing and cannot be created: %w", qualified(d.src.Schema, t), err),
+			"have somebody who may create tables run:\n%s;", ddl)
+	}
+	return fault.New(fault.Unavailable, "create table %s: %w", qualified(d.src.Schema, t), err)
+}
+
+// upgrade changes a table that an older version has made, unless that is done.
+func (d *Database) upgrade(ctx context.Context, t Table, u upgrade) error {
+	ddl := d.sql(t, u.ddl)
+	err := d.define(ctx, t, u.done, ddl)
+	switch {
+	case err == nil:
+		return nil
+	case sqlState(err) == denied:
+		return fault.WithHint(fault.New(fault.Denied, "table %s is of an older version and cannot be altered: %w", qualified(d.src.Schema, t), err),
+			"have its owner run:\n%s;", ddl)
+	}
+	return fault.New(fault.Unavailable, "alter table %s: %w", qualified(d.src.Schema, t), err)
+}
+
+// define runs statements in one transaction, unless a query says that it is done.
+func (d *Database) define(ctx context.Context, t Table, done, ddl string) (err error) {
 	for try := range maxTries {
 		err = d.within(ctx, func(tx Tx) error {
-			var exists bool
-			if err := tx.QueryRow(ctx, d.sql(t, d.dialect.exists), d.existsArg(t)).Scan(&exists); err != nil || exists {
+			var is bool
+			if err := tx.QueryRow(ctx, d.sql(t, done), d.existsArg(t)).Scan(&is); err != nil || is {
 				return err
 			}
 			if d.dialect.lock != "" { // two processes may open at once, and "if not exists" does not wait for the other one
@@ -180,14 +211,7 @@ func (d *Database) create(ctx context.Context, t Table) error {
 			break
 		}
 	}
-	switch {
-	case err == nil:
-		return nil
-	case sqlState(err) == denied || sqlState(err) == noSchema:
-		return fault.WithHint(fault.New(fault.Denied, "table %s is missing and cannot be created: %w", qualified(d.src.Schema, t), err),
-			"have somebody who may create tables run:\n%s;", ddl)
-	}
-	return fault.New(fault.Unavailable, "create table %s: %w", qualified(d.src.Schema, t), err)
+	return err
 }
 
 func (d *Database) existsArg(t Table) string {

@@ -20,14 +20,27 @@ type dialect struct {
 	lock    string // keeps others from creating tables at the same time
 	exists  string
 	create  map[Table]string
+	upgrade map[Table][]upgrade // what later versions have added to a table, oldest first
 
 	begin    string // claims an outcome for an attempt that is about to act
 	page     string // of the outbox
+	attempt  string // counts an attempt to deliver letters, and notes when the first was made
+	held     string // letters whose last attempt is the given one
 	finished string // removes delivered messages
 	letters  string // a page of dead letters
 	runs     string // a page of runs that have outcomes
 	search   map[Table]string
 }
+
+// upgrade is a change of a table that an older version has made.
+type upgrade struct {
+	done string // tells whether the table has it
+	ddl  string
+}
+
+// triedByOlder marks what waits in a table of an older version. That version did not note its attempts, so each letter counts as
+// tried since it was put.
+const triedByOlder = ";\nupdate {table} set tried = at where error is null and tried is null"
 
 var postgres = dialect{
 	name:    PostgreSQL,
@@ -60,10 +73,15 @@ from pg_catalog.pg_settings`,
   due        bigint not null default 0,
   tries      integer not null default 0,
   body       bytea not null,
-  error      text
+  error      text,
+  tried      bigint
 );
 create index if not exists perdure_outbox_waiting on {table} (cluster, tx, id) where error is null`,
 	},
+	upgrade: map[Table][]upgrade{Outbox: {{
+		done: `select exists (select from pg_catalog.pg_attribute where attrelid = to_regclass($1::text) and attname = 'tried' and not attisdropped)`,
+		ddl:  "alter table {table} add column if not exists tried bigint" + triedByOlder,
+	}}},
 	// The settings hold for the transaction only. The last one does not exist everywhere; see Database.begin.
 	begin: `insert into {table} (run, step, generation, execution, cluster)
 select $1::text, $2::text, $3::integer, $4::text, $5::text
@@ -78,13 +96,20 @@ on conflict (run, step, generation) do nothing`,
     select from {table} p where p.cluster = o.cluster and p.tx = o.tx and p.error is null and p.id < o.id)
   order by o.tx limit $2::integer for update skip locked
 ), waiting as (
-  select m.id, m.tx, m.execution, m.kind, m.body,
+  select m.id, m.tx, m.execution, m.kind, m.body, m.tried, m.tries,
     sum(length(m.body)) over (order by m.tx, m.id) - length(m.body) as before
   from {table} m join heads h on h.tx = m.tx where m.cluster = $1::text and m.error is null
   order by m.tx, m.id limit 4 * $2::integer
 )
-select coalesce(json_agg(json_build_object('id', id, 'execution', execution, 'kind', kind, 'body', encode(body, 'hex')) order by tx, id), '[]')::text
+select coalesce(json_agg(json_build_object('id', id, 'execution', execution, 'kind', kind, 'body', encode(body, 'hex'),
+  'tried', tried, 'tries', tries, 'now', {now}) order by tx, id), '[]')::text
 from waiting where before < $3::bigint and set_config('idle_in_transaction_session_timeout', '60000', true) is not null`,
+	attempt: `update {table} o set tried = coalesce(o.tried, {now}), tries = o.tries + 1
+from json_each_text($1::json) l where o.id = l.key and o.tries = l.value::integer and o.error is null`,
+	held: `select coalesce(json_agg(id), '[]')::text from (
+  select o.id from {table} o join json_each_text($1::json) l on o.id = l.key and o.tries = l.value::integer
+  where o.error is null order by o.tx, o.id for update of o skip locked
+) h where set_config('idle_in_transaction_session_timeout', '60000', true) is not null`,
 	finished: `delete from {table} where id in (select json_array_elements_text($1::json))`,
 	letters: `select coalesce(json_agg(json_build_object('id', id, 'execution', execution, 'kind', kind, 'at', at, 'error', error) order by id), '[]')::text
 from (select * from {table} where cluster = $1::text and error is not null and id > $2::text order by id limit $3::integer) l`,
@@ -126,24 +151,34 @@ var sqlite = dialect{
   due        integer not null default 0,
   tries      integer not null default 0,
   body       blob not null,
-  error      text
+  error      text,
+  tried      integer
 );
 create index if not exists {schema.}perdure_outbox_waiting on perdure_outbox (cluster, seq) where error is null`,
 	},
+	upgrade: map[Table][]upgrade{Outbox: {{
+		done: `select exists (select 1 from {schema.}sqlite_master where type = 'table' and name = $1 and instr(sql, 'tried') > 0)`,
+		ddl:  "alter table {table} add column tried integer" + triedByOlder,
+	}}},
 	begin: `insert into {table} (run, step, generation, execution, cluster)
 select $1, $2, $3, $4, $5 where {now} < $6
 on conflict (run, step, generation) do nothing`,
 	// What waits for its time keeps back what follows for the same target.
 	page: `with waiting as (
-  select seq, id, execution, kind, body, due from {table} where cluster = $1 and error is null order by seq limit 16 * $2
+  select seq, id, execution, kind, body, due, tried, tries from {table} where cluster = $1 and error is null order by seq limit 16 * $2
 ), ready as (
   select * from waiting w where not exists (select 1 from waiting e where e.execution = w.execution and e.seq <= w.seq and e.due > {now})
   order by seq limit 4 * $2
 ), sized as (
   select *, sum(length(body)) over (order by seq) - length(body) as before from ready
 )
-select coalesce((select json_group_array(json_object('id', id, 'execution', execution, 'kind', kind, 'body', hex(body)))
+select coalesce((select json_group_array(json_object('id', id, 'execution', execution, 'kind', kind, 'body', hex(body),
+  'tried', tried, 'tries', tries, 'now', {now}))
   from (select * from sized where before < $3 order by seq)), '[]')`,
+	attempt: `update {table} set tried = coalesce(tried, {now}), tries = tries + 1
+where error is null and (id, tries) in (select key, value from json_each($1))`,
+	held: `select coalesce((select json_group_array(id) from {table}
+  where error is null and (id, tries) in (select key, value from json_each($1))), '[]')`,
 	finished: `delete from {table} where id in (select value from json_each($1))`,
 	letters: `select coalesce((select json_group_array(json_object('id', id, 'execution', execution, 'kind', kind, 'at', at, 'error', error))
   from (select * from {table} where cluster = $1 and error is not null and id > $2 order by id limit $3)), '[]')`,

@@ -13,4 +13,6 @@
 //	    run last spoke, by the clock of the database, and its transaction has a maximum age there.
 //	U4  An outcome is removed when its run has been closed for a week, so after the last moment at which U3 lets anybody look for it.
 //	U5  A message is delivered if and only if the transaction that put it commits, once, in the order of its transaction for each target.
+//	U6  Every attempt to deliver a message is noted in its row and committed before it is made. A message whose first attempt is so old
+//	    that the receiver may have forgotten it is not delivered again; it stays as a dead letter.
 package userdb

@@ -21,6 +21,10 @@ type Letter struct {
 	Body      string `json:"body"` // in hexadecimal
 	At        int64  `json:"at"`   // milliseconds since 1970
 	Error     string `json:"error"`
+
+	Tried int64 `json:"tried"` // when the first attempt to deliver it was noted, in milliseconds since 1970; 0 when none was before this one
+	Tries int   `json:"tries"` // attempts before this one
+	Now   int64 `json:"now"`   // when it was read, by the clock of the database
 }
 
 // Message is what the letter says.
@@ -116,88 +120,6 @@ func (s *Site) Put(ctx context.Context, exec Exec, id, cluster string, m *model.
 
 // Schema is that of the tables.
 func (d *Database) Schema() string { return d.src.Schema }
-
-// Verdict is what became of a letter.
-type Verdict struct {
-	ID string
-	// Refused is why it can never be delivered; Later that it could not be delivered now. Neither: it was.
-	Refused string
-	Later   bool
-}
-
-// Bounds of a page of the outbox.
-const (
-	pageTransactions = 64
-	pageBytes        = 4 << 20
-)
-
-// Relay takes a page of waiting letters and hands them to deliver, in the order in which each transaction put them. What it returns a verdict for is
-// removed, marked or put off; the rest waits. It returns how many verdicts there were. A crash in between repeats deliveries.
-//
-// PostgreSQL keeps other relays from the same letters meanwhile. SQLite has one lock for everybody, so it is not held: there, two
-// relays may deliver the same, which changes nothing.
-func (d *Database) Relay(ctx context.Context, cluster string, deliver func(context.Context, []Letter) []Verdict) (n int, err error) {
-	var letters []Letter
-	page := func(tx Tx) error {
-		var text string
-		query := d.sql(Outbox, d.dialect.page)
-		if err := tx.QueryRow(ctx, query, cluster, int64(pageTransactions), int64(pageBytes)).Scan(&text); err != nil {
-			return err
-		}
-		return json.Unmarshal([]byte(text), &letters)
-	}
-	judge := func(tx Tx) error {
-		if len(letters) == 0 {
-			return nil
-		}
-		verdicts := deliver(ctx, letters)
-		n = len(verdicts)
-		return d.judge(ctx, tx, verdicts)
-	}
-	if d.dialect == &postgres {
-		err = d.within(ctx, func(tx Tx) error { return errors.Join(page(tx), judge(tx)) })
-		return n, err
-	}
-	if err = d.within(ctx, page); err != nil || len(letters) == 0 {
-		return 0, err
-	}
-	verdicts := deliver(ctx, letters)
-	for try := 0; ; try++ {
-		err = d.within(ctx, func(tx Tx) error { return d.judge(ctx, tx, verdicts) })
-		if !passing(err) || !pause(ctx, try) {
-			return len(verdicts), err
-		}
-	}
-}
-
-// judge carries verdicts out.
-func (d *Database) judge(ctx context.Context, tx Tx, verdicts []Verdict) error {
-	delivered := []string{}
-	for _, v := range verdicts {
-		var err error
-		switch {
-		case v.Refused != "":
-			_, err = tx.Exec(ctx, d.sql(Outbox, `update {table} set error = $2 where id = $1`), v.ID, v.Refused)
-		case v.Later: // a second longer each time, at most a minute
-			_, err = tx.Exec(ctx, d.sql(Outbox, `update {table} set tries = tries + 1,
-  due = {now} + 1000 * (case when tries < 60 then tries + 1 else 60 end) where id = $1`), v.ID)
-		default:
-			delivered = append(delivered, v.ID)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if len(delivered) == 0 {
-		return nil
-	}
-	ids, err := json.Marshal(delivered)
-	if err != nil {
-		return err
-	}
-	_, err = tx.Exec(ctx, d.sql(Outbox, d.dialect.finished), string(ids))
-	return err
-}
 
 // DeadLetters returns letters that were refused, in the order of their ids, after the given one.
 func (d *Database) DeadLetters(ctx context.Context, cluster, after string, limit int) (letters []Letter, err error) {

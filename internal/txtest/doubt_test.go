@@ -1,0 +1,130 @@
+package txtest_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// faultyOutbox is an outbox whose relay meets faults on its way to the user's database.
+func faultyOutbox(t *testing.T, b *bank, f *faults) perdure.Definition {
+	t.Helper()
+	if b.kind == "pgx" {
+		pool, err := pgxpool.New(t.Context(), b.url)
+		check(t, err)
+		t.Cleanup(pool.Close)
+		return perdure.Outbox(perdure.Pgx(&faultPool{pool, f}), perdure.PollEvery(time.Millisecond))
+	}
+	db := openDB(b.connector(), f)
+	t.Cleanup(func() { _ = db.Close() })
+	return perdure.Outbox(perdure.SQL(db), perdure.PollEvery(time.Millisecond))
+}
+
+// crashAfterDelivery has a process put a word into an outbox and die after its relay has delivered it, before the letter is removed.
+func crashAfterDelivery(t *testing.T, e *engine, b *bank) perdure.Execution[string] {
+	t.Helper()
+	f := newFaults()
+	first := e.live(t, f, collect, faultyOutbox(t, b, f))
+	x := must[perdure.Execution[string]](t)(collect.Start(caller(t, first.app), "x", perdure.RawKey("k")))
+	execs := 0
+	f.mu.Lock()
+	f.plan = func(_ int, op string) action {
+		if op != "exec" {
+			return pass
+		}
+		if execs++; execs == 2 { // the first notes the attempt, the second removes what was delivered
+			return crashBefore
+		}
+		return pass
+	}
+	f.mu.Unlock()
+	d := newOffice(b).begin(first.app)
+	check(t, word.Send(d, x, "a"), d.commit())
+	<-f.dead
+	first.end()
+	if n := b.int(`select count(*) from perdure_outbox where error is null and tried is not null`); n != 1 {
+		t.Fatalf("%d letters with a noted attempt are left", n)
+	}
+	return x
+}
+
+// A relay that crashes between delivery and removal, and stays down until the engine has forgotten the delivery, does not deliver again.
+// The letter becomes a dead letter that says when it may have been delivered.
+func TestRelayIsDownForLong(t *testing.T) {
+	onBanks(t, func(t *testing.T, b *bank) {
+		e := newEngine(t)
+		x := crashAfterDelivery(t, e, b)
+		shards := make([]model.ShardID, e.store.Info().Shards)
+		for i := range shards {
+			shards[i] = model.ShardID(i)
+		}
+		swept := must[int](t)(e.store.Sweep(t.Context(), store.SweepRequest{Shards: shards, RequestsBefore: model.MaxTime, Limit: 1000}))
+		if swept == 0 {
+			t.Fatal("the engine remembered nothing")
+		}
+		tried := b.int(`select tried from perdure_outbox`) - 25*3_600_000
+		b.exec(`update perdure_outbox set tried = $1`, tried)
+
+		second := e.live(t, newFaults(), collect, newOffice(b).outbox(perdure.PollEvery(2*time.Millisecond)))
+		eventually(t, "the relay has dealt with it", func() bool { return b.int(`select count(*) from perdure_outbox where error is null`) == 0 })
+		at := time.UnixMilli(int64(tried)).UTC().Format(time.RFC3339)
+		if dead := deadLetters(t, second.app); len(dead) != 1 || dead[0].Kind != "signal" || dead[0].Target.Key != "k" ||
+			!strings.Contains(dead[0].Reason, "may have been delivered") || !strings.Contains(dead[0].Reason, at) {
+			t.Errorf("%+v", dead)
+		}
+		check(t, word.Send(caller(t, second.app), x, "end"))
+		if got, err := x.Result(caller(t, second.app)); err != nil || got != "x a end" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+// A relay that is back while the engine remembers the delivery repeats it, which changes nothing.
+func TestRelayIsBackInTime(t *testing.T) {
+	onBanks(t, func(t *testing.T, b *bank) {
+		e := newEngine(t)
+		x := crashAfterDelivery(t, e, b)
+		b.exec(`update perdure_outbox set tried = tried - 17 * 3600000`)
+		second := e.live(t, newFaults(), collect, newOffice(b).outbox(perdure.PollEvery(2*time.Millisecond)))
+		eventually(t, "nothing is left", func() bool { return b.int(`select count(*) from perdure_outbox`) == 0 })
+		check(t, word.Send(caller(t, second.app), x, "end"))
+		if got, err := x.Result(caller(t, second.app)); err != nil || got != "x a end" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}
+
+// A relay that cannot reach the engine does not note an attempt, so an outage of any length makes no dead letters.
+func TestOutageOfTheEngine(t *testing.T) {
+	onBanks(t, func(t *testing.T, b *bank) {
+		e := newEngine(t)
+		f := newFaults()
+		first := e.live(t, f, collect, faultyOutbox(t, b, f))
+		x := must[perdure.Execution[string]](t)(collect.Start(caller(t, first.app), "x", perdure.RawKey("k")))
+		d := newOffice(b).begin(first.app)
+		check(t, word.Send(d, x, "end"))
+		first.store.Kill()
+		check(t, d.commit())
+		rounds := func() int {
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.calls
+		}
+		before := rounds()
+		eventually(t, "the relay has looked often", func() bool { return rounds() > before+20 })
+		first.end()
+		if n := b.int(`select count(*) from perdure_outbox where tried is null`); n != 1 {
+			t.Errorf("%d letters are not tried", n)
+		}
+		second := e.live(t, newFaults(), collect, newOffice(b).outbox(perdure.PollEvery(2*time.Millisecond)))
+		if got, err := x.Result(caller(t, second.app)); err != nil || got != "x end" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}

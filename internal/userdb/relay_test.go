@@ -1,0 +1,230 @@
+package userdb_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/userdb"
+)
+
+// putLetters puts letters. The first character of an id names the execution.
+func putLetters(t *testing.T, db *sql.DB, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		if _, err := db.ExecContext(t.Context(), `insert into perdure_outbox (id, cluster, kind, execution, body) values ($1, 'c', 'signal', $2, $3)`,
+			id, "w/"+id[:1], []byte("body")); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// notes are the letters whose first attempt is noted.
+func notes(t *testing.T, db *sql.DB) (ids []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `select id from perdure_outbox where tried is not null order by id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var id string
+		if err := rows.Scan(&id); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, id)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+func reached(context.Context) error { return nil }
+
+// relay makes one round and returns the letters that were to be delivered.
+func relay(t *testing.T, d *userdb.Database, verdict func(*userdb.Letter) (userdb.Verdict, bool)) (got []userdb.Letter) {
+	t.Helper()
+	_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Reach: reached, Deliver: func(_ context.Context, letters []userdb.Letter) (verdicts []userdb.Verdict) {
+		got = letters
+		for i := range letters {
+			if v, ok := verdict(&letters[i]); ok {
+				v.ID = letters[i].ID
+				verdicts = append(verdicts, v)
+			}
+		}
+		return verdicts
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+func unknown(*userdb.Letter) (userdb.Verdict, bool) { return userdb.Verdict{}, false }
+
+// The first attempt is committed before the delivery, and later ones leave its time alone.
+func TestAttemptIsNotedBeforeDelivery(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
+		putLetters(t, db, "a")
+		got := relay(t, d, func(*userdb.Letter) (userdb.Verdict, bool) {
+			if n := notes(t, db); len(n) != 1 { // on another connection
+				t.Errorf("while it is delivered, %v are noted", n)
+			}
+			return userdb.Verdict{}, false
+		})
+		if len(got) != 1 || got[0].Tried != 0 || got[0].Tries != 0 {
+			t.Fatalf("%+v", got)
+		}
+		if _, err := db.ExecContext(t.Context(), `update perdure_outbox set tried = 7`); err != nil {
+			t.Fatal(err)
+		}
+		for n := range 2 {
+			got = relay(t, d, func(*userdb.Letter) (userdb.Verdict, bool) {
+				return userdb.Verdict{Later: n == 1, Untried: n == 1}, n == 1
+			})
+			if len(got) != 1 || got[0].Tried != 7 || got[0].Tries != n+1 {
+				t.Fatalf("%+v", got)
+			}
+		}
+		if n := notes(t, db); len(n) != 1 {
+			t.Error("a later attempt that had no effect has erased the note of the first")
+		}
+	})
+}
+
+// Nothing is noted while the receiver cannot be reached: such a letter has certainly not been delivered.
+func TestNothingIsNotedInAnOutage(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
+		putLetters(t, db, "a", "b")
+		away := errors.New("away")
+		_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Reach: func(context.Context) error { return away }, Deliver: func(context.Context, []userdb.Letter) []userdb.Verdict {
+			t.Error("letters are delivered")
+			return nil
+		}})
+		if !errors.Is(err, away) {
+			t.Errorf("error %v", err)
+		}
+		if n := notes(t, db); len(n) != 0 {
+			t.Errorf("%v are noted", n)
+		}
+	})
+}
+
+// The note goes when the attempt had no effect, and stays when that is not known.
+func TestNotesOfAttemptsWithoutEffect(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
+		putLetters(t, db, "a", "b", "c", "d", "e")
+		relay(t, d, func(l *userdb.Letter) (userdb.Verdict, bool) {
+			return map[string]userdb.Verdict{
+				"b": {Untried: true}, "c": {Later: true, Untried: true}, "d": {Later: true}, "e": {},
+			}[l.ID], l.ID != "a"
+		})
+		if n := notes(t, db); !slices.Equal(n, []string{"a", "d"}) {
+			t.Errorf("%v are noted", n)
+		}
+		got := relay(t, d, unknown)
+		var ids []string
+		for i := range got {
+			ids = append(ids, got[i].ID)
+		}
+		if !slices.Equal(ids, []string{"a", "b"}) { // c and d are put off
+			t.Errorf("%v are delivered next", ids)
+		}
+	})
+}
+
+// A relay does not take back the note of its attempt when another relay has begun to deliver the letter since.
+func TestTwoRelaysOfOneLetter(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
+		putLetters(t, db, "a", "a2", "b")
+		other := func() {
+			if _, err := db.ExecContext(t.Context(), `update perdure_outbox set tries = tries + 1, tried = 7 where id = 'a' and tries = 1`); err != nil {
+				t.Error(err)
+			}
+		}
+		asked := 0
+		_, err := d.Relay(t.Context(), &userdb.Round{
+			Cluster: "c", Reach: func(context.Context) error {
+				asked++
+				return nil
+			},
+			Deliver: func(_ context.Context, letters []userdb.Letter) (verdicts []userdb.Verdict) {
+				for i := range letters {
+					verdicts = append(verdicts, userdb.Verdict{ID: letters[i].ID, Untried: true})
+				}
+				if isSQLite(t, db) { // PostgreSQL keeps the other one from the letter meanwhile
+					other()
+				}
+				return verdicts
+			},
+		})
+		if err != nil || asked != 1 {
+			t.Fatal(asked, err)
+		}
+		want := []string{}
+		if isSQLite(t, db) {
+			want = []string{"a"}
+		}
+		if n := notes(t, db); !slices.Equal(n, want) {
+			t.Errorf("%v are noted, want %v", n, want)
+		}
+	})
+}
+
+func isSQLite(t *testing.T, db *sql.DB) bool {
+	t.Helper()
+	return db.QueryRowContext(t.Context(), `select sqlite_version()`).Scan(new(string)) == nil
+}
+
+// A letter is in doubt when its first attempt is so old, by the clock of the database, that the receiver may have forgotten it. So is one
+// whose attempt lies ahead: that clock was set back, and nothing tells how long ago it was.
+func TestInDoubt(t *testing.T) {
+	t.Parallel()
+	const now = int64(1_700_000_000_000)
+	for age, want := range map[time.Duration]bool{
+		0: false, 17 * time.Hour: false, 19 * time.Hour: true, 1000 * time.Hour: true, -time.Minute: false, -7 * time.Hour: true,
+	} {
+		l := userdb.Letter{Now: now, Tried: now - age.Milliseconds()}
+		if l.InDoubt(24*time.Hour) != want {
+			t.Errorf("tried %s ago: in doubt %v", age, !want)
+		}
+	}
+	if l := (userdb.Letter{Now: now}); l.InDoubt(24 * time.Hour) {
+		t.Error("a letter that was never tried is in doubt")
+	}
+}
+
+// An outbox that an older version has made is upgraded. What waits in it counts as tried since it was put: that version noted nothing.
+func TestOutboxOfAnOlderVersion(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *sql.DB, _ *userdb.Database) {
+		older := []string{`alter table perdure_outbox drop column tried`, `insert into perdure_outbox (id, cluster, kind, execution, at, body) values ('a', 'c', 'signal', 'w/a', 5, '')`}
+		for _, query := range older {
+			if _, err := db.ExecContext(t.Context(), query); err != nil {
+				t.Fatal(err)
+			}
+		}
+		opened := make(chan error, 3)
+		d := make([]*userdb.Database, 3)
+		for i := range d {
+			d[i] = userdb.New(userdb.Source{Pool: db, Begin: func(ctx context.Context) (userdb.Tx, error) {
+				in, err := db.BeginTx(ctx, nil)
+				return tx{in}, err
+			}})
+			go func() { opened <- d[i].Open(t.Context(), userdb.Outbox) }()
+		}
+		for range d {
+			if err := <-opened; err != nil {
+				t.Error(err)
+			}
+		}
+		putLetters(t, db, "b")
+		got := relay(t, d[0], unknown)
+		if len(got) != 2 || got[0].Tried != 5 || !got[0].InDoubt(24*time.Hour) || got[1].Tried != 0 {
+			t.Errorf("%+v", got)
+		}
+	})
+}
