@@ -8,19 +8,26 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// forced reports whether the input removes runs whatever is in their rows: it needs nothing that would have to be read.
+// forced reports whether the input removes runs or an entity whatever is in their rows.
 func (in *input) forced() bool {
-	return in.kind == inMessage && in.message.Kind == model.MessageDelete && in.message.Force
+	return in.kind == inMessage && in.message.Kind == model.MessageDelete && in.message.Force && !in.barred
 }
 
-// removed by an operator: what those hear who wait for a run that is removed by force.
-const removedByOperator = "an operator has removed the execution because it could not be continued"
+// What those hear who wait for something that is removed by force.
+const (
+	removedByOperator = "an operator has removed the execution because it could not be continued"
+	entityRemoved     = "an operator has removed the entity because it could not be read or changed"
+)
 
 // applyForced removes runs that cannot be read, or that are quarantined, in one commit. The address is free afterwards; what came for it meanwhile is served then. The
 // step of the parent hears that its child has failed, as far as anybody knows which step that is.
 func (l *Lane) applyForced(now model.Time, e *entry, in *input) {
 	if in.pair != nil && !in.pair.next(in) {
 		l.done(in)
+		return
+	}
+	if e.isEntity() {
+		l.applyErase(now, e, in)
 		return
 	}
 	m := in.message
@@ -63,7 +70,11 @@ func (l *Lane) release(e *entry) {
 
 // tellGone tells those who wait for answers of a run that was removed.
 func (l *Lane) tellGone(a model.Address) {
-	err := fault.New(fault.NotFound, "%s: %s", a, removedByOperator)
+	why := removedByOperator
+	if a.IsEntity() {
+		why = entityRemoved
+	}
+	err := fault.New(fault.NotFound, "%s: %s", a, why)
 	kept := slices.DeleteFunc(slices.Clone(l.waiters[a]), func(w waiter) bool {
 		if w.early || w.reply == "" {
 			return false
@@ -82,10 +93,64 @@ func (l *Lane) tellGone(a model.Address) {
 	}
 }
 
-// wayOut is what an operator can do with an execution that refuses to be ended.
+// loadMailbox reads what waits for an entity that is to be removed. Its row is not read.
+func (l *Lane) loadMailbox(e *entry, in *input) {
+	e.loading = true
+	l.loads.add(&Load{Kind: LoadMailbox, Shard: e.shard.id, Address: e.address, entry: e, input: in})
+}
+
+// loadedMailbox has an entity removed whose mailbox has been read. One that cannot be read is removed as well.
+func (l *Lane) loadedMailbox(ld *Load, r LoadResult) {
+	e := ld.entry
+	e.loading = false
+	l.loadDue(e)
+	ld.input.mailbox, ld.input.read = r.Entity.Mailbox, ld.version+1
+	if len(e.backlog) > 0 {
+		l.schedule(e)
+	} else {
+		l.maybeDrop(e)
+	}
+}
+
+// mailboxRead reports whether the input knows what waits for the entity that it removes. What was read before the entry was forgotten is out of date.
+func (in *input) mailboxRead(e *entry) bool { return in.read == e.version+1 }
+
+// applyErase removes an entity, and everything that waits for it, in one commit. Callers hear why, and so do sections that wait for the lock. Calls that nobody waits for
+// become dead letters.
+func (l *Lane) applyErase(now model.Time, e *entry, in *input) {
+	l.release(e)
+	l.unstrand(e)
+	l.wakeUp(e)
+	l.abandon(e, fault.New(fault.NotFound, "%s: %s", e.address, entityRemoved))
+	d, unheard := core.Erase(in.mailbox, entityRemoved)
+	e.removing = true
+	b := l.record(e, in, &d)
+	for _, m := range unheard {
+		l.bury(b, e, m, &model.Failure{Message: entityRemoved})
+	}
+	for i := range in.mailbox {
+		if it := &in.mailbox[i]; it.Damaged != nil {
+			l.asideItem(now, e, it)
+		}
+	}
+	b.effects = append(b.effects, effect{kind: effGone, entry: e})
+}
+
+// wayOut adds what an operator can do to the refusal of a request that would end, or change by hand, what is quarantined.
 func wayOut(m *model.Message, blocked *fault.Error) error {
-	if m != nil && (m.Kind == model.MessageTerminate || m.Kind == model.MessageCancel || m.Kind == model.MessageDelete) {
+	if m == nil {
+		return blocked
+	}
+	switch m.Kind {
+	case model.MessageTerminate, model.MessageCancel, model.MessageDelete:
 		return fault.WithHint(blocked, "%s", model.WayOut)
+	case model.MessageStart:
+		if m.Past != nil || m.Reuse != model.ReturnExisting { // a reset or a retry, or one that would replace it
+			return fault.WithHint(blocked, "%s", model.WayOut)
+		}
+	case model.MessageUnlock:
+		return fault.WithHint(blocked, "%s", model.EntityWayOut)
+	default:
 	}
 	return blocked
 }
