@@ -47,9 +47,10 @@ type input struct {
 	looked  int                 // how many requests to the address had been served by then
 	fresh   bool                // the request id has never been used before
 	seen    bool                // the store has said that the answer to the request is remembered
-	misused bool                // the request id belongs to another request, and is refused
+	misused bool                // it is refused, and its answer must not stand under its request id, which belongs to another request or may be used again
 	token   any                 // who is to be answered
 	barred  bool                // it removes by force, and the store has refused that
+	told    bool                // it is an order for something that is quarantined, and is refused
 	mailbox []model.MailboxItem // what waits for the entity that it removes
 	read    int                 // the version of the entry when that was read, and one
 	awaits  bool                // and wants to hear the end of the run that it starts instead of its beginning, or what the code answers

@@ -136,21 +136,27 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *input) {
 	b.effects = append(b.effects, effect{kind: effGone, entry: e})
 }
 
+// orders reports whether the input is an order, and somebody in another process waits to hear what became of it.
+func (in *input) orders() bool {
+	return in.kind == inMessage && !in.inbox.IsZero() && in.message.Order() && !in.message.Node.IsZero() && !in.message.Keep
+}
+
+// refuseOrder tells another process that its order cannot be carried out. The refusal is not remembered under the id of the request, because the quarantine may end. An
+// order whose refusal the store refuses is put off.
+func (l *Lane) refuseOrder(e *entry, in *input, why error) {
+	in.told, in.misused = true, true
+	l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(why).String(), Message: why.Error()}}})
+}
+
 // wayOut adds what an operator can do to the refusal of a request that would end, or change by hand, what is quarantined.
 func wayOut(m *model.Message, blocked *fault.Error) error {
-	if m == nil {
+	switch {
+	case m == nil:
 		return blocked
-	}
-	switch m.Kind {
-	case model.MessageTerminate, model.MessageCancel, model.MessageDelete:
-		return fault.WithHint(blocked, "%s", model.WayOut)
-	case model.MessageStart:
-		if m.Past != nil || m.Reuse != model.ReturnExisting { // a reset or a retry, or one that would replace it
-			return fault.WithHint(blocked, "%s", model.WayOut)
-		}
-	case model.MessageUnlock:
+	case m.To.IsEntity() && m.Order():
 		return fault.WithHint(blocked, "%s", model.EntityWayOut)
-	default:
+	case m.Order() || m.Kind == model.MessageStart && m.Reuse != model.ReturnExisting: // or it would replace what is quarantined
+		return fault.WithHint(blocked, "%s", model.WayOut)
 	}
 	return blocked
 }
