@@ -63,6 +63,8 @@ type Decision struct {
 	Entity  *EntityChange
 	Taken   []int64
 	Mailbox []model.MailboxItem
+	// Erased removes the row of the entity with everything that waits for it, whatever is in them.
+	Erased bool
 	// Granted is since when the section has waited that the decision gives the lock of the entity to; zero when it gives it to none.
 	Granted model.Time
 
@@ -87,7 +89,7 @@ type Mark struct {
 func (d *Decision) Writes() bool {
 	return len(d.Events) > 0 || d.Close != nil || d.Start != nil || len(d.Deletes) > 0 || len(d.StartTimers) > 0 || len(d.StopTimers) > 0 ||
 		d.StopAll || len(d.Messages) > 0 || d.Mark != nil || len(d.Replies) > 0 || d.Letter != nil ||
-		d.Entity != nil || len(d.Taken) > 0 || len(d.Mailbox) > 0
+		d.Entity != nil || len(d.Taken) > 0 || len(d.Mailbox) > 0 || d.Erased
 }
 
 // refuse makes the answer a refusal (I10: nothing was written before).

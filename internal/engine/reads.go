@@ -135,6 +135,8 @@ func read(ctx context.Context, st store.Store, ld lane.Load, now model.Time, gro
 		r.Timers, r.Err = st.LoadTimers(ctx, ld.Shards, ld.Mark, ld.Until, ld.Limit)
 	case lane.LoadEntity:
 		r = readEntity(ctx, st, ld, grow)
+	case lane.LoadMailbox:
+		r = readMailbox(ctx, st, ld, grow)
 	case lane.LoadMailboxes:
 		r.Mailboxes, r.Err = st.LoadMailboxes(ctx, ld.Shards, ld.Behind, ld.Limit)
 	case lane.LoadMail:
@@ -149,17 +151,34 @@ func read(ctx context.Context, st store.Store, ld lane.Load, now model.Time, gro
 func readEntity(ctx context.Context, st store.Store, ld lane.Load, grow func() bool) (r lane.LoadResult) {
 	key := store.EntityKey{Shard: ld.Shard, Address: ld.Address}
 	r.Entity, r.Err = st.LoadEntity(ctx, key, eventPage, eventPageBytes)
-	for more := r.Entity.More && r.Err == nil; more; {
-		if !grow() {
-			r.Err = context.Cause(ctx)
-			break
-		}
-		box := r.Entity.Mailbox
-		var page []model.MailboxItem
-		page, r.Err = st.LoadMailbox(ctx, key, box[len(box)-1].Seq, eventPage, eventPageBytes)
-		r.Entity.Mailbox, more = append(box, page...), len(page) > 0 && r.Err == nil
+	if r.Entity.More && r.Err == nil {
+		r.Err = readItems(ctx, st, key, &r.Entity, grow)
 	}
 	return r
+}
+
+// readMailbox reads what waits for an entity, and not the entity.
+func readMailbox(ctx context.Context, st store.Store, ld lane.Load, grow func() bool) (r lane.LoadResult) {
+	r.Err = readItems(ctx, st, store.EntityKey{Shard: ld.Shard, Address: ld.Address}, &r.Entity, grow)
+	return r
+}
+
+// readItems reads the rest of a mailbox.
+func readItems(ctx context.Context, st store.Store, key store.EntityKey, to *store.LoadedEntity, grow func() bool) error {
+	for {
+		last := int64(0)
+		if n := len(to.Mailbox); n > 0 {
+			if !grow() {
+				return context.Cause(ctx)
+			}
+			last = to.Mailbox[n-1].Seq
+		}
+		page, err := st.LoadMailbox(ctx, key, last, eventPage, eventPageBytes)
+		if err != nil || len(page) == 0 {
+			return err
+		}
+		to.Mailbox = append(to.Mailbox, page...)
+	}
 }
 
 // readRun reads a run with its history and its timers.

@@ -120,6 +120,18 @@ type Message struct {
 	Parent Link `cbor:"61,keyasint,omitzero"`
 }
 
+// Order reports whether the message asks to end something, or to change it by hand. The owner refuses an order for what it has quarantined; other messages wait.
+func (m *Message) Order() bool {
+	switch m.Kind {
+	case MessageTerminate, MessageCancel, MessageDelete, MessageUnlock:
+		return true
+	case MessageStart:
+		return m.Past != nil
+	default:
+		return false
+	}
+}
+
 // Size is roughly what the message costs in memory and on disk.
 func (m *Message) Size() int {
 	n := 96 + len(m.To.Key) + len(m.ID) + len(m.Name) + m.Input.Size() + len(m.RequestID) + len(m.Section) + len(m.Asked)

@@ -58,6 +58,9 @@ func (c ReasonCode) Blocks() bool {
 // WayOut tells an operator how to get rid of an execution that cannot be read or continued.
 const WayOut = "perdure workflow delete --force --export FILE removes it after its rows have been saved"
 
+// EntityWayOut tells an operator how to get rid of an entity that cannot be read or changed.
+const EntityWayOut = "perdure entity delete --force --export FILE removes it after its rows have been saved"
+
 // Reason says why something that is open does not move. The same value goes to the API, the CLI, the console and metrics.
 type Reason struct {
 	Code    ReasonCode `cbor:"1,keyasint"`

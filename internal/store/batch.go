@@ -26,6 +26,8 @@ type Batch struct {
 	// Removes takes runs away whatever state they are in, without a look at their bodies (those that do not exist are passed over). Their rows and timers go at once, the
 	// rest as that of deleted runs.
 	Removes []RunKey
+	// EntityRemoves takes the rows of entities away with everything that waits for them, without a look at their bodies (those that do not exist are passed over).
+	EntityRemoves []EntityKey
 	// Starts inserts runs. A start whose address has a current run already is not inserted when IfAbsent is set, and is
 	// reported in Committed.Existing; otherwise that refuses the batch.
 	Starts []StartRow
@@ -151,7 +153,7 @@ type ExistingStart struct {
 
 // Empty reports whether the batch writes nothing but its fence.
 func (b *Batch) Empty() bool {
-	return len(b.Deletes) == 0 && len(b.Removes) == 0 && len(b.Starts) == 0 && len(b.Closes) == 0 && len(b.Marks) == 0 && len(b.Labels) == 0 && len(b.Events) == 0 &&
+	return len(b.Deletes) == 0 && len(b.Removes) == 0 && len(b.EntityRemoves) == 0 && len(b.Starts) == 0 && len(b.Closes) == 0 && len(b.Marks) == 0 && len(b.Labels) == 0 && len(b.Events) == 0 &&
 		len(b.Dead) == 0 && len(b.DeadMarks) == 0 && len(b.DeadDeletes) == 0 && len(b.TaskData) == 0 && len(b.Logs) == 0 &&
 		len(b.Timers) == 0 && len(b.StopTimers) == 0 && len(b.StopAll) == 0 && len(b.Taken) == 0 && len(b.Mailbox) == 0 && len(b.Entities) == 0 &&
 		len(b.Messages) == 0 &&
@@ -168,7 +170,7 @@ func (b *Batch) Within(base time.Duration) time.Duration {
 
 // Rows is the number of rows that the batch writes, without its fence.
 func (b *Batch) Rows() int {
-	return len(b.Deletes) + len(b.Removes) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) +
+	return len(b.Deletes) + len(b.Removes) + len(b.EntityRemoves) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) +
 		len(b.Dead) + len(b.DeadMarks) + len(b.DeadDeletes) + len(b.TaskData) + len(b.Logs) + len(b.Timers) + len(b.StopTimers) +
 		len(b.StopAll) + len(b.Taken) + len(b.Mailbox) + len(b.Entities) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Tokens) + len(b.Free)
 }
@@ -177,7 +179,7 @@ func (b *Batch) Rows() int {
 func (b *Batch) Clone() *Batch {
 	c := *b
 	c.Deletes, c.Starts, c.Closes, c.Marks = slices.Clone(b.Deletes), slices.Clone(b.Starts), slices.Clone(b.Closes), slices.Clone(b.Marks)
-	c.Removes = slices.Clone(b.Removes)
+	c.Removes, c.EntityRemoves = slices.Clone(b.Removes), slices.Clone(b.EntityRemoves)
 	c.Labels, c.Events = slices.Clone(b.Labels), slices.Clone(b.Events)
 	c.Dead, c.DeadMarks, c.DeadDeletes = slices.Clone(b.Dead), slices.Clone(b.DeadMarks), slices.Clone(b.DeadDeletes)
 	c.TaskData, c.Logs = slices.Clone(b.TaskData), slices.Clone(b.Logs)

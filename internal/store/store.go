@@ -166,8 +166,9 @@ type Reader interface {
 	// LoadDeadLetters returns requests and messages that were refused and kept, of all shards, in the order of their ids, behind the given one, at most limit. One that
 	// cannot be decoded has Damaged set.
 	LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]InboxRow, error)
-	// ReadRaw hands out every row of the runs of an address, or of one of them, as it stands: the rows of the runs first, in the order of their ids, then everything else that a removal
-	// takes away. It reads all runs of the shard to find them. Nothing is decoded, so nothing can be unreadable.
+	// ReadRaw hands out rows as they stand: nothing is decoded, so nothing can be unreadable. Of runs it hands out first their own rows, in the order of their ids, then
+	// everything else that a removal takes away. Without a run it reads all runs of the shard, to find those of the address. Of an entity it hands out its row and what
+	// waits for it.
 	ReadRaw(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, each func(RawRow) error) error
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)

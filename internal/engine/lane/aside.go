@@ -191,13 +191,18 @@ func (l *Lane) applyAside(now model.Time, e *entry, in *input) {
 	}
 	l.record(e, in, &d)
 	for i := range items {
-		m, body := items[i].Message, items[i].Damaged
-		m.To = e.address
-		if m.OneWay && body.Newer { // whoever sent it was answered when it was stored
-			m.RequestID, body = "", body.WithoutRequestID()
-		}
-		l.deferAside(now, e.shard.id, l.cfg.NewRun(), m, body, false)
+		l.asideItem(now, e, &items[i])
 	}
+}
+
+// asideItem has the open batch keep an item of a mailbox that cannot be read.
+func (l *Lane) asideItem(now model.Time, e *entry, it *model.MailboxItem) {
+	m, body := it.Message, it.Damaged
+	m.To = e.address
+	if m.OneWay && body.Newer { // whoever sent it was answered when it was stored
+		m.RequestID, body = "", body.WithoutRequestID()
+	}
+	l.deferAside(now, e.shard.id, l.cfg.NewRun(), m, body, false)
 }
 
 // misplaced reports whether a row names an address that does not belong to its shard: its columns are damaged. It is told of once, and passed over.

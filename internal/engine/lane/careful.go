@@ -181,7 +181,7 @@ func (l *Lane) isolate(now model.Time, in *input, err error) []chunk {
 	}
 	why := model.Reason{Code: model.WaitPoison, Detail: err.Error()}
 	l.quarantine(now, e, why)
-	in.refused = in.refused || in.forced()
+	in.barred = true // a removal by force is refused by the quarantine as well: it would be refused by the store again
 	chunks := []chunk{{in}} // refused by the quarantine; a message is put off, which is a write
 	if !in.run.IsZero() {
 		note := &input{kind: inQuarantine, address: in.address, run: in.run, turn: &model.Turn{Blocked: &why}}
@@ -347,7 +347,8 @@ func (l *Lane) cureWake() model.Time {
 	return t
 }
 
-// applyPoisoned deals with an input for a quarantined address: people are told, messages are put off, timers stay where they are.
+// applyPoisoned deals with an input for a quarantined address: people are told, also those who give orders by way of another process; other messages are put off, timers
+// stay where they are.
 func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 	blocked := fault.New(fault.Blocked, "execution %s %s", e.address, e.poison)
 	switch {
@@ -372,6 +373,9 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),
 		})
 	case in.pair != nil && !in.pair.next(in):
+	case in.orders() && !in.told:
+		l.refuseOrder(e, in, wayOut(in.message, blocked))
+		return
 	case in.pair != nil || !in.inbox.IsZero():
 		l.putOff(now, e, in)
 		return

@@ -16,7 +16,7 @@ import (
 // does not move is.
 func (l *Lane) crowded(now model.Time, e *entry, in *input) error {
 	n := len(e.backlog)
-	if n == 0 {
+	if n == 0 || in.forced() { // an operator can always remove it
 		return nil
 	}
 	age := now.Sub(e.backlog[0].since)

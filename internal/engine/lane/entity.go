@@ -201,7 +201,7 @@ func (l *Lane) applySettle(now model.Time, e *entry, in *input) {
 // operate hands calls to workers, as far as they may be made.
 func (l *Lane) operate(now model.Time, e *entry) {
 	l.weighMail(e)
-	if l.dead != nil || e.shard.draining || e.poison != nil || l.recovery.careful() {
+	if l.dead != nil || e.shard.draining || e.poison != nil || e.removing || l.recovery.careful() {
 		return
 	}
 	if !e.known {

@@ -18,7 +18,7 @@ type entry struct {
 
 	// starting is set while a start that assumed the address to be unused waits for its commit; other inputs wait behind it.
 	starting bool
-	// removing is set while runs of an address are removed whose current run was not known; no input is applied before the commit. It ends with the batch
+	// removing is set while runs of an address are removed whose current run was not known, or an entity is; no input is applied before the commit. It ends with the batch
 	// and with nothing else.
 	removing bool
 	fresh    bool // the run begins in a batch that is not committed yet; it is handed to a worker then

@@ -86,6 +86,9 @@ func (l *Lane) witnessed(e *entry, in *input) {
 	w := &l.witness
 	w.x, w.has = e.x, false
 	if e.isEntity() {
+		if e.actor.entity == nil { // it is removed without being read
+			return
+		}
 		row := &e.actor.entity.Row
 		w.lock.Holder, w.lock.Held = row.Holder, row.Held
 		return

@@ -39,18 +39,21 @@ type input struct {
 	kept    bool // no: in Lane.kept
 	since   model.Time
 
-	message *model.Message // of inMessage
-	pair    *pair          // where the message came from, when another shard sent it
-	seq     int64          // its position there
-	inbox   model.RunID    // its inbox row, when another process asked
-	checked bool           // the request id has been looked up
-	looked  int            // how many requests to the address had been served by then
-	fresh   bool           // the request id has never been used before
-	seen    bool           // the store has said that the answer to the request is remembered
-	misused bool           // the request id belongs to another request, and is refused
-	refused bool           // the store has refused to remove what the message names by force
-	token   any            // who is to be answered
-	awaits  bool           // and wants to hear the end of the run that it starts instead of its beginning, or what the code answers
+	message *model.Message      // of inMessage
+	pair    *pair               // where the message came from, when another shard sent it
+	seq     int64               // its position there
+	inbox   model.RunID         // its inbox row, when another process asked
+	checked bool                // the request id has been looked up
+	looked  int                 // how many requests to the address had been served by then
+	fresh   bool                // the request id has never been used before
+	seen    bool                // the store has said that the answer to the request is remembered
+	misused bool                // it is refused, and its answer must not stand under its request id, which belongs to another request or may be used again
+	token   any                 // who is to be answered
+	barred  bool                // it removes by force, and the store has refused that
+	told    bool                // it is an order for something that is quarantined, and is refused
+	mailbox []model.MailboxItem // what waits for the entity that it removes
+	read    int                 // the version of the entry when that was read, and one
+	awaits  bool                // and wants to hear the end of the run that it starts instead of its beginning, or what the code answers
 
 	turn   *model.Turn // of inTurn and inRelease
 	worker WorkerID
@@ -207,6 +210,9 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		return false
 	}
 	switch {
+	case in.forced() && e.isEntity() && !in.mailboxRead(e):
+		l.loadMailbox(e, in)
+		return false
 	case in.forced(): // whatever there is
 	case !e.known && !l.mayAssumeAbsent(e, in):
 		l.load(e)
@@ -691,6 +697,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		} else {
 			b.batch.Deletes = append(b.batch.Deletes, key)
 		}
+	}
+	if d.Erased {
+		b.batch.EntityRemoves = append(b.batch.EntityRemoves, store.EntityKey{Shard: e.shard.id, Address: e.address})
 	}
 	if d.Start != nil {
 		b.batch.Starts = append(b.batch.Starts, store.StartRow{Shard: e.shard.id, Start: *d.Start, Replaces: d.Replaces})

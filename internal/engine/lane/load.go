@@ -27,6 +27,7 @@ const (
 	LoadFate                          // what has become of Claim
 	LoadWritten                       // how far Task of Run has written, and its states
 	LoadEntity                        // the entity Address with its mailbox
+	LoadMailbox                       // what waits for the entity Address
 	LoadMailboxes                     // a page of the entities of Shards behind Behind for which something waits
 )
 
@@ -204,6 +205,8 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 		l.loadedWritten(ld, r)
 	case LoadEntity:
 		l.loadedEntity(now, ld, r)
+	case LoadMailbox:
+		l.loadedMailbox(ld, r)
 	case LoadMailboxes:
 		l.loadedMailboxes(now, ld, r)
 	}
@@ -212,10 +215,10 @@ func (l *Lane) Loaded(now model.Time, id uint64, r LoadResult) {
 // survives reports whether the lane goes on without what cannot be understood. A run is quarantined, but not while some of it is on its way to
 // the store: that would be forgotten. Whoever repeats a request hears that its answer is lost.
 // An attempt begins without what the one before it reported, and whoever asks for a dead letter, or writes, hears that it cannot be read. A report whose claim nobody can
-// find out about does not count. A page of many addresses is never an error because of one row; see store.Whole.
+// find out about does not count. An entity whose mailbox cannot be read is removed all the same. A page of many addresses is never an error because of one row; see store.Whole.
 func (ld *Load) survives() bool {
 	switch ld.Kind {
-	case LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten:
+	case LoadReply, LoadProgress, LoadLetter, LoadFate, LoadWritten, LoadMailbox:
 		return true
 	case LoadRun, LoadEntity:
 		return !ld.entry.dirty()

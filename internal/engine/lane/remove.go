@@ -8,20 +8,27 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// forced reports whether the input removes runs whatever is in their rows: it needs nothing that would have to be read. One that the
-// store has refused does not: its address is quarantined like any other, else the lane would try it for ever.
+// forced reports whether the input removes runs or an entity whatever is in their rows. One that the store has refused does not: its
+// address is quarantined like any other, else the lane would try it for ever.
 func (in *input) forced() bool {
-	return in.kind == inMessage && in.message.Kind == model.MessageDelete && in.message.Force && !in.refused
+	return in.kind == inMessage && in.message.Kind == model.MessageDelete && in.message.Force && !in.barred
 }
 
-// removed by an operator: what those hear who wait for a run that is removed by force.
-const removedByOperator = "an operator has removed the execution because it could not be continued"
+// What those hear who wait for something that is removed by force.
+const (
+	removedByOperator = "an operator has removed the execution because it could not be continued"
+	entityRemoved     = "an operator has removed the entity because it could not be read or changed"
+)
 
 // applyForced removes runs that cannot be read, or that are quarantined, in one commit. The address is free afterwards; what came for it meanwhile is served then. The
 // step of the parent hears that its child has failed, as far as anybody knows which step that is.
 func (l *Lane) applyForced(now model.Time, e *entry, in *input) {
 	if in.pair != nil && !in.pair.next(in) {
 		l.done(in)
+		return
+	}
+	if e.isEntity() {
+		l.applyErase(now, e, in)
 		return
 	}
 	m := in.message
@@ -69,10 +76,14 @@ func (l *Lane) release(e *entry) {
 	e.backlog, e.reports = append(e.reports, e.backlog...), nil
 }
 
-// tellGone tells those who wait for answers of a run that was removed. When it is not known whether that was the current run, all
-// who wait ask again, and what is left is read.
+// tellGone tells those who wait for answers of a run or an entity that was removed. When it is not known whether that was the current
+// run, all who wait ask again, and what is left is read.
 func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
-	a, err := e.address, error(fault.New(fault.NotFound, "%s: %s", e.address, removedByOperator))
+	why := removedByOperator
+	if e.isEntity() {
+		why = entityRemoved
+	}
+	a, err := e.address, error(fault.New(fault.NotFound, "%s: %s", e.address, why))
 	if again {
 		err = ErrNotOwner
 	}
@@ -97,9 +108,69 @@ func (l *Lane) tellGone(now model.Time, e *entry, again bool) {
 	}
 }
 
-// wayOut is what an operator can do with an execution that refuses to be ended.
+// loadMailbox reads what waits for an entity that is to be removed. Its row is not read.
+func (l *Lane) loadMailbox(e *entry, in *input) {
+	e.loading = true
+	l.loads.add(&Load{Kind: LoadMailbox, Shard: e.shard.id, Address: e.address, entry: e, input: in})
+}
+
+// loadedMailbox has an entity removed whose mailbox has been read. One that cannot be read is removed as well.
+func (l *Lane) loadedMailbox(ld *Load, r LoadResult) {
+	e := ld.entry
+	e.loading = false
+	l.loadDue(e)
+	ld.input.mailbox, ld.input.read = r.Entity.Mailbox, ld.version+1
+	if len(e.backlog) > 0 {
+		l.schedule(e)
+	} else {
+		l.maybeDrop(e)
+	}
+}
+
+// mailboxRead reports whether the input knows what waits for the entity that it removes. What was read before the entry was forgotten is out of date.
+func (in *input) mailboxRead(e *entry) bool { return in.read == e.version+1 }
+
+// applyErase removes an entity, and everything that waits for it, in one commit. Callers hear why, and so do sections that wait for the lock. Calls that nobody waits for
+// become dead letters.
+func (l *Lane) applyErase(now model.Time, e *entry, in *input) {
+	l.release(e)
+	l.unstrand(e)
+	l.wakeUp(e)
+	l.abandon(e, fault.New(fault.NotFound, "%s: %s", e.address, entityRemoved))
+	d, unheard := core.Erase(in.mailbox, entityRemoved)
+	e.removing = true
+	b := l.record(e, in, &d)
+	for _, m := range unheard {
+		l.bury(b, e, m, &model.Failure{Message: entityRemoved})
+	}
+	for i := range in.mailbox {
+		if it := &in.mailbox[i]; it.Damaged != nil {
+			l.asideItem(now, e, it)
+		}
+	}
+	b.effects = append(b.effects, effect{kind: effGone, entry: e})
+}
+
+// orders reports whether the input is an order, and somebody in another process waits to hear what became of it.
+func (in *input) orders() bool {
+	return in.kind == inMessage && !in.inbox.IsZero() && in.message.Order() && !in.message.Node.IsZero() && !in.message.Keep
+}
+
+// refuseOrder tells another process that its order cannot be carried out. The refusal is not remembered under the id of the request, because the quarantine may end. An
+// order whose refusal the store refuses is put off.
+func (l *Lane) refuseOrder(e *entry, in *input, why error) {
+	in.told, in.misused = true, true
+	l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(why).String(), Message: why.Error()}}})
+}
+
+// wayOut adds what an operator can do to the refusal of a request that would end, or change by hand, what is quarantined.
 func wayOut(m *model.Message, blocked *fault.Error) error {
-	if m != nil && (m.Kind == model.MessageTerminate || m.Kind == model.MessageCancel || m.Kind == model.MessageDelete && !m.Force) {
+	switch {
+	case m == nil || m.Force:
+		return blocked
+	case m.To.IsEntity() && m.Order():
+		return fault.WithHint(blocked, "%s", model.EntityWayOut)
+	case m.Order() || m.Kind == model.MessageStart && m.Reuse != model.ReturnExisting: // or it would replace what is quarantined
 		return fault.WithHint(blocked, "%s", model.WayOut)
 	}
 	return blocked

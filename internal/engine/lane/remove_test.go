@@ -136,3 +136,155 @@ func TestForcedDeleteBesideAnUnknownRun(t *testing.T) {
 		t.Errorf("whoever waits for the current run hears %+v", got)
 	}
 }
+
+// entity is the row of an entity; nil when there is none.
+func (r *rig) entity(a model.Address) *model.Entity {
+	r.t.Helper()
+	got, err := r.st.LoadEntity(r.t.Context(), store.EntityKey{Shard: a.Shard(shards), Address: a}, 1, 1)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return got.Entity
+}
+
+// unreadable has nobody read the row of an entity until it is gone.
+func (r *rig) unreadable(a model.Address) {
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if ld.Kind == lane.LoadEntity && ld.Address == a && r.entity(a) != nil {
+			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "its row cannot be decoded")}
+		}
+		return nil
+	}
+}
+
+// An entity whose row cannot be read is removed by force. A section that waits for its lock hears of it, a call that nobody waits for becomes a dead letter, and the next
+// holder gets a larger token.
+func TestForcedDeleteOfAnEntity(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.Watched = true })
+	r.join(1)
+	r.joinEntities(1)
+	a, other := ledger("bad"), ledger("good")
+	r.operation(a, "add", "1", "one")
+	r.operation(other, "add", "1", "other")
+	r.work()
+	for _, run := range []string{"holder", "waiter"} {
+		r.start(key(run), run)
+		r.settle()
+		r.locks(run, a)
+	}
+	r.operation(a, "add", "2", "one way", oneWay)
+	r.settle()
+	before := r.entity(a)
+	if !before.Locked() || len(r.mailbox(a)) != 2 {
+		t.Fatalf("%+v, %d items wait", before, len(r.mailbox(a)))
+	}
+
+	r.restart()
+	r.unreadable(a)
+	r.join(1)
+	r.joinEntities(1)
+	r.settle()
+	r.operation(a, "add", "3", "blocked")
+	r.settle()
+	r.wantAnswer("blocked", "blocked")
+	r.l.Deliver(r.now, &model.Message{Kind: model.MessageUnlock, To: a, RequestID: "u"}, true, "unlock")
+	r.settle()
+	if err := r.answers["unlock"].Err; !fault.Is(err, fault.Blocked) || !strings.Contains(err.Error(), "perdure entity delete --force") {
+		t.Errorf("unlock: %v, want a refusal that names the way out", err)
+	}
+
+	r.l.Deliver(r.now, &model.Message{Kind: model.MessageDelete, To: a, Force: true, RequestID: "d"}, true, "remove")
+	r.operation(a, "add", "4", "behind it")
+	r.work()
+	r.wantAnswer("remove", "")
+	r.wantOutput("behind it", "4;")
+	if n := len(r.mailbox(a)); n != 0 {
+		t.Errorf("%d items still wait", n)
+	}
+	if got := r.letters(); len(got) != 1 || string(got[0].Message.Input.Data) != "2" {
+		t.Errorf("dead letters: %+v, want the call that nobody waits for", got)
+	}
+	var refusal *model.Failure
+	for _, e := range r.history(key("waiter"), r.current(key("waiter")).Start.Run) {
+		if e.Kind == model.EventAnswered && e.ID == "section" {
+			refusal = e.Failure
+		}
+	}
+	if refusal == nil || !strings.Contains(refusal.Message, "operator") {
+		t.Errorf("the section that waits for the lock heard %+v", refusal)
+	}
+
+	r.unlocks("holder") // of a lock that it has no more
+	r.start(key("next"), "next")
+	r.settle()
+	r.locks("next", a)
+	if after := r.entity(a); !after.Locked() || after.Epoch <= before.Epoch {
+		t.Errorf("the next holder: %+v, want a token above %d", after, before.Epoch)
+	}
+	r.operation(other, "add", "2", "goes on")
+	r.work()
+	r.wantOutput("goes on", "1;2;")
+	if r.l.Held() != 0 {
+		t.Errorf("%d bytes are held by nothing", r.l.Held())
+	}
+}
+
+// An entity that is in memory, with calls that workers have, is removed as well. What the workers make of the calls changes nothing.
+func TestForcedDeleteOfABusyEntity(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.Watched = true })
+	r.joinEntities(1)
+	a := ledger("busy")
+	r.operation(a, "add", "1", "one")
+	r.work()
+	r.operation(a, "add", "2", "in memory")
+	r.operation(a, "add", "3", "stored", oneWay)
+	r.settle()
+	r.l.Deliver(r.now, &model.Message{Kind: model.MessageDelete, To: a, Force: true, RequestID: "d"}, true, "remove")
+	r.work()
+	r.wantAnswer("remove", "")
+	r.wantAnswer("in memory", "not_found")
+	if n := r.entity(a); n != nil || len(r.mailbox(a)) != 0 || len(r.letters()) != 1 {
+		t.Errorf("%+v, %d items and %d dead letters are left, want one letter and nothing else", n, len(r.mailbox(a)), len(r.letters()))
+	}
+	r.operation(a, "add", "4", "again")
+	r.work()
+	r.wantOutput("again", "4;")
+}
+
+// A removal that the store refuses is refused once, and can be asked for again.
+func TestForcedDeleteRefused(t *testing.T) {
+	t.Parallel()
+	for _, a := range []model.Address{key("run"), ledger("entity")} {
+		t.Run(a.Type, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t)
+			r.join(1)
+			r.joinEntities(1)
+			m := model.Message{Kind: model.MessageDelete, To: a, Force: true}
+			if a.IsEntity() {
+				r.operation(a, "add", "1", "one")
+				r.work()
+			} else {
+				r.start(a, "one")
+				r.settle()
+				m.Runs = []model.RunID{r.current(a).Start.Run}
+			}
+			first, second := m, m
+			r.l.Deliver(r.now, &first, true, "first")
+			for r.flush(); r.commit == nil; {
+				r.read()
+			}
+			r.fail(store.Refused)
+			r.settle()
+			r.wantAnswer("first", "blocked")
+			r.l.Deliver(r.now, &second, true, "second")
+			r.settle()
+			r.wantAnswer("second", "")
+			if r.current(a) != nil || a.IsEntity() && r.entity(a) != nil {
+				t.Error("it is still there")
+			}
+		})
+	}
+}

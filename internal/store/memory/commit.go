@@ -48,6 +48,7 @@ func (s *Store) undone(f func()) { s.undo = append(s.undo, f) }
 // apply writes table after table, and stops at the first row that cannot be written.
 func (s *Store) apply(b *store.Batch) (c store.Committed, err error) {
 	s.applyRemoves(b)
+	s.applyEntityRemoves(b)
 	if err = s.applyDeletes(b); err != nil {
 		return c, err
 	}

@@ -129,6 +129,20 @@ func (s *Store) applyEntities(b *store.Batch) error {
 	return nil
 }
 
+func (s *Store) applyEntityRemoves(b *store.Batch) {
+	for _, key := range b.EntityRemoves {
+		if old, found := s.entities.get(&entity{key: key}); found {
+			s.entities.remove(old)
+			s.undone(func() { s.entities.insert(old) })
+		}
+		if m := s.mailbox(key); m != nil {
+			sh := s.peek(key.Shard)
+			sh.mailboxes.remove(m)
+			s.undone(func() { sh.mailboxes.insert(m) })
+		}
+	}
+}
+
 // LoadEntity returns the row of an entity and the beginning of its mailbox.
 func (s *Store) LoadEntity(ctx context.Context, key store.EntityKey, limit, maxBytes int) (out store.LoadedEntity, err error) {
 	defer s.mu.Unlock()

@@ -3,13 +3,14 @@ package memory
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"slices"
 
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
-// ReadRaw hands out every row of the runs of an address. Nothing is encoded here, so a row is the JSON of its Go value.
+// ReadRaw hands out rows as they stand. Nothing is encoded here, so a row is the JSON of its Go value.
 func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, each func(store.RawRow) error) error {
 	rows, err := s.rawRows(ctx, shard, a, run)
 	for i := range rows {
@@ -29,6 +30,9 @@ func (s *Store) rawRows(ctx context.Context, shard model.ShardID, a model.Addres
 	sh := s.peek(shard)
 	if sh == nil {
 		return nil, nil
+	}
+	if a.IsEntity() {
+		return s.rawEntity(store.EntityKey{Shard: shard, Address: a})
 	}
 	var runs []*run
 	for _, r := range sh.runs {
@@ -55,6 +59,24 @@ func (s *Store) rawRows(ctx context.Context, shard model.ShardID, a model.Addres
 		}
 		for _, l := range r.labels {
 			add("labels", r, l)
+		}
+	}
+	return out, err
+}
+
+// rawEntity is the row of an entity, and what waits for it.
+func (s *Store) rawEntity(key store.EntityKey) (out []store.RawRow, err error) {
+	add := func(table string, value any) {
+		row, failed := json.Marshal(value)
+		err = errors.Join(err, failed)
+		out = append(out, store.RawRow{Table: table, Row: row})
+	}
+	if n, found := s.entities.get(&entity{key: key}); found {
+		add("entities", n.row)
+	}
+	if m := s.mailbox(key); m != nil {
+		for i := range m.items {
+			add("mailbox", m.items[i])
 		}
 	}
 	return out, err

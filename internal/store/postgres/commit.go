@@ -149,6 +149,12 @@ func (w *writer) patience() {
 
 func (w *writer) deletes() {
 	w.removal(stRemove, w.batch.Removes)
+	if rows := w.batch.EntityRemoves; len(rows) > 0 {
+		n, o := len(rows), w.sorted(len(rows), func(i, j int) int { return rows[i].Compare(rows[j]) })
+		w.use(stErase)
+		w.entityKeys(n, func(i int) store.EntityKey { return rows[o[i]] })
+		w.execute()
+	}
 	w.removal(stDelete, w.batch.Deletes)
 }
 

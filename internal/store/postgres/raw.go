@@ -13,16 +13,36 @@ import (
 // rawTables are the tables beside executions that have rows of a run which a removal takes away.
 var rawTables = [...]string{"history", "timers", "labels", "leaving", "runnable", "task_data", "task_logs"}
 
-// ReadRaw hands out every row of the runs of an address.
+// Statements that find the rows of an address. No index knows all runs of an address, so the first one reads those of the shard.
+const (
+	rawRuns = `select e.run, to_jsonb(e)::text from {schema}.executions e
+where e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 order by e.run`
+	rawRun = `select e.run, to_jsonb(e)::text from {schema}.executions e
+where e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and e.run = $5`
+
+	rawEntity  = `select to_jsonb(e)::text from {schema}.entities e where e.shard = $1 and e.key = $2 and e.type = $3 and e.tenant = $4`
+	rawMailbox = `select to_jsonb(m)::text from {schema}.mailbox m where m.shard = $1 and m.key = $2 and m.type = $3 and m.tenant = $4 order by m.seq`
+)
+
+// ReadRaw hands out rows as they stand.
 func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, each func(store.RawRow) error) error {
 	if shard >= model.MaxShards {
 		return nil
 	}
+	args := []any{int16(shard), a.Key, a.Type, a.Tenant}
+	if a.IsEntity() {
+		if err := s.readRaw(ctx, "entities", model.RunID{}, each, rawEntity, args...); err != nil {
+			return err
+		}
+		return s.readRaw(ctx, "mailbox", model.RunID{}, each, rawMailbox, args...)
+	}
+	sql := rawRuns
+	if !run.IsZero() {
+		sql, args = rawRun, append(args, runArg(run))
+	}
 	var runs []pgtype.UUID
 	err := s.read(ctx, "read raw rows", func(ctx context.Context, c *pgx.Conn) error {
-		const named = `select e.run, to_jsonb(e)::text from {schema}.executions e
-where e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and ($5::uuid is null or e.run = $5) order by e.run`
-		rows, err := c.Query(ctx, s.sql(named), int16(shard), a.Key, a.Type, a.Tenant, pgtype.UUID{Bytes: run, Valid: !run.IsZero()})
+		rows, err := c.Query(ctx, s.sql(sql), args...)
 		if err != nil {
 			return err
 		}
@@ -39,18 +59,23 @@ where e.shard = $1 and e.key = $2 and e.workflow = $3 and e.tenant = $4 and ($5:
 			if err != nil {
 				return err
 			}
-			err = s.read(ctx, "read raw rows", func(ctx context.Context, c *pgx.Conn) error {
-				rows, err := c.Query(ctx, s.sql(`select to_jsonb(t)::text from {schema}.`+table+` t where t.shard = $1 and t.run = $2`), int16(shard), id)
-				if err != nil {
-					return err
-				}
-				var text string
-				_, err = pgx.ForEachRow(rows, []any{&text}, func() error {
-					return each(store.RawRow{Table: table, Run: id.Bytes, Row: []byte(text)})
-				})
-				return err
-			})
+			err = s.readRaw(ctx, table, id.Bytes, each, `select to_jsonb(t)::text from {schema}.`+table+` t where t.shard = $1 and t.run = $2`, int16(shard), id)
 		}
 	}
 	return err
+}
+
+// readRaw hands out the rows of a table that a statement finds.
+func (s *Store) readRaw(ctx context.Context, table string, run model.RunID, each func(store.RawRow) error, sql string, args ...any) error {
+	return s.read(ctx, "read raw rows", func(ctx context.Context, c *pgx.Conn) error {
+		rows, err := c.Query(ctx, s.sql(sql), args...)
+		if err != nil {
+			return err
+		}
+		var text string
+		_, err = pgx.ForEachRow(rows, []any{&text}, func() error {
+			return each(store.RawRow{Table: table, Run: run, Row: []byte(text)})
+		})
+		return err
+	})
 }

@@ -20,6 +20,7 @@ const (
 	stPatience
 	stDelete
 	stRemove
+	stErase
 	stReplace
 	stStart
 	stStartNew
@@ -123,6 +124,12 @@ with u as (select * from ` + rows("$1 shard smallint, $2 run uuid") + `), w as (
   delete from {schema}.timers d using u where d.shard = u.shard and d.run = u.run
 )
 insert into {schema}.garbage (shard, run) select shard, run from u on conflict do nothing`},
+
+	stErase: {"entities", `
+with u as (select * from ` + rows(entityKey) + `), m as (
+  delete from {schema}.mailbox m using u where m.shard = u.shard and m.tenant = u.tenant and m.type = u.type and m.key = u.key
+)
+delete from {schema}.entities e using u where e.shard = u.shard and e.tenant = u.tenant and e.type = u.type and e.key = u.key`},
 
 	// The test of current is written so that the planner does not take it as an invitation to read the whole partial index.
 	stReplace: {"executions", `

@@ -81,12 +81,21 @@ func (t *batchWriter) fence() error {
 	return err
 }
 
-// deletes removes closed runs. Their events are left to sweeps.
+// deletes removes closed runs, and what is to be removed whatever state it is in. Their events are left to sweeps.
 func (t *batchWriter) deletes() error {
 	for _, key := range t.b.Removes {
 		for _, sql := range [...]string{sqlDelete, sqlDeleteLeaving, sqlDeleteStart, sqlDeleteLabels, sqlDeleteTimers, sqlGarbage} {
 			if _, err := t.w.exec(sql, key.Run[:], int(key.Shard)); err != nil {
 				return fmt.Errorf("removal of %s: %w", key.Run, err)
+			}
+		}
+	}
+	for i := range t.b.EntityRemoves {
+		key := &t.b.EntityRemoves[i]
+		a := &key.Address
+		for _, sql := range [...]string{sqlEraseEntity, sqlEraseMailbox} {
+			if _, err := t.w.exec(sql, int(key.Shard), a.Tenant, a.Type, a.Key); err != nil {
+				return fmt.Errorf("removal of %s: %w", key.Address, err)
 			}
 		}
 	}

@@ -18,6 +18,9 @@ const (
 		where shard = ?1 and tenant = ?2 and type = ?3 and key = ?4 and version = ?9`
 	sqlEntityRemove = `delete from perdure_entities where shard = ?1 and tenant = ?2 and type = ?3 and key = ?4 and version = ?5`
 
+	sqlEraseEntity  = `delete from perdure_entities where shard = ?1 and tenant = ?2 and type = ?3 and key = ?4`
+	sqlEraseMailbox = `delete from perdure_mailbox where shard = ?1 and tenant = ?2 and type = ?3 and key = ?4`
+
 	entityColumns  = `n.shard, n.tenant, n.type, n.key, n.version, n.changed, n.locked, n.body`
 	sqlLoadEntity  = `select ` + entityColumns + ` from perdure_entities n where shard = ?1 and tenant = ?2 and type = ?3 and key = ?4`
 	sqlLoadMailbox = `select seq, at, body from perdure_mailbox

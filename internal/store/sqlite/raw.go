@@ -14,18 +14,39 @@ import (
 // rawTables are the tables beside executions that have rows of a run which a removal takes away.
 var rawTables = [...]string{"starts", "history", "timers", "labels", "leaving", "task_data", "task_logs"}
 
-// ReadRaw hands out every row of the runs of an address.
+// Statements that find the rows of an address.
+const (
+	sqlRawRuns = `select * from perdure_executions where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 order by run`
+	sqlRawRun  = `select * from perdure_executions where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and run = ?5`
+
+	sqlRawEntity  = `select * from perdure_entities where shard = ?1 and tenant = ?2 and type = ?3 and key = ?4`
+	sqlRawMailbox = `select * from perdure_mailbox where shard = ?1 and tenant = ?2 and type = ?3 and key = ?4 order by seq`
+)
+
+// ReadRaw hands out rows as they stand.
 func (s *Store) ReadRaw(ctx context.Context, shard model.ShardID, a model.Address, run model.RunID, each func(store.RawRow) error) error {
 	return s.read(ctx, "read raw rows", func(c *conn) error {
+		args := []any{int(shard), a.Tenant, a.Type, a.Key}
+		if a.IsEntity() {
+			err := c.queryOnce(sqlRawEntity, func(q *stmt) error { return q.rawRow("entities", model.RunID{}, each) }, args...)
+			if err != nil {
+				return err
+			}
+			return c.queryOnce(sqlRawMailbox, func(q *stmt) error { return q.rawRow("mailbox", model.RunID{}, each) }, args...)
+		}
+		sql := sqlRawRuns
+		if !run.IsZero() {
+			sql, args = sqlRawRun, append(args, run[:])
+		}
 		var runs []model.RunID
-		err := c.queryOnce(`select * from perdure_executions where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 order by run`, func(q *stmt) error {
+		err := c.queryOnce(sql, func(q *stmt) error {
 			id, ok := q.id(0)
-			if !ok || !run.IsZero() && run != id {
+			if !ok {
 				return nil
 			}
 			runs = append(runs, id)
 			return q.rawRow("executions", id, each)
-		}, int(shard), a.Tenant, a.Type, a.Key)
+		}, args...)
 		if err != nil {
 			return err
 		}

@@ -7,6 +7,7 @@ import (
 
 var removeTests = []test{
 	{name: "open and closed runs are removed, with their timers and their key", run: testRemoves},
+	{name: "entities are removed with what waits for them", run: testEntityRemoves},
 }
 
 func testRemoves(x *suite) {
@@ -51,4 +52,40 @@ func testRemoves(x *suite) {
 		x.Errorf("runnable: %+v", heads)
 	}
 	l.Write(func(b *store.Batch) { b.Starts = []store.StartRow{x.SubjectOf(open.Start.Address).StartRow()} }) // the key is free
+}
+
+func testEntityRemoves(x *suite) {
+	l := x.Join(1).Lanes[0]
+	gone, other := x.CounterIn(3), x.CounterIn(3)
+	l.Write(func(b *store.Batch) {
+		b.Entities = []store.EntityRow{gone.Lock(1, "s"), other.Set(1, "kept")}
+		b.Mailbox = []store.MailboxRow{gone.Mail(1), gone.Mail(2), other.Mail(1)}
+	})
+	raw := func(c Counter) (tables []string) {
+		x.Helper()
+		err := x.Store.ReadRaw(x.Context(), c.Shard, c.Address, model.RunID{}, func(r store.RawRow) error {
+			tables = append(tables, r.Table)
+			return nil
+		})
+		if err != nil {
+			x.Fatal(err)
+		}
+		return tables
+	}
+	x.Want("raw rows", []string{"entities", "mailbox", "mailbox"}, raw(gone))
+	remove := func(b *store.Batch) { b.EntityRemoves = []store.EntityKey{gone.EntityKey, x.CounterIn(3).EntityKey} }
+	before := x.Contents()
+	refused := l.Batch()
+	remove(refused)
+	refused.Taken = []store.MailboxKey{gone.Take(1)} // is gone by then
+	l.Refuse(refused, store.Refused)
+	x.Want("contents after a refusal", before, x.Contents())
+
+	l.Write(remove)
+	x.Want("raw rows that are left", 0, len(raw(gone)))
+	x.wantEntity("the removed entity", gone, nil)
+	x.Want("raw rows of the other", []string{"entities", "mailbox"}, raw(other))
+	l.Write(func(b *store.Batch) { // both begin anew
+		b.Entities, b.Mailbox = []store.EntityRow{gone.Set(1, "again")}, []store.MailboxRow{gone.Mail(1)}
+	})
 }
