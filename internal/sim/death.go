@@ -17,8 +17,12 @@ func (s *Sim) lie() {
 	}
 }
 
-// betrayed reports whether a live node was declared dead, so that it may believe in a lease that it has lost.
-func (inc *incarnation) betrayed() bool { return inc.p.s.ledger.nodes[inc.self.ID].betrayed }
+// betrayed reports whether a live node was declared dead a short time ago, so that it may believe in a lease that it has lost. No lease
+// lasts for longer than that.
+func (inc *incarnation) betrayed() bool {
+	s := inc.p.s
+	return s.now < s.ledger.nodes[inc.self.ID].betrayed
+}
 
 // living reports whether the process of a node is there.
 func (s *Sim) living(id model.NodeID) bool {

@@ -140,9 +140,13 @@ func (s *Sim) explain(r *run, id string) (text string) {
 	return text
 }
 
-// comeToRest demands that lanes hold nothing any more. A report that has been made twice may wait for the end of a quarantine.
+// comeToRest demands that lanes hold nothing any more. A report that was made twice may wait for the end of a quarantine, and a
+// start whose caller has given up may begin something that has to end too.
 func (s *Sim) comeToRest() {
-	s.runUntil(s.now+2*s.plan.lane.QuarantineFor.Microseconds()+second, func() bool { return s.holding() == "" })
+	s.runUntil(s.now+s.plan.patience, func() bool { return s.finished() && s.holding() == "" })
+	if !s.finished() {
+		s.failStuck()
+	}
 	if what := s.holding(); what != "" {
 		s.dumpIf()
 		s.fail("L7: everything has ended, and %s", what)

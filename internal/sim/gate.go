@@ -476,7 +476,7 @@ func (l *ledger) limited(b *store.Batch) {
 
 // holding counts who holds a limit of a node by what is durable. The node counts as it has decided, and what one of its lanes has decided may be
 // stored before what another one has: only those of the lane count here. Nor do those that it does not know any more, or not as they are: of shards that have moved or are about to, and
-// of addresses with rows that cannot be written. A batch that is refused may turn the order of a report and the next claim round: nobody executes the first then.
+// of addresses with rows that cannot be written. A batch that is refused or split may turn the order of a report and the next claim round: nobody executes the first then.
 func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n int) {
 	for _, r := range l.order {
 		if !r.open() {
@@ -486,7 +486,7 @@ func (l *ledger) holding(b *store.Batch, sets []*rule.Set, res rule.Resource) (n
 		sh := l.nodes[b.Lane.Node].inc.shells[b.Lane.Lane]
 		_, moving := sh.moving[shard]
 		for id, t := range r.tasks {
-			if sh.refused && len(l.s.reports[r.ref(id, t.claim)]) > 0 {
+			if sh.undone && len(l.s.reports[r.ref(id, t.claim)]) > 0 {
 				continue
 			}
 			here := t.node == b.Lane.Node && t.tenure == l.tenure[shard] && int(shard)%l.s.plan.lanes == b.Lane.Lane && !moving && !r.address.sick

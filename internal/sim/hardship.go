@@ -39,9 +39,6 @@ func (s *Sim) hard(h hardship) bool { return s.hardship&h != 0 }
 
 // drawHardships decides which hardships the simulation has, and how hard they are.
 func (s *Sim) drawHardships(seed uint64) {
-	if s.gates { // nodes share rates and breakers: their clocks drift no more than storeclock can correct
-		s.plan.drift = min(s.plan.drift, 0.004)
-	}
 	if s.opts.Calm || s.opts.Plain {
 		return
 	}

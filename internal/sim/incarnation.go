@@ -325,10 +325,10 @@ func (inc *incarnation) fence(f cluster.FenceTarget) {
 				ok, err = s.disk.mem.FenceNode(background, f.Node, f.Epoch, f.Proven)
 				if ok && err == nil && s.ledger.fenced(f.Node, false) {
 					if !f.Proven && inc.deceived() {
-						s.ledger.nodes[f.Node].betrayed = true
+						s.ledger.nodes[f.Node].betrayed = s.now + s.plan.ttl.Microseconds()
 					}
 					if f.Proven && s.living(f.Node) {
-						s.ledger.nodes[f.Node].betrayed = true
+						s.ledger.nodes[f.Node].betrayed = s.now + s.plan.ttl.Microseconds()
 						s.hurt(faultLie)
 					} else if f.Proven {
 						s.did(opTakeoverProof)

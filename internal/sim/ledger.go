@@ -53,8 +53,8 @@ type ledger struct {
 // member is a node as the store knows it.
 type member struct {
 	alive bool
-	// betrayed is set when somebody had a false proof of its death.
-	betrayed bool
+	// betrayed is until when it may believe in its lease, although it was declared dead while it lived.
+	betrayed int64
 	epoch    int64
 	inc      *incarnation // nil when the answer to its registration was lost
 	batch    []int64      // last batch of each lane

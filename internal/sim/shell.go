@@ -30,11 +30,12 @@ type shell struct {
 	dead    bool
 	// roundFunc and wakeFunc are the methods as values, made once.
 	roundFunc, wakeFunc func()
-	number              int64  // of the last batch that was sent
-	refused             bool   // a batch of it was
-	unsure              bool   // whether its fence has moved: a refence had no answer
-	mailed              int    // bytes of mail that it has got since it had room
-	asked               func() // has somebody go on who waits for what the lane knows, also when it knows nothing any more
+	number              int64      // of the last batch that was sent
+	sealed              model.Time // when that was
+	undone              bool       // a batch of it was refused, or split because it was never done in time
+	unsure              bool       // whether its fence has moved: a refence had no answer
+	mailed              int        // bytes of mail that it has got since it had room
+	asked               func()     // has somebody go on who waits for what the lane knows, also when it knows nothing any more
 	// moving are the shards that are being given up, and since when.
 	moving map[model.ShardID]model.Time
 }
@@ -199,7 +200,10 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		if s.opts.Trace {
 			s.logf("%s/%d commits batch %d: %s", sh.inc.name(), sh.index, b.Number, describeIf(s, b))
 		}
-		sh.number = b.Number
+		if b.Number == sh.number && b.At != sh.sealed {
+			sh.undone = true
+		}
+		sh.number, sh.sealed = b.Number, b.At
 		s.disk.commit(p, b, func(res store.Committed, err error) {
 			sh.result(func(now model.Time) { sh.committed(now, res, err) })
 		})
@@ -261,7 +265,7 @@ func (sh *shell) committed(now model.Time, res store.Committed, err error) {
 			sh.s.logf("%s/%d commit failed: %v", sh.inc.name(), sh.index, err)
 		}
 		if store.ClassOf(err) == store.Refused {
-			sh.refused = true
+			sh.undone = true
 			sh.s.did(opCareful)
 		}
 	}

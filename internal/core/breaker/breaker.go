@@ -200,9 +200,9 @@ func (b *Breaker) PauseUntil(now, until model.Time, why string) {
 
 // RetryAfter is what the other side says: not before the time. It only ever lengthens a hold, up to what the config allows. It reports whether the breaker must be stored.
 func (b *Breaker) RetryAfter(now, until model.Time) (changed bool) {
-	now = b.tick(now)
 	until = min(until, now.Add(b.config.MaxRetryAfter))
-	if until <= max(b.held, now) {
+	behind := b.tick(now) - now // the clock of whoever was told, against that of the node that the breaker heard of last
+	if until += behind; until <= max(b.held, b.now) {
 		return false
 	}
 	b.held, b.heldWhy = until, "the other side asked to be called later"

@@ -135,6 +135,29 @@ func TestFailedProbeOpensAgain(t *testing.T) {
 	}
 }
 
+// A node whose clock is behind that of the node which the breaker heard of last: what it is told holds for as long as the other
+// side asked for, and is not over already.
+func TestRetryAfterByAClockThatIsBehind(t *testing.T) {
+	t.Parallel()
+	b := breaker.New(breaker.Config{MaxRetryAfter: time.Hour}, t0)
+	b.Allow(at(time.Minute), 0) // by the other clock
+	if !b.RetryAfter(t0, at(10*time.Second)) {
+		t.Fatal("it is not held")
+	}
+	if s := b.Status(at(time.Minute)); !s.Held || s.Until != at(70*time.Second) {
+		t.Fatalf("%+v", s)
+	}
+	if a := b.Allow(at(9*time.Second), 0); a.OK {
+		t.Fatalf("%+v", a)
+	}
+	if b.Receive(at(5*time.Second), &breaker.ToOwner{RetryAfter: at(20 * time.Second)}); b.Status(t0).Until != at(75*time.Second) {
+		t.Fatalf("%+v", b.Status(t0))
+	}
+	if b.RetryAfter(t0, model.MaxTime); b.Status(t0).Until != at(time.Minute+time.Hour) {
+		t.Fatal("the other side may not hold it for ever")
+	}
+}
+
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	b := breaker.New(breaker.Config{Failures: 1, Reset: 10 * time.Second, MaxRetryAfter: time.Hour}, t0)

@@ -62,6 +62,7 @@ type News struct {
 // Receive takes what a place tells. It returns the probe that the place is given, if it asked for one, and whether the breaker has changed in any way: where several
 // places share it, counts are part of what they share.
 func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed bool) {
+	told := now // by the clock of the place
 	now = b.tick(now)
 	var from *heard
 	if m.Place != 0 {
@@ -81,7 +82,7 @@ func (b *Breaker) Receive(now model.Time, m *ToOwner) (probe Permit, changed boo
 		}
 	}
 	if !m.RetryAfter.IsZero() {
-		changed = b.RetryAfter(now, m.RetryAfter) || changed
+		changed = b.RetryAfter(told, m.RetryAfter) || changed
 	}
 	if m.Ask {
 		if a := b.Allow(now, m.Lease); a.OK && a.Permit.Probe != 0 {
