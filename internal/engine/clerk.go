@@ -151,11 +151,9 @@ func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error
 		asked.RequestID, asked.Drawn = newID().String(), true
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
-	keys := []store.RequestKey{key}
-	if asked.Use() != nil || asked.Order() { // the id may belong to another request, whose answer may be far away; the refusal of an order stands there as well
-		key.ID = model.RefusedIDs + id.String()
-		keys = append(keys, key)
-	}
+	refused := key // when the owner has no room for it or cannot carry out the order, or the id belongs to another request
+	refused.ID = model.RefusedIDs + id.String()
+	keys := [...]store.RequestKey{key, refused}
 	c := newCall()
 	c.asked = &asked
 	k.mu.Lock()
@@ -174,7 +172,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error
 	if err := k.put(ctx, id, &asked); err != nil {
 		return model.Answer{}, err
 	}
-	if len(keys) > 1 {
+	if asked.Use() != nil {
 		k.lookout.Nudge() // the store does not take a request whose answer it remembers, and nobody would hint
 	}
 	select {

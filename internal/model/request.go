@@ -107,7 +107,8 @@ func (u *Use) String() string {
 const (
 	UpdateIDs = "\x1fupdate "
 	CallIDs   = "\x1fcall "
-	// RefusedIDs begins the id under which the owner stores the refusal of an inbox row whose request id belongs to another request.
+	// RefusedIDs begins the id under which the owner stores the refusal of an inbox row that does not take its request id: the id
+	// belongs to another request, or the owner has no room now and the same request may be sent again.
 	RefusedIDs = "\x1frefused "
 )
 

@@ -200,10 +200,8 @@ func (k *clerk) send(m *model.Message, reply func(*lane.Answer)) {
 	c := newCall(k.p, reply)
 	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked})
 	id := k.p.s.newRun()
-	if asked.Use() != nil || asked.Order() { // the id may belong to another request, whose answer may be far away; the refusal of an order stands there as well
-		key.ID = model.RefusedIDs + id.String()
-		k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked})
-	}
+	key.ID = model.RefusedIDs + id.String() // when the owner has no room for it, or the id belongs to another request
+	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked})
 	k.put(id, &asked, func(err error) {
 		if err != nil {
 			c.finish(&lane.Answer{Err: err})

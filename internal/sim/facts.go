@@ -388,6 +388,9 @@ func (l *ledger) serve(b *store.Batch, k *store.InboxKey) {
 	}
 	delete(l.inbox, k.ID)
 	m := &row.Message
+	if _, refused := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: model.RefusedIDs + row.ID.String()}]; refused {
+		return // whoever sent it hears that, and may send it again under the same id
+	}
 	if _, ok := l.replies[store.RequestKey{Shard: row.Shard, Address: m.To, ID: m.RequestID}]; m.RequestID == "" || m.Kind == model.MessageCall && !ok {
 		l.effect(b, m)
 	} else if m.Kind == model.MessageUpdate && l.updates[m.RequestID] != nil {

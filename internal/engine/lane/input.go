@@ -753,7 +753,7 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if !in.inbox.IsZero() {
 		l.writeInbox(b, e, in, d)
-	} else if in.once() && !d.Pending && !d.Misused {
+	} else if in.once() && !d.Pending && !d.Misused && !temporary(d.Answer.Failure) {
 		l.remember(b, e, in.message.RequestID, &d.Answer, in.message.Use())
 	}
 	for i := range d.Replies {

@@ -2,6 +2,7 @@ package lane
 
 import (
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -214,11 +215,12 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 		b.effects = append(b.effects, effect{kind: effExpect, entry: e, input: in})
 		return
 	}
-	again := in.kind == inAnswered && in.message.Kind != model.MessageQuery // is remembered
+	query := in.message.Kind == model.MessageQuery // its id is used once
+	again := in.kind == inAnswered && !query       // is remembered
 	switch {
 	case in.message.Kind == model.MessageNothing || in.message.RequestID == "":
-	case in.misused || d.Misused: // the id belongs to another request; whoever sent this one looks for its refusal as well
-		if !in.message.Node.IsZero() {
+	case in.misused || d.Misused || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well
+		if !in.message.Keep { // else nobody waits
 			l.remember(b, e, model.RefusedIDs+in.inbox.String(), &d.Answer, nil)
 		}
 	case !again:
@@ -239,12 +241,19 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 	}
 }
 
-// bury keeps a refused request as a dead letter: a row of the inbox that never comes to its turn.
+// temporary reports whether a refusal is no outcome: there was no room, and the same request may find some later. It is not remembered under the id of the request.
+func temporary(f *model.Failure) bool { return f != nil && f.Kind == fault.Exhausted.String() }
+
+// bury keeps a refused request as a dead letter: a row of the inbox that never comes to its turn. One that found no room is tried again.
 func (l *Lane) bury(b *building, e *entry, refused *model.Message, why *model.Failure) {
-	m := *refused
-	m.ID = why.Message
-	b.batch.Deferred = append(b.batch.Deferred, store.InboxRow{Shard: e.shard.id, ID: l.cfg.NewRun(), Message: m, NotBefore: model.MaxTime})
-	b.bytes += m.Size()
+	row := store.InboxRow{Shard: e.shard.id, ID: l.cfg.NewRun(), Message: *refused, NotBefore: model.MaxTime}
+	if temporary(why) {
+		row.NotBefore = l.now.Add(l.cfg.QuarantineFor)
+	} else {
+		row.Message.ID = why.Message
+	}
+	b.batch.Deferred = append(b.batch.Deferred, row)
+	b.bytes += row.Message.Size()
 }
 
 // remember stores the answer to a request and what the request was, so that a repetition of it changes nothing and another one under its id is refused.

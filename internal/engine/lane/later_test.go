@@ -1,0 +1,62 @@
+package lane_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// A request of another process that finds no room is refused, and may be sent again under the same id: the refusal is no outcome.
+func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.signal(a, "s", "first")
+	r.settle()
+	again := model.Message{Kind: model.MessageSignal, To: a, Name: "t", RequestID: "req-1"}
+	row := r.putRow(again)
+	r.l.MailWaits()
+	r.settle()
+	if got := r.refused(a, row); got == nil || got.Failure == nil || got.Failure.Kind != fault.Exhausted.String() {
+		t.Fatalf("the request was answered %+v", got)
+	}
+	r.wantHint(a)
+	r.turn(a, sleeps(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Name: "s", Ref: 1}}))
+	r.settle()
+	r.post(again, "req-1")
+	r.settle()
+	r.wantEvents(a, "signal_received s", "signal_taken s", "signal_received t")
+}
+
+// A message for which nobody waits is no dead letter when it finds no room: it is tried again until it does.
+func TestLetterThatFindsNoRoomIsTriedAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.Limits.Signals = 1 })
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.signal(a, "s", "first")
+	r.settle()
+	m := model.Message{Kind: model.MessageSignal, To: a, Name: "t", RequestID: "req-1", Keep: true}
+	if err := r.st.PutInbox(t.Context(), []store.InboxRow{{Shard: a.Shard(shards), ID: r.newRun(), Message: m}}); err != nil {
+		t.Fatal(err)
+	}
+	r.l.MailWaits()
+	r.settle()
+	r.wantEvents(a, "signal_received s")
+	r.turn(a, sleeps(model.Command{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Name: "s", Ref: 1}}))
+	r.settle()
+	r.pass(2 * time.Minute)
+	r.l.MailWaits()
+	r.settle()
+	r.wantEvents(a, "signal_received s", "signal_taken s", "signal_received t")
+	if letters, err := r.st.LoadDeadLetters(t.Context(), model.RunID{}, 10); err != nil || len(letters) != 0 {
+		t.Errorf("dead letters: %v, %v", letters, err)
+	}
+}
