@@ -46,12 +46,21 @@ func patience(cmd *cobra.Command, d *time.Duration) {
 // openLimit bounds how long a command tries to open its store.
 const openLimit = 30 * time.Second
 
+// open opens the store within the limit. Its context has no deadline, so a server that refuses
+// connections is given up on after a few seconds, and not only when the limit is reached.
+func (o *options) open(ctx context.Context) (*node.Node, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	limit := time.AfterFunc(openLimit, func() { cancel(context.DeadlineExceeded) })
+	defer limit.Stop()
+
+	return o.act(ctx)
+}
+
 // within opens the store and does something that needs an answer within the time. The time counts
 // from the moment at which the store is open, so a slow connection does not use it up.
 func (o *options) within(ctx context.Context, d time.Duration, do func(ctx context.Context, b api.Backend) error) (err error) {
-	opening, cancelOpening := context.WithTimeout(ctx, openLimit)
-	defer cancelOpening()
-	n, err := o.act(opening)
+	n, err := o.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -285,6 +285,7 @@ func (inc *incarnation) renewed(ctx context.Context, calls *sync.WaitGroup, r re
 		inc.eng.lease.Failed(err)
 	} else {
 		inc.eng.lease.OK()
+		inc.eng.trouble.Forget()
 		alive := make([]string, len(v.Members))
 		for i := range v.Members {
 			alive[i] = v.Members[i].ID.String()

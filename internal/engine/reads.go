@@ -38,9 +38,11 @@ func (s *laneShell) loader(ctx context.Context, source *episode.Source) {
 func (s *laneShell) noteRead(ctx context.Context, source *episode.Source, kind lane.LoadKind, err error) {
 	switch {
 	case store.Whole(err):
+		source.OK()
 		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(nil))
 		s.passedOver(kind, err)
 	case fault.Is(err, fault.Corrupt): // the store works; what it holds there is set aside with this reason
+		source.OK()
 		s.eng.cfg.Meter.Add(telemetry.Reads, 1, word(err))
 		s.log.Warn("read failed", "error", err)
 	default:

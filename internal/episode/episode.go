@@ -29,7 +29,7 @@ type Log struct {
 	ended  string // message when it is over
 
 	mu       sync.Mutex
-	failing  int // sources
+	failing  map[*Source]time.Time // with the time of the last failure
 	failures int
 	worked   bool // a source has worked again since the last failure
 	since    time.Time
@@ -39,7 +39,7 @@ type Log struct {
 // New returns a log of episodes. failed is the message of the first line and of reminders, recovered that
 // of the last line.
 func New(log *slog.Logger, failed, recovered string) *Log {
-	return &Log{log: log, failed: failed, ended: recovered}
+	return &Log{log: log, failed: failed, ended: recovered, failing: map[*Source]time.Time{}}
 }
 
 // Source is one loop that retries. A source that is not failing costs its OK nothing but an atomic load.
@@ -59,12 +59,11 @@ func (s *Source) Failed(err error, args ...any) {
 	defer l.mu.Unlock()
 	now := time.Now()
 
-	if s.failing.CompareAndSwap(false, true) {
-		l.failing++
-		if l.failing == 1 {
-			l.since, l.last, l.failures = now, time.Time{}, 0
-		}
+	if len(l.failing) == 0 {
+		l.since, l.last, l.failures = now, time.Time{}, 0
 	}
+	s.failing.Store(true)
+	l.failing[s] = now
 	l.failures++
 	l.worked = false
 	if !l.last.IsZero() && now.Sub(l.last) < remindAfter {
@@ -98,14 +97,34 @@ func (s *Source) end(recovered bool) {
 	}
 
 	l.worked = l.worked || recovered
-	if l.failing--; l.failing > 0 {
-		return
-	}
+	delete(l.failing, s)
 	message := l.ended
 	if !l.worked {
 		message = l.failed + ": given up"
 	}
-	now := time.Now()
+	l.close(message, s.args)
+}
+
+// Forget takes sources out of the episode that have not failed for two minutes. A loop that had something to do once
+// may not try again for hours; its owner calls this when something else has shown that what failed works.
+func (l *Log) Forget() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for s, at := range l.failing {
+		if time.Since(at) < 2*remindAfter {
+			continue
+		}
+		s.failing.Store(false)
+		delete(l.failing, s)
+		l.close(l.ended, s.args)
+	}
+}
+
+// close logs the end of the episode if no source fails any more.
+func (l *Log) close(message string, args []any) {
+	if len(l.failing) > 0 {
+		return
+	}
 	l.log.Log(context.Background(), slog.LevelInfo, message, //nolint:sloglint // the same
-		append(append([]any(nil), s.args...), "failures", l.failures, "lasted", now.Sub(l.since).Round(time.Millisecond))...)
+		append(append([]any(nil), args...), "failures", l.failures, "lasted", time.Since(l.since).Round(time.Millisecond))...)
 }

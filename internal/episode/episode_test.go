@@ -105,3 +105,30 @@ func TestEpisodesFollowEachOther(t *testing.T) {
 		})
 	})
 }
+
+// A loop that failed once and has had nothing to do since does not keep the episode open, and does not turn the next one into a
+// reminder of the first.
+func TestForgottenSource(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out lines
+		log := episode.New(out.logger(), "the store cannot be used", "the store can be used again")
+		lease, read := log.Source("doing", "lease"), log.Source("doing", "read")
+		lease.Failed(errAway)
+		read.Failed(errAway)
+		lease.OK()
+		log.Forget() // too early: it may be tried again at any moment
+		time.Sleep(3 * time.Minute)
+		log.Forget()
+		log.Forget()
+		time.Sleep(5 * time.Hour)
+		read.Failed(errAway)
+		read.OK()
+		equal(t, out.all(), []string{
+			`level=WARN msg="the store cannot be used" error=away doing=lease`,
+			`level=INFO msg="the store can be used again" doing=read failures=2 lasted=3m0s`,
+			`level=WARN msg="the store cannot be used" error=away doing=read`,
+			`level=INFO msg="the store can be used again" doing=read failures=1 lasted=0s`,
+		})
+	})
+}

@@ -273,40 +273,42 @@ func (h *Hub) listenOnce(first bool) error {
 // Behind a pooler it needs a second connection for a moment. One that shares server connections is to be found before LISTEN, which would stay
 // behind on a shared one. And a notification that a connection sends itself proves nothing: it comes back with the answer to its own statement.
 func (h *Hub) subscribe(conn *pgx.Conn) (backend uint32, err error) {
-	if backend, err = pooler.Backend(h.ctx, conn.PgConn()); err != nil {
+	ctx, cancel := context.WithTimeout(h.ctx, connectTimeout) // a pooler without a free server connection keeps clients waiting
+	defer cancel()
+	if backend, err = pooler.Backend(ctx, conn.PgConn()); err != nil {
 		return 0, err
 	}
 	sender := conn
 	if backend != conn.PgConn().PID() {
-		if sender, err = pgx.ConnectConfig(h.ctx, h.conn); err != nil {
+		if sender, err = pgx.ConnectConfig(ctx, h.conn); err != nil {
 			return 0, err
 		}
 		defer h.drop(sender)
-		switch err := pooler.Check(h.ctx, conn.PgConn(), sender.PgConn()); {
+		switch err := pooler.Check(ctx, conn.PgConn(), sender.PgConn()); {
 		case errors.Is(err, pooler.ErrShared):
 			return 0, errDeaf
 		case err != nil:
 			return 0, err
 		}
 	}
-	if _, err = conn.Exec(h.ctx, "listen "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
+	if _, err = conn.Exec(ctx, "listen "+pgx.Identifier{h.channel}.Sanitize()); err != nil {
 		return 0, err
 	}
-	return backend, h.probe(conn, sender)
+	return backend, h.probe(ctx, conn, sender)
 }
 
 // probe sends a greeting over one connection and waits for it on the other.
-func (h *Hub) probe(conn, sender *pgx.Conn) error {
+func (h *Hub) probe(ctx context.Context, conn, sender *pgx.Conn) error {
 	greeting := "p" + rand.Text()
-	if _, err := sender.Exec(h.ctx, `select pg_notify($1, $2)`, h.channel, greeting); err != nil {
+	if _, err := sender.Exec(ctx, `select pg_notify($1, $2)`, h.channel, greeting); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(h.ctx, probeTimeout)
+	waits, cancel := context.WithTimeout(h.ctx, probeTimeout)
 	defer cancel()
 	for {
-		n, err := conn.WaitForNotification(ctx)
+		n, err := conn.WaitForNotification(waits)
 		switch {
-		case ctx.Err() != nil && h.ctx.Err() == nil:
+		case waits.Err() != nil && h.ctx.Err() == nil:
 			return errDeaf
 		case err != nil:
 			return err
