@@ -3,12 +3,15 @@ package perdure
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/userdb"
 )
 
 func TestExpiredOutcomes(t *testing.T) {
@@ -102,5 +105,90 @@ func TestOutcomesOfARunThatHasLeft(t *testing.T) {
 		if got, err := expired(&d, err, now.Add(-31*day), now); got != c.want || err != nil {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
+	}
+}
+
+// ledger is a database with the outcome of one run and a clock of its own.
+type ledger struct {
+	now     time.Time
+	run     model.RunID
+	removed int
+}
+
+func (l *ledger) Exec(_ context.Context, query string, _ ...any) (int64, error) {
+	if !strings.HasPrefix(query, "delete from perdure_outcomes") {
+		return 0, fmt.Errorf("unexpected: %s", query)
+	}
+	l.removed++
+	return 1, nil
+}
+
+func (l *ledger) QueryRow(_ context.Context, query string, args ...any) userdb.Row {
+	return answer(func(dest ...any) error {
+		switch to := dest[0].(type) {
+		case *bool: // whether the table is there
+			*to = true
+		case *int64:
+			*to = l.now.UnixMilli()
+		case *string:
+			if *to = "3.50.0"; len(args) > 0 {
+				*to = fmt.Sprintf(`[{"run": %q, "execution": "w/k", "at": %d}]`, l.run, l.now.Add(-300*24*time.Hour).UnixMilli())
+			}
+		default:
+			return fmt.Errorf("unexpected: %s", query)
+		}
+		return nil
+	})
+}
+
+func (l *ledger) Commit(context.Context) error   { return nil }
+func (l *ledger) Rollback(context.Context) error { return nil }
+func (l *ledger) Raw() any                       { return l }
+
+type answer func(dest ...any) error
+
+func (a answer) Scan(dest ...any) error { return a(dest...) }
+
+// closedAt is a backend whose runs have completed at a time of the engine.
+type closedAt struct {
+	api.Backend
+	at time.Time
+}
+
+func (c closedAt) Describe(context.Context, api.Target) (api.Description, error) {
+	return api.Description{Current: true, Outcome: model.Outcome{Status: model.Completed, At: model.TimeOf(c.at)}}, nil
+}
+
+// An outcome goes when the run has been closed for a week by the clock of the database and by that of the process. One that is wrong
+// removes nothing too early.
+func TestSweepGoesByTheClockThatIsBehind(t *testing.T) {
+	t.Parallel()
+	const day = 24 * time.Hour
+	now := time.Now()
+	for name, c := range map[string]struct {
+		closed            time.Duration // ago, by the clock of the engine
+		database, process time.Duration // ahead of the engine
+		want              int
+	}{
+		"closed for six days":                     {6 * day, 0, 0, 0},
+		"closed for eight days":                   {8 * day, 0, 0, 1},
+		"the database is a month ahead":           {6 * day, 30 * day, 0, 0},
+		"the process is a month ahead":            {6 * day, 0, 30 * day, 0},
+		"the database is behind":                  {8 * day, -2 * day, 0, 0},
+		"the process is behind":                   {8 * day, 0, -2 * day, 0},
+		"the database is behind, closed for long": {10 * day, -2 * day, 0, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := &ledger{now: now.Add(c.database), run: model.RunID{6: 0x70, 8: 0x80, 15: 1}}
+			db := userdb.New(userdb.Source{Dialect: userdb.SQLite, Begin: func(context.Context) (userdb.Tx, error) { return l, nil }})
+			if err := db.Open(t.Context(), userdb.Outcomes); err != nil {
+				t.Fatal(err)
+			}
+			a := &App{host: &host{backend: closedAt{at: now.Add(-c.closed)}}}
+			if _, err := a.sweepOnce(t.Context(), db, now.Add(c.process)); err != nil || l.removed != c.want {
+				t.Errorf("%d removals, want %d, %v", l.removed, c.want, err)
+			}
+		})
 	}
 }

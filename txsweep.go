@@ -30,7 +30,7 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 			return
 		case <-timer.C:
 		}
-		n, err := a.sweepOnce(ctx, db)
+		n, err := a.sweepOnce(ctx, db, time.Now())
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -46,11 +46,20 @@ func (a *App) sweep(ctx context.Context, db *userdb.Database) {
 	}
 }
 
-// sweepOnce goes by the clock of the database, which has stamped the outcomes. That of this process may be days ahead, and would remove what is still needed.
-func (a *App) sweepOnce(ctx context.Context, db *userdb.Database) (int64, error) {
+// sweepOnce goes by the clock of the database or by wall, the clock of this process, whichever is behind. One that is days ahead
+// would remove what is still needed.
+//
+// A run is closed at a time of the engine. To compare that with the clock of the database is safe however far the two are apart: an
+// attempt may begin until that clock shows a day after its owner last spoke, also a time of the engine, and the owner last spoke
+// before the run was closed. So the database refuses an attempt long before the outcome goes, unless its clock is set back by days
+// in between. A clock that was ahead, and is set right, is held back by the other one.
+func (a *App) sweepOnce(ctx context.Context, db *userdb.Database, wall time.Time) (int64, error) {
 	now, err := db.Now(ctx)
 	if err != nil {
 		return 0, err
+	}
+	if wall.Before(now) {
+		now = wall
 	}
 	return db.Sweep(ctx, a.host.cluster, now, func(ctx context.Context, o userdb.Owner) (bool, error) {
 		ref, err := ParseRef(o.Execution + "#" + o.Run)

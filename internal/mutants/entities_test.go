@@ -10,6 +10,41 @@ func coreTest(run string) []string { return []string{"./internal/core", "-run", 
 // entities are bugs in entities and locks.
 var entities = []mutant{
 	{
+		name:  "calls are made before it is stored that they are made after a crash",
+		file:  "internal/engine/lane/suspect.go",
+		old:   "	b.effects = append(b.effects, effect{kind: effNoted, entry: e})\n",
+		new:   "	e.actor.entity.Noted()\n",
+		tests: [][]string{laneTest("TestSuspectsAreCountedFirst$")},
+	},
+	{
+		name:  "calls that two processes have died with are made side by side",
+		file:  "internal/engine/lane/suspect.go",
+		old:   "	if l.alone != e && l.lonely() {\n",
+		new:   "	if l.alone != e && l.lonely() && false {\n",
+		tests: [][]string{laneTest("TestCallThatEndsItsProcess$")},
+	},
+	{
+		name:  "a call that is set aside after three deaths is not kept",
+		file:  "internal/engine/lane/suspect.go",
+		old:   "		l.bury(b, e, it.Message, why[i])\n",
+		new:   "		_, _ = it, why[i]\n",
+		tests: [][]string{laneTest("TestCallThatEndsItsProcess$")},
+	},
+	{
+		name:  "the next in line to make a call by itself is forgotten",
+		file:  "internal/engine/lane/lane.go",
+		old:   "	l.nextAlone(now)\n",
+		new:   "",
+		tests: [][]string{laneTest("TestCallThatEndsItsProcess$"), laneTest("TestShardIsGivenUpBesideALoneCall$")},
+	},
+	{
+		name:  "a node counts its own note as a death",
+		file:  "internal/core/suspect.go",
+		old:   "		noted := m.Deaths > 0 && m.By == self\n",
+		new:   "		noted := m.Deaths > 0 && m.By == self && false\n",
+		tests: [][]string{coreTest("TestSuspects$"), laneTest("TestNoteOfTheSameNode$")},
+	},
+	{
 		name:  "what was taken from a mailbox stays there",
 		file:  "internal/core/entity.go",
 		old:   "	d.Taken = append(d.Taken, it.Seq)\n",

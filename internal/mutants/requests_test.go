@@ -6,6 +6,13 @@ var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^me
 // requests are bugs in what a request id stands for, and in what is stored and waited for when somebody calls.
 var requests = []mutant{
 	{
+		name:  "a relay repeats a delivery that the engine may have forgotten",
+		file:  "outbox.go",
+		old:   "l.InDoubt(remembers) {\n",
+		new:   "l.InDoubt(remembers) && false {\n",
+		tests: [][]string{{"./internal/txtest", "-run", "TestRelayIsDownForLong$"}},
+	},
+	{
 		name:  "a request id that was used for another request is answered as that was",
 		file:  "internal/engine/lane/load.go",
 		old:   "	return core.MisusedBy(in.message, &a)\n",

@@ -24,6 +24,8 @@ type rig struct {
 	now   model.Time
 	cfg   lane.Config
 	lease int64 // epoch of the registration; that of the fence may be a later one
+	// crashed tells that the owner before did not give up the shards that are acquired next.
+	crashed bool
 
 	ids   int
 	lives int
@@ -152,6 +154,9 @@ func (r *rig) acquire(ids ...model.ShardID) {
 	got, err := r.st.Acquire(r.t.Context(), ref.Node, r.lease, ids)
 	if err != nil || len(got) != len(ids) {
 		r.t.Fatalf("acquire %v: got %v, %v", ids, got, err)
+	}
+	for i := range got {
+		got[i].Crashed = r.crashed
 	}
 	r.l.Acquired(r.now, got)
 	r.take()

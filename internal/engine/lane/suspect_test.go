@@ -1,0 +1,317 @@
+package lane_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// crash ends the process with whatever its workers are making, and begins the next life.
+func (r *rig) crash() {
+	r.t.Helper()
+	r.operations, r.crashed = nil, true
+	r.dies()
+	r.joinEntities(1)
+}
+
+// note goes on until the lane commits something: after a crash, that calls are about to be made.
+func (r *rig) note() {
+	r.t.Helper()
+	r.flush()
+	for r.commit == nil {
+		if len(r.loads) == 0 {
+			r.t.Fatal("the lane neither reads nor commits")
+		}
+		r.read()
+	}
+}
+
+// making is the calls that workers have, by their input.
+func (r *rig) making() (inputs []string) {
+	for i := range r.operations {
+		for _, c := range r.operations[i].Operations.Calls {
+			inputs = append(inputs, string(c.Input.Data))
+		}
+	}
+	slices.Sort(inputs)
+	return inputs
+}
+
+// deaths is how many deaths are counted for each call in a mailbox, in order.
+func (r *rig) deaths(a model.Address) string {
+	r.t.Helper()
+	var out []string
+	for _, it := range r.mailbox(a) {
+		out = append(out, fmt.Sprintf("%s:%d", it.Message.Input.Data, it.Message.Deaths))
+	}
+	return strings.Join(out, " ")
+}
+
+func (r *rig) wantMaking(want ...string) {
+	r.t.Helper()
+	if got := r.making(); !slices.Equal(got, want) {
+		r.t.Fatalf("workers make %q, want %q", got, want)
+	}
+}
+
+func (r *rig) wantDeaths(a model.Address, want string) {
+	r.t.Helper()
+	if got := r.deaths(a); got != want {
+		r.t.Fatalf("counted at %s: %q, want %q", a, got, want)
+	}
+}
+
+// makeUntil makes calls one after the other until a worker has the given one, and checks that none is made beside another.
+func (r *rig) makeUntil(input string) {
+	r.t.Helper()
+	r.settle()
+	for range 100 {
+		now := r.making()
+		if len(now) != 1 {
+			r.t.Fatalf("workers make %q, want one call at a time", now)
+		}
+		if now[0] == input {
+			return
+		}
+		r.serve(1)
+		r.settle()
+	}
+	r.t.Fatalf("%s is never made", input)
+}
+
+func (r *rig) buried() (rows []store.InboxRow) {
+	r.t.Helper()
+	rows, err := r.st.LoadDeadLetters(r.t.Context(), model.RunID{}, 100)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return rows
+}
+
+// suspects leaves calls of two ledgers in the hands of workers and crashes. The ledgers are on different shards of the lane.
+func suspects(t *testing.T) (r *rig, a, b model.Address) {
+	t.Helper()
+	r = newRig(t)
+	r.joinEntities(1)
+	a, b = ledger("a"), ledger("b")
+	for i := 0; b.Shard(shards) == a.Shard(shards); i++ {
+		b = ledger(fmt.Sprint("b", i))
+	}
+	for _, in := range []string{"1", "bomb", "3"} {
+		r.operation(a, "add", in, "a"+in, oneWay)
+	}
+	r.operation(b, "add", "9", "b9", oneWay)
+	r.settle()
+	r.crash()
+	return r, a, b
+}
+
+// Calls that are found after a crash are counted in the store before anybody makes them, and then made together.
+func TestSuspectsAreCountedFirst(t *testing.T) {
+	t.Parallel()
+	r, a, b := suspects(t)
+	r.note()
+	r.wantMaking()
+	r.wantDeaths(a, "1:0 bomb:0 3:0")
+	r.settle()
+	r.wantDeaths(a, "1:1 bomb:1 3:1")
+	r.wantDeaths(b, "9:1")
+	r.wantMaking("1", "3", "9", "bomb")
+	r.work()
+	r.wantState(a, "1;bomb;3;")
+	r.wantState(b, "9;")
+	if len(r.mailbox(a))+len(r.buried()) != 0 {
+		t.Errorf("left: %s, %v", r.deaths(a), r.buried())
+	}
+}
+
+// After an orderly end nothing is counted.
+func TestNoSuspectsAfterAnOrderlyEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a := ledger("a")
+	r.operation(a, "add", "1", "one", oneWay)
+	r.settle()
+	r.operations = nil
+	r.restart()
+	r.joinEntities(1)
+	r.settle()
+	r.wantDeaths(a, "1:0")
+	r.wantMaking("1")
+}
+
+// After the second death the calls of a lane are counted and made one at a time. After the third, the one that was made is answered and
+// kept as a dead letter, and its neighbours go on.
+func TestCallThatEndsItsProcess(t *testing.T) {
+	t.Parallel()
+	r, a, b := suspects(t)
+	r.settle()
+	r.wantDeaths(a, "1:1 bomb:1 3:1")
+	r.crash()
+
+	r.makeUntil("bomb")
+	r.wantDeaths(a, "bomb:2 3:1")
+	c := ledger("c")
+	r.operation(c, "add", "new", "new") // this one has killed nobody
+	r.settle()
+	r.wantMaking("bomb", "new")
+	r.operations = slices.DeleteFunc(r.operations, func(o lane.OperateCall) bool { return string(o.Operations.Calls[0].Input.Data) == "bomb" })
+	r.serve(1)
+	r.settle()
+	r.wantOutput("new", "new;")
+	r.crash()
+
+	r.work()
+	if n := r.handed["bomb"]; n != 2 { // the first process died while it made the call before
+		t.Errorf("the call is made %d times, want two", n)
+	}
+	r.wantState(a, "1;3;")
+	r.wantState(b, "9;")
+	dead := r.buried()
+	if len(dead) != 1 || string(dead[0].Message.Input.Data) != "bomb" || !strings.Contains(dead[0].Message.ID, "3 processes died while add of") {
+		t.Errorf("dead letters %+v", dead)
+	}
+}
+
+// Whoever waits for a call that ends its process is told why it is not made any more.
+func TestCallerOfACallThatEndsItsProcess(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a := echo("a")
+	r.operation(a, "echo", "bomb", "first", func(m *model.Message) { m.RequestID = "req-1" })
+	for range 3 {
+		r.settle()
+		r.wantMaking("bomb")
+		r.crash()
+	}
+	r.settle()
+	r.wantMaking()
+	got := r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "req-1"})
+	if got == nil || got.Failure == nil || got.Failure.Type != model.FailurePoison {
+		t.Errorf("the call is answered %+v", got)
+	}
+	if len(r.buried()) != 1 || len(r.mailbox(a)) != 0 {
+		t.Errorf("%d dead letters, %d rows in the mailbox", len(r.buried()), len(r.mailbox(a)))
+	}
+}
+
+// A note that is not stored is made again, and a note whose answer is lost counts once. Nothing is made before.
+func TestNoteIsNotStored(t *testing.T) {
+	t.Parallel()
+	for _, class := range []store.Class{store.Retryable, store.Unknown, store.Refused, store.Away} {
+		t.Run(class.String(), func(t *testing.T) {
+			t.Parallel()
+			r, a, b := suspects(t)
+			r.note()
+			r.fail(class)
+			r.wantMaking()
+			r.wantDeaths(a, "1:0 bomb:0 3:0")
+			r.settle()
+			r.pass(time.Minute)
+			r.wantDeaths(a, "1:1 bomb:1 3:1")
+			r.work()
+			r.wantState(a, "1;bomb;3;")
+			r.wantState(b, "9;")
+		})
+	}
+	t.Run("answer lost", func(t *testing.T) {
+		t.Parallel()
+		r, a, b := suspects(t)
+		r.note()
+		r.landUnheard()
+		r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
+		r.flush()
+		r.wantMaking()
+		r.settle()
+		r.wantDeaths(a, "1:1 bomb:1 3:1")
+		r.work()
+		r.wantState(a, "1;bomb;3;")
+		r.wantState(b, "9;")
+	})
+}
+
+// A process that dies after it has counted a call, and before anybody makes it, has counted it all the same.
+func TestCrashAfterTheNote(t *testing.T) {
+	t.Parallel()
+	r, a, _ := suspects(t)
+	r.note()
+	r.landUnheard()
+	made := r.handed["bomb"]
+	r.crash()
+	r.makeUntil("bomb")
+	r.wantDeaths(a, "bomb:2 3:1")
+	if r.handed["bomb"] != made+1 {
+		t.Errorf("the call was made %d times", r.handed["bomb"])
+	}
+}
+
+// A shard is given up while a call of it is made by itself. The call is not lost, and the next in line has its turn.
+func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
+	t.Parallel()
+	for _, answered := range []bool{false, true} {
+		t.Run(fmt.Sprint("answered ", answered), func(t *testing.T) {
+			t.Parallel()
+			r, a, b := suspects(t)
+			r.settle()
+			r.crash()
+			r.settle()
+			first, second := a, b
+			if slices.Contains(r.making(), "9") {
+				first, second = b, a
+			}
+			r.wantDeaths(second, map[model.Address]string{a: "1:1 bomb:1 3:1", b: "9:1"}[second])
+			r.giveUp(first.Shard(shards))
+			if answered {
+				r.serve(1)
+			}
+			held := r.operations
+			r.operations = nil
+			r.settle()
+			r.pass(time.Minute)
+			if !slices.Contains(r.freed, first.Shard(shards)) {
+				t.Fatalf("shard %d is not free", first.Shard(shards))
+			}
+			if got := r.making(); len(got) != 1 {
+				t.Errorf("after the shard has left, workers make %q, want the next in line", got)
+			}
+			r.operations = append(held, r.operations...)
+			r.work()
+			r.wantState(second, map[model.Address]string{a: "1;bomb;3;", b: "9;"}[second])
+
+			r.crashed = false // it was given up in order
+			r.acquire(first.Shard(shards))
+			r.work()
+			r.wantState(first, map[model.Address]string{a: "1;bomb;3;", b: "9;"}[first])
+		})
+	}
+}
+
+// A node that gets a shard back does not count its own note as a death.
+func TestNoteOfTheSameNode(t *testing.T) {
+	t.Parallel()
+	r, a, b := suspects(t)
+	r.settle()
+	r.wantDeaths(a, "1:1 bomb:1 3:1")
+	r.giveUp(0, 1, 2, 3)
+	r.operations = nil // their results come too late
+	r.settle()
+	r.pass(time.Minute)
+	if len(r.freed) != shards {
+		t.Fatalf("%v are free", r.freed)
+	}
+	r.acquire(0, 1, 2, 3)
+	r.settle()
+	r.wantDeaths(a, "1:1 bomb:1 3:1")
+	r.wantMaking("1", "3", "9", "bomb")
+	r.work()
+	r.wantState(a, "1;bomb;3;")
+	r.wantState(b, "9;")
+}
