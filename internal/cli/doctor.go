@@ -92,7 +92,7 @@ func (o *options) examine(ctx context.Context) ([]finding, error) {
 
 // mailFinding looks for messages that cannot be read: damaged ones, which were set aside, and those that wait for a newer version.
 func mailFinding(ctx context.Context, s store.Store) (finding, error) {
-	const page = 1000
+	const page, pageBytes = 1000, 16 << 20
 	damaged, newer, example := 0, 0, ""
 	for after := (model.RunID{}); ; {
 		letters, err := s.LoadDeadLetters(ctx, after, page)
@@ -116,7 +116,7 @@ func mailFinding(ctx context.Context, s store.Store) (finding, error) {
 	for i := range shards {
 		shards[i] = model.ShardID(i)
 	}
-	waiting, err := s.LoadInbox(ctx, shards, model.MaxTime-1, page)
+	waiting, _, err := s.LoadInbox(ctx, shards, model.MaxTime-1, page, pageBytes)
 	if !store.Whole(err) {
 		return finding{}, err
 	}

@@ -107,14 +107,14 @@ func (p *port) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Tim
 	return ts, p.end(faultstore.LoadRunTimers, fmt.Sprintf(": %d", len(ts)), err)
 }
 
-func (p *port) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]store.MessageRow, error) {
-	ms, err := p.Store.LoadMessages(ctx, shards, limit)
-	return ms, p.end(faultstore.LoadMessages, fmt.Sprintf(": %d", len(ms)), err)
+func (p *port) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) ([]store.MessageRow, bool, error) {
+	ms, more, err := p.Store.LoadMessages(ctx, shards, limit, maxBytes)
+	return ms, more, p.end(faultstore.LoadMessages, fmt.Sprintf(": %d", len(ms)), err)
 }
 
-func (p *port) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]store.InboxRow, error) {
-	rows, err := p.Store.LoadInbox(ctx, shards, now, limit)
-	return rows, p.end(faultstore.LoadInbox, fmt.Sprintf(": %d", len(rows)), err)
+func (p *port) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit, maxBytes int) ([]store.InboxRow, bool, error) {
+	rows, more, err := p.Store.LoadInbox(ctx, shards, now, limit, maxBytes)
+	return rows, more, p.end(faultstore.LoadInbox, fmt.Sprintf(": %d", len(rows)), err)
 }
 
 func (p *port) LoadDeadLetters(ctx context.Context, after model.RunID, limit int) ([]store.InboxRow, error) {

@@ -174,14 +174,14 @@ func (w *world) restless() error {
 			return fmt.Errorf("execution %s/%s is open (parked=%v, waits=%v, blocked=%v)", a.Type, a.Key, row.Parked, row.Waits, row.Blocked)
 		}
 	}
-	messages, err := w.mem.LoadMessages(ctx, allShards(), 10)
+	messages, _, err := w.mem.LoadMessages(ctx, allShards(), 10, 1<<30)
 	if err != nil {
 		return err
 	}
 	if len(messages) > 0 {
 		return fmt.Errorf("messages are on their way, the first one is a %s to %s", messages[0].Message.Kind, messages[0].Message.To)
 	}
-	inbox, err := w.mem.LoadInbox(ctx, allShards(), math.MaxInt64, 10)
+	inbox, _, err := w.mem.LoadInbox(ctx, allShards(), math.MaxInt64, 10, 1<<30)
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ const (
 
 var heapCases = map[string]func(t *testing.T, h hostile, dir string){
 	"signals": heapSignals, "updates": heapUpdates, "calls": heapCalls, "outputs": heapOutputs,
-	"stranded": heapStranded,
+	"stranded": heapStranded, "messages": heapMessages,
 }
 
 // Whoever floods one address is refused before the memory of the process grows.
@@ -153,6 +153,46 @@ func heapSignals(t *testing.T, h hostile, dir string) {
 	app = h.open(t, dir, sleeper)
 	if err := text.Send(app.With(t.Context()), x, "x"); err != nil && !errors.Is(err, perdure.ErrExhausted) {
 		t.Error(err)
+	}
+	_ = app.Close()
+}
+
+// heapMessages has executions of all shards send to one address: each message goes by way of the store, and those that the
+// address has no room for are refused when they arrive.
+func heapMessages(t *testing.T, h hostile, dir string) {
+	text := perdure.NewSignal[string]("text")
+	sleeper := perdure.NewWorkflow("sleeper", func(ctx perdure.WorkflowCtx, _ int) (int, error) { return 0, ctx.Sleep(time.Hour) })
+	to := perdure.Ref{Workflow: "sleeper", Key: "one"}
+	sender := perdure.NewWorkflow("sender", func(ctx perdure.WorkflowCtx, _ int) (refused bool, err error) {
+		err = text.Send(ctx, to, strings.Repeat("x", chunk))
+		if errors.Is(err, perdure.ErrExhausted) {
+			return true, nil
+		}
+		return false, err
+	})
+	app := h.open(t, dir, sleeper, sender)
+	if _, err := sleeper.Start(app.With(t.Context()), 1, perdure.RawKey("one")); err != nil {
+		t.Fatal(err)
+	}
+	var refused atomic.Int64
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 8)
+	for i := range h.input / chunk {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			no, err := sender.Run(app.With(t.Context()), i, perdure.RawKey(strconv.Itoa(i)))
+			if err != nil {
+				t.Error(err)
+			}
+			if no {
+				refused.Add(1)
+			}
+		})
+	}
+	wg.Wait()
+	if refused.Load() == 0 {
+		t.Error("no message was refused")
 	}
 	_ = app.Close()
 }

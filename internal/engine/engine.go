@@ -47,6 +47,7 @@ type Config struct {
 	LeaseTTL      time.Duration // 10 s
 	CommitTimeout time.Duration // until an answer to a commit is given up on (or up to a quarter sooner), and its outcome is unknown; 30 s
 	InboxLimit    int           // inputs that wait for a lane; 65,536
+	InboxBytes    int           // of messages among them, and one more; 64 MiB
 	RetainRequest time.Duration // how long request ids are remembered; 24 h
 	RetainLetter  time.Duration // how long requests are kept that were refused and that nobody waits for; 30 days
 	Retention     time.Duration // how long closed runs are kept whose workflow does not say; 30 days
@@ -81,6 +82,9 @@ func (c *Config) withDefaults() {
 	}
 	if c.InboxLimit == 0 {
 		c.InboxLimit = 1 << 16
+	}
+	if c.InboxBytes == 0 {
+		c.InboxBytes = 64 << 20
 	}
 	if c.RetainRequest == 0 {
 		c.RetainRequest = 24 * time.Hour

@@ -19,36 +19,57 @@ type op struct {
 	worker  lane.WorkerID
 	token   any
 	awaits  bool // the message is a start, and the token waits for the end
+	bytes   int  // of the message, set by the inbox
 	report  *model.TaskReport
 	task    queue.WorkerID // whose report it is
 	do      func(l *lane.Lane, now model.Time)
 }
 
 // inbox is the bounded queue in front of a lane. Results of commits and reads have a line of their own that is never full, so
-// that a lane without room can always get on with what it has.
+// that a lane without room can always get on with what it has. The bytes of messages are bounded as well as the number of ops. What
+// workers report does not wait for bytes: workers hold only so much, and callers wait for what they report.
 type inbox struct {
-	limit int
-	wake  chan struct{} // capacity 1: there is something to take
+	limit    int
+	maxBytes int
+	wake     chan struct{} // capacity 1: there is something to take
 
 	mu      sync.Mutex
 	ops     []op
 	results []op
+	bytes   int           // of messages that were put and not applied yet
 	room    chan struct{} // closed when there is room again; nil when nobody waits
 	closed  error
 }
 
-func newInbox(limit int) *inbox { return &inbox{limit: limit, wake: make(chan struct{}, 1)} }
+func newInbox(limit, maxBytes int) *inbox {
+	return &inbox{limit: limit, maxBytes: maxBytes, wake: make(chan struct{}, 1)}
+}
+
+// takes reports whether there is room for an op. The bytes that wait decide about a message, and not its own, so a large one
+// waits no longer than a small one, and one that is larger than the limit goes as well.
+func (b *inbox) takes(o *op) bool {
+	return len(b.ops) < b.limit && (o.message == nil || b.bytes < b.maxBytes)
+}
+
+// add adds an op at the end.
+func (b *inbox) add(o op) {
+	b.ops = append(b.ops, o)
+	b.bytes += o.bytes
+}
 
 // put adds an op; it waits while the inbox is full.
 func (b *inbox) put(ctx context.Context, o op) error {
+	if o.message != nil {
+		o.bytes = o.message.Size()
+	}
 	for {
 		b.mu.Lock()
 		switch {
 		case b.closed != nil:
 			b.mu.Unlock()
 			return b.closed
-		case len(b.ops) < b.limit:
-			b.ops = append(b.ops, o)
+		case b.takes(&o):
+			b.add(o)
 			b.mu.Unlock()
 			b.ring()
 			return nil
@@ -56,12 +77,12 @@ func (b *inbox) put(ctx context.Context, o op) error {
 		if b.room == nil {
 			b.room = make(chan struct{})
 		}
-		room := b.room
+		room, waiting, bytes := b.room, len(b.ops), b.bytes
 		b.mu.Unlock()
 		select {
 		case <-room:
 		case <-ctx.Done():
-			return fault.New(fault.Exhausted, "the engine is full: %w", context.Cause(ctx))
+			return fault.New(fault.Exhausted, "the engine is full: %d requests with %d bytes wait for it: %w", waiting, bytes, context.Cause(ctx))
 		}
 	}
 }
@@ -70,12 +91,13 @@ func (b *inbox) put(ctx context.Context, o op) error {
 func (b *inbox) putAll(ctx context.Context, ops []op) (n int, err error) {
 	for n < len(ops) {
 		b.mu.Lock()
-		if free := min(b.limit-len(b.ops), len(ops)-n); b.closed == nil && free > 1 {
-			b.ops = append(b.ops, ops[n:n+free-1]...)
-			n += free - 1
+		for ; b.closed == nil && n < len(ops)-1 && b.takes(&ops[n]); n++ {
+			ops[n].bytes = ops[n].message.Size()
+			b.add(ops[n])
 		}
 		b.mu.Unlock()
-		if err := b.put(ctx, ops[n]); err != nil { // the last one waits, or rings
+		b.ring() // the next one may have to wait until these have been applied
+		if err := b.put(ctx, ops[n]); err != nil {
 			return n, err
 		}
 		n++
@@ -126,7 +148,8 @@ func (b *inbox) ring() {
 	}
 }
 
-// take empties the inbox; only the line of results when full is set. The given slices are used for what comes next.
+// take empties the inbox; only the line of results when full is set. The given slices are used for what comes next. The bytes of
+// the ops that it returns count until applied is called, or for as long as giveBack puts them back.
 func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -135,11 +158,27 @@ func (b *inbox) take(full bool, spareOps, spareResults []op) (ops, results []op)
 		return spareOps[:0], results
 	}
 	ops, b.ops = b.ops, spareOps[:0]
+	b.makeRoom()
+	return ops, results
+}
+
+// makeRoom tells those who wait for room to look again.
+func (b *inbox) makeRoom() {
 	if b.room != nil {
 		close(b.room)
 		b.room = nil
 	}
-	return ops, results
+}
+
+// applied tells that the lane has messages of so many bytes that were taken.
+func (b *inbox) applied(bytes int) {
+	if bytes == 0 {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.bytes -= bytes
+	b.makeRoom()
 }
 
 // giveBack puts ops back that were taken and not used, before those that have come since.
@@ -155,10 +194,7 @@ func (b *inbox) close(why error) []op {
 	defer b.mu.Unlock()
 	b.closed = why
 	left := b.ops
-	b.ops, b.results = nil, nil
-	if b.room != nil {
-		close(b.room)
-		b.room = nil
-	}
+	b.ops, b.results, b.bytes = nil, nil, 0
+	b.makeRoom()
 	return left
 }

@@ -45,7 +45,7 @@ const loaders = 4
 
 func newLaneShell(inc *incarnation, index int, cfg lane.Config) *laneShell {
 	s := &laneShell{
-		eng: inc.eng, inc: inc, index: index, lane: lane.New(cfg), inbox: newInbox(inc.eng.cfg.InboxLimit),
+		eng: inc.eng, inc: inc, index: index, lane: lane.New(cfg), inbox: newInbox(inc.eng.cfg.InboxLimit, inc.eng.cfg.InboxBytes),
 		commits: make(chan func(context.Context), 1), loads: make(chan lane.Load, cfg.MaxLoads+loaders), pages: newPages(),
 		log:        inc.eng.cfg.Log.With("lane", index),
 		committing: inc.eng.trouble.Source("doing", "commit", "lane", index), refused: inc.eng.refusals.Source("lane", index),
@@ -86,6 +86,7 @@ func (s *laneShell) loop(ctx context.Context) {
 		for i := range results {
 			results[i].do(s.lane, now)
 		}
+		applied := 0
 		for i := range ops {
 			if i > 0 && s.lane.Full() {
 				s.inbox.giveBack(ops[i:]) // all of them may be more than the lane has room for
@@ -93,7 +94,9 @@ func (s *laneShell) loop(ctx context.Context) {
 				break
 			}
 			s.apply(now, &ops[i])
+			applied += ops[i].bytes
 		}
+		s.inbox.applied(applied)
 		clear(results)
 		clear(ops)
 		s.lane.Flush(now)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/episode"
@@ -142,9 +143,17 @@ func read(ctx context.Context, st store.Store, ld lane.Load, now model.Time, gro
 	case lane.LoadMailboxes:
 		r.Mailboxes, r.Err = st.LoadMailboxes(ctx, ld.Shards, ld.Behind, ld.Limit)
 	case lane.LoadMail:
-		if r.Messages, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit); r.Err == nil {
-			r.Inbox, r.Err = st.LoadInbox(ctx, ld.Shards, now, ld.Limit)
-		}
+		r = readMail(ctx, st, ld, now)
+	}
+	return r
+}
+
+// readMail reads messages of other shards and requests of other processes.
+func readMail(ctx context.Context, st store.Store, ld lane.Load, now model.Time) (r lane.LoadResult) {
+	var more bool
+	if r.Messages, r.MoreMail, r.Err = st.LoadMessages(ctx, ld.Shards, ld.Limit, ld.Bytes); r.Err == nil {
+		r.Inbox, more, r.Err = st.LoadInbox(ctx, slices.Concat(ld.Shards, ld.Leaving), now, ld.Limit, ld.Bytes)
+		r.MoreMail = r.MoreMail || more
 	}
 	return r
 }

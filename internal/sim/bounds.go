@@ -27,6 +27,9 @@ func (s *Sim) drawFlood() {
 // checkBounds checks that a lane keeps no more in memory than it may.
 func (sh *shell) checkBounds() {
 	s, most := sh.s, sh.s.plan.lane.MaxBytes
+	if mail, most := sh.lane.MailHeld(), s.plan.lane.MaxMail; most > 0 && mail > most+slack+max(s.plan.heavy, s.heaviest) {
+		s.fail("L7: lane %d of %s holds %d bytes of messages, at most %d and one more", sh.index, sh.inc.name(), mail, most)
+	}
 	if !s.hard(hardFlood | hardReport) {
 		return
 	}

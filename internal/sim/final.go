@@ -194,8 +194,8 @@ func (s *Sim) checkEnd() {
 	if len(timers) > 0 {
 		s.fail("I8: timer %q of %s is left", timers[0].ID, short(timers[0].Run))
 	}
-	messages, _ := s.disk.mem.LoadMessages(background, all, 10)
-	inbox, _ := s.disk.mem.LoadInbox(background, all, model.MaxTime, 10)
+	messages, _, _ := s.disk.mem.LoadMessages(background, all, 10, 1<<30)
+	inbox, _, _ := s.disk.mem.LoadInbox(background, all, model.MaxTime, 10, 1<<30)
 	runnable, _ := s.disk.mem.LoadRunnable(background, all, store.RunKey{}, 10)
 	if len(messages)+len(inbox)+len(runnable) > 0 {
 		s.fail("E42: %d messages, %d requests, %d runnable runs are left", len(messages), len(inbox), len(runnable))

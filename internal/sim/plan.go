@@ -69,6 +69,7 @@ func (s *Sim) drawPlan() {
 		Limits:        core.DefaultLimits,
 		MaxBatchRows:  oneOf(s, 0, 0, 4, 16),
 		MaxBytes:      oneOf(s, 0, 0, 2<<10, 8<<10),
+		MaxMail:       oneOf(s, 0, 0, 1, 2<<10),
 		MaxHeld:       oneOf(s, 0, 0, 1, 16<<10),
 		KeepIdle:      oneOf(s, 0, 1),
 		MaxBacklog:    oneOf(s, 0, 0, 0, 4),

@@ -135,12 +135,15 @@ type Recovery interface {
 	LoadRunTimers(ctx context.Context, key RunKey) ([]Timer, error)
 
 	// LoadMessages returns messages to the shards behind their cursors, for each (to, from) pair in order without a gap,
-	// at most limit in total. One that cannot be decoded has Damaged set.
-	LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]MessageRow, error)
+	// at most limit in total. The page ends when the bodies of its rows have maxBytes, so it has at least one row if there
+	// is one, and at most maxBytes and one row. more tells that there may be rows behind it. One that cannot be decoded has
+	// Damaged set, and counts as well.
+	LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (rows []MessageRow, more bool, err error)
 
-	// LoadInbox returns requests of other processes to the shards that may be served at now, ordered by id, at most limit;
-	// none that is put off until model.MaxTime, which is what a dead letter is. Those whose request id is remembered already have Seen set. One that cannot be decoded has Damaged set.
-	LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]InboxRow, error)
+	// LoadInbox returns requests of other processes to the shards that may be served at now, ordered by id; none that is
+	// put off until model.MaxTime, which is what a dead letter is. limit, maxBytes and more are those of LoadMessages. Those
+	// whose request id is remembered already have Seen set. One that cannot be decoded has Damaged set.
+	LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit, maxBytes int) (rows []InboxRow, more bool, err error)
 }
 
 // Mailroom is how a process that does not own a shard asks something of its owner, by way of the store.

@@ -255,7 +255,7 @@ func (l *Lane) committed(now model.Time, b *building) {
 	for i := range b.batch.Requests {
 		delete(l.requests, b.batch.Requests[i].RequestKey)
 	}
-	if l.mail.more && len(b.batch.Inbox)+len(b.batch.Deferred)+len(b.batch.Cursors) > 0 {
+	if l.mail.more && len(b.batch.Inbox)+len(b.batch.Deferred)+len(b.batch.Cursors)+len(b.batch.Free) > 0 {
 		l.mail.more = false
 		l.MailWaits()
 	}

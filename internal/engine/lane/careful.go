@@ -134,7 +134,7 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		}
 	}
 	for _, p := range b.pairs {
-		p.rollback()
+		p.rollback(l)
 	}
 	for _, s := range b.frees {
 		s.freeing, s.alone = false, true // in case that this is what is refused

@@ -160,7 +160,7 @@ func TestQuarantine(t *testing.T) {
 	if r.timers(bad) != 1 {
 		t.Error("the timer of a quarantined run is gone")
 	}
-	inbox, err := r.st.LoadInbox(t.Context(), []model.ShardID{0}, model.MaxTime, 10)
+	inbox, _, err := r.st.LoadInbox(t.Context(), []model.ShardID{0}, model.MaxTime, 10, 1<<30)
 	if err != nil || len(inbox) != 2 {
 		t.Fatalf("put off: %+v, %v, want both messages", inbox, err)
 	}
@@ -362,7 +362,7 @@ func TestPoisonMessage(t *testing.T) {
 	if r.holder(good) == 0 || r.holder(bad) != 0 {
 		t.Errorf("the neighbour is held by %d, the poison by %d", r.holder(good), r.holder(bad))
 	}
-	left, err := r.st.LoadMessages(t.Context(), []model.ShardID{1}, 10)
+	left, _, err := r.st.LoadMessages(t.Context(), []model.ShardID{1}, 10, 1<<30)
 	if err != nil || len(left) != 0 {
 		t.Errorf("behind the cursor: %+v, %v, want nothing", left, err)
 	}

@@ -291,7 +291,7 @@ func (r *rig) answer(a lane.Answer) {
 
 func (r *rig) durableMessage(m store.MessageRow) {
 	r.t.Helper()
-	rows, err := r.st.LoadMessages(r.t.Context(), []model.ShardID{m.To}, 10_000)
+	rows, _, err := r.st.LoadMessages(r.t.Context(), []model.ShardID{m.To}, 10_000, 1<<30)
 	if err != nil {
 		r.t.Fatal(err)
 	}

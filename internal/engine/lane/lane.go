@@ -28,6 +28,7 @@ type Config struct {
 	MaxBatchBytes int           // bytes per batch, and one input more; 4 MiB
 	MaxBytes      int           // of inputs, batches and backlogs; 64 MiB
 	MaxKeptBytes  int           // of reports for quarantined runs, and half of it for one; 128 MiB
+	MaxMail       int           // of messages of other shards that wait in memory, and one more; a page of mail has a quarter of it; 16 MiB
 	MaxHeld       int           // bytes of histories that workers hold; 256 MiB, shared by the lanes of the node
 	KeepIdle      int           // bytes of the state of a run that stay in memory while nobody can continue it; 2 KiB
 	MaxBacklog    int           // inputs that wait for one address; 10,000
@@ -58,6 +59,7 @@ func (c *Config) withDefaults() {
 	set(&c.MaxBatchBytes, 4<<20)
 	set(&c.MaxBytes, 64<<20)
 	set(&c.MaxKeptBytes, 128<<20)
+	set(&c.MaxMail, 16<<20)
 	set(&c.MaxHeld, 256<<20)
 	c.MaxHeld /= c.Lanes
 	set(&c.KeepIdle, 2<<10)
@@ -113,7 +115,7 @@ type Lane struct {
 	jobs      map[uint64]*job // hand-overs of calls of entities, by generation
 	resting   resting
 	asked     uint64 // queries so far
-	foreign   int    // queries of other processes that are not answered
+	foreign   foreign
 	// requests are those whose answers are remembered by the batches that are not committed yet.
 	requests map[store.RequestKey]struct{}
 	sick     []*entry // quarantined
@@ -304,6 +306,7 @@ func (l *Lane) Flush(now model.Time) {
 	l.seal(now)
 	l.recover(now)
 	l.feed(now)
+	l.readOn()
 	l.loads.issue(l)
 }
 

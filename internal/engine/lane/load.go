@@ -20,7 +20,7 @@ const (
 	LoadReply                         // the remembered answer to RequestID of Address
 	LoadRunnable                      // a page of runnable runs of Shards behind After
 	LoadTimers                        // a page of timers of Shards behind Mark, due until Until
-	LoadMail                          // messages and inbox rows for Shards
+	LoadMail                          // messages for Shards, and inbox rows for Shards and Leaving
 	LoadProgress                      // what earlier attempts of Task of Run reported last
 	LoadExpired                       // runs of Shards whose time is over: among Limit behind After those that were closed before Before, and those with a time of their own before Until
 	LoadLetter                        // the dead letter of Task of Run
@@ -37,6 +37,7 @@ type Load struct {
 	Kind      LoadKind
 	Shard     model.ShardID
 	Shards    []model.ShardID
+	Leaving   []model.ShardID // are being given up
 	Address   model.Address
 	Run       model.RunID
 	RequestID string
@@ -48,6 +49,7 @@ type Load struct {
 	Until     model.Time
 	Before    model.Time
 	Limit     int
+	Bytes     int // about how many a page of LoadMail has of messages, and of requests
 
 	entry    *entry
 	input    *input
@@ -71,6 +73,7 @@ type LoadResult struct {
 	Expired   store.Expired
 	Messages  []store.MessageRow
 	Inbox     []store.InboxRow
+	MoreMail  bool // there may be more messages or requests
 	Data      []store.TaskDatum
 	Letter    *store.DeadRow
 	Fate      core.Fate

@@ -15,9 +15,10 @@ type mailroom struct {
 	hungry  []*pair                    // may hand on their next message
 	inbox   map[model.RunID]struct{}   // requests that have been taken from the inbox and are not committed yet
 	served  []model.RunID              // those that were committed while the inbox was being read: the read may still show them
+	bytes   int                        // of the messages in all channels
 	reading bool
-	again   bool // more mail was announced while reading
-	more    bool // the last page was full
+	again   bool // mail was announced while the lane was reading, or had no room for it
+	more    bool // there may be mail behind the last page
 	aside   aside
 }
 
@@ -35,7 +36,13 @@ type pair struct {
 	prev      int64 // cursor before the open batch
 	inOpen    bool
 	feeding   bool // the head of the queue has been handed to its address and is not applied yet
-	queue     []store.MessageRow
+	queue     []queued
+}
+
+// queued is a message that waits in its channel.
+type queued struct {
+	store.MessageRow
+	bytes int // that count for it in mailroom.bytes
 }
 
 // pair finds or makes the channel between two shards.
@@ -50,7 +57,8 @@ func (l *Lane) pair(to, from model.ShardID) *pair {
 	return p
 }
 
-// Messages hands in messages for shards of this lane. What is known already, or does not follow what is, is ignored: the store has it.
+// Messages hands in messages for shards of this lane. The lane ignores what it knows already, what does not follow what it
+// knows, and what it has no room for: the store has it.
 func (l *Lane) Messages(rows []store.MessageRow) {
 	for _, row := range rows {
 		if !l.Owns(row.To) || l.dead != nil {
@@ -58,8 +66,10 @@ func (l *Lane) Messages(rows []store.MessageRow) {
 		}
 		p := l.pair(row.To, row.From)
 		switch last := p.applied + int64(len(p.queue)); {
+		case row.Seq == last+1 && l.mail.bytes >= l.cfg.MaxMail:
+			l.mail.again = true
 		case row.Seq == last+1:
-			p.queue = append(p.queue, row)
+			p.push(l, row)
 			l.mail.hungry = append(l.mail.hungry, p)
 		case row.Seq > last+1:
 			l.MailWaits()
@@ -81,10 +91,38 @@ func (l *Lane) feed(now model.Time) {
 			continue
 		}
 		p.feeding = true
-		l.take(now, l.entry(head.Message.To), &input{
-			kind: inMessage, address: head.Message.To, message: &head.Message, pair: p, seq: head.Seq,
-		})
+		fed := &struct { // its own copy: the channel lets go of the message when it has been applied
+			input
+			message model.Message
+		}{message: head.Message}
+		fed.input = input{kind: inMessage, address: head.Message.To, message: &fed.message, pair: p, seq: head.Seq}
+		l.take(now, l.entry(head.Message.To), &fed.input)
 	}
+}
+
+// push adds a message to the end of the channel.
+func (p *pair) push(l *Lane, row store.MessageRow) {
+	n := rowBytes + row.Message.Size()
+	if row.Damaged != nil {
+		n += len(row.Damaged.Raw)
+	}
+	p.queue = append(p.queue, queued{row, n})
+	l.mail.bytes += n
+}
+
+// pop lets go of the first message of the channel.
+func (p *pair) pop(l *Lane) {
+	l.mail.bytes -= p.queue[0].bytes
+	p.queue[0] = queued{}
+	p.queue = p.queue[1:]
+}
+
+// clear lets go of all messages of the channel: the store has them.
+func (p *pair) clear(l *Lane) {
+	for len(p.queue) > 0 {
+		p.pop(l)
+	}
+	p.queue = nil
 }
 
 // next reports whether the input is the one that follows in its channel. After a refused batch the same message can be here twice.
@@ -104,7 +142,7 @@ func (p *pair) consume(l *Lane, in *input) {
 func (p *pair) release(l *Lane) {
 	p.feeding = false
 	for len(p.queue) > 0 && p.queue[0].Seq <= p.applied {
-		p.queue = p.queue[1:]
+		p.pop(l)
 	}
 	if len(p.queue) > 0 {
 		l.mail.hungry = append(l.mail.hungry, p)
@@ -128,9 +166,18 @@ func (p *pair) commit(l *Lane) {
 
 // rollback returns to the committed cursor. The kept inputs of the refused batches come back first, in order; what was queued
 // behind them is read from the store again.
-func (p *pair) rollback() {
-	p.applied, p.inOpen = p.committed, false
-	p.queue, p.feeding = nil, false
+func (p *pair) rollback(l *Lane) {
+	p.applied, p.inOpen, p.feeding = p.committed, false, false
+	p.clear(l)
+}
+
+// dropMail lets go of messages for a shard that is given up: its next owner reads them.
+func (l *Lane) dropMail(id model.ShardID) {
+	for k, p := range l.mail.pairs {
+		if k[0] == id {
+			p.clear(l)
+		}
+	}
 }
 
 // post passes on messages that have just been committed: to shards of this lane directly, to others as a hint.
@@ -144,18 +191,38 @@ func (l *Lane) post(out []store.MessageRow) {
 	}
 }
 
-// MailWaits tells the lane that there is mail for its shards in the store.
+// MailWaits tells the lane that there is mail for its shards in the store. The lane reads it when it has room for it.
 func (l *Lane) MailWaits() {
-	if l.mail.reading || l.dead != nil {
+	if l.mail.reading || l.dead != nil || l.mailFull() {
 		l.mail.again = true
 		return
 	}
-	shards := l.ids(func(s *shard) bool { return !s.freeing }) // those that are given up wait for what claims write
-	if len(shards) == 0 {
+	shards := l.serving()
+	leaving := l.ids(func(s *shard) bool { return s.draining && !s.freeing }) // they wait for what claims write
+	if len(shards)+len(leaving) == 0 {
 		return
 	}
 	l.mail.reading = true
-	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Limit: mailPage})
+	// Queries that wait for an answer stay in the inbox, before what is to be read.
+	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.foreign.bytes})
+}
+
+// mailBytes is how many bytes a page of messages has, and a page of requests.
+func (l *Lane) mailBytes() int { return l.cfg.MaxMail / 4 }
+
+// mailFull reports whether the lane reads no mail for now. What it has takes effect without anything that mail could bring,
+// so there is room again later.
+func (l *Lane) mailFull() bool { return l.mail.bytes >= l.cfg.MaxMail || l.bytes >= l.cfg.MaxBytes }
+
+// MailHeld is the number of bytes of messages of other shards that wait in memory.
+func (l *Lane) MailHeld() int { return l.mail.bytes }
+
+// readOn reads mail for which there was no room.
+func (l *Lane) readOn() {
+	if l.mail.again && !l.mail.reading && !l.mailFull() {
+		l.mail.again = false
+		l.MailWaits()
+	}
 }
 
 func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
@@ -175,11 +242,8 @@ func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
 		delete(l.mail.inbox, id)
 	}
 	l.mail.served = nil
-	l.mail.more = len(r.Messages) == ld.Limit || len(r.Inbox) == ld.Limit // read on when some of it has been committed
-	if l.mail.again {
-		l.mail.again = false
-		l.MailWaits()
-	}
+	l.mail.more = r.MoreMail // read on when some of it has been committed
+	l.readOn()
 }
 
 // consumed notes a request whose row has been deleted or put off.

@@ -21,9 +21,9 @@ type foreign struct {
 }
 
 // foreignRig is a rig that owns all shards but the last.
-func foreignRig(t *testing.T) (*rig, *foreign) {
+func foreignRig(t *testing.T, change ...func(*lane.Config)) (*rig, *foreign) {
 	t.Helper()
-	r := newRig(t)
+	r := newRig(t, change...)
 	r.giveUp(3)
 	r.settle()
 	f := &foreign{r: r, shard: 3, sent: map[model.ShardID]int64{}}
@@ -71,7 +71,7 @@ func received(from, to int) (names []string) {
 
 func (r *rig) cursor(to, from model.ShardID) int64 {
 	r.t.Helper()
-	rows, err := r.st.LoadMessages(r.t.Context(), []model.ShardID{to}, 100_000)
+	rows, _, err := r.st.LoadMessages(r.t.Context(), []model.ShardID{to}, 100_000, 1<<30)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestInbox(t *testing.T) {
 	r.put(model.Message{Kind: model.MessageSignal, To: a, Name: "s"}, "req-1")
 	r.l.MailWaits()
 	r.settle()
-	if left, _ := r.st.LoadInbox(t.Context(), []model.ShardID{0, 1, 2, 3}, r.now, 10); len(left) != 0 {
+	if left, _, _ := r.st.LoadInbox(t.Context(), []model.ShardID{0, 1, 2, 3}, r.now, 10, 1<<30); len(left) != 0 {
 		t.Errorf("inbox = %+v", left)
 	}
 }

@@ -9,8 +9,16 @@ import (
 )
 
 // maxForeign is how many queries of other processes may be unanswered. Their rows stay in the inbox until they are, and must not fill a page
-// of it: what is behind them would not be read.
+// of it: what is behind them would not be read. For the same reason a page may have as many bytes more as they have.
 const maxForeign = mailPage / 2
+
+// foreign are queries of other processes that are not answered.
+type foreign struct{ count, bytes int }
+
+// full reports whether there is no room for another query. One always finds room, however large it is.
+func (f *foreign) full(m *model.Message, maxBytes int) bool {
+	return f.count >= maxForeign || f.count > 0 && f.bytes+m.Size() > maxBytes
+}
 
 // query is a question to the code of a run. It changes nothing and is written nowhere: whoever asks repeats it when it comes to nothing.
 type query struct {
@@ -19,6 +27,7 @@ type query struct {
 	message *model.Message
 	token   any         // of a caller of this process
 	inbox   model.RunID // the row of another one, which stays until the answer is stored
+	bytes   int         // that count for it in Lane.foreign
 }
 
 // applyQuery asks the code of a run, which is handed to a worker for that if need be. The run may be parked, and stays so.
@@ -33,7 +42,9 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
 	q := &query{id: l.asked, entry: e, message: in.message, token: in.token, inbox: in.inbox}
 	l.queries[q.id] = q
 	if !q.inbox.IsZero() {
-		l.foreign++
+		l.foreign.count++
+		q.bytes = q.message.Size()
+		l.foreign.bytes += q.bytes
 	}
 	e.queries = append(e.queries, q)
 	l.unhold(in)
@@ -63,8 +74,8 @@ func (l *Lane) cannotAsk(e *entry, in *input) error {
 		return fault.New(fault.Unavailable, "execution %s %s", m.To, noWorker(e))
 	case len(e.queries) >= l.cfg.MaxBacklog:
 		return fault.New(fault.Exhausted, "%d queries of %s have not been answered, which is the limit", len(e.queries), m.To)
-	case !in.inbox.IsZero() && l.foreign >= maxForeign:
-		return fault.New(fault.Exhausted, "%d queries of other processes have not been answered, which is the limit", l.foreign)
+	case !in.inbox.IsZero() && l.foreign.full(m, l.mailBytes()):
+		return fault.New(fault.Exhausted, "%d queries of other processes with %d bytes have not been answered, which is the limit", l.foreign.count, l.foreign.bytes)
 	}
 	return nil
 }
@@ -96,7 +107,8 @@ func (l *Lane) unask(q *query) {
 	delete(l.queries, q.id)
 	l.room.tried = false
 	if !q.inbox.IsZero() {
-		l.foreign--
+		l.foreign.count--
+		l.foreign.bytes -= q.bytes
 	}
 	q.entry.queries = slices.DeleteFunc(q.entry.queries, func(o *query) bool { return o == q })
 }

@@ -37,7 +37,7 @@ type village struct {
 }
 
 func newVillage(t *rapid.T) *village {
-	v := &village{rig: newRig(t), calls: map[any]*asked{}, posted: map[string]store.RequestKey{}, issued: map[uint64]int{}, calm: true}
+	v := &village{rig: newRig(t, func(c *lane.Config) { c.MaxMail = rapid.SampledFrom([]int{1, 1000, 16 << 20}).Draw(t, "mail") }), calls: map[any]*asked{}, posted: map[string]store.RequestKey{}, issued: map[uint64]int{}, calm: true}
 	v.join(1)
 	v.joinEntities(1)
 	for _, k := range lockers {

@@ -80,6 +80,7 @@ func newLife(t *rapid.T) *life {
 			c.PerKey = rapid.IntRange(1, 4).Draw(t, "per key")
 			c.MaxBatchRows = rapid.SampledFrom([]int{3, 10, 1000}).Draw(t, "rows")
 			c.MaxBatchBytes = rapid.SampledFrom([]int{1, 500, 4 << 20}).Draw(t, "bytes")
+			c.MaxMail = rapid.SampledFrom([]int{1, 1000, 16 << 20}).Draw(t, "mail")
 			c.MaxLoads = rapid.IntRange(1, 4).Draw(t, "loads")
 			c.TimerWindow = rapid.SampledFrom([]int{1, 3, 1000}).Draw(t, "window")
 		}),
@@ -465,7 +466,7 @@ func (p *life) check(t *rapid.T) {
 	if r.l.Held() != 0 || !r.l.Idle() {
 		t.Fatalf("%d bytes are held by nothing, idle %v", r.l.Held(), r.l.Idle())
 	}
-	left, err := r.st.LoadMessages(t.Context(), []model.ShardID{0, 1, 2, 3}, 100)
+	left, _, err := r.st.LoadMessages(t.Context(), []model.ShardID{0, 1, 2, 3}, 100, 1<<30)
 	if err != nil || len(left) != 0 {
 		t.Fatalf("messages left: %+v, %v", left, err)
 	}

@@ -102,7 +102,7 @@ func TestRequestByBothWays(t *testing.T) {
 		r.settle()
 		r.wantAnswer("direct", "")
 		r.wantEvents(a, "signal_received s")
-		left, err := r.st.LoadInbox(t.Context(), []model.ShardID{0, 1, 2, 3}, r.now, 10)
+		left, _, err := r.st.LoadInbox(t.Context(), []model.ShardID{0, 1, 2, 3}, r.now, 10, 1<<30)
 		if err != nil || len(left) != 0 {
 			t.Errorf("inbox = %+v, %v, want it served", left, err)
 		}

@@ -78,6 +78,7 @@ func (l *Lane) GiveUp(now model.Time, shards []model.ShardID) {
 		l.failWaiters(id)
 		l.failWatchers(id)
 		l.timers.dropShard(id)
+		l.dropMail(id)
 		for _, e := range sh.sorted() {
 			l.refuseBacklog(e)
 			if e.isEntity() {

@@ -118,7 +118,7 @@ func (r *rig) remembered(k store.RequestKey) *model.Answer {
 // inboxed is how many requests of other processes are not served.
 func (r *rig) inboxed() int {
 	r.t.Helper()
-	rows, err := r.st.LoadInbox(r.t.Context(), []model.ShardID{0, 1, 2, 3}, r.now.Add(1<<40), 100)
+	rows, _, err := r.st.LoadInbox(r.t.Context(), []model.ShardID{0, 1, 2, 3}, r.now.Add(1<<40), 100, 1<<30)
 	if err != nil {
 		r.t.Fatal(err)
 	}

@@ -281,7 +281,7 @@ func TestRepeatedRequestOfWorkflow(t *testing.T) {
 		}
 		r.wantEvents(a, "sent send", "answered send")
 		r.wantEvents(b, "signal_received s")
-		left, err := r.st.LoadMessages(t.Context(), []model.ShardID{0, 1, 2, 3}, 100)
+		left, _, err := r.st.LoadMessages(t.Context(), []model.ShardID{0, 1, 2, 3}, 100, 1<<30)
 		if err != nil || len(left) != 0 || r.inboxed() != 0 {
 			t.Errorf("messages left: %+v, %v, and %d requests", left, err, r.inboxed())
 		}

@@ -110,13 +110,27 @@ func (f *Store) LoadRunTimers(ctx context.Context, key store.RunKey) ([]store.Ti
 }
 
 // LoadMessages loads messages.
-func (f *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]store.MessageRow, error) {
-	return call(ctx, f, LoadMessages, nil, func() ([]store.MessageRow, error) { return f.inner.LoadMessages(ctx, shards, limit) })
+func (f *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) ([]store.MessageRow, bool, error) {
+	p, err := call(ctx, f, LoadMessages, nil, func() (p page[store.MessageRow], err error) {
+		p.rows, p.more, err = f.inner.LoadMessages(ctx, shards, limit, maxBytes)
+		return p, err
+	})
+	return p.rows, p.more, err
+}
+
+// page is what a method returns that reads a page of mail.
+type page[T any] struct {
+	rows []T
+	more bool
 }
 
 // LoadInbox loads requests.
-func (f *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]store.InboxRow, error) {
-	return call(ctx, f, LoadInbox, nil, func() ([]store.InboxRow, error) { return f.inner.LoadInbox(ctx, shards, now, limit) })
+func (f *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit, maxBytes int) ([]store.InboxRow, bool, error) {
+	p, err := call(ctx, f, LoadInbox, nil, func() (p page[store.InboxRow], err error) {
+		p.rows, p.more, err = f.inner.LoadInbox(ctx, shards, now, limit, maxBytes)
+		return p, err
+	})
+	return p.rows, p.more, err
 }
 
 // LoadDeadLetters loads refused requests.

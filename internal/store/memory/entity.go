@@ -189,12 +189,7 @@ func (m *mailbox) page(from, limit, maxBytes int) (out []model.MailboxItem) {
 	return out
 }
 
-func itemSize(i *model.MailboxItem) int {
-	if i.Damaged != nil {
-		return len(i.Damaged.Raw)
-	}
-	return i.Message.Size()
-}
+func itemSize(i *model.MailboxItem) int { return messageSize(&i.Message, i.Damaged) }
 
 // LoadMailboxes returns the entities for which something waits.
 func (s *Store) LoadMailboxes(ctx context.Context, shards []model.ShardID, after store.EntityKey, limit int) (out []store.EntityKey, err error) {

@@ -9,48 +9,66 @@ import (
 )
 
 // LoadMessages returns messages behind the cursors, ordered by (to, from, position).
-func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) ([]store.MessageRow, error) {
+func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load messages"); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	var out []store.MessageRow
+	size := 0
 	for _, sh := range s.some(shards) {
 		for _, w := range sh.in {
 			next := w.received + 1
 			at, _ := w.message(next)
-			for ; at < len(w.rows) && w.rows[at].Seq == next && len(out) < limit; at++ {
+			for ; at < len(w.rows) && w.rows[at].Seq == next; at++ {
+				if len(out) >= limit || pageFull(size, maxBytes) {
+					return out, true, nil
+				}
+				size += messageSize(&w.rows[at].Message, w.rows[at].Damaged)
 				out = append(out, cloneMessageRow(w.rows[at]))
 				next++
 			}
 		}
 	}
-	return out, nil
+	return out, false, nil
+}
+
+// pageFull reports whether a page that has rows of so many bytes takes no further row.
+func pageFull(size, maxBytes int) bool { return size > 0 && size >= maxBytes }
+
+// messageSize is what a message counts in a page.
+func messageSize(m *model.Message, d *model.Damaged) int {
+	if d != nil {
+		return max(1, len(d.Raw))
+	}
+	return m.Size()
 }
 
 // LoadInbox returns requests that may be served at now, ordered by id.
-func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) ([]store.InboxRow, error) {
+func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit, maxBytes int) (out []store.InboxRow, more bool, err error) {
 	defer s.mu.Unlock()
 	if err := s.begin(ctx, "load inbox"); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var places []place[*store.InboxRow]
 	for _, sh := range s.some(shards) {
 		places = append(places, sh.inbox.first())
 	}
-	var out []store.InboxRow
+	size := 0
 	merge(places, byRequest, func(row *store.InboxRow) bool {
-		if len(out) >= limit {
+		if row.NotBefore > now || row.NotBefore == model.MaxTime {
+			return true
+		}
+		if len(out) >= limit || pageFull(size, maxBytes) {
+			more = true
 			return false
 		}
-		if row.NotBefore <= now && row.NotBefore < model.MaxTime {
-			r := cloneInboxRow(*row)
-			r.Seen = s.peek(r.Shard).remembers(&r.Message)
-			out = append(out, r)
-		}
+		size += messageSize(&row.Message, row.Damaged)
+		r := cloneInboxRow(*row)
+		r.Seen = s.peek(r.Shard).remembers(&r.Message)
+		out = append(out, r)
 		return true
 	})
-	return out, nil
+	return out, more, nil
 }
 
 // LoadDeadLetters returns what was refused and kept.

@@ -348,8 +348,10 @@ func TestSameCallsSameAnswers(t *testing.T) {
 			}
 			note(l.Try(t.Context(), b))
 			note(s.LoadTimers(t.Context(), f.Shards(), store.TimerMark{}, model.MaxTime, 17))
-			note(s.LoadMessages(t.Context(), f.Shards(), 17))
-			note(s.LoadInbox(t.Context(), f.Shards(), model.MaxTime, 17))
+			messages, _, err := s.LoadMessages(t.Context(), f.Shards(), 17, 1<<20)
+			note(messages, err)
+			inbox, _, err := s.LoadInbox(t.Context(), f.Shards(), model.MaxTime, 17, 1<<20)
+			note(inbox, err)
 			note(s.LoadRunnable(t.Context(), f.Shards(), store.RunKey{}, 17))
 			note(s.Sweep(t.Context(), store.SweepRequest{Shards: f.Shards(), RequestsBefore: storetest.Noon + 2, Limit: 3}))
 			note(s.List(t.Context(), store.Query{Tenant: model.DefaultTenant, Limit: 17}))

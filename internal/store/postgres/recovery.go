@@ -345,23 +345,27 @@ func (s *Store) LoadRunTimers(ctx context.Context, key store.RunKey) (out []stor
 }
 
 // LoadMessages returns the messages right behind the cursors.
-func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) (out []store.MessageRow, err error) {
-	// A row whose number does not follow has a gap before it, and is not returned.
+func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
+	// A row whose number does not follow has a gap before it, and is not returned. The length of a body is known without
+	// reading it.
 	const load = `
+select shard, from_shard, seq, body from (
+select x.*, sum(octet_length(x.body)) over (order by x.shard, x.from_shard, x.seq) - octet_length(x.body) as before from (
 select t.shard, p.from_shard, m.seq, m.body
 from unnest($1::smallint[]) t (shard) cross join lateral ` + senders + ` p cross join ` + cursor + `
 cross join lateral (
   select q.seq, q.body, row_number() over (order by q.seq) as nr from {schema}.messages q
   where q.to_shard = t.shard and q.from_shard = p.from_shard and q.seq > c.position order by q.seq limit $2) m
 where m.seq = c.position + m.nr
-limit $2`
+limit $2) x) y where before < $3 or before = 0`
 	all := sortedShards(shards, 0)
 	if len(all) == 0 || limit <= 0 {
-		return nil, nil
+		return nil, false, nil
 	}
+	size := 0
 	err = s.read(ctx, "load messages", func(ctx context.Context, c *pgx.Conn) error {
-		out = nil
-		rows, err := c.Query(ctx, s.sql(load), all, limit)
+		out, size = nil, 0
+		rows, err := c.Query(ctx, s.sql(load), all, limit, maxBytes)
 		if err != nil {
 			return err
 		}
@@ -370,6 +374,7 @@ limit $2`
 		_, err = pgx.ForEachRow(rows, []any{&m.To, &m.From, &m.Seq, &body}, func() error {
 			m.Message, m.Damaged = readMessage(body, "message %d from shard %d to shard %d", m.Seq, m.From, m.To)
 			out = append(out, m)
+			size += len(body)
 			return nil
 		})
 		return err
@@ -377,29 +382,32 @@ limit $2`
 	slices.SortFunc(out, func(a, b store.MessageRow) int {
 		return cmp.Or(cmp.Compare(a.To, b.To), cmp.Compare(a.From, b.From), cmp.Compare(a.Seq, b.Seq))
 	})
-	return out, err
+	return out, len(out) == limit || size >= maxBytes && size > 0, err
 }
 
 // loadInbox reads what waits in the inbox; the second condition on not_before is that of the index, which leaves dead letters out.
 const loadInbox = `
+select shard, id, not_before, body, seen from (
+select x.*, sum(octet_length(x.body)) over (order by x.id, x.shard) - octet_length(x.body) as before from (
 select t.shard, i.id, i.not_before, i.body, i.request <> '' and (
   select r.at from {schema}.requests r
-  where r.shard = t.shard and r.key = i.key and r.id = i.request and r.workflow = i.workflow and r.tenant = i.tenant) is not null
+  where r.shard = t.shard and r.key = i.key and r.id = i.request and r.workflow = i.workflow and r.tenant = i.tenant) is not null as seen
 from unnest($1::smallint[]) t (shard)
 cross join lateral (
   select q.id, q.not_before, q.tenant, q.workflow, q.key, q.request, q.body from {schema}.inbox q
   where q.shard = t.shard and q.not_before <= $2 and q.not_before < ` + never + ` order by q.id limit $3) i
-order by i.id, t.shard limit $3`
+order by i.id, t.shard limit $3) x) y where before < $4 or before = 0 order by id, shard`
 
 // LoadInbox returns requests that may be served now.
-func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit int) (out []store.InboxRow, err error) {
+func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model.Time, limit, maxBytes int) (out []store.InboxRow, more bool, err error) {
 	all := sortedShards(shards, 0)
 	if len(all) == 0 || limit <= 0 {
-		return nil, nil
+		return nil, false, nil
 	}
+	size := 0
 	err = s.read(ctx, "load inbox", func(ctx context.Context, c *pgx.Conn) error {
-		out = nil
-		rows, err := c.Query(ctx, s.sql(loadInbox), all, now, limit)
+		out, size = nil, 0
+		rows, err := c.Query(ctx, s.sql(loadInbox), all, now, limit, maxBytes)
 		if err != nil {
 			return err
 		}
@@ -410,11 +418,12 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, now model
 			r.ID = id.Bytes
 			r.Message, r.Damaged = readMessage(body, "request %s in the inbox of shard %d", r.ID, r.Shard)
 			out = append(out, r)
+			size += len(body)
 			return nil
 		})
 		return err
 	})
-	return out, err
+	return out, len(out) == limit || size >= maxBytes && size > 0, err
 }
 
 // readMessage reads the body of a message. One that cannot be read is described as it stands; the text names its row.

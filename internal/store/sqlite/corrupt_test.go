@@ -69,11 +69,11 @@ func TestTamperedRowsAreCorrupt(t *testing.T) {
 		return damage(got[0].Damaged, err)
 	}
 	messages := func() error {
-		got, err := s.LoadMessages(t.Context(), shards, 10)
+		got, _, err := s.LoadMessages(t.Context(), shards, 10, 1<<30)
 		return damage(got[0].Damaged, err)
 	}
 	inbox := func() error {
-		got, err := s.LoadInbox(t.Context(), shards, 0, 10)
+		got, _, err := s.LoadInbox(t.Context(), shards, 0, 10, 1<<30)
 		return damage(got[0].Damaged, err)
 	}
 	letter := func() error { return second(s.LoadDead(t.Context(), dead.DeadKey)) }
@@ -226,7 +226,7 @@ func TestRowsWithoutIDsSpoilNoPage(t *testing.T) {
 	if len(runs) != 1 || runs[0].Run != good.Run {
 		t.Errorf("runnable: %+v", runs)
 	}
-	inbox, err := s.LoadInbox(t.Context(), shards, storetest.Noon, 10)
+	inbox, _, err := s.LoadInbox(t.Context(), shards, storetest.Noon, 10, 1<<30)
 	whole("inbox", err)
 	f.Want("inbox", []store.InboxRow{request}, inbox)
 	old, err := s.LoadExpired(t.Context(), store.ExpiredRequest{Shards: shards, ClosedBefore: model.MaxTime, Now: model.MaxTime, Limit: 10})

@@ -40,36 +40,45 @@ func eachSender(c *conn, to model.ShardID, f func(from model.ShardID, cursor int
 }
 
 // LoadMessages returns messages behind their cursors.
-func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit int) (out []store.MessageRow, err error) {
+func (s *Store) LoadMessages(ctx context.Context, shards []model.ShardID, limit, maxBytes int) (out []store.MessageRow, more bool, err error) {
 	err = s.read(ctx, "load messages", func(c *conn) error {
-		out = nil
+		out, more = nil, false
+		size := 0
 		for _, to := range distinct(shards) {
 			err := eachSender(c, to, func(from model.ShardID, cursor int64) error {
 				expected := cursor + 1
-				return c.query(sqlLoadMessages, func(q *stmt) error {
+				err := c.query(sqlLoadMessages, func(q *stmt) error {
 					m := store.MessageRow{To: to, From: from, Seq: q.int(0)}
 					if m.Seq != expected {
 						return errStop
 					}
+					if more = len(out) >= limit || size > 0 && size >= maxBytes; more {
+						return errStop
+					}
 					expected++
+					size += len(q.raw(1))
 					m.Message, m.Damaged = readMessage(messageColumns(nil, to, from, m.Seq), q.raw(1), "messages, from shard %d to shard %d, position %d", from, to, m.Seq)
 					out = append(out, m)
 					return nil
-				}, int(to), int(from), cursor, limit-len(out))
+				}, int(to), int(from), cursor, limit-len(out)+1)
+				if err == nil && more {
+					err = errStop
+				}
+				return err
 			})
+			if more {
+				return nil
+			}
 			if err != nil {
 				return err
-			}
-			if len(out) >= limit {
-				return nil
 			}
 		}
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return out, nil
+	return out, more, nil
 }
 
 // readMessage reads the sealed body of a message. One that cannot be read is described as it stands, with its checksum unless that is right; the text names
@@ -136,33 +145,29 @@ func (s *Store) LoadDeadLetters(ctx context.Context, after model.RunID, limit in
 }
 
 // LoadInbox returns requests that may be served.
-func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.Time, limit int) (out []store.InboxRow, err error) {
+func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.Time, limit, maxBytes int) (out []store.InboxRow, more bool, err error) {
 	const op = "load inbox"
 	var skipped store.Skipped
 	err = s.read(ctx, op, func(c *conn) error {
-		out, skipped = nil, store.Skipped{}
+		page := requestPage{limit: limit, maxBytes: maxBytes}
+		skipped = store.Skipped{}
 		for _, shard := range distinct(shards) {
-			from := len(out)
+			part := requestPage{limit: limit, maxBytes: maxBytes}
 			err := c.query(sqlLoadInbox, func(q *stmt) error {
 				row := store.InboxRow{Shard: shard, NotBefore: model.Time(q.int(1))}
-				switch err := readRequest(q, 0, 2, &row); {
-				case len(out)-from >= limit:
-					return errStop
-				case err != nil:
+				if err := readRequest(q, 0, 2, &row); err != nil {
 					skipped.Note(err)
-				default:
-					out = append(out, row)
+				} else if !part.add(row, len(q.raw(2))) {
+					return errStop
 				}
 				return nil
 			}, int(shard), int64(min(at, model.MaxTime-1)))
 			if err != nil {
 				return err
 			}
+			page = page.merged(&part)
 		}
-		slices.SortFunc(out, func(a, b store.InboxRow) int { return a.ID.Compare(b.ID) })
-		if len(out) > limit {
-			out = out[:limit]
-		}
+		out, more = page.rows, page.more
 		for i := range out {
 			if err := seen(c, &out[i]); err != nil {
 				return err
@@ -171,9 +176,48 @@ func (s *Store) LoadInbox(ctx context.Context, shards []model.ShardID, at model.
 		return nil
 	})
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	return out, skipped.Err(op)
+	return out, more, skipped.Err(op)
+}
+
+// requestPage is a bounded page of the inbox, in the order of ids.
+type requestPage struct {
+	limit, maxBytes int
+	rows            []store.InboxRow
+	sizes           []int // of the bodies of rows
+	size            int
+	more            bool // there are rows behind the page
+}
+
+// add adds the next row with a body of so many bytes. It reports false when the page is full.
+func (p *requestPage) add(row store.InboxRow, size int) bool {
+	if len(p.rows) >= p.limit || p.size > 0 && p.size >= p.maxBytes {
+		p.more = true
+		return false
+	}
+	p.rows, p.sizes, p.size = append(p.rows, row), append(p.sizes, size), p.size+size
+	return true
+}
+
+// merged is the page that has the first rows of two. The caller merges the pages of many shards one by one, so that it never
+// holds more than two of them.
+func (p *requestPage) merged(o *requestPage) requestPage {
+	if len(o.rows) == 0 {
+		return *p
+	}
+	m := requestPage{limit: p.limit, maxBytes: p.maxBytes, more: p.more || o.more}
+	for i, j := 0, 0; i < len(p.rows) || j < len(o.rows); {
+		from, at := p, &i
+		if i == len(p.rows) || j < len(o.rows) && o.rows[j].ID.Compare(p.rows[i].ID) < 0 {
+			from, at = o, &j
+		}
+		if !m.add(from.rows[*at], from.sizes[*at]) {
+			break
+		}
+		*at++
+	}
+	return m
 }
 
 // seen sets Seen when the request is remembered.

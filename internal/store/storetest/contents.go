@@ -136,9 +136,9 @@ func Read(ctx context.Context, s store.Store, scope Scope) (Contents, error) {
 	c.Labels = call(&r, func() ([]store.LabelRow, error) { return s.LoadLabels(ctx, unique(runs, compareKeys)) })
 	c.Runnable, c.Expired, c.Timers, c.Mailbox = r.runnable(), r.expired(), r.timers(), r.mailbox()
 	const all = 1 << 20
-	c.Messages = call(&r, func() ([]store.MessageRow, error) { return s.LoadMessages(ctx, r.shards, all) })
+	c.Messages = call(&r, func() ([]store.MessageRow, error) { return messagesOf(ctx, s, r.shards, all) })
 	slices.SortStableFunc(c.Messages, compareMessages)
-	c.Inbox = call(&r, func() ([]store.InboxRow, error) { return s.LoadInbox(ctx, r.shards, model.MaxTime, all) })
+	c.Inbox = call(&r, func() ([]store.InboxRow, error) { return inboxOf(ctx, s, r.shards, model.MaxTime, all) })
 	c.Replies = call(&r, func() ([]store.Reply, error) { return s.LoadReplies(ctx, scope.Requests) })
 	slices.SortFunc(c.Replies, func(a, b store.Reply) int { return compareRequests(a.RequestKey, b.RequestKey) })
 	view := call(&r, func() (store.View, error) { return s.Members(ctx) })

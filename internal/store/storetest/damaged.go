@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"strings"
 
 	"github.com/perdure/perdure/internal/model"
@@ -13,6 +14,7 @@ var damagedTests = []test{
 	{name: "a request that cannot be read keeps back nobody", run: testDamagedRequest},
 	{name: "a dead letter that cannot be read is listed", run: testDamagedLetter},
 	{name: "an item that cannot be read keeps back nobody", run: testDamagedItem},
+	{name: "what cannot be read counts in a page", run: testDamagedPages},
 }
 
 // rubbish is a body that no build can read.
@@ -46,7 +48,7 @@ func testDamagedMessage(x *suite) {
 	rows[1] = store.MessageRow{To: 3, From: 1, Seq: 2, Damaged: rubbish()}
 	l := x.Join(1).Lanes[0]
 	l.Write(func(b *store.Batch) { b.Messages = rows })
-	got := try(x.Store.LoadMessages(x.Context(), []model.ShardID{3}, 10)).or(x)
+	got := try(messagesOf(x.Context(), x.Store, []model.ShardID{3}, 10)).or(x)
 	if len(got) != 4 {
 		x.Fatalf("%d messages, want all four", len(got))
 	}
@@ -60,8 +62,28 @@ func testDamagedMessage(x *suite) {
 		b.Cursors = []store.CursorRow{{To: 3, From: 1, Prev: 0, Next: 2}}
 		b.Deferred = []store.InboxRow{letter}
 	})
-	x.Want("behind it", rows[2:], try(x.Store.LoadMessages(x.Context(), []model.ShardID{3}, 10)).or(x))
+	x.Want("behind it", rows[2:], try(messagesOf(x.Context(), x.Store, []model.ShardID{3}, 10)).or(x))
 	x.Want("letters", []store.InboxRow{letter}, try(x.Store.LoadDeadLetters(x.Context(), model.RunID{}, 10)).or(x))
+}
+
+// testDamagedPages reads pages that end behind a large row, although it cannot be read.
+func testDamagedPages(x *suite) {
+	s := x.SubjectIn(3)
+	large := &model.Damaged{Raw: bytes.Repeat([]byte{0xff}, 10_000)}
+	x.Join(1).Lanes[0].Write(func(b *store.Batch) {
+		b.Messages = []store.MessageRow{{To: 3, From: 1, Seq: 1, Damaged: large}, Message(3, 1, 2)}
+		b.Deferred = []store.InboxRow{{Shard: 3, ID: x.RunID(), Damaged: large}, s.Request(x.RunID(), "r")}
+	})
+	for maxBytes, want := range map[int]int{10_000: 1, 15_000: 2} {
+		messages, more, err := x.Store.LoadMessages(x.Context(), []model.ShardID{3}, 10, maxBytes)
+		if err != nil || len(messages) != want || more != (want == 1) {
+			x.Errorf("a page of %d bytes has %d messages, more is %v: %v", maxBytes, len(messages), more, err)
+		}
+		requests, more, err := x.Store.LoadInbox(x.Context(), []model.ShardID{3}, Noon, 10, maxBytes)
+		if err != nil || len(requests) != want || more != (want == 1) {
+			x.Errorf("a page of %d bytes has %d requests, more is %v: %v", maxBytes, len(requests), more, err)
+		}
+	}
 }
 
 func testNewerMessage(x *suite) {
@@ -70,7 +92,7 @@ func testNewerMessage(x *suite) {
 	body := newer(whole)
 	l := x.Join(1).Lanes[0]
 	l.Write(func(b *store.Batch) { b.Messages = []store.MessageRow{{To: 3, From: 1, Seq: 1, Damaged: body}} })
-	got := try(x.Store.LoadMessages(x.Context(), []model.ShardID{3}, 10)).or(x)
+	got := try(messagesOf(x.Context(), x.Store, []model.ShardID{3}, 10)).or(x)
 	if len(got) != 1 || got[0].Message.To != s.Start.Address || got[0].Message.RequestID != "r" {
 		x.Fatalf("what is known of it: %+v", got)
 	}

@@ -66,7 +66,7 @@ func testEmpty(x *suite) {
 	if r := try(x.Store.LoadTimers(x.Context(), nil, store.TimerMark{}, model.MaxTime, 10)).or(x); len(r) != 0 {
 		x.Errorf("timers of no shards: %v", r)
 	}
-	if r := try(x.Store.LoadMessages(x.Context(), nil, 10)).or(x); len(r) != 0 {
+	if r := try(messagesOf(x.Context(), x.Store, nil, 10)).or(x); len(r) != 0 {
 		x.Errorf("messages of no shards: %v", r)
 	}
 	counter := x.Counter()
@@ -97,8 +97,8 @@ func everyCall(ctx context.Context, s store.Store, n *Node, a Subject) map[strin
 	_, errs["LoadTimers"] = s.LoadTimers(ctx, shards, store.TimerMark{}, Noon, 1)
 	_, errs["LoadRun"] = s.LoadRun(ctx, a.Shard, a.Start.Address, model.RunID{}, 1, 1)
 	_, errs["LoadRunTimers"] = s.LoadRunTimers(ctx, a.RunKey)
-	_, errs["LoadMessages"] = s.LoadMessages(ctx, shards, 1)
-	_, errs["LoadInbox"] = s.LoadInbox(ctx, shards, Noon, 1)
+	_, _, errs["LoadMessages"] = s.LoadMessages(ctx, shards, 1, 1)
+	_, _, errs["LoadInbox"] = s.LoadInbox(ctx, shards, Noon, 1, 1)
 	errs["PutInbox"] = s.PutInbox(ctx, []store.InboxRow{a.Request(n.f.RunID(), "r")})
 	_, errs["LoadReplies"] = s.LoadReplies(ctx, []store.RequestKey{a.RequestKey("r")})
 	_, errs["List"] = s.List(ctx, store.Query{Tenant: model.DefaultTenant, Limit: 1})

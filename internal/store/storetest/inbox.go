@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"slices"
 
@@ -10,6 +12,7 @@ import (
 
 var inboxTests = []test{
 	{name: "requests come in the order of their ids", run: testInboxOrder},
+	{name: "limit of bytes", run: testInboxBytes},
 	{name: "a request that is dead is not served", run: testInboxOfTheDead},
 	{name: "putting a request again changes nothing", run: testPutAgain},
 	{name: "a remembered request is not put again", run: testPutRemembered},
@@ -28,10 +31,16 @@ func (x *suite) put(rows ...store.InboxRow) {
 	}
 }
 
+// inboxOf is a page of LoadInbox that only its number of rows limits.
+func inboxOf(ctx context.Context, s store.Store, shards []model.ShardID, now model.Time, limit int) ([]store.InboxRow, error) {
+	rows, _, err := s.LoadInbox(ctx, shards, now, limit, wholePages)
+	return rows, err
+}
+
 // inbox is what LoadInbox returns.
 func (x *suite) inbox(now model.Time, shards ...model.ShardID) []store.InboxRow {
 	x.Helper()
-	return try(x.Store.LoadInbox(x.Context(), shards, now, 1000)).or(x)
+	return try(inboxOf(x.Context(), x.Store, shards, now, 1000)).or(x)
 }
 
 func testInboxOrder(x *suite) {
@@ -48,13 +57,55 @@ func testInboxOrder(x *suite) {
 	x.Want("all", all, x.inbox(Noon, 1, 5, 8))
 	one := slices.DeleteFunc(slices.Clone(all), func(r store.InboxRow) bool { return r.Shard != 5 })
 	x.Want("of one shard", one, x.inbox(Noon, 5))
-	x.Want("limited", all[:7], try(x.Store.LoadInbox(x.Context(), []model.ShardID{8, 5, 1}, Noon, 7)).or(x))
+	x.Want("limited", all[:7], try(inboxOf(x.Context(), x.Store, []model.ShardID{8, 5, 1}, Noon, 7)).or(x))
 	l.Write(func(b *store.Batch) {
 		for _, r := range all[:29] {
 			b.Inbox = append(b.Inbox, Consume(r))
 		}
 	})
 	x.Want("the last one", all[29:], x.inbox(Noon, 1, 5, 8))
+}
+
+// testInboxBytes reads pages that bytes limit: each has the first rows of all shards, and at most one beyond the limit.
+func testInboxBytes(x *suite) {
+	l := x.Join(1).Lanes[0]
+	subjects := []Subject{x.SubjectIn(8), x.SubjectIn(1), x.SubjectIn(5)}
+	shards := []model.ShardID{1, 5, 8}
+	var all []store.InboxRow
+	for i := range 12 {
+		row := subjects[i%3].Request(x.RunID(), fmt.Sprint(i))
+		row.Message.Input = model.Payload{Data: bytes.Repeat([]byte("r"), 10_000), Encoding: "raw"}
+		all = append(all, row)
+	}
+	dead := subjects[0].Request(x.RunID(), "dead")
+	dead.NotBefore = model.MaxTime
+	l.Write(func(b *store.Batch) { b.Deferred = append(slices.Clone(all), dead) })
+
+	for _, maxBytes := range []int{0, 1, 10_000} {
+		page, more, err := x.Store.LoadInbox(x.Context(), shards, Noon, 100, maxBytes)
+		if err != nil || !more {
+			x.Errorf("a page of %d bytes tells more: %v, %v", maxBytes, more, err)
+		}
+		x.Want(fmt.Sprintf("a page of %d bytes", maxBytes), all[:1], page)
+	}
+	for left := all; len(left) > 0; {
+		page, more, err := x.Store.LoadInbox(x.Context(), shards, Noon, 100, 35_000)
+		if err != nil {
+			x.Fatal(err)
+		}
+		x.Want("page", left[:4], page)
+		if left = left[4:]; len(left) > 0 && !more {
+			x.Fatalf("the page tells that it is the last one, and %d requests are behind it", len(left))
+		}
+		l.Write(func(b *store.Batch) {
+			for _, r := range page {
+				b.Inbox = append(b.Inbox, Consume(r))
+			}
+		})
+	}
+	if page, more, err := x.Store.LoadInbox(x.Context(), shards, Noon, 100, 35_000); err != nil || len(page) != 0 || more {
+		x.Errorf("an empty inbox has %d requests, more is %v: %v", len(page), more, err)
+	}
 }
 
 func testInboxOfTheDead(x *suite) {

@@ -1,6 +1,8 @@
 package storetest
 
 import (
+	"bytes"
+	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -11,10 +13,20 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
+// wholePages is a limit in bytes that no page of the tests reaches.
+const wholePages = 1 << 30
+
+// messagesOf is a page of LoadMessages that only its number of rows limits.
+func messagesOf(ctx context.Context, s store.Store, shards []model.ShardID, limit int) ([]store.MessageRow, error) {
+	rows, _, err := s.LoadMessages(ctx, shards, limit, wholePages)
+	return rows, err
+}
+
 var messageTests = []test{
 	{name: "messages behind the cursor come in order per pair", run: testMessages},
 	{name: "a message behind a gap is not returned", run: testMessageGaps},
 	{name: "limit", run: testMessageLimit},
+	{name: "limit of bytes", run: testMessageBytes},
 	{name: "cursors advance from where they are", run: testCursors},
 	{name: "every kind and field comes back as it was", run: testMessageRoundTrip},
 	{name: "sweep removes what is behind the cursor and resets nothing", run: testSweepMessages},
@@ -25,7 +37,7 @@ var messageTests = []test{
 // mail is what LoadMessages returns, sorted by pair. It fails the test when a pair is out of order.
 func (x *suite) mail(limit int, shards ...model.ShardID) []store.MessageRow {
 	x.Helper()
-	got := try(x.Store.LoadMessages(x.Context(), shards, limit)).or(x)
+	got := try(messagesOf(x.Context(), x.Store, shards, limit)).or(x)
 	if len(got) > limit {
 		x.Errorf("%d messages, more than the limit %d", len(got), limit)
 	}
@@ -121,6 +133,62 @@ func testMessageLimit(x *suite) {
 	}
 }
 
+// testMessageBytes reads pages that bytes limit: each has a row at least, at most one row beyond the limit, and the pairs keep
+// their order.
+func testMessageBytes(x *suite) {
+	l := x.Join(1).Lanes[0]
+	large := func(rows []store.MessageRow) []store.MessageRow {
+		for i := range rows {
+			rows[i].Message.Input = model.Payload{Data: bytes.Repeat([]byte("m"), 10_000), Encoding: "raw"}
+		}
+		return rows
+	}
+	all := large(slices.Concat(rows(1, 2, 1, 5), rows(1, 3, 1, 4), rows(4, 2, 1, 3)))
+	l.Write(func(b *store.Batch) { b.Messages = all })
+
+	cursor := make(map[[2]model.ShardID]int64)
+	var got []store.MessageRow
+	for pages := 0; ; pages++ {
+		page, more, err := x.Store.LoadMessages(x.Context(), []model.ShardID{1, 4}, 100, 15_000)
+		if err != nil {
+			x.Fatal(err)
+		}
+		if want := min(2, len(all)-len(got)); len(page) != want {
+			x.Fatalf("page %d has %d messages of 10 kB, want %d for a limit of 15 kB", pages, len(page), want)
+		}
+		if behind := len(all) - len(got) - len(page); behind > 0 && !more {
+			x.Fatalf("page %d tells that it is the last one, and %d messages are behind it", pages, behind)
+		}
+		if len(page) == 0 {
+			break
+		}
+		got = append(got, page...)
+		b := l.Batch()
+		for _, m := range page {
+			pair := [2]model.ShardID{m.To, m.From}
+			b.Cursors = slices.DeleteFunc(b.Cursors, func(c store.CursorRow) bool { return c.To == m.To && c.From == m.From })
+			b.Cursors = append(b.Cursors, store.CursorRow{To: m.To, From: m.From, Prev: cursor[pair], Next: m.Seq})
+		}
+		for _, c := range b.Cursors {
+			cursor[[2]model.ShardID{c.To, c.From}] = c.Next
+		}
+		l.Commit(b)
+	}
+	x.Want("all pages", all, got)
+
+	l.Write(func(b *store.Batch) { b.Messages = large(rows(1, 2, 6, 7)) })
+	for _, maxBytes := range []int{0, 1, 10_000} {
+		page, more, err := x.Store.LoadMessages(x.Context(), []model.ShardID{1}, 100, maxBytes)
+		if err != nil || len(page) != 1 || !more {
+			x.Errorf("a page of %d bytes has %d messages, more is %v: %v", maxBytes, len(page), more, err)
+		}
+	}
+	page, more, err := x.Store.LoadMessages(x.Context(), []model.ShardID{1}, 100, 30_000)
+	if err != nil || len(page) != 2 || more {
+		x.Errorf("a page with room for all has %d messages, more is %v: %v", len(page), more, err)
+	}
+}
+
 func testCursors(x *suite) {
 	l := x.Join(1).Lanes[0]
 	l.Write(func(b *store.Batch) { b.Messages = rows(1, 2, 1, 9) })
@@ -159,7 +227,7 @@ func testMessageRoundTrip(x *suite) {
 		if d := Diff([]store.MessageRow{row}, x.mail(10, 1)); d != "" {
 			t.Fatalf("message (-want +got):\n%s", d)
 		}
-		inbox := try(x.Store.LoadInbox(x.Context(), []model.ShardID{3}, model.MaxTime, 10)).or(x)
+		inbox := try(inboxOf(x.Context(), x.Store, []model.ShardID{3}, model.MaxTime, 10)).or(x)
 		if d := Diff([]store.InboxRow{request}, inbox); d != "" {
 			t.Fatalf("request (-want +got):\n%s", d)
 		}

@@ -338,7 +338,7 @@ func (m *mixer) take() {
 }
 
 func (m *mixer) inbox() []store.InboxRow {
-	return try(m.stores[1].s.LoadInbox(m.Context(), m.shards, model.MaxTime, 1000)).or(m)
+	return try(inboxOf(m.Context(), m.stores[1].s, m.shards, model.MaxTime, 1000)).or(m)
 }
 
 // puts reports whether the batch writes a request already.

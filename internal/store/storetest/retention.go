@@ -387,5 +387,5 @@ func testSweepLetters(x *suite) {
 			x.Errorf("sweep %d removed %d rows, want %d", i, n, c.want)
 		}
 	}
-	x.Want("what waits", []store.InboxRow{waits}, try(x.Store.LoadInbox(x.Context(), []model.ShardID{1, 2}, Noon, 10)).or(x))
+	x.Want("what waits", []store.InboxRow{waits}, try(inboxOf(x.Context(), x.Store, []model.ShardID{1, 2}, Noon, 10)).or(x))
 }

@@ -1,0 +1,174 @@
+package lane_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const letterBytes = 5_000 // of a message in these tests
+
+// largeSignals are signals of letterBytes each.
+func largeSignals(a model.Address, from, to int) []model.Message {
+	ms := signals(a, from, to)
+	for i := range ms {
+		ms[i].Input = data(letterBytes)
+	}
+	return ms
+}
+
+// settleWithin lets the lane come to rest. It demands in each round that messages of at most so many bytes wait in memory.
+func (r *rig) settleWithin(most int) {
+	r.t.Helper()
+	r.flush()
+	for {
+		if held := r.l.MailHeld(); held > most {
+			r.t.Fatalf("messages of %d bytes wait in memory, at most %d may", held, most)
+		}
+		switch {
+		case len(r.loads) > 0:
+			r.read()
+		case r.commit != nil:
+			r.commitNow()
+		default:
+			return
+		}
+	}
+}
+
+// Messages that wait in memory are bounded in bytes, whether other lanes hand them over or the lane reads them. Each takes
+// effect once and in order, although nobody tells the lane of it again.
+func TestMessagesInMemoryAreBounded(t *testing.T) {
+	t.Parallel()
+	hints := map[string]func(r *rig, rows []store.MessageRow){
+		"handed over": func(r *rig, rows []store.MessageRow) { r.l.Messages(rows) },
+		"one by one": func(r *rig, rows []store.MessageRow) {
+			for i := range rows {
+				r.l.Messages(rows[i : i+1])
+			}
+		},
+		"read": func(r *rig, _ []store.MessageRow) { r.l.MailWaits() },
+	}
+	for name, hint := range hints {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const room = 4 * letterBytes
+			r, f := foreignRig(t, func(c *lane.Config) { c.MaxMail, c.PerKey = room, 2 })
+			r.join(1)
+			a, b := in(0, 0), in(1, 0)
+			r.began(a)
+			r.began(b)
+			rows := f.sends(append(largeSignals(a, 1, 30), largeSignals(b, 1, 5)...)...)
+			hint(r, rows)
+			r.settleWithin(room + 2*letterBytes)
+			r.wantEvents(a, received(1, 30)...)
+			r.wantEvents(b, received(1, 5)...)
+			if n := r.l.MailHeld(); n != 0 {
+				t.Errorf("%d bytes of no message are counted", n)
+			}
+		})
+	}
+}
+
+// A shard that moves takes nothing of the room for messages with it.
+func TestShardsThatMoveMakeRoomForMessages(t *testing.T) {
+	t.Parallel()
+	r, f := foreignRig(t, func(c *lane.Config) { c.MaxMail = 2 * letterBytes })
+	r.join(1)
+	a, b := in(0, 0), in(1, 0)
+	r.began(a)
+	r.began(b)
+	r.l.Messages(f.sends(largeSignals(a, 1, 4)...))
+	r.l.GiveUp(r.now, []model.ShardID{0})
+	if n := r.l.MailHeld(); n != 0 {
+		t.Errorf("%d bytes wait for a shard that moves", n)
+	}
+	r.l.Messages(f.sends(largeSignals(b, 1, 4)...))
+	r.settleWithin(4 * letterBytes)
+	r.wantEvents(b, received(1, 4)...)
+}
+
+// Requests of other processes come in pages of so many bytes, and the lane reads on until the last one.
+func TestRequestsAreReadInPagesOfBytes(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 3 * letterBytes })
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	for i, m := range largeSignals(a, 1, 20) {
+		r.put(m, fmt.Sprint("req-", i))
+	}
+	r.l.MailWaits()
+	r.flush()
+	for {
+		if held := r.l.Held(); held > 5*letterBytes {
+			t.Fatalf("the lane has requests of %d bytes, more than a page", held)
+		}
+		if len(r.loads) > 0 {
+			r.read()
+		} else if r.commit != nil {
+			r.commitNow()
+		} else {
+			break
+		}
+	}
+	r.wantEvents(a, received(1, 20)...)
+}
+
+// Queries of other processes that wait for an answer stay in the inbox. They are bounded, and the lane reads what is behind
+// them, however large they are.
+func TestLargeQueriesKeepNobodyWaiting(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.MaxMail = 4 * 2 * letterBytes })
+	r.join(1)
+	a, b := key("a"), key("b")
+	r.parked(a)
+	r.began(b)
+	huge := model.Message{Kind: model.MessageQuery, To: a, Name: "q", Input: data(4 * letterBytes)}
+	first := r.put(huge, "first")
+	second := r.post(huge, "second")
+	r.settle()
+	r.post(largeSignals(b, 1, 1)[0], "signal")
+	r.settle()
+	r.wantEvents(b, received(1, 1)...)
+	if ans := r.remembered(second); ans == nil || ans.Failure == nil || ans.Failure.Kind != "exhausted" {
+		t.Errorf("the second query is answered %+v, want a refusal", ans)
+	}
+	if n := r.reply(a, "42"); n != 1 {
+		t.Errorf("the code was asked %d times", n)
+	}
+	r.settle()
+	if ans := r.remembered(first); ans == nil || string(ans.Output.Data) != "42" {
+		t.Errorf("the first query is answered %+v", ans)
+	}
+	third := r.post(huge, "third")
+	r.settle()
+	if ans := r.remembered(third); ans != nil {
+		t.Errorf("a query is refused although none waits: %+v", ans)
+	}
+}
+
+// While the lane is full of inputs, it reads no mail. It does when it has room again.
+func TestFullLaneReadsMailLater(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.MaxBytes = 20_000 })
+	r.join(1)
+	a, b := key("a"), key("b")
+	r.began(a)
+	r.began(b)
+	for i := range 5 {
+		r.send(model.Message{Kind: model.MessageSignal, To: a, Name: "s", Input: data(letterBytes)}, i)
+	}
+	r.flush()
+	r.put(largeSignals(b, 1, 1)[0], "signal")
+	r.l.MailWaits()
+	r.flush()
+	if len(r.loads) != 0 {
+		t.Errorf("a full lane reads %+v", r.loads)
+	}
+	r.settle()
+	r.wantEvents(b, received(1, 1)...)
+}
