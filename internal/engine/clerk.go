@@ -152,7 +152,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
 	keys := []store.RequestKey{key}
-	if asked.Use() != nil || asked.Order() { // the id may belong to another request, whose answer may be far away; the refusal of an order stands there as well
+	if asked.Use() != nil { // the id may belong to another request, whose answer may be far away
 		key.ID = model.RefusedIDs + id.String()
 		keys = append(keys, key)
 	}

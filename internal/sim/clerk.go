@@ -200,7 +200,7 @@ func (k *clerk) send(m *model.Message, reply func(*lane.Answer)) {
 	c := newCall(k.p, reply)
 	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked})
 	id := k.p.s.newRun()
-	if asked.Use() != nil || asked.Order() { // the id may belong to another request, whose answer may be far away; the refusal of an order stands there as well
+	if asked.Use() != nil { // the id may belong to another request, whose answer may be far away
 		key.ID = model.RefusedIDs + id.String()
 		k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked})
 	}

@@ -372,7 +372,7 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),
 		})
 	case in.pair != nil && !in.pair.next(in):
-	case in.orders() && !in.told:
+	case in.orders() && !in.told && e.sure(in):
 		l.refuseOrder(e, in, wayOut(in.message, blocked))
 		return
 	case in.pair != nil || !in.inbox.IsZero():
