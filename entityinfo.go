@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"context"
+	"io"
 	"iter"
 	"time"
 
@@ -121,4 +122,15 @@ func (a *App) Unlock(ctx context.Context, ref EntityRef, epoch int64) error {
 		return public(err)
 	}
 	return public(a.host.backend.Unlock(ctx, api.UnlockRequest{Address: to, Epoch: epoch}))
+}
+
+// ForceDeleteEntity removes an entity whose row cannot be read, or whose changes the store refuses, whatever state it is in. Its row and the calls that wait for it are written to
+// export first, as they stand, as JSON lines (docs/operating.md has the format). Callers and sections that wait for its lock get ErrNotFound. Calls that nobody waits for become
+// dead letters. The section that holds its lock finds its further calls of the entity refused with ErrConflict.
+func (a *App) ForceDeleteEntity(ctx context.Context, ref EntityRef, export io.Writer) error {
+	to, err := ref.address()
+	if err == nil {
+		_, err = a.host.backend.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: to}, Force: true, Export: export})
+	}
+	return public(err)
 }

@@ -32,3 +32,28 @@ func ExampleApp_ForceDelete() {
 	fmt.Println(rows.Len() > 0, err != nil)
 	// Output: true true
 }
+
+// ForceDeleteEntity removes an entity that cannot be read or changed, after its rows have been saved.
+func ExampleApp_ForceDeleteEntity() {
+	ctx := context.Background()
+	account := perdure.NewEntity[int]("account")
+	deposit := perdure.NewOperation(account, "deposit", func(_ perdure.EntityCtx, cents *int, n int) (int, error) {
+		*cents += n
+		return *cents, nil
+	})
+	app, err := embedded.Open(ctx, "memory:", account)
+	if err != nil {
+		panic(err)
+	}
+	defer app.Close()
+	if _, err := deposit.Call(app.With(ctx), "42", 100); err != nil {
+		panic(err)
+	}
+	var rows bytes.Buffer
+	if err := app.ForceDeleteEntity(ctx, account.Ref("42"), &rows); err != nil {
+		panic(err)
+	}
+	info, err := app.Entity(ctx, account.Ref("42"))
+	fmt.Println(rows.Len() > 0, info.Exists, err)
+	// Output: true false <nil>
+}

@@ -207,7 +207,7 @@ func newWorkflowDelete(o *options) *cobra.Command {
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			name := t.Address.Type + "/" + t.Address.Key
 			if force && export == "" && !dry {
-				return fault.New(fault.Invalid, "delete of %s: --force needs --export FILE: its rows are saved there before they are removed", name)
+				return needsExport(name)
 			}
 			would, err := b.Delete(ctx, api.DeleteRequest{Target: t, DryRun: true, Force: force})
 			switch {
@@ -252,7 +252,7 @@ func newWorkflowDelete(o *options) *cobra.Command {
 	})
 }
 
-// forceDelete removes an execution after its rows are safe in a new file.
+// forceDelete removes an execution or an entity after its rows are safe in a new file.
 func forceDelete(ctx context.Context, b api.Backend, t api.Target, path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

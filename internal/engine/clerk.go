@@ -151,7 +151,7 @@ func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error
 		asked.RequestID, asked.Drawn = newID().String(), true
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
-	refused := key // when the owner has no room for it or cannot carry out the order, or the id belongs to another request
+	refused := key // when the owner has no room for it, or the id belongs to another request
 	refused.ID = model.RefusedIDs + id.String()
 	keys := [...]store.RequestKey{key, refused}
 	c := newCall()

@@ -251,7 +251,12 @@ func (s *Service) retryTask(ctx context.Context, r *api.PastRequest) (api.PastRe
 	}
 	row, err := s.execution(ctx, "retry", r.Source)
 	if err != nil {
-		return api.PastReply{}, err
+		return api.PastReply{}, wayOut(err)
+	}
+	if !row.Outcome.Status.Closed() {
+		if err := s.stuck(ctx, "retry", &row.Start); err != nil {
+			return api.PastReply{}, err
+		}
 	}
 	if st := row.Outcome.Status; !st.Closed() || st == model.Completed {
 		return api.PastReply{}, fault.New(fault.Conflict, "retry of %s: it is %s", row.Start.Address, st)

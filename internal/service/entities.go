@@ -71,6 +71,9 @@ func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, 
 	}
 	stored, err := s.store.LoadEntity(ctx, store.EntityKey{Shard: s.shard(a), Address: a}, defaultPage, s.limits.Payload)
 	if err != nil {
+		if fault.Is(err, fault.Corrupt) {
+			err = fault.WithHint(err, "%s", model.EntityWayOut)
+		}
 		return api.EntityInfo{}, err
 	}
 	info := api.EntityInfo{Entity: model.Entity{Address: a}, Waiting: stored.Mailbox, More: stored.More}

@@ -76,9 +76,14 @@ func (s *Service) takeOver(ctx context.Context, op string, mode history.Mode, r 
 	for try := 1; ; try++ {
 		h, err := s.read(ctx, op, r.Source)
 		if err != nil {
-			return api.PastReply{}, err
+			return api.PastReply{}, wayOut(err)
 		}
 		open := !h.Outcome.Status.Closed()
+		if mode == history.Retry && open {
+			if err := s.stuck(ctx, op, &h.Start); err != nil {
+				return api.PastReply{}, err
+			}
+		}
 		if mode == history.Retry && (open || h.Outcome.Status == model.Completed) {
 			return api.PastReply{}, fault.WithHint(fault.New(fault.Conflict, "retry of %s: it is %s", h.Start.Address, h.Outcome.Status),
 				"only what failed, was cancelled or terminated can be retried; a reset begins anew from a place that you name")
@@ -282,13 +287,16 @@ func (s *Service) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRe
 		return api.DeleteReply{}, wayOut(err)
 	}
 	if !row.Outcome.Status.Closed() {
+		if err := s.stuck(ctx, "delete", &row.Start); err != nil {
+			return api.DeleteReply{}, err
+		}
 		return api.DeleteReply{}, fault.WithHint(fault.New(fault.Conflict, "delete of %s: it is running", r.Target.Address),
 			"cancel it and wait for its end first")
 	}
 	runs := []model.RunID{row.Start.Run}
 	if r.Target.Run.IsZero() {
 		if runs, err = s.chain(ctx, row); err != nil {
-			return api.DeleteReply{}, err
+			return api.DeleteReply{}, wayOut(err)
 		}
 	}
 	reply := api.DeleteReply{Runs: runs}

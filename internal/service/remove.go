@@ -3,7 +3,9 @@ package service
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"slices"
+	"strings"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
@@ -16,32 +18,44 @@ type rawHeader struct {
 	Perdure  string `json:"perdure"`
 	Format   int    `json:"format"`
 	Tenant   string `json:"tenant"`
-	Workflow string `json:"workflow"`
+	Workflow string `json:"workflow,omitempty"`
+	Entity   string `json:"entity,omitempty"`
 	Key      string `json:"key"`
 	Shard    uint16 `json:"shard"`
 	Store    string `json:"store"`
 }
 
-// remove takes an execution away that nothing else can end: its rows are exported as they stand, the locks that it holds are freed, and its owner removes the rows in one commit. Every part may
-// be repeated, so a removal that failed half-way is made again.
+// remove takes an execution away that nothing else can end, or an entity that cannot be read: its rows are exported as they stand, the locks that an execution holds are freed, and the owner
+// removes the rows in one commit. Every part may be repeated, so a removal that failed half-way is made again.
 func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteReply, error) {
 	a := r.Target.Address
 	v := s.check("delete")
-	v.address(a)
+	if a.IsEntity() {
+		v.entity(a)
+	} else {
+		v.address(a)
+	}
 	if r.Export == nil && !r.DryRun {
 		v.wrong("a removal by force needs somewhere to export the rows to")
 	}
 	if err := v.err(); err != nil {
 		return api.DeleteReply{}, err
 	}
-	runs, err := s.exportRaw(ctx, r)
+	x := &rawExport{service: s, target: r.Target, to: r.Export}
+	err := x.write(ctx)
+	runs := x.runs
 	switch {
 	case err != nil:
 		return api.DeleteReply{}, err
-	case len(runs) == 0:
+	case !x.begun && a.IsEntity():
+		return api.DeleteReply{}, fault.New(fault.NotFound, "entity %s does not exist, and nothing waits for it", a)
+	case !x.begun:
 		return api.DeleteReply{}, fault.New(fault.NotFound, "execution %s does not exist", a)
 	case r.DryRun:
 		return api.DeleteReply{Runs: runs}, nil
+	case a.IsEntity():
+		_, err := s.send(ctx, &model.Message{Kind: model.MessageDelete, To: a, Force: true, RequestID: r.RequestID})
+		return api.DeleteReply{}, err
 	}
 	// One that can still be ended in order is: its parent, its watchers and its locks hear of it.
 	end := api.CancelRequest{Target: r.Target, Reason: "removed by an operator"}
@@ -63,35 +77,72 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 	return api.DeleteReply{Runs: runs}, nil
 }
 
-// exportRaw writes the rows of an execution as JSON lines and returns its runs.
-func (s *Service) exportRaw(ctx context.Context, r *api.DeleteRequest) (runs []model.RunID, err error) {
-	a, shard := r.Target.Address, s.shard(r.Target.Address)
-	var lines *json.Encoder
-	if r.Export != nil {
-		lines = json.NewEncoder(r.Export)
+// rawExport writes the rows of an execution or an entity as JSON lines.
+type rawExport struct {
+	service *Service
+	target  api.Target
+	to      io.Writer // nil when nobody wants to see them
+	begun   bool      // there is something to write
+	runs    []model.RunID
+}
+
+// write reads everything.
+func (x *rawExport) write(ctx context.Context) error {
+	a := x.target.Address
+	for _, run := range x.find(ctx) {
+		err := x.service.store.ReadRaw(ctx, x.service.shard(a), a, run, x.row)
+		if err != nil {
+			return err
+		}
 	}
-	line := func(v any) error {
-		if lines == nil {
-			return nil
+	return nil
+}
+
+// find names the runs that the target has. They name each other, so as a rule each of them is found by its id. Where one of them cannot be read it is the zero run, which stands for
+// all of them, and the store looks at every run of the shard.
+func (x *rawExport) find(ctx context.Context) []model.RunID {
+	t, all := x.target, []model.RunID{{}}
+	if t.Address.IsEntity() || !t.Run.IsZero() {
+		return []model.RunID{t.Run}
+	}
+	row, err := x.service.store.LoadExecution(ctx, x.service.shard(t.Address), t.Address, model.RunID{})
+	if err != nil || row == nil {
+		return all
+	}
+	runs, err := x.service.chain(ctx, row)
+	if err != nil {
+		return all
+	}
+	return runs
+}
+
+// row writes a row, behind a first line that says what it is about.
+func (x *rawExport) row(row store.RawRow) error {
+	if !x.begun {
+		x.begun = true
+		a, st := x.target.Address, x.service.store.Info()
+		head := rawHeader{Perdure: "raw rows", Format: 1, Tenant: a.Tenant, Workflow: a.Type, Key: a.Key, Shard: uint16(x.service.shard(a)), Store: st.URL}
+		if a.IsEntity() {
+			head.Workflow, head.Entity = "", strings.TrimPrefix(a.Type, model.EntityPrefix)
 		}
-		if err := lines.Encode(v); err != nil {
-			return fault.New(fault.Unavailable, "export of the rows of %s: %w", a, err)
+		if err := x.line(head); err != nil {
+			return err
 		}
+	}
+	if row.Table == "executions" {
+		x.runs = append(x.runs, row.Run)
+	}
+	return x.line(row)
+}
+
+func (x *rawExport) line(v any) error {
+	if x.to == nil {
 		return nil
 	}
-	err = s.store.ReadRaw(ctx, shard, a, r.Target.Run, func(row store.RawRow) error {
-		if len(runs) == 0 {
-			head := rawHeader{Perdure: "raw rows", Format: 1, Tenant: a.Tenant, Workflow: a.Type, Key: a.Key, Shard: uint16(shard), Store: s.store.Info().URL}
-			if err := line(head); err != nil {
-				return err
-			}
-		}
-		if row.Table == "executions" {
-			runs = append(runs, row.Run)
-		}
-		return line(row)
-	})
-	return runs, err
+	if err := json.NewEncoder(x.to).Encode(v); err != nil {
+		return fault.New(fault.Unavailable, "export of the rows of %s: %w", x.target.Address, err)
+	}
+	return nil
 }
 
 // unlockAll frees what runs of an address hold. Which entities that is only the entities themselves tell, because the history cannot be read.
@@ -134,4 +185,22 @@ func wayOut(err error) error {
 		return fault.WithHint(err, "%s", model.WayOut)
 	}
 	return err
+}
+
+// stuck says why an open execution cannot be ended in order; nil when it can, as far as anybody knows.
+func (s *Service) stuck(ctx context.Context, op string, start *model.Start) error {
+	a := start.Address
+	d, err := s.Describe(ctx, api.Target{Address: a, Run: start.Run})
+	if err != nil {
+		if fault.Is(err, fault.Corrupt) {
+			return wayOut(err)
+		}
+		return nil
+	}
+	for i := range d.Reasons {
+		if code := d.Reasons[i].Code; code == model.WaitCorrupt || code == model.WaitPoison {
+			return fault.WithHint(fault.New(fault.Blocked, "%s of %s: it %s", op, a, d.Reasons[i]), "%s", model.WayOut)
+		}
+	}
+	return nil
 }

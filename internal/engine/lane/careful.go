@@ -181,7 +181,7 @@ func (l *Lane) isolate(now model.Time, in *input, err error) []chunk {
 	}
 	why := model.Reason{Code: model.WaitPoison, Detail: err.Error()}
 	l.quarantine(now, e, why)
-	in.barred = true // a removal by force is refused by the quarantine as well: it would be refused by the store again
+	in.barred = true        // a removal by force is refused by the quarantine as well: it would be refused by the store again
 	chunks := []chunk{{in}} // refused by the quarantine; a message is put off, which is a write
 	if !in.run.IsZero() {
 		note := &input{kind: inQuarantine, address: in.address, run: in.run, turn: &model.Turn{Blocked: &why}}
@@ -373,7 +373,7 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),
 		})
 	case in.pair != nil && !in.pair.next(in):
-	case in.orders() && !in.told:
+	case in.orders() && !in.told && e.sure(in):
 		l.refuseOrder(e, in, wayOut(in.message, blocked))
 		return
 	case in.pair != nil || !in.inbox.IsZero():

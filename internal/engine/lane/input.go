@@ -47,7 +47,7 @@ type input struct {
 	looked  int                 // how many requests to the address had been served by then
 	fresh   bool                // the request id has never been used before
 	seen    bool                // the store has said that the answer to the request is remembered
-	misused bool                // it is refused, and its answer must not stand under its request id, which belongs to another request or may be used again
+	misused bool                // the request id belongs to another request, and is refused
 	token   any                 // who is to be answered
 	barred  bool                // it removes by force, and the store has refused that
 	told    bool                // it is an order for something that is quarantined, and is refused
@@ -190,7 +190,7 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 	if in.kind == inExpired {
 		return !e.dirty() // a start that is on its way may replace a run that is to go, and must find it
 	}
-	if e.poison != nil && !in.forced() {
+	if e.poison != nil && !in.forced() && !in.orders() {
 		return true // refused without a look at the run
 	}
 	if in.kind == inMessage && in.message.Kind == model.MessageDelete && e.dirty() {
@@ -214,6 +214,7 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 		l.loadMailbox(e, in)
 		return false
 	case in.forced(): // whatever there is
+	case e.poison != nil: // an order, which is refused
 	case !e.known && !l.mayAssumeAbsent(e, in):
 		l.load(e)
 		return false

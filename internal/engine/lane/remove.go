@@ -156,10 +156,9 @@ func (in *input) orders() bool {
 	return in.kind == inMessage && !in.inbox.IsZero() && in.message.Order() && !in.message.Node.IsZero() && !in.message.Keep
 }
 
-// refuseOrder tells another process that its order cannot be carried out. The refusal is not remembered under the id of the request, because the quarantine may end. An
-// order whose refusal the store refuses is put off.
+// refuseOrder tells another process that its order cannot be carried out. An order whose refusal the store refuses is put off.
 func (l *Lane) refuseOrder(e *entry, in *input, why error) {
-	in.told, in.misused = true, true
+	in.told = true
 	l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.KindOf(why).String(), Message: why.Error()}}})
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
@@ -287,4 +288,45 @@ func TestForcedDeleteRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An order of another process for what is quarantined is refused at once, each request once. Given again later, the order takes effect.
+func TestOrdersForWhatIsQuarantined(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("bad")
+	r.start(a, "one")
+	r.settle()
+	r.restart()
+	damaged := true
+	r.reads = func(ld *lane.Load) *lane.LoadResult {
+		if damaged && ld.Kind == lane.LoadRun && ld.Address == a {
+			return &lane.LoadResult{Err: fault.New(fault.Corrupt, "event 3 of it cannot be decoded")}
+		}
+		return nil
+	}
+	r.join(1)
+	r.settle()
+	order := func(id string) {
+		r.putRow(model.Message{Kind: model.MessageTerminate, To: a, RequestID: id})
+	}
+	order("first")
+	order("first") // by somebody who repeats it before it is answered
+	r.l.MailWaits()
+	r.settle()
+	answer := r.remembered(store.RequestKey{Shard: a.Shard(shards), Address: a, ID: "first"})
+	if answer == nil || answer.Failure == nil || !strings.Contains(answer.Failure.Message, "perdure workflow delete --force") {
+		t.Fatalf("the order is answered %+v, want a refusal that names the way out", answer)
+	}
+	if x := r.current(a); x.Outcome.Status.Closed() {
+		t.Error("it was carried out")
+	}
+
+	damaged = false
+	r.pass(2 * time.Minute)
+	order("second")
+	r.l.MailWaits()
+	r.settle()
+	r.wantStatus(a, model.Terminated)
 }
