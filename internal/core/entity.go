@@ -425,7 +425,7 @@ func (n *Entity) hand(items []*Item) []*Item {
 func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	for _, it := range n.mail {
 		switch {
-		case !it.View || it.made:
+		case !it.View || it.made || it.suspect:
 		case view(it.Message.Name):
 			it.made = true
 			items = append(items, it)

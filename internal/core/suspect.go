@@ -33,13 +33,19 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	if n.busy > 0 && !n.Row.Address.Stateless() {
 		return nil, false
 	}
+	barred := false // by something that comes first, except for views, which wait for nothing
 	for _, it := range n.mail {
 		switch {
-		case it.made || it.View || it.held || it.lost || LockedOut(&n.Row, it.Message):
+		case it.made || it.View && !it.suspect || it.held || it.lost || !it.View && LockedOut(&n.Row, it.Message):
 			continue
 		case it.noting:
 			return nil, false
-		case it.Message.Kind == model.MessageLock || !it.suspect || it.alone && len(items) > 0 || len(items) == most:
+		case it.Message.Kind == model.MessageLock || !it.suspect:
+			barred = true
+			continue
+		case barred && !it.View:
+			continue
+		case it.alone && len(items) > 0 || len(items) == most:
 			return items, false
 		case it.alone:
 			return []*Item{it}, true

@@ -96,3 +96,41 @@ func TestSuspects(t *testing.T) {
 		t.Errorf("then suspects %q, alone %v", names(items), alone)
 	}
 }
+
+// A stored view may end its process as well: it is noted before it is made, also while the entity is locked, and set aside in the end.
+func TestSuspectViews(t *testing.T) {
+	t.Parallel()
+	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
+	mailbox := []model.MailboxItem{
+		{Seq: 1, Message: model.Message{Kind: model.MessageLock, To: a, From: model.Link{ID: "next"}}},
+		{Seq: 2, Message: model.Message{Kind: model.MessageCall, To: a, Name: "bomb", From: model.Link{ID: "s"}}},
+	}
+	view := func(string) bool { return true }
+	for i := byte(2); i < 4; i++ {
+		n := core.NewEntity(a, &model.Entity{Address: a, Version: 1, Holder: model.Link{ID: "section"}}, mailbox)
+		n.Suspect(model.NodeID{15: i})
+		n.Mark(view)
+		if got := n.Views(view); got != nil {
+			t.Fatalf("%s is made by process %d before it is noted", names(got), i)
+		}
+		items, _ := n.Suspects(64)
+		d, aside, _ := n.Note(items, model.NodeID{15: i}, 1)
+		if names(items) != "bomb" || len(aside) != 0 {
+			t.Fatalf("process %d notes %q and sets %q aside", i, names(items), names(aside))
+		}
+		if got := n.Views(view); got != nil {
+			t.Fatalf("%s is made by process %d before the note is stored", names(got), i)
+		}
+		n.Noted()
+		if got := n.Views(view); names(got) != "bomb" {
+			t.Fatalf("process %d makes %q", i, names(got))
+		}
+		mailbox[1] = d.Mailbox[0]
+	}
+	n := crashed(a, mailbox, model.NodeID{15: 4})
+	n.Mark(view)
+	items, _ := n.Suspects(64)
+	if _, aside, _ := n.Note(items, model.NodeID{15: 4}, 1); names(aside) != "bomb" {
+		t.Errorf("%q is set aside", names(aside))
+	}
+}

@@ -163,7 +163,11 @@ func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, f
 
 // late says that a call has taken longer than it may.
 func (h *handover) late(c *Call, limit time.Duration) *model.Failure {
-	return replay.FailureOf(fault.New(fault.Timeout, "%s of %s/%s has exceeded its time limit of %s, and has changed nothing", c.Name, h.name, h.o.Entity.Key, limit))
+	left := "and has changed nothing"
+	if h.code.State == nil {
+		left = "and may have done its work or not" // what an RPC does is not known here
+	}
+	return replay.FailureOf(fault.New(fault.Timeout, "%s of %s/%s has exceeded its time limit of %s, %s", c.Name, h.name, h.o.Entity.Key, limit, left))
 }
 
 // leave ends the hand-over while the code of a call still runs: with what the calls before it have left. The code has a state of its own, decoded from that, and nobody

@@ -146,3 +146,24 @@ func TestRunawaysAreBounded(t *testing.T) {
 		}
 	})
 }
+
+// The engine does not know what the code of a service has done, and does not say that it has done nothing.
+func TestTimeLimitOfAService(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		pay := model.Address{Tenant: "default", Type: model.ServicePrefix + "pay"}
+		wait := func(c *entity.Call, _ any) (model.Payload, error) {
+			<-c.Context().Done()
+			return model.Payload{}, c.Context().Err()
+		}
+		code := entity.Type{Calls: map[string]entity.Handler{"charge": {Limit: time.Minute, Run: wait}}}
+		w, s := entity.New(entity.Config{Types: map[string]entity.Type{pay.Type: code}, Slots: 1}), newSession()
+		w.Serve(s)
+		w.Operate(model.Operations{Entity: pay, Generation: 1, Calls: []model.OperationCall{{Name: "charge"}}})
+		<-s.arrived
+		f := s.taken()[0].Results[0].Failure
+		if f == nil || !strings.Contains(f.Message, "time limit of 1m0s") || strings.Contains(f.Message, "changed nothing") {
+			t.Errorf("the failure says %v", f)
+		}
+	})
+}
