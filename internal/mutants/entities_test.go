@@ -117,7 +117,7 @@ var entities = []mutant{
 	{
 		name:  "the fencing token of a lock begins anew with its row",
 		file:  "internal/core/entity.go",
-		old:   "max(n.Row.Epoch+1, int64(now))",
+		old:   "max(n.Row.Epoch+1, n.Floor+1, int64(now))",
 		new:   "n.Row.Epoch + 1",
 		tests: [][]string{accounts},
 	},
