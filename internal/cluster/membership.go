@@ -55,6 +55,7 @@ type Membership struct {
 
 	view     store.View
 	doubt    bool                      // the store's clock has jumped
+	doubted  bool                      // it had when the view before was made
 	unsure   time.Duration             // mono time until which leases may be wrong that were written while it had
 	lastView model.Time                // store time of the view before
 	seen     map[model.NodeID]sighting // leases of others, as they were seen last

@@ -45,9 +45,11 @@ func (m *Membership) Distrust(mono time.Duration) { m.unsure = mono + m.cfg.TTL 
 
 // watch notes the leases of others.
 func (m *Membership) watch(mono time.Duration) {
-	if m.doubt {
+	// What was written since a view by a wrong clock may have been written by that clock too.
+	if m.doubt || m.doubted {
 		m.unsure = mono + m.cfg.TTL
 	}
+	m.doubted = m.doubt
 	// A lease that was written since the last view lasts for longer than that view, or the store's clock has been back
 	// in between.
 	least := m.lastView.Add(m.cfg.TTL)

@@ -173,3 +173,25 @@ func TestJumpBeforeJoiningFencesNobody(t *testing.T) {
 		}
 	}
 }
+
+// A node that has seen the store's clock jump back stands still until the clock is right again. The other one has renewed its lease
+// meanwhile by the wrong clock, and lives.
+func TestJumpThatEndsWhileANodeStandsStill(t *testing.T) {
+	t.Parallel()
+	m := newNode(1)
+	renew(t, m, 0, other(0, 9*s))
+	m.Doubt(true, 0)
+	renew(t, m, 2*s, other(-58*s, -49*s))
+	m.Doubt(false, 0)
+	if a := renew(t, m, 14*s, other(14*s, -39*s)); len(a.Fence) != 0 {
+		t.Errorf("fences %v, whose lease was written by the wrong clock", a.Fence)
+	}
+	for mono := 16 * s; mono < 24*s; mono += 2 * s {
+		if a := renew(t, m, mono, other(mono, -39*s)); len(a.Fence) != 0 {
+			t.Errorf("fences %v at %s", a.Fence, mono)
+		}
+	}
+	if a := renew(t, m, 26*s, other(26*s, -39*s)); len(a.Fence) != 1 {
+		t.Errorf("fences %v after a lease of silence", a.Fence)
+	}
+}

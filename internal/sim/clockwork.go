@@ -98,6 +98,9 @@ func (p *proc) suspend(d int64) {
 
 // askAtOnce has somebody read from a process what it owned before it was suspended, before it has had a chance to look at the time.
 func (p *proc) askAtOnce() {
+	if p.inc != nil {
+		p.inc.wakesUp()
+	}
 	for _, r := range p.s.ledger.order {
 		if r.open() && p.inc != nil && p.inc.owner[r.address.shard] {
 			o := p.s.helper.op(model.Message{To: r.address.name})
@@ -105,6 +108,23 @@ func (p *proc) askAtOnce() {
 			o.perform(func() {})
 			return
 		}
+	}
+}
+
+// wakesUp checks that a node which goes on after a suspend would answer no read of what others have taken over meanwhile, although it
+// has heard of nothing yet.
+func (inc *incarnation) wakesUp() {
+	s := inc.p.s
+	for shard, mine := range inc.owner {
+		owner := s.ledger.owner[shard]
+		if !mine || owner == inc.self.ID {
+			continue
+		}
+		s.did(opWokeUp)
+		if inc.serving() && !inc.betrayed() {
+			s.fail("I1: %s was suspended, and would answer a read of shard %d, which belongs to %s", inc.name(), shard, s.ledger.name(owner))
+		}
+		return
 	}
 }
 

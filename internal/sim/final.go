@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -162,6 +163,13 @@ func (s *Sim) holding() string {
 		for _, sh := range p.inc.shells {
 			if n := sh.lane.Held(); n != 0 {
 				return fmt.Sprintf("lane %d of %s holds %d bytes", sh.index, p.inc.name(), n)
+			}
+			u := sh.lane.Usage()
+			if s.entities {
+				u.Entries = 0 // those of entities stay for a while
+			}
+			if u != (lane.Usage{}) {
+				return fmt.Sprintf("lane %d of %s has %+v in memory", sh.index, p.inc.name(), u)
 			}
 		}
 	}

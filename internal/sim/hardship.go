@@ -87,7 +87,7 @@ func (s *Sim) scheduleHardships(at func(n int, do func())) {
 	}
 	at(s.plan.suspends, func() {
 		if p := s.procs[s.pick(3)]; p != nil {
-			p.suspend(s.between(20, 3*s.plan.ttl.Milliseconds()) * millisecond)
+			p.suspend(s.between(20, 4*s.plan.ttl.Milliseconds()) * millisecond)
 		}
 	})
 	at(s.plan.floods, s.flood)

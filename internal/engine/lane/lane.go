@@ -271,6 +271,19 @@ func (l *Lane) Full() bool {
 // Held is the number of bytes of inputs that wait or are not committed yet.
 func (l *Lane) Held() int { return l.bytes + l.kept }
 
+// Usage is what the lane has in memory besides inputs.
+type Usage struct {
+	Entries   int // addresses
+	Histories int // bytes of histories that workers hold
+	Line      int // runs that wait for room for theirs
+	Calls     int // bytes of calls that wait for entities
+}
+
+// Usage is what the lane has in memory besides inputs.
+func (l *Lane) Usage() Usage {
+	return Usage{Entries: len(l.entries), Histories: l.room.used, Line: len(l.room.line), Calls: l.calls}
+}
+
 // Owns reports whether the lane serves the shard.
 func (l *Lane) Owns(s model.ShardID) bool {
 	sh, ok := l.shards[s]
