@@ -120,7 +120,8 @@ var opens = perdure.NewSignal[perdure.Void]("open")
 
 func openRig(t *testing.T, st *steered, cfg engine.Config) *rig {
 	t.Helper()
-	r := &rig{st: st, log: &lines{}, nap: perdure.NewWorkflow("nap", nap)}
+	r := &rig{st: st, log: &lines{}}
+	r.nap = perdure.NewWorkflow("nap", func(ctx perdure.WorkflowCtx, d time.Duration) (time.Duration, error) { return nap(ctx, d) })
 	r.gate = perdure.NewWorkflow("gate", func(ctx perdure.WorkflowCtx, d time.Duration) (time.Duration, error) {
 		if _, err := opens.Receive(ctx); err != nil {
 			return 0, err
