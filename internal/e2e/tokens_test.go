@@ -64,7 +64,7 @@ func tokensGrow(ctx context.Context, steps []string) error {
 				token, err := locker.Run(p.App.With(ctx), key, perdure.RawKey(fmt.Sprint(key, i)))
 				if err != nil || token <= last[key] || token >= 1<<53 {
 					_ = p.Bury()
-					return fmt.Errorf("step %d: token %d of %s after %d, %v", i, token, key, last[key], err)
+					return fmt.Errorf("step %d: token %d of %s after %d, %w", i, token, key, last[key], err)
 				}
 				last[key] = token
 			}

@@ -120,9 +120,9 @@ func testNewerMessage(x *suite) {
 
 func testDamagedRequest(x *suite) {
 	s := x.SubjectIn(3)
-	first, last := s.Request(x.RunID(), "a"), store.InboxRow{}
+	first := s.Request(x.RunID(), "a")
 	bad := store.InboxRow{Shard: 3, ID: x.RunID(), Damaged: rubbish()}
-	last = s.Request(x.RunID(), "c")
+	last := s.Request(x.RunID(), "c")
 	x.put(first, bad, last)
 	got := x.inbox(Noon, 3)
 	if len(got) != 3 {
