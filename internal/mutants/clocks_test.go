@@ -74,9 +74,16 @@ var clocks = []mutant{
 	{
 		name:  "the first node that renews after a jump fences the others",
 		file:  "internal/cluster/sighting.go",
-		old:   "	if m.doubt {\n		m.unsure = mono + m.cfg.TTL\n	}\n",
+		old:   "	if m.doubt || m.doubted {\n		m.unsure = mono + m.cfg.TTL\n	}\n",
 		new:   "",
 		tests: [][]string{{"./internal/cluster", "-run", "TestJumpFencesNobody$"}},
+	},
+	{
+		name:  "a lease that was renewed by a wrong clock, unseen, fences its node",
+		file:  "internal/cluster/sighting.go",
+		old:   "	if m.doubt || m.doubted {\n",
+		new:   "	if m.doubt {\n",
+		tests: [][]string{{"./internal/cluster", "-run", "TestJumpThatEndsWhileANodeStandsStill$"}},
 	},
 	{
 		name:  "tokens begin at the clock where the row of an entity is gone",
