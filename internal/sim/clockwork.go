@@ -229,10 +229,10 @@ func (s *Sim) skew() int64 {
 	return skew
 }
 
-// deceived reports whether a node that fences another one had no chance to know that the clock of the store has jumped: its life has begun since.
+// deceived reports whether a node that fences another one had no chance to know that the clock of the store has jumped: it has not seen the leases of others before.
 func (inc *incarnation) deceived() bool {
 	s := inc.p.s
-	return s.jumped > 0 && inc.since > s.jumped && s.now < s.jumped+2*s.plan.ttl.Microseconds()
+	return s.jumped > 0 && inc.looked > s.jumped && s.now < s.jumped+2*s.plan.ttl.Microseconds()
 }
 
 // newRun draws the id of a run at its idea of store time, later than all before.
