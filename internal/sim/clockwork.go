@@ -54,8 +54,11 @@ func (s *Sim) jump() {
 	}
 	s.hurt(faultJump)
 	if lasts == 0 {
-		s.lasting = max(s.lasting, s.shift)
+		s.lasting, s.stepped = max(s.lasting, s.shift), s.now
 		return
+	}
+	if s.stepped > 0 && s.now < s.stepped+2*s.plan.clock.Persist.Microseconds() && microseconds(by).Abs() < s.plan.clock.Jump {
+		s.lasting = max(s.lasting, s.shift) // a node that accepts the jump before cannot tell this one apart from it, and corrects it slowly
 	}
 	s.jumping = min(s.now+lasts, s.plan.faultsUntil-1)
 	s.at(s.jumping, nil, func() {
