@@ -506,7 +506,7 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	before := n.Row
 	n.ended(items)
 	plain := !items[0].View && !n.Row.Address.Stateless()
-	if plain && n.Row.Version != version {
+	if plain && (n.Row.Version != version || n.Row.Locked() && !n.ofHolder(items)) {
 		return d, false
 	}
 	n.confine(r)
@@ -538,6 +538,12 @@ func (n *Entity) Apply(items []*Item, r *model.Operated, version int64, now mode
 	n.grant(&d, now)
 	n.change(&d, &before, now)
 	return d, true
+}
+
+// ofHolder reports whether all calls are those of the section that has the lock. They may not be although the version is the one that
+// they were made on: what made that version was undone, and the same version was made again in another order, with a lock.
+func (n *Entity) ofHolder(items []*Item) bool {
+	return !slices.ContainsFunc(items, func(it *Item) bool { return it.Message.Section == "" || !n.holds(sectionOf(it.Message)) })
 }
 
 // Current is an item as the entity knows it now: it may have been delivered again, and have another position, or have been read again. It is nil when the entity

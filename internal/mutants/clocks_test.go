@@ -74,7 +74,7 @@ var clocks = []mutant{
 	{
 		name:  "the first node that renews after a jump fences the others",
 		file:  "internal/cluster/sighting.go",
-		old:   "	if m.doubt {\n		m.unsure = mono + m.cfg.TTL\n	}\n",
+		old:   "	if m.doubt || m.doubted {\n		m.unsure = mono + m.cfg.TTL\n	}\n",
 		new:   "",
 		tests: [][]string{{"./internal/cluster", "-run", "TestJumpFencesNobody$"}},
 	},
@@ -84,6 +84,13 @@ var clocks = []mutant{
 		old:   "				s.lasts = min(n.Expires.Sub(m.lastView), m.cfg.Longest)\n",
 		new:   "				s.lasts = m.cfg.TTL\n",
 		tests: [][]string{{"./internal/cluster", "-run", "LongLease"}},
+	},
+	{
+		name:  "a lease that was renewed by a wrong clock, unseen, fences its node",
+		file:  "internal/cluster/sighting.go",
+		old:   "	if m.doubt || m.doubted {\n",
+		new:   "	if m.doubt {\n",
+		tests: [][]string{{"./internal/cluster", "-run", "TestJumpThatEndsWhileANodeStandsStill$"}},
 	},
 	{
 		name:  "tokens begin at the clock where the row of an entity is gone",

@@ -54,8 +54,11 @@ func (s *Sim) jump() {
 	}
 	s.hurt(faultJump)
 	if lasts == 0 {
-		s.lasting = max(s.lasting, s.shift)
+		s.lasting, s.stepped = max(s.lasting, s.shift), s.now
 		return
+	}
+	if s.stepped > 0 && s.now < s.stepped+2*s.plan.clock.Persist.Microseconds() && microseconds(by).Abs() < s.plan.clock.Jump {
+		s.lasting = max(s.lasting, s.shift) // a node that accepts the jump before cannot tell this one apart from it, and corrects it slowly
 	}
 	s.jumping = min(s.now+lasts, s.plan.faultsUntil-1)
 	s.at(s.jumping, nil, func() {
@@ -229,10 +232,10 @@ func (s *Sim) skew() int64 {
 	return skew
 }
 
-// deceived reports whether a node that fences another one had no chance to know that the clock of the store has jumped: its life has begun since.
+// deceived reports whether a node that fences another one had no chance to know that the clock of the store has jumped: it has not seen the leases of others before.
 func (inc *incarnation) deceived() bool {
 	s := inc.p.s
-	return s.jumped > 0 && inc.since > s.jumped && s.now < s.jumped+2*s.plan.ttl.Microseconds()
+	return s.jumped > 0 && inc.looked > s.jumped && s.now < s.jumped+2*s.plan.ttl.Microseconds()
 }
 
 // newRun draws the id of a run at its idea of store time, later than all before.

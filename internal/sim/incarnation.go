@@ -30,8 +30,8 @@ type incarnation struct {
 	ticks    int      // number of the last tick that was set
 	tickAt   int64    // when it is due
 	swept    store.DeadPlace
-	since    int64
-	keeps    bool // its lanes were told to delete nothing because of its age
+	looked   int64 // when it saw for the first time who else there is
+	keeps    bool  // its lanes were told to delete nothing because of its age
 
 	seat *flow.Seat // among those who share limits; nil where there are no settings
 }
@@ -41,7 +41,7 @@ func (inc *incarnation) name() string { return inc.label }
 // begin starts the machines of an incarnation.
 func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Duration) {
 	s := p.s
-	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, owner: make([]bool, s.plan.shards), since: s.now}
+	inc := &incarnation{p: p, self: info, epoch: reg.Epoch, owner: make([]bool, s.plan.shards)}
 	inc.label = fmt.Sprintf("%s@%d", p.label, inc.epoch)
 	inc.member = cluster.New(cluster.Config{
 		Self: info, TTL: s.plan.ttl, RenewEvery: s.plan.renew, Margin: s.plan.margin, Longest: s.plan.ttl, Gone: p.gone,
@@ -276,6 +276,9 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 		}
 		p.notice()
 		if err == nil {
+			if inc.looked == 0 {
+				inc.looked = s.now
+			}
 			if inc.readClock(sent, v.Now); inc.ended {
 				return
 			}

@@ -1,0 +1,27 @@
+package core_test
+
+import (
+	"testing"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// A call was made on a version that was undone and made again, this time with a lock: it is not applied inside of the section of
+// somebody else (L24).
+func TestResultOfAVersionThatWasMadeAgain(t *testing.T) {
+	t.Parallel()
+	to := model.Address{Tenant: "default", Type: "entity:account", Key: "a"}
+	holder := model.Link{Address: model.Address{Tenant: "default", Type: "wf", Key: "k"}, Run: model.RunID{1}, ID: "lock"}
+	result := &model.Operated{Results: []model.OperationResult{{}}, Changed: true, Exists: true}
+	for _, locked := range []bool{false, true} {
+		n := &core.Entity{Row: model.Entity{Address: to, Version: 3}}
+		if locked {
+			n.Row.Holder = holder
+		}
+		items := []*core.Item{{Message: &model.Message{Kind: model.MessageCall, To: to}}}
+		if _, ok := n.Apply(items, result, 3, 1); ok == locked {
+			t.Errorf("applied %v, locked by somebody else %v", ok, locked)
+		}
+	}
+}
