@@ -755,6 +755,10 @@ func TestEntities(t *testing.T) {
 				t.Error(err)
 			}
 		}
+		var rows strings.Builder
+		if err := app.ForceDeleteEntity(ctx, shelves.Ref("near"), &rows); err != nil || !strings.Contains(rows.String(), "entities") {
+			t.Errorf("forced delete of an entity: %v, exported %q", err, rows.String())
+		}
 		if n != 2 {
 			t.Errorf("%d shelves", n)
 		}

@@ -69,7 +69,9 @@ type Batch struct {
 	Inbox []InboxKey
 	// Deferred puts requests and messages off that cannot be served now: inserts inbox rows, or moves the NotBefore of existing ones.
 	Deferred []InboxRow
-	// Requests remembers answers by request id (a remembered id refuses the batch).
+	// Requests remembers answers by request id (a remembered id refuses the batch). The refusal of an inbox row
+	// (model.RefusedIDs) is the exception: the one that is there stays, because the same row may be put again
+	// after it was refused.
 	Requests []Reply
 	// Tokens raise the marks of shards (guarded: each must exist; a mark that is higher stays).
 	Tokens []TokenMark

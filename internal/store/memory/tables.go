@@ -2,7 +2,9 @@ package memory
 
 import (
 	"slices"
+	"strings"
 
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
 
@@ -159,6 +161,9 @@ func (s *Store) applyRequests(b *store.Batch) error {
 		}
 		key := requestKey{row.Address, row.ID}
 		if _, ok := sh.replies[key]; ok {
+			if strings.HasPrefix(row.ID, model.RefusedIDs) {
+				continue // see store.Batch.Requests
+			}
 			return refuse("request %q to %s is remembered", row.ID, row.Address)
 		}
 		r := cloneReply(*row)

@@ -104,6 +104,22 @@ func (r *rig) wantNoOpenTransaction() {
 	})
 }
 
+// fenceIsLocked reports whether a transaction has changed the fence of a lane and has not ended.
+func (r *rig) fenceIsLocked() bool {
+	r.Helper()
+	c, err := pgx.Connect(r.Context(), r.url)
+	if err != nil {
+		r.Fatal(err)
+	}
+	defer c.Close(context.Background())
+	var n int
+	const look = `select count(*) from pg_locks where mode = 'RowExclusiveLock' and relation = 'perdure.fences'::regclass`
+	if err := c.QueryRow(r.Context(), look).Scan(&n); err != nil {
+		r.Fatal(err)
+	}
+	return n > 0
+}
+
 func eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -158,6 +174,16 @@ func TestCommitWhoseAnswerIsLost(t *testing.T) {
 				b := r.batch()
 				_, err := r.broken.Commit(t.Context(), b)
 				r.f.WantClass(err, store.Unknown)
+				if c.rule.Hold == pgproxy.HoldCommit { // it has its locks, or has committed by now
+					eventually(t, "the orphan has begun", func() bool {
+						select {
+						case <-lost.Done():
+							return true
+						default:
+							return r.fenceIsLocked()
+						}
+					})
+				}
 				// The fence is asked for at once, before an orphan has ended, through the same broken network.
 				landed := r.refence(r.broken)
 				close(release)

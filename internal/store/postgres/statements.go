@@ -346,9 +346,12 @@ insert into {schema}.inbox (shard, id, not_before, tenant, workflow, key, reques
 select * from ` + rows("$1 shard smallint, $2 id uuid, $3 not_before bigint, $4 tenant text, $5 workflow text, $6 key text, $7 request text, $8 body bytea") + `
 on conflict (shard, id) do update set not_before = excluded.not_before`},
 
+	// The refusal of an inbox row may be there: see store.Batch.Requests.
 	stRequest: {"requests", `
 insert into {schema}.requests (shard, tenant, workflow, key, id, at, body)
-select * from ` + rows("$1 shard smallint, $2 tenant text, $3 workflow text, $4 key text, $5 id text, $6 at bigint, $7 body bytea")},
+select * from ` + rows("$1 shard smallint, $2 tenant text, $3 workflow text, $4 key text, $5 id text, $6 at bigint, $7 body bytea") + `
+where not starts_with(u.id, E'\x1frefused ') or not exists (select from {schema}.requests r
+  where r.shard = u.shard and r.key = u.key and r.id = u.id and r.workflow = u.workflow and r.tenant = u.tenant)`},
 
 	stTokens: {"shards", `
 with w as (

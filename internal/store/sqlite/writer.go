@@ -37,7 +37,10 @@ const (
 	sqlConsume = `delete from perdure_inbox where shard = ?1 and id = ?2`
 	sqlDefer   = `insert into perdure_inbox (shard, id, not_before, body) values (?1, ?2, ?3, ?4)
 		on conflict (shard, id) do update set not_before = excluded.not_before`
-	sqlRequest = `insert into perdure_requests (shard, tenant, workflow, key, id, at, body) values (?1, ?2, ?3, ?4, ?5, ?6, ?7)`
+	// The refusal of an inbox row may be there: see store.Batch.Requests.
+	sqlRequest = `insert into perdure_requests (shard, tenant, workflow, key, id, at, body) select ?1, ?2, ?3, ?4, ?5, ?6, ?7
+		where substr(?5, 1, 9) <> char(31) || 'refused ' or not exists (
+			select 1 from perdure_requests where shard = ?1 and tenant = ?2 and workflow = ?3 and key = ?4 and id = ?5)`
 
 	sqlToken = `update perdure_shards set tokens = max(tokens, ?2) where shard = ?1`
 	sqlFree  = `update perdure_shards set node = null, epoch = 0 where shard = ?1 and node = ?2`

@@ -17,6 +17,7 @@ var inboxTests = []test{
 	{name: "putting a request again changes nothing", run: testPutAgain},
 	{name: "a remembered request is not put again", run: testPutRemembered},
 	{name: "a request that is remembered is seen", run: testSeen},
+	{name: "a refusal may be remembered again", run: testRefusedAgain},
 	{name: "dead letters are listed", run: testDeadLetters},
 	{name: "deferred requests wait", run: testDeferred},
 	{name: "replies", run: testReplies},
@@ -193,6 +194,26 @@ func testSeen(x *suite) {
 	d := s.Request(x.RunID(), "")
 	x.put(d)
 	x.Want("inbox with a nameless request", []store.InboxRow{b, c, d}, x.inbox(Noon, 4))
+}
+
+func testRefusedAgain(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s := x.Subject()
+	a := s.Request(x.RunID(), "a")
+	first := s.Reply(model.RefusedIDs+a.ID.String(), Noon)
+	second := first
+	second.At, second.Body = Noon+1, []byte("another answer")
+	for _, r := range []store.Reply{first, second} { // the sender puts it again, because it has not heard of the first put
+		x.put(a)
+		l.Write(func(w *store.Batch) { w.Inbox, w.Requests = []store.InboxKey{Consume(a)}, []store.Reply{r} })
+	}
+	x.Want("what is remembered", []store.Reply{first}, try(x.Store.LoadReplies(x.Context(), []store.RequestKey{first.RequestKey})).or(x))
+
+	// Any other id refuses the batch.
+	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{s.Reply("a", Noon)} })
+	b := l.Batch()
+	b.Requests = []store.Reply{s.Reply("a", Noon)}
+	l.Refuse(b, store.Refused)
 }
 
 func testDeferred(x *suite) {
