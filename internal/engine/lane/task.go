@@ -530,6 +530,8 @@ func (l *Lane) postTask(now model.Time, e *entry, t *core.Task) {
 		switch {
 		case id != 0 && !has: // the claim was read, so it is durable, and something came in between before it was told
 			l.handOver(e, &effect{run: e.run(), task: &taskInput{id: t.ID, claim: t.Claim, worker: id}})
+		case id != 0:
+			l.postTask(now, e, t) // warns the worker if it should come to an end: the owner before may not have
 		case id == 0 && !e.shard.draining && !l.cfg.Board.Elsewhere(t.Worker):
 			l.lost(e, t)
 		}
