@@ -189,7 +189,7 @@ func (w *Worker) attempt(ctx context.Context, a *ask) (model.Payload, error) {
 	select {
 	case res := <-results:
 		if res.err != nil && errors.Is(context.Cause(ctx), ErrTimeout) {
-			res.err = fmt.Errorf("attempt of step %s took more than %s: %w", a.name, limit, res.err)
+			res.err = &lateError{a.name, limit, res.err}
 		}
 		return res.out, res.err
 	case <-late.C:

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -30,9 +31,15 @@ func (c *Continue) Error() string { return "continue workflow " + c.Workflow + "
 // before the code sees it, so that a replay sees the same.
 func FailureOf(err error) *model.Failure {
 	f := &model.Failure{Message: err.Error()}
+	var late *lateError
 	var inner *model.Failure
 	var classified *fault.Error
 	switch {
+	case errors.As(err, &late):
+		f.Kind = model.FailureTimeout
+		if errors.As(err, &inner) {
+			f.Stack, f.Permanent = inner.Stack, inner.Permanent
+		}
 	case errors.As(err, &inner):
 		f.Kind, f.Type, f.Stack, f.Permanent = inner.Kind, inner.Type, inner.Stack, inner.Permanent
 	case errors.Is(err, ErrCanceled), errors.Is(err, context.Canceled):
@@ -51,8 +58,25 @@ func FailureOf(err error) *model.Failure {
 	return f.Bounded()
 }
 
+// lateError is the error of an attempt that ran out of time. It is a timeout whatever the body returned: a driver whose
+// context has ended reports a bad connection as often as the end of the context.
+type lateError struct {
+	step  string
+	limit time.Duration
+	err   error // what the body returned
+}
+
+func (e *lateError) Error() string {
+	return fmt.Sprintf("attempt of step %s took more than %s: %s", e.step, e.limit, e.err)
+}
+
+func (e *lateError) Unwrap() []error { return []error{ErrTimeout, e.err} }
+
 // typeName is the Go type of the outermost error that is not a mere wrapper.
 func typeName(err error) string {
+	if late, ok := errors.AsType[*lateError](err); ok {
+		err = late.err
+	}
 	for {
 		name := fmt.Sprintf("%T", err)
 		switch name {

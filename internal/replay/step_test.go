@@ -294,14 +294,18 @@ func TestGoexitIsContained(t *testing.T) {
 }
 
 func TestAttemptTimeout(t *testing.T) {
-	for _, obeys := range []bool{true, false} {
+	// Each is what the body returns when its time is up. With nil, the body ignores the timeout.
+	for _, returned := range []error{
+		context.DeadlineExceeded, context.Canceled, errors.New("driver: bad connection"),
+		&model.Failure{Kind: "mine", Message: "of a call"}, nil,
+	} {
 		bubble(t, func(e *engine, x replay.Ctx) (string, error) {
 			_, err := x.Step(&replay.Step{
 				Name: "a", AttemptTimeout: time.Minute, Policy: replay.Policy{MaxAttempts: 1},
 				Body: func(ctx context.Context) (model.Payload, error) {
-					if obeys {
+					if returned != nil {
 						<-ctx.Done()
-						return model.Payload{}, ctx.Err()
+						return model.Payload{}, returned
 					}
 					<-e.hold
 					return payload("late"), nil
