@@ -23,6 +23,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/codec"
+	"github.com/perdure/perdure/internal/deploy"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/internal/telemetry/prom"
@@ -107,8 +108,14 @@ func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definit
 	return perdure.Attachment{Logger: c.Logger, MaxPayload: c.MaxPayload, Payloads: c.Payloads}.Replay(ctx, r, defs...)
 }
 
+// errDeployCheck keeps a build that is only to be checked away from the store.
+var errDeployCheck = errors.New("open the store: perdure deploy-check has started this process to replay histories: call embedded.AnswerDeployCheck first in main")
+
 // Open opens a node with these settings.
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
+	if deploy.Asked() {
+		return nil, errDeployCheck
+	}
 	meter, unregister, err := c.meter()
 	if err != nil {
 		return nil, err
