@@ -75,6 +75,10 @@ type Config struct {
 	Retention time.Duration
 	// KeepDead is how long tasks that failed for good are kept for people to look at and to requeue; 90 days. A negative time keeps them until they are purged.
 	KeepDead time.Duration
+	// KeepRequests is how long the answer to a request id is remembered, so that a repetition is harmless; 24 h, which is
+	// also the least: messages of transactions rely on it. More rows are kept with a longer time. Processes of a cluster may
+	// differ; each forgets the requests of what it owns.
+	KeepRequests time.Duration
 	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
 	// the version that began them.
 	Version string
@@ -124,7 +128,8 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
-		Retention: c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
+		RetainRequest: c.KeepRequests,
+		Retention:     c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
 	})
 	if err != nil {
 		unregister()

@@ -111,7 +111,7 @@ var limits = []struct{ row, file, code string }{
 	{"| how long `Close` waits for running steps | 10 s |", "app.go", "cmp.Or(cfg.DrainTimeout, 10*time.Second)"},
 	{"died on another machine | 10 s |", "internal/engine/engine.go", "c.LeaseTTL = 10 * time.Second"},
 	{"kept after its end | 30 days |", "internal/engine/engine.go", "defaultRetention = 30 * 24 * time.Hour"},
-	{"| how long the answer to a request id is remembered | 24 h |", "internal/engine/engine.go", "c.RetainRequest = 24 * time.Hour"},
+	{"| how long the answer to a request id is remembered | 24 h |", "internal/engine/engine.go", "LeastRetainRequest = 24 * time.Hour"},
 	{"engine's database | 30 days |", "internal/engine/engine.go", "c.RetainLetter = defaultRetention"},
 	{"| shards | 16 (SQLite), 64 (PostgreSQL);", "internal/store/sqlite/config.go", "defaultShards  = 16"},
 	{"| shards | 16 (SQLite), 64 (PostgreSQL);", "internal/store/postgres/config.go", "DefaultShards   = 64"},
