@@ -18,7 +18,7 @@ import (
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"perdure": func() {
-			os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
+			os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Standard()))
 		},
 		"demo": demo, "finish": finish, "inuse": inUse, "cart": cartDemo, "chat": chatDemo, "bank": bankDemo,
 	})

@@ -165,7 +165,7 @@ func TestNobodyAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	do := on(t, url)
-	const hint = "no node may be running: see `perdure doctor`"
+	const hint = "no node is running: see `perdure doctor`"
 	history := filepath.Join(t.TempDir(), "letter.jsonl")
 	do("", 0, "workflow", "export", "task:letter/bad-1", "-f", history)
 	for _, args := range [][]string{

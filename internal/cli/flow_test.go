@@ -56,6 +56,15 @@ func TestFlowBesideANode(t *testing.T) {
 		}
 	}
 	explained("no limit of that name")
+	for { // a node tells with its lease what its activities name
+		if out, _, _ := perdureOn(t, url, "worker", "list", "-o", "json"); strings.Contains(out, "carrier") {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	if _, complaints, code := perdureOn(t, url, "breaker", "trip", "carier"); code != 3 || !strings.Contains(complaints, "known breakers: carrier") {
+		t.Errorf("a misspelt breaker: exit %d, %s", code, complaints)
+	}
 	do("tripped breaker carrier", "breaker", "trip", "carrier", "--reason", "strike")
 	do("set limit dock", "limit", "set", "dock", "--concurrency", "1")
 	explained("strike")
