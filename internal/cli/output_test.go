@@ -295,6 +295,23 @@ func TestAbbreviations(t *testing.T) {
 	}
 }
 
+// A key that exists is not completed, and the beginning of one that people chose is not a key.
+func TestKeysThatLookLikeHashes(t *testing.T) {
+	t.Parallel()
+	p := &prepared{twins: true}
+	for args, want := range map[string]string{
+		"workflow cancel order/44136fa355":    "cancel requested: order/44136fa355\n",
+		"workflow cancel order/44136fa35":     "cancel requested: order/" + hashA + "\n",
+		"workflow cancel order/123456":        "cancel requested: order/123456\n", // which the owner will not find
+		"workflow cancel order/123456…":       "cancel requested: order/123456-eu\n",
+		"workflow cancel order/44136fa355…8a": "cancel requested: order/" + hashA + "\n",
+	} {
+		if r := runOn(t, p, 0, strings.Fields(args)...); r.out != want {
+			t.Errorf("perdure %s: %s%s, want %s", args, r.out, r.complaints, want)
+		}
+	}
+}
+
 // A name of a limit or a breaker that nothing has is a mistake, and what there is is named.
 func TestUnknownNames(t *testing.T) {
 	t.Parallel()

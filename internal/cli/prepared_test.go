@@ -21,6 +21,7 @@ type prepared struct {
 	api.Backend
 
 	empty bool // there is nothing in the store
+	twins bool // people chose keys that look like the beginning of a hash
 }
 
 func (p *prepared) Store() store.Store   { return nil }
@@ -83,7 +84,13 @@ func (p *prepared) executions() []api.Description {
 	}
 	reason := func(r ...model.Reason) []model.Reason { return r }
 	running, labels := model.Outcome{Status: model.Running}, []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
-	return []api.Description{
+	var twins []api.Description
+	if p.twins {
+		for i, key := range []string{"44136fa355", "123456-eu"} {
+			twins = append(twins, api.Description{Start: model.Start{Address: addressOf("order", key), Run: runOf(byte(20 + i)), At: noon}, Outcome: running, Current: true})
+		}
+	}
+	return append(twins, []api.Description{
 		{
 			Shard: 7, Start: model.Start{Address: addressOf("order", "42"), Run: runOf(1), At: noon, Input: jsonOf(map[string]any{"cents": 4200, "text": longText})},
 			Outcome: running, Current: true, Labels: labels, Owner: model.NodeID(runOf(9)), Events: 12,
@@ -112,7 +119,7 @@ func (p *prepared) executions() []api.Description {
 			Reasons: reason(model.Reason{Code: model.WaitWorker, Name: schedule.Type}),
 		},
 		{Start: model.Start{Address: addressOf(schedule.Type, "weekly"), Run: runOf(7), At: after(-5 * time.Hour)}, Outcome: running, Current: true},
-	}
+	}...)
 }
 
 func (p *prepared) List(_ context.Context, r api.ListRequest) (api.ListPage, error) {
@@ -392,8 +399,10 @@ func (p *prepared) Limits(context.Context, string) ([]api.LimitStatus, error) {
 	}
 	refs := []model.TaskRef{{Address: addressOf("task:mail", uuidA)}, {Address: addressOf("order", hashA)}}
 	return []api.LimitStatus{
-		{Limit: api.Limit{Name: "customers", Queue: "mail*", Kind: "charge", Per: api.PerKey, Key: "input.customer.id", Concurrency: 2, Rate: 100, Period: time.Minute, Burst: 10},
-			Uses: []api.LimitUse{{Key: "c-1", Held: 2, Waiting: 5, Holders: refs, Waiters: refs}}, Others: api.OtherKeys{Keys: 3, Held: 4, Waiting: 5}},
+		{
+			Limit: api.Limit{Name: "customers", Queue: "mail*", Kind: "charge", Per: api.PerKey, Key: "input.customer.id", Concurrency: 2, Rate: 100, Period: time.Minute, Burst: 10},
+			Uses:  []api.LimitUse{{Key: "c-1", Held: 2, Waiting: 5, Holders: refs, Waiters: refs}}, Others: api.OtherKeys{Keys: 3, Held: 4, Waiting: 5},
+		},
 		{Limit: api.Limit{Name: "smtp", Per: api.PerName, Concurrency: 5}},
 	}, nil
 }

@@ -30,12 +30,20 @@ var (
 	shapeLine  = regexp.MustCompile(`^  (\w+)(\??): (\{string: \w+\}|\[\w+\]|\w+)(\s|$)`)
 )
 
-// readShapes reads the page.
 func readShapes(t *testing.T) *shapes {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/cli-json.md")
+	s, err := loadShapes("../../docs/cli-json.md")
 	if err != nil {
 		t.Fatal(err)
+	}
+	return s
+}
+
+// loadShapes reads the page.
+func loadShapes(name string) (*shapes, error) {
+	page, err := os.ReadFile(name)
+	if err != nil {
+		return nil, err
 	}
 	s := &shapes{commands: map[string]string{}, named: map[string][]shapeField{}, seen: map[string]bool{}}
 	for _, block := range shapeBlock.FindAllStringSubmatch(string(page), -1) {
@@ -56,11 +64,11 @@ func readShapes(t *testing.T) *shapes {
 			case field != nil:
 				s.named[current] = append(s.named[current], shapeField{field[1], field[3], field[2] == "?"})
 			default:
-				t.Fatalf("docs/cli-json.md: what is %q?", line)
+				return nil, fmt.Errorf("docs/cli-json.md: what is %q?", line)
 			}
 		}
 	}
-	return s
+	return s, nil
 }
 
 // check tells what is wrong with the output of a command.
