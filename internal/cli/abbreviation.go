@@ -197,6 +197,34 @@ func findEntity(ctx context.Context, b api.Backend, a model.Address) (model.Addr
 	return a, nil
 }
 
+// findFingerprint completes the fingerprint of a request.
+func findFingerprint(ctx context.Context, b api.Backend, r *api.DeadRequest) error {
+	short := search{abbreviation: abbreviationOf(r.Fingerprint), what: "fingerprint"}
+	if !short.marked && len(r.Fingerprint) < shortestHash {
+		return nil
+	}
+	groups, err := b.GroupDead(ctx, api.DeadRequest{Tenant: r.Tenant, Limit: 1000})
+	if err != nil {
+		return err
+	}
+
+	known := map[string]bool{} // several activities may have the same
+	for i := range groups {
+		if id := groups[i].Fingerprint; !known[id] {
+			known[id] = true
+			short.add(id, id)
+		}
+	}
+	if known[r.Fingerprint] || !short.marked && len(short.found) == 0 {
+		return nil
+	}
+	if err := short.check(); err != nil {
+		return err
+	}
+	r.Fingerprint = short.found[0]
+	return nil
+}
+
 // deadName is the id of a dead task as it was written: it may be abbreviated.
 type deadName struct {
 	text  string

@@ -79,6 +79,18 @@ func (f *deadFlags) request() (api.DeadRequest, error) {
 	return r, nil
 }
 
+// selecting opens the store for what a request selects. Its fingerprint may be abbreviated.
+func (o *options) selecting(ctx context.Context, dry bool, r *api.DeadRequest, do func(b api.Backend) error) error {
+	return o.with(ctx, dry, func(b api.Backend) error {
+		if r.Fingerprint != "" {
+			if err := findFingerprint(ctx, b, r); err != nil {
+				return err
+			}
+		}
+		return do(b)
+	})
+}
+
 // deadLine is a dead task for programs.
 type deadLine struct {
 	ID          string       `json:"id"`
@@ -141,7 +153,7 @@ func newDlqList(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(cmd.Context(), true, func(b api.Backend) error { return o.listDead(cmd.Context(), b, r, limit) })
+			return o.selecting(cmd.Context(), true, &r, func(b api.Backend) error { return o.listDead(cmd.Context(), b, r, limit) })
 		},
 	}
 	f.add(cmd)
@@ -196,7 +208,7 @@ func newDlqGroups(o *options) *cobra.Command {
 				return err
 			}
 			r.Limit = 1000
-			return o.with(cmd.Context(), true, func(b api.Backend) error {
+			return o.selecting(cmd.Context(), true, &r, func(b api.Backend) error {
 				groups, err := b.GroupDead(cmd.Context(), r)
 				if err != nil {
 					return err
@@ -389,7 +401,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 		return err
 	}
 	if !how.DryRun && !yes {
-		return o.with(ctx, true, func(b api.Backend) error {
+		return o.selecting(ctx, true, &r, func(b api.Backend) error {
 			n, err := b.CountDead(ctx, r)
 			if err == nil {
 				err = fault.New(fault.Invalid, "%d dead tasks are selected: --yes requeues them, --dry-run lists them", n)
@@ -397,7 +409,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 			return err
 		})
 	}
-	return o.with(ctx, how.DryRun, func(b api.Backend) error {
+	return o.selecting(ctx, how.DryRun, &r, func(b api.Backend) error {
 		verb := "requeued:"
 		if how.DryRun {
 			verb = "would be requeued:"
@@ -543,7 +555,7 @@ func newDlqPurge(o *options) *cobra.Command {
 				r.To = model.TimeOf(time.Now().Add(-older))
 			}
 			if !dry && !yes {
-				return o.with(ctx, true, func(b api.Backend) error {
+				return o.selecting(ctx, true, &r, func(b api.Backend) error {
 					n, err := b.CountDead(ctx, r)
 					if err == nil {
 						err = fault.New(fault.Invalid, "%d dead tasks are selected: --yes removes them, --dry-run lists them", n)
@@ -551,7 +563,7 @@ func newDlqPurge(o *options) *cobra.Command {
 					return err
 				})
 			}
-			return o.with(ctx, dry, func(b api.Backend) error {
+			return o.selecting(ctx, dry, &r, func(b api.Backend) error {
 				return o.tellDead(purgeVerb(dry), dry, batch.PurgeAll(ctx, patient{b, timeout}, r, dry))
 			})
 		},

@@ -280,6 +280,11 @@ func TestAbbreviations(t *testing.T) {
 		{"dlq show " + strings.TrimSuffix(deadStep, "_L2NoYXJnZTox"), 0, deadStep},
 		{"dlq show dead_9_069z5g", 3, "there is no dead task dead_9_069z5g"},
 		{"dlq show dead_", 2, "is not the id of a dead task"},
+		{"dlq list --fingerprint 468743", 0, deadTask},
+		{"dlq list --fingerprint 4687…63", 0, deadTask},
+		{"dlq list --fingerprint 46874 -o json", 0, "[]"}, // too short to be meant so
+		{"dlq list --fingerprint 46874f -o json", 0, "[]"},
+		{"dlq list --fingerprint 99…", 3, "there is no fingerprint 99…"},
 		{"entity show account/eu…", 0, "account/eu-1"},
 		{"entity show account/e…1", 0, "account/eu-1"},
 		{"entity show account/…-1", 2, "ambiguous: account/eu-1, account/us-1"},

@@ -305,8 +305,8 @@ func (p *prepared) dead() []api.DeadTask {
 	return []api.DeadTask{died(1, "/charge:1"), died(2, model.TaskStep)}
 }
 
-func (p *prepared) ListDead(context.Context, api.DeadRequest) (api.DeadPage, error) {
-	list := p.dead()
+func (p *prepared) ListDead(_ context.Context, r api.DeadRequest) (api.DeadPage, error) {
+	list := slices.DeleteFunc(p.dead(), func(d api.DeadTask) bool { return r.Fingerprint != "" && d.Body.Fingerprint != r.Fingerprint })
 	for i := range list {
 		list[i].Body.Input, list[i].Body.Failed = model.Payload{}, nil
 	}
