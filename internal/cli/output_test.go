@@ -365,3 +365,33 @@ func TestTableIDsAreArguments(t *testing.T) {
 		}
 	}
 }
+
+// Texts that are wider than they are long, and texts that a terminal would obey, keep a table in
+// its place.
+func TestTablesOfStrangeTexts(t *testing.T) {
+	t.Parallel()
+	rows := [][]string{
+		{"注文/東京都千代田区丸の内一丁目九番一号", "2026-11-15 12:00:00Z", "失敗しました: 残高が不足しています"},
+		{"order/\x1b[2J\x1b]0;owned\a", "2026-11-15 12:00:00Z", "two\nlines\tand a tab"},
+		{"order/e\u0301e\u0301e\u0301", "-", ""},
+	}
+	for _, width := range []int{10, 30, 40, 60, 80} {
+		lines, _ := fitted([]string{"EXECUTION", "STARTED", "REASON"}, rows, width)
+		if len(lines) != len(rows)+1 {
+			t.Errorf("%d lines at %d columns", len(lines), width)
+		}
+		for _, line := range append(lines, wrapped(rows, width)...) {
+			if strings.ContainsAny(line, "\x1b\a\t\n") {
+				t.Errorf("%q would reach the terminal", line)
+			}
+		}
+		for _, line := range lines {
+			if w := ansi.StringWidth(line); w > width {
+				t.Errorf("%d columns at %d: %s", w, width, line)
+			}
+		}
+	}
+	if lines := wrapped([][]string{{"Error", "one\ntwo"}}, 0); !slices.Equal(lines, []string{"Error  one", "       two"}) {
+		t.Errorf("a text of several lines: %q", lines)
+	}
+}
