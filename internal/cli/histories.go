@@ -42,7 +42,8 @@ func (o *options) with(ctx context.Context, dry bool, do func(b api.Backend) err
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(n.Backend()), n.Close())
+	err = o.unanswered(ctx, n, do(n.Backend()))
+	return errors.Join(err, n.Close())
 }
 
 // place reads where a past ends: a position, or the step before which it does.
@@ -227,7 +228,7 @@ func newWorkflowDelete(o *options) *cobra.Command {
 				}
 			}
 			if o.output == "json" {
-				var runs []string
+				runs := []string{}
 				for _, id := range would.Runs {
 					runs = append(runs, id.String())
 				}
