@@ -29,6 +29,10 @@ type pastOption func(*pastOptions)
 func (f pastOption) applyPast(o *pastOptions) { f(o) }
 
 // BeforeStep keeps what stands before the first event of the step, activity or child of that name.
+//
+// Calls of entities and services, and signals and updates that the code sends, have the name of the operation, RPC,
+// signal or update, or "entity.operation" where several entities have it. A step of the same name comes first. "lock" is
+// the first lock.
 func BeforeStep(name string) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.Before = name })
 }
@@ -38,7 +42,8 @@ func AfterPosition(n int64) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.After, o.request.Placed = n, true })
 }
 
-// SetResult gives the first step, activity or child of that name another result, whether it had completed or failed.
+// SetResult gives the first step, activity or child of that name another result, whether it had completed or failed. The
+// name may also be that of a call of an entity or service, as for BeforeStep.
 func SetResult[T any](step string, v T) PastOption {
 	return pastOption(func(o *pastOptions) {
 		o.edits = append(o.edits, func(ctx context.Context, h *host) (api.Edit, error) {

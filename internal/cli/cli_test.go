@@ -22,6 +22,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
 		"perdure": checked,
 		"demo":    demo, "finish": finish, "inuse": inUse, "cart": cartDemo, "chat": chatDemo, "bank": bankDemo,
+		"build": build, "newbuild": newBuild, "mute": func() { time.Sleep(time.Millisecond) },
 	})
 }
 
@@ -112,4 +113,19 @@ func TestScripts(t *testing.T) {
 			return nil
 		},
 	})
+}
+
+// build is the program that has made the histories of demo, as it answers a deploy check.
+func build() {
+	fmt.Println("a package of it prints something while it is initialized")
+	embedded.AnswerDeployCheck(shop)
+	fill("file:must-not-be-opened.db")
+}
+
+// newBuild is the next build of it, in which a step has another name.
+func newBuild() {
+	embedded.Config{Version: "v2"}.AnswerDeployCheck(perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, what string) (string, error) {
+		fmt.Println("code that prints does not disturb the answers")
+		return perdure.Do(ctx, "get", func(context.Context) (string, error) { return "a " + what, nil })
+	}))
 }

@@ -291,8 +291,9 @@ func (o *options) confirm(question string) bool {
 }
 
 func newWorkflowExport(o *options) *cobra.Command {
-	var file string
-	cmd := o.one("export", "Write the history of a run as JSON lines", "  perdure workflow export order/42 -f order-42.jsonl",
+	var file, out string
+	var f listFlags
+	cmd := o.one("export", "Write the history of a run as JSON lines, or those of all runs that a query selects", "",
 		func(ctx context.Context, b api.Backend, t api.Target) error {
 			if file == "" || file == "-" {
 				return history.Export(ctx, b, t, o.Out)
@@ -303,7 +304,34 @@ func newWorkflowExport(o *options) *cobra.Command {
 			}
 			return errors.Join(history.Export(ctx, b, t, f), f.Close())
 		})
+	one := cmd.RunE
+	cmd.Use = "export workflow/key | --query q --out dir"
+	cmd.Example = `  perdure workflow export order/42 -f order-42.jsonl
+  perdure workflow export --query 'workflow = "order" and closed >= -24h' --out histories`
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		switch {
+		case (out == "") != (len(args) == 1):
+			return fault.New(fault.Invalid, "export takes workflow/key: an execution, or --out and --query instead")
+		case out == "" && f.query != "":
+			return fault.New(fault.Invalid, "export --query needs --out: the directory that the histories are written to")
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if out == "" {
+			return one(cmd, args)
+		}
+		r, err := f.request()
+		if err != nil {
+			return err
+		}
+		return o.exportAll(cmd.Context(), r, out)
+	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write; standard output by default")
+	cmd.Flags().StringVar(&out, "out", "", "directory to write one file per history to; run it again to go on after an interruption")
+	cmd.Flags().StringVarP(&f.query, "query", "q", "", "with --out: all that it selects; see `perdure workflow list`")
+	cmd.Flags().BoolVar(&f.all, "all-runs", false, "with --query: earlier runs of a chain too")
+	cmd.MarkFlagsMutuallyExclusive("file", "out")
 	return cmd
 }
 
