@@ -138,6 +138,8 @@ func (a *App) Delete(ctx context.Context, t Target) error {
 
 // ForceDelete removes an execution that nothing else can end: one whose rows cannot be read, or whose commits the store refuses. Its rows are written to export first, as they
 // stand, as JSON lines (docs/operating.md has the format). Locks that it holds become free, and so does its key. One that can still be ended is terminated first.
+// An export that has a method Flush() error, as a bufio.Writer has, is flushed before anything is
+// removed.
 func (a *App) ForceDelete(ctx context.Context, t Target, export io.Writer) error {
 	to, err := t.target().api()
 	if err == nil {

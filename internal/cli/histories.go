@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -259,18 +260,21 @@ func forceDelete(ctx context.Context, b api.Backend, t api.Target, path string) 
 	if err != nil {
 		return fault.New(fault.Invalid, "export of the rows: %w", err)
 	}
-	_, err = b.Delete(ctx, api.DeleteRequest{Target: t, Force: true, Export: syncing{f}})
+	_, err = b.Delete(ctx, api.DeleteRequest{Target: t, Force: true, Export: newRowFile(f)})
 	return errors.Join(err, f.Close())
 }
 
-// syncing is a file in which every line is on disk before the next thing happens.
-type syncing struct{ *os.File }
-
-// Write is part of io.Writer.
-func (s syncing) Write(b []byte) (int, error) {
-	n, err := s.File.Write(b)
-	return n, errors.Join(err, s.Sync())
+// rowFile is a file of exported rows. The service flushes it before it removes the rows.
+type rowFile struct {
+	*bufio.Writer
+	file *os.File
 }
+
+func newRowFile(f *os.File) *rowFile { return &rowFile{bufio.NewWriterSize(f, 64<<10), f} }
+
+// Flush has everything that was written on disk. Rows are not synced one by one: a long history has
+// a hundred thousand of them, and the command has a time limit.
+func (r *rowFile) Flush() error { return errors.Join(r.Writer.Flush(), r.file.Sync()) }
 
 func countRuns(runs []model.RunID) string {
 	if len(runs) == 1 {
