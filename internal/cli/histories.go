@@ -309,7 +309,7 @@ func newWorkflowExport(o *options) *cobra.Command {
 			return errors.Join(history.Export(ctx, b, t, f), f.Close())
 		})
 	one := cmd.RunE
-	cmd.Use = "export [workflow/key]"
+	cmd.Use = "export workflow/key | --query q --out dir"
 	cmd.Example = `  perdure workflow export order/42 -f order-42.jsonl
   perdure workflow export --query 'workflow = "order" and closed >= -24h' --out histories`
 	cmd.Args = func(_ *cobra.Command, args []string) error {

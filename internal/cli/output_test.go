@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
 	"maps"
@@ -62,6 +63,15 @@ var printers = map[string]func(o *options) error{
 	},
 	"version": func(o *options) error {
 		return o.printBuild(&build{"v1.4.2", "5527f41c0ffee", true, "go1.26.8", "linux/amd64", map[string]int{"file": 8, "postgres": 10}})
+	},
+	"deploy-check": func(o *options) error {
+		c := deployCheck{report: deployReport{Replayed: 12, Fit: 11, Version: "v1.4.2", Absent: map[string]int{"report": 3}, Mismatches: []deployMismatch{
+			{Workflow: "order", Key: hashA, Run: runOf(2).String(), Status: "running", Events: 12, Error: prose},
+		}}}
+		if err := c.tell(o); err == nil {
+			return errors.New("a mismatch is no error")
+		}
+		return nil
 	},
 	"bench": func(o *options) error { return o.measured(benchReport()) },
 }
@@ -208,6 +218,8 @@ func TestShapes(t *testing.T) {
 		}
 	}
 	try(p, "workflow describe", "order/"+hashB)
+	try(p, "workflow export --query", "status='closed' --out "+t.TempDir())
+	try(p, "export --query", "status='closed' --out "+t.TempDir())
 	for name, do := range printers {
 		check(name, []byte(printed(t, 80, "json", do)))
 	}
