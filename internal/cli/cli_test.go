@@ -92,7 +92,9 @@ func TestScripts(t *testing.T) {
 func build() {
 	fmt.Println("a package of it prints something while it is initialized")
 	embedded.AnswerDeployCheck(shop)
-	fill("file:must-not-be-opened.db")
+	if err := fill("file:must-not-be-opened.db"); err != nil {
+		panic(err)
+	}
 }
 
 // newBuild is the next build of it, in which a step has another name.
