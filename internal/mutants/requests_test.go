@@ -6,6 +6,41 @@ var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^me
 // requests are bugs in what a request id stands for, and in what is stored and waited for when somebody calls.
 var requests = []mutant{
 	{
+		name:  "a lane removes an answer whose caller was told to ask the next owner",
+		file:  "internal/engine/lane/batch.go",
+		old:   "			if l.tellReply(f.entry.address, f.step, f.answer) {\n",
+		new:   "			if l.tellReply(f.entry.address, f.step, f.answer); true {\n",
+		tests: [][]string{sim},
+	},
+	{
+		name:  "a lane removes the answer to a request that has an id of its client",
+		file:  "internal/engine/lane/acknowledge.go",
+		old:   "	if in.kind != inMessage || !in.message.Drawn || in.token == nil",
+		new:   "	if in.kind != inMessage || in.token == nil",
+		tests: [][]string{{"./internal/engine", "-run", "TestAnswersGoWhenTheirCallersHaveThem$"}, sim},
+	},
+	{
+		name:  "a lane never removes an answer that its caller has",
+		file:  "internal/engine/lane/acknowledge.go",
+		old:   "	b.batch.Forgets = a.keys\n",
+		new:   "",
+		tests: [][]string{{"./internal/engine", "-run", "TestAnswersGoWhenTheirCallersHaveThem$"}},
+	},
+	{
+		name:  "a process acknowledges an answer while a copy of its request may be on its way",
+		file:  "internal/engine/clerk.go",
+		old:   "		if asked.Drawn && first && !taken {\n",
+		new:   "		if asked.Drawn && !taken {\n			_ = first\n",
+		tests: [][]string{{"./internal/engine", "-run", "TestAcknowledgedAnswersOfOtherOwners$"}},
+	},
+	{
+		name:  "a process acknowledges an answer that an earlier owner may have given",
+		file:  "internal/engine/clerk.go",
+		old:   "		if asked.Drawn && first && !taken {\n",
+		new:   "		if asked.Drawn && first {\n",
+		tests: [][]string{{"./internal/engine", "-run", "TestAcknowledgedAnswersOfOtherOwners$"}},
+	},
+	{
 		name:  "a relay repeats a delivery that the engine may have forgotten",
 		file:  "outbox.go",
 		old:   "l.InDoubt(remembers) {\n",

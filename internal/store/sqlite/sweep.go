@@ -27,30 +27,34 @@ const (
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
 	err = s.write(ctx, "sweep", func(w *writer) error {
 		swept = 0
+		if err := sweepAnswered(w.conn, r.Answered, &swept); err != nil {
+			return err
+		}
+		named := swept
 		for _, shard := range distinct(r.Shards) {
-			n, err := sweepMessages(w.conn, shard, r.Limit-swept)
+			n, err := sweepMessages(w.conn, shard, r.Limit+named-swept)
 			if err != nil {
 				return err
 			}
 			swept += n
-			if n, err = sweepRequests(w.conn, shard, r.RequestsBefore, r.Limit-swept); err != nil {
+			if n, err = sweepRequests(w.conn, shard, r.RequestsBefore, r.Limit+named-swept); err != nil {
 				return err
 			}
 			swept += n
-			if n, err = sweepLetters(w.conn, shard, r.LettersBefore, r.Limit-swept); err != nil {
+			if n, err = sweepLetters(w.conn, shard, r.LettersBefore, r.Limit+named-swept); err != nil {
 				return err
 			}
 			swept += n
-			if n, err = sweepGarbage(w.conn, shard, r.Limit-swept); err != nil {
+			if n, err = sweepGarbage(w.conn, shard, r.Limit+named-swept); err != nil {
 				return err
 			}
 			swept += n
-			if n, err = sweepLogs(w.conn, shard, r.LogsBefore, r.Limit-swept); err != nil {
+			if n, err = sweepLogs(w.conn, shard, r.LogsBefore, r.Limit+named-swept); err != nil {
 				return err
 			}
 			swept += n
 		}
-		n, err := sweepSettings(w.conn, r.SettingsBefore, r.Limit-swept)
+		n, err := sweepSettings(w.conn, r.SettingsBefore, r.Limit+named-swept)
 		swept += n
 		return err
 	})
@@ -58,6 +62,19 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 		return 0, err
 	}
 	return swept, nil
+}
+
+// sweepAnswered deletes remembered answers that their callers have.
+func sweepAnswered(c *conn, keys []store.RequestKey, swept *int) error {
+	for _, k := range keys {
+		n, err := c.exec(sqlSweepRequest, int(k.Shard), k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID)
+		if err != nil {
+			return err
+		}
+		*swept += int(n)
+	}
+
+	return nil
 }
 
 func sweepMessages(c *conn, to model.ShardID, limit int) (swept int, err error) {
