@@ -25,56 +25,56 @@ const (
 // Sweep deletes messages behind their cursors, old remembered requests, old dead letters, deleted runs, old log lines and tombstones of settings. Cursors stay: between shards there is no pair that cannot
 // come back, and where a sender stands is known from the cursor alone when its messages are gone.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
+	answered := 0
 	err = s.write(ctx, "sweep", func(w *writer) error {
 		swept = 0
-		if err := sweepAnswered(w.conn, r.Answered, &swept); err != nil {
+		if answered, err = sweepAnswered(w.conn, r.Answered); err != nil {
 			return err
 		}
-		named := swept
 		for _, shard := range distinct(r.Shards) {
-			n, err := sweepMessages(w.conn, shard, r.Limit+named-swept)
+			n, err := sweepMessages(w.conn, shard, r.Limit-swept)
 			if err != nil {
 				return err
 			}
 			swept += n
-			if n, err = sweepRequests(w.conn, shard, r.RequestsBefore, r.Limit+named-swept); err != nil {
+			if n, err = sweepRequests(w.conn, shard, r.RequestsBefore, r.Limit-swept); err != nil {
 				return err
 			}
 			swept += n
-			if n, err = sweepLetters(w.conn, shard, r.LettersBefore, r.Limit+named-swept); err != nil {
+			if n, err = sweepLetters(w.conn, shard, r.LettersBefore, r.Limit-swept); err != nil {
 				return err
 			}
 			swept += n
-			if n, err = sweepGarbage(w.conn, shard, r.Limit+named-swept); err != nil {
+			if n, err = sweepGarbage(w.conn, shard, r.Limit-swept); err != nil {
 				return err
 			}
 			swept += n
-			if n, err = sweepLogs(w.conn, shard, r.LogsBefore, r.Limit+named-swept); err != nil {
+			if n, err = sweepLogs(w.conn, shard, r.LogsBefore, r.Limit-swept); err != nil {
 				return err
 			}
 			swept += n
 		}
-		n, err := sweepSettings(w.conn, r.SettingsBefore, r.Limit+named-swept)
+		n, err := sweepSettings(w.conn, r.SettingsBefore, r.Limit-swept)
 		swept += n
 		return err
 	})
 	if err != nil {
 		return 0, err
 	}
-	return swept, nil
+	return answered + swept, nil
 }
 
 // sweepAnswered deletes remembered answers that their callers have.
-func sweepAnswered(c *conn, keys []store.RequestKey, swept *int) error {
+func sweepAnswered(c *conn, keys []store.RequestKey) (swept int, err error) {
 	for _, k := range keys {
 		n, err := c.exec(sqlSweepRequest, int(k.Shard), k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID)
 		if err != nil {
-			return err
+			return 0, err
 		}
-		*swept += int(n)
+		swept += int(n)
 	}
 
-	return nil
+	return swept, nil
 }
 
 func sweepMessages(c *conn, to model.ShardID, limit int) (swept int, err error) {
