@@ -6,6 +6,34 @@ var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^me
 // requests are bugs in what a request id stands for, and in what is stored and waited for when somebody calls.
 var requests = []mutant{
 	{
+		name:  "a call that runs takes room in the mailbox",
+		file:  "internal/core/entity.go",
+		old:   "		case it.made && running > 0:\n",
+		new:   "		case it.made && running > 1:\n",
+		tests: [][]string{coreTest("TestRoomIsForWhatWaits$")},
+	},
+	{
+		name:  "all calls of a hand-over count as running",
+		file:  "internal/core/entity.go",
+		old:   "			running--\n",
+		new:   "",
+		tests: [][]string{coreTest("TestRoomIsForWhatWaits$")},
+	},
+	{
+		name:  "signals of one name keep out those of others",
+		file:  "internal/core/signals.go",
+		old:   "		if have := x.signalsOf(name); have+n > lim.Signals {\n",
+		new:   "		if have := len(x.signals); have+n > lim.Signals {\n",
+		tests: [][]string{coreTest("TestSignalsAreBoundedByName$")},
+	},
+	{
+		name:  "a signal that was taken still counts for its name",
+		file:  "internal/core/signals.go",
+		old:   "		if x.named[name]--; x.named[name] == 0 {\n",
+		new:   "		if x.named[name] == 0 {\n",
+		tests: [][]string{coreTest("TestSignalsAreBoundedByName$")},
+	},
+	{
 		name:  "a lane removes an answer whose caller was told to ask the next owner",
 		file:  "internal/engine/lane/batch.go",
 		old:   "			if l.tellReply(f.entry.address, f.step, f.answer) {\n",
