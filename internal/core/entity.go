@@ -131,6 +131,8 @@ func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 		n.release(&d, m.From)
 	case model.MessageUnlock:
 		n.unlock(&d, m)
+	case model.MessageMailbox:
+		n.manage(&d, m)
 	case model.MessageNothing:
 	default:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an entity: it takes no %s", m.To, m.Kind))

@@ -110,7 +110,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		if x.Paused != nil {
 			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
 		}
-	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock:
+	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an execution: only entities take a %s", m.To, m.Kind))
 	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite,
 		model.MessageGrant:

@@ -158,6 +158,8 @@ func repeatable(m *model.Message) bool {
 		return m.Brief
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
 		model.MessageDelete, model.MessageReport, model.MessageUnlock:
+	case model.MessageMailbox:
+		return m.Name == model.MailboxList || m.Name == model.MailboxShow
 	case model.MessageRequeue:
 		return m.Letter.Do == model.LetterPurge
 	}

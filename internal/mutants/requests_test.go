@@ -6,6 +6,27 @@ var requestIDs = []string{"./internal/e2e", "-run", "TestRequestIDs$/^plain$/^me
 // requests are bugs in what a request id stands for, and in what is stored and waited for when somebody calls.
 var requests = []mutant{
 	{
+		name:  "an operator drops a call that runs",
+		file:  "internal/core/manage.go",
+		old:   "	case it.made:\n",
+		new:   "	case it.made && false:\n",
+		tests: [][]string{{"./internal/e2e", "-run", "TestOperatorManagesAMailbox$/^memory$"}},
+	},
+	{
+		name:  "the caller of a dropped call hears nothing",
+		file:  "internal/core/manage.go",
+		old:   "	d.answerCall(it.Message, model.Answer{Failure: DroppedCall(it.Message)})\n",
+		new:   "",
+		tests: [][]string{coreTest("TestManagedMailbox$")},
+	},
+	{
+		name:  "a call that was skipped keeps its row",
+		file:  "internal/core/manage.go",
+		old:   "	if stored {\n",
+		new:   "	if stored && false {\n",
+		tests: [][]string{coreTest("TestManagedMailbox$")},
+	},
+	{
 		name:  "a call that runs takes room in the mailbox",
 		file:  "internal/core/entity.go",
 		old:   "		case it.made && running > 0:\n",

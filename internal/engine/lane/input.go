@@ -63,6 +63,7 @@ type input struct {
 
 	answer *model.Answer // of inAnswered
 	job    *job          // of inOperated
+	drops  *core.Item    // that the message drops, see manage.go
 
 	task   *taskInput    // of inClaim, inReport and inExpire
 	runs   []model.RunID // of inExpired
