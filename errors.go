@@ -63,8 +63,11 @@ type RemoteError struct {
 // Error is the message of the original error.
 func (e *RemoteError) Error() string { return e.Message }
 
-// Is matches ErrCanceled, ErrTimeout, ErrNotFound and the others by the kind of the error.
+// Is matches ErrCanceled, ErrTimeout, ErrNotFound, ErrDropped and the others by the kind of the error.
 func (e *RemoteError) Is(target error) bool {
+	if target == ErrDropped {
+		return e.Kind == model.FailureDropped
+	}
 	return target != nil && kinds[fault.ParseKind(e.Kind)] == target
 }
 

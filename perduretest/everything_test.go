@@ -723,6 +723,21 @@ func TestEntities(t *testing.T) {
 		if err := put.Send(env.With(), "near", 10); err != nil { // it waits for the lock
 			t.Fatal(err)
 		}
+		if err := put.Send(env.With(), "near", 5); err != nil {
+			t.Fatal(err)
+		}
+		calls, err := app.Mailbox(ctx, shelves.Ref("near"))
+		if err != nil || len(calls) != 2 || calls[0].Operation != "put" {
+			t.Fatalf("%+v, %v", calls, err)
+		}
+		skipped, err := app.SkipCall(ctx, shelves.Ref("near"), calls[0].ID)
+		if err != nil || skipped.Position != 2 {
+			t.Errorf("%+v, %v", skipped, err)
+		}
+		shown, err := app.ShowCall(ctx, shelves.Ref("near"), calls[1].ID)
+		if err := errors.Join(err, app.DropCall(ctx, shelves.Ref("near"), calls[1].ID)); err != nil || string(shown.Input) != "5" {
+			t.Errorf("%+v, %v", shown, err)
+		}
 		info, err := app.Entity(ctx, shelves.Ref("near"))
 		if err != nil || info.LockedBy.Key != "t" {
 			t.Fatalf("%+v, %v", info, err)

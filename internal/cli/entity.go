@@ -24,7 +24,7 @@ service:gateway/eu; it has no state, so there is nothing to list, but what waits
   perdure entity call account/42 deposit --input '{"Cents": 100}' --request-id d-1
   perdure entity send account/42 deposit --input '{"Cents": 100}'`,
 	}
-	cmd.AddCommand(newEntityList(o), newEntityShow(o), newEntityCall(o), newEntitySend(o), newEntityDelete(o))
+	cmd.AddCommand(newEntityList(o), newEntityShow(o), newEntityCall(o), newEntitySend(o), newEntityDelete(o), newEntityMailbox(o))
 	return cmd
 }
 

@@ -59,7 +59,7 @@ type Arrival struct {
 	Held bool
 	View bool
 	Tag  any
-	// Room is how many calls may wait.
+	// Room is how many calls may wait. A call that runs is not counted.
 	Room int
 	// Stalled says why no further call may wait, although there is room; empty when it may.
 	Stalled string
@@ -149,6 +149,8 @@ func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 		n.release(&d, m.From)
 	case model.MessageUnlock:
 		n.unlock(&d, m)
+	case model.MessageMailbox:
+		n.manage(&d, m)
 	case model.MessageNothing:
 	default:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an entity: it takes no %s", m.To, m.Kind))
@@ -177,7 +179,7 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s does not hold its lock any more", m.Name, m.To))
 	case m.Section != "": // the holder has one call at a time, and those who fill the mailbox wait for its end
 	case n.full(m, a):
-		n.refuseFull(d, m)
+		n.refuseFull(d, m, a)
 	case a.Stalled != "":
 		d.refuse(fault.Exhausted, a.Stalled)
 	}
@@ -198,13 +200,40 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	}
 }
 
-// full reports whether there is no room for another message.
+// full reports whether there is no room for another message. What runs takes no room.
 func (n *Entity) full(m *model.Message, a Arrival) bool {
-	return len(n.mail) >= a.Room || n.bytes+m.Size() > MailboxBytes && len(n.mail) > 0
+	if len(n.mail) < a.Room && n.bytes+m.Size() <= MailboxBytes {
+		return false
+	}
+	waiting, size := n.queued()
+
+	return waiting >= a.Room || size+m.Size() > MailboxBytes && waiting > 0
 }
 
-func (n *Entity) refuseFull(d *Decision, m *model.Message) {
-	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and requests of locks, of %d bytes, wait for %s, which is the limit", len(n.mail), n.bytes, m.To))
+// queued is how many calls and requests of locks wait, and how many bytes they have. Of a hand-over one call runs,
+// and the others wait for it. Views run beside everything else. A call that waits for its own row runs next.
+func (n *Entity) queued() (waiting, size int) {
+	running, idle := n.busy, n.busy == 0
+	for _, it := range n.mail {
+		switch {
+		case it.made && it.View:
+		case it.made && running > 0:
+			running--
+		case it.held && idle:
+			idle = false
+		default:
+			waiting++
+			size += it.Message.Size()
+		}
+	}
+
+	return waiting, size
+}
+
+func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
+	waiting, size := n.queued()
+	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and requests of locks of %d bytes wait for %s: at most %d calls (MailboxSize) and %d bytes may wait",
+		waiting, size, m.To, a.Room, MailboxBytes))
 }
 
 // asked finds the call of a request, or the very same message, which is delivered again when what it led to could not be stored.
@@ -238,7 +267,7 @@ func (n *Entity) request(d *Decision, m *model.Message, a Arrival, now model.Tim
 		d.Messages = append(d.Messages, n.granted(m.From))
 	case n.waits(m.From) >= 0:
 	case n.full(m, a):
-		n.refuseFull(d, m)
+		n.refuseFull(d, m, a)
 		d.acknowledge(m)
 	default:
 		it := &Item{At: now, Message: m}

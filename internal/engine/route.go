@@ -20,7 +20,8 @@ type call struct {
 	done   chan struct{}
 	once   sync.Once
 	answer lane.Answer
-	asked  *model.Message // what a reply in the store is compared with; nil where none is looked for
+	asked  *model.Message   // what a reply in the store is compared with; nil where none is looked for
+	reply  store.RequestKey // where that reply was found
 }
 
 func newCall() *call { return &call{done: make(chan struct{})} }
@@ -28,6 +29,14 @@ func newCall() *call { return &call{done: make(chan struct{})} }
 func (c *call) finish(a *lane.Answer) {
 	c.once.Do(func() {
 		c.answer = *a
+		close(c.done)
+	})
+}
+
+// finishWith is finish with an answer that was found in the store.
+func (c *call) finishWith(a *lane.Answer, reply store.RequestKey) {
+	c.once.Do(func() {
+		c.answer, c.reply = *a, reply
 		close(c.done)
 	})
 }
@@ -45,7 +54,7 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 		}
 		taken = taken || a.Token != nil
 		if e.cfg.Store.Info().Shared {
-			answer, err := e.clerk.send(ctx, m)
+			answer, err := e.clerk.send(ctx, m, taken)
 			return answer, unsure(err, taken)
 		}
 		// The only node there can be is between two incarnations, or not ready yet. The first look was made without listening: look again.
@@ -88,7 +97,7 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 		more := true
 		switch {
 		case errors.Is(err, lane.ErrNotOwner) && e.cfg.Store.Info().Shared:
-			return e.clerk.send(ctx, m)
+			return e.clerk.send(ctx, m, false)
 		case errors.Is(err, lane.ErrNotOwner):
 			more = e.await(ctx, served)
 		case inc != nil && inc.serving() && !errors.Is(err, lane.ErrAskAgain):
@@ -149,6 +158,8 @@ func repeatable(m *model.Message) bool {
 		return m.Brief
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
 		model.MessageDelete, model.MessageReport, model.MessageUnlock:
+	case model.MessageMailbox:
+		return m.Name == model.MailboxList || m.Name == model.MailboxShow
 	case model.MessageRequeue:
 		return m.Letter.Do == model.LetterPurge
 	}

@@ -142,6 +142,64 @@ func (s *Service) Unlock(ctx context.Context, r api.UnlockRequest) error {
 	return err
 }
 
+// Mailbox asks the owner for what waits for an entity, or has it do something with one call. Where nobody owns the
+// entity, a list has what is stored.
+func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
+	v := s.check("mailbox")
+	v.entity(r.Address)
+	if r.Do != model.MailboxList {
+		v.text("the id of the call", r.ID, s.limits.Name)
+	}
+	if err := v.err(); err != nil {
+		return model.Calls{}, err
+	}
+	if r.Do == model.MailboxList {
+		owned, err := s.owned(ctx, r.Address)
+		if err != nil || !owned {
+			return s.storedCalls(ctx, r.Address, err)
+		}
+	}
+
+	a, err := s.send(ctx, &model.Message{Kind: model.MessageMailbox, To: r.Address, Name: r.Do, ID: r.ID})
+	if err != nil {
+		return model.Calls{}, err
+	}
+
+	return model.DecodeCalls(a.Output)
+}
+
+// owned reports whether somebody can be asked about an address.
+func (s *Service) owned(ctx context.Context, a model.Address) (bool, error) {
+	if s.engine == nil {
+		return false, nil
+	}
+	if !s.store.Info().Shared {
+		return true, nil
+	}
+	view, err := s.store.Members(ctx)
+
+	return err == nil && !ownerOf(view, s.shard(a)).IsZero(), err
+}
+
+// storedCalls is the part of a mailbox that is stored.
+func (s *Service) storedCalls(ctx context.Context, a model.Address, err error) (model.Calls, error) {
+	if err != nil {
+		return model.Calls{}, err
+	}
+	stored, err := s.store.LoadEntity(ctx, store.EntityKey{Shard: s.shard(a), Address: a}, model.MailboxListed, s.limits.Payload)
+	if err != nil {
+		return model.Calls{}, err
+	}
+
+	c := model.Calls{Total: len(stored.Mailbox)}
+	for i := range stored.Mailbox {
+		it := &stored.Mailbox[i]
+		c.Calls = append(c.Calls, model.CallOf(i+1, it.Seq, it.At, &it.Message))
+	}
+
+	return c, nil
+}
+
 // JoinEntities adds a worker that has the code of entities and services.
 func (s *Service) JoinEntities(_ context.Context, w api.EntityWorker, offer model.EntityOffer) (api.EntitySession, error) {
 	if s.engine == nil {

@@ -457,6 +457,9 @@ func (s *Sim) mixBatch(b *store.Batch, err error) {
 	for i := range b.Requests {
 		s.mixText(b.Requests[i].ID)
 	}
+	for i := range b.Forgets {
+		s.mixText(b.Forgets[i].ID)
+	}
 	if err != nil {
 		s.mix(2, uint64(store.ClassOf(err)))
 	}

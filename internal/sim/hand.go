@@ -200,7 +200,7 @@ func (h *hand) send(r *model.TaskReport) {
 		}
 	default:
 		s.did(opReportMailed)
-		p.clerk.send(engine.ReportMessage(r), func(a *lane.Answer) {
+		p.clerk.send(engine.ReportMessage(r), true, func(a *lane.Answer) {
 			switch {
 			case errors.Is(a.Err, errCrashed):
 			default:

@@ -480,6 +480,9 @@ func describe(b *store.Batch) string {
 	for i := range b.Requests {
 		fmt.Fprintf(&t, " request(%s %s)", b.Requests[i].Address.Key, b.Requests[i].ID)
 	}
+	for i := range b.Forgets {
+		fmt.Fprintf(&t, " forget(%s %s)", b.Forgets[i].Address.Key, b.Forgets[i].ID)
+	}
 	if len(b.Free) > 0 {
 		fmt.Fprintf(&t, " free%v", b.Free)
 	}

@@ -14,6 +14,7 @@ type waiter struct {
 	node  model.NodeID
 	run   model.RunID // a certain run; zero for the end of the chain
 	reply string      // not for the end: for the answer to the request of this id
+	drawn bool        // nobody else knows that id
 	early bool        // its own start or update is not committed: what ends or is answered now is not what it waits for
 	begun bool        // its own start is
 	until model.Time  // when another node is forgotten; zero for a caller of this process
@@ -148,8 +149,8 @@ func (l *Lane) expect(e *entry, in *input) {
 	}
 }
 
-// tellReply tells those who wait for the answer to a request.
-func (l *Lane) tellReply(a model.Address, id string, answer Answer) {
+// tellReply tells those who wait for the answer to a request. It reports whether the only one that can ask for it is among them.
+func (l *Lane) tellReply(a model.Address, id string, answer Answer) (last bool) {
 	kept := slices.DeleteFunc(l.waiters[a], func(w waiter) bool {
 		if w.early || w.reply != id {
 			return false
@@ -157,6 +158,7 @@ func (l *Lane) tellReply(a model.Address, id string, answer Answer) {
 		if w.token != nil {
 			answer.Token = w.token
 			l.answer(answer)
+			last = w.drawn
 		} else if !w.node.IsZero() {
 			l.out.Hints = append(l.out.Hints, Hint{Node: w.node, Address: a, Run: answer.Answer.Run})
 		}
@@ -167,6 +169,8 @@ func (l *Lane) tellReply(a model.Address, id string, answer Answer) {
 	} else {
 		l.waiters[a] = kept
 	}
+
+	return last
 }
 
 // failWaiters tells everybody who waits to ask again elsewhere; only those of one shard when it is given. Those whose start is not

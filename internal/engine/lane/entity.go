@@ -167,7 +167,11 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 		l.operate(now, e)
 		return
 	}
+	in.dropping(e, m)
 	d := e.actor.entity.Deliver(m, a, now)
+	if in.drops != nil && d.Answer.Failure == nil {
+		defer l.tellDropped(e, in.drops)
+	}
 	if d.Pending && !d.Writes() && !remote {
 		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
 		l.expect(e, in)
