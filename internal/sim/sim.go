@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -69,8 +70,11 @@ type Sim struct {
 	seq   uint64
 	steps int
 
-	threads map[*thread]bool
+	threads map[*thread]bool // that have something to do
+	resting []*thread        // that have not
 	running *thread
+
+	readings []*reading // that are not in use
 
 	hash  uint64
 	trace strings.Builder
@@ -123,7 +127,8 @@ type Sim struct {
 	sets     []*rule.Set               // that a node has gone by
 	began    map[rule.Resource][]int64 // when tasks began that need a token
 	breakers map[rule.BreakerID]*sharedBreaker
-	behind   int64 // by how much a clock was behind that of the store, at most
+	places   map[string][]limit.Place // that have something on a page, as it is stored
+	behind   int64                    // by how much a clock was behind that of the store, at most
 }
 
 // event is something that happens at a time: to a process when proc is set, else to the world.
@@ -151,7 +156,7 @@ func newSim(seed uint64, o Options) *Sim {
 		s.hands, s.claims = map[string]*hand{}, map[model.ClaimRef]*claimed{}
 		s.reports, s.beats, s.dropped = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}, map[model.ClaimRef]bool{}
 		s.letters, s.gates = s.young && s.chance(0.8), s.young && s.chance(0.7) || s.shared
-		s.began, s.breakers = map[rule.Resource][]int64{}, map[rule.BreakerID]*sharedBreaker{}
+		s.began, s.breakers, s.places = map[rule.Resource][]int64{}, map[rule.BreakerID]*sharedBreaker{}, map[string][]limit.Place{}
 		for i := range s.errands {
 			s.errands[i] = s.drawErrand()
 		}
