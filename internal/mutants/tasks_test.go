@@ -14,8 +14,8 @@ var tasks = []mutant{
 	},
 	{
 		name:  "a worker whose run is with another node is not told of a cancel",
-		file:  "internal/engine/lending/worker.go",
-		old:   "	n.push(peer.Entry{Worker: w.offer.Name, Stop: &ref, Canceled: canceled})\n",
+		file:  "internal/engine/loan/worker.go",
+		old:   "	w.n.push(now, peer.Entry{Worker: w.offer.Name, Stop: &ref, Canceled: canceled})\n",
 		new:   "",
 		tests: [][]string{{"./internal/e2e", "-run", "TestCancelOfAShardThatMoved$"}},
 	},

@@ -5,7 +5,7 @@ import (
 )
 
 // A node that comes to own a run with a claim of a worker of another node, which is alive, has to wait: only that worker can tell how the claim ends. But nobody may have it: it was stored
-// and never handed over, or its worker has left while the history could not be written. So the owner asks the other node, as engine/lending/borrower.go does, and gives the claim back when that does not have
+// and never handed over, or its worker has left while the history could not be written. So the owner asks the other node, as engine/loan/debtor.go does, and gives the claim back when that does not have
 // it. Questions and answers are letters: they are lost, late, or come twice.
 
 // unheard is a claim of a worker of another node that the owner of the run has not heard of.
