@@ -118,8 +118,9 @@ func (s *TaskSession) holdsAbroad(to model.NodeID, foreign, owned func(model.Cla
 	return s.abroad.List(to, maps.Keys(s.held), maps.All(s.reported), foreign, owned, room)
 }
 
-// lists has the session of a borrowed worker hold what its node says, and what is on its way to it.
-func (s *TaskSession) lists(holds, waiting map[model.ClaimRef]bool) {
+// lists has the session of a borrowed worker hold what its node says, and what is on its way to it. It
+// returns what it held before and does not hold any more.
+func (s *TaskSession) lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	held := make(map[model.ClaimRef]bool, len(holds)+len(waiting))
@@ -129,7 +130,13 @@ func (s *TaskSession) lists(holds, waiting map[model.ClaimRef]bool) {
 	for ref := range waiting {
 		held[ref] = s.held[ref]
 	}
+	for ref := range s.held {
+		if _, still := held[ref]; !still {
+			gone = append(gone, ref)
+		}
+	}
 	s.held = held
+	return gone
 }
 
 // lets has the session of a borrowed worker forget a claim.

@@ -85,7 +85,9 @@ type hired struct {
 
 func (h hired) ID() queue.WorkerID { return h.s.id }
 
-func (h hired) Lists(holds, waiting map[model.ClaimRef]bool) { h.s.lists(holds, waiting) }
+func (h hired) Lists(holds, waiting map[model.ClaimRef]bool) []model.ClaimRef {
+	return h.s.lists(holds, waiting)
+}
 
 func (h hired) Lets(claim model.ClaimRef) { h.s.lets(claim) }
 

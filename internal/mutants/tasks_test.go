@@ -3,6 +3,9 @@ package mutants
 // laneTasks are tests of what a lane does with tasks.
 func laneTasks(run string) [][]string { return [][]string{{"./internal/engine/lane", "-run", run}} }
 
+// lends is the simulator where nodes lend each other slots.
+var lends = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=4", "-step=6", "-seeds=300", "-failures=1"}
+
 // tasks are bugs of queues: of who gets what when, and of what becomes of it when something goes wrong in between.
 var tasks = []mutant{
 	{
@@ -18,6 +21,41 @@ var tasks = []mutant{
 		old:   "	w.n.push(now, peer.Entry{Worker: w.offer.Name, Stop: &ref, Canceled: canceled})\n",
 		new:   "",
 		tests: [][]string{{"./internal/e2e", "-run", "TestCancelOfAShardThatMoved$"}},
+	},
+	{
+		name:  "a claim that a lent worker does not list is not given back",
+		file:  "internal/engine/loan/neighbour.go",
+		old:   "				if board.Holds(w.session.ID(), ref) {\n					missing = append(missing, ref)\n				}\n			}\n		}\n		lend",
+		new:   "			}\n		}\n		lend",
+		tests: [][]string{lends},
+	},
+	{
+		name:  "slots stay lent when a poll is not answered",
+		file:  "internal/engine/loan/poll.go",
+		old:   "			x.Own.Regain(x.Count)\n",
+		new:   "			if x.More {\n				x.Own.Regain(x.Count)\n			}\n",
+		tests: [][]string{lends},
+	},
+	{
+		name:  "news of a claim that has ended is told for ever",
+		file:  "internal/engine/loan/abroad.go",
+		old:   "	delete(a.news, ref)\n	if len(a.held) == 0",
+		new:   "	if len(a.held) == 0",
+		tests: [][]string{lends},
+	},
+	{
+		name:  "an entry that a poll has not seen is told once",
+		file:  "internal/engine/loan/debtor.go",
+		old:   "	if p.Stream == n.stream {\n		n.pending = slices.DeleteFunc(n.pending, func(e entry) bool { return e.N <= p.Seen })\n	}\n",
+		new:   "	n.pending = slices.DeleteFunc(n.pending, func(e entry) bool { return e.N <= n.sent })\n",
+		tests: [][]string{lends},
+	},
+	{
+		name:  "what nobody lists is given back while it is on its way",
+		file:  "internal/engine/loan/neighbour.go",
+		old:   "			if !holds[ref] && !waiting[pw.Name][ref] {\n",
+		new:   "			if !holds[ref] {\n",
+		tests: [][]string{lends},
 	},
 	{
 		name:  "a report is taken while the shard is being freed",

@@ -20,6 +20,12 @@ const sureAfter = 50 * millisecond
 
 // found is told of a claim that a worker of another living node has, if anybody has.
 func (b *board) found(node string, ref model.ClaimRef) {
+	if u := b.inc.purse; u != nil {
+		if to := b.inc.p.s.nodeIDs[node]; !to.IsZero() {
+			u.debtor.Found(u.now(), to, ref)
+		}
+		return
+	}
 	if b.unheard[ref] != nil {
 		return
 	}
@@ -58,8 +64,11 @@ func (b *board) ask(ref model.ClaimRef, u *unheard) {
 
 // Dropped is for lanes.
 func (b *board) Dropped(_ string, ref model.ClaimRef) bool {
-	u := b.unheard[ref]
-	if u == nil || !u.denied {
+	if u := b.inc.purse; u != nil {
+		if !u.debtor.Dropped(ref) {
+			return false
+		}
+	} else if u := b.unheard[ref]; u == nil || !u.denied {
 		return false
 	}
 	b.inc.p.s.dropped[ref] = true

@@ -111,12 +111,14 @@ type Sim struct {
 	newEvents map[model.Address]bool // that the old build cannot read
 	heaviest  int                    // bytes of the largest request of a user
 
-	young   bool // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
-	letters bool // there are orders for dead letters
-	gates   bool // there are limits, breakers and paused queues
-	shared  bool // and all nodes share them
-	opening *op  // the last thing that was done so that nothing is kept back for ever
-	tasks   bool // there are tasks
+	young   bool                    // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
+	letters bool                    // there are orders for dead letters
+	gates   bool                    // there are limits, breakers and paused queues
+	shared  bool                    // and all nodes share them
+	opening *op                     // the last thing that was done so that nothing is kept back for ever
+	tasks   bool                    // there are tasks
+	lends   bool                    // nodes lend each other slots of their workers
+	nodeIDs map[string]model.NodeID // of all nodes that there ever were, by their names
 	errands [len(taskKeys)]errand
 	hands   map[string]*hand // all that there ever were, by name
 	claims  map[model.ClaimRef]*claimed
@@ -155,6 +157,7 @@ func newSim(seed uint64, o Options) *Sim {
 	if s.tasks {
 		s.hands, s.claims = map[string]*hand{}, map[model.ClaimRef]*claimed{}
 		s.reports, s.beats, s.dropped = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}, map[model.ClaimRef]bool{}
+		s.lends, s.nodeIDs = seed%6 == 4 && !o.Plain, map[string]model.NodeID{}
 		s.letters, s.gates = s.young && s.chance(0.8), s.young && s.chance(0.7) || s.shared
 		s.began, s.breakers, s.places = map[rule.Resource][]int64{}, map[rule.BreakerID]*sharedBreaker{}, map[string][]limit.Place{}
 		for i := range s.errands {
@@ -265,6 +268,7 @@ func (s *Sim) run() {
 	}
 	s.comeToRest()
 	s.checkEnd()
+	s.checkSilence()
 	s.checkFlows()
 	s.checkGone()
 	s.checkForgotten()

@@ -186,7 +186,7 @@ func (b *Borrower) Dropped(ref model.ClaimRef) bool {
 // Polled takes a poll of another node.
 func (b *Borrower) Polled(from model.NodeID, p *peer.Poll, answer func([]byte)) {
 	b.mu.Lock()
-	terms, taken := b.debtor.Polled(time.Now(), from, p, answer)
+	terms, taken := b.debtor.Polled(time.Now(), from, p, func(a *peer.Answer) { answer(peer.Encode(a)) })
 	b.mu.Unlock()
 	if !taken {
 		return

@@ -87,7 +87,7 @@ func (d *Lender) close() {
 func (d *Lender) Seen(v *store.View) {
 	var home []loan.Lent
 	d.with(func(c *loan.Creditor) { home = c.Seen(v) })
-	regain(home)
+	loan.Regain(home)
 }
 
 // Knocked takes a word of an owner.
@@ -122,23 +122,13 @@ func (d *Lender) poll(ctx context.Context, p *loan.Poll) {
 		a, err = peer.Decode[peer.Answer](raw)
 	}
 	if err != nil {
-		regain(p.Lent())
+		loan.Regain(p.Lent())
 		d.with(func(c *loan.Creditor) { c.Failed(time.Now(), p) })
 		return
 	}
 	var fresh []peer.Entry
 	d.with(func(c *loan.Creditor) { fresh = c.Heard(time.Now(), p, a) })
 	home, kept := p.Home(a, loan.CarryOut(d.host, p.Node, fresh))
-	regain(home)
+	loan.Regain(home)
 	d.with(func(c *loan.Creditor) { c.Done(time.Now(), p, a, len(fresh), kept) })
-}
-
-// regain ends the loan of slots.
-func regain(lent []loan.Lent) {
-	for _, x := range lent {
-		if x.Count > 0 {
-			x.Own.Regain(x.Count)
-			x.Own.Rejoin()
-		}
-	}
 }

@@ -143,10 +143,10 @@ func (o *owner) poll(p *peer.Poll) (answer *peer.Answer) {
 	return answer
 }
 
-func (*owner) ID() queue.WorkerID                 { return 1 }
-func (*owner) Lists(_, _ map[model.ClaimRef]bool) {}
-func (*owner) Lets(model.ClaimRef)                {}
-func (*owner) Dismiss()                           {}
+func (*owner) ID() queue.WorkerID                                  { return 1 }
+func (*owner) Lists(_, _ map[model.ClaimRef]bool) []model.ClaimRef { return nil }
+func (*owner) Lets(model.ClaimRef)                                 {}
+func (*owner) Dismiss()                                            {}
 
 // host is a node with one worker of one slot, which ends what it gets after a second.
 type host struct {

@@ -70,14 +70,20 @@ func (a *Abroad) hold(ref model.ClaimRef) {
 	a.held[ref] = true
 }
 
-// Free frees the slot of a claim of another owner. It reports whether it was one.
+// Free ends what the worker has of a claim that it does not execute any more. It reports whether a
+// slot is free by that, because the claim was one of another owner. News of it is not told any more:
+// the owner would be polled for it again and again, and hear nothing.
 func (a *Abroad) Free(ref model.ClaimRef) bool {
+	delete(a.news, ref)
 	if len(a.held) == 0 || !a.held[ref] {
 		return false
 	}
 	delete(a.held, ref)
 	return true
 }
+
+// Holds reports whether a claim takes a slot for another owner.
+func (a *Abroad) Holds(ref model.ClaimRef) bool { return a.held[ref] }
 
 // Unmake forgets who has handed over a claim that has ended, and returns it; zero for a claim of this
 // node.
@@ -155,17 +161,21 @@ func (a *Abroad) Homeward(ref model.ClaimRef) bool {
 // Settled forgets a report.
 func (a *Abroad) Settled(ref model.ClaimRef) { delete(a.reported, ref) }
 
-// Told forgets news that the owner has heard, unless there is newer one.
+// Told forgets news that the owner has heard, unless there is newer one: a report that was made while a
+// heartbeat of the same claim was on its way has not been heard.
 func (a *Abroad) Told(refs map[model.ClaimRef]uint64) {
 	for ref, seq := range refs {
-		if a.reported[ref] {
+		switch {
+		case seq == toldReport && a.reported[ref]:
 			a.reported[ref] = false
-		}
-		if a.news[ref].Seq == seq {
+		case seq != toldReport && a.news[ref].Seq == seq:
 			delete(a.news, ref)
 		}
 	}
 }
+
+// toldReport stands for the report of a claim among the numbers of news that were told.
+const toldReport = 0
 
 // All are the claims that may be of another owner.
 func (a *Abroad) All() []Fresh {
@@ -214,7 +224,7 @@ func (a *Abroad) List(
 		if _, ours := a.reported[ref]; ours && abroad && *room > 0 && owned(ref) {
 			h.Report = r
 			*room -= r.Output.Size()
-			sent[ref] = 0
+			sent[ref] = toldReport
 		}
 		holds = append(holds, h)
 	}

@@ -56,6 +56,7 @@ type loan struct {
 type Lent struct {
 	Own   Own
 	Count int
+	More  bool // it has got more claims than slots were lent: a claim may come after its poll was answered
 }
 
 // NewCreditor makes a Creditor.

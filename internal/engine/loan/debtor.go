@@ -253,7 +253,7 @@ type Terms struct {
 
 // Polled takes a poll of another node. When it reports true, the caller gives back what is missing,
 // has the board let go (LetGo) and lend the slots (Lend), and then calls Reply.
-func (d *Debtor) Polled(now time.Time, from model.NodeID, p *peer.Poll, answer func([]byte)) (t Terms, taken bool) {
+func (d *Debtor) Polled(now time.Time, from model.NodeID, p *peer.Poll, answer func(*peer.Answer)) (t Terms, taken bool) {
 	if d.closed || !d.cfg.Owner.Alive(from) {
 		d.cfg.Owner.LookAround() // it may have come since; it asks again
 		return t, false

@@ -24,8 +24,8 @@ type neighbour struct {
 	sent    uint64  // of the last one that was in an answer
 	pending []entry // not seen yet
 
-	answer   func([]byte) // to the poll that is open; nil when there is none
-	expected int          // claims on their way to the store
+	answer   func(*peer.Answer) // to the poll that is open; nil when there is none
+	expected int                // claims on their way to the store
 	strange  []model.ClaimRef
 
 	knows   bool // that something waits: it comes by itself when it has slots
@@ -111,7 +111,9 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
 			holds[h.Ref], n.listed[h.Ref] = true, true
 			delete(n.d.unheard, h.Ref)
 		}
-		w.session.Lists(holds, waiting[pw.Name])
+		for _, ref := range w.session.Lists(holds, waiting[pw.Name]) {
+			w.known[ref] = true // a lane that has found it there since believes that the worker has it
+		}
 		for j := range pw.Holds {
 			w.holds(&pw.Holds[j])
 		}
@@ -182,7 +184,7 @@ func (n *neighbour) reply(now time.Time) {
 	n.knows, n.coming = len(a.Wants) > 0, a.Coming > 0
 	answer := n.answer
 	n.answer = nil
-	answer(peer.Encode(&a))
+	answer(&a)
 }
 
 // tidy forgets claims that have ended.

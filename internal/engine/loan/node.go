@@ -43,8 +43,9 @@ type Owner interface {
 type Hired interface {
 	// ID is what the board knows it by.
 	ID() queue.WorkerID
-	// Lists has it hold what its node says, and what is on its way to it.
-	Lists(holds, waiting map[model.ClaimRef]bool)
+	// Lists has it hold what its node says, and what is on its way to it. It returns what it held before
+	// and does not hold any more.
+	Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef)
 	// Lets has it forget a claim.
 	Lets(claim model.ClaimRef)
 	// Dismiss ends it, and takes the worker from the board.

@@ -23,7 +23,7 @@ type Poll struct {
 
 // compose lends slots to an owner, and puts together what it is told.
 func (c *Creditor) compose(now time.Time, l *loan, workers []Own) *Poll {
-	p := &Poll{Node: l.node, loan: l, began: now, wanted: len(l.wants) > 0, lent: l.kept, sent: make([]map[model.ClaimRef]uint64, len(l.kept), len(workers))}
+	p := &Poll{Node: l.node, loan: l, began: now, wanted: len(l.wants) > 0, lent: l.kept, sent: make([]map[model.ClaimRef]uint64, len(l.kept))}
 	p.Letter = peer.Poll{Seq: l.seq, Stream: l.stream, Seen: l.seen}
 	l.kept = nil
 	room := progressSize
@@ -108,11 +108,25 @@ func (p *Poll) Home(a *peer.Answer, got map[Own]int) (home, kept []Lent) {
 		if n := max(0, min(coming, x.Count-got[x.Own])); n > 0 {
 			coming -= n
 			x.Count -= n
-			kept = append(kept, Lent{x.Own, n})
+			kept = append(kept, Lent{Own: x.Own, Count: n})
 		}
+		x.More = got[x.Own] > x.Count
 		home = append(home, x)
 	}
 	return home, kept
+}
+
+// Regain ends the loan of slots. It has the board of the node propose, so a caller with a lock around
+// the machine does not hold it.
+func Regain(home []Lent) {
+	for _, x := range home {
+		if x.Count > 0 {
+			x.Own.Regain(x.Count)
+		}
+		if x.Count > 0 || x.More {
+			x.Own.Rejoin()
+		}
+	}
 }
 
 // Done ends a poll that was answered; fresh is how many entries of the answer were news.
