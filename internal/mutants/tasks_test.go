@@ -27,7 +27,7 @@ var tasks = []mutant{
 		file:  "internal/engine/loan/neighbour.go",
 		old:   "				if board.Holds(w.session.ID(), ref) {\n					missing = append(missing, ref)\n				}\n			}\n		}\n		lend",
 		new:   "			}\n		}\n		lend",
-		tests: [][]string{lends},
+		tests: [][]string{{"./internal/sim", "-run", "TestKnownSeedsOfLending$"}},
 	},
 	{
 		name:  "slots stay lent when a poll is not answered",
@@ -44,18 +44,11 @@ var tasks = []mutant{
 		tests: [][]string{lends},
 	},
 	{
-		name:  "an entry that a poll has not seen is told once",
-		file:  "internal/engine/loan/debtor.go",
-		old:   "	if p.Stream == n.stream {\n		n.pending = slices.DeleteFunc(n.pending, func(e entry) bool { return e.N <= p.Seen })\n	}\n",
-		new:   "	n.pending = slices.DeleteFunc(n.pending, func(e entry) bool { return e.N <= n.sent })\n",
-		tests: [][]string{lends},
-	},
-	{
-		name:  "what nobody lists is given back while it is on its way",
-		file:  "internal/engine/loan/neighbour.go",
-		old:   "			if !holds[ref] && !waiting[pw.Name][ref] {\n",
-		new:   "			if !holds[ref] {\n",
-		tests: [][]string{lends},
+		name:  "a report counts as told when a heartbeat of its claim is",
+		file:  "internal/engine/loan/abroad.go",
+		old:   "		case seq == toldReport && a.reported[ref]:\n",
+		new:   "		case a.reported[ref]:\n",
+		tests: [][]string{{"./internal/engine/loan", "-run", "TestReportIsToldAfterAHeartbeat$"}},
 	},
 	{
 		name:  "a report is taken while the shard is being freed",
