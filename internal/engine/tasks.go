@@ -350,6 +350,8 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 		s.mu.Unlock()
 		if r != nil { // else it was a repetition, of which the first has been settled
 			s.reportLater(r)
+		} else if w, ok := s.worker.(*lending.Worker); ok {
+			w.Unsettled(ref) // its node has the report, and tells it with every poll
 		}
 		return
 	}

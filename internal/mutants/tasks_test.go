@@ -44,6 +44,13 @@ var tasks = []mutant{
 		tests: [][]string{lends},
 	},
 	{
+		name:  "a report of a lent worker for which there is no room is forgotten",
+		file:  "internal/engine/tasks.go",
+		old:   "			w.Unsettled(ref) // its node has the report, and tells it with every poll\n",
+		new:   "			_ = w\n",
+		tests: [][]string{{"./internal/engine", "-run", "TestReportOfALentWorkerIsMadeAgain$"}},
+	},
+	{
 		name:  "a report counts as told when a heartbeat of its claim is",
 		file:  "internal/engine/loan/abroad.go",
 		old:   "		case seq == toldReport && a.reported[ref]:\n",

@@ -505,8 +505,7 @@ func (g *guest) call(c *lane.TaskCall) {
 		g.w.Stop(now, c.Ref, c.Canceled)
 	case lane.TaskSettled:
 		switch {
-		case errors.Is(c.Err, lane.ErrLater):
-		case errors.Is(c.Err, lane.ErrNotOwner):
+		case errors.Is(c.Err, lane.ErrLater), errors.Is(c.Err, lane.ErrNotOwner):
 			g.w.Unsettled(now, c.Ref)
 		default:
 			g.w.Settled(now, c.Ref, c.Err)
