@@ -100,7 +100,7 @@ var limits = []struct{ row, file, code string }{
 	{"| failures that open a breaker, and its probes | 1,000 |", "internal/core/breaker/config.go", "MaxProbes = 1000"},
 	{"and of those that wait | 20 |", "internal/engine/flow/uses.go", "maxUses = 20"},
 	{"those that most tasks wait for | 1,000 |", "internal/engine/flow/uses.go", "maxKeys = 1000"},
-	{"before it has answered | 1,000 |", "internal/engine/lending/lender.go", "mostLent = 1000"},
+	{"before it has answered | 1,000 |", "internal/engine/loan/creditor.go", "mostLent = 1000"},
 	{"that wait to be sent | 4,096 |", "internal/engine/peer/peer.go", "mostWaiting = 4096"},
 	{"| timers in memory, per lane | 50,000 |", "internal/engine/lane/lane.go", "set(&c.TimerWindow, 50_000)"},
 	{"that a metric keeps apart | 1,000 |", "internal/telemetry/meter.go", "maxSeries = 1000"},

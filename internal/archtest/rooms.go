@@ -83,7 +83,7 @@ var rooms = []room{
 	{
 		path: "internal/engine",
 		imports: join(
-			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/flow", "internal/engine/peer", "internal/engine/lending", "internal/engine/storeclock",
+			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/flow", "internal/engine/peer", "internal/engine/lending", "internal/engine/loan", "internal/engine/storeclock",
 			"internal/episode", "internal/telemetry", "internal/telemetry/tracing",
 		),
 	},
@@ -92,8 +92,9 @@ var rooms = []room{
 	{path: "internal/engine/queue", imports: vocabulary},
 	// How two nodes talk to each other.
 	{path: "internal/engine/peer", imports: join(vocabulary, "internal/store", "internal/notify")},
-	// How workers of one node execute tasks of another.
-	{path: "internal/engine/lending", imports: join(vocabulary, "internal/engine/peer", "internal/engine/queue", "internal/store")},
+	// How workers of one node execute tasks of another: the machines, and what runs them.
+	{path: "internal/engine/loan", imports: join(vocabulary, "internal/engine/peer", "internal/engine/queue", "internal/store")},
+	{path: "internal/engine/lending", imports: join(vocabulary, "internal/engine/loan", "internal/engine/peer", "internal/engine/queue", "internal/store")},
 	// A node's idea of the store's time.
 	{path: "internal/engine/storeclock", imports: vocabulary},
 	// What keeps tasks back on a node, limits and breakers together; and what nodes share of limits.
@@ -197,7 +198,7 @@ var rooms = []room{
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the
 // simulator runs the very code that production runs.
-var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/cluster", "internal/cadence", "internal/engine/storeclock"}
+var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/loan", "internal/cluster", "internal/cadence", "internal/engine/storeclock"}
 
 // pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
 var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/fxamacker/cbor/v2", "github.com/netresearch/go-cron"}
