@@ -8,6 +8,8 @@ type Activation struct {
 	Events []Event
 	// Now is the owner's clock.
 	Now Time
+	// Begun tells that the code has run before, although Events may not show it: it waits, or it has timers.
+	Begun bool
 }
 
 // Query is a question to the code of a run.

@@ -39,6 +39,7 @@ type Coroutine struct {
 	inStep   atomic.Pointer[string] // the step that it waits for or runs
 
 	kids, scopes int
+	taken        int64              // position of the signal that it took last
 	next         map[string]*Future // pending receives by signal
 	random       *rand.Rand
 	uuids        *stream
@@ -154,9 +155,8 @@ func (c *Coroutine) main() {
 func (c *Coroutine) call() (v any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			f := PanicFailure(p)
 			c.m.panics = append(c.m.panics, c.fut)
-			v, err = nil, f
+			v, err = nil, panicError(p)
 		}
 	}()
 	return c.fn(Ctx{c, c.scope})

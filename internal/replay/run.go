@@ -18,6 +18,7 @@ type run struct {
 	start      model.Start
 	generation uint64
 	code       Code
+	begun      bool       // its code has run before
 	ownerNow   model.Time // the owner's clock at activation
 	activated  time.Time
 	m          *machine
@@ -48,7 +49,7 @@ type run struct {
 
 func newRun(w *Worker, a *model.Activation, code Code) *run {
 	r := &run{
-		w: w, start: a.Start, generation: a.Generation, code: code, ownerNow: a.Now, activated: time.Now(),
+		w: w, start: a.Start, generation: a.Generation, code: code, begun: a.Begun, ownerNow: a.Now, activated: time.Now(),
 		events: pointers(nil, a.Events), busy: true,
 	}
 	r.lastUsed.Store(w.tick.Load())

@@ -233,7 +233,7 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 	l.weigh(e)
 	l.out.Calls = append(l.out.Calls, Call{
 		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.gen,
-		Activation: &model.Activation{Start: e.x.Start, Generation: e.gen, Events: events, Now: now},
+		Activation: &model.Activation{Start: e.x.Start, Generation: e.gen, Events: events, Now: now, Begun: e.x.Parked || len(e.x.Timers()) > 0},
 	})
 	for _, q := range e.queries {
 		l.ask(q)
