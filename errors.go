@@ -64,6 +64,15 @@ type RemoteError struct {
 // Error is the message of the original error.
 func (e *RemoteError) Error() string { return e.Message }
 
+// Stack is the stack of the goroutine that panicked, of an error of kind panic; empty for others. It is that of the innermost error: a workflow
+// that returns the error of an activity which panicked fails with the stack of the activity.
+func (e *RemoteError) Stack() string {
+	if e.failure == nil {
+		return ""
+	}
+	return e.failure.Stack
+}
+
 // Is matches ErrCanceled, ErrTimeout, ErrNotFound and the others by the kind of the error.
 func (e *RemoteError) Is(target error) bool {
 	kind := fault.ParseKind(e.Kind)

@@ -234,7 +234,8 @@ func (o *options) deadGroups(groups []api.DeadGroup) error {
 }
 
 func newDlqShow(o *options) *cobra.Command {
-	return &cobra.Command{
+	var stack bool
+	cmd := &cobra.Command{
 		Use: "show id", Short: "Show a dead task with its input and every attempt", Args: cobra.ExactArgs(1),
 		Example: "  perdure dlq show dead_7_06g5v0zkv0s00000000000000c",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -247,13 +248,15 @@ func newDlqShow(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.showDead(&d)
+				return o.showDead(&d, stack)
 			})
 		},
 	}
+	stackFlag(cmd, &stack)
+	return cmd
 }
 
-func (o *options) showDead(d *api.DeadTask) error {
+func (o *options) showDead(d *api.DeadTask, stack bool) error {
 	l := deadLineOf(d)
 	if o.output == "json" {
 		return o.json(l)
@@ -264,7 +267,7 @@ func (o *options) showDead(d *api.DeadTask) error {
 		{"Of", l.Execution + ", " + l.Run},
 		{"Scheduled", stamp(d.Body.Scheduled)},
 		{"Died", stamp(d.Body.At)},
-		{"Error", l.Error},
+		{"Error", oneLine(l.Error)},
 		{"Group", l.Fingerprint},
 		{"Input", payload(d.Body.Input, 2000)},
 	}
@@ -278,7 +281,11 @@ func (o *options) showDead(d *api.DeadTask) error {
 	if l.LeftOut > 0 {
 		rows = append(rows, []string{"", fmt.Sprintf("%d attempts between the first and the last ones are left out", l.LeftOut)})
 	}
-	return o.table("", rows)
+	if err := o.table("", rows); err != nil || !stack {
+		return err
+	}
+	o.printStack("the last attempt", d.Body.Failure)
+	return nil
 }
 
 func newDlqRequeue(o *options) *cobra.Command {
