@@ -12,8 +12,8 @@ var inputs = []mutant{
 	{
 		name:  "nobody knows that a run which sleeps has begun",
 		file:  "internal/engine/lane/dispatch.go",
-		old:   ", Begun: e.x.Parked || len(e.x.Timers()) > 0},",
-		new:   "},",
+		old:   ", Begun: e.x.Parked || len(e.x.Timers()) > 0,",
+		new:   ",",
 		tests: [][]string{{".", "-run", "TestWrongTypeOfAnotherBuild$"}},
 	},
 	{
@@ -22,5 +22,23 @@ var inputs = []mutant{
 		old:   "		made = !not\n",
 		new:   "		_ = not\n",
 		tests: [][]string{{".", "-run", "TestWrongType$"}},
+	},
+}
+
+// fullHistories are bugs in what people hear of histories that are too long.
+var fullHistories = []mutant{
+	{
+		name:  "code is told in its past to continue as new",
+		file:  "internal/replay/size.go",
+		old:   "past || !near(m.length(), lim.Events)",
+		new:   "!near(m.length(), lim.Events)",
+		tests: [][]string{{".", "-run", "TestSuggestionIsNotMadeInThePast$"}},
+	},
+	{
+		name:  "nobody hears that a run has reached its limit",
+		file:  "internal/engine/lane/await.go",
+		old:   "	g.effects = append(g.effects, effect{kind: effLimit, entry: e, err: err})\n",
+		new:   "",
+		tests: [][]string{{".", "-run", "TestWaitersOfAFullHistoryFail$", "-timeout", "30s"}},
 	},
 }

@@ -66,6 +66,10 @@ type machine struct {
 	dirtyScopes []*Scope
 	canceled    *model.Failure // the cancel request, once fed
 
+	weighed   int   // so many events are counted in bytes
+	bytes     int   // of the history; see weight
+	suggested int64 // length of the history since which the run should continue as new; 0 while it is not known
+
 	toStart  []*ask         // steps whose body is to run
 	missing  int            // steps for which there is no code here
 	versions map[string]int // chosen, by change
