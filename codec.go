@@ -152,15 +152,43 @@ func HashKey[K any](v K) Key {
 // String is the text of the key.
 func (k Key) String() string { return k.id }
 
-func (k Key) applyStart(o *startOptions) { o.key, o.keyed = k, true }
+func (k Key) applyStart(o *startOptions) {
+	if o.keyed {
+		o.refuse("a start has two keys, %q and %q: give it one", o.key.id, k.id)
+	}
+	o.key, o.keyed = k, true
+}
 
 func hashJSON(data []byte) Key {
+	if replacesBytes(data) {
+		return Key{err: fault.New(fault.Invalid, "the key, or the input that it is the hash of, contains text that is not valid UTF-8: two such values could become one key")}
+	}
 	canonical, err := canonicalMsgpack(data)
 	if err != nil {
 		return Key{err: fault.New(fault.Invalid, "key cannot be encoded: %w", err)}
 	}
 	sum := sha256.Sum256(canonical)
 	return Key{id: hex.EncodeToString(sum[:])}
+}
+
+// replacesBytes reports whether JSON has the escape that the encoder writes in place of bytes which are not valid UTF-8. A character
+// U+FFFD that was there before is not escaped.
+func replacesBytes(data []byte) bool {
+	const escape = `\ufffd`
+	for rest := data; ; {
+		i := bytes.Index(rest, []byte(escape))
+		if i < 0 {
+			return false
+		}
+		slashes := 0
+		for j := i - 1; j >= 0 && rest[j] == '\\'; j-- {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return true
+		}
+		rest = rest[i+len(escape):]
+	}
 }
 
 // canonicalMsgpack turns JSON into msgpack that is the same for equal values.

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -191,6 +192,9 @@ func (ctx WorkflowCtx) ask(m model.Message) (model.Payload, error) { return ctx.
 func (ctx WorkflowCtx) sendable(m *model.Message) error {
 	if err := checkTarget(m.To); err != nil {
 		return err
+	}
+	if f := m.Failure; m.Kind == model.MessageCancel && f != nil && !utf8.ValidString(f.Message) {
+		return fault.New(fault.Invalid, "the reason %.80q is not valid UTF-8", f.Message)
 	}
 	if m.RequestID != "" && !textFits(m.RequestID, maxName) {
 		return checkText("the request id", m.RequestID, maxName)

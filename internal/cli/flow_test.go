@@ -127,7 +127,7 @@ func TestLimitBesideANode(t *testing.T) {
 		t.Fatal(err)
 	}
 	show("Held       1: task:ship/first\n", "Waiting    4: task:ship/", ", task:ship/last\n")
-	if out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/last"); !strings.Contains(out, "waits for limit dock: all 1 are held, by default/task:ship/first") {
+	if out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/last"); !strings.Contains(out, "waits for limit dock: all 1 are held, by task:ship/first") {
 		t.Errorf("the last one: %s", out)
 	}
 }

@@ -224,5 +224,9 @@ func listed[V any](m map[string]V) string {
 	if len(m) == 0 {
 		return "nothing"
 	}
-	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+	names := slices.Sorted(maps.Keys(m))
+	for i, name := range names { // as users write it
+		names[i] = strings.TrimPrefix(strings.TrimPrefix(name, model.EntityPrefix), model.ServicePrefix)
+	}
+	return strings.Join(names, ", ")
 }

@@ -25,6 +25,24 @@ var inputs = []mutant{
 	},
 }
 
+// cancels are bugs in what workers hear of tasks that were canceled.
+var cancels = []mutant{
+	{
+		name:  "the next owner does not tell a worker that its task was canceled",
+		file:  "internal/engine/lane/task.go",
+		old:   "		case id != 0:\n			l.postTask(now, e, t)",
+		new:   "		case id != 0 && false:\n			l.postTask(now, e, t)",
+		tests: [][]string{laneTest("TestCancelUnderAnotherOwner$")},
+	},
+	{
+		name:  "a claim that is handed over late does not say that it was canceled",
+		file:  "internal/engine/lane/task.go",
+		old:   "Canceled: e.x.Alone() && e.x.Canceling != 0,\n",
+		new:   "Canceled: false,\n",
+		tests: [][]string{laneTest("TestCanceledClaimIsHandedOver$")},
+	},
+}
+
 // fullHistories are bugs in what people hear of histories that are too long.
 var fullHistories = []mutant{
 	{

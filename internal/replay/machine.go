@@ -13,6 +13,7 @@ type machine struct {
 	w *Worker
 	r *run
 
+	astray atomic.Pointer[error]     // of a durable call on a goroutine of users that could not be told
 	active atomic.Pointer[Coroutine] // executes user code; nil while nobody does
 	since  atomic.Int64              // tick of the last resume, for the watchdog
 	gone   chan *Coroutine           // goroutines that have ended because they were told to; made when the first one is
