@@ -43,6 +43,24 @@ var cancels = []mutant{
 	},
 }
 
+// crowded are bugs in how calls that wait for one entity spare its neighbours.
+var crowded = []mutant{
+	{
+		name:  "stored calls of one entity take room from others",
+		file:  "internal/engine/lane/room.go",
+		old:   "n = a.entity.Loose()\n",
+		new:   "n = a.entity.Size()\n",
+		tests: [][]string{laneTest("TestNeighboursOfAFullEntityGoOn$")},
+	},
+	{
+		name:  "calls of one entity take all the room in memory",
+		file:  "internal/engine/lane/room.go",
+		old:   "own > 0 && own+m.Size() > most",
+		new:   "own < 0 && own+m.Size() > most",
+		tests: [][]string{laneTest("TestNeighboursOfAFullEntityGoOn$")},
+	},
+}
+
 // fullHistories are bugs in what people hear of histories that are too long.
 var fullHistories = []mutant{
 	{

@@ -158,7 +158,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 		}
 		a.Held = m.Brief // it is made at most once: nobody begins before the row that brought it is gone
 	}
-	if err := l.noRoomFor(in, a.Stored); err != nil {
+	if err := l.noRoomFor(e, in, a.Stored); err != nil {
 		l.reply(e.address, in.awaits, Answer{Token: in.token, Err: err})
 		l.done(in)
 		l.operate(now, e)
