@@ -16,9 +16,6 @@ func stackFlag(cmd *cobra.Command, stack *bool) {
 	cmd.Flags().BoolVar(stack, "stack", false, "print the stacks of panics below")
 }
 
-// oneLine is a text without line breaks.
-func oneLine(text string) string { return strings.ReplaceAll(text, "\n", " ") }
-
 // errorLine is the message of a failure on one line. It tells how to see the stack of a panic.
 func errorLine(f *model.Failure) string {
 	line := oneLine(f.Message)

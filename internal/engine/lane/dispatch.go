@@ -92,6 +92,7 @@ func (l *Lane) Leave(now model.Time, id WorkerID) {
 		l.takeBack(now, e, "the worker left")
 	}
 	l.leaveEntities(now, id)
+	l.leaveRecalls(id)
 }
 
 func (l *Lane) unoffer(id WorkerID) {
@@ -243,9 +244,7 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 			Limits: model.HistoryLimits{Events: l.cfg.Limits.Events, Bytes: l.cfg.Limits.Bytes},
 		},
 	})
-	for _, q := range e.queries {
-		l.ask(q)
-	}
+	l.askAll(e)
 }
 
 // activateLoaded hands over a run whose history has been read.
