@@ -151,6 +151,7 @@ func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
 	ctx.Log().Info("nearly done")
 	self := ctx.Self()
 	note("self", self.Workflow, self.Key, ctx.Version("new", 1, 2), len(ctx.UUID()), ctx.Rand().IntN(6) < 6)
+	note("history", ctx.HistoryLength() > 1, ctx.HistoryBytes() > 0, ctx.ShouldContinueAsNew())
 	return log, nil
 }
 

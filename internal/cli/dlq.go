@@ -246,7 +246,8 @@ func (o *options) deadGroups(groups []api.DeadGroup) error {
 }
 
 func newDlqShow(o *options) *cobra.Command {
-	return &cobra.Command{
+	var stack bool
+	cmd := &cobra.Command{
 		Use: "show id", Short: "Show a dead task with its input and every attempt", Args: cobra.ExactArgs(1),
 		Example: "  perdure dlq show dead_7_06g5v0zkv0s00000000000000c",
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -263,13 +264,15 @@ func newDlqShow(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.showDead(&d)
+				return o.showDead(&d, stack)
 			})
 		},
 	}
+	stackFlag(cmd, &stack)
+	return cmd
 }
 
-func (o *options) showDead(d *api.DeadTask) error {
+func (o *options) showDead(d *api.DeadTask, stack bool) error {
 	l := deadLineOf(d)
 	if o.output == "json" {
 		return o.json(l)
@@ -280,7 +283,7 @@ func (o *options) showDead(d *api.DeadTask) error {
 		{"Of", l.Execution + ", " + l.Run},
 		{"Scheduled", stamp(d.Body.Scheduled)},
 		{"Died", stamp(d.Body.At)},
-		{"Error", l.Error},
+		{"Error", oneLine(l.Error)},
 		{"Group", l.Fingerprint},
 		{"Input", o.text(d.Body.Input)},
 	}
@@ -294,7 +297,11 @@ func (o *options) showDead(d *api.DeadTask) error {
 	if l.LeftOut > 0 {
 		rows = append(rows, []string{"", fmt.Sprintf("%d attempts between the first and the last ones are left out", l.LeftOut)})
 	}
-	return o.table("", rows)
+	if err := o.table("", rows); err != nil || !stack {
+		return err
+	}
+	o.printStack("the last attempt", d.Body.Failure)
+	return nil
 }
 
 func newDlqRequeue(o *options) *cobra.Command {

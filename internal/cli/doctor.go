@@ -208,7 +208,7 @@ func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
 				continue
 			}
 			switch d.Reasons[0].Code {
-			case model.WaitMismatch, model.WaitPoison, model.WaitCorrupt, model.WaitNewer, model.WaitLimit:
+			case model.WaitMismatch, model.WaitType, model.WaitPoison, model.WaitCorrupt, model.WaitNewer, model.WaitLimit:
 				blocked++
 				example = d.Start.Address.Type + "/" + d.Start.Address.Key + " " + d.Reasons[0].String()
 			default:

@@ -137,7 +137,7 @@ func TestLimitBesideANode(t *testing.T) {
 	var wg sync.WaitGroup // both ask the node, which takes it a while to notice
 	defer wg.Wait()
 	wg.Go(func() { show("Held       1: task:ship/first\n", "Waiting    4: task:ship/", ", task:ship/last\n") })
-	if out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/last"); !strings.Contains(out, "waits for limit dock: all 1 are held, by default/task:ship/first") {
+	if out, _, _ := perdureOn(t, url, "workflow", "explain", "task:ship/last"); !strings.Contains(out, "waits for limit dock: all 1 are held, by task:ship/first") {
 		t.Errorf("the last one: %s", out)
 	}
 }

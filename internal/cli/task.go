@@ -198,6 +198,7 @@ func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) 
 
 func newTaskShow(o *options) *cobra.Command {
 	var run string
+	var stack bool
 	cmd := &cobra.Command{
 		Use: "show activity/key", Short: "Tell how a task stands: attempts, worker, next attempt, progress, why it waits",
 		Example: "  perdure task show mail/0193f2c1", Args: cobra.ExactArgs(1),
@@ -211,11 +212,12 @@ func newTaskShow(o *options) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				return o.describe(cmd.Context(), b, t)
+				return o.describe(cmd.Context(), b, t, stack)
 			})
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	stackFlag(cmd, &stack)
 	return cmd
 }
 

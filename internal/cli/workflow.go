@@ -186,11 +186,15 @@ func (o *options) about(use, short, example string, dry *bool, do func(ctx conte
 }
 
 func newWorkflowDescribe(o *options) *cobra.Command {
-	return o.one("describe", "Tell how an execution stands", "  perdure workflow describe greet/hello-1", o.describe)
+	var stack bool
+	cmd := o.one("describe", "Tell how an execution stands", "  perdure workflow describe greet/hello-1\n  perdure workflow describe greet/hello-1 --stack",
+		func(ctx context.Context, b api.Backend, t api.Target) error { return o.describe(ctx, b, t, stack) })
+	stackFlag(cmd, &stack)
+	return cmd
 }
 
-// describe tells how an execution stands.
-func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) error {
+// describe tells how an execution stands, with the stacks of its panics when they are asked for.
+func (o *options) describe(ctx context.Context, b api.Backend, t api.Target, stack bool) error {
 	d, err := b.Describe(ctx, t)
 	if err != nil {
 		return err
@@ -213,7 +217,8 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 
 			Tasks []openTask `json:"tasks,omitempty"`
 			Dead  string     `json:"dead_task,omitempty"`
-		}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons), pastOf(&d.Start), openTasks(&d), dead})
+			Stack string     `json:"stack,omitempty"`
+		}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons), pastOf(&d.Start), openTasks(&d), dead, stackOf(d.Outcome.Failure)})
 	}
 	shard := strconv.Itoa(int(d.Shard))
 	if !d.Outcome.Status.Closed() {
@@ -247,20 +252,23 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		rows = append(rows, []string{"Output", o.text(d.Outcome.Output)})
 	}
 	if f := d.Outcome.Failure; f != nil {
-		rows = append(rows, []string{"Error", f.Message})
+		rows = append(rows, []string{"Error", errorLine(f)})
 	}
 	for i, r := range reasons(d.Reasons) {
 		label := ""
 		if i == 0 {
 			label = "Waits"
 		}
-		rows = append(rows, []string{label, r})
+		rows = append(rows, []string{label, oneLine(r)})
 	}
 	rows = append(rows, o.taskRows(&d)...)
 	if dead != "" {
 		rows = append(rows, []string{"Dead task", dead + ": see `perdure dlq show`"})
 	}
-	return o.table("", rows)
+	if err := o.table("", rows); err != nil || !stack {
+		return err
+	}
+	return o.printStacks(ctx, b, t)
 }
 
 func owner(d *api.Description) string {
@@ -305,22 +313,24 @@ func newWorkflowExplain(o *options) *cobra.Command {
 }
 
 func newWorkflowShow(o *options) *cobra.Command {
-	return o.one("show", "Show the history of an execution", "  perdure workflow show greet/hello-1 -o json", func(ctx context.Context, b api.Backend, t api.Target) error {
-		req := api.HistoryRequest{Target: t, After: -1}
-		var events []model.Event
-		for {
-			page, err := b.History(ctx, req)
-			if err != nil {
+	var stack bool
+	cmd := o.one("show", "Show the history of an execution", "  perdure workflow show greet/hello-1 -o json\n  perdure workflow show greet/hello-1 --stack",
+		func(ctx context.Context, b api.Backend, t api.Target) error {
+			events, err := wholeHistory(ctx, b, t)
+			if err == nil {
+				err = o.printHistory(events)
+			}
+			if err != nil || !stack || o.output == "json" {
 				return err
 			}
-			events = append(events, page.Events...)
-			if !page.More || len(page.Events) == 0 {
-				break
+			for i := range events {
+				e := &events[i]
+				o.printStack(strings.TrimSpace(fmt.Sprintf("event %d, %s %s", e.Seq, e.Kind, e.Name)), e.Failure)
 			}
-			req.After, req.Target.Run = page.Events[len(page.Events)-1].Seq, page.Run
-		}
-		return o.printHistory(events)
-	})
+			return nil
+		})
+	stackFlag(cmd, &stack)
+	return cmd
 }
 
 func (o *options) printHistory(events []model.Event) error {

@@ -20,6 +20,7 @@ type Entity struct {
 
 	mail  []*Item // in order
 	bytes int     // of mail
+	loose int     // those of them that are only in memory
 	last  int64   // position of the last item that was stored
 	busy  int     // hand-overs whose results have not come, but those of views
 }
@@ -38,6 +39,8 @@ type Item struct {
 	made bool // it has been handed to a worker
 	held bool // it is not to be begun, see Arrival
 	lost bool // it is not to be made, see Return
+
+	loose bool // it counts as one that is only in memory
 
 	suspect bool // it is not to be made before that is noted, see Suspect
 	noting  bool // that is on its way into the store
@@ -95,6 +98,18 @@ func NewEntity(a model.Address, row *model.Entity, mailbox []model.MailboxItem) 
 func (n *Entity) add(it *Item) {
 	n.mail = append(n.mail, it)
 	n.bytes += it.Message.Size()
+	if it.Seq == 0 {
+		it.loose = true
+		n.loose += it.Message.Size()
+	}
+}
+
+// fasten notes that an item is not only in memory any more.
+func (n *Entity) fasten(it *Item) {
+	if it.loose {
+		it.loose = false
+		n.loose -= it.Message.Size()
+	}
 }
 
 // Waiting is the number of calls and requests of locks that have not been dealt with.
@@ -119,8 +134,8 @@ func (n *Entity) Line() (waiting int, since model.Time) {
 	return waiting, since
 }
 
-// MailSize is roughly what the mailbox takes.
-func (n *Entity) MailSize() int { return n.bytes }
+// Loose is roughly what those items of the mailbox take that are only in memory.
+func (n *Entity) Loose() int { return n.loose }
 
 // Idle reports whether nothing waits.
 func (n *Entity) Idle() bool { return len(n.mail) == 0 && n.busy == 0 }
@@ -254,6 +269,7 @@ func (n *Entity) find(is func(*Item) bool) *Item {
 func (n *Entity) store(d *Decision, it *Item) {
 	n.last++
 	it.Seq = n.last
+	n.fasten(it)
 	d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: *it.Message})
 }
 
@@ -346,6 +362,7 @@ func (n *Entity) remove(d *Decision, it *Item) {
 	}
 	n.mail = slices.Delete(n.mail, i, i+1)
 	n.bytes -= it.Message.Size()
+	n.fasten(it)
 	if it.Seq == 0 {
 		return
 	}

@@ -180,16 +180,37 @@ func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.A
 	if asked.Use() != nil {
 		k.lookout.Nudge() // the store does not take a request whose answer it remembers, and nobody would hint
 	}
-	select {
-	case <-c.done:
-		if asked.Drawn && first && !taken {
-			k.acknowledge(c.reply)
+	look := time.NewTicker(clerkTrust)
+	defer look.Stop()
+	for {
+		select {
+		case <-c.done:
+			if asked.Drawn && first && !taken {
+				k.acknowledge(c.reply)
+			}
+			return c.answer.Answer, c.answer.Err
+		case <-look.C:
+			if err := k.limitReached(ctx, &asked); err != nil {
+				return model.Answer{}, err
+			}
+			continue
+		case <-ctx.Done():
+		case <-k.eng.stopped:
 		}
-		return c.answer.Answer, c.answer.Err
-	case <-ctx.Done():
-	case <-k.eng.stopped:
+		return model.Answer{}, k.eng.gaveUp(ctx, "send %s to %s: accepted, but not answered yet", m.Kind, m.To)
 	}
-	return model.Answer{}, k.eng.gaveUp(ctx, "send %s to %s: accepted, but not answered yet", m.Kind, m.To)
+}
+
+// limitReached is the error of an update that is not answered because its run has reached a limit; nil when that is not known.
+func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
+	if m.Kind != model.MessageUpdate {
+		return nil
+	}
+	row, err := k.eng.cfg.Store.LoadExecution(ctx, m.To.Shard(k.eng.cfg.Store.Info().Shards), m.To, m.ToRun)
+	if err != nil || row == nil {
+		return nil //nolint:nilerr // the answer may still come
+	}
+	return core.LimitReached(m.To, row.Blocked)
 }
 
 // await waits for the end of an execution that another node owns, run by run along the chain.
@@ -210,6 +231,9 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 			return lane.Result{}, fault.New(fault.NotFound, "execution %s does not exist", a)
 		case row.Outcome.Status.Closed() && (!run.IsZero() || row.Outcome.Status != model.Continued):
 			return lane.Result{Run: row.Start.Run, Outcome: row.Outcome}, nil
+		}
+		if err := core.LimitReached(a, row.Blocked); err != nil {
+			return lane.Result{}, err
 		}
 		if !asked {
 			asked = true

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -268,6 +269,10 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 		case row.Outcome.Status.Closed() && (!run.IsZero() || row.Outcome.Status != model.Continued):
 			forget()
 			return lane.Result{Run: row.Start.Run, Outcome: row.Outcome}, nil
+		}
+		if err := core.LimitReached(a, row.Blocked); err != nil {
+			forget()
+			return lane.Result{}, err
 		}
 	}
 	select {

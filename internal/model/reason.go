@@ -22,6 +22,7 @@ const (
 	WaitTurn     ReasonCode = "ready"           // runnable, waits for its turn
 	WaitNothing  ReasonCode = "nothing"         // every coroutine is parked and nothing is pending: it can only be signalled or cancelled
 	WaitMismatch ReasonCode = "replay_mismatch" // Detail names what was recorded and what the code asked for
+	WaitType     ReasonCode = "wrong_type"      // Detail names the value, and the type of the code that it does not fit
 	WaitPoison   ReasonCode = "quarantined"     // Detail is why the store refused its rows
 	WaitCorrupt  ReasonCode = "corrupt"         // Detail names the row that cannot be understood
 	WaitNewer    ReasonCode = "newer_version"   // Detail names the row that only a newer build can read
@@ -44,7 +45,7 @@ const (
 // ReasonCodes are all codes, in the order in which they are explained.
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
-		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
+		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitType, WaitPoison,
 		WaitCorrupt, WaitNewer, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
 		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox, WaitLarge,
 	}
@@ -52,7 +53,7 @@ func ReasonCodes() []ReasonCode {
 
 // Blocks reports whether a run with such a reason is blocked: it goes on only when somebody changes something.
 func (c ReasonCode) Blocks() bool {
-	return c == WaitMismatch || c == WaitPoison || c == WaitCorrupt || c == WaitNewer || c == WaitLimit
+	return c == WaitMismatch || c == WaitType || c == WaitPoison || c == WaitCorrupt || c == WaitNewer || c == WaitLimit
 }
 
 // WayOut tells an operator how to get rid of an execution that cannot be read or continued.
@@ -102,6 +103,8 @@ func (r Reason) String() string {
 		return "waits for nothing: every coroutine is parked and nothing is pending"
 	case WaitMismatch:
 		return "is blocked by a replay mismatch: " + r.Detail
+	case WaitType:
+		return "is blocked by a value of the wrong type: " + r.Detail + "; it goes on with a build that can read it"
 	case WaitPoison:
 		return "is quarantined: " + r.Detail
 	case WaitCorrupt:

@@ -126,8 +126,8 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "request ids remembered for %s: at most %s", cfg.RetainRequest, longestRequest)
 	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > cluster.Longest: // so long would nobody take over from a process that died
 		return fault.New(fault.Invalid, "a lease of %s: at most %s", cfg.LeaseTTL, cluster.Longest)
-	case cfg.Shards < 0:
-		return fault.New(fault.Invalid, "%d shards: at least 1", cfg.Shards)
+	case cfg.Shards < 0 || cfg.Shards > model.MaxShards:
+		return fault.New(fault.Invalid, "%d shards: at least 1 and at most %d", cfg.Shards, model.MaxShards)
 	case cfg.MaxPayload < 0:
 		return fault.New(fault.Invalid, "payloads of at most %d bytes: that is less than nothing", cfg.MaxPayload)
 	case cfg.MaxHistory < 0 || cfg.MaxUnread < 0:

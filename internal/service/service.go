@@ -183,7 +183,7 @@ func (s *Service) order(ctx context.Context, kind model.MessageKind, r *api.Canc
 func (s *Service) ordered(kind model.MessageKind, r *api.CancelRequest) (*model.Message, error) {
 	v := s.check(kind.String())
 	v.address(r.Target.Address)
-	v.size("reason", len(r.Reason))
+	v.reason(r.Reason)
 	v.requestID(r.RequestID)
 	m := &model.Message{Kind: kind, To: r.Target.Address, ToRun: r.Target.Run, RequestID: r.RequestID, Failure: &model.Failure{Message: r.Reason}}
 	if kind == model.MessageCancel {

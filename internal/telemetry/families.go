@@ -167,7 +167,7 @@ var families = [numFamilies]Family{
 		nil,
 	},
 	RunsBlocked: {
-		"perdure_workflow_runs_blocked_total", "Times that a run stopped until somebody changes something: replay_mismatch, quarantined, corrupt, newer_version, history_limit, no_worker.", Counter,
+		"perdure_workflow_runs_blocked_total", "Times that a run stopped until somebody changes something: replay_mismatch, wrong_type, quarantined, corrupt, newer_version, history_limit, no_worker.", Counter,
 		[]string{labelWorkflow, labelReason},
 		nil,
 	},

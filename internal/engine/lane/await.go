@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -61,10 +62,47 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 	if !l.Owns(a.Shard(l.cfg.Shards)) {
 		return false, ErrNotOwner
 	}
-	l.waiters[a] = append(l.waiters[a], waiter{token: token, run: run})
 	e := l.entries[a]
 	sure = e != nil && e.known && e.x != nil && e.x.Open() && !e.starting && (run.IsZero() || run == e.x.Start.Run)
+	if sure && !e.inOpen && !e.inFlight {
+		if err := core.LimitReached(a, e.x.Blocked); err != nil {
+			return false, err
+		}
+	}
+	l.waiters[a] = append(l.waiters[a], waiter{token: token, run: run})
 	return sure, nil
+}
+
+// limited has those who wait for a run hear that it has reached a limit, once that is committed. Nothing is to be committed when it
+// was so before.
+func (l *Lane) limited(g *building, e *entry, why *model.Reason) {
+	err := core.LimitReached(e.address, why)
+	if g == nil {
+		l.tellLimit(e.address, err)
+		return
+	}
+	g.effects = append(g.effects, effect{kind: effLimit, entry: e, err: err})
+}
+
+// tellLimit tells those who wait for the end of a run, or for an answer of its code, why neither comes. Other nodes look again when they
+// are hinted at.
+func (l *Lane) tellLimit(a model.Address, err error) {
+	kept := slices.DeleteFunc(l.waiters[a], func(w waiter) bool {
+		switch {
+		case w.early:
+			return false
+		case w.node.IsZero():
+			l.answer(Answer{Token: w.token, Err: err})
+		default:
+			l.out.Hints = append(l.out.Hints, Hint{Node: w.node, Address: a, Run: w.run})
+		}
+		return true
+	})
+	if len(kept) == 0 {
+		delete(l.waiters, a)
+	} else {
+		l.waiters[a] = kept
+	}
 }
 
 // Forget takes an Await back, or the wait for an answer of the code.

@@ -37,6 +37,7 @@ const (
 	effEvict
 	effGone    // a run was removed by force
 	effBlocked // the worker has let go by itself; only a refused batch has something to do about it
+	effLimit   // a run has reached a limit
 	effHint
 	effWaits
 	effRetry
@@ -332,6 +333,8 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effGone:
 			l.tellGone(now, f.entry, f.again)
 		case effBlocked:
+		case effLimit:
+			l.tellLimit(f.entry.address, f.err)
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)
 		}

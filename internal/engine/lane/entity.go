@@ -161,7 +161,7 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 	if !a.View {
 		a.Stalled = l.stalled(now, e, in)
 	}
-	if err := l.noRoomFor(in, a.Stored); err != nil {
+	if err := l.noRoomFor(e, in, a.Stored); err != nil {
 		l.reply(e.address, in.awaits, Answer{Token: in.token, Err: err})
 		l.done(in)
 		l.operate(now, e)

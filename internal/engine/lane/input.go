@@ -543,8 +543,8 @@ func (l *Lane) blockOn(e *entry, in *input, err error) {
 	_, d, err := core.Apply(e.x, &blocked, e.x.Last, model.RunID{}, l.cfg.Limits)
 	if err != nil {
 		l.done(in) // closed in the meantime: nothing to block
-	} else {
-		l.record(e, in, &d)
+	} else if g := l.record(e, in, &d); why.Code == model.WaitLimit {
+		l.limited(g, e, why)
 	}
 	l.letGo(l.batchOf(e), e, why.String())
 	l.strand(kind{e.address.Tenant, e.address.Type}, e, *why)
