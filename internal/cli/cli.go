@@ -155,6 +155,7 @@ Exit codes: 0 done, 1 an error of the code that was asked, or a fault of ours, 2
 	}
 	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newDev(o), newBench(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
+	root.AddCommand(newWorkflowExport(o), newDeployCheck(o))
 	return root
 }
 

@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 			os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
 		},
 		"demo": demo, "finish": finish, "inuse": inUse, "cart": cartDemo, "chat": chatDemo, "bank": bankDemo,
+		"build": build, "newbuild": newBuild, "mute": func() { time.Sleep(time.Millisecond) },
 	})
 }
 
@@ -85,4 +86,19 @@ func fill(url string) error {
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != ""})
+}
+
+// build is the program that has made the histories of demo, as it answers a deploy check.
+func build() {
+	fmt.Println("a package of it prints something while it is initialized")
+	embedded.AnswerDeployCheck(shop)
+	fill("file:must-not-be-opened.db")
+}
+
+// newBuild is the next build of it, in which a step has another name.
+func newBuild() {
+	embedded.Config{Version: "v2"}.AnswerDeployCheck(perdure.NewWorkflow("shop", func(ctx perdure.WorkflowCtx, what string) (string, error) {
+		fmt.Println("code that prints does not disturb the answers")
+		return perdure.Do(ctx, "get", func(context.Context) (string, error) { return "a " + what, nil })
+	}))
 }

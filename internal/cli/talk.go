@@ -109,7 +109,7 @@ func newWorkflowUpdate(o *options) *cobra.Command {
 }
 
 func newWorkflowQuery(o *options) *cobra.Command {
-	return o.ask("query workflow/key query", "Ask the code of an open execution, and print its answer", `  perdure workflow query cart/7 contents --input '"a"'`,
+	return o.ask("query workflow/key query", "Ask the code of an execution, also of one that has ended, and print its answer", `  perdure workflow query cart/7 contents --input '"a"'`,
 		func(ctx context.Context, b api.Backend, t api.Target, name string, in model.Payload) (model.Payload, error) {
 			return b.Query(ctx, api.QueryRequest{Target: t, Name: name, Input: in})
 		})

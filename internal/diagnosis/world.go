@@ -115,6 +115,9 @@ func (w *World) Unserved(tenant string, t *model.TaskSpec) (why model.Reason, ok
 // Missing is why no live node would run an execution, whichever shard it is in; ok is false when one would. t is set for
 // a task that stands alone.
 func (w *World) Missing(a model.Address, t *model.TaskSpec) (why model.Reason, ok bool) {
+	if len(w.live) == 0 {
+		return why, false // the store of a program that is stopped
+	}
 	if t != nil {
 		return w.Unserved(a.Tenant, t)
 	}
