@@ -251,6 +251,8 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 			flow, held, stallBox, stallPaused, stallBroken, stallFails, stallInline, large, old("b"), damaged,
 			perdure.NewWorkflow("newer", waitsForWordAfterStep), perdure.NewWorkflow("pinned", waitsForWord, perdure.Pinned()),
 		}
+		schedules := stallSchedules(flow)
+		defs = append(defs, schedules...)
 		s.cfg.Version = "v2"
 		places := []*place{w.place("the first process", append(defs, onlyA)...)}
 		if s.kind == "postgres" {
@@ -258,8 +260,14 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 		}
 		w.awaitOwners(len(places))
 		w.present(places[0].app, held, flow)
+		for range 2 { // the second one waits for the end of the first
+			if err := schedules[2].(*perdure.Schedule).Trigger(caller(t, places[0].app)); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if s.kind == "postgres" {
 			w.apart(places)
+			w.astray(places[0].app, flow)
 		}
 		places = append(places, &place{name: "the command line"})
 
@@ -274,6 +282,7 @@ func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
 			}
 		}
 		w.queues()
+		w.schedules(places)
 		w.late(places)
 		t.Logf("%d stalls", len(w.all))
 	})
@@ -355,6 +364,81 @@ func (w *stalls) apart(places []*place) {
 				x.want = []string{"waits for its owner to have the code of workflow " + ref.Workflow, own + ") owns its shard and has no code for it", node[ref.Workflow] + ") has"}
 			}
 			w.add(x)
+		}
+	}
+}
+
+// astray has a workflow call an entity of which the second process alone has the code, in a shard of the first.
+func (w *stalls) astray(app *perdure.App, flow *perdure.Workflow[string, string]) {
+	w.t.Helper()
+	owners, _ := w.owners()
+	first, key := w.codeAt("only-a"), ""
+	for i := 0; key == ""; i++ {
+		a := model.Address{Tenant: model.DefaultTenant, Type: "entity:vault", Key: fmt.Sprint("v", i)}
+		if owners[a.Shard(len(owners))] == first {
+			key = a.Key
+		}
+	}
+	w.add(stall{
+		name: "call of an entity of another process", ref: started(w.t, caller(w.t, app), flow, "stow "+key, perdure.RawKey("stow")).Ref, code: model.WaitAnswer,
+		want: []string{"answer of vault/" + key}, because: []string{"vault/" + key + " waits for its owner to have the code of entity vault", first + ") owns its shard"},
+	})
+}
+
+// stallSchedules are schedules that begin nothing, each for another reason.
+func stallSchedules(flow *perdure.Workflow[string, string]) []perdure.Definition {
+	return []perdure.Definition{
+		perdure.NewSchedule("asleep", perdure.Every(24*time.Hour), flow.Job("signal"), perdure.PausedAtFirst("holiday")),
+		perdure.NewSchedule("orphan", perdure.Every(24*time.Hour), perdure.DeclareWorkflow[string, string]("gone").Job("x")),
+		perdure.NewSchedule("busy", perdure.Every(24*time.Hour), flow.Job("signal"), perdure.OverlapQueue),
+	}
+}
+
+// schedules compares what the places say of the schedules.
+func (w *stalls) schedules(places []*place) {
+	w.t.Helper()
+	type line struct {
+		Name, Trouble string
+		Status        struct {
+			Paused  bool
+			Why     string
+			Waiting *struct{}
+		}
+	}
+	for _, p := range places {
+		found := map[string]line{}
+		if p.app == nil {
+			for _, l := range fromCLI[[]line](w, "schedule", "list") {
+				found[l.Name] = l
+			}
+		} else {
+			for s, err := range p.app.Schedules(w.t.Context()) {
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				l := line{Name: s.Name, Trouble: s.Trouble}
+				if l.Status.Paused, l.Status.Why = s.Paused, s.Why; !s.Waiting.IsZero() {
+					l.Status.Waiting = &struct{}{}
+				}
+				found[s.Name] = l
+			}
+		}
+		if s := found["asleep"]; !s.Status.Paused || s.Status.Why != "holiday" || s.Trouble != "" {
+			w.t.Errorf("%s: the paused schedule: %+v", p.name, s)
+		}
+		if s := found["orphan"]; s.Trouble != "what it begins waits for a worker that offers workflow gone: no live process has its code" {
+			w.t.Errorf("%s: the schedule of a workflow without code: %+v", p.name, s)
+		}
+		if s := found["busy"]; s.Status.Waiting == nil || s.Trouble != "" {
+			w.t.Errorf("%s: the schedule whose last execution is open: %+v", p.name, s)
+		}
+	}
+	for name, want := range map[string]string{
+		"asleep": "the schedule is paused: holiday", "orphan": "no live process has its code",
+		"busy": "is open (overlap queue)",
+	} {
+		if text, _ := w.perdureCLI("workflow", "explain", "perdure.schedule/"+name); !strings.Contains(text, want) {
+			w.t.Errorf("schedule %s is explained as %s, want %q", name, text, want)
 		}
 	}
 }

@@ -86,6 +86,9 @@ func (w *stalls) flow(held *perdure.Activity[string, string]) *perdure.Workflow[
 		case "put":
 			_, err := stallPut.Call(ctx, arg, 1)
 			return "", err
+		case "stow":
+			_, err := stow.Call(ctx, arg, 1)
+			return "", err
 		case "haunt":
 			_, err := stallGhost.Call(ctx, arg, 1)
 			return "", err
