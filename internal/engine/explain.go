@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
@@ -58,9 +59,7 @@ func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[mo
 		if c.answer.Err != nil || !inc.serving() {
 			continue
 		}
-		for a, reasons := range told {
-			found[a] = reasons
-		}
+		maps.Copy(found, told)
 	}
 	return found
 }

@@ -3,6 +3,7 @@ package service
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
 	"sync"
@@ -66,9 +67,7 @@ func (j *judge) ask(ctx context.Context, all []model.Address) {
 		if id, _, ok := e.Self(); ok {
 			own = id
 		}
-		for a, reasons := range e.ExplainAll(ctx, all) {
-			j.told[a] = reasons
-		}
+		maps.Copy(j.told, e.ExplainAll(ctx, all))
 	}
 
 	others := map[model.NodeID][]model.Address{}
@@ -91,9 +90,7 @@ func (j *judge) ask(ctx context.Context, all []model.Address) {
 			found, _ := j.service.ask(ctx, owner, addresses)
 			mu.Lock()
 			defer mu.Unlock()
-			for a, reasons := range found {
-				j.told[a] = reasons
-			}
+			maps.Copy(j.told, found)
 		})
 	}
 	wg.Wait()
