@@ -20,8 +20,7 @@ func newQueue(o *options) *cobra.Command {
 			Use: "list", Short: "List queues, how many tasks they hold and who serves them", Args: cobra.NoArgs,
 			Long: `List queues, how many tasks they hold and who serves them.
 
-Which tasks wait and which are executed is known to the nodes that carry them. This command looks at the store beside them: it counts tasks that were submitted on their
-own and are open. Those of workflows are in the histories of their workflows, and are not counted.`,
+The nodes that carry the tasks are asked, on PostgreSQL. Otherwise the command looks through the store, and counts the tasks in the histories of open executions.`,
 			Example: "  perdure queue list -o json",
 			RunE:    func(cmd *cobra.Command, _ []string) error { return o.queues(cmd, "") },
 		},
@@ -46,7 +45,9 @@ type queueLine struct {
 	Slots   int    `json:"slots"`
 	Paused  bool   `json:"paused,omitempty"`
 	Reason  string `json:"reason,omitempty"` // why it is paused
-	From    string `json:"from"`
+	// Unserved are activities whose tasks wait and that no live process executes.
+	Unserved []string `json:"unserved,omitempty"`
+	From     string   `json:"from"`
 }
 
 func (o *options) queues(cmd *cobra.Command, only string) error {
@@ -71,16 +72,23 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 			if only != "" && q.Name != only {
 				continue
 			}
-			l := queueLine{Queue: q.Name, Open: q.Open, Workers: q.Workers, Slots: q.Slots, Paused: q.Paused, Oldest: when(q.Oldest), From: "store"}
+			l := queueLine{
+				Queue: q.Name, Open: q.Open, Workers: q.Workers, Slots: q.Slots, Paused: q.Paused, Oldest: when(q.Oldest), Unserved: q.Unserved, From: "store",
+			}
 			state := "-"
 			if n := slices.IndexFunc(paused, func(p api.QueueStatus) bool { return p.Paused && p.Name == q.Name }); n >= 0 {
 				l.Paused, l.Reason = true, paused[n].Why
 				state = strings.TrimSuffix("paused: "+paused[n].Why, ": ")
 			}
+			if len(q.Unserved) > 0 {
+				state = strings.TrimPrefix(state+"; ", "-; ") + "no live process executes " + strings.Join(q.Unserved, ", ")
+			}
 			row := []string{q.Name, strconv.Itoa(q.Open), second(q.Oldest), strconv.Itoa(q.Workers), strconv.Itoa(q.Slots), state}
 			if list.Counted {
-				l.From, l.Waiting, l.Delayed, l.Claimed = "node", &q.Waiting, &q.Delayed, &q.Claimed
-				row = slices.Insert(row, 2, fmt.Sprintf("%d waiting, %d delayed, %d claimed", q.Waiting, q.Delayed, q.Claimed))
+				l.From = "node"
+			}
+			if q.Waiting+q.Delayed+q.Claimed == q.Open {
+				l.Waiting, l.Delayed, l.Claimed = &q.Waiting, &q.Delayed, &q.Claimed
 			}
 			lines, rows = append(lines, l), append(rows, row)
 		}
@@ -90,15 +98,11 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 		case o.output == "json":
 			return o.json(lines)
 		}
-		head := "QUEUE\tOPEN\tOLDEST?\tWORKERS\tSLOTS?\tSTATE"
-		if list.Counted {
-			head = "QUEUE\tOPEN\tTASKS\tOLDEST?\tWORKERS\tSLOTS?\tSTATE"
-		}
-		if err := o.table(head, rows); err != nil {
+		if err := o.table("QUEUE\tOPEN\tOLDEST?\tWORKERS\tSLOTS?\tSTATE", rows); err != nil {
 			return err
 		}
 		if !list.Counted {
-			fmt.Fprintln(o.Err, "Counted from the store: tasks that were submitted on their own.")
+			fmt.Fprintln(o.Err, "Counted from the store: no node was asked.")
 		}
 		return nil
 	})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/schedule"
 )
 
 func newWorkflow(o *options) *cobra.Command {
@@ -292,24 +294,64 @@ func newWorkflowExplain(o *options) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		failure := ""
+		if f := d.Outcome.Failure; f != nil {
+			failure = f.Message
+		}
 		if o.output == "json" {
 			return o.json(struct {
 				Status  string       `json:"status"`
+				Error   string       `json:"error,omitempty"`
 				Reasons []reasonLine `json:"reasons"`
-			}{d.Outcome.Status.String(), reasonLines(d.Reasons)})
+				Because []string     `json:"because,omitempty"`
+				Alive   []string     `json:"alive,omitempty"`
+			}{d.Outcome.Status.String(), failure, reasonLines(d.Reasons), links(&d), d.Alive})
 		}
 		if d.Outcome.Status.Closed() {
-			fmt.Fprintf(o.Out, "It is closed: %s at %s.\n", d.Outcome.Status, stamp(d.Outcome.At))
+			fmt.Fprintln(o.Out, strings.TrimSuffix(fmt.Sprintf("It is closed: %s at %s: %s", d.Outcome.Status, stamp(d.Outcome.At), failure), ": "))
 			return nil
 		}
 		for _, r := range d.Reasons {
 			o.say(o.Out, fmt.Sprintf("It %s.", r))
+		}
+		for _, text := range slices.Concat(links(&d), d.Alive) {
+			fmt.Fprintf(o.Out, "  %s\n", text)
+		}
+		if err := o.explainSchedule(ctx, b, t); err != nil {
+			return err
 		}
 		for _, tm := range d.Timers {
 			fmt.Fprintf(o.Out, "  a timer is due at %s\n", stamp(tm.Due))
 		}
 		return nil
 	})
+}
+
+// explainSchedule adds what keeps a schedule from beginning something, if the execution is one.
+func (o *options) explainSchedule(ctx context.Context, b api.Backend, t api.Target) error {
+	if t.Address.Type != schedule.Type {
+		return nil
+	}
+	seen, err := schedule.Look(ctx, b, t.Address.Key)
+	if fault.Is(err, fault.NotFound) {
+		return nil // it has not been applied yet
+	}
+	if err != nil {
+		return err
+	}
+	lines, err := seen.Why(ctx, b)
+	for _, text := range lines {
+		fmt.Fprintf(o.Out, "  %s\n", text)
+	}
+	return err
+}
+
+// links say what the main reason leads to.
+func links(d *api.Description) (texts []string) {
+	for _, l := range d.Chain {
+		texts = append(texts, l.String())
+	}
+	return texts
 }
 
 func newWorkflowShow(o *options) *cobra.Command {

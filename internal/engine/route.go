@@ -286,32 +286,3 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 		return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
 	}
 }
-
-// Explain says why the current run of an address does not move, as far as this node knows better than the store. A node that cannot
-// be sure of its lease knows nothing.
-func (e *Engine) Explain(ctx context.Context, a model.Address) ([]model.Reason, bool) {
-	inc := e.current()
-	if inc == nil {
-		return nil, false
-	}
-	s := inc.lane(a.Shard(len(inc.owner)))
-	if s == nil {
-		return nil, false
-	}
-	c := newCall()
-	var reasons []model.Reason
-	var ok bool
-	err := s.inbox.put(ctx, op{token: c, do: func(l *lane.Lane, _ model.Time) {
-		reasons, ok = l.Explain(a)
-		c.finish(&lane.Answer{})
-	}})
-	if err != nil {
-		return nil, false
-	}
-	select {
-	case <-c.done:
-		return reasons, ok && c.answer.Err == nil && inc.serving()
-	case <-ctx.Done():
-		return nil, false
-	}
-}

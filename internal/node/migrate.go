@@ -34,7 +34,7 @@ func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 		st, err := sqlite.Check(ctx, c)
 		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards}, err
 	case "postgres", "postgresql":
-		st, err := postgres.Check(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema})
+		st, err := postgres.Check(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema, AllowUnsafe: cfg.AllowUnsafe})
 		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards}, err
 	}
 	return SchemaStatus{}, fault.New(fault.Invalid, "a %s store has no schema", cfg.URL)
