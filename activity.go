@@ -180,6 +180,7 @@ func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool
 	s.Task = a.spec
 	if own || s.Task == nil {
 		s.Task = o.spec(a.name)
+		s.Task.Retry.Given = o.retry != nil && o.retry != a.opts.retry
 	}
 	s.Policy, s.AttemptTimeout, s.Stored, s.Seal = replay.Policy{}, 0, nil, h.sealer("input of activity", a.name)
 	return nil

@@ -42,6 +42,7 @@ type startOptions struct {
 	requestID string
 	with      []signalWith
 	labels    []model.Label
+	retry     *RetryPolicy
 	task      []submitOption  // of submissions only
 	spec      *model.TaskSpec // of a task
 	err       error
@@ -69,6 +70,7 @@ type RetryPolicy struct {
 
 func (p RetryPolicy) applyActivity(o *stepOptions) { o.retry = &p }
 func (p RetryPolicy) applyCall(o *stepOptions)     { o.retry = &p }
+func (p RetryPolicy) applyStart(o *startOptions)   { o.retry = &p }
 
 func (p RetryPolicy) policy() replay.Policy {
 	return replay.Policy{

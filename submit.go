@@ -23,6 +23,8 @@ func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
 // which every process serves that executes tasks. The Execution is what that of a workflow is: Result waits, Cancel ends it, it has labels and is listed,
 // under the name "task:" and that of the activity.
 //
+// A RetryPolicy that is given with the submission takes the place of the activity's own.
+//
 // Without a key (KeyedBy, RawKey, HashKey) every submission is a new task, equal inputs or not. With a RequestID and no key, that is the key. A task that has the key
 // already is attached to, as Start does with an execution; Reuse says otherwise. From a workflow the task is a child: it is
 // cancelled when the workflow ends before it, unless AbandonChild is given.
@@ -134,6 +136,12 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 	if so.task == nil || !so.task.queued {
 		OnQueue(DefaultQueue).applyActivity(&so)
 	}
+	if p := b.o.retry; p != nil {
+		if err := p.checkQueued(); err != nil {
+			return wrong("%w", err)
+		}
+		so.retry = p
+	}
 	switch err := so.check(); {
 	case err != nil:
 		return wrong("%w", err)
@@ -150,6 +158,7 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 		return nil, err
 	}
 	b.o.spec, b.requests = so.spec(a.name), b.o.requestID
+	b.o.spec.Retry.Given = b.o.retry != nil
 	return b, nil
 }
 

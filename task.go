@@ -190,12 +190,12 @@ func (p *RetryPolicy) stored() model.Retry {
 // checkQueued says why a policy that was given with a call cannot be that of a task: a function does not reach the worker.
 func (p *RetryPolicy) checkQueued() error {
 	if p.If != nil {
-		return fault.New(fault.Invalid, "RetryPolicy.If does not reach the worker that serves the queue: give the policy to the activity, not to the call")
+		return fault.New(fault.Invalid, "RetryPolicy.If does not reach the worker that serves the queue: give the policy to the activity itself")
 	}
 	for _, k := range p.Except {
 		if len(k.names) == 0 {
 			return fault.New(fault.Invalid, "RetryPolicy.Except: %s does not reach the worker that serves the queue: "+
-				"give the policy to the activity, not to the call, or use ErrorNamed", k.text)
+				"give the policy to the activity itself, or use ErrorNamed", k.text)
 		}
 	}
 	return nil

@@ -107,6 +107,9 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 		opt.applyStart(&o)
 	}
 	p, err := encode(h, "input of workflow", w.name, in)
+	if err == nil && o.retry != nil {
+		err = fault.New(fault.Invalid, "start of workflow %s: RetryPolicy is for activities", w.name)
+	}
 	if err == nil && len(o.task) > 0 {
 		err = fault.New(fault.Invalid, "start of workflow %s: %s is for activities", w.name, o.task[0].name)
 	}

@@ -71,6 +71,7 @@ var (
 			Retry: model.Retry{
 				MaxAttempts: rapid.IntRange(0, 1).Draw(t, "max attempts"), Initial: genDuration.Draw(t, "initial"), Max: genDuration.Draw(t, "max"),
 				Coefficient: rapid.Int64().Draw(t, "coefficient"), Jitter: rapid.Int64().Draw(t, "jitter"), Final: genTexts.Draw(t, "final"),
+				Given: rapid.Bool().Draw(t, "given"),
 			},
 		}
 	}))

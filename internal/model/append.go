@@ -525,6 +525,7 @@ func (m *appender) retry(k byte, r *Retry) {
 	in.int(4, r.Coefficient)
 	in.int(5, r.Jitter)
 	in.texts(6, r.Final)
+	in.bool(7, r.Given)
 	m.dst = in.end()
 }
 

@@ -94,6 +94,7 @@ var (
 			Retry: model.Retry{
 				MaxAttempts: int(genInt.Draw(t, "attempts")), Initial: genSpan.Draw(t, "initial"), Max: genSpan.Draw(t, "max"),
 				Coefficient: genInt.Draw(t, "coefficient"), Jitter: genInt.Draw(t, "jitter"), Final: genTexts.Draw(t, "final"),
+				Given: rapid.Bool().Draw(t, "given"),
 			},
 		}
 	})
