@@ -152,7 +152,7 @@ func (h *host) sealStart(ctx context.Context, pt patience, a model.Address, p mo
 
 // startRequest is a start of ordinary code.
 func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.Payload, o *startOptions) (r api.StartRequest, err error) {
-	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec}
+	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec, Terms: o.agreed()}
 	if r.Input, err = h.sealStart(ctx, pt, r.Address, in); err != nil {
 		return r, err
 	}

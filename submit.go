@@ -45,7 +45,7 @@ func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[
 }
 
 // SubmitMany submits a task for every input, in one call: thousands cost little more than one. The executions are in the order of the inputs; where one was refused, it
-// is zero, and the error says which and why. The others are there.
+// is zero, and the error says which and why. The others are there. A call takes at most 100,000 inputs of 64 MiB together.
 func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]Execution[O], error) {
 	b, err := a.submission(c.host(), opts, true)
 	switch {
@@ -149,6 +149,8 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 		return wrong("it is transactional, so what it does happens exactly once only as a step of a workflow")
 	case strings.Contains(a.name, "/"):
 		return wrong("its name contains a slash, which separates the name of a task from its key")
+	case len(b.o.timed) > 0:
+		return wrong("%s is for workflows: a task has Delay and ScheduleToClose", b.o.timed[0])
 	case len(b.o.with) > 0:
 		return wrong("a task takes no signals")
 	case b.o.err != nil:

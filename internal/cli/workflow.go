@@ -68,6 +68,10 @@ type summary struct {
 	Closed   string `json:"closed,omitempty"`
 
 	Labels map[string]string `json:"labels,omitempty"`
+
+	Begins  string `json:"begins,omitempty"`
+	Expires string `json:"expires,omitempty"`
+	Attempt int    `json:"attempt,omitempty"`
 }
 
 func summarise(d *api.Description) summary {
@@ -84,6 +88,13 @@ func summarise(d *api.Description) summary {
 	if d.Outcome.Status.Closed() {
 		s.Closed = d.Outcome.At.String()
 	}
+	if !d.Start.Begins.IsZero() {
+		s.Begins = d.Start.Begins.String()
+	}
+	if !d.Start.Expires.IsZero() {
+		s.Expires = d.Start.Expires.String()
+	}
+	s.Attempt = d.Start.Attempt
 	for _, l := range d.Labels {
 		if s.Labels == nil {
 			s.Labels = make(map[string]string, len(d.Labels))
@@ -216,6 +227,7 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		{"Shard", shard},
 		{"Input", payload(d.Start.Input, 200)},
 	}
+	rows = append(rows, termRows(&d)...)
 	for i, l := range d.Labels {
 		head := ""
 		if i == 0 {
@@ -282,6 +294,9 @@ func newWorkflowExplain(o *options) *cobra.Command {
 		}
 		for _, r := range d.Reasons {
 			fmt.Fprintf(o.Out, "It %s.\n", r)
+		}
+		if e := d.Start.Expires; !e.IsZero() {
+			fmt.Fprintf(o.Out, "  it times out at %s\n", stamp(e))
 		}
 		for _, tm := range d.Timers {
 			fmt.Fprintf(o.Out, "  a timer is due at %s\n", stamp(tm.Due))

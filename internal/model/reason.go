@@ -39,6 +39,7 @@ const (
 	WaitLock     ReasonCode = "lock"            // Name, entity/key, is locked; Detail tells by whom
 	WaitLarge    ReasonCode = "large_history"   // nothing yet, but its history will reach its limit: Detail says how large it is
 	WaitMailbox  ReasonCode = "mailbox"         // Name, entity/key, makes the calls before it first; Detail tells how many
+	WaitStart    ReasonCode = "start"           // its code begins at Until; Attempt is which one it is, if one has failed before, and Detail why
 )
 
 // ReasonCodes are all codes, in the order in which they are explained.
@@ -46,7 +47,7 @@ func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
 		WaitCorrupt, WaitNewer, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
-		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox, WaitLarge,
+		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox, WaitLarge, WaitStart,
 	}
 }
 
@@ -152,6 +153,11 @@ func (r Reason) String() string {
 		return "has a large history: " + r.Detail
 	case WaitMailbox:
 		return "waits for " + r.Name + ": " + r.Detail
+	case WaitStart:
+		if r.Attempt < 2 {
+			return "waits for its start time, " + r.Until.String()
+		}
+		return fmt.Sprintf("begins again, attempt %d, at %s after: %s", r.Attempt, r.Until, r.Detail)
 	}
 	return strconv.Quote(string(r.Code))
 }

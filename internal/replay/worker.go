@@ -24,6 +24,8 @@ type Config struct {
 	Pinned  map[string]bool
 	// Retain is how long runs of workflows are kept that have a retention time of their own.
 	Retain map[string]time.Duration
+	// Repeat is how failed runs of workflows are repeated that have a policy of their own.
+	Repeat map[string]Repeat
 	// Host is handed to the code through Ctx.Host.
 	Host any
 	// Failure turns an error of user code into what is stored. Default FailureOf.

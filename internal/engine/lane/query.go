@@ -66,6 +66,8 @@ func (l *Lane) cannotAsk(e *entry, in *input) error {
 		return fault.New(fault.NotFound, "run %s of %s is not the current one", m.ToRun, m.To)
 	case !x.Open():
 		return fault.New(fault.Conflict, "execution %s is closed (%s): its code cannot be asked any more", m.To, x.Outcome.Status)
+	case x.Paused == nil && x.Withheld() != nil:
+		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked before", m.To, x.Withheld())
 	case x.Paused != nil:
 		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked until it is resumed", m.To, x.Paused)
 	case x.Blocked != nil && e.worker == 0 && !e.activating:
