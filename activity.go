@@ -133,8 +133,11 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	if !h.plain {
 		s.Identity, s.Stored = h.codec.Identity(p), new(atomic.Pointer[model.Payload])
 	}
-	if o.task != nil {
+	if o.task != nil && o.task.queued {
 		return s, a.queue(h, s, &o, len(opts) > 0)
+	}
+	if o.task != nil {
+		s.Pass = o.spec(a.name)
 	}
 	fn, tx := a.fn, a.tx
 	if d, ok := h.activities[a.name]; ok && d.fn != nil {

@@ -124,7 +124,12 @@ const (
 // check says what is wrong with the settings.
 func (s *taskSettings) check(wrong func(format string, args ...any)) {
 	if !s.queued {
-		wrong("%s is for an activity that has a queue: give it OnQueue too", s.given[0])
+		for _, name := range s.given {
+			if name != "Limit" && name != "Breaker" {
+				wrong("%s is for an activity that has a queue: give it OnQueue too", name)
+				break
+			}
+		}
 	} else if err := checkText("the name of queue", s.queue, maxName); err != nil {
 		wrong("%w", err)
 	}

@@ -91,6 +91,8 @@ type Worker struct {
 	slots     slots
 	hosts     hosts
 	loops     sync.Map // positions of steps in loops that were complained about
+	passages  sync.Map // attempts that wait to be let through; see passage.go
+	passed    atomic.Int64
 	unsettled *episode.Source
 
 	session atomic.Pointer[bound]
@@ -265,6 +267,7 @@ func (w *Worker) Close(ctx context.Context) error {
 	var err error
 	if b := w.session.Load(); b != nil {
 		w.draining.Store(true)
+		w.flush()
 		defer w.unwatch()
 		for _, r := range w.snapshot(nil) {
 			r.mu.Lock()
