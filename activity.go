@@ -57,7 +57,7 @@ func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *
 		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
 	}}
 	if a.queued() {
-		d.queue = a.opts.task.queue
+		d.queue, d.limits, d.breaker = a.opts.task.queue, a.opts.task.limits, a.opts.task.breaker
 	}
 	switch {
 	case fn != nil:

@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/entity"
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/history"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
@@ -173,6 +174,9 @@ func (a *App) join(ctx context.Context, r *registry) error {
 	worker := replay.NewWorker(replay.Config{
 		Code: code, Version: cfg.Version, Pinned: pinned, Retain: retain, Repeat: repeat, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
 		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks, Meter: cfg.Meter, Tracer: cfg.Tracer,
+		DryHost: a.host.forReplay(), Load: func(ctx context.Context, at model.Address, run model.RunID) (*model.History, error) {
+			return history.Load(ctx, cfg.Backend, api.Target{Address: at, Run: run}, maxReplayed)
+		},
 	})
 	offer := api.Offer{Tenant: model.DefaultTenant, Workflows: sortedKeys(code), Version: cfg.Version}
 	for _, name := range offer.Workflows {

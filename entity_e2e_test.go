@@ -672,7 +672,7 @@ func TestConcurrencyOfAService(t *testing.T) {
 					break
 				}
 			}
-			time.Sleep(time.Second)
+			time.Sleep(time.Second) //perdure:allow clock the calls have to overlap
 			inside.Add(-1)
 			return perdure.Void{}, nil
 		})

@@ -29,6 +29,10 @@ type pastOption func(*pastOptions)
 func (f pastOption) applyPast(o *pastOptions) { f(o) }
 
 // BeforeStep keeps what stands before the first event of the step, activity or child of that name.
+//
+// Calls of entities and services, and signals and updates that the code sends, have the name of the operation, RPC,
+// signal or update, or "entity.operation" where several entities have it. A step of the same name comes first. "lock" is
+// the first lock.
 func BeforeStep(name string) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.Before = name })
 }
@@ -38,7 +42,8 @@ func AfterPosition(n int64) PastOption {
 	return pastOption(func(o *pastOptions) { o.request.After, o.request.Placed = n, true })
 }
 
-// SetResult gives the first step, activity or child of that name another result, whether it had completed or failed.
+// SetResult gives the first step, activity or child of that name another result, whether it had completed or failed. The
+// name may also be that of a call of an entity or service, as for BeforeStep.
 func SetResult[T any](step string, v T) PastOption {
 	return pastOption(func(o *pastOptions) {
 		o.edits = append(o.edits, func(ctx context.Context, h *host) (api.Edit, error) {
@@ -133,6 +138,8 @@ func (a *App) Delete(ctx context.Context, t Target) error {
 
 // ForceDelete removes an execution that nothing else can end: one whose rows cannot be read, or whose commits the store refuses. Its rows are written to export first, as they
 // stand, as JSON lines (docs/operating.md has the format). Locks that it holds become free, and so does its key. One that can still be ended is terminated first.
+// An export that has a method Flush() error, as a bufio.Writer has, is flushed before anything is
+// removed.
 func (a *App) ForceDelete(ctx context.Context, t Target, export io.Writer) error {
 	to, err := t.target().api()
 	if err == nil {

@@ -34,6 +34,14 @@ type host struct {
 	tracer     *tracing.Tracer
 }
 
+// forReplay is the host for code that only replays a history, to check it or to answer a query: it has no backend, so
+// that nothing can be stored or sent, and counts nothing.
+func (h *host) forReplay() *host {
+	dry := *h
+	dry.backend, dry.meter, dry.tracer, dry.dry = nil, nil, nil, true
+	return &dry
+}
+
 // Decided counts what a schedule has decided about its ticks.
 func (h *host) Decided(name string, was, is *schedule.Counts) {
 	count := func(outcome string, was, is int64) {

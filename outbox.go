@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"sync"
 	"time"
@@ -69,7 +70,8 @@ type relay struct {
 // Bounds of a relay.
 const (
 	relayAtOnce = 16               // targets that are served at the same time
-	relayWithin = 20 * time.Second // one page
+	relayWithin = 20 * time.Second // to deliver one page
+	relayNotes  = 10 * time.Second // to read it, and to note what became of it
 	relayStale  = time.Minute      // what was read longer ago is read again: others may have passed it on, and the engine forgotten that
 	relayPause  = 30 * time.Second // at most, while the database is away
 )
@@ -122,9 +124,9 @@ func (r *relay) run(ctx context.Context) {
 
 // round passes on one page and returns how many letters were dealt with.
 func (r *relay) round(ctx context.Context) (int, error) {
-	ctx, cancel := context.WithTimeout(ctx, relayWithin)
+	ctx, cancel := context.WithTimeout(ctx, relayWithin+relayNotes)
 	defer cancel()
-	return r.db.Relay(ctx, &userdb.Round{Cluster: r.host.cluster, Reach: r.mailer.Reach, Deliver: r.deliver})
+	return r.db.Relay(ctx, &userdb.Round{Cluster: r.host.cluster, Reach: r.mailer.Reach, Deliver: r.deliver, Within: relayWithin})
 }
 
 // deliver sends letters, those of one target one after the other.
@@ -185,6 +187,9 @@ func (r *relay) deliverOne(ctx context.Context, l *userdb.Letter) (userdb.Verdic
 	}
 	switch kind := fault.KindOf(err); {
 	case err == nil:
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		// What becomes of it is not known. The next pages go without it: they would take as long.
+		v.Later = true
 	case ctx.Err() != nil || kind == fault.Unavailable || kind == fault.Timeout || kind == fault.Canceled:
 		return v, false
 	case kind == fault.NotFound || kind == fault.Conflict || kind == fault.AlreadyExists || kind == fault.Invalid || kind == fault.Denied:

@@ -63,6 +63,8 @@ type activityDefinition struct {
 	wrong error // with its options
 
 	queue   string                   // that carries it; empty when it runs inline
+	limits  []string                 // that its tasks take permits of
+	breaker string                   // that its tasks count for
 	handler func(*host) pool.Handler // of tasks; nil without code, and of transactional ones
 
 	transactional bool

@@ -75,7 +75,7 @@ func message[T any](h *host, kind model.MessageKind, word, name string, to Targe
 	return m, err
 }
 
-// Query is the typed name of a read of what a running workflow has in memory.
+// Query is the typed name of a read of what a workflow has in memory, or had at its end.
 type Query[I, O any] struct{ name string }
 
 // NewQuery names a query.
@@ -106,8 +106,9 @@ func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
 	})
 }
 
-// Ask asks an open execution: its code is loaded if need be, and answers from what it has made of its history so far. A State can be
-// read without a worker that has the code, and after the end.
+// Ask asks an execution: its code is loaded if need be, and answers from what it has made of its history so far. Of one that
+// has ended, the process that owns it replays the history, without executing a step: that is ErrUnavailable when it does not have
+// the code, and ErrBlocked when the code does not fit the history any more. A State can be read without the code.
 func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
 	m, err := message(c.host(), model.MessageQuery, "query", q.name, to, in)
 	if err == nil {

@@ -23,6 +23,7 @@ import (
 
 	"github.com/perdure/perdure"
 	"github.com/perdure/perdure/internal/codec"
+	"github.com/perdure/perdure/internal/deploy"
 	"github.com/perdure/perdure/internal/node"
 	"github.com/perdure/perdure/internal/telemetry"
 	"github.com/perdure/perdure/internal/telemetry/prom"
@@ -74,6 +75,10 @@ type Config struct {
 	Retention time.Duration
 	// KeepDead is how long tasks that failed for good are kept for people to look at and to requeue; 90 days. A negative time keeps them until they are purged.
 	KeepDead time.Duration
+	// KeepRequests is how long the answer to a request id is remembered, so that a repetition is harmless; 24 h, which is
+	// also the least: messages of transactions rely on it. More rows are kept with a longer time. Processes of a cluster may
+	// differ; each forgets the requests of what it owns.
+	KeepRequests time.Duration
 	// Version names the build of this program, such as a commit. Executions of workflows that are Pinned are continued only by processes of
 	// the version that began them.
 	Version string
@@ -107,8 +112,14 @@ func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definit
 	return perdure.Attachment{Logger: c.Logger, MaxPayload: c.MaxPayload, Payloads: c.Payloads}.Replay(ctx, r, defs...)
 }
 
+// errDeployCheck keeps a build that is only to be checked away from the store.
+var errDeployCheck = errors.New("open the store: perdure deploy-check has started this process to replay histories: call embedded.AnswerDeployCheck first in main")
+
 // Open opens a node with these settings.
 func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition) (*perdure.App, error) {
+	if deploy.Asked() {
+		return nil, errDeployCheck
+	}
 	meter, unregister, err := c.meter()
 	if err != nil {
 		return nil, err
@@ -117,7 +128,8 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 	n, err := node.Open(ctx, node.Config{
 		URL: url, Schema: c.Schema, Shards: c.Shards, Log: c.Logger, LeaseTTL: c.LeaseTTL, NoMigrate: c.NoMigrate,
 		AllowUnsafe: c.AllowUnsafe, MaxPayload: codec.MaxStored(c.Payloads, c.MaxPayload), Version: c.Version, RetainDead: c.KeepDead,
-		Retention: c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
+		RetainRequest: c.KeepRequests,
+		Retention:     c.Retention, Meter: meter, Tracer: tracer, MaxHistory: c.MaxHistory, MaxUnread: c.MaxUnread, MaxLoaded: c.MaxLoadedBytes,
 	})
 	if err != nil {
 		unregister()

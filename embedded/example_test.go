@@ -51,3 +51,15 @@ func ExampleMustOpen() {
 	fmt.Println(double.Run(app.With(context.Background()), 1))
 	// Output: 2 <nil>
 }
+
+// A program that can be checked before it is deployed: `perdure deploy-check -- ./program` replays stored histories with
+// its code. Started otherwise, it goes on.
+func ExampleAnswerDeployCheck() {
+	greet := perdure.NewWorkflow("greet", func(_ perdure.WorkflowCtx, name string) (string, error) { return "hello " + name, nil })
+	embedded.AnswerDeployCheck(greet)
+
+	app := embedded.MustOpen("memory:", greet)
+	defer app.Close()
+	fmt.Println(greet.Run(app.With(context.Background()), "World"))
+	// Output: hello World <nil>
+}

@@ -64,25 +64,33 @@ func same(t *testing.T, what string, got []string, want ...string) {
 }
 
 // TestAYearOfNights has a schedule in Berlin for a year that begins and ends with it, with both changes of the clock, and a process that dies every month.
+// In short mode, it ends after the first change.
 func TestAYearOfNights(t *testing.T) {
 	t.Parallel()
+	days := 366 // 2000 is a leap year
+	if testing.Short() {
+		days = 90
+	}
 	fake, defs := notes()
 	nightly := perdure.NewSchedule("nightly", perdure.Cron("30 2 * * *", "Europe/Berlin"), reporting.Job("day"))
 	perduretest.Run(t, perdure.Group{defs, nightly}, func(t *testing.T, env *perduretest.Env) {
-		for day := range 366 { // 2000 is a leap year
+		for day := range days {
 			env.Advance(24 * time.Hour)
 			if day%30 == 29 {
 				env.Restart()
 			}
 		}
 		got := texts(fake)
-		if len(got) != 366 || got[0] != "day 2000-01-01T01:30:00Z" || got[365] != "day 2000-12-31T01:30:00Z" {
+		if len(got) != days || got[0] != "day 2000-01-01T01:30:00Z" {
 			t.Fatalf("%d nights, %q", len(got), got)
 		}
 		same(t, "spring", got[85:88], "day 2000-03-26T01:00:00Z", "day 2000-03-27T00:30:00Z", "day 2000-03-28T00:30:00Z")
-		same(t, "autumn", got[302:304], "day 2000-10-29T00:30:00Z", "day 2000-10-30T01:30:00Z")
+		if days == 366 {
+			same(t, "autumn", got[302:304], "day 2000-10-29T00:30:00Z", "day 2000-10-30T01:30:00Z")
+			same(t, "the last night", got[365:], "day 2000-12-31T01:30:00Z")
+		}
 		info := describe(t, env, nightly)
-		if info.Fired != 366 || info.Skipped+info.Missed+info.Failed != 0 || len(info.Last) != 10 || len(info.Open) != 0 {
+		if info.Fired != int64(days) || info.Skipped+info.Missed+info.Failed != 0 || len(info.Last) != 10 || len(info.Open) != 0 {
 			t.Errorf("%+v", info)
 		}
 	})

@@ -96,8 +96,8 @@ func (p *program) clients(f *function) {
 		if name != "App" && name != "Client" {
 			return
 		}
-		if f.role == roleEntity {
-			p.report(client, id, "%s %s used by an entity, which would wait for others while they wait for it; send with its EntityCtx: workflow.Start(ctx, in)", name, id.Name)
+		if f.role.handler() {
+			p.report(client, id, "%s %s used by %s, which would wait for others while they wait for it; send with its EntityCtx: workflow.Start(ctx, in)", name, id.Name, f.role.where())
 			return
 		}
 		p.report(client, id, "%s %s used in workflow code: %s", name, id.Name, useVerb)

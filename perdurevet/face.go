@@ -23,7 +23,7 @@ var draws = set("WorkflowCtx.Rand", "WorkflowCtx.UUID")
 var coroutines = set("Go", "Update.Handle")
 
 // bodies says what a function is for that is handed to one of these, where its parameters do not tell. A function with a
-// WorkflowCtx is workflow code and one with an EntityCtx is of an entity, whatever it is handed to.
+// WorkflowCtx is workflow code and one with an EntityCtx is of an entity or a service, whatever it is handed to.
 var bodies = map[string]role{
 	"Do":                   roleStep,
 	"NewActivity":          roleStep,
@@ -35,6 +35,8 @@ var bodies = map[string]role{
 	"Query.Handle":         roleRead,
 	"Update.Handle":        roleRead, // its validators
 	"NewView":              roleEntity,
+	"NewRPC":               roleService,
+	"RPC.Bind":             roleService,
 	"NewMachine":           roleMachine,
 	"BindMachine":          roleMachine,
 }

@@ -17,7 +17,8 @@ const (
 	roleMachine              // a method of an event-driven workflow
 	roleStep                 // code of a step or an activity: runs once it is its turn, and never on replay
 	roleTx                   // the same, inside a transaction of the user's database
-	roleEntity               // an operation of an entity or an RPC of a service
+	roleEntity               // an operation or a view of an entity, or a function that is given an EntityCtx
+	roleService              // an RPC of a service
 	roleRead                 // answers a query or validates: must change nothing
 )
 
@@ -26,6 +27,9 @@ func (r role) replayed() bool { return r == roleWorkflow || r == roleKey || r ==
 
 // step roles do not run on replay.
 func (r role) step() bool { return r == roleStep || r == roleTx }
+
+// handler roles answer a call of a key; they do not run on replay either.
+func (r role) handler() bool { return r == roleEntity || r == roleService }
 
 // where names the role in a finding.
 func (r role) where() string {
@@ -36,6 +40,8 @@ func (r role) where() string {
 		return "an event-driven workflow"
 	case roleEntity:
 		return "an entity"
+	case roleService:
+		return "a service"
 	default:
 		return "workflow code"
 	}
@@ -51,12 +57,14 @@ type function struct {
 	role  role
 	test  bool // in a _test.go file
 
-	direct  []reach         // what its own statements do
-	callees []use           // functions of this package that it mentions
-	summary map[check]reach // what it reaches in the end, per check
-	mutator bool            // a method that changes what its receiver leads to
-	unkeyed *unkeyed        // a step without key that a caller in a loop would repeat
-	binding []boundTo       // the workflows and activities whose code it is
+	direct   []reach         // what its own statements do
+	callees  []use           // functions of this package that it mentions
+	summary  map[check]reach // what it reaches in the end, per check
+	handler  map[check]reach // the same, of what has no place in a handler
+	imported []reach         // what functions of other packages that it mentions reach, of that
+	mutator  bool            // a method that changes what its receiver leads to
+	unkeyed  *unkeyed        // a step without key that a caller in a loop would repeat
+	binding  []boundTo       // the workflows and activities whose code it is
 }
 
 // use is a mention of a function.
@@ -208,7 +216,9 @@ func (p *program) assign() {
 		case f.hasCtx():
 			f.role = roleWorkflow
 		case hasParam(f.sig, "EntityCtx"):
-			f.role = roleEntity
+			if f.role != roleService {
+				f.role = roleEntity
+			}
 		case f.role != roleNone:
 		case f.sig.Recv() != nil && f.sig.Results().Len() == 1 && faceType(f.sig.Results().At(0).Type()) == "Actions":
 			f.role = roleMachine

@@ -98,9 +98,10 @@ func (p *program) judge(f *function) {
 		if f.role == roleTx {
 			p.transactions(f)
 		}
-	case f.role == roleEntity:
+	case f.role.handler():
 		p.clients(f)
 		p.writes(f)
+		p.handlers(f)
 	case f.role == roleRead:
 		p.durableInStep(f)
 		p.writes(f)

@@ -21,6 +21,7 @@ type reach struct {
 // funcFact is what other packages know of a function.
 type funcFact struct {
 	Reaches []reach
+	Handler []reach // what of it has no place in a handler
 	Unkeyed *unkeyed
 	Bound   []boundTo
 	Mutator bool // a method that changes what its receiver leads to
@@ -76,6 +77,12 @@ func (p *program) reaches() {
 				f.summary[r.Check] = r
 			}
 		}
+		f.handler = map[check]reach{}
+		for _, r := range p.inHandlers(f) {
+			if _, ok := f.handler[r.Check]; !ok {
+				f.handler[r.Check] = r
+			}
+		}
 	}
 	for changed := true; changed; {
 		changed = false
@@ -84,15 +91,22 @@ func (p *program) reaches() {
 				if u.f.role != roleNone {
 					continue // judged where it stands
 				}
-				for c, r := range u.f.summary {
-					if _, ok := f.summary[c]; !ok {
-						f.summary[c] = r
-						changed = true
-					}
-				}
+				changed = inherit(f.summary, u.f.summary) || changed
+				changed = inherit(f.handler, u.f.handler) || changed
 			}
 		}
 	}
+}
+
+// inherit adds what a callee reaches to what its caller reaches, and tells whether that was anything new.
+func inherit(caller, callee map[check]reach) (changed bool) {
+	for c, r := range callee {
+		if _, ok := caller[c]; !ok {
+			caller[c] = r
+			changed = true
+		}
+	}
+	return changed
 }
 
 // scan finds what the statements of a function do.
@@ -187,6 +201,12 @@ func (p *program) scanIdent(f *function, id *ast.Ident, note func(reach)) {
 				r.node, r.via = node, p.short(obj)
 				note(r)
 			}
+			for _, r := range fact.Handler {
+				r.node, r.via = node, p.short(obj)
+				if !p.allows.silence(r.Check, p.pass.Fset.Position(node.Pos())) {
+					f.imported = append(f.imported, r)
+				}
+			}
 		}
 	case *types.Var:
 		if !isPackageLevel(obj) {
@@ -258,9 +278,13 @@ func (p *program) export() {
 					r.node, r.via = nil, ""
 					fact.Reaches = append(fact.Reaches, r)
 				}
+				if r, ok := f.handler[c.name]; ok {
+					r.node, r.via = nil, ""
+					fact.Handler = append(fact.Handler, r)
+				}
 			}
 		}
-		if fact.Unkeyed != nil || fact.Mutator || len(fact.Bound) > 0 || len(fact.Reaches) > 0 {
+		if fact.Unkeyed != nil || fact.Mutator || len(fact.Bound) > 0 || len(fact.Reaches) > 0 || len(fact.Handler) > 0 {
 			p.pass.ExportObjectFact(obj, fact)
 		}
 	}

@@ -180,7 +180,7 @@ func isPackageLevel(v *types.Var) bool {
 // sharing finds the fields and captured variables that steps and entities change while executions run.
 func (p *program) sharing() {
 	for _, f := range p.functions {
-		if f.test || !f.role.step() && f.role != roleEntity {
+		if f.test || !f.role.step() && !f.role.handler() {
 			continue
 		}
 		f.each(func(n ast.Node) {
@@ -254,12 +254,17 @@ func (p *program) writes(f *function) {
 	f.each(func(n ast.Node) {
 		for _, w := range p.assignments(n) {
 			if isPackageLevel(w.v) {
-				if f.role == roleEntity && !f.test {
-					p.report(state, w.at, "package variable %s changed by an entity: it is lost with the process and not part of the commit; keep it in the state of the entity", w.v.Name())
+				if f.role.handler() && !f.test {
+					p.report(state, w.at, "package variable %s changed by %s: %s", w.v.Name(), f.role.where(), keepInState)
 				}
 				continue // in workflow code: already found as a package variable that changes
 			}
 			p.judgeWrite(f, w)
+		}
+		if call, ok := n.(*ast.CallExpr); ok && f.role.handler() && !f.test {
+			if v, ok := p.mutated(call); ok && isPackageLevel(v) {
+				p.report(state, call, "package variable %s changed by %s: %s", v.Name(), f.role.where(), keepInState)
+			}
 		}
 	})
 }
@@ -270,7 +275,7 @@ func (p *program) judgeWrite(f *function, w write) {
 		case !w.through: // a copy
 		case f.role == roleWorkflow && !f.test:
 			p.report(state, w.at, "workflow code changes a field of its receiver %s, which no journal keeps and all executions share; use local variables, they are rebuilt on replay", w.v.Name())
-		case f.role == roleEntity && !f.test:
+		case f.role.handler() && !f.test:
 			p.report(state, w.at, "entity handler keeps state in a field of its receiver %s, which is lost with the process and differs between nodes; keep it in the state of the entity", w.v.Name())
 		}
 		return
@@ -284,7 +289,7 @@ func (p *program) judgeWrite(f *function, w write) {
 		p.report(captured, w.at, "step assigns to %s of its workflow: on replay the step does not run and %s keeps its old value; return the value from the step", w.v.Name(), w.v.Name())
 	case f.role == roleRead && home.role.replayed():
 		p.report(captured, w.at, "query or validator changes %s of its workflow: it is not journaled, so replay would not change it; use an update handler", w.v.Name())
-	case (f.role.replayed() || f.role == roleEntity) && home.role == roleNone && !f.test:
+	case (f.role.replayed() || f.role.handler()) && home.role == roleNone && !f.test:
 		p.report(state, w.at, "%s changes %s, which is declared outside of it: no journal keeps that and all executions share it; return it, or use local variables", f.role.where(), w.v.Name())
 	}
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The whole fast suite, from a fresh clone: installs what is missing, builds, vets, tests with the race detector and without,
-# breaks processes and servers, checks the examples, and compiles the modules beside ours.
+# The whole fast suite, from a fresh clone: installs what is missing, builds, tests with the race detector and without,
+# breaks processes and servers, and checks the examples. `.ci/run` adds what reads code only: vet, lint, other modules.
 #
 #   scripts/test.sh            everything
 #   GOTESTFLAGS=-v …           further flags for `go test`
@@ -69,33 +69,23 @@ packages() { go list ./... | grep -vE "$long" | grep "$@"; }
 # ours: a connection is never shared. The packages that call it are watched as everything else is.
 # shellcheck disable=SC2046,SC2086 # flags and packages are meant to be split
 race() {
-	CGO_ENABLED=1 tested -race -short -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $(packages -vE "$plain|$heavy")
+	CGO_ENABLED=1 tested -race -short -parallel 4 -gcflags='github.com/ncruces/go-sqlite3-wasm/...=-race=false' $(packages -vE "$plain|$heavy")
 }
 # shellcheck disable=SC2046,SC2086
 whole() {
-	tested $(packages -E "$plain|$both") && tested -run WithoutPreparedStatements ./internal/store/postgres
+	tested $(packages -E "$plain|$both") && tested -run 'WithoutPreparedStatements|AYearOfNights' ./internal/store/postgres ./perduretest
 }
 # shellcheck disable=SC2046,SC2086
-proofs() { tested -p 2 $(packages -E "$heavy"); }
-
-# compiled DIR: compiles another module of this repository, tests included, without running them.
-compiled() { (cd "$1" && go build -o /dev/null ./... && go vet ./...); }
+proofs() { tested -p 3 -parallel 6 $(packages -E "$heavy"); } # most of them wait: for leases, servers, processes
 
 step setup scripts/setup.sh
 # What has no test of its own; everything else is compiled, and examples are linked, with their tests.
 step build go build -o /dev/null ./cmd/...
 go build -o "$tally/tally" ./scripts/tally
-step vet go vet ./...
-step "vet (long)" go vet -tags long ./...
 step "test -race" race
 step "test, whole" whole
 step "crash walk, end to end, chaos" proofs
 step "first five minutes" env SLEEP=3 scripts/five-minutes.sh
-for module in bench bench/riverqueue tools; do
-	if [ -f "$module/go.mod" ]; then
-		step "compile $module" compiled "$module"
-	fi
-done
 totals=$("$tally/tally" -sum "$results")
 printf '\n%s\n' "$(head -n -1 <<<"$totals")"
 printf 'all green: %s, %d s\n' "$(tail -n 1 <<<"$totals")" "$SECONDS"

@@ -45,7 +45,7 @@ type Client interface {
 	// Update asks the code of an execution to change something and waits for its answer. The same request id is the same update.
 	// An error of the code is a *model.Failure.
 	Update(ctx context.Context, r UpdateRequest) (model.Payload, error)
-	// Query asks the code of an open execution; it changes nothing. An error of the code is a *model.Failure.
+	// Query asks the code of an execution, also of one that has ended; it changes nothing. An error of the code is a *model.Failure.
 	Query(ctx context.Context, r QueryRequest) (model.Payload, error)
 	// State reads what the code of an execution has set; ok is false when there is nothing.
 	State(ctx context.Context, t Target, name string) (p model.Payload, ok bool, err error)

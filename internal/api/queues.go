@@ -24,6 +24,8 @@ type WorkerInfo struct {
 	// Workflows that it runs and Entities that it has the code of (services as well, both with their prefix), or Queues and Activities that it executes, Slots at once.
 	Workflows, Entities, Queues, Activities []string
 	Slots                                   int
+	// Limits and Breakers are the names that the code of its activities gives.
+	Limits, Breakers []string
 	// Draining begins nothing any more.
 	Draining bool
 }

@@ -25,6 +25,9 @@ type Worker interface {
 	// Query asks the code of a run, once everything that was delivered has been seen. The worker answers by Session.Answer, unless it
 	// holds the run no more.
 	Query(run model.RunID, generation uint64, q model.Query)
+	// Recall asks the code about a run that has ended, which no worker holds: the worker reads its history, replays it and
+	// answers by Session.Answer. Without a run, the current one of the address is meant.
+	Recall(a model.Address, run model.RunID, generation uint64, q model.Query)
 }
 
 // Activation is a run handed to a worker.

@@ -48,6 +48,9 @@ var rooms = []room{
 	// Histories as things: the file that they are exported to, and how they are cut.
 	{path: "internal/history", imports: join(vocabulary, "internal/api")},
 
+	// How a command has another program replay histories.
+	{path: "internal/deploy", imports: []string{"internal/fault"}},
+
 	// When something that repeats is due; pure (see pure).
 	{path: "internal/cadence", imports: []string{"internal/fault"}},
 	// Executions that begin others at such times: what they decide, their code, and how they are asked.
@@ -119,7 +122,7 @@ var rooms = []room{
 	{
 		path: "internal/cli",
 		imports: join(
-			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
+			vocabulary, "internal/api", "internal/history", "internal/query", "internal/batch", "internal/cadence", "internal/schedule", "internal/config", "internal/deploy", "internal/console", "internal/node", "internal/remote", "internal/telemetry", generated,
 			".",                  // keys are hashed as programs do
 			"internal/core/rule", // rates are read as rules have them
 			"internal/store",     // doctor shows a view of the store that node has read
@@ -152,7 +155,7 @@ var rooms = []room{
 		),
 		public: true,
 	},
-	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "internal/telemetry/...", "payload"}, public: true},
+	{path: "embedded", imports: []string{".", "internal/node", "internal/codec", "internal/deploy", "internal/telemetry/...", "payload"}, public: true},
 	// Users' tests run on the real engine and the memory store, in processes that can die, and look into the store for their reports.
 	{
 		path: "perduretest",

@@ -32,23 +32,29 @@ func newDoctor(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.output == "json" {
-				err = o.json(found)
-			} else {
-				rows := make([][]string, len(found))
-				for i, f := range found {
-					rows[i] = []string{f.State, f.Check, f.Detail}
-				}
-				err = o.table("", rows)
-			}
-			for _, f := range found {
-				if f.State == "problem" && err == nil {
-					err = fault.New(fault.Blocked, "%s: %s", f.Check, f.Detail)
-				}
-			}
-			return err
+			return o.findings(found)
 		},
 	}
+}
+
+// findings prints what was found, and fails when there is a problem.
+func (o *options) findings(found []finding) (err error) {
+	if o.output == "json" {
+		err = o.json(found)
+	} else {
+		rows := make([][]string, len(found))
+		for i, f := range found {
+			rows[i] = []string{f.State, f.Check, f.Detail}
+		}
+		err = o.table("", rows)
+	}
+
+	for _, f := range found {
+		if f.State == "problem" && err == nil {
+			err = fault.New(fault.Blocked, "%s: %s", f.Check, f.Detail)
+		}
+	}
+	return err
 }
 
 func (o *options) examine(ctx context.Context) ([]finding, error) {

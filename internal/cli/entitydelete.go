@@ -36,6 +36,10 @@ dead letters. The section that holds its lock goes on: its further calls of the 
 				return needsExport(nameOf(a))
 			}
 			return o.with(cmd.Context(), dry, func(b api.Backend) error {
+				a, err := findEntity(cmd.Context(), b, a)
+				if err != nil {
+					return err
+				}
 				return o.deleteEntity(cmd.Context(), patient{b, timeout}, a, export, yes, dry)
 			})
 		},

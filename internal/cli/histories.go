@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -41,7 +42,8 @@ func (o *options) with(ctx context.Context, dry bool, do func(b api.Backend) err
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(n.Backend()), n.Close())
+	err = o.unanswered(ctx, n, do(n.Backend()))
+	return errors.Join(err, n.Close())
 }
 
 // place reads where a past ends: a position, or the step before which it does.
@@ -226,7 +228,7 @@ func newWorkflowDelete(o *options) *cobra.Command {
 				}
 			}
 			if o.output == "json" {
-				var runs []string
+				runs := []string{}
 				for _, id := range would.Runs {
 					runs = append(runs, id.String())
 				}
@@ -258,18 +260,21 @@ func forceDelete(ctx context.Context, b api.Backend, t api.Target, path string) 
 	if err != nil {
 		return fault.New(fault.Invalid, "export of the rows: %w", err)
 	}
-	_, err = b.Delete(ctx, api.DeleteRequest{Target: t, Force: true, Export: syncing{f}})
+	_, err = b.Delete(ctx, api.DeleteRequest{Target: t, Force: true, Export: newRowFile(f)})
 	return errors.Join(err, f.Close())
 }
 
-// syncing is a file in which every line is on disk before the next thing happens.
-type syncing struct{ *os.File }
-
-// Write is part of io.Writer.
-func (s syncing) Write(b []byte) (int, error) {
-	n, err := s.File.Write(b)
-	return n, errors.Join(err, s.Sync())
+// rowFile is a file of exported rows. The service flushes it before it removes the rows.
+type rowFile struct {
+	*bufio.Writer
+	file *os.File
 }
+
+func newRowFile(f *os.File) *rowFile { return &rowFile{bufio.NewWriterSize(f, 64<<10), f} }
+
+// Flush has everything that was written on disk. Rows are not synced one by one: a long history has
+// a hundred thousand of them, and the command has a time limit.
+func (r *rowFile) Flush() error { return errors.Join(r.Writer.Flush(), r.file.Sync()) }
 
 func countRuns(runs []model.RunID) string {
 	if len(runs) == 1 {
@@ -290,8 +295,9 @@ func (o *options) confirm(question string) bool {
 }
 
 func newWorkflowExport(o *options) *cobra.Command {
-	var file string
-	cmd := o.one("export", "Write the history of a run as JSON lines", "  perdure workflow export order/42 -f order-42.jsonl",
+	var file, out string
+	var f listFlags
+	cmd := o.one("export", "Write the history of a run as JSON lines, or those of all runs that a query selects", "",
 		func(ctx context.Context, b api.Backend, t api.Target) error {
 			if file == "" || file == "-" {
 				return history.Export(ctx, b, t, o.Out)
@@ -302,7 +308,34 @@ func newWorkflowExport(o *options) *cobra.Command {
 			}
 			return errors.Join(history.Export(ctx, b, t, f), f.Close())
 		})
+	one := cmd.RunE
+	cmd.Use = "export workflow/key | --query q --out dir"
+	cmd.Example = `  perdure workflow export order/42 -f order-42.jsonl
+  perdure workflow export --query 'workflow = "order" and closed >= -24h' --out histories`
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		switch {
+		case (out == "") != (len(args) == 1):
+			return fault.New(fault.Invalid, "export takes workflow/key: an execution, or --out and --query instead")
+		case out == "" && f.query != "":
+			return fault.New(fault.Invalid, "export --query needs --out: the directory that the histories are written to")
+		}
+		return nil
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if out == "" {
+			return one(cmd, args)
+		}
+		r, err := f.request()
+		if err != nil {
+			return err
+		}
+		return o.exportAll(cmd.Context(), r, out)
+	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "file to write; standard output by default")
+	cmd.Flags().StringVar(&out, "out", "", "directory to write one file per history to; run it again to go on after an interruption")
+	cmd.Flags().StringVarP(&f.query, "query", "q", "", "with --out: all that it selects; see `perdure workflow list`")
+	cmd.Flags().BoolVar(&f.all, "all-runs", false, "with --query: earlier runs of a chain too")
+	cmd.MarkFlagsMutuallyExclusive("file", "out")
 	return cmd
 }
 

@@ -71,19 +71,16 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 			if only != "" && q.Name != only {
 				continue
 			}
-			l := queueLine{Queue: q.Name, Open: q.Open, Workers: q.Workers, Slots: q.Slots, Paused: q.Paused, From: "store"}
-			if !q.Oldest.IsZero() {
-				l.Oldest = q.Oldest.String()
-			}
+			l := queueLine{Queue: q.Name, Open: q.Open, Workers: q.Workers, Slots: q.Slots, Paused: q.Paused, Oldest: when(q.Oldest), From: "store"}
 			state := "-"
 			if n := slices.IndexFunc(paused, func(p api.QueueStatus) bool { return p.Paused && p.Name == q.Name }); n >= 0 {
 				l.Paused, l.Reason = true, paused[n].Why
 				state = strings.TrimSuffix("paused: "+paused[n].Why, ": ")
 			}
-			row := []string{q.Name, strconv.Itoa(q.Open), stamp(q.Oldest), strconv.Itoa(q.Workers), strconv.Itoa(q.Slots), state}
+			row := []string{q.Name, strconv.Itoa(q.Open), second(q.Oldest), strconv.Itoa(q.Workers), strconv.Itoa(q.Slots), state}
 			if list.Counted {
 				l.From, l.Waiting, l.Delayed, l.Claimed = "node", &q.Waiting, &q.Delayed, &q.Claimed
-				row = append(row, fmt.Sprintf("%d waiting, %d delayed, %d claimed", q.Waiting, q.Delayed, q.Claimed))
+				row = slices.Insert(row, 2, fmt.Sprintf("%d waiting, %d delayed, %d claimed", q.Waiting, q.Delayed, q.Claimed))
 			}
 			lines, rows = append(lines, l), append(rows, row)
 		}
@@ -93,7 +90,11 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 		case o.output == "json":
 			return o.json(lines)
 		}
-		if err := o.table("QUEUE\tOPEN\tOLDEST\tWORKERS\tSLOTS\tSTATE", rows); err != nil {
+		head := "QUEUE\tOPEN\tOLDEST?\tWORKERS\tSLOTS?\tSTATE"
+		if list.Counted {
+			head = "QUEUE\tOPEN\tTASKS\tOLDEST?\tWORKERS\tSLOTS?\tSTATE"
+		}
+		if err := o.table(head, rows); err != nil {
 			return err
 		}
 		if !list.Counted {
@@ -132,11 +133,13 @@ func (o *options) workers(workers []api.WorkerInfo) error {
 			Queues     []string `json:"queues,omitempty"`
 			Activities []string `json:"activities,omitempty"`
 			Slots      int      `json:"slots,omitempty"`
+			Limits     []string `json:"limits,omitempty"`
+			Breakers   []string `json:"breakers,omitempty"`
 			Draining   bool     `json:"draining,omitempty"`
 		}
 		lines := make([]line, len(workers))
 		for i, w := range workers {
-			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, entityWords(w.Entities), w.Queues, w.Activities, w.Slots, w.Draining}
+			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, entityWords(w.Entities), w.Queues, w.Activities, w.Slots, w.Limits, w.Breakers, w.Draining}
 		}
 		return o.json(lines)
 	}
@@ -155,7 +158,7 @@ func (o *options) workers(workers []api.WorkerInfo) error {
 		if w.Draining {
 			state = "drains"
 		}
-		rows[i] = []string{w.Host, w.Version, state, slots, shorten(does, 100)}
+		rows[i] = []string{w.Host, w.Version, state, slots, does}
 	}
 	return o.table("HOST\tVERSION\tSTATE\tSLOTS\tWHAT", rows)
 }

@@ -38,22 +38,28 @@ command asks the nodes that run, and owns nothing itself.`,
 }
 
 // target reads workflow/key and the --run flag.
-func target(arg, run string) (api.Target, error) {
+func target(arg, run string) (subject, error) {
 	name, key, ok := strings.Cut(arg, "/")
 	if !ok || name == "" || key == "" {
-		return api.Target{}, fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", arg)
+		return subject{}, fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", arg)
 	}
-	t := api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: name, Key: key}}
+	t := subject{Target: api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: name, Key: key}}}
 	if t.Address.IsEntity() {
 		return t, fault.New(fault.Invalid, "%q is no execution: see `perdure entity show %s`", arg, nameOf(t.Address))
 	}
-	if run != "" {
-		id, err := model.ParseRunID(run)
-		if err != nil {
-			return t, fault.New(fault.Invalid, "--run: %w", err)
-		}
-		t.Run = id
+	if run == "" {
+		return t, nil
 	}
+
+	id, err := model.ParseRunID(run)
+	if rest, ok := strings.CutPrefix(run, "run_"); err != nil && ok && len(rest) >= shortestHash {
+		t.run = run
+		return t, nil
+	}
+	if err != nil {
+		return t, fault.New(fault.Invalid, "--run: %w", err)
+	}
+	t.Target.Run = id
 	return t, nil
 }
 
@@ -72,12 +78,14 @@ type summary struct {
 	Begins  string `json:"begins,omitempty"`
 	Expires string `json:"expires,omitempty"`
 	Attempt int    `json:"attempt,omitempty"`
+
+	at model.Time // when it was started
 }
 
 func summarise(d *api.Description) summary {
 	s := summary{
 		Workflow: d.Start.Address.Type, Key: d.Start.Address.Key, Run: d.Start.Run.String(), Status: d.Outcome.Status.String(),
-		Started: d.Start.At.String(),
+		Started: d.Start.At.String(), at: d.Start.At,
 	}
 	if len(d.Reasons) > 0 {
 		s.Reason = d.Reasons[0].String()
@@ -146,7 +154,7 @@ func (o *options) summaries(found []summary) error {
 	}
 	rows := make([][]string, len(found))
 	for i, s := range found {
-		rows[i] = []string{s.Workflow + "/" + s.Key, s.Status, strings.TrimSuffix(strings.Replace(s.Started, "T", " ", 1), "Z"), shorten(s.Reason, 70)}
+		rows[i] = []string{s.Workflow + "/" + s.Key, s.Status, second(s.at), s.Reason}
 	}
 	return o.table("EXECUTION\tSTATUS\tSTARTED\tREASON", rows)
 }
@@ -171,11 +179,17 @@ func (o *options) about(use, short, example string, dry *bool, do func(ctx conte
 	cmd := &cobra.Command{
 		Use: use + " workflow/key", Short: short, Example: example, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := target(args[0], run)
+			named, err := target(args[0], run)
 			if err != nil {
 				return err
 			}
-			return o.with(cmd.Context(), *dry, func(b api.Backend) error { return do(cmd.Context(), b, t) })
+			return o.with(cmd.Context(), *dry, func(b api.Backend) error {
+				t, err := named.find(cmd.Context(), b)
+				if err != nil {
+					return err
+				}
+				return do(cmd.Context(), b, t)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
@@ -225,7 +239,7 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		{"Took", took(d.Start.At, d.Outcome.At)},
 		{"Events", strconv.FormatInt(d.Events, 10)},
 		{"Shard", shard},
-		{"Input", payload(d.Start.Input, 200)},
+		{"Input", o.text(d.Start.Input)},
 	}
 	rows = append(rows, termRows(&d)...)
 	for i, l := range d.Labels {
@@ -242,7 +256,7 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		rows = append(rows, []string{"Began with", fmt.Sprintf("%d events of %s/%s, %s", p.Events, p.Workflow, p.Key, p.Run)})
 	}
 	if d.Outcome.Status.Closed() {
-		rows = append(rows, []string{"Output", payload(d.Outcome.Output, 200)})
+		rows = append(rows, []string{"Output", o.text(d.Outcome.Output)})
 	}
 	if f := d.Outcome.Failure; f != nil {
 		rows = append(rows, []string{"Error", f.Message})
@@ -254,7 +268,7 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		}
 		rows = append(rows, []string{label, r})
 	}
-	rows = append(rows, taskRows(&d)...)
+	rows = append(rows, o.taskRows(&d)...)
 	if dead != "" {
 		rows = append(rows, []string{"Dead task", dead + ": see `perdure dlq show`"})
 	}
@@ -284,16 +298,16 @@ func newWorkflowExplain(o *options) *cobra.Command {
 		}
 		if o.output == "json" {
 			return o.json(struct {
-				Status  string         `json:"status"`
-				Reasons []model.Reason `json:"reasons"`
-			}{d.Outcome.Status.String(), d.Reasons})
+				Status  string       `json:"status"`
+				Reasons []reasonLine `json:"reasons"`
+			}{d.Outcome.Status.String(), reasonLines(d.Reasons)})
 		}
 		if d.Outcome.Status.Closed() {
 			fmt.Fprintf(o.Out, "It is closed: %s at %s.\n", d.Outcome.Status, stamp(d.Outcome.At))
 			return nil
 		}
 		for _, r := range d.Reasons {
-			fmt.Fprintf(o.Out, "It %s.\n", r)
+			o.say(o.Out, fmt.Sprintf("It %s.", r))
 		}
 		if e := d.Start.Expires; !e.IsZero() {
 			fmt.Fprintf(o.Out, "  it times out at %s\n", stamp(e))
@@ -327,30 +341,28 @@ func newWorkflowShow(o *options) *cobra.Command {
 func (o *options) printHistory(events []model.Event) error {
 	if o.output == "json" {
 		type line struct {
-			Seq     int64          `json:"seq"`
-			At      string         `json:"at"`
-			Kind    string         `json:"kind"`
-			Name    string         `json:"name,omitempty"`
-			ID      string         `json:"id,omitempty"`
-			Attempt int            `json:"attempt,omitempty"`
-			Input   any            `json:"input,omitempty"`
-			Output  any            `json:"output,omitempty"`
-			Failure *model.Failure `json:"failure,omitempty"`
-			Due     string         `json:"due,omitempty"`
-			Target  string         `json:"target,omitempty"`
-			Locks   []string       `json:"locks,omitempty"`
-			Section string         `json:"section,omitempty"`
-			Epoch   int64          `json:"epoch,omitempty"`
+			Seq     int64        `json:"seq"`
+			At      string       `json:"at"`
+			Kind    string       `json:"kind"`
+			Name    string       `json:"name,omitempty"`
+			ID      string       `json:"id,omitempty"`
+			Attempt int          `json:"attempt,omitempty"`
+			Input   any          `json:"input,omitempty"`
+			Output  any          `json:"output,omitempty"`
+			Failure *failureLine `json:"failure,omitempty"`
+			Due     string       `json:"due,omitempty"`
+			Target  string       `json:"target,omitempty"`
+			Locks   []string     `json:"locks,omitempty"`
+			Section string       `json:"section,omitempty"`
+			Epoch   int64        `json:"epoch,omitempty"`
 		}
 		lines := make([]line, len(events))
 		for i, e := range events {
 			lines[i] = line{
 				Seq: e.Seq, At: e.At.String(), Kind: e.Kind.String(), Name: e.Name, ID: e.ID, Attempt: e.Attempt,
-				Input: raw(e.Input), Output: raw(e.Output), Failure: e.Failure,
+				Input: raw(e.Input), Output: raw(e.Output), Failure: failureLineOf(e.Failure),
 			}
-			if !e.Due.IsZero() {
-				lines[i].Due = e.Due.String()
-			}
+			lines[i].Due = when(e.Due)
 			if !e.Target.IsZero() {
 				lines[i].Target = nameOf(e.Target)
 			}
@@ -360,22 +372,22 @@ func (o *options) printHistory(events []model.Event) error {
 	}
 	rows := make([][]string, len(events))
 	for i, e := range events {
-		rows[i] = []string{strconv.FormatInt(e.Seq, 10), stamp(e.At), e.Kind.String(), e.Name, detail(&e)}
+		rows[i] = []string{strconv.FormatInt(e.Seq, 10), stamp(e.At), e.Kind.String(), e.Name, o.detail(&e)}
 	}
 	return o.table("#\tTIME\tEVENT\tNAME\tDETAIL", rows)
 }
 
 // detail is what is worth knowing about an event, on one line.
-func detail(e *model.Event) string {
+func (o *options) detail(e *model.Event) string {
 	var parts []string
-	if in := payload(e.Input, 60); in != "" {
+	if in := o.text(e.Input); in != "" {
 		parts = append(parts, "in "+in)
 	}
-	if out := payload(e.Output, 60); out != "" {
+	if out := o.text(e.Output); out != "" {
 		parts = append(parts, "out "+out)
 	}
 	if e.Failure != nil {
-		parts = append(parts, "error "+shorten(e.Failure.Message, 60))
+		parts = append(parts, "error "+e.Failure.Message)
 	}
 	if e.Attempt > 0 {
 		parts = append(parts, "attempt "+strconv.Itoa(e.Attempt))

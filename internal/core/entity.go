@@ -61,6 +61,8 @@ type Arrival struct {
 	Tag  any
 	// Room is how many calls may wait.
 	Room int
+	// Stalled says why no further call may wait, although there is room; empty when it may.
+	Stalled string
 }
 
 // MailboxBytes bounds what waits for one entity.
@@ -100,6 +102,22 @@ func (n *Entity) Waiting() int { return len(n.mail) }
 
 // Mail are the items that have not been dealt with, in order. The caller must not change them.
 func (n *Entity) Mail() []*Item { return n.mail }
+
+// Line is how many calls and requests of locks wait for their turn, and since when the first of them
+// does. Calls of a service that are being made have had their turn, because others do not wait for
+// them. Views wait for nobody.
+func (n *Entity) Line() (waiting int, since model.Time) {
+	stateless := n.Row.Address.Stateless()
+	for _, it := range n.mail {
+		if it.View || stateless && it.made {
+			continue
+		}
+		if waiting++; waiting == 1 {
+			since = it.At
+		}
+	}
+	return waiting, since
+}
 
 // MailSize is roughly what the mailbox takes.
 func (n *Entity) MailSize() int { return n.bytes }
@@ -160,6 +178,8 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	case m.Section != "": // the holder has one call at a time, and those who fill the mailbox wait for its end
 	case n.full(m, a):
 		n.refuseFull(d, m)
+	case a.Stalled != "":
+		d.refuse(fault.Exhausted, a.Stalled)
 	}
 	if d.Answer.Failure != nil {
 		d.acknowledge(m)

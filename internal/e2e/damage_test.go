@@ -361,9 +361,9 @@ func TestReadOnlyPostgres(t *testing.T) {
 func TestStoresThatCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	a := newAlive()
-	try := func(t *testing.T, cfg embedded.Config, url string) error {
+	tryFor := func(t *testing.T, limit time.Duration, cfg embedded.Config, url string) error {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), limit)
 		defer cancel()
 		cfg.AllowUnsafe = true
 		app, err := cfg.Open(ctx, url, a.w)
@@ -375,6 +375,10 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 			t.Errorf("it took too long to find out: %v", err)
 		}
 		return err
+	}
+	try := func(t *testing.T, cfg embedded.Config, url string) error {
+		t.Helper()
+		return tryFor(t, patience, cfg, url)
 	}
 	is := func(t *testing.T, what string, err error, kind fault.Kind, names ...string) {
 		t.Helper()
@@ -454,11 +458,18 @@ func TestStoresThatCannotBeOpened(t *testing.T) {
 			{"wrong schema name", with(func(u *url.URL) { u.RawQuery += "&schema=Robert';drop" }), fault.Invalid, []string{"schema"}},
 			{"other number of shards", with(func(u *url.URL) { u.RawQuery += "&shards=7" }), fault.Conflict, []string{"64", "7"}},
 		} {
-			err := try(t, s.cfg, c.url)
-			is(t, c.name, err, c.kind, c.names...)
-			if strings.Contains(err.Error(), secret) {
-				t.Errorf("%s: the error tells the password: %v", c.name, err)
-			}
+			t.Run(c.name, func(t *testing.T) {
+				t.Parallel()
+				limit := patience
+				if c.kind == fault.Unavailable {
+					limit = patience / 20 // Open tries again until its time is up
+				}
+				err := tryFor(t, limit, s.cfg, c.url)
+				is(t, c.name, err, c.kind, c.names...)
+				if strings.Contains(err.Error(), secret) {
+					t.Errorf("%s: the error tells the password: %v", c.name, err)
+				}
+			})
 		}
 		unsafe := s.cfg
 		unsafe.AllowUnsafe = false

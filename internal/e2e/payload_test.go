@@ -41,8 +41,14 @@ func sealing(f payload.Format, k payload.Keyring, blobs payload.Store) payload.C
 }
 
 // Every scenario runs once more with payloads that are compressed, encrypted and offloaded, and with executions that leave memory at every wait.
+//
+// TestLongScenariosSealed does the same in PostgreSQL.
 func TestScenariosSealed(t *testing.T) {
 	t.Parallel()
+	sealed(t, "memory", "sqlite")
+}
+
+func sealed(t *testing.T, kinds ...string) {
 	for i, c := range scenarios {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

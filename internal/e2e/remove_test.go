@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 
@@ -280,5 +281,35 @@ func TestForceDeleteOfAnEntity(t *testing.T) {
 		equal(t, "a call of the entity that begins anew", sum, err, 1)
 		err = app.ForceDeleteEntity(t.Context(), account.Ref("nobody"), &export)
 		fails(t, "one that does not exist", err, perdure.ErrNotFound, "nobody")
+	})
+}
+
+// lossy is a writer that holds lines back and cannot pass them on.
+type lossy struct {
+	bytes.Buffer
+	err error
+}
+
+func (l *lossy) Flush() error { return l.err }
+
+// Nothing is removed before everything that was exported has left the buffer of the writer.
+func TestForceDeleteFlushesTheExport(t *testing.T) {
+	t.Parallel()
+	onStores(t, []string{"memory"}, func(t *testing.T, s *site) {
+		word := perdure.NewSignal[string]("word")
+		waits := perdure.NewWorkflow("waits", func(ctx perdure.WorkflowCtx, _ string) (string, error) { return word.Receive(ctx) })
+		app := s.open(waits)
+		client := caller(t, app)
+		exec := started(t, client, waits, "in", perdure.RawKey("k"))
+		full := &lossy{err: errors.New("the disk is full")}
+		if err := app.ForceDelete(t.Context(), exec, full); err == nil || !strings.Contains(err.Error(), "the disk is full") {
+			t.Errorf("removal with an export that is lost: %v", err)
+		}
+		if err := word.Send(client, exec, "done"); err != nil {
+			t.Errorf("the execution is gone, and its rows are not saved: %v", err)
+		}
+		if err := app.ForceDelete(t.Context(), exec, &lossy{}); err != nil {
+			t.Error(err)
+		}
 	})
 }

@@ -192,3 +192,64 @@ func TestResetWhileSignalsCome(t *testing.T) {
 		equal(t, "the sum", got, err, signals*(signals-1)/2)
 	})
 }
+
+// A cut can be made before a call of an entity or a service, before a lock, and with another reply: what stands behind it
+// is called again, what stands before it is not.
+func TestResetBeforeCalls(t *testing.T) {
+	t.Parallel()
+	onStores(t, []string{"memory"}, func(t *testing.T, s *site) {
+		type account struct{ Cents int }
+		accounts := perdure.NewEntity[account]("account")
+		put := perdure.NewOperation(accounts, "put", func(_ perdure.EntityCtx, a *account, n int) (int, error) {
+			a.Cents += n
+			return a.Cents, nil
+		})
+		bells := perdure.NewService("bell")
+		ring := perdure.NewRPC(bells, "ring", func(_ perdure.EntityCtx, n int) (int, error) { return n + 1, nil })
+		work := perdure.NewWorkflow("work", func(ctx perdure.WorkflowCtx, _ string) (int, error) {
+			if _, err := put.Call(ctx, "first", 1); err != nil {
+				return 0, err
+			}
+			rung, err := ring.Call(ctx, "door", 1)
+			if err != nil {
+				return 0, err
+			}
+			err = ctx.Lock(perdure.LockSet{accounts.Ref("second")}, func(ctx perdure.WorkflowCtx) error {
+				_, err := put.Call(ctx, "second", 1)
+				return err
+			})
+			return rung, err
+		})
+		app := s.open(work, accounts, bells)
+		c := caller(t, app)
+		x := started(t, c, work, "", perdure.RawKey("a"))
+		if _, err := x.Result(c); err != nil {
+			t.Fatal(err)
+		}
+
+		for _, step := range []struct {
+			before        string
+			first, second int
+		}{{"ring", 1, 2}, {"bell.ring", 1, 3}, {"lock", 1, 4}, {"account.put", 2, 5}, {"put", 3, 6}} {
+			if _, err := app.Reset(t.Context(), x, perdure.BeforeStep(step.before)); err != nil {
+				t.Fatalf("before %s: %v", step.before, err)
+			}
+			if _, err := x.Result(c); err != nil {
+				t.Fatalf("before %s: %v", step.before, err)
+			}
+			first, _, err1 := accounts.Get(c, "first")
+			second, _, err2 := accounts.Get(c, "second")
+			if first.Cents != step.first || second.Cents != step.second || err1 != nil || err2 != nil {
+				t.Errorf("before %s: the accounts have %d and %d, want %+v (%v, %v)", step.before, first.Cents, second.Cents, step, err1, err2)
+			}
+		}
+
+		if _, err := app.Fork(t.Context(), x, perdure.RawKey("b"), perdure.SetResult("ring", 7)); err != nil {
+			t.Fatal(err)
+		}
+		rung, err := work.Execution(perdure.RawKey("b")).Result(c)
+		equal(t, "a fork with another reply", rung, err, 7)
+		_, err = app.Reset(t.Context(), x, perdure.BeforeStep("take"))
+		fails(t, "a call that is not there", err, perdure.ErrNotFound, "take", "account.put, bell.ring, lock")
+	})
+}

@@ -9,3 +9,9 @@ func TestLongScenariosUnloaded(t *testing.T) {
 	t.Parallel()
 	unloaded(t, "postgres")
 }
+
+// See TestScenariosSealed.
+func TestLongScenariosSealed(t *testing.T) {
+	t.Parallel()
+	sealed(t, "postgres")
+}

@@ -29,6 +29,10 @@ import (
 	"github.com/perdure/perdure/internal/telemetry/tracing"
 )
 
+// LeastRetainRequest is how long every node remembers request ids at least, and without a setting of its own. Relays count
+// on it, whichever node owns what they send to.
+const LeastRetainRequest = 24 * time.Hour
+
 // Config of an engine. Zero fields take the defaults.
 type Config struct {
 	Store store.Store
@@ -87,7 +91,7 @@ func (c *Config) withDefaults() {
 		c.InboxBytes = 64 << 20
 	}
 	if c.RetainRequest == 0 {
-		c.RetainRequest = 24 * time.Hour
+		c.RetainRequest = LeastRetainRequest
 	}
 	if c.RetainLetter == 0 {
 		c.RetainLetter = defaultRetention

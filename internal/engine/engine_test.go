@@ -41,7 +41,8 @@ func (w *stepper) Deliver(run model.RunID, gen uint64, events []model.Event) {
 
 func (w *stepper) Retry(model.RunID, uint64, string) {}
 
-func (*stepper) Query(model.RunID, uint64, model.Query) {}
+func (*stepper) Query(model.RunID, uint64, model.Query)                 {}
+func (*stepper) Recall(model.Address, model.RunID, uint64, model.Query) {}
 
 func (w *stepper) Evict(model.RunID, uint64, string) {}
 

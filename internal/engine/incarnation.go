@@ -506,6 +506,7 @@ func (inc *incarnation) serve() {
 		for _, tenant := range s.offer.Tenants {
 			all = append(all, store.Served{
 				Tenant: tenant, Version: s.offer.Version, Worker: s.offer.Name, Queues: s.offer.Queues, Activities: s.offer.Kinds, Slots: s.offer.Slots, Draining: slots == 0,
+				Limits: s.offer.Limits, Breakers: s.offer.Breakers,
 			})
 		}
 	}

@@ -35,10 +35,11 @@ func (w *waiter) Activate(a model.Activation) {
 		Run: a.Start.Run, Generation: a.Generation, Seen: int64(len(a.Events)), Waits: []model.Reason{{Code: model.WaitSignal, Name: "go"}},
 	})
 }
-func (w *waiter) Deliver(model.RunID, uint64, []model.Event) {}
-func (w *waiter) Retry(model.RunID, uint64, string)          {}
-func (w *waiter) Evict(model.RunID, uint64, string)          {}
-func (w *waiter) Query(model.RunID, uint64, model.Query)     {}
+func (w *waiter) Deliver(model.RunID, uint64, []model.Event)           {}
+func (w *waiter) Retry(model.RunID, uint64, string)                    {}
+func (w *waiter) Evict(model.RunID, uint64, string)                    {}
+func (w *waiter) Query(model.RunID, uint64, model.Query)               {}
+func (*waiter) Recall(model.Address, model.RunID, uint64, model.Query) {}
 
 // Answers from memory end by the node's own clock, before its lease does, when its renewals are not answered; and come back with the first that is.
 func TestExplainEndsWithTheLease(t *testing.T) {

@@ -75,8 +75,8 @@ func (e *Engine) Reach(ctx context.Context) error {
 	return nil
 }
 
-// Remembers is how long the answer to a request id is kept.
-func (e *Engine) Remembers() time.Duration { return e.cfg.RetainRequest }
+// Remembers is how long the answer to a request id is kept at least, by whichever node owns its target.
+func (e *Engine) Remembers() time.Duration { return LeastRetainRequest }
 
 // Query asks the code of the current run of an address, wherever it is owned. A node that cannot be sure of its lease answers nothing: what it
 // has in memory may be out of date.

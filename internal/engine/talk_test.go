@@ -55,6 +55,10 @@ func (w *answerer) Query(run model.RunID, gen uint64, q model.Query) {
 	go w.session.Answer(run, gen, q.ID, q.Input, nil)
 }
 
+func (w *answerer) Recall(_ model.Address, run model.RunID, gen uint64, q model.Query) {
+	w.Query(run, gen, q)
+}
+
 func query(key string) *model.Message {
 	return &model.Message{Kind: model.MessageQuery, To: start(key).To, Name: "q", Input: model.Payload{Data: []byte("42")}}
 }
@@ -227,9 +231,10 @@ func (w *slowCode) Deliver(_ model.RunID, _ uint64, events []model.Event) {
 		}
 	}
 }
-func (w *slowCode) Retry(model.RunID, uint64, string)      {}
-func (w *slowCode) Evict(model.RunID, uint64, string)      {}
-func (w *slowCode) Query(model.RunID, uint64, model.Query) {}
+func (w *slowCode) Retry(model.RunID, uint64, string)                    {}
+func (w *slowCode) Evict(model.RunID, uint64, string)                    {}
+func (w *slowCode) Query(model.RunID, uint64, model.Query)               {}
+func (*slowCode) Recall(model.Address, model.RunID, uint64, model.Query) {}
 
 // An update that was accepted is sent again under its id when the node loses its lease: its caller hears the answer, and nothing of the loss.
 func TestAcceptedUpdateOutlivesTheLease(t *testing.T) {

@@ -337,9 +337,10 @@ func (w *scheduler) Deliver(run model.RunID, gen uint64, events []model.Event) {
 		}
 	}
 }
-func (*scheduler) Retry(model.RunID, uint64, string)      {}
-func (*scheduler) Evict(model.RunID, uint64, string)      {}
-func (*scheduler) Query(model.RunID, uint64, model.Query) {}
+func (*scheduler) Retry(model.RunID, uint64, string)                      {}
+func (*scheduler) Evict(model.RunID, uint64, string)                      {}
+func (*scheduler) Query(model.RunID, uint64, model.Query)                 {}
+func (*scheduler) Recall(model.Address, model.RunID, uint64, model.Query) {}
 
 // slow is a store whose commits take a second.
 type slow struct{ store.Store }

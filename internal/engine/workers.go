@@ -20,6 +20,8 @@ type Worker interface {
 	Evict(run model.RunID, generation uint64, reason string)
 	// Query asks the code of a run.
 	Query(run model.RunID, generation uint64, q model.Query)
+	// Recall asks the code about a run that has ended.
+	Recall(a model.Address, run model.RunID, generation uint64, q model.Query)
 }
 
 // workers are those that have joined this node, over all its incarnations.
@@ -41,6 +43,8 @@ func (w *workers) call(c *lane.Call) {
 		s.worker.Retry(c.Run, c.Generation, c.ID)
 	case lane.CallQuery:
 		s.worker.Query(c.Run, c.Generation, *c.Query)
+	case lane.CallRecall:
+		s.worker.Recall(c.Address, c.Run, c.Generation, *c.Query)
 	case lane.CallEvict:
 		s.worker.Evict(c.Run, c.Generation, c.Reason)
 		s.release(c.Run, c.Generation)

@@ -47,7 +47,7 @@ const (
 // were accepted, and must not be lost.
 type Request struct {
 	Mode Mode
-	// Before cuts before the first event of the step or child of that name; After behind a position, when Placed.
+	// Before cuts before the first event of the step, child, call or message of that name; After behind a position, when Placed.
 	Before string
 	After  int64
 	Placed bool
@@ -57,7 +57,7 @@ type Request struct {
 	Child func(model.Address) (model.Status, bool, error)
 }
 
-// Edit gives a step or child another result: the first one of the name, or the one whose outcome stands at a position.
+// Edit gives a step, child or call another result: the first one of the name, or the one whose outcome stands at a position.
 type Edit struct {
 	Step     string
 	Position int64
@@ -156,9 +156,9 @@ func (c *cutter) place() (int64, error) {
 	at, placed := n, c.r.Placed
 	switch {
 	case c.r.Before != "":
-		i := slices.IndexFunc(c.h.Events, func(e model.Event) bool { return nameOf(&e) == c.r.Before })
-		if i < 0 {
-			return 0, fault.New(fault.NotFound, "the history of %s has no step or child %q", c.h.Start.Run, c.r.Before)
+		i, err := c.before(c.r.Before)
+		if err != nil {
+			return 0, err
 		}
 		at, placed = int64(i), true
 	case placed && (c.r.After < 0 || c.r.After > n):
@@ -226,11 +226,16 @@ func (c *cutter) edited(d *Edit) (int64, error) {
 			return e.Seq, nil
 		}
 	}
+	for i := range c.h.Events { // the reply of an entity or service, unless a step has the name
+		if e := &c.h.Events[i]; d.Position == 0 && c.answers(e, d.Step) || d.Position == e.Seq && e.Kind == model.EventAnswered {
+			return e.Seq, nil
+		}
+	}
 	what := strconv.Quote(d.Step)
 	if d.Position != 0 {
 		what = fmt.Sprint("at position ", d.Position)
 	}
-	return 0, fault.New(fault.NotFound, "the history of %s has no outcome of a step or child %s", c.h.Start.Run, what)
+	return 0, fault.New(fault.NotFound, "the history of %s has no outcome of a step, child or call %s", c.h.Start.Run, what)
 }
 
 // keep looks at one event that is kept, and changes or blanks it where it cannot be kept as it is.
@@ -263,7 +268,7 @@ func (c *cutter) keep(i int) error {
 		if c.unlocked[e.ID] {
 			c.blank(i)
 		}
-	case model.EventStepCompleted, model.EventStepFailed, model.EventChildClosed:
+	case model.EventStepCompleted, model.EventStepFailed, model.EventChildClosed, model.EventAnswered:
 		return c.edit(e)
 	case model.EventChildStarted:
 		return c.child(i)
@@ -308,9 +313,11 @@ func (c *cutter) edit(e *model.Event) error {
 			continue
 		}
 		e.Output, e.Failure = c.r.Edits[i].Output, nil
-		if e.Kind == model.EventChildClosed {
+		switch e.Kind {
+		case model.EventChildClosed:
 			e.Status = model.Completed
-		} else {
+		case model.EventAnswered:
+		default:
 			e.Kind, e.Status = model.EventStepCompleted, 0
 		}
 	}

@@ -60,6 +60,10 @@ func record(words string) *model.History {
 			e.Kind, e.Due = model.EventTaskReturned, noon
 		case 't':
 			e.Kind, e.Due, e.Failure = model.EventTaskTimedOut, noon, &model.Failure{Kind: model.FailureTimeout}
+		case '^':
+			e.Kind, e.Target = model.EventSent, model.Address{Tenant: "default", Type: "entity:account", Key: "1"}
+		case ':':
+			e.Kind, e.Name, e.Output = model.EventAnswered, "", model.Payload{Data: []byte("1")}
 		case 'T':
 			e.Kind, e.Failure = model.EventTaskTimedOut, &model.Failure{Kind: model.FailureTimeout}
 		}
@@ -79,6 +83,7 @@ func words(past []model.PastEvent) string {
 			model.EventSignalReceived: "?", model.EventSignalTaken: "*", model.EventPromiseSettled: "=", model.EventWatched: "@",
 			model.EventCancelRequest: "x", model.EventWithdrawn: "/",
 			model.EventTaskScheduled: "(", model.EventTaskClaimed: "[", model.EventTaskReturned: "]", model.EventTaskTimedOut: "t",
+			model.EventSent: "^", model.EventAnswered: ":",
 			model.EventLockAsked: "{", model.EventLockGranted: "g", model.EventUnlocked: "}",
 		}[p.Kind]
 		if e.Blank() {
@@ -109,6 +114,12 @@ func TestCut(t *testing.T) {
 		{"fork leaves watchers to the source", "@w +a", history.Request{Mode: history.Fork}, "_w +a"},
 		{"fork before a step", "+a +b +c ?s", history.Request{Mode: history.Fork, Before: "b"}, "+a"},
 		{"fork before the first attempt of a step", "+a ~b +c +b", history.Request{Mode: history.Fork, Before: "b"}, "+a"},
+		{"fork before a call of an entity", "+a ^put :put +b", history.Request{Mode: history.Fork, Before: "put"}, "+a"},
+		{"fork before a call by entity and operation", "+a ^put :put", history.Request{Mode: history.Fork, Before: "account.put"}, "+a"},
+		{"fork before a step, not the message of its name", "+a ^b :b +b", history.Request{Mode: history.Fork, Before: "b"}, "+a ^b :b"},
+		{"fork before a lock", "+a {l gl gl ^put :put }l", history.Request{Mode: history.Fork, Before: "lock"}, "+a"},
+		{"reset before a call keeps the answer to an earlier one", "^get +a ^put :put :get", history.Request{Mode: history.Reset, Before: "put"}, "^get +a :get"},
+		{"fork with the edited reply of an entity", "+a ^put :put +b", history.Request{Mode: history.Fork, Edits: edit("account.put")}, "+a ^put :put"},
 		{"fork before a child", "+a >o +b", history.Request{Mode: history.Fork, Before: "o"}, "+a"},
 		{"fork behind a position", "+a +b +c", history.Request{Mode: history.Fork, After: 2, Placed: true}, "+a +b"},
 		{"fork from the beginning", "+a +b", history.Request{Mode: history.Fork, Placed: true}, ""},

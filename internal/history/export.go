@@ -5,6 +5,7 @@ import (
 	"io"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -18,27 +19,56 @@ func Export(ctx context.Context, b api.Client, t api.Target, w io.Writer) error 
 	if err != nil {
 		return err
 	}
-	req := api.HistoryRequest{Target: api.Target{Address: t.Address, Run: d.Start.Run}, After: 0}
+	end, err := read(ctx, b, &d.Start, out.Event)
+	if err != nil {
+		return err
+	}
+	return out.End(&end)
+}
+
+// Load reads the history of a run into memory, at most so many bytes of it.
+func Load(ctx context.Context, b api.Client, t api.Target, most int) (*model.History, error) {
+	d, err := b.Describe(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	h := &model.History{Start: d.Start}
+	size := 0
+	h.Outcome, err = read(ctx, b, &d.Start, func(e *model.Event) error {
+		if size += e.Size(); size > most {
+			return fault.New(fault.Exhausted, "the history of %s has more than %d bytes", d.Start.Run, most)
+		}
+		h.Events = append(h.Events, *e)
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
+}
+
+// read hands every event of a run to each, page by page, and returns how the run has ended.
+func read(ctx context.Context, b api.Client, start *model.Start, each func(*model.Event) error) (model.Outcome, error) {
+	req := api.HistoryRequest{Target: api.Target{Address: start.Address, Run: start.Run}, After: 0}
 	end := model.Outcome{Status: model.Running}
 	for more := true; more; {
 		page, err := b.History(ctx, req)
 		if err != nil {
-			return err
+			return end, err
 		}
 		for i := range page.Events {
 			e := &page.Events[i]
 			req.After = e.Seq
 			if e.Kind == model.EventClosed {
 				end = model.Outcome{Status: e.Status, Output: e.Output, Failure: e.Failure, At: e.At, Seen: e.Ref, Next: e.Run}
-			} else if err := out.Event(e); err != nil {
-				return err
+			} else if err := each(e); err != nil {
+				return end, err
 			}
 		}
 		more = page.More && len(page.Events) > 0
 	}
-	// A run that was deleted meanwhile has lost events: what was written would be a piece of it.
-	if _, err := b.Describe(ctx, req.Target); err != nil {
-		return err
-	}
-	return out.End(&end)
+
+	// A run that was deleted meanwhile has lost events: what was read would be a piece of it.
+	_, err := b.Describe(ctx, req.Target)
+	return end, err
 }

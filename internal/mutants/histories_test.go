@@ -3,7 +3,7 @@ package mutants
 import "slices"
 
 var list = slices.Concat(
-	common, histories, tasks, flow, share, starting, entities, files, load, clocks, requests, damaged, bounds, hardships,
+	common, histories, tasks, flow, share, starting, entities, files, load, clocks, requests, damaged, bounds, hardships, recalls, commands,
 )
 
 // histories are bugs of what is done with histories, of pinned runs, and of what workflows send each other.

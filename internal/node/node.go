@@ -55,7 +55,9 @@ type Config struct {
 	MaxUnread   int           // bytes that wait for the code of a run; 16 MiB, or a third of MaxHistory if that is less
 	MaxLoaded   int           // bytes of histories in memory; 256 MiB
 	RetainDead  time.Duration
-	Lane        lane.Config
+	// RetainRequest is how long request ids are remembered; 24 h, which is also the least.
+	RetainRequest time.Duration
+	Lane          lane.Config
 	// Meter counts and Tracer makes spans; nil when nobody looks.
 	Meter  *telemetry.Meter
 	Tracer *tracing.Tracer
@@ -110,11 +112,18 @@ func unknownURL(url string) error {
 		"use memory:, file:<path> or postgres://user@host/database")
 }
 
+// longestRequest bounds how long request ids are remembered: they are rows.
+const longestRequest = 366 * 24 * time.Hour
+
 // check refuses numbers that make no sense before anything is opened.
 func (cfg *Config) check() error {
 	switch {
 	case cfg.Retention != 0 && cfg.Retention < model.MinRetention:
 		return fault.New(fault.Invalid, "a retention time of %s: at least %s", cfg.Retention, model.MinRetention)
+	case cfg.RetainRequest != 0 && cfg.RetainRequest < engine.LeastRetainRequest:
+		return fault.New(fault.Invalid, "request ids remembered for %s: at least %s, because messages of transactions are repeated for so long", cfg.RetainRequest, engine.LeastRetainRequest)
+	case cfg.RetainRequest > longestRequest:
+		return fault.New(fault.Invalid, "request ids remembered for %s: at most %s", cfg.RetainRequest, longestRequest)
 	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > cluster.Longest: // so long would nobody take over from a process that died
 		return fault.New(fault.Invalid, "a lease of %s: at most %s", cfg.LeaseTTL, cluster.Longest)
 	case cfg.Shards < 0:
@@ -168,7 +177,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	}
 	n.engine = engine.New(engine.Config{
 		Store: n.store, Hints: hub, Log: cfg.Log, Version: cfg.Version, Lanes: cfg.Lanes, LeaseTTL: cfg.LeaseTTL, Lane: cfg.Lane,
-		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead,
+		Guest: cfg.Guest && st.Info().Shared, Retention: cfg.Retention, RetainDead: cfg.RetainDead, RetainRequest: cfg.RetainRequest,
 		Meter: cfg.Meter, Tracer: cfg.Tracer, Limits: cfg.limits(),
 	})
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})

@@ -18,30 +18,37 @@ import (
 // everything that is recorded and, when the run has ended by itself, ends in the same way. Otherwise the error, of kind Blocked, says what was
 // recorded and what the code did instead.
 func Check(ctx context.Context, cfg Config, h *model.History) error {
+	v, err := conclude(ctx, cfg, h, nil)
+	if err != nil {
+		return err
+	}
+	return v.compare(h, cfg.Plain)
+}
+
+// conclude replays a history up to its end, and tells what the code does there. A query is answered there too.
+func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query) (v verdict, err error) {
 	name := h.Start.Address.Type
 	if cfg.Code[name] == nil {
-		return fault.New(fault.NotFound, "there is no code for workflow %s", name)
+		return v, fault.New(fault.NotFound, "there is no code for workflow %s", name)
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	w := NewWorker(cfg)
 	w.draining.Store(true) // no body begins, and a run that waits is given back at once
-	c := &checker{run: h.Start.Run, verdict: make(chan verdict, 1)}
+	c := &checker{w: w, run: h.Start.Run, query: q, verdict: make(chan verdict, 1)}
 	w.Serve(c)
-	w.Activate(model.Activation{Start: h.Start, Generation: 1, Events: h.Events, Now: lastTime(h)})
-	var v verdict
-	var err error
+	w.Activate(model.Activation{Start: h.Start, Generation: firstGeneration, Events: h.Events, Now: lastTime(h)})
+
 	select {
 	case v = <-c.verdict:
-		err = v.compare(h, cfg.Plain)
 	case <-ctx.Done():
 		err = fault.New(fault.Timeout, "replay of %s: the code does not come to an end: %w", name, context.Cause(ctx))
 	}
 	if end := w.Close(context.WithoutCancel(ctx)); err == nil && end != nil {
 		err = end
 	}
-	return err
+	return v, err
 }
 
 // lastTime is the clock of the owner as far as a history tells.
@@ -59,6 +66,9 @@ type verdict struct {
 	end     *model.Close
 	asks    []model.Command
 	waits   []model.Reason
+
+	answer  model.Payload // to the query, if there is one
+	refused error         // why the code does not answer it
 }
 
 // compare says in what the code differs from what is recorded.
@@ -162,7 +172,9 @@ func brief(p model.Payload) string {
 
 // checker is a session that hears what the code does at the end of a history, and stores nothing.
 type checker struct {
+	w       *Worker
 	run     model.RunID
+	query   *model.Query // nil when nobody asks
 	verdict chan verdict
 
 	mu   sync.Mutex
@@ -172,11 +184,18 @@ type checker struct {
 func (c *checker) tell(v verdict) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.told {
-		c.told = true
-		c.verdict <- v
+	if c.told {
+		return
 	}
+	c.told = true
+	if r := c.w.held(c.run, firstGeneration); c.query != nil && v.blocked == nil && r != nil {
+		v.answer, v.refused = r.m.answerQuery(c.query) // whoever reports holds the baton, or has just laid it down: the code is at rest
+	}
+	c.verdict <- v
 }
+
+// firstGeneration is that of the only activation of a replay.
+const firstGeneration = 1
 
 // Report hears a turn. What it asks for does not come back, so that the first one says all there is.
 func (c *checker) Report(_ context.Context, t model.Turn) error {

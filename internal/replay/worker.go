@@ -26,8 +26,10 @@ type Config struct {
 	Retain map[string]time.Duration
 	// Repeat is how failed runs of workflows are repeated that have a policy of their own.
 	Repeat map[string]Repeat
-	// Host is handed to the code through Ctx.Host.
-	Host any
+	// Host is handed to the code through Ctx.Host, and DryHost where a history is only replayed, to answer a query.
+	Host, DryHost any
+	// Load reads the history of a run that has ended, for queries; nil when that is not possible.
+	Load Load
 	// Failure turns an error of user code into what is stored. Default FailureOf.
 	Failure func(error) *model.Failure
 	// Plain is a recorded input as it was before it was given its stored form, nil when that cannot be told. Default: as it is recorded.
@@ -90,6 +92,7 @@ type Worker struct {
 	positions positions
 	slots     slots
 	hosts     hosts
+	recalls   recalls
 	loops     sync.Map // positions of steps in loops that were complained about
 	passages  sync.Map // attempts that wait to be let through; see passage.go
 	passed    atomic.Int64
@@ -126,6 +129,7 @@ func NewWorker(cfg Config) *Worker {
 	}
 	w.unsettled = episode.New(w.cfg.Logger, "outcomes of failed transactional steps cannot be stored yet; they are pending", "outcomes of failed transactional steps are stored again").Source()
 	w.slots.max = w.cfg.MaxSteps
+	w.recalls.slots = make(chan struct{}, maxRecalls)
 	w.hosts.goroutines = &w.goroutines
 	w.ctx, w.stop = context.WithCancel(context.Background())
 	return w

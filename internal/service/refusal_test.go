@@ -335,9 +335,10 @@ func (w *closer) Activate(a api.Activation) {
 	}()
 }
 
-func (w *closer) Deliver(model.RunID, uint64, []model.Event) {}
-func (w *closer) Retry(model.RunID, uint64, string)          {}
-func (*closer) Query(model.RunID, uint64, model.Query)       {}
+func (w *closer) Deliver(model.RunID, uint64, []model.Event)           {}
+func (w *closer) Retry(model.RunID, uint64, string)                    {}
+func (*closer) Query(model.RunID, uint64, model.Query)                 {}
+func (*closer) Recall(model.Address, model.RunID, uint64, model.Query) {}
 
 func (w *closer) Evict(model.RunID, uint64, string) {}
 

@@ -43,6 +43,9 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 	}
 	x := &rawExport{service: s, target: r.Target, to: r.Export}
 	err := x.write(ctx)
+	if err == nil {
+		err = x.flush()
+	}
 	runs := x.runs
 	switch {
 	case err != nil:
@@ -139,10 +142,24 @@ func (x *rawExport) line(v any) error {
 	if x.to == nil {
 		return nil
 	}
-	if err := json.NewEncoder(x.to).Encode(v); err != nil {
-		return fault.New(fault.Unavailable, "export of the rows of %s: %w", x.target.Address, err)
+	return x.wrap(json.NewEncoder(x.to).Encode(v))
+}
+
+// flush has a writer that holds lines back pass them on, before anything is removed.
+func (x *rawExport) flush() error {
+	to, buffered := x.to.(interface{ Flush() error })
+	if !buffered {
+		return nil
 	}
-	return nil
+	return x.wrap(to.Flush())
+}
+
+// wrap says that the export has failed; nil when it has not.
+func (x *rawExport) wrap(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fault.New(fault.Unavailable, "export of the rows of %s: %w", x.target.Address, err)
 }
 
 // unlockAll frees what runs of an address hold. Which entities that is only the entities themselves tell, because the history cannot be read.

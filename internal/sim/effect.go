@@ -44,7 +44,7 @@ func (sh *shell) checkCall(c *lane.Call) {
 		if c.Activation.Start.Run != c.Run || c.Activation.Start.Address != r.address.name {
 			s.fail("activation of %s with the start of another run", short(c.Run))
 		}
-	case lane.CallQuery:
+	case lane.CallQuery, lane.CallRecall:
 		s.stored(c.Run, nil, "a worker")
 	case lane.CallDeliver:
 		sh.mayGoOn(s.stored(c.Run, c.Events, "a worker"), "told of events")

@@ -79,6 +79,7 @@ const (
 	opPausedOver // a run that was paused when it continued as new
 	opAsked
 	opAskedRemote
+	opRecalled // a run that had ended
 	opPinned
 	opStranded   // was seen waiting for a worker of its version
 	opUnstranded // and went on
@@ -202,7 +203,7 @@ var opNames = [opCount]string{
 	"unknown landed", "unknown resent", "careful", "started", "attached", "request repeated", "conflict", "not found", "refused full",
 	"remote", "awaited", "ran", "awaited remote", "read", "read refused", "ran ahead", "diverged", "released", "evicted", "stale turn", "worker left",
 	"swept", "went on", "timer restarted", "answered", "update", "update answered", "update carried", "update cut off", "state set", "version marked",
-	"paused", "resumed", "paused over runs", "asked", "asked remote",
+	"paused", "resumed", "paused over runs", "asked", "asked remote", "recalled",
 	"pinned", "stranded", "unstranded", "unpinned", "forked", "edited", "imported", "imported closed", "retried", "reset with talk", "deleted", "exists",
 	"called", "call answered", "call refused", "call carried", "call cut off", "read again", "update again",
 	"submitted", "scheduled", "claimed at once", "claimed", "executed", "beat", "returned", "task completed", "attempt failed", "task withdrawn", "task canceled",

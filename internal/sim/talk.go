@@ -138,6 +138,23 @@ func (h *hold) query(q model.Query) {
 	})
 }
 
+// recall answers a query about a run that has ended, from what of its history is stored by then.
+func (w *worker) recall(run model.RunID, gen uint64, q model.Query) {
+	p, s := w.p, w.p.s
+	s.after(s.between(0, 2*millisecond), p, func() {
+		inc := p.inc
+		if inc == nil || p.worker(w.id) != w {
+			return
+		}
+		s.did(opRecalled)
+		sh, r := inc.shells[gen%uint64(len(inc.shells))], s.ledger.runs[run]
+		seen := len(r.events)
+		sh.put(nil, func(now model.Time) {
+			sh.lane.Answered(now, w.id, run, gen, q.ID, signalPayload(uint64(seen)+1), nil)
+		})
+	})
+}
+
 // mayGoOn fails when the owner of a run that is paused hands something of it to a worker. Who was the owner may not know.
 func (sh *shell) mayGoOn(r *run, what string) {
 	if s := sh.s; r.paused && s.ledger.owner[r.address.shard] == sh.inc.self.ID {

@@ -97,6 +97,10 @@ func (p *proc) call(c *lane.Call) {
 	if w == nil {
 		return
 	}
+	if c.Kind == lane.CallRecall {
+		w.recall(c.Run, c.Generation, *c.Query) // it may still hold the run whose end it has reported
+		return
+	}
 	h := w.held[c.Run]
 	if h != nil && h.gen != c.Generation {
 		if c.Kind != lane.CallActivate {

@@ -55,6 +55,10 @@ type Served struct {
 	Activities []string `json:",omitempty"`
 	Slots      int      `json:",omitempty"`
 	Draining   bool     `json:",omitempty"`
+
+	// Limits and Breakers are the names that the code of the activities gives.
+	Limits   []string `json:",omitempty"`
+	Breakers []string `json:",omitempty"`
 }
 
 // EncodeServed is a list of what is served as a text, for a column.

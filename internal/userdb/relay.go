@@ -24,6 +24,19 @@ type Round struct {
 	Reach func(context.Context) error
 	// Deliver delivers letters. What it returns no verdict for may have been delivered.
 	Deliver func(context.Context, []Letter) []Verdict
+	// Within is how long Deliver may take: its context ends then, and that of the round does not.
+	// So one slow letter does not keep the verdicts on the others from being carried out.
+	Within time.Duration
+}
+
+// deliver calls Deliver for as long as it may take.
+func (r *Round) deliver(ctx context.Context, letters []Letter) []Verdict {
+	if r.Within > 0 {
+		limited, cancel := context.WithTimeout(ctx, r.Within)
+		defer cancel()
+		ctx = limited
+	}
+	return r.Deliver(ctx, letters)
 }
 
 // Bounds of a page of the outbox.
@@ -52,13 +65,13 @@ func (d *Database) Relay(ctx context.Context, r *Round) (n int, err error) {
 			if err != nil || len(mine) == 0 {
 				return err
 			}
-			verdicts := r.Deliver(ctx, mine)
+			verdicts := r.deliver(ctx, mine)
 			n = decided(verdicts)
 			return d.judge(ctx, tx, mine, verdicts)
 		})
 		return n, err
 	}
-	verdicts := r.Deliver(ctx, letters)
+	verdicts := r.deliver(ctx, letters)
 	err = d.patiently(ctx, func(tx Tx) error { return d.judge(ctx, tx, letters, verdicts) })
 	return decided(verdicts), err
 }

@@ -228,3 +228,23 @@ func TestOutboxOfAnOlderVersion(t *testing.T) {
 		}
 	})
 }
+
+// A letter that takes all the time of a round is put off, and the others are removed.
+func TestSlowDeliveryKeepsBackNobody(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *sql.DB, d *userdb.Database) {
+		putLetters(t, db, "a", "b")
+		_, err := d.Relay(t.Context(), &userdb.Round{Cluster: "c", Within: time.Millisecond, Reach: reached, Deliver: func(ctx context.Context, _ []userdb.Letter) []userdb.Verdict {
+			<-ctx.Done()
+			return []userdb.Verdict{{ID: "a", Later: true}, {ID: "b"}}
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := notes(t, db); !slices.Equal(n, []string{"a"}) {
+			t.Errorf("%v are left", n)
+		}
+		if got := relay(t, d, unknown); len(got) != 0 {
+			t.Errorf("%+v are delivered at once", got)
+		}
+	})
+}

@@ -102,6 +102,15 @@ var vetted = []reported{
 		right: `func v(ctx perdure.WorkflowCtx, in string) (Out, error) { return perdure.Do(ctx, "step", func(context.Context) (Out, error) { return Out{}, nil }, perdure.StepKey(in)) }`,
 	},
 	{
+		id: "S21", name: "an entity that sleeps, by way of a helper", program: `func nap() { time.Sleep(time.Second) }; var _ = perdure.NewOperation(perdure.NewEntity[Out]("e"), "o", func(ctx perdure.EntityCtx, s *Out, in In) (Out, error) { nap(); return *s, nil })`,
+		want:  []string{"nap reaches time.Sleep", "in an entity", "start a workflow that waits with ctx.Sleep"},
+		right: `var _ = perdure.NewOperation(perdure.NewEntity[Out]("e"), "o", func(ctx perdure.EntityCtx, s *Out, in In) (Out, error) { _, err := WF.Start(ctx, in); return *s, err })`,
+	},
+	{
+		id: "S22", name: "a service that sleeps", program: `var _ = perdure.NewRPC(perdure.NewService("s"), "o", func(ctx perdure.EntityCtx, in In) (Out, error) { time.Sleep(time.Second); return Out{}, nil })`,
+		want: []string{"time.Sleep in a service", "start a workflow that waits with ctx.Sleep"},
+	},
+	{
 		id: "S20", name: "an effect in a plain defer", program: `func v(ctx perdure.WorkflowCtx, in In) (Out, error) { defer Act.Run(ctx, in); return Out{}, ctx.Sleep(1) }`,
 		want:  []string{"in a plain defer", "use ctx.Defer or ctx.OnFailure"},
 		right: `func v(ctx perdure.WorkflowCtx, in In) (Out, error) { ctx.Defer(func(ctx perdure.WorkflowCtx) error { _, err := Act.Run(ctx, in); return err }); return Out{}, ctx.Sleep(1) }`,

@@ -153,9 +153,7 @@ func (l *Lane) holdAgain(e *entry, c *Call) {
 			e.withheld = true
 		} else {
 			l.tell(e, e.missed)
-			for _, q := range e.queries {
-				l.ask(q) // that came after it had let go
-			}
+			l.askAll(e) // that came after it had let go
 		}
 	} else if c.Kind == CallEvict {
 		c.Reason = "what it reported could not be stored"

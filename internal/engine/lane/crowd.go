@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -9,8 +10,7 @@ import (
 
 // crowded refuses a request of a client when too much waits for its address: too many requests, too many bytes, or more requests
 // than a batch takes, of which the first has waited too long. Only the backlog of the lane counts: what has not been applied yet. An
-// update that the code has not answered, or a call that waits for a lock, has been applied and may wait for as long as its caller
-// likes.
+// update that the code has not answered has been applied and may wait for as long as its caller likes. For calls of entities see stalled.
 //
 // A few callers who wait out an outage of the store are not refused, however long it lasts. A line that grows behind something that
 // does not move is.
@@ -55,4 +55,31 @@ func (l *Lane) whyWaits(e *entry) string {
 		return "it " + e.poison.String()
 	}
 	return "more requests come than commits can take"
+}
+
+// maxLine is how long the first call of a line may wait for its turn before clients are refused. Operations
+// may take seconds, and a line that moves is no reason to refuse anybody.
+const maxLine = 30 * time.Second
+
+// stalled says why an entity takes no further call of a client: more calls wait for their turn than
+// are made together, and the first of them has waited too long. It is empty when the call may wait.
+// What nobody waits for, and what a workflow sends, is only bounded by the size of the mailbox.
+func (l *Lane) stalled(now model.Time, e *entry, in *input) string {
+	m, n := in.message, e.actor.entity
+	if m.Kind != model.MessageCall || m.OneWay || m.Section != "" || in.pair != nil || n.Waiting() <= l.cfg.PerKey {
+		return ""
+	}
+	waiting, since := n.Line()
+	age := now.Sub(since)
+	if waiting <= l.cfg.PerKey || age < maxLine {
+		return ""
+	}
+	why := "calls come faster than they are made"
+	switch {
+	case n.Row.Locked():
+		why = "it is locked by " + n.Row.Holder.Address.String()
+	case l.entityType(e) == nil:
+		why = noWorker(e).String()
+	}
+	return fmt.Sprintf("%d calls and requests of locks wait for %s already, the first for %s: %s", waiting, e.address, age.Round(time.Millisecond), why)
 }

@@ -122,3 +122,59 @@ func TestUnansweredUpdatesAreNoLine(t *testing.T) {
 	r.settle()
 	r.wantSilence("u0", "one more")
 }
+
+// A line behind a call of an entity that does not return grows no longer, by clients. What nobody
+// waits for, views and other keys are not refused, and those in the line are served in the end.
+func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	hot, calm := ledger("hot"), ledger("calm")
+	for i := range 100 {
+		r.operation(hot, "add", "1", fmt.Sprint("hot", i))
+	}
+	r.operation(calm, "add", "1", "calm")
+	r.settle() // the worker has the first ones, and does not report
+	r.pass(29 * time.Second)
+	r.operation(hot, "add", "1", "early")
+	r.settle()
+	r.wantSilence("early")
+	r.pass(2 * time.Second)
+	r.operation(hot, "add", "1", "late")
+	r.operation(hot, "add", "1", "sent", oneWay)
+	r.operation(hot, "read", "", "view")
+	r.operation(calm, "add", "1", "patient")
+	r.settle()
+	r.wantCrowded("late", "101 calls", "the first for 31s", "faster than they are made")
+	r.wantAnswer("sent", "")
+	for _, token := range []string{"view", "patient"} {
+		r.wantSilence(token)
+	}
+	r.work()
+	for i := range 100 {
+		r.wantAnswer(fmt.Sprint("hot", i), "")
+	}
+	for _, token := range []string{"early", "view", "patient"} {
+		r.wantAnswer(token, "")
+	}
+	r.operation(hot, "add", "1", "after")
+	r.work()
+	r.wantAnswer("after", "")
+}
+
+// Calls of a service that are being made are no line: others begin beside them.
+func TestCallsOfAServiceAreNoLine(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.l.JoinEntities(r.now, 1, model.EntityOffer{Tenant: "default", Types: []model.EntityType{{Type: "service:echo"}}})
+	r.take()
+	a := echo("a")
+	for i := range 100 {
+		r.operation(a, "echo", "1", fmt.Sprint("long", i), brief)
+	}
+	r.settle()
+	r.pass(time.Minute)
+	r.operation(a, "echo", "1", "new", brief)
+	r.work()
+	r.wantAnswer("new", "")
+}

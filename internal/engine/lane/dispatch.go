@@ -91,6 +91,7 @@ func (l *Lane) Leave(now model.Time, id WorkerID) {
 		l.takeBack(now, e, "the worker left")
 	}
 	l.leaveEntities(now, id)
+	l.leaveRecalls(id)
 }
 
 func (l *Lane) unoffer(id WorkerID) {
@@ -235,9 +236,7 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.gen,
 		Activation: &model.Activation{Start: e.x.Start, Generation: e.gen, Events: events, Now: now},
 	})
-	for _, q := range e.queries {
-		l.ask(q)
-	}
+	l.askAll(e)
 }
 
 // activateLoaded hands over a run whose history has been read.

@@ -47,6 +47,7 @@ type rig struct {
 	hints      []lane.Hint
 	aside      []lane.Aside
 	freed      []model.ShardID
+	recalls    []lane.Call // questions about runs that have ended, which workers have not answered
 	large      []lane.Large
 	dead       error
 
@@ -137,7 +138,7 @@ func (r *rig) dies() {
 func (r *rig) nextLife() {
 	r.t.Helper()
 	r.commit, r.refence, r.verify, r.loads, r.held = nil, nil, nil, nil, map[model.RunID]*holding{}
-	r.spare = lane.Output{}
+	r.spare, r.recalls = lane.Output{}, nil
 	r.lives++
 	r.register(model.NodeID{13: 1, 14: byte(r.lives >> 8), 15: byte(r.lives)})
 	r.acquire(0, 1, 2, 3)
@@ -249,6 +250,8 @@ func (r *rig) call(c lane.Call) {
 			r.t.Fatalf("a query of %s for generation %d, which is not held", c.Run, c.Generation)
 		}
 		h.asked = append(h.asked, *c.Query)
+	case lane.CallRecall:
+		r.recalls = append(r.recalls, c)
 	case lane.CallEvict:
 		if c.Run.IsZero() {
 			r.t.Fatalf("an eviction that names no run: %s", c.Reason)

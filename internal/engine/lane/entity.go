@@ -158,6 +158,9 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 		}
 		a.Held = m.Brief // it is made at most once: nobody begins before the row that brought it is gone
 	}
+	if !a.View {
+		a.Stalled = l.stalled(now, e, in)
+	}
 	if err := l.noRoomFor(in, a.Stored); err != nil {
 		l.reply(e.address, in.awaits, Answer{Token: in.token, Err: err})
 		l.done(in)

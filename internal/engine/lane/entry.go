@@ -125,7 +125,7 @@ func (l *Lane) forget(e *entry) {
 func (l *Lane) maybeDrop(e *entry) {
 	if l.recovery.careful() || e.dirty() || e.worker != 0 || e.activating || e.loading || len(e.backlog) > 0 || e.queued || e.poison != nil ||
 		e.resuming > 0 || // it is handed over when that is told
-		e.tasks.len() > 0 {
+		e.tasks.len() > 0 || e.recalled() {
 		return
 	}
 	if e.unserved || e.inLine {

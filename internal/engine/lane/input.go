@@ -231,6 +231,8 @@ func (l *Lane) ready(now model.Time, e *entry, in *input) bool {
 			l.loadWritten(e, in)
 		}
 		return false
+	case in.kind == inMessage && in.message.Kind == model.MessageQuery && e.known && e.x != nil && !e.x.Open():
+		return !e.dirty() // a worker reads the history of a run that has ended, and must find its end
 	}
 	return true
 }

@@ -224,6 +224,7 @@ const (
 	CallRetry
 	CallEvict
 	CallQuery
+	CallRecall
 )
 
 // Call is a call to a worker.
@@ -234,8 +235,9 @@ type Call struct {
 	Generation uint64
 	Activation *model.Activation
 	Events     []model.Event
-	ID         string // of the step, for CallRetry
-	Reason     string // for CallEvict
+	ID         string        // of the step, for CallRetry
+	Reason     string        // for CallEvict
+	Address    model.Address // for CallRecall
 	Query      *model.Query
 }
 

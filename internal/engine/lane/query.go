@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/perdure/perdure/internal/core"
@@ -28,6 +29,9 @@ type query struct {
 	token   any         // of a caller of this process
 	inbox   model.RunID // the row of another one, which stays until the answer is stored
 	bytes   int         // that count for it in Lane.foreign
+
+	recaller WorkerID    // replays the history of a run that has ended; 0 for a run that is open
+	recalls  model.RunID // that run
 }
 
 // applyQuery asks the code of a run, which is handed to a worker for that if need be. The run may be parked, and stays so.
@@ -48,6 +52,11 @@ func (l *Lane) applyQuery(now model.Time, e *entry, in *input) {
 	}
 	e.queries = append(e.queries, q)
 	l.unhold(in)
+	if run := l.ended(e, in.message); !run.IsZero() {
+		q.recaller, q.recalls = l.recaller(e), run
+		l.recall(q)
+		return
+	}
 	switch {
 	case e.worker == 0 || l.stops(e) || e.withheld:
 		l.dispatch(now, e) // or it is on its way already
@@ -62,10 +71,10 @@ func (l *Lane) cannotAsk(e *entry, in *input) error {
 	switch {
 	case x == nil:
 		return fault.New(fault.NotFound, "execution %s does not exist", m.To)
-	case !m.ToRun.IsZero() && m.ToRun != x.Start.Run:
-		return fault.New(fault.NotFound, "run %s of %s is not the current one", m.ToRun, m.To)
-	case !x.Open():
-		return fault.New(fault.Conflict, "execution %s is closed (%s): its code cannot be asked any more", m.To, x.Outcome.Status)
+	case !l.ended(e, m).IsZero():
+		if l.recaller(e) == 0 {
+			return fault.New(fault.Unavailable, "execution %s has ended (%s), and no worker of its owner has the code to replay it: %s", m.To, x.Outcome.Status, noWorker(e))
+		}
 	case x.Paused == nil && x.Withheld() != nil:
 		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked before", m.To, x.Withheld())
 	case x.Paused != nil:
@@ -74,6 +83,8 @@ func (l *Lane) cannotAsk(e *entry, in *input) error {
 		return fault.New(fault.Blocked, "execution %s %s", m.To, x.Blocked)
 	case e.worker == 0 && e.unserved:
 		return fault.New(fault.Unavailable, "execution %s %s", m.To, noWorker(e))
+	}
+	switch {
 	case len(e.queries) >= l.cfg.MaxBacklog:
 		return fault.New(fault.Exhausted, "%d queries of %s have not been answered, which is the limit", len(e.queries), m.To)
 	case !in.inbox.IsZero() && l.foreign.full(m, l.mailBytes()):
@@ -90,19 +101,77 @@ func (l *Lane) ask(q *query) {
 	})
 }
 
+// askAll puts the questions about an open run to the worker that has it now.
+func (l *Lane) askAll(e *entry) {
+	for _, q := range e.queries {
+		if q.recaller == 0 {
+			l.ask(q)
+		}
+	}
+}
+
+// recalled reports whether somebody waits until the history of a run that has ended is replayed.
+func (e *entry) recalled() bool {
+	return slices.ContainsFunc(e.queries, func(q *query) bool { return q.recaller != 0 })
+}
+
+// ended is the run that a query is about when no worker holds it any more: the current one after its end, or an earlier one.
+func (l *Lane) ended(e *entry, m *model.Message) model.RunID {
+	switch {
+	case !m.ToRun.IsZero() && m.ToRun != e.run():
+		return m.ToRun
+	case !e.x.Open():
+		return e.run()
+	}
+	return model.RunID{}
+}
+
+// recaller chooses the worker that replays a run that has ended; 0 when none has the code.
+func (l *Lane) recaller(e *entry) WorkerID {
+	return l.workers.pick(kind{e.address.Tenant, e.address.Type}, e.x.Pin)
+}
+
+// recall has a worker read the history of a run that has ended, and answer from what the code makes of it.
+func (l *Lane) recall(q *query) {
+	l.workers.gen += uint64(l.cfg.Lanes)
+	l.out.Calls = append(l.out.Calls, Call{
+		Kind: CallRecall, Worker: q.recaller, Run: q.recalls, Generation: l.workers.gen, Address: q.entry.address,
+		Query: &model.Query{ID: q.id, Name: q.message.Name, Input: q.message.Input},
+	})
+}
+
+// leaveRecalls gives up on what a worker that has left was to replay: whoever asked asks again.
+func (l *Lane) leaveRecalls(id WorkerID) {
+	for _, n := range slices.Sorted(maps.Keys(l.queries)) {
+		if q := l.queries[n]; q != nil && q.recaller == id {
+			l.askAgain(q.entry)
+			l.maybeDrop(q.entry)
+		}
+	}
+}
+
 // Answered hands in what the code of a run answered. An answer that nobody waits for any more is dropped.
 func (l *Lane) Answered(now model.Time, w WorkerID, run model.RunID, gen, id uint64, out model.Payload, f *model.Failure) {
 	q := l.queries[id]
-	if q == nil || l.dead != nil || q.entry.worker != w || q.entry.gen != gen || q.entry.held != run {
+	if q == nil || l.dead != nil || !q.askedOf(w, run, gen) {
 		return
 	}
 	l.unask(q)
 	a := model.Answer{Run: run, Status: model.Running, Output: out, Failure: f.Bounded()}
 	if q.inbox.IsZero() {
 		l.answer(Answer{Token: q.token, Answer: a, Err: core.RefusalOf(a)})
+		l.maybeDrop(q.entry)
 		return
 	}
 	l.take(now, q.entry, &input{kind: inAnswered, address: q.entry.address, message: q.message, inbox: q.inbox, answer: &a})
+}
+
+// askedOf reports whether an answer comes from the worker that was asked, about the run that it was asked about.
+func (q *query) askedOf(w WorkerID, run model.RunID, gen uint64) bool {
+	if q.recaller != 0 {
+		return q.recaller == w && q.recalls == run
+	}
+	return q.entry.worker == w && q.entry.gen == gen && q.entry.held == run
 }
 
 func (l *Lane) unask(q *query) {
@@ -117,6 +186,7 @@ func (l *Lane) unask(q *query) {
 
 // unaskAll forgets the questions of a caller who does not wait any longer, also those that have not been put to the code yet.
 func (l *Lane) unaskAll(e *entry, token any) {
+	recalled := e.recalled()
 	for _, q := range slices.Clone(e.queries) {
 		if q.token == token {
 			l.unask(q)
@@ -129,6 +199,9 @@ func (l *Lane) unaskAll(e *entry, token any) {
 		l.done(in)
 		return true
 	})
+	if recalled {
+		l.maybeDrop(e)
+	}
 }
 
 // ErrAskAgain tells whoever asked the code of a run that nobody has answered, because the run went from one hand to another.

@@ -1,6 +1,7 @@
 package lane_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -98,10 +99,16 @@ func TestQueryRefused(t *testing.T) {
 		prepare    func(r *rig)
 		kind, text string
 	}{
-		"nobody":     {func(r *rig) { r.join(1) }, "not_found", "does not exist"},
-		"no worker":  {func(r *rig) { r.began(a) }, "unavailable", "waits for a worker that offers workflow wf"},
-		"closed":     {func(r *rig) { r.join(1); r.began(a); r.turn(a, model.Turn{Close: done()}); r.settle() }, "conflict", "completed"},
-		"terminated": {func(r *rig) { r.began(a); r.order(model.MessageTerminate, a, "t"); r.settle() }, "conflict", "terminated"},
+		"nobody":    {func(r *rig) { r.join(1) }, "not_found", "does not exist"},
+		"no worker": {func(r *rig) { r.began(a) }, "unavailable", "waits for a worker that offers workflow wf"},
+		"closed, and no worker": {func(r *rig) {
+			r.join(1)
+			r.began(a)
+			r.turn(a, model.Turn{Close: done()})
+			r.settle()
+			r.leave(1)
+		}, "unavailable", "has ended (completed), and no worker"},
+		"terminated, and no worker": {func(r *rig) { r.began(a); r.order(model.MessageTerminate, a, "t"); r.settle() }, "unavailable", "has ended (terminated), and no worker"},
 		"paused": {func(r *rig) {
 			r.join(1)
 			r.parked(a)
@@ -314,9 +321,9 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 		happens func(r *rig)
 		kind    string
 	}{
-		"closes":      {func(r *rig) { r.turn(a, model.Turn{Close: done()}) }, "conflict"},
+		"closes":      {func(r *rig) { r.turn(a, model.Turn{Close: done()}) }, "recalled"},
 		"paused":      {func(r *rig) { r.order(model.MessagePause, a, "p") }, "blocked"},
-		"terminated":  {func(r *rig) { r.order(model.MessageTerminate, a, "t") }, "conflict"},
+		"terminated":  {func(r *rig) { r.order(model.MessageTerminate, a, "t") }, "recalled"},
 		"no worker":   {func(r *rig) { r.leave(1) }, "unavailable"},
 		"quarantined": {func(r *rig) { r.refuse = poison("bad"); r.turn(a, steps("bad")) }, ""},
 	} {
@@ -335,6 +342,11 @@ func TestQueryByInboxInterrupted(t *testing.T) {
 				r.l.MailWaits()
 				r.settle()
 				r.reply(a, "42")
+				r.settle()
+			}
+			if c.kind == "recalled" { // the row is read again, and a worker replays the history
+				c.kind = ""
+				r.recall("42")
 				r.settle()
 			}
 			ans := r.remembered(k)
@@ -393,4 +405,84 @@ func TestTooManyQueries(t *testing.T) {
 	if n := r.l.Queries(); n != 0 || r.inboxed() != 0 {
 		t.Errorf("%d queries and %d requests are left", n, r.inboxed())
 	}
+}
+
+// A run that has ended is replayed by a worker for a query, whether somebody of this process asks or of another one. Nothing is
+// written but the answer for the other process.
+func TestQueryOfClosedRun(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	a := key("a")
+	r.began(a)
+	r.turn(a, model.Turn{Close: done()})
+	r.flush()
+	r.query(a, "q") // while its end is on its way to the store
+	if len(r.recalls) != 0 {
+		t.Error("a worker reads the history of a run whose end is not stored")
+	}
+	r.settle()
+	run, commits := r.current(a).Start.Run, r.commits
+	r.wantSilence("q")
+	r.recalled(1, a, run, "42")
+	r.wantOutput("q", "42")
+	if r.commits != commits {
+		t.Errorf("%d commits", r.commits-commits)
+	}
+
+	k := r.post(model.Message{Kind: model.MessageQuery, To: a, Name: "q"}, "req-1")
+	r.settle()
+	r.recalled(1, a, run, "43")
+	r.settle()
+	if ans := r.remembered(k); ans == nil || ans.Failure != nil || string(ans.Output.Data) != "43" {
+		t.Errorf("another process is told %+v", ans)
+	}
+
+	// The worker leaves before it answers: the caller asks again. A caller that gives up is forgotten.
+	r.join(2)
+	r.query(a, "again")
+	r.settle()
+	asked := r.recalls[0]
+	r.leave(asked.Worker)
+	r.settle()
+	if err := r.answers["again"].Err; !errors.Is(err, lane.ErrAskAgain) {
+		t.Errorf("the worker has left, and who asked hears %v", err)
+	}
+	r.recalls = nil
+	r.query(a, "gives up")
+	r.settle()
+	r.l.Forget(a, "gives up")
+	r.settle()
+	r.recalls = nil
+
+	// A run that is not the current one is asked by its id.
+	r.send(model.Message{Kind: model.MessageStart, To: a, Reuse: model.ReuseAlways}, "next")
+	r.settle()
+	r.l.Deliver(r.now, &model.Message{Kind: model.MessageQuery, To: a, ToRun: run, Name: "q"}, true, "earlier")
+	r.settle()
+	r.recalled(r.recalls[0].Worker, a, run, "44")
+	r.wantOutput("earlier", "44")
+	r.turn(a, model.Turn{Close: done()})
+	r.settle()
+	r.wantEmpty()
+	if n := r.l.Queries(); n != 0 {
+		t.Errorf("%d queries are left", n)
+	}
+}
+
+// recalled answers the one question about a run that has ended.
+func (r *rig) recalled(w lane.WorkerID, a model.Address, run model.RunID, out string) {
+	r.t.Helper()
+	if len(r.recalls) != 1 || r.recalls[0].Worker != w || r.recalls[0].Address != a || r.recalls[0].Run != run {
+		r.t.Fatalf("workers are asked %+v", r.recalls)
+	}
+	r.recall(out)
+}
+
+// recall has a worker answer the first question about a run that has ended.
+func (r *rig) recall(out string) {
+	c := r.recalls[0]
+	r.recalls = r.recalls[1:]
+	r.l.Answered(r.now, c.Worker, c.Run, c.Generation, c.Query.ID, model.Payload{Data: []byte(out)}, nil)
+	r.take()
 }

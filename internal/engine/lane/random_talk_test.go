@@ -87,6 +87,10 @@ func (p *talk) query(t *rapid.T) {
 
 // answer has a worker answer what it was asked.
 func (p *talk) answer(t *rapid.T) {
+	if len(p.r.recalls) > 0 && rapid.Bool().Draw(t, "of a run that has ended") {
+		p.r.recall("asked")
+		return
+	}
 	asked := slices.DeleteFunc(slices.SortedFunc(maps.Keys(p.r.held), model.RunID.Compare), func(run model.RunID) bool { return len(p.r.held[run].asked) == 0 })
 	if len(asked) > 0 {
 		p.r.reply(p.r.held[rapid.SampledFrom(asked).Draw(t, "run")].start.Address, "asked")
@@ -140,6 +144,10 @@ func (p *talk) heals() {
 	r := p.r
 	p.hear()
 	r.settle()
+	for len(r.recalls) > 0 {
+		r.recall("asked")
+		r.settle()
+	}
 	for _, a := range p.keys {
 		row := r.current(a)
 		if row == nil || row.Outcome.Status.Closed() {

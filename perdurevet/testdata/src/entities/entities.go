@@ -39,7 +39,7 @@ var wrongPackage = perdure.NewOperation(accounts, "count", func(ctx perdure.Enti
 func wrongCaptured() *perdure.RPC[int, int] {
 	calls := 0
 	return perdure.NewRPC(service, "calls", func(ctx perdure.EntityCtx, n int) (int, error) {
-		calls++ // want `an entity changes calls, which is declared outside of it`
+		calls++ // want `a service changes calls, which is declared outside of it`
 		return calls, nil
 	})
 }

@@ -33,3 +33,6 @@ type Counter struct{ n int }
 
 // Next changes it.
 func (c *Counter) Next() int { c.n++; return c.n }
+
+// Nap sleeps.
+func Nap() { time.Sleep(time.Millisecond) }

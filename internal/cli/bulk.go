@@ -1,0 +1,152 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/history"
+)
+
+// bulk writes the histories of all runs that a query selects, one file each.
+//
+// A file appears under its name only when it is complete, so that an export that was interrupted is simply run again. It
+// then skips the runs that had ended and are there already: their histories do not change any more. Runs that are open have
+// names of their own, and are written anew each time.
+type bulk struct {
+	dir  string
+	told time.Time // when progress was last shown
+
+	Selected int64 `json:"selected"`
+	Written  int   `json:"written"`
+	Skipped  int   `json:"skipped"` // were there already
+	Gone     int   `json:"gone"`    // were removed from the store meanwhile
+	Failed   int   `json:"failed"`
+}
+
+// exportAll writes everything that a request selects, one history after the other.
+func (o *options) exportAll(ctx context.Context, r api.ListRequest, dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fault.New(fault.Invalid, "export: %w", err)
+	}
+	x := &bulk{dir: dir, told: time.Now()}
+	var first error
+	err := o.with(ctx, true, func(b api.Backend) (err error) {
+		if x.Selected, err = b.Count(ctx, r); err != nil {
+			return err
+		}
+		return each(ctx, b, r, func(d *api.Description) error {
+			if err := x.one(ctx, b, d); err != nil {
+				if ctx.Err() != nil || errors.As(err, new(*fs.PathError)) {
+					return err // the next one would fail in the same way
+				}
+				fmt.Fprintf(o.Err, "%s/%s: %s\n", d.Start.Address.Type, d.Start.Address.Key, err)
+				if first == nil {
+					first = err
+				}
+				if x.Failed++; x.Failed == maxFailedExports {
+					return fault.New(fault.KindOf(err), "%d exports have failed; nothing more was tried", x.Failed)
+				}
+			}
+			x.progress(o, false)
+			return nil
+		})
+	})
+	x.progress(o, true)
+	if o.output == "json" {
+		err = errors.Join(err, o.json(x))
+	}
+	if err == nil && x.Failed > 0 {
+		err = fault.New(fault.KindOf(first), "%d of %d exports failed", x.Failed, x.Selected)
+	}
+	return err
+}
+
+// each calls f with every execution that a request selects, newest first, page by page. It stops at the first error.
+func each(ctx context.Context, b api.Backend, r api.ListRequest, f func(*api.Description) error) error {
+	r.Limit = 500
+	for {
+		page, err := b.List(ctx, r)
+		if err != nil {
+			return err
+		}
+		for i := range page.Executions {
+			if err := f(&page.Executions[i]); err != nil {
+				return err
+			}
+		}
+		if r.Cursor = page.Cursor; r.Cursor == "" {
+			return nil
+		}
+	}
+}
+
+// maxFailedExports ends an export of which nothing comes.
+const maxFailedExports = 100
+
+// one writes the history of a run, unless it is there.
+func (x *bulk) one(ctx context.Context, b api.Backend, d *api.Description) error {
+	name := filepath.Join(x.dir, url.PathEscape(d.Start.Address.Type)+"-"+d.Start.Run.String())
+	done, open := name+".jsonl", name+".open.jsonl"
+	if _, err := os.Stat(done); err == nil {
+		x.Skipped++
+		return nil
+	}
+
+	target := open
+	if d.Outcome.Status.Closed() {
+		target = done
+	}
+	err := writeWhole(target, func(f *os.File) error {
+		w := bufio.NewWriterSize(f, 1<<16)
+		return errors.Join(history.Export(ctx, b, api.Target{Address: d.Start.Address, Run: d.Start.Run}, w), w.Flush())
+	})
+	switch {
+	case fault.Is(err, fault.NotFound):
+		x.Gone++
+		return nil
+	case err != nil:
+		return err
+	}
+	x.Written++
+	if target == done {
+		if err := os.Remove(open); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// writeWhole writes a file under a temporary name and gives it its own when it is complete and on disk.
+func writeWhole(path string, write func(*os.File) error) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".partial-*")
+	if err != nil {
+		return err
+	}
+	err = errors.Join(write(f), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		_ = os.Remove(f.Name()) // what is left of it is in nobody's way
+	}
+	return err
+}
+
+// progress tells people how far it has come, every second.
+func (x *bulk) progress(o *options, last bool) {
+	if !last && time.Since(x.told) < time.Second {
+		return
+	}
+	x.told = time.Now()
+	fmt.Fprintf(o.Err, "%d of %d histories: %d written, %d there already, %d gone, %d failed.\n",
+		x.Written+x.Skipped+x.Gone+x.Failed, x.Selected, x.Written, x.Skipped, x.Gone, x.Failed)
+}

@@ -1,0 +1,100 @@
+package deploy
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// helloTimeout is how long a program may take until it says hello.
+const helloTimeout = 30 * time.Second
+
+// maxChatter is how much a program may print before it says hello: its packages may print while they are initialized.
+const maxChatter = 1 << 20
+
+// Build is a program that replays histories with its code.
+type Build struct {
+	// Version that the program says it has; empty when it has none.
+	Version string
+
+	cmd *exec.Cmd
+	in  io.WriteCloser
+	out *bufio.Reader
+}
+
+// Start runs a program and waits for its greeting. What it prints to standard error goes to log.
+func Start(ctx context.Context, command []string, log io.Writer) (*Build, error) {
+	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd.Env = append(os.Environ(), Env+"=1")
+	cmd.Stderr = log
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fault.New(fault.Invalid, "start %s: %w", command[0], err)
+	}
+
+	b := &Build{cmd: cmd, in: in, out: bufio.NewReader(out)}
+	late := time.AfterFunc(helloTimeout, func() { _ = cmd.Process.Kill() }) // it may have ended by itself
+	defer late.Stop()
+	if err := b.hello(); err != nil {
+		_ = cmd.Process.Kill() // the reason is told; how it ends does not matter
+		_ = cmd.Wait()
+		return nil, fault.New(fault.Invalid, "%s does not answer: call embedded.AnswerDeployCheck first in its main function (%w)", command[0], err)
+	}
+	return b, nil
+}
+
+// hello waits for the greeting.
+func (b *Build) hello() error {
+	read := 0
+	for read < maxChatter {
+		line, err := b.out.ReadSlice('\n')
+		read += len(line)
+		if text, ok := strings.CutPrefix(string(line), greeting); ok {
+			return json.Unmarshal([]byte(text), &b.Version)
+		}
+		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
+			return fmt.Errorf("it ended: %w", err)
+		}
+	}
+	return fmt.Errorf("it printed %d bytes and no greeting", read)
+}
+
+// Replay has the program replay a history.
+func (b *Build) Replay(history []byte) (v Verdict, err error) {
+	if len(history) > MaxHistory {
+		return v, fault.New(fault.Exhausted, "the history has %d bytes, at most %d are replayed", len(history), MaxHistory)
+	}
+	if err := writeFrame(b.in, history); err != nil {
+		return v, fmt.Errorf("the program has ended: %w", err)
+	}
+	line, err := b.out.ReadBytes('\n')
+	if err != nil {
+		return v, fmt.Errorf("the program has ended during a replay: %w", err)
+	}
+	if err := json.Unmarshal(line, &v); err != nil {
+		return v, fmt.Errorf("the program printed something that is no verdict: %w", err)
+	}
+	return v, nil
+}
+
+// Close has the program end.
+func (b *Build) Close() error {
+	err := b.in.Close()
+	return errors.Join(err, b.cmd.Wait())
+}

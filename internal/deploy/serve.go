@@ -1,0 +1,86 @@
+package deploy
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/perdure/perdure/internal/fault"
+)
+
+// Env is the variable that tells a program that it was started to replay histories.
+const Env = "PERDURE_DEPLOY_CHECK"
+
+// Asked reports whether this process was started to replay histories, and must not open a store.
+func Asked() bool { return os.Getenv(Env) != "" }
+
+// greeting is the first line of the answers. It grows when the protocol changes.
+const greeting = "perdure deploy-check 1 "
+
+// MaxHistory is how large a history may be as it is sent, in bytes.
+const MaxHistory = 256 << 20
+
+// Verdict is what a build makes of a history.
+type Verdict struct {
+	Kind string `json:"kind,omitempty"` // of the error; empty when the code fits
+	Text string `json:"text,omitempty"`
+}
+
+// Serve answers for a build until the other side has no more histories. The version of the build goes with the greeting.
+func Serve(in io.Reader, out io.Writer, version string, replay func(io.Reader) error) error {
+	hello, err := json.Marshal(version)
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(out, "%s%s\n", greeting, hello); err != nil {
+		return err
+	}
+
+	r := bufio.NewReader(in)
+	for {
+		data, err := readFrame(r)
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case err != nil:
+			return err
+		}
+		var v Verdict
+		if err := replay(bytes.NewReader(data)); err != nil {
+			v = Verdict{Kind: fault.KindOf(err).String(), Text: err.Error()}
+		}
+		if err := json.NewEncoder(out).Encode(v); err != nil {
+			return err
+		}
+	}
+}
+
+// readFrame reads one history; io.EOF when there is none.
+func readFrame(r io.Reader) ([]byte, error) {
+	var size uint32
+	if err := binary.Read(r, binary.BigEndian, &size); err != nil {
+		return nil, err
+	}
+	if size > MaxHistory {
+		return nil, fault.New(fault.Invalid, "a history of %d bytes: at most %d are sent", size, MaxHistory)
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(r, data); err != nil {
+		return nil, fmt.Errorf("a history is cut off: %w", err)
+	}
+	return data, nil
+}
+
+// writeFrame sends one history.
+func writeFrame(w io.Writer, data []byte) error {
+	if err := binary.Write(w, binary.BigEndian, uint32(len(data))); err != nil { //nolint:gosec // its caller has compared it with MaxHistory
+		return err
+	}
+	_, err := w.Write(data)
+	return err
+}

@@ -1,0 +1,80 @@
+package history
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// before finds the first event of what a name means: a step, activity, task or child; if there is none, a call or
+// message that the code sent; if there is none, a lock. The order keeps the meaning of names that older builds knew.
+func (c *cutter) before(name string) (int, error) {
+	for _, means := range []func(*model.Event) bool{
+		func(e *model.Event) bool { return nameOf(e) == name },
+		func(e *model.Event) bool { return sentAs(e, name) },
+		func(e *model.Event) bool { return e.Kind == model.EventLockAsked && name == lockName },
+	} {
+		for i := range c.h.Events {
+			if means(&c.h.Events[i]) {
+				return i, nil
+			}
+		}
+	}
+	return 0, fault.New(fault.NotFound, "the history of %s has no step, child or call %q; it has %s", c.h.Start.Run, name, c.names())
+}
+
+// lockName is how the place before a lock is called: sections have no names of their own.
+const lockName = "lock"
+
+// sentAs reports whether an event is a message that the code sent under a name: that of an operation, RPC, signal or
+// update, alone or behind the name of what was called and a dot.
+func sentAs(e *model.Event, name string) bool {
+	return e.Kind == model.EventSent && e.Name != "" && (e.Name == name || receiver(e)+"."+e.Name == name)
+}
+
+// receiver is the name of the entity, service or workflow that a message is for.
+func receiver(e *model.Event) string {
+	if !e.Target.IsEntity() {
+		return e.Target.Type
+	}
+	_, name, _ := strings.Cut(e.Target.Type, ":")
+	return name
+}
+
+// answers reports whether an event is the reply to a call of an entity or service under a name.
+func (c *cutter) answers(e *model.Event, name string) bool {
+	return e.Kind == model.EventAnswered && slices.ContainsFunc(c.h.Events, func(o model.Event) bool {
+		return o.ID == e.ID && o.Target.IsEntity() && sentAs(&o, name)
+	})
+}
+
+// maxNames bounds the list of names in an error.
+const maxNames = 20
+
+// names lists what a cut can be made before, for somebody whose name was not found.
+func (c *cutter) names() string {
+	var all []string
+	for i := range c.h.Events {
+		e := &c.h.Events[i]
+		name := nameOf(e)
+		switch {
+		case e.Kind == model.EventSent && e.Name != "":
+			name = receiver(e) + "." + e.Name
+		case e.Kind == model.EventLockAsked:
+			name = lockName
+		}
+		if name == "" || slices.Contains(all, name) {
+			continue
+		}
+		if len(all) == maxNames {
+			return strings.Join(all, ", ") + ", …"
+		}
+		all = append(all, name)
+	}
+	if len(all) == 0 {
+		return "none"
+	}
+	return strings.Join(all, ", ")
+}

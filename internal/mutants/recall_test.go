@@ -1,0 +1,33 @@
+package mutants
+
+// recalls are bugs of queries about runs that have ended.
+var recalls = []mutant{
+	{
+		name:  "the history of a run is read before its end is stored",
+		file:  "internal/engine/lane/input.go",
+		old:   "		return !e.dirty() // a worker reads the history of a run that has ended, and must find its end\n",
+		new:   "		return true\n",
+		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
+	},
+	{
+		name:  "an address is forgotten while a query about its end waits",
+		file:  "internal/engine/lane/entry.go",
+		old:   " || e.recalled() {",
+		new:   " {",
+		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
+	},
+	{
+		name:  "a query waits for a worker that has left",
+		file:  "internal/engine/lane/dispatch.go",
+		old:   "	l.leaveRecalls(id)\n",
+		new:   "",
+		tests: [][]string{laneTest("TestQueryOfClosedRun$")},
+	},
+	{
+		name:  "code that does not fit the history answers queries",
+		file:  "internal/replay/recall.go",
+		old:   "		err = v.compare(h, cfg.Plain)\n",
+		new:   "		err = nil\n",
+		tests: [][]string{{"./internal/e2e", "-run", "TestQueryOfClosedRuns$/sqlite"}},
+	},
+}

@@ -1,0 +1,102 @@
+package replay
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Bounds of queries about runs that have ended. Each one reads and replays a whole history.
+const (
+	maxRecalls       = 2  // at once
+	maxRecallsInLine = 64 // further ones are refused
+	recallTimeout    = 30 * time.Second
+)
+
+// Load reads the whole history of a run. An address without a run means the current one.
+type Load func(ctx context.Context, a model.Address, run model.RunID) (*model.History, error)
+
+// Recall asks the code about a run that has ended: its history is read and replayed, no step is executed, and nothing is
+// written. It does not block.
+func (w *Worker) Recall(a model.Address, run model.RunID, generation uint64, q model.Query) {
+	w.mu.Lock()
+	if w.ctx.Err() != nil {
+		w.mu.Unlock()
+		return // the lane hears that the worker has left
+	}
+	w.goroutines.Add(1)
+	w.mu.Unlock()
+
+	full := w.recalls.line.Add(1) > maxRecalls+maxRecallsInLine
+	go func() {
+		defer w.goroutines.Done()
+		defer w.recalls.line.Add(-1)
+
+		out, err := model.Payload{}, error(nil)
+		if full {
+			err = fault.New(fault.Exhausted, "%d queries about executions that have ended wait here, which is the limit", maxRecallsInLine)
+		} else {
+			out, err = w.recall(a, run, q)
+		}
+
+		s := w.serving()
+		if s == nil || w.ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			s.Answer(run, generation, q.ID, model.Payload{}, w.cfg.Failure(err))
+			return
+		}
+		s.Answer(run, generation, q.ID, out, nil)
+	}()
+}
+
+// recall waits for its turn, reads the history and has it answer.
+func (w *Worker) recall(a model.Address, run model.RunID, q model.Query) (model.Payload, error) {
+	ctx, cancel := context.WithTimeout(w.ctx, recallTimeout)
+	defer cancel()
+	select {
+	case w.recalls.slots <- struct{}{}:
+		defer func() { <-w.recalls.slots }()
+	case <-ctx.Done():
+		return model.Payload{}, fault.New(fault.Timeout, "query %s of %s waited too long for its turn to replay", q.Name, addressText(a))
+	}
+
+	if w.cfg.Load == nil {
+		return model.Payload{}, fault.New(fault.Unavailable, "execution %s has ended, and this worker cannot read its history", addressText(a))
+	}
+	h, err := w.cfg.Load(ctx, a, run)
+	if err != nil {
+		return model.Payload{}, err
+	}
+
+	dry := Config{
+		Code: w.cfg.Code, Host: w.cfg.DryHost, Failure: w.cfg.Failure, Plain: w.cfg.Plain, Logger: w.cfg.Logger, StuckAfter: w.cfg.StuckAfter,
+	}
+	return Ask(ctx, dry, h, q)
+}
+
+// recalls bounds what Recall does at once.
+type recalls struct {
+	slots chan struct{}
+	line  atomic.Int64
+}
+
+// Ask replays a history as Check does, and has the code answer a query where the history ends. A run that ended by itself
+// must end in the same way again: otherwise what the code has in memory is not what it had, and the error is of kind Blocked.
+func Ask(ctx context.Context, cfg Config, h *model.History, q model.Query) (model.Payload, error) {
+	v, err := conclude(ctx, cfg, h, &q)
+	if err == nil {
+		err = v.compare(h, cfg.Plain)
+	}
+	switch {
+	case err != nil:
+		return model.Payload{}, err
+	case v.refused != nil:
+		return model.Payload{}, v.refused
+	}
+	return v.answer, nil
+}

@@ -1,0 +1,64 @@
+package perdure
+
+import (
+	"context"
+	"encoding/hex"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/userdb"
+)
+
+// slowMailer does not answer messages to one key.
+type slowMailer struct {
+	api.Mailer
+	slow string
+}
+
+func (*slowMailer) Remembers() time.Duration { return 24 * time.Hour }
+
+func (m *slowMailer) Deliver(ctx context.Context, to *model.Message) error {
+	if to.To.Key != m.slow {
+		return nil
+	}
+	<-ctx.Done()
+	return fault.New(fault.Timeout, "accepted, but not answered yet")
+}
+
+// A letter that is not answered in time is put off, because each page that has it would take as
+// long. Those behind it for the same target are not tried, and others are delivered. When the app
+// closes, nothing is said about it.
+func TestLetterWithoutAnAnswerIsPutOff(t *testing.T) {
+	t.Parallel()
+	letter := func(id, key string) userdb.Letter {
+		m := model.Message{Kind: model.MessageSignal, To: model.Address{Tenant: model.DefaultTenant, Type: "w", Key: key}}
+		return userdb.Letter{ID: id, Execution: "w/" + key, Body: hex.EncodeToString(model.AppendMessage(nil, &m))}
+	}
+	r := &relay{mailer: &slowMailer{slow: "k"}}
+	letters := []userdb.Letter{letter("1", "k"), letter("2", "k"), letter("3", "other")}
+	deliver := func(ctx context.Context) []userdb.Verdict {
+		got := r.deliver(ctx, letters)
+		slices.SortFunc(got, func(a, b userdb.Verdict) int { return int(a.ID[0]) - int(b.ID[0]) })
+		return got
+	}
+
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), relayWithin)
+		defer cancel()
+		want := []userdb.Verdict{{ID: "1", Later: true}, {ID: "2", Untried: true}, {ID: "3"}}
+		if got := deliver(ctx); !slices.Equal(got, want) {
+			t.Errorf("verdicts %+v, want %+v", got, want)
+		}
+
+		closing, end := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, end)
+		if got := deliver(closing); slices.ContainsFunc(got, func(v userdb.Verdict) bool { return v.ID == "1" }) {
+			t.Errorf("verdicts %+v of an app that closes", got)
+		}
+	})
+}
