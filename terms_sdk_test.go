@@ -181,6 +181,7 @@ func TestExecutionTimeout(t *testing.T) {
 		if _, err = h.Result(c); !errors.Is(err, perdure.ErrTimeout) || time.Since(began).Round(100*time.Millisecond) != 2*time.Minute {
 			t.Errorf("ended with %v after %s, want two minutes", err, time.Since(began))
 		}
+		time.Sleep(time.Second) // a message tells the entity that its lock is free
 		locked := 0
 		for _, err := range app.Locked(t.Context(), "counter") {
 			must(t, err)
