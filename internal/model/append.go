@@ -119,6 +119,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.data(48, v.Asked)
 	m.bool(60, v.Force)
 	m.link(61, &v.Parent)
+	m.int(62, int64(v.Lone))
 	return m.end()
 }
 

@@ -118,6 +118,8 @@ type Message struct {
 	// Force has a delete remove Runs whatever state they are in, without reading them. Parent is the step that waits for the last of them, if that is known.
 	Force  bool `cbor:"60,keyasint,omitempty"`
 	Parent Link `cbor:"61,keyasint,omitzero"`
+	// Lone is how many of Deaths were counted by a node that was to make the call alone.
+	Lone int `cbor:"62,keyasint,omitempty"`
 }
 
 // Order reports whether the message asks to end something, or to change it by hand. The owner refuses an order for what it has quarantined; other messages wait.
