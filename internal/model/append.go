@@ -119,7 +119,8 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.data(48, v.Asked)
 	m.bool(60, v.Force)
 	m.link(61, &v.Parent)
-	m.int(62, int64(v.Lone))
+	m.int(64, int64(v.Lone))
+	m.data(65, v.Exported)
 	return m.end()
 }
 

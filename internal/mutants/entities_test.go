@@ -80,6 +80,13 @@ var entities = []mutant{
 		tests: [][]string{coreTest("TestSuspectsOfTheFirstHandOver$")},
 	},
 	{
+		name:  "an entity is removed that has changed since its export",
+		file:  "internal/engine/lane/remove.go",
+		old:   "len(was) > 0 && !bytes.Equal(was, in.print)",
+		new:   "len(was) > 0 && !bytes.Equal(was, in.print) && false",
+		tests: [][]string{laneTest("TestForcedDeleteOfAnEntityThatChanges$")},
+	},
+	{
 		name:  "what was taken from a mailbox stays there",
 		file:  "internal/core/entity.go",
 		old:   "	d.Taken = append(d.Taken, it.Seq)\n",
