@@ -53,11 +53,11 @@ func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
 }
 
 func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *txCode[I, O], bound bool, at string) activityDefinition {
-	d := activityDefinition{name: a.name, bound: bound, at: at, types: []typeOf{
+	d := activityDefinition{name: a.name, bound: bound, at: at, input: inputOf[I]("input of activity", a.name), types: []typeOf{
 		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
 	}}
 	if a.queued() {
-		d.queue = a.opts.task.queue
+		d.queue, d.limits, d.breaker = a.opts.task.queue, a.opts.task.limits, a.opts.task.breaker
 	}
 	switch {
 	case fn != nil:

@@ -131,7 +131,7 @@ func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, erro
 	}
 	a := &App{cfg: cfg, host: &host{
 		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
-		meter: cfg.Meter, tracer: cfg.Tracer, payloads: payloadTrouble(cfg.Logger),
+		inputs: r.inputs(), meter: cfg.Meter, tracer: cfg.Tracer, payloads: payloadTrouble(cfg.Logger),
 	}}
 	if err := r.openDatabases(ctx); err != nil {
 		return nil, err

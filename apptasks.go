@@ -20,6 +20,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	cfg := &a.cfg.Tasks
 	handlers := map[string]pool.Handler{}
 	queues := slices.Clone(cfg.Queues)
+	var limits, breakers []string
 	for name, d := range r.activities {
 		if d.handler == nil {
 			continue
@@ -27,6 +28,10 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 		handlers[name] = a.watched(d.handler(a.host))
 		if d.queue != "" {
 			queues = append(queues, d.queue)
+		}
+		limits = append(limits, d.limits...)
+		if d.breaker != "" {
+			breakers = append(breakers, d.breaker)
 		}
 	}
 	if len(handlers) == 0 || cfg.Slots < 0 {
@@ -49,6 +54,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	p := pool.New(pc)
 	session, err := a.cfg.Backend.JoinTasks(ctx, p, model.TaskOffer{
 		Name: workerName(), Tenants: []string{model.DefaultTenant}, Queues: slices.Compact(queues), Kinds: sortedKeys(handlers), Slots: p.Capacity(), Version: a.cfg.Version,
+		Limits: slices.Compact(slices.Sorted(slices.Values(limits))), Breakers: slices.Compact(slices.Sorted(slices.Values(breakers))),
 	})
 	if err != nil {
 		return public(fmt.Errorf("serve queues %s: %w", strings.Join(slices.Compact(queues), ", "), err))

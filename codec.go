@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"reflect"
 	"strconv"
 	"strings"
 
@@ -75,9 +76,17 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 		err = json.Unmarshal(p.Data, &v)
 	}
 	if err != nil {
-		return v, fault.New(fault.Invalid, "%s %s cannot be decoded: %w", kind, name, err)
+		return v, misfit[T](kind, name, err)
 	}
 	return v, nil
+}
+
+// misfit is the error of a value that the type T cannot hold. A format that this app does not know says nothing about the type.
+func misfit[T any](kind, name string, err error) error {
+	if fault.Is(err, fault.Blocked) {
+		return named(err, kind, name)
+	}
+	return fault.New(fault.WrongType, "%s %s cannot be decoded as %s: %w", kind, name, reflect.TypeFor[T](), err)
 }
 
 // recorded is the outcome of a step as the code knows it. When today's type cannot hold what is recorded, the code does not fit the
@@ -85,6 +94,20 @@ func unmarshal[T any](h *host, kind, name string, p model.Payload) (v T, err err
 func recorded[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
 	v, err := decode[T](ctx, kind, name, p)
 	if err != nil {
+		ctx.x.Block(err.Error())
+	}
+	return v
+}
+
+// sent is a value that somebody sent to the run, where the code cannot be given an error. A value that does not fit fails the
+// run: it was wrong when it came, and nobody else can read it for this code.
+func sent[T any](ctx WorkflowCtx, kind, name string, p model.Payload) T {
+	v, err := decode[T](ctx, kind, name, p)
+	switch {
+	case err == nil:
+	case fault.Is(err, fault.WrongType):
+		ctx.x.FailType(err)
+	default:
 		ctx.x.Block(err.Error())
 	}
 	return v
@@ -129,15 +152,43 @@ func HashKey[K any](v K) Key {
 // String is the text of the key.
 func (k Key) String() string { return k.id }
 
-func (k Key) applyStart(o *startOptions) { o.key, o.keyed = k, true }
+func (k Key) applyStart(o *startOptions) {
+	if o.keyed {
+		o.refuse("a start has two keys, %q and %q: give it one", o.key.id, k.id)
+	}
+	o.key, o.keyed = k, true
+}
 
 func hashJSON(data []byte) Key {
+	if replacesBytes(data) {
+		return Key{err: fault.New(fault.Invalid, "the key, or the input that it is the hash of, contains text that is not valid UTF-8: two such values could become one key")}
+	}
 	canonical, err := canonicalMsgpack(data)
 	if err != nil {
 		return Key{err: fault.New(fault.Invalid, "key cannot be encoded: %w", err)}
 	}
 	sum := sha256.Sum256(canonical)
 	return Key{id: hex.EncodeToString(sum[:])}
+}
+
+// replacesBytes reports whether JSON has the escape that the encoder writes in place of bytes which are not valid UTF-8. A character
+// U+FFFD that was there before is not escaped.
+func replacesBytes(data []byte) bool {
+	const escape = `\ufffd`
+	for rest := data; ; {
+		i := bytes.Index(rest, []byte(escape))
+		if i < 0 {
+			return false
+		}
+		slashes := 0
+		for j := i - 1; j >= 0 && rest[j] == '\\'; j-- {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return true
+		}
+		rest = rest[i+len(escape):]
+	}
 }
 
 // canonicalMsgpack turns JSON into msgpack that is the same for equal values.

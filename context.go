@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -96,6 +97,18 @@ func (ctx WorkflowCtx) Version(change string, min, max int) int {
 	return ctx.x.Version(change, min, max)
 }
 
+// HistoryLength is how many events the history of this run has up to this point, with its start. It is equal on replay.
+func (ctx WorkflowCtx) HistoryLength() int64 { return ctx.x.HistoryLength() }
+
+// HistoryBytes is roughly how many bytes the history of this run takes up to this point. It is equal on replay by the same build; another
+// one may count differently, so branch on ShouldContinueAsNew.
+func (ctx WorkflowCtx) HistoryBytes() int { return ctx.x.HistoryBytes() }
+
+// ShouldContinueAsNew reports whether the history has come half the way to its limit of events or of bytes (embedded.Config.MaxHistory). A run
+// that reaches a limit cannot go on: whoever waits for it gets an ErrExhausted. So a workflow that lives long asks between two pieces of its work,
+// and returns [Workflow.ContinueAsNew] when it is told so. It is equal on replay, whatever the limits are then.
+func (ctx WorkflowCtx) ShouldContinueAsNew() bool { return ctx.x.ShouldContinue() }
+
 // SetLabel sets a label that this execution can be found by, or removes it when the value is empty; see Labels. The change is part of the commit
 // that the calls around it belong to.
 func (ctx WorkflowCtx) SetLabel(name, value string) error { return public(ctx.x.SetLabel(name, value)) }
@@ -179,6 +192,9 @@ func (ctx WorkflowCtx) ask(m model.Message) (model.Payload, error) { return ctx.
 func (ctx WorkflowCtx) sendable(m *model.Message) error {
 	if err := checkTarget(m.To); err != nil {
 		return err
+	}
+	if f := m.Failure; m.Kind == model.MessageCancel && f != nil && !utf8.ValidString(f.Message) {
+		return fault.New(fault.Invalid, "the reason %.80q is not valid UTF-8", f.Message)
 	}
 	if m.RequestID != "" && !textFits(m.RequestID, maxName) {
 		return checkText("the request id", m.RequestID, maxName)

@@ -166,7 +166,7 @@ func MaxIdle(d time.Duration) EntityOption {
 	return entityOption(func(o *entityOptions) { o.idle = &d })
 }
 
-// MailboxSize is how many calls of one key may wait; further ones are refused with ErrExhausted.
+// MailboxSize is how many calls of one key may wait beside the one that runs; further ones are refused with ErrExhausted.
 func MailboxSize(n int) EntityOption { return entityOption(func(o *entityOptions) { o.mailbox = &n }) }
 
 // defaultOperationTimeout is how long an operation or a view of an entity may take without OperationTimeout. RPCs of services have no limit without it.

@@ -31,7 +31,7 @@ func TestRefusedMessagesOfAnEntity(t *testing.T) {
 			}
 			found = append(found, fmt.Sprintf("%s to %s: %s", l.Kind, l.Target, l.Reason))
 		}
-		want(t, strings.Join(found, "; "), nil, "signal to nobody/k: execution default/nobody/k does not exist")
+		want(t, strings.Join(found, "; "), nil, "signal to nobody/k: execution nobody/k does not exist")
 	}, boxes)
 }
 

@@ -59,7 +59,7 @@ func TestEntityInfo(t *testing.T) {
 			t.Fatal(err)
 		}
 		n, err := app.Entity(ctx, box)
-		if err != nil || n.Ref != box || n.Exists || n.Waiting != 1 || len(n.Waiters) != 0 || n.Reason != "waits for a worker that offers entity box" {
+		if err != nil || n.Ref != box || n.Exists || n.Waiting != 1 || len(n.Waiters) != 0 || n.Reason != "waits for a worker that offers entity box: no live process has its code" {
 			t.Errorf("%+v, %v", n, err)
 		}
 

@@ -19,7 +19,8 @@ var (
 var (
 	ErrNotFound    = fault.NewSentinel("not found", fault.NotFound)                     // no such execution
 	ErrConflict    = fault.NewSentinel("conflict", fault.Conflict, fault.AlreadyExists) // contradicts what is stored: another input, closed, settled already
-	ErrInvalid     = fault.NewSentinel("invalid", fault.Invalid)                        // the call itself is wrong
+	ErrInvalid     = fault.NewSentinel("invalid", fault.Invalid, fault.WrongType)       // the call itself is wrong
+	ErrWrongType   = fault.NewSentinel("wrong type", fault.WrongType)                   // a value does not fit the type that the code reads it as; also an ErrInvalid
 	ErrExhausted   = fault.NewSentinel("a limit is reached", fault.Exhausted)           // try later
 	ErrUnavailable = fault.NewSentinel("the store is away", fault.Unavailable)          // try again
 	ErrBlocked     = fault.NewSentinel("the execution is kept", fault.Blocked)          // it cannot go on until someone changes something
@@ -28,7 +29,7 @@ var (
 var kinds = map[fault.Kind]error{
 	fault.NotFound: ErrNotFound, fault.Conflict: ErrConflict, fault.AlreadyExists: ErrConflict, fault.Invalid: ErrInvalid,
 	fault.Exhausted: ErrExhausted, fault.Unavailable: ErrUnavailable, fault.Blocked: ErrBlocked,
-	fault.Canceled: ErrCanceled, fault.Timeout: ErrTimeout,
+	fault.Canceled: ErrCanceled, fault.Timeout: ErrTimeout, fault.WrongType: ErrWrongType,
 }
 
 // engineError is an error of the engine that errors.Is recognises.
@@ -63,9 +64,22 @@ type RemoteError struct {
 // Error is the message of the original error.
 func (e *RemoteError) Error() string { return e.Message }
 
-// Is matches ErrCanceled, ErrTimeout, ErrNotFound and the others by the kind of the error.
+// Stack is the stack of the goroutine that panicked, of an error of kind panic; empty for others. It is that of the innermost error: a workflow
+// that returns the error of an activity which panicked fails with the stack of the activity.
+func (e *RemoteError) Stack() string {
+	if e.failure == nil {
+		return ""
+	}
+	return e.failure.Stack
+}
+
+// Is matches ErrCanceled, ErrTimeout, ErrNotFound, ErrDropped and the others by the kind of the error.
 func (e *RemoteError) Is(target error) bool {
-	return target != nil && kinds[fault.ParseKind(e.Kind)] == target
+	if target == ErrDropped { //nolint:errorlint // a sentinel
+		return e.Kind == model.FailureDropped
+	}
+	kind := fault.ParseKind(e.Kind)
+	return target != nil && (kinds[kind] == target || kind == fault.WrongType && target == ErrInvalid) //nolint:errorlint // sentinels
 }
 
 // As gives the engine what it stored.

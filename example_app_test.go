@@ -152,7 +152,7 @@ func ExampleApp_Stranded() {
 	for info, err := range app.Stranded(ctx) {
 		fmt.Println(info.Ref.Workflow, info.Ref.Key, "/", info.Reason, "/", err)
 	}
-	// Output: order o-1 / waits for a worker that offers workflow order / <nil>
+	// Output: order o-1 / waits for a worker that offers workflow order: no live process has its code / <nil>
 }
 
 // Code that does not fit the history executes nothing: the execution is kept, and the reason names what was recorded and what the code asked for.

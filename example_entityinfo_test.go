@@ -37,5 +37,5 @@ func ExampleEntityInfo() {
 	// Output:
 	// {counter eu-1} 1 <nil>
 	// {counter eu-2} 2 <nil>
-	// false 1 waits for a worker that offers entity gauge <nil>
+	// false 1 waits for a worker that offers entity gauge: no live process has its code <nil>
 }

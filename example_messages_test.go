@@ -170,6 +170,31 @@ func ExampleQuery() {
 	// Output: 2 of 4
 }
 
+// A query is also answered after the end: the history is replayed, and no step is executed.
+func ExampleQuery_Ask() {
+	picked := perdure.NewQuery[perdure.Void, []string]("picked")
+	pick := perdure.NewWorkflow("pick", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		var all []string
+		picked.Handle(ctx, func(perdure.Void) ([]string, error) { return all, nil })
+		for i := range n {
+			name, err := perdure.Do(ctx, "pick", func(context.Context) (string, error) { return fmt.Sprint("item ", i), nil }, perdure.StepKey(fmt.Sprint(i)))
+			if err != nil {
+				return 0, err
+			}
+			all = append(all, name)
+		}
+		return len(all), nil
+	})
+	app := embedded.MustOpen("memory:", pick)
+	defer app.Close()
+	c := app.With(context.Background())
+	fmt.Println(pick.Run(c, 2, perdure.RawKey("p")))
+	fmt.Println(picked.Ask(c, pick.Execution(perdure.RawKey("p")), perdure.Void{}))
+	// Output:
+	// 2 <nil>
+	// [item 0 item 1] <nil>
+}
+
 // State is durable and belongs to the execution: it can be read when no worker has the code, and after the end.
 func ExampleState() {
 	phase := perdure.NewState[string]("phase")

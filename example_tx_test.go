@@ -62,6 +62,6 @@ func ExampleNewTxActivity() {
 		}
 	}
 	// Output:
-	// before the commit: execution default/order/o-1 does not exist
+	// before the commit: execution order/o-1 does not exist
 	// after it: sold a book
 }

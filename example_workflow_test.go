@@ -48,7 +48,7 @@ func ExampleWorkflow() {
 	// Output:
 	// receipt for 990 cents <nil>
 	// receipt for 990 cents <nil>
-	// true execution default/order/o-1 was started with another input
+	// true execution order/o-1 was started with another input
 }
 
 // Start returns at once; an Execution is a value that can be stored and used anywhere.

@@ -157,16 +157,17 @@ func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) error 
 // Receive waits for the next.
 func (s *Signal[T]) Receive(ctx WorkflowCtx) (T, error) { return s.Next(ctx).Get(ctx) }
 
-// TryReceive takes one if it is there. A value that does not fit the type blocks the execution.
+// TryReceive takes one if it is there. A value that does not fit the type fails the execution (ErrWrongType); Receive returns that
+// error instead.
 func (s *Signal[T]) TryReceive(ctx WorkflowCtx) (v T, ok bool) {
 	p, ok := ctx.x.TryReceive(s.name)
 	if !ok {
 		return v, false
 	}
-	return recorded[T](ctx, "signal", s.name, p), true
+	return sent[T](ctx, "signal", s.name, p), true
 }
 
-// Drain takes all that are there, in order.
+// Drain takes all that are there, in order. It treats a value that does not fit the type as TryReceive does.
 func (s *Signal[T]) Drain(ctx WorkflowCtx) []T {
 	var all []T
 	for {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"reflect"
 	"strings"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 type host struct {
 	backend    api.Backend
 	activities map[string]activityDefinition
+	inputs     map[string]inputType // of workflows and tasks whose code is here, by the types of their addresses
 	logger     *slog.Logger
 	payloads   *episode.Log // those that cannot be read or written now
 	codec      *codec.Codec
@@ -160,6 +162,9 @@ func (h *host) sealStart(ctx context.Context, pt patience, a model.Address, p mo
 
 // startRequest is a start of ordinary code.
 func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.Payload, o *startOptions) (r api.StartRequest, err error) {
+	if err = h.accepts(ref.Workflow, o.in, in); err != nil {
+		return r, err
+	}
 	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec}
 	if r.Input, err = h.sealStart(ctx, pt, r.Address, in); err != nil {
 		return r, err
@@ -172,6 +177,28 @@ func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.
 		r.With = append(r.With, api.Message{Name: w.name, Input: w.value})
 	}
 	return r, nil
+}
+
+// inputType is how the code of a workflow or an activity reads its input.
+type inputType struct {
+	typ   reflect.Type
+	check func(*host, model.Payload) error // says why an encoded value does not fit
+}
+
+// inputOf is the type I as the input of something.
+func inputOf[I any](kind, name string) inputType {
+	return inputType{reflect.TypeFor[I](), func(h *host, p model.Payload) error {
+		_, err := unmarshal[I](h, kind, name, p)
+		return err
+	}}
+}
+
+// accepts refuses an input that the code cannot read, when that code is in this process under another type than the start has.
+func (h *host) accepts(typ string, given reflect.Type, in model.Payload) error {
+	if want, known := h.inputs[typ]; known && given != nil && want.typ != given {
+		return want.check(h, in)
+	}
+	return nil
 }
 
 // sealMessage gives what a message carries its stored form.

@@ -12,9 +12,12 @@ import (
 
 // Info describes an execution, with the reason why it does not move.
 type Info struct {
-	Ref     Ref // with its run
-	Status  Status
-	Reason  string // while open
+	Ref    Ref // with its run
+	Status Status
+	Reason string // while open
+	// Because says what the reason leads to, one sentence after the other, down to the cause: what the child waits
+	// for that it waits for, or the execution that holds the lock. Describe fills it, lists do not.
+	Because []string
 	Started time.Time
 	Closed  time.Time // zero while open
 	Err     error     // of one that failed or was cancelled
@@ -35,6 +38,9 @@ func infoOf(d *api.Description) Info {
 	}
 	if len(d.Reasons) > 0 {
 		i.Reason = d.Reasons[0].String()
+	}
+	for _, l := range d.Chain {
+		i.Because = append(i.Because, l.String())
 	}
 	if d.Outcome.Failure != nil {
 		i.Err = remote(d.Outcome.Failure)
@@ -92,8 +98,9 @@ func (a *App) Executions(ctx context.Context, query string) iter.Seq2[Info, erro
 	}
 }
 
-// Stranded lists open executions that no live worker can continue, with the reason: nobody has their code, or not the version that they
-// are pinned to. Look at it after a deploy.
+// Stranded lists open executions and tasks that go on only when somebody changes something, with the reason: no
+// live process has their code, the version that they are pinned to, or a worker for their queue; the code does not
+// match their history; they are blocked. Look at it after a deploy.
 func (a *App) Stranded(ctx context.Context) iter.Seq2[Info, error] {
 	return func(yield func(Info, error) bool) {
 		for cursor := ""; ; {

@@ -132,10 +132,14 @@ func (w *Workflow[I, O]) Result(e ChildClosed) (out O, err error) {
 	return out, public(err)
 }
 
-// Value decodes the signal that an event carries; false when it is another signal. A value that does not fit the type blocks the execution.
+// Value decodes the signal that an event carries; false when it is another signal. A value that does not fit the type fails the
+// execution (ErrWrongType).
 func (s *Signal[T]) Value(e SignalReceived) (v T, ok bool) {
 	if e.Signal != s.name {
 		return v, false
+	}
+	if e.out.recorded {
+		return sent[T](WorkflowCtx{e.out.x}, "signal", s.name, e.out.p), true
 	}
 	v, err := valueOf[T](&e.out, "signal", s.name)
 	return v, err == nil
@@ -176,7 +180,7 @@ func valueOf[T any](c *carried, kind, name string) (v T, err error) {
 		return v, nil
 	}
 	if err := json.Unmarshal(c.p.Data, &v); err != nil {
-		return v, fault.New(fault.Invalid, "%s %s cannot be decoded: %w", kind, name, err)
+		return v, misfit[T](kind, name, err)
 	}
 	return v, nil
 }

@@ -1,6 +1,8 @@
 package perdure
 
 import (
+	"strings"
+
 	"github.com/perdure/perdure/internal/entity"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -74,7 +76,8 @@ func callTypes[I, O any](k *calleeKind, of, name string) []typeOf {
 func serve[I, O any](ctx EntityCtx, k *calleeKind, fn func(EntityCtx, I) (O, error)) (model.Payload, error) {
 	in, err := decode[I](ctx, "input of "+k.call, ctx.c.Name, ctx.c.Input)
 	if err != nil {
-		return model.Payload{}, err
+		of := strings.TrimPrefix(ctx.c.Entity.Type, k.prefix)
+		return model.Payload{}, entity.Unmade(fault.New(fault.KindOf(err), "%s %q: %w", of, ctx.c.Entity.Key, err))
 	}
 	out, err := fn(ctx, in)
 	if err != nil {

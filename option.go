@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -44,6 +45,7 @@ type startOptions struct {
 	labels    []model.Label
 	task      []submitOption  // of submissions only
 	spec      *model.TaskSpec // of a task
+	in        reflect.Type    // of the input
 	err       error
 }
 

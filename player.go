@@ -1,8 +1,7 @@
 package perdure
 
 import (
-	"fmt"
-
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/replay"
 )
 
@@ -22,7 +21,7 @@ func machineCode[I, O any, M Machine](name string, newM func(I) M) func(Workflow
 		}
 		result, ok := end.out.(*O)
 		if end.name != name || !ok {
-			p.block("it completes workflow %s: use the handle that it is defined with", end.name)
+			p.fail("it completes workflow %s: use the handle that it is defined with", end.name)
 		}
 		return *result, nil
 	}
@@ -75,7 +74,7 @@ func (p *player) do(actions Actions) (end *Action) {
 		a := &actions[i]
 		switch {
 		case end != nil:
-			p.block("action %s comes after %s, which ends the run", a, end)
+			p.fail("action %s comes after %s, which ends the run", a, end)
 		case a.begin != nil:
 			p.begin(a)
 		case a.verb == verbCancel:
@@ -83,7 +82,7 @@ func (p *player) do(actions Actions) (end *Action) {
 		case a.verb != "":
 			end = a
 		default:
-			p.block("action %d is empty: use Schedule, StartTimer, Child, CancelAction, Complete, ContinueWith or Fail", i+1)
+			p.fail("action %d is empty: use Schedule, StartTimer, Child, CancelAction, Complete, ContinueWith or Fail", i+1)
 		}
 	}
 	return end
@@ -91,10 +90,10 @@ func (p *player) do(actions Actions) (end *Action) {
 
 func (p *player) begin(a *Action) {
 	if err := checkText("the id of action "+string(a.verb)+" "+a.name, a.id, maxKey); err != nil {
-		p.block("%v", err)
+		p.fail("%v", err)
 	}
 	if t := p.tasks[a.id]; t != nil && !t.over {
-		p.block("id %q of action %s is pending already, by %s: give each its own id", a.id, a, t)
+		p.fail("id %q of action %s is pending already, by %s: give each its own id", a.id, a, t)
 	}
 	t := &task{Action: *a}
 	t.future = a.begin(p)
@@ -106,7 +105,7 @@ func (p *player) withdraw(id string) {
 	t := p.tasks[id]
 	switch {
 	case t == nil:
-		p.block("it cancels %q, which it never began", id)
+		p.fail("it cancels %q, which it never began", id)
 	case !t.over:
 		p.inbox.Withdraw(t.future)
 		t.end()
@@ -136,8 +135,7 @@ func (p *player) event(m Machine, f *replay.Future) Actions {
 	return m.OnActivityCompleted(ActivityCompleted{ID: t.id, Activity: t.name, At: at, out: out})
 }
 
-// block stops the execution because of a mistake in the machine: nothing of what it asked for now is done, and it goes on with a build without
-// the mistake.
-func (p *player) block(format string, args ...any) {
-	p.ctx.x.Block("machine " + p.name + ": " + fmt.Sprintf(format, args...))
+// fail ends the execution because of a mistake in the machine. What its pending actions have begun is withdrawn.
+func (p *player) fail(format string, args ...any) {
+	p.ctx.x.Fail(Permanent(fault.New(fault.Invalid, "machine "+p.name+": "+format, args...)))
 }

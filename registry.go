@@ -49,6 +49,7 @@ type workflowDefinition struct {
 	retain time.Duration
 	at     string
 	types  []typeOf
+	input  inputType
 }
 
 func (d workflowDefinition) define(r *registry) { r.workflow(d) }
@@ -59,9 +60,12 @@ type activityDefinition struct {
 	bound bool
 	at    string
 	types []typeOf
+	input inputType
 	wrong error // with its options
 
 	queue   string                   // that carries it; empty when it runs inline
+	limits  []string                 // that its tasks take permits of
+	breaker string                   // that its tasks count for
 	handler func(*host) pool.Handler // of tasks; nil without code, and of transactional ones
 
 	transactional bool
@@ -102,6 +106,22 @@ func (r *registry) openDatabases(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// inputs are the types that workflows and tasks read their inputs as, by the types of their addresses.
+func (r *registry) inputs() map[string]inputType {
+	all := map[string]inputType{}
+	for name, d := range r.workflows {
+		if d.code != nil && d.input.check != nil {
+			all[name] = d.input
+		}
+	}
+	for name, d := range r.activities {
+		if d.fn != nil {
+			all[model.TaskPrefix+name] = d.input
+		}
+	}
+	return all
 }
 
 // databases are those of transactional activities, each once.

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"reflect"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -15,13 +16,22 @@ type Job struct {
 	encode func(*host) (model.Payload, error)
 	labels map[string]string
 	task   *model.TaskSpec
+	in     reflect.Type // of the input
 	err    error
+}
+
+// address is the type of the addresses of what the job begins.
+func (j *Job) address() string {
+	if j.kind == schedule.KindTask {
+		return model.TaskPrefix + j.name
+	}
+	return j.name
 }
 
 // Job is a start of the workflow with this input, for a Schedule. The key of each execution is made of the name of the schedule and the time that it is
 // begun for, such as nightly@2026-11-15T01:00:00Z, so that it cannot be begun twice. Of the options, Labels may be given.
 func (w *Workflow[I, O]) Job(in I, opts ...StartOption) Job {
-	j := Job{kind: schedule.KindWorkflow, name: w.name, encode: func(h *host) (model.Payload, error) {
+	j := Job{kind: schedule.KindWorkflow, name: w.name, in: reflect.TypeFor[I](), encode: func(h *host) (model.Payload, error) {
 		return encode(h, "input of workflow", w.name, in)
 	}}
 	j.apply(opts)
@@ -31,7 +41,7 @@ func (w *Workflow[I, O]) Job(in I, opts ...StartOption) Job {
 // Job is a submission of the activity with this input, for a Schedule: each time a task of its own, on the queue of the activity or of the option OnQueue. Its key is
 // made as that of an execution is; see Workflow.Job. Of the options, Labels and those of tasks may be given.
 func (a *Activity[I, O]) Job(in I, opts ...StartOption) Job {
-	j := Job{kind: schedule.KindTask, name: a.name, encode: func(h *host) (model.Payload, error) {
+	j := Job{kind: schedule.KindTask, name: a.name, in: reflect.TypeFor[I](), encode: func(h *host) (model.Payload, error) {
 		return encode(h, "input of activity", a.name, in)
 	}}
 	j.apply(opts)

@@ -147,6 +147,9 @@ func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 	spec.App = a.cfg.Name
 	p, err := s.job.encode(a.host)
 	if err == nil {
+		err = a.host.accepts(s.job.address(), s.job.in, p)
+	}
+	if err == nil {
 		p, err = a.host.sealStart(ctx, brief, schedule.Address(s.name), p)
 	}
 	if err == nil {

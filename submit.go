@@ -3,6 +3,7 @@ package perdure
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/google/uuid"
@@ -121,6 +122,7 @@ type submission[I any] struct {
 // submission applies options.
 func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*submission[I], error) {
 	b := &submission[I]{kind: a.name, key: a.taskKey, fresh: fresh}
+	b.o.in = reflect.TypeFor[I]()
 	for _, opt := range opts {
 		opt.applyStart(&b.o)
 	}

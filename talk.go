@@ -107,8 +107,9 @@ func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
 }
 
 // Ask asks an execution: its code is loaded if need be, and answers from what it has made of its history so far. Of one that
-// has ended, the process that owns it replays the history, without executing a step: that is ErrUnavailable when it does not have
-// the code, and ErrBlocked when the code does not fit the history any more. A State can be read without the code.
+// has ended, the process that owns it replays the history, without executing a step, or this process does when the owner lacks
+// the code. It is ErrUnavailable when both lack it, and ErrBlocked when the code does not fit the history any more. A State can be
+// read without the code.
 func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
 	m, err := message(c.host(), model.MessageQuery, "query", q.name, to, in)
 	if err == nil {
@@ -118,6 +119,11 @@ func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
 		return out, public(err)
 	}
 	p, err := c.host().backend.Query(c.ctx, api.QueryRequest{Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: m.Input})
+	if fault.Is(err, fault.Unavailable) && c.app.worker != nil { // its owner may lack the code that this process has
+		if here, ok, why := c.app.worker.AskEnded(c.ctx, m.To, m.ToRun, model.Query{Name: m.Name, Input: m.Input}); ok {
+			p, err = here, why
+		}
+	}
 	if err != nil {
 		return out, remote(err)
 	}

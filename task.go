@@ -250,7 +250,7 @@ func (a *Activity[I, O]) handler(fn func(context.Context, I) (O, error)) func(*h
 			case fault.Is(err, fault.Blocked) || fault.Is(err, fault.Unavailable):
 				return model.Payload{}, &pool.GiveBack{After: unreadableAfter(t.Claim()), Err: err}
 			case err != nil:
-				return model.Payload{}, public(err)
+				return model.Payload{}, Permanent(public(err)) // another attempt would read the same
 			}
 			out, err := fn(ctx, in)
 			if err != nil {

@@ -87,9 +87,6 @@ func (s *txSender) put(r api.Request) error {
 	}
 	m.Trace = s.app.host.tracer.Carried(s.ctx)
 	id := model.RunID(uuid.Must(uuid.NewV7()))
-	if m.RequestID == "" {
-		m.RequestID = id.String()
-	}
 	inbox, direct := mailer.Inbox()
 	if err := s.look(inbox); err != nil {
 		return public(err)
@@ -102,6 +99,9 @@ func (s *txSender) put(r api.Request) error {
 	if !s.site.Outbox {
 		return public(fault.WithHint(fault.New(fault.Invalid, "send %s to %s in a transaction: its database is not that of the engine, and has no outbox of this app", m.Kind, m.To),
 			"pass perdure.Outbox(perdure.SQL(db)) or perdure.Outbox(perdure.Pgx(pool)) for it when the app is opened"))
+	}
+	if m.RequestID == "" {
+		m.RequestID = id.String() // the relay may deliver it twice; a row of the inbox is there once
 	}
 	if err := s.site.Put(s.ctx, s.exec, id.String(), s.app.host.cluster, &m); err != nil {
 		return public(err)

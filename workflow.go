@@ -3,6 +3,7 @@ package perdure
 import (
 	"errors"
 	"fmt"
+	"reflect"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -52,7 +53,7 @@ func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
 }
 
 func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), bound bool, at string) workflowDefinition {
-	d := workflowDefinition{name: w.name, bound: bound, uses: w.opts.uses, pinned: w.opts.pinned, retain: w.opts.retain, at: at, types: []typeOf{
+	d := workflowDefinition{name: w.name, bound: bound, uses: w.opts.uses, pinned: w.opts.pinned, retain: w.opts.retain, at: at, input: inputOf[I]("input of workflow", w.name), types: []typeOf{
 		typeFor[I]("input of workflow " + w.name), typeFor[O]("output of workflow " + w.name),
 	}}
 	if fn != nil {
@@ -67,7 +68,11 @@ func (w *Workflow[I, O]) define(r *registry) { r.workflow(w.definition(w.fn, w.b
 func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 	return func(x replay.Ctx, p model.Payload) (model.Payload, error) {
 		ctx := WorkflowCtx{x}
-		out, err := fn(ctx, recorded[I](ctx, "input of workflow", w.name, p))
+		in, err := w.input(ctx, p)
+		if err != nil {
+			return model.Payload{}, err
+		}
+		out, err := fn(ctx, in)
 		if err != nil {
 			if next := (*nextRun)(nil); errors.As(err, &next) {
 				err = next.begin(ctx)
@@ -80,6 +85,20 @@ func (w *Workflow[I, O]) code(fn func(WorkflowCtx, I) (O, error)) replay.Code {
 		}
 		return ctx.sealed("output of workflow", w.name, p), nil
 	}
+}
+
+// input decodes the input of a run. One that does not fit the type fails the run before it has done anything. When the code has
+// run before, another build could read the input, and the run is blocked until such a build continues it.
+func (w *Workflow[I, O]) input(ctx WorkflowCtx, p model.Payload) (in I, err error) {
+	in, err = decode[I](ctx, "input of workflow", w.name, p)
+	switch {
+	case err == nil:
+	case !fault.Is(err, fault.WrongType):
+		ctx.x.Block(err.Error())
+	case ctx.x.Begun():
+		ctx.x.BlockType(err.Error())
+	}
+	return in, err
 }
 
 // nextRun asks for the next run. It is encoded where it is known by which app.
@@ -102,7 +121,7 @@ func (n *nextRun) begin(ctx WorkflowCtx) error {
 
 // resolve applies options and finds the key.
 func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.Payload, *startOptions, error) {
-	var o startOptions
+	o := startOptions{in: reflect.TypeFor[I]()}
 	for _, opt := range opts {
 		opt.applyStart(&o)
 	}

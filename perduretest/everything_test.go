@@ -151,6 +151,7 @@ func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
 	ctx.Log().Info("nearly done")
 	self := ctx.Self()
 	note("self", self.Workflow, self.Key, ctx.Version("new", 1, 2), len(ctx.UUID()), ctx.Rand().IntN(6) < 6)
+	note("history", ctx.HistoryLength() > 1, ctx.HistoryBytes() > 0, ctx.ShouldContinueAsNew())
 	return log, nil
 }
 
@@ -722,6 +723,21 @@ func TestEntities(t *testing.T) {
 		ctx, app := env.Context(), env.App()
 		if err := put.Send(env.With(), "near", 10); err != nil { // it waits for the lock
 			t.Fatal(err)
+		}
+		if err := put.Send(env.With(), "near", 5); err != nil {
+			t.Fatal(err)
+		}
+		calls, err := app.Mailbox(ctx, shelves.Ref("near"))
+		if err != nil || len(calls) != 2 || calls[0].Operation != "put" {
+			t.Fatalf("%+v, %v", calls, err)
+		}
+		skipped, err := app.SkipCall(ctx, shelves.Ref("near"), calls[0].ID)
+		if err != nil || skipped.Position != 2 {
+			t.Errorf("%+v, %v", skipped, err)
+		}
+		shown, err := app.ShowCall(ctx, shelves.Ref("near"), calls[1].ID)
+		if err := errors.Join(err, app.DropCall(ctx, shelves.Ref("near"), calls[1].ID)); err != nil || string(shown.Input) != "5" {
+			t.Errorf("%+v, %v", shown, err)
 		}
 		info, err := app.Entity(ctx, shelves.Ref("near"))
 		if err != nil || info.LockedBy.Key != "t" {

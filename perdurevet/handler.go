@@ -2,6 +2,7 @@ package perdurevet
 
 import (
 	"go/ast"
+	"slices"
 )
 
 // What to write instead in a handler. A handler does not run again on replay, so it may read the clock and draw random
@@ -40,7 +41,7 @@ func handlerHint(r reach, in role) (hint string, ok bool) {
 // inHandlers selects what a function does that has no place in some handler. A goroutine that the same function waits
 // for does not outlive the call.
 func (p *program) inHandlers(f *function) []reach {
-	all := append(f.direct[:len(f.direct):len(f.direct)], p.stateChanges(f)...)
+	all := slices.Concat(f.direct, p.stateChanges(f))
 
 	waits := false
 	for _, r := range f.direct {

@@ -50,7 +50,7 @@ if [ -n "${SLEEP:-}" ]; then
 fi
 
 # The checkout tells how a history looks, with the caches of this machine, so that this is not measured.
-history() { (cd "$checkout" && go run ./cmd/perdure workflow show --store "file:$project/hello.db" greet/hello-1); }
+history() { (cd "$checkout" && go run ./cmd/perdure workflow show --store "file:$project/perdure.db" greet/hello-1); }
 GOCACHE=$(go env GOCACHE) GOMODCACHE=$(go env GOMODCACHE)
 if [ "${1:-}" = --cold ]; then
 	fresh=(env "GOCACHE=$dir/cache" "GOMODCACHE=$dir/mod")
@@ -71,7 +71,7 @@ go mod edit -replace "github.com/perdure/perdure=$checkout" # see above
 # shellcheck disable=SC2086
 "${fresh[@]}" $second >out 2>err &
 hello=$!
-until grep -aqs compose hello.db hello.db-wal; do # the step is durable; now it sleeps
+until grep -aqs compose perdure.db perdure.db-wal; do # the step is durable; now it sleeps
 	kill -0 "$hello" 2>/dev/null || { cat err >&2; die "the program ended before it slept"; }
 	[ $((SECONDS - begin)) -le "$max_seconds" ] || die "after $max_seconds s the program does not sleep yet"
 	sleep 0.1

@@ -47,7 +47,7 @@ step() {
 #
 # Packages in which nothing is concurrent, neither code nor tests (internal/archtest sees to it that the state machines stay so), and
 # those that read programs, run without the detector, and in full.
-plain='/(internal/(archtest|cadence|cluster|core(/.*)?|engine/(gate|lane|ledger|queue)|history|model|query)|perdurevet|cmd/perdurevet)$'
+plain='/(internal/(archtest|cadence|cluster|core(/.*)?|engine/(gate|lane|ledger|loan|queue)|history|model|query)|perdurevet|cmd/perdurevet)$'
 # What holds back in short mode (random inputs, the conformance of a store, damaged files, seeds of the simulator) runs a second time, without
 # the detector, and in full.
 both='/internal/(replay|sim|store/(memory|faultstore|sqlite))$'

@@ -19,7 +19,7 @@ var greet = perdure.NewWorkflow("greet", func(ctx perdure.WorkflowCtx, name stri
 })
 
 func main() {
-	app := embedded.MustOpen("file:hello.db", greet)
+	app := embedded.MustOpen("file:perdure.db", greet)
 	defer app.Close()
 	fmt.Println(greet.Run(app.With(context.Background()), "World", perdure.RawKey("hello-1")))
 }

@@ -59,9 +59,12 @@ type Client interface {
 	List(ctx context.Context, r ListRequest) (ListPage, error)
 	// Count counts executions.
 	Count(ctx context.Context, r ListRequest) (int64, error)
-	// Stranded returns open executions that no live worker can continue: nobody has the code, or not the version they are pinned to. A
-	// page may be empty and not the last.
+	// Stranded returns open executions that go on only when somebody changes something: no live process has their
+	// code, the version that they are pinned to, or a worker for their queue, or they are blocked. A page may be
+	// empty and not the last.
 	Stranded(ctx context.Context, tenant, cursor string) (ListPage, error)
+	// Missing is why no live process would run an execution of the type of an address, or the task; nil when one would.
+	Missing(ctx context.Context, a model.Address, t *model.TaskSpec) (*model.Reason, error)
 	Histories
 	Entities
 	DeadTasks
@@ -163,6 +166,11 @@ type Description struct {
 	Current bool
 	// Reasons say why an open run does not move, the main one first; empty when it is closed.
 	Reasons []model.Reason
+	// Chain is what the main reason leads to, one link after the other, down to the cause: the child that a run
+	// waits for, the execution that holds its lock. Only Describe follows it.
+	Chain []Link
+	// Alive says which code the live processes have, when it is code that is missing. Only Describe tells.
+	Alive []string
 	// Timers are the open timers of the run.
 	Timers []Timer
 	// Events is the number of events so far.
@@ -174,6 +182,15 @@ type Description struct {
 	// Tasks are the open tasks of the run.
 	Tasks []Task
 }
+
+// Link is what an execution or an entity waits for that another one waits for.
+type Link struct {
+	Subject string // workflow/key, or entity/key
+	Reason  model.Reason
+}
+
+// String is the sentence that people read.
+func (l Link) String() string { return l.Subject + " " + l.Reason.String() }
 
 // Timer is an open timer.
 type Timer struct {
@@ -210,7 +227,8 @@ type ListRequest struct {
 	Labels                 []model.LabelCondition
 
 	AllRuns bool
-	// Explain has open tasks say why they wait, which takes a look at the history of each. Else their reasons are what the store knows, as those of workflows are.
+	// Explain has open executions say why they wait, as Describe does: owners are asked, and histories are read where
+	// that does not tell. Else their reasons are what the store knows.
 	Explain bool
 	Limit   int
 	Cursor  string // opaque, of the page before

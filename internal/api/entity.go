@@ -33,6 +33,15 @@ type Entities interface {
 	ListEntities(ctx context.Context, r EntityListRequest) (EntityListPage, error)
 	// Unlock takes a lock from the section that holds it, whatever that section does: its further calls of the entity are refused.
 	Unlock(ctx context.Context, r UnlockRequest) error
+	// Mailbox asks the owner of an entity or a service for what waits for it, or has it show, skip or drop one call.
+	Mailbox(ctx context.Context, r MailboxRequest) (model.Calls, error)
+}
+
+// MailboxRequest is what an operator asks of a mailbox.
+type MailboxRequest struct {
+	Address model.Address
+	Do      string // model.MailboxList and the others
+	ID      string // of the call, unless it is a list
 }
 
 // CallRequest calls an operation.

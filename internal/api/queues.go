@@ -24,6 +24,8 @@ type WorkerInfo struct {
 	// Workflows that it runs and Entities that it has the code of (services as well, both with their prefix), or Queues and Activities that it executes, Slots at once.
 	Workflows, Entities, Queues, Activities []string
 	Slots                                   int
+	// Limits and Breakers are the names that the code of its activities gives.
+	Limits, Breakers []string
 	// Draining begins nothing any more.
 	Draining bool
 }
@@ -31,21 +33,23 @@ type WorkerInfo struct {
 // QueueList is the queues of a tenant.
 type QueueList struct {
 	Queues []QueueInfo
-	// Counted tells that the node which carries all of them has counted. Otherwise the store was looked through: it knows the tasks that were submitted on their own, not
-	// those of workflows, and not which of them wait.
+	// Counted tells that the owners of all shards have counted. Otherwise the store was looked through: when it has
+	// very many open tasks, it tells only those that were submitted on their own, and not which of them wait.
 	Counted bool
 }
 
 // QueueInfo is how a queue stands.
 type QueueInfo struct {
 	Name string
-	// Open is how many tasks there are; Waiting, Delayed and Claimed are parts of it, known when Counted.
+	// Open is how many tasks there are; Waiting, Delayed and Claimed are parts of it, and add up to it when they are known.
 	Open, Waiting, Delayed, Claimed int
 	// Oldest is since when the one waits that waits longest; looked through, when the oldest was submitted. Zero for none.
 	Oldest model.Time
 	// Workers that serve it, on all nodes, and their slots.
 	Workers, Slots int
 	Paused         bool
+	// Unserved are activities of tasks that wait in it, or may, and that no live process executes, by name.
+	Unserved []string
 }
 
 // Task is an open task of a run.

@@ -110,6 +110,7 @@ func TestTableKeepsItsPromises(t *testing.T) {
 		{"internal/engine/lane", "internal/engine", false},
 		{"internal/engine/flow", "internal/engine", false},
 		{"internal/engine/lending", "internal/engine", false},
+		{"internal/engine/loan", "internal/engine/lending", false},
 		{"internal/grpcapi", "internal/engine", false},
 		{"internal/restapi", "internal/service", false},
 		{"internal/flovyn", "internal/store", false},

@@ -83,7 +83,7 @@ var rooms = []room{
 	{
 		path: "internal/engine",
 		imports: join(
-			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/flow", "internal/engine/peer", "internal/engine/lending", "internal/engine/storeclock",
+			vocabulary, "internal/core/...", "internal/store", "internal/cluster/...", "internal/notify", "internal/engine/lane", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/flow", "internal/engine/peer", "internal/engine/lending", "internal/engine/loan", "internal/engine/storeclock",
 			"internal/episode", "internal/telemetry", "internal/telemetry/tracing",
 		),
 	},
@@ -92,8 +92,9 @@ var rooms = []room{
 	{path: "internal/engine/queue", imports: vocabulary},
 	// How two nodes talk to each other.
 	{path: "internal/engine/peer", imports: join(vocabulary, "internal/store", "internal/notify")},
-	// How workers of one node execute tasks of another.
-	{path: "internal/engine/lending", imports: join(vocabulary, "internal/engine/peer", "internal/engine/queue", "internal/store")},
+	// How workers of one node execute tasks of another: the machines, and what runs them.
+	{path: "internal/engine/loan", imports: join(vocabulary, "internal/engine/peer", "internal/engine/queue", "internal/store")},
+	{path: "internal/engine/lending", imports: join(vocabulary, "internal/engine/loan", "internal/engine/peer", "internal/engine/queue", "internal/store")},
 	// A node's idea of the store's time.
 	{path: "internal/engine/storeclock", imports: vocabulary},
 	// What keeps tasks back on a node, limits and breakers together; and what nodes share of limits.
@@ -102,12 +103,15 @@ var rooms = []room{
 	// What people have set for tasks, and how nodes agree on it.
 	{path: "internal/engine/flow", imports: join(vocabulary, "internal/core/breaker", "internal/core/limit", "internal/core/rule", "internal/engine/gate", "internal/engine/ledger", "internal/engine/queue", "internal/episode", "internal/store")},
 
+	// Why something that is open does not go on; pure (see pure).
+	{path: "internal/diagnosis", imports: join(vocabulary, "internal/core", "internal/store")},
+
 	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
 	{path: "internal/api", imports: vocabulary},
 	// The language in which executions are selected; one operation on all of them.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
-	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/core/...", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/history", "internal/store", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
+	{path: "internal/service", imports: join(vocabulary, "internal/api", "internal/core/...", "internal/diagnosis", "internal/engine", "internal/engine/flow", "internal/engine/gate", "internal/engine/peer", "internal/history", "internal/store", "internal/authz", "internal/telemetry", "internal/telemetry/tracing")},
 	{path: "internal/authn", imports: vocabulary},
 	{path: "internal/authz", imports: vocabulary},
 
@@ -197,7 +201,7 @@ var rooms = []room{
 
 // pure are the packages that get time and randomness as inputs and act only through their results, so that the
 // simulator runs the very code that production runs.
-var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/cluster", "internal/cadence", "internal/engine/storeclock"}
+var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/engine/queue", "internal/engine/gate", "internal/engine/ledger", "internal/engine/loan", "internal/cluster", "internal/cadence", "internal/diagnosis", "internal/engine/storeclock"}
 
 // pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
 var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/fxamacker/cbor/v2", "github.com/netresearch/go-cron"}

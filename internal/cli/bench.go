@@ -37,10 +37,7 @@ memory of sleeping executions, and the raw limits of the store beside them. It u
 			if err != nil {
 				return err
 			}
-			if o.output == "json" {
-				return o.json(report)
-			}
-			return report.WriteMarkdown(o.Out)
+			return o.measured(report)
 		},
 	}
 	cmd.Flags().StringSliceVar(&workloads, "workloads", nil, fmt.Sprintf("some of %v (default all)", bench.Workloads))
@@ -50,6 +47,14 @@ memory of sleeping executions, and the raw limits of the store beside them. It u
 	cmd.Flags().IntVar(&opts.Sleepers, "sleepers", 100_000, "sleeping executions in the workload open")
 	cmd.Flags().IntVar(&opts.Tasks, "tasks", 50_000, "in the workloads tasks and limit")
 	return cmd
+}
+
+// measured prints a report.
+func (o *options) measured(r *bench.Report) error {
+	if o.output == "json" {
+		return o.json(benchLineOf(r))
+	}
+	return r.WriteMarkdown(o.Out)
 }
 
 // benchPlace is where fresh stores are made for a measurement.

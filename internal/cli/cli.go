@@ -8,21 +8,31 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"charm.land/fang/v2"
 	"github.com/spf13/cobra"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/bench"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/node"
+	"github.com/perdure/perdure/internal/store"
 )
 
 // Streams are where a command reads and writes.
 type Streams struct {
 	In       io.Reader
 	Out, Err io.Writer
+	// Width is the number of columns of the terminal that Out is, and 0 when it is none.
+	Width int
+}
+
+// session is an open store.
+type session interface {
+	Backend() api.Backend
+	Store() store.Store
+	Close() error
 }
 
 // options are the flags that every command has.
@@ -32,6 +42,20 @@ type options struct {
 	schema  string
 	output  string
 	verbose bool
+
+	wide, full bool
+
+	// connect opens a store. Tests put prepared answers in its place.
+	connect func(ctx context.Context, c node.Config) (session, error)
+}
+
+// connect opens a store.
+func connect(ctx context.Context, c node.Config) (session, error) {
+	n, err := node.Open(ctx, c)
+	if err != nil {
+		return nil, fmt.Errorf("open the store: %w", err)
+	}
+	return n, nil
 }
 
 // Main runs the command line and returns the exit code.
@@ -43,11 +67,17 @@ func Main(ctx context.Context, args []string, s Streams) int {
 		}
 		return exitCode(err)
 	}
-	root := newRoot(&options{Streams: s})
+	o := &options{Streams: s, connect: connect}
+	return o.run(ctx, args)
+}
+
+// run runs one command and returns the exit code.
+func (o *options) run(ctx context.Context, args []string) int {
+	root := newRoot(o)
 	root.SetArgs(args)
-	root.SetIn(s.In)
-	root.SetOut(s.Out)
-	root.SetErr(s.Err)
+	root.SetIn(o.In)
+	root.SetOut(o.Out)
+	root.SetErr(o.Err)
 	began := false
 	prepare(root, &began)
 	err := fang.Execute(ctx, root, fang.WithVersion(Version()), fang.WithoutManpage(), fang.WithNotifySignal(os.Interrupt), fang.WithErrorHandler(func(w io.Writer, styles fang.Styles, err error) {
@@ -102,50 +132,28 @@ func complain(w io.Writer, styles fang.Styles, err error, usage bool) {
 	fmt.Fprintln(w, styles.ErrorText.UnsetTransform().UnsetWidth().Render(text))
 }
 
-// Version of this build, as the module system knows it.
-func Version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "(devel)"
-}
-
-// exitCodes by kind of error; anything else is 1. They are part of the contract with scripts.
-var exitCodes = map[fault.Kind]int{
-	fault.Invalid: 2, fault.NotFound: 3, fault.Conflict: 4, fault.AlreadyExists: 4, fault.Unavailable: 5,
-	fault.Timeout: 6, fault.Canceled: 130, fault.Denied: 7, fault.Unauthenticated: 7, fault.Exhausted: 8, fault.Blocked: 9, fault.Corrupt: 10,
-}
-
-func exitCode(err error) int {
-	if err == nil {
-		return 0
-	}
-	if code, ok := exitCodes[fault.KindOf(err)]; ok {
-		return code
-	}
-	return 1
-}
+// defaultStore is the file that the first program of the README opens.
+const defaultStore = "file:perdure.db"
 
 func newRoot(o *options) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "perdure",
 		Short: "Durable workflows on a store of yours",
-		Long: `perdure looks at and looks after a Perdure store: a file, or a PostgreSQL database.
-
-Exit codes: 0 done, 1 an error of the code that was asked, or a fault of ours, 2 wrong usage, 3 not found, 4 conflict, 5 store away,
-6 timeout, 7 not allowed, 8 a limit is reached, 9 blocked or paused, 10 stored data is damaged.`,
-		Example: `  perdure workflow list --store file:hello.db
-  perdure workflow explain greet/hello-1 --store file:hello.db
+		Long:  "perdure looks at and looks after a Perdure store: a file, or a PostgreSQL database.\n\nExit codes: " + exitCodeList() + ".",
+		Example: `  perdure workflow list
+  perdure workflow explain greet/hello-1 --store file:perdure.db
   perdure doctor --store postgres://localhost/app`,
 		SilenceUsage: true,
 	}
 	def := os.Getenv("PERDURE_STORE")
 	if def == "" {
-		def = "file:perdure.db"
+		def = defaultStore
 	}
 	root.PersistentFlags().StringVar(&o.store, "store", def, "store URL: file:<path> or postgres://… ($PERDURE_STORE)")
 	root.PersistentFlags().StringVar(&o.schema, "schema", "perdure", "schema in PostgreSQL")
 	root.PersistentFlags().StringVarP(&o.output, "output", "o", "table", "how it is printed: table or json")
+	root.PersistentFlags().BoolVar(&o.wide, "wide", false, "do not fit tables to the terminal: show all columns, whole")
+	root.PersistentFlags().BoolVar(&o.full, "full", false, "show long values whole; implies --wide")
 	root.PersistentFlags().BoolVarP(&o.verbose, "verbose", "v", false, "log what the node does")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
 		if o.output != "table" && o.output != "json" {
@@ -153,7 +161,7 @@ Exit codes: 0 done, 1 an error of the code that was asked, or a fault of ours, 2
 		}
 		return nil
 	}
-	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newDev(o), newBench(o))
+	root.AddCommand(newWorkflow(o), newSchedule(o), newMigrate(o), newDoctor(o), newDev(o), newBench(o), newVersion(o))
 	root.AddCommand(newTask(o), newQueue(o), newDlq(o), newLimit(o), newBreaker(o), newWorker(o), newStress(o), newEntity(o), newLock(o))
 	root.AddCommand(newWorkflowExport(o), newDeployCheck(o))
 	return root
@@ -167,10 +175,6 @@ func (o *options) log() *slog.Logger {
 }
 
 // look opens the store for reading, beside whoever owns it.
-func (o *options) look(ctx context.Context) (*node.Node, error) {
-	n, err := node.Open(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()})
-	if err != nil {
-		return nil, fmt.Errorf("open the store: %w", err)
-	}
-	return n, nil
+func (o *options) look(ctx context.Context) (session, error) {
+	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, ReadOnly: true, Log: o.log(), Version: Version()})
 }

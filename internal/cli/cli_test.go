@@ -1,10 +1,13 @@
 package cli_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -17,13 +20,27 @@ import (
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){
-		"perdure": func() {
-			os.Exit(cli.Main(context.Background(), os.Args[1:], cli.Streams{In: os.Stdin, Out: os.Stdout, Err: os.Stderr}))
-		},
-		"demo": demo, "finish": finish, "inuse": inUse, "cart": cartDemo, "chat": chatDemo, "bank": bankDemo,
+		"perdure": checked,
+		"demo":    demo, "finish": finish, "inuse": inUse, "cart": cartDemo, "chat": chatDemo, "bank": bankDemo,
 		"build": build, "newbuild": newBuild, "mute": func() { time.Sleep(time.Millisecond) },
 	})
 }
+
+// checked is the command line. What it prints in JSON has the shape that is documented.
+func checked() {
+	var out bytes.Buffer
+	s := cli.Standard()
+	s.Out = io.MultiWriter(os.Stdout, &out)
+	code := cli.Main(context.Background(), os.Args[1:], s)
+	if err := cli.CheckShape(os.Getenv(shapesVariable), os.Args[1:], out.String()); code == 0 && err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 99
+	}
+	os.Exit(code)
+}
+
+// shapesVariable tells scripts where the page is.
+const shapesVariable = "PERDURE_TEST_SHAPES"
 
 var (
 	approve = perdure.NewSignal[bool]("approve")
@@ -85,14 +102,26 @@ func fill(url string) error {
 
 func TestScripts(t *testing.T) {
 	t.Parallel()
-	testscript.Run(t, testscript.Params{Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != ""})
+	page, err := filepath.Abs("../../docs/cli-json.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", UpdateScripts: os.Getenv("UPDATE_SCRIPTS") != "",
+		Setup: func(e *testscript.Env) error {
+			e.Setenv(shapesVariable, page)
+			return nil
+		},
+	})
 }
 
 // build is the program that has made the histories of demo, as it answers a deploy check.
 func build() {
 	fmt.Println("a package of it prints something while it is initialized")
 	embedded.AnswerDeployCheck(shop)
-	fill("file:must-not-be-opened.db")
+	if err := fill("file:must-not-be-opened.db"); err != nil {
+		panic(err)
+	}
 }
 
 // newBuild is the next build of it, in which a step has another name.

@@ -203,7 +203,7 @@ func (c *deployCheck) tell(o *options) error {
 			rows = append(rows, []string{m.Workflow + "/" + m.Key, m.Run, m.Status, m.Error})
 		}
 		if len(rows) > 0 {
-			if err := o.table("EXECUTION\tRUN\tSTATUS\tMISMATCH", rows); err != nil {
+			if err := o.table("EXECUTION\tRUN?\tSTATUS\tMISMATCH", rows); err != nil {
 				return err
 			}
 		}

@@ -22,7 +22,7 @@ func newDev(o *options) *cobra.Command {
 		Use: "dev [-- command …]", Short: "Run a program on a store and watch its executions",
 		Long: `Run a program with $PERDURE_STORE set, start it again when it dies (kill it and see it resume), and print what
 happens to its executions. Without a command, only watch. It opens no port.`,
-		Example: "  perdure dev --store file:hello.db -- go run ./examples/hello\n  perdure dev --store postgres://localhost/app",
+		Example: "  perdure dev -- go run ./examples/hello\n  perdure dev --store postgres://localhost/app",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, cancel := context.WithCancelCause(cmd.Context())
 			defer cancel(nil)
@@ -118,7 +118,7 @@ func (o *options) changes(ctx context.Context, last map[model.RunID]string, firs
 		if first && d.Outcome.Status.Closed() {
 			continue
 		}
-		fmt.Fprintf(o.Out, "%s  %-9s  %s/%s  %s\n", time.Now().Format("15:04:05.000"), s.Status, s.Workflow, s.Key, shorten(s.Reason, 80))
+		fmt.Fprintf(o.Out, "%s  %-9s  %s/%s  %s\n", time.Now().UTC().Format("15:04:05.000Z"), s.Status, s.Workflow, s.Key, shorten(s.Reason, 80))
 	}
 	return nil
 }

@@ -79,6 +79,18 @@ func (f *deadFlags) request() (api.DeadRequest, error) {
 	return r, nil
 }
 
+// selecting opens the store for what a request selects. Its fingerprint may be abbreviated.
+func (o *options) selecting(ctx context.Context, dry bool, r *api.DeadRequest, do func(b api.Backend) error) error {
+	return o.with(ctx, dry, func(b api.Backend) error {
+		if r.Fingerprint != "" {
+			if err := findFingerprint(ctx, b, r); err != nil {
+				return err
+			}
+		}
+		return do(b)
+	})
+}
+
 // deadLine is a dead task for programs.
 type deadLine struct {
 	ID          string       `json:"id"`
@@ -141,7 +153,7 @@ func newDlqList(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.with(cmd.Context(), true, func(b api.Backend) error { return o.listDead(cmd.Context(), b, r, limit) })
+			return o.selecting(cmd.Context(), true, &r, func(b api.Backend) error { return o.listDead(cmd.Context(), b, r, limit) })
 		},
 	}
 	f.add(cmd)
@@ -169,7 +181,7 @@ func (o *options) listDead(ctx context.Context, b api.Backend, r api.DeadRequest
 			if l.RequeuedAs != "" {
 				state = "requeued"
 			}
-			rows = append(rows, []string{l.ID, l.Activity, l.Queue, stamp(d.Body.At), strconv.Itoa(l.Attempts), state, shorten(l.Error, 60)})
+			rows = append(rows, []string{l.ID, l.Activity, l.Queue, second(d.Body.At), strconv.Itoa(l.Attempts), dash(state), l.Error})
 		}
 		if r.Cursor = page.Cursor; r.Cursor == "" {
 			break
@@ -178,7 +190,7 @@ func (o *options) listDead(ctx context.Context, b api.Backend, r api.DeadRequest
 	if o.output == "json" {
 		return o.json(lines)
 	}
-	if err := o.table("ID\tACTIVITY\tQUEUE\tDIED\tATTEMPTS\tSTATE\tERROR", rows); err != nil {
+	if err := o.table("ID\tACTIVITY\tQUEUE?\tDIED\tATTEMPTS?\tSTATE\tERROR", rows); err != nil {
 		return err
 	}
 	o.more(more)
@@ -196,7 +208,7 @@ func newDlqGroups(o *options) *cobra.Command {
 				return err
 			}
 			r.Limit = 1000
-			return o.with(cmd.Context(), true, func(b api.Backend) error {
+			return o.selecting(cmd.Context(), true, &r, func(b api.Backend) error {
 				groups, err := b.GroupDead(cmd.Context(), r)
 				if err != nil {
 					return err
@@ -228,32 +240,39 @@ func (o *options) deadGroups(groups []api.DeadGroup) error {
 	}
 	rows := make([][]string, len(groups))
 	for i, g := range groups {
-		rows[i] = []string{strconv.FormatInt(g.Count, 10), g.Activity, g.Fingerprint, stamp(g.Last), shorten(g.Message, 70)}
+		rows[i] = []string{strconv.FormatInt(g.Count, 10), g.Activity, g.Fingerprint, second(g.Last), g.Message}
 	}
 	return o.table("COUNT\tACTIVITY\tFINGERPRINT\tLAST\tMESSAGE OF THE LAST", rows)
 }
 
 func newDlqShow(o *options) *cobra.Command {
-	return &cobra.Command{
+	var stack bool
+	cmd := &cobra.Command{
 		Use: "show id", Short: "Show a dead task with its input and every attempt", Args: cobra.ExactArgs(1),
 		Example: "  perdure dlq show dead_7_06g5v0zkv0s00000000000000c",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := api.ParseDeadID(args[0])
+			named, err := deadNamed(args[0])
 			if err != nil {
 				return err
 			}
 			return o.with(cmd.Context(), true, func(b api.Backend) error {
+				id, err := named.find(cmd.Context(), b)
+				if err != nil {
+					return err
+				}
 				d, err := b.ShowDead(cmd.Context(), id)
 				if err != nil {
 					return err
 				}
-				return o.showDead(&d)
+				return o.showDead(&d, stack)
 			})
 		},
 	}
+	stackFlag(cmd, &stack)
+	return cmd
 }
 
-func (o *options) showDead(d *api.DeadTask) error {
+func (o *options) showDead(d *api.DeadTask, stack bool) error {
 	l := deadLineOf(d)
 	if o.output == "json" {
 		return o.json(l)
@@ -264,21 +283,25 @@ func (o *options) showDead(d *api.DeadTask) error {
 		{"Of", l.Execution + ", " + l.Run},
 		{"Scheduled", stamp(d.Body.Scheduled)},
 		{"Died", stamp(d.Body.At)},
-		{"Error", l.Error},
+		{"Error", oneLine(l.Error)},
 		{"Group", l.Fingerprint},
-		{"Input", payload(d.Body.Input, 2000)},
+		{"Input", o.text(d.Body.Input)},
 	}
 	if l.RequeuedAs != "" {
 		rows = append(rows, []string{"Requeued", fmt.Sprintf("at %s, as %s", stamp(d.Body.Requeued.At), l.RequeuedAs)})
 	}
 	for i := range d.Body.Failed {
 		f := &d.Body.Failed[i]
-		rows = append(rows, []string{fmt.Sprintf("Attempt %d", f.Attempt), fmt.Sprintf("%s  %s  %s", stamp(f.At), dash(f.Worker), shorten(f.Failure.Message, 100))})
+		rows = append(rows, []string{fmt.Sprintf("Attempt %d", f.Attempt), fmt.Sprintf("%s  %s  %s", stamp(f.At), dash(f.Worker), f.Failure.Message)})
 	}
 	if l.LeftOut > 0 {
 		rows = append(rows, []string{"", fmt.Sprintf("%d attempts between the first and the last ones are left out", l.LeftOut)})
 	}
-	return o.table("", rows)
+	if err := o.table("", rows); err != nil || !stack {
+		return err
+	}
+	o.printStack("the last attempt", d.Body.Failure)
+	return nil
 }
 
 func newDlqRequeue(o *options) *cobra.Command {
@@ -301,14 +324,15 @@ func newDlqRequeue(o *options) *cobra.Command {
 			}
 			return nil
 		},
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				if text != "" || one.Again {
 					return fault.New(fault.Invalid, "--input and --again go with the id of one dead task")
 				}
 				return o.requeueAll(cmd.Context(), &f, how, yes, timeout)
 			}
-			if one.ID, err = api.ParseDeadID(args[0]); err != nil {
+			named, err := deadNamed(args[0])
+			if err != nil {
 				return err
 			}
 			if text != "" {
@@ -320,11 +344,15 @@ func newDlqRequeue(o *options) *cobra.Command {
 			}
 			one.DryRun = how.DryRun
 			do := func(ctx context.Context, b api.Backend) error {
+				var err error
+				if one.ID, err = named.find(ctx, b); err != nil {
+					return err
+				}
 				reply, err := b.Requeue(ctx, one)
 				if err != nil {
 					return err
 				}
-				return o.requeued(args[0], &reply, one.DryRun)
+				return o.requeued(one.ID.String(), &reply, one.DryRun)
 			}
 			if one.DryRun {
 				return o.with(cmd.Context(), true, func(b api.Backend) error { return do(cmd.Context(), b) })
@@ -380,7 +408,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 		return err
 	}
 	if !how.DryRun && !yes {
-		return o.with(ctx, true, func(b api.Backend) error {
+		return o.selecting(ctx, true, &r, func(b api.Backend) error {
 			n, err := b.CountDead(ctx, r)
 			if err == nil {
 				err = fault.New(fault.Invalid, "%d dead tasks are selected: --yes requeues them, --dry-run lists them", n)
@@ -388,7 +416,7 @@ func (o *options) requeueAll(ctx context.Context, f *deadFlags, how batch.Requeu
 			return err
 		})
 	}
-	return o.with(ctx, how.DryRun, func(b api.Backend) error {
+	return o.selecting(ctx, how.DryRun, &r, func(b api.Backend) error {
 		verb := "requeued:"
 		if how.DryRun {
 			verb = "would be requeued:"
@@ -460,17 +488,23 @@ func newDlqUndo(o *options) *cobra.Command {
 		Use: "undo id", Short: "Take a requeue back whose task nobody has begun", Args: cobra.ExactArgs(1),
 		Example: "  perdure dlq undo dead_7_06g5v0zkv0s00000000000000c",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := api.ParseDeadID(args[0])
+			named, err := deadNamed(args[0])
 			if err != nil {
 				return err
 			}
-			if err := o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error { return b.UndoRequeue(ctx, api.UndoRequest{ID: id}) }); err != nil {
+			var id api.DeadID
+			if err := o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) (err error) {
+				if id, err = named.find(ctx, b); err != nil {
+					return err
+				}
+				return b.UndoRequeue(ctx, api.UndoRequest{ID: id})
+			}); err != nil {
 				return err
 			}
 			if o.output == "json" {
-				return o.json(map[string]any{"id": args[0], "undone": true})
+				return o.json(map[string]any{"id": id.String(), "undone": true})
 			}
-			_, err = fmt.Fprintf(o.Out, "%s is as it was before it was requeued\n", args[0])
+			_, err = fmt.Fprintf(o.Out, "%s is as it was before it was requeued\n", id)
 			return err
 		},
 	}
@@ -497,11 +531,15 @@ func newDlqPurge(o *options) *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
 			if len(args) == 1 {
-				id, err := api.ParseDeadID(args[0])
+				named, err := deadNamed(args[0])
 				if err != nil {
 					return err
 				}
 				return o.with(ctx, dry, func(b api.Backend) error {
+					id, err := named.find(ctx, b)
+					if err != nil {
+						return err
+					}
 					d, err := b.ShowDead(ctx, id)
 					if err != nil {
 						return err
@@ -524,7 +562,7 @@ func newDlqPurge(o *options) *cobra.Command {
 				r.To = model.TimeOf(time.Now().Add(-older))
 			}
 			if !dry && !yes {
-				return o.with(ctx, true, func(b api.Backend) error {
+				return o.selecting(ctx, true, &r, func(b api.Backend) error {
 					n, err := b.CountDead(ctx, r)
 					if err == nil {
 						err = fault.New(fault.Invalid, "%d dead tasks are selected: --yes removes them, --dry-run lists them", n)
@@ -532,7 +570,7 @@ func newDlqPurge(o *options) *cobra.Command {
 					return err
 				})
 			}
-			return o.with(ctx, dry, func(b api.Backend) error {
+			return o.selecting(ctx, dry, &r, func(b api.Backend) error {
 				return o.tellDead(purgeVerb(dry), dry, batch.PurgeAll(ctx, patient{b, timeout}, r, dry))
 			})
 		},

@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -165,16 +167,17 @@ func TestNobodyAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	do := on(t, url)
-	const hint = "no node may be running: see `perdure doctor`"
+	const hint = "no node is running: see `perdure doctor`"
 	history := filepath.Join(t.TempDir(), "letter.jsonl")
 	do("", 0, "workflow", "export", "task:letter/bad-1", "-f", history)
+	var wg sync.WaitGroup // they wait side by side
 	for _, args := range [][]string{
 		{"workflow", "retry", "task:letter/bad-1"},
 		{"workflow", "delete", "task:letter/bad-1", "--yes"},
 		{"workflow", "import", "-f", history, "--key", "copy"},
 		{"dlq", "purge", ids(t, do("", 0, "dlq", "list", "-o", "json"))[0].ID},
 	} {
-		do(hint, 6, append(args, "--timeout", "500ms")...)
+		wg.Go(func() { do(hint, 6, append(args, "--timeout", "500ms")...) })
 	}
 	for _, args := range [][]string{
 		{"workflow", "delete", "--query", `workflow = "task:letter"`, "--yes"},
@@ -182,9 +185,10 @@ func TestNobodyAnswers(t *testing.T) {
 		{"dlq", "purge", "--all", "--yes"},
 		{"dlq", "requeue", "--all", "--yes"},
 	} {
-		do("nothing more was tried after 1: ", 6, append(args, "--timeout", "500ms")...)
-		do(hint, 6, append(args, "--timeout", "500ms", "-o", "json")...)
+		wg.Go(func() { do("nothing more was tried after 1: ", 6, append(slices.Clone(args), "--timeout", "500ms")...) })
+		wg.Go(func() { do(hint, 6, append(slices.Clone(args), "--timeout", "500ms", "-o", "json")...) })
 	}
+	wg.Wait()
 }
 
 func TestStress(t *testing.T) {

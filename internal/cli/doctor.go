@@ -3,6 +3,9 @@ package cli
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -32,37 +35,49 @@ func newDoctor(o *options) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.output == "json" {
-				err = o.json(found)
-			} else {
-				rows := make([][]string, len(found))
-				for i, f := range found {
-					rows[i] = []string{f.State, f.Check, f.Detail}
-				}
-				err = o.table("", rows)
-			}
-			for _, f := range found {
-				if f.State == "problem" && err == nil {
-					err = fault.New(fault.Blocked, "%s: %s", f.Check, f.Detail)
-				}
-			}
-			return err
+			return o.findings(found)
 		},
 	}
 }
 
+// findings prints what was found, and fails when there is a problem.
+func (o *options) findings(found []finding) (err error) {
+	if o.output == "json" {
+		err = o.json(found)
+	} else {
+		rows := make([][]string, len(found))
+		for i, f := range found {
+			rows[i] = []string{f.State, f.Check, f.Detail}
+		}
+		err = o.table("", rows)
+	}
+
+	for _, f := range found {
+		if f.State == "problem" && err == nil {
+			err = fault.New(fault.Blocked, "%s: %s", f.Check, f.Detail)
+		}
+	}
+	return err
+}
+
 func (o *options) examine(ctx context.Context) ([]finding, error) {
 	schema, err := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema})
+	var found []finding
 	if err != nil {
-		return nil, err
+		// A server that may lose commits is a finding like any other: the rest is examined all the same.
+		looked, unsafe := node.CheckSchema(ctx, node.Config{URL: o.store, Schema: o.schema, AllowUnsafe: true})
+		if unsafe != nil {
+			return nil, err
+		}
+		schema, found = looked, []finding{{"server", "problem", err.Error()}}
 	}
 	switch {
 	case schema.Version == 0:
-		return []finding{{"schema", "problem", "there is none yet: run perdure migrate, or open the store with a program"}}, nil
+		return append(found, finding{"schema", "problem", "there is none yet: run perdure migrate, or open the store with a program"}), nil
 	case schema.Version < schema.Latest:
-		return []finding{{"schema", "problem", fmt.Sprintf("is at version %d of %d: run perdure migrate", schema.Version, schema.Latest)}}, nil
+		return append(found, finding{"schema", "problem", fmt.Sprintf("is at version %d of %d: run perdure migrate", schema.Version, schema.Latest)}), nil
 	}
-	found := []finding{{"schema", "ok", fmt.Sprintf("version %d, %d shards", schema.Version, schema.Shards)}}
+	found = append(found, finding{"schema", "ok", fmt.Sprintf("version %d, %d shards", schema.Version, schema.Shards)})
 	n, err := o.look(ctx)
 	if err != nil {
 		return nil, err
@@ -186,10 +201,10 @@ func logFinding(s store.Logged) (finding, error) {
 	return finding{"log", "ok", fmt.Sprintf("the write-ahead log has %d MiB", bytes/mib)}, nil
 }
 
-// executionFindings looks for runs that cannot go on by themselves.
+// executionFindings looks for runs that go on only when somebody changes something.
 func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
-	req := api.ListRequest{Statuses: []model.Status{model.Running}, Limit: 1000}
-	open, blocked, example := 0, 0, ""
+	req := api.ListRequest{Statuses: []model.Status{model.Running}, Limit: 1000, Explain: true}
+	open, stuck, unowned, example := 0, map[model.ReasonCode]int{}, 0, ""
 	for {
 		page, err := b.List(ctx, req)
 		if err != nil {
@@ -198,22 +213,34 @@ func executionFindings(ctx context.Context, b api.Backend) ([]finding, error) {
 		for i := range page.Executions {
 			open++
 			d := &page.Executions[i]
-			if len(d.Reasons) == 0 {
+			if len(d.Reasons) == 0 || !d.Reasons[0].Code.Strands() {
 				continue
 			}
-			switch d.Reasons[0].Code {
-			case model.WaitMismatch, model.WaitPoison, model.WaitCorrupt, model.WaitNewer, model.WaitLimit:
-				blocked++
-				example = d.Start.Address.Type + "/" + d.Start.Address.Key + " " + d.Reasons[0].String()
-			default:
+			why := d.Reasons[0]
+			if why.Code == model.WaitOwner { // the nodes and shards have findings of their own
+				unowned++
+				continue
 			}
+			stuck[why.Code]++
+			example = d.Start.Address.Type + "/" + d.Start.Address.Key + " " + why.String()
 		}
 		if req.Cursor = page.Cursor; req.Cursor == "" {
 			break
 		}
 	}
-	if blocked > 0 {
-		return []finding{{"executions", "problem", fmt.Sprintf("%d of %d open ones cannot go on, such as %s", blocked, open, example)}}, nil
+
+	if len(stuck) > 0 {
+		n, counts := 0, make([]string, 0, len(stuck))
+		for _, code := range slices.Sorted(maps.Keys(stuck)) {
+			n += stuck[code]
+			counts = append(counts, fmt.Sprintf("%d %s", stuck[code], code))
+		}
+		text := fmt.Sprintf("%d of %d open ones cannot go on (%s), such as %s", n, open, strings.Join(counts, ", "), example)
+		return []finding{{"executions", "problem", text}}, nil
 	}
-	return []finding{{"executions", "ok", fmt.Sprintf("%d open, none blocked", open)}}, nil
+	text := fmt.Sprintf("%d open, none blocked", open)
+	if unowned > 0 {
+		text += fmt.Sprintf(", %d wait for a process", unowned)
+	}
+	return []finding{{"executions", "ok", text}}, nil
 }

@@ -24,7 +24,7 @@ service:gateway/eu; it has no state, so there is nothing to list, but what waits
   perdure entity call account/42 deposit --input '{"Cents": 100}' --request-id d-1
   perdure entity send account/42 deposit --input '{"Cents": 100}'`,
 	}
-	cmd.AddCommand(newEntityList(o), newEntityShow(o), newEntityCall(o), newEntitySend(o), newEntityDelete(o))
+	cmd.AddCommand(newEntityList(o), newEntityShow(o), newEntityCall(o), newEntitySend(o), newEntityDelete(o), newEntityMailbox(o))
 	return cmd
 }
 
@@ -87,9 +87,7 @@ func entityLineOf(n *model.Entity) entityLine {
 	if n.Exists {
 		l.State, l.Created = raw(n.State), n.Created.String()
 	}
-	if !n.Changed.IsZero() {
-		l.Changed = n.Changed.String()
-	}
+	l.Changed = when(n.Changed)
 	return l
 }
 
@@ -145,7 +143,7 @@ func newEntityList(o *options) *cobra.Command {
 			for i := range found {
 				n := &found[i]
 				lines[i] = entityLineOf(n)
-				rows[i] = []string{nameOf(n.Address), stamp(n.Changed), lockedBy(n), stateOf(n, 60)}
+				rows[i] = []string{nameOf(n.Address), second(n.Changed), lockedBy(n), o.state(n)}
 			}
 			if o.output == "json" {
 				return o.json(lines)
@@ -162,11 +160,11 @@ func newEntityList(o *options) *cobra.Command {
 	return cmd
 }
 
-// stateOf is the state of an entity for people.
-func stateOf(n *model.Entity, most int) string {
+// state is the state of an entity for people.
+func (o *options) state(n *model.Entity) string {
 	switch {
 	case n.Exists:
-		return payload(n.State, most)
+		return o.text(n.State)
 	case n.Version > 0 && n.Empty():
 		return "(cannot be read)"
 	}
@@ -226,6 +224,10 @@ func (o *options) withEntity(printed func(*api.EntityInfo) error) func(*cobra.Co
 			return err
 		}
 		return o.with(cmd.Context(), true, func(b api.Backend) error {
+			a, err := findEntity(cmd.Context(), b, a)
+			if err != nil {
+				return err
+			}
 			info, err := b.Entity(cmd.Context(), a)
 			if err != nil {
 				return err
@@ -248,14 +250,14 @@ func (o *options) entity(info *api.EntityInfo) error {
 	if o.output == "json" {
 		return o.json(struct {
 			entityLine
-			Waiting []waitLine     `json:"waiting"`
-			More    bool           `json:"more_waiting,omitempty"`
-			Reasons []model.Reason `json:"reasons,omitempty"`
-		}{entityLineOf(n), waiting, info.More, info.Reasons})
+			Waiting []waitLine   `json:"waiting"`
+			More    bool         `json:"more_waiting,omitempty"`
+			Reasons []reasonLine `json:"reasons,omitempty"`
+		}{entityLineOf(n), waiting, info.More, reasonLines(info.Reasons)})
 	}
 	rows := [][]string{{"Entity", nameOf(n.Address)}}
 	if !n.Address.Stateless() {
-		rows = append(rows, []string{"State", stateOf(n, 2000)}, []string{"Created", stamp(n.Created)}, []string{"Changed", stamp(n.Changed)}, []string{"Version", number(int(n.Version))})
+		rows = append(rows, []string{"State", o.state(n)}, []string{"Created", stamp(n.Created)}, []string{"Changed", stamp(n.Changed)}, []string{"Version", number(int(n.Version))})
 		if l := lockOf(n); l != nil {
 			rows = append(
 				rows, []string{"Locked by", l.Execution + ", " + l.Run}, []string{"", "section " + l.Section},
@@ -339,6 +341,9 @@ func (o *options) calling(cmd *cobra.Command, prepare func(r *api.CallRequest) e
 			return err
 		}
 		return o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+			if r.Address, err = findEntity(ctx, b, r.Address); err != nil {
+				return err
+			}
 			out, err := b.Call(ctx, r)
 			if err != nil {
 				return err

@@ -77,7 +77,7 @@ func TestEntitiesBesideANode(t *testing.T) {
 		{`call account deposit`, 2, "write entity/key"},
 		{`call service:/x zone`, 2, "write entity/key"},
 		{`call service:clock/eu zone`, 0, `"zone eu"`},
-		{`call cart/1 add --timeout 300ms`, 6, "ERROR"}, // nobody has its code
+		{`call cart/1 add --timeout 300ms`, 6, "one node is running and has not answered"}, // it does not have the code
 		{`send account/42 deposit --input {"Cents":1} --request-id d-2`, 0, "sent deposit to account/42"},
 		{`send account/42 deposit --input {"Cents":1} --request-id d-2 -o json`, 0, `"operation": "deposit"`},
 		{`call account/42 cents`, 0, "101"},

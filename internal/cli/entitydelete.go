@@ -34,6 +34,10 @@ dead letters. The section that holds its lock goes on: its further calls of the 
 					"call an operation that does; --force removes one that cannot be read or changed")
 			}
 			return o.with(cmd.Context(), dry, func(b api.Backend) error {
+				a, err := findEntity(cmd.Context(), b, a)
+				if err != nil {
+					return err
+				}
 				return o.deleteEntity(cmd.Context(), patient{b, timeout}, a, export, yes, dry)
 			})
 		},

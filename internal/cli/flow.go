@@ -47,7 +47,7 @@ func newLimit(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "limit", Short: "How many tasks run at a time, and how many begin in a time"}
 	cmd.AddCommand(newLimitList(o), newLimitShow(o), newLimitSet(o), o.flowVerb("delete", "Remove a limit; tasks that name it wait until there is one again",
 		"  perdure limit delete smtp", "deleted limit", func(ctx context.Context, b api.Backend, name string) error {
-			return b.DeleteLimit(ctx, model.DefaultTenant, name)
+			return orKnown(b.DeleteLimit(ctx, model.DefaultTenant, name), "limits", func() ([]string, error) { return limitNames(ctx, b) })
 		}))
 	return cmd
 }
@@ -129,7 +129,11 @@ func (o *options) limits(ctx context.Context) ([]limitShape, error) {
 		return nil, err
 	}
 	defer n.Close()
-	found, err := n.Backend().Limits(ctx, model.DefaultTenant)
+	return o.limitShapes(ctx, n.Backend())
+}
+
+func (o *options) limitShapes(ctx context.Context, b api.Backend) ([]limitShape, error) {
+	found, err := b.Limits(ctx, model.DefaultTenant)
 	list := make([]limitShape, len(found))
 	for i := range found {
 		list[i] = shapeLimit(&found[i])
@@ -188,7 +192,11 @@ func newLimitShow(o *options) *cobra.Command {
 				}
 				return o.table("", rows)
 			}
-			return fault.New(fault.NotFound, "there is no limit %s", args[0])
+			names := make([]string, len(list))
+			for i := range list {
+				names[i] = list[i].Name
+			}
+			return orKnown(fault.New(fault.NotFound, "there is no limit %s", args[0]), "limits", func() ([]string, error) { return names, nil })
 		},
 	}
 }
@@ -223,7 +231,11 @@ func newLimitSet(o *options) *cobra.Command {
 			if l.Per == "activity" {
 				l.Per = api.PerKind
 			}
-			return b.SetLimit(ctx, model.DefaultTenant, l, anyQueue)
+			if err := b.SetLimit(ctx, model.DefaultTenant, l, anyQueue); err != nil || l.Queue != "" || l.Kind != "" || o.alone() {
+				return err
+			}
+			o.warnOfLimit(ctx, b, name)
+			return nil
 		})
 	cmd.Long = `Make a limit, or change it. Tasks that run go on; every process applies it within seconds.
 
@@ -245,10 +257,15 @@ func newBreaker(o *options) *cobra.Command {
 	cmd := &cobra.Command{Use: "breaker", Short: "Circuit breakers of tasks"}
 	var why, pauseWhy, until string
 	var span time.Duration
+	var tripAny, pauseAny bool
 	trip := o.flowVerb("trip", "Open a breaker as if enough tasks had failed", "  perdure breaker trip bank --reason 'they migrate'", "tripped breaker",
 		func(ctx context.Context, b api.Backend, name string) error {
+			if err := checkBreaker(ctx, b, name, tripAny); err != nil {
+				return err
+			}
 			return b.TripBreaker(ctx, model.DefaultTenant, name, why)
 		})
+	trip.Flags().BoolVar(&tripAny, "any-name", false, anyName)
 	trip.Flags().StringVar(&why, "reason", "", "what people are told")
 	pause := o.flowVerb("pause", "Let nothing through a breaker for a while", "  perdure breaker pause bank --for 2h --reason 'they migrate'", "paused breaker",
 		func(ctx context.Context, b api.Backend, name string) error {
@@ -262,8 +279,12 @@ func newBreaker(o *options) *cobra.Command {
 					return fault.New(fault.Invalid, "--until %q: a time such as 2026-11-15T08:00:00Z", until)
 				}
 			}
+			if err := checkBreaker(ctx, b, name, pauseAny); err != nil {
+				return err
+			}
 			return b.PauseBreaker(ctx, model.DefaultTenant, name, model.TimeOf(at), pauseWhy)
 		})
+	pause.Flags().BoolVar(&pauseAny, "any-name", false, anyName)
 	pause.Flags().StringVar(&pauseWhy, "reason", "", "what people are told")
 	pause.Flags().DurationVar(&span, "for", 0, "how long")
 	pause.Flags().StringVar(&until, "until", "", "until when (RFC 3339); a time in the past ends the pause")
@@ -271,7 +292,7 @@ func newBreaker(o *options) *cobra.Command {
 	pause.MarkFlagsOneRequired("for", "until")
 	cmd.AddCommand(newBreakerList(o), newBreakerSet(o), trip, pause,
 		o.flowVerb("reset", "Close a breaker and end its pause", "  perdure breaker reset bank", "reset breaker", func(ctx context.Context, b api.Backend, name string) error {
-			return b.ResetBreaker(ctx, model.DefaultTenant, name)
+			return orKnown(b.ResetBreaker(ctx, model.DefaultTenant, name), "breakers", func() ([]string, error) { return breakerNames(ctx, b) })
 		}),
 		o.flowVerb("delete", "Remove a rule; breakers that tasks name have the defaults then", "  perdure breaker delete bank", "deleted the rule for breaker",
 			func(ctx context.Context, b api.Backend, name string) error {
@@ -357,11 +378,8 @@ func (o *options) breakers(ctx context.Context, b api.Backend) error {
 	list, rows := make([]breakerShape, len(found)), make([][]string, len(found))
 	for i := range found {
 		f := &found[i]
-		list[i] = breakerShape{Name: f.Name, State: f.State, Since: f.Since.String(), Reason: f.Why, Paused: f.Held, Probes: f.Probes, Rule: shapeRule(&f.Rule)}
-		if !f.Until.IsZero() {
-			list[i].Until = f.Until.String()
-		}
-		rows[i] = []string{f.Name, f.State, stamp(f.Since), stamp(f.Until), dash(f.Why)}
+		list[i] = breakerShape{Name: f.Name, State: f.State, Since: when(f.Since), Until: when(f.Until), Reason: f.Why, Paused: f.Held, Probes: f.Probes, Rule: shapeRule(&f.Rule)}
+		rows[i] = []string{f.Name, f.State, second(f.Since), second(f.Until), dash(f.Why)}
 	}
 	if o.output == "json" {
 		return o.json(list)

@@ -41,7 +41,8 @@ func (o *options) with(ctx context.Context, dry bool, do func(b api.Backend) err
 	if err != nil {
 		return err
 	}
-	return errors.Join(do(n.Backend()), n.Close())
+	err = o.unanswered(ctx, n, do(n.Backend()))
+	return errors.Join(err, n.Close())
 }
 
 // place reads where a past ends: a position, or the step before which it does.
@@ -224,7 +225,7 @@ func newWorkflowDelete(o *options) *cobra.Command {
 				}
 			}
 			if o.output == "json" {
-				var runs []string
+				runs := []string{}
 				for _, id := range would.Runs {
 					runs = append(runs, id.String())
 				}
@@ -287,7 +288,7 @@ func newWorkflowExport(o *options) *cobra.Command {
 			return errors.Join(history.Export(ctx, b, t, f), f.Close())
 		})
 	one := cmd.RunE
-	cmd.Use = "export [workflow/key]"
+	cmd.Use = "export workflow/key | --query q --out dir"
 	cmd.Example = `  perdure workflow export order/42 -f order-42.jsonl
   perdure workflow export --query 'workflow = "order" and closed >= -24h' --out histories`
 	cmd.Args = func(_ *cobra.Command, args []string) error {

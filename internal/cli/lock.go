@@ -28,11 +28,11 @@ long belongs to an execution that does something else for long: perdure workflow
 
 // lockLine is a lock for programs.
 type lockLine struct {
-	Execution string `json:"execution"`
-	Run       string `json:"run"`
-	Section   string `json:"section"`
+	Execution string `json:"execution,omitempty"`
+	Run       string `json:"run,omitempty"`
+	Section   string `json:"section,omitempty"`
 	Epoch     int64  `json:"epoch"`
-	Since     string `json:"since"`
+	Since     string `json:"since,omitempty"`
 }
 
 // lockOf is the lock of an entity; nil when it is not locked.
@@ -41,7 +41,7 @@ func lockOf(n *model.Entity) *lockLine {
 		return nil
 	}
 	h := &n.Holder
-	return &lockLine{Execution: nameOf(h.Address), Run: h.Run.String(), Section: h.ID, Epoch: n.Epoch, Since: n.Held.String()}
+	return &lockLine{Execution: nameOf(h.Address), Run: h.Run.String(), Section: h.ID, Epoch: n.Epoch, Since: when(n.Held)}
 }
 
 func newLockList(o *options) *cobra.Command {
@@ -68,12 +68,12 @@ func newLockList(o *options) *cobra.Command {
 					l = &lockLine{}
 				}
 				lines[i] = line{entityWord(n.Address.Type), n.Address.Key, *l}
-				rows[i] = []string{nameOf(n.Address), dash(l.Execution), dash(l.Run), dash(l.Section), strconv.FormatInt(l.Epoch, 10), stamp(n.Held)}
+				rows[i] = []string{nameOf(n.Address), dash(l.Execution), dash(l.Run), dash(l.Section), strconv.FormatInt(l.Epoch, 10), second(n.Held)}
 			}
 			if o.output == "json" {
 				return o.json(lines)
 			}
-			if err := o.table("ENTITY\tHELD BY\tRUN\tSECTION\tEPOCH\tSINCE", rows); err != nil {
+			if err := o.table("ENTITY\tHELD BY\tRUN?\tSECTION?\tEPOCH\tSINCE", rows); err != nil {
 				return err
 			}
 			o.more(more)
@@ -101,19 +101,19 @@ func (o *options) waiters(info *api.EntityInfo) error {
 		}
 		w := waitOf(it)
 		waiters = append(waiters, w)
-		rows = append(rows, []string{strconv.Itoa(len(waiters)), w.From, w.Run, w.Section, stamp(it.At)})
+		rows = append(rows, []string{strconv.Itoa(len(waiters)), w.From, w.Run, w.Section, second(it.At)})
 	}
 	if o.output == "json" {
 		return o.json(struct {
 			Entity  string     `json:"entity"`
 			Key     string     `json:"key"`
-			Lock    *lockLine  `json:"lock"`
+			Lock    *lockLine  `json:"lock,omitempty"`
 			Waiters []waitLine `json:"waiters"`
 			More    bool       `json:"more_waiting,omitempty"`
 		}{entityWord(n.Address.Type), n.Address.Key, lockOf(n), waiters, info.More})
 	}
 	if l := lockOf(n); l != nil {
-		fmt.Fprintf(o.Err, "%s is locked by %s (%s) since %s.\n", nameOf(n.Address), l.Execution, l.Run, stamp(n.Held))
+		o.say(o.Err, fmt.Sprintf("%s is locked by %s (%s) since %s.", nameOf(n.Address), l.Execution, l.Run, stamp(n.Held)))
 	} else {
 		fmt.Fprintf(o.Err, "%s is not locked.\n", nameOf(n.Address))
 	}
@@ -124,7 +124,7 @@ func (o *options) waiters(info *api.EntityInfo) error {
 		fmt.Fprintln(o.Err, "Nobody waits for its lock.")
 		return nil
 	}
-	return o.table("#\tEXECUTION\tRUN\tSECTION\tSINCE", rows)
+	return o.table("#\tEXECUTION\tRUN?\tSECTION\tSINCE", rows)
 }
 
 func newLockRelease(o *options) *cobra.Command {
@@ -147,9 +147,19 @@ Cancel or terminate the execution instead where that is possible: its end releas
 				return err
 			}
 			if !force && epoch == 0 {
-				return o.with(cmd.Context(), true, func(b api.Backend) error { return rehearseRelease(cmd.Context(), b, a) })
+				return o.with(cmd.Context(), true, func(b api.Backend) error {
+					a, err := findEntity(cmd.Context(), b, a)
+					if err != nil {
+						return err
+					}
+					return rehearseRelease(cmd.Context(), b, a)
+				})
 			}
 			return o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+				a, err := findEntity(ctx, b, a)
+				if err != nil {
+					return err
+				}
 				return o.release(ctx, b, api.UnlockRequest{Address: a, Epoch: epoch})
 			})
 		},

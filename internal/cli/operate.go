@@ -20,7 +20,7 @@ import (
 )
 
 // act opens the store for commands that change something: a file as its only owner, a database beside its nodes.
-func (o *options) act(ctx context.Context) (*node.Node, error) {
+func (o *options) act(ctx context.Context) (session, error) {
 	n, err := o.look(ctx) // a name that was mistyped must not make a new file
 	if err != nil {
 		return nil, err
@@ -28,11 +28,7 @@ func (o *options) act(ctx context.Context) (*node.Node, error) {
 	if err := n.Close(); err != nil {
 		return nil, err
 	}
-	n, err = node.Open(ctx, node.Config{URL: o.store, Schema: o.schema, Guest: true, Log: o.log(), Version: Version()})
-	if err != nil {
-		return nil, fmt.Errorf("open the store: %w", err)
-	}
-	return n, nil
+	return o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Guest: true, Log: o.log(), Version: Version()})
 }
 
 // alone reports whether the store has one process at a time, which is this command then.
@@ -48,7 +44,7 @@ const openLimit = 30 * time.Second
 
 // open opens the store within the limit. Its context has no deadline, so a server that refuses
 // connections is given up on after a few seconds, and not only when the limit is reached.
-func (o *options) open(ctx context.Context) (*node.Node, error) {
+func (o *options) open(ctx context.Context) (session, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	limit := time.AfterFunc(openLimit, func() { cancel(context.DeadlineExceeded) })
@@ -71,9 +67,9 @@ func (o *options) within(ctx context.Context, d time.Duration, do func(ctx conte
 		}
 	}()
 
-	ctx, cancel := context.WithTimeout(ctx, d)
+	asked, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	return unanswered(do(ctx, n.Backend()))
+	return o.unanswered(ctx, n, do(asked, n.Backend()))
 }
 
 // input reads JSON from a flag: itself, @file, or - for standard input. It is checked before anything is sent.
@@ -200,7 +196,7 @@ func (o *options) start(ctx context.Context, b api.Backend, r api.StartRequest, 
 	if o.output == "json" {
 		err = o.json(out)
 	} else if failure == nil {
-		_, err = fmt.Fprintln(o.Out, payload(end.Outcome.Output, 1<<20))
+		_, err = fmt.Fprintln(o.Out, payload(end.Outcome.Output, len(end.Outcome.Output.Data)))
 	}
 	if failure != nil {
 		return fault.New(fault.Unclassified, "%s %s: %s", name, out.Status, failure.Message)
@@ -251,18 +247,19 @@ func (o *options) settle(use, short, example string, fill func(*api.SettleReques
 	var timeout time.Duration
 	cmd := &cobra.Command{
 		Use: use + " workflow/key promise", Short: short, Example: example, Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if r.Target, err = target(args[0], run); err != nil {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			named, err := target(args[0], run)
+			if err != nil {
 				return err
 			}
 			if err := fill(&r); err != nil {
 				return err
 			}
 			r.Name = args[1]
-			if err := o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error { return b.Settle(ctx, r) }); err != nil {
-				return err
-			}
-			return o.told([]told{{Execution: args[0], Run: run}}, "settled promise "+r.Name+" of")
+			return o.acting(cmd.Context(), timeout, named, "settled promise "+r.Name+" of", func(ctx context.Context, b api.Backend, t api.Target) error {
+				r.Target = t
+				return b.Settle(ctx, r)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")

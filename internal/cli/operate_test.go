@@ -64,6 +64,9 @@ func perdureOn(t *testing.T, url string, args ...string) (out, complaints string
 	t.Helper()
 	var o, e bytes.Buffer
 	code = cli.Main(t.Context(), append(args, "--store", url), cli.Streams{In: strings.NewReader(""), Out: &o, Err: &e})
+	if err := cli.CheckShape("../../docs/cli-json.md", args, o.String()); code == 0 && err != nil {
+		t.Error(err)
+	}
 	return o.String(), strings.Join(strings.Fields(e.String()), " "), code // errors are wrapped to the width of a terminal
 }
 

@@ -45,18 +45,42 @@ func (p patient) Delete(ctx context.Context, r api.DeleteRequest) (api.DeleteRep
 	return within(ctx, p.most, r, p.Backend.Delete)
 }
 
+// membersLimit bounds how long a command that was not answered looks for the reason.
+const membersLimit = 5 * time.Second
+
 // within asks for something that needs an answer within the time.
 func within[Q, A any](ctx context.Context, d time.Duration, q Q, ask func(context.Context, Q) (A, error)) (A, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	a, err := ask(ctx, q)
-	return a, unanswered(err)
+	return ask(ctx, q)
 }
 
-// unanswered tells people what it may mean that nobody has answered in time.
-func unanswered(err error) error {
-	if fault.Is(err, fault.Timeout) {
-		return fault.WithHint(err, "no node may be running: see `perdure doctor`; --timeout waits longer")
+// unanswered adds to a timeout what is known of the nodes that could have answered.
+func (o *options) unanswered(ctx context.Context, n session, err error) error {
+	const further = "see `perdure doctor`; --timeout waits longer"
+	if !fault.Is(err, fault.Timeout) {
+		return err
 	}
-	return err
+	if o.alone() {
+		return fault.WithHint(err, "this command has the file open, so no program runs that could answer: %s", further)
+	}
+
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), membersLimit)
+	defer cancel()
+	view, failed := n.Store().Members(ctx)
+	live := 0
+	for i := range view.Members {
+		if view.Members[i].Expires >= view.Now {
+			live++
+		}
+	}
+	switch {
+	case failed != nil:
+		return fault.WithHint(err, "%s", further)
+	case live == 0:
+		return fault.WithHint(err, "no node is running: %s", further)
+	case live == 1:
+		return fault.WithHint(err, "one node is running and has not answered: %s", further)
+	}
+	return fault.WithHint(err, "%d nodes are running and have not answered: %s", live, further)
 }

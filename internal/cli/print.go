@@ -6,24 +6,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/model"
 )
-
-// table prints rows under a head, in columns.
-func (o *options) table(head string, rows [][]string) error {
-	w := tabwriter.NewWriter(o.Out, 2, 4, 2, ' ', 0)
-	if head != "" {
-		fmt.Fprintln(w, head)
-	}
-	for _, r := range rows {
-		fmt.Fprintln(w, strings.Join(r, "\t"))
-	}
-	return w.Flush()
-}
 
 // more tells people that a list is not all.
 func (o *options) more(more bool) {
@@ -40,12 +27,39 @@ func (o *options) json(v any) error {
 	return enc.Encode(v)
 }
 
-// stamp is a time for people.
+// when is a time for programs; empty for none.
+func when(t model.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.String()
+}
+
+// stamp is a time for people, in UTC.
 func stamp(t model.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	return t.Std().Format("2006-01-02 15:04:05.000")
+	return t.Std().Format("2006-01-02 15:04:05.000Z")
+}
+
+// second is a time for people without its milliseconds, for tables that have no room for them.
+func second(t model.Time) string { return instantText(t.Std()) }
+
+// longest is how many bytes of a value are shown on a terminal without --full.
+const longest = 500
+
+// text is a payload on one line. On a terminal a long one is cut, unless --full is given.
+func (o *options) text(p model.Payload) string {
+	most := longest
+	if o.full || o.Width == 0 {
+		most = len(p.Data)
+	}
+	text := payload(p, most)
+	if len(p.Data) > most && strings.HasSuffix(text, cutMark) {
+		text += fmt.Sprintf(" (%d bytes; --full shows all)", len(p.Data))
+	}
+	return text
 }
 
 // dash stands for a text that there is not.
@@ -79,7 +93,7 @@ func payload(p model.Payload, most int) string {
 		for cut > 0 && !utf8.RuneStart(p.Data[cut]) {
 			cut--
 		}
-		return string(p.Data[:cut]) + "…"
+		return string(p.Data[:cut]) + cutMark
 	}
 	return string(p.Data)
 }

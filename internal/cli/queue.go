@@ -20,8 +20,7 @@ func newQueue(o *options) *cobra.Command {
 			Use: "list", Short: "List queues, how many tasks they hold and who serves them", Args: cobra.NoArgs,
 			Long: `List queues, how many tasks they hold and who serves them.
 
-Which tasks wait and which are executed is known to the nodes that carry them. This command looks at the store beside them: it counts tasks that were submitted on their
-own and are open. Those of workflows are in the histories of their workflows, and are not counted.`,
+The nodes that carry the tasks are asked, on PostgreSQL. Otherwise the command looks through the store, and counts the tasks in the histories of open executions.`,
 			Example: "  perdure queue list -o json",
 			RunE:    func(cmd *cobra.Command, _ []string) error { return o.queues(cmd, "") },
 		},
@@ -46,7 +45,9 @@ type queueLine struct {
 	Slots   int    `json:"slots"`
 	Paused  bool   `json:"paused,omitempty"`
 	Reason  string `json:"reason,omitempty"` // why it is paused
-	From    string `json:"from"`
+	// Unserved are activities whose tasks wait and that no live process executes.
+	Unserved []string `json:"unserved,omitempty"`
+	From     string   `json:"from"`
 }
 
 func (o *options) queues(cmd *cobra.Command, only string) error {
@@ -71,19 +72,23 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 			if only != "" && q.Name != only {
 				continue
 			}
-			l := queueLine{Queue: q.Name, Open: q.Open, Workers: q.Workers, Slots: q.Slots, Paused: q.Paused, From: "store"}
-			if !q.Oldest.IsZero() {
-				l.Oldest = q.Oldest.String()
+			l := queueLine{
+				Queue: q.Name, Open: q.Open, Workers: q.Workers, Slots: q.Slots, Paused: q.Paused, Oldest: when(q.Oldest), Unserved: q.Unserved, From: "store",
 			}
 			state := "-"
 			if n := slices.IndexFunc(paused, func(p api.QueueStatus) bool { return p.Paused && p.Name == q.Name }); n >= 0 {
 				l.Paused, l.Reason = true, paused[n].Why
 				state = strings.TrimSuffix("paused: "+paused[n].Why, ": ")
 			}
-			row := []string{q.Name, strconv.Itoa(q.Open), stamp(q.Oldest), strconv.Itoa(q.Workers), strconv.Itoa(q.Slots), state}
+			if len(q.Unserved) > 0 {
+				state = strings.TrimPrefix(state+"; ", "-; ") + "no live process executes " + strings.Join(q.Unserved, ", ")
+			}
+			row := []string{q.Name, strconv.Itoa(q.Open), second(q.Oldest), strconv.Itoa(q.Workers), strconv.Itoa(q.Slots), state}
 			if list.Counted {
-				l.From, l.Waiting, l.Delayed, l.Claimed = "node", &q.Waiting, &q.Delayed, &q.Claimed
-				row = append(row, fmt.Sprintf("%d waiting, %d delayed, %d claimed", q.Waiting, q.Delayed, q.Claimed))
+				l.From = "node"
+			}
+			if q.Waiting+q.Delayed+q.Claimed == q.Open {
+				l.Waiting, l.Delayed, l.Claimed = &q.Waiting, &q.Delayed, &q.Claimed
 			}
 			lines, rows = append(lines, l), append(rows, row)
 		}
@@ -93,11 +98,11 @@ func (o *options) queues(cmd *cobra.Command, only string) error {
 		case o.output == "json":
 			return o.json(lines)
 		}
-		if err := o.table("QUEUE\tOPEN\tOLDEST\tWORKERS\tSLOTS\tSTATE", rows); err != nil {
+		if err := o.table("QUEUE\tOPEN\tOLDEST?\tWORKERS\tSLOTS?\tSTATE", rows); err != nil {
 			return err
 		}
 		if !list.Counted {
-			fmt.Fprintln(o.Err, "Counted from the store: tasks that were submitted on their own.")
+			fmt.Fprintln(o.Err, "Counted from the store: no node was asked.")
 		}
 		return nil
 	})
@@ -132,11 +137,13 @@ func (o *options) workers(workers []api.WorkerInfo) error {
 			Queues     []string `json:"queues,omitempty"`
 			Activities []string `json:"activities,omitempty"`
 			Slots      int      `json:"slots,omitempty"`
+			Limits     []string `json:"limits,omitempty"`
+			Breakers   []string `json:"breakers,omitempty"`
 			Draining   bool     `json:"draining,omitempty"`
 		}
 		lines := make([]line, len(workers))
 		for i, w := range workers {
-			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, entityWords(w.Entities), w.Queues, w.Activities, w.Slots, w.Draining}
+			lines[i] = line{w.Node.String(), w.Host, w.Name, w.Version, w.Workflows, entityWords(w.Entities), w.Queues, w.Activities, w.Slots, w.Limits, w.Breakers, w.Draining}
 		}
 		return o.json(lines)
 	}
@@ -155,7 +162,7 @@ func (o *options) workers(workers []api.WorkerInfo) error {
 		if w.Draining {
 			state = "drains"
 		}
-		rows[i] = []string{w.Host, w.Version, state, slots, shorten(does, 100)}
+		rows[i] = []string{w.Host, w.Version, state, slots, does}
 	}
 	return o.table("HOST\tVERSION\tSTATE\tSLOTS\tWHAT", rows)
 }

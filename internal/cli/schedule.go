@@ -85,15 +85,16 @@ type specLine struct {
 type jobLine struct {
 	schedule.Job
 
-	Task map[string]any `json:"task,omitempty"`
+	Input any            `json:"input,omitempty"`
+	Task  map[string]any `json:"task,omitempty"`
 }
 
 func lineOf(s *schedule.Seen, n int) scheduleLine {
-	spec := specLine{Spec: s.Spec, Job: jobLine{Job: s.Spec.Job}}
+	spec := specLine{Spec: s.Spec, Job: jobLine{Job: s.Spec.Job, Input: raw(s.Spec.Job.Input.Payload)}}
 	if t := s.Spec.Job.Task; t != nil {
 		spec.Job.Task = written(t).fields()
 	}
-	l := scheduleLine{Name: s.Name, Spec: spec, Status: s.Status, Next: s.Next(n), Trouble: s.Trouble}
+	l := scheduleLine{Name: s.Name, Spec: spec, Status: s.Status, Next: append([]time.Time{}, s.Next(n)...), Trouble: s.Trouble}
 	if c, err := s.Spec.Cadence(); err == nil {
 		l.When = c.String()
 	}
@@ -151,9 +152,9 @@ func newScheduleList(o *options) *cobra.Command {
 				if len(l.Status.Recent) > 0 {
 					last = instantText(l.Status.Recent[0].Tick)
 				}
-				rows[i] = []string{l.Name, l.When, l.Spec.Job.Type(), next, last, shorten(l.standing(), 60)}
+				rows[i] = []string{l.Name, l.When, l.Spec.Job.Type(), next, last, l.standing()}
 			}
-			return o.table("SCHEDULE\tWHEN\tBEGINS\tNEXT\tLAST\tSTATUS", rows)
+			return o.table("SCHEDULE\tWHEN\tBEGINS\tNEXT\tLAST?\tSTATUS", rows)
 		},
 	}
 	cmd.Flags().StringVar(&app, "app", "", "only those that this app has applied")
@@ -203,7 +204,7 @@ func newScheduleShow(o *options) *cobra.Command {
 			{"Status", l.standing()},
 			{"When", l.When},
 			{"Begins", begins(&s.Spec.Job)},
-			{"Input", payload(s.Spec.Job.Input.Payload, 200)},
+			{"Input", o.text(s.Spec.Job.Input.Payload)},
 			{"Overlap", string(s.Spec.Overlap)},
 			{"Catch-up", time.Duration(s.Spec.CatchUp).String()},
 			{"Applied by", dash(s.Spec.App)},
@@ -223,7 +224,7 @@ func newScheduleShow(o *options) *cobra.Command {
 			rows = append(rows, []string{"Between", instantText(s.Spec.StartAt) + " and " + instantText(s.Spec.EndAt)})
 		}
 		if st.LastError != "" {
-			rows = append(rows, []string{"Last error", shorten(st.LastError, 200)})
+			rows = append(rows, []string{"Last error", st.LastError})
 		}
 		if st.Waiting != nil {
 			rows = append(rows, []string{"Waiting", st.Waiting.Key})
@@ -337,8 +338,9 @@ func (o *options) commanded(use, short, example string, make func() (schedule.Co
 				if o.output == "json" {
 					return o.json(struct {
 						Schedule string `json:"schedule"`
-						schedule.Answer
-					}{args[0], a})
+						Key      string `json:"key,omitempty"`
+						Ticks    int    `json:"ticks,omitempty"`
+					}{args[0], a.Key, a.Ticks})
 				}
 				_, err = fmt.Fprintln(o.Out, done(args[0], &a))
 				return err

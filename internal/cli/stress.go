@@ -64,17 +64,7 @@ perdure workflow delete --query 'workflow = "stress"' --yes and perdure dlq purg
 			if err != nil {
 				return err
 			}
-			if o.output == "json" {
-				return o.json(r)
-			}
-			return o.table("", [][]string{
-				{"Workflows", fmt.Sprint(r.Workflows)},
-				{"Took", fmt.Sprintf("%.2f s", r.Seconds)},
-				{"Throughput", fmt.Sprintf("%.0f per second", r.PerSecond)},
-				{"Latency", fmt.Sprintf("p50 %.2f ms, p99 %.2f ms", r.P50, r.P99)},
-				{"Failed", fmt.Sprintf("%d (%.2f %%)", r.Failed, r.FailedPart)},
-				{"Refused", fmt.Sprint(r.Refused)},
-			})
+			return o.stressed(r)
 		},
 	}
 	cmd.Flags().IntVar(&f.concurrent, "concurrent", 64, "workflows at the same time")
@@ -83,6 +73,21 @@ perdure workflow delete --query 'workflow = "stress"' --yes and perdure dlq purg
 	cmd.Flags().DurationVar(&f.latency, "latency", 0, "how long a task takes")
 	cmd.Flags().IntVar(&f.workers, "workers", 100, "how many tasks are executed at once")
 	return cmd
+}
+
+// stressed prints what came of it.
+func (o *options) stressed(r *stressReport) error {
+	if o.output == "json" {
+		return o.json(r)
+	}
+	return o.table("", [][]string{
+		{"Workflows", fmt.Sprint(r.Workflows)},
+		{"Took", fmt.Sprintf("%.2f s", r.Seconds)},
+		{"Throughput", fmt.Sprintf("%.0f per second", r.PerSecond)},
+		{"Latency", fmt.Sprintf("p50 %.2f ms, p99 %.2f ms", r.P50, r.P99)},
+		{"Failed", fmt.Sprintf("%d (%.2f %%)", r.Failed, r.FailedPart)},
+		{"Refused", fmt.Sprint(r.Refused)},
+	})
 }
 
 // stressTask is what a task is to do.
@@ -108,9 +113,9 @@ func (o *options) stress(ctx context.Context, f *stressFlags) (*stressReport, er
 		return perdure.Void{}, nil
 	}, perdure.OnQueue("stress"))
 	flow := perdure.NewWorkflow("stress", func(ctx perdure.WorkflowCtx, t stressTask) (perdure.Void, error) { return task.Run(ctx, t) })
-	n, err := node.Open(ctx, node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()})
+	n, err := o.connect(ctx, node.Config{URL: o.store, Schema: o.schema, Log: o.log(), Version: Version()})
 	if err != nil {
-		return nil, fmt.Errorf("open the store: %w", err)
+		return nil, err
 	}
 	app, err := perdure.Attach(ctx, perdure.Attachment{
 		Backend: n.Backend(), Logger: o.log(), Tasks: perdure.TaskConfig{Slots: f.workers}, Cluster: n.Store().Info().Cluster, OnClose: n.Close,

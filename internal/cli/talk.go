@@ -65,7 +65,7 @@ func (o *options) ask(use, short, example string, do func(ctx context.Context, b
 	cmd := &cobra.Command{
 		Use: use, Short: short, Example: example, Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := target(args[0], run)
+			named, err := target(args[0], run)
 			if err != nil {
 				return err
 			}
@@ -74,6 +74,10 @@ func (o *options) ask(use, short, example string, do func(ctx context.Context, b
 				return err
 			}
 			return o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+				t, err := named.find(ctx, b)
+				if err != nil {
+					return err
+				}
 				out, err := do(ctx, b, t, args[1], in)
 				if err != nil {
 					return err
@@ -120,11 +124,15 @@ func newWorkflowState(o *options) *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "state workflow/key state", Short: "Print state that an execution shows", Example: "  perdure workflow state import/7 progress", Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := target(args[0], run)
+			named, err := target(args[0], run)
 			if err != nil {
 				return err
 			}
 			return o.with(cmd.Context(), true, func(b api.Backend) error {
+				t, err := named.find(cmd.Context(), b)
+				if err != nil {
+					return err
+				}
 				p, ok, err := b.State(cmd.Context(), t, args[1])
 				if err != nil {
 					return err

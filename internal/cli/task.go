@@ -42,12 +42,12 @@ func newTask(o *options) *cobra.Command {
 }
 
 // taskTarget reads activity/key.
-func taskTarget(arg, run string) (api.Target, error) {
+func taskTarget(arg, run string) (subject, error) {
 	if !strings.HasPrefix(arg, model.TaskPrefix) {
 		arg = model.TaskPrefix + arg
 	}
 	if activity, key, _ := strings.Cut(arg, "/"); activity == model.TaskPrefix || key == "" {
-		return api.Target{}, fault.New(fault.Invalid, "%q does not name a task: write activity/key", strings.TrimPrefix(arg, model.TaskPrefix))
+		return subject{}, fault.New(fault.Invalid, "%q does not name a task: write activity/key", strings.TrimPrefix(arg, model.TaskPrefix))
 	}
 	return target(arg, run)
 }
@@ -58,16 +58,13 @@ func (o *options) taskOrder(use, short, done string, do func(ctx context.Context
 	cmd := &cobra.Command{
 		Use: use + " activity/key", Short: short, Example: "  perdure task " + use + " mail/0193f2c1", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := taskTarget(args[0], "")
+			named, err := taskTarget(args[0], "")
 			if err != nil {
 				return err
 			}
-			if err := o.within(cmd.Context(), timeout, func(ctx context.Context, b api.Backend) error {
+			return o.acting(cmd.Context(), timeout, named, done, func(ctx context.Context, b api.Backend, t api.Target) error {
 				return do(ctx, b, api.CancelRequest{Target: t, Reason: reason})
-			}); err != nil {
-				return err
-			}
-			return o.told([]told{{Execution: t.Address.Type + "/" + t.Address.Key}}, done)
+			})
 		},
 	}
 	if use != "retry" && use != "resume" {
@@ -189,7 +186,7 @@ func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) 
 		}
 		rows := make([][]string, len(lines))
 		for i, l := range lines {
-			rows[i] = []string{l.Activity + "/" + l.Key, l.Queue, l.Status, strings.TrimSuffix(strings.Replace(l.Started, "T", " ", 1), "Z"), shorten(l.Reason, 60)}
+			rows[i] = []string{l.Activity + "/" + l.Key, l.Queue, l.Status, second(l.at), l.Reason}
 		}
 		if err := o.table("TASK\tQUEUE\tSTATUS\tSUBMITTED\tREASON", rows); err != nil {
 			return err
@@ -201,18 +198,26 @@ func (o *options) listTasks(ctx context.Context, f *listFlags, queues []string) 
 
 func newTaskShow(o *options) *cobra.Command {
 	var run string
+	var stack bool
 	cmd := &cobra.Command{
 		Use: "show activity/key", Short: "Tell how a task stands: attempts, worker, next attempt, progress, why it waits",
 		Example: "  perdure task show mail/0193f2c1", Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := taskTarget(args[0], run)
+			named, err := taskTarget(args[0], run)
 			if err != nil {
 				return err
 			}
-			return o.with(cmd.Context(), true, func(b api.Backend) error { return o.describe(cmd.Context(), b, t) })
+			return o.with(cmd.Context(), true, func(b api.Backend) error {
+				t, err := named.find(cmd.Context(), b)
+				if err != nil {
+					return err
+				}
+				return o.describe(cmd.Context(), b, t, stack)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
+	stackFlag(cmd, &stack)
 	return cmd
 }
 
@@ -236,9 +241,9 @@ func openTasks(d *api.Description) []openTask {
 		t := &d.Tasks[i]
 		l := openTask{Step: t.ID, Activity: t.Activity, Queue: t.Queue, Attempt: t.Attempt, Worker: t.Worker, Failures: t.Failures, Progress: raw(t.Progress)}
 		if t.Worker != "" {
-			l.Since = t.Since.String()
+			l.Since = when(t.Since)
 		} else {
-			l.Next = t.Next.String()
+			l.Next = when(t.Next)
 		}
 		if t.Last != nil {
 			l.Error = t.Last.Message
@@ -263,7 +268,7 @@ func deadOf(ctx context.Context, b api.Backend, d *api.Description) (string, err
 }
 
 // taskRows tell how the open tasks of a run stand.
-func taskRows(d *api.Description) [][]string {
+func (o *options) taskRows(d *api.Description) [][]string {
 	var rows [][]string
 	if t := d.Start.Task; t != nil && d.Outcome.Status.Closed() {
 		rows = append(rows, []string{"Task", fmt.Sprintf("%s on queue %s", t.Kind, t.Queue)})
@@ -278,10 +283,10 @@ func taskRows(d *api.Description) [][]string {
 		}
 		rows = append(rows, []string{"Task", text})
 		if t.Last != nil {
-			rows = append(rows, []string{"", strconv.Itoa(t.Failures) + " failed, the last one: " + shorten(t.Last.Message, 100)})
+			rows = append(rows, []string{"", strconv.Itoa(t.Failures) + " failed, the last one: " + t.Last.Message})
 		}
 		if t.Progress.Size() > 0 {
-			rows = append(rows, []string{"", "progress " + payload(t.Progress, 100)})
+			rows = append(rows, []string{"", "progress " + o.text(t.Progress)})
 		}
 	}
 	return rows

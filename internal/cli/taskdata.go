@@ -28,22 +28,29 @@ func (f *tailFlags) add(cmd *cobra.Command, follows bool) {
 	}
 }
 
-func (f *tailFlags) target(arg string) (api.TaskTarget, error) {
+// tail opens the store for reading what the named task writes; a database as its nodes are asked
+// to tell of news.
+func (o *options) tail(ctx context.Context, f *tailFlags, arg string, do func(b api.Backend, t api.TaskTarget) error) error {
 	read := taskTarget
 	if f.step != "" {
 		read = target
 	}
-	t, err := read(arg, f.run)
-	step := f.step
-	if step == "all" { // no step is called so: they begin with a slash
-		step = ""
+	named, err := read(arg, f.run)
+	if err != nil {
+		return err
 	}
-	return api.TaskTarget{Target: t, Step: step}, err
-}
 
-// tail opens the store for reading; a database as its nodes are asked to tell of news.
-func (o *options) tail(ctx context.Context, f *tailFlags, do func(b api.Backend) error) error {
-	return o.with(ctx, o.alone() || !f.follow, do)
+	return o.with(ctx, o.alone() || !f.follow, func(b api.Backend) error {
+		t, err := named.find(ctx, b)
+		if err != nil {
+			return err
+		}
+		step := f.step
+		if step == "all" { // no step is called so: they begin with a slash
+			step = ""
+		}
+		return do(b, api.TaskTarget{Target: t, Step: step})
+	})
 }
 
 func newTaskLogs(o *options) *cobra.Command {
@@ -55,11 +62,7 @@ func newTaskLogs(o *options) *cobra.Command {
   perdure task logs order/42 --step all -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := f.target(args[0])
-			if err != nil {
-				return err
-			}
-			return o.tail(cmd.Context(), &f, func(b api.Backend) error { return o.printLogs(cmd.Context(), b, t, &f) })
+			return o.tail(cmd.Context(), &f, args[0], func(b api.Backend, t api.TaskTarget) error { return o.printLogs(cmd.Context(), b, t, &f) })
 		},
 	}
 	f.add(cmd, true)
@@ -126,11 +129,7 @@ func newTaskStream(o *options) *cobra.Command {
   perdure task stream chat/0193f2c1 --after 120 -o json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := f.target(args[0])
-			if err != nil {
-				return err
-			}
-			return o.tail(cmd.Context(), &f, func(b api.Backend) error {
+			return o.tail(cmd.Context(), &f, args[0], func(b api.Backend, t api.TaskTarget) error {
 				return o.printStream(cmd.Context(), b, api.TaskStreamRequest{TaskTarget: t, After: after, Wait: f.follow, Limit: 500})
 			})
 		},
@@ -160,7 +159,7 @@ func (o *options) printStream(ctx context.Context, b api.Backend, r api.TaskStre
 			line := streamLine{it.Position, it.At.String(), it.Kind.String(), raw(it.Value)}
 			switch {
 			case o.output != "json":
-				_, err = fmt.Fprintf(o.Out, "%d\t%s\t%-8s\t%s\n", it.Position, stamp(it.At), line.Kind, payload(it.Value, 1000))
+				_, err = fmt.Fprintf(o.Out, "%d\t%s\t%-8s\t%s\n", it.Position, stamp(it.At), line.Kind, o.text(it.Value))
 			case r.Wait:
 				err = o.jsonLine(line)
 			default:
@@ -190,11 +189,7 @@ func newTaskState(o *options) *cobra.Command {
   perdure task state copy/0193f2c1 cursor`,
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := f.target(args[0])
-			if err != nil {
-				return err
-			}
-			return o.with(cmd.Context(), true, func(b api.Backend) error { return o.printStates(cmd.Context(), b, t, args[1:]) })
+			return o.tail(cmd.Context(), &f, args[0], func(b api.Backend, t api.TaskTarget) error { return o.printStates(cmd.Context(), b, t, args[1:]) })
 		},
 	}
 	f.add(cmd, false)
@@ -223,7 +218,7 @@ func (o *options) printStates(ctx context.Context, b api.Backend, t api.TaskTarg
 	}
 	rows := make([][]string, len(reply.States))
 	for i, s := range reply.States {
-		rows[i] = []string{s.Name, payload(s.Value, 200)}
+		rows[i] = []string{s.Name, o.text(s.Value)}
 	}
 	return o.table("STATE\tVALUE", rows)
 }

@@ -51,18 +51,41 @@ func (o *options) told(all []told, done string) error {
 	return nil
 }
 
+// acting does something to one execution and prints that it is done.
+func (o *options) acting(
+	ctx context.Context, timeout time.Duration, named subject, done string, do func(ctx context.Context, b api.Backend, t api.Target) error,
+) error {
+	var t api.Target
+	err := o.within(ctx, timeout, func(ctx context.Context, b api.Backend) (err error) {
+		if t, err = named.find(ctx, b); err != nil {
+			return err
+		}
+		return do(ctx, b, t)
+	})
+	if err != nil {
+		return err
+	}
+
+	line := told{Execution: t.Address.Type + "/" + t.Address.Key}
+	if !t.Run.IsZero() {
+		line.Run = t.Run.String()
+	}
+	return o.told([]told{line}, done)
+}
+
 func (o *options) verb(v verb) *cobra.Command {
 	var f verbFlags
-	takes := strings.Join(append([]string{"[workflow/key]"}, v.args...), " ")
+	takes := strings.Join(append([]string{"workflow/key"}, v.args...), " ")
+	instead := strings.Join(append([]string{"--query q"}, v.args...), " ")
 	cmd := &cobra.Command{
-		Use: v.use + " " + takes, Short: v.short, Example: v.example,
+		Use: v.use + " " + takes + " | " + instead, Short: v.short, Example: v.example,
 		Args: func(_ *cobra.Command, args []string) error {
 			want := len(v.args)
 			if f.query == "" {
 				want++
 			}
 			if len(args) != want {
-				return fault.New(fault.Invalid, "%s takes %s: an execution, or --query instead", v.use, takes)
+				return fault.New(fault.Invalid, "%s takes %s, or %s instead", v.use, takes, instead)
 			}
 			return nil
 		},
@@ -74,17 +97,14 @@ func (o *options) verb(v verb) *cobra.Command {
 			if f.query != "" {
 				return o.all(cmd.Context(), &v, &f, do)
 			}
-			t, err := target(args[0], f.run)
+			named, err := target(args[0], f.run)
 			if err != nil {
 				return err
 			}
 			if f.dryRun {
 				return fault.New(fault.Invalid, "--dry-run goes with --query")
 			}
-			if err := o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return do(ctx, b, t) }); err != nil {
-				return err
-			}
-			return o.told([]told{{Execution: args[0], Run: f.run}}, v.done)
+			return o.acting(cmd.Context(), f.timeout, named, v.done, do)
 		},
 	}
 	cmd.Flags().StringVar(&f.run, "run", "", "a certain run instead of the current one")
@@ -147,7 +167,7 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 		}
 	}
 	if ended != nil {
-		return unanswered(ended)
+		return o.unanswered(ctx, n, ended)
 	}
 	if failed > 0 {
 		return fault.New(fault.KindOf(first), "%d of %d failed, the first one: %w", failed, done, first)
@@ -188,11 +208,11 @@ func (o *options) rehearse(ctx context.Context, f *verbFlags, q *query.Query) er
 func (o *options) orAll(cmd *cobra.Command, v verb, do func(ctx context.Context, b api.Backend, t api.Target) error) *cobra.Command {
 	var f verbFlags
 	one := cmd.RunE
-	cmd.Use = v.use + " [workflow/key]"
+	cmd.Use = v.use + " workflow/key | --query q"
 	cmd.Example = v.example
 	cmd.Args = func(_ *cobra.Command, args []string) error {
 		if (f.query == "") != (len(args) == 1) {
-			return fault.New(fault.Invalid, "%s takes workflow/key: an execution, or --query instead", v.use)
+			return fault.New(fault.Invalid, "%s takes workflow/key, or --query q instead", v.use)
 		}
 		return nil
 	}
@@ -225,7 +245,7 @@ const open = ` and status = "open"`
 func newWorkflowSignal(o *options) *cobra.Command {
 	var text, requestID string
 	cmd := o.verb(verb{
-		use: "signal", args: []string{"signal"}, short: "Send a signal to executions", done: "signal sent:", of: open,
+		use: "signal", args: []string{"name"}, short: "Send a signal to executions", done: "signal sent:", of: open,
 		example: `  perdure workflow signal order/42 approved --input '{"by": "me"}'
   perdure workflow signal --query 'reason = "signal" and workflow = "order"' approved --input true --request-id mass-1 --yes`,
 		prepare: func(args []string) (func(ctx context.Context, b api.Backend, t api.Target) error, error) {

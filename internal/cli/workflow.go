@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/schedule"
 )
 
 func newWorkflow(o *options) *cobra.Command {
@@ -38,22 +40,28 @@ command asks the nodes that run, and owns nothing itself.`,
 }
 
 // target reads workflow/key and the --run flag.
-func target(arg, run string) (api.Target, error) {
+func target(arg, run string) (subject, error) {
 	name, key, ok := strings.Cut(arg, "/")
 	if !ok || name == "" || key == "" {
-		return api.Target{}, fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", arg)
+		return subject{}, fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", arg)
 	}
-	t := api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: name, Key: key}}
+	t := subject{Target: api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: name, Key: key}}}
 	if t.Address.IsEntity() {
 		return t, fault.New(fault.Invalid, "%q is no execution: see `perdure entity show %s`", arg, nameOf(t.Address))
 	}
-	if run != "" {
-		id, err := model.ParseRunID(run)
-		if err != nil {
-			return t, fault.New(fault.Invalid, "--run: %w", err)
-		}
-		t.Run = id
+	if run == "" {
+		return t, nil
 	}
+
+	id, err := model.ParseRunID(run)
+	if rest, ok := strings.CutPrefix(run, "run_"); err != nil && ok && len(rest) >= shortestHash {
+		t.run = run
+		return t, nil
+	}
+	if err != nil {
+		return t, fault.New(fault.Invalid, "--run: %w", err)
+	}
+	t.Target.Run = id
 	return t, nil
 }
 
@@ -68,12 +76,14 @@ type summary struct {
 	Closed   string `json:"closed,omitempty"`
 
 	Labels map[string]string `json:"labels,omitempty"`
+
+	at model.Time // when it was started
 }
 
 func summarise(d *api.Description) summary {
 	s := summary{
 		Workflow: d.Start.Address.Type, Key: d.Start.Address.Key, Run: d.Start.Run.String(), Status: d.Outcome.Status.String(),
-		Started: d.Start.At.String(),
+		Started: d.Start.At.String(), at: d.Start.At,
 	}
 	if len(d.Reasons) > 0 {
 		s.Reason = d.Reasons[0].String()
@@ -135,7 +145,7 @@ func (o *options) summaries(found []summary) error {
 	}
 	rows := make([][]string, len(found))
 	for i, s := range found {
-		rows[i] = []string{s.Workflow + "/" + s.Key, s.Status, strings.TrimSuffix(strings.Replace(s.Started, "T", " ", 1), "Z"), shorten(s.Reason, 70)}
+		rows[i] = []string{s.Workflow + "/" + s.Key, s.Status, second(s.at), s.Reason}
 	}
 	return o.table("EXECUTION\tSTATUS\tSTARTED\tREASON", rows)
 }
@@ -160,11 +170,17 @@ func (o *options) about(use, short, example string, dry *bool, do func(ctx conte
 	cmd := &cobra.Command{
 		Use: use + " workflow/key", Short: short, Example: example, Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			t, err := target(args[0], run)
+			named, err := target(args[0], run)
 			if err != nil {
 				return err
 			}
-			return o.with(cmd.Context(), *dry, func(b api.Backend) error { return do(cmd.Context(), b, t) })
+			return o.with(cmd.Context(), *dry, func(b api.Backend) error {
+				t, err := named.find(cmd.Context(), b)
+				if err != nil {
+					return err
+				}
+				return do(cmd.Context(), b, t)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&run, "run", "", "a certain run instead of the current one")
@@ -172,11 +188,15 @@ func (o *options) about(use, short, example string, dry *bool, do func(ctx conte
 }
 
 func newWorkflowDescribe(o *options) *cobra.Command {
-	return o.one("describe", "Tell how an execution stands", "  perdure workflow describe greet/hello-1", o.describe)
+	var stack bool
+	cmd := o.one("describe", "Tell how an execution stands", "  perdure workflow describe greet/hello-1\n  perdure workflow describe greet/hello-1 --stack",
+		func(ctx context.Context, b api.Backend, t api.Target) error { return o.describe(ctx, b, t, stack) })
+	stackFlag(cmd, &stack)
+	return cmd
 }
 
-// describe tells how an execution stands.
-func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) error {
+// describe tells how an execution stands, with the stacks of its panics when they are asked for.
+func (o *options) describe(ctx context.Context, b api.Backend, t api.Target, stack bool) error {
 	d, err := b.Describe(ctx, t)
 	if err != nil {
 		return err
@@ -199,7 +219,8 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 
 			Tasks []openTask `json:"tasks,omitempty"`
 			Dead  string     `json:"dead_task,omitempty"`
-		}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons), pastOf(&d.Start), openTasks(&d), dead})
+			Stack string     `json:"stack,omitempty"`
+		}{s, int(d.Shard), owner(&d), d.Events, raw(d.Start.Input), raw(d.Outcome.Output), reasons(d.Reasons), pastOf(&d.Start), openTasks(&d), dead, stackOf(d.Outcome.Failure)})
 	}
 	shard := strconv.Itoa(int(d.Shard))
 	if !d.Outcome.Status.Closed() {
@@ -214,7 +235,7 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		{"Took", took(d.Start.At, d.Outcome.At)},
 		{"Events", strconv.FormatInt(d.Events, 10)},
 		{"Shard", shard},
-		{"Input", payload(d.Start.Input, 200)},
+		{"Input", o.text(d.Start.Input)},
 	}
 	for i, l := range d.Labels {
 		head := ""
@@ -230,23 +251,26 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target) err
 		rows = append(rows, []string{"Began with", fmt.Sprintf("%d events of %s/%s, %s", p.Events, p.Workflow, p.Key, p.Run)})
 	}
 	if d.Outcome.Status.Closed() {
-		rows = append(rows, []string{"Output", payload(d.Outcome.Output, 200)})
+		rows = append(rows, []string{"Output", o.text(d.Outcome.Output)})
 	}
 	if f := d.Outcome.Failure; f != nil {
-		rows = append(rows, []string{"Error", f.Message})
+		rows = append(rows, []string{"Error", errorLine(f)})
 	}
 	for i, r := range reasons(d.Reasons) {
 		label := ""
 		if i == 0 {
 			label = "Waits"
 		}
-		rows = append(rows, []string{label, r})
+		rows = append(rows, []string{label, oneLine(r)})
 	}
-	rows = append(rows, taskRows(&d)...)
+	rows = append(rows, o.taskRows(&d)...)
 	if dead != "" {
 		rows = append(rows, []string{"Dead task", dead + ": see `perdure dlq show`"})
 	}
-	return o.table("", rows)
+	if err := o.table("", rows); err != nil || !stack {
+		return err
+	}
+	return o.printStacks(ctx, b, t)
 }
 
 func owner(d *api.Description) string {
@@ -270,18 +294,31 @@ func newWorkflowExplain(o *options) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		failure := ""
+		if f := d.Outcome.Failure; f != nil {
+			failure = f.Message
+		}
 		if o.output == "json" {
 			return o.json(struct {
-				Status  string         `json:"status"`
-				Reasons []model.Reason `json:"reasons"`
-			}{d.Outcome.Status.String(), d.Reasons})
+				Status  string       `json:"status"`
+				Error   string       `json:"error,omitempty"`
+				Reasons []reasonLine `json:"reasons"`
+				Because []string     `json:"because,omitempty"`
+				Alive   []string     `json:"alive,omitempty"`
+			}{d.Outcome.Status.String(), failure, reasonLines(d.Reasons), links(&d), d.Alive})
 		}
 		if d.Outcome.Status.Closed() {
-			fmt.Fprintf(o.Out, "It is closed: %s at %s.\n", d.Outcome.Status, stamp(d.Outcome.At))
+			fmt.Fprintln(o.Out, strings.TrimSuffix(fmt.Sprintf("It is closed: %s at %s: %s", d.Outcome.Status, stamp(d.Outcome.At), failure), ": "))
 			return nil
 		}
 		for _, r := range d.Reasons {
-			fmt.Fprintf(o.Out, "It %s.\n", r)
+			o.say(o.Out, fmt.Sprintf("It %s.", r))
+		}
+		for _, text := range slices.Concat(links(&d), d.Alive) {
+			fmt.Fprintf(o.Out, "  %s\n", text)
+		}
+		if err := o.explainSchedule(ctx, b, t); err != nil {
+			return err
 		}
 		for _, tm := range d.Timers {
 			fmt.Fprintf(o.Out, "  a timer is due at %s\n", stamp(tm.Due))
@@ -290,52 +327,79 @@ func newWorkflowExplain(o *options) *cobra.Command {
 	})
 }
 
+// explainSchedule adds what keeps a schedule from beginning something, if the execution is one.
+func (o *options) explainSchedule(ctx context.Context, b api.Backend, t api.Target) error {
+	if t.Address.Type != schedule.Type {
+		return nil
+	}
+	seen, err := schedule.Look(ctx, b, t.Address.Key)
+	if fault.Is(err, fault.NotFound) {
+		return nil // it has not been applied yet
+	}
+	if err != nil {
+		return err
+	}
+	lines, err := seen.Why(ctx, b)
+	for _, text := range lines {
+		fmt.Fprintf(o.Out, "  %s\n", text)
+	}
+	return err
+}
+
+// links say what the main reason leads to.
+func links(d *api.Description) (texts []string) {
+	for _, l := range d.Chain {
+		texts = append(texts, l.String())
+	}
+	return texts
+}
+
 func newWorkflowShow(o *options) *cobra.Command {
-	return o.one("show", "Show the history of an execution", "  perdure workflow show greet/hello-1 -o json", func(ctx context.Context, b api.Backend, t api.Target) error {
-		req := api.HistoryRequest{Target: t, After: -1}
-		var events []model.Event
-		for {
-			page, err := b.History(ctx, req)
-			if err != nil {
+	var stack bool
+	cmd := o.one("show", "Show the history of an execution", "  perdure workflow show greet/hello-1 -o json\n  perdure workflow show greet/hello-1 --stack",
+		func(ctx context.Context, b api.Backend, t api.Target) error {
+			events, err := wholeHistory(ctx, b, t)
+			if err == nil {
+				err = o.printHistory(events)
+			}
+			if err != nil || !stack || o.output == "json" {
 				return err
 			}
-			events = append(events, page.Events...)
-			if !page.More || len(page.Events) == 0 {
-				break
+			for i := range events {
+				e := &events[i]
+				o.printStack(strings.TrimSpace(fmt.Sprintf("event %d, %s %s", e.Seq, e.Kind, e.Name)), e.Failure)
 			}
-			req.After, req.Target.Run = page.Events[len(page.Events)-1].Seq, page.Run
-		}
-		return o.printHistory(events)
-	})
+			return nil
+		})
+	stackFlag(cmd, &stack)
+	return cmd
 }
 
 func (o *options) printHistory(events []model.Event) error {
 	if o.output == "json" {
 		type line struct {
-			Seq     int64          `json:"seq"`
-			At      string         `json:"at"`
-			Kind    string         `json:"kind"`
-			Name    string         `json:"name,omitempty"`
-			ID      string         `json:"id,omitempty"`
-			Attempt int            `json:"attempt,omitempty"`
-			Input   any            `json:"input,omitempty"`
-			Output  any            `json:"output,omitempty"`
-			Failure *model.Failure `json:"failure,omitempty"`
-			Due     string         `json:"due,omitempty"`
-			Target  string         `json:"target,omitempty"`
-			Locks   []string       `json:"locks,omitempty"`
-			Section string         `json:"section,omitempty"`
-			Epoch   int64          `json:"epoch,omitempty"`
+			Seq     int64        `json:"seq"`
+			At      string       `json:"at"`
+			Kind    string       `json:"kind"`
+			Name    string       `json:"name,omitempty"`
+			ID      string       `json:"id,omitempty"`
+			Attempt int          `json:"attempt,omitempty"`
+			Input   any          `json:"input,omitempty"`
+			Output  any          `json:"output,omitempty"`
+			Failure *failureLine `json:"failure,omitempty"`
+			Due     string       `json:"due,omitempty"`
+			Target  string       `json:"target,omitempty"`
+			Locks   []string     `json:"locks,omitempty"`
+			Section string       `json:"section,omitempty"`
+			Epoch   int64        `json:"epoch,omitempty"`
 		}
 		lines := make([]line, len(events))
 		for i, e := range events {
 			lines[i] = line{
 				Seq: e.Seq, At: e.At.String(), Kind: e.Kind.String(), Name: e.Name, ID: e.ID, Attempt: e.Attempt,
-				Input: raw(e.Input), Output: raw(e.Output), Failure: e.Failure,
+				Input: raw(e.Input), Output: raw(e.Output), Failure: failureLineOf(e.Failure),
 			}
-			if !e.Due.IsZero() {
-				lines[i].Due = e.Due.String()
-			}
+			lines[i].Due = when(e.Due)
 			if !e.Target.IsZero() {
 				lines[i].Target = nameOf(e.Target)
 			}
@@ -345,22 +409,22 @@ func (o *options) printHistory(events []model.Event) error {
 	}
 	rows := make([][]string, len(events))
 	for i, e := range events {
-		rows[i] = []string{strconv.FormatInt(e.Seq, 10), stamp(e.At), e.Kind.String(), e.Name, detail(&e)}
+		rows[i] = []string{strconv.FormatInt(e.Seq, 10), stamp(e.At), e.Kind.String(), e.Name, o.detail(&e)}
 	}
 	return o.table("#\tTIME\tEVENT\tNAME\tDETAIL", rows)
 }
 
 // detail is what is worth knowing about an event, on one line.
-func detail(e *model.Event) string {
+func (o *options) detail(e *model.Event) string {
 	var parts []string
-	if in := payload(e.Input, 60); in != "" {
+	if in := o.text(e.Input); in != "" {
 		parts = append(parts, "in "+in)
 	}
-	if out := payload(e.Output, 60); out != "" {
+	if out := o.text(e.Output); out != "" {
 		parts = append(parts, "out "+out)
 	}
 	if e.Failure != nil {
-		parts = append(parts, "error "+shorten(e.Failure.Message, 60))
+		parts = append(parts, "error "+e.Failure.Message)
 	}
 	if e.Attempt > 0 {
 		parts = append(parts, "attempt "+strconv.Itoa(e.Attempt))

@@ -20,6 +20,7 @@ type Entity struct {
 
 	mail  []*Item // in order
 	bytes int     // of mail
+	loose int     // those of them that are only in memory
 	last  int64   // position of the last item that was stored
 	busy  int     // hand-overs whose results have not come, but those of views
 }
@@ -38,6 +39,8 @@ type Item struct {
 	made bool // it has been handed to a worker
 	held bool // it is not to be begun, see Arrival
 	lost bool // it is not to be made, see Return
+
+	loose bool // it counts as one that is only in memory
 
 	suspect  bool // it is not to be made before it is marked, see Suspect
 	behind   bool // a suspect only if it is a view: its operation cannot have been running
@@ -61,7 +64,7 @@ type Arrival struct {
 	Held bool
 	View bool
 	Tag  any
-	// Room is how many calls may wait.
+	// Room is how many calls may wait. A call that runs is not counted.
 	Room int
 	// Stalled says why no further call may wait, although there is room; empty when it may.
 	Stalled string
@@ -97,6 +100,18 @@ func NewEntity(a model.Address, row *model.Entity, mailbox []model.MailboxItem) 
 func (n *Entity) add(it *Item) {
 	n.mail = append(n.mail, it)
 	n.bytes += it.Message.Size()
+	if it.Seq == 0 {
+		it.loose = true
+		n.loose += it.Message.Size()
+	}
+}
+
+// fasten notes that an item is not only in memory any more.
+func (n *Entity) fasten(it *Item) {
+	if it.loose {
+		it.loose = false
+		n.loose -= it.Message.Size()
+	}
 }
 
 // Waiting is the number of calls and requests of locks that have not been dealt with.
@@ -121,8 +136,8 @@ func (n *Entity) Line() (waiting int, since model.Time) {
 	return waiting, since
 }
 
-// MailSize is roughly what the mailbox takes.
-func (n *Entity) MailSize() int { return n.bytes }
+// Loose is roughly what those items of the mailbox take that are only in memory.
+func (n *Entity) Loose() int { return n.loose }
 
 // Idle reports whether nothing waits.
 func (n *Entity) Idle() bool { return len(n.mail) == 0 && n.busy == 0 }
@@ -151,6 +166,8 @@ func (n *Entity) Deliver(m *model.Message, a Arrival, now model.Time) Decision {
 		n.release(&d, m.From)
 	case model.MessageUnlock:
 		n.unlock(&d, m)
+	case model.MessageMailbox:
+		n.manage(&d, m)
 	case model.MessageNothing:
 	default:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an entity: it takes no %s", m.To, m.Kind))
@@ -179,7 +196,7 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 		d.refuse(fault.Conflict, fmt.Sprintf("the section that calls %s of %s does not hold its lock any more", m.Name, m.To))
 	case m.Section != "": // the holder has one call at a time, and those who fill the mailbox wait for its end
 	case n.full(m, a):
-		n.refuseFull(d, m)
+		n.refuseFull(d, m, a)
 	case a.Stalled != "":
 		d.refuse(fault.Exhausted, a.Stalled)
 	}
@@ -200,13 +217,40 @@ func (n *Entity) accept(d *Decision, m *model.Message, a Arrival, now model.Time
 	}
 }
 
-// full reports whether there is no room for another message.
+// full reports whether there is no room for another message. What runs takes no room.
 func (n *Entity) full(m *model.Message, a Arrival) bool {
-	return len(n.mail) >= a.Room || n.bytes+m.Size() > MailboxBytes && len(n.mail) > 0
+	if len(n.mail) < a.Room && n.bytes+m.Size() <= MailboxBytes {
+		return false
+	}
+	waiting, size := n.queued()
+
+	return waiting >= a.Room || size+m.Size() > MailboxBytes && waiting > 0
 }
 
-func (n *Entity) refuseFull(d *Decision, m *model.Message) {
-	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and requests of locks, of %d bytes, wait for %s, which is the limit", len(n.mail), n.bytes, m.To))
+// queued is how many calls and requests of locks wait, and how many bytes they have. Of a hand-over one call runs,
+// and the others wait for it. Views run beside everything else. A call that waits for its own row runs next.
+func (n *Entity) queued() (waiting, size int) {
+	running, idle := n.busy, n.busy == 0
+	for _, it := range n.mail {
+		switch {
+		case it.made && it.View:
+		case it.made && running > 0:
+			running--
+		case it.held && idle:
+			idle = false
+		default:
+			waiting++
+			size += it.Message.Size()
+		}
+	}
+
+	return waiting, size
+}
+
+func (n *Entity) refuseFull(d *Decision, m *model.Message, a Arrival) {
+	waiting, size := n.queued()
+	d.refuse(fault.Exhausted, fmt.Sprintf("%d calls and requests of locks of %d bytes wait for %s: at most %d calls (MailboxSize) and %d bytes may wait",
+		waiting, size, m.To, a.Room, MailboxBytes))
 }
 
 // asked finds the call of a request, or the very same message, which is delivered again when what it led to could not be stored.
@@ -227,6 +271,7 @@ func (n *Entity) find(is func(*Item) bool) *Item {
 func (n *Entity) store(d *Decision, it *Item) {
 	n.last++
 	it.Seq = n.last
+	n.fasten(it)
 	d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: *it.Message})
 }
 
@@ -240,7 +285,7 @@ func (n *Entity) request(d *Decision, m *model.Message, a Arrival, now model.Tim
 		d.Messages = append(d.Messages, n.granted(m.From))
 	case n.waits(m.From) >= 0:
 	case n.full(m, a):
-		n.refuseFull(d, m)
+		n.refuseFull(d, m, a)
 		d.acknowledge(m)
 	default:
 		it := &Item{At: now, Message: m}
@@ -319,6 +364,7 @@ func (n *Entity) remove(d *Decision, it *Item) {
 	}
 	n.mail = slices.Delete(n.mail, i, i+1)
 	n.bytes -= it.Message.Size()
+	n.fasten(it)
 	if it.Seq == 0 {
 		return
 	}

@@ -1,6 +1,7 @@
 package core
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/perdure/perdure/internal/fault"
@@ -37,10 +38,11 @@ type Execution struct {
 	calls    []call    // steps that sent a message and have not been answered
 	sections []section // that are not over
 	settled  []string
-	unheard  []model.Event // promises that were settled, and that the code has not been fed
-	signals  []model.Event // received and not taken
-	updates  []model.Event // received and not answered
-	states   []model.Event // the last value of each
+	unheard  []model.Event  // promises that were settled, and that the code has not been fed
+	signals  []model.Event  // received and not taken
+	named    map[string]int // how many of them have a name; nil while there are few
+	updates  []model.Event  // received and not answered
+	states   []model.Event  // the last value of each
 	watchers []model.Link
 	labels   []model.Label    // sorted; never changed in place
 	fired    []firing         // timers that fired and that the code may not have seen
@@ -75,9 +77,6 @@ func (x *Execution) Open() bool { return !x.Outcome.Status.Closed() }
 
 // Timers are the open timers, in no particular order. The caller must not change them.
 func (x *Execution) Timers() []Timer { return x.timers }
-
-// Signals is the number of signals that the code has not taken.
-func (x *Execution) Signals() int { return len(x.signals) }
 
 // Labels are what the run can be found by now, sorted by name. The caller must not change them.
 func (x *Execution) Labels() []model.Label { return x.labels }
@@ -118,6 +117,7 @@ func (x *Execution) Clone() *Execution {
 	c.settled = slices.Clone(x.settled)
 	c.unheard = slices.Clone(x.unheard)
 	c.signals = slices.Clone(x.signals)
+	c.named = maps.Clone(x.named)
 	c.updates = slices.Clone(x.updates)
 	c.states = slices.Clone(x.states)
 	c.watchers = slices.Clone(x.watchers)
@@ -177,12 +177,12 @@ func (x *Execution) note(e *model.Event) {
 	x.bytes += size
 	switch e.Kind {
 	case model.EventSignalReceived:
-		x.signals = append(x.signals, *e)
+		x.addSignal(e)
 		x.unread += size
 	case model.EventSignalTaken:
 		if i := x.signal(e.Ref); i >= 0 {
 			x.unread -= x.signals[i].Size()
-			x.signals = slices.Delete(x.signals, i, i+1)
+			x.dropSignal(i)
 		}
 	case model.EventPromiseSettled:
 		x.settled = append(x.settled, e.Name)
@@ -242,10 +242,6 @@ func (x *Execution) note(e *model.Event) {
 		x.fired = append(x.fired, firing{e.ID, e.Seq})
 	case model.EventStarted, model.EventClosed, model.EventVersionMarked:
 	}
-}
-
-func (x *Execution) signal(seq int64) int {
-	return slices.IndexFunc(x.signals, func(e model.Event) bool { return e.Seq == seq })
 }
 
 func (x *Execution) update(seq int64) int {

@@ -31,6 +31,14 @@ func TaskReasons(waits []model.Reason, tasks []*Task, why func(*Task) (model.Rea
 	return reasons
 }
 
+// LastError is the message of the last attempt of a task that failed; empty when none has.
+func LastError(t *Task) string {
+	if n := len(t.Failures); n > 0 && t.Failures[n-1].Failure != nil {
+		return t.Failures[n-1].Failure.Message
+	}
+	return ""
+}
+
 // LockedOut reports whether a message waits for the end of the section that has the entity locked: all do, but the calls of that section.
 func LockedOut(row *model.Entity, m *model.Message) bool {
 	return row.Locked() && (m.Section == "" || sectionOf(m) != row.Holder)

@@ -110,7 +110,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 		if x.Paused != nil {
 			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
 		}
-	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock:
+	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an execution: only entities take a %s", m.To, m.Kind))
 	case model.MessageStart, model.MessageNothing, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite,
 		model.MessageGrant:
@@ -217,18 +217,6 @@ func (x *Execution) obeys(from model.Link) bool {
 	return from.ID != "" || from.Run.IsZero() || (from.Address == x.Start.Parent.Address && from.Run == x.Start.Parent.Run)
 }
 
-// receive accepts a signal.
-func (x *Execution) receive(d *Decision, now model.Time, e model.Event, lim Limits) {
-	e.Kind = model.EventSignalReceived
-	switch {
-	case len(x.signals) >= lim.Signals:
-		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s holds %d signals that it has not taken, which is the limit",
-			x.Start.Address, len(x.signals)))
-	case x.admits(d, &e, lim):
-		x.append(d, now, e)
-	}
-}
-
 // settle resolves or rejects a promise once (I6).
 func (x *Execution) settle(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	if slices.Contains(x.settled, m.Name) {
@@ -275,8 +263,8 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 	if x != nil && !mayReplace(x, m) {
 		return x, attach(x, m, now, lim)
 	}
-	if len(m.With) > lim.Signals {
-		d.refuse(fault.Exhausted, fmt.Sprintf("a start of %s with %d signals: it may hold %d", m.To, len(m.With), lim.Signals))
+	if why := (&Execution{Start: model.Start{Address: m.To}}).flooded(m.With, lim); why != "" {
+		d.refuse(fault.Exhausted, fmt.Sprintf("a start with %d signals: %s", len(m.With), why))
 		return x, d
 	}
 	if size := bytesOf(m.With); lim.Unread > 0 && size > lim.Unread && len(m.With) > 1 {
@@ -346,8 +334,12 @@ func attach(x *Execution, m *model.Message, now model.Time, lim Limits) Decision
 		}
 		return d
 	}
-	if n := len(m.With); n > 0 && (len(x.signals)+n > lim.Signals || x.Next+int64(n) > lim.Events) {
-		d.refuse(fault.Exhausted, fmt.Sprintf("execution %s cannot take more signals", m.To))
+	if why := x.flooded(m.With, lim); why != "" && len(m.With) > 0 {
+		d.refuse(fault.Exhausted, why)
+		return d
+	}
+	if n := len(m.With); n > 0 && x.Next+int64(n) > lim.Events {
+		d.refuse(fault.Exhausted, fmt.Sprintf("the history of %s has %d events, and %d signals more would exceed the limit of %d", m.To, x.Next, n, lim.Events))
 		return d
 	}
 	if why := x.noRoomFor(m.With, lim); why != "" {

@@ -139,7 +139,7 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 	full := int64(len(r.events))+1 >= n.lim.Events
 	switch m.Kind {
 	case model.MessageSignal:
-		if len(r.pending()) >= n.lim.Signals || full {
+		if n.flooded(r, model.Event{Name: m.Name}) || full {
 			x.refuse("exhausted")
 			return x
 		}
@@ -216,7 +216,7 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 	repeated := r != nil && m.RequestID != "" && m.RequestID == r.start.RequestID
 	fits := r == nil || !repeated && !r.open() && (m.Reuse == model.ReuseAlways || m.Reuse == model.ReuseIfFailed && r.status != model.Completed)
 	if fits {
-		if len(m.With) > n.lim.Signals {
+		if n.flooded(nil, m.With...) {
 			x.refuse("exhausted")
 			return
 		}
@@ -254,7 +254,7 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 		if len(m.With) > 0 {
 			x.refuse("conflict")
 		}
-	case len(m.With) > 0 && (len(r.pending())+len(m.With) > n.lim.Signals || int64(len(r.events)+1+len(m.With)) > n.lim.Events):
+	case len(m.With) > 0 && (n.flooded(r, m.With...) || int64(len(r.events)+1+len(m.With)) > n.lim.Events):
 		x.refuse("exhausted")
 	default:
 		for _, e := range m.With {
@@ -263,6 +263,24 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 		}
 		n.watch(x, r, now, m.From)
 	}
+}
+
+// flooded reports whether a run has no room for signals: so many of one name may wait, and half of the events of a history.
+func (n *naive) flooded(r *naiveRun, further ...model.Event) bool {
+	names, all := map[string]int{}, len(further)
+	if r != nil {
+		for _, e := range r.pending() {
+			names[e.Name]++
+			all++
+		}
+	}
+	for _, e := range further {
+		if names[e.Name]++; names[e.Name] > n.lim.Signals {
+			return true
+		}
+	}
+
+	return all > max(n.lim.Signals, int(n.lim.Events/2))
 }
 
 // broughtAlong reports whether the first run of a chain began with the signals.

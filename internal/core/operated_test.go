@@ -1,6 +1,7 @@
 package core_test
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/perdure/perdure/internal/core"
@@ -96,11 +97,51 @@ func TestReleaseOfAnotherSection(t *testing.T) {
 	}
 }
 
+// The room of a mailbox is for what waits. Of a hand-over one call runs, and the others wait for it.
+func TestRoomIsForWhatWaits(t *testing.T) {
+	t.Parallel()
+	a := model.Address{Tenant: "default", Type: "entity:ledger", Key: "a"}
+	n := core.NewEntity(a, nil, nil)
+	sent := 0
+	call := func(room int) bool {
+		sent++
+		m := &model.Message{Kind: model.MessageCall, To: a, Name: "op", RequestID: fmt.Sprint(sent)}
+		d := n.Deliver(m, core.Arrival{Room: room}, 1)
+		return d.Refused() == nil
+	}
+	if !call(1) || call(1) {
+		t.Error("one call may wait, and no other")
+	}
+	first := n.Next(10, 1<<20)
+	if len(first) != 1 || !call(1) || call(1) {
+		t.Error("a call runs: another one may wait, and no third")
+	}
+	if !call(3) || !call(3) || call(3) {
+		t.Error("a call runs: three others may wait")
+	}
+	n.Apply(first, operated("state", model.OperationResult{}), 0, 2)
+	if second := n.Next(10, 1<<20); len(second) != 3 || !call(3) || call(3) {
+		t.Error("three are handed over together: one of them runs and two wait, so a third may wait")
+	}
+
+	// A call that waits for its own row runs next.
+	n = core.NewEntity(a, nil, nil)
+	held := func() bool {
+		sent++
+		m := &model.Message{Kind: model.MessageCall, To: a, Name: "op", RequestID: fmt.Sprint(sent)}
+		d := n.Deliver(m, core.Arrival{Room: 1, Stored: true, Held: true}, 1)
+		return d.Refused() == nil
+	}
+	if !held() || !held() || held() {
+		t.Error("one call is about to run and one waits")
+	}
+}
+
 // A lock that finds the mailbox full is refused where it was asked for, and one that is asked for again is not another one.
 func TestLockFindsNoRoom(t *testing.T) {
 	t.Parallel()
 	n, _, _ := handed(t, "begun")
-	small := core.Arrival{Stored: true, Room: 2}
+	small := core.Arrival{Stored: true, Room: 1}
 	if d := n.Deliver(lockMessage(n.Row.Address, "s", 1), small, 2); d.Refused() != nil || len(d.Mailbox) != 1 {
 		t.Fatalf("there is room: %+v", d)
 	}

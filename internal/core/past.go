@@ -97,8 +97,9 @@ func (x *Execution) unfit(p *model.Past, lim Limits) (fault.Kind, string) {
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d bytes: a history may have %d", a, x.bytes, lim.Bytes)
 	case lim.Unread > 0 && x.unread > lim.Unread && !p.Status.Closed():
 		return fault.Exhausted, fmt.Sprintf("the past of %s has %d bytes of signals, updates and promises that its code has not dealt with: a run may hold %d", a, x.unread, lim.Unread)
-	case len(x.signals) > lim.Signals:
-		return fault.Exhausted, fmt.Sprintf("the past of %s has %d signals that were not taken: a run may hold %d", a, len(x.signals), lim.Signals)
+	}
+	if why := x.overflows(lim); why != "" {
+		return fault.Exhausted, why
 	}
 	if len(x.sections) > 0 && !p.Status.Closed() {
 		return fault.Invalid, fmt.Sprintf("the past of %s ends inside of section %s: a run that begins with a past holds no locks", a, x.sections[0].id)

@@ -32,7 +32,7 @@ func plain(text string) string {
 		}
 		return name(id)
 	})
-	return strings.ReplaceAll(strings.ReplaceAll(text, "default/wf/", ""), "\x1f", "/")
+	return strings.ReplaceAll(strings.ReplaceAll(text, "wf/", ""), "\x1f", "/")
 }
 
 func linkText(l model.Link) string {

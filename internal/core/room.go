@@ -45,12 +45,24 @@ func (x *Execution) crowded(size int, lim Limits) string {
 		x.Start.Address, x.unread, size, lim.Unread)
 }
 
+// LimitReached is the error of whoever waits for a run that has reached a limit; nil when it has not.
+func LimitReached(a model.Address, blocked *model.Reason) error {
+	if blocked == nil || blocked.Code != model.WaitLimit {
+		return nil
+	}
+	return fault.WithHint(fault.New(fault.Exhausted, "execution %s %s", a, blocked),
+		"it does not go on: reset it to an earlier event with code that continues as new in time, or terminate it")
+}
+
 // admits refuses a message of a client for which the mailbox or the history has no room.
 func (x *Execution) admits(d *Decision, e *model.Event, lim Limits) bool {
 	size := e.Size()
 	why := x.crowded(size, lim)
 	if why == "" {
 		why = x.full(size, lim)
+	}
+	if err := LimitReached(x.Start.Address, x.Blocked); why == "" && err != nil {
+		why = err.Error() // there is room, but nobody would hear it
 	}
 	if why != "" {
 		d.refuse(fault.Exhausted, why)
@@ -67,6 +79,9 @@ func (x *Execution) noRoomFor(with []model.Event, lim Limits) string {
 	}
 	if why := x.crowded(size, lim); why != "" {
 		return why
+	}
+	if err := LimitReached(x.Start.Address, x.Blocked); err != nil {
+		return err.Error()
 	}
 	return x.full(size, lim)
 }

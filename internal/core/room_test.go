@@ -1,6 +1,8 @@
 package core
 
 import (
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -76,6 +78,52 @@ func TestUnreadBytesAreBounded(t *testing.T) {
 	}
 	if d := send(x, model.MessageSignal, model.Message{Name: "a", Input: text(40_000)}); d.Refused() != nil {
 		t.Errorf("a large signal may wait alone: %v", d.Refused())
+	}
+}
+
+// Signals are bounded by name, and all names together by what the next run could begin with.
+func TestSignalsAreBoundedByName(t *testing.T) {
+	t.Parallel()
+	lim := narrow
+	lim.Signals, lim.Events = 100, 500
+	x, _ := startRoomy(t, model.Message{})
+	send := func(name string) error {
+		_, d := Deliver(x, &model.Message{Kind: model.MessageSignal, To: x.Start.Address, Name: name}, x.Last, model.RunID{}, lim)
+		return d.Refused()
+	}
+	for range 100 {
+		if err := errors.Join(send("a"), send("b")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	err := send("a")
+	if !fault.Is(err, fault.Exhausted) || !strings.Contains(err.Error(), `100 unread signals "a": at most 100 of one name`) {
+		t.Errorf("one too many of a name: %v", err)
+	}
+	with := &model.Message{Kind: model.MessageStart, To: x.Start.Address, Input: x.Start.Input, With: []model.Event{{Name: "c"}, {Name: "a"}}}
+	if _, d := Deliver(x, with, x.Last, model.RunID{9}, lim); !fault.Is(d.Refused(), fault.Exhausted) || x.Signals() != 200 {
+		t.Errorf("a start with one too many of a name: %v, %d signals", d.Refused(), x.Signals())
+	}
+	for i := range 50 {
+		if err := send(fmt.Sprint("other ", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := send("c"); !fault.Is(err, fault.Exhausted) || !strings.Contains(err.Error(), "at most 250 of all names") {
+		t.Errorf("one too many of all names: %v", err)
+	}
+
+	// One that is taken makes room for another one of its name, also after a recovery and when the run continues as new.
+	took := &model.Turn{Seen: x.Next - 1, Commands: []model.Command{{Kind: model.CommandRecord, Event: model.Event{Kind: model.EventSignalTaken, Ref: x.signals[1].Seq}}}}
+	if _, _, err := Apply(x, took, x.Last, model.RunID{}, lim); err != nil || x.signalsOf("b") != 99 || x.signalsOf("a") != 100 {
+		t.Fatalf("%v: %d and %d left", err, x.signalsOf("a"), x.signalsOf("b"))
+	}
+	next := &model.Turn{Seen: x.Next - 1, Close: &model.Close{Status: model.Continued}}
+	if x, _, err = Apply(x, next, x.Last, model.RunID{7}, lim); err != nil || x.Signals() != 249 || x.Next != 250 {
+		t.Fatalf("%v: the next run begins with %d signals at %d", err, x.Signals(), x.Next)
+	}
+	if err := send("a"); err == nil || send("b") != nil {
+		t.Errorf("in the next run: %v", err)
 	}
 }
 

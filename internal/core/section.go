@@ -220,7 +220,7 @@ func (r *rules) send(e *model.Event, m *model.Message) error {
 			return r.broken("waits for update %s of %s in section %s: its code may need what is locked there", m.Name, m.To, e.Section)
 		}
 		return nil
-	case model.MessageLock, model.MessageGrant, model.MessageRelease, model.MessageUnlock:
+	case model.MessageLock, model.MessageGrant, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
 		return r.broken("sends a %s, which is not for a worker to send", m.Kind)
 	default:
 		return nil

@@ -104,6 +104,7 @@ func Describe(b *store.Batch) string {
 		{len(b.Inbox), "inbox"},
 		{len(b.Deferred), "deferred"},
 		{len(b.Requests), "requests"},
+		{len(b.Forgets), "forgotten requests"},
 		{len(b.Free), "freed"},
 	} {
 		if part.n > 0 {

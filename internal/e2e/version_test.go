@@ -155,7 +155,8 @@ func TestStranded(t *testing.T) {
 
 		s.cfg.Version = "v2"
 		app = s.reopen(app, build("v2")...)
-		want := "gone waits for a worker that offers workflow gone; pinned waits for a worker that offers version v1 of workflow pinned"
+		want := "gone waits for a worker that offers workflow gone: no live process has its code; " +
+			"pinned waits for a worker that offers version v1 of workflow pinned: no live process has its code"
 		eventually(t, "two are stranded", func() bool { return stranded(app) == want })
 		c := caller(t, app)
 		for _, w := range []*perdure.Workflow[string, string]{pinned, loose} {

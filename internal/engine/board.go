@@ -13,6 +13,7 @@ import (
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/ledger"
 	"github.com/perdure/perdure/internal/engine/lending"
+	"github.com/perdure/perdure/internal/engine/loan"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -469,11 +470,11 @@ func (b *board) tellOthers(waits bool) {
 }
 
 // Lend has workers of another node on the board with so many slots, and proposes what can begin with them.
-func (b *board) Lend(slots map[queue.WorkerID]int) {
+func (b *board) Lend(slots []loan.Slot) {
 	b.mu.Lock()
 	now := b.inc.eng.clock.now()
-	for id, n := range slots {
-		b.b.Lend(now, id, n)
+	for _, s := range slots {
+		b.b.Lend(now, s.Worker, s.Count)
 	}
 	b.moved = true
 	b.proposes()
@@ -504,7 +505,7 @@ func (b *board) lacks() bool {
 		return false
 	}
 	if now := time.Now(); now.Sub(b.lackedAt) >= lending.KnockPause {
-		if b.lacked = b.b.Unserved(lending.WantLines); len(b.lacked) > 0 {
+		if b.lacked = b.b.Unserved(loan.WantLines); len(b.lacked) > 0 {
 			b.lackedAt = now
 		}
 	}
@@ -516,7 +517,7 @@ func (b *board) unservedNow() []queue.Want {
 	if !b.b.Waits() {
 		return nil
 	}
-	if wants := b.b.Unserved(lending.WantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*lending.KnockPause {
+	if wants := b.b.Unserved(loan.WantLines); len(wants) > 0 || time.Since(b.lackedAt) > 4*lending.KnockPause {
 		return wants
 	}
 	return b.lacked
@@ -542,7 +543,7 @@ func (b *board) lendOut(s *TaskSession, most int) int {
 	defer b.mu.Unlock()
 	n := max(0, min(b.b.Idle(s.id), most))
 	s.mu.Lock()
-	s.abroad.lent += n
+	s.abroad.Lend(n)
 	s.mu.Unlock()
 	slots, _ := s.free()
 	b.b.Slots(b.inc.eng.clock.now(), s.id, slots)

@@ -30,6 +30,8 @@ type clerk struct {
 
 	mu      sync.Mutex
 	replies map[store.RequestKey][]*call
+	acked   []store.RequestKey // answers that their callers have, see acknowledge
+	tidied  time.Time          // when the last of them were removed; belongs to the lookout
 	runs    map[store.RunKey][]*call
 	listens map[model.Address]*listening // see taskdata.go
 }
@@ -42,7 +44,10 @@ func newClerk(e *Engine) *clerk {
 }
 
 // run looks for answers until ctx ends.
-func (k *clerk) run(ctx context.Context) { k.lookout.Run(ctx, clerkPoll, k.waits, k.look) }
+func (k *clerk) run(ctx context.Context) {
+	k.lookout.Run(ctx, clerkPoll, k.waits, k.look)
+	k.tidyLast(ctx)
+}
 
 // waits reports whether anything is awaited. Who awaits something says afterwards that it has begun, so that none is overlooked.
 func (k *clerk) waits() bool {
@@ -53,10 +58,11 @@ func (k *clerk) waits() bool {
 			return true
 		}
 	}
-	return len(k.replies)+len(k.runs) > 0
+	return len(k.replies)+len(k.runs)+len(k.acked) > 0
 }
 
 func (k *clerk) look(ctx context.Context) {
+	defer k.tidy(ctx) // behind the answers: callers wait for those
 	k.lookAgain()
 	k.mu.Lock()
 	keys := make([]store.RequestKey, 0, len(k.replies))
@@ -107,7 +113,7 @@ func (k *clerk) answered(r store.Reply) {
 			told = lane.Answer{Answer: model.Answer{Failure: f}}
 			told.Err = core.RefusalOf(told.Answer)
 		}
-		c.finish(&told)
+		c.finishWith(&told, r.RequestKey)
 	}
 }
 
@@ -121,34 +127,32 @@ func (k *clerk) closed(key store.RunKey, o model.Outcome) {
 	}
 }
 
-// put stores a request for the owner of an address under an id, and wakes it.
-func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) error {
+// put stores a request for the owner of an address under an id, and wakes it. It reports whether the store took the request at
+// the first attempt: after another one, an earlier attempt may still be on its way to the store.
+func (k *clerk) put(ctx context.Context, id model.RunID, m *model.Message) (first bool, err error) {
 	shard := m.To.Shard(k.eng.cfg.Store.Info().Shards)
-	if m.RequestID == "" {
-		m.RequestID = id.String()
-	}
 	m.Node = k.eng.guest
 	if inc := k.eng.current(); inc != nil {
 		m.Node = inc.self.ID
 	}
 	row := store.InboxRow{Shard: shard, ID: id, Message: *m}
-	for {
+	for first = true; ; first = false {
 		err := k.eng.cfg.Store.PutInbox(ctx, []store.InboxRow{row})
 		if err == nil {
 			k.eng.cfg.Hints.Publish(notify.Hint{Kind: notify.Mail, Shard: shard})
-			return nil
+			return first, nil
 		}
 		if !transient(err) || !k.eng.pause(ctx, storePause) { // the same id: a repetition changes nothing
-			return fmt.Errorf("send %s to %s: %w", m.Kind, m.To, err)
+			return false, fmt.Errorf("send %s to %s: %w", m.Kind, m.To, err)
 		}
 	}
 }
 
-// send asks the owner and waits for its answer.
-func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error) {
+// send asks the owner and waits for its answer. taken tells that an owner may have served the request before, under the same id.
+func (k *clerk) send(ctx context.Context, m *model.Message, taken bool) (model.Answer, error) {
 	asked, id := *m, newID()
 	if asked.RequestID == "" {
-		asked.RequestID, asked.Drawn = newID().String(), true
+		asked.RequestID, asked.Drawn, taken = newID().String(), true, false
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.eng.cfg.Store.Info().Shards), Address: asked.To, ID: asked.RequestID}
 	refused := key // when the owner has no room for it, or the id belongs to another request
@@ -169,19 +173,44 @@ func (k *clerk) send(ctx context.Context, m *model.Message) (model.Answer, error
 			forget(k.replies, key, c)
 		}
 	}()
-	if err := k.put(ctx, id, &asked); err != nil {
+	first, err := k.put(ctx, id, &asked)
+	if err != nil {
 		return model.Answer{}, err
 	}
 	if asked.Use() != nil {
 		k.lookout.Nudge() // the store does not take a request whose answer it remembers, and nobody would hint
 	}
-	select {
-	case <-c.done:
-		return c.answer.Answer, c.answer.Err
-	case <-ctx.Done():
-	case <-k.eng.stopped:
+	look := time.NewTicker(clerkTrust)
+	defer look.Stop()
+	for {
+		select {
+		case <-c.done:
+			if asked.Drawn && first && !taken {
+				k.acknowledge(c.reply)
+			}
+			return c.answer.Answer, c.answer.Err
+		case <-look.C:
+			if err := k.limitReached(ctx, &asked); err != nil {
+				return model.Answer{}, err
+			}
+			continue
+		case <-ctx.Done():
+		case <-k.eng.stopped:
+		}
+		return model.Answer{}, k.eng.gaveUp(ctx, "send %s to %s: accepted, but not answered yet", m.Kind, m.To)
 	}
-	return model.Answer{}, k.eng.gaveUp(ctx, "send %s to %s: accepted, but not answered yet", m.Kind, m.To)
+}
+
+// limitReached is the error of an update that is not answered because its run has reached a limit; nil when that is not known.
+func (k *clerk) limitReached(ctx context.Context, m *model.Message) error {
+	if m.Kind != model.MessageUpdate {
+		return nil
+	}
+	row, err := k.eng.cfg.Store.LoadExecution(ctx, m.To.Shard(k.eng.cfg.Store.Info().Shards), m.To, m.ToRun)
+	if err != nil || row == nil {
+		return nil //nolint:nilerr // the answer may still come
+	}
+	return core.LimitReached(m.To, row.Blocked)
 }
 
 // await waits for the end of an execution that another node owns, run by run along the chain.
@@ -203,9 +232,12 @@ func (k *clerk) await(ctx context.Context, a model.Address, run model.RunID) (la
 		case row.Outcome.Status.Closed() && (!run.IsZero() || row.Outcome.Status != model.Continued):
 			return lane.Result{Run: row.Start.Run, Outcome: row.Outcome}, nil
 		}
+		if err := core.LimitReached(a, row.Blocked); err != nil {
+			return lane.Result{}, err
+		}
 		if !asked {
 			asked = true
-			if err := k.put(ctx, newID(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}); err != nil {
+			if _, err := k.put(ctx, newID(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}); err != nil {
 				return lane.Result{}, err
 			}
 		}

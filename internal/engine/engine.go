@@ -384,7 +384,8 @@ func (e *Engine) register(ctx context.Context) (*incarnation, error) {
 	inc.seat = e.flow.NewSeat(limit.Place(inc.epoch), inc.board, seatLife{inc})
 	if e.cfg.Store.Info().Shared {
 		inc.borrower, inc.lender = lending.NewBorrower(self.ID, debts{loans{inc}}, inc.board), lending.NewLender(self.ID, loans{inc})
-		inc.peers = peer.New(self.ID, e.cfg.Store, e.cfg.Hints, e.cfg.Log, lending.Handler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log})
+		handler := peerHandler{lending.Handler{Borrower: inc.borrower, Lender: inc.lender, Log: e.cfg.Log}, inc}
+		inc.peers = peer.New(self.ID, e.cfg.Store, e.cfg.Hints, e.cfg.Log, handler)
 		inc.borrower.Connect(inc.peers)
 		inc.lender.Connect(inc.peers)
 	}

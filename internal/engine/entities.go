@@ -126,7 +126,7 @@ func (e *Engine) Call(ctx context.Context, m *model.Message, view bool) (model.A
 		case !errors.Is(err, lane.ErrNotOwner):
 			return a.Answer, err
 		case e.cfg.Store.Info().Shared:
-			return e.clerk.send(ctx, m)
+			return e.clerk.send(ctx, m, false)
 		case !e.await(ctx, served):
 			return model.Answer{}, e.gaveUp(ctx, "call %s of %s: the node does not serve its shards", m.Name, m.To)
 		}

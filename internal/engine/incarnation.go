@@ -43,7 +43,9 @@ type incarnation struct {
 	suspended time.Duration // only touched by the members loop: how long the machine had been suspended when it looked last
 
 	sweeping atomic.Bool // a round is under way
-	keeps    bool        // only touched by the members loop: lanes were told to delete nothing because of its age
+
+	inquiries atomic.Int32 // that are being answered
+	keeps     bool         // only touched by the members loop: lanes were told to delete nothing because of its age
 
 	member *cluster.Membership // only touched by the members loop
 	owners []store.ShardOwner  // as of the last renewal; the same
@@ -484,21 +486,24 @@ func (inc *incarnation) leave(w *Session) {
 }
 
 // serve has others know what can be run here.
-func (inc *incarnation) serve() {
+func (inc *incarnation) serve() { inc.member.Serve(inc.eng.serves()) }
+
+// serves is what the workers of the node can run now.
+func (e *Engine) serves() []store.Served {
 	var all []store.Served
-	for _, s := range inc.eng.workers.all() {
+	for _, s := range e.workers.all() {
 		for _, name := range s.offer.Workflows {
 			all = append(all, store.Served{
 				Tenant: s.offer.Tenant, Workflow: name, Version: s.offer.Version, Pinned: slices.Contains(s.offer.Pinned, name),
 			})
 		}
 	}
-	for _, s := range inc.eng.entityWorkers.all() {
+	for _, s := range e.entityWorkers.all() {
 		for i := range s.offer.Types {
 			all = append(all, store.Served{Tenant: s.offer.Tenant, Workflow: s.offer.Types[i].Type})
 		}
 	}
-	for _, s := range inc.eng.taskWorkers.all() {
+	for _, s := range e.taskWorkers.all() {
 		if !s.node.IsZero() {
 			continue
 		}
@@ -506,6 +511,7 @@ func (inc *incarnation) serve() {
 		for _, tenant := range s.offer.Tenants {
 			all = append(all, store.Served{
 				Tenant: tenant, Version: s.offer.Version, Worker: s.offer.Name, Queues: s.offer.Queues, Activities: s.offer.Kinds, Slots: s.offer.Slots, Draining: slots == 0,
+				Limits: s.offer.Limits, Breakers: s.offer.Breakers,
 			})
 		}
 	}
@@ -513,5 +519,5 @@ func (inc *incarnation) serve() {
 		return cmp.Or(cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Workflow, b.Workflow), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Worker, b.Worker))
 	}
 	slices.SortFunc(all, compare)
-	inc.member.Serve(slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned }))
+	return slices.CompactFunc(all, func(a, b store.Served) bool { return compare(a, b) == 0 && a.Pinned == b.Pinned })
 }

@@ -326,7 +326,11 @@ func (s *laneShell) refence(ctx context.Context, ref store.LaneRef) {
 	epoch, landed, err := s.eng.cfg.Store.Refence(brief, ref)
 	cancel()
 	s.eng.cfg.Meter.Add(telemetry.Refences, 1)
-	s.log.Debug("fence moved after an unknown commit", "epoch", epoch, "landed", landed, "error", err)
+	if err == nil {
+		s.log.Debug("fence moved after an unknown commit", "epoch", epoch, "landed", landed)
+	} else {
+		s.log.Debug("fence could not be moved after an unknown commit, or it is not known whether it was", "error", err)
+	}
 	if err != nil && ctx.Err() == nil && store.ClassOf(err) != store.Fenced {
 		s.committing.Failed(err, "class", store.ClassOf(err).String())
 	}

@@ -329,7 +329,7 @@ func TestTasksAreExplained(t *testing.T) {
 		if why, _ = e.Explain(t.Context(), wf.To); len(why) != 1 || why[0].Code != model.WaitLine {
 			t.Errorf("behind another one: %v", why)
 		}
-		stats, ok := e.QueueStats()
+		stats, ok := e.QueueCounts()
 		if !ok || len(stats) != 1 || stats[0].Waiting != 1 || stats[0].Claimed != 1 {
 			t.Errorf("stats %+v, %v", stats, ok)
 		}

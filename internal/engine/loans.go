@@ -5,12 +5,13 @@ import (
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
+	"github.com/perdure/perdure/internal/engine/loan"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
 
-// loans is an incarnation as its lender sees it, and most of what its borrower does; see lending.Host and lending.Owner.
+// loans is an incarnation as its lender sees it, and most of what its borrower does; see loan.Host and lending.Owner.
 type loans struct{ inc *incarnation }
 
 func (n loans) Alive(node model.NodeID) bool {
@@ -24,7 +25,7 @@ func (n loans) GiveBack(claims []model.ClaimRef) { n.inc.eng.giveBack(claims) }
 
 func (n loans) Serving() bool { return n.inc.serving() }
 
-func (n loans) Lane(claim model.ClaimRef) lending.Lane {
+func (n loans) Lane(claim model.ClaimRef) loan.Lane {
 	if l := n.inc.lane(claim.Address.Shard(len(n.inc.owner))); l != nil {
 		return claimLane{l}
 	}
@@ -34,29 +35,29 @@ func (n loans) Lane(claim model.ClaimRef) lending.Lane {
 // debts is an incarnation as its borrower sees it. What workers of other nodes report of a shard that is being given up is waited for.
 type debts struct{ loans }
 
-func (n debts) Lane(claim model.ClaimRef) lending.Lane {
+func (n debts) Lane(claim model.ClaimRef) loan.Lane {
 	if l := n.inc.keeper(claim.Address.Shard(len(n.inc.owner))); l != nil {
 		return claimLane{l}
 	}
 	return nil
 }
 
-func (n loans) Hire(w *lending.Worker, offer model.TaskOffer, node model.NodeID) lending.Hired {
+func (n loans) Hire(w *lending.Worker, offer model.TaskOffer, node model.NodeID) loan.Hired {
 	s := n.inc.eng.taskSession(w, offer, node)
 	n.inc.board.enlist(s)
 	return hired{n.inc, s}
 }
 
-func (n loans) Workers() []lending.Own {
+func (n loans) Workers() []loan.Own {
 	ss := n.inc.eng.taskWorkers.own()
-	own := make([]lending.Own, len(ss))
+	own := make([]loan.Own, len(ss))
 	for i, s := range ss {
 		own[i] = ownWorker{n.inc, s}
 	}
 	return own
 }
 
-// claimLane is a lane as it is told of claims by other nodes; see lending.Lane.
+// claimLane is a lane as it is told of claims by other nodes; see loan.Lane.
 type claimLane struct{ s *laneShell }
 
 func (c claimLane) Attach(claim model.ClaimRef, id queue.WorkerID) {
@@ -76,7 +77,7 @@ func (c claimLane) Lose(claim model.ClaimRef) {
 	c.s.inbox.result(func(l *lane.Lane, now model.Time) { l.Expire(now, claim.TaskRef, true, claim.Claim, model.FailureLost) })
 }
 
-// hired is the session of a worker that another node lends; see lending.Hired.
+// hired is the session of a worker that another node lends; see loan.Hired.
 type hired struct {
 	inc *incarnation
 	s   *TaskSession
@@ -84,7 +85,9 @@ type hired struct {
 
 func (h hired) ID() queue.WorkerID { return h.s.id }
 
-func (h hired) Lists(holds, waiting map[model.ClaimRef]bool) { h.s.lists(holds, waiting) }
+func (h hired) Lists(holds, waiting map[model.ClaimRef]bool) []model.ClaimRef {
+	return h.s.lists(holds, waiting)
+}
 
 func (h hired) Lets(claim model.ClaimRef) { h.s.lets(claim) }
 
@@ -96,7 +99,7 @@ func (h hired) Dismiss() {
 	h.inc.board.strike(h.s)
 }
 
-// ownWorker is a worker of this node as its lender sees it; see lending.Own.
+// ownWorker is a worker of this node as its lender sees it; see loan.Own.
 type ownWorker struct {
 	inc *incarnation
 	s   *TaskSession
@@ -119,17 +122,19 @@ func (w ownWorker) Deliver(claim model.ClaimRef) {
 	if r := w.s.homeward(claim); r != nil {
 		w.s.resend(r, true)
 	}
-	n := w.s.newsOf(claim)
-	if l == nil || n.seq == 0 {
+	w.s.mu.Lock()
+	n := w.s.abroad.NewsOf(claim)
+	w.s.mu.Unlock()
+	if l == nil || n.Seq == 0 {
 		return
 	}
-	if n.beat {
+	if n.Beat {
 		w.inc.board.Beat(w.s.id, claim)
 	}
-	if n.progress != nil {
-		l.Progress(claim, *n.progress)
+	if n.Progress != nil {
+		l.Progress(claim, *n.Progress)
 	}
-	w.s.told(map[model.ClaimRef]uint64{claim: n.seq})
+	w.s.told(map[model.ClaimRef]uint64{claim: n.Seq})
 }
 
 func (w ownWorker) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) ([]peer.Hold, map[model.ClaimRef]uint64) {

@@ -13,7 +13,9 @@ import (
 	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/engine/flow"
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
+	"github.com/perdure/perdure/internal/engine/loan"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
@@ -205,5 +207,48 @@ func TestNoAnswerWithoutLease(t *testing.T) {
 	inc.borrower.Polled(c, pollOf(3, "of c", 1), func([]byte) { answers++ })
 	if answers != 2 {
 		t.Errorf("%d answers, want two", answers)
+	}
+}
+
+// laterLane is a lane that has no room for reports.
+type laterLane struct {
+	loan.Lane
+
+	reports int
+}
+
+func (l *laterLane) Report(*model.TaskReport, queue.WorkerID) { l.reports++ }
+
+// laterOwner owns every run, in one lane.
+type laterOwner struct {
+	debts
+
+	lane *laterLane
+}
+
+func (o laterOwner) Lane(model.ClaimRef) loan.Lane { return o.lane }
+
+// The lane of a run has no room for the report of a worker that another node lends. That node tells it
+// with every poll, so that the lane hears of it again.
+func TestReportOfALentWorkerIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	c := nodeID(3)
+	inc := borrower(t, c)
+	full := &laterLane{}
+	b := lending.NewBorrower(inc.self.ID, laterOwner{debts{loans{inc}}, full}, inc.board)
+	ref := model.ClaimRef{TaskRef: workItem(1).Ref, Claim: 1}
+	poll := func(seq uint64) {
+		p := pollOf(seq, "of c", 0)
+		p.Workers[0].Holds = []peer.Hold{{Ref: ref, Report: &model.TaskReport{Ref: ref}}}
+		b.Polled(c, p, func([]byte) {})
+	}
+	poll(1)
+	poll(2)
+	if full.reports != 1 {
+		t.Fatalf("the lane hears of a report %d times that it has not settled", full.reports)
+	}
+	inc.board.ids["of c"].settled(ref, lane.ErrLater)
+	if poll(3); full.reports != 2 {
+		t.Errorf("the lane has heard of the report %d times, want once more after it had no room", full.reports)
 	}
 }

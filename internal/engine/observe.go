@@ -202,7 +202,6 @@ func (s *laneShell) states(g *telemetry.States) {
 	select {
 	case st := <-told:
 		g.Set(telemetry.LaneBytes, float64(st.Bytes))
-		g.Set(telemetry.RunsStranded, float64(st.Stranded))
 		g.Set(telemetry.RunsQuarantined, float64(st.Quarantined))
 		for typ, n := range st.Entities {
 			word := entityWord(typ)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/core"
-	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -75,18 +75,40 @@ func Purgeable(row *store.DeadRow, run *store.Execution, now model.Time) bool {
 	return q.IsZero() || run != nil && run.Outcome.Status.Closed() || run == nil && now.Sub(q.At) >= OnItsWay
 }
 
-// QueueStats are the counts of the queues that this node carries. ok is false when other nodes carry some of it, so that they are not all.
-func (e *Engine) QueueStats() (stats []queue.QueueStats, ok bool) {
+// maxLines bounds how many lines of tasks are looked at for one answer.
+const maxLines = 10_000
+
+// QueueCounts are the tasks of runs that this node owns, by queue; ok is false while it is not sure of its lease.
+func (e *Engine) QueueCounts() (counts []peer.QueueCount, ok bool) {
 	inc := e.current()
 	if inc == nil || !inc.serving() {
 		return nil, false
 	}
-	for s := range inc.owner {
-		if inc.owner[s].Load() <= 0 {
-			return nil, false
+	return inc.board.counts(), true
+}
+
+// AskQueues asks another node for its QueueCounts.
+func (e *Engine) AskQueues(ctx context.Context, node model.NodeID) ([]peer.QueueCount, error) {
+	return peer.AskQueues(ctx, e.cfg.Store, e.cfg.Hints, node)
+}
+
+// counts are the tasks of the board by queue.
+func (b *board) counts() (counts []peer.QueueCount) {
+	b.mu.Lock()
+	stats, abandoned := b.b.Stats(), b.b.Abandoned(maxLines)
+	b.mu.Unlock()
+
+	for i := range stats.Queues {
+		q := &stats.Queues[i]
+		c := peer.QueueCount{Tenant: q.Tenant, Queue: q.Queue, Waiting: q.Waiting, Delayed: q.Delayed, Claimed: q.Claimed, Oldest: q.Oldest, Paused: q.Paused}
+		for _, w := range abandoned {
+			if w.Tenant == q.Tenant && w.Queue == q.Queue {
+				c.Abandoned = append(c.Abandoned, w.Kind)
+			}
 		}
+		counts = append(counts, c)
 	}
-	return inc.board.stats().Queues, true
+	return counts
 }
 
 // OpenTasks are the open tasks of an open run, as its history tells.

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -20,7 +21,8 @@ type call struct {
 	done   chan struct{}
 	once   sync.Once
 	answer lane.Answer
-	asked  *model.Message // what a reply in the store is compared with; nil where none is looked for
+	asked  *model.Message   // what a reply in the store is compared with; nil where none is looked for
+	reply  store.RequestKey // where that reply was found
 }
 
 func newCall() *call { return &call{done: make(chan struct{})} }
@@ -28,6 +30,14 @@ func newCall() *call { return &call{done: make(chan struct{})} }
 func (c *call) finish(a *lane.Answer) {
 	c.once.Do(func() {
 		c.answer = *a
+		close(c.done)
+	})
+}
+
+// finishWith is finish with an answer that was found in the store.
+func (c *call) finishWith(a *lane.Answer, reply store.RequestKey) {
+	c.once.Do(func() {
+		c.answer, c.reply = *a, reply
 		close(c.done)
 	})
 }
@@ -45,7 +55,7 @@ func (e *Engine) Send(ctx context.Context, m *model.Message) (model.Answer, erro
 		}
 		taken = taken || a.Token != nil
 		if e.cfg.Store.Info().Shared {
-			answer, err := e.clerk.send(ctx, m)
+			answer, err := e.clerk.send(ctx, m, taken)
 			return answer, unsure(err, taken)
 		}
 		// The only node there can be is between two incarnations, or not ready yet. The first look was made without listening: look again.
@@ -88,7 +98,7 @@ func (e *Engine) Query(ctx context.Context, m *model.Message) (model.Answer, err
 		more := true
 		switch {
 		case errors.Is(err, lane.ErrNotOwner) && e.cfg.Store.Info().Shared:
-			return e.clerk.send(ctx, m)
+			return e.clerk.send(ctx, m, false)
 		case errors.Is(err, lane.ErrNotOwner):
 			more = e.await(ctx, served)
 		case inc != nil && inc.serving() && !errors.Is(err, lane.ErrAskAgain):
@@ -149,6 +159,8 @@ func repeatable(m *model.Message) bool {
 		return m.Brief
 	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageTerminate, model.MessagePause, model.MessageResume,
 		model.MessageDelete, model.MessageReport, model.MessageUnlock:
+	case model.MessageMailbox:
+		return m.Name == model.MailboxList || m.Name == model.MailboxShow
 	case model.MessageRequeue:
 		return m.Letter.Do == model.LetterPurge
 	}
@@ -258,6 +270,10 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 			forget()
 			return lane.Result{Run: row.Start.Run, Outcome: row.Outcome}, nil
 		}
+		if err := core.LimitReached(a, row.Blocked); err != nil {
+			forget()
+			return lane.Result{}, err
+		}
 	}
 	select {
 	case <-c.done:
@@ -268,34 +284,5 @@ func (e *Engine) awaitLocal(ctx context.Context, a model.Address, run model.RunI
 	case <-ctx.Done():
 		forget()
 		return lane.Result{}, fault.New(fault.KindOf(ctx.Err()), "wait for %s: %w", a, context.Cause(ctx))
-	}
-}
-
-// Explain says why the current run of an address does not move, as far as this node knows better than the store. A node that cannot
-// be sure of its lease knows nothing.
-func (e *Engine) Explain(ctx context.Context, a model.Address) ([]model.Reason, bool) {
-	inc := e.current()
-	if inc == nil {
-		return nil, false
-	}
-	s := inc.lane(a.Shard(len(inc.owner)))
-	if s == nil {
-		return nil, false
-	}
-	c := newCall()
-	var reasons []model.Reason
-	var ok bool
-	err := s.inbox.put(ctx, op{token: c, do: func(l *lane.Lane, _ model.Time) {
-		reasons, ok = l.Explain(a)
-		c.finish(&lane.Answer{})
-	}})
-	if err != nil {
-		return nil, false
-	}
-	select {
-	case <-c.done:
-		return reasons, ok && c.answer.Err == nil && inc.serving()
-	case <-ctx.Done():
-		return nil, false
 	}
 }

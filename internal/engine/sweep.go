@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -20,6 +21,7 @@ const (
 // most: what it removes came into the store by commits that cost more.
 func (inc *incarnation) sweep(ctx context.Context) {
 	defer inc.sweeping.Store(false)
+	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Tidy() })
 	swept := 0
 	for {
 		begun := time.Now()

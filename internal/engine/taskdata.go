@@ -134,7 +134,7 @@ func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, 
 		l.calls = without(l.calls, c)
 	}
 	if say {
-		if err := k.put(ctx, newID(), &model.Message{Kind: model.MessageWatch, To: a, Name: model.WatchChanges}); err != nil {
+		if _, err := k.put(ctx, newID(), &model.Message{Kind: model.MessageWatch, To: a, Name: model.WatchChanges}); err != nil {
 			stop()
 			return nil, nil, err
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/perdure/perdure/internal/engine/lane"
 	"github.com/perdure/perdure/internal/engine/lending"
+	"github.com/perdure/perdure/internal/engine/loan"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -94,7 +95,8 @@ type TaskSession struct {
 
 	mu       sync.Mutex
 	slots    int
-	abroad   abroad
+	abroad   loan.Abroad
+	heard    bell                                 // rung when owners elsewhere have been told something
 	held     map[model.ClaimRef]bool              // whether it should come to an end
 	reported map[model.ClaimRef]*model.TaskReport // and not settled
 	idle     chan struct{}                        // closed when both are empty; nil while the session lasts
@@ -196,7 +198,7 @@ func (s *TaskSession) stop(ref model.ClaimRef, canceled bool) {
 		s.held[ref] = true
 	} else {
 		delete(s.held, ref)
-		back = s.comesBack(ref)
+		back = s.abroad.Free(ref)
 		s.rest()
 	}
 	s.mu.Unlock()
@@ -253,7 +255,7 @@ func (s *TaskSession) Report(ctx context.Context, r model.TaskReport) error {
 	}
 	s.reported[r.Ref] = &r
 	delete(s.held, r.Ref)
-	back := s.comesBack(r.Ref)
+	back := s.abroad.Free(r.Ref)
 	s.mu.Unlock()
 	if back {
 		s.rejoin()
@@ -330,7 +332,7 @@ func (s *TaskSession) send(ctx context.Context, r *model.TaskReport, moves bool)
 func (s *TaskSession) mail(r *model.TaskReport) {
 	report := *r
 	s.eng.beside.run(func(ctx context.Context) {
-		_, err := s.eng.clerk.send(ctx, ReportMessage(&report))
+		_, err := s.eng.clerk.send(ctx, ReportMessage(&report), true)
 		s.settled(report.Ref, err)
 	})
 }
@@ -348,6 +350,8 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 		s.mu.Unlock()
 		if r != nil { // else it was a repetition, of which the first has been settled
 			s.reportLater(r)
+		} else if w, ok := s.worker.(*lending.Worker); ok {
+			w.Unsettled(ref) // its node has the report, and tells it with every poll
 		}
 		return
 	}
@@ -357,7 +361,7 @@ func (s *TaskSession) settled(ref model.ClaimRef, err error) {
 		return
 	}
 	delete(s.reported, ref)
-	delete(s.abroad.reported, ref)
+	s.abroad.Settled(ref)
 	s.rest()
 	s.mu.Unlock()
 	if w, ok := s.worker.(*lending.Worker); ok && again {
@@ -404,7 +408,7 @@ func (s *TaskSession) free() (slots int, here bool) {
 	if s.leaving || s.over {
 		return 0, !s.over
 	}
-	return max(0, s.slots-s.abroad.lent-len(s.abroad.held)), true
+	return max(0, s.slots-s.abroad.Slots()), true
 }
 
 // takes is how many claims the worker would take, if it had none.

@@ -86,6 +86,16 @@ func (c *Call) Send(m model.Message) error {
 	return nil
 }
 
+// unmade is an error of a handler that has not begun with its call.
+type unmade struct{ error }
+
+// Unmade marks the error of a call that the code of this build cannot make, such as one whose input it cannot read. A call that nobody
+// waits for is kept as a dead letter then.
+func Unmade(err error) error { return unmade{err} }
+
+// Unwrap gives errors.As the error.
+func (u unmade) Unwrap() error { return u.error }
+
 // end takes what the call has done; from then on it does nothing any more.
 func (c *Call) end() (messages []model.Message, deleted bool) {
 	c.mu.Lock()

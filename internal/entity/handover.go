@@ -121,14 +121,14 @@ func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	}
 	c := &Call{OperationCall: oc, Entity: h.o.Entity, Exists: h.exists}
 	c.ctx = h.time.begin(h.ctx, c, handler.Limit)
-	out, left, f := h.attempt(c, handler)
+	out, left, made, f := h.attempt(c, handler)
 	if _, ok := h.time.end(); !ok {
 		return model.OperationResult{}, false
 	}
 	messages, deleted := c.end()
 	if f != nil {
 		h.state = nil // whatever the call has made of it
-		return model.OperationResult{Failure: f}, true
+		return model.OperationResult{Failure: f, Unmade: !made}, true
 	}
 	switch {
 	case handler.View:
@@ -142,23 +142,26 @@ func (h *handover) call(oc model.OperationCall) (model.OperationResult, bool) {
 	return model.OperationResult{Output: out, Messages: messages}, true
 }
 
-// attempt runs the code of a call, and encodes the state that it has left.
-func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, f *model.Failure) {
+// attempt runs the code of a call, and encodes the state that it has left. It reports with made whether this build could make the call.
+func (h *handover) attempt(c *Call, handler Handler) (out, left model.Payload, made bool, f *model.Failure) {
 	defer caught(&f)
 	if f = h.load(); f != nil {
-		return out, left, f
+		return out, left, false, f
 	}
+	made = true
 	out, err := handler.Run(c, h.state)
 	if err == nil && h.code.State != nil && !handler.View {
 		left, err = h.code.State.Encode(h.state)
 	}
 	if err != nil && context.Cause(c.ctx) == errLimit && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) { //nolint:errorlint // it is not wrapped
-		return out, left, h.late(c, handler.Limit)
+		return out, left, true, h.late(c, handler.Limit)
 	}
 	if err != nil {
+		_, not := errors.AsType[unmade](err)
+		made = !not
 		f = replay.FailureOf(err) // here, because errors are code of users that may panic as well
 	}
-	return out, left, f
+	return out, left, made, f
 }
 
 // late says that a call has taken longer than it may.
@@ -221,5 +224,9 @@ func listed[V any](m map[string]V) string {
 	if len(m) == 0 {
 		return "nothing"
 	}
-	return strings.Join(slices.Sorted(maps.Keys(m)), ", ")
+	names := slices.Sorted(maps.Keys(m))
+	for i, name := range names { // as users write it
+		names[i] = strings.TrimPrefix(strings.TrimPrefix(name, model.EntityPrefix), model.ServicePrefix)
+	}
+	return strings.Join(names, ", ")
 }

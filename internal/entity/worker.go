@@ -101,7 +101,7 @@ func (w *Worker) execute(o *model.Operations) {
 		w.finished(r)
 	}()
 	if !known {
-		r.Results = allUnmade(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", o.Entity.Type, listed(w.cfg.Types))))
+		r.Results = allUnmade(o, replay.FailureOf(fault.New(fault.NotFound, "there is no code for %s in this build: it has %s", name, listed(w.cfg.Types))))
 		return
 	}
 	h = &handover{o: o, code: code, name: name, ctx: w.ctx, stop: w.closes, exists: o.Exists}

@@ -236,7 +236,7 @@ func TestUnknownTypeIsAnswered(t *testing.T) {
 	o := operations("", "add", "add")
 	o.Entity.Type = model.ServicePrefix + "other"
 	r := made(t, counters(nil), o)
-	want := "not_found there is no code for service:other in this build: it has entity:counter"
+	want := "not_found there is no code for other in this build: it has counter"
 	if diff := cmp.Diff([]string{want, want}, text(&r)); diff != "" {
 		t.Error(diff)
 	}

@@ -34,11 +34,12 @@ const (
 	Corrupt              // stored data cannot be understood
 	Internal             // a broken promise of ours
 	NotOwned             // the claim is somebody else's by now, or over
+	WrongType            // a value does not fit the type that the code reads it as
 )
 
 var kindNames = [...]string{
 	"unclassified", "not_found", "already_exists", "invalid", "conflict", "denied", "unauthenticated",
-	"exhausted", "unavailable", "canceled", "timeout", "blocked", "corrupt", "internal", "not_owned",
+	"exhausted", "unavailable", "canceled", "timeout", "blocked", "corrupt", "internal", "not_owned", "wrong_type",
 }
 
 // String is the name of the kind on the wire and in logs.

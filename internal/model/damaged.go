@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"errors"
+	"strings"
 
 	"github.com/fxamacker/cbor/v2"
 )
@@ -70,5 +71,10 @@ func Unreadable(err error) Reason {
 	if errors.Is(err, ErrNewer) {
 		code = WaitNewer
 	}
-	return Reason{Code: code, Detail: err.Error()}
+	// Which read has met the damage does not matter: the owner loads a run, and whoever looks loads its events.
+	text := err.Error()
+	for _, read := range []string{"load run: ", "load events: ", "load execution: "} {
+		text = strings.TrimPrefix(text, read)
+	}
+	return Reason{Code: code, Detail: text}
 }

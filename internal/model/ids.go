@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base32"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -17,8 +18,23 @@ type Address struct {
 	Key    string `cbor:"3,keyasint,omitempty"`
 }
 
-// String is tenant/type/key, for logs and errors.
-func (a Address) String() string { return a.Tenant + "/" + a.Type + "/" + a.Key }
+// String is the address as users write it, for logs and errors: workflow/key, or account "key" for an entity. A tenant other than the
+// default one stands in front.
+func (a Address) String() string {
+	text := a.Type + "/" + a.Key
+	for _, prefix := range [...]string{EntityPrefix, ServicePrefix} {
+		if name, ok := strings.CutPrefix(a.Type, prefix); ok {
+			text = name + " " + strconv.Quote(a.Key)
+		}
+	}
+	if a.Tenant == DefaultTenant || a.Tenant == "" {
+		return text
+	}
+	return a.Tenant + "/" + text
+}
+
+// Path is tenant/type/key. It is part of what repeated requests are compared by, so it never changes.
+func (a Address) Path() string { return a.Tenant + "/" + a.Type + "/" + a.Key }
 
 // IsZero reports whether the address names nothing.
 func (a Address) IsZero() bool { return a == Address{} }

@@ -29,10 +29,11 @@ const (
 	MessageGrant   MessageKind = 23 // entity From is locked for section ID of To: Epoch is the fencing token
 	MessageRelease MessageKind = 24 // section From ends: it holds To no more, and does not wait for it
 	MessageUnlock  MessageKind = 25 // an operator frees entity To from section ID, whatever that does
+	MessageMailbox MessageKind = 26 // an operator asks for the mailbox of entity To, or does what Name says with item ID of it
 )
 
 // LastMessageKind is the highest kind that this build knows.
-const LastMessageKind = MessageUnlock
+const LastMessageKind = MessageMailbox
 
 // WatchChanges is the name of a watch that is not for the end of an execution: its node wants a hint whenever something of the execution has been committed.
 const WatchChanges = "changes"
@@ -42,7 +43,7 @@ var messageNames = [...]string{
 	MessageSettle: "settle", MessageCancel: "cancel", MessageNothing: "nothing", MessageUpdate: "update", MessageAnswer: "answer",
 	MessageTerminate: "terminate", MessagePause: "pause", MessageResume: "resume", MessageDelete: "delete", MessageQuery: "query",
 	MessageReport: "report", MessageRequeue: "requeue", MessageWrite: "write", MessageCall: "call", MessageLock: "lock", MessageGrant: "grant",
-	MessageRelease: "release", MessageUnlock: "unlock",
+	MessageRelease: "release", MessageUnlock: "unlock", MessageMailbox: "mailbox",
 }
 
 // String names the kind for people.
@@ -128,7 +129,7 @@ type Message struct {
 // Order reports whether the message asks to end something, or to change it by hand. The owner refuses an order for what it has quarantined; other messages wait.
 func (m *Message) Order() bool {
 	switch m.Kind {
-	case MessageTerminate, MessageCancel, MessageDelete, MessageUnlock:
+	case MessageTerminate, MessageCancel, MessageDelete, MessageUnlock, MessageMailbox:
 		return true
 	case MessageStart:
 		return m.Past != nil

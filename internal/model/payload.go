@@ -98,5 +98,6 @@ const (
 	FailureConflict   = "conflict"
 	FailureInvalid    = "invalid"
 	FailureTerminated = "terminated"
-	FailureReset      = "reset" // the run gave way to one that begins anew from an earlier position
+	FailureReset      = "reset"   // the run gave way to one that begins anew from an earlier position
+	FailureDropped    = "dropped" // an operator dropped the call
 )

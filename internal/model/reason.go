@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -22,6 +23,7 @@ const (
 	WaitTurn     ReasonCode = "ready"           // runnable, waits for its turn
 	WaitNothing  ReasonCode = "nothing"         // every coroutine is parked and nothing is pending: it can only be signalled or cancelled
 	WaitMismatch ReasonCode = "replay_mismatch" // Detail names what was recorded and what the code asked for
+	WaitType     ReasonCode = "wrong_type"      // Detail names the value, and the type of the code that it does not fit
 	WaitPoison   ReasonCode = "quarantined"     // Detail is why the store refused its rows
 	WaitCorrupt  ReasonCode = "corrupt"         // Detail names the row that cannot be understood
 	WaitNewer    ReasonCode = "newer_version"   // Detail names the row that only a newer build can read
@@ -39,20 +41,34 @@ const (
 	WaitLock     ReasonCode = "lock"            // Name, entity/key, is locked; Detail tells by whom
 	WaitLarge    ReasonCode = "large_history"   // nothing yet, but its history will reach its limit: Detail says how large it is
 	WaitMailbox  ReasonCode = "mailbox"         // Name, entity/key, makes the calls before it first; Detail tells how many
+
+	WaitElsewhere ReasonCode = "code_elsewhere" // the owner of its shard has no code for Name, and another node has; Detail is as in WaitWorker
+	WaitCycle     ReasonCode = "cycle"          // what it waits for waits, in turn, for Name, with which the explanation began
 )
 
 // ReasonCodes are all codes, in the order in which they are explained.
 func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
-		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitPoison,
+		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitType, WaitPoison,
 		WaitCorrupt, WaitNewer, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
-		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox, WaitLarge,
+		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox, WaitLarge, WaitElsewhere, WaitCycle,
 	}
 }
 
 // Blocks reports whether a run with such a reason is blocked: it goes on only when somebody changes something.
 func (c ReasonCode) Blocks() bool {
-	return c == WaitMismatch || c == WaitPoison || c == WaitCorrupt || c == WaitNewer || c == WaitLimit
+	return c == WaitMismatch || c == WaitType || c == WaitPoison || c == WaitCorrupt || c == WaitNewer || c == WaitLimit
+}
+
+// Strands reports whether an open run or a task with such a main reason goes on only when somebody changes
+// something: starts a process, deploys code, or repairs or removes it.
+func (c ReasonCode) Strands() bool {
+	return c.Blocks() || c == WaitWorker || c == WaitElsewhere || c == WaitOwner
+}
+
+// Stranded reports whether something with these reasons, the main one first, goes on only when somebody changes something.
+func Stranded(reasons []Reason) bool {
+	return len(reasons) > 0 && (reasons[0].Code.Strands() || slices.ContainsFunc(reasons, func(r Reason) bool { return r.Code == WaitOwner }))
 }
 
 // WayOut tells an operator how to get rid of an execution that cannot be read or continued.
@@ -68,6 +84,9 @@ type Reason struct {
 	Until   Time       `cbor:"3,keyasint,omitempty"`
 	Attempt int        `cbor:"4,keyasint,omitempty"`
 	Detail  string     `cbor:"5,keyasint,omitempty"`
+
+	// Where says which processes lack or have what it waits for. It is judged when somebody asks, and never stored.
+	Where string `cbor:"-"`
 }
 
 // String is the sentence that people read.
@@ -90,18 +109,21 @@ func (r Reason) String() string {
 		}
 		return text
 	case WaitWorker:
-		if r.Detail != "" {
-			return "waits for a worker that offers " + r.Detail + " " + r.Name
-		}
-		return "waits for a worker that offers workflow " + r.Name
+		return r.where("waits for a worker that offers " + r.code())
+	case WaitElsewhere:
+		return r.where("waits for its owner to have the code of " + r.code())
 	case WaitOwner:
-		return "waits for a node to own shard " + r.Name
+		return r.where("waits for a node to own shard " + r.Name)
+	case WaitCycle:
+		return "waits for " + r.Name + ", with which this chain began: they wait for each other"
 	case WaitTurn:
 		return "is running, or ready to"
 	case WaitNothing:
 		return "waits for nothing: every coroutine is parked and nothing is pending"
 	case WaitMismatch:
 		return "is blocked by a replay mismatch: " + r.Detail
+	case WaitType:
+		return "is blocked by a value of the wrong type: " + r.Detail + "; it goes on with a build that can read it"
 	case WaitPoison:
 		return "is quarantined: " + r.Detail
 	case WaitCorrupt:
@@ -154,4 +176,20 @@ func (r Reason) String() string {
 		return "waits for " + r.Name + ": " + r.Detail
 	}
 	return strconv.Quote(string(r.Code))
+}
+
+// code names the code that a run waits for.
+func (r *Reason) code() string {
+	if r.Detail != "" {
+		return r.Detail + " " + r.Name
+	}
+	return "workflow " + r.Name
+}
+
+// where adds to a sentence which processes it is about.
+func (r *Reason) where(text string) string {
+	if r.Where == "" {
+		return text
+	}
+	return text + ": " + r.Where
 }

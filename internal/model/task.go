@@ -316,6 +316,9 @@ type TaskOffer struct {
 	Kinds   []string
 	Slots   int // how many claims it may hold
 	Version string
+	// Limits and Breakers are the names that the code of the activities gives. People are told of
+	// them, and nothing depends on them.
+	Limits, Breakers []string
 }
 
 // Kinds of timeouts, as the type of the failure: its kind is FailureTimeout.

@@ -8,6 +8,16 @@ type Activation struct {
 	Events []Event
 	// Now is the owner's clock.
 	Now Time
+	// Begun tells that the code has run before, although Events may not show it: it waits, or it has timers.
+	Begun bool
+	// Limits are those of the history.
+	Limits HistoryLimits
+}
+
+// HistoryLimits bound the history of a run; 0 is no bound.
+type HistoryLimits struct {
+	Events int64
+	Bytes  int
 }
 
 // Query is a question to the code of a run.

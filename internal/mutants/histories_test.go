@@ -3,7 +3,8 @@ package mutants
 import "slices"
 
 var list = slices.Concat(
-	common, histories, tasks, flow, share, entities, files, load, clocks, requests, damaged, bounds, hardships, recalls,
+	common, histories, tasks, flow, share, entities, files, load, clocks, requests, damaged, bounds, hardships, recalls, commands,
+	inputs, fullHistories, cancels, crowded, answers,
 )
 
 // histories are bugs of what is done with histories, of pinned runs, and of what workflows send each other.

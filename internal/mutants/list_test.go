@@ -317,8 +317,8 @@ var common = []mutant{
 	{
 		name:  "an id is pending twice",
 		file:  "player.go",
-		old:   "t != nil && !t.over {\n		p.block(",
-		new:   "t != nil && t.over && t.future != nil {\n		p.block(",
+		old:   "t != nil && !t.over {\n		p.fail(",
+		new:   "t != nil && t.over && t.future != nil {\n		p.fail(",
 		tests: [][]string{{".", "-run", "TestMistakesOfMachines$"}},
 	},
 	{

@@ -3,6 +3,9 @@ package mutants
 // laneTasks are tests of what a lane does with tasks.
 func laneTasks(run string) [][]string { return [][]string{{"./internal/engine/lane", "-run", run}} }
 
+// lends is the simulator where nodes lend each other slots.
+var lends = []string{"./internal/sim", "-run", "TestSeeds$", "-seed=4", "-step=6", "-seeds=300", "-failures=1"}
+
 // tasks are bugs of queues: of who gets what when, and of what becomes of it when something goes wrong in between.
 var tasks = []mutant{
 	{
@@ -14,10 +17,45 @@ var tasks = []mutant{
 	},
 	{
 		name:  "a worker whose run is with another node is not told of a cancel",
-		file:  "internal/engine/lending/worker.go",
-		old:   "	n.push(peer.Entry{Worker: w.offer.Name, Stop: &ref, Canceled: canceled})\n",
+		file:  "internal/engine/loan/worker.go",
+		old:   "	w.n.push(now, peer.Entry{Worker: w.offer.Name, Stop: &ref, Canceled: canceled})\n",
 		new:   "",
 		tests: [][]string{{"./internal/e2e", "-run", "TestCancelOfAShardThatMoved$"}},
+	},
+	{
+		name:  "a claim that a lent worker does not list is not given back",
+		file:  "internal/engine/loan/neighbour.go",
+		old:   "				if board.Holds(w.session.ID(), ref) {\n					missing = append(missing, ref)\n				}\n			}\n		}\n		lend",
+		new:   "			}\n		}\n		lend",
+		tests: [][]string{{"./internal/sim", "-run", "TestKnownSeedsOfLending$"}},
+	},
+	{
+		name:  "slots stay lent when a poll is not answered",
+		file:  "internal/engine/loan/poll.go",
+		old:   "			x.Own.Regain(x.Count)\n",
+		new:   "			if x.More {\n				x.Own.Regain(x.Count)\n			}\n",
+		tests: [][]string{lends},
+	},
+	{
+		name:  "news of a claim that has ended is told for ever",
+		file:  "internal/engine/loan/abroad.go",
+		old:   "	delete(a.news, ref)\n	if len(a.held) == 0",
+		new:   "	if len(a.held) == 0",
+		tests: [][]string{lends},
+	},
+	{
+		name:  "a report of a lent worker for which there is no room is forgotten",
+		file:  "internal/engine/tasks.go",
+		old:   "			w.Unsettled(ref) // its node has the report, and tells it with every poll\n",
+		new:   "			_ = w\n",
+		tests: [][]string{{"./internal/engine", "-run", "TestReportOfALentWorkerIsMadeAgain$"}},
+	},
+	{
+		name:  "a report counts as told when a heartbeat of its claim is",
+		file:  "internal/engine/loan/abroad.go",
+		old:   "		case seq == toldReport && a.reported[ref]:\n",
+		new:   "		case a.reported[ref]:\n",
+		tests: [][]string{{"./internal/engine/loan", "-run", "TestReportIsToldAfterAHeartbeat$"}},
 	},
 	{
 		name:  "a report is taken while the shard is being freed",

@@ -17,6 +17,12 @@ type SchemaStatus struct {
 	Shards  int    `json:"shards"`
 }
 
+// Schemas are the versions of the schemas that this build reads and writes, by kind of store.
+func Schemas() (map[string]int, error) {
+	latest, err := postgres.Latest()
+	return map[string]int{"file": sqlite.Latest(), "postgres": latest}, err
+}
+
 // CheckSchema tells how far the schema of a store is; it changes nothing.
 func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 	switch scheme, _, _ := strings.Cut(cfg.URL, ":"); scheme {
@@ -28,7 +34,7 @@ func CheckSchema(ctx context.Context, cfg Config) (SchemaStatus, error) {
 		st, err := sqlite.Check(ctx, c)
 		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards}, err
 	case "postgres", "postgresql":
-		st, err := postgres.Check(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema})
+		st, err := postgres.Check(ctx, postgres.Config{URL: cfg.URL, Schema: cfg.Schema, AllowUnsafe: cfg.AllowUnsafe})
 		return SchemaStatus{URL: cfg.URL, Version: st.Version, Latest: st.Known, Shards: st.Shards}, err
 	}
 	return SchemaStatus{}, fault.New(fault.Invalid, "a %s store has no schema", cfg.URL)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -15,6 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/notify"
@@ -71,6 +73,7 @@ type Node struct {
 	engine  *engine.Engine
 	service *service.Service
 	hints   closer
+	unwatch func() // the service tells the meter nothing any more
 	stop    context.CancelFunc
 	done    chan error
 }
@@ -126,8 +129,8 @@ func (cfg *Config) check() error {
 		return fault.New(fault.Invalid, "request ids remembered for %s: at most %s", cfg.RetainRequest, longestRequest)
 	case cfg.LeaseTTL < 0 || cfg.LeaseTTL > cluster.Longest: // so long would nobody take over from a process that died
 		return fault.New(fault.Invalid, "a lease of %s: at most %s", cfg.LeaseTTL, cluster.Longest)
-	case cfg.Shards < 0:
-		return fault.New(fault.Invalid, "%d shards: at least 1", cfg.Shards)
+	case cfg.Shards < 0 || cfg.Shards > model.MaxShards:
+		return fault.New(fault.Invalid, "%d shards: at least 1 and at most %d", cfg.Shards, model.MaxShards)
 	case cfg.MaxPayload < 0:
 		return fault.New(fault.Invalid, "payloads of at most %d bytes: that is less than nothing", cfg.MaxPayload)
 	case cfg.MaxHistory < 0 || cfg.MaxUnread < 0:
@@ -163,6 +166,7 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	n := &Node{store: st}
 	if cfg.ReadOnly {
 		n.service = service.New(nil, st, service.Limits{})
+		n.askAsReader(cfg)
 		return n, nil
 	}
 	if cfg.Wrap != nil {
@@ -182,6 +186,9 @@ func Open(ctx context.Context, cfg Config) (*Node, error) {
 	})
 	n.service = service.New(n.engine, n.store, service.Limits{Payload: cfg.MaxPayload})
 	n.service.Trace(cfg.Tracer)
+	n.service.AskBy(n.engine.Ask)
+	n.service.AskQueuesBy(n.engine.AskQueues)
+	n.unwatch = n.service.Observe(cfg.Meter)
 	run, stop := context.WithCancel(context.WithoutCancel(ctx))
 	n.stop, n.done = stop, make(chan error, 1)
 	go func() { n.done <- n.engine.Run(run) }()
@@ -199,6 +206,26 @@ func (n *Node) openHints(cfg Config, st store.Store) (notify.Hub, error) {
 	}
 	n.hints = hub
 	return hub, nil
+}
+
+// askAsReader has a process that only reads ask the nodes. It connects for hints when it asks for the first time: most
+// commands never do.
+func (n *Node) askAsReader(cfg Config) {
+	hub := sync.OnceValues(func() (notify.Hub, error) { return n.openHints(cfg, n.store) })
+	n.service.AskBy(func(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
+		hints, err := hub()
+		if err != nil {
+			return nil, err
+		}
+		return peer.Ask(ctx, n.store, hints, owner, all)
+	})
+	n.service.AskQueuesBy(func(ctx context.Context, node model.NodeID) ([]peer.QueueCount, error) {
+		hints, err := hub()
+		if err != nil {
+			return nil, err
+		}
+		return peer.AskQueues(ctx, n.store, hints, node)
+	})
 }
 
 // waitReady waits until the engine serves, has failed for good, or ctx ends.
@@ -238,6 +265,9 @@ func (n *Node) Search(ctx context.Context, text string, found func(value []byte)
 // Close drains, flushes and frees everything, then closes the store.
 func (n *Node) Close() error {
 	var err error
+	if n.unwatch != nil {
+		n.unwatch()
+	}
 	if n.stop != nil {
 		n.stop()
 		err = <-n.done

@@ -105,19 +105,63 @@ func (p *parser) operator(ops ...string) (op string, err error) {
 func (p *parser) quoted() (string, error) {
 	p.space()
 	at := p.pos
-	raw, err := strconv.QuotedPrefix(p.text[p.pos:])
-	if err != nil || raw[0] == '\'' {
-		return "", p.expected(at, `a text in quotes (")`)
+	raw, single := singleQuoted(p.text[p.pos:])
+	if !single {
+		raw, _ = strconv.QuotedPrefix(p.text[p.pos:])
+	}
+	v, err := unquote(raw, single)
+	if err != nil {
+		return "", p.expected(at, `a text in quotes (" or ')`)
 	}
 	p.pos += len(raw)
-	v, err := strconv.Unquote(raw)
-	if err != nil {
-		return "", p.expected(at, `a text in quotes (")`)
-	}
 	if v == "" {
 		return "", p.wrong(at, "the text is empty")
 	}
 	return v, nil
+}
+
+// singleQuoted is the text in single quotes that another text begins with.
+func singleQuoted(text string) (raw string, ok bool) {
+	if !strings.HasPrefix(text, "'") {
+		return "", false
+	}
+	for i := 1; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '\'':
+			return text[:i+1], true
+		}
+	}
+	return "", true
+}
+
+// unquote is the text in quotes. Single quotes mean what double quotes mean: in Go, a character.
+func unquote(raw string, single bool) (string, error) {
+	if !single || raw == "" {
+		return strconv.Unquote(raw)
+	}
+
+	var double strings.Builder
+	double.WriteByte('"')
+	for body := raw[1 : len(raw)-1]; body != ""; {
+		n := 1
+		switch {
+		case strings.HasPrefix(body, `\'`):
+			double.WriteByte('\'')
+			n = 2
+		case body[0] == '\\':
+			double.WriteString(body[:2])
+			n = 2
+		case body[0] == '"':
+			double.WriteString(`\"`)
+		default:
+			double.WriteByte(body[0])
+		}
+		body = body[n:]
+	}
+	double.WriteByte('"')
+	return strconv.Unquote(double.String())
 }
 
 // values reads what stands behind an operator: one text, or behind "in" several in brackets. read takes each of them.

@@ -2,7 +2,7 @@
 //
 //	workflow = "order" and status in ("failed", "canceled") and started >= -24h and label.region = "eu"
 //
-// A text is read into plain fields, which the API takes; nothing else is done here. Errors name the character and what was expected there.
+// Values stand in double or in single quotes, whichever the shell leaves alone. A text is read into plain fields, which the API takes; nothing else is done here. Errors name the character and what was expected there.
 package query
 
 import (

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -12,7 +11,7 @@ import (
 )
 
 // Checks are what a worker does in tests of users' code and nowhere else, because it costs too much. Source positions are kept,
-// every durable call looks whose goroutine it comes from, and mistakes are told to whoever runs the test.
+// and mistakes are told to whoever runs the test.
 type Checks struct {
 	// Twice executes the code twice, from its first line, up to every point at which it can only wait or begin a step. When it does not ask
 	// for the same both times, the run is blocked before anything is done. Runs that wait do not stay in memory.
@@ -66,31 +65,6 @@ func (c *Checks) ran(a *ask, out model.Payload, err error) {
 	c.Ran(Attempt{
 		Address: r.start.Address, Step: a.name, IdempotencyKey: idempotencyKey(r.start.IdentityRun(), a.id), Number: a.attempt + 1, Output: out.Data, Err: err,
 	})
-}
-
-// ---- goroutines
-
-// maxDepth is how deep a stack may be to be looked at down to its bottom.
-const maxDepth = 128
-
-// foreign reports whether the calling goroutine is none that coroutines run on: user code has started it, or it runs the body of a
-// step. What lies at the bottom of its stack tells; that takes a microsecond, and so is for Checks only.
-func (c *Coroutine) foreign() bool { return c.m.w.cfg.Checks != nil && onForeignGoroutine() }
-
-// onForeignGoroutine is a function of its own so that the stacks of production do not hold what it needs.
-//
-//go:noinline
-func onForeignGoroutine() bool {
-	var pcs [maxDepth]uintptr
-	n := runtime.Callers(2, pcs[:])
-	if n < 2 || n == maxDepth { // the bottom is not in sight
-		return false
-	}
-	switch runtime.FuncForPC(pcs[n-2]).Name() { // above runtime.goexit
-	case "github.com/perdure/perdure/internal/replay.(*hosts).host", "github.com/perdure/perdure/internal/replay.(*Coroutine).replace":
-		return false
-	}
-	return true
 }
 
 // ---- twice

@@ -26,6 +26,7 @@ type Coroutine struct {
 	fut   *Future                // its result; nil for the root
 
 	signal   chan wake
+	home     atomic.Uintptr // the goroutine that it runs on
 	started  bool
 	returned bool        // its function returned and the baton has been passed on
 	dying    atomic.Bool // its goroutine is being ended
@@ -39,6 +40,7 @@ type Coroutine struct {
 	inStep   atomic.Pointer[string] // the step that it waits for or runs
 
 	kids, scopes int
+	taken        int64              // position of the signal that it took last
 	next         map[string]*Future // pending receives by signal
 	random       *rand.Rand
 	uuids        *stream
@@ -71,6 +73,10 @@ func (x Ctx) enter(call ...string) error {
 	if step := c.inStep.Load(); step != nil {
 		return c.m.misused(misuse("durable call %s inside step %s: make it in the workflow, before or after the step", strings.Join(call, " "), *step))
 	}
+	if astray := c.m.astray.Load(); astray != nil && !c.foreign() {
+		c.m.astray.Store(nil) // told once: the clean-up goes on
+		return *astray
+	}
 	if c.m.active.Load() != c {
 		return c.m.misused(misuse("durable call %s outside a coroutine of this execution: use the context that the running function was given",
 			strings.Join(call, " ")))
@@ -82,11 +88,20 @@ func (x Ctx) enter(call ...string) error {
 	return nil
 }
 
-// must is enter for calls that return no error.
+// must is enter for calls that return no error. A panic on a goroutine of users would end the process, with everything else that runs
+// in it. So such a goroutine ends alone, and the next durable call of the run returns the error.
 func (x Ctx) must(call string) {
-	if err := x.enter(call); err != nil {
-		panic(err)
+	err := x.enter(call)
+	if err == nil {
+		return
 	}
+	if c := x.co; c != nil && c.inStep.Load() == nil && c.foreign() {
+		c.m.astray.CompareAndSwap(nil, &err)
+		a := c.m.r.start.Address
+		c.m.w.cfg.Logger.Error("a goroutine that workflow code has started makes a durable call, and is ended", "workflow", a.Type, "key", a.Key, "error", err)
+		runtime.Goexit()
+	}
+	panic(err)
 }
 
 // park gives the baton away until the wait of the coroutine is over.
@@ -141,6 +156,7 @@ func (c *Coroutine) resume() {
 // main is what the goroutine of the coroutine does.
 func (c *Coroutine) main() {
 	defer c.exited()
+	c.settleOn()
 	if c.fn == nil {
 		c.m.runRoot()
 	} else {
@@ -154,9 +170,8 @@ func (c *Coroutine) main() {
 func (c *Coroutine) call() (v any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			f := PanicFailure(p)
 			c.m.panics = append(c.m.panics, c.fut)
-			v, err = nil, f
+			v, err = nil, panicError(p)
 		}
 	}()
 	return c.fn(Ctx{c, c.scope})
@@ -195,6 +210,7 @@ func (c *Coroutine) exited() {
 func (c *Coroutine) replace(f *model.Failure) {
 	defer c.m.w.goroutines.Done()
 	defer c.exited()
+	c.settleOn()
 	if c.fn == nil {
 		c.m.rootReturned(model.Payload{}, f)
 	} else {
@@ -258,9 +274,10 @@ func (x Ctx) Self() (model.Address, model.RunID) {
 	return s.Address, s.Run
 }
 
-// Live reports whether the code does now what it has not done before, as far as the history tells. Steps always do.
+// Live reports whether the code does now what it has not done before, as far as the history tells. Steps and goroutines of users
+// always do.
 func (x Ctx) Live() bool {
-	if c := x.co; c != nil && c.inStep.Load() != nil {
+	if c := x.co; c != nil && (c.inStep.Load() != nil || c.foreign()) {
 		return true
 	}
 	x.must("Log")

@@ -30,6 +30,66 @@ func (x Ctx) Block(detail string) {
 	panic("replay: a blocked run went on") // park ends the goroutine
 }
 
+// Begun reports whether the code has run before, as far as the engine and the history tell: it has asked for something.
+func (x Ctx) Begun() bool {
+	x.must("Begun")
+	r := x.co.m.r
+	return r.begun || slices.ContainsFunc(r.events, func(e *model.Event) bool { return !unsolicited(e) })
+}
+
+// BlockType stops the run because it has gone on before with a value that today's type cannot hold; it does not return.
+func (x Ctx) BlockType(detail string) {
+	x.must("Block")
+	if m := x.co.m; m.doom == nil {
+		m.doom = &model.Reason{Code: model.WaitType, Detail: detail}
+	}
+	x.co.park()
+	panic("replay: a blocked run went on") // park ends the goroutine
+}
+
+// Fail ends the run with an error, wherever its code is; it does not return. It is for mistakes that nobody can handle, in calls
+// that return no error. Where the history goes on behind this point, the code fitted before, and the run is blocked instead.
+func (x Ctx) Fail(err error) {
+	x.must("Fail")
+	if x.co.m.recordsAhead() {
+		x.Block(err.Error())
+	}
+	panic(&fatal{err})
+}
+
+// FailType is Fail for a signal of the wrong type, the last one that the coroutine has taken. Where the history tells that it was
+// taken before, the run is blocked instead.
+func (x Ctx) FailType(err error) {
+	x.must("Fail")
+	m, taken := x.co.m, x.co.taken
+	if m.recordsAhead() || slices.ContainsFunc(m.r.events, func(e *model.Event) bool { return e.Kind == model.EventSignalTaken && e.Ref == taken }) {
+		x.BlockType(err.Error())
+	}
+	panic(&fatal{err})
+}
+
+// recordsAhead reports whether the history holds something that the code asks for only further on.
+func (m *machine) recordsAhead() bool {
+	return len(m.early) > 0 || slices.ContainsFunc(m.r.events[m.fed:], func(e *model.Event) bool { return !unsolicited(e) })
+}
+
+// fatal is the panic by which Fail ends the run.
+type fatal struct{ err error }
+
+// Error makes it readable where user code recovers it.
+func (f *fatal) Error() string { return f.err.Error() }
+
+// Unwrap gives errors.Is the error.
+func (f *fatal) Unwrap() error { return f.err }
+
+// panicError is what user code has ended with when it panicked: a failure with its stack, or the error of Fail.
+func panicError(v any) error {
+	if f, ok := v.(*fatal); ok {
+		return f.err
+	}
+	return PanicFailure(v)
+}
+
 // runRoot is the root coroutine: the workflow function, then the clean-up, then the end of the run.
 func (m *machine) runRoot() {
 	out, err := m.callRoot()
@@ -39,7 +99,7 @@ func (m *machine) runRoot() {
 func (m *machine) callRoot() (out model.Payload, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out, err = model.Payload{}, PanicFailure(p)
+			out, err = model.Payload{}, panicError(p)
 		}
 	}()
 	return m.w.asked(m.r.code(Ctx{m.root, m.rootScope}, m.r.start.Input))
@@ -107,7 +167,7 @@ func (m *machine) runCleanup(err error) error {
 func (m *machine) callCleanup(fn func(Ctx) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = PanicFailure(p)
+			err = panicError(p)
 		}
 	}()
 	return fn(Ctx{m.root, m.rootScope}.Detached())

@@ -13,6 +13,7 @@ type machine struct {
 	w *Worker
 	r *run
 
+	astray atomic.Pointer[error]     // of a durable call on a goroutine of users that could not be told
 	active atomic.Pointer[Coroutine] // executes user code; nil while nobody does
 	since  atomic.Int64              // tick of the last resume, for the watchdog
 	gone   chan *Coroutine           // goroutines that have ended because they were told to; made when the first one is
@@ -65,6 +66,10 @@ type machine struct {
 	sections    []*section // that are not over
 	dirtyScopes []*Scope
 	canceled    *model.Failure // the cancel request, once fed
+
+	weighed   int   // so many events are counted in bytes
+	bytes     int   // of the history; see weight
+	suggested int64 // length of the history since which the run should continue as new; 0 while it is not known
 
 	toStart  []*ask         // steps whose body is to run
 	missing  int            // steps for which there is no code here

@@ -30,18 +30,9 @@ func (w *Worker) Recall(a model.Address, run model.RunID, generation uint64, q m
 	w.goroutines.Add(1)
 	w.mu.Unlock()
 
-	full := w.recalls.line.Add(1) > maxRecalls+maxRecallsInLine
 	go func() {
 		defer w.goroutines.Done()
-		defer w.recalls.line.Add(-1)
-
-		out, err := model.Payload{}, error(nil)
-		if full {
-			err = fault.New(fault.Exhausted, "%d queries about executions that have ended wait here, which is the limit", maxRecallsInLine)
-		} else {
-			out, err = w.recall(a, run, q)
-		}
-
+		out, err := w.recall(w.ctx, a, run, q)
 		s := w.serving()
 		if s == nil || w.ctx.Err() != nil {
 			return
@@ -54,9 +45,29 @@ func (w *Worker) Recall(a model.Address, run model.RunID, generation uint64, q m
 	}()
 }
 
+// AskEnded asks the code of this worker about a run that has ended, for a caller of the same process whose question the owner
+// cannot answer because it lacks the code. ok is false when this worker cannot answer either, or when the run is open.
+func (w *Worker) AskEnded(ctx context.Context, a model.Address, run model.RunID, q model.Query) (out model.Payload, ok bool, err error) {
+	if w.cfg.Code[a.Type] == nil {
+		return out, false, nil
+	}
+	out, err = w.recall(ctx, a, run, q)
+	if err == nil {
+		return out, true, nil
+	}
+	if f := w.cfg.Failure(err); fault.ParseKind(f.Kind) == fault.Unclassified {
+		err = f // of the handler, as it would come from the owner
+	}
+	return out, !fault.Is(err, fault.Unavailable), err
+}
+
 // recall waits for its turn, reads the history and has it answer.
-func (w *Worker) recall(a model.Address, run model.RunID, q model.Query) (model.Payload, error) {
-	ctx, cancel := context.WithTimeout(w.ctx, recallTimeout)
+func (w *Worker) recall(ctx context.Context, a model.Address, run model.RunID, q model.Query) (model.Payload, error) {
+	defer w.recalls.line.Add(-1)
+	if w.recalls.line.Add(1) > maxRecalls+maxRecallsInLine {
+		return model.Payload{}, fault.New(fault.Exhausted, "%d queries about executions that have ended wait here, which is the limit", maxRecallsInLine)
+	}
+	ctx, cancel := context.WithTimeout(ctx, recallTimeout)
 	defer cancel()
 	select {
 	case w.recalls.slots <- struct{}{}:
@@ -69,8 +80,11 @@ func (w *Worker) recall(a model.Address, run model.RunID, q model.Query) (model.
 		return model.Payload{}, fault.New(fault.Unavailable, "execution %s has ended, and this worker cannot read its history", addressText(a))
 	}
 	h, err := w.cfg.Load(ctx, a, run)
-	if err != nil {
+	switch {
+	case err != nil:
 		return model.Payload{}, err
+	case !h.Outcome.Status.Closed():
+		return model.Payload{}, fault.New(fault.Unavailable, "execution %s has not ended", addressText(a))
 	}
 
 	dry := Config{

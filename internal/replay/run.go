@@ -18,6 +18,8 @@ type run struct {
 	start      model.Start
 	generation uint64
 	code       Code
+	begun      bool // its code has run before
+	limits     model.HistoryLimits
 	ownerNow   model.Time // the owner's clock at activation
 	activated  time.Time
 	m          *machine
@@ -48,7 +50,7 @@ type run struct {
 
 func newRun(w *Worker, a *model.Activation, code Code) *run {
 	r := &run{
-		w: w, start: a.Start, generation: a.Generation, code: code, ownerNow: a.Now, activated: time.Now(),
+		w: w, start: a.Start, generation: a.Generation, code: code, begun: a.Begun, limits: a.Limits, ownerNow: a.Now, activated: time.Now(),
 		events: pointers(nil, a.Events), busy: true,
 	}
 	r.lastUsed.Store(w.tick.Load())

@@ -69,7 +69,7 @@ func (m *machine) take(c *Coroutine, f *Future) {
 	f.co.forgetNext(f)
 	e := m.r.events[f.received]
 	a := m.newAsk(c.path, &identity{kind: askTaken, name: f.name})
-	a.ref = e.Seq
+	a.ref, c.taken = e.Seq, e.Seq
 	m.serveEarly(a)
 	if !a.recorded {
 		m.request(a, model.Command{Kind: model.CommandRecord, Event: model.Event{

@@ -12,7 +12,7 @@ import (
 func (x Ctx) Version(change string, oldest, newest int) int {
 	x.must("Version")
 	c, m := x.co, x.co.m
-	if change == "" || oldest > newest {
+	if change == "" || change == suggestion || oldest > newest {
 		panic(misuse("Version of %q from %d to %d: it needs the name of a change, and the oldest version that the code supports before the newest", change, oldest, newest))
 	}
 	v, known := m.versions[change]

@@ -144,18 +144,13 @@ func look(ctx context.Context, b api.Client, d *api.Description) (Seen, error) {
 			return s, fault.New(fault.Corrupt, "schedule %s: its %s cannot be read: %w", s.Name, state, err)
 		}
 	}
-	if len(d.Reasons) > 0 {
-		if r := d.Reasons[0]; r.Code.Blocks() || r.Code == model.WaitPaused || r.Code == model.WaitRetry || r.Code == model.WaitWorker {
-			s.Trouble = r.String()
-		}
-	}
-	return s, nil
+	return s, s.trouble(ctx, b, d)
 }
 
 // List reads all schedules, or those of an app. One that cannot be read is an error of its own; the others follow.
 func List(ctx context.Context, b api.Client, app string) iter.Seq2[Seen, error] {
 	return func(yield func(Seen, error) bool) {
-		req := api.ListRequest{Tenant: model.DefaultTenant, Workflows: []string{Type}, Statuses: []model.Status{model.Running}, Limit: 200}
+		req := api.ListRequest{Tenant: model.DefaultTenant, Workflows: []string{Type}, Statuses: []model.Status{model.Running}, Limit: 200, Explain: true}
 		if app != "" {
 			req.Labels = []model.LabelCondition{{Name: LabelApp, Values: []string{app}}}
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/diagnosis"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -36,7 +37,7 @@ func (s *Service) Call(ctx context.Context, r api.CallRequest) (model.Payload, e
 	ctx, span := s.tracer.Send(ctx, m)
 	a, err := s.engine.Call(ctx, m, r.View)
 	span.End(failureOf(err))
-	return answered(a, err)
+	return answered(a, s.late(ctx, m.To, err))
 }
 
 // called is the message of a call, if it is in order.
@@ -64,11 +65,17 @@ func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, 
 	if err := v.err(); err != nil {
 		return api.EntityInfo{}, err
 	}
-	var told []model.Reason
-	known := false
-	if s.engine != nil { // first: what its owner does not hold any more is in the store by then
-		told, known = s.engine.Explain(ctx, a)
+	j, err := s.judge(ctx, a.Tenant)
+	if err != nil {
+		return api.EntityInfo{}, err
 	}
+	return j.entityAt(ctx, a)
+}
+
+// entityAt is how an entity stands. Its owner is asked first: what it no longer holds is in the store by then.
+func (j *judge) entityAt(ctx context.Context, a model.Address) (api.EntityInfo, error) {
+	j.ask(ctx, []model.Address{a})
+	s := j.service
 	stored, err := s.store.LoadEntity(ctx, store.EntityKey{Shard: s.shard(a), Address: a}, defaultPage, s.limits.Payload)
 	if err != nil {
 		if fault.Is(err, fault.Corrupt) {
@@ -76,6 +83,7 @@ func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, 
 		}
 		return api.EntityInfo{}, err
 	}
+
 	info := api.EntityInfo{Entity: model.Entity{Address: a}, Waiting: stored.Mailbox, More: stored.More}
 	if stored.Entity != nil {
 		info.Entity = *stored.Entity
@@ -83,12 +91,8 @@ func (s *Service) Entity(ctx context.Context, a model.Address) (api.EntityInfo, 
 	for i := range info.Waiting {
 		info.Waiting[i].Message.Input = model.Payload{}
 	}
-	if known {
-		info.Reasons = told
-	} else {
-		info.Reasons, err = s.entityReasons(ctx, &info)
-	}
-	return info, err
+	info.Reasons = j.entity(&info)
+	return info, nil
 }
 
 // ListEntities returns entities in the order of type and key.
@@ -140,6 +144,64 @@ func (s *Service) Unlock(ctx context.Context, r api.UnlockRequest) error {
 	}
 	_, err := s.send(ctx, &model.Message{Kind: model.MessageUnlock, To: r.Address, Epoch: r.Epoch, RequestID: r.RequestID})
 	return err
+}
+
+// Mailbox asks the owner for what waits for an entity, or has it do something with one call. Where nobody owns the
+// entity, a list has what is stored.
+func (s *Service) Mailbox(ctx context.Context, r api.MailboxRequest) (model.Calls, error) {
+	v := s.check("mailbox")
+	v.entity(r.Address)
+	if r.Do != model.MailboxList {
+		v.text("the id of the call", r.ID, s.limits.Name)
+	}
+	if err := v.err(); err != nil {
+		return model.Calls{}, err
+	}
+	if r.Do == model.MailboxList {
+		owned, err := s.owned(ctx, r.Address)
+		if err != nil || !owned {
+			return s.storedCalls(ctx, r.Address, err)
+		}
+	}
+
+	a, err := s.send(ctx, &model.Message{Kind: model.MessageMailbox, To: r.Address, Name: r.Do, ID: r.ID})
+	if err != nil {
+		return model.Calls{}, err
+	}
+
+	return model.DecodeCalls(a.Output)
+}
+
+// owned reports whether somebody can be asked about an address.
+func (s *Service) owned(ctx context.Context, a model.Address) (bool, error) {
+	if s.engine == nil {
+		return false, nil
+	}
+	if !s.store.Info().Shared {
+		return true, nil
+	}
+	view, err := s.store.Members(ctx)
+
+	return err == nil && diagnosis.NewWorld(view).Owner(s.shard(a)) != nil, err
+}
+
+// storedCalls is the part of a mailbox that is stored.
+func (s *Service) storedCalls(ctx context.Context, a model.Address, err error) (model.Calls, error) {
+	if err != nil {
+		return model.Calls{}, err
+	}
+	stored, err := s.store.LoadEntity(ctx, store.EntityKey{Shard: s.shard(a), Address: a}, model.MailboxListed, s.limits.Payload)
+	if err != nil {
+		return model.Calls{}, err
+	}
+
+	c := model.Calls{Total: len(stored.Mailbox)}
+	for i := range stored.Mailbox {
+		it := &stored.Mailbox[i]
+		c.Calls = append(c.Calls, model.CallOf(i+1, it.Seq, it.At, &it.Message))
+	}
+
+	return c, nil
 }
 
 // JoinEntities adds a worker that has the code of entities and services.

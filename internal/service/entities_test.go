@@ -80,7 +80,9 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 		}
 	}
 	held := "waits for the lock of account/locked, held by move/t-1 (" + holder(1).Run.String() + ")"
-	nobody := "waits for a worker that offers entity account"
+	nobody := "waits for a worker that offers entity account: no live process has its code"
+	elsewhere := "waits for its owner to have the code of entity account: :0 (" + f.ref.Node.String() +
+		") owns its shard and has no code for it, :0 (" + model.NodeID{15: 2}.String() + ") has"
 	busy := "waits for account/called: calls before it are being made"
 	why("idle")
 	why("nobody")
@@ -113,8 +115,8 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	}
 	other.Epoch = reg.Epoch
 	f.serve(other, "entity:account")
-	why("called", nobody)
-	f.serve(f.ref, "entity:account")
+	why("called", elsewhere)
+	f.serve(f.ref, "entity:account", "order")
 	why("called", busy)
 	waits([]string{forCall.String(), busy}, forCall)
 
@@ -139,9 +141,9 @@ func TestWhyEntitiesDoNotMove(t *testing.T) {
 	waits([]string{"waits for the lock of account/twice, held by order/2 (" + row.Run.String() + ")"}, forLock("twice"))
 
 	f.now = f.now.Add(time.Hour) // the node is gone
-	why("called", fmt.Sprintf("waits for a node to own shard %d", account("called").Shard(shards)))
-	why("locked", fmt.Sprintf("waits for a node to own shard %d", account("locked").Shard(shards)), held)
-	why("own", fmt.Sprintf("waits for a node to own shard %d", account("own").Shard(shards)))
+	why("called", fmt.Sprintf("waits for a node to own shard %d: no process is alive", account("called").Shard(shards)))
+	why("locked", fmt.Sprintf("waits for a node to own shard %d: no process is alive", account("locked").Shard(shards)), held)
+	why("own", fmt.Sprintf("waits for a node to own shard %d: no process is alive", account("own").Shard(shards)))
 	why("idle")
 }
 

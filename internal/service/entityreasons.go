@@ -3,53 +3,54 @@ package service
 import (
 	"context"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/store"
 )
 
-// entityReasons say why what waits for an entity does not move, without owning it: from its row, its mailbox and who serves it. Calls that are only in the memory of the
-// owner are not known here.
-func (s *Service) entityReasons(ctx context.Context, info *api.EntityInfo) ([]model.Reason, error) {
-	if len(info.Waiting) == 0 {
-		return nil, nil
-	}
+// entity is why what waits for an entity does not move. Its owner knows best; otherwise its row, its mailbox and the
+// code of the nodes tell. Calls that are only in the memory of the owner are not known here then.
+func (j *judge) entity(info *api.EntityInfo) []model.Reason {
 	a := info.Entity.Address
-	view, err := s.store.Members(ctx)
-	if err != nil {
-		return nil, err
+	told, known := j.told[a]
+	if !known && len(info.Waiting) == 0 {
+		return nil
 	}
-	shard := s.shard(a)
-	owner := ownerOf(view, shard)
 	out := slices.ContainsFunc(info.Waiting, func(it model.MailboxItem) bool { return core.LockedOut(&info.Entity, &it.Message) })
-	if owner.IsZero() {
-		reasons := []model.Reason{{Code: model.WaitOwner, Name: strconv.Itoa(int(shard))}}
+	shard := j.service.shard(a)
+	if why, ok := j.world.Unowned(shard); ok {
+		reasons := []model.Reason{why}
 		if out {
-			reasons = append(reasons, core.EntityReason(&info.Entity, true)) // which is so whoever will own it
+			reasons = append(reasons, core.EntityReason(&info.Entity, true)) // whichever node will own it
 		}
-		return reasons, nil
+		return reasons
 	}
+
 	calls := func(it model.MailboxItem) bool { return it.Message.Kind == model.MessageCall }
-	if slices.ContainsFunc(info.Waiting, calls) && !serves(&view, owner, a) {
-		word, name, _ := strings.Cut(a.Type, ":")
-		return []model.Reason{{Code: model.WaitWorker, Name: name, Detail: word}}, nil
+	if known && (told[0].Code.Blocks() || told[0].Code != model.WaitWorker && !slices.ContainsFunc(info.Waiting, calls)) {
+		return told
 	}
-	return []model.Reason{core.EntityReason(&info.Entity, out)}, nil
+	if why, ok := j.world.Lacks(shard, a, ""); ok && (known || slices.ContainsFunc(info.Waiting, calls)) {
+		return []model.Reason{why}
+	}
+	if known {
+		return told
+	}
+	return []model.Reason{core.EntityReason(&info.Entity, out)}
 }
 
-// serves reports whether a node has the code of an entity or a service. That of other nodes is of no use to the owner.
-func serves(view *store.View, node model.NodeID, a model.Address) bool {
-	return slices.ContainsFunc(view.Members, func(m store.Member) bool {
-		return m.ID == node && slices.ContainsFunc(m.Serves, func(w store.Served) bool { return w.Tenant == a.Tenant && w.Workflow == a.Type })
-	})
+// holders names the sections that hold the locks for which a run waits.
+func (j *judge) holders(ctx context.Context, of *model.Start, reasons []model.Reason) ([]model.Reason, error) {
+	if len(reasons) == 0 || reasons[0].Code != model.WaitLock {
+		return reasons, nil // the page shows the main reason
+	}
+	return j.throughEntities(ctx, of, reasons)
 }
 
 // throughEntities adds what the entities wait for that a run waits for, by a lock or a call: who holds the lock, and why a call is not made.
-func (s *Service) throughEntities(ctx context.Context, of *model.Start, reasons []model.Reason) ([]model.Reason, error) {
+func (j *judge) throughEntities(ctx context.Context, of *model.Start, reasons []model.Reason) ([]model.Reason, error) {
 	all, asked := reasons, 0
 	for i, r := range reasons {
 		a, ok := entityOf(of.Address.Tenant, r)
@@ -59,7 +60,7 @@ func (s *Service) throughEntities(ctx context.Context, of *model.Start, reasons 
 		if asked++; asked > maxExplained {
 			break
 		}
-		info, err := s.Entity(ctx, a)
+		info, err := j.entityAt(ctx, a)
 		if err != nil {
 			return reasons, err
 		}

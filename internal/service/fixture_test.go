@@ -43,6 +43,7 @@ func newShelf(t *testing.T) *shelf {
 	if _, err := f.st.Acquire(t.Context(), id, reg.Epoch, []model.ShardID{0, 1, 2, 3}); err != nil {
 		t.Fatal(err)
 	}
+	f.serve(f.ref, "order")
 	return f
 }
 

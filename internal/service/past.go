@@ -156,7 +156,7 @@ func (s *Service) Import(ctx context.Context, r api.ImportRequest) (api.PastRepl
 	}
 	m := &model.Message{
 		Kind: model.MessageStart, To: to, Input: h.Start.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: h.Start.Labels, Past: &plan.Past,
-		Asked: asked("import", h.Start.Address.String(), h.Start.Run.String(), strconv.Itoa(len(h.Events)), h.Outcome.Status.String()),
+		Asked: asked("import", h.Start.Address.Path(), h.Start.Run.String(), strconv.Itoa(len(h.Events)), h.Outcome.Status.String()),
 	}
 	return s.begin(ctx, m, plan, r.DryRun)
 }
@@ -180,7 +180,7 @@ func (s *Service) beginAnswered(ctx context.Context, m *model.Message, p *histor
 
 // askedPast is what a request about a past asks for, in the words of whoever made it.
 func askedPast(op string, r *api.PastRequest) []byte {
-	parts := []string{op, r.Source.Address.String(), r.Source.Run.String(), r.Before, strconv.FormatInt(r.After, 10), strconv.FormatBool(r.Placed)}
+	parts := []string{op, r.Source.Address.Path(), r.Source.Run.String(), r.Before, strconv.FormatInt(r.After, 10), strconv.FormatBool(r.Placed)}
 	for i := range r.Edits {
 		e := &r.Edits[i]
 		parts = append(parts, e.Step, strconv.FormatInt(e.Position, 10))

@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -34,6 +32,7 @@ func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerI
 			if w.Worker != "" {
 				all = append(all, api.WorkerInfo{
 					Node: m.ID, Host: host, Name: w.Worker, Version: w.Version, Queues: w.Queues, Activities: w.Activities, Slots: w.Slots, Draining: w.Draining || m.Draining,
+					Limits: w.Limits, Breakers: w.Breakers,
 				})
 				continue
 			}
@@ -51,79 +50,6 @@ func (s *Service) ListWorkers(ctx context.Context, tenant string) ([]api.WorkerI
 		}
 	}
 	return all, nil
-}
-
-// maxCounted bounds how many open executions are looked through to count queues.
-const maxCounted = 100_000
-
-// ListQueues returns the queues of a tenant.
-func (s *Service) ListQueues(ctx context.Context, tenant string) (api.QueueList, error) {
-	var list api.QueueList
-	at := func(name string) *api.QueueInfo {
-		i := slices.IndexFunc(list.Queues, func(q api.QueueInfo) bool { return q.Name == name })
-		if i < 0 {
-			i = len(list.Queues)
-			list.Queues = append(list.Queues, api.QueueInfo{Name: name})
-		}
-		return &list.Queues[i]
-	}
-	if s.engine != nil {
-		counted, ok := s.engine.QueueStats()
-		for i := range counted {
-			if c := &counted[i]; ok && c.Tenant == tenant {
-				q := at(c.Queue)
-				q.Waiting, q.Delayed, q.Claimed, q.Oldest, q.Paused = c.Waiting, c.Delayed, c.Claimed, c.Oldest, c.Paused
-				q.Open = c.Waiting + c.Delayed + c.Claimed
-			}
-		}
-		list.Counted = ok
-	}
-	if !list.Counted {
-		if err := s.countQueues(ctx, tenant, at); err != nil {
-			return list, err
-		}
-	}
-	workers, err := s.ListWorkers(ctx, tenant)
-	if err != nil {
-		return list, err
-	}
-	for i := range workers {
-		for _, name := range workers[i].Queues {
-			q := at(name)
-			q.Workers++
-			q.Slots += workers[i].Slots
-		}
-	}
-	slices.SortFunc(list.Queues, func(a, b api.QueueInfo) int { return strings.Compare(a.Name, b.Name) })
-	return list, nil
-}
-
-// countQueues counts the open tasks that stand alone.
-func (s *Service) countQueues(ctx context.Context, tenant string, at func(name string) *api.QueueInfo) error {
-	r := api.ListRequest{Tenant: tenant, Statuses: []model.Status{model.Running}, Limit: maxPage}
-	for n := 0; ; {
-		page, err := s.List(ctx, r)
-		if err != nil {
-			return err
-		}
-		for i := range page.Executions {
-			start := &page.Executions[i].Start
-			if start.Task == nil {
-				continue
-			}
-			q := at(start.Task.Queue)
-			q.Open++
-			if q.Oldest == 0 || start.At < q.Oldest {
-				q.Oldest = start.At
-			}
-		}
-		if n += len(page.Executions); page.Cursor == "" {
-			return nil
-		}
-		if r.Cursor = page.Cursor; n > maxCounted {
-			return fault.New(fault.Exhausted, "more than %d executions are open: ask a node that carries the queues", maxCounted)
-		}
-	}
 }
 
 // openTasks are the open tasks of a run, as its history tells.

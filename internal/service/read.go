@@ -79,21 +79,27 @@ func (s *Service) State(ctx context.Context, t api.Target, name string) (p model
 
 // Describe tells how an execution stands.
 func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, error) {
-	// Its owner is asked first: what it does not hold any more is in the store by then.
-	var told []model.Reason
-	var known bool
-	if s.engine != nil {
-		told, known = s.engine.Explain(ctx, t.Address)
+	v := s.check("describe")
+	v.address(t.Address)
+	if err := v.err(); err != nil {
+		return api.Description{}, err
 	}
+	// Its owner is asked first: what it no longer holds is in the store by then.
+	j, err := s.judge(ctx, t.Address.Tenant)
+	if err != nil {
+		return api.Description{}, err
+	}
+	j.ask(ctx, []model.Address{t.Address})
 	row, err := s.execution(ctx, "describe", t)
 	if err != nil {
 		return api.Description{}, err
 	}
+
 	d := describe(row)
-	if err := s.label(ctx, []store.RunKey{{Shard: row.Shard, Run: row.Start.Run}}, []*api.Description{&d}); err != nil {
+	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
+	if err := s.label(ctx, []store.RunKey{key}, []*api.Description{&d}); err != nil {
 		return d, err
 	}
-	key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
 	d.Events, err = s.countEvents(ctx, key, int64(len(row.Start.Carried)))
 	damage := err
 	if err != nil && (!fault.Is(err, fault.Corrupt) || row.Outcome.Status.Closed()) {
@@ -103,6 +109,7 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 		d.Events++
 		return d, nil
 	}
+
 	timers, err := s.store.LoadRunTimers(ctx, key)
 	if err != nil {
 		return d, err
@@ -117,23 +124,21 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 	if d.Tasks, err = s.tasks(ctx, row, open); err != nil {
 		return d, err
 	}
-	l, err := s.onlooker(ctx, t.Address.Tenant)
-	if err != nil {
+
+	d.Owner = j.owner(row)
+	if _, told := j.told[t.Address]; damage != nil && !(told && row.Current) {
+		d.Reasons = []model.Reason{model.Unreadable(damage)}
+		return d, nil
+	}
+	if d.Reasons, err = j.run(ctx, row, open, true); err != nil {
 		return d, err
 	}
-	d.Owner = ownerOf(l.view, row.Shard)
-	switch {
-	case damage != nil:
-		d.Reasons = []model.Reason{model.Unreadable(damage)}
-	case known && row.Current:
-		d.Reasons = told
-	default:
-		d.Reasons, err = l.reasons(ctx, row, open)
+	if d.Reasons, err = j.throughEntities(ctx, &row.Start, d.Reasons); err != nil {
+		return d, err
 	}
-	if err == nil {
-		d.Reasons, err = s.throughEntities(ctx, &row.Start, d.Reasons)
-	}
-	return d, err
+	d.Chain = j.follow(ctx, &row.Start, d.Reasons)
+	d.Alive = j.aliveFor(&d)
+	return d, nil
 }
 
 // countEvents counts the events of a run: event 0, the carried ones, and those stored.
@@ -153,33 +158,6 @@ func (s *Service) countEvents(ctx context.Context, key store.RunKey, carried int
 
 func describe(row *store.Execution) api.Description {
 	return api.Description{Shard: row.Shard, Start: row.Start, Outcome: row.Outcome, Current: row.Current, Reasons: storedReasons(row)}
-}
-
-// storedReasons say why an open run does not move, as far as the store knows.
-func storedReasons(row *store.Execution) []model.Reason {
-	switch {
-	case row.Outcome.Status.Closed():
-		return nil
-	case row.Blocked != nil:
-		return []model.Reason{*row.Blocked}
-	case row.Parked && len(row.Waits) > 0:
-		return row.Waits
-	}
-	return []model.Reason{{Code: model.WaitTurn}}
-}
-
-func ownerOf(v store.View, shard model.ShardID) model.NodeID {
-	for _, o := range v.Owners {
-		if o.Shard != shard {
-			continue
-		}
-		for _, m := range v.Members {
-			if m.ID == o.Node && m.Epoch == o.Epoch && m.Expires >= v.Now {
-				return o.Node
-			}
-		}
-	}
-	return model.NodeID{}
 }
 
 // History returns a page of events. The first event is made from the start and the last from the outcome of the run.
@@ -311,7 +289,13 @@ func (s *Service) List(ctx context.Context, r api.ListRequest) (api.ListPage, er
 		return api.ListPage{}, err
 	}
 	if r.Explain {
-		if err := s.explain(ctx, q.Tenant, rows.Executions, page.Executions); err != nil {
+		j, err := s.judge(ctx, q.Tenant)
+		if err == nil {
+			err = j.page(ctx, rows.Executions, func(i int, owner model.NodeID, reasons []model.Reason) {
+				page.Executions[i].Owner, page.Executions[i].Reasons = owner, reasons
+			})
+		}
+		if err != nil {
 			return api.ListPage{}, err
 		}
 	}

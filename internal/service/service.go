@@ -21,6 +21,9 @@ type Service struct {
 	store  store.Store
 	limits Limits
 	tracer *tracing.Tracer // nil when nobody traces
+
+	ask       AskFunc // nil when other nodes cannot be asked
+	askQueues AskQueuesFunc
 }
 
 // New makes a service. engine may be nil for a service that only reads.
@@ -43,7 +46,7 @@ func (s *Service) send(ctx context.Context, m *model.Message) (model.Answer, err
 	ctx, span := s.tracer.Send(ctx, m)
 	a, err := s.engine.Send(ctx, m)
 	span.End(failureOf(err))
-	return a, err
+	return a, s.late(ctx, m.To, err)
 }
 
 // failureOf is the kind of an error, for spans.
@@ -84,7 +87,7 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 	} else {
 		span.End(failureOf(err))
 	}
-	return api.Result{Run: end.Run, Outcome: end.Outcome}, err
+	return api.Result{Run: end.Run, Outcome: end.Outcome}, s.late(ctx, m.To, err)
 }
 
 // start is the message of a request to start an execution, if it is in order.
@@ -183,7 +186,7 @@ func (s *Service) order(ctx context.Context, kind model.MessageKind, r *api.Canc
 func (s *Service) ordered(kind model.MessageKind, r *api.CancelRequest) (*model.Message, error) {
 	v := s.check(kind.String())
 	v.address(r.Target.Address)
-	v.size("reason", len(r.Reason))
+	v.reason(r.Reason)
 	v.requestID(r.RequestID)
 	m := &model.Message{Kind: kind, To: r.Target.Address, ToRun: r.Target.Run, RequestID: r.RequestID, Failure: &model.Failure{Message: r.Reason}}
 	if kind == model.MessageCancel {
@@ -225,7 +228,7 @@ func (s *Service) Query(ctx context.Context, r api.QueryRequest) (model.Payload,
 	ctx, span := s.tracer.Send(ctx, m)
 	a, err := s.engine.Query(ctx, m)
 	span.End(failureOf(err))
-	return answered(a, err)
+	return answered(a, s.late(ctx, m.To, err))
 }
 
 // answered is what the code answered. An error of its own keeps its type, those of the engine their kind.
@@ -252,7 +255,7 @@ func (s *Service) Await(ctx context.Context, t api.Target) (api.Result, error) {
 		}
 	}
 	r, err := s.engine.Await(ctx, t.Address, t.Run)
-	return api.Result{Run: r.Run, Outcome: r.Outcome}, err
+	return api.Result{Run: r.Run, Outcome: r.Outcome}, s.late(ctx, t.Address, err)
 }
 
 // JoinTasks adds a worker that executes tasks.

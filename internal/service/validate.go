@@ -123,6 +123,14 @@ func (v *validator) size(what string, n int) {
 }
 
 // label checks a label; that it is not there is in order.
+// reason checks why somebody orders something.
+func (v *validator) reason(text string) {
+	v.size("reason", len(text))
+	if !utf8.ValidString(text) {
+		v.wrong("the reason %.80q is not valid UTF-8", text)
+	}
+}
+
 func (v *validator) label(name, value string) {
 	if err := model.CheckLabel(name, value); err != nil {
 		v.problems = append(v.problems, err)

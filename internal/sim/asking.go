@@ -5,7 +5,7 @@ import (
 )
 
 // A node that comes to own a run with a claim of a worker of another node, which is alive, has to wait: only that worker can tell how the claim ends. But nobody may have it: it was stored
-// and never handed over, or its worker has left while the history could not be written. So the owner asks the other node, as engine/lending/borrower.go does, and gives the claim back when that does not have
+// and never handed over, or its worker has left while the history could not be written. So the owner asks the other node, as engine/loan/debtor.go does, and gives the claim back when that does not have
 // it. Questions and answers are letters: they are lost, late, or come twice.
 
 // unheard is a claim of a worker of another node that the owner of the run has not heard of.
@@ -20,6 +20,12 @@ const sureAfter = 50 * millisecond
 
 // found is told of a claim that a worker of another living node has, if anybody has.
 func (b *board) found(node string, ref model.ClaimRef) {
+	if u := b.inc.purse; u != nil {
+		if to := b.inc.p.s.nodeIDs[node]; !to.IsZero() {
+			u.debtor.Found(u.now(), to, ref)
+		}
+		return
+	}
 	if b.unheard[ref] != nil {
 		return
 	}
@@ -58,8 +64,11 @@ func (b *board) ask(ref model.ClaimRef, u *unheard) {
 
 // Dropped is for lanes.
 func (b *board) Dropped(_ string, ref model.ClaimRef) bool {
-	u := b.unheard[ref]
-	if u == nil || !u.denied {
+	if u := b.inc.purse; u != nil {
+		if !u.debtor.Dropped(ref) {
+			return false
+		}
+	} else if u := b.unheard[ref]; u == nil || !u.denied {
 		return false
 	}
 	b.inc.p.s.dropped[ref] = true

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/perdure/perdure/internal/engine/flow"
 	"github.com/perdure/perdure/internal/engine/queue"
@@ -23,10 +22,11 @@ type board struct {
 	woken  []string // groups that the gate has woken, and nobody has tried yet
 
 	unheard map[model.ClaimRef]*unheard
+	guests  map[queue.WorkerID]*guest // workers that other nodes lend
 }
 
 func newBoard(inc *incarnation) *board {
-	b := &board{inc: inc, names: map[queue.WorkerID]string{}, ids: map[string]*hand{}, unheard: map[model.ClaimRef]*unheard{}}
+	b := &board{inc: inc, names: map[queue.WorkerID]string{}, ids: map[string]*hand{}, unheard: map[model.ClaimRef]*unheard{}, guests: map[queue.WorkerID]*guest{}}
 	cfg := queue.Config{Grace: inc.p.s.plan.grace}
 	if inc.p.s.gates {
 		b.keeper = newKeeper(b)
@@ -43,6 +43,9 @@ func (b *board) Reserve(now model.Time, it *queue.Item) (queue.WorkerID, string,
 		b.leaves(now, it.Ref)
 	}
 	b.settle(now)
+	if g := b.guests[id]; ok && g != nil {
+		g.w.Expect(1)
+	}
 	return id, b.names[id], ok
 }
 
@@ -138,7 +141,7 @@ func (b *board) Overdue(claim model.ClaimRef) bool { return b.b.Overdue(claim) }
 
 // Held is for lanes.
 func (b *board) Held(now model.Time, it queue.Item, claim int64, id queue.WorkerID, worker string) {
-	if _, maker, _ := strings.Cut(worker, "@"); b.keeper != nil && b.keeper.g.Book != nil && b.livesElsewhere(maker) {
+	if _, _, maker := splitWorker(worker); b.keeper != nil && b.keeper.g.Book != nil && b.livesElsewhere(maker) {
 		b.keeper.g.Maker = maker
 	}
 	b.b.Held(now, it, model.ClaimRef{TaskRef: it.Ref, Claim: claim}, id)
@@ -170,9 +173,12 @@ func (b *board) Forget(now model.Time, ref model.TaskRef) {
 
 // Find is for lanes.
 func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has bool) {
-	worker, node, _ := strings.Cut(name, "@")
+	worker, node, _ := splitWorker(name)
 	if h := b.ids[worker]; h != nil {
 		return h.id, h.has(claim)
+	}
+	if g := b.guest(worker); g != nil {
+		return g.id, g.held[claim]
 	}
 	if b.livesElsewhere(node) {
 		b.found(node, claim)
@@ -182,7 +188,7 @@ func (b *board) Find(name string, claim model.ClaimRef) (id queue.WorkerID, has 
 
 // Elsewhere is for lanes.
 func (b *board) Elsewhere(name string) bool {
-	_, node, _ := strings.Cut(name, "@")
+	_, node, _ := splitWorker(name)
 	return b.livesElsewhere(node)
 }
 
@@ -204,9 +210,11 @@ func (b *board) Explain(ref model.TaskRef) (model.Reason, bool) { return b.b.Exp
 func (b *board) join(h *hand) {
 	now := b.inc.p.now()
 	if _, ok := b.names[h.id]; ok {
-		b.b.Slots(now, h.id, h.offer.Slots)
+		b.b.Slots(now, h.id, h.free())
 	} else {
-		b.b.Join(now, h.id, h.offer)
+		offer := h.offer
+		offer.Slots = h.free()
+		b.b.Join(now, h.id, offer)
 		b.names[h.id], b.ids[h.offer.Name] = h.offer.Name+"@"+b.inc.self.ID.String(), h
 	}
 	b.moved = true
@@ -223,6 +231,25 @@ func (b *board) settled(ref model.ClaimRef, how queue.Outcome) {
 		b.moved = true
 		b.Propose()
 	}
+}
+
+// named reports whether a worker has a name.
+func (b *board) named(id queue.WorkerID, name string) bool {
+	if g := b.guests[id]; g != nil {
+		return g.name == name
+	}
+	h := b.inc.p.s.hands[name]
+	return h != nil && h.id == id
+}
+
+// guest is the worker of another node with a name; nil when there is none.
+func (b *board) guest(name string) *guest {
+	for _, g := range b.guests {
+		if g.name == name {
+			return g
+		}
+	}
+	return nil
 }
 
 func (b *board) leave(h *hand) {
@@ -253,6 +280,19 @@ func (b *board) Propose() {
 			p.flow.WriteSoon()
 		} else if t != 0 && (wake == 0 || t < wake) {
 			wake = t
+		}
+	}
+	for _, m := range matches {
+		if g := b.guests[m.Worker]; g != nil {
+			g.w.Expect(1)
+		}
+	}
+	if u := b.inc.purse; u != nil {
+		if len(u.others) > 0 && b.b.Waits() {
+			u.nudgeDebtor()
+		}
+		if u.creditor.Wanted() {
+			u.nudgeCreditor()
 		}
 	}
 	for _, m := range matches {

@@ -24,9 +24,11 @@ func (s *Sim) drawFlood() {
 	}
 }
 
-// checkBounds checks that a lane keeps no more in memory than it may.
+// checkBounds checks that a lane keeps no more in memory than it may. Nothing changes in a lane between
+// two rounds, so that a check at the end of each sees every state.
 func (sh *shell) checkBounds() {
 	s, most := sh.s, sh.s.plan.lane.MaxBytes
+	sh.checkUsage()
 	if mail, most := sh.lane.MailHeld(), s.plan.lane.MaxMail; most > 0 && mail > most+slack+max(s.plan.heavy, s.heaviest) {
 		s.fail("L7: lane %d of %s holds %d bytes of messages, at most %d and one more", sh.index, sh.inc.name(), mail, most)
 	}
@@ -40,6 +42,31 @@ func (sh *shell) checkBounds() {
 	if more := slack + max(s.plan.heavy, s.heaviest) + sh.mailed; held > most+more {
 		s.dumpIf()
 		s.fail("L7: lane %d of %s holds %d bytes, at most %d and %d of mail", sh.index, sh.inc.name(), held, most+more, sh.mailed)
+	}
+}
+
+// strangers is how many addresses a lane may have in memory that have no history: somebody has asked
+// about them.
+const strangers = 32
+
+// largestHistory is what one history takes at most, in bytes.
+const largestHistory = 128 << 10
+
+// checkUsage checks what a lane has in memory besides inputs: addresses, and histories of which one
+// may be in memory whatever its size.
+func (sh *shell) checkUsage() {
+	s, u := sh.s, sh.lane.Usage()
+	if most := len(s.ledger.addresses) + strangers; u.Entries > most || u.Line > most { // a run that has left since may still be in line
+		s.fail("L7: lane %d of %s has %d addresses in memory, and %d wait for room, at most %d", sh.index, sh.inc.name(), u.Entries, u.Line, most)
+	}
+	if most := s.plan.lane.MaxHeld; most > 0 && u.Histories > most+largestHistory {
+		s.fail("L7: lane %d of %s holds %d bytes of histories, at most %d and one history", sh.index, sh.inc.name(), u.Histories, most)
+	}
+	if u.Histories < 0 || u.Calls < 0 {
+		s.fail("L7: lane %d of %s counts %d bytes of histories and %d of calls", sh.index, sh.inc.name(), u.Histories, u.Calls)
+	}
+	if s.hard(hardFlood|hardReport) && u.Calls > s.plan.lane.MaxBytes+slack+max(s.plan.heavy, s.heaviest)+sh.mailed {
+		s.fail("L7: lane %d of %s holds %d bytes of calls", sh.index, sh.inc.name(), u.Calls)
 	}
 }
 

@@ -206,8 +206,10 @@ func (p *proc) mend() {
 	for _, w := range p.workers {
 		w.bad = false
 	}
-	if p.s.tasks {
+	if p.s.tasks && (!p.s.lends || p.slot == 0) { // else the others lend it slots
 		p.hire()
+	}
+	if p.s.tasks {
 		p.wakeHands()
 	}
 	if p.s.entities {

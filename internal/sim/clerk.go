@@ -51,20 +51,21 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 	if m.Kind == model.MessageCall {
 		p.s.ledger.meant(m)
 	}
-	shard, inc := m.To.Shard(p.s.plan.shards), p.inc
+	shard, inc, taken := m.To.Shard(p.s.plan.shards), p.inc, false
 	c := newCall(p, func(a *lane.Answer) {
 		switch {
 		case errors.Is(a.Err, lane.ErrNotOwner):
 			if m.Kind == model.MessageQuery {
 				p.s.did(opAskedRemote)
 			}
-			p.clerk.send(m, reply)
+			p.clerk.send(m, taken, reply)
 			return
 		case (m.Kind == model.MessageQuery || m.Brief && m.Name == doRead) && !inc.serving(): // what it has in memory may be out of date
 			a = &lane.Answer{Err: lane.ErrAskAgain}
 		case m.Brief && a.Err == nil && !inc.serving(): // whoever owns it by now knows nothing of it
 			a = &lane.Answer{Err: lane.ErrInterrupted}
 		}
+		p.s.ledger.heard(m)
 		reply(a)
 	})
 	if inc == nil || !inc.owner[shard] {
@@ -80,7 +81,7 @@ func (p *proc) deliver(m *model.Message, awaits bool, reply func(*lane.Answer)) 
 		put = func(now model.Time) { sh.lane.Run(now, m, false, c) }
 		giveUp = func() { sh.result(func(model.Time) { sh.lane.Forget(m.To, c) }) }
 	}
-	if !sh.put(c, put) {
+	if taken = sh.put(c, put); !taken {
 		c.finish(&lane.Answer{Err: lane.ErrNotOwner})
 	}
 	return giveUp
@@ -173,6 +174,7 @@ type clerk struct {
 	p       *proc
 	replies []*awaited
 	runs    []*awaited
+	acked   []store.RequestKey // answers that their callers have
 	looking bool
 	again   bool
 	polling bool
@@ -185,24 +187,28 @@ type awaited struct {
 	run     store.RunKey
 	call    *call
 	asked   *model.Message // of an answer
+	last    func() bool    // tells that nothing can ask for the answer again; of an answer
 }
 
-// send asks the owner and waits for its answer.
-func (k *clerk) send(m *model.Message, reply func(*lane.Answer)) {
+// send asks the owner and waits for its answer. taken tells that an owner may have served the request before, under the same id.
+func (k *clerk) send(m *model.Message, taken bool, reply func(*lane.Answer)) {
 	asked := *m
 	if asked.RequestID == "" {
-		asked.RequestID, asked.Drawn = k.p.s.newRun().String(), true
+		asked.RequestID, asked.Drawn, taken = k.p.s.newRun().String(), true, false
 	}
 	if asked.Kind == model.MessageCall {
 		k.p.s.ledger.meant(&asked)
 	}
 	key := store.RequestKey{Shard: asked.To.Shard(k.p.s.plan.shards), Address: asked.To, ID: asked.RequestID}
 	c := newCall(k.p, reply)
-	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked})
+	clean := false
+	last := func() bool { return clean && asked.Drawn && !taken }
+	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
 	id := k.p.s.newRun()
 	key.ID = model.RefusedIDs + id.String() // when the owner has no room for it, or the id belongs to another request
-	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked})
-	k.put(id, &asked, func(err error) {
+	k.replies = append(k.replies, &awaited{request: key, call: c, asked: &asked, last: last})
+	k.put(id, &asked, func(first bool, err error) {
+		clean = first
 		if err != nil {
 			c.finish(&lane.Answer{Err: err})
 		}
@@ -210,12 +216,9 @@ func (k *clerk) send(m *model.Message, reply func(*lane.Answer)) {
 	k.poll()
 }
 
-// put stores a request for the owner of an address and wakes it.
-func (k *clerk) put(id model.RunID, m *model.Message, stored func(error)) {
-	s := k.p.s
-	if m.RequestID == "" {
-		m.RequestID = id.String()
-	}
+// put stores a request for the owner of an address and wakes it. stored hears whether the first attempt has done it.
+func (k *clerk) put(id model.RunID, m *model.Message, stored func(first bool, err error)) {
+	s, first := k.p.s, true
 	if k.p.inc != nil {
 		m.Node = k.p.inc.self.ID
 	}
@@ -237,9 +240,12 @@ func (k *clerk) put(id model.RunID, m *model.Message, stored func(error)) {
 			},
 			ok: func() {
 				s.hintMail(row.Shard)
-				stored(nil)
+				stored(first, nil)
 			},
-			bad: func(error) { s.after(s.between(1, 20)*millisecond, k.p, try) },
+			bad: func(error) {
+				first = false
+				s.after(s.between(1, 20)*millisecond, k.p, try)
+			},
 		})
 	}
 	try()
@@ -302,6 +308,7 @@ func (k *clerk) look() {
 			for i := range rows {
 				k.closed(&rows[i])
 			}
+			k.tidy()
 			ended()
 		},
 		bad: func(error) { ended() },
@@ -330,9 +337,35 @@ func (k *clerk) answered(r *store.Reply) {
 				told = lane.Answer{Answer: model.Answer{Failure: f}}
 				told.Err = core.RefusalOf(told.Answer)
 			}
+			open := !w.call.done
+			k.p.s.ledger.heard(w.asked)
 			w.call.finish(&told)
+			if open && w.last() {
+				k.acked = append(k.acked, w.request)
+			}
 		}
 	}
+}
+
+// tidy removes answers that their callers have, as clerk.tidy of the engine does.
+func (k *clerk) tidy() {
+	s, keys := k.p.s, k.acked
+	if len(keys) == 0 {
+		return
+	}
+
+	k.acked = nil
+	s.disk.call(&request{
+		p: k.p, name: "tidy", fate: s.disk.draw(faultRepliesFails, faultRepliesFails, true),
+		exec: func(done func()) {
+			if _, err := s.disk.mem.Sweep(background, store.SweepRequest{Answered: keys}); err != nil {
+				s.fail("tidy: %v", err)
+			}
+			s.ledger.acknowledged(keys)
+			done()
+		},
+		ok: func() {}, bad: func(error) {},
+	})
 }
 
 func (k *clerk) closed(x *store.Execution) {
@@ -358,7 +391,7 @@ func (k *clerk) await(a model.Address, run model.RunID, reply func(*lane.Answer)
 			key := store.RunKey{Shard: shard, Run: k.found}
 			if !asked {
 				asked = true
-				k.put(k.p.s.newRun(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}, func(error) {})
+				k.put(k.p.s.newRun(), &model.Message{Kind: model.MessageWatch, To: a, ToRun: run}, func(bool, error) {})
 			}
 			c := newCall(k.p, func(ans *lane.Answer) {
 				if ans.Err == nil && run.IsZero() && ans.Result.Outcome.Status == model.Continued {

@@ -187,14 +187,14 @@ func (d *disk) holdAll(node model.NodeID, do func()) {
 // commit sends a batch.
 func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error)) {
 	s := d.s
-	sent := *b.Clone() // what is on its way to the store does not change when the lane goes on and uses the memory again
+	sent := b.Clone() // what is on its way to the store does not change when the lane goes on and uses the memory again
 	var res store.Committed
 	var err error
 	r := &request{p: p, name: "commit", ok: func() { reply(res, err) }, bad: func(e error) { reply(store.Committed{}, e) }}
 	takes := int64(0)
 	orphan := false
 	switch {
-	case d.timesOut(&sent):
+	case d.timesOut(sent):
 		r.fate = lostRequest
 	case s.healed:
 	case s.chance(s.plan.commitFails):
@@ -232,7 +232,7 @@ func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error
 				if p.dead && p.cut && takes > 0 {
 					err = store.Errorf(store.Unknown, "commit", "rolled back") // nobody hears it
 				} else {
-					res, err = d.apply(&sent)
+					res, err = d.apply(sent)
 					if r.fate == late || (orphan && takes > 0) {
 						if err == nil {
 							s.hurt(faultLateLanded)
@@ -456,6 +456,9 @@ func (s *Sim) mixBatch(b *store.Batch, err error) {
 	}
 	for i := range b.Requests {
 		s.mixText(b.Requests[i].ID)
+	}
+	for i := range b.Forgets {
+		s.mixText(b.Forgets[i].ID)
 	}
 	if err != nil {
 		s.mix(2, uint64(store.ClassOf(err)))

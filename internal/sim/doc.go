@@ -15,11 +15,12 @@
 //   - They fork, import, retry, reset and delete (past), with edited results, whatever the run was in the middle of: updates, state, labels, pauses.
 //   - In some seeds there are tasks (tasks): submitted, and scheduled by programs; task workers (hand) come and go, hang, report late and twice. The board
 //     is that of production. A node asks another one whether it has a claim by letters, which are lost, late, and come twice (asking).
+//     In half of these seeds nodes lend each other slots of their workers (lend), with the machines of engine/loan.
 //   - One seed in three is young, which is to say that it has what was added last. In these, what has ended leaves by its age (retention): runs by the time of the lanes or one of their own, dead
 //     letters by the sweep of their owner. Every other one of them has tasks, submitted many at a time as well; users requeue dead letters, with another input too, take that back,
 //     and purge them (letters); and there are limits, rates, breakers and paused queues (flow, settings, gate), set, tripped, paused and reset from any node while tasks run. In most of them all nodes
 //     share limits and breakers. All of package engine/flow is that of production, with the gates, the ledger and the breakers; what it writes are settings, by compare-and-set, so that writes fail,
-//     are lost on the way there or back, or land late, and nodes die between two of them (flow, share). Workers are not lent to other nodes.
+//     are lost on the way there or back, or land late, and nodes die between two of them (flow, share). Workers are not lent to other nodes in these.
 //   - In about one seed in four there are entities: accounts and desks (account), which clients, workflows and the entities themselves call, with and without waiting, and which send, start and
 //     signal. Their workers (teller) come and go, hang, make only the first calls, and report twice. Programs lock up to four accounts at once, call them, and let go, are canceled or terminated, or
 //     end inside (section); operators take locks away. The ledger knows every state by the hand-over that left it so (holding), and follows each deed from who asked for it to who is told.

@@ -364,7 +364,7 @@ func (l *ledger) effect(b *store.Batch, m *model.Message) {
 		}
 	case model.MessageWatch, model.MessageSettle, model.MessageNothing, model.MessageUpdate, model.MessageTerminate, model.MessagePause,
 		model.MessageResume, model.MessageDelete, model.MessageQuery, model.MessageReport, model.MessageRequeue, model.MessageWrite,
-		model.MessageCall, model.MessageLock, model.MessageGrant, model.MessageRelease, model.MessageUnlock:
+		model.MessageCall, model.MessageLock, model.MessageGrant, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
 	}
 }
 

@@ -144,7 +144,7 @@ func (s *Sim) explain(r *run, id string) (text string) {
 // comeToRest demands that lanes hold nothing any more. A report that was made twice may wait for the end of a quarantine, and a
 // start whose caller has given up may begin something that has to end too.
 func (s *Sim) comeToRest() {
-	s.runUntil(s.now+s.plan.patience, func() bool { return s.finished() && s.holding() == "" })
+	s.runUntil(s.now+s.plan.patience, func() bool { return s.finished() && s.holding() == "" && s.away() == "" })
 	if !s.finished() {
 		s.failStuck()
 	}

@@ -262,10 +262,6 @@ func (s *Sim) wrote(p *proc, x *store.Setting, err error) {
 
 // putSetting writes a setting at the store.
 func (s *Sim) putSetting(x store.Setting, version int64) (int64, error) {
-	var old store.Setting
-	if x.Kind == settingPage {
-		old = s.page(x.Name)
-	}
 	now, err := s.disk.mem.PutSetting(background, x, version)
 	if err != nil {
 		return 0, err
@@ -276,43 +272,30 @@ func (s *Sim) putSetting(x store.Setting, version int64) (int64, error) {
 	switch {
 	case x.Kind == settingState && s.shared:
 		s.breakerStored(x.Name, x.Body)
-	case x.Kind == settingPage && len(old.Body) > 0:
-		s.pageStored(old.Body, x.Body)
+	case x.Kind == settingPage:
+		s.pageStored(&x)
 	}
 	return now, nil
 }
 
-// page is a page as it is stored.
-func (s *Sim) page(name string) (x store.Setting) {
-	list, err := s.disk.mem.ListSettings(background, "", settingPage)
-	if err != nil {
-		s.fail("settings: %v", err)
-	}
-	if i := slices.IndexFunc(list, func(x store.Setting) bool { return x.Name == name }); i >= 0 {
-		x = list[i]
-	}
-	return x
-}
-
 // pageStored counts what the dead had and is free now.
-func (s *Sim) pageStored(old, body []byte) {
-	places := func(body []byte) map[limit.Place]bool {
-		set := map[limit.Place]bool{}
-		list, sole, err := limits.Read(body)
-		if err != nil {
-			s.fail("page: %v", err)
-		}
-		set[sole] = true
-		for _, e := range list {
-			for _, l := range e.Leases {
-				set[l.Place] = true
+func (s *Sim) pageStored(x *store.Setting) {
+	list, sole, err := limits.Read(x.Body)
+	if err != nil {
+		s.fail("page: %v", err)
+	}
+	places := []limit.Place{sole}
+	for _, e := range list {
+		for _, l := range e.Leases {
+			if !slices.Contains(places, l.Place) {
+				places = append(places, l.Place)
 			}
 		}
-		return set
 	}
-	still := places(body)
-	for p := range places(old) {
-		if p != 0 && !still[p] && !s.ledger.lives(int64(p)) {
+	before := s.places[x.Name]
+	s.places[x.Name] = places
+	for _, p := range before {
+		if p != 0 && !slices.Contains(places, p) && !s.ledger.lives(int64(p)) {
 			s.did(opCleaned)
 			return
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/loan"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -19,6 +20,9 @@ type hand struct {
 	offer    model.TaskOffer
 	held     map[model.ClaimRef]*job
 	reported map[model.ClaimRef]*model.TaskReport // and not settled
+	abroad   loan.Abroad                          // where nodes lend slots
+	most     int                                  // slots that it has had
+	over     int                                  // claims that may have come in addition: late, or because a shard moved
 	leaving  bool
 	gone     bool
 	ghost    bool // has left, and its reports are on their way; or gives back what others should have had, see Engine.giveBack
@@ -35,6 +39,24 @@ type job struct {
 
 // has reports whether it has been handed a claim, and what it reports is not settled.
 func (h *hand) has(ref model.ClaimRef) bool { return h.held[ref] != nil || h.reported[ref] != nil }
+
+// free is how many claims of its own node it may hold.
+func (h *hand) free() int { return max(0, h.offer.Slots-h.abroad.Slots()) }
+
+// rejoin has the board know how many slots there are now, when one has come back from abroad.
+func (h *hand) rejoin() {
+	if inc := h.p.inc; inc != nil {
+		inc.board.join(h)
+	}
+}
+
+// purse is that of the current life of the process; nil where nodes do not lend.
+func (p *proc) purse() *purse {
+	if p.inc == nil {
+		return nil
+	}
+	return p.inc.purse
+}
 
 // giveBack returns a claim of a hand that has left, as Engine.giveBack does.
 func (p *proc) giveBack(ref model.ClaimRef) {
@@ -59,10 +81,14 @@ func (p *proc) hire() {
 	if !s.healed && s.chance(0.3) {
 		h.offer.Queues = taskQueues[1:]
 	}
+	h.most = h.offer.Slots
 	p.hands = append(p.hands, h)
 	s.hands[h.offer.Name] = h
 	if p.inc != nil {
 		p.inc.board.join(h)
+	}
+	if u := p.purse(); u != nil && p.inc.begun {
+		u.serve()
 	}
 }
 
@@ -70,6 +96,11 @@ func (p *proc) hire() {
 func (p *proc) callTasks(sh *shell, calls []lane.TaskCall) {
 	for i := range calls {
 		c := &calls[i]
+		if g := sh.inc.board.guests[c.Worker]; g != nil {
+			sh.checkTaskCall(c, false)
+			g.call(c)
+			continue
+		}
 		j := slices.IndexFunc(p.hands, func(h *hand) bool { return h.id == c.Worker })
 		gone := j < 0 || p.hands[j].ghost && c.Kind == lane.TaskExecute
 		sh.checkTaskCall(c, gone)
@@ -124,7 +155,11 @@ func (j *job) beat(silence time.Duration) {
 	if j.done || j.hangs || h.held[j.claim.Ref] != j {
 		return
 	}
-	if inc := h.p.inc; inc != nil && inc.board.b.Beat(h.p.now(), h.id, j.claim.Ref) {
+	u := h.p.purse()
+	if inc := h.p.inc; inc != nil && u != nil && u.Lane(j.claim.Ref) == nil {
+		h.abroad.Note(j.claim.Ref, nil)
+		u.nudgeCreditor()
+	} else if inc != nil && inc.board.b.Beat(h.p.now(), h.id, j.claim.Ref) {
 		s.beats[j.claim.Ref] = beat{inc.self.ID, h.p.now()}
 		s.did(opBeat)
 	}
@@ -168,6 +203,9 @@ func (h *hand) report(r *model.TaskReport) {
 	s := h.p.s
 	h.reported[r.Ref] = r
 	delete(h.held, r.Ref)
+	if h.abroad.Free(r.Ref) {
+		h.rejoin()
+	}
 	s.reports[r.Ref] = append(s.reports[r.Ref], r)
 	if s.opts.Trace {
 		s.logf("%s reports claim %d of %s %s: returned %v, failure %v", h.offer.Name, r.Ref.Claim, short(r.Ref.Run), r.Ref.ID, r.Returned, r.Failure)
@@ -180,10 +218,13 @@ func (h *hand) send(r *model.TaskReport) {
 	shard := r.Ref.Address.Shard(s.plan.shards)
 	again := func() { s.after(s.between(1, 10)*millisecond, p, func() { h.resend(r) }) }
 	inc := p.inc
-	switch {
+	switch u := p.purse(); {
 	case inc == nil:
 		again()
-	case inc.owner[shard]:
+	case u != nil && !inc.owner[shard] && !u.leaving[shard] && len(h.offer.Tenants) > 0:
+		h.abroad.Report(r.Ref)
+		u.nudgeCreditor()
+	case inc.owner[shard] || u != nil && u.leaving[shard]:
 		inc.board.moved = inc.board.b.Reported(p.now(), h.id, r.Ref) || inc.board.moved
 		sh := inc.shells[int(shard)%len(inc.shells)]
 		c := newCall(p, func(a *lane.Answer) {
@@ -200,7 +241,7 @@ func (h *hand) send(r *model.TaskReport) {
 		}
 	default:
 		s.did(opReportMailed)
-		p.clerk.send(engine.ReportMessage(r), func(a *lane.Answer) {
+		p.clerk.send(engine.ReportMessage(r), true, func(a *lane.Answer) {
 			switch {
 			case errors.Is(a.Err, errCrashed):
 			default:
@@ -230,7 +271,11 @@ func (h *hand) stop(ref model.ClaimRef, canceled bool) {
 	if !canceled {
 		j.done = true
 		delete(h.held, ref)
+		back := h.abroad.Free(ref)
 		h.done(ref, nil)
+		if back {
+			h.rejoin()
+		}
 		return
 	}
 	j.canceled = true
@@ -254,6 +299,7 @@ func (h *hand) settled(ref model.ClaimRef, err error) {
 		s.logf("%s hears of claim %d of %s %s: %v", h.offer.Name, ref.Claim, short(ref.Run), ref.ID, err)
 	}
 	delete(h.reported, ref)
+	h.abroad.Settled(ref)
 	h.vanish()
 	s.checkSettled(ref, err)
 	h.done(ref, r)
@@ -269,8 +315,12 @@ func (h *hand) done(ref model.ClaimRef, r *model.TaskReport) {
 	default:
 		how = queue.Failed
 	}
+	maker := h.abroad.Unmake(ref)
 	if inc := h.p.inc; inc != nil {
 		inc.board.settled(ref, how)
+		if inc.purse != nil && !maker.IsZero() {
+			inc.purse.creditor.Over(ref, maker)
+		}
 	}
 }
 
@@ -294,6 +344,9 @@ func (h *hand) leave() {
 	}
 	if p.inc != nil {
 		p.inc.board.join(h)
+	}
+	if u := p.purse(); u != nil && p.inc.begun {
+		u.serve()
 	}
 	gives, ends := s.now+s.between(0, 50)*millisecond, s.now+s.between(50, 200)*millisecond
 	var wait func()

@@ -489,7 +489,7 @@ func (l *ledger) arrived(b *store.Batch, m *model.Message) {
 		if _, told := l.traces(b, n).answers[d.id]; !waits && !told && !x.applied && !x.brief && (x.changes() || !x.oneWay) {
 			l.fail("L3: deed %x (%s) has come to %s, and neither waits there nor is applied", d.id, m.Name, m.To)
 		}
-	case model.MessageLock, model.MessageRelease, model.MessageUnlock:
+	case model.MessageLock, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
 		l.lockArrived(b, n, m)
 	}
 }

@@ -2,6 +2,7 @@ package sim
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/model"
@@ -124,4 +125,25 @@ func (s *Sim) checkForgotten() {
 		s.fail("A2: %d request ids are remembered for longer than %s", n, s.keepIDs())
 	}
 	s.did(opForgotten)
+}
+
+// heard notes that the caller of a request has its answer. It cannot ask again under an id that was drawn for it.
+func (l *ledger) heard(m *model.Message) {
+	if m.Drawn {
+		l.told[m.RequestID] = true
+	}
+}
+
+// acknowledged takes in that remembered answers are removed because their callers have them.
+func (l *ledger) acknowledged(keys []store.RequestKey) {
+	for _, k := range keys {
+		if _, refusal := strings.CutPrefix(k.ID, model.RefusedIDs); !refusal && !l.told[k.ID] {
+			l.fail("A3: the answer to request %s of %s is removed, and its caller has not heard it", k.ID, k.Address)
+		}
+		if _, ok := l.replies[k]; ok {
+			delete(l.replies, k)
+			l.forgotten[k] = true
+			l.s.did(opAcknowledged)
+		}
+	}
 }

@@ -26,6 +26,7 @@ type incarnation struct {
 	lost     bool // its lease, or its fence
 	label    string
 	board    *board   // nil when there are no tasks
+	purse    *purse   // nil where nodes do not lend each other slots
 	alive    []string // the nodes that have a lease, as of the last renewal
 	ticks    int      // number of the last tick that was set
 	tickAt   int64    // when it is due
@@ -55,6 +56,10 @@ func (p *proc) begin(info store.NodeInfo, reg store.Registration, sent time.Dura
 	}
 	if s.tasks {
 		inc.board = newBoard(inc)
+		if s.lends {
+			inc.purse = newPurse(inc)
+			s.nodeIDs[info.ID.String()] = info.ID
+		}
 	}
 	for i := range s.plan.lanes {
 		cfg := s.plan.lane
@@ -90,6 +95,9 @@ func (inc *incarnation) start() {
 	inc.begun = true
 	for _, h := range p.hands {
 		inc.board.join(h)
+	}
+	if inc.purse != nil {
+		inc.purse.begin()
 	}
 	if p.leaving {
 		inc.drain()
@@ -177,6 +185,9 @@ func (inc *incarnation) end(why error) {
 			sh.die(fmt.Errorf("the node is stopping"))
 		}
 	}
+	if inc.purse != nil && inc.begun {
+		inc.purse.end()
+	}
 	p.inc, p.parting = nil, inc // its goroutines need a moment
 	if why != nil {
 		s.hurt(faultLateFenced)
@@ -237,6 +248,9 @@ func (inc *incarnation) act(a cluster.Actions) {
 		}
 		for _, sh := range a.GiveUp {
 			inc.owner[sh] = false
+			if inc.purse != nil {
+				inc.purse.leaving[sh] = true
+			}
 		}
 		for i, sh := range inc.shells {
 			if mine := inc.laneShards(i, a.GiveUp); len(mine) > 0 {
@@ -291,6 +305,9 @@ func (inc *incarnation) renew(r store.RenewRequest) {
 			}
 			if s.gates {
 				inc.viewed(&v)
+			}
+			if inc.purse != nil {
+				inc.purse.seen(&v)
 			}
 		}
 		inc.act(a)
@@ -389,6 +406,9 @@ func (inc *incarnation) acquired(got []store.AcquiredShard, err error) {
 		for _, g := range got {
 			inc.owner[g.Shard] = true
 		}
+		if inc.purse != nil {
+			inc.purse.acquired(got)
+		}
 		inc.knock(got)
 	}
 	inc.loop()
@@ -414,6 +434,9 @@ func (inc *incarnation) knock(got []store.AcquiredShard) {
 // freed is told by a lane that shards have been given up.
 func (inc *incarnation) freed(shards []model.ShardID) {
 	if !inc.ended {
+		if inc.purse != nil {
+			inc.purse.freed(shards)
+		}
 		inc.member.Freed(shards)
 		inc.p.s.nudge(inc.p)
 		inc.loop()

@@ -19,7 +19,8 @@ type ledger struct {
 	inbox     map[model.RunID]*store.InboxRow
 	replies   map[store.RequestKey]string
 	replied   map[store.RequestKey]model.Time // when, by the clocks of their nodes
-	forgotten map[store.RequestKey]bool       // requests that were too old to be remembered
+	forgotten map[store.RequestKey]bool       // requests that were too old to be remembered, or whose caller has the answer
+	told      map[string]bool                 // drawn request ids whose caller has the answer
 	updates   map[string]*update              // by the id of the request
 	// owner of each shard by the store; zero when free.
 	owner []model.NodeID
@@ -125,7 +126,7 @@ type channel struct {
 func newLedger(s *Sim) *ledger {
 	return &ledger{
 		s: s, runs: map[model.RunID]*run{}, addresses: map[model.Address]*address{}, signals: map[uint64]*received{},
-		pairs: map[[2]model.ShardID]*channel{}, inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]string{}, replied: map[store.RequestKey]model.Time{}, forgotten: map[store.RequestKey]bool{}, updates: map[string]*update{},
+		pairs: map[[2]model.ShardID]*channel{}, inbox: map[model.RunID]*store.InboxRow{}, replies: map[store.RequestKey]string{}, replied: map[store.RequestKey]model.Time{}, forgotten: map[store.RequestKey]bool{}, told: map[string]bool{}, updates: map[string]*update{},
 		owner: make([]model.NodeID, s.plan.shards), nodes: map[model.NodeID]*member{}, asked: map[model.Link]bool{}, sends: map[model.Link]*sending{},
 		tenure: make([]int, s.plan.shards), letters: map[store.DeadKey]*letter{}, requeues: map[model.RunID]*requeued{},
 		holdings: map[model.Address]*holding{}, doings: map[uint64]*doing{}, requested: map[string]uint64{}, released: map[lockOf]bool{},
@@ -263,6 +264,7 @@ func (l *ledger) apply(b *store.Batch, res store.Committed) {
 		l.owns(b, b.Requests[i].Shard)
 		l.reply(&b.Requests[i])
 	}
+	l.acknowledged(b.Forgets)
 	for i := range b.Cursors {
 		l.consume(b, &b.Cursors[i])
 	}

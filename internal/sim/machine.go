@@ -29,15 +29,21 @@ type machine struct {
 	count   int // steps completed, over the whole chain
 	pc      int
 	asks    [maxBlocks + 1][maxAsks]ask
-	signals []model.Event // received and not taken
-	updates []openUpdate  // received and not answered
-	pin     string        // the version that the run is pinned to
+	signals []signal     // received and not taken
+	updates []openUpdate // received and not answered
+	pin     string       // the version that the run is pinned to
 	settled uint8
 	seen    int64
 	last    model.Time
 	cancel  bool
 	broken  error // the history does not fit the program
 	end     *model.Close
+}
+
+// signal is one that a run has received.
+type signal struct {
+	name string
+	seq  int64
 }
 
 // newMachine begins a program.
@@ -73,7 +79,7 @@ func (m *machine) feed(e *model.Event) {
 	m.seen, m.last = e.Seq, e.At
 	switch e.Kind {
 	case model.EventSignalReceived:
-		m.signals = append(m.signals, *e)
+		m.signals = append(m.signals, signal{e.Name, e.Seq})
 	case model.EventPromiseSettled:
 		for i, name := range promises {
 			if name == e.Name {
@@ -225,8 +231,8 @@ func (m *machine) passed() bool {
 		if as[0].ref > 0 {
 			return true
 		}
-		if i := slices.IndexFunc(m.signals, func(e model.Event) bool { return e.Name == b.name }); i >= 0 && !late {
-			as[0].ref = m.signals[i].Seq
+		if i := slices.IndexFunc(m.signals, func(x signal) bool { return x.name == b.name }); i >= 0 && !late {
+			as[0].ref = m.signals[i].seq
 			m.signals = slices.Delete(m.signals, i, i+1)
 			return true
 		}

@@ -181,6 +181,14 @@ func (s *Sim) openGates() {
 
 // disagreeing says where a node knows other settings than the store, or acts on another state of a breaker.
 func (s *Sim) disagreeing() string {
+	for _, p := range s.procs {
+		if p == nil || p.inc == nil {
+			return "a node is away"
+		}
+		if p.threads > 0 {
+			return p.name() + " reads or writes settings"
+		}
+	}
 	list, err := s.disk.mem.ListSettings(background, tenant, "")
 	if err != nil {
 		s.fail("settings: %v", err)
@@ -200,13 +208,7 @@ func (s *Sim) disagreeing() string {
 		s.fail("rules: %v", err)
 	}
 	for _, p := range s.procs {
-		if p == nil || p.inc == nil {
-			return "a node is away"
-		}
 		k, now := p.inc.board.keeper, p.now()
-		if p.threads > 0 {
-			return p.name() + " reads or writes settings"
-		}
 		mine, err := k.rules().Encode()
 		if err != nil {
 			s.fail("rules: %v", err)

@@ -26,6 +26,7 @@ type shell struct {
 	working bool  // a round has taken its inputs and is not done
 	again   bool  // something has come meanwhile
 	wakeAt  int64 // when the lane wants to be woken; 0 for never
+	alarm   int64 // when it is woken, of the times that were last set
 	idle    int   // rounds in a row that nothing but a wake-up led to
 	dead    bool
 	// roundFunc and wakeFunc are the methods as values, made once.
@@ -163,7 +164,10 @@ func (sh *shell) sleep(now model.Time) {
 		wait = 1
 	}
 	sh.wakeAt = sh.s.now + wait
-	sh.s.at(sh.wakeAt, p, sh.wakeFunc)
+	if sh.wakeAt != sh.alarm { // else it is set already
+		sh.alarm = sh.wakeAt
+		sh.s.at(sh.wakeAt, p, sh.wakeFunc)
+	}
 }
 
 // wake is called at the time of a wake-up, which may have been put off meanwhile.
@@ -242,7 +246,7 @@ func (sh *shell) carryOut(out *lane.Output) error {
 		sh.verify(append([]store.StartRow(nil), out.Verify...))
 	}
 	for i := range out.Loads {
-		sh.load(out.Loads[i])
+		sh.load(&out.Loads[i])
 	}
 	for i := range out.Mail {
 		sh.mail(&out.Mail[i])
@@ -299,58 +303,95 @@ func (sh *shell) verify(starts []store.StartRow) {
 	})
 }
 
+// reading is a read that a lane has asked for, while it is made.
+type reading struct {
+	request
+
+	sh   *shell
+	load lane.Load
+	at   model.Time
+	res  lane.LoadResult
+	hand func(now model.Time) // handIn as a value, made once
+}
+
+// newReading is a reading that is not in use. Simulations make hundreds of them, and each is large.
+func (s *Sim) newReading() *reading {
+	if n := len(s.readings); n > 0 {
+		r := s.readings[n-1]
+		s.readings = s.readings[:n-1]
+		return r
+	}
+	r := &reading{request: request{name: "load"}}
+	r.exec, r.ok, r.bad, r.hand = r.read, r.reply, r.failed, r.handIn
+	return r
+}
+
 // load makes a read that the lane asks for.
-func (sh *shell) load(ld lane.Load) {
+func (sh *shell) load(ld *lane.Load) {
 	s := sh.s
 	s.mix(5, uint64(ld.Kind), ld.ID, uint64(ld.Shard))
-	reply := func(r lane.LoadResult) {
-		sh.result(func(now model.Time) {
-			sh.mails(r.Messages, r.Inbox)
-			sh.lane.Loaded(now, ld.ID, r)
-		})
-	}
-	r := &request{p: sh.inc.p, name: "load", bad: func(e error) { reply(lane.LoadResult{Err: e}) }}
+	r := s.newReading()
+	r.sh, r.load, r.at = sh, *ld, sh.inc.p.now()
+	r.p, r.fate = sh.inc.p, fine
 	if !s.healed && s.chance(s.plan.loadFails) {
 		s.hurt(faultLoad)
 		r.fate = failsBefore
 	}
-	var res lane.LoadResult
-	r.ok = func() { reply(res) }
-	now := sh.inc.p.now()
-	r.exec = func(done func()) {
-		if (ld.Kind == lane.LoadRun || ld.Kind == lane.LoadEntity) && s.disk.corrupt[ld.Address] {
-			s.hurt(faultLoadCorrupt)
-			res.Err = fault.New(fault.Corrupt, "row of %s cannot be understood", ld.Address)
-			done()
-			return
-		}
-		if res.Err = sh.inc.p.unreadable(&ld); res.Err != nil {
-			done()
-			return
-		}
-		if ld.Kind == lane.LoadRun && !s.healed && s.chance(s.plan.tornRead) {
-			s.hurt(faultTornRead)
-			sh.torn(ld, &tornStore{Store: s.disk.mem}, &res, done)
-			return
-		}
-		res = engine.Read(background, s.disk.mem, ld, now)
-		sh.inc.p.spoil(&ld, &res)
+	s.disk.call(&r.request)
+}
+
+// read reads at the store.
+func (r *reading) read(done func()) {
+	s, ld, p := r.sh.s, &r.load, r.p
+	if (ld.Kind == lane.LoadRun || ld.Kind == lane.LoadEntity) && s.disk.corrupt[ld.Address] {
+		s.hurt(faultLoadCorrupt)
+		r.res.Err = fault.New(fault.Corrupt, "row of %s cannot be understood", ld.Address)
 		done()
+		return
 	}
-	s.disk.call(r)
+	if r.res.Err = p.unreadable(ld); r.res.Err != nil {
+		done()
+		return
+	}
+	if ld.Kind == lane.LoadRun && !s.healed && s.chance(s.plan.tornRead) {
+		s.hurt(faultTornRead)
+		r.torn(&tornStore{Store: s.disk.mem}, done)
+		return
+	}
+	r.res = engine.Read(background, s.disk.mem, *ld, r.at)
+	p.spoil(ld, &r.res)
+	done()
 }
 
 // torn makes a read whose parts are made at different times.
-func (sh *shell) torn(ld lane.Load, t *tornStore, res *lane.LoadResult, done func()) {
+func (r *reading) torn(t *tornStore, done func()) {
 	t.call, t.budget = 0, 1
-	r := engine.Read(background, t, ld, sh.inc.p.now())
+	res := engine.Read(background, t, r.load, r.p.now())
 	if !t.stopped {
-		*res = r
+		r.res = res
 		done()
 		return
 	}
 	t.stopped = false
-	sh.s.after(sh.s.between(1, 3*millisecond), nil, func() { sh.torn(ld, t, res, done) })
+	s := r.sh.s
+	s.after(s.between(1, 3*millisecond), nil, func() { r.torn(t, done) })
+}
+
+func (r *reading) failed(err error) {
+	r.res = lane.LoadResult{Err: err}
+	r.reply()
+}
+
+func (r *reading) reply() { r.sh.result(r.hand) }
+
+// handIn tells the lane the result. A call that was not lost has one answer, so that the reading is free after it.
+func (r *reading) handIn(now model.Time) {
+	r.sh.mails(r.res.Messages, r.res.Inbox)
+	r.sh.lane.Loaded(now, r.load.ID, r.res)
+	if r.fate == fine {
+		r.res = lane.LoadResult{}
+		r.sh.s.readings = append(r.sh.s.readings, r)
+	}
 }
 
 // mail passes on a message for a shard of another lane or node; it is only a hint.
@@ -479,6 +520,9 @@ func describe(b *store.Batch) string {
 	}
 	for i := range b.Requests {
 		fmt.Fprintf(&t, " request(%s %s)", b.Requests[i].Address.Key, b.Requests[i].ID)
+	}
+	for i := range b.Forgets {
+		fmt.Fprintf(&t, " forget(%s %s)", b.Forgets[i].Address.Key, b.Forgets[i].ID)
 	}
 	if len(b.Free) > 0 {
 		fmt.Fprintf(&t, " free%v", b.Free)

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/perdure/perdure/internal/core/limit"
 	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -69,8 +70,11 @@ type Sim struct {
 	seq   uint64
 	steps int
 
-	threads map[*thread]bool
+	threads map[*thread]bool // that have something to do
+	resting []*thread        // that have not
 	running *thread
+
+	readings []*reading // that are not in use
 
 	hash  uint64
 	trace strings.Builder
@@ -107,12 +111,14 @@ type Sim struct {
 	newEvents map[model.Address]bool // that the old build cannot read
 	heaviest  int                    // bytes of the largest request of a user
 
-	young   bool // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
-	letters bool // there are orders for dead letters
-	gates   bool // there are limits, breakers and paused queues
-	shared  bool // and all nodes share them
-	opening *op  // the last thing that was done so that nothing is kept back for ever
-	tasks   bool // there are tasks
+	young   bool                    // has retention, and orders for dead letters, limits, breakers and pauses if there are tasks
+	letters bool                    // there are orders for dead letters
+	gates   bool                    // there are limits, breakers and paused queues
+	shared  bool                    // and all nodes share them
+	opening *op                     // the last thing that was done so that nothing is kept back for ever
+	tasks   bool                    // there are tasks
+	lends   bool                    // nodes lend each other slots of their workers
+	nodeIDs map[string]model.NodeID // of all nodes that there ever were, by their names
 	errands [len(taskKeys)]errand
 	hands   map[string]*hand // all that there ever were, by name
 	claims  map[model.ClaimRef]*claimed
@@ -123,7 +129,8 @@ type Sim struct {
 	sets     []*rule.Set               // that a node has gone by
 	began    map[rule.Resource][]int64 // when tasks began that need a token
 	breakers map[rule.BreakerID]*sharedBreaker
-	behind   int64 // by how much a clock was behind that of the store, at most
+	places   map[string][]limit.Place // that have something on a page, as it is stored
+	behind   int64                    // by how much a clock was behind that of the store, at most
 }
 
 // event is something that happens at a time: to a process when proc is set, else to the world.
@@ -150,8 +157,9 @@ func newSim(seed uint64, o Options) *Sim {
 	if s.tasks {
 		s.hands, s.claims = map[string]*hand{}, map[model.ClaimRef]*claimed{}
 		s.reports, s.beats, s.dropped = map[model.ClaimRef][]*model.TaskReport{}, map[model.ClaimRef]beat{}, map[model.ClaimRef]bool{}
+		s.lends, s.nodeIDs = seed%6 == 4 && !o.Plain, map[string]model.NodeID{}
 		s.letters, s.gates = s.young && s.chance(0.8), s.young && s.chance(0.7) || s.shared
-		s.began, s.breakers = map[rule.Resource][]int64{}, map[rule.BreakerID]*sharedBreaker{}
+		s.began, s.breakers, s.places = map[rule.Resource][]int64{}, map[rule.BreakerID]*sharedBreaker{}, map[string][]limit.Place{}
 		for i := range s.errands {
 			s.errands[i] = s.drawErrand()
 		}
@@ -260,6 +268,7 @@ func (s *Sim) run() {
 	}
 	s.comeToRest()
 	s.checkEnd()
+	s.checkSilence()
 	s.checkFlows()
 	s.checkGone()
 	s.checkForgotten()

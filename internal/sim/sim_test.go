@@ -155,6 +155,22 @@ func TestKnownSeeds(t *testing.T) {
 	}
 }
 
+// TestKnownSeedsOfLending simulates those again that have found something about lent slots.
+func TestKnownSeedsOfLending(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		496,   // a claim came after its poll was answered, and the board of the worker did not hear of the slot that it took
+		16,    // news of a claim that had ended was never told, and its owner was polled without a pause
+		10090, // a report was taken as told because a heartbeat of its claim was
+		4948,  // a shard went and came back while a claim was on its way, and its owner believed for ever that a worker had it
+		20194, // a worker left while a slot of it stayed lent
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestCalm simulates without any fault.
 func TestCalm(t *testing.T) {
 	t.Parallel()

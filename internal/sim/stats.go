@@ -177,13 +177,24 @@ const (
 	opUnlockedByForce
 	opMisused
 	opForgotten
+	opAcknowledged // an answer is removed because its caller has it
 	opSetAside
 	opPutOffNewer
 	opDoubted // a node goes on by its own clock
 	opCleared
 	opAdvanced
 	opWentBack
-	opWokeUp     // after a suspend, without its shards
+	opWokeUp  // after a suspend, without its shards
+	opKnocked // at a node whose workers could take something
+	opPolled
+	opPollFailed // was not answered in time
+	opLent       // slots of a worker
+	opBorrowed   // a claim went to a worker of another node
+	opBeatLent
+	opReportLent
+	opSettledLent
+	opLentLate   // a claim came although no slot was lent for it any more
+	opLoanBack   // a claim that nobody has was given back; too rare to be demanded
 	opNeighbours // everybody went on while rows of somebody were refused
 
 	opClosed // + status
@@ -213,7 +224,7 @@ var opNames = [opCount]string{
 	"requeued before", "requeue undone", "purged",
 	"set", "setting race", "state saved", "state lost", "state adopted", "limited", "limit missing", "barred", "held anyhow", "breaker opened", "probe", "breaker recovered",
 	"retry after", "queue paused", "page written", "claim goes on to count", "", "the dead looked for", "the dead cleaned up",
-	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "entity gone", "entity deleted", "teller left", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "request id misused", "request ids forgotten", "set aside", "newer put off", "clock doubted", "clock cleared", "clock advanced", "clock went back", "woke up without its shards", "neighbours ended",
+	"item stored", "deed applied", "deed sent by a step", "deed answered", "deed failed", "one way", "brief", "", "viewed", "passed on", "entity gone", "entity deleted", "teller left", "lock asked", "lock granted", "section locked", "entity granted", "deed in section", "lock withdrawn", "run ends in section", "unlocked by force", "request id misused", "request ids forgotten", "answers acknowledged", "set aside", "newer put off", "clock doubted", "clock cleared", "clock advanced", "clock went back", "woke up without its shards", "knocked", "polled", "poll not answered", "slots lent", "lent worker claims", "lent worker beats", "lent worker reports", "lent worker settled", "lent claim late", "", "neighbours ended",
 	"", "", "closed completed", "closed failed", "closed canceled", "closed continued",
 	"closed terminated",
 }

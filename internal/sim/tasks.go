@@ -2,8 +2,8 @@ package sim
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/perdure/perdure/internal/core/rule"
@@ -85,6 +85,9 @@ func (s *Sim) drawErrand() errand {
 		if spec.Retry.MaxAttempts > 0 {
 			spec.ToClose = ms(2, 100) // else it might never end
 		}
+	}
+	if s.lends && spec.Silence > 0 { // a heartbeat goes by way of two letters
+		spec.Silence += 50 * time.Millisecond
 	}
 	if s.gates {
 		spec.Breaker = oneOf(s, "", breakerNames[0])
@@ -227,7 +230,7 @@ func (l *ledger) startTask(b *store.Batch, r *run) {
 
 // claim checks that somebody may begin an attempt (E16, E19, E20).
 func (l *ledger) claim(b *store.Batch, r *run, id string, t *errandState, attempt int, claim int64, worker string, at model.Time) {
-	name, node, _ := strings.Cut(worker, "@")
+	name, _, node := splitWorker(worker)
 	h, limit := l.s.hands[name], t.spec.Retry.MaxAttempts
 	switch {
 	case t.over || t.held || r.paused:
@@ -379,7 +382,7 @@ func (l *ledger) checkLost(b *store.Batch, r *run, id string, t *errandState) {
 	if !t.held {
 		l.fail("E26: %s of %s is lost, and nobody had it", id, r.id)
 	}
-	name, node, _ := strings.Cut(t.worker, "@")
+	name, node, _ := splitWorker(t.worker)
 	h, ref := l.s.hands[name], r.ref(id, t.claim)
 	if h.gone || h.ghost || h.p.dead || !h.has(ref) {
 		return
@@ -489,14 +492,14 @@ func (sh *shell) checkTaskCall(c *lane.TaskCall, gone bool) {
 			s.fail("L2: a worker gets claim %d of %s, which is not in the store", c.Ref.Claim, c.Ref.TaskRef)
 		}
 		t := r.task(c.Ref.ID)
-		if name, _, _ := strings.Cut(known.worker, "@"); !gone && s.hands[name].id != c.Worker || !t.input.Equal(c.Claim.Input) {
+		if name, _, _ := splitWorker(known.worker); !gone && !sh.inc.board.named(c.Worker, name) || !t.input.Equal(c.Claim.Input) {
 			s.fail("E16: claim %d of %s is that of %s, and another one gets it", c.Ref.Claim, c.Ref.TaskRef, known.worker)
 		}
 		if t.held && t.claim == c.Ref.Claim && t.attempt != c.Claim.Attempt {
 			s.fail("E19: claim %d of %s is attempt %d, and handed over as %d", c.Ref.Claim, c.Ref.TaskRef, t.attempt, c.Claim.Attempt)
 		}
 	case lane.TaskStop:
-		if !c.Canceled && s.current(c.Ref) {
+		if g := sh.inc.board.guests[c.Worker]; g == nil && !c.Canceled && s.current(c.Ref) { // a guest hears of it only if its owner still serves
 			s.fail("E26: claim %d of %s is to be stopped, and it is the current one", c.Ref.Claim, c.Ref.TaskRef)
 		}
 		if c.Canceled && (r == nil || !r.cancel) {
@@ -534,8 +537,27 @@ func (s *Sim) checkSettled(ref model.ClaimRef, err error) {
 	}
 }
 
+// away is a worker of which slots are lent, or taken by claims of other owners; empty when there is
+// none.
+func (s *Sim) away() string {
+	for _, p := range s.procs {
+		if p == nil {
+			continue
+		}
+		for _, h := range p.hands {
+			if n := h.abroad.Slots(); n != 0 {
+				return fmt.Sprintf("%d slots of %s", n, h.offer.Name)
+			}
+		}
+	}
+	return ""
+}
+
 // checkBoards demands that nothing is left on the boards when every task has ended.
 func (s *Sim) checkBoards() {
+	if what := s.away(); what != "" {
+		s.fail("E43: everything has ended, and %s are lent, or taken by other owners", what)
+	}
 	for _, p := range s.procs {
 		if p.inc.board == nil || !s.ledger.nodes[p.inc.self.ID].alive { // which it has not noticed
 			continue

@@ -10,6 +10,7 @@ import (
 // it has its place in the order of events as the machines have, and ends with its process: of one that is dead or paused nothing happens.
 type thread struct {
 	p         *proc
+	do        func() // nil when it has been done
 	next      func() (struct{}, bool)
 	stop      func()
 	yield     func(struct{}) bool
@@ -17,17 +18,33 @@ type thread struct {
 	user      bool // does what a user has asked for
 }
 
-// spawn begins a thread of a process.
+// spawn begins a thread of a process. It uses a coroutine that is done with its work, if there is one, because a new one has a small stack that has to grow first.
 func (p *proc) spawn(do func()) {
-	t := &thread{p: p}
-	t.next, t.stop = iter.Pull(func(yield func(struct{}) bool) {
-		t.yield = yield
-		defer t.ends()
-		do()
-	})
+	s := p.s
+	var t *thread
+	if n := len(s.resting); n > 0 {
+		t, s.resting = s.resting[n-1], s.resting[:n-1]
+	} else {
+		t = &thread{}
+		t.next, t.stop = iter.Pull(t.loop)
+	}
+	t.p, t.do, t.user = p, do, false
 	p.threads++
-	p.s.threads[t] = true
+	s.threads[t] = true
 	t.run()
+}
+
+// loop does one piece of work after the other.
+func (t *thread) loop(yield func(struct{}) bool) {
+	t.yield = yield
+	defer t.ends()
+	for {
+		t.do()
+		t.do = nil
+		if !yield(struct{}{}) {
+			return
+		}
+	}
 }
 
 // ends has a thread that is abandoned end in silence. Whatever else goes wrong in one is told with its own stack, not that of the events.
@@ -42,17 +59,18 @@ func (t *thread) ends() {
 	panic(r)
 }
 
-// run has a thread go on until it waits or ends. It is called in an event of its process.
+// run has a thread go on until it waits or is done. It is called in an event of its process.
 func (t *thread) run() {
-	s := t.p.s
+	p, s := t.p, t.p.s
 	s.running = t
-	_, waits := t.next()
+	t.next()
 	s.running = nil
-	if !waits {
-		t.p.threads--
+	if t.do == nil {
+		p.threads--
 		delete(s.threads, t)
+		s.resting = append(s.resting, t)
 	}
-	t.p.nextTurn()
+	p.nextTurn()
 }
 
 // wait has the thread that runs wait. What it waits for calls the function that begin is given, in an event of the process.
@@ -73,10 +91,13 @@ func (s *Sim) sleep(d int64) {
 	s.wait(func(done func()) { s.after(d, p, done) })
 }
 
-// abandon ends all threads that wait.
+// abandon ends all threads.
 func (s *Sim) abandon() {
 	for t := range s.threads {
 		t.abandoned = true
+		t.stop()
+	}
+	for _, t := range s.resting {
 		t.stop()
 	}
 }

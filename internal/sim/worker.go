@@ -123,6 +123,7 @@ func (p *proc) call(c *lane.Call) {
 		if h != nil {
 			h.query(*c.Query)
 		}
+	case lane.CallRecall: // see above
 	case lane.CallEvict:
 		p.s.did(opEvicted)
 		if h != nil {

@@ -73,6 +73,9 @@ type Batch struct {
 	// (model.RefusedIDs) is the exception: the one that is there stays, because the same row may be put again
 	// after it was refused.
 	Requests []Reply
+	// Forgets removes remembered answers whose callers have them and cannot ask again. One that is not there is
+	// removed already. It may name shards of other owners.
+	Forgets []RequestKey
 	// Tokens raise the marks of shards (guarded: each must exist; a mark that is higher stays).
 	Tokens []TokenMark
 	// Free gives shards back; the node must own them (guarded).
@@ -159,7 +162,7 @@ func (b *Batch) Empty() bool {
 		len(b.Dead) == 0 && len(b.DeadMarks) == 0 && len(b.DeadDeletes) == 0 && len(b.TaskData) == 0 && len(b.Logs) == 0 &&
 		len(b.Timers) == 0 && len(b.StopTimers) == 0 && len(b.StopAll) == 0 && len(b.Taken) == 0 && len(b.Mailbox) == 0 && len(b.Entities) == 0 &&
 		len(b.Messages) == 0 &&
-		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Tokens) == 0 && len(b.Free) == 0
+		len(b.Cursors) == 0 && len(b.Inbox) == 0 && len(b.Deferred) == 0 && len(b.Requests) == 0 && len(b.Forgets) == 0 && len(b.Tokens) == 0 && len(b.Free) == 0
 }
 
 // slowestPath is how many bytes per second a commit may count on to move. A path that moves fewer needs Patience.
@@ -174,7 +177,7 @@ func (b *Batch) Within(base time.Duration) time.Duration {
 func (b *Batch) Rows() int {
 	return len(b.Deletes) + len(b.Removes) + len(b.EntityRemoves) + len(b.Starts) + len(b.Closes) + len(b.Marks) + len(b.Labels) + len(b.Events) +
 		len(b.Dead) + len(b.DeadMarks) + len(b.DeadDeletes) + len(b.TaskData) + len(b.Logs) + len(b.Timers) + len(b.StopTimers) +
-		len(b.StopAll) + len(b.Taken) + len(b.Mailbox) + len(b.Entities) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Tokens) + len(b.Free)
+		len(b.StopAll) + len(b.Taken) + len(b.Mailbox) + len(b.Entities) + len(b.Messages) + len(b.Cursors) + len(b.Inbox) + len(b.Deferred) + len(b.Requests) + len(b.Forgets) + len(b.Tokens) + len(b.Free)
 }
 
 // Clone is a copy with slices of its own, for whoever keeps a batch longer than a call. What its rows point to is shared.
@@ -188,6 +191,7 @@ func (b *Batch) Clone() *Batch {
 	c.StopTimers, c.Timers, c.StopAll = slices.Clone(b.StopTimers), slices.Clone(b.Timers), slices.Clone(b.StopAll)
 	c.Taken, c.Mailbox, c.Entities = slices.Clone(b.Taken), slices.Clone(b.Mailbox), slices.Clone(b.Entities)
 	c.Messages, c.Cursors, c.Inbox = slices.Clone(b.Messages), slices.Clone(b.Cursors), slices.Clone(b.Inbox)
-	c.Deferred, c.Requests, c.Tokens, c.Free = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Tokens), slices.Clone(b.Free)
+	c.Deferred, c.Requests, c.Forgets = slices.Clone(b.Deferred), slices.Clone(b.Requests), slices.Clone(b.Forgets)
+	c.Tokens, c.Free = slices.Clone(b.Tokens), slices.Clone(b.Free)
 	return &c
 }

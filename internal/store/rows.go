@@ -55,6 +55,10 @@ type Served struct {
 	Activities []string `json:",omitempty"`
 	Slots      int      `json:",omitempty"`
 	Draining   bool     `json:",omitempty"`
+
+	// Limits and Breakers are the names that the code of the activities gives.
+	Limits   []string `json:",omitempty"`
+	Breakers []string `json:",omitempty"`
 }
 
 // EncodeServed is a list of what is served as a text, for a column.
@@ -321,6 +325,9 @@ type Expired struct {
 type SweepRequest struct {
 	Shards         []model.ShardID // owned shards
 	RequestsBefore model.Time
+	// Answered removes remembered answers whose callers have them and cannot ask again. They may belong to any
+	// shard, and Limit does not bound them.
+	Answered []RequestKey
 	// LogsBefore removes log lines of tasks that are older; zero for none.
 	LogsBefore model.Time
 	// SettingsBefore removes tombstones of settings that are older; zero for none. They belong to no shard: any node may do it.

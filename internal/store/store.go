@@ -175,7 +175,7 @@ type Reader interface {
 	ReadRaw(ctx context.Context, shard model.ShardID, address model.Address, run model.RunID, each func(RawRow) error) error
 	// Members returns the nodes and the owners of the shards.
 	Members(ctx context.Context) (View, error)
-	// Sweep deletes, in one bounded transaction, message rows behind their cursors, remembered requests older than before,
+	// Sweep deletes, in one bounded transaction, message rows behind their cursors, remembered requests older than before, remembered requests that are named,
 	// cursors of drained pairs that cannot come back, dead letters whose id is older than before, events of deleted runs with what their tasks left, old log lines, old tombstones of settings and old letters between nodes, and
 	// reports how many rows went.
 	Sweep(ctx context.Context, s SweepRequest) (int, error)

@@ -91,6 +91,23 @@ func (o *Outlook) Refuses(ctx context.Context, tenant string, spec *model.TaskSp
 	return why, false, nil
 }
 
+// Holders tells who has the permits of a limit, by the name that reasons have for it: all nodes are asked, once. ok is false
+// when nobody is known to hold one.
+func (o *Outlook) Holders(ctx context.Context, name string) (text string, ok bool, err error) {
+	if !o.asked {
+		if o.uses, _, err = o.flow.everybody(ctx); err != nil {
+			return "", false, err
+		}
+		o.asked = true
+	}
+	for i := range o.uses {
+		if u := &o.uses[i]; u.Keys == 0 && u.Held > 0 && u.Resource.String() == name {
+			return u.heldBy(), true, nil
+		}
+	}
+	return "", false, nil
+}
+
 // maxNamed are the holders of a limit that a reason names.
 const maxNamed = 3
 

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
@@ -14,6 +15,7 @@ type waiter struct {
 	node  model.NodeID
 	run   model.RunID // a certain run; zero for the end of the chain
 	reply string      // not for the end: for the answer to the request of this id
+	drawn bool        // nobody else knows that id
 	early bool        // its own start or update is not committed: what ends or is answered now is not what it waits for
 	begun bool        // its own start is
 	until model.Time  // when another node is forgotten; zero for a caller of this process
@@ -60,10 +62,47 @@ func (l *Lane) Await(a model.Address, run model.RunID, token any) (sure bool, er
 	if !l.Owns(a.Shard(l.cfg.Shards)) {
 		return false, ErrNotOwner
 	}
-	l.waiters[a] = append(l.waiters[a], waiter{token: token, run: run})
 	e := l.entries[a]
 	sure = e != nil && e.known && e.x != nil && e.x.Open() && !e.starting && (run.IsZero() || run == e.x.Start.Run)
+	if sure && !e.inOpen && !e.inFlight {
+		if err := core.LimitReached(a, e.x.Blocked); err != nil {
+			return false, err
+		}
+	}
+	l.waiters[a] = append(l.waiters[a], waiter{token: token, run: run})
 	return sure, nil
+}
+
+// limited has those who wait for a run hear that it has reached a limit, once that is committed. Nothing is to be committed when it
+// was so before.
+func (l *Lane) limited(g *building, e *entry, why *model.Reason) {
+	err := core.LimitReached(e.address, why)
+	if g == nil {
+		l.tellLimit(e.address, err)
+		return
+	}
+	g.effects = append(g.effects, effect{kind: effLimit, entry: e, err: err})
+}
+
+// tellLimit tells those who wait for the end of a run, or for an answer of its code, why neither comes. Other nodes look again when they
+// are hinted at.
+func (l *Lane) tellLimit(a model.Address, err error) {
+	kept := slices.DeleteFunc(l.waiters[a], func(w waiter) bool {
+		switch {
+		case w.early:
+			return false
+		case w.node.IsZero():
+			l.answer(Answer{Token: w.token, Err: err})
+		default:
+			l.out.Hints = append(l.out.Hints, Hint{Node: w.node, Address: a, Run: w.run})
+		}
+		return true
+	})
+	if len(kept) == 0 {
+		delete(l.waiters, a)
+	} else {
+		l.waiters[a] = kept
+	}
 }
 
 // Forget takes an Await back, or the wait for an answer of the code.
@@ -148,8 +187,8 @@ func (l *Lane) expect(e *entry, in *input) {
 	}
 }
 
-// tellReply tells those who wait for the answer to a request.
-func (l *Lane) tellReply(a model.Address, id string, answer Answer) {
+// tellReply tells those who wait for the answer to a request. It reports whether the only one that can ask for it is among them.
+func (l *Lane) tellReply(a model.Address, id string, answer Answer) (last bool) {
 	kept := slices.DeleteFunc(l.waiters[a], func(w waiter) bool {
 		if w.early || w.reply != id {
 			return false
@@ -157,6 +196,7 @@ func (l *Lane) tellReply(a model.Address, id string, answer Answer) {
 		if w.token != nil {
 			answer.Token = w.token
 			l.answer(answer)
+			last = w.drawn
 		} else if !w.node.IsZero() {
 			l.out.Hints = append(l.out.Hints, Hint{Node: w.node, Address: a, Run: answer.Answer.Run})
 		}
@@ -167,6 +207,8 @@ func (l *Lane) tellReply(a model.Address, id string, answer Answer) {
 	} else {
 		l.waiters[a] = kept
 	}
+
+	return last
 }
 
 // failWaiters tells everybody who waits to ask again elsewhere; only those of one shard when it is given. Those whose start is not

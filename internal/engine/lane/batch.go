@@ -37,6 +37,7 @@ const (
 	effEvict
 	effGone    // a run was removed by force
 	effBlocked // the worker has let go by itself; only a refused batch has something to do about it
+	effLimit   // a run has reached a limit
 	effHint
 	effWaits
 	effRetry
@@ -63,7 +64,7 @@ type effect struct {
 	heard   bool // the worker has let go before, because it reported something
 	hint    Hint
 	turn    *model.Turn
-	step    string // or the id of a request, of effReply
+	step    string // or the id of a request, of effReply; of effAnswer and effAwait, the one that nobody needs any longer
 	input   *input // of effExpect
 
 	task     *taskInput // of effExecute, effStop and effSettled
@@ -94,6 +95,7 @@ func (l *Lane) reuse(b *building) {
 	clear(t.Closes)
 	clear(t.Events)
 	clear(t.Messages)
+	l.acked.reuse(t.Forgets)
 	*b = building{
 		entries: b.entries[:0], effects: b.effects[:0], pairs: b.pairs[:0], facts: b.facts[:0],
 		batch: store.Batch{Deletes: t.Deletes[:0], Starts: t.Starts[:0], Closes: t.Closes[:0], Events: t.Events[:0], Messages: t.Messages[:0]},
@@ -154,6 +156,7 @@ func (l *Lane) seal(now model.Time) {
 		return
 	}
 	b := l.open
+	l.forgetAcknowledged(b)
 	if b.empty() {
 		if len(b.effects) > 0 || len(b.inputs) > 0 {
 			// What was written has cancelled out; the rest depends on nothing that is still to be committed.
@@ -284,8 +287,14 @@ func (l *Lane) run(now model.Time, b *building) {
 		switch f.kind {
 		case effAnswer:
 			l.reply(f.entry.address, f.awaits, f.answer)
+			if f.step != "" {
+				l.acked.told(f.entry, f.step)
+			}
 		case effAwait:
 			l.awaits(f.entry, f.answer.Token, true)
+			if f.step != "" {
+				l.acked.told(f.entry, f.step)
+			}
 		case effDeliver:
 			l.deliver(now, f.entry, f.run, f.events)
 		case effActivate:
@@ -308,7 +317,9 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effExpect:
 			l.expect(f.entry, f.input)
 		case effReply:
-			l.tellReply(f.entry.address, f.step, f.answer)
+			if l.tellReply(f.entry.address, f.step, f.answer) {
+				l.acked.told(f.entry, f.step)
+			}
 		case effExecute:
 			l.handOver(f.entry, f)
 		case effStop, effSettled:
@@ -322,6 +333,8 @@ func (l *Lane) run(now model.Time, b *building) {
 		case effGone:
 			l.tellGone(now, f.entry, f.again)
 		case effBlocked:
+		case effLimit:
+			l.tellLimit(f.entry.address, f.err)
 		case effHint:
 			l.out.Hints = append(l.out.Hints, f.hint)
 		}

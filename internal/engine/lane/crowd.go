@@ -57,6 +57,10 @@ func (l *Lane) whyWaits(e *entry) string {
 	return "more requests come than commits can take"
 }
 
+// maxLine is how long the first call of a line may wait for its turn before clients are refused. Operations
+// may take seconds, and a line that moves is no reason to refuse anybody.
+const maxLine = 30 * time.Second
+
 // stalled says why an entity takes no further call of a client: more calls wait for their turn than
 // are made together, and the first of them has waited too long. It is empty when the call may wait.
 // What nobody waits for, and what a workflow sends, is only bounded by the size of the mailbox.
@@ -67,7 +71,7 @@ func (l *Lane) stalled(now model.Time, e *entry, in *input) string {
 	}
 	waiting, since := n.Line()
 	age := now.Sub(since)
-	if waiting <= l.cfg.PerKey || age < l.cfg.MaxWait {
+	if waiting <= l.cfg.PerKey || age < maxLine {
 		return ""
 	}
 	why := "calls come faster than they are made"

@@ -135,7 +135,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	}
 	r.operation(calm, "add", "1", "calm")
 	r.settle() // the worker has the first ones, and does not report
-	r.pass(4 * time.Second)
+	r.pass(29 * time.Second)
 	r.operation(hot, "add", "1", "early")
 	r.settle()
 	r.wantSilence("early")
@@ -145,7 +145,7 @@ func TestLineOfAnEntityIsRefusedByAge(t *testing.T) {
 	r.operation(hot, "read", "", "view")
 	r.operation(calm, "add", "1", "patient")
 	r.settle()
-	r.wantCrowded("late", "101 calls", "the first for 6s", "faster than they are made")
+	r.wantCrowded("late", "101 calls", "the first for 31s", "faster than they are made")
 	r.wantAnswer("sent", "")
 	for _, token := range []string{"view", "patient"} {
 		r.wantSilence(token)

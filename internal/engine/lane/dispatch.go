@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -176,7 +177,11 @@ func (l *Lane) strand(k kind, e *entry, why model.Reason) {
 	if why.Code != model.WaitWorker {
 		refusal = fault.Blocked
 	}
-	l.refuseQueries(e, fault.New(refusal, "execution %s %s", e.address, why))
+	err := core.LimitReached(e.address, &why)
+	if err == nil {
+		err = fault.New(refusal, "execution %s %s", e.address, why)
+	}
+	l.refuseQueries(e, err)
 }
 
 // unstrand has the run wait for nobody any more.
@@ -234,7 +239,10 @@ func (l *Lane) activate(now model.Time, e *entry, w WorkerID, events []model.Eve
 	l.weigh(e)
 	l.out.Calls = append(l.out.Calls, Call{
 		Kind: CallActivate, Worker: w, Run: e.run(), Generation: e.gen,
-		Activation: &model.Activation{Start: e.x.Start, Generation: e.gen, Events: events, Now: now},
+		Activation: &model.Activation{
+			Start: e.x.Start, Generation: e.gen, Events: events, Now: now, Begun: e.x.Parked || len(e.x.Timers()) > 0,
+			Limits: model.HistoryLimits{Events: l.cfg.Limits.Events, Bytes: l.cfg.Limits.Bytes},
+		},
 	})
 	l.askAll(e)
 }

@@ -159,13 +159,17 @@ func (l *Lane) applyToEntity(now model.Time, e *entry, in *input) {
 	if !a.View {
 		a.Stalled = l.stalled(now, e, in)
 	}
-	if err := l.noRoomFor(in, a.Stored); err != nil {
+	if err := l.noRoomFor(e, in, a.Stored); err != nil {
 		l.reply(e.address, in.awaits, Answer{Token: in.token, Err: err})
 		l.done(in)
 		l.operate(now, e)
 		return
 	}
+	in.dropping(e, m)
 	d := e.actor.entity.Deliver(m, a, now)
+	if in.drops != nil && d.Answer.Failure == nil {
+		defer l.tellDropped(e, in.drops)
+	}
 	if d.Pending && !d.Writes() && !remote {
 		// It waits in memory, and so does whoever sent it. It is no input of a batch: should one be refused, it is still there.
 		l.expect(e, in)

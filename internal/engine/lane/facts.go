@@ -323,18 +323,13 @@ func (l *Lane) traced(m *model.Message) {
 // States is how a lane stands, for those who look now and then.
 type States struct {
 	Bytes       int                     // of inputs that wait or are not committed
-	Stranded    int                     // runs that nobody here can continue
 	Quarantined int                     // addresses
 	Entities    map[string]EntityStates // by type
 }
 
 // States counts.
 func (l *Lane) States() States {
-	s := States{Bytes: l.Held(), Quarantined: len(l.sick), Entities: l.entityStates()}
-	for _, es := range l.workers.unserved {
-		s.Stranded += len(es)
-	}
-	return s
+	return States{Bytes: l.Held(), Quarantined: len(l.sick), Entities: l.entityStates()}
 }
 
 // Took is the time between Since and At.

@@ -64,6 +64,7 @@ type input struct {
 
 	answer *model.Answer // of inAnswered
 	job    *job          // of inOperated
+	drops  *core.Item    // that the message drops, see manage.go
 
 	task   *taskInput    // of inClaim, inReport and inExpire
 	runs   []model.RunID // of inExpired
@@ -104,7 +105,7 @@ func (l *Lane) deliverFrom(now model.Time, in *input) {
 	}
 	w := waiter{token: token, early: true}
 	if m.Kind == model.MessageUpdate || m.Kind == model.MessageCall && !m.OneWay && !m.Brief {
-		in.awaits, w.reply = true, m.RequestID
+		in.awaits, w.reply, w.drawn = true, m.RequestID, drawn(m)
 	}
 	if in.awaits {
 		l.waiters[m.To] = append(l.waiters[m.To], w)
@@ -543,8 +544,8 @@ func (l *Lane) blockOn(e *entry, in *input, err error) {
 	_, d, err := core.Apply(e.x, &blocked, e.x.Last, model.RunID{}, l.cfg.Limits)
 	if err != nil {
 		l.done(in) // closed in the meantime: nothing to block
-	} else {
-		l.record(e, in, &d)
+	} else if g := l.record(e, in, &d); why.Code == model.WaitLimit {
+		l.limited(g, e, why)
 	}
 	l.letGo(l.batchOf(e), e, why.String())
 	l.strand(kind{e.address.Tenant, e.address.Type}, e, *why)
@@ -633,11 +634,11 @@ func (l *Lane) record(e *entry, in *input, d *core.Decision) *building {
 		case d.Pending:
 			b.effects = append(b.effects, effect{kind: effExpect, entry: e, input: in})
 		case in.awaits && d.Start != nil:
-			b.effects = append(b.effects, effect{kind: effAwait, entry: e, run: d.Start.Run, answer: a})
+			b.effects = append(b.effects, effect{kind: effAwait, entry: e, run: d.Start.Run, answer: a, step: in.acknowledges(d)})
 		case b == nil:
 			l.reply(e.address, in.awaits, a)
 		default:
-			b.effects = append(b.effects, effect{kind: effAnswer, entry: e, awaits: in.awaits, answer: a})
+			b.effects = append(b.effects, effect{kind: effAnswer, entry: e, awaits: in.awaits, answer: a, step: in.acknowledges(d)})
 		}
 	}
 	if b == nil {
@@ -757,7 +758,7 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 	}
 	if !in.inbox.IsZero() {
 		l.writeInbox(b, e, in, d)
-	} else if in.once() && !d.Pending && !d.Misused && !temporary(d.Answer.Failure) {
+	} else if in.remembers(d) {
 		l.remember(b, e, in.message.RequestID, &d.Answer, in.message.Use())
 	}
 	for i := range d.Replies {

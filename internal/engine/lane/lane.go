@@ -118,6 +118,7 @@ type Lane struct {
 	foreign   foreign
 	// requests are those whose answers are remembered by the batches that are not committed yet.
 	requests map[store.RequestKey]struct{}
+	acked    acknowledged
 	sick     []*entry // quarantined
 	odd      []string // rows in wrong places that were told of
 	tenure   int      // counts how often shards were acquired

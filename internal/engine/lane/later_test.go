@@ -19,7 +19,7 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	r.began(a)
 	r.signal(a, "s", "first")
 	r.settle()
-	again := model.Message{Kind: model.MessageSignal, To: a, Name: "t", RequestID: "req-1"}
+	again := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "req-1"}
 	row := r.putRow(again)
 	r.l.MailWaits()
 	r.settle()
@@ -31,7 +31,7 @@ func TestRequestThatFindsNoRoomIsSentAgain(t *testing.T) {
 	r.settle()
 	r.post(again, "req-1")
 	r.settle()
-	r.wantEvents(a, "signal_received s", "signal_taken s", "signal_received t")
+	r.wantEvents(a, "signal_received s", "signal_taken s", "signal_received s")
 }
 
 // A message for which nobody waits is no dead letter when it finds no room: it is tried again until it does.
@@ -43,7 +43,7 @@ func TestLetterThatFindsNoRoomIsTriedAgain(t *testing.T) {
 	r.began(a)
 	r.signal(a, "s", "first")
 	r.settle()
-	m := model.Message{Kind: model.MessageSignal, To: a, Name: "t", RequestID: "req-1", Keep: true}
+	m := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "req-1", Keep: true}
 	if err := r.st.PutInbox(t.Context(), []store.InboxRow{{Shard: a.Shard(shards), ID: r.newRun(), Message: m}}); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestLetterThatFindsNoRoomIsTriedAgain(t *testing.T) {
 	r.pass(2 * time.Minute)
 	r.l.MailWaits()
 	r.settle()
-	r.wantEvents(a, "signal_received s", "signal_taken s", "signal_received t")
+	r.wantEvents(a, "signal_received s", "signal_taken s", "signal_received s")
 	if letters, err := r.st.LoadDeadLetters(t.Context(), model.RunID{}, 10); err != nil || len(letters) != 0 {
 		t.Errorf("dead letters: %v, %v", letters, err)
 	}

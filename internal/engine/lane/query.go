@@ -78,6 +78,9 @@ func (l *Lane) cannotAsk(e *entry, in *input) error {
 	case x.Paused != nil:
 		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked until it is resumed", m.To, x.Paused)
 	case x.Blocked != nil && e.worker == 0 && !e.activating:
+		if err := core.LimitReached(m.To, x.Blocked); err != nil {
+			return err
+		}
 		return fault.New(fault.Blocked, "execution %s %s", m.To, x.Blocked)
 	case e.worker == 0 && e.unserved:
 		return fault.New(fault.Unavailable, "execution %s %s", m.To, noWorker(e))

@@ -139,11 +139,12 @@ func (a *actor) stored() bool {
 	return true
 }
 
-// weighMail counts what waits in memory for an entity.
+// weighMail counts what waits for an entity in memory only. What is in the store is bounded by the mailbox, and takes no room from
+// the calls of other entities.
 func (l *Lane) weighMail(e *entry) {
 	n, a := 0, e.actor
 	if a.entity != nil {
-		n = a.entity.MailSize()
+		n = a.entity.Loose()
 	}
 	for _, it := range a.kept {
 		n += it.Message.Size()
@@ -155,11 +156,22 @@ func (l *Lane) weighMail(e *entry) {
 	a.counted = n
 }
 
-// noRoomFor refuses a call that would wait in memory only, when those that wait for all entities take
-// as much as the lane may have. The call of a section is not refused: others wait for its end.
-func (l *Lane) noRoomFor(in *input, stored bool) error {
+// perAddress is the share of a lane's room for calls that one entity may take: a quarter.
+const perAddress = 4
+
+// noRoomFor refuses a call that would wait in memory only, when those that wait for its entity take
+// a quarter of what the lane may have, or those for all entities take all of it. So a key that nobody
+// serves takes no room from its neighbours. One call always finds room. The call of a section is not
+// refused: others wait for its end.
+func (l *Lane) noRoomFor(e *entry, in *input, stored bool) error {
 	m := in.message
-	if stored || m.Kind != model.MessageCall || m.Section != "" || l.calls == 0 || l.calls+m.Size() <= l.cfg.MaxBytes {
+	if stored || m.Kind != model.MessageCall || m.Section != "" {
+		return nil
+	}
+	if own, most := e.actor.counted, l.cfg.MaxBytes/perAddress; own > 0 && own+m.Size() > most {
+		return fault.New(fault.Exhausted, "calls of %d bytes wait for %s, and %d more would exceed the limit of %d: try later", own, m.To, m.Size(), most)
+	}
+	if l.calls == 0 || l.calls+m.Size() <= l.cfg.MaxBytes {
 		return nil
 	}
 	return fault.New(fault.Exhausted, "calls of %d bytes wait for entities here, and %d more would exceed the limit of %d: try later", l.calls, m.Size(), l.cfg.MaxBytes)

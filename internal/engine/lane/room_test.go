@@ -226,3 +226,41 @@ func TestCallsInMemoryAreBounded(t *testing.T) {
 		t.Errorf("%d bytes wait for nobody", n)
 	}
 }
+
+// What waits for one entity takes no room from its neighbours: neither what is stored, however much it is, nor what is only in
+// memory, of which one key may have a quarter of the room.
+func TestNeighboursOfAFullEntityGoOn(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, func(c *lane.Config) { c.MaxBytes = 50_000 })
+	large := func(m *model.Message) { m.Input = data(10_000) }
+	r.join(1)
+	r.joinEntities(1)
+	for run, of := range map[string]string{"holder": "stored", "owner": "busy", "friend": "neighbour"} {
+		r.began(key(run))
+		r.locks(run, ledger(of))
+	}
+	for i := range 8 { // of which each is stored
+		r.operation(ledger("stored"), "add", "", i, large, oneWay)
+		r.settle()
+		r.wantAnswer(i, "")
+	}
+	if n := r.l.Calls(); n != 0 {
+		t.Errorf("calls of %d bytes that are stored take room from others", n)
+	}
+	for i := range 4 {
+		r.operation(ledger("busy"), "add", "", 100+i, large)
+		r.settle()
+	}
+	r.wantSilence(100)
+	for i := 1; i < 4; i++ {
+		r.wantAnswer(100+i, "exhausted")
+	}
+	r.operation(ledger("neighbour"), "add", "", "neighbour", large)
+	r.settle()
+	r.wantSilence("neighbour")
+	r.forget(ledger("busy"), 100)
+	r.forget(ledger("neighbour"), "neighbour")
+	if n := r.l.Calls(); n != 0 {
+		t.Errorf("%d bytes wait for nobody", n)
+	}
+}

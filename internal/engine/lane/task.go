@@ -659,7 +659,11 @@ func (l *Lane) explainTasks(e *entry) []model.Reason {
 	}
 	tasks := e.x.Tasks()
 	why := func(t *core.Task) (model.Reason, bool) {
-		return l.cfg.Board.Explain(model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID})
+		r, ok := l.cfg.Board.Explain(model.TaskRef{Address: e.address, Run: e.run(), ID: t.ID})
+		if r.Code == model.WaitRetry {
+			r.Detail = core.LastError(t)
+		}
+		return r, ok
 	}
 	if e.x.Alone() {
 		if r, ok := why(tasks[0]); ok {

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/perdure/perdure/internal/engine/loan"
 	"github.com/perdure/perdure/internal/engine/peer"
 	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
@@ -63,12 +64,12 @@ func (o *owner) proposes() bool {
 func (o *owner) Propose() { o.proposes() }
 func (o *owner) LetGo()   { o.proposes() }
 
-func (o *owner) Lend(slots map[queue.WorkerID]int) {
+func (o *owner) Lend(slots []loan.Slot) {
 	if !o.proposes() {
 		return
 	}
 	o.mu.Lock()
-	begins := o.waits && slots[1] > 0
+	begins := o.waits && len(slots) > 0 && slots[0].Count > 0
 	if begins {
 		o.waits, o.held = false, true
 	}
@@ -105,7 +106,7 @@ func (*owner) KeptFor() map[model.NodeID]bool           { return nil }
 func (*owner) Alive(model.NodeID) bool                   { return true }
 func (*owner) Serving() bool                             { return true }
 func (*owner) LookAround()                               {}
-func (o *owner) Lane(model.ClaimRef) Lane                { return o }
+func (o *owner) Lane(model.ClaimRef) loan.Lane           { return o }
 func (*owner) Attach(_ model.ClaimRef, _ queue.WorkerID) {}
 func (*owner) Progress(model.ClaimRef, model.Payload)    {}
 func (*owner) Lose(model.ClaimRef)                       {}
@@ -124,7 +125,7 @@ func (o *owner) Report(r *model.TaskReport, _ queue.WorkerID) {
 	go o.worker.Settled(r.Ref, nil)
 }
 
-func (o *owner) Hire(w *Worker, _ model.TaskOffer, _ model.NodeID) Hired {
+func (o *owner) Hire(w *Worker, _ model.TaskOffer, _ model.NodeID) loan.Hired {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.worker = w
@@ -142,10 +143,10 @@ func (o *owner) poll(p *peer.Poll) (answer *peer.Answer) {
 	return answer
 }
 
-func (*owner) ID() queue.WorkerID                 { return 1 }
-func (*owner) Lists(_, _ map[model.ClaimRef]bool) {}
-func (*owner) Lets(model.ClaimRef)                {}
-func (*owner) Dismiss()                           {}
+func (*owner) ID() queue.WorkerID                                  { return 1 }
+func (*owner) Lists(_, _ map[model.ClaimRef]bool) []model.ClaimRef { return nil }
+func (*owner) Lets(model.ClaimRef)                                 {}
+func (*owner) Dismiss()                                            {}
 
 // host is a node with one worker of one slot, which ends what it gets after a second.
 type host struct {
@@ -164,15 +165,15 @@ func newHost() *host {
 	return h
 }
 
-func (*host) Alive(model.NodeID) bool   { return true }
-func (*host) LookAround()               {}
-func (*host) GiveBack([]model.ClaimRef) {}
-func (*host) Lane(model.ClaimRef) Lane  { return nil }
-func (h *host) Workers() []Own          { return []Own{h} }
-func (*host) Offer() *model.TaskOffer   { return &offer }
-func (*host) Rejoin()                   {}
-func (*host) Deliver(model.ClaimRef)    {}
-func (*host) Stop(model.ClaimRef, bool) {}
+func (*host) Alive(model.NodeID) bool       { return true }
+func (*host) LookAround()                   {}
+func (*host) GiveBack([]model.ClaimRef)     {}
+func (*host) Lane(model.ClaimRef) loan.Lane { return nil }
+func (h *host) Workers() []loan.Own         { return []loan.Own{h} }
+func (*host) Offer() *model.TaskOffer       { return &offer }
+func (*host) Rejoin()                       {}
+func (*host) Deliver(model.ClaimRef)        {}
+func (*host) Stop(model.ClaimRef, bool)     {}
 
 func (h *host) Idle() int {
 	h.mu.Lock()

@@ -209,6 +209,8 @@ func (p *Post) hear(m *store.PeerMail) {
 		p.handler.Asked(from, body, func(a []byte) { p.send(store.PeerMail{To: from, ID: newID(), Re: id}, answer, a) })
 	case word:
 		p.handler.Told(m.From, body)
+	case inquiry:
+		p.inquired(m)
 	case answer:
 		p.mu.Lock()
 		answered := p.calls[m.Re]

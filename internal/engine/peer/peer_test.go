@@ -98,3 +98,60 @@ func TestLoanValues(t *testing.T) {
 		t.Error("what cannot be read is an error")
 	}
 }
+
+// informant knows one address, and one queue.
+type informant struct {
+	echo
+	known model.Address
+}
+
+func (i informant) Inquired(all []model.Address, answer func(map[model.Address][]model.Reason)) {
+	found := map[model.Address][]model.Reason{}
+	for _, a := range all {
+		if a == i.known {
+			found[a] = []model.Reason{{Code: model.WaitSignal, Name: "word"}}
+		}
+	}
+	answer(found)
+}
+
+func (informant) Queues() ([]peer.QueueCount, bool) {
+	return []peer.QueueCount{{Tenant: "default", Queue: "mails", Waiting: 3, Abandoned: []string{"mail"}}}, true
+}
+
+// A process that is no node asks one why runs do not move. A node that answers no inquiries, as one of an older version,
+// leaves the asker to its deadline.
+func TestInquiry(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		st, hints := memory.New(memory.Options{}), &notify.Local{}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		known, strange := model.Address{Tenant: "default", Type: "order", Key: "1"}, model.Address{Tenant: "default", Type: "order", Key: "2"}
+		words := make(chan string, 1)
+		node, older := model.NodeID{1}, model.NodeID{2}
+		for id, h := range map[model.NodeID]peer.Handler{node: informant{echo{words}, known}, older: echo{words}} {
+			p := peer.New(id, st, hints, slog.New(slog.DiscardHandler), h)
+			defer hints.Subscribe(func(h notify.Hint) {
+				if h.Kind == notify.Peer && h.Node == id {
+					p.Nudge()
+				}
+			})()
+			go p.Run(ctx)
+		}
+
+		found, err := peer.Ask(ctx, st, hints, node, []model.Address{strange, known})
+		if err != nil || len(found) != 1 || len(found[known]) != 1 || found[known][0].Name != "word" {
+			t.Errorf("found %v, %v", found, err)
+		}
+		counts, err := peer.AskQueues(ctx, st, hints, node)
+		if err != nil || len(counts) != 1 || counts[0].Waiting != 3 || len(counts[0].Abandoned) != 1 {
+			t.Errorf("counts %+v, %v", counts, err)
+		}
+		brief, end := context.WithTimeout(ctx, time.Second)
+		defer end()
+		if _, err := peer.Ask(brief, st, hints, older, []model.Address{known}); !fault.Is(err, fault.Timeout) {
+			t.Errorf("a node that does not answer: %v", err)
+		}
+	})
+}

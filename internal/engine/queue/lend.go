@@ -82,3 +82,22 @@ func (b *Board) Unserved(limit int) []Want {
 	}
 	return out
 }
+
+// Abandoned are the kinds of tasks that wait and that no worker here offers to execute, in order. It looks at no more
+// than limit lines, whichever they are.
+func (b *Board) Abandoned(limit int) []Want {
+	var out []Want
+	for name, ln := range b.lines {
+		if limit--; limit < 0 {
+			break
+		}
+		if len(ln.leaves) > 0 {
+			continue
+		}
+		want := Want{name.tenant, name.queue, name.kind}
+		if i, found := slices.BinarySearchFunc(out, want, Want.Compare); !found {
+			out = slices.Insert(out, i, want)
+		}
+	}
+	return out
+}

@@ -58,7 +58,7 @@ func (s *Store) apply(b *store.Batch) (c store.Committed, err error) {
 	}
 	for _, table := range [...]func(b *store.Batch) error{
 		s.applyCloses, s.applyMarks, s.applyLabels, s.applyEvents, s.applyDead, s.applyTaskData, s.applyLogs, s.applyStopTimers, s.applyTimers, s.applyStopAll,
-		s.applyTaken, s.applyMailbox, s.applyEntities, s.applyMessages, s.applyCursors, s.applyInbox, s.applyDeferred, s.applyRequests, s.applyTokens, s.applyFree,
+		s.applyTaken, s.applyMailbox, s.applyEntities, s.applyMessages, s.applyCursors, s.applyInbox, s.applyDeferred, s.applyRequests, s.applyForgets, s.applyTokens, s.applyFree,
 	} {
 		if err = table(b); err != nil {
 			return c, err

@@ -160,6 +160,14 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	if err := s.begin(ctx, "sweep"); err != nil {
 		return 0, err
 	}
+	answered := 0
+	for i := range r.Answered {
+		if sh, row := s.remembered(&r.Answered[i]); row != nil {
+			sh.forget(row)
+			answered++
+		}
+	}
+
 	left := max(r.Limit, 0)
 	for _, sh := range s.some(r.Shards) {
 		for _, w := range sh.in {
@@ -184,5 +192,5 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (int, error) {
 	}
 	left = s.settings.sweep(r.SettingsBefore, left)
 	left = s.sweepPeerMail(r.PeerMailBefore, left)
-	return max(r.Limit, 0) - left, nil
+	return answered + max(r.Limit, 0) - left, nil
 }

@@ -174,6 +174,33 @@ func (s *Store) applyRequests(b *store.Batch) error {
 	return nil
 }
 
+// applyForgets removes remembered answers that nobody asks for again.
+func (s *Store) applyForgets(b *store.Batch) error {
+	for i := range b.Forgets {
+		sh, r := s.remembered(&b.Forgets[i])
+		if r == nil {
+			continue
+		}
+		sh.forget(r)
+		s.undone(func() {
+			sh.replies[requestKey{r.Address, r.ID}] = r
+			sh.byAge.insert(r)
+		})
+	}
+
+	return nil
+}
+
+// remembered is the remembered answer to a request; nil when there is none.
+func (s *Store) remembered(k *store.RequestKey) (*shard, *store.Reply) {
+	sh := s.peek(k.Shard)
+	if sh == nil {
+		return nil, nil
+	}
+
+	return sh, sh.replies[requestKey{k.Address, k.ID}]
+}
+
 // forget removes a remembered request.
 func (s *shard) forget(r *store.Reply) {
 	delete(s.replies, requestKey{r.Address, r.ID})

@@ -482,6 +482,7 @@ func (w *writer) mail() {
 		w.bodies(n, func(dst []byte, i int) []byte { return append(dst, rows[o[i]].Body...) })
 		w.execute()
 	}
+	w.forgets()
 	if rows := w.batch.Tokens; len(rows) > 0 {
 		o := w.sorted(len(rows), func(i, j int) int { return cmp.Compare(rows[i].Shard, rows[j].Shard) })
 		w.use(stTokens)
@@ -495,6 +496,26 @@ func (w *writer) mail() {
 		w.uuid(w.batch.Lane.Node)
 		w.execute()
 	}
+}
+
+// forgets deletes remembered answers that nobody asks for again.
+func (w *writer) forgets() {
+	rows := w.batch.Forgets
+	if len(rows) == 0 {
+		return
+	}
+
+	n, o := len(rows), w.sorted(len(rows), func(i, j int) int {
+		a, b := &rows[i], &rows[j]
+		return cmp.Or(cmp.Compare(a.Shard, b.Shard), strings.Compare(a.Address.Key, b.Address.Key), strings.Compare(a.ID, b.ID))
+	})
+	w.use(stForget)
+	w.shards(n, func(i int) model.ShardID { return rows[o[i]].Shard })
+	w.texts(n, func(i int) string { return rows[o[i]].Address.Tenant })
+	w.texts(n, func(i int) string { return rows[o[i]].Address.Type })
+	w.texts(n, func(i int) string { return rows[o[i]].Address.Key })
+	w.texts(n, func(i int) string { return rows[o[i]].ID })
+	w.execute()
 }
 
 // cursors inserts the first position of a pair and advances later ones.

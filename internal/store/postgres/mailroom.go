@@ -56,14 +56,7 @@ cross join lateral (
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	var shards []int16
-	var tenants, workflows, names, ids []string
-	for _, k := range keys {
-		if k.Shard < model.MaxShards {
-			shards, ids = append(shards, int16(k.Shard)), append(ids, k.ID)
-			tenants, workflows, names = append(tenants, k.Address.Tenant), append(workflows, k.Address.Type), append(names, k.Address.Key)
-		}
-	}
+	shards, tenants, workflows, names, ids := requestColumns(keys)
 	err = s.read(ctx, "load replies", func(ctx context.Context, c *pgx.Conn) error {
 		out = nil
 		rows, err := c.Query(ctx, s.sql(load), shards, tenants, workflows, names, ids)
@@ -80,4 +73,16 @@ cross join lateral (
 		return err
 	})
 	return out, err
+}
+
+// requestColumns are request keys as columns, without those that no store can have.
+func requestColumns(keys []store.RequestKey) (shards []int16, tenants, workflows, names, ids []string) {
+	for _, k := range keys {
+		if k.Shard < model.MaxShards {
+			shards, ids = append(shards, int16(k.Shard)), append(ids, k.ID)
+			tenants, workflows, names = append(tenants, k.Address.Tenant), append(workflows, k.Address.Type), append(names, k.Address.Key)
+		}
+	}
+
+	return shards, tenants, workflows, names, ids
 }

@@ -32,6 +32,12 @@ type migration struct {
 	sql     string
 }
 
+// Latest is the version of the schema that this build reads and writes.
+func Latest() (int, error) {
+	all, err := migrations()
+	return len(all), err
+}
+
 // migrations returns all migrations that this build knows, in order.
 func migrations() ([]migration, error) {
 	names, err := fs.Glob(migrationFiles, "migrations/*.sql")

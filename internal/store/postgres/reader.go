@@ -101,12 +101,16 @@ delete from {schema}.task_logs where ctid = any (array(
   cross join lateral (select l.ctid from {schema}.task_logs l where l.shard = t.shard and l.at < $2 order by l.at limit $3) q
   limit $3))`
 	)
+	answered, err := s.sweepAnswered(ctx, r.Answered)
+	if err != nil {
+		return 0, err
+	}
 	shards := sortedShards(r.Shards, 0)
 	if len(shards) == 0 && r.SettingsBefore == 0 && r.PeerMailBefore == 0 || r.Limit <= 0 {
-		return 0, nil
+		return answered, nil
 	}
 	swept := 0
-	err := s.work(ctx, "sweep", true, func(ctx context.Context, c *pgx.Conn) error {
+	err = s.work(ctx, "sweep", true, func(ctx context.Context, c *pgx.Conn) error {
 		swept = 0
 		return pgx.BeginFunc(ctx, c, func(tx pgx.Tx) error {
 			tag, err := tx.Exec(ctx, s.sql(sweepMessages), shards, r.Limit)
@@ -159,5 +163,25 @@ delete from {schema}.task_logs where ctid = any (array(
 	if err != nil {
 		return 0, err
 	}
-	return swept, nil
+	return answered + swept, nil
+}
+
+// sweepAnswered deletes remembered answers that their callers have.
+func (s *Store) sweepAnswered(ctx context.Context, keys []store.RequestKey) (n int, err error) {
+	const sweep = `
+delete from {schema}.requests r
+using unnest($1::smallint[], $2::text[], $3::text[], $4::text[], $5::text[]) u (shard, tenant, workflow, key, id)
+where r.shard = u.shard and r.key = u.key and r.id = u.id and r.workflow = u.workflow and r.tenant = u.tenant`
+	if len(keys) == 0 {
+		return 0, nil
+	}
+
+	shards, tenants, workflows, names, ids := requestColumns(keys)
+	err = s.work(ctx, "sweep", true, func(ctx context.Context, c *pgx.Conn) error {
+		tag, err := c.Exec(ctx, s.sql(sweep), shards, tenants, workflows, names, ids)
+		n = int(tag.RowsAffected())
+		return err
+	})
+
+	return n, err
 }

@@ -53,6 +53,7 @@ const (
 	stInbox
 	stDefer
 	stRequest
+	stForget
 	stTokens
 	stFree
 	statements // how many there are
@@ -352,6 +353,10 @@ insert into {schema}.requests (shard, tenant, workflow, key, id, at, body)
 select * from ` + rows("$1 shard smallint, $2 tenant text, $3 workflow text, $4 key text, $5 id text, $6 at bigint, $7 body bytea") + `
 where not starts_with(u.id, E'\x1frefused ') or not exists (select from {schema}.requests r
   where r.shard = u.shard and r.key = u.key and r.id = u.id and r.workflow = u.workflow and r.tenant = u.tenant)`},
+
+	stForget: {"requests", `
+delete from {schema}.requests r using ` + rows("$1 shard smallint, $2 tenant text, $3 workflow text, $4 key text, $5 id text") + `
+where r.shard = u.shard and r.key = u.key and r.id = u.id and r.workflow = u.workflow and r.tenant = u.tenant`},
 
 	stTokens: {"shards", `
 with w as (

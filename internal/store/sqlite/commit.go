@@ -44,7 +44,7 @@ type batchWriter struct {
 // apply writes everything, in the order of the fields of the batch.
 func (t *batchWriter) apply() error {
 	for _, step := range [...]func() error{
-		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.dead, t.taskData, t.logs, t.timers, t.mailbox, t.entities, t.messages, t.cursors, t.inbox, t.requests, t.tokens, t.frees,
+		t.fence, t.deletes, t.starts, t.closes, t.marks, t.labels, t.events, t.dead, t.taskData, t.logs, t.timers, t.mailbox, t.entities, t.messages, t.cursors, t.inbox, t.requests, t.forgets, t.tokens, t.frees,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -440,6 +440,23 @@ func (t *batchWriter) requests() error {
 			return fmt.Errorf("answer to request %q of %s: %w", row.ID, row.Address, err)
 		}
 	}
+	return nil
+}
+
+func (t *batchWriter) forgets() error {
+	q := t.w.forget
+	for i := range t.b.Forgets {
+		k := &t.b.Forgets[i]
+		q.setInt(1, int64(k.Shard))
+		q.setText(2, k.Address.Tenant)
+		q.setText(3, k.Address.Type)
+		q.setText(4, k.Address.Key)
+		q.setText(5, k.ID)
+		if err := q.run(); err != nil {
+			return fmt.Errorf("forget request %q of %s: %w", k.ID, k.Address, err)
+		}
+	}
+
 	return nil
 }
 

@@ -188,7 +188,7 @@ func (s *Store) openReadOnly(ctx context.Context) error {
 		case version < Latest():
 			return &fault.Error{
 				Kind: fault.Conflict, Text: fmt.Sprintf("%s has schema version %d, this build reads version %d", s.cfg.Path, version, Latest()),
-				Hint: "start the process that owns the file with this build once; it migrates",
+				Hint: "run `perdure migrate`, or start the program that owns the file with this build",
 			}
 		}
 		s.info, err = readInfo(c, &s.cfg)

@@ -203,6 +203,16 @@ func TestOlderSchemaIsNotRead(t *testing.T) {
 	wantKind(t, err, fault.NotFound, "holds no store")
 }
 
+func TestOlderSchemaNamesTheWayOut(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "app.db")
+	s := openTest(t, Config{Path: path})
+	tamper(t, s, "update perdure_meta set value = 1 where name = 'schema'")
+	closeTest(t, s)
+	_, err := Open(t.Context(), Config{Path: path, ReadOnly: true})
+	wantKind(t, err, fault.Conflict, path, "version 1", "`perdure migrate`")
+}
+
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "app.db")

@@ -25,8 +25,12 @@ const (
 // Sweep deletes messages behind their cursors, old remembered requests, old dead letters, deleted runs, old log lines and tombstones of settings. Cursors stay: between shards there is no pair that cannot
 // come back, and where a sender stands is known from the cursor alone when its messages are gone.
 func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err error) {
+	answered := 0
 	err = s.write(ctx, "sweep", func(w *writer) error {
 		swept = 0
+		if answered, err = sweepAnswered(w.conn, r.Answered); err != nil {
+			return err
+		}
 		for _, shard := range distinct(r.Shards) {
 			n, err := sweepMessages(w.conn, shard, r.Limit-swept)
 			if err != nil {
@@ -57,6 +61,19 @@ func (s *Store) Sweep(ctx context.Context, r store.SweepRequest) (swept int, err
 	if err != nil {
 		return 0, err
 	}
+	return answered + swept, nil
+}
+
+// sweepAnswered deletes remembered answers that their callers have.
+func sweepAnswered(c *conn, keys []store.RequestKey) (swept int, err error) {
+	for _, k := range keys {
+		n, err := c.exec(sqlSweepRequest, int(k.Shard), k.Address.Tenant, k.Address.Type, k.Address.Key, k.ID)
+		if err != nil {
+			return 0, err
+		}
+		swept += int(n)
+	}
+
 	return swept, nil
 }
 

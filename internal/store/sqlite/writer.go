@@ -65,7 +65,7 @@ type writer struct {
 	event, label, unlabel                                  *stmt
 	stopTimer, timer, stopAll                              *stmt
 	message, firstCursor, cursor                           *stmt
-	consume, defers, request, token, free                  *stmt
+	consume, defers, request, forget, token, free          *stmt
 	dead, deadMark, deadDelete                             *stmt
 	taskDatum, dropDatum, logLine                          *stmt
 	take, mailbox, entity, entityChange, entityRemove      *stmt
@@ -84,7 +84,7 @@ func newWriter(c *conn, logSize int64) (*writer, error) {
 		sqlClose: &w.close, sqlMark: &w.mark, sqlEvent: &w.event, sqlLabel: &w.label, sqlUnlabel: &w.unlabel,
 		sqlStopTimer: &w.stopTimer, sqlTimer: &w.timer, sqlStopAll: &w.stopAll,
 		sqlMessage: &w.message, sqlFirstCursor: &w.firstCursor, sqlCursor: &w.cursor,
-		sqlConsume: &w.consume, sqlDefer: &w.defers, sqlRequest: &w.request, sqlToken: &w.token, sqlFree: &w.free,
+		sqlConsume: &w.consume, sqlDefer: &w.defers, sqlRequest: &w.request, sqlSweepRequest: &w.forget, sqlToken: &w.token, sqlFree: &w.free,
 		sqlDead: &w.dead, sqlDeadMark: &w.deadMark, sqlDeadDelete: &w.deadDelete,
 		sqlTaskDatum: &w.taskDatum, sqlDropDatum: &w.dropDatum, sqlLog: &w.logLine,
 		sqlTake: &w.take, sqlMailbox: &w.mailbox, sqlEntity: &w.entity, sqlEntityChange: &w.entityChange, sqlEntityRemove: &w.entityRemove,

@@ -20,6 +20,7 @@ var inboxTests = []test{
 	{name: "a refusal may be remembered again", run: testRefusedAgain},
 	{name: "dead letters are listed", run: testDeadLetters},
 	{name: "deferred requests wait", run: testDeferred},
+	{name: "answers that callers have are forgotten", run: testForgets},
 	{name: "replies", run: testReplies},
 	{name: "a request is remembered by address", run: testRequestKeys},
 }
@@ -214,6 +215,40 @@ func testRefusedAgain(x *suite) {
 	b := l.Batch()
 	b.Requests = []store.Reply{s.Reply("a", Noon)}
 	l.Refuse(b, store.Refused)
+}
+
+func testForgets(x *suite) {
+	l := x.Join(1).Lanes[0]
+	s, other := x.SubjectIn(4), x.SubjectIn(5)
+	a, b, c, d := s.Reply("a", Noon), s.Reply("b", Noon), other.Reply("a", Noon), s.Reply("d", Noon)
+	all := []store.RequestKey{a.RequestKey, b.RequestKey, c.RequestKey, d.RequestKey}
+	left := func(what string, want ...store.Reply) {
+		x.Helper()
+		got := try(x.Store.LoadReplies(x.Context(), all)).or(x)
+		slices.SortFunc(got, func(a, b store.Reply) int { return compareRequests(a.RequestKey, b.RequestKey) })
+		slices.SortFunc(want, func(a, b store.Reply) int { return compareRequests(a.RequestKey, b.RequestKey) })
+		x.Want(what, want, got)
+	}
+	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{a, b, c, d} })
+
+	// A batch forgets what it names, of any shard; what is not there does not matter.
+	missing := s.Reply("never", Noon).RequestKey
+	l.Write(func(w *store.Batch) { w.Forgets = []store.RequestKey{a.RequestKey, c.RequestKey, missing} })
+	left("after a batch has forgotten two", b, d)
+
+	// A refused batch forgets nothing.
+	refused := l.Batch()
+	refused.Forgets, refused.Requests = []store.RequestKey{b.RequestKey}, []store.Reply{d}
+	l.Refuse(refused, store.Refused)
+	left("after a refused batch", b, d)
+
+	// So does a sweep, which needs neither a lane nor a limit for it. The id may be used again.
+	if n := try(x.Store.Sweep(x.Context(), store.SweepRequest{Answered: []store.RequestKey{b.RequestKey, missing}})).or(x); n != 1 {
+		x.Errorf("swept %d rows, want one answer", n)
+	}
+	left("after a sweep", d)
+	l.Write(func(w *store.Batch) { w.Requests = []store.Reply{a} })
+	left("after the id was used again", a, d)
 }
 
 func testDeferred(x *suite) {

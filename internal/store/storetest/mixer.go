@@ -373,13 +373,27 @@ func (m *mixer) deferred() {
 }
 
 func (m *mixer) request() {
+	if m.rng.IntN(3) == 0 {
+		m.unremember()
+		return
+	}
 	r := m.run().Reply(fmt.Sprint("request ", m.rng.IntN(20)), Noon+model.Time(m.rng.IntN(50)))
 	known := try(m.stores[1].s.LoadReplies(m.Context(), []store.RequestKey{r.RequestKey})).or(m)
 	twice := slices.ContainsFunc(m.b.Requests, func(o store.Reply) bool { return o.RequestKey == r.RequestKey })
+	twice = twice || slices.Contains(m.b.Forgets, r.RequestKey)
 	if twice || (len(known) > 0 && !m.seldom()) {
 		return
 	}
 	m.b.Requests = append(m.b.Requests, r)
+}
+
+func (m *mixer) unremember() {
+	k := m.run().Reply(fmt.Sprint("request ", m.rng.IntN(20)), Noon).RequestKey
+	same := func(o store.RequestKey) bool { return o == k }
+	if slices.ContainsFunc(m.b.Forgets, same) || slices.ContainsFunc(m.b.Requests, func(o store.Reply) bool { return same(o.RequestKey) }) {
+		return
+	}
+	m.b.Forgets = append(m.b.Forgets, k)
 }
 
 func (m *mixer) free() {

@@ -1,4 +1,4 @@
-package lending
+package loan
 
 import (
 	"github.com/perdure/perdure/internal/engine/peer"
@@ -43,8 +43,9 @@ type Owner interface {
 type Hired interface {
 	// ID is what the board knows it by.
 	ID() queue.WorkerID
-	// Lists has it hold what its node says, and what is on its way to it.
-	Lists(holds, waiting map[model.ClaimRef]bool)
+	// Lists has it hold what its node says, and what is on its way to it. It returns what it held before
+	// and does not hold any more.
+	Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef)
 	// Lets has it forget a claim.
 	Lets(claim model.ClaimRef)
 	// Dismiss ends it, and takes the worker from the board.
@@ -53,7 +54,6 @@ type Hired interface {
 
 // Board is that of the owner, with the tasks that wait and the workers that may have them.
 type Board interface {
-	Proposer
 	// Unserved is what waits for a worker.
 	Unserved() []queue.Want
 	// Unlend takes slots away that have not been used, and returns what still waits for some.
@@ -66,14 +66,10 @@ type Board interface {
 	KeptFor() map[model.NodeID]bool
 }
 
-// Proposer is the part of a board that proposes tasks to workers; no lock of this package may be held meanwhile.
-type Proposer interface {
-	// Propose proposes what can begin.
-	Propose()
-	// Lend has workers of another node have so many slots.
-	Lend(slots map[queue.WorkerID]int)
-	// LetGo ends what is counted for workers of other nodes that are done, or gone.
-	LetGo()
+// Slot is how many slots a borrowed worker has for now.
+type Slot struct {
+	Worker queue.WorkerID
+	Count  int
 }
 
 // Host is the life of a node that lends.

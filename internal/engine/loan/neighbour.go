@@ -1,6 +1,7 @@
-package lending
+package loan
 
 import (
+	"maps"
 	"slices"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 
 // neighbour is another node, as far as it has to do with tasks of this one.
 type neighbour struct {
-	b       *Borrower
+	d       *Debtor
 	node    model.NodeID
 	workers map[string]*Worker
 	listed  map[model.ClaimRef]bool // by its last poll
@@ -23,9 +24,8 @@ type neighbour struct {
 	sent    uint64  // of the last one that was in an answer
 	pending []entry // not seen yet
 
-	answer   func([]byte) // to the poll that is open; nil when there is none
-	late     *time.Timer  // answers it
-	expected int          // claims on their way to the store
+	answer   func(*peer.Answer) // to the poll that is open; nil when there is none
+	expected int                // claims on their way to the store
 	strange  []model.ClaimRef
 
 	knows   bool // that something waits: it comes by itself when it has slots
@@ -87,8 +87,8 @@ func (n *neighbour) dismiss(name string) {
 }
 
 // take compares what the workers of a node hold with what they should. It returns claims that they do not have, although they have been told, and how many slots they lend.
-func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend map[queue.WorkerID]int) {
-	board := n.b.board
+func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend []Slot) {
+	board := n.d.cfg.Board
 	waiting := map[string]map[model.ClaimRef]bool{} // claims that are on their way to them
 	for i := range n.pending {
 		if e := &n.pending[i]; e.Claim != nil {
@@ -98,7 +98,7 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend map[queue
 			waiting[e.Worker][e.Claim.Ref] = true
 		}
 	}
-	n.listed, lend = map[model.ClaimRef]bool{}, map[queue.WorkerID]int{}
+	n.listed = map[model.ClaimRef]bool{}
 	here := map[string]bool{}
 	expected := max(n.expected, 0)
 	for i := range p.Workers {
@@ -109,9 +109,11 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend map[queue
 		for j := range pw.Holds {
 			h := &pw.Holds[j]
 			holds[h.Ref], n.listed[h.Ref] = true, true
-			delete(n.b.unheard, h.Ref)
+			delete(n.d.unheard, h.Ref)
 		}
-		w.session.Lists(holds, waiting[pw.Name])
+		for _, ref := range w.session.Lists(holds, waiting[pw.Name]) {
+			w.known[ref] = true // a lane that has found it there since believes that the worker has it
+		}
 		for j := range pw.Holds {
 			w.holds(&pw.Holds[j])
 		}
@@ -123,10 +125,14 @@ func (n *neighbour) take(p *peer.Poll) (missing []model.ClaimRef, lend map[queue
 				}
 			}
 		}
-		lend[w.session.ID()] = max(0, pw.Lend-len(waiting[pw.Name])-expected)
+		lend = append(lend, Slot{w.session.ID(), max(0, pw.Lend-len(waiting[pw.Name])-expected)})
 	}
-	for name, w := range n.workers {
+	if len(here) == len(n.workers) {
+		return missing, lend
+	}
+	for _, name := range slices.Sorted(maps.Keys(n.workers)) {
 		if !here[name] { // it has left; whatever was told it since then is given back there
+			w := n.workers[name]
 			for ref := range w.known {
 				if !waiting[name][ref] && board.Holds(w.session.ID(), ref) {
 					missing = append(missing, ref)
@@ -144,22 +150,22 @@ func (n *neighbour) worker(pw *peer.Worker) *Worker {
 	offer := model.TaskOffer{Name: pw.Name, Tenants: pw.Tenants, Queues: pw.Queues, Kinds: pw.Kinds, Version: pw.Version}
 	if w == nil {
 		w = &Worker{n: n, known: map[model.ClaimRef]bool{}, reports: map[model.ClaimRef]bool{}, offer: offer}
-		w.session = n.b.owner.Hire(w, offer, n.node)
+		w.session = n.d.cfg.Owner.Hire(w, offer, n.node)
 		n.workers[pw.Name] = w
 	}
 	return w
 }
 
 // reply answers the poll that is open. The slots that were lent and not used are the node's own again.
-func (n *neighbour) reply() {
-	b := n.b
+func (n *neighbour) reply(now time.Time) {
+	cfg := &n.d.cfg
 	a := peer.Answer{Seq: n.seq, Stream: n.stream, Strange: n.strange}
-	wants := b.board.Unlend(n.ids())
-	if !b.owner.Serving() { // somebody else may own the runs by now, and have made claims that look as if they were over from here
+	wants := cfg.Board.Unlend(n.ids())
+	if !cfg.Owner.Serving() { // somebody else may own the runs by now, and have made claims that look as if they were over from here
 		n.answer = nil
 		return
 	}
-	n.tidy(time.Now())
+	n.tidy(now)
 	size := 0
 	for i := range n.pending {
 		if size += n.pending[i].Size(); size > answerBytes && i > 0 {
@@ -178,7 +184,7 @@ func (n *neighbour) reply() {
 	n.knows, n.coming = len(a.Wants) > 0, a.Coming > 0
 	answer := n.answer
 	n.answer = nil
-	answer(peer.Encode(&a))
+	answer(&a)
 }
 
 // tidy forgets claims that have ended.
@@ -186,7 +192,7 @@ func (n *neighbour) tidy(now time.Time) {
 	n.pending = slices.DeleteFunc(n.pending, func(e entry) bool { return e.Claim != nil && n.over(&e, now) })
 	for _, w := range n.workers {
 		for ref := range w.known {
-			if n.b.owner.Lane(ref) == nil || !n.b.board.Holds(w.session.ID(), ref) {
+			if n.d.cfg.Owner.Lane(ref) == nil || !n.d.cfg.Board.Holds(w.session.ID(), ref) {
 				delete(w.known, ref) // when it is listed again, the lane is asked
 			}
 		}
@@ -201,11 +207,11 @@ func (n *neighbour) over(e *entry, now time.Time) bool {
 		return false // the node gives it back, because the worker has left
 	}
 	ref := e.Claim.Ref
-	if n.b.owner.Lane(ref) == nil {
-		if now.Sub(e.at) < sureAfter-callTimeout-2*time.Second {
+	if n.d.cfg.Owner.Lane(ref) == nil {
+		if now.Sub(e.at) < n.d.cfg.Pace.TellMoved {
 			return false
 		}
-	} else if n.b.board.Holds(w.session.ID(), ref) {
+	} else if n.d.cfg.Board.Holds(w.session.ID(), ref) {
 		return false
 	}
 	if e.N > n.sent && !n.listed[ref] { // else it may have arrived, and counts until the node has said what it holds
@@ -233,17 +239,17 @@ func (n *neighbour) covers(want queue.Want) bool {
 }
 
 // push adds an entry for the node. When no poll is open it is asked to come for it.
-func (n *neighbour) push(e peer.Entry) {
+func (n *neighbour) push(now time.Time, e peer.Entry) {
 	n.last++
 	e.N = n.last
-	n.pending = append(n.pending, entry{e, time.Now()})
+	n.pending = append(n.pending, entry{e, now})
 }
 
-func (n *neighbour) pushed() {
+func (n *neighbour) pushed(now time.Time) {
 	switch {
 	case n.answer != nil && n.expected <= 0:
-		n.reply()
+		n.reply(now)
 	case n.answer == nil:
-		n.b.Nudge()
+		n.d.cfg.Nudge()
 	}
 }

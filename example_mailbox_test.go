@@ -1,0 +1,38 @@
+package perdure_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+// An operator drops a call that waits for an entity. The other call stays.
+func ExampleMailboxCall() {
+	ctx := context.Background()
+	app := embedded.MustOpen("memory:", perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, perdure.Void) (int, error) { return 0, nil }))
+	defer app.Close()
+
+	gauge := perdure.DeclareOperation[int, int]("gauge", "set") // whose code is in another program, which does not run
+	for _, n := range []int{7, 700} {
+		if err := gauge.Send(app.With(ctx), "g-1", n); err != nil {
+			panic(err)
+		}
+	}
+
+	ref := perdure.EntityRef{Type: "gauge", Key: "g-1"}
+	calls, err := app.Mailbox(ctx, ref)
+	if err != nil {
+		panic(err)
+	}
+	wrong, err := app.ShowCall(ctx, ref, calls[1].ID)
+	fmt.Println(wrong.Position, wrong.Operation, string(wrong.Input), err)
+	fmt.Println(app.DropCall(ctx, ref, wrong.ID))
+	calls, err = app.Mailbox(ctx, ref)
+	fmt.Println(len(calls), calls[0].Operation, err)
+	// Output:
+	// 2 set 700 <nil>
+	// <nil>
+	// 1 set <nil>
+}

@@ -1,0 +1,278 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Ids are long: a run is run_ and 26 characters, a hashed key has 64. People write the beginning of
+// one, as with git and docker, or what a table shows of it, with the mark where it was cut.
+//
+// Keys that people chose are not completed from a beginning: order/4 that does not exist must not
+// become order/42. So without the mark only keys that machines made are, from six characters on.
+
+const (
+	// shortestHash is how many characters of a hash or a UUID name it at least.
+	shortestHash = 6
+	// maxCandidates is how many ids an error lists.
+	maxCandidates = 10
+	// maxScanned bounds how many ids are compared with an abbreviation.
+	maxScanned = 20_000
+)
+
+var (
+	hashBeginning = regexp.MustCompile(`^[0-9a-f][0-9a-f-]*$`)
+	machineMade   = regexp.MustCompile(`^([0-9a-f]{64}|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12})$`)
+)
+
+// abbreviation is what is left of an id.
+type abbreviation struct {
+	text, head, tail string
+	marked           bool // it has the mark of a cut
+}
+
+func abbreviationOf(text string) abbreviation {
+	head, tail, marked := strings.Cut(text, cutMark)
+	return abbreviation{text, head, tail, marked}
+}
+
+func (a *abbreviation) matches(id string) bool {
+	return len(id) >= len(a.head)+len(a.tail) && strings.HasPrefix(id, a.head) && strings.HasSuffix(id, a.tail)
+}
+
+// search looks for the one id that the abbreviation stands for.
+type search struct {
+	abbreviation
+
+	what    string // such as "execution", for complaints
+	found   []string
+	scanned int
+}
+
+// add compares an id, and tells whether the search is over.
+func (s *search) add(id, name string) (over bool) {
+	if s.matches(id) {
+		s.found = append(s.found, name)
+	}
+	s.scanned++
+	return len(s.found) > maxCandidates || s.scanned > maxScanned
+}
+
+// check refuses an abbreviation that stands for nothing, or for several ids.
+func (s *search) check() error {
+	switch {
+	case s.scanned > maxScanned:
+		return fault.New(fault.Invalid, "%s %s: too many have this beginning: write more of it", s.what, s.text)
+	case len(s.found) == 0:
+		return fault.New(fault.NotFound, "there is no %s %s", s.what, s.text)
+	case len(s.found) == 1:
+		return nil
+	}
+	list := s.found
+	more := ""
+	if len(list) > maxCandidates {
+		list, more = list[:maxCandidates], ", and more"
+	}
+	return fault.New(fault.Invalid, "%s %s is ambiguous: %s%s", s.what, s.text, strings.Join(list, ", "), more)
+}
+
+// subject is an execution as it was named: its key and its run may be abbreviated.
+type subject struct {
+	api.Target
+
+	run string // an abbreviated run
+}
+
+// find completes the names of an execution and of its run.
+func (s subject) find(ctx context.Context, b api.Backend) (t api.Target, err error) {
+	t = s.Target
+	if t.Address.Key, err = findKey(ctx, b, t.Address); err != nil || s.run == "" {
+		return t, err
+	}
+	t.Run, err = findRun(ctx, b, t.Address, s.run)
+	return t, err
+}
+
+// findKey completes the key of an execution. One that exists as it was written is meant so.
+func findKey(ctx context.Context, b api.Backend, a model.Address) (string, error) {
+	short := search{abbreviation: abbreviationOf(a.Key), what: "execution"}
+	hash := !short.marked && len(a.Key) >= shortestHash && hashBeginning.MatchString(a.Key) && !machineMade.MatchString(a.Key)
+	if !short.marked && !hash {
+		return a.Key, nil
+	}
+	if _, err := b.Describe(ctx, api.Target{Address: a}); !fault.Is(err, fault.NotFound) {
+		return a.Key, nil // it exists, or the command itself will say what is wrong
+	}
+
+	short.text = a.Type + "/" + a.Key
+	r := api.ListRequest{Tenant: a.Tenant, Workflows: []string{a.Type}, KeyPrefix: short.head, Limit: 500}
+	keys, err := scan(ctx, b, r, func(d *api.Description) (over bool) {
+		key := d.Start.Address.Key
+		return (short.marked || machineMade.MatchString(key)) && short.add(key, a.Type+"/"+key)
+	})
+	if short.scanned = max(short.scanned, keys); err != nil {
+		return "", err
+	}
+	if hash && len(short.found) == 0 {
+		return a.Key, nil // nothing was abbreviated
+	}
+	if err := short.check(); err != nil {
+		return "", err
+	}
+	return strings.TrimPrefix(short.found[0], a.Type+"/"), nil
+}
+
+// findRun completes the id of a run of an execution.
+func findRun(ctx context.Context, b api.Backend, a model.Address, text string) (model.RunID, error) {
+	short := search{abbreviation: abbreviationOf(text), what: "run"}
+	r := api.ListRequest{Tenant: a.Tenant, Workflows: []string{a.Type}, Key: a.Key, AllRuns: true, Limit: 500}
+	_, err := scan(ctx, b, r, func(d *api.Description) (over bool) {
+		id := d.Start.Run.String()
+		return short.add(id, id)
+	})
+	if err == nil {
+		err = short.check()
+	}
+	if err != nil {
+		return model.RunID{}, fmt.Errorf("%s: %w", nameOf(a), err)
+	}
+	return model.ParseRunID(short.found[0])
+}
+
+// scan looks at executions until look tells that it is over, or too many were looked at.
+func scan(ctx context.Context, b api.Backend, r api.ListRequest, look func(d *api.Description) (over bool)) (seen int, err error) {
+	for {
+		page, err := b.List(ctx, r)
+		if err != nil {
+			return seen, err
+		}
+		for i := range page.Executions {
+			if seen++; look(&page.Executions[i]) || seen > maxScanned {
+				return seen, nil
+			}
+		}
+		if r.Cursor = page.Cursor; r.Cursor == "" {
+			return seen, nil
+		}
+	}
+}
+
+// findEntity completes the key of an entity where a table has cut it. A beginning alone is not
+// completed: a call of an entity that does not exist creates it.
+func findEntity(ctx context.Context, b api.Backend, a model.Address) (model.Address, error) {
+	short := search{abbreviation: abbreviationOf(a.Key), what: "entity"}
+	if !short.marked {
+		return a, nil
+	}
+	info, err := b.Entity(ctx, a)
+	if err != nil || info.Entity.Version > 0 || len(info.Waiting) > 0 {
+		return a, err
+	}
+
+	short.text = nameOf(a)
+	for r := (api.EntityListRequest{Tenant: a.Tenant, Type: a.Type, KeyPrefix: short.head, Limit: 500}); ; {
+		page, err := b.ListEntities(ctx, r)
+		if err != nil {
+			return a, err
+		}
+		over := false
+		for i := range page.Entities {
+			key := page.Entities[i].Address.Key
+			over = over || short.add(key, entityWord(a.Type)+"/"+key)
+		}
+		if r.Cursor = page.Cursor; over || r.Cursor == "" {
+			break
+		}
+	}
+	if err := short.check(); err != nil {
+		return a, err
+	}
+	a.Key = strings.TrimPrefix(short.found[0], entityWord(a.Type)+"/")
+	return a, nil
+}
+
+// findFingerprint completes the fingerprint of a request.
+func findFingerprint(ctx context.Context, b api.Backend, r *api.DeadRequest) error {
+	short := search{abbreviation: abbreviationOf(r.Fingerprint), what: "fingerprint"}
+	if !short.marked && len(r.Fingerprint) < shortestHash {
+		return nil
+	}
+	groups, err := b.GroupDead(ctx, api.DeadRequest{Tenant: r.Tenant, Limit: 1000})
+	if err != nil {
+		return err
+	}
+
+	known := map[string]bool{} // several activities may have the same
+	for i := range groups {
+		if id := groups[i].Fingerprint; !known[id] {
+			known[id] = true
+			short.add(id, id)
+		}
+	}
+	if known[r.Fingerprint] || !short.marked && len(short.found) == 0 {
+		return nil
+	}
+	if err := short.check(); err != nil {
+		return err
+	}
+	r.Fingerprint = short.found[0]
+	return nil
+}
+
+// deadName is the id of a dead task as it was written: it may be abbreviated.
+type deadName struct {
+	text  string
+	id    api.DeadID
+	whole bool
+}
+
+// deadNamed reads the id of a dead task, or what is left of one.
+func deadNamed(text string) (deadName, error) {
+	id, err := api.ParseDeadID(text)
+	if err == nil {
+		return deadName{text, id, true}, nil
+	}
+	if rest, ok := strings.CutPrefix(text, "dead_"); !ok || len(rest) < shortestHash {
+		return deadName{}, err
+	}
+	return deadName{text: text}, nil
+}
+
+// find completes the id.
+func (n deadName) find(ctx context.Context, b api.Backend) (api.DeadID, error) {
+	if n.whole {
+		if _, err := b.ShowDead(ctx, n.id); !fault.Is(err, fault.NotFound) {
+			return n.id, nil // it exists, or the command itself will say what is wrong
+		}
+	}
+
+	// The id of a submitted task is the beginning of the ids of the steps of its run.
+	short := search{abbreviation: abbreviationOf(n.text), what: "dead task"}
+	for r := (api.DeadRequest{Tenant: model.DefaultTenant, Limit: 500}); ; {
+		page, err := b.ListDead(ctx, r)
+		if err != nil {
+			return api.DeadID{}, err
+		}
+		over := false
+		for i := range page.Tasks {
+			id := page.Tasks[i].ID.String()
+			over = over || short.add(id, id)
+		}
+		if r.Cursor = page.Cursor; over || r.Cursor == "" {
+			break
+		}
+	}
+	if n.whole && len(short.found) == 0 {
+		return n.id, nil
+	}
+	if err := short.check(); err != nil {
+		return api.DeadID{}, err
+	}
+	return api.ParseDeadID(short.found[0])
+}

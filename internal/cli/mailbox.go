@@ -1,0 +1,188 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// callLine is a call that waits for an entity, for programs.
+type callLine struct {
+	ID        string `json:"id"`
+	Position  int    `json:"position,omitempty"`
+	Kind      string `json:"kind"`
+	Operation string `json:"operation,omitempty"`
+	Since     string `json:"since"`
+	Bytes     int    `json:"bytes"`
+	From      string `json:"from,omitempty"`
+	RequestID string `json:"request_id,omitempty"`
+	OneWay    bool   `json:"one_way,omitempty"`
+	Stored    bool   `json:"stored"`
+	Running   bool   `json:"running"`
+	Input     any    `json:"input,omitempty"`
+}
+
+func callLineOf(c *model.Call) callLine {
+	l := callLine{
+		ID: c.ID, Position: c.Position, Kind: c.Kind, Operation: c.Operation, Since: c.At.String(), Bytes: c.Bytes,
+		RequestID: c.RequestID, OneWay: c.OneWay, Stored: c.Stored, Running: c.Running,
+	}
+	if !c.From.Address.IsZero() {
+		l.From = nameOf(c.From.Address)
+	}
+
+	return l
+}
+
+// caller says who called, for people.
+func (l *callLine) caller() string {
+	switch {
+	case l.From != "":
+		return l.From
+	case l.RequestID != "":
+		return "client, request " + l.RequestID
+	}
+
+	return "client"
+}
+
+// state says what becomes of the call, for people.
+func (l *callLine) state() string {
+	switch {
+	case l.Running:
+		return "runs"
+	case !l.Stored:
+		return "waits, in memory"
+	}
+
+	return "waits"
+}
+
+func newEntityMailbox(o *options) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "mailbox entity/key", Short: "List what waits for an entity, and show, skip or drop one call", Args: cobra.ExactArgs(1),
+		Long: `List what waits for an entity or a service, in the order in which it is made: its id, operation, age, size and caller.
+
+The owner of the entity answers, so calls that wait in its memory are listed too. Where no process owns the entity, the list has what is stored. skip
+puts one call behind the others, and drop removes it: its caller gets an error that says so. A call that runs can be neither skipped nor dropped.`,
+		Example: `  perdure entity mailbox account/42
+  perdure entity mailbox show account/42 7-3f9a0c41d2e7
+  perdure entity mailbox skip account/42 7-3f9a0c41d2e7
+  perdure entity mailbox drop account/42 7-3f9a0c41d2e7`,
+		ValidArgsFunction: o.entityNames(false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.mailbox(cmd.Context(), timeout, args[0], model.MailboxList, "", o.calls)
+		},
+	}
+	patience(cmd, &timeout)
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+	cmd.AddCommand(
+		o.mailboxVerb(model.MailboxShow, "Show one call that waits, with its input", o.call),
+		o.mailboxVerb(model.MailboxSkip, "Put one call behind the others that wait; its id changes", o.managed("put call %s of %s behind the others: it is %s now\n")),
+		o.mailboxVerb(model.MailboxDrop, "Remove one call that waits; its caller gets an error that says so", o.managed("dropped call %s of %s\n")),
+	)
+
+	return cmd
+}
+
+// mailboxVerb is a command that does something with one call.
+func (o *options) mailboxVerb(do, short string, done func(a model.Address, id string, c *model.Calls) error) *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: do + " entity/key id", Short: short, Args: cobra.ExactArgs(2),
+		Example:           fmt.Sprintf("  perdure entity mailbox %s account/42 7-3f9a0c41d2e7", do),
+		ValidArgsFunction: o.entityNames(false),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.mailbox(cmd.Context(), timeout, args[0], do, args[1], done)
+		},
+	}
+	patience(cmd, &timeout)
+	cmd.Flags().Lookup("timeout").Usage = "how long to wait for the owner of the entity"
+
+	return cmd
+}
+
+// mailbox asks the owner of an entity.
+func (o *options) mailbox(ctx context.Context, timeout time.Duration, name, do, id string, done func(a model.Address, id string, c *model.Calls) error) error {
+	a, err := entityAddress(name)
+	if err != nil {
+		return err
+	}
+
+	return o.within(ctx, timeout, func(ctx context.Context, b api.Backend) error {
+		c, err := b.Mailbox(ctx, api.MailboxRequest{Address: a, Do: do, ID: id})
+		if err != nil {
+			return err
+		}
+		return done(a, id, &c)
+	})
+}
+
+// calls prints a mailbox.
+func (o *options) calls(_ model.Address, _ string, c *model.Calls) error {
+	lines, rows := make([]callLine, len(c.Calls)), make([][]string, len(c.Calls))
+	for i := range c.Calls {
+		l := callLineOf(&c.Calls[i])
+		what := l.Operation
+		if l.Kind == model.MessageLock.String() {
+			what = "(lock)"
+		}
+		lines[i] = l
+		rows[i] = []string{strconv.Itoa(l.Position), l.ID, what, stamp(c.Calls[i].At), strconv.Itoa(l.Bytes), l.caller(), l.state()}
+	}
+	if o.output == "json" {
+		return o.json(lines)
+	}
+	if err := o.table("#\tID\tOPERATION\tSINCE\tBYTES\tCALLER\tSTATE", rows); err != nil {
+		return err
+	}
+	o.more(c.Total > len(c.Calls))
+
+	return nil
+}
+
+// call prints one call with its input.
+func (o *options) call(a model.Address, _ string, c *model.Calls) error {
+	if len(c.Calls) == 0 {
+		return nil
+	}
+	found := &c.Calls[0]
+	l := callLineOf(found)
+	l.Input = raw(found.Input)
+	if o.output == "json" {
+		return o.json(l)
+	}
+
+	return o.table("", [][]string{
+		{"Entity", nameOf(a)},
+		{"Call", l.ID},
+		{"Position", strconv.Itoa(l.Position)},
+		{"Operation", l.Operation},
+		{"Since", stamp(found.At)},
+		{"Caller", l.caller()},
+		{"State", l.state()},
+		{"Input", payload(found.Input, 2000)},
+	})
+}
+
+// managed prints what was done with one call.
+func (o *options) managed(format string) func(model.Address, string, *model.Calls) error {
+	return func(a model.Address, id string, c *model.Calls) error {
+		if o.output == "json" && len(c.Calls) > 0 {
+			return o.json(callLineOf(&c.Calls[0]))
+		}
+		args := []any{id, nameOf(a)}
+		if len(c.Calls) > 0 && c.Calls[0].Position > 0 {
+			args = append(args, c.Calls[0].ID)
+		}
+		_, err := fmt.Fprintf(o.Out, format, args...)
+		return err
+	}
+}

@@ -1,0 +1,54 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/embedded"
+)
+
+// An operator shows, skips and drops calls that wait in a file which no program has open.
+func TestMailboxOfAFile(t *testing.T) {
+	t.Parallel()
+	url := "file:" + filepath.Join(t.TempDir(), "bank.db")
+	app, err := embedded.Open(t.Context(), url, saving) // without the code of accounts
+	if err != nil {
+		t.Fatal(err)
+	}
+	for cents := range 3 {
+		if err := deposit.Send(app.With(t.Context()), "m", money{cents}, perdure.RequestID(strings.Repeat("r", cents+1))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	do := on(t, url)
+	list := func() (ids, requests []string) {
+		t.Helper()
+		var calls []struct {
+			ID        string `json:"id"`
+			RequestID string `json:"request_id"`
+		}
+		out := do("", 0, "entity", "mailbox", "account/m", "-o", "json")
+		if err := json.Unmarshal([]byte(out), &calls); err != nil {
+			t.Fatalf("%v:\n%s", err, out)
+		}
+		for _, c := range calls {
+			ids, requests = append(ids, c.ID), append(requests, c.RequestID)
+		}
+		return ids, requests
+	}
+	ids, _ := list()
+	do(`"Cents":0`, 0, "entity", "mailbox", "show", "account/m", ids[0])
+	do("put call "+ids[0]+" of account/m behind the others: it is 4-", 0, "entity", "mailbox", "skip", "account/m", ids[0])
+	do("dropped call "+ids[1]+" of account/m", 0, "entity", "mailbox", "drop", "account/m", ids[1])
+	do("", 3, "entity", "mailbox", "drop", "account/m", ids[1])
+	if _, requests := list(); strings.Join(requests, " ") != "rrr r" {
+		t.Errorf("requests %q wait", requests)
+	}
+}

@@ -1,0 +1,409 @@
+package cli
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/charmbracelet/x/ansi"
+	"github.com/google/go-cmp/cmp"
+	"github.com/spf13/cobra"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/model"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+// ran is what came of a command.
+type ran struct {
+	out, complaints string
+	code            int
+}
+
+// runOn runs a command on prepared answers, on a terminal of a width; 0 for a pipe.
+func runOn(t *testing.T, p *prepared, width int, args ...string) ran {
+	t.Helper()
+	var out, complaints bytes.Buffer
+	o := &options{Streams: Streams{In: strings.NewReader(""), Out: &out, Err: &complaints, Width: width}, connect: connectTo(p)}
+	code := o.run(t.Context(), append([]string{"--store", "postgres://prepared"}, args...))
+	return ran{out.String(), complaints.String(), code}
+}
+
+var (
+	deadStep = api.DeadID{Shard: 7, Run: runOf(1), Task: "/charge:1"}.String()
+	deadTask = api.DeadID{Shard: 7, Run: runOf(2), Task: model.TaskStep}.String()
+)
+
+// looks are the commands that print tables, and texts about one thing.
+var looks = []string{
+	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow show order/42",
+	"task list", "task show mail/" + uuidA, "task state mail/" + uuidA, "task logs mail/" + uuidA, "task stream mail/" + uuidA,
+	"dlq list", "dlq groups", "dlq show " + deadStep,
+	"queue list", "queue show mails", "worker list",
+	"schedule list", "schedule show nightly", "schedule next nightly --after 2026-11-15T12:00:00Z", "schedule next --cron @daily --zone Europe/Berlin --after 2026-11-15T12:00:00Z",
+	"entity list", "entity show account/eu-1", "lock list", "lock waiters account/eu-1",
+	"limit list", "limit show customers", "breaker list", "breaker list --rules",
+}
+
+// printers are tables of commands that look at more than what can be prepared.
+var printers = map[string]func(o *options) error{
+	"doctor": func(o *options) error {
+		return o.findings([]finding{{"schema", "ok", "version 8, 64 shards"}, {"executions", "warning", "3 of 12 open ones cannot go on, such as order/" + hashA + " " + prose}})
+	},
+	"stress": func(o *options) error {
+		return o.stressed(&stressReport{Workflows: 1000, Failed: 10, Seconds: 1.25, PerSecond: 800, P50: 1.5, P99: 12.25, FailedPart: 1, Concurrent: 64, Workers: 100})
+	},
+	"version": func(o *options) error {
+		return o.printBuild(&build{"v1.4.2", "5527f41c0ffee", true, "go1.26.8", "linux/amd64", map[string]int{"file": 8, "postgres": 10}})
+	},
+	"deploy-check": func(o *options) error {
+		c := deployCheck{report: deployReport{Replayed: 12, Fit: 11, Version: "v1.4.2", Absent: map[string]int{"report": 3}, Mismatches: []deployMismatch{
+			{Workflow: "order", Key: hashA, Run: runOf(2).String(), Status: "running", Events: 12, Error: prose},
+		}}}
+		if err := c.tell(o); err == nil {
+			return errors.New("a mismatch is no error")
+		}
+		return nil
+	},
+	"bench": func(o *options) error { return o.measured(benchReport()) },
+}
+
+func printed(t *testing.T, width int, output string, do func(o *options) error) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := do(&options{Streams: Streams{Out: &out, Err: &out, Width: width}, output: output}); err != nil {
+		t.Error(err)
+	}
+	return out.String()
+}
+
+// Every table at three widths is as it was. No line is wider than the terminal, what was cut is
+// marked, and --wide shows it.
+func TestTables(t *testing.T) {
+	t.Parallel()
+	p := &prepared{}
+	for _, width := range []int{80, 120, 200} {
+		var all strings.Builder
+		check := func(what, out string) {
+			fmt.Fprintf(&all, "$ perdure %s\n%s\n", what, out)
+			for line := range strings.Lines(out) {
+				if w := ansi.StringWidth(strings.TrimSuffix(line, "\n")); w > width {
+					t.Errorf("perdure %s at %d columns: a line has %d: %s", what, width, w, line)
+				}
+			}
+		}
+		for _, args := range looks {
+			r := runOn(t, p, width, strings.Fields(args)...)
+			if r.code != 0 {
+				t.Errorf("perdure %s: exit %d: %s", args, r.code, r.complaints)
+			}
+			check(args, r.out+r.complaints)
+		}
+		for _, name := range slices.Sorted(maps.Keys(printers)) {
+			if name != "bench" { // writes Markdown, which has no width
+				check(name, printed(t, width, "table", printers[name]))
+			}
+		}
+		golden(t, fmt.Sprintf("tables-%d.txt", width), all.String())
+	}
+}
+
+// Pipes, --wide and --full get everything: no mark of a cut, no column left out.
+func TestTablesWhole(t *testing.T) {
+	t.Parallel()
+	p := &prepared{}
+	for _, args := range looks {
+		fields := strings.Fields(args)
+		pipe := runOn(t, p, 0, fields...)
+		if strings.Contains(pipe.out, cutMark+" ") || strings.Contains(pipe.complaints, "Left out") {
+			t.Errorf("perdure %s | cat: something is cut:\n%s%s", args, pipe.out, pipe.complaints)
+		}
+		if full := runOn(t, p, 80, append(fields, "--full")...); full.out != pipe.out {
+			t.Errorf("perdure %s --full: %s", args, cmp.Diff(pipe.out, full.out))
+		}
+		wide := runOn(t, p, 80, append(fields, "--wide")...)
+		if strings.Contains(wide.complaints, "Left out") || strings.Count(wide.out, "\n") != strings.Count(pipe.out, "\n") {
+			t.Errorf("perdure %s --wide: something is left out:\n%s%s", args, wide.out, wide.complaints)
+		}
+	}
+	if r := runOn(t, p, 0, "workflow", "show", "order/42"); !strings.Contains(r.out, longText) {
+		t.Errorf("a long input in a pipe: %s", r.out)
+	}
+	if r := runOn(t, p, 80, "workflow", "describe", "order/42"); !strings.Contains(r.out, "--full") {
+		t.Errorf("a long input on a terminal does not name --full: %s", r.out)
+	}
+}
+
+// golden compares a text with a file, or writes it.
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	name = filepath.Join("testdata", "golden", name)
+	if *update {
+		if err := os.WriteFile(name, []byte(got), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-update writes it): %s", name, diff)
+	}
+}
+
+// acts are the commands that do something, by the name of their shape.
+var acts = map[string]string{
+	"workflow count": "", "workflow start": "order --key k --wait", "workflow signal": "order/42 approved", "workflow resolve": "order/42 answer", "workflow reject": "order/42 answer --message no",
+	"workflow cancel": "order/42", "workflow terminate": "order/42", "workflow pause": "order/42", "workflow resume": "order/42",
+	"workflow update": "order/42 add", "workflow query": "order/42 sum", "workflow state": "order/42 sum", "workflow fork": "order/42 --key k",
+	"workflow retry": "order/42", "workflow retry --query": "status='failed' --yes", "workflow reset": "order/42 --to 3",
+	"workflow delete": "order/42 --yes", "workflow delete --query": "status='closed' --dry-run",
+	"task submit": "mail", "task cancel": "mail/" + uuidA, "task terminate": "mail/" + uuidA, "task pause": "mail/" + uuidA, "task resume": "mail/" + uuidA, "task retry": "mail/" + uuidA,
+	"task state NAME": "mail/" + uuidA + " cursor",
+	"dlq requeue":     deadTask, "dlq requeue --all": "--yes", "dlq undo": deadTask, "dlq purge": deadTask, "queue pause": "mails", "queue resume": "mails",
+	"schedule pause": "nightly", "schedule resume": "nightly", "schedule trigger": "nightly", "schedule delete": "nightly",
+	"schedule backfill": "nightly --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z", "schedule apply": "-f testdata/schedules.yaml --dry-run",
+	"entity call": "account/eu-1 deposit", "entity send": "account/eu-1 deposit", "entity delete": "account/eu-1 --force --dry-run", "lock release": "account/eu-1 --force",
+	"limit set": "smtp --concurrency 5", "limit delete": "smtp", "breaker set": "bank --failures 3", "breaker delete": "bank", "breaker trip": "bank", "breaker reset": "bank", "breaker pause": "bank --for 1h",
+	"workflow import": "-f testdata/order.jsonl", "migrate": "--store file:testdata/none.db --dry-run",
+}
+
+// failing are commands of these that fail, and tell in JSON what did, with their exit codes.
+var failing = map[string]int{"workflow start": 1, "workflow retry --query": 4, "dlq requeue --all": 4}
+
+// The output of every command has the shape that docs/cli-json.md gives it, field by field.
+func TestShapes(t *testing.T) {
+	t.Parallel()
+	s, p := readShapes(t), &prepared{}
+	tried := map[string]bool{}
+	check := func(command string, out []byte) {
+		t.Helper()
+		tried[command] = true
+		if err := s.check(command, out); err != nil {
+			t.Errorf("perdure %s -o json: %v:\n%s", command, err, out)
+		}
+	}
+	try := func(p *prepared, command, args string) {
+		t.Helper()
+		words := strings.Fields(strings.TrimSuffix(command, " NAME") + " " + args)
+		r := runOn(t, p, 80, append(words, "-o", "json")...)
+		if r.code != failing[command] {
+			t.Errorf("perdure %s: exit %d: %s", strings.Join(words, " "), r.code, r.complaints)
+		}
+		check(command, []byte(r.out))
+	}
+
+	for command, args := range acts {
+		try(p, command, args)
+	}
+	for _, line := range looks {
+		words := strings.Fields(line)
+		command := strings.Join(words[:2], " ")
+		if line == "breaker list --rules" {
+			command = line
+		}
+		try(p, command, strings.TrimPrefix(line, command))
+		if strings.HasSuffix(command, "list") || strings.HasSuffix(line, "--rules") || command == "dlq groups" || command == "task logs" || command == "task stream" || command == "task state" {
+			try(&prepared{empty: true}, command, strings.TrimPrefix(line, command)) // [] and not null
+		}
+	}
+	try(p, "workflow describe", "order/"+hashB)
+	try(p, "workflow export --query", "status='closed' --out "+t.TempDir())
+	try(p, "export --query", "status='closed' --out "+t.TempDir())
+	for name, do := range printers {
+		check(name, []byte(printed(t, 80, "json", do)))
+	}
+	for command, typ := range s.commands {
+		if !tried[command] && typ != "none" {
+			t.Errorf("perdure %s is documented and was not tried", command)
+		}
+	}
+	if fields := s.unseen(); len(fields) > 0 {
+		t.Errorf("documented, and no command had them: %v", fields)
+	}
+}
+
+// A command without a documented shape does not pass.
+func TestEveryCommandHasAShape(t *testing.T) {
+	t.Parallel()
+	s := readShapes(t)
+	var walk func(c *cobra.Command, words string)
+	walk = func(c *cobra.Command, words string) {
+		for _, sub := range c.Commands() {
+			path := strings.TrimSpace(words + " " + sub.Name())
+			if sub.HasSubCommands() {
+				walk(sub, path)
+			} else if _, ok := s.commands[path]; !ok {
+				t.Errorf("docs/cli-json.md has no shape of perdure %s", path)
+			}
+		}
+	}
+	walk(newRoot(&options{}), "")
+}
+
+// Ids may be abbreviated: by a beginning that is unambiguous, or as tables show them. Keys that
+// people chose are completed only from what a table shows.
+func TestAbbreviations(t *testing.T) {
+	t.Parallel()
+	p := &prepared{}
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"workflow describe order/44136fa3", 0, hashA},
+		{"workflow describe order/44136fb0", 0, hashB},
+		{"workflow describe order/" + hashA, 0, hashA},
+		{"workflow describe order/44136f", 2, "ambiguous: order/" + hashA + ", order/" + hashB},
+		{"workflow describe order/44136", 3, "does not exist"}, // too short to be meant so
+		{"workflow describe order/44136fc0", 3, "does not exist"},
+		{"workflow describe order/4", 3, "does not exist"}, // and not order/42
+		{"workflow describe order/44136fa3…aaff8a", 0, hashA},
+		{"workflow describe order/441…5a6b7c", 0, hashB},
+		{"workflow describe order/441…", 2, "ambiguous"},
+		{"workflow describe order/4…", 2, "order/42, order/" + hashA},
+		{"workflow describe order/9…", 3, "there is no execution order/9…"},
+		{"workflow cancel order/44136fa3", 0, "cancel requested: order/" + hashA},
+		{"workflow cancel order/44136f", 2, "ambiguous"},
+		{"workflow signal order/441…5a6b7c approved", 0, "signal sent: order/" + hashB},
+		{"workflow resolve order/44136fb0 answer", 0, "of order/" + hashB},
+		{"workflow show order/42 --run " + runOf(1).String()[:12], 0, "lamp"},
+		{"workflow cancel order/42 --run " + runOf(1).String()[:12] + " -o json", 0, runOf(1).String()},
+		{"workflow show order/42 --run run_0zzzzzzz", 3, "order/42: there is no run run_0zzzzzzz"},
+		{"workflow show order/42 --run run_06", 2, "26 characters"},
+		{"task show mail/0193f2", 0, uuidA},
+		{"task cancel mail/0193f2c1…050607", 0, uuidA},
+		{"task logs mail/0193f2c1", 0, "late"},
+		{"dlq show " + deadTask[:12], 2, "ambiguous: " + deadStep + ", " + deadTask},
+		{"dlq show dead_7_069z5…nZTox", 0, deadStep},
+		{"dlq requeue dead_7_069z5…18608 -o json", 0, deadTask},
+		{"dlq undo dead_7_069z5…18608", 0, deadTask},
+		{"dlq purge dead_7_069z5…18608", 0, deadTask},
+		{"dlq show " + strings.TrimSuffix(deadStep, "_L2NoYXJnZTox"), 0, deadStep},
+		{"dlq show dead_9_069z5g", 3, "there is no dead task dead_9_069z5g"},
+		{"dlq show dead_", 2, "is not the id of a dead task"},
+		{"dlq list --fingerprint 468743", 0, deadTask},
+		{"dlq list --fingerprint 4687…63", 0, deadTask},
+		{"dlq list --fingerprint 46874 -o json", 0, "[]"}, // too short to be meant so
+		{"dlq list --fingerprint 46874f -o json", 0, "[]"},
+		{"dlq list --fingerprint 99…", 3, "there is no fingerprint 99…"},
+		{"entity show account/eu…", 0, "account/eu-1"},
+		{"entity show account/e…1", 0, "account/eu-1"},
+		{"entity show account/…-1", 2, "ambiguous: account/eu-1, account/us-1"},
+		{"entity send account/…-1 deposit", 2, "ambiguous"},
+		{"entity send account/eu…1 deposit", 0, "sent deposit to account/eu-1"},
+		{"entity show account/eu", 3, "does not exist"},
+		{"lock release account/eu… --force", 0, "account/eu-1"},
+	} {
+		r := runOn(t, p, 0, strings.Fields(c.args)...)
+		if text := strings.Join(strings.Fields(r.out+r.complaints), " "); r.code != c.code || !strings.Contains(text, c.want) {
+			t.Errorf("perdure %s: exit %d, want %d and %q:\n%s%s", c.args, r.code, c.code, c.want, r.out, r.complaints)
+		}
+	}
+}
+
+// A key that exists is not completed, and the beginning of one that people chose is not a key.
+func TestKeysThatLookLikeHashes(t *testing.T) {
+	t.Parallel()
+	p := &prepared{twins: true}
+	for args, want := range map[string]string{
+		"workflow cancel order/44136fa355":    "cancel requested: order/44136fa355\n",
+		"workflow cancel order/44136fa35":     "cancel requested: order/" + hashA + "\n",
+		"workflow cancel order/123456":        "cancel requested: order/123456\n", // which the owner will not find
+		"workflow cancel order/123456…":       "cancel requested: order/123456-eu\n",
+		"workflow cancel order/44136fa355…8a": "cancel requested: order/" + hashA + "\n",
+	} {
+		if r := runOn(t, p, 0, strings.Fields(args)...); r.out != want {
+			t.Errorf("perdure %s: %s%s, want %s", args, r.out, r.complaints, want)
+		}
+	}
+}
+
+// A name of a limit or a breaker that nothing has is a mistake, and what there is is named.
+func TestUnknownNames(t *testing.T) {
+	t.Parallel()
+	p := &prepared{}
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"breaker trip typo", 3, "there is no breaker typo (known breakers: bank, carrier; --any-name"},
+		{"breaker pause typo --for 1h", 3, "known breakers: bank, carrier"},
+		{"breaker trip carrier", 0, "tripped breaker carrier"}, // an activity names it
+		{"breaker trip typo --any-name", 0, "tripped breaker typo"},
+		{"breaker pause typo --for 1h --any-name", 0, "paused breaker typo"},
+		{"limit show typo", 3, "there is no limit typo (known limits: customers, smtp)"},
+		{"limit set typo --concurrency 1", 0, "No activity of a live worker names limit typo; known names of limits in activities: smtp."},
+		{"limit set later --queue mails --concurrency 1", 0, "set limit later"},
+	} {
+		r := runOn(t, p, 0, strings.Fields(c.args)...)
+		if r.code != c.code || !strings.Contains(r.out+r.complaints, c.want) {
+			t.Errorf("perdure %s: exit %d, want %d and %q:\n%s%s", c.args, r.code, c.code, c.want, r.out, r.complaints)
+		}
+	}
+	if r := runOn(t, p, 0, "limit", "set", "smtp", "--concurrency", "1"); r.complaints != "" {
+		t.Errorf("a limit that an activity names: %s", r.complaints)
+	}
+	if r := runOn(t, &prepared{empty: true}, 0, "breaker", "trip", "typo"); !strings.Contains(r.complaints, "there are no breakers yet") {
+		t.Errorf("in an empty store: %s", r.complaints)
+	}
+}
+
+// What a table shows of an id names it again.
+func TestTableIDsAreArguments(t *testing.T) {
+	t.Parallel()
+	p := &prepared{}
+	for list, show := range map[string]string{"workflow list": "workflow describe", "task list": "task show", "dlq list": "dlq show", "entity list": "entity show"} {
+		r := runOn(t, p, 80, strings.Fields(list)...)
+		for _, line := range strings.Split(strings.TrimSpace(r.out), "\n")[1:] {
+			id := strings.Fields(line)[0]
+			if strings.HasPrefix(id, "perdure.") {
+				continue // the name of its workflow is cut too
+			}
+			if shown := runOn(t, p, 80, append(strings.Fields(show), id)...); shown.code != 0 {
+				t.Errorf("perdure %s %s: exit %d: %s", show, id, shown.code, shown.complaints)
+			}
+		}
+	}
+}
+
+// Texts that are wider than they are long, and texts that a terminal would obey, keep a table in
+// its place.
+func TestTablesOfStrangeTexts(t *testing.T) {
+	t.Parallel()
+	rows := [][]string{
+		{"注文/東京都千代田区丸の内一丁目九番一号", "2026-11-15 12:00:00Z", "失敗しました: 残高が不足しています"},
+		{"order/\x1b[2J\x1b]0;owned\a", "2026-11-15 12:00:00Z", "two\nlines\tand a tab"},
+		{"order/e\u0301e\u0301e\u0301", "-", ""},
+	}
+	for _, width := range []int{10, 30, 40, 60, 80} {
+		lines, _ := fitted([]string{"EXECUTION", "STARTED", "REASON"}, rows, width)
+		if len(lines) != len(rows)+1 {
+			t.Errorf("%d lines at %d columns", len(lines), width)
+		}
+		for _, line := range append(lines, wrapped(rows, width)...) {
+			if strings.ContainsAny(line, "\x1b\a\t\n") {
+				t.Errorf("%q would reach the terminal", line)
+			}
+		}
+		for _, line := range lines {
+			if w := ansi.StringWidth(line); w > width {
+				t.Errorf("%d columns at %d: %s", w, width, line)
+			}
+		}
+	}
+	if lines := wrapped([][]string{{"Error", "one\ntwo"}}, 0); !slices.Equal(lines, []string{"Error  one", "       two"}) {
+		t.Errorf("a text of several lines: %q", lines)
+	}
+}

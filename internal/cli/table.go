@@ -1,0 +1,237 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/charmbracelet/x/ansi"
+)
+
+const (
+	// gap is how many spaces stand between two columns.
+	gap = 2
+	// comfortable is how far columns give way before others are left out for them.
+	comfortable = 20
+	// narrowest is how far a column gives way at last. Below it, lines are cut at their end.
+	narrowest = 8
+	// cutMark stands where something is left out.
+	cutMark = "…"
+)
+
+// table prints rows under a head whose titles are separated by tabs. Without a head, the first
+// columns are titles, and the last one is wrapped.
+//
+// A table with a head that is wider than the terminal gives way: its widest columns are cut, but
+// not those of times and numbers. When that does not leave enough of them, the columns whose title
+// ends in "?" are left out, the last one first. Pipes have no width, so they get everything.
+func (o *options) table(head string, rows [][]string) error {
+	width := o.width()
+	if head == "" {
+		return o.print(wrapped(rows, width))
+	}
+
+	titles := strings.Split(head, "\t")
+	lines, dropped := fitted(titles, rows, width)
+	if err := o.print(lines); err != nil {
+		return err
+	}
+
+	if len(dropped) > 0 {
+		fmt.Fprintf(o.Err, "Left out: %s. --wide shows everything.\n", strings.Join(dropped, ", "))
+	}
+	return nil
+}
+
+// width is how many columns a line may have; 0 for any number.
+func (o *options) width() int {
+	if o.wide || o.full {
+		return 0
+	}
+	return o.Width
+}
+
+// say prints a text in lines that fit the terminal.
+func (o *options) say(w io.Writer, text string) {
+	for _, line := range paragraph(text, o.width()) {
+		fmt.Fprintln(w, line)
+	}
+}
+
+func (o *options) print(lines []string) error {
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(o.Out, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// fitted lays out a table with a head within a width, and names the columns that it left out.
+func fitted(titles []string, rows [][]string, width int) (lines, dropped []string) {
+	all := make([][]string, 0, len(rows)+1)
+	optional := make([]bool, len(titles))
+	for i, title := range titles {
+		titles[i], optional[i] = strings.CutSuffix(title, "?")
+	}
+	all = append(all, titles)
+	for _, row := range rows {
+		clean := make([]string, len(titles))
+		for i := range min(len(row), len(titles)) {
+			clean[i] = oneLine(row[i])
+		}
+		all = append(all, clean)
+	}
+
+	widths := giveWay(all, width, comfortable)
+	for i := len(titles) - 1; i >= 0 && width > 0 && total(widths) > width; i-- {
+		if optional[i] {
+			dropped = append(dropped, titles[i])
+			for r := range all {
+				all[r] = slices.Delete(slices.Clone(all[r]), i, i+1)
+			}
+			widths = giveWay(all, width, comfortable)
+		}
+	}
+	slices.Reverse(dropped)
+	if width > 0 && total(widths) > width {
+		widths = giveWay(all, width, narrowest)
+	}
+
+	for _, row := range all {
+		lines = append(lines, line(row, widths, width))
+	}
+	return lines, dropped
+}
+
+// oneLine is a cell without line breaks and without anything that a terminal would obey.
+func oneLine(cell string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, cell)
+}
+
+func widthsOf(rows [][]string) []int {
+	widths := make([]int, len(rows[0]))
+	for _, row := range rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], ansi.StringWidth(cell))
+		}
+	}
+	return widths
+}
+
+func total(widths []int) int {
+	sum := gap * (len(widths) - 1)
+	for _, w := range widths {
+		sum += w
+	}
+	return sum
+}
+
+// giveWay narrows the widest columns of a table to a common width, but not below the least one, so
+// that a line fits. A width of 0 is that of a pipe.
+func giveWay(rows [][]string, width, least int) []int {
+	widths := widthsOf(rows)
+	rigid := make([]bool, len(widths))
+	for i := range widths {
+		rigid[i] = !slices.ContainsFunc(rows[1:], func(row []string) bool { return strings.Trim(row[i], "0123456789-+:./ TZ") != "" })
+	}
+
+	for width > 0 && total(widths) > width {
+		widest := -1
+		for i, w := range widths {
+			if !rigid[i] && w > least && (widest < 0 || w > widths[widest]) {
+				widest = i
+			}
+		}
+		if widest < 0 {
+			break
+		}
+		widths[widest]--
+	}
+	return widths
+}
+
+// line lays out one row. The last column is cut at its end, because it is prose. The others are
+// names, which differ at both ends: they are cut in the middle.
+func line(row []string, widths []int, width int) string {
+	var b strings.Builder
+	for i, cell := range row {
+		last := i == len(row)-1
+		if last {
+			cell = ansi.Truncate(cell, widths[i], cutMark)
+		} else {
+			cell = cutMiddle(cell, widths[i])
+		}
+		b.WriteString(cell)
+		if !last {
+			b.WriteString(strings.Repeat(" ", widths[i]-ansi.StringWidth(cell)+gap))
+		}
+	}
+
+	text := strings.TrimRight(b.String(), " ")
+	if width > 0 {
+		text = ansi.Truncate(text, width, cutMark)
+	}
+	return text
+}
+
+// cutMiddle shortens a name to a width and keeps both ends. People may use what is left as an
+// argument: see abbreviation.
+func cutMiddle(name string, width int) string {
+	if ansi.StringWidth(name) <= width {
+		return name
+	}
+	tail := min(6, (width-1)/3)
+	head := ansi.Truncate(name, width-1-tail, "")
+	return head + cutMark + ansi.TruncateLeft(name, ansi.StringWidth(name)-tail, "")
+}
+
+// wrapped lays out rows without a head: titles, and a last column whose text goes on below itself.
+func wrapped(rows [][]string, width int) (lines []string) {
+	if len(rows) == 0 {
+		return nil
+	}
+
+	titles := make([][]string, len(rows))
+	for i, row := range rows {
+		for _, title := range row[:len(row)-1] {
+			titles[i] = append(titles[i], oneLine(title))
+		}
+	}
+	widths := widthsOf(titles)
+	indent := total(widths) + gap
+	if width > 0 {
+		width = max(width-indent, narrowest)
+	}
+
+	for i, row := range rows {
+		title := ""
+		for j, cell := range titles[i] {
+			title += cell + strings.Repeat(" ", widths[j]-ansi.StringWidth(cell)+gap)
+		}
+		for _, text := range paragraph(row[len(row)-1], width) {
+			lines = append(lines, strings.TrimRight(title+text, " "))
+			title = strings.Repeat(" ", indent)
+		}
+	}
+	return lines
+}
+
+// paragraph is a text in lines of a width; 0 for any width.
+func paragraph(text string, width int) (lines []string) {
+	for part := range strings.SplitSeq(text, "\n") {
+		part = oneLine(part)
+		if width > 0 {
+			part = ansi.Wrap(part, width, "")
+		}
+		lines = append(lines, strings.Split(part, "\n")...)
+	}
+	return lines
+}

@@ -1,0 +1,100 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Find is the item of the mailbox that an operator means; nil when it is not there.
+func (n *Entity) Find(id string) *Item {
+	return n.find(func(it *Item) bool { return model.ItemID(it.Seq, it.At, it.Message) == id })
+}
+
+// manage does what an operator asks for with the mailbox. What a worker has begun stays: its code runs, and nobody
+// knows how far it is.
+func (n *Entity) manage(d *Decision, m *model.Message) {
+	if m.Name == model.MailboxList {
+		d.Answer.Output = n.calls().Encode()
+		return
+	}
+
+	it := n.Find(m.ID)
+	switch {
+	case it == nil:
+		d.refuse(fault.NotFound, fmt.Sprintf("no call %s waits for %s: it may have been made already", m.ID, m.To))
+	case m.Name == model.MailboxShow:
+		d.Answer.Output = n.shown(it).Encode()
+	case m.Name != model.MailboxSkip && m.Name != model.MailboxDrop:
+		d.refuse(fault.Invalid, fmt.Sprintf("nothing can %s a call that waits for %s", m.Name, m.To))
+	case it.made:
+		d.refuse(fault.Conflict, fmt.Sprintf("call %s of %s runs, or is about to: it cannot be taken back", m.ID, m.To))
+	case it.Message.Kind == model.MessageLock:
+		d.refuse(fault.Invalid, fmt.Sprintf("%s is the request of a lock by %s: cancel that execution, or release the lock", m.ID, it.Message.From.Address))
+	case m.Name == model.MailboxSkip:
+		n.skip(d, it)
+	default:
+		n.drop(d, it)
+	}
+}
+
+// calls is the mailbox as an operator sees it.
+func (n *Entity) calls() *model.Calls {
+	c := &model.Calls{Total: len(n.mail)}
+	for i, it := range n.mail[:min(len(n.mail), model.MailboxListed)] {
+		c.Calls = append(c.Calls, n.callOf(i, it))
+	}
+
+	return c
+}
+
+// shown is one item with its input.
+func (n *Entity) shown(it *Item) *model.Calls {
+	for i, o := range n.mail {
+		if o == it {
+			call := n.callOf(i, it)
+			call.Input = it.Message.Input
+			return &model.Calls{Calls: []model.Call{call}, Total: len(n.mail)}
+		}
+	}
+
+	return &model.Calls{Total: len(n.mail)}
+}
+
+func (n *Entity) callOf(i int, it *Item) model.Call {
+	call := model.CallOf(i+1, it.Seq, it.At, it.Message)
+	call.Running = it.made
+
+	return call
+}
+
+// skip puts a call behind the others. The operator gives up its place among the calls of its sender. A call of the
+// section that holds the lock is alone.
+func (n *Entity) skip(d *Decision, it *Item) {
+	if it.Message.Section != "" {
+		d.refuse(fault.Invalid, fmt.Sprintf("%s is called by the section that holds its lock: no other call goes before it", n.Row.Address))
+		return
+	}
+
+	stored := it.Seq != 0
+	n.remove(d, it)
+	if stored {
+		n.store(d, it)
+	}
+	n.add(it)
+	d.Answer.Output = n.shown(it).Encode()
+}
+
+// drop removes a call, and tells its caller.
+func (n *Entity) drop(d *Decision, it *Item) {
+	n.remove(d, it)
+	d.answerCall(it.Message, model.Answer{Failure: DroppedCall(it.Message)})
+	dropped := model.CallOf(0, it.Seq, it.At, it.Message)
+	d.Answer.Output = (&model.Calls{Calls: []model.Call{dropped}, Total: len(n.mail)}).Encode()
+}
+
+// DroppedCall is what the caller of a call hears that an operator has dropped.
+func DroppedCall(m *model.Message) *model.Failure {
+	return &model.Failure{Kind: model.FailureDropped, Permanent: true, Message: fmt.Sprintf("an operator dropped call %s of %s: it was not made", m.Name, m.To)}
+}

@@ -1,0 +1,120 @@
+package core
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// fewSignals are counted by looking at each of them.
+const fewSignals = 64
+
+// Signals is the number of signals that the code has not taken.
+func (x *Execution) Signals() int { return len(x.signals) }
+
+// addSignal adds a signal that the code has not taken.
+func (x *Execution) addSignal(e *model.Event) {
+	x.signals = append(x.signals, *e)
+	switch {
+	case x.named != nil:
+		x.named[e.Name]++
+	case len(x.signals) > fewSignals:
+		x.named = map[string]int{}
+		for i := range x.signals {
+			x.named[x.signals[i].Name]++
+		}
+	}
+}
+
+// dropSignal removes the signal at an index.
+func (x *Execution) dropSignal(i int) {
+	if x.named != nil {
+		name := x.signals[i].Name
+		if x.named[name]--; x.named[name] == 0 {
+			delete(x.named, name)
+		}
+	}
+	x.signals = slices.Delete(x.signals, i, i+1)
+}
+
+// signal is the index of the signal with a position; negative when there is none. They are in the order of their positions.
+func (x *Execution) signal(seq int64) int {
+	i, found := slices.BinarySearchFunc(x.signals, seq, func(e model.Event, seq int64) int { return cmp.Compare(e.Seq, seq) })
+	if !found {
+		return -1
+	}
+
+	return i
+}
+
+// signalsOf is how many signals of a name the code has not taken.
+func (x *Execution) signalsOf(name string) (n int) {
+	if x.named != nil {
+		return x.named[name]
+	}
+	for i := range x.signals {
+		if x.signals[i].Name == name {
+			n++
+		}
+	}
+
+	return n
+}
+
+// allSignals bounds the signals of all names that a run may hold. They begin the history of the next run when the
+// code continues as new, and must leave it room: half of the events of a history.
+func (lim Limits) allSignals() int { return max(lim.Signals, int(lim.Events/2)) }
+
+// flooded says why the run may not hold further signals beside those that it has; nothing when it may. Each name has
+// a bound of its own, so that signals that the code does not take keep out no others.
+func (x *Execution) flooded(further []model.Event, lim Limits) string {
+	for i := range further {
+		name, n := further[i].Name, 0
+		for j := range further[:i+1] {
+			if further[j].Name == name {
+				n++
+			}
+		}
+		if have := x.signalsOf(name); have+n > lim.Signals {
+			return fmt.Sprintf("execution %s holds %d unread signals %q: at most %d of one name may wait", x.Start.Address, have, name, lim.Signals)
+		}
+	}
+	if len(x.signals)+len(further) > lim.allSignals() {
+		return fmt.Sprintf("execution %s holds %d unread signals: at most %d of all names may wait", x.Start.Address, len(x.signals), lim.allSignals())
+	}
+
+	return ""
+}
+
+// overflows says why a run may not begin with the signals that it has; nothing when it may.
+func (x *Execution) overflows(lim Limits) string {
+	if n := len(x.signals); n > lim.allSignals() {
+		return fmt.Sprintf("the past of %s has %d signals that were not taken: a run may hold %d", x.Start.Address, n, lim.allSignals())
+	}
+	if len(x.signals) <= lim.Signals {
+		return ""
+	}
+	for i := range x.signals {
+		if name := x.signals[i].Name; x.signalsOf(name) > lim.Signals {
+			return fmt.Sprintf("the past of %s has %d signals %q that were not taken: a run may hold %d of one name",
+				x.Start.Address, x.signalsOf(name), name, lim.Signals)
+		}
+	}
+
+	return ""
+}
+
+// receive accepts a signal.
+func (x *Execution) receive(d *Decision, now model.Time, e model.Event, lim Limits) {
+	e.Kind = model.EventSignalReceived
+	if why := x.flooded([]model.Event{e}, lim); why != "" {
+		d.refuse(fault.Exhausted, why)
+		return
+	}
+	if x.admits(d, &e, lim) {
+		x.append(d, now, e)
+	}
+}

@@ -1,0 +1,78 @@
+package diagnosis
+
+import (
+	"slices"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Run is what is known of an open run.
+type Run struct {
+	Shard   model.ShardID
+	Address model.Address
+	// Task is set when the run is a task that stands alone. It needs no workflow code.
+	Task *model.TaskSpec
+	// Pin is the version that it is pinned to, where that matters (see World.NeedsPin).
+	Pin string
+	// Waits are what its owner says it waits for, or else what the store says, the main one first.
+	Waits []model.Reason
+}
+
+// Judge returns why a run does not go on, the main reason first. What keeps every process from working on it
+// comes before what its code waits for, but for the lack of any process, which comes last.
+func (w *World) Judge(r *Run) []model.Reason {
+	waits := slices.Clone(r.Waits)
+	for i := range waits {
+		waits[i] = w.served(r, waits[i])
+	}
+
+	if len(waits) > 0 && unreadable(waits[0].Code) {
+		return waits // no process could read it
+	}
+	why, stands := w.Unowned(r.Shard)
+	if !stands && r.Task == nil {
+		why, stands = w.Lacks(r.Shard, r.Address, r.Pin)
+	}
+	if !stands {
+		return waits
+	}
+	if len(w.live) == 0 && len(waits) > 0 && waits[0].Code != model.WaitTurn {
+		return append(waits, why) // the store of a program that is stopped: people ask what its executions wait for
+	}
+
+	// It is neither running nor ready, whatever its row says.
+	rest := slices.DeleteFunc(waits, func(o model.Reason) bool {
+		return o.Code == model.WaitTurn || o.Code == why.Code && o.Name == why.Name
+	})
+	return append([]model.Reason{why}, rest...)
+}
+
+// served says of a task that waits for a worker whether any process has one.
+func (w *World) served(r *Run, why model.Reason) model.Reason {
+	if why.Code != model.WaitWorker {
+		return why
+	}
+	queue, ok := queueOf(why.Detail)
+	if !ok {
+		return why
+	}
+	if judged, unserved := w.Unserved(r.Address.Tenant, &model.TaskSpec{Queue: queue, Kind: why.Name}); unserved {
+		return judged
+	}
+	return why
+}
+
+// queueOf is the queue that the detail of a reason names: "queue mails, activity".
+func queueOf(detail string) (string, bool) {
+	const before, after = "queue ", ", activity"
+	if len(detail) <= len(before)+len(after) || detail[:len(before)] != before || detail[len(detail)-len(after):] != after {
+		return "", false
+	}
+	return detail[len(before) : len(detail)-len(after)], true
+}
+
+// unreadable reports whether the row itself is the trouble: it is damaged, of a newer version, or refused by
+// the store.
+func unreadable(c model.ReasonCode) bool {
+	return c == model.WaitPoison || c == model.WaitCorrupt || c == model.WaitNewer
+}

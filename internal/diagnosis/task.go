@@ -1,0 +1,38 @@
+package diagnosis
+
+import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Flow is what people have set for tasks: paused queues, limits and breakers.
+type Flow interface {
+	// Paused tells that a queue is paused, and why.
+	Paused(queue string) (model.Reason, bool)
+	// Refuses tells which limit or breaker keeps a task back.
+	Refuses(t *core.Task) (model.Reason, bool, error)
+}
+
+// Task is why an open task does not begin, from its history, the workers that are alive and the settings. Its
+// owner knows more: how many tasks are before it.
+func (w *World) Task(tenant string, t *core.Task, flow Flow) (model.Reason, error) {
+	switch {
+	case t.Held:
+		return model.Reason{Code: model.WaitStep, Name: t.Spec.Kind}, nil
+	case t.Visible > w.view.Now && t.Attempt > 0:
+		return model.Reason{Code: model.WaitRetry, Name: t.Spec.Kind, Attempt: t.Attempt + 1, Until: t.Visible, Detail: core.LastError(t)}, nil
+	case t.Visible > w.view.Now:
+		return model.Reason{Code: model.WaitTimer, Until: t.Visible}, nil
+	}
+
+	if why, paused := flow.Paused(t.Spec.Queue); paused {
+		return why, nil
+	}
+	if why, unserved := w.Unserved(tenant, t.Spec); unserved {
+		return why, nil
+	}
+	if why, refused, err := flow.Refuses(t); err != nil || refused {
+		return why, err
+	}
+	return model.Reason{Code: model.WaitLine, Name: t.Spec.Queue, Detail: "every worker that could take it is busy, or it is about to begin"}, nil
+}

@@ -1,0 +1,536 @@
+package e2e_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/cli"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/node"
+)
+
+// place is a process from which the town is looked at.
+type place struct {
+	name    string
+	app     *perdure.App // nil for the command line
+	metrics *prometheus.Registry
+
+	said map[string]string // what it has said of each stall at last
+}
+
+// blind tells that a place cannot know the reason of a stall: it has nothing but the file, and the reason is in the memory
+// of the process that has it open.
+func (w *stalls) blind(p *place, x *stall) bool {
+	return x.memory && p.app == nil && w.s.kind == "sqlite"
+}
+
+// perdureCLI runs a command and returns what it printed.
+func (w *stalls) perdureCLI(args ...string) (string, int) {
+	w.t.Helper()
+	var out, bad bytes.Buffer
+	code := cli.Main(w.t.Context(), append(args, "--store", w.s.url), cli.Streams{In: strings.NewReader(""), Out: &out, Err: &bad})
+	return out.String() + bad.String(), code
+}
+
+// fromCLI reads what a command prints as JSON.
+func fromCLI[T any](w *stalls, args ...string) (v T) {
+	w.t.Helper()
+	text, code := w.perdureCLI(append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(text), &v); err != nil && code == 0 {
+		w.t.Fatalf("perdure %s: %v in %s", strings.Join(args, " "), err, text)
+	}
+	return v
+}
+
+type listedLine struct {
+	Workflow, Key, Reason string
+	Waits                 []string
+}
+
+func (l listedLine) ref() string { return l.Workflow + "/" + l.Key }
+
+// described is the main reason of each stall, and what follows from it, as one place describes it.
+func (w *stalls) described(p *place) map[string]string {
+	w.t.Helper()
+	found := map[string]string{}
+	for _, x := range w.all {
+		if p.app == nil {
+			text, _ := w.perdureCLI("workflow", "explain", x.ref.Workflow+"/"+x.ref.Key)
+			line, rest, _ := strings.Cut(text, "\n")
+			found[x.name] = strings.TrimSuffix(strings.TrimPrefix(line, "It "), ".")
+			found[x.name+" because"] = rest
+			continue
+		}
+		info, err := p.app.Describe(w.t.Context(), x.ref)
+		if err != nil {
+			found[x.name] = err.Error()
+			continue
+		}
+		found[x.name], found[x.name+" because"] = info.Reason, strings.Join(info.Because, "\n")
+	}
+	return found
+}
+
+// listed are the reasons of a list.
+func (w *stalls) listed(p *place) map[string]string {
+	w.t.Helper()
+	if p.app == nil {
+		return reasonsOf(fromCLI[[]listedLine](w, "workflow", "list", "--status", "open", "--limit", "0"))
+	}
+	return w.collect(p.app.Executions(w.t.Context(), `status = "open"`))
+}
+
+// stranded are the reasons of what is stranded.
+func (w *stalls) stranded(p *place) map[string]string {
+	w.t.Helper()
+	if p.app == nil {
+		return reasonsOf(fromCLI[[]listedLine](w, "workflow", "stranded"))
+	}
+	return w.collect(p.app.Stranded(w.t.Context()))
+}
+
+func reasonsOf(lines []listedLine) map[string]string {
+	found := map[string]string{}
+	for _, l := range lines {
+		found[l.ref()] = l.Reason
+	}
+	return found
+}
+
+func (w *stalls) collect(all func(func(perdure.Info, error) bool)) map[string]string {
+	w.t.Helper()
+	found := map[string]string{}
+	for info, err := range all {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		found[info.Ref.Workflow+"/"+info.Ref.Key] = info.Reason
+	}
+	return found
+}
+
+// problems are where a place does not say what it has to say.
+func (w *stalls) problems(p *place) (wrong []string) {
+	w.t.Helper()
+	described, listed, stranded := w.described(p), w.listed(p), w.stranded(p)
+	p.said = described
+	for i := range w.all {
+		x := &w.all[i]
+		if w.blind(p, x) {
+			continue
+		}
+		ref := x.ref.Workflow + "/" + x.ref.Key
+		got := described[x.name]
+		for _, part := range x.want {
+			if !strings.Contains(got, part) {
+				wrong = append(wrong, fmt.Sprintf("%s: %s is explained as %q, want %q", p.name, x.name, got, part))
+			}
+		}
+		for _, part := range x.because {
+			if because := described[x.name+" because"]; !strings.Contains(because, part) {
+				wrong = append(wrong, fmt.Sprintf("%s: %s is explained by %q, want %q", p.name, x.name, because, part))
+			}
+		}
+		if listed[ref] != got {
+			wrong = append(wrong, fmt.Sprintf("%s: %s is listed with %q and explained as %q", p.name, x.name, listed[ref], got))
+		}
+		if why, found := stranded[ref]; found != x.code.Strands() || found && why != got {
+			wrong = append(wrong, fmt.Sprintf("%s: %s is stranded: %v (%q), explained as %q", p.name, x.name, found, why, got))
+		}
+	}
+	return wrong
+}
+
+// strandedByCode counts the stalls that a place knows to go on only when somebody changes something.
+func (w *stalls) strandedByCode(p *place) map[string]int {
+	found := map[string]int{}
+	for i := range w.all {
+		if x := &w.all[i]; x.code.Strands() && !w.blind(p, x) {
+			found[string(x.code)]++
+		}
+	}
+	return found
+}
+
+// counted adds up the metric of all processes.
+func (w *stalls) counted(places []*place) map[string]int {
+	w.t.Helper()
+	found := map[string]int{}
+	for _, p := range places {
+		if p.metrics == nil {
+			continue
+		}
+		families, err := p.metrics.Gather()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() != "perdure_workflow_runs_stranded" {
+				continue
+			}
+			for _, m := range f.GetMetric() {
+				if n := int(m.GetGauge().GetValue()); n > 0 {
+					found[m.GetLabel()[0].GetValue()] += n
+				}
+			}
+		}
+	}
+	return found
+}
+
+// doctor is what the command line says about executions.
+func (w *stalls) doctor() string {
+	w.t.Helper()
+	text, _ := w.perdureCLI("doctor")
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, " executions ") {
+			return line
+		}
+	}
+	return text
+}
+
+// settled waits until every place says the right thing, and all of them the same.
+func (w *stalls) settled(places []*place) {
+	w.t.Helper()
+	began := time.Now()
+	for {
+		var wrong []string
+		for _, p := range places {
+			if wrong = w.problems(p); len(wrong) > 0 {
+				break
+			}
+		}
+		if len(wrong) == 0 {
+			return
+		}
+		if time.Since(began) > patience/12 {
+			w.t.Fatalf("%d of the answers are wrong:\n%s", len(wrong), strings.Join(wrong, "\n"))
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// compare compares word for word what the places have said.
+func (w *stalls) compare(places []*place) {
+	w.t.Helper()
+	first := places[0]
+	for _, p := range places[1:] {
+		for i := range w.all {
+			if x := &w.all[i]; !w.blind(p, x) && p.said[x.name] != first.said[x.name] {
+				w.t.Errorf("%s says of %s that it %s; %s says that it %s", first.name, x.name, first.said[x.name], p.name, p.said[x.name])
+			}
+		}
+	}
+}
+
+// Everything that we know can stall, and every face says why: explain, list, stranded, doctor, queue list and the metric
+// agree, from the owner, from another process and from the command line.
+func TestEveryFaceSaysWhyNothingGoesOn(t *testing.T) {
+	t.Parallel()
+	onStores(t, durable, func(t *testing.T, s *site) {
+		w := &stalls{t: t, s: s, free: make(chan struct{})}
+		t.Cleanup(func() { close(w.free) })
+		s.cfg.MaxHistory, s.cfg.IdleAfter, s.cfg.DrainTimeout = 1<<20, 50*time.Millisecond, time.Second
+		w.past()
+		w.damage()
+
+		held := w.held()
+		flow := w.flow(held)
+		defs := []perdure.Definition{
+			flow, held, stallBox, stallPaused, stallBroken, stallFails, stallInline, large, old("b"), damaged,
+			perdure.NewWorkflow("newer", waitsForWordAfterStep), perdure.NewWorkflow("pinned", waitsForWord, perdure.Pinned()),
+		}
+		schedules := stallSchedules(flow)
+		defs = append(defs, schedules...)
+		s.cfg.Version = "v2"
+		places := []*place{w.place("the first process", append(defs, onlyA)...)}
+		if s.kind == "postgres" {
+			places = append(places, w.place("the second process", append(defs, onlyB, vault)...))
+		}
+		w.awaitOwners(len(places))
+		w.present(places[0].app, held, flow)
+		for range 2 { // the second one waits for the end of the first
+			if err := schedules[2].(*perdure.Schedule).Trigger(caller(t, places[0].app)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if s.kind == "postgres" {
+			w.apart(places)
+			w.astray(places[0].app, flow)
+		}
+		places = append(places, &place{name: "the command line"})
+
+		w.settled(places)
+		w.compare(places)
+		want := w.strandedByCode(places[0])
+		eventually(t, fmt.Sprintf("the metric counts %v", want), func() bool { return maps.Equal(w.counted(places), want) })
+		line := w.doctor()
+		for code, n := range w.strandedByCode(places[len(places)-1]) {
+			if !strings.Contains(line, fmt.Sprintf("%d %s", n, code)) {
+				t.Errorf("doctor says %q, want %d %s", line, n, code)
+			}
+		}
+		w.queues()
+		w.schedules(places)
+		w.late(places)
+		t.Logf("%d stalls", len(w.all))
+	})
+}
+
+// damage changes rows behind everybody's back.
+func (w *stalls) damage() {
+	w.s.damage("history", "body", "seq = 2")
+	if w.s.kind == "postgres" {
+		w.s.sql(`update perdure.history h set kind = 200 from perdure.executions e where e.run = h.run and e.workflow = 'newer' and h.seq = 1`)
+	}
+}
+
+// place opens a process.
+func (w *stalls) place(name string, defs ...perdure.Definition) *place {
+	reg := prometheus.NewRegistry()
+	w.s.cfg.Metrics = reg
+	return &place{name: name, app: w.s.open(defs...), metrics: reg}
+}
+
+// awaitOwners waits until so many processes share the shards.
+func (w *stalls) awaitOwners(n int) {
+	w.t.Helper()
+	eventually(w.t, "all processes own shards", func() bool {
+		owners, all := w.owners()
+		return all && len(slices.Compact(slices.Sorted(maps.Values(owners)))) == n
+	})
+}
+
+// owners are the processes that own the shards, and whether each shard has one that is alive.
+func (w *stalls) owners() (owners map[model.ShardID]string, all bool) {
+	w.t.Helper()
+	n, err := node.Open(w.t.Context(), node.Config{URL: w.s.url, ReadOnly: true})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer n.Close()
+	v, err := n.Store().Members(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	owners, all = map[model.ShardID]string{}, true
+	for _, o := range v.Owners {
+		alive := false
+		for _, m := range v.Members {
+			alive = alive || m.ID == o.Node && m.Epoch == o.Epoch && m.Expires >= v.Now
+		}
+		all = all && alive
+		owners[o.Shard] = o.Node.String()
+	}
+	return owners, all
+}
+
+var (
+	onlyA = perdure.NewWorkflow("only-a", waitsForWord)
+	onlyB = perdure.NewWorkflow("only-b", waitsForWord)
+	vault = perdure.NewEntity[int]("vault")
+	stow  = perdure.NewOperation(vault, "stow", func(_ perdure.EntityCtx, n *int, by int) (int, error) { *n += by; return *n, nil })
+)
+
+// apart starts executions of workflows of which one process alone has the code, in shards of both.
+func (w *stalls) apart(places []*place) {
+	w.t.Helper()
+	owners, _ := w.owners()
+	c := caller(w.t, places[0].app)
+	node := map[string]string{} // of the process that has the code, by workflow
+	for _, d := range []*perdure.Workflow[string, string]{onlyA, onlyB} {
+		for i := range 6 {
+			ref := started(w.t, c, d, "x", perdure.RawKey(fmt.Sprint("k", i))).Ref
+			a := model.Address{Tenant: model.DefaultTenant, Type: ref.Workflow, Key: ref.Key}
+			x := stall{name: ref.Workflow + " " + ref.Key, ref: ref, code: model.WaitElsewhere}
+			own := owners[a.Shard(len(owners))]
+			if node[ref.Workflow] == "" {
+				node[ref.Workflow] = w.codeAt(ref.Workflow)
+			}
+			if own == node[ref.Workflow] {
+				x.code, x.want = model.WaitSignal, []string{"waits for signal word"}
+			} else {
+				x.want = []string{"waits for its owner to have the code of workflow " + ref.Workflow, own + ") owns its shard and has no code for it", node[ref.Workflow] + ") has"}
+			}
+			w.add(x)
+		}
+	}
+}
+
+// astray has a workflow call an entity of which the second process alone has the code, in a shard of the first.
+func (w *stalls) astray(app *perdure.App, flow *perdure.Workflow[string, string]) {
+	w.t.Helper()
+	owners, _ := w.owners()
+	first, key := w.codeAt("only-a"), ""
+	for i := 0; key == ""; i++ {
+		a := model.Address{Tenant: model.DefaultTenant, Type: "entity:vault", Key: fmt.Sprint("v", i)}
+		if owners[a.Shard(len(owners))] == first {
+			key = a.Key
+		}
+	}
+	w.add(stall{
+		name: "call of an entity of another process", ref: started(w.t, caller(w.t, app), flow, "stow "+key, perdure.RawKey("stow")).Ref, code: model.WaitAnswer,
+		want: []string{"answer of vault/" + key}, because: []string{"vault/" + key + " waits for its owner to have the code of entity vault", first + ") owns its shard"},
+	})
+}
+
+// stallSchedules are schedules that begin nothing, each for another reason.
+func stallSchedules(flow *perdure.Workflow[string, string]) []perdure.Definition {
+	return []perdure.Definition{
+		perdure.NewSchedule("asleep", perdure.Every(24*time.Hour), flow.Job("signal"), perdure.PausedAtFirst("holiday")),
+		perdure.NewSchedule("orphan", perdure.Every(24*time.Hour), perdure.DeclareWorkflow[string, string]("gone").Job("x")),
+		perdure.NewSchedule("busy", perdure.Every(24*time.Hour), flow.Job("signal"), perdure.OverlapQueue),
+	}
+}
+
+// schedules compares what the places say of the schedules.
+func (w *stalls) schedules(places []*place) {
+	w.t.Helper()
+	type line struct {
+		Name, Trouble string
+		Status        struct {
+			Paused  bool
+			Why     string
+			Waiting *struct{}
+		}
+	}
+	for _, p := range places {
+		found := map[string]line{}
+		if p.app == nil {
+			for _, l := range fromCLI[[]line](w, "schedule", "list") {
+				found[l.Name] = l
+			}
+		} else {
+			for s, err := range p.app.Schedules(w.t.Context()) {
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				l := line{Name: s.Name, Trouble: s.Trouble}
+				if l.Status.Paused, l.Status.Why = s.Paused, s.Why; !s.Waiting.IsZero() {
+					l.Status.Waiting = &struct{}{}
+				}
+				found[s.Name] = l
+			}
+		}
+		if s := found["asleep"]; !s.Status.Paused || s.Status.Why != "holiday" || s.Trouble != "" {
+			w.t.Errorf("%s: the paused schedule: %+v", p.name, s)
+		}
+		if s := found["orphan"]; s.Trouble != "what it begins waits for a worker that offers workflow gone: no live process has its code" {
+			w.t.Errorf("%s: the schedule of a workflow without code: %+v", p.name, s)
+		}
+		if s := found["busy"]; s.Status.Waiting == nil || s.Trouble != "" {
+			w.t.Errorf("%s: the schedule whose last execution is open: %+v", p.name, s)
+		}
+	}
+	for name, want := range map[string]string{
+		"asleep": "the schedule is paused: holiday", "orphan": "no live process has its code",
+		"busy": "is open (overlap queue)",
+	} {
+		if text, _ := w.perdureCLI("workflow", "explain", "perdure.schedule/"+name); !strings.Contains(text, want) {
+			w.t.Errorf("schedule %s is explained as %s, want %q", name, text, want)
+		}
+	}
+}
+
+// codeAt is the process that has the code of a workflow.
+func (w *stalls) codeAt(workflow string) string {
+	w.t.Helper()
+	type worker struct {
+		Node      string
+		Workflows []string
+	}
+	for _, x := range fromCLI[[]worker](w, "worker", "list") {
+		if slices.Contains(x.Workflows, workflow) {
+			return x.Node
+		}
+	}
+	w.t.Fatalf("no process has the code of %s", workflow)
+	return ""
+}
+
+// queues compares what the command line says of queues with the stalls.
+func (w *stalls) queues() {
+	w.t.Helper()
+	type line struct {
+		Queue, Reason string
+		Open, Waiting int
+		Paused        bool
+		Unserved      []string
+	}
+	found := map[string]line{}
+	for _, l := range fromCLI[[]line](w, "queue", "list") {
+		found[l.Queue] = l
+	}
+	if q := found["nobody"]; q.Open != 2 || q.Waiting != 2 || !slices.Equal(q.Unserved, []string{"unserved"}) {
+		w.t.Errorf("the queue without workers: %+v", q)
+	}
+	if q := found["closed"]; q.Open != 3 || !q.Paused || q.Reason != "inventory" || len(q.Unserved) > 0 {
+		w.t.Errorf("the paused queue: %+v", q)
+	}
+	if q := found["open"]; q.Open != 6 || len(q.Unserved) > 0 {
+		w.t.Errorf("the queue that is served: %+v", q)
+	}
+}
+
+// late has callers run into their deadlines: each error says why.
+func (w *stalls) late(places []*place) {
+	w.t.Helper()
+	for _, p := range places {
+		if p.app == nil {
+			continue
+		}
+		for what, try := range map[string]struct {
+			do   func(c perdure.Client) error
+			want string
+		}{
+			"a result": {func(c perdure.Client) error {
+				_, err := perdure.DeclareWorkflow[string, string]("gone").Execution(perdure.RawKey("k")).Result(c)
+				return err
+			}, "gone/k waits for a worker that offers workflow gone: no live process has its code"},
+			"a result behind a lock": {func(c perdure.Client) error {
+				_, err := perdure.DeclareWorkflow[string, string]("flow").Execution(perdure.RawKey("lock")).Result(c)
+				return err
+			}, "flow/lock waits for the lock of box/b, held by flow/holder"},
+			"a task": {func(c perdure.Client) error {
+				_, err := stallUnserved.Execution(perdure.RawKey("lone-task-without-workers")).Result(c)
+				return err
+			}, "queue nobody, activity unserved: no live process serves it"},
+			"a call of a locked entity": {func(c perdure.Client) error {
+				_, err := stallPut.Call(c, "b", 1)
+				return err
+			}, "box/b waits for the lock of box/b, held by flow/holder"},
+			"a call of an entity without code": {func(c perdure.Client) error {
+				_, err := stallGhost.Call(c, "x", 1)
+				return err
+			}, "ghost/x waits for a worker that offers entity ghost: no live process has its code"},
+			"an update": {func(c perdure.Client) error {
+				_, err := stallChange.Call(c, perdure.Ref{Workflow: "flow", Key: "timer"}, "x")
+				return err
+			}, "flow/timer waits for a timer until"},
+		} {
+			ctx, cancel := context.WithTimeout(w.t.Context(), 100*time.Millisecond)
+			err := try.do(p.app.With(ctx))
+			cancel()
+			if err == nil || !strings.Contains(err.Error(), try.want) {
+				w.t.Errorf("%s: %s: %v; want %q in it", p.name, what, err, try.want)
+			}
+		}
+		ctx, cancel := context.WithCancel(w.t.Context())
+		cancel()
+		_, err := stallUnserved.Execution(perdure.RawKey("lone-task-without-workers")).Result(p.app.With(ctx))
+		if err == nil || strings.Contains(err.Error(), "no live process") {
+			w.t.Errorf("%s: a caller who gave up: %v", p.name, err)
+		}
+	}
+}

@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	ackBatch = 256         // so many acknowledged answers are removed without waiting for more
+	ackMost  = 10_000      // further ones stay until the sweep
+	ackLast  = time.Second // how long a process that ends tries to remove the rest
+	ackEvery = clerkPoll   // how long acknowledged answers wait for others
+)
+
+// acknowledge notes that the caller of a request has the answer that another owner stored for it, so that the
+// stored answer can go.
+//
+// The id of the request was drawn for this one call, and the store took the request exactly once, at the first
+// attempt. The owner wrote the answer in the commit that consumed the request, or later. So no copy of the request
+// can appear after this. Where the clerk is not sure of that, it acknowledges nothing, and the answer stays until
+// the sweep finds that it is old: a late copy of the request then finds it.
+func (k *clerk) acknowledge(key store.RequestKey) {
+	k.mu.Lock()
+	if len(k.acked) < ackMost {
+		k.acked = append(k.acked, key)
+	}
+	enough := len(k.acked) == ackBatch
+	k.mu.Unlock()
+
+	k.lookout.Expect()
+	if enough {
+		k.lookout.Nudge()
+	}
+}
+
+// tidy removes acknowledged answers from the store, many at once.
+func (k *clerk) tidy(ctx context.Context) {
+	k.mu.Lock()
+	n := len(k.acked)
+	if n == 0 || n < ackBatch && time.Since(k.tidied) < ackEvery {
+		k.mu.Unlock()
+		return
+	}
+	keys := k.acked
+	k.acked = nil
+	k.mu.Unlock()
+
+	k.tidied = time.Now()
+	_, err := k.eng.cfg.Store.Sweep(ctx, store.SweepRequest{Answered: keys}) // when it fails, they stay until the owner sweeps
+	note(ctx, k.eng.others.sweep, err)
+}
+
+// tidyLast removes what is left when the process ends.
+func (k *clerk) tidyLast(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), ackLast)
+	defer cancel()
+
+	k.tidied = time.Time{}
+	k.tidy(ctx)
+}

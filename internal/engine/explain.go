@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"context"
+	"maps"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/lending"
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// Explain says why the current run of an address does not move, as far as this node knows better than the
+// store. A node that cannot be sure of its lease knows nothing.
+func (e *Engine) Explain(ctx context.Context, a model.Address) ([]model.Reason, bool) {
+	reasons, ok := e.ExplainAll(ctx, []model.Address{a})[a]
+	return reasons, ok
+}
+
+// ExplainAll is Explain of many addresses: each lane is asked once. Those that this node knows nothing of are
+// absent.
+func (e *Engine) ExplainAll(ctx context.Context, all []model.Address) map[model.Address][]model.Reason {
+	inc := e.current()
+	if inc == nil {
+		return nil
+	}
+	return inc.explain(ctx, all)
+}
+
+func (inc *incarnation) explain(ctx context.Context, all []model.Address) map[model.Address][]model.Reason {
+	byLane := map[*laneShell][]model.Address{}
+	for _, a := range all {
+		if s := inc.lane(a.Shard(len(inc.owner))); s != nil {
+			byLane[s] = append(byLane[s], a)
+		}
+	}
+
+	found := map[model.Address][]model.Reason{}
+	for s, addresses := range byLane {
+		c := newCall()
+		told := map[model.Address][]model.Reason{} // the lane's until it has finished the call
+		err := s.inbox.put(ctx, op{token: c, do: func(l *lane.Lane, _ model.Time) {
+			for _, a := range addresses {
+				if reasons, ok := l.Explain(a); ok {
+					told[a] = reasons
+				}
+			}
+			c.finish(&lane.Answer{})
+		}})
+		if err != nil {
+			continue
+		}
+		select {
+		case <-c.done:
+		case <-ctx.Done():
+			return found
+		}
+		if c.answer.Err != nil || !inc.serving() {
+			continue
+		}
+		maps.Copy(found, told)
+	}
+	return found
+}
+
+// Self is this node and what its workers can run now, which the store hears with the next renewal of the lease.
+// ok is false while the node has no lease.
+func (e *Engine) Self() (id model.NodeID, serves []store.Served, ok bool) {
+	inc := e.current()
+	if inc == nil {
+		return id, nil, false
+	}
+	return inc.self.ID, e.serves(), true
+}
+
+// Ask asks the node that owns addresses why they do not move. It is for a node that does not own them, and for a
+// guest.
+func (e *Engine) Ask(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
+	return peer.Ask(ctx, e.cfg.Store, e.cfg.Hints, owner, all)
+}
+
+// peerHandler hears what other processes say to an incarnation: nodes that lend and borrow workers, and everybody
+// who asks why runs do not move.
+type peerHandler struct {
+	lending.Handler
+
+	inc *incarnation
+}
+
+// maxInquiries bounds the inquiries that are answered at the same time. Those beyond it get no answer: whoever
+// asked judges by what the store says.
+const maxInquiries = 64
+
+// Inquired answers what another process asks about runs of this node. It does not block.
+func (h peerHandler) Inquired(all []model.Address, answer func(map[model.Address][]model.Reason)) {
+	if h.inc.inquiries.Add(1) > maxInquiries {
+		h.inc.inquiries.Add(-1)
+		return
+	}
+	begun := h.inc.eng.beside.run(func(ctx context.Context) {
+		defer h.inc.inquiries.Add(-1)
+		answer(h.inc.explain(ctx, all))
+	})
+	if !begun {
+		h.inc.inquiries.Add(-1)
+	}
+}
+
+// Queues are the tasks of runs that this node owns, by queue.
+func (h peerHandler) Queues() ([]peer.QueueCount, bool) {
+	if !h.inc.serving() {
+		return nil, false
+	}
+	return h.inc.board.counts(), true
+}

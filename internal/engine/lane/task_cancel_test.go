@@ -1,0 +1,57 @@
+package lane_test
+
+import (
+	"testing"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// An owner dies right after it has stored that a task is canceled, and before it has told the worker. The next owner tells it.
+func TestCancelUnderAnotherOwner(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1)
+	r.send(theTask("t"), "t")
+	r.settle()
+	c := b.one()
+	r.send(model.Message{Kind: model.MessageCancel, To: c.Ref.Address}, "cancel")
+	r.flush()
+	r.landUnheard()
+	if n := b.stops(true); n != 0 {
+		t.Fatalf("the worker is told %d times before the owner knows that it is stored", n)
+	}
+	b.dies()
+	r.settle()
+	if n := b.stops(true); n != 1 {
+		t.Errorf("the worker is told %d times that the task is canceled, want once", n)
+	}
+	b.report(c, failed)
+	r.settle()
+	r.wantStatus(c.Ref.Address, model.Canceled)
+}
+
+// A claim that nobody was told of is handed over by the next owner. When the task was canceled meanwhile, the claim says so.
+func TestCanceledClaimIsHandedOver(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 1)
+	r.send(theTask("t"), "t")
+	r.flush()
+	r.landUnheard()
+	b.dies()
+	r.send(model.Message{Kind: model.MessageCancel, To: taskAt("t")}, "cancel")
+	r.flush()
+	for len(r.loads) > 0 {
+		r.read()
+		r.flush()
+	}
+	r.landUnheard()
+	r.told = nil // of the second owner
+	b.dies()
+	r.settle()
+	c := b.one()
+	if !c.Canceled {
+		t.Error("the claim of a canceled task is handed over as if it were not canceled")
+	}
+	b.report(c, failed)
+	r.settle()
+	r.wantStatus(taskAt("t"), model.Canceled)
+}

@@ -1,0 +1,68 @@
+package loan_test
+
+import (
+	"maps"
+	"slices"
+	"testing"
+
+	"github.com/perdure/perdure/internal/engine/loan"
+	"github.com/perdure/perdure/internal/model"
+)
+
+var (
+	maker = model.NodeID{1}
+	claim = model.Claim{Ref: model.ClaimRef{TaskRef: model.TaskRef{Address: model.Address{Tenant: "t", Type: "task:work", Key: "k"}, ID: model.TaskStep}, Claim: 1}}
+)
+
+func always(model.ClaimRef) bool { return true }
+
+// A report is made while a heartbeat of the same claim is on its way to the owner. The answer to the
+// heartbeat says nothing about the report, which is told at once.
+func TestReportIsToldAfterAHeartbeat(t *testing.T) {
+	t.Parallel()
+	var a loan.Abroad
+	a.Take([]model.Claim{claim}, maker)
+	a.Note(claim.Ref, nil)
+	room := 1 << 20
+	none := maps.All(map[model.ClaimRef]*model.TaskReport{})
+	holds, sent := a.List(maker, slices.Values([]model.ClaimRef{claim.Ref}), none, always, always, &room)
+	if len(holds) != 1 || !holds[0].Beat {
+		t.Fatalf("%+v, want the heartbeat", holds)
+	}
+	a.Free(claim.Ref)
+	a.Report(claim.Ref)
+	a.Told(sent)
+	if all := a.All(); len(all) != 1 || !all[0].News {
+		t.Errorf("%+v, want a report that is news", all)
+	}
+	report := map[model.ClaimRef]*model.TaskReport{claim.Ref: {Ref: claim.Ref}}
+	holds, sent = a.List(maker, slices.Values([]model.ClaimRef(nil)), maps.All(report), always, always, &room)
+	if len(holds) != 1 || holds[0].Report == nil {
+		t.Fatalf("%+v, want the report", holds)
+	}
+	a.Told(sent)
+	if all := a.All(); len(all) != 1 || all[0].News {
+		t.Errorf("%+v, want a report that the owner has heard", all)
+	}
+	if a.Slots() != 0 {
+		t.Errorf("%d slots are taken", a.Slots())
+	}
+}
+
+// A claim ends before its last heartbeat was told. The heartbeat is not news any more: nothing would
+// carry it to the owner, which would be polled for it for ever.
+func TestNewsEndsWithItsClaim(t *testing.T) {
+	t.Parallel()
+	var a loan.Abroad
+	a.Take([]model.Claim{claim}, maker)
+	a.Note(claim.Ref, &model.Payload{Data: []byte("half")})
+	if !a.Untold(a.Last(), always) {
+		t.Error("progress has been told")
+	}
+	if !a.Free(claim.Ref) || a.Unmake(claim.Ref) != maker {
+		t.Error("the claim took no slot, or nobody has made it")
+	}
+	if all := a.All(); len(all) != 0 {
+		t.Errorf("%+v is left of a claim that has ended", all)
+	}
+}

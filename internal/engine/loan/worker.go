@@ -1,0 +1,99 @@
+package loan
+
+import (
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Worker is a worker of another node, as the board sees it.
+type Worker struct {
+	n       *neighbour
+	session Hired
+	known   map[model.ClaimRef]bool // claims that the lane knows it has
+	reports map[model.ClaimRef]bool // those whose report the lane has, and has not settled
+	offer   model.TaskOffer
+}
+
+// holds takes in what a poll says of a claim.
+func (w *Worker) holds(h *peer.Hold) {
+	ref, id := h.Ref, w.session.ID()
+	l := w.n.d.cfg.Owner.Lane(ref)
+	if l == nil {
+		if h.Beat || h.Progress != nil {
+			w.n.strange = append(w.n.strange, ref)
+		}
+		return
+	}
+	if r := h.Report; r != nil {
+		if !w.reports[ref] {
+			w.reports[ref] = true
+			w.n.expected++
+			l.Report(r, id)
+		}
+		return
+	}
+	if !w.known[ref] {
+		w.known[ref] = true
+		l.Attach(ref, id)
+	}
+	if h.Beat {
+		w.n.d.cfg.Board.Beat(id, ref)
+	}
+	if p := h.Progress; p != nil {
+		l.Progress(ref, *p)
+	}
+}
+
+// Expect tells that so many claims by the worker are on their way to the store.
+func (w *Worker) Expect(count int) { w.n.expected += count }
+
+// Execute hands claims over that are stored.
+func (w *Worker) Execute(now time.Time, claims []model.Claim) {
+	n := w.n
+	for i := range claims {
+		c := claims[i]
+		w.known[c.Ref] = true
+		n.push(now, peer.Entry{Worker: w.offer.Name, Claim: &c})
+	}
+	n.expected = max(n.expected-len(claims), 0)
+	n.pushed(now)
+}
+
+// Stop tells that the outcome of a claim is not wanted any more.
+func (w *Worker) Stop(now time.Time, ref model.ClaimRef, canceled bool) {
+	if !canceled {
+		delete(w.known, ref)
+	}
+	w.n.push(now, peer.Entry{Worker: w.offer.Name, Stop: &ref, Canceled: canceled})
+	w.n.pushed(now)
+}
+
+// Settled tells that a report is durable, or why it counts for nothing.
+func (w *Worker) Settled(now time.Time, ref model.ClaimRef, err error) {
+	n := w.n
+	e := peer.Entry{Worker: w.offer.Name, Settled: &ref}
+	if err != nil {
+		e.Refusal = &model.Failure{Kind: fault.KindOf(err).String(), Message: err.Error()}
+	}
+	delete(w.known, ref)
+	delete(w.reports, ref)
+	n.push(now, e)
+	n.expected = max(n.expected-1, 0)
+	n.pushed(now)
+}
+
+// Unsettled tells that a report came to the wrong owner: the node of the worker tells the right one.
+func (w *Worker) Unsettled(now time.Time, ref model.ClaimRef) {
+	delete(w.reports, ref)
+	w.n.expected = max(w.n.expected-1, 0)
+	w.n.pushed(now)
+}
+
+func covers(o *model.TaskOffer, w queue.Want) bool {
+	return slices.Contains(o.Tenants, w.Tenant) && slices.Contains(o.Queues, w.Queue) && slices.Contains(o.Kinds, w.Kind)
+}

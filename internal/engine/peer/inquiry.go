@@ -1,0 +1,168 @@
+package peer
+
+import (
+	"context"
+	"time"
+
+	"github.com/fxamacker/cbor/v2"
+	"github.com/google/uuid"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/notify"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// inquiry is the kind of a letter that asks why runs do not move. A node of an older version ignores it.
+const inquiry = 'i'
+
+// QueueCount is the tasks of a queue that belong to runs of one node.
+type QueueCount struct {
+	Tenant    string     `cbor:"1,keyasint"`
+	Queue     string     `cbor:"2,keyasint"`
+	Waiting   int        `cbor:"3,keyasint,omitempty"`
+	Delayed   int        `cbor:"4,keyasint,omitempty"`
+	Claimed   int        `cbor:"5,keyasint,omitempty"`
+	Oldest    model.Time `cbor:"6,keyasint,omitempty"` // since when the one waits that waits longest; zero for none
+	Paused    bool       `cbor:"7,keyasint,omitempty"`
+	Abandoned []string   `cbor:"8,keyasint,omitempty"` // activities of tasks that wait, and that no worker of the node executes
+}
+
+// Informant is a Handler that answers inquiries.
+type Informant interface {
+	// Inquired hears which runs or entities somebody asks about. It answers once, now or later, or never, with
+	// the reasons of those that it knows better than the store.
+	Inquired(all []model.Address, answer func(map[model.Address][]model.Reason))
+	// Queues are the tasks of its runs, by queue; ok is false when it is not sure to own them. It does not block.
+	Queues() (counts []QueueCount, ok bool)
+}
+
+// Bounds of an inquiry and its answer.
+const (
+	maxAsked      = 1000    // addresses of an inquiry
+	maxAnswer     = 4 << 20 // bytes of texts in an answer; reasons beyond it are left out
+	maxQueues     = 10_000  // queues of an answer; a node that has more does not answer
+	firstAskPause = 2 * time.Millisecond
+	maxAskPause   = 50 * time.Millisecond
+)
+
+// asked is the body of an inquiry.
+type asked struct {
+	Addresses []model.Address `cbor:"1,keyasint,omitempty"`
+	// Queues asks for the tasks of the node by queue instead.
+	Queues bool `cbor:"2,keyasint,omitempty"`
+}
+
+// informed is the body of an answer.
+type informed struct {
+	Known  []known      `cbor:"1,keyasint,omitempty"`
+	Queues []QueueCount `cbor:"2,keyasint,omitempty"`
+}
+
+// known is what an owner knows of one of the addresses, by its place in the inquiry.
+type known struct {
+	At      int            `cbor:"1,keyasint"`
+	Reasons []model.Reason `cbor:"2,keyasint"`
+}
+
+// Ask asks a node why runs of its shards do not move. The asker need not be a node: it takes a name of its own for
+// the answer, and polls for it. ctx should end, because the node may never answer.
+func Ask(ctx context.Context, mail store.Peers, hints notify.Hub, to model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error) {
+	all = all[:min(len(all), maxAsked)]
+	told, err := inquire(ctx, mail, hints, to, asked{Addresses: all})
+	if err != nil {
+		return nil, err
+	}
+	found := make(map[model.Address][]model.Reason, len(told.Known))
+	for _, k := range told.Known {
+		if k.At >= 0 && k.At < len(all) && len(k.Reasons) > 0 {
+			found[all[k.At]] = k.Reasons
+		}
+	}
+	return found, nil
+}
+
+// AskQueues asks a node for the tasks of its runs, by queue, as Ask does.
+func AskQueues(ctx context.Context, mail store.Peers, hints notify.Hub, to model.NodeID) ([]QueueCount, error) {
+	told, err := inquire(ctx, mail, hints, to, asked{Queues: true})
+	return told.Queues, err
+}
+
+// inquire sends an inquiry and polls for its answer.
+func inquire(ctx context.Context, mail store.Peers, hints notify.Hub, to model.NodeID, q asked) (told informed, err error) {
+	body, err := cbor.Marshal(q)
+	if err != nil {
+		return told, fault.New(fault.Internal, "ask node %s: %w", to, err)
+	}
+	self, id := model.NodeID(uuid.Must(uuid.NewV7())), newID()
+	letter := store.PeerMail{To: to, From: self, ID: id, Body: append([]byte{inquiry}, body...)}
+	if err := mail.PutPeerMail(ctx, []store.PeerMail{letter}); err != nil {
+		return told, err
+	}
+	hints.Publish(notify.Hint{Kind: notify.Peer, Node: to})
+
+	for pause := firstAskPause; ; pause = min(2*pause, maxAskPause) {
+		select {
+		case <-ctx.Done():
+			return told, fault.New(fault.KindOf(ctx.Err()), "node %s does not answer: %w", to, context.Cause(ctx))
+		case <-time.After(pause):
+		}
+		letters, err := mail.TakePeerMail(ctx, self, page, pageBytes)
+		if err != nil {
+			return told, err
+		}
+		for i := range letters {
+			if l := &letters[i]; l.Re != id || len(l.Body) == 0 || l.Body[0] != answer {
+				continue
+			} else if err := decMode.Unmarshal(l.Body[1:], &told); err != nil {
+				return told, fault.New(fault.Corrupt, "what node %s said: %w", to, err)
+			}
+			return told, nil
+		}
+	}
+}
+
+// inquired passes an inquiry on, if the handler answers such.
+func (p *Post) inquired(m *store.PeerMail) {
+	h, ok := p.handler.(Informant)
+	if !ok {
+		return
+	}
+	var q asked
+	if err := decMode.Unmarshal(m.Body[1:], &q); err != nil || len(q.Addresses) > maxAsked {
+		p.log.Warn("cannot read what another process asks; is it of another version?", "node", m.From.String(), "error", err)
+		return
+	}
+	from, id := m.From, m.ID
+	reply := func(told informed) {
+		body, err := cbor.Marshal(told)
+		if err != nil {
+			p.log.Warn("cannot answer what another process asks", "node", from.String(), "error", err)
+			return
+		}
+		p.send(store.PeerMail{To: from, ID: newID(), Re: id}, answer, body)
+	}
+	if !q.Queues {
+		h.Inquired(q.Addresses, func(found map[model.Address][]model.Reason) { reply(answerTo(q.Addresses, found)) })
+	} else if counts, ok := h.Queues(); ok && len(counts) <= maxQueues {
+		reply(informed{Queues: counts})
+	}
+}
+
+// answerTo is what is known of the addresses, as far as an answer has room for it.
+func answerTo(all []model.Address, found map[model.Address][]model.Reason) (told informed) {
+	size := 0
+	for i, a := range all {
+		reasons, ok := found[a]
+		for j := range reasons {
+			size += len(reasons[j].Name) + len(reasons[j].Detail)
+		}
+		if size > maxAnswer {
+			break
+		}
+		if ok {
+			told.Known = append(told.Known, known{At: i, Reasons: reasons})
+		}
+	}
+	return told
+}

@@ -1,0 +1,85 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+)
+
+// What an operator does with a mailbox: the Name of a MessageMailbox.
+const (
+	MailboxList = "list"
+	MailboxShow = "show" // one item with its input
+	MailboxSkip = "skip" // one item goes behind the others
+	MailboxDrop = "drop" // one item goes, and its caller gets a failure
+)
+
+// MailboxListed is how many items a list has at most.
+const MailboxListed = 1000
+
+// Call is an item of a mailbox as an operator sees it.
+type Call struct {
+	ID        string  `json:"id"`
+	Position  int     `json:"position"` // from 1
+	Kind      string  `json:"kind"`     // call or lock
+	Operation string  `json:"operation,omitempty"`
+	At        Time    `json:"at"`
+	Bytes     int     `json:"bytes"`
+	From      Link    `json:"from,omitzero"`
+	RequestID string  `json:"request_id,omitempty"` // of a client
+	OneWay    bool    `json:"one_way,omitempty"`
+	Stored    bool    `json:"stored,omitempty"`
+	Running   bool    `json:"running,omitempty"`
+	Input     Payload `json:"input,omitzero"` // of MailboxShow
+}
+
+// Calls is a mailbox as an operator sees it.
+type Calls struct {
+	Calls []Call `json:"calls"`
+	Total int    `json:"total"`
+}
+
+// ItemID names an item of a mailbox. The position alone would not: it may be given to another item when the mailbox
+// has been empty.
+func ItemID(seq int64, at Time, m *Message) string {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%d %d %q %q %v %q", at, m.Kind, m.Name, m.RequestID, m.From, m.Section) // it never fails
+
+	return fmt.Sprintf("%d-%012x", seq, h.Sum64()>>16)
+}
+
+// CallOf describes an item of a mailbox, without its input.
+func CallOf(position int, seq int64, at Time, m *Message) Call {
+	return Call{
+		ID: ItemID(seq, at, m), Position: position, Kind: m.Kind.String(), Operation: m.Name, At: at, Bytes: m.Input.Size(), From: m.From,
+		RequestID: clientID(m), OneWay: m.OneWay, Stored: seq != 0,
+	}
+}
+
+// clientID is the request id as a client gave it; empty when the engine has drawn it.
+func clientID(m *Message) string {
+	if bare := BareRequestID(m.RequestID); bare != m.RequestID {
+		return bare
+	}
+
+	return ""
+}
+
+// Encode is the mailbox as the output of an answer.
+func (c *Calls) Encode() Payload {
+	data, err := json.Marshal(c)
+	if err != nil {
+		panic(err) // there are only texts, numbers and bytes in it
+	}
+
+	return Payload{Data: data}
+}
+
+// DecodeCalls reads the output of an answer.
+func DecodeCalls(p Payload) (c Calls, err error) {
+	if err := json.Unmarshal(p.Data, &c); err != nil {
+		return c, fmt.Errorf("read the answer of the owner of a mailbox: %w", err)
+	}
+
+	return c, nil
+}

@@ -1,0 +1,33 @@
+package mutants
+
+// answers are bugs in what is said about executions that do not go on.
+var answers = []mutant{
+	{
+		name:  "a run is called ready that no process can run",
+		file:  "internal/diagnosis/run.go",
+		old:   "		return o.Code == model.WaitTurn || o.Code == why.Code && o.Name == why.Name\n",
+		new:   "		return o.Code == why.Code && o.Name == why.Name\n",
+		tests: [][]string{{"./internal/diagnosis", "-run", "TestJudge$"}},
+	},
+	{
+		name:  "the code of another node is that of the owner",
+		file:  "internal/diagnosis/world.go",
+		old:   "	if owner == nil || has(owner, a, pin) {\n",
+		new:   "	if _, none := w.Missing(a, nil); owner == nil || !none {\n",
+		tests: [][]string{{"./internal/diagnosis", "-run", "TestJudge$"}},
+	},
+	{
+		name:  "a node whose lease has ended counts as alive",
+		file:  "internal/diagnosis/world.go",
+		old:   "m.Expires >= view.Now {",
+		new:   "m.Expires >= 0 {",
+		tests: [][]string{{"./internal/diagnosis", "-run", "TestJudge$|TestAlive$"}},
+	},
+	{
+		name:  "any version of pinned code counts",
+		file:  "internal/diagnosis/world.go",
+		old:   "runs(&s, a) && (!s.Pinned || pin == \"\" || s.Version == pin)",
+		new:   "runs(&s, a) && pin == pin",
+		tests: [][]string{{"./internal/diagnosis", "-run", "TestJudge$"}},
+	},
+}

@@ -1,0 +1,80 @@
+package mutants
+
+// inputs are bugs in how values of the wrong type are answered.
+var inputs = []mutant{
+	{
+		name:  "a run that has begun fails when a build cannot read its input",
+		file:  "workflow.go",
+		old:   "	case ctx.x.Begun():\n",
+		new:   "	case false:\n",
+		tests: [][]string{{".", "-run", "TestWrongTypeOfAnotherBuild$"}},
+	},
+	{
+		name:  "nobody knows that a run which sleeps has begun",
+		file:  "internal/engine/lane/dispatch.go",
+		old:   ", Begun: e.x.Parked || len(e.x.Timers()) > 0,",
+		new:   ",",
+		tests: [][]string{{".", "-run", "TestWrongTypeOfAnotherBuild$"}},
+	},
+	{
+		name:  "a call of the wrong type that nobody waits for is dropped",
+		file:  "internal/entity/handover.go",
+		old:   "		made = !not\n",
+		new:   "		_ = not\n",
+		tests: [][]string{{".", "-run", "TestWrongType$"}},
+	},
+}
+
+// cancels are bugs in what workers hear of tasks that were canceled.
+var cancels = []mutant{
+	{
+		name:  "the next owner does not tell a worker that its task was canceled",
+		file:  "internal/engine/lane/task.go",
+		old:   "		case id != 0:\n			l.postTask(now, e, t)",
+		new:   "		case id != 0 && false:\n			l.postTask(now, e, t)",
+		tests: [][]string{laneTest("TestCancelUnderAnotherOwner$")},
+	},
+	{
+		name:  "a claim that is handed over late does not say that it was canceled",
+		file:  "internal/engine/lane/task.go",
+		old:   "Canceled: e.x.Alone() && e.x.Canceling != 0,\n",
+		new:   "Canceled: false,\n",
+		tests: [][]string{laneTest("TestCanceledClaimIsHandedOver$")},
+	},
+}
+
+// crowded are bugs in how calls that wait for one entity spare its neighbours.
+var crowded = []mutant{
+	{
+		name:  "stored calls of one entity take room from others",
+		file:  "internal/engine/lane/room.go",
+		old:   "n = a.entity.Loose()\n",
+		new:   "n = a.entity.Size()\n",
+		tests: [][]string{laneTest("TestNeighboursOfAFullEntityGoOn$")},
+	},
+	{
+		name:  "calls of one entity take all the room in memory",
+		file:  "internal/engine/lane/room.go",
+		old:   "own > 0 && own+m.Size() > most",
+		new:   "own < 0 && own+m.Size() > most",
+		tests: [][]string{laneTest("TestNeighboursOfAFullEntityGoOn$")},
+	},
+}
+
+// fullHistories are bugs in what people hear of histories that are too long.
+var fullHistories = []mutant{
+	{
+		name:  "code is told in its past to continue as new",
+		file:  "internal/replay/size.go",
+		old:   "past || !near(m.length(), lim.Events)",
+		new:   "!near(m.length(), lim.Events)",
+		tests: [][]string{{".", "-run", "TestSuggestionIsNotMadeInThePast$"}},
+	},
+	{
+		name:  "nobody hears that a run has reached its limit",
+		file:  "internal/engine/lane/await.go",
+		old:   "	g.effects = append(g.effects, effect{kind: effLimit, entry: e, err: err})\n",
+		new:   "",
+		tests: [][]string{{".", "-run", "TestWaitersOfAFullHistoryFail$", "-timeout", "30s"}},
+	},
+}

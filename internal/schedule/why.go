@@ -1,0 +1,64 @@
+package schedule
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// trouble is why a schedule does not go on, when that is not a matter of time: its own execution does not, or no live
+// process has the code of what it begins.
+func (s *Seen) trouble(ctx context.Context, b api.Client, d *api.Description) error {
+	if len(d.Reasons) > 0 {
+		if r := d.Reasons[0]; r.Code.Strands() || r.Code == model.WaitPaused || r.Code == model.WaitRetry {
+			s.Trouble = r.String()
+			return nil
+		}
+	}
+	if s.Status.Paused {
+		return nil // it begins nothing
+	}
+	why, err := b.Missing(ctx, model.Address{Tenant: d.Start.Address.Tenant, Type: s.Spec.Job.Type(), Key: s.Name}, s.Spec.Job.Task)
+	if err == nil && why != nil {
+		s.Trouble = "what it begins " + why.String()
+	}
+	return err
+}
+
+// Why says in sentences what keeps a schedule from beginning something now, beside the clock. b tells what an
+// execution waits for that is still open.
+func (s *Seen) Why(ctx context.Context, b api.Client) (lines []string, err error) {
+	if s.Status.Paused {
+		text := "the schedule is paused"
+		if s.Status.Why != "" {
+			text += ": " + s.Status.Why
+		}
+		lines = append(lines, text)
+	}
+	if s.Trouble != "" {
+		lines = append(lines, "the schedule does not go on: "+s.Trouble)
+	}
+	if len(s.Status.Open) == 0 || s.Spec.Overlap == Allow {
+		return lines, nil
+	}
+
+	open := s.Status.Open[0]
+	name := open.Workflow + "/" + open.Key
+	lines = append(lines, "it begins nothing while "+name+" is open (overlap "+string(s.Spec.Overlap)+")")
+	d, err := b.Describe(ctx, api.Target{Address: model.Address{Tenant: model.DefaultTenant, Type: open.Workflow, Key: open.Key}})
+	if fault.Is(err, fault.NotFound) {
+		return lines, nil
+	}
+	if err != nil {
+		return lines, err
+	}
+	if len(d.Reasons) > 0 {
+		lines = append(lines, name+" "+d.Reasons[0].String())
+	}
+	for _, l := range d.Chain {
+		lines = append(lines, l.String())
+	}
+	return lines, nil
+}

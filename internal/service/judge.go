@@ -1,0 +1,287 @@
+package service
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/diagnosis"
+	"github.com/perdure/perdure/internal/engine/flow"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+const (
+	// maxExplained bounds the tasks and entities whose reasons are told of one run.
+	maxExplained = 20
+	// askPatience bounds how long the service waits for what another node knows. Then it judges by the store.
+	askPatience = time.Second
+)
+
+// AskFunc asks a node why addresses that it owns do not move. What it does not know is absent from the result.
+type AskFunc func(ctx context.Context, owner model.NodeID, all []model.Address) (map[model.Address][]model.Reason, error)
+
+// AskBy has the service ask other nodes. Without it, it judges what they own by the store alone. It is called
+// before anybody uses the service.
+func (s *Service) AskBy(ask AskFunc) { s.ask = ask }
+
+// judge collects the facts by which diagnosis judges runs of a tenant. What it has found out once counts for all
+// runs that it is asked about, so that a page asks each node once.
+type judge struct {
+	service *Service
+	tenant  string
+	world   *diagnosis.World
+	told    map[model.Address][]model.Reason // what owners know better than the store
+	outlook *flow.Outlook
+}
+
+// judge looks at the nodes that are alive.
+func (s *Service) judge(ctx context.Context, tenant string) (*judge, error) {
+	view, err := s.store.Members(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if s.engine != nil {
+		if id, serves, ok := s.engine.Self(); ok { // the store hears of it with the next renewal
+			for i := range view.Members {
+				if view.Members[i].ID == id {
+					view.Members[i].Serves = serves
+				}
+			}
+		}
+	}
+	return &judge{service: s, tenant: tenant, world: diagnosis.NewWorld(view), told: map[model.Address][]model.Reason{}}, nil
+}
+
+// ask asks the owners of addresses what they know of them: this node its lanes, other nodes by way of the store. An
+// owner that does not answer in time is left out.
+func (j *judge) ask(ctx context.Context, all []model.Address) {
+	own := model.NodeID{}
+	if e := j.service.engine; e != nil {
+		if id, _, ok := e.Self(); ok {
+			own = id
+		}
+		maps.Copy(j.told, e.ExplainAll(ctx, all))
+	}
+
+	others := map[model.NodeID][]model.Address{}
+	for _, a := range all {
+		if m := j.world.Owner(j.service.shard(a)); m != nil && m.ID != own {
+			others[m.ID] = append(others[m.ID], a)
+		}
+	}
+	if j.service.ask == nil || len(others) == 0 || !j.service.store.Info().Shared {
+		return
+	}
+
+	ctx, cancel := context.WithTimeout(ctx, askWithin(ctx))
+	defer cancel()
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for owner, addresses := range others {
+		wg.Go(func() {
+			// An error means that the owner cannot be asked. The store knows the rest.
+			found, _ := j.service.ask(ctx, owner, addresses)
+			mu.Lock()
+			defer mu.Unlock()
+			maps.Copy(j.told, found)
+		})
+	}
+	wg.Wait()
+}
+
+// askWithin is how long owners are waited for: half of what the caller has left at most, so that the store can
+// still be looked at.
+func askWithin(ctx context.Context) time.Duration {
+	if end, ok := ctx.Deadline(); ok {
+		return min(askPatience, time.Until(end)/2)
+	}
+	return askPatience
+}
+
+// run is why an open run does not move. open are its tasks, if they have been read; the judge reads them otherwise
+// where they matter.
+func (j *judge) run(ctx context.Context, row *store.Execution, open []*core.Task, read bool) (reasons []model.Reason, err error) {
+	a := row.Start.Address
+	waits, known := j.told[a]
+	if !known || !row.Current {
+		waits = storedReasons(row)
+		if !read && row.Blocked == nil && !row.Parked {
+			if open, err = j.openTasks(ctx, row); err != nil {
+				return nil, err
+			}
+		}
+		if waits, err = j.throughTasks(ctx, row, waits, open); err != nil {
+			return nil, err
+		}
+	}
+
+	r := diagnosis.Run{Shard: row.Shard, Address: a, Task: row.Start.Task, Waits: waits}
+	if row.Start.Task == nil && j.world.NeedsPin(a) {
+		if r.Pin, err = j.service.pin(ctx, row); err != nil {
+			return nil, err
+		}
+	}
+	return j.permits(ctx, j.world.Judge(&r)), nil
+}
+
+// permits names those who hold the limits that a run waits for. Its owner knows only its own share of a limit that
+// several nodes have. Whoever cannot be asked in time is not named.
+func (j *judge) permits(ctx context.Context, reasons []model.Reason) []model.Reason {
+	for i := range reasons {
+		if reasons[i].Code != model.WaitPermit || !j.service.store.Info().Shared {
+			continue
+		}
+		if (outlook{ctx, j}).load() != nil {
+			continue
+		}
+		if text, ok, err := j.outlook.Holders(ctx, reasons[i].Name); err == nil && ok {
+			reasons[i].Detail = text
+		}
+	}
+	return reasons
+}
+
+// openTasks are the open tasks of a run. A run that never scheduled one costs a look at an index.
+func (j *judge) openTasks(ctx context.Context, row *store.Execution) ([]*core.Task, error) {
+	if row.Start.Task == nil {
+		key := store.RunKey{Shard: row.Shard, Run: row.Start.Run}
+		scheduled, err := j.service.store.LoadEventsOf(ctx, key, model.EventTaskScheduled, math.MaxInt64, 1)
+		carried := slices.ContainsFunc(row.Start.Carried, func(e model.Event) bool { return e.Kind == model.EventTaskScheduled })
+		if err != nil || len(scheduled) == 0 && !carried {
+			return nil, err
+		}
+	}
+	return j.service.openTasks(ctx, row)
+}
+
+// throughTasks puts the reasons of open tasks in the place of the waits for them.
+func (j *judge) throughTasks(ctx context.Context, row *store.Execution, waits []model.Reason, open []*core.Task) (_ []model.Reason, err error) {
+	if len(open) == 0 || row.Blocked != nil {
+		return waits, nil
+	}
+	why := func(t *core.Task) (model.Reason, bool) {
+		r, failed := j.world.Task(j.tenant, t, outlook{ctx, j})
+		err = cmp.Or(err, failed)
+		return r, true
+	}
+	if row.Start.Task == nil && len(waits) > 0 && waits[0].Code != model.WaitTurn {
+		waits = core.TaskReasons(waits, open, why)
+		return waits, err
+	}
+
+	// What code waits for that is in the memory of a node is known to that node alone. An open task is what it
+	// most likely is.
+	waits = nil
+	for _, t := range open[:min(len(open), maxExplained)] {
+		if r, _ := why(t); !slices.Contains(waits, r) {
+			waits = append(waits, r)
+		}
+	}
+	return waits, err
+}
+
+// page is why the open runs of a page do not move. Their owners are asked once for all of them.
+func (j *judge) page(ctx context.Context, rows []store.Execution, tell func(i int, owner model.NodeID, reasons []model.Reason)) error {
+	var all []model.Address
+	for i := range rows {
+		if row := &rows[i]; !row.Outcome.Status.Closed() && row.Current {
+			all = append(all, row.Start.Address)
+		}
+	}
+	j.ask(ctx, all)
+
+	for i := range rows {
+		row := &rows[i]
+		if row.Outcome.Status.Closed() {
+			continue
+		}
+		reasons, err := j.run(ctx, row, nil, false)
+		if err == nil {
+			reasons, err = j.holders(ctx, &row.Start, reasons)
+		}
+		switch {
+		case fault.Is(err, fault.NotFound): // it has left meanwhile
+		case fault.Is(err, fault.Corrupt):
+			tell(i, j.owner(row), []model.Reason{model.Unreadable(err)}) // of one row: the others are listed all the same
+		case err != nil:
+			return err
+		default:
+			tell(i, j.owner(row), reasons)
+		}
+	}
+	return nil
+}
+
+// owner is the node that owns a run; zero when no live one does.
+func (j *judge) owner(row *store.Execution) model.NodeID {
+	if m := j.world.Owner(row.Shard); m != nil {
+		return m.ID
+	}
+	return model.NodeID{}
+}
+
+// outlook is what people have set for tasks, read when the first task needs it.
+type outlook struct {
+	ctx context.Context //nolint:containedctx // of one question
+	j   *judge
+}
+
+func (o outlook) load() (err error) {
+	if o.j.outlook == nil {
+		o.j.outlook, err = o.j.service.flow().Outlook(o.ctx, o.j.tenant)
+	}
+	return err
+}
+
+// Paused is for diagnosis.
+func (o outlook) Paused(queue string) (model.Reason, bool) {
+	if o.load() != nil {
+		return model.Reason{}, false // Refuses says so
+	}
+	return o.j.outlook.Paused(o.j.tenant, queue)
+}
+
+// Refuses is for diagnosis.
+func (o outlook) Refuses(t *core.Task) (model.Reason, bool, error) {
+	if err := o.load(); err != nil {
+		return model.Reason{}, false, err
+	}
+	return o.j.outlook.Refuses(o.ctx, o.j.tenant, t.Spec, &t.Input)
+}
+
+// storedReasons say why an open run does not move, as far as the store knows.
+func storedReasons(row *store.Execution) []model.Reason {
+	switch {
+	case row.Outcome.Status.Closed():
+		return nil
+	case row.Blocked != nil:
+		return []model.Reason{*row.Blocked}
+	case row.Parked && len(row.Waits) > 0:
+		return row.Waits
+	}
+	return []model.Reason{{Code: model.WaitTurn}}
+}
+
+// pin is the version that an execution is pinned to: by what it has recorded, or by the past that it began with.
+func (s *Service) pin(ctx context.Context, row *store.Execution) (pin string, err error) {
+	own, err := s.store.LoadEventsOf(ctx, store.RunKey{Shard: row.Shard, Run: row.Start.Run}, model.EventPinned, math.MaxInt64, 1)
+	if err != nil {
+		return "", err
+	}
+	if len(own) > 0 {
+		return own[0].Name, nil
+	}
+	for i := range row.Start.Carried {
+		if e := &row.Start.Carried[i]; e.Kind == model.EventPinned {
+			pin = e.Name
+		}
+	}
+	return pin, nil
+}

@@ -1,0 +1,650 @@
+package sim
+
+import (
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/lane"
+	"github.com/perdure/perdure/internal/engine/loan"
+	"github.com/perdure/perdure/internal/engine/peer"
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// In some seeds nodes lend each other slots of their workers. The machines are those of production
+// (engine/loan); here is what runs them, as engine/lending and engine/loans.go do in production. Nodes
+// talk by letters, which are lost, late, come twice and overtake each other. After everything has
+// healed only one process gets new workers, so that the tasks of the others end only if slots are
+// lent. What must hold, besides what holds for every task: a worker never lends slots that it does
+// not have, a slot that was lent comes home (E43), and when everything has ended all are home.
+
+// purse is the part of an incarnation that lends and borrows.
+type purse struct {
+	inc      *incarnation
+	debtor   *loan.Debtor
+	creditor *loan.Creditor
+	pace     loan.Pace
+	others   loan.Others
+	polls    []*loan.Poll // that are under way
+	// A round of each machine that is scheduled, and when.
+	rounds, looks int64
+	leaving       []bool // by shard: it is being given up, and the lane still decides about its claims
+}
+
+func newPurse(inc *incarnation) *purse {
+	s := inc.p.s
+	u := &purse{inc: inc, pace: loan.Standard.For(s.plan.ttl), leaving: make([]bool, s.plan.shards)}
+	u.debtor = loan.NewDebtor(loan.DebtorConfig{Owner: u, Board: u, Pace: u.pace, Nudge: u.nudgeDebtor, NewStream: s.newRun})
+	u.creditor = loan.NewCreditor(loan.CreditorConfig{Self: inc.self.ID, Host: host{u}, Pace: u.pace, Nudge: u.nudgeCreditor})
+	return u
+}
+
+// now is the clock of the process, which stands still while its machine is suspended.
+func (u *purse) now() time.Time { return time.UnixMicro(0).Add(u.inc.p.mono()) }
+
+func (u *purse) after(d time.Duration, do func()) {
+	u.inc.p.s.after(max(d.Microseconds(), 1), u.inc.p, func() {
+		if !u.inc.ended {
+			do()
+		}
+	})
+}
+
+// begin has workers hold what they have from the life before as somebody else's, until its shard is
+// ours.
+func (u *purse) begin() {
+	all := make([]model.ShardID, len(u.inc.owner))
+	for i := range all {
+		all[i] = model.ShardID(i)
+	}
+	u.moved(all, false)
+	u.serve()
+}
+
+// serve tells the others which workers there are.
+func (u *purse) serve() {
+	all := []store.Served{{Tenant: tenant, Workflow: "w"}}
+	for _, h := range u.inc.p.hands {
+		if len(h.offer.Tenants) > 0 && !h.ghost {
+			all = append(all, store.Served{Tenant: tenant, Worker: h.offer.Name, Queues: h.offer.Queues, Activities: h.offer.Kinds, Slots: h.offer.Slots, Draining: h.leaving})
+		}
+	}
+	u.inc.member.Serve(all)
+	u.inc.loop()
+}
+
+// seen takes in a view, after a renewal.
+func (u *purse) seen(v *store.View) {
+	u.others = loan.OthersOf(v, u.inc.self.ID)
+	gone := u.debtor.Seen(v, u.others)
+	u.inc.board.moved = true
+	u.inc.board.Propose()
+	u.GiveBack(gone.Back)
+	slices.SortFunc(gone.Lost, compareClaims)
+	for _, ref := range gone.Lost {
+		if l := u.Lane(ref); l != nil {
+			l.Lose(ref)
+		}
+	}
+	if len(u.others) > 0 {
+		u.nudgeDebtor()
+	}
+	loan.Regain(u.creditor.Seen(v))
+}
+
+// end gives all slots back to the workers: they outlive the life of the node.
+func (u *purse) end() {
+	for len(u.polls) > 0 {
+		u.failed(u.polls[0])
+	}
+	loan.Regain(u.creditor.Close())
+	u.debtor.Close()
+	for _, h := range u.inc.p.hands {
+		if h.abroad.Lent() != 0 {
+			u.inc.p.s.fail("E43: %s has ended, and %d slots of %s are still lent", u.inc.name(), h.abroad.Lent(), h.offer.Name)
+		}
+	}
+}
+
+// acquired has workers know that shards have become ours.
+func (u *purse) acquired(got []store.AcquiredShard) {
+	shards := make([]model.ShardID, len(got))
+	for i := range got {
+		shards[i] = got[i].Shard
+		u.leaving[got[i].Shard] = false
+	}
+	u.moved(shards, true)
+}
+
+// freed has workers know that shards are not ours any more.
+func (u *purse) freed(shards []model.ShardID) {
+	for _, sh := range shards {
+		u.leaving[sh] = false
+	}
+	u.moved(shards, false)
+}
+
+// moved has workers know that shards have become ours, or are not ours any more.
+func (u *purse) moved(shards []model.ShardID, ours bool) {
+	count := u.inc.p.s.plan.shards
+	for _, h := range u.own() {
+		in := func(ref model.ClaimRef) bool {
+			moves := slices.Contains(shards, ref.Address.Shard(count))
+			if moves && !ours && !h.abroad.Holds(ref) {
+				h.over++ // its lane has freed the slot a moment ago, and somebody may have it
+			}
+			return moves
+		}
+		for _, ref := range h.abroad.Moved(slices.Values(h.refs()), in, ours) {
+			if l := (host{u}).Lane(ref); l != nil {
+				l.Attach(ref, h.id)
+			}
+		}
+		u.inc.board.join(h)
+	}
+	u.nudgeCreditor()
+}
+
+// own are the workers of the process that take tasks, also those that have left and have something
+// to say.
+func (u *purse) own() []*hand {
+	return slices.DeleteFunc(slices.Clone(u.inc.p.hands), func(h *hand) bool { return len(h.offer.Tenants) == 0 })
+}
+
+// nudgeDebtor has a round of the debtor soon.
+func (u *purse) nudgeDebtor() {
+	u.lookAfter(time.Duration(u.inc.p.s.between(0, 5*millisecond)) * time.Microsecond)
+}
+
+func (u *purse) lookAfter(wait time.Duration) {
+	s := u.inc.p.s
+	at := s.now + max(wait.Microseconds(), 1)
+	if u.inc.ended || u.looks != 0 && u.looks <= at {
+		return
+	}
+	u.looks = at
+	u.after(wait, func() {
+		if u.looks == at {
+			u.looks = 0
+			u.look()
+		}
+	})
+}
+
+// look is a round of the debtor.
+func (u *purse) look() {
+	s := u.inc.p.s
+	calls, again := u.debtor.Round(u.now())
+	for i := range calls {
+		c := &calls[i]
+		s.did(opKnocked)
+		s.mix(20, uint64(len(c.Knock.Wants)))
+		from := u.inc.self.ID
+		u.tell(c.Node, func(to *purse) { to.creditor.Knocked(from, &c.Knock) })
+	}
+	u.inc.board.Propose()
+	if again {
+		u.lookAfter(u.pace.PendAgain)
+	}
+}
+
+// nudgeCreditor has a round of the creditor soon.
+func (u *purse) nudgeCreditor() { u.roundAfter(0) }
+
+func (u *purse) roundAfter(wait time.Duration) {
+	s := u.inc.p.s
+	at := s.now + max(wait.Microseconds(), 1)
+	if u.inc.ended || u.rounds != 0 && u.rounds <= at {
+		return
+	}
+	u.rounds = at
+	u.after(wait, func() {
+		if u.rounds == at {
+			u.rounds = 0
+			u.round()
+		}
+	})
+}
+
+// round is one of the creditor: it polls owners.
+func (u *purse) round() {
+	polls, wait := u.creditor.Round(u.now())
+	for _, p := range polls {
+		u.poll(p)
+	}
+	if wait > 0 {
+		u.roundAfter(wait)
+	}
+}
+
+// poll asks an owner once.
+func (u *purse) poll(p *loan.Poll) {
+	s, from := u.inc.p.s, u.inc.self.ID
+	u.polls = append(u.polls, p)
+	s.did(opPolled)
+	if s.opts.Trace {
+		s.logf("%s polls %s: %+v", u.inc.name(), s.ledger.name(p.Node), p.Letter)
+	}
+	s.mix(21, p.Letter.Seq, uint64(len(p.Letter.Workers)))
+	for _, x := range p.Lent() {
+		if x.Count > 0 {
+			s.did(opLent)
+		}
+	}
+	u.after(u.pace.CallTimeout, func() { u.failed(p) })
+	u.tell(p.Node, func(to *purse) {
+		to.polled(from, &p.Letter, func(a *peer.Answer) {
+			to.tell(from, func(*purse) { u.heard(p, a) })
+		})
+	})
+}
+
+// polled takes a poll of another node.
+func (u *purse) polled(from model.NodeID, p *peer.Poll, answer func(*peer.Answer)) {
+	terms, taken := u.debtor.Polled(u.now(), from, p, answer)
+	if !taken {
+		return
+	}
+	b := u.inc.board
+	u.GiveBack(terms.Missing)
+	for _, x := range terms.Lend {
+		b.b.Lend(u.inc.p.now(), x.Worker, x.Count)
+	}
+	b.moved = true
+	b.Propose()
+	if u.debtor.Reply(u.now(), from, p.Seq) {
+		u.after(u.pace.AnswerWait, func() { u.debtor.Late(u.now(), from, p.Seq) })
+	}
+}
+
+// under reports whether a poll is under way, and ends it.
+func (u *purse) under(p *loan.Poll) bool {
+	i := slices.Index(u.polls, p)
+	if i >= 0 {
+		u.polls = slices.Delete(u.polls, i, i+1)
+	}
+	return i >= 0
+}
+
+// failed ends a poll that was not answered in time.
+func (u *purse) failed(p *loan.Poll) {
+	if u.under(p) {
+		s := u.inc.p.s
+		s.did(opPollFailed)
+		if s.opts.Trace {
+			s.logf("%s hears nothing from %s", u.inc.name(), s.ledger.name(p.Node))
+		}
+		loan.Regain(p.Lent())
+		u.creditor.Failed(u.now(), p)
+	}
+}
+
+// heard takes an answer, unless it comes too late or twice.
+func (u *purse) heard(p *loan.Poll, a *peer.Answer) {
+	if !u.under(p) {
+		return
+	}
+	s := u.inc.p.s
+	if s.opts.Trace {
+		s.logf("%s hears from %s: %d entries, wants %v, %d coming", u.inc.name(), s.ledger.name(p.Node), len(a.Entries), a.Wants, a.Coming)
+	}
+	fresh := u.creditor.Heard(u.now(), p, a)
+	got := loan.CarryOut(host{u}, p.Node, fresh)
+	u.checkTaken(p, got)
+	home, kept := p.Home(a, got)
+	loan.Regain(home)
+	u.creditor.Done(u.now(), p, a, len(fresh), kept)
+}
+
+// checkTaken checks that workers of the node execute no more for other owners than they have slots. A
+// claim may come although no slot is lent for it any more: its poll was answered before it was stored.
+func (u *purse) checkTaken(p *loan.Poll, got map[loan.Own]int) {
+	s := u.inc.p.s
+	for _, x := range p.Lent() {
+		h := x.Own.(ownHand).h
+		if more := got[x.Own] - x.Count; more > 0 {
+			s.did(opLentLate)
+			h.over += more
+		}
+		n := 0
+		for ref := range h.held {
+			if h.abroad.Holds(ref) {
+				n++
+			}
+		}
+		if n > h.most+h.over {
+			s.fail("E43: %s has %d slots and executes %d claims for other owners, and %d have come late or moved", h.offer.Name, h.most, n, h.over)
+		}
+	}
+}
+
+// checkSilence demands that nodes which have nothing to say to each other are silent, once everything
+// has ended: a poll costs each of them a write and a read.
+func (s *Sim) checkSilence() {
+	if !s.lends {
+		return
+	}
+	before, ttl := s.stats.ops[opPolled], s.plan.ttl.Microseconds()
+	s.runUntil(s.now+ttl, nil)
+	if n := s.stats.ops[opPolled] - before; n > quietPolls {
+		s.fail("E7: everything has ended, and there are %d polls in %d ms", n, ttl/millisecond)
+	}
+}
+
+// quietPolls is how many polls there may be in the time of a lease when nobody has anything to say: of
+// each node by each other, as often as what is held would have to be told.
+const quietPolls = 3 * 2 * 4
+
+// tell says something to another node, if it is there when that arrives.
+func (u *purse) tell(node model.NodeID, hear func(to *purse)) {
+	s := u.inc.p.s
+	s.letter(s.nodeNamed(node.String()), func(to *proc) {
+		if to.inc != nil && to.inc.self.ID == node && to.inc.begun {
+			hear(to.inc.purse)
+		}
+	})
+}
+
+// Alive is for both machines; see loan.Node.
+func (u *purse) Alive(node model.NodeID) bool { return slices.Contains(u.inc.alive, node.String()) }
+
+// LookAround is for both machines.
+func (u *purse) LookAround() { seatLife{u.inc}.LookAround() }
+
+// GiveBack is for both machines.
+func (u *purse) GiveBack(refs []model.ClaimRef) {
+	slices.SortFunc(refs, compareClaims)
+	for _, ref := range refs {
+		u.inc.p.s.did(opLoanBack)
+		u.inc.p.giveBack(ref)
+	}
+}
+
+// Serving is for the debtor.
+func (u *purse) Serving() bool { return !u.inc.ended && u.inc.serving() }
+
+// Lane is for the debtor: a shard that is being given up waits for what workers of other nodes report.
+func (u *purse) Lane(ref model.ClaimRef) loan.Lane {
+	if shard := ref.Address.Shard(len(u.leaving)); u.leaving[shard] && !u.inc.ended {
+		return claimLane{u, u.inc.shells[int(shard)%len(u.inc.shells)]}
+	}
+	return host{u}.Lane(ref)
+}
+
+// claimLane is a lane as it is told of claims by other nodes.
+type claimLane struct {
+	u  *purse
+	sh *shell
+}
+
+// Attach is for the debtor.
+func (c claimLane) Attach(ref model.ClaimRef, id queue.WorkerID) {
+	c.sh.put(nil, func(now model.Time) { c.sh.lane.Attach(now, ref, id) })
+}
+
+// Report is for the debtor.
+func (c claimLane) Report(r *model.TaskReport, id queue.WorkerID) {
+	b := c.u.inc.board
+	b.moved = b.b.Reported(c.u.inc.p.now(), id, r.Ref) || b.moved
+	c.u.inc.p.s.did(opReportLent)
+	c.sh.put(nil, func(now model.Time) { c.sh.lane.Report(now, id, r) })
+}
+
+// Progress is for the debtor.
+func (c claimLane) Progress(ref model.ClaimRef, p model.Payload) {
+	c.sh.put(nil, func(now model.Time) { c.sh.lane.Progress(now, ref, p) })
+}
+
+// Lose is for the debtor.
+func (c claimLane) Lose(ref model.ClaimRef) {
+	c.sh.result(func(now model.Time) { c.sh.lane.Expire(now, ref.TaskRef, true, ref.Claim, model.FailureLost) })
+}
+
+// Unserved is for the debtor; see loan.Board.
+func (u *purse) Unserved() []queue.Want { return u.inc.board.b.Unserved(loan.WantLines) }
+
+// Unlend is for the debtor.
+func (u *purse) Unlend(ids []queue.WorkerID) []queue.Want {
+	slices.Sort(ids)
+	for _, id := range ids {
+		u.inc.board.b.Lend(u.inc.p.now(), id, 0)
+	}
+	return u.Unserved()
+}
+
+// Holds is for the debtor.
+func (u *purse) Holds(id queue.WorkerID, ref model.ClaimRef) bool {
+	return u.inc.board.b.Holds(id, ref)
+}
+
+// Beat is for the debtor.
+func (u *purse) Beat(id queue.WorkerID, ref model.ClaimRef) bool {
+	s, now := u.inc.p.s, u.inc.p.now()
+	ok := u.inc.board.b.Beat(now, id, ref)
+	if ok {
+		s.beats[ref] = beat{u.inc.self.ID, now}
+		s.did(opBeatLent)
+	}
+	return ok
+}
+
+// KeptFor is for the debtor: nothing counts claims of runs that have moved where there are no limits.
+func (u *purse) KeptFor() map[model.NodeID]bool { return nil }
+
+// Hire is for the debtor.
+func (u *purse) Hire(w *loan.Worker, offer model.TaskOffer, node model.NodeID) loan.Hired {
+	p := u.inc.p
+	p.nextHand++
+	g := &guest{u: u, w: w, id: p.nextHand, name: offer.Name, held: map[model.ClaimRef]bool{}}
+	b := u.inc.board
+	b.b.Join(p.now(), g.id, offer)
+	b.b.Lend(p.now(), g.id, 0)
+	b.names[g.id] = offer.Name + "@" + node.String() + "/" + u.inc.self.ID.String()
+	b.guests[g.id] = g
+	b.moved = true
+	return g
+}
+
+// guest is the session of a worker of another node.
+type guest struct {
+	u    *purse
+	w    *loan.Worker
+	id   queue.WorkerID
+	name string
+	held map[model.ClaimRef]bool
+}
+
+// ID is for the debtor; see loan.Hired.
+func (g *guest) ID() queue.WorkerID { return g.id }
+
+// Lists is for the debtor.
+func (g *guest) Lists(holds, waiting map[model.ClaimRef]bool) (gone []model.ClaimRef) {
+	for ref := range g.held {
+		if !holds[ref] && !waiting[ref] {
+			gone = append(gone, ref)
+		}
+	}
+	g.held = maps.Clone(holds)
+	maps.Copy(g.held, waiting)
+	return gone
+}
+
+// Lets is for the debtor.
+func (g *guest) Lets(ref model.ClaimRef) { delete(g.held, ref) }
+
+// Dismiss is for the debtor.
+func (g *guest) Dismiss() {
+	if s := g.u.inc.p.s; s.opts.Trace {
+		s.logf("%s dismisses %s, which was lent", g.u.inc.name(), g.name)
+	}
+	b := g.u.inc.board
+	b.b.Leave(g.u.inc.p.now(), g.id)
+	delete(b.names, g.id)
+	delete(b.guests, g.id)
+	b.moved = true
+}
+
+// call passes a call of a lane on, as a session of the engine does.
+func (g *guest) call(c *lane.TaskCall) {
+	now := g.u.now()
+	if s := g.u.inc.p.s; s.opts.Trace {
+		s.logf("%s has call %d for %s, which is lent: claim %d of %s %s", g.u.inc.name(), c.Kind, g.name, c.Ref.Claim, short(c.Ref.Run), c.Ref.ID)
+	}
+	switch c.Kind {
+	case lane.TaskExecute:
+		g.held[c.Ref] = true
+		g.w.Execute(now, []model.Claim{*c.Claim})
+	case lane.TaskStop:
+		if !c.Canceled {
+			delete(g.held, c.Ref)
+		}
+		g.w.Stop(now, c.Ref, c.Canceled)
+	case lane.TaskSettled:
+		switch {
+		case errors.Is(c.Err, lane.ErrLater), errors.Is(c.Err, lane.ErrNotOwner):
+			g.w.Unsettled(now, c.Ref)
+		default:
+			g.w.Settled(now, c.Ref, c.Err)
+		}
+	}
+}
+
+// host is a purse as its creditor sees it; see loan.Host.
+type host struct{ *purse }
+
+// Lane is for the creditor.
+func (n host) Lane(ref model.ClaimRef) loan.Lane {
+	shard := ref.Address.Shard(len(n.leaving))
+	if n.inc.ended || !n.inc.owner[shard] {
+		return nil
+	}
+	return claimLane{n.purse, n.inc.shells[int(shard)%len(n.inc.shells)]}
+}
+
+// Workers is for the creditor.
+func (n host) Workers() (list []loan.Own) {
+	for _, h := range n.own() {
+		list = append(list, ownHand{n.purse, h})
+	}
+	return list
+}
+
+// ownHand is a hand as the creditor of its process sees it; see loan.Own.
+type ownHand struct {
+	u *purse
+	h *hand
+}
+
+// Offer is for the creditor.
+func (o ownHand) Offer() *model.TaskOffer { return &o.h.offer }
+
+// Idle is for the creditor.
+func (o ownHand) Idle() int { return o.u.inc.board.b.Idle(o.h.id) }
+
+// LendOut is for the creditor.
+func (o ownHand) LendOut(most int) int {
+	n := max(0, min(o.Idle(), most))
+	o.h.abroad.Lend(n)
+	if lent := o.h.abroad.Slots(); n > 0 && lent > o.h.most {
+		o.u.inc.p.s.fail("E43: %s has %d slots, and %d are lent or taken by other owners", o.h.offer.Name, o.h.most, lent)
+	}
+	o.u.inc.board.b.Slots(o.u.inc.p.now(), o.h.id, o.h.free())
+	return n
+}
+
+// Regain is for the creditor.
+func (o ownHand) Regain(n int) {
+	if o.h.abroad.Lend(-n); o.h.abroad.Lent() < 0 {
+		o.u.inc.p.s.fail("E43: %s gets back more slots than it has lent", o.h.offer.Name)
+	}
+}
+
+// Rejoin is for the creditor.
+func (o ownHand) Rejoin() { o.u.inc.board.join(o.h) }
+
+// Each is for the creditor.
+func (o ownHand) Each(do func(model.ClaimRef, bool)) {
+	all := o.h.abroad.All()
+	slices.SortFunc(all, func(a, b loan.Fresh) int { return compareClaims(a.Ref, b.Ref) })
+	for _, f := range all {
+		do(f.Ref, f.News)
+	}
+}
+
+// Deliver is for the creditor.
+func (o ownHand) Deliver(ref model.ClaimRef) {
+	if r := o.h.reported[ref]; o.h.abroad.Homeward(ref) && r != nil {
+		o.h.send(r)
+	}
+	n := o.h.abroad.NewsOf(ref)
+	if n.Seq == 0 {
+		return
+	}
+	if n.Beat {
+		o.u.Beat(o.h.id, ref)
+	}
+	o.h.abroad.Told(map[model.ClaimRef]uint64{ref: n.Seq})
+}
+
+// List is for the creditor.
+func (o ownHand) List(to model.NodeID, foreign, owned func(model.ClaimRef) bool, room *int) ([]peer.Hold, map[model.ClaimRef]uint64) {
+	refs := slices.SortedFunc(maps.Keys(o.h.reported), compareClaims)
+	reports := func(yield func(model.ClaimRef, *model.TaskReport) bool) {
+		for _, ref := range refs {
+			if !yield(ref, o.h.reported[ref]) {
+				return
+			}
+		}
+	}
+	return o.h.abroad.List(to, slices.Values(o.h.refs()), reports, foreign, owned, room)
+}
+
+// Told is for the creditor.
+func (o ownHand) Told(sent map[model.ClaimRef]uint64) { o.h.abroad.Told(sent) }
+
+// Has is for the creditor.
+func (o ownHand) Has(ref model.ClaimRef) bool { return o.h.has(ref) }
+
+// Take is for the creditor.
+func (o ownHand) Take(claims []model.Claim, maker model.NodeID) bool {
+	if o.h.ghost || o.h.gone {
+		return false
+	}
+	o.h.abroad.Take(claims, maker)
+	for i := range claims {
+		o.u.inc.p.s.did(opBorrowed)
+		o.h.execute(&claims[i])
+	}
+	return true
+}
+
+// Stop is for the creditor.
+func (o ownHand) Stop(ref model.ClaimRef, canceled bool) {
+	if s := o.u.inc.p.s; !canceled && o.h.held[ref] != nil && s.current(ref) {
+		s.fail("E26: claim %d of %s is to be stopped by another node, and it is the current one", ref.Claim, ref.TaskRef)
+	}
+	o.h.stop(ref, canceled)
+}
+
+// Settle is for the creditor.
+func (o ownHand) Settle(ref model.ClaimRef, err error) {
+	if o.h.reported[ref] != nil {
+		o.u.inc.p.s.did(opSettledLent)
+		o.h.settled(ref, err)
+	}
+}
+
+// splitWorker is the name of a worker in its own words, the node where it works, and the one that made
+// the claim.
+func splitWorker(name string) (worker, works, makes string) {
+	worker, works, _ = strings.Cut(name, "@")
+	works, makes, lent := strings.Cut(works, "/")
+	if !lent {
+		makes = works
+	}
+	return worker, works, makes
+}
