@@ -133,8 +133,11 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	if !h.plain {
 		s.Identity, s.Stored = h.codec.Identity(p), new(atomic.Pointer[model.Payload])
 	}
-	if o.task != nil {
+	if o.task != nil && o.task.queued {
 		return s, a.queue(h, s, &o, len(opts) > 0)
+	}
+	if o.task != nil {
+		s.Pass = o.spec(a.name)
 	}
 	fn, tx := a.fn, a.tx
 	if d, ok := h.activities[a.name]; ok && d.fn != nil {
@@ -180,6 +183,7 @@ func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool
 	s.Task = a.spec
 	if own || s.Task == nil {
 		s.Task = o.spec(a.name)
+		s.Task.Retry.Given = o.retry != nil && o.retry != a.opts.retry
 	}
 	s.Policy, s.AttemptTimeout, s.Stored, s.Seal = replay.Policy{}, 0, nil, h.sealer("input of activity", a.name)
 	return nil

@@ -164,11 +164,15 @@ func (a *App) serve(ctx context.Context, r *registry) error {
 func (a *App) join(ctx context.Context, r *registry) error {
 	cfg := &a.cfg
 	code, pinned, retain := map[string]replay.Code{}, map[string]bool{}, map[string]time.Duration{}
+	repeat := map[string]replay.Repeat{}
 	for name, d := range r.workflows {
 		code[name], pinned[name], retain[name] = d.code, d.pinned, d.retain
+		if d.retry != nil {
+			repeat[name] = replay.Repeat{Stored: d.retry.stored(), Worth: d.retry.worth()}
+		}
 	}
 	worker := replay.NewWorker(replay.Config{
-		Code: code, Version: cfg.Version, Pinned: pinned, Retain: retain, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
+		Code: code, Version: cfg.Version, Pinned: pinned, Retain: retain, Repeat: repeat, Host: a.host, Plain: a.host.plainInput, Logger: cfg.Logger, IdleAfter: cfg.IdleAfter,
 		MaxLoaded: cfg.MaxLoaded, MaxSteps: cfg.MaxSteps, Checks: cfg.Checks, Meter: cfg.Meter, Tracer: cfg.Tracer,
 		DryHost: a.host.forReplay(), Load: func(ctx context.Context, at model.Address, run model.RunID) (*model.History, error) {
 			return history.Load(ctx, cfg.Backend, api.Target{Address: at, Run: run}, maxReplayed)

@@ -34,6 +34,9 @@ func (ctx WorkflowCtx) Timer(d time.Duration) *Future[time.Time] {
 	return f
 }
 
+// Attempt counts runs with the same input, one after another because the one before failed (RetryPolicy), from 1.
+func (ctx WorkflowCtx) Attempt() int { return ctx.x.Attempt() }
+
 // Now is the time of the history position, equal on replay.
 func (ctx WorkflowCtx) Now() time.Time { return ctx.x.Now() }
 
@@ -125,7 +128,7 @@ func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normali
 	}
 	c := replay.Child{
 		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
-		Labels: o.labels, Task: o.spec,
+		Labels: o.labels, Task: o.spec, Terms: o.agreed(),
 	}
 	if !h.plain {
 		c.Identity, c.Seal = h.codec.Identity(in), func(ctx context.Context, to model.Address, p model.Payload) (model.Payload, error) {

@@ -112,3 +112,20 @@ func ExampleTaskConfig() {
 	fmt.Println(task.Result(app.With(ctx)))
 	// Output: 42 <nil>
 }
+
+// An activity that runs where its workflow runs passes limits and breakers as well.
+func ExampleLimit_inline() {
+	charge := perdure.NewActivity("charge", func(_ context.Context, cents int) (string, error) {
+		return fmt.Sprintf("charged %d", cents), nil
+	}, perdure.Limit("bank"), perdure.Breaker("bank"))
+	pay := perdure.NewWorkflow("pay", func(ctx perdure.WorkflowCtx, cents int) (string, error) { return charge.Run(ctx, cents) })
+	app := embedded.MustOpen("memory:", pay, charge)
+	defer app.Close()
+	ctx := context.Background()
+
+	if err := app.SetLimit(ctx, perdure.LimitRule{Name: "bank", Concurrency: 5}); err != nil {
+		panic(err)
+	}
+	fmt.Println(pay.Run(app.With(ctx), 990))
+	// Output: charged 990 <nil>
+}

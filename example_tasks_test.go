@@ -48,7 +48,8 @@ func ExampleActivity_Submit() {
 		removed, err := task.Result(app.With(ctx))
 		fmt.Println(removed, err)
 
-		_, err = clean.SubmitMany(app.With(ctx), []string{"a", "b", "c"})
+		// These have a policy of their own, in place of the activity's.
+		_, err = clean.SubmitMany(app.With(ctx), []string{"a", "b", "c"}, perdure.Exponential(3))
 		return err
 	}
 	_ = submit

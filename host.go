@@ -165,7 +165,7 @@ func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.
 	if err = h.accepts(ref.Workflow, o.in, in); err != nil {
 		return r, err
 	}
-	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec}
+	r = api.StartRequest{Address: ref.address(), Reuse: o.reuse, RequestID: o.requestID, Labels: o.labels, Task: o.spec, Terms: o.agreed()}
 	if r.Input, err = h.sealStart(ctx, pt, r.Address, in); err != nil {
 		return r, err
 	}

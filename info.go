@@ -22,6 +22,10 @@ type Info struct {
 	Closed  time.Time // zero while open
 	Err     error     // of one that failed or was cancelled
 	Labels  map[string]string
+	// Attempt counts runs with the same input, one after another because the one before failed, from 1.
+	Attempt int
+	// Begins is before when its code does not run, Expires when the execution times out; zero when nobody said so.
+	Begins, Expires time.Time
 }
 
 func infoOf(d *api.Description) Info {
@@ -29,6 +33,7 @@ func infoOf(d *api.Description) Info {
 	i := Info{
 		Ref:    Ref{Workflow: a.Type, Key: a.Key, Run: d.Start.Run.String()},
 		Status: Status(d.Outcome.Status.String()), Started: d.Start.At.Std(), Closed: d.Outcome.At.Std(),
+		Attempt: d.Start.Tries(), Begins: d.Start.Begins.Std(), Expires: d.Start.Expires.Std(),
 	}
 	if len(d.Labels) > 0 {
 		i.Labels = make(map[string]string, len(d.Labels))

@@ -24,6 +24,7 @@ type workflowOptions struct {
 	uses   []Definition
 	pinned bool
 	retain time.Duration
+	retry  *RetryPolicy
 }
 
 type stepOptions struct {
@@ -43,6 +44,9 @@ type startOptions struct {
 	requestID string
 	with      []signalWith
 	labels    []model.Label
+	retry     *RetryPolicy
+	terms     model.Terms
+	timed     []string        // the options that have said something about them
 	task      []submitOption  // of submissions only
 	spec      *model.TaskSpec // of a task
 	in        reflect.Type    // of the input
@@ -71,6 +75,9 @@ type RetryPolicy struct {
 
 func (p RetryPolicy) applyActivity(o *stepOptions) { o.retry = &p }
 func (p RetryPolicy) applyCall(o *stepOptions)     { o.retry = &p }
+func (p RetryPolicy) applyStart(o *startOptions)   { o.retry = &p }
+
+func (p RetryPolicy) applyWorkflow(o *workflowOptions) { o.retry = &p }
 
 func (p RetryPolicy) policy() replay.Policy {
 	return replay.Policy{

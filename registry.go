@@ -47,6 +47,7 @@ type workflowDefinition struct {
 	uses   []Definition
 	pinned bool
 	retain time.Duration
+	retry  *RetryPolicy // of runs that failed
 	at     string
 	types  []typeOf
 	input  inputType
@@ -243,6 +244,11 @@ func (r *registry) workflow(d workflowDefinition) {
 	}
 	if strings.HasPrefix(d.name, schedule.Reserved) {
 		r.wrong("the name of workflow %s begins with %s, as those of Perdure itself do: give it another one (%s)", d.name, schedule.Reserved, d.at)
+	}
+	if d.retry != nil {
+		d.retry.check(func(format string, args ...any) {
+			r.wrong("workflow %s: %v (%s)", d.name, fmt.Errorf(format, args...), d.at)
+		})
 	}
 	if d.retain != 0 && d.retain < model.MinRetention {
 		r.wrong("workflow %s is retained for %s: at least %s (%s)", d.name, d.retain, model.MinRetention, d.at)

@@ -62,6 +62,9 @@ func (j *Job) apply(opts []StartOption) {
 	if o.keyed || o.reuse != model.ReturnExisting || o.requestID != "" || len(o.with) > 0 || o.policy != model.CancelChild {
 		j.err = fault.New(fault.Invalid, "the job %s: a schedule gives each execution a key of its own; give it Labels, and what is said of tasks", j.name)
 	}
+	if j.kind == schedule.KindWorkflow && (len(o.timed) > 0 || o.retry != nil) {
+		j.err = fault.New(fault.Invalid, "the job %s: a schedule says when executions begin, and the policy for failed runs is given to NewWorkflow", j.name)
+	}
 	for _, l := range o.labels {
 		if j.labels == nil {
 			j.labels = map[string]string{}
@@ -147,11 +150,6 @@ func CatchUp(d time.Duration) ScheduleOption {
 // Jitter delays each time by up to d, so that many schedules do not begin at the same moment. The delay of a certain time is always the same.
 func Jitter(d time.Duration) ScheduleOption {
 	return scheduleOption(func(o *scheduleOptions) { o.spec.Jitter = schedule.Duration(d) })
-}
-
-// StartAt leaves out what is before a time.
-func StartAt(t time.Time) ScheduleOption {
-	return scheduleOption(func(o *scheduleOptions) { o.spec.StartAt = t })
 }
 
 // EndAt leaves out what is at a time or after it.

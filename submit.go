@@ -24,6 +24,8 @@ func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
 // which every process serves that executes tasks. The Execution is what that of a workflow is: Result waits, Cancel ends it, it has labels and is listed,
 // under the name "task:" and that of the activity.
 //
+// A RetryPolicy that is given with the submission takes the place of the activity's own.
+//
 // Without a key (KeyedBy, RawKey, HashKey) every submission is a new task, equal inputs or not. With a RequestID and no key, that is the key. A task that has the key
 // already is attached to, as Start does with an execution; Reuse says otherwise. From a workflow the task is a child: it is
 // cancelled when the workflow ends before it, unless AbandonChild is given.
@@ -44,7 +46,7 @@ func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[
 }
 
 // SubmitMany submits a task for every input, in one call: thousands cost little more than one. The executions are in the order of the inputs; where one was refused, it
-// is zero, and the error says which and why. The others are there.
+// is zero, and the error says which and why. The others are there. A call takes at most 100,000 inputs of 64 MiB together.
 func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]Execution[O], error) {
 	b, err := a.submission(c.host(), opts, true)
 	switch {
@@ -136,6 +138,12 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 	if so.task == nil || !so.task.queued {
 		OnQueue(DefaultQueue).applyActivity(&so)
 	}
+	if p := b.o.retry; p != nil {
+		if err := p.checkQueued(); err != nil {
+			return wrong("%w", err)
+		}
+		so.retry = p
+	}
 	switch err := so.check(); {
 	case err != nil:
 		return wrong("%w", err)
@@ -143,6 +151,8 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 		return wrong("it is transactional, so what it does happens exactly once only as a step of a workflow")
 	case strings.Contains(a.name, "/"):
 		return wrong("its name contains a slash, which separates the name of a task from its key")
+	case len(b.o.timed) > 0:
+		return wrong("%s is for workflows: a task has Delay and ScheduleToClose", b.o.timed[0])
 	case len(b.o.with) > 0:
 		return wrong("a task takes no signals")
 	case b.o.err != nil:
@@ -152,6 +162,7 @@ func (a *Activity[I, O]) submission(h *host, opts []StartOption, fresh bool) (*s
 		return nil, err
 	}
 	b.o.spec, b.requests = so.spec(a.name), b.o.requestID
+	b.o.spec.Retry.Given = b.o.retry != nil
 	return b, nil
 }
 

@@ -124,7 +124,12 @@ const (
 // check says what is wrong with the settings.
 func (s *taskSettings) check(wrong func(format string, args ...any)) {
 	if !s.queued {
-		wrong("%s is for an activity that has a queue: give it OnQueue too", s.given[0])
+		for _, name := range s.given {
+			if name != "Limit" && name != "Breaker" {
+				wrong("%s is for an activity that has a queue: give it OnQueue too", name)
+				break
+			}
+		}
 	} else if err := checkText("the name of queue", s.queue, maxName); err != nil {
 		wrong("%w", err)
 	}
@@ -190,12 +195,12 @@ func (p *RetryPolicy) stored() model.Retry {
 // checkQueued says why a policy that was given with a call cannot be that of a task: a function does not reach the worker.
 func (p *RetryPolicy) checkQueued() error {
 	if p.If != nil {
-		return fault.New(fault.Invalid, "RetryPolicy.If does not reach the worker that serves the queue: give the policy to the activity, not to the call")
+		return fault.New(fault.Invalid, "RetryPolicy.If does not reach the worker that serves the queue: give the policy to the activity itself")
 	}
 	for _, k := range p.Except {
 		if len(k.names) == 0 {
 			return fault.New(fault.Invalid, "RetryPolicy.Except: %s does not reach the worker that serves the queue: "+
-				"give the policy to the activity, not to the call, or use ErrorNamed", k.text)
+				"give the policy to the activity itself, or use ErrorNamed", k.text)
 		}
 	}
 	return nil

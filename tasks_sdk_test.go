@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -80,4 +81,63 @@ func TestProgressOutlivesAttempts(t *testing.T) {
 		got, err := x.Result(c)
 		want(t, got, err, 5)
 	}, copying)
+}
+
+// The policy of a submission or a call counts in place of the activity's own, whatever that one says.
+func TestPolicyOfASubmission(t *testing.T) {
+	t.Parallel()
+	var calls atomic.Int32
+	work := perdure.NewActivity("work", func(context.Context, int) (int, error) {
+		calls.Add(1)
+		return 0, errors.New("no")
+	}, perdure.OnQueue("q"), perdure.RetryPolicy{MaxAttempts: 7, If: func(error) bool { return false }})
+	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) {
+		return work.Run(ctx, n, perdure.Constant(4, time.Second))
+	})
+	with(t, func(t *testing.T, c perdure.Client, app *perdure.App) {
+		attempts := func(what string, want int32, result func() error) {
+			t.Helper()
+			calls.Store(0)
+			if err := result(); err == nil {
+				t.Errorf("%s succeeded", what)
+			}
+			if got := calls.Load(); got != want {
+				t.Errorf("%s: %d attempts, want %d", what, got, want)
+			}
+		}
+		submit := func(opts ...perdure.StartOption) func() error {
+			return func() error {
+				x, err := work.Submit(c, 1, opts...)
+				if err != nil {
+					t.Fatal(err)
+				}
+				_, err = x.Result(c)
+				return err
+			}
+		}
+		attempts("the activity's own policy", 1, submit())
+		attempts("that of the submission", 3, submit(perdure.Exponential(3)))
+		attempts("that of the call", 4, func() error { _, err := flow.Run(c, 1); return err })
+		attempts("that of many submissions", 2*5, func() error {
+			xs, err := work.SubmitMany(c, []int{1, 2}, perdure.Constant(5, time.Second))
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range xs {
+				_, err = x.Result(c)
+			}
+			return err
+		})
+		for name, p := range map[string]perdure.RetryPolicy{
+			"If":                   {If: func(error) bool { return true }},
+			"ErrorNamed":           {Except: []perdure.ErrorKind{perdure.ErrorType[*perdure.RemoteError]()}},
+			"RetryPolicy.Initial":  {Initial: -1},
+			"RetryPolicy.MaxAttem": {MaxAttempts: -1},
+		} {
+			_, err := work.Submit(c, 1, p)
+			if !errors.Is(err, perdure.ErrInvalid) || !strings.Contains(err.Error(), name) {
+				t.Errorf("a submission with policy %+v: %v, want ErrInvalid that names %s", p, err, name)
+			}
+		}
+	}, work, flow)
 }

@@ -53,7 +53,7 @@ func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
 }
 
 func (w *Workflow[I, O]) definition(fn func(WorkflowCtx, I) (O, error), bound bool, at string) workflowDefinition {
-	d := workflowDefinition{name: w.name, bound: bound, uses: w.opts.uses, pinned: w.opts.pinned, retain: w.opts.retain, at: at, input: inputOf[I]("input of workflow", w.name), types: []typeOf{
+	d := workflowDefinition{name: w.name, bound: bound, uses: w.opts.uses, pinned: w.opts.pinned, retain: w.opts.retain, retry: w.opts.retry, at: at, input: inputOf[I]("input of workflow", w.name), types: []typeOf{
 		typeFor[I]("input of workflow " + w.name), typeFor[O]("output of workflow " + w.name),
 	}}
 	if fn != nil {
@@ -126,6 +126,9 @@ func (w *Workflow[I, O]) resolve(h *host, in I, opts []StartOption) (Ref, model.
 		opt.applyStart(&o)
 	}
 	p, err := encode(h, "input of workflow", w.name, in)
+	if err == nil {
+		err = o.checkTerms("start of workflow " + w.name)
+	}
 	if err == nil && len(o.task) > 0 {
 		err = fault.New(fault.Invalid, "start of workflow %s: %s is for activities", w.name, o.task[0].name)
 	}

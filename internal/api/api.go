@@ -92,6 +92,8 @@ type StartRequest struct {
 	Labels []model.Label
 	// Task makes it the run of a task, whose address is that of model.TaskPrefix and its kind.
 	Task *model.TaskSpec
+	// Terms say when it begins, when it must have ended and how it is repeated; nil for nothing special.
+	Terms *model.Terms
 }
 
 // StartedReply is what became of one of many starts.

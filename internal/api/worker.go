@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"time"
 
 	"github.com/perdure/perdure/internal/model"
 )
@@ -45,6 +46,16 @@ type Session interface {
 	Answer(run model.RunID, generation, id uint64, out model.Payload, f *model.Failure)
 	// Leave stops the flow of new work, waits until every run of the worker is handed back, and ends the session.
 	Leave(ctx context.Context) error
+}
+
+// Gate lets attempts of steps through limits and breakers that run where their workflow runs. A Session may be one.
+type Gate interface {
+	// Pass calls begin once the attempt may begin by the limits and the breaker that spec names. It holds its permits until Passed.
+	Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func())
+	// Passed tells what came of it, or that it is not to begin any more.
+	Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration)
+	// Keeps says what keeps an attempt back that waits.
+	Keeps(ref model.TaskRef) (model.Reason, bool)
 }
 
 // Offer says what a worker can run.

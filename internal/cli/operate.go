@@ -115,25 +115,55 @@ func (f *startFlags) add(cmd *cobra.Command, what, start string) {
 	patience(cmd, &f.timeout)
 }
 
+// mostCalls is how long a command may take that makes many calls, each with its own limit.
+const mostCalls = 7 * 24 * time.Hour
+
 func newWorkflowStart(o *options) *cobra.Command {
 	var f startFlags
+	var times termFlags
+	var many string
 	cmd := &cobra.Command{
-		Use: "start workflow", Short: "Start an execution, or attach to the one that has the key",
+		Use: "start [workflow]", Short: "Start an execution, or attach to the one that has the key",
 		Long: `Start an execution, or attach to the one that has the key.
 
-The key is --key as it stands, or the hash of the JSON value --hash-key as programs make it, or else the hash of the input.`,
+The key is --key as it stands, or the hash of the JSON value --hash-key as programs make it, or else the hash of the input.
+
+With --many, each line of a file is a start, as JSON: {"key": "k-1", "input": 5}. A line may also have workflow, labels, request_id,
+start_delay, start_at, execution_timeout and attempts; what it does not have is as the flags say. Lines that are refused are named, and the
+others begin. The command may be repeated: a key begins once.`,
 		Example: `  perdure workflow start greet --key hello-2 --input '"World"' --label region=eu
-  perdure workflow start order --input @order.json --wait --timeout 5m -o json`,
-		Args: cobra.ExactArgs(1),
+  perdure workflow start order --input @order.json --wait --timeout 5m -o json
+  perdure workflow start report --key monday --start-at 2026-11-16T06:00:00Z --execution-timeout 2h --attempts 3
+  perdure workflow start order --many orders.jsonl`,
+		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			req, err := o.startRequest(args[0], &f)
+			workflow := ""
+			if len(args) > 0 {
+				workflow = args[0]
+			} else if many == "" {
+				return fault.New(fault.Invalid, "name a workflow: perdure workflow start greet")
+			}
+			req, err := o.startRequest(workflow, &f)
 			if err != nil {
 				return err
+			}
+			if req.Terms, err = times.terms(); err != nil {
+				return err
+			}
+			if many != "" {
+				return o.within(cmd.Context(), mostCalls, func(ctx context.Context, b api.Backend) error {
+					return o.startMany(ctx, b, many, workflow, req, f.timeout)
+				})
 			}
 			return o.within(cmd.Context(), f.timeout, func(ctx context.Context, b api.Backend) error { return o.start(ctx, b, req, f.wait) })
 		},
 	}
 	f.add(cmd, "execution", "start")
+	times.add(cmd)
+	cmd.Flags().StringVar(&many, "many", "", "start one execution per line of this file of JSON lines, - for standard input")
+	for _, flag := range []string{"key", "hash-key", "input", "request-id", "wait"} {
+		cmd.MarkFlagsMutuallyExclusive("many", flag)
+	}
 	return cmd
 }
 

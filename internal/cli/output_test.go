@@ -218,6 +218,11 @@ func TestShapes(t *testing.T) {
 		}
 	}
 	try(p, "workflow describe", "order/"+hashB)
+	many := filepath.Join(t.TempDir(), "many.jsonl")
+	if err := os.WriteFile(many, []byte(`{"workflow":"order","key":"1"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	try(p, "workflow start --many", many)
 	try(p, "workflow export --query", "status='closed' --out "+t.TempDir())
 	try(p, "export --query", "status='closed' --out "+t.TempDir())
 	for name, do := range printers {

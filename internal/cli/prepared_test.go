@@ -109,7 +109,7 @@ func (p *prepared) executions() []api.Description {
 			},
 			Outcome: model.Outcome{Status: model.Failed, Failure: declined, At: noon}, Current: true, Events: 3,
 		},
-		{Shard: 3, Start: model.Start{Address: addressOf("order", hashB), Run: runOf(4), At: after(-2 * time.Hour)}, Outcome: model.Outcome{Status: model.Completed, Output: jsonOf("done"), At: noon}, Current: true},
+		{Shard: 3, Start: model.Start{Address: addressOf("order", hashB), Run: runOf(4), At: after(-2 * time.Hour), Begins: noon, Expires: noon, Attempt: 2}, Outcome: model.Outcome{Status: model.Completed, Output: jsonOf("done"), At: noon}, Current: true},
 		{
 			Start:   model.Start{Address: addressOf("task:mail", uuidA), Run: runOf(5), At: after(-3 * time.Hour), Task: mailSpec, Input: jsonOf("ann@example.com")},
 			Outcome: model.Outcome{Status: model.Failed, Failure: declined, At: noon}, Current: true, Labels: labels,
@@ -158,6 +158,10 @@ func (p *prepared) History(context.Context, api.HistoryRequest) (api.HistoryPage
 
 func (p *prepared) Start(context.Context, api.StartRequest) (api.StartReply, error) {
 	return api.StartReply{Run: runOf(1), Status: model.Running}, nil
+}
+
+func (p *prepared) StartMany(_ context.Context, rs []api.StartRequest) ([]api.StartedReply, error) {
+	return make([]api.StartedReply, len(rs)), nil
 }
 
 func (p *prepared) Await(context.Context, api.Target) (api.Result, error) {

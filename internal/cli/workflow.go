@@ -77,6 +77,10 @@ type summary struct {
 
 	Labels map[string]string `json:"labels,omitempty"`
 
+	Begins  string `json:"begins,omitempty"`
+	Expires string `json:"expires,omitempty"`
+	Attempt int    `json:"attempt,omitempty"`
+
 	at model.Time // when it was started
 }
 
@@ -94,6 +98,13 @@ func summarise(d *api.Description) summary {
 	if d.Outcome.Status.Closed() {
 		s.Closed = d.Outcome.At.String()
 	}
+	if !d.Start.Begins.IsZero() {
+		s.Begins = d.Start.Begins.String()
+	}
+	if !d.Start.Expires.IsZero() {
+		s.Expires = d.Start.Expires.String()
+	}
+	s.Attempt = d.Start.Attempt
 	for _, l := range d.Labels {
 		if s.Labels == nil {
 			s.Labels = make(map[string]string, len(d.Labels))
@@ -237,6 +248,7 @@ func (o *options) describe(ctx context.Context, b api.Backend, t api.Target, sta
 		{"Shard", shard},
 		{"Input", o.text(d.Start.Input)},
 	}
+	rows = append(rows, termRows(&d)...)
 	for i, l := range d.Labels {
 		head := ""
 		if i == 0 {
@@ -319,6 +331,9 @@ func newWorkflowExplain(o *options) *cobra.Command {
 		}
 		if err := o.explainSchedule(ctx, b, t); err != nil {
 			return err
+		}
+		if e := d.Start.Expires; !e.IsZero() {
+			fmt.Fprintf(o.Out, "  it times out at %s\n", stamp(e))
 		}
 		for _, tm := range d.Timers {
 			fmt.Fprintf(o.Out, "  a timer is due at %s\n", stamp(tm.Due))

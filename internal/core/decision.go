@@ -46,6 +46,8 @@ type Decision struct {
 	Mark *Mark
 	// Retry is a step whose back-off is over: the worker is to run it again.
 	Retry string
+	// Begins tells that the start time of the run has come: its code is to run.
+	Begins bool
 	// Diverged tells that the worker ran ahead of news: the rest of its turn was dropped.
 	Diverged bool
 	// Answer goes to whoever sent the input. Pending tells that there is none yet: the code gives it, and it comes as a reply.
@@ -114,7 +116,7 @@ func (x *Execution) append(d *Decision, now model.Time, e model.Event) {
 	x.note(&e)
 	x.Next, x.Last = e.Seq+1, e.At
 	d.Events = append(d.Events, e)
-	if x.Parked && x.Paused == nil {
+	if x.Parked && x.Withheld() == nil {
 		x.Parked = false
 		d.Mark = x.mark()
 	}
@@ -123,8 +125,8 @@ func (x *Execution) append(d *Decision, now model.Time, e model.Event) {
 // mark is what is to be stored about the run now.
 func (x *Execution) mark() *Mark {
 	m := &Mark{Parked: x.Parked, Blocked: x.Blocked}
-	if x.Paused != nil {
-		m.Waits = []model.Reason{*x.Paused}
+	if why := x.Withheld(); why != nil {
+		m.Waits = []model.Reason{*why}
 	}
 	return m
 }

@@ -30,4 +30,7 @@
 //	I16 Only closed runs are deleted.
 //	I17 A section asks for its entities one after the other, in an order that is the same for all, and each grant is recorded once. The decision that ends it, or its
 //	    run, tells every entity that was asked; a grant that comes later is given back.
+//	I18 The code of a run does not begin before its start time. Such a run stays parked like a paused one, and a cancel ends it at once.
+//	I19 A run that fails and is repeated ends as continued, and the next attempt begins with its input and with what its code has not taken. Nobody who waits is told
+//	    before the last attempt has ended. An execution with a time-out ends by then, whichever run it is at.
 package core

@@ -136,6 +136,7 @@ func (x *Execution) Clone() *Execution {
 // older, so that the time that the code sees never goes back.
 func begin(s model.Start) *Execution {
 	x := &Execution{Start: s, Outcome: model.Outcome{Status: model.Running}, Next: 1, Last: max(s.At, s.Began), labels: s.Labels, bytes: s.Input.Size()}
+	x.timers = BirthTimers(&s)
 	if s.Task != nil {
 		x.openTask(model.TaskStep, s.Task, s.Input, s.At, s.Worker, 0)
 	}

@@ -80,6 +80,8 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	case model.MessageCancel:
 		switch {
 		case x.Canceling != 0 || !x.obeys(m.From):
+		case x.waiting():
+			x.cancelEarly(&d, m.Failure, now)
 		case x.Alone():
 			x.cancelAlone(&d, m, now)
 		default:
@@ -109,6 +111,7 @@ func Deliver(x *Execution, m *model.Message, now model.Time, fresh model.RunID, 
 	case model.MessageResume:
 		if x.Paused != nil {
 			x.append(&d, now, model.Event{Kind: model.EventResumed, RequestID: m.RequestID})
+			x.park(&d)
 		}
 	case model.MessageCall, model.MessageLock, model.MessageRelease, model.MessageUnlock, model.MessageMailbox:
 		d.refuse(fault.Invalid, fmt.Sprintf("%s is an execution: only entities take a %s", m.To, m.Kind))
@@ -288,7 +291,9 @@ func deliverStart(x *Execution, m *model.Message, now model.Time, fresh model.Ru
 			s.Origin = x.Start.Origin // the same task, retried: whoever submits it again does so with the input that it had at first
 		}
 	}
+	agree(&s, m.Terms)
 	x = begin(s)
+	x.park(&d)
 	d.Start = &x.Start
 	d.Answer = model.Answer{Run: fresh, Status: model.Running}
 	return x, d

@@ -66,7 +66,7 @@ func (r *naiveRun) add(x *expected, now model.Time, e model.Event) {
 	e.Seq, e.At = int64(len(r.events))+1, max(now, r.last())
 	r.events = append(r.events, e)
 	x.Events = append(x.Events, e)
-	r.parked = r.paused()
+	r.parked = r.withheld()
 }
 
 func (n *naive) deliver(m *model.Message, now model.Time, fresh model.RunID) expected {
@@ -157,7 +157,15 @@ func (n *naive) take(m *model.Message, now model.Time, fresh model.RunID) (x exp
 	case model.MessageCancel:
 		byParent := m.From.ID == "" && m.From.Run != (model.RunID{})
 		isParent := r.start.Parent.Address == m.From.Address && r.start.Parent.Run == m.From.Run
-		if r.cancel() == 0 && (!byParent || isParent) {
+		switch {
+		case r.cancel() != 0 || byParent && !isParent:
+		case r.waits():
+			why := model.Failure{Kind: model.FailureCanceled, Message: "canceled"}
+			if m.Failure != nil {
+				why.Message = m.Failure.Message
+			}
+			n.close(&x, r, model.Outcome{Status: model.Canceled, Failure: &why, At: max(now, r.last()), Seen: int64(len(r.events))}, nil)
+		default:
 			r.add(&x, now, model.Event{Kind: model.EventCancelRequest, Failure: m.Failure, RequestID: m.RequestID})
 		}
 	case model.MessageWatch:
@@ -221,6 +229,7 @@ func (n *naive) start(x *expected, r *naiveRun, m *model.Message, now model.Time
 			return
 		}
 		s := model.Start{Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, OnParentClose: m.Policy, Labels: m.Labels}
+		naiveTerms(&s, m.Terms)
 		if m.From.ID != "" {
 			s.Parent = m.From
 		}
@@ -294,7 +303,15 @@ func broughtAlong(s *model.Start, signals []model.Event) bool {
 }
 
 func (n *naive) begin(x *expected, s model.Start) {
-	n.runs = append(n.runs, &naiveRun{start: s, events: slices.Clone(s.Carried), status: model.Running, timers: map[string]model.Time{}, rung: map[string]bool{}})
+	r := &naiveRun{start: s, events: slices.Clone(s.Carried), status: model.Running, timers: map[string]model.Time{}, rung: map[string]bool{}}
+	if s.Begins > s.At {
+		r.timers["begin\x1f"] = s.Begins
+	}
+	if s.Expires > 0 {
+		r.timers["expire\x1f"] = s.Expires
+	}
+	r.parked = r.withheld()
+	n.runs = append(n.runs, r)
 	x.Start = &s
 }
 
@@ -311,7 +328,16 @@ func (n *naive) fire(id string, now model.Time) (x expected) {
 		return x
 	}
 	delete(r.timers, id)
-	r.add(&x, now, model.Event{Kind: model.EventTimerFired, ID: id, Due: due})
+	switch id {
+	case "begin\x1f":
+		r.parked = r.paused()
+		x.Begins = !r.parked
+	case "expire\x1f":
+		f := model.Failure{Kind: model.FailureTimeout, Type: model.TimeoutExecution, Message: "the execution did not end within " + r.start.Terms.Timeout.String()}
+		n.close(&x, r, model.Outcome{Status: model.Failed, Failure: &f, At: max(now, r.last()), Seen: int64(len(r.events))}, nil)
+	default:
+		r.add(&x, now, model.Event{Kind: model.EventTimerFired, ID: id, Due: due})
+	}
 	return x
 }
 
@@ -388,12 +414,12 @@ func (n *naive) turn(t *model.Turn, now model.Time, fresh model.RunID) (x expect
 	r.seen = max(r.seen, t.Seen)
 	if t.Blocked != nil {
 		if why := fmt.Sprint(*t.Blocked); why != r.blocked {
-			r.blocked, r.parked = why, r.paused()
+			r.blocked, r.parked = why, r.withheld()
 		}
 		return x
 	}
 	if r.blocked != "" {
-		r.blocked, r.parked = "", r.paused()
+		r.blocked, r.parked = "", r.withheld()
 	}
 	before := maps.Clone(r.timers)
 	for i := range commands {
@@ -462,7 +488,7 @@ func (n *naive) command(x *expected, r *naiveRun, c *model.Command, now model.Ti
 		}
 		e.Kind = model.EventChildStarted
 		r.add(x, now, e)
-		x.Messages = append(x.Messages, model.Message{Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, From: self})
+		x.Messages = append(x.Messages, model.Message{Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, From: self, Terms: c.Terms})
 	case model.CommandWatch:
 		if _, ok := child(); ok {
 			return
@@ -502,13 +528,24 @@ func (n *naive) tell(x *expected, r *naiveRun, u model.Event, a model.Answer) {
 
 func (n *naive) end(x *expected, r *naiveRun, t *model.Turn, now model.Time, fresh model.RunID) {
 	o := model.Outcome{Status: t.Close.Status, Output: t.Close.Output, Failure: t.Close.Failure, At: max(now, r.last()), Seen: t.Seen}
+	begins, repeats := r.repeats(t.Close, o.At)
+	if repeats {
+		o.Status = model.Continued
+	}
 	if o.Status == model.Continued {
 		o.Next = fresh
 	}
+	waits := r.paused()
 	n.close(x, r, o, t.Close.Begun)
-	if o.Status == model.Continued {
-		n.next(x, r, t, o.At, fresh)
+	if o.Status != model.Continued {
+		return
 	}
+	s := n.next(x, r, t, o.At, fresh, waits)
+	if repeats {
+		s.Input, s.Begins, s.Attempt = r.start.Input, begins, max(r.start.Attempt, 1)+1
+		s.Cause = &model.Failure{Kind: o.Failure.Kind, Message: o.Failure.Message, Permanent: o.Failure.Permanent}
+	}
+	n.begin(x, s)
 }
 
 func (n *naive) close(x *expected, r *naiveRun, o model.Outcome, begun []int64) {
@@ -539,11 +576,12 @@ func (n *naive) close(x *expected, r *naiveRun, o model.Outcome, begun []int64) 
 	x.Close = &o
 }
 
-// next begins the run after one that continues as new.
-func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fresh model.RunID) {
+// next is the start of the run after one that continues as new or is repeated.
+func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fresh model.RunID, paused bool) model.Start {
 	s := model.Start{
 		Address: r.start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: r.start.RequestID, Parent: r.start.Parent,
 		OnParentClose: r.start.OnParentClose, First: r.start.First, Previous: r.start.Run, Origin: r.start.Origin, Labels: r.labels(),
+		Terms: r.start.Terms, Expires: r.start.Expires,
 	}
 	if s.First == (model.RunID{}) {
 		s.First, s.Origin = r.start.Run, r.start.Input.Digest()
@@ -564,7 +602,7 @@ func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fre
 	for _, w := range r.watchers() {
 		s.Carried = append(s.Carried, model.Event{Kind: model.EventWatched, Watcher: w})
 	}
-	if r.paused() {
+	if paused {
 		s.Carried = append(s.Carried, model.Event{Kind: model.EventPaused})
 	}
 	if r.cancel() > t.Seen {
@@ -574,6 +612,5 @@ func (n *naive) next(x *expected, r *naiveRun, t *model.Turn, at model.Time, fre
 		s.Carried[i].Seq, s.Carried[i].At = int64(i+1), at
 	}
 	x.Replaces = r.start.Run
-	n.begin(x, s)
-	n.current().parked = n.current().paused()
+	return s
 }

@@ -33,7 +33,7 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 	s := model.Start{
 		Address: m.To, Run: fresh, At: now, Input: m.Input, RequestID: m.RequestID, Carried: model.EventsOf(p.Events),
 		Labels: m.Labels, Began: p.Began, Seeds: p.Seeds, Identity: p.Identity, Earlier: p.Earlier, Source: p.Source, Origin: p.Origin,
-		Trace: m.Trace,
+		Trace: m.Trace, Begins: p.Begins,
 	}
 	if takesOver {
 		s = x.succeeded(s)
@@ -57,9 +57,10 @@ func deliverPast(x *Execution, m *model.Message, now model.Time, fresh model.Run
 		next.Outcome = model.Outcome{Status: p.Status, Output: p.Output, Failure: p.Failure, At: p.At, Seen: next.Next - 1}
 		d.Close, d.Closed = &next.Outcome, fresh
 		next.dropTasks() // those that were open when it ended
-		next.sections = nil
+		next.sections, next.timers = nil, nil
 	} else {
 		next.watchAgain(&d)
+		next.park(&d)
 	}
 	d.Answer = model.Answer{Run: fresh, Status: next.Outcome.Status}
 	return next, d
@@ -132,6 +133,8 @@ func (x *Execution) succeeded(s model.Start) model.Start {
 		s.First, s.Origin = x.Start.Run, x.Start.Input.Digest()
 	}
 	s.RequestID, s.Parent, s.OnParentClose = x.Start.RequestID, x.Start.Parent, x.Start.OnParentClose
+	s.Terms = x.Start.Terms
+	s.Expires = expiry(&s) // it has its whole time again, and all attempts
 	if !x.Open() {
 		return s
 	}

@@ -112,7 +112,7 @@ func (p *play) start(t *rapid.T) {
 		Kind: model.MessageStart, To: p.key(t), Input: value(pick(t, "input", "", "1", "2")), Reuse: model.ReusePolicy(rapid.IntRange(0, 2).Draw(t, "reuse")),
 		RequestID: pick(t, "request", "", "", "r1", "r2"),
 	}
-	m.Labels = p.labels(t)
+	m.Labels, m.Terms = p.labels(t), p.terms(t)
 	for range pick(t, "with", 0, 0, 0, 1, 2, 7) {
 		m.With = append(m.With, model.Event{Name: pick(t, "name", "x", "y"), Input: value(p.number())})
 	}
@@ -221,6 +221,7 @@ func (p *play) fire(t *rapid.T) {
 	want := p.model(a).fire(id, p.w.now)
 	d := p.w.fire(a, id)
 	p.compare(t, a, &want, &d, "")
+	p.book.decided(t, a, &d)
 }
 
 func (p *play) seen(t *rapid.T, x *core.Execution) int64 {
@@ -263,6 +264,11 @@ func (p *play) turn(t *rapid.T) {
 	switch rapid.IntRange(0, 11).Draw(t, "end") {
 	case 0:
 		turn.Close = &model.Close{Status: pick(t, "status", model.Completed, model.Failed, model.Canceled, model.Terminated), Output: value(p.number())}
+		if turn.Close.Status == model.Failed {
+			turn.Close.Output = model.Payload{}
+			turn.Close.Begun = p.begunUpdates(t, x)
+			p.failing(t, turn.Close)
+		}
 	case 1, 2:
 		turn.Close = &model.Close{Status: model.Continued, Input: value(pick(t, "input", "", "1", "2")), Begun: p.begunUpdates(t, x)}
 	case 3:
@@ -322,7 +328,7 @@ func (p *play) command(t *rapid.T, x *core.Execution) model.Command {
 		e.ID = pick(t, "id", append(has.Calls, "t1", "s1", "s2", "c1", "c2", "w1")...)
 	case model.CommandStartChild:
 		e.ID, e.Target, e.Input, e.Policy = pick(t, "child", "c1", "c2"), p.key(t), value(pick(t, "input", "", "1")), model.ParentClosePolicy(rapid.IntRange(0, 1).Draw(t, "policy"))
-		c.Reuse, c.Labels = model.ReusePolicy(rapid.IntRange(0, 2).Draw(t, "reuse")), p.labels(t)
+		c.Reuse, c.Labels, c.Terms = model.ReusePolicy(rapid.IntRange(0, 2).Draw(t, "reuse")), p.labels(t), p.terms(t)
 	case model.CommandWatch:
 		e.ID, e.Target = pick(t, "watch", "w1", "w2"), p.key(t)
 		if rapid.Bool().Draw(t, "run") {
@@ -369,6 +375,9 @@ func (p *play) compare(t *rapid.T, a model.Address, want *expected, got *core.De
 	}
 	if !maps.Equal(timers, r.timers) {
 		t.Fatalf("timers %v, want %v", timers, r.timers)
+	}
+	if s, w := &x.Start, &r.start; s.Begins != w.Begins || s.Expires != w.Expires || s.Attempt != w.Attempt || fmt.Sprint(s.Terms) != fmt.Sprint(w.Terms) || fmt.Sprint(s.Cause) != fmt.Sprint(w.Cause) {
+		t.Fatalf("started as %+v, want %+v", s, w)
 	}
 	if x.Pin != r.pin() || (x.Paused != nil) != r.paused() {
 		t.Fatalf("pinned to %q, paused %v, want %q, %v", x.Pin, x.Paused != nil, r.pin(), r.paused())

@@ -155,7 +155,7 @@ func (b *book) closed(t *rapid.T, a model.Address, d *core.Decision) {
 	if !maps.Equal(want, told) {
 		t.Fatalf("I8: the end of %s is told to %v, want %v", name(r.start.Run), told, want)
 	}
-	if d.Close.Status == model.Terminated {
+	if d.Close.Status == model.Terminated || d.Close.TimedOut() {
 		b.terminated(t, r, d)
 	}
 }

@@ -468,11 +468,13 @@ func canceled(f *model.Failure) *model.Failure {
 }
 
 // luck is what the jitter of the next pause is made of: another one for each attempt of each task, the same whoever decides.
-func (x *Execution) luck(t *Task) float64 {
+func (x *Execution) luck(t *Task) float64 { return luckOf(x.Start.Run, t.ID, t.Attempt) }
+
+func luckOf(run model.RunID, id string, attempt int) float64 {
 	h := fnv.New64a()
-	_, _ = h.Write(x.Start.Run[:])
-	_, _ = h.Write([]byte(t.ID))
-	_, _ = h.Write([]byte{byte(t.Attempt), byte(t.Attempt >> 8), byte(t.Attempt >> 16), byte(t.Attempt >> 24)})
+	_, _ = h.Write(run[:])
+	_, _ = h.Write([]byte(id))
+	_, _ = h.Write([]byte{byte(attempt), byte(attempt >> 8), byte(attempt >> 16), byte(attempt >> 24)})
 	n := h.Sum64()
 	n ^= n >> 33
 	n *= 0xff51afd7ed558ccd

@@ -45,6 +45,14 @@ func Fire(x *Execution, id string, now model.Time) Decision {
 		}
 		return d
 	}
+	switch id {
+	case beginTimer:
+		x.start(&d)
+		return d
+	case expireTimer:
+		x.timeOut(&d, now)
+		return d
+	}
 	due := x.timers[i].Due
 	x.stopTimer(&d, id)
 	x.append(&d, now, model.Event{Kind: model.EventTimerFired, ID: id, Due: due})
@@ -95,7 +103,7 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 		return x, d, nil
 	}
 	if x.Blocked != nil {
-		x.Blocked, x.Parked = nil, x.Paused != nil
+		x.Blocked, x.Parked = nil, x.Withheld() != nil
 		d.Mark = x.mark()
 	}
 	for i := range commands {
@@ -112,7 +120,7 @@ func (x *Execution) block(d *Decision, why *model.Reason) {
 	if x.Blocked != nil && *x.Blocked == *why {
 		return
 	}
-	x.Blocked, x.Parked = why, x.Paused != nil
+	x.Blocked, x.Parked = why, x.Withheld() != nil
 	d.Mark = x.mark()
 }
 
@@ -136,6 +144,11 @@ func (x *Execution) check(t *model.Turn, lim Limits) error {
 		if c.Event.Task != nil {
 			if err := c.Event.Task.Bounds(); err != nil {
 				return fault.New(fault.Invalid, "run %s asks for a task that cannot be: %w", x.Start.Run, err)
+			}
+		}
+		if c.Terms != nil {
+			if err := c.Terms.Check(); err != nil {
+				return fault.New(fault.Invalid, "run %s starts an execution that cannot be: %w", x.Start.Run, err)
 			}
 		}
 		switch c.Kind {
@@ -317,7 +330,7 @@ func (x *Execution) ask(d *Decision, c *model.Command, now model.Time) {
 	}
 	m := model.Message{
 		Kind: model.MessageStart, To: e.Target, Input: e.Input, Reuse: c.Reuse, Policy: e.Policy, Labels: c.Labels, Task: e.Task, Trace: x.Start.Trace,
-		From: x.self(e.ID),
+		From: x.self(e.ID), Terms: c.Terms,
 	}
 	if c.Kind == model.CommandWatch {
 		m.Kind, m.ToRun = model.MessageWatch, e.Run
@@ -339,7 +352,7 @@ func (x *Execution) cancelChild(c child, why string) model.Message {
 	}
 }
 
-// close ends the run as its code says (I8) and, when it continues as new, begins the next one. It returns the current run of the address.
+// close ends the run as its code says (I8) and, when it continues as new or failed and is repeated, begins the next one. It returns the current run of the address.
 func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh model.RunID) *Execution {
 	end := t.Close
 	o := model.Outcome{
@@ -349,16 +362,22 @@ func (x *Execution) close(d *Decision, t *model.Turn, now model.Time, fresh mode
 		o.Leaves = o.At.Add(max(end.Retain, 0))
 	}
 	current := x
+	var next *model.Start
 	if end.Status == model.Continued {
 		s := x.continued(t, o.At, fresh)
-		o.Next = s.Run
-		d.Start, d.Replaces = &s, x.Start.Run
-		current = begin(s)
+		next = &s
+	} else if begins, again := x.again(end, o.At); again {
+		s := x.repeated(t, o.At, begins, fresh)
+		next, o.Status = &s, model.Continued
+	}
+	if next != nil {
+		o.Next = next.Run
+		d.Start, d.Replaces = next, x.Start.Run
+		current = begin(*next)
 	}
 	x.end(d, o, end.Begun)
-	if current.Paused != nil {
-		current.Parked = true
-		d.Mark = current.mark()
+	if next != nil {
+		current.park(d)
 	}
 	d.Answer = model.Answer{Run: current.Start.Run, Status: o.Status}
 	return current
@@ -419,7 +438,7 @@ func (x *Execution) continued(t *model.Turn, at model.Time, fresh model.RunID) m
 	s := model.Start{
 		Address: x.Start.Address, Run: fresh, At: at, Input: t.Close.Input, RequestID: x.Start.RequestID, Parent: x.Start.Parent,
 		OnParentClose: x.Start.OnParentClose, First: x.Start.First, Previous: x.Start.Run, Origin: x.Start.Origin, Labels: x.labels,
-		Trace: x.Start.Trace,
+		Trace: x.Start.Trace, Terms: x.Start.Terms, Expires: x.Start.Expires,
 	}
 	if s.First.IsZero() {
 		s.First, s.Origin = x.Start.Run, x.Start.Input.Digest()

@@ -150,7 +150,7 @@ func (w *world) keep(s *seat, x *core.Execution, d *core.Decision) {
 	w.remove(s, d)
 	if cur := s.last(); cur != nil {
 		w.write(cur, d)
-	} else if len(d.Events)+len(d.StartTimers)+len(d.StopTimers) > 0 || d.Close != nil && d.Start == nil || d.Mark != nil || d.StopAll {
+	} else if len(d.Events)+len(d.StartTimers)+len(d.StopTimers) > 0 || d.Close != nil && d.Start == nil || d.Mark != nil && d.Start == nil || d.StopAll {
 		w.fatal("a decision writes to a run that does not exist: %+v", d)
 	}
 	if d.Start != nil {
@@ -192,6 +192,11 @@ func (w *world) begin(s *seat, d *core.Decision) {
 	s.runs = append(s.runs, &stored{
 		start: *d.Start, outcome: model.Outcome{Status: model.Running}, timers: map[string]model.Time{}, started: map[string]bool{},
 	})
+	if d.Close == nil || d.Closed != d.Start.Run {
+		for _, t := range core.BirthTimers(d.Start) {
+			s.last().timers[t.ID] = t.Due
+		}
+	}
 	if d.Close != nil && d.Closed == d.Start.Run {
 		s.last().outcome = *d.Close
 	}
@@ -312,8 +317,8 @@ func (w *world) check(s *seat) {
 	if diff := core.Diff(s.x, back); diff != "" {
 		w.fatal("I3: memory and recovered state differ:\n%s", diff)
 	}
-	if p := s.x.Paused; p != nil && (!r.mark.Parked || len(r.mark.Waits) != 1 || r.mark.Waits[0] != *p) {
-		w.fatal("I14: %s is paused, and its mark says %+v", r.start.Run, r.mark)
+	if p := s.x.Withheld(); p != nil && (!r.mark.Parked || len(r.mark.Waits) != 1 || r.mark.Waits[0] != *p) {
+		w.fatal("I14: %s is withheld, and its mark says %+v", r.start.Run, r.mark)
 	}
 }
 

@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // scenarios are all there are.
 func scenarios() []*scenario {
-	return slices.Concat(stepScenarios(), timeScenarios(), signalScenarios(), childScenarios(), groupScenarios(), lifeScenarios(),
+	return slices.Concat(stepScenarios(), timeScenarios(), termScenarios(), signalScenarios(), childScenarios(), groupScenarios(), lifeScenarios(),
 		talkScenarios(), orderScenarios(), historyScenarios(), machineScenarios(), payloadScenarios(), scheduleScenarios(), taskScenarios(), entityScenarios())
 }
 

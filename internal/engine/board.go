@@ -34,6 +34,8 @@ type board struct {
 	lacked   []queue.Want
 	lackedAt time.Time
 
+	inline passages
+
 	woken []string   // groups that the gate has woken, and nobody has tried yet
 	moved bool       // there may be something to match
 	alarm model.Time // when the timer rings; zero when it does not
@@ -404,7 +406,7 @@ func (b *board) Propose() {
 // proposes is Propose with the lock held, which it gives away.
 func (b *board) proposes() {
 	now := b.inc.eng.clock.now()
-	matches := b.match(now)
+	matches, begin := b.begun(b.match(now))
 	b.moved = len(b.woken) > 0
 	var due []queue.Due
 	wake := b.b.Wake()
@@ -444,6 +446,9 @@ func (b *board) proposes() {
 		}
 	}
 	b.mu.Unlock()
+	for _, do := range begin {
+		do()
+	}
 	for w, n := range loans {
 		w.Expect(n)
 	}

@@ -94,7 +94,7 @@ func Cut(h *model.History, r *Request) (*Plan, error) {
 	slices.SortFunc(c.plan.Added, func(a, b model.Event) int { return cmp.Compare(a.Seq, b.Seq) })
 	c.events = append(c.events, c.plan.Added...)
 	c.plan.Past = model.Past{
-		Events: model.PastOf(c.events), Began: h.Start.Zero(), Seeds: seeds(&h.Start, at), Origin: h.Start.Origin,
+		Events: model.PastOf(c.events), Began: h.Start.Zero(), Begins: h.Start.Begins, Seeds: seeds(&h.Start, at), Origin: h.Start.Origin,
 		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: at},
 	}
 	if r.Mode == Retry || r.Mode == Import {
@@ -108,7 +108,7 @@ func Whole(h *model.History) *Plan {
 	o := &h.Outcome
 	n := int64(len(h.Events))
 	return &Plan{Position: n, Total: n, Past: model.Past{
-		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Earlier: earlier(&h.Start), Origin: h.Start.Origin,
+		Events: model.PastOf(h.Events), Began: h.Start.Zero(), Begins: h.Start.Begins, Seeds: seeds(&h.Start, n), Identity: h.Start.IdentityRun(), Earlier: earlier(&h.Start), Origin: h.Start.Origin,
 		Source: model.Source{Address: h.Start.Address, Run: h.Start.Run, Position: n},
 		Status: o.Status, Output: o.Output, Failure: o.Failure, At: o.At,
 	}}

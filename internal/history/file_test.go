@@ -71,6 +71,7 @@ var (
 			Retry: model.Retry{
 				MaxAttempts: rapid.IntRange(0, 1).Draw(t, "max attempts"), Initial: genDuration.Draw(t, "initial"), Max: genDuration.Draw(t, "max"),
 				Coefficient: rapid.Int64().Draw(t, "coefficient"), Jitter: rapid.Int64().Draw(t, "jitter"), Final: genTexts.Draw(t, "final"),
+				Given: rapid.Bool().Draw(t, "given"),
 			},
 		}
 	}))
@@ -84,7 +85,12 @@ var genHistory = rapid.Custom(func(t *rapid.T) *model.History {
 		OnParentClose: genPolicy.Draw(t, "policy"), First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"),
 		Origin: rapid.SliceOfN(rapid.Byte(), 0, 32).Draw(t, "origin"), Identity: genRun.Draw(t, "identity"),
 		Task: genTask.Draw(t, "task"), Worker: genText.Draw(t, "worker"), Trace: genText.Draw(t, "trace"),
+		Attempt: rapid.IntRange(0, 3).Draw(t, "attempt"), Cause: genFailure.Draw(t, "cause"),
 	}}
+	if rapid.Bool().Draw(t, "has terms") {
+		h.Start.Begins, h.Start.Expires = noon+1, noon+2
+		h.Start.Terms = &model.Terms{Timeout: genDuration.Draw(t, "timeout"), Retry: &model.Retry{MaxAttempts: 3, Given: true}}
+	}
 	if rapid.Bool().Draw(t, "has a past") {
 		h.Start.Began = noon - 1000
 		h.Start.Source = model.Source{Address: genAddress.Draw(t, "source"), Run: genRun.Draw(t, "of"), Position: 3}

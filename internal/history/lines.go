@@ -36,6 +36,17 @@ type header struct {
 	Task          *task    `json:"task,omitempty"`
 	Worker        text     `json:"worker,omitempty"`
 	Trace         text     `json:"trace,omitempty"`
+	Begins        moment   `json:"begins,omitzero"`
+	Expires       moment   `json:"expires,omitzero"`
+	Terms         *terms   `json:"terms,omitempty"`
+	Attempt       int      `json:"attempt,omitempty"`
+	Cause         *failure `json:"cause,omitempty"`
+}
+
+// terms are what the execution was started with.
+type terms struct {
+	Timeout duration `json:"timeout,omitzero"`
+	Retry   *retry   `json:"retry,omitempty"`
 }
 
 // label is one thing that the run can be found by. There may be texts in it that no map of JSON could hold.
@@ -264,6 +275,13 @@ func headerOf(s *model.Start) header {
 		RequestID: text(s.RequestID), Parent: linkOf(s.Parent), OnParentClose: uint8(s.OnParentClose), First: runText(s.First),
 		Previous: runText(s.Previous), Origin: hex.EncodeToString(s.Origin), Carried: len(s.Carried), Began: moment(s.Began), Identity: runText(s.Identity),
 		Task: taskOf(s.Task), Worker: text(s.Worker), Trace: text(s.Trace),
+		Begins: moment(s.Begins), Expires: moment(s.Expires), Attempt: s.Attempt, Cause: failureOf(s.Cause),
+	}
+	if t := s.Terms; t != nil {
+		h.Terms = &terms{Timeout: duration(t.Timeout)}
+		if t.Retry != nil {
+			h.Terms.Retry = retryOf(t.Retry)
+		}
 	}
 	for _, d := range s.Seeds {
 		h.Seeds = append(h.Seeds, seed{d.Until, runText(d.Run)})

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -151,6 +152,14 @@ func (h *header) start() (s model.Start, err error) {
 		Parent: r.link("parent", h.Parent), OnParentClose: model.ParentClosePolicy(h.OnParentClose), First: r.id("first", h.First),
 		Previous: r.id("previous", h.Previous), Began: model.Time(h.Began), Identity: r.id("identity", h.Identity),
 		Input: r.payload("input", h.Input), Task: h.Task.model(), Worker: string(h.Worker), Trace: string(h.Trace),
+		Begins: model.Time(h.Begins), Expires: model.Time(h.Expires), Attempt: h.Attempt, Cause: h.Cause.model(),
+	}
+	if t := h.Terms; t != nil {
+		s.Terms = &model.Terms{Timeout: time.Duration(t.Timeout)}
+		if t.Retry != nil {
+			policy := t.Retry.model()
+			s.Terms.Retry = &policy
+		}
 	}
 	for _, d := range h.Seeds {
 		s.Seeds = append(s.Seeds, model.Seed{Until: d.Until, Run: r.id("seeds", d.Run)})

@@ -32,6 +32,7 @@ type retry struct {
 	Coefficient int64    `json:"coefficient,omitempty"` // in thousandths, as Jitter
 	Jitter      int64    `json:"jitter,omitempty"`
 	Final       []text   `json:"final,omitempty"`
+	Given       bool     `json:"given,omitempty"`
 }
 
 // duration is written as 1m30s.
@@ -59,7 +60,7 @@ func taskOf(t *model.TaskSpec) *task {
 		Silence: duration(t.Silence), Total: duration(t.Total), Delay: duration(t.Delay), Breaker: text(t.Breaker), Limits: texts(t.Limits), Trace: text(t.Trace),
 	}
 	if r := &t.Retry; !r.IsZero() {
-		out.Retry = &retry{r.MaxAttempts, duration(r.Initial), duration(r.Max), r.Coefficient, r.Jitter, texts(r.Final)}
+		out.Retry = retryOf(r)
 	}
 	return out
 }
@@ -74,11 +75,20 @@ func (t *task) model() *model.TaskSpec {
 		Limits: words(t.Limits), Trace: string(t.Trace),
 	}
 	if r := t.Retry; r != nil {
-		out.Retry = model.Retry{
-			MaxAttempts: r.MaxAttempts, Initial: time.Duration(r.Initial), Max: time.Duration(r.Max), Coefficient: r.Coefficient, Jitter: r.Jitter, Final: words(r.Final),
-		}
+		out.Retry = r.model()
 	}
 	return out
+}
+
+func retryOf(r *model.Retry) *retry {
+	return &retry{r.MaxAttempts, duration(r.Initial), duration(r.Max), r.Coefficient, r.Jitter, texts(r.Final), r.Given}
+}
+
+func (r *retry) model() model.Retry {
+	return model.Retry{
+		MaxAttempts: r.MaxAttempts, Initial: time.Duration(r.Initial), Max: time.Duration(r.Max), Coefficient: r.Coefficient, Jitter: r.Jitter, Final: words(r.Final),
+		Given: r.Given,
+	}
 }
 
 func texts(in []string) (out []text) {

@@ -61,6 +61,11 @@ func AppendStart(dst []byte, s *Start) []byte {
 	m.id(22, s.Replaced)
 	m.runs(23, s.Earlier)
 	m.text(24, s.Trace)
+	m.int(25, int64(s.Begins))
+	m.int(26, int64(s.Expires))
+	m.terms(27, s.Terms)
+	m.int(28, int64(s.Attempt))
+	m.failure(29, s.Cause)
 	return m.end()
 }
 
@@ -119,6 +124,7 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.data(48, v.Asked)
 	m.bool(60, v.Force)
 	m.link(61, &v.Parent)
+	m.terms(62, v.Terms)
 	m.int(64, int64(v.Lone))
 	m.data(65, v.Exported)
 	return m.end()
@@ -468,6 +474,7 @@ func (m *appender) past(k byte, p *Past) {
 	in.failure(10, p.Failure)
 	in.int(11, int64(p.At))
 	in.runs(12, p.Earlier)
+	in.int(13, int64(p.Begins))
 	m.dst = in.end()
 }
 
@@ -520,13 +527,34 @@ func (m *appender) retry(k byte, r *Retry) {
 		return
 	}
 	m.key(k)
-	in := beginMap(m.dst)
+	m.dst = appendRetry(m.dst, r)
+}
+
+func appendRetry(dst []byte, r *Retry) []byte {
+	in := beginMap(dst)
 	in.int(1, int64(r.MaxAttempts))
 	in.int(2, int64(r.Initial))
 	in.int(3, int64(r.Max))
 	in.int(4, r.Coefficient)
 	in.int(5, r.Jitter)
 	in.texts(6, r.Final)
+	in.bool(7, r.Given)
+	return in.end()
+}
+
+func (m *appender) terms(k byte, t *Terms) {
+	if t == nil {
+		return
+	}
+	m.key(k)
+	in := beginMap(m.dst)
+	in.int(1, int64(t.Delay))
+	in.int(2, int64(t.NotBefore))
+	in.int(3, int64(t.Timeout))
+	if t.Retry != nil {
+		in.key(4)
+		in.dst = appendRetry(in.dst, t.Retry)
+	}
 	m.dst = in.end()
 }
 

@@ -70,6 +70,11 @@ type startBody struct {
 	Replaced      RunID             `cbor:"22,keyasint,omitzero"`
 	Earlier       []RunID           `cbor:"23,keyasint,omitempty"`
 	Trace         string            `cbor:"24,keyasint,omitempty"`
+	Begins        Time              `cbor:"25,keyasint,omitempty"`
+	Expires       Time              `cbor:"26,keyasint,omitempty"`
+	Terms         *Terms            `cbor:"27,keyasint,omitempty"`
+	Attempt       int               `cbor:"28,keyasint,omitempty"`
+	Cause         *Failure          `cbor:"29,keyasint,omitempty"`
 }
 
 // DecodeStart reads a stored start.
@@ -82,7 +87,7 @@ func DecodeStart(a Address, run RunID, at Time, body []byte) (Start, error) {
 		Address: a, Run: run, At: at, Input: b.Input, RequestID: b.RequestID, Parent: b.Parent,
 		OnParentClose: b.OnParentClose, First: b.First, Previous: b.Previous, Origin: b.Origin, Labels: b.Labels,
 		Carried: EventsOf(b.Carried), Began: b.Began, Seeds: b.Seeds, Identity: b.Identity, Replaced: b.Replaced, Earlier: b.Earlier, Source: b.Source, Task: b.Task, Worker: b.Worker,
-		Trace: b.Trace,
+		Trace: b.Trace, Begins: b.Begins, Expires: b.Expires, Terms: b.Terms, Attempt: b.Attempt, Cause: b.Cause,
 	}
 	return s, knownEvents(b.Carried, "start of "+run.String())
 }

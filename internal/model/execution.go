@@ -108,6 +108,15 @@ type Start struct {
 	Worker string
 	// Trace is the trace context (W3C traceparent) that what the run does belongs to: that of whoever started it. Empty when nobody traces.
 	Trace string
+	// Begins is before when its code does not run; zero when that was not put off.
+	Begins Time
+	// Expires is when the execution ends as timed out, if it has not ended before; zero for never.
+	Expires Time
+	// Terms are what the whole execution was started with; nil for nothing special.
+	Terms *Terms
+	// Attempt counts runs with the same input, one after another because the one before failed; 0 is the first one, as 1 is. Cause is why the one before failed.
+	Attempt int
+	Cause   *Failure
 }
 
 // Outcome is how a run ended.

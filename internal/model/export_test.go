@@ -20,7 +20,7 @@ func MarshalByTags(v any) ([]byte, error) {
 			Input: v.Input, RequestID: v.RequestID, Parent: v.Parent, OnParentClose: v.OnParentClose,
 			First: v.First, Previous: v.Previous, Origin: v.Origin, Carried: PastOf(v.Carried),
 			Began: v.Began, Seeds: v.Seeds, Identity: v.Identity, Replaced: v.Replaced, Earlier: v.Earlier, Source: v.Source, Labels: v.Labels, Task: v.Task, Worker: v.Worker,
-			Trace: v.Trace,
+			Trace: v.Trace, Begins: v.Begins, Expires: v.Expires, Terms: v.Terms, Attempt: v.Attempt, Cause: v.Cause,
 		}
 		return mode.Marshal(&b)
 	case *Outcome:

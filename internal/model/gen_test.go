@@ -91,12 +91,24 @@ var (
 			Weight: int(genInt.Draw(t, "weight")), ToStart: genSpan.Draw(t, "to start"), ToClose: genSpan.Draw(t, "to close"),
 			Silence: genSpan.Draw(t, "silence"), Total: genSpan.Draw(t, "total"), Delay: genSpan.Draw(t, "delay"),
 			Breaker: genText.Draw(t, "breaker"), Limits: genTexts.Draw(t, "limits"), Trace: genText.Draw(t, "trace"),
-			Retry: model.Retry{
-				MaxAttempts: int(genInt.Draw(t, "attempts")), Initial: genSpan.Draw(t, "initial"), Max: genSpan.Draw(t, "max"),
-				Coefficient: genInt.Draw(t, "coefficient"), Jitter: genInt.Draw(t, "jitter"), Final: genTexts.Draw(t, "final"),
-			},
+			Retry: genRetry.Draw(t, "retry"),
 		}
 	})
+	genRetry = rapid.Custom(func(t *rapid.T) model.Retry {
+		return model.Retry{
+			MaxAttempts: int(genInt.Draw(t, "attempts")), Initial: genSpan.Draw(t, "initial"), Max: genSpan.Draw(t, "max"),
+			Coefficient: genInt.Draw(t, "coefficient"), Jitter: genInt.Draw(t, "jitter"), Final: genTexts.Draw(t, "final"),
+			Given: rapid.Bool().Draw(t, "given"),
+		}
+	})
+	genTerms = rapid.OneOf(rapid.Just[*model.Terms](nil), rapid.Custom(func(t *rapid.T) *model.Terms {
+		terms := &model.Terms{Delay: genSpan.Draw(t, "delay"), NotBefore: genTime.Draw(t, "not before"), Timeout: genSpan.Draw(t, "timeout")}
+		if rapid.Bool().Draw(t, "has a policy") {
+			r := genRetry.Draw(t, "retry")
+			terms.Retry = &r
+		}
+		return terms
+	}))
 	genFailed = rapid.Custom(func(t *rapid.T) model.FailedAttempt {
 		a := model.FailedAttempt{Attempt: int(genInt.Draw(t, "attempt")), At: genTime.Draw(t, "at"), Worker: genText.Draw(t, "worker")}
 		if f := genFailure.Draw(t, "failure"); f != nil {
@@ -140,7 +152,7 @@ var (
 			Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"),
 			Source: genSource.Draw(t, "source"), Origin: genBytes.Draw(t, "origin"), Next: genInt.Draw(t, "next"),
 			Status: genStatus.Draw(t, "status"), Output: genPayload.Draw(t, "output"), Failure: genFailure.Draw(t, "failure"), At: genTime.Draw(t, "at"),
-			Earlier: rapid.SliceOfN(genRun, 0, 2).Draw(t, "earlier"),
+			Earlier: rapid.SliceOfN(genRun, 0, 2).Draw(t, "earlier"), Begins: genTime.Draw(t, "begins"),
 		}
 		for _, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "events") {
 			p.Events = append(p.Events, model.PastEvent{Kind: genKind.Draw(t, "kind"), At: genTime.Draw(t, "at"), Event: e})
@@ -159,7 +171,7 @@ var genMessage = rapid.Custom(func(t *rapid.T) model.Message {
 		With: rapid.SliceOfN(genBody, 0, 3).Draw(t, "with"), Node: genNode.Draw(t, "node"),
 		Past: genPast.Draw(t, "past"), Runs: rapid.SliceOfN(genRun, 0, 2).Draw(t, "runs"), Labels: genLabels.Draw(t, "labels"),
 		Keep: rapid.Bool().Draw(t, "keep"), Letter: genLetter.Draw(t, "letter"), Fresh: genRun.Draw(t, "fresh"), Trace: genText.Draw(t, "trace"),
-		Write: genWrite.Draw(t, "write"),
+		Write: genWrite.Draw(t, "write"), Terms: genTerms.Draw(t, "terms"),
 	}
 })
 
@@ -199,6 +211,8 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 		First: genRun.Draw(t, "first"), Previous: genRun.Draw(t, "previous"), Origin: genBytes.Draw(t, "origin"), Labels: genLabels.Draw(t, "labels"),
 		Began: genTime.Draw(t, "began"), Seeds: genSeeds.Draw(t, "seeds"), Identity: genRun.Draw(t, "identity"), Source: genSource.Draw(t, "source"),
 		Replaced: genRun.Draw(t, "replaced"), Earlier: rapid.SliceOfN(genRun, 0, 2).Draw(t, "earlier"), Trace: genText.Draw(t, "trace"),
+		Begins: genTime.Draw(t, "begins"), Expires: genTime.Draw(t, "expires"), Terms: genTerms.Draw(t, "terms"), Attempt: int(genInt.Draw(t, "attempt")),
+		Cause: genFailure.Draw(t, "cause"),
 	}
 	for i, e := range rapid.SliceOfN(genBody, 0, 3).Draw(t, "carried") {
 		e.Seq, e.At, e.Kind = int64(i+1), genTime.Draw(t, "at"), genKind.Draw(t, "kind")

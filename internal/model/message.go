@@ -119,6 +119,8 @@ type Message struct {
 	// Force has a delete remove Runs whatever state they are in, without reading them. Parent is the step that waits for the last of them, if that is known.
 	Force  bool `cbor:"60,keyasint,omitempty"`
 	Parent Link `cbor:"61,keyasint,omitzero"`
+	// Terms are those of the execution that a start begins; nil for nothing special.
+	Terms *Terms `cbor:"62,keyasint,omitempty"`
 	// Lone is how many of Deaths were counted by a node that was to make the call alone.
 	Lone int `cbor:"64,keyasint,omitempty"`
 	// Exported is a fingerprint of the row of the entity that a forced delete has exported. The owner

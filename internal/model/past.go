@@ -26,6 +26,8 @@ type Past struct {
 	Failure *Failure `cbor:"10,keyasint,omitempty"`
 	At      Time     `cbor:"11,keyasint,omitempty"`
 	Earlier []RunID  `cbor:"12,keyasint,omitempty"`
+	// Begins becomes that of the start: code that is replayed sees the same times.
+	Begins Time `cbor:"13,keyasint,omitempty"`
 }
 
 // PastEvent is an event with its kind and time, as stored inside of a start or a message.

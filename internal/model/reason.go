@@ -41,6 +41,7 @@ const (
 	WaitLock     ReasonCode = "lock"            // Name, entity/key, is locked; Detail tells by whom
 	WaitLarge    ReasonCode = "large_history"   // nothing yet, but its history will reach its limit: Detail says how large it is
 	WaitMailbox  ReasonCode = "mailbox"         // Name, entity/key, makes the calls before it first; Detail tells how many
+	WaitStart    ReasonCode = "start"           // its code begins at Until; Attempt is which one it is, if one has failed before, and Detail why
 
 	WaitElsewhere ReasonCode = "code_elsewhere" // the owner of its shard has no code for Name, and another node has; Detail is as in WaitWorker
 	WaitCycle     ReasonCode = "cycle"          // what it waits for waits, in turn, for Name, with which the explanation began
@@ -51,7 +52,7 @@ func ReasonCodes() []ReasonCode {
 	return []ReasonCode{
 		WaitTimer, WaitSignal, WaitPromise, WaitChild, WaitStep, WaitRetry, WaitWorker, WaitOwner, WaitTurn, WaitNothing, WaitMismatch, WaitType, WaitPoison,
 		WaitCorrupt, WaitNewer, WaitLimit, WaitStuck, WaitPaused, WaitAnswer, WaitHandler, WaitTask, WaitLine,
-		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox, WaitLarge, WaitElsewhere, WaitCycle,
+		WaitPermit, WaitRate, WaitBreaker, WaitUpdate, WaitLock, WaitMailbox, WaitLarge, WaitElsewhere, WaitCycle, WaitStart,
 	}
 }
 
@@ -174,6 +175,11 @@ func (r Reason) String() string {
 		return "has a large history: " + r.Detail
 	case WaitMailbox:
 		return "waits for " + r.Name + ": " + r.Detail
+	case WaitStart:
+		if r.Attempt < 2 {
+			return "waits for its start time, " + r.Until.String()
+		}
+		return fmt.Sprintf("begins again, attempt %d, at %s after: %s", r.Attempt, r.Until, r.Detail)
 	}
 	return strconv.Quote(string(r.Code))
 }

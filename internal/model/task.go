@@ -174,6 +174,8 @@ type Retry struct {
 	Jitter      int64 `cbor:"5,keyasint,omitempty"`
 	// Final are kinds and types of failures that are not worth another attempt.
 	Final []string `cbor:"6,keyasint,omitempty"`
+	// Given tells that a call or a submission brought the policy along. The policy of the activity has no say then.
+	Given bool `cbor:"7,keyasint,omitempty"`
 }
 
 // NewRetry is the policy that people mean by these numbers: a first pause of more than the longest one that there is by default is the longest one.
@@ -197,7 +199,7 @@ func thousandths(f float64) int64 {
 
 // IsZero reports whether nothing is said.
 func (r *Retry) IsZero() bool {
-	return r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Coefficient == 0 && r.Jitter == 0 && len(r.Final) == 0
+	return r.MaxAttempts == 0 && r.Initial == 0 && r.Max == 0 && r.Coefficient == 0 && r.Jitter == 0 && len(r.Final) == 0 && !r.Given
 }
 
 // Pause is how long to wait after the given number of failed attempts. u, in [-1, 1), is the luck that jitter is made of. It never overflows.

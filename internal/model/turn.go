@@ -29,6 +29,7 @@ type Command struct {
 	Message *Message      // of CommandSend
 	Reuse   ReusePolicy
 	Labels  []Label // of the child that CommandStartChild begins
+	Terms   *Terms  // of that child
 }
 
 // Close ends a run.
@@ -42,6 +43,11 @@ type Close struct {
 	Begun []int64
 	// Retain is how long the run is kept, if its workflow has a retention time of its own; zero when that of the engine counts.
 	Retain time.Duration
+	// Retry is the policy of the workflow for runs that failed; nil when it has none. The policy that the execution was started with goes before it. Final tells that
+	// the policy of the workflow finds the failure not worth another run, RetryAfter how long the next one waits at least.
+	Retry      *Retry
+	Final      bool
+	RetryAfter time.Duration
 }
 
 // Turn is what a worker reports: outcomes of steps, new requests, the end of the run, and what it waits for.

@@ -227,9 +227,9 @@ func (t *Task) report(out model.Payload, err error) model.TaskReport {
 	return r
 }
 
-// worth asks the policy. One that panics has no opinion, so that another attempt is made, and people see why in what is recorded.
+// worth asks the policy of the activity, unless whoever scheduled the task gave another one. One that panics has no opinion, so that another attempt is made, and people see why in what is recorded.
 func (t *Task) worth(err error, recorded *model.Failure) (again bool) {
-	if t.run.Worth == nil {
+	if t.run.Worth == nil || t.claim.Spec.Retry.Given {
 		return true
 	}
 	defer func() {

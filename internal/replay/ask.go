@@ -46,6 +46,8 @@ type ask struct {
 
 	// expect counts events that were reported for it and have not come back.
 	expect atomic.Int32
+	// passage is that of an attempt which has to be let through, until its body begins.
+	passage atomic.Pointer[passage]
 
 	// Guarded by the mutex of the run.
 	body     *StepContext // of the running attempt

@@ -120,9 +120,20 @@ func (r *run) launch(m *machine, a *ask) {
 	r.mu.Unlock()
 	r.running.Add(1)
 	r.bodies.Add(1)
-	if j := (job{m, a}); r.w.slots.enter(j) {
-		r.w.goroutines.Add(1)
-		go r.w.work(j)
+	if a.step.Pass != nil {
+		if g := r.w.gate(); g != nil {
+			r.w.pass(job{m, a}, g)
+			return
+		}
+	}
+	r.w.enter(job{m, a})
+}
+
+// enter has a job wait for a slot, or run.
+func (w *Worker) enter(j job) {
+	if w.slots.enter(j) {
+		w.goroutines.Add(1)
+		go w.work(j)
 	}
 }
 
@@ -147,7 +158,11 @@ func (w *Worker) work(j job) {
 func (j job) run() {
 	r, a := j.m.r, j.a
 	r.mu.Lock()
-	if a.dropped || r.w.draining.Load() {
+	p := a.passage.Swap(nil)
+	if a.dropped || r.w.draining.Load() || p != nil && (r.evicted || r.m != j.m) {
+		if p != nil {
+			defer p.leave(false, nil)
+		}
 		if !a.dropped {
 			j.m.outstanding.Add(1) // never to come here: the run is not idle, whoever holds it next runs the step
 			r.running.Add(-1)
@@ -159,8 +174,15 @@ func (j job) run() {
 	}
 	ctx := r.bodyContext(a)
 	a.body = ctx
+	r.retell = r.retell || p != nil
 	r.mu.Unlock()
+	if p != nil {
+		defer p.exited()
+	}
 	out, err := r.w.attempt(ctx, a)
+	if p != nil {
+		p.leave(true, err)
+	}
 	r.finished(j, out, err)
 	ctx.end(nil)
 }
@@ -285,6 +307,10 @@ func (r *run) abandonLocked(a *ask, cause error) {
 		r.running.Add(-1)
 	}
 	a.dropped = true
+	if p := a.passage.Load(); p != nil {
+		p.enter() // where it ends
+		r.w.goroutines.Go(func() { p.leave(false, nil) })
+	}
 	if a.body != nil {
 		a.body.end(cause)
 	}

@@ -53,7 +53,7 @@ func conclude(ctx context.Context, cfg Config, h *model.History, q *model.Query)
 
 // lastTime is the clock of the owner as far as a history tells.
 func lastTime(h *model.History) model.Time {
-	now := max(h.Start.Zero(), h.Start.At)
+	now := max(h.Start.Awake(), h.Start.At)
 	if n := len(h.Events); n > 0 {
 		now = max(now, h.Events[n-1].At)
 	}
@@ -76,15 +76,19 @@ func (v *verdict) compare(h *model.History, plain func(model.Payload) []byte) er
 	switch {
 	case v.blocked != nil:
 		return fault.New(fault.Blocked, "%s", v.blocked)
-	case !endedByItself(&h.Outcome):
+	case !endedByItself(h):
 		return nil // also if the code ends here: that may not have been recorded yet
 	case v.end == nil || v.recordsMore():
 		return fault.New(fault.Blocked, "the recorded run ended as %s behind event %d; the code %s", h.Outcome.Status, len(h.Events), v.doing())
 	}
 	want, got := &h.Outcome, v.end
+	status := want.Status
+	if status == model.Continued && want.Failure != nil {
+		status = model.Failed // and another attempt followed
+	}
 	switch {
-	case got.Status != want.Status:
-		return fault.New(fault.Blocked, "the recorded run ended as %s; the code ends as %s%s", want.Status, got.Status, because(got.Failure))
+	case got.Status != status:
+		return fault.New(fault.Blocked, "the recorded run ended as %s; the code ends as %s%s", status, got.Status, because(got.Failure))
 	case got.Status == model.Completed && !same(got.Output, want.Output, plain):
 		return fault.New(fault.Blocked, "the recorded result is %s; the code returns %s", brief(want.Output), brief(got.Output))
 	case message(got.Failure) != message(want.Failure):
@@ -102,13 +106,18 @@ func same(got, want model.Payload, plain func(model.Payload) []byte) bool {
 	return is != nil && was != nil && bytes.Equal(is, was)
 }
 
-// endedByItself reports whether the code ended the run. One that was reset or ended from outside stands where it stood.
-func endedByItself(o *model.Outcome) bool {
+// endedByItself reports whether the code ended the run. One that was reset, timed out or was ended from outside stands where it stood.
+func endedByItself(h *model.History) bool {
+	o := &h.Outcome
 	switch o.Status {
-	case model.Completed, model.Failed, model.Canceled:
+	case model.Completed:
 		return true
+	case model.Canceled:
+		return o.At >= h.Start.Begins // else its code had not begun
+	case model.Failed:
+		return !o.TimedOut()
 	case model.Continued:
-		return o.Failure == nil
+		return o.Failure == nil || o.Failure.Kind != model.FailureReset
 	default:
 		return false
 	}

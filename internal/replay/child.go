@@ -85,6 +85,7 @@ type Child struct {
 	Reuse     model.ReusePolicy
 	Labels    []model.Label
 	Task      *model.TaskSpec // makes it the run of a task
+	Terms     *model.Terms
 }
 
 // StartChild starts an execution as a child and returns its address; it does not wait.
@@ -152,10 +153,13 @@ func (x Ctx) startChild(call string, c Child) (*ask, model.Address, error) {
 	} else if !c.Keyed && !self.Identity.IsZero() {
 		c.Reuse = max(c.Reuse, model.ReuseIfFailed) // what a retried run started before, and is not in its past, must not fail it again
 	}
+	if self.Attempt > 1 {
+		c.Reuse = max(c.Reuse, model.ReuseIfFailed) // what failed or was canceled with the attempt before must not fail this one as well
+	}
 	m.adopt(a)
 	m.serveEarly(a)
 	if !a.recorded {
-		m.request(a, model.Command{Kind: model.CommandStartChild, Reuse: c.Reuse, Labels: c.Labels, Event: model.Event{
+		m.request(a, model.Command{Kind: model.CommandStartChild, Reuse: c.Reuse, Labels: c.Labels, Terms: c.Terms, Event: model.Event{
 			Kind: model.EventChildStarted, ID: a.id, Name: c.Workflow, Target: a.target, Input: c.Input, Policy: c.Policy, Position: a.position, Task: c.Task,
 		}})
 	}

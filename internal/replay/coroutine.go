@@ -244,6 +244,12 @@ func (m *machine) spawn(path string, under *Scope, fn func(Ctx) (any, error)) *F
 	return child.fut
 }
 
+// Attempt counts the runs that repeat a failed one, from 1.
+func (x Ctx) Attempt() int {
+	x.must("Attempt")
+	return x.co.m.r.start.Tries()
+}
+
 // Now is the time of the history position. What was taken for granted is committed first, because only then its time is known.
 func (x Ctx) Now() time.Time {
 	c := x.co

@@ -122,7 +122,27 @@ func (m *machine) rootReturned(out model.Payload, err error) {
 	m.endOthers() // that the clean-up began
 	end := m.ending(out, err)
 	end.Begun, end.Retain = m.begun, m.w.cfg.Retain[m.r.start.Address.Type]
+	if end.Status == model.Failed {
+		m.mayRepeat(end, err)
+	}
 	m.close(end)
+}
+
+// mayRepeat adds what the workflow says about another attempt of a run that failed. A policy that the execution was started with goes
+// before it, and is for the engine to apply.
+func (m *machine) mayRepeat(end *model.Close, err error) {
+	if d, ok := RetryAfterOf(err); ok {
+		end.RetryAfter = d
+	}
+	p, ok := m.w.cfg.Repeat[m.r.start.Address.Type]
+	if !ok {
+		return
+	}
+	end.Retry = &p.Stored
+	if t := m.r.start.Terms; p.Worth == nil || t != nil && t.Retry != nil {
+		return
+	}
+	end.Final = !guarded(p.Worth, end.Failure)(err)
 }
 
 // continued is the next run that an error of the code asks for; nil when it does not.

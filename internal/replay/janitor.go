@@ -61,8 +61,8 @@ func (r *run) inspect(now, idle, stuck int64) {
 	age := now - r.lastUsed.Load()
 	switch {
 	case r.evicted || r.released || len(r.inbox) > 0:
-	case (m.untold || m.unanswered) && !m.closed && age > 0:
-		r.busy = true
+	case (m.untold || m.unanswered || r.retell) && !m.closed && age > 0:
+		r.busy, r.retell = true, false
 		m.tell = true
 		r.mu.Unlock()
 		m.turnOver(nil, false)

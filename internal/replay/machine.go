@@ -104,7 +104,7 @@ func newMachine(r *run) *machine {
 	})
 	m := &parts.machine
 	m.w, m.r, m.asks = r.w, r, make(map[string]*ask, 8)
-	m.now.Store(int64(r.start.Zero()))
+	m.now.Store(int64(r.start.Awake()))
 	m.examine = r.w.cfg.Checks != nil
 	m.labels = r.start.Labels
 	m.rootScope, m.root, m.readyBuf = &parts.scope, &parts.root, parts.ready[:0]

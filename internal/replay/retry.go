@@ -25,6 +25,12 @@ const (
 	farFuture = 100 * 365 * 24 * time.Hour
 )
 
+// Repeat is the policy of a workflow for runs that failed. Worth, if it is there, decides about errors that Stored cannot tell apart.
+type Repeat struct {
+	Stored model.Retry
+	Worth  func(error) bool
+}
+
 // delay is how long to wait after the failed attempt n (from 1) before the next one. It saturates: no input overflows.
 func (p *Policy) delay(n int, random float64) time.Duration {
 	first := p.Initial

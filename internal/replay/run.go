@@ -44,6 +44,7 @@ type run struct {
 	told     []model.Reason // the waits that were last reported
 	vague    bool           // a turn said that a body may run because somebody had the baton: who lays it down says more
 	released bool           // the engine was asked to take it back
+	retell   bool           // a step was let through since the waits were reported
 	stuck    int64          // the resume that was reported as stuck
 	since    int64          // tick at which the inline body began and 1; 0 when that was told
 }
@@ -217,6 +218,7 @@ func (r *run) unload() {
 	r.cancelBodies(r.m, "the run was unloaded")
 	r.m.unload()
 	r.forget()
+	r.w.flush()
 }
 
 // restart throws the machine away and replays. What the old one took for granted is certain to come.

@@ -34,6 +34,8 @@ type Step struct {
 	Task *model.TaskSpec
 	// Seal gives the input of a task its stored form; nil when it has it.
 	Seal Seal
+	// Pass names the limits and the breaker that an attempt of Body has to pass; nil for none.
+	Pass *model.TaskSpec
 	// Body does the work; nil when there is no code for it here. It may run in any goroutine.
 	Body func(context.Context) (model.Payload, error)
 	// Settle makes the failure that ends the step final in the place outside of the history that keeps its outcome, and returns what stands there: this
@@ -158,7 +160,7 @@ func (m *machine) atLeisure() bool {
 
 // mayInline decides whether the only coroutine may run the body itself, and takes a slot for it.
 func (m *machine) mayInline(s *Scope, a *ask) bool {
-	return m.alive == 1 && a.step.Body != nil && a.step.AttemptTimeout == 0 && m.r.bodies.Load() == 0 && !s.limited() &&
+	return m.alive == 1 && a.step.Body != nil && a.step.Pass == nil && a.step.AttemptTimeout == 0 && m.r.bodies.Load() == 0 && !s.limited() &&
 		!m.w.draining.Load() && m.w.slots.try()
 }
 

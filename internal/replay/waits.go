@@ -113,6 +113,9 @@ func reason(f *Future) model.Reason {
 		case a.step.Body == nil:
 			return model.Reason{Code: model.WaitWorker, Name: a.name, Detail: "activity"}
 		}
+		if why, kept := a.keptBack(); kept {
+			return why
+		}
 		return model.Reason{Code: model.WaitStep, Name: a.name}
 	case futureLocal:
 		return model.Reason{Code: model.WaitUpdate}

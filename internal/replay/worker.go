@@ -24,6 +24,8 @@ type Config struct {
 	Pinned  map[string]bool
 	// Retain is how long runs of workflows are kept that have a retention time of their own.
 	Retain map[string]time.Duration
+	// Repeat is how failed runs of workflows are repeated that have a policy of their own.
+	Repeat map[string]Repeat
 	// Host is handed to the code through Ctx.Host, and DryHost where a history is only replayed, to answer a query.
 	Host, DryHost any
 	// Load reads the history of a run that has ended, for queries; nil when that is not possible.
@@ -92,6 +94,8 @@ type Worker struct {
 	hosts     hosts
 	recalls   recalls
 	loops     sync.Map // positions of steps in loops that were complained about
+	passages  sync.Map // attempts that wait to be let through; see passage.go
+	passed    atomic.Int64
 	unsettled *episode.Source
 
 	session atomic.Pointer[bound]
@@ -267,6 +271,7 @@ func (w *Worker) Close(ctx context.Context) error {
 	var err error
 	if b := w.session.Load(); b != nil {
 		w.draining.Store(true)
+		w.flush()
 		defer w.unwatch()
 		for _, r := range w.snapshot(nil) {
 			r.mu.Lock()

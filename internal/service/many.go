@@ -8,10 +8,37 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// Bounds of one call that starts many executions.
+const (
+	MaxMany      = 100_000
+	MaxManyBytes = 64 << 20
+)
+
+// checkMany refuses a call that would hold too much in memory at once.
+func checkMany(rs []api.StartRequest) error {
+	if len(rs) > MaxMany {
+		return fault.New(fault.Exhausted, "start %d executions in one call: at most %d are allowed", len(rs), MaxMany)
+	}
+	size := 0
+	for i := range rs {
+		size += rs[i].Input.Size()
+		for j := range rs[i].With {
+			size += rs[i].With[j].Input.Size()
+		}
+	}
+	if size > MaxManyBytes {
+		return fault.New(fault.Exhausted, "start %d executions in one call: their inputs have %d bytes, at most %d are allowed", len(rs), size, MaxManyBytes)
+	}
+	return nil
+}
+
 // StartMany starts many executions.
 func (s *Service) StartMany(ctx context.Context, rs []api.StartRequest) ([]api.StartedReply, error) {
 	if s.engine == nil {
 		return nil, fault.New(fault.Denied, "start %d executions: the store is open for reading only", len(rs))
+	}
+	if err := checkMany(rs); err != nil {
+		return nil, err
 	}
 	replies := make([]api.StartedReply, len(rs))
 	messages := make([]*model.Message, 0, len(rs))

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
@@ -115,6 +116,9 @@ func (s *Service) Describe(ctx context.Context, t api.Target) (api.Description, 
 		return d, err
 	}
 	for _, tm := range timers {
+		if core.OwnTimer(tm.ID) {
+			continue // the start tells of it
+		}
 		d.Timers = append(d.Timers, api.Timer{ID: tm.ID, Due: tm.Due})
 	}
 	open, err := s.openTasks(ctx, row)
@@ -178,7 +182,7 @@ func (s *Service) History(ctx context.Context, r api.HistoryRequest) (api.Histor
 			page.More = true
 		}
 	}
-	add(model.Event{Kind: model.EventStarted, At: row.Start.Zero(), Name: row.Start.Address.Type, Input: row.Start.Input, RequestID: row.Start.RequestID, Watcher: row.Start.Parent})
+	add(model.Event{Kind: model.EventStarted, At: row.Start.Zero(), Name: row.Start.Address.Type, Input: row.Start.Input, RequestID: row.Start.RequestID, Watcher: row.Start.Parent, Attempt: row.Start.Attempt})
 	for _, e := range row.Start.Carried {
 		add(e)
 	}

@@ -92,13 +92,14 @@ func (s *Service) Run(ctx context.Context, r api.StartRequest) (api.Result, erro
 
 // start is the message of a request to start an execution, if it is in order.
 func (s *Service) start(r *api.StartRequest) (*model.Message, error) {
-	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels, Task: r.Task}
+	m := &model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels, Task: r.Task, Terms: r.Terms}
 	v := s.check("start " + r.Address.Type)
 	v.address(r.Address)
 	v.task(r)
 	v.payload("input", r.Input)
 	v.requestID(r.RequestID)
 	v.labels(r.Labels)
+	v.terms(r)
 	if r.Reuse > model.ReuseAlways {
 		v.wrong("there is no policy %d for keys that were used before", r.Reuse)
 	}

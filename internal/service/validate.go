@@ -170,6 +170,25 @@ func (v *validator) offer(what string, names []string) {
 	}
 }
 
+// terms checks what a start says about the times of an execution.
+func (v *validator) terms(r *api.StartRequest) {
+	t := r.Terms
+	if t == nil {
+		return
+	}
+	if r.Task != nil {
+		v.wrong("a task has its own times, and no terms of an execution")
+	}
+	if t.Retry != nil {
+		for _, name := range t.Retry.Final {
+			v.text("a kind of failure", name, v.limits.Key)
+		}
+	}
+	if err := t.Check(); err != nil {
+		v.problems = append(v.problems, err)
+	}
+}
+
 // task checks whether a start is that of a task, and then what it says.
 func (v *validator) task(r *api.StartRequest) {
 	t := r.Task

@@ -267,6 +267,9 @@ type Use struct {
 func (s *Set) Resolve(tenant string, spec *model.TaskSpec, input *model.Payload) (uses []Use) {
 	for g := range s.of(tenant) {
 		for _, l := range g.limits {
+			if spec.Queue == model.InlineQueue && (l.Queue != "" || l.Per == PerQueue) {
+				continue // it is in no queue
+			}
 			if l.Per == PerName || !l.queue.matches(spec.Queue) || !l.kind.matches(spec.Kind) {
 				continue
 			}

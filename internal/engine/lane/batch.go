@@ -41,6 +41,7 @@ const (
 	effHint
 	effWaits
 	effRetry
+	effBegins  // the start time of a run has come
 	effExpect  // whoever sent an update waits for its answer
 	effReply   // the code has answered it
 	effExecute // a claim is to be handed over
@@ -314,6 +315,10 @@ func (l *Lane) run(now model.Time, b *building) {
 			l.heard(now, f.entry, f.turn)
 		case effRetry:
 			l.wakeForRetry(now, f.entry, f.run, f.step)
+		case effBegins:
+			if f.entry.run() == f.run {
+				l.dispatch(now, f.entry)
+			}
 		case effExpect:
 			l.expect(f.entry, f.input)
 		case effReply:

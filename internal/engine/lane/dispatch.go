@@ -352,8 +352,8 @@ func (l *Lane) stops(e *entry) bool {
 
 func (l *Lane) whyStops(e *entry) string {
 	switch {
-	case e.known && e.x != nil && e.x.Paused != nil:
-		return e.x.Paused.String()
+	case e.known && e.x != nil && e.x.Withheld() != nil:
+		return e.x.Withheld().String()
 	case l.workers.leaving[e.worker]:
 		return "the worker leaves"
 	}
@@ -411,8 +411,8 @@ func (l *Lane) Explain(a model.Address) (reasons []model.Reason, ok bool) {
 		return []model.Reason{*e.poison}, true
 	case e.isEntity():
 		return l.explainEntity(e)
-	case e.known && e.x != nil && e.x.Paused != nil:
-		return []model.Reason{*e.x.Paused}, true
+	case e.known && e.x != nil && e.x.Withheld() != nil:
+		return []model.Reason{*e.x.Withheld()}, true
 	case e.asleep != nil:
 		return []model.Reason{*e.asleep}, true
 	case e.known && e.x != nil && e.x.Blocked != nil && e.worker == 0 && !e.unserved: // else what it waits for says more

@@ -77,8 +77,10 @@ func (e *entry) run() model.RunID {
 	return e.x.Start.Run
 }
 
-// paused reports whether nobody may continue the run, as far as is known.
-func (e *entry) paused() bool { return e.known && e.x != nil && (e.x.Paused != nil || e.resuming > 0) }
+// paused reports whether nobody may continue the run, as far as is known: somebody has paused it, or its start time has not come.
+func (e *entry) paused() bool {
+	return e.known && e.x != nil && (e.x.Withheld() != nil || e.resuming > 0)
+}
 
 // isTask reports whether the address is that of a task which stands alone: no code runs for it.
 func (e *entry) isTask() bool { return strings.HasPrefix(e.address.Type, model.TaskPrefix) }

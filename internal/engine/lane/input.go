@@ -248,7 +248,11 @@ func (in *input) once() bool {
 
 // early reports whether the input must wait until the run has begun: no batch both begins and ends it.
 func (in *input) early(e *entry) bool {
-	return e.fresh && in.kind == inMessage && in.message.Kind == model.MessageTerminate
+	if !e.fresh || in.kind != inMessage {
+		return false
+	}
+	k := in.message.Kind
+	return k == model.MessageTerminate || k == model.MessageCancel && e.paused()
 }
 
 // sure reports whether it is known that the request has not been served. What was looked up before another request to the address
@@ -292,6 +296,7 @@ func (l *Lane) loadDue(e *entry) {
 // address is unused, and otherwise gives us the run that is there. Not one whose answer is remembered: that would be stored either way.
 func (l *Lane) mayAssumeAbsent(e *entry, in *input) bool {
 	return in.kind == inMessage && in.message.Kind == model.MessageStart && !e.isEntity() && in.pair == nil && in.inbox.IsZero() && !in.checked && !in.once() &&
+		in.message.Terms == nil && // its timers would be written whether or not it is
 		!e.activating && !e.unserved && !e.inLine && e.worker == 0 // otherwise there is a run
 }
 
@@ -342,15 +347,7 @@ func (l *Lane) apply(now model.Time, e *entry, in *input) {
 			l.maybeDrop(e)
 			return
 		}
-		d := core.Fire(e.x, in.timer, now)
-		switch b := l.batchOf(e); {
-		case d.Retry == "":
-		case b == nil:
-			l.wakeForRetry(now, e, in.run, d.Retry)
-		default: // after what the worker has to hear first: that the attempt failed may be on its way to the store
-			b.effects = append(b.effects, effect{kind: effRetry, entry: e, run: in.run, step: d.Retry})
-		}
-		l.record(e, in, &d)
+		l.applyTimer(now, e, in)
 	case inRelease:
 		l.applyRelease(now, e, in)
 	case inClaim, inReport, inExpire:
@@ -490,7 +487,7 @@ func (l *Lane) applyTurn(now model.Time, e *entry, in *input) {
 		return
 	}
 	var fresh model.RunID
-	if t.Close != nil && t.Close.Status == model.Continued {
+	if t.Close != nil && (t.Close.Status == model.Continued || core.MayRepeat(e.x, t.Close)) {
 		fresh = l.cfg.NewRun()
 	}
 	x, d, err := core.Apply(e.x, t, now, fresh, l.cfg.Limits)
@@ -711,6 +708,9 @@ func (l *Lane) write(b *building, e *entry, in *input, d *core.Decision) {
 		b.relabel(store.RunKey{Shard: e.shard.id, Run: d.Start.Run}, d.Start.Carried)
 		if d.Close == nil {
 			b.effects = append(b.effects, effect{kind: effActivate, entry: e, run: d.Start.Run})
+		}
+		if d.Close == nil || d.Closed != d.Start.Run {
+			l.writeBirth(b, e, d.Start)
 		}
 	}
 	if d.Close != nil {

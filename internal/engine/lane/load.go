@@ -288,7 +288,7 @@ func recoverRun(r LoadResult) (*core.Execution, error) {
 		return nil, err
 	}
 	x.Parked, x.Blocked = row.Parked, row.Blocked
-	if x.Parked && x.Paused == nil {
+	if x.Parked && x.Withheld() == nil {
 		x.Heard()
 	}
 	return x, nil

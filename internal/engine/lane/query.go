@@ -75,6 +75,8 @@ func (l *Lane) cannotAsk(e *entry, in *input) error {
 		if l.recaller(e) == 0 {
 			return fault.New(fault.Unavailable, "execution %s has ended (%s), and no worker of its owner has the code to replay it: %s", m.To, x.Outcome.Status, noWorker(e))
 		}
+	case x.Paused == nil && x.Withheld() != nil:
+		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked before", m.To, x.Withheld())
 	case x.Paused != nil:
 		return fault.New(fault.Blocked, "execution %s %s: its code cannot be asked until it is resumed", m.To, x.Paused)
 	case x.Blocked != nil && e.worker == 0 && !e.activating:

@@ -120,7 +120,7 @@ func (l *Lane) slim(e *entry) {
 	}
 	bare, paused := !e.isEntity(), (*model.Reason)(nil)
 	if e.x != nil {
-		paused = e.x.Paused
+		paused = e.x.Withheld()
 	}
 	l.forget(e)
 	e.bare, e.asleep = bare, paused

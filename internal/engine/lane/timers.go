@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/engine/queue"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/store"
 )
@@ -65,4 +67,31 @@ func (l *Lane) loadedTimers(ld *Load, r LoadResult) {
 		p.end = markOf(&r.Timers[len(r.Timers)-1])
 	}
 	l.timers.take(p, l.Owns)
+}
+
+// applyTimer applies a due timer: one of the code, the back-off of a step, the start time of the run, or the time-out of its execution.
+func (l *Lane) applyTimer(now model.Time, e *entry, in *input) {
+	d := core.Fire(e.x, in.timer, now)
+	switch b := l.batchOf(e); {
+	case d.Retry == "":
+	case b == nil:
+		l.wakeForRetry(now, e, in.run, d.Retry)
+	default: // after what the worker has to hear first: that the attempt failed may be on its way to the store
+		b.effects = append(b.effects, effect{kind: effRetry, entry: e, run: in.run, step: d.Retry})
+	}
+	g := l.record(e, in, &d)
+	switch {
+	case d.Begins:
+		g.effects = append(g.effects, effect{kind: effBegins, entry: e, run: in.run})
+	case d.Close != nil:
+		l.terminated(g, e, d.Close)
+		l.postChanges(now, e, &d, queue.Neither)
+	}
+}
+
+// writeBirth writes the timers that a run has from its first moment.
+func (l *Lane) writeBirth(b *building, e *entry, s *model.Start) {
+	for _, t := range core.BirthTimers(s) {
+		b.batch.Timers = append(b.batch.Timers, store.Timer{Shard: e.shard.id, Run: s.Run, ID: t.ID, Due: t.Due, Address: e.address})
+	}
 }

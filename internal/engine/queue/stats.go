@@ -82,6 +82,9 @@ func (b *Board) Stats() Stats {
 		return q
 	}
 	for name, s := range b.sites {
+		if name.queue == model.InlineQueue {
+			continue
+		}
 		q := at(name)
 		q.Waiting, q.Delayed, q.Claimed, q.Paused = s.waiting, s.delayed, s.claimed, s.paused
 		if s.lines.len() > 0 {
@@ -89,6 +92,9 @@ func (b *Board) Stats() Stats {
 		}
 	}
 	for _, w := range b.workers {
+		if w.id == InlineWorker {
+			continue
+		}
 		for _, tenant := range w.class.tenants {
 			for _, name := range w.class.queues {
 				if q := at(siteName{tenant, name}); !w.lent {
@@ -106,6 +112,9 @@ func (b *Board) Stats() Stats {
 		return compareSites(siteName{x.Tenant, x.Queue}, siteName{y.Tenant, y.Queue})
 	})
 	for _, w := range b.workers {
+		if w.id == InlineWorker {
+			continue
+		}
 		out.Workers = append(out.Workers, WorkerStats{ID: w.id, Held: len(w.tasks), Slots: w.slots})
 	}
 	slices.SortFunc(out.Workers, func(x, y WorkerStats) int { return cmp.Compare(x.ID, y.ID) })

@@ -11,6 +11,9 @@ import (
 // WorkerID is a worker of this node. 0 is nobody.
 type WorkerID int
 
+// InlineWorker stands for the workers of workflows, which make attempts of steps themselves (model.InlineQueue). Stats leaves it out.
+const InlineWorker WorkerID = -1
+
 // worker is one that has joined.
 type worker struct {
 	id     WorkerID

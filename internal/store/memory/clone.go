@@ -45,6 +45,7 @@ func cloneEvents(in []model.Event) []model.Event {
 func cloneStart(s model.Start) model.Start {
 	s.Input, s.Origin, s.Carried, s.Seeds = clonePayload(s.Input), bytes.Clone(s.Origin), cloneEvents(s.Carried), slices.Clone(s.Seeds)
 	s.Labels, s.Earlier, s.Task = slices.Clone(s.Labels), slices.Clone(s.Earlier), cloneTask(s.Task)
+	s.Terms, s.Cause = cloneTerms(s.Terms), clonePointer(s.Cause)
 	return s
 }
 
@@ -56,7 +57,7 @@ func cloneOutcome(o model.Outcome) model.Outcome {
 // cloneMessage copies a message. Position, time and kind of the events that come along are not part of a stored message.
 func cloneMessage(m model.Message) model.Message {
 	m.Input, m.Failure, m.With = clonePayload(m.Input), clonePointer(m.Failure), cloneEvents(m.With)
-	m.Labels, m.Task = slices.Clone(m.Labels), cloneTask(m.Task)
+	m.Labels, m.Task, m.Terms = slices.Clone(m.Labels), cloneTask(m.Task), cloneTerms(m.Terms)
 	for i := range m.With {
 		m.With[i].Seq, m.With[i].At, m.With[i].Kind = 0, 0, 0
 	}
@@ -148,6 +149,15 @@ func cloneTask(t *model.TaskSpec) *model.TaskSpec {
 	}
 	c := cloneSpec(*t)
 	return &c
+}
+
+func cloneTerms(t *model.Terms) *model.Terms {
+	if t = clonePointer(t); t != nil {
+		if t.Retry = clonePointer(t.Retry); t.Retry != nil {
+			t.Retry.Final = slices.Clone(t.Retry.Final)
+		}
+	}
+	return t
 }
 
 func cloneDeadTask(d model.DeadTask) model.DeadTask {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"strings"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -178,7 +179,18 @@ func Starts() *rapid.Generator[model.Start] {
 			Labels: Labels().Draw(t, "labels"),
 			Began:  Times().Draw(t, "began"), Seeds: seeds().Draw(t, "seeds"), Identity: runIDs().Draw(t, "identity"), Source: sources().Draw(t, "source"),
 			Replaced: runIDs().Draw(t, "replaced"), Earlier: rapid.SliceOfN(runIDs(), 0, 2).Draw(t, "earlier"), Trace: Texts().Draw(t, "trace"),
+			Begins: Times().Draw(t, "begins"), Expires: Times().Draw(t, "expires"), Attempt: rapid.IntRange(0, 3).Draw(t, "attempt"), Cause: Failures().Draw(t, "cause"),
+			Terms: terms().Draw(t, "terms"),
 		}
+	})
+}
+
+func terms() *rapid.Generator[*model.Terms] {
+	return rapid.Custom(func(t *rapid.T) *model.Terms {
+		if rapid.Bool().Draw(t, "none") {
+			return nil
+		}
+		return &model.Terms{Timeout: time.Duration(rapid.Int64Range(1, 1<<40).Draw(t, "timeout")), Retry: &model.Retry{MaxAttempts: 3, Final: []string{"x"}, Given: true}}
 	})
 }
 

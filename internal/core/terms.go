@@ -1,0 +1,148 @@
+package core
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Timers that belong to a run and not to its code. No id of the code ends like this.
+const (
+	beginTimer  = "begin\x1f"
+	expireTimer = "expire\x1f"
+)
+
+// OwnTimer reports whether a timer belongs to the run and not to its code: its start time, or the time-out of its execution.
+func OwnTimer(id string) bool { return id == beginTimer || id == expireTimer }
+
+// BirthTimers are the timers that a run has from its first moment.
+func BirthTimers(s *model.Start) (timers []Timer) {
+	if s.Begins > s.At {
+		timers = append(timers, Timer{ID: beginTimer, Due: s.Begins})
+	}
+	if s.Expires != 0 {
+		timers = append(timers, Timer{ID: expireTimer, Due: s.Expires})
+	}
+	return timers
+}
+
+// Withheld is why nobody may continue the run: it is paused, or its start time has not come. It is nil when somebody may. Such a run
+// is parked, whatever comes in.
+func (x *Execution) Withheld() *model.Reason {
+	switch {
+	case x.Paused != nil:
+		return x.Paused
+	case x.waiting():
+		return x.early()
+	}
+	return nil
+}
+
+// waiting reports whether the start time of the run has not come: the timer that tells of it is open.
+func (x *Execution) waiting() bool { return x.Start.Begins != 0 && x.timer(beginTimer) >= 0 }
+
+// early says when the code of the run begins, and why not now.
+func (x *Execution) early() *model.Reason {
+	r := &model.Reason{Code: model.WaitStart, Until: x.Start.Begins}
+	if x.Start.Cause != nil {
+		r.Attempt, r.Detail = x.Start.Tries(), model.Cut(x.Start.Cause.Message, model.MaxReasonText)
+	}
+	return r
+}
+
+// park has nobody continue a run that is withheld.
+func (x *Execution) park(d *Decision) {
+	if x.Withheld() != nil {
+		x.Parked = true
+		d.Mark = x.mark()
+	}
+}
+
+// agree applies terms to the start of a first run.
+func agree(s *model.Start, t *model.Terms) {
+	if t == nil {
+		return
+	}
+	s.Begins = max(t.NotBefore, 0)
+	if t.Delay > 0 {
+		s.Begins = s.At.Add(t.Delay)
+	}
+	if s.Begins <= s.At {
+		s.Begins = 0
+	}
+	s.Terms = t.Kept()
+	s.Expires = expiry(s)
+}
+
+// expiry is when an execution that begins with this run times out; zero for never.
+func expiry(s *model.Start) model.Time {
+	if s.Terms == nil || s.Terms.Timeout <= 0 {
+		return 0
+	}
+	return max(s.At, s.Begins).Add(s.Terms.Timeout)
+}
+
+// start has the code of a run begin: its start time has come. A paused one stays parked.
+func (x *Execution) start(d *Decision) {
+	x.stopTimer(d, beginTimer)
+	x.Parked = x.Paused != nil
+	d.Mark = x.mark()
+	d.Begins = !x.Parked
+}
+
+// timeOut ends an execution that has taken longer than it may, without asking its code.
+func (x *Execution) timeOut(d *Decision, now model.Time) {
+	f := &model.Failure{Kind: model.FailureTimeout, Type: model.TimeoutExecution, Message: "the execution did not end in time"}
+	if t := x.Start.Terms; t != nil {
+		f.Message = fmt.Sprintf("the execution did not end within %s", t.Timeout)
+	}
+	x.end(d, model.Outcome{Status: model.Failed, Failure: f, At: max(now, x.Last), Seen: x.Next - 1}, nil)
+}
+
+// cancelEarly ends a run whose code has not begun: nothing of it needs to be cleaned up.
+func (x *Execution) cancelEarly(d *Decision, why *model.Failure, now model.Time) {
+	x.end(d, model.Outcome{Status: model.Canceled, Failure: canceled(why).Bounded(), At: max(now, x.Last), Seen: x.Next - 1}, nil)
+	d.Answer = model.Answer{Run: x.Start.Run, Status: model.Canceled}
+}
+
+// MayRepeat reports whether the end of a run can lead to another attempt, which needs an id.
+func MayRepeat(x *Execution, end *model.Close) bool {
+	return x != nil && end != nil && end.Status == model.Failed && x.policy(end) != nil
+}
+
+// policy says how a failed run is repeated; nil when it is not.
+func (x *Execution) policy(end *model.Close) *model.Retry {
+	if t := x.Start.Terms; t != nil && t.Retry != nil {
+		return t.Retry
+	}
+	return end.Retry
+}
+
+// again is when the next attempt of a run that failed begins. It reports false when there is none: no policy, an error that is not worth
+// it, a cancel request, or a time-out of the execution that would come first.
+func (x *Execution) again(end *model.Close, at model.Time) (begins model.Time, ok bool) {
+	p := x.policy(end)
+	if end.Status != model.Failed || end.Failure == nil || p == nil || x.Canceling != 0 {
+		return 0, false
+	}
+	own := p == end.Retry
+	if tries := x.Start.Tries(); !p.Worth(tries, end.Failure) || own && end.Final {
+		return 0, false
+	}
+	pause := max(p.Pause(x.Start.Tries(), x.fortune()), end.RetryAfter, 0)
+	begins = at.Add(pause)
+	return begins, x.Start.Expires == 0 || begins < x.Start.Expires
+}
+
+// fortune is what the jitter of the pause before the next attempt is made of: the same whoever decides.
+func (x *Execution) fortune() float64 {
+	return luckOf(x.Start.Run, expireTimer, x.Start.Tries())
+}
+
+// repeated is the start of the next attempt. It begins with the input of this run and with what the code of this run has not taken.
+func (x *Execution) repeated(t *model.Turn, at, begins model.Time, fresh model.RunID) model.Start {
+	s := x.continued(t, at, fresh)
+	s.Input, s.Attempt, s.Cause = x.Start.Input, x.Start.Tries()+1, t.Close.Failure.Brief()
+	s.Begins = max(begins, at+1)
+	return s
+}

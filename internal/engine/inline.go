@@ -1,0 +1,105 @@
+package engine
+
+import (
+	"slices"
+	"time"
+
+	"github.com/perdure/perdure/internal/engine/queue"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Attempts of steps that run where their workflow runs pass limits and breakers as tasks do: they wait on the board, in a queue of their
+// own that no user can name, for a worker that always has room. What the board proposes to that worker begins at once, without a claim: such
+// an attempt is in no history before it has ended.
+const inlineSlots = 1 << 30
+
+// passages are the attempts that wait or have been let through.
+type passages struct {
+	begin          map[model.TaskRef]func() // of those that wait
+	tenants, kinds []string
+}
+
+// Pass lets an attempt through the limits and the breaker that its spec names, and calls begin then, which must not block. It holds its
+// permits until Passed, which also takes back one that has not begun.
+func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
+	if inc := s.eng.current(); inc != nil { // otherwise the run is taken from the worker
+		inc.board.pass(ref, spec, input, begin)
+	}
+}
+
+// Passed ends what Pass began. The breaker lets nothing through for retryAfter if the attempt failed and says so.
+func (s *Session) Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
+	if inc := s.eng.current(); inc != nil {
+		inc.board.passed(ref, spec, how, retryAfter)
+	}
+}
+
+// Keeps says what keeps an attempt back; false when nothing does.
+func (s *Session) Keeps(ref model.TaskRef) (model.Reason, bool) {
+	inc := s.eng.current()
+	if inc == nil {
+		return model.Reason{}, false
+	}
+	b := inc.board
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.inline.begin[ref] == nil {
+		return model.Reason{}, false
+	}
+	why, ok := b.b.Explain(ref)
+	return why, ok && (why.Code == model.WaitPermit || why.Code == model.WaitRate || why.Code == model.WaitBreaker)
+}
+
+func (b *board) pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
+	own := *spec
+	own.Queue = model.InlineQueue
+	b.mu.Lock()
+	now := b.inc.eng.clock.now()
+	p := &b.inline
+	if p.begin == nil {
+		p.begin = map[model.TaskRef]func(){}
+	}
+	if tenant := ref.Address.Tenant; !slices.Contains(p.kinds, own.Kind) || !slices.Contains(p.tenants, tenant) {
+		p.kinds, p.tenants = append(p.kinds, own.Kind), append(p.tenants, tenant)
+		b.b.Join(now, queue.InlineWorker, model.TaskOffer{Tenants: p.tenants, Queues: []string{model.InlineQueue}, Kinds: p.kinds, Slots: inlineSlots})
+	}
+	p.begin[ref] = begin
+	b.b.Add(now, queue.Item{Ref: ref, Spec: &own, Scheduled: now, Visible: now, Input: input})
+	b.moved = true
+	b.mu.Unlock()
+	b.Propose()
+}
+
+func (b *board) passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
+	outcomes := [...]queue.Outcome{model.PassageNeither: queue.Neither, model.PassageSucceeded: queue.Succeeded, model.PassageFailed: queue.Failed}
+	b.mu.Lock()
+	now := b.inc.eng.clock.now()
+	delete(b.inline.begin, ref)
+	if how == model.PassageFailed && retryAfter > 0 {
+		b.gate.RetryAfter(now, &queue.Item{Ref: ref, Spec: spec}, now.Add(retryAfter))
+	}
+	b.b.Remove(now, ref, outcomes[how])
+	b.leaves(now, ref)
+	b.settle(now)
+	b.moved = true
+	b.mu.Unlock()
+	b.Propose()
+}
+
+// begun takes the attempts out of proposals that need no claim, and returns what begins them.
+func (b *board) begun(matches []queue.Match) (others []queue.Match, begin []func()) {
+	if len(b.inline.kinds) == 0 {
+		return matches, nil
+	}
+	others = slices.DeleteFunc(matches, func(m queue.Match) bool {
+		if m.Worker != queue.InlineWorker {
+			return false
+		}
+		if do := b.inline.begin[m.Ref]; do != nil {
+			delete(b.inline.begin, m.Ref)
+			begin = append(begin, do)
+		}
+		return true
+	})
+	return others, begin
+}

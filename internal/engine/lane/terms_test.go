@@ -1,0 +1,133 @@
+package lane_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/store"
+)
+
+// delayed starts an execution whose code begins in a minute, and which times out an hour later.
+func (r *rig) delayed(k string, token any) {
+	r.send(model.Message{Kind: model.MessageStart, To: key(k), Terms: &model.Terms{Delay: time.Minute, Timeout: time.Hour}}, token)
+}
+
+// allTimers are the timers of all runs, also of those that do not exist.
+func (r *rig) allTimers() int {
+	var all []model.ShardID
+	for s := range model.ShardID(shards) {
+		all = append(all, s)
+	}
+	ts, err := r.st.LoadTimers(r.t.Context(), all, store.TimerMark{}, model.MaxTime, 100)
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return len(ts)
+}
+
+// A start whose key is taken leaves no timers behind.
+func TestDelayedStartOfATakenKey(t *testing.T) {
+	t.Parallel()
+	r := parkedRig(t, "a")
+	r.delayed("a", "start")
+	r.settle()
+	r.wantAnswer("start", "")
+	if a := r.answers["start"].Answer; !a.Existing {
+		t.Errorf("answered %+v, want the existing run", a)
+	}
+	if n := r.allTimers(); n != 0 {
+		t.Errorf("%d timers are stored for a run that does not exist", n)
+	}
+}
+
+// An execution that waits for its start time is nobody's. It begins when its time has come, whoever owns it by then, with what came in before.
+func TestDelayedStart(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	r.delayed("a", "start")
+	r.settle()
+	r.wantAnswer("start", "")
+	r.signal(key("a"), "s", "signal")
+	r.settle()
+	r.wantHolder(key("a"), 0)
+	if x := r.current(key("a")); !x.Parked || len(x.Waits) != 1 || x.Waits[0].Code != model.WaitStart || x.Waits[0].Until != x.Start.Begins {
+		t.Fatalf("stored as %+v", x)
+	}
+	r.restart()
+	r.settle()
+	r.join(1)
+	r.settle()
+	r.wantHolder(key("a"), 0)
+	if why, ok := r.l.Explain(key("a")); ok && why[0].Code != model.WaitStart {
+		t.Errorf("explained as %v", why)
+	}
+	r.pass(time.Minute)
+	r.settle()
+	r.wantHolder(key("a"), 1)
+	r.wantEvents(key("a"), "signal_received s")
+	if n := r.allTimers(); n != 1 {
+		t.Errorf("%d timers are open, want the time-out", n)
+	}
+	r.restart()
+	r.settle()
+	r.join(1)
+	r.settle()
+	r.wantHolder(key("a"), 1)
+	r.pass(time.Hour)
+	r.settle()
+	r.wantStatus(key("a"), model.Failed)
+	r.wantHolder(key("a"), 0)
+	if x := r.current(key("a")); !x.Outcome.TimedOut() || r.allTimers() != 0 {
+		t.Errorf("ended as %+v with %d timers", x.Outcome, r.allTimers())
+	}
+}
+
+// A cancel that comes with the start ends it, and the commit that fails in between changes nothing.
+func TestDelayedStartIsCanceledAtOnce(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	r.delayed("a", "start")
+	r.send(model.Message{Kind: model.MessageCancel, To: key("a"), Failure: &model.Failure{Message: "no"}}, "cancel")
+	r.settle()
+	r.wantAnswer("start", "")
+	r.wantAnswer("cancel", "")
+	r.wantStatus(key("a"), model.Canceled)
+	if n := r.allTimers(); n != 0 {
+		t.Errorf("%d timers are left", n)
+	}
+}
+
+// A run that fails is followed by the next attempt, in one commit.
+func TestNextAttempt(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.join(1)
+	r.send(model.Message{Kind: model.MessageStart, To: key("a"), Input: model.Payload{Data: []byte("1")}, Terms: &model.Terms{Retry: &model.Retry{MaxAttempts: 2, Initial: time.Minute}}}, "start")
+	r.settle()
+	first := r.current(key("a")).Start.Run
+	fails := func() {
+		r.turn(key("a"), model.Turn{Close: &model.Close{Status: model.Failed, Failure: &model.Failure{Message: "oh"}}})
+		r.settle()
+	}
+	commits := r.commits
+	fails()
+	x := r.current(key("a"))
+	if x.Start.Run == first || x.Start.Attempt != 2 || x.Start.Previous != first || string(x.Start.Input.Data) != "1" || !x.Parked || r.commits != commits+1 {
+		t.Fatalf("the next attempt is %+v, after %d commits", x, r.commits-commits)
+	}
+	r.wantHolder(key("a"), 0)
+	r.restart()
+	r.settle()
+	r.join(1)
+	r.pass(time.Minute)
+	r.settle()
+	r.wantHolder(key("a"), 1)
+	fails()
+	r.wantStatus(key("a"), model.Failed)
+	if n := r.runsOf(key("a")); n != 2 || r.allTimers() != 0 {
+		t.Errorf("%d runs and %d timers", n, r.allTimers())
+	}
+}

@@ -1,0 +1,57 @@
+package mutants
+
+// sdkTest runs a test of the public face in virtual time.
+func sdkTest(name string) []string { return []string{".", "-run", name} }
+
+// starting are bugs in when executions begin, end and are repeated.
+var starting = []mutant{
+	{
+		name:  "a signal wakes an execution that waits for its start time",
+		file:  "internal/core/decision.go",
+		old:   "	if x.Parked && x.Withheld() == nil {\n",
+		new:   "	if x.Parked && x.Paused == nil {\n",
+		tests: [][]string{coreTest("TestWaitingRun$"), coreTest("TestRandomInputs$")},
+	},
+	{
+		name:  "the timers of a new run are not stored",
+		file:  "internal/engine/lane/timers.go",
+		old:   "	for _, t := range core.BirthTimers(s) {\n",
+		new:   "	for _, t := range core.BirthTimers(s)[:0] {\n",
+		tests: [][]string{sdkTest("TestStartDelay$"), sdkTest("TestExecutionTimeout$")},
+	},
+	{
+		name:  "the time-out of an execution begins anew with every run",
+		file:  "internal/core/turn.go",
+		old:   "Terms: x.Start.Terms, Expires: x.Start.Expires,\n",
+		new:   "Terms: x.Start.Terms, Expires: expiry(&model.Start{At: at, Terms: x.Start.Terms}),\n",
+		tests: [][]string{sdkTest("TestExecutionTimeout$"), coreTest("TestRandomInputs$")},
+	},
+	{
+		name:  "a canceled run is repeated",
+		file:  "internal/core/terms.go",
+		old:   "p == nil || x.Canceling != 0 {\n",
+		new:   "p == nil {\n",
+		tests: [][]string{coreTest("TestRandomInputs$")},
+	},
+	{
+		name:  "a failed run is repeated although its execution times out before",
+		file:  "internal/core/terms.go",
+		old:   "	return begins, x.Start.Expires == 0 || begins < x.Start.Expires\n",
+		new:   "	return begins, true\n",
+		tests: [][]string{sdkTest("TestWorkflowRetry$"), coreTest("TestRandomInputs$")},
+	},
+	{
+		name:  "the worker asks the policy of the activity although the submission brought one",
+		file:  "internal/pool/task.go",
+		old:   "t.run.Worth == nil || t.claim.Spec.Retry.Given {\n",
+		new:   "t.run.Worth == nil {\n",
+		tests: [][]string{sdkTest("TestPolicyOfASubmission$")},
+	},
+	{
+		name:  "a start with times is written without a look whether its key is taken",
+		file:  "internal/engine/lane/input.go",
+		old:   "		in.message.Terms == nil &&",
+		new:   "		true &&",
+		tests: [][]string{laneTest("TestDelayedStartOfATakenKey$")},
+	},
+}

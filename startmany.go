@@ -1,0 +1,87 @@
+package perdure
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Started is what became of one of many starts.
+type Started[O any] struct {
+	// Execution is zero when Err is set.
+	Execution Execution[O]
+	// Existing tells that the key was taken by an execution that was there before.
+	Existing bool
+	Err      error
+}
+
+// StartMany starts an execution for every input, in one call and few commits: thousands cost little more than one. The results are in
+// the order of the inputs, each with its own error.
+//
+// Every start stands alone: one that is refused does not keep the others from beginning, and they do not begin in one transaction. When the
+// call fails as a whole, because ctx ends or the store is away, some may have begun. Making it again is harmless: a key that is taken is
+// attached to, as Start does.
+//
+// Each execution has the key that KeyedBy derives from its input, or else the hash of its input. With a RequestID, input n has that id
+// with "-n" behind it; the first one has the id as it is. The other options hold for all of them. A call takes at most 100,000 inputs of 64 MiB
+// together; more is ErrExhausted, and nothing begins.
+func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]Started[O], error) {
+	if err := w.manyAtOnce(opts); err != nil {
+		return nil, public(err)
+	}
+	var (
+		results  = make([]Started[O], len(ins))
+		requests = make([]api.StartRequest, 0, len(ins))
+		plain    = make([]model.Payload, 0, len(ins))
+		places   = make([]int, 0, len(ins))
+	)
+	for i, in := range ins {
+		ref, p, o, err := w.resolve(c.host(), in, opts)
+		if err == nil && o.requestID != "" && i > 0 {
+			o.requestID = fmt.Sprintf("%s-%d", o.requestID, i)
+		}
+		var r api.StartRequest
+		if err == nil {
+			r, err = c.startRequest(ref, p, o)
+		}
+		if err != nil {
+			results[i].Err = public(err)
+			continue
+		}
+		results[i].Execution = Execution[O]{ref}
+		requests, plain, places = append(requests, r), append(plain, p), append(places, i)
+	}
+	if len(requests) == 0 {
+		return results, nil
+	}
+	replies, err := c.host().backend.StartMany(c.ctx, requests)
+	if err != nil {
+		return nil, public(err)
+	}
+	for n := range replies {
+		i := places[n]
+		switch err := replies[n].Err; {
+		case err == nil:
+			results[i].Existing = replies[n].Existing
+		case c.attaches(err, &requests[n], plain[n], normalize[I]):
+			results[i].Existing = true
+		default:
+			results[i] = Started[O]{Err: public(err)}
+		}
+	}
+	return results, nil
+}
+
+// manyAtOnce refuses options that cannot hold for several starts.
+func (w *Workflow[I, O]) manyAtOnce(opts []StartOption) error {
+	var o startOptions
+	for _, opt := range opts {
+		opt.applyStart(&o)
+	}
+	if o.keyed {
+		return fault.New(fault.Invalid, "start many executions of workflow %s: they cannot have one key: use KeyedBy", w.name)
+	}
+	return nil
+}
