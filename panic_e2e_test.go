@@ -102,8 +102,7 @@ func TestPanicsHaveStacks(t *testing.T) {
 }
 
 func stackOf(err error) string {
-	var re *perdure.RemoteError
-	if errors.As(err, &re) {
+	if re, ok := errors.AsType[*perdure.RemoteError](err); ok {
 		return re.Stack()
 	}
 	return ""

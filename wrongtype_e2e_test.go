@@ -279,7 +279,7 @@ func TestScheduleOfTheWrongType(t *testing.T) {
 	bad := perdure.NewSchedule("hourly", perdure.Every(time.Hour), perdure.DeclareWorkflow[string, int]("pay").Job("ten"))
 	app, err := embedded.Open(t.Context(), "memory:", pay, bad)
 	if err == nil {
-		app.Close()
+		_ = app.Close() // the test has failed already
 	}
 	wrongType(t, "schedule", err, "hourly", "input of workflow pay cannot be decoded as perdure_test.purchase")
 }

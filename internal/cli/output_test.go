@@ -44,12 +44,12 @@ var (
 
 // looks are the commands that print tables, and texts about one thing.
 var looks = []string{
-	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow show order/42",
+	"workflow list", "workflow stranded", "workflow describe order/42", "workflow describe order/" + hashA, "workflow explain order/42", "workflow explain order/" + hashA, "workflow show order/42",
 	"task list", "task show mail/" + uuidA, "task state mail/" + uuidA, "task logs mail/" + uuidA, "task stream mail/" + uuidA,
 	"dlq list", "dlq groups", "dlq show " + deadStep,
 	"queue list", "queue show mails", "worker list",
 	"schedule list", "schedule show nightly", "schedule next nightly --after 2026-11-15T12:00:00Z", "schedule next --cron @daily --zone Europe/Berlin --after 2026-11-15T12:00:00Z",
-	"entity list", "entity show account/eu-1", "lock list", "lock waiters account/eu-1",
+	"entity list", "entity show account/eu-1", "entity mailbox account/eu-1", "lock list", "lock waiters account/eu-1",
 	"limit list", "limit show customers", "breaker list", "breaker list --rules",
 }
 
@@ -173,6 +173,7 @@ var acts = map[string]string{
 	"dlq requeue":     deadTask, "dlq requeue --all": "--yes", "dlq undo": deadTask, "dlq purge": deadTask, "queue pause": "mails", "queue resume": "mails",
 	"schedule pause": "nightly", "schedule resume": "nightly", "schedule trigger": "nightly", "schedule delete": "nightly",
 	"schedule backfill": "nightly --from 2026-01-01T00:00:00Z --to 2026-01-02T00:00:00Z", "schedule apply": "-f testdata/schedules.yaml --dry-run",
+	"entity mailbox show": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox skip": "account/eu-1 7-3f9a0c41d2e7", "entity mailbox drop": "account/eu-1 7-3f9a0c41d2e7",
 	"entity call": "account/eu-1 deposit", "entity send": "account/eu-1 deposit", "entity delete": "account/eu-1 --force --dry-run", "lock release": "account/eu-1 --force",
 	"limit set": "smtp --concurrency 5", "limit delete": "smtp", "breaker set": "bank --failures 3", "breaker delete": "bank", "breaker trip": "bank", "breaker reset": "bank", "breaker pause": "bank --for 1h",
 	"workflow import": "-f testdata/order.jsonl", "migrate": "--store file:testdata/none.db --dry-run",

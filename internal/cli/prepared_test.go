@@ -96,6 +96,8 @@ func (p *prepared) executions() []api.Description {
 			Outcome: running, Current: true, Labels: labels, Owner: model.NodeID(runOf(9)), Events: 12,
 			Reasons: reason(model.Reason{Code: model.WaitSignal, Name: "approved"}, model.Reason{Code: model.WaitRetry, Name: "charge", Attempt: 3, Until: after(time.Minute), Detail: prose}),
 			Timers:  []api.Timer{{ID: "/1", Due: after(time.Hour)}},
+			Chain:   []api.Link{{Subject: "order/" + hashA, Reason: model.Reason{Code: model.WaitSignal, Name: "paid"}}},
+			Alive:   []string{"shop-1.example.com:4711 (node_069z5gbqn9xks781081g81861g) has order, " + prose},
 			Tasks: []api.Task{
 				{ID: "/2", Activity: "mail", Queue: "mails", Attempt: 2, Worker: "host-1", Since: after(time.Second), Failures: 1, Last: declined, Progress: jsonOf(0.5)},
 				{ID: "/3", Activity: "charge", Queue: "default", Attempt: 1, Next: after(time.Minute)},
@@ -132,6 +134,10 @@ func (p *prepared) List(_ context.Context, r api.ListRequest) (api.ListPage, err
 
 func (p *prepared) Stranded(ctx context.Context, _, _ string) (api.ListPage, error) {
 	return p.List(ctx, api.ListRequest{})
+}
+
+func (p *prepared) Missing(context.Context, model.Address, *model.TaskSpec) (*model.Reason, error) {
+	return &model.Reason{Code: model.WaitWorker, Name: "report", Detail: "no live process has its code"}, nil
 }
 
 func (p *prepared) Count(context.Context, api.ListRequest) (int64, error) { return 4, nil }
@@ -288,6 +294,21 @@ func (p *prepared) Entity(_ context.Context, a model.Address) (api.EntityInfo, e
 	return api.EntityInfo{Entity: model.Entity{Address: a}}, nil
 }
 
+func (p *prepared) Mailbox(_ context.Context, r api.MailboxRequest) (model.Calls, error) {
+	if p.empty {
+		return model.Calls{}, nil
+	}
+	calls := []model.Call{
+		{ID: "7-3f9a0c41d2e7", Position: 1, Kind: "call", Operation: "deposit", At: noon, Bytes: 120, RequestID: "r-1", Stored: true, Running: true},
+		{ID: "8-0c41d2e73f9a", Position: 2, Kind: "call", Operation: "withdraw", At: noon, Bytes: 12000, From: model.Link{Address: addressOf("order", hashA)}, OneWay: true},
+	}
+	if r.Do != model.MailboxList {
+		calls = calls[:1]
+		calls[0].Input = jsonOf(5)
+	}
+	return model.Calls{Calls: calls, Total: len(calls) + 1}, nil
+}
+
 func (p *prepared) Call(context.Context, api.CallRequest) (model.Payload, error) {
 	return jsonOf(100), nil
 }
@@ -382,7 +403,7 @@ func (p *prepared) ListQueues(context.Context, string) (api.QueueList, error) {
 	}
 	return api.QueueList{Counted: true, Queues: []api.QueueInfo{
 		{Name: "default", Open: 3, Waiting: 2, Claimed: 1, Oldest: noon, Workers: 1, Slots: 100},
-		{Name: "mails", Open: 12000, Waiting: 11000, Delayed: 900, Claimed: 100, Oldest: after(-time.Hour), Workers: 2, Slots: 200},
+		{Name: "mails", Open: 12000, Waiting: 11000, Delayed: 900, Claimed: 100, Oldest: after(-time.Hour), Workers: 2, Slots: 200, Unserved: []string{"mail"}},
 	}}, nil
 }
 

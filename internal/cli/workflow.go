@@ -320,14 +320,14 @@ func newWorkflowExplain(o *options) *cobra.Command {
 			}{d.Outcome.Status.String(), failure, reasonLines(d.Reasons), links(&d), d.Alive})
 		}
 		if d.Outcome.Status.Closed() {
-			fmt.Fprintln(o.Out, strings.TrimSuffix(fmt.Sprintf("It is closed: %s at %s: %s", d.Outcome.Status, stamp(d.Outcome.At), failure), ": "))
+			o.say(o.Out, strings.TrimSuffix(fmt.Sprintf("It is closed: %s at %s: %s", d.Outcome.Status, stamp(d.Outcome.At), failure), ": "))
 			return nil
 		}
 		for _, r := range d.Reasons {
 			o.say(o.Out, fmt.Sprintf("It %s.", r))
 		}
 		for _, text := range slices.Concat(links(&d), d.Alive) {
-			fmt.Fprintf(o.Out, "  %s\n", text)
+			o.say(o.Out, "  "+text)
 		}
 		if err := o.explainSchedule(ctx, b, t); err != nil {
 			return err

@@ -53,11 +53,7 @@ func (r *naiveRun) repeats(end *model.Close, at model.Time) (model.Time, bool) {
 	case end.Status != model.Failed, policy == nil, r.cancel() != 0, end.Failure.Permanent, own && end.Final, policy.MaxAttempts > 0 && tries >= policy.MaxAttempts:
 		return 0, false
 	}
-	pause := policy.Initial // they neither grow nor jitter
-	if end.RetryAfter > pause {
-		pause = end.RetryAfter
-	}
-	begins := at.Add(pause)
+	begins := at.Add(max(policy.Initial, end.RetryAfter)) // pauses neither grow nor jitter
 	return begins, r.start.Expires == 0 || begins < r.start.Expires
 }
 

@@ -367,9 +367,9 @@ var common = []mutant{
 	},
 	{
 		name:  "a worker repeats a step before it hears that the attempt failed",
-		file:  "internal/engine/lane/input.go",
-		old:   "		switch b := l.batchOf(e); {\n		case d.Retry == \"\":\n		case b == nil:\n",
-		new:   "		switch b := l.batchOf(e); {\n		case d.Retry == \"\":\n		case b == nil || b != nil:\n",
+		file:  "internal/engine/lane/timers.go",
+		old:   "	case d.Retry == \"\":\n	case b == nil:\n",
+		new:   "	case d.Retry == \"\":\n	case b == nil || b != nil:\n",
 		tests: [][]string{sim},
 	},
 	{
@@ -550,15 +550,15 @@ var common = []mutant{
 	{
 		name:  "a paused run is handed to a worker",
 		file:  "internal/engine/lane/entry.go",
-		old:   "return e.known && e.x != nil && (e.x.Paused != nil || e.resuming > 0)",
+		old:   "return e.known && e.x != nil && (e.x.Withheld() != nil || e.resuming > 0)",
 		new:   "return false",
 		tests: [][]string{sim, {"./internal/engine/lane", "-run", "TestRecoveryOfPausedRun$"}},
 	},
 	{
 		name:  "a run goes on before its resume is durable",
 		file:  "internal/engine/lane/entry.go",
-		old:   "return e.known && e.x != nil && (e.x.Paused != nil || e.resuming > 0)",
-		new:   "return e.known && e.x != nil && e.x.Paused != nil",
+		old:   "return e.known && e.x != nil && (e.x.Withheld() != nil || e.resuming > 0)",
+		new:   "return e.known && e.x != nil && e.x.Withheld() != nil",
 		tests: [][]string{sim},
 	},
 	{
@@ -578,8 +578,8 @@ var common = []mutant{
 	{
 		name:  "a run begins and ends in one batch",
 		file:  "internal/engine/lane/input.go",
-		old:   "return e.fresh && in.kind == inMessage && in.message.Kind == model.MessageTerminate",
-		new:   "return false",
+		old:   "	return k == model.MessageTerminate || k == model.MessageCancel && e.paused()\n",
+		new:   "	return k == model.MessageCancel && e.paused()\n",
 		tests: [][]string{{"./internal/engine/lane", "-run", "TestTerminateInTheSameBatch$"}},
 	},
 	{
