@@ -127,6 +127,8 @@ func (a *App) Unlock(ctx context.Context, ref EntityRef, epoch int64) error {
 // ForceDeleteEntity removes an entity whose row cannot be read, or whose changes the store refuses, whatever state it is in. Its row and the calls that wait for it are written to
 // export first, as they stand, as JSON lines (docs/operating.md has the format). Callers and sections that wait for its lock get ErrNotFound. Calls that nobody waits for become
 // dead letters. The section that holds its lock finds its further calls of the entity refused with ErrConflict.
+// An entity that changes after its row was written to export is not removed: the error is ErrConflict, and the
+// caller may try again with a new export.
 // As with ForceDelete, an export with a method Flush() error is flushed first.
 func (a *App) ForceDeleteEntity(ctx context.Context, ref EntityRef, export io.Writer) error {
 	to, err := ref.address()

@@ -122,8 +122,18 @@ type requestID string
 func (r requestID) applyCall(o *stepOptions)   { o.requestID = string(r) }
 func (r requestID) applyStart(o *startOptions) { o.requestID = string(r) }
 
-// RequestID deduplicates a start or a send: repeated with the same id, it changes nothing. The id belongs to one target, one name and one input: anything else that is
-// sent to the target under it is an ErrConflict and does nothing. Without an id, a send from ordinary code is a new one each time; sends from a workflow are never repeated.
+// RequestID lets a client repeat a request whose answer it has lost. The engine carries out the request
+// once, and a repetition with the same id gets the first answer. The engine remembers an id for a day,
+// or for as long as embedded.Config.KeepRequests says.
+//
+// An id belongs to one target, so two executions, tasks or entities may use the same one. All of these
+// requests to an execution or a task share one space of ids: start or submit, signal, resolve or reject
+// of a promise, cancel, retry, reset, fork, import and requeue. Updates of an execution have a space of
+// their own. Calls of an entity or a service share one space, whether they wait (Call) or not (Send).
+//
+// Within its space an id stands for one verb, one name and one input. Any other request under it gets
+// ErrConflict and does nothing. Without an id every request of a client is a new one. Workflows need
+// none, because what a workflow sends is sent once.
 func RequestID(id string) interface {
 	CallOption
 	StartOption

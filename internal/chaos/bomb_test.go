@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 	"github.com/perdure/perdure/internal/pgtest"
 )
 
-const envBomb = "PERDURE_CHAOS_BOMB" // make the calls of the entity bomb
+const envBomb = "PERDURE_CHAOS_BOMB" // make the calls of the entity bomb; "deposits": none of them explodes
 
 // bombExit is the exit code of a process that a call has ended.
 const bombExit = 33
@@ -74,6 +76,85 @@ func settleBombs(ctx context.Context, app *perdure.App) error {
 	}
 	fmt.Println("settled")
 	return nil
+}
+
+// deposits is how many calls each key gets in TestKilledProcessesLoseNoCall.
+const deposits = 200
+
+// settleDeposits says "moved" when a call of each key has been made since it began, and "settled" when
+// all calls have been made.
+func settleDeposits(ctx context.Context, app *perdure.App) error {
+	c := app.With(ctx)
+	bombs := perdure.NewEntity[bombState]("bomb")
+	first := map[string]int{}
+	for moved := false; ; {
+		still, sum := 0, 0
+		for _, key := range bombKeys {
+			s, _, err := bombs.Get(c, key)
+			if err != nil {
+				return err
+			}
+			sum += s.N
+			if _, ok := first[key]; !ok {
+				first[key] = s.N
+			}
+			if s.N == first[key] && s.N < deposits {
+				still++
+			}
+		}
+		if still == 0 && !moved {
+			fmt.Println("moved")
+			moved = true
+		}
+		for l, err := range app.DeadLetters(ctx) {
+			return errors.Join(fmt.Errorf("a dead letter: %v", l), err)
+		}
+		if sum == len(bombKeys)*deposits {
+			fmt.Println("settled")
+			return nil
+		}
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Processes are killed again and again while they make innocent calls that were acknowledged. Each
+// process has made a call of each key before it is killed, so no call is being made at two deaths.
+// None of them may be set aside, and each is made once.
+func TestKilledProcessesLoseNoCall(t *testing.T) {
+	t.Parallel()
+	url := "file:" + filepath.Join(t.TempDir(), "deposits.db")
+	idle := perdure.NewWorkflow("idle", func(perdure.WorkflowCtx, int) (int, error) { return 0, nil })
+	app, err := embedded.Config{AllowUnsafe: true}.Open(t.Context(), url, idle) // without the code of the entity: the calls wait
+	if err != nil {
+		t.Fatal(err)
+	}
+	var senders sync.WaitGroup
+	for _, key := range bombKeys {
+		for range 8 {
+			senders.Go(func() {
+				for range deposits / 8 {
+					if err := add.Send(app.With(t.Context()), key, 1); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+	}
+	senders.Wait()
+	if err := app.Close(); err != nil {
+		t.Fatal(err)
+	}
+
+	l := newLedger(t)
+	for range 6 {
+		p := spawn(t, url, l, 0, 10*time.Second, envBomb+"=deposits")
+		p.says("moved", time.Minute)
+		p.signal(syscall.SIGKILL)
+		<-p.done
+	}
+	last := spawn(t, url, l, 0, 10*time.Second, envBomb+"=deposits")
+	last.says("settled", time.Minute)
+	last.retire(3 * time.Minute)
 }
 
 func TestCallThatEndsItsProcessSQLite(t *testing.T) {

@@ -87,8 +87,12 @@ func victim(url string) int {
 		}
 	}
 	fmt.Println("up")
-	if os.Getenv(envBomb) != "" {
-		if err := settleBombs(ctx, app); err != nil {
+	if mode := os.Getenv(envBomb); mode != "" {
+		settle := settleBombs
+		if mode == "deposits" {
+			settle = settleDeposits
+		}
+		if err := settle(ctx, app); err != nil {
 			fmt.Println("bomb:", err)
 			return 1
 		}

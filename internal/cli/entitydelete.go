@@ -32,8 +32,6 @@ dead letters. The section that holds its lock goes on: its further calls of the 
 			case !force:
 				return fault.WithHint(fault.New(fault.Invalid, "delete of %s: only the code of an entity deletes it in order", nameOf(a)),
 					"call an operation that does; --force removes one that cannot be read or changed")
-			case export == "" && !dry:
-				return needsExport(nameOf(a))
 			}
 			return o.with(cmd.Context(), dry, func(b api.Backend) error {
 				a, err := findEntity(cmd.Context(), b, a)
@@ -46,20 +44,15 @@ dead letters. The section that holds its lock goes on: its further calls of the 
 	}
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only tell what would be done")
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&force, "force", false, "remove it whatever state it is in, also when it cannot be read; needs --export")
-	cmd.Flags().StringVar(&export, "export", "", "new file that its rows are written to, as they stand, before they are removed")
+	cmd.Flags().BoolVar(&force, "force", false, "remove it whatever state it is in, also when it cannot be read, after its rows were saved")
+	cmd.Flags().StringVar(&export, "export", "", "new file that its rows are written to, as they stand, before they are removed (default: perdure-*.jsonl in the current directory)")
 	patience(cmd, &timeout)
 	return cmd
 }
 
-// needsExport refuses a removal by force that would save nothing.
-func needsExport(name string) error {
-	return fault.New(fault.Invalid, "delete of %s: --force needs --export FILE: its rows are saved there before they are removed", name)
-}
-
 // deleteEntity removes an entity after somebody has confirmed it.
 func (o *options) deleteEntity(ctx context.Context, b api.Backend, a model.Address, export string, yes, dry bool) error {
-	name, t := nameOf(a), api.Target{Address: a}
+	name, t, saved := nameOf(a), api.Target{Address: a}, ""
 	_, err := b.Delete(ctx, api.DeleteRequest{Target: t, DryRun: true, Force: true})
 	switch {
 	case err != nil:
@@ -68,17 +61,32 @@ func (o *options) deleteEntity(ctx context.Context, b api.Backend, a model.Addre
 	case !yes && !o.confirm(fmt.Sprintf("Delete %s, with everything that waits for it, for good?", name)):
 		return fault.New(fault.Canceled, "delete of %s: not confirmed; --yes deletes without asking", name)
 	default:
-		if err := forceDelete(ctx, b, t, export); err != nil {
+		if saved, err = forceDelete(ctx, b, t, export); err != nil {
 			return err
 		}
 	}
 	if o.output == "json" {
-		return o.json(map[string]any{"entity": entityWord(a.Type), "key": a.Key, "dry_run": dry})
+		done := map[string]any{"entity": entityWord(a.Type), "key": a.Key, "dry_run": dry}
+		if saved != "" {
+			done["export"] = saved
+		}
+		return o.json(done)
 	}
 	done := "was"
 	if dry {
 		done = "would be"
 	}
-	_, err = fmt.Fprintf(o.Out, "%s %s deleted.\n", name, done)
+	if _, err = fmt.Fprintf(o.Out, "%s %s deleted.\n", name, done); err != nil {
+		return err
+	}
+	return o.tellSaved(saved)
+}
+
+// tellSaved says where the rows are that a removal by force has saved, if there was one.
+func (o *options) tellSaved(file string) error {
+	if file == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(o.Out, "Its rows are in %s.\n", file)
 	return err
 }

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -208,9 +207,7 @@ func newWorkflowDelete(o *options) *cobra.Command {
 	cmd := o.changing("delete", "Remove closed executions; with --force one that cannot be read or continued", "",
 		func(ctx context.Context, b api.Backend, t api.Target, dry bool) error {
 			name := t.Address.Type + "/" + t.Address.Key
-			if force && export == "" && !dry {
-				return needsExport(name)
-			}
+			saved := "" // the file with its rows
 			would, err := b.Delete(ctx, api.DeleteRequest{Target: t, DryRun: true, Force: force})
 			switch {
 			case err != nil:
@@ -219,7 +216,7 @@ func newWorkflowDelete(o *options) *cobra.Command {
 			case !yes && !o.confirm(fmt.Sprintf("Delete %s (%s) for good?", name, countRuns(would.Runs))):
 				return fault.New(fault.Canceled, "delete of %s: not confirmed; --yes deletes without asking", name)
 			case force:
-				if err := forceDelete(ctx, b, t, export); err != nil {
+				if saved, err = forceDelete(ctx, b, t, export); err != nil {
 					return err
 				}
 			default:
@@ -232,18 +229,22 @@ func newWorkflowDelete(o *options) *cobra.Command {
 				for _, id := range would.Runs {
 					runs = append(runs, id.String())
 				}
-				return o.json(map[string]any{"workflow": t.Address.Type, "key": t.Address.Key, "runs": runs, "dry_run": dry})
+				done := map[string]any{"workflow": t.Address.Type, "key": t.Address.Key, "runs": runs, "dry_run": dry}
+				if saved != "" {
+					done["export"] = saved
+				}
+				return o.json(done)
 			}
 			if dry {
 				fmt.Fprintf(o.Out, "%s would be deleted (%s).\n", name, countRuns(would.Runs))
 			} else {
 				fmt.Fprintf(o.Out, "%s was deleted (%s).\n", name, countRuns(would.Runs))
 			}
-			return nil
+			return o.tellSaved(saved)
 		})
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
-	cmd.Flags().BoolVar(&force, "force", false, "remove it whatever state it is in, also when it cannot be read; needs --export")
-	cmd.Flags().StringVar(&export, "export", "", "with --force: new file that its rows are written to, as they stand, before they are removed")
+	cmd.Flags().BoolVar(&force, "force", false, "remove it whatever state it is in, also when it cannot be read, after its rows were saved")
+	cmd.Flags().StringVar(&export, "export", "", "with --force: new file that its rows are written to, as they stand, before they are removed (default: perdure-*.jsonl in the current directory)")
 	return o.orAll(cmd, verb{
 		use: "delete", done: "deleted:", of: ` and status = "closed"`,
 		example: `  perdure workflow delete order/42 --yes
@@ -253,28 +254,6 @@ func newWorkflowDelete(o *options) *cobra.Command {
 		return err
 	})
 }
-
-// forceDelete removes an execution or an entity after its rows are safe in a new file.
-func forceDelete(ctx context.Context, b api.Backend, t api.Target, path string) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return fault.New(fault.Invalid, "export of the rows: %w", err)
-	}
-	_, err = b.Delete(ctx, api.DeleteRequest{Target: t, Force: true, Export: newRowFile(f)})
-	return errors.Join(err, f.Close())
-}
-
-// rowFile is a file of exported rows. The service flushes it before it removes the rows.
-type rowFile struct {
-	*bufio.Writer
-	file *os.File
-}
-
-func newRowFile(f *os.File) *rowFile { return &rowFile{bufio.NewWriterSize(f, 64<<10), f} }
-
-// Flush has everything that was written on disk. Rows are not synced one by one: a long history has
-// a hundred thousand of them, and the command has a time limit.
-func (r *rowFile) Flush() error { return errors.Join(r.Writer.Flush(), r.file.Sync()) }
 
 func countRuns(runs []model.RunID) string {
 	if len(runs) == 1 {

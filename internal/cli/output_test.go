@@ -224,6 +224,8 @@ func TestShapes(t *testing.T) {
 		t.Fatal(err)
 	}
 	try(p, "workflow start --many", many)
+	try(p, "workflow delete", "order/42 --force --yes --export "+filepath.Join(t.TempDir(), "order.jsonl"))
+	try(p, "entity delete", "account/42 --force --yes --export "+filepath.Join(t.TempDir(), "account.jsonl"))
 	try(p, "workflow export --query", "status='closed' --out "+t.TempDir())
 	try(p, "export --query", "status='closed' --out "+t.TempDir())
 	for name, do := range printers {

@@ -42,9 +42,11 @@ type Item struct {
 
 	loose bool // it counts as one that is only in memory
 
-	suspect bool // it is not to be made before that is noted, see Suspect
-	noting  bool // that is on its way into the store
-	alone   bool // it is handed over by itself
+	suspect  bool // it is not to be made before it is marked, see Suspect
+	behind   bool // a suspect only if it is a view: its operation cannot have been running
+	pardoned bool // its last mark is to be taken back, see Pardon
+	noting   bool // that is on its way into the store
+	alone    bool // it is handed over by itself
 }
 
 // Begun reports whether a worker has been given the item and has not reported.
@@ -462,7 +464,7 @@ func (n *Entity) Next(most, maxBytes int) []*Item {
 			continue
 		case m.Kind == model.MessageLock:
 			return n.hand(items) // the barrier
-		case it.suspect, it.alone && len(items) > 0:
+		case it.accused(), it.alone && len(items) > 0:
 			return n.hand(items)
 		case it.alone:
 			return n.hand(append(items, it))
@@ -491,7 +493,7 @@ func (n *Entity) hand(items []*Item) []*Item {
 func (n *Entity) Views(view func(name string) bool) (items []*Item) {
 	for _, it := range n.mail {
 		switch {
-		case !it.View || it.made || it.suspect:
+		case !it.View || it.made || it.accused():
 		case view(it.Message.Name):
 			it.made = true
 			items = append(items, it)

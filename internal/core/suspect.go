@@ -7,28 +7,86 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A call may take its process with it: os.Exit, memory, a signal. Calls that are stored survive that, and the next owner would make them again, and die as well. So the calls that
-// an owner finds after a crash are suspects: before it makes them, it stores that it does. The first time they are noted and made together, as other calls are; most are
-// innocent. Those that were noted by a process that has died too are noted and made one at a time. The third time a call is not made: it is set aside.
+// A call may end its process: os.Exit, memory, a signal. A stored call survives that, and the next
+// owner would make it again and die too. So the calls that may have been running when an owner died
+// are suspects: the next owner stores a mark on each of them before it makes it. It makes a suspect
+// alone, one at a time. Where there are too many suspects for that, it marks and makes them
+// together, and the owner after it makes alone those that it finds marked.
+//
+// A call is set aside when two owners have died while they made it alone. One such death proves
+// nothing, because an innocent call may be running when somebody kills the process.
 
-// maxDeaths is how many processes a call takes with it before it is set aside. The first is presumed: its owner died while the call was in the mailbox.
-const maxDeaths = 3
+// maxLone is how many owners may die while they make a call alone before it is set aside.
+const maxLone = 2
 
-// Suspect has the stored calls noted before they are made, because the last owner of the entity has died; but those that this node has noted already.
-func (n *Entity) Suspect(self model.NodeID) {
+// firstHand is how many calls of an entity may have been running when its owner died: an entity
+// gets no further calls before it has made those of one hand-over, which are at most so many.
+// An owner that died before it had committed earlier hand-overs may have been further. Then
+// the next owner commits those first, and the call is among the first ones when that owner dies.
+const firstHand = 64
+
+// loneDeaths is how many owners have marked a call and then made it alone. Older builds did not
+// count that. Their first mark was for a call that was made together with others, the second for one
+// that was made alone.
+func loneDeaths(m *model.Message) int {
+	return max(m.Lone, min(m.Deaths-1, 1), 0)
+}
+
+// Suspect is for the stored calls of an entity whose last owner has died. Those that may have been
+// running then have to be marked before they are made, except for those that this node has marked
+// already. Those that a dead owner has marked are made alone, and so are others, at most so many as
+// alone says. It returns how many those others are.
+func (n *Entity) Suspect(self model.NodeID, alone int) (lone int) {
+	calls, free := 0, 0
 	for _, it := range n.mail {
 		m := it.Message
 		if it.Seq == 0 || it.lost || m.Kind != model.MessageCall {
 			continue
 		}
-		noted := m.Deaths > 0 && m.By == self
-		it.suspect = !noted
-		it.alone = m.Deaths > 1 || m.Deaths == 1 && !noted
+		calls++
+		locked := LockedOut(&n.Row, m)
+		if !locked {
+			free++
+		}
+
+		switch {
+		case m.Deaths > 0 && m.By == self:
+			it.suspect, it.alone = false, loneDeaths(m) > 0
+		case m.Deaths > 0:
+			it.suspect, it.alone = true, true
+		default:
+			first := calls <= firstHand || !locked && free <= firstHand
+			it.suspect, it.behind = true, !first && !n.Row.Address.Stateless()
+			if it.alone = lone < alone && !it.behind; it.alone {
+				lone++
+			}
+		}
+	}
+	return lone
+}
+
+// Pardon is for the stored calls of an entity whose last owner gave it up in order. The last mark of
+// a call was made in vain then, because its owner did not die. It has to be taken back before the
+// call is made: otherwise it would count when this node dies.
+func (n *Entity) Pardon(self model.NodeID) {
+	for _, it := range n.mail {
+		m := it.Message
+		switch {
+		case it.Seq == 0 || it.lost || m.Kind != model.MessageCall || m.Deaths == 0 || m.By == model.NodeID{}:
+		case m.By == self:
+			it.alone = loneDeaths(m) > 0 // its mark says so
+		default:
+			it.suspect, it.pardoned = true, true
+		}
 	}
 }
 
-// Suspects are the next calls that are to be noted before they are made: one that has been noted by a process that died, or at most so many others. There are none while
-// calls before them are being made or noted.
+// accused reports whether the item is to be marked before it is made. An operation behind the first
+// hand-over cannot have been running, but a view can: it waits for nothing.
+func (it *Item) accused() bool { return it.suspect && (!it.behind || it.View) }
+
+// Suspects are the next calls that are to be marked before they are made: one that is made alone, or
+// at most so many others. There are none while calls before them are being made or marked.
 func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	if n.busy > 0 && !n.Row.Address.Stateless() {
 		return nil, false
@@ -36,11 +94,11 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	barred := false // by something that comes first, except for views, which wait for nothing
 	for _, it := range n.mail {
 		switch {
-		case it.made || it.View && !it.suspect || it.held || it.lost || !it.View && LockedOut(&n.Row, it.Message):
+		case it.made || it.View && !it.accused() || it.held || it.lost || !it.View && LockedOut(&n.Row, it.Message):
 			continue
 		case it.noting:
 			return nil, false
-		case it.Message.Kind == model.MessageLock || !it.suspect:
+		case it.Message.Kind == model.MessageLock || !it.accused():
 			barred = true
 			continue
 		case barred && !it.View:
@@ -55,41 +113,56 @@ func (n *Entity) Suspects(most int) (items []*Item, alone bool) {
 	return items, false
 }
 
-// Note counts one death more for each of the calls, in case it comes to that. Those that have reached the limit are set aside: they are answered, and returned with their failures.
+// Note marks each of the calls before it is made, in case that the process dies of it. Calls that
+// have reached the limit are set aside: they are answered, and returned with their failures.
 func (n *Entity) Note(items []*Item, self model.NodeID, now model.Time) (d Decision, aside []*Item, why []*model.Failure) {
 	before := n.Row
 	for _, it := range items {
 		m := *it.Message
-		m.Deaths, m.By = m.Deaths+1, self
-		if m.Deaths < maxDeaths {
-			it.Message, it.noting = &m, true
-			d.Taken = append(d.Taken, it.Seq)
-			d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: m})
+		lone := loneDeaths(&m)
+		switch {
+		case it.pardoned:
+			m.Deaths, m.Lone, m.By = m.Deaths-1, max(lone-1, 0), model.NodeID{}
+		case lone >= maxLone:
+			f := poisoned(&m)
+			n.remove(&d, it)
+			d.answerCall(&m, model.Answer{Failure: f})
+			aside, why = append(aside, it), append(why, f)
 			continue
+		case it.alone:
+			m.Deaths, m.Lone, m.By = m.Deaths+1, lone+1, self
+		default:
+			m.Deaths, m.By = m.Deaths+1, self
 		}
-		n.remove(&d, it)
-		f := &model.Failure{
-			Kind: fault.Internal.String(), Type: model.FailurePoison,
-			Message: fmt.Sprintf("%d processes died while %s of %s waited or was made; the call is set aside as a dead letter", maxDeaths, m.Name, m.To),
-		}
-		d.answerCall(&m, model.Answer{Failure: f})
-		aside, why = append(aside, it), append(why, f)
+		it.Message, it.noting = &m, true
+		d.Taken = append(d.Taken, it.Seq)
+		d.Mailbox = append(d.Mailbox, model.MailboxItem{Seq: it.Seq, At: it.At, Message: m})
 	}
 	n.grant(&d, now)
 	n.change(&d, &before, now)
 	return d, aside, why
 }
 
-// Noted lets calls be made whose note is stored.
+// poisoned is the failure of a call that is set aside. The first death is presumed: the owner died
+// before anybody marked the call.
+func poisoned(m *model.Message) *model.Failure {
+	return &model.Failure{
+		Kind: fault.Internal.String(), Type: model.FailurePoison,
+		Message: fmt.Sprintf("%d processes died while %s of %s waited or was made, the last %d of them while it was made alone; the call is set aside as a dead letter",
+			m.Deaths+1, m.Name, m.To, maxLone),
+	}
+}
+
+// Noted lets calls be made whose mark is stored.
 func (n *Entity) Noted() {
 	for _, it := range n.mail {
 		if it.noting {
-			it.noting, it.suspect = false, false
+			it.noting, it.suspect, it.pardoned = false, false, false
 		}
 	}
 }
 
-// Lonely reports whether a call is noted or made by itself just now.
+// Lonely reports whether a call is marked or made alone just now.
 func (n *Entity) Lonely() bool {
 	return n.find(func(it *Item) bool { return it.alone && (it.noting || it.made) }) != nil
 }

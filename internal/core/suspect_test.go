@@ -9,11 +9,58 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// crashed is an entity as the next owner finds it after a crash.
-func crashed(a model.Address, mailbox []model.MailboxItem, self model.NodeID) *core.Entity {
+const (
+	most      = 64
+	handBytes = 1 << 20
+)
+
+func node(i byte) model.NodeID { return model.NodeID{15: i} }
+
+// calls is a mailbox with calls of the given names.
+func calls(a model.Address, names ...string) (mailbox []model.MailboxItem) {
+	for i, name := range names {
+		mailbox = append(mailbox, model.MailboxItem{
+			Seq: int64(i + 1), Message: model.Message{Kind: model.MessageCall, To: a, Name: name, From: model.Link{ID: fmt.Sprint("s", i)}},
+		})
+	}
+	return mailbox
+}
+
+// crashed is an entity as the next owner finds it after a crash, when it may make so many calls alone
+// that no dead owner has marked.
+func crashed(a model.Address, mailbox []model.MailboxItem, self model.NodeID, alone int) *core.Entity {
 	n := core.NewEntity(a, nil, mailbox)
-	n.Suspect(self)
+	n.Suspect(self, alone)
 	return n
+}
+
+// lonely has the next suspect marked and made, and checks that it is made alone. It returns its row.
+func lonely(t *testing.T, n *core.Entity, self model.NodeID, want string) (items []*core.Item, row model.MailboxItem) {
+	t.Helper()
+	items, alone := n.Suspects(most)
+	if names(items) != want || !alone {
+		t.Fatalf("suspects %q, alone %v; want %s alone", names(items), alone, want)
+	}
+	d, aside, _ := n.Note(items, self, 2)
+	if len(aside) != 0 || len(d.Mailbox) != 1 || len(d.Taken) != 1 {
+		t.Fatalf("set aside %q, decision %+v", names(aside), d)
+	}
+	if got := n.Next(most, handBytes); got != nil {
+		t.Fatalf("%s are made before their mark is stored", names(got))
+	}
+	n.Noted()
+	if got := n.Next(most, handBytes); names(got) != want || !n.Lonely() {
+		t.Fatalf("made %q, want %s alone", names(got), want)
+	}
+	return items, d.Mailbox[0]
+}
+
+// complete is the result of one call.
+func complete(t *testing.T, n *core.Entity, items []*core.Item) {
+	t.Helper()
+	if _, ok := n.Apply(items, &model.Operated{Results: make([]model.OperationResult, len(items))}, 0, 3); !ok {
+		t.Fatalf("the result of %s was not applied", names(items))
+	}
 }
 
 func names(items []*core.Item) string {
@@ -24,76 +71,158 @@ func names(items []*core.Item) string {
 	return strings.Join(out, " ")
 }
 
-// Calls that an owner finds after a crash are noted together, then one at a time, then set aside; no call is made before its note is stored, and none out of order.
+// Where there are few, calls that an owner finds after a crash are marked and made one at a time. The
+// one that two owners have died with while they made it alone is set aside. None is made before its
+// mark is stored, and none out of order.
 func TestSuspects(t *testing.T) {
 	t.Parallel()
 	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
-	var mailbox []model.MailboxItem
-	for i, name := range []string{"a", "bomb", "c"} {
-		mailbox = append(mailbox, model.MailboxItem{Seq: int64(i + 1), Message: model.Message{Kind: model.MessageCall, To: a, Name: name, From: model.Link{ID: fmt.Sprint("s", i)}}})
-	}
-	node := func(i byte) model.NodeID { return model.NodeID{15: i} }
-	const most, bytes = 64, 1 << 20
+	mailbox := calls(a, "a", "bomb", "c")
 
-	// The second process notes all of them at once, and makes them together.
-	n := crashed(a, mailbox, node(2))
-	if got := n.Next(most, bytes); got != nil {
-		t.Fatalf("%s are made before they are noted", names(got))
+	// The second process makes a, and dies while it makes bomb alone. The third one dies too.
+	n := crashed(a, mailbox, node(2), most)
+	if got := n.Next(most, handBytes); got != nil {
+		t.Fatalf("%s are made before they are marked", names(got))
 	}
-	items, alone := n.Suspects(most)
-	if names(items) != "a bomb c" || alone {
-		t.Fatalf("suspects %q, alone %v", names(items), alone)
-	}
-	d, aside, _ := n.Note(items, node(2), 1)
-	if len(aside) != 0 || len(d.Mailbox) != 3 || len(d.Taken) != 3 {
-		t.Fatalf("set aside %q, decision %+v", names(aside), d)
-	}
-	if got := n.Next(most, bytes); got != nil {
-		t.Fatalf("%s are made before their note is stored", names(got))
-	}
-	if again, _ := n.Suspects(most); again != nil {
-		t.Fatalf("%s are noted twice", names(again))
-	}
-	mailbox = d.Mailbox
-	n.Noted()
-	if got := names(n.Next(most, bytes)); got != "a bomb c" {
-		t.Fatalf("made together: %q", got)
-	}
+	items, _ := lonely(t, n, node(2), "a")
+	complete(t, n, items)
+	_, row := lonely(t, n, node(2), "bomb")
+	mailbox = []model.MailboxItem{row, mailbox[2]}
 
-	// The same node reads them again, because a commit was refused: it does not count itself.
-	if got, _ := crashed(a, mailbox, node(2)).Suspects(most); got != nil {
-		t.Errorf("%s are noted again by the node that has noted them", names(got))
+	// The same node reads it again, because a commit was refused. It does not count itself.
+	n = crashed(a, mailbox, node(2), most)
+	if got := names(n.Next(most, handBytes)); got != "bomb" || !n.Lonely() {
+		t.Errorf("the node that has marked bomb makes %q", got)
 	}
-
-	// The third process notes and makes them one at a time.
-	n = crashed(a, mailbox, node(3))
-	for _, want := range []string{"a", "bomb"} {
-		items, alone = n.Suspects(most)
-		if names(items) != want || !alone {
-			t.Fatalf("suspects %q, alone %v; want %s alone", names(items), alone, want)
-		}
-		d, _, _ = n.Note(items, node(3), 2)
-		n.Noted()
-		if got := n.Next(most, bytes); names(got) != want || !n.Lonely() {
-			t.Fatalf("made %q, want %s by itself", names(got), want)
-		}
-		if want == "a" {
-			if _, ok := n.Apply(items, &model.Operated{Results: []model.OperationResult{{}}}, 0, 3); !ok {
-				t.Fatal("the result of a was not applied")
-			}
-		}
-	}
-	mailbox = append(d.Mailbox, mailbox[2]) // the process dies with bomb
+	_, mailbox[0] = lonely(t, crashed(a, mailbox, node(3), most), node(3), "bomb")
 
 	// The fourth process sets it aside, tells its caller, and makes the rest.
-	n = crashed(a, mailbox, node(4))
+	n = crashed(a, mailbox, node(4), most)
 	items, _ = n.Suspects(most)
 	d, aside, why := n.Note(items, node(4), 4)
 	if names(aside) != "bomb" || len(d.Messages) != 1 || why[0].Type != model.FailurePoison || !strings.Contains(why[0].Message, "3 processes died while bomb") {
 		t.Fatalf("set aside %q: %+v, %+v", names(aside), d, why)
 	}
-	if items, alone = n.Suspects(most); names(items) != "c" || !alone {
-		t.Errorf("then suspects %q, alone %v", names(items), alone)
+	lonely(t, n, node(4), "c")
+}
+
+// Where there are too many suspects, they are marked and made together first. A call that is made
+// alone once when its process dies is not set aside.
+func TestSuspectsTogetherFirst(t *testing.T) {
+	t.Parallel()
+	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
+	mailbox := calls(a, "a", "bomb", "c")
+	n := crashed(a, mailbox, node(2), 0)
+	items, alone := n.Suspects(most)
+	if names(items) != "a bomb c" || alone {
+		t.Fatalf("suspects %q, alone %v", names(items), alone)
+	}
+	d, aside, _ := n.Note(items, node(2), 1)
+	if again, _ := n.Suspects(most); len(aside) != 0 || again != nil {
+		t.Fatalf("set aside %q; %s are marked twice", names(aside), names(again))
+	}
+	mailbox = d.Mailbox
+	n.Noted()
+	if got := names(n.Next(most, handBytes)); got != "a bomb c" {
+		t.Fatalf("made together: %q", got)
+	}
+
+	// The third and the fourth process die while they make the first one alone.
+	for i := byte(3); i <= 4; i++ {
+		_, mailbox[0] = lonely(t, crashed(a, mailbox, node(i), 0), node(i), "a")
+	}
+	n = crashed(a, mailbox, node(5), 0)
+	items, _ = n.Suspects(most)
+	if _, aside, why := n.Note(items, node(5), 1); names(aside) != "a" || !strings.Contains(why[0].Message, "4 processes died while a") {
+		t.Errorf("set aside %q: %v", names(aside), why)
+	}
+}
+
+// Rows of builds that did not count lone attempts: the first mark was for a call that was made
+// together with others, the second for one that was made alone.
+func TestSuspectsOfOlderBuilds(t *testing.T) {
+	t.Parallel()
+	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
+	for deaths, attempts := range map[int]int{1: 2, 2: 1} {
+		mailbox := calls(a, "bomb")
+		mailbox[0].Message.Deaths, mailbox[0].Message.By = deaths, node(2)
+		for i := range attempts {
+			_, mailbox[0] = lonely(t, crashed(a, mailbox, node(byte(3+i)), 0), node(byte(3+i)), "bomb")
+		}
+		n := crashed(a, mailbox, node(9), 0)
+		items, _ := n.Suspects(most)
+		if _, aside, _ := n.Note(items, node(9), 1); names(aside) != "bomb" {
+			t.Errorf("%d deaths and %d lone attempts: set aside %q", deaths, attempts, names(aside))
+		}
+	}
+}
+
+// An owner that gave the entity up in order did not die of the call that it had marked. The next one
+// takes the mark back before it makes the call.
+func TestPardon(t *testing.T) {
+	t.Parallel()
+	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
+	mailbox := calls(a, "slow", "next")
+	_, mailbox[0] = lonely(t, crashed(a, mailbox, node(2), most), node(2), "slow")
+	for range 2 { // the second time there is nothing to take back
+		n := core.NewEntity(a, nil, mailbox)
+		n.Pardon(node(3))
+		if items, alone := n.Suspects(most); names(items) != "" {
+			if alone || names(items) != "slow" || n.Next(most, handBytes) != nil {
+				t.Fatalf("takes the mark of %q back, alone %v", names(items), alone)
+			}
+			d, _, _ := n.Note(items, node(3), 1)
+			n.Noted()
+			mailbox[0] = d.Mailbox[0]
+		}
+		if got := names(n.Next(most, handBytes)); got != "slow next" {
+			t.Fatalf("makes %q", got)
+		}
+	}
+	for i := byte(4); i <= 5; i++ {
+		_, mailbox[0] = lonely(t, crashed(a, mailbox, node(i), most), node(i), "slow")
+	}
+}
+
+// Only the first hand-over of an entity can have been running. What is behind it is no suspect,
+// unless it is a view, which waits for nothing.
+func TestSuspectsOfTheFirstHandOver(t *testing.T) {
+	t.Parallel()
+	a := model.Address{Tenant: "t", Type: model.EntityPrefix + "e", Key: "k"}
+	waiting := make([]string, 100)
+	for i := range waiting {
+		waiting[i] = "op"
+	}
+	waiting[99] = "view"
+	n := core.NewEntity(a, nil, calls(a, waiting...))
+	if lone := n.Suspect(node(2), 200); lone != 64 {
+		t.Errorf("%d calls are to be made alone", lone)
+	}
+	n.Mark(func(name string) bool { return name == "view" })
+	if got := n.Views(func(string) bool { return true }); got != nil {
+		t.Errorf("%s is made without a mark", names(got))
+	}
+	for range 64 {
+		items, _ := lonely(t, n, node(2), "op")
+		complete(t, n, items)
+	}
+	if got := n.Next(most, handBytes); len(got) != 35 {
+		t.Errorf("%d calls behind the first hand-over are made", len(got))
+	}
+
+	// The section that holds the lock can have been served first. So can, before its release was
+	// stored, the calls that wait for the end of the section.
+	mailbox := calls(a, waiting...)
+	mailbox[99].Message.From, mailbox[99].Message.Section = model.Link{ID: "s/1"}, "section"
+	n = core.NewEntity(a, &model.Entity{Address: a, Version: 1, Holder: model.Link{ID: "section"}}, mailbox)
+	if lone := n.Suspect(node(2), 200); lone != 65 {
+		t.Errorf("%d calls of a locked entity are to be made alone", lone)
+	}
+
+	// Calls of a service overlap: any number of them can have been running.
+	service := model.Address{Tenant: "t", Type: model.ServicePrefix + "s", Key: "k"}
+	if lone := core.NewEntity(service, nil, calls(service, waiting...)).Suspect(node(2), 200); lone != 100 {
+		t.Errorf("%d calls of a service are to be made alone", lone)
 	}
 }
 
@@ -108,7 +237,7 @@ func TestSuspectViews(t *testing.T) {
 	view := func(string) bool { return true }
 	for i := byte(2); i < 4; i++ {
 		n := core.NewEntity(a, &model.Entity{Address: a, Version: 1, Holder: model.Link{ID: "section"}}, mailbox)
-		n.Suspect(model.NodeID{15: i})
+		n.Suspect(model.NodeID{15: i}, most)
 		n.Mark(view)
 		if got := n.Views(view); got != nil {
 			t.Fatalf("%s is made by process %d before it is noted", names(got), i)
@@ -127,7 +256,7 @@ func TestSuspectViews(t *testing.T) {
 		}
 		mailbox[1] = d.Mailbox[0]
 	}
-	n := crashed(a, mailbox, model.NodeID{15: 4})
+	n := crashed(a, mailbox, model.NodeID{15: 4}, most)
 	n.Mark(view)
 	items, _ := n.Suspects(64)
 	if _, aside, _ := n.Note(items, model.NodeID{15: 4}, 1); names(aside) != "bomb" {

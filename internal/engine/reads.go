@@ -168,8 +168,18 @@ func readEntity(ctx context.Context, st store.Store, ld lane.Load, grow func() b
 	return r
 }
 
-// readMailbox reads what waits for an entity, and not the entity.
+// readMailbox reads what waits for an entity that is to be removed. Of the entity it only makes a
+// fingerprint, because nobody may be able to read it.
 func readMailbox(ctx context.Context, st store.Store, ld lane.Load, grow func() bool) (r lane.LoadResult) {
+	var print store.Fingerprint
+	r.Err = st.ReadRaw(ctx, ld.Shard, ld.Address, model.RunID{}, func(row store.RawRow) error {
+		print.Add(row)
+		return nil
+	})
+	if r.Err != nil {
+		return r
+	}
+	r.Print = print.Sum()
 	r.Err = readItems(ctx, st, store.EntityKey{Shard: ld.Shard, Address: ld.Address}, &r.Entity, grow)
 	return r
 }

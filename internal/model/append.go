@@ -125,6 +125,8 @@ func AppendMessage(dst []byte, v *Message) []byte {
 	m.bool(60, v.Force)
 	m.link(61, &v.Parent)
 	m.terms(62, v.Terms)
+	m.int(64, int64(v.Lone))
+	m.data(65, v.Exported)
 	return m.end()
 }
 

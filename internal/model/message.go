@@ -121,6 +121,11 @@ type Message struct {
 	Parent Link `cbor:"61,keyasint,omitzero"`
 	// Terms are those of the execution that a start begins; nil for nothing special.
 	Terms *Terms `cbor:"62,keyasint,omitempty"`
+	// Lone is how many of Deaths were counted by a node that was to make the call alone.
+	Lone int `cbor:"64,keyasint,omitempty"`
+	// Exported is a fingerprint of the row of the entity that a forced delete has exported. The owner
+	// removes no other row. It is empty in messages of older builds.
+	Exported []byte `cbor:"65,keyasint,omitempty"`
 }
 
 // Order reports whether the message asks to end something, or to change it by hand. The owner refuses an order for what it has quarantined; other messages wait.

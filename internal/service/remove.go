@@ -57,7 +57,7 @@ func (s *Service) remove(ctx context.Context, r *api.DeleteRequest) (api.DeleteR
 	case r.DryRun:
 		return api.DeleteReply{Runs: runs}, nil
 	case a.IsEntity():
-		_, err := s.send(ctx, &model.Message{Kind: model.MessageDelete, To: a, Force: true, RequestID: r.RequestID})
+		_, err := s.send(ctx, &model.Message{Kind: model.MessageDelete, To: a, Force: true, Exported: x.print.Sum(), RequestID: r.RequestID})
 		return api.DeleteReply{}, err
 	}
 	// One that can still be ended in order is: its parent, its watchers and its locks hear of it.
@@ -87,6 +87,7 @@ type rawExport struct {
 	to      io.Writer // nil when nobody wants to see them
 	begun   bool      // there is something to write
 	runs    []model.RunID
+	print   store.Fingerprint
 }
 
 // write reads everything.
@@ -132,6 +133,7 @@ func (x *rawExport) row(row store.RawRow) error {
 			return err
 		}
 	}
+	x.print.Add(row)
 	if row.Table == "executions" {
 		x.runs = append(x.runs, row.Run)
 	}

@@ -80,9 +80,7 @@ func (l *Lane) loadedEntity(now model.Time, ld *Load, r LoadResult) {
 		a.entity = core.NewEntity(e.address, r.Entity.Entity, r.Entity.Mailbox)
 		a.entity.Floor = e.shard.tokens.last
 		a.entity.Keep(a.kept)
-		if e.shard.crashed {
-			a.entity.Suspect(l.cfg.Ref.Node)
-		}
+		l.suspect(e)
 		a.durable, a.kept, e.known = a.entity.Row, nil, true
 		a.entity.Mark(l.views(e))
 		l.settleDue(now, e)

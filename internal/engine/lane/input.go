@@ -52,6 +52,7 @@ type input struct {
 	barred  bool                // it removes by force, and the store has refused that
 	told    bool                // it is an order for something that is quarantined, and is refused
 	mailbox []model.MailboxItem // what waits for the entity that it removes
+	print   []byte              // of the row of that entity
 	read    int                 // the version of the entry when that was read, and one
 	awaits  bool                // and wants to hear the end of the run that it starts instead of its beginning, or what the code answers
 

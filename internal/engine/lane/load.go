@@ -79,6 +79,7 @@ type LoadResult struct {
 	Fate      core.Fate
 	Entity    store.LoadedEntity
 	Mailboxes []store.EntityKey
+	Print     []byte // of the row of an entity that is to be removed
 	Err       error
 }
 

@@ -1,6 +1,7 @@
 package lane
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/perdure/perdure/internal/core"
@@ -18,6 +19,7 @@ func (in *input) forced() bool {
 const (
 	removedByOperator = "an operator has removed the execution because it could not be continued"
 	entityRemoved     = "an operator has removed the entity because it could not be read or changed"
+	entityChanged     = "the entity was not removed: it changed while it was exported; try again"
 )
 
 // applyForced removes runs that cannot be read, or that are quarantined, in one commit. The address is free afterwards; what came for it meanwhile is served then. The
@@ -119,7 +121,7 @@ func (l *Lane) loadedMailbox(ld *Load, r LoadResult) {
 	e := ld.entry
 	e.loading = false
 	l.loadDue(e)
-	ld.input.mailbox, ld.input.read = r.Entity.Mailbox, ld.version+1
+	ld.input.mailbox, ld.input.print, ld.input.read = r.Entity.Mailbox, r.Print, ld.version+1
 	if len(e.backlog) > 0 {
 		l.schedule(e)
 	} else {
@@ -131,8 +133,12 @@ func (l *Lane) loadedMailbox(ld *Load, r LoadResult) {
 func (in *input) mailboxRead(e *entry) bool { return in.read == e.version+1 }
 
 // applyErase removes an entity, and everything that waits for it, in one commit. Callers hear why, and so do sections that wait for the lock. Calls that nobody waits for
-// become dead letters.
+// become dead letters. An entity that has changed since its row was exported stays: what it has become would be lost.
 func (l *Lane) applyErase(now model.Time, e *entry, in *input) {
+	if was := in.message.Exported; len(was) > 0 && !bytes.Equal(was, in.print) {
+		l.record(e, in, &core.Decision{Answer: model.Answer{Failure: &model.Failure{Kind: fault.Conflict.String(), Message: entityChanged}}})
+		return
+	}
 	l.release(e)
 	l.unstrand(e)
 	l.wakeUp(e)

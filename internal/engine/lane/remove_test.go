@@ -254,6 +254,54 @@ func TestForcedDeleteOfABusyEntity(t *testing.T) {
 	r.wantOutput("again", "4;")
 }
 
+// exported is the fingerprint of the row of an entity.
+func (r *rig) exported(a model.Address) []byte {
+	r.t.Helper()
+	var print store.Fingerprint
+	err := r.st.ReadRaw(r.t.Context(), a.Shard(shards), a, model.RunID{}, func(row store.RawRow) error {
+		print.Add(row)
+		return nil
+	})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return print.Sum()
+}
+
+// An entity that has changed since it was exported is not removed: the change would be in neither
+// place. That includes one that did not exist then.
+func TestForcedDeleteOfAnEntityThatChanges(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	a := ledger("busy")
+	remove := func(token string, exported []byte, want string) {
+		t.Helper()
+		r.l.Deliver(r.now, &model.Message{Kind: model.MessageDelete, To: a, Force: true, Exported: exported}, true, token)
+		r.work()
+		r.wantAnswer(token, want)
+	}
+	none := r.exported(a)
+	r.operation(a, "add", "1", "one")
+	r.work()
+	remove("after the first", none, "conflict")
+	first := r.exported(a)
+	r.operation(a, "add", "2", "two")
+	r.work()
+	r.operation(a, "add", "3", "three")
+	r.settle() // a worker has this one: it goes on
+	remove("after the second", first, "conflict")
+	r.wantState(a, "1;2;3;")
+	r.restart() // its owner has not read it
+	r.joinEntities(1)
+	remove("late", []byte("other"), "conflict")
+	r.wantState(a, "1;2;3;")
+	remove("now", r.exported(a), "")
+	if n := r.entity(a); n != nil {
+		t.Errorf("%+v is left", n)
+	}
+}
+
 // A removal that the store refuses is refused once, and can be asked for again.
 func TestForcedDeleteRefused(t *testing.T) {
 	t.Parallel()

@@ -28,6 +28,7 @@ type shard struct {
 	freeing  bool       // the batch that frees it is open or in flight
 	gone     bool       // not ours any more
 	crashed  bool       // its last owner has died: one of the calls that it has left may be why
+	lone     int        // calls of it that were made alone without having been marked by a dead owner, see suspect
 	listed   bool       // its runnable runs are known
 
 	alone    bool       // a batch that was to free it was refused: the next one does nothing else

@@ -6,6 +6,20 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// loneCalls is how many suspects of a shard are made alone before a second owner has died with them.
+// Each of them costs a commit, and the calls behind it wait. Further ones are made together first.
+const loneCalls = 64
+
+// suspect finds out which calls of an entity that has been read are suspects.
+func (l *Lane) suspect(e *entry) {
+	n, sh := e.actor.entity, e.shard
+	if !sh.crashed {
+		n.Pardon(l.cfg.Ref.Node)
+		return
+	}
+	sh.lone += n.Suspect(l.cfg.Ref.Node, loneCalls-sh.lone)
+}
+
 // accuse has suspects of an entity noted before they are made. It reports whether there are any.
 func (l *Lane) accuse(now model.Time, e *entry) bool {
 	items, alone := e.actor.entity.Suspects(operationsPerHand)

@@ -43,12 +43,13 @@ func (r *rig) making() (inputs []string) {
 	return inputs
 }
 
-// deaths is how many deaths are counted for each call in a mailbox, in order.
+// deaths is the marks of each call in a mailbox, in order: how many deaths are counted, and how many of
+// them while the call was made alone.
 func (r *rig) deaths(a model.Address) string {
 	r.t.Helper()
 	var out []string
 	for _, it := range r.mailbox(a) {
-		out = append(out, fmt.Sprintf("%s:%d", it.Message.Input.Data, it.Message.Deaths))
+		out = append(out, fmt.Sprintf("%s:%d.%d", it.Message.Input.Data, it.Message.Deaths, it.Message.Lone))
 	}
 	return strings.Join(out, " ")
 }
@@ -112,22 +113,99 @@ func suspects(t *testing.T) (r *rig, a, b model.Address) {
 	return r, a, b
 }
 
-// Calls that are found after a crash are counted in the store before anybody makes them, and then made together.
+// Calls that are found after a crash are counted in the store before anybody makes them, and then made
+// one at a time.
 func TestSuspectsAreCountedFirst(t *testing.T) {
 	t.Parallel()
 	r, a, b := suspects(t)
 	r.note()
 	r.wantMaking()
-	r.wantDeaths(a, "1:0 bomb:0 3:0")
-	r.settle()
-	r.wantDeaths(a, "1:1 bomb:1 3:1")
-	r.wantDeaths(b, "9:1")
-	r.wantMaking("1", "3", "9", "bomb")
-	r.work()
+	r.wantDeaths(a, "1:0.0 bomb:0.0 3:0.0")
+	r.makeUntil("bomb")
+	r.wantDeaths(a, "bomb:1.1 3:0.0")
+	for len(r.operations) > 0 {
+		if got := r.making(); len(got) != 1 {
+			t.Fatalf("workers make %q, want one call at a time", got)
+		}
+		r.serve(1)
+		r.settle()
+	}
 	r.wantState(a, "1;bomb;3;")
 	r.wantState(b, "9;")
 	if len(r.mailbox(a))+len(r.buried()) != 0 {
 		t.Errorf("left: %s, %v", r.deaths(a), r.buried())
+	}
+}
+
+// When a shard has more suspects than are made alone at once, the others are made together first. Only
+// when that owner dies too are they made alone.
+func TestManySuspects(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.joinEntities(1)
+	many, few := ledger("a"), ledger("b")
+	for i := 0; many.Shard(shards) != few.Shard(shards); i++ {
+		few = ledger(fmt.Sprint("b", i))
+	}
+	for i := range 64 {
+		r.operation(many, "add", fmt.Sprint("m", i), fmt.Sprint("m", i), oneWay)
+	}
+	for i := range 3 {
+		r.operation(few, "add", fmt.Sprint("f", i), fmt.Sprint("f", i), oneWay)
+	}
+	r.settle()
+	r.crash()
+
+	r.settle()
+	r.wantDeaths(few, "f0:1.0 f1:1.0 f2:1.0")
+	r.wantMaking("f0", "f1", "f2", "m0")
+	r.crash()
+
+	r.makeUntil("f0")
+	r.wantDeaths(few, "f0:2.1 f1:1.0 f2:1.0")
+	r.crash()
+	r.work()
+	if got := r.buried(); len(got) != 0 {
+		t.Errorf("set aside after one lone death: %v", got)
+	}
+	r.wantState(few, "f0;f1;f2;")
+}
+
+// Calls that have been killed once while they were made alone are innocent: somebody kills the process
+// again and again, and each time another call is made alone.
+func TestNobodyIsSetAsideByOneLoneDeath(t *testing.T) {
+	t.Parallel()
+	r, a, b := suspects(t)
+	for _, in := range []string{"1", "bomb", "3"} {
+		r.makeUntil(in)
+		r.crash()
+	}
+	r.work()
+	r.wantState(a, "1;bomb;3;")
+	r.wantState(b, "9;")
+	if got := r.buried(); len(got) != 0 {
+		t.Errorf("set aside: %v", got)
+	}
+}
+
+// An owner that gives its shards up in order while it makes a call alone has not died of it.
+func TestOrderlyEndIsNoLoneDeath(t *testing.T) {
+	t.Parallel()
+	r, a, _ := suspects(t)
+	for range 3 {
+		r.makeUntil("1")
+		r.wantDeaths(a, "1:1.1 bomb:0.0 3:0.0")
+		r.operations, r.crashed = nil, false
+		r.restart()
+		r.joinEntities(1)
+		r.settle()
+		r.wantDeaths(a, "1:0.0 bomb:0.0 3:0.0")
+		r.wantMaking("1", "3", "bomb")
+		r.crash()
+	}
+	r.makeUntil("1")
+	if got := r.buried(); len(got) != 0 {
+		t.Errorf("set aside: %v", got)
 	}
 }
 
@@ -143,21 +221,21 @@ func TestNoSuspectsAfterAnOrderlyEnd(t *testing.T) {
 	r.restart()
 	r.joinEntities(1)
 	r.settle()
-	r.wantDeaths(a, "1:0")
+	r.wantDeaths(a, "1:0.0")
 	r.wantMaking("1")
 }
 
-// After the second death the calls of a lane are counted and made one at a time. After the third, the one that was made is answered and
-// kept as a dead letter, and its neighbours go on.
+// After a crash the calls of a lane are counted and made one at a time. The one that two processes have
+// made alone when they died is answered and kept as a dead letter, and its neighbours go on.
 func TestCallThatEndsItsProcess(t *testing.T) {
 	t.Parallel()
 	r, a, b := suspects(t)
-	r.settle()
-	r.wantDeaths(a, "1:1 bomb:1 3:1")
+	r.makeUntil("bomb")
+	r.wantDeaths(a, "bomb:1.1 3:0.0")
 	r.crash()
 
 	r.makeUntil("bomb")
-	r.wantDeaths(a, "bomb:2 3:1")
+	r.wantDeaths(a, "bomb:2.2 3:0.0")
 	c := ledger("c")
 	r.operation(c, "add", "new", "new") // this one has killed nobody
 	r.settle()
@@ -213,10 +291,11 @@ func TestNoteIsNotStored(t *testing.T) {
 			r.note()
 			r.fail(class)
 			r.wantMaking()
-			r.wantDeaths(a, "1:0 bomb:0 3:0")
+			r.wantDeaths(a, "1:0.0 bomb:0.0 3:0.0")
 			r.settle()
 			r.pass(time.Minute)
-			r.wantDeaths(a, "1:1 bomb:1 3:1")
+			r.makeUntil("1")
+			r.wantDeaths(a, "1:1.1 bomb:0.0 3:0.0")
 			r.work()
 			r.wantState(a, "1;bomb;3;")
 			r.wantState(b, "9;")
@@ -230,26 +309,32 @@ func TestNoteIsNotStored(t *testing.T) {
 		r.l.Committed(r.now, store.Committed{}, store.Errorf(store.Unknown, "commit", "lost"))
 		r.flush()
 		r.wantMaking()
-		r.settle()
-		r.wantDeaths(a, "1:1 bomb:1 3:1")
+		r.makeUntil("1")
+		r.wantDeaths(a, "1:1.1 bomb:0.0 3:0.0")
 		r.work()
 		r.wantState(a, "1;bomb;3;")
 		r.wantState(b, "9;")
 	})
 }
 
-// A process that dies after it has counted a call, and before anybody makes it, has counted it all the same.
+// A process that dies after it has counted a call, and before anybody makes it, has counted it all the
+// same. Without a second lone death the call is not set aside.
 func TestCrashAfterTheNote(t *testing.T) {
 	t.Parallel()
-	r, a, _ := suspects(t)
+	r, a, b := suspects(t)
 	r.note()
 	r.landUnheard()
-	made := r.handed["bomb"]
+	if got := r.deaths(a) + " " + r.deaths(b); strings.Count(got, ":1.1") != 1 {
+		t.Fatalf("counted: %s", got)
+	}
 	r.crash()
 	r.makeUntil("bomb")
-	r.wantDeaths(a, "bomb:2 3:1")
-	if r.handed["bomb"] != made+1 {
-		t.Errorf("the call was made %d times", r.handed["bomb"])
+	r.wantDeaths(a, "bomb:1.1 3:0.0")
+	r.work()
+	r.wantState(a, "1;bomb;3;")
+	r.wantState(b, "9;")
+	if got := r.buried(); len(got) != 0 {
+		t.Errorf("set aside: %v", got)
 	}
 }
 
@@ -261,13 +346,11 @@ func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
 			t.Parallel()
 			r, a, b := suspects(t)
 			r.settle()
-			r.crash()
-			r.settle()
 			first, second := a, b
 			if slices.Contains(r.making(), "9") {
 				first, second = b, a
 			}
-			r.wantDeaths(second, map[model.Address]string{a: "1:1 bomb:1 3:1", b: "9:1"}[second])
+			r.wantDeaths(second, map[model.Address]string{a: "1:0.0 bomb:0.0 3:0.0", b: "9:0.0"}[second])
 			r.giveUp(first.Shard(shards))
 			if answered {
 				r.serve(1)
@@ -298,8 +381,8 @@ func TestShardIsGivenUpBesideALoneCall(t *testing.T) {
 func TestNoteOfTheSameNode(t *testing.T) {
 	t.Parallel()
 	r, a, b := suspects(t)
-	r.settle()
-	r.wantDeaths(a, "1:1 bomb:1 3:1")
+	r.makeUntil("1")
+	r.wantDeaths(a, "1:1.1 bomb:0.0 3:0.0")
 	r.giveUp(0, 1, 2, 3)
 	r.operations = nil // their results come too late
 	r.settle()
@@ -308,9 +391,8 @@ func TestNoteOfTheSameNode(t *testing.T) {
 		t.Fatalf("%v are free", r.freed)
 	}
 	r.acquire(0, 1, 2, 3)
-	r.settle()
-	r.wantDeaths(a, "1:1 bomb:1 3:1")
-	r.wantMaking("1", "3", "9", "bomb")
+	r.makeUntil("1")
+	r.wantDeaths(a, "1:1.1 bomb:0.0 3:0.0")
 	r.work()
 	r.wantState(a, "1;bomb;3;")
 	r.wantState(b, "9;")
