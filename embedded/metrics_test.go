@@ -142,7 +142,7 @@ func TestMetricsOfWorkflows(t *testing.T) {
 		"timers_fired_total{}": 3, "timer_lateness_seconds{}": 3,
 		"messages_total{start,applied}": 5, "messages_total{signal,applied}": 3, "messages_total{signal,refused}": 3,
 		"workflow_runs_blocked_total{}": empty, "workflow_runs_quarantined{}": 0,
-		"workflow_runs_stranded{no_worker}": 0, "workflow_runs_stranded{code_elsewhere}": 0, "workflow_runs_stranded{replay_mismatch}": 0,
+		"workflow_runs_stranded{no_worker}": 0, "workflow_runs_stranded{code_elsewhere}": 0, "workflow_runs_stranded{replay_mismatch}": 0, "workflow_runs_stranded{wrong_type}": 0,
 		"workflow_runs_stranded{history_limit}": 0, "workflow_runs_stranded{quarantined}": 0, "workflow_runs_stranded{corrupt}": 0, "workflow_runs_stranded{newer_version}": 0,
 		"activity_slots{}": 1024, "activity_slots_busy{}": 0, "activities_waiting{}": 0,
 		"lane_inbox{}": 0, "lane_held_bytes{}": 0, "nodes{}": 1,

@@ -151,7 +151,7 @@ func wholeCode(ctx perdure.WorkflowCtx, in task) (log []string, err error) {
 	ctx.Log().Info("nearly done")
 	self := ctx.Self()
 	note("self", self.Workflow, self.Key, ctx.Version("new", 1, 2), len(ctx.UUID()), ctx.Rand().IntN(6) < 6)
-	note("history", ctx.HistoryLength() > 1, ctx.HistoryBytes() > 0, ctx.ShouldContinueAsNew())
+	note("history", ctx.HistoryLength() > 1, ctx.HistoryBytes() > 0, ctx.ShouldContinueAsNew(), ctx.Attempt())
 	return log, nil
 }
 
@@ -197,6 +197,9 @@ func TestEverything(t *testing.T) {
 		// What is left to clients.
 		if n, err := rounds.Run(env.With(), 1, perdure.ReuseIfFailed); n != 3 || err != nil {
 			t.Errorf("rounds %d, %v", n, err)
+		}
+		if many, err := rounds.StartMany(env.With(), []int{1, 2}); err != nil || len(many) != 2 || many[0].Err != nil || !many[0].Existing || many[1].Existing {
+			t.Errorf("many starts: %+v, %v", many, err)
 		}
 		pending, err := kid.Start(env.With(), task{Name: "pending"}, poke.With("now"))
 		if err != nil {

@@ -69,7 +69,7 @@ func (o *options) within(ctx context.Context, d time.Duration, do func(ctx conte
 
 	asked, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	return o.unanswered(ctx, n, do(asked, n.Backend()))
+	return o.unanswered(ctx, n, late(asked, do(asked, n.Backend())))
 }
 
 // input reads JSON from a flag: itself, @file, or - for standard input. It is checked before anything is sent.

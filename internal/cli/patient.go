@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -52,7 +53,17 @@ const membersLimit = 5 * time.Second
 func within[Q, A any](ctx context.Context, d time.Duration, q Q, ask func(context.Context, Q) (A, error)) (A, error) {
 	ctx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	return ask(ctx, q)
+	a, err := ask(ctx, q)
+	return a, late(ctx, err)
+}
+
+// late turns the error of a store that could not be read in time into a timeout: the store was not
+// away, the command had no time left to ask it.
+func late(ctx context.Context, err error) error {
+	if fault.Is(err, fault.Unavailable) && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fault.New(fault.Timeout, "%w", err)
+	}
+	return err
 }
 
 // unanswered adds to a timeout what is known of the nodes that could have answered.

@@ -134,7 +134,7 @@ func (o *options) all(ctx context.Context, v *verb, f *verbFlags, do func(ctx co
 	one := func(ctx context.Context, e *api.Description) error {
 		ctx, cancel := context.WithTimeout(ctx, f.timeout)
 		defer cancel()
-		return do(ctx, b, api.Target{Address: e.Start.Address, Run: e.Start.Run})
+		return late(ctx, do(ctx, b, api.Target{Address: e.Start.Address, Run: e.Start.Run}))
 	}
 	list, done, failed, first := []told{}, 0, 0, error(nil)
 	var ended error

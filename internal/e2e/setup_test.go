@@ -271,7 +271,7 @@ func (s *site) contents() map[string]string {
 	tables := []string{"executions", "labels", "history", "timers", "messages", "inbox", "requests", "settings", "dead"}
 	prefix := "perdure_"
 	if s.kind == "postgres" {
-		tables, prefix = append(tables, "runnable"), "perdure."
+		prefix = "perdure." // not what is runnable: the owner writes that after the fact
 	} else {
 		tables = append(tables, "starts")
 	}

@@ -176,12 +176,12 @@ var _ = perdure.Group{perdure.BindOperation(ent, A, a), perdure.BindOperation(en
 		right: `perdure.NewActivity("x", func(ctx context.Context, in In) (Out, error) { return Out{}, nil })`,
 	},
 	{
-		id: "S5", name: "retries of a workflow", body: `perdure.NewWorkflow("x", good, perdure.Exponential(3))`,
-		want: "as perdure.WorkflowOption value", right: `perdure.DeclareActivity[In, Out]("x", perdure.Exponential(3))`,
+		id: "S5", name: "the timeout of an attempt on a workflow", body: `perdure.NewWorkflow("x", good, perdure.AttemptTimeout(3))`,
+		want: "as perdure.WorkflowOption value", right: `perdure.DeclareActivity[In, Out]("x", perdure.AttemptTimeout(3))`,
 	},
 	{
-		id: "S6", name: "retries of a start", body: `WF.Start(ctx, In{}, perdure.Exponential(3))`,
-		want: "as perdure.StartOption value", right: `Act.Go(ctx, In{}, perdure.Exponential(3))`,
+		id: "S6", name: "an option of schedules on a start", body: `WF.Start(ctx, In{}, perdure.CatchUp(3))`,
+		want: "as perdure.StartOption value", right: `WF.Start(ctx, In{}, perdure.StartDelay(3))`,
 	},
 	{
 		id: "S7", name: "a workflow as RPC", body: `perdure.NewRPC(perdure.NewService("s"), "x", good)`,
