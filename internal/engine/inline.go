@@ -59,8 +59,14 @@ func (b *board) pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Paylo
 	if p.begin == nil {
 		p.begin = map[model.TaskRef]func(){}
 	}
-	if tenant := ref.Address.Tenant; !slices.Contains(p.kinds, own.Kind) || !slices.Contains(p.tenants, tenant) {
-		p.kinds, p.tenants = append(p.kinds, own.Kind), append(p.tenants, tenant)
+	newKind, newTenant := !slices.Contains(p.kinds, own.Kind), !slices.Contains(p.tenants, ref.Address.Tenant)
+	if newKind {
+		p.kinds = append(p.kinds, own.Kind)
+	}
+	if newTenant {
+		p.tenants = append(p.tenants, ref.Address.Tenant)
+	}
+	if newKind || newTenant {
 		b.b.Join(now, queue.InlineWorker, model.TaskOffer{Tenants: p.tenants, Queues: []string{model.InlineQueue}, Kinds: p.kinds, Slots: inlineSlots})
 	}
 	p.begin[ref] = begin
