@@ -15,10 +15,10 @@ import (
 )
 
 var (
-	seedCount = flag.Int("seeds", 0, "number of seeds to simulate; 2,800, or 100 under the race detector")
-	firstSeed = flag.Uint64("seed", 1, "first seed")
-	seedStep  = flag.Uint64("step", 1, "from one seed to the next: in -seed=5 -step=6 there are tasks, limits and breakers")
-	failures  = flag.Int64("failures", 10, "number of failed seeds after which to stop")
+	seedCount   = flag.Int("seeds", 0, "number of seeds to simulate; 2,800, or 100 under the race detector")
+	firstSeed   = flag.Uint64("seed", 1, "first seed")
+	seedStep    = flag.Uint64("step", 1, "from one seed to the next: in -seed=5 -step=6 there are tasks, limits and breakers")
+	maxFailures = flag.Int64("failures", 10, "number of failed seeds after which to stop")
 )
 
 func TestMain(m *testing.M) {
@@ -50,10 +50,11 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	began := time.Now()
-	stats, failed := runSeeds(t, *firstSeed, *seedCount)
+	stats, fold, failed := runSeeds(t, *firstSeed, *seedCount)
 	took := time.Since(began)
-	t.Logf("%d seeds in %v: %.0f per second, %.1f faults and %.0f events each", stats.Seeds, took.Round(time.Millisecond),
-		float64(stats.Seeds)/took.Seconds(), float64(stats.Faults())/float64(stats.Seeds), float64(stats.Events)/float64(stats.Seeds))
+	t.Logf("%d seeds in %v: %.0f per second, %.1f faults and %.0f events each; all traces fold to %016x",
+		stats.Seeds, took.Round(time.Millisecond), float64(stats.Seeds)/took.Seconds(),
+		float64(stats.Faults())/float64(stats.Seeds), float64(stats.Events)/float64(stats.Seeds), fold)
 	if failed > 0 {
 		t.Fatalf("%d of %d seeds failed", failed, *seedCount)
 	}
@@ -73,32 +74,35 @@ func TestSeeds(t *testing.T) {
 // again is which of the seeds are run a second time, to see whether the same happens.
 const again = 50
 
-// runSeeds simulates seeds on all cores.
-func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
+// runSeeds simulates seeds on all cores. Besides the statistics it returns one number for all
+// traces, so that two builds can be compared over many seeds, and the number of failed seeds.
+func runSeeds(t *testing.T, first uint64, n int) (stats Stats, fold uint64, failures int) {
 	t.Helper()
 	var (
 		next, failed atomic.Int64
 		mu           sync.Mutex
-		stats        Stats
 		wg           sync.WaitGroup
 	)
+
 	for range runtime.GOMAXPROCS(0) {
 		wg.Go(func() {
 			var mine Stats
+			var folded uint64
 			for {
 				i := next.Add(1) - 1
-				if i >= int64(n) || failed.Load() >= *failures {
+				if i >= int64(n) || failed.Load() >= *maxFailures {
 					break
 				}
 				seed := first + uint64(i)**seedStep
 				r, err := Run(seed, Options{})
 				if err != nil {
-					if failed.Add(1) <= *failures {
+					if failed.Add(1) <= *maxFailures {
 						t.Errorf("seed %d: %v\n  SIM_SEED=%d go test ./internal/sim -run TestSeeds -v", seed, err, seed)
 					}
 					continue
 				}
 				mine.Add(&r.Stats)
+				folded += r.Hash // a sum, because the seeds end in any order
 				if i%again == 0 {
 					if second, err := Run(seed, Options{}); err != nil || second.Hash != r.Hash || second.Stats != r.Stats {
 						failed.Add(1)
@@ -108,11 +112,12 @@ func runSeeds(t *testing.T, first uint64, n int) (Stats, int) {
 			}
 			mu.Lock()
 			stats.Add(&mine)
+			fold += folded
 			mu.Unlock()
 		})
 	}
 	wg.Wait()
-	return stats, int(failed.Load())
+	return stats, fold, int(failed.Load())
 }
 
 // fewer seeds are enough under the race detector.
