@@ -122,6 +122,7 @@ type Engine struct {
 	beside        besides
 
 	taskWorkers taskWorkers
+	attempts    attempts
 	flow        *flow.Flow
 	inc         atomic.Pointer[incarnation]
 	clerk       *clerk
@@ -283,6 +284,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		e.lease.OK()
 		e.inc.Store(inc)
 		e.flow.Equip(inc.seat)
+		inc.board.adopt()
 		err = inc.run(ctx)
 		e.inc.CompareAndSwap(inc, nil)
 		if store.Final(err) {
