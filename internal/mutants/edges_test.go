@@ -37,4 +37,18 @@ var edges = []mutant{
 		new:   "		r.mu.Unlock()\n		return\n",
 		tests: [][]string{sdkTest("TestCloseWhileStepsWait$")},
 	},
+	{
+		name:  "requests of other processes wait for the end of a quarantine",
+		file:  "internal/engine/lane/remove.go",
+		old:   "(in.message.Order() || in.requests())",
+		new:   "in.message.Order()",
+		tests: [][]string{laneTest("TestRequestsForWhatIsQuarantined$")},
+	},
+	{
+		name:  "the refusal of a request for what is quarantined is remembered under its id",
+		file:  "internal/engine/lane/mail.go",
+		old:   "in.told && in.requests() || ",
+		new:   "",
+		tests: [][]string{laneTest("TestRequestsForWhatIsQuarantined$")},
+	},
 }

@@ -283,7 +283,7 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 	again := in.kind == inAnswered && !query       // is remembered
 	switch {
 	case in.message.Kind == model.MessageNothing || in.message.RequestID == "":
-	case in.misused || d.Misused || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well
+	case in.misused || d.Misused || in.told && in.requests() || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well
 		if !in.message.Keep { // else nobody waits
 			l.remember(b, e, model.RefusedIDs+in.inbox.String(), &d.Answer, nil)
 		}
