@@ -1,6 +1,8 @@
 package lane
 
 import (
+	"slices"
+
 	"github.com/perdure/perdure/internal/core"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -17,8 +19,9 @@ type mailroom struct {
 	served  []model.RunID              // those that were committed while the inbox was being read: the read may still show them
 	bytes   int                        // of the messages in all channels
 	reading bool
-	again   bool // mail was announced while the lane was reading, or had no room for it
-	more    bool // there may be mail behind the last page
+	again   bool          // mail was announced while the lane was reading, or had no room for it
+	more    bool          // there may be mail behind the last page
+	turn    model.ShardID // the next page begins with the messages for this shard
 	aside   aside
 }
 
@@ -203,8 +206,33 @@ func (l *Lane) MailWaits() {
 		return
 	}
 	l.mail.reading = true
+	shards, passed := l.mail.fromTurn(shards)
+	leaving = append(leaving, passed...) // of those only requests are read
 	// Queries that wait for an answer stay in the inbox, before what is to be read.
 	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.foreign.bytes})
+}
+
+// fromTurn parts the shards into those whose messages are read now and those that have had their turn. A page
+// begins with the lowest shard, so a shard that always has a page full of messages would keep those of the
+// higher ones from being read.
+func (m *mailroom) fromTurn(shards []model.ShardID) (now, passed []model.ShardID) {
+	i, _ := slices.BinarySearch(shards, m.turn)
+	if i == len(shards) {
+		m.turn, i = 0, 0
+	}
+	return shards[i:], shards[:i]
+}
+
+// takeTurns decides with which shard the next page begins, behind a page of messages. It reports whether the
+// lane has to read the messages for the lower shards before it knows that there are none.
+func (m *mailroom) takeTurns(rows []store.MessageRow, more bool) (again bool) {
+	if more && len(rows) > 0 {
+		m.turn = rows[len(rows)-1].To + 1
+		return false
+	}
+	again = m.turn > 0
+	m.turn = 0
+	return again
 }
 
 // mailBytes is how many bytes a page of messages has, and a page of requests.
@@ -243,6 +271,9 @@ func (l *Lane) loadedMail(now model.Time, ld *Load, r LoadResult) {
 	}
 	l.mail.served = nil
 	l.mail.more = r.MoreMail // read on when some of it has been committed
+	if l.mail.takeTurns(r.Messages, r.MoreMail) {
+		l.mail.again = true
+	}
 	l.readOn()
 }
 

@@ -163,14 +163,12 @@ func (in *input) orders() bool {
 	return in.kind == inMessage && !in.inbox.IsZero() && (in.message.Order() || in.requests()) && !in.message.Node.IsZero() && !in.message.Keep
 }
 
-// requests reports whether the message is a request of a client that is not an order. Its refusal is not
-// remembered under its request id: the same request may succeed when the quarantine is over.
+// requests reports whether the message is a signal or another request that only adds to a run. Its refusal
+// is not remembered under its request id: the same request may succeed when the quarantine is over.
 func (in *input) requests() bool {
 	switch in.message.Kind {
-	case model.MessageSignal, model.MessageSettle, model.MessageUpdate, model.MessageQuery, model.MessageCall, model.MessagePause, model.MessageResume:
+	case model.MessageSignal, model.MessageSettle, model.MessagePause, model.MessageResume:
 		return true
-	case model.MessageStart:
-		return in.message.Past == nil
 	default:
 		return false
 	}

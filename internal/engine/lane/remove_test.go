@@ -401,9 +401,8 @@ func TestRequestsForWhatIsQuarantined(t *testing.T) {
 	signal := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "signal"}
 	for _, m := range []model.Message{
 		signal,
-		{Kind: model.MessageQuery, To: a, Name: "q", RequestID: "query"},
-		{Kind: model.MessageUpdate, To: a, Name: "u", RequestID: "update"},
-		{Kind: model.MessageStart, To: a, RequestID: "start"},
+		{Kind: model.MessageSettle, To: a, Name: "p", RequestID: "promise"},
+		{Kind: model.MessagePause, To: a, RequestID: "pause"},
 	} {
 		id := r.putRow(m)
 		r.l.MailWaits()
