@@ -206,10 +206,10 @@ func (a *App) Wait(ctx context.Context) error {
 
 // Close takes no new work, waits for running steps and tasks, and releases everything. Executions go on when the store is opened again.
 //
-// Close does not wait for a store that takes nothing, for example because its disk is full. It makes a
-// few more attempts within a second. Then it returns an ErrUnavailable that says what is not stored.
-// Nothing acknowledged is lost: pending calls have failed with the reason, and steps whose outcomes are
-// not stored run again.
+// Close does not wait for a store that takes nothing, for example because its disk is full. It
+// makes a few more attempts within a second. Then it returns an ErrUnavailable that says what
+// is not stored. Nothing acknowledged is lost: pending calls have failed with the reason, and
+// steps whose outcomes are not stored run again.
 func (a *App) Close() error {
 	a.closing.Do(func() {
 		if a.cfg.OnClosing != nil {

@@ -154,8 +154,9 @@ func TestInlineBreaker(t *testing.T) {
 	}, call, flow)
 }
 
-// Close waits for bodies that run, and not for steps that could not begin: of a run whose step waits for a
-// slot, a permit or a breaker, nothing is on its way. The next process runs those steps.
+// Close waits for bodies that run, and not for steps that could not begin: of a run whose step
+// waits for a slot, a permit or a breaker, nothing is on its way. The next process runs those
+// steps.
 func TestCloseWhileStepsWait(t *testing.T) {
 	t.Parallel()
 	work := func(context.Context, int) (int, error) { time.Sleep(time.Second); return 1, nil }

@@ -72,11 +72,12 @@ func (f *fillable) attach(t *testing.T, defs ...perdure.Definition) *perdure.App
 	return app
 }
 
-// Close on a full disk returns soon, tells what was not stored, and loses nothing that was acknowledged.
-// Time is virtual.
+// Close on a full disk returns soon, tells what was not stored, and loses nothing that was
+// acknowledged. Time is virtual.
 func TestCloseOnAFullDisk(t *testing.T) {
 	t.Parallel()
-	for _, after := range []time.Duration{0, time.Second, time.Minute} { // the lease lasts ten seconds
+	// the lease lasts ten seconds
+	for _, after := range []time.Duration{0, time.Second, time.Minute} {
 		t.Run(fmt.Sprint("full for ", after), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) { closeOnAFullDisk(t, after) })

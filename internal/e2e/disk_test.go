@@ -107,8 +107,8 @@ func fullDisk(t *testing.T, s *site, dir, place string) {
 	closeWhileFull(t, s, filler, place, keep)
 }
 
-// closeWhileFull closes an app while the disk is full and a caller waits: Close says so, the caller hears
-// why, and everything acknowledged is there afterwards.
+// closeWhileFull closes an app while the disk is full and a caller waits: Close says so, the
+// caller hears why, and everything acknowledged is there afterwards.
 func closeWhileFull(t *testing.T, s *site, filler, place string, keep *perdure.Workflow[string, string]) {
 	t.Helper()
 	app, err := s.cfg.Open(t.Context(), s.url, keep)

@@ -72,8 +72,8 @@ func free(t *testing.T, app *perdure.App) {
 	})
 }
 
-// Attempts of activities without a queue pass limits and breakers on every store, and an open breaker
-// keeps them back after a restart as well.
+// Attempts of activities without a queue pass limits and breakers on every store, and an open
+// breaker keeps them back after a restart as well.
 func TestInlineGate(t *testing.T) {
 	t.Parallel()
 	onStores(t, durable, func(t *testing.T, s *site) {
@@ -176,7 +176,8 @@ func TestInlineLimitOfTwoNodes(t *testing.T) {
 	free(t, one)
 }
 
-// cable is the way of a process to a store that several share. Once it is cut, nothing gets through.
+// cable is the way of a process to a store that several share. Once it is cut, nothing gets
+// through.
 type cable struct {
 	store.Store
 	cut    *atomic.Bool
@@ -243,10 +244,10 @@ func (c cable) LoadSettings(ctx context.Context, after int64) (store.SettingChan
 
 func (cable) Close() error { return nil }
 
-// A process that is cut off while its attempts hold permits and others wait: the permits come back, and all
-// executions end. It makes no difference whether the process is gone for good or comes back. Bodies that go
-// on for a while after the process has lost its lease count for the limit until they have ended. Time is
-// virtual.
+// A process that is cut off while its attempts hold permits and others wait: the permits come
+// back, and all executions end. It makes no difference whether the process is gone for good or
+// comes back. Bodies that go on for a while after the process has lost its lease count for the
+// limit until they have ended. Time is virtual.
 func TestInlinePermitsAfterLeaseLoss(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -322,7 +323,8 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 	}
 	most, by := bodies.counts()
 	t.Logf("%d at a time, ended at %v", most, by)
-	if nodes == 1 && (most > 3 || by[0] <= len(all)) { // two nodes cannot know of each other meanwhile
+	// two nodes cannot know of each other meanwhile
+	if nodes == 1 && (most > 3 || by[0] <= len(all)) {
 		t.Errorf("%d bodies ran at a time, want 3; %v ended, want some to have run twice", most, by)
 	}
 	time.Sleep(time.Minute)

@@ -113,8 +113,8 @@ func (s sharedStore) Info() store.Info {
 	return i
 }
 
-// Addresses that nobody listens to any longer are forgotten, also when nobody listens to others later. For a
-// while they are known: who listens again need not tell the owner.
+// Addresses that nobody listens to any longer are forgotten, also when nobody listens to others
+// later. For a while they are known: who listens again need not tell the owner.
 func TestListenersThatHaveLeftAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

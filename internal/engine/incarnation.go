@@ -124,7 +124,8 @@ func (inc *incarnation) run(ctx context.Context) error {
 
 	orderly := cause == nil || errors.Is(cause, errStopping)
 	unstored := inc.gaveUpOnStore(cause)
-	if orderly || unstored != nil || errors.Is(cause, errClockBack) { // nothing of it is under way any more
+	// nothing of it is under way any more
+	if orderly || unstored != nil || errors.Is(cause, errClockBack) {
 		inc.seat.Leave(ctx)
 		inc.unregister(ctx)
 	}

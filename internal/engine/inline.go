@@ -28,9 +28,10 @@ type passage struct {
 	begin func()
 }
 
-// attempts are the attempts that the boards of this process have let through and whose bodies have not
-// ended. They outlive an incarnation: a body goes on for a while when the node has lost its lease, and it
-// counts for its limits until it has ended. A board locks its own mutex first.
+// attempts are the attempts that the boards of this process have let through and whose bodies
+// have not ended. They outlive an incarnation: a body goes on for a while when the node has
+// lost its lease, and it counts for its limits until it has ended. A board locks its own mutex
+// first.
 type attempts struct {
 	mu      sync.Mutex
 	running map[model.TaskRef]passage
@@ -63,7 +64,8 @@ func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Pay
 // Passed ends what Pass began. The breaker lets nothing through for retryAfter if the attempt
 // failed and says so.
 func (s *Session) Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
-	s.eng.attempts.remove(ref) // first: a board that begins now does not count it, or hears below that it has ended
+	// first: a board that begins now does not count it, or hears below that it has ended
+	s.eng.attempts.remove(ref)
 	if inc := s.eng.current(); inc != nil {
 		inc.board.passed(ref, spec, how, retryAfter)
 	}
@@ -100,8 +102,8 @@ func (b *board) pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Paylo
 	b.Propose()
 }
 
-// inlineSpec is what the board needs to know about an attempt. Its time limits are not the board's: the
-// worker measures them, and no lane could act on them.
+// inlineSpec is what the board needs to know about an attempt. Its time limits are not the
+// board's: the worker measures them, and no lane could act on them.
 func inlineSpec(spec *model.TaskSpec) *model.TaskSpec {
 	return &model.TaskSpec{
 		Kind: spec.Kind, Queue: model.InlineQueue, Priority: spec.Priority, Fair: spec.Fair, Weight: spec.Weight, Limits: spec.Limits, Breaker: spec.Breaker,
@@ -127,8 +129,8 @@ func (b *board) offerInline(now model.Time, tenant, kind string) {
 	}
 }
 
-// adopt counts the attempts whose bodies still run since an earlier incarnation. The engine calls it
-// before a lane of the new incarnation begins anything.
+// adopt counts the attempts whose bodies still run since an earlier incarnation. The engine
+// calls it before a lane of the new incarnation begins anything.
 func (b *board) adopt() {
 	all := &b.inc.eng.attempts
 	b.mu.Lock()

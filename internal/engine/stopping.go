@@ -10,9 +10,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Stopping tells the engine that its process is about to stop it, and that its workers leave first. A
-// store that takes nothing then gets a few more attempts. After that Run returns an error that says what
-// is not stored. Without this, workers would wait for a store that may never take their reports.
+// Stopping tells the engine that its process is about to stop it, and that its workers leave
+// first. A store that takes nothing then gets a few more attempts. After that Run returns an
+// error that says what is not stored. Without this, workers would wait for a store that may
+// never take their reports.
 func (e *Engine) Stopping() {
 	e.stopOnce.Do(func() { close(e.stopping) })
 	if inc := e.current(); inc != nil {
@@ -34,7 +35,8 @@ func (inc *incarnation) hurry() {
 	inc.everywhere(func(l *lane.Lane, _ model.Time) { l.Hurry() })
 }
 
-// sleepUnlessStopping waits before the node tries to register again. It reports false when the node stops.
+// sleepUnlessStopping waits before the node tries to register again. It reports false when the
+// node stops.
 func (e *Engine) sleepUnlessStopping(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -47,8 +49,8 @@ func (e *Engine) sleepUnlessStopping(ctx context.Context, d time.Duration) bool 
 	return false
 }
 
-// stopUnregistered ends an engine that had no lease when it was told to stop. The error is why it could
-// not register; nil if it had not tried before.
+// stopUnregistered ends an engine that had no lease when it was told to stop. The error is why
+// it could not register; nil if it had not tried before.
 func (e *Engine) stopUnregistered(away error) error {
 	if away == nil {
 		return nil
@@ -70,8 +72,8 @@ func (e *unstoredError) Error() string { return e.unstored.String() + ": " + e.c
 // Unwrap gives the kind and the error of the store.
 func (e *unstoredError) Unwrap() error { return e.cause }
 
-// gaveUpOnStore is the error of an incarnation whose lanes have ended because the store took nothing while
-// the node stopped; nil if they ended for another reason.
+// gaveUpOnStore is the error of an incarnation whose lanes have ended because the store took
+// nothing while the node stopped; nil if they ended for another reason.
 func (inc *incarnation) gaveUpOnStore(cause error) error {
 	if !errors.Is(cause, lane.ErrStoreAway) {
 		return nil

@@ -149,8 +149,8 @@ func (k *clerk) changed(ctx context.Context, a model.Address) (<-chan struct{}, 
 	return c.done, stop, nil
 }
 
-// forgetListensLater forgets addresses without listeners after a while. Until then the owner need not be told
-// again if another listener comes. The caller has the lock.
+// forgetListensLater forgets addresses without listeners after a while. Until then the owner
+// need not be told again if another listener comes. The caller has the lock.
 func (k *clerk) forgetListensLater() {
 	if k.forgetting {
 		return

@@ -274,8 +274,8 @@ func (n *Node) Search(ctx context.Context, text string, found func(value []byte)
 	return s.Search(ctx, text, found)
 }
 
-// Stopping tells the node that Close follows when the workers have left. From now on it does not wait
-// for a store that takes nothing.
+// Stopping tells the node that Close follows when the workers have left. From now on it does
+// not wait for a store that takes nothing.
 func (n *Node) Stopping() {
 	if n.engine != nil {
 		n.engine.Stopping()

@@ -371,7 +371,8 @@ func TestSetAsideIsSplit(t *testing.T) {
 	}
 }
 
-// Messages that were refused together are set aside one by one. Those that come later go together again.
+// Messages that were refused together are set aside one by one. Those that come later go
+// together again.
 func TestSetAsideTogetherAgain(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)

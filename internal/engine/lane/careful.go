@@ -345,7 +345,8 @@ func (l *Lane) cureWake() model.Time {
 	return t
 }
 
-// applyPoisoned deals with an input for a quarantined address: callers are told, also those in other processes; other messages are put off, timers
+// applyPoisoned deals with an input for a quarantined address: callers are told, also those in
+// other processes; other messages are put off, timers
 // stay where they are.
 func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 	blocked := fault.New(fault.Blocked, "execution %s %s", e.address, e.poison)

@@ -250,7 +250,8 @@ func (l *Lane) end(dead error, why string) {
 		}
 		for i := range b.effects {
 			if f := &b.effects[i]; f.kind == effEvict && !f.heard {
-				f.call.Reason = why // whether or not it is true any more: nobody else will tell the worker
+				// whether or not it is true any more: nobody else will tell the worker
+				f.call.Reason = why
 				l.out.Calls = append(l.out.Calls, f.call)
 			}
 		}

@@ -10,8 +10,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// farewells is how many more attempts a lane makes when its node stops and the store takes nothing. The
-// pauses between them add up to a bit more than half a second.
+// farewells is how many more attempts a lane makes when its node stops and the store takes
+// nothing. The pauses between them add up to a bit more than half a second.
 const farewells = 5
 
 // unstoredNames is how many addresses the error of a lane names that gave up.
@@ -20,10 +20,11 @@ const unstoredNames = 3
 // ErrStoreAway is the cause of the end of a lane whose store took nothing while the node stopped.
 var ErrStoreAway = errors.New("the store takes nothing while the node stops")
 
-// Hurry tells the lane that its node is about to stop. A store that takes nothing, for example because
-// its disk is full, then gets a few more attempts, beginning now. After that the lane ends: to wait for
-// the store would only delay the end of the process. Nothing acknowledged is lost. Callers that wait are
-// told, and the next owner repeats the steps and tasks whose outcomes are not stored.
+// Hurry tells the lane that its node is about to stop. A store that takes nothing, for example
+// because its disk is full, then gets a few more attempts, beginning now. After that the lane
+// ends: to wait for the store would only delay the end of the process. Nothing acknowledged is
+// lost. Callers that wait are told, and the next owner repeats the steps and tasks whose
+// outcomes are not stored.
 func (l *Lane) Hurry() {
 	if l.hurried || l.dead != nil {
 		return
@@ -34,8 +35,8 @@ func (l *Lane) Hurry() {
 	}
 }
 
-// away sends the batch in flight, or moves the fence, again after a pause. A lane whose node stops ends
-// after a few attempts.
+// away sends the batch in flight, or moves the fence, again after a pause. A lane whose node
+// stops ends after a few attempts.
 func (l *Lane) away(now model.Time, next stage, err error) {
 	r := &l.recovery
 	r.stage, r.at = next, now.Add(backoff(r.attempts))
@@ -84,8 +85,8 @@ func (u *Unstored) Request(a model.Address) {
 	u.name(a)
 }
 
-// Outcome counts the outcome of a step, a task or an entity call. The address may be zero if it is not
-// known.
+// Outcome counts the outcome of a step, a task or an entity call. The address may be zero if it
+// is not known.
 func (u *Unstored) Outcome(a model.Address) {
 	u.Outcomes++
 	u.name(a)

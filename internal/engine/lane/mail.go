@@ -212,9 +212,9 @@ func (l *Lane) MailWaits() {
 	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.foreign.bytes})
 }
 
-// fromTurn parts the shards into those whose messages are read now and those that have had their turn. A page
-// begins with the lowest shard, so a shard that always has a page full of messages would keep those of the
-// higher ones from being read.
+// fromTurn parts the shards into those whose messages are read now and those that have had
+// their turn. A page begins with the lowest shard, so a shard that always has a page full of
+// messages would keep those of the higher ones from being read.
 func (m *mailroom) fromTurn(shards []model.ShardID) (now, passed []model.ShardID) {
 	i, _ := slices.BinarySearch(shards, m.turn)
 	if i == len(shards) {
@@ -223,8 +223,9 @@ func (m *mailroom) fromTurn(shards []model.ShardID) (now, passed []model.ShardID
 	return shards[i:], shards[:i]
 }
 
-// takeTurns decides with which shard the next page begins, behind a page of messages. It reports whether the
-// lane has to read the messages for the lower shards before it knows that there are none.
+// takeTurns decides with which shard the next page begins, behind a page of messages. It
+// reports whether the lane has to read the messages for the lower shards before it knows that
+// there are none.
 func (m *mailroom) takeTurns(rows []store.MessageRow, more bool) (again bool) {
 	if more && len(rows) > 0 {
 		m.turn = rows[len(rows)-1].To + 1

@@ -312,8 +312,8 @@ func TestInboxReadTwice(t *testing.T) {
 	r.wantEvents(a, "signal_received s")
 }
 
-// A shard for which messages come faster than the lane can take them does not keep those for the other shards
-// from being read.
+// A shard for which messages come faster than the lane can take them does not keep those for
+// the other shards from being read.
 func TestMailForOneShardDoesNotStarveOthers(t *testing.T) {
 	t.Parallel()
 	r, f := foreignRig(t)

@@ -157,14 +157,16 @@ func (l *Lane) applyErase(now model.Time, e *entry, in *input) {
 	b.effects = append(b.effects, effect{kind: effGone, entry: e})
 }
 
-// orders reports whether a caller in another process waits for the answer to the input. The lane refuses
-// such an input while its address is quarantined, as it does for callers in its own process.
+// orders reports whether a caller in another process waits for the answer to the input. The
+// lane refuses such an input while its address is quarantined, as it does for callers in its
+// own process.
 func (in *input) orders() bool {
 	return in.kind == inMessage && !in.inbox.IsZero() && (in.message.Order() || in.requests()) && !in.message.Node.IsZero() && !in.message.Keep
 }
 
-// requests reports whether the message is a signal or another request that only adds to a run. Its refusal
-// is not remembered under its request id: the same request may succeed when the quarantine is over.
+// requests reports whether the message is a signal or another request that only adds to a run.
+// Its refusal is not remembered under its request id: the same request may succeed when the
+// quarantine is over.
 func (in *input) requests() bool {
 	switch in.message.Kind {
 	case model.MessageSignal, model.MessageSettle, model.MessagePause, model.MessageResume:

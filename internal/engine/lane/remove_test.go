@@ -379,8 +379,9 @@ func TestOrdersForWhatIsQuarantined(t *testing.T) {
 	r.wantStatus(a, model.Terminated)
 }
 
-// A request of another process for what is quarantined is refused at once, too. The refusal is not remembered
-// under the id of the request: given again later, the same request takes effect, once.
+// A request of another process for what is quarantined is refused at once, too. The refusal is
+// not remembered under the id of the request: given again later, the same request takes effect,
+// once.
 func TestRequestsForWhatIsQuarantined(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
