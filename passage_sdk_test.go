@@ -166,6 +166,7 @@ func TestCloseWhileStepsWait(t *testing.T) {
 	flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) {
 		return [...]*perdure.Activity[int, int]{free, free, limited, broken}[n].Run(ctx, n)
 	})
+
 	synctest.Test(t, func(t *testing.T) {
 		app, err := embedded.Config{MaxSteps: 1}.Open(t.Context(), "memory:", free, limited, broken, flow)
 		must(t, err)

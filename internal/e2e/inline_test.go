@@ -152,6 +152,7 @@ func TestInlineLimitOfTwoNodes(t *testing.T) {
 		flow := perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return limited.Run(ctx, n) })
 		return s.open(limited, flow), flow
 	}
+
 	one, flow := open(0)
 	must(t, one.SetLimit(t.Context(), perdure.LimitRule{Name: "three", Concurrency: 3}))
 	two, _ := open(1)
@@ -245,7 +246,7 @@ func (c cable) LoadSettings(ctx context.Context, after int64) (store.SettingChan
 func (cable) Close() error { return nil }
 
 // A process that is cut off while its attempts hold permits and others wait: the permits come
-// back, and all executions end. It makes no difference whether the process is gone for good or
+// back, and all executions end. It makes no difference whether the process is dead or
 // comes back. Bodies that go on for a while after the process has lost its lease count for the
 // limit until they have ended. Time is virtual.
 func TestInlinePermitsAfterLeaseLoss(t *testing.T) {
@@ -291,9 +292,10 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 		must(t, err)
 		apps = append(apps, app)
 	}
+
 	last := apps[nodes-1]
 	must(t, last.SetLimit(t.Context(), perdure.LimitRule{Name: "three", Concurrency: 3}))
-	time.Sleep(30 * time.Second) // shards have moved, and everybody knows of the limit
+	time.Sleep(30 * time.Second) // shards have moved, and both nodes have the limit
 	c := last.With(t.Context())
 	var all []perdure.Execution[int]
 	for i := range 12 {
@@ -323,7 +325,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 	}
 	most, by := bodies.counts()
 	t.Logf("%d at a time, ended at %v", most, by)
-	// two nodes cannot know of each other meanwhile
+	// two nodes cannot see each other then
 	if nodes == 1 && (most > 3 || by[0] <= len(all)) {
 		t.Errorf("%d bodies ran at a time, want 3; %v ended, want some to have run twice", most, by)
 	}

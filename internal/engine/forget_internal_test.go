@@ -124,6 +124,7 @@ func TestListenersThatHaveLeftAreForgotten(t *testing.T) {
 			defer k.mu.Unlock()
 			return len(k.listens)
 		}
+
 		var stops []func()
 		for i := range 100 {
 			_, stop, err := k.changed(t.Context(), model.Address{Tenant: model.DefaultTenant, Type: "wf", Key: strconv.Itoa(i)})

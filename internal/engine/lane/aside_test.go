@@ -387,6 +387,7 @@ func TestSetAsideTogetherAgain(t *testing.T) {
 		most = max(most, len(b.Deferred))
 		return nil
 	}
+
 	for want := 3; want <= 6; want += 3 {
 		f.sendsDamaged(0, nil, nil, nil)
 		for range 4 {

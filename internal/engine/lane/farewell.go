@@ -23,7 +23,7 @@ var ErrStoreAway = errors.New("the store takes nothing while the node stops")
 // Hurry tells the lane that its node is about to stop. A store that takes nothing, for example
 // because its disk is full, then gets a few more attempts, beginning now. After that the lane
 // ends: to wait for the store would only delay the end of the process. Nothing acknowledged is
-// lost. Callers that wait are told, and the next owner repeats the steps and tasks whose
+// lost. Waiting callers get an error, and the next owner repeats the steps and tasks whose
 // outcomes are not stored.
 func (l *Lane) Hurry() {
 	if l.hurried || l.dead != nil {
@@ -58,7 +58,7 @@ func (e awayError) Unwrap() []error { return []error{ErrStoreAway, e.error} }
 
 // Unstored is what a lane had not stored when it ended.
 type Unstored struct {
-	// Requests are calls that somebody waits for. Their callers have been told.
+	// Requests are calls of waiting clients. Their callers have been told.
 	Requests int
 	// Outcomes are reports of steps, tasks and entity calls. Their bodies run again.
 	Outcomes int

@@ -325,6 +325,7 @@ func TestMailForOneShardDoesNotStarveOthers(t *testing.T) {
 	last := 2 * page
 	f.sends(signals(busy, 1, last)...)
 	f.sends(model.Message{Kind: model.MessageSignal, To: quiet, Name: "quiet"})
+
 	commits := 0
 	r.refuse = func(b *store.Batch) error {
 		taken := 0

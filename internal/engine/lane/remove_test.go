@@ -399,6 +399,7 @@ func TestRequestsForWhatIsQuarantined(t *testing.T) {
 	}
 	r.join(1)
 	r.settle()
+
 	signal := model.Message{Kind: model.MessageSignal, To: a, Name: "s", RequestID: "signal"}
 	for _, m := range []model.Message{
 		signal,
