@@ -113,8 +113,8 @@ func (s sharedStore) Info() store.Info {
 	return i
 }
 
-// Addresses that nobody listens to any longer are forgotten, also when nobody listens to others
-// later. For a while they are known: who listens again need not tell the owner.
+// The clerk forgets addresses without listeners after a while, also without another listener.
+// Until then a new listener need not tell the owner again.
 func TestListenersThatHaveLeftAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -142,7 +142,7 @@ func TestListenersThatHaveLeftAreForgotten(t *testing.T) {
 		}
 		time.Sleep(2 * watchAgain)
 		if n := known(); n != 1 {
-			t.Errorf("%d addresses are known, want the one that somebody listens to", n)
+			t.Errorf("%d addresses are known, want the one with a listener", n)
 		}
 		stops[0]()
 		time.Sleep(2 * watchAgain)

@@ -371,7 +371,7 @@ func TestSetAsideIsSplit(t *testing.T) {
 	}
 }
 
-// Messages that were refused together are set aside one by one. Those that come later go
+// Messages that were refused together are set aside one by one. Later ones go
 // together again.
 func TestSetAsideTogetherAgain(t *testing.T) {
 	t.Parallel()
