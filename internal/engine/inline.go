@@ -114,7 +114,7 @@ func (p *passage) item(now model.Time, ref model.TaskRef) queue.Item {
 	return queue.Item{Ref: ref, Spec: p.spec, Scheduled: now, Visible: now, Input: p.input}
 }
 
-// offerInline has the worker of inline attempts take those of a tenant and a kind.
+// offerInline has the worker of inline attempts take attempts of a tenant and a kind.
 func (b *board) offerInline(now model.Time, tenant, kind string) {
 	p := &b.inline
 	newKind, newTenant := !slices.Contains(p.kinds, kind), !slices.Contains(p.tenants, tenant)

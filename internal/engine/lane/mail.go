@@ -207,14 +207,14 @@ func (l *Lane) MailWaits() {
 	}
 	l.mail.reading = true
 	shards, passed := l.mail.fromTurn(shards)
-	leaving = append(leaving, passed...) // of those only requests are read
+	leaving = append(leaving, passed...) // only their requests are read
 	// Queries that wait for an answer stay in the inbox, before what is to be read.
 	l.loads.add(&Load{Kind: LoadMail, Shards: shards, Leaving: leaving, Limit: mailPage, Bytes: l.mailBytes() + l.foreign.bytes})
 }
 
 // fromTurn parts the shards into those whose messages are read now and those that have had
 // their turn. A page begins with the lowest shard, so a shard that always has a page full of
-// messages would keep those of the higher ones from being read.
+// messages would keep messages of higher shards from being read.
 func (m *mailroom) fromTurn(shards []model.ShardID) (now, passed []model.ShardID) {
 	i, _ := slices.BinarySearch(shards, m.turn)
 	if i == len(shards) {
