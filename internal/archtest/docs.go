@@ -163,3 +163,39 @@ func checkLinks(root string, pages []page, expected []string) (problems []string
 	}
 	return problems
 }
+
+var (
+	// anchored matches a link with a fragment, in the same page or in another one.
+	anchored = regexp.MustCompile(`\]\(([^)#\s]*)#([^)\s]+)\)`)
+	heading  = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	anchorID = regexp.MustCompile(`<a id="([^"]+)">`)
+	// dropped are the characters of a heading that its anchor does not have.
+	dropped = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
+)
+
+// checkAnchors finds links to headings that do not exist, such as after a heading was renamed.
+func checkAnchors(pages []page) (problems []string) {
+	anchors := map[string][]string{}
+	for _, p := range pages {
+		for _, m := range heading.FindAllStringSubmatch(p.text, -1) {
+			text := dropped.ReplaceAllString(strings.ToLower(m[1]), "")
+			anchors[p.name] = append(anchors[p.name], strings.ReplaceAll(text, " ", "-"))
+		}
+		for _, m := range anchorID.FindAllStringSubmatch(p.text, -1) {
+			anchors[p.name] = append(anchors[p.name], m[1])
+		}
+	}
+
+	for _, p := range pages {
+		for _, m := range anchored.FindAllStringSubmatch(verbatim.ReplaceAllString(p.text, ""), -1) {
+			target := p.name
+			if m[1] != "" {
+				target = path.Join(path.Dir(p.name), m[1])
+			}
+			if known, isPage := anchors[target]; isPage && !slices.Contains(known, m[2]) {
+				problems = append(problems, fmt.Sprintf("%s: %s has no heading #%s", p.name, target, m[2]))
+			}
+		}
+	}
+	return problems
+}
