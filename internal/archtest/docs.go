@@ -199,3 +199,18 @@ func checkAnchors(pages []page) (problems []string) {
 	}
 	return problems
 }
+
+// goFile matches the name of a Go file in a text, with or without folders.
+var goFile = regexp.MustCompile("`([a-z0-9_/]+\\.go)`")
+
+// checkFiles finds Go files that a page names and that do not exist, such as after a file was
+// renamed. A page may leave out the first folders of a name.
+func checkFiles(p page, m *module) (problems []string) {
+	for _, match := range goFile.FindAllStringSubmatch(p.text, -1) {
+		named := func(f *file) bool { return f.name == match[1] || strings.HasSuffix(f.name, "/"+match[1]) }
+		if !slices.ContainsFunc(m.packages, func(p *pkg) bool { return slices.ContainsFunc(p.files, named) }) {
+			problems = append(problems, fmt.Sprintf("%s: there is no file %s", p.name, match[1]))
+		}
+	}
+	return problems
+}

@@ -60,6 +60,13 @@ func TestLinksInDocs(t *testing.T) {
 	none(t, checkAnchors(pages))
 }
 
+func TestFilesInArchitecture(t *testing.T) {
+	t.Parallel()
+	_, pages := docs(t)
+	i := slices.IndexFunc(pages, func(p page) bool { return p.name == "docs/architecture.md" })
+	none(t, checkFiles(pages[i], ours(t)))
+}
+
 // TestProgramsInDocsCompile type-checks all whole programs in documents at once, as packages of
 // this module that exist only in memory.
 func TestProgramsInDocsCompile(t *testing.T) {
@@ -162,6 +169,16 @@ func TestCheckAnchors(t *testing.T) {
 	}
 	want := []string{"docs/a.md: docs/b.md has no heading #gone", "docs/a.md: docs/a.md has no heading #none"}
 	if got := checkAnchors(pages); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestCheckFiles(t *testing.T) {
+	t.Parallel()
+	m := parse(t, map[string]string{"internal/a/b.go": "package a\n", "c.go": "package c\n"})
+	p := page{name: "docs/p.md", text: "`a/b.go` `b.go` `c.go` `internal/a/b.go` `x/b.go` `d.go`"}
+	want := []string{"docs/p.md: there is no file x/b.go", "docs/p.md: there is no file d.go"}
+	if got := checkFiles(p, m); !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
