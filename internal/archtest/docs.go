@@ -110,9 +110,9 @@ func quoted(b block, sources []string) bool {
 	})
 }
 
-// checkQuotations finds code in documents that nobody compiles: it must be a quotation of an
-// example, or a whole program. Pages that are listed as free may also have fragments of their own,
-// if they are Go.
+// checkQuotations finds code in documents that CI does not compile. Code must be a quotation of an
+// example, or a whole program. Pages that are listed as free may also have other fragments, if they
+// are Go.
 func checkQuotations(pages []page, sources, free []string) (problems []string) {
 	for _, p := range pages {
 		for _, b := range p.blocks {

@@ -133,7 +133,7 @@ func TestCheckQuotations(t *testing.T) {
 		"one()\nthree() // last":           true,
 		"three()":                          true,
 		"one()\n// …\nfour()":              true, // of two files
-		"func five() {}":                   true, // nobody runs it
+		"func five() {}":                   true, // no example has it
 		"ne()":                             true,
 	} {
 		if got := wrong(code); got != want {

@@ -18,7 +18,7 @@ const (
 )
 
 // banned matches words that make a sentence hard to read: actors without a name, and words that
-// nobody uses in conversation. The house rules on prose are in docs/prose.md.
+// people do not use in conversation. The house rules on prose are in docs/prose.md.
 var banned = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
 	// Unnamed actors.
 	`who(so)?ever`, `nobody`, `somebody`, `anybody`, `everybody`, `no one`, `those (who|of|that|which)`, `he who`, `one who`,
@@ -97,7 +97,7 @@ func tooWide(line string) bool {
 // ending matches the end of a sentence.
 var ending = regexp.MustCompile(`[.!?:;]["')\]]*\s+|\n\s*\n`)
 
-// sentences splits prose. Lines that are indented are code, and text in quotes or backticks is a name.
+// sentences splits prose. Indented lines are code, and text in quotes or backticks is a name.
 func sentences(text string) (found []string) {
 	var prose strings.Builder
 	for line := range strings.Lines(text) {
@@ -202,11 +202,13 @@ func tallyMarkdown(name, text string) (t tally) {
 		}
 		prose.WriteString(strings.TrimLeft(strings.ReplaceAll(line, "|", ". "), "#-* ") + "\n")
 	}
+
 	for _, s := range sentences(prose.String()) {
 		t.sentences++
 		if words := banned.FindString(s); words != "" {
 			t.complain(&t.banned, "%s: %q in %q", name, strings.TrimSpace(words), s)
 		}
 	}
+
 	return t
 }
