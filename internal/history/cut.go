@@ -375,9 +375,21 @@ func (c *cutter) sent(i int) {
 	c.blank(i)
 }
 
-// addAccepted adds what was sent to the run behind the cut.
+// addAccepted adds what was sent to the run behind the cut. What an operator has dropped stays dropped.
 func (c *cutter) addAccepted() {
+	dropped := map[int64]bool{}
+	for i := range c.h.Events {
+		if e := &c.h.Events[i]; e.Kind == model.EventSignalDropped {
+			dropped[e.Ref] = true
+		}
+	}
 	for _, e := range c.h.Events[c.plan.Position:] {
+		if e.Kind == model.EventSignalDropped && e.Ref <= c.plan.Position {
+			c.plan.Added = append(c.plan.Added, e)
+		}
+		if dropped[e.Seq] {
+			continue
+		}
 		if e.Kind == model.EventSignalReceived || e.Kind == model.EventPromiseSettled || c.waits(&e) {
 			c.plan.Added = append(c.plan.Added, e)
 		}

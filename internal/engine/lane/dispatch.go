@@ -306,6 +306,9 @@ func (l *Lane) deliver(now model.Time, e *entry, run model.RunID, events []model
 			l.activateLoaded(now, e, *e.read)
 		}
 	case e.isTask() || !slices.ContainsFunc(events, concernsCode):
+	case hasKind(events, model.EventSignalDropped):
+		l.unstrand(e) // code that was blocked by the signal may go on now
+		l.dispatch(now, e)
 	case e.x.Blocked == nil || resumed: // whoever can continue a blocked one may have come while it was paused
 		l.dispatch(now, e)
 	}
