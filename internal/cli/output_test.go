@@ -412,6 +412,12 @@ func TestTablesOfStrangeTexts(t *testing.T) {
 			}
 		}
 	}
+	for width := 20; width < 60; width++ { // the name of a flag stays whole
+		text := strings.Join(wrapped([][]string{{"Error", "the card was declined-by-bank (--stack prints it, --dry-run-all not)"}}, width), "\n")
+		if !strings.Contains(text, "(--stack") || !strings.Contains(text, "--dry-run-all") || strings.Contains(text, stiff) {
+			t.Errorf("%d columns:\n%s", width, text)
+		}
+	}
 	if lines := wrapped([][]string{{"Error", "one\ntwo"}}, 0); !slices.Equal(lines, []string{"Error  one", "       two"}) {
 		t.Errorf("a text of several lines: %q", lines)
 	}
