@@ -191,13 +191,14 @@ func (c *cutter) place() (int64, error) {
 
 func isCancel(e model.Event) bool { return e.Kind == model.EventCancelRequest }
 
-// beforeFailure is the position before what ended the run: a cancel request, or the last step or child that failed.
+// beforeFailure is the position before what ended the run: a cancel request, or the last step, child or call that failed.
 func (c *cutter) beforeFailure() int64 {
 	if i := slices.IndexFunc(c.h.Events, isCancel); i >= 0 {
 		return int64(i)
 	}
 	for i := range slices.Backward(c.h.Events) {
-		if e := &c.h.Events[i]; e.Kind == model.EventStepFailed || e.TimedOutForGood() || e.Kind == model.EventChildClosed && e.Status != model.Completed {
+		if e := &c.h.Events[i]; e.Kind == model.EventStepFailed || e.TimedOutForGood() || e.Kind == model.EventChildClosed && e.Status != model.Completed ||
+			e.Kind == model.EventAnswered && e.Failure != nil {
 			c.failed = e.ID
 			return int64(i)
 		}
@@ -361,6 +362,10 @@ func (c *cutter) child(i int) error {
 // sent decides about a message whose answer is not kept. Who was sent it answers to the source alone.
 func (c *cutter) sent(i int) {
 	id := c.events[i].ID
+	if id == c.failed { // a retry sends it again
+		c.blank(i)
+		return
+	}
 	settled := func(o model.Event) bool {
 		return o.ID == id && (o.Kind == model.EventAnswered || o.Kind == model.EventWithdrawn)
 	}

@@ -66,6 +66,8 @@ func record(words string) *model.History {
 			e.Kind, e.Target = model.EventSent, model.Address{Tenant: "default", Type: "entity:account", Key: "1"}
 		case ':':
 			e.Kind, e.Name, e.Output = model.EventAnswered, "", model.Payload{Data: []byte("1")}
+		case ';':
+			e.Kind, e.Name, e.Failure = model.EventAnswered, "", &model.Failure{Message: "no"}
 		case 'T':
 			e.Kind, e.Failure = model.EventTaskTimedOut, &model.Failure{Kind: model.FailureTimeout}
 		}
@@ -136,6 +138,8 @@ func TestCut(t *testing.T) {
 		{"retry before a failed child that was retried", "+a >c !c +e", history.Request{Mode: history.Retry}, "+a >c"},
 		{"retry starts children again that were cancelled with it", ">x >o >c -d", history.Request{Mode: history.Retry}, "_x >o >c"},
 		{"retry keeps children that have ended before", ">f !f >o <o -d", history.Request{Mode: history.Retry}, ">f <f >o <o"},
+		{"retry before a call of an entity that failed", "+a ^put ;put +b", history.Request{Mode: history.Retry}, "+a _put"},
+		{"retry before the last failure", "-a ^put ;put ^get :get", history.Request{Mode: history.Retry}, "-a _put"},
 		{"retry before the cancel request", "+a -b x +undo -c", history.Request{Mode: history.Retry}, "+a -b"},
 		{"retry of what no step has ended", "+a ?s +b", history.Request{Mode: history.Retry}, "+a ?s +b"},
 		{"reset to a step", "+a ?s *s +b ?t", history.Request{Mode: history.Reset, Before: "b"}, "+a ?s *s ?t"},
