@@ -36,8 +36,11 @@ func TestLateStartsNameTheMissingOwner(t *testing.T) {
 		}
 
 		for _, args := range [][]string{
-			{"workflow", "start", "--many", many}, {"workflow", "fork", "flow/open", "--key", "fork"}, {"workflow", "retry", "flow/ended"},
-			{"workflow", "reset", "flow/open", "--to", "0"}, {"workflow", "import", "-f", file, "--key", "import"},
+			{"workflow", "start", "--many", many},
+			{"workflow", "fork", "flow/open", "--key", "fork"},
+			{"workflow", "retry", "flow/ended"},
+			{"workflow", "reset", "flow/open", "--to", "0"},
+			{"workflow", "import", "-f", file, "--key", "import"},
 		} {
 			text, code := w.perdureCLI(append(args, "--timeout", "300ms")...)
 			if text = strings.Join(strings.Fields(text), " "); code == 0 || !strings.Contains(text, "no process is alive") {

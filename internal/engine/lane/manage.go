@@ -3,8 +3,8 @@ package lane
 import (
 	"fmt"
 
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/core"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
