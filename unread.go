@@ -10,19 +10,22 @@ import (
 
 // UnreadSignal is a signal that the code of an execution has not received.
 type UnreadSignal struct {
-	// ID names it for ShowSignal, SkipSignal and DropSignal. It changes when the execution continues as new.
+	// ID names it for ShowSignal, SkipSignal and DropSignal. It changes when the execution
+	// continues as new.
 	ID        string
 	Position  int // from 1, in the order in which the signals came
 	Name      string
 	Since     time.Time
 	Bytes     int    // of its value
 	RequestID string // under which it was sent, if it has one
-	// Value is JSON, or nil when this app cannot decode it; ValueIs tells how it is stored. Only ShowSignal has it.
+	// Value is JSON, or nil when this app cannot decode it; ValueIs tells how it is stored. Only
+	// ShowSignal has it.
 	Value   []byte
 	ValueIs string
 }
 
-// Signals lists the signals that the code of an execution has not received, oldest first, at most the first 1,000.
+// Signals lists the signals that the code of an execution has not received, oldest first, at most
+// the first 1,000.
 func (a *App) Signals(ctx context.Context, t Target) ([]UnreadSignal, error) {
 	return a.signals(ctx, t, api.SignalsRequest{Do: model.MailboxList})
 }
@@ -32,15 +35,16 @@ func (a *App) ShowSignal(ctx context.Context, t Target, id string) (UnreadSignal
 	return a.signal(ctx, t, api.SignalsRequest{Do: model.MailboxShow, ID: id})
 }
 
-// SkipSignal puts a signal behind the others of its name that the code has not received, and returns it with its new ID. The reason is
-// kept in the history. SkipSignal waits a few seconds for the code to wait for something. Code that still goes on then may be about to receive the signal, and
-// SkipSignal returns ErrConflict. A signal that the code has received is ErrNotFound.
+// SkipSignal puts a signal behind the others of its name that the code has not received, and
+// returns it with its new ID. The reason is kept in the history. SkipSignal waits a few seconds for
+// the code to wait for something. Code that still goes on then may be about to receive the signal,
+// and SkipSignal returns ErrConflict. A signal that the code has received is ErrNotFound.
 func (a *App) SkipSignal(ctx context.Context, t Target, id, reason string) (UnreadSignal, error) {
 	return a.signal(ctx, t, api.SignalsRequest{Do: model.MailboxSkip, ID: id, Reason: reason})
 }
 
-// DropSignal removes a signal that the code of an execution has not received: the code never receives it. The reason is kept in the
-// history. The errors are those of SkipSignal.
+// DropSignal removes a signal that the code of an execution has not received: the code never
+// receives it. The reason is kept in the history. The errors are those of SkipSignal.
 func (a *App) DropSignal(ctx context.Context, t Target, id, reason string) error {
 	_, err := a.signal(ctx, t, api.SignalsRequest{Do: model.MailboxDrop, ID: id, Reason: reason})
 	return err

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// limits are the rows of docs/limits.md that name a number, and where the code has it. When one of them changes, so must the other.
+// limits are the rows of docs/limits.md that name a number, and where the code has it. When one of
+// them changes, so must the other.
 var limits = []struct{ row, file, code string }{
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "internal/service/validate.go", "l.Payload = 2 << 20"},
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "app.go", "cmp.Or(cfg.MaxPayload, 2<<20)"},
@@ -131,7 +132,9 @@ func TestLimitsAreDocumentedAsTheyAre(t *testing.T) {
 		}
 		return string(text)
 	}
-	blanks := func(s string) string { return strings.Join(strings.Fields(s), " ") } // alignment does not matter
+
+	// alignment does not matter
+	blanks := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	page := read("docs/limits.md")
 	for _, l := range limits {
 		if !strings.Contains(page, l.row) {

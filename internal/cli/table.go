@@ -228,7 +228,8 @@ func wrapped(rows [][]string, width int) (lines []string) {
 // flagNames are names of flags in a text. A line does not break at their hyphens: people copy them.
 var flagNames = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
 
-// stiff stands for a hyphen while lines are broken. It is as wide as one, from the characters that no text has.
+// stiff stands for a hyphen while lines are broken. It is as wide as one, from the characters that
+// no text has.
 const stiff = "\ue000"
 
 // paragraph is a text in lines of a width; 0 for any width.

@@ -6,8 +6,8 @@ import (
 	"hash/fnv"
 )
 
-// What an operator does with a mailbox: the Name of a MessageMailbox. An execution has a mailbox too: the signals that
-// its code has not taken.
+// What an operator does with a mailbox: the Name of a MessageMailbox. An execution has a mailbox
+// too: the signals that its code has not taken.
 const (
 	MailboxList = "list"
 	MailboxShow = "show" // one item with its input
@@ -40,11 +40,12 @@ type Calls struct {
 	Total int    `json:"total"`
 }
 
-// ItemID names an item of a mailbox. The position alone would not: it may be given to another item when the mailbox
-// has been empty.
+// ItemID names an item of a mailbox. The position alone would not: it may be given to another item
+// when the mailbox has been empty.
 func ItemID(seq int64, at Time, m *Message) string {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%d %d %q %q %v %q", at, m.Kind, m.Name, m.RequestID, m.From, m.Section) // it never fails
+	// it never fails
+	_, _ = fmt.Fprintf(h, "%d %d %q %q %v %q", at, m.Kind, m.Name, m.RequestID, m.From, m.Section)
 
 	return fmt.Sprintf("%d-%012x", seq, h.Sum64()>>16)
 }
@@ -57,8 +58,8 @@ func CallOf(position int, seq int64, at Time, m *Message) Call {
 	}
 }
 
-// SignalID names a signal that the code of a run has not taken. It changes with the run, because another run may have another
-// signal at the position.
+// SignalID names a signal that the code of a run has not taken. It changes with the run, because
+// another run may have another signal at the position.
 func SignalID(run RunID, e *Event) string {
 	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%s %d %q %q", run, e.At, e.Name, e.RequestID) // it never fails
