@@ -83,6 +83,7 @@ func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	}
 
 	var reasons []model.Reason
+
 	if a.IsEntity() {
 		reasons = j.lateEntity(ctx, a)
 	} else {
@@ -109,6 +110,7 @@ func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason 
 	if why, ok := j.world.Lacks(j.service.shard(a), a, ""); ok {
 		return []model.Reason{why}
 	}
+
 	if info.Entity.Locked() {
 		return []model.Reason{core.EntityReason(&info.Entity, true)}
 	}
