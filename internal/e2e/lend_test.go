@@ -219,7 +219,13 @@ func TestReasonOfTaskForAnotherProcess(t *testing.T) {
 		s.cfg.Tasks = perdure.TaskConfig{Slots: 1}
 		s.open(work.Bind(func(_ context.Context, n int) (int, error) { <-may; return n, nil }))
 		c := caller(t, first)
-		xs, err := work.SubmitMany(c, []int{1, 2})
+		// The processes share the shards, and a task of the worker's own process waits for another
+		// reason. Of so many, some belong to the first process.
+		inputs := make([]int, 32)
+		for i := range inputs {
+			inputs[i] = i + 1
+		}
+		xs, err := work.SubmitMany(c, inputs)
 		if err != nil {
 			t.Fatal(err)
 		}

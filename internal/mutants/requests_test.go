@@ -169,7 +169,7 @@ var requests = []mutant{
 	{
 		name:  "the refusal of a misused id is remembered in the place of the answer",
 		file:  "internal/engine/lane/mail.go",
-		old:   "	case in.misused || d.Misused || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well\n",
+		old:   "	case in.misused || d.Misused || in.told && in.requests() || !again && !query && temporary(d.Answer.Failure): // the id does not belong to this request; whoever sent it looks for its refusal as well\n",
 		new:   "	case in.misused:\n",
 		tests: [][]string{laneTest("TestMisusedRequestIDOfAnUpdate$")},
 	},

@@ -205,6 +205,16 @@ func (r *run) layDown() bool {
 	return true
 }
 
+// giveBackLocked releases the run if its worker is leaving and nothing of the run is on its way. It
+// unlocks. If something is, the run is released when that has come back.
+func (r *run) giveBackLocked() {
+	if !r.w.draining.Load() || r.busy || r.released || r.evicted || len(r.inbox) > 0 || !r.m.quiet() {
+		r.mu.Unlock()
+		return
+	}
+	r.releaseLocked()
+}
+
 // releaseLocked asks the engine to take the run back; nobody holds the baton. It unlocks. A run
 // that is not idle is given back as it is.
 func (r *run) releaseLocked() {

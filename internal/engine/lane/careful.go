@@ -345,7 +345,8 @@ func (l *Lane) cureWake() model.Time {
 	return t
 }
 
-// applyPoisoned deals with an input for a quarantined address: people are told, also those who give orders by way of another process; other messages are put off, timers
+// applyPoisoned deals with an input for a quarantined address: callers are told, also those in
+// other processes; other messages are put off, timers
 // stay where they are.
 func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 	blocked := fault.New(fault.Blocked, "execution %s %s", e.address, e.poison)
@@ -371,7 +372,7 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 			Kind: CallEvict, Worker: in.worker, Run: in.turn.Run, Generation: in.turn.Generation, Reason: blocked.Error(),
 		})
 	case in.pair != nil && !in.pair.next(in):
-	case in.orders() && !in.told && e.sure(in):
+	case in.orders() && !in.told && (!in.once() || e.sure(in)):
 		l.refuseOrder(e, in, wayOut(in.message, blocked))
 		return
 	case in.pair != nil || !in.inbox.IsZero():

@@ -126,6 +126,10 @@ type Lane struct {
 	question question // for the board; its memory is used again
 	witness  witness  // only when it is watched
 
+	hurried   bool // the node stops, see Hurry
+	farewells int  // attempts since then that the store did not take
+	unstored  Unstored
+
 	out  Output
 	dead error
 }
