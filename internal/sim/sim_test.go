@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	}
 	// Many short lives, and nothing that stays: collect when there is much to collect.
 	debug.SetGCPercent(-1)
-	debug.SetMemoryLimit(64 << 20)
+	debug.SetMemoryLimit(256 << 20)
 	goleak.VerifyTestMain(m)
 }
 
