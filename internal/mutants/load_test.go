@@ -17,6 +17,13 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestRowsCountAndNotOnlyInputs$")},
 	},
 	{
+		name:  "a run that a page has shown is not remembered when the start in its place is refused",
+		file:  "internal/engine/lane/load.go",
+		old:   "e.overlooked = e.dirty()",
+		new:   "e.overlooked = false",
+		tests: [][]string{laneTest("TestRunnableBehindAnAssumedStart$")},
+	},
+	{
 		name:  "a batch that is never done in time is sent again as it is",
 		file:  "internal/engine/lane/careful.go",
 		old:   "	if len(first) < 2 {\n		return false\n",

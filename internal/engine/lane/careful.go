@@ -107,6 +107,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 		if e.read != nil {
 			e.activating, e.read, e.tail = false, nil, nil // what it waited for does not come
 			unheld = append(unheld, e)
+		} else if e.overlooked {
+			unheld = append(unheld, e)
 		}
 		l.forget(e)
 		for _, id := range e.tasks.ids(nil) {
