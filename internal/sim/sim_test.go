@@ -176,6 +176,21 @@ func TestKnownSeedsOfLending(t *testing.T) {
 	}
 }
 
+// TestKnownSeedsOfHardships simulates those again that have found something while a fault lasted.
+func TestKnownSeedsOfHardships(t *testing.T) {
+	t.Parallel()
+	for _, seed := range []uint64{
+		5296,  // the simulated clock of a node kept the time of the machine after it had read that of the store
+		6384,  // the oracle took a request that was refused twice, in different words, for one with two answers
+		4971,  // the oracle believed calls of an entity to be durable that the node had undone
+		12865, // a run that can go on was overlooked because of a start that was refused, and stood still
+	} {
+		if _, err := Run(seed, Options{}); err != nil {
+			t.Errorf("seed %d: %v", seed, err)
+		}
+	}
+}
+
 // TestCalm simulates without any fault.
 func TestCalm(t *testing.T) {
 	t.Parallel()
