@@ -24,6 +24,20 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestRunnableBehindAnAssumedStart$")},
 	},
 	{
+		name:  "many messages for a quarantined address are tried again as often as one",
+		file:  "internal/engine/lane/putoff.go",
+		old:   "time.Duration(1+max(d.count, d.before)/c.MaxPutOff)",
+		new:   "time.Duration(min(1, c.MaxPutOff))",
+		tests: [][]string{laneTest("TestManyMessagesArePutOffForLonger$")},
+	},
+	{
+		name:  "claims of a refused batch meet in the next one",
+		file:  "internal/engine/lane/careful.go",
+		old:   "		l.apart = proposals(first) + proposals(rest)\n",
+		new:   "		l.apart = 0\n",
+		tests: [][]string{laneTest("TestClaimsBesidePoison$")},
+	},
+	{
 		name:  "a batch that is never done in time is sent again as it is",
 		file:  "internal/engine/lane/careful.go",
 		old:   "	if len(first) < 2 {\n		return false\n",

@@ -27,6 +27,9 @@ func (l *Lane) refused(now model.Time, err error) {
 		l.asideRefused(now, l.flight)
 	}
 	rest := l.undo(now)
+	if len(first) > 1 {
+		l.apart = proposals(first) + proposals(rest)
+	}
 
 	var chunks []chunk
 	switch {
@@ -40,6 +43,27 @@ func (l *Lane) refused(now model.Time, err error) {
 		chunks = []chunk{first[:half:half], first[half:]}
 	}
 	l.applyAgain(chunks, rest)
+}
+
+// proposal reports whether the board has asked for the input: a claim, or a deadline. When a batch is
+// dropped, the board is told anew how its tasks stand, so a proposal in it comes to nothing when it is
+// applied again. The board makes it once more.
+func (in *input) proposal() bool { return in.kind == inClaim || in.kind == inExpire }
+
+func proposals(inputs []*input) (n int) {
+	for _, in := range inputs {
+		if in.proposal() {
+			n++
+		}
+	}
+	return n
+}
+
+// staysApart reports whether a proposal has to wait for the next batch. Those of a refused batch are not
+// left when it is applied again in halves, so they would never show which of them is the poison: the
+// board would make all of them at once again. So the next ones go one per batch.
+func (l *Lane) staysApart(in *input) bool {
+	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
 }
 
 // split deals with a batch that the store did not take in time, again and again, and that cannot land any more: the lane applies
@@ -383,18 +407,4 @@ func (l *Lane) applyPoisoned(now model.Time, e *entry, in *input) {
 		l.reply(in.address, in.awaits, Answer{Token: in.token, Err: wayOut(in.message, blocked)})
 	}
 	l.done(in)
-}
-
-// putOff moves a message for a quarantined address out of the way of those behind it, to be tried again later.
-func (l *Lane) putOff(now model.Time, e *entry, in *input) {
-	b := l.open
-	l.touch(b, e)
-	row := store.InboxRow{Shard: e.shard.id, ID: in.inbox, Message: *in.message, NotBefore: now.Add(l.cfg.QuarantineFor)}
-	if in.pair != nil {
-		row.ID = l.cfg.NewRun()
-		in.pair.consume(l, in)
-	}
-	b.batch.Deferred = append(b.batch.Deferred, row)
-	b.inputs = append(b.inputs, in)
-	b.bytes += rowBytes + in.message.Size()
 }
