@@ -184,6 +184,8 @@ func TestKnownSeedsOfHardships(t *testing.T) {
 		6384,  // the oracle took a request that was refused twice, in different words, for one with two answers
 		4971,  // the oracle believed calls of an entity to be durable that the node had undone
 		15542, // a flood for a quarantined address was put off again and again, and a neighbour starved
+		23572, // deadlines of two tasks met in each batch, one of them refused, and the lane ran in circles
+		16406, // a node that had stood still during a small jump fenced a live one
 		28654, // the claim of a task met the claim of a poisoned one in each batch, and both were refused for ever
 		12865, // a run that can go on was overlooked because of a start that was refused, and stood still
 	} {
