@@ -38,6 +38,13 @@ var load = []mutant{
 		tests: [][]string{laneTest("TestClaimsBesidePoison$")},
 	},
 	{
+		name:  "a claim is handed over whose time is up",
+		file:  "internal/engine/lane/task.go",
+		old:   "l.cfg.Board != nil && l.cfg.Board.Overdue(ref) {",
+		new:   "false {",
+		tests: [][]string{laneTest("TestClaimThatIsOverdueIsNotHandedOver$")},
+	},
+	{
 		name:  "a batch that is never done in time is sent again as it is",
 		file:  "internal/engine/lane/careful.go",
 		old:   "	if len(first) < 2 {\n		return false\n",

@@ -77,3 +77,29 @@ func TestClaimsBesidePoison(t *testing.T) {
 		t.Errorf("the poison is explained as %v", why)
 	}
 }
+
+// The commit of a claim takes longer than its worker may be silent. The board has found that out before
+// the claim is durable, and the attempt is about to time out. Nobody is to begin it any more.
+func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
+	t.Parallel()
+	r, b := newBench(t, 0)
+	a := taskAt("t")
+	r.send(theTask("t", func(s *model.TaskSpec) { s.Silence = 10 * time.Second }), "t")
+	r.settle()
+	b.Slots(r.now, 1, 1)
+	b.propose()
+	r.flush()
+	if r.commit == nil {
+		t.Fatal("the claim is not on its way to the store")
+	}
+	r.now = r.now.Add(11 * time.Second)
+	due := b.Due(r.now) // which the lane hears of after the commit
+	r.settle()
+	r.l.Expire(r.now, due[0].Ref, true, due[0].Claim, due[0].Kind.String())
+	r.settle()
+	if got := b.claims(); len(got) != 0 {
+		t.Errorf("handed over is %+v, whose time was up", got)
+	}
+	r.wantEvents(a, "task_claimed task", "task_timed_out task")
+	b.wantSlots(0)
+}
