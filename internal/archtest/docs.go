@@ -34,6 +34,7 @@ func readPages(root string) ([]page, error) {
 	if err != nil {
 		return nil, err
 	}
+
 	var pages []page
 	for _, name := range append(names, filepath.Join(root, "README.md")) {
 		text, err := os.ReadFile(name)
@@ -46,6 +47,7 @@ func readPages(root string) ([]page, error) {
 		}
 		pages = append(pages, page{name: filepath.ToSlash(rel), text: string(text), blocks: goBlocks(string(text))})
 	}
+
 	return pages, nil
 }
 
@@ -67,7 +69,8 @@ func goBlocks(text string) (blocks []block) {
 	return blocks
 }
 
-// sources are the files that documents quote: examples, which CI compiles and runs. Each is a text without indentation and blank lines.
+// sources are the files that documents quote: examples, which CI compiles and runs. Each is a text
+// without indentation and blank lines.
 func sources(m *module) (texts []string) {
 	for _, p := range m.packages {
 		for _, f := range p.files {
@@ -107,8 +110,9 @@ func quoted(b block, sources []string) bool {
 	})
 }
 
-// checkQuotations finds code in documents that nobody compiles: it must be a quotation of an example, or a whole program. Pages that are listed as free may
-// also have fragments of their own, if they are Go.
+// checkQuotations finds code in documents that nobody compiles: it must be a quotation of an
+// example, or a whole program. Pages that are listed as free may also have fragments of their own,
+// if they are Go.
 func checkQuotations(pages []page, sources, free []string) (problems []string) {
 	for _, p := range pages {
 		for _, b := range p.blocks {

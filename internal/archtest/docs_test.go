@@ -11,7 +11,8 @@ import (
 	"golang.org/x/tools/go/packages"
 )
 
-// guides are pages that are written beside the code that they describe; until they are there, links to them are expected to lead nowhere.
+// guides are pages that are written beside the code that they describe; until they are there, links
+// to them are expected to lead nowhere.
 var guides = []string{
 	"docs/activities.md", "docs/histories.md", "docs/keys.md", "docs/machines.md", "docs/operating.md", "docs/payloads.md", "docs/testing.md",
 	"docs/transactions.md",
@@ -50,7 +51,8 @@ func TestLinksInDocs(t *testing.T) {
 	none(t, checkLinks(root, pages, guides))
 }
 
-// TestProgramsInDocsCompile type-checks all whole programs in documents at once, as packages of this module that exist only in memory.
+// TestProgramsInDocsCompile type-checks all whole programs in documents at once, as packages of
+// this module that exist only in memory.
 func TestProgramsInDocsCompile(t *testing.T) {
 	t.Parallel()
 	root, pages := docs(t)
@@ -64,6 +66,7 @@ func TestProgramsInDocsCompile(t *testing.T) {
 			}
 		}
 	}
+
 	if len(overlay) == 0 {
 		t.Fatal("not even README.md has a program")
 	}
@@ -73,6 +76,7 @@ func TestProgramsInDocsCompile(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+
 	seen := 0
 	for _, p := range loaded {
 		name, ok := where[p.PkgPath[strings.LastIndexByte(p.PkgPath, '/')+1:]]
@@ -84,6 +88,7 @@ func TestProgramsInDocsCompile(t *testing.T) {
 			t.Errorf("the program at %s does not compile: %v", name, e)
 		}
 	}
+
 	if seen != len(overlay) {
 		t.Errorf("%d of %d programs were seen", seen, len(overlay))
 	}
@@ -96,9 +101,11 @@ func TestCheckQuotations(t *testing.T) {
 		"example_b_test.go":  "package m\n\nfunc four() {}\n",
 		"other.go":           "package m\n\nfunc five() {}\n",
 	})
+
 	md := func(code string) page {
 		return page{name: "docs/p.md", blocks: goBlocks("text\n```go\n" + code + "\n```\nmore\n```\nnot go\n```\n")}
 	}
+
 	wrong := func(code string, free ...string) bool {
 		return len(checkQuotations([]page{md(code)}, sources(m), free)) > 0
 	}
@@ -117,6 +124,7 @@ func TestCheckQuotations(t *testing.T) {
 			t.Errorf("%q: wrong is %v, want %v", code, got, want)
 		}
 	}
+
 	for code, want := range map[string]bool{"x := 1\nf(x)": false, "func f() {}": false, "f(…": false, "f((": true} {
 		if got := wrong(code, "docs/p.md"); got != want {
 			t.Errorf("free %q: wrong is %v, want %v", code, got, want)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// limits are the rows of docs/limits.md that name a number, and where the code has it. When one of them changes, so must the other.
+// limits are the rows of docs/limits.md that name a number, and where the code has it. When one of
+// them changes, so must the other.
 var limits = []struct{ row, file, code string }{
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "internal/service/validate.go", "l.Payload = 2 << 20"},
 	{"| bytes of an input, output, signal, promise, update, answer | 2 MiB |", "app.go", "cmp.Or(cfg.MaxPayload, 2<<20)"},
@@ -72,7 +73,7 @@ var limits = []struct{ row, file, code string }{
 	{"| tasks that run at the same time | 100 |", "internal/pool/pool.go", "cfg.Slots = 100"},
 	{"A task has at most 8 limits", "internal/model/task.go", "MaxTaskLimits = 8"},
 	{"a priority and a weight of at most 1,000,000", "internal/model/task.go", "MaxPriority = 1_000_000"},
-	{"times of at most 100 years", "internal/model/task.go", "MaxTaskTime = 100 * 365 * 24 * time.Hour"},
+	{"times of at most 100\nyears", "internal/model/task.go", "MaxTaskTime = 100 * 365 * 24 * time.Hour"},
 	{"a heartbeat time-out of at least 100 ms", "internal/model/task.go", "MinSilence = 100 * time.Millisecond"},
 	{"| states of a task | 256 |", "internal/model/taskdata.go", "MaxTaskStates = 256"},
 	{"| bytes of all states of a task, with their names | 1 MiB |", "internal/model/taskdata.go", "MaxTaskStateBytes = 1 << 20"},
@@ -131,7 +132,9 @@ func TestLimitsAreDocumentedAsTheyAre(t *testing.T) {
 		}
 		return string(text)
 	}
-	blanks := func(s string) string { return strings.Join(strings.Fields(s), " ") } // alignment does not matter
+
+	// alignment does not matter
+	blanks := func(s string) string { return strings.Join(strings.Fields(s), " ") }
 	page := read("docs/limits.md")
 	for _, l := range limits {
 		if !strings.Contains(page, l.row) {

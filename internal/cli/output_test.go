@@ -107,11 +107,13 @@ func TestTables(t *testing.T) {
 			}
 			check(args, r.out+r.complaints)
 		}
+
 		for _, name := range slices.Sorted(maps.Keys(printers)) {
 			if name != "bench" { // writes Markdown, which has no width
 				check(name, printed(t, width, "table", printers[name]))
 			}
 		}
+
 		golden(t, fmt.Sprintf("tables-%d.txt", width), all.String())
 	}
 }
@@ -134,6 +136,7 @@ func TestTablesWhole(t *testing.T) {
 			t.Errorf("perdure %s --wide: something is left out:\n%s%s", args, wide.out, wide.complaints)
 		}
 	}
+
 	if r := runOn(t, p, 0, "workflow", "show", "order/42"); !strings.Contains(r.out, longText) {
 		t.Errorf("a long input in a pipe: %s", r.out)
 	}
@@ -215,7 +218,8 @@ func TestShapes(t *testing.T) {
 		}
 		try(p, command, strings.TrimPrefix(line, command))
 		if strings.HasSuffix(command, "list") || strings.HasSuffix(line, "--rules") || command == "dlq groups" || command == "task logs" || command == "task stream" || command == "task state" {
-			try(&prepared{empty: true}, command, strings.TrimPrefix(line, command)) // [] and not null
+			// [] and not null
+			try(&prepared{empty: true}, command, strings.TrimPrefix(line, command))
 		}
 	}
 	try(p, "workflow describe", "order/"+hashB)
@@ -325,9 +329,10 @@ func TestKeysThatLookLikeHashes(t *testing.T) {
 	t.Parallel()
 	p := &prepared{twins: true}
 	for args, want := range map[string]string{
-		"workflow cancel order/44136fa355":    "cancel requested: order/44136fa355\n",
-		"workflow cancel order/44136fa35":     "cancel requested: order/" + hashA + "\n",
-		"workflow cancel order/123456":        "cancel requested: order/123456\n", // which the owner will not find
+		"workflow cancel order/44136fa355": "cancel requested: order/44136fa355\n",
+		"workflow cancel order/44136fa35":  "cancel requested: order/" + hashA + "\n",
+		// which the owner will not find
+		"workflow cancel order/123456":        "cancel requested: order/123456\n",
 		"workflow cancel order/123456…":       "cancel requested: order/123456-eu\n",
 		"workflow cancel order/44136fa355…8a": "cancel requested: order/" + hashA + "\n",
 	} {
@@ -360,6 +365,7 @@ func TestUnknownNames(t *testing.T) {
 			t.Errorf("perdure %s: exit %d, want %d and %q:\n%s%s", c.args, r.code, c.code, c.want, r.out, r.complaints)
 		}
 	}
+
 	if r := runOn(t, p, 0, "limit", "set", "smtp", "--concurrency", "1"); r.complaints != "" {
 		t.Errorf("a limit that an activity names: %s", r.complaints)
 	}
@@ -411,6 +417,7 @@ func TestTablesOfStrangeTexts(t *testing.T) {
 			}
 		}
 	}
+
 	if lines := wrapped([][]string{{"Error", "one\ntwo"}}, 0); !slices.Equal(lines, []string{"Error  one", "       two"}) {
 		t.Errorf("a text of several lines: %q", lines)
 	}

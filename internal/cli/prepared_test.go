@@ -84,12 +84,14 @@ func (p *prepared) executions() []api.Description {
 	}
 	reason := func(r ...model.Reason) []model.Reason { return r }
 	running, labels := model.Outcome{Status: model.Running}, []model.Label{{Name: "region", Value: "eu"}, {Name: "tier", Value: "gold"}}
+
 	var twins []api.Description
 	if p.twins {
 		for i, key := range []string{"44136fa355", "123456-eu"} {
 			twins = append(twins, api.Description{Start: model.Start{Address: addressOf("order", key), Run: runOf(byte(20 + i)), At: noon}, Outcome: running, Current: true})
 		}
 	}
+
 	return append(twins, []api.Description{
 		{
 			Shard: 7, Start: model.Start{Address: addressOf("order", "42"), Run: runOf(1), At: noon, Input: jsonOf(map[string]any{"cents": 4200, "text": longText})},
@@ -226,6 +228,7 @@ func (p *prepared) State(_ context.Context, t api.Target, name string) (model.Pa
 			Backfills: []schedule.Range{{After: noon.Std(), Until: after(time.Hour).Std()}}, Recent: []schedule.Fire{fire}, Counts: schedule.Counts{Fired: 12, Triggered: 1, Skipped: 2}, LastError: prose,
 		}), true, nil
 	}
+
 	return jsonOf(7), true, nil
 }
 
@@ -291,6 +294,7 @@ func (p *prepared) Entity(_ context.Context, a model.Address) (api.EntityInfo, e
 			}, nil
 		}
 	}
+
 	return api.EntityInfo{Entity: model.Entity{Address: a}}, nil
 }
 

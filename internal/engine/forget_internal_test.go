@@ -51,7 +51,8 @@ func wantNobodyWaits(t *testing.T, e *Engine) {
 	}
 }
 
-// Who gives up waiting is forgotten at once, whenever that is: also before the lane knows that anybody waits.
+// Who gives up waiting is forgotten at once, whenever that is: also before the lane knows that
+// anybody waits.
 func TestCanceledWaitsAreForgotten(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -62,6 +63,7 @@ func TestCanceledWaitsAreForgotten(t *testing.T) {
 		}
 		over, cancel := context.WithCancel(t.Context())
 		cancel()
+
 		for name, wait := range map[string]func(ctx context.Context) error{
 			"await": func(ctx context.Context) error { _, err := e.Await(ctx, to, model.RunID{}); return err },
 			"run": func(ctx context.Context) error {

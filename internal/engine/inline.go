@@ -8,9 +8,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Attempts of steps that run where their workflow runs pass limits and breakers as tasks do: they wait on the board, in a queue of their
-// own that no user can name, for a worker that always has room. What the board proposes to that worker begins at once, without a claim: such
-// an attempt is in no history before it has ended.
+// Attempts of steps that run where their workflow runs pass limits and breakers as tasks do: they
+// wait on the board, in a queue of their own that no user can name, for a worker that always has
+// room. What the board proposes to that worker begins at once, without a claim: such an attempt is
+// in no history before it has ended.
 const inlineSlots = 1 << 30
 
 // passages are the attempts that wait or have been let through.
@@ -19,15 +20,17 @@ type passages struct {
 	tenants, kinds []string
 }
 
-// Pass lets an attempt through the limits and the breaker that its spec names, and calls begin then, which must not block. It holds its
-// permits until Passed, which also takes back one that has not begun.
+// Pass lets an attempt through the limits and the breaker that its spec names, and calls begin
+// then, which must not block. It holds its permits until Passed, which also takes back one that has
+// not begun.
 func (s *Session) Pass(ref model.TaskRef, spec *model.TaskSpec, input *model.Payload, begin func()) {
 	if inc := s.eng.current(); inc != nil { // otherwise the run is taken from the worker
 		inc.board.pass(ref, spec, input, begin)
 	}
 }
 
-// Passed ends what Pass began. The breaker lets nothing through for retryAfter if the attempt failed and says so.
+// Passed ends what Pass began. The breaker lets nothing through for retryAfter if the attempt
+// failed and says so.
 func (s *Session) Passed(ref model.TaskRef, spec *model.TaskSpec, how model.Passage, retryAfter time.Duration) {
 	if inc := s.eng.current(); inc != nil {
 		inc.board.passed(ref, spec, how, retryAfter)

@@ -19,12 +19,14 @@ type Sent struct {
 // manyAtOnce bounds how many messages of one call go to other nodes at a time.
 const manyAtOnce = 64
 
-// SendMany is Send of many messages, in one go where this node owns their addresses: they share commits, and nobody waits for each.
+// SendMany is Send of many messages, in one go where this node owns their addresses: they share
+// commits, and nobody waits for each.
 func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 	sent := make([]Sent, len(ms))
 	b := &bundle{sent: sent, done: make(chan struct{})}
 	ops := map[*laneShell][]op{}
 	var rest []int
+
 	inc := e.current()
 	for i, m := range ms {
 		var fresh bool
@@ -40,12 +42,14 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 		b.left.Add(1)
 		ops[s] = append(ops[s], op{message: ms[i], fresh: fresh, token: part{b, i}})
 	}
+
 	b.left.Add(1) // ours: nobody is to think that all is done before all is begun
 	for s, ops := range ops {
 		for n, err := s.inbox.putAll(ctx, ops); err != nil && n < len(ops); n++ {
 			ops[n].token.(part).finish(&lane.Answer{Err: err})
 		}
 	}
+
 	b.over()
 	select {
 	case <-b.done:
@@ -59,11 +63,13 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 		}
 		return b.abandon(e.gaveUp(ctx, "send %d messages", len(ms)))
 	}
+
 	for i := range sent {
 		if errors.Is(sent[i].Err, lane.ErrNotOwner) {
 			rest = append(rest, i)
 		}
 	}
+
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range min(manyAtOnce, len(rest)) {
@@ -73,11 +79,13 @@ func (e *Engine) SendMany(ctx context.Context, ms []*model.Message) []Sent {
 			}
 		})
 	}
+
 	for _, i := range rest {
 		next <- i
 	}
 	close(next)
 	wg.Wait()
+
 	return sent
 }
 

@@ -11,9 +11,10 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// record makes a history of short words: +step, -step (failed), ~step (attempt failed), >child, <child (completed), !child (failed),
-// ?signal, ?signal*, (taken, of the last one), =promise, @watcher, x (cancel request), /step (withdrawn), (task, [claimed, ]returned, ttimed-out, Tfor-good,
-// {lock (of two entities), g (granted, one of them), }lock.
+// record makes a history of short words: +step, -step (failed), ~step (attempt failed), >child,
+// <child (completed), !child (failed), ?signal, ?signal*, (taken, of the last one), =promise,
+// @watcher, x (cancel request), /step (withdrawn), (task, [claimed, ]returned, ttimed-out,
+// Tfor-good, {lock (of two entities), g (granted, one of them), }lock.
 func record(words string) *model.History {
 	h := sample()
 	h.Events, h.Outcome = nil, model.Outcome{Status: model.Failed}
@@ -67,8 +68,10 @@ func record(words string) *model.History {
 		case 'T':
 			e.Kind, e.Failure = model.EventTaskTimedOut, &model.Failure{Kind: model.FailureTimeout}
 		}
+
 		h.Events = append(h.Events, e)
 	}
+
 	return h
 }
 
@@ -91,10 +94,12 @@ func words(past []model.PastEvent) string {
 		}
 		out = append(out, mark+e.ID)
 	}
+
 	return strings.Join(out, " ")
 }
 
-// children stand as their first letter says: o open, c completed, f failed, x canceled; others are gone.
+// children stand as their first letter says: o open, c completed, f failed, x canceled; others are
+// gone.
 func children(a model.Address) (model.Status, bool, error) {
 	status, ok := map[byte]model.Status{'o': model.Running, 'c': model.Completed, 'f': model.Failed, 'x': model.Canceled}[a.Type[0]]
 	return status, ok, nil
@@ -161,17 +166,20 @@ func TestCut(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
+
 		if got := words(p.Past.Events); got != c.want {
 			t.Errorf("%s: %q gives %q, want %q", c.name, c.history, got, c.want)
 		}
 		if fmt.Sprint(h.Events) != before {
 			t.Errorf("%s: the source was changed", c.name)
 		}
+
 		for i := range p.Past.Events {
 			if e := &p.Past.Events[i]; e.Kind == model.EventAttemptFailed && e.Event.Due != 0 {
 				t.Errorf("%s: a back-off goes on", c.name)
 			}
 		}
+
 		keeps := c.r.Mode == history.Retry || c.r.Mode == history.Import
 		if (p.Past.Identity == h.Start.Run) != keeps || !keeps && !p.Past.Identity.IsZero() {
 			t.Errorf("%s: identity %s", c.name, p.Past.Identity)
@@ -204,18 +212,21 @@ func TestCutRefuses(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
+
 	away := func(model.Address) (model.Status, bool, error) { return 0, false, broken }
 	if _, err := history.Cut(record(">o"), &history.Request{Mode: history.Fork, Child: away}); !errors.Is(err, broken) {
 		t.Errorf("the store is away: %v", err)
 	}
 }
 
-// The random numbers of a past are those that it was made with, through any number of forks and retries.
+// The random numbers of a past are those that it was made with, through any number of forks and
+// retries.
 func TestSeeds(t *testing.T) {
 	t.Parallel()
 	run := func(n byte) model.RunID { return model.RunID{15: n} }
 	h := record("+a +b +c +d +e +f")
 	h.Start.Run = run(1)
+
 	next := func(mode history.Mode, at int64, id byte) {
 		p, err := history.Cut(h, &history.Request{Mode: mode, After: at, Placed: true, Child: children})
 		if err != nil {
@@ -223,6 +234,7 @@ func TestSeeds(t *testing.T) {
 		}
 		h.Start.Run, h.Start.Seeds, h.Start.Identity = run(id), p.Past.Seeds, p.Past.Identity
 	}
+
 	check := func(want ...byte) {
 		t.Helper()
 		var got []byte
@@ -234,6 +246,7 @@ func TestSeeds(t *testing.T) {
 			t.Errorf("seeds %v, want %v", got, want)
 		}
 	}
+
 	check(1, 1, 1, 1, 1, 1, 1)
 	next(history.Fork, 4, 2)
 	check(1, 1, 1, 1, 2, 2, 2)

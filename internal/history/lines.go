@@ -49,7 +49,8 @@ type terms struct {
 	Retry   *retry   `json:"retry,omitempty"`
 }
 
-// label is one thing that the run can be found by. There may be texts in it that no map of JSON could hold.
+// label is one thing that the run can be found by. There may be texts in it that no map of JSON
+// could hold.
 type label struct {
 	Name  text `json:"name"`
 	Value text `json:"value"`
@@ -277,12 +278,14 @@ func headerOf(s *model.Start) header {
 		Task: taskOf(s.Task), Worker: text(s.Worker), Trace: text(s.Trace),
 		Begins: moment(s.Begins), Expires: moment(s.Expires), Attempt: s.Attempt, Cause: failureOf(s.Cause),
 	}
+
 	if t := s.Terms; t != nil {
 		h.Terms = &terms{Timeout: duration(t.Timeout)}
 		if t.Retry != nil {
 			h.Terms.Retry = retryOf(t.Retry)
 		}
 	}
+
 	for _, d := range s.Seeds {
 		h.Seeds = append(h.Seeds, seed{d.Until, runText(d.Run)})
 	}
@@ -292,6 +295,7 @@ func headerOf(s *model.Start) header {
 	if !s.Source.IsZero() {
 		h.Source = &source{addressOf(s.Source.Address), runText(s.Source.Run), s.Source.Position}
 	}
+
 	return h
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// Generators of everything that is stored. Texts and payloads are any bytes: empty, NUL, invalid UTF-8.
+// Generators of everything that is stored. Texts and payloads are any bytes: empty, NUL, invalid
+// UTF-8.
 
 // asStored compares as a store would: no bytes and empty bytes are the same.
 func asStored(got, want any) string {
@@ -221,7 +222,8 @@ var genStart = rapid.Custom(func(t *rapid.T) model.Start {
 	return s
 })
 
-// Drawing a slice names its elements, once, and tests that draw them at the same time read that name: so they are named before any test runs.
+// Drawing a slice names its elements, once, and tests that draw them at the same time read that
+// name: so they are named before any test runs.
 func init() {
 	for _, g := range []interface{ String() string }{genText, genRun, genBody, genFailed} {
 		_ = g.String()

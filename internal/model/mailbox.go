@@ -39,11 +39,12 @@ type Calls struct {
 	Total int    `json:"total"`
 }
 
-// ItemID names an item of a mailbox. The position alone would not: it may be given to another item when the mailbox
-// has been empty.
+// ItemID names an item of a mailbox. The position alone would not: it may be given to another item
+// when the mailbox has been empty.
 func ItemID(seq int64, at Time, m *Message) string {
 	h := fnv.New64a()
-	_, _ = fmt.Fprintf(h, "%d %d %q %q %v %q", at, m.Kind, m.Name, m.RequestID, m.From, m.Section) // it never fails
+	// it never fails
+	_, _ = fmt.Fprintf(h, "%d %d %q %q %v %q", at, m.Kind, m.Name, m.RequestID, m.From, m.Section)
 
 	return fmt.Sprintf("%d-%012x", seq, h.Sum64()>>16)
 }

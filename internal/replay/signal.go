@@ -6,7 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// signalQueue holds the signals of one name that nobody has taken, or the receives that wait for one; never both.
+// signalQueue holds the signals of one name that nobody has taken, or the receives that wait for
+// one; never both.
 type signalQueue struct {
 	received []int     // indexes of events
 	waiting  []*Future // somebody is parked on them, in the order in which they began to wait
@@ -30,7 +31,8 @@ func (m *machine) signalQueue(name string) *signalQueue {
 	return q
 }
 
-// receive gives a new signal to the receive that has waited longest, or keeps it. An inbox takes all.
+// receive gives a new signal to the receive that has waited longest, or keeps it. An inbox takes
+// all.
 func (m *machine) receive(i int) {
 	if m.inbox != nil {
 		m.inbox.signal(i)
@@ -78,7 +80,8 @@ func (m *machine) take(c *Coroutine, f *Future) {
 	}
 }
 
-// Next is the pending receive of a signal: the same future until its value is got, so that a lost Select loses no signal.
+// Next is the pending receive of a signal: the same future until its value is got, so that a lost
+// Select loses no signal.
 func (x Ctx) Next(name string) *Future {
 	if err := x.enter("Next"); err != nil {
 		return failed(err)
@@ -101,7 +104,8 @@ func (c *Coroutine) forgetNext(f *Future) {
 	}
 }
 
-// TryReceive takes a signal if one is there: one that a pending receive has got, or the oldest that nobody waits for.
+// TryReceive takes a signal if one is there: one that a pending receive has got, or the oldest that
+// nobody waits for.
 func (x Ctx) TryReceive(name string) (model.Payload, bool) {
 	x.must("TryReceive")
 	c := x.co

@@ -15,8 +15,8 @@ import (
 // latePatience bounds how long a caller whose deadline has passed waits to hear why.
 const latePatience = 200 * time.Millisecond
 
-// late adds to the error of a caller whose deadline has passed why the thing did not happen. A caller that gave up
-// by itself does not wait for an explanation.
+// late adds to the error of a caller whose deadline has passed why the thing did not happen. A
+// caller that gave up by itself does not wait for an explanation.
 func (s *Service) late(ctx context.Context, a model.Address, err error) error {
 	if err == nil || !fault.Is(err, fault.Timeout) || !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
@@ -35,21 +35,24 @@ func (s *Service) late(ctx context.Context, a model.Address, err error) error {
 	return fault.New(fault.Timeout, "%w; %s", err, strings.Join(texts, "; "))
 }
 
-// whyLate is why an execution or an entity has not done what a caller waited for, and what that waits for in turn. It
-// is empty when that is not known.
+// whyLate is why an execution or an entity has not done what a caller waited for, and what that
+// waits for in turn. It is empty when that is not known.
 func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	j, err := s.judge(ctx, a.Tenant)
 	if err != nil {
 		return nil
 	}
 	var reasons []model.Reason
+
 	if a.IsEntity() {
 		reasons = j.lateEntity(ctx, a)
-	} else if reasons, _ = j.why(ctx, a); len(reasons) == 0 { // it does not exist, or cannot be read
+	} else if reasons, _ = j.why(ctx, a); len(reasons) == 0 {
+		// it does not exist, or cannot be read
 		if why, ok := j.world.Unowned(s.shard(a)); ok {
 			reasons = []model.Reason{why}
 		}
 	}
+
 	if len(reasons) == 0 {
 		return nil
 	}
@@ -57,8 +60,8 @@ func (s *Service) whyLate(ctx context.Context, a model.Address) []api.Link {
 	return append(chain, j.follow(ctx, &model.Start{Address: a}, reasons)...)
 }
 
-// lateEntity is why an entity has not answered. The call of a caller that gave up no longer waits for it, so the
-// reason may be one that nothing in its mailbox shows.
+// lateEntity is why an entity has not answered. The call of a caller that gave up no longer waits
+// for it, so the reason may be one that nothing in its mailbox shows.
 func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason {
 	info, err := j.entityAt(ctx, a)
 	if err != nil {
@@ -67,6 +70,7 @@ func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason 
 	if len(info.Reasons) > 0 {
 		return info.Reasons
 	}
+
 	shard := j.service.shard(a)
 	if why, ok := j.world.Unowned(shard); ok {
 		return []model.Reason{why}
@@ -74,6 +78,7 @@ func (j *judge) lateEntity(ctx context.Context, a model.Address) []model.Reason 
 	if why, ok := j.world.Lacks(shard, a, ""); ok {
 		return []model.Reason{why}
 	}
+
 	if info.Entity.Locked() {
 		return []model.Reason{core.EntityReason(&info.Entity, true)}
 	}
