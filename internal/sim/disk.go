@@ -214,7 +214,7 @@ type transaction struct {
 // commit sends a batch.
 func (d *disk) commit(p *proc, b *store.Batch, reply func(store.Committed, error)) {
 	s := d.s
-	x := &transaction{batch: b.Clone()} // what is on its way to the store does not change when the lane goes on and uses the memory again
+	x := &transaction{batch: b.Clone()} // the lane uses the memory of its batch again
 	x.p, x.name, x.exec = p, "commit", x.begin
 	x.ok, x.bad = func() { reply(x.res, x.err) }, func(e error) { reply(store.Committed{}, e) }
 	switch {
@@ -270,7 +270,7 @@ func (x *transaction) locked(l *lock) {
 func (x *transaction) finish() {
 	s := x.disk.s
 	if x.p.dead && x.p.cut && x.takes > 0 {
-		x.err = store.Errorf(store.Unknown, "commit", "rolled back") // its sender is gone and hears nothing
+		x.err = store.Errorf(store.Unknown, "commit", "rolled back") // its sender is gone
 	} else {
 		x.res, x.err = x.disk.apply(x.batch)
 		if x.fate == late || (x.orphan && x.takes > 0) {

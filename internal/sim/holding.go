@@ -154,7 +154,8 @@ type traces struct {
 	answers map[uint64]model.Answer
 	// taken are deeds that leave the mailbox.
 	taken []uint64
-	// rowless tells that the batch writes no row of the entity, and came are the deeds then whose messages and requests it consumes.
+	// rowless tells that the batch writes no row of the entity. Then came are the deeds whose
+	// messages and requests it consumes.
 	rowless bool
 	came    []uint64
 	// applied are the deeds that the batch applies, in order.
@@ -308,13 +309,13 @@ func overlap(before []*handover, h *handover) bool {
 	})
 }
 
-// fits reports whether a batch tells what came of the calls of a hand-over that changes something. A node commits only
-// what it has handed over itself: what came of the hand-overs of those before it is lost.
+// fits reports whether a batch tells what came of the calls of a hand-over that changes something. A
+// node commits only what it has handed over itself: the hand-overs of those before it are lost.
 func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 	if h.life != t.life {
 		return false
 	}
-	changed, told := false, !t.rowless && (h.base != nil || h.end != nil) // which is to be found in the row
+	changed, told := false, !t.rowless && (h.base != nil || h.end != nil) // it is in the row
 	for i := range h.calls {
 		c := &h.calls[i]
 		changed = changed || c.changed
@@ -323,7 +324,9 @@ func (l *ledger) fits(n *holding, h *handover, t *traces) bool {
 			return false
 		}
 		told = told || slices.Contains(t.taken, c.id) || slices.Contains(t.came, c.id)
-		told = told || t.rowless && (h.base != nil || h.end != nil) && d.sender.IsZero() && !d.named // of which nothing is stored
+		if t.rowless && (h.base != nil || h.end != nil) && d.sender.IsZero() && !d.named {
+			told = true // such a call leaves no trace in the store
+		}
 		if d.oneWay || d.brief {
 			continue
 		}

@@ -180,15 +180,15 @@ func TestKnownSeedsOfLending(t *testing.T) {
 func TestKnownSeedsOfHardships(t *testing.T) {
 	t.Parallel()
 	for _, seed := range []uint64{
-		5296,  // the simulated clock of a node kept the time of the machine after it had read that of the store
-		6384,  // the oracle took a request that was refused twice, in different words, for one with two answers
+		5296,  // the simulated clock of a node kept the time of the machine
+		6384,  // the oracle took a request that was refused twice for one with two answers
 		4971,  // the oracle believed calls of an entity to be durable that the node had undone
-		15542, // a flood for a quarantined address was put off again and again, and a neighbour starved
-		23572, // deadlines of two tasks met in each batch, one of them refused, and the lane ran in circles
+		15542, // a lane did nothing but put off a flood, and a neighbour starved
+		23572, // deadlines of two tasks met in each batch, and the store refused one
 		16406, // a node that had stood still during a small jump fenced a live one
 		899,   // a claim was handed over whose time was up, and its permit had gone to the next
-		28654, // the claim of a task met the claim of a poisoned one in each batch, and both were refused for ever
-		12865, // a run that can go on was overlooked because of a start that was refused, and stood still
+		28654, // the claim of a task met the claim of a poisoned one in each batch
+		12865, // a run was overlooked because of a start that was refused
 	} {
 		if _, err := Run(seed, Options{}); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
@@ -206,8 +206,9 @@ func TestCalm(t *testing.T) {
 	}
 }
 
-// TestSameSeedSameTrace runs seeds with and without a readable trace: it may change nothing. TestSeeds runs every 50th of
-// its seeds twice, because nothing may depend on chance, such as the order of a map.
+// TestSameSeedSameTrace runs seeds with and without a readable trace, which must not change them.
+// TestSeeds runs every 50th of its seeds twice, because chance, such as the order of a map, must not
+// change them either.
 func TestSameSeedSameTrace(t *testing.T) {
 	t.Parallel()
 	for seed := range fewer(30) {

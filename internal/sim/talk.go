@@ -259,7 +259,7 @@ func (l *ledger) updateAnswered(b *store.Batch, r *run, e *model.Event) {
 func (l *ledger) reply(r *store.Reply) {
 	old, ok := l.replies[r.RequestKey]
 	if ok && strings.HasPrefix(r.ID, model.RefusedIDs) {
-		return // the same row was put and refused again, perhaps with other words: the first refusal stays
+		return // the same row was put and refused again: the first refusal stays
 	}
 	if ok && old != string(r.Body) {
 		l.fail("I16: request %s of %s has two answers", r.ID, r.Address)

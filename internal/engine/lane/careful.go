@@ -45,9 +45,9 @@ func (l *Lane) refused(now model.Time, err error) {
 	l.applyAgain(chunks, rest)
 }
 
-// proposal reports whether the board has asked for the input: a claim, or a deadline. When a batch is
-// dropped, the board is told anew how its tasks stand, so a proposal in it comes to nothing when it is
-// applied again. The board makes it once more.
+// proposal reports whether the board has asked for the input: a claim, or a deadline. When the lane
+// drops a batch, it tells the board anew how its tasks stand. So a proposal in the batch has no
+// effect when the lane applies it again, and the board makes it once more.
 func (in *input) proposal() bool { return in.kind == inClaim || in.kind == inExpire }
 
 func proposals(inputs []*input) (n int) {
@@ -59,9 +59,9 @@ func proposals(inputs []*input) (n int) {
 	return n
 }
 
-// staysApart reports whether a proposal has to wait for the next batch. Those of a refused batch are not
-// left when it is applied again in halves, so they would never show which of them is the poison: the
-// board would make all of them at once again. So the next ones go one per batch.
+// staysApart reports whether a proposal has to wait for the next batch. Those of a refused batch have
+// no effect when the lane applies them again in halves, so the halves never show which of them is
+// the poison. The board would make all of them at once again. So the next ones go one per batch.
 func (l *Lane) staysApart(in *input) bool {
 	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
 }

@@ -49,7 +49,7 @@ type entry struct {
 	read       *[]model.Event // has been read, and waits for what is on its way to the store
 	unserved   bool           // waits for a worker to offer its workflow
 	inLine     bool           // waits for room in memory
-	overlooked bool           // a page has shown a run that can go on, and what is on its way to the store says otherwise
+	overlooked bool           // a page has shown another run that can go on
 	weight     int            // bytes of the room that it takes
 	bare       bool           // it has been read, and has no tasks
 	asleep     *model.Reason  // why it was paused when its state was dropped

@@ -362,9 +362,9 @@ func testReadIsOvertaken(t *testing.T, continued bool) {
 	r.wantHolder(a, 2)
 }
 
-// A start that assumes that its address is unused has its run in memory while a page of runnable runs
-// shows the one that is there. The store refuses the batch because of another row. Then nothing says
-// that the start has met a run, and the lane has to remember what the page has shown.
+// A start assumes that its address is unused. Its run is in memory while a page of runnable runs
+// shows the one that is in the store. The store refuses the batch because of another row, so it does
+// not say that the start has met a run. The lane has to remember what the page has shown.
 func TestRunnableBehindAnAssumedStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(c *lane.Config) { c.MaxHeld = 1 })

@@ -7,7 +7,8 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// putOff moves a message for a quarantined address out of the way of those behind it, to be tried again later.
+// putOff moves a message for a quarantined address out of the way of those behind it, to be tried
+// again later.
 func (l *Lane) putOff(now model.Time, e *entry, in *input) {
 	b := l.open
 	l.touch(b, e)
@@ -21,9 +22,9 @@ func (l *Lane) putOff(now model.Time, e *entry, in *input) {
 	b.bytes += rowBytes + in.message.Size()
 }
 
-// delays says for how long messages are put off. A lane reads and writes each of them again and again
-// until the quarantine is over. When there are many, each waits for longer, so that the lane has time
-// for the messages behind them.
+// delays says for how long messages are put off. A lane reads and writes each of them again and
+// again until the quarantine is over. When there are many, each waits for longer, so that the lane
+// has time for the messages behind them.
 type delays struct {
 	since         model.Time // when the period began
 	count, before int        // messages that were put off in it, and in the one before

@@ -48,9 +48,9 @@ func TestManyMessagesArePutOffForLonger(t *testing.T) {
 	}
 }
 
-// The board proposes two claims at once, and the row of one of them is refused. What is left of the
-// claims when the batch is applied again is nothing, so the board proposes both again. They must not
-// meet in one batch for ever.
+// The board proposes two claims at once, and the store refuses the row of one of them. The claims
+// have no effect when the lane applies the batch again, so the board proposes both again. They must
+// not meet in every batch.
 func TestClaimsBesidePoison(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
@@ -78,8 +78,8 @@ func TestClaimsBesidePoison(t *testing.T) {
 	}
 }
 
-// The commit of a claim takes longer than its worker may be silent. The board has found that out before
-// the claim is durable, and the attempt is about to time out. Nobody is to begin it any more.
+// The commit of a claim takes longer than its worker may be silent. The board has found that out
+// before the claim is durable, and the attempt is about to time out. No worker may begin it.
 func TestClaimThatIsOverdueIsNotHandedOver(t *testing.T) {
 	t.Parallel()
 	r, b := newBench(t, 0)
