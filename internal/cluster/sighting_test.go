@@ -208,9 +208,9 @@ func TestJumpThatEndsWhileANodeStandsStill(t *testing.T) {
 	}
 }
 
-// A node stands still for longer than a lease. In that time the store's clock goes back by less than
-// a lease, another node renews, and the clock jumps forward again. The lease that the node finds is
-// over, and younger than the last view, so a wrong clock may have written it.
+// A node stands still for longer than a lease. In that time the store's clock goes back by less
+// than a lease, another node renews, and the clock jumps forward again. The lease that the node
+// finds is over, and younger than the last view, so a wrong clock may have written it.
 func TestSmallJumpWhileANodeStandsStill(t *testing.T) {
 	t.Parallel()
 	m := newNode(1)

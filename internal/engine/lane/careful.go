@@ -59,8 +59,8 @@ func proposals(inputs []*input) (n int) {
 	return n
 }
 
-// staysApart reports whether a proposal has to wait for the next batch. Those of a refused batch have
-// no effect when the lane applies them again in halves, so the halves never show which of them is
+// staysApart reports whether a proposal has to wait for the next batch. Proposals of a refused batch
+// have no effect when the lane applies them again in halves, so the halves never show which of them is
 // the poison. The board would make all of them at once again. So the next ones go one per batch.
 func (l *Lane) staysApart(in *input) bool {
 	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()

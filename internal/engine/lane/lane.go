@@ -39,8 +39,8 @@ type Config struct {
 	TimerHorizon  time.Duration // how far ahead timers are read; 30 s
 	DrainWait     time.Duration // how long a shard that is given up waits for running steps; 5 s
 	QuarantineFor time.Duration // until a quarantined address is tried again; 1 min
-	// MaxPutOff is how many messages a lane puts off within QuarantineFor. So many more wait for
-	// another QuarantineFor; 1,000.
+	// MaxPutOff is how many messages a lane puts off within QuarantineFor. Further ones wait longer,
+	// by another QuarantineFor per MaxPutOff; 1,000.
 	MaxPutOff   int
 	Retention   time.Duration // how long closed runs are kept that have no time of their own; nothing is removed when it is 0
 	RetainEvery time.Duration // between two looks for runs to remove, or up to a half less; 1 min

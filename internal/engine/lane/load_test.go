@@ -374,16 +374,19 @@ func TestRunnableBehindAnAssumedStart(t *testing.T) {
 	r.restart()
 	r.join(1)
 	r.flush()
+
 	page := slices.IndexFunc(r.loads, func(ld lane.Load) bool { return ld.Kind == lane.LoadRunnable })
 	slow := r.loads[page]
 	r.loads = slices.Delete(r.loads, page, page+1)
-	r.began(large) // takes all room, so that no input has a run read for a worker
+
+	r.began(large) // takes all room: no input has a run read for a worker
 	r.start(a, "again")
 	r.start(key("other"), "other")
 	r.flush()
 	if r.commit == nil || len(r.commit.Starts) != 2 || !r.commit.Starts[0].IfAbsent {
 		t.Fatalf("in flight is %+v, want a start that assumes that there is no run", r.commit)
 	}
+
 	r.readOne(slow)
 	r.fail(store.Refused)
 	r.settle()

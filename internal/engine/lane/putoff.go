@@ -7,8 +7,7 @@ import (
 	"github.com/perdure/perdure/internal/store"
 )
 
-// putOff moves a message for a quarantined address out of the way of those behind it, to be tried
-// again later.
+// putOff moves a message for a quarantined address out of the way, to be tried again later.
 func (l *Lane) putOff(now model.Time, e *entry, in *input) {
 	b := l.open
 	l.touch(b, e)
