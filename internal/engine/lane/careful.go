@@ -59,16 +59,17 @@ func proposals(inputs []*input) (n int) {
 	return n
 }
 
-// staysApart reports whether a proposal has to wait for the next batch. Proposals of a refused batch
-// have no effect when the lane applies them again in halves, so the halves never show which of them is
-// the poison. The board would make all of them at once again. So the next ones go one per batch.
+// staysApart reports whether a proposal has to wait for the next batch. Proposals of a refused
+// batch have no effect when the lane applies them again in halves, so the halves never show which
+// of them is the poison. The board would make all of them at once again. So the next ones go one
+// per batch.
 func (l *Lane) staysApart(in *input) bool {
 	return l.apart > 0 && l.open.proposals > 0 && len(l.open.inputs) > 0 && in.proposal()
 }
 
-// split deals with a batch that the store did not take in time, again and again, and that cannot land any more: the lane applies
-// its inputs again in halves, of which each needs less time. It reports false when the batch has a single input and must be sent
-// as it is.
+// split deals with a batch that the store did not take in time, again and again, and that cannot
+// land. The lane applies its inputs again in halves, and each half needs less time. It reports
+// false when the batch has a single input and must be sent as it is.
 func (l *Lane) split(now model.Time) bool {
 	first := l.flight.inputs
 	if len(first) == 0 && len(l.flight.asides) > 1 { // it moves what cannot be read: the next ones move one row each
@@ -141,7 +142,8 @@ func (l *Lane) rollback(now model.Time, b *building) {
 			e.tasks.set(id, p)
 		}
 	}
-	for i := range slices.Backward(b.effects) { // whoever had a run last has it again
+
+	for i := range slices.Backward(b.effects) { // the last worker of a run has it again
 		switch f := &b.effects[i]; {
 		case f.kind == effEvict && f.heard:
 			f.entry.evicting, f.entry.wanted = false, false
@@ -150,6 +152,7 @@ func (l *Lane) rollback(now model.Time, b *building) {
 			l.holdAgain(f.entry, &f.call)
 		}
 	}
+
 	for _, e := range unheld {
 		l.dispatch(now, e) // unless whoever had it has it again
 	}
