@@ -207,7 +207,7 @@ func noWorker(e *entry) model.Reason {
 // activateFresh hands over a run that has just begun: there is nothing to read.
 func (l *Lane) activateFresh(now model.Time, e *entry, run model.RunID) {
 	if e.run() == run {
-		e.starting, e.fresh = false, false
+		e.starting, e.fresh, e.overlooked = false, false, false
 	}
 	if len(e.backlog) > 0 {
 		l.schedule(e)
