@@ -115,6 +115,7 @@ func Apply(x *Execution, t *model.Turn, now model.Time, fresh model.RunID, lim L
 		return x, d, nil
 	}
 
+	x.fed = max(x.fed, t.Seen)
 	if x.Blocked != nil {
 		x.Blocked, x.Parked = nil, x.Withheld() != nil
 		d.Mark = x.mark()

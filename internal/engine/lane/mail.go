@@ -337,8 +337,11 @@ func (l *Lane) writeInbox(b *building, e *entry, in *input, d *core.Decision) {
 	}
 }
 
-// temporary reports whether a refusal is no outcome: there was no room, and the same request may find some later. It is not remembered under the id of the request.
-func temporary(f *model.Failure) bool { return f != nil && f.Kind == fault.Exhausted.String() }
+// temporary reports whether a refusal is no outcome: there was no room, or the code of the run goes on, and the same request may
+// succeed later. It is not remembered under the id of the request.
+func temporary(f *model.Failure) bool {
+	return f != nil && (f.Kind == fault.Exhausted.String() || f.Type == model.FailureBusy)
+}
 
 // bury keeps a refused request as a dead letter: a row of the inbox that never comes to its turn. One that found no room is tried again.
 func (l *Lane) bury(b *building, e *entry, refused *model.Message, why *model.Failure) {
