@@ -156,6 +156,7 @@ func newSignalsDrop(o *options) *cobra.Command {
 			case !one && r.requestID != "":
 				return fault.New(fault.Invalid, "--request-id names the drop of one signal, and --name drops several")
 			}
+
 			return o.signals(cmd.Context(), &r, args[0], func(ctx context.Context, b api.Backend, t api.Target) error {
 				ids := args[1:]
 				if name != "" {

@@ -62,8 +62,8 @@ func (x *Execution) notUnread(m *model.Message) string {
 	return fmt.Sprintf("%s has no unread signal %s: its code may have taken it already", m.To, m.ID)
 }
 
-// manageSignal skips or drops a signal. The caller has made sure that no worker may be about to take it: a turn that takes a
-// signal which is not there any more would contradict the history.
+// manageSignal skips or drops a signal. The caller has made sure that no worker may be about to
+// take it: a turn that takes a signal which is not there any more would contradict the history.
 func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, lim Limits) {
 	e := x.FindSignal(m.ID)
 	switch {
@@ -102,12 +102,14 @@ func (x *Execution) manageSignal(d *Decision, m *model.Message, now model.Time, 
 	d.Answer.Output = (&model.Calls{Calls: []model.Call{left}, Total: len(x.signals)}).Encode()
 }
 
-// noticed reports whether something durable may rest on the signal at a position being there, although the code has not taken it:
-// the code may have selected it, or has left it to the next receive. Then a replay must show it to the code up to its drop.
-// Otherwise the replayed code never learns of it.
+// noticed reports whether something durable may rest on the signal at a position being there,
+// although the code has not taken it: the code may have selected it, or has left it to the next
+// receive. Then a replay must show it to the code up to its drop. Otherwise the replayed code never
+// learns of it.
 //
-// What the code has been fed is known since this owner has the run. For earlier signals, one that came during the
-// pause that still holds was not noticed, nor was one after which the code has neither recorded anything nor waits for a timer.
+// What the code has been fed is known since this owner has the run. For earlier signals, one that
+// came during the pause that still holds was not noticed, nor was one after which the code has
+// neither recorded anything nor waits for a timer.
 func (x *Execution) noticed(seq int64) bool {
 	switch {
 	case x.fed >= seq:
@@ -119,7 +121,8 @@ func (x *Execution) noticed(seq int64) bool {
 	return x.acted > seq || x.codeTimers()
 }
 
-// codeTimers reports whether a timer of the code is open. It leaves no event when it begins, so nobody knows when it did.
+// codeTimers reports whether a timer of the code is open. It leaves no event when it begins, so
+// nobody knows when it did.
 func (x *Execution) codeTimers() bool {
 	for i := range x.timers {
 		if !OwnTimer(x.timers[i].ID) {

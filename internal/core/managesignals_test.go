@@ -96,7 +96,8 @@ func (k *signalDesk) reads() {
 	k.x = x
 }
 
-// What an operator does with an unread signal is an event of the history: whoever reads that has the same signals.
+// What an operator does with an unread signal is an event of the history: whoever reads that has
+// the same signals.
 func TestManagedSignals(t *testing.T) {
 	t.Parallel()
 	k := newSignalDesk(t)
@@ -145,7 +146,8 @@ func TestManagedSignals(t *testing.T) {
 	}
 }
 
-// The event of a drop says whether something durable may rest on the signal. It never denies that wrongly.
+// The event of a drop says whether something durable may rest on the signal. It never denies that
+// wrongly.
 func TestDropsSayWhatWasNoticed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -277,6 +277,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 			}
 			return cable{shared, &cut[i], &fenced[i]}
 		}})
+
 		must(t, err)
 		limited := perdure.NewActivity("limited", func(_ context.Context, n int) (int, error) {
 			if cut[i].Load() && !back { // the process is gone
@@ -287,6 +288,7 @@ func inlineAfterLeaseLoss(t *testing.T, nodes int, back bool) {
 			bodies.leave(i)
 			return n, nil
 		}, perdure.Limit("three"))
+
 		flow = perdure.NewWorkflow("flow", func(ctx perdure.WorkflowCtx, n int) (int, error) { return limited.Run(ctx, n) })
 		app, err := perdure.Attach(t.Context(), perdure.Attachment{Backend: n.Backend(), OnClosing: n.Stopping, OnClose: n.Close}, limited, flow)
 		must(t, err)

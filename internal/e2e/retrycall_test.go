@@ -15,6 +15,7 @@ func TestRetryOfAFailedCall(t *testing.T) {
 		var broken atomic.Bool
 		broken.Store(true)
 		accounts := perdure.NewEntity[int]("account")
+
 		deposit := perdure.NewOperation(accounts, "deposit", func(_ perdure.EntityCtx, n *int, by int) (int, error) {
 			if broken.Load() {
 				return 0, perdure.Permanent(errors.New("the vault is closed"))
@@ -22,6 +23,7 @@ func TestRetryOfAFailedCall(t *testing.T) {
 			*n += by
 			return *n, nil
 		})
+
 		pay := perdure.NewWorkflow("pay", func(ctx perdure.WorkflowCtx, by int) (int, error) { return deposit.Call(ctx, "a", by) })
 		app := s.open(accounts, pay)
 		c := caller(t, app)
@@ -29,6 +31,7 @@ func TestRetryOfAFailedCall(t *testing.T) {
 		if _, err := x.Result(c); err == nil {
 			t.Fatal("the call did not fail")
 		}
+
 		broken.Store(false)
 		if _, err := app.Retry(t.Context(), x); err != nil {
 			t.Fatal(err)

@@ -11,8 +11,9 @@ import (
 	"github.com/perdure/perdure"
 )
 
-// An operator lists the signals that an execution has not received, puts one behind the others of its name and drops two. The owner
-// goes on after a restart as the operator has left it. On PostgreSQL the operator is another process.
+// An operator lists the signals that an execution has not received, puts one behind the others of
+// its name and drops two. The owner goes on after a restart as the operator has left it. On
+// PostgreSQL the operator is another process.
 func TestOperatorManagesSignals(t *testing.T) {
 	t.Parallel()
 	onStores(t, kinds, func(t *testing.T, s *site) {
@@ -23,6 +24,7 @@ func TestOperatorManagesSignals(t *testing.T) {
 			if err != nil {
 				return "", err
 			}
+
 			text := ""
 			for range n {
 				word, err := words.Receive(ctx)
@@ -38,6 +40,7 @@ func TestOperatorManagesSignals(t *testing.T) {
 				}
 				text += word + " "
 			}
+
 			return strings.TrimSpace(text), nil
 		})
 		app := s.open(reads)
@@ -134,7 +137,8 @@ func TestOperatorManagesSignals(t *testing.T) {
 	})
 }
 
-// The code of a signal that was dropped while no program had it never learns of the signal, also when it selects.
+// The code of a signal that was dropped while no program had it never learns of the signal, also
+// when it selects.
 func TestDroppedSignalBeforeTheCodeRuns(t *testing.T) {
 	t.Parallel()
 	onStores(t, []string{"sqlite"}, func(t *testing.T, s *site) {

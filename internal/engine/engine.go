@@ -226,6 +226,7 @@ func New(cfg Config) *Engine {
 		cfg: cfg, clock: newClock(cfg.Clock, cfg.Suspended), lives: map[model.NodeID]bool{}, ready: make(chan struct{}), stopped: make(chan struct{}),
 		stopping: make(chan struct{}),
 	}
+
 	e.trouble = episode.New(cfg.Log, "the store cannot be used; the node tries again", "the store can be used again")
 	e.refusals = episode.New(cfg.Log, "the store refuses a commit; the node looks for the row and sets it aside", "the store refuses no commit for a minute")
 	e.lease = e.trouble.Source("doing", "lease")
@@ -236,6 +237,7 @@ func New(cfg Config) *Engine {
 	if cfg.Guest {
 		e.guest = newGuest()
 	}
+
 	return e
 }
 

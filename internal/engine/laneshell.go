@@ -271,6 +271,7 @@ func (s *laneShell) abandon(why error) {
 			w.settled(o.report.Ref, lane.ErrNotOwner)
 		}
 	}
+
 	s.log.Debug("lane ended", "reason", why)
 }
 

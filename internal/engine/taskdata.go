@@ -156,10 +156,12 @@ func (k *clerk) forgetListensLater() {
 		return
 	}
 	k.forgetting = true
+
 	time.AfterFunc(watchAgain, func() {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		k.forgetting = false
+
 		now, left := time.Now(), false
 		for a, l := range k.listens {
 			switch {
@@ -170,6 +172,7 @@ func (k *clerk) forgetListensLater() {
 				left = true
 			}
 		}
+
 		if left {
 			k.forgetListensLater()
 		}

@@ -7,14 +7,17 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// A signal that an operator has dropped must not reach the code, and the replay must still repeat what the code did before
-// the drop. So each dropped signal vanishes at a place of the history:
+// A signal that an operator has dropped must not reach the code, and the replay must still repeat
+// what the code did before the drop. So each dropped signal vanishes at a place of the history:
 //
-//   - Where nothing rests on the signal, it vanishes before it comes. The event of the drop says so.
-//   - Otherwise the code may have noticed the signal without taking it. It may have selected it, or another receive may have got a later
-//     signal because of it. Then the signal vanishes where it was dropped.
-//   - The code may take the signal before that place. The turn that told of this was lost, or it would be recorded and the signal
-//     could not have been dropped. So nothing rests on the event that had the code take it: the signal vanishes before that event.
+//   - Where nothing rests on the signal, it vanishes before it comes. The event of the drop says
+//     so.
+//   - Otherwise the code may have noticed the signal without taking it. It may have selected it, or
+//     another receive may have got a later signal because of it. Then the signal vanishes where it
+//     was dropped.
+//   - The code may take the signal before that place. The turn that told of this was lost, or it
+//     would be recorded and the signal could not have been dropped. So nothing rests on the event
+//     that had the code take it: the signal vanishes before that event.
 //
 // Every replay finds the same places, because they follow from the history up to the drop.
 
@@ -42,7 +45,8 @@ func (m *machine) hidden(i int) bool {
 	return dropped && at <= i
 }
 
-// vanish removes the signals that vanish before the event at an index is fed. What has come too late for this machine has it begin anew.
+// vanish removes the signals that vanish before the event at an index is fed. What has come too
+// late for this machine has it begin anew.
 func (m *machine) vanish(i int) {
 	for _, seq := range slices.Sorted(maps.Keys(m.r.drops)) {
 		signal := int(seq - 1)
@@ -106,8 +110,8 @@ func (m *machine) remove(name string, i int) {
 	}
 }
 
-// unresolve has a receive wait again that was resolved by a signal which is gone. Every coroutine is parked. Those that
-// wait for several futures have counted this one.
+// unresolve has a receive wait again that was resolved by a signal which is gone. Every coroutine
+// is parked. Those that wait for several futures have counted this one.
 func (m *machine) unresolve(f *Future) {
 	m.unbindSignal(f)
 	f.done, f.out, f.received, f.pos, f.sub = false, model.Payload{}, 0, 0, 0
@@ -117,12 +121,15 @@ func (m *machine) unresolve(f *Future) {
 			f.waiters = append(f.waiters, c)
 		}
 	}
+
 	if len(f.waiters) == 0 {
 		return
 	}
+
 	if q := m.signalQueue(f.name); len(q.received) > 0 {
 		m.bindSignal(f, q.pop())
 		return
 	}
+
 	m.queue(f)
 }

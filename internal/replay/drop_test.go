@@ -23,7 +23,8 @@ func (e *engine) unread() (all []int64) {
 	return all
 }
 
-// quiet reports whether the worker cannot go on by itself, as the real engine demands before it drops a signal.
+// quiet reports whether the worker cannot go on by itself, as the real engine demands before it
+// drops a signal.
 func (e *engine) quiet() bool {
 	return e.held && len(e.reports) == 0 && len(e.bodies) == 0 && !e.busy && e.seen >= e.news && e.told == len(e.events)
 }
@@ -58,8 +59,8 @@ func TestDroppedSignalIsNotSelected(t *testing.T) {
 	})
 }
 
-// Code that has noticed a signal loses it where it was dropped: what another receive has got because of it stays as it was. A replay
-// finds the same.
+// Code that has noticed a signal loses it where it was dropped: what another receive has got
+// because of it stays as it was. A replay finds the same.
 func TestDroppedSignalWasNoticed(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		f, g := x.Next("s"), x.Next("t")
@@ -88,7 +89,8 @@ func TestDroppedSignalWasNoticed(t *testing.T) {
 	})
 }
 
-// A worker took a signal, and its turn was lost. The signal is dropped, and the next worker goes on without it.
+// A worker took a signal, and its turn was lost. The signal is dropped, and the next worker goes on
+// without it.
 func TestDroppedSignalWasTakenInALostTurn(t *testing.T) {
 	bubble(t, func(_ *engine, x replay.Ctx) (string, error) {
 		tick := x.Next("tick")

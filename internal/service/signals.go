@@ -11,14 +11,15 @@ import (
 )
 
 const (
-	// signalPatience bounds how long an order about a signal waits for the code of the run to wait for something.
+	// signalPatience bounds how long an order about a signal waits for the code of the run to wait
+	// for something.
 	signalPatience = 5 * time.Second
 	// signalPause is how long it waits before it asks again, at first.
 	signalPause = 10 * time.Millisecond
 )
 
-// Signals asks the owner of an execution for the signals that its code has not taken, or has it show, skip or drop one. Where no process
-// owns the execution, its history tells.
+// Signals asks the owner of an execution for the signals that its code has not taken, or has it
+// show, skip or drop one. Where no process owns the execution, its history tells.
 func (s *Service) Signals(ctx context.Context, r api.SignalsRequest) (model.Calls, error) {
 	v := s.check("signals")
 	v.workflow(r.Target.Address, "signals")
@@ -43,8 +44,8 @@ func (s *Service) Signals(ctx context.Context, r api.SignalsRequest) (model.Call
 	return model.DecodeCalls(a.Output)
 }
 
-// aboutSignals asks the owner of an execution, or reads the history where there is no owner to ask. The owner of a closed run does not keep
-// its signals in memory.
+// aboutSignals asks the owner of an execution, or reads the history where there is no owner to ask.
+// The owner of a closed run does not keep its signals in memory.
 func (s *Service) aboutSignals(ctx context.Context, m *model.Message, looks bool) (model.Answer, error) {
 	if !looks {
 		return s.whenItWaits(ctx, m)
