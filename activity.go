@@ -3,6 +3,7 @@ package perdure
 import (
 	"context"
 	"sync/atomic"
+	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -52,29 +53,17 @@ func (a *Activity[I, O]) Bind(fn func(context.Context, I) (O, error)) Binding {
 	return Binding{a.definition(fn, nil, true, callerPosition())}
 }
 
-func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *txCode[I, O], bound bool, at string) activityDefinition {
-	d := activityDefinition{name: a.name, bound: bound, at: at, input: inputOf[I]("input of activity", a.name), types: []typeOf{
-		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
-	}}
-	if a.queued() {
-		d.queue, d.limits, d.breaker = a.opts.task.queue, a.opts.task.limits, a.opts.task.breaker
-	}
-	switch {
-	case fn != nil:
-		d.fn, d.handler = fn, a.handler(fn)
-	case tx != nil && tx.fn != nil:
-		d.fn, d.db, d.transactional = tx, tx.db, true
-	}
-	d.wrong = a.wrong
-	return d
-}
-
-func (a *Activity[I, O]) define(r *registry) { r.activity(a.definition(a.fn, a.tx, a.bound, a.at)) }
-
 // StepKeyedBy returns a copy whose steps are identified by key(in) instead of by equal arguments and occurrence.
 func (a *Activity[I, O]) StepKeyedBy(key func(I) string) *Activity[I, O] {
 	c := *a
 	c.key = key
+	return &c
+}
+
+// KeyedBy returns a copy that derives the key of a task from its input when it is submitted, so that the same input is the same task.
+func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
+	c := *a
+	c.taskKey = key
 	return &c
 }
 
@@ -100,6 +89,49 @@ func (a *Activity[I, O]) Go(ctx WorkflowCtx, in I, opts ...CallOption) *Future[O
 	}
 	s.Caller = ctx.x.Caller()
 	return stepFuture[O]("output of activity", a.name, ctx.x.StepFuture(s))
+}
+
+// Execution refers to the task of a key that was submitted, without touching the store.
+func (a *Activity[I, O]) Execution(key Key) Execution[O] {
+	return Execution[O]{Ref{Workflow: model.TaskPrefix + a.name, Key: key.id}}
+}
+
+// ActivityOption configures an activity definition.
+type ActivityOption interface{ applyActivity(*stepOptions) }
+
+// AttemptTimeout limits one attempt: its context ends after d, and the attempt has failed. That of a task counts from the moment at which a worker claims it.
+func AttemptTimeout(d time.Duration) TaskOption { return timeoutOption(d) }
+
+type timeoutOption time.Duration
+
+func (t timeoutOption) applyActivity(o *stepOptions) { o.timeout = time.Duration(t) }
+
+func (t timeoutOption) applyCall(o *stepOptions) { o.timeout = time.Duration(t) }
+
+func (t timeoutOption) applyStart(o *startOptions) {
+	o.task = append(o.task, submitOption{"AttemptTimeout", t})
+}
+
+// queued reports whether the activity has a queue.
+func (a *Activity[I, O]) queued() bool { return a.opts.task != nil && a.opts.task.queued }
+
+func (a *Activity[I, O]) define(r *registry) { r.activity(a.definition(a.fn, a.tx, a.bound, a.at)) }
+
+func (a *Activity[I, O]) definition(fn func(context.Context, I) (O, error), tx *txCode[I, O], bound bool, at string) activityDefinition {
+	d := activityDefinition{name: a.name, bound: bound, at: at, input: inputOf[I]("input of activity", a.name), types: []typeOf{
+		typeFor[I]("input of activity " + a.name), typeFor[O]("output of activity " + a.name),
+	}}
+	if a.queued() {
+		d.queue, d.limits, d.breaker = a.opts.task.queue, a.opts.task.limits, a.opts.task.breaker
+	}
+	switch {
+	case fn != nil:
+		d.fn, d.handler = fn, a.handler(fn)
+	case tx != nil && tx.fn != nil:
+		d.fn, d.db, d.transactional = tx, tx.db, true
+	}
+	d.wrong = a.wrong
+	return d
 }
 
 // step is one call of the activity.
@@ -192,72 +224,3 @@ func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool
 // txQueued is why a transactional activity has no queue.
 const txQueued = "it is transactional and has a queue: what it does happens exactly once only where its workflow runs, so take the queue away, " +
 	"or have a workflow on the other side call it"
-
-// callOptions collects options. Most calls have none.
-func callOptions(opts []CallOption) *stepOptions {
-	if len(opts) == 0 {
-		return &noOptions
-	}
-	o := new(stepOptions)
-	for _, opt := range opts {
-		opt.applyCall(o)
-	}
-	return o
-}
-
-var noOptions stepOptions // never changed
-
-func newStep(name string, o *stepOptions) *replay.Step {
-	s := &replay.Step{Name: name, Key: o.key, Keyed: o.keyed, AttemptTimeout: o.timeout}
-	if o.retry != nil {
-		s.Policy = o.retry.policy()
-	}
-	return s
-}
-
-// Do runs fn as a step: it is executed once its turn has come, its outcome is journaled, and on replay the outcome is returned without executing
-// it. In a loop, give each a StepKey.
-func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error), opts ...CallOption) (out T, err error) {
-	o := callOptions(opts)
-	if err = checkName("step", name); err != nil {
-		return out, Permanent(public(err))
-	}
-	if err = o.check(); err == nil && o.task != nil {
-		err = fault.New(fault.Invalid, "%s is for activities: a function that Do is given runs where the workflow runs", o.task.given[0])
-	}
-	if err != nil {
-		return out, Permanent(public(fault.New(fault.Invalid, "step %s: %w", name, err)))
-	}
-	s := newStep(name, o)
-	s.Caller = ctx.x.Caller()
-	h := ctx.host()
-	s.Body = func(ctx context.Context) (model.Payload, error) {
-		v, err := fn(ctx)
-		if err != nil {
-			return model.Payload{}, err
-		}
-		return result(ctx, h, "result of step", name, v)
-	}
-	p, err := ctx.x.Step(s)
-	if err != nil {
-		return out, remote(err)
-	}
-	return recorded[T](ctx, "result of step", name, p), nil
-}
-
-// IdempotencyKey is stable over all attempts of the current step; empty outside of one. Hand it to services that support it, so that
-// an attempt whose outcome was lost is not done twice there.
-func IdempotencyKey(ctx context.Context) string {
-	if s := replay.StepFrom(ctx); s != nil {
-		return s.IdempotencyKey()
-	}
-	return ""
-}
-
-// Attempt counts the attempts of the current step from 1; it is 0 outside of one.
-func Attempt(ctx context.Context) int {
-	if s := replay.StepFrom(ctx); s != nil {
-		return s.Attempt()
-	}
-	return 0
-}

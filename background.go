@@ -10,9 +10,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// rarely is how often a test looks at an outbox of its own accord: in virtual time a poll every second would be most of what it does.
-const rarely = 24 * time.Hour
-
 // serveDatabases begins what an app does in the background for databases of the user.
 func (a *App) serveDatabases(r *registry) error {
 	mailer, ok := a.cfg.Backend.(api.Mailer)
@@ -44,6 +41,9 @@ func (a *App) serveDatabases(r *registry) error {
 	}
 	return nil
 }
+
+// rarely is how often a test looks at an outbox of its own accord: in virtual time a poll every second would be most of what it does.
+const rarely = 24 * time.Hour
 
 func (a *App) stopBackground() {
 	a.stop()

@@ -1,8 +1,6 @@
 package perdure
 
 import (
-	"context"
-
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
@@ -47,12 +45,3 @@ type state struct {
 	Format  string `json:",omitempty"`
 	Failure *model.Failure
 }
-
-// Client is an App together with the context of the call: the Caller of ordinary code.
-type Client struct {
-	app *App
-	ctx context.Context //nolint:containedctx // a Client is one call's view of the App
-}
-
-func (c Client) sender() outlet { return c }
-func (c Client) caller() inlet  { return c }

@@ -2,6 +2,7 @@ package perdure
 
 import (
 	"bytes"
+	"context"
 
 	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
@@ -10,7 +11,21 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
-// ---- Client as Caller: plain calls of the engine
+// Client is an App together with the context of the call: the Caller of ordinary code.
+type Client struct {
+	app *App
+	ctx context.Context //nolint:containedctx // a Client is one call's view of the App
+}
+
+func (c Client) sender() outlet { return c }
+
+func (c Client) caller() inlet { return c }
+
+func (c Client) host() *host { return c.app.host }
+
+func (c Client) open(kind, name string, p model.Payload) (model.Payload, error) {
+	return callReader{c.host(), c.ctx}.open(kind, name, p)
+}
 
 func (c Client) startRequest(ref Ref, in model.Payload, o *startOptions) (api.StartRequest, error) {
 	return c.host().startRequest(c.ctx, brief, ref, in, o)

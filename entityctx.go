@@ -26,8 +26,6 @@ func (ctx EntityCtx) Exists() bool { return ctx.c.Exists }
 // Delete removes the state when the operation succeeds: the next one finds the zero value again. A lock of the entity stays.
 func (ctx EntityCtx) Delete() { ctx.c.Delete() }
 
-// ---- as Sender: everything becomes a message of the call
-
 func (ctx EntityCtx) host() *host { return ctx.h }
 
 func (ctx EntityCtx) open(kind, name string, p model.Payload) (model.Payload, error) {

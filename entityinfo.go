@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -32,26 +31,6 @@ type EntityInfo struct {
 	Waiters []Ref
 	// Reason is why what waits does not move.
 	Reason string
-}
-
-func (r EntityRef) address() (model.Address, error) {
-	return model.Address{Tenant: model.DefaultTenant, Type: model.EntityPrefix + r.Type, Key: r.Key}, entityKind.check(r.Type, r.Key)
-}
-
-func linkRef(l model.Link) Ref {
-	return Ref{Workflow: l.Address.Type, Key: l.Address.Key, Run: l.Run.String()}
-}
-
-func (a *App) entityOf(ctx context.Context, n *model.Entity) EntityInfo {
-	info := EntityInfo{Ref: EntityRef{Type: n.Address.Type[len(model.EntityPrefix):], Key: n.Address.Key}, Exists: n.Exists, Changed: n.Changed.Std()}
-	if n.Exists {
-		info.Created = n.Created.Std()
-		info.State, info.StateIs = a.host.show(ctx, n.State)
-	}
-	if n.Locked() {
-		info.LockedBy, info.LockedAt, info.Epoch = linkRef(n.Holder), n.Held.Std(), n.Epoch
-	}
-	return info
 }
 
 // Entity tells how an entity stands, as far as that is committed; it waits for nobody. One that does not exist is no error.
@@ -82,9 +61,18 @@ func (a *App) Entities(ctx context.Context, entity, prefix string) iter.Seq2[Ent
 	return a.listEntities(ctx, entity, api.EntityListRequest{KeyPrefix: prefix})
 }
 
-// Locked lists the entities of a type that are locked, by key; those of all types when the type is empty.
-func (a *App) Locked(ctx context.Context, entity string) iter.Seq2[EntityInfo, error] {
-	return a.listEntities(ctx, entity, api.EntityListRequest{Locked: true})
+// ForceDeleteEntity removes an entity whose row cannot be read, or whose changes the store refuses, whatever state it is in. Its row and the calls that wait for it are written to
+// export first, as they stand, as JSON lines (docs/operating.md has the format). Callers and sections that wait for its lock get ErrNotFound. Calls that nobody waits for become
+// dead letters. The section that holds its lock finds its further calls of the entity refused with ErrConflict.
+// An entity that changes after its row was written to export is not removed: the error is ErrConflict, and the
+// caller may try again with a new export.
+// As with ForceDelete, an export with a method Flush() error is flushed first.
+func (a *App) ForceDeleteEntity(ctx context.Context, ref EntityRef, export io.Writer) error {
+	to, err := ref.address()
+	if err == nil {
+		_, err = a.host.backend.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: to}, Force: true, Export: export})
+	}
+	return public(err)
 }
 
 func (a *App) listEntities(ctx context.Context, entity string, r api.EntityListRequest) iter.Seq2[EntityInfo, error] {
@@ -110,30 +98,18 @@ func (a *App) listEntities(ctx context.Context, entity string, r api.EntityListR
 	}
 }
 
-// Unlock takes the lock of an entity from the section that holds it, whatever that does: further calls of the entity in that section are refused with ErrConflict, and whoever
-// waits gets the lock. epoch is that of the lock that is meant (EntityInfo.Epoch): when another section holds the entity by now, nothing is done and the error is ErrConflict.
-// It is for emergencies. To cancel or terminate the execution releases all its locks.
-func (a *App) Unlock(ctx context.Context, ref EntityRef, epoch int64) error {
-	to, err := ref.address()
-	if err == nil && epoch <= 0 {
-		err = fault.New(fault.Invalid, "unlock %s/%s: the epoch of the lock that is meant is not given", ref.Type, ref.Key)
+func (a *App) entityOf(ctx context.Context, n *model.Entity) EntityInfo {
+	info := EntityInfo{Ref: EntityRef{Type: n.Address.Type[len(model.EntityPrefix):], Key: n.Address.Key}, Exists: n.Exists, Changed: n.Changed.Std()}
+	if n.Exists {
+		info.Created = n.Created.Std()
+		info.State, info.StateIs = a.host.show(ctx, n.State)
 	}
-	if err != nil {
-		return public(err)
+	if n.Locked() {
+		info.LockedBy, info.LockedAt, info.Epoch = linkRef(n.Holder), n.Held.Std(), n.Epoch
 	}
-	return public(a.host.backend.Unlock(ctx, api.UnlockRequest{Address: to, Epoch: epoch}))
+	return info
 }
 
-// ForceDeleteEntity removes an entity whose row cannot be read, or whose changes the store refuses, whatever state it is in. Its row and the calls that wait for it are written to
-// export first, as they stand, as JSON lines (docs/operating.md has the format). Callers and sections that wait for its lock get ErrNotFound. Calls that nobody waits for become
-// dead letters. The section that holds its lock finds its further calls of the entity refused with ErrConflict.
-// An entity that changes after its row was written to export is not removed: the error is ErrConflict, and the
-// caller may try again with a new export.
-// As with ForceDelete, an export with a method Flush() error is flushed first.
-func (a *App) ForceDeleteEntity(ctx context.Context, ref EntityRef, export io.Writer) error {
-	to, err := ref.address()
-	if err == nil {
-		_, err = a.host.backend.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: to}, Force: true, Export: export})
-	}
-	return public(err)
+func linkRef(l model.Link) Ref {
+	return Ref{Workflow: l.Address.Type, Key: l.Address.Key, Run: l.Run.String()}
 }

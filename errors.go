@@ -2,7 +2,6 @@ package perdure
 
 import (
 	"errors"
-	"time"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -99,16 +98,4 @@ func remote(err error) error {
 		return public(err)
 	}
 	return &RemoteError{Kind: f.Kind, Type: f.Type, Message: f.Message, failure: f}
-}
-
-// Permanent marks an error that is not retried.
-func Permanent(err error) error { return replay.Permanent(err) }
-
-// RetryAfter asks for the next attempt at a given distance, instead of the policy's. A time in the past is now; one of more than a hundred years is a mistake, for which the step
-// or task fails: it would wait for ever.
-func RetryAfter(err error, d time.Duration) error {
-	if err != nil && d > maxTaskTime {
-		return replay.Permanent(fault.New(fault.Invalid, "RetryAfter of %s, which is more than a hundred years: %w", d, err))
-	}
-	return replay.RetryAfter(err, d)
 }

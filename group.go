@@ -108,7 +108,8 @@ func (w *groupWalk) handle(v reflect.Value, path string) {
 type invocable interface{ callTarget() *callTarget }
 
 func (o *Operation[I, O]) callTarget() *callTarget { return &o.to }
-func (r *RPC[I, O]) callTarget() *callTarget       { return &r.to }
+
+func (r *RPC[I, O]) callTarget() *callTarget { return &r.to }
 
 // called defines the entity or service of what can be called, if its code is here.
 func (w *groupWalk) called(t *callTarget, path string) {
@@ -148,14 +149,19 @@ func isHandle(t reflect.Type) bool { return t.Implements(definitionType) || t.Im
 // namedMessage is the typed name of a message. There is nothing to define, but it must not be nil.
 type namedMessage interface{ named() }
 
-func (s *Signal[T]) named()    {}
-func (p *Promise[T]) named()   {}
+func (s *Signal[T]) named() {}
+
+func (p *Promise[T]) named() {}
+
 func (u *Update[I, O]) named() {}
-func (q *Query[I, O]) named()  {}
-func (s *State[T]) named()     {}
+
+func (q *Query[I, O]) named() {}
+
+func (s *State[T]) named() {}
 
 func (o *Operation[I, O]) named() {}
-func (r *RPC[I, O]) named()       {}
+
+func (r *RPC[I, O]) named() {}
 
 // hasHandles reports whether a struct, or what a pointer to one points to, has a handle in it at any depth.
 func hasHandles(t reflect.Type, seen []reflect.Type) bool {

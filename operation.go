@@ -54,6 +54,30 @@ func BindOperation[S, I, O any](e *Entity[S], op *Operation[I, O], fn func(Entit
 	return Binding{b}
 }
 
+// Call runs the operation and waits for its reply. It is done once, however often it is sent under the same RequestID. From a workflow it is a step, which is done once
+// without a RequestID and takes none. An entity that nobody has the code of keeps the call waiting.
+func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
+	return invoke[I, O](c, &o.to, key, in, opts)
+}
+
+// Go runs the operation as a step. When its scope ends, nobody waits for the reply any more, but the operation may run all the same.
+func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOption) *Future[O] {
+	m, err := callMessage(ctx.host(), &o.to, key, in)
+	if err == nil {
+		m, err = ctx.callable(m, callOptions(opts))
+	}
+	if err != nil {
+		return failedFuture[O](err)
+	}
+	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, callOptions(opts).key, ctx.sealer(&m)))
+}
+
+// Send has the operation run later and drops its reply. It returns when the call is stored: from then on it is not lost. One that the build which has the code cannot make, because it lacks the operation, is a dead
+// letter (App.DeadLetters).
+func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
+	return invokeLater(s, &o.to, key, in, opts)
+}
+
 // operation is an operation as its entity keeps it.
 func operation[S, I, O any](e *Entity[S], name string, fn func(EntityCtx, *S, I) (O, error), at string) callDefinition {
 	c := callDefinition{name: name, at: at, types: callTypes[I, O](entityKind, e.name, name)}
@@ -84,30 +108,6 @@ func serve[I, O any](ctx EntityCtx, k *calleeKind, fn func(EntityCtx, I) (O, err
 		return model.Payload{}, err
 	}
 	return result(ctx.c.Context(), ctx.h, "output of "+k.call, ctx.c.Name, out)
-}
-
-// Call runs the operation and waits for its reply. It is done once, however often it is sent under the same RequestID. From a workflow it is a step, which is done once
-// without a RequestID and takes none. An entity that nobody has the code of keeps the call waiting.
-func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
-	return invoke[I, O](c, &o.to, key, in, opts)
-}
-
-// Go runs the operation as a step. When its scope ends, nobody waits for the reply any more, but the operation may run all the same.
-func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOption) *Future[O] {
-	m, err := callMessage(ctx.host(), &o.to, key, in)
-	if err == nil {
-		m, err = ctx.callable(m, callOptions(opts))
-	}
-	if err != nil {
-		return failedFuture[O](err)
-	}
-	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, callOptions(opts).key, ctx.sealer(&m)))
-}
-
-// Send has the operation run later and drops its reply. It returns when the call is stored: from then on it is not lost. One that the build which has the code cannot make, because it lacks the operation, is a dead
-// letter (App.DeadLetters).
-func (o *Operation[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
-	return invokeLater(s, &o.to, key, in, opts)
 }
 
 // callTarget is what is called, without the key.

@@ -37,6 +37,9 @@ func ParseRef(s string) (Ref, error) {
 	return r, nil
 }
 
+// Cancel asks the execution to end; clean-up runs.
+func (r Ref) Cancel(s Sender, reason string) error { return cancel(s, r, reason) }
+
 // Target is an execution that may be signalled, resolved, cancelled or described: an Execution or a Ref.
 type Target interface{ target() Ref }
 

@@ -2,8 +2,6 @@ package perdure
 
 import (
 	"context"
-	"encoding"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -11,69 +9,12 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
-	"github.com/perdure/perdure/internal/pool"
-	"github.com/perdure/perdure/internal/replay"
 	"github.com/perdure/perdure/internal/schedule"
 	"github.com/perdure/perdure/internal/userdb"
 )
-
-// Definition is anything that opening accepts: a workflow, an activity, an Entity, a Service, a Schedule, an Outbox, a Binding or a Group.
-type Definition interface{ define(*registry) }
-
-// Group is a reusable bundle of definitions.
-type Group []Definition
-
-func (g Group) define(r *registry) {
-	for _, d := range g {
-		r.add(d)
-	}
-}
-
-// Binding joins a declared handle and the code that serves it.
-type Binding struct{ def Definition }
-
-func (b Binding) define(r *registry) { r.add(b.def) }
-
-type workflowDefinition struct {
-	name   string
-	code   replay.Code // nil when it is only declared
-	bound  bool        // it was meant to have code
-	uses   []Definition
-	pinned bool
-	retain time.Duration
-	retry  *RetryPolicy // of runs that failed
-	at     string
-	types  []typeOf
-	input  inputType
-}
-
-func (d workflowDefinition) define(r *registry) { r.workflow(d) }
-
-type activityDefinition struct {
-	name  string
-	fn    any // func(context.Context, I) (O, error) or *txCode[I, O]; nil when it is only declared
-	bound bool
-	at    string
-	types []typeOf
-	input inputType
-	wrong error // with its options
-
-	queue   string                   // that carries it; empty when it runs inline
-	limits  []string                 // that its tasks take permits of
-	breaker string                   // that its tasks count for
-	handler func(*host) pool.Handler // of tasks; nil without code, and of transactional ones
-
-	transactional bool
-	db            *userdb.Database // of a transactional one
-}
-
-func (d activityDefinition) define(r *registry) { r.activity(d) }
 
 // registry collects definitions and everything that is wrong with them.
 type registry struct {
@@ -88,51 +29,6 @@ type registry struct {
 	schedules  []*Schedule
 	problems   []error
 	replaced   *registry // what stands instead of definitions of the same name; nil when there is nothing
-}
-
-// openDatabases prepares the databases of transactional activities and outboxes.
-func (r *registry) openDatabases(ctx context.Context) error {
-	for _, d := range r.outboxes {
-		if err := d.db.Open(ctx, userdb.Outbox); err != nil {
-			return public(fmt.Errorf("the database of the outbox (%s): %w", d.at, err))
-		}
-	}
-	for _, name := range sortedKeys(r.activities) {
-		d := r.activities[name]
-		if d.db == nil {
-			continue
-		}
-		if err := d.db.Open(ctx, userdb.Outcomes); err != nil {
-			return public(fmt.Errorf("the database of activity %s (%s): %w", name, d.at, err))
-		}
-	}
-	return nil
-}
-
-// inputs are the types that workflows and tasks read their inputs as, by the types of their addresses.
-func (r *registry) inputs() map[string]inputType {
-	all := map[string]inputType{}
-	for name, d := range r.workflows {
-		if d.code != nil && d.input.check != nil {
-			all[name] = d.input
-		}
-	}
-	for name, d := range r.activities {
-		if d.fn != nil {
-			all[model.TaskPrefix+name] = d.input
-		}
-	}
-	return all
-}
-
-// databases are those of transactional activities, each once.
-func (r *registry) databases() (all []*userdb.Database) {
-	for _, name := range sortedKeys(r.activities) {
-		if db := r.activities[name].db; db != nil && !slices.ContainsFunc(all, db.Same) {
-			all = append(all, db)
-		}
-	}
-	return all
 }
 
 func newRegistry(checkType func(reflect.Type) error) *registry {
@@ -185,20 +81,6 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 	}
 }
 
-func (r *registry) wrong(format string, args ...any) {
-	r.problems = append(r.problems, fmt.Errorf(format, args...))
-}
-
-// distinct drops what is said twice: what is passed and also used is looked at twice.
-func distinct(problems []error) []error {
-	said := map[string]bool{}
-	return slices.DeleteFunc(problems, func(err error) bool {
-		text := err.Error()
-		defer func() { said[text] = true }()
-		return said[text]
-	})
-}
-
 func (r *registry) add(d Definition) {
 	isPointer := d != nil && reflect.ValueOf(d).Kind() == reflect.Pointer
 	if d == nil || isPointer && reflect.ValueOf(d).IsNil() {
@@ -214,15 +96,18 @@ func (r *registry) add(d Definition) {
 	d.define(r)
 }
 
-// checkCode demands code for what is served here.
-func (r *registry) checkCode(kind, name, at string, has, bound bool) {
-	switch {
-	case has:
-	case bound:
-		r.wrong("the function of %s %s is nil (%s)", kind, name, at)
-	default:
-		r.wrong("%s %s is declared but has no code: pass its Bind(fn) (%s)", kind, name, at)
-	}
+func (r *registry) wrong(format string, args ...any) {
+	r.problems = append(r.problems, fmt.Errorf(format, args...))
+}
+
+// distinct drops what is said twice: what is passed and also used is looked at twice.
+func distinct(problems []error) []error {
+	said := map[string]bool{}
+	return slices.DeleteFunc(problems, func(err error) bool {
+		text := err.Error()
+		defer func() { said[text] = true }()
+		return said[text]
+	})
 }
 
 func (r *registry) workflow(d workflowDefinition) {
@@ -279,63 +164,15 @@ func (r *registry) activity(d activityDefinition) {
 	r.activities[d.name] = d
 }
 
-// elsewhere reports whether whoever serves its queue has the code, and nobody needs it here.
-func (d *activityDefinition) elsewhere() bool { return d.fn == nil && !d.bound && d.queue != "" }
-
-// Bounds of names and keys, in bytes.
-const (
-	maxName = 200
-	maxKey  = 512
-)
-
-// checkName says what is wrong with the name of something.
-func checkName(kind, name string) error {
-	if !textFits(name, maxName) {
-		return checkText("the name of "+kind, name, maxName)
-	}
-	if kind == "workflow" {
-		return noSlash(kind, name)
-	}
-	return nil
-}
-
-// noSlash refuses a name that could not be told from the key behind it.
-func noSlash(kind, name string) error {
-	if strings.Contains(name, "/") {
-		return fault.New(fault.Invalid, "the name of %s %q contains a slash, which separates it from the key", kind, name)
-	}
-	return nil
-}
-
-// checkTarget says what is wrong with the address of another execution.
-func checkTarget(a model.Address) error {
-	if err := checkName("workflow", a.Type); err != nil {
-		return err
-	}
-	if !textFits(a.Key, maxKey) {
-		return checkText("the key of workflow "+a.Type, a.Key, maxKey)
-	}
-	return nil
-}
-
-// textFits reports whether checkText has nothing to say, at no cost.
-func textFits(s string, most int) bool {
-	return s != "" && len(s) <= most && utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
-}
-
-// checkText says what is wrong with a name or a key.
-func checkText(what, s string, most int) error {
+// checkCode demands code for what is served here.
+func (r *registry) checkCode(kind, name, at string, has, bound bool) {
 	switch {
-	case s == "":
-		return fault.New(fault.Invalid, "%s is empty", what)
-	case len(s) > most:
-		return fault.New(fault.Invalid, "%s %.40q… has %d bytes, at most %d are allowed", what, s, len(s), most)
-	case !utf8.ValidString(s):
-		return fault.New(fault.Invalid, "%s %q is not valid UTF-8", what, s)
-	case strings.ContainsFunc(s, unicode.IsControl):
-		return fault.New(fault.Invalid, "%s %q contains a control character", what, s)
+	case has:
+	case bound:
+		r.wrong("the function of %s %s is nil (%s)", kind, name, at)
+	default:
+		r.wrong("%s %s is declared but has no code: pass its Bind(fn) (%s)", kind, name, at)
 	}
-	return nil
 }
 
 func (r *registry) check(kind, name, at string, types []typeOf) {
@@ -389,86 +226,50 @@ func (r *registry) checkUses(d workflowDefinition) {
 	}
 }
 
-type typeOf struct {
-	what string
-	typ  reflect.Type
+// inputs are the types that workflows and tasks read their inputs as, by the types of their addresses.
+func (r *registry) inputs() map[string]inputType {
+	all := map[string]inputType{}
+	for name, d := range r.workflows {
+		if d.code != nil && d.input.check != nil {
+			all[name] = d.input
+		}
+	}
+	for name, d := range r.activities {
+		if d.fn != nil {
+			all[model.TaskPrefix+name] = d.input
+		}
+	}
+	return all
 }
 
-func typeFor[T any](what string) typeOf { return typeOf{what, reflect.TypeFor[T]()} }
-
-var (
-	jsonMarshaler   = reflect.TypeFor[json.Marshaler]()
-	jsonUnmarshaler = reflect.TypeFor[json.Unmarshaler]()
-	textMarshaler   = reflect.TypeFor[encoding.TextMarshaler]()
-	textUnmarshaler = reflect.TypeFor[encoding.TextUnmarshaler]()
-)
-
-// speaksForItself reports whether a type has its own stored form. One that can be written so and not read, or the other way round, is a mistake.
-func speaksForItself(t reflect.Type) (bool, error) {
-	p := reflect.PointerTo(t)
-	writes := p.Implements(jsonMarshaler) || p.Implements(textMarshaler)
-	reads := p.Implements(jsonUnmarshaler) || p.Implements(textUnmarshaler)
-	switch {
-	case writes && !reads && t.Kind() != reflect.Interface:
-		return false, fmt.Errorf("%s encodes itself but cannot decode itself", t)
-	case reads && !writes:
-		return false, fmt.Errorf("%s decodes itself but cannot encode itself", t)
+// databases are those of transactional activities, each once.
+func (r *registry) databases() (all []*userdb.Database) {
+	for _, name := range sortedKeys(r.activities) {
+		if db := r.activities[name].db; db != nil && !slices.ContainsFunc(all, db.Same) {
+			all = append(all, db)
+		}
 	}
-	return writes && reads, nil
+	return all
 }
 
-// encodable says why values of a type cannot be stored as JSON and read back; nil when they can.
-func encodable(t reflect.Type, seen []reflect.Type) error {
-	if slices.Contains(seen, t) {
-		return nil
-	}
-	if own, err := speaksForItself(t); own || err != nil {
-		return err
-	}
-	seen = append(seen, t)
-	switch t.Kind() {
-	case reflect.Chan, reflect.Func, reflect.Complex64, reflect.Complex128, reflect.UnsafePointer:
-		return fmt.Errorf("%s cannot be encoded", t)
-	case reflect.Interface:
-		if t.NumMethod() > 0 {
-			return fmt.Errorf("interface %s can be encoded but not decoded", t)
+// openDatabases prepares the databases of transactional activities and outboxes.
+func (r *registry) openDatabases(ctx context.Context) error {
+	for _, d := range r.outboxes {
+		if err := d.db.Open(ctx, userdb.Outbox); err != nil {
+			return public(fmt.Errorf("the database of the outbox (%s): %w", d.at, err))
 		}
-	case reflect.Pointer, reflect.Slice, reflect.Array:
-		return encodable(t.Elem(), seen)
-	case reflect.Map:
-		if k := t.Key(); k.Kind() != reflect.String && !isInteger(k.Kind()) &&
-			!(k.Implements(textMarshaler) && reflect.PointerTo(k).Implements(textUnmarshaler)) {
-			return fmt.Errorf("the keys of %s cannot be encoded", t)
+	}
+	for _, name := range sortedKeys(r.activities) {
+		d := r.activities[name]
+		if d.db == nil {
+			continue
 		}
-		return encodable(t.Elem(), seen)
-	case reflect.Struct:
-		return encodableFields(t, seen)
-	default:
+		if err := d.db.Open(ctx, userdb.Outcomes); err != nil {
+			return public(fmt.Errorf("the database of activity %s (%s): %w", name, d.at, err))
+		}
 	}
 	return nil
 }
-
-func encodableFields(t reflect.Type, seen []reflect.Type) error {
-	hidden := 0
-	for f := range t.Fields() {
-		if !f.IsExported() && !f.Anonymous {
-			hidden++
-			continue
-		}
-		if f.Tag.Get("json") == "-" {
-			continue
-		}
-		if err := encodable(f.Type, seen); err != nil {
-			return fmt.Errorf("field %s: %w", f.Name, err)
-		}
-	}
-	if hidden > 0 && hidden == t.NumField() && len(seen) == 1 {
-		return fmt.Errorf("%s has no exported field, so nothing of it would be stored", t)
-	}
-	return nil
-}
-
-func isInteger(k reflect.Kind) bool { return k >= reflect.Int && k <= reflect.Uintptr }
 
 // callerPosition is file:line of whoever called the exported function that calls it.
 func callerPosition() string {

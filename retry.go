@@ -8,8 +8,142 @@ import (
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
+
+// RetryPolicy says when a failed attempt is repeated. The zero value never gives up: after 1 s, doubled each time, at most 1 min.
+type RetryPolicy struct {
+	// MaxAttempts counts all attempts; 0 is no limit.
+	MaxAttempts int
+	// Initial is the pause after the first attempt (1 s), Max the longest one (1 min).
+	Initial, Max time.Duration
+	// Coefficient multiplies the pause each time (2). Jitter moves it by up to that share either way (0).
+	Coefficient, Jitter float64
+	// Except are the errors that are not worth another attempt, as if they were Permanent.
+	Except []ErrorKind
+	// If decides about the others; nil means that every one is worth another attempt.
+	If func(error) bool
+}
+
+func (p RetryPolicy) applyActivity(o *stepOptions) { o.retry = &p }
+
+func (p RetryPolicy) applyCall(o *stepOptions) { o.retry = &p }
+
+func (p RetryPolicy) applyStart(o *startOptions) { o.retry = &p }
+
+func (p RetryPolicy) applyWorkflow(o *workflowOptions) { o.retry = &p }
+
+// Exponential pauses 1 s, doubled up to 60 s, and makes at most n attempts.
+func Exponential(n int) RetryPolicy {
+	return RetryPolicy{MaxAttempts: n, Initial: time.Second, Max: time.Minute, Coefficient: 2}
+}
+
+// Constant pauses d each time and makes at most n attempts. Without a pause, they follow each other at once.
+func Constant(n int, d time.Duration) RetryPolicy {
+	if d == 0 {
+		d = 1 // zero would be the default
+	}
+	return RetryPolicy{MaxAttempts: n, Initial: d, Max: d, Coefficient: 1}
+}
+
+// Permanent marks an error that is not retried.
+func Permanent(err error) error { return replay.Permanent(err) }
+
+// RetryAfter asks for the next attempt at a given distance, instead of the policy's. A time in the past is now; one of more than a hundred years is a mistake, for which the step
+// or task fails: it would wait for ever.
+func RetryAfter(err error, d time.Duration) error {
+	if err != nil && d > maxTaskTime {
+		return replay.Permanent(fault.New(fault.Invalid, "RetryAfter of %s, which is more than a hundred years: %w", d, err))
+	}
+	return replay.RetryAfter(err, d)
+}
+
+func (p RetryPolicy) policy() replay.Policy {
+	return replay.Policy{
+		MaxAttempts: p.MaxAttempts, Initial: p.Initial, Max: p.Max, Coefficient: p.Coefficient, Jitter: p.Jitter, If: p.worth(),
+	}
+}
+
+// stored is the policy as the engine knows it. What it cannot know (If, and errors by type) is decided by the worker.
+func (p *RetryPolicy) stored() model.Retry {
+	r := model.NewRetry(p.MaxAttempts, p.Initial, p.Max, p.Coefficient, p.Jitter)
+	for _, k := range p.Except {
+		for _, name := range k.names {
+			if !slices.Contains(r.Final, name) {
+				r.Final = append(r.Final, name)
+			}
+		}
+	}
+	return r
+}
+
+// worth decides whether an error is worth another attempt, by Except and If; nil when every one is.
+func (p *RetryPolicy) worth() func(error) bool {
+	if len(p.Except) == 0 {
+		return p.If
+	}
+	except, also := p.Except, p.If
+	return func(err error) bool {
+		for _, k := range except {
+			if k.matches(err) {
+				return false
+			}
+		}
+		return also == nil || also(err)
+	}
+}
+
+func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
+	if p.MaxAttempts < 0 {
+		wrong("RetryPolicy.MaxAttempts is %d: it counts all attempts, and 0 is no limit", p.MaxAttempts)
+	}
+	checkTimes(wrong, namedTime{"RetryPolicy.Initial", p.Initial}, namedTime{"RetryPolicy.Max", p.Max})
+	if p.Max > 0 && p.Initial > p.Max {
+		wrong("RetryPolicy.Initial is %s, longer than its Max of %s", p.Initial, p.Max)
+	}
+	if c := p.Coefficient; c != 0 && !(c >= 1 && c <= maxCoefficient) { // also when it is not a number
+		wrong("RetryPolicy.Coefficient is %v: pauses do not get shorter, so it is at least 1 (0 stands for 2), and %d at most", c, int(maxCoefficient))
+	}
+	if j := p.Jitter; !(j >= 0 && j <= 1) {
+		wrong("RetryPolicy.Jitter is %v: it is a share, from 0 to 1", j)
+	}
+	for i, k := range p.Except {
+		switch {
+		case k.err != nil:
+			wrong("RetryPolicy.Except, number %d: %w", i+1, k.err)
+		case k.matches == nil:
+			wrong("RetryPolicy.Except, number %d is empty: make it with ErrorType, ErrorIs or ErrorNamed", i+1)
+		}
+	}
+}
+
+// checkQueued says why a policy that was given with a call cannot be that of a task: a function does not reach the worker.
+func (p *RetryPolicy) checkQueued() error {
+	if p.If != nil {
+		return fault.New(fault.Invalid, "RetryPolicy.If does not reach the worker that serves the queue: give the policy to the activity itself")
+	}
+	for _, k := range p.Except {
+		if len(k.names) == 0 {
+			return fault.New(fault.Invalid, "RetryPolicy.Except: %s does not reach the worker that serves the queue: "+
+				"give the policy to the activity itself, or use ErrorNamed", k.text)
+		}
+	}
+	return nil
+}
+
+// checkStored says why a policy cannot be kept with an execution: a function does not reach the process that runs it.
+func (p *RetryPolicy) checkStored() error {
+	if p.If != nil {
+		return fault.New(fault.Invalid, "RetryPolicy.If cannot be stored with an execution: give the policy to NewWorkflow")
+	}
+	for _, k := range p.Except {
+		if len(k.names) == 0 && k.err == nil {
+			return fault.New(fault.Invalid, "RetryPolicy.Except: %s cannot be stored with an execution: give the policy to NewWorkflow, or use ErrorNamed", k.text)
+		}
+	}
+	return nil
+}
 
 // ErrorKind tells errors apart, for RetryPolicy.Except. Make one with ErrorType, ErrorIs or ErrorNamed.
 type ErrorKind struct {
@@ -58,81 +192,4 @@ func ErrorNamed(name string) ErrorKind {
 		f := replay.FailureOf(err)
 		return f.Kind == name || f.Type == name
 	}}
-}
-
-// worth decides whether an error is worth another attempt, by Except and If; nil when every one is.
-func (p *RetryPolicy) worth() func(error) bool {
-	if len(p.Except) == 0 {
-		return p.If
-	}
-	except, also := p.Except, p.If
-	return func(err error) bool {
-		for _, k := range except {
-			if k.matches(err) {
-				return false
-			}
-		}
-		return also == nil || also(err)
-	}
-}
-
-// check says what is wrong with the options of a step: all of it.
-func (o *stepOptions) check() error {
-	if o.retry == nil && o.timeout == 0 && o.task == nil {
-		return nil
-	}
-	var problems []error
-	wrong := func(format string, args ...any) {
-		problems = append(problems, fault.New(fault.Invalid, format, args...))
-	}
-	checkTimes(wrong, namedTime{"AttemptTimeout", o.timeout})
-	if p := o.retry; p != nil {
-		p.check(wrong)
-	}
-	if t := o.task; t != nil {
-		t.check(wrong)
-	}
-	return errors.Join(problems...)
-}
-
-// namedTime is a duration that somebody has given.
-type namedTime struct {
-	name  string
-	value time.Duration
-}
-
-// checkTimes refuses what is less than nothing, or so long that sums with it could overflow.
-func checkTimes(wrong func(format string, args ...any), times ...namedTime) {
-	for _, d := range times {
-		switch {
-		case d.value < 0:
-			wrong("%s is %s, which is less than nothing", d.name, d.value)
-		case d.value > maxTaskTime:
-			wrong("%s is %s, which is more than a hundred years", d.name, d.value)
-		}
-	}
-}
-
-func (p *RetryPolicy) check(wrong func(format string, args ...any)) {
-	if p.MaxAttempts < 0 {
-		wrong("RetryPolicy.MaxAttempts is %d: it counts all attempts, and 0 is no limit", p.MaxAttempts)
-	}
-	checkTimes(wrong, namedTime{"RetryPolicy.Initial", p.Initial}, namedTime{"RetryPolicy.Max", p.Max})
-	if p.Max > 0 && p.Initial > p.Max {
-		wrong("RetryPolicy.Initial is %s, longer than its Max of %s", p.Initial, p.Max)
-	}
-	if c := p.Coefficient; c != 0 && !(c >= 1 && c <= maxCoefficient) { // also when it is not a number
-		wrong("RetryPolicy.Coefficient is %v: pauses do not get shorter, so it is at least 1 (0 stands for 2), and %d at most", c, int(maxCoefficient))
-	}
-	if j := p.Jitter; !(j >= 0 && j <= 1) {
-		wrong("RetryPolicy.Jitter is %v: it is a share, from 0 to 1", j)
-	}
-	for i, k := range p.Except {
-		switch {
-		case k.err != nil:
-			wrong("RetryPolicy.Except, number %d: %w", i+1, k.err)
-		case k.matches == nil:
-			wrong("RetryPolicy.Except, number %d is empty: make it with ErrorType, ErrorIs or ErrorNamed", i+1)
-		}
-	}
 }

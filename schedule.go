@@ -1,166 +1,11 @@
 package perdure
 
 import (
-	"reflect"
 	"time"
 
 	"github.com/perdure/perdure/internal/fault"
-	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/schedule"
 )
-
-// Job is what a Schedule begins; see Workflow.Job and Activity.Job. It is data: whoever serves the schedule needs no code of the job.
-type Job struct {
-	kind   string
-	name   string
-	encode func(*host) (model.Payload, error)
-	labels map[string]string
-	task   *model.TaskSpec
-	in     reflect.Type // of the input
-	err    error
-}
-
-// address is the type of the addresses of what the job begins.
-func (j *Job) address() string {
-	if j.kind == schedule.KindTask {
-		return model.TaskPrefix + j.name
-	}
-	return j.name
-}
-
-// Job is a start of the workflow with this input, for a Schedule. The key of each execution is made of the name of the schedule and the time that it is
-// begun for, such as nightly@2026-11-15T01:00:00Z, so that it cannot be begun twice. Of the options, Labels may be given.
-func (w *Workflow[I, O]) Job(in I, opts ...StartOption) Job {
-	j := Job{kind: schedule.KindWorkflow, name: w.name, in: reflect.TypeFor[I](), encode: func(h *host) (model.Payload, error) {
-		return encode(h, "input of workflow", w.name, in)
-	}}
-	j.apply(opts)
-	return j
-}
-
-// Job is a submission of the activity with this input, for a Schedule: each time a task of its own, on the queue of the activity or of the option OnQueue. Its key is
-// made as that of an execution is; see Workflow.Job. Of the options, Labels and those of tasks may be given.
-func (a *Activity[I, O]) Job(in I, opts ...StartOption) Job {
-	j := Job{kind: schedule.KindTask, name: a.name, in: reflect.TypeFor[I](), encode: func(h *host) (model.Payload, error) {
-		return encode(h, "input of activity", a.name, in)
-	}}
-	j.apply(opts)
-	if b, err := a.submission(&host{}, opts, true); err != nil {
-		j.err = err
-	} else {
-		j.task = b.o.spec
-	}
-	return j
-}
-
-func (j *Job) apply(opts []StartOption) {
-	var o startOptions
-	for _, opt := range opts {
-		opt.applyStart(&o)
-	}
-	j.err = o.err
-	if o.keyed || o.reuse != model.ReturnExisting || o.requestID != "" || len(o.with) > 0 || o.policy != model.CancelChild {
-		j.err = fault.New(fault.Invalid, "the job %s: a schedule gives each execution a key of its own; give it Labels, and what is said of tasks", j.name)
-	}
-	if j.kind == schedule.KindWorkflow && (len(o.timed) > 0 || o.retry != nil) {
-		j.err = fault.New(fault.Invalid, "the job %s: a schedule says when executions begin, and the policy for failed runs is given to NewWorkflow", j.name)
-	}
-	for _, l := range o.labels {
-		if j.labels == nil {
-			j.labels = map[string]string{}
-		}
-		j.labels[l.Name] = l.Value
-	}
-}
-
-// Cadence says when a Schedule fires: Cron or Every.
-type Cadence struct {
-	cron, zone string
-	every      time.Duration
-	offset     time.Duration
-}
-
-// Cron fires by a cron line in an IANA zone, such as Europe/Berlin; no zone is UTC. A line has five fields (minute, hour, day of month, month, day of
-// week), or six with seconds in front, or is a name such as @daily. A time that does not exist because the clock is put forward fires once, at the
-// moment after the gap; one that exists twice fires once. A mistake is reported when the app opens.
-func Cron(line, zone string) Cadence { return Cadence{cron: line, zone: zone} }
-
-// Every fires at the multiples of an interval since 1970 began (UTC): every hour is at the full hour. The shortest is a second.
-func Every(d time.Duration) Cadence {
-	if d == 0 {
-		d = -1 // not the same as none
-	}
-	return Cadence{every: d}
-}
-
-// Offset moves an interval: Every(time.Hour).Offset(5*time.Minute) fires five minutes past the hour.
-func (c Cadence) Offset(d time.Duration) Cadence {
-	c.offset = d
-	return c
-}
-
-// ScheduleOption configures a schedule.
-type ScheduleOption interface{ applySchedule(*scheduleOptions) }
-
-type scheduleOptions struct {
-	spec   schedule.Spec
-	paused bool
-	why    string
-	err    error
-}
-
-// Overlap says what a schedule does when a time comes while what it began before is still open.
-type Overlap int
-
-// Policies of Overlap.
-const (
-	OverlapSkip   Overlap = iota // it begins nothing; the default
-	OverlapQueue                 // one waits for its turn, further ones are skipped
-	OverlapAllow                 // it begins all the same
-	OverlapCancel                // what is open is asked to end, and the newest begins when it has
-)
-
-var overlaps = map[Overlap]schedule.Overlap{
-	OverlapSkip: schedule.Skip, OverlapQueue: schedule.Queue, OverlapAllow: schedule.Allow, OverlapCancel: schedule.Cancel,
-}
-
-// String is its name.
-func (p Overlap) String() string { return string(overlaps[p]) }
-
-func (p Overlap) applySchedule(o *scheduleOptions) {
-	if o.spec.Overlap = overlaps[p]; o.spec.Overlap == "" {
-		o.err = fault.New(fault.Invalid, "there is no Overlap %d", int(p))
-	}
-}
-
-type scheduleOption func(*scheduleOptions)
-
-func (f scheduleOption) applySchedule(o *scheduleOptions) { f(o) }
-
-// CatchUp is how late a time may fire because no process was there, or because the clock has jumped; 24 h by default. What is later is missed, and counted. When
-// several are late at once, the newest count, as many as Overlap lets begin, and 100 at most.
-func CatchUp(d time.Duration) ScheduleOption {
-	return scheduleOption(func(o *scheduleOptions) {
-		if o.spec.CatchUp = schedule.Duration(d); d == 0 {
-			o.spec.CatchUp = -1 // not the default
-		}
-	})
-}
-
-// Jitter delays each time by up to d, so that many schedules do not begin at the same moment. The delay of a certain time is always the same.
-func Jitter(d time.Duration) ScheduleOption {
-	return scheduleOption(func(o *scheduleOptions) { o.spec.Jitter = schedule.Duration(d) })
-}
-
-// EndAt leaves out what is at a time or after it.
-func EndAt(t time.Time) ScheduleOption {
-	return scheduleOption(func(o *scheduleOptions) { o.spec.EndAt = t })
-}
-
-// PausedAtFirst creates the schedule paused. One that is there is left as it is.
-func PausedAtFirst(why string) ScheduleOption {
-	return scheduleOption(func(o *scheduleOptions) { o.paused, o.why = true, why })
-}
 
 // Schedule begins a Job at the times of a Cadence, exactly once across all processes, whether or not this one lives. It is applied when the app opens:
 // created if there is none of its name, changed where it is when its definition differs, and left alone when it does not.
@@ -182,42 +27,6 @@ func NewSchedule(name string, when Cadence, job Job, opts ...ScheduleOption) *Sc
 		o.applySchedule(&s.opts)
 	}
 	return s
-}
-
-func (s *Schedule) define(r *registry) { r.schedule(s) }
-
-// schedule adds a schedule, and says what is wrong with it.
-func (r *registry) schedule(s *Schedule) {
-	for _, other := range r.schedules {
-		if other.name == s.name {
-			r.wrong("two definitions of schedule %s (%s, %s): pass one of them, or give it another name", s.name, other.at, s.at)
-			return
-		}
-	}
-	spec := s.opts.spec
-	for _, err := range []error{s.job.err, s.opts.err, spec.Complete(s.name)} {
-		if err != nil {
-			r.wrong("schedule %s: %w (%s)", s.name, err, s.at)
-		}
-	}
-	r.schedules = append(r.schedules, s)
-}
-
-// command tells the schedule to do something.
-func (s *Schedule) command(c Caller, cmd schedule.Command) (schedule.Answer, error) {
-	m, err := schedule.Message(s.name, &cmd)
-	if err == nil {
-		err = schedule.CheckName(s.name)
-	}
-	if err != nil {
-		return schedule.Answer{}, public(err)
-	}
-	p, err := c.caller().ask(m)
-	if err != nil {
-		return schedule.Answer{}, remote(err)
-	}
-	a, err := schedule.ReadAnswer(p)
-	return a, public(err)
 }
 
 // Trigger fires now, also while the schedule is paused. It follows Overlap: with OverlapSkip it is an error, ErrConflict, while something is open.
@@ -261,9 +70,108 @@ func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	return all, public(err)
 }
 
+// command tells the schedule to do something.
+func (s *Schedule) command(c Caller, cmd schedule.Command) (schedule.Answer, error) {
+	m, err := schedule.Message(s.name, &cmd)
+	if err == nil {
+		err = schedule.CheckName(s.name)
+	}
+	if err != nil {
+		return schedule.Answer{}, public(err)
+	}
+	p, err := c.caller().ask(m)
+	if err != nil {
+		return schedule.Answer{}, remote(err)
+	}
+	a, err := schedule.ReadAnswer(p)
+	return a, public(err)
+}
+
+// ScheduleOption configures a schedule.
+type ScheduleOption interface{ applySchedule(*scheduleOptions) }
+
+type scheduleOptions struct {
+	spec   schedule.Spec
+	paused bool
+	why    string
+	err    error
+}
+
+type scheduleOption func(*scheduleOptions)
+
+func (f scheduleOption) applySchedule(o *scheduleOptions) { f(o) }
+
+// Overlap says what a schedule does when a time comes while what it began before is still open.
+type Overlap int
+
+// Policies of Overlap.
+const (
+	OverlapSkip   Overlap = iota // it begins nothing; the default
+	OverlapQueue                 // one waits for its turn, further ones are skipped
+	OverlapAllow                 // it begins all the same
+	OverlapCancel                // what is open is asked to end, and the newest begins when it has
+)
+
+var overlaps = map[Overlap]schedule.Overlap{
+	OverlapSkip: schedule.Skip, OverlapQueue: schedule.Queue, OverlapAllow: schedule.Allow, OverlapCancel: schedule.Cancel,
+}
+
+// String is its name.
+func (p Overlap) String() string { return string(overlaps[p]) }
+
+func (p Overlap) applySchedule(o *scheduleOptions) {
+	if o.spec.Overlap = overlaps[p]; o.spec.Overlap == "" {
+		o.err = fault.New(fault.Invalid, "there is no Overlap %d", int(p))
+	}
+}
+
+// CatchUp is how late a time may fire because no process was there, or because the clock has jumped; 24 h by default. What is later is missed, and counted. When
+// several are late at once, the newest count, as many as Overlap lets begin, and 100 at most.
+func CatchUp(d time.Duration) ScheduleOption {
+	return scheduleOption(func(o *scheduleOptions) {
+		if o.spec.CatchUp = schedule.Duration(d); d == 0 {
+			o.spec.CatchUp = -1 // not the default
+		}
+	})
+}
+
+// Jitter delays each time by up to d, so that many schedules do not begin at the same moment. The delay of a certain time is always the same.
+func Jitter(d time.Duration) ScheduleOption {
+	return scheduleOption(func(o *scheduleOptions) { o.spec.Jitter = schedule.Duration(d) })
+}
+
+// EndAt leaves out what is at a time or after it.
+func EndAt(t time.Time) ScheduleOption {
+	return scheduleOption(func(o *scheduleOptions) { o.spec.EndAt = t })
+}
+
+// PausedAtFirst creates the schedule paused. One that is there is left as it is.
+func PausedAtFirst(why string) ScheduleOption {
+	return scheduleOption(func(o *scheduleOptions) { o.paused, o.why = true, why })
+}
+
 // ScheduledFor is the time that this execution was begun for by a Schedule, which may be long ago when it is late or backfilled; ok is false when no schedule
 // began it.
 func (ctx WorkflowCtx) ScheduledFor() (t time.Time, ok bool) {
 	t, err := time.Parse(time.RFC3339, ctx.x.StartLabel(schedule.LabelTick))
 	return t, err == nil
+}
+
+func (s *Schedule) define(r *registry) { r.schedule(s) }
+
+// schedule adds a schedule, and says what is wrong with it.
+func (r *registry) schedule(s *Schedule) {
+	for _, other := range r.schedules {
+		if other.name == s.name {
+			r.wrong("two definitions of schedule %s (%s, %s): pass one of them, or give it another name", s.name, other.at, s.at)
+			return
+		}
+	}
+	spec := s.opts.spec
+	for _, err := range []error{s.job.err, s.opts.err, spec.Complete(s.name)} {
+		if err != nil {
+			r.wrong("schedule %s: %w (%s)", s.name, err, s.at)
+		}
+	}
+	r.schedules = append(r.schedules, s)
 }

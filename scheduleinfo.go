@@ -2,8 +2,6 @@ package perdure
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"iter"
 	"time"
 
@@ -44,31 +42,6 @@ type ScheduleInfo struct {
 	LastError  string
 }
 
-func scheduleInfo(s *schedule.Seen) ScheduleInfo {
-	i := ScheduleInfo{
-		Name: s.Name, Job: s.Spec.Job.Name, Overlap: string(s.Spec.Overlap), CatchUp: time.Duration(s.Spec.CatchUp), Jitter: time.Duration(s.Spec.Jitter),
-		App: s.Spec.App, StartAt: s.Spec.StartAt, EndAt: s.Spec.EndAt, Paused: s.Status.Paused, Why: s.Status.Why, Trouble: s.Trouble,
-		Last: refs(s.Status.Recent), Open: refs(s.Status.Open), Backfills: len(s.Status.Backfills),
-		Fired: s.Status.Counts.Fired, Triggered: s.Status.Counts.Triggered, Backfilled: s.Status.Counts.Backfilled,
-		Skipped: s.Status.Counts.Skipped, Missed: s.Status.Counts.Missed, Failed: s.Status.Counts.Failed, LastError: s.Status.LastError,
-	}
-	if s.Status.Waiting != nil {
-		i.Waiting = s.Status.Waiting.Tick
-	}
-	if c, err := s.Spec.Cadence(); err == nil {
-		i.When = c.String()
-	}
-	i.Next = s.Next(5)
-	return i
-}
-
-func refs(fires []schedule.Fire) (all []Ref) {
-	for _, f := range fires {
-		all = append(all, Ref{Workflow: f.Workflow, Key: f.Key})
-	}
-	return all
-}
-
 // Describe tells how the schedule stands.
 func (s *Schedule) Describe(c Caller) (ScheduleInfo, error) {
 	look := func(ctx context.Context) (ScheduleInfo, error) {
@@ -99,71 +72,27 @@ func (a *App) Schedules(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
 	}
 }
 
-// applyTimeout is how long opening an app waits for one schedule.
-const applyTimeout = 30 * time.Second
-
-// applySchedules makes the definitions those that count, and removes those that this app had applied and does not define any more, if it is asked to.
-func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
-	defined := map[string]bool{}
-	for _, s := range all {
-		defined[s.name] = true
-		if err := a.applySchedule(ctx, s); err != nil {
-			return err
-		}
+func scheduleInfo(s *schedule.Seen) ScheduleInfo {
+	i := ScheduleInfo{
+		Name: s.Name, Job: s.Spec.Job.Name, Overlap: string(s.Spec.Overlap), CatchUp: time.Duration(s.Spec.CatchUp), Jitter: time.Duration(s.Spec.Jitter),
+		App: s.Spec.App, StartAt: s.Spec.StartAt, EndAt: s.Spec.EndAt, Paused: s.Status.Paused, Why: s.Status.Why, Trouble: s.Trouble,
+		Last: refs(s.Status.Recent), Open: refs(s.Status.Open), Backfills: len(s.Status.Backfills),
+		Fired: s.Status.Counts.Fired, Triggered: s.Status.Counts.Triggered, Backfilled: s.Status.Counts.Backfilled,
+		Skipped: s.Status.Counts.Skipped, Missed: s.Status.Counts.Missed, Failed: s.Status.Counts.Failed, LastError: s.Status.LastError,
 	}
-	if !a.cfg.PruneSchedules {
-		return nil
+	if s.Status.Waiting != nil {
+		i.Waiting = s.Status.Waiting.Tick
 	}
-	for seen, err := range schedule.List(ctx, a.host.backend, a.cfg.Name) {
-		if err == nil && !defined[seen.Name] {
-			_, err = schedule.Ask(ctx, a.host.backend, seen.Name, &schedule.Command{Verb: schedule.VerbDelete})
-		}
-		if err != nil && !fault.Is(err, fault.NotFound) {
-			return public(fmt.Errorf("prune schedule %s: %w", seen.Name, err))
-		}
+	if c, err := s.Spec.Cadence(); err == nil {
+		i.When = c.String()
 	}
-	return nil
+	i.Next = s.Next(5)
+	return i
 }
 
-// insistOn does something again while the store is away: a process that starts together with its database waits for it.
-func (a *App) insistOn(ctx context.Context, do func() error) error {
-	for pause := firstPause; ; pause = min(2*pause, maxPause) {
-		err := do()
-		if !fault.Is(err, fault.Unavailable) {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-time.After(pause):
-		}
+func refs(fires []schedule.Fire) (all []Ref) {
+	for _, f := range fires {
+		all = append(all, Ref{Workflow: f.Workflow, Key: f.Key})
 	}
-}
-
-func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
-	ctx, cancel := context.WithTimeout(ctx, applyTimeout)
-	defer cancel()
-	spec := s.opts.spec
-	spec.App = a.cfg.Name
-	p, err := s.job.encode(a.host)
-	if err == nil {
-		err = a.host.accepts(s.job.address(), s.job.in, p)
-	}
-	if err == nil {
-		p, err = a.host.sealStart(ctx, brief, schedule.Address(s.name), p)
-	}
-	if err == nil {
-		spec.Job.Input = schedule.Payload{Payload: p}
-		err = a.insistOn(ctx, func() error {
-			_, err := schedule.Apply(ctx, a.host.backend, s.name, schedule.Command{Spec: &spec, Paused: s.opts.paused, Why: s.opts.why}, false)
-			return err
-		})
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = fault.WithHint(err, "see perdure workflow explain %s/%s", schedule.Type, s.name)
-	}
-	if err != nil {
-		return public(fmt.Errorf("apply schedule %s (%s): %w", s.name, s.at, err))
-	}
-	return nil
+	return all
 }

@@ -21,6 +21,9 @@ func (s *Service) define(r *registry) { r.entity(s.definition()) }
 // RPC is the typed name of a method of a service.
 type RPC[I, O any] struct{ to callTarget }
 
+// RPCOption configures one RPC of a service.
+type RPCOption interface{ applyRPC(*callTarget) }
+
 // NewRPC defines an RPC of a service. Unless it is Persisted, a call is made at most once: it is lost, and its caller is told so, when the process that makes it dies.
 func NewRPC[I, O any](s *Service, name string, fn func(EntityCtx, I) (O, error), opts ...RPCOption) *RPC[I, O] {
 	if s == nil {
@@ -46,6 +49,24 @@ func (r *RPC[I, O]) Bind(fn func(EntityCtx, I) (O, error)) Binding {
 	return Binding{callBinding{asked: r.to, call: method(r.to.of, r.to.name, fn, callerPosition())}}
 }
 
+// Call waits for the reply. From a workflow it is a step, and as if the RPC were Persisted.
+func (r *RPC[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
+	return invoke[I, O](c, &r.to, key, in, opts)
+}
+
+// Send does not wait for the reply. That of an RPC which is Persisted returns when the call is stored, and so does one from a workflow, an entity or a transaction.
+func (r *RPC[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
+	return invokeLater(s, &r.to, key, in, opts)
+}
+
+type persistedOption struct{}
+
+func (persistedOption) applyRPC(t *callTarget) { t.brief = false }
+
+// Persisted stores calls of an RPC before they are made, whoever makes them, and remembers their answers: they survive a crash, are made at least once, and a RequestID makes a
+// repeated one the same call. That costs a commit before the call and one behind it. Without it a call is kept in memory only and made at most once.
+func Persisted() RPCOption { return persistedOption{} }
+
 // method is an RPC as its service keeps it.
 func method[I, O any](service, name string, fn func(EntityCtx, I) (O, error), at string) callDefinition {
 	c := callDefinition{name: name, at: at, types: callTypes[I, O](serviceKind, service, name)}
@@ -55,14 +76,4 @@ func method[I, O any](service, name string, fn func(EntityCtx, I) (O, error), at
 		}
 	}
 	return c
-}
-
-// Call waits for the reply. From a workflow it is a step, and as if the RPC were Persisted.
-func (r *RPC[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (O, error) {
-	return invoke[I, O](c, &r.to, key, in, opts)
-}
-
-// Send does not wait for the reply. That of an RPC which is Persisted returns when the call is stored, and so does one from a workflow, an entity or a transaction.
-func (r *RPC[I, O]) Send(s Sender, key string, in I, opts ...CallOption) error {
-	return invokeLater(s, &r.to, key, in, opts)
 }

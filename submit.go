@@ -13,13 +13,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// KeyedBy returns a copy that derives the key of a task from its input when it is submitted, so that the same input is the same task.
-func (a *Activity[I, O]) KeyedBy(key func(I) Key) *Activity[I, O] {
-	c := *a
-	c.taskKey = key
-	return &c
-}
-
 // Submit makes a task of the activity that belongs to no workflow, and returns at once. It waits in the queue of the activity, or of the option OnQueue, or in DefaultQueue,
 // which every process serves that executes tasks. The Execution is what that of a workflow is: Result waits, Cancel ends it, it has labels and is listed,
 // under the name "task:" and that of the activity.
@@ -105,11 +98,6 @@ func (a *Activity[I, O]) refused(of int, problems []error) error {
 	}
 	shown := problems[:min(len(problems), most)]
 	return public(fault.New(fault.KindOf(problems[0]), "%d of %d tasks of activity %s were refused:\n%w%s", len(problems), of, a.name, errors.Join(shown...), more))
-}
-
-// Execution refers to the task of a key that was submitted, without touching the store.
-func (a *Activity[I, O]) Execution(key Key) Execution[O] {
-	return Execution[O]{Ref{Workflow: model.TaskPrefix + a.name, Key: key.id}}
 }
 
 // submission is what submissions of one call have in common.

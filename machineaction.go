@@ -28,18 +28,6 @@ type Action struct {
 // Actions is what a method of a Machine returns, in the order in which it is done; nil is nothing.
 type Actions []Action
 
-type verb string
-
-const (
-	verbSchedule verb = "schedule"
-	verbChild    verb = "start child"
-	verbTimer    verb = "start timer"
-	verbCancel   verb = "cancel"
-	verbComplete verb = "complete"
-	verbContinue verb = "continue"
-	verbFail     verb = "fail"
-)
-
 // String is the action in a line, such as: schedule charge "c-1" {"Amount":5}. Tests of a Machine compare it.
 func (a Action) String() string {
 	text := string(a.verb)
@@ -53,24 +41,6 @@ func (a Action) String() string {
 		text += " " + a.arg()
 	}
 	return text
-}
-
-// argument shows a value.
-func argument[T any](v T) func() string {
-	return func() string {
-		text, err := json.Marshal(v)
-		if err != nil {
-			return err.Error()
-		}
-		return string(text)
-	}
-}
-
-// callerPC is where the function that calls it was called.
-func callerPC() uintptr {
-	var pc [1]uintptr
-	runtime.Callers(3, pc[:])
-	return pc[0]
 }
 
 // Schedule begins the activity under id. OnActivityCompleted or OnActivityFailed follows. The id takes the place of a StepKey.
@@ -140,4 +110,34 @@ func Fail(err error) Action {
 		err = fault.New(fault.Invalid, "the machine failed without an error")
 	}
 	return Action{verb: verbFail, arg: func() string { return fmt.Sprintf("%q", err) }, err: err}
+}
+
+type verb string
+
+const (
+	verbSchedule verb = "schedule"
+	verbChild    verb = "start child"
+	verbTimer    verb = "start timer"
+	verbCancel   verb = "cancel"
+	verbComplete verb = "complete"
+	verbContinue verb = "continue"
+	verbFail     verb = "fail"
+)
+
+// argument shows a value.
+func argument[T any](v T) func() string {
+	return func() string {
+		text, err := json.Marshal(v)
+		if err != nil {
+			return err.Error()
+		}
+		return string(text)
+	}
+}
+
+// callerPC is where the function that calls it was called.
+func callerPC() uintptr {
+	var pc [1]uintptr
+	runtime.Callers(3, pc[:])
+	return pc[0]
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/perdure/perdure/internal/entity"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
@@ -64,15 +65,6 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 	return nil
 }
 
-// workerName tells this process from every other one, for people and in histories.
-func workerName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown" // the rest of the name tells it apart
-	}
-	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
-}
-
 // watched tells the checks of a test of every attempt.
 func (a *App) watched(h pool.Handler) pool.Handler {
 	c := a.cfg.Checks
@@ -105,16 +97,46 @@ func (a *App) closeTasks() error {
 	return public(a.tasks.Close(ctx))
 }
 
-// PauseTasks has this process begin no more tasks until ResumeTasks; those that run go on. Others are not concerned.
-func (a *App) PauseTasks() {
-	if a.tasks != nil {
-		a.tasks.Pause()
+// joinEntities has the engine give us calls of the entities and services whose code is here.
+func (a *App) joinEntities(ctx context.Context, r *registry) error {
+	if len(r.entities) == 0 {
+		return nil
 	}
+	offer := model.EntityOffer{Name: workerName(), Tenant: model.DefaultTenant}
+	cfg := entity.Config{Types: map[string]entity.Type{}, Logger: a.cfg.Logger}
+	for _, typ := range sortedKeys(r.entities) {
+		d := r.entities[typ]
+		offer.Types = append(offer.Types, d.offer())
+		cfg.Types[typ] = d.code(a.host)
+	}
+	if c := a.cfg.Checks; c != nil {
+		cfg.Base = c.Base
+	}
+	w := entity.New(cfg)
+	session, err := a.cfg.Backend.JoinEntities(ctx, w, offer)
+	if err != nil {
+		return public(fmt.Errorf("serve %s: %w", strings.Join(sortedKeys(r.entities), ", "), err))
+	}
+	w.Serve(session)
+	a.entities = w
+	return nil
 }
 
-// ResumeTasks undoes PauseTasks.
-func (a *App) ResumeTasks() {
-	if a.tasks != nil {
-		a.tasks.Resume()
+// closeEntities takes no new calls and waits for those that are being made.
+func (a *App) closeEntities() error {
+	if a.entities == nil {
+		return nil
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
+	defer cancel()
+	return public(a.entities.Close(ctx))
+}
+
+// workerName tells this process from every other one, for people and in histories.
+func workerName() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown" // the rest of the name tells it apart
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
 }

@@ -4,12 +4,15 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
@@ -31,6 +34,41 @@ func Log(ctx context.Context) *slog.Logger {
 		}
 	}
 	return silent
+}
+
+// LogLine is a line that a task has logged.
+type LogLine struct {
+	Step  string // of the task, in its workflow
+	Time  time.Time
+	Level slog.Level
+	Text  string
+}
+
+// TaskLogs are the lines that a task has logged, in order; without Step, those of all tasks of a workflow, by time. Lines are kept for a while: docs/retention.md.
+func (a *App) TaskLogs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogLine, error] {
+	return func(yield func(LogLine, error) bool) {
+		to, err := tail.target(t)
+		if err == nil && tail.After != 0 {
+			err = fault.New(fault.Invalid, "log of %s: After is a position of streamed items", t.target())
+		}
+		r := api.TaskLogsRequest{TaskTarget: to, Wait: tail.Follow, Limit: 500}
+		for err == nil {
+			var page api.TaskLogsPage
+			if page, err = a.host.backend.TaskLogs(ctx, r); err != nil {
+				break
+			}
+			for _, l := range page.Lines {
+				if !yield(LogLine{Step: l.Step, Time: l.At.Std(), Level: slog.Level(l.Level), Text: l.Text}, nil) {
+					return
+				}
+			}
+			if page.Ended || len(page.Lines) == 0 {
+				return
+			}
+			r.Run, r.After = page.Run, page.Cursor
+		}
+		yield(LogLine{}, public(err))
+	}
 }
 
 // taskLog makes lines of records: the message, and the attributes as slog writes them.

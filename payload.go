@@ -1,23 +1,14 @@
 package perdure
 
 import (
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"reflect"
-	"strconv"
-	"strings"
-
-	"github.com/vmihailenco/msgpack/v5"
 
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 )
-
-// Void is the input or output of something that has none.
-type Void = struct{}
 
 // encode is a value as the format of the app writes it. It has its stored form only once it is sealed.
 func encode[T any](h *host, kind, name string, v T) (p model.Payload, err error) {
@@ -55,6 +46,12 @@ func result[T any](ctx context.Context, h *host, kind, name string, v T) (model.
 		err = Permanent(err)
 	}
 	return p, public(err)
+}
+
+// reader opens what is stored.
+type reader interface {
+	host() *host
+	open(kind, name string, p model.Payload) (model.Payload, error)
 }
 
 // decode reads a stored value. Fields that today's type does not know are ignored, so that a type may grow and shrink.
@@ -130,131 +127,73 @@ func normalize[T any](of any, p model.Payload) ([]byte, error) {
 	return h.codec.Identity(p), nil
 }
 
-// Key identifies an execution of a workflow.
-type Key struct {
-	id  string
-	err error
+// callReader reads for ordinary code, which gets the error of what cannot be read.
+type callReader struct {
+	h   *host
+	ctx context.Context //nolint:containedctx // a reader is one call's
 }
 
-// RawKey is the text itself.
-func RawKey(s string) Key { return Key{id: s} }
+func (r callReader) host() *host { return r.h }
 
-// HashKey is the SHA-256, in hexadecimal, of the canonical encoding of v: msgpack of its JSON form, with map keys in order and numbers as short as
-// they can be. It does not depend on the order of fields or of map iteration.
-func HashKey[K any](v K) Key {
-	data, err := json.Marshal(v)
+func (r callReader) open(kind, name string, p model.Payload) (model.Payload, error) {
+	return r.h.open(r.ctx, brief, kind, name, p)
+}
+
+// inputType is how the code of a workflow or an activity reads its input.
+type inputType struct {
+	typ   reflect.Type
+	check func(*host, model.Payload) error // says why an encoded value does not fit
+}
+
+// inputOf is the type I as the input of something.
+func inputOf[I any](kind, name string) inputType {
+	return inputType{reflect.TypeFor[I](), func(h *host, p model.Payload) error {
+		_, err := unmarshal[I](h, kind, name, p)
+		return err
+	}}
+}
+
+// accepts refuses an input that the code cannot read, when that code is in this process under another type than the start has.
+func (h *host) accepts(typ string, given reflect.Type, in model.Payload) error {
+	if want, known := h.inputs[typ]; known && given != nil && want.typ != given {
+		return want.check(h, in)
+	}
+	return nil
+}
+
+// show is a payload for people: as JSON when that can be had, and how it is stored.
+func (h *host) show(ctx context.Context, p model.Payload) (text []byte, is string) {
+	switch {
+	case p.Encoding == model.JSON && len(p.Data) == 0:
+		return nil, ""
+	case p.Encoding == model.JSON:
+		return p.Data, fmt.Sprintf("%d bytes of json", len(p.Data))
+	}
+	is = fmt.Sprintf("%d bytes of %s", len(p.Data), p.Form())
+	plain, err := h.open(ctx, 1, "payload", "", p)
 	if err != nil {
-		return Key{err: fault.New(fault.Invalid, "key cannot be encoded: %w", err)}
+		return nil, is
 	}
-	return hashJSON(data)
-}
-
-// String is the text of the key.
-func (k Key) String() string { return k.id }
-
-func (k Key) applyStart(o *startOptions) {
-	if o.keyed {
-		o.refuse("a start has two keys, %q and %q: give it one", o.key.id, k.id)
+	if plain.Encoding == model.JSON {
+		return plain.Data, is
 	}
-	o.key, o.keyed = k, true
-}
-
-func hashJSON(data []byte) Key {
-	if replacesBytes(data) {
-		return Key{err: fault.New(fault.Invalid, "the key, or the input that it is the hash of, contains text that is not valid UTF-8: two such values could become one key")}
-	}
-	canonical, err := canonicalMsgpack(data)
-	if err != nil {
-		return Key{err: fault.New(fault.Invalid, "key cannot be encoded: %w", err)}
-	}
-	sum := sha256.Sum256(canonical)
-	return Key{id: hex.EncodeToString(sum[:])}
-}
-
-// replacesBytes reports whether JSON has the escape that the encoder writes in place of bytes which are not valid UTF-8. A character
-// U+FFFD that was there before is not escaped.
-func replacesBytes(data []byte) bool {
-	const escape = `\ufffd`
-	for rest := data; ; {
-		i := bytes.Index(rest, []byte(escape))
-		if i < 0 {
-			return false
-		}
-		slashes := 0
-		for j := i - 1; j >= 0 && rest[j] == '\\'; j-- {
-			slashes++
-		}
-		if slashes%2 == 0 {
-			return true
-		}
-		rest = rest[i+len(escape):]
-	}
-}
-
-// canonicalMsgpack turns JSON into msgpack that is the same for equal values.
-func canonicalMsgpack(data []byte) ([]byte, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.UseNumber()
 	var v any
-	if err := d.Decode(&v); err != nil {
-		return nil, err
+	if err := h.codec.Unmarshal(plain, &v); err != nil {
+		return nil, is
 	}
-	var buf bytes.Buffer
-	enc := msgpack.NewEncoder(&buf)
-	enc.SetSortMapKeys(true)
-	enc.UseCompactInts(true)
-	if err := enc.Encode(numbers(v)); err != nil {
-		return nil, err
+	if text, err = json.Marshal(v); err != nil {
+		return nil, is
 	}
-	return buf.Bytes(), nil
+	return text, is
 }
 
-// numbers makes numbers of JSON numbers.
-func numbers(v any) any {
-	switch v := v.(type) {
-	case json.Number:
-		return number(v.String())
-	case []any:
-		for i := range v {
-			v[i] = numbers(v[i])
-		}
-	case map[string]any:
-		for k := range v {
-			v[k] = numbers(v[k])
-		}
+// plainInput is a recorded input for a message to people; nil when it cannot be told.
+func (h *host) plainInput(p model.Payload) []byte {
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	out, err := h.open(ctx, 1, "input", "", p)
+	if err != nil {
+		return nil
 	}
-	return v
-}
-
-// number is the value of a JSON number: an integer where it is one, else a float, and its digits where both would lose some of them: two
-// keys must not become one.
-func number(text string) any {
-	if !strings.ContainsAny(text, ".eE") {
-		if i, err := strconv.ParseInt(text, 10, 64); err == nil {
-			return i
-		}
-		if u, err := strconv.ParseUint(text, 10, 64); err == nil {
-			return u
-		}
-		return text
-	}
-	f, err := strconv.ParseFloat(text, 64)
-	if err != nil || digits(text) != digits(strconv.FormatFloat(f, 'e', -1, 64)) {
-		return text
-	}
-	if i := int64(f); float64(i) == f && i > -1<<53 && i < 1<<53 {
-		return i
-	}
-	return f
-}
-
-// digits are the significant digits of a number.
-func digits(text string) string {
-	mantissa, _, _ := strings.Cut(strings.ToLower(text), "e")
-	return strings.Trim(strings.Map(func(r rune) rune {
-		if r < '0' || r > '9' {
-			return -1
-		}
-		return r
-	}, mantissa), "0")
+	return out.Data
 }

@@ -2,10 +2,12 @@ package perdure
 
 import (
 	"context"
+	"io"
 	"iter"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/batch"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/query"
 )
@@ -142,60 +144,82 @@ func listRequest(text string) (api.ListRequest, error) {
 	return q.Request(), err
 }
 
-// Event is one fact of the history of a run.
-type Event struct {
-	Position int64
-	Time     time.Time
-	Kind     string // such as step_completed, timer_fired, signal_received
-	Name     string // of the step, signal, promise or child
-	Attempt  int
-	// Queue and Worker are those of a task: which one carries it, and who has claimed it: worker@node, or worker@node/owner when the node had lent it to the
-	// owner of the run.
-	Queue, Worker string
-	// Input and Output are JSON. What is stored in another way is decoded, if this app can; if not, they are nil.
-	Input, Output []byte
-	// InputIs and OutputIs tell how they are stored, such as "512 bytes of json+aes-gcm".
-	InputIs, OutputIs string
-	Err               error
-}
-
-// History is the history of a run, from its start.
-func (a *App) History(ctx context.Context, t Target) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		to, err := t.target().api()
+// Batch does one thing to every execution that a query selects, several at once, and yields what became of each as it is done:
+//
+//	for e, err := range app.Batch(ctx, `workflow = "order" and status = "open" and label.region = "eu"`, func(c perdure.Client, e perdure.Info) error {
+//		return e.Ref.Cancel(c, "the region moves")
+//	}) {
+//		fmt.Println(e.Ref, err)
+//	}
+//
+// An error of one does not stop the others. Executions that start while it runs are not touched: it is done to the run that was listed, so Ref names
+// that run. Nothing is kept: a batch that was stopped half way, by ctx or by leaving the loop, is run again; give a Send a RequestID if it must
+// not reach an execution twice. A zero Info comes with the error that ends a listing. With nil for do nothing is changed: it yields what would be
+// done.
+func (a *App) Batch(ctx context.Context, query string, do func(c Client, e Info) error) iter.Seq2[Info, error] {
+	return func(yield func(Info, error) bool) {
+		req, err := listRequest(query)
 		if err != nil {
-			yield(Event{}, public(err))
+			yield(Info{}, public(err))
 			return
 		}
-		req := api.HistoryRequest{Target: to, After: -1}
-		for {
-			page, err := a.host.backend.History(ctx, req)
-			if err != nil {
-				yield(Event{}, public(err))
+		var op batch.Do
+		if do != nil {
+			op = func(ctx context.Context, e *api.Description) error { return do(a.With(ctx), infoOf(e)) }
+		}
+		for r := range batch.Run(ctx, a.host.backend, req, op) {
+			var e Info
+			if r.Execution != nil {
+				e = infoOf(r.Execution)
+			}
+			if !yield(e, public(r.Err)) {
 				return
 			}
-			for i := range page.Events {
-				if !yield(a.eventOf(ctx, &page.Events[i]), nil) {
-					return
-				}
-			}
-			if !page.More || len(page.Events) == 0 {
-				return
-			}
-			req.After, req.Target.Run = page.Events[len(page.Events)-1].Seq, page.Run
 		}
 	}
 }
 
-func (a *App) eventOf(ctx context.Context, e *model.Event) Event {
-	out := Event{Position: e.Seq, Time: e.At.Std(), Kind: e.Kind.String(), Name: e.Name, Attempt: e.Attempt, Worker: e.Worker}
-	if e.Task != nil {
-		out.Queue = e.Task.Queue
+// Terminate ends an execution at once, whatever its code says: no clean-up runs. Cancel asks its code to end.
+func (a *App) Terminate(ctx context.Context, t Target, reason string) error {
+	return a.order(ctx, t, reason, a.host.backend.Terminate)
+}
+
+// Pause has nobody continue an execution until Resume. A step that runs may finish; signals, updates and timers are kept for later.
+func (a *App) Pause(ctx context.Context, t Target, reason string) error {
+	return a.order(ctx, t, reason, a.host.backend.Pause)
+}
+
+// Resume undoes Pause.
+func (a *App) Resume(ctx context.Context, t Target) error {
+	return a.order(ctx, t, "", a.host.backend.Resume)
+}
+
+func (a *App) order(ctx context.Context, t Target, reason string, order func(context.Context, api.CancelRequest) error) error {
+	to, err := t.target().api()
+	if err != nil {
+		return public(err)
 	}
-	out.Input, out.InputIs = a.host.show(ctx, e.Input)
-	out.Output, out.OutputIs = a.host.show(ctx, e.Output)
-	if e.Failure != nil {
-		out.Err = remote(e.Failure)
+	return public(order(ctx, api.CancelRequest{Target: to, Reason: reason}))
+}
+
+// Delete removes a closed execution with all runs of its chain, or one run when the Target names it. It is a conflict while it is open. A start with
+// the key begins afresh.
+func (a *App) Delete(ctx context.Context, t Target) error {
+	to, err := t.target().api()
+	if err == nil {
+		_, err = a.host.backend.Delete(ctx, api.DeleteRequest{Target: to})
 	}
-	return out
+	return public(err)
+}
+
+// ForceDelete removes an execution that nothing else can end: one whose rows cannot be read, or whose commits the store refuses. Its rows are written to export first, as they
+// stand, as JSON lines (docs/operating.md has the format). Locks that it holds become free, and so does its key. One that can still be ended is terminated first.
+// An export that has a method Flush() error, as a bufio.Writer has, is flushed before anything is
+// removed.
+func (a *App) ForceDelete(ctx context.Context, t Target, export io.Writer) error {
+	to, err := t.target().api()
+	if err == nil {
+		_, err = a.host.backend.Delete(ctx, api.DeleteRequest{Target: to, Force: true, Export: export})
+	}
+	return public(err)
 }

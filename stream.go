@@ -3,7 +3,6 @@ package perdure
 import (
 	"context"
 	"iter"
-	"log/slog"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
@@ -11,66 +10,6 @@ import (
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 )
-
-// ---- state of a task
-
-// taskFor is the task that a context belongs to.
-func (s *State[T]) taskFor(ctx context.Context) (*pool.Task, *host, error) {
-	if err := checkName("state", s.name); err != nil {
-		return nil, nil, Permanent(public(err))
-	}
-	t := pool.From(ctx)
-	if t == nil {
-		return nil, nil, Permanent(public(fault.New(fault.Invalid,
-			"state %s: only a task keeps state over its attempts: give the activity a queue with OnQueue, or set the state in the workflow", s.name)))
-	}
-	return t, t.Owner().(*host), nil
-}
-
-// Save sets it for the task that ctx belongs to: an activity on a queue. When it returns nil, the value is durable: the next attempt, on whatever worker, loads it, and Read
-// shows it. ErrConflict tells that the task is another worker's by now, and nothing is written then; ErrExhausted, that the states of the task are too many or too large. When
-// ctx ends meanwhile, it may or may not have been written. State goes with its execution.
-//
-// An activity that runs inline has no task: there Save is an ErrInvalid, and the workflow is the place for state.
-func (s *State[T]) Save(ctx context.Context, v T) error {
-	t, h, err := s.taskFor(ctx)
-	if err != nil {
-		return err
-	}
-	p, err := encode(h, "value of state", s.name, v)
-	if err == nil {
-		err = h.limit("value of state", s.name, p)
-	}
-	if err == nil {
-		err = t.Set(ctx, model.TaskItem{Kind: model.ItemSet, Name: s.name, Value: p})
-	}
-	return public(err)
-}
-
-// Load is what Save has set in this or an earlier attempt of the task that ctx belongs to. All states of the task are read when the first one is loaded.
-func (s *State[T]) Load(ctx context.Context) (v T, ok bool, err error) {
-	t, h, err := s.taskFor(ctx)
-	if err != nil {
-		return v, false, err
-	}
-	p, ok, err := t.State(ctx, s.name)
-	if err != nil || !ok {
-		return v, false, public(err)
-	}
-	v, err = decode[T](callReader{h, ctx}, "value of state", s.name, p)
-	return v, err == nil, public(err)
-}
-
-// Remove undoes Save; it returns when that is durable.
-func (s *State[T]) Remove(ctx context.Context) error {
-	t, _, err := s.taskFor(ctx)
-	if err != nil {
-		return err
-	}
-	return public(t.Set(ctx, model.TaskItem{Kind: model.ItemRemove, Name: s.name}))
-}
-
-// ---- streaming
 
 // StreamKind says what a streamed item is.
 type StreamKind string
@@ -83,14 +22,20 @@ const (
 	StreamedError    StreamKind = "error"
 )
 
-// streamedProgress and streamedError are how these are stored.
-type streamedProgress struct {
-	Progress float64 `json:"progress"`
-	Details  string  `json:"details,omitempty"`
-}
-
-type streamedError struct {
-	Message string `json:"message"`
+// StreamItem is something that a task has streamed.
+type StreamItem struct {
+	// Position counts the items of the task from 1, over all attempts. A gap tells that what was there is not kept any more.
+	Position int64
+	Time     time.Time
+	Kind     StreamKind
+	// Text is that of a token, the details of progress, or the message of an error.
+	Text string
+	// Share is how far the task is, of progress.
+	Share float64
+	// Value is JSON, whatever the kind. What is stored in another way is decoded, if this app can; if not, it is nil.
+	Value []byte
+	// ValueIs tells how it is stored.
+	ValueIs string
 }
 
 // StreamToken streams a piece of text, such as a token of a language model, to whoever listens to the task that ctx belongs to: App.TaskStream. Items leave the process
@@ -134,7 +79,15 @@ func stream[T any](ctx context.Context, kind model.ItemKind, v T) error {
 	return public(err)
 }
 
-// ---- reading
+// streamedProgress and streamedError are how these are stored.
+type streamedProgress struct {
+	Progress float64 `json:"progress"`
+	Details  string  `json:"details,omitempty"`
+}
+
+type streamedError struct {
+	Message string `json:"message"`
+}
 
 // TaskTail says what is read of the lines that a task has logged, or of what it has streamed. The zero value is what is there, from the beginning.
 type TaskTail struct {
@@ -149,57 +102,6 @@ type TaskTail struct {
 func (t TaskTail) target(of Target) (api.TaskTarget, error) {
 	to, err := of.target().api()
 	return api.TaskTarget{Target: to, Step: t.Step}, err
-}
-
-// LogLine is a line that a task has logged.
-type LogLine struct {
-	Step  string // of the task, in its workflow
-	Time  time.Time
-	Level slog.Level
-	Text  string
-}
-
-// TaskLogs are the lines that a task has logged, in order; without Step, those of all tasks of a workflow, by time. Lines are kept for a while: docs/retention.md.
-func (a *App) TaskLogs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogLine, error] {
-	return func(yield func(LogLine, error) bool) {
-		to, err := tail.target(t)
-		if err == nil && tail.After != 0 {
-			err = fault.New(fault.Invalid, "log of %s: After is a position of streamed items", t.target())
-		}
-		r := api.TaskLogsRequest{TaskTarget: to, Wait: tail.Follow, Limit: 500}
-		for err == nil {
-			var page api.TaskLogsPage
-			if page, err = a.host.backend.TaskLogs(ctx, r); err != nil {
-				break
-			}
-			for _, l := range page.Lines {
-				if !yield(LogLine{Step: l.Step, Time: l.At.Std(), Level: slog.Level(l.Level), Text: l.Text}, nil) {
-					return
-				}
-			}
-			if page.Ended || len(page.Lines) == 0 {
-				return
-			}
-			r.Run, r.After = page.Run, page.Cursor
-		}
-		yield(LogLine{}, public(err))
-	}
-}
-
-// StreamItem is something that a task has streamed.
-type StreamItem struct {
-	// Position counts the items of the task from 1, over all attempts. A gap tells that what was there is not kept any more.
-	Position int64
-	Time     time.Time
-	Kind     StreamKind
-	// Text is that of a token, the details of progress, or the message of an error.
-	Text string
-	// Share is how far the task is, of progress.
-	Share float64
-	// Value is JSON, whatever the kind. What is stored in another way is decoded, if this app can; if not, it is nil.
-	Value []byte
-	// ValueIs tells how it is stored.
-	ValueIs string
 }
 
 // TaskStream is what a task has streamed, as far as it is kept: the last 4,096 items. With Follow it goes on until the task has ended: items come as soon as they are stored,

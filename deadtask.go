@@ -1,0 +1,160 @@
+package perdure
+
+import (
+	"context"
+	"iter"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/batch"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// DeadTask is a task that failed for good: its attempts are spent, or its error was not worth another one. Whoever waited for it has heard so. It is kept, with
+// every attempt's error and with its input, until it is purged or three months old; it may be requeued. (What transactions sent and the engine refused is a DeadLetter.)
+type DeadTask struct {
+	ID       string // names it in calls
+	Activity string
+	Queue    string
+	// Of is the execution that the task was a step of or, when it had been submitted, its own, with the run.
+	Of        Ref
+	Scheduled time.Time
+	Died      time.Time
+	Attempts  int
+	Err       error // that it died of
+	// Fingerprint is what it has in common with others: a digest of the error without numbers, ids and quoted parts.
+	Fingerprint string
+	// Requeued is how often it was requeued; As and RequeuedAt tell of the last time. They are zero after an undo.
+	Requeued   int
+	As         Ref
+	RequeuedAt time.Time
+
+	// What follows is of App.DeadTask only; lists leave it out.
+
+	// Failed are the attempts that failed, the first and the last ones; LeftOut is how many lie between them.
+	Failed  []FailedAttempt
+	LeftOut int
+	// Input is JSON, or nil when this app cannot decode it; InputIs tells how it is stored.
+	Input   []byte
+	InputIs string
+}
+
+// FailedAttempt is an attempt of a task that failed.
+type FailedAttempt struct {
+	Number int
+	At     time.Time
+	Worker string // as in Event; empty when nobody had begun it
+	Err    error
+}
+
+// DeadQuery selects dead tasks: all conditions must hold, those that are zero always do.
+type DeadQuery struct {
+	Activities  []string // any of these
+	Queues      []string // any of these
+	Fingerprint string
+	// From and To is when they died: from From until before To.
+	From, To time.Time
+	// Requeued selects those that were requeued, or those that were not; nil for both.
+	Requeued *bool
+}
+
+func (q *DeadQuery) request() api.DeadRequest {
+	r := api.DeadRequest{Tenant: model.DefaultTenant, Activities: q.Activities, Queues: q.Queues, Fingerprint: q.Fingerprint, Requeued: q.Requeued}
+	if !q.From.IsZero() {
+		r.From = model.TimeOf(q.From)
+	}
+	if !q.To.IsZero() {
+		r.To = model.TimeOf(q.To)
+	}
+	return r
+}
+
+// DeadGroup is dead tasks of one activity that failed in the same way.
+type DeadGroup struct {
+	Activity    string
+	Fingerprint string // for DeadQuery
+	Count       int64
+	First, Last time.Time
+	Message     string // of the last one
+}
+
+// DeadTasks lists tasks that failed for good, those that died last first.
+func (a *App) DeadTasks(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
+	return func(yield func(DeadTask, error) bool) {
+		for r := q.request(); ; {
+			page, err := a.host.backend.ListDead(ctx, r)
+			if err != nil {
+				yield(DeadTask{}, public(err))
+				return
+			}
+			for i := range page.Tasks {
+				if !yield(a.deadOf(ctx, &page.Tasks[i]), nil) {
+					return
+				}
+			}
+			if r.Cursor = page.Cursor; r.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// DeadGroups tells what dead tasks have in common: by activity and kind of error, the largest groups first, at most a thousand.
+func (a *App) DeadGroups(ctx context.Context, q DeadQuery) ([]DeadGroup, error) {
+	r := q.request()
+	r.Limit = maxGroups
+	found, err := a.host.backend.GroupDead(ctx, r)
+	groups := make([]DeadGroup, len(found))
+	for i, g := range found {
+		groups[i] = DeadGroup{Activity: g.Activity, Fingerprint: g.Fingerprint, Count: g.Count, First: g.First.Std(), Last: g.Last.Std(), Message: g.Message}
+	}
+	return groups, public(err)
+}
+
+const maxGroups = 1000
+
+// DeadTask is one dead task, with its attempts and its input.
+func (a *App) DeadTask(ctx context.Context, id string) (DeadTask, error) {
+	key, err := api.ParseDeadID(id)
+	if err != nil {
+		return DeadTask{}, public(err)
+	}
+	d, err := a.host.backend.ShowDead(ctx, key)
+	if err != nil {
+		return DeadTask{}, public(err)
+	}
+	return a.deadOf(ctx, &d), nil
+}
+
+// PurgeDead removes the dead tasks that the query selects and yields each as it is done. Those whose requeued task is open stay, with an error.
+func (a *App) PurgeDead(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
+	return func(yield func(DeadTask, error) bool) {
+		for r := range batch.PurgeAll(ctx, a.host.backend, q.request(), false) {
+			if !yield(a.requeued(ctx, &r), public(r.Err)) {
+				return
+			}
+		}
+	}
+}
+
+func (a *App) deadOf(ctx context.Context, d *api.DeadTask) DeadTask {
+	b := &d.Body
+	out := DeadTask{
+		ID: d.ID.String(), Activity: b.Spec.Kind, Queue: b.Spec.Queue, Of: Ref{Workflow: b.Address.Type, Key: b.Address.Key, Run: d.ID.Run.String()},
+		Scheduled: b.Scheduled.Std(), Died: b.At.Std(), Attempts: b.Attempts, Fingerprint: b.Fingerprint, Requeued: int(d.Requeued), LeftOut: b.LeftOut,
+	}
+	if b.Failure != nil {
+		out.Err = remote(b.Failure)
+	}
+	if q := b.Requeued; !q.IsZero() {
+		out.As, out.RequeuedAt = Ref{Workflow: q.Address.Type, Key: q.Address.Key, Run: q.Run.String()}, q.At.Std()
+	}
+	for i := range b.Failed {
+		f := &b.Failed[i]
+		out.Failed = append(out.Failed, FailedAttempt{Number: f.Attempt, At: f.At.Std(), Worker: f.Worker, Err: remote(&f.Failure)})
+	}
+	if b.Input.Size() > 0 {
+		out.Input, out.InputIs = a.host.show(ctx, b.Input)
+	}
+	return out
+}

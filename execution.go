@@ -1,0 +1,103 @@
+package perdure
+
+import (
+	"fmt"
+
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Execution is a Ref that knows its result type; a serialisable value.
+type Execution[O any] struct{ Ref Ref }
+
+func (e Execution[O]) target() Ref { return e.Ref }
+
+// String is the text form of the Ref.
+func (e Execution[O]) String() string { return e.Ref.String() }
+
+// Result waits for the result.
+func (e Execution[O]) Result(c Caller) (out O, err error) {
+	from := c.caller()
+	p, err := from.result(e.Ref)
+	if err != nil {
+		return out, remote(err)
+	}
+	out, err = decode[O](from, "output of workflow", e.Ref.Workflow, p)
+	return out, public(err)
+}
+
+// Future is the result as a future of the calling workflow.
+func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
+	run, err := e.Ref.run()
+	if err == nil {
+		err = checkTarget(e.Ref.address())
+	}
+	if err != nil {
+		return failedFuture[O](err)
+	}
+	return payloadFuture[O]("output of workflow", e.Ref.Workflow, ctx.x.Outcome(e.Ref.address(), run))
+}
+
+// Poll tells how the execution stands; it does not wait.
+func (e Execution[O]) Poll(c Caller) (Outcome[O], error) {
+	from := c.caller()
+	st, err := from.poll(e.Ref)
+	if err != nil {
+		return Outcome[O]{}, remote(err)
+	}
+	out := Outcome[O]{Status: Status(st.Status), Reason: st.Reason}
+	if st.Failure != nil {
+		out.Err = remote(st.Failure)
+	} else if len(st.Output) > 0 {
+		out.Value, err = decode[O](from, "output of workflow", e.Ref.Workflow, model.Payload{Data: st.Output, Encoding: st.Format})
+	}
+	return out, public(err)
+}
+
+// Cancel asks the execution to end; clean-up runs.
+func (e Execution[O]) Cancel(s Sender, reason string) error { return cancel(s, e.Ref, reason) }
+
+func cancel(s Sender, to Ref, reason string) error {
+	run, err := to.run()
+	if err != nil {
+		return public(err)
+	}
+	return remote(s.sender().send(model.Message{
+		Kind: model.MessageCancel, To: to.address(), ToRun: run,
+		Failure: &model.Failure{Kind: model.FailureCanceled, Message: reason},
+	}, &stepOptions{}))
+}
+
+// Status is the state of an execution.
+type Status string
+
+// Statuses.
+const (
+	Running    Status = "running"
+	Completed  Status = "completed"
+	Failed     Status = "failed"
+	Canceled   Status = "canceled"
+	Continued  Status = "continued"  // ended by ContinueAsNew; the next run has the same key
+	Terminated Status = "terminated" // ended by Terminate, without clean-up
+)
+
+// Open reports whether the execution has not ended.
+func (s Status) Open() bool { return s == Running }
+
+// Outcome is the state of an execution and, once closed, its value or error.
+type Outcome[O any] struct {
+	Status Status
+	Value  O
+	Err    error
+	Reason string // why it does not move, while open
+}
+
+// String is for people.
+func (o Outcome[O]) String() string {
+	switch {
+	case o.Err != nil:
+		return fmt.Sprintf("%s: %v", o.Status, o.Err)
+	case o.Status.Open():
+		return fmt.Sprintf("%s: %s", o.Status, o.Reason)
+	}
+	return fmt.Sprintf("%s: %v", o.Status, o.Value)
+}

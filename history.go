@@ -1,0 +1,135 @@
+package perdure
+
+import (
+	"cmp"
+	"context"
+	"io"
+	"iter"
+	"time"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/codec"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/history"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Event is one fact of the history of a run.
+type Event struct {
+	Position int64
+	Time     time.Time
+	Kind     string // such as step_completed, timer_fired, signal_received
+	Name     string // of the step, signal, promise or child
+	Attempt  int
+	// Queue and Worker are those of a task: which one carries it, and who has claimed it: worker@node, or worker@node/owner when the node had lent it to the
+	// owner of the run.
+	Queue, Worker string
+	// Input and Output are JSON. What is stored in another way is decoded, if this app can; if not, they are nil.
+	Input, Output []byte
+	// InputIs and OutputIs tell how they are stored, such as "512 bytes of json+aes-gcm".
+	InputIs, OutputIs string
+	Err               error
+}
+
+// History is the history of a run, from its start.
+func (a *App) History(ctx context.Context, t Target) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		to, err := t.target().api()
+		if err != nil {
+			yield(Event{}, public(err))
+			return
+		}
+		req := api.HistoryRequest{Target: to, After: -1}
+		for {
+			page, err := a.host.backend.History(ctx, req)
+			if err != nil {
+				yield(Event{}, public(err))
+				return
+			}
+			for i := range page.Events {
+				if !yield(a.eventOf(ctx, &page.Events[i]), nil) {
+					return
+				}
+			}
+			if !page.More || len(page.Events) == 0 {
+				return
+			}
+			req.After, req.Target.Run = page.Events[len(page.Events)-1].Seq, page.Run
+		}
+	}
+}
+
+func (a *App) eventOf(ctx context.Context, e *model.Event) Event {
+	out := Event{Position: e.Seq, Time: e.At.Std(), Kind: e.Kind.String(), Name: e.Name, Attempt: e.Attempt, Worker: e.Worker}
+	if e.Task != nil {
+		out.Queue = e.Task.Queue
+	}
+	out.Input, out.InputIs = a.host.show(ctx, e.Input)
+	out.Output, out.OutputIs = a.host.show(ctx, e.Output)
+	if e.Failure != nil {
+		out.Err = remote(e.Failure)
+	}
+	return out
+}
+
+// Export writes the history of a run as JSON lines: see docs/histories.md for the format. An open run is written as far as it has come.
+func (a *App) Export(ctx context.Context, t Target, w io.Writer) error {
+	to, err := t.target().api()
+	if err == nil {
+		err = history.Export(ctx, a.host.backend, to, w)
+	}
+	return public(err)
+}
+
+// Import stores a run that Export wrote, under its key or the one that is given. An open run goes on here, with the idempotency keys that it had: let
+// it go on in one place only. A closed one is stored with its outcome.
+func (a *App) Import(ctx context.Context, r io.Reader, opts ...PastOption) (Ref, error) {
+	o, err := a.pastOf(ctx, nil, opts)
+	if err != nil {
+		return Ref{}, public(err)
+	}
+	h, err := history.Read(r)
+	if err != nil {
+		return Ref{}, public(err)
+	}
+	return begun(a.host.backend.Import(ctx, api.ImportRequest{
+		History: *h, Tenant: model.DefaultTenant, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
+	}))
+}
+
+// Replay runs today's code against a history that Export wrote, without a store, and executes no step. It returns nil when the code asks for everything
+// that is recorded and ends as the run did; otherwise the error, which is ErrBlocked, says what was recorded and what the code does instead. Kept in a
+// repository, exported histories tell before a deploy which running executions it would block. For payloads that are not plain JSON, use
+// embedded.Config.Replay or perduretest.Config.Replay with the settings of the app.
+func Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
+	return Attachment{}.Replay(ctx, r, defs...)
+}
+
+// Replay is Replay with the payload settings of an app. Programs use embedded.Config.Replay.
+func (cfg Attachment) Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
+	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cmp.Or(cfg.MaxPayload, maxReplayed)})
+	if err != nil {
+		return public(err)
+	}
+	reg, err := register(defs, c.CheckType)
+	if err != nil {
+		return err
+	}
+	h, err := history.Read(r)
+	if err != nil {
+		return public(err)
+	}
+	def, ok := reg.workflows[h.Start.Address.Type]
+	if !ok {
+		return public(fault.New(fault.NotFound, "there is no definition of workflow %s", h.Start.Address.Type))
+	}
+	host := &host{activities: reg.activities, logger: cmp.Or(cfg.Logger, silent), codec: c, plain: c.Plain(), dry: true}
+	host.payloads = payloadTrouble(host.logger)
+	return public(replay.Check(ctx, replay.Config{
+		Code: map[string]replay.Code{h.Start.Address.Type: def.code}, Host: host, Plain: host.plainInput, Logger: cfg.Logger,
+	}, h))
+}
+
+// maxReplayed bounds a payload where nobody has said how large it may be.
+const maxReplayed = 64 << 20

@@ -1,0 +1,65 @@
+package perdure
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+)
+
+// Query is the typed name of a read of what a workflow has in memory, or had at its end.
+type Query[I, O any] struct{ name string }
+
+// NewQuery names a query.
+func NewQuery[I, O any](name string) *Query[I, O] { return &Query[I, O]{name} }
+
+// Handle answers the query; fn may not wait, and must change nothing.
+func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
+	if fn == nil {
+		panic(fault.New(fault.Invalid, "the handler of query %s is nil", q.name))
+	}
+	h := ctx.host()
+	ctx.x.HandleQuery(q.name, func(p model.Payload) (model.Payload, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+		defer cancel()
+		in, err := decode[I](callReader{h, ctx}, "input of query", q.name, p)
+		if err != nil {
+			return model.Payload{}, err
+		}
+		out, err := fn(in)
+		if err != nil {
+			return model.Payload{}, err
+		}
+		p, err = encodeFor(h, "output of query", q.name, out)
+		if err != nil {
+			return p, err
+		}
+		return h.seal(ctx, brief, "output of query", q.name, p)
+	})
+}
+
+// Ask asks an execution: its code is loaded if need be, and answers from what it has made of its history so far. Of one that
+// has ended, the process that owns it replays the history, without executing a step, or this process does when the owner lacks
+// the code. It is ErrUnavailable when both lack it, and ErrBlocked when the code does not fit the history any more. A State can be
+// read without the code.
+func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
+	m, err := message(c.host(), model.MessageQuery, "query", q.name, to, in)
+	if err == nil {
+		m.Input, err = c.host().seal(c.ctx, brief, "query", q.name, m.Input)
+	}
+	if err != nil {
+		return out, public(err)
+	}
+	p, err := c.host().backend.Query(c.ctx, api.QueryRequest{Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: m.Input})
+	if fault.Is(err, fault.Unavailable) && c.app.worker != nil { // its owner may lack the code that this process has
+		if here, ok, why := c.app.worker.AskEnded(c.ctx, m.To, m.ToRun, model.Query{Name: m.Name, Input: m.Input}); ok {
+			p, err = here, why
+		}
+	}
+	if err != nil {
+		return out, remote(err)
+	}
+	out, err = decode[O](c, "output of query", q.name, p)
+	return out, public(err)
+}

@@ -1,0 +1,113 @@
+package perdure
+
+import (
+	"context"
+
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/pool"
+)
+
+// State is the typed name of durable state that an execution shows to the outside. It can be read without a live worker, and it stays when
+// the execution continues as new and when it ends.
+type State[T any] struct{ name string }
+
+// NewState names the state.
+func NewState[T any](name string) *State[T] { return &State[T]{name} }
+
+// Set writes it with the next commit of the execution.
+func (s *State[T]) Set(ctx WorkflowCtx, v T) error {
+	if err := checkName("state", s.name); err != nil {
+		return Permanent(public(err))
+	}
+	h := ctx.host()
+	p, err := encodeFor(h, "value of state", s.name, v)
+	if err != nil {
+		return err
+	}
+	return remote(ctx.x.SetState(s.name, p, h.sealer("value of state", s.name)))
+}
+
+// Clear removes it with the next commit of the execution.
+func (s *State[T]) Clear(ctx WorkflowCtx) error {
+	if err := checkName("state", s.name); err != nil {
+		return Permanent(public(err))
+	}
+	return remote(ctx.x.SetState(s.name, model.Payload{}, nil))
+}
+
+// Get reads it inside the workflow: what was last set by this run, or carried over from the one before.
+func (s *State[T]) Get(ctx WorkflowCtx) (v T, ok bool) {
+	p, ok := ctx.x.State(s.name)
+	if !ok {
+		return v, false
+	}
+	return recorded[T](ctx, "value of state", s.name, p), true
+}
+
+// Read reads the committed value from anywhere.
+func (s *State[T]) Read(c Caller, from Target) (v T, ok bool, err error) {
+	who := c.caller()
+	p, ok, err := who.read(from.target(), s.name)
+	if err != nil || !ok {
+		return v, false, remote(err)
+	}
+	v, err = decode[T](who, "value of state", s.name, p)
+	return v, err == nil, public(err)
+}
+
+// Save sets it for the task that ctx belongs to: an activity on a queue. When it returns nil, the value is durable: the next attempt, on whatever worker, loads it, and Read
+// shows it. ErrConflict tells that the task is another worker's by now, and nothing is written then; ErrExhausted, that the states of the task are too many or too large. When
+// ctx ends meanwhile, it may or may not have been written. State goes with its execution.
+//
+// An activity that runs inline has no task: there Save is an ErrInvalid, and the workflow is the place for state.
+func (s *State[T]) Save(ctx context.Context, v T) error {
+	t, h, err := s.taskFor(ctx)
+	if err != nil {
+		return err
+	}
+	p, err := encode(h, "value of state", s.name, v)
+	if err == nil {
+		err = h.limit("value of state", s.name, p)
+	}
+	if err == nil {
+		err = t.Set(ctx, model.TaskItem{Kind: model.ItemSet, Name: s.name, Value: p})
+	}
+	return public(err)
+}
+
+// Load is what Save has set in this or an earlier attempt of the task that ctx belongs to. All states of the task are read when the first one is loaded.
+func (s *State[T]) Load(ctx context.Context) (v T, ok bool, err error) {
+	t, h, err := s.taskFor(ctx)
+	if err != nil {
+		return v, false, err
+	}
+	p, ok, err := t.State(ctx, s.name)
+	if err != nil || !ok {
+		return v, false, public(err)
+	}
+	v, err = decode[T](callReader{h, ctx}, "value of state", s.name, p)
+	return v, err == nil, public(err)
+}
+
+// Remove undoes Save; it returns when that is durable.
+func (s *State[T]) Remove(ctx context.Context) error {
+	t, _, err := s.taskFor(ctx)
+	if err != nil {
+		return err
+	}
+	return public(t.Set(ctx, model.TaskItem{Kind: model.ItemRemove, Name: s.name}))
+}
+
+// taskFor is the task that a context belongs to.
+func (s *State[T]) taskFor(ctx context.Context) (*pool.Task, *host, error) {
+	if err := checkName("state", s.name); err != nil {
+		return nil, nil, Permanent(public(err))
+	}
+	t := pool.From(ctx)
+	if t == nil {
+		return nil, nil, Permanent(public(fault.New(fault.Invalid,
+			"state %s: only a task keeps state over its attempts: give the activity a queue with OnQueue, or set the state in the workflow", s.name)))
+	}
+	return t, t.Owner().(*host), nil
+}

@@ -1,0 +1,59 @@
+package perdure
+
+import (
+	"github.com/perdure/perdure/internal/fault"
+	"github.com/perdure/perdure/internal/model"
+	"github.com/perdure/perdure/internal/replay"
+)
+
+// Update is the typed name of a validated, durable request to an execution, with an answer.
+type Update[I, O any] struct{ name string }
+
+// NewUpdate names an update.
+func NewUpdate[I, O any](name string) *Update[I, O] { return &Update[I, O]{name} }
+
+// Handle serves the update: each in a coroutine of its own, in the order in which they came. Validators run first and must not wait; what they refuse
+// is answered with their error. Updates that come before Handle wait for it. One whose handler has not ended when the workflow function
+// returns or continues as new is refused; WaitUpdates waits for them. Another Handle of the name takes the place of this one.
+func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error), validate ...func(I) error) {
+	if fn == nil {
+		panic(fault.New(fault.Invalid, "the handler of update %s is nil", u.name))
+	}
+	h := ctx.host()
+	ctx.x.HandleUpdate(u.name, replay.UpdateHandler{
+		Seal: h.sealer("output of update", u.name),
+		Serve: func(x replay.Ctx, p model.Payload) (model.Payload, error) {
+			ctx := WorkflowCtx{x}
+			in, err := decode[I](ctx, "input of update", u.name, p) // whoever sent what cannot be read hears of it
+			for _, v := range validate {
+				if err == nil {
+					err = v(in)
+				}
+			}
+			if err != nil {
+				return model.Payload{}, err
+			}
+			out, err := fn(ctx, in)
+			if err != nil {
+				return model.Payload{}, err
+			}
+			return encodeFor(h, "output of update", u.name, out)
+		},
+	})
+}
+
+// Call sends the update and waits for its answer. It is done once, however often it is sent under the same RequestID. From a workflow it is
+// a step, which is done once without a RequestID and takes none.
+func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out O, err error) {
+	from := c.caller()
+	m, err := message(from.host(), model.MessageUpdate, "update", u.name, to, in)
+	if err != nil {
+		return out, public(err)
+	}
+	p, err := from.call(m, callOptions(opts))
+	if err != nil {
+		return out, remote(err)
+	}
+	out, err = decode[O](from, "output of update", u.name, p)
+	return out, public(err)
+}
