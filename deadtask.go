@@ -10,6 +10,71 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// DeadTasks lists, requeues and purges tasks that failed for good.
+type DeadTasks struct{ app *App }
+
+// DeadTasks operates the tasks that failed for good.
+func (a *App) DeadTasks() DeadTasks { return DeadTasks{a} }
+
+// List lists tasks that failed for good, those that died last first.
+func (d DeadTasks) List(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
+	return func(yield func(DeadTask, error) bool) {
+		for r := q.request(); ; {
+			page, err := d.app.host.backend.ListDead(ctx, r)
+			if err != nil {
+				yield(DeadTask{}, public(err))
+				return
+			}
+			for i := range page.Tasks {
+				if !yield(d.deadOf(ctx, &page.Tasks[i]), nil) {
+					return
+				}
+			}
+			if r.Cursor = page.Cursor; r.Cursor == "" {
+				return
+			}
+		}
+	}
+}
+
+// Groups tells what dead tasks have in common: by activity and kind of error, the largest groups first, at most a thousand.
+func (d DeadTasks) Groups(ctx context.Context, q DeadQuery) ([]DeadGroup, error) {
+	r := q.request()
+	r.Limit = maxGroups
+	found, err := d.app.host.backend.GroupDead(ctx, r)
+	groups := make([]DeadGroup, len(found))
+	for i, g := range found {
+		groups[i] = DeadGroup{Activity: g.Activity, Fingerprint: g.Fingerprint, Count: g.Count, First: g.First.Std(), Last: g.Last.Std(), Message: g.Message}
+	}
+	return groups, public(err)
+}
+
+const maxGroups = 1000
+
+// Describe is one dead task, with its attempts and its input.
+func (d DeadTasks) Describe(ctx context.Context, id string) (DeadTask, error) {
+	key, err := api.ParseDeadID(id)
+	if err != nil {
+		return DeadTask{}, public(err)
+	}
+	found, err := d.app.host.backend.ShowDead(ctx, key)
+	if err != nil {
+		return DeadTask{}, public(err)
+	}
+	return d.deadOf(ctx, &found), nil
+}
+
+// Purge removes the dead tasks that the query selects and yields each as it is done. Those whose requeued task is open stay, with an error.
+func (d DeadTasks) Purge(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
+	return func(yield func(DeadTask, error) bool) {
+		for r := range batch.PurgeAll(ctx, d.app.host.backend, q.request(), false) {
+			if !yield(d.requeued(ctx, &r), public(r.Err)) {
+				return
+			}
+		}
+	}
+}
+
 // DeadTask is a task that failed for good: its attempts are spent, or its error was not worth another one. Whoever waited for it has heard so. It is kept, with
 // every attempt's error and with its input, until it is purged or three months old; it may be requeued. (What transactions sent and the engine refused is a DeadLetter.)
 type DeadTask struct {
@@ -29,7 +94,7 @@ type DeadTask struct {
 	As         Ref
 	RequeuedAt time.Time
 
-	// What follows is of App.DeadTask only; lists leave it out.
+	// What follows is of DeadTasks.Describe only; lists leave it out.
 
 	// Failed are the attempts that failed, the first and the last ones; LeftOut is how many lie between them.
 	Failed  []FailedAttempt
@@ -45,6 +110,15 @@ type FailedAttempt struct {
 	At     time.Time
 	Worker string // as in Event; empty when nobody had begun it
 	Err    error
+}
+
+// DeadGroup is dead tasks of one activity that failed in the same way.
+type DeadGroup struct {
+	Activity    string
+	Fingerprint string // for DeadQuery
+	Count       int64
+	First, Last time.Time
+	Message     string // of the last one
 }
 
 // DeadQuery selects dead tasks: all conditions must hold, those that are zero always do.
@@ -69,79 +143,11 @@ func (q *DeadQuery) request() api.DeadRequest {
 	return r
 }
 
-// DeadGroup is dead tasks of one activity that failed in the same way.
-type DeadGroup struct {
-	Activity    string
-	Fingerprint string // for DeadQuery
-	Count       int64
-	First, Last time.Time
-	Message     string // of the last one
-}
-
-// DeadTasks lists tasks that failed for good, those that died last first.
-func (a *App) DeadTasks(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
-	return func(yield func(DeadTask, error) bool) {
-		for r := q.request(); ; {
-			page, err := a.host.backend.ListDead(ctx, r)
-			if err != nil {
-				yield(DeadTask{}, public(err))
-				return
-			}
-			for i := range page.Tasks {
-				if !yield(a.deadOf(ctx, &page.Tasks[i]), nil) {
-					return
-				}
-			}
-			if r.Cursor = page.Cursor; r.Cursor == "" {
-				return
-			}
-		}
-	}
-}
-
-// DeadGroups tells what dead tasks have in common: by activity and kind of error, the largest groups first, at most a thousand.
-func (a *App) DeadGroups(ctx context.Context, q DeadQuery) ([]DeadGroup, error) {
-	r := q.request()
-	r.Limit = maxGroups
-	found, err := a.host.backend.GroupDead(ctx, r)
-	groups := make([]DeadGroup, len(found))
-	for i, g := range found {
-		groups[i] = DeadGroup{Activity: g.Activity, Fingerprint: g.Fingerprint, Count: g.Count, First: g.First.Std(), Last: g.Last.Std(), Message: g.Message}
-	}
-	return groups, public(err)
-}
-
-const maxGroups = 1000
-
-// DeadTask is one dead task, with its attempts and its input.
-func (a *App) DeadTask(ctx context.Context, id string) (DeadTask, error) {
-	key, err := api.ParseDeadID(id)
-	if err != nil {
-		return DeadTask{}, public(err)
-	}
-	d, err := a.host.backend.ShowDead(ctx, key)
-	if err != nil {
-		return DeadTask{}, public(err)
-	}
-	return a.deadOf(ctx, &d), nil
-}
-
-// PurgeDead removes the dead tasks that the query selects and yields each as it is done. Those whose requeued task is open stay, with an error.
-func (a *App) PurgeDead(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
-	return func(yield func(DeadTask, error) bool) {
-		for r := range batch.PurgeAll(ctx, a.host.backend, q.request(), false) {
-			if !yield(a.requeued(ctx, &r), public(r.Err)) {
-				return
-			}
-		}
-	}
-}
-
-func (a *App) deadOf(ctx context.Context, d *api.DeadTask) DeadTask {
-	b := &d.Body
+func (d DeadTasks) deadOf(ctx context.Context, dead *api.DeadTask) DeadTask {
+	b := &dead.Body
 	out := DeadTask{
-		ID: d.ID.String(), Activity: b.Spec.Kind, Queue: b.Spec.Queue, Of: Ref{Workflow: b.Address.Type, Key: b.Address.Key, Run: d.ID.Run.String()},
-		Scheduled: b.Scheduled.Std(), Died: b.At.Std(), Attempts: b.Attempts, Fingerprint: b.Fingerprint, Requeued: int(d.Requeued), LeftOut: b.LeftOut,
+		ID: dead.ID.String(), Activity: b.Spec.Kind, Queue: b.Spec.Queue, Of: Ref{Workflow: b.Address.Type, Key: b.Address.Key, Run: dead.ID.Run.String()},
+		Scheduled: b.Scheduled.Std(), Died: b.At.Std(), Attempts: b.Attempts, Fingerprint: b.Fingerprint, Requeued: int(dead.Requeued), LeftOut: b.LeftOut,
 	}
 	if b.Failure != nil {
 		out.Err = remote(b.Failure)
@@ -154,7 +160,7 @@ func (a *App) deadOf(ctx context.Context, d *api.DeadTask) DeadTask {
 		out.Failed = append(out.Failed, FailedAttempt{Number: f.Attempt, At: f.At.Std(), Worker: f.Worker, Err: remote(&f.Failure)})
 	}
 	if b.Input.Size() > 0 {
-		out.Input, out.InputIs = a.host.show(ctx, b.Input)
+		out.Input, out.InputIs = d.app.host.show(ctx, b.Input)
 	}
 	return out
 }

@@ -6,20 +6,40 @@ import (
 	"github.com/perdure/perdure/internal/api"
 )
 
+// Fork begins another execution of the workflow, under another key, with the past of a run: what it has done counts as done, and the code goes
+// on from there. The source, open or closed, is not changed. Steps of the fork have idempotency keys of their own.
+func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...PastOption) (Ref, error) {
+	o, err := x.app.pastOf(ctx, from, append([]PastOption{key}, opts...))
+	if err != nil {
+		return Ref{}, public(err)
+	}
+	return begun(x.app.host.backend.Fork(ctx, o.request))
+}
+
+// Retry goes on with an execution that failed, was cancelled or terminated: a new run of its key begins before its last failed step, which is made
+// again with the idempotency key that it had. When no step has failed, all of its past is kept, for a corrected build to go on with. Whoever asks
+// for the result from now on hears that of the new run. It is a conflict while the execution is open, and when it has completed.
+func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (Ref, error) {
+	o, err := x.app.pastOf(ctx, t, opts)
+	if err != nil {
+		return Ref{}, public(err)
+	}
+	return begun(x.app.host.backend.Retry(ctx, o.request))
+}
+
+// Reset has the current run of an execution, open or closed, give way to a new one that begins from an earlier place of its history. Steps behind
+// that place are made again, with idempotency keys of their own.
+func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (Ref, error) {
+	o, err := x.app.pastOf(ctx, t, opts)
+	if err != nil {
+		return Ref{}, public(err)
+	}
+	return begun(x.app.host.backend.Reset(ctx, o.request))
+}
+
 // PastOption says where a fork or reset begins, and with what; Key, Reuse and RequestID are some too. Without a place, the whole past is
 // kept, or as much of it as leads up to an edited result.
 type PastOption interface{ applyPast(*pastOptions) }
-
-type pastOptions struct {
-	request api.PastRequest
-	key     Key
-	keyed   bool
-	edits   []func(context.Context, *host) (api.Edit, error)
-}
-
-type pastOption func(*pastOptions)
-
-func (f pastOption) applyPast(o *pastOptions) { f(o) }
 
 // BeforeStep keeps what stands before the first event of the step, activity or child of that name.
 //
@@ -48,6 +68,17 @@ func SetResult[T any](step string, v T) PastOption {
 		})
 	})
 }
+
+type pastOptions struct {
+	request api.PastRequest
+	key     Key
+	keyed   bool
+	edits   []func(context.Context, *host) (api.Edit, error)
+}
+
+type pastOption func(*pastOptions)
+
+func (f pastOption) applyPast(o *pastOptions) { f(o) }
 
 func (r Reuse) applyPast(o *pastOptions) {
 	var s startOptions
@@ -83,35 +114,4 @@ func begun(r api.PastReply, err error) (Ref, error) {
 		return Ref{}, public(err)
 	}
 	return Ref{Workflow: r.Address.Type, Key: r.Address.Key}, nil
-}
-
-// Fork begins another execution of the workflow, under another key, with the past of a run: what it has done counts as done, and the code goes
-// on from there. The source, open or closed, is not changed. Steps of the fork have idempotency keys of their own.
-func (a *App) Fork(ctx context.Context, from Target, key Key, opts ...PastOption) (Ref, error) {
-	o, err := a.pastOf(ctx, from, append([]PastOption{key}, opts...))
-	if err != nil {
-		return Ref{}, public(err)
-	}
-	return begun(a.host.backend.Fork(ctx, o.request))
-}
-
-// Retry goes on with an execution that failed, was cancelled or terminated: a new run of its key begins before its last failed step, which is made
-// again with the idempotency key that it had. When no step has failed, all of its past is kept, for a corrected build to go on with. Whoever asks
-// for the result from now on hears that of the new run. It is a conflict while the execution is open, and when it has completed.
-func (a *App) Retry(ctx context.Context, t Target, opts ...PastOption) (Ref, error) {
-	o, err := a.pastOf(ctx, t, opts)
-	if err != nil {
-		return Ref{}, public(err)
-	}
-	return begun(a.host.backend.Retry(ctx, o.request))
-}
-
-// Reset has the current run of an execution, open or closed, give way to a new one that begins from an earlier place of its history. Steps behind
-// that place are made again, with idempotency keys of their own.
-func (a *App) Reset(ctx context.Context, t Target, opts ...PastOption) (Ref, error) {
-	o, err := a.pastOf(ctx, t, opts)
-	if err != nil {
-		return Ref{}, public(err)
-	}
-	return begun(a.host.backend.Reset(ctx, o.request))
 }

@@ -15,6 +15,65 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
+// Histories reads, exports and imports the histories of runs.
+type Histories struct{ app *App }
+
+// Histories reads and writes the histories of the store.
+func (a *App) Histories() Histories { return Histories{a} }
+
+// Events is the history of a run, from its start.
+func (h Histories) Events(ctx context.Context, t Target) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		to, err := t.target().api()
+		if err != nil {
+			yield(Event{}, public(err))
+			return
+		}
+		req := api.HistoryRequest{Target: to, After: -1}
+		for {
+			page, err := h.app.host.backend.History(ctx, req)
+			if err != nil {
+				yield(Event{}, public(err))
+				return
+			}
+			for i := range page.Events {
+				if !yield(h.eventOf(ctx, &page.Events[i]), nil) {
+					return
+				}
+			}
+			if !page.More || len(page.Events) == 0 {
+				return
+			}
+			req.After, req.Target.Run = page.Events[len(page.Events)-1].Seq, page.Run
+		}
+	}
+}
+
+// Export writes the history of a run as JSON lines: see docs/histories.md for the format. An open run is written as far as it has come.
+func (h Histories) Export(ctx context.Context, t Target, w io.Writer) error {
+	to, err := t.target().api()
+	if err == nil {
+		err = history.Export(ctx, h.app.host.backend, to, w)
+	}
+	return public(err)
+}
+
+// Import stores a run that Export wrote, under its key or the one that is given. An open run goes on here, with the idempotency keys that it had: let
+// it go on in one place only. A closed one is stored with its outcome.
+func (h Histories) Import(ctx context.Context, r io.Reader, opts ...PastOption) (Ref, error) {
+	o, err := h.app.pastOf(ctx, nil, opts)
+	if err != nil {
+		return Ref{}, public(err)
+	}
+	past, err := history.Read(r)
+	if err != nil {
+		return Ref{}, public(err)
+	}
+	return begun(h.app.host.backend.Import(ctx, api.ImportRequest{
+		History: *past, Tenant: model.DefaultTenant, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
+	}))
+}
+
 // Event is one fact of the history of a run.
 type Event struct {
 	Position int64
@@ -32,70 +91,17 @@ type Event struct {
 	Err               error
 }
 
-// History is the history of a run, from its start.
-func (a *App) History(ctx context.Context, t Target) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		to, err := t.target().api()
-		if err != nil {
-			yield(Event{}, public(err))
-			return
-		}
-		req := api.HistoryRequest{Target: to, After: -1}
-		for {
-			page, err := a.host.backend.History(ctx, req)
-			if err != nil {
-				yield(Event{}, public(err))
-				return
-			}
-			for i := range page.Events {
-				if !yield(a.eventOf(ctx, &page.Events[i]), nil) {
-					return
-				}
-			}
-			if !page.More || len(page.Events) == 0 {
-				return
-			}
-			req.After, req.Target.Run = page.Events[len(page.Events)-1].Seq, page.Run
-		}
-	}
-}
-
-func (a *App) eventOf(ctx context.Context, e *model.Event) Event {
+func (h Histories) eventOf(ctx context.Context, e *model.Event) Event {
 	out := Event{Position: e.Seq, Time: e.At.Std(), Kind: e.Kind.String(), Name: e.Name, Attempt: e.Attempt, Worker: e.Worker}
 	if e.Task != nil {
 		out.Queue = e.Task.Queue
 	}
-	out.Input, out.InputIs = a.host.show(ctx, e.Input)
-	out.Output, out.OutputIs = a.host.show(ctx, e.Output)
+	out.Input, out.InputIs = h.app.host.show(ctx, e.Input)
+	out.Output, out.OutputIs = h.app.host.show(ctx, e.Output)
 	if e.Failure != nil {
 		out.Err = remote(e.Failure)
 	}
 	return out
-}
-
-// Export writes the history of a run as JSON lines: see docs/histories.md for the format. An open run is written as far as it has come.
-func (a *App) Export(ctx context.Context, t Target, w io.Writer) error {
-	to, err := t.target().api()
-	if err == nil {
-		err = history.Export(ctx, a.host.backend, to, w)
-	}
-	return public(err)
-}
-
-// Import stores a run that Export wrote, under its key or the one that is given. An open run goes on here, with the idempotency keys that it had: let
-// it go on in one place only. A closed one is stored with its outcome.
-func (a *App) Import(ctx context.Context, r io.Reader, opts ...PastOption) (Ref, error) {
-	o, err := a.pastOf(ctx, nil, opts)
-	if err != nil {
-		return Ref{}, public(err)
-	}
-	h, err := history.Read(r)
-	if err != nil {
-		return Ref{}, public(err)
-	}
-	return begun(a.host.backend.Import(ctx, api.ImportRequest{
-		History: *h, Tenant: model.DefaultTenant, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
-	}))
 }
 
 // Replay runs today's code against a history that Export wrote, without a store, and executes no step. It returns nil when the code asks for everything

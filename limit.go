@@ -10,6 +10,64 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// Limits lists, sets and deletes limits on tasks. They are stored and hold for all processes.
+type Limits struct{ app *App }
+
+// Limits operates the limits of the store.
+func (a *App) Limits() Limits { return Limits{a} }
+
+// List lists the limits by name.
+func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
+	found, err := l.app.cfg.Backend.Limits(ctx, model.DefaultTenant)
+	if err != nil {
+		return nil, public(err)
+	}
+	list := make([]LimitInfo, len(found))
+	for i := range found {
+		l := &found[i]
+		list[i].LimitRule = LimitRule{
+			Name: l.Name, Queue: l.Queue, Activity: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Concurrency, Rate: int(l.Rate), Period: l.Period, Burst: int(l.Burst),
+		}
+		switch l.Per {
+		case api.PerKind:
+			list[i].Per = perActivity
+		case api.PerKey, api.PerName:
+			list[i].Per = "" // follows from the rest
+		}
+		list[i].Others = OtherKeys(l.Others)
+		for _, u := range l.Uses {
+			list[i].Uses = append(list[i].Uses, LimitUse{Key: u.Key, Held: u.Held, Waiting: u.Waiting, Holders: taskRefs(u.Holders), Waiters: taskRefs(u.Waiters)})
+		}
+	}
+	return list, nil
+}
+
+// Set makes a limit, or changes the one of that name; tasks that run go on. A rule that makes no sense or contradicts another one is refused, and so is one for a queue
+// that this process does not know: it serves none of that name, and no task waits in one. Nothing is changed then.
+func (l Limits) Set(ctx context.Context, r LimitRule) error {
+	limit := api.Limit{
+		Name: r.Name, Queue: r.Queue, Kind: r.Activity, Key: r.Key, Concurrency: r.Concurrency, Rate: int64(r.Rate), Period: r.Period, Burst: int64(r.Burst),
+	}
+	switch r.Per {
+	case "":
+	case api.PerQueue:
+		limit.Per = api.PerQueue
+	case perActivity:
+		limit.Per = api.PerKind
+	default:
+		return public(fault.New(fault.Invalid, "limit %s: Per is %q: nothing, queue or activity", r.Name, r.Per))
+	}
+	if r.Per != "" && r.Key != "" {
+		return public(fault.New(fault.Invalid, "limit %s is per %s and has a Key: one of both", r.Name, r.Per))
+	}
+	return public(l.app.cfg.Backend.SetLimit(ctx, model.DefaultTenant, limit, false))
+}
+
+// Delete removes a limit. Tasks of activities that name it wait until there is one again.
+func (l Limits) Delete(ctx context.Context, name string) error {
+	return public(l.app.cfg.Backend.DeleteLimit(ctx, model.DefaultTenant, name))
+}
+
 // LimitRule is how many tasks may run at a time, and how many may begin in a time. Rules are stored, and may be changed while tasks run; see docs/flow.md.
 type LimitRule struct {
 	Name string
@@ -37,9 +95,6 @@ type LimitInfo struct {
 	Others OtherKeys
 }
 
-// OtherKeys are how many keys of a limit together stand how. A key that several processes use may be counted for each.
-type OtherKeys struct{ Keys, Held, Waiting int }
-
 // LimitUse is how one key of a limit stands.
 type LimitUse struct {
 	Key           string
@@ -48,66 +103,17 @@ type LimitUse struct {
 	Holders, Waiters []Ref
 }
 
+// OtherKeys are how many keys of a limit together stand how. A key that several processes use may be counted for each.
+type OtherKeys struct{ Keys, Held, Waiting int }
+
 // Limit has a task hold a permit of each of the named limits while it is executed, such as connections to a service. A limit is one for all
-// processes of a store; [App.SetLimit] says how much of it there is.
+// processes of a store; [Limits.Set] says how much of it there is.
 func Limit(names ...string) TaskOption {
 	return taskOption{"Limit", func(s *taskSettings) {
 		s.limits = slices.Clone(names)
 		slices.Sort(s.limits)
 		s.limits = slices.Compact(s.limits)
 	}}
-}
-
-// Limits lists the limits by name.
-func (a *App) Limits(ctx context.Context) ([]LimitInfo, error) {
-	found, err := a.cfg.Backend.Limits(ctx, model.DefaultTenant)
-	if err != nil {
-		return nil, public(err)
-	}
-	list := make([]LimitInfo, len(found))
-	for i := range found {
-		l := &found[i]
-		list[i].LimitRule = LimitRule{
-			Name: l.Name, Queue: l.Queue, Activity: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Concurrency, Rate: int(l.Rate), Period: l.Period, Burst: int(l.Burst),
-		}
-		switch l.Per {
-		case api.PerKind:
-			list[i].Per = perActivity
-		case api.PerKey, api.PerName:
-			list[i].Per = "" // follows from the rest
-		}
-		list[i].Others = OtherKeys(l.Others)
-		for _, u := range l.Uses {
-			list[i].Uses = append(list[i].Uses, LimitUse{Key: u.Key, Held: u.Held, Waiting: u.Waiting, Holders: taskRefs(u.Holders), Waiters: taskRefs(u.Waiters)})
-		}
-	}
-	return list, nil
-}
-
-// SetLimit makes a limit, or changes the one of that name; tasks that run go on. A rule that makes no sense or contradicts another one is refused, and so is one for a queue
-// that this process does not know: it serves none of that name, and no task waits in one. Nothing is changed then.
-func (a *App) SetLimit(ctx context.Context, r LimitRule) error {
-	l := api.Limit{
-		Name: r.Name, Queue: r.Queue, Kind: r.Activity, Key: r.Key, Concurrency: r.Concurrency, Rate: int64(r.Rate), Period: r.Period, Burst: int64(r.Burst),
-	}
-	switch r.Per {
-	case "":
-	case api.PerQueue:
-		l.Per = api.PerQueue
-	case perActivity:
-		l.Per = api.PerKind
-	default:
-		return public(fault.New(fault.Invalid, "limit %s: Per is %q: nothing, queue or activity", r.Name, r.Per))
-	}
-	if r.Per != "" && r.Key != "" {
-		return public(fault.New(fault.Invalid, "limit %s is per %s and has a Key: one of both", r.Name, r.Per))
-	}
-	return public(a.cfg.Backend.SetLimit(ctx, model.DefaultTenant, l, false))
-}
-
-// DeleteLimit removes a limit. Tasks of activities that name it wait until there is one again.
-func (a *App) DeleteLimit(ctx context.Context, name string) error {
-	return public(a.cfg.Backend.DeleteLimit(ctx, model.DefaultTenant, name))
 }
 
 const perActivity = "activity"

@@ -10,13 +10,6 @@ import (
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// EntityRef is the address of an entity: its name and its key.
-type EntityRef struct{ Type, Key string }
-
-func (r EntityRef) address() (model.Address, error) {
-	return model.Address{Tenant: model.DefaultTenant, Type: model.EntityPrefix + r.Type, Key: r.Key}, entityKind.check(r.Type, r.Key)
-}
-
 // LockSet is a set of entities. Their order does not matter, and one that is in it twice counts once.
 type LockSet []EntityRef
 
@@ -79,15 +72,29 @@ func Fence(ctx context.Context, ref EntityRef) (int64, bool) {
 	return step.Fence(a)
 }
 
-// Locked lists the entities of a type that are locked, by key; those of all types when the type is empty.
-func (a *App) Locked(ctx context.Context, entity string) iter.Seq2[EntityInfo, error] {
-	return a.listEntities(ctx, entity, api.EntityListRequest{Locked: true})
+// EntityRef is the address of an entity: its name and its key.
+type EntityRef struct{ Type, Key string }
+
+func (r EntityRef) address() (model.Address, error) {
+	return model.Address{Tenant: model.DefaultTenant, Type: model.EntityPrefix + r.Type, Key: r.Key}, entityKind.check(r.Type, r.Key)
+}
+
+// Locks lists the locks of entities and takes them away in an emergency. Workflow code locks entities
+// with [WorkflowCtx.Lock].
+type Locks struct{ app *App }
+
+// Locks operates the locks of entities.
+func (a *App) Locks() Locks { return Locks{a} }
+
+// List lists the entities of a type that are locked, by key; those of all types when the type is empty.
+func (l Locks) List(ctx context.Context, entity string) iter.Seq2[EntityInfo, error] {
+	return l.app.listEntities(ctx, entity, api.EntityListRequest{Locked: true})
 }
 
 // Unlock takes the lock of an entity from the section that holds it, whatever that does: further calls of the entity in that section are refused with ErrConflict, and whoever
 // waits gets the lock. epoch is that of the lock that is meant (EntityInfo.Epoch): when another section holds the entity by now, nothing is done and the error is ErrConflict.
 // It is for emergencies. To cancel or terminate the execution releases all its locks.
-func (a *App) Unlock(ctx context.Context, ref EntityRef, epoch int64) error {
+func (l Locks) Unlock(ctx context.Context, ref EntityRef, epoch int64) error {
 	to, err := ref.address()
 	if err == nil && epoch <= 0 {
 		err = fault.New(fault.Invalid, "unlock %s/%s: the epoch of the lock that is meant is not given", ref.Type, ref.Key)
@@ -95,5 +102,5 @@ func (a *App) Unlock(ctx context.Context, ref EntityRef, epoch int64) error {
 	if err != nil {
 		return public(err)
 	}
-	return public(a.host.backend.Unlock(ctx, api.UnlockRequest{Address: to, Epoch: epoch}))
+	return public(l.app.host.backend.Unlock(ctx, api.UnlockRequest{Address: to, Epoch: epoch}))
 }

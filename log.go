@@ -4,21 +4,18 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"iter"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
 
-	"github.com/perdure/perdure/internal/api"
-	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/pool"
 	"github.com/perdure/perdure/internal/replay"
 )
 
-// Log is the log of the activity that ctx belongs to. On a queue, lines are kept with the task, where App.TaskLogs and perdure task logs find them; they leave the process within
+// Log is the log of the activity that ctx belongs to. On a queue, lines are kept with the task, where Tasks.Logs and perdure task logs find them; they leave the process within
 // a second, and before the outcome of the attempt. To log never waits and never fails: what the engine does not take in time, or what is more than it keeps, is dropped. Lines of an
 // activity that runs inline go to the logger of the app, with the execution that it belongs to. Outside of activities there is no log: lines are dropped.
 //
@@ -34,41 +31,6 @@ func Log(ctx context.Context) *slog.Logger {
 		}
 	}
 	return silent
-}
-
-// LogLine is a line that a task has logged.
-type LogLine struct {
-	Step  string // of the task, in its workflow
-	Time  time.Time
-	Level slog.Level
-	Text  string
-}
-
-// TaskLogs are the lines that a task has logged, in order; without Step, those of all tasks of a workflow, by time. Lines are kept for a while: docs/retention.md.
-func (a *App) TaskLogs(ctx context.Context, t Target, tail TaskTail) iter.Seq2[LogLine, error] {
-	return func(yield func(LogLine, error) bool) {
-		to, err := tail.target(t)
-		if err == nil && tail.After != 0 {
-			err = fault.New(fault.Invalid, "log of %s: After is a position of streamed items", t.target())
-		}
-		r := api.TaskLogsRequest{TaskTarget: to, Wait: tail.Follow, Limit: 500}
-		for err == nil {
-			var page api.TaskLogsPage
-			if page, err = a.host.backend.TaskLogs(ctx, r); err != nil {
-				break
-			}
-			for _, l := range page.Lines {
-				if !yield(LogLine{Step: l.Step, Time: l.At.Std(), Level: slog.Level(l.Level), Text: l.Text}, nil) {
-					return
-				}
-			}
-			if page.Ended || len(page.Lines) == 0 {
-				return
-			}
-			r.Run, r.After = page.Run, page.Cursor
-		}
-		yield(LogLine{}, public(err))
-	}
 }
 
 // taskLog makes lines of records: the message, and the attributes as slog writes them.

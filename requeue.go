@@ -15,7 +15,7 @@ import (
 //
 // However often it is called, there is one new task: a repetition is answered with the first. It keeps the idempotency key that it had, unless it
 // gets another input.
-func (a *App) Requeue(ctx context.Context, id string, opts ...RequeueOption) (Ref, error) {
+func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (Ref, error) {
 	var o requeueOptions
 	for _, opt := range opts {
 		opt.applyRequeue(&o)
@@ -25,13 +25,13 @@ func (a *App) Requeue(ctx context.Context, id string, opts ...RequeueOption) (Re
 		return Ref{}, public(err)
 	}
 	if o.input != nil {
-		p, err := o.input(ctx, a.host)
+		p, err := o.input(ctx, d.app.host)
 		if err != nil {
 			return Ref{}, public(err)
 		}
 		o.request.Input = &p
 	}
-	reply, err := a.host.backend.Requeue(ctx, o.request)
+	reply, err := d.app.host.backend.Requeue(ctx, o.request)
 	if err != nil {
 		return Ref{}, public(err)
 	}
@@ -39,41 +39,41 @@ func (a *App) Requeue(ctx context.Context, id string, opts ...RequeueOption) (Re
 }
 
 // UndoRequeue takes a requeue back: its task is cancelled, and the dead task is as it was before. It is a conflict when somebody has begun the task; cancel it then.
-func (a *App) UndoRequeue(ctx context.Context, id string) error {
+func (d DeadTasks) UndoRequeue(ctx context.Context, id string) error {
 	key, err := api.ParseDeadID(id)
 	if err != nil {
 		return public(err)
 	}
-	return public(a.host.backend.UndoRequeue(ctx, api.UndoRequest{ID: key}))
+	return public(d.app.host.backend.UndoRequeue(ctx, api.UndoRequest{ID: key}))
 }
 
 // RequeueAll requeues the dead tasks that the query selects and that were not requeued before (unless it says otherwise), those that died last first, and yields each as it is
 // done, with As set. An error of one does not stop the others; a zero DeadTask comes with the error that ends it all, such as a canary that failed. They are
 // ordinary submissions: queues, priorities, limits and breakers apply to them as to others.
-func (a *App) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany) iter.Seq2[DeadTask, error] {
+func (d DeadTasks) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany) iter.Seq2[DeadTask, error] {
 	return func(yield func(DeadTask, error) bool) {
 		many := batch.Requeue(how)
 		if err := many.Check(); err != nil {
 			yield(DeadTask{}, public(err))
 			return
 		}
-		for r := range batch.RequeueAll(ctx, a.host.backend, q.request(), many) {
-			if !yield(a.requeued(ctx, &r), public(r.Err)) {
+		for r := range batch.RequeueAll(ctx, d.app.host.backend, q.request(), many) {
+			if !yield(d.requeued(ctx, &r), public(r.Err)) {
 				return
 			}
 		}
 	}
 }
 
-func (a *App) requeued(ctx context.Context, r *batch.Requeued) DeadTask {
+func (d DeadTasks) requeued(ctx context.Context, r *batch.Requeued) DeadTask {
 	if r.Task == nil {
 		return DeadTask{}
 	}
-	d := a.deadOf(ctx, r.Task)
+	out := d.deadOf(ctx, r.Task)
 	if to := r.Reply.Address; !to.IsZero() {
-		d.As = Ref{Workflow: to.Type, Key: to.Key}
+		out.As = Ref{Workflow: to.Type, Key: to.Key}
 	}
-	return d
+	return out
 }
 
 // RequeueMany is how RequeueAll goes about it.
@@ -88,15 +88,6 @@ type RequeueMany struct {
 
 // RequeueOption says how a dead task is requeued; RequestID is one too.
 type RequeueOption interface{ applyRequeue(*requeueOptions) }
-
-type requeueOptions struct {
-	request api.RequeueRequest
-	input   func(ctx context.Context, h *host) (model.Payload, error)
-}
-
-type requeueOption func(*requeueOptions)
-
-func (f requeueOption) applyRequeue(o *requeueOptions) { f(o) }
 
 // WithInput requeues a dead task with another input. It is another request to the world outside then, so its idempotency key is another one too.
 func WithInput[I any](in I) RequeueOption {
@@ -115,3 +106,12 @@ func WithInput[I any](in I) RequeueOption {
 func RequeueAgain() RequeueOption {
 	return requeueOption(func(o *requeueOptions) { o.request.Again = true })
 }
+
+type requeueOptions struct {
+	request api.RequeueRequest
+	input   func(ctx context.Context, h *host) (model.Payload, error)
+}
+
+type requeueOption func(*requeueOptions)
+
+func (f requeueOption) applyRequeue(o *requeueOptions) { f(o) }

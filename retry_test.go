@@ -99,7 +99,7 @@ func TestRetryPolicy(t *testing.T) {
 				}
 				var got []string
 				var last time.Time
-				for e, err := range app.History(t.Context(), x) {
+				for e, err := range app.Histories().Events(t.Context(), x) {
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -159,7 +159,7 @@ func TestJitter(t *testing.T) {
 		}
 		var last time.Time
 		least, most := time.Hour, time.Duration(0)
-		for e, err := range app.History(t.Context(), x) {
+		for e, err := range app.Histories().Events(t.Context(), x) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -17,7 +17,7 @@ import (
 // describes demands how an execution is described.
 func describes(t *testing.T, app *perdure.App, to perdure.Target, status perdure.Status, reason string) perdure.Info {
 	t.Helper()
-	info, err := app.Describe(t.Context(), to)
+	info, err := app.Executions().Describe(t.Context(), to)
 	if err != nil || info.Status != status || !strings.Contains(info.Reason, reason) {
 		t.Errorf("described as %+v, %v; want %s because of %q", info, err, status, reason)
 	}
@@ -60,7 +60,7 @@ func TestStartDelay(t *testing.T) {
 			if !errors.Is(err, perdure.ErrConflict) {
 				t.Errorf("the key is not taken: %v", err)
 			}
-			n, err := app.Count(t.Context(), `reason = "start" and key = "`+fmt.Sprint("k", i)+`"`)
+			n, err := app.Executions().Count(t.Context(), `reason = "start" and key = "`+fmt.Sprint("k", i)+`"`)
 			want(t, n, err, 1)
 			must(t, note.Send(c, x, "hello"))
 			if _, err := ask.Ask(c, x, 1); !errors.Is(err, perdure.ErrBlocked) || !strings.Contains(err.Error(), "start time") {
@@ -99,22 +99,22 @@ func TestStartDelay(t *testing.T) {
 		}
 		paused, err := late.Start(c, "paused", perdure.StartDelay(time.Minute))
 		must(t, err)
-		must(t, app.Pause(t.Context(), paused, "look"))
+		must(t, app.Executions().Pause(t.Context(), paused, "look"))
 		describes(t, app, paused, perdure.Running, "is paused")
 		time.Sleep(2 * time.Minute)
 		describes(t, app, paused, perdure.Running, "is paused")
-		must(t, app.Resume(t.Context(), paused))
+		must(t, app.Executions().Resume(t.Context(), paused))
 		must(t, note.Send(c, paused, "now"))
 		_, err = paused.Result(c)
 		must(t, err)
 		again, err := late.Start(c, "paused and resumed", perdure.StartDelay(time.Minute))
 		must(t, err)
-		must(t, app.Pause(t.Context(), again, "look"))
-		must(t, app.Resume(t.Context(), again))
+		must(t, app.Executions().Pause(t.Context(), again, "look"))
+		must(t, app.Executions().Resume(t.Context(), again))
 		describes(t, app, again, perdure.Running, "waits for its start time")
-		n, err := app.Count(t.Context(), `reason = "start"`)
+		n, err := app.Executions().Count(t.Context(), `reason = "start"`)
 		want(t, n, err, 1)
-		must(t, app.Terminate(t.Context(), again, "enough"))
+		must(t, app.Executions().Terminate(t.Context(), again, "enough"))
 	}, late)
 }
 
@@ -183,7 +183,7 @@ func TestExecutionTimeout(t *testing.T) {
 		}
 		time.Sleep(time.Second) // a message tells the entity that its lock is free
 		locked := 0
-		for _, err := range app.Locked(t.Context(), "counter") {
+		for _, err := range app.Locks().List(t.Context(), "counter") {
 			must(t, err)
 			locked++
 		}
@@ -282,7 +282,7 @@ func TestWorkflowRetry(t *testing.T) {
 		if d := time.Since(start).Round(100 * time.Millisecond); d != 2*time.Minute || attempts() != 3 {
 			t.Errorf("it took %s", d)
 		}
-		n, err := app.Count(t.Context(), `workflow = "plain" and status = "failed"`)
+		n, err := app.Executions().Count(t.Context(), `workflow = "plain" and status = "failed"`)
 		want(t, n, err, 0)
 
 		start = time.Now()
@@ -331,7 +331,7 @@ func TestWorkflowRetry(t *testing.T) {
 		x, err = plain.Start(c, "signal", perdure.RawKey("terminated"), perdure.Constant(3, 10*time.Millisecond))
 		must(t, err)
 		time.Sleep(time.Second)
-		must(t, app.Terminate(t.Context(), x, "enough"))
+		must(t, app.Executions().Terminate(t.Context(), x, "enough"))
 		time.Sleep(time.Minute)
 		describes(t, app, x, perdure.Terminated, "")
 	}, plain, declared, loop, fragile, parent)

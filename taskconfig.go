@@ -61,17 +61,3 @@ func (c *TaskConfig) check() error {
 	}
 	return public(errors.Join(problems...))
 }
-
-// PauseTasks has this process begin no more tasks until ResumeTasks; those that run go on. Others are not concerned.
-func (a *App) PauseTasks() {
-	if a.tasks != nil {
-		a.tasks.Pause()
-	}
-}
-
-// ResumeTasks undoes PauseTasks.
-func (a *App) ResumeTasks() {
-	if a.tasks != nil {
-		a.tasks.Resume()
-	}
-}

@@ -51,7 +51,7 @@ func Example() {
 	in := order{Card: "4111-1111-1111-1111", Note: strings.Repeat("please ring ", 1000)}
 	out, err := shop.Run(c, in, perdure.RawKey("order-42"))
 	fmt.Println(out, err)
-	for e, err := range app.History(context.Background(), shop.Execution(perdure.RawKey("order-42"))) {
+	for e, err := range app.Histories().Events(context.Background(), shop.Execution(perdure.RawKey("order-42"))) {
 		if err != nil {
 			panic(err)
 		}

@@ -54,7 +54,7 @@ func (e *Env) Advance(d time.Duration) {
 // Reason says why an open execution does not move, such as "waits for signal paid"; it is empty when the execution is closed.
 func (e *Env) Reason(of perdure.Target) string {
 	synctest.Wait()
-	info, err := e.App().Describe(context.Background(), of)
+	info, err := e.App().Executions().Describe(context.Background(), of)
 	if err != nil {
 		e.fatal(err)
 	}
@@ -64,7 +64,7 @@ func (e *Env) Reason(of perdure.Target) string {
 // History is the history of the current run of an execution, one event per line, for people.
 func (e *Env) History(of perdure.Target) string {
 	synctest.Wait()
-	info, err := e.App().Describe(context.Background(), of)
+	info, err := e.App().Executions().Describe(context.Background(), of)
 	if err != nil {
 		e.fatal(err)
 	}

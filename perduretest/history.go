@@ -145,13 +145,13 @@ func value(p model.Payload) string {
 func (w *world) reasons(app *perdure.App) string {
 	var b strings.Builder
 	n := 0
-	for info, err := range app.Executions(context.Background(), `status = "open"`) {
+	for info, err := range app.Executions().List(context.Background(), `status = "open"`) {
 		if err != nil {
 			fmt.Fprintf(&b, "  %v\n", err)
 			break
 		}
 		if n++; n <= maxExecutions {
-			if full, err := app.Describe(context.Background(), info.Ref); err == nil {
+			if full, err := app.Executions().Describe(context.Background(), info.Ref); err == nil {
 				info = full
 			}
 			fmt.Fprintf(&b, "  %s/%s %s\n", info.Ref.Workflow, info.Ref.Key, info.Reason)

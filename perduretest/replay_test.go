@@ -23,7 +23,7 @@ func exported(t *testing.T, cfg perduretest.Config, steps ...string) (history st
 			t.Fatal(err)
 		}
 		var file strings.Builder
-		if err := env.App().Export(env.Context(), perdure.Ref{Workflow: "stepper", Key: "k"}, &file); err != nil {
+		if err := env.App().Histories().Export(env.Context(), perdure.Ref{Workflow: "stepper", Key: "k"}, &file); err != nil {
 			t.Fatal(err)
 		}
 		history = file.String()

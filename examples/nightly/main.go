@@ -79,7 +79,7 @@ func run(ctx context.Context, url string, out io.Writer) error {
 	if _, err := until(c, often, func(i perdure.ScheduleInfo) bool { return i.Fired >= 3 }); err != nil {
 		return err
 	}
-	for s, err := range app.Schedules(ctx) {
+	for s, err := range app.Schedules().List(ctx) {
 		if err != nil {
 			return err
 		}

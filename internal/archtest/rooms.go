@@ -206,9 +206,10 @@ var pure = []string{"internal/core/...", "internal/engine/lane/...", "internal/e
 // pureThirdParty are the libraries that pure packages may use: they compute and do nothing else.
 var pureThirdParty = []string{"github.com/cespare/xxhash/v2", "github.com/fxamacker/cbor/v2", "github.com/netresearch/go-cron"}
 
-// maxTypes is the budget of exported types in the root package. What people see of schedules, dead tasks, limits and breakers is a third of them: see
-// docs/architecture.md on why they are here.
-const maxTypes = 90
+// maxTypes is the budget of exported types in the root package. A third of them is what operators see of
+// schedules, dead tasks, limits and breakers, and eleven are groups of verbs, such as app.Breakers().
+// docs/architecture.md says why they are here.
+const maxTypes = 97
 
 // roomOf returns the most specific row for a package.
 func roomOf(rooms []room, dir string) (room, bool) {

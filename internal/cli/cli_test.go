@@ -89,7 +89,7 @@ func fill(url string) error {
 		return err
 	}
 	for {
-		info, err := app.Describe(ctx, waiting)
+		info, err := app.Executions().Describe(ctx, waiting)
 		if err != nil {
 			return err
 		}

@@ -36,7 +36,7 @@ func TestFlowBesideANode(t *testing.T) {
 	until := func(want string) {
 		t.Helper()
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) { // until the node has heard of it
-			info, err := app.Describe(t.Context(), x)
+			info, err := app.Executions().Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
 				return
 			}
@@ -50,7 +50,7 @@ func TestFlowBesideANode(t *testing.T) {
 		until(want)
 		do(want, "workflow", "explain", "task:ship/"+x.Ref.Key) // beside the owner, who knows it without looking
 		do(want, "task", "list", "--activity", "ship", "-o", "json")
-		for info, err := range app.Executions(t.Context(), `key = "`+x.Ref.Key+`"`) {
+		for info, err := range app.Executions().List(t.Context(), `key = "`+x.Ref.Key+`"`) {
 			if err != nil || !strings.Contains(info.Reason, want) {
 				t.Errorf("listed by its owner: it %s, %v; want %q", info.Reason, err, want)
 			}
@@ -119,7 +119,7 @@ func TestLimitBesideANode(t *testing.T) {
 	}
 	defer app.Close()
 	defer close(end)
-	if err := app.SetLimit(t.Context(), perdure.LimitRule{Name: "dock", Concurrency: 1}); err != nil {
+	if err := app.Limits().Set(t.Context(), perdure.LimitRule{Name: "dock", Concurrency: 1}); err != nil {
 		t.Fatal(err)
 	}
 	show := func(want ...string) {

@@ -38,7 +38,7 @@ func contend(t *testing.T, app *perdure.App) {
 	until := func(x perdure.Target, want string) {
 		t.Helper()
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(5 * time.Millisecond) { // until its worker, or the owner of the entity, has said so
-			info, err := app.Describe(t.Context(), x)
+			info, err := app.Executions().Describe(t.Context(), x)
 			if err == nil && strings.Contains(info.Reason, want) {
 				return
 			}

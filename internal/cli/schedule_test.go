@@ -125,7 +125,7 @@ func TestTasksOfAScheduleFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	for begun := false; !begun; {
-		for _, err := range app.Executions(t.Context(), `workflow = "task:clean"`) {
+		for _, err := range app.Executions().List(t.Context(), `workflow = "task:clean"`) {
 			if begun = true; err != nil {
 				t.Fatal(err)
 			}

@@ -279,7 +279,7 @@ func lifeScenarios() []*scenario {
 							return err
 						}
 						for {
-							info, err := d.ps[0].App.Describe(d.ctx(), x)
+							info, err := d.ps[0].App.Executions().Describe(d.ctx(), x)
 							switch {
 							case err != nil:
 								return d.cause(0, err)

@@ -171,7 +171,7 @@ func (c *courier) deliver(t *testing.T, s *site, crash bool) {
 	if n := c.weighed.Load(); n != 2 {
 		t.Errorf("weighed %d times, want 2", n)
 	}
-	for e, err := range app.History(t.Context(), c.inner.Execution(perdure.RawKey("in-k"))) {
+	for e, err := range app.Histories().Events(t.Context(), c.inner.Execution(perdure.RawKey("in-k"))) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -317,7 +317,7 @@ func TestSettingsMayChange(t *testing.T) {
 			got, err := kid.Run(caller(t, app), newParcel(0), perdure.RawKey("one"))
 			equal(t, "a repeated run", got, err, newParcel(0))
 			eventually(t, "the work is done", func() bool {
-				info, _ := app.Describe(t.Context(), x)
+				info, _ := app.Executions().Describe(t.Context(), x)
 				return ran.Load() == int64(i+1) || strings.Contains(info.Reason, "blocked")
 			})
 			reason(t, app, x, "waits for signal next")
@@ -388,7 +388,7 @@ func TestRemovedKeyBlocks(t *testing.T) {
 		app = with(encrypted(ring(t, "k3")))
 		_, err = x.Result(caller(t, app))
 		fails(t, "a result that cannot be read", err, perdure.ErrBlocked, "output of workflow wf", `key "k2"`)
-		for e, err := range app.History(t.Context(), x) {
+		for e, err := range app.Histories().Events(t.Context(), x) {
 			if err != nil {
 				t.Fatal(err)
 			}

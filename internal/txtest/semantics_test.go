@@ -44,7 +44,7 @@ func TestDatabaseAway(t *testing.T) {
 		exec, err := pay.Start(caller(t, app), one)
 		check(t, err)
 		eventually(t, "its outcome is pending", func() bool {
-			info, err := app.Describe(t.Context(), exec)
+			info, err := app.Executions().Describe(t.Context(), exec)
 			return err == nil && strings.Contains(info.Reason, "outcome is pending") && strings.Contains(info.Reason, "the account is frozen")
 		})
 		away.Store(false)
@@ -188,7 +188,7 @@ func TestReplayOfGivenUpSteps(t *testing.T) {
 			exec, err := hold.Start(caller(t, app), one)
 			check(t, err)
 			eventually(t, "it waits", func() bool {
-				info, err := app.Describe(t.Context(), exec)
+				info, err := app.Executions().Describe(t.Context(), exec)
 				return err == nil && strings.Contains(info.Reason, "signal word")
 			})
 			check(t, app.Close())

@@ -150,7 +150,7 @@ var refusedAtRunTime = []ran{
 			if err := never.Resolve(app.With(t.Context()), x, 7); err != nil {
 				t.Fatal(err)
 			}
-			for e, err := range app.History(t.Context(), x) {
+			for e, err := range app.Histories().Events(t.Context(), x) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -226,7 +226,7 @@ func reason(t *testing.T, code func(perdure.WorkflowCtx, in) (out, error)) strin
 		t.Fatal(err)
 	}
 	for {
-		info, err := app.Describe(t.Context(), x)
+		info, err := app.Executions().Describe(t.Context(), x)
 		if err != nil {
 			t.Fatal(err)
 		}

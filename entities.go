@@ -10,6 +10,55 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
+// Entities lists, describes and removes entities. Programs read the state of one entity with
+// [Entity.Get].
+type Entities struct{ app *App }
+
+// Entities operates the entities of the store.
+func (a *App) Entities() Entities { return Entities{a} }
+
+// List lists the entities of a type whose keys begin with prefix, by key; those of all types when the type is empty.
+func (e Entities) List(ctx context.Context, entity, prefix string) iter.Seq2[EntityInfo, error] {
+	return e.app.listEntities(ctx, entity, api.EntityListRequest{KeyPrefix: prefix})
+}
+
+// Describe tells how an entity stands, as far as that is committed; it waits for nobody. One that does not exist is no error.
+func (e Entities) Describe(ctx context.Context, ref EntityRef) (EntityInfo, error) {
+	to, err := ref.address()
+	if err != nil {
+		return EntityInfo{}, public(err)
+	}
+	found, err := e.app.host.backend.Entity(ctx, to)
+	if err != nil {
+		return EntityInfo{}, public(err)
+	}
+	info := e.app.entityOf(ctx, &found.Entity)
+	info.Waiting = len(found.Waiting)
+	for i := range found.Waiting {
+		if m := &found.Waiting[i].Message; m.Kind == model.MessageLock {
+			info.Waiters = append(info.Waiters, linkRef(m.From))
+		}
+	}
+	if len(found.Reasons) > 0 {
+		info.Reason = found.Reasons[0].String()
+	}
+	return info, nil
+}
+
+// ForceDelete removes an entity whose row cannot be read, or whose changes the store refuses, whatever state it is in. Its row and the calls that wait for it are written to
+// export first, as they stand, as JSON lines (docs/operating.md has the format). Callers and sections that wait for its lock get ErrNotFound. Calls that nobody waits for become
+// dead letters. The section that holds its lock finds its further calls of the entity refused with ErrConflict.
+// An entity that changes after its row was written to export is not removed: the error is ErrConflict, and the
+// caller may try again with a new export.
+// As with ForceDelete, an export with a method Flush() error is flushed first.
+func (e Entities) ForceDelete(ctx context.Context, ref EntityRef, export io.Writer) error {
+	to, err := ref.address()
+	if err == nil {
+		_, err = e.app.host.backend.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: to}, Force: true, Export: export})
+	}
+	return public(err)
+}
+
 // EntityInfo describes an entity, who has locked it, and what waits for it.
 type EntityInfo struct {
 	Ref EntityRef
@@ -24,55 +73,13 @@ type EntityInfo struct {
 	LockedAt time.Time
 	Epoch    int64
 
-	// What follows is of App.Entity only; lists leave it out.
+	// What follows is of Entities.Describe only; lists leave it out.
 
 	// Waiting is how many calls and requests of the lock wait for it and are stored, at most a hundred; Waiters are the runs among them that wait for the lock, in the order in which they get it.
 	Waiting int
 	Waiters []Ref
 	// Reason is why what waits does not move.
 	Reason string
-}
-
-// Entity tells how an entity stands, as far as that is committed; it waits for nobody. One that does not exist is no error.
-func (a *App) Entity(ctx context.Context, ref EntityRef) (EntityInfo, error) {
-	to, err := ref.address()
-	if err != nil {
-		return EntityInfo{}, public(err)
-	}
-	found, err := a.host.backend.Entity(ctx, to)
-	if err != nil {
-		return EntityInfo{}, public(err)
-	}
-	info := a.entityOf(ctx, &found.Entity)
-	info.Waiting = len(found.Waiting)
-	for i := range found.Waiting {
-		if m := &found.Waiting[i].Message; m.Kind == model.MessageLock {
-			info.Waiters = append(info.Waiters, linkRef(m.From))
-		}
-	}
-	if len(found.Reasons) > 0 {
-		info.Reason = found.Reasons[0].String()
-	}
-	return info, nil
-}
-
-// Entities lists the entities of a type whose keys begin with prefix, by key; those of all types when the type is empty.
-func (a *App) Entities(ctx context.Context, entity, prefix string) iter.Seq2[EntityInfo, error] {
-	return a.listEntities(ctx, entity, api.EntityListRequest{KeyPrefix: prefix})
-}
-
-// ForceDeleteEntity removes an entity whose row cannot be read, or whose changes the store refuses, whatever state it is in. Its row and the calls that wait for it are written to
-// export first, as they stand, as JSON lines (docs/operating.md has the format). Callers and sections that wait for its lock get ErrNotFound. Calls that nobody waits for become
-// dead letters. The section that holds its lock finds its further calls of the entity refused with ErrConflict.
-// An entity that changes after its row was written to export is not removed: the error is ErrConflict, and the
-// caller may try again with a new export.
-// As with ForceDelete, an export with a method Flush() error is flushed first.
-func (a *App) ForceDeleteEntity(ctx context.Context, ref EntityRef, export io.Writer) error {
-	to, err := ref.address()
-	if err == nil {
-		_, err = a.host.backend.Delete(ctx, api.DeleteRequest{Target: api.Target{Address: to}, Force: true, Export: export})
-	}
-	return public(err)
 }
 
 func (a *App) listEntities(ctx context.Context, entity string, r api.EntityListRequest) iter.Seq2[EntityInfo, error] {

@@ -9,6 +9,24 @@ import (
 	"github.com/perdure/perdure/internal/schedule"
 )
 
+// Schedules lists schedules. A program operates one schedule with its handle ([Schedule.Pause],
+// [Schedule.Trigger]).
+type Schedules struct{ app *App }
+
+// Schedules lists the schedules of the store.
+func (a *App) Schedules() Schedules { return Schedules{a} }
+
+// List lists all schedules.
+func (s Schedules) List(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
+	return func(yield func(ScheduleInfo, error) bool) {
+		for s, err := range schedule.List(ctx, s.app.host.backend, "") {
+			if !yield(scheduleInfo(&s), public(err)) {
+				return
+			}
+		}
+	}
+}
+
 // ScheduleInfo describes a schedule as it stands.
 type ScheduleInfo struct {
 	Name    string
@@ -59,17 +77,6 @@ func (s *Schedule) Describe(c Caller) (ScheduleInfo, error) {
 		return info, public(err)
 	}
 	return ScheduleInfo{}, public(fault.New(fault.Internal, "nobody can describe a schedule to %T", c))
-}
-
-// Schedules lists all schedules.
-func (a *App) Schedules(ctx context.Context) iter.Seq2[ScheduleInfo, error] {
-	return func(yield func(ScheduleInfo, error) bool) {
-		for s, err := range schedule.List(ctx, a.host.backend, "") {
-			if !yield(scheduleInfo(&s), public(err)) {
-				return
-			}
-		}
-	}
 }
 
 func scheduleInfo(s *schedule.Seen) ScheduleInfo {

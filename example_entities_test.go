@@ -9,7 +9,7 @@ import (
 )
 
 // Operators list entities and look at one: its state, and why calls of it wait.
-func ExampleEntityInfo() {
+func ExampleEntities_Describe() {
 	counters := perdure.NewEntity[int]("counter")
 	add := perdure.NewOperation(counters, "add", func(_ perdure.EntityCtx, s *int, n int) (int, error) {
 		*s += n
@@ -24,7 +24,7 @@ func ExampleEntityInfo() {
 			panic(err)
 		}
 	}
-	for info, err := range app.Entities(ctx, "counter", "eu-") {
+	for info, err := range app.Entities().List(ctx, "counter", "eu-") {
 		fmt.Println(info.Ref, string(info.State), err)
 	}
 
@@ -32,7 +32,7 @@ func ExampleEntityInfo() {
 	if err := gauge.Send(c, "g-1", 7); err != nil {
 		panic(err)
 	}
-	info, err := app.Entity(ctx, perdure.EntityRef{Type: "gauge", Key: "g-1"})
+	info, err := app.Entities().Describe(ctx, perdure.EntityRef{Type: "gauge", Key: "g-1"})
 	fmt.Println(info.Exists, info.Waiting, info.Reason, err)
 	// Output:
 	// {counter eu-1} 1 <nil>

@@ -27,7 +27,7 @@ func TestEntityInfo(t *testing.T) {
 		}
 		list := func(entity, prefix string) (keys []string) {
 			t.Helper()
-			for n, err := range app.Entities(ctx, entity, prefix) {
+			for n, err := range app.Entities().List(ctx, entity, prefix) {
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -47,38 +47,38 @@ func TestEntityInfo(t *testing.T) {
 		if none := list("box", ""); len(none) != 0 {
 			t.Errorf("boxes: %v", none)
 		}
-		for n, err := range app.Locked(ctx, "") {
+		for n, err := range app.Locks().List(ctx, "") {
 			t.Errorf("%+v is locked: %v", n, err)
 		}
 
 		box := perdure.EntityRef{Type: "box", Key: "b"}
-		if n, err := app.Entity(ctx, box); err != nil || n.Exists || n.Waiting != 0 || n.Reason != "" {
+		if n, err := app.Entities().Describe(ctx, box); err != nil || n.Exists || n.Waiting != 0 || n.Reason != "" {
 			t.Errorf("a box that nobody has called: %+v, %v", n, err)
 		}
 		if err := later.Send(c, "b", "lamp"); err != nil {
 			t.Fatal(err)
 		}
-		n, err := app.Entity(ctx, box)
+		n, err := app.Entities().Describe(ctx, box)
 		if err != nil || n.Ref != box || n.Exists || n.Waiting != 1 || len(n.Waiters) != 0 || n.Reason != "waits for a worker that offers entity box: no live process has its code" {
 			t.Errorf("%+v, %v", n, err)
 		}
 
 		for want, err := range map[string]error{
-			"is not locked":     app.Unlock(ctx, box, 7),
-			"epoch of the lock": app.Unlock(ctx, box, 0),
-			"is empty":          app.Unlock(ctx, perdure.EntityRef{Type: "box"}, 7),
+			"is not locked":     app.Locks().Unlock(ctx, box, 7),
+			"epoch of the lock": app.Locks().Unlock(ctx, box, 0),
+			"is empty":          app.Locks().Unlock(ctx, perdure.EntityRef{Type: "box"}, 7),
 		} {
 			if err == nil || !strings.Contains(err.Error(), want) {
 				t.Errorf("%v lacks %q", err, want)
 			}
 		}
-		if err := app.Unlock(ctx, box, 7); !errors.Is(err, perdure.ErrNotFound) {
+		if err := app.Locks().Unlock(ctx, box, 7); !errors.Is(err, perdure.ErrNotFound) {
 			t.Error(err)
 		}
-		if _, err := app.Entity(ctx, perdure.EntityRef{Key: "b"}); !errors.Is(err, perdure.ErrInvalid) {
+		if _, err := app.Entities().Describe(ctx, perdure.EntityRef{Key: "b"}); !errors.Is(err, perdure.ErrInvalid) {
 			t.Error(err)
 		}
-		for _, err := range app.Entities(ctx, "a\x00", "") {
+		for _, err := range app.Entities().List(ctx, "a\x00", "") {
 			if !errors.Is(err, perdure.ErrInvalid) {
 				t.Error(err)
 			}
