@@ -21,7 +21,7 @@ type App struct {
 	tasks  *pool.Pool // nil when it executes none
 	// entities is nil when it has the code of none.
 	entities *entity.Worker
-	cfg      Attachment
+	cfg      attachment
 
 	databases  []*userdb.Database // in which transactional activities act
 	relays     []*relay

@@ -4,62 +4,28 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"slices"
 	"time"
 
 	"github.com/perdure/perdure/internal/api"
+	"github.com/perdure/perdure/internal/attach/seam"
 	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/history"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
-	"github.com/perdure/perdure/internal/telemetry"
-	"github.com/perdure/perdure/internal/telemetry/tracing"
-	"github.com/perdure/perdure/payload"
 )
 
-// Attachment is how package embedded joins an App with an engine. Programs use embedded.Open.
-type Attachment struct {
-	Backend api.Backend
-	Logger  *slog.Logger
-	// IdleAfter is how long a parked execution stays in memory; 5 s.
-	IdleAfter time.Duration
-	// MaxLoaded is how many executions stay in memory at once; 10,000.
-	MaxLoaded int
-	// MaxSteps is how many bodies of steps run at once; 1,024.
-	MaxSteps int
-	// MaxPayload is the largest input or output in bytes; 2 MiB.
-	MaxPayload int
-	// Payloads is how inputs, outputs and messages are stored.
-	Payloads payload.Codec
-	// Cluster is the id of the store.
-	Cluster string
-	// Search finds every value in the store in which a text occurs, all as of one moment, for clean-up; nil when that cannot be asked for.
-	Search func(ctx context.Context, text string, found func(value []byte) error) error
-	// DrainTimeout is how long Close waits for running steps; 10 s.
-	DrainTimeout time.Duration
-	// Tasks is how it executes tasks.
-	Tasks TaskConfig
-	// Version of the program, for workflows that are Pinned.
-	Version string
-	// Name of the app, which the schedules are known by that it applies.
-	Name string
-	// PruneSchedules deletes the schedules that an app of this Name has applied and that are not defined any more.
-	PruneSchedules bool
-	// Meter counts what the app does, and Tracer makes spans of it; nil when nobody looks.
-	Meter  *telemetry.Meter
-	Tracer *tracing.Tracer
-	// OnClose closes the engine.
-	OnClose func() error
-	// Instead are definitions that take the place of those of the same name. Package perduretest uses it.
-	Instead Group
-	// Checks are for tests only. Package perduretest uses them.
-	Checks *replay.Checks
+// attachment is how package embedded joins an App with an engine. Users do not see it: internal/attach
+// has it as attach.Config.
+type attachment = seam.Config[Definition, TaskConfig]
+
+func init() {
+	seam.Set(seam.Constructors[*App, Definition, TaskConfig]{Open: attach, Replay: replayHistory})
 }
 
-// check says what is wrong with the numbers: all of it.
-func (cfg *Attachment) check() error {
+// checkNumbers says everything that is wrong with the numbers of the settings.
+func checkNumbers(cfg *attachment) error {
 	var problems []error
 	wrong := func(format string, args ...any) {
 		problems = append(problems, fault.New(fault.Invalid, format, args...))
@@ -79,9 +45,9 @@ func (cfg *Attachment) check() error {
 	return public(fault.New(fault.Invalid, "%w", errors.Join(problems...)))
 }
 
-// Attach makes an App of an engine and definitions. Programs use embedded.Open.
-func Attach(ctx context.Context, cfg Attachment, defs ...Definition) (*App, error) {
-	if err := cfg.check(); err != nil {
+// attach makes an App of an engine and definitions.
+func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, error) {
+	if err := checkNumbers(&cfg); err != nil {
 		return nil, err
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, silent)

@@ -109,11 +109,11 @@ func (h Histories) eventOf(ctx context.Context, e *model.Event) Event {
 // repository, exported histories tell before a deploy which running executions it would block. For payloads that are not plain JSON, use
 // embedded.Config.Replay or perduretest.Config.Replay with the settings of the app.
 func Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
-	return Attachment{}.Replay(ctx, r, defs...)
+	return replayHistory(ctx, attachment{}, r, defs...)
 }
 
-// Replay is Replay with the payload settings of an app. Programs use embedded.Config.Replay.
-func (cfg Attachment) Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
+// replayHistory is Replay with the payload settings of an app.
+func replayHistory(ctx context.Context, cfg attachment, r io.Reader, defs ...Definition) error {
 	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cmp.Or(cfg.MaxPayload, maxReplayed)})
 	if err != nil {
 		return public(err)

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/codec"
 	"github.com/perdure/perdure/internal/deploy"
 	"github.com/perdure/perdure/internal/node"
@@ -109,7 +110,7 @@ func MustOpen(url string, defs ...perdure.Definition) *perdure.App {
 
 // Replay is perdure.Replay with the payload settings of the app: the history of an app that encrypts needs its keys.
 func (c Config) Replay(ctx context.Context, r io.Reader, defs ...perdure.Definition) error {
-	return perdure.Attachment{Logger: c.Logger, MaxPayload: c.MaxPayload, Payloads: c.Payloads}.Replay(ctx, r, defs...)
+	return attach.Replay(ctx, attach.Config{Logger: c.Logger, MaxPayload: c.MaxPayload, Payloads: c.Payloads}, r, defs...)
 }
 
 // errDeployCheck keeps a build that is only to be checked away from the store.
@@ -139,7 +140,7 @@ func (c Config) Open(ctx context.Context, url string, defs ...perdure.Definition
 		unregister()
 		return n.Close()
 	}
-	app, err := perdure.Attach(ctx, perdure.Attachment{
+	app, err := attach.Open(ctx, attach.Config{
 		Backend: n.Backend(), Logger: c.Logger, IdleAfter: c.IdleAfter, MaxLoaded: c.MaxLoaded, MaxSteps: c.MaxSteps,
 		MaxPayload: c.MaxPayload, DrainTimeout: c.DrainTimeout, Tasks: c.Tasks, Version: c.Version, OnClose: closeNode,
 		Payloads: c.Payloads, Cluster: n.Store().Info().Cluster, Search: n.Search, Name: c.Name, PruneSchedules: c.PruneSchedules,

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 )
 
 // Replay runs today's code against exported histories, without executing a step: those in all files that a pattern (see fs.Glob) matches, each as a test
@@ -43,5 +44,5 @@ func (c Config) replayFile(ctx context.Context, files fs.FS, name string, defs .
 		return err
 	}
 	defer f.Close()
-	return perdure.Attachment{MaxPayload: c.MaxPayload, Payloads: c.Payloads}.Replay(ctx, f, defs...)
+	return attach.Replay(ctx, attach.Config{MaxPayload: c.MaxPayload, Payloads: c.Payloads}, f, defs...)
 }

@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/payload"
 	"github.com/perdure/perdure/perduretest"
 )
@@ -81,7 +82,7 @@ func TestReplayOfSealedHistories(t *testing.T) {
 	files := fstest.MapFS{"a.jsonl": {Data: []byte(history)}}
 	cfg.Replay(t, files, "*.jsonl", stepper("one", "two"))
 	replay := func(p payload.Codec, code *perdure.Workflow[int, int]) error {
-		return perdure.Attachment{Payloads: p}.Replay(t.Context(), strings.NewReader(history), code)
+		return attach.Replay(t.Context(), attach.Config{Payloads: p}, strings.NewReader(history), code)
 	}
 	if err := replay(cfg.Payloads, stepper("one")); err == nil || !strings.Contains(err.Error(), "two") {
 		t.Errorf("code without a recorded step: %v", err)

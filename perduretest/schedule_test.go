@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/perduretest"
 )
 
@@ -217,7 +218,7 @@ func TestWrongSchedules(t *testing.T) {
 	t.Parallel()
 	_, defs := notes()
 	app := func(defs ...perdure.Definition) error {
-		a, err := perdure.Attach(t.Context(), perdure.Attachment{}, defs...)
+		a, err := attach.Open(t.Context(), attach.Config{}, defs...)
 		if err == nil {
 			t.Error("it opens", a)
 		}
@@ -249,7 +250,7 @@ func TestWrongSchedules(t *testing.T) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
-	if _, err := perdure.Attach(t.Context(), perdure.Attachment{PruneSchedules: true}); err == nil || !strings.Contains(err.Error(), "has a name") {
+	if _, err := attach.Open(t.Context(), attach.Config{PruneSchedules: true}); err == nil || !strings.Contains(err.Error(), "has a name") {
 		t.Error(err)
 	}
 }

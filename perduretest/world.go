@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/perdure/perdure"
+	"github.com/perdure/perdure/internal/attach"
 	"github.com/perdure/perdure/internal/crash"
 	"github.com/perdure/perdure/internal/engine"
 	"github.com/perdure/perdure/internal/engine/lane"
@@ -119,7 +120,7 @@ func (w *world) open(def perdure.Definition) error {
 		Engine: engine.Config{
 			Log: w.cfg.Logger, LeaseTTL: forever, SweepEvery: forever, RetainRequest: forever, Retention: forever, Lane: lane.Config{TimerHorizon: forever, RetainEvery: forever},
 		},
-		Attachment: perdure.Attachment{
+		Attach: attach.Config{
 			Logger: w.log, MaxPayload: w.cfg.MaxPayload, Payloads: w.cfg.Payloads, Cluster: w.mem.Info().Cluster, Instead: w.cfg.Instead,
 			Checks: &replay.Checks{
 				Twice: !w.cfg.Once, Found: w.mistake, Ran: w.ran, Base: context.WithValue(context.Background(), worldKey{}, w),

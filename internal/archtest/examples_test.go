@@ -11,7 +11,6 @@ var withoutExample = map[string]string{
 	"Target":         "sealed; an Execution or a Ref",
 	"Waitable":       "sealed; a Future",
 	"Client":         "what App.With returns; every example has one",
-	"Attachment":     "for package embedded, not for programs",
 	"WorkflowOption": "sealed; Uses and Pinned are shown",
 	"ActivityOption": "sealed; see Activity",
 	"StartOption":    "sealed; see Key, Reuse, ParentClose, Signal.With",
