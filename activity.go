@@ -158,7 +158,7 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 		}
 	}
 	if err != nil {
-		return nil, Permanent(public(err))
+		return nil, Permanent(err)
 	}
 	s := newStep(a.name, &o)
 	s.Input, s.HasInput, s.Normalize = p, true, normalize[I]
@@ -175,12 +175,12 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 	if d, ok := h.activities[a.name]; ok && d.fn != nil {
 		fn, _ = d.fn.(func(context.Context, I) (O, error))
 		if tx, _ = d.fn.(*txCode[I, O]); fn == nil && tx == nil {
-			return nil, Permanent(public(fault.New(fault.Invalid,
-				"activity %s is bound at %s with code of other types than it is called with", a.name, d.at)))
+			return nil, Permanent(fault.New(fault.Invalid,
+				"activity %s is bound at %s with code of other types than it is called with", a.name, d.at))
 		}
 	} else if tx != nil {
-		return nil, Permanent(public(fault.New(fault.Invalid,
-			"transactional activity %s (%s) must be given to Open, which prepares its database", a.name, a.at)))
+		return nil, Permanent(fault.New(fault.Invalid,
+			"transactional activity %s (%s) must be given to Open, which prepares its database", a.name, a.at))
 	}
 	if tx != nil {
 		bindTx(h, s, tx, in)
@@ -202,7 +202,7 @@ func (a *Activity[I, O]) step(ctx WorkflowCtx, in I, opts []CallOption) (*replay
 // queue has a step carried out by a queue.
 func (a *Activity[I, O]) queue(h *host, s *replay.Step, o *stepOptions, own bool) error {
 	wrong := func(format string, args ...any) error {
-		return Permanent(public(fault.New(fault.Invalid, "activity %s: "+format, append([]any{a.name}, args...)...)))
+		return Permanent(fault.New(fault.Invalid, "activity %s: "+format, append([]any{a.name}, args...)...))
 	}
 	if h.activities[a.name].transactional || a.tx != nil {
 		return wrong("%s", txQueued)

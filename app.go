@@ -46,10 +46,11 @@ func (a *App) Wait(ctx context.Context) error {
 func (a *App) Close() error {
 	a.closing.Do(func() {
 		a.stopBackground()
-		a.closed = a.closeWorkers()
+		err := a.closeWorkers()
 		if a.cfg.OnClose != nil {
-			a.closed = errors.Join(a.closed, a.cfg.OnClose())
+			err = errors.Join(err, a.cfg.OnClose())
 		}
+		a.closed = public(err)
 	})
 	return a.closed
 }
@@ -81,17 +82,17 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 	blobs := a.host.codec.Blobs()
 	switch {
 	case blobs == nil:
-		return 0, public(fault.New(fault.Invalid, "sweep of payloads: the payload settings have no offload"))
+		return 0, fault.New(fault.Invalid, "sweep of payloads: the payload settings have no offload")
 	case a.cfg.Search == nil || a.cfg.Cluster == "":
-		return 0, public(fault.New(fault.Invalid, "sweep of payloads: it is done by an app that has the store open"))
+		return 0, fault.New(fault.Invalid, "sweep of payloads: it is done by an app that has the store open")
 	case age < minSweepAge:
-		return 0, public(fault.New(fault.Invalid, "sweep of payloads: age %s, at least %s: a commit may still be on its way", age, minSweepAge))
+		return 0, fault.New(fault.Invalid, "sweep of payloads: age %s, at least %s: a commit may still be on its way", age, minSweepAge)
 	}
 	old := map[string]struct{}{}
 	before := time.Now().Add(-age)
 	for b, err := range blobs.List(ctx, a.cfg.Cluster+"/") {
 		if err != nil {
-			return 0, public(fault.New(fault.Unavailable, "sweep of payloads: %w", &payload.StoreError{Op: "list", Key: a.cfg.Cluster + "/", Err: err}))
+			return 0, fault.New(fault.Unavailable, "sweep of payloads: %w", &payload.StoreError{Op: "list", Key: a.cfg.Cluster + "/", Err: err})
 		}
 		if b.Stored.Before(before) {
 			old[b.Key] = struct{}{}
@@ -111,7 +112,7 @@ func (a *App) SweepPayloads(ctx context.Context, age time.Duration) (removed int
 	}
 	for key := range old {
 		if err := blobs.Delete(ctx, key); err != nil {
-			return removed, public(fault.New(fault.Unavailable, "sweep of payloads: %w", &payload.StoreError{Op: "delete", Key: key, Err: err}))
+			return removed, fault.New(fault.Unavailable, "sweep of payloads: %w", &payload.StoreError{Op: "delete", Key: key, Err: err})
 		}
 		removed++
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"time"
 
@@ -21,7 +22,15 @@ import (
 type attachment = seam.Config[Definition, TaskConfig]
 
 func init() {
-	seam.Set(seam.Constructors[*App, Definition, TaskConfig]{Open: attach, Replay: replayHistory})
+	seam.Set(seam.Constructors[*App, Definition, TaskConfig]{
+		Open: func(ctx context.Context, cfg attachment, defs ...Definition) (*App, error) {
+			a, err := attach(ctx, cfg, defs...)
+			return a, public(err)
+		},
+		Replay: func(ctx context.Context, cfg attachment, r io.Reader, defs ...Definition) error {
+			return public(replayHistory(ctx, cfg, r, defs...))
+		},
+	})
 }
 
 // checkNumbers says everything that is wrong with the numbers of the settings.
@@ -42,7 +51,7 @@ func checkNumbers(cfg *attachment) error {
 	if len(problems) == 0 {
 		return nil
 	}
-	return public(fault.New(fault.Invalid, "%w", errors.Join(problems...)))
+	return fault.New(fault.Invalid, "%w", errors.Join(problems...))
 }
 
 // attach makes an App of an engine and definitions.
@@ -58,7 +67,7 @@ func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, erro
 	}
 	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cfg.MaxPayload})
 	if err != nil {
-		return nil, public(err)
+		return nil, err
 	}
 	r, err := register(defs, c.CheckType, cfg.Instead...)
 	if err != nil {
@@ -66,11 +75,11 @@ func attach(ctx context.Context, cfg attachment, defs ...Definition) (*App, erro
 	}
 	for _, name := range sortedKeys(r.workflows) {
 		if r.workflows[name].pinned && cfg.Version == "" {
-			return nil, public(fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, embedded.Config{Version: …}", name))
+			return nil, fault.New(fault.Invalid, "workflow %s is pinned: give the program a version, embedded.Config{Version: …}", name)
 		}
 	}
 	if cfg.PruneSchedules && cfg.Name == "" {
-		return nil, public(fault.New(fault.Invalid, "schedules can be pruned only by an app that has a name: embedded.Config{Name: …}"))
+		return nil, fault.New(fault.Invalid, "schedules can be pruned only by an app that has a name: embedded.Config{Name: …}")
 	}
 	a := &App{cfg: cfg, host: &host{
 		backend: cfg.Backend, activities: r.activities, logger: cfg.Logger, codec: c, plain: c.Plain(), maxStored: codec.MaxStored(cfg.Payloads, cfg.MaxPayload),
@@ -129,7 +138,7 @@ func (a *App) join(ctx context.Context, r *registry) error {
 	}
 	session, err := cfg.Backend.Join(ctx, worker, offer)
 	if err != nil {
-		return public(err)
+		return err
 	}
 	worker.Serve(session)
 	a.worker = worker

@@ -16,7 +16,7 @@ func (a *App) serveDatabases(r *registry) error {
 	if ok {
 		a.host.cluster = mailer.Cluster()
 	} else if len(r.outboxes) > 0 {
-		return public(fault.New(fault.Invalid, "this backend takes nothing that leaves with a transaction, so it can have no outbox (%s)", r.outboxes[0].at))
+		return fault.New(fault.Invalid, "this backend takes nothing that leaves with a transaction, so it can have no outbox (%s)", r.outboxes[0].at)
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	a.stop = stop

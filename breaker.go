@@ -48,7 +48,7 @@ func (b Breakers) Reset(ctx context.Context, name string) error {
 // Pause lets nothing through a circuit breaker before a time; one in the past ends the pause.
 func (b Breakers) Pause(ctx context.Context, name string, until time.Time, reason string) error {
 	if y := until.UTC().Year(); !until.IsZero() && (y < 1970 || y > 9999) {
-		return public(fault.New(fault.Invalid, "pause breaker %s until the year %d: it lies between 1970 and 9999", name, y))
+		return fault.New(fault.Invalid, "pause breaker %s until the year %d: it lies between 1970 and 9999", name, y)
 	}
 	return public(b.app.cfg.Backend.PauseBreaker(ctx, model.DefaultTenant, name, model.TimeOf(until), reason))
 }

@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
@@ -18,7 +19,8 @@ type Caller interface {
 type outlet interface {
 	reader
 	start(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (Ref, error)
-	send(m model.Message, o *stepOptions) error
+	// send sends a signal, a settlement, a cancel request or a call that is not waited for.
+	send(r api.Request, o *stepOptions) error
 }
 
 // inlet is how a Caller waits.
@@ -27,14 +29,16 @@ type inlet interface {
 	run(ref Ref, in model.Payload, o *startOptions, normalize replay.Normalize) (model.Payload, error)
 	result(ref Ref) (model.Payload, error)
 	poll(ref Ref) (state, error)
-	call(m model.Message, o *stepOptions) (model.Payload, error)
+	// update asks the code of an execution for a change and waits for its answer.
+	update(r *api.UpdateRequest, o *stepOptions) (model.Payload, error)
 	// invoke calls an entity or a service.
-	invoke(m model.Message, view bool, o *stepOptions) (model.Payload, error)
+	invoke(r *api.CallRequest, o *stepOptions) (model.Payload, error)
 	read(ref Ref, state string) (model.Payload, bool, error)
 	// entity reads the state of one.
 	entity(a model.Address) (model.Payload, bool, error)
-	// ask sends an update to a schedule: it is stored as it is, whatever the payload settings are.
-	ask(m model.Message) (model.Payload, error)
+	// ask sends an update to a schedule. The engine stores it as it is, whatever the payload settings
+	// are.
+	ask(r *api.UpdateRequest) (model.Payload, error)
 }
 
 // state is how an execution stands.

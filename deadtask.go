@@ -18,23 +18,13 @@ func (a *App) DeadTasks() DeadTasks { return DeadTasks{a} }
 
 // List lists tasks that failed for good, those that died last first.
 func (d DeadTasks) List(ctx context.Context, q DeadQuery) iter.Seq2[DeadTask, error] {
-	return func(yield func(DeadTask, error) bool) {
-		for r := q.request(); ; {
-			page, err := d.app.host.backend.ListDead(ctx, r)
-			if err != nil {
-				yield(DeadTask{}, public(err))
-				return
-			}
-			for i := range page.Tasks {
-				if !yield(d.deadOf(ctx, &page.Tasks[i]), nil) {
-					return
-				}
-			}
-			if r.Cursor = page.Cursor; r.Cursor == "" {
-				return
-			}
-		}
-	}
+	r := q.request()
+	show := func(dead *api.DeadTask) DeadTask { return d.deadOf(ctx, dead) }
+	return pages(show, func(cursor string) ([]api.DeadTask, string, error) {
+		r.Cursor = cursor
+		page, err := d.app.host.backend.ListDead(ctx, r)
+		return page.Tasks, page.Cursor, err
+	})
 }
 
 // Groups tells what dead tasks have in common: by activity and kind of error, the largest groups first, at most a thousand.
@@ -52,14 +42,15 @@ func (d DeadTasks) Groups(ctx context.Context, q DeadQuery) ([]DeadGroup, error)
 const maxGroups = 1000
 
 // Describe is one dead task, with its attempts and its input.
-func (d DeadTasks) Describe(ctx context.Context, id string) (DeadTask, error) {
+func (d DeadTasks) Describe(ctx context.Context, id string) (task DeadTask, err error) {
+	defer publish(&err)
 	key, err := api.ParseDeadID(id)
 	if err != nil {
-		return DeadTask{}, public(err)
+		return DeadTask{}, err
 	}
 	found, err := d.app.host.backend.ShowDead(ctx, key)
 	if err != nil {
-		return DeadTask{}, public(err)
+		return DeadTask{}, err
 	}
 	return d.deadOf(ctx, &found), nil
 }

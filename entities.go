@@ -23,16 +23,17 @@ func (e Entities) List(ctx context.Context, entity, prefix string) iter.Seq2[Ent
 }
 
 // Describe tells how an entity stands, as far as that is committed; it waits for nobody. One that does not exist is no error.
-func (e Entities) Describe(ctx context.Context, ref EntityRef) (EntityInfo, error) {
+func (e Entities) Describe(ctx context.Context, ref EntityRef) (info EntityInfo, err error) {
+	defer publish(&err)
 	to, err := ref.address()
 	if err != nil {
-		return EntityInfo{}, public(err)
+		return EntityInfo{}, err
 	}
 	found, err := e.app.host.backend.Entity(ctx, to)
 	if err != nil {
-		return EntityInfo{}, public(err)
+		return EntityInfo{}, err
 	}
-	info := e.app.entityOf(ctx, &found.Entity)
+	info = e.app.entityOf(ctx, &found.Entity)
 	info.Waiting = len(found.Waiting)
 	for i := range found.Waiting {
 		if m := &found.Waiting[i].Message; m.Kind == model.MessageLock {
@@ -86,23 +87,12 @@ func (a *App) listEntities(ctx context.Context, entity string, r api.EntityListR
 	if entity != "" {
 		r.Type = model.EntityPrefix + entity
 	}
-	return func(yield func(EntityInfo, error) bool) {
-		for r := r; ; {
-			page, err := a.host.backend.ListEntities(ctx, r)
-			if err != nil {
-				yield(EntityInfo{}, public(err))
-				return
-			}
-			for i := range page.Entities {
-				if !yield(a.entityOf(ctx, &page.Entities[i]), nil) {
-					return
-				}
-			}
-			if r.Cursor = page.Cursor; r.Cursor == "" {
-				return
-			}
-		}
-	}
+	show := func(n *model.Entity) EntityInfo { return a.entityOf(ctx, n) }
+	return pages(show, func(cursor string) ([]model.Entity, string, error) {
+		r.Cursor = cursor
+		page, err := a.host.backend.ListEntities(ctx, r)
+		return page.Entities, page.Cursor, err
+	})
 }
 
 func (a *App) entityOf(ctx context.Context, n *model.Entity) EntityInfo {

@@ -26,17 +26,18 @@ func (e *Entity[S]) Ref(key string) EntityRef { return EntityRef{e.name, key} }
 // Get reads the committed state of a key; exists is false when it has none. It waits neither for operations nor for locks, and needs nobody that has the code. From a workflow
 // it is a step.
 func (e *Entity[S]) Get(c Caller, key string) (state S, exists bool, err error) {
+	defer publish(&err)
 	from := c.caller()
 	to := model.Address{Tenant: model.DefaultTenant, Type: entityKind.prefix + e.name, Key: key}
 	if err := entityKind.check(e.name, key); err != nil {
-		return state, false, public(err)
+		return state, false, err
 	}
 	p, exists, err := from.entity(to)
 	if err != nil || !exists {
-		return state, false, remote(err)
+		return state, false, err
 	}
 	state, err = decode[S](from, "state of entity", e.name, p)
-	return state, err == nil, public(err)
+	return state, err == nil, err
 }
 
 func (e *Entity[S]) define(r *registry) {

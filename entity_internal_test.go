@@ -77,22 +77,22 @@ func (d *desk) DeadLetters(context.Context, model.RunID, int) ([]api.DeadLetter,
 // Compose refuses what is named so.
 func (d *desk) Compose(r api.Request) (model.Message, error) {
 	switch r := r.(type) {
-	case api.StartRequest:
+	case *api.StartRequest:
 		m := model.Message{Kind: model.MessageStart, To: r.Address, Input: r.Input, Reuse: r.Reuse, RequestID: r.RequestID, Labels: r.Labels, Task: r.Task}
 		for _, w := range r.With {
 			m.With = append(m.With, model.Event{Name: w.Name, Input: w.Input})
 		}
 		return m, nil
-	case api.SignalRequest:
+	case *api.SignalRequest:
 		if r.Name == "refused" {
 			return model.Message{}, fault.New(fault.Invalid, "refused")
 		}
 		return model.Message{Kind: model.MessageSignal, To: r.Target.Address, Name: r.Name, Input: r.Input, RequestID: r.RequestID}, nil
-	case api.SettleRequest:
+	case *api.SettleRequest:
 		return model.Message{Kind: model.MessageSettle, To: r.Target.Address, Name: r.Name, Input: r.Value, Failure: r.Failure}, nil
-	case api.CancelRequest:
+	case *api.CancelRequest:
 		return model.Message{Kind: model.MessageCancel, To: r.Target.Address, Failure: &model.Failure{Message: r.Reason}}, nil
-	case api.CallRequest:
+	case *api.CallRequest:
 		return model.Message{Kind: model.MessageCall, To: r.Address, Name: r.Name, Input: r.Input, RequestID: r.RequestID, OneWay: r.OneWay, Brief: r.Brief}, nil
 	}
 	return model.Message{}, fault.New(fault.Internal, "what is %T", r)

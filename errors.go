@@ -39,7 +39,9 @@ type engineError struct {
 
 func (e *engineError) Unwrap() []error { return []error{e.error, e.kind} }
 
-// public makes an error of the engine recognisable for users.
+// public makes an error recognisable for users. Exported functions call it, or remote, once, on what they
+// return; everything else passes errors on as they are. Errors of package fault need neither, unless they
+// are of kind Canceled or Timeout: errors.Is compares their kind with the sentinels above.
 func public(err error) error {
 	if err == nil {
 		return nil
@@ -99,3 +101,8 @@ func remote(err error) error {
 	}
 	return &RemoteError{Kind: f.Kind, Type: f.Type, Message: f.Message, failure: f}
 }
+
+// publish is remote for the named result of an exported function that can fail in several places:
+//
+//	defer publish(&err)
+func publish(err *error) { *err = remote(*err) }

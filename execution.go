@@ -3,6 +3,7 @@ package perdure
 import (
 	"fmt"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -16,13 +17,13 @@ func (e Execution[O]) String() string { return e.Ref.String() }
 
 // Result waits for the result.
 func (e Execution[O]) Result(c Caller) (out O, err error) {
+	defer publish(&err)
 	from := c.caller()
 	p, err := from.result(e.Ref)
 	if err != nil {
-		return out, remote(err)
+		return out, err
 	}
-	out, err = decode[O](from, "output of workflow", e.Ref.Workflow, p)
-	return out, public(err)
+	return decode[O](from, "output of workflow", e.Ref.Workflow, p)
 }
 
 // Future is the result as a future of the calling workflow.
@@ -38,33 +39,32 @@ func (e Execution[O]) Future(ctx WorkflowCtx) *Future[O] {
 }
 
 // Poll tells how the execution stands; it does not wait.
-func (e Execution[O]) Poll(c Caller) (Outcome[O], error) {
+func (e Execution[O]) Poll(c Caller) (out Outcome[O], err error) {
+	defer publish(&err)
 	from := c.caller()
 	st, err := from.poll(e.Ref)
 	if err != nil {
-		return Outcome[O]{}, remote(err)
+		return out, err
 	}
-	out := Outcome[O]{Status: Status(st.Status), Reason: st.Reason}
+
+	out = Outcome[O]{Status: Status(st.Status), Reason: st.Reason}
 	if st.Failure != nil {
 		out.Err = remote(st.Failure)
 	} else if len(st.Output) > 0 {
 		out.Value, err = decode[O](from, "output of workflow", e.Ref.Workflow, model.Payload{Data: st.Output, Encoding: st.Format})
 	}
-	return out, public(err)
+	return out, err
 }
 
 // Cancel asks the execution to end; clean-up runs.
 func (e Execution[O]) Cancel(s Sender, reason string) error { return cancel(s, e.Ref, reason) }
 
 func cancel(s Sender, to Ref, reason string) error {
-	run, err := to.run()
+	t, err := to.api()
 	if err != nil {
-		return public(err)
+		return err
 	}
-	return remote(s.sender().send(model.Message{
-		Kind: model.MessageCancel, To: to.address(), ToRun: run,
-		Failure: &model.Failure{Kind: model.FailureCanceled, Message: reason},
-	}, &stepOptions{}))
+	return remote(s.sender().send(&api.CancelRequest{Target: t, Reason: reason}, &noOptions))
 }
 
 // Status is the state of an execution.

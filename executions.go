@@ -31,36 +31,23 @@ func (a *App) Executions() Executions { return Executions{a} }
 // status is open, closed, running, completed, failed, canceled or continued. An execution that has no such label satisfies != too. docs/operating.md
 // tells which conditions are found by an index.
 func (x Executions) List(ctx context.Context, query string) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		req, err := listRequest(query)
+	req, err := listRequest(query)
+	req.Limit, req.Explain = 200, true
+	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
 		if err != nil {
-			yield(Info{}, public(err))
-			return
+			return nil, "", err
 		}
-		req.Limit, req.Explain = 200, true
-		for {
-			page, err := x.app.host.backend.List(ctx, req)
-			if err != nil {
-				yield(Info{}, public(err))
-				return
-			}
-			for i := range page.Executions {
-				if !yield(infoOf(&page.Executions[i]), nil) {
-					return
-				}
-			}
-			if req.Cursor = page.Cursor; req.Cursor == "" {
-				return
-			}
-		}
-	}
+		req.Cursor = cursor
+		page, err := x.app.host.backend.List(ctx, req)
+		return page.Executions, page.Cursor, err
+	})
 }
 
-// Count counts what Executions lists.
+// Count counts what List lists.
 func (x Executions) Count(ctx context.Context, query string) (int64, error) {
 	req, err := listRequest(query)
 	if err != nil {
-		return 0, public(err)
+		return 0, err
 	}
 	n, err := x.app.host.backend.Count(ctx, req)
 	return n, public(err)
@@ -70,34 +57,22 @@ func (x Executions) Count(ctx context.Context, query string) (int64, error) {
 // live process has their code, the version that they are pinned to, or a worker for their queue; the code does not
 // match their history; they are blocked. Look at it after a deploy.
 func (x Executions) Stranded(ctx context.Context) iter.Seq2[Info, error] {
-	return func(yield func(Info, error) bool) {
-		for cursor := ""; ; {
-			page, err := x.app.host.backend.Stranded(ctx, model.DefaultTenant, cursor)
-			if err != nil {
-				yield(Info{}, public(err))
-				return
-			}
-			for i := range page.Executions {
-				if !yield(infoOf(&page.Executions[i]), nil) {
-					return
-				}
-			}
-			if cursor = page.Cursor; cursor == "" {
-				return
-			}
-		}
-	}
+	return pages(infoOf, func(cursor string) ([]api.Description, string, error) {
+		page, err := x.app.host.backend.Stranded(ctx, model.DefaultTenant, cursor)
+		return page.Executions, page.Cursor, err
+	})
 }
 
 // Describe tells how an execution stands.
-func (x Executions) Describe(ctx context.Context, t Target) (Info, error) {
+func (x Executions) Describe(ctx context.Context, t Target) (info Info, err error) {
+	defer publish(&err)
 	to, err := t.target().api()
 	if err != nil {
-		return Info{}, public(err)
+		return Info{}, err
 	}
 	d, err := x.app.host.backend.Describe(ctx, to)
 	if err != nil {
-		return Info{}, public(err)
+		return Info{}, err
 	}
 	return infoOf(&d), nil
 }
@@ -118,7 +93,7 @@ func (x Executions) Batch(ctx context.Context, query string, do func(c Client, e
 	return func(yield func(Info, error) bool) {
 		req, err := listRequest(query)
 		if err != nil {
-			yield(Info{}, public(err))
+			yield(Info{}, err)
 			return
 		}
 		var op batch.Do
@@ -174,12 +149,13 @@ func (x Executions) ForceDelete(ctx context.Context, t Target, export io.Writer)
 	return public(err)
 }
 
-func (x Executions) order(ctx context.Context, t Target, reason string, order func(context.Context, api.CancelRequest) error) error {
+func (x Executions) order(ctx context.Context, t Target, reason string, order func(context.Context, api.CancelRequest) error) (err error) {
+	defer publish(&err)
 	to, err := t.target().api()
 	if err != nil {
-		return public(err)
+		return err
 	}
-	return public(order(ctx, api.CancelRequest{Target: to, Reason: reason}))
+	return order(ctx, api.CancelRequest{Target: to, Reason: reason})
 }
 
 // listRequest is what a query asks for.

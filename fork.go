@@ -8,10 +8,11 @@ import (
 
 // Fork begins another execution of the workflow, under another key, with the past of a run: what it has done counts as done, and the code goes
 // on from there. The source, open or closed, is not changed. Steps of the fork have idempotency keys of their own.
-func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...PastOption) (Ref, error) {
+func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...PastOption) (next Ref, err error) {
+	defer publish(&err)
 	o, err := x.app.pastOf(ctx, from, append([]PastOption{key}, opts...))
 	if err != nil {
-		return Ref{}, public(err)
+		return Ref{}, err
 	}
 	return begun(x.app.host.backend.Fork(ctx, o.request))
 }
@@ -19,20 +20,22 @@ func (x Executions) Fork(ctx context.Context, from Target, key Key, opts ...Past
 // Retry goes on with an execution that failed, was cancelled or terminated: a new run of its key begins before its last failed step, which is made
 // again with the idempotency key that it had. When no step has failed, all of its past is kept, for a corrected build to go on with. Whoever asks
 // for the result from now on hears that of the new run. It is a conflict while the execution is open, and when it has completed.
-func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (Ref, error) {
+func (x Executions) Retry(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
+	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)
 	if err != nil {
-		return Ref{}, public(err)
+		return Ref{}, err
 	}
 	return begun(x.app.host.backend.Retry(ctx, o.request))
 }
 
 // Reset has the current run of an execution, open or closed, give way to a new one that begins from an earlier place of its history. Steps behind
 // that place are made again, with idempotency keys of their own.
-func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (Ref, error) {
+func (x Executions) Reset(ctx context.Context, t Target, opts ...PastOption) (next Ref, err error) {
+	defer publish(&err)
 	o, err := x.app.pastOf(ctx, t, opts)
 	if err != nil {
-		return Ref{}, public(err)
+		return Ref{}, err
 	}
 	return begun(x.app.host.backend.Reset(ctx, o.request))
 }
@@ -111,7 +114,7 @@ func (a *App) pastOf(ctx context.Context, t Target, opts []PastOption) (*pastOpt
 
 func begun(r api.PastReply, err error) (Ref, error) {
 	if err != nil {
-		return Ref{}, public(err)
+		return Ref{}, err
 	}
 	return Ref{Workflow: r.Address.Type, Key: r.Address.Key}, nil
 }

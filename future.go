@@ -23,8 +23,7 @@ type Waitable interface{ future() *replay.Future }
 // payloadFuture decodes what was sent. A value that does not fit is an error.
 func payloadFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 	return &Future[T]{f: f, value: func(ctx WorkflowCtx, f *replay.Future) (T, error) {
-		v, err := decode[T](ctx, kind, name, f.Payload())
-		return v, public(err)
+		return decode[T](ctx, kind, name, f.Payload())
 	}}
 }
 
@@ -37,7 +36,7 @@ func stepFuture[T any](kind, name string, f *replay.Future) *Future[T] {
 
 // failedFuture is the future of a call that was wrong: Get says why.
 func failedFuture[T any](err error) *Future[T] {
-	return &Future[T]{f: replay.Failed(Permanent(public(err)))}
+	return &Future[T]{f: replay.Failed(Permanent(err))}
 }
 
 // Get waits for the value. The error is that of the work, or ErrTimeout or ErrCanceled when the scope of ctx ends first.

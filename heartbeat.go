@@ -16,24 +16,25 @@ import (
 // its attempt has taken too long, ErrConflict when the task is another worker's by now or its workflow does not wait for it any more, ErrUnavailable when this process shuts down. What was
 // reported last is LastProgress for the next attempt, and is shown to people. It may be called often: only the last value of a second leaves the
 // process. An activity that runs inline has nobody to report to; there it only tells whether ctx has ended.
-func Heartbeat[T any](ctx context.Context, progress T) error {
+func Heartbeat[T any](ctx context.Context, progress T) (err error) {
+	defer publish(&err)
 	if ctx.Err() != nil {
-		return public(context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 	t := pool.From(ctx)
 	if t == nil {
 		return nil
 	}
-	h := t.Owner().(*host)
-	kind := t.Claim().Spec.Kind
+
+	h, kind := t.Owner().(*host), t.Claim().Spec.Kind
 	p, err := encode(h, "progress of activity", kind, progress)
-	if err == nil {
-		err = h.limit("progress of activity", kind, p)
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = t.Progress(p)
+	if err := h.limit("progress of activity", kind, p); err != nil {
+		return err
 	}
-	return public(err)
+	return t.Progress(p)
 }
 
 // LastProgress is what the last attempt of the task that reported anything reported last; false when there is nothing, or nothing that a T can hold.
@@ -93,7 +94,7 @@ func (a *Activity[I, O]) handler(fn func(context.Context, I) (O, error)) func(*h
 			case fault.Is(err, fault.Blocked) || fault.Is(err, fault.Unavailable):
 				return model.Payload{}, &pool.GiveBack{After: unreadableAfter(t.Claim()), Err: err}
 			case err != nil:
-				return model.Payload{}, Permanent(public(err)) // another attempt would read the same
+				return model.Payload{}, Permanent(err) // another attempt would read the same
 			}
 			out, err := fn(ctx, in)
 			if err != nil {

@@ -26,7 +26,7 @@ func (h Histories) Events(ctx context.Context, t Target) iter.Seq2[Event, error]
 	return func(yield func(Event, error) bool) {
 		to, err := t.target().api()
 		if err != nil {
-			yield(Event{}, public(err))
+			yield(Event{}, err)
 			return
 		}
 		req := api.HistoryRequest{Target: to, After: -1}
@@ -60,14 +60,15 @@ func (h Histories) Export(ctx context.Context, t Target, w io.Writer) error {
 
 // Import stores a run that Export wrote, under its key or the one that is given. An open run goes on here, with the idempotency keys that it had: let
 // it go on in one place only. A closed one is stored with its outcome.
-func (h Histories) Import(ctx context.Context, r io.Reader, opts ...PastOption) (Ref, error) {
+func (h Histories) Import(ctx context.Context, r io.Reader, opts ...PastOption) (next Ref, err error) {
+	defer publish(&err)
 	o, err := h.app.pastOf(ctx, nil, opts)
 	if err != nil {
-		return Ref{}, public(err)
+		return Ref{}, err
 	}
 	past, err := history.Read(r)
 	if err != nil {
-		return Ref{}, public(err)
+		return Ref{}, err
 	}
 	return begun(h.app.host.backend.Import(ctx, api.ImportRequest{
 		History: *past, Tenant: model.DefaultTenant, Key: o.request.Key, Reuse: o.request.Reuse, RequestID: o.request.RequestID,
@@ -109,14 +110,14 @@ func (h Histories) eventOf(ctx context.Context, e *model.Event) Event {
 // repository, exported histories tell before a deploy which running executions it would block. For payloads that are not plain JSON, use
 // embedded.Config.Replay or perduretest.Config.Replay with the settings of the app.
 func Replay(ctx context.Context, r io.Reader, defs ...Definition) error {
-	return replayHistory(ctx, attachment{}, r, defs...)
+	return public(replayHistory(ctx, attachment{}, r, defs...))
 }
 
 // replayHistory is Replay with the payload settings of an app.
 func replayHistory(ctx context.Context, cfg attachment, r io.Reader, defs ...Definition) error {
 	c, err := codec.New(ctx, codec.Config{Settings: cfg.Payloads, Cluster: cfg.Cluster, MaxPayload: cmp.Or(cfg.MaxPayload, maxReplayed)})
 	if err != nil {
-		return public(err)
+		return err
 	}
 	reg, err := register(defs, c.CheckType)
 	if err != nil {
@@ -124,17 +125,17 @@ func replayHistory(ctx context.Context, cfg attachment, r io.Reader, defs ...Def
 	}
 	h, err := history.Read(r)
 	if err != nil {
-		return public(err)
+		return err
 	}
 	def, ok := reg.workflows[h.Start.Address.Type]
 	if !ok {
-		return public(fault.New(fault.NotFound, "there is no definition of workflow %s", h.Start.Address.Type))
+		return fault.New(fault.NotFound, "there is no definition of workflow %s", h.Start.Address.Type)
 	}
 	host := &host{activities: reg.activities, logger: cmp.Or(cfg.Logger, silent), codec: c, plain: c.Plain(), dry: true}
 	host.payloads = payloadTrouble(host.logger)
-	return public(replay.Check(ctx, replay.Config{
+	return replay.Check(ctx, replay.Config{
 		Code: map[string]replay.Code{h.Start.Address.Type: def.code}, Host: host, Plain: host.plainInput, Logger: cfg.Logger,
-	}, h))
+	}, h)
 }
 
 // maxReplayed bounds a payload where nobody has said how large it may be.

@@ -74,8 +74,8 @@ func (h *host) startRequest(ctx context.Context, pt patience, ref Ref, in model.
 		return r, err
 	}
 	for _, w := range o.with {
-		signal := model.Message{Kind: model.MessageSignal, To: r.Address, Name: w.name, Input: w.value}
-		if w.value, err = h.sealSent(ctx, pt, &signal, o.requestID); err != nil {
+		of := parcel{model.MessageSignal.String(), w.name, r.Address, o.requestID}
+		if w.value, err = h.sealParcel(ctx, pt, of, w.value); err != nil {
 			return r, err
 		}
 		r.With = append(r.With, api.Message{Name: w.name, Input: w.value})

@@ -55,10 +55,10 @@ func (l Limits) Set(ctx context.Context, r LimitRule) error {
 	case perActivity:
 		limit.Per = api.PerKind
 	default:
-		return public(fault.New(fault.Invalid, "limit %s: Per is %q: nothing, queue or activity", r.Name, r.Per))
+		return fault.New(fault.Invalid, "limit %s: Per is %q: nothing, queue or activity", r.Name, r.Per)
 	}
 	if r.Per != "" && r.Key != "" {
-		return public(fault.New(fault.Invalid, "limit %s is per %s and has a Key: one of both", r.Name, r.Per))
+		return fault.New(fault.Invalid, "limit %s is per %s and has a Key: one of both", r.Name, r.Per)
 	}
 	return public(l.app.cfg.Backend.SetLimit(ctx, model.DefaultTenant, limit, false))
 }

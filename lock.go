@@ -35,13 +35,13 @@ type LockSet []EntityRef
 // call an entity that this execution locks elsewhere, in another coroutine, is an error too: the call would wait for its own end.
 func (ctx WorkflowCtx) Lock(set LockSet, fn func(WorkflowCtx) error) error {
 	if fn == nil {
-		return public(fault.New(fault.Invalid, "the function that Lock is given is nil"))
+		return fault.New(fault.Invalid, "the function that Lock is given is nil")
 	}
 	locks := make([]model.Address, len(set))
 	for i, ref := range set {
 		a, err := ref.address()
 		if err != nil {
-			return public(err)
+			return err
 		}
 		locks[i] = a
 	}
@@ -100,7 +100,7 @@ func (l Locks) Unlock(ctx context.Context, ref EntityRef, epoch int64) error {
 		err = fault.New(fault.Invalid, "unlock %s/%s: the epoch of the lock that is meant is not given", ref.Type, ref.Key)
 	}
 	if err != nil {
-		return public(err)
+		return err
 	}
 	return public(l.app.host.backend.Unlock(ctx, api.UnlockRequest{Address: to, Epoch: epoch}))
 }

@@ -47,10 +47,9 @@ type (
 // type blocks the execution.
 func (a *Activity[I, O]) Result(e ActivityCompleted) (out O, err error) {
 	if e.Activity != a.name {
-		return out, public(fault.New(fault.Invalid, "event %s is of activity %s, not of activity %s", e.ID, e.Activity, a.name))
+		return out, fault.New(fault.Invalid, "event %s is of activity %s, not of activity %s", e.ID, e.Activity, a.name)
 	}
-	out, err = valueOf[O](&e.out, "output of activity", a.name)
-	return out, public(err)
+	return valueOf[O](&e.out, "output of activity", a.name)
 }
 
 // Result decodes the output of a child that an event carries, or returns the error that the child ended with. An event of another
@@ -58,12 +57,11 @@ func (a *Activity[I, O]) Result(e ActivityCompleted) (out O, err error) {
 func (w *Workflow[I, O]) Result(e ChildClosed) (out O, err error) {
 	switch {
 	case e.Workflow != w.name:
-		return out, public(fault.New(fault.Invalid, "event %s is of workflow %s, not of workflow %s", e.ID, e.Workflow, w.name))
+		return out, fault.New(fault.Invalid, "event %s is of workflow %s, not of workflow %s", e.ID, e.Workflow, w.name)
 	case e.Err != nil:
 		return out, e.Err
 	}
-	out, err = valueOf[O](&e.out, "output of workflow", w.name)
-	return out, public(err)
+	return valueOf[O](&e.out, "output of workflow", w.name)
 }
 
 // Value decodes the signal that an event carries; false when it is another signal. A value that does not fit the type fails the

@@ -71,17 +71,18 @@ func (m Mailboxes) mailboxCall(ctx context.Context, ref EntityRef, do, id string
 	return calls[0], nil
 }
 
-func (m Mailboxes) mailbox(ctx context.Context, ref EntityRef, do, id string) ([]MailboxCall, error) {
+func (m Mailboxes) mailbox(ctx context.Context, ref EntityRef, do, id string) (calls []MailboxCall, err error) {
+	defer publish(&err)
 	to, err := ref.address()
 	if err != nil {
-		return nil, public(err)
+		return nil, err
 	}
 	found, err := m.app.host.backend.Mailbox(ctx, api.MailboxRequest{Address: to, Do: do, ID: id})
 	if err != nil {
-		return nil, public(err)
+		return nil, err
 	}
 
-	calls := make([]MailboxCall, len(found.Calls))
+	calls = make([]MailboxCall, len(found.Calls))
 	for i := range found.Calls {
 		c := &found.Calls[i]
 		calls[i] = MailboxCall{

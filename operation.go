@@ -3,6 +3,7 @@ package perdure
 import (
 	"strings"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/entity"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -62,14 +63,17 @@ func (o *Operation[I, O]) Call(c Caller, key string, in I, opts ...CallOption) (
 
 // Go runs the operation as a step. When its scope ends, nobody waits for the reply any more, but the operation may run all the same.
 func (o *Operation[I, O]) Go(ctx WorkflowCtx, key string, in I, opts ...CallOption) *Future[O] {
-	m, err := callMessage(ctx.host(), &o.to, key, in)
-	if err == nil {
-		m, err = ctx.callable(m, callOptions(opts))
-	}
+	so := callOptions(opts)
+	r, err := callRequest(ctx.host(), &o.to, key, in)
 	if err != nil {
 		return failedFuture[O](err)
 	}
-	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, callOptions(opts).key, ctx.sealer(&m)))
+	r.RequestID = so.requestID
+	m := callMessage(r)
+	if err := ctx.answerable(&m); err != nil {
+		return failedFuture[O](err)
+	}
+	return payloadFuture[O]("output of "+o.to.kind.call, o.to.name, ctx.x.SendFuture(m, so.key, ctx.sealer(&m)))
 }
 
 // Send has the operation run later and drops its reply. It returns when the call is stored: from then on it is not lost. One that the build which has the code cannot make, because it lacks the operation, is a dead
@@ -126,46 +130,48 @@ func orphan(k *calleeKind, name, at string) callTarget {
 	return callTarget{kind: k, name: name, wrong: fault.New(fault.Invalid, "%s %s has no %s: it is nil (%s)", k.call, name, k.word, at)}
 }
 
-// callMessage is a call as a message.
-func callMessage[I any](h *host, t *callTarget, key string, in I) (m model.Message, err error) {
+// callRequest is a call as a request.
+func callRequest[I any](h *host, t *callTarget, key string, in I) (r *api.CallRequest, err error) {
 	if t.wrong != nil {
-		return m, t.wrong
+		return nil, t.wrong
 	}
 	if err := t.kind.check(t.of, key); err != nil {
-		return m, err
+		return nil, err
 	}
 	if err := checkName(t.kind.call, t.name); err != nil {
-		return m, err
+		return nil, err
 	}
-	m = model.Message{
-		Kind: model.MessageCall, To: model.Address{Tenant: model.DefaultTenant, Type: t.kind.prefix + t.of, Key: key}, Name: t.name, Brief: t.brief,
+	r = &api.CallRequest{
+		Address: model.Address{Tenant: model.DefaultTenant, Type: t.kind.prefix + t.of, Key: key}, Name: t.name, Brief: t.brief,
 	}
-	m.Input, err = encode(h, "input of "+t.kind.call, t.name, in)
-	return m, err
+	r.Input, err = encode(h, "input of "+t.kind.call, t.name, in)
+	return r, err
 }
 
 // invoke calls and waits for the reply.
 func invoke[I, O any](c Caller, t *callTarget, key string, in I, opts []CallOption) (out O, err error) {
-	from := c.caller()
-	m, err := callMessage(from.host(), t, key, in)
+	defer publish(&err)
+	from, o := c.caller(), callOptions(opts)
+	r, err := callRequest(from.host(), t, key, in)
 	if err != nil {
-		return out, public(err)
+		return out, err
 	}
-	p, err := from.invoke(m, t.view, callOptions(opts))
+	r.RequestID, r.View = o.requestID, t.view
+
+	p, err := from.invoke(r, o)
 	if err != nil {
-		return out, remote(err)
+		return out, err
 	}
-	out, err = decode[O](from, "output of "+t.kind.call, t.name, p)
-	return out, public(err)
+	return decode[O](from, "output of "+t.kind.call, t.name, p)
 }
 
 // invokeLater calls and does not wait for the reply.
 func invokeLater[I any](s Sender, t *callTarget, key string, in I, opts []CallOption) error {
-	out := s.sender()
-	m, err := callMessage(out.host(), t, key, in)
+	out, o := s.sender(), callOptions(opts)
+	r, err := callRequest(out.host(), t, key, in)
 	if err != nil {
-		return public(err)
+		return err
 	}
-	m.OneWay = true
-	return remote(out.send(m, callOptions(opts)))
+	r.RequestID, r.OneWay = o.requestID, true
+	return remote(out.send(r, o))
 }

@@ -27,10 +27,10 @@ func encode[T any](h *host, kind, name string, v T) (p model.Payload, err error)
 func encodeFor[T any](h *host, kind, name string, v T) (model.Payload, error) {
 	p, err := encode(h, kind, name, v)
 	if err != nil {
-		return p, Permanent(public(err))
+		return p, Permanent(err)
 	}
 	if err := h.limit(kind, name, p); err != nil {
-		return p, Permanent(public(err))
+		return p, Permanent(err)
 	}
 	return p, nil
 }
@@ -45,7 +45,7 @@ func result[T any](ctx context.Context, h *host, kind, name string, v T) (model.
 	if p, err = h.seal(ctx, patient, kind, name, p); err != nil && !fault.Is(err, fault.Unavailable) {
 		err = Permanent(err)
 	}
-	return p, public(err)
+	return p, err
 }
 
 // reader opens what is stored.

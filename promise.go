@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
 )
@@ -26,29 +27,24 @@ func (p *Promise[T]) Future(ctx WorkflowCtx) *Future[T] {
 }
 
 // Resolve sets the value; the first one wins, a later one is an ErrConflict.
-func (p *Promise[T]) Resolve(from Sender, to Target, v T) error {
+func (p *Promise[T]) Resolve(from Sender, to Target, v T) (err error) {
+	defer publish(&err)
 	value, err := encode(from.sender().host(), "promise", p.name, v)
 	if err != nil {
-		return public(err)
+		return err
 	}
 	return p.settle(from, to, value, nil)
 }
 
 // Reject sets an error; the first one wins, a later one is an ErrConflict.
 func (p *Promise[T]) Reject(from Sender, to Target, err error) error {
-	return p.settle(from, to, model.Payload{}, replay.FailureOf(err))
+	return remote(p.settle(from, to, model.Payload{}, replay.FailureOf(err)))
 }
 
 func (p *Promise[T]) settle(from Sender, to Target, value model.Payload, failure *model.Failure) error {
-	if err := checkName("promise", p.name); err != nil {
-		return public(err)
-	}
-	ref := to.target()
-	run, err := ref.run()
+	t, err := addressee("promise", p.name, to)
 	if err != nil {
-		return public(err)
+		return err
 	}
-	return remote(from.sender().send(model.Message{
-		Kind: model.MessageSettle, To: ref.address(), ToRun: run, Name: p.name, Input: value, Failure: failure,
-	}, &stepOptions{}))
+	return from.sender().send(&api.SettleRequest{Target: t, Name: p.name, Value: value, Failure: failure}, &noOptions)
 }

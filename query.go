@@ -44,22 +44,28 @@ func (q *Query[I, O]) Handle(ctx WorkflowCtx, fn func(I) (O, error)) {
 // the code. It is ErrUnavailable when both lack it, and ErrBlocked when the code does not fit the history any more. A State can be
 // read without the code.
 func (q *Query[I, O]) Ask(c Client, to Target, in I) (out O, err error) {
-	m, err := message(c.host(), model.MessageQuery, "query", q.name, to, in)
-	if err == nil {
-		m.Input, err = c.host().seal(c.ctx, brief, "query", q.name, m.Input)
+	defer publish(&err)
+	h := c.host()
+	r := api.QueryRequest{Name: q.name}
+	if r.Target, err = addressee("query", q.name, to); err != nil {
+		return out, err
 	}
-	if err != nil {
-		return out, public(err)
+	if r.Input, err = encode(h, "query", q.name, in); err != nil {
+		return out, err
 	}
-	p, err := c.host().backend.Query(c.ctx, api.QueryRequest{Target: api.Target{Address: m.To, Run: m.ToRun}, Name: m.Name, Input: m.Input})
+	if r.Input, err = h.seal(c.ctx, brief, "query", q.name, r.Input); err != nil {
+		return out, err
+	}
+
+	p, err := h.backend.Query(c.ctx, r)
 	if fault.Is(err, fault.Unavailable) && c.app.worker != nil { // its owner may lack the code that this process has
-		if here, ok, why := c.app.worker.AskEnded(c.ctx, m.To, m.ToRun, model.Query{Name: m.Name, Input: m.Input}); ok {
+		asked := model.Query{Name: r.Name, Input: r.Input}
+		if here, ok, why := c.app.worker.AskEnded(c.ctx, r.Target.Address, r.Target.Run, asked); ok {
 			p, err = here, why
 		}
 	}
 	if err != nil {
-		return out, remote(err)
+		return out, err
 	}
-	out, err = decode[O](c, "output of query", q.name, p)
-	return out, public(err)
+	return decode[O](c, "output of query", q.name, p)
 }

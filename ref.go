@@ -25,13 +25,13 @@ func (r Ref) String() string {
 func ParseRef(s string) (Ref, error) {
 	name, key, ok := strings.Cut(s, "/")
 	if !ok || name == "" || key == "" {
-		return Ref{}, public(fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", s))
+		return Ref{}, fault.New(fault.Invalid, "%q does not name an execution: write workflow/key", s)
 	}
 	r := Ref{Workflow: name, Key: key}
 	if i := strings.LastIndex(key, runMark); i > 0 {
 		r.Key, r.Run = key[:i], key[i+1:]
 		if _, err := model.ParseRunID(r.Run); err != nil {
-			return Ref{}, public(fault.New(fault.Invalid, "%q: %w", s, err))
+			return Ref{}, fault.New(fault.Invalid, "%q: %w", s, err)
 		}
 	}
 	return r, nil

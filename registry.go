@@ -75,9 +75,9 @@ func register(defs []Definition, checkType func(reflect.Type) error, instead ...
 		r.workflows[schedule.Type] = workflowDefinition{name: schedule.Type, code: schedule.Code, bound: true}
 		return r, nil
 	case 1:
-		return nil, public(fault.New(fault.Invalid, "a mistake in the definitions: %w", r.problems[0]))
+		return nil, fault.New(fault.Invalid, "a mistake in the definitions: %w", r.problems[0])
 	default:
-		return nil, public(fault.New(fault.Invalid, "%d mistakes in definitions:\n%w", n, errors.Join(r.problems...)))
+		return nil, fault.New(fault.Invalid, "%d mistakes in definitions:\n%w", n, errors.Join(r.problems...))
 	}
 }
 
@@ -256,7 +256,7 @@ func (r *registry) databases() (all []*userdb.Database) {
 func (r *registry) openDatabases(ctx context.Context) error {
 	for _, d := range r.outboxes {
 		if err := d.db.Open(ctx, userdb.Outbox); err != nil {
-			return public(fmt.Errorf("the database of the outbox (%s): %w", d.at, err))
+			return fmt.Errorf("the database of the outbox (%s): %w", d.at, err)
 		}
 	}
 	for _, name := range sortedKeys(r.activities) {
@@ -265,7 +265,7 @@ func (r *registry) openDatabases(ctx context.Context) error {
 			continue
 		}
 		if err := d.db.Open(ctx, userdb.Outcomes); err != nil {
-			return public(fmt.Errorf("the database of activity %s (%s): %w", name, d.at, err))
+			return fmt.Errorf("the database of activity %s (%s): %w", name, d.at, err)
 		}
 	}
 	return nil

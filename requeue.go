@@ -15,36 +15,37 @@ import (
 //
 // However often it is called, there is one new task: a repetition is answered with the first. It keeps the idempotency key that it had, unless it
 // gets another input.
-func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (Ref, error) {
+func (d DeadTasks) Requeue(ctx context.Context, id string, opts ...RequeueOption) (task Ref, err error) {
+	defer publish(&err)
 	var o requeueOptions
 	for _, opt := range opts {
 		opt.applyRequeue(&o)
 	}
-	var err error
 	if o.request.ID, err = api.ParseDeadID(id); err != nil {
-		return Ref{}, public(err)
+		return Ref{}, err
 	}
 	if o.input != nil {
 		p, err := o.input(ctx, d.app.host)
 		if err != nil {
-			return Ref{}, public(err)
+			return Ref{}, err
 		}
 		o.request.Input = &p
 	}
 	reply, err := d.app.host.backend.Requeue(ctx, o.request)
 	if err != nil {
-		return Ref{}, public(err)
+		return Ref{}, err
 	}
 	return Ref{Workflow: reply.Address.Type, Key: reply.Address.Key}, nil
 }
 
 // UndoRequeue takes a requeue back: its task is cancelled, and the dead task is as it was before. It is a conflict when somebody has begun the task; cancel it then.
-func (d DeadTasks) UndoRequeue(ctx context.Context, id string) error {
+func (d DeadTasks) UndoRequeue(ctx context.Context, id string) (err error) {
+	defer publish(&err)
 	key, err := api.ParseDeadID(id)
 	if err != nil {
-		return public(err)
+		return err
 	}
-	return public(d.app.host.backend.UndoRequeue(ctx, api.UndoRequest{ID: key}))
+	return d.app.host.backend.UndoRequeue(ctx, api.UndoRequest{ID: key})
 }
 
 // RequeueAll requeues the dead tasks that the query selects and that were not requeued before (unless it says otherwise), those that died last first, and yields each as it is
@@ -54,7 +55,7 @@ func (d DeadTasks) RequeueAll(ctx context.Context, q DeadQuery, how RequeueMany)
 	return func(yield func(DeadTask, error) bool) {
 		many := batch.Requeue(how)
 		if err := many.Check(); err != nil {
-			yield(DeadTask{}, public(err))
+			yield(DeadTask{}, err)
 			return
 		}
 		for r := range batch.RequeueAll(ctx, d.app.host.backend, q.request(), many) {

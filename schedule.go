@@ -64,27 +64,26 @@ func (s *Schedule) Delete(c Caller) error {
 func (s *Schedule) Next(after time.Time, n int) ([]time.Time, error) {
 	spec := s.opts.spec
 	if err := spec.Complete(s.name); err != nil {
-		return nil, public(err)
+		return nil, err
 	}
-	all, err := spec.Next(after, n)
-	return all, public(err)
+	return spec.Next(after, n)
 }
 
-// command tells the schedule to do something.
-func (s *Schedule) command(c Caller, cmd schedule.Command) (schedule.Answer, error) {
-	m, err := schedule.Message(s.name, &cmd)
+// command tells the schedule to do something. Its error is public.
+func (s *Schedule) command(c Caller, cmd schedule.Command) (a schedule.Answer, err error) {
+	defer publish(&err)
+	r, err := schedule.Request(s.name, &cmd)
 	if err == nil {
 		err = schedule.CheckName(s.name)
 	}
 	if err != nil {
-		return schedule.Answer{}, public(err)
+		return a, err
 	}
-	p, err := c.caller().ask(m)
+	p, err := c.caller().ask(&r)
 	if err != nil {
-		return schedule.Answer{}, remote(err)
+		return a, err
 	}
-	a, err := schedule.ReadAnswer(p)
-	return a, public(err)
+	return schedule.ReadAnswer(p)
 }
 
 // ScheduleOption configures a schedule.

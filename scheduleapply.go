@@ -27,7 +27,7 @@ func (a *App) applySchedules(ctx context.Context, all []*Schedule) error {
 			_, err = schedule.Ask(ctx, a.host.backend, seen.Name, &schedule.Command{Verb: schedule.VerbDelete})
 		}
 		if err != nil && !fault.Is(err, fault.NotFound) {
-			return public(fmt.Errorf("prune schedule %s: %w", seen.Name, err))
+			return fmt.Errorf("prune schedule %s: %w", seen.Name, err)
 		}
 	}
 	return nil
@@ -56,7 +56,7 @@ func (a *App) applySchedule(ctx context.Context, s *Schedule) error {
 		err = fault.WithHint(err, "see perdure workflow explain %s/%s", schedule.Type, s.name)
 	}
 	if err != nil {
-		return public(fmt.Errorf("apply schedule %s (%s): %w", s.name, s.at, err))
+		return fmt.Errorf("apply schedule %s (%s): %w", s.name, s.at, err)
 	}
 	return nil
 }

@@ -65,7 +65,7 @@ func (s *Schedule) Describe(c Caller) (ScheduleInfo, error) {
 	look := func(ctx context.Context) (ScheduleInfo, error) {
 		seen, err := schedule.Look(ctx, c.caller().host().backend, s.name)
 		if k := fault.KindOf(err); k == fault.NotFound || k == fault.Invalid {
-			err = Permanent(public(err))
+			err = Permanent(err)
 		}
 		return scheduleInfo(&seen), err
 	}
@@ -76,7 +76,7 @@ func (s *Schedule) Describe(c Caller) (ScheduleInfo, error) {
 		info, err := look(c.ctx)
 		return info, public(err)
 	}
-	return ScheduleInfo{}, public(fault.New(fault.Internal, "nobody can describe a schedule to %T", c))
+	return ScheduleInfo{}, fault.New(fault.Internal, "nobody can describe a schedule to %T", c)
 }
 
 func scheduleInfo(s *schedule.Seen) ScheduleInfo {

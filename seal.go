@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/episode"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
@@ -62,13 +63,21 @@ func (h *host) seal(ctx context.Context, pt patience, kind, name string, p model
 	return h.sealed(ctx, pt, kind, name, p, h.codec.Seal)
 }
 
-// sealSent is seal for what is sent to an address. Under a request id it gets what a repetition is compared by.
-func (h *host) sealSent(ctx context.Context, pt patience, m *model.Message, requestID string) (model.Payload, error) {
-	if requestID == "" {
-		return h.seal(ctx, pt, m.Kind.String(), m.Name, m.Input)
+// parcel says what a value is that one party sends to another.
+type parcel struct {
+	word, name string // for people: signal paid
+	to         model.Address
+	requestID  string
+}
+
+// sealParcel gives a value that is sent its stored form. With a request id, the form includes what the
+// engine compares a repetition by.
+func (h *host) sealParcel(ctx context.Context, pt patience, of parcel, p model.Payload) (model.Payload, error) {
+	if of.requestID == "" {
+		return h.seal(ctx, pt, of.word, of.name, p)
 	}
-	return h.sealed(ctx, pt, m.Kind.String(), m.Name, m.Input, func(ctx context.Context, p model.Payload) (model.Payload, error) {
-		return h.codec.SealRequest(ctx, m.To, p)
+	return h.sealed(ctx, pt, of.word, of.name, p, func(ctx context.Context, p model.Payload) (model.Payload, error) {
+		return h.codec.SealRequest(ctx, of.to, p)
 	})
 }
 
@@ -82,16 +91,14 @@ func (h *host) sealer(kind, name string) replay.Seal {
 	}
 }
 
-// sealerOf is sealSent for a message of workflow code; nil when there is nothing to do.
+// sealerOf is sealParcel for a message of workflow code. It is nil when there is nothing to do.
 func (h *host) sealerOf(m *model.Message) replay.Seal {
 	if h.plain || h.dry {
 		return nil
 	}
-	sent := model.Message{Kind: m.Kind, To: m.To, Name: m.Name}
-	request := m.RequestID
+	of := parcel{m.Kind.String(), m.Name, m.To, m.RequestID}
 	return func(ctx context.Context, _ model.Address, p model.Payload) (model.Payload, error) {
-		sent.Input = p
-		return h.sealSent(ctx, patient, &sent, request)
+		return h.sealParcel(ctx, patient, of, p)
 	}
 }
 
@@ -102,10 +109,20 @@ func (h *host) sealStart(ctx context.Context, pt patience, a model.Address, p mo
 	})
 }
 
-// sealMessage gives what a message carries its stored form.
-func (h *host) sealMessage(ctx context.Context, pt patience, m *model.Message, o *stepOptions) (err error) {
-	if m.Failure == nil {
-		m.Input, err = h.sealSent(ctx, pt, m, o.requestID)
+// sealRequest gives the value that a request carries its stored form, in place.
+func (h *host) sealRequest(ctx context.Context, pt patience, r api.Request) (err error) {
+	switch r := r.(type) {
+	case *api.SignalRequest:
+		of := parcel{model.MessageSignal.String(), r.Name, r.Target.Address, r.RequestID}
+		r.Input, err = h.sealParcel(ctx, pt, of, r.Input)
+	case *api.SettleRequest:
+		if r.Failure == nil {
+			of := parcel{model.MessageSettle.String(), r.Name, r.Target.Address, r.RequestID}
+			r.Value, err = h.sealParcel(ctx, pt, of, r.Value)
+		}
+	case *api.CallRequest:
+		of := parcel{model.MessageCall.String(), r.Name, r.Address, r.RequestID}
+		r.Input, err = h.sealParcel(ctx, pt, of, r.Input)
 	}
 	return err
 }
@@ -136,7 +153,7 @@ func (h *host) storeInput(ctx context.Context, s *replay.Step) error {
 	}
 	p, err := h.seal(ctx, patient, "input of activity", s.Name, s.Input)
 	if err != nil {
-		return public(err)
+		return err
 	}
 	s.Stored.Store(&p)
 	return nil

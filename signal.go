@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -11,15 +12,17 @@ type Signal[T any] struct{ name string }
 func NewSignal[T any](name string) *Signal[T] { return &Signal[T]{name} }
 
 // Send delivers v once, in order per sender.
-func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) error {
-	out := from.sender()
-	m, err := message(out.host(), model.MessageSignal, "signal", s.name, to, v)
-	if err != nil {
-		return public(err)
+func (s *Signal[T]) Send(from Sender, to Target, v T, opts ...CallOption) (err error) {
+	defer publish(&err)
+	out, o := from.sender(), callOptions(opts)
+	r := &api.SignalRequest{Name: s.name, RequestID: o.requestID}
+	if r.Target, err = addressee("signal", s.name, to); err != nil {
+		return err
 	}
-	o := callOptions(opts)
-	m.RequestID = o.requestID
-	return remote(out.send(m, o))
+	if r.Input, err = encode(out.host(), "signal", s.name, v); err != nil {
+		return err
+	}
+	return out.send(r, o)
 }
 
 // Receive waits for the next.
@@ -71,16 +74,11 @@ type signalWith struct {
 
 func (w signalWith) applyStart(o *startOptions) { o.with = append(o.with, w) }
 
-// message is a message that carries a value.
-func message[T any](h *host, kind model.MessageKind, word, name string, to Target, v T) (m model.Message, err error) {
-	ref := to.target()
-	m = model.Message{Kind: kind, To: ref.address(), Name: name}
-	if m.ToRun, err = ref.run(); err != nil {
-		return m, err
+// addressee is the execution that a named message goes to, if the name and the address are in order.
+func addressee(word, name string, to Target) (api.Target, error) {
+	t, err := to.target().api()
+	if err == nil {
+		err = checkName(word, name)
 	}
-	if err = checkName(word, name); err != nil {
-		return m, err
-	}
-	m.Input, err = encode(h, word, name, v)
-	return m, err
+	return t, err
 }

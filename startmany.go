@@ -29,7 +29,7 @@ type Started[O any] struct {
 // together; more is ErrExhausted, and nothing begins.
 func (w *Workflow[I, O]) StartMany(c Client, ins []I, opts ...StartOption) ([]Started[O], error) {
 	if err := w.manyAtOnce(opts); err != nil {
-		return nil, public(err)
+		return nil, err
 	}
 	var (
 		results  = make([]Started[O], len(ins))

@@ -18,7 +18,7 @@ func NewState[T any](name string) *State[T] { return &State[T]{name} }
 // Set writes it with the next commit of the execution.
 func (s *State[T]) Set(ctx WorkflowCtx, v T) error {
 	if err := checkName("state", s.name); err != nil {
-		return Permanent(public(err))
+		return Permanent(err)
 	}
 	h := ctx.host()
 	p, err := encodeFor(h, "value of state", s.name, v)
@@ -31,7 +31,7 @@ func (s *State[T]) Set(ctx WorkflowCtx, v T) error {
 // Clear removes it with the next commit of the execution.
 func (s *State[T]) Clear(ctx WorkflowCtx) error {
 	if err := checkName("state", s.name); err != nil {
-		return Permanent(public(err))
+		return Permanent(err)
 	}
 	return remote(ctx.x.SetState(s.name, model.Payload{}, nil))
 }
@@ -47,13 +47,14 @@ func (s *State[T]) Get(ctx WorkflowCtx) (v T, ok bool) {
 
 // Read reads the committed value from anywhere.
 func (s *State[T]) Read(c Caller, from Target) (v T, ok bool, err error) {
+	defer publish(&err)
 	who := c.caller()
 	p, ok, err := who.read(from.target(), s.name)
 	if err != nil || !ok {
-		return v, false, remote(err)
+		return v, false, err
 	}
 	v, err = decode[T](who, "value of state", s.name, p)
-	return v, err == nil, public(err)
+	return v, err == nil, err
 }
 
 // Save sets it for the task that ctx belongs to: an activity on a queue. When it returns nil, the value is durable: the next attempt, on whatever worker, loads it, and Read
@@ -83,11 +84,10 @@ func (s *State[T]) Load(ctx context.Context) (v T, ok bool, err error) {
 		return v, false, err
 	}
 	p, ok, err := t.State(ctx, s.name)
-	if err != nil || !ok {
-		return v, false, public(err)
+	if err == nil && ok {
+		v, err = decode[T](callReader{h, ctx}, "value of state", s.name, p)
 	}
-	v, err = decode[T](callReader{h, ctx}, "value of state", s.name, p)
-	return v, err == nil, public(err)
+	return v, ok && err == nil, public(err)
 }
 
 // Remove undoes Save; it returns when that is durable.
@@ -102,12 +102,12 @@ func (s *State[T]) Remove(ctx context.Context) error {
 // taskFor is the task that a context belongs to.
 func (s *State[T]) taskFor(ctx context.Context) (*pool.Task, *host, error) {
 	if err := checkName("state", s.name); err != nil {
-		return nil, nil, Permanent(public(err))
+		return nil, nil, Permanent(err)
 	}
 	t := pool.From(ctx)
 	if t == nil {
-		return nil, nil, Permanent(public(fault.New(fault.Invalid,
-			"state %s: only a task keeps state over its attempts: give the activity a queue with OnQueue, or set the state in the workflow", s.name)))
+		return nil, nil, Permanent(fault.New(fault.Invalid,
+			"state %s: only a task keeps state over its attempts: give the activity a queue with OnQueue, or set the state in the workflow", s.name))
 	}
 	return t, t.Owner().(*host), nil
 }

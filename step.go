@@ -93,13 +93,13 @@ func newStep(name string, o *stepOptions) *replay.Step {
 func Do[T any](ctx WorkflowCtx, name string, fn func(context.Context) (T, error), opts ...CallOption) (out T, err error) {
 	o := callOptions(opts)
 	if err = checkName("step", name); err != nil {
-		return out, Permanent(public(err))
+		return out, Permanent(err)
 	}
 	if err = o.check(); err == nil && o.task != nil {
 		err = fault.New(fault.Invalid, "%s is for activities: a function that Do is given runs where the workflow runs", o.task.given[0])
 	}
 	if err != nil {
-		return out, Permanent(public(fault.New(fault.Invalid, "step %s: %w", name, err)))
+		return out, Permanent(fault.New(fault.Invalid, "step %s: %w", name, err))
 	}
 	s := newStep(name, o)
 	s.Caller = ctx.x.Caller()

@@ -39,27 +39,31 @@ type StreamItem struct {
 // StreamToken streams a piece of text, such as a token of a language model, to whoever listens to the task that ctx belongs to: Tasks.Stream. Items leave the process
 // within a tenth of a second, together; the last ones, before the outcome of the attempt. It waits only while the engine does not take what is there already, and returns an
 // error once the activity should end, as Heartbeat does. An activity that runs inline has nobody who listens: there it does nothing else.
-func StreamToken(ctx context.Context, text string) error { return stream(ctx, model.ItemToken, text) }
+func StreamToken(ctx context.Context, text string) error {
+	return public(stream(ctx, model.ItemToken, text))
+}
 
 // StreamProgress streams how far the activity is, as a share from 0 to 1, and what there is to say about it. Unlike the progress of Heartbeat it is for listeners only.
 func StreamProgress(ctx context.Context, share float64, details string) error {
-	return stream(ctx, model.ItemProgress, streamedProgress{share, details})
+	return public(stream(ctx, model.ItemProgress, streamedProgress{share, details}))
 }
 
 // StreamData streams any value.
-func StreamData[T any](ctx context.Context, v T) error { return stream(ctx, model.ItemData, v) }
+func StreamData[T any](ctx context.Context, v T) error {
+	return public(stream(ctx, model.ItemData, v))
+}
 
 // StreamError streams the text of an error that does not end the activity.
 func StreamError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	return stream(ctx, model.ItemError, streamedError{err.Error()})
+	return public(stream(ctx, model.ItemError, streamedError{err.Error()}))
 }
 
 func stream[T any](ctx context.Context, kind model.ItemKind, v T) error {
 	if ctx.Err() != nil {
-		return public(context.Cause(ctx))
+		return context.Cause(ctx)
 	}
 	t := pool.From(ctx)
 	if t == nil {
@@ -74,7 +78,7 @@ func stream[T any](ctx context.Context, kind model.ItemKind, v T) error {
 	if err == nil {
 		err = t.Stream(ctx, model.TaskItem{Kind: kind, Value: p, At: model.TimeOf(time.Now())})
 	}
-	return public(err)
+	return err
 }
 
 // streamedProgress and streamedError are how these are stored.

@@ -27,11 +27,11 @@ func (a *Activity[I, O]) Submit(s Sender, in I, opts ...StartOption) (Execution[
 	_, journaled := s.(WorkflowCtx)
 	b, err := a.submission(from.host(), opts, !journaled)
 	if err != nil {
-		return Execution[O]{}, public(err)
+		return Execution[O]{}, err
 	}
 	ref, p, err := b.one(from.host(), in, 0)
 	if err != nil {
-		return Execution[O]{}, public(err)
+		return Execution[O]{}, err
 	}
 	b.o.keyed = ref.Key != ""
 	ref, err = from.start(ref, p, &b.o, normalize[I])
@@ -44,9 +44,9 @@ func (a *Activity[I, O]) SubmitMany(c Client, ins []I, opts ...StartOption) ([]E
 	b, err := a.submission(c.host(), opts, true)
 	switch {
 	case err != nil:
-		return nil, public(err)
+		return nil, err
 	case b.o.keyed:
-		return nil, public(fault.New(fault.Invalid, "submit %d tasks of activity %s: they cannot have one key: use KeyedBy", len(ins), a.name))
+		return nil, fault.New(fault.Invalid, "submit %d tasks of activity %s: they cannot have one key: use KeyedBy", len(ins), a.name)
 	}
 	h := c.host()
 	var (
@@ -97,7 +97,7 @@ func (a *Activity[I, O]) refused(of int, problems []error) error {
 		more = fmt.Sprintf("\nand %d more", n-most)
 	}
 	shown := problems[:min(len(problems), most)]
-	return public(fault.New(fault.KindOf(problems[0]), "%d of %d tasks of activity %s were refused:\n%w%s", len(problems), of, a.name, errors.Join(shown...), more))
+	return fault.New(fault.KindOf(problems[0]), "%d of %d tasks of activity %s were refused:\n%w%s", len(problems), of, a.name, errors.Join(shown...), more)
 }
 
 // submission is what submissions of one call have in common.

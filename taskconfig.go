@@ -59,5 +59,5 @@ func (c *TaskConfig) check() error {
 			wrong("High%s is %v and Low%s is %v: they are shares from 0 to 1, and the low one is smaller", m.name, m.high, m.name, m.low)
 		}
 	}
-	return public(errors.Join(problems...))
+	return errors.Join(problems...)
 }

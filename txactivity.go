@@ -61,7 +61,7 @@ func bindTx[I, O any](h *host, s *replay.Step, c *txCode[I, O], in I) {
 		})
 		switch {
 		case userdb.Ended(err):
-			return out, Permanent(public(err))
+			return out, Permanent(err)
 		case stands != nil:
 			return out, Permanent(stands)
 		}

@@ -60,20 +60,16 @@ func (s *txSender) open(kind, name string, p model.Payload) (model.Payload, erro
 func (s *txSender) start(ref Ref, in model.Payload, o *startOptions, _ replay.Normalize) (Ref, error) {
 	r, err := s.client().startRequest(ref, in, o)
 	if err != nil {
-		return ref, public(err)
+		return ref, err
 	}
-	return ref, s.put(r)
+	return ref, s.put(&r)
 }
 
-func (s *txSender) send(m model.Message, o *stepOptions) error {
-	if err := s.client().seal(&m, o); err != nil {
-		return public(err)
-	}
-	m.Brief = false // it is a row of the transaction
-	r, err := requestOf(&m, o)
-	if err != nil {
+func (s *txSender) send(r api.Request, _ *stepOptions) error {
+	if err := s.host().sealRequest(s.ctx, brief, r); err != nil {
 		return err
 	}
+	storeCall(r)
 	return s.put(r)
 }
 
@@ -83,28 +79,28 @@ func (s *txSender) put(r api.Request) error {
 	defer s.mu.Unlock()
 	m, mailer, err := s.app.host.compose(r)
 	if err != nil {
-		return public(err)
+		return err
 	}
 	m.Trace = s.app.host.tracer.Carried(s.ctx)
 	id := model.RunID(uuid.Must(uuid.NewV7()))
 	inbox, direct := mailer.Inbox()
 	if err := s.look(inbox); err != nil {
-		return public(err)
+		return err
 	}
 	if direct && s.site.Inbox {
 		if put, err := s.putInbox(&inbox, id, &m, mailer.Cluster()); put || err != nil {
-			return public(err)
+			return err
 		}
 	}
 	if !s.site.Outbox {
-		return public(fault.WithHint(fault.New(fault.Invalid, "send %s to %s in a transaction: its database is not that of the engine, and has no outbox of this app", m.Kind, m.To),
-			"pass perdure.Outbox(perdure.SQL(db)) or perdure.Outbox(perdure.Pgx(pool)) for it when the app is opened"))
+		return fault.WithHint(fault.New(fault.Invalid, "send %s to %s in a transaction: its database is not that of the engine, and has no outbox of this app", m.Kind, m.To),
+			"pass perdure.Outbox(perdure.SQL(db)) or perdure.Outbox(perdure.Pgx(pool)) for it when the app is opened")
 	}
 	if m.RequestID == "" {
 		m.RequestID = id.String() // the relay may deliver it twice; a row of the inbox is there once
 	}
 	if err := s.site.Put(s.ctx, s.exec, id.String(), s.app.host.cluster, &m); err != nil {
-		return public(err)
+		return err
 	}
 	for _, r := range s.app.relays {
 		r.hint()

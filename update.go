@@ -1,6 +1,7 @@
 package perdure
 
 import (
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
@@ -45,15 +46,19 @@ func (u *Update[I, O]) Handle(ctx WorkflowCtx, fn func(WorkflowCtx, I) (O, error
 // Call sends the update and waits for its answer. It is done once, however often it is sent under the same RequestID. From a workflow it is
 // a step, which is done once without a RequestID and takes none.
 func (u *Update[I, O]) Call(c Caller, to Target, in I, opts ...CallOption) (out O, err error) {
-	from := c.caller()
-	m, err := message(from.host(), model.MessageUpdate, "update", u.name, to, in)
-	if err != nil {
-		return out, public(err)
+	defer publish(&err)
+	from, o := c.caller(), callOptions(opts)
+	r := &api.UpdateRequest{Name: u.name, RequestID: o.requestID}
+	if r.Target, err = addressee("update", u.name, to); err != nil {
+		return out, err
 	}
-	p, err := from.call(m, callOptions(opts))
-	if err != nil {
-		return out, remote(err)
+	if r.Input, err = encode(from.host(), "update", u.name, in); err != nil {
+		return out, err
 	}
-	out, err = decode[O](from, "output of update", u.name, p)
-	return out, public(err)
+
+	p, err := from.update(r, o)
+	if err != nil {
+		return out, err
+	}
+	return decode[O](from, "output of update", u.name, p)
 }

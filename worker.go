@@ -58,7 +58,7 @@ func (a *App) joinTasks(ctx context.Context, r *registry) error {
 		Limits: slices.Compact(slices.Sorted(slices.Values(limits))), Breakers: slices.Compact(slices.Sorted(slices.Values(breakers))),
 	})
 	if err != nil {
-		return public(fmt.Errorf("serve queues %s: %w", strings.Join(slices.Compact(queues), ", "), err))
+		return fmt.Errorf("serve queues %s: %w", strings.Join(slices.Compact(queues), ", "), err)
 	}
 	p.Serve(session)
 	a.tasks = p
@@ -94,7 +94,7 @@ func (a *App) closeTasks() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(a.cfg.Tasks.DrainTimeout, a.cfg.DrainTimeout))
 	defer cancel()
-	return public(a.tasks.Close(ctx))
+	return a.tasks.Close(ctx)
 }
 
 // joinEntities has the engine give us calls of the entities and services whose code is here.
@@ -115,7 +115,7 @@ func (a *App) joinEntities(ctx context.Context, r *registry) error {
 	w := entity.New(cfg)
 	session, err := a.cfg.Backend.JoinEntities(ctx, w, offer)
 	if err != nil {
-		return public(fmt.Errorf("serve %s: %w", strings.Join(sortedKeys(r.entities), ", "), err))
+		return fmt.Errorf("serve %s: %w", strings.Join(sortedKeys(r.entities), ", "), err)
 	}
 	w.Serve(session)
 	a.entities = w
@@ -129,7 +129,7 @@ func (a *App) closeEntities() error {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), a.cfg.DrainTimeout)
 	defer cancel()
-	return public(a.entities.Close(ctx))
+	return a.entities.Close(ctx)
 }
 
 // workerName tells this process from every other one, for people and in histories.

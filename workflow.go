@@ -53,17 +53,17 @@ func (w *Workflow[I, O]) Bind(fn func(WorkflowCtx, I) (O, error)) Binding {
 
 // Run starts (or attaches to) the execution of the key and waits for its result. From a workflow it is a child.
 func (w *Workflow[I, O]) Run(c Caller, in I, opts ...StartOption) (out O, err error) {
+	defer publish(&err)
 	from := c.caller()
 	ref, p, o, err := w.resolve(from.host(), in, opts)
 	if err != nil {
-		return out, public(err)
+		return out, err
 	}
 	got, err := from.run(ref, p, o, normalize[I])
 	if err != nil {
-		return out, remote(err)
+		return out, err
 	}
-	out, err = decode[O](from, "output of workflow", w.name, got)
-	return out, public(err)
+	return decode[O](from, "output of workflow", w.name, got)
 }
 
 // Start starts (or attaches to) the execution of the key and returns at once.
@@ -71,7 +71,7 @@ func (w *Workflow[I, O]) Start(s Sender, in I, opts ...StartOption) (Execution[O
 	from := s.sender()
 	ref, p, o, err := w.resolve(from.host(), in, opts)
 	if err != nil {
-		return Execution[O]{}, public(err)
+		return Execution[O]{}, err
 	}
 	ref, err = from.start(ref, p, o, normalize[I])
 	return Execution[O]{ref}, remote(err)

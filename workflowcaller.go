@@ -4,6 +4,7 @@ import (
 	"context"
 	"unicode/utf8"
 
+	"github.com/perdure/perdure/internal/api"
 	"github.com/perdure/perdure/internal/fault"
 	"github.com/perdure/perdure/internal/model"
 	"github.com/perdure/perdure/internal/replay"
@@ -35,7 +36,7 @@ func (ctx WorkflowCtx) child(ref Ref, in model.Payload, o *startOptions, normali
 	}
 	h := ctx.host()
 	if err := h.limit("input of workflow", ref.Workflow, in); err != nil {
-		return replay.Child{}, Permanent(public(err))
+		return replay.Child{}, Permanent(err)
 	}
 	c := replay.Child{
 		Workflow: ref.Workflow, Key: ref.Key, Keyed: o.keyed, Input: in, Normalize: normalize, Policy: o.policy, Reuse: o.reuse,
@@ -66,41 +67,91 @@ func (ctx WorkflowCtx) run(ref Ref, in model.Payload, o *startOptions, normalize
 	return ctx.x.RunChild(c)
 }
 
-func (ctx WorkflowCtx) send(m model.Message, o *stepOptions) error {
-	err := ctx.sendable(&m)
+func (ctx WorkflowCtx) send(r api.Request, o *stepOptions) error {
+	m, err := messageOf(r)
 	if err == nil && m.Kind == model.MessageCall {
-		m, err = ctx.callable(m, o)
+		err = refuseRequestID(&m)
+	}
+	if err == nil {
+		err = ctx.sendable(&m)
 	}
 	if err != nil {
-		return Permanent(public(err))
+		return Permanent(err)
 	}
 	_, err = ctx.x.Send(m, o.key, ctx.sealer(&m))
 	return err
 }
 
-func (ctx WorkflowCtx) call(m model.Message, o *stepOptions) (model.Payload, error) {
-	m, err := ctx.callable(m, o)
-	if err != nil {
-		return model.Payload{}, Permanent(public(err))
+// messageOf is a request as the message that a workflow records and sends. The engine stores everything
+// that a journal refers to, so a call is never kept in memory only.
+func messageOf(r api.Request) (model.Message, error) {
+	switch r := r.(type) {
+	case *api.SignalRequest:
+		return model.Message{
+			Kind: model.MessageSignal, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input, RequestID: r.RequestID,
+		}, nil
+	case *api.SettleRequest:
+		return model.Message{
+			Kind: model.MessageSettle, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Value, Failure: r.Failure,
+		}, nil
+	case *api.CancelRequest:
+		return model.Message{
+			Kind: model.MessageCancel, To: r.Target.Address, ToRun: r.Target.Run,
+			Failure: &model.Failure{Kind: model.FailureCanceled, Message: r.Reason},
+		}, nil
+	case *api.CallRequest:
+		return callMessage(r), nil
+	default:
+		return model.Message{}, fault.New(fault.Internal, "a workflow does not send %T", r)
+	}
+}
+
+func callMessage(r *api.CallRequest) model.Message {
+	return model.Message{Kind: model.MessageCall, To: r.Address, Name: r.Name, Input: r.Input, OneWay: r.OneWay, RequestID: r.RequestID}
+}
+
+func (ctx WorkflowCtx) update(r *api.UpdateRequest, o *stepOptions) (model.Payload, error) {
+	m := updateMessage(r)
+	if err := ctx.answerable(&m); err != nil {
+		return model.Payload{}, Permanent(err)
 	}
 	return ctx.x.Send(m, o.key, ctx.sealer(&m))
 }
 
-// callable is a message whose answer a workflow gets, as it is sent: nothing that a journal refers to is kept in memory only.
-func (ctx WorkflowCtx) callable(m model.Message, o *stepOptions) (model.Message, error) {
-	if o.requestID != "" {
-		return m, fault.New(fault.Invalid,
-			"%s %s of %s: a workflow gives it no RequestID, because its step is done once anyway; use StepKey to tell equal ones apart", m.Kind, m.Name, m.To)
+func updateMessage(r *api.UpdateRequest) model.Message {
+	return model.Message{
+		Kind: model.MessageUpdate, To: r.Target.Address, ToRun: r.Target.Run, Name: r.Name, Input: r.Input, RequestID: r.RequestID,
 	}
-	m.Brief = false
-	return m, ctx.sendable(&m)
 }
 
-func (ctx WorkflowCtx) invoke(m model.Message, _ bool, o *stepOptions) (model.Payload, error) {
-	return ctx.call(m, o)
+// answerable says what is wrong with a message whose answer the workflow waits for.
+func (ctx WorkflowCtx) answerable(m *model.Message) error {
+	if err := refuseRequestID(m); err != nil {
+		return err
+	}
+	return ctx.sendable(m)
 }
 
-func (ctx WorkflowCtx) ask(m model.Message) (model.Payload, error) { return ctx.x.Send(m, "", nil) }
+// refuseRequestID refuses a request id with a call or an update of a workflow.
+func refuseRequestID(m *model.Message) error {
+	if m.RequestID == "" {
+		return nil
+	}
+	return fault.New(fault.Invalid,
+		"%s %s of %s: a workflow gives it no RequestID, because its step is done once anyway; use StepKey to tell equal ones apart", m.Kind, m.Name, m.To)
+}
+
+func (ctx WorkflowCtx) invoke(r *api.CallRequest, o *stepOptions) (model.Payload, error) {
+	m := callMessage(r)
+	if err := ctx.answerable(&m); err != nil {
+		return model.Payload{}, Permanent(err)
+	}
+	return ctx.x.Send(m, o.key, ctx.sealer(&m))
+}
+
+func (ctx WorkflowCtx) ask(r *api.UpdateRequest) (model.Payload, error) {
+	return ctx.x.Send(updateMessage(r), "", nil)
+}
 
 // sendable says what is wrong with a message. One that cannot be stored or looked up where it arrives would hold up all that come behind it.
 func (ctx WorkflowCtx) sendable(m *model.Message) error {

@@ -29,14 +29,15 @@ type Mailer interface {
 	DeadLetters(ctx context.Context, after model.RunID, limit int) ([]DeadLetter, error)
 }
 
-// Request is one that can leave with a transaction.
+// Request is a request that a client sends without waiting for what the code answers: one of the types
+// below. It can leave with a transaction.
 type Request interface{ request() }
 
-func (StartRequest) request()  {}
-func (SignalRequest) request() {}
-func (SettleRequest) request() {}
-func (CancelRequest) request() {}
-func (CallRequest) request()   {}
+func (*StartRequest) request()  {}
+func (*SignalRequest) request() {}
+func (*SettleRequest) request() {}
+func (*CancelRequest) request() {}
+func (*CallRequest) request()   {}
 
 // Inbox is a table of the store that takes messages from any transaction.
 type Inbox struct {

@@ -162,8 +162,8 @@ var requests = []mutant{
 	{
 		name:  "what is sealed under a request id has nothing to be compared by",
 		file:  "seal.go",
-		old:   "	if requestID == \"\" {\n		return h.seal(",
-		new:   "	if true || requestID == \"\" {\n		return h.seal(",
+		old:   "	if of.requestID == \"\" {\n		return h.seal(",
+		new:   "	if true || of.requestID == \"\" {\n		return h.seal(",
 		tests: [][]string{{"./internal/e2e", "-run", "TestRequestIDs$/^sealed$/^memory$"}},
 	},
 	{

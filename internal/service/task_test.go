@@ -66,7 +66,7 @@ func TestTasksAreChecked(t *testing.T) {
 			Task: &model.TaskSpec{Kind: "render", Queue: "gpu", Limits: []string{"a", "b"}},
 		}
 		c.change(&r)
-		_, err := s.Compose(r)
+		_, err := s.Compose(&r)
 		if c.want == "" {
 			if err != nil {
 				t.Error(err)
