@@ -6,26 +6,8 @@ import (
 	"github.com/perdure/perdure/internal/model"
 )
 
-// TaskWorker executes tasks. The engine calls it; no method may block.
-type TaskWorker interface {
-	// Execute hands claims over, all of them committed; never more at a time than the worker has slots for.
-	Execute(claims []model.Claim)
-	// Stop tells that the outcome of a claim is not wanted any more: it was cancelled (then what it reports still counts), or it is not
-	// the worker's any more (then nothing does).
-	Stop(claim model.ClaimRef, why StopReason)
-	// Settled tells that a report has been made durable, or why it counts for nothing: NotOwned when the claim was not the worker's any more. The
-	// same report twice is settled twice, with one effect.
-	Settled(claim model.ClaimRef, err error)
-}
-
-// StopReason says why a claim is not wanted any more.
-type StopReason uint8
-
-// Reasons to stop.
-const (
-	StopCanceled StopReason = iota + 1 // somebody cancelled the task; it may clean up, and its report counts
-	StopLost                           // timed out, or taken by another worker, or the run has ended: its report counts for nothing
-)
+// TaskWorker executes tasks.
+type TaskWorker = model.TaskWorker
 
 // Beat says that a worker is alive and still executes a claim.
 type Beat struct {

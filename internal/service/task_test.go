@@ -185,8 +185,8 @@ func (w *hopeless) Execute(claims []model.Claim) {
 		}
 	}()
 }
-func (*hopeless) Stop(model.ClaimRef, api.StopReason) {}
-func (*hopeless) Settled(model.ClaimRef, error)       {}
+func (*hopeless) Stop(model.ClaimRef, model.StopReason) {}
+func (*hopeless) Settled(model.ClaimRef, error)         {}
 
 // deadTask is a task of a tenant that has failed for good, under the key 1: who has failed it, its address, and the id of its dead letter.
 func deadTask(t *testing.T, s *service.Service, tenant string) (*hopeless, model.Address, api.DeadID) {
@@ -305,7 +305,7 @@ func (w *hands) Execute(claims []model.Claim) {
 		w.claims <- c
 	}
 }
-func (*hands) Stop(model.ClaimRef, api.StopReason)   {}
+func (*hands) Stop(model.ClaimRef, model.StopReason) {}
 func (w *hands) Settled(_ model.ClaimRef, err error) { w.settled <- err }
 
 // slow takes commits only when it may.
