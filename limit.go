@@ -25,15 +25,7 @@ func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 	list := make([]LimitInfo, len(found))
 	for i := range found {
 		l := &found[i]
-		list[i].LimitRule = LimitRule{
-			Name: l.Name, Queue: l.Queue, Activity: l.Kind, Per: l.Per, Key: l.Key, Concurrency: l.Concurrency, Rate: int(l.Rate), Period: l.Period, Burst: int(l.Burst),
-		}
-		switch l.Per {
-		case api.PerKind:
-			list[i].Per = perActivity
-		case api.PerKey, api.PerName:
-			list[i].Per = "" // follows from the rest
-		}
+		list[i].LimitRule = limitRule(&l.Rule)
 		list[i].Others = OtherKeys(l.Others)
 		for _, u := range l.Uses {
 			list[i].Uses = append(list[i].Uses, LimitUse{Key: u.Key, Held: u.Held, Waiting: u.Waiting, Holders: taskRefs(u.Holders), Waiters: taskRefs(u.Waiters)})
@@ -46,16 +38,17 @@ func (l Limits) List(ctx context.Context) ([]LimitInfo, error) {
 // that this process does not know: it serves none of that name, and no task waits in one. Nothing is changed then.
 func (l Limits) Set(ctx context.Context, r LimitRule) error {
 	limit := api.Limit{
-		Name: r.Name, Queue: r.Queue, Kind: r.Activity, Key: r.Key, Concurrency: r.Concurrency, Rate: int64(r.Rate), Period: r.Period, Burst: int64(r.Burst),
+		Name: r.Name, Queue: r.Queue, Kind: r.Activity, Key: r.Key,
+		Numbers: api.Numbers{Concurrency: r.Concurrency, Rate: int64(r.Rate), Per: r.Period, Burst: int64(r.Burst)},
 	}
 	switch r.Per {
 	case "":
-	case api.PerQueue:
+	case perQueue:
 		limit.Per = api.PerQueue
 	case perActivity:
 		limit.Per = api.PerKind
 	default:
-		return fault.New(fault.Invalid, "limit %s: Per is %q: nothing, queue or activity", r.Name, r.Per)
+		return fault.New(fault.Invalid, "limit %s: Per is %q, must be empty, queue or activity", r.Name, r.Per)
 	}
 	if r.Per != "" && r.Key != "" {
 		return fault.New(fault.Invalid, "limit %s is per %s and has a Key: one of both", r.Name, r.Per)
@@ -116,7 +109,28 @@ func Limit(names ...string) TaskOption {
 	}}
 }
 
-const perActivity = "activity"
+// What LimitRule.Per may say.
+const (
+	perQueue    = "queue"
+	perActivity = "activity"
+)
+
+// limitRule is a stored limit as users see it. Its Per is empty where Key, or the lack of a Queue and an
+// Activity, says it.
+func limitRule(l *api.Limit) LimitRule {
+	r := LimitRule{
+		Name: l.Name, Queue: l.Queue, Activity: l.Kind, Key: l.Key, Concurrency: l.Numbers.Concurrency,
+		Rate: int(l.Numbers.Rate), Period: l.Numbers.Per, Burst: int(l.Numbers.Burst),
+	}
+	switch l.Per {
+	case api.PerKind:
+		r.Per = perActivity
+	case api.PerKey, api.PerName:
+	default:
+		r.Per = string(l.Per)
+	}
+	return r
+}
 
 func taskRefs(tasks []model.TaskRef) []Ref {
 	refs := make([]Ref, len(tasks))

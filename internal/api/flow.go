@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/perdure/perdure/internal/core/limit"
+	"github.com/perdure/perdure/internal/core/rule"
 	"github.com/perdure/perdure/internal/model"
 )
 
@@ -40,34 +42,28 @@ type Flow interface {
 
 // Scopes of limits: what the tasks that a limit selects share.
 const (
-	PerQueue = "queue" // each queue has its own
-	PerKind  = "kind"  // each activity has its own
-	PerKey   = "key"   // each value of Key in the input has its own
-	PerName  = "name"  // tasks name it themselves, each key that they name it with has its own
+	PerQueue = rule.PerQueue // each queue has its own
+	PerKind  = rule.PerKind  // each activity has its own
+	PerKey   = rule.PerKey   // each value of Key in the input has its own
+	PerName  = rule.PerName  // tasks name it themselves, and each key that they name has its own
 )
 
-// Limit is how many tasks may run at a time, and how many may begin in a time.
-type Limit struct {
-	Name string
-	// Queue and Kind select tasks: exactly, or by a beginning with * behind it. When both are empty, tasks name the limit themselves.
-	Queue, Kind string
-	// Per is what they share: all of them one, unless it is one of the scopes. Key is the expression of a limit per key.
-	Per, Key string
-	// Concurrency is how many may run at a time; 0 for any number.
-	Concurrency int
-	// Rate is how many may begin per Period; 0 for any number. Burst is how many of them may do so at once; 1 when 0.
-	Rate   int64
-	Period time.Duration
-	Burst  int64
-}
+// Limit is how many tasks may run at a time, and how many may begin in a time. It is the form in which
+// the engine stores the rule. The tenant of a call takes the place of its Tenant, and its Per may be left
+// out where Key, or the lack of a Queue and a Kind, says it.
+type Limit = rule.Limit
 
-// LimitStatus is a limit and who holds it.
+// Numbers are how much of a limit there is.
+type Numbers = limit.Numbers
+
+// LimitStatus is a limit and the tasks that hold it or wait for it.
 type LimitStatus struct {
-	Limit
-	// Uses are who holds it and who waits, by key, in all processes that could be asked; Known is false when there was none.
+	Rule Limit
+	// Uses are the keys of the limit that tasks hold or wait for, in all processes that answered. Known is
+	// false when no process answered.
 	Known bool
 	Uses  []LimitUse
-	// Others are the keys that are too many to be named; those that most tasks wait for are.
+	// Others counts the keys that are too many to be named. Uses has those that most tasks wait for.
 	Others OtherKeys
 }
 

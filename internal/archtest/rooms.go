@@ -107,7 +107,7 @@ var rooms = []room{
 	{path: "internal/diagnosis", imports: join(vocabulary, "internal/core", "internal/store")},
 
 	// What a client and a worker may ask, as Go values; one method per operation; who are you and may you.
-	{path: "internal/api", imports: vocabulary},
+	{path: "internal/api", imports: join(vocabulary, "internal/core/limit", "internal/core/rule")}, // a limit is said as it is stored
 	// The language in which executions are selected; one operation on all of them.
 	{path: "internal/query", imports: join(vocabulary, "internal/api")},
 	{path: "internal/batch", imports: join(vocabulary, "internal/api")},
